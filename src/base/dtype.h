@@ -1,0 +1,23 @@
+/* Element types of tensors, shared by kernels, model and checkpoint. */
+#ifndef TESSERA_BASE_DTYPE_H
+#define TESSERA_BASE_DTYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The numbers are stored in checkpoints: append only. */
+enum dtype { DTYPE_F32 = 0, DTYPE_BF16 = 1, DTYPE_I32 = 2, DTYPE_F64 = 3 };
+
+static inline size_t dtype_bytes(enum dtype dtype)
+{
+    static const size_t bytes[] = { 4, 2, 4, 8 };
+    return bytes[dtype];
+}
+
+static inline const char *dtype_name(enum dtype dtype)
+{
+    static const char *const names[] = { "f32", "bf16", "i32", "f64" };
+    return names[dtype];
+}
+
+#endif

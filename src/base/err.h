@@ -1,0 +1,66 @@
+/* Errors: one idiom for the whole project.
+ *
+ * A fallible function returns `enum err`, ERR_OK (0) on success. Where a
+ * failure is first seen, the function stores one line of text (what, where,
+ * what to do) with err_set() and returns its code; everybody above passes the
+ * code on with TRY, which jumps to the function's one `out:` label, where
+ * resources are released in reverse order. Only mains print and exit.
+ *
+ *     enum err rc = ERR_OK;
+ *     TRY(thing_create(&thing));
+ *     ...
+ * out:
+ *     thing_destroy(thing);
+ *     return rc;
+ */
+#ifndef TESSERA_BASE_ERR_H
+#define TESSERA_BASE_ERR_H
+
+enum err {
+    ERR_OK = 0,
+    ERR_USAGE,       /* command line or configuration: exit 64 */
+    ERR_DATA,        /* data set missing, malformed, of another vocabulary */
+    ERR_CHECKPOINT,  /* no usable checkpoint, or one of another run */
+    ERR_SPACE,       /* disk full, quota, read-only, permission */
+    ERR_IO,          /* any other I/O failure: may pass, exit 75 */
+    ERR_MEMORY,      /* does not fit in memory */
+    ERR_COMM,        /* a peer is dead or silent: exit 75 */
+    ERR_NUMERIC,     /* NaN or Inf in loss or gradient */
+    ERR_BUSY,        /* another live process owns the run */
+    ERR_UNSUPPORTED, /* not in this build, or not possible in this mode */
+    ERR_INTERNAL,    /* a bug in Tessera */
+    ERR_COUNT
+};
+
+#define TRY(call)                                                              \
+    do {                                                                       \
+        if ((rc = (call)) != ERR_OK)                                           \
+            goto out;                                                          \
+    } while (0)
+
+/* Store the thread's error text (printf format, one line, at most 511 bytes)
+ * and return `code`. */
+enum err err_set(enum err code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Like err_set(), for a failed system call: appends ": strerror(errno)" and
+ * chooses ERR_SPACE (ENOSPC, EDQUOT, EROFS, EACCES, EPERM), ERR_MEMORY (ENOMEM)
+ * or ERR_IO from errno. */
+enum err err_errno(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* Put "prefix: " before the stored text, to say where; returns `code`. */
+enum err err_prefix(enum err code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The text that the calling thread stored last; never NULL. */
+const char *err_text(void);
+
+/* A short name of the code: "usage", "data", ... */
+const char *err_name(enum err code);
+
+/* The exit code that a program returns for this error: 64 (ERR_USAGE), 75
+ * (ERR_IO, ERR_COMM: transient, retry), 93 (everything else: do not requeue). */
+int err_exit_code(enum err code);
+
+#endif

@@ -1,0 +1,44 @@
+/* Files: whole reads, atomic and durable writes, folders.
+ * Every function names the path in its error text. */
+#ifndef TESSERA_BASE_FSIO_H
+#define TESSERA_BASE_FSIO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+#define FSIO_PATH_MAX 1024
+
+/* "a/b" of printf parts into a buffer; ERR_USAGE when longer than
+ * FSIO_PATH_MAX-1. */
+enum err fsio_path(char out[FSIO_PATH_MAX], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Whole file, NUL appended (not counted); the caller frees *data. Files over
+ * `bytes_max` are ERR_DATA. ENOENT is ERR_DATA "no such file". */
+enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
+                        size_t *bytes);
+
+/* Write path.tmp.PID, fsync, rename to path, fsync the folder. On failure the
+ * old file is untouched and no temporary stays. */
+enum err fsio_write_atomic(const char *path, const void *data, size_t bytes);
+
+/* All of it, retrying short transfers and EINTR. A read that meets the end of
+ * file is ERR_DATA "truncated". */
+enum err fsio_pwrite(int fd, const void *data, size_t bytes, int64_t offset,
+                     const char *path);
+enum err fsio_pread(int fd, void *data, size_t bytes, int64_t offset,
+                    const char *path);
+
+enum err fsio_fsync_dir(const char *path);
+/* mkdir -p, mode 0777 less umask. */
+enum err fsio_mkdirs(const char *path);
+bool fsio_exists(const char *path);
+/* rm -r; a missing path is fine. Does not follow links. */
+enum err fsio_remove_tree(const char *path);
+/* Bytes that an unprivileged process can still write below `path`. */
+enum err fsio_free_bytes(const char *path, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,90 @@
+/* One line, one write: lines of several ranks on one terminal do not mix. */
+#include "src/base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOG_LINE_BYTES 1024
+
+static struct {
+    char module[16];
+    char host[64];
+    int rank;
+    enum log_level level;
+} log_sink = { .module = "tessera", .rank = -1, .level = LOG_INFO };
+
+void log_init(const char *module, int rank, enum log_level level)
+{
+    snprintf(log_sink.module, sizeof log_sink.module, "%s", module);
+    log_sink.rank = rank;
+    log_sink.level = level;
+    if (gethostname(log_sink.host, sizeof log_sink.host - 1) != 0)
+        snprintf(log_sink.host, sizeof log_sink.host, "?");
+    char *dot = strchr(log_sink.host, '.');
+    if (dot != NULL)
+        *dot = '\0';
+}
+
+void log_set_level(enum log_level level)
+{
+    log_sink.level = level;
+}
+
+static void log_line(enum log_level level, const char *format, va_list args)
+{
+    static const char *const marks[] = { "error: ", "warning: ", "", "debug: " };
+    if (level > log_sink.level)
+        return;
+    char text[LOG_LINE_BYTES];
+    vsnprintf(text, sizeof text, format, args);
+
+    char stamp[32];
+    time_t now = time(NULL);
+    struct tm local;
+    localtime_r(&now, &local);
+    strftime(stamp, sizeof stamp, "%H:%M:%S", &local);
+
+    char line[LOG_LINE_BYTES + 160];
+    int n;
+    if (log_sink.rank >= 0)
+        n = snprintf(line, sizeof line, "%s r%d %s %s: %s%s\n", stamp,
+                     log_sink.rank, log_sink.host, log_sink.module,
+                     marks[level], text);
+    else
+        n = snprintf(line, sizeof line, "%s %s: %s%s\n", stamp,
+                     log_sink.module, marks[level], text);
+    if (n >= (int)sizeof line)
+        n = (int)sizeof line - 1;
+    /* nothing useful can be done when stderr itself fails */
+    ssize_t written = write(STDERR_FILENO, line, (size_t)n);
+    (void)written;
+}
+
+#define LOG_BODY(level)                                                        \
+    va_list args;                                                              \
+    va_start(args, format);                                                    \
+    log_line(level, format, args);                                             \
+    va_end(args)
+
+void log_error(const char *format, ...)
+{
+    LOG_BODY(LOG_ERROR);
+}
+
+void log_warn(const char *format, ...)
+{
+    LOG_BODY(LOG_WARN);
+}
+
+void log_info(const char *format, ...)
+{
+    LOG_BODY(LOG_INFO);
+}
+
+void log_debug(const char *format, ...)
+{
+    LOG_BODY(LOG_DEBUG);
+}

@@ -1,0 +1,24 @@
+/* Log lines for people, on stderr: `time rank host module: message`.
+ *
+ * Metrics do not go here (src/train/metrics.h). The log sink is one of the two
+ * globals that the project allows. Messages are lower case, one line, and say
+ * the cause. Thread-safe; a line is written by one write(2). */
+#ifndef TESSERA_BASE_LOG_H
+#define TESSERA_BASE_LOG_H
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+/* Set what precedes every line. rank < 0: no rank is shown. The module name is
+ * copied (at most 15 bytes). */
+void log_init(const char *module, int rank, enum log_level level);
+
+/* Only lines of this level or graver are written; rank 0 is usually LOG_INFO,
+ * the others LOG_WARN. */
+void log_set_level(enum log_level level);
+
+void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

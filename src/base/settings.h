@@ -1,0 +1,67 @@
+/* Settings: one schema drives checking, overrides, --help and the resolved
+ * configuration file.
+ *
+ * A program declares a table of `struct setting`; each names a dotted key, a
+ * type, the place in the caller's struct, a default, limits and a help line.
+ * settings_load() fills the struct from defaults, then a libconfig file, then
+ * `key=value` overrides; everything is checked before anything is applied.
+ * Unknown keys and wrong types are ERR_USAGE that name file, line and, for a
+ * misspelt key, the nearest one (edit distance):
+ *
+ *   run.cfg:12: unknown setting 'train.global_bacth'; did you mean
+ *   'train.global_batch'?
+ *
+ * Types in the struct: INT int64_t, FLOAT double (accepts whole numbers), BOOL
+ * bool, STRING/CHOICE/PATH char[SETTINGS_TEXT_BYTES], DURATION struct duration
+ * (written as a string, "60ba"). A PATH from a file is relative to the file's
+ * folder, one from the command line to the current folder; both are made
+ * absolute; empty stays empty. libconfig @include works. On the command line
+ * strings may be given without quotes; lists are not supported. */
+#ifndef TESSERA_BASE_SETTINGS_H
+#define TESSERA_BASE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "src/base/err.h"
+
+#define SETTINGS_TEXT_BYTES 1024
+
+enum setting_type {
+    SETTING_INT,
+    SETTING_FLOAT,
+    SETTING_BOOL,
+    SETTING_STRING,
+    SETTING_PATH,
+    SETTING_CHOICE,
+    SETTING_DURATION
+};
+
+struct setting {
+    const char *key;       /* "train.global_batch" */
+    enum setting_type type;
+    size_t offset;         /* offsetof(struct ..., field) */
+    const char *preset;    /* default value as text; NULL: required */
+    double min, max;       /* INT, FLOAT: inclusive; both 0: no limits */
+    const char *choices;   /* CHOICE: "a|b|c" */
+    const char *help;      /* one line, with the unit */
+};
+
+/* path may be NULL (defaults and overrides only). overrides: "key=value". A
+ * required setting that is missing is an error naming key and help. `given`,
+ * if not NULL, has `count` entries and tells which settings were set by file
+ * or override rather than by default. */
+enum err settings_load(const struct setting *schema, int count,
+                       const char *path, char *const *overrides,
+                       int override_count, void *out, bool *given);
+
+/* The complete configuration as libconfig text, keys in schema order, grouped;
+ * loading it gives the same struct. *text is malloc'ed. */
+enum err settings_format(const struct setting *schema, int count,
+                         const void *values, char **text);
+
+/* One line per setting: key, type or choices, default, help. */
+void settings_help(const struct setting *schema, int count, FILE *out);
+
+#endif

@@ -1,0 +1,46 @@
+/* Time units of training, and sizes for people.
+ *
+ * A duration is a number and a unit: "60ba" batches (steps), "1e9tok" tokens,
+ * "5000sp" samples, "2ep" epochs, "0.1dur" fraction of max_duration, "90sec" or
+ * "1h30m5s" wall clock. Case-insensitive; the number is non-negative; ba, tok
+ * and sp are whole. */
+#ifndef TESSERA_BASE_UNITS_H
+#define TESSERA_BASE_UNITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+enum unit { UNIT_BA, UNIT_TOK, UNIT_SP, UNIT_EP, UNIT_DUR, UNIT_SEC };
+
+struct duration {
+    double value;
+    enum unit unit;
+};
+
+/* ERR_USAGE with the text and the accepted forms. */
+enum err units_parse(const char *text, struct duration *out);
+/* "60ba"; parse(format(x)) == x. `text` holds at least 32 bytes. */
+void units_format(struct duration duration, char *text, size_t bytes);
+const char *units_name(enum unit unit);
+
+/* What one step advances; sizes the conversion to steps. */
+struct unit_rates {
+    int64_t samples_per_step;
+    int64_t tokens_per_step;   /* positions, samples * seq_len */
+    int64_t samples_per_epoch;
+    int64_t max_steps;         /* of max_duration; for dur; 0 if not known yet */
+};
+
+/* Steps until the duration has passed, rounded up; ERR_USAGE for `sec`, which
+ * has no step count, and for `dur` while max_steps is 0. */
+enum err units_steps(struct duration duration, const struct unit_rates *rates,
+                     int64_t *steps);
+
+/* "1.5 GiB", "312 KiB"; "1h02m", "4.2s"; "125.3M". */
+void units_bytes(double bytes, char *text, size_t size);
+void units_seconds(double seconds, char *text, size_t size);
+void units_count(double count, char *text, size_t size);
+
+#endif

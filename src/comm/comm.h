@@ -1,0 +1,106 @@
+/* Communication between the ranks of a run: one table, three implementations
+ * (self: one rank, no MPI; mpi; later nccl).
+ *
+ * Every operation is started and then waited for with a deadline; nothing
+ * blocks inside the MPI library after start-up. A peer that does not answer in
+ * time is named (rank and host) in the error text, code ERR_COMM. Buffers must
+ * stay valid and untouched until the wait returns. Counts are in elements.
+ * Waiting polls, first spinning, then yielding, then sleeping up to 1 ms, so
+ * that more ranks than cores make progress.
+ *
+ * Floating-point sums are not offered: sums whose order matters are made with
+ * send/recv and our own add (src/parallel/reduce.h). Integers may be summed.
+ */
+#ifndef TESSERA_COMM_COMM_H
+#define TESSERA_COMM_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+struct comm;
+
+/* A started operation; comm owns the storage (fixed pool). */
+struct comm_request;
+
+enum comm_op { COMM_SUM, COMM_MAX, COMM_MIN };
+
+/* Start communication. kind: "auto" (mpi when the process was started by
+ * mpirun or srun with more than one task or PMIx, else self), "self", "mpi".
+ * argc/argv may be NULL. timeout_s: deadline of every wait without its own.
+ * Collective over all ranks. */
+enum err comm_create(const char *kind, int *argc, char ***argv,
+                     double timeout_s, struct comm **out);
+/* Shut down; NULL is fine. Collective, unless comm_abort() is used. */
+void comm_destroy(struct comm *comm);
+/* Leave at once with this exit code, taking the other ranks along; for when a
+ * peer is dead and a collective shutdown would hang. */
+_Noreturn void comm_abort(struct comm *comm, int exit_code);
+
+/* A second communicator over the same ranks for independent traffic (its
+ * messages never match those of the first). Collective. */
+enum err comm_duplicate(struct comm *comm, struct comm **out);
+
+int comm_rank(const struct comm *comm);
+int comm_size(const struct comm *comm);
+/* Ranks on this node, and this rank's place among them. */
+int comm_local_rank(const struct comm *comm);
+int comm_local_size(const struct comm *comm);
+/* Host name of any rank; lent. */
+const char *comm_host(const struct comm *comm, int rank);
+const char *comm_kind(const struct comm *comm);
+
+/* Point to point, bytes. tag in [0, 32767]. Zero bytes are allowed. */
+enum err comm_start_send(struct comm *comm, const void *data, size_t bytes,
+                         int to, int tag, struct comm_request **out);
+enum err comm_start_recv(struct comm *comm, void *data, size_t bytes, int from,
+                         int tag, struct comm_request **out);
+
+/* Every rank gets all parts: rank r contributes bytes[r] bytes at
+ * data + offsets[r], in place (own part already there). */
+enum err comm_start_all_gather(struct comm *comm, void *data,
+                               const size_t *bytes, const size_t *offsets,
+                               struct comm_request **out);
+enum err comm_start_broadcast(struct comm *comm, void *data, size_t bytes,
+                              int root, struct comm_request **out);
+/* Integers, exact in any order; in place. */
+enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
+                                   size_t count, enum comm_op op,
+                                   struct comm_request **out);
+/* Rank r gets the sum of everybody's block r (count elements each). */
+enum err comm_start_reduce_scatter_i64(struct comm *comm, const int64_t *send,
+                                       int64_t *recv, size_t count,
+                                       struct comm_request **out);
+/* Sends send_bytes[r] at send + send_offsets[r] to every rank r, receives
+ * likewise. */
+enum err comm_start_all_to_all(struct comm *comm, const void *send,
+                               const size_t *send_bytes,
+                               const size_t *send_offsets, void *recv,
+                               const size_t *recv_bytes,
+                               const size_t *recv_offsets,
+                               struct comm_request **out);
+enum err comm_start_barrier(struct comm *comm, struct comm_request **out);
+
+/* Wait until done or `timeout_s` has passed (<= 0: the comm's default).
+ * Releases the request in either case; after ERR_COMM the communicator is
+ * broken and only comm_abort() is sensible. */
+enum err comm_wait(struct comm_request *request, double timeout_s);
+/* True when done (the request still needs comm_wait). Polls once. */
+bool comm_test(struct comm_request *request);
+
+/* Start and wait, for cold paths. */
+enum err comm_broadcast(struct comm *comm, void *data, size_t bytes, int root);
+enum err comm_all_gather(struct comm *comm, void *data, const size_t *bytes,
+                         const size_t *offsets);
+enum err comm_all_reduce_i64(struct comm *comm, int64_t *values, size_t count,
+                             enum comm_op op);
+enum err comm_barrier(struct comm *comm);
+
+/* The end of every collective decision: all ranks return the same code, the
+ * largest of the ranks' `rc`; where the own rc was ERR_OK and another's was
+ * not, err_text() becomes "rank R (HOST): its text". `rc` may be ERR_OK. */
+enum err comm_agree(struct comm *comm, enum err rc);
+
+#endif

@@ -1,0 +1,41 @@
+/* Batches for training and evaluation.
+ *
+ * A batch is tokens, labels, sequence ids and sample ids; all arrays are
+ * [samples, seq_len] except sample_ids [samples]. labels[t] = tokens[t+1];
+ * the last position of a sample has no label, nor has padding: LOADER_IGNORE.
+ * A sample shorter than seq_len is padded with token 0; one longer than seq_len
+ * is ERR_DATA (it says which setting to change). sequence_ids number documents
+ * within a row; with one document per sample they are 0, padding included. */
+#ifndef TESSERA_DATA_LOADER_H
+#define TESSERA_DATA_LOADER_H
+
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/data/dataset.h"
+#include "src/data/order.h"
+
+#define LOADER_IGNORE (-100)
+
+struct batch {
+    int64_t samples;
+    int64_t seq_len;
+    int32_t *tokens;
+    int32_t *labels;
+    int32_t *sequence_ids;
+    int64_t *sample_ids;
+    int64_t loss_tokens; /* labels that bear loss */
+};
+
+/* Allocate a batch that holds up to `samples` rows. */
+enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out);
+void batch_destroy(struct batch *batch);
+
+/* Fill `batch` with stream positions first .. first+count-1 of the order;
+ * count <= the samples it was created for; sets batch->samples and
+ * loss_tokens. With order->shuffle false, positions beyond the data set wrap
+ * like any other epoch. */
+enum err loader_read(struct dataset *dataset, const struct order *order,
+                     int64_t first, int64_t count, struct batch *batch);
+
+#endif

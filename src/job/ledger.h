@@ -1,0 +1,23 @@
+/* The ledger: RUN/ledger.jsonl, append-only JSON lines, one per event of an
+ * attempt; each append is one write(2) and an fsync(2).
+ * Events: "start" {attempt, job, restart, ranks, hosts, step}, "commit" {step,
+ * bytes, seconds}, "stop" {step, code, reason}, and those of the launch script
+ * ("check", "drain", "restart", "requeue", "hold"). Every line has "event",
+ * "time" (seconds since the epoch, ms) and "attempt". */
+#ifndef TESSERA_JOB_LEDGER_H
+#define TESSERA_JOB_LEDGER_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+/* Append one event; steals `fields` (a JSON object, may be NULL). */
+enum err ledger_append(const char *run_dir, const char *event, int attempt,
+                       json_t *fields);
+
+/* Number of the attempt that starts now: 1 + the "start" events so far. A torn
+ * last line (power cut) is ignored and healed by the next append. */
+enum err ledger_next_attempt(const char *run_dir, int *attempt);
+
+#endif
