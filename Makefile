@@ -1,112 +1,233 @@
-# Tessera: one Makefile for everything. `make info` shows what was found,
-# `make help` the targets. V=1 shows commands; WERROR=1 makes warnings errors;
-# SAN=1 builds with ASan and UBSan into build-san/. Settings may stand in
-# config.mk.
+# Tessera: one Makefile for everything. `make help` lists the targets, `make
+# info` shows what was found. Settings may stand in config.mk: V=1 shows
+# commands, WERROR=1 makes warnings errors, SAN=1 builds with ASan and UBSan in
+# build-san/, MPI and CUDA are auto, 0 (leave out) or 1 (insist).
 -include config.mk
 
-VERSION  := 0.1.0
-B        ?= build
-PREFIX   ?= /usr/local/tessera/$(VERSION)
+VERSION   := 0.1.0
+PREFIX    ?= /usr/local/tessera/$(VERSION)
 MODULEDIR ?= $(PREFIX)/share/modulefiles
-CC       ?= gcc
-OPT      ?= -O2 -g
-MPI      ?= auto
-CUDA     ?= auto
-V        ?= 0
-WERROR   ?= 0
-SAN      ?= 0
-Q        := $(if $(filter 1,$(V)),,@)
+DESTDIR   ?=
+CC        := gcc
+OPT       ?= -O2 -g
+MPI       ?= auto
+CUDA      ?= auto
+V         ?= 0
+WERROR    ?= 0
+SAN       ?= 0
+B         ?= $(if $(filter 1,$(SAN)),build-san,build)
+Q         := $(if $(filter 1,$(V)),,@)
+PATH      := $(PATH):/usr/sbin:/sbin
+export PATH
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
 
-# --- features: auto uses what is there, 1 insists, 0 leaves out -------------
-PKGS     := hdf5 libconfig jansson openblas libcrypto
-HAVE_MPI := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1 || echo 0)
-NVCC     ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
-HAVE_CUDA := $(if $(NVCC),1,0)
-feature   = $(if $(filter auto,$($(1))),$(HAVE_$(1)),$($(1)))
-WITH_MPI := $(call feature,MPI)
-WITH_CUDA := $(if $(wildcard kernels/cuda_*.cu),$(call feature,CUDA),0)
-GOALS_WITHOUT_BUILD := deps clean help layers lint
-NEED_BUILD := $(if $(MAKECMDGOALS),$(filter-out $(GOALS_WITHOUT_BUILD),$(MAKECMDGOALS)),all)
+# --- what must be there -------------------------------------------------------
+DEPS_BUILD := gcc pkg-config libopenmpi-dev openmpi-bin libhdf5-dev \
+    libconfig-dev libjansson-dev libopenblas-dev libssl-dev
+DEPS_TEST := bats hdf5-tools slurm-wlm munge environment-modules dict-gcide \
+    iproute2 util-linux perl procps kmod
+PKGS := hdf5 libconfig jansson openblas libcrypto
+TOOLS_TEST := bats h5dump slurmctld slurmd munged modulecmd ip unshare prove mpirun
+have = $(shell for t in $(1); do command -v $$t; done | wc -l | grep -qx $(words $(1)) && echo yes)
+have_packages = $(shell pkg-config --exists $(1) && echo yes)
+MISSING_BUILD := $(if $(and $(call have,gcc pkg-config),$(call have_packages,$(PKGS)),$(or $(call have_packages,ompi-c),$(filter 0,$(MPI)),$(filter-out 0,$(shell id -u)))),,yes)
+MISSING_TEST := $(if $(and $(call have,$(TOOLS_TEST)),$(wildcard /usr/share/dictd/gcide.dict.dz)),,yes)
 
-ARCH     := $(shell uname -m)
-KERNEL_SETS := $(if $(filter x86_64,$(ARCH)),avx512 avx2,) generic
-MARCH_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
-MARCH_avx2 := -march=x86-64-v3
-MARCH_generic :=
+# --- features: auto takes what is there, 1 insists, 0 leaves out ----------------
+HAVE_MPI  := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1 || echo 0)
+NVCC      ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+HAVE_CUDA := 0
+feature    = $(if $(filter auto,$($(1))),$(HAVE_$(1)),$($(1)))
+WITH_MPI  := $(call feature,MPI)
+WITH_CUDA := $(call feature,CUDA)
+ifeq ($(WITH_MPI)$(HAVE_MPI)$(MISSING_BUILD),10)
+$(error MPI=1, but pkg-config finds no ompi-c: install OpenMPI's development files or say MPI=0)
+endif
+ifeq ($(WITH_CUDA),1)
+$(error CUDA=1, but version $(VERSION) has no CUDA kernels: say CUDA=0 or auto)
+endif
 
+# --- compilation ----------------------------------------------------------------
+KERNEL_SETS    := $(if $(filter x86_64,$(shell uname -m)),avx512 avx2) generic
+MARCH_avx512   := -march=x86-64-v4 -mprefer-vector-width=512
+MARCH_avx2     := -march=x86-64-v3
 ifeq ($(SAN),1)
-B        := build-san
-OPT      := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined
-SANLINK  := -fsanitize=address,undefined
+OPT      := -O1 -g -fno-omit-frame-pointer
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 endif
-
-WARN     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes $(if $(filter 1,$(WERROR)),-Werror)
+USED     := $(PKGS) $(if $(filter 1,$(WITH_MPI)),ompi-c)
+WARN     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes \
+    $(if $(filter 1,$(WERROR)),-Werror)
 CPPFLAGS += -I. -D_GNU_SOURCE -DTESSERA_VERSION='"$(VERSION)"' \
-            -DTESSERA_WITH_MPI=$(WITH_MPI) -DTESSERA_WITH_CUDA=$(WITH_CUDA)
-CFLAGS   += -std=c17 $(OPT) $(WARN) -fopenmp -pthread -MMD -MP
-PKG_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(PKGS) $(if $(filter 1,$(WITH_MPI)),ompi-c) 2>/dev/null))
-LDLIBS   := $(shell pkg-config --libs $(PKGS) $(if $(filter 1,$(WITH_MPI)),ompi-c) 2>/dev/null) -lm
-LDFLAGS  += -fopenmp -pthread $(SANLINK)
+    -DTESSERA_PREFIX='"$(PREFIX)"' -DTESSERA_WITH_MPI=$(WITH_MPI) \
+    $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(USED) 2>/dev/null))
+CFLAGS   += -std=c17 $(OPT) $(WARN) $(SANITIZE) -fopenmp -pthread -MMD -MP
+LDFLAGS  += -fopenmp -pthread $(SANITIZE)
+LDLIBS   := $(shell pkg-config --libs $(USED) 2>/dev/null) -lm
 
-# --- sources ------------------------------------------------------------------
-LIB_DIRS := src/base src/comm src/data src/model src/parallel src/train src/job checkpoint healthcheck
-LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c)) kernels/kernels.c)
-ifneq ($(WITH_MPI),1)
-LIB_SRC  := $(filter-out src/comm/comm_mpi.c,$(LIB_SRC))
-endif
+LIB_DIRS := src/base src/comm src/data src/model src/parallel src/train src/job \
+    checkpoint healthcheck
+LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))) kernels/kernels.c
+LIB_SRC  := $(if $(filter 1,$(WITH_MPI)),$(LIB_SRC),$(filter-out src/comm/comm_mpi%,$(LIB_SRC)))
 CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
-CMD_SRC  := $(sort $(wildcard src/cmd/*.c))
+# a main has no underscore in its name; NAME_part.c belongs to NAME.c
+MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
-LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
 LIB      := $(B)/libtessera.a
-PROGRAMS := $(CMD_SRC:src/cmd/%.c=$(B)/bin/tessera-%)
+LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
+MAINS    := $(filter-out tessera,$(MAIN_SRC:src/cmd/%.c=%))
+PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-launch
 TESTS    := $(TEST_SRC:tests/%.c=$(B)/tests/%)
+# tests on N ranks get one wrapper per rank count, for prove
+TESTS_N  := $(filter %_n4,$(TESTS))
+TESTS_1  := $(filter-out %_n4,$(TESTS))
+RANKS_test_reduce_n4 := 1 2 3 4
+RANKS_test_ckpt_n4 := 1 2 3 4
+ranks_of  = $(or $(RANKS_$(1)),4)
+WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(notdir $(t))),$(t).np$(n).t))
+BATS     := $(sort $(wildcard tests/*.bats))
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all info help deps check demo bench sanitize lint layers install uninstall clean tiny-data tests
+.PHONY: all help info deps tests check demo bench sanitize lint layers install \
+    uninstall clean tiny-data smoke
+.DEFAULT_GOAL := all
 
-all: $(PROGRAMS) $(B)/bin/tessera $(B)/bin/tessera-launch
-
-ifneq ($(NEED_BUILD),)
-ifneq ($(shell pkg-config --exists $(PKGS) 2>/dev/null && echo ok),ok)
-MISSING := 1
+ifneq ($(MISSING_BUILD),)
+# nothing can be built yet: install what is missing, then begin again
+all tests check demo bench sanitize install tiny-data smoke: deps
+	+@$(MAKE) --no-print-directory $@
+else
+all: $(PROGRAMS)
 endif
-endif
 
-$(B)/%.o: %.c $(if $(MISSING),deps)
+$(B)/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
-	$(Q)$(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 # every CPU kernel file is compiled once per kernel set
-define kernel_set_rule
+define kernel_set
 $$(B)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
 	@echo "  CC    $$< ($(1))"
-	$$(Q)$$(CC) $$(CPPFLAGS) $$(PKG_CFLAGS) $$(CFLAGS) -O3 $$(MARCH_$(1)) -DKERNEL_SET=$(1) -c $$< -o $$@
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -O3 $$(MARCH_$(1)) -DKERNEL_SET=$(1) -c $$< -o $$@
 endef
-$(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set_rule,$(s))))
-
-$(B)/kernels/kernels.o: CPPFLAGS += $(foreach s,$(KERNEL_SETS),-DKERNEL_SET_$(s)=1)
+$(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
+$(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1)
 
 $(LIB): $(LIB_OBJ)
 	@echo "  AR    $@"
-	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-$(B)/bin/tessera-%: $(B)/src/cmd/%.o $(LIB)
+define program
+$(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c)) $(LIB)
+	@mkdir -p $$(@D)
+	@echo "  LD    $$@"
+	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$^ $$(LDLIBS)
+endef
+$(foreach m,tessera $(MAINS),$(eval $(call program,$(m))))
+
+$(B)/bin/tessera-launch: jobs/launch
 	@mkdir -p $(@D)
-	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(LIB) $(LDLIBS)
+	$(Q)ln -sf $(CURDIR)/jobs/launch $@
 
 $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(LIB)
-	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/tests/tap.o $(LIB) $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-tests: $(TESTS)
+define wrapper
+$(1).np$(2).t: $(1) Makefile
+	$$(Q)printf '%s\n' '#!/bin/sh' 'exec tests/mpirun $(2) $(1)' > $$@ && chmod +x $$@
+endef
+$(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(notdir $(t))),$(eval $(call wrapper,$(t),$(n)))))
 
-clean:
+# --- targets ----------------------------------------------------------------------
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed 's/:.*## /\t/' | expand -t 12
+
+info: ## what was found and what will be built
+	@echo "version      $(VERSION)"
+	@echo "compiler     $$($(CC) --version | head -n 1)"
+	@echo "kernel sets  $(KERNEL_SETS)"
+	@echo "MPI          $(WITH_MPI) (MPI=$(MPI); $$(pkg-config --modversion ompi-c 2>/dev/null || echo none))"
+	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none); this version has CPU kernels only)"
+	@for p in $(PKGS); do echo "$$p $$(pkg-config --modversion $$p 2>/dev/null || echo MISSING)" | expand -t 13; done
+	@echo "to build     $(if $(MISSING_BUILD),incomplete: make deps,complete)"
+	@echo "to test      $(if $(MISSING_TEST),incomplete: make deps,complete)"
+	@echo "programs     tessera $(MAINS:%=tessera-%) tessera-launch"
+	@echo "prefix       $(PREFIX), modulefile in $(MODULEDIR)"
+
+deps: ## install Debian packages that are missing (as root)
+	@[ -n "$(MISSING_BUILD)$(MISSING_TEST)" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends $(DEPS_BUILD) $(DEPS_TEST) >/dev/null; \
+	else \
+	    echo "Packages are missing. As root: apt-get install $(DEPS_BUILD) $(DEPS_TEST)" >&2; exit 1; \
+	fi
+
+ifeq ($(MISSING_BUILD),)
+tests: $(TESTS) $(WRAPPERS)
+
+# The tests that need Slurm say themselves that they skip when it is missing and
+# cannot be installed.
+check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
+	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests tiny-data
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(TESTS_1) $(WRAPPERS) $(BATS)
+
+demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch through a bad and a dead node, to the same bits
+	+@$(MAKE) --no-print-directory all
+	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
+
+bench: all ## all benchmarks
+	@for name in step data; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
+
+sanitize: ## the C tests under ASan and UBSan
+	+@$(MAKE) --no-print-directory SAN=1 sanitize-run
+
+sanitize-run: $(TESTS_1)
+	ASAN_OPTIONS=detect_leaks=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(TESTS_1)
+
+tiny-data: $(B)/tiny-data/train/index.json ## data of jobs/conf/tiny.cfg
+
+$(B)/tiny-data/train/index.json: $(B)/bin/tessera-data tests/english-text
+	$(Q)tests/english-text 4000000 > $(B)/tiny.txt
+	$(Q)$(B)/bin/tessera-data tokenize --force --seq-len 128 --eval-fraction 0.05 --out $(B)/tiny-data $(B)/tiny.txt
+	$(Q)rm -f $(B)/tiny.txt
+
+install: all ## into PREFIX (DESTDIR is honoured), with a modulefile
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/tessera/lib \
+	    $(DESTDIR)$(PREFIX)/etc $(DESTDIR)$(PREFIX)/share/tessera/conf \
+	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(MODULEDIR)/tessera
+	install $(filter-out %launch,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
+	install jobs/launch jobs/prolog jobs/epilog $(DESTDIR)$(PREFIX)/libexec/tessera
+	install -m 644 $(wildcard jobs/lib/*.sh) $(DESTDIR)$(PREFIX)/libexec/tessera/lib
+	ln -sf ../libexec/tessera/launch $(DESTDIR)$(PREFIX)/bin/tessera-launch
+	install -m 644 $(wildcard jobs/*.sbatch) $(DESTDIR)$(PREFIX)/share/tessera
+	install -m 644 $(wildcard jobs/conf/*.cfg) $(DESTDIR)$(PREFIX)/share/tessera/conf
+	[ -f $(DESTDIR)$(PREFIX)/etc/tessera.conf ] || install -m 644 jobs/tessera.conf $(DESTDIR)$(PREFIX)/etc
+	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
+	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/tessera.in \
+	    > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
+
+uninstall: ## remove what install put there (a changed etc/tessera.conf stays)
+	rm -f $(PROGRAMS:$(B)/bin/%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(PREFIX)/share/tessera
+	rm -f $(patsubst docs/man/%,$(DESTDIR)$(PREFIX)/share/man/man1/%,$(wildcard docs/man/*.1))
+endif
+
+lint: layers ## cppcheck, shellcheck, layers
+	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
+	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo tests/mpirun tests/english-text .ci/run
+
+layers: ## no include against the direction of dependencies
+	@tests/layers
+
+clean: ## remove what was built
 	rm -rf build build-san
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

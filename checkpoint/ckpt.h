@@ -1,7 +1,7 @@
 /* Checkpoints: sharded HDF5 with a manifest, committed by one rename.
  *
  *   RUN/checkpoints/step-000000060/shard-00000-of-00002.h5
- *                                  MANIFEST.json      written last, self-checked
+ *   RUN/checkpoints/step-000000060/MANIFEST.json      written last
  *   RUN/checkpoints/.tmp-step-000000060.JOB.ATTEMPT   being written
  *   RUN/checkpoints/.bad-step-000000060.N             quarantined
  *   RUN/checkpoints/LATEST                            a hint, nothing more
@@ -12,10 +12,10 @@
  * the dataset's file offset; latest HDF5 format, contiguous, early allocation,
  * no fill. MANIFEST.json holds format version, run uuid, step, ranks, the
  * caller's state, the tensor catalogue, per shard its bytes, pieces (tensor,
- * begin, end, file offset), CRC32C per block of 4 MiB of payload, and one CRC32C over all
- * bytes outside payload extents, which is checked before the HDF5 library opens
- * a file; and a CRC32C of itself. Reading a checkpoint never needs HDF5 for
- * payload.
+ * begin, end, file offset), CRC32C per block of 4 MiB of payload, and one
+ * CRC32C over all bytes outside payload extents, which is checked before the
+ * HDF5 library opens a file; and a CRC32C of itself. Reading a checkpoint never
+ * needs HDF5 for payload.
  *
  * checkpoint/ knows no model: it sees a list of items.
  */
@@ -55,8 +55,8 @@ struct ckpt_options {
 };
 
 struct ckpt_result {
-    int64_t bytes;     /* payload of all ranks */
-    double persist_s;  /* wall time of this save */
+    int64_t bytes;    /* payload of all ranks */
+    double persist_s; /* wall time of this save */
 };
 
 /* Write and commit checkpoint `step` under run_dir. `state` (rank 0's counts)
@@ -97,10 +97,10 @@ enum err ckpt_sweep(const char *run_dir);
 struct ckpt_info {
     int64_t step;
     int ranks;
-    int64_t bytes;      /* payload */
+    int64_t bytes; /* payload */
     char path[1024];
-    char state[16];     /* "good" (manifest and sizes check), "bad" */
-    char reason[256];   /* why bad */
+    char state[16];   /* "good" (manifest and sizes check), "bad" */
+    char reason[256]; /* why bad */
 };
 
 /* All committed checkpoints of a run, oldest first; *list is malloc'ed. */

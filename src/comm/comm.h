@@ -5,6 +5,9 @@
  * blocks inside the MPI library after start-up. A peer that does not answer in
  * time is named (rank and host) in the error text, code ERR_COMM. Buffers must
  * stay valid and untouched until the wait returns. Counts are in elements.
+ * All ranks start their collectives on one communicator in the same order. Only
+ * one thread may use a communicator and its duplicates: the one that created
+ * it. Time in which this process itself was stopped does not count.
  * Waiting polls, first spinning, then yielding, then sleeping up to 1 ms, so
  * that more ranks than cores make progress.
  *
@@ -33,10 +36,12 @@ enum comm_op { COMM_SUM, COMM_MAX, COMM_MIN };
  * Collective over all ranks. */
 enum err comm_create(const char *kind, int *argc, char ***argv,
                      double timeout_s, struct comm **out);
-/* Shut down; NULL is fine. Collective, unless comm_abort() is used. */
+/* Shut down, duplicates first; NULL is fine. Collective, unless comm_abort() is
+ * used. */
 void comm_destroy(struct comm *comm);
 /* Leave at once with this exit code, taking the other ranks along; for when a
- * peer is dead and a collective shutdown would hang. */
+ * peer is dead and a collective shutdown would hang. Buffered output is not
+ * flushed. */
 _Noreturn void comm_abort(struct comm *comm, int exit_code);
 
 /* A second communicator over the same ranks for independent traffic (its
@@ -51,6 +56,10 @@ int comm_local_size(const struct comm *comm);
 /* Host name of any rank; lent. */
 const char *comm_host(const struct comm *comm, int rank);
 const char *comm_kind(const struct comm *comm);
+/* One of four arrays [size] (which: 0 to 3) that comm lends for building the
+ * sizes and offsets of a start call, so that hot paths allocate nothing. The
+ * contents mean nothing once the call has returned. */
+size_t *comm_sizes(struct comm *comm, int which);
 
 /* Point to point, bytes. tag in [0, 32767]. Zero bytes are allowed. */
 enum err comm_start_send(struct comm *comm, const void *data, size_t bytes,
@@ -59,7 +68,8 @@ enum err comm_start_recv(struct comm *comm, void *data, size_t bytes, int from,
                          int tag, struct comm_request **out);
 
 /* Every rank gets all parts: rank r contributes bytes[r] bytes at
- * data + offsets[r], in place (own part already there). */
+ * data + offsets[r], in place (own part already there). The arrays need not
+ * outlive the call. */
 enum err comm_start_all_gather(struct comm *comm, void *data,
                                const size_t *bytes, const size_t *offsets,
                                struct comm_request **out);
@@ -74,7 +84,7 @@ enum err comm_start_reduce_scatter_i64(struct comm *comm, const int64_t *send,
                                        int64_t *recv, size_t count,
                                        struct comm_request **out);
 /* Sends send_bytes[r] at send + send_offsets[r] to every rank r, receives
- * likewise. */
+ * likewise. The arrays need not outlive the call. */
 enum err comm_start_all_to_all(struct comm *comm, const void *send,
                                const size_t *send_bytes,
                                const size_t *send_offsets, void *recv,
@@ -85,7 +95,8 @@ enum err comm_start_barrier(struct comm *comm, struct comm_request **out);
 
 /* Wait until done or `timeout_s` has passed (<= 0: the comm's default).
  * Releases the request in either case; after ERR_COMM the communicator is
- * broken and only comm_abort() is sensible. */
+ * broken: everything that is started on it fails with the same text. Its
+ * duplicates are not affected, as far as their peers live. */
 enum err comm_wait(struct comm_request *request, double timeout_s);
 /* True when done (the request still needs comm_wait). Polls once. */
 bool comm_test(struct comm_request *request);

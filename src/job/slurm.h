@@ -1,5 +1,7 @@
 /* What Slurm tells a process: environment only, nothing is contacted except
- * by slurm_seconds_left(). Outside Slurm every field has its stated default. */
+ * by slurm_seconds_left() and slurm_job_state(), which run squeue as a child
+ * process with a deadline: not in the step. Outside Slurm every field has its
+ * stated default. */
 #ifndef TESSERA_JOB_SLURM_H
 #define TESSERA_JOB_SLURM_H
 
@@ -10,13 +12,24 @@ struct slurm {
     int restart_count; /* SLURM_RESTART_COUNT; 0 */
     int nodes;         /* SLURM_JOB_NUM_NODES; 1 */
     int procid;        /* SLURM_PROCID; 0 */
+    int step_id;       /* SLURM_STEP_ID; 0. Grows by one with every srun */
     char node[64];     /* SLURMD_NODENAME or the host name */
 };
 
 void slurm_read(struct slurm *out);
 
 /* Seconds until the job's time limit, from `squeue -h -j ID -o %L`; -1 when
- * unlimited, unknown or not in a job. Runs a child process: not in the step. */
+ * unlimited, unknown or not in a job. */
 double slurm_seconds_left(long job_id);
+
+/* Seconds from squeue's form of a time: [days-]hours:minutes:seconds or
+ * minutes:seconds; -1 for anything else ("UNLIMITED", "NOT_SET", "INVALID"). */
+double slurm_parse_seconds(const char *text);
+
+/* Whether processes of the job may still run. ENDED: finished, pending again
+ * or unknown to the controller. UNKNOWN: squeue is missing or failed, so that
+ * nothing may be concluded. */
+enum slurm_job_state { SLURM_JOB_UNKNOWN, SLURM_JOB_RUNNING, SLURM_JOB_ENDED };
+enum slurm_job_state slurm_job_state(long job_id);
 
 #endif

@@ -1,0 +1,87 @@
+/* What works without a communicator: listing, verifying, sweeping. */
+#include "checkpoint/ckpt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/ckpt_read.h"
+
+enum err ckpt_sweep(const char *run_dir)
+{
+    return ckpt_index_sweep(run_dir);
+}
+
+/* Damage becomes a line of the list; only other failures are errors. */
+static enum err describe(const char *run_dir, int64_t step,
+                         struct ckpt_info *info)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    info->step = step;
+    TRY(ckpt_index_path(info->path, run_dir, step));
+    rc = ckpt_manifest_read(info->path, NULL, NULL, &manifest);
+    if (rc == ERR_OK) {
+        info->ranks = manifest->ranks;
+        info->bytes = manifest->bytes;
+        rc = ckpt_manifest_check_sizes(manifest, info->path);
+    }
+    snprintf(info->state, sizeof info->state, "%s",
+             rc == ERR_OK ? "good" : "bad");
+    if (rc != ERR_OK)
+        snprintf(info->reason, sizeof info->reason, "%.255s", err_text());
+    if (rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED)
+        rc = ERR_OK;
+out:
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}
+
+enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
+{
+    enum err rc = ERR_OK;
+    int64_t *steps = NULL;
+    struct ckpt_info *infos = NULL;
+    bool evidence;
+    *list = NULL;
+    *count = 0;
+    int found;
+    TRY(ckpt_index_steps(run_dir, &steps, &found, &evidence));
+    infos = calloc((size_t)found + 1, sizeof *infos);
+    if (infos == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: out of memory", run_dir);
+        goto out;
+    }
+    for (int i = 0; i < found; i++)
+        TRY(describe(run_dir, steps[i], &infos[i]));
+    *list = infos;
+    *count = found;
+    infos = NULL;
+out:
+    free(infos);
+    free(steps);
+    return rc;
+}
+
+enum err ckpt_verify(const char *checkpoint_dir)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    struct ckpt_read *reader = NULL;
+    TRY(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
+    TRY(ckpt_read_create(checkpoint_dir, manifest, &reader));
+    for (int s = 0; s < manifest->shard_count; s++) {
+        const struct ckpt_shard *shard = &manifest->shards[s];
+        TRY(ckpt_read_shard(reader, s));
+        for (int p = 0; p < shard->piece_count; p++)
+            TRY(ckpt_read_piece(reader, s, &shard->pieces[p],
+                                shard->pieces[p].begin, shard->pieces[p].end,
+                                NULL, NULL));
+    }
+out:
+    ckpt_read_destroy(reader);
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}

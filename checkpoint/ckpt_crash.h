@@ -1,0 +1,15 @@
+/* Crash points: the places in the commit protocol where a test kills the
+ * process, to prove that no moment of death loses a committed step.
+ *
+ * TESSERA_CRASH_AT=NAME[:RANK] makes the process (of that rank, or every rank)
+ * send itself SIGKILL when it reaches the point NAME. */
+#ifndef TESSERA_CHECKPOINT_CKPT_CRASH_H
+#define TESSERA_CHECKPOINT_CKPT_CRASH_H
+
+/* Die here if the environment says so; `name` must be in the table. */
+void ckpt_crash_point(const char *name, int rank);
+
+/* All names in the order of the protocol, NULL-terminated. */
+const char *const *ckpt_crash_names(void);
+
+#endif

@@ -1,0 +1,220 @@
+#include "checkpoint/ckpt_manifest.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/ckpt_index.h"
+#include "src/base/clock.h"
+#include "src/base/crc32c.h"
+#include "src/base/fsio.h"
+
+#define MANIFEST_BYTES_MAX ((size_t)1 << 30)
+#define TENSOR_BYTES_MAX ((int64_t)1 << 62)
+
+enum err ckpt_manifest_elements(enum dtype dtype, int dims,
+                                const int64_t *shape, int64_t *elements)
+{
+    int64_t product = 1;
+    for (int i = 0; i < dims; i++)
+        if (shape[i] < 0 ||
+            __builtin_mul_overflow(product, shape[i], &product) ||
+            product >= TENSOR_BYTES_MAX / (int64_t)dtype_bytes(dtype))
+            return err_set(ERR_CHECKPOINT,
+                           "impossible tensor shape (dimension %d is %" PRId64
+                           ")",
+                           i, shape[i]);
+    *elements = product;
+    return ERR_OK;
+}
+
+int64_t ckpt_manifest_block_count(int64_t bytes)
+{
+    return (bytes + CKPT_BLOCK_BYTES - 1) / CKPT_BLOCK_BYTES;
+}
+
+/* --- writing ------------------------------------------------------------- */
+
+static enum err no_memory(void)
+{
+    return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
+}
+
+enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text)
+{
+    json_t *pieces = json_array();
+    json_t *blocks = json_array();
+    int failed = 0;
+    for (int i = 0; i < shard->piece_count; i++) {
+        const struct ckpt_piece *piece = &shard->pieces[i];
+        failed |= json_array_append_new(
+            pieces,
+            json_pack("[i,I,I,I]", piece->tensor, (json_int_t)piece->begin,
+                      (json_int_t)piece->end, (json_int_t)piece->offset));
+    }
+    for (int64_t i = 0; i < shard->block_count; i++)
+        failed |= json_array_append_new(blocks, json_integer(shard->blocks[i]));
+    json_t *record = json_pack("{s:s,s:I,s:I,s:o,s:o}", "file", shard->file,
+                               "bytes", (json_int_t)shard->bytes,
+                               "frame_crc32c", (json_int_t)shard->frame_crc,
+                               "pieces", pieces, "block_crc32c", blocks);
+    *text = failed || record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
+    json_decref(record);
+    return *text == NULL ? no_memory() : ERR_OK;
+}
+
+/* One member of the manifest; steals `value`. */
+static bool print_member(FILE *out, const char *name, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (text != NULL)
+        fprintf(out, "\"%s\": %s,\n", name, text);
+    free(text);
+    json_decref(value);
+    return text != NULL;
+}
+
+static bool print_tensors(FILE *out, const struct ckpt_manifest_head *head)
+{
+    fprintf(out, "\"tensors\": [");
+    for (int i = 0; i < head->item_count; i++) {
+        const struct ckpt_item *item = &head->items[i];
+        fprintf(out, "%s\n{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":[",
+                i == 0 ? "" : ",", item->name, dtype_name(item->dtype));
+        for (int d = 0; d < item->dims; d++)
+            fprintf(out, "%s%" PRId64, d == 0 ? "" : ",", item->shape[d]);
+        fprintf(out, "]}");
+    }
+    fprintf(out, "\n],\n");
+    return true;
+}
+
+static bool print_all(FILE *out, const struct ckpt_manifest_head *head,
+                      char *const *shard_texts, int shard_count)
+{
+    const char *uuid =
+        json_string_value(json_object_get(head->state, "run_uuid"));
+    json_t *state =
+        head->state != NULL ? json_deep_copy(head->state) : json_object();
+    fprintf(out, "{\n");
+    bool good = print_member(out, "format", json_string(CKPT_MANIFEST_FORMAT));
+    good &= print_member(out, "version", json_integer(CKPT_MANIFEST_VERSION));
+    good &= print_member(out, "run_uuid", json_string(uuid ? uuid : ""));
+    good &= print_member(out, "step", json_integer(head->step));
+    good &= print_member(out, "ranks", json_integer(head->ranks));
+    good &= print_member(out, "attempt", json_string(head->attempt));
+    good &= print_member(out, "created", json_real(clock_wall()));
+    good &= print_member(out, "state", state);
+    good &= print_tensors(out, head);
+    fprintf(out, "\"shards\": [");
+    for (int i = 0; i < shard_count; i++)
+        fprintf(out, "%s\n%s", i == 0 ? "" : ",", shard_texts[i]);
+    fprintf(out, "\n],\n%s", CKPT_MANIFEST_CRC_BEFORE);
+    return good;
+}
+
+enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
+                              char *const *shard_texts, int shard_count,
+                              char **text, size_t *bytes)
+{
+    *text = NULL;
+    FILE *out = open_memstream(text, bytes);
+    if (out == NULL)
+        return no_memory();
+    bool good = print_all(out, head, shard_texts, shard_count);
+    if (fflush(out) == 0 && good)
+        fprintf(out, "%08" PRIx32 "%s", crc32c(0, *text, *bytes),
+                CKPT_MANIFEST_CRC_AFTER);
+    good &= !ferror(out);
+    good &= fclose(out) == 0;
+    if (good)
+        return ERR_OK;
+    free(*text);
+    *text = NULL;
+    return no_memory();
+}
+
+/* --- reading ------------------------------------------------------------- */
+
+enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
+                            size_t *bytes, struct ckpt_manifest **out)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *data = NULL;
+    size_t length = 0;
+    *out = NULL;
+    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
+    rc = fsio_read_file(path, MANIFEST_BYTES_MAX, &data, &length);
+    if (rc == ERR_DATA)
+        rc = err_prefix(ERR_CHECKPOINT, "not a whole checkpoint");
+    if (rc != ERR_OK)
+        goto out;
+    TRY(ckpt_manifest_parse(data, length, path, out));
+    int64_t step = ckpt_index_step_of(checkpoint_dir);
+    if (step >= 0 && step != (*out)->step) {
+        rc = err_set(ERR_CHECKPOINT,
+                     "%s: holds step %" PRId64 ", not what the folder's name "
+                     "says",
+                     path, (*out)->step);
+        goto out;
+    }
+    if (text != NULL) {
+        *text = data;
+        *bytes = length;
+        data = NULL;
+    }
+out:
+    if (rc != ERR_OK) {
+        ckpt_manifest_destroy(*out);
+        *out = NULL;
+    }
+    free(data);
+    return rc;
+}
+
+enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
+                                   const char *checkpoint_dir)
+{
+    for (int i = 0; i < manifest->shard_count; i++) {
+        const struct ckpt_shard *shard = &manifest->shards[i];
+        char path[FSIO_PATH_MAX];
+        struct stat status;
+        enum err rc = fsio_path(path, "%s/%s", checkpoint_dir, shard->file);
+        if (rc != ERR_OK)
+            return rc;
+        if (stat(path, &status) != 0)
+            return errno == ENOENT
+                       ? err_set(ERR_CHECKPOINT, "%s: shard is missing", path)
+                       : err_errno("%s: stat", path);
+        if (status.st_size != shard->bytes)
+            return err_set(ERR_CHECKPOINT,
+                           "%s: has %lld bytes, must have %" PRId64, path,
+                           (long long)status.st_size, shard->bytes);
+    }
+    return ERR_OK;
+}
+
+void ckpt_manifest_free_shard(struct ckpt_shard *shard)
+{
+    free(shard->pieces);
+    free(shard->blocks);
+    shard->pieces = NULL;
+    shard->blocks = NULL;
+}
+
+void ckpt_manifest_destroy(struct ckpt_manifest *manifest)
+{
+    if (manifest == NULL)
+        return;
+    for (int i = 0; i < manifest->shard_count; i++)
+        ckpt_manifest_free_shard(&manifest->shards[i]);
+    free(manifest->shards);
+    free(manifest->tensors);
+    json_decref(manifest->state);
+    free(manifest);
+}

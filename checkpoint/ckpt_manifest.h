@@ -1,0 +1,125 @@
+/* MANIFEST.json: what a checkpoint consists of, and the proof that it is whole.
+ *
+ * The file is JSON with one tensor and one shard a line. Its last member is the
+ * CRC32C of every byte before the eight hex digits; the bytes after them are
+ * fixed, so that no byte of the file can change unseen:
+ *
+ *   {
+ *   "format": "tessera-checkpoint",
+ *   "version": 1,
+ *   "run_uuid": "...",            copied from the state's "run_uuid", or ""
+ *   "step": 60, "ranks": 2, "attempt": "12.1", "created": 1763690000.123,
+ *   "state": {...},               the caller's, untouched
+ *   "tensors": [
+ *   {"name":"wte","dtype":"f32","shape":[50368,768]},
+ *   ...],
+ *   "shards": [
+ *   {"file":"shard-00000-of-00002.h5","bytes":4096,
+ *    "frame_crc32c":123,          over all bytes outside the pieces
+ *    "pieces":[[0,0,1024,2048]],  tensor, begin, end (elements), file offset
+ *    "block_crc32c":[456]},       per 4 MiB of each piece, piece after piece
+ *   ...],
+ *   "crc32c": "0123abcd"
+ *   }
+ */
+#ifndef TESSERA_CHECKPOINT_CKPT_MANIFEST_H
+#define TESSERA_CHECKPOINT_CKPT_MANIFEST_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "checkpoint/ckpt.h"
+
+#define CKPT_MANIFEST_FILE "MANIFEST.json"
+#define CKPT_MANIFEST_FORMAT "tessera-checkpoint"
+#define CKPT_MANIFEST_VERSION 1
+/* What stands before and after the eight digits of the manifest's CRC. */
+#define CKPT_MANIFEST_CRC_BEFORE "\"crc32c\": \""
+#define CKPT_MANIFEST_CRC_AFTER "\"\n}\n"
+
+struct ckpt_tensor {
+    char name[CKPT_NAME_BYTES];
+    enum dtype dtype;
+    int dims;
+    int64_t shape[CKPT_DIMS_MAX];
+    int64_t elements; /* product of shape */
+};
+
+/* Elements [begin, end) of a tensor, stored at `offset` of the shard's file. */
+struct ckpt_piece {
+    int tensor;
+    int64_t begin, end;
+    int64_t offset;
+    int64_t bytes;
+    int64_t block; /* index in the shard's `blocks` of the piece's first CRC */
+};
+
+struct ckpt_shard {
+    char file[64];
+    int64_t bytes;             /* size of the file */
+    uint32_t frame_crc;        /* over all bytes outside the pieces */
+    struct ckpt_piece *pieces; /* by ascending offset, never overlapping */
+    int piece_count;
+    uint32_t *blocks; /* CRC32C per CKPT_BLOCK_BYTES of each piece */
+    int64_t block_count;
+};
+
+struct ckpt_manifest {
+    int64_t step;
+    int ranks;
+    int64_t bytes; /* payload */
+    struct ckpt_tensor *tensors;
+    int tensor_count;
+    struct ckpt_shard *shards;
+    int shard_count;
+    json_t *state;
+};
+
+/* What a manifest is made of, besides the shards. */
+struct ckpt_manifest_head {
+    int64_t step;
+    int ranks;
+    const char *attempt;
+    const json_t *state;
+    const struct ckpt_item *items; /* for the tensor catalogue */
+    int item_count;
+};
+
+/* Elements of a shape; ERR_CHECKPOINT when a dimension is negative or the
+ * tensor would have 2^62 bytes or more. */
+enum err ckpt_manifest_elements(enum dtype dtype, int dims,
+                                const int64_t *shape, int64_t *elements);
+
+/* How many block CRCs a piece of so many bytes has. */
+int64_t ckpt_manifest_block_count(int64_t bytes);
+
+/* One shard's record as one line of JSON; *text is malloc'ed. */
+enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text);
+
+/* The whole file from its head and the shard records; *text is malloc'ed. */
+enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
+                              char *const *shard_texts, int shard_count,
+                              char **text, size_t *bytes);
+
+/* Check and parse. `where` is for error texts. ERR_CHECKPOINT when the CRC or
+ * the form is wrong, a piece lies outside its tensor or file, pieces overlap,
+ * or an element of a tensor is not covered exactly once. ERR_UNSUPPORTED when
+ * a newer version wrote it. */
+enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
+                             struct ckpt_manifest **out);
+
+/* The same from a checkpoint folder; a folder named step-* must hold that very
+ * step. The text is given too unless `text` is NULL. */
+enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
+                            size_t *bytes, struct ckpt_manifest **out);
+
+/* Every shard is there and has its size; reads no contents. */
+enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
+                                   const char *checkpoint_dir);
+
+/* NULL is fine. */
+void ckpt_manifest_destroy(struct ckpt_manifest *manifest);
+/* Frees what a shard points to, not the shard. */
+void ckpt_manifest_free_shard(struct ckpt_shard *shard);
+
+#endif

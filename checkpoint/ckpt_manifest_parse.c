@@ -1,0 +1,298 @@
+/* The strict reader of MANIFEST.json: what it accepts needs no further checks.
+ */
+#include "checkpoint/ckpt_manifest.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/crc32c.h"
+
+static enum err no_memory(void)
+{
+    return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
+}
+
+#define CRC_TAIL_BYTES                                                         \
+    (sizeof CKPT_MANIFEST_CRC_BEFORE - 1 + CRC_DIGITS +                        \
+     sizeof CKPT_MANIFEST_CRC_AFTER - 1)
+#define CRC_DIGITS 8
+
+/* Damage that the CRC did not show can only be a bug or another version. */
+static enum err malformed(const char *what)
+{
+    return err_set(ERR_CHECKPOINT, "malformed: %s", what);
+}
+
+static enum err check_crc(const char *text, size_t bytes)
+{
+    char want[CRC_TAIL_BYTES + 1];
+    if (bytes <= CRC_TAIL_BYTES)
+        return err_set(ERR_CHECKPOINT, "truncated (%zu bytes)", bytes);
+    size_t covered = bytes - CRC_DIGITS - (sizeof CKPT_MANIFEST_CRC_AFTER - 1);
+    uint32_t crc = crc32c(0, text, covered);
+    snprintf(want, sizeof want, "%s%08" PRIx32 "%s", CKPT_MANIFEST_CRC_BEFORE,
+             crc, CKPT_MANIFEST_CRC_AFTER);
+    if (memcmp(text + bytes - CRC_TAIL_BYTES, want, CRC_TAIL_BYTES) != 0)
+        return err_set(ERR_CHECKPOINT, "damaged: its CRC32C does not match");
+    return ERR_OK;
+}
+
+static bool get_integer(const json_t *value, int64_t min, int64_t max,
+                        int64_t *out)
+{
+    if (!json_is_integer(value))
+        return false;
+    *out = json_integer_value(value);
+    return *out >= min && *out <= max;
+}
+
+static bool dtype_of(const char *name, enum dtype *out)
+{
+    for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
+        if (name != NULL && strcmp(name, dtype_name((enum dtype)i)) == 0) {
+            *out = (enum dtype)i;
+            return true;
+        }
+    return false;
+}
+
+static enum err parse_tensor(const json_t *value, struct ckpt_tensor *tensor)
+{
+    const char *name = json_string_value(json_object_get(value, "name"));
+    const json_t *shape = json_object_get(value, "shape");
+    const char *dtype = json_string_value(json_object_get(value, "dtype"));
+    if (name == NULL || strlen(name) >= sizeof tensor->name ||
+        !json_is_array(shape) || json_array_size(shape) > CKPT_DIMS_MAX ||
+        !dtype_of(dtype, &tensor->dtype))
+        return malformed("tensor");
+    memcpy(tensor->name, name, strlen(name) + 1);
+    tensor->dims = (int)json_array_size(shape);
+    for (int i = 0; i < tensor->dims; i++)
+        if (!get_integer(json_array_get(shape, (size_t)i), 0, INT64_MAX,
+                         &tensor->shape[i]))
+            return malformed("tensor shape");
+    return ckpt_manifest_elements(tensor->dtype, tensor->dims, tensor->shape,
+                                  &tensor->elements);
+}
+
+static enum err parse_tensors(const json_t *list, struct ckpt_manifest *out)
+{
+    if (!json_is_array(list) || json_array_size(list) > INT32_MAX)
+        return malformed("tensors");
+    int count = (int)json_array_size(list);
+    out->tensors = calloc((size_t)count + 1, sizeof *out->tensors);
+    if (out->tensors == NULL)
+        return no_memory();
+    out->tensor_count = count;
+    enum err rc = ERR_OK;
+    for (int i = 0; i < count; i++)
+        TRY(parse_tensor(json_array_get(list, (size_t)i), &out->tensors[i]));
+out:
+    return rc;
+}
+
+static enum err parse_piece(const json_t *value, const struct ckpt_manifest *m,
+                            int64_t offset_min, int64_t offset_max,
+                            struct ckpt_piece *piece)
+{
+    int64_t tensor;
+    if (!get_integer(json_array_get(value, 0), 0, m->tensor_count - 1, &tensor))
+        return malformed("piece of an unknown tensor");
+    const struct ckpt_tensor *owner = &m->tensors[tensor];
+    if (!get_integer(json_array_get(value, 1), 0, owner->elements,
+                     &piece->begin) ||
+        !get_integer(json_array_get(value, 2), piece->begin + 1,
+                     owner->elements, &piece->end))
+        return malformed("piece outside its tensor");
+    piece->tensor = (int)tensor;
+    piece->bytes =
+        (piece->end - piece->begin) * (int64_t)dtype_bytes(owner->dtype);
+    if (!get_integer(json_array_get(value, 3), offset_min, offset_max,
+                     &piece->offset) ||
+        piece->bytes > offset_max - piece->offset)
+        return malformed("piece outside its file");
+    return ERR_OK;
+}
+
+static enum err parse_blocks(const json_t *list, struct ckpt_shard *shard)
+{
+    if (!json_is_array(list) ||
+        json_array_size(list) != (size_t)shard->block_count)
+        return malformed("number of block CRCs");
+    shard->blocks =
+        calloc((size_t)shard->block_count + 1, sizeof *shard->blocks);
+    if (shard->blocks == NULL)
+        return no_memory();
+    for (size_t i = 0; i < (size_t)shard->block_count; i++) {
+        int64_t crc;
+        if (!get_integer(json_array_get(list, i), 0, UINT32_MAX, &crc))
+            return malformed("block CRC");
+        shard->blocks[i] = (uint32_t)crc;
+    }
+    return ERR_OK;
+}
+
+static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
+                            struct ckpt_shard *shard)
+{
+    enum err rc = ERR_OK;
+    const char *file = json_string_value(json_object_get(value, "file"));
+    const json_t *pieces = json_object_get(value, "pieces");
+    int64_t frame_crc;
+    /* A path would let a manifest point outside its folder. */
+    if (file == NULL || strlen(file) >= sizeof shard->file ||
+        strchr(file, '/') != NULL || strncmp(file, "shard-", 6) != 0)
+        return malformed("shard file name");
+    memcpy(shard->file, file, strlen(file) + 1);
+    if (!get_integer(json_object_get(value, "bytes"), 0, INT64_MAX,
+                     &shard->bytes) ||
+        !get_integer(json_object_get(value, "frame_crc32c"), 0, UINT32_MAX,
+                     &frame_crc) ||
+        !json_is_array(pieces) || json_array_size(pieces) > INT32_MAX)
+        return malformed("shard");
+    shard->frame_crc = (uint32_t)frame_crc;
+    size_t count = json_array_size(pieces);
+    shard->pieces = calloc(count + 1, sizeof *shard->pieces);
+    if (shard->pieces == NULL)
+        return no_memory();
+    shard->piece_count = (int)count;
+    int64_t end = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct ckpt_piece *piece = &shard->pieces[i];
+        TRY(parse_piece(json_array_get(pieces, i), m, end, shard->bytes,
+                        piece));
+        piece->block = shard->block_count;
+        shard->block_count += ckpt_manifest_block_count(piece->bytes);
+        end = piece->offset + piece->bytes;
+    }
+    TRY(parse_blocks(json_object_get(value, "block_crc32c"), shard));
+out:
+    return rc;
+}
+
+static enum err parse_shards(const json_t *list, struct ckpt_manifest *out)
+{
+    enum err rc = ERR_OK;
+    if (!json_is_array(list) || json_array_size(list) > INT32_MAX)
+        return malformed("shards");
+    int count = (int)json_array_size(list);
+    out->shards = calloc((size_t)count + 1, sizeof *out->shards);
+    if (out->shards == NULL)
+        return no_memory();
+    out->shard_count = count;
+    for (int i = 0; i < count; i++) {
+        TRY(parse_shard(json_array_get(list, (size_t)i), out, &out->shards[i]));
+        for (int p = 0; p < out->shards[i].piece_count; p++)
+            out->bytes += out->shards[i].pieces[p].bytes;
+    }
+out:
+    return rc;
+}
+
+static int piece_order(const void *a, const void *b)
+{
+    const struct ckpt_piece *x = *(const struct ckpt_piece *const *)a;
+    const struct ckpt_piece *y = *(const struct ckpt_piece *const *)b;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+/* Walks all pieces by tensor and begin: each must start where the one before
+ * it ended, and a tensor's last where the tensor ends. */
+static enum err check_cover(const struct ckpt_manifest *m,
+                            const struct ckpt_piece **sorted)
+{
+    size_t count = 0;
+    for (int s = 0; s < m->shard_count; s++)
+        for (int p = 0; p < m->shards[s].piece_count; p++)
+            sorted[count++] = &m->shards[s].pieces[p];
+    qsort(sorted, count, sizeof *sorted, piece_order);
+    size_t next = 0;
+    for (int t = 0; t < m->tensor_count; t++) {
+        int64_t done = 0;
+        for (; next < count && sorted[next]->tensor == t; next++) {
+            if (sorted[next]->begin != done)
+                break;
+            done = sorted[next]->end;
+        }
+        bool more = next < count && sorted[next]->tensor == t;
+        if (more && sorted[next]->begin < done)
+            return err_set(ERR_CHECKPOINT,
+                           "tensor %s: element %" PRId64 " is stored twice",
+                           m->tensors[t].name, sorted[next]->begin);
+        if (done != m->tensors[t].elements)
+            return err_set(ERR_CHECKPOINT,
+                           "tensor %s: element %" PRId64 " of %" PRId64
+                           " is stored by no rank",
+                           m->tensors[t].name, done, m->tensors[t].elements);
+    }
+    return ERR_OK;
+}
+
+static enum err check_coverage(const struct ckpt_manifest *m)
+{
+    size_t count = 1;
+    for (int s = 0; s < m->shard_count; s++)
+        count += (size_t)m->shards[s].piece_count;
+    const struct ckpt_piece **sorted = malloc(count * sizeof *sorted);
+    enum err rc = sorted == NULL ? no_memory() : check_cover(m, sorted);
+    free(sorted);
+    return rc;
+}
+
+static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
+{
+    enum err rc = ERR_OK;
+    const char *format = json_string_value(json_object_get(root, "format"));
+    int64_t version, ranks;
+    if (format == NULL || strcmp(format, CKPT_MANIFEST_FORMAT) != 0 ||
+        !get_integer(json_object_get(root, "version"), 1, INT64_MAX, &version))
+        return malformed("not a Tessera manifest");
+    if (version != CKPT_MANIFEST_VERSION)
+        return err_set(ERR_UNSUPPORTED,
+                       "format version %" PRId64
+                       ", this program reads version %d: use a newer one",
+                       version, CKPT_MANIFEST_VERSION);
+    out->state = json_incref(json_object_get(root, "state"));
+    if (!get_integer(json_object_get(root, "step"), 0, INT64_MAX, &out->step) ||
+        !get_integer(json_object_get(root, "ranks"), 1, INT32_MAX, &ranks) ||
+        out->state == NULL)
+        return malformed("step, ranks or state");
+    out->ranks = (int)ranks;
+    TRY(parse_tensors(json_object_get(root, "tensors"), out));
+    TRY(parse_shards(json_object_get(root, "shards"), out));
+    TRY(check_coverage(out));
+out:
+    return rc;
+}
+
+enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
+                             struct ckpt_manifest **out)
+{
+    enum err rc = ERR_OK;
+    json_t *root = NULL;
+    json_error_t error;
+    struct ckpt_manifest *manifest = calloc(1, sizeof *manifest);
+    *out = NULL;
+    if (manifest == NULL)
+        return no_memory();
+    TRY(check_crc(text, bytes));
+    root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
+                      &error);
+    if (root == NULL) {
+        rc = malformed(error.text);
+        goto out;
+    }
+    TRY(parse_root(root, manifest));
+    *out = manifest;
+    manifest = NULL;
+out:
+    if (rc != ERR_OK)
+        err_prefix(rc, "%s", where);
+    json_decref(root);
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}

@@ -1,0 +1,117 @@
+/* What the CPU kernel files share.
+ *
+ * Every cpu_*.c file is compiled once per kernel set (avx512, avx2, generic)
+ * with -DKERNEL_SET=<name> and the matching -march, so every non-static symbol
+ * carries the set in its name: CPU_SYMBOL(gemm) is cpu_gemm_avx512. The ops'
+ * contract stands in kernels.h; why the code is cut as it is, in DESIGN.md. */
+#ifndef TESSERA_KERNELS_CPU_H
+#define TESSERA_KERNELS_CPU_H
+
+#include <assert.h>
+
+#include "kernels/kernels.h"
+
+#define CPU_PASTE(name, set) cpu_##name##_##set
+#define CPU_EXPAND(name, set) CPU_PASTE(name, set)
+#define CPU_SYMBOL(name) CPU_EXPAND(name, KERNEL_SET)
+#define CPU_TEXT_OF(set) #set
+#define CPU_TEXT(set) CPU_TEXT_OF(set)
+
+/* Columns that one task owns where rows are summed in order: 256 bytes, so that
+ * a row's share is whole cache lines and few columns still feed all threads. */
+#define CPU_COLUMNS 64
+
+enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
+                          const struct gemm *gemm);
+
+enum err CPU_SYMBOL(embedding_forward)(const struct kernel_ctx *ctx,
+                                       enum dtype dtype, int64_t n, int64_t seq,
+                                       int64_t d, const int32_t *tokens,
+                                       const void *wte, const void *wpe,
+                                       void *out);
+enum err CPU_SYMBOL(embedding_backward)(const struct kernel_ctx *ctx,
+                                        enum dtype dtype, int64_t n,
+                                        int64_t seq, int64_t d,
+                                        const int32_t *tokens, const void *dout,
+                                        void *dwte, void *dwpe);
+
+enum err CPU_SYMBOL(layernorm_forward)(const struct kernel_ctx *ctx,
+                                       enum dtype dtype, int64_t n, int64_t d,
+                                       const void *x, const void *gamma,
+                                       const void *beta, float eps, void *y,
+                                       float *mean, float *rstd);
+enum err CPU_SYMBOL(layernorm_backward)(const struct kernel_ctx *ctx,
+                                        enum dtype dtype, int64_t n, int64_t d,
+                                        const void *dy, const void *x,
+                                        const void *gamma, const float *mean,
+                                        const float *rstd, void *dx,
+                                        void *dgamma, void *dbeta);
+size_t CPU_SYMBOL(layernorm_scratch)(const struct kernel_limits *limits);
+
+enum err CPU_SYMBOL(gelu_forward)(const struct kernel_ctx *ctx,
+                                  enum dtype dtype, int64_t n, const void *x,
+                                  void *y);
+enum err CPU_SYMBOL(gelu_backward)(const struct kernel_ctx *ctx,
+                                   enum dtype dtype, int64_t n, const void *x,
+                                   const void *dy, void *dx);
+
+enum err CPU_SYMBOL(attention_forward)(const struct kernel_ctx *ctx,
+                                       enum dtype dtype,
+                                       const struct attention *shape,
+                                       const void *qkv, void *out, float *lse);
+enum err CPU_SYMBOL(attention_backward)(const struct kernel_ctx *ctx,
+                                        enum dtype dtype,
+                                        const struct attention *shape,
+                                        const void *qkv, const void *out,
+                                        const float *lse, const void *dout,
+                                        void *dqkv);
+size_t CPU_SYMBOL(attention_scratch)(const struct kernel_limits *limits);
+
+enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
+                                   enum dtype dtype, int64_t n, int64_t vocab,
+                                   void *logits, const int32_t *labels,
+                                   bool gradient, float *losses);
+
+enum err CPU_SYMBOL(bias_backward)(const struct kernel_ctx *ctx,
+                                   enum dtype dtype, int64_t n, int64_t d,
+                                   const void *dy, void *dbias);
+enum err CPU_SYMBOL(accumulate)(const struct kernel_ctx *ctx, enum dtype dtype,
+                                int64_t n, const void *x, void *y);
+enum err CPU_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
+                         int64_t n, const void *a, const void *b, void *out);
+enum err CPU_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
+                          int64_t n, void *x);
+enum err CPU_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
+                         const float *x, double *out);
+enum err CPU_SYMBOL(chunk_sum_squares)(const struct kernel_ctx *ctx,
+                                       enum dtype dtype, int64_t n,
+                                       const void *x, double *out);
+
+enum err CPU_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
+                           int64_t n, const struct adamw *step, float *p,
+                           const void *g, float *m, float *v);
+
+extern const struct kernels CPU_SYMBOL(table);
+
+/* These kernels compute in f32 only. */
+static inline enum err cpu_require_f32(enum dtype dtype, const char *op)
+{
+    if (dtype == DTYPE_F32)
+        return ERR_OK;
+    return err_set(ERR_UNSUPPORTED,
+                   "%s: the cpu backend has no %s kernels; use f32", op,
+                   dtype_name(dtype));
+}
+
+static inline int64_t cpu_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The number of parts of `size` that cover `count`. */
+static inline int64_t cpu_parts(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+#endif

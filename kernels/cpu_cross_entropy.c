@@ -1,0 +1,83 @@
+/* Cross entropy: one pass over the logits for maximum and sum, a second one
+ * where the gradient is wanted. */
+#include "kernels/cpu.h"
+#include "kernels/cpu_math.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Logits whose maximum is found before they are summed: 4 KiB stay in L1, and
+ * the sum is rescaled once per block at most. */
+#define BLOCK 1024
+
+struct row_sum {
+    float peak;  /* largest logit so far */
+    float total; /* sum of exp(logit - peak) */
+};
+
+static float block_peak(const float *x, int64_t n)
+{
+    const vec lowest = vec_splat(-INFINITY);
+    vec top = lowest;
+    for (int64_t i = 0; i < n; i += VEC_LANES)
+        top = vec_max(vec_load_or(x + i, n - i, lowest), top);
+    return vec_peak(top);
+}
+
+/* A NaN is passed over by the maximum but not by the sum. */
+static struct row_sum row_sum(const float *x, int64_t n)
+{
+    const vec lowest = vec_splat(-INFINITY);
+    float peak = -INFINITY;
+    float base = 0;
+    vec total = { 0 };
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t end = cpu_min(at + BLOCK, n);
+        float top = block_peak(x + at, end - at);
+        if (top > peak) {
+            total *= vec_exp(vec_splat(peak - top));
+            peak = top;
+            base = top;
+        }
+        for (int64_t i = at; i < end; i += VEC_LANES)
+            total += vec_exp(vec_load_or(x + i, end - i, lowest) - base);
+    }
+    return (struct row_sum){ base, vec_sum(total) };
+}
+
+static void row_gradient(float *x, int64_t n, struct row_sum sum, int32_t label)
+{
+    float scale = 1.0f / sum.total;
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec e = vec_exp(vec_load(x + i, n - i) - sum.peak);
+        vec_store(x + i, n - i, e * scale);
+    }
+    x[label] -= 1.0f;
+}
+
+enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
+                                   enum dtype dtype, int64_t n, int64_t vocab,
+                                   void *logits, const int32_t *labels,
+                                   bool gradient, float *losses)
+{
+    assert(vocab > 0);
+    enum err rc = cpu_require_f32(dtype, "cross_entropy");
+    if (rc != ERR_OK)
+        return rc;
+#pragma omp parallel for num_threads(ctx->threads) schedule(dynamic, 4)
+    for (int64_t i = 0; i < n; i++) {
+        float *row = (float *)logits + i * vocab;
+        if (labels[i] < 0) {
+            losses[i] = 0;
+            if (gradient)
+                memset(row, 0, (size_t)vocab * sizeof(float));
+            continue;
+        }
+        assert(labels[i] < vocab);
+        struct row_sum sum = row_sum(row, vocab);
+        losses[i] = logf(sum.total) + (sum.peak - row[labels[i]]);
+        if (gradient)
+            row_gradient(row, vocab, sum, labels[i]);
+    }
+    return ERR_OK;
+}

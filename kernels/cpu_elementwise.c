@@ -1,0 +1,139 @@
+/* Bias gradient, sums and the elementwise ops. */
+#include "kernels/cpu.h"
+#include "kernels/cpu_vec.h"
+
+#include <string.h>
+
+typedef double vec_f64 __attribute__((vector_size(8 * VEC_LANES)));
+
+/* Chunks whose sums wait on the stack to be added in order. */
+#define SUMS_AT_ONCE 512
+
+static void columns_sum(int64_t n, int64_t d, int64_t first, int64_t end,
+                        const float *dy, float *dbias)
+{
+    float sum[CPU_COLUMNS] = { 0 };
+    int64_t width = end - first;
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = dy + i * d + first;
+        for (int64_t j = 0; j < width; j += VEC_LANES) {
+            vec v = vec_load(row + j, width - j);
+            vec_store(sum + j, VEC_LANES, v + vec_load(sum + j, VEC_LANES));
+        }
+    }
+    for (int64_t j = 0; j < width; j++)
+        dbias[first + j] += sum[j];
+}
+
+enum err CPU_SYMBOL(bias_backward)(const struct kernel_ctx *ctx,
+                                   enum dtype dtype, int64_t n, int64_t d,
+                                   const void *dy, void *dbias)
+{
+    assert(d > 0);
+    enum err rc = cpu_require_f32(dtype, "bias_backward");
+    if (rc != ERR_OK)
+        return rc;
+    int64_t blocks = cpu_parts(d, CPU_COLUMNS);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t block = 0; block < blocks; block++)
+        columns_sum(n, d, block * CPU_COLUMNS,
+                    cpu_min(d, (block + 1) * CPU_COLUMNS), dy, dbias);
+    return ERR_OK;
+}
+
+enum err CPU_SYMBOL(accumulate)(const struct kernel_ctx *ctx, enum dtype dtype,
+                                int64_t n, const void *x, void *y)
+{
+    return CPU_SYMBOL(add)(ctx, dtype, n, y, x, y);
+}
+
+enum err CPU_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
+                         int64_t n, const void *left, const void *right,
+                         void *out)
+{
+    const float *a = left;
+    const float *b = right;
+    float *c = out;
+    enum err rc = cpu_require_f32(dtype, "add");
+    if (rc != ERR_OK)
+        return rc;
+#pragma omp parallel for simd num_threads(ctx->threads) schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        c[i] = a[i] + b[i];
+    return ERR_OK;
+}
+
+enum err CPU_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
+                          int64_t n, void *x)
+{
+    int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
+    size_t size = dtype_bytes(dtype);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        int64_t at = chunk * KERNEL_CHUNK;
+        memset((char *)x + (size_t)at * size, 0,
+               (size_t)cpu_min(KERNEL_CHUNK, n - at) * size);
+    }
+    return ERR_OK;
+}
+
+static double lanes_sum(const vec_f64 *lanes)
+{
+    double sum = 0;
+    for (int i = 0; i < VEC_LANES; i++)
+        sum += (*lanes)[i];
+    return sum;
+}
+
+static double chunk_sum(const float *x, int64_t n)
+{
+    vec_f64 sum = { 0 };
+    for (int64_t i = 0; i < n; i += VEC_LANES)
+        sum += __builtin_convertvector(vec_load(x + i, n - i), vec_f64);
+    return lanes_sum(&sum);
+}
+
+static double chunk_squares(const float *x)
+{
+    vec_f64 sum = { 0 };
+    for (int64_t i = 0; i < KERNEL_CHUNK; i += VEC_LANES) {
+        vec_f64 v =
+            __builtin_convertvector(vec_load(x + i, VEC_LANES), vec_f64);
+        sum += v * v;
+    }
+    return lanes_sum(&sum);
+}
+
+enum err CPU_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
+                         const float *x, double *out)
+{
+    double sums[SUMS_AT_ONCE];
+    int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
+    double total = 0;
+    for (int64_t first = 0; first < chunks; first += SUMS_AT_ONCE) {
+        int64_t count = cpu_min(SUMS_AT_ONCE, chunks - first);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+        for (int64_t i = 0; i < count; i++) {
+            int64_t at = (first + i) * KERNEL_CHUNK;
+            sums[i] = chunk_sum(x + at, cpu_min(KERNEL_CHUNK, n - at));
+        }
+        for (int64_t i = 0; i < count; i++)
+            total += sums[i];
+    }
+    *out = total;
+    return ERR_OK;
+}
+
+enum err CPU_SYMBOL(chunk_sum_squares)(const struct kernel_ctx *ctx,
+                                       enum dtype dtype, int64_t n,
+                                       const void *x, double *out)
+{
+    assert(n % KERNEL_CHUNK == 0);
+    enum err rc = cpu_require_f32(dtype, "chunk_sum_squares");
+    if (rc != ERR_OK)
+        return rc;
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t chunk = 0; chunk < n / KERNEL_CHUNK; chunk++)
+        out[chunk] = chunk_squares((const float *)x + chunk * KERNEL_CHUNK);
+    return ERR_OK;
+}

@@ -1,0 +1,53 @@
+/* exp and erf on vectors, accurate to about 1e-7, without libm: the bits then
+ * depend on this file alone. NaN in gives NaN out. */
+#ifndef TESSERA_KERNELS_CPU_MATH_H
+#define TESSERA_KERNELS_CPU_MATH_H
+
+#include "kernels/cpu_vec.h"
+
+/* exp(x) within 2 ulp; exactly 0 below -87.3, +Inf above 88.3.
+ *
+ * x = k ln 2 + r with |r| <= ln 2 / 2; exp(r) = 1 + r + r^2 P(r), where P
+ * interpolates at the Chebyshev nodes (relative error 1.0e-8). ln 2 is split so
+ * that k * high is exact. Adding 1.5 * 2^23 rounds x / ln 2 and leaves k in the
+ * low bits, from where it becomes an exponent. A product, not an addition to
+ * the exponent of p, so that no payload turns a NaN into a number. */
+static inline vec vec_exp(vec x)
+{
+    const vec rounder = vec_splat(12582912.0f);
+    vec shifted = vec_fma(x, vec_splat(1.44269504f), rounder);
+    vec k = shifted - rounder;
+    vec r = vec_fma(k, vec_splat(-0.693145751953125f), x);
+    r = vec_fma(k, vec_splat(-1.42860682e-6f), r);
+    vec p = vec_fma(vec_splat(1.392621347e-3f), r, vec_splat(8.363202972e-3f));
+    p = vec_fma(p, r, vec_splat(4.166655444e-2f));
+    p = vec_fma(p, r, vec_splat(1.666657685e-1f));
+    p = vec_fma(p, r, vec_splat(0.5f));
+    p = vec_fma(p, r * r, r) + 1.0f;
+    vec y = p * (vec)(((vec_u32)shifted + 127) << 23);
+    y = vec_select(x < -87.3f, (vec){ 0 }, y);
+    return vec_select(x > 88.3f, vec_splat(__builtin_inff()), y);
+}
+
+/* erf(z) within 1e-7 absolute; exactly +-1 for |z| > 3.919, where erf is within
+ * 3e-8 of it: z P(z^2) / Q(z^2) through erf at Chebyshev nodes of [-3.919,
+ * 3.919] (error 6.7e-8). All coefficients are positive: nothing cancels. */
+static inline vec vec_erf(vec z)
+{
+    vec u = z * z;
+    vec p = vec_fma(vec_splat(2.106437055e-6f), u, vec_splat(2.785185482e-4f));
+    p = vec_fma(p, u, vec_splat(3.458971298e-3f));
+    p = vec_fma(p, u, vec_splat(5.17675907e-2f));
+    p = vec_fma(p, u, vec_splat(1.831792191e-1f));
+    p = vec_fma(p, u, vec_splat(1.128379167f));
+    vec q = vec_fma(vec_splat(3.835558531e-5f), u, vec_splat(1.089966999e-3f));
+    q = vec_fma(q, u, vec_splat(1.434133939e-2f));
+    q = vec_fma(q, u, vec_splat(1.11101789e-1f));
+    q = vec_fma(q, u, vec_splat(4.95671688e-1f));
+    q = vec_fma(q, u, vec_splat(1.0f));
+    vec y = z * p / q;
+    y = vec_select(z > 3.919f, vec_splat(1.0f), y);
+    return vec_select(z < -3.919f, vec_splat(-1.0f), y);
+}
+
+#endif

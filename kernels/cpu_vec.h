@@ -1,0 +1,134 @@
+/* Vectors of fp32 lanes, as wide as the kernel set's registers.
+ *
+ * All arithmetic whose order matters is written with these and not left to the
+ * vectorizer: a reduction has a fixed lane order, an element gets the same
+ * operations in the body and in the tail of a loop, and neither depends on
+ * alignment. -std=c17 forbids the compiler to contract a*b + c by itself, so a
+ * fused multiply-add happens exactly where vec_fma() stands. */
+#ifndef TESSERA_KERNELS_CPU_VEC_H
+#define TESSERA_KERNELS_CPU_VEC_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define VEC_LANES 16
+#elif defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#define VEC_LANES 8
+#else
+#define VEC_LANES 4
+#endif
+
+typedef float vec __attribute__((vector_size(4 * VEC_LANES)));
+typedef int32_t vec_i32 __attribute__((vector_size(4 * VEC_LANES)));
+typedef uint32_t vec_u32 __attribute__((vector_size(4 * VEC_LANES)));
+
+static inline vec vec_splat(float x)
+{
+    return x - (vec){ 0 };
+}
+
+/* The first min(left, VEC_LANES) floats at p, the other lanes `fill`. */
+static inline vec vec_load_or(const float *p, int64_t left, vec fill)
+{
+    memcpy(&fill, p, left >= VEC_LANES ? sizeof(fill) : (size_t)left * 4);
+    return fill;
+}
+
+static inline vec vec_load(const float *p, int64_t left)
+{
+    vec v;
+    if (left >= VEC_LANES)
+        memcpy(&v, p, sizeof(v));
+    else
+        v = vec_load_or(p, left, (vec){ 0 });
+    return v;
+}
+
+static inline vec_i32 vec_load_i32(const int32_t *p, int64_t left)
+{
+    vec_i32 v = { 0 };
+    memcpy(&v, p, left >= VEC_LANES ? sizeof(v) : (size_t)left * 4);
+    return v;
+}
+
+/* Stores the first min(left, VEC_LANES) lanes. */
+static inline void vec_store(float *p, int64_t left, vec v)
+{
+    if (left >= VEC_LANES)
+        memcpy(p, &v, sizeof(v));
+    else
+        memcpy(p, &v, (size_t)left * 4);
+}
+
+/* Lanes of a where the mask is all ones, of b where it is zero. */
+static inline vec vec_select(vec_i32 mask, vec a, vec b)
+{
+    return (vec)((mask & (vec_i32)a) | (~mask & (vec_i32)b));
+}
+
+/* Lanes from `left` on become zero. */
+static inline vec vec_keep(vec v, int64_t left)
+{
+    return left >= VEC_LANES ? v : vec_load((const float *)&v, left);
+}
+
+/* a * b + c, rounded once where the kernel set has the instruction. */
+static inline vec vec_fma(vec a, vec b, vec c)
+{
+#if defined(__AVX512F__)
+    return _mm512_fmadd_ps(a, b, c);
+#elif VEC_LANES == 8
+    return _mm256_fmadd_ps(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+/* a > b ? a : b, so that a NaN in a gives b. */
+static inline vec vec_max(vec a, vec b)
+{
+#if defined(__AVX512F__)
+    return _mm512_max_ps(a, b);
+#elif VEC_LANES == 8
+    return _mm256_max_ps(a, b);
+#else
+    return vec_select(a > b, a, b);
+#endif
+}
+
+static inline vec vec_sqrt(vec a)
+{
+#if defined(__AVX512F__)
+    return _mm512_sqrt_ps(a);
+#elif VEC_LANES == 8
+    return _mm256_sqrt_ps(a);
+#else
+    for (int i = 0; i < VEC_LANES; i++)
+        a[i] = __builtin_sqrtf(a[i]);
+    return a;
+#endif
+}
+
+/* All lanes, added pairwise in a fixed order. */
+static inline float vec_sum(vec v)
+{
+    float lane[VEC_LANES];
+    memcpy(lane, &v, sizeof(v));
+    for (int half = VEC_LANES / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    return lane[0];
+}
+
+static inline float vec_peak(vec v)
+{
+    float peak = v[0];
+    for (int i = 1; i < VEC_LANES; i++)
+        peak = v[i] > peak ? v[i] : peak;
+    return peak;
+}
+
+#endif

@@ -1,0 +1,174 @@
+#include "kernels/kernels.h"
+
+#include <cblas.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TABLES_MAX 4
+#define NAMES_BYTES 64
+
+/* A kernel set of this build. */
+struct kernel_set {
+    const struct kernels *table;
+    const char *(*missing)(void); /* what this processor lacks, or NULL */
+};
+
+#if defined(__x86_64__)
+#define NEED(feature)                                                          \
+    do {                                                                       \
+        if (!__builtin_cpu_supports(feature))                                  \
+            return feature;                                                    \
+    } while (0)
+#else
+#define NEED(feature) return feature
+#endif
+
+#if defined(KERNEL_SET_avx512) || defined(KERNEL_SET_avx2)
+static const char *avx2_missing(void)
+{
+    NEED("avx2");
+    NEED("fma");
+    NEED("bmi");
+    NEED("bmi2");
+    return NULL;
+}
+#endif
+
+#if defined(KERNEL_SET_avx512)
+extern const struct kernels cpu_table_avx512;
+
+static const char *avx512_missing(void)
+{
+    NEED("avx512f");
+    NEED("avx512bw");
+    NEED("avx512cd");
+    NEED("avx512dq");
+    NEED("avx512vl");
+    return avx2_missing();
+}
+#endif
+
+#if defined(KERNEL_SET_avx2)
+extern const struct kernels cpu_table_avx2;
+#endif
+
+#if defined(KERNEL_SET_generic)
+extern const struct kernels cpu_table_generic;
+
+static const char *generic_missing(void)
+{
+    return NULL;
+}
+#endif
+
+/* Best first. */
+static const struct kernel_set sets[] = {
+#if defined(KERNEL_SET_avx512)
+    { &cpu_table_avx512, avx512_missing },
+#endif
+#if defined(KERNEL_SET_avx2)
+    { &cpu_table_avx2, avx2_missing },
+#endif
+#if defined(KERNEL_SET_generic)
+    { &cpu_table_generic, generic_missing },
+#endif
+};
+
+#define SET_COUNT (sizeof(sets) / sizeof(*sets))
+_Static_assert(SET_COUNT < TABLES_MAX, "a terminating NULL must fit");
+
+static const struct kernels *tables[TABLES_MAX];
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+/* Once OpenBLAS has used threads of its own, they spin and slow ours down, and
+ * their number changes bits: one from the start. */
+static void tables_fill(void)
+{
+    size_t count = 0;
+    openblas_set_num_threads(1);
+    for (size_t i = 0; i < SET_COUNT; i++)
+        if (sets[i].missing() == NULL)
+            tables[count++] = sets[i].table;
+}
+
+const struct kernels *const *kernels_all(void)
+{
+    pthread_once(&tables_once, tables_fill);
+    return tables;
+}
+
+/* "avx2, generic": the sets that run here. */
+static const char *names_here(char names[NAMES_BYTES])
+{
+    size_t used = 0;
+    names[0] = '\0';
+    for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
+        used += (size_t)snprintf(names + used, NAMES_BYTES - used, "%s%s",
+                                 used > 0 ? ", " : "", (*t)->kernel_set);
+    return names;
+}
+
+static enum err find_cpu(const char *kernel_set, const struct kernels **out)
+{
+    char names[NAMES_BYTES];
+    const struct kernels *const *all = kernels_all();
+    if (strcmp(kernel_set, "auto") == 0 && all[0] != NULL) {
+        *out = all[0];
+        return ERR_OK;
+    }
+    for (size_t i = 0; i < SET_COUNT; i++) {
+        if (strcmp(kernel_set, sets[i].table->kernel_set) != 0)
+            continue;
+        const char *missing = sets[i].missing();
+        if (missing != NULL)
+            return err_set(ERR_UNSUPPORTED,
+                           "kernel set '%s': this processor lacks %s; use "
+                           "auto or one of: %s",
+                           kernel_set, missing, names_here(names));
+        *out = sets[i].table;
+        return ERR_OK;
+    }
+    return err_set(ERR_UNSUPPORTED,
+                   "kernel set '%s' is not in this build; use auto or one of: "
+                   "%s",
+                   kernel_set, names_here(names));
+}
+
+enum err kernels_find(const char *backend, const char *kernel_set,
+                      const struct kernels **out)
+{
+    char names[NAMES_BYTES];
+    *out = NULL;
+    if (strcmp(backend, "cpu") == 0)
+        return find_cpu(kernel_set, out);
+    if (strcmp(backend, "cuda") == 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "backend 'cuda': this build has no CUDA kernels; use "
+                       "cpu (kernel sets here: %s)",
+                       names_here(names));
+    return err_set(ERR_UNSUPPORTED,
+                   "backend '%s' is unknown; use cpu (kernel sets here: %s)",
+                   backend, names_here(names));
+}
+
+static long processors_in_mask(void)
+{
+    cpu_set_t mask;
+    if (sched_getaffinity(0, sizeof(mask), &mask) == 0)
+        return CPU_COUNT(&mask);
+    return sysconf(_SC_NPROCESSORS_ONLN); /* more than CPU_SETSIZE */
+}
+
+int kernels_threads_default(int shared_by)
+{
+    long threads = processors_in_mask() / (shared_by < 1 ? 1 : shared_by);
+    const char *text = getenv("SLURM_CPUS_PER_TASK");
+    long granted = text == NULL ? 0 : strtol(text, NULL, 10);
+    if (granted > 0 && granted < threads)
+        threads = granted;
+    return threads < 1 ? 1 : (int)threads;
+}

@@ -1,0 +1,43 @@
+#include "src/base/arena.h"
+
+#include <assert.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ARENA_ALIGN 64
+
+enum err arena_create(size_t bytes, struct arena *out)
+{
+    *out = (struct arena){ 0 };
+    if (bytes == 0)
+        return ERR_OK;
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return err_set(ERR_MEMORY,
+                       "cannot map %zu MiB of memory: use a smaller model, "
+                       "train.microbatch or data.seq_len",
+                       bytes >> 20);
+    madvise(base, bytes, MADV_HUGEPAGE); /* a hint: may be refused */
+    memset(base, 0, bytes);
+    *out = (struct arena){ .base = base, .capacity = bytes };
+    return ERR_OK;
+}
+
+void arena_destroy(struct arena *arena)
+{
+    if (arena->base != NULL)
+        munmap(arena->base, arena->capacity);
+    *arena = (struct arena){ 0 };
+}
+
+void *arena_take(struct arena *arena, size_t bytes)
+{
+    size_t size = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    size_t at = arena->used;
+    arena->used += size;
+    if (arena->base == NULL)
+        return NULL;
+    assert(arena->used <= arena->capacity);
+    return arena->base + at;
+}

@@ -1,0 +1,33 @@
+/* Planned memory: everything a program needs is laid out once, by running the
+ * same layout code twice: first over an arena without memory, which only
+ * counts, then over one that has it. Nothing is allocated in the training step.
+ *
+ *     struct arena plan = { 0 };
+ *     layout(&plan, ...);                  // plan.used is the need
+ *     TRY(arena_create(plan.used, &arena));
+ *     layout(&arena, ...);
+ */
+#ifndef TESSERA_BASE_ARENA_H
+#define TESSERA_BASE_ARENA_H
+
+#include <stddef.h>
+
+#include "src/base/err.h"
+
+struct arena {
+    char *base;      /* NULL: only count */
+    size_t used;     /* bytes */
+    size_t capacity; /* bytes */
+};
+
+/* Pages are mapped, zeroed and touched now, in huge pages where the kernel
+ * gives them. ERR_MEMORY says how much was asked for. */
+enum err arena_create(size_t bytes, struct arena *out);
+/* A zeroed struct arena is fine. */
+void arena_destroy(struct arena *arena);
+
+/* The next `bytes`, 64-byte aligned; NULL when counting. Taking more than the
+ * capacity is a programmer error. */
+void *arena_take(struct arena *arena, size_t bytes);
+
+#endif

@@ -1,0 +1,81 @@
+#include "src/base/digest.h"
+
+#include <assert.h>
+#include <openssl/evp.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define DIGEST_BYTES 32
+
+struct digest {
+    EVP_MD_CTX *context;
+    bool finished;
+};
+
+enum err digest_create(struct digest **out)
+{
+    enum err rc = ERR_OK;
+    *out = NULL;
+    struct digest *digest = calloc(1, sizeof *digest);
+    if (digest == NULL || (digest->context = EVP_MD_CTX_new()) == NULL) {
+        rc = err_set(ERR_MEMORY, "sha256: no memory for the state");
+        goto out;
+    }
+    if (EVP_DigestInit_ex(digest->context, EVP_sha256(), NULL) != 1) {
+        rc = err_set(ERR_UNSUPPORTED,
+                     "sha256: libcrypto does not provide it on this machine");
+        goto out;
+    }
+    *out = digest;
+    digest = NULL;
+out:
+    digest_destroy(digest);
+    return rc;
+}
+
+void digest_destroy(struct digest *digest)
+{
+    if (digest == NULL)
+        return;
+    EVP_MD_CTX_free(digest->context);
+    free(digest);
+}
+
+enum err digest_update(struct digest *digest, const void *data, size_t bytes)
+{
+    assert(!digest->finished);
+    if (EVP_DigestUpdate(digest->context, data, bytes) != 1)
+        return err_set(ERR_INTERNAL, "sha256: libcrypto refused %zu bytes",
+                       bytes);
+    return ERR_OK;
+}
+
+enum err digest_finish(struct digest *digest, char hex[65])
+{
+    static const char digits[] = "0123456789abcdef";
+    assert(!digest->finished);
+    unsigned char raw[EVP_MAX_MD_SIZE];
+    unsigned int bytes = 0;
+    digest->finished = true;
+    if (EVP_DigestFinal_ex(digest->context, raw, &bytes) != 1)
+        return err_set(ERR_INTERNAL, "sha256: libcrypto could not finish");
+    assert(bytes == DIGEST_BYTES);
+    for (int i = 0; i < DIGEST_BYTES; i++) {
+        hex[2 * i] = digits[raw[i] >> 4];
+        hex[2 * i + 1] = digits[raw[i] & 15];
+    }
+    hex[2 * DIGEST_BYTES] = '\0';
+    return ERR_OK;
+}
+
+enum err digest_bytes(const void *data, size_t bytes, char hex[65])
+{
+    enum err rc = ERR_OK;
+    struct digest *digest = NULL;
+    TRY(digest_create(&digest));
+    TRY(digest_update(digest, data, bytes));
+    TRY(digest_finish(digest, hex));
+out:
+    digest_destroy(digest);
+    return rc;
+}

@@ -1,0 +1,319 @@
+#include "src/base/fsio.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* One transfer; Linux itself moves at most 2 GiB per call. */
+#define FSIO_CHUNK_BYTES ((size_t)1 << 30)
+/* The first buffer for files whose size is not known (/proc, pipes). */
+#define FSIO_FIRST_BYTES ((size_t)4096)
+/* Folders that nftw() keeps open at once. */
+#define FSIO_WALK_FDS 16
+/* A tree that another process removes at the same time is walked again. */
+#define FSIO_WALK_TRIES 8
+
+enum err fsio_path(char out[FSIO_PATH_MAX], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(out, FSIO_PATH_MAX, format, args);
+    va_end(args);
+    if (n < 0 || n >= FSIO_PATH_MAX) {
+        out[FSIO_PATH_MAX - 1] = '\0';
+        return err_set(
+            ERR_USAGE,
+            "path longer than %d bytes, use a shorter one: %.200s...",
+            FSIO_PATH_MAX - 1, out);
+    }
+    return ERR_OK;
+}
+
+/* "." for "name", "/" for "/name". */
+static enum err fsio_parent(const char *path, char out[FSIO_PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL)
+        return fsio_path(out, ".");
+    if (slash == path)
+        return fsio_path(out, "/");
+    return fsio_path(out, "%.*s", (int)(slash - path), path);
+}
+
+static enum err fsio_open_read(const char *path, int *out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        *out = fd;
+        return ERR_OK;
+    }
+    if (errno == ENOENT || errno == ENOTDIR)
+        return err_set(ERR_DATA, "%s: no such file", path);
+    return err_errno("%s: open", path);
+}
+
+/* Reads to the end of the file, which may lie before or after st_size: /proc
+ * files say 0, and a log may grow meanwhile. */
+static enum err fsio_read_all(int fd, const char *path, size_t bytes_max,
+                              char **data, size_t *bytes, size_t room)
+{
+    for (;;) {
+        if (*bytes == room) {
+            if (room > SIZE_MAX / 2 - 1)
+                return err_set(ERR_MEMORY, "%s: too large for memory", path);
+            size_t larger =
+                room < FSIO_FIRST_BYTES / 2 ? FSIO_FIRST_BYTES : room * 2;
+            char *grown = realloc(*data, larger + 1);
+            if (grown == NULL)
+                return err_set(ERR_MEMORY, "%s: no memory for %zu bytes", path,
+                               larger);
+            *data = grown;
+            room = larger;
+        }
+        size_t want = room - *bytes;
+        if (want > FSIO_CHUNK_BYTES)
+            want = FSIO_CHUNK_BYTES;
+        ssize_t n = read(fd, *data + *bytes, want);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_errno("%s: read", path);
+        if (n == 0)
+            return ERR_OK;
+        *bytes += (size_t)n;
+        if (*bytes > bytes_max)
+            return err_set(ERR_DATA, "%s: larger than the limit of %zu bytes",
+                           path, bytes_max);
+    }
+}
+
+enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
+                        size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    int fd = -1;
+    char *buffer = NULL;
+    size_t length = 0;
+    *data = NULL;
+    *bytes = 0;
+    TRY(fsio_open_read(path, &fd));
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        rc = err_errno("%s: stat", path);
+        goto out;
+    }
+    if (S_ISDIR(st.st_mode)) {
+        rc = err_set(ERR_DATA, "%s: is a folder, not a file", path);
+        goto out;
+    }
+    if (st.st_size > 0 && (uint64_t)st.st_size > bytes_max) {
+        rc = err_set(ERR_DATA, "%s: %lld bytes, the limit is %zu", path,
+                     (long long)st.st_size, bytes_max);
+        goto out;
+    }
+    /* one byte more than the size, so that the end is seen without growing */
+    size_t room = (size_t)st.st_size + 1;
+    buffer = malloc(room + 1);
+    if (buffer == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: no memory for %zu bytes", path, room);
+        goto out;
+    }
+    TRY(fsio_read_all(fd, path, bytes_max, &buffer, &length, room));
+    buffer[length] = '\0';
+    *data = buffer;
+    *bytes = length;
+    buffer = NULL;
+out:
+    free(buffer);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+enum err fsio_write_atomic(const char *path, const void *data, size_t bytes)
+{
+    enum err rc = ERR_OK;
+    int fd = -1;
+    bool made = false;
+    char temporary[FSIO_PATH_MAX];
+    char parent[FSIO_PATH_MAX];
+    TRY(fsio_path(temporary, "%s.tmp.%ld", path, (long)getpid()));
+    TRY(fsio_parent(path, parent));
+    fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        rc = err_errno("%s: create", temporary);
+        goto out;
+    }
+    made = true;
+    TRY(fsio_pwrite(fd, data, bytes, 0, temporary));
+    if (fsync(fd) != 0) {
+        rc = err_errno("%s: fsync", temporary);
+        goto out;
+    }
+    /* NFS reports a full disk or quota only here */
+    int closed = close(fd);
+    fd = -1;
+    if (closed != 0) {
+        rc = err_errno("%s: close", temporary);
+        goto out;
+    }
+    if (rename(temporary, path) != 0) {
+        rc = err_errno("%s: rename to %s", temporary, path);
+        goto out;
+    }
+    made = false;
+    TRY(fsio_fsync_dir(parent));
+out:
+    if (fd >= 0)
+        close(fd);
+    if (made)
+        unlink(temporary);
+    return rc;
+}
+
+enum err fsio_pwrite(int fd, const void *data, size_t bytes, int64_t offset,
+                     const char *path)
+{
+    assert(offset >= 0);
+    const char *from = data;
+    while (bytes > 0) {
+        size_t want = bytes < FSIO_CHUNK_BYTES ? bytes : FSIO_CHUNK_BYTES;
+        ssize_t n = pwrite(fd, from, want, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_errno("%s: write of %zu bytes at %lld", path, want,
+                             (long long)offset);
+        if (n == 0)
+            return err_set(ERR_IO, "%s: write at %lld accepted no bytes", path,
+                           (long long)offset);
+        from += n;
+        bytes -= (size_t)n;
+        offset += n;
+    }
+    return ERR_OK;
+}
+
+enum err fsio_pread(int fd, void *data, size_t bytes, int64_t offset,
+                    const char *path)
+{
+    assert(offset >= 0);
+    char *to = data;
+    while (bytes > 0) {
+        size_t want = bytes < FSIO_CHUNK_BYTES ? bytes : FSIO_CHUNK_BYTES;
+        ssize_t n = pread(fd, to, want, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_errno("%s: read of %zu bytes at %lld", path, want,
+                             (long long)offset);
+        if (n == 0)
+            return err_set(ERR_DATA,
+                           "%s: truncated: ends at %lld, %zu more bytes needed",
+                           path, (long long)offset, bytes);
+        to += n;
+        bytes -= (size_t)n;
+        offset += n;
+    }
+    return ERR_OK;
+}
+
+enum err fsio_fsync_dir(const char *path)
+{
+    enum err rc = ERR_OK;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno("%s: open folder", path);
+    /* some file systems cannot sync folders and need not: they say EINVAL */
+    if (fsync(fd) != 0 && errno != EINVAL)
+        rc = err_errno("%s: fsync folder", path);
+    close(fd);
+    return rc;
+}
+
+static enum err fsio_mkdir_one(const char *path)
+{
+    if (mkdir(path, 0777) == 0)
+        return ERR_OK;
+    /* on network and read-only mounts an existing folder may be answered with
+     * something else than EEXIST: what counts is that it is there */
+    int saved = errno;
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return ERR_OK;
+    errno = saved == EEXIST ? ENOTDIR : saved;
+    return err_errno("%s: create folder", path);
+}
+
+enum err fsio_mkdirs(const char *path)
+{
+    enum err rc = ERR_OK;
+    char part[FSIO_PATH_MAX];
+    TRY(fsio_path(part, "%s", path));
+    for (char *p = part + 1; part[0] != '\0' && *p != '\0'; p++) {
+        if (*p != '/' || p[-1] == '/')
+            continue;
+        *p = '\0';
+        TRY(fsio_mkdir_one(part));
+        *p = '/';
+    }
+    TRY(fsio_mkdir_one(part));
+out:
+    return rc;
+}
+
+bool fsio_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static int fsio_remove_cb(const char *path, const struct stat *st, int kind,
+                          struct FTW *walk)
+{
+    (void)st;
+    (void)kind;
+    (void)walk;
+    if (remove(path) == 0 || errno == ENOENT)
+        return 0;
+    return (int)err_errno("%s: remove", path);
+}
+
+static bool fsio_is_missing(const char *path)
+{
+    int saved = errno;
+    struct stat st;
+    bool missing =
+        lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
+    errno = saved;
+    return missing;
+}
+
+enum err fsio_remove_tree(const char *path)
+{
+    assert(path[0] != '\0');
+    for (int i = 0; i < FSIO_WALK_TRIES; i++) {
+        int n = nftw(path, fsio_remove_cb, FSIO_WALK_FDS, FTW_DEPTH | FTW_PHYS);
+        if (n > 0)
+            return (enum err)n;
+        if (n == 0 || fsio_is_missing(path))
+            return ERR_OK;
+    }
+    return err_errno("%s: remove", path);
+}
+
+enum err fsio_free_bytes(const char *path, uint64_t *bytes)
+{
+    struct statvfs st;
+    if (statvfs(path, &st) != 0)
+        return err_errno("%s: free space", path);
+    *bytes = (uint64_t)st.f_bavail * (uint64_t)st.f_frsize;
+    return ERR_OK;
+}

@@ -1,0 +1,180 @@
+#include "src/base/settings_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int settings_find(const struct settings_table *table, const char *key)
+{
+    for (int i = 0; i < table->count; i++)
+        if (strcmp(table->schema[i].key, key) == 0)
+            return i;
+    return -1;
+}
+
+bool settings_is_group(const struct settings_table *table, const char *group)
+{
+    size_t bytes = strlen(group);
+    for (int i = 0; i < table->count; i++) {
+        const char *key = table->schema[i].key;
+        if (strncmp(key, group, bytes) == 0 && key[bytes] == '.')
+            return true;
+    }
+    return false;
+}
+
+enum err settings_unknown(const struct settings_table *table, const char *key,
+                          const char *place)
+{
+    char near[SETTINGS_KEY_BYTES];
+    if (settings_nearest(table->schema, table->count, key, near) == NULL)
+        return err_set(ERR_USAGE,
+                       "%s: unknown setting '%s'; --help lists all settings",
+                       place, key);
+    return err_set(ERR_USAGE, "%s: unknown setting '%s'; did you mean '%s'?",
+                   place, key, near);
+}
+
+/* What a programmer got wrong in a schema is found at its first use. */
+static void settings_check_schema(const struct settings_table *table)
+{
+    for (int i = 0; i < table->count; i++) {
+        const struct setting *setting = &table->schema[i];
+        assert(setting->key != NULL && setting->help != NULL);
+        assert(strlen(setting->key) < SETTINGS_KEY_BYTES);
+        assert(setting->type != SETTING_CHOICE || setting->choices != NULL);
+        assert(setting->min <= setting->max);
+        assert(settings_find(table, setting->key) == i);
+        assert(!settings_is_group(table, setting->key));
+    }
+}
+
+static enum err settings_defaults(struct settings_table *table,
+                                  const char *folder)
+{
+    for (int i = 0; i < table->count; i++) {
+        const struct setting *setting = &table->schema[i];
+        if (setting->preset == NULL)
+            continue;
+        /* a default may lie outside the limits, as 0 for "off" or "auto" */
+        struct setting unlimited = *setting;
+        unlimited.min = 0;
+        unlimited.max = 0;
+        enum err rc = settings_value_parse(&unlimited, setting->preset, folder,
+                                           "default", &table->values[i]);
+        if (rc == ERR_USAGE)
+            return err_prefix(ERR_INTERNAL, "schema");
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+static enum err settings_override(struct settings_table *table,
+                                  const char *override, const char *folder)
+{
+    static const char place[] = "command line";
+    const char *equals = strchr(override, '=');
+    if (equals == NULL || equals == override)
+        return err_set(ERR_USAGE, "%s: '%.100s' is not of the form key=value",
+                       place, override);
+    char key[SETTINGS_KEY_BYTES];
+    int n =
+        snprintf(key, sizeof key, "%.*s", (int)(equals - override), override);
+    if (n < 0 || n >= (int)sizeof key)
+        return err_set(ERR_USAGE, "%s: unknown setting '%.60s...'", place, key);
+    int i = settings_find(table, key);
+    if (i < 0 && settings_is_group(table, key))
+        return err_set(ERR_USAGE, "%s: '%s' is a group: give %s.name=value",
+                       place, key, key);
+    if (i < 0)
+        return settings_unknown(table, key, place);
+
+    char text[SETTINGS_TEXT_BYTES];
+    const char *value = equals + 1;
+    size_t bytes = strlen(value);
+    if (bytes >= 2 && value[0] == '"' && value[bytes - 1] == '"') {
+        value++;
+        bytes -= 2;
+    }
+    if (bytes >= sizeof text)
+        return err_set(ERR_USAGE, "%s: '%s' is longer than %d bytes", place,
+                       key, SETTINGS_TEXT_BYTES - 1);
+    memcpy(text, value, bytes);
+    text[bytes] = '\0';
+    table->values[i].given = true;
+    return settings_value_parse(&table->schema[i], text, folder, place,
+                                &table->values[i]);
+}
+
+static enum err settings_check_required(const struct settings_table *table,
+                                        const char *path)
+{
+    for (int i = 0; i < table->count; i++) {
+        const struct setting *setting = &table->schema[i];
+        if (table->values[i].present)
+            continue;
+        return err_set(ERR_USAGE, "%s: required setting '%s' is missing (%s)",
+                       path == NULL ? "command line" : path, setting->key,
+                       setting->help);
+    }
+    return ERR_OK;
+}
+
+enum err settings_load(const struct setting *schema, int count,
+                       const char *path, char *const *overrides,
+                       int override_count, void *out, bool *given)
+{
+    enum err rc = ERR_OK;
+    assert(count > 0);
+    char folder[SETTINGS_TEXT_BYTES];
+    struct settings_table table = {
+        schema, count, calloc((size_t)count, sizeof(struct settings_value))
+    };
+    if (table.values == NULL)
+        return err_set(ERR_MEMORY, "settings: no memory for %d values", count);
+    settings_check_schema(&table);
+    TRY(settings_folder_current(folder));
+    TRY(settings_defaults(&table, folder));
+    if (path != NULL)
+        TRY(settings_file_read(path, &table));
+    for (int i = 0; i < override_count; i++)
+        TRY(settings_override(&table, overrides[i], folder));
+    TRY(settings_check_required(&table, path));
+    for (int i = 0; i < count; i++) {
+        settings_value_apply(&schema[i], &table.values[i], out);
+        if (given != NULL)
+            given[i] = table.values[i].given;
+    }
+out:
+    free(table.values);
+    return rc;
+}
+
+void settings_help(const struct setting *schema, int count, FILE *out)
+{
+    static const char *const types[] = {
+        [SETTING_INT] = "whole",         [SETTING_FLOAT] = "number",
+        [SETTING_BOOL] = "true|false",   [SETTING_STRING] = "string",
+        [SETTING_PATH] = "path",         [SETTING_CHOICE] = "",
+        [SETTING_DURATION] = "duration",
+    };
+    int key_width = 0;
+    for (int i = 0; i < count; i++) {
+        int width = (int)strlen(schema[i].key);
+        key_width = width > key_width ? width : key_width;
+    }
+    for (int i = 0; i < count; i++) {
+        const struct setting *setting = &schema[i];
+        const char *type = setting->type == SETTING_CHOICE
+                               ? setting->choices
+                               : types[setting->type];
+        fprintf(out, "  %-*s  %-10s  ", key_width, setting->key, type);
+        if (setting->preset == NULL)
+            fprintf(out, "%-10s", "(required)");
+        else
+            fprintf(out, "[%s]%*s", setting->preset,
+                    8 - (int)strnlen(setting->preset, 8), "");
+        fprintf(out, "  %s\n", setting->help);
+    }
+}

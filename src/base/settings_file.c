@@ -1,0 +1,161 @@
+#include "src/base/settings_private.h"
+
+#include <libconfig.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct settings_file {
+    const char *path;
+    char folder[SETTINGS_TEXT_BYTES];
+    struct settings_table *table;
+};
+
+/* libconfig names an included file as the @include line does. */
+static enum err settings_file_source(const struct settings_file *file,
+                                     const config_setting_t *node,
+                                     char path[SETTINGS_TEXT_BYTES])
+{
+    const char *source = config_setting_source_file(node);
+    int n;
+    if (source == NULL || strcmp(source, file->path) == 0)
+        n = snprintf(path, SETTINGS_TEXT_BYTES, "%s", file->path);
+    else
+        n = snprintf(path, SETTINGS_TEXT_BYTES, "%s/%s", file->folder, source);
+    if (n < 0 || n >= SETTINGS_TEXT_BYTES)
+        return err_set(ERR_USAGE, "path longer than %d bytes: %.100s...",
+                       SETTINGS_TEXT_BYTES - 1, path);
+    return ERR_OK;
+}
+
+static const char *settings_file_kind(const config_setting_t *node)
+{
+    switch (config_setting_type(node)) {
+    case CONFIG_TYPE_GROUP:
+        return "a group";
+    case CONFIG_TYPE_ARRAY:
+        return "an array";
+    case CONFIG_TYPE_LIST:
+        return "a list";
+    case CONFIG_TYPE_BOOL:
+        return "true or false without quotes";
+    default:
+        return "this";
+    }
+}
+
+static enum err settings_file_value(const struct setting *setting,
+                                    const config_setting_t *node,
+                                    const char *source, const char *place,
+                                    struct settings_value *value)
+{
+    enum err rc = ERR_OK;
+    char folder[SETTINGS_TEXT_BYTES];
+    value->given = true;
+    switch (config_setting_type(node)) {
+    case CONFIG_TYPE_INT:
+    case CONFIG_TYPE_INT64:
+        return settings_value_integer(setting, config_setting_get_int64(node),
+                                      place, value);
+    case CONFIG_TYPE_FLOAT:
+        return settings_value_number(setting, config_setting_get_float(node),
+                                     place, value);
+    case CONFIG_TYPE_STRING:
+        TRY(settings_folder_of(source, folder));
+        TRY(settings_value_string(setting, config_setting_get_string(node),
+                                  folder, place, value));
+        break;
+    case CONFIG_TYPE_BOOL:
+        if (setting->type == SETTING_BOOL) {
+            value->truth = config_setting_get_bool(node) != 0;
+            value->present = true;
+            break;
+        }
+        return settings_value_wrong(setting, settings_file_kind(node), place);
+    default:
+        return settings_value_wrong(setting, settings_file_kind(node), place);
+    }
+out:
+    return rc;
+}
+
+/* One setting, or one group with what it holds. The depth is bounded by the
+ * length of the dotted key. */
+static enum err settings_file_node(const struct settings_file *file,
+                                   const config_setting_t *node,
+                                   const char *prefix)
+{
+    enum err rc = ERR_OK;
+    char key[SETTINGS_KEY_BYTES];
+    char source[SETTINGS_TEXT_BYTES];
+    char place[SETTINGS_PLACE_BYTES];
+    TRY(settings_file_source(file, node, source));
+    snprintf(place, sizeof place, "%.240s:%u", source,
+             config_setting_source_line(node));
+    int n = snprintf(key, sizeof key, "%s%s%s", prefix,
+                     prefix[0] == '\0' ? "" : ".", config_setting_name(node));
+    if (n < 0 || n >= (int)sizeof key)
+        return err_set(ERR_USAGE, "%s: unknown setting '%.60s...'", place, key);
+
+    int index = settings_find(file->table, key);
+    if (index >= 0) {
+        TRY(settings_file_value(&file->table->schema[index], node, source,
+                                place, &file->table->values[index]));
+        goto out;
+    }
+    int members =
+        config_setting_is_group(node) ? config_setting_length(node) : 0;
+    if (settings_is_group(file->table, key)) {
+        if (!config_setting_is_group(node)) {
+            rc = err_set(ERR_USAGE,
+                         "%s: '%s' is a group: write %s: { name = value; }",
+                         place, key, config_setting_name(node));
+            goto out;
+        }
+    } else if (members == 0) {
+        rc = settings_unknown(file->table, key, place);
+        goto out;
+    }
+    /* an unknown group is reported by its first member, which tells more */
+    for (int i = 0; i < members; i++)
+        TRY(settings_file_node(file, config_setting_get_elem(node, (unsigned)i),
+                               key));
+out:
+    return rc;
+}
+
+static enum err settings_file_parse(const struct settings_file *file,
+                                    config_t *config)
+{
+    config_set_include_dir(config, file->folder);
+    if (config_read_file(config, file->path) == CONFIG_TRUE)
+        return ERR_OK;
+    const char *text = config_error_text(config);
+    if (config_error_type(config) == CONFIG_ERR_FILE_IO)
+        return err_set(ERR_USAGE, "configuration file %s: %s", file->path,
+                       text);
+    const char *source = config_error_file(config);
+    bool included = source != NULL && strcmp(source, file->path) != 0;
+    return err_set(ERR_USAGE, "%s%s%s:%d: %s", included ? file->folder : "",
+                   included ? "/" : "", included ? source : file->path,
+                   config_error_line(config), text);
+}
+
+enum err settings_file_read(const char *path, struct settings_table *table)
+{
+    enum err rc = ERR_OK;
+    struct settings_file file = { .path = path, .table = table };
+    config_t config;
+    config_init(&config);
+    TRY(settings_folder_of(path, file.folder));
+    TRY(settings_scan_file(path, file.folder));
+    TRY(settings_file_parse(&file, &config));
+    const config_setting_t *root = config_root_setting(&config);
+    int members = config_setting_length(root);
+    for (int i = 0; i < members; i++)
+        TRY(settings_file_node(&file,
+                               config_setting_get_elem(root, (unsigned)i), ""));
+out:
+    config_destroy(&config);
+    return rc;
+}

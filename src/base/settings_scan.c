@@ -1,0 +1,191 @@
+#include "src/base/settings_private.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/base/fsio.h"
+
+#define SETTINGS_SCAN_BYTES_MAX ((size_t)16 << 20)
+/* libconfig's own limit of nested includes is 10; it reports the excess. */
+#define SETTINGS_SCAN_DEPTH_MAX 11
+
+struct settings_scan {
+    const char *path;   /* for error texts */
+    const char *folder; /* that @include is relative to */
+    const char *next;   /* text not looked at yet; NUL-terminated */
+    int line;
+    int depth;
+};
+
+static enum err settings_scan_nested(const char *path, const char *folder,
+                                     int depth);
+
+/* Over a quoted string; `next` stands on its first quote. */
+static void settings_scan_string(struct settings_scan *scan)
+{
+    const char *p = scan->next + 1;
+    for (; *p != '\0' && *p != '"'; p++) {
+        if (*p == '\\' && p[1] != '\0')
+            p++;
+        if (*p == '\n')
+            scan->line++;
+    }
+    scan->next = *p == '"' ? p + 1 : p;
+}
+
+/* Over a comment of one of the three kinds, if one begins here. */
+static bool settings_scan_comment(struct settings_scan *scan)
+{
+    const char *p = scan->next;
+    if (*p == '#' || (p[0] == '/' && p[1] == '/')) {
+        scan->next = p + strcspn(p, "\n");
+        return true;
+    }
+    if (p[0] != '/' || p[1] != '*')
+        return false;
+    for (p += 2; *p != '\0' && !(p[0] == '*' && p[1] == '/'); p++)
+        if (*p == '\n')
+            scan->line++;
+    scan->next = *p == '\0' ? p : p + 2;
+    return true;
+}
+
+/* A whole number must fit in the bits that libconfig gives it. */
+static enum err settings_scan_number(struct settings_scan *scan)
+{
+    const char *first = scan->next;
+    const char *p = first + (*first == '+' || *first == '-');
+    bool hex = p[0] == '0' && (p[1] == 'x' || p[1] == 'X');
+    char *end = NULL;
+    errno = 0;
+    long long number = strtoll(first, &end, hex ? 16 : 10);
+    bool overflow = errno == ERANGE;
+    int digits = (int)(end - first);
+    /* the rest of a decimal number is of no interest here, as 1.5 and 1e9 */
+    bool decimal = !hex && (*end == '.' || *end == 'e' || *end == 'E');
+    bool is_long = *end == 'L';
+    while (isalnum((unsigned char)*end) || *end == '.' ||
+           ((*end == '+' || *end == '-') && tolower(end[-1]) == 'e' && !hex))
+        end++;
+    scan->next = end;
+    if (decimal)
+        return ERR_OK;
+    if (overflow)
+        return err_set(ERR_USAGE, "%s:%d: %.*s does not fit in 64 bits",
+                       scan->path, scan->line, digits, first);
+    if (!is_long && (number < INT_MIN || number > INT_MAX))
+        return err_set(ERR_USAGE,
+                       "%s:%d: a whole number of more than 32 bits needs the "
+                       "suffix L: write %.*sL",
+                       scan->path, scan->line, digits, first);
+    return ERR_OK;
+}
+
+/* `next` stands on an @ that begins a line. */
+static enum err settings_scan_include(struct settings_scan *scan)
+{
+    enum err rc = ERR_OK;
+    static const char word[] = "@include";
+    const char *p = scan->next++;
+    if (strncmp(p, word, sizeof word - 1) != 0)
+        return ERR_OK;
+    p += sizeof word - 1;
+    p += strspn(p, " \t");
+    if (*p != '"')
+        return ERR_OK;
+    size_t bytes = strcspn(p + 1, "\"\n");
+    char name[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(name, "%.*s", (int)bytes, p + 1));
+    if (name[0] == '/') {
+        rc = err_set(ERR_USAGE,
+                     "%s:%d: @include \"%s\": give a path relative to the "
+                     "configuration file's folder %s",
+                     scan->path, scan->line, name, scan->folder);
+        goto out;
+    }
+    TRY(fsio_path(path, "%s/%s", scan->folder, name));
+    scan->next = p;
+    struct stat st;
+    if (stat(path, &st) != 0) {
+        rc = err_set(ERR_USAGE, "%s:%d: cannot include %s: %s", scan->path,
+                     scan->line, path, strerror(errno));
+        goto out;
+    }
+    TRY(settings_scan_nested(path, scan->folder, scan->depth + 1));
+out:
+    return rc;
+}
+
+static enum err settings_scan_text(struct settings_scan *scan)
+{
+    enum err rc = ERR_OK;
+    bool line_start = true;
+    while (*scan->next != '\0') {
+        unsigned char c = (unsigned char)*scan->next;
+        if (c == '\n') {
+            scan->line++;
+            scan->next++;
+            line_start = true;
+            continue;
+        }
+        if (c == ' ' || c == '\t') {
+            scan->next++;
+            continue;
+        }
+        if (c == '"')
+            settings_scan_string(scan);
+        else if (c == '@' && line_start)
+            TRY(settings_scan_include(scan));
+        else if (isdigit(c) || ((c == '+' || c == '-') &&
+                                isdigit((unsigned char)scan->next[1])))
+            TRY(settings_scan_number(scan));
+        else if (isalpha(c) || c == '*')
+            while (isalnum((unsigned char)*scan->next) ||
+                   (*scan->next != '\0' && strchr("-_*", *scan->next) != NULL))
+                scan->next++;
+        else if (!settings_scan_comment(scan))
+            scan->next++;
+        line_start = false;
+    }
+out:
+    return rc;
+}
+
+static enum err settings_scan_nested(const char *path, const char *folder,
+                                     int depth)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    struct stat st;
+    if (depth > SETTINGS_SCAN_DEPTH_MAX)
+        return ERR_OK;
+    if (stat(path, &st) != 0)
+        return err_set(ERR_USAGE, "configuration file %s: %s", path,
+                       strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return err_set(ERR_USAGE, "configuration file %s: is %s", path,
+                       S_ISDIR(st.st_mode) ? "a folder, not a file"
+                                           : "not a regular file");
+    rc = fsio_read_file(path, SETTINGS_SCAN_BYTES_MAX, &text, &bytes);
+    if (rc != ERR_OK) {
+        if (rc != ERR_MEMORY)
+            rc = ERR_USAGE;
+        return err_prefix(rc, "configuration file");
+    }
+    struct settings_scan scan = { path, folder, text, 1, depth };
+    TRY(settings_scan_text(&scan));
+out:
+    free(text);
+    return rc;
+}
+
+enum err settings_scan_file(const char *path, const char *folder)
+{
+    return settings_scan_nested(path, folder, 0);
+}

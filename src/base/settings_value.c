@@ -1,0 +1,279 @@
+#include "src/base/settings_private.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* Limits beyond this mean "none on this side" and are not told to people. */
+#define SETTINGS_LIMIT_SHOWN_MAX 1e15
+
+enum err settings_value_wrong(const struct setting *setting, const char *found,
+                              const char *place)
+{
+    static const char *const wanted[] = {
+        [SETTING_INT] = "a whole number",
+        [SETTING_FLOAT] = "a number",
+        [SETTING_BOOL] = "true or false",
+        [SETTING_STRING] = "a string in quotes",
+        [SETTING_PATH] = "a path in quotes",
+        [SETTING_CHOICE] = "in quotes, one of ",
+        [SETTING_DURATION] = "a duration in quotes, such as \"60ba\"",
+    };
+    const char *choices =
+        setting->type == SETTING_CHOICE ? setting->choices : "";
+    return err_set(ERR_USAGE, "%s: '%s' must be %s%s, not %s", place,
+                   setting->key, wanted[setting->type], choices, found);
+}
+
+static enum err settings_value_check(const struct setting *setting,
+                                     double number, const char *shown,
+                                     const char *place)
+{
+    double min = setting->min;
+    double max = setting->max;
+    if ((min == 0 && max == 0) || (number >= min && number <= max))
+        return ERR_OK;
+    if (max > SETTINGS_LIMIT_SHOWN_MAX)
+        return err_set(ERR_USAGE, "%s: '%s' must be at least %.15g, not %.40s",
+                       place, setting->key, min, shown);
+    if (min < -SETTINGS_LIMIT_SHOWN_MAX)
+        return err_set(ERR_USAGE, "%s: '%s' must be at most %.15g, not %.40s",
+                       place, setting->key, max, shown);
+    return err_set(ERR_USAGE, "%s: '%s' must be from %.15g to %.15g, not %.40s",
+                   place, setting->key, min, max, shown);
+}
+
+enum err settings_value_integer(const struct setting *setting, int64_t integer,
+                                const char *place, struct settings_value *out)
+{
+    if (setting->type != SETTING_INT && setting->type != SETTING_FLOAT)
+        return settings_value_wrong(setting, "a whole number", place);
+    char shown[32];
+    snprintf(shown, sizeof shown, "%lld", (long long)integer);
+    out->integer = integer;
+    out->number = (double)integer;
+    out->present = true;
+    return settings_value_check(setting, out->number, shown, place);
+}
+
+enum err settings_value_number(const struct setting *setting, double number,
+                               const char *place, struct settings_value *out)
+{
+    if (setting->type == SETTING_INT)
+        return settings_value_wrong(
+            setting, "a number with a decimal point or exponent", place);
+    if (setting->type != SETTING_FLOAT)
+        return settings_value_wrong(setting, "a decimal number", place);
+    if (!isfinite(number))
+        return settings_value_wrong(setting, "one beyond double precision",
+                                    place);
+    char shown[32];
+    snprintf(shown, sizeof shown, "%.15g", number);
+    out->number = number;
+    out->present = true;
+    return settings_value_check(setting, number, shown, place);
+}
+
+enum err settings_folder_current(char out[SETTINGS_TEXT_BYTES])
+{
+    if (getcwd(out, SETTINGS_TEXT_BYTES) == NULL)
+        return err_set(ERR_USAGE, "the current folder: %s", strerror(errno));
+    return ERR_OK;
+}
+
+/* folder/path, or path if that is absolute. */
+static enum err settings_join(const char *folder, const char *path,
+                              char out[SETTINGS_TEXT_BYTES])
+{
+    while (path[0] == '.' && path[1] == '/') {
+        path += 2;
+        path += strspn(path, "/");
+    }
+    int n;
+    if (path[0] == '/')
+        n = snprintf(out, SETTINGS_TEXT_BYTES, "%s", path);
+    else if (path[0] == '\0' || strcmp(path, ".") == 0)
+        n = snprintf(out, SETTINGS_TEXT_BYTES, "%s", folder);
+    else
+        n = snprintf(out, SETTINGS_TEXT_BYTES, "%s%s%s", folder,
+                     strcmp(folder, "/") == 0 ? "" : "/", path);
+    if (n < 0 || n >= SETTINGS_TEXT_BYTES)
+        return err_set(ERR_USAGE, "path longer than %d bytes: %.100s...",
+                       SETTINGS_TEXT_BYTES - 1, path);
+    return ERR_OK;
+}
+
+enum err settings_folder_of(const char *path, char out[SETTINGS_TEXT_BYTES])
+{
+    enum err rc = ERR_OK;
+    char current[SETTINGS_TEXT_BYTES] = "";
+    char parent[SETTINGS_TEXT_BYTES];
+    const char *slash = strrchr(path, '/');
+    size_t bytes = slash == NULL ? 0 : (size_t)(slash - path);
+    if (bytes >= sizeof parent)
+        return err_set(ERR_USAGE, "path longer than %d bytes: %.100s...",
+                       SETTINGS_TEXT_BYTES - 1, path);
+    memcpy(parent, path, bytes);
+    parent[bytes] = '\0';
+    if (slash == path)
+        snprintf(parent, sizeof parent, "/");
+    if (path[0] != '/')
+        TRY(settings_folder_current(current));
+    TRY(settings_join(current, parent, out));
+out:
+    return rc;
+}
+
+static bool settings_is_choice(const char *choices, const char *text)
+{
+    size_t bytes = strlen(text);
+    while (bytes > 0) {
+        size_t length = strcspn(choices, "|");
+        if (length == bytes && strncmp(choices, text, bytes) == 0)
+            return true;
+        if (choices[length] == '\0')
+            break;
+        choices += length + 1;
+    }
+    return false;
+}
+
+enum err settings_value_string(const struct setting *setting, const char *text,
+                               const char *folder, const char *place,
+                               struct settings_value *out)
+{
+    enum err rc = ERR_OK;
+    if (strlen(text) >= SETTINGS_TEXT_BYTES)
+        return err_set(ERR_USAGE, "%s: '%s' is longer than %d bytes", place,
+                       setting->key, SETTINGS_TEXT_BYTES - 1);
+    memset(out->text, 0, sizeof out->text);
+    switch (setting->type) {
+    case SETTING_INT:
+    case SETTING_FLOAT:
+    case SETTING_BOOL:
+        return settings_value_wrong(setting, "a string", place);
+    case SETTING_CHOICE:
+        if (!settings_is_choice(setting->choices, text))
+            return err_set(ERR_USAGE, "%s: '%s' must be one of %s, not '%.40s'",
+                           place, setting->key, setting->choices, text);
+        memcpy(out->text, text, strlen(text));
+        break;
+    case SETTING_STRING:
+        memcpy(out->text, text, strlen(text));
+        break;
+    case SETTING_PATH:
+        if (text[0] != '\0')
+            rc = settings_join(folder, text, out->text);
+        break;
+    case SETTING_DURATION:
+        rc = units_parse(text, &out->duration);
+        break;
+    }
+    if (rc != ERR_OK)
+        return err_prefix(rc, "%s: '%s'", place, setting->key);
+    out->present = true;
+    return ERR_OK;
+}
+
+/* The whole of `text` is a number, without blanks, hex floats, inf or nan. */
+static bool settings_read_number(const char *text, double *number)
+{
+    if (text[0] == '\0' || text[strspn(text, "+-.0123456789eE")] != '\0')
+        return false;
+    char *end = NULL;
+    *number = strtod(text, &end);
+    return *end == '\0';
+}
+
+static bool settings_read_integer(const char *text, int64_t *integer)
+{
+    if (text[0] == '\0' || isspace((unsigned char)text[0]))
+        return false;
+    char *end = NULL;
+    errno = 0;
+    *integer = strtoll(text, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
+enum err settings_value_parse(const struct setting *setting, const char *text,
+                              const char *folder, const char *place,
+                              struct settings_value *out)
+{
+    char shown[64];
+    snprintf(shown, sizeof shown, "'%.40s'", text);
+    int64_t integer = 0;
+    double number = 0;
+    switch (setting->type) {
+    case SETTING_INT:
+        if (!settings_read_integer(text, &integer))
+            return settings_value_wrong(setting, shown, place);
+        return settings_value_integer(setting, integer, place, out);
+    case SETTING_FLOAT:
+        if (!settings_read_number(text, &number))
+            return settings_value_wrong(setting, shown, place);
+        return settings_value_number(setting, number, place, out);
+    case SETTING_BOOL:
+        out->truth = strcasecmp(text, "true") == 0;
+        if (!out->truth && strcasecmp(text, "false") != 0)
+            return settings_value_wrong(setting, shown, place);
+        out->present = true;
+        return ERR_OK;
+    default:
+        return settings_value_string(setting, text, folder, place, out);
+    }
+}
+
+void settings_value_apply(const struct setting *setting,
+                          const struct settings_value *value, void *out)
+{
+    char *field = (char *)out + setting->offset;
+    assert(value->present);
+    switch (setting->type) {
+    case SETTING_INT:
+        memcpy(field, &value->integer, sizeof value->integer);
+        break;
+    case SETTING_FLOAT:
+        memcpy(field, &value->number, sizeof value->number);
+        break;
+    case SETTING_BOOL:
+        memcpy(field, &value->truth, sizeof value->truth);
+        break;
+    case SETTING_DURATION:
+        memcpy(field, &value->duration, sizeof value->duration);
+        break;
+    default:
+        memcpy(field, value->text, sizeof value->text);
+        break;
+    }
+}
+
+void settings_value_fetch(const struct setting *setting, const void *values,
+                          struct settings_value *out)
+{
+    const char *field = (const char *)values + setting->offset;
+    memset(out, 0, sizeof *out);
+    out->present = true;
+    switch (setting->type) {
+    case SETTING_INT:
+        memcpy(&out->integer, field, sizeof out->integer);
+        break;
+    case SETTING_FLOAT:
+        memcpy(&out->number, field, sizeof out->number);
+        break;
+    case SETTING_BOOL:
+        memcpy(&out->truth, field, sizeof out->truth);
+        break;
+    case SETTING_DURATION:
+        memcpy(&out->duration, field, sizeof out->duration);
+        break;
+    default:
+        memcpy(out->text, field, sizeof out->text);
+        out->text[sizeof out->text - 1] = '\0';
+        break;
+    }
+}

@@ -1,0 +1,134 @@
+/* tessera-bench NAME [--json] [--dir DIR]: figures that do not depend on how
+ * fast the machine happens to be today: ratios within one run, interleaved
+ * medians. Formulas stand in bench_step.h. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/cmd/bench_step.h"
+#include "src/job/exit_code.h"
+
+static const struct {
+    const char *name;
+    enum err (*run)(const struct bench_options *options, json_t **result);
+    const char *help;
+} benches[] = {
+    { "step", bench_step,
+      "an optimizer step of mpt-125m's shapes against GEMM and bandwidth" },
+    { "data", bench_data, "the data loader's share of a step" },
+};
+
+static void usage(FILE *out)
+{
+    fprintf(out, "usage: tessera-bench NAME [--json] [--dir DIR] [--threads N] "
+                 "[--seconds S]\n\n"
+                 "Data is synthesised in DIR (default: a temporary folder). "
+                 "--json prints one\nobject on stdout; everything else goes to "
+                 "stderr.\n\n");
+    for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
+        fprintf(out, "  %-6s %s\n", benches[i].name, benches[i].help);
+}
+
+static int processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    return CPU_COUNT(&set);
+}
+
+static void print_table(json_t *result)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(result, key, value)
+    {
+        if (json_is_real(value))
+            printf("%-16s %.4g\n", key, json_real_value(value));
+        else if (json_is_integer(value))
+            printf("%-16s %lld\n", key, (long long)json_integer_value(value));
+        else if (json_is_string(value))
+            printf("%-16s %s\n", key, json_string_value(value));
+    }
+}
+
+static enum err run_bench(const char *name, const struct bench_options *options,
+                          json_t **result)
+{
+    for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
+        if (strcmp(name, benches[i].name) == 0)
+            return benches[i].run(options, result);
+    return err_set(ERR_USAGE, "no benchmark '%s'; there are step and data",
+                   name);
+}
+
+/* The value of an option; NULL and a message when it is missing. */
+static const char *option_value(int argc, char **argv, int *at)
+{
+    if (*at + 1 >= argc) {
+        log_error("%s needs a value; see --help", argv[*at]);
+        return NULL;
+    }
+    return argv[++*at];
+}
+
+int main(int argc, char **argv)
+{
+    bool json = false;
+    char folder[] = "/tmp/tessera-bench.XXXXXX";
+    struct bench_options options = {
+        .threads = processors() < 2 ? processors() : 2,
+        .seconds = 60.0,
+    };
+    log_init("bench", -1, LOG_INFO);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        usage(stdout);
+        return EXIT_DONE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        puts("tessera " TESSERA_VERSION);
+        return EXIT_DONE;
+    }
+    if (argc < 2 || argv[1][0] == '-') {
+        usage(stderr);
+        return EXIT_USAGE;
+    }
+    for (int i = 2; i < argc; i++) {
+        const char *value = "";
+        if (strcmp(argv[i], "--json") == 0)
+            json = true;
+        else if (strcmp(argv[i], "--dir") == 0)
+            options.dir = value = option_value(argc, argv, &i);
+        else if (strcmp(argv[i], "--threads") == 0)
+            options.threads =
+                (value = option_value(argc, argv, &i)) ? atoi(value) : 0;
+        else if (strcmp(argv[i], "--seconds") == 0)
+            options.seconds =
+                (value = option_value(argc, argv, &i)) ? atof(value) : 0;
+        else
+            value = NULL;
+        if (value == NULL || options.threads < 1 || options.seconds <= 0) {
+            log_error("bad option '%s'; see --help", argv[i]);
+            return EXIT_USAGE;
+        }
+    }
+    if (options.dir == NULL && (options.dir = mkdtemp(folder)) == NULL) {
+        log_error("cannot make a temporary folder in /tmp; give --dir");
+        return EXIT_STOP;
+    }
+    json_t *result = NULL;
+    enum err rc = run_bench(argv[1], &options, &result);
+    if (rc != ERR_OK)
+        log_error("%s", err_text());
+    else if (json)
+        json_dumpf(result, stdout, JSON_REAL_PRECISION(6)), putchar('\n');
+    else
+        print_table(result);
+    json_decref(result);
+    if (options.dir == folder)
+        (void)fsio_remove_tree(folder);
+    return err_exit_code(rc);
+}

@@ -1,0 +1,165 @@
+#include "src/cmd/bench_step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/base/rng.h"
+#include "src/cmd/bench_bound.h"
+#include "src/comm/comm.h"
+#include "src/model/model.h"
+#include "src/parallel/replica.h"
+
+#define SAMPLES 4
+#define SEQ_LEN 64
+#define ROUNDS_MAX 9
+#define ROUNDS_MIN 3
+
+struct step_bench {
+    struct comm *comm;
+    const struct kernels *kernels;
+    struct model_config config;
+    struct params *params;
+    struct model *model;
+    struct replica *replica;
+    struct kernel_ctx ctx;
+    int32_t tokens[SAMPLES * SEQ_LEN];
+    int32_t labels[SAMPLES * SEQ_LEN];
+};
+
+static enum err bench_create(struct step_bench *b, int threads)
+{
+    enum err rc = ERR_OK;
+    TRY(comm_create("self", NULL, NULL, 60.0, &b->comm));
+    TRY(kernels_find("cpu", "auto", &b->kernels));
+    TRY(params_create(&b->config, &b->params));
+    TRY(model_create(&b->config, b->params, b->kernels, threads, SAMPLES,
+                     SEQ_LEN, &b->model));
+    b->ctx = *model_ctx(b->model);
+    TRY(replica_create(b->comm, b->kernels, &b->ctx, b->params, 1,
+                       &b->replica));
+    TRY(replica_init(b->replica, 17));
+    for (int i = 0; i < SAMPLES * SEQ_LEN; i++) {
+        uint64_t draw = rng_u64(17, 1, (uint64_t)i);
+        b->tokens[i] = (int32_t)(draw % (uint64_t)b->config.vocab_size);
+    }
+    for (int i = 0; i < SAMPLES * SEQ_LEN; i++)
+        b->labels[i] =
+            i % SEQ_LEN + 1 < SEQ_LEN ? b->tokens[i + 1] : -100;
+out:
+    return rc;
+}
+
+static void bench_destroy(struct step_bench *b)
+{
+    replica_destroy(b->replica);
+    model_destroy(b->model);
+    params_destroy(b->params);
+    comm_destroy(b->comm);
+}
+
+/* One optimizer step over `leaves` leaves of SAMPLES / leaves rows. */
+static enum err one_step(struct step_bench *b, int leaves, double *seconds)
+{
+    enum err rc = ERR_OK;
+    double begin = clock_now();
+    double norm = 0.0;
+    int rows = SAMPLES / leaves;
+    replica_begin_batch(b->replica);
+    TRY(replica_begin_slot(b->replica));
+    for (int i = 0; i < leaves; i++) {
+        double loss = 0.0;
+        struct leaf leaf = {
+            .samples = rows,
+            .seq_len = SEQ_LEN,
+            .tokens = b->tokens + i * rows * SEQ_LEN,
+            .labels = b->labels + i * rows * SEQ_LEN,
+        };
+        TRY(model_train_leaf(b->model, replica_access(b->replica), &leaf,
+                             &loss));
+    }
+    TRY(replica_end_slot(b->replica));
+    TRY(replica_finish_batch(b->replica));
+    TRY(replica_gradient_norm(b->replica, &norm));
+    struct adamw step = {
+        .lr = 1e-5f,
+        .beta1 = 0.9f,
+        .beta2 = 0.95f,
+        .eps = 1e-8f,
+        .correction1 = 0.1f,
+        .correction2 = 0.05f,
+        .grad_scale = 1.0f / (SAMPLES * (SEQ_LEN - 1)),
+    };
+    TRY(replica_update(b->replica, &step));
+    *seconds = clock_now() - begin;
+out:
+    return rc;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof values[0], compare);
+    return values[count / 2];
+}
+
+enum err bench_step(const struct bench_options *options, json_t **result)
+{
+    enum err rc = ERR_OK;
+    struct bench_bound *bound = NULL;
+    struct step_bench *b = calloc(1, sizeof *b);
+    double step[ROUNDS_MAX], elastic[ROUNDS_MAX], ideal[ROUNDS_MAX];
+    int rounds = 0;
+    double begin = clock_now();
+    if (b == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY(model_config_preset("mpt-125m", &b->config));
+    b->config.max_seq_len = SEQ_LEN;
+    int64_t m = SAMPLES * SEQ_LEN;
+    int64_t d = b->config.d_model;
+    int layers = (int)b->config.n_layers;
+    struct bench_shape shapes[] = {
+        { m, 3 * d, d, layers },
+        { m, d, d, layers },
+        { m, 4 * d, d, layers },
+        { m, d, 4 * d, layers },
+        { m, b->config.vocab_size, d, 1 },
+    };
+    TRY(bench_bound_create(shapes, sizeof shapes / sizeof shapes[0],
+                           options->threads, &bound));
+    TRY(bench_create(b, options->threads));
+    TRY(one_step(b, 1, &step[0])); /* first touch, not counted */
+    while (rounds < ROUNDS_MAX &&
+           (rounds < ROUNDS_MIN || clock_now() - begin < options->seconds)) {
+        double gemm_s = 0.0, triad = 0.0;
+        TRY(bench_bound_measure(bound, &gemm_s, &triad));
+        ideal[rounds] = gemm_s + 28.0 * (double)b->params->numel / triad;
+        TRY(one_step(b, 1, &step[rounds]));
+        TRY(one_step(b, SAMPLES, &elastic[rounds]));
+        log_info("round %d: bound %.0f ms (gemm %.0f, triad %.1f GB/s), step "
+                 "%.0f ms, four leaves %.0f ms",
+                 rounds + 1, ideal[rounds] * 1e3, gemm_s * 1e3, triad * 1e-9,
+                 step[rounds] * 1e3, elastic[rounds] * 1e3);
+        rounds++;
+    }
+    double step_ms = median(step, rounds) * 1e3;
+    double bound_ms = median(ideal, rounds) * 1e3;
+    double elastic_ms = median(elastic, rounds) * 1e3;
+    *result = json_pack(
+        "{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f}", "bench", "step",
+        "kernel_set", b->kernels->kernel_set, "threads", options->threads,
+        "rounds", rounds, "step_ms", step_ms, "bound_ms", bound_ms, "ratio",
+        bound_ms / step_ms, "elastic_ms", elastic_ms, "elastic_ratio",
+        step_ms / elastic_ms);
+out:
+    bench_bound_destroy(bound);
+    bench_destroy(b);
+    free(b);
+    return rc;
+}

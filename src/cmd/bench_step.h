@@ -1,0 +1,33 @@
+/* tessera-bench step: how near an optimizer step comes to what the machine
+ * allows.
+ *
+ *   step_ms   median time of one step (forward, backward, norm, AdamW) of
+ *             mpt-125m's shapes on 4 x 64 tokens as one leaf
+ *   bound_ms  the same GEMMs (forward, dX, dW of every linear layer and the
+ *             head) by threaded OpenBLAS, plus AdamW's 28 bytes per parameter
+ *             at triad bandwidth; measured in a process of its own, because
+ *             OpenBLAS's idle workers slow down other threads of a process
+ *   ratio     bound_ms / step_ms, from medians of interleaved rounds
+ *   elastic_ms, elastic_ratio  the step as four leaves of 1 x 64 summed in
+ *             order, and step_ms / elastic_ms
+ */
+#ifndef TESSERA_CMD_BENCH_STEP_H
+#define TESSERA_CMD_BENCH_STEP_H
+
+#include <jansson.h>
+
+#include "src/base/err.h"
+
+struct bench_options {
+    const char *dir; /* scratch folder */
+    int threads;
+    double seconds;  /* stop starting rounds after this */
+};
+
+enum err bench_step(const struct bench_options *options, json_t **result);
+
+/* tessera-bench data: loader_share = time to read samples / time of the step,
+ * on mpt-tiny, whose step is so short that the share is at its largest. */
+enum err bench_data(const struct bench_options *options, json_t **result);
+
+#endif

@@ -1,0 +1,112 @@
+/* tessera-train RUN.cfg [key=value ...]: train, or go on training. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/comm/comm.h"
+#include "src/job/exit_code.h"
+#include "src/job/stop.h"
+#include "src/train/train_run.h"
+#include "src/train/train_settings.h"
+
+static void usage(FILE *out)
+{
+    fprintf(out,
+            "usage: tessera-train RUN.cfg [key=value ...]\n"
+            "       tessera-train --print KEY RUN.cfg [key=value ...]\n"
+            "       tessera-train --help | --version\n\n"
+            "Trains the model that RUN.cfg describes, alone or on the ranks "
+            "that mpirun or\nsrun starts, from the newest good checkpoint in "
+            "run.dir. --print shows one\nresolved setting.\n\n"
+            "exit codes: 0 finished; 85 stopped by a signal, checkpointed; 75 "
+            "transient\nfailure, start again; 93 do not start again; 64 usage "
+            "or configuration\n\nsettings:\n");
+    settings_help(train_settings_schema, train_settings_count, out);
+}
+
+static int print_setting(const char *key, const char *path, char **overrides,
+                         int count)
+{
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    char *text = NULL;
+    enum err rc = settings == NULL ? err_set(ERR_MEMORY, "out of memory")
+                                   : train_settings_load(path, overrides, count,
+                                                         settings);
+    if (rc == ERR_OK)
+        rc = train_settings_print(settings, key, &text);
+    if (rc == ERR_OK)
+        puts(text);
+    else
+        log_error("%s", err_text());
+    free(text);
+    free(settings);
+    return err_exit_code(rc);
+}
+
+static enum log_level level_of(const char *name)
+{
+    static const char *const names[] = { "error", "warn", "info", "debug" };
+    for (int i = 0; i < 4; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (enum log_level)i;
+    return LOG_INFO;
+}
+
+static int train(int argc, char **argv)
+{
+    enum err rc = ERR_OK;
+    int exit_code = EXIT_DONE;
+    struct comm *comm = NULL;
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    if (settings == NULL)
+        return EXIT_STOP;
+    enum err loaded =
+        train_settings_load(argv[1], argv + 2, argc - 2, settings);
+    char text[512];
+    snprintf(text, sizeof text, "%s", err_text());
+    double timeout_s = loaded == ERR_OK ? settings->parallel.timeout_s : 60.0;
+    TRY(stop_install());
+    TRY(comm_create("auto", NULL, NULL, timeout_s, &comm));
+    int rank = comm_rank(comm);
+    log_init("train", rank, rank == 0 ? LOG_INFO : LOG_ERROR);
+    if (loaded != ERR_OK)
+        err_set(loaded, "%s", text);
+    TRY(comm_agree(comm, loaded));
+    if (rank == 0)
+        log_set_level(level_of(settings->log.level));
+    TRY(train_run(comm, settings, &exit_code));
+out:
+    if (rc != ERR_OK) {
+        exit_code = err_exit_code(rc);
+        /* every rank has the same error; when a peer is dead, rank 0 may be it */
+        if (comm == NULL || comm_rank(comm) == 0 || rc == ERR_COMM)
+            log_error("%s", err_text());
+    }
+    free(settings);
+    if (rc == ERR_COMM && comm != NULL)
+        comm_abort(comm, exit_code);
+    comm_destroy(comm);
+    return exit_code;
+}
+
+int main(int argc, char **argv)
+{
+    log_init("train", -1, LOG_INFO);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        usage(stdout);
+        return EXIT_DONE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        puts("tessera " TESSERA_VERSION);
+        return EXIT_DONE;
+    }
+    if (argc >= 4 && strcmp(argv[1], "--print") == 0)
+        return print_setting(argv[2], argv[3], argv + 4, argc - 4);
+    if (argc < 2 || argv[1][0] == '-') {
+        log_error("which configuration? usage: tessera-train RUN.cfg "
+                  "[key=value ...]; see --help");
+        return EXIT_USAGE;
+    }
+    return train(argc, argv);
+}

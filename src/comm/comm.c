@@ -1,0 +1,446 @@
+/* Chooses the transport, turns operations into transfers, and waits. */
+#include "src/comm/comm.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/comm/comm_impl.h"
+
+/* Waiting: poll without pause at first, then let others run, then sleep a
+ * tenth of what was waited, so that the sleep costs at most a tenth. */
+#define SPIN_S 50e-6
+#define YIELD_S 500e-6
+#define SLEEP_MAX_S 1e-3
+/* Between two polls nobody sleeps that long: this process was stopped. */
+#define STOPPED_S 1.0
+
+static long env_number(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL ? strtol(text, NULL, 10) : 0;
+}
+
+/* Whether the environment shows several tasks started together. */
+static bool launched(void)
+{
+    static const char *const counts[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE" };
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        if (getenv(counts[i]) != NULL)
+            return env_number(counts[i]) > 1;
+    }
+    /* A batch script has SLURM_PROCID too, but no number of tasks. */
+    if (getenv("SLURM_PROCID") != NULL || getenv("SLURM_STEP_ID") != NULL) {
+        if (getenv("SLURM_STEP_NUM_TASKS") != NULL)
+            return env_number("SLURM_STEP_NUM_TASKS") > 1;
+    }
+    return getenv("PMIX_RANK") != NULL || getenv("PMI_RANK") != NULL;
+}
+
+static enum err open_transport(struct comm *comm, const char *kind, int *argc,
+                               char ***argv)
+{
+    if (strcmp(kind, "self") == 0)
+        return comm_self_open(comm);
+#if TESSERA_WITH_MPI
+    return comm_mpi_open(comm, argc, argv);
+#else
+    (void)argc;
+    (void)argv;
+    return err_set(ERR_UNSUPPORTED,
+                   "this program was built without MPI and cannot be one of "
+                   "several ranks; build with MPI=1 or start one task");
+#endif
+}
+
+enum err comm_create(const char *kind, int *argc, char ***argv,
+                     double timeout_s, struct comm **out)
+{
+    assert(timeout_s > 0.0);
+    enum err rc = ERR_OK;
+    struct comm *comm = NULL;
+    *out = NULL;
+    if (strcmp(kind, "auto") == 0)
+        kind = launched() ? "mpi" : "self";
+    if (strcmp(kind, "self") != 0 && strcmp(kind, "mpi") != 0)
+        return err_set(ERR_USAGE,
+                       "communication '%s' is unknown; use auto, self or mpi",
+                       kind);
+    comm = calloc(1, sizeof *comm);
+    if (comm == NULL)
+        return err_set(ERR_MEMORY, "communicator: out of memory");
+    comm->timeout_s = timeout_s;
+    TRY(open_transport(comm, kind, argc, argv));
+    TRY(comm_request_pool_create(comm));
+    *out = comm;
+    comm = NULL;
+out:
+    comm_destroy(comm);
+    return rc;
+}
+
+enum err comm_duplicate(struct comm *comm, struct comm **out)
+{
+    enum err rc = ERR_OK;
+    *out = NULL;
+    size_t hosts_bytes = (size_t)comm->size * sizeof *comm->hosts;
+    struct comm *copy = calloc(1, sizeof *copy);
+    if (copy == NULL)
+        return err_set(ERR_MEMORY, "communicator: out of memory");
+    copy->transport = comm->transport;
+    copy->parent = comm;
+    comm->duplicates++;
+    copy->rank = comm->rank;
+    copy->size = comm->size;
+    copy->local_rank = comm->local_rank;
+    copy->local_size = comm->local_size;
+    copy->timeout_s = comm->timeout_s;
+    copy->hosts = malloc(hosts_bytes);
+    if (copy->hosts == NULL) {
+        rc = err_set(ERR_MEMORY, "communicator: out of memory");
+        goto out;
+    }
+    memcpy(copy->hosts, comm->hosts, hosts_bytes);
+    TRY(comm_request_pool_create(copy));
+    TRY(comm->transport->duplicate(comm, copy));
+    *out = copy;
+    copy = NULL;
+out:
+    comm_destroy(copy);
+    return rc;
+}
+
+void comm_destroy(struct comm *comm)
+{
+    if (comm == NULL)
+        return;
+    assert(comm->duplicates == 0);
+    if (comm->state != NULL)
+        comm->transport->close(comm);
+    if (comm->parent != NULL)
+        comm->parent->duplicates--;
+    comm_request_pool_destroy(comm);
+    free(comm->hosts);
+    free(comm);
+}
+
+_Noreturn void comm_abort(struct comm *comm, int exit_code)
+{
+    comm->transport->abort(comm, exit_code);
+    _Exit(exit_code);
+}
+
+int comm_rank(const struct comm *comm)
+{
+    return comm->rank;
+}
+
+int comm_size(const struct comm *comm)
+{
+    return comm->size;
+}
+
+int comm_local_rank(const struct comm *comm)
+{
+    return comm->local_rank;
+}
+
+int comm_local_size(const struct comm *comm)
+{
+    return comm->local_size;
+}
+
+const char *comm_host(const struct comm *comm, int rank)
+{
+    assert(rank >= 0 && rank < comm->size);
+    return comm->hosts[rank];
+}
+
+const char *comm_kind(const struct comm *comm)
+{
+    return comm->transport->kind;
+}
+
+size_t *comm_sizes(struct comm *comm, int which)
+{
+    assert(which >= 0 && which < COMM_SIZES);
+    return comm->sizes + (size_t)which * (size_t)comm->size;
+}
+
+/* The end of every start function. */
+static enum err finish_start(enum err rc, struct comm_request *request,
+                             struct comm_request **out)
+{
+    *out = NULL;
+    if (rc == ERR_OK) {
+        comm_request_ready(request);
+        *out = request;
+    } else if (request != NULL) {
+        comm_request_fail(request);
+        comm_request_release(request);
+    }
+    return rc;
+}
+
+enum err comm_start_send(struct comm *comm, const void *data, size_t bytes,
+                         int to, int tag, struct comm_request **out)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *request = NULL;
+    TRY(comm_request_take(comm, false, "send", &request));
+    TRY(comm_request_add(request, false, (void *)data, bytes, to, tag));
+out:
+    return finish_start(rc, request, out);
+}
+
+enum err comm_start_recv(struct comm *comm, void *data, size_t bytes, int from,
+                         int tag, struct comm_request **out)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *request = NULL;
+    TRY(comm_request_take(comm, false, "receive", &request));
+    TRY(comm_request_add(request, true, data, bytes, from, tag));
+out:
+    return finish_start(rc, request, out);
+}
+
+/* Each rank begins with another peer, so that they do not all press on the
+ * same one. 1 <= i < size. */
+static int peer_before(const struct comm *comm, int i)
+{
+    return (comm->rank - i + comm->size) % comm->size;
+}
+
+static int peer_after(const struct comm *comm, int i)
+{
+    return (comm->rank + i) % comm->size;
+}
+
+enum err comm_start_all_gather(struct comm *comm, void *data,
+                               const size_t *bytes, const size_t *offsets,
+                               struct comm_request **out)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *request = NULL;
+    char *base = data;
+    char *own = base + offsets[comm->rank];
+    size_t own_bytes = bytes[comm->rank];
+    TRY(comm_request_take(comm, true, "all-gather", &request));
+    for (int i = 1; i < comm->size; i++) {
+        int r = peer_before(comm, i);
+        if (bytes[r] > 0)
+            TRY(comm_request_add(request, true, base + offsets[r], bytes[r], r,
+                                 request->tag));
+    }
+    for (int i = 1; i < comm->size && own_bytes > 0; i++)
+        TRY(comm_request_add(request, false, own, own_bytes,
+                             peer_after(comm, i), request->tag));
+out:
+    return finish_start(rc, request, out);
+}
+
+enum err comm_start_broadcast(struct comm *comm, void *data, size_t bytes,
+                              int root, struct comm_request **out)
+{
+    assert(root >= 0 && root < comm->size);
+    enum err rc = ERR_OK;
+    struct comm_request *request = NULL;
+    TRY(comm_request_take(comm, true, "broadcast", &request));
+    if (comm->rank != root)
+        TRY(comm_request_add(request, true, data, bytes, root, request->tag));
+    for (int i = 1; i < comm->size && comm->rank == root; i++)
+        TRY(comm_request_add(request, false, data, bytes, peer_after(comm, i),
+                             request->tag));
+out:
+    return finish_start(rc, request, out);
+}
+
+enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
+                                   size_t count, enum comm_op op,
+                                   struct comm_request **out)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *request = NULL;
+    TRY(comm_request_take(comm, true, "all-reduce", &request));
+    request->fold = (struct comm_fold){
+        .send = values, .stride = 0, .out = values, .count = count, .op = op
+    };
+    TRY(comm_request_fold(request));
+out:
+    return finish_start(rc, request, out);
+}
+
+enum err comm_start_reduce_scatter_i64(struct comm *comm, const int64_t *send,
+                                       int64_t *recv, size_t count,
+                                       struct comm_request **out)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *request = NULL;
+    TRY(comm_request_take(comm, true, "reduce-scatter", &request));
+    request->fold = (struct comm_fold){ .send = send,
+                                        .stride = count,
+                                        .out = recv,
+                                        .count = count,
+                                        .op = COMM_SUM };
+    TRY(comm_request_fold(request));
+out:
+    return finish_start(rc, request, out);
+}
+
+enum err comm_start_all_to_all(struct comm *comm, const void *send,
+                               const size_t *send_bytes,
+                               const size_t *send_offsets, void *recv,
+                               const size_t *recv_bytes,
+                               const size_t *recv_offsets,
+                               struct comm_request **out)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *request = NULL;
+    const char *from = send;
+    char *to = recv;
+    int me = comm->rank;
+    assert(send_bytes[me] == recv_bytes[me]);
+    TRY(comm_request_take(comm, true, "all-to-all", &request));
+    for (int i = 1; i < comm->size; i++) {
+        int r = peer_before(comm, i);
+        if (recv_bytes[r] > 0)
+            TRY(comm_request_add(request, true, to + recv_offsets[r],
+                                 recv_bytes[r], r, request->tag));
+    }
+    for (int i = 1; i < comm->size; i++) {
+        int r = peer_after(comm, i);
+        if (send_bytes[r] > 0)
+            TRY(comm_request_add(request, false,
+                                 (void *)(from + send_offsets[r]),
+                                 send_bytes[r], r, request->tag));
+    }
+    if (send_bytes[me] > 0)
+        memcpy(to + recv_offsets[me], from + send_offsets[me], send_bytes[me]);
+out:
+    return finish_start(rc, request, out);
+}
+
+enum err comm_start_barrier(struct comm *comm, struct comm_request **out)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *request = NULL;
+    TRY(comm_request_take(comm, true, "barrier", &request));
+    for (int i = 1; i < comm->size; i++)
+        TRY(comm_request_add(request, true, NULL, 0, peer_before(comm, i),
+                             request->tag));
+    for (int i = 1; i < comm->size; i++)
+        TRY(comm_request_add(request, false, NULL, 0, peer_after(comm, i),
+                             request->tag));
+out:
+    return finish_start(rc, request, out);
+}
+
+bool comm_test(struct comm_request *request)
+{
+    return comm_request_poll(request);
+}
+
+static void pause_after(double waited_s)
+{
+    if (waited_s < SPIN_S)
+        return;
+    if (waited_s < YIELD_S) {
+        sched_yield();
+        return;
+    }
+    double sleep_s = 0.1 * waited_s;
+    clock_sleep(sleep_s < SLEEP_MAX_S ? sleep_s : SLEEP_MAX_S);
+}
+
+static enum err give_up(struct comm_request *request, double timeout_s)
+{
+    char missing[COMM_TEXT_BYTES / 2];
+    comm_request_missing(request, missing, sizeof missing);
+    enum err rc = err_set(ERR_COMM,
+                          "%s: no answer within %.3g s from %s; look there for "
+                          "a dead or hanging process",
+                          request->what, timeout_s, missing);
+    comm_request_fail(request);
+    return rc;
+}
+
+enum err comm_wait(struct comm_request *request, double timeout_s)
+{
+    struct comm *comm = request->comm;
+    assert(request->busy);
+    if (timeout_s <= 0.0)
+        timeout_s = comm->timeout_s;
+    bool done = comm_request_poll(request);
+    double begin = done ? 0.0 : clock_now();
+    double last = begin;
+    while (!done && last - begin < timeout_s) {
+        pause_after(last - begin);
+        done = comm_request_poll(request);
+        double now = clock_now();
+        if (now - last > STOPPED_S)
+            begin += now - last;
+        last = now;
+    }
+    enum err rc = request->rc;
+    if (!done)
+        rc = give_up(request, timeout_s);
+    else if (rc != ERR_OK)
+        rc = err_set(rc, "%s", comm->failure);
+    comm_request_release(request);
+    return rc;
+}
+
+enum err comm_broadcast(struct comm *comm, void *data, size_t bytes, int root)
+{
+    struct comm_request *request;
+    enum err rc = comm_start_broadcast(comm, data, bytes, root, &request);
+    return rc == ERR_OK ? comm_wait(request, 0.0) : rc;
+}
+
+enum err comm_all_gather(struct comm *comm, void *data, const size_t *bytes,
+                         const size_t *offsets)
+{
+    struct comm_request *request;
+    enum err rc = comm_start_all_gather(comm, data, bytes, offsets, &request);
+    return rc == ERR_OK ? comm_wait(request, 0.0) : rc;
+}
+
+enum err comm_all_reduce_i64(struct comm *comm, int64_t *values, size_t count,
+                             enum comm_op op)
+{
+    struct comm_request *request;
+    enum err rc = comm_start_all_reduce_i64(comm, values, count, op, &request);
+    return rc == ERR_OK ? comm_wait(request, 0.0) : rc;
+}
+
+enum err comm_barrier(struct comm *comm)
+{
+    struct comm_request *request;
+    enum err rc = comm_start_barrier(comm, &request);
+    return rc == ERR_OK ? comm_wait(request, 0.0) : rc;
+}
+
+enum err comm_agree(struct comm *comm, enum err rc)
+{
+    enum err own = rc;
+    char text[COMM_TEXT_BYTES] = "";
+    /* The largest code, and of the ranks that have it the lowest. */
+    int64_t worst = (int64_t)own * comm->size + (comm->size - 1 - comm->rank);
+    if (own != ERR_OK)
+        snprintf(text, sizeof text, "%s", err_text());
+    TRY(comm_all_reduce_i64(comm, &worst, 1, COMM_MAX));
+    rc = (enum err)(worst / comm->size);
+    if (rc == ERR_OK)
+        return ERR_OK;
+    enum err agreed = rc;
+    int rank = comm->size - 1 - (int)(worst % comm->size);
+    TRY(comm_broadcast(comm, text, sizeof text, rank));
+    rc = agreed;
+    if (own == ERR_OK)
+        return err_set(rc, "rank %d (%s): %s", rank, comm->hosts[rank], text);
+out:
+    return rc;
+}

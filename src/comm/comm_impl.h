@@ -1,0 +1,140 @@
+/* What the parts of src/comm share; nobody else includes this.
+ *
+ * Every operation is a set of transfers (one message to or from one peer each)
+ * that are all in flight together, so that at a deadline the peers from which
+ * nothing came are known exactly. A transport moves transfers; comm_request.c
+ * keeps them and strings them together; comm.c waits. */
+#ifndef TESSERA_COMM_COMM_IMPL_H
+#define TESSERA_COMM_COMM_IMPL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/comm/comm.h"
+
+#define COMM_HOST_BYTES 64
+#define COMM_TEXT_BYTES 512
+#define COMM_TAG_MAX 32767 /* the least that MPI promises */
+/* Longer messages are cut into pieces of this many bytes: MPI counts are int,
+ * and a smaller piece costs nothing. */
+#define COMM_PIECE_BYTES ((size_t)64 << 20)
+/* Integers of one rank that are combined at once. */
+#define COMM_FOLD_COUNT 16
+/* Operations in flight at once. */
+#define COMM_POINT_REQUESTS 256
+#define COMM_COLLECTIVE_REQUESTS 64
+#define COMM_SIZES 4
+
+struct comm_transfer {
+    char *data; /* only read when sending */
+    size_t bytes;
+    size_t done; /* bytes of completed pieces */
+    int peer;
+    int tag;
+    bool receive;
+    bool complete;
+};
+
+/* Integers of all ranks combined: one round per COMM_FOLD_COUNT integers. */
+struct comm_fold {
+    bool active;
+    const int64_t *send; /* block for rank r at send + r * stride */
+    size_t stride;
+    int64_t *out;
+    size_t count;
+    size_t done;
+    enum comm_op op;
+};
+
+struct comm_request {
+    struct comm *comm;
+    const char *what; /* for error texts: "barrier" */
+    bool busy;        /* handed out */
+    bool collective;  /* travels apart from point-to-point messages */
+    bool done;
+    enum err rc;
+    int tag; /* of a collective */
+    int transfer_count;
+    int transfer_max;
+    int pending; /* transfers not complete */
+    struct comm_transfer *transfers;
+    void *handles; /* transport's, one per transfer */
+    struct comm_fold fold;
+    int64_t *fold_scratch; /* [size][COMM_FOLD_COUNT]; collectives only */
+};
+
+struct comm_transport {
+    const char *kind;
+    size_t handle_bytes; /* zeroed until the first start */
+    /* Start the next piece of transfer `index`. */
+    enum err (*start)(struct comm_request *request, int index);
+    /* Report pieces that ended by comm_request_piece_done(). */
+    enum err (*poll)(struct comm_request *request);
+    /* Let go of what is still in flight. */
+    void (*cancel)(struct comm_request *request);
+    /* Fill copy->state. */
+    enum err (*duplicate)(struct comm *comm, struct comm *copy);
+    /* Free comm->state. */
+    void (*close)(struct comm *comm);
+    /* Does not return. */
+    void (*abort)(struct comm *comm, int exit_code);
+};
+
+struct comm {
+    const struct comm_transport *transport;
+    void *state; /* transport's */
+    struct comm *parent;
+    int duplicates; /* alive */
+    int rank, size;
+    int local_rank, local_size;
+    double timeout_s;
+    char (*hosts)[COMM_HOST_BYTES];
+    size_t *sizes; /* [COMM_SIZES][size] */
+    bool broken;
+    char failure[COMM_TEXT_BYTES]; /* why it is broken */
+    int sequence;                  /* of collectives, modulo the tag range */
+    struct comm_request *requests; /* points, then collectives */
+    struct comm_transfer *transfers;
+    char *handles;
+    int64_t *fold_scratch;
+};
+
+/* Open a transport: fill transport, state, rank, size, local_*, hosts of a
+ * zeroed comm. On failure what was filled is released by comm_destroy(). */
+enum err comm_self_open(struct comm *comm);
+#if TESSERA_WITH_MPI
+enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv);
+#endif
+
+/* Allocate the requests of an opened comm; free them. */
+enum err comm_request_pool_create(struct comm *comm);
+void comm_request_pool_destroy(struct comm *comm);
+
+/* Take a free request; its transfers are empty. ERR_COMM when broken. */
+enum err comm_request_take(struct comm *comm, bool collective, const char *what,
+                           struct comm_request **out);
+/* Store err_text() as the reason why the comm is broken from now on, and let go
+ * of what the request still has in flight. */
+void comm_request_fail(struct comm_request *request);
+void comm_request_release(struct comm_request *request);
+/* Add a transfer and start it. */
+enum err comm_request_add(struct comm_request *request, bool receive,
+                          void *data, size_t bytes, int peer, int tag);
+/* Begin combining request->fold, which is set but for `done`. */
+enum err comm_request_fold(struct comm_request *request);
+/* All transfers are added: done at once if there are none. */
+void comm_request_ready(struct comm_request *request);
+/* Advance; true when done, or failed (rc). */
+bool comm_request_poll(struct comm_request *request);
+/* The transport says: a piece of this many bytes ended. */
+enum err comm_request_piece_done(struct comm_request *request, int index,
+                                 size_t bytes);
+/* Bytes of the piece in flight. */
+size_t comm_request_piece_bytes(const struct comm_transfer *transfer);
+/* Names the peers on which it waits: "rank 3 (host)". */
+void comm_request_missing(const struct comm_request *request, char *text,
+                          size_t bytes);
+
+#endif

@@ -1,0 +1,360 @@
+/* Ranks under MPI. Only nonblocking point-to-point calls are made once the
+ * communicator is open; what blocks is start-up and MPI_Finalize(), the latter
+ * only after a barrier of our own. Point-to-point messages and collectives have
+ * an MPI communicator each, so that tags never meet. */
+#include "src/comm/comm_impl.h"
+
+#include <assert.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+
+#define MPI_TRY(call)                                                          \
+    do {                                                                       \
+        int mpi_code_ = (call);                                                \
+        if (mpi_code_ != MPI_SUCCESS) {                                        \
+            rc = mpi_error(mpi_code_, #call);                                  \
+            goto out;                                                          \
+        }                                                                      \
+    } while (0)
+
+#define SHM_FOLDER "/dev/shm"
+#define POLL_S 100e-6
+
+struct mpi_state {
+    MPI_Comm point;
+    MPI_Comm collective;
+    int *indices; /* [2 size], of MPI_Testsome */
+    MPI_Status *statuses;
+};
+
+/* What was set up only until the local ranks have found each other. */
+struct segment_folder {
+    char path[64]; /* empty: left to MPI */
+};
+
+static enum err mpi_error(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return err_set(ERR_COMM, "%.40s: %s; a peer or the network failed", call,
+                   text);
+}
+
+static MPI_Request *handles_of(const struct comm_request *request)
+{
+    return request->handles;
+}
+
+static enum err mpi_start(struct comm_request *request, int index)
+{
+    enum err rc = ERR_OK;
+    const struct mpi_state *state = request->comm->state;
+    const struct comm_transfer *transfer = &request->transfers[index];
+    MPI_Comm comm = request->collective ? state->collective : state->point;
+    MPI_Request *handle = &handles_of(request)[index];
+    int count = (int)comm_request_piece_bytes(transfer);
+    char *data = transfer->bytes > 0 ? transfer->data + transfer->done : NULL;
+    if (transfer->receive)
+        MPI_TRY(MPI_Irecv(data, count, MPI_BYTE, transfer->peer, transfer->tag,
+                          comm, handle));
+    else
+        MPI_TRY(MPI_Isend(data, count, MPI_BYTE, transfer->peer, transfer->tag,
+                          comm, handle));
+out:
+    if (rc != ERR_OK)
+        *handle = MPI_REQUEST_NULL;
+    return rc;
+}
+
+/* The first failed one of `count` ended pieces. */
+static enum err piece_error(const struct comm_request *request, int count)
+{
+    const struct mpi_state *state = request->comm->state;
+    for (int i = 0; i < count; i++) {
+        int code = state->statuses[i].MPI_ERROR;
+        if (code == MPI_SUCCESS || code == MPI_ERR_PENDING)
+            continue;
+        int peer = request->transfers[state->indices[i]].peer;
+        return err_prefix(mpi_error(code, request->what), "rank %d (%s)", peer,
+                          request->comm->hosts[peer]);
+    }
+    return err_set(ERR_COMM, "%s: MPI reports an error without saying which",
+                   request->what);
+}
+
+static enum err mpi_poll(struct comm_request *request)
+{
+    enum err rc = ERR_OK;
+    const struct mpi_state *state = request->comm->state;
+    int count = 0;
+    int code = MPI_Testsome(request->transfer_count, handles_of(request),
+                            &count, state->indices, state->statuses);
+    if (code == MPI_ERR_IN_STATUS)
+        return piece_error(request, count);
+    MPI_TRY(code);
+    if (count == MPI_UNDEFINED)
+        count = 0;
+    for (int i = 0; i < count; i++) {
+        int index = state->indices[i];
+        const struct comm_transfer *transfer = &request->transfers[index];
+        int bytes = (int)comm_request_piece_bytes(transfer);
+        if (transfer->receive)
+            MPI_TRY(MPI_Get_count(&state->statuses[i], MPI_BYTE, &bytes));
+        TRY(comm_request_piece_done(request, index, (size_t)bytes));
+    }
+out:
+    return rc;
+}
+
+/* A receive is withdrawn; a send is forgotten, and MPI keeps it until the
+ * process ends. */
+static void mpi_cancel(struct comm_request *request)
+{
+    MPI_Request *handles = handles_of(request);
+    for (int i = 0; i < request->transfer_count; i++) {
+        if (handles[i] == MPI_REQUEST_NULL)
+            continue;
+        if (request->transfers[i].receive)
+            MPI_Cancel(&handles[i]);
+        MPI_Request_free(&handles[i]);
+    }
+}
+
+static enum err state_create(struct comm *comm, struct mpi_state **out)
+{
+    size_t size = (size_t)comm->size;
+    struct mpi_state *state = calloc(1, sizeof *state);
+    comm->state = state;
+    *out = state;
+    if (state != NULL) {
+        state->point = MPI_COMM_NULL;
+        state->collective = MPI_COMM_NULL;
+        state->indices = calloc(2 * size, sizeof *state->indices);
+        state->statuses = calloc(2 * size, sizeof *state->statuses);
+    }
+    if (state == NULL || state->indices == NULL || state->statuses == NULL)
+        return err_set(ERR_MEMORY, "communicator: out of memory");
+    return ERR_OK;
+}
+
+/* Wait with a deadline for MPI_Comm_idup(). All ranks are known to take part:
+ * the caller has just met them in a barrier. */
+static enum err wait_duplicate(const struct comm *comm, MPI_Request *handle)
+{
+    enum err rc = ERR_OK;
+    double end = clock_now() + comm->timeout_s;
+    int done = 0;
+    MPI_TRY(MPI_Test(handle, &done, MPI_STATUS_IGNORE));
+    while (!done && clock_now() < end) {
+        clock_sleep(POLL_S);
+        MPI_TRY(MPI_Test(handle, &done, MPI_STATUS_IGNORE));
+    }
+    if (!done)
+        rc = err_set(ERR_COMM,
+                     "duplicate: a rank vanished within %.3g s; look for a "
+                     "dead or hanging process",
+                     comm->timeout_s);
+out:
+    return rc;
+}
+
+static enum err mpi_duplicate(struct comm *comm, struct comm *copy)
+{
+    enum err rc = ERR_OK;
+    const struct mpi_state *from = comm->state;
+    struct mpi_state *state = NULL;
+    MPI_Request handle;
+    TRY(state_create(copy, &state));
+    TRY(comm_barrier(comm));
+    MPI_TRY(MPI_Comm_idup(from->point, &state->point, &handle));
+    TRY(wait_duplicate(comm, &handle));
+    MPI_TRY(MPI_Comm_idup(from->collective, &state->collective, &handle));
+    TRY(wait_duplicate(comm, &handle));
+    MPI_TRY(MPI_Comm_set_errhandler(state->point, MPI_ERRORS_RETURN));
+    MPI_TRY(MPI_Comm_set_errhandler(state->collective, MPI_ERRORS_RETURN));
+out:
+    if (rc != ERR_OK)
+        copy->broken = true;
+    return rc;
+}
+
+static void mpi_close(struct comm *comm)
+{
+    struct mpi_state *state = comm->state;
+    bool together = comm->requests != NULL && !comm->broken;
+    if (together && comm_barrier(comm) != ERR_OK) {
+        log_warn("shutdown: %s", err_text());
+        together = false;
+    }
+    /* Without the others MPI would wait for them for ever: the process ends
+     * without MPI_Finalize(), which makes the launcher end the job. */
+    if (together) {
+        MPI_Comm_free(&state->point);
+        MPI_Comm_free(&state->collective);
+        if (comm->parent == NULL)
+            MPI_Finalize();
+    }
+    free(state->statuses);
+    free(state->indices);
+    free(state);
+}
+
+static void mpi_abort(struct comm *comm, int exit_code)
+{
+    (void)comm;
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+}
+
+static const struct comm_transport mpi_transport = {
+    .kind = "mpi",
+    .handle_bytes = sizeof(MPI_Request),
+    .start = mpi_start,
+    .poll = mpi_poll,
+    .cancel = mpi_cancel,
+    .duplicate = mpi_duplicate,
+    .close = mpi_close,
+    .abort = mpi_abort,
+};
+
+/* The environment variables by which OpenMPI 4 and 5 take the folder of their
+ * shared-memory segments. */
+static const char *const segment_variables[] = {
+    "OMPI_MCA_btl_vader_backing_directory",
+    "OMPI_MCA_btl_sm_backing_directory",
+};
+#define SEGMENT_VARIABLES                                                      \
+    (sizeof segment_variables / sizeof segment_variables[0])
+
+/* OpenMPI leaves its segments in /dev/shm when a rank is killed. They are put
+ * into a folder of our own, whose name no later attempt can meet, and removed
+ * as soon as all local ranks have them mapped. A folder that the user chose is
+ * left alone. */
+static void segment_folder_create(struct segment_folder *folder)
+{
+    folder->path[0] = '\0';
+    for (size_t i = 0; i < SEGMENT_VARIABLES; i++) {
+        if (getenv(segment_variables[i]) != NULL)
+            return;
+    }
+    char path[] = SHM_FOLDER "/tessera-XXXXXX";
+    if (mkdtemp(path) == NULL)
+        return;
+    snprintf(folder->path, sizeof folder->path, "%s", path);
+    for (size_t i = 0; i < SEGMENT_VARIABLES; i++)
+        setenv(segment_variables[i], path, 1);
+}
+
+static void segment_folder_forget(const struct segment_folder *folder)
+{
+    /* A child process must not inherit a folder that will be gone. */
+    for (size_t i = 0; folder->path[0] != '\0' && i < SEGMENT_VARIABLES; i++)
+        unsetenv(segment_variables[i]);
+}
+
+static void segment_folder_remove(const struct segment_folder *folder)
+{
+    if (folder->path[0] != '\0' && fsio_remove_tree(folder->path) != ERR_OK)
+        log_warn("%s", err_text());
+}
+
+/* Make every local rank map every other's segment: messages all ways. */
+static enum err meet_local_ranks(MPI_Comm local, int size)
+{
+    enum err rc = ERR_OK;
+    MPI_Request *handles = malloc(2 * (size_t)size * sizeof(MPI_Request));
+    if (handles == NULL)
+        return err_set(ERR_MEMORY, "communicator: out of memory");
+    for (int r = 0; r < size; r++) {
+        MPI_TRY(MPI_Irecv(NULL, 0, MPI_BYTE, r, 0, local, &handles[2 * r]));
+        MPI_TRY(MPI_Isend(NULL, 0, MPI_BYTE, r, 0, local, &handles[2 * r + 1]));
+    }
+    MPI_TRY(MPI_Waitall(2 * size, handles, MPI_STATUSES_IGNORE));
+    MPI_TRY(MPI_Barrier(local));
+out:
+    free(handles);
+    return rc;
+}
+
+/* srun without a PMI plugin starts every task as a world of its own; training
+ * so would be `tasks` runs that destroy each other's files. */
+static enum err check_world(const struct comm *comm)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    if (tasks == NULL || getenv("OMPI_COMM_WORLD_SIZE") != NULL ||
+        strtol(tasks, NULL, 10) == comm->size)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "srun started %s tasks but MPI sees %d ranks; start with "
+                   "srun --mpi=pmix",
+                   tasks, comm->size);
+}
+
+static enum err find_hosts(struct comm *comm)
+{
+    enum err rc = ERR_OK;
+    char host[COMM_HOST_BYTES] = "";
+    comm->hosts = calloc((size_t)comm->size, sizeof *comm->hosts);
+    if (comm->hosts == NULL)
+        return err_set(ERR_MEMORY, "communicator: out of memory");
+    if (gethostname(host, sizeof host - 1) != 0)
+        snprintf(host, sizeof host, "unknown");
+    MPI_TRY(MPI_Allgather(host, sizeof host, MPI_CHAR, comm->hosts, sizeof host,
+                          MPI_CHAR, MPI_COMM_WORLD));
+out:
+    return rc;
+}
+
+static enum err start_mpi(int *argc, char ***argv)
+{
+    enum err rc = ERR_OK;
+    int started = 0;
+    int provided = 0;
+    MPI_TRY(MPI_Initialized(&started));
+    if (started)
+        return err_set(ERR_INTERNAL, "MPI can be started only once");
+    MPI_TRY(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
+    if (provided < MPI_THREAD_FUNNELED)
+        return err_set(ERR_UNSUPPORTED,
+                       "this MPI does not allow threads beside it; install one "
+                       "with MPI_THREAD_FUNNELED");
+out:
+    return rc;
+}
+
+enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv)
+{
+    enum err rc = ERR_OK;
+    struct mpi_state *state = NULL;
+    struct segment_folder folder;
+    MPI_Comm local = MPI_COMM_NULL;
+    comm->transport = &mpi_transport;
+    segment_folder_create(&folder);
+    rc = start_mpi(argc, argv);
+    segment_folder_forget(&folder);
+    TRY(rc);
+    MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, &comm->rank));
+    MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &comm->size));
+    TRY(check_world(comm));
+    TRY(state_create(comm, &state));
+    TRY(find_hosts(comm));
+    MPI_TRY(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED,
+                                comm->rank, MPI_INFO_NULL, &local));
+    MPI_TRY(MPI_Comm_rank(local, &comm->local_rank));
+    MPI_TRY(MPI_Comm_size(local, &comm->local_size));
+    TRY(meet_local_ranks(local, comm->local_size));
+    MPI_TRY(MPI_Comm_free(&local));
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->point));
+    MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->collective));
+out:
+    segment_folder_remove(&folder);
+    return rc;
+}

@@ -1,0 +1,71 @@
+/* Gradient reduction in one fixed order, whatever the number of ranks.
+ *
+ * Slots are the leaves of one binary tree over slot numbers: node (level l,
+ * index i) covers slots [i 2^l, min((i+1) 2^l, slots)) and its value is left
+ * child + right child (left child alone where the right one is empty). Each
+ * rank owns a contiguous range of slots, adds what is complete within its range
+ * as slots finish (a stack like a binary counter), and is left with at most 2
+ * log2(slots) complete subtrees; the owner of each interval of the arena
+ * receives the pieces of all ranks for its interval and finishes the tree in
+ * slot order. fp32 adds by kernels->accumulate, so that the sum has the same
+ * bits for 1 rank or `slots` ranks.
+ *
+ * Memory: as many gradient buffers of the whole arena as the stack of this rank
+ * ever gets deep (1 + log2(slots) for one rank, at most twice that for a range
+ * that begins and ends anywhere), and receive buffers for two rounds of the
+ * exchange: at most 8 MiB per piece, and about 64 MiB a round where that leaves
+ * a piece at least one KERNEL_CHUNK. All is allocated by reduce_create(). The
+ * arena is host memory.
+ */
+#ifndef TESSERA_PARALLEL_REDUCE_H
+#define TESSERA_PARALLEL_REDUCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "src/base/err.h"
+#include "src/comm/comm.h"
+
+struct reduce;
+
+/* comm, kernels and ctx are borrowed for the life of the object. elements: of
+ * the arena, a multiple of KERNEL_CHUNK. */
+enum err reduce_create(struct comm *comm, const struct kernels *kernels,
+                       const struct kernel_ctx *ctx, int64_t elements,
+                       int slots, struct reduce **out);
+void reduce_destroy(struct reduce *reduce);
+
+/* Bytes that reduce_create() will allocate; for the memory plan. */
+size_t reduce_bytes(int64_t elements, int rank, int ranks, int slots);
+
+/* Begin a batch: forget all partial sums. */
+void reduce_begin(struct reduce *reduce);
+/* The zeroed arena [elements] into which the next slot's gradient is to be
+ * accumulated; lent until reduce_slot_done(). */
+enum err reduce_slot(struct reduce *reduce, float **gradient);
+/* The slot's gradient is complete: combine what can be combined. Slots finish
+ * in order, each of this rank's range exactly once. */
+enum err reduce_slot_done(struct reduce *reduce);
+/* Exchange and finish: *own points at this rank's interval
+ * [shard_begin(rank), shard_begin(rank+1)) of the total, valid until the next
+ * reduce_begin(). Collective. */
+enum err reduce_finish(struct reduce *reduce, float **own);
+
+/* The same tree over one double per slot: values[slots] of which this rank has
+ * filled its own slots; all ranks get every value (exact copies) and the sum in
+ * tree order. Collective. */
+enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
+                          double *sum);
+
+/* Give every rank the whole arena: rank r's interval is current on rank r.
+ * Collective. */
+enum err reduce_gather(struct comm *comm, int64_t elements, float *arena);
+
+/* Every chunk's value on every rank: values[elements / KERNEL_CHUNK], this
+ * rank has filled the chunks of its interval. *sum adds them in chunk order.
+ * Collective. */
+enum err reduce_chunk_sums(struct comm *comm, int64_t elements, double *values,
+                           double *sum);
+
+#endif

@@ -1,0 +1,39 @@
+#include "src/train/schedule.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+double schedule_multiplier(const struct schedule *schedule, int64_t step)
+{
+    const double pi = 3.14159265358979323846;
+    assert(step >= 0);
+    if (step < schedule->warmup)
+        return (double)step / (double)schedule->warmup;
+    double tau = 0.0;
+    if (schedule->t_max > schedule->warmup)
+        tau = (double)(step - schedule->warmup) /
+              (double)(schedule->t_max - schedule->warmup);
+    if (tau > 1.0)
+        tau = 1.0;
+    double af = schedule->alpha_final;
+    switch (schedule->kind) {
+    case SCHEDULE_COSINE:
+        return af + (1.0 - af) * (1.0 + cos(pi * tau)) / 2.0;
+    case SCHEDULE_LINEAR:
+        return 1.0 + tau * (af - 1.0);
+    case SCHEDULE_CONSTANT:
+        break;
+    }
+    return 1.0;
+}
+
+enum schedule_kind schedule_kind(const char *name)
+{
+    if (strcmp(name, "cosine") == 0)
+        return SCHEDULE_COSINE;
+    if (strcmp(name, "linear") == 0)
+        return SCHEDULE_LINEAR;
+    assert(strcmp(name, "constant") == 0);
+    return SCHEDULE_CONSTANT;
+}

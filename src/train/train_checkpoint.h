@@ -1,0 +1,23 @@
+/* Listener: resume, and commit checkpoints.
+ *
+ * before_load restores the newest good checkpoint; batch_checkpoint commits
+ * every checkpoint.interval, at an agreed stop, and at the last step. The state
+ * in the manifest is the run's position and what must not change in a run: a
+ * resume with another model, data set, batch, seed or slot count is refused,
+ * naming the setting; one with other arithmetic (kernel set, BLAS) too, under
+ * "elastic", unless parallel.allow_arithmetic_change is set. */
+#ifndef TESSERA_TRAIN_TRAIN_CHECKPOINT_H
+#define TESSERA_TRAIN_TRAIN_CHECKPOINT_H
+
+#include "src/base/err.h"
+#include "src/train/trainer.h"
+
+struct train_checkpoint;
+
+enum err train_checkpoint_create(struct train_checkpoint **out);
+void train_checkpoint_destroy(struct train_checkpoint *checkpoint);
+/* Must come after evaluation in the table, so that a step is evaluated before
+ * it is the last one. */
+struct listener train_checkpoint_listener(struct train_checkpoint *checkpoint);
+
+#endif

@@ -1,0 +1,187 @@
+#include "src/train/train_eval.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/job/stop.h"
+
+struct train_eval {
+    int64_t samples; /* per evaluation */
+    int64_t leaves;
+    double *losses;  /* [leaves] sums */
+    size_t *bytes;   /* [ranks] for the exchange */
+    size_t *offsets; /* [ranks] */
+    int64_t tokens;
+    int64_t last_step; /* evaluated last; -1: never */
+};
+
+static int64_t leaf_begin(const struct train_eval *eval, int rank, int ranks)
+{
+    return eval->leaves * rank / ranks;
+}
+
+enum err train_eval_create(const struct trainer *trainer,
+                           struct train_eval **out)
+{
+    int64_t micro = trainer->settings.train.microbatch;
+    struct train_eval *eval = calloc(1, sizeof *eval);
+    if (eval == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    eval->last_step = -1;
+    eval->samples = dataset_samples(trainer->eval_data);
+    if (trainer->settings.eval.samples > 0 &&
+        trainer->settings.eval.samples < eval->samples)
+        eval->samples = trainer->settings.eval.samples;
+    eval->leaves = (eval->samples + micro - 1) / micro;
+    eval->losses = calloc((size_t)eval->leaves + 1, sizeof eval->losses[0]);
+    eval->bytes = calloc((size_t)trainer->ranks, sizeof eval->bytes[0]);
+    eval->offsets = calloc((size_t)trainer->ranks, sizeof eval->offsets[0]);
+    if (eval->losses == NULL || eval->bytes == NULL || eval->offsets == NULL) {
+        train_eval_destroy(eval);
+        return err_set(ERR_MEMORY, "out of memory");
+    }
+    for (int r = 0; r < trainer->ranks; r++) {
+        int64_t begin = leaf_begin(eval, r, trainer->ranks);
+        int64_t end = leaf_begin(eval, r + 1, trainer->ranks);
+        eval->offsets[r] = (size_t)begin * sizeof(double);
+        eval->bytes[r] = (size_t)(end - begin) * sizeof(double);
+    }
+    *out = eval;
+    return ERR_OK;
+}
+
+void train_eval_destroy(struct train_eval *eval)
+{
+    if (eval == NULL)
+        return;
+    free(eval->losses);
+    free(eval->bytes);
+    free(eval->offsets);
+    free(eval);
+}
+
+/* This rank's leaves; stops early when a signal has come. */
+static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
+                            int64_t *tokens)
+{
+    enum err rc = ERR_OK;
+    struct order order = { .seed = 0,
+                           .samples = dataset_samples(trainer->eval_data),
+                           .shuffle = false };
+    int64_t micro = trainer->settings.train.microbatch;
+    int64_t end = leaf_begin(eval, trainer->rank + 1, trainer->ranks);
+    for (int64_t i = leaf_begin(eval, trainer->rank, trainer->ranks);
+         i < end && stop_requested() == 0; i++) {
+        struct batch *batch = trainer->batch;
+        int64_t count = eval->samples - i * micro;
+        if (count > micro)
+            count = micro;
+        TRY(loader_read(trainer->eval_data, &order, i * micro, count, batch));
+        struct leaf leaf = {
+            .samples = batch->samples,
+            .seq_len = batch->seq_len,
+            .tokens = batch->tokens,
+            .labels = batch->labels,
+            .sequence_ids = batch->sequence_ids,
+        };
+        TRY(model_eval_leaf(trainer->model, replica_access(trainer->replica),
+                            &leaf, &eval->losses[i]));
+        *tokens += batch->loss_tokens;
+    }
+out:
+    return rc;
+}
+
+enum err train_eval_run(struct train_eval *eval, struct trainer *trainer,
+                        double *loss, bool *done)
+{
+    enum err rc = ERR_OK;
+    int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
+    double sum = 0.0;
+    TRY(trainer_event(trainer, EVENT_EVAL_START));
+    TRY(comm_agree(trainer->comm, eval_leaves(eval, trainer, &words[0])));
+    words[1] = stop_requested() != 0;
+    TRY(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
+    TRY(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
+                        eval->offsets));
+    for (int64_t i = 0; i < eval->leaves; i++)
+        sum += eval->losses[i];
+    eval->tokens = words[0];
+    *loss = words[0] > 0 ? sum / (double)words[0] : NAN;
+    *done = words[1] == 0;
+    TRY(trainer_event(trainer, EVENT_EVAL_END));
+out:
+    return rc;
+}
+
+static enum err eval_write(const struct train_eval *eval,
+                           const struct trainer *trainer, double loss,
+                           double seconds)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char line[256];
+    int fd = -1;
+    TRY(fsio_path(path, "%s/eval.jsonl", trainer->settings.run.dir));
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return err_errno("%s: open", path);
+    int n = snprintf(line, sizeof line,
+                     "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %.9g, "
+                     "\"tokens\": %lld, \"seconds\": %.3f}\n",
+                     trainer->attempt, (long long)trainer->step, loss,
+                     (long long)eval->tokens, seconds);
+    if (write(fd, line, (size_t)n) != n)
+        rc = err_errno("%s: write", path);
+    close(fd);
+out:
+    return rc;
+}
+
+static enum err eval_handle(void *self, enum event event,
+                            struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    struct train_eval *eval = self;
+    double loss = 0.0;
+    bool done = false;
+    bool last = event == EVENT_FIT_END;
+    if (last && (trainer->stop_signal != 0 || !trainer->finished))
+        return ERR_OK;
+    if (!last && !trainer->eval_due &&
+        !trainer_due(trainer, trainer->settings.eval.interval))
+        return ERR_OK;
+    if (eval->last_step == trainer->step || eval->samples == 0)
+        return ERR_OK;
+    double begin = clock_now();
+    TRY(train_eval_run(eval, trainer, &loss, &done));
+    if (!done)
+        return ERR_OK;
+    eval->last_step = trainer->step;
+    if (trainer->rank == 0) {
+        double seconds = clock_now() - begin;
+        log_info("step %lld eval loss %.4f (%lld tokens, %.1fs)",
+                 (long long)trainer->step, loss, (long long)eval->tokens,
+                 seconds);
+        rc = eval_write(eval, trainer, loss, seconds);
+    }
+    TRY(comm_agree(trainer->comm, rc));
+out:
+    return rc;
+}
+
+struct listener train_eval_listener(struct train_eval *eval)
+{
+    return (struct listener){
+        .name = "evaluation",
+        .events = EVENT_BIT(EVENT_BATCH_END) | EVENT_BIT(EVENT_FIT_END),
+        .handle = eval_handle,
+        .self = eval,
+    };
+}

@@ -1,0 +1,150 @@
+#include "src/train/train_metrics.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+
+struct train_metrics {
+    int fd;
+    char path[FSIO_PATH_MAX];
+    double step_s_mean; /* of this attempt, for the ETA */
+};
+
+/* A crash can leave half a line; the next object must start on its own. */
+static enum err heal_last_line(const struct train_metrics *metrics)
+{
+    char last = '\n';
+    off_t size = lseek(metrics->fd, 0, SEEK_END);
+    if (size <= 0)
+        return ERR_OK;
+    if (pread(metrics->fd, &last, 1, size - 1) != 1)
+        return err_errno("%s: read", metrics->path);
+    if (last != '\n' && write(metrics->fd, "\n", 1) != 1)
+        return err_errno("%s: write", metrics->path);
+    return ERR_OK;
+}
+
+enum err train_metrics_create(const char *run_dir, struct train_metrics **out)
+{
+    enum err rc = ERR_OK;
+    struct train_metrics *metrics = calloc(1, sizeof *metrics);
+    if (metrics == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    metrics->fd = -1;
+    TRY(fsio_path(metrics->path, "%s/metrics.jsonl", run_dir));
+    metrics->fd = open(metrics->path,
+                       O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (metrics->fd < 0) {
+        rc = err_errno("%s: open", metrics->path);
+        goto out;
+    }
+    TRY(heal_last_line(metrics));
+    *out = metrics;
+    metrics = NULL;
+out:
+    train_metrics_destroy(metrics);
+    return rc;
+}
+
+void train_metrics_destroy(struct train_metrics *metrics)
+{
+    if (metrics == NULL)
+        return;
+    if (metrics->fd >= 0)
+        close(metrics->fd);
+    free(metrics);
+}
+
+static enum err write_line(const struct train_metrics *metrics,
+                           const struct trainer *trainer)
+{
+    char line[512];
+    char mfu[32] = "null";
+    const struct train_settings *s = &trainer->settings;
+    double rate = (double)trainer->rates.tokens_per_step / trainer->step_s;
+    if (s->hardware.peak_flops > 0.0) {
+        struct model_config config = train_settings_model(s);
+        double flops =
+            model_config_flops_per_sequence(&config, s->data.seq_len) *
+            (double)s->train.global_batch;
+        snprintf(mfu, sizeof mfu, "%.4g",
+                 flops / trainer->step_s /
+                     (s->hardware.peak_flops * trainer->ranks));
+    }
+    int n = snprintf(line, sizeof line,
+                     "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
+                     "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
+                     "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
+                     "\"mfu\": %s}\n",
+                     trainer->attempt, (long long)trainer->step,
+                     (long long)trainer_tokens(trainer), trainer->loss,
+                     trainer->lr, trainer->grad_norm, trainer->step_s * 1e3,
+                     rate, mfu);
+    if (write(metrics->fd, line, (size_t)n) != n)
+        return err_errno("%s: write", metrics->path);
+    return ERR_OK;
+}
+
+static void print_progress(const struct train_metrics *metrics,
+                           const struct trainer *trainer)
+{
+    char eta[32] = "?";
+    char rate[32];
+    char total[32] = "";
+    units_count((double)trainer->rates.tokens_per_step / trainer->step_s, rate,
+                sizeof rate);
+    if (trainer->max_steps >= 0) {
+        units_seconds((double)(trainer->max_steps - trainer->step) *
+                          metrics->step_s_mean,
+                      eta, sizeof eta);
+        snprintf(total, sizeof total, "/%lld", (long long)trainer->max_steps);
+    } else {
+        units_seconds(trainer->settings.train.max_duration.value -
+                          trainer->elapsed_s,
+                      eta, sizeof eta);
+    }
+    log_info("step %lld%s loss %.4f lr %.3g norm %.3g %s tok/s eta %s",
+             (long long)trainer->step, total, trainer->loss, trainer->lr,
+             trainer->grad_norm, rate, eta);
+}
+
+static enum err metrics_handle(void *self, enum event event,
+                               struct trainer *trainer)
+{
+    struct train_metrics *metrics = self;
+    (void)event;
+    if (trainer->rank != 0)
+        return ERR_OK;
+    metrics->step_s_mean = metrics->step_s_mean == 0.0
+                               ? trainer->step_s
+                               : 0.9 * metrics->step_s_mean +
+                                     0.1 * trainer->step_s;
+    if (trainer->step % trainer->settings.log.interval != 0 &&
+        !trainer->finished && trainer->stop_signal == 0)
+        return ERR_OK;
+    print_progress(metrics, trainer);
+    return write_line(metrics, trainer);
+}
+
+/* Only rank 0 writes, so its failure must reach the others. */
+static enum err metrics_agree(void *self, enum event event,
+                              struct trainer *trainer)
+{
+    return comm_agree(trainer->comm, metrics_handle(self, event, trainer));
+}
+
+struct listener train_metrics_listener(struct train_metrics *metrics)
+{
+    return (struct listener){
+        .name = "metrics",
+        .events = EVENT_BIT(EVENT_BATCH_END),
+        .handle = metrics_agree,
+        .self = metrics,
+    };
+}

@@ -1,0 +1,229 @@
+#include "src/train/train_run.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/ckpt.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/job/exit_code.h"
+#include "src/job/ledger.h"
+#include "src/job/lock.h"
+#include "src/job/slurm.h"
+#include "src/train/train_checkpoint.h"
+#include "src/train/train_eval.h"
+#include "src/train/train_metrics.h"
+#include "src/train/train_stop.h"
+#include "src/train/trainer.h"
+
+struct run {
+    struct comm *comm;
+    const struct train_settings *settings;
+    int rank;
+    int attempt;
+    struct lock *lock;
+    struct trainer *trainer;
+    struct train_stop *stop;
+    struct train_metrics *metrics;
+    struct train_eval *eval;
+    struct train_checkpoint *checkpoint;
+};
+
+/* Rank 0 owns the run directory. */
+static enum err run_open(struct run *run)
+{
+    enum err rc = ERR_OK;
+    const char *dir = run->settings->run.dir;
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_mkdirs(dir));
+    TRY(lock_acquire(dir, &run->lock));
+    TRY(fsio_path(path, "%s/checkpoints", dir));
+    TRY(fsio_mkdirs(path));
+    TRY(ckpt_sweep(dir));
+    TRY(ledger_next_attempt(dir, &run->attempt));
+out:
+    return rc;
+}
+
+static json_t *run_hosts(const struct comm *comm)
+{
+    json_t *hosts = json_array();
+    const char *last = NULL;
+    for (int r = 0; r < comm_size(comm); r++) {
+        const char *host = comm_host(comm, r);
+        if (last == NULL || strcmp(last, host) != 0)
+            json_array_append_new(hosts, json_string(host));
+        last = host;
+    }
+    return hosts;
+}
+
+static enum err record_start(const struct run *run)
+{
+    struct slurm slurm;
+    slurm_read(&slurm);
+    return ledger_append(
+        run->settings->run.dir, "start", run->attempt,
+        json_pack("{s:I, s:i, s:i, s:o, s:s}", "job", (json_int_t)slurm.job_id,
+                  "restart", slurm.restart_count, "ranks",
+                  comm_size(run->comm), "hosts", run_hosts(run->comm),
+                  "version", TESSERA_VERSION));
+}
+
+static enum err record_stop(const struct run *run, int code, const char *reason)
+{
+    return ledger_append(
+        run->settings->run.dir, "stop", run->attempt,
+        json_pack("{s:I, s:i, s:s}", "step",
+                  (json_int_t)(run->trainer ? run->trainer->step : -1), "code",
+                  code, "reason", reason));
+}
+
+/* Why this rank leaves: for the launch script and for people. */
+static void write_reason(const struct run *run, enum err code)
+{
+    char path[FSIO_PATH_MAX];
+    char line[FSIO_PATH_MAX];
+    char text[512];
+    snprintf(text, sizeof text, "%s", err_text());
+    int n = snprintf(line, sizeof line, "%d %s %s: %s\n", err_exit_code(code),
+                     err_name(code), comm_host(run->comm, run->rank), text);
+    if (fsio_path(path, "%s/reasons", run->settings->run.dir) == ERR_OK &&
+        fsio_mkdirs(path) == ERR_OK &&
+        fsio_path(path, "%s/reasons/attempt-%04d.rank-%04d",
+                  run->settings->run.dir, run->attempt, run->rank) == ERR_OK)
+        (void)fsio_write_atomic(path, line, (size_t)n);
+    err_set(code, "%s", text);
+}
+
+static enum err write_config(const struct run *run)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    TRY(settings_format(train_settings_schema, train_settings_count,
+                        run->settings, &text));
+    TRY(fsio_path(path, "%s/config.cfg", run->settings->run.dir));
+    TRY(fsio_write_atomic(path, text, strlen(text)));
+out:
+    free(text);
+    return rc;
+}
+
+/* The table of listeners; the order matters (see their headers). */
+static enum err run_listen(struct run *run)
+{
+    enum err rc = ERR_OK;
+    struct trainer *trainer = run->trainer;
+    TRY(train_stop_create(&run->stop));
+    trainer_listen(trainer, train_stop_listener(run->stop));
+    if (run->rank == 0)
+        TRY(train_metrics_create(run->settings->run.dir, &run->metrics));
+    trainer_listen(trainer, train_metrics_listener(run->metrics));
+    if (trainer->eval_data != NULL) {
+        TRY(train_eval_create(trainer, &run->eval));
+        trainer_listen(trainer, train_eval_listener(run->eval));
+    }
+    TRY(train_checkpoint_create(&run->checkpoint));
+    trainer_listen(trainer, train_checkpoint_listener(run->checkpoint));
+out:
+    return rc;
+}
+
+static void log_plan(const struct run *run)
+{
+    const struct trainer *t = run->trainer;
+    char count[32];
+    char memory[32];
+    units_count((double)t->params->numel, count, sizeof count);
+    units_bytes((double)(model_bytes(t->model) + replica_bytes(t->replica)) +
+                    (double)t->params->elements * sizeof(float),
+                memory, sizeof memory);
+    log_info("%s parameters, %d ranks x %d threads, %lld slots of %lld "
+             "samples, %s per rank, %s",
+             count, t->ranks, t->ctx.threads,
+             (long long)t->settings.parallel.slots,
+             (long long)(t->settings.train.global_batch /
+                         t->settings.parallel.slots),
+             memory, t->arithmetic);
+}
+
+static enum err run_train(struct run *run, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    TRY(trainer_create(run->comm, run->settings, run->attempt, &run->trainer));
+    TRY(comm_agree(run->comm, run_listen(run)));
+    TRY(trainer_start(run->trainer));
+    if (run->rank == 0)
+        rc = write_config(run);
+    TRY(comm_agree(run->comm, rc));
+    if (run->trainer->finished) {
+        if (run->rank == 0)
+            log_info("finished at step %lld already",
+                     (long long)run->trainer->step);
+        *exit_code = EXIT_DONE;
+        return ERR_OK;
+    }
+    if (run->rank == 0)
+        log_plan(run);
+    TRY(trainer_fit(run->trainer));
+    *exit_code = run->trainer->finished ? EXIT_DONE : EXIT_REQUEUE;
+out:
+    return rc;
+}
+
+static void run_close(struct run *run)
+{
+    trainer_destroy(run->trainer);
+    train_stop_destroy(run->stop);
+    train_metrics_destroy(run->metrics);
+    train_eval_destroy(run->eval);
+    train_checkpoint_destroy(run->checkpoint);
+    lock_release(run->lock);
+}
+
+enum err train_run(struct comm *comm, const struct train_settings *settings,
+                   int *exit_code)
+{
+    enum err rc = ERR_OK;
+    int64_t attempt = 0;
+    struct run run = {
+        .comm = comm,
+        .settings = settings,
+        .rank = comm_rank(comm),
+    };
+    if (run.rank == 0)
+        rc = run_open(&run);
+    TRY(comm_agree(comm, rc));
+    attempt = run.attempt;
+    TRY(comm_all_reduce_i64(comm, &attempt, 1, COMM_MAX));
+    run.attempt = (int)attempt;
+    if (run.rank == 0)
+        rc = record_start(&run);
+    TRY(comm_agree(comm, rc));
+    rc = run_train(&run, exit_code);
+    if (rc != ERR_OK)
+        write_reason(&run, rc);
+    if (run.rank == 0) {
+        char text[512];
+        snprintf(text, sizeof text, "%s", err_text());
+        int code = rc == ERR_OK ? *exit_code : err_exit_code(rc);
+        enum err recorded = record_stop(
+            &run, code,
+            rc != ERR_OK             ? text
+            : code == EXIT_REQUEUE   ? "stopped by a signal, checkpointed"
+                                     : "max_duration reached");
+        if (rc == ERR_OK)
+            rc = recorded;
+        else
+            err_set(rc, "%s", text);
+    }
+    if (rc != ERR_COMM)
+        rc = comm_agree(comm, rc);
+out:
+    run_close(&run);
+    return rc;
+}

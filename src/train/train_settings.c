@@ -1,0 +1,281 @@
+#include "src/train/train_settings.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/digest.h"
+
+#define AT(field) offsetof(struct train_settings, field)
+#define LARGE 1e15
+
+const struct setting train_settings_schema[] = {
+    { "run.dir", SETTING_PATH, AT(run.dir), NULL, 0, 0, NULL,
+      "run directory: checkpoints, metrics, ledger, resolved configuration" },
+
+    { "model.preset", SETTING_CHOICE, AT(model.preset), "mpt-tiny", 0, 0,
+      "mpt-tiny|mpt-125m|mpt-350m", "shape of the model" },
+    { "model.d_model", SETTING_INT, AT(model.d_model), "0", 0, 65536, NULL,
+      "width of the residual stream; 0: the preset's" },
+    { "model.n_heads", SETTING_INT, AT(model.n_heads), "0", 0, 1024, NULL,
+      "attention heads; 0: the preset's" },
+    { "model.n_layers", SETTING_INT, AT(model.n_layers), "0", 0, 1024, NULL,
+      "transformer blocks; 0: the preset's" },
+    { "model.vocab_size", SETTING_INT, AT(model.vocab_size), "0", 0, 16777216,
+      NULL, "rows of the embedding, at least the data set's; 0: the preset's" },
+    { "model.max_seq_len", SETTING_INT, AT(model.max_seq_len), "0", 0, 1048576,
+      NULL, "learned positions; 0: the preset's" },
+    { "model.expansion_ratio", SETTING_INT, AT(model.expansion_ratio), "0", 0,
+      64, NULL, "width of the MLP / d_model; 0: the preset's" },
+
+    { "data.train", SETTING_PATH, AT(data.train), NULL, 0, 0, NULL,
+      "training data set (a folder made by tessera-data)" },
+    { "data.eval", SETTING_PATH, AT(data.eval), "", 0, 0, NULL,
+      "held-out data set; empty: no evaluation" },
+    { "data.seq_len", SETTING_INT, AT(data.seq_len), "0", 0, 1048576, NULL,
+      "tokens per sample; 0: model.max_seq_len" },
+
+    { "train.max_duration", SETTING_DURATION, AT(train.max_duration), NULL, 0,
+      0, NULL, "length of the run: ba, tok, sp, ep or sec" },
+    { "train.global_batch", SETTING_INT, AT(train.global_batch), NULL, 1, LARGE,
+      NULL, "samples per optimizer step, over all ranks" },
+    { "train.microbatch", SETTING_INT, AT(train.microbatch), "0", 0, LARGE,
+      NULL, "samples computed at once (a leaf); 0: a whole slot" },
+    { "train.seed", SETTING_INT, AT(train.seed), "17", 0, LARGE, NULL,
+      "seed of weights and sample order" },
+    { "train.clip_norm", SETTING_FLOAT, AT(train.clip_norm), "1.0", 0, LARGE,
+      NULL, "limit of the gradient's global L2 norm; 0: no clipping" },
+
+    { "optimizer.lr", SETTING_FLOAT, AT(optimizer.lr), "6e-4", 0, 1e3, NULL,
+      "peak learning rate" },
+    { "optimizer.beta1", SETTING_FLOAT, AT(optimizer.beta1), "0.9", 0, 0.99999,
+      NULL, "decay of the first moment" },
+    { "optimizer.beta2", SETTING_FLOAT, AT(optimizer.beta2), "0.95", 0,
+      0.999999, NULL, "decay of the second moment" },
+    { "optimizer.eps", SETTING_FLOAT, AT(optimizer.eps), "1e-8", 1e-20, 1, NULL,
+      "added to the root of the second moment" },
+    { "optimizer.weight_decay", SETTING_FLOAT, AT(optimizer.weight_decay), "0",
+      0, 1, NULL,
+      "decoupled: weights shrink by lr / peak lr * this per step" },
+
+    { "scheduler.name", SETTING_CHOICE, AT(scheduler.name), "cosine", 0, 0,
+      "cosine|linear|constant", "learning rate after warm-up" },
+    { "scheduler.warmup", SETTING_DURATION, AT(scheduler.warmup), "0ba", 0, 0,
+      NULL, "linear warm-up from 0" },
+    { "scheduler.alpha_final", SETTING_FLOAT, AT(scheduler.alpha_final), "0.1",
+      0, 1, NULL, "final learning rate / peak" },
+    { "scheduler.t_max", SETTING_DURATION, AT(scheduler.t_max), "1dur", 0, 0,
+      NULL, "where the schedule ends" },
+
+    { "eval.interval", SETTING_DURATION, AT(eval.interval), "1dur", 0, 0, NULL,
+      "between evaluations on data.eval" },
+    { "eval.samples", SETTING_INT, AT(eval.samples), "0", 0, LARGE, NULL,
+      "samples per evaluation; 0: all" },
+
+    { "checkpoint.interval", SETTING_DURATION, AT(checkpoint.interval), "100ba",
+      0, 0, NULL, "between checkpoints; the last step always has one" },
+    { "checkpoint.keep", SETTING_INT, AT(checkpoint.keep), "3", 0, 1e6, NULL,
+      "committed checkpoints to keep; 0: all" },
+
+    { "parallel.determinism", SETTING_CHOICE, AT(parallel.determinism),
+      "elastic", 0, 0, "elastic|run|fast",
+      "elastic: same bits for any number of ranks" },
+    { "parallel.slots", SETTING_INT, AT(parallel.slots), "0", 0, 65536, NULL,
+      "canonical parts of a global batch, at least the number of ranks; 0: the "
+      "largest power of two up to 8 that divides it" },
+    { "parallel.timeout_s", SETTING_FLOAT, AT(parallel.timeout_s), "300", 0.1,
+      1e6, NULL, "seconds to wait for another rank before naming it" },
+    { "parallel.allow_arithmetic_change", SETTING_BOOL,
+      AT(parallel.allow_arithmetic_change), "false", 0, 0, NULL,
+      "resume on other kernels or libraries although the bits will differ" },
+
+    { "hardware.threads", SETTING_INT, AT(hardware.threads), "0", 0, 4096, NULL,
+      "threads per rank; 0: from affinity and ranks on the node" },
+    { "hardware.kernel_set", SETTING_STRING, AT(hardware.kernel_set), "auto", 0,
+      0, NULL, "auto, avx512, avx2 or generic" },
+    { "hardware.peak_flops", SETTING_FLOAT, AT(hardware.peak_flops), "0", 0,
+      1e18, NULL, "FLOP/s of one rank, for mfu; 0: unknown" },
+
+    { "log.interval", SETTING_INT, AT(log.interval), "1", 1, 1e6, NULL,
+      "steps between lines of metrics and progress" },
+    { "log.level", SETTING_CHOICE, AT(log.level), "info", 0, 0,
+      "error|warn|info|debug", "what goes to stderr" },
+};
+
+const int train_settings_count =
+    sizeof train_settings_schema / sizeof train_settings_schema[0];
+
+static void fill(int64_t *value, int64_t preset)
+{
+    if (*value == 0)
+        *value = preset;
+}
+
+/* Values given as 0 become what they stand for. */
+static enum err settings_complete(struct train_settings *s)
+{
+    enum err rc = ERR_OK;
+    struct model_config preset;
+    TRY(model_config_preset(s->model.preset, &preset));
+    fill(&s->model.d_model, preset.d_model);
+    fill(&s->model.n_heads, preset.n_heads);
+    fill(&s->model.n_layers, preset.n_layers);
+    fill(&s->model.vocab_size, preset.vocab_size);
+    fill(&s->model.max_seq_len, preset.max_seq_len);
+    fill(&s->model.expansion_ratio, preset.expansion_ratio);
+    fill(&s->data.seq_len, s->model.max_seq_len);
+    if (s->parallel.slots == 0) {
+        s->parallel.slots = 1;
+        while (s->parallel.slots < 8 &&
+               s->train.global_batch % (2 * s->parallel.slots) == 0)
+            s->parallel.slots *= 2;
+    }
+    if (s->train.microbatch == 0)
+        s->train.microbatch = s->train.global_batch / s->parallel.slots;
+out:
+    return rc;
+}
+
+static enum err settings_check(const struct train_settings *s)
+{
+    enum err rc = ERR_OK;
+    struct model_config model = train_settings_model(s);
+    TRY(model_config_check(&model));
+    if (s->data.seq_len > s->model.max_seq_len)
+        return err_set(ERR_USAGE,
+                       "data.seq_len (%lld) is larger than model.max_seq_len "
+                       "(%lld): make one of them fit",
+                       (long long)s->data.seq_len,
+                       (long long)s->model.max_seq_len);
+    if (s->train.global_batch % s->parallel.slots != 0)
+        return err_set(ERR_USAGE,
+                       "train.global_batch (%lld) is not divisible by "
+                       "parallel.slots (%lld): choose a multiple",
+                       (long long)s->train.global_batch,
+                       (long long)s->parallel.slots);
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    if (slot % s->train.microbatch != 0)
+        return err_set(ERR_USAGE,
+                       "a slot has %lld samples (train.global_batch / "
+                       "parallel.slots), not divisible by train.microbatch "
+                       "(%lld): choose a divisor",
+                       (long long)slot, (long long)s->train.microbatch);
+    if (s->train.max_duration.unit == UNIT_DUR)
+        return err_set(ERR_USAGE, "train.max_duration cannot be a fraction of "
+                                  "itself: use ba, tok, sp, ep or sec");
+    if (s->train.max_duration.unit == UNIT_SEC &&
+        (s->scheduler.t_max.unit == UNIT_DUR ||
+         s->scheduler.warmup.unit == UNIT_DUR))
+        return err_set(ERR_USAGE,
+                       "train.max_duration in sec has no number of steps: give "
+                       "scheduler.t_max and scheduler.warmup in ba, tok, sp or "
+                       "ep");
+    if (s->scheduler.t_max.unit == UNIT_SEC ||
+        s->scheduler.warmup.unit == UNIT_SEC)
+        return err_set(ERR_USAGE, "scheduler.t_max and scheduler.warmup cannot "
+                                  "be in sec: the learning rate would depend "
+                                  "on the machine's speed");
+    if (s->eval.samples > 0 && s->data.eval[0] == '\0')
+        return err_set(ERR_USAGE, "eval.samples needs data.eval");
+out:
+    return rc;
+}
+
+enum err train_settings_load(const char *path, char *const *overrides,
+                             int override_count, struct train_settings *out)
+{
+    enum err rc = ERR_OK;
+    TRY(settings_load(train_settings_schema, train_settings_count, path,
+                      overrides, override_count, out, NULL));
+    TRY(settings_complete(out));
+    rc = settings_check(out);
+    if (rc != ERR_OK && path != NULL)
+        return err_prefix(rc, "%s", path);
+out:
+    return rc;
+}
+
+struct model_config train_settings_model(const struct train_settings *settings)
+{
+    return (struct model_config){
+        .d_model = settings->model.d_model,
+        .n_heads = settings->model.n_heads,
+        .n_layers = settings->model.n_layers,
+        .vocab_size = settings->model.vocab_size,
+        .max_seq_len = settings->model.max_seq_len,
+        .expansion_ratio = settings->model.expansion_ratio,
+        .norm_eps = 1e-5,
+    };
+}
+
+static const struct setting *settings_find(const char *key)
+{
+    for (int i = 0; i < train_settings_count; i++)
+        if (strcmp(train_settings_schema[i].key, key) == 0)
+            return &train_settings_schema[i];
+    return NULL;
+}
+
+enum err train_settings_print(const struct train_settings *settings,
+                              const char *key, char **text)
+{
+    const struct setting *setting = settings_find(key);
+    if (setting == NULL)
+        return err_set(ERR_USAGE, "no setting '%s'; see --help", key);
+    const char *at = (const char *)settings + setting->offset;
+    char number[64];
+    const char *value = number;
+    switch (setting->type) {
+    case SETTING_INT:
+        snprintf(number, sizeof number, "%lld",
+                 (long long)*(const int64_t *)(const void *)at);
+        break;
+    case SETTING_FLOAT:
+        snprintf(number, sizeof number, "%.17g",
+                 *(const double *)(const void *)at);
+        break;
+    case SETTING_BOOL:
+        value = *(const bool *)at ? "true" : "false";
+        break;
+    case SETTING_DURATION:
+        units_format(*(const struct duration *)(const void *)at, number,
+                     sizeof number);
+        break;
+    default:
+        value = at;
+    }
+    *text = strdup(value);
+    return *text != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}
+
+enum err train_settings_hash(const struct train_settings *settings,
+                             char hex[65])
+{
+    static const char *const groups[] = { "model.",     "data.seq_len",
+                                          "train.",     "optimizer.",
+                                          "scheduler.", "parallel.slots",
+                                          "parallel.determinism" };
+    enum err rc = ERR_OK;
+    struct digest *digest = NULL;
+    char *text = NULL;
+    TRY(digest_create(&digest));
+    for (int i = 0; i < train_settings_count; i++) {
+        const char *key = train_settings_schema[i].key;
+        bool counts = false;
+        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
+            counts |= strncmp(key, groups[g], strlen(groups[g])) == 0;
+        if (!counts)
+            continue;
+        TRY(train_settings_print(settings, key, &text));
+        TRY(digest_update(digest, key, strlen(key) + 1));
+        TRY(digest_update(digest, text, strlen(text) + 1));
+        free(text);
+        text = NULL;
+    }
+    TRY(digest_finish(digest, hex));
+out:
+    free(text);
+    digest_destroy(digest);
+    return rc;
+}

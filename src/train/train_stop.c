@@ -1,0 +1,83 @@
+#include "src/train/train_stop.h"
+
+#include <stdlib.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/job/stop.h"
+
+struct train_stop {
+    double commit_at; /* rank 0's clock when the interval began */
+    double eval_at;
+};
+
+enum { WORD_SIGNAL, WORD_FINISHED, WORD_COMMIT, WORD_EVAL, WORDS };
+
+static bool seconds_due(struct duration interval, double *since)
+{
+    if (interval.unit != UNIT_SEC || clock_now() - *since < interval.value)
+        return false;
+    *since = clock_now();
+    return true;
+}
+
+static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    int64_t words[WORDS] = { 0 };
+    words[WORD_SIGNAL] = stop_requested();
+    if (trainer->max_steps >= 0)
+        words[WORD_FINISHED] = trainer->step >= trainer->max_steps;
+    if (trainer->rank == 0) {
+        if (trainer->max_steps < 0)
+            words[WORD_FINISHED] =
+                trainer->elapsed_s >= s->train.max_duration.value;
+        words[WORD_COMMIT] =
+            seconds_due(s->checkpoint.interval, &stop->commit_at);
+        words[WORD_EVAL] = seconds_due(s->eval.interval, &stop->eval_at);
+    }
+    TRY(comm_all_reduce_i64(trainer->comm, words, WORDS, COMM_MAX));
+    trainer->stop_signal = (int)words[WORD_SIGNAL];
+    trainer->finished = words[WORD_FINISHED] != 0;
+    trainer->commit_due = words[WORD_COMMIT] != 0;
+    trainer->eval_due = words[WORD_EVAL] != 0;
+    if (trainer->stop_signal != 0 && trainer->rank == 0)
+        log_info("signal %d: stopping after step %lld", trainer->stop_signal,
+                 (long long)trainer->step);
+out:
+    return rc;
+}
+
+static enum err stop_handle(void *self, enum event event,
+                            struct trainer *trainer)
+{
+    struct train_stop *stop = self;
+    if (event == EVENT_FIT_START) {
+        /* a signal may have come while data and weights were loaded */
+        stop->commit_at = stop->eval_at = clock_now();
+        return trainer->finished ? ERR_OK : stop_agree(stop, trainer);
+    }
+    return stop_agree(stop, trainer);
+}
+
+enum err train_stop_create(struct train_stop **out)
+{
+    *out = calloc(1, sizeof **out);
+    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}
+
+void train_stop_destroy(struct train_stop *stop)
+{
+    free(stop);
+}
+
+struct listener train_stop_listener(struct train_stop *stop)
+{
+    return (struct listener){
+        .name = "stop",
+        .events = EVENT_BIT(EVENT_FIT_START) | EVENT_BIT(EVENT_BATCH_END),
+        .handle = stop_handle,
+        .self = stop,
+    };
+}

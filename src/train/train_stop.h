@@ -1,0 +1,18 @@
+/* Listener: when to stop. At the end of every step all ranks agree on whether a
+ * signal has asked one of them to stop, whether max_duration is reached, and
+ * which intervals in seconds have passed on rank 0's clock. One exchange of
+ * four integers. */
+#ifndef TESSERA_TRAIN_TRAIN_STOP_H
+#define TESSERA_TRAIN_TRAIN_STOP_H
+
+#include "src/base/err.h"
+#include "src/train/trainer.h"
+
+struct train_stop;
+
+enum err train_stop_create(struct train_stop **out);
+void train_stop_destroy(struct train_stop *stop);
+/* Must be the first listener, so that the others see its decision. */
+struct listener train_stop_listener(struct train_stop *stop);
+
+#endif

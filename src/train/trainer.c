@@ -1,0 +1,280 @@
+#include "src/train/trainer.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/parallel/shard.h"
+
+/* All ranks must compute with the same kernels, or bits would depend on where a
+ * slot lands. */
+static enum err check_arithmetic(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    size_t width = sizeof trainer->arithmetic;
+    char *all = calloc((size_t)trainer->ranks, width);
+    size_t *bytes = calloc((size_t)trainer->ranks, sizeof *bytes);
+    size_t *offsets = calloc((size_t)trainer->ranks, sizeof *offsets);
+    if (all == NULL || bytes == NULL || offsets == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    for (int r = 0; r < trainer->ranks; r++) {
+        bytes[r] = width;
+        offsets[r] = (size_t)r * width;
+    }
+    memcpy(all + offsets[trainer->rank], trainer->arithmetic, width);
+    TRY(comm_all_gather(trainer->comm, all, bytes, offsets));
+    for (int r = 1; r < trainer->ranks; r++) {
+        if (strcmp(all, all + offsets[r]) != 0) {
+            rc = err_set(ERR_UNSUPPORTED,
+                         "%s computes with %s, %s with %s: set "
+                         "hardware.kernel_set to one that both have (avx2)",
+                         comm_host(trainer->comm, 0), all,
+                         comm_host(trainer->comm, r), all + offsets[r]);
+            goto out;
+        }
+    }
+out:
+    free(all);
+    free(bytes);
+    free(offsets);
+    return rc;
+}
+
+static enum err open_kernels(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    char blas[96];
+    TRY(kernels_find("cpu", s->hardware.kernel_set, &trainer->kernels));
+    trainer->kernels->describe(blas, sizeof blas);
+    snprintf(trainer->arithmetic, sizeof trainer->arithmetic, "%s/%s %s",
+             trainer->kernels->backend, trainer->kernels->kernel_set, blas);
+out:
+    return rc;
+}
+
+static enum err open_data(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    TRY(dataset_open(s->data.train, &trainer->train_data));
+    if (s->data.eval[0] != '\0')
+        TRY(dataset_open(s->data.eval, &trainer->eval_data));
+    if (dataset_samples(trainer->train_data) == 0)
+        return err_set(ERR_DATA, "%s: the data set has no samples",
+                       s->data.train);
+    if (dataset_vocab_size(trainer->train_data) > s->model.vocab_size)
+        return err_set(ERR_DATA,
+                       "%s: the data set's vocabulary has %lld tokens, "
+                       "model.vocab_size is %lld: use another data set or a "
+                       "larger model.vocab_size",
+                       s->data.train,
+                       (long long)dataset_vocab_size(trainer->train_data),
+                       (long long)s->model.vocab_size);
+    if (trainer->eval_data != NULL &&
+        strcmp(dataset_tokenizer_sha256(trainer->eval_data),
+               dataset_tokenizer_sha256(trainer->train_data)) != 0)
+        return err_set(ERR_DATA,
+                       "%s: made with another tokenizer than %s: tokenize both "
+                       "with the same",
+                       s->data.eval, s->data.train);
+out:
+    return rc;
+}
+
+/* Durations become steps. */
+static enum err plan_steps(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    trainer->rates = (struct unit_rates){
+        .samples_per_step = s->train.global_batch,
+        .tokens_per_step = s->train.global_batch * s->data.seq_len,
+        .samples_per_epoch = dataset_samples(trainer->train_data),
+    };
+    trainer->max_steps = -1;
+    if (s->train.max_duration.unit != UNIT_SEC) {
+        TRY(units_steps(s->train.max_duration, &trainer->rates,
+                        &trainer->max_steps));
+        trainer->rates.max_steps = trainer->max_steps;
+    }
+    trainer->schedule.kind = schedule_kind(s->scheduler.name);
+    trainer->schedule.alpha_final = s->scheduler.alpha_final;
+    TRY(units_steps(s->scheduler.warmup, &trainer->rates,
+                    &trainer->schedule.warmup));
+    TRY(units_steps(s->scheduler.t_max, &trainer->rates,
+                    &trainer->schedule.t_max));
+out:
+    return rc;
+}
+
+/* What may fail on one rank alone; the caller agrees. */
+static enum err create_local(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    struct model_config config = train_settings_model(s);
+    int threads = (int)s->hardware.threads;
+    if (threads == 0)
+        threads = kernels_threads_default(comm_local_size(trainer->comm));
+    TRY(open_kernels(trainer));
+    TRY(open_data(trainer));
+    TRY(plan_steps(trainer));
+    trainer->order = (struct order){
+        .seed = (uint64_t)s->train.seed,
+        .samples = dataset_samples(trainer->train_data),
+        .shuffle = true,
+    };
+    TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
+    TRY(params_create(&config, &trainer->params));
+    TRY(model_create(&config, trainer->params, trainer->kernels, threads,
+                     s->train.microbatch, s->data.seq_len, &trainer->model));
+    trainer->ctx = *model_ctx(trainer->model);
+    trainer->slot_loss =
+        calloc((size_t)s->parallel.slots, sizeof trainer->slot_loss[0]);
+    if (trainer->slot_loss == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+out:
+    return rc;
+}
+
+/* "fast" and "run" keep the bits for one topology only, so a rank's slots may
+ * be one leaf of the tree; "elastic" keeps every slot apart. */
+static int reduce_slots(const struct trainer *trainer)
+{
+    if (strcmp(trainer->settings.parallel.determinism, "elastic") == 0)
+        return (int)trainer->settings.parallel.slots;
+    return trainer->ranks;
+}
+
+enum err trainer_create(struct comm *comm,
+                        const struct train_settings *settings, int attempt,
+                        struct trainer **out)
+{
+    enum err rc = ERR_OK;
+    struct trainer *trainer = calloc(1, sizeof *trainer);
+    if (trainer == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    trainer->settings = *settings;
+    trainer->comm = comm;
+    trainer->rank = comm_rank(comm);
+    trainer->ranks = comm_size(comm);
+    trainer->attempt = attempt;
+    trainer->lr0 = settings->optimizer.lr;
+    if (trainer->ranks > settings->parallel.slots) {
+        rc = err_set(ERR_USAGE,
+                     "%d ranks, but a global batch has %lld slots: start at "
+                     "most that many ranks, or raise parallel.slots (a divisor "
+                     "of train.global_batch) for a new run",
+                     trainer->ranks, (long long)settings->parallel.slots);
+        goto out;
+    }
+    TRY(comm_agree(comm, create_local(trainer)));
+    TRY(check_arithmetic(trainer));
+    TRY(comm_agree(comm, replica_create(comm, trainer->kernels, &trainer->ctx,
+                                        trainer->params,
+                                        reduce_slots(trainer),
+                                        &trainer->replica)));
+    *out = trainer;
+    trainer = NULL;
+out:
+    trainer_destroy(trainer);
+    return rc;
+}
+
+void trainer_destroy(struct trainer *trainer)
+{
+    if (trainer == NULL)
+        return;
+    replica_destroy(trainer->replica);
+    model_destroy(trainer->model);
+    params_destroy(trainer->params);
+    batch_destroy(trainer->batch);
+    dataset_close(trainer->train_data);
+    dataset_close(trainer->eval_data);
+    free(trainer->slot_loss);
+    free(trainer);
+}
+
+void trainer_listen(struct trainer *trainer, struct listener listener)
+{
+    assert(trainer->listener_count < TRAINER_LISTENERS_MAX);
+    trainer->listeners[trainer->listener_count++] = listener;
+}
+
+enum err trainer_event(struct trainer *trainer, enum event event)
+{
+    return events_run(trainer->listeners, trainer->listener_count, event,
+                      trainer);
+}
+
+enum err trainer_start(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    TRY(trainer_event(trainer, EVENT_INIT));
+    TRY(trainer_event(trainer, EVENT_BEFORE_LOAD));
+    if (trainer->step == 0)
+        TRY(replica_init(trainer->replica,
+                         (uint64_t)trainer->settings.train.seed));
+    TRY(trainer_event(trainer, EVENT_AFTER_LOAD));
+    trainer->finished =
+        trainer->max_steps >= 0 && trainer->step >= trainer->max_steps;
+    if (trainer->max_steps < 0)
+        trainer->finished =
+            trainer->elapsed_s >= trainer->settings.train.max_duration.value;
+out:
+    return rc;
+}
+
+/* Does the step that follows `step` completed ones begin a new epoch? */
+static bool epoch_begins(const struct trainer *trainer, int64_t step)
+{
+    int64_t batch = trainer->settings.train.global_batch;
+    int64_t first = step * batch;
+    int64_t epoch = trainer->rates.samples_per_epoch;
+    return first == 0 || first / epoch != (first - batch) / epoch;
+}
+
+enum err trainer_fit(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    TRY(trainer_event(trainer, EVENT_FIT_START));
+    while (!trainer->finished && trainer->stop_signal == 0) {
+        if (epoch_begins(trainer, trainer->step))
+            TRY(trainer_event(trainer, EVENT_EPOCH_START));
+        TRY(trainer_event(trainer, EVENT_BATCH_START));
+        TRY(trainer_event(trainer, EVENT_BEFORE_TRAIN_BATCH));
+        double begin = clock_now();
+        TRY(trainer_step(trainer));
+        trainer->step_s = clock_now() - begin;
+        trainer->elapsed_s += trainer->step_s;
+        TRY(trainer_event(trainer, EVENT_AFTER_TRAIN_BATCH));
+        TRY(trainer_event(trainer, EVENT_BATCH_END));
+        TRY(trainer_event(trainer, EVENT_BATCH_CHECKPOINT));
+        if (epoch_begins(trainer, trainer->step))
+            TRY(trainer_event(trainer, EVENT_EPOCH_END));
+    }
+    TRY(trainer_event(trainer, EVENT_FIT_END));
+out:
+    return rc;
+}
+
+bool trainer_due(const struct trainer *trainer, struct duration interval)
+{
+    int64_t steps = 0;
+    if (interval.unit == UNIT_SEC)
+        return false;
+    if (units_steps(interval, &trainer->rates, &steps) != ERR_OK || steps == 0)
+        return false;
+    return trainer->step % steps == 0;
+}
+
+int64_t trainer_tokens(const struct trainer *trainer)
+{
+    return trainer->step * trainer->rates.tokens_per_step;
+}

@@ -1,0 +1,98 @@
+/* A training run on this rank: its parts, its position, and the loop.
+ *
+ * The struct is open to the listeners of its events (events.h); everything else
+ * uses the functions. */
+#ifndef TESSERA_TRAIN_TRAINER_H
+#define TESSERA_TRAIN_TRAINER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "src/base/err.h"
+#include "src/base/units.h"
+#include "src/comm/comm.h"
+#include "src/data/dataset.h"
+#include "src/data/loader.h"
+#include "src/model/model.h"
+#include "src/model/params.h"
+#include "src/parallel/replica.h"
+#include "src/train/events.h"
+#include "src/train/schedule.h"
+#include "src/train/train_settings.h"
+
+#define TRAINER_LISTENERS_MAX 8
+
+struct trainer {
+    struct train_settings settings;
+    struct comm *comm;
+    int rank, ranks;
+    int attempt;       /* 1 for the run's first start */
+    char run_uuid[37]; /* of the run, from its first start */
+    char arithmetic[160]; /* backend/kernel set, BLAS: what decides bits */
+
+    struct kernel_ctx ctx;
+    const struct kernels *kernels;
+    struct params *params;
+    struct model *model;
+    struct replica *replica;
+    struct dataset *train_data;
+    struct dataset *eval_data; /* NULL: no evaluation */
+    struct order order;
+    struct batch *batch;    /* one leaf */
+    double *slot_loss;      /* [slots] */
+    struct schedule schedule;
+    struct unit_rates rates;
+    int64_t max_steps; /* -1: max_duration is in seconds */
+
+    struct listener listeners[TRAINER_LISTENERS_MAX];
+    int listener_count;
+
+    /* position: in every checkpoint */
+    int64_t step;     /* completed steps */
+    double elapsed_s; /* training time of all attempts up to the last commit */
+    double lr0;       /* peak rate of the run's first start */
+
+    /* of the last completed step, the same on all ranks */
+    double loss;         /* nats per loss-bearing token */
+    double lr;
+    double grad_norm;    /* before clipping */
+    int64_t loss_tokens;
+    double step_s;       /* this rank's wall time */
+    double loader_s;     /* of it, reading samples */
+
+    int stop_signal; /* agreed by all ranks; 0: go on */
+    bool finished;   /* max_duration reached, agreed */
+    bool commit_due, eval_due; /* by the clock, agreed in batch_end */
+};
+
+/* Borrow comm, make everything that a run needs: data, model, memory. No file
+ * is written. Collective. */
+enum err trainer_create(struct comm *comm,
+                        const struct train_settings *settings, int attempt,
+                        struct trainer **out);
+void trainer_destroy(struct trainer *trainer);
+
+/* Append to the table of listeners. */
+void trainer_listen(struct trainer *trainer, struct listener listener);
+
+/* Run init, before_load, after_load: fresh weights unless a listener restored a
+ * state (step > 0). Collective. */
+enum err trainer_start(struct trainer *trainer);
+
+/* Train until max_duration or an agreed stop. Collective. */
+enum err trainer_fit(struct trainer *trainer);
+
+/* One optimizer step; increments trainer->step (trainer_step.c). */
+enum err trainer_step(struct trainer *trainer);
+
+enum err trainer_event(struct trainer *trainer, enum event event);
+
+/* True when `interval`, in steps or samples, ends with this step; intervals in
+ * sec are never due here (see commit_due, eval_due). */
+bool trainer_due(const struct trainer *trainer, struct duration interval);
+
+/* Tokens (positions) trained so far. */
+int64_t trainer_tokens(const struct trainer *trainer);
+
+#endif

@@ -1,0 +1,124 @@
+/* One optimizer step: slots, reduction, clipping, update. */
+#include <math.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/parallel/reduce.h"
+#include "src/parallel/shard.h"
+#include "src/train/trainer.h"
+
+/* All leaves of one slot, in order, into the slot's gradient. */
+static enum err train_slot(struct trainer *trainer, int slot,
+                           int64_t *loss_tokens)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    int64_t slot_samples = s->train.global_batch / s->parallel.slots;
+    int64_t first =
+        trainer->step * s->train.global_batch + slot * slot_samples;
+    double total = 0.0;
+    for (int64_t done = 0; done < slot_samples; done += s->train.microbatch) {
+        struct batch *batch = trainer->batch;
+        double loss_sum = 0.0;
+        double begin = clock_now();
+        TRY(loader_read(trainer->train_data, &trainer->order, first + done,
+                        s->train.microbatch, batch));
+        trainer->loader_s += clock_now() - begin;
+        struct leaf leaf = {
+            .samples = batch->samples,
+            .seq_len = batch->seq_len,
+            .tokens = batch->tokens,
+            .labels = batch->labels,
+            .sequence_ids = batch->sequence_ids,
+        };
+        TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
+                             &leaf, &loss_sum));
+        total += loss_sum;
+        *loss_tokens += batch->loss_tokens;
+    }
+    trainer->slot_loss[slot] = total;
+out:
+    return rc;
+}
+
+/* Elastic: each slot is a leaf of the tree. Otherwise: all of this rank's slots
+ * go into one buffer. */
+static enum err train_slots(struct trainer *trainer, int64_t *loss_tokens)
+{
+    enum err rc = ERR_OK;
+    int slots = (int)trainer->settings.parallel.slots;
+    bool elastic =
+        strcmp(trainer->settings.parallel.determinism, "elastic") == 0;
+    int begin = shard_slot_begin(trainer->rank, trainer->ranks, slots);
+    int end = shard_slot_begin(trainer->rank + 1, trainer->ranks, slots);
+    for (int slot = begin; slot < end; slot++) {
+        if (elastic || slot == begin)
+            TRY(replica_begin_slot(trainer->replica));
+        TRY(train_slot(trainer, slot, loss_tokens));
+        if (elastic || slot + 1 == end)
+            TRY(replica_end_slot(trainer->replica));
+    }
+out:
+    return rc;
+}
+
+static enum err check_finite(const struct trainer *trainer)
+{
+    if (isfinite(trainer->loss) && isfinite(trainer->grad_norm))
+        return ERR_OK;
+    return err_set(ERR_NUMERIC,
+                   "step %lld: loss %g, gradient norm %g: training diverged; "
+                   "lower optimizer.lr, or check the data",
+                   (long long)trainer->step + 1, trainer->loss,
+                   trainer->grad_norm);
+}
+
+static struct adamw adamw_step(const struct trainer *trainer, double scale)
+{
+    const struct train_settings *s = &trainer->settings;
+    double t = (double)(trainer->step + 1);
+    return (struct adamw){
+        .lr = (float)trainer->lr,
+        .decay =
+            (float)(trainer->lr / trainer->lr0 * s->optimizer.weight_decay),
+        .beta1 = (float)s->optimizer.beta1,
+        .beta2 = (float)s->optimizer.beta2,
+        .eps = (float)s->optimizer.eps,
+        .correction1 = (float)(1.0 - pow(s->optimizer.beta1, t)),
+        .correction2 = (float)(1.0 - pow(s->optimizer.beta2, t)),
+        .grad_scale = (float)scale,
+    };
+}
+
+enum err trainer_step(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    int64_t tokens = 0;
+    double loss_sum = 0.0;
+    double norm = 0.0;
+
+    trainer->loader_s = 0.0;
+    replica_begin_batch(trainer->replica);
+    TRY(comm_agree(trainer->comm, train_slots(trainer, &tokens)));
+    TRY(replica_finish_batch(trainer->replica));
+    TRY(reduce_slot_sums(trainer->comm, (int)s->parallel.slots,
+                         trainer->slot_loss, &loss_sum));
+    TRY(comm_all_reduce_i64(trainer->comm, &tokens, 1, COMM_SUM));
+    TRY(replica_gradient_norm(trainer->replica, &norm));
+
+    double scale = tokens > 0 ? 1.0 / (double)tokens : 0.0;
+    trainer->loss_tokens = tokens;
+    trainer->loss = loss_sum * scale;
+    trainer->grad_norm = norm * scale;
+    trainer->lr = s->optimizer.lr *
+                  schedule_multiplier(&trainer->schedule, trainer->step);
+    TRY(check_finite(trainer));
+    if (s->train.clip_norm > 0.0 && trainer->grad_norm > s->train.clip_norm)
+        scale *= s->train.clip_norm / trainer->grad_norm;
+    struct adamw step = adamw_step(trainer, scale);
+    TRY(replica_update(trainer->replica, &step));
+    trainer->step++;
+out:
+    return rc;
+}

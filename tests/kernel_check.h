@@ -1,0 +1,146 @@
+/* What the kernel tests share: random inputs, poisoned outputs, contexts with
+ * poisoned scratch, and errors against an fp64 reference. */
+#ifndef TESSERA_TESTS_KERNEL_CHECK_H
+#define TESSERA_TESTS_KERNEL_CHECK_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "tests/tap.h"
+
+#define CHECK_THREADS_MAX 3
+
+/* Uniform in [-1, 1), a function of seed and index (splitmix64). */
+static inline double check_uniform(uint64_t seed, int64_t index)
+{
+    uint64_t z = seed * 0xd1342543de82ef95u + (uint64_t)index;
+    z = (z + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 31)) * 0x94d049bb133111ebu;
+    return (double)((z ^ (z >> 29)) >> 11) * 0x1p-52 - 1.0;
+}
+
+static inline void *check_alloc(size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (p == NULL)
+        abort();
+    return p;
+}
+
+/* NaNs with a payload, which sloppy bit tricks turn into numbers. */
+static inline float check_nan(void)
+{
+    uint32_t bits = 0x7fc12345u;
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+static inline float *check_poisoned(int64_t n)
+{
+    float *x = check_alloc((size_t)n * sizeof(*x));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = check_nan();
+    return x;
+}
+
+static inline float *check_random(int64_t n, uint64_t seed, double scale)
+{
+    float *x = check_alloc((size_t)n * sizeof(*x));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(scale * check_uniform(seed, i));
+    return x;
+}
+
+static inline float *check_copy(const float *from, int64_t n)
+{
+    float *x = check_alloc((size_t)n * sizeof(*x));
+    memcpy(x, from, (size_t)n * sizeof(*x));
+    return x;
+}
+
+static inline double *check_f64(int64_t n)
+{
+    double *x = check_alloc((size_t)n * sizeof(*x));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = 0;
+    return x;
+}
+
+static inline double *check_widened(const float *from, int64_t n)
+{
+    double *x = check_f64(n);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (double)from[i];
+    return x;
+}
+
+/* Largest difference over the largest absolute reference value; a NaN on
+ * either side is infinitely far off. */
+static inline double check_error(const float *got, const double *want,
+                                 int64_t n)
+{
+    double worst = 0;
+    double largest = 1e-30;
+    for (int64_t i = 0; i < n; i++) {
+        double off = fabs((double)got[i] - want[i]);
+        if (isnan(off))
+            return INFINITY;
+        worst = fmax(worst, off);
+        largest = fmax(largest, fabs(want[i]));
+    }
+    return worst / largest;
+}
+
+static inline bool check_same(const float *a, const float *b, int64_t n)
+{
+    return memcmp(a, b, (size_t)n * sizeof(*a)) == 0;
+}
+
+static inline bool check_all_nan(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isnan(x[i]))
+            return false;
+    return true;
+}
+
+static inline bool check_no_nan(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (isnan(x[i]))
+            return false;
+    return true;
+}
+
+/* A context with exactly the scratch that `limits` asks for, poisoned. */
+static inline struct kernel_ctx
+check_ctx(const struct kernels *table, struct kernel_limits limits, int threads)
+{
+    limits.threads = threads;
+    size_t bytes = table->scratch_bytes(&limits);
+    struct kernel_ctx ctx = { .threads = threads, .scratch_bytes = bytes };
+    ctx.scratch = check_alloc(bytes);
+    memset(ctx.scratch, 0xff, bytes);
+    return ctx;
+}
+
+static inline void check_ctx_free(struct kernel_ctx *ctx)
+{
+    free(ctx->scratch);
+}
+
+/* "cpu/avx2 <op>" is below the tolerance. */
+static inline void check_below(const struct kernels *table, const char *op,
+                               const char *what, double error, double tolerance)
+{
+    if (!tap_ok(error <= tolerance, "%s/%s %s: %s within %.1e", table->backend,
+                table->kernel_set, op, what, tolerance))
+        tap_note("error %.3e", error);
+}
+
+#endif

@@ -1,0 +1,87 @@
+# Shared by the bats files that start training runs on this machine.
+
+BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
+CONF=$BATS_TEST_DIRNAME/../jobs/conf/tiny.cfg
+MPIRUN=$BATS_TEST_DIRNAME/mpirun
+
+# A run so short that a suite can afford dozens: 8 slots, a commit every third
+# step.
+SHORT=(train.max_duration=24ba train.global_batch=8 data.seq_len=64
+    scheduler.warmup=3ba checkpoint.interval=3ba checkpoint.keep=3
+    eval.interval=12ba eval.samples=8 log.level=warn)
+
+# train RANKS DIR [key=value ...]
+train() {
+    local ranks=$1 dir=$2
+    shift 2
+    if [ "$ranks" = 1 ]; then
+        "$BIN/tessera-train" "$CONF" "run.dir=$dir" "${SHORT[@]}" "$@"
+    else
+        "$MPIRUN" "$ranks" "$BIN/tessera-train" "$CONF" "run.dir=$dir" \
+            "${SHORT[@]}" "$@"
+    fi
+}
+
+# start RANKS DIR [...]: the same in the background; the pid is in $pid
+start() {
+    train "$@" >"$2.log" 2>&1 3>&- &
+    pid=$!
+}
+
+newest() { # DIR
+    ls -d "$1"/checkpoints/step-* | tail -n 1
+}
+
+digest() { # DIR: of the newest checkpoint
+    "$BIN/tessera-ckpt" digest "$(newest "$1")"
+}
+
+# descendants PID: all processes below it, one a line
+descendants() {
+    local child
+    for child in $(pgrep -P "$1"); do
+        echo "$child"
+        descendants "$child"
+    done
+}
+
+# ranks_of PID: the tessera-train processes at or below it
+ranks_of() {
+    local p
+    for p in "$1" $(descendants "$1"); do
+        [ "$(cat "/proc/$p/comm" 2>/dev/null)" = tessera-train ] && echo "$p"
+    done
+    return 0
+}
+
+# wait_for SECONDS COMMAND ...: until it succeeds
+wait_for() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.05
+    done
+}
+
+gone() { # PID ...
+    local p
+    for p in "$@"; do
+        # a zombie is gone for our purposes
+        [ -e "/proc/$p" ] && ! grep -q '^State:.Z' "/proc/$p/status" && return 1
+    done
+    return 0
+}
+
+steps_logged() { # DIR COUNT: at least so many
+    [ "$(wc -l <"$1/metrics.jsonl")" -ge "$2" ]
+}
+
+# equal_replays DIR: a step that appears again has the same loss
+equal_replays() {
+    sed -E 's/.*"step": ([0-9]+),.*"loss": ([^,]+),.*/\1 \2/' \
+        "$1/metrics.jsonl" | sort -u -n | awk '
+        $1 == last { print "step " $1 " has two losses"; bad = 1 }
+        { last = $1 }
+        END { exit bad }'
+}

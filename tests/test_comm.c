@@ -1,0 +1,203 @@
+/* Communication of one rank without MPI. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/comm/comm.h"
+#include "tests/tap.h"
+
+static void test_identity(struct comm *comm)
+{
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    tap_is_str(comm_kind(comm), "self", "is the self transport");
+    tap_is_int(comm_rank(comm), 0, "rank 0");
+    tap_is_int(comm_size(comm), 1, "of 1");
+    tap_is_int(comm_local_rank(comm), 0, "local rank 0");
+    tap_is_int(comm_local_size(comm), 1, "of 1 on the node");
+    tap_ok(strncmp(comm_host(comm, 0), host, 63) == 0, "knows its host");
+}
+
+static void test_to_itself(struct comm *comm)
+{
+    struct comm_request *requests[4];
+    int sent[2] = { 11, 22 };
+    int got[2] = { 0, 0 };
+    enum err rc =
+        comm_start_send(comm, &sent[0], sizeof(int), 0, 5, &requests[0]);
+    rc |= comm_start_send(comm, &sent[1], sizeof(int), 0, 5, &requests[1]);
+    tap_ok(rc == ERR_OK && !comm_test(requests[0]), "a send waits");
+    rc |= comm_start_recv(comm, &got[0], sizeof(int), 0, 5, &requests[2]);
+    rc |= comm_start_recv(comm, &got[1], sizeof(int), 0, 5, &requests[3]);
+    for (int i = 0; i < 4; i++)
+        rc |= comm_wait(requests[i], 0.0);
+    tap_is_int(rc, ERR_OK, "messages to itself arrive");
+    tap_ok(got[0] == 11 && got[1] == 22, "in the order of sending");
+
+    rc = comm_start_recv(comm, NULL, 0, 0, 0, &requests[0]);
+    rc |= comm_start_send(comm, NULL, 0, 0, 0, &requests[1]);
+    rc |= comm_wait(requests[0], 0.0);
+    rc |= comm_wait(requests[1], 0.0);
+    tap_is_int(rc, ERR_OK, "empty messages too");
+}
+
+static void test_collectives(struct comm *comm)
+{
+    size_t bytes = sizeof(int64_t);
+    size_t offset = 0;
+    int64_t value = 7;
+    int64_t got = 0;
+    struct comm_request *request;
+    tap_is_int(comm_barrier(comm), ERR_OK, "barrier");
+    tap_is_int(comm_broadcast(comm, &value, bytes, 0), ERR_OK, "broadcast");
+    tap_is_int(comm_all_gather(comm, &value, &bytes, &offset), ERR_OK,
+               "all-gather");
+    tap_is_int(comm_all_reduce_i64(comm, &value, 1, COMM_SUM), ERR_OK,
+               "all-reduce");
+    tap_is_int(value, 7, "which all keep the value");
+
+    int64_t many[100];
+    int64_t back[100];
+    for (int i = 0; i < 100; i++)
+        many[i] = i * i;
+    tap_ok(comm_start_reduce_scatter_i64(comm, many, back, 100, &request) ==
+                   ERR_OK &&
+               comm_wait(request, 0.0) == ERR_OK &&
+               memcmp(many, back, sizeof many) == 0,
+           "reduce-scatter copies");
+    tap_ok(comm_start_all_to_all(comm, &value, &bytes, &offset, &got, &bytes,
+                                 &offset, &request) == ERR_OK &&
+               comm_wait(request, 0.0) == ERR_OK && got == 7,
+           "all-to-all copies");
+    tap_is_int(comm_agree(comm, ERR_OK), ERR_OK, "agrees on success");
+    tap_is_int(comm_agree(comm, err_set(ERR_DATA, "my text")), ERR_DATA,
+               "agrees on a failure");
+    tap_is_str(err_text(), "my text", "and keeps its text");
+}
+
+static void test_failures(void)
+{
+    struct comm *comm;
+    struct comm *copy;
+    struct comm_request *request;
+    int value = 0;
+    tap_is_int(comm_create("carrier-pigeon", NULL, NULL, 1.0, &comm), ERR_USAGE,
+               "an unknown kind is refused");
+    tap_ok(strstr(err_text(), "carrier-pigeon") != NULL && comm == NULL,
+           "by its name: %s", err_text());
+    if (comm_create("self", NULL, NULL, 0.05, &comm) != ERR_OK ||
+        comm_duplicate(comm, &copy) != ERR_OK) {
+        tap_ok(false, "create: %s", err_text());
+        return;
+    }
+    tap_is_int(comm_start_recv(copy, &value, sizeof value, 0, 1, &request),
+               ERR_OK, "a receive without a send starts");
+    tap_is_int(comm_wait(request, 0.0), ERR_COMM, "and meets its deadline");
+    tap_ok(strstr(err_text(), "rank 0 (") != NULL, "which names the rank: %s",
+           err_text());
+    tap_is_int(comm_barrier(copy), ERR_COMM, "what follows fails at once");
+    tap_is_int(comm_barrier(comm), ERR_OK, "but not on another communicator");
+    comm_destroy(copy);
+
+    struct comm_request *other;
+    tap_is_int(comm_start_send(comm, &value, 4, 0, 2, &request), ERR_OK,
+               "a send of four bytes");
+    tap_is_int(comm_start_recv(comm, &value, 2, 0, 2, &other), ERR_COMM,
+               "does not fit a receive of two");
+    comm_destroy(comm);
+}
+
+static void test_pool(void)
+{
+    struct comm *comm;
+    struct comm_request *requests[2048];
+    int count = 0;
+    if (comm_create("self", NULL, NULL, 1.0, &comm) != ERR_OK)
+        return;
+    while (count < 2048 &&
+           comm_start_send(comm, NULL, 0, 0, 1, &requests[count]) == ERR_OK)
+        count++;
+    tap_ok(count >= 64 && count < 2048, "%d operations fit", count);
+    tap_ok(strstr(err_text(), "in flight") != NULL, "one more is refused: %s",
+           err_text());
+    enum err rc = ERR_OK;
+    struct comm_request *request;
+    rc |= comm_wait(requests[0], 0.001) == ERR_COMM ? ERR_OK : ERR_INTERNAL;
+    rc |=
+        comm_start_barrier(comm, &request) == ERR_COMM ? ERR_OK : ERR_INTERNAL;
+    tap_is_int(rc, ERR_OK, "an unfinished one breaks the communicator");
+    comm_destroy(comm);
+}
+
+static void test_abort(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct comm *comm;
+        if (comm_create("self", NULL, NULL, 1.0, &comm) != ERR_OK)
+            _Exit(1);
+        comm_abort(comm, 93);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    tap_ok(WIFEXITED(status) && WEXITSTATUS(status) == 93,
+           "abort leaves with exactly its code");
+}
+
+/* What "auto" makes of an environment; only cases without MPI, which can be
+ * started once only. */
+static void test_auto(void)
+{
+    static const struct {
+        const char *what, *name, *value;
+    } cases[] = {
+        { "nothing", NULL, NULL },
+        { "a batch script", "SLURM_JOB_ID", "17" },
+        { "a step of one task", "SLURM_STEP_NUM_TASKS", "1" },
+        { "mpirun -np 1", "OMPI_COMM_WORLD_SIZE", "1" },
+    };
+    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE",
+                                         "PMI_SIZE",
+                                         "PMI_RANK",
+                                         "PMIX_RANK",
+                                         "SLURM_PROCID",
+                                         "SLURM_STEP_ID",
+                                         "SLURM_JOB_ID",
+                                         "SLURM_STEP_NUM_TASKS" };
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct comm *comm = NULL;
+        for (unsigned n = 0; n < sizeof names / sizeof names[0]; n++)
+            unsetenv(names[n]);
+        if (cases[i].name != NULL) {
+            setenv("SLURM_PROCID", "0", 1);
+            setenv("PMIX_RANK", "0", strcmp(cases[i].name, "SLURM_JOB_ID"));
+            if (strcmp(cases[i].name, "SLURM_JOB_ID") == 0)
+                unsetenv("PMIX_RANK");
+            setenv(cases[i].name, cases[i].value, 1);
+        }
+        enum err rc = comm_create("auto", NULL, NULL, 1.0, &comm);
+        tap_ok(rc == ERR_OK && strcmp(comm_kind(comm), "self") == 0,
+               "auto after %s is self", cases[i].what);
+        comm_destroy(comm);
+    }
+}
+
+int main(void)
+{
+    struct comm *comm;
+    if (comm_create("self", NULL, NULL, 5.0, &comm) != ERR_OK) {
+        tap_ok(false, "create: %s", err_text());
+        return tap_done();
+    }
+    test_identity(comm);
+    test_to_itself(comm);
+    test_collectives(comm);
+    comm_destroy(comm);
+    comm_destroy(NULL);
+    test_failures();
+    test_pool();
+    test_abort();
+    test_auto();
+    return tap_done();
+}

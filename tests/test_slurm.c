@@ -1,0 +1,153 @@
+/* squeue is a script of the test, first in PATH. */
+#include "src/job/slurm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "tests/tap.h"
+
+static char folder[FSIO_PATH_MAX];
+
+static void fake_squeue(const char *body)
+{
+    char path[FSIO_PATH_MAX];
+    snprintf(path, sizeof path, "%.900s/squeue", folder);
+    FILE *file = fopen(path, "w");
+    if (file == NULL)
+        return;
+    fprintf(file, "#!/bin/sh\n%s\n", body);
+    fclose(file);
+    chmod(path, 0755);
+}
+
+static void test_parse(void)
+{
+    static const struct {
+        const char *text;
+        double want;
+    } cases[] = {
+        { "0:00", 0 },
+        { "0:59", 59 },
+        { "12:34", 754 },
+        { "1:00:00", 3600 },
+        { "23:59:59", 86399 },
+        { "1-00:00:00", 86400 },
+        { "7-12:30:01", 649801 },
+        /* failures */
+        { "", -1 },
+        { "UNLIMITED", -1 },
+        { "NOT_SET", -1 },
+        { "INVALID", -1 },
+        { "17", -1 },
+        { "-1:00", -1 },
+        { "1:2:3:4", -1 },
+        { "1:00 ", -1 },
+        { "1-2-3:00", -1 },
+        { "1:", -1 },
+        { "99999999999:00", -1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        tap_is_close(slurm_parse_seconds(cases[i].text), cases[i].want, 0,
+                     "'%s'", cases[i].text);
+}
+
+static void test_environment(void)
+{
+    static const char *const names[] = {
+        "SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_JOB_NUM_NODES",
+        "SLURM_PROCID", "SLURM_STEP_ID",       "SLURMD_NODENAME",
+    };
+    struct slurm slurm;
+    char host[64] = "";
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        unsetenv(names[i]);
+    gethostname(host, sizeof host - 1);
+    slurm_read(&slurm);
+    tap_ok(slurm.job_id == 0 && slurm.restart_count == 0 && slurm.nodes == 1 &&
+               slurm.procid == 0 && slurm.step_id == 0,
+           "defaults outside Slurm");
+    tap_is_str(slurm.node, host, "the host name outside Slurm");
+
+    setenv("SLURM_JOB_ID", "4711", 1);
+    setenv("SLURM_RESTART_COUNT", "2", 1);
+    setenv("SLURM_JOB_NUM_NODES", "4", 1);
+    setenv("SLURM_PROCID", "3", 1);
+    setenv("SLURM_STEP_ID", "5", 1);
+    setenv("SLURMD_NODENAME", "n2", 1);
+    slurm_read(&slurm);
+    tap_is_int(slurm.job_id, 4711, "job");
+    tap_is_int(slurm.restart_count, 2, "restarts");
+    tap_is_int(slurm.nodes, 4, "nodes");
+    tap_is_int(slurm.procid, 3, "rank");
+    tap_is_int(slurm.step_id, 5, "step");
+    tap_is_str(slurm.node, "n2", "node name");
+
+    setenv("SLURM_JOB_ID", "12x", 1);
+    setenv("SLURM_PROCID", "-1", 1);
+    setenv("SLURM_RESTART_COUNT", "99999999999", 1);
+    slurm_read(&slurm);
+    tap_ok(slurm.job_id == 0 && slurm.procid == 0 && slurm.restart_count == 0,
+           "what is not a number counts as not set");
+}
+
+static void test_squeue(void)
+{
+    static const struct {
+        const char *name;
+        const char *script;
+        double seconds;
+        enum slurm_job_state state;
+    } cases[] = {
+        { "running",
+          "[ \"$*\" = \"-h -j 7 -o %L\" ] && echo 1:00:05 && exit 0\n"
+          "[ \"$*\" = \"-h -j 7 -o %T\" ] && echo RUNNING",
+          3605, SLURM_JOB_RUNNING },
+        { "unlimited, completing",
+          "case \"$5\" in %L) echo UNLIMITED;; *) echo COMPLETING;; esac", -1,
+          SLURM_JOB_RUNNING },
+        { "pending again", "echo PENDING", -1, SLURM_JOB_ENDED },
+        { "ended a while ago", "exit 0", -1, SLURM_JOB_ENDED },
+        { "forgotten",
+          "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1",
+          -1, SLURM_JOB_ENDED },
+        { "no controller",
+          "echo 'slurm_load_jobs error: Unable to contact slurm controller' "
+          ">&2; exit 1",
+          -1, SLURM_JOB_UNKNOWN },
+        { "killed", "kill -9 $$", -1, SLURM_JOB_UNKNOWN },
+        { "much output",
+          "i=0; while [ $i -lt 3000 ]; do echo R$i; i=$((i+1)); done", -1,
+          SLURM_JOB_RUNNING },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fake_squeue(cases[i].script);
+        tap_is_close(slurm_seconds_left(7), cases[i].seconds, 0,
+                     "%s: seconds left", cases[i].name);
+        tap_is_int(slurm_job_state(7), cases[i].state, "%s: state",
+                   cases[i].name);
+    }
+    tap_is_close(slurm_seconds_left(0), -1, 0, "not in a job");
+    setenv("PATH", "/nonexistent", 1);
+    tap_is_int(slurm_job_state(7), SLURM_JOB_UNKNOWN, "no squeue installed");
+}
+
+int main(void)
+{
+    char path[2048];
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.800s/test_slurm.XXXXXX",
+             base != NULL ? base : "/tmp");
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(path, sizeof path, "%s:/usr/bin:/bin", folder);
+    setenv("PATH", path, 1);
+    test_parse();
+    test_environment();
+    test_squeue();
+    fsio_remove_tree(folder);
+    return tap_done();
+}

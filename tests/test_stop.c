@@ -1,0 +1,54 @@
+/* Each case runs in a child: the flag is never cleared within a process. */
+#include "src/job/stop.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/tap.h"
+
+static int run_child(const int *signals, int count)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (stop_install() != ERR_OK || stop_requested() != 0)
+            _exit(99);
+        for (int i = 0; i < count; i++)
+            raise(signals[i]);
+        _exit(stop_requested());
+    }
+    int status = 0;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return -1;
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        int count;
+        int signals[3];
+        int want; /* the flag, or 1000 + the signal that ended the child */
+    } cases[] = {
+        { "nothing happened", 0, { 0 }, 0 },
+        { "time is nearly up", 1, { SIGUSR1 }, SIGUSR1 },
+        { "preemption", 1, { SIGTERM }, SIGTERM },
+        { "one interrupt", 1, { SIGINT }, SIGINT },
+        { "the first signal counts", 2, { SIGUSR1, SIGTERM }, SIGUSR1 },
+        { "many terms do no harm", 3, { SIGTERM, SIGTERM, SIGTERM }, SIGTERM },
+        { "term, then one interrupt", 2, { SIGTERM, SIGINT }, SIGTERM },
+        { "second interrupt ends", 2, { SIGINT, SIGINT }, 1000 + SIGINT },
+        { "others keep their action", 1, { SIGUSR2 }, 1000 + SIGUSR2 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        tap_is_int(run_child(cases[i].signals, cases[i].count), cases[i].want,
+                   "%s", cases[i].name);
+
+    tap_is_int(stop_requested(), 0, "not requested in this process");
+    stop_request(SIGUSR1);
+    stop_request(SIGTERM);
+    tap_is_int(stop_requested(), SIGUSR1, "request without a signal");
+    return tap_done();
+}

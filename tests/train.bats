@@ -1,0 +1,316 @@
+#!/usr/bin/env bats
+# tessera-train on this machine: the same bits through ranks, threads, kills and
+# damage, and one clear line for every bad input.
+
+load run_helpers
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-train.XXXXXX")
+    load run_helpers
+    train 1 "$DIR/ref" >"$DIR/ref.log" 2>&1
+    digest "$DIR/ref" >"$DIR/ref.digest"
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+same_bits() { # RUN
+    [ "$(basename "$(newest "$1")")" = step-000000024 ]
+    [ "$(digest "$1")" = "$(cat "$DIR/ref.digest")" ]
+}
+
+@test "a run leaves configuration, metrics, ledger and a last checkpoint" {
+    cd "$DIR/ref"
+    [ "$(wc -l <metrics.jsonl)" -eq 24 ]
+    [ -s config.cfg ] && [ -s eval.jsonl ]
+    grep -q '"event": "start"' ledger.jsonl
+    grep -q '"event": "commit"' ledger.jsonl
+    [ "$(basename "$(newest .)")" = step-000000024 ]
+    [ ! -e .lock ]
+    head -n 1 metrics.jsonl | grep -Eq '^\{"attempt": 1, "step": 1, "tokens": 512, "loss": [0-9.]+, "lr": 0, "grad_norm": [0-9.]+, "step_ms": [0-9.]+, "tokens_per_s": [0-9.]+, "mfu": null\}$'
+}
+
+@test "the loss falls" {
+    awk -F'"loss": ' '{ split($2, a, ","); if (NR <= 4) first += a[1]; if (NR > 20) last += a[1] }
+        END { exit !(last < first - 1) }' "$DIR/ref/metrics.jsonl"
+}
+
+@test "the resolved configuration trains to the same bits" {
+    "$BIN/tessera-train" "$DIR/ref/config.cfg" "run.dir=$DIR/again"
+    same_bits "$DIR/again"
+}
+
+@test "one and two threads give the same bits" {
+    train 1 "$DIR/t1" hardware.threads=1
+    same_bits "$DIR/t1"
+    train 1 "$DIR/t2" hardware.threads=2
+    same_bits "$DIR/t2"
+}
+
+@test "two, three and four ranks give the same bits" {
+    for ranks in 2 3 4; do
+        train $ranks "$DIR/np$ranks"
+        same_bits "$DIR/np$ranks"
+        [ "$(cut -d, -f2-4 "$DIR/np$ranks/metrics.jsonl")" = \
+            "$(cut -d, -f2-4 "$DIR/ref/metrics.jsonl")" ]
+        [ "$(grep -o '"eval_loss": [^,]*' "$DIR/np$ranks/eval.jsonl")" = \
+            "$(grep -o '"eval_loss": [^,]*' "$DIR/ref/eval.jsonl")" ]
+    done
+}
+
+@test "a finished run, started again, exits 0 at once and trains nothing" {
+    before=$(wc -l <"$DIR/ref/metrics.jsonl")
+    train 1 "$DIR/ref"
+    [ "$(wc -l <"$DIR/ref/metrics.jsonl")" -eq "$before" ]
+    same_bits "$DIR/ref"
+}
+
+@test "killed at random moments on 1, 2, 3, 4, 1 ranks: the same bits" {
+    run_dir=$DIR/kill
+    for round in 1 2 3 4 5 6 7 8 9 10; do
+        ranks=$(echo 1 2 3 4 1 2 3 4 1 2 | cut -d' ' -f$round)
+        lines=$(cat "$run_dir/metrics.jsonl" 2>/dev/null | wc -l)
+        start $ranks "$run_dir"
+        # let it train some steps, then a random moment within the next ones
+        wait_for 60 steps_logged "$run_dir" $((lines + 2)) || gone $pid
+        sleep 0.$((RANDOM % 10))
+        victims=$(ranks_of $pid)
+        if [ $((round % 2)) = 0 ]; then
+            # one rank; mpirun ends the others
+            victim=$(echo "$victims" | shuf -n 1)
+            [ -z "$victim" ] || kill -9 $victim || true
+        else
+            [ -z "$victims" ] || kill -9 $victims || true
+        fi
+        wait $pid || true
+        wait_for 20 gone $victims
+    done
+    train 1 "$run_dir"
+    same_bits "$run_dir"
+    equal_replays "$run_dir"
+    [ -z "$(find "$run_dir/checkpoints" -name '.tmp-*')" ]
+}
+
+@test "SIGUSR1 and SIGTERM: checkpoint, exit 85, resume to the same bits" {
+    for signal in USR1 TERM; do
+        start 1 "$DIR/$signal"
+        wait_for 30 steps_logged "$DIR/$signal" 4
+        kill -$signal $pid
+        code=0
+        wait $pid || code=$?
+        [ $code -eq 85 ]
+        last=$(tail -n 1 "$DIR/$signal/metrics.jsonl" | grep -o '"step": [0-9]*' | grep -o '[0-9]*')
+        [ "$(basename "$(newest "$DIR/$signal")")" = "$(printf 'step-%09d' "$last")" ]
+        train 1 "$DIR/$signal"
+        same_bits "$DIR/$signal"
+    done
+}
+
+@test "SIGUSR1 to one of three ranks stops all at one step" {
+    start 3 "$DIR/usr3"
+    wait_for 30 steps_logged "$DIR/usr3" 3
+    kill -USR1 "$(ranks_of $pid | tail -n 1)"
+    code=0
+    wait $pid || code=$?
+    [ $code -eq 85 ]
+    train 2 "$DIR/usr3"
+    same_bits "$DIR/usr3"
+}
+
+@test "a damaged newest checkpoint: quarantine, fall back, the same bits" {
+    cp -r "$DIR/ref" "$DIR/damaged"
+    shard=$(newest "$DIR/damaged")/shard-00000-of-00001.h5
+    size=$(stat -c %s "$shard")
+    printf '\xff\x00\xff' | dd of="$shard" bs=1 seek=$((size / 2)) conv=notrunc status=none
+    run "$BIN/tessera-ckpt" digest "$(newest "$DIR/damaged")"
+    [ "$status" -ne 0 ]
+    train 2 "$DIR/damaged"
+    same_bits "$DIR/damaged"
+    ls -d "$DIR"/damaged/checkpoints/.bad-step-000000024*
+}
+
+@test "when every checkpoint is damaged the run stops: never a fresh start" {
+    cp -r "$DIR/ref" "$DIR/allbad"
+    for shard in "$DIR"/allbad/checkpoints/step-*/shard-*; do
+        truncate -s -100 "$shard"
+    done
+    before=$(wc -l <"$DIR/allbad/metrics.jsonl")
+    for again in 1 2; do
+        run train 1 "$DIR/allbad"
+        [ "$status" -eq 93 ]
+    done
+    [ "$(wc -l <"$DIR/allbad/metrics.jsonl")" -eq "$before" ]
+}
+
+@test "a second process on a live run is refused, the run is not harmed" {
+    start 1 "$DIR/locked"
+    wait_for 30 steps_logged "$DIR/locked" 2
+    run train 1 "$DIR/locked"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"pid $pid"* ]]
+    wait $pid
+    same_bits "$DIR/locked"
+}
+
+@test "a dead owner's lock is taken over at once" {
+    start 1 "$DIR/dead"
+    wait_for 30 steps_logged "$DIR/dead" 2
+    kill -9 $pid
+    wait $pid || true
+    [ -e "$DIR/dead/.lock" ]
+    train 1 "$DIR/dead"
+    same_bits "$DIR/dead"
+}
+
+@test "a stopped rank is named within the deadline" {
+    start 2 "$DIR/hung" parallel.timeout_s=2
+    wait_for 30 steps_logged "$DIR/hung" 2
+    hung=$(ranks_of $pid | tail -n 1)
+    kill -STOP "$hung"
+    wait_for 30 gone $pid || { kill -CONT "$hung"; false; }
+    kill -CONT "$hung" 2>/dev/null || true
+    code=0
+    wait $pid || code=$?
+    [ $code -ne 0 ]
+    grep -q 'rank 1' "$DIR/hung.log"
+    train 1 "$DIR/hung"
+    same_bits "$DIR/hung"
+}
+
+@test "nothing of a killed run stays in /dev/shm that blocks the next" {
+    start 4 "$DIR/shm"
+    wait_for 30 steps_logged "$DIR/shm" 2
+    victims=$(ranks_of $pid)
+    kill -9 $victims $pid
+    wait $pid || true
+    wait_for 20 gone $victims
+    train 4 "$DIR/shm"
+    same_bits "$DIR/shm"
+}
+
+# bad CODE TEXT RUN-ARGUMENT ...: one line that has TEXT, and the exit code
+bad() {
+    local code=$1 text=$2
+    shift 2
+    run "$BIN/tessera-train" "$@"
+    echo "status $status: $output"
+    [ "$status" -eq "$code" ]
+    [[ "$output" == *"$text"* ]]
+    [ "$(echo "$output" | grep -c error)" -eq 1 ]
+}
+
+@test "bad configurations: exit 64 and one line that names file, line and key" {
+    cd "$DIR"
+    bad 64 "no/such.cfg" no/such.cfg
+    echo 'train: { global_batch = ' >broken.cfg
+    bad 64 "broken.cfg:" broken.cfg
+    printf 'train:\n{\n  global_bacth = 8;\n};\n' >misspelt.cfg
+    bad 64 "misspelt.cfg:3: unknown setting 'train.global_bacth'" misspelt.cfg
+    bad 64 "train.global_batch" misspelt.cfg
+    printf 'train:\n{\n  global_batch = "many";\n};\n' >type.cfg
+    bad 64 "type.cfg:3" type.cfg
+    bad 64 "train.global_batch" "$CONF" run.dir=x train.global_batch=-8
+    bad 64 "not divisible" "$CONF" run.dir=x train.global_batch=9 parallel.slots=4
+    bad 64 "not divisible" "$CONF" run.dir=x train.global_batch=32 train.microbatch=3
+    bad 64 "unit" "$CONF" run.dir=x train.max_duration=60xy
+    bad 64 "train.seed" "$CONF" run.dir=x train.sede=3
+    bad 64 "model.preset" "$CONF" run.dir=x model.preset=mpt-9000b
+    bad 64 "data.seq_len" "$CONF" run.dir=x data.seq_len=4096
+    [ ! -e x ]
+}
+
+@test "more ranks than slots is refused" {
+    run train 3 "$DIR/ranks" parallel.slots=2
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"parallel.slots"* ]]
+}
+
+@test "bad data: exit 93, the file is named, nothing is started" {
+    data=$BATS_TEST_DIRNAME/../build/tiny-data
+    bad 93 "nowhere" "$CONF" "run.dir=$DIR/x" data.train="$DIR/nowhere"
+    bad 93 "vocab" "$CONF" "run.dir=$DIR/x" model.vocab_size=64
+    cp -r "$data/train" "$DIR/short"
+    shard=$(ls "$DIR"/short/shard.*.mds | head -n 1)
+    truncate -s -9 "$shard"
+    bad 93 "$(basename "$shard")" "$CONF" "run.dir=$DIR/x" data.train="$DIR/short"
+    [ ! -e "$DIR/x/checkpoints/step-000000001" ]
+}
+
+@test "a checkpoint of another model, batch or data set is refused by name" {
+    cp -r "$DIR/ref" "$DIR/other"
+    run train 1 "$DIR/other" model.n_layers=3
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"model.n_layers"* ]]
+    run train 1 "$DIR/other" train.global_batch=16
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"train.global_batch"* ]]
+    run train 1 "$DIR/other" train.seed=18
+    [ "$status" -eq 93 ]
+    same_bits "$DIR/other"
+}
+
+@test "other arithmetic is refused, unless allowed" {
+    cp -r "$DIR/ref" "$DIR/generic"
+    rm -r "$DIR/generic/checkpoints/step-000000024"
+    run train 1 "$DIR/generic" hardware.kernel_set=generic
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"allow_arithmetic_change"* ]]
+    train 1 "$DIR/generic" hardware.kernel_set=generic \
+        parallel.allow_arithmetic_change=true
+}
+
+@test "a full disk: one line, exit 93, the older checkpoint stays good" {
+    [ "$(id -u)" = 0 ] || skip "mounting a small file system needs root"
+    mkdir "$DIR/small"
+    mount -t tmpfs -o size=40m tmpfs "$DIR/small" || skip "cannot mount here"
+    status=0
+    train 1 "$DIR/small/run" train.max_duration=6ba || status=$?
+    before=$(digest "$DIR/small/run") || true
+    dd if=/dev/zero of="$DIR/small/fill" bs=1M status=none 2>/dev/null || true
+    run train 1 "$DIR/small/run" train.max_duration=24ba
+    code=$status
+    after=$(digest "$DIR/small/run") || true
+    rm -f "$DIR/small/fill"
+    train 1 "$DIR/small/run" train.max_duration=24ba || true
+    last=$(digest "$DIR/small/run") || true
+    umount "$DIR/small"
+    echo "code $code: $output"
+    [ "$code" -eq 93 ]
+    [[ "$output" == *"No space left"* ]]
+    [ -n "$before" ] && [ "$before" = "$after" ]
+    [ "$last" = "$(cat "$DIR/ref.digest")" ] || [ -n "$last" ]
+}
+
+@test "a read-only run directory: one line, exit 93" {
+    [ "$(id -u)" = 0 ] || skip "mounting read-only needs root"
+    mkdir "$DIR/ro"
+    mount -t tmpfs -o ro tmpfs "$DIR/ro" || skip "cannot mount here"
+    run train 1 "$DIR/ro/run"
+    umount "$DIR/ro"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"Read-only"* ]]
+}
+
+@test "fast and run determinism train; run refuses another number of ranks" {
+    train 2 "$DIR/fast" parallel.determinism=fast
+    train 2 "$DIR/same" parallel.determinism=run train.max_duration=6ba \
+        scheduler.t_max=24ba
+    run train 1 "$DIR/same" parallel.determinism=run
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"ranks"* ]]
+    train 2 "$DIR/same" parallel.determinism=run scheduler.t_max=24ba
+    [ "$(digest "$DIR/same")" = "$(digest "$DIR/fast")" ]
+}
+
+@test "--help, --version, --print" {
+    "$BIN/tessera-train" --help | grep -q 'checkpoint.interval'
+    "$BIN/tessera-train" --version | grep -q '^tessera '
+    [ "$("$BIN/tessera-train" --print train.global_batch "$CONF")" = 32 ]
+    [ "$("$BIN/tessera-train" --print run.dir "$CONF" run.dir=/a/b)" = /a/b ]
+    run "$BIN/tessera-train"
+    [ "$status" -eq 64 ]
+    "$BIN/tessera" | grep -q train
+    [ "$("$BIN/tessera" train --version)" = "$("$BIN/tessera-train" --version)" ]
+}
