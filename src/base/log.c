@@ -1,6 +1,7 @@
 /* One line, one write: lines of several ranks on one terminal do not mix. */
 #include "src/base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,9 +36,11 @@ void log_set_level(enum log_level level)
 
 static void log_line(enum log_level level, const char *format, va_list args)
 {
-    static const char *const marks[] = { "error: ", "warning: ", "", "debug: " };
+    static const char *const marks[] = { "error: ", "warning: ", "",
+                                         "debug: " };
     if (level > log_sink.level)
         return;
+    int saved = errno;
     char text[LOG_LINE_BYTES];
     vsnprintf(text, sizeof text, format, args);
 
@@ -54,13 +57,14 @@ static void log_line(enum log_level level, const char *format, va_list args)
                      log_sink.rank, log_sink.host, log_sink.module,
                      marks[level], text);
     else
-        n = snprintf(line, sizeof line, "%s %s: %s%s\n", stamp,
-                     log_sink.module, marks[level], text);
+        n = snprintf(line, sizeof line, "%s %s: %s%s\n", stamp, log_sink.module,
+                     marks[level], text);
     if (n >= (int)sizeof line)
         n = (int)sizeof line - 1;
     /* nothing useful can be done when stderr itself fails */
     ssize_t written = write(STDERR_FILENO, line, (size_t)n);
     (void)written;
+    errno = saved;
 }
 
 #define LOG_BODY(level)                                                        \

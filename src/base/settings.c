@@ -56,11 +56,7 @@ static enum err settings_defaults(struct settings_table *table,
         const struct setting *setting = &table->schema[i];
         if (setting->preset == NULL)
             continue;
-        /* a default may lie outside the limits, as 0 for "off" or "auto" */
-        struct setting unlimited = *setting;
-        unlimited.min = 0;
-        unlimited.max = 0;
-        enum err rc = settings_value_parse(&unlimited, setting->preset, folder,
+        enum err rc = settings_value_parse(setting, setting->preset, folder,
                                            "default", &table->values[i]);
         if (rc == ERR_USAGE)
             return err_prefix(ERR_INTERNAL, "schema");

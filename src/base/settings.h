@@ -14,9 +14,11 @@
  * Types in the struct: INT int64_t, FLOAT double (accepts whole numbers), BOOL
  * bool, STRING/CHOICE/PATH char[SETTINGS_TEXT_BYTES], DURATION struct duration
  * (written as a string, "60ba"). A PATH from a file is relative to the file's
- * folder, one from the command line to the current folder; both are made
- * absolute; empty stays empty. libconfig @include works. On the command line
- * strings may be given without quotes; lists are not supported. */
+ * folder, one from the command line or a default to the current folder; all are
+ * made absolute; empty stays empty. @include "x" works, x relative to the folder
+ * of the first file. Whole numbers of more than 32 bits need libconfig's suffix
+ * L in files: without it they are an error, as libconfig would cut them. On the
+ * command line strings may be given without quotes; lists are not supported. */
 #ifndef TESSERA_BASE_SETTINGS_H
 #define TESSERA_BASE_SETTINGS_H
 
@@ -42,7 +44,8 @@ struct setting {
     const char *key;       /* "train.global_batch" */
     enum setting_type type;
     size_t offset;         /* offsetof(struct ..., field) */
-    const char *preset;    /* default value as text; NULL: required */
+    const char *preset;    /* default as on the command line; NULL: required.
+                            * Outside the limits it is ERR_INTERNAL. */
     double min, max;       /* INT, FLOAT: inclusive; both 0: no limits */
     const char *choices;   /* CHOICE: "a|b|c" */
     const char *help;      /* one line, with the unit */

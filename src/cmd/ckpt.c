@@ -7,6 +7,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_manifest.h"
+#include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/units.h"
 #include "src/job/exit_code.h"
@@ -72,6 +73,8 @@ static enum err command_ls(const char *run_dir, bool json)
 {
     struct ckpt_info *list = NULL;
     int count = 0;
+    if (!fsio_exists(run_dir))
+        return err_set(ERR_USAGE, "%s: no such run directory", run_dir);
     enum err rc = ckpt_list(run_dir, &list, &count);
     if (rc == ERR_OK && json)
         rc = print_json(list, count);

@@ -1,0 +1,175 @@
+/* A small model's tensors for the checkpoint tests: values are a function of
+ * (step, tensor, element), so that any interval can be filled and checked. */
+#ifndef TESSERA_TESTS_CKPT_FIXTURE_H
+#define TESSERA_TESTS_CKPT_FIXTURE_H
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt.h"
+#include "src/base/fsio.h"
+#include "tests/tap.h"
+
+#define FIXTURE_ITEMS 6
+
+static const struct ckpt_item fixture_tensors[FIXTURE_ITEMS] = {
+    { .name = "transformer.wte.weight", .dims = 2, .shape = { 50, 8 } },
+    { .name = "optimizer/exp_avg/transformer.wte.weight",
+      .dims = 2,
+      .shape = { 50, 8 } },
+    { .name = "head.bias", .dtype = DTYPE_BF16, .dims = 1, .shape = { 7 } },
+    { .name = "counts/tokens",
+      .dtype = DTYPE_I32,
+      .dims = 3,
+      .shape = { 3, 5, 2 } },
+    { .name = "loss.sum", .dtype = DTYPE_F64, .dims = 0 },
+    { .name = "nothing", .dims = 2, .shape = { 0, 4 } },
+};
+
+static inline int64_t fixture_elements(const struct ckpt_item *item)
+{
+    int64_t elements = 1;
+    for (int d = 0; d < item->dims; d++)
+        elements *= item->shape[d];
+    return elements;
+}
+
+static inline uint64_t fixture_value(int64_t step, int tensor, int64_t element)
+{
+    uint64_t x = (uint64_t)step * 0x9e3779b97f4a7c15u + (uint64_t)tensor;
+    x = (x ^ (uint64_t)element) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* Write the values of [begin, end), or compare with them. */
+static inline bool fixture_values(const struct ckpt_item *item, int tensor,
+                                  int64_t step, bool compare)
+{
+    size_t size = dtype_bytes(item->dtype);
+    for (int64_t e = item->begin; e < item->end; e++) {
+        uint64_t value = fixture_value(step, tensor, e);
+        char *at = (char *)item->data + (size_t)(e - item->begin) * size;
+        if (!compare)
+            memcpy(at, &value, size);
+        else if (memcmp(at, &value, size) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Items for part `part` of `parts`, with memory; fixture_free() releases. */
+static inline void fixture_make(struct ckpt_item *items, int count, int part,
+                                int parts)
+{
+    for (int i = 0; i < count; i++) {
+        int64_t elements = fixture_elements(&items[i]);
+        items[i].begin = elements * part / parts;
+        items[i].end = elements * (part + 1) / parts;
+        size_t bytes = (size_t)(items[i].end - items[i].begin) *
+                       dtype_bytes(items[i].dtype);
+        items[i].data = calloc(1, bytes + 1);
+    }
+}
+
+static inline void fixture_free(struct ckpt_item *items, int count)
+{
+    for (int i = 0; i < count; i++)
+        free(items[i].data);
+}
+
+static inline void fixture_fill(struct ckpt_item *items, int count,
+                                int64_t step)
+{
+    for (int i = 0; i < count; i++)
+        fixture_values(&items[i], i, step, false);
+}
+
+static inline bool fixture_holds(const struct ckpt_item *items, int count,
+                                 int64_t step)
+{
+    for (int i = 0; i < count; i++)
+        if (!fixture_values(&items[i], i, step, true))
+            return false;
+    return true;
+}
+
+static inline json_t *fixture_state(int64_t values)
+{
+    return json_pack("{s:s,s:I,s:f}", "run_uuid", "u-1", "values",
+                     (json_int_t)values, "lr", 0.1);
+}
+
+/* Save the values of `values` under `step`. */
+static inline enum err fixture_save(struct comm *comm, const char *run,
+                                    int64_t step, int64_t values, int keep)
+{
+    struct ckpt_item items[FIXTURE_ITEMS];
+    struct ckpt_options options = { .attempt = "1.1", .keep = keep };
+    memcpy(items, fixture_tensors, sizeof items);
+    fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), comm_size(comm));
+    fixture_fill(items, FIXTURE_ITEMS, values);
+    json_t *state = fixture_state(values);
+    enum err rc =
+        ckpt_save(comm, run, step, state, items, FIXTURE_ITEMS, &options, NULL);
+    json_decref(state);
+    fixture_free(items, FIXTURE_ITEMS);
+    return rc;
+}
+
+/* Load the newest; *values: whose values were found, from the state, or -1
+ * where data and state disagree. */
+static inline enum err fixture_load(struct comm *comm, const char *run,
+                                    int64_t *step, int64_t *values)
+{
+    struct ckpt_item items[FIXTURE_ITEMS];
+    json_t *state = NULL;
+    memcpy(items, fixture_tensors, sizeof items);
+    fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), comm_size(comm));
+    enum err rc = ckpt_load_newest(comm, run, NULL, NULL, items, FIXTURE_ITEMS,
+                                   step, &state);
+    *values = -1;
+    if (rc == ERR_OK && *step >= 0) {
+        int64_t want = json_integer_value(json_object_get(state, "values"));
+        json_t *same = fixture_state(want);
+        if (json_equal(state, same) &&
+            fixture_holds(items, FIXTURE_ITEMS, want))
+            *values = want;
+        json_decref(same);
+    }
+    json_decref(state);
+    fixture_free(items, FIXTURE_ITEMS);
+    return rc;
+}
+
+/* mkdtemp; the caller removes it with fsio_remove_tree(). */
+static inline char *fixture_folder(char path[FSIO_PATH_MAX])
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(path, FSIO_PATH_MAX, "%s/tessera-ckpt.XXXXXX",
+             base != NULL ? base : "/tmp");
+    return mkdtemp(path);
+}
+
+/* Names in RUN/checkpoints that start with `prefix`. */
+static inline int fixture_count(const char *run, const char *prefix)
+{
+    char root[FSIO_PATH_MAX];
+    int count = 0;
+    if (fsio_path(root, "%s/checkpoints", run) != ERR_OK)
+        return -1;
+    DIR *folder = opendir(root);
+    if (folder == NULL)
+        return 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        count += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+    closedir(folder);
+    return count;
+}
+
+#endif
