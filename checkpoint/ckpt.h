@@ -6,8 +6,9 @@
  *   RUN/checkpoints/.bad-step-000000060.N             quarantined
  *   RUN/checkpoints/LATEST                            a hint, nothing more
  *
- * Only a committed checkpoint matches `step-*`. A shard holds, for each tensor
- * of which the rank owns an interval, one dataset under the tensor's name (1-D,
+ * Only a committed checkpoint matches `step-*`. Every rank that owns something
+ * writes one shard, numbered among those ranks; it holds, for each tensor of
+ * which the rank owns an interval, one dataset under the tensor's name (1-D,
  * the interval of the row-major flattened tensor), written past the library at
  * the dataset's file offset; latest HDF5 format, contiguous, early allocation,
  * no fill. MANIFEST.json holds format version, run uuid, step, ranks, the
@@ -81,7 +82,9 @@ typedef enum err (*ckpt_accept_fn)(void *arg, int64_t step,
  * no checkpoint at all (nothing named step-*, .bad-step-* included: a run
  * whose every checkpoint is bad is ERR_CHECKPOINT, never a fresh start).
  * Names, dtypes or shapes that do not match the items are ERR_CHECKPOINT with a
- * list, without quarantine. *state is new (json_decref) on all ranks. On error
+ * list, without quarantine; nor is a checkpoint quarantined that can't be read
+ * now (ERR_IO, ERR_SPACE) or that a newer version wrote (ERR_UNSUPPORTED): the
+ * error is returned. *state is new (json_decref) on all ranks. On error
  * the items' data is undefined. Collective. */
 enum err ckpt_load_newest(struct comm *comm, const char *run_dir,
                           ckpt_accept_fn accept, void *accept_arg,

@@ -4,7 +4,10 @@
 
 #include <string.h>
 
-typedef double vec_f64 __attribute__((vector_size(8 * VEC_LANES)));
+/* One register of doubles, and the floats that fill it. */
+#define HALF (VEC_LANES / 2)
+typedef double vec_f64 __attribute__((vector_size(8 * HALF)));
+typedef float vec_half __attribute__((vector_size(4 * HALF)));
 
 /* Chunks whose sums wait on the stack to be added in order. */
 #define SUMS_AT_ONCE 512
@@ -77,31 +80,48 @@ enum err CPU_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
     return ERR_OK;
 }
 
-static double lanes_sum(const vec_f64 *lanes)
+static inline vec_f64 half_load_f64(const float *p)
+{
+    vec_half half;
+    memcpy(&half, p, sizeof(half));
+    return __builtin_convertvector(half, vec_f64);
+}
+
+static double lanes_sum(const vec_f64 *low, const vec_f64 *high)
 {
     double sum = 0;
-    for (int i = 0; i < VEC_LANES; i++)
-        sum += (*lanes)[i];
+    for (int i = 0; i < HALF; i++)
+        sum += (*low)[i] + (*high)[i];
     return sum;
 }
 
 static double chunk_sum(const float *x, int64_t n)
 {
-    vec_f64 sum = { 0 };
-    for (int64_t i = 0; i < n; i += VEC_LANES)
-        sum += __builtin_convertvector(vec_load(x + i, n - i), vec_f64);
-    return lanes_sum(&sum);
+    vec_f64 low = { 0 };
+    vec_f64 high = { 0 };
+    float rest[VEC_LANES] = { 0 };
+    int64_t whole = n / VEC_LANES * VEC_LANES;
+    for (int64_t i = 0; i < whole; i += VEC_LANES) {
+        low += half_load_f64(x + i);
+        high += half_load_f64(x + i + HALF);
+    }
+    memcpy(rest, x + whole, (size_t)(n - whole) * sizeof(float));
+    low += half_load_f64(rest);
+    high += half_load_f64(rest + HALF);
+    return lanes_sum(&low, &high);
 }
 
 static double chunk_squares(const float *x)
 {
-    vec_f64 sum = { 0 };
+    vec_f64 low = { 0 };
+    vec_f64 high = { 0 };
     for (int64_t i = 0; i < KERNEL_CHUNK; i += VEC_LANES) {
-        vec_f64 v =
-            __builtin_convertvector(vec_load(x + i, VEC_LANES), vec_f64);
-        sum += v * v;
+        vec_f64 a = half_load_f64(x + i);
+        vec_f64 b = half_load_f64(x + i + HALF);
+        low += a * a;
+        high += b * b;
     }
-    return lanes_sum(&sum);
+    return lanes_sum(&low, &high);
 }
 
 enum err CPU_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,

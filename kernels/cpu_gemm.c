@@ -13,10 +13,11 @@
  * two, because 5 tiles on 2 threads waste a sixth of the time. */
 #define TILES_MIN 4
 #define TILES_FULL 16
-#define TILE_FLOP_MIN 8e6    /* below TILES_MIN tiles, do not halve less */
-#define TILE_FLOP_FULL 40e6  /* up to TILES_FULL tiles, do not halve less */
-#define TILE_AREA_MAX 786432 /* elements of C: larger tiles fall out of cache  \
-                              */
+#define TILE_FLOP_MIN 8e6   /* below TILES_MIN tiles, do not halve less */
+#define TILE_FLOP_FULL 40e6 /* up to TILES_FULL tiles, do not halve less */
+#define TILE_AREA_MAX                                                          \
+    786432 /* elements of C: larger tiles fall out of cache                    \
+            */
 #define TILE_SIDE_MIN 32
 #define TILE_UNIT 16 /* sides are multiples, but for the last one */
 

@@ -18,6 +18,9 @@
 #include <immintrin.h>
 #define VEC_LANES 8
 #else
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 #define VEC_LANES 4
 #endif
 
@@ -30,27 +33,29 @@ static inline vec vec_splat(float x)
     return x - (vec){ 0 };
 }
 
-/* The first min(left, VEC_LANES) floats at p, the other lanes `fill`. */
+/* The first min(left, VEC_LANES) floats at p, the other lanes `fill`. The full
+ * copy stands apart so that it becomes one instruction. */
 static inline vec vec_load_or(const float *p, int64_t left, vec fill)
 {
-    memcpy(&fill, p, left >= VEC_LANES ? sizeof(fill) : (size_t)left * 4);
+    if (left >= VEC_LANES)
+        memcpy(&fill, p, sizeof(fill));
+    else
+        memcpy(&fill, p, (size_t)left * 4);
     return fill;
 }
 
 static inline vec vec_load(const float *p, int64_t left)
 {
-    vec v;
-    if (left >= VEC_LANES)
-        memcpy(&v, p, sizeof(v));
-    else
-        v = vec_load_or(p, left, (vec){ 0 });
-    return v;
+    return vec_load_or(p, left, (vec){ 0 });
 }
 
 static inline vec_i32 vec_load_i32(const int32_t *p, int64_t left)
 {
     vec_i32 v = { 0 };
-    memcpy(&v, p, left >= VEC_LANES ? sizeof(v) : (size_t)left * 4);
+    if (left >= VEC_LANES)
+        memcpy(&v, p, sizeof(v));
+    else
+        memcpy(&v, p, (size_t)left * 4);
     return v;
 }
 
@@ -94,6 +99,8 @@ static inline vec vec_max(vec a, vec b)
     return _mm512_max_ps(a, b);
 #elif VEC_LANES == 8
     return _mm256_max_ps(a, b);
+#elif defined(__SSE2__)
+    return _mm_max_ps(a, b);
 #else
     return vec_select(a > b, a, b);
 #endif
@@ -105,6 +112,8 @@ static inline vec vec_sqrt(vec a)
     return _mm512_sqrt_ps(a);
 #elif VEC_LANES == 8
     return _mm256_sqrt_ps(a);
+#elif defined(__SSE2__)
+    return _mm_sqrt_ps(a);
 #else
     for (int i = 0; i < VEC_LANES; i++)
         a[i] = __builtin_sqrtf(a[i]);

@@ -151,9 +151,9 @@ static inline enum err fixture_load(struct comm *comm, const char *run,
 static inline char *fixture_folder(char path[FSIO_PATH_MAX])
 {
     const char *base = getenv("TMPDIR");
-    snprintf(path, FSIO_PATH_MAX, "%s/tessera-ckpt.XXXXXX",
-             base != NULL ? base : "/tmp");
-    return mkdtemp(path);
+    enum err rc =
+        fsio_path(path, "%s/tessera-ckpt.XXXXXX", base != NULL ? base : "/tmp");
+    return rc == ERR_OK ? mkdtemp(path) : NULL;
 }
 
 /* Names in RUN/checkpoints that start with `prefix`. */

@@ -213,7 +213,7 @@ static void test_again(struct comm *comm, const char *run)
     is_step(comm, run, 6, 7, "it is only a hint");
 
     ckpt_index_path(path, run, 6);
-    snprintf(old, sizeof old, "%s/checkpoints/.old-step-000000006", run);
+    fsio_path(old, "%s/checkpoints/.old-step-000000006", run);
     tap_ok(rename(path, old) == 0, "a replacement was cut off");
     is_step(comm, run, 6, 7, "the old one comes back");
 
@@ -221,7 +221,7 @@ static void test_again(struct comm *comm, const char *run)
                                              ".trash-step-000000001.0",
                                              "LATEST.tmp.1" };
     for (size_t i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/checkpoints/%s/x", run, leftovers[i]);
+        fsio_path(path, "%s/checkpoints/%s/x", run, leftovers[i]);
         fsio_mkdirs(path);
     }
     is_step(comm, run, 6, 7, "leftovers are not loaded");
@@ -271,7 +271,7 @@ static void test_big(struct comm *comm, const char *run)
 static void test_read_only(struct comm *comm, const char *run)
 {
     char root[FSIO_PATH_MAX];
-    snprintf(root, sizeof root, "%s/checkpoints", run);
+    fsio_path(root, "%s/checkpoints", run);
     is_ok(fixture_save(comm, run, 1, 1, 2), "step 1");
     chmod(root, 0555);
     fflush(stdout);
@@ -295,7 +295,7 @@ static void test_read_only(struct comm *comm, const char *run)
 static void test_full(struct comm *comm, const char *folder)
 {
     char run[FSIO_PATH_MAX];
-    snprintf(run, sizeof run, "%s/full", folder);
+    fsio_path(run, "%s/full", folder);
     mkdir(run, 0777);
     if (mount("tmpfs", run, "tmpfs", 0, "size=1m") != 0) {
         tap_skip("disk full: can't mount a small tmpfs");

@@ -1,9 +1,11 @@
 /* Communication of one rank without MPI. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/comm/comm.h"
 #include "tests/tap.h"
 
@@ -145,6 +147,39 @@ static void test_abort(void)
            "abort leaves with exactly its code");
 }
 
+/* A process that was stopped (suspended job, debugger) must not take its own
+ * absence for a peer's. */
+static void test_stopped(void)
+{
+    double stopped_s = 2.0;
+    double timeout_s = 1.5;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct comm *comm;
+        struct comm_request *request;
+        char byte;
+        double begin = clock_now();
+        if (comm_create("self", NULL, NULL, timeout_s, &comm) != ERR_OK ||
+            comm_start_recv(comm, &byte, 1, 0, 1, &request) != ERR_OK ||
+            comm_wait(request, 0.0) != ERR_COMM)
+            _Exit(2);
+        _Exit(clock_now() - begin > timeout_s + 0.9 * stopped_s ? 0 : 1);
+    }
+    int status = 0;
+    clock_sleep(0.2);
+    kill(pid, SIGSTOP);
+    if (waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status)) {
+        clock_sleep(stopped_s);
+        kill(pid, SIGCONT);
+        waitpid(pid, &status, 0);
+        tap_ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+               "time in which it was stopped does not count (status %#x)",
+               (unsigned)status);
+    } else {
+        tap_skip("the machine is too slow to stop a process in time");
+    }
+}
+
 /* What "auto" makes of an environment; only cases without MPI, which can be
  * started once only. */
 static void test_auto(void)
@@ -198,6 +233,7 @@ int main(void)
     test_failures();
     test_pool();
     test_abort();
+    test_stopped();
     test_auto();
     return tap_done();
 }

@@ -38,8 +38,8 @@ enum err {
             goto out;                                                          \
     } while (0)
 
-/* Store the thread's error text (printf format, one line, at most 511 bytes)
- * and return `code`. */
+/* Store the thread's error text (printf format, at most 511 bytes, line ends
+ * become blanks) and return `code`. The stored text may be an argument. */
 enum err err_set(enum err code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -60,7 +60,8 @@ const char *err_text(void);
 const char *err_name(enum err code);
 
 /* The exit code that a program returns for this error: 64 (ERR_USAGE), 75
- * (ERR_IO, ERR_COMM: transient, retry), 93 (everything else: do not requeue). */
+ * (ERR_IO, ERR_COMM: transient, retry), 93 (everything else: do not
+ * requeue). */
 int err_exit_code(enum err code);
 
 #endif

@@ -15,10 +15,11 @@
  * bool, STRING/CHOICE/PATH char[SETTINGS_TEXT_BYTES], DURATION struct duration
  * (written as a string, "60ba"). A PATH from a file is relative to the file's
  * folder, one from the command line or a default to the current folder; all are
- * made absolute; empty stays empty. @include "x" works, x relative to the folder
- * of the first file. Whole numbers of more than 32 bits need libconfig's suffix
- * L in files: without it they are an error, as libconfig would cut them. On the
- * command line strings may be given without quotes; lists are not supported. */
+ * made absolute; empty stays empty. @include "x" works, x relative to the
+ * folder of the first file. Whole numbers of more than 32 bits need libconfig's
+ * suffix L in files: without it they are an error, as libconfig would cut them.
+ * On the command line strings may be given without quotes. Lists are not
+ * supported. */
 #ifndef TESSERA_BASE_SETTINGS_H
 #define TESSERA_BASE_SETTINGS_H
 

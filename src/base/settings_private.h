@@ -73,9 +73,10 @@ enum err settings_folder_of(const char *path, char out[SETTINGS_TEXT_BYTES]);
 enum err settings_file_read(const char *path, struct settings_table *table);
 
 /* libconfig 1.5 silently cuts whole numbers to 32 bits where there is no L
- * suffix, and its lexer ends the process when @include names a folder. Look
- * through the file and what it includes (relative to `folder`) for these; other
- * faults are left for libconfig to find. */
+ * suffix, drops strings and comments without an end, and its lexer ends the
+ * process when @include names a folder. Look through the file and what it
+ * includes (relative to `folder`) for these; other faults are left for
+ * libconfig to find. */
 enum err settings_scan_file(const char *path, const char *folder);
 
 /* The schema's key or group that `key` was probably meant to be; NULL if none

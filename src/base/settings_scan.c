@@ -24,9 +24,18 @@ struct settings_scan {
 static enum err settings_scan_nested(const char *path, const char *folder,
                                      int depth);
 
-/* Over a quoted string; `next` stands on its first quote. */
-static void settings_scan_string(struct settings_scan *scan)
+/* libconfig takes what has no end for the end of the file. */
+static enum err settings_scan_endless(const struct settings_scan *scan,
+                                      const char *what, int line)
 {
+    return err_set(ERR_USAGE, "%s:%d: the %s that begins here has no end",
+                   scan->path, line, what);
+}
+
+/* Over a quoted string; `next` stands on its first quote. */
+static enum err settings_scan_string(struct settings_scan *scan)
+{
+    int line = scan->line;
     const char *p = scan->next + 1;
     for (; *p != '\0' && *p != '"'; p++) {
         if (*p == '\\' && p[1] != '\0')
@@ -34,24 +43,33 @@ static void settings_scan_string(struct settings_scan *scan)
         if (*p == '\n')
             scan->line++;
     }
-    scan->next = *p == '"' ? p + 1 : p;
+    if (*p == '\0')
+        return settings_scan_endless(scan, "string", line);
+    scan->next = p + 1;
+    return ERR_OK;
 }
 
-/* Over a comment of one of the three kinds, if one begins here. */
-static bool settings_scan_comment(struct settings_scan *scan)
+static bool settings_scan_is_comment(const char *p)
 {
+    return *p == '#' || (p[0] == '/' && (p[1] == '/' || p[1] == '*'));
+}
+
+/* Over a comment of one of the three kinds. */
+static enum err settings_scan_comment(struct settings_scan *scan)
+{
+    int line = scan->line;
     const char *p = scan->next;
-    if (*p == '#' || (p[0] == '/' && p[1] == '/')) {
+    if (p[0] == '#' || p[1] == '/') {
         scan->next = p + strcspn(p, "\n");
-        return true;
+        return ERR_OK;
     }
-    if (p[0] != '/' || p[1] != '*')
-        return false;
     for (p += 2; *p != '\0' && !(p[0] == '*' && p[1] == '/'); p++)
         if (*p == '\n')
             scan->line++;
-    scan->next = *p == '\0' ? p : p + 2;
-    return true;
+    if (*p == '\0')
+        return settings_scan_endless(scan, "comment", line);
+    scan->next = p + 2;
+    return ERR_OK;
 }
 
 /* A whole number must fit in the bits that libconfig gives it. */
@@ -138,7 +156,9 @@ static enum err settings_scan_text(struct settings_scan *scan)
             continue;
         }
         if (c == '"')
-            settings_scan_string(scan);
+            TRY(settings_scan_string(scan));
+        else if (settings_scan_is_comment(scan->next))
+            TRY(settings_scan_comment(scan));
         else if (c == '@' && line_start)
             TRY(settings_scan_include(scan));
         else if (isdigit(c) || ((c == '+' || c == '-') &&
@@ -148,7 +168,7 @@ static enum err settings_scan_text(struct settings_scan *scan)
             while (isalnum((unsigned char)*scan->next) ||
                    (*scan->next != '\0' && strchr("-_*", *scan->next) != NULL))
                 scan->next++;
-        else if (!settings_scan_comment(scan))
+        else
             scan->next++;
         line_start = false;
     }

@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* Limits beyond this mean "none on this side" and are not told to people. */
+/* Limits from here on mean "none on this side" and are not told to people. */
 #define SETTINGS_LIMIT_SHOWN_MAX 1e15
 
 enum err settings_value_wrong(const struct setting *setting, const char *found,
@@ -38,10 +38,10 @@ static enum err settings_value_check(const struct setting *setting,
     double max = setting->max;
     if ((min == 0 && max == 0) || (number >= min && number <= max))
         return ERR_OK;
-    if (max > SETTINGS_LIMIT_SHOWN_MAX)
+    if (max >= SETTINGS_LIMIT_SHOWN_MAX)
         return err_set(ERR_USAGE, "%s: '%s' must be at least %.15g, not %.40s",
                        place, setting->key, min, shown);
-    if (min < -SETTINGS_LIMIT_SHOWN_MAX)
+    if (min <= -SETTINGS_LIMIT_SHOWN_MAX)
         return err_set(ERR_USAGE, "%s: '%s' must be at most %.15g, not %.40s",
                        place, setting->key, max, shown);
     return err_set(ERR_USAGE, "%s: '%s' must be from %.15g to %.15g, not %.40s",

@@ -30,7 +30,7 @@ struct unit_rates {
     int64_t samples_per_step;
     int64_t tokens_per_step;   /* positions, samples * seq_len */
     int64_t samples_per_epoch;
-    int64_t max_steps;         /* of max_duration; for dur; 0 if not known yet */
+    int64_t max_steps; /* of max_duration, for dur; 0 if not known yet */
 };
 
 /* Steps until the duration has passed, rounded up; ERR_USAGE for `sec`, which

@@ -72,6 +72,7 @@ enum err comm_create(const char *kind, int *argc, char ***argv,
     comm = calloc(1, sizeof *comm);
     if (comm == NULL)
         return err_set(ERR_MEMORY, "communicator: out of memory");
+    comm->next = comm;
     comm->timeout_s = timeout_s;
     TRY(open_transport(comm, kind, argc, argv));
     TRY(comm_request_pool_create(comm));
@@ -93,6 +94,8 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
     copy->transport = comm->transport;
     copy->parent = comm;
     comm->duplicates++;
+    copy->next = comm->next;
+    comm->next = copy;
     copy->rank = comm->rank;
     copy->size = comm->size;
     copy->local_rank = comm->local_rank;
@@ -120,8 +123,13 @@ void comm_destroy(struct comm *comm)
     assert(comm->duplicates == 0);
     if (comm->state != NULL)
         comm->transport->close(comm);
-    if (comm->parent != NULL)
+    if (comm->parent != NULL) {
         comm->parent->duplicates--;
+        struct comm *before = comm;
+        while (before->next != comm)
+            before = before->next;
+        before->next = comm->next;
+    }
     comm_request_pool_destroy(comm);
     free(comm->hosts);
     free(comm);
@@ -378,6 +386,7 @@ enum err comm_wait(struct comm_request *request, double timeout_s)
     double last = begin;
     while (!done && last - begin < timeout_s) {
         pause_after(last - begin);
+        comm_request_progress(comm);
         done = comm_request_poll(request);
         double now = clock_now();
         if (now - last > STOPPED_S)

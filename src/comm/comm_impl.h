@@ -53,6 +53,7 @@ struct comm_request {
     const char *what; /* for error texts: "barrier" */
     bool busy;        /* handed out */
     bool collective;  /* travels apart from point-to-point messages */
+    bool staged;      /* more is to be started after what is in flight */
     bool done;
     enum err rc;
     int tag; /* of a collective */
@@ -86,7 +87,9 @@ struct comm {
     const struct comm_transport *transport;
     void *state; /* transport's */
     struct comm *parent;
-    int duplicates; /* alive */
+    int duplicates;    /* alive */
+    struct comm *next; /* ring of a comm and all duplicates */
+    int staged_count;  /* requests with more to be started */
     int rank, size;
     int local_rank, local_size;
     double timeout_s;
@@ -108,6 +111,27 @@ enum err comm_self_open(struct comm *comm);
 enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv);
 #endif
 
+/* Where OpenMPI puts the shared-memory segment of this process: a folder in
+ * /dev/shm with a name that no later attempt can meet, removed as soon as all
+ * local ranks have mapped the segment, so that nothing stays after a SIGKILL.
+ */
+#define COMM_SEGMENT_FILES 4
+struct comm_segment {
+    char path[64]; /* empty: left to MPI */
+    int count;
+    char files[COMM_SEGMENT_FILES][128];
+};
+/* Before MPI starts: make the folder and tell OpenMPI by the environment,
+ * unless the user has chosen one. */
+void comm_segment_create(struct comm_segment *segment);
+/* MPI has started: no child process may inherit the setting. */
+void comm_segment_forget(const struct comm_segment *segment);
+/* Remove the folder, remembering what was in it. */
+void comm_segment_remove(struct comm_segment *segment);
+/* Before MPI_Finalize(), which complains about files that it can't remove: put
+ * empty ones there. */
+void comm_segment_restore(const struct comm_segment *segment);
+
 /* Allocate the requests of an opened comm; free them. */
 enum err comm_request_pool_create(struct comm *comm);
 void comm_request_pool_destroy(struct comm *comm);
@@ -128,6 +152,10 @@ enum err comm_request_fold(struct comm_request *request);
 void comm_request_ready(struct comm_request *request);
 /* Advance; true when done, or failed (rc). */
 bool comm_request_poll(struct comm_request *request);
+/* Poll all requests of the comm and its duplicates that have more to be
+ * started: a peer may wait for that while this rank waits for something else.
+ */
+void comm_request_progress(struct comm *comm);
 /* The transport says: a piece of this many bytes ended. */
 enum err comm_request_piece_done(struct comm_request *request, int index,
                                  size_t bytes);

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "src/base/clock.h"
-#include "src/base/fsio.h"
 #include "src/base/log.h"
 
 #define MPI_TRY(call)                                                          \
@@ -24,7 +23,6 @@
         }                                                                      \
     } while (0)
 
-#define SHM_FOLDER "/dev/shm"
 #define POLL_S 100e-6
 
 struct mpi_state {
@@ -32,11 +30,7 @@ struct mpi_state {
     MPI_Comm collective;
     int *indices; /* [2 size], of MPI_Testsome */
     MPI_Status *statuses;
-};
-
-/* What was set up only until the local ranks have found each other. */
-struct segment_folder {
-    char path[64]; /* empty: left to MPI */
+    struct comm_segment segment; /* of the first communicator only */
 };
 
 static enum err mpi_error(int code, const char *call)
@@ -199,8 +193,11 @@ static void mpi_close(struct comm *comm)
     if (together) {
         MPI_Comm_free(&state->point);
         MPI_Comm_free(&state->collective);
-        if (comm->parent == NULL)
-            MPI_Finalize();
+    }
+    if (together && comm->parent == NULL) {
+        comm_segment_restore(&state->segment);
+        MPI_Finalize();
+        comm_segment_remove(&state->segment);
     }
     free(state->statuses);
     free(state->indices);
@@ -223,47 +220,6 @@ static const struct comm_transport mpi_transport = {
     .close = mpi_close,
     .abort = mpi_abort,
 };
-
-/* The environment variables by which OpenMPI 4 and 5 take the folder of their
- * shared-memory segments. */
-static const char *const segment_variables[] = {
-    "OMPI_MCA_btl_vader_backing_directory",
-    "OMPI_MCA_btl_sm_backing_directory",
-};
-#define SEGMENT_VARIABLES                                                      \
-    (sizeof segment_variables / sizeof segment_variables[0])
-
-/* OpenMPI leaves its segments in /dev/shm when a rank is killed. They are put
- * into a folder of our own, whose name no later attempt can meet, and removed
- * as soon as all local ranks have them mapped. A folder that the user chose is
- * left alone. */
-static void segment_folder_create(struct segment_folder *folder)
-{
-    folder->path[0] = '\0';
-    for (size_t i = 0; i < SEGMENT_VARIABLES; i++) {
-        if (getenv(segment_variables[i]) != NULL)
-            return;
-    }
-    char path[] = SHM_FOLDER "/tessera-XXXXXX";
-    if (mkdtemp(path) == NULL)
-        return;
-    snprintf(folder->path, sizeof folder->path, "%s", path);
-    for (size_t i = 0; i < SEGMENT_VARIABLES; i++)
-        setenv(segment_variables[i], path, 1);
-}
-
-static void segment_folder_forget(const struct segment_folder *folder)
-{
-    /* A child process must not inherit a folder that will be gone. */
-    for (size_t i = 0; folder->path[0] != '\0' && i < SEGMENT_VARIABLES; i++)
-        unsetenv(segment_variables[i]);
-}
-
-static void segment_folder_remove(const struct segment_folder *folder)
-{
-    if (folder->path[0] != '\0' && fsio_remove_tree(folder->path) != ERR_OK)
-        log_warn("%s", err_text());
-}
 
 /* Make every local rank map every other's segment: messages all ways. */
 static enum err meet_local_ranks(MPI_Comm local, int size)
@@ -333,12 +289,12 @@ enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv)
 {
     enum err rc = ERR_OK;
     struct mpi_state *state = NULL;
-    struct segment_folder folder;
+    struct comm_segment segment;
     MPI_Comm local = MPI_COMM_NULL;
     comm->transport = &mpi_transport;
-    segment_folder_create(&folder);
+    comm_segment_create(&segment);
     rc = start_mpi(argc, argv);
-    segment_folder_forget(&folder);
+    comm_segment_forget(&segment);
     TRY(rc);
     MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, &comm->rank));
@@ -355,6 +311,8 @@ enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv)
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->point));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->collective));
 out:
-    segment_folder_remove(&folder);
+    comm_segment_remove(&segment);
+    if (state != NULL)
+        state->segment = segment;
     return rc;
 }

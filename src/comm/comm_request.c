@@ -55,6 +55,13 @@ void comm_request_pool_destroy(struct comm *comm)
     free(comm->requests);
 }
 
+static void set_staged(struct comm_request *request, bool staged)
+{
+    if (request->staged != staged)
+        request->comm->staged_count += staged ? 1 : -1;
+    request->staged = staged;
+}
+
 enum err comm_request_take(struct comm *comm, bool collective, const char *what,
                            struct comm_request **out)
 {
@@ -74,6 +81,7 @@ enum err comm_request_take(struct comm *comm, bool collective, const char *what,
     struct comm_request *request = &comm->requests[i];
     request->what = what;
     request->busy = true;
+    request->staged = false;
     request->done = false;
     request->rc = ERR_OK;
     request->transfer_count = 0;
@@ -98,6 +106,7 @@ void comm_request_fail(struct comm_request *request)
 void comm_request_release(struct comm_request *request)
 {
     assert(request->busy);
+    set_staged(request, false);
     request->busy = false;
 }
 
@@ -122,6 +131,8 @@ enum err comm_request_add(struct comm_request *request, bool receive,
         .receive = receive,
     };
     request->pending++;
+    if (bytes > COMM_PIECE_BYTES)
+        set_staged(request, true);
     return request->comm->transport->start(request, index);
 }
 
@@ -217,6 +228,7 @@ enum err comm_request_fold(struct comm_request *request)
 {
     request->fold.active = true;
     request->fold.done = 0;
+    set_staged(request, request->fold.count > COMM_FOLD_COUNT);
     return request->fold.count == 0 ? ERR_OK : fold_round_start(request);
 }
 
@@ -258,7 +270,24 @@ bool comm_request_poll(struct comm_request *request)
         request->rc = rc;
         request->done = true;
     }
+    if (request->done)
+        set_staged(request, false);
     return request->done;
+}
+
+void comm_request_progress(struct comm *comm)
+{
+    struct comm *member = comm;
+    do {
+        int left = member->broken ? 0 : member->staged_count;
+        for (int i = 0; i < REQUESTS && left > 0; i++) {
+            if (member->requests[i].staged) {
+                left--;
+                comm_request_poll(&member->requests[i]);
+            }
+        }
+        member = member->next;
+    } while (member != comm);
 }
 
 void comm_request_missing(const struct comm_request *request, char *text,

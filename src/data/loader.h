@@ -5,7 +5,9 @@
  * the last position of a sample has no label, nor has padding: LOADER_IGNORE.
  * A sample shorter than seq_len is padded with token 0; one longer than seq_len
  * is ERR_DATA (it says which setting to change). sequence_ids number documents
- * within a row; with one document per sample they are 0, padding included. */
+ * within a row: the token after dataset_eos_token() begins the next one, and
+ * padding belongs to the last; with one document per sample, or where the data
+ * set names no such token, they are 0, padding included. */
 #ifndef TESSERA_DATA_LOADER_H
 #define TESSERA_DATA_LOADER_H
 
@@ -32,8 +34,8 @@ enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out);
 void batch_destroy(struct batch *batch);
 
 /* Fill `batch` with stream positions first .. first+count-1 of the order;
- * count <= the samples it was created for; sets batch->samples and
- * loss_tokens. With order->shuffle false, positions beyond the data set wrap
+ * count <= the samples it was created for, order->samples <= those of the data
+ * set; sets batch->samples and loss_tokens. With order->shuffle false, positions beyond the data set wrap
  * like any other epoch. */
 enum err loader_read(struct dataset *dataset, const struct order *order,
                      int64_t first, int64_t count, struct batch *batch);

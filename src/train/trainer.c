@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "src/base/clock.h"
-#include "src/base/log.h"
-#include "src/parallel/shard.h"
+#include "src/train/train_threads.h"
 
 /* All ranks must compute with the same kernels, or bits would depend on where a
  * slot lands. */
@@ -114,14 +113,11 @@ out:
 }
 
 /* What may fail on one rank alone; the caller agrees. */
-static enum err create_local(struct trainer *trainer)
+static enum err create_local(struct trainer *trainer, int threads)
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     struct model_config config = train_settings_model(s);
-    int threads = (int)s->hardware.threads;
-    if (threads == 0)
-        threads = kernels_threads_default(comm_local_size(trainer->comm));
     TRY(open_kernels(trainer));
     TRY(open_data(trainer));
     TRY(plan_steps(trainer));
@@ -157,6 +153,7 @@ enum err trainer_create(struct comm *comm,
                         struct trainer **out)
 {
     enum err rc = ERR_OK;
+    int threads = 1;
     struct trainer *trainer = calloc(1, sizeof *trainer);
     if (trainer == NULL)
         return err_set(ERR_MEMORY, "out of memory");
@@ -174,7 +171,8 @@ enum err trainer_create(struct comm *comm,
                      trainer->ranks, (long long)settings->parallel.slots);
         goto out;
     }
-    TRY(comm_agree(comm, create_local(trainer)));
+    TRY(train_threads(comm, (int)settings->hardware.threads, &threads));
+    TRY(comm_agree(comm, create_local(trainer, threads)));
     TRY(check_arithmetic(trainer));
     TRY(comm_agree(comm, replica_create(comm, trainer->kernels, &trainer->ctx,
                                         trainer->params,

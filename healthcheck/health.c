@@ -1,0 +1,386 @@
+/* The runner. It trusts no check to end: see health.h. */
+#include "healthcheck/health.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+
+/* How long a killed child may take to go before it is abandoned. */
+#define RUN_REAP_S 0.3
+#define RUN_RETESTS 2
+#define RUN_SKIP_S 0.05 /* with less than this left a check is not begun */
+
+#define ALL (HEALTH_QUICK | HEALTH_PROLOG | HEALTH_EPILOG | HEALTH_JOB)
+
+static const struct health_check health_checks[] = {
+    { "load", "host", ALL, 2, health_host_load },
+    { "memory", "host", ALL, 2, health_host_memory },
+    { "blocked", "host", ALL, 2, health_host_blocked },
+    { "zombies", "host", ALL, 2, health_host_zombies },
+    { "shm", "fs", ALL, 2, health_fs_shm },
+    { "tmp", "fs", ALL, 2, health_fs_tmp },
+    { "gemm", "cpu", ALL & ~(unsigned)HEALTH_QUICK, 8, health_cpu_gemm },
+    { "triad", "cpu", HEALTH_JOB, 15, health_cpu_triad },
+};
+
+static const struct {
+    enum health_phase phase;
+    const char *name;
+    double budget_s;
+} health_phases[] = {
+    { HEALTH_QUICK, "quick", 10 },
+    { HEALTH_PROLOG, "prolog", 8 },
+    { HEALTH_EPILOG, "epilog", 20 },
+    { HEALTH_JOB, "job", 90 },
+};
+
+#define PHASE_COUNT (sizeof health_phases / sizeof health_phases[0])
+
+const struct health_check *health_table(int *count)
+{
+    *count = (int)(sizeof health_checks / sizeof health_checks[0]);
+    return health_checks;
+}
+
+static size_t health_phase_index(enum health_phase phase)
+{
+    size_t i = 0;
+    while (i < PHASE_COUNT && health_phases[i].phase != phase)
+        i++;
+    assert(i < PHASE_COUNT);
+    return i;
+}
+
+double health_budget_s(enum health_phase phase)
+{
+    return health_phases[health_phase_index(phase)].budget_s;
+}
+
+const char *health_phase_name(enum health_phase phase)
+{
+    return health_phases[health_phase_index(phase)].name;
+}
+
+bool health_phase_parse(const char *text, enum health_phase *out)
+{
+    for (size_t i = 0; i < PHASE_COUNT; i++) {
+        if (strcmp(text, health_phases[i].name) == 0) {
+            *out = health_phases[i].phase;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *health_state_name(enum health_state state)
+{
+    static const char *const names[] = { "ok", "warn", "bad", "unknown" };
+    assert((unsigned)state < sizeof names / sizeof names[0]);
+    return names[state];
+}
+
+enum health_state health_worse(enum health_state a, enum health_state b)
+{
+    static const int gravity[] = { [HEALTH_OK] = 0,
+                                   [HEALTH_WARN] = 1,
+                                   [HEALTH_UNKNOWN] = 2,
+                                   [HEALTH_BAD] = 3 };
+    return gravity[a] >= gravity[b] ? a : b;
+}
+
+/* The next item of a comma-separated list; false: there is none. */
+static bool list_item(const char **list, const char **item, size_t *length)
+{
+    *list += strspn(*list, ", ");
+    if (**list == '\0')
+        return false;
+    *item = *list;
+    *length = strcspn(*list, ", ");
+    *list += *length;
+    return true;
+}
+
+bool health_listed(const char *list, const char *word)
+{
+    const char *item;
+    size_t length;
+    while (list_item(&list, &item, &length))
+        if (strlen(word) == length && strncmp(item, word, length) == 0)
+            return true;
+    return false;
+}
+
+bool health_injected(const char *inject, const char *kind, const char *name,
+                     const char *what)
+{
+    char exact[256];
+    char every[256];
+    if (inject == NULL)
+        return false;
+    snprintf(exact, sizeof exact, "%s:%s:%s", kind, name, what);
+    snprintf(every, sizeof every, "%s:*:%s", kind, what);
+    return health_listed(inject, exact) || health_listed(inject, every);
+}
+
+/* --- one child ------------------------------------------------------------ */
+
+static void result_fail(struct health_result *result, enum health_state state,
+                        const char *code, const char *text)
+{
+    result->state = state;
+    snprintf(result->code, sizeof result->code, "%s", code);
+    snprintf(result->text, sizeof result->text, "%s", text);
+}
+
+static bool hang_injected(const struct health_env *env,
+                          const struct health_check *check)
+{
+    char word[64];
+    const char *const names[] = { check->id, check->group };
+    if (env->inject == NULL)
+        return false;
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(word, sizeof word, "hang:%s", names[i]);
+        if (health_listed(env->inject, word))
+            return true;
+    }
+    return false;
+}
+
+/* Whoever reads our output waits for its last writer, and a child may have to
+ * be abandoned: it keeps no descriptor but its pipe. */
+static int child_isolate(int pipe_fd)
+{
+    int null = open("/dev/null", O_RDWR);
+    setsid();
+    for (int fd = 0; fd < 3 && null >= 0; fd++)
+        dup2(null, fd);
+    int fd = dup2(pipe_fd, 3);
+    close_range(4, ~0U, 0);
+    return fd;
+}
+
+_Noreturn static void child_main(const struct health_check *check,
+                                 const struct health_env *env, pid_t parent,
+                                 int pipe_fd)
+{
+    struct health_result result = { .state = HEALTH_OK };
+    int fd = child_isolate(pipe_fd);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    while (hang_injected(env, check))
+        pause();
+    if (check->run(env, &result) != ERR_OK)
+        result_fail(&result, HEALTH_UNKNOWN, "CHECK_FAILED", err_text());
+    ssize_t wrote = write(fd, &result, sizeof result);
+    _exit(wrote == (ssize_t)sizeof result ? 0 : 1);
+}
+
+/* Whether any thread of the process runs, wants to run, or was stopped by
+ * somebody: then a missed deadline does not mean that it hangs. */
+static bool child_computes(pid_t pid)
+{
+    char path[sizeof "/proc//task//stat" + 300];
+    bool computes = false;
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        char text[512];
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "/proc/%ld/task/%s/stat", (long)pid,
+                 entry->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t bytes = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+        if (fd >= 0)
+            close(fd);
+        text[bytes > 0 ? bytes : 0] = '\0';
+        const char *name_end = strrchr(text, ')');
+        if (name_end != NULL && name_end[1] == ' ')
+            computes |= strchr("RTt", name_end[2]) != NULL;
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return computes;
+}
+
+/* False: the deadline came first. *bytes: how much of the result came. */
+static bool child_wait(int fd, double deadline, void *result, size_t size,
+                       size_t *bytes)
+{
+    *bytes = 0;
+    while (*bytes < size) {
+        struct pollfd waiting = { .fd = fd, .events = POLLIN };
+        double left_s = deadline - clock_now();
+        if (left_s <= 0)
+            return false;
+        if (poll(&waiting, 1, (int)ceil(left_s * 1000)) <= 0)
+            continue;
+        ssize_t got = read(fd, (char *)result + *bytes, size - *bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        *bytes += (size_t)got;
+    }
+    return true;
+}
+
+/* The wait status; -1: it did not go and was abandoned. */
+static int child_reap(pid_t pid)
+{
+    double deadline = clock_now() + RUN_REAP_S;
+    int status = -1;
+    for (;;) {
+        pid_t got = waitpid(pid, &status, WNOHANG);
+        if (got == pid)
+            return status;
+        if ((got < 0 && errno != EINTR) || clock_now() > deadline)
+            return -1;
+        clock_sleep(0.002);
+    }
+}
+
+static void child_late(const struct health_check *check, pid_t pid, bool cut,
+                       struct health_result *out)
+{
+    char code[24];
+    bool computes = child_computes(pid);
+    kill(pid, SIGKILL);
+    bool gone = child_reap(pid) != -1;
+    out->cut = cut;
+    if (cut) {
+        result_fail(out, HEALTH_UNKNOWN, "BUDGET",
+                    "not finished within the time budget");
+    } else if (computes) {
+        result_fail(out, HEALTH_UNKNOWN, "TIMEOUT",
+                    "still computing at its deadline; is the node busy?");
+    } else {
+        snprintf(code, sizeof code, "HANG_%s", check->id);
+        for (char *p = code; *p != '\0'; p++)
+            *p = *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p;
+        result_fail(out, HEALTH_BAD, code,
+                    gone ? "does not answer"
+                         : "does not answer and cannot be killed");
+        out->limit = check->timeout_s;
+        snprintf(out->unit, sizeof out->unit, "s");
+    }
+}
+
+static void child_crashed(int status, struct health_result *out)
+{
+    char text[sizeof out->text];
+    if (status != -1 && WIFSIGNALED(status))
+        snprintf(text, sizeof text, "the check died of signal %d (%s)",
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(text, sizeof text, "the check ended without a result");
+    result_fail(out, HEALTH_UNKNOWN, "CHECK_DIED", text);
+}
+
+static void run_once(const struct health_check *check,
+                     const struct health_env *env, double end_s,
+                     struct health_result *out)
+{
+    struct health_result result;
+    int pipe_fd[2];
+    size_t bytes;
+    pid_t parent = getpid();
+    double start = clock_now();
+    double deadline = fmin(start + check->timeout_s, end_s);
+    if (pipe2(pipe_fd, O_CLOEXEC) != 0) {
+        result_fail(out, HEALTH_UNKNOWN, "NO_PIPE", strerror(errno));
+        return;
+    }
+    pid_t pid = fork();
+    if (pid == 0)
+        child_main(check, env, parent, pipe_fd[1]);
+    close(pipe_fd[1]);
+    if (pid < 0) {
+        result_fail(out, HEALTH_UNKNOWN, "NO_FORK", strerror(errno));
+    } else if (!child_wait(pipe_fd[0], deadline, &result, sizeof result,
+                           &bytes)) {
+        child_late(check, pid, end_s < start + check->timeout_s, out);
+        if (strncmp(out->code, "HANG_", 5) == 0)
+            out->value = clock_now() - start;
+    } else if (bytes == sizeof result) {
+        *out = result;
+        child_reap(pid);
+    } else {
+        child_crashed(child_reap(pid), out);
+    }
+    close(pipe_fd[0]);
+}
+
+/* --- all ------------------------------------------------------------------ */
+
+static void run_check(const struct health_check *check,
+                      const struct health_env *env, double end_s,
+                      struct health_result *out)
+{
+    double start = clock_now();
+    int tries = 0;
+    do {
+        if (end_s - clock_now() < RUN_SKIP_S) {
+            /* A slow result that could not be confirmed is not bad. */
+            memset(out, 0, sizeof *out);
+            out->cut = true;
+            result_fail(out, HEALTH_UNKNOWN, "BUDGET",
+                        "no time left in the budget");
+            break;
+        }
+        memset(out, 0, sizeof *out);
+        run_once(check, env, end_s, out);
+        tries++;
+    } while (out->state == HEALTH_BAD && out->retest && tries < RUN_RETESTS);
+    snprintf(out->id, sizeof out->id, "%s", check->id);
+    out->tries = tries;
+    out->dur_s = clock_now() - start;
+}
+
+static void verdict_begin(const struct health_env *env,
+                          struct health_verdict *out)
+{
+    const char *job = getenv("SLURM_JOB_ID");
+    memset(out, 0, sizeof *out);
+    snprintf(out->host, sizeof out->host, "%s", env->host);
+    out->phase = health_phase_name(env->phase);
+    out->job = job != NULL ? strtol(job, NULL, 10) : 0;
+    out->t0 = clock_wall();
+    health_host_boot_id(env->root, out->boot_id, sizeof out->boot_id);
+}
+
+void health_run(const struct health_check *table, int count,
+                const struct health_env *env, double budget_s,
+                struct health_verdict *out)
+{
+    assert(count <= HEALTH_CHECKS_MAX && env->root != NULL);
+    double start = clock_now();
+    verdict_begin(env, out);
+    for (int i = 0; i < count; i++) {
+        if ((table[i].phases & (unsigned)env->phase) == 0 ||
+            health_listed(env->limits.disable, table[i].id))
+            continue;
+        struct health_result *result = &out->results[out->count++];
+        run_check(&table[i], env, start + budget_s, result);
+        out->state = health_worse(out->state, result->state);
+        out->cut |= result->cut;
+    }
+    if (out->count == 0)
+        out->state = HEALTH_UNKNOWN;
+    out->dur_s = clock_now() - start;
+    health_report_reason(out);
+}

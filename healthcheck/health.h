@@ -1,0 +1,176 @@
+/* Node health: a table of checks, a runner, a verdict.
+ *
+ * Every check runs in a child process of its own with a deadline on the
+ * monotonic clock, because a check hangs exactly when what it looks at is
+ * sick. A child that does not end is killed, and abandoned when even that does
+ * not help; the parent touches nothing but /proc and pipes. A check that waited
+ * its whole time asleep (state S or D) is a hang: bad, since every check here
+ * looks at something local. One that was still computing, or whose time the
+ * phase's budget cut short, is unknown.
+ *
+ * Verdict of the node: the gravest state of its checks, bad > unknown > warn >
+ * ok; code and reason are those of the first check with that state. Speeds are
+ * reported; they are bad only below a floor that the administrator has set, and
+ * only twice in a row. Hard faults (wrong arithmetic, full or unwritable local
+ * file systems, hangs) are bad at once. */
+#ifndef TESSERA_HEALTH_H
+#define TESSERA_HEALTH_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "src/base/err.h"
+
+#define HEALTH_CHECKS_MAX 32
+#define HEALTH_REASON_MAX 150 /* characters; longer ones are cut */
+#define HEALTH_PREFIX "tessera: "
+
+/* Bits of a mask. */
+enum health_phase {
+    HEALTH_QUICK = 1,  /* root, every few minutes on idle nodes */
+    HEALTH_PROLOG = 2, /* root, before a job */
+    HEALTH_EPILOG = 4, /* root, after a job */
+    HEALTH_JOB = 8     /* the user, at the top of the job script */
+};
+
+/* The order is the one of the exit codes, not of gravity. */
+enum health_state { HEALTH_OK, HEALTH_WARN, HEALTH_BAD, HEALTH_UNKNOWN };
+
+/* Thresholds; health_limits_load() fills them. A floor of 0 is no floor. */
+struct health_limits {
+    double shm_free_min_mib, shm_inodes_min;
+    double tmp_free_min_mib, tmp_inodes_min;
+    double memory_available_min_mib;
+    double gemm_min_gflops;
+    double triad_min_gbps;
+    double pair_min_gbps;
+    double pair_ratio_min; /* of the median: slower pairs are looked at again */
+    char disable[1024];    /* ids of checks, separated by commas */
+};
+
+/* Where a check runs. */
+struct health_env {
+    const char *root; /* before every path; "" in production */
+    const char *host; /* Slurm's node name, else the host name */
+    enum health_phase phase;
+    struct health_limits limits;
+    /* "gemm:HOST:wrong,shm:HOST:full,tmp:HOST:full,hang:fs"; NULL: none */
+    const char *inject;
+};
+
+/* What a check found; travels through a pipe. */
+struct health_result {
+    char id[16];
+    enum health_state state;
+    char code[24]; /* "SHM_FULL"; empty when ok */
+    char unit[16];
+    char text[80]; /* one short clause for people; may be empty */
+    double value;
+    double limit; /* 0: none */
+    int tries;
+    double dur_s;
+    bool retest; /* a bad result needs a second one: speeds */
+    bool cut;    /* ended by the budget */
+};
+
+struct health_check {
+    const char *id;
+    const char *group; /* "host", "fs", "cpu": for fault injection */
+    unsigned phases;   /* mask of enum health_phase */
+    double timeout_s;
+    /* In the child: fill state, code, unit, text, value, limit, retest. An
+     * error code makes the state unknown, with err_text(). */
+    enum err (*run)(const struct health_env *env, struct health_result *out);
+};
+
+struct health_verdict {
+    char host[64];
+    const char *phase;
+    long job; /* SLURM_JOB_ID; 0: none */
+    char boot_id[64];
+    double t0; /* seconds since 1970 */
+    double dur_s;
+    enum health_state state;
+    char code[24];
+    char reason[HEALTH_REASON_MAX + 1]; /* "tessera: ..."; empty when ok */
+    bool cut;                           /* some checks did not fit the budget */
+    int count;
+    struct health_result results[HEALTH_CHECKS_MAX];
+};
+
+/* --- health.c ------------------------------------------------------------- */
+
+/* The built-in checks. */
+const struct health_check *health_table(int *count);
+/* Seconds that a phase may take unless the caller says otherwise. */
+double health_budget_s(enum health_phase phase);
+const char *health_phase_name(enum health_phase phase);
+/* False: no such phase. */
+bool health_phase_parse(const char *text, enum health_phase *out);
+/* Run the checks of env->phase one after the other within budget_s; always
+ * gives a verdict. Needs a process without other threads. */
+void health_run(const struct health_check *table, int count,
+                const struct health_env *env, double budget_s,
+                struct health_verdict *out);
+/* The graver of two. */
+enum health_state health_worse(enum health_state a, enum health_state b);
+/* "ok", "warn", "bad", "unknown". */
+const char *health_state_name(enum health_state state);
+
+/* Whether `inject` asks for kind:HOST:what; `name` is this host. "*" as host
+ * means every host. */
+bool health_injected(const char *inject, const char *kind, const char *name,
+                     const char *what);
+/* Whether `word` is in a comma-separated list. */
+bool health_listed(const char *list, const char *word);
+
+/* --- health_limits.c ------------------------------------------------------ */
+
+/* Defaults, then the file (libconfig; NULL: defaults only). */
+enum err health_limits_load(const char *path, struct health_limits *out);
+/* The same with the administrator's file, etc/health.cfg beside the folder of
+ * the running program, if there is one. */
+enum err health_limits_default(struct health_limits *out);
+
+/* --- the checks: health_fs.c, health_host.c, health_cpu.c ----------------- */
+
+enum err health_fs_shm(const struct health_env *env, struct health_result *out);
+enum err health_fs_tmp(const struct health_env *env, struct health_result *out);
+enum err health_host_load(const struct health_env *env,
+                          struct health_result *out);
+enum err health_host_memory(const struct health_env *env,
+                            struct health_result *out);
+enum err health_host_blocked(const struct health_env *env,
+                             struct health_result *out);
+enum err health_host_zombies(const struct health_env *env,
+                             struct health_result *out);
+/* The boot id, or "unknown"; not a check, reads one file of /proc. */
+void health_host_boot_id(const char *root, char *text, size_t bytes);
+/* SLURMD_NODENAME, else the host name without its domain; not a check. */
+void health_host_name(char *text, size_t bytes);
+/* All processors multiply the same matrices for a while; every product must
+ * have the bits of the first one, which must agree with an fp64 reference. */
+enum err health_cpu_gemm(const struct health_env *env,
+                         struct health_result *out);
+/* a = b + s c on arrays larger than the caches; 24 bytes per element count. */
+enum err health_cpu_triad(const struct health_env *env,
+                          struct health_result *out);
+
+/* --- health_report.c ------------------------------------------------------ */
+
+/* Fill code and reason of a verdict from its results. */
+void health_report_reason(struct health_verdict *verdict);
+/* Cuts at HEALTH_REASON_MAX, drops what is not printable ASCII. */
+void health_report_clean(char *reason);
+/* The verdict as one JSON object, schema "tessera-health/1"; the caller
+ * decrefs. NULL: no memory. */
+json_t *health_report_json(const struct health_verdict *verdict);
+/* A table for people. */
+void health_report_print(const struct health_verdict *verdict, FILE *file);
+/* One line of JSON into PATH, or into PATH/HOST.json when PATH is a folder;
+ * the file is replaced in one step. */
+enum err health_report_write(const json_t *object, const char *host,
+                             const char *path);
+
+#endif

@@ -1,0 +1,300 @@
+/* Arithmetic and memory of the processors.
+ *
+ * A core that computes wrongly is rare and does not say so: every core must
+ * reproduce, bit for bit, one product that was checked against fp64. */
+#include "healthcheck/health.h"
+
+#include <math.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/kernels.h"
+#include "src/base/clock.h"
+#include "src/base/rng.h"
+
+#define CPU_SIDE 384
+#define CPU_ELEMENTS (CPU_SIDE * CPU_SIDE)
+#define CPU_SEED 20251
+#define CPU_TRIAD_BYTES_MAX (768.0 * 1048576.0)
+#define CPU_TRIAD_PASSES 5
+
+struct cpu_gemm {
+    const struct kernels *kernels;
+    float *a, *b;
+    float *good; /* the product that all must reproduce */
+    int threads;
+    double seconds;
+    bool inject;
+};
+
+struct cpu_tally {
+    int64_t products;
+    int64_t wrong; /* elements */
+    int cpu;       /* where, the first time; -1: nowhere */
+    double span_s;
+};
+
+static void *cpu_allocate(size_t bytes)
+{
+    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+}
+
+static enum err cpu_product(const struct cpu_gemm *test, int threads,
+                            float *out)
+{
+    struct kernel_ctx ctx = { .threads = threads };
+    struct gemm gemm = { .form = GEMM_NN,
+                         .m = CPU_SIDE,
+                         .n = CPU_SIDE,
+                         .k = CPU_SIDE,
+                         .a = test->a,
+                         .b = test->b,
+                         .c = out };
+    return test->kernels->gemm(&ctx, DTYPE_F32, &gemm);
+}
+
+/* Elements of `good` that are off by more than the op table allows. */
+static int64_t cpu_against_fp64(const struct cpu_gemm *test)
+{
+    double *row = malloc(CPU_SIDE * sizeof *row);
+    int64_t wrong = 0;
+    /* The largest element is of order 4 sqrt(k); tolerance 2e-6 sqrt(k) of it
+     */
+    double tolerance = 2e-6 * CPU_SIDE * 6;
+    if (row == NULL)
+        return -1;
+    for (int i = 0; i < CPU_SIDE; i++) {
+        memset(row, 0, CPU_SIDE * sizeof *row);
+        for (int k = 0; k < CPU_SIDE; k++) {
+            double left = (double)test->a[i * CPU_SIDE + k];
+            const float *right = test->b + (size_t)k * CPU_SIDE;
+            for (int j = 0; j < CPU_SIDE; j++)
+                row[j] += left * (double)right[j];
+        }
+        for (int j = 0; j < CPU_SIDE; j++) {
+            double error = fabs((double)test->good[i * CPU_SIDE + j] - row[j]);
+            wrong += !(error <= tolerance); /* NaN is wrong, too */
+        }
+    }
+    free(row);
+    return wrong;
+}
+
+static int64_t cpu_differences(const float *a, const float *b)
+{
+    int64_t count = 0;
+    if (memcmp(a, b, CPU_ELEMENTS * sizeof *a) == 0)
+        return 0;
+    for (int i = 0; i < CPU_ELEMENTS; i++)
+        count += memcmp(&a[i], &b[i], sizeof a[i]) != 0;
+    return count;
+}
+
+/* One processor of the mask per thread, so that each is tested. */
+static void cpu_bind(const cpu_set_t *mask, int index)
+{
+    cpu_set_t one;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, mask) || index-- > 0)
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        sched_setaffinity(0, sizeof one, &one);
+        return;
+    }
+}
+
+/* One thread: products for `seconds`, at least one. */
+static enum err cpu_loop(const struct cpu_gemm *test, struct cpu_tally *tally)
+{
+    enum err rc = ERR_OK;
+    float *c = cpu_allocate(CPU_ELEMENTS * sizeof *c);
+    tally->cpu = -1;
+    if (c == NULL)
+        return err_set(ERR_MEMORY, "no memory for a matrix");
+    double start = clock_now();
+    do {
+        TRY(cpu_product(test, 1, c));
+        if (test->inject && omp_get_thread_num() == 0)
+            c[CPU_ELEMENTS / 2] = -c[CPU_ELEMENTS / 2];
+        int64_t wrong = cpu_differences(c, test->good);
+        if (wrong > 0 && tally->cpu < 0)
+            tally->cpu = sched_getcpu();
+        tally->wrong += wrong;
+        tally->products++;
+        tally->span_s = clock_now() - start;
+    } while (tally->span_s < test->seconds);
+out:
+    free(c);
+    return rc;
+}
+
+static enum err cpu_all(const struct cpu_gemm *test, struct cpu_tally *total)
+{
+    enum err rc = ERR_OK;
+    cpu_set_t mask;
+    memset(total, 0, sizeof *total);
+    total->cpu = -1;
+    CPU_ZERO(&mask);
+    sched_getaffinity(0, sizeof mask, &mask);
+#pragma omp parallel num_threads(test->threads)
+    {
+        struct cpu_tally own = { .cpu = -1 };
+        cpu_bind(&mask, omp_get_thread_num());
+        enum err own_rc = cpu_loop(test, &own);
+#pragma omp critical(health_cpu)
+        {
+            if (own_rc != ERR_OK && rc == ERR_OK)
+                rc = err_set(own_rc, "gemm: a thread failed");
+            total->products += own.products;
+            total->wrong += own.wrong;
+            if (own.cpu >= 0 && total->cpu < 0)
+                total->cpu = own.cpu;
+            total->span_s = fmax(total->span_s, own.span_s);
+        }
+    }
+    return rc;
+}
+
+static void cpu_wrong(struct health_result *out, int64_t wrong, int cpu)
+{
+    out->state = HEALTH_BAD;
+    snprintf(out->code, sizeof out->code, "GEMM_WRONG");
+    if (cpu >= 0)
+        snprintf(out->text, sizeof out->text,
+                 "%lld elements differ, first on processor %d",
+                 (long long)wrong, cpu);
+    else
+        snprintf(out->text, sizeof out->text,
+                 "%lld elements are off the fp64 reference", (long long)wrong);
+}
+
+static enum err cpu_judge(const struct health_env *env,
+                          const struct cpu_gemm *test,
+                          struct health_result *out)
+{
+    struct cpu_tally tally;
+    int64_t wrong = cpu_against_fp64(test);
+    if (wrong < 0)
+        return err_set(ERR_MEMORY, "no memory for a row");
+    if (wrong > 0) {
+        cpu_wrong(out, wrong, -1);
+        return ERR_OK;
+    }
+    enum err rc = cpu_all(test, &tally);
+    if (rc != ERR_OK)
+        return rc;
+    out->value = 2.0 * CPU_SIDE * CPU_ELEMENTS * (double)tally.products /
+                 fmax(tally.span_s, 1e-9) / 1e9;
+    out->limit = env->limits.gemm_min_gflops;
+    if (tally.wrong > 0) {
+        cpu_wrong(out, tally.wrong, tally.cpu);
+    } else if (out->value < out->limit) {
+        out->state = HEALTH_BAD;
+        out->retest = true;
+        snprintf(out->code, sizeof out->code, "GEMM_SLOW");
+    }
+    return ERR_OK;
+}
+
+enum err health_cpu_gemm(const struct health_env *env,
+                         struct health_result *out)
+{
+    enum err rc = ERR_OK;
+    struct cpu_gemm test = {
+        .threads = kernels_threads_default(1),
+        .seconds = env->phase == HEALTH_JOB ? 3.0 : 0.3,
+        .inject = health_injected(env->inject, "gemm", env->host, "wrong"),
+        .a = cpu_allocate(CPU_ELEMENTS * sizeof(float)),
+        .b = cpu_allocate(CPU_ELEMENTS * sizeof(float)),
+        .good = cpu_allocate(CPU_ELEMENTS * sizeof(float)),
+    };
+    snprintf(out->unit, sizeof out->unit, "GFLOP/s");
+    if (test.a == NULL || test.b == NULL || test.good == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory for three matrices");
+        goto out;
+    }
+    TRY(kernels_find("cpu", "auto", &test.kernels));
+    rng_fill_normal(CPU_SEED, rng_stream("health.a"), 0, CPU_ELEMENTS, 1.0f,
+                    test.a);
+    rng_fill_normal(CPU_SEED, rng_stream("health.b"), 0, CPU_ELEMENTS, 1.0f,
+                    test.b);
+    TRY(cpu_product(&test, 1, test.good));
+    TRY(cpu_judge(env, &test, out));
+out:
+    free(test.good);
+    free(test.b);
+    free(test.a);
+    return rc;
+}
+
+/* Elements per array: three fit in a quarter of the free memory. */
+static int64_t cpu_triad_count(void)
+{
+    double pages = (double)sysconf(_SC_AVPHYS_PAGES);
+    double bytes = pages * (double)sysconf(_SC_PAGESIZE) / 4;
+    if (!(bytes > 0) || bytes > CPU_TRIAD_BYTES_MAX)
+        bytes = CPU_TRIAD_BYTES_MAX;
+    int64_t count = (int64_t)(bytes / 24) / 1024 * 1024;
+    return count < 1024 ? 1024 : count;
+}
+
+static double cpu_triad_pass(double *a, const double *b, const double *c,
+                             int64_t count, int threads)
+{
+    double start = clock_now();
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < count; i++)
+        a[i] = b[i] + 3.0 * c[i];
+    return clock_now() - start;
+}
+
+enum err health_cpu_triad(const struct health_env *env,
+                          struct health_result *out)
+{
+    enum err rc = ERR_OK;
+    int threads = kernels_threads_default(1);
+    int64_t count = cpu_triad_count();
+    int64_t wrong = 0;
+    double best_s = 1e30;
+    double *a = cpu_allocate((size_t)count * sizeof *a);
+    double *b = cpu_allocate((size_t)count * sizeof *b);
+    double *c = cpu_allocate((size_t)count * sizeof *c);
+    snprintf(out->unit, sizeof out->unit, "GB/s");
+    if (a == NULL || b == NULL || c == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory for three arrays");
+        goto out;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+        a[i] = 0;
+        b[i] = (double)(i & 0xffff);
+        c[i] = (double)(i % 1021);
+    }
+    for (int pass = 0; pass < CPU_TRIAD_PASSES; pass++)
+        best_s = fmin(best_s, cpu_triad_pass(a, b, c, count, threads));
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+:wrong)
+    for (int64_t i = 0; i < count; i++)
+        wrong += a[i] != (double)((i & 0xffff) + 3 * (i % 1021));
+    out->value = 24.0 * (double)count / fmax(best_s, 1e-9) / 1e9;
+    out->limit = env->limits.triad_min_gbps;
+    if (wrong > 0) {
+        out->state = HEALTH_BAD;
+        snprintf(out->code, sizeof out->code, "MEMORY_WRONG");
+        snprintf(out->text, sizeof out->text, "%lld elements are wrong",
+                 (long long)wrong);
+    } else if (out->value < out->limit) {
+        out->state = HEALTH_BAD;
+        out->retest = true;
+        snprintf(out->code, sizeof out->code, "TRIAD_SLOW");
+    }
+out:
+    free(c);
+    free(b);
+    free(a);
+    return rc;
+}

@@ -1,0 +1,133 @@
+/* The state of the host from /proc. */
+#include "healthcheck/health.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+
+#define HOST_FILE_BYTES_MAX (1 << 20)
+
+static enum err host_read(const char *root, const char *path, char **text)
+{
+    char full[FSIO_PATH_MAX];
+    size_t bytes;
+    enum err rc = fsio_path(full, "%s%s", root, path);
+    return rc != ERR_OK
+               ? rc
+               : fsio_read_file(full, HOST_FILE_BYTES_MAX, text, &bytes);
+}
+
+void health_host_boot_id(const char *root, char *text, size_t bytes)
+{
+    char *id = NULL;
+    if (host_read(root, "/proc/sys/kernel/random/boot_id", &id) == ERR_OK)
+        id[strcspn(id, "\n")] = '\0';
+    snprintf(text, bytes, "%s", id != NULL ? id : "unknown");
+    free(id);
+}
+
+void health_host_name(char *text, size_t bytes)
+{
+    const char *node = getenv("SLURMD_NODENAME");
+    if (node != NULL && *node != '\0') {
+        snprintf(text, bytes, "%s", node);
+    } else {
+        text[bytes - 1] = '\0';
+        if (gethostname(text, bytes - 1) != 0)
+            snprintf(text, bytes, "localhost");
+        text[strcspn(text, ".")] = '\0';
+    }
+}
+
+enum err health_host_load(const struct health_env *env,
+                          struct health_result *out)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    char *end;
+    TRY(host_read(env->root, "/proc/loadavg", &text));
+    out->value = strtod(text, &end);
+    if (end == text)
+        rc = err_set(ERR_DATA, "/proc/loadavg: not a number: %.20s", text);
+out:
+    free(text);
+    return rc;
+}
+
+enum err health_host_memory(const struct health_env *env,
+                            struct health_result *out)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    double available_kib;
+    snprintf(out->unit, sizeof out->unit, "MiB");
+    TRY(host_read(env->root, "/proc/meminfo", &text));
+    const char *line = strstr(text, "MemAvailable:");
+    if (line == NULL ||
+        sscanf(line, "MemAvailable: %lf kB", &available_kib) != 1) {
+        rc = err_set(ERR_DATA, "/proc/meminfo has no MemAvailable");
+        goto out;
+    }
+    out->value = available_kib / 1024;
+    out->limit = env->limits.memory_available_min_mib;
+    if (out->value < out->limit) {
+        out->state = HEALTH_BAD;
+        snprintf(out->code, sizeof out->code, "MEMORY_LOW");
+        snprintf(out->text, sizeof out->text, "little memory is available");
+    }
+out:
+    free(text);
+    return rc;
+}
+
+/* The state letter of /proc/PID/stat; 0: the process is gone. */
+static char host_process_state(const char *root, const char *pid)
+{
+    char path[64];
+    char *text = NULL;
+    char state = 0;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    if (host_read(root, path, &text) == ERR_OK) {
+        const char *name_end = strrchr(text, ')');
+        if (name_end != NULL && name_end[1] == ' ')
+            state = name_end[2];
+    }
+    free(text);
+    return state;
+}
+
+static enum err host_count(const char *root, char state, double *count)
+{
+    char path[FSIO_PATH_MAX];
+    enum err rc = fsio_path(path, "%s/proc", root);
+    if (rc != ERR_OK)
+        return rc;
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return err_errno("%s: open", path);
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL)
+        if (isdigit((unsigned char)entry->d_name[0]) &&
+            host_process_state(root, entry->d_name) == state)
+            *count += 1;
+    closedir(folder);
+    return ERR_OK;
+}
+
+enum err health_host_blocked(const struct health_env *env,
+                             struct health_result *out)
+{
+    snprintf(out->unit, sizeof out->unit, "processes");
+    return host_count(env->root, 'D', &out->value);
+}
+
+enum err health_host_zombies(const struct health_env *env,
+                             struct health_result *out)
+{
+    snprintf(out->unit, sizeof out->unit, "processes");
+    return host_count(env->root, 'Z', &out->value);
+}

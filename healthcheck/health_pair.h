@@ -1,0 +1,50 @@
+/* Pairing rounds: which node, or which link, is sick.
+ *
+ * Two ranks reduce a vector between them, whose sum each knows in advance, and
+ * time it. One round of neighbours cannot tell which of two is to blame, so the
+ * members of suspicious pairs (wrong data, below the floor, or slower than
+ * ratio_min of the median) meet two more partners each from pairs that were
+ * fine. Who is suspicious with every partner is named; when a suspicious pair
+ * has no such member, the link between them is. Suspicious against the median
+ * alone is a warning; wrong data or a floor is bad. */
+#ifndef TESSERA_HEALTH_PAIR_H
+#define TESSERA_HEALTH_PAIR_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "healthcheck/health.h"
+#include "src/comm/comm.h"
+
+struct health_pair_options {
+    size_t bytes;       /* of the vector; a multiple of 4 */
+    int repeats;        /* timed; the best counts */
+    double timeout_s;   /* of one round */
+    double min_gbps;    /* bus bandwidth; 0: no floor */
+    double ratio_min;   /* of the median */
+    const char *inject; /* "pair:HOST:wrong", "pair:rank2:slow"; NULL: none */
+};
+
+struct health_pairs;
+
+/* Runs all rounds; collective over all ranks, all get the same result. One
+ * rank: ERR_UNSUPPORTED. ERR_COMM: a rank is dead or silent, the text names it,
+ * and only comm_abort() is sensible. */
+enum err health_pair_run(struct comm *comm,
+                         const struct health_pair_options *options,
+                         struct health_pairs **out);
+void health_pair_destroy(struct health_pairs *pairs);
+
+/* The verdict on one rank, and on all together. */
+enum health_state health_pair_rank(const struct health_pairs *pairs, int rank);
+enum health_state health_pair_state(const struct health_pairs *pairs);
+/* How many pairs were tested in all rounds. */
+int health_pair_count(const struct health_pairs *pairs);
+
+/* {"schema": "tessera-health/1", "phase": "pairs", verdict, code, reason,
+ * "nodes": [{host, rank, verdict, code, reason}], "pairs": [{a, b, round,
+ * bytes, busbw, wrong, st}]}; busbw in GB/s. The caller decrefs. */
+json_t *health_pair_json(const struct health_pairs *pairs);
+void health_pair_print(const struct health_pairs *pairs, FILE *file);
+
+#endif

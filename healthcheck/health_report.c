@@ -1,0 +1,149 @@
+/* Verdicts as one JSON line for programs and a table for people. */
+#include "healthcheck/health.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/base/fsio.h"
+
+#define REPORT_DIGITS 6
+
+/* Times keep their milliseconds, measures six digits: 15 are enough for both,
+ * and measures are rounded before. */
+#define REPORT_DUMP (JSON_COMPACT | JSON_REAL_PRECISION(15))
+
+void health_report_clean(char *reason)
+{
+    /* scontrol takes the reason as one argument and prints it in tables. */
+    for (char *p = reason; *p != '\0'; p++)
+        if (*p < ' ' || *p > '~' || *p == '"')
+            *p = '?';
+    if (strlen(reason) > HEALTH_REASON_MAX)
+        reason[HEALTH_REASON_MAX] = '\0';
+}
+
+void health_report_reason(struct health_verdict *verdict)
+{
+    char text[512];
+    char measure[96] = "";
+    const struct health_result *worst = NULL;
+    verdict->code[0] = '\0';
+    verdict->reason[0] = '\0';
+    if (verdict->state == HEALTH_OK)
+        return;
+    for (int i = 0; i < verdict->count && worst == NULL; i++)
+        if (verdict->results[i].state == verdict->state)
+            worst = &verdict->results[i];
+    if (worst == NULL) {
+        snprintf(verdict->code, sizeof verdict->code, "NO_CHECKS");
+        snprintf(verdict->reason, sizeof verdict->reason,
+                 HEALTH_PREFIX "NO_CHECKS every check is disabled");
+        return;
+    }
+    if (worst->limit > 0)
+        snprintf(measure, sizeof measure, " %.4g%s/%.4g", worst->value,
+                 worst->unit, worst->limit);
+    snprintf(verdict->code, sizeof verdict->code, "%s", worst->code);
+    int n = snprintf(text, sizeof text, HEALTH_PREFIX "%s %s%s job=%ld",
+                     worst->code, worst->id, measure, verdict->job);
+    if (worst->text[0] != '\0')
+        snprintf(text + n, sizeof text - (size_t)n, " (%s)", worst->text);
+    health_report_clean(text);
+    memcpy(verdict->reason, text, strlen(text) + 1);
+}
+
+/* Six significant digits: what a measurement is worth, and short. */
+static double report_round(double value)
+{
+    char text[64];
+    if (!isfinite(value))
+        return 0;
+    snprintf(text, sizeof text, "%.*g", REPORT_DIGITS, value);
+    return strtod(text, NULL);
+}
+
+static double report_millis(double seconds)
+{
+    return round(seconds * 1000) / 1000;
+}
+
+static json_t *report_result(const struct health_result *result)
+{
+    return json_pack("{s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:i, s:f}", "id",
+                     result->id, "v", report_round(result->value), "unit",
+                     result->unit, "limit", report_round(result->limit), "st",
+                     health_state_name(result->state), "code", result->code,
+                     "text", result->text, "tries", result->tries, "dur_s",
+                     report_millis(result->dur_s));
+}
+
+json_t *health_report_json(const struct health_verdict *verdict)
+{
+    json_t *checks = json_array();
+    for (int i = 0; i < verdict->count; i++) {
+        json_t *one = report_result(&verdict->results[i]);
+        if (one == NULL) { /* a text that is not UTF-8 */
+            struct health_result plain = verdict->results[i];
+            health_report_clean(plain.text);
+            one = report_result(&plain);
+        }
+        json_array_append_new(checks, one);
+    }
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:s, s:s, s:s, s:s, s:b, s:o}",
+        "schema", "tessera-health/1", "host", verdict->host, "phase",
+        verdict->phase, "job", (json_int_t)verdict->job, "boot_id",
+        verdict->boot_id, "t0", report_millis(verdict->t0), "dur_s",
+        report_millis(verdict->dur_s), "verdict",
+        health_state_name(verdict->state), "code", verdict->code, "reason",
+        verdict->reason, "action",
+        verdict->state == HEALTH_BAD ? "drain" : "none", "cut", verdict->cut,
+        "checks", checks);
+}
+
+void health_report_print(const struct health_verdict *verdict, FILE *file)
+{
+    fprintf(file, "%-8s  %-7s  %22s  %12s  %5s  %7s\n", "check", "state",
+            "value", "limit", "tries", "time");
+    for (int i = 0; i < verdict->count; i++) {
+        const struct health_result *result = &verdict->results[i];
+        char value[48];
+        char limit[32] = "-";
+        snprintf(value, sizeof value, "%.4g %s", result->value, result->unit);
+        if (result->limit > 0)
+            snprintf(limit, sizeof limit, "%.4g", result->limit);
+        fprintf(file, "%-8s  %-7s  %22s  %12s  %5d  %6.2fs", result->id,
+                health_state_name(result->state), value, limit, result->tries,
+                result->dur_s);
+        if (result->state != HEALTH_OK)
+            fprintf(file, "  %s %s", result->code, result->text);
+        fputc('\n', file);
+    }
+    fprintf(file, "%s: %s in %.2f s (%s)%s%s\n", verdict->host,
+            health_state_name(verdict->state), verdict->dur_s, verdict->phase,
+            verdict->reason[0] != '\0' ? ": " : "", verdict->reason);
+}
+
+enum err health_report_write(const json_t *object, const char *host,
+                             const char *path)
+{
+    enum err rc = ERR_OK;
+    char full[FSIO_PATH_MAX];
+    struct stat status;
+    char *line = json_dumps(object, REPORT_DUMP);
+    if (line == NULL)
+        return err_set(ERR_MEMORY, "%s: no memory for the verdict", path);
+    size_t bytes = strlen(line);
+    line[bytes] = '\n'; /* in place of the NUL: the length is known */
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+        TRY(fsio_path(full, "%s/%s.json", path, host));
+    else
+        TRY(fsio_path(full, "%s", path));
+    TRY(fsio_write_atomic(full, line, bytes + 1));
+out:
+    free(line);
+    return rc;
+}

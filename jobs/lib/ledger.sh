@@ -1,0 +1,71 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
+# The ledger of a run, RUN/ledger.jsonl: one line of JSON per event. The
+# training program writes "start", "commit" and "stop"; what is decided about
+# attempts ("check", "drain", "restart", "requeue", "hold", "stop") is written
+# here. Needs $run_dir and $job.
+
+# json_value TEXT: TEXT as JSON, a number where it looks like one.
+json_value()
+{
+    local text=$1
+    if [[ $text =~ ^(-?(0|[1-9][0-9]*)(\.[0-9]+)?|true|false|null)$ ]]; then
+        printf '%s' "$text"
+        return
+    fi
+    text=${text//\\/\\\\}
+    text=${text//\"/\\\"}
+    text=${text//$'\n'/ }
+    printf '"%s"' "${text//[[:cntrl:]]/ }"
+}
+
+# json_text LINE KEY: the first string of that name in a line of JSON.
+json_text()
+{
+    local pattern="\"$2\": ?\"([^\"]*)\""
+    [[ $1 =~ $pattern ]] && printf '%s' "${BASH_REMATCH[1]}"
+}
+
+# Attempts so far: each is a "start" of the training program.
+ledger_attempts()
+{
+    local count
+    count=$(grep -c '"event": *"start"' "$run_dir/ledger.jsonl" 2>/dev/null)
+    echo "${count:-0}"
+}
+
+# ledger EVENT ATTEMPT [KEY=VALUE ...]
+ledger()
+{
+    local file=$run_dir/ledger.jsonl line field before=
+    printf -v line '{"event":"%s","time":%s,"attempt":%d,"job":%d' \
+        "$1" "$(date +%s.%3N)" "$2" "$job"
+    for field in "${@:3}"; do
+        line+=,\"${field%%=*}\":$(json_value "${field#*=}")
+    done
+    # A line that a power cut has torn must not swallow this one.
+    if [ -s "$file" ] && [ -n "$(tail -c 1 "$file")" ]; then
+        before=$'\n'
+    fi
+    printf '%s%s}\n' "$before" "$line" >>"$file" ||
+        say "$file: cannot write the event $1"
+}
+
+# How many decisions in a row, up to now, followed an attempt without a newly
+# committed checkpoint. A hold ends the row: someone has looked.
+ledger_futile()
+{
+    awk '
+    /"event": *"hold"/ || /"progress": *true/ { row = 0 }
+    /"progress": *false/ { row++ }
+    END { print row + 0 }' "$run_dir/ledger.jsonl" 2>/dev/null || echo 0
+}
+
+# The name of the newest committed checkpoint; names sort by step.
+newest_checkpoint()
+{
+    local path newest=
+    for path in "$run_dir"/checkpoints/step-*; do
+        [ -d "$path" ] && newest=${path##*/}
+    done
+    echo "$newest"
+}

@@ -1,0 +1,33 @@
+#!/bin/bash
+# node_check.sh BIN FOLDER PHASE BUDGET_S: runs once on every node, before each
+# attempt. Ends what an attempt that was cut off has left here, makes an empty
+# folder for the shared memory of the next one, and writes the verdict on this
+# node to FOLDER/NODE.json.
+set -u
+
+# ours PID: a process of an attempt of this job.
+ours()
+{
+    grep -zq "^TESSERA_ATTEMPT_OF=$SLURM_JOB_ID\$" "/proc/$1/environ"
+}
+
+# Only processes of this user can be read, so no others are ended.
+for tries in {1..50}; do
+    left=
+    for process in /proc/[0-9]*; do
+        pid=${process#/proc/}
+        if ours "$pid" && [ "$(cut -d' ' -f3 "$process/stat")" != Z ]; then
+            kill -KILL "$pid"
+            left+=" $pid"
+        fi
+    done 2>/dev/null
+    [ -n "$left" ] || break
+    [ "$tries" -lt 50 ] && sleep 0.1
+done
+[ -z "$left" ] || echo "$SLURMD_NODENAME: cannot end process$left" >&2
+
+rm -rf "/dev/shm/tessera.$SLURM_JOB_ID"
+mkdir -m 700 "/dev/shm/tessera.$SLURM_JOB_ID"
+
+exec "$1/tessera-health" "$3" --json --budget "$4" \
+    </dev/null >"$2/$SLURMD_NODENAME.json"

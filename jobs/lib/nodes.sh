@@ -1,0 +1,193 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
+# Which of the job's nodes are good. Needs $bin, $here, $job, $run_dir, $spool,
+# $check_s; sets good=() and allocated=().
+
+good=()
+check_count=0
+
+# start_step NAME SRUN-ARGUMENTS...: in the background; sets $srun_pid. Steps
+# overlap because one on a dead node keeps its resources until Slurm gives up.
+start_step()
+{
+    step_name=$1
+    shift
+    srun --job-name="$step_name" --overlap --no-kill --kill-on-bad-exit=0 \
+        "$@" </dev/null &
+    srun_pid=$!
+}
+
+# await SECONDS: until the step has ended (returns 0), the time is over, or a
+# signal has come.
+await()
+{
+    local timer
+    kill -0 "$srun_pid" 2>/dev/null || return 0
+    sleep "$1" &
+    timer=$!
+    wait -n 2>/dev/null
+    wait_rc=$?
+    kill "$timer" 2>/dev/null && wait "$timer" 2>/dev/null
+    ! kill -0 "$srun_pid" 2>/dev/null
+}
+
+# The exit code of the step that has ended.
+step_code()
+{
+    wait "$srun_pid" 2>/dev/null
+    step_rc=$?
+    # `wait -n` may have collected it already.
+    [ "$step_rc" -eq 127 ] && step_rc=${wait_rc:-127}
+}
+
+# Ends the step at once and for good, also where a dead node does not answer.
+end_step()
+{
+    local id tries
+    id=$(step_id "$step_name")
+    [ -n "$id" ] && scancel --signal=KILL "$id" 2>/dev/null
+    for tries in 1 2 3 4; do
+        await 0.5 && break
+        [ "$tries" -eq 3 ] && kill -KILL "$srun_pid" 2>/dev/null
+    done
+    step_code
+}
+
+# bounded_step SECONDS NAME SRUN-ARGUMENTS...
+bounded_step()
+{
+    local end=$((SECONDS + $1))
+    start_step "${@:2}"
+    until await "$((end > SECONDS ? end - SECONDS : 1))"; do
+        if [ "$SECONDS" -ge "$end" ] || [ -n "$stop_signal" ]; then
+            end_step
+            return 1
+        fi
+    done
+    step_code
+}
+
+# read_verdict NODE FILE: the last complete verdict about a node; sets verdict,
+# code and reason, "unknown" where there is none.
+read_verdict()
+{
+    local line
+    verdict=unknown code=NO_VERDICT reason="no verdict in time"
+    [ -s "$2" ] || return
+    while read -r line; do
+        [ "$(json_text "$line" host | cut -d. -f1)" = "${1%%.*}" ] || continue
+        [ -n "$(json_text "$line" verdict)" ] || continue
+        verdict=$(json_text "$line" verdict)
+        code=$(json_text "$line" code)
+        reason=$(json_text "$line" reason)
+        verdict_line=$line
+    done <"$2"
+}
+
+# leave_verdict NODE: for root's epilog, which looks for itself.
+leave_verdict()
+{
+    local file
+    [ -n "$spool" ] && [ -d "$spool" ] && [ -w "$spool" ] || return
+    file=$(mktemp "$spool/.verdict.XXXXXX") || return
+    printf '%s\n' "$verdict_line" >"$file" && chmod 644 "$file" &&
+        mv -f "$file" "$spool/verdict.$job.$1"
+}
+
+# judge FOLDER NODE...: reads the verdicts; sets good and bad.
+judge()
+{
+    local node folder=$1 verdict code reason verdict_line
+    shift
+    good=() bad=()
+    for node in "$@"; do
+        verdict_line=
+        read_verdict "$node" "$folder/$node.json"
+        case $verdict in
+        ok | warn) good+=("$node") ;;
+        bad)
+            bad+=("$node")
+            leave_verdict "$node"
+            ledger drain "$attempt" node="$node" code="$code" reason="$reason"
+            say "node $node is bad: $code: $reason"
+            ;;
+        *)
+            say "node $node is not used: $code: $reason"
+            ;;
+        esac
+    done
+}
+
+# Gives the bad nodes back, so that the epilog runs there now. The node of this
+# script can't be given back: it stays, unused, to the end of the job.
+give_back()
+{
+    local node keep=() given=()
+    [ ${#bad[@]} -gt 0 ] || return
+    for node in "${allocated[@]}"; do
+        if [[ " ${bad[*]} " == *" $node "* ]] &&
+            [ "$node" != "${SLURMD_NODENAME:-}" ]; then
+            given+=("$node")
+        else
+            keep+=("$node")
+        fi
+    done
+    [ ${#given[@]} -gt 0 ] && [ ${#keep[@]} -gt 0 ] || return
+    if shrink "${keep[@]}"; then
+        allocated=("${keep[@]}")
+        say "gave back $(join "${given[@]}")"
+    else
+        say "could not give back $(join "${given[@]}")"
+    fi
+}
+
+# check_nodes PHASE: "job" or "quick" on every node that can be used, then, in
+# phase "job", neighbours against each other.
+check_nodes()
+{
+    local phase=$1 folder usable=() tried=() begin=$SECONDS bad=()
+    mapfile -t allocated < <(job_nodes)
+    mapfile -t usable < <(nodes_usable "${allocated[@]}")
+    good=("${usable[@]}")
+    [ "$check_s" -gt 0 ] && [ ${#usable[@]} -gt 0 ] || return
+    check_count=$((check_count + 1))
+    folder=$run_dir/health/$job.${SLURM_RESTART_COUNT:-0}.$check_count
+    mkdir -p "$folder"
+    tried=("${usable[@]}")
+    bounded_step $((check_s + 5)) "health-$check_count" --mpi=none \
+        --nodes=${#tried[@]} --ntasks=${#tried[@]} --ntasks-per-node=1 \
+        --nodelist="$(join "${tried[@]}")" \
+        bash "$here/lib/node_check.sh" "$bin" "$folder" "$phase" "$check_s" \
+        >"$folder/log" 2>&1
+    [ -z "$stop_signal" ] || return
+    judge "$folder" "${tried[@]}"
+    give_back
+    if [ "$phase" = job ] && [ ${#good[@]} -gt 1 ]; then
+        check_pairs "$folder"
+    fi
+    ledger check "$attempt" phase="$phase" tried=${#tried[@]} \
+        good=${#good[@]} nodes="$(join "${good[@]}")" \
+        seconds=$((SECONDS - begin))
+}
+
+# Each good node sums with its neighbours. Without any answer nobody is blamed:
+# the training has its own deadlines.
+check_pairs()
+{
+    local folder=$1/pairs tried=("${good[@]}") node
+    mkdir -p "$folder"
+    bounded_step $((check_s + 5)) "pairs-$check_count" --mpi=pmix \
+        --nodes=${#tried[@]} --ntasks=${#tried[@]} --ntasks-per-node=1 \
+        --nodelist="$(join "${tried[@]}")" --output="$folder/out" \
+        "$bin/tessera-health" job --pairs --json --budget "$check_s" \
+        2>"$folder/log"
+    [ -z "$stop_signal" ] || return
+    if ! grep -q '"verdict"' "$folder/out" 2>/dev/null; then
+        say "the pair check gave no verdict (code $step_rc), going on"
+        return
+    fi
+    for node in "${tried[@]}"; do
+        cp "$folder/out" "$folder/$node.json"
+    done
+    judge "$folder" "${tried[@]}"
+    give_back
+}

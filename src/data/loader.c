@@ -1,0 +1,106 @@
+#include "src/data/loader.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* What batch_create() hands out; the batch comes first. */
+struct loader_batch {
+    struct batch batch;
+    int64_t capacity; /* rows */
+};
+
+enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out)
+{
+    assert(samples > 0 && seq_len > 0 && out != NULL);
+    struct loader_batch *own = calloc(1, sizeof *own);
+    if (own == NULL)
+        return err_set(ERR_MEMORY, "no memory for a batch");
+    struct batch *batch = &own->batch;
+    size_t cells = 0;
+    bool fits = !__builtin_mul_overflow((size_t)samples, (size_t)seq_len,
+                                        &cells);
+    if (fits) {
+        batch->tokens = calloc(cells, sizeof *batch->tokens);
+        batch->labels = calloc(cells, sizeof *batch->labels);
+        batch->sequence_ids = calloc(cells, sizeof *batch->sequence_ids);
+        batch->sample_ids =
+            calloc((size_t)samples, sizeof *batch->sample_ids);
+    }
+    own->capacity = samples;
+    batch->samples = samples;
+    batch->seq_len = seq_len;
+    if (batch->tokens == NULL || batch->labels == NULL ||
+        batch->sequence_ids == NULL || batch->sample_ids == NULL) {
+        batch_destroy(batch);
+        return err_set(ERR_MEMORY,
+                       "no memory for a batch of %lld samples of %lld tokens",
+                       (long long)samples, (long long)seq_len);
+    }
+    *out = batch;
+    return ERR_OK;
+}
+
+void batch_destroy(struct batch *batch)
+{
+    if (batch == NULL)
+        return;
+    free(batch->tokens);
+    free(batch->labels);
+    free(batch->sequence_ids);
+    free(batch->sample_ids);
+    free((struct loader_batch *)(void *)batch);
+}
+
+/* Labels, documents and padding of a row that has `length` tokens. */
+static int64_t loader_finish_row(struct batch *batch, int64_t row,
+                                 int64_t length, int64_t eos)
+{
+    int32_t *tokens = batch->tokens + row * batch->seq_len;
+    int32_t *labels = batch->labels + row * batch->seq_len;
+    int32_t *ids = batch->sequence_ids + row * batch->seq_len;
+    int32_t id = 0;
+    for (int64_t t = 0; t < length; t++) {
+        /* Padding belongs to the last document, so that a row that holds one
+         * document holds the id 0 only. */
+        if (t > 0 && tokens[t - 1] == eos)
+            id++;
+        ids[t] = id;
+        labels[t] = t + 1 < length ? tokens[t + 1] : LOADER_IGNORE;
+    }
+    for (int64_t t = length; t < batch->seq_len; t++) {
+        tokens[t] = 0;
+        labels[t] = LOADER_IGNORE;
+        ids[t] = id;
+    }
+    return length > 0 ? length - 1 : 0;
+}
+
+enum err loader_read(struct dataset *dataset, const struct order *order,
+                     int64_t first, int64_t count, struct batch *batch)
+{
+    enum err rc = ERR_OK;
+    assert(order->samples <= dataset_samples(dataset));
+    assert(first >= 0 && count >= 0);
+    assert(count <= ((struct loader_batch *)(void *)batch)->capacity);
+    int64_t eos = dataset_eos_token(dataset);
+    batch->samples = count;
+    batch->loss_tokens = 0;
+    for (int64_t row = 0; row < count; row++) {
+        int64_t length = 0;
+        int64_t sample = order_sample(order, first + row);
+        int32_t *tokens = batch->tokens + row * batch->seq_len;
+        TRY(dataset_read(dataset, sample, tokens, batch->seq_len, &length));
+        if (length > batch->seq_len)
+            return err_set(ERR_DATA,
+                           "%s: sample %lld has %lld tokens, more than "
+                           "seq_len = %lld; set seq_len to at least that, or "
+                           "tokenize with --seq-len %lld",
+                           dataset_path(dataset), (long long)sample,
+                           (long long)length, (long long)batch->seq_len,
+                           (long long)batch->seq_len);
+        batch->sample_ids[row] = sample;
+        batch->loss_tokens += loader_finish_row(batch, row, length, eos);
+    }
+out:
+    return rc;
+}

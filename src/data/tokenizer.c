@@ -1,0 +1,91 @@
+#include "src/data/tokenizer.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/digest.h"
+
+#define TOKENIZER_BYTE_VALUES 256
+
+/* What the digest is taken over. Changing the tokenizer means a new text. */
+static const char tokenizer_bytes_definition[] =
+    "tessera-tokenizer/1 bytes: token = byte value 0..255; "
+    "256 = end of document; vocab_size = 257\n";
+
+struct tokenizer {
+    char sha256[65];
+    uint8_t bytes[TOKENIZER_BYTE_VALUES];
+};
+
+enum err tokenizer_create(const char *name, struct tokenizer **out)
+{
+    assert(name != NULL && out != NULL);
+    enum err rc = ERR_OK;
+    if (strcmp(name, "bytes") != 0)
+        return err_set(ERR_USAGE, "unknown tokenizer '%s'; there is: bytes",
+                       name);
+    struct tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
+    if (tokenizer == NULL)
+        return err_set(ERR_MEMORY, "no memory for a tokenizer");
+    for (int b = 0; b < TOKENIZER_BYTE_VALUES; b++)
+        tokenizer->bytes[b] = (uint8_t)b;
+    TRY(digest_bytes(tokenizer_bytes_definition,
+                     sizeof tokenizer_bytes_definition - 1,
+                     tokenizer->sha256));
+    *out = tokenizer;
+    tokenizer = NULL;
+out:
+    tokenizer_destroy(tokenizer);
+    return rc;
+}
+
+void tokenizer_destroy(struct tokenizer *tokenizer)
+{
+    free(tokenizer);
+}
+
+const char *tokenizer_name(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return "bytes";
+}
+
+const char *tokenizer_sha256(const struct tokenizer *tokenizer)
+{
+    return tokenizer->sha256;
+}
+
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return TOKENIZER_BYTE_VALUES + 1;
+}
+
+int32_t tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return TOKENIZER_BYTE_VALUES;
+}
+
+enum err tokenizer_encode(const struct tokenizer *tokenizer,
+                          const uint8_t *text, size_t bytes, int32_t *tokens,
+                          size_t *count)
+{
+    (void)tokenizer;
+    for (size_t i = 0; i < bytes; i++)
+        tokens[i] = text[i];
+    *count = bytes;
+    return ERR_OK;
+}
+
+enum err tokenizer_decode(const struct tokenizer *tokenizer, int32_t token,
+                          const uint8_t **text, size_t *bytes)
+{
+    if (token < 0 || token > TOKENIZER_BYTE_VALUES)
+        return err_set(ERR_DATA, "token %d is outside the vocabulary [0, %d)",
+                       token, TOKENIZER_BYTE_VALUES + 1);
+    *bytes = token < TOKENIZER_BYTE_VALUES ? 1 : 0;
+    *text = tokenizer->bytes + (*bytes == 1 ? token : 0);
+    return ERR_OK;
+}

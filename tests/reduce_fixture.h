@@ -1,0 +1,123 @@
+/* Gradients for the tests of src/parallel/reduce.h: values of widely varying
+ * magnitude, so that another order of adding gives other bits, the same tree
+ * evaluated serially by recursion, and a kernel table of the two ops. */
+#ifndef TESSERA_TESTS_REDUCE_FIXTURE_H
+#define TESSERA_TESTS_REDUCE_FIXTURE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "src/parallel/reduce.h"
+#include "src/parallel/shard.h"
+
+static inline uint64_t fixture_hash(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* Of batch, slot and element: sign, 23 bits, exponent -20 to 19. */
+static inline float fixture_value(int batch, int slot, int64_t element)
+{
+    uint64_t h = fixture_hash(((uint64_t)batch << 56) ^ ((uint64_t)slot << 40) ^
+                              (uint64_t)element);
+    uint32_t exponent = 127 - 20 + (uint32_t)(h % 40);
+    uint32_t bits = (uint32_t)(h >> 63) << 31 | exponent << 23 |
+                    ((uint32_t)(h >> 32) & 0x7fffff);
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Node (level, index) of the tree, as the header defines it. */
+static inline float fixture_node(int batch, int slots, int level, int index,
+                                 int64_t element)
+{
+    if (level == 0)
+        return fixture_value(batch, index, element);
+    float left = fixture_node(batch, slots, level - 1, 2 * index, element);
+    if (((int64_t)(2 * index + 1) << (level - 1)) >= slots)
+        return left;
+    return left + fixture_node(batch, slots, level - 1, 2 * index + 1, element);
+}
+
+static inline float fixture_tree(int batch, int slots, int64_t element)
+{
+    int level = 0;
+    while (((int64_t)1 << level) < slots)
+        level++;
+    return fixture_node(batch, slots, level, 0, element);
+}
+
+static inline bool fixture_same_bits(float a, float b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+static inline enum err fixture_accumulate(const struct kernel_ctx *ctx,
+                                          enum dtype dtype, int64_t n,
+                                          const void *x, void *y)
+{
+    const float *from = x;
+    float *to = y;
+    (void)ctx;
+    (void)dtype;
+    for (int64_t i = 0; i < n; i++)
+        to[i] += from[i];
+    return ERR_OK;
+}
+
+static inline enum err fixture_zero(const struct kernel_ctx *ctx,
+                                    enum dtype dtype, int64_t n, void *x)
+{
+    (void)ctx;
+    memset(x, 0, (size_t)n * dtype_bytes(dtype));
+    return ERR_OK;
+}
+
+static const struct kernels fixture_kernels = {
+    .backend = "cpu",
+    .kernel_set = "fixture",
+    .accumulate = fixture_accumulate,
+    .zero = fixture_zero,
+};
+
+/* Let this rank's slots of a batch finish. Every `stride`th element of the
+ * arena has a value, the others are zero. */
+static inline enum err fixture_slots(struct reduce *reduce, int rank, int ranks,
+                                     int slots, int64_t elements, int batch,
+                                     int64_t stride)
+{
+    enum err rc = ERR_OK;
+    int end = shard_slot_begin(rank + 1, ranks, slots);
+    reduce_begin(reduce);
+    for (int s = shard_slot_begin(rank, ranks, slots); s < end; s++) {
+        float *gradient;
+        TRY(reduce_slot(reduce, &gradient));
+        for (int64_t i = 0; i < elements; i += stride)
+            gradient[i] += fixture_value(batch, s, i);
+        TRY(reduce_slot_done(reduce));
+    }
+out:
+    return rc;
+}
+
+/* Elements of the interval whose bits are not those of the serial tree. */
+static inline int64_t fixture_wrong(const float *own, int rank, int ranks,
+                                    int slots, int64_t elements, int batch,
+                                    int64_t stride)
+{
+    int64_t wrong = 0;
+    int64_t begin = shard_begin(elements, rank, ranks);
+    int64_t end = shard_begin(elements, rank + 1, ranks);
+    for (int64_t i = begin; i < end; i++) {
+        float want = i % stride == 0 ? fixture_tree(batch, slots, i) : 0.0f;
+        wrong += !fixture_same_bits(own[i - begin], want);
+    }
+    return wrong;
+}
+
+#endif

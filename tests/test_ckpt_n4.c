@@ -1,0 +1,224 @@
+/* Checkpoints of several ranks: sharded save, load by other intervals, one
+ * decision for all ranks. Works with any number of ranks.
+ *
+ *     test_ckpt_n4                  the tests
+ *     test_ckpt_n4 save RUN STEP    save, each rank its part
+ *     test_ckpt_n4 load RUN STEP    load with this number of ranks; exit 0 if
+ *                                   exactly that step's values came back
+ */
+#include <fcntl.h>
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_index.h"
+#include "src/base/log.h"
+#include "tests/ckpt_fixture.h"
+
+#define ITEMS (FIXTURE_ITEMS + 1)
+#define TIMEOUT_S 60.0
+
+static const struct ckpt_item big = { .name = "big",
+                                      .dims = 2,
+                                      .shape = { 1700, 1024 } };
+
+static void make(struct ckpt_item *items, int part, int parts)
+{
+    memcpy(items, fixture_tensors, sizeof fixture_tensors);
+    items[FIXTURE_ITEMS] = big;
+    fixture_make(items, ITEMS, part, parts);
+}
+
+/* A point counts when it holds on every rank. */
+static void everywhere(struct comm *comm, bool pass, const char *what)
+{
+    int64_t good = pass;
+    if (!pass)
+        fprintf(stderr, "# rank %d: %s: %s\n", comm_rank(comm), what,
+                err_text());
+    enum err rc = comm_all_reduce_i64(comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%s", what);
+}
+
+static enum err save(struct comm *comm, const char *run, int64_t step, int part,
+                     int parts)
+{
+    struct ckpt_item items[ITEMS];
+    struct ckpt_options options = { .attempt = "7.1", .keep = 3 };
+    struct ckpt_result result = { 0 };
+    make(items, part, parts);
+    fixture_fill(items, ITEMS, step);
+    json_t *state = comm_rank(comm) == 0 ? fixture_state(step) : NULL;
+    enum err rc =
+        ckpt_save(comm, run, step, state, items, ITEMS, &options, &result);
+    json_decref(state);
+    fixture_free(items, ITEMS);
+    return rc;
+}
+
+/* Load part `part` of `parts` of everything; true if it is `want`, on step
+ * `want`, with its state. */
+static bool loads(struct comm *comm, const char *run, int64_t want, int part,
+                  int parts)
+{
+    struct ckpt_item items[ITEMS];
+    json_t *state = NULL;
+    int64_t step = -2;
+    make(items, part, parts);
+    enum err rc =
+        ckpt_load_newest(comm, run, NULL, NULL, items, ITEMS, &step, &state);
+    json_t *same = fixture_state(want);
+    bool good = rc == ERR_OK && step == want && json_equal(state, same) &&
+                fixture_holds(items, ITEMS, want);
+    json_decref(same);
+    json_decref(state);
+    fixture_free(items, ITEMS);
+    return good;
+}
+
+/* Rank 0 flips a bit in the last shard of a step. */
+static void damage(struct comm *comm, const char *run, int64_t step)
+{
+    int last = comm_size(comm) - 1;
+    if (comm_rank(comm) == 0) {
+        char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+        ckpt_index_path(dir, run, step);
+        fsio_path(path, "%s/shard-%05d-of-%05d.h5", dir, last, last + 1);
+        int fd = open(path, O_RDWR);
+        char byte = 0;
+        off_t at = lseek(fd, 0, SEEK_END) / 2;
+        if (pread(fd, &byte, 1, at) == 1) {
+            byte = (char)~byte;
+            if (pwrite(fd, &byte, 1, at) != 1)
+                tap_note("can't damage %s", path);
+        }
+        close(fd);
+    }
+    comm_barrier(comm);
+}
+
+static void test_partitions(struct comm *comm, const char *run)
+{
+    int rank = comm_rank(comm), ranks = comm_size(comm);
+    everywhere(comm, loads(comm, run, -1, 0, 1) == false,
+               "there is nothing to load");
+    everywhere(comm, save(comm, run, 1, rank, ranks) == ERR_OK,
+               "every rank saves its part");
+    everywhere(comm, loads(comm, run, 1, rank, ranks), "and loads it");
+    everywhere(comm, loads(comm, run, 1, ranks - 1 - rank, ranks),
+               "the ranks load each other's parts");
+    everywhere(comm, loads(comm, run, 1, rank, ranks + 3),
+               "parts of other sizes, not all of them");
+    everywhere(comm, loads(comm, run, 1, 0, 1), "all ranks load everything");
+    everywhere(comm, loads(comm, run, 1, rank / 2, (ranks + 1) / 2),
+               "two ranks load the same part");
+}
+
+/* Only the last rank owns anything, as one replica of several does. */
+static void test_one_writer(struct comm *comm, const char *run)
+{
+    int rank = comm_rank(comm), ranks = comm_size(comm);
+    struct ckpt_item items[ITEMS];
+    struct ckpt_options options = { .attempt = "7.1", .keep = 1 };
+    char dir[FSIO_PATH_MAX], hex[2][65] = { "", "?" };
+    make(items, rank == ranks - 1 ? 0 : 1, 1);
+    for (int i = 0; i < ITEMS && rank != ranks - 1; i++)
+        items[i].end = items[i].begin = 0;
+    fixture_fill(items, ITEMS, 1);
+    json_t *state = fixture_state(1);
+    ckpt_index_path(dir, run, 1);
+    everywhere(comm, ckpt_digest(dir, hex[0]) == ERR_OK, "digest");
+    enum err rc = ckpt_save(comm, run, 1, state, items, ITEMS, &options, NULL);
+    json_decref(state);
+    everywhere(comm, rc == ERR_OK, "one rank writes everything");
+    fixture_free(items, ITEMS);
+    everywhere(comm, loads(comm, run, 1, rank, ranks), "all ranks load it");
+    everywhere(
+        comm, ckpt_digest(dir, hex[1]) == ERR_OK && strcmp(hex[0], hex[1]) == 0,
+        "the digest does not depend on the sharding");
+}
+
+static void test_fall_back(struct comm *comm, const char *run)
+{
+    int rank = comm_rank(comm), ranks = comm_size(comm);
+    everywhere(comm, save(comm, run, 2, rank, ranks) == ERR_OK, "step 2");
+    damage(comm, run, 2);
+    everywhere(comm, loads(comm, run, 1, rank, ranks),
+               "damage that one rank sees makes all fall back");
+    everywhere(comm, fixture_count(run, ".bad-step-000000002.0") == 1,
+               "and is set aside once");
+}
+
+static void test_refusals(struct comm *comm, const char *run)
+{
+    int rank = comm_rank(comm), ranks = comm_size(comm);
+    struct ckpt_item items[ITEMS];
+    struct ckpt_options options = { .attempt = "7.1", .keep = 1 };
+    if (ranks == 1) {
+        tap_skip("disagreements need two ranks");
+        return;
+    }
+    everywhere(comm, save(comm, run, 5, 0, 1) == ERR_CHECKPOINT,
+               "elements written twice fail on all ranks");
+    everywhere(comm, save(comm, run, 5, rank, ranks + 1) == ERR_CHECKPOINT,
+               "elements written by nobody fail on all ranks");
+    make(items, rank, ranks);
+    if (rank == ranks - 1)
+        items[2].shape[0]++;
+    enum err rc = ckpt_save(comm, run, 5, NULL, items, ITEMS, &options, NULL);
+    everywhere(comm, rc == ERR_INTERNAL, "different tensors fail on all ranks");
+    if (rank == ranks - 1)
+        items[2].end = 100;
+    rc = ckpt_save(comm, run, 5, NULL, items, ITEMS, &options, NULL);
+    everywhere(comm, rc == ERR_INTERNAL, "one rank's mistake fails on all");
+    fixture_free(items, ITEMS);
+    /* Rank 0 removes what it left after the agreement. */
+    comm_barrier(comm);
+    everywhere(comm,
+               fixture_count(run, ".tmp") == 0 &&
+                   fixture_count(run, "step-000000005") == 0,
+               "nothing of it stays");
+}
+
+static int run_tests(struct comm *comm)
+{
+    char folder[FSIO_PATH_MAX] = "", run[FSIO_PATH_MAX];
+    if (comm_rank(comm) != 0)
+        tap_silence();
+    else if (fixture_folder(folder) == NULL)
+        folder[0] = '\0';
+    comm_broadcast(comm, folder, sizeof folder, 0);
+    if (folder[0] == '\0' || fsio_path(run, "%s/run", folder) != ERR_OK) {
+        tap_ok(false, "a temporary folder");
+        return tap_done();
+    }
+    test_partitions(comm, run);
+    test_one_writer(comm, run);
+    test_fall_back(comm, run);
+    test_refusals(comm, run);
+    comm_barrier(comm);
+    if (comm_rank(comm) == 0)
+        fsio_remove_tree(folder);
+    return tap_done();
+}
+
+int main(int argc, char **argv)
+{
+    struct comm *comm = NULL;
+    int status = 1;
+    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &comm) != ERR_OK) {
+        fprintf(stderr, "%s\n", err_text());
+        return 1;
+    }
+    int rank = comm_rank(comm), ranks = comm_size(comm);
+    log_init("test", rank, LOG_ERROR);
+    if (argc == 4 && strcmp(argv[1], "save") == 0) {
+        status = save(comm, argv[2], atoll(argv[3]), rank, ranks) != ERR_OK;
+        if (status != 0)
+            fprintf(stderr, "%s\n", err_text());
+    } else if (argc == 4 && strcmp(argv[1], "load") == 0) {
+        status = !loads(comm, argv[2], atoll(argv[3]), rank, ranks);
+    } else {
+        status = run_tests(comm);
+    }
+    comm_destroy(comm);
+    return status;
+}

@@ -1,0 +1,137 @@
+/* Finding a table, threads, and what the tables say about themselves. */
+#include "tests/kernel_check.h"
+
+#include <sched.h>
+
+static void check_find(void)
+{
+    const struct kernels *table = NULL;
+    const struct kernels *const *all = kernels_all();
+    tap_ok(all[0] != NULL, "this processor runs at least one kernel set");
+    tap_ok(kernels_find("cpu", "auto", &table) == ERR_OK && table == all[0],
+           "auto is the best table");
+    for (; *all != NULL; all++) {
+        tap_ok(kernels_find("cpu", (*all)->kernel_set, &table) == ERR_OK &&
+                   table == *all,
+               "%s is found by name", (*all)->kernel_set);
+    }
+}
+
+static void check_find_failures(void)
+{
+    static const struct {
+        const char *backend, *kernel_set, *says;
+    } failures[] = {
+        { "cpu", "sse9", "'sse9'" },
+        { "cpu", "", "generic" },
+        { "rocm", "auto", "'rocm'" },
+        { "cuda", "auto", "CUDA" },
+    };
+    for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++) {
+        const struct kernels *table = NULL;
+        enum err rc =
+            kernels_find(failures[i].backend, failures[i].kernel_set, &table);
+        if (rc == ERR_OK) {
+            tap_skip("backend %s is in this build", failures[i].backend);
+            continue;
+        }
+        tap_ok(rc == ERR_UNSUPPORTED && table == NULL &&
+                   strstr(err_text(), failures[i].says) != NULL,
+               "%s/%s: %s", failures[i].backend, failures[i].kernel_set,
+               err_text());
+    }
+}
+
+static void check_threads(void)
+{
+    cpu_set_t before, one;
+    sched_getaffinity(0, sizeof(before), &before);
+    unsetenv("SLURM_CPUS_PER_TASK");
+    tap_is_int(kernels_threads_default(1), CPU_COUNT(&before),
+               "all processors of the mask");
+    tap_is_int(kernels_threads_default(1 << 20), 1, "never less than 1");
+    tap_is_int(kernels_threads_default(0), CPU_COUNT(&before),
+               "nobody shares is like one");
+    setenv("SLURM_CPUS_PER_TASK", "1", 1);
+    tap_is_int(kernels_threads_default(1), 1, "what Slurm gave one task");
+    setenv("SLURM_CPUS_PER_TASK", "4096", 1);
+    tap_is_int(kernels_threads_default(1), CPU_COUNT(&before),
+               "no more than the mask");
+    setenv("SLURM_CPUS_PER_TASK", "lots", 1);
+    tap_is_int(kernels_threads_default(1), CPU_COUNT(&before),
+               "nonsense is passed over");
+    unsetenv("SLURM_CPUS_PER_TASK");
+    CPU_ZERO(&one);
+    for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &before))
+            CPU_SET(i, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+    tap_is_int(kernels_threads_default(1), 1, "a mask of one processor");
+    sched_setaffinity(0, sizeof(before), &before);
+}
+
+/* Every op that takes a dtype must refuse bf16 before it touches anything. */
+static void check_bf16(const struct kernels *table)
+{
+    const enum dtype dtype = DTYPE_BF16;
+    struct kernel_limits limits = {
+        .threads = 1, .tokens = 1, .seq = 1, .width = 1
+    };
+    struct kernel_ctx c = check_ctx(table, limits, 1);
+    const struct gemm gemm = { .m = 1, .n = 1, .k = 1 };
+    const struct attention shape = {
+        .batch = 1, .seq = 1, .heads = 1, .head_dim = 1
+    };
+    const struct adamw step = { .correction1 = 1, .correction2 = 1 };
+    const enum err codes[] = {
+        table->gemm(&c, dtype, &gemm),
+        table->embedding_forward(&c, dtype, 1, 1, 1, NULL, NULL, NULL, NULL),
+        table->embedding_backward(&c, dtype, 1, 1, 1, NULL, NULL, NULL, NULL),
+        table->layernorm_forward(&c, dtype, 1, 1, NULL, NULL, NULL, 0, NULL,
+                                 NULL, NULL),
+        table->layernorm_backward(&c, dtype, 1, 1, NULL, NULL, NULL, NULL, NULL,
+                                  NULL, NULL, NULL),
+        table->gelu_forward(&c, dtype, 1, NULL, NULL),
+        table->gelu_backward(&c, dtype, 1, NULL, NULL, NULL),
+        table->attention_forward(&c, dtype, &shape, NULL, NULL, NULL),
+        table->attention_backward(&c, dtype, &shape, NULL, NULL, NULL, NULL,
+                                  NULL),
+        table->cross_entropy(&c, dtype, 1, 1, NULL, NULL, true, NULL),
+        table->bias_backward(&c, dtype, 1, 1, NULL, NULL),
+        table->accumulate(&c, dtype, 1, NULL, NULL),
+        table->add(&c, dtype, 1, NULL, NULL, NULL),
+        table->chunk_sum_squares(&c, dtype, KERNEL_CHUNK, NULL, NULL),
+        table->adamw(&c, dtype, 1, &step, NULL, NULL, NULL, NULL),
+    };
+    size_t count = sizeof(codes) / sizeof(*codes);
+    size_t refused = 0;
+    for (size_t i = 0; i < count; i++)
+        refused += codes[i] == ERR_UNSUPPORTED;
+    tap_ok(refused == count, "%s/%s: bf16 is refused: %s", table->backend,
+           table->kernel_set, err_text());
+    check_ctx_free(&c);
+}
+
+static void check_describe(const struct kernels *table)
+{
+    char text[128], cut[8];
+    table->describe(text, sizeof(text));
+    table->describe(cut, sizeof(cut));
+    tap_ok(strncmp(text, "OpenBLAS ", 9) == 0 &&
+               strchr(text + 9, ' ') != NULL && strlen(cut) == 7,
+           "%s/%s: '%s'", table->backend, table->kernel_set, text);
+}
+
+int main(void)
+{
+    check_find();
+    check_find_failures();
+    check_threads();
+    for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
+        if (strcmp((*t)->backend, "cpu") != 0)
+            continue;
+        check_bf16(*t);
+        check_describe(*t);
+    }
+    return tap_done();
+}

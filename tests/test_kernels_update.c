@@ -1,0 +1,194 @@
+/* adamw, sums and elementwise ops on every table against fp64. */
+#include "tests/kernel_check.h"
+
+static const struct adamw step = { .lr = 6e-4f,
+                                   .decay = 1e-3f,
+                                   .beta1 = 0.9f,
+                                   .beta2 = 0.95f,
+                                   .eps = 1e-8f,
+                                   .correction1 = 0.1f,
+                                   .correction2 = 0.05f,
+                                   .grad_scale = 0.125f };
+
+/* One element; the constants are the floats of `step`. */
+static void adamw_reference(double *p, double g, double *m, double *v)
+{
+    g *= (double)step.grad_scale;
+    *p *= 1 - (double)step.decay;
+    *m = (double)step.beta1 * *m + (1 - (double)step.beta1) * g;
+    *v = (double)step.beta2 * *v + (1 - (double)step.beta2) * g * g;
+    *p -= (double)step.lr / (double)step.correction1 * *m /
+          (sqrt(*v) / sqrt((double)step.correction2) + (double)step.eps);
+}
+
+static void check_adamw(const struct kernels *table, int64_t n)
+{
+    float *state = check_random(3 * n, 1, 1); /* p, m, v */
+    float *g = check_random(n, 2, 1);
+    float *got[CHECK_THREADS_MAX];
+    bool same = true;
+    for (int64_t i = 2 * n; i < 3 * n; i++)
+        state[i] *= state[i];
+    state[2 * n] = g[0] = 0; /* an element without history */
+    double *want = check_widened(state, 3 * n);
+    for (int64_t i = 0; i < n; i++)
+        adamw_reference(want + i, (double)g[i], want + n + i, want + 2 * n + i);
+    for (int t = 0; t < CHECK_THREADS_MAX; t++) {
+        struct kernel_ctx ctx = { .threads = t + 1 };
+        got[t] = check_copy(state, 3 * n);
+        table->adamw(&ctx, DTYPE_F32, n, &step, got[t], g, got[t] + n,
+                     got[t] + 2 * n);
+        same &= check_same(got[t], got[0], 3 * n);
+    }
+    double error = 0;
+    for (int part = 0; part < 3; part++)
+        error = fmax(error, check_error(got[0] + part * n, want + part * n, n));
+    check_below(table, "adamw", "p, m and v", error, 2e-6);
+    tap_ok(same, "%s/%s adamw: same bits on 1, 2, 3 threads", table->backend,
+           table->kernel_set);
+    for (int t = 0; t < CHECK_THREADS_MAX; t++)
+        free(got[t]);
+    free(want);
+    free(g);
+    free(state);
+}
+
+static void check_adamw_nan(const struct kernels *table)
+{
+    struct kernel_ctx ctx = { .threads = 1 };
+    float p[3] = { 1, 2, 3 }, m[3] = { 0 }, v[3] = { 0 };
+    const float g[3] = { 1, check_nan(), 1 };
+    table->adamw(&ctx, DTYPE_F32, 3, &step, p, g, m, v);
+    tap_ok(isnan(p[1]) && isnan(m[1]) && isnan(v[1]) && !isnan(p[0]) &&
+               !isnan(p[2]),
+           "%s/%s adamw: a NaN gradient reaches its parameter", table->backend,
+           table->kernel_set);
+}
+
+static void check_sums(const struct kernels *table, int64_t n)
+{
+    float *x = check_random(n, 1, 1);
+    double sums[CHECK_THREADS_MAX], want = 0, size = 0, worst = 0;
+    int64_t chunks = n / KERNEL_CHUNK;
+    double squares[CHECK_THREADS_MAX][8];
+    bool same = true;
+    for (int64_t i = 0; i < n; i++) {
+        want += (double)x[i];
+        size += fabs((double)x[i]);
+    }
+    for (int t = 0; t < CHECK_THREADS_MAX; t++) {
+        struct kernel_ctx ctx = { .threads = t + 1 };
+        table->sum(&ctx, n, x, &sums[t]);
+        same &= memcmp(&sums[t], sums, sizeof(*sums)) == 0;
+        table->chunk_sum_squares(&ctx, DTYPE_F32, chunks * KERNEL_CHUNK, x,
+                                 squares[t]);
+        same &= memcmp(squares[t], squares[0],
+                       (size_t)chunks * sizeof(double)) == 0;
+    }
+    for (int64_t c = 0; c < chunks; c++) {
+        double sum = 0;
+        for (int64_t i = c * KERNEL_CHUNK; i < (c + 1) * KERNEL_CHUNK; i++)
+            sum += (double)x[i] * (double)x[i];
+        worst = fmax(worst, fabs(squares[0][c] - sum) / sum);
+    }
+    check_below(table, "sum", "relative to the sum of absolute values",
+                n == 0 ? fabs(sums[0]) : fabs(sums[0] - want) / size, 1e-12);
+    check_below(table, "chunk_sum_squares", "each chunk", worst, 1e-12);
+    tap_ok(same, "%s/%s sums: same bits on 1, 2, 3 threads", table->backend,
+           table->kernel_set);
+    free(x);
+}
+
+static void check_sums_nan(const struct kernels *table)
+{
+    struct kernel_ctx ctx = { .threads = 2 };
+    float *x = check_random(2 * KERNEL_CHUNK, 1, 1);
+    double sum, squares[2];
+    x[KERNEL_CHUNK + 3] = check_nan();
+    table->sum(&ctx, 2 * KERNEL_CHUNK, x, &sum);
+    table->chunk_sum_squares(&ctx, DTYPE_F32, 2 * KERNEL_CHUNK, x, squares);
+    tap_ok(isnan(sum) && isfinite(squares[0]) && isnan(squares[1]),
+           "%s/%s sums: NaN propagates", table->backend, table->kernel_set);
+    free(x);
+}
+
+static void check_bias(const struct kernels *table, int64_t n, int64_t d)
+{
+    float *dy = check_random(n * d, 1, 1);
+    float *before = check_random(d, 2, 1);
+    double *want = check_widened(before, d);
+    float *first = NULL;
+    bool same = true;
+    for (int64_t i = 0; i < n * d; i++)
+        want[i % d] += (double)dy[i];
+    for (int t = 1; t <= CHECK_THREADS_MAX; t++) {
+        struct kernel_ctx ctx = { .threads = t };
+        float *got = check_copy(before, d);
+        table->bias_backward(&ctx, DTYPE_F32, n, d, dy, got);
+        if (first == NULL) {
+            first = got;
+            continue;
+        }
+        same &= check_same(got, first, d);
+        free(got);
+    }
+    check_below(table, "bias_backward", "column sums",
+                check_error(first, want, d), 2e-6);
+    tap_ok(same, "%s/%s bias_backward: same bits on 1, 2, 3 threads",
+           table->backend, table->kernel_set);
+    free(first);
+    free(want);
+    free(before);
+    free(dy);
+}
+
+static void check_elementwise(const struct kernels *table, int threads)
+{
+    enum { COUNT = 40009 };
+    struct kernel_ctx ctx = { .threads = threads };
+    float *a = check_random(COUNT + 1, 1, 1);
+    float *b = check_random(COUNT, 2, 1);
+    float *out = check_poisoned(COUNT);
+    float *in_place = check_copy(a, COUNT);
+    float *y = check_copy(b, COUNT);
+    bool right = true;
+    float guard = a[COUNT];
+    table->add(&ctx, DTYPE_F32, COUNT, a, b, out);
+    table->add(&ctx, DTYPE_F32, COUNT, in_place, b, in_place);
+    table->accumulate(&ctx, DTYPE_F32, COUNT, a, y);
+    for (int64_t i = 0; i < COUNT; i++)
+        right &= out[i] == a[i] + b[i];
+    tap_ok(right && check_same(out, in_place, COUNT) &&
+               check_same(out, y, COUNT),
+           "%s/%s add, accumulate: exact on %d threads", table->backend,
+           table->kernel_set, threads);
+    table->zero(&ctx, DTYPE_F32, COUNT, a);
+    right = a[COUNT] == guard;
+    for (int64_t i = 0; i < COUNT; i++)
+        right &= a[i] == 0;
+    tap_ok(right, "%s/%s zero: all of it and no more on %d threads",
+           table->backend, table->kernel_set, threads);
+    free(y);
+    free(in_place);
+    free(out);
+    free(b);
+    free(a);
+}
+
+int main(void)
+{
+    for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
+        check_adamw(*t, 1);
+        check_adamw(*t, 3 * KERNEL_CHUNK + 77);
+        check_adamw_nan(*t);
+        check_sums(*t, 0);
+        check_sums(*t, 4 * KERNEL_CHUNK + 501);
+        check_sums_nan(*t);
+        check_bias(*t, 1, 1);
+        check_bias(*t, 71, 203);
+        check_bias(*t, 300, 64);
+        for (int threads = 1; threads <= CHECK_THREADS_MAX; threads++)
+            check_elementwise(*t, threads);
+    }
+    return tap_done();
+}

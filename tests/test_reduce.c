@@ -1,0 +1,126 @@
+/* Gradient reduction on one rank: the tree, its memory, its small sums. */
+#include <stdlib.h>
+
+#include "tests/reduce_fixture.h"
+#include "tests/tap.h"
+
+static void test_tree(struct comm *comm, int slots)
+{
+    int64_t elements = 2 * KERNEL_CHUNK;
+    struct kernel_ctx ctx = { .threads = 1 };
+    struct reduce *reduce = NULL;
+    float *own;
+    enum err rc =
+        reduce_create(comm, &fixture_kernels, &ctx, elements, slots, &reduce);
+    int64_t wrong = -1;
+    if (rc == ERR_OK)
+        rc = fixture_slots(reduce, 0, 1, slots, elements, 1, 1);
+    if (rc == ERR_OK)
+        rc = reduce_finish(reduce, &own);
+    if (rc == ERR_OK)
+        wrong = fixture_wrong(own, 0, 1, slots, elements, 1, 1);
+    tap_is_int(wrong, 0, "%d slots: the bits of the serial tree", slots);
+    reduce_destroy(reduce);
+}
+
+/* Were the values too tame, every order would give the same bits and the
+ * tests could not fail. */
+static void test_order_matters(void)
+{
+    int different = 0;
+    for (int64_t i = 0; i < 1000; i++) {
+        float sum = 0.0f;
+        for (int s = 0; s < 7; s++)
+            sum += fixture_value(1, s, i);
+        different += !fixture_same_bits(sum, fixture_tree(1, 7, i));
+    }
+    tap_ok(different > 100, "another order gives other bits (%d of 1000)",
+           different);
+}
+
+static void test_begin_again(struct comm *comm)
+{
+    int64_t elements = KERNEL_CHUNK;
+    struct kernel_ctx ctx = { .threads = 1 };
+    struct reduce *reduce = NULL;
+    float *own = NULL;
+    float *gradient;
+    int64_t wrong = -1;
+    enum err rc =
+        reduce_create(comm, &fixture_kernels, &ctx, elements, 5, &reduce);
+    reduce_begin(reduce);
+    for (int s = 0; s < 3; s++) {
+        rc |= reduce_slot(reduce, &gradient);
+        gradient[s] = 1e30f;
+        rc |= reduce_slot_done(reduce);
+    }
+    rc |= reduce_slot(reduce, &gradient);
+    rc |= fixture_slots(reduce, 0, 1, 5, elements, 2, 1);
+    rc |= reduce_finish(reduce, &own);
+    if (rc == ERR_OK)
+        wrong = fixture_wrong(own, 0, 1, 5, elements, 2, 1);
+    tap_is_int(wrong, 0, "an abandoned batch leaves nothing behind");
+    reduce_destroy(reduce);
+}
+
+static void test_bytes(void)
+{
+    static const struct {
+        int rank, ranks, slots, buffers;
+    } cases[] = {
+        { 0, 1, 1, 1 },  { 0, 1, 2, 2 },  { 0, 1, 8, 4 },   { 0, 1, 9, 4 },
+        { 0, 4, 64, 5 }, { 3, 4, 64, 5 }, { 0, 64, 64, 1 }, { 1, 3, 9, 3 },
+    };
+    int64_t elements = (int64_t)1000 * KERNEL_CHUNK;
+    int64_t arena = elements * (int64_t)sizeof(float);
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t bytes = (int64_t)reduce_bytes(elements, cases[i].rank,
+                                              cases[i].ranks, cases[i].slots);
+        int64_t rest = bytes - cases[i].buffers * arena;
+        int64_t receive = cases[i].ranks == 1 ? 0 : (int64_t)128 << 20;
+        tap_ok(rest > 0 && rest < receive + 65536,
+               "rank %d of %d, %d slots: %d gradient buffers", cases[i].rank,
+               cases[i].ranks, cases[i].slots, cases[i].buffers);
+    }
+}
+
+static void test_sums(struct comm *comm)
+{
+    double slots[3] = { 1e16, 1.0, 1.0 };
+    double chunks[3] = { 1.0, 1e16, 1.0 };
+    double want_slots = (1e16 + 1.0) + 1.0;
+    double want_chunks = (1.0 + 1e16) + 1.0;
+    double sum = 0.0;
+    tap_ok(reduce_slot_sums(comm, 3, slots, &sum) == ERR_OK &&
+               memcmp(&sum, &want_slots, sizeof sum) == 0,
+           "sum over slots");
+    double pairs[4] = { 1.0, 1e16, -1e16, 1.0 };
+    double want_pairs = (1.0 + 1e16) + (-1e16 + 1.0);
+    tap_ok(reduce_slot_sums(comm, 4, pairs, &sum) == ERR_OK &&
+               memcmp(&sum, &want_pairs, sizeof sum) == 0,
+           "in the order of the tree");
+    tap_ok(reduce_chunk_sums(comm, 3 * KERNEL_CHUNK, chunks, &sum) == ERR_OK &&
+               memcmp(&sum, &want_chunks, sizeof sum) == 0,
+           "sum over chunks, in order");
+    float arena[1] = { 3.0f };
+    tap_ok(reduce_gather(comm, 0, arena) == ERR_OK && arena[0] == 3.0f,
+           "gather on one rank");
+}
+
+int main(void)
+{
+    static const int slots[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 64 };
+    struct comm *comm;
+    if (comm_create("self", NULL, NULL, 10.0, &comm) != ERR_OK) {
+        tap_ok(false, "create: %s", err_text());
+        return tap_done();
+    }
+    test_order_matters();
+    for (unsigned i = 0; i < sizeof slots / sizeof slots[0]; i++)
+        test_tree(comm, slots[i]);
+    test_begin_again(comm);
+    test_bytes();
+    test_sums(comm);
+    comm_destroy(comm);
+    return tap_done();
+}

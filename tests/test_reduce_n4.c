@@ -1,0 +1,147 @@
+/* The promise: the sum of gradients has the bits of the serial tree, whatever
+ * the number of ranks. Every rank computes the tree for its interval itself, so
+ * runs with 1, 2, 3, 4, ... ranks that all pass prove equality. */
+#include <stdlib.h>
+
+#include "tests/reduce_fixture.h"
+#include "tests/tap.h"
+
+static void everywhere(struct comm *comm, bool pass, const char *what, int a,
+                       int b)
+{
+    int64_t good = pass;
+    enum err rc = comm_all_reduce_i64(comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%d slots, %d chunks: %s", a, b, what);
+    if (rc != ERR_OK)
+        tap_note("%s", err_text());
+}
+
+static void test_tree(struct comm *comm, int slots, int chunks, int batches,
+                      int64_t stride)
+{
+    int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
+    int rank = comm_rank(comm);
+    int ranks = comm_size(comm);
+    struct kernel_ctx ctx = { .threads = 1 };
+    struct reduce *reduce = NULL;
+    bool pass = reduce_create(comm, &fixture_kernels, &ctx, elements, slots,
+                              &reduce) == ERR_OK;
+    if (ranks > slots) {
+        everywhere(comm, !pass, "refused: more ranks than slots", slots,
+                   chunks);
+        return;
+    }
+    for (int batch = 0; pass && batch < batches; batch++) {
+        float *own = NULL;
+        enum err rc =
+            fixture_slots(reduce, rank, ranks, slots, elements, batch, stride);
+        if (rc == ERR_OK)
+            rc = reduce_finish(reduce, &own);
+        if (rc != ERR_OK)
+            tap_note("%s", err_text());
+        pass = rc == ERR_OK && fixture_wrong(own, rank, ranks, slots, elements,
+                                             batch, stride) == 0;
+    }
+    everywhere(comm, pass, "the bits of the serial tree", slots, chunks);
+    reduce_destroy(reduce);
+}
+
+static double sum_value(int i)
+{
+    return (double)fixture_value(3, i, i) * 1.0000001;
+}
+
+static double tree_of_doubles(int slots, int level, int index)
+{
+    if (level == 0)
+        return sum_value(index);
+    double left = tree_of_doubles(slots, level - 1, 2 * index);
+    if (((2 * index + 1) << (level - 1)) >= slots)
+        return left;
+    return left + tree_of_doubles(slots, level - 1, 2 * index + 1);
+}
+
+static void test_slot_sums(struct comm *comm, int slots)
+{
+    double values[64] = { 0 };
+    double sum = 0.0;
+    int level = 0;
+    int rank = comm_rank(comm);
+    int ranks = comm_size(comm);
+    if (ranks > slots)
+        return;
+    int end = shard_slot_begin(rank + 1, ranks, slots);
+    for (int s = shard_slot_begin(rank, ranks, slots); s < end; s++)
+        values[s] = sum_value(s);
+    while (1 << level < slots)
+        level++;
+    double want = tree_of_doubles(slots, level, 0);
+    bool pass = reduce_slot_sums(comm, slots, values, &sum) == ERR_OK &&
+                memcmp(&sum, &want, sizeof sum) == 0;
+    for (int s = 0; s < slots; s++)
+        pass = pass && values[s] == sum_value(s);
+    everywhere(comm, pass, "sum of one double per slot", slots, 0);
+}
+
+static void test_chunk_sums(struct comm *comm, int chunks)
+{
+    double values[64] = { 0 };
+    double sum = 0.0;
+    double want = 0.0;
+    int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
+    int rank = comm_rank(comm);
+    int ranks = comm_size(comm);
+    for (int c = 0; c < chunks; c++) {
+        int64_t first = (int64_t)c * KERNEL_CHUNK;
+        if (first >= shard_begin(elements, rank, ranks) &&
+            first < shard_begin(elements, rank + 1, ranks))
+            values[c] = sum_value(c);
+        want += sum_value(c);
+    }
+    bool pass = reduce_chunk_sums(comm, elements, values, &sum) == ERR_OK &&
+                memcmp(&sum, &want, sizeof sum) == 0;
+    everywhere(comm, pass, "sum of one double per chunk", 0, chunks);
+}
+
+static void test_gather(struct comm *comm, int chunks)
+{
+    int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
+    int rank = comm_rank(comm);
+    int ranks = comm_size(comm);
+    float *arena = calloc((size_t)elements, sizeof *arena);
+    int64_t end = shard_begin(elements, rank + 1, ranks);
+    for (int64_t i = shard_begin(elements, rank, ranks); i < end; i++)
+        arena[i] = fixture_value(0, 0, i);
+    bool pass = reduce_gather(comm, elements, arena) == ERR_OK;
+    for (int64_t i = 0; i < elements; i++)
+        pass = pass && arena[i] == fixture_value(0, 0, i);
+    everywhere(comm, pass, "every rank gets the whole arena", 0, chunks);
+    free(arena);
+}
+
+int main(int argc, char **argv)
+{
+    static const int chunks[] = { 1, 3, 7 };
+    struct comm *comm;
+    if (comm_create("auto", &argc, &argv, 120.0, &comm) != ERR_OK) {
+        tap_ok(false, "create: %s", err_text());
+        return tap_done();
+    }
+    if (comm_rank(comm) > 0)
+        tap_silence();
+    for (int slots = 1; slots <= 9; slots++) {
+        for (unsigned c = 0; c < sizeof chunks / sizeof chunks[0]; c++)
+            test_tree(comm, slots, chunks[c], 2, 1);
+        test_slot_sums(comm, slots);
+    }
+    test_tree(comm, 16, 2, 2, 1);
+    test_tree(comm, 31, 5, 2, 1);
+    /* Three rounds of the exchange with four ranks, the last one short. */
+    test_tree(comm, 125, 401, 1, 61);
+    for (unsigned c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
+        test_chunk_sums(comm, chunks[c]);
+        test_gather(comm, chunks[c]);
+    }
+    comm_destroy(comm);
+    return tap_done();
+}

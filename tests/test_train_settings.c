@@ -1,0 +1,129 @@
+/* The run's settings: completion, cross-checks, and the hash. */
+#include "src/train/train_settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/tap.h"
+
+#define BASE                                                                   \
+    "run.dir=/tmp/x", "data.train=/tmp/y", "train.max_duration=60ba",          \
+        "train.global_batch=32"
+#define BASE_COUNT 4
+
+static enum err load(const char *more, struct train_settings *out)
+{
+    char text[SETTINGS_TEXT_BYTES];
+    char *overrides[16] = { BASE };
+    int count = BASE_COUNT;
+    strcpy(text, more);
+    for (char *word = strtok(text, " "); word != NULL;
+         word = strtok(NULL, " "))
+        overrides[count++] = word;
+    return train_settings_load(NULL, overrides, count, out);
+}
+
+static const struct {
+    const char *overrides;
+    const char *text; /* part of the error */
+} refused[] = {
+    { "train.global_batch=0", "train.global_batch" },
+    { "train.global_batch=-8", "train.global_batch" },
+    { "train.global_batch=1.5", "train.global_batch" },
+    { "train.global_batch=33 parallel.slots=8", "not divisible" },
+    { "train.microbatch=3", "train.microbatch" },
+    { "data.seq_len=129", "data.seq_len" },
+    { "model.n_heads=5", "model.n_heads" },
+    { "model.preset=mpt-1t", "model.preset" },
+    { "train.max_duration=0.5dur", "fraction of itself" },
+    { "train.max_duration=10sec", "scheduler.t_max" },
+    { "train.max_duration=10sec scheduler.t_max=10sec", "scheduler.t_max" },
+    { "scheduler.warmup=10", "scheduler.warmup" },
+    { "eval.samples=5", "data.eval" },
+    { "optimizer.lrr=1", "optimizer.lr" },
+    { "optimizer.beta1=1.5", "optimizer.beta1" },
+    { "parallel.determinism=maybe", "parallel.determinism" },
+};
+
+static void test_completion(struct train_settings *s)
+{
+    tap_ok(load("", s) == ERR_OK, "the smallest configuration: %s",
+           err_text());
+    tap_is_int(s->model.d_model, 128, "the preset fills the shape");
+    tap_is_int(s->data.seq_len, 128, "seq_len is the model's");
+    tap_is_int(s->parallel.slots, 8, "32 samples: 8 slots");
+    tap_is_int(s->train.microbatch, 4, "a leaf is a slot");
+    tap_ok(load("train.global_batch=12", s) == ERR_OK &&
+               s->parallel.slots == 4 && s->train.microbatch == 3,
+           "12 samples: 4 slots of 3");
+    tap_ok(load("train.global_batch=7", s) == ERR_OK && s->parallel.slots == 1,
+           "7 samples: 1 slot");
+    tap_ok(load("train.global_batch=7 parallel.slots=7", s) == ERR_OK &&
+               s->train.microbatch == 1,
+           "7 slots when asked for");
+    tap_ok(load("model.n_layers=5 model.vocab_size=1000", s) == ERR_OK &&
+               s->model.n_layers == 5 && s->model.d_model == 128,
+           "a preset can be changed in part");
+}
+
+static void test_hash(struct train_settings *s)
+{
+    static const struct {
+        const char *overrides;
+        bool same;
+    } cases[] = {
+        { "run.dir=/tmp/other", true },
+        { "hardware.threads=3 log.interval=7", true },
+        { "checkpoint.interval=7ba", true },
+        { "optimizer.lr=1e-3", false },
+        { "train.seed=18", false },
+        { "parallel.slots=4", false },
+        { "scheduler.warmup=7ba", false },
+    };
+    char base[65], other[65];
+    tap_ok(load("", s) == ERR_OK && train_settings_hash(s, base) == ERR_OK,
+           "hash");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        tap_ok(load(cases[i].overrides, s) == ERR_OK &&
+                   train_settings_hash(s, other) == ERR_OK &&
+                   (strcmp(base, other) == 0) == cases[i].same,
+               "%s %s the hash", cases[i].overrides,
+               cases[i].same ? "keeps" : "changes");
+}
+
+static void test_print(struct train_settings *s)
+{
+    static const char *const cases[][2] = {
+        { "train.global_batch", "32" },
+        { "run.dir", "/tmp/x" },
+        { "train.max_duration", "60ba" },
+        { "parallel.allow_arithmetic_change", "false" },
+    };
+    char *text = NULL;
+    (void)load("", s);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tap_ok(train_settings_print(s, cases[i][0], &text) == ERR_OK, "print");
+        tap_is_str(text, cases[i][1], "%s", cases[i][0]);
+        free(text);
+        text = NULL;
+    }
+    tap_ok(train_settings_print(s, "no.such", &text) == ERR_USAGE,
+           "an unknown setting cannot be printed");
+}
+
+int main(void)
+{
+    struct train_settings *s = calloc(1, sizeof *s);
+    test_completion(s);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        enum err rc = load(refused[i].overrides, s);
+        if (!tap_ok(rc == ERR_USAGE &&
+                        strstr(err_text(), refused[i].text) != NULL,
+                    "refused: %s", refused[i].overrides))
+            tap_note("%s", rc == ERR_OK ? "accepted" : err_text());
+    }
+    test_hash(s);
+    test_print(s);
+    free(s);
+    return tap_done();
+}
