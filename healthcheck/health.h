@@ -163,14 +163,15 @@ enum err health_cpu_triad(const struct health_env *env,
 void health_report_reason(struct health_verdict *verdict);
 /* Cuts at HEALTH_REASON_MAX, drops what is not printable ASCII. */
 void health_report_clean(char *reason);
-/* The verdict as one JSON object, schema "tessera-health/1"; the caller
- * decrefs. NULL: no memory. */
+/* The verdict as an array of one JSON object, schema "tessera-health/1"; the
+ * caller decrefs. NULL: no memory. */
 json_t *health_report_json(const struct health_verdict *verdict);
 /* A table for people. */
 void health_report_print(const struct health_verdict *verdict, FILE *file);
-/* One line of JSON into PATH, or into PATH/HOST.json when PATH is a folder;
- * the file is replaced in one step. */
-enum err health_report_write(const json_t *object, const char *host,
-                             const char *path);
+/* An array of verdicts, one line each. */
+enum err health_report_dump(const json_t *verdicts, FILE *file);
+/* The same into PATH, or each into PATH/HOST.json when PATH is a folder; files
+ * are replaced in one step. */
+enum err health_report_write(const json_t *verdicts, const char *path);
 
 #endif

@@ -8,23 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "healthcheck/health_rounds.h"
+#include "healthcheck/health_pair_impl.h"
 #include "src/base/clock.h"
 
 #define PAIR_TAG 77
 #define PAIR_SLOW_S 0.3 /* injected delay */
-
-struct health_pairs {
-    int size;
-    int count;
-    size_t bytes;
-    double dur_s;
-    double t0;
-    double median_gbps;
-    char (*hosts)[64];
-    struct health_meeting *meetings;
-    enum health_state *states; /* per rank */
-};
+/* Few pairs on a busy machine differ by that much without a fault. */
+#define PAIR_RATIO_SMALL 0.5
 
 /* What one rank needs for its meetings. */
 struct pair_bench {
@@ -208,9 +198,11 @@ static enum err pairs_round(struct health_pairs *pairs,
     pairs->count += added;
     if (first == 0)
         pairs->median_gbps = health_rounds_median(meetings, added);
+    double ratio = bench->options->ratio_min;
+    if (pairs->size / 2 < HEALTH_COHORT_MIN)
+        ratio = fmin(ratio, PAIR_RATIO_SMALL);
     health_rounds_judge(pairs->meetings, first, pairs->count,
-                        pairs->median_gbps, bench->options->min_gbps,
-                        bench->options->ratio_min);
+                        pairs->median_gbps, bench->options->min_gbps, ratio);
 out:
     free(values);
     return rc;
@@ -249,176 +241,4 @@ out:
     bench_destroy(&bench);
     health_pair_destroy(pairs);
     return rc;
-}
-
-/* --- verdicts ------------------------------------------------------------- */
-
-enum health_state health_pair_rank(const struct health_pairs *pairs, int rank)
-{
-    assert(rank >= 0 && rank < pairs->size);
-    return pairs->states[rank];
-}
-
-int health_pair_count(const struct health_pairs *pairs)
-{
-    return pairs->count;
-}
-
-enum health_state health_pair_state(const struct health_pairs *pairs)
-{
-    enum health_state state = HEALTH_OK;
-    for (int rank = 0; rank < pairs->size; rank++)
-        state = health_worse(state, pairs->states[rank]);
-    for (int i = 0; i < pairs->count; i++)
-        if (health_rounds_is_link(&pairs->meetings[i], pairs->states))
-            state = health_worse(state, HEALTH_WARN);
-    return state;
-}
-
-/* The first suspicious meeting of a rank; NULL: none. */
-static const struct health_meeting *
-pairs_evidence(const struct health_pairs *pairs, int rank)
-{
-    for (int i = 0; i < pairs->count; i++) {
-        const struct health_meeting *meeting = &pairs->meetings[i];
-        if (meeting->suspicious && (meeting->a == rank || meeting->b == rank))
-            return meeting;
-    }
-    return NULL;
-}
-
-static void pairs_reason(const struct health_pairs *pairs, const char *code,
-                         const char *who, const struct health_meeting *meeting,
-                         char *reason)
-{
-    char text[512];
-    if (meeting->wrong > 0)
-        snprintf(text, sizeof text, HEALTH_PREFIX "%s %s %lld elements", code,
-                 who, (long long)meeting->wrong);
-    else
-        snprintf(text, sizeof text, HEALTH_PREFIX "%s %s %.3gGB/s/%.3g", code,
-                 who, meeting->gbps, pairs->median_gbps);
-    health_report_clean(text);
-    memcpy(reason, text, strlen(text) + 1);
-}
-
-static void pairs_explain_rank(const struct health_pairs *pairs, int rank,
-                               const char **code,
-                               char reason[HEALTH_REASON_MAX + 1])
-{
-    const struct health_meeting *meeting = pairs_evidence(pairs, rank);
-    char who[128];
-    *code = "";
-    reason[0] = '\0';
-    if (pairs->states[rank] == HEALTH_OK || meeting == NULL)
-        return;
-    *code = meeting->wrong > 0 ? "PAIR_WRONG" : "PAIR_SLOW";
-    if (pairs->states[rank] == HEALTH_UNKNOWN)
-        *code = "PAIR_UNRESOLVED";
-    snprintf(who, sizeof who, "%s rank %d", pairs->hosts[rank], rank);
-    pairs_reason(pairs, *code, who, meeting, reason);
-}
-
-/* Code and reason of all together: of the first of the gravest. */
-static void pairs_explain(const struct health_pairs *pairs, const char **code,
-                          char reason[HEALTH_REASON_MAX + 1])
-{
-    enum health_state state = health_pair_state(pairs);
-    *code = "";
-    reason[0] = '\0';
-    if (state == HEALTH_OK)
-        return;
-    for (int rank = 0; rank < pairs->size; rank++) {
-        if (pairs->states[rank] == state) {
-            pairs_explain_rank(pairs, rank, code, reason);
-            return;
-        }
-    }
-    for (int i = 0; i < pairs->count; i++) {
-        const struct health_meeting *meeting = &pairs->meetings[i];
-        char who[192];
-        if (!health_rounds_is_link(meeting, pairs->states))
-            continue;
-        *code = "LINK";
-        snprintf(who, sizeof who, "%s-%s", pairs->hosts[meeting->a],
-                 pairs->hosts[meeting->b]);
-        pairs_reason(pairs, *code, who, meeting, reason);
-        return;
-    }
-}
-
-static const char *pairs_meeting_state(const struct health_meeting *meeting)
-{
-    enum health_state state = meeting->hard         ? HEALTH_BAD
-                              : meeting->suspicious ? HEALTH_WARN
-                                                    : HEALTH_OK;
-    return health_state_name(state);
-}
-
-static json_t *pairs_json_nodes(const struct health_pairs *pairs)
-{
-    json_t *nodes = json_array();
-    for (int rank = 0; rank < pairs->size; rank++) {
-        const char *code;
-        char reason[HEALTH_REASON_MAX + 1];
-        pairs_explain_rank(pairs, rank, &code, reason);
-        json_array_append_new(
-            nodes, json_pack("{s:s, s:i, s:s, s:s, s:s}", "host",
-                             pairs->hosts[rank], "rank", rank, "verdict",
-                             health_state_name(pairs->states[rank]), "code",
-                             code, "reason", reason));
-    }
-    return nodes;
-}
-
-json_t *health_pair_json(const struct health_pairs *pairs)
-{
-    const char *code;
-    char reason[HEALTH_REASON_MAX + 1];
-    const char *job = getenv("SLURM_JOB_ID");
-    json_t *list = json_array();
-    for (int i = 0; i < pairs->count; i++) {
-        const struct health_meeting *meeting = &pairs->meetings[i];
-        json_array_append_new(
-            list, json_pack("{s:i, s:i, s:i, s:I, s:f, s:I, s:s}", "a",
-                            meeting->a, "b", meeting->b, "round",
-                            meeting->round, "bytes", (json_int_t)pairs->bytes,
-                            "busbw", round(meeting->gbps * 1e4) / 1e4, "wrong",
-                            (json_int_t)meeting->wrong, "st",
-                            pairs_meeting_state(meeting)));
-    }
-    pairs_explain(pairs, &code, reason);
-    return json_pack(
-        "{s:s, s:s, s:s, s:I, s:f, s:f, s:s, s:s, s:s, s:o, s:o}", "schema",
-        "tessera-health/1", "host", pairs->hosts[0], "phase", "pairs", "job",
-        (json_int_t)(job != NULL ? strtol(job, NULL, 10) : 0), "t0",
-        round(pairs->t0 * 1000) / 1000, "dur_s",
-        round(pairs->dur_s * 1000) / 1000, "verdict",
-        health_state_name(health_pair_state(pairs)), "code", code, "reason",
-        reason, "nodes", pairs_json_nodes(pairs), "pairs", list);
-}
-
-void health_pair_print(const struct health_pairs *pairs, FILE *file)
-{
-    const char *code;
-    char reason[HEALTH_REASON_MAX + 1];
-    fprintf(file, "%5s  %-16s  %-16s  %10s  %8s  %8s  %s\n", "round", "a", "b",
-            "bytes", "busbw", "#wrong", "state");
-    for (int i = 0; i < pairs->count; i++) {
-        const struct health_meeting *meeting = &pairs->meetings[i];
-        fprintf(file, "%5d  %-16s  %-16s  %10zu  %8.3f  %8lld  %s\n",
-                meeting->round, pairs->hosts[meeting->a],
-                pairs->hosts[meeting->b], pairs->bytes, meeting->gbps,
-                (long long)meeting->wrong, pairs_meeting_state(meeting));
-    }
-    for (int rank = 0; rank < pairs->size; rank++) {
-        pairs_explain_rank(pairs, rank, &code, reason);
-        if (pairs->states[rank] != HEALTH_OK)
-            fprintf(file, "%s (rank %d): %s: %s\n", pairs->hosts[rank], rank,
-                    health_state_name(pairs->states[rank]), reason);
-    }
-    pairs_explain(pairs, &code, reason);
-    fprintf(file, "%d ranks: %s in %.2f s%s%s\n", pairs->size,
-            health_state_name(health_pair_state(pairs)), pairs->dur_s,
-            reason[0] != '\0' ? ": " : "", reason);
 }

@@ -21,7 +21,7 @@ struct health_pair_options {
     int repeats;        /* timed; the best counts */
     double timeout_s;   /* of one round */
     double min_gbps;    /* bus bandwidth; 0: no floor */
-    double ratio_min;   /* of the median */
+    double ratio_min;   /* of the median; at most 0.5 counts below 8 pairs */
     const char *inject; /* "pair:HOST:wrong", "pair:rank2:slow"; NULL: none */
 };
 
@@ -41,9 +41,11 @@ enum health_state health_pair_state(const struct health_pairs *pairs);
 /* How many pairs were tested in all rounds. */
 int health_pair_count(const struct health_pairs *pairs);
 
-/* {"schema": "tessera-health/1", "phase": "pairs", verdict, code, reason,
- * "nodes": [{host, rank, verdict, code, reason}], "pairs": [{a, b, round,
- * bytes, busbw, wrong, st}]}; busbw in GB/s. The caller decrefs. */
+/* An array with one verdict per host, gravest of its ranks: {"schema":
+ * "tessera-health/1", host, phase: "pairs", job, t0, dur_s, verdict, code,
+ * reason, action, "pairs": [{rank, peer, peer_rank, round, bytes, busbw, wrong,
+ * st}]}; busbw in GB/s. Members of a suspicious link have a warning with code
+ * LINK. The caller decrefs. */
 json_t *health_pair_json(const struct health_pairs *pairs);
 void health_pair_print(const struct health_pairs *pairs, FILE *file);
 

@@ -93,7 +93,7 @@ json_t *health_report_json(const struct health_verdict *verdict)
         json_array_append_new(checks, one);
     }
     return json_pack(
-        "{s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:s, s:s, s:s, s:s, s:b, s:o}",
+        "[{s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:s, s:s, s:s, s:s, s:b, s:o}]",
         "schema", "tessera-health/1", "host", verdict->host, "phase",
         verdict->phase, "job", (json_int_t)verdict->job, "boot_id",
         verdict->boot_id, "t0", report_millis(verdict->t0), "dur_s",
@@ -127,23 +127,62 @@ void health_report_print(const struct health_verdict *verdict, FILE *file)
             verdict->reason[0] != '\0' ? ": " : "", verdict->reason);
 }
 
-enum err health_report_write(const json_t *object, const char *host,
-                             const char *path)
+static enum err report_lines(const json_t *verdict, char **text)
+{
+    char *line = json_dumps(verdict, REPORT_DUMP);
+    char *all = NULL;
+    if (line == NULL ||
+        asprintf(&all, "%s%s\n", *text != NULL ? *text : "", line) < 0) {
+        free(line);
+        return err_set(ERR_MEMORY, "no memory for the verdict");
+    }
+    free(line);
+    free(*text);
+    *text = all;
+    return ERR_OK;
+}
+
+enum err health_report_dump(const json_t *verdicts, FILE *file)
 {
     enum err rc = ERR_OK;
-    char full[FSIO_PATH_MAX];
-    struct stat status;
-    char *line = json_dumps(object, REPORT_DUMP);
-    if (line == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for the verdict", path);
-    size_t bytes = strlen(line);
-    line[bytes] = '\n'; /* in place of the NUL: the length is known */
-    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
-        TRY(fsio_path(full, "%s/%s.json", path, host));
-    else
-        TRY(fsio_path(full, "%s", path));
-    TRY(fsio_write_atomic(full, line, bytes + 1));
+    char *text = NULL;
+    for (size_t i = 0; i < json_array_size(verdicts); i++)
+        TRY(report_lines(json_array_get(verdicts, i), &text));
+    if (text != NULL && (fputs(text, file) == EOF || fflush(file) != 0))
+        rc = err_errno("write the verdict");
 out:
-    free(line);
+    free(text);
+    return rc;
+}
+
+static enum err report_into_folder(const json_t *verdict, const char *folder)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    TRY(fsio_path(path, "%s/%s.json", folder,
+                  json_string_value(json_object_get(verdict, "host"))));
+    TRY(report_lines(verdict, &text));
+    TRY(fsio_write_atomic(path, text, strlen(text)));
+out:
+    free(text);
+    return rc;
+}
+
+enum err health_report_write(const json_t *verdicts, const char *path)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    struct stat status;
+    bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    for (size_t i = 0; i < json_array_size(verdicts); i++) {
+        const json_t *verdict = json_array_get(verdicts, i);
+        TRY(folder ? report_into_folder(verdict, path)
+                   : report_lines(verdict, &text));
+    }
+    if (!folder && text != NULL)
+        TRY(fsio_write_atomic(path, text, strlen(text)));
+out:
+    free(text);
     return rc;
 }

@@ -117,7 +117,8 @@ double health_rounds_median(const struct health_meeting *meetings, int count)
         if (meetings[i].round == 1 && meetings[i].wrong == 0)
             values[used++] = meetings[i].gbps;
     qsort(values, (size_t)used, sizeof *values, rounds_compare);
-    double median = used > 0 ? values[used / 2] : 0;
+    int middle = used < HEALTH_COHORT_MIN ? used * 3 / 4 : used / 2;
+    double median = used > 0 ? values[middle] : 0;
     free(values);
     return median;
 }
@@ -139,6 +140,7 @@ void health_rounds_blame(int size, const struct health_meeting *meetings,
     for (int rank = 0; rank < size; rank++) {
         int met = 0;
         bool hard = true;
+        bool wrong = false;
         states[rank] = HEALTH_OK;
         if (rounds_had_good(meetings, count, rank))
             continue;
@@ -147,9 +149,10 @@ void health_rounds_blame(int size, const struct health_meeting *meetings,
                 continue;
             met++; /* nobody meets the same rank twice */
             hard &= meetings[i].hard;
+            wrong |= meetings[i].wrong > 0;
         }
         if (met < ROUNDS_PARTNERS_MIN)
-            states[rank] = HEALTH_UNKNOWN;
+            states[rank] = wrong ? HEALTH_UNKNOWN : HEALTH_WARN;
         else
             states[rank] = hard ? HEALTH_BAD : HEALTH_WARN;
     }

@@ -10,6 +10,8 @@
 
 /* Neighbours, then two for suspects. */
 #define HEALTH_ROUNDS 3
+/* Fewer speeds than that have no median to speak of. */
+#define HEALTH_COHORT_MIN 8
 
 struct health_meeting {
     int a, b;
@@ -30,15 +32,16 @@ int health_rounds_neighbours(int size, struct health_meeting *out);
  * good meeting and that they have not met. Appends; returns how many. */
 int health_rounds_retest(int size, struct health_meeting *meetings, int count,
                          int round);
-/* The speed that others are compared with: the upper median of the correct
- * meetings of round 1; 0: there are none. */
+/* The speed that others are compared with: the median of the correct meetings
+ * of round 1; below HEALTH_COHORT_MIN of them the upper quartile, because one
+ * sick rank may be in most of them. 0: there are none. */
 double health_rounds_median(const struct health_meeting *meetings, int count);
 /* Mark meetings [first, count). */
 void health_rounds_judge(struct health_meeting *meetings, int first, int count,
                          double median, double min_gbps, double ratio_min);
-/* states[size]: bad or warn who was suspicious with two or more partners and
- * had no good meeting (bad when every one was hard), unknown with fewer
- * partners, else ok. */
+/* states[size]: ok who had a good meeting. Else, with two or more partners: bad
+ * when every meeting was hard, warn otherwise. With fewer partners nobody can
+ * be named: unknown where data were wrong, warn where it was only slow. */
 void health_rounds_blame(int size, const struct health_meeting *meetings,
                          int count, enum health_state *states);
 /* A suspicious meeting of round 1 both of whose members are ok: the link. */

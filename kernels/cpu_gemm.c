@@ -9,36 +9,46 @@
 #include <limits.h>
 #include <string.h>
 
-/* Tiles are halved until they are small enough to balance; counts are powers of
- * two, because 5 tiles on 2 threads waste a sixth of the time. */
-#define TILES_MIN 4
-#define TILES_FULL 16
-#define TILE_FLOP_MIN 8e6   /* below TILES_MIN tiles, do not halve less */
-#define TILE_FLOP_FULL 40e6 /* up to TILES_FULL tiles, do not halve less */
-#define TILE_AREA_MAX                                                          \
-    786432 /* elements of C: larger tiles fall out of cache                    \
-            */
-#define TILE_SIDE_MIN 32
+/* Every tile packs its own share of A and B, so small tiles waste time and few
+ * tiles leave threads idle. Counts are powers of two: 5 tiles on 2 threads
+ * waste a sixth of the time. Rows are rather kept whole: OpenBLAS is fastest
+ * with some 256 of them. The measurements stand in DESIGN.md. */
+#define TILES_FEW 4
+#define TILES_SOME 8
+#define TILES_MANY 16
+#define HALVE_FLOP_FEW 8e6 /* halve a tile of more than this ... */
+#define HALVE_FLOP_SOME 80e6
+#define HALVE_FLOP_MANY 160e6
+#define HALVE_AREA_MANY 98304 /* ... and elements of C */
+#define HALVE_ROWS 512        /* taller tiles are cut into rows if not wide */
+#define HALVE_COLUMNS 96      /* narrower tiles are not cut into columns */
+#define HALVE_ROWS_MIN 64
 #define TILE_UNIT 16 /* sides are multiples, but for the last one */
 
 struct tiling {
     int64_t rows, columns; /* number of tiles in each direction */
 };
 
+static bool tile_halves(int64_t count, int64_t height, int64_t width, int64_t k)
+{
+    double flop = 2.0 * (double)height * (double)width * (double)k;
+    if (height < HALVE_ROWS_MIN && width < HALVE_COLUMNS)
+        return false;
+    return (count < TILES_FEW && flop > HALVE_FLOP_FEW) ||
+           (count < TILES_SOME && flop > HALVE_FLOP_SOME) ||
+           (count < TILES_MANY && flop > HALVE_FLOP_MANY &&
+            height * width >= HALVE_AREA_MANY);
+}
+
 static struct tiling tiling_choose(const struct gemm *g)
 {
     struct tiling tiling = { 1, 1 };
     for (;;) {
-        int64_t count = tiling.rows * tiling.columns;
         int64_t height = g->m / tiling.rows;
         int64_t width = g->n / tiling.columns;
-        double flop = 2.0 * (double)height * (double)width * (double)g->k;
-        bool halve = (count < TILES_MIN && flop > TILE_FLOP_MIN) ||
-                     (count < TILES_FULL && flop > TILE_FLOP_FULL) ||
-                     height * width > TILE_AREA_MAX;
-        if (!halve || (height < 2 * TILE_SIDE_MIN && width < 2 * TILE_SIDE_MIN))
+        if (!tile_halves(tiling.rows * tiling.columns, height, width, g->k))
             return tiling;
-        if (height > width)
+        if ((height >= HALVE_ROWS && height > width) || width < HALVE_COLUMNS)
             tiling.rows *= 2;
         else
             tiling.columns *= 2;

@@ -1,4 +1,5 @@
 #!/usr/bin/env bats
+# shellcheck disable=SC2012,SC2016,SC2030,SC2031
 # The local cluster that other tests stand on: is it a cluster, do nodes die and
 # come back, is a user only a user, and is it gone without a trace afterwards?
 
@@ -8,33 +9,19 @@ setup_file()
 {
     export TESSERA_CLUSTER_DIR=$BATS_FILE_TMPDIR/state
     export TESSERA_CLUSTER_OWNER=$$
-    [ -z "$(missing)" ] || return 0
-    "$BATS_TEST_DIRNAME/cluster" up 4
+    CLUSTER=$BATS_TEST_DIRNAME/cluster
+    ! "$CLUSTER" possible || "$CLUSTER" up 4
 }
 
 teardown_file()
 {
-    [ -n "$(missing)" ] || "$BATS_TEST_DIRNAME/cluster" down
+    "$BATS_TEST_DIRNAME/cluster" down
 }
 
 setup()
 {
     local why
-    why=$(missing)
-    [ -z "$why" ] || skip "no local cluster: $why"
-}
-
-# Says what this machine lacks for a cluster; nothing if it has all.
-missing()
-{
-    local program
-    [ "$(id -u)" -eq 0 ] || { echo "not root"; return; }
-    for program in slurmctld slurmd munged srun ip unshare nsenter; do
-        PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null ||
-            { echo "no $program"; return; }
-    done
-    unshare --net --mount --pid --fork true 2>/dev/null ||
-        echo "no permission to make namespaces"
+    why=$("$CLUSTER" possible) || skip "no local cluster: $why"
 }
 
 # Waits $1 seconds at most until the rest of the line succeeds.

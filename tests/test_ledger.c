@@ -97,7 +97,7 @@ static void test_heal(void)
     tap_is_int(ledger_append(folder, "start", 2, NULL), ERR_OK,
                "append after a torn line");
     char *text = read_ledger();
-    tap_ok(strstr(text, "\n{\"event\":\"com\n{\"event\":\"start\"") != NULL,
+    tap_ok(strstr(text, "\n{\"event\":\"com\n{\"event\": \"start\"") != NULL,
            "the torn line got its end");
     int attempt = 0;
     tap_is_int(ledger_next_attempt(folder, &attempt), ERR_OK, "read healed");

@@ -28,16 +28,18 @@ last_beat()
         sort -n | tail -n 1
 }
 
-# Passes a request to stop on to all ranks, once. srun itself must not get a
-# SIGTERM: it would end the step without a checkpoint.
+# Passes a request to stop on to all ranks; again at the next tick if the step
+# has not started or a node did not answer. srun itself must not get a SIGTERM:
+# it would end the step without a checkpoint.
 forward_stop()
 {
     local id
     id=$(step_id "$step_name")
-    # Not started yet: try again at the next tick.
     [ -n "$id" ] || return
-    say "asking the ranks to checkpoint and stop ($stop_signal)"
-    scancel --signal=USR1 "$id" && stop_forwarded=1
+    [ "$stop_forwarded" = no ] &&
+        say "asking the ranks to checkpoint and stop ($stop_signal)"
+    stop_forwarded=trying
+    scancel --signal=USR1 "$id" 2>/dev/null && stop_forwarded=yes
 }
 
 # watch_attempt NODE...: until the step has ended; sets ended_by to "node" or
@@ -45,10 +47,12 @@ forward_stop()
 watch_attempt()
 {
     local beat beat_seen=none beat_at=$SECONDS
-    ended_by='' lost=() stop_forwarded=''
+    ended_by='' lost=() stop_forwarded=no
     until await "$watch_s"; do
         [ -e "$run_dir/STOP" ] && stop_signal=STOP
-        [ -z "$stop_signal" ] || [ -n "$stop_forwarded" ] || forward_stop
+        if [ -n "$stop_signal" ] && [ "$stop_forwarded" != yes ]; then
+            forward_stop
+        fi
         mapfile -t lost < <(nodes_lost "$@")
         if [ ${#lost[@]} -gt 0 ]; then
             ended_by=node

@@ -93,15 +93,16 @@ leave_verdict()
         mv -f "$file" "$spool/verdict.$job.$1"
 }
 
-# judge FOLDER NODE...: reads the verdicts; sets good and bad.
+# judge FILES NODE...: reads the verdicts, where %s in FILES stands for a node;
+# sets good and bad.
 judge()
 {
-    local node folder=$1 verdict code reason verdict_line
+    local node files=$1 verdict code reason verdict_line
     shift
     good=() bad=()
     for node in "$@"; do
         verdict_line=
-        read_verdict "$node" "$folder/$node.json"
+        read_verdict "$node" "${files//%s/$node}"
         case $verdict in
         ok | warn) good+=("$node") ;;
         bad)
@@ -140,11 +141,38 @@ give_back()
     fi
 }
 
+# Two good nodes watch over the node of this script, see guard.sh. Started again
+# when one of them is not good any more.
+keep_guard()
+{
+    local node others=()
+    for node in "${good[@]}"; do
+        [ "$node" = "${SLURMD_NODENAME:-}" ] || others+=("$node")
+    done
+    others=("${others[@]:0:2}")
+    if [ "${guard_nodes:-}" = "$(join "${others[@]}")" ] &&
+        kill -0 "$guard_pid" 2>/dev/null; then
+        return
+    fi
+    [ -z "${guard_pid:-}" ] || kill -KILL "$guard_pid" 2>/dev/null
+    guard_nodes=$(join "${others[@]}")
+    [ ${#others[@]} -gt 0 ] || return
+    srun --job-name="guard-$check_count" --overlap --no-kill --mpi=none \
+        --nodes=${#others[@]} --ntasks=${#others[@]} --ntasks-per-node=1 \
+        --nodelist="$guard_nodes" bash "$here/lib/guard.sh" "$run_dir" \
+        </dev/null >/dev/null 2>&1 &
+    guard_pid=$!
+}
+
 # check_nodes PHASE: "job" or "quick" on every node that can be used, then, in
 # phase "job", neighbours against each other.
 check_nodes()
 {
-    local phase=$1 folder usable=() tried=() begin=$SECONDS bad=()
+    local phase=$1 folder usable=() tried=() begin=$SECONDS bad=() budget_s
+    budget_s=$check_s
+    # Between attempts every second counts, and a node that has died but is not
+    # known to be dead gives no verdict.
+    [ "$phase" = job ] || budget_s=$((check_s < 10 ? check_s : 10))
     mapfile -t allocated < <(job_nodes)
     mapfile -t usable < <(nodes_usable "${allocated[@]}")
     good=("${usable[@]}")
@@ -153,13 +181,13 @@ check_nodes()
     folder=$run_dir/health/$job.${SLURM_RESTART_COUNT:-0}.$check_count
     mkdir -p "$folder"
     tried=("${usable[@]}")
-    bounded_step $((check_s + 5)) "health-$check_count" --mpi=none \
+    bounded_step $((budget_s + 5)) "health-$check_count" --mpi=none \
         --nodes=${#tried[@]} --ntasks=${#tried[@]} --ntasks-per-node=1 \
         --nodelist="$(join "${tried[@]}")" \
-        bash "$here/lib/node_check.sh" "$bin" "$folder" "$phase" "$check_s" \
-        >"$folder/log" 2>&1
+        bash "$here/lib/node_check.sh" "$bin" "$folder" "$phase" \
+        "$budget_s" >"$folder/log" 2>&1
     [ -z "$stop_signal" ] || return
-    judge "$folder" "${tried[@]}"
+    judge "$folder/%s.json" "${tried[@]}"
     give_back
     if [ "$phase" = job ] && [ ${#good[@]} -gt 1 ]; then
         check_pairs "$folder"
@@ -173,21 +201,17 @@ check_nodes()
 # the training has its own deadlines.
 check_pairs()
 {
-    local folder=$1/pairs tried=("${good[@]}") node
-    mkdir -p "$folder"
+    local folder=$1 tried=("${good[@]}")
     bounded_step $((check_s + 5)) "pairs-$check_count" --mpi=pmix \
         --nodes=${#tried[@]} --ntasks=${#tried[@]} --ntasks-per-node=1 \
-        --nodelist="$(join "${tried[@]}")" --output="$folder/out" \
+        --nodelist="$(join "${tried[@]}")" --output="$folder/pairs" \
         "$bin/tessera-health" job --pairs --json --budget "$check_s" \
-        2>"$folder/log"
+        2>>"$folder/log"
     [ -z "$stop_signal" ] || return
-    if ! grep -q '"verdict"' "$folder/out" 2>/dev/null; then
+    if ! grep -q '"verdict"' "$folder/pairs" 2>/dev/null; then
         say "the pair check gave no verdict (code $step_rc), going on"
         return
     fi
-    for node in "${tried[@]}"; do
-        cp "$folder/out" "$folder/$node.json"
-    done
-    judge "$folder" "${tried[@]}"
+    judge "$folder/pairs" "${tried[@]}"
     give_back
 }

@@ -51,10 +51,11 @@ nodes_lost()
     node_states "$@" | awk '$2 ~ /DOWN|FAIL|ERROR|NOT_FOUND/ { print $1 }'
 }
 
-# nodes_usable NODE...: prints those on which something may be started.
+# nodes_usable NODE...: prints those on which something may be started; not one
+# that does not answer, which would only delay the others.
 nodes_usable()
 {
-    node_states "$@" | awk '$2 !~ /DOWN|FAIL|ERROR|DRAIN|NOT_FOUND/ {
+    node_states "$@" | awk '$2 !~ /DOWN|FAIL|ERROR|DRAIN|NOT_FOUND|\*/ {
         print $1 }'
 }
 

@@ -23,7 +23,7 @@ struct arguments {
 
 static const char usage_text[] =
     "usage: tessera-health quick|prolog|epilog|job [options]\n"
-    "       srun -N4 --ntasks-per-node=1 tessera-health --pairs [options]\n"
+    "       srun -N4 --ntasks-per-node=1 tessera-health job --pairs ...\n"
     "  --json          the verdict as one line of JSON instead of a table\n"
     "  --budget S      seconds that all checks together may take\n"
     "  --out FILE      also write the JSON line into FILE (or FILE/HOST.json)\n"
@@ -32,93 +32,78 @@ static const char usage_text[] =
     "  --allow-inject  obey TESSERA_INJECT although run by root\n"
     "exit: 0 ok, 1 warn, 2 bad, 3 unknown, 64 usage, 76 budget exceeded\n";
 
+static enum err parse_budget(const char *text, double *seconds)
+{
+    char *end;
+    *seconds = 0;
+    if (text == NULL)
+        return ERR_OK;
+    *seconds = strtod(text, &end);
+    if (end == text || *end != '\0' || !(*seconds > 0 && *seconds <= 86400))
+        return err_set(ERR_USAGE, "--budget '%s': give seconds, more than 0",
+                       text);
+    return ERR_OK;
+}
+
 static enum err parse(int argc, char **argv, struct arguments *out)
 {
+    const char *budget = NULL;
+    bool *const flags[] = { &out->json, &out->pairs, &out->allow_inject,
+                            &out->help };
+    const char **const texts[] = { &budget, &out->out, &out->root,
+                                   &out->config };
     static const struct option options[] = {
-        { "json", no_argument, NULL, 'j' },
-        { "pairs", no_argument, NULL, 'p' },
-        { "allow-inject", no_argument, NULL, 'i' },
-        { "budget", required_argument, NULL, 'b' },
-        { "out", required_argument, NULL, 'o' },
-        { "root", required_argument, NULL, 'r' },
-        { "config", required_argument, NULL, 'c' },
-        { "help", no_argument, NULL, 'h' },
+        { "json", no_argument, NULL, 0 },
+        { "pairs", no_argument, NULL, 1 },
+        { "allow-inject", no_argument, NULL, 2 },
+        { "help", no_argument, NULL, 3 },
+        { "budget", required_argument, NULL, 4 },
+        { "out", required_argument, NULL, 5 },
+        { "root", required_argument, NULL, 6 },
+        { "config", required_argument, NULL, 7 },
         { NULL, 0, NULL, 0 },
     };
-    char *end;
-    int letter;
+    int which;
     *out = (struct arguments){ .root = "" };
     opterr = 0;
-    while ((letter = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-        switch (letter) {
-        case 'j':
-            out->json = true;
-            break;
-        case 'p':
-            out->pairs = true;
-            break;
-        case 'i':
-            out->allow_inject = true;
-            break;
-        case 'b':
-            out->budget_s = strtod(optarg, &end);
-            if (end == optarg || *end != '\0' ||
-                !(out->budget_s > 0 && out->budget_s <= 86400))
-                return err_set(ERR_USAGE,
-                               "--budget '%s': give seconds, more than 0",
-                               optarg);
-            break;
-        case 'o':
-            out->out = optarg;
-            break;
-        case 'r':
-            out->root = optarg;
-            break;
-        case 'c':
-            out->config = optarg;
-            break;
-        case 'h':
-            out->help = true;
-            break;
-        default:
+    while ((which = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (which == '?')
             return err_set(ERR_USAGE, "unknown or incomplete option '%s'",
                            argv[optind - 1]);
-        }
+        if (which < 4)
+            *flags[which] = true;
+        else
+            *texts[which - 4] = optarg;
     }
     out->phase = argv[optind];
     if (argc - optind > 1)
         return err_set(ERR_USAGE, "too many arguments: '%s'", argv[optind + 1]);
-    return ERR_OK;
+    return parse_budget(budget, &out->budget_s);
 }
 
 static const char *injection(bool allow)
 {
     const char *inject = getenv("TESSERA_INJECT");
-    if (inject == NULL || *inject == '\0')
-        return NULL;
-    if (geteuid() == 0 && !allow) {
+    if (inject != NULL && geteuid() == 0 && !allow) {
         log_warn("TESSERA_INJECT is ignored for root; see --allow-inject");
         return NULL;
     }
     return inject;
 }
 
-/* Prints and stores the verdict; steals `object`. */
-static enum err publish(const struct arguments *arguments, json_t *object,
-                        const char *host)
+/* Prints and stores verdicts; steals them. They are out before a sick shared
+ * file system can stop us. */
+static enum err publish(const struct arguments *arguments, json_t *verdicts)
 {
-    enum err rc = object == NULL
-                      ? err_set(ERR_MEMORY, "no memory for the verdict")
-                      : ERR_OK;
-    if (rc == ERR_OK && arguments->json) {
-        json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(15));
-        putchar('\n');
-    }
-    /* The verdict is out before a sick shared file system can stop us. */
+    enum err rc = ERR_OK;
     fflush(stdout);
+    if (verdicts == NULL)
+        rc = err_set(ERR_MEMORY, "no memory for the verdict");
+    if (rc == ERR_OK && arguments->json)
+        rc = health_report_dump(verdicts, stdout);
     if (rc == ERR_OK && arguments->out != NULL)
-        rc = health_report_write(object, host, arguments->out);
-    json_decref(object);
+        rc = health_report_write(verdicts, arguments->out);
+    json_decref(verdicts);
     return rc;
 }
 
@@ -127,14 +112,13 @@ static int run_phase(const struct arguments *arguments,
 {
     struct health_verdict verdict;
     int count;
-    double budget_s = arguments->budget_s;
+    double budget_s = arguments->budget_s > 0 ? arguments->budget_s
+                                              : health_budget_s(env->phase);
     const struct health_check *table = health_table(&count);
-    if (budget_s <= 0)
-        budget_s = health_budget_s(env->phase);
     health_run(table, count, env, budget_s, &verdict);
     if (!arguments->json)
         health_report_print(&verdict, stdout);
-    if (publish(arguments, health_report_json(&verdict), env->host) != ERR_OK)
+    if (publish(arguments, health_report_json(&verdict)) != ERR_OK)
         log_error("%s", err_text());
     if (verdict.cut && verdict.state != HEALTH_BAD)
         return HEALTH_EXIT_BUDGET;
@@ -164,7 +148,7 @@ static int run_pairs(const struct arguments *arguments,
     if (comm_rank(comm) == 0) {
         if (!arguments->json)
             health_pair_print(pairs, stdout);
-        TRY(publish(arguments, health_pair_json(pairs), "pairs"));
+        TRY(publish(arguments, health_pair_json(pairs)));
     }
 out:
     if (rc != ERR_OK)
@@ -191,8 +175,8 @@ int main(int argc, char **argv)
         fputs(usage_text, stdout);
         return 0;
     }
-    if (arguments.pairs == (arguments.phase != NULL)) {
-        err_set(ERR_USAGE, "give a phase, or --pairs alone");
+    if (!arguments.pairs && arguments.phase == NULL) {
+        err_set(ERR_USAGE, "give a phase, or --pairs");
         goto usage;
     }
     env.phase = HEALTH_JOB;

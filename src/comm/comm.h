@@ -96,7 +96,9 @@ enum err comm_start_barrier(struct comm *comm, struct comm_request **out);
 /* Wait until done or `timeout_s` has passed (<= 0: the comm's default).
  * Releases the request in either case; after ERR_COMM the communicator is
  * broken: everything that is started on it fails with the same text. Its
- * duplicates are not affected, as far as their peers live. */
+ * duplicates are not affected, as far as their peers live. Buffers of an
+ * operation that met its deadline must stay until the process ends: a late peer
+ * may still read or write them. */
 enum err comm_wait(struct comm_request *request, double timeout_s);
 /* True when done (the request still needs comm_wait). Polls once. */
 bool comm_test(struct comm_request *request);

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/comm/comm_impl.h"
@@ -14,7 +16,32 @@ static const char *const variables[] = {
     "OMPI_MCA_btl_vader_backing_directory",
     "OMPI_MCA_btl_sm_backing_directory",
 };
+#define SHM "/dev/shm"
+#define PREFIX "tessera-mpi-"
+/* No start takes that long: a folder of this age has lost its process. */
+#define STALE_S 3600.0
 #define VARIABLES (sizeof variables / sizeof variables[0])
+
+/* A rank killed in the moments in which its folder exists leaves it behind. */
+static void remove_stale(void)
+{
+    DIR *shm = opendir(SHM);
+    const struct dirent *entry;
+    while (shm != NULL && (entry = readdir(shm)) != NULL) {
+        char path[FSIO_PATH_MAX];
+        struct stat status;
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0 ||
+            fsio_path(path, SHM "/%s", entry->d_name) != ERR_OK ||
+            lstat(path, &status) != 0 || !S_ISDIR(status.st_mode) ||
+            status.st_uid != geteuid() ||
+            clock_wall() - (double)status.st_mtim.tv_sec < STALE_S)
+            continue;
+        if (fsio_remove_tree(path) != ERR_OK)
+            log_warn("%s", err_text());
+    }
+    if (shm != NULL)
+        closedir(shm);
+}
 
 void comm_segment_create(struct comm_segment *segment)
 {
@@ -23,8 +50,9 @@ void comm_segment_create(struct comm_segment *segment)
         if (getenv(variables[i]) != NULL)
             return;
     }
+    remove_stale();
     /* Without /dev/shm OpenMPI finds another way, or says why not. */
-    char path[] = "/dev/shm/tessera-XXXXXX";
+    char path[] = SHM "/" PREFIX "XXXXXX";
     if (mkdtemp(path) == NULL)
         return;
     memcpy(segment->path, path, sizeof path);

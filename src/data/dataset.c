@@ -19,7 +19,7 @@ struct dataset {
     struct sidecar sidecar;
     char id[65];
     struct mds_index *index;
-    int64_t *first; /* first sample of each shard, and the total */
+    int64_t *first;           /* first sample of each shard, and the total */
     struct dataset_map *maps; /* one per shard */
     int64_t mapped;           /* how many are */
     uint64_t clock;
@@ -182,8 +182,7 @@ const char *dataset_path(const struct dataset *dataset)
 
 /* The last shard whose first sample is at or before `sample`; of several with
  * the same first sample that is the only one with samples. */
-static int64_t dataset_find_shard(const struct dataset *dataset,
-                                  int64_t sample)
+static int64_t dataset_find_shard(const struct dataset *dataset, int64_t sample)
 {
     int64_t low = 0, high = dataset->index->shards - 1;
     while (low < high) {
@@ -202,8 +201,7 @@ static void dataset_evict(struct dataset *dataset)
     struct dataset_map *oldest = NULL;
     for (int64_t s = 0; s < dataset->index->shards; s++) {
         struct dataset_map *map = &dataset->maps[s];
-        if (map->shard != NULL &&
-            (oldest == NULL || map->used < oldest->used))
+        if (map->shard != NULL && (oldest == NULL || map->used < oldest->used))
             oldest = map;
     }
     mds_shard_close(oldest->shard);

@@ -17,14 +17,13 @@ enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out)
         return err_set(ERR_MEMORY, "no memory for a batch");
     struct batch *batch = &own->batch;
     size_t cells = 0;
-    bool fits = !__builtin_mul_overflow((size_t)samples, (size_t)seq_len,
-                                        &cells);
+    bool fits =
+        !__builtin_mul_overflow((size_t)samples, (size_t)seq_len, &cells);
     if (fits) {
         batch->tokens = calloc(cells, sizeof *batch->tokens);
         batch->labels = calloc(cells, sizeof *batch->labels);
         batch->sequence_ids = calloc(cells, sizeof *batch->sequence_ids);
-        batch->sample_ids =
-            calloc((size_t)samples, sizeof *batch->sample_ids);
+        batch->sample_ids = calloc((size_t)samples, sizeof *batch->sample_ids);
     }
     own->capacity = samples;
     batch->samples = samples;

@@ -59,8 +59,8 @@ static enum err mds_map(struct mds_shard *shard)
                      (long long)shard->info->bytes);
         goto out;
     }
-    void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd,
-                     0);
+    void *map =
+        mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {
         rc = err_errno("%s: mmap", shard->path);
         goto out;
@@ -78,8 +78,7 @@ static enum err mds_check_offsets(const struct mds_shard *shard)
     if (shard->bytes < 8 || mds_u32(shard->map) != samples)
         return err_set(ERR_DATA,
                        "%s: holds %u samples, but the index says %lld",
-                       shard->path,
-                       shard->bytes < 4 ? 0 : mds_u32(shard->map),
+                       shard->path, shard->bytes < 4 ? 0 : mds_u32(shard->map),
                        (long long)samples);
     uint64_t before = 4 + 4 * ((uint64_t)samples + 1);
     if (before > shard->bytes)

@@ -9,6 +9,8 @@
 
 /* Some 600,000 shards. */
 #define MDS_INDEX_BYTES_MAX ((size_t)256 << 20)
+#define MDS_INDEX_INT32 "ndarray:int32"
+#define MDS_INDEX_INT32_BYTES (sizeof MDS_INDEX_INT32 - 1)
 /* A shard's offsets are 32-bit. */
 #define MDS_INDEX_SHARD_BYTES_MAX ((json_int_t)UINT32_MAX)
 
@@ -76,21 +78,22 @@ out:
 static enum err mds_index_tokens(const char *encoding, int column,
                                  struct mds_shard_info *info)
 {
-    static const char typed[] = "ndarray:int32";
-    size_t length = sizeof typed - 1;
-    bool is_typed = strncmp(encoding, typed, length) == 0;
-    const char *shape = is_typed ? encoding + length : "";
-    bool is_shaped = shape[0] == ':' && shape[1] != '\0' &&
-                     shape[1 + strspn(shape + 1, "0123456789")] == '\0';
-    if (!(is_typed ? shape[0] == '\0' || is_shaped
-                   : strcmp(encoding, "ndarray") == 0))
+    const char *shape = NULL;
+    bool typed = strncmp(encoding, MDS_INDEX_INT32, MDS_INDEX_INT32_BYTES) == 0;
+    bool valid = typed || strcmp(encoding, "ndarray") == 0;
+    if (typed && encoding[MDS_INDEX_INT32_BYTES] != '\0') {
+        shape = encoding + MDS_INDEX_INT32_BYTES;
+        valid = shape[0] == ':' && shape[1] != '\0' &&
+                strspn(shape + 1, "0123456789") == strlen(shape + 1);
+    }
+    if (!valid)
         return err_set(ERR_DATA,
                        "column 'tokens' is '%.60s'; it has to be "
                        "'ndarray:int32'",
                        encoding);
     info->tokens_column = column;
-    info->tokens_typed = is_typed;
-    info->tokens_shaped = is_shaped;
+    info->tokens_typed = typed;
+    info->tokens_shaped = shape != NULL;
     return ERR_OK;
 }
 

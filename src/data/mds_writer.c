@@ -165,11 +165,10 @@ static enum err mds_writer_flush(struct mds_writer *writer)
     TRY(mds_writer_hashes(writer, head, bytes, &hashes));
     TRY(mds_writer_save(writer, name, head, bytes));
     json_t *shard = mds_writer_config(writer);
-    json_t *rest =
-        json_pack("{s:I, s:{s:s, s:I, s:O}, s:n}", "samples",
-                  (json_int_t)writer->samples, "raw_data", "basename", name,
-                  "bytes", (json_int_t)(bytes + writer->used), "hashes", hashes,
-                  "zip_data");
+    json_t *rest = json_pack(
+        "{s:I, s:{s:s, s:I, s:O}, s:n}", "samples", (json_int_t)writer->samples,
+        "raw_data", "basename", name, "bytes",
+        (json_int_t)(bytes + writer->used), "hashes", hashes, "zip_data");
     int failed = json_object_update(shard, rest);
     json_decref(rest);
     if (failed != 0 || json_array_append_new(writer->shards, shard) != 0) {
@@ -229,8 +228,9 @@ enum err mds_writer_add(struct mds_writer *writer, const int32_t *tokens,
     assert(count > 0 && tokens != NULL);
     uint8_t head[MDS_WRITER_HEAD_BYTES];
     if (count > (UINT32_MAX - 4096) / 4)
-        return err_set(ERR_USAGE, "a sample of %lld tokens is too long for a "
-                                  "shard; at most 2^30 - 1025 are possible",
+        return err_set(ERR_USAGE,
+                       "a sample of %lld tokens is too long for a "
+                       "shard; at most 2^30 - 1025 are possible",
                        (long long)count);
     size_t head_bytes = mds_writer_sample_head(count, head);
     size_t bytes = head_bytes + 4 * (size_t)count;
@@ -238,8 +238,7 @@ enum err mds_writer_add(struct mds_writer *writer, const int32_t *tokens,
         TRY(mds_writer_flush(writer));
     TRY(mds_writer_reserve(writer, bytes));
     memcpy(writer->data + writer->used, head, head_bytes);
-    memcpy(writer->data + writer->used + head_bytes, tokens,
-           4 * (size_t)count);
+    memcpy(writer->data + writer->used + head_bytes, tokens, 4 * (size_t)count);
     writer->used += bytes;
     writer->ends[writer->samples++] = writer->used;
     writer->shard_bytes += (int64_t)bytes + 4;
@@ -274,8 +273,9 @@ enum err mds_writer_shard_bytes(struct mds_writer *writer, int64_t count,
 {
     uint8_t head[MDS_WRITER_HEAD_BYTES];
     if (count <= 0 || count > (UINT32_MAX - 4096) / 4)
-        return err_set(ERR_USAGE, "a sample of %lld tokens does not fit a "
-                                  "shard",
+        return err_set(ERR_USAGE,
+                       "a sample of %lld tokens does not fit a "
+                       "shard",
                        (long long)count);
     *bytes = 8 + (int64_t)writer->config_bytes + 4 + 4 * count +
              (int64_t)mds_writer_sample_head(count, head);

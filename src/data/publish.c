@@ -28,8 +28,8 @@ static bool publish_is_data(const char *path)
     char index[FSIO_PATH_MAX];
     bool found[3] = { false };
     for (int i = 0; i < 3; i++)
-        found[i] = fsio_path(index, "%s/%s%s", path, sets[i],
-                             MDS_INDEX_NAME) == ERR_OK &&
+        found[i] = fsio_path(index, "%s/%s%s", path, sets[i], MDS_INDEX_NAME) ==
+                       ERR_OK &&
                    fsio_exists(index);
     return found[0] || (found[1] && found[2]);
 }
@@ -53,11 +53,11 @@ static enum err publish_check(const char *path, bool replace)
     return ERR_OK;
 }
 
-enum err publish_begin(struct publish *publish, const char *path,
-                       bool replace)
+enum err publish_begin(struct publish *publish, const char *path, bool replace)
 {
     enum err rc = ERR_OK;
     publish->building[0] = '\0';
+    publish->replace = replace;
     TRY(fsio_path(publish->path, "%s", path));
     size_t length = strlen(publish->path);
     while (length > 1 && publish->path[length - 1] == '/')
@@ -103,20 +103,33 @@ out:
     return rc;
 }
 
+static int publish_rename(const struct publish *publish, unsigned flags)
+{
+    return renameat2(AT_FDCWD, publish->building, AT_FDCWD, publish->path,
+                     flags);
+}
+
 enum err publish_commit(struct publish *publish)
 {
     enum err rc = ERR_OK;
     TRY(fsio_fsync_dir(publish->building));
-    if (renameat2(AT_FDCWD, publish->building, AT_FDCWD, publish->path,
-                  RENAME_NOREPLACE) == 0)
-        publish->building[0] = '\0';
-    else if (errno != EEXIST && errno != EINVAL && errno != ENOSYS)
+    bool moved = publish_rename(publish, RENAME_NOREPLACE) == 0;
+    /* Some network file systems know no flags. */
+    if (!moved && errno != EEXIST && errno != EINVAL && errno != ENOSYS)
         return err_errno("%s: rename", publish->building);
-    else if (!fsio_exists(publish->path) &&
-             rename(publish->building, publish->path) == 0)
+    if (!moved && !fsio_exists(publish->path)) {
+        if (rename(publish->building, publish->path) != 0)
+            return err_errno("%s: rename", publish->building);
+        moved = true;
+    }
+    if (moved)
         publish->building[0] = '\0';
-    else if (renameat2(AT_FDCWD, publish->building, AT_FDCWD, publish->path,
-                       RENAME_EXCHANGE) != 0)
+    else if (!publish->replace)
+        return err_set(ERR_USAGE,
+                       "%s was made by another process meanwhile; choose "
+                       "another folder",
+                       publish->path);
+    else if (publish_rename(publish, RENAME_EXCHANGE) != 0)
         TRY(publish_step_aside(publish));
     /* After an exchange `building` is the old folder: publish_end() removes
      * it. */

@@ -12,6 +12,7 @@ struct publish {
     char path[FSIO_PATH_MAX];   /* the folder's place */
     char parent[FSIO_PATH_MAX]; /* the folder that it lies in */
     char building[FSIO_PATH_MAX]; /* where to write; "": nothing to remove */
+    bool replace;
 };
 
 /* Make PARENT/.NAME.tmp.PID. ERR_USAGE when `path` exists, unless replace is

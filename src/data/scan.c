@@ -14,28 +14,20 @@
 /* Samples between looks at the clock and the stop flag. */
 #define SCAN_POLL_SAMPLES 256
 
-struct scan_buffer {
-    int32_t *tokens;
-    int64_t capacity;
-};
-
-static enum err scan_read(struct dataset *dataset, int64_t index,
-                          struct scan_buffer *buffer, int64_t *length)
+enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
+                   int64_t *capacity, int64_t *length)
 {
     enum err rc = ERR_OK;
-    TRY(dataset_read(dataset, index, buffer->tokens, buffer->capacity,
-                     length));
-    if (*length <= buffer->capacity)
+    TRY(dataset_read(dataset, index, *tokens, *capacity, length));
+    if (*length <= *capacity)
         return ERR_OK;
-    int32_t *tokens =
-        realloc(buffer->tokens, (size_t)*length * sizeof *tokens);
-    if (tokens == NULL)
+    int32_t *grown = realloc(*tokens, (size_t)*length * sizeof *grown);
+    if (grown == NULL)
         return err_set(ERR_MEMORY, "%s: no memory for a sample of %lld tokens",
                        dataset_path(dataset), (long long)*length);
-    buffer->tokens = tokens;
-    buffer->capacity = *length;
-    TRY(dataset_read(dataset, index, buffer->tokens, buffer->capacity,
-                     length));
+    *tokens = grown;
+    *capacity = *length;
+    TRY(dataset_read(dataset, index, *tokens, *capacity, length));
 out:
     return rc;
 }
@@ -49,12 +41,12 @@ static enum err scan_poll(struct dataset *dataset, int (*stop)(void),
     return ERR_OK;
 }
 
-enum err scan_samples(struct dataset *dataset, int64_t *counts,
-                      bool show, int (*stop)(void),
-                      struct scan_result *out)
+enum err scan_samples(struct dataset *dataset, int64_t *counts, bool show,
+                      int (*stop)(void), struct scan_result *out)
 {
     enum err rc = ERR_OK;
-    struct scan_buffer buffer = { 0 };
+    int32_t *tokens = NULL;
+    int64_t capacity = 0;
     struct progress progress;
     struct scan_result result = { .samples = dataset_samples(dataset) };
     progress_begin(&progress, "reading", "samples", result.samples);
@@ -62,9 +54,9 @@ enum err scan_samples(struct dataset *dataset, int64_t *counts,
         int64_t length = 0;
         if (i % SCAN_POLL_SAMPLES == 0)
             TRY(scan_poll(dataset, stop, show ? &progress : NULL, i));
-        TRY(scan_read(dataset, i, &buffer, &length));
+        TRY(scan_read(dataset, i, &tokens, &capacity, &length));
         for (int64_t t = 0; counts != NULL && t < length; t++)
-            counts[buffer.tokens[t]]++;
+            counts[tokens[t]]++;
         result.tokens += length;
         if (length > result.longest)
             result.longest = length;
@@ -73,7 +65,7 @@ enum err scan_samples(struct dataset *dataset, int64_t *counts,
     *out = result;
 out:
     progress_end(&progress);
-    free(buffer.tokens);
+    free(tokens);
     return rc;
 }
 
@@ -94,19 +86,19 @@ out:
     return rc;
 }
 
-enum err scan_verify(struct dataset *dataset, bool show,
-                     int (*stop)(void), struct scan_result *out)
+enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
+                     struct scan_result *out)
 {
     enum err rc = ERR_OK;
     TRY(scan_shards(dataset, show, stop));
     TRY(scan_samples(dataset, NULL, show, stop, out));
     if (out->tokens != dataset_tokens(dataset))
-        rc = err_set(ERR_DATA,
-                     "%s/%s: says %lld tokens, but the shards hold %lld; copy "
-                     "the data set again",
-                     dataset_path(dataset), SIDECAR_NAME,
-                     (long long)dataset_tokens(dataset),
-                     (long long)out->tokens);
+        rc =
+            err_set(ERR_DATA,
+                    "%s/%s: says %lld tokens, but the shards hold %lld; copy "
+                    "the data set again",
+                    dataset_path(dataset), SIDECAR_NAME,
+                    (long long)dataset_tokens(dataset), (long long)out->tokens);
 out:
     return rc;
 }
@@ -142,9 +134,8 @@ out:
     return rc;
 }
 
-enum err scan_adopt(const char *path, const char *tokenizer,
-                    int64_t vocab_size, bool show,
-                    int (*stop)(void), struct scan_result *out)
+enum err scan_adopt(const char *path, const char *tokenizer, int64_t vocab_size,
+                    bool show, int (*stop)(void), struct scan_result *out)
 {
     enum err rc = ERR_OK;
     char file[FSIO_PATH_MAX];

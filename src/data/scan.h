@@ -17,6 +17,11 @@ struct scan_result {
     int64_t longest; /* tokens of the longest sample */
 };
 
+/* dataset_read() into a buffer that grows as needed: *tokens is malloc'ed (NULL
+ * at first; the caller frees it), *capacity its tokens. */
+enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
+                   int64_t *capacity, int64_t *length);
+
 /* Read every sample, which checks it. counts, if not NULL, has vocab_size
  * entries and is increased by how often each token occurs. */
 enum err scan_samples(struct dataset *dataset, int64_t *counts,

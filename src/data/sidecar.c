@@ -27,8 +27,8 @@ static enum err sidecar_string(const json_t *root, const char *key, char *out,
 {
     const char *text = json_string_value(json_object_get(root, key));
     if (text == NULL || text[0] == '\0' || strlen(text) >= bytes)
-        return err_set(ERR_DATA, "'%s' has to be a text of 1 to %zu bytes",
-                       key, bytes - 1);
+        return err_set(ERR_DATA, "'%s' has to be a text of 1 to %zu bytes", key,
+                       bytes - 1);
     memcpy(out, text, strlen(text) + 1);
     return ERR_OK;
 }
@@ -96,9 +96,8 @@ enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
     char *text = NULL;
     json_t *root = NULL;
     TRY(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
-    root = json_pack("{s:s, s:I, s:s, s:s, s:I, s:I}", "format",
-                     SIDECAR_FORMAT, "vocab_size",
-                     (json_int_t)sidecar->vocab_size, "tokenizer",
+    root = json_pack("{s:s, s:I, s:s, s:s, s:I, s:I}", "format", SIDECAR_FORMAT,
+                     "vocab_size", (json_int_t)sidecar->vocab_size, "tokenizer",
                      sidecar->tokenizer, "tokenizer_sha256",
                      sidecar->tokenizer_sha256, "samples",
                      (json_int_t)sidecar->samples, "tokens",

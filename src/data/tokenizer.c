@@ -31,8 +31,7 @@ enum err tokenizer_create(const char *name, struct tokenizer **out)
     for (int b = 0; b < TOKENIZER_BYTE_VALUES; b++)
         tokenizer->bytes[b] = (uint8_t)b;
     TRY(digest_bytes(tokenizer_bytes_definition,
-                     sizeof tokenizer_bytes_definition - 1,
-                     tokenizer->sha256));
+                     sizeof tokenizer_bytes_definition - 1, tokenizer->sha256));
     *out = tokenizer;
     tokenizer = NULL;
 out:

@@ -18,7 +18,7 @@
 #define LEDGER_NAME "ledger.jsonl"
 
 /* 13 significant digits are milliseconds in a time of this century. */
-#define LEDGER_DUMP_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(13))
+#define LEDGER_DUMP_FLAGS JSON_REAL_PRECISION(13)
 
 /* "\nLINE\n": the first byte ends a torn line and is skipped otherwise. */
 static enum err ledger_line(const char *event, int attempt, json_t *fields,

@@ -8,7 +8,7 @@ static const struct {
     struct model_config config;
 } model_presets[] = {
     /* for tests and the demo: bytes as tokens */
-    { "mpt-tiny", { 128, 4, 2, 320, 128, 4, 1e-5 } },
+    { "mpt-tiny", { 128, 4, 4, 320, 128, 4, 1e-5 } },
     { "mpt-125m", { 768, 12, 12, 50368, 2048, 4, 1e-5 } },
     { "mpt-350m", { 1024, 16, 24, 50368, 2048, 4, 1e-5 } },
 };

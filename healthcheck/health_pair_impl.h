@@ -1,0 +1,22 @@
+/* What health_pair.c (measuring) and health_pair_report.c (telling) share. */
+#ifndef TESSERA_HEALTH_PAIR_IMPL_H
+#define TESSERA_HEALTH_PAIR_IMPL_H
+
+#include <stddef.h>
+
+#include "healthcheck/health_pair.h"
+#include "healthcheck/health_rounds.h"
+
+struct health_pairs {
+    int size;
+    int count;
+    size_t bytes;
+    double dur_s;
+    double t0;
+    double median_gbps;
+    char (*hosts)[64];
+    struct health_meeting *meetings;
+    enum health_state *states; /* per rank */
+};
+
+#endif

@@ -1,0 +1,171 @@
+/* tessera-data: make, describe and check data sets. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/cmd/data_options.h"
+#include "src/data/dataset.h"
+#include "src/data/describe.h"
+#include "src/data/scan.h"
+#include "src/data/tokenize.h"
+#include "src/job/exit_code.h"
+#include "src/job/stop.h"
+
+static const char usage[] =
+    "usage: tessera-data tokenize --out DIR [OPTION]... FILE...\n"
+    "       tessera-data info [--json] DIR    size, vocabulary, entropy\n"
+    "       tessera-data verify DIR           check every shard and sample\n"
+    "       tessera-data cat [--from N] [--count N] DIR\n"
+    "                                         tokens, a line per sample\n"
+    "       tessera-data adopt --vocab-size N [--tokenizer NAME] DIR\n"
+    "       tessera-data --help | --version\n\n"
+    "tokenize makes a data set of text files ('-': stdin). Each file is a\n"
+    "document; samples are cut from the stream of all documents.\n"
+    "  --out DIR          where to put it; it must not exist\n"
+    "  --seq-len N        tokens per sample (128)\n"
+    "  --shard-bytes N    size of a shard file (67108864)\n"
+    "  --eval-fraction F  hold out the last fraction of the samples: makes\n"
+    "                     DIR/train and DIR/eval\n"
+    "  --separator LINE   lines equal to this one divide a file into\n"
+    "                     documents ('': blank lines)\n"
+    "  --tokenizer NAME   bytes: one token per byte, vocabulary 257\n"
+    "  --force            replace DIR if it is a data set\n\n"
+    "adopt describes a data set that Python's Streaming library wrote (column\n"
+    "tokens, ndarray:int32), so that it can be used here.\n\n"
+    "exit codes: 0 done; 64 usage; 75 try again; 93 missing or damaged data\n";
+
+static enum err one_folder(const struct data_options *options)
+{
+    if (options->operand_count == 1)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "this command takes one DIR, not %d; see "
+                   "tessera-data --help",
+                   options->operand_count);
+}
+
+static enum err command_tokenize(struct data_options *all)
+{
+    enum err rc = ERR_OK;
+    struct tokenize_result result;
+    struct tokenize_options *options = &all->tokenize;
+    if (options->out == NULL || all->operand_count < 1)
+        return err_set(ERR_USAGE, "tokenize needs --out DIR and at least one "
+                                  "FILE; see tessera-data --help");
+    options->stop = stop_requested;
+    TRY(tokenize_files(options, all->operands, all->operand_count, &result));
+    printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
+           " documents, %" PRId64 " bytes of text\n",
+           options->out, result.samples + result.eval_samples, result.tokens,
+           result.documents, result.bytes);
+    if (options->eval_fraction > 0)
+        printf("%s/train: %" PRId64 " samples\n%s/eval: %" PRId64 " samples\n",
+               options->out, result.samples, options->out, result.eval_samples);
+out:
+    return rc;
+}
+
+static enum err command_info(struct data_options *options)
+{
+    enum err rc = ERR_OK;
+    struct describe info;
+    char *text = NULL;
+    TRY(one_folder(options));
+    TRY(describe_dataset(options->operands[0], true, stop_requested, &info));
+    TRY(describe_format(&info, options->json, &text));
+    fputs(text, stdout);
+out:
+    free(text);
+    return rc;
+}
+
+static enum err command_verify(struct data_options *options)
+{
+    enum err rc = ERR_OK;
+    struct scan_result result;
+    struct dataset *dataset = NULL;
+    TRY(one_folder(options));
+    TRY(dataset_open(options->operands[0], &dataset));
+    TRY(scan_verify(dataset, true, stop_requested, &result));
+    printf("%s: good, %" PRId64 " samples, %" PRId64 " tokens\n",
+           options->operands[0], result.samples, result.tokens);
+out:
+    dataset_close(dataset);
+    return rc;
+}
+
+static enum err command_cat(struct data_options *options)
+{
+    enum err rc = ERR_OK;
+    struct dataset *dataset = NULL;
+    TRY(one_folder(options));
+    TRY(dataset_open(options->operands[0], &dataset));
+    TRY(describe_print(dataset, options->from, options->count, stdout,
+                       stop_requested));
+out:
+    dataset_close(dataset);
+    return rc;
+}
+
+static enum err command_adopt(struct data_options *options)
+{
+    enum err rc = ERR_OK;
+    struct scan_result result;
+    TRY(one_folder(options));
+    if (options->vocab_size == 0)
+        return err_set(ERR_USAGE, "adopt needs --vocab-size N");
+    TRY(scan_adopt(options->operands[0], options->tokenize.tokenizer,
+                   options->vocab_size, true, stop_requested, &result));
+    printf("%s: adopted, %" PRId64 " samples, %" PRId64 " tokens\n",
+           options->operands[0], result.samples, result.tokens);
+out:
+    return rc;
+}
+
+static enum err run(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        enum err (*run)(struct data_options *options);
+    } commands[] = {
+        { "tokenize", command_tokenize }, { "info", command_info },
+        { "verify", command_verify },     { "cat", command_cat },
+        { "adopt", command_adopt },
+    };
+    enum err rc = ERR_OK;
+    struct data_options options;
+    TRY(data_options_parse(argv[1], argc - 1, argv + 1, &options));
+    TRY(stop_install());
+    for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
+        if (strcmp(argv[1], commands[c].name) == 0)
+            TRY(commands[c].run(&options));
+out:
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    log_init("data", -1, LOG_INFO);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(usage, stdout);
+            return EXIT_DONE;
+        }
+        if (i == 1 && strcmp(argv[i], "--version") == 0) {
+            puts("tessera " TESSERA_VERSION);
+            return EXIT_DONE;
+        }
+    }
+    if (argc < 2) {
+        fputs(usage, stderr);
+        return EXIT_USAGE;
+    }
+    enum err rc = run(argc, argv);
+    if (rc == ERR_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        rc = err_errno("standard output");
+    if (rc != ERR_OK)
+        fprintf(stderr, "tessera-data: %s\n", err_text());
+    return err_exit_code(rc);
+}

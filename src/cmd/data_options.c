@@ -1,0 +1,143 @@
+#include "src/cmd/data_options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/data/tokenizer.h"
+
+static const struct option data_options_tokenize[] = {
+    { "out", required_argument, NULL, 'o' },
+    { "seq-len", required_argument, NULL, 'l' },
+    { "shard-bytes", required_argument, NULL, 'b' },
+    { "eval-fraction", required_argument, NULL, 'e' },
+    { "separator", required_argument, NULL, 's' },
+    { "tokenizer", required_argument, NULL, 't' },
+    { "force", no_argument, NULL, 'f' },
+    { NULL, 0, NULL, 0 }
+};
+static const struct option data_options_info[] = {
+    { "json", no_argument, NULL, 'j' }, { NULL, 0, NULL, 0 }
+};
+static const struct option data_options_verify[] = { { NULL, 0, NULL, 0 } };
+static const struct option data_options_cat[] = {
+    { "from", required_argument, NULL, 'i' },
+    { "count", required_argument, NULL, 'n' },
+    { NULL, 0, NULL, 0 }
+};
+static const struct option data_options_adopt[] = {
+    { "vocab-size", required_argument, NULL, 'v' },
+    { "tokenizer", required_argument, NULL, 't' },
+    { NULL, 0, NULL, 0 }
+};
+
+static const struct {
+    const char *name;
+    const struct option *options;
+} data_options_commands[] = {
+    { "tokenize", data_options_tokenize }, { "info", data_options_info },
+    { "verify", data_options_verify },     { "cat", data_options_cat },
+    { "adopt", data_options_adopt },
+};
+
+static enum err data_options_int(const char *name, const char *text,
+                                 int64_t min, int64_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < min)
+        return err_set(ERR_USAGE,
+                       "--%s takes a whole number of at least %lld, not '%s'",
+                       name, (long long)min, text);
+    *out = value;
+    return ERR_OK;
+}
+
+static enum err data_options_fraction(const char *name, const char *text,
+                                      double *out)
+{
+    char *end = NULL;
+    *out = strtod(text, &end);
+    if (end == text || *end != '\0' || !(*out > 0 && *out < 1))
+        return err_set(ERR_USAGE,
+                       "--%s takes a number between 0 and 1, not '%s'", name,
+                       text);
+    return ERR_OK;
+}
+
+static enum err data_options_set(struct data_options *out, const char *name,
+                                 int key)
+{
+    struct tokenize_options *tokenize = &out->tokenize;
+    switch (key) {
+    case 'o':
+        tokenize->out = optarg;
+        return ERR_OK;
+    case 'l':
+        return data_options_int(name, optarg, 1, &tokenize->seq_len);
+    case 'b':
+        return data_options_int(name, optarg, 1, &tokenize->shard_bytes);
+    case 'e':
+        return data_options_fraction(name, optarg, &tokenize->eval_fraction);
+    case 's':
+        tokenize->separator = optarg;
+        return ERR_OK;
+    case 't':
+        tokenize->tokenizer = optarg;
+        return ERR_OK;
+    case 'f':
+        tokenize->replace = true;
+        return ERR_OK;
+    case 'v':
+        return data_options_int(name, optarg, 1, &out->vocab_size);
+    case 'i':
+        return data_options_int(name, optarg, 0, &out->from);
+    case 'n':
+        return data_options_int(name, optarg, 0, &out->count);
+    case 'j':
+        out->json = true;
+        return ERR_OK;
+    case ':':
+        return err_set(ERR_USAGE, "%s needs a value; see tessera-data --help",
+                       name);
+    default:
+        return err_set(ERR_USAGE, "no option %s here; see tessera-data --help",
+                       name);
+    }
+}
+
+enum err data_options_parse(const char *command, int argc, char **argv,
+                            struct data_options *out)
+{
+    enum err rc = ERR_OK;
+    const struct option *options = NULL;
+    size_t count = sizeof data_options_commands / sizeof *data_options_commands;
+    for (size_t c = 0; c < count; c++)
+        if (strcmp(command, data_options_commands[c].name) == 0)
+            options = data_options_commands[c].options;
+    if (options == NULL)
+        return err_set(ERR_USAGE, "no command '%s'; see tessera-data --help",
+                       command);
+    *out = (struct data_options){
+        .tokenize = { .seq_len = TOKENIZE_SEQ_LEN_DEFAULT,
+                      .shard_bytes = TOKENIZE_SHARD_BYTES_DEFAULT,
+                      .tokenizer = TOKENIZER_DEFAULT,
+                      .show = true },
+        .count = INT64_MAX,
+    };
+    int key = 0, place = -1;
+    opterr = 0;
+    while ((key = getopt_long(argc, argv, ":", options, &place)) != -1) {
+        const char *name = place >= 0 && key != '?' && key != ':'
+                               ? options[place].name
+                               : argv[optind - 1];
+        TRY(data_options_set(out, name, key));
+        place = -1;
+    }
+    out->operands = argv + optind;
+    out->operand_count = argc - optind;
+out:
+    return rc;
+}

@@ -1,0 +1,27 @@
+/* The options of tessera-data. */
+#ifndef TESSERA_CMD_DATA_OPTIONS_H
+#define TESSERA_CMD_DATA_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/data/tokenize.h"
+
+struct data_options {
+    struct tokenize_options tokenize;
+    int64_t vocab_size; /* 0: not given */
+    int64_t from;       /* first sample */
+    int64_t count;      /* how many at most */
+    bool json;
+    char **operands;
+    int operand_count;
+};
+
+/* Read the options of `command` from its arguments, argv[0] being its name;
+ * what is no option is an operand, in the given order. ERR_USAGE for an unknown
+ * command, for options that it does not have and for values out of range. */
+enum err data_options_parse(const char *command, int argc, char **argv,
+                            struct data_options *out);
+
+#endif

@@ -1,0 +1,92 @@
+/* Small data sets for tests, in a folder of their own. */
+#ifndef TESSERA_TESTS_DATA_FIXTURE_H
+#define TESSERA_TESTS_DATA_FIXTURE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/data/mds_writer.h"
+#include "src/data/sidecar.h"
+#include "tests/tap.h"
+
+#define FIXTURE_VOCAB 257
+
+static inline char *fixture_folder(void)
+{
+    static char folder[FSIO_PATH_MAX];
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/tessera-data.XXXXXX",
+             base != NULL && base[0] != '\0' ? base : "/tmp");
+    if (mkdtemp(folder) == NULL) {
+        perror("mkdtemp");
+        exit(1);
+    }
+    return folder;
+}
+
+/* A path below the folder; valid until the fourth next call. */
+static inline const char *fixture_path(const char *folder, const char *name)
+{
+    static char paths[4][FSIO_PATH_MAX];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, FSIO_PATH_MAX, "%s/%s", folder, name);
+    return path;
+}
+
+/* A fixture that cannot be made ends the test. */
+static inline void fixture_need(enum err rc)
+{
+    if (rc == ERR_OK)
+        return;
+    tap_ok(false, "fixture: %s", err_text());
+    exit(1);
+}
+
+static inline int32_t fixture_token(int64_t sample, int64_t position)
+{
+    return (int32_t)((sample * 31 + position * 7) % FIXTURE_VOCAB);
+}
+
+static inline void fixture_write_file(const char *path, const void *data,
+                                      size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(data, 1, bytes, file) != bytes ||
+        fclose(file) != 0) {
+        perror(path);
+        exit(1);
+    }
+}
+
+/* A data set in FOLDER/name with samples of these lengths. */
+static inline void fixture_dataset(const char *folder, const char *name,
+                                   const int64_t *lengths, int64_t samples,
+                                   int64_t size_limit, bool sha256)
+{
+    struct mds_writer *writer = NULL;
+    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
+                               .tokenizer = "bytes",
+                               .samples = samples,
+                               .eos_token = 256 };
+    memset(sidecar.tokenizer_sha256, 'a', 64);
+    const char *path = fixture_path(folder, name);
+    fixture_need(fsio_mkdirs(path));
+    fixture_need(mds_writer_create(path, size_limit, sha256, &writer));
+    for (int64_t s = 0; s < samples; s++) {
+        int32_t *tokens = malloc((size_t)lengths[s] * sizeof *tokens);
+        for (int64_t t = 0; t < lengths[s]; t++)
+            tokens[t] = fixture_token(s, t);
+        fixture_need(mds_writer_add(writer, tokens, lengths[s]));
+        sidecar.tokens += lengths[s];
+        free(tokens);
+    }
+    fixture_need(mds_writer_finish(writer));
+    fixture_need(sidecar_write(path, &sidecar));
+    mds_writer_destroy(writer);
+}
+
+#endif

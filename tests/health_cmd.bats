@@ -1,0 +1,197 @@
+#!/usr/bin/env bats
+# tessera-health from the command line: verdicts, exit codes, injected faults,
+# and a node whose /dev/shm is really full.
+
+setup() {
+    HEALTH=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/tessera-health
+    MPIRUN=$BATS_TEST_DIRNAME/mpirun
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-health.XXXXXX")
+    # Local file systems of the test machine must not decide these tests.
+    cat >"$DIR/health.cfg" <<'CFG'
+shm: { free_min_mib = 0; inodes_min = 0; };
+tmp: { free_min_mib = 0; inodes_min = 0; };
+CFG
+    unset TESSERA_INJECT SLURMD_NODENAME SLURM_JOB_ID
+}
+
+teardown() {
+    rm -rf "$DIR"
+}
+
+check() {
+    "$HEALTH" "$@" --config "$DIR/health.cfg" --allow-inject 2>"$DIR/errors"
+}
+
+# field KEY: a string at the top of the JSON line in $output
+field() {
+    sed -n "s/^[^[]*\"$1\":\"\([^\"]*\)\".*/\1/p" <<<"$output"
+}
+
+@test "every phase of a sound node is ok" {
+    for phase in quick prolog epilog job; do
+        run check "$phase" --json
+        [ "$status" -eq 0 ]
+        [ "${#lines[@]}" -eq 1 ]
+        [ "$(field schema)" = tessera-health/1 ]
+        [ "$(field phase)" = "$phase" ]
+        [ "$(field verdict)" = ok ]
+        [ "$(field action)" = none ]
+        [ "$(field boot_id)" = "$(cat /proc/sys/kernel/random/boot_id)" ]
+    done
+    [[ $output == *'"id":"triad"'* ]]
+}
+
+@test "the table names the checks and the node" {
+    run env SLURMD_NODENAME=n42 "$HEALTH" quick --config "$DIR/health.cfg"
+    [ "$status" -eq 0 ]
+    [[ ${lines[0]} == check*state*value*limit* ]]
+    [[ $output == *"n42: ok in "* ]]
+}
+
+@test "injected faults are bad, named, and on their host only" {
+    export SLURMD_NODENAME=n2 SLURM_JOB_ID=77
+    for fault in gemm:n2:wrong/GEMM_WRONG shm:n2:full/SHM_FULL \
+        tmp:n2:full/TMP_FULL; do
+        # a floor, so that "no free space" is too little
+        printf 'shm: { free_min_mib = 0.001; };\ntmp: { free_min_mib = 0.001; };\n' \
+            >"$DIR/health.cfg"
+        TESSERA_INJECT=${fault%/*} run check prolog --json
+        [ "$status" -eq 2 ]
+        [ "$(field verdict)" = bad ]
+        [ "$(field code)" = "${fault#*/}" ]
+        [ "$(field action)" = drain ]
+        [[ $(field reason) == "tessera: ${fault#*/} "*"job=77"* ]]
+        [ "$(field reason | wc -c)" -le 151 ]
+        SLURMD_NODENAME=n3 TESSERA_INJECT=${fault%/*} run check prolog --json
+        [ "$status" -eq 0 ]
+    done
+}
+
+@test "a check that hangs is bad, and the others still run" {
+    TESSERA_INJECT=hang:tmp run check prolog --json --budget 60
+    [ "$status" -eq 2 ]
+    [ "$(field code)" = HANG_TMP ]
+    [[ $output == *'"id":"gemm"'*'"st":"ok"'* ]]
+}
+
+@test "a budget that is too short is 76, unless something is bad" {
+    TESSERA_INJECT=hang:fs run check quick --json --budget 0.5
+    [ "$status" -eq 76 ]
+    [ "$(field verdict)" = unknown ]
+    [ "$(field code)" = BUDGET ]
+    [[ $output == *'"cut":true'* ]]
+    echo 'shm: { inodes_min = 1e12; };' >"$DIR/health.cfg"
+    TESSERA_INJECT=hang:tmp run check quick --json --budget 0.5
+    [ "$status" -ne 0 ]
+    [[ $status -eq 2 || $output != *SHM_INODES* ]]
+}
+
+@test "nobody waits for a hung check through a pipe" {
+    export TESSERA_INJECT=hang:tmp
+    run timeout 60 bash -c "'$HEALTH' quick --json --allow-inject | cat"
+    [ "$status" -eq 0 ]
+    [[ $output == *HANG_TMP* ]]
+}
+
+@test "root does not obey injected faults unless told to" {
+    [ "$(id -u)" -eq 0 ] || skip "not root"
+    TESSERA_INJECT=hang:fs,gemm:*:wrong run "$HEALTH" prolog --json \
+        --config "$DIR/health.cfg"
+    [ "$status" -eq 0 ]
+    [[ $output == *ignored* ]]
+}
+
+@test "the verdict is written to a file and into a folder" {
+    export SLURMD_NODENAME=n5
+    mkdir "$DIR/verdicts"
+    run check quick --out "$DIR/verdicts"
+    [ "$status" -eq 0 ]
+    run cat "$DIR/verdicts/n5.json"
+    [ "$(field host)" = n5 ]
+    echo old >"$DIR/one"
+    run check quick --json --out "$DIR/one"
+    [ "$(cat "$DIR/one")" = "$output" ]
+    [ "$(ls "$DIR/verdicts")" = n5.json ]
+    run check quick --json --out "$DIR/none/one"
+    [ "$status" -eq 0 ]
+    [ "$(field verdict)" = ok ]
+    grep -q none/one "$DIR/errors"
+}
+
+@test "thresholds: a floor for speed, a misspelt name, a disabled check" {
+    echo 'gemm: { min_gflops = 1e8; };' >>"$DIR/health.cfg"
+    run check prolog --json
+    [ "$status" -eq 2 ]
+    [ "$(field code)" = GEMM_SLOW ]
+    [[ $output == *'"tries":2'* ]]
+    echo 'disable = "gemm";' >>"$DIR/health.cfg"
+    run check prolog --json
+    [ "$status" -eq 0 ]
+    [[ $output != *'"gemm"'* ]]
+    echo 'gem: { min_gflops = 1; };' >"$DIR/health.cfg"
+    run check prolog
+    [ "$status" -eq 64 ]
+    grep -q 'health.cfg:1' "$DIR/errors"
+}
+
+@test "a recorded machine is looked at instead of this one" {
+    mkdir -p "$DIR/root/tmp" "$DIR/root/dev/shm"
+    cp -r "$BATS_TEST_DIRNAME/machines/busy/proc" "$DIR/root/"
+    run check quick --json --root "$DIR/root"
+    [ "$status" -eq 0 ]
+    [[ $output == *'"id":"load","v":97.5'* ]]
+    [[ $output == *'"id":"blocked","v":2.0'* ]]
+    [ "$(field boot_id)" = 2f0c6f6e-91c1-4f6e-9d6a-0d6f5f0f7a11 ]
+    rm -r "$DIR/root/dev"
+    run check quick --json --root "$DIR/root"
+    [ "$status" -eq 2 ]
+    [ "$(field code)" = SHM_MISSING ]
+    run check quick --json --root "$DIR/nowhere"
+    [ "$status" -eq 2 ]
+}
+
+@test "usage errors are 64 and say what is accepted" {
+    for arguments in "" "fast" "quick job" "quick --budget 0" \
+        "quick --budget x" "quick --wrong" "quick --out"; do
+        # shellcheck disable=SC2086
+        run "$HEALTH" $arguments
+        [ "$status" -eq 64 ]
+        [[ $output == *"usage: tessera-health"* ]]
+    done
+    run "$HEALTH" --help
+    [ "$status" -eq 0 ]
+}
+
+@test "a really full /dev/shm is found, and crashes nothing" {
+    unshare -m true 2>/dev/null || skip "mounting needs root"
+    run unshare -m bash -c '
+        mount -t tmpfs -o size=1m tmpfs /dev/shm &&
+            head -c 2M /dev/zero >/dev/shm/full 2>/dev/null
+        exec "$0" prolog --json' "$HEALTH"
+    [ "$status" -eq 2 ]
+    [ "$(field code)" = SHM_FULL ]
+}
+
+@test "pairs of ranks: a verdict per host, and the wrong one is named" {
+    ldd "$HEALTH" | grep -q libmpi || skip "built without MPI"
+    # Speeds of a busy machine do not count here.
+    echo 'pair: { ratio_min = 0.0; };' >"$DIR/health.cfg"
+    run "$MPIRUN" 4 "$HEALTH" job --pairs --json --config "$DIR/health.cfg"
+    [ "$status" -eq 0 ]
+    [ "$(field phase)" = pairs ]
+    [ "$(field verdict)" = ok ]
+    [ "$(grep -c '"verdict"' <<<"$output")" -eq 1 ]
+    TESSERA_INJECT=pair:rank1:wrong run "$MPIRUN" 4 "$HEALTH" --pairs \
+        --allow-inject --config "$DIR/health.cfg" --out "$DIR/pairs"
+    [ "$status" -eq 2 ]
+    [[ $output == *"(rank 1): bad: tessera: PAIR_WRONG "* ]]
+    [[ $output != *"(rank 0): bad"* ]]
+    output=$(cat "$DIR/pairs")
+    [ "$(field code)" = PAIR_WRONG ]
+}
+
+@test "pairs need a second rank" {
+    run check --pairs
+    [ "$status" -eq 3 ]
+    grep -q 'one rank' "$DIR/errors"
+}

@@ -1,0 +1,129 @@
+/* Pairing rounds between four ranks. Speeds of a busy test machine mean
+ * nothing: only wrong data, and delays that dwarf everything else, are judged.
+ */
+#include "healthcheck/health_pair.h"
+
+#include <string.h>
+
+#include "src/base/log.h"
+#include "tests/tap.h"
+
+struct outcome {
+    enum health_state state;
+    enum health_state ranks[4];
+    int meetings;
+    char code[32];
+};
+
+static enum err play(struct comm *comm, const char *inject, double min_gbps,
+                     struct outcome *out)
+{
+    struct health_pair_options options = {
+        .bytes = 65536,
+        .repeats = 3,
+        .timeout_s = 60,
+        .min_gbps = min_gbps,
+        .ratio_min = 0,
+        .inject = inject,
+    };
+    struct health_pairs *pairs;
+    memset(out, 0, sizeof *out);
+    enum err rc = health_pair_run(comm, &options, &pairs);
+    if (rc != ERR_OK)
+        return rc;
+    out->state = health_pair_state(pairs);
+    out->meetings = health_pair_count(pairs);
+    for (int rank = 0; rank < 4; rank++)
+        out->ranks[rank] = health_pair_rank(pairs, rank);
+    json_t *object = health_pair_json(pairs);
+    const char *code =
+        json_string_value(json_object_get(json_array_get(object, 0), "code"));
+    snprintf(out->code, sizeof out->code, "%s", code != NULL ? code : "(null)");
+    json_decref(object);
+    health_pair_destroy(pairs);
+    return rc;
+}
+
+static void test_faults(struct comm *comm)
+{
+    static const struct {
+        const char *name, *inject;
+        double min_gbps;
+        enum health_state ranks[4];
+        enum health_state state;
+        int meetings;
+        const char *code;
+    } cases[] = {
+        { "healthy", NULL, 0, { 0, 0, 0, 0 }, HEALTH_OK, 2, "" },
+        { "rank 2 sends wrong data",
+          "pair:rank2:wrong",
+          0,
+          { 0, 0, HEALTH_BAD, 0 },
+          HEALTH_BAD,
+          5,
+          "PAIR_WRONG" },
+        { "rank 1 sends wrong data",
+          "pair:rank1:wrong",
+          0,
+          { 0, HEALTH_BAD, 0, 0 },
+          HEALTH_BAD,
+          5,
+          "PAIR_WRONG" },
+        /* 64 KiB in 0.3 s are 0.0002 GB/s */
+        { "rank 3 is below the floor",
+          "pair:rank3:slow",
+          0.0003,
+          { 0, 0, 0, HEALTH_BAD },
+          HEALTH_BAD,
+          5,
+          "PAIR_SLOW" },
+        { "everybody is below the floor",
+          NULL,
+          1e9,
+          { HEALTH_WARN, HEALTH_WARN, HEALTH_WARN, HEALTH_WARN },
+          HEALTH_WARN,
+          2,
+          "PAIR_UNRESOLVED" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct outcome outcome;
+        enum err rc = play(comm, cases[i].inject, cases[i].min_gbps, &outcome);
+        tap_is_int(rc, ERR_OK, "%s: runs", cases[i].name);
+        tap_is_int(outcome.state, cases[i].state, "%s: state", cases[i].name);
+        tap_is_str(outcome.code, cases[i].code, "%s: code", cases[i].name);
+        tap_is_int(outcome.meetings, cases[i].meetings, "%s: meetings",
+                   cases[i].name);
+        for (int rank = 0; rank < 4; rank++)
+            tap_is_int(outcome.ranks[rank], cases[i].ranks[rank], "%s: rank %d",
+                       cases[i].name, rank);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct comm *comm;
+    struct comm *alone;
+    struct outcome outcome;
+    log_init("test", -1, LOG_ERROR);
+    if (comm_create("mpi", &argc, &argv, 60, &comm) != ERR_OK) {
+        tap_ok(false, "communication: %s", err_text());
+        return tap_done();
+    }
+    if (comm_rank(comm) != 0)
+        tap_silence();
+    if (!tap_is_int(comm_size(comm), 4, "four ranks"))
+        goto out;
+    test_faults(comm);
+    if (tap_is_int(comm_create("self", NULL, NULL, 60, &alone), ERR_OK,
+                   "one rank alone")) {
+        tap_is_int(play(alone, NULL, 0, &outcome), ERR_UNSUPPORTED,
+                   "one rank has nobody to meet");
+        comm_destroy(alone);
+    }
+out:;
+    int status = tap_done();
+    enum err failed = status == 0 ? ERR_OK : err_set(ERR_INTERNAL, "failed");
+    status = comm_agree(comm, failed) == ERR_OK ? 0 : 1;
+    comm_destroy(comm);
+    return status;
+}
