@@ -135,7 +135,7 @@ static void part_forward(const struct part *part, const float *qkv, float *out,
 {
     const struct attention *shape = part->shape;
     int64_t stride = panel_stride(shape->seq);
-    float sum[QUERIES];
+    float sum[QUERIES] = { 0 };
     panel_products(part, shape->scale, qkv + qkv_at(part, 0, part->first),
                    qkv_stride(shape), qkv + qkv_at(part, 1, 0), part->panel);
     for (int64_t i = 0; i < part->count; i++) {

@@ -17,15 +17,11 @@ struct kernel_set {
     const char *(*missing)(void); /* what this processor lacks, or NULL */
 };
 
-#if defined(__x86_64__)
 #define NEED(feature)                                                          \
     do {                                                                       \
         if (!__builtin_cpu_supports(feature))                                  \
             return feature;                                                    \
     } while (0)
-#else
-#define NEED(feature) return feature
-#endif
 
 #if defined(KERNEL_SET_avx512) || defined(KERNEL_SET_avx2)
 static const char *avx2_missing(void)

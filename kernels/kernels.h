@@ -201,9 +201,10 @@ enum err kernels_find(const char *backend, const char *kernel_set,
  * first: for tests that run every op on every backend. */
 const struct kernels *const *kernels_all(void);
 
-/* Threads that a rank should use: processors in its affinity mask (and
- * SLURM_CPUS_PER_TASK if set) divided by the ranks that share them, at least 1.
- * `shared_by` is the number of ranks on this node with the same mask. */
+/* Threads that a rank should use: processors in its affinity mask divided by
+ * the ranks that share them, no more than SLURM_CPUS_PER_TASK (which counts for
+ * one rank already), at least 1. `shared_by` is the number of ranks on this
+ * node with the same mask. */
 int kernels_threads_default(int shared_by);
 
 #endif

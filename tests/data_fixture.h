@@ -27,16 +27,6 @@ static inline char *fixture_folder(void)
     return folder;
 }
 
-/* A path below the folder; valid until the fourth next call. */
-static inline const char *fixture_path(const char *folder, const char *name)
-{
-    static char paths[4][FSIO_PATH_MAX];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, FSIO_PATH_MAX, "%s/%s", folder, name);
-    return path;
-}
-
 /* A fixture that cannot be made ends the test. */
 static inline void fixture_need(enum err rc)
 {
@@ -44,6 +34,16 @@ static inline void fixture_need(enum err rc)
         return;
     tap_ok(false, "fixture: %s", err_text());
     exit(1);
+}
+
+/* A path below the folder; valid until the fourth next call. */
+static inline const char *fixture_path(const char *folder, const char *name)
+{
+    static char paths[4][FSIO_PATH_MAX];
+    static int next;
+    char *path = paths[next++ % 4];
+    fixture_need(fsio_path(path, "%s/%s", folder, name));
+    return path;
 }
 
 static inline int32_t fixture_token(int64_t sample, int64_t position)

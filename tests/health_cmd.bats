@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # tessera-health from the command line: verdicts, exit codes, injected faults,
 # and a node whose /dev/shm is really full.
+# shellcheck disable=SC2030,SC2031,SC2016 # every test is a subshell
 
 setup() {
     HEALTH=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/tessera-health
@@ -80,10 +81,11 @@ field() {
     [ "$(field verdict)" = unknown ]
     [ "$(field code)" = BUDGET ]
     [[ $output == *'"cut":true'* ]]
-    echo 'shm: { inodes_min = 1e12; };' >"$DIR/health.cfg"
-    TESSERA_INJECT=hang:tmp run check quick --json --budget 0.5
-    [ "$status" -ne 0 ]
-    [[ $status -eq 2 || $output != *SHM_INODES* ]]
+    echo 'shm: { free_min_mib = 0.001; };' >"$DIR/health.cfg"
+    TESSERA_INJECT='hang:tmp,shm:*:full' run check quick --json --budget 0.5
+    [ "$status" -eq 2 ]
+    [ "$(field code)" = SHM_FULL ]
+    [[ $output == *'"cut":true'* ]]
 }
 
 @test "nobody waits for a hung check through a pipe" {
@@ -95,7 +97,7 @@ field() {
 
 @test "root does not obey injected faults unless told to" {
     [ "$(id -u)" -eq 0 ] || skip "not root"
-    TESSERA_INJECT=hang:fs,gemm:*:wrong run "$HEALTH" prolog --json \
+    TESSERA_INJECT='hang:fs,gemm:*:wrong' run "$HEALTH" prolog --json \
         --config "$DIR/health.cfg"
     [ "$status" -eq 0 ]
     [[ $output == *ignored* ]]

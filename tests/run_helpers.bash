@@ -4,6 +4,13 @@ BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
 CONF=$BATS_TEST_DIRNAME/../jobs/conf/tiny.cfg
 MPIRUN=$BATS_TEST_DIRNAME/mpirun
 
+# make_data: $DIR/data, samples of 64 tokens
+make_data() {
+    "$BATS_TEST_DIRNAME/english-text" 400000 >"$DIR/text"
+    "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.05 \
+        --out "$DIR/data" "$DIR/text"
+}
+
 # A run so short that a suite can afford dozens: 8 slots, a commit every third
 # step.
 SHORT=(train.max_duration=24ba train.global_batch=8 data.seq_len=64
@@ -15,9 +22,12 @@ train() {
     local ranks=$1 dir=$2
     shift 2
     if [ "$ranks" = 1 ]; then
-        "$BIN/tessera-train" "$CONF" "run.dir=$dir" "${SHORT[@]}" "$@"
+        "$BIN/tessera-train" "$CONF" "run.dir=$dir" \
+            "data.train=$DIR/data/train" "data.eval=$DIR/data/eval" \
+            "${SHORT[@]}" "$@"
     else
         "$MPIRUN" "$ranks" "$BIN/tessera-train" "$CONF" "run.dir=$dir" \
+            "data.train=$DIR/data/train" "data.eval=$DIR/data/eval" \
             "${SHORT[@]}" "$@"
     fi
 }

@@ -8,6 +8,7 @@ setup_file() {
     export DIR
     DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-train.XXXXXX")
     load run_helpers
+    make_data
     train 1 "$DIR/ref" >"$DIR/ref.log" 2>&1
     digest "$DIR/ref" >"$DIR/ref.digest"
 }

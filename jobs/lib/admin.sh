@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/prolog and jobs/epilog
+# shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/{pro,epi}log
 # For prolog and epilog: root, and nothing in the environment but what slurmd
 # sets. All that is not known for certain leaves the node as it is.
 
@@ -42,7 +42,7 @@ json_text()
     [[ $1 =~ $pattern ]] && printf '%s' "${BASH_REMATCH[1]}"
 }
 
-# check PHASE SECONDS: runs the check; sets check_rc, check_code, check_reason.
+# check PHASE SECONDS: runs the check; sets check_rc and check_reason.
 check()
 {
     local line
@@ -50,8 +50,8 @@ check()
         --json --budget "$2" 2>/dev/null </dev/null)
     check_rc=$?
     line=$(grep '"verdict"' <<<"$line" | tail -n 1)
-    check_code=$(json_text "$line" code)
     check_reason=$(json_text "$line" reason)
+    check_reason=${check_reason:-$(json_text "$line" code)}
 }
 
 # May one more node be drained? Prints why not.
@@ -68,11 +68,13 @@ breaker()
         echo "$ours of $all nodes are drained by tessera, the limit is $max"
 }
 
-# drain TEXT: returns 0 if the node is drained afterwards by anyone.
+# drain TEXT: TEXT may have our prefix already. Returns 0 if the node is drained
+# afterwards, by us or by anyone.
 drain()
 {
     local reason node state why
-    reason=$(tr -dc '[:print:]' <<<"$OURS$1" | tr -d "\"'" | cut -c 1-150)
+    reason=$(tr -dc '[:print:]' <<<"$OURS${1#"$OURS"}" | tr -d "\"'" |
+        cut -c 1-150)
     node=$(timeout 5 scontrol -o show node "$SLURMD_NODENAME" 2>/dev/null)
     state=$(sed -n 's/.* State=\([^ ]*\) .*/\1/p' <<<"$node")
     why=$(sed -n 's/.* Reason=//p' <<<"$node")

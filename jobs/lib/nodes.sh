@@ -154,7 +154,10 @@ keep_guard()
         kill -0 "$guard_pid" 2>/dev/null; then
         return
     fi
-    [ -z "${guard_pid:-}" ] || kill -KILL "$guard_pid" 2>/dev/null
+    if [ -n "${guard_pid:-}" ]; then
+        kill -KILL "$guard_pid" 2>/dev/null
+        wait "$guard_pid" 2>/dev/null
+    fi
     guard_nodes=$(join "${others[@]}")
     [ ${#others[@]} -gt 0 ] || return
     srun --job-name="guard-$check_count" --overlap --no-kill --mpi=none \

@@ -167,7 +167,7 @@ int main(int argc, char **argv)
 {
     struct arguments arguments;
     char host[64];
-    struct health_env env = { 0 };
+    struct health_env env = { .host = host, .phase = HEALTH_JOB };
     log_init("health", -1, LOG_INFO);
     if (parse(argc, argv, &arguments) != ERR_OK)
         goto usage;
@@ -179,7 +179,6 @@ int main(int argc, char **argv)
         err_set(ERR_USAGE, "give a phase, or --pairs");
         goto usage;
     }
-    env.phase = HEALTH_JOB;
     if (arguments.phase != NULL &&
         !health_phase_parse(arguments.phase, &env.phase)) {
         err_set(ERR_USAGE, "no phase '%s'", arguments.phase);
@@ -192,7 +191,6 @@ int main(int argc, char **argv)
         return HEALTH_EXIT_USAGE;
     }
     health_host_name(host, sizeof host);
-    env.host = host;
     env.root = arguments.root;
     env.inject = injection(arguments.allow_inject);
     return arguments.pairs ? run_pairs(&arguments, &env, argc, argv)

@@ -204,6 +204,7 @@ static void dataset_evict(struct dataset *dataset)
         if (map->shard != NULL && (oldest == NULL || map->used < oldest->used))
             oldest = map;
     }
+    assert(oldest != NULL);
     mds_shard_close(oldest->shard);
     oldest->shard = NULL;
     dataset->mapped--;

@@ -35,8 +35,8 @@ void batch_destroy(struct batch *batch);
 
 /* Fill `batch` with stream positions first .. first+count-1 of the order;
  * count <= the samples it was created for, order->samples <= those of the data
- * set; sets batch->samples and loss_tokens. With order->shuffle false, positions beyond the data set wrap
- * like any other epoch. */
+ * set; sets batch->samples and loss_tokens. With order->shuffle false,
+ * positions beyond the data set wrap like any other epoch. */
 enum err loader_read(struct dataset *dataset, const struct order *order,
                      int64_t first, int64_t count, struct batch *batch);
 

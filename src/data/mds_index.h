@@ -19,15 +19,15 @@
 #define MDS_INDEX_VARIABLE (-1)
 
 struct mds_shard_info {
-    char *basename;      /* relative to the folder of the index */
-    int64_t bytes;       /* of the file */
-    int64_t samples;     /* 0 is fine */
-    char sha256[65];     /* of the file, lower-case hex; empty: not recorded */
-    int columns;         /* of a sample, in order */
+    char *basename;  /* relative to the folder of the index */
+    int64_t bytes;   /* of the file */
+    int64_t samples; /* 0 is fine */
+    char sha256[65]; /* of the file, lower-case hex; empty: not recorded */
+    int columns;     /* of a sample, in order */
     int64_t column_bytes[MDS_INDEX_COLUMNS_MAX]; /* or MDS_INDEX_VARIABLE */
-    int tokens_column;   /* which of them is `tokens` */
-    bool tokens_typed;   /* ndarray:int32...; false: the data name the type */
-    bool tokens_shaped;  /* ndarray:int32:N; false: the data name the shape */
+    int tokens_column;                           /* which of them is `tokens` */
+    bool tokens_typed;  /* ndarray:int32...; false: the data name the type */
+    bool tokens_shaped; /* ndarray:int32:N; false: the data name the shape */
 };
 
 struct mds_index {

@@ -9,8 +9,8 @@
 #include "src/base/fsio.h"
 
 struct publish {
-    char path[FSIO_PATH_MAX];   /* the folder's place */
-    char parent[FSIO_PATH_MAX]; /* the folder that it lies in */
+    char path[FSIO_PATH_MAX];     /* the folder's place */
+    char parent[FSIO_PATH_MAX];   /* the folder that it lies in */
     char building[FSIO_PATH_MAX]; /* where to write; "": nothing to remove */
     bool replace;
 };
@@ -18,8 +18,7 @@ struct publish {
 /* Make PARENT/.NAME.tmp.PID. ERR_USAGE when `path` exists, unless replace is
  * true and it is empty or a data set (index.json, or train/ and eval/ that have
  * one): anything else is never removed. */
-enum err publish_begin(struct publish *publish, const char *path,
-                       bool replace);
+enum err publish_begin(struct publish *publish, const char *path, bool replace);
 /* Move it to its place; what was there is removed. */
 enum err publish_commit(struct publish *publish);
 /* Remove what was built; after a commit nothing. */

@@ -24,22 +24,20 @@ enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
 
 /* Read every sample, which checks it. counts, if not NULL, has vocab_size
  * entries and is increased by how often each token occurs. */
-enum err scan_samples(struct dataset *dataset, int64_t *counts,
-                      bool show, int (*stop)(void),
-                      struct scan_result *out);
+enum err scan_samples(struct dataset *dataset, int64_t *counts, bool show,
+                      int (*stop)(void), struct scan_result *out);
 
 /* scan_samples(), the SHA-256 of every shard, and whether samples and tokens
  * agree with tessera.json. */
-enum err scan_verify(struct dataset *dataset, bool show,
-                     int (*stop)(void), struct scan_result *out);
+enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
+                     struct scan_result *out);
 
 /* Write tessera.json for a data set that has none (one that Python wrote),
  * after checking every token against vocab_size. The tokenizer is the one of
  * this name here if there is one, which then has to have this vocabulary;
  * otherwise only its name is known and identifies it. ERR_USAGE when the file
  * exists. */
-enum err scan_adopt(const char *path, const char *tokenizer,
-                    int64_t vocab_size, bool show,
-                    int (*stop)(void), struct scan_result *out);
+enum err scan_adopt(const char *path, const char *tokenizer, int64_t vocab_size,
+                    bool show, int (*stop)(void), struct scan_result *out);
 
 #endif

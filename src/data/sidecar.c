@@ -111,7 +111,10 @@ enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
                      path);
         goto out;
     }
-    TRY(fsio_write_atomic(path, text, strlen(text)));
+    /* The NUL becomes the line end. */
+    size_t bytes = strlen(text) + 1;
+    text[bytes - 1] = '\n';
+    TRY(fsio_write_atomic(path, text, bytes));
 out:
     json_decref(root);
     free(text);

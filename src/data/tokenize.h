@@ -22,14 +22,14 @@
 
 struct tokenize_options {
     const char *out;
-    const char *tokenizer;  /* a name for tokenizer_create() */
-    const char *separator;  /* a whole line, without its end; NULL: none */
-    int64_t seq_len;        /* 2 .. TOKENIZE_SEQ_LEN_MAX */
-    int64_t shard_bytes;    /* at least one sample's, below 2^32 */
-    double eval_fraction;   /* 0: none; else below 1 */
-    bool replace;           /* an existing data set at `out` */
-    bool show;              /* progress on stderr */
-    int (*stop)(void);      /* polled if not NULL; non-zero: ERR_IO */
+    const char *tokenizer; /* a name for tokenizer_create() */
+    const char *separator; /* a whole line, without its end; NULL: none */
+    int64_t seq_len;       /* 2 .. TOKENIZE_SEQ_LEN_MAX */
+    int64_t shard_bytes;   /* at least one sample's, below 2^32 */
+    double eval_fraction;  /* 0: none; else below 1 */
+    bool replace;          /* an existing data set at `out` */
+    bool show;             /* progress on stderr */
+    int (*stop)(void);     /* polled if not NULL; non-zero: ERR_IO */
 };
 
 struct tokenize_result {

@@ -61,7 +61,8 @@ refuses() {
     local status
     rm -rf "${WORK:?}/$1"
     python write "$WORK/$1" "$1" || return 1
-    "$DATA" adopt --vocab-size "$2" --tokenizer x "$WORK/$1" >"$WORK/answer" 2>&1
+    "$DATA" adopt --vocab-size "$2" --tokenizer x "$WORK/$1" \
+        >"$WORK/answer" 2>&1
     status=$?
     cat "$WORK/answer"
     [ "$status" -eq 93 ] && grep -q "$3" "$WORK/answer"
@@ -69,16 +70,18 @@ refuses() {
 
 [ -x "$DATA" ] || skip "$DATA was not built"
 command -v python3 >/dev/null || skip "no python3"
-if ! "$VENV/bin/python" -c "import numpy, zstd, xxhash, PIL, tqdm" 2>/dev/null; then
+if ! [ -e "$VENV/complete" ]; then
     rm -rf "$VENV"
     mkdir -p "$(dirname "$VENV")"
     python3 -m venv "$VENV" 2>/dev/null >&2 ||
         skip "python3 -m venv does not work here"
     # shellcheck disable=SC2086
-    "$VENV/bin/python" -m pip install -q --no-deps $PACKAGES 2>/dev/null >&2 || {
+    if ! "$VENV/bin/python" -m pip install -q --no-deps $PACKAGES \
+        >"$VENV/log" 2>&1; then
         rm -rf "$VENV"
         skip "the Streaming library cannot be installed: no package index?"
-    }
+    fi
+    touch "$VENV/complete"
 fi
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")

@@ -1,0 +1,200 @@
+#!/usr/bin/env bats
+# tessera-data: what people and scripts meet.
+
+setup() {
+    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
+    DATA=$BIN/tessera-data
+    [ -x "$DATA" ] || skip "$DATA was not built"
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-data-cmd.XXXXXX")
+    cd "$DIR" || return 1
+    printf 'hello, ' >a
+    printf 'world' >b
+}
+
+teardown() {
+    cd / || return 1
+    rm -rf "$DIR"
+}
+
+# fails CODE TEXT ARGUMENT...: one line on stderr, and the exit code
+fails() {
+    local code=$1 text=$2
+    shift 2
+    run "$DATA" "$@"
+    echo "status $status: $output"
+    [ "$status" -eq "$code" ] && [[ "$output" == "tessera-data: "*"$text"* ]] &&
+        [ "${#lines[@]}" -eq 1 ]
+}
+
+@test "--help and --version" {
+    run "$DATA" --help
+    [ "$status" -eq 0 ]
+    [[ "$output" == "usage: tessera-data tokenize"* ]]
+    run "$DATA" tokenize --help
+    [ "$status" -eq 0 ]
+    run "$DATA" --version
+    [ "$status" -eq 0 ]
+    [[ "$output" == "tessera "[0-9]* ]]
+}
+
+@test "wrong usage: exit 64 and what to do" {
+    run "$DATA"
+    [ "$status" -eq 64 ]
+    fails 64 "no command 'tokenise'" tokenise
+    fails 64 "--out DIR" tokenize a
+    fails 64 "at least one FILE" tokenize --out x
+    fails 64 "--seq-len needs a value" tokenize --out x --seq-len
+    fails 64 "--seq-len" tokenize --out x --seq-len 10x a
+    fails 64 "--seq-len" tokenize --out x --seq-len=-3 a
+    fails 64 "--seq-len" tokenize --out x --seq-len 99999999999999999999 a
+    fails 64 "--shard-bytes" tokenize --out x --shard-bytes 100 a
+    fails 64 "--eval-fraction" tokenize --out x --eval-fraction 1 a
+    fails 64 "--eval-fraction" tokenize --out x --eval-fraction nan a
+    fails 64 "--frobnicate" tokenize --out x --frobnicate a
+    fails 64 "-x" tokenize --out x -x a
+    fails 64 "--seq-len" info --seq-len 3 .
+    fails 64 "one DIR" info
+    fails 64 "one DIR" verify a b
+    fails 64 "--vocab-size" adopt .
+    [ "$(ls -A)" = "$(printf 'a\nb')" ]
+}
+
+@test "tokenize, info, cat, verify" {
+    run "$DATA" tokenize --out set --seq-len 5 a b
+    [ "$status" -eq 0 ]
+    [ "$output" = "set: 3 samples, 14 tokens, 2 documents, 12 bytes of text" ]
+    [ "$(ls -A)" = "$(printf 'a\nb\nset')" ]
+    run "$DATA" cat set
+    [ "${lines[0]}" = "104 101 108 108 111" ]
+    [ "${lines[1]}" = "44 32 256 119 111" ]
+    [ "${lines[2]}" = "114 108 100 256" ]
+    [ "$("$DATA" cat --from 2 --count 7 set)" = "114 108 100 256" ]
+    fails 64 "no sample 3" cat --from 3 set
+    run "$DATA" info set
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"samples          3"* ]]
+    [[ "$output" == *"vocabulary       257"* ]]
+    run "$DATA" info --json set
+    [[ "$output" == *'"tokens": 14,'* ]]
+    run "$DATA" verify set
+    [ "$status" -eq 0 ]
+    [ "$output" = "set: good, 3 samples, 14 tokens" ]
+}
+
+@test "held-out data: the last samples" {
+    run "$DATA" tokenize --out set --seq-len 5 --eval-fraction 0.3 a b
+    [ "$status" -eq 0 ]
+    [ "$("$DATA" cat set/train | wc -l)" -eq 2 ]
+    [ "$("$DATA" cat set/eval)" = "114 108 100 256" ]
+    [ "$(ls -A set)" = "$(printf 'eval\ntrain')" ]
+    fails 93 "set/train" info set
+}
+
+@test "stdin, and documents between separator lines" {
+    printf 'one\n%%\ntwo\n' | "$DATA" tokenize --out set --separator % -
+    [ "$("$DATA" cat set)" = "111 110 101 10 256 116 119 111 10 256" ]
+    gzip -c a >a.gz
+    fails 93 "gzip -dc" tokenize --out packed a.gz
+    [ ! -e packed ]
+}
+
+@test "--force replaces a data set and nothing else" {
+    "$DATA" tokenize --out set a
+    fails 64 "exists already" tokenize --out set b
+    [ "$("$DATA" cat set | wc -w)" -eq 8 ]
+    "$DATA" tokenize --force --out set b
+    [ "$("$DATA" cat set | wc -w)" -eq 6 ]
+    mkdir home
+    touch home/precious
+    fails 64 "not a data set" tokenize --force --out home a
+    [ -e home/precious ]
+    [ "$(ls -A)" = "$(printf 'a\nb\nhome\nset')" ]
+}
+
+@test "damaged and missing data: exit 93 and the file" {
+    fails 93 "nowhere" info nowhere
+    "$DATA" tokenize --out set a
+    truncate -s -1 set/shard.00000.mds
+    fails 93 "set/shard.00000.mds" verify set
+    fails 93 "set/shard.00000.mds" info set
+    rm set/tessera.json
+    fails 93 "tessera-data adopt" verify set
+    fails 93 "missing" tokenize --out new missing
+    [ ! -e new ]
+}
+
+@test "a set without tessera.json is adopted" {
+    "$DATA" tokenize --out set a
+    rm set/tessera.json
+    fails 93 "outside the vocabulary" adopt --vocab-size 100 --tokenizer x set
+    run "$DATA" adopt --vocab-size 1000 --tokenizer x set
+    [ "$status" -eq 0 ]
+    run "$DATA" info --json set
+    [[ "$output" == *'"vocab_size": 1000,'* ]]
+}
+
+@test "interrupted: exit 75, and nothing that looks like a data set" {
+    for signal in TERM INT USR1; do
+        mkfifo pipe
+        # bash starts background commands with SIGINT ignored; env undoes it
+        env --default-signal=INT "$DATA" tokenize --out set - <pipe 2>text &
+        pid=$!
+        exec 9>pipe
+        echo "some text" >&9
+        for _ in $(seq 100); do
+            compgen -G '.set.tmp.*' >/dev/null && break
+            sleep 0.05
+        done
+        compgen -G '.set.tmp.*'
+        kill -$signal $pid
+        code=0
+        wait $pid || code=$?
+        exec 9>&-
+        [ "$code" -eq 75 ]
+        grep -q interrupted text
+        rm pipe text
+        [ "$(ls -A)" = "$(printf 'a\nb')" ]
+    done
+}
+
+@test "killed: only a hidden folder stays" {
+    mkfifo pipe
+    "$DATA" tokenize --out set - <pipe &
+    pid=$!
+    exec 9>pipe
+    for _ in $(seq 100); do
+        compgen -G '.set.tmp.*' >/dev/null && break
+        sleep 0.05
+    done
+    kill -KILL $pid
+    wait $pid || true
+    exec 9>&-
+    [ "$(ls)" = "$(printf 'a\nb\npipe')" ]
+}
+
+@test "work of seconds shows progress, rate and time left" {
+    head -c 1000000 /dev/zero | tr '\0' x >long
+    mkfifo pipe
+    "$DATA" tokenize --out set - <pipe 2>text &
+    pid=$!
+    exec 9>pipe
+    for _ in 1 2 3; do
+        cat long >&9
+        sleep 0.6
+    done
+    exec 9>&-
+    wait $pid
+    cat text
+    grep -q 'tokenizing: .*/s' text
+    run grep -c . text
+    [ "$output" -le 5 ]
+}
+
+@test "a full disk is said" {
+    [ -w /dev/full ] || skip "no /dev/full"
+    "$DATA" tokenize --out set a
+    run bash -c "'$DATA' info set 2>&1 >/dev/full"
+    echo "$status: $output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"No space left"* ]]
+}

@@ -1,0 +1,319 @@
+/* Data sets: reading any sample, and refusing what is not right by name. */
+#include "src/data/dataset.h"
+
+#include <unistd.h>
+
+#include "tests/data_fixture.h"
+
+#define MANY (DATASET_MAPS_MAX + 76)
+
+static const int64_t lengths[] = { 300, 1, 255, 256, 5, 40, 700, 2 };
+#define SAMPLES ((int64_t)(sizeof lengths / sizeof lengths[0]))
+
+static bool same_sample(struct dataset *dataset, int64_t sample, int64_t length,
+                        int64_t capacity)
+{
+    int32_t *tokens = malloc((size_t)(capacity + 1) * sizeof *tokens);
+    int64_t got = -1;
+    tokens[capacity] = -77;
+    bool good =
+        dataset_read(dataset, sample, tokens, capacity, &got) == ERR_OK &&
+        got == length && tokens[capacity] == -77;
+    for (int64_t t = 0; good && t < length && t < capacity; t++)
+        good = tokens[t] == fixture_token(sample, t);
+    free(tokens);
+    return good;
+}
+
+static void test_read(const char *folder)
+{
+    struct dataset *dataset = NULL;
+    const char *path = fixture_path(folder, "good");
+    fixture_dataset(folder, "good", lengths, SAMPLES, 1400, true);
+    tap_is_int(dataset_open(path, &dataset), ERR_OK, "opens");
+    tap_is_int(dataset_samples(dataset), SAMPLES, "samples");
+    tap_is_int(dataset_shards(dataset), 7, "shards, one of them empty");
+    tap_is_int(dataset_tokens(dataset), 1559, "tokens");
+    tap_is_int(dataset_vocab_size(dataset), FIXTURE_VOCAB, "vocabulary");
+    tap_is_int(dataset_eos_token(dataset), 256, "end of document");
+    tap_is_str(dataset_tokenizer(dataset), "bytes", "tokenizer");
+    tap_is_str(dataset_path(dataset), path, "path");
+    for (int64_t s = SAMPLES - 1; s >= 0; s--) {
+        tap_ok(same_sample(dataset, s, lengths[s], 1000), "sample %d", (int)s);
+        tap_ok(same_sample(dataset, s, lengths[s], 3), "... its first tokens");
+        tap_ok(same_sample(dataset, s, lengths[s], 0), "... its length");
+    }
+    for (int64_t s = 0; s < dataset_shards(dataset); s++)
+        tap_ok(dataset_verify_shard(dataset, s) == ERR_OK, "verify shard %d",
+               (int)s);
+    dataset_close(dataset);
+    dataset_close(NULL);
+}
+
+/* More shards than are mapped at a time: back and forth. */
+static void test_many_shards(const char *folder)
+{
+    static int64_t ones[MANY];
+    struct dataset *dataset = NULL;
+    int bad = 0;
+    for (int i = 0; i < MANY; i++)
+        ones[i] = 1;
+    fixture_dataset(folder, "many", ones, MANY, 200, false);
+    fixture_need(dataset_open(fixture_path(folder, "many"), &dataset));
+    tap_is_int(dataset_shards(dataset), MANY, "a shard for each sample");
+    for (int64_t s = 0; s < MANY; s++)
+        bad += !same_sample(dataset, s, 1, 4);
+    for (int64_t s = MANY - 1; s >= 0; s--)
+        bad += !same_sample(dataset, s, 1, 4);
+    for (int64_t i = 0; i < 3 * MANY; i++)
+        bad += !same_sample(dataset, i * 7919 % MANY, 1, 4);
+    tap_is_int(bad, 0, "shards are mapped anew when needed");
+    dataset_close(dataset);
+}
+
+static void test_id(const char *folder)
+{
+    char first[65], other[65];
+    struct dataset *dataset = NULL;
+    fixture_need(dataset_open(fixture_path(folder, "good"), &dataset));
+    snprintf(first, sizeof first, "%s", dataset_id(dataset));
+    dataset_close(dataset);
+    tap_is_int((long long)strlen(first), 64, "the id is a SHA-256");
+    static const int64_t swapped[] = { 300, 1, 255, 256, 5, 40, 700, 3 };
+    fixture_dataset(folder, "swapped", swapped, SAMPLES, 1400, true);
+    fixture_need(dataset_open(fixture_path(folder, "swapped"), &dataset));
+    snprintf(other, sizeof other, "%s", dataset_id(dataset));
+    dataset_close(dataset);
+    tap_ok(strcmp(first, other) != 0, "another content, another id");
+}
+
+/* One change to a good data set, and the refusal that it has to meet. */
+static const struct damage {
+    const char *name;
+    const char *file;      /* in the data set */
+    const char *old, *new; /* text in it; old NULL: remove the file */
+    const char *text;      /* in the message, beside the file's name */
+} damages[] = {
+    { "no index", "index.json", NULL, NULL, "no such file" },
+    { "no sidecar", "tessera.json", NULL, NULL, "tessera-data adopt" },
+    { "no shard", "shard.00001.mds", NULL, NULL, "no such file" },
+    { "no empty shard", "shard.00000.mds", NULL, NULL, "no such file" },
+    { "index no JSON", "index.json", "{\"shards\"", "{\"shards", "JSON" },
+    { "index no object", "index.json", "{", "[{", "JSON" },
+    { "index without version", "index.json", "], \"version\": 2}", "]}",
+      "version" },
+    { "a later version", "index.json", "], \"version\": 2", "], \"version\": 3",
+      "version" },
+    { "no list of shards", "index.json", "\"shards\"", "\"shard\"",
+      "'shards' is not a list" },
+    { "a later shard version", "index.json", "1400, \"version\": 2",
+      "1400, \"version\": 3", "shard 0: 'version'" },
+    { "another format", "index.json", "\"mds\"", "\"csv\"", "'format'" },
+    { "compressed", "index.json", "\"zip_data\": null",
+      "\"zip_data\": {\"bytes\": 3}", "compressed" },
+    { "compression named", "index.json", "\"compression\": null",
+      "\"compression\": \"zstd:3\"", "compressed" },
+    { "no file name", "index.json", "\"basename\": \"shard.00001.mds\"",
+      "\"basename\": 7", "shard 1: 'raw_data.basename'" },
+    { "a file elsewhere", "index.json", "\"shard.00001.mds\"",
+      "\"../good/shard.00001.mds\"", "'raw_data.basename'" },
+    { "a file inside elsewhere", "index.json", "\"shard.00001.mds\"",
+      "\"a/../../shard.00001.mds\"", "'raw_data.basename'" },
+    { "an absolute file", "index.json", "\"shard.00001.mds\"",
+      "\"/etc/passwd\"", "'raw_data.basename'" },
+    { "no size", "index.json", "\"bytes\": 193", "\"bytes\": null", "'bytes'" },
+    { "a size that is not whole", "index.json", "\"bytes\": 193",
+      "\"bytes\": 193.0", "'bytes'" },
+    { "a negative size", "index.json", "\"bytes\": 193", "\"bytes\": -193",
+      "'bytes'" },
+    { "a huge size", "index.json", "\"bytes\": 193", "\"bytes\": 4294967296",
+      "'bytes'" },
+    { "another size", "index.json", "\"bytes\": 193", "\"bytes\": 194",
+      "shard.00000.mds: has 193 bytes, but the index says 194" },
+    { "no number of samples", "index.json", "\"samples\": 0", "\"sample\": 0",
+      "'samples'" },
+    { "negative samples", "index.json", "\"samples\": 1", "\"samples\": -1",
+      "'samples'" },
+    { "more samples than bytes", "index.json", "\"samples\": 0",
+      "\"samples\": 99", "'samples'" },
+    { "another number of samples", "index.json", "\"samples\": 0",
+      "\"samples\": 1", "" },
+    { "no column tokens", "index.json", "[\"tokens\"]", "[\"text\"]",
+      "no column 'tokens'" },
+    { "two columns tokens", "index.json",
+      "[\"ndarray:int32\"], \"column_names\": [\"tokens\"], "
+      "\"column_sizes\": [null]",
+      "[\"ndarray:int32\", \"ndarray:int32\"], \"column_names\": [\"tokens\", "
+      "\"tokens\"], \"column_sizes\": [null, null]",
+      "two columns" },
+    { "int64 tokens", "index.json", "ndarray:int32", "ndarray:int64",
+      "'ndarray:int64'" },
+    { "int32 in the name only", "index.json", "ndarray:int32", "ndarray:int32x",
+      "ndarray:int32x" },
+    { "two dimensions", "index.json", "ndarray:int32", "ndarray:int32:2,3",
+      "ndarray:int32:2,3" },
+    { "tokens as bytes", "index.json", "ndarray:int32", "bytes", "'bytes'" },
+    { "fewer encodings", "index.json", "[\"ndarray:int32\"]", "[]",
+      "not lists of one length" },
+    { "fewer sizes", "index.json", "[null]", "[]", "not lists of one length" },
+    { "a size that is a text", "index.json", "[null]", "[\"4\"]",
+      "column's size" },
+    { "a size of 0", "index.json", "[null]", "[0]", "column's size" },
+    { "a name that is a number", "index.json", "[\"tokens\"]", "[3]",
+      "no string" },
+    { "a bad digest", "index.json", "\"sha256\": \"", "\"sha256\": \"zz",
+      "sha256" },
+    { "sidecar no JSON", "tessera.json", "{", "", "JSON" },
+    { "sidecar of another format", "tessera.json", "tessera-data/1",
+      "tessera-data/2", "tessera-data/2" },
+    { "no vocabulary", "tessera.json", "vocab_size", "vocab", "vocab_size" },
+    { "a vocabulary of 0", "tessera.json", "257", "0", "vocab_size" },
+    { "a huge vocabulary", "tessera.json", "257", "4294967297", "vocab_size" },
+    { "no tokenizer", "tessera.json", "\"bytes\"", "\"\"", "'tokenizer'" },
+    { "tokenizer digest", "tessera.json", "aaaa\"", "\"", "tokenizer_sha256" },
+    { "samples of another set", "tessera.json", "\"samples\": 8",
+      "\"samples\": 9", "says 9 samples, but the index has 8" },
+    { "an impossible end token", "tessera.json", ": 256", ": 257",
+      "eos_token" },
+};
+
+static void copy_set(const char *from, const char *to)
+{
+    char name[FSIO_PATH_MAX];
+    fixture_need(fsio_remove_tree(to));
+    fixture_need(fsio_mkdirs(to));
+    for (int i = -2; i < 7; i++) {
+        char *data = NULL;
+        size_t bytes = 0;
+        snprintf(name, sizeof name, "shard.%05d.mds", i);
+        if (i < 0)
+            snprintf(name, sizeof name,
+                     i == -2 ? "index.json" : "tessera.json");
+        fixture_need(
+            fsio_read_file(fixture_path(from, name), 1 << 20, &data, &bytes));
+        fixture_write_file(fixture_path(to, name), data, bytes);
+        free(data);
+    }
+}
+
+/* Replace the first `old` in the file. */
+static void edit(const char *path, const char *old, const char *new)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    fixture_need(fsio_read_file(path, 1 << 20, &data, &bytes));
+    char *at = strstr(data, old);
+    if (at == NULL) {
+        tap_ok(false, "fixture: no '%s' in %s", old, path);
+        exit(1);
+    }
+    FILE *out = fopen(path, "wb");
+    fprintf(out, "%.*s%s%s", (int)(at - data), data, new, at + strlen(old));
+    fclose(out);
+    free(data);
+}
+
+/* Open and read everything; the first error. */
+static enum err read_all(const char *path)
+{
+    enum err rc = ERR_OK;
+    int32_t tokens[1000];
+    int64_t length = 0;
+    struct dataset *dataset = NULL;
+    TRY(dataset_open(path, &dataset));
+    for (int64_t s = 0; s < dataset_shards(dataset); s++)
+        TRY(dataset_verify_shard(dataset, s));
+    for (int64_t s = 0; s < dataset_samples(dataset); s++)
+        TRY(dataset_read(dataset, s, tokens, 1000, &length));
+out:
+    dataset_close(dataset);
+    return rc;
+}
+
+static void test_damages(const char *folder)
+{
+    char good[FSIO_PATH_MAX], bad[FSIO_PATH_MAX];
+    snprintf(good, sizeof good, "%s", fixture_path(folder, "good"));
+    snprintf(bad, sizeof bad, "%s", fixture_path(folder, "bad"));
+    copy_set(good, bad);
+    tap_is_int(read_all(bad), ERR_OK, "an undamaged copy");
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        const struct damage *damage = &damages[i];
+        copy_set(good, bad);
+        const char *file = fixture_path(bad, damage->file);
+        if (damage->old == NULL)
+            unlink(file);
+        else
+            edit(file, damage->old, damage->new);
+        enum err rc = read_all(bad);
+        bool named = strstr(err_text(), bad) != NULL;
+        tap_ok(rc == ERR_DATA && named &&
+                   strstr(err_text(), damage->text) != NULL,
+               "%s", damage->name);
+        if (rc != ERR_DATA || strstr(err_text(), damage->text) == NULL)
+            tap_note("%s: %s", err_name(rc), rc ? err_text() : "accepted");
+    }
+}
+
+/* A flipped byte that leaves a valid token is found by the digest. */
+static void test_digest(const char *folder)
+{
+    char good[FSIO_PATH_MAX], bad[FSIO_PATH_MAX];
+    char *data = NULL;
+    size_t bytes = 0;
+    snprintf(good, sizeof good, "%s", fixture_path(folder, "good"));
+    snprintf(bad, sizeof bad, "%s", fixture_path(folder, "bad"));
+    copy_set(good, bad);
+    const char *shard = fixture_path(bad, "shard.00006.mds");
+    fixture_need(fsio_read_file(shard, 1 << 20, &data, &bytes));
+    data[bytes - 4] = (char)(data[bytes - 4] ^ 1);
+    fixture_write_file(shard, data, bytes);
+    free(data);
+    tap_is_int(read_all(bad), ERR_DATA, "one flipped bit in a token");
+    tap_ok(strstr(err_text(), "shard.00006.mds") != NULL &&
+               strstr(err_text(), "SHA-256") != NULL,
+           "... is found by the checksum");
+}
+
+static void test_vocabulary(const char *folder)
+{
+    char good[FSIO_PATH_MAX], bad[FSIO_PATH_MAX];
+    snprintf(good, sizeof good, "%s", fixture_path(folder, "good"));
+    snprintf(bad, sizeof bad, "%s", fixture_path(folder, "bad"));
+    copy_set(good, bad);
+    edit(fixture_path(bad, "tessera.json"), ": 256", ": 3");
+    edit(fixture_path(bad, "tessera.json"), ": 257", ": 256");
+    tap_is_int(read_all(bad), ERR_DATA, "a token outside the vocabulary");
+    tap_ok(strstr(err_text(), "shard.00001.mds: sample 0: token 256 at "
+                              "position 110") != NULL,
+           "... with shard, sample and value: %s", err_text());
+}
+
+static void test_paths(const char *folder)
+{
+    static const int64_t one[] = { 1 };
+    struct dataset *dataset = NULL;
+    fixture_dataset(folder, "both/train", one, 1, 400, false);
+    fixture_dataset(folder, "both/eval", one, 1, 400, false);
+    tap_is_int(dataset_open(fixture_path(folder, "both"), &dataset), ERR_DATA,
+               "a folder of two data sets");
+    tap_ok(strstr(err_text(), "both/train") != NULL, "... which are named");
+    tap_is_int(dataset_open(fixture_path(folder, "none"), &dataset), ERR_DATA,
+               "no folder");
+    tap_ok(strstr(err_text(), "tessera-data tokenize") != NULL,
+           "... and how to make one");
+}
+
+int main(void)
+{
+    char *folder = fixture_folder();
+    test_read(folder);
+    test_many_shards(folder);
+    test_id(folder);
+    test_damages(folder);
+    test_digest(folder);
+    test_vocabulary(folder);
+    test_paths(folder);
+    fixture_need(fsio_remove_tree(folder));
+    return tap_done();
+}

@@ -1,0 +1,177 @@
+/* Batches: labels, padding, documents, epochs. */
+#include "src/data/loader.h"
+
+#include "tests/data_fixture.h"
+
+#define IGNORE LOADER_IGNORE
+
+/* One data set whose samples are chosen for their rows. */
+static void write_rows(const char *folder, const char *name, int64_t eos)
+{
+    static const int32_t rows[][6] = {
+        { 5, 6, 7, 8, 9, 10 }, { 1, 2, 256, 3, 256, 4 }, { 7 }, { 1, 256 },
+        { 256, 256, 1, 0, 2 },
+    };
+    static const int64_t lengths[] = { 6, 6, 1, 2, 5 };
+    struct mds_writer *writer = NULL;
+    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
+                               .tokenizer = "bytes",
+                               .samples = 5,
+                               .tokens = 20,
+                               .eos_token = eos };
+    memset(sidecar.tokenizer_sha256, 'a', 64);
+    const char *path = fixture_path(folder, name);
+    fixture_need(fsio_mkdirs(path));
+    fixture_need(mds_writer_create(path, 400, false, &writer));
+    for (int s = 0; s < 5; s++)
+        fixture_need(mds_writer_add(writer, rows[s], lengths[s]));
+    fixture_need(mds_writer_finish(writer));
+    fixture_need(sidecar_write(path, &sidecar));
+    mds_writer_destroy(writer);
+}
+
+static bool same(const int32_t *got, const int32_t *want, const char *what)
+{
+    for (int t = 0; t < 6; t++)
+        if (got[t] != want[t]) {
+            tap_note("%s at %d: got %d, want %d", what, t, got[t], want[t]);
+            return false;
+        }
+    return true;
+}
+
+static const struct row {
+    int64_t sample;
+    int32_t tokens[6], labels[6], ids[6];
+    int64_t loss_tokens;
+} rows[] = {
+    { 0,
+      { 5, 6, 7, 8, 9, 10 },
+      { 6, 7, 8, 9, 10, IGNORE },
+      { 0, 0, 0, 0, 0, 0 },
+      5 },
+    { 1,
+      { 1, 2, 256, 3, 256, 4 },
+      { 2, 256, 3, 256, 4, IGNORE },
+      { 0, 0, 0, 1, 1, 2 },
+      5 },
+    { 2,
+      { 7, 0, 0, 0, 0, 0 },
+      { IGNORE, IGNORE, IGNORE, IGNORE, IGNORE, IGNORE },
+      { 0, 0, 0, 0, 0, 0 },
+      0 },
+    { 3,
+      { 1, 256, 0, 0, 0, 0 },
+      { 256, IGNORE, IGNORE, IGNORE, IGNORE, IGNORE },
+      { 0, 0, 0, 0, 0, 0 },
+      1 },
+    { 4,
+      { 256, 256, 1, 0, 2, 0 },
+      { 256, 1, 0, 2, IGNORE, IGNORE },
+      { 0, 1, 2, 2, 2, 2 },
+      4 },
+};
+
+static void test_rows(const char *folder)
+{
+    struct dataset *dataset = NULL;
+    struct batch *batch = NULL;
+    struct order order = { 0, 5, false };
+    fixture_need(dataset_open(fixture_path(folder, "rows"), &dataset));
+    fixture_need(batch_create(5, 6, &batch));
+    fixture_need(loader_read(dataset, &order, 0, 5, batch));
+    tap_is_int(batch->samples, 5, "rows");
+    tap_is_int(batch->loss_tokens, 15, "labels that bear loss");
+    for (int r = 0; r < 5; r++) {
+        tap_is_int(batch->sample_ids[r], rows[r].sample, "sample id %d", r);
+        tap_ok(same(batch->tokens + 6 * r, rows[r].tokens, "tokens") &&
+                   same(batch->labels + 6 * r, rows[r].labels, "labels") &&
+                   same(batch->sequence_ids + 6 * r, rows[r].ids, "ids"),
+               "row %d", r);
+    }
+    /* Rows are filled afresh: a long one leaves nothing in a short one. */
+    for (int r = 0; r < 5; r++) {
+        fixture_need(loader_read(dataset, &order, r, 1, batch));
+        tap_ok(batch->samples == 1 &&
+                   batch->loss_tokens == rows[r].loss_tokens &&
+                   same(batch->tokens, rows[r].tokens, "tokens") &&
+                   same(batch->labels, rows[r].labels, "labels") &&
+                   same(batch->sequence_ids, rows[r].ids, "ids"),
+               "sample %d alone", r);
+    }
+    fixture_need(loader_read(dataset, &order, 3, 0, batch));
+    tap_ok(batch->samples == 0 && batch->loss_tokens == 0, "no rows at all");
+    batch_destroy(batch);
+    dataset_close(dataset);
+}
+
+static void test_no_eos(const char *folder)
+{
+    static const int32_t zeros[6] = { 0 };
+    struct dataset *dataset = NULL;
+    struct batch *batch = NULL;
+    struct order order = { 0, 5, false };
+    fixture_need(dataset_open(fixture_path(folder, "no-eos"), &dataset));
+    fixture_need(batch_create(1, 6, &batch));
+    fixture_need(loader_read(dataset, &order, 1, 1, batch));
+    tap_ok(same(batch->sequence_ids, zeros, "ids"),
+           "one document where no token ends one");
+    batch_destroy(batch);
+    dataset_close(dataset);
+}
+
+static void test_epochs(const char *folder)
+{
+    struct dataset *dataset = NULL;
+    struct batch *batch = NULL;
+    struct order straight = { 0, 5, false }, shuffled = { 17, 5, true };
+    fixture_need(dataset_open(fixture_path(folder, "rows"), &dataset));
+    fixture_need(batch_create(12, 6, &batch));
+    fixture_need(loader_read(dataset, &straight, 3, 12, batch));
+    int bad = 0;
+    for (int r = 0; r < 12; r++)
+        bad += batch->sample_ids[r] != (3 + r) % 5;
+    tap_is_int(bad, 0, "positions beyond the data set wrap");
+    fixture_need(loader_read(dataset, &shuffled, 2, 12, batch));
+    for (int r = 0; r < 12; r++) {
+        int64_t sample = order_sample(&shuffled, 2 + r);
+        bad += batch->sample_ids[r] != sample ||
+               !same(batch->tokens + 6 * r, rows[sample].tokens, "tokens");
+    }
+    tap_is_int(bad, 0, "the order decides, across epochs");
+    batch_destroy(batch);
+    dataset_close(dataset);
+}
+
+static void test_failures(const char *folder)
+{
+    struct dataset *dataset = NULL;
+    struct batch *batch = NULL;
+    struct order order = { 0, 5, false };
+    fixture_need(dataset_open(fixture_path(folder, "rows"), &dataset));
+    fixture_need(batch_create(5, 5, &batch));
+    tap_is_int(loader_read(dataset, &order, 0, 5, batch), ERR_DATA,
+               "a sample longer than seq_len");
+    tap_ok(strstr(err_text(), "seq_len") != NULL &&
+               strstr(err_text(), "6 tokens") != NULL,
+           "the text names the setting: %s", err_text());
+    fixture_need(loader_read(dataset, &order, 2, 3, batch));
+    batch_destroy(batch);
+    tap_is_int(batch_create(INT64_MAX / 2, INT64_MAX / 2, &batch), ERR_MEMORY,
+               "a batch that does not fit");
+    batch_destroy(NULL);
+    dataset_close(dataset);
+}
+
+int main(void)
+{
+    char *folder = fixture_folder();
+    write_rows(folder, "rows", 256);
+    write_rows(folder, "no-eos", -1);
+    test_rows(folder);
+    test_no_eos(folder);
+    test_epochs(folder);
+    test_failures(folder);
+    fixture_need(fsio_remove_tree(folder));
+    return tap_done();
+}

@@ -1,0 +1,472 @@
+/* From text to samples: tokenizer, documents, cutting, holding out, publishing,
+ * and what is computed over a whole data set. */
+#include "src/data/tokenize.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "src/data/dataset.h"
+#include "src/data/describe.h"
+#include "src/data/entropy.h"
+#include "src/data/progress.h"
+#include "src/data/scan.h"
+#include "src/data/text.h"
+#include "src/data/tokenizer.h"
+#include "tests/data_fixture.h"
+
+static void test_tokenizer(void)
+{
+    struct tokenizer *tokenizer = NULL;
+    uint8_t text[256];
+    int32_t tokens[256];
+    size_t count = 0, bytes = 0;
+    const uint8_t *back = NULL;
+    for (int b = 0; b < 256; b++)
+        text[b] = (uint8_t)b;
+    fixture_need(tokenizer_create("bytes", &tokenizer));
+    tap_is_int(tokenizer_vocab_size(tokenizer), 257, "vocabulary");
+    tap_is_int(tokenizer_eos(tokenizer), 256, "end of document");
+    tap_is_str(tokenizer_name(tokenizer), "bytes", "name");
+    tap_is_str(
+        tokenizer_sha256(tokenizer),
+        "8e342d4508933bc0c040983514104d360f24c7b7ee19fa8c89347f0498342858",
+        "digest, which must never change");
+    fixture_need(tokenizer_encode(tokenizer, text, 256, tokens, &count));
+    int bad = count != 256;
+    for (int b = 0; b < 256; b++) {
+        bad += tokens[b] != b;
+        bad += tokenizer_decode(tokenizer, b, &back, &bytes) != ERR_OK;
+        bad += bytes != 1 || *back != b;
+    }
+    tap_is_int(bad, 0, "every byte there and back");
+    tap_ok(tokenizer_decode(tokenizer, 256, &back, &bytes) == ERR_OK &&
+               bytes == 0,
+           "the end of a document has no text");
+    tap_is_int(tokenizer_decode(tokenizer, 257, &back, &bytes), ERR_DATA,
+               "a token above");
+    tap_is_int(tokenizer_decode(tokenizer, -1, &back, &bytes), ERR_DATA,
+               "a token below");
+    tokenizer_destroy(tokenizer);
+    tap_is_int(tokenizer_create("bpe", &tokenizer), ERR_USAGE,
+               "a tokenizer that there is not");
+}
+
+/* Documents joined, each followed by '|'. */
+struct joined {
+    char text[4096];
+    size_t bytes;
+};
+
+static enum err joined_piece(void *context, const uint8_t *text, size_t bytes)
+{
+    struct joined *joined = context;
+    memcpy(joined->text + joined->bytes, text, bytes);
+    joined->bytes += bytes;
+    return ERR_OK;
+}
+
+static enum err joined_end(void *context)
+{
+    return joined_piece(context, (const uint8_t *)"|", 1);
+}
+
+static const struct documents {
+    const char *text, *separator, *want;
+} documents[] = {
+    { "abc", NULL, "abc|" },
+    { "", NULL, "" },
+    { "a\n--\nb\n", NULL, "a\n--\nb\n|" },
+    { "a\n--\nb\n", "--", "a\n|b\n|" },
+    { "a\n--\n--\n\n--\nb", "--", "a\n|\n|b|" },
+    { "--\na\n--", "--", "a\n|" },
+    { "a\n---\n-\n--x\n --\n", "--", "a\n---\n-\n--x\n --\n|" },
+    { "x--\ny\n-", "--", "x--\ny\n-|" },
+    { "--", "--", "" },
+    { "-", "--", "-|" },
+    { "\n\na\n\nb\nc\n\n\n", "", "a\n|b\nc\n|" },
+    { "aab\naa\nab\n", "aa", "aab\n|ab\n|" },
+};
+
+static void test_documents(const char *folder)
+{
+    const char *path = fixture_path(folder, "documents");
+    for (size_t i = 0; i < sizeof documents / sizeof documents[0]; i++) {
+        struct joined joined = { .bytes = 0 };
+        struct text_sink sink = { &joined, joined_piece, joined_end, NULL };
+        fixture_write_file(path, documents[i].text, strlen(documents[i].text));
+        fixture_need(text_read(path, documents[i].separator, &sink));
+        tap_is_str(joined.text, documents[i].want, "documents, case %d",
+                   (int)i);
+    }
+    struct text_sink sink = { NULL, joined_piece, joined_end, NULL };
+    tap_is_int(text_read(path, "a\nb", &sink), ERR_USAGE,
+               "a separator of two lines");
+}
+
+/* Whether the samples of a set are the stream's tokens first..first+n-1. */
+static bool holds(const char *path, const int32_t *stream, int64_t first,
+                  int64_t n, int64_t seq_len)
+{
+    struct dataset *dataset = NULL;
+    int32_t *tokens = malloc((size_t)seq_len * sizeof *tokens);
+    int64_t at = 0;
+    fixture_need(dataset_open(path, &dataset));
+    bool good = dataset_tokens(dataset) == n &&
+                dataset_samples(dataset) == (n + seq_len - 1) / seq_len;
+    for (int64_t s = 0; good && s < dataset_samples(dataset); s++) {
+        int64_t length = 0;
+        fixture_need(dataset_read(dataset, s, tokens, seq_len, &length));
+        good = length == (n - at < seq_len ? n - at : seq_len) &&
+               memcmp(tokens, stream + first + at, 4 * (size_t)length) == 0;
+        at += length;
+    }
+    dataset_close(dataset);
+    free(tokens);
+    return good;
+}
+
+static struct tokenize_options make_options(const char *out)
+{
+    return (struct tokenize_options){
+        .out = out, .tokenizer = "bytes", .seq_len = 8, .shard_bytes = 1000
+    };
+}
+
+/* The files of the tests: 20 bytes, nothing, 33 bytes; the stream has 55. */
+#define STREAM 55
+static int32_t stream[STREAM];
+static char *files[3];
+
+static void write_files(const char *folder)
+{
+    static const size_t sizes[] = { 20, 0, 33 };
+    static char paths[3][FSIO_PATH_MAX];
+    int32_t *next = stream;
+    for (int f = 0; f < 3; f++) {
+        uint8_t text[64];
+        for (size_t b = 0; b < sizes[f]; b++)
+            text[b] = (uint8_t)(200 - 3 * b - (size_t)f);
+        fixture_need(fsio_path(paths[f], "%s/text%d", folder, f));
+        fixture_write_file(paths[f], text, sizes[f]);
+        files[f] = paths[f];
+        for (size_t b = 0; b < sizes[f]; b++)
+            *next++ = text[b];
+        if (sizes[f] > 0)
+            *next++ = 256;
+    }
+}
+
+static void test_cutting(const char *folder)
+{
+    static const int64_t seq_lens[] = { 2, 3, 5, 8, 11, 54, 55, 56, 1000 };
+    struct tokenize_result result;
+    char out[FSIO_PATH_MAX];
+    snprintf(out, sizeof out, "%s", fixture_path(folder, "cut"));
+    for (size_t i = 0; i < sizeof seq_lens / sizeof seq_lens[0]; i++) {
+        struct tokenize_options options = make_options(out);
+        options.seq_len = seq_lens[i];
+        options.shard_bytes = 8192;
+        options.replace = i > 0;
+        enum err rc = tokenize_files(&options, files, 3, &result);
+        tap_ok(rc == ERR_OK && result.tokens == STREAM &&
+                   result.documents == 2 && result.bytes == 53 &&
+                   holds(out, stream, 0, STREAM, seq_lens[i]),
+               "samples of %d tokens", (int)seq_lens[i]);
+    }
+}
+
+static const struct division {
+    double fraction;
+    int64_t train, eval; /* samples of 8 tokens, of 7 */
+} divisions[] = {
+    { 1e-9, 6, 1 }, { 0.2, 6, 1 },   { 0.3, 5, 2 },
+    { 0.5, 3, 4 },  { 0.999, 1, 6 },
+};
+
+static void test_division(const char *folder)
+{
+    struct tokenize_result result;
+    char out[FSIO_PATH_MAX];
+    snprintf(out, sizeof out, "%s", fixture_path(folder, "divided"));
+    for (size_t i = 0; i < sizeof divisions / sizeof divisions[0]; i++) {
+        const struct division *want = &divisions[i];
+        struct tokenize_options options = make_options(out);
+        options.eval_fraction = want->fraction;
+        options.replace = i > 0;
+        enum err rc = tokenize_files(&options, files, 3, &result);
+        int64_t cut = 8 * want->train;
+        tap_ok(
+            rc == ERR_OK && result.samples == want->train &&
+                result.eval_samples == want->eval &&
+                holds(fixture_path(out, "train"), stream, 0, cut, 8) &&
+                holds(fixture_path(out, "eval"), stream, cut, STREAM - cut, 8),
+            "hold out %g", want->fraction);
+    }
+}
+
+/* Entries of a folder beside . and .. */
+static int entries(const char *path)
+{
+    DIR *folder = opendir(path);
+    int count = -2;
+    while (folder != NULL && readdir(folder) != NULL)
+        count++;
+    if (folder != NULL)
+        closedir(folder);
+    return count;
+}
+
+static int stop_now(void)
+{
+    return 15;
+}
+
+/* The first pass asks once, then each of the two sets. */
+static int stop_later_calls;
+static int stop_later(void)
+{
+    return ++stop_later_calls > 2 ? 15 : 0;
+}
+
+/* What is refused leaves the folder as it was. */
+static void refused(const char *folder, struct tokenize_options options,
+                    char *file, enum err want, const char *text,
+                    const char *name)
+{
+    struct tokenize_result result;
+    char out[FSIO_PATH_MAX];
+    int before = entries(folder);
+    snprintf(out, sizeof out, "%s/refused", folder);
+    if (options.out == NULL)
+        options.out = out;
+    enum err rc = tokenize_files(&options, &file, 1, &result);
+    bool good = rc == want && strstr(err_text(), text) != NULL;
+    tap_ok(good && entries(folder) == before, "refused: %s", name);
+    if (!good)
+        tap_note("%s: %s", err_name(rc), err_text());
+}
+
+static void test_refusals(const char *folder)
+{
+    struct tokenize_options options = make_options(NULL), other;
+    char path[FSIO_PATH_MAX];
+    snprintf(path, sizeof path, "%s", fixture_path(folder, "missing"));
+    refused(folder, options, path, ERR_DATA, path, "a missing file");
+    snprintf(path, sizeof path, "%s", folder);
+    refused(folder, options, path, ERR_DATA, "is a folder", "a folder");
+    refused(folder, options, files[1], ERR_DATA, "no text", "an empty text");
+    snprintf(path, sizeof path, "%s", fixture_path(folder, "packed"));
+    fixture_write_file(path, "\x1f\x8b\x08\0\0\0\0\0", 8);
+    refused(folder, options, path, ERR_DATA, "gzip -dc", "gzip");
+    fixture_write_file(path, "\x28\xb5\x2f\xfd\0", 5);
+    refused(folder, options, path, ERR_DATA, "zstd -dc", "zstd");
+    other = options;
+    other.seq_len = 1;
+    refused(folder, other, files[0], ERR_USAGE, "--seq-len", "seq_len 1");
+    other.seq_len = TOKENIZE_SEQ_LEN_MAX + 1;
+    refused(folder, other, files[0], ERR_USAGE, "--seq-len", "huge seq_len");
+    other = options;
+    other.shard_bytes = 200;
+    refused(folder, other, files[0], ERR_USAGE, "--shard-bytes",
+            "shards too small for a sample");
+    other.shard_bytes = (int64_t)1 << 32;
+    refused(folder, other, files[0], ERR_USAGE, "32-bit", "shards too large");
+    other = options;
+    other.eval_fraction = 1;
+    refused(folder, other, files[0], ERR_USAGE, "--eval-fraction",
+            "1 held out");
+    other.eval_fraction = (double)NAN;
+    refused(folder, other, files[0], ERR_USAGE, "--eval-fraction",
+            "NaN held out");
+    other = options;
+    other.eval_fraction = 0.5;
+    other.seq_len = 21;
+    refused(folder, other, files[0], ERR_DATA, "one sample",
+            "one sample can't be divided");
+    other = options;
+    other.tokenizer = "bpe";
+    refused(folder, other, files[0], ERR_USAGE, "bpe", "unknown tokenizer");
+    other = options;
+    other.stop = stop_now;
+    refused(folder, other, files[0], ERR_IO, "interrupted", "a stop");
+    other.eval_fraction = 0.5;
+    other.stop = stop_later;
+    refused(folder, other, files[0], ERR_IO, "interrupted",
+            "a stop in the second pass");
+}
+
+static void test_replacing(const char *folder)
+{
+    struct tokenize_options options = make_options(NULL);
+    char path[FSIO_PATH_MAX];
+    snprintf(path, sizeof path, "%s", fixture_path(folder, "cut"));
+    options.out = path;
+    refused(folder, options, files[0], ERR_USAGE, "--force",
+            "a folder that exists");
+    options.replace = true;
+    snprintf(path, sizeof path, "%s", folder);
+    refused(folder, options, files[0], ERR_USAGE, "is not a data set",
+            "to replace another folder");
+    snprintf(path, sizeof path, "%s", files[0]);
+    refused(folder, options, files[0], ERR_USAGE, "is not a data set",
+            "to replace a file");
+    snprintf(path, sizeof path, "%s/..", folder);
+    refused(folder, options, files[0], ERR_USAGE, "does not name",
+            "a name that is none");
+    snprintf(path, sizeof path, "%s", fixture_path(folder, "empty"));
+    struct tokenize_result result;
+    fixture_need(fsio_mkdirs(path));
+    tap_is_int(tokenize_files(&options, files, 3, &result), ERR_OK,
+               "an empty folder is replaced");
+    snprintf(path, sizeof path, "%s/new/er//", folder);
+    tap_is_int(tokenize_files(&options, files, 3, &result), ERR_OK,
+               "folders on the way are made");
+    tap_is_int(entries(fixture_path(folder, "new/er")), 3,
+               "... and hold index, sidecar and shard");
+    tap_is_int(entries(fixture_path(folder, "new")), 1, "... and nothing else");
+}
+
+/* Same input, same bytes. */
+static void test_reproducible(const char *folder)
+{
+    struct tokenize_result result;
+    char ids[2][65], out[FSIO_PATH_MAX];
+    for (int i = 0; i < 2; i++) {
+        struct dataset *dataset = NULL;
+        struct tokenize_options options = make_options(out);
+        snprintf(out, sizeof out, "%s/same%d", folder, i);
+        fixture_need(tokenize_files(&options, files, 3, &result));
+        fixture_need(dataset_open(out, &dataset));
+        snprintf(ids[i], sizeof ids[i], "%s", dataset_id(dataset));
+        dataset_close(dataset);
+    }
+    tap_is_str(ids[1], ids[0], "the same text gives the same id");
+}
+
+static void test_entropy(const char *folder)
+{
+    static const int64_t even[] = { 3, 0, 3, 3, 3 }, one[] = { 0, 9, 0 };
+    static const int64_t uneven[] = { 1, 2, 1 };
+    tap_is_close(entropy_of_counts(even, 5), log(4), 1e-15, "even counts");
+    tap_is_close(entropy_of_counts(uneven, 3), 1.5 * log(2), 1e-15,
+                 "1, 2 and 1");
+    tap_is_close(entropy_of_counts(one, 3), 0, 0, "one token only");
+    tap_is_close(entropy_of_counts(even, 0), 0, 0, "no token");
+    /* 53 values that occur once or twice, computed anew here. */
+    double sum = 0, nats = -1;
+    int64_t counts[257] = { 0 };
+    for (int i = 0; i < STREAM; i++)
+        counts[stream[i]]++;
+    for (int i = 0; i < STREAM; i++)
+        sum -= log((double)counts[stream[i]] / STREAM) / STREAM;
+    struct dataset *dataset = NULL;
+    fixture_need(dataset_open(fixture_path(folder, "same0"), &dataset));
+    tap_is_int(entropy_unigram(dataset, &nats), ERR_OK, "of a data set");
+    tap_is_close(nats, sum, 1e-12, "its value");
+    dataset_close(dataset);
+}
+
+static void test_describe(const char *folder)
+{
+    struct describe info;
+    struct scan_result result;
+    char *text = NULL, *lines = NULL;
+    size_t bytes = 0;
+    struct dataset *dataset = NULL;
+    const char *path = fixture_path(folder, "same0");
+    fixture_need(describe_dataset(path, false, NULL, &info));
+    tap_ok(info.samples == 7 && info.tokens == STREAM && info.longest == 8 &&
+               info.vocab_size == 257,
+           "description");
+    fixture_need(describe_format(&info, true, &text));
+    tap_ok(strstr(text, "\"tokens\": 55") != NULL, "as JSON");
+    free(text);
+    fixture_need(dataset_open(path, &dataset));
+    tap_is_int(scan_verify(dataset, false, NULL, &result), ERR_OK, "verified");
+    tap_is_int(scan_verify(dataset, false, stop_now, &result), ERR_IO,
+               "verifying can be interrupted");
+    FILE *out = open_memstream(&lines, &bytes);
+    fixture_need(describe_print(dataset, 6, 9, out, NULL));
+    fclose(out);
+    char want[64];
+    snprintf(want, sizeof want, "%d %d %d %d %d %d 256\n", stream[48],
+             stream[49], stream[50], stream[51], stream[52], stream[53]);
+    tap_is_str(lines, want, "printed tokens");
+    free(lines);
+    tap_is_int(describe_print(dataset, 7, 1, stdout, NULL), ERR_USAGE,
+               "no such sample");
+    dataset_close(dataset);
+}
+
+static void test_adopt(const char *folder)
+{
+    static const int64_t lengths[] = { 4, 300, 1 };
+    char path[FSIO_PATH_MAX];
+    struct scan_result result;
+    struct dataset *dataset = NULL;
+    snprintf(path, sizeof path, "%s", fixture_path(folder, "adopted"));
+    fixture_dataset(folder, "adopted", lengths, 3, 900, false);
+    tap_is_int(scan_adopt(path, "x", 257, false, NULL, &result), ERR_USAGE,
+               "a data set that is described already");
+    unlink(fixture_path(path, SIDECAR_NAME));
+    tap_is_int(scan_adopt(path, "x", 256, false, NULL, &result), ERR_DATA,
+               "a vocabulary that is too small");
+    tap_is_int(scan_adopt(path, "bytes", 300, false, NULL, &result), ERR_USAGE,
+               "another vocabulary than the tokenizer's");
+    tap_is_int(scan_adopt(path, "", 300, false, NULL, &result), ERR_USAGE,
+               "a tokenizer without a name");
+    tap_is_int(scan_adopt(path, "x", 0, false, NULL, &result), ERR_USAGE,
+               "no vocabulary");
+    tap_ok(!fsio_exists(fixture_path(path, SIDECAR_NAME)),
+           "a refusal writes nothing");
+    tap_is_int(scan_adopt(path, "some-bpe", 300, false, NULL, &result), ERR_OK,
+               "adopted");
+    fixture_need(dataset_open(path, &dataset));
+    tap_ok(dataset_vocab_size(dataset) == 300 &&
+               dataset_tokens(dataset) == 305 &&
+               dataset_eos_token(dataset) == -1,
+           "... with what was counted");
+    dataset_close(dataset);
+}
+
+static void test_progress(void)
+{
+    char text[256];
+    struct progress progress;
+    progress_begin(&progress, "tokenizing", NULL, 4096);
+    progress.done = 1024;
+    progress_format(&progress, 2, text, sizeof text);
+    tap_ok(strstr(text, "tokenizing: 1") != NULL &&
+               strstr(text, "(25%)") != NULL && strstr(text, "512") != NULL &&
+               strstr(text, "ETA 6") != NULL,
+           "%s", text);
+    progress_begin(&progress, "reading", "samples", -1);
+    progress.done = 30;
+    progress_format(&progress, 10, text, sizeof text);
+    tap_ok(strstr(text, "30 samples, 3/s") != NULL ||
+               strstr(text, "30 samples, 3.0/s") != NULL,
+           "%s", text);
+    tap_ok(strstr(text, "ETA") == NULL, "no end in sight, no ETA");
+    progress_update(NULL, 3);
+    progress_end(&progress);
+}
+
+int main(void)
+{
+    char *folder = fixture_folder();
+    write_files(folder);
+    test_tokenizer();
+    test_documents(folder);
+    test_cutting(folder);
+    test_division(folder);
+    test_refusals(folder);
+    test_replacing(folder);
+    test_reproducible(folder);
+    test_entropy(folder);
+    test_describe(folder);
+    test_adopt(folder);
+    test_progress();
+    fixture_need(fsio_remove_tree(folder));
+    return tap_done();
+}
