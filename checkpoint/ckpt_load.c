@@ -187,6 +187,7 @@ static enum err choose(struct load *load, int64_t *step, char **text,
             break;
         free(*text);
         *text = NULL;
+        *bytes = 0;
         if (rc != ERR_CHECKPOINT)
             goto out;
         set_aside(load, *step);

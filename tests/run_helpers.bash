@@ -17,24 +17,28 @@ SHORT=(train.max_duration=24ba train.global_batch=8 data.seq_len=64
     scheduler.warmup=3ba checkpoint.interval=3ba checkpoint.keep=3
     eval.interval=12ba eval.samples=8 log.level=warn)
 
-# train RANKS DIR [key=value ...]
-train() {
+# command_of RANKS DIR [key=value ...]: sets the array `command`
+command_of() {
     local ranks=$1 dir=$2
     shift 2
-    if [ "$ranks" = 1 ]; then
-        "$BIN/tessera-train" "$CONF" "run.dir=$dir" \
-            "data.train=$DIR/data/train" "data.eval=$DIR/data/eval" \
-            "${SHORT[@]}" "$@"
-    else
-        "$MPIRUN" "$ranks" "$BIN/tessera-train" "$CONF" "run.dir=$dir" \
-            "data.train=$DIR/data/train" "data.eval=$DIR/data/eval" \
-            "${SHORT[@]}" "$@"
-    fi
+    command=("$BIN/tessera-train" "$CONF" "run.dir=$dir"
+        "data.train=$DIR/data/train" "data.eval=$DIR/data/eval"
+        "${SHORT[@]}" "$@")
+    [ "$ranks" = 1 ] || command=("$MPIRUN" "$ranks" "${command[@]}")
 }
 
-# start RANKS DIR [...]: the same in the background; the pid is in $pid
+# train RANKS DIR [key=value ...]
+train() {
+    local command
+    command_of "$@"
+    "${command[@]}"
+}
+
+# start RANKS DIR [...]: the same in the background; its process is $pid
 start() {
-    train "$@" >"$2.log" 2>&1 3>&- &
+    local command
+    command_of "$@"
+    "${command[@]}" >"$2.log" 2>&1 3>&- &
     pid=$!
 }
 
