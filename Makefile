@@ -91,8 +91,8 @@ BATS     := $(sort $(wildcard tests/*.bats))
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps tests check demo bench sanitize lint layers install \
-    uninstall clean tiny-data smoke
+.PHONY: all help info deps tests check demo bench sanitize sanitize-run lint \
+    layers install uninstall clean tiny-data smoke
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
@@ -213,16 +213,23 @@ install: all ## into PREFIX (DESTDIR is honoured), with a modulefile
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/tessera.in \
 	    > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
 
-uninstall: ## remove what install put there (a changed etc/tessera.conf stays)
+endif
+
+# deepest first, and only those that are empty then
+INSTALL_DIRS := $(DESTDIR)$(MODULEDIR)/tessera $(DESTDIR)$(MODULEDIR) \
+    $(addprefix $(DESTDIR)$(PREFIX)/,bin libexec share/man/man1 share/man share etc) \
+    $(DESTDIR)$(PREFIX)
+uninstall: ## remove what install put there (etc/ stays)
 	rm -f $(PROGRAMS:$(B)/bin/%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
 	rm -rf $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(PREFIX)/share/tessera
 	rm -f $(patsubst docs/man/%,$(DESTDIR)$(PREFIX)/share/man/man1/%,$(wildcard docs/man/*.1))
-endif
+	@rmdir $(INSTALL_DIRS) 2>/dev/null || true
 
 lint: layers ## cppcheck, shellcheck, layers
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
-	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo tests/mpirun tests/english-text .ci/run
+	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo \
+	    tests/mpirun tests/english-text tests/layers $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
 
 layers: ## no include against the direction of dependencies
 	@tests/layers

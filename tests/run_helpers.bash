@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034 # variables of the bats files
 # Shared by the bats files that start training runs on this machine.
 
 BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
@@ -43,7 +44,7 @@ start() {
 }
 
 newest() { # DIR
-    ls -d "$1"/checkpoints/step-* | tail -n 1
+    printf '%s\n' "$1"/checkpoints/step-* | tail -n 1
 }
 
 digest() { # DIR: of the newest checkpoint
