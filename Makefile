@@ -19,7 +19,7 @@ B         ?= $(if $(filter 1,$(SAN)),build-san,build)
 Q         := $(if $(filter 1,$(V)),,@)
 PATH      := $(PATH):/usr/sbin:/sbin
 export PATH
-ifeq ($(filter -j%,$(MAKEFLAGS)),)
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
@@ -92,12 +92,12 @@ BATS     := $(sort $(wildcard tests/*.bats))
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all help info deps tests check demo bench sanitize sanitize-run lint \
-    layers install uninstall clean tiny-data smoke
+    layers install uninstall clean tiny-data
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests check demo bench sanitize install tiny-data smoke: deps
+all tests check demo bench sanitize install tiny-data: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS)
@@ -182,6 +182,9 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
+interop: all ## data against Python's Streaming, in a virtual environment
+	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh
+
 bench: all ## all benchmarks
 	@for name in step data; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
 
@@ -216,8 +219,8 @@ install: all ## into PREFIX (DESTDIR is honoured), with a modulefile
 endif
 
 # deepest first, and only those that are empty then
-INSTALL_DIRS := $(DESTDIR)$(MODULEDIR)/tessera $(DESTDIR)$(MODULEDIR) \
-    $(addprefix $(DESTDIR)$(PREFIX)/,bin libexec share/man/man1 share/man share etc) \
+INSTALL_DIRS := $(DESTDIR)$(MODULEDIR)/tessera $(addprefix $(DESTDIR)$(PREFIX)/, \
+    bin libexec share/modulefiles share/man/man1 share/man share etc) \
     $(DESTDIR)$(PREFIX)
 uninstall: ## remove what install put there (etc/ stays)
 	rm -f $(PROGRAMS:$(B)/bin/%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)

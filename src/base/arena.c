@@ -1,16 +1,43 @@
 #include "src/base/arena.h"
 
 #include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #define ARENA_ALIGN 64
+
+/* Memory that can be had without swapping, by the kernel's own estimate;
+ * SIZE_MAX: not known. */
+static size_t memory_available(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    bool found = false;
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (file == NULL)
+        return SIZE_MAX;
+    while (!found && fgets(line, sizeof line, file) != NULL)
+        found = sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
+    fclose(file);
+    return found ? (size_t)kib << 10 : SIZE_MAX;
+}
 
 enum err arena_create(size_t bytes, struct arena *out)
 {
     *out = (struct arena){ 0 };
     if (bytes == 0)
         return ERR_OK;
+    /* Touching what is not there would end in a kill without a word. */
+    size_t available = memory_available();
+    if (bytes > available)
+        return err_set(ERR_MEMORY,
+                       "%zu MiB of memory are needed at once, %zu MiB are "
+                       "available: use a smaller model, train.microbatch or "
+                       "data.seq_len",
+                       bytes >> 20, available >> 20);
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)

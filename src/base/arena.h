@@ -21,7 +21,8 @@ struct arena {
 };
 
 /* Pages are mapped, zeroed and touched now, in huge pages where the kernel
- * gives them. ERR_MEMORY says how much was asked for. */
+ * gives them. ERR_MEMORY says how much was asked for; more than what is
+ * available now is refused before it is touched. */
 enum err arena_create(size_t bytes, struct arena *out);
 /* A zeroed struct arena is fine. */
 void arena_destroy(struct arena *arena);

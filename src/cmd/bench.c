@@ -2,6 +2,7 @@
  * fast the machine happens to be today: ratios within one run, interleaved
  * medians. Formulas stand in bench_step.h. */
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,14 +66,10 @@ static enum err run_bench(const char *name, const struct bench_options *options,
                    name);
 }
 
-/* The value of an option; NULL and a message when it is missing. */
+/* The value of an option; NULL when it is missing. */
 static const char *option_value(int argc, char **argv, int *at)
 {
-    if (*at + 1 >= argc) {
-        log_error("%s needs a value; see --help", argv[*at]);
-        return NULL;
-    }
-    return argv[++*at];
+    return *at + 1 < argc ? argv[++*at] : NULL;
 }
 
 int main(int argc, char **argv)
@@ -84,6 +81,7 @@ int main(int argc, char **argv)
         .seconds = 60.0,
     };
     log_init("bench", -1, LOG_INFO);
+    signal(SIGPIPE, SIG_IGN); /* a child that ended is an error with a text */
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         usage(stdout);
         return EXIT_DONE;
@@ -110,8 +108,8 @@ int main(int argc, char **argv)
                 (value = option_value(argc, argv, &i)) ? atof(value) : 0;
         else
             value = NULL;
-        if (value == NULL || options.threads < 1 || options.seconds <= 0) {
-            log_error("bad option '%s'; see --help", argv[i]);
+        if (value == NULL || options.threads < 1 || !(options.seconds > 0)) {
+            log_error("bad option or value '%s'; see --help", argv[i]);
             return EXIT_USAGE;
         }
     }

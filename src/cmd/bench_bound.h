@@ -1,6 +1,5 @@
-/* A child process that measures what the machine allows: GEMM by threaded
- * OpenBLAS and triad bandwidth. It must be forked before this process uses
- * OpenMP or OpenBLAS. */
+/* What the machine allows: GEMM by threaded OpenBLAS and triad bandwidth. For
+ * a process of its own (bench_child.h). */
 #ifndef TESSERA_CMD_BENCH_BOUND_H
 #define TESSERA_CMD_BENCH_BOUND_H
 
@@ -8,7 +7,8 @@
 
 #include "src/base/err.h"
 
-struct bench_bound;
+#define BENCH_BOUND_ROUNDS 2
+#define BENCH_BOUND_VALUES (2 * BENCH_BOUND_ROUNDS)
 
 /* One GEMM triple: y[m,n] = x[m,k] w[n,k]^T forward, then dX and dW. */
 struct bench_shape {
@@ -16,13 +16,15 @@ struct bench_shape {
     int times;
 };
 
-enum err bench_bound_create(const struct bench_shape *shapes, int count,
-                            int threads, struct bench_bound **out);
-void bench_bound_destroy(struct bench_bound *bound);
+struct bench_bound {
+    const struct bench_shape *shapes;
+    int count;
+    int threads;
+};
 
-/* Seconds of one pass over all shapes, and bytes per second of
- * a[i] = b[i] + s c[i] (12 bytes per element). */
-enum err bench_bound_measure(struct bench_bound *bound, double *gemm_s,
-                             double *triad_bytes_per_s);
+/* arg: struct bench_bound. values: per round the seconds of one pass over all
+ * shapes, and bytes per second of a[i] = b[i] + s c[i] (12 bytes per element).
+ * A first pass is not counted. */
+enum err bench_bound(const void *arg, double *values);
 
 #endif

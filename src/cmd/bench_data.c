@@ -18,7 +18,7 @@
 static enum err synthesise(const char *dir, const char *data)
 {
     enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX] = "";
     char *files[] = { path };
     struct tokenize_result result;
     char *text = malloc(TEXT_BYTES);
@@ -38,7 +38,8 @@ static enum err synthesise(const char *dir, const char *data)
     };
     TRY(tokenize_files(&options, files, 1, &result));
 out:
-    (void)fsio_remove_tree(path);
+    if (path[0] != '\0')
+        (void)fsio_remove_tree(path);
     free(text);
     return rc;
 }

@@ -7,14 +7,17 @@
 #include "src/base/log.h"
 #include "src/base/rng.h"
 #include "src/cmd/bench_bound.h"
+#include "src/cmd/bench_child.h"
 #include "src/comm/comm.h"
 #include "src/model/model.h"
 #include "src/parallel/replica.h"
 
 #define SAMPLES 4
 #define SEQ_LEN 64
-#define ROUNDS_MAX 9
-#define ROUNDS_MIN 3
+/* phases of the two kinds take turns: bound, step, bound, step, ... */
+#define PHASES_MAX 4
+#define PHASES_MIN 2
+#define STEP_ROUNDS 3
 
 struct step_bench {
     struct comm *comm;
@@ -106,60 +109,105 @@ static int compare(const void *a, const void *b)
 static double median(double *values, int count)
 {
     qsort(values, (size_t)count, sizeof values[0], compare);
-    return values[count / 2];
+    return count % 2 == 1 ? values[count / 2]
+                          : (values[count / 2 - 1] + values[count / 2]) / 2.0;
+}
+
+static enum err bench_config(struct model_config *config)
+{
+    enum err rc = model_config_preset("mpt-125m", config);
+    config->max_seq_len = SEQ_LEN;
+    return rc;
+}
+
+/* In a child: the seconds of STEP_ROUNDS steps as one leaf, then those of as
+ * many with four. */
+static enum err step_phase(const void *arg, double *values)
+{
+    enum err rc = ERR_OK;
+    const struct bench_options *options = arg;
+    struct step_bench *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY(bench_config(&b->config));
+    TRY(bench_create(b, options->threads));
+    TRY(one_step(b, 1, &values[0])); /* first touch, not counted */
+    for (int i = 0; i < STEP_ROUNDS; i++) {
+        TRY(one_step(b, 1, &values[i]));
+        TRY(one_step(b, SAMPLES, &values[STEP_ROUNDS + i]));
+    }
+out:
+    bench_destroy(b);
+    free(b);
+    return rc;
+}
+
+struct step_times {
+    double step[PHASES_MAX * STEP_ROUNDS];
+    double elastic[PHASES_MAX * STEP_ROUNDS];
+    double bound[PHASES_MAX * BENCH_BOUND_ROUNDS];
+    int phases;
+};
+
+static enum err one_phase(const struct bench_options *options,
+                          const struct bench_bound *bound, int64_t params,
+                          struct step_times *times)
+{
+    enum err rc = ERR_OK;
+    double ideal[BENCH_BOUND_VALUES];
+    double step[2 * STEP_ROUNDS];
+    int p = times->phases;
+    TRY(bench_child(bench_bound, bound, ideal, BENCH_BOUND_VALUES));
+    TRY(bench_child(step_phase, options, step, 2 * STEP_ROUNDS));
+    for (int i = 0; i < BENCH_BOUND_ROUNDS; i++)
+        times->bound[p * BENCH_BOUND_ROUNDS + i] =
+            ideal[2 * i] + 28.0 * (double)params / ideal[2 * i + 1];
+    memcpy(times->step + p * STEP_ROUNDS, step, sizeof step / 2);
+    memcpy(times->elastic + p * STEP_ROUNDS, step + STEP_ROUNDS,
+           sizeof step / 2);
+    log_info("phase %d: bound %.0f ms (gemm %.0f ms, triad %.1f GB/s), step "
+             "%.0f ms, four leaves %.0f ms",
+             p + 1, times->bound[p * BENCH_BOUND_ROUNDS] * 1e3, ideal[0] * 1e3,
+             ideal[1] * 1e-9, step[0] * 1e3, step[STEP_ROUNDS] * 1e3);
+    times->phases++;
+out:
+    return rc;
 }
 
 enum err bench_step(const struct bench_options *options, json_t **result)
 {
     enum err rc = ERR_OK;
-    struct bench_bound *bound = NULL;
-    struct step_bench *b = calloc(1, sizeof *b);
-    double step[ROUNDS_MAX], elastic[ROUNDS_MAX], ideal[ROUNDS_MAX];
-    int rounds = 0;
+    struct model_config config;
+    struct step_times times = { .phases = 0 };
     double begin = clock_now();
-    if (b == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    TRY(model_config_preset("mpt-125m", &b->config));
-    b->config.max_seq_len = SEQ_LEN;
+    TRY(bench_config(&config));
     int64_t m = SAMPLES * SEQ_LEN;
-    int64_t d = b->config.d_model;
-    int layers = (int)b->config.n_layers;
+    int64_t d = config.d_model;
+    int layers = (int)config.n_layers;
     struct bench_shape shapes[] = {
         { m, 3 * d, d, layers },
         { m, d, d, layers },
         { m, 4 * d, d, layers },
         { m, d, 4 * d, layers },
-        { m, b->config.vocab_size, d, 1 },
+        { m, config.vocab_size, d, 1 },
     };
-    TRY(bench_bound_create(shapes, sizeof shapes / sizeof shapes[0],
-                           options->threads, &bound));
-    TRY(bench_create(b, options->threads));
-    TRY(one_step(b, 1, &step[0])); /* first touch, not counted */
-    while (rounds < ROUNDS_MAX &&
-           (rounds < ROUNDS_MIN || clock_now() - begin < options->seconds)) {
-        double gemm_s = 0.0, triad = 0.0;
-        TRY(bench_bound_measure(bound, &gemm_s, &triad));
-        ideal[rounds] = gemm_s + 28.0 * (double)b->params->numel / triad;
-        TRY(one_step(b, 1, &step[rounds]));
-        TRY(one_step(b, SAMPLES, &elastic[rounds]));
-        log_info("round %d: bound %.0f ms (gemm %.0f, triad %.1f GB/s), step "
-                 "%.0f ms, four leaves %.0f ms",
-                 rounds + 1, ideal[rounds] * 1e3, gemm_s * 1e3, triad * 1e-9,
-                 step[rounds] * 1e3, elastic[rounds] * 1e3);
-        rounds++;
-    }
-    double step_ms = median(step, rounds) * 1e3;
-    double bound_ms = median(ideal, rounds) * 1e3;
-    double elastic_ms = median(elastic, rounds) * 1e3;
+    struct bench_bound bound = { shapes, sizeof shapes / sizeof shapes[0],
+                                 options->threads };
+    while (times.phases < PHASES_MAX &&
+           (times.phases < PHASES_MIN ||
+            clock_now() - begin < options->seconds))
+        TRY(one_phase(options, &bound, model_config_param_count(&config),
+                      &times));
+    double step_ms = median(times.step, times.phases * STEP_ROUNDS) * 1e3;
+    double elastic_ms =
+        median(times.elastic, times.phases * STEP_ROUNDS) * 1e3;
+    double bound_ms =
+        median(times.bound, times.phases * BENCH_BOUND_ROUNDS) * 1e3;
     *result = json_pack(
-        "{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f}", "bench", "step",
-        "kernel_set", b->kernels->kernel_set, "threads", options->threads,
-        "rounds", rounds, "step_ms", step_ms, "bound_ms", bound_ms, "ratio",
-        bound_ms / step_ms, "elastic_ms", elastic_ms, "elastic_ratio",
-        step_ms / elastic_ms);
+        "{s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f}", "bench", "step", "threads",
+        options->threads, "rounds", times.phases * STEP_ROUNDS, "step_ms",
+        step_ms, "bound_ms", bound_ms, "ratio", bound_ms / step_ms,
+        "elastic_ms", elastic_ms, "elastic_ratio", step_ms / elastic_ms);
 out:
-    bench_bound_destroy(bound);
-    bench_destroy(b);
-    free(b);
     return rc;
 }

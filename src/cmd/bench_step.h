@@ -5,11 +5,13 @@
  *             mpt-125m's shapes on 4 x 64 tokens as one leaf
  *   bound_ms  the same GEMMs (forward, dX, dW of every linear layer and the
  *             head) by threaded OpenBLAS, plus AdamW's 28 bytes per parameter
- *             at triad bandwidth; measured in a process of its own, because
- *             OpenBLAS's idle workers slow down other threads of a process
- *   ratio     bound_ms / step_ms, from medians of interleaved rounds
+ *             at triad bandwidth
+ *   ratio     bound_ms / step_ms, from medians
  *   elastic_ms, elastic_ratio  the step as four leaves of 1 x 64 summed in
  *             order, and step_ms / elastic_ms
+ *
+ * Bound and step are measured in turns, each in a process of its own
+ * (bench_child.h), so that no more than 2 GiB are in use at any time.
  */
 #ifndef TESSERA_CMD_BENCH_STEP_H
 #define TESSERA_CMD_BENCH_STEP_H

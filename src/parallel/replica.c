@@ -20,6 +20,7 @@ struct replica {
     struct param_access access;
     struct reduce *reduce;
     struct arena arena;
+    int slots;
     int64_t begin, end;   /* own interval */
     float *weights;       /* [elements] */
     float *exp_avg;       /* [end - begin] */
@@ -111,6 +112,7 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
     replica->kernels = kernels;
     replica->ctx = ctx;
     replica->params = params;
+    replica->slots = slots;
     replica->begin = shard_begin(params->elements, rank, ranks);
     replica->end = shard_begin(params->elements, rank + 1, ranks);
     replica->access = (struct param_access){
@@ -152,7 +154,9 @@ void replica_destroy(struct replica *replica)
 
 size_t replica_bytes(const struct replica *replica)
 {
-    return replica->arena.capacity;
+    return replica->arena.capacity +
+           reduce_bytes(replica->params->elements, comm_rank(replica->comm),
+                        comm_size(replica->comm), replica->slots);
 }
 
 enum err replica_init(struct replica *replica, uint64_t seed)

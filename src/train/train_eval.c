@@ -1,15 +1,19 @@
 #include "src/train/train_eval.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/job/stop.h"
+#include "src/train/train_lines.h"
+
+#define EVAL_FILE "eval.jsonl"
 
 struct train_eval {
     int64_t samples; /* per evaluation */
@@ -127,41 +131,71 @@ static enum err eval_write(const struct train_eval *eval,
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char line[256];
+    char value[32] = "null"; /* JSON has no NaN and no infinity */
     int fd = -1;
-    TRY(fsio_path(path, "%s/eval.jsonl", trainer->settings.run.dir));
-    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_errno("%s: open", path);
+    if (isfinite(loss))
+        snprintf(value, sizeof value, "%.9g", loss);
+    TRY(train_lines_open(trainer->settings.run.dir, EVAL_FILE, path, &fd));
     int n = snprintf(line, sizeof line,
-                     "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %.9g, "
+                     "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %s, "
                      "\"tokens\": %lld, \"seconds\": %.3f}\n",
-                     trainer->attempt, (long long)trainer->step, loss,
+                     trainer->attempt, (long long)trainer->step, value,
                      (long long)eval->tokens, seconds);
-    if (write(fd, line, (size_t)n) != n)
-        rc = err_errno("%s: write", path);
+    rc = train_lines_append(fd, path, line, (size_t)n);
     close(fd);
 out:
     return rc;
 }
 
-static enum err eval_handle(void *self, enum event event,
-                            struct trainer *trainer)
+/* Rank 0: has an earlier attempt written a result for this step? */
+static enum err eval_find(const struct trainer *trainer, bool *found)
 {
     enum err rc = ERR_OK;
-    struct train_eval *eval = self;
+    char path[FSIO_PATH_MAX];
+    char key[48];
+    char *line = NULL;
+    size_t capacity = 0;
+    TRY(fsio_path(path, "%s/" EVAL_FILE, trainer->settings.run.dir));
+    snprintf(key, sizeof key, "\"step\": %lld,", (long long)trainer->step);
+    FILE *file = fopen(path, "re");
+    if (file == NULL && errno != ENOENT)
+        return err_errno("%s: open", path);
+    *found = false;
+    while (file != NULL && !*found && getline(&line, &capacity, file) >= 0)
+        *found = strstr(line, key) != NULL && strstr(line, "}\n") != NULL;
+    if (file != NULL)
+        fclose(file);
+    free(line);
+out:
+    return rc;
+}
+
+/* An attempt may have ended between the last commit and the evaluation that
+ * was to follow it. */
+static enum err eval_resume(struct train_eval *eval, struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    bool found = false;
+    int64_t step = -1;
+    if (trainer->rank == 0)
+        rc = eval_find(trainer, &found);
+    TRY(comm_agree(trainer->comm, rc));
+    if (found)
+        step = trainer->step;
+    TRY(comm_all_reduce_i64(trainer->comm, &step, 1, COMM_MAX));
+    eval->last_step = step;
+out:
+    return rc;
+}
+
+static enum err eval_now(struct train_eval *eval, struct trainer *trainer,
+                         bool *done)
+{
+    enum err rc = ERR_OK;
     double loss = 0.0;
-    bool done = false;
-    bool last = event == EVENT_FIT_END;
-    if (last && (trainer->stop_signal != 0 || !trainer->finished))
-        return ERR_OK;
-    if (!last && !trainer->eval_due &&
-        !trainer_due(trainer, trainer->settings.eval.interval))
-        return ERR_OK;
-    if (eval->last_step == trainer->step || eval->samples == 0)
-        return ERR_OK;
     double begin = clock_now();
-    TRY(train_eval_run(eval, trainer, &loss, &done));
-    if (!done)
+    TRY(train_eval_run(eval, trainer, &loss, done));
+    if (!*done)
         return ERR_OK;
     eval->last_step = trainer->step;
     if (trainer->rank == 0) {
@@ -176,11 +210,35 @@ out:
     return rc;
 }
 
+static enum err eval_handle(void *self, enum event event,
+                            struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    struct train_eval *eval = self;
+    bool done = false;
+    bool last = event == EVENT_FIT_END;
+    if (event == EVENT_AFTER_LOAD)
+        return eval_resume(eval, trainer);
+    if (eval->last_step == trainer->step || eval->samples == 0)
+        return ERR_OK;
+    if (last ? !trainer->finished
+             : !trainer->eval_due &&
+                   !trainer_due(trainer, trainer->settings.eval.interval))
+        return ERR_OK;
+    /* the time that a signal leaves is for the checkpoint */
+    if (trainer->stop_signal == 0)
+        TRY(eval_now(eval, trainer, &done));
+    trainer->eval_missing = last && !done;
+out:
+    return rc;
+}
+
 struct listener train_eval_listener(struct train_eval *eval)
 {
     return (struct listener){
         .name = "evaluation",
-        .events = EVENT_BIT(EVENT_BATCH_END) | EVENT_BIT(EVENT_FIT_END),
+        .events = EVENT_BIT(EVENT_AFTER_LOAD) | EVENT_BIT(EVENT_BATCH_END) |
+                  EVENT_BIT(EVENT_FIT_END),
         .handle = eval_handle,
         .self = eval,
     };

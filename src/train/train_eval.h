@@ -3,8 +3,10 @@
  * The data set is read in its own order in leaves of train.microbatch samples,
  * dealt to the ranks in contiguous ranges; losses are summed in leaf order, so
  * the result does not depend on the number of ranks. Results go to
- * RUN/eval.jsonl: attempt, step, eval_loss (nats per token, %.9g), tokens,
- * seconds. A stop signal ends an evaluation early, without a result. */
+ * RUN/eval.jsonl: attempt, step, eval_loss (nats per token, %.9g; null where
+ * it is not finite), tokens, seconds. A stop signal ends an evaluation early,
+ * without a result; the last step's is then made up for by the next attempt
+ * (trainer->eval_missing). */
 #ifndef TESSERA_TRAIN_TRAIN_EVAL_H
 #define TESSERA_TRAIN_TRAIN_EVAL_H
 

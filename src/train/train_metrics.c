@@ -1,34 +1,18 @@
 #include "src/train/train_metrics.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/train/train_lines.h"
 
 struct train_metrics {
     int fd;
     char path[FSIO_PATH_MAX];
     double step_s_mean; /* of this attempt, for the ETA */
 };
-
-/* A crash can leave half a line; the next object must start on its own. */
-static enum err heal_last_line(const struct train_metrics *metrics)
-{
-    char last = '\n';
-    off_t size = lseek(metrics->fd, 0, SEEK_END);
-    if (size <= 0)
-        return ERR_OK;
-    if (pread(metrics->fd, &last, 1, size - 1) != 1)
-        return err_errno("%s: read", metrics->path);
-    if (last != '\n' && write(metrics->fd, "\n", 1) != 1)
-        return err_errno("%s: write", metrics->path);
-    return ERR_OK;
-}
 
 enum err train_metrics_create(const char *run_dir, struct train_metrics **out)
 {
@@ -37,14 +21,8 @@ enum err train_metrics_create(const char *run_dir, struct train_metrics **out)
     if (metrics == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     metrics->fd = -1;
-    TRY(fsio_path(metrics->path, "%s/metrics.jsonl", run_dir));
-    metrics->fd = open(metrics->path,
-                       O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (metrics->fd < 0) {
-        rc = err_errno("%s: open", metrics->path);
-        goto out;
-    }
-    TRY(heal_last_line(metrics));
+    TRY(train_lines_open(run_dir, "metrics.jsonl", metrics->path,
+                         &metrics->fd));
     *out = metrics;
     metrics = NULL;
 out:
@@ -86,9 +64,7 @@ static enum err write_line(const struct train_metrics *metrics,
                      (long long)trainer_tokens(trainer), trainer->loss,
                      trainer->lr, trainer->grad_norm, trainer->step_s * 1e3,
                      rate, mfu);
-    if (write(metrics->fd, line, (size_t)n) != n)
-        return err_errno("%s: write", metrics->path);
-    return ERR_OK;
+    return train_lines_append(metrics->fd, metrics->path, line, (size_t)n);
 }
 
 static void print_progress(const struct train_metrics *metrics,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "checkpoint/ckpt.h"
 #include "src/base/fsio.h"
@@ -32,13 +33,28 @@ struct run {
     struct train_checkpoint *checkpoint;
 };
 
+/* A path that can never become a folder is a matter of the configuration; other
+ * failures may pass. */
+static enum err make_run_dir(const char *dir)
+{
+    struct stat status;
+    enum err rc = fsio_mkdirs(dir);
+    if (rc != ERR_IO)
+        return rc;
+    bool found = stat(dir, &status) == 0;
+    if (found ? !S_ISDIR(status.st_mode)
+              : errno == ENOTDIR || errno == ENAMETOOLONG || errno == ELOOP)
+        return err_prefix(ERR_USAGE, "run.dir cannot be this folder");
+    return rc;
+}
+
 /* Rank 0 owns the run directory. */
 static enum err run_open(struct run *run)
 {
     enum err rc = ERR_OK;
     const char *dir = run->settings->run.dir;
     char path[FSIO_PATH_MAX];
-    TRY(fsio_mkdirs(dir));
+    TRY(make_run_dir(dir));
     TRY(lock_acquire(dir, &run->lock));
     TRY(fsio_path(path, "%s/checkpoints", dir));
     TRY(fsio_mkdirs(path));
@@ -139,8 +155,7 @@ static void log_plan(const struct run *run)
     char count[32];
     char memory[32];
     units_count((double)t->params->numel, count, sizeof count);
-    units_bytes((double)(model_bytes(t->model) + replica_bytes(t->replica)) +
-                    (double)t->params->elements * sizeof(float),
+    units_bytes((double)(model_bytes(t->model) + replica_bytes(t->replica)),
                 memory, sizeof memory);
     log_info("%s parameters, %d ranks x %d threads, %lld slots of %lld "
              "samples, %s per rank, %s",
@@ -160,17 +175,15 @@ static enum err run_train(struct run *run, int *exit_code)
     if (run->rank == 0)
         rc = write_config(run);
     TRY(comm_agree(run->comm, rc));
-    if (run->trainer->finished) {
-        if (run->rank == 0)
-            log_info("finished at step %lld already",
-                     (long long)run->trainer->step);
-        *exit_code = EXIT_DONE;
-        return ERR_OK;
-    }
-    if (run->rank == 0)
+    if (run->rank == 0 && run->trainer->finished)
+        log_info("finished at step %lld already",
+                 (long long)run->trainer->step);
+    else if (run->rank == 0)
         log_plan(run);
     TRY(trainer_fit(run->trainer));
-    *exit_code = run->trainer->finished ? EXIT_DONE : EXIT_REQUEUE;
+    *exit_code = run->trainer->finished && !run->trainer->eval_missing
+                     ? EXIT_DONE
+                     : EXIT_REQUEUE;
 out:
     return rc;
 }

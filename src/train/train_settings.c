@@ -9,6 +9,8 @@
 
 #define AT(field) offsetof(struct train_settings, field)
 #define LARGE 1e15
+#define SAMPLES_MAX 1e9 /* of a batch: times the longest sample still exact */
+#define RUN_DIR_MAX (SETTINGS_TEXT_BYTES - 128) /* room for the files' names */
 
 const struct setting train_settings_schema[] = {
     { "run.dir", SETTING_PATH, AT(run.dir), NULL, 0, 0, NULL,
@@ -38,10 +40,10 @@ const struct setting train_settings_schema[] = {
 
     { "train.max_duration", SETTING_DURATION, AT(train.max_duration), NULL, 0,
       0, NULL, "length of the run: ba, tok, sp, ep or sec" },
-    { "train.global_batch", SETTING_INT, AT(train.global_batch), NULL, 1, LARGE,
-      NULL, "samples per optimizer step, over all ranks" },
-    { "train.microbatch", SETTING_INT, AT(train.microbatch), "0", 0, LARGE,
-      NULL, "samples computed at once (a leaf); 0: a whole slot" },
+    { "train.global_batch", SETTING_INT, AT(train.global_batch), NULL, 1,
+      SAMPLES_MAX, NULL, "samples per optimizer step, over all ranks" },
+    { "train.microbatch", SETTING_INT, AT(train.microbatch), "0", 0,
+      SAMPLES_MAX, NULL, "samples computed at once (a leaf); 0: a whole slot" },
     { "train.seed", SETTING_INT, AT(train.seed), "17", 0, LARGE, NULL,
       "seed of weights and sample order" },
     { "train.clip_norm", SETTING_FLOAT, AT(train.clip_norm), "1.0", 0, LARGE,
@@ -137,10 +139,45 @@ out:
     return rc;
 }
 
+static enum err check_run_dir(const char *dir)
+{
+    if (dir[0] == '\0')
+        return err_set(ERR_USAGE, "run.dir is empty: name a folder");
+    if (strlen(dir) > RUN_DIR_MAX)
+        return err_set(ERR_USAGE,
+                       "run.dir has %zu bytes, more than %d: use a shorter path",
+                       strlen(dir), RUN_DIR_MAX);
+    return ERR_OK;
+}
+
+static enum err check_durations(const struct train_settings *s)
+{
+    if (s->train.max_duration.unit == UNIT_DUR)
+        return err_set(ERR_USAGE, "train.max_duration cannot be a fraction of "
+                                  "itself: use ba, tok, sp, ep or sec");
+    if (s->train.max_duration.value <= 0)
+        return err_set(ERR_USAGE, "train.max_duration is 0: how long should "
+                                  "the run be?");
+    if (s->train.max_duration.unit == UNIT_SEC &&
+        (s->scheduler.t_max.unit == UNIT_DUR ||
+         s->scheduler.warmup.unit == UNIT_DUR))
+        return err_set(ERR_USAGE,
+                       "train.max_duration in sec has no number of steps: give "
+                       "scheduler.t_max and scheduler.warmup in ba, tok, sp or "
+                       "ep");
+    if (s->scheduler.t_max.unit == UNIT_SEC ||
+        s->scheduler.warmup.unit == UNIT_SEC)
+        return err_set(ERR_USAGE, "scheduler.t_max and scheduler.warmup cannot "
+                                  "be in sec: the learning rate would depend "
+                                  "on the machine's speed");
+    return ERR_OK;
+}
+
 static enum err settings_check(const struct train_settings *s)
 {
     enum err rc = ERR_OK;
     struct model_config model = train_settings_model(s);
+    TRY(check_run_dir(s->run.dir));
     TRY(model_config_check(&model));
     if (s->data.seq_len > s->model.max_seq_len)
         return err_set(ERR_USAGE,
@@ -161,21 +198,7 @@ static enum err settings_check(const struct train_settings *s)
                        "parallel.slots), not divisible by train.microbatch "
                        "(%lld): choose a divisor",
                        (long long)slot, (long long)s->train.microbatch);
-    if (s->train.max_duration.unit == UNIT_DUR)
-        return err_set(ERR_USAGE, "train.max_duration cannot be a fraction of "
-                                  "itself: use ba, tok, sp, ep or sec");
-    if (s->train.max_duration.unit == UNIT_SEC &&
-        (s->scheduler.t_max.unit == UNIT_DUR ||
-         s->scheduler.warmup.unit == UNIT_DUR))
-        return err_set(ERR_USAGE,
-                       "train.max_duration in sec has no number of steps: give "
-                       "scheduler.t_max and scheduler.warmup in ba, tok, sp or "
-                       "ep");
-    if (s->scheduler.t_max.unit == UNIT_SEC ||
-        s->scheduler.warmup.unit == UNIT_SEC)
-        return err_set(ERR_USAGE, "scheduler.t_max and scheduler.warmup cannot "
-                                  "be in sec: the learning rate would depend "
-                                  "on the machine's speed");
+    TRY(check_durations(s));
     if (s->eval.samples > 0 && s->data.eval[0] == '\0')
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
 out:

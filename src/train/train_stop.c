@@ -15,7 +15,8 @@ enum { WORD_SIGNAL, WORD_FINISHED, WORD_COMMIT, WORD_EVAL, WORDS };
 
 static bool seconds_due(struct duration interval, double *since)
 {
-    if (interval.unit != UNIT_SEC || clock_now() - *since < interval.value)
+    if (interval.unit != UNIT_SEC || interval.value <= 0 ||
+        clock_now() - *since < interval.value)
         return false;
     *since = clock_now();
     return true;

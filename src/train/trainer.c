@@ -6,43 +6,8 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/train/train_same.h"
 #include "src/train/train_threads.h"
-
-/* All ranks must compute with the same kernels, or bits would depend on where a
- * slot lands. */
-static enum err check_arithmetic(struct trainer *trainer)
-{
-    enum err rc = ERR_OK;
-    size_t width = sizeof trainer->arithmetic;
-    char *all = calloc((size_t)trainer->ranks, width);
-    size_t *bytes = calloc((size_t)trainer->ranks, sizeof *bytes);
-    size_t *offsets = calloc((size_t)trainer->ranks, sizeof *offsets);
-    if (all == NULL || bytes == NULL || offsets == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
-    for (int r = 0; r < trainer->ranks; r++) {
-        bytes[r] = width;
-        offsets[r] = (size_t)r * width;
-    }
-    memcpy(all + offsets[trainer->rank], trainer->arithmetic, width);
-    TRY(comm_all_gather(trainer->comm, all, bytes, offsets));
-    for (int r = 1; r < trainer->ranks; r++) {
-        if (strcmp(all, all + offsets[r]) != 0) {
-            rc = err_set(ERR_UNSUPPORTED,
-                         "%s computes with %s, %s with %s: set "
-                         "hardware.kernel_set to one that both have (avx2)",
-                         comm_host(trainer->comm, 0), all,
-                         comm_host(trainer->comm, r), all + offsets[r]);
-            goto out;
-        }
-    }
-out:
-    free(all);
-    free(bytes);
-    free(offsets);
-    return rc;
-}
 
 static enum err open_kernels(struct trainer *trainer)
 {
@@ -57,6 +22,29 @@ out:
     return rc;
 }
 
+static enum err check_vocabulary(const struct dataset *data,
+                                 const struct train_settings *s)
+{
+    if (dataset_vocab_size(data) <= s->model.vocab_size)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: the data set's vocabulary has %lld tokens, "
+                   "model.vocab_size is %lld: use another data set or a larger "
+                   "model.vocab_size",
+                   dataset_path(data), (long long)dataset_vocab_size(data),
+                   (long long)s->model.vocab_size);
+}
+
+/* The first sample, so that an evaluation that cannot work fails now and not
+ * after days. */
+static enum err probe_eval(struct trainer *trainer)
+{
+    struct order order = { .samples = dataset_samples(trainer->eval_data) };
+    if (order.samples == 0)
+        return ERR_OK;
+    return loader_read(trainer->eval_data, &order, 0, 1, trainer->batch);
+}
+
 static enum err open_data(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
@@ -67,14 +55,9 @@ static enum err open_data(struct trainer *trainer)
     if (dataset_samples(trainer->train_data) == 0)
         return err_set(ERR_DATA, "%s: the data set has no samples",
                        s->data.train);
-    if (dataset_vocab_size(trainer->train_data) > s->model.vocab_size)
-        return err_set(ERR_DATA,
-                       "%s: the data set's vocabulary has %lld tokens, "
-                       "model.vocab_size is %lld: use another data set or a "
-                       "larger model.vocab_size",
-                       s->data.train,
-                       (long long)dataset_vocab_size(trainer->train_data),
-                       (long long)s->model.vocab_size);
+    TRY(check_vocabulary(trainer->train_data, s));
+    if (trainer->eval_data != NULL)
+        TRY(check_vocabulary(trainer->eval_data, s));
     if (trainer->eval_data != NULL &&
         strcmp(dataset_tokenizer_sha256(trainer->eval_data),
                dataset_tokenizer_sha256(trainer->train_data)) != 0)
@@ -127,6 +110,8 @@ static enum err create_local(struct trainer *trainer, int threads)
         .shuffle = true,
     };
     TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
+    if (trainer->eval_data != NULL)
+        TRY(probe_eval(trainer));
     TRY(params_create(&config, &trainer->params));
     TRY(model_create(&config, trainer->params, trainer->kernels, threads,
                      s->train.microbatch, s->data.seq_len, &trainer->model));
@@ -163,17 +148,16 @@ enum err trainer_create(struct comm *comm,
     trainer->ranks = comm_size(comm);
     trainer->attempt = attempt;
     trainer->lr0 = settings->optimizer.lr;
-    if (trainer->ranks > settings->parallel.slots) {
+    if (trainer->ranks > settings->parallel.slots)
         rc = err_set(ERR_USAGE,
                      "%d ranks, but a global batch has %lld slots: start at "
                      "most that many ranks, or raise parallel.slots (a divisor "
                      "of train.global_batch) for a new run",
                      trainer->ranks, (long long)settings->parallel.slots);
-        goto out;
-    }
+    TRY(comm_agree(comm, rc));
     TRY(train_threads(comm, (int)settings->hardware.threads, &threads));
     TRY(comm_agree(comm, create_local(trainer, threads)));
-    TRY(check_arithmetic(trainer));
+    TRY(train_same(trainer));
     TRY(comm_agree(comm, replica_create(comm, trainer->kernels, &trainer->ctx,
                                         trainer->params,
                                         reduce_slots(trainer),

@@ -64,6 +64,7 @@ struct trainer {
     int stop_signal; /* agreed by all ranks; 0: go on */
     bool finished;   /* max_duration reached, agreed */
     bool commit_due, eval_due; /* by the clock, agreed in batch_end */
+    bool eval_missing; /* a signal took the last step's evaluation; agreed */
 };
 
 /* Borrow comm, make everything that a run needs: data, model, memory. No file
@@ -80,7 +81,8 @@ void trainer_listen(struct trainer *trainer, struct listener listener);
  * state (step > 0). Collective. */
 enum err trainer_start(struct trainer *trainer);
 
-/* Train until max_duration or an agreed stop. Collective. */
+/* Train until max_duration or an agreed stop. A run that is finished already
+ * goes from fit_start to fit_end. Collective. */
 enum err trainer_fit(struct trainer *trainer);
 
 /* One optimizer step; increments trainer->step (trainer_step.c). */

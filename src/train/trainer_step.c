@@ -77,10 +77,11 @@ static struct adamw adamw_step(const struct trainer *trainer, double scale)
 {
     const struct train_settings *s = &trainer->settings;
     double t = (double)(trainer->step + 1);
+    /* a peak rate of 0 trains nothing and must not make NaN of 0 / 0 */
+    double share = trainer->lr0 > 0.0 ? trainer->lr / trainer->lr0 : 0.0;
     return (struct adamw){
         .lr = (float)trainer->lr,
-        .decay =
-            (float)(trainer->lr / trainer->lr0 * s->optimizer.weight_decay),
+        .decay = (float)(share * s->optimizer.weight_decay),
         .beta1 = (float)s->optimizer.beta1,
         .beta2 = (float)s->optimizer.beta2,
         .eps = (float)s->optimizer.eps,

@@ -1,0 +1,14 @@
+/* Measurements that must not share a process: OpenBLAS's idle workers slow down
+ * other threads, and memory is to be free again before the next one starts. */
+#ifndef TESSERA_CMD_BENCH_CHILD_H
+#define TESSERA_CMD_BENCH_CHILD_H
+
+#include "src/base/err.h"
+
+/* Runs work(arg, values) in a forked child and copies values[count] back; an
+ * error of the child is returned with its text. The calling process must not
+ * have used OpenMP or OpenBLAS. */
+enum err bench_child(enum err (*work)(const void *arg, double *values),
+                     const void *arg, double *values, int count);
+
+#endif

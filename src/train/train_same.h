@@ -1,0 +1,15 @@
+/* Are all ranks about to compute the same thing? Ranks on several nodes read
+ * their own copies of the configuration, of the data sets and of the libraries;
+ * where these differ, bits would depend on where a slot lands. */
+#ifndef TESSERA_TRAIN_TRAIN_SAME_H
+#define TESSERA_TRAIN_TRAIN_SAME_H
+
+#include "src/base/err.h"
+#include "src/train/trainer.h"
+
+/* Arithmetic, the content of the data sets, and every setting but the paths of
+ * the data sets, hardware.* and log.level must be those of rank 0; the error
+ * names what differs and where. Collective, after the data sets are open. */
+enum err train_same(struct trainer *trainer);
+
+#endif
