@@ -19,6 +19,8 @@ B         ?= $(if $(filter 1,$(SAN)),build-san,build)
 Q         := $(if $(filter 1,$(V)),,@)
 PATH      := $(PATH):/usr/sbin:/sbin
 export PATH
+# tests share few cores: idle threads must sleep, not spin
+export OMP_WAIT_POLICY := passive
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
@@ -91,7 +93,7 @@ BATS     := $(sort $(wildcard tests/*.bats))
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps tests check demo bench sanitize sanitize-run lint \
+.PHONY: all help info deps tests check demo bench interop sanitize sanitize-run lint \
     layers install uninstall clean tiny-data
 .DEFAULT_GOAL := all
 

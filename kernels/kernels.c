@@ -168,3 +168,16 @@ int kernels_threads_default(int shared_by)
         threads = granted;
     return threads < 1 ? 1 : (int)threads;
 }
+
+void kernels_wait_passively(char **argv)
+{
+    char self[4096];
+    if (getenv("OMP_WAIT_POLICY") != NULL)
+        return;
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
+        return;
+    self[length] = '\0';
+    /* returns only if it fails: then threads spin, which is merely slower */
+    (void)execv(self, argv);
+}

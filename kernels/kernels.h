@@ -207,4 +207,12 @@ const struct kernels *const *kernels_all(void);
  * node with the same mask. */
 int kernels_threads_default(int shared_by);
 
+/* Let OpenMP's idle threads sleep instead of spin: a spinning thread takes the
+ * core from the one that it waits for when processors are shared (measured: a
+ * step beside one busy process is 9 times slower), and sleeping costs nothing
+ * measurable otherwise. OpenMP reads this from the environment before main, so
+ * the program is started anew, once, unless the user has set OMP_WAIT_POLICY.
+ * The first call of a main that computes. */
+void kernels_wait_passively(char **argv);
+
 #endif

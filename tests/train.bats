@@ -61,6 +61,46 @@ same_bits() { # RUN
     done
 }
 
+@test "five slots, leaves smaller than a slot, resumed: the same bits" {
+    odd=(train.max_duration=4ba checkpoint.interval=1ba parallel.slots=5
+        train.global_batch=10 train.microbatch=1 optimizer.weight_decay=1e-3
+        optimizer.lr=0.00123456789012345 eval.samples=3)
+    train 1 "$DIR/odd1" "${odd[@]}"
+    train 3 "$DIR/odd3" "${odd[@]}" train.max_duration=2ba scheduler.t_max=4ba
+    train 5 "$DIR/odd3" "${odd[@]}"
+    [ "$(digest "$DIR/odd3")" = "$(digest "$DIR/odd1")" ]
+    [ "$(tail -n 1 "$DIR/odd3/eval.jsonl" | grep -o '"eval_loss": [^,]*')" = \
+        "$(tail -n 1 "$DIR/odd1/eval.jsonl" | grep -o '"eval_loss": [^,]*')" ]
+}
+
+@test "a learning rate of 0 with weight decay leaves the weights as they are" {
+    zero=(optimizer.lr=0 checkpoint.interval=1ba)
+    train 1 "$DIR/zero" "${zero[@]}" train.max_duration=3ba
+    [ "$(grep -c '"loss": [0-9]' "$DIR/zero/metrics.jsonl")" -eq 3 ]
+    train 1 "$DIR/decay" "${zero[@]}" optimizer.weight_decay=0.1 \
+        train.max_duration=3ba
+    [ "$(digest "$DIR/decay")" = "$(digest "$DIR/zero")" ]
+}
+
+@test "a signal or a kill during the last evaluation: the next attempt makes it" {
+    long=(train.max_duration=1ba eval.interval=0ba eval.samples=0)
+    for signal in USR1 KILL; do
+        run_dir=$DIR/last-$signal
+        start 1 "$run_dir" "${long[@]}" data.eval="$DIR/data/train"
+        wait_for 30 test -e "$run_dir/checkpoints/step-000000001"
+        kill -$signal $pid
+        code=0
+        wait $pid || code=$?
+        [ $signal = KILL ] || [ $code -eq 85 ]
+        [ ! -s "$run_dir/eval.jsonl" ]
+        printf '{"attempt": 1, "step": 1, "eval_l' >"$run_dir/eval.jsonl"
+        for again in 1 2; do
+            train 1 "$run_dir" "${long[@]}"
+        done
+        [ "$(grep -c '^{.*"step": 1, "eval_loss": [0-9].*}$' "$run_dir/eval.jsonl")" -eq 1 ]
+    done
+}
+
 @test "a finished run, started again, exits 0 at once and trains nothing" {
     before=$(wc -l <"$DIR/ref/metrics.jsonl")
     train 1 "$DIR/ref"
@@ -226,6 +266,49 @@ bad() {
     bad 64 "model.preset" "$CONF" run.dir=x model.preset=mpt-9000b
     bad 64 "data.seq_len" "$CONF" run.dir=x data.seq_len=4096
     [ ! -e x ]
+}
+
+@test "a run directory that cannot be one: exit 64" {
+    cd "$DIR"
+    touch file
+    bad 64 "$DIR/file" "$CONF" "run.dir=$DIR/file" data.train=x
+    bad 64 "$DIR/file" "$CONF" "run.dir=$DIR/file/below" data.train=x
+    bad 64 "too long" "$CONF" "run.dir=$DIR/$(printf '%0300d' 0)" data.train=x
+    bad 64 "run.dir" "$CONF" "run.dir=$DIR/$(printf '0/%.0s' $(seq 450))"
+}
+
+@test "more memory than there is: exit 93 before it is touched" {
+    bad 93 "are available" "$CONF" "run.dir=$DIR/huge" \
+        data.train="$DIR/data/train" data.eval="$DIR/data/eval" data.seq_len=64 \
+        train.global_batch=40000000
+}
+
+@test "ranks with other settings or data than rank 0 are named" {
+    common=("$BIN/tessera-train" "$CONF" "run.dir=$DIR/unlike" data.eval=
+        "${SHORT[@]}" eval.samples=0)
+    one=("${common[@]}" "data.train=$DIR/data/train")
+    run "$MPIRUN" 1 "${one[@]}" : -np 1 "${one[@]}" train.seed=4
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"rank 1 ("*"another train.seed"* ]]
+    run "$MPIRUN" 1 "${one[@]}" : -np 1 "${common[@]}" \
+        data.train="$DIR/data/eval"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"rank 1 ("*"another data set in data.train"* ]]
+    run "$MPIRUN" 1 "${one[@]}" : -np 1 "${common[@]}" \
+        data.train="$DIR/nowhere"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"rank 1 ("*"nowhere"* ]]
+    [ "$(echo "$output" | grep -c 'train: error')" -eq 1 ]
+}
+
+@test "diverged: exit 93, the checkpoints stay good" {
+    for again in 1 2; do
+        run train 2 "$DIR/diverged" optimizer.lr=1000 train.clip_norm=0 \
+            checkpoint.interval=2ba
+        [ "$status" -eq 93 ]
+        [[ "$output" == *"training diverged"* ]]
+    done
+    "$BIN/tessera-ckpt" verify "$(newest "$DIR/diverged")"
 }
 
 @test "more ranks than slots is refused" {

@@ -38,6 +38,8 @@ enum err err_errno(const char *format, ...)
     va_end(args);
     enum err code = ERR_IO;
     if (saved == ENOSPC || saved == EDQUOT || saved == EROFS ||
+        saved == ENOTDIR || saved == EISDIR || saved == ENAMETOOLONG ||
+        saved == ELOOP ||
         saved == EACCES || saved == EPERM)
         code = ERR_SPACE;
     else if (saved == ENOMEM)

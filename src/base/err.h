@@ -21,7 +21,7 @@ enum err {
     ERR_USAGE,       /* command line or configuration: exit 64 */
     ERR_DATA,        /* data set missing, malformed, of another vocabulary */
     ERR_CHECKPOINT,  /* no usable checkpoint, or one of another run */
-    ERR_SPACE,       /* disk full, quota, read-only, permission */
+    ERR_SPACE,       /* disk full, quota, read-only, permission, no folder */
     ERR_IO,          /* any other I/O failure: may pass, exit 75 */
     ERR_MEMORY,      /* does not fit in memory */
     ERR_COMM,        /* a peer is dead or silent: exit 75 */
@@ -44,7 +44,8 @@ enum err err_set(enum err code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Like err_set(), for a failed system call: appends ": strerror(errno)" and
- * chooses ERR_SPACE (ENOSPC, EDQUOT, EROFS, EACCES, EPERM), ERR_MEMORY (ENOMEM)
+ * chooses ERR_SPACE (no room or no place to write: ENOSPC, EDQUOT, EROFS, EACCES, EPERM,
+ * ENOTDIR, EISDIR, ENAMETOOLONG, ELOOP), ERR_MEMORY (ENOMEM)
  * or ERR_IO from errno. */
 enum err err_errno(const char *format, ...)
     __attribute__((format(printf, 1, 2)));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/cmd/bench_step.h"
@@ -75,11 +76,13 @@ static const char *option_value(int argc, char **argv, int *at)
 int main(int argc, char **argv)
 {
     bool json = false;
-    char folder[] = "/tmp/tessera-bench.XXXXXX";
+    char folder[256];
+    const char *tmp = getenv("TMPDIR");
     struct bench_options options = {
         .threads = processors() < 2 ? processors() : 2,
         .seconds = 60.0,
     };
+    kernels_wait_passively(argv);
     log_init("bench", -1, LOG_INFO);
     signal(SIGPIPE, SIG_IGN); /* a child that ended is an error with a text */
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
@@ -113,8 +116,10 @@ int main(int argc, char **argv)
             return EXIT_USAGE;
         }
     }
+    snprintf(folder, sizeof folder, "%.200s/tessera-bench.XXXXXX",
+             tmp != NULL ? tmp : "/tmp");
     if (options.dir == NULL && (options.dir = mkdtemp(folder)) == NULL) {
-        log_error("cannot make a temporary folder in /tmp; give --dir");
+        log_error("%s: cannot make a temporary folder; give --dir", folder);
         return EXIT_STOP;
     }
     json_t *result = NULL;

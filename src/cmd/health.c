@@ -6,6 +6,7 @@
 
 #include "healthcheck/health.h"
 #include "healthcheck/health_pair.h"
+#include "kernels/kernels.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/comm/comm.h"
@@ -168,6 +169,7 @@ int main(int argc, char **argv)
     struct arguments arguments;
     char host[64];
     struct health_env env = { .host = host, .phase = HEALTH_JOB };
+    kernels_wait_passively(argv);
     log_init("health", -1, LOG_INFO);
     if (parse(argc, argv, &arguments) != ERR_OK)
         goto usage;

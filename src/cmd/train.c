@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "src/base/log.h"
 #include "src/comm/comm.h"
 #include "src/job/exit_code.h"
@@ -92,6 +93,7 @@ out:
 
 int main(int argc, char **argv)
 {
+    kernels_wait_passively(argv);
     log_init("train", -1, LOG_INFO);
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         usage(stdout);

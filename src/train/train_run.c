@@ -84,18 +84,31 @@ static enum err record_start(const struct run *run)
     return ledger_append(
         run->settings->run.dir, "start", run->attempt,
         json_pack("{s:I, s:i, s:i, s:o, s:s}", "job", (json_int_t)slurm.job_id,
-                  "restart", slurm.restart_count, "ranks",
-                  comm_size(run->comm), "hosts", run_hosts(run->comm),
-                  "version", TESSERA_VERSION));
+                  "restart", slurm.restart_count, "ranks", comm_size(run->comm),
+                  "hosts", run_hosts(run->comm), "version", TESSERA_VERSION));
+}
+
+/* JSON text is UTF-8; a path need not be, nor an error text that was cut. */
+static json_t *json_text(const char *text)
+{
+    char ascii[512];
+    json_t *string = json_string(text);
+    if (string != NULL)
+        return string;
+    snprintf(ascii, sizeof ascii, "%s", text);
+    for (char *p = ascii; *p != '\0'; p++)
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    return json_string(ascii);
 }
 
 static enum err record_stop(const struct run *run, int code, const char *reason)
 {
     return ledger_append(
         run->settings->run.dir, "stop", run->attempt,
-        json_pack("{s:I, s:i, s:s}", "step",
+        json_pack("{s:I, s:i, s:o}", "step",
                   (json_int_t)(run->trainer ? run->trainer->step : -1), "code",
-                  code, "reason", reason));
+                  code, "reason", json_text(reason)));
 }
 
 /* Why this rank leaves: for the launch script and for people. */
@@ -226,9 +239,9 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
         int code = rc == ERR_OK ? *exit_code : err_exit_code(rc);
         enum err recorded = record_stop(
             &run, code,
-            rc != ERR_OK             ? text
-            : code == EXIT_REQUEUE   ? "stopped by a signal, checkpointed"
-                                     : "max_duration reached");
+            rc != ERR_OK           ? text
+            : code == EXIT_REQUEUE ? "stopped by a signal, checkpointed"
+                                   : "max_duration reached");
         if (rc == ERR_OK)
             rc = recorded;
         else
