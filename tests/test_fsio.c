@@ -142,13 +142,13 @@ static void test_write_failures(void)
     tap_ok(holds(path, "old"), "the old file is untouched");
     tap_is_int(count_entries(folder), before, "no temporary stays");
 
-    fails(fsio_write_atomic(at("file/x"), "a", 1), ERR_IO, "file/x",
+    fails(fsio_write_atomic(at("file/x"), "a", 1), ERR_SPACE, "file/x",
           "write below a file");
     fails(fsio_write_atomic(at("none/x"), "a", 1), ERR_IO, "none/x",
           "write into a missing folder");
     before = count_entries(folder);
     tap_is_int(fsio_mkdirs(at("full/sub")), ERR_OK, "make folders");
-    fails(fsio_write_atomic(at("full"), "a", 1), ERR_IO, "full",
+    fails(fsio_write_atomic(at("full"), "a", 1), ERR_SPACE, "full",
           "write over a folder");
     tap_is_int(count_entries(folder), before + 1, "no temporary stays");
 
@@ -199,11 +199,11 @@ static void test_folders(void)
     tap_ok(fsio_exists(at("a/b/c")), "they exist");
     tap_is_int(fsio_mkdirs(at("a/b/c")), ERR_OK, "again is fine");
     tap_is_int(fsio_mkdirs("/"), ERR_OK, "the root is there");
-    fails(fsio_mkdirs(at("file")), ERR_IO, "file", "a file in the place");
-    fails(fsio_mkdirs(at("file/x/y")), ERR_IO, "file", "a file in the way");
+    fails(fsio_mkdirs(at("file")), ERR_SPACE, "file", "a file in the place");
+    fails(fsio_mkdirs(at("file/x/y")), ERR_SPACE, "file", "a file in the way");
     tap_is_int(fsio_fsync_dir(at("a")), ERR_OK, "sync a folder");
     fails(fsio_fsync_dir(at("none")), ERR_IO, "none", "sync a missing folder");
-    fails(fsio_fsync_dir(at("file")), ERR_IO, "file", "sync a file");
+    fails(fsio_fsync_dir(at("file")), ERR_SPACE, "file", "sync a file");
     tap_ok(fsio_exists(at("file")) && !fsio_exists(at("none")) &&
                !fsio_exists(at("file/none")),
            "exists tells what is there");

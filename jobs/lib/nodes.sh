@@ -4,6 +4,7 @@
 
 good=()
 check_count=0
+guard_pid=
 
 # start_step NAME SRUN-ARGUMENTS...: in the background; sets $srun_pid. Steps
 # overlap because one on a dead node keeps its resources until Slurm gives up.
@@ -150,13 +151,12 @@ keep_guard()
         [ "$node" = "${SLURMD_NODENAME:-}" ] || others+=("$node")
     done
     others=("${others[@]:0:2}")
-    if [ "${guard_nodes:-}" = "$(join "${others[@]}")" ] &&
-        kill -0 "$guard_pid" 2>/dev/null; then
-        return
-    fi
-    if [ -n "${guard_pid:-}" ]; then
+    if [ -n "$guard_pid" ]; then
+        [ "$guard_nodes" = "$(join "${others[@]}")" ] &&
+            kill -0 "$guard_pid" 2>/dev/null && return
         kill -KILL "$guard_pid" 2>/dev/null
         wait "$guard_pid" 2>/dev/null
+        guard_pid=
     fi
     guard_nodes=$(join "${others[@]}")
     [ ${#others[@]} -gt 0 ] || return

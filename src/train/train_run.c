@@ -39,7 +39,7 @@ static enum err make_run_dir(const char *dir)
 {
     struct stat status;
     enum err rc = fsio_mkdirs(dir);
-    if (rc != ERR_IO)
+    if (rc != ERR_IO && rc != ERR_SPACE)
         return rc;
     bool found = stat(dir, &status) == 0;
     if (found ? !S_ISDIR(status.st_mode)
