@@ -40,6 +40,11 @@ node_state_is()
     [ "$("$CLUSTER" exec sinfo -h -N -n "$1" -o %T)" = "$2" ]
 }
 
+hardware_address() { # INTERFACE [--node NODE]
+    "$CLUSTER" exec --root "${@:2}" ip -o link show "$1" |
+        sed 's/.*link.ether \([^ ]*\).*/\1/'
+}
+
 # Processes of the machine in the PID namespace $1 or one below it cannot be
 # told by name, so all are looked at by the folder that they have mounted.
 processes_of()
@@ -119,6 +124,9 @@ END
 }
 
 @test "a killed node goes down with its processes and comes back" {
+    local bridge node
+    bridge=$(hardware_address br0)
+    node=$(hardware_address eth0 --node n4)
     "$CLUSTER" exec sbatch -w n4 -o /dev/null --wrap 'sleep 4567'
     within 10 "$CLUSTER" exec --root pgrep -f 'sleep 4567'
     "$CLUSTER" kill n4
@@ -132,6 +140,9 @@ END
     within 20 node_state_is n4 idle
     run "$CLUSTER" exec srun -w n4 hostname
     [ "$output" = n4 ]
+    # else the others would lose packets until they have noticed
+    [ "$(hardware_address br0)" = "$bridge" ]
+    [ "$(hardware_address eth0 --node n4)" = "$node" ]
 }
 
 @test "a second cluster runs beside the first, and down leaves nothing" {

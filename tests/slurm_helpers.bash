@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of the bats files
 # Shared by the bats files that run jobs on the local Slurm cluster: a cluster
 # with Tessera installed, prolog and epilog included, and its user's home with
-# data and a configuration of 200 steps, a commit every tenth.
+# data and a configuration of 160 steps, a commit every tenth.
 
 CLUSTER=$BATS_TEST_DIRNAME/cluster
 BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
 TEMPLATE=/opt/tessera/share/tessera/pretrain.sbatch
-STEPS=200
+STEPS=160
 
 # cluster_start NODES: installs into $DIR, starts the cluster, makes the data
 # and, meanwhile, the run that nothing disturbs: on one rank, without Slurm.
@@ -40,13 +40,23 @@ eval: { interval = "1dur"; samples = 16; };
 checkpoint: { interval = "10ba"; keep = 3; };
 END
     chown -R 60011:60011 "$home"
-    (cd "$home" && nice "$BIN/tessera-train" run.cfg "run.dir=$DIR/undisturbed" \
-        >"$DIR/undisturbed.log" 2>&1 3>&-) 3>&- &
+    (cd "$home" && exec nice "$BIN/tessera-train" run.cfg \
+        "run.dir=$DIR/undisturbed" >"$DIR/undisturbed.log" 2>&1) 3>&- &
+    echo $! >"$DIR/undisturbed.pid"
 }
 
+# With TESSERA_KEEP=FOLDER the jobs' output and Slurm's logs are copied there.
 cluster_stop() {
+    local pid
     [ -n "${DIR:-}" ] || return 0
+    [ -z "${TESSERA_KEEP:-}" ] ||
+        cp -r "$TESSERA_CLUSTER_DIR/home" "$TESSERA_CLUSTER_DIR/log" \
+            "$TESSERA_KEEP"
     "$CLUSTER" down
+    # Mostly it has finished, and its number may be somebody else's now.
+    pid=$(cat "$DIR/undisturbed.pid" 2>/dev/null) &&
+        grep -qsF "run.dir=$DIR/" "/proc/$pid/cmdline" &&
+        kill -KILL "$pid" && within 10 test ! -e "/proc/$pid"
     rm -rf "$DIR"
 }
 
@@ -142,6 +152,7 @@ node_field() { # NODE FIELD
 }
 
 node_state_is() { # NODE PATTERN
+    # shellcheck disable=SC2053 # a pattern
     [[ $(node_field "$1" State) == $2 ]]
 }
 
@@ -156,7 +167,7 @@ digest() { # RUN-FOLDER
 
 # same_bits NAME: the run is finished, with the bits of the undisturbed one.
 same_bits() {
-    within 120 test -d \
+    within 300 test -d \
         "$DIR/undisturbed/checkpoints/$(printf 'step-%09d' $STEPS)"
     local mine theirs
     mine=$(digest "$home/runs/$1")

@@ -1,13 +1,34 @@
 #!/usr/bin/env bats
 # Jobs of the researcher on a real Slurm, and how they end: done, on the wrong
 # configuration, with a killed rank, cancelled, at the time limit, in vain.
-# Nodes die in slurm_nodes.bats.
+# Nodes die in slurm_nodes.bats. Jobs that mostly wait are started early and run
+# beside the others.
 
 load slurm_helpers
 
+# Stops the ranks of job $1 as soon as it trains, and lets them go on when the
+# launch script asks them to end: a job that does not end within its time, on
+# machines of any speed, and that needs no processor meanwhile.
+too_slow() {
+    local node
+    within 120 trained "$1" 20
+    for node in $(hosts "$1"); do
+        "$CLUSTER" exec --root --node "$node" kill -STOP "$(ranks_on "$node")"
+    done
+    within 240 grep -q 'asking the ranks' "$home/$1.out"
+    for node in $(hosts "$1"); do
+        "$CLUSTER" exec --root --node "$node" kill -CONT "$(ranks_on "$node")"
+    done
+    touch "$DIR/$1.slow"
+}
+
 setup_file() {
     load slurm_helpers
-    ! "$CLUSTER" possible || cluster_start 8
+    "$CLUSTER" possible || return 0
+    cluster_start 8
+    home=$TESSERA_CLUSTER_DIR/home
+    submit limit --nodes=2 --nodelist=n7,n8 --time=1 --signal=B:USR1@20
+    too_slow limit 3>&- &
 }
 
 teardown_file() {
@@ -21,7 +42,7 @@ setup() {
 
 @test "a job over three nodes completes, with the bits of one rank" {
     submit plain --nodes=3
-    completed plain 120
+    completed plain 300
     [ "$(job_field plain ExitCode)" = 0:0 ]
     [ "$(job_field plain UserId)" = "researcher(60011)" ]
     [ "$(hosts plain | wc -l)" -eq 3 ]
@@ -31,49 +52,46 @@ setup() {
 
 @test "a wrong configuration ends the job with 64 and is not requeued" {
     submit typo --nodes=1 -- train.max_durations=3ba
-    submit nodata --nodes=1 -- data.train=data/nothing
-    for name in typo nodata; do
-        within 90 ended $name
+    # only the ranks can know
+    submit ranks --nodes=2 -- parallel.slots=1
+    for name in typo ranks; do
+        within 180 ended $name
         state_is $name FAILED
         [ "$(job_field $name ExitCode)" = 64:0 ]
         [ "$(job_field $name Restarts)" -eq 0 ]
     done
-    grep -q 'train.max_durations' "$home/typo.out"
-    grep -q 'data/nothing' "$home/nodata.out"
-    events nodata stop | grep -q '"code":64'
+    grep 'train.max_durations' "$home/typo.out"
+    grep 'parallel.slots' "$home/ranks.out"
+    [ "$(events ranks stop | grep -c '"code":64')" -eq 2 ]
 }
 
 @test "a killed rank: the job starts again by itself, to the same bits" {
     submit rank --nodes=2
-    within 90 trained rank 40
+    within 180 trained rank 40
     node=$(hosts rank | tail -n 1)
-    pid=$(ranks_on "$node")
-    "$CLUSTER" exec --root --node "$node" kill -KILL "$pid"
-    completed rank 120
+    "$CLUSTER" exec --root --node "$node" kill -KILL "$(ranks_on "$node")"
+    completed rank 300
     [ "$(job_field rank Restarts)" -eq 0 ]
     [ "$(events rank start | wc -l)" -eq 2 ]
-    events rank restart | grep -q '"progress":true'
-    # nothing was trained twice beyond the newest commit
+    events rank restart | grep '"progress":true'
     [ "$(last rank attempt)" -eq 2 ]
 }
 
 @test "a cancelled job is not requeued, and its run goes on later" {
     submit cancel --nodes=2
-    within 90 trained cancel 40
+    within 180 trained cancel 40
     user scancel "$(job_of cancel)"
-    within 60 ended cancel
-    state_is cancel CANCELLED
-    sleep 3
+    within 180 ended cancel
     state_is cancel CANCELLED
     [ "$(job_field cancel Restarts)" -eq 0 ]
-    [ "$(last cancel step)" -lt $STEPS ]
+    [ "$(last cancel step)" -lt "$STEPS" ]
     [ -z "$(events cancel requeue)" ]
+    # submitted again at once, and on one node only
     submit cancel --nodes=1
-    completed cancel 120
+    completed cancel 300
 }
 
 @test "three attempts without a new checkpoint: held, with the reason" {
-    export TESSERA_CRASH_AT=shards-agreed
     settings=TESSERA_CRASH_AT=shards-agreed submit vain --nodes=2
     within 180 ended vain
     state_is vain FAILED
@@ -81,8 +99,49 @@ setup() {
     [ "$(job_field vain Restarts)" -eq 0 ]
     [ "$(events vain start | wc -l)" -eq 3 ]
     [ "$(events vain hold | wc -l)" -eq 1 ]
-    grep -q 'held: 3 attempts in a row without a new checkpoint' "$home/vain.out"
+    grep 'held: 3 attempts in a row without a new checkpoint' "$home/vain.out"
     # somebody has mended the cause
     submit vain --nodes=2
-    completed vain 120
+    completed vain 300
+}
+
+@test "the time limit: a checkpoint, requeued, and to the end" {
+    within 240 test -e "$DIR/limit.slow"
+    completed limit 300
+    [ "$(job_field limit TimeLimit)" = 00:01:00 ]
+    [ "$(job_field limit Restarts)" -eq 1 ]
+    events limit requeue | grep '"code":85'
+    [ "$(events limit start | wc -l)" -eq 2 ]
+    # the step of the signal is the one that the second job went on from
+    stopped=$(events limit stop | head -n 1 | sed 's/.*"step":\([0-9]*\).*/\1/')
+    grep -A 1 "\"step\": $stopped," "$home/runs/limit/metrics.jsonl" |
+        tail -n 1 | grep "\"attempt\": 2, \"step\": $((stopped + 1)),"
+}
+
+@test "a file STOP ends the job for good, and its removal lets it go on" {
+    submit stop --nodes=1
+    within 180 trained stop 40
+    touch "$home/runs/stop/STOP"
+    within 180 ended stop
+    [ "$(job_field stop ExitCode)" = 93:0 ]
+    [ "$(job_field stop Restarts)" -eq 0 ]
+    grep 'runs/stop/STOP: remove it to go on' "$home/stop.out"
+    rm "$home/runs/stop/STOP"
+    submit stop --nodes=1
+    completed stop 300
+}
+
+@test "the same run submitted twice: one trains, the other ends and says why" {
+    submit twice --nodes=1 -- train.max_duration=100000ba
+    within 180 trained twice 5
+    cp "$DIR/twice.job" "$DIR/first.job"
+    submit twice --nodes=1 --nodelist=n2 --output=second.out -- \
+        train.max_duration=100000ba
+    within 180 ended twice
+    [ "$(job_field twice ExitCode)" = 93:0 ]
+    grep "job $(job_of first) .* is training this run" "$home/second.out"
+    events twice stop | grep 'before the run was opened'
+    state_is first RUNNING
+    [ "$(events twice start | wc -l)" -eq 1 ]
+    user scancel "$(job_of first)"
 }

@@ -47,9 +47,10 @@ json_text()
 # only if it cannot.
 check()
 {
-    local line
-    line=$(timeout --kill-after=2 $(($2 + 2)) "$prefix/bin/tessera-health" "$1" \
-        --json --budget "$2" 2>/dev/null </dev/null)
+    local line limit_s=${2%%[!0-9]*}
+    line=$(timeout --kill-after=2 $((10#${limit_s:-0} + 2)) \
+        "$prefix/bin/tessera-health" "$1" --json --budget "$2" 2>/dev/null \
+        </dev/null)
     check_rc=$?
     line=$(grep '"verdict"' <<<"$line" | tail -n 1)
     check_reason=$(json_text "$line" reason)

@@ -74,12 +74,18 @@ watch_attempt()
     step_code
 }
 
+# Has the training program come so far that the attempt is in the ledger?
+attempt_started()
+{
+    [ "$(ledger_started)" -ge "$attempt" ]
+}
+
 # What the ranks of the attempt wrote about why they left: "CODE TEXT", the
 # gravest first. Nothing if they had no time to.
 attempt_reason()
 {
     local number
-    number=$(ledger_attempts)
+    number=$(ledger_started)
     [ "$number" -ge "$attempt" ] || return
     # Files may lack their last newline.
     awk '
@@ -118,6 +124,7 @@ classify()
         fi
         ;;
     esac
+    attempt_started || cause+=" before the run was opened, see the job's output"
     case $written in
     93\ * | 64\ *)
         action=stop

@@ -33,6 +33,16 @@ ledger_attempts()
     echo "${count:-0}"
 }
 
+# The number of the newest attempt that this job has started, or 0: another job
+# may have been submitted for the same run.
+ledger_started()
+{
+    local line pattern='"attempt": *([0-9]+)'
+    line=$(grep '"event": *"start"' "$run_dir/ledger.jsonl" 2>/dev/null |
+        grep "\"job\": *${job}[,}]" | tail -n 1)
+    [[ $line =~ $pattern ]] && echo "${BASH_REMATCH[1]}" || echo 0
+}
+
 # ledger EVENT ATTEMPT [KEY=VALUE ...]
 ledger()
 {
@@ -50,14 +60,14 @@ ledger()
         say "$file: cannot write the event $1"
 }
 
-# How many decisions in a row, up to now, followed an attempt without a newly
-# committed checkpoint. A hold ends the row: someone has looked.
+# How many decisions of this job in a row, up to now, followed an attempt without
+# a newly committed checkpoint. A hold ends the row: someone has looked.
 ledger_futile()
 {
-    awk '
+    grep "\"job\": *${job}[,}]" "$run_dir/ledger.jsonl" 2>/dev/null | awk '
     /"event": *"hold"/ || /"progress": *true/ { row = 0 }
     /"progress": *false/ { row++ }
-    END { print row + 0 }' "$run_dir/ledger.jsonl" 2>/dev/null || echo 0
+    END { print row + 0 }'
 }
 
 # The name of the newest committed checkpoint; names sort by step.

@@ -73,8 +73,8 @@ shrink()
     local folder rc=0
     folder=$(mktemp -d "${TMPDIR:-/tmp}/tessera-shrink.XXXXXX") || return 1
     # scontrol leaves scripts here with the job's new environment.
-    (cd "$folder" && scontrol update jobid="$job" NodeList="$(join "$@")") ||
-        rc=1
+    (cd "$folder" && scontrol update jobid="$job" NodeList="$(join "$@")" \
+        >/dev/null) || rc=1
     if [ -f "$folder/slurm_job_${job}_resize.sh" ]; then
         # shellcheck source=/dev/null
         . "$folder/slurm_job_${job}_resize.sh"

@@ -1,0 +1,155 @@
+#!/usr/bin/env bats
+# Bad nodes and dead ones under jobs of the researcher on a real Slurm. Every
+# job has nodes of its own. Since most of the time is waiting for Slurm, all are
+# started at once, each with somebody who does the harm in the background; the
+# tests look at what became of them.
+
+load slurm_helpers
+
+# only NODE...: sbatch's option that keeps a job to these nodes, of which it
+# need not use all.
+only() {
+    local node others=()
+    for node in n{1..18}; do
+        [[ " $* " == *" $node "* ]] || others+=("$node")
+    done
+    (IFS=, && echo "--exclude=${others[*]}")
+}
+
+# kill_in_training NAME head|tail: kills the first or the last node of the job.
+kill_in_training() {
+    within 180 trained "$1" 40
+    hosts "$1" | "$2" -n 1 >"$DIR/$1.victim"
+    "$CLUSTER" kill "$(cat "$DIR/$1.victim")"
+    last "$1" step >"$DIR/$1.step"
+}
+
+# From the moment that Slurm has noticed to the first new step.
+measure_restart() {
+    local begin
+    within 120 node_state_is "$(cat "$DIR/$1.victim")" 'DOWN*'
+    begin=$(date +%s%N)
+    within 120 attempt_above "$1" 1
+    echo $((($(date +%s%N) - begin) / 1000000)) >"$DIR/$1.restart_ms"
+}
+
+# A job of three nodes, two to train on, of which one turns bad when the prolog
+# has let it pass: the script waits until then.
+turns_bad() { # NAME NODE
+    within 180 test -e "$home/$1.begun"
+    "$CLUSTER" full "$2"
+    touch "$home/$1.go"
+}
+
+setup_file() {
+    load slurm_helpers
+    "$CLUSTER" possible || return 0
+    cluster_start 18
+    home=$TESSERA_CLUSTER_DIR/home
+    cat >"$home/wait.sbatch" <<'END'
+#!/bin/bash -l
+touch "$SLURM_JOB_NAME.begun"
+until [ -e "$SLURM_JOB_NAME.go" ]; do sleep 0.1; done
+exec bash -l /opt/tessera/share/tessera/pretrain.sbatch "$@"
+END
+    "$CLUSTER" full n11
+    submit bad --nodes=2 "$(only n10 n11 n12)"
+    settings=TESSERA_SPARES=1 submit spare --nodes=3 "$(only n1 n2 n3)"
+    submit nospare --nodes=2 --no-kill --requeue "$(only n4 n5 n6)"
+    submit batchhost --nodes=2 "$(only n7 n8 n9)"
+    export settings=TESSERA_NODES=2 script=wait.sbatch
+    submit turned --nodes=3 --requeue --no-kill "$(only n13 n14 n15)"
+    submit turnedfirst --nodes=3 --requeue --no-kill "$(only n16 n17 n18)"
+    {
+        turns_bad turned n14 3>&- &
+        turns_bad turnedfirst n16 3>&- &
+        kill_in_training nospare tail 3>&- &
+        kill_in_training batchhost head 3>&- &
+        { kill_in_training spare tail && measure_restart spare; } 3>&- &
+    } >"$DIR/harm.log" 2>&1
+}
+
+teardown_file() {
+    load slurm_helpers
+    cluster_stop
+}
+
+setup() {
+    need_cluster
+    cat "$DIR/harm.log"
+}
+
+# drained NODE: by us, with a reason that has our prefix once
+drained() {
+    node_state_is "$1" '*DRAIN*'
+    reason=$(node_reason "$1")
+    echo "$1: $reason"
+    [[ $reason == "tessera: SHM_FULL "* ]]
+    [ "$(grep -o 'tessera:' <<<"$reason" | wc -l)" -eq 1 ]
+}
+
+@test "a dead node with a spare: the job starts again in its allocation" {
+    completed spare 300
+    [ "$(job_field spare Restarts)" -eq 0 ]
+    victim=$(cat "$DIR/spare.victim")
+    [ "$(cat "$DIR/spare.step")" -lt "$STEPS" ]
+    [ "$(events spare start | wc -l)" -eq 2 ]
+    [[ " $(hosts spare | xargs) " != *" $victim "* ]]
+    [ "$(hosts spare | wc -l)" -eq 2 ]
+    events spare restart | grep "lost node $victim"
+    events spare restart | grep '"progress":true'
+    # nothing is left of either attempt
+    for node in $(hosts spare); do
+        [ -z "$("$CLUSTER" exec --root --node "$node" ls /dev/shm)" ]
+        [ -z "$(ranks_on "$node")" ]
+    done
+    note "first new step $(cat "$DIR/spare.restart_ms") ms after Slurm's DOWN"
+}
+
+@test "a dead node without a spare: the job is requeued and completes" {
+    completed nospare 300
+    victim=$(cat "$DIR/nospare.victim")
+    [ "$(cat "$DIR/nospare.step")" -lt "$STEPS" ]
+    [ "$(job_field nospare Restarts)" -eq 1 ]
+    [[ " $(hosts nospare | xargs) " != *" $victim "* ]]
+    [ "$(hosts nospare | wc -l)" -eq 2 ]
+    [ "$(events nospare requeue | wc -l)" -eq 1 ]
+    events nospare requeue | grep '"code":75,"reason":"1 good nodes, 2 needed"'
+}
+
+@test "the node of the batch script dies: requeued, and completes" {
+    completed batchhost 300
+    victim=$(cat "$DIR/batchhost.victim")
+    [ "$(cat "$DIR/batchhost.step")" -lt "$STEPS" ]
+    [ "$(job_field batchhost Restarts)" -eq 1 ]
+    [[ " $(hosts batchhost | xargs) " != *" $victim "* ]]
+    events batchhost requeue | grep "lost $victim, the node of the launch"
+}
+
+@test "a bad node is drained by the prolog, and the job runs elsewhere" {
+    completed bad 300
+    [ "$(hosts bad | xargs)" = "n10 n12" ]
+    [ "$(job_field bad Restarts)" -eq 1 ]
+    [ "$(events bad start | wc -l)" -eq 1 ]
+    drained n11
+    # Nothing is left of it when it is mended.
+    "$CLUSTER" full n11 undo
+    "$CLUSTER" exec --root scontrol update nodename=n11 state=resume
+    "$CLUSTER" exec srun -w n11 true
+}
+
+@test "a node that turns bad is found by the job's check and drained at once" {
+    completed turned 300
+    [ "$(hosts turned | xargs)" = "n13 n15" ]
+    [ "$(job_field turned Restarts)" -eq 0 ]
+    [ "$(job_field turned NumNodes)" -eq 2 ]
+    events turned drain | grep '"node":"n14","code":"SHM_FULL"'
+    drained n14
+}
+
+@test "the same with the batch script's own node: drained after the job" {
+    completed turnedfirst 300
+    [ "$(hosts turnedfirst | xargs)" = "n17 n18" ]
+    [ "$(job_field turnedfirst Restarts)" -eq 0 ]
+    within 180 drained n16
+}
