@@ -89,13 +89,11 @@ RANKS_test_reduce_n4 := 1 2 3 4
 RANKS_test_ckpt_n4 := 1 2 3 4
 ranks_of  = $(or $(RANKS_$(1)),4)
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(notdir $(t))),$(t).np$(n).t))
-# jobs on a local Slurm cluster have a target of their own: check-slurm
-BATS_SLURM := $(sort $(wildcard tests/slurm_*.bats))
-BATS     := $(filter-out $(BATS_SLURM),$(sort $(wildcard tests/*.bats)))
+BATS     := $(sort $(wildcard tests/*.bats))
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps tests check check-slurm demo bench interop sanitize sanitize-run lint \
+.PHONY: all help info deps tests check demo bench interop sanitize sanitize-run lint \
     layers install uninstall clean tiny-data
 .DEFAULT_GOAL := all
 
@@ -181,9 +179,6 @@ tests: $(TESTS) $(WRAPPERS)
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests tiny-data
 	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(TESTS_1) $(WRAPPERS) $(BATS)
-
-check-slurm: all ## jobs on a real local Slurm cluster: dead nodes, time limit, scancel (root)
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(BATS_SLURM)
 
 demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch through a bad and a dead node, to the same bits
 	+@$(MAKE) --no-print-directory all

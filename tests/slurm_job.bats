@@ -11,7 +11,7 @@ load slurm_helpers
 # machines of any speed, and that needs no processor meanwhile.
 too_slow() {
     local node
-    within 120 trained "$1" 20
+    within 180 trained "$1" 5
     for node in $(hosts "$1"); do
         "$CLUSTER" exec --root --node "$node" kill -STOP "$(ranks_on "$node")"
     done
@@ -27,7 +27,9 @@ setup_file() {
     "$CLUSTER" possible || return 0
     cluster_start 8
     home=$TESSERA_CLUSTER_DIR/home
-    submit limit --nodes=2 --nodelist=n7,n8 --time=1 --signal=B:USR1@20
+    # Slurm looks every 30 s, so the signal comes 29 to 59 s after the start, and
+    # the end another 30 s later.
+    submit limit --nodes=2 --nodelist=n7,n8 --time=1 --signal=B:USR1@1
     too_slow limit 3>&- &
 }
 
