@@ -178,7 +178,7 @@ tests: $(TESTS) $(WRAPPERS)
 # cannot be installed.
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests tiny-data
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(TESTS_1) $(WRAPPERS) $(BATS)
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(WRAPPERS) $(BATS)
 
 demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch through a bad and a dead node, to the same bits
 	+@$(MAKE) --no-print-directory all
@@ -194,7 +194,7 @@ sanitize: ## the C tests under ASan and UBSan
 	+@$(MAKE) --no-print-directory SAN=1 sanitize-run
 
 sanitize-run: $(TESTS_1)
-	ASAN_OPTIONS=detect_leaks=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(TESTS_1)
+	ASAN_OPTIONS=detect_leaks=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1)
 
 tiny-data: $(B)/tiny-data/train/index.json ## data of jobs/conf/tiny.cfg
 

@@ -77,8 +77,8 @@ enum err ckpt_verify(const char *checkpoint_dir)
         TRY(ckpt_read_shard(reader, s));
         for (int p = 0; p < shard->piece_count; p++)
             TRY(ckpt_read_piece(reader, s, &shard->pieces[p],
-                                shard->pieces[p].begin, shard->pieces[p].end,
-                                NULL, NULL));
+                                shard->pieces[p].part.begin,
+                                shard->pieces[p].part.end, NULL, NULL));
     }
 out:
     ckpt_read_destroy(reader);

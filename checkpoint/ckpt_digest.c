@@ -20,8 +20,8 @@ static int placed_order(const void *a, const void *b)
     int names = strcmp(x->tensor, y->tensor);
     if (names != 0)
         return names;
-    return (x->piece->begin > y->piece->begin) -
-           (x->piece->begin < y->piece->begin);
+    return (x->piece->part.begin > y->piece->part.begin) -
+           (x->piece->part.begin < y->piece->part.begin);
 }
 
 static int name_order(const void *a, const void *b)
@@ -83,8 +83,9 @@ static enum err digest_tensors(struct digest *digest, struct ckpt_read *reader,
             const struct ckpt_piece *piece = pieces[next].piece;
             if (&manifest->tensors[piece->tensor] != tensors[t])
                 break;
-            TRY(ckpt_read_piece(reader, pieces[next].shard, piece, piece->begin,
-                                piece->end, digest_sink, digest));
+            TRY(ckpt_read_piece(reader, pieces[next].shard, piece,
+                                piece->part.begin, piece->part.end, digest_sink,
+                                digest));
         }
     }
     TRY(digest_i64(digest, manifest->step));

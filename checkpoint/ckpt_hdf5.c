@@ -203,8 +203,8 @@ static enum err put_index(hid_t file, const char *path,
         rows[i].dims = item->dims;
         for (int d = 0; d < item->dims; d++)
             rows[i].shape[d] = item->shape[d];
-        rows[i].begin = item->begin;
-        rows[i].end = item->end;
+        rows[i].begin = item->part.begin;
+        rows[i].end = item->part.end;
     }
     TRY(index_type(path, &type));
     HDF5_TRY(space = H5Screate_simple(1, &rows_count, NULL));
@@ -231,7 +231,7 @@ static enum err put_tensor(hid_t file, const char *path, hid_t links,
     enum err rc = ERR_OK;
     hid_t space = H5I_INVALID_HID;
     hid_t set = H5I_INVALID_HID;
-    const hsize_t elements = (hsize_t)(item->end - item->begin);
+    const hsize_t elements = (hsize_t)(item->part.end - item->part.begin);
     hid_t type = file_type(item->dtype);
     HDF5_TRY(type);
     HDF5_TRY(space = H5Screate_simple(1, &elements, NULL));
@@ -272,16 +272,12 @@ static enum err put_tensors(hid_t file, const char *path,
     HDF5_TRY(H5Pset_create_intermediate_group(links, 1));
     for (int i = 0; i < item_count; i++) {
         const struct ckpt_item *item = &items[i];
-        if (item->begin == item->end)
+        if (item->part.begin == item->part.end)
             continue;
         struct ckpt_piece *piece = &pieces[(*piece_count)++];
-        *piece = (struct ckpt_piece){
-            .tensor = i,
-            .begin = item->begin,
-            .end = item->end,
-            .bytes =
-                (item->end - item->begin) * (int64_t)dtype_bytes(item->dtype),
-        };
+        *piece = (struct ckpt_piece){ .tensor = i, .part = item->part };
+        piece->bytes = ckpt_part_elements(&item->part, item->dims) *
+                       (int64_t)dtype_bytes(item->dtype);
         TRY(put_tensor(file, path, links, layout, item, &piece->offset));
     }
 out:

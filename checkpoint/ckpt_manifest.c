@@ -53,8 +53,8 @@ enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text)
         const struct ckpt_piece *piece = &shard->pieces[i];
         failed |= json_array_append_new(
             pieces,
-            json_pack("[i,I,I,I]", piece->tensor, (json_int_t)piece->begin,
-                      (json_int_t)piece->end, (json_int_t)piece->offset));
+            json_pack("[i,I,I,I]", piece->tensor, (json_int_t)piece->part.begin,
+                      (json_int_t)piece->part.end, (json_int_t)piece->offset));
     }
     for (int64_t i = 0; i < shard->block_count; i++)
         failed |= json_array_append_new(blocks, json_integer(shard->blocks[i]));

@@ -45,10 +45,10 @@ struct ckpt_tensor {
     int64_t elements; /* product of shape */
 };
 
-/* Elements [begin, end) of a tensor, stored at `offset` of the shard's file. */
+/* A part of a tensor, stored at `offset` of the shard's file. */
 struct ckpt_piece {
     int tensor;
-    int64_t begin, end;
+    struct ckpt_part part;
     int64_t offset;
     int64_t bytes;
     int64_t block; /* index in the shard's `blocks` of the piece's first CRC */

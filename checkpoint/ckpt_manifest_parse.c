@@ -102,13 +102,13 @@ static enum err parse_piece(const json_t *value, const struct ckpt_manifest *m,
         return malformed("piece of an unknown tensor");
     const struct ckpt_tensor *owner = &m->tensors[tensor];
     if (!get_integer(json_array_get(value, 1), 0, owner->elements,
-                     &piece->begin) ||
-        !get_integer(json_array_get(value, 2), piece->begin + 1,
-                     owner->elements, &piece->end))
+                     &piece->part.begin) ||
+        !get_integer(json_array_get(value, 2), piece->part.begin + 1,
+                     owner->elements, &piece->part.end))
         return malformed("piece outside its tensor");
     piece->tensor = (int)tensor;
-    piece->bytes =
-        (piece->end - piece->begin) * (int64_t)dtype_bytes(owner->dtype);
+    piece->bytes = (piece->part.end - piece->part.begin) *
+                   (int64_t)dtype_bytes(owner->dtype);
     if (!get_integer(json_array_get(value, 3), offset_min, offset_max,
                      &piece->offset) ||
         piece->bytes > offset_max - piece->offset)
@@ -197,7 +197,7 @@ static int piece_order(const void *a, const void *b)
     const struct ckpt_piece *y = *(const struct ckpt_piece *const *)b;
     if (x->tensor != y->tensor)
         return x->tensor < y->tensor ? -1 : 1;
-    return (x->begin > y->begin) - (x->begin < y->begin);
+    return (x->part.begin > y->part.begin) - (x->part.begin < y->part.begin);
 }
 
 /* Walks all pieces by tensor and begin: each must start where the one before
@@ -214,15 +214,15 @@ static enum err check_cover(const struct ckpt_manifest *m,
     for (int t = 0; t < m->tensor_count; t++) {
         int64_t done = 0;
         for (; next < count && sorted[next]->tensor == t; next++) {
-            if (sorted[next]->begin != done)
+            if (sorted[next]->part.begin != done)
                 break;
-            done = sorted[next]->end;
+            done = sorted[next]->part.end;
         }
         bool more = next < count && sorted[next]->tensor == t;
-        if (more && sorted[next]->begin < done)
+        if (more && sorted[next]->part.begin < done)
             return err_set(ERR_CHECKPOINT,
                            "tensor %s: element %" PRId64 " is stored twice",
-                           m->tensors[t].name, sorted[next]->begin);
+                           m->tensors[t].name, sorted[next]->part.begin);
         if (done != m->tensors[t].elements)
             return err_set(ERR_CHECKPOINT,
                            "tensor %s: element %" PRId64 " of %" PRId64

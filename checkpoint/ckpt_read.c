@@ -145,12 +145,13 @@ enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
                          const struct ckpt_piece *piece, int64_t begin,
                          int64_t end, ckpt_read_sink sink, void *arg)
 {
-    assert(piece->begin <= begin && begin <= end && end <= piece->end);
+    assert(piece->part.begin <= begin && begin <= end &&
+           end <= piece->part.end);
     enum err rc = ERR_OK;
     enum dtype dtype = reader->manifest->tensors[piece->tensor].dtype;
     int64_t size = (int64_t)dtype_bytes(dtype);
-    int64_t from = (begin - piece->begin) * size;
-    int64_t to = (end - piece->begin) * size;
+    int64_t from = (begin - piece->part.begin) * size;
+    int64_t to = (end - piece->part.begin) * size;
     TRY(ckpt_read_shard(reader, shard));
     for (int64_t index = from / CKPT_BLOCK_BYTES; index * CKPT_BLOCK_BYTES < to;
          index++) {
@@ -179,12 +180,14 @@ static enum err read_overlap(struct ckpt_read *reader, int shard,
                              const struct ckpt_piece *piece,
                              const struct ckpt_item *item)
 {
-    int64_t begin = item->begin > piece->begin ? item->begin : piece->begin;
-    int64_t end = item->end < piece->end ? item->end : piece->end;
+    int64_t begin = item->part.begin > piece->part.begin ? item->part.begin
+                                                         : piece->part.begin;
+    int64_t end =
+        item->part.end < piece->part.end ? item->part.end : piece->part.end;
     if (begin >= end)
         return ERR_OK;
     char *to = (char *)item->data +
-               (begin - item->begin) * (int64_t)dtype_bytes(item->dtype);
+               (begin - item->part.begin) * (int64_t)dtype_bytes(item->dtype);
     return ckpt_read_piece(reader, shard, piece, begin, end, copy_sink, &to);
 }
 

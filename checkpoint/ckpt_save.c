@@ -74,11 +74,13 @@ static enum err check_items(const struct save *save)
         TRY(ckpt_hdf5_check_name(item->name));
         TRY(ckpt_manifest_elements(item->dtype, item->dims, item->shape,
                                    &elements));
-        if (item->begin < 0 || item->begin > item->end || item->end > elements)
+        if (item->part.begin < 0 || item->part.begin > item->part.end ||
+            item->part.end > elements)
             return err_set(ERR_INTERNAL,
                            "checkpoint: tensor %s has %" PRId64
                            " elements, not [%" PRId64 ", %" PRId64 ")",
-                           item->name, elements, item->begin, item->end);
+                           item->name, elements, item->part.begin,
+                           item->part.end);
     }
     TRY(check_unique(save));
 out:
@@ -110,8 +112,9 @@ static enum err plan(struct save *save)
         rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
     TRY(comm_agree(save->comm, rc));
     for (int i = 0; i < save->item_count; i++)
-        all[save->rank] += (save->items[i].end - save->items[i].begin) *
-                           (int64_t)dtype_bytes(save->items[i].dtype);
+        all[save->rank] +=
+            (save->items[i].part.end - save->items[i].part.begin) *
+            (int64_t)dtype_bytes(save->items[i].dtype);
     TRY(comm_all_reduce_i64(save->comm, all, ranks, COMM_SUM));
     int64_t *crc = all + ranks;
     crc[0] = catalogue_crc(save);

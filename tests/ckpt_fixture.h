@@ -52,9 +52,9 @@ static inline bool fixture_values(const struct ckpt_item *item, int tensor,
                                   int64_t step, bool compare)
 {
     size_t size = dtype_bytes(item->dtype);
-    for (int64_t e = item->begin; e < item->end; e++) {
+    for (int64_t e = item->part.begin; e < item->part.end; e++) {
         uint64_t value = fixture_value(step, tensor, e);
-        char *at = (char *)item->data + (size_t)(e - item->begin) * size;
+        char *at = (char *)item->data + (size_t)(e - item->part.begin) * size;
         if (!compare)
             memcpy(at, &value, size);
         else if (memcmp(at, &value, size) != 0)
@@ -69,9 +69,9 @@ static inline void fixture_make(struct ckpt_item *items, int count, int part,
 {
     for (int i = 0; i < count; i++) {
         int64_t elements = fixture_elements(&items[i]);
-        items[i].begin = elements * part / parts;
-        items[i].end = elements * (part + 1) / parts;
-        size_t bytes = (size_t)(items[i].end - items[i].begin) *
+        items[i].part.begin = elements * part / parts;
+        items[i].part.end = elements * (part + 1) / parts;
+        size_t bytes = (size_t)(items[i].part.end - items[i].part.begin) *
                        dtype_bytes(items[i].dtype);
         items[i].data = calloc(1, bytes + 1);
     }

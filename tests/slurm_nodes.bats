@@ -100,7 +100,9 @@ drained() {
     events spare restart | grep '"progress":true'
     # nothing is left of either attempt
     for node in $(hosts spare); do
-        [ -z "$("$CLUSTER" exec --root --node "$node" ls /dev/shm)" ]
+        left=$("$CLUSTER" exec --root --node "$node" ls -lA --full-time /dev/shm)
+        echo "$node: $left"
+        [ "$left" = "total 0" ]
         [ -z "$(ranks_on "$node")" ]
     done
     note "first new step $(cat "$DIR/spare.restart_ms") ms after Slurm's DOWN"

@@ -88,7 +88,7 @@ static void test_digest(const char *run)
         digest_update(digest, &dims, sizeof dims);
         digest_update(digest, item->shape, (size_t)dims * sizeof(int64_t));
         digest_update(digest, item->data,
-                      (size_t)item->end * dtype_bytes(item->dtype));
+                      (size_t)item->part.end * dtype_bytes(item->dtype));
     }
     digest_update(digest, &step, sizeof step);
     digest_finish(digest, want);
@@ -171,8 +171,8 @@ static void test_bad_items(struct comm *comm, const char *run)
     struct ckpt_options options = { .attempt = "1.1", .keep = 1 };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ckpt_item items[2] = {
-            { .dims = 1, .shape = { 4 }, .end = 4, .data = values },
-            { .dims = 1, .shape = { 4 }, .end = 4, .data = values }
+            { .dims = 1, .shape = { 4 }, .part.end = 4, .data = values },
+            { .dims = 1, .shape = { 4 }, .part.end = 4, .data = values }
         };
         strcpy(items[0].name, "x");
         strcpy(items[1].name, cases[i].name);
@@ -186,14 +186,14 @@ static void test_bad_items(struct comm *comm, const char *run)
     struct ckpt_item hole = { .name = "x",
                               .dims = 1,
                               .shape = { 4 },
-                              .begin = 1,
-                              .end = 4,
+                              .part.begin = 1,
+                              .part.end = 4,
                               .data = values };
     tap_is_int(ckpt_save(comm, run, 2, NULL, &hole, 1, &options, NULL),
                ERR_CHECKPOINT, "an element that no rank writes is found");
     tap_ok(strstr(err_text(), "x: element 0 of 4") != NULL, "and named");
     tap_is_int(fixture_count(run, "step-000000002"), 0, "no commit");
-    hole.end = 5;
+    hole.part.end = 5;
     tap_is_int(ckpt_save(comm, run, 2, NULL, &hole, 1, &options, NULL),
                ERR_INTERNAL, "an interval outside its tensor is refused");
     is_ok(ckpt_save(comm, run, 3, NULL, NULL, 0, &options, NULL),
@@ -254,14 +254,14 @@ static void test_big(struct comm *comm, const char *run)
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         int64_t step;
         json_t *state = NULL;
-        item.begin = wanted[i][0];
-        item.end = wanted[i][1];
-        item.data = calloc((size_t)(item.end - item.begin), 4);
+        item.part.begin = wanted[i][0];
+        item.part.end = wanted[i][1];
+        item.data = calloc((size_t)(item.part.end - item.part.begin), 4);
         enum err rc =
             ckpt_load_newest(comm, run, NULL, NULL, &item, 1, &step, &state);
         tap_ok(rc == ERR_OK && fixture_holds(&item, 1, 4),
-               "elements [%lld, %lld)", (long long)item.begin,
-               (long long)item.end);
+               "elements [%lld, %lld)", (long long)item.part.begin,
+               (long long)item.part.end);
         json_decref(state);
         free(item.data);
     }

@@ -250,8 +250,8 @@ static void test_exhaustive(struct comm *comm, const char *run)
     float values[3] = { 1, 2, 3 };
     char dir[FSIO_PATH_MAX];
     struct ckpt_item items[2] = {
-        { .name = "g/w", .dims = 1, .shape = { 3 }, .end = 3, .data = values },
-        { .name = "b", .dims = 1, .shape = { 2 }, .end = 2, .data = values }
+        { .name = "g/w", .dims = 1, .shape = { 3 }, .part.end = 3, .data = values },
+        { .name = "b", .dims = 1, .shape = { 2 }, .part.end = 2, .data = values }
     };
     struct ckpt_options options = { .attempt = "1.1", .keep = 1 };
     enum err rc = ckpt_save(comm, run, 1, NULL, items, 2, &options, NULL);

@@ -121,7 +121,7 @@ static void test_one_writer(struct comm *comm, const char *run)
     char dir[FSIO_PATH_MAX], hex[2][65] = { "", "?" };
     make(items, rank == ranks - 1 ? 0 : 1, 1);
     for (int i = 0; i < ITEMS && rank != ranks - 1; i++)
-        items[i].end = items[i].begin = 0;
+        items[i].part.end = items[i].part.begin = 0;
     fixture_fill(items, ITEMS, 1);
     json_t *state = fixture_state(1);
     ckpt_index_path(dir, run, 1);
@@ -166,7 +166,7 @@ static void test_refusals(struct comm *comm, const char *run)
     enum err rc = ckpt_save(comm, run, 5, NULL, items, ITEMS, &options, NULL);
     everywhere(comm, rc == ERR_INTERNAL, "different tensors fail on all ranks");
     if (rank == ranks - 1)
-        items[2].end = 100;
+        items[2].part.end = 100;
     rc = ckpt_save(comm, run, 5, NULL, items, ITEMS, &options, NULL);
     everywhere(comm, rc == ERR_INTERNAL, "one rank's mistake fails on all");
     fixture_free(items, ITEMS);

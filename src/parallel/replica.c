@@ -72,15 +72,15 @@ static void item_set(struct ckpt_item *item, const struct replica *replica,
 {
     int64_t first = replica->begin - param->offset;
     int64_t last = replica->end - param->offset;
-    item->begin = first < 0 ? 0 : first > param->numel ? param->numel : first;
-    item->end = last < 0 ? 0 : last > param->numel ? param->numel : last;
+    item->part.begin = first < 0 ? 0 : first > param->numel ? param->numel : first;
+    item->part.end = last < 0 ? 0 : last > param->numel ? param->numel : last;
     item->dtype = DTYPE_F32;
     item->dims = param->dims;
     item->shape[0] = param->shape[0];
     item->shape[1] = param->shape[1];
     snprintf(item->name, sizeof item->name, "%s%s", prefix, param->name);
-    if (item->begin < item->end)
-        item->data = base + (param->offset + item->begin - base_begin);
+    if (item->part.begin < item->part.end)
+        item->data = base + (param->offset + item->part.begin - base_begin);
 }
 
 static void replica_list_items(struct replica *replica)

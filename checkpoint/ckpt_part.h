@@ -1,0 +1,47 @@
+/* A part of a tensor, as a rank holds it or a shard stores it: an interval of
+ * the row-major flattened tensor, or a box. The elements of a part lie one
+ * after the other, in the order of the flattened tensor.
+ *
+ * Either form is a number of equally long runs of consecutive elements of the
+ * flattened tensor: an interval is one run. */
+#ifndef TESSERA_CHECKPOINT_CKPT_PART_H
+#define TESSERA_CHECKPOINT_CKPT_PART_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+#define CKPT_DIMS_MAX 4
+
+/* Elements [begin, end); or, if `boxed`, elements whose index in every
+ * dimension d is in [origin[d], origin[d] + extent[d]), with begin = end = 0.
+ */
+struct ckpt_part {
+    bool boxed;
+    int64_t begin, end;
+    int64_t origin[CKPT_DIMS_MAX], extent[CKPT_DIMS_MAX];
+};
+
+/* ERR_CHECKPOINT unless the part lies inside the tensor; `where` and `name` are
+ * for the error text. */
+enum err ckpt_part_check(const struct ckpt_part *part, int dims,
+                         const int64_t *shape, const char *where,
+                         const char *name);
+
+int64_t ckpt_part_elements(const struct ckpt_part *part, int dims);
+bool ckpt_part_equal(const struct ckpt_part *a, const struct ckpt_part *b,
+                     int dims);
+
+/* A box whose elements are consecutive becomes an interval; others stay. */
+void ckpt_part_normalise(struct ckpt_part *part, int dims,
+                         const int64_t *shape);
+
+/* How many runs the part has, none when empty, and how long each is. */
+int64_t ckpt_part_runs(const struct ckpt_part *part, int dims,
+                       const int64_t *shape, int64_t *run_elements);
+/* Where run number `run` begins in the flattened tensor; ascending. */
+int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
+                            const int64_t *shape, int64_t run);
+
+#endif
