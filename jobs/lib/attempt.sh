@@ -5,12 +5,7 @@
 # start_attempt NODE...: one step over these nodes.
 start_attempt()
 {
-    # One folder a job for what MPI shares on a node: those who are killed leave
-    # it behind, and the next check and the epilog remove it.
-    local shared=/dev/shm/tessera.$job cpus=()
-    [ "$check_s" -gt 0 ] && export \
-        OMPI_MCA_btl_vader_backing_directory="$shared" \
-        OMPI_MCA_osc_sm_backing_directory="$shared"
+    local cpus=()
     [ -n "${SLURM_CPUS_PER_TASK:-}" ] &&
         cpus=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
     # When a rank has ended, the others get some seconds to leave together and

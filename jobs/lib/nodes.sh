@@ -184,6 +184,10 @@ check_nodes()
     folder=$run_dir/health/$job.${SLURM_RESTART_COUNT:-0}.$check_count
     mkdir -p "$folder"
     tried=("${usable[@]}")
+    # One folder a job for what MPI shares on a node, made by this check: who is
+    # killed leaves it behind, and the next check and the epilog remove it.
+    export OMPI_MCA_btl_vader_backing_directory=/dev/shm/tessera.$job \
+        OMPI_MCA_osc_sm_backing_directory=/dev/shm/tessera.$job
     bounded_step $((budget_s + 5)) "health-$check_count" --mpi=none \
         --nodes=${#tried[@]} --ntasks=${#tried[@]} --ntasks-per-node=1 \
         --nodelist="$(join "${tried[@]}")" \
