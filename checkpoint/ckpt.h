@@ -49,21 +49,96 @@ struct ckpt_item {
     void *data; /* the part's elements, one after the other */
 };
 
+struct ckpt_progress;
+
 struct ckpt_options {
     const char *attempt; /* "JOB.ATTEMPT", names the temporary folder */
     int keep;            /* committed checkpoints to keep, >= 1; 0: all */
+    int64_t keep_every;  /* multiples of it are kept for good; 0: none */
+    double timeout_s;    /* of a whole save; 0: 600 */
+    bool stage;          /* save copies; the items may change at once */
+
+    /* Called on rank 0 in the writer's thread when a save is COMMITTED or has
+     * FAILED, before the ranks learn of it; for records of it in files. May be
+     * NULL. */
+    void (*record)(void *arg, const struct ckpt_progress *progress);
+    void *record_arg;
 };
+
+/* --- saving ---
+ *
+ * A saver copies this rank's items at a step boundary into memory that was
+ * allocated and touched when it was made, and a thread of its own writes the
+ * copy while training goes on. The ranks agree without waiting: each
+ * ckpt_saver_poll() looks whether the thread or an exchange on the saver's own
+ * communicator has ended, and starts what comes next. All file operations are
+ * the thread's. At most one saver of a process may have a save in flight. */
+struct ckpt_saver;
+
+enum ckpt_phase {
+    CKPT_IDLE,      /* no save was started, or its end was reported */
+    CKPT_STAGED,    /* being written */
+    CKPT_PERSISTED, /* the shards of all ranks are durable */
+    CKPT_COMMITTED, /* it is the newest checkpoint */
+    CKPT_FAILED     /* nothing of it is left */
+};
+
+/* Of the save in flight or just ended. From the phase PERSISTED on everything
+ * is the same on all ranks, though they may see it at different steps. */
+struct ckpt_progress {
+    enum ckpt_phase phase;
+    int64_t step;
+    int64_t bytes;    /* payload of all ranks */
+    double stage_s;   /* the copy: what training waited for; largest of ranks */
+    double persist_s; /* the shards; largest of ranks */
+    double commit_s;  /* manifest, commit, retention */
+    enum err error;   /* why it FAILED, with the rank if there are several */
+    char text[512];
+};
+
+/* Make a saver for these items, whose memory must stay where it is. The
+ * options' texts are copied. Items that can't be saved are an error here.
+ * Collective; duplicates comm. */
+enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
+                           const struct ckpt_options *options,
+                           const struct ckpt_item *items, int item_count,
+                           struct ckpt_saver **out);
+
+/* Begin to save the items' present values as `step`. `state` (rank 0's counts)
+ * is copied, stored in the manifest and given back on load. Without
+ * options.stage the items must not change before the save has ended. ERR_BUSY
+ * while a save is in flight here. All ranks start the same saves; does not wait
+ * for them. */
+enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
+                          const json_t *state);
+
+/* Go on as far as possible without waiting; to be called often, from the thread
+ * that made the saver. COMMITTED and FAILED are reported once, then IDLE. A
+ * save that fails is not an error here; ERR_COMM is: a rank does not answer
+ * within options.timeout_s after the start, or its writes don't end. The saver
+ * is of no use then, and the process should end soon: the thread may still
+ * write. */
+enum err ckpt_saver_poll(struct ckpt_saver *saver,
+                         struct ckpt_progress *progress);
+
+/* Poll until the save in flight has ended; IDLE if there is none. */
+enum err ckpt_saver_wait(struct ckpt_saver *saver,
+                         struct ckpt_progress *progress);
+
+/* Waits for a save in flight, unless there was ERR_COMM. NULL is fine.
+ * Collective. */
+void ckpt_saver_destroy(struct ckpt_saver *saver);
 
 struct ckpt_result {
     int64_t bytes;    /* payload of all ranks */
     double persist_s; /* wall time of this save */
 };
 
-/* Write and commit checkpoint `step` under run_dir. `state` (rank 0's counts)
- * is stored in the manifest and given back on load. A committed checkpoint of
- * the same step that is good is replaced only after the new one is complete.
- * Any failure on any rank leaves no `step-*` folder, removes or hides the
- * temporary one and is returned on all ranks. Collective. */
+/* The same in one call: write and commit checkpoint `step` under run_dir, from
+ * the items in place. A committed checkpoint of the same step that is good is
+ * replaced only after the new one is complete. Any failure on any rank leaves
+ * no `step-*` folder, removes or hides the temporary one and is returned on all
+ * ranks. Collective. */
 enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
                    const json_t *state, const struct ckpt_item *items,
                    int item_count, const struct ckpt_options *options,
@@ -90,8 +165,9 @@ enum err ckpt_load_newest(struct comm *comm, const char *run_dir,
                           const struct ckpt_item *items, int item_count,
                           int64_t *step, json_t **state);
 
-/* Rename leftovers of dead attempts out of the way and delete them: .tmp-* and
- * .trash-*. Only while holding the run lock, by rank 0. */
+/* Rename leftovers of dead attempts out of the way and delete them: .tmp-*,
+ * unless its writer may be alive, and .trash-*. Only while holding the run
+ * lock, by rank 0. */
 enum err ckpt_sweep(const char *run_dir);
 
 /* --- for tessera-ckpt: one process, no communicator --- */

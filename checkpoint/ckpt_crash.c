@@ -8,20 +8,28 @@
 #include <unistd.h>
 
 static const char *const names[] = {
-    "begin",            /* nothing was written */
+    "staged",           /* the state is copied, no file was touched */
+    "begin",            /* rank 0 is about to make the temporary folder */
     "folder-made",      /* the temporary folder exists */
+    "owner-written",    /* and says whose it is */
+    "folder-agreed",    /* every rank knows of it */
     "shard-created",    /* HDF5 metadata is written, no payload */
     "shard-half",       /* part of the payload is written */
     "shard-written",    /* all of it, not yet synced */
     "shard-synced",     /* synced under its .part name */
     "shard-renamed",    /* under its final name */
     "shards-agreed",    /* every rank's shard is durable */
+    "records-gathered", /* rank 0 has every shard's record */
+    "manifest-checked", /* the manifest is in memory and proven */
     "manifest-written", /* the temporary folder is a whole checkpoint */
+    "owner-removed",    /* nothing but the checkpoint is in the folder */
     "old-aside",        /* only where two folders can't be exchanged */
     "commit-renamed",   /* committed, the rename not yet synced */
     "commit-synced",    /* committed and durable */
     "latest-written",   /* LATEST names the new step */
     "prune-renamed",    /* an old step is trash, not yet deleted */
+    "pruned",           /* retention is done */
+    "result-agreed",    /* every rank knows of the commit */
     "done",             /* everything is done */
     NULL
 };

@@ -48,6 +48,10 @@ struct train_settings {
     struct {
         struct duration interval;
         int64_t keep;
+        int64_t keep_every; /* steps */
+        bool async;
+        double timeout_s;
+        int64_t failures_max;
     } checkpoint;
     struct {
         char determinism[SETTINGS_TEXT_BYTES];

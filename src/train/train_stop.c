@@ -11,7 +11,14 @@ struct train_stop {
     double eval_at;
 };
 
-enum { WORD_SIGNAL, WORD_FINISHED, WORD_COMMIT, WORD_EVAL, WORDS };
+enum {
+    WORD_SIGNAL,
+    WORD_FINISHED,
+    WORD_COMMIT,
+    WORD_EVAL,
+    WORD_HOPELESS,
+    WORDS
+};
 
 static bool seconds_due(struct duration interval, double *since)
 {
@@ -30,6 +37,7 @@ static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
     words[WORD_SIGNAL] = stop_requested();
     if (trainer->max_steps >= 0)
         words[WORD_FINISHED] = trainer->step >= trainer->max_steps;
+    words[WORD_HOPELESS] = trainer->saves_failed >= s->checkpoint.failures_max;
     if (trainer->rank == 0) {
         if (trainer->max_steps < 0)
             words[WORD_FINISHED] =
@@ -43,6 +51,7 @@ static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
     trainer->finished = words[WORD_FINISHED] != 0;
     trainer->commit_due = words[WORD_COMMIT] != 0;
     trainer->eval_due = words[WORD_EVAL] != 0;
+    trainer->saves_hopeless = words[WORD_HOPELESS] != 0;
     if (trainer->stop_signal != 0 && trainer->rank == 0)
         log_info("signal %d: stopping after step %lld", trainer->stop_signal,
                  (long long)trainer->step);

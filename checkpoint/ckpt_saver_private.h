@@ -1,0 +1,87 @@
+/* What the parts of the saver share: ckpt_saver.c is the interface,
+ * ckpt_saver_order.c decides what comes next, ckpt_saver_thread.c does it. */
+#ifndef TESSERA_CHECKPOINT_CKPT_SAVER_PRIVATE_H
+#define TESSERA_CHECKPOINT_CKPT_SAVER_PRIVATE_H
+
+#include <pthread.h>
+
+#include "checkpoint/ckpt_save.h"
+#include "src/base/arena.h"
+
+enum ckpt_saver_task { TASK_NONE, TASK_BEGIN, TASK_WRITE, TASK_END, TASK_QUIT };
+
+/* What a save waits for. */
+enum ckpt_saver_state {
+    STATE_IDLE,
+    STATE_BEGIN,   /* task */
+    STATE_FOLDER,  /* broadcast */
+    STATE_WRITE,   /* task */
+    STATE_AGREE,   /* all-reduce */
+    STATE_RECORDS, /* to rank 0 */
+    STATE_REASON,  /* broadcast */
+    STATE_END,     /* task */
+    STATE_RESULT,  /* broadcast */
+};
+
+struct ckpt_saver_outcome {
+    int64_t code; /* enum err */
+    double commit_s;
+    char text[512];
+};
+
+/* What every rank tells of its shard, in microseconds where it is time. */
+struct ckpt_saver_numbers {
+    int64_t *codes, *lengths, *stage_us, *write_us; /* [ranks] each */
+    size_t count;
+};
+
+struct ckpt_saver {
+    struct comm *comm;
+    struct comm *own; /* the duplicate; NULL: comm is lent */
+    struct ckpt_save save;
+    struct ckpt_item *sources; /* as the caller gave them */
+    struct ckpt_item *items;   /* as the thread reads them */
+    struct arena stage;        /* without memory: items are read in place */
+
+    enum ckpt_saver_state state;
+    double start_s;
+    struct comm_request *request;
+    struct ckpt_saver_numbers numbers;
+    struct ckpt_saver_outcome outcome; /* ends equal on all ranks */
+    struct ckpt_progress progress;
+    bool broken;
+    char failure[512];
+
+    pthread_t thread;
+    bool thread_made;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    enum ckpt_saver_task task; /* guarded; TASK_NONE again when it is done */
+    struct ckpt_saver_outcome done;
+    double task_s;
+};
+
+/* --- the thread --- */
+
+enum err ckpt_saver_thread_create(struct ckpt_saver *saver);
+/* Only when it has no task. */
+void ckpt_saver_thread_end(struct ckpt_saver *saver);
+/* One task at a time; `done` and `task_s` are its result. */
+void ckpt_saver_task_give(struct ckpt_saver *saver, enum ckpt_saver_task task);
+bool ckpt_saver_task_done(struct ckpt_saver *saver);
+
+/* --- the order --- */
+
+/* The outcome goes from `root` to all, who then are in `state`. */
+enum err ckpt_saver_broadcast(struct ckpt_saver *saver,
+                              enum ckpt_saver_state state, int root);
+/* Rank 0: `done` says how the temporary folder was made. */
+enum err ckpt_saver_after_begin(struct ckpt_saver *saver);
+/* Go on as far as possible without waiting. */
+enum err ckpt_saver_advance(struct ckpt_saver *saver);
+/* It is too late: an error that names who is missing, unless it came now. */
+enum err ckpt_saver_deadline(struct ckpt_saver *saver);
+/* Free what belongs to one save. */
+void ckpt_saver_forget(struct ckpt_save *save);
+
+#endif
