@@ -52,11 +52,13 @@ struct ckpt_item {
 struct ckpt_progress;
 
 struct ckpt_options {
-    const char *attempt; /* "JOB.ATTEMPT", names the temporary folder */
-    int keep;            /* committed checkpoints to keep, >= 1; 0: all */
-    int64_t keep_every;  /* multiples of it are kept for good; 0: none */
-    double timeout_s;    /* of a whole save; 0: 600 */
-    bool stage;          /* save copies; the items may change at once */
+    const char *attempt;   /* "JOB.ATTEMPT", names the temporary folder */
+    int keep;              /* committed checkpoints to keep, >= 1; 0: all */
+    int64_t keep_every;    /* multiples of it are kept for good; 0: none */
+    double timeout_s;      /* of a whole save; 0: 600 */
+    bool stage;            /* save copies; the items may change at once */
+    const char *local_dir; /* this node's, for ckpt_saver_start_local(); NULL:
+                            * none. Swept when the saver is made */
 
     /* Called on rank 0 in the writer's thread when a save is COMMITTED or has
      * FAILED, before the ranks learn of it; for records of it in files. May be
@@ -87,6 +89,7 @@ enum ckpt_phase {
  * is the same on all ranks, though they may see it at different steps. */
 struct ckpt_progress {
     enum ckpt_phase phase;
+    bool local; /* to the nodes' own folders */
     int64_t step;
     int64_t bytes;    /* payload of all ranks */
     double stage_s;   /* the copy: what training waited for; largest of ranks */
@@ -111,6 +114,13 @@ enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
  * for them. */
 enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
                           const json_t *state);
+
+/* The same to the nodes' own folders, with a copy of each shard on another
+ * node (ckpt_local.h): COMMITTED when all nodes have the step. An older
+ * local step stays until then, and goes afterwards. `state` must not be NULL.
+ */
+enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
+                                const json_t *state);
 
 /* Go on as far as possible without waiting; to be called often, from the thread
  * that made the saver. COMMITTED and FAILED are reported once, then IDLE. A

@@ -118,6 +118,15 @@ int ckpt_partner_keeper(const struct ckpt_partner *partner, int rank)
     return partner->keepers[rank];
 }
 
+bool ckpt_partner_leads(const struct ckpt_partner *partner)
+{
+    int rank = comm_rank(partner->comm);
+    for (int r = 0; r < rank; r++)
+        if (same_node(partner->comm, r, rank))
+            return false;
+    return true;
+}
+
 /* --- transfers ------------------------------------------------------------ */
 
 /* Writing to a mapping that the file system can't back would be SIGBUS, so its

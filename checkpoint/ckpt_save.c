@@ -153,25 +153,45 @@ out:
     return rc;
 }
 
-static enum err write_manifest(const struct ckpt_save *save,
-                               char *const *records)
+enum err ckpt_save_manifest(const struct ckpt_save *save, char **out,
+                            size_t *bytes, struct ckpt_manifest **manifest)
 {
     enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes;
-    struct ckpt_manifest *check = NULL;
     struct ckpt_manifest_head head = { .step = save->step,
                                        .ranks = save->ranks,
                                        .attempt = save->attempt,
                                        .state = save->state,
                                        .items = save->items,
                                        .item_count = save->item_count };
-    TRY(fsio_path(path, "%s/%s", save->tmp, CKPT_MANIFEST_FILE));
-    TRY(ckpt_manifest_format(&head, records, save->writers, &text, &bytes));
+    char *text = save->records;
+    char **records = calloc((size_t)save->writers + 1, sizeof *records);
+    *out = NULL;
+    *manifest = NULL;
+    if (records == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    int count = 0;
+    for (int r = 0; r < save->ranks; text += save->lengths[r], r++)
+        if (save->lengths[r] > 0)
+            records[count++] = text;
+    assert(count == save->writers);
+    TRY(ckpt_manifest_format(&head, records, count, out, bytes));
     /* What could not be loaded must not be committed; this also finds
      * elements that no rank or two ranks wrote. */
-    TRY(ckpt_manifest_parse(text, bytes, path, &check));
+    TRY(ckpt_manifest_parse(*out, *bytes, save->tmp, manifest));
+out:
+    free(records);
+    return rc;
+}
+
+static enum err write_manifest(const struct ckpt_save *save)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes;
+    struct ckpt_manifest *check = NULL;
+    TRY(fsio_path(path, "%s/%s", save->tmp, CKPT_MANIFEST_FILE));
+    TRY(ckpt_save_manifest(save, &text, &bytes, &check));
     TRY(ckpt_manifest_check_sizes(check, save->tmp));
     ckpt_crash_point("manifest-checked", save->rank);
     TRY(fsio_write_atomic(path, text, bytes));
@@ -198,22 +218,12 @@ static void tidy(const struct ckpt_save *save)
 enum err ckpt_save_commit(struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
-    char *text = save->records;
-    char **records = calloc((size_t)save->writers + 1, sizeof *records);
-    if (records == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
-    int count = 0;
-    for (int r = 0; r < save->ranks; text += save->lengths[r], r++)
-        if (save->lengths[r] > 0)
-            records[count++] = text;
-    assert(count == save->writers);
     ckpt_crash_point("records-gathered", save->rank);
-    TRY(write_manifest(save, records));
+    TRY(write_manifest(save));
     ckpt_crash_point("manifest-written", save->rank);
     TRY(ckpt_index_commit(save->run_dir, save->step, save->tmp, true));
     tidy(save);
 out:
-    free(records);
     return rc;
 }
 

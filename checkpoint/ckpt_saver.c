@@ -68,10 +68,8 @@ static void copy_items(struct ckpt_saver *saver)
     }
 }
 
-enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
-                          const json_t *state)
+enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step)
 {
-    enum err rc = ERR_OK;
     struct ckpt_save *save = &saver->save;
     assert(step >= 0);
     if (saver->broken)
@@ -81,8 +79,9 @@ enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
                        "step %" PRId64 " can't be saved while step %" PRId64
                        " is being saved",
                        step, saver->progress.step);
-    TRY(ckpt_index_tmp_path(save->tmp, save->run_dir, step, save->attempt));
-    saver->start_s = clock_now();
+    double start_s = clock_now();
+    saver->polled_s = start_s;
+    saver->waited_s = 0.0;
     save->step = step;
     saver->outcome = (struct ckpt_saver_outcome){ 0 };
     if (saver->stage.base != NULL)
@@ -91,8 +90,20 @@ enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
         (struct ckpt_progress){ .phase = CKPT_STAGED,
                                 .step = step,
                                 .bytes = save->bytes,
-                                .stage_s = clock_now() - saver->start_s };
+                                .stage_s = clock_now() - start_s };
     ckpt_crash_point("staged", save->rank);
+    return ERR_OK;
+}
+
+enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
+                          const json_t *state)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_save *save = &saver->save;
+    char tmp[FSIO_PATH_MAX];
+    TRY(ckpt_index_tmp_path(tmp, save->run_dir, step, save->attempt));
+    TRY(ckpt_saver_stage(saver, step));
+    memcpy(save->tmp, tmp, sizeof tmp);
     if (save->rank != 0)
         return ckpt_saver_broadcast(saver, STATE_FOLDER, 0);
     if (state != NULL && (save->state = json_deep_copy(state)) == NULL) {
@@ -195,6 +206,9 @@ static enum err create(struct comm *comm, bool lent, const char *run_dir,
         TRY(comm_duplicate(comm, &saver->own));
         saver->comm = saver->own;
     }
+    if (options->local_dir != NULL)
+        rc = ckpt_saver_local_create(saver, options->local_dir);
+    TRY(comm_agree(comm, rc));
     *out = saver;
     saver = NULL;
 out:
@@ -222,6 +236,7 @@ void ckpt_saver_destroy(struct ckpt_saver *saver)
     if (saver->broken && !ckpt_saver_task_done(saver))
         return;
     ckpt_saver_thread_end(saver);
+    ckpt_saver_local_destroy(saver);
     comm_destroy(saver->own);
     arena_destroy(&saver->stage);
     if (saver->broken)

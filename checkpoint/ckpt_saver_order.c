@@ -22,7 +22,21 @@
 
 static bool is_task(enum ckpt_saver_state state)
 {
-    return state == STATE_BEGIN || state == STATE_WRITE || state == STATE_END;
+    switch (state) {
+    case STATE_BEGIN:
+    case STATE_WRITE:
+    case STATE_END:
+    case STATE_LOCAL_WRITE:
+    case STATE_LOCAL_MANIFEST:
+    case STATE_LOCAL_PREPARE:
+    case STATE_LOCAL_VERIFY:
+    case STATE_LOCAL_COMMIT:
+    case STATE_LOCAL_TIDY:
+    case STATE_LOCAL_CLEAN:
+        return true;
+    default:
+        return false;
+    }
 }
 
 enum err ckpt_saver_broadcast(struct ckpt_saver *saver,
@@ -33,8 +47,7 @@ enum err ckpt_saver_broadcast(struct ckpt_saver *saver,
                                 sizeof saver->outcome, root, &saver->request);
 }
 
-/* The outcome of this rank's task, for the others. */
-static void take_outcome(struct ckpt_saver *saver)
+void ckpt_saver_take_outcome(struct ckpt_saver *saver)
 {
     const struct ckpt_save *save = &saver->save;
     saver->outcome = saver->done;
@@ -57,7 +70,7 @@ static enum err start_end(struct ckpt_saver *saver)
 
 enum err ckpt_saver_after_begin(struct ckpt_saver *saver)
 {
-    take_outcome(saver);
+    ckpt_saver_take_outcome(saver);
     return ckpt_saver_broadcast(saver, STATE_FOLDER, 0);
 }
 
@@ -71,24 +84,25 @@ static enum err after_folder(struct ckpt_saver *saver)
     return ERR_OK;
 }
 
-static enum err after_write(struct ckpt_saver *saver)
+enum err ckpt_saver_agree(struct ckpt_saver *saver, enum ckpt_saver_state state)
 {
     const struct ckpt_save *save = &saver->save;
     struct ckpt_saver_numbers *numbers = &saver->numbers;
     int rank = save->rank;
     memset(numbers->codes, 0, numbers->count * sizeof *numbers->codes);
-    take_outcome(saver);
+    ckpt_saver_take_outcome(saver);
     numbers->codes[rank] = saver->outcome.code;
     if (save->record != NULL)
         numbers->lengths[rank] = (int64_t)strlen(save->record) + 1;
     numbers->stage_us[rank] = (int64_t)(saver->progress.stage_s * 1e6);
     numbers->write_us[rank] = (int64_t)(saver->task_s * 1e6);
-    saver->state = STATE_AGREE;
+    saver->state = state;
     return comm_start_all_reduce_i64(saver->comm, numbers->codes,
                                      numbers->count, COMM_SUM, &saver->request);
 }
 
-static enum err gather_records(struct ckpt_saver *saver)
+enum err ckpt_saver_gather(struct ckpt_saver *saver,
+                           enum ckpt_saver_state state)
 {
     struct ckpt_save *save = &saver->save;
     size_t ranks = (size_t)save->ranks;
@@ -111,14 +125,14 @@ static enum err gather_records(struct ckpt_saver *saver)
         if (save->records == NULL)
             return err_set(ERR_MEMORY, "checkpoint: out of memory");
     }
-    saver->state = STATE_RECORDS;
+    saver->state = state;
     return comm_start_all_to_all(saver->comm, save->record, send_bytes,
                                  send_offsets, save->records, recv_bytes,
                                  recv_offsets, &saver->request);
 }
 
 /* The largest code and, of the ranks that have it, the lowest speaks. */
-static enum err after_agree(struct ckpt_saver *saver)
+int ckpt_saver_agreed(struct ckpt_saver *saver)
 {
     const struct ckpt_saver_numbers *numbers = &saver->numbers;
     int64_t stage_us = 0, write_us = 0;
@@ -132,18 +146,24 @@ static enum err after_agree(struct ckpt_saver *saver)
             write_us = numbers->write_us[r];
     }
     saver->progress.stage_s = (double)stage_us / 1e6;
-    saver->progress.persist_s = (double)write_us / 1e6;
-    if (numbers->codes[worst] != ERR_OK)
-        return ckpt_saver_broadcast(saver, STATE_REASON, worst);
+    saver->progress.persist_s += (double)write_us / 1e6;
+    return numbers->codes[worst] != ERR_OK ? worst : -1;
+}
+
+static enum err after_agree(struct ckpt_saver *saver)
+{
+    int failed = ckpt_saver_agreed(saver);
+    if (failed >= 0)
+        return ckpt_saver_broadcast(saver, STATE_REASON, failed);
     saver->progress.phase = CKPT_PERSISTED;
     ckpt_crash_point("shards-agreed", saver->save.rank);
-    return gather_records(saver);
+    return ckpt_saver_gather(saver, STATE_RECORDS);
 }
 
 static enum err after_end(struct ckpt_saver *saver)
 {
     struct ckpt_saver_outcome reason = saver->outcome;
-    take_outcome(saver);
+    ckpt_saver_take_outcome(saver);
     if (reason.code != ERR_OK)
         saver->outcome = reason; /* it names the rank already */
     saver->outcome.commit_s = saver->task_s;
@@ -159,7 +179,7 @@ void ckpt_saver_forget(struct ckpt_save *save)
     save->state = NULL;
 }
 
-static enum err after_result(struct ckpt_saver *saver)
+enum err ckpt_saver_finish(struct ckpt_saver *saver)
 {
     struct ckpt_progress *progress = &saver->progress;
     progress->error = (enum err)saver->outcome.code;
@@ -183,7 +203,7 @@ static enum err next(struct ckpt_saver *saver)
     case STATE_FOLDER:
         return after_folder(saver);
     case STATE_WRITE:
-        return after_write(saver);
+        return ckpt_saver_agree(saver, STATE_AGREE);
     case STATE_AGREE:
         return after_agree(saver);
     case STATE_RECORDS:
@@ -192,8 +212,9 @@ static enum err next(struct ckpt_saver *saver)
     case STATE_END:
         return after_end(saver);
     case STATE_RESULT:
+        return ckpt_saver_finish(saver);
     default:
-        return after_result(saver);
+        return ckpt_saver_local_next(saver);
     }
 }
 
@@ -201,11 +222,17 @@ enum err ckpt_saver_advance(struct ckpt_saver *saver)
 {
     enum err rc = ERR_OK;
     while (saver->state != STATE_IDLE) {
-        bool task = is_task(saver->state);
-        if (task ? !ckpt_saver_task_done(saver) : !comm_test(saver->request))
-            break;
-        if (!task)
+        if (is_task(saver->state)) {
+            if (!ckpt_saver_task_done(saver))
+                break;
+        } else if (saver->state == STATE_LOCAL_COPY) {
+            if (ckpt_saver_local_waits(saver))
+                break;
+        } else {
+            if (!comm_test(saver->request))
+                break;
             TRY(comm_wait(saver->request, 0.0));
+        }
         TRY(next(saver));
     }
 out:
@@ -215,6 +242,11 @@ out:
 enum err ckpt_saver_deadline(struct ckpt_saver *saver)
 {
     const struct ckpt_save *save = &saver->save;
+    if (saver->state == STATE_LOCAL_COPY)
+        return err_set(ERR_COMM,
+                       "the copies of node-local shards between rank %d (%s) "
+                       "and its partners did not arrive",
+                       save->rank, comm_host(saver->comm, save->rank));
     if (!is_task(saver->state)) {
         enum err rc = comm_wait(saver->request, LAST_LOOK_S);
         return rc != ERR_OK ? rc : next(saver);

@@ -8,7 +8,21 @@
 #include "checkpoint/ckpt_save.h"
 #include "src/base/arena.h"
 
-enum ckpt_saver_task { TASK_NONE, TASK_BEGIN, TASK_WRITE, TASK_END, TASK_QUIT };
+enum ckpt_saver_task {
+    TASK_NONE,
+    TASK_BEGIN,
+    TASK_WRITE,
+    TASK_END,
+    /* of the node-local level */
+    TASK_LOCAL_WRITE,
+    TASK_LOCAL_MANIFEST,
+    TASK_LOCAL_PREPARE,
+    TASK_LOCAL_VERIFY,
+    TASK_LOCAL_COMMIT,
+    TASK_LOCAL_TIDY,
+    TASK_LOCAL_CLEAN,
+    TASK_QUIT
+};
 
 /* What a save waits for. */
 enum ckpt_saver_state {
@@ -21,10 +35,29 @@ enum ckpt_saver_state {
     STATE_REASON,  /* broadcast */
     STATE_END,     /* task */
     STATE_RESULT,  /* broadcast */
+    /* of the node-local level, in this order */
+    STATE_LOCAL_WRITE,     /* task */
+    STATE_LOCAL_AGREE,     /* all-reduce */
+    STATE_LOCAL_RECORDS,   /* to rank 0 */
+    STATE_LOCAL_MANIFEST,  /* task, rank 0 */
+    STATE_LOCAL_OUTCOME,   /* broadcast, with the manifest's length */
+    STATE_LOCAL_TEXT,      /* broadcast */
+    STATE_LOCAL_PREPARE,   /* task */
+    STATE_LOCAL_PREPARED,  /* all-reduce */
+    STATE_LOCAL_COPY,      /* copies on their way */
+    STATE_LOCAL_VERIFY,    /* task */
+    STATE_LOCAL_VERIFIED,  /* all-reduce */
+    STATE_LOCAL_COMMIT,    /* task */
+    STATE_LOCAL_COMMITTED, /* all-reduce */
+    STATE_LOCAL_TIDY,      /* task */
+    STATE_LOCAL_REASON,    /* broadcast, after a failure */
+    STATE_LOCAL_CLEAN,     /* task */
+    STATE_LOCAL_CLEANED,   /* all-reduce */
 };
 
 struct ckpt_saver_outcome {
-    int64_t code; /* enum err */
+    int64_t code;  /* enum err */
+    int64_t bytes; /* of the local manifest */
     double commit_s;
     char text[512];
 };
@@ -52,6 +85,8 @@ struct ckpt_saver {
     bool broken;
     char failure[512];
 
+    struct ckpt_saver_local *local; /* NULL: no node-local level */
+
     pthread_t thread;
     bool thread_made;
     pthread_mutex_t mutex;
@@ -72,6 +107,9 @@ bool ckpt_saver_task_done(struct ckpt_saver *saver);
 
 /* --- the order --- */
 
+/* Begin a save: ERR_BUSY or ERR_COMM, or the items are copied. */
+enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step);
+
 /* The outcome goes from `root` to all, who then are in `state`. */
 enum err ckpt_saver_broadcast(struct ckpt_saver *saver,
                               enum ckpt_saver_state state, int root);
@@ -81,6 +119,29 @@ enum err ckpt_saver_after_begin(struct ckpt_saver *saver);
 enum err ckpt_saver_advance(struct ckpt_saver *saver);
 /* It is too late: an error that names who is missing, unless it came now. */
 enum err ckpt_saver_deadline(struct ckpt_saver *saver);
+/* The outcome of this rank's task, for the others. */
+void ckpt_saver_take_outcome(struct ckpt_saver *saver);
+/* Every rank's code, length of its record and times go to all. */
+enum err ckpt_saver_agree(struct ckpt_saver *saver,
+                          enum ckpt_saver_state state);
+/* What was agreed: the rank that speaks for a failure, -1: none failed. Times
+ * go into the progress. */
+int ckpt_saver_agreed(struct ckpt_saver *saver);
+/* Records to rank 0. */
+enum err ckpt_saver_gather(struct ckpt_saver *saver,
+                           enum ckpt_saver_state state);
+/* The outcome is the end of the save. */
+enum err ckpt_saver_finish(struct ckpt_saver *saver);
+
+/* --- the node-local level: the same interface for its states and tasks --- */
+
+enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir);
+void ckpt_saver_local_destroy(struct ckpt_saver *saver);
+bool ckpt_saver_local_waits(struct ckpt_saver *saver);
+enum err ckpt_saver_local_next(struct ckpt_saver *saver);
+enum err ckpt_saver_local_task(struct ckpt_saver *saver,
+                               enum ckpt_saver_task task);
+
 /* Free what belongs to one save. */
 void ckpt_saver_forget(struct ckpt_save *save);
 

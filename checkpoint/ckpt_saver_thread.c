@@ -47,8 +47,10 @@ static enum err run_task(struct ckpt_saver *saver, enum ckpt_saver_task task)
         return ckpt_save_begin(&saver->save);
     case TASK_WRITE:
         return ckpt_save_write(&saver->save);
-    default:
+    case TASK_END:
         return run_end(saver, clock_now());
+    default:
+        return ckpt_saver_local_task(saver, task);
     }
 }
 
