@@ -125,9 +125,9 @@ enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
 /* Go on as far as possible without waiting; to be called often, from the thread
  * that made the saver. COMMITTED and FAILED are reported once, then IDLE. A
  * save that fails is not an error here; ERR_COMM is: a rank does not answer
- * within options.timeout_s after the start, or its writes don't end. The saver
- * is of no use then, and the process should end soon: the thread may still
- * write. */
+ * within options.timeout_s after the start, or its writes don't end. (A time
+ * between two polls counts for a tenth of that at most.) The saver is of no use
+ * then, and the process should end soon: the thread may still write. */
 enum err ckpt_saver_poll(struct ckpt_saver *saver,
                          struct ckpt_progress *progress);
 

@@ -34,17 +34,37 @@ static const char *const names[] = {
     NULL
 };
 
+static const char *const local_names[] = {
+    "local-folder-made",   /* the temporary folder exists on this node */
+    "local-shard-written", /* this rank's shard is in it */
+    "local-prepared",      /* room for the copies is reserved */
+    "local-verified",      /* the copies are here and good */
+    "local-agreed",        /* every node has all that it must have */
+    "local-committed",     /* this node has the step */
+    "local-tidied",        /* all nodes have it, older ones are gone */
+    NULL
+};
+
 const char *const *ckpt_crash_names(void)
 {
     return names;
 }
 
+const char *const *ckpt_crash_local_names(void)
+{
+    return local_names;
+}
+
+static bool is_in(const char *const *list, const char *name)
+{
+    while (*list != NULL && strcmp(*list, name) != 0)
+        list++;
+    return *list != NULL;
+}
+
 static bool crash_known(const char *name)
 {
-    for (const char *const *known = names; *known != NULL; known++)
-        if (strcmp(*known, name) == 0)
-            return true;
-    return false;
+    return is_in(names, name) || is_in(local_names, name);
 }
 
 void ckpt_crash_point(const char *name, int rank)

@@ -11,5 +11,7 @@ void ckpt_crash_point(const char *name, int rank);
 
 /* All names in the order of the protocol, NULL-terminated. */
 const char *const *ckpt_crash_names(void);
+/* Those of a save to the nodes' own folders. */
+const char *const *ckpt_crash_local_names(void);
 
 #endif

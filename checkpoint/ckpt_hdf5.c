@@ -292,6 +292,9 @@ static enum err file_create(const char *path, hid_t *out)
 {
     enum err rc = ERR_OK;
     hid_t access = H5I_INVALID_HID;
+    /* A file whose close failed on a full disk stays open inside the library,
+     * which would crash on it when the process exits. */
+    (void)H5dont_atexit();
     HDF5_TRY(H5Eset_auto2(H5E_DEFAULT, NULL, NULL));
     HDF5_TRY(access = H5Pcreate(H5P_FILE_ACCESS));
     /* Only the latest format has checksums on its metadata. */

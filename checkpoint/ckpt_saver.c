@@ -12,6 +12,9 @@
 
 #define TIMEOUT_S 600.0
 #define STAGE_ALIGN ((size_t)4096)
+/* While training computes, or the process is stopped, nobody looks; so a gap
+ * between two looks counts for no more than this part of the deadline. */
+#define GAP_MAX 0.1
 #define PAUSE_MIN_S 20e-6
 #define PAUSE_MAX_S 1e-3
 
@@ -22,9 +25,13 @@ enum err ckpt_saver_poll(struct ckpt_saver *saver,
     double timeout_s = saver->save.options.timeout_s;
     if (saver->broken)
         return err_set(ERR_COMM, "%s", saver->failure);
+    double gap_s = clock_now() - saver->polled_s;
+    saver->polled_s += gap_s;
+    saver->waited_s +=
+        gap_s < GAP_MAX * timeout_s ? gap_s : GAP_MAX * timeout_s;
     rc = ckpt_saver_advance(saver);
     if (rc == ERR_OK && saver->state != STATE_IDLE &&
-        clock_now() - saver->start_s > timeout_s) {
+        saver->waited_s > timeout_s) {
         rc = ckpt_saver_deadline(saver);
         if (rc == ERR_COMM)
             err_prefix(rc, "the save of step %" PRId64 " took over %.3g s",

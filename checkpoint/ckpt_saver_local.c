@@ -94,7 +94,7 @@ enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
     enum err rc = ERR_OK;
     struct ckpt_save *save = &saver->save;
     char tmp[FSIO_PATH_MAX];
-    assert(saver->local != NULL && state != NULL);
+    assert(saver->local != NULL && (save->rank != 0 || state != NULL));
     TRY(ckpt_index_tmp_path(tmp, saver->local->dir, step, save->attempt));
     TRY(ckpt_saver_stage(saver, step));
     memcpy(save->tmp, tmp, sizeof tmp);

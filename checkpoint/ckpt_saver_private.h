@@ -77,7 +77,7 @@ struct ckpt_saver {
     struct arena stage;        /* without memory: items are read in place */
 
     enum ckpt_saver_state state;
-    double start_s;
+    double polled_s, waited_s; /* last looked at; of the deadline */
     struct comm_request *request;
     struct ckpt_saver_numbers numbers;
     struct ckpt_saver_outcome outcome; /* ends equal on all ranks */

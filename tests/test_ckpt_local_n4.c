@@ -228,6 +228,100 @@ static void test_choose(struct comm *comm, const struct ckpt_partner *partner,
                "and nothing newer than that");
 }
 
+/* --- saving --------------------------------------------------------------- */
+
+static enum err save_local(struct comm *comm, struct ckpt_saver *saver,
+                           struct ckpt_item *items, int64_t step,
+                           struct ckpt_progress *progress)
+{
+    enum err rc = ERR_OK;
+    json_t *state = comm_rank(comm) == 0 ? fixture_state(step) : NULL;
+    fixture_fill(items, FIXTURE_ITEMS, step);
+    TRY(ckpt_saver_start_local(saver, step, state));
+    fixture_fill(items, FIXTURE_ITEMS, step + 1000);
+    TRY(ckpt_saver_wait(saver, progress));
+out:
+    json_decref(state);
+    return rc;
+}
+
+static bool committed(enum err rc, const struct ckpt_progress *progress,
+                      int64_t step)
+{
+    return rc == ERR_OK && progress->phase == CKPT_COMMITTED &&
+           progress->local && progress->step == step;
+}
+
+/* What rank r saved under `step` is what this rank finds in its folder. */
+static bool keeps(const struct ckpt_partner *partner, const char *local,
+                  int rank, int of, int64_t step)
+{
+    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    bool should = of == rank || node_of[of] == node_of[rank] ||
+                  node_of[ckpt_partner_keeper(partner, of)] == node_of[rank];
+    ckpt_index_path(dir, local, step);
+    fsio_path(path, "%s/shard-%05d-of-%05d.h5", dir, of, RANKS);
+    return fsio_exists(path) == should;
+}
+
+static void test_save(struct comm *comm, const struct ckpt_partner *partner,
+                      const char *folder)
+{
+    int rank = comm_rank(comm);
+    char run[FSIO_PATH_MAX], local[FSIO_PATH_MAX], block[FSIO_PATH_MAX];
+    struct ckpt_item items[FIXTURE_ITEMS];
+    struct ckpt_saver *saver = NULL;
+    struct ckpt_progress progress;
+    struct ckpt_options options = { .attempt = "3.1",
+                                    .stage = true,
+                                    .local_dir = local };
+    fsio_path(run, "%s/saved", folder);
+    fsio_path(local, "%s/saved-node%d", folder, node_of[rank]);
+    memcpy(items, fixture_tensors, sizeof items);
+    fixture_make(items, FIXTURE_ITEMS, rank, RANKS);
+    enum err rc =
+        ckpt_saver_create(comm, run, &options, items, FIXTURE_ITEMS, &saver);
+    everywhere(comm, rc == ERR_OK, "a saver with a local level");
+    rc = save_local(comm, saver, items, 5, &progress);
+    everywhere(comm, committed(rc, &progress, 5), "a local save is committed");
+    bool good = true;
+    for (int r = 0; r < RANKS; r++)
+        good &= keeps(partner, local, rank, r, 5);
+    everywhere(comm, good, "each node has its own shards and those it keeps");
+    everywhere(comm, fixture_count(run, "step-") == 0,
+               "nothing is in the run directory");
+    rc = save_local(comm, saver, items, 6, &progress);
+    everywhere(comm,
+               committed(rc, &progress, 6) &&
+                   chooses(comm, local, -1, INT64_MAX, 6),
+               "the next one is the newest");
+    everywhere(comm, fixture_count(local, "") == 3,
+               "and nothing else is left"); /* with . and .. */
+
+    /* Node 1 can't make its temporary folder. */
+    comm_barrier(comm);
+    ckpt_index_tmp_path(block, local, 7, options.attempt);
+    if (node_of[rank] == 1)
+        fsio_write_atomic(block, "x", 1);
+    comm_barrier(comm);
+    rc = save_local(comm, saver, items, 7, &progress);
+    everywhere(comm,
+               rc == ERR_OK && progress.phase == CKPT_FAILED &&
+                   strstr(progress.text, "rank 2 (node1)") != NULL,
+               "a node that can't write: all hear of it");
+    everywhere(comm,
+               fixture_count(local, "") == 3 &&
+                   chooses(comm, local, -1, INT64_MAX, 6),
+               "the step before is there, and nothing of this one");
+    rc = save_local(comm, saver, items, 8, &progress);
+    everywhere(comm, committed(rc, &progress, 8), "the next save works");
+    lose(comm, local, 8, 0);
+    everywhere(comm, chooses(comm, local, -1, INT64_MAX, 8),
+               "its first node may be lost");
+    ckpt_saver_destroy(saver);
+    fixture_free(items, FIXTURE_ITEMS);
+}
+
 int main(int argc, char **argv)
 {
     struct comm *comm = NULL;
@@ -252,6 +346,7 @@ int main(int argc, char **argv)
     test_keepers(comm, partner);
     test_copies(comm, partner, folder);
     test_choose(comm, partner, folder);
+    test_save(comm, partner, folder);
     ckpt_partner_destroy(partner);
     comm_barrier(comm);
     if (comm_rank(comm) == 0)
