@@ -8,10 +8,10 @@
 
 #include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_stage.h"
 #include "src/base/clock.h"
 
 #define TIMEOUT_S 600.0
-#define STAGE_ALIGN ((size_t)4096)
 /* While training computes, or the process is stopped, nobody looks; so a gap
  * between two looks counts for no more than this part of the deadline. */
 #define GAP_MAX 0.1
@@ -70,8 +70,8 @@ static void copy_items(struct ckpt_saver *saver)
         const struct ckpt_item *from = &saver->sources[i];
         int64_t elements = ckpt_part_elements(&from->part, from->dims);
         if (elements > 0)
-            memcpy(saver->items[i].data, from->data,
-                   (size_t)elements * dtype_bytes(from->dtype));
+            ckpt_stage_copy(saver->items[i].data, from->data,
+                            (size_t)elements * dtype_bytes(from->dtype));
     }
 }
 
@@ -133,8 +133,8 @@ static void lay_out(struct ckpt_saver *saver, struct arena *arena)
         struct ckpt_item *item = &saver->items[i];
         size_t bytes = (size_t)ckpt_part_elements(&item->part, item->dims) *
                        dtype_bytes(item->dtype);
-        size_t pages = (bytes + STAGE_ALIGN - 1) / STAGE_ALIGN;
-        item->data = arena_take(arena, pages * STAGE_ALIGN);
+        size_t pages = (bytes + CKPT_STAGE_ALIGN - 1) / CKPT_STAGE_ALIGN;
+        item->data = arena_take(arena, pages * CKPT_STAGE_ALIGN);
     }
 }
 
