@@ -26,6 +26,8 @@ static void check_stats(struct comm *comm, enum sharding kind,
     if (kind == REPLICATED)
         good = good && most <= payload() / ranks + CKPT_BLOCK_BYTES &&
                stats->received_bytes == payload() - stats->read_bytes;
+    if (kind == FLAT) /* all but the blocks at either end is private */
+        good = good && stats->received_bytes <= 2 * (int64_t)CKPT_BLOCK_BYTES;
     good = good && stats->buffer_bytes ==
                        2 * CKPT_EXCHANGE_BYTES + (int64_t)CKPT_BLOCK_BYTES;
     everywhere(comm, good, "each block is read once:", what);
