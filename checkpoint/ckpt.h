@@ -160,6 +160,28 @@ enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
 typedef enum err (*ckpt_accept_fn)(void *arg, int64_t step,
                                    const json_t *state);
 
+/* The same on all ranks; all zero, or NULL for it: everything, as stored. */
+struct ckpt_load_options {
+    ckpt_accept_fn accept; /* NULL: any */
+    void *accept_arg;
+    /* Globs (fnmatch, `*` matches slashes too) of tensor names that are left
+     * out on both sides: an item that matches keeps its data, a stored tensor
+     * that matches is not read. "optimizer/" and a star: weights only. */
+    const char *const *ignore;
+    int ignore_count;
+    /* An item may have another floating-point dtype than the stored tensor; it
+     * is converted on the way, rounded to nearest even. */
+    bool convert;
+};
+
+/* What one rank did. Replicas: over all ranks, each block is read once. */
+struct ckpt_load_stats {
+    int64_t read_bytes;     /* payload from files */
+    int64_t received_bytes; /* payload from other ranks */
+    int64_t buffer_bytes;   /* for payload, whatever the sizes and ranks */
+    double seconds;
+};
+
 /* Load the newest good checkpoint. Candidates are tried newest first; one whose
  * manifest, shards or payload fail their checks is logged, renamed to .bad-*
  * and the next older is tried. *step is -1 and ERR_OK is returned when there is
@@ -168,12 +190,20 @@ typedef enum err (*ckpt_accept_fn)(void *arg, int64_t step,
  * Names, dtypes or shapes that do not match the items are ERR_CHECKPOINT with a
  * list, without quarantine; nor is a checkpoint quarantined that can't be read
  * now (ERR_IO, ERR_SPACE) or that a newer version wrote (ERR_UNSUPPORTED): the
- * error is returned. *state is new (json_decref) on all ranks. On error
- * the items' data is undefined. Collective. */
-enum err ckpt_load_newest(struct comm *comm, const char *run_dir,
-                          ckpt_accept_fn accept, void *accept_arg,
-                          const struct ckpt_item *items, int item_count,
-                          int64_t *step, json_t **state);
+ * error is returned. *state is new (json_decref) on all ranks; stats may be
+ * NULL. On error the items' data is undefined. Collective. */
+enum err ckpt_load(struct comm *comm, const char *run_dir,
+                   const struct ckpt_load_options *options,
+                   const struct ckpt_item *items, int item_count, int64_t *step,
+                   json_t **state, struct ckpt_load_stats *stats);
+
+/* The same from this one folder, say another run's: nothing is listed, renamed
+ * or tried instead; damage is ERR_CHECKPOINT. Collective. */
+enum err ckpt_load_from(struct comm *comm, const char *checkpoint_dir,
+                        const struct ckpt_load_options *options,
+                        const struct ckpt_item *items, int item_count,
+                        int64_t *step, json_t **state,
+                        struct ckpt_load_stats *stats);
 
 /* Rename leftovers of dead attempts out of the way and delete them: .tmp-*,
  * unless its writer may be alive, and .trash-*. Only while holding the run

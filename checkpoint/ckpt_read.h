@@ -27,10 +27,4 @@ enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
                          const struct ckpt_piece *piece, int64_t begin,
                          int64_t end, ckpt_read_sink sink, void *arg);
 
-/* Fill every item's [begin, end) from whatever pieces hold it, file after file.
- * item_of_tensor[t] is the item of tensor t. */
-enum err ckpt_read_items(struct ckpt_read *reader,
-                         const struct ckpt_item *items,
-                         const int *item_of_tensor);
-
 #endif

@@ -174,8 +174,10 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
     int count = 0;
     int64_t step = -1;
     const struct ckpt_item *items = replica_items(trainer->replica, &count);
-    TRY(ckpt_load_newest(trainer->comm, trainer->settings.run.dir, accept_state,
-                         trainer, items, count, &step, &state));
+    struct ckpt_load_options options = { .accept = accept_state,
+                                         .accept_arg = trainer };
+    TRY(ckpt_load(trainer->comm, trainer->settings.run.dir, &options, items,
+                  count, &step, &state, NULL));
     if (step >= 0) {
         TRY(comm_agree(trainer->comm,
                        restore_state(checkpoint, trainer, step, state)));
