@@ -1,5 +1,6 @@
 /* tessera-ckpt: look at the checkpoints of a run, prove that they are good, and
  * look after them. One process, no GPU, no Slurm: a login node will do. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -95,7 +96,9 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     enum err rc = run(argc, argv, &exit_code);
-    if (rc == ERR_OK && (fflush(stdout) != 0 || ferror(stdout)))
+    /* Before the error, so that the two come in order on one terminal. */
+    bool printed = fflush(stdout) == 0 && !ferror(stdout);
+    if (rc == ERR_OK && !printed)
         rc = err_errno("standard output");
     if (rc != ERR_OK)
         fprintf(stderr, "tessera-ckpt: %s\n", err_text());
