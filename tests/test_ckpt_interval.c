@@ -70,7 +70,7 @@ static void test_exact(void)
         struct ckpt_interval out;
         enum err rc = ckpt_interval(&input, &out);
         double want = minimum_of(input.cost_s, input.mtbf_s);
-        tap_ok(rc == ERR_OK && fabs(out.exact_s - want) <= 1e-6 * want,
+        tap_ok(rc == ERR_OK && fabs(out.exact_s - want) <= 1e-9 * want,
                "delta = %.3g M: T = %.9g, the minimum is at %.9g", ratio,
                out.exact_s, want);
     }
