@@ -15,12 +15,9 @@ static enum err check_piece(struct ckpt_read *reader,
     int64_t size = (int64_t)dtype_bytes(manifest->tensors[piece->tensor].dtype);
     int64_t elements = piece->bytes / size;
     int64_t step = CKPT_BLOCK_BYTES / size;
-    /* Elements are numbered within the piece here, also those of a box. */
-    struct ckpt_piece flat = *piece;
-    flat.part = (struct ckpt_part){ .begin = 0, .end = elements };
     for (int64_t at = 0; at < elements; at += step) {
         int64_t end = elements - at < step ? elements : at + step;
-        TRY(report(ckpt_read_piece(reader, shard, &flat, at, end, NULL, NULL),
+        TRY(report(ckpt_read_piece(reader, shard, piece, at, end, NULL, NULL),
                    damaged, arg));
     }
 out:

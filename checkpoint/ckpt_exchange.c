@@ -109,12 +109,11 @@ static void read_elements(struct exchange *x, int shard,
                           int64_t end, char *data)
 {
     struct target target = { x, piece, first, data };
-    int64_t base = piece->part.boxed ? 0 : piece->part.begin;
     enum dtype dtype = x->manifest->tensors[piece->tensor].dtype;
     if (x->failed != ERR_OK)
         return;
-    x->failed = ckpt_read_piece(x->reader, shard, piece, base + first,
-                                base + end, take, &target);
+    x->failed =
+        ckpt_read_piece(x->reader, shard, piece, first, end, take, &target);
     if (x->failed != ERR_OK)
         snprintf(x->failure, sizeof x->failure, "%s", err_text());
     else

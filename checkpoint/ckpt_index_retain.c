@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/ckpt_manifest.h"
+
 #define REASON_BYTES_MAX 4096
 
 /* --- pins ----------------------------------------------------------------- */
@@ -14,10 +16,23 @@ static enum err pin_path(char out[FSIO_PATH_MAX], const char *checkpoint_dir)
     return fsio_path(out, "%s/%s", checkpoint_dir, CKPT_INDEX_PINNED);
 }
 
+static enum err check_folder(const char *checkpoint_dir)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
+    if (!fsio_exists(path))
+        rc = err_set(ERR_CHECKPOINT, "%s: no checkpoint is there",
+                     checkpoint_dir);
+out:
+    return rc;
+}
+
 enum err ckpt_index_pin(const char *checkpoint_dir, const char *reason)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
+    TRY(check_folder(checkpoint_dir));
     TRY(pin_path(path, checkpoint_dir));
     TRY(fsio_write_atomic(path, reason, strlen(reason)));
 out:
@@ -28,6 +43,7 @@ enum err ckpt_index_unpin(const char *checkpoint_dir)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
+    TRY(check_folder(checkpoint_dir));
     TRY(pin_path(path, checkpoint_dir));
     if (unlink(path) == 0)
         TRY(fsio_fsync_dir(checkpoint_dir));

@@ -145,13 +145,12 @@ enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
                          const struct ckpt_piece *piece, int64_t begin,
                          int64_t end, ckpt_read_sink sink, void *arg)
 {
-    assert(piece->part.begin <= begin && begin <= end &&
-           end <= piece->part.end);
     enum err rc = ERR_OK;
     enum dtype dtype = reader->manifest->tensors[piece->tensor].dtype;
     int64_t size = (int64_t)dtype_bytes(dtype);
-    int64_t from = (begin - piece->part.begin) * size;
-    int64_t to = (end - piece->part.begin) * size;
+    int64_t from = begin * size;
+    int64_t to = end * size;
+    assert(0 <= from && from <= to && to <= piece->bytes);
     TRY(ckpt_read_shard(reader, shard));
     for (int64_t index = from / CKPT_BLOCK_BYTES; index * CKPT_BLOCK_BYTES < to;
          index++) {
@@ -162,6 +161,23 @@ enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
         int64_t last = to - base < bytes ? to - base : bytes;
         if (sink != NULL)
             TRY(sink(arg, reader->block + first, (size_t)(last - first)));
+    }
+out:
+    return rc;
+}
+
+enum err ckpt_read_all(struct ckpt_read *reader, int shard)
+{
+    enum err rc = ERR_OK;
+    const struct ckpt_manifest *manifest = reader->manifest;
+    const struct ckpt_shard *all = &manifest->shards[shard];
+    TRY(ckpt_read_shard(reader, shard));
+    for (int p = 0; p < all->piece_count; p++) {
+        const struct ckpt_piece *piece = &all->pieces[p];
+        enum dtype dtype = manifest->tensors[piece->tensor].dtype;
+        TRY(ckpt_read_piece(reader, shard, piece, 0,
+                            piece->bytes / (int64_t)dtype_bytes(dtype), NULL,
+                            NULL));
     }
 out:
     return rc;

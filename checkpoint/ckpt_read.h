@@ -20,11 +20,14 @@ void ckpt_read_destroy(struct ckpt_read *reader);
 /* Open shard number `shard` (if it isn't) and check size and frame, once. */
 enum err ckpt_read_shard(struct ckpt_read *reader, int shard);
 
-/* Stream elements [begin, end), which must lie inside the piece, to the sink;
- * every block touched is read whole and checked. sink NULL: only check.
- * Damage is ERR_CHECKPOINT. */
+/* Stream elements [begin, end) of the piece, counted from 0 in stored order, to
+ * the sink; every block touched is read whole and checked. sink NULL: only
+ * check. Damage is ERR_CHECKPOINT. */
 enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
                          const struct ckpt_piece *piece, int64_t begin,
                          int64_t end, ckpt_read_sink sink, void *arg);
+
+/* Check all payload of a shard, and its frame. */
+enum err ckpt_read_all(struct ckpt_read *reader, int shard);
 
 #endif

@@ -91,13 +91,13 @@ enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step)
     saver->waited_s = 0.0;
     save->step = step;
     saver->outcome = (struct ckpt_saver_outcome){ 0 };
-    if (saver->stage.base != NULL)
+    saver->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
+                                              .step = step,
+                                              .bytes = save->bytes };
+    if (saver->stage.base != NULL) {
         copy_items(saver);
-    saver->progress =
-        (struct ckpt_progress){ .phase = CKPT_STAGED,
-                                .step = step,
-                                .bytes = save->bytes,
-                                .stage_s = clock_now() - start_s };
+        saver->progress.stage_s = clock_now() - start_s;
+    }
     ckpt_crash_point("staged", save->rank);
     return ERR_OK;
 }

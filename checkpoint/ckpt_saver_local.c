@@ -198,15 +198,8 @@ static enum err verify(struct ckpt_saver *saver)
     struct ckpt_read *reader = NULL;
     char path[FSIO_PATH_MAX];
     TRY(ckpt_read_create(saver->save.tmp, local->manifest, &reader));
-    for (int i = 0; i < local->kept_count; i++) {
-        const struct ckpt_shard *shard =
-            &local->manifest->shards[local->kept[i]];
-        TRY(ckpt_read_shard(reader, local->kept[i]));
-        for (int p = 0; p < shard->piece_count; p++)
-            TRY(ckpt_read_piece(reader, local->kept[i], &shard->pieces[p],
-                                shard->pieces[p].part.begin,
-                                shard->pieces[p].part.end, NULL, NULL));
-    }
+    for (int i = 0; i < local->kept_count; i++)
+        TRY(ckpt_read_all(reader, local->kept[i]));
     ckpt_crash_point("local-verified", saver->save.rank);
     if (local->leads) {
         TRY(fsio_path(path, "%s/%s", saver->save.tmp, CKPT_MANIFEST_FILE));

@@ -141,16 +141,13 @@ static enum err fill_block(struct ckpt_tensor_reader *reader,
     int64_t begin = index * block_elements;
     int64_t end =
         begin + block_elements < elements ? begin + block_elements : elements;
-    /* Elements are numbered within the piece here, also those of a box. */
-    struct ckpt_piece flat = *placed->piece;
-    flat.part = (struct ckpt_part){ .begin = 0, .end = elements };
     block->piece = NULL;
     if (block->data == NULL)
         block->data = malloc(CKPT_BLOCK_BYTES);
     if (block->data == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory for reading");
     char *to = block->data;
-    TRY(ckpt_read_piece(reader->read, placed->shard, &flat, begin, end,
+    TRY(ckpt_read_piece(reader->read, placed->shard, placed->piece, begin, end,
                         keep_sink, &to));
     block->piece = placed->piece;
     block->index = index;

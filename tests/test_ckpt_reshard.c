@@ -5,7 +5,6 @@
 
 #include "checkpoint/ckpt_check.h"
 #include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_pin.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 

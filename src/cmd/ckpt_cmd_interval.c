@@ -42,6 +42,7 @@ static enum err from_run(const struct ckpt_cmd *cmd,
     int nodes = ledger->nodes > 0 ? ledger->nodes : 1;
     plan->ledger = ledger;
     plan->input.cost_s = chosen(plan->input.cost_s, ledger->cost_s);
+    plan->input.persist_s = chosen(plan->input.persist_s, ledger->persist_s);
     plan->input.mtbf_s =
         chosen(plan->input.mtbf_s, node_mtbf_h * SECONDS_PER_HOUR / nodes);
     plan->input.restart_s =

@@ -21,7 +21,7 @@ struct values {
 
 struct scan {
     struct ckpt_cmd_ledger *out;
-    struct values costs, restarts, steps;
+    struct values costs, persists, restarts, steps;
     bool open;   /* an attempt has started and nothing told its end */
     bool failed; /* it is counted already */
     double start_s, last_s;
@@ -112,9 +112,12 @@ static enum err take_event(void *arg, const json_t *line)
         return ERR_OK;
     if (strcmp(event, "commit") == 0) {
         double seconds = number(line, "seconds");
+        double stage_s = number(line, "stage_s");
         scan->out->commits++;
-        if (seconds > 0)
-            TRY(add(&scan->costs, seconds));
+        if (seconds > 0) {
+            TRY(add(&scan->costs, stage_s > 0 ? stage_s : seconds));
+            TRY(add(&scan->persists, stage_s > 0 ? seconds : 0));
+        }
     } else if (strcmp(event, "stop") == 0) {
         if (code == EXIT_RETRY && scan->open)
             fail(scan);
@@ -191,10 +194,12 @@ enum err ckpt_cmd_ledger_read(const char *run_dir, struct ckpt_cmd_ledger *out)
     if (rc == ERR_DATA) /* a run that was cut off before its first step */
         rc = ERR_OK;
     out->cost_s = median(&scan.costs);
+    out->persist_s = median(&scan.persists);
     out->restart_s = median(&scan.restarts);
     out->step_s = median(&scan.steps);
 out:
     free(scan.costs.list);
+    free(scan.persists.list);
     free(scan.restarts.list);
     free(scan.steps.list);
     return rc;

@@ -14,7 +14,8 @@ struct ckpt_cmd_ledger {
     int attempts, failures, commits;
     int nodes;         /* of the newest attempt; 0: no attempt */
     double node_hours; /* from each start to the attempt's last event */
-    double cost_s;     /* median of what a commit took */
+    double cost_s;     /* median of what training waited for a save */
+    double persist_s;  /* median of what went on behind it; 0: nothing */
     double restart_s;  /* median from a restart or requeue to the next start */
     double step_s;     /* median of the newest steps in metrics.jsonl */
 };

@@ -6,7 +6,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_manifest.h"
-#include "checkpoint/ckpt_pin.h"
+#include "checkpoint/ckpt_index.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/units.h"

@@ -10,7 +10,6 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_pin.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 #include "src/job/lock.h"
@@ -33,59 +32,47 @@ static enum err folder_bytes(const char *path, int64_t *bytes)
     return ERR_OK;
 }
 
-/* The newest `keep` good ones stay, whatever is newer than them, multiples of
- * keep_every, and pins. */
-static bool stays(const struct ckpt_cmd *cmd, const struct ckpt_info *info,
-                  int64_t oldest_kept)
+static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
+                           json_t *removed, int64_t *bytes)
 {
-    return info->step >= oldest_kept ||
-           (cmd->keep_every > 0 && info->step % cmd->keep_every == 0) ||
-           ckpt_index_pinned(info->path);
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX], size[32];
+    int64_t own;
+    TRY(ckpt_index_path(path, cmd->paths[0], step));
+    TRY(folder_bytes(path, &own));
+    if (!cmd->dry_run)
+        TRY(ckpt_index_discard(cmd->paths[0], path));
+    *bytes += own;
+    units_bytes((double)own, size, sizeof size);
+    if (!cmd->json)
+        printf("%s: %s, %s\n", path, size,
+               cmd->dry_run ? "would go" : "deleted");
+    if (json_array_append_new(removed,
+                              json_pack("{s:I, s:o, s:I}", "step",
+                                        (json_int_t)step, "path",
+                                        ckpt_cmd_text(path), "bytes",
+                                        (json_int_t)own)) != 0)
+        rc = err_set(ERR_MEMORY, "prune: out of memory");
+out:
+    return rc;
 }
 
-/* The step of the keep-th newest good one; with fewer, everything is kept. */
-static int64_t oldest_kept(const struct ckpt_info *list, int count,
-                           int64_t keep)
-{
-    int64_t good = 0;
-    for (int i = count - 1; i >= 0; i--)
-        if (strcmp(list[i].state, "good") == 0 && ++good == keep)
-            return list[i].step;
-    return 0;
-}
-
+/* The newest good one stays in any case. */
 static enum err prune(const struct ckpt_cmd *cmd, json_t *removed,
                       int64_t *bytes)
 {
     enum err rc = ERR_OK;
-    struct ckpt_info *list = NULL;
+    struct ckpt_retention retention = { .keep =
+                                            cmd->keep > 0 ? (int)cmd->keep : 1,
+                                        .keep_every = cmd->keep_every };
+    int64_t *steps = NULL;
     int count = 0;
-    TRY(ckpt_list(cmd->paths[0], &list, &count));
-    int64_t border = oldest_kept(list, count, cmd->keep > 0 ? cmd->keep : 1);
-    for (int i = 0; i < count; i++) {
-        int64_t own;
-        char size[32];
-        if (stays(cmd, &list[i], border))
-            continue;
-        TRY(folder_bytes(list[i].path, &own));
-        if (!cmd->dry_run)
-            TRY(ckpt_index_discard(cmd->paths[0], list[i].path));
-        *bytes += own;
-        units_bytes((double)own, size, sizeof size);
-        if (!cmd->json)
-            printf("%s: %s, %s\n", list[i].path, size,
-                   cmd->dry_run ? "would go" : "deleted");
-        if (json_array_append_new(removed,
-                                  json_pack("{s:I, s:o, s:I}", "step",
-                                            (json_int_t)list[i].step, "path",
-                                            ckpt_cmd_text(list[i].path),
-                                            "bytes", (json_int_t)own)) != 0) {
-            rc = err_set(ERR_MEMORY, "prune: out of memory");
-            goto out;
-        }
-    }
+    TRY(ckpt_index_prunable(cmd->paths[0], &retention, INT64_MAX, &steps,
+                            &count));
+    for (int i = 0; i < count; i++)
+        TRY(prune_step(cmd, steps[i], removed, bytes));
 out:
-    free(list);
+    free(steps);
     return rc;
 }
 

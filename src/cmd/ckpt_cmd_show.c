@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_pin.h"
+#include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_stats.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
