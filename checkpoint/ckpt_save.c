@@ -11,6 +11,7 @@
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_manifest.h"
 #include "checkpoint/ckpt_shard.h"
+#include "checkpoint/ckpt_view.h"
 #include "src/base/clock.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
@@ -74,13 +75,9 @@ static enum err check_items(const struct save *save)
         TRY(ckpt_hdf5_check_name(item->name));
         TRY(ckpt_manifest_elements(item->dtype, item->dims, item->shape,
                                    &elements));
-        if (item->part.begin < 0 || item->part.begin > item->part.end ||
-            item->part.end > elements)
-            return err_set(ERR_INTERNAL,
-                           "checkpoint: tensor %s has %" PRId64
-                           " elements, not [%" PRId64 ", %" PRId64 ")",
-                           item->name, elements, item->part.begin,
-                           item->part.end);
+        if (ckpt_part_check(&item->part, item->dims, item->shape, "checkpoint",
+                            item->name) != ERR_OK)
+            return err_set(ERR_INTERNAL, "%s", err_text());
     }
     TRY(check_unique(save));
 out:
@@ -113,7 +110,7 @@ static enum err plan(struct save *save)
     TRY(comm_agree(save->comm, rc));
     for (int i = 0; i < save->item_count; i++)
         all[save->rank] +=
-            (save->items[i].part.end - save->items[i].part.begin) *
+            ckpt_part_elements(&save->items[i].part, save->items[i].dims) *
             (int64_t)dtype_bytes(save->items[i].dtype);
     TRY(comm_all_reduce_i64(save->comm, all, ranks, COMM_SUM));
     int64_t *crc = all + ranks;
@@ -143,6 +140,7 @@ static enum err prepare(struct save *save)
     uint64_t free_bytes;
     ckpt_crash_point("begin", save->rank);
     TRY(ckpt_index_begin(save->run_dir, save->tmp));
+    ckpt_shard_stripe_hint(save->tmp);
     TRY(fsio_free_bytes(save->tmp, &free_bytes));
     uint64_t need = (uint64_t)(save->bytes + SPACE_EXTRA_BYTES);
     if (free_bytes < need)
@@ -157,15 +155,14 @@ out:
 
 static enum err write_shard(struct save *save)
 {
-    char file[sizeof save->shard.file];
+    char file[CKPT_FILE_BYTES];
     struct ckpt_hdf5_identity identity = { .step = save->step,
                                            .rank = save->rank,
                                            .ranks = save->ranks,
                                            .attempt = save->options->attempt };
     if (save->writer < 0)
         return ERR_OK;
-    snprintf(file, sizeof file, "shard-%05d-of-%05d.h5", save->writer,
-             save->writers);
+    ckpt_shard_name(save->writer, save->writers, CKPT_SHARD_FOLDER_FILES, file);
     return ckpt_shard_write(save->tmp, file, &identity, save->items,
                             save->item_count, &save->shard);
 }
@@ -226,6 +223,9 @@ static enum err write_manifest(const struct save *save, char *const *records)
      * elements that no rank or two ranks wrote. */
     TRY(ckpt_manifest_parse(text, bytes, path, &check));
     TRY(ckpt_manifest_check_sizes(check, save->tmp));
+    TRY(ckpt_view_write(save->tmp, check, &head.view));
+    free(text);
+    TRY(ckpt_manifest_format(&head, records, save->writers, &text, &bytes));
     TRY(fsio_write_atomic(path, text, bytes));
 out:
     ckpt_manifest_destroy(check);
