@@ -8,6 +8,7 @@
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_manifest.h"
 #include "checkpoint/ckpt_read.h"
+#include "checkpoint/ckpt_view.h"
 
 enum err ckpt_sweep(const char *run_dir)
 {
@@ -74,6 +75,7 @@ enum err ckpt_verify(const char *checkpoint_dir)
     TRY(ckpt_read_create(checkpoint_dir, manifest, &reader));
     for (int s = 0; s < manifest->shard_count; s++)
         TRY(ckpt_read_all(reader, s));
+    TRY(ckpt_view_check(checkpoint_dir, manifest));
 out:
     ckpt_read_destroy(reader);
     ckpt_manifest_destroy(manifest);

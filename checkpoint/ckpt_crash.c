@@ -21,6 +21,7 @@ static const char *const names[] = {
     "shards-agreed",    /* every rank's shard is durable */
     "records-gathered", /* rank 0 has every shard's record */
     "manifest-checked", /* the manifest is in memory and proven */
+    "view-written",     /* checkpoint.h5 is there */
     "manifest-written", /* the temporary folder is a whole checkpoint */
     "owner-removed",    /* nothing but the checkpoint is in the folder */
     "old-aside",        /* only where two folders can't be exchanged */

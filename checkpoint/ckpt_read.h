@@ -1,6 +1,8 @@
 /* Verified streaming reads: no byte reaches the caller whose block CRC was not
- * checked, and no shard is trusted before its size and frame CRC were. One
- * 4 MiB buffer and one open file, however large the checkpoint is. */
+ * checked, and no shard is trusted before its size and frame CRC were. Two
+ * buffers of 8 MiB, one open file and one thread, however large the checkpoint
+ * is: past the page cache where the file system takes that, and ahead of a
+ * caller who goes through a shard in the order of the file. */
 #ifndef TESSERA_CHECKPOINT_CKPT_READ_H
 #define TESSERA_CHECKPOINT_CKPT_READ_H
 

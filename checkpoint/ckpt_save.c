@@ -9,6 +9,7 @@
 #include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_shard.h"
+#include "checkpoint/ckpt_view.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 
@@ -120,6 +121,7 @@ enum err ckpt_save_begin(struct ckpt_save *save)
     uint64_t free_bytes;
     ckpt_crash_point("begin", save->rank);
     TRY(ckpt_index_begin(save->run_dir, save->tmp, save->attempt));
+    ckpt_shard_stripe_hint(save->tmp);
     TRY(fsio_free_bytes(save->tmp, &free_bytes));
     uint64_t need = (uint64_t)(save->bytes + SPACE_EXTRA_BYTES);
     if (free_bytes < need)
@@ -143,8 +145,7 @@ enum err ckpt_save_write(struct ckpt_save *save)
                                            .attempt = save->attempt };
     if (save->writer < 0)
         return ERR_OK;
-    snprintf(file, sizeof file, "shard-%05d-of-%05d.h5", save->writer,
-             save->writers);
+    ckpt_shard_name(save->writer, save->writers, CKPT_SHARD_FOLDER_FILES, file);
     TRY(ckpt_shard_write(save->tmp, file, &identity, save->items,
                          save->item_count, &shard));
     TRY(ckpt_manifest_shard_text(&shard, &save->record));
@@ -153,36 +154,35 @@ out:
     return rc;
 }
 
-enum err ckpt_save_manifest(const struct ckpt_save *save, char **out,
-                            size_t *bytes, struct ckpt_manifest **manifest)
+enum err ckpt_save_manifest(const struct ckpt_save *save,
+                            const struct ckpt_view *view, char **text,
+                            size_t *bytes)
 {
-    enum err rc = ERR_OK;
     struct ckpt_manifest_head head = { .step = save->step,
                                        .ranks = save->ranks,
                                        .attempt = save->attempt,
                                        .state = save->state,
                                        .items = save->items,
                                        .item_count = save->item_count };
-    char *text = save->records;
+    char *record = save->records;
     char **records = calloc((size_t)save->writers + 1, sizeof *records);
-    *out = NULL;
-    *manifest = NULL;
+    *text = NULL;
     if (records == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    if (view != NULL)
+        head.view = *view;
     int count = 0;
-    for (int r = 0; r < save->ranks; text += save->lengths[r], r++)
+    for (int r = 0; r < save->ranks; record += save->lengths[r], r++)
         if (save->lengths[r] > 0)
-            records[count++] = text;
+            records[count++] = record;
     assert(count == save->writers);
-    TRY(ckpt_manifest_format(&head, records, count, out, bytes));
-    /* What could not be loaded must not be committed; this also finds
-     * elements that no rank or two ranks wrote. */
-    TRY(ckpt_manifest_parse(*out, *bytes, save->tmp, manifest));
-out:
+    enum err rc = ckpt_manifest_format(&head, records, count, text, bytes);
     free(records);
     return rc;
 }
 
+/* What could not be loaded must not be committed; parsing also finds elements
+ * that no rank or two ranks wrote. */
 static enum err write_manifest(const struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
@@ -190,10 +190,16 @@ static enum err write_manifest(const struct ckpt_save *save)
     char *text = NULL;
     size_t bytes;
     struct ckpt_manifest *check = NULL;
+    struct ckpt_view view;
     TRY(fsio_path(path, "%s/%s", save->tmp, CKPT_MANIFEST_FILE));
-    TRY(ckpt_save_manifest(save, &text, &bytes, &check));
+    TRY(ckpt_save_manifest(save, NULL, &text, &bytes));
+    TRY(ckpt_manifest_parse(text, bytes, path, &check));
     TRY(ckpt_manifest_check_sizes(check, save->tmp));
     ckpt_crash_point("manifest-checked", save->rank);
+    TRY(ckpt_view_write(save->tmp, check, &view));
+    ckpt_crash_point("view-written", save->rank);
+    free(text);
+    TRY(ckpt_save_manifest(save, &view, &text, &bytes));
     TRY(fsio_write_atomic(path, text, bytes));
 out:
     ckpt_manifest_destroy(check);

@@ -39,10 +39,11 @@ enum err ckpt_save_begin(struct ckpt_save *save);
 /* Write this rank's shard and its record. */
 enum err ckpt_save_write(struct ckpt_save *save);
 
-/* Rank 0: the manifest of the gathered records, as text (malloc'ed) and as what
- * loading makes of it; what could not be loaded is an error. */
-enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
-                            size_t *bytes, struct ckpt_manifest **manifest);
+/* Rank 0: the manifest of the gathered records; view may be NULL, *text is
+ * malloc'ed. */
+enum err ckpt_save_manifest(const struct ckpt_save *save,
+                            const struct ckpt_view *view, char **text,
+                            size_t *bytes);
 
 /* Rank 0: manifest, commit, LATEST, retention. */
 enum err ckpt_save_commit(struct ckpt_save *save);

@@ -123,13 +123,9 @@ out:
 static enum err make_manifest(struct ckpt_saver *saver)
 {
     struct ckpt_saver_local *local = saver->local;
-    struct ckpt_manifest *manifest = NULL;
     if (saver->save.state == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory");
-    enum err rc = ckpt_save_manifest(&saver->save, &local->text, &local->bytes,
-                                     &manifest);
-    ckpt_manifest_destroy(manifest);
-    return rc;
+    return ckpt_save_manifest(&saver->save, NULL, &local->text, &local->bytes);
 }
 
 /* Ranks without anything to write have no shard. */

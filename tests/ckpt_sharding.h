@@ -33,16 +33,16 @@ enum sharding {
     LAST_ONLY, /* the last rank has everything: the owner of a replica */
     FLAT,      /* one even interval of all tensors end to end */
     UNEVEN,    /* the same, unequal */
-    SAVEABLE,
-    REPLICATED = SAVEABLE,
     ROWS,
     COLUMNS,
+    SAVEABLE,
+    REPLICATED = SAVEABLE,
     RANDOM,
     NOTHING,
     SHARDINGS
 };
-static const char *const names[] = { "replica owner", "flat",   "uneven",
-                                     "replicated",    "rows",   "columns",
+static const char *const names[] = { "replica owner", "flat",    "uneven",
+                                     "rows",          "columns", "replicated",
                                      "random boxes",  "nothing" };
 
 /* --- items ---------------------------------------------------------------- */
