@@ -211,6 +211,10 @@ static enum err put_index(hid_t file, const char *path,
     HDF5_TRY(set = H5Dcreate2(file, INDEX_NAME, type, space, H5P_DEFAULT,
                               H5P_DEFAULT, H5P_DEFAULT));
     HDF5_TRY(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows));
+    /* Only closing writes the rows, and only its result tells of a failure. */
+    hid_t closing = set;
+    set = H5I_INVALID_HID;
+    HDF5_TRY(H5Dclose(closing));
 out:
     if (set >= 0)
         H5Dclose(set);
@@ -292,6 +296,9 @@ static enum err file_create(const char *path, hid_t *out)
 {
     enum err rc = ERR_OK;
     hid_t access = H5I_INVALID_HID;
+    /* A file whose close failed, say on a full disk, stays in the library's
+     * list, and its clean-up at exit would crash on it. */
+    (void)H5dont_atexit();
     HDF5_TRY(H5Eset_auto2(H5E_DEFAULT, NULL, NULL));
     HDF5_TRY(access = H5Pcreate(H5P_FILE_ACCESS));
     /* Only the latest format has checksums on its metadata. */
