@@ -99,6 +99,10 @@ enum err ckpt_hdf5_index_put(hid_t file, const char *path,
     HDF5_TRY(set = H5Dcreate2(file, CKPT_HDF5_INDEX_NAME, type, space,
                               H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
     HDF5_TRY(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows));
+    /* The rows are written when the set is closed, not before. */
+    hid_t closing = set;
+    set = H5I_INVALID_HID;
+    HDF5_TRY(H5Dclose(closing));
 out:
     if (set >= 0)
         H5Dclose(set);
