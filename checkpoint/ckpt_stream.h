@@ -3,6 +3,7 @@
 #ifndef TESSERA_CHECKPOINT_CKPT_STREAM_H
 #define TESSERA_CHECKPOINT_CKPT_STREAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
@@ -26,6 +27,9 @@ void ckpt_stream_destroy(struct ckpt_stream *stream);
  * until ckpt_stream_finish(). */
 enum err ckpt_stream_put(struct ckpt_stream *stream, const void *data,
                          int64_t bytes);
+
+/* Whether data at this address, if large, is written from where it lies. */
+bool ckpt_stream_takes(const void *data);
 
 /* All bytes were put: write the rest and make the file durable. */
 enum err ckpt_stream_finish(struct ckpt_stream *stream);

@@ -1,7 +1,7 @@
 /* tessera-bench ckpt: how near saving and loading come to the bare disk.
  *
- * Two ranks, started by mpirun, hold the weights and one moment of mpt-125m
- * (1 GB in all) as two intervals of the flat parameter space, and take turns:
+ * Two ranks, started by mpirun, hold the weights and both moments of mpt-125m
+ * (1.5 GB in all) as two intervals of the flat parameter space, and take turns:
  *
  *   persist_s      median time of ckpt_save() with commit
  *   raw_write_s    the same bytes by the same ranks into one plain file each,

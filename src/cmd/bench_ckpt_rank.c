@@ -19,7 +19,7 @@
 #define TIMEOUT_S 300.0
 #define ROUNDS_MAX 7
 #define ROUNDS_MIN 3
-#define COPIES 2 /* weights and one moment */
+#define COPIES 3 /* weights and two moments */
 #define IO_BYTES ((int64_t)8 << 20)
 #define SMALL_TENSORS 10000
 #define FEW_TENSORS 10
@@ -59,12 +59,15 @@ static double median(const double *values, int count)
                           : (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0;
 }
 
-/* --- state ----------------------------------------------------------------- */
+/* --- state -----------------------------------------------------------------
+ */
 
 /* Every parameter once per copy, with the part that lies in this rank's half of
  * the flat space; `base` is NULL while counting. */
 static void lay_out(struct bench *b, const struct params *params, char *base)
 {
+    static const char *const copies[COPIES] = { "", "optimizer/exp_avg/",
+                                                "optimizer/exp_avg_sq/" };
     int64_t half = params->elements / 2;
     int64_t begin = b->rank * half, end = begin + half;
     b->item_count = 0;
@@ -77,8 +80,8 @@ static void lay_out(struct bench *b, const struct params *params, char *base)
             int64_t to =
                 p->offset + p->numel < end ? p->offset + p->numel : end;
             *item = (struct ckpt_item){ .dims = p->dims };
-            snprintf(item->name, sizeof item->name, "%s%s",
-                     copy == 0 ? "" : "optimizer/exp_avg/", p->name);
+            snprintf(item->name, sizeof item->name, "%s%s", copies[copy],
+                     p->name);
             memcpy(item->shape, p->shape, sizeof p->shape);
             if (from >= to)
                 continue;
@@ -136,7 +139,8 @@ out:
     return rc;
 }
 
-/* --- the bare disk --------------------------------------------------------- */
+/* --- the bare disk ---------------------------------------------------------
+ */
 
 static enum err raw_open(struct bench *b, int kind, int flags, int *fd,
                          char path[FSIO_PATH_MAX])
@@ -196,7 +200,8 @@ static void drop_all(struct bench *b)
         drop(path);
 }
 
-/* --- measuring ------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------
+ */
 
 static enum err save(struct bench *b, const struct ckpt_item *items, int count)
 {
