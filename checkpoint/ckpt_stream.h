@@ -12,7 +12,7 @@
 #define CKPT_STREAM_BUFFER_BYTES ((int64_t)8 << 20)
 /* Aligned data of this size, at an aligned place of the file, is written from
  * where it lies; all else is copied to a buffer first. */
-#define CKPT_STREAM_DIRECT_BYTES ((int64_t)4 << 20)
+#define CKPT_STREAM_DIRECT_BYTES ((int64_t)1 << 20)
 
 struct ckpt_stream;
 

@@ -20,6 +20,7 @@
 #define ROUNDS_MAX 7
 #define ROUNDS_MIN 3
 #define COPIES 3 /* weights and two moments */
+#define PAGE_BYTES 4096
 #define IO_BYTES ((int64_t)8 << 20)
 #define SMALL_TENSORS 10000
 #define FEW_TENSORS 10
@@ -36,7 +37,7 @@ struct bench {
     struct arena arena; /* the state: one interval of each copy */
     struct ckpt_item *items;
     int item_count;
-    int64_t bytes; /* of this rank's state */
+    int64_t bytes; /* of this rank's state, whole pages */
     struct ckpt_item *small[INDEX_KINDS];
     double write_s[KINDS][ROUNDS_MAX];
     double read_s[KINDS][ROUNDS_MAX];
@@ -63,16 +64,17 @@ static double median(const double *values, int count)
  */
 
 /* Every parameter once per copy, with the part that lies in this rank's half of
- * the flat space; `base` is NULL while counting. */
-static void lay_out(struct bench *b, const struct params *params, char *base)
+ * the flat space. The parts begin at page borders, as those do that a saver has
+ * set aside in memory. */
+static void lay_out(struct bench *b, const struct params *params,
+                    struct arena *arena)
 {
     static const char *const copies[COPIES] = { "", "optimizer/exp_avg/",
                                                 "optimizer/exp_avg_sq/" };
     int64_t half = params->elements / 2;
     int64_t begin = b->rank * half, end = begin + half;
     b->item_count = 0;
-    b->bytes = COPIES * half * (int64_t)sizeof(float);
-    for (int copy = 0; copy < COPIES && base != NULL; copy++)
+    for (int copy = 0; copy < COPIES; copy++)
         for (int i = 0; i < params->count; i++) {
             const struct param *p = &params->list[i];
             struct ckpt_item *item = &b->items[b->item_count++];
@@ -87,8 +89,9 @@ static void lay_out(struct bench *b, const struct params *params, char *base)
                 continue;
             item->part.begin = from - p->offset;
             item->part.end = to - p->offset;
-            item->data =
-                base + (copy * half + from - begin) * (int64_t)sizeof(float);
+            size_t bytes = (size_t)(to - from) * sizeof(float);
+            item->data = arena_take(arena, (bytes + PAGE_BYTES - 1) /
+                                               PAGE_BYTES * PAGE_BYTES);
         }
 }
 
@@ -126,9 +129,11 @@ static enum err make_state(struct bench *b)
         rc = err_set(ERR_MEMORY, "out of memory");
         goto out;
     }
-    lay_out(b, params, NULL);
-    TRY(arena_create((size_t)b->bytes, &b->arena));
-    lay_out(b, params, b->arena.base);
+    struct arena plan = { 0 };
+    lay_out(b, params, &plan);
+    b->bytes = (int64_t)plan.used;
+    TRY(arena_create(plan.used, &b->arena));
+    lay_out(b, params, &b->arena);
     uint64_t *words = (uint64_t *)(void *)b->arena.base;
     for (int64_t i = 0; i < b->bytes / 8; i++)
         words[i] = (uint64_t)i * 0x9e3779b97f4a7c15u;
@@ -161,12 +166,11 @@ static enum err raw_transfer(struct bench *b, int kind, bool writing)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     int fd = -1;
-    /* whole pages, as O_DIRECT wants them */
-    int64_t bytes = b->bytes / 4096 * 4096;
     TRY(raw_open(b, kind, writing ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY,
                  &fd, path));
-    for (int64_t at = 0; at < bytes; at += IO_BYTES) {
-        size_t part = (size_t)(bytes - at < IO_BYTES ? bytes - at : IO_BYTES);
+    for (int64_t at = 0; at < b->bytes; at += IO_BYTES) {
+        size_t part =
+            (size_t)(b->bytes - at < IO_BYTES ? b->bytes - at : IO_BYTES);
         TRY((writing) ? fsio_pwrite(fd, b->arena.base + at, part, at, path)
                       : fsio_pread(fd, b->arena.base + at, part, at, path));
     }
