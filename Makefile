@@ -218,7 +218,7 @@ interop: all ## data against Python's Streaming, in a virtual environment
 	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh
 
 bench: all ## all benchmarks
-	@for name in step data; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
+	@for name in step data ckpt; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
 
 sanitize: ## the C tests under ASan and UBSan
 	+@$(MAKE) --no-print-directory SAN=1 sanitize-run

@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt_crash.h"
+#include "checkpoint/ckpt_io.h"
 #include "checkpoint/ckpt_stream.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
 
 #define WRITE_BYTES (2 * (int64_t)CKPT_BLOCK_BYTES)
-#define FRAME_READ_BYTES ((int64_t)1 << 20)
+#define COPY_BYTES ((int64_t)256 << 10)
+#define FRAME_READ_BYTES ((int64_t)256 << 10)
 
 /* Continue *crc over [begin, end) of the file. */
 static enum err crc_range(int fd, const char *path, int64_t begin, int64_t end,
@@ -134,20 +136,31 @@ out:
     return rc;
 }
 
+/* Equal steps, whole pages except for the last one. */
+static int64_t step_of(int64_t bytes)
+{
+    int64_t steps = (bytes + WRITE_BYTES - 1) / WRITE_BYTES;
+    int64_t pages = bytes / steps / CKPT_IO_ALIGN + 1;
+    return pages * CKPT_IO_ALIGN;
+}
+
+/* Data that will be copied goes through the processor's cache in small steps,
+ * so that it comes from memory only once. */
 static enum err put_piece(struct writer *w, const struct ckpt_piece *piece)
 {
     enum err rc = ERR_OK;
     const char *data = w->items[piece->tensor].data;
-    uint32_t *crc = &w->shard->blocks[piece->block];
-    for (int64_t at = 0; at < piece->bytes; at += WRITE_BYTES) {
-        int64_t bytes = piece->bytes - at;
-        if (bytes > WRITE_BYTES)
-            bytes = WRITE_BYTES;
-        for (int64_t b = 0; b < bytes; b += CKPT_BLOCK_BYTES) {
-            int64_t part = bytes - b;
-            if (part > CKPT_BLOCK_BYTES)
-                part = CKPT_BLOCK_BYTES;
-            *crc++ = crc32c(0, data + at + b, (size_t)part);
+    uint32_t *crcs = &w->shard->blocks[piece->block];
+    int64_t step = ckpt_stream_takes(data) ? step_of(piece->bytes) : COPY_BYTES;
+    for (int64_t at = 0; at < piece->bytes; at += step) {
+        int64_t bytes = piece->bytes - at < step ? piece->bytes - at : step;
+        for (int64_t b = at; b < at + bytes;) {
+            int64_t block = b / CKPT_BLOCK_BYTES;
+            int64_t end = (block + 1) * CKPT_BLOCK_BYTES;
+            if (end > at + bytes)
+                end = at + bytes;
+            crcs[block] = crc32c(crcs[block], data + b, (size_t)(end - b));
+            b = end;
         }
         TRY(ckpt_stream_put(w->stream, data + at, bytes));
         if (w->left > 0 && (w->left -= bytes) <= 0)

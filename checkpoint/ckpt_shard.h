@@ -24,7 +24,7 @@ void ckpt_shard_stripe_hint(const char *dir);
  * ckpt_manifest_free_shard(), also after a failure.
  *
  * May be called from one background thread, while nobody else uses HDF5.
- * Items of 4 MiB and more whose data is aligned to 4 KiB are written from where
+ * Items of 1 MiB and more whose data is aligned to 4 KiB are written from where
  * it lies, all else is copied to two buffers of 8 MiB; the order in the file is
  * that of ckpt_hdf5.h. */
 enum err ckpt_shard_write(const char *dir, const char *file,

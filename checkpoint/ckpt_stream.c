@@ -88,12 +88,17 @@ out:
     return rc;
 }
 
+bool ckpt_stream_takes(const void *data)
+{
+    return (uintptr_t)data % CKPT_IO_ALIGN == 0;
+}
+
 /* How much of the data can be written from where it lies. */
-static int64_t direct_bytes(const struct ckpt_stream *stream, const char *data,
+static int64_t direct_bytes(const struct ckpt_stream *stream, const void *data,
                             int64_t bytes)
 {
     if (bytes < CKPT_STREAM_DIRECT_BYTES || stream->at % CKPT_IO_ALIGN != 0 ||
-        (uintptr_t)data % CKPT_IO_ALIGN != 0)
+        !ckpt_stream_takes(data))
         return 0;
     return bytes / CKPT_IO_ALIGN * CKPT_IO_ALIGN;
 }

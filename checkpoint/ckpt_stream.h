@@ -3,6 +3,7 @@
 #ifndef TESSERA_CHECKPOINT_CKPT_STREAM_H
 #define TESSERA_CHECKPOINT_CKPT_STREAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
@@ -11,7 +12,7 @@
 #define CKPT_STREAM_BUFFER_BYTES ((int64_t)8 << 20)
 /* Aligned data of this size, at an aligned place of the file, is written from
  * where it lies; all else is copied to a buffer first. */
-#define CKPT_STREAM_DIRECT_BYTES ((int64_t)4 << 20)
+#define CKPT_STREAM_DIRECT_BYTES ((int64_t)1 << 20)
 
 struct ckpt_stream;
 
@@ -26,6 +27,9 @@ void ckpt_stream_destroy(struct ckpt_stream *stream);
  * until ckpt_stream_finish(). */
 enum err ckpt_stream_put(struct ckpt_stream *stream, const void *data,
                          int64_t bytes);
+
+/* Whether data at this address, if large, is written from where it lies. */
+bool ckpt_stream_takes(const void *data);
 
 /* All bytes were put: write the rest and make the file durable. */
 enum err ckpt_stream_finish(struct ckpt_stream *stream);

@@ -1,9 +1,11 @@
-/* The file is made in memory, so that its CRC is that of what was meant. */
+/* The file is made in memory and written when it is closed: its metadata is
+ * thousands of small writes. */
 #include "checkpoint/ckpt_view.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +17,10 @@
 
 #define FORMAT_VERSION 1
 #define GROW_BYTES ((size_t)1 << 20)
-#define META_BYTES 65536
+/* Of metadata, reserved at once. */
+#define META_BYTES 512 /* per tensor */
+#define META_BYTES_MIN 2048
+#define META_BYTES_MAX 65536
 #define READ_BYTES ((size_t)1 << 20)
 
 /* A piece and the shard that holds it. */
@@ -167,20 +172,73 @@ out:
     return rc;
 }
 
-static enum err create_in_memory(const char *path, hid_t *out)
+static enum err create_in_memory(const char *path, int tensors, hid_t *out)
 {
     enum err rc = ERR_OK;
     hid_t access = H5I_INVALID_HID;
+    int64_t meta = META_BYTES_MIN + (int64_t)tensors * META_BYTES;
+    if (meta > META_BYTES_MAX)
+        meta = META_BYTES_MAX;
     HDF5_TRY(H5Eset_auto2(H5E_DEFAULT, NULL, NULL));
     HDF5_TRY(access = H5Pcreate(H5P_FILE_ACCESS));
     HDF5_TRY(
         H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST));
-    HDF5_TRY(H5Pset_fapl_core(access, GROW_BYTES, false));
-    HDF5_TRY(H5Pset_meta_block_size(access, META_BYTES));
+    HDF5_TRY(H5Pset_fapl_core(access, GROW_BYTES, true));
+    HDF5_TRY(H5Pset_file_locking(access, false, true));
+    HDF5_TRY(H5Pset_meta_block_size(access, (hsize_t)meta));
     HDF5_TRY(*out = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access));
 out:
     if (access >= 0)
         H5Pclose(access);
+    return rc;
+}
+
+/* Size and CRC of the open file, read to its end. */
+static enum err file_crc(int fd, const char *path, struct ckpt_view *view)
+{
+    enum err rc = ERR_OK;
+    char *buffer = malloc(READ_BYTES);
+    if (buffer == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    *view = (struct ckpt_view){ 0 };
+    for (;;) {
+        ssize_t n = read(fd, buffer, READ_BYTES);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            rc = err_errno("%s: read", path);
+        if (n <= 0)
+            break;
+        view->crc = crc32c(view->crc, buffer, (size_t)n);
+        view->bytes += n;
+    }
+    free(buffer);
+    return rc;
+}
+
+/* What HDF5 has written becomes durable under its final name. */
+static enum err publish(const char *dir, const char *part, const char *path,
+                        struct ckpt_view *view)
+{
+    enum err rc = ERR_OK;
+    int fd = open(part, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        rc = err_errno("%s: open", part);
+        goto out;
+    }
+    TRY(file_crc(fd, part, view));
+    if (fsync(fd) != 0) {
+        rc = err_errno("%s: fsync", part);
+        goto out;
+    }
+    if (rename(part, path) != 0) {
+        rc = err_errno("%s: rename", part);
+        goto out;
+    }
+    TRY(fsio_fsync_dir(dir));
+out:
+    if (fd >= 0)
+        close(fd);
     return rc;
 }
 
@@ -189,53 +247,21 @@ enum err ckpt_view_write(const char *checkpoint_dir,
                          struct ckpt_view *view)
 {
     enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
+    char final[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
     hid_t file = H5I_INVALID_HID;
-    void *image = NULL;
-    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
-    TRY(create_in_memory(path, &file));
+    TRY(fsio_path(final, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    TRY(fsio_path(path, "%s.part", final));
+    TRY(create_in_memory(path, manifest->tensor_count, &file));
     TRY(ckpt_hdf5_put_integer(file, path, "format_version", FORMAT_VERSION));
     TRY(ckpt_hdf5_put_integer(file, path, "step", manifest->step));
     TRY(put_tensors(file, path, manifest));
-    HDF5_TRY(H5Fflush(file, H5F_SCOPE_GLOBAL));
-    ssize_t bytes = H5Fget_file_image(file, NULL, 0);
-    HDF5_TRY(bytes);
-    image = malloc((size_t)bytes);
-    if (image == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", path);
-        goto out;
-    }
-    HDF5_TRY(H5Fget_file_image(file, image, (size_t)bytes));
-    TRY(fsio_write_atomic(path, image, (size_t)bytes));
-    *view = (struct ckpt_view){ bytes, crc32c(0, image, (size_t)bytes) };
+    hid_t closing = file;
+    file = H5I_INVALID_HID;
+    HDF5_TRY(H5Fclose(closing));
+    TRY(publish(checkpoint_dir, path, final, view));
 out:
-    free(image);
     if (file >= 0)
         H5Fclose(file);
-    return rc;
-}
-
-static enum err file_crc(const char *path, int64_t bytes, uint32_t *crc)
-{
-    enum err rc = ERR_OK;
-    char *buffer = malloc(READ_BYTES);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    *crc = 0;
-    if (buffer == NULL || fd < 0) {
-        rc = buffer == NULL ? err_set(ERR_MEMORY, "%s: out of memory", path)
-                            : err_errno("%s: open", path);
-        goto out;
-    }
-    for (int64_t at = 0; at < bytes; at += (int64_t)READ_BYTES) {
-        size_t part = bytes - at < (int64_t)READ_BYTES ? (size_t)(bytes - at)
-                                                       : READ_BYTES;
-        TRY(fsio_pread(fd, buffer, part, at, path));
-        *crc = crc32c(*crc, buffer, part);
-    }
-out:
-    if (fd >= 0)
-        close(fd);
-    free(buffer);
     return rc;
 }
 
@@ -244,18 +270,27 @@ enum err ckpt_view_check(const char *checkpoint_dir,
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    uint32_t crc;
+    int fd = -1;
+    struct ckpt_view found;
     if (manifest->view.bytes == 0)
         goto out;
     TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
-    rc = file_crc(path, manifest->view.bytes, &crc);
-    if (rc == ERR_DATA)
-        rc = ERR_CHECKPOINT; /* too short */
-    if (rc == ERR_OK && crc != manifest->view.crc)
-        rc =
-            err_set(ERR_CHECKPOINT,
-                    "%s: damaged (CRC32C %08" PRIx32 ", must be %08" PRIx32 ")",
-                    path, crc, manifest->view.crc);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        rc = errno == ENOENT
+                 ? err_set(ERR_CHECKPOINT, "%s: file is missing", path)
+                 : err_errno("%s: open", path);
+        goto out;
+    }
+    TRY(file_crc(fd, path, &found));
+    if (found.bytes != manifest->view.bytes || found.crc != manifest->view.crc)
+        rc = err_set(ERR_CHECKPOINT,
+                     "%s: damaged (%" PRId64 " bytes, CRC32C %08" PRIx32
+                     ", must be %" PRId64 ", %08" PRIx32 ")",
+                     path, found.bytes, found.crc, manifest->view.bytes,
+                     manifest->view.crc);
 out:
+    if (fd >= 0)
+        close(fd);
     return rc;
 }
