@@ -105,12 +105,15 @@ static inline json_t *fixture_state(int64_t values)
                      (json_int_t)values, "lr", 0.1);
 }
 
-/* Save the values of `values` under `step`. */
-static inline enum err fixture_save(struct comm *comm, const char *run,
-                                    int64_t step, int64_t values, int keep)
+/* Save the values of `values` under `step`, in no more than so many seconds. */
+static inline enum err fixture_save_within(struct comm *comm, const char *run,
+                                           int64_t step, int64_t values,
+                                           int keep, double timeout_s)
 {
     struct ckpt_item items[FIXTURE_ITEMS];
-    struct ckpt_options options = { .attempt = "1.1", .keep = keep };
+    struct ckpt_options options = { .attempt = "1.1",
+                                    .keep = keep,
+                                    .timeout_s = timeout_s };
     memcpy(items, fixture_tensors, sizeof items);
     fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), comm_size(comm));
     fixture_fill(items, FIXTURE_ITEMS, values);
@@ -120,6 +123,12 @@ static inline enum err fixture_save(struct comm *comm, const char *run,
     json_decref(state);
     fixture_free(items, FIXTURE_ITEMS);
     return rc;
+}
+
+static inline enum err fixture_save(struct comm *comm, const char *run,
+                                    int64_t step, int64_t values, int keep)
+{
+    return fixture_save_within(comm, run, step, values, keep, 60.0);
 }
 
 /* Load the newest; *values: whose values were found, from the state, or -1

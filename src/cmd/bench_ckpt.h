@@ -7,7 +7,7 @@
  *   raw_write_s    the same bytes by the same ranks into one plain file each,
  *                  with fsync; the better median of O_DIRECT and page cache
  *   persist_ratio  raw_write_s / persist_s
- *   load_s         median time of ckpt_load_newest(), all CRCs verified
+ *   load_s         median time of ckpt_load(), all CRCs verified
  *   raw_read_s     the same bytes out of those plain files; likewise
  *   load_ratio     raw_read_s / load_s; files are dropped from the page cache
  *                  before each of these

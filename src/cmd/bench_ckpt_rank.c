@@ -225,8 +225,8 @@ static enum err load(struct bench *b)
     json_t *state = NULL;
     enum err rc = fsio_path(run, "%s/run", b->dir);
     if (rc == ERR_OK)
-        rc = ckpt_load_newest(b->comm, run, NULL, NULL, b->items, b->item_count,
-                              &step, &state);
+        rc = ckpt_load(b->comm, run, NULL, b->items, b->item_count, &step,
+                       &state, NULL);
     if (rc == ERR_OK && step != b->step)
         rc = err_set(ERR_INTERNAL, "%s: another step was loaded", run);
     json_decref(state);

@@ -111,7 +111,8 @@ static int save_one(struct comm *comm, const struct options *options,
         journal_write(journal, "start", next.step, next.values);
     if (arm && shim_arm != NULL)
         shim_arm(true);
-    enum err rc = fixture_save(comm, run, next.step, next.values, 2);
+    enum err rc = fixture_save_within(comm, run, next.step, next.values, 2,
+                                      options->timeout_s);
     if (arm && shim_arm != NULL)
         shim_arm(false);
     if (rc == ERR_OK) {
