@@ -169,6 +169,10 @@ struct ckpt_load_options {
      * that matches is not read. "optimizer/" and a star: weights only. */
     const char *const *ignore;
     int ignore_count;
+    /* This node's folder of node-local checkpoints; NULL: none. The newest one
+     * that the nodes still hold together is loaded if it is at least as new as
+     * what the run directory has. */
+    const char *local_dir;
     /* An item may have another floating-point dtype than the stored tensor; it
      * is converted on the way, rounded to nearest even. */
     bool convert;
@@ -176,6 +180,7 @@ struct ckpt_load_options {
 
 /* What one rank did. Replicas: over all ranks, each block is read once. */
 struct ckpt_load_stats {
+    bool local;             /* a node-local checkpoint was loaded */
     int64_t read_bytes;     /* payload from files */
     int64_t received_bytes; /* payload from other ranks */
     int64_t buffer_bytes;   /* for payload, whatever the sizes and ranks */

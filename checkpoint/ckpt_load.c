@@ -8,6 +8,7 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_exchange.h"
 #include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_local.h"
 #include "checkpoint/ckpt_manifest.h"
 #include "checkpoint/ckpt_match.h"
 #include "src/base/clock.h"
@@ -27,6 +28,7 @@ struct load {
     /* the candidate, on all ranks */
     char dir[FSIO_PATH_MAX];
     struct ckpt_manifest *manifest; /* NULL: none left */
+    bool *holds; /* [shards], of a node-local one; NULL: of the run */
     struct ckpt_load_stats stats;
 };
 
@@ -157,7 +159,7 @@ static enum err load_candidate(struct load *load, bool *damaged)
 {
     enum err rc = ERR_OK;
     int *item_of_tensor = NULL;
-    struct ckpt_source source = { .dir = load->dir };
+    struct ckpt_source source = { .dir = load->dir, .holds = load->holds };
     *damaged = false;
     TRY(check_candidate(load, &item_of_tensor));
     rc = ckpt_exchange(load->comm, &source, load->manifest, load->items,
@@ -184,6 +186,49 @@ static enum err nothing_good(const struct load *load)
     return ERR_OK;
 }
 
+/* Take the newest node-local candidate of a step in (above, below). */
+static enum err next_local(struct load *load, int64_t above, int64_t below)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_local local;
+    ckpt_manifest_destroy(load->manifest);
+    free(load->holds);
+    load->manifest = NULL;
+    load->holds = NULL;
+    TRY(ckpt_local_choose(load->comm, load->options->local_dir, above, below,
+                          &local));
+    memcpy(load->dir, local.dir, sizeof load->dir);
+    load->manifest = local.manifest;
+    load->holds = local.holds;
+out:
+    return rc;
+}
+
+/* Fill the items from the nodes' own folders if they have something as new as
+ * the run; else load->manifest is NULL. Damage is not set aside: the next save
+ * replaces the folder. */
+static enum err load_local(struct load *load)
+{
+    enum err rc = ERR_OK;
+    bool damaged = false;
+    int64_t newest = load->left > 0 ? load->steps[load->left - 1] : -1;
+    int64_t below = INT64_MAX;
+    TRY(comm_broadcast(load->comm, &newest, sizeof newest, 0));
+    do {
+        TRY(next_local(load, newest - 1, below));
+        if (load->manifest == NULL)
+            break;
+        below = load->manifest->step;
+        rc = load_candidate(load, &damaged);
+        if (damaged && comm_rank(load->comm) == 0)
+            log_warn("node-local checkpoint step %" PRId64 ": %s", below,
+                     err_text());
+    } while (damaged);
+    load->stats.local = load->manifest != NULL;
+out:
+    return rc;
+}
+
 static enum err load_newest(struct load *load)
 {
     enum err rc = ERR_OK;
@@ -192,6 +237,11 @@ static enum err load_newest(struct load *load)
     if (first)
         rc = load_list(load);
     TRY(comm_agree(load->comm, rc));
+    if (load->options != NULL && load->options->local_dir != NULL) {
+        TRY(load_local(load));
+        if (load->manifest != NULL)
+            goto out;
+    }
     do {
         TRY(next_candidate(load));
         if (load->manifest == NULL) {
@@ -245,6 +295,7 @@ static void finish(struct load *load, enum err rc, double begin_s,
     if (stats != NULL)
         *stats = load->stats;
     free(load->steps);
+    free(load->holds);
     ckpt_manifest_destroy(load->manifest);
 }
 

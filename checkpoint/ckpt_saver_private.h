@@ -101,6 +101,10 @@ struct ckpt_saver {
 enum err ckpt_saver_thread_create(struct ckpt_saver *saver);
 /* Only when it has no task. */
 void ckpt_saver_thread_end(struct ckpt_saver *saver);
+/* In the thread: tell the caller's `record` how the save has ended; err_text()
+ * stays. */
+void ckpt_saver_record(const struct ckpt_saver *saver, enum err rc,
+                       double commit_s);
 /* One task at a time; `done` and `task_s` are its result. */
 void ckpt_saver_task_give(struct ckpt_saver *saver, enum ckpt_saver_task task);
 bool ckpt_saver_task_done(struct ckpt_saver *saver);

@@ -7,7 +7,8 @@
 
 #include "src/base/clock.h"
 
-static void record(const struct ckpt_saver *saver, enum err rc, double commit_s)
+void ckpt_saver_record(const struct ckpt_saver *saver, enum err rc,
+                       double commit_s)
 {
     const struct ckpt_options *options = &saver->save.options;
     struct ckpt_progress progress = saver->progress;
@@ -36,7 +37,7 @@ static enum err run_end(struct ckpt_saver *saver, double start_s)
         ckpt_save_give_up(&saver->save);
         err_set(rc, "%s", text);
     }
-    record(saver, rc, clock_now() - start_s);
+    ckpt_saver_record(saver, rc, clock_now() - start_s);
     return rc;
 }
 

@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/job/ledger.h"
 #include "src/job/slurm.h"
+#include "src/train/train_local.h"
 
 struct train_checkpoint {
     int64_t last_step;   /* committed or restored; -1: none */
@@ -23,6 +24,7 @@ struct train_checkpoint {
 
     /* for the records of the saver's thread */
     const char *run_dir;
+    char local_dir[FSIO_PATH_MAX]; /* empty: no node-local level */
     int attempt;
 };
 
@@ -176,11 +178,22 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
     const struct ckpt_item *items = replica_items(trainer->replica, &count);
     struct ckpt_load_options options = { .accept = accept_state,
                                          .accept_arg = trainer };
+    struct ckpt_load_stats stats;
+    rc = train_local_dir(&trainer->settings, checkpoint->local_dir);
+    TRY(comm_agree(trainer->comm, rc));
+    if (checkpoint->local_dir[0] != '\0')
+        options.local_dir = checkpoint->local_dir;
     TRY(ckpt_load(trainer->comm, trainer->settings.run.dir, &options, items,
-                  count, &step, &state, NULL));
+                  count, &step, &state, &stats));
     if (step >= 0) {
         TRY(comm_agree(trainer->comm,
                        restore_state(checkpoint, trainer, step, state)));
+        checkpoint->last_step = stats.local ? -1 : step;
+        if (trainer->rank == 0)
+            log_info("step %lld came from %s in %.2fs", (long long)step,
+                     stats.local ? "the nodes' own folders"
+                                 : "the run directory",
+                     stats.seconds);
         TRY(replica_loaded(trainer->replica));
     } else {
         rc = trainer->rank == 0 ? make_uuid(trainer->run_uuid) : ERR_OK;
@@ -225,6 +238,9 @@ static void record_save(void *arg, const struct ckpt_progress *progress)
 {
     const struct train_checkpoint *checkpoint = arg;
     bool committed = progress->phase == CKPT_COMMITTED;
+    const char *event = !committed        ? "save-failed"
+                        : progress->local ? "commit-local"
+                                          : "commit";
     json_t *fields =
         committed
             ? json_pack("{s:I, s:I, s:f, s:f}", "step",
@@ -235,8 +251,8 @@ static void record_save(void *arg, const struct ckpt_progress *progress)
             : json_pack("{s:I, s:s, s:s}", "step", (json_int_t)progress->step,
                         "error", err_name(progress->error), "reason",
                         progress->text);
-    if (ledger_append(checkpoint->run_dir, committed ? "commit" : "save-failed",
-                      checkpoint->attempt, fields) != ERR_OK)
+    if (ledger_append(checkpoint->run_dir, event, checkpoint->attempt,
+                      fields) != ERR_OK)
         log_warn("step %lld: no line in the ledger: %s",
                  (long long)progress->step, err_text());
 }
@@ -262,6 +278,8 @@ static enum err checkpoint_open(struct train_checkpoint *checkpoint,
         .record = record_save,
         .record_arg = checkpoint,
     };
+    if (checkpoint->local_dir[0] != '\0')
+        options.local_dir = checkpoint->local_dir;
     return ckpt_saver_create(trainer->comm, s->run.dir, &options, items, count,
                              &checkpoint->saver);
 }
@@ -283,7 +301,8 @@ static void log_progress(struct train_checkpoint *checkpoint)
                  p->persist_s);
     checkpoint->persisted_logged |= persisted;
     if (p->phase == CKPT_COMMITTED)
-        log_info("step %lld committed: %s in %.2fs", (long long)p->step, size,
+        log_info("step %lld committed%s: %s in %.2fs", (long long)p->step,
+                 p->local ? " on the nodes" : "", size,
                  p->stage_s + p->persist_s + p->commit_s);
     if (p->phase == CKPT_FAILED)
         log_warn("step %lld: the save has failed: %s", (long long)p->step,
@@ -302,6 +321,9 @@ static enum err checkpoint_follow(struct train_checkpoint *checkpoint,
              : ckpt_saver_poll(checkpoint->saver, progress));
     if (trainer->rank == 0)
         log_progress(checkpoint);
+    /* What happens on the nodes alone neither mends nor ends a run. */
+    if (progress->local)
+        return ERR_OK;
     if (progress->phase == CKPT_COMMITTED) {
         checkpoint->last_step = progress->step;
         trainer->saves_failed = 0;
@@ -336,10 +358,11 @@ static enum err wait_for_last(struct train_checkpoint *checkpoint,
     if (waits && trainer->rank == 0 && !checkpoint->wait_logged) {
         checkpoint->wait_logged = true;
         log_warn("step %lld waited %.2fs for the save of step %lld, which took "
-                 "%.2fs: a longer checkpoint.interval would not wait",
+                 "%.2fs: a longer checkpoint.%sinterval would not wait",
                  (long long)trainer->step, clock_now() - begin_s,
                  (long long)checkpoint->progress.step,
-                 clock_now() - checkpoint->start_s);
+                 clock_now() - checkpoint->start_s,
+                 checkpoint->progress.local ? "local_" : "");
     }
     TRY(check_failures(checkpoint, trainer));
 out:
@@ -347,15 +370,17 @@ out:
 }
 
 static enum err checkpoint_start(struct train_checkpoint *checkpoint,
-                                 struct trainer *trainer)
+                                 struct trainer *trainer, bool local)
 {
     enum err rc = ERR_OK;
     json_t *state = NULL;
     TRY(comm_agree(trainer->comm, make_state(checkpoint, trainer, &state)));
     checkpoint->start_s = clock_now();
-    TRY(ckpt_saver_start(checkpoint->saver, trainer->step, state));
-    checkpoint->progress =
-        (struct ckpt_progress){ .phase = CKPT_STAGED, .step = trainer->step };
+    TRY(local ? ckpt_saver_start_local(checkpoint->saver, trainer->step, state)
+              : ckpt_saver_start(checkpoint->saver, trainer->step, state));
+    checkpoint->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
+                                                   .local = local,
+                                                   .step = trainer->step };
     checkpoint->persisted_logged = false;
     if (trainer->rank == 0)
         log_info("step %lld staged: %.3fs", (long long)trainer->step,
@@ -379,7 +404,7 @@ static enum err checkpoint_finish(struct train_checkpoint *checkpoint,
     if (trainer->rank == 0)
         log_warn("step %lld is the last one: trying again",
                  (long long)trainer->step);
-    TRY(checkpoint_start(checkpoint, trainer));
+    TRY(checkpoint_start(checkpoint, trainer, false));
     TRY(checkpoint_follow(checkpoint, trainer, true));
     if (checkpoint->last_step != trainer->step)
         rc = err_set(checkpoint->progress.error,
@@ -399,10 +424,15 @@ static enum err checkpoint_step(struct train_checkpoint *checkpoint,
     TRY(checkpoint_follow(checkpoint, trainer, trainer->saves_hopeless));
     if (trainer->saves_hopeless)
         TRY(check_failures(checkpoint, trainer));
-    if (!due || checkpoint->last_step == trainer->step || trainer->step == 0)
+    bool local_due =
+        !due && checkpoint->local_dir[0] != '\0' &&
+        (trainer->local_due ||
+         trainer_due(trainer, trainer->settings.checkpoint.local_interval));
+    if ((!due && !local_due) || checkpoint->last_step == trainer->step ||
+        trainer->step == 0)
         return ERR_OK;
     TRY(wait_for_last(checkpoint, trainer));
-    TRY(checkpoint_start(checkpoint, trainer));
+    TRY(checkpoint_start(checkpoint, trainer, local_due));
     if (last)
         TRY(checkpoint_finish(checkpoint, trainer));
 out:

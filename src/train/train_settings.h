@@ -47,6 +47,8 @@ struct train_settings {
     } eval;
     struct {
         struct duration interval;
+        char local_dir[SETTINGS_TEXT_BYTES];
+        struct duration local_interval;
         int64_t keep;
         int64_t keep_every; /* steps */
         bool async;
