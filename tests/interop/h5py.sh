@@ -54,13 +54,13 @@ done
 cd / || exit 1
 for ranks in 1 2 3 4; do
     check "h5py reads what $ranks ranks have written" \
-        "$PYTHON" "$HERE/h5py.py" same "$WORK/$ranks/$STEP/checkpoint.h5" "$ONE"
+        "$PYTHON" "$HERE/ckpt.py" same "$WORK/$ranks/$STEP/checkpoint.h5" "$ONE"
 done
 mv "$WORK/3/$STEP" "$WORK/moved"
 check "also after the folder has moved" \
-    "$PYTHON" "$HERE/h5py.py" same "$WORK/moved/checkpoint.h5" "$ONE"
+    "$PYTHON" "$HERE/ckpt.py" same "$WORK/moved/checkpoint.h5" "$ONE"
 check "a shard's checksums can be verified with h5py" \
-    "$PYTHON" "$HERE/h5py.py" crc "$WORK/moved/shard-00001-of-00003.h5"
+    "$PYTHON" "$HERE/ckpt.py" crc "$WORK/moved/shard-00001-of-00003.h5"
 
 echo "1..$COUNT"
 [ "$FAILED" -eq 0 ]

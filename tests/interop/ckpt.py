@@ -1,8 +1,8 @@
 """Reads a checkpoint with h5py, for h5py.sh.
 
-    h5py.py same VIEW SHARD   every tensor of a view is that of a shard which
+    ckpt.py same VIEW SHARD   every tensor of a view is that of a shard which
                               holds all tensors whole, element by element
-    h5py.py crc SHARD         a shard's own checksums hold
+    ckpt.py crc SHARD         a shard's own checksums hold
 """
 import sys
 
