@@ -214,8 +214,8 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
-interop: all ## data against Python's Streaming, in a virtual environment
-	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh
+interop: all tests ## data against Streaming, checkpoints against h5py
+	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh tests/interop/h5py.sh
 
 bench: all ## all benchmarks
 	@for name in step data ckpt; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done

@@ -1,22 +1,23 @@
 /* Checkpoints: sharded HDF5 with a manifest, committed by one rename.
  *
  *   RUN/checkpoints/step-000000060/shard-00000-of-00002.h5
+ *   RUN/checkpoints/step-000000060/checkpoint.h5      all tensors, for others
  *   RUN/checkpoints/step-000000060/MANIFEST.json      written last
  *   RUN/checkpoints/.tmp-step-000000060.JOB.ATTEMPT   being written
  *   RUN/checkpoints/.bad-step-000000060.N             quarantined
  *   RUN/checkpoints/LATEST                            a hint, nothing more
  *
  * Only a committed checkpoint matches `step-*`. Every rank that owns something
- * writes one shard, numbered among those ranks; it holds, for each tensor of
- * which the rank owns an interval, one dataset under the tensor's name (1-D,
- * the interval of the row-major flattened tensor), written past the library at
- * the dataset's file offset; latest HDF5 format, contiguous, early allocation,
- * no fill. MANIFEST.json holds format version, run uuid, step, ranks, the
- * caller's state, the tensor catalogue, per shard its bytes, pieces (tensor,
- * begin, end, file offset), CRC32C per block of 4 MiB of payload, and one
- * CRC32C over all bytes outside payload extents, which is checked before the
- * HDF5 library opens a file; and a CRC32C of itself. Reading a checkpoint never
- * needs HDF5 for payload.
+ * writes one shard, numbered among those ranks (more than 1024 lie in folders
+ * shards/NNN/); it holds, for each tensor of which the rank owns a part, one
+ * dataset under the tensor's name (ckpt_hdf5.h), written past the library at
+ * the dataset's file offset. checkpoint.h5 shows all tensors whole
+ * (ckpt_view.h). MANIFEST.json (ckpt_manifest.h) holds format version, run
+ * uuid, step, ranks, the caller's state, the tensor catalogue, per shard its
+ * bytes, pieces (tensor, interval or box, file offset), CRC32C per block of
+ * 4 MiB of payload, and one CRC32C over all bytes outside payload extents,
+ * which is checked before any payload is believed; and the CRC32C of
+ * checkpoint.h5 and of itself. Reading a checkpoint never needs HDF5.
  *
  * checkpoint/ knows no model: it sees a list of items.
  */

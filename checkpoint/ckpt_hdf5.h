@@ -21,9 +21,9 @@
  * block_bytes: nobody needs the manifest to make sense of a shard or to verify
  * its payload, and no two shards have the same frame.
  *
- * A file is longer than its payload by at most 4 KiB and, per dataset, 1 KiB
- * and 1/64 of its size: less than 1.02 times its payload where a dataset has
- * 256 KiB on average. */
+ * A file is longer than its payload by at most 16 KiB and, per dataset, 1 KiB
+ * and 1/64 of its size: less than 1.02 times its payload where datasets have
+ * 256 KiB on average, and there are 16 MiB of them. */
 #ifndef TESSERA_CHECKPOINT_CKPT_HDF5_H
 #define TESSERA_CHECKPOINT_CKPT_HDF5_H
 

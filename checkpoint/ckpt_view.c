@@ -16,7 +16,7 @@
 #include "src/base/fsio.h"
 
 #define FORMAT_VERSION 1
-#define GROW_BYTES ((size_t)1 << 20)
+#define GROW_BYTES ((size_t)64 << 10)
 /* Of metadata, reserved at once. */
 #define META_BYTES 512 /* per tensor */
 #define META_BYTES_MIN 2048

@@ -4,6 +4,7 @@
 #define TESSERA_TESTS_CKPT_FIXTURE_H
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_manifest.h"
+#include "src/base/crc32c.h"
 #include "src/base/fsio.h"
 #include "tests/tap.h"
 
@@ -154,6 +157,29 @@ static inline enum err fixture_load(struct comm *comm, const char *run,
     json_decref(state);
     fixture_free(items, FIXTURE_ITEMS);
     return rc;
+}
+
+/* A manifest with its first `find` replaced and its CRC made good again;
+ * malloc'ed, NULL when there is no `find`. */
+static inline char *fixture_edit(const char *text, size_t bytes,
+                                 const char *find, const char *put,
+                                 size_t *length)
+{
+    size_t tail = 8 + strlen(CKPT_MANIFEST_CRC_AFTER);
+    const char *at = strstr(text, find);
+    char *edited = malloc(bytes + strlen(put) + 1);
+    if (at == NULL || edited == NULL) {
+        free(edited);
+        return NULL;
+    }
+    size_t before = (size_t)(at - text);
+    const char *rest = at + strlen(find);
+    int n = sprintf(edited, "%.*s%s%.*s", (int)before, text, put,
+                    (int)(bytes - tail - (size_t)(rest - text)), rest);
+    n += sprintf(edited + n, "%08" PRIx32 "%s", crc32c(0, edited, (size_t)n),
+                 CKPT_MANIFEST_CRC_AFTER);
+    *length = (size_t)n;
+    return edited;
 }
 
 /* mkdtemp; the caller removes it with fsio_remove_tree(). */
