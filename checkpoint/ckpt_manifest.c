@@ -231,8 +231,6 @@ enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
     for (int i = 0; i < manifest->shard_count; i++)
         TRY(check_size(checkpoint_dir, manifest->shards[i].file,
                        manifest->shards[i].bytes));
-    if (manifest->view.bytes > 0)
-        TRY(check_size(checkpoint_dir, CKPT_VIEW_FILE, manifest->view.bytes));
 out:
     return rc;
 }

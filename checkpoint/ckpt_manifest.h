@@ -127,8 +127,8 @@ enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
 enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
                             size_t *bytes, struct ckpt_manifest **out);
 
-/* Every shard and the view are there and have their size; reads no contents.
- */
+/* Every shard is there and has its size; reads no contents. The view is not
+ * looked at: a step is not lost with it. */
 enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
                                    const char *checkpoint_dir);
 

@@ -88,7 +88,7 @@ END
     "$CKPT" show "$ROOT/step-000000007" --stats --json >"$DIR/stats"
     [ "$(json 'd["step"], d["shards"], len(d["tensors"])' <"$DIR/stats")" = \
         "(7, 1, 7)" ]
-    h5dump -d counts/tokens -y -w 200 "$ROOT"/step-000000007/*.h5 |
+    h5dump -d counts/tokens -y -w 200 "$ROOT/step-000000007/checkpoint.h5" |
         sed -n '/DATA {/,/}/p' | grep -Eo -e '-?[0-9]+' >"$DIR/values"
     python3 - "$DIR/stats" "$DIR/values" <<'END'
 import json, math, sys

@@ -175,8 +175,6 @@ static const struct {
     { "a flipped bit near the shard's end", damage_shard_byte },
     { "a flipped bit in the shard's first byte", damage_first_byte },
     { "the shard of another step", damage_swapped_shard },
-    { "a missing view", damage_missing_view },
-    { "a truncated view", damage_short_view },
     { "a flipped bit in the manifest", damage_manifest_byte },
     { "a missing manifest", damage_missing_manifest },
     { "an empty manifest", damage_empty_manifest },
@@ -207,6 +205,28 @@ static void test_fall_back(struct comm *comm, const char *folder)
                    fixture_load(comm, run, &step, &values) == ERR_OK &&
                    step == 2 && values == 3,
                "and can be written again");
+    }
+}
+
+/* checkpoint.h5 is for other programs: what is wrong with it is said, and costs
+ * no step. */
+static void test_lost_view(struct comm *comm, const char *folder)
+{
+    static void (*const losses[])(const char *) = { damage_missing_view,
+                                                    damage_short_view };
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        char run[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+        int64_t step = -2, values = -2;
+        fsio_path(run, "%s/view%zu", folder, i);
+        enum err rc = fixture_save(comm, run, 2, 2, 0);
+        losses[i](run);
+        ckpt_index_path(path, run, 2);
+        tap_ok(rc == ERR_OK && ckpt_verify(path) == ERR_CHECKPOINT &&
+                   strstr(err_text(), CKPT_VIEW_FILE) != NULL,
+               "a %s view does not verify", i == 0 ? "missing" : "truncated");
+        tap_ok(fixture_load(comm, run, &step, &values) == ERR_OK && step == 2 &&
+                   values == 2,
+               "and its step is loaded");
     }
 }
 
@@ -271,10 +291,16 @@ static void test_exhaustive(struct comm *comm, const char *run)
 {
     float values[3] = { 1, 2, 3 };
     char dir[FSIO_PATH_MAX];
-    struct ckpt_item items[2] = {
-        { .name = "g/w", .dims = 1, .shape = { 3 }, .part.end = 3, .data = values },
-        { .name = "b", .dims = 1, .shape = { 2 }, .part.end = 2, .data = values }
-    };
+    struct ckpt_item items[2] = { { .name = "g/w",
+                                    .dims = 1,
+                                    .shape = { 3 },
+                                    .part.end = 3,
+                                    .data = values },
+                                  { .name = "b",
+                                    .dims = 1,
+                                    .shape = { 2 },
+                                    .part.end = 2,
+                                    .data = values } };
     struct ckpt_options options = { .attempt = "1.1", .keep = 1 };
     enum err rc = ckpt_save(comm, run, 1, NULL, items, 2, &options, NULL);
     ckpt_index_path(dir, run, 1);
@@ -339,14 +365,13 @@ static void test_edits(struct comm *comm, const char *run)
     ckpt_manifest_destroy(manifest);
     for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
         size_t length;
-        char *edited = fixture_edit(text, bytes, edits[i].find, edits[i].put,
-                                    &length);
+        char *edited =
+            fixture_edit(text, bytes, edits[i].find, edits[i].put, &length);
         if (edited == NULL) {
             tap_ok(false, "'%s' is in the manifest", edits[i].find);
             continue;
         }
-        enum err rc =
-            ckpt_manifest_parse(edited, length, "m", &manifest);
+        enum err rc = ckpt_manifest_parse(edited, length, "m", &manifest);
         if (!tap_is_int(rc, edits[i].want, "%s -> %s", edits[i].find,
                         edits[i].put) &&
             rc != ERR_OK)
@@ -370,6 +395,7 @@ int main(void)
     for (int i = 0; i < 4; i++)
         if (fsio_path(run[i], "%s/run%d", folder, i) != ERR_OK)
             return 1;
+    test_lost_view(comm, folder);
     test_fall_back(comm, folder);
     test_replace_damaged(comm, run[0]);
     test_no_fresh_start(comm, run[1]);

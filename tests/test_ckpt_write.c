@@ -180,9 +180,8 @@ static bool reads(struct ckpt_read *reader, int shard,
                   const struct ckpt_piece *piece, int64_t begin, int64_t end)
 {
     struct expected e = { &tensors[piece->tensor], piece, begin, true };
-    int64_t base = piece->part.boxed ? 0 : piece->part.begin;
-    return ckpt_read_piece(reader, shard, piece, base + begin, base + end,
-                           compare, &e) == ERR_OK &&
+    return ckpt_read_piece(reader, shard, piece, begin, end, compare, &e) ==
+               ERR_OK &&
            e.good && e.next == end;
 }
 
