@@ -280,10 +280,13 @@ enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
                           const char *attempt)
 {
     enum err rc = ERR_OK;
+    char root[FSIO_PATH_MAX];
+    TRY(ckpt_index_root(root, run_dir));
+    bool first = !fsio_exists(root);
     TRY(ckpt_index_discard(run_dir, tmp_path));
     TRY(fsio_mkdirs(tmp_path));
-    TRY(sync_root(run_dir));
-    TRY(fsio_fsync_dir(run_dir));
+    if (first)
+        TRY(fsio_fsync_dir(run_dir));
     ckpt_crash_point("folder-made", 0);
     TRY(ckpt_index_owner_write(tmp_path, attempt));
     ckpt_crash_point("owner-written", 0);
@@ -390,7 +393,7 @@ enum err ckpt_index_latest_write(const char *run_dir, int64_t step)
     int length = snprintf(text, sizeof text, "%s%0*" PRId64 "\n", STEP_PREFIX,
                           STEP_DIGITS, step);
     TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_LATEST));
-    TRY(fsio_write_atomic(path, text, (size_t)length));
+    TRY(fsio_write_hint(path, text, (size_t)length));
 out:
     return rc;
 }

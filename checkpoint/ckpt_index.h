@@ -37,7 +37,7 @@ enum err ckpt_index_quick_check(const char *checkpoint_dir);
  * unless there is one. Part of load, save and sweep. */
 enum err ckpt_index_recover(const char *run_dir);
 
-/* Make a temporary folder, durably, with nothing in it but the file OWNER,
+/* Make a temporary folder, with nothing in it but the file OWNER,
  * which tells ckpt_index_sweep() who writes there. */
 enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
                           const char *attempt);

@@ -69,7 +69,7 @@ enum err ckpt_index_owner_write(const char *tmp_path, const char *attempt)
     if (text == NULL)
         rc = err_set(ERR_MEMORY, "%s: out of memory", path);
     else
-        TRY(fsio_write_atomic(path, text, strlen(text)));
+        TRY(fsio_write_hint(path, text, strlen(text)));
 out:
     free(text);
     json_decref(owner);

@@ -11,6 +11,7 @@
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_shard.h"
 #include "checkpoint/ckpt_tensor.h"
+#include "checkpoint/ckpt_view.h"
 #include "src/base/fsio.h"
 
 /* HDF5 metadata, the manifest and the file system's own needs. */
@@ -142,6 +143,10 @@ static enum err write_manifest(const struct reshard *reshard)
     TRY(ckpt_manifest_format(&head, reshard->records, reshard->writers, &text,
                              &bytes));
     TRY(ckpt_manifest_parse(text, bytes, path, &check));
+    TRY(ckpt_view_write(reshard->tmp, check, NULL, &head.view));
+    free(text);
+    TRY(ckpt_manifest_format(&head, reshard->records, reshard->writers, &text,
+                             &bytes));
     TRY(fsio_write_atomic(path, text, bytes));
 out:
     ckpt_manifest_destroy(check);

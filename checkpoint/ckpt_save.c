@@ -9,7 +9,6 @@
 #include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_shard.h"
-#include "checkpoint/ckpt_view.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 
@@ -183,7 +182,7 @@ enum err ckpt_save_manifest(const struct ckpt_save *save,
 
 /* What could not be loaded must not be committed; parsing also finds elements
  * that no rank or two ranks wrote. */
-static enum err write_manifest(const struct ckpt_save *save)
+static enum err write_manifest(struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
@@ -196,7 +195,7 @@ static enum err write_manifest(const struct ckpt_save *save)
     TRY(ckpt_manifest_parse(text, bytes, path, &check));
     TRY(ckpt_manifest_check_sizes(check, save->tmp));
     ckpt_crash_point("manifest-checked", save->rank);
-    TRY(ckpt_view_write(save->tmp, check, &view));
+    TRY(ckpt_view_write(save->tmp, check, &save->view, &view));
     ckpt_crash_point("view-written", save->rank);
     free(text);
     TRY(ckpt_save_manifest(save, &view, &text, &bytes));

@@ -6,6 +6,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/ckpt_view.h"
 #include "src/base/fsio.h"
 
 struct ckpt_save {
@@ -17,6 +18,8 @@ struct ckpt_save {
     int64_t bytes;       /* payload of all ranks */
     const struct ckpt_item *items; /* where the values are */
     int item_count;
+
+    struct ckpt_view_cache view; /* rank 0 */
 
     /* of one save */
     int64_t step;

@@ -251,6 +251,7 @@ void ckpt_saver_destroy(struct ckpt_saver *saver)
     ckpt_saver_forget(&saver->save);
     pthread_cond_destroy(&saver->wake);
     pthread_mutex_destroy(&saver->mutex);
+    free(saver->save.view.image);
     free(saver->numbers.codes);
     free(saver->items);
     free(saver->sources);

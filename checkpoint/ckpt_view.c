@@ -216,8 +216,8 @@ static enum err file_crc(int fd, const char *path, struct ckpt_view *view)
     return rc;
 }
 
-/* What HDF5 has written becomes durable under its final name. */
-static enum err publish(const char *dir, const char *part, const char *path,
+/* What HDF5 has written becomes durable, and gets its final name. */
+static enum err publish(const char *part, const char *path,
                         struct ckpt_view *view)
 {
     enum err rc = ERR_OK;
@@ -235,33 +235,59 @@ static enum err publish(const char *dir, const char *part, const char *path,
         rc = err_errno("%s: rename", part);
         goto out;
     }
-    TRY(fsio_fsync_dir(dir));
 out:
     if (fd >= 0)
         close(fd);
     return rc;
 }
 
-enum err ckpt_view_write(const char *checkpoint_dir,
-                         const struct ckpt_manifest *manifest,
-                         struct ckpt_view *view)
+static enum err make_view(const char *path,
+                          const struct ckpt_manifest *manifest)
 {
     enum err rc = ERR_OK;
-    char final[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
     hid_t file = H5I_INVALID_HID;
-    TRY(fsio_path(final, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
-    TRY(fsio_path(path, "%s.part", final));
     TRY(create_in_memory(path, manifest->tensor_count, &file));
     TRY(ckpt_hdf5_put_integer(file, path, "format_version", FORMAT_VERSION));
-    TRY(ckpt_hdf5_put_integer(file, path, "step", manifest->step));
     TRY(put_tensors(file, path, manifest));
     hid_t closing = file;
     file = H5I_INVALID_HID;
     HDF5_TRY(H5Fclose(closing));
-    TRY(publish(checkpoint_dir, path, final, view));
 out:
     if (file >= 0)
         H5Fclose(file);
+    return rc;
+}
+
+enum err ckpt_view_write(const char *checkpoint_dir,
+                         const struct ckpt_manifest *manifest,
+                         struct ckpt_view_cache *cache, struct ckpt_view *view)
+{
+    enum err rc = ERR_OK;
+    char final[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    char *image = NULL;
+    size_t bytes;
+    TRY(fsio_path(final, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    TRY(fsio_path(path, "%s.part", final));
+    if (cache != NULL && cache->image != NULL) {
+        *view = cache->view;
+        TRY(fsio_write_atomic(final, cache->image, (size_t)view->bytes));
+        goto out;
+    }
+    TRY(make_view(path, manifest));
+    TRY(publish(path, final, view));
+    if (cache != NULL) {
+        TRY(fsio_read_file(final, (size_t)view->bytes, &image, &bytes));
+        if (bytes != (size_t)view->bytes ||
+            crc32c(0, image, bytes) != view->crc) {
+            rc = err_set(ERR_IO, "%s: other bytes were read than written",
+                         final);
+            goto out;
+        }
+        *cache = (struct ckpt_view_cache){ image, *view };
+        image = NULL;
+    }
+out:
+    free(image);
     return rc;
 }
 

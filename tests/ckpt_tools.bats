@@ -177,7 +177,7 @@ END
     for n in 1 2 5; do
         run "$CKPT" reshard "$ROOT/step-000000007" "$DIR/copy$n" --ranks $n
         [ "$status" -eq 0 ]
-        [ "$(find "$DIR/copy$n" -name '*.h5' | wc -l)" -eq $n ]
+        [ "$(find "$DIR/copy$n" -name 'shard-*.h5' | wc -l)" -eq $n ]
         [ "$("$CKPT" digest "$DIR/copy$n")" = "$want" ]
         "$CKPT" verify "$DIR/copy$n"
     done

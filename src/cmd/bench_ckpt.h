@@ -11,6 +11,8 @@
  *   raw_read_s     the same bytes out of those plain files; likewise
  *   load_ratio     raw_read_s / load_s; files are dropped from the page cache
  *                  before each of these
+ *   stall_s        what training waits for when a save is staged, of 256 MiB;
+ *                  copy_s is one memcpy of them, stall_ratio stall_s / copy_s
  *   index_10k_s    median time to save 10,000 tensors of 16 KiB per rank, less
  *                  that for the same bytes in 10 tensors
  *   buffers_bytes  by how much the larger process has grown at most while

@@ -14,6 +14,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/cmd/bench_ckpt.h"
+#include "src/cmd/bench_ckpt_stall.h"
 #include "src/model/params.h"
 
 #define TIMEOUT_S 300.0
@@ -37,7 +38,8 @@ struct bench {
     struct arena arena; /* the state: one interval of each copy */
     struct ckpt_item *items;
     int item_count;
-    int64_t bytes; /* of this rank's state, whole pages */
+    int64_t bytes;            /* of this rank's state, whole pages */
+    struct ckpt_saver *saver; /* of the state */
     struct ckpt_item *small[INDEX_KINDS];
     double write_s[KINDS][ROUNDS_MAX];
     double read_s[KINDS][ROUNDS_MAX];
@@ -218,6 +220,25 @@ static enum err save(struct bench *b, const struct ckpt_item *items, int count)
     return rc;
 }
 
+/* As training does it: with a saver that has saved before. */
+static enum err save_state(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    char run[FSIO_PATH_MAX];
+    struct ckpt_options options = { .attempt = "1.1", .keep = 0 };
+    struct ckpt_progress progress;
+    TRY(fsio_path(run, "%s/run", b->dir));
+    if (b->saver == NULL)
+        TRY(ckpt_saver_create(b->comm, run, &options, b->items, b->item_count,
+                              &b->saver));
+    TRY(ckpt_saver_start(b->saver, ++b->step, NULL));
+    TRY(ckpt_saver_wait(b->saver, &progress));
+    if (progress.phase == CKPT_FAILED)
+        rc = err_set(progress.error, "%s", progress.text);
+out:
+    return rc;
+}
+
 static enum err load(struct bench *b)
 {
     char run[FSIO_PATH_MAX];
@@ -255,8 +276,7 @@ static enum err one_write(struct bench *b, int kind, double *seconds)
     enum err rc = ERR_OK;
     TRY(comm_barrier(b->comm));
     double begin = clock_now();
-    rc = kind == OURS ? save(b, b->items, b->item_count)
-                      : raw_transfer(b, kind, true);
+    rc = kind == OURS ? save_state(b) : raw_transfer(b, kind, true);
     TRY(comm_agree(b->comm, rc));
     *seconds = clock_now() - begin;
 out:
@@ -338,7 +358,8 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-static json_t *report(const struct bench *b, const int64_t *sums)
+static json_t *report(const struct bench *b, const int64_t *sums,
+                      double stall_s, double copy_s)
 {
     int n = b->rounds;
     double ours_write = median(b->write_s[OURS], n);
@@ -351,11 +372,12 @@ static json_t *report(const struct bench *b, const int64_t *sums)
     double few = median(b->index_s[INDEX_FEW], n);
     return json_pack(
         "{s:s, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-        "s:I}",
+        "s:f, s:f, s:f, s:I}",
         "bench", "ckpt", "ranks", comm_size(b->comm), "rounds", n, "bytes",
         (json_int_t)sums[0], "persist_s", ours_write, "raw_write_s", raw_write,
         "persist_ratio", raw_write / ours_write, "load_s", ours_read,
-        "raw_read_s", raw_read, "load_ratio", raw_read / ours_read,
+        "raw_read_s", raw_read, "load_ratio", raw_read / ours_read, "stall_s",
+        stall_s, "copy_s", copy_s, "stall_ratio", stall_s / copy_s,
         "save_10k_s", many, "save_few_s", few, "index_10k_s", many - few,
         "buffers_bytes", (json_int_t)sums[1]);
 }
@@ -375,13 +397,18 @@ static enum err measure(struct bench *b, double seconds, json_t **result)
         TRY(comm_broadcast(b->comm, &go, sizeof go, 0));
     }
     int64_t total = b->bytes, grown = peak_bytes() - before;
+    double stall_s, copy_s;
+    TRY(clear(b));
+    TRY(fsio_path(path, "%s/run", b->dir));
+    TRY(bench_ckpt_stall(b->comm, path, b->items, b->item_count, &stall_s,
+                         &copy_s));
     TRY(comm_all_reduce_i64(b->comm, &total, 1, COMM_SUM));
     TRY(comm_all_reduce_i64(b->comm, &grown, 1, COMM_MAX));
     TRY(clear(b));
     if (b->rank != 0)
         goto out;
     const int64_t sums[2] = { total, grown };
-    *result = report(b, sums);
+    *result = report(b, sums, stall_s, copy_s);
     TRY(fsio_path(path, "%s/result.json", b->dir));
     if (*result == NULL || json_dump_file(*result, path, 0) != 0)
         rc = err_set(ERR_IO, "%s: cannot be written", path);
@@ -405,6 +432,7 @@ enum err bench_ckpt_rank(const struct bench_options *options, json_t **result)
     b->rank = comm_rank(b->comm);
     TRY(measure(b, options->seconds, result));
 out:
+    ckpt_saver_destroy(b->saver);
     comm_destroy(b->comm);
     for (int i = 0; i < INDEX_KINDS; i++)
         free(b->small[i]);
