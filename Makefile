@@ -82,11 +82,17 @@ LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B
 MAINS    := $(filter-out tessera,$(MAIN_SRC:src/cmd/%.c=%))
 PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-launch
 TESTS    := $(TEST_SRC:tests/%.c=$(B)/tests/%)
+# linked before the library, this object makes crash points work
+CRASH    := $(B)/checkpoint/ckpt_crash.points.o
+SOAK     := $(addprefix $(B)/soak/,victim shim.so)
+CRASHING := $(B)/crash/bin/tessera-train
 # tests on N ranks get one wrapper per rank count, for prove
 TESTS_N  := $(filter %_n4,$(TESTS))
 TESTS_1  := $(filter-out %_n4,$(TESTS))
 RANKS_test_reduce_n4 := 1 2 3 4
 RANKS_test_ckpt_n4 := 1 2 3 4
+RANKS_test_ckpt_saver_n4 := 1 2 3 4
+RANKS_test_ckpt_load_n4 := 1 2 3 4
 ranks_of  = $(or $(RANKS_$(1)),4)
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(notdir $(t))),$(t).np$(n).t))
 BATS     := $(sort $(wildcard tests/*.bats))
@@ -94,12 +100,12 @@ BATS     := $(sort $(wildcard tests/*.bats))
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all help info deps tests check demo bench interop sanitize sanitize-run lint \
-    layers install uninstall clean tiny-data
+    layers install uninstall clean tiny-data soak-ckpt
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests check demo bench sanitize install tiny-data: deps
+all tests check demo bench sanitize install tiny-data soak-ckpt: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS)
@@ -120,6 +126,11 @@ endef
 $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1)
 
+$(CRASH): checkpoint/ckpt_crash.c
+	@mkdir -p $(@D)
+	@echo "  CC    $< (crash points)"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DCKPT_CRASH_POINTS -c $< -o $@
+
 $(LIB): $(LIB_OBJ)
 	@echo "  AR    $@"
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -132,11 +143,27 @@ $(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)
 endef
 $(foreach m,tessera $(MAINS),$(eval $(call program,$(m))))
 
+# the same with crash points, for tests; never installed
+$(B)/crash/bin/tessera-%: $(CRASH) $(B)/bin/tessera-%
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(CRASH) $(patsubst %.c,$(B)/%.o,src/cmd/$*.c $(wildcard src/cmd/$*_*.c)) $(LIB) $(LDLIBS)
+
 $(B)/bin/tessera-launch: jobs/launch
 	@mkdir -p $(@D)
 	$(Q)ln -sf $(CURDIR)/jobs/launch $@
 
-$(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(LIB)
+$(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/tests/tap.o $(CRASH) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(LDLIBS)
+
+$(B)/soak/shim.so: tests/soak/shim.c tests/soak/shim_store.c tests/soak/shim.h
+	@mkdir -p $(@D)
+	@echo "  CC    $@"
+	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -o $@ $(filter %.c,$^) -ldl
+
+$(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
@@ -172,7 +199,7 @@ deps: ## install Debian packages that are missing (as root)
 	fi
 
 ifeq ($(MISSING_BUILD),)
-tests: $(TESTS) $(WRAPPERS)
+tests: $(TESTS) $(WRAPPERS) $(SOAK) $(CRASHING)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
@@ -180,15 +207,18 @@ check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, ru
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests tiny-data
 	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(WRAPPERS) $(BATS)
 
+soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
+	tests/soak/matrix $(B)/soak
+
 demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch through a bad and a dead node, to the same bits
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
-interop: all ## data against Python's Streaming, in a virtual environment
-	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh
+interop: all tests ## data against Streaming, checkpoints against h5py
+	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh tests/interop/h5py.sh
 
 bench: all ## all benchmarks
-	@for name in step data; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
+	@for name in step data ckpt; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
 
 sanitize: ## the C tests under ASan and UBSan
 	+@$(MAKE) --no-print-directory SAN=1 sanitize-run
@@ -234,7 +264,7 @@ lint: layers ## cppcheck, shellcheck, layers
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
 	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo \
-	    tests/mpirun tests/english-text tests/layers $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
+	    tests/mpirun tests/english-text tests/layers tests/soak/matrix $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
 
 layers: ## no include against the direction of dependencies
 	@tests/layers

@@ -8,6 +8,7 @@
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_manifest.h"
 #include "checkpoint/ckpt_read.h"
+#include "checkpoint/ckpt_view.h"
 
 enum err ckpt_sweep(const char *run_dir)
 {
@@ -72,14 +73,9 @@ enum err ckpt_verify(const char *checkpoint_dir)
     struct ckpt_read *reader = NULL;
     TRY(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
     TRY(ckpt_read_create(checkpoint_dir, manifest, &reader));
-    for (int s = 0; s < manifest->shard_count; s++) {
-        const struct ckpt_shard *shard = &manifest->shards[s];
-        TRY(ckpt_read_shard(reader, s));
-        for (int p = 0; p < shard->piece_count; p++)
-            TRY(ckpt_read_piece(reader, s, &shard->pieces[p],
-                                shard->pieces[p].part.begin,
-                                shard->pieces[p].part.end, NULL, NULL));
-    }
+    for (int s = 0; s < manifest->shard_count; s++)
+        TRY(ckpt_read_all(reader, s));
+    TRY(ckpt_view_check(checkpoint_dir, manifest));
 out:
     ckpt_read_destroy(reader);
     ckpt_manifest_destroy(manifest);

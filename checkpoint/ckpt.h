@@ -1,22 +1,23 @@
 /* Checkpoints: sharded HDF5 with a manifest, committed by one rename.
  *
  *   RUN/checkpoints/step-000000060/shard-00000-of-00002.h5
+ *   RUN/checkpoints/step-000000060/checkpoint.h5      all tensors, for others
  *   RUN/checkpoints/step-000000060/MANIFEST.json      written last
  *   RUN/checkpoints/.tmp-step-000000060.JOB.ATTEMPT   being written
  *   RUN/checkpoints/.bad-step-000000060.N             quarantined
  *   RUN/checkpoints/LATEST                            a hint, nothing more
  *
  * Only a committed checkpoint matches `step-*`. Every rank that owns something
- * writes one shard, numbered among those ranks; it holds, for each tensor of
- * which the rank owns an interval, one dataset under the tensor's name (1-D,
- * the interval of the row-major flattened tensor), written past the library at
- * the dataset's file offset; latest HDF5 format, contiguous, early allocation,
- * no fill. MANIFEST.json holds format version, run uuid, step, ranks, the
- * caller's state, the tensor catalogue, per shard its bytes, pieces (tensor,
- * begin, end, file offset), CRC32C per block of 4 MiB of payload, and one
- * CRC32C over all bytes outside payload extents, which is checked before the
- * HDF5 library opens a file; and a CRC32C of itself. Reading a checkpoint never
- * needs HDF5 for payload.
+ * writes one shard, numbered among those ranks (more than 1024 lie in folders
+ * shards/NNN/); it holds, for each tensor of which the rank owns a part, one
+ * dataset under the tensor's name (ckpt_hdf5.h), written past the library at
+ * the dataset's file offset. checkpoint.h5 shows all tensors whole
+ * (ckpt_view.h). MANIFEST.json (ckpt_manifest.h) holds format version, run
+ * uuid, step, ranks, the caller's state, the tensor catalogue, per shard its
+ * bytes, pieces (tensor, interval or box, file offset), CRC32C per block of
+ * 4 MiB of payload, and one CRC32C over all bytes outside payload extents,
+ * which is checked before any payload is believed; and the CRC32C of
+ * checkpoint.h5 and of itself. Reading a checkpoint never needs HDF5.
  *
  * checkpoint/ knows no model: it sees a list of items.
  */
@@ -49,21 +50,106 @@ struct ckpt_item {
     void *data; /* the part's elements, one after the other */
 };
 
+struct ckpt_progress;
+
 struct ckpt_options {
-    const char *attempt; /* "JOB.ATTEMPT", names the temporary folder */
-    int keep;            /* committed checkpoints to keep, >= 1; 0: all */
+    const char *attempt;   /* "JOB.ATTEMPT", names the temporary folder */
+    int keep;              /* committed checkpoints to keep, >= 1; 0: all */
+    int64_t keep_every;    /* multiples of it are kept for good; 0: none */
+    double timeout_s;      /* of a whole save; 0: 600 */
+    bool stage;            /* save copies; the items may change at once */
+    const char *local_dir; /* this node's, for ckpt_saver_start_local(); NULL:
+                            * none. Swept when the saver is made */
+
+    /* Called on rank 0 in the writer's thread when a save is COMMITTED or has
+     * FAILED, before the ranks learn of it; for records of it in files. May be
+     * NULL. */
+    void (*record)(void *arg, const struct ckpt_progress *progress);
+    void *record_arg;
 };
+
+/* --- saving ---
+ *
+ * A saver copies this rank's items at a step boundary into memory that was
+ * allocated and touched when it was made, and a thread of its own writes the
+ * copy while training goes on. The ranks agree without waiting: each
+ * ckpt_saver_poll() looks whether the thread or an exchange on the saver's own
+ * communicator has ended, and starts what comes next. All file operations are
+ * the thread's. At most one saver of a process may have a save in flight. */
+struct ckpt_saver;
+
+enum ckpt_phase {
+    CKPT_IDLE,      /* no save was started, or its end was reported */
+    CKPT_STAGED,    /* being written */
+    CKPT_PERSISTED, /* the shards of all ranks are durable */
+    CKPT_COMMITTED, /* it is the newest checkpoint */
+    CKPT_FAILED     /* nothing of it is left */
+};
+
+/* Of the save in flight or just ended. From the phase PERSISTED on everything
+ * is the same on all ranks, though they may see it at different steps. */
+struct ckpt_progress {
+    enum ckpt_phase phase;
+    bool local; /* to the nodes' own folders */
+    int64_t step;
+    int64_t bytes;    /* payload of all ranks */
+    double stage_s;   /* the copy: what training waited for; largest of ranks */
+    double persist_s; /* the shards; largest of ranks */
+    double commit_s;  /* manifest, commit, retention */
+    enum err error;   /* why it FAILED, with the rank if there are several */
+    char text[512];
+};
+
+/* Make a saver for these items, whose memory must stay where it is. The
+ * options' texts are copied. Items that can't be saved are an error here.
+ * Collective; duplicates comm. */
+enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
+                           const struct ckpt_options *options,
+                           const struct ckpt_item *items, int item_count,
+                           struct ckpt_saver **out);
+
+/* Begin to save the items' present values as `step`. `state` (rank 0's counts)
+ * is copied, stored in the manifest and given back on load. Without
+ * options.stage the items must not change before the save has ended. ERR_BUSY
+ * while a save is in flight here. All ranks start the same saves; does not wait
+ * for them. */
+enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
+                          const json_t *state);
+
+/* The same to the nodes' own folders, with a copy of each shard on another
+ * node (ckpt_local.h): COMMITTED when all nodes have the step. An older
+ * local step stays until then, and goes afterwards. `state` must not be NULL.
+ */
+enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
+                                const json_t *state);
+
+/* Go on as far as possible without waiting; to be called often, from the thread
+ * that made the saver. COMMITTED and FAILED are reported once, then IDLE. A
+ * save that fails is not an error here; ERR_COMM is: a rank does not answer
+ * within options.timeout_s after the start, or its writes don't end. (A time
+ * between two polls counts for a tenth of that at most.) The saver is of no use
+ * then, and the process should end soon: the thread may still write. */
+enum err ckpt_saver_poll(struct ckpt_saver *saver,
+                         struct ckpt_progress *progress);
+
+/* Poll until the save in flight has ended; IDLE if there is none. */
+enum err ckpt_saver_wait(struct ckpt_saver *saver,
+                         struct ckpt_progress *progress);
+
+/* Waits for a save in flight, unless there was ERR_COMM. NULL is fine.
+ * Collective. */
+void ckpt_saver_destroy(struct ckpt_saver *saver);
 
 struct ckpt_result {
     int64_t bytes;    /* payload of all ranks */
     double persist_s; /* wall time of this save */
 };
 
-/* Write and commit checkpoint `step` under run_dir. `state` (rank 0's counts)
- * is stored in the manifest and given back on load. A committed checkpoint of
- * the same step that is good is replaced only after the new one is complete.
- * Any failure on any rank leaves no `step-*` folder, removes or hides the
- * temporary one and is returned on all ranks. Collective. */
+/* The same in one call: write and commit checkpoint `step` under run_dir, from
+ * the items in place. A committed checkpoint of the same step that is good is
+ * replaced only after the new one is complete. Any failure on any rank leaves
+ * no `step-*` folder, removes or hides the temporary one and is returned on all
+ * ranks. Collective. */
 enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
                    const json_t *state, const struct ckpt_item *items,
                    int item_count, const struct ckpt_options *options,
@@ -75,6 +161,33 @@ enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
 typedef enum err (*ckpt_accept_fn)(void *arg, int64_t step,
                                    const json_t *state);
 
+/* The same on all ranks; all zero, or NULL for it: everything, as stored. */
+struct ckpt_load_options {
+    ckpt_accept_fn accept; /* NULL: any */
+    void *accept_arg;
+    /* Globs (fnmatch, `*` matches slashes too) of tensor names that are left
+     * out on both sides: an item that matches keeps its data, a stored tensor
+     * that matches is not read. "optimizer/" and a star: weights only. */
+    const char *const *ignore;
+    int ignore_count;
+    /* This node's folder of node-local checkpoints; NULL: none. The newest one
+     * that the nodes still hold together is loaded if it is at least as new as
+     * what the run directory has. */
+    const char *local_dir;
+    /* An item may have another floating-point dtype than the stored tensor; it
+     * is converted on the way, rounded to nearest even. */
+    bool convert;
+};
+
+/* What one rank did. Replicas: over all ranks, each block is read once. */
+struct ckpt_load_stats {
+    bool local;             /* a node-local checkpoint was loaded */
+    int64_t read_bytes;     /* payload from files */
+    int64_t received_bytes; /* payload from other ranks */
+    int64_t buffer_bytes;   /* for payload, whatever the sizes and ranks */
+    double seconds;
+};
+
 /* Load the newest good checkpoint. Candidates are tried newest first; one whose
  * manifest, shards or payload fail their checks is logged, renamed to .bad-*
  * and the next older is tried. *step is -1 and ERR_OK is returned when there is
@@ -83,15 +196,24 @@ typedef enum err (*ckpt_accept_fn)(void *arg, int64_t step,
  * Names, dtypes or shapes that do not match the items are ERR_CHECKPOINT with a
  * list, without quarantine; nor is a checkpoint quarantined that can't be read
  * now (ERR_IO, ERR_SPACE) or that a newer version wrote (ERR_UNSUPPORTED): the
- * error is returned. *state is new (json_decref) on all ranks. On error
- * the items' data is undefined. Collective. */
-enum err ckpt_load_newest(struct comm *comm, const char *run_dir,
-                          ckpt_accept_fn accept, void *accept_arg,
-                          const struct ckpt_item *items, int item_count,
-                          int64_t *step, json_t **state);
+ * error is returned. *state is new (json_decref) on all ranks; stats may be
+ * NULL. On error the items' data is undefined. Collective. */
+enum err ckpt_load(struct comm *comm, const char *run_dir,
+                   const struct ckpt_load_options *options,
+                   const struct ckpt_item *items, int item_count, int64_t *step,
+                   json_t **state, struct ckpt_load_stats *stats);
 
-/* Rename leftovers of dead attempts out of the way and delete them: .tmp-* and
- * .trash-*. Only while holding the run lock, by rank 0. */
+/* The same from this one folder, say another run's: nothing is listed, renamed
+ * or tried instead; damage is ERR_CHECKPOINT. Collective. */
+enum err ckpt_load_from(struct comm *comm, const char *checkpoint_dir,
+                        const struct ckpt_load_options *options,
+                        const struct ckpt_item *items, int item_count,
+                        int64_t *step, json_t **state,
+                        struct ckpt_load_stats *stats);
+
+/* Rename leftovers of dead attempts out of the way and delete them: .tmp-*,
+ * unless its writer may be alive, and .trash-*. Only while holding the run
+ * lock, by rank 0. */
 enum err ckpt_sweep(const char *run_dir);
 
 /* --- for tessera-ckpt: one process, no communicator --- */

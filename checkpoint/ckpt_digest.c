@@ -2,38 +2,14 @@
 #include <string.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_read.h"
+#include "checkpoint/ckpt_tensor.h"
 #include "src/base/digest.h"
-
-/* A piece and the shard that holds it. */
-struct placed {
-    const struct ckpt_piece *piece;
-    int shard;
-    const char *tensor; /* name */
-};
-
-/* By tensor name, then by begin. */
-static int placed_order(const void *a, const void *b)
-{
-    const struct placed *x = a;
-    const struct placed *y = b;
-    int names = strcmp(x->tensor, y->tensor);
-    if (names != 0)
-        return names;
-    return (x->piece->part.begin > y->piece->part.begin) -
-           (x->piece->part.begin < y->piece->part.begin);
-}
 
 static int name_order(const void *a, const void *b)
 {
     const struct ckpt_tensor *x = *(const struct ckpt_tensor *const *)a;
     const struct ckpt_tensor *y = *(const struct ckpt_tensor *const *)b;
     return strcmp(x->name, y->name);
-}
-
-static enum err digest_sink(void *arg, const void *data, size_t bytes)
-{
-    return digest_update(arg, data, bytes);
 }
 
 static enum err digest_i64(struct digest *digest, int64_t value)
@@ -58,38 +34,48 @@ out:
     return rc;
 }
 
-static enum err digest_tensors(struct digest *digest, struct ckpt_read *reader,
-                               const struct ckpt_manifest *manifest,
-                               const struct ckpt_tensor **tensors,
-                               struct placed *pieces)
+static enum err digest_values(struct digest *digest,
+                              struct ckpt_tensor_reader *reader,
+                              const struct ckpt_manifest *manifest,
+                              const struct ckpt_tensor *tensor, void *window)
 {
     enum err rc = ERR_OK;
-    size_t count = 0;
-    for (int t = 0; t < manifest->tensor_count; t++)
-        tensors[t] = &manifest->tensors[t];
-    for (int s = 0; s < manifest->shard_count; s++)
-        for (int p = 0; p < manifest->shards[s].piece_count; p++) {
-            const struct ckpt_piece *piece = &manifest->shards[s].pieces[p];
-            pieces[count++] =
-                (struct placed){ piece, s,
-                                 manifest->tensors[piece->tensor].name };
-        }
-    qsort(tensors, (size_t)manifest->tensor_count, sizeof *tensors, name_order);
-    qsort(pieces, count, sizeof *pieces, placed_order);
-    size_t next = 0;
-    for (int t = 0; t < manifest->tensor_count; t++) {
-        TRY(digest_head(digest, tensors[t]));
-        for (; next < count; next++) {
-            const struct ckpt_piece *piece = pieces[next].piece;
-            if (&manifest->tensors[piece->tensor] != tensors[t])
-                break;
-            TRY(ckpt_read_piece(reader, pieces[next].shard, piece,
-                                piece->part.begin, piece->part.end, digest_sink,
-                                digest));
-        }
+    int number = (int)(tensor - manifest->tensors);
+    int64_t step = ckpt_tensor_window(tensor);
+    for (int64_t at = 0; at < tensor->elements; at += step) {
+        int64_t left = tensor->elements - at;
+        int64_t count = left < step ? left : step;
+        TRY(ckpt_tensor_read(reader, number, at, at + count, window));
+        TRY(digest_update(digest, window,
+                          (size_t)count * dtype_bytes(tensor->dtype)));
+    }
+out:
+    return rc;
+}
+
+static enum err digest_all(struct digest *digest,
+                           struct ckpt_tensor_reader *reader,
+                           const struct ckpt_manifest *manifest)
+{
+    enum err rc = ERR_OK;
+    size_t count = (size_t)manifest->tensor_count;
+    const struct ckpt_tensor **sorted = malloc((count + 1) * sizeof *sorted);
+    void *window = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
+    if (sorted == NULL || window == NULL) {
+        rc = err_set(ERR_MEMORY, "digest: out of memory");
+        goto out;
+    }
+    for (size_t t = 0; t < count; t++)
+        sorted[t] = &manifest->tensors[t];
+    qsort(sorted, count, sizeof *sorted, name_order);
+    for (size_t t = 0; t < count; t++) {
+        TRY(digest_head(digest, sorted[t]));
+        TRY(digest_values(digest, reader, manifest, sorted[t], window));
     }
     TRY(digest_i64(digest, manifest->step));
 out:
+    free(window);
+    free(sorted);
     return rc;
 }
 
@@ -97,29 +83,16 @@ enum err ckpt_digest(const char *checkpoint_dir, char hex[65])
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    struct ckpt_read *reader = NULL;
+    struct ckpt_tensor_reader *reader = NULL;
     struct digest *digest = NULL;
-    const struct ckpt_tensor **tensors = NULL;
-    struct placed *pieces = NULL;
     TRY(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
-    size_t count = 1;
-    for (int s = 0; s < manifest->shard_count; s++)
-        count += (size_t)manifest->shards[s].piece_count;
-    pieces = malloc(count * sizeof *pieces);
-    tensors = malloc(((size_t)manifest->tensor_count + 1) * sizeof *tensors);
-    if (pieces == NULL || tensors == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", checkpoint_dir);
-        goto out;
-    }
-    TRY(ckpt_read_create(checkpoint_dir, manifest, &reader));
+    TRY(ckpt_tensor_create(checkpoint_dir, manifest, &reader));
     TRY(digest_create(&digest));
-    TRY(digest_tensors(digest, reader, manifest, tensors, pieces));
+    TRY(digest_all(digest, reader, manifest));
     TRY(digest_finish(digest, hex));
 out:
     digest_destroy(digest);
-    ckpt_read_destroy(reader);
-    free(tensors);
-    free(pieces);
+    ckpt_tensor_destroy(reader);
     ckpt_manifest_destroy(manifest);
     return rc;
 }

@@ -1,38 +1,32 @@
-#include "checkpoint/ckpt_hdf5.h"
+#include "checkpoint/ckpt_hdf5_private.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <hdf5.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define INDEX_NAME "_index"
 #define FORMAT_VERSION 1
-/* Direct I/O and page-wise reads like big datasets on page borders. */
-#define ALIGNMENT_BYTES 4096
-#define DTYPE_NAME_BYTES 8
+#define CRC_NAME "_crc32c"
+/* From this size on, datasets lie at page borders. */
+#define PAGED_BYTES ((int64_t)256 << 10)
+#define PAGE_BYTES 4096
+/* From this size on they lie where stripes of file systems begin, if a shard
+ * has STRIPED_TOTAL_BYTES of those that lose no more than 1 in
+ * STRIPED_WASTE. */
+#define STRIPED_BYTES ((int64_t)8 << 20)
+#define STRIPE_BYTES ((int64_t)1 << 20)
+#define STRIPED_TOTAL_BYTES ((int64_t)128 << 20)
+#define STRIPED_WASTE 128
+/* Metadata is reserved in stretches of so much per dataset, within limits, so
+ * that it does not lie scattered between the small datasets. */
+#define META_BYTES 320
+#define META_BYTES_MIN 2048
+#define META_BYTES_MAX 65536
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "payload is written as it lies in memory");
-
-/* Run an HDF5 call; negative is failure, translated by hdf5_failed(). */
-#define HDF5_TRY(call)                                                         \
-    do {                                                                       \
-        if ((call) < 0) {                                                      \
-            rc = hdf5_failed(path, #call);                                     \
-            goto out;                                                          \
-        }                                                                      \
-    } while (0)
-
-struct index_row {
-    char name[CKPT_NAME_BYTES];
-    char dtype[DTYPE_NAME_BYTES];
-    int32_t dims;
-    int64_t shape[CKPT_DIMS_MAX];
-    int64_t begin, end;
-};
 
 /* Keeps the description of the innermost error, which is walked last. */
 static herr_t keep_description(unsigned depth, const H5E_error2_t *error,
@@ -43,8 +37,7 @@ static herr_t keep_description(unsigned depth, const H5E_error2_t *error,
     return 0;
 }
 
-/* The library reports a failed system call as text only. */
-static enum err hdf5_failed(const char *path, const char *call)
+enum err ckpt_hdf5_failed(const char *path, const char *call)
 {
     char text[256] = "";
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep_description, text);
@@ -78,17 +71,21 @@ enum err ckpt_hdf5_check_name(const char *name)
         if (*c == '\0')
             break;
     }
-    size_t length = strlen(INDEX_NAME);
-    if (strncmp(name, INDEX_NAME, length) == 0 &&
-        (name[length] == '\0' || name[length] == '/'))
-        return err_set(ERR_INTERNAL, "checkpoint: the name '%s' is reserved",
-                       INDEX_NAME);
+    static const char *const reserved[] = { CKPT_HDF5_INDEX_NAME, CRC_NAME };
+    for (int i = 0; i < 2; i++) {
+        size_t length = strlen(reserved[i]);
+        if (strncmp(name, reserved[i], length) == 0 &&
+            (name[length] == '\0' || name[length] == '/'))
+            return err_set(ERR_INTERNAL,
+                           "checkpoint: the name '%s' is reserved",
+                           reserved[i]);
+    }
     return ERR_OK;
 }
 
-/* The stored type; the caller closes it. bfloat16 is not predefined, but HDF5
- * describes and converts any floating-point layout. */
-static hid_t file_type(enum dtype dtype)
+/* bfloat16 is not predefined, but HDF5 describes and converts any
+ * floating-point layout. */
+hid_t ckpt_hdf5_type(enum dtype dtype)
 {
     switch (dtype) {
     case DTYPE_F32:
@@ -109,8 +106,8 @@ static hid_t file_type(enum dtype dtype)
     return type;
 }
 
-static enum err put_integer(hid_t file, const char *path, const char *name,
-                            int64_t value)
+enum err ckpt_hdf5_put_integer(hid_t file, const char *path, const char *name,
+                               int64_t value)
 {
     enum err rc = ERR_OK;
     hid_t space = H5I_INVALID_HID;
@@ -127,8 +124,8 @@ out:
     return rc;
 }
 
-static enum err put_text(hid_t file, const char *path, const char *name,
-                         const char *value)
+enum err ckpt_hdf5_put_text(hid_t file, const char *path, const char *name,
+                            const char *value)
 {
     enum err rc = ERR_OK;
     hid_t space = H5I_INVALID_HID;
@@ -150,187 +147,255 @@ out:
     return rc;
 }
 
-static enum err index_type(const char *path, hid_t *out)
+/* How every dataset of payload is created. */
+struct recipe {
+    hid_t layout, links;
+};
+
+static void recipe_close(struct recipe *recipe)
 {
-    enum err rc = ERR_OK;
-    const hsize_t shape[1] = { CKPT_DIMS_MAX };
-    hid_t name = H5Tcopy(H5T_C_S1);
-    hid_t dtype = H5Tcopy(H5T_C_S1);
-    hid_t dims = H5Tarray_create2(H5T_STD_I64LE, 1, shape);
-    hid_t row = H5Tcreate(H5T_COMPOUND, sizeof(struct index_row));
-    HDF5_TRY(H5Tset_size(name, CKPT_NAME_BYTES));
-    HDF5_TRY(H5Tset_size(dtype, DTYPE_NAME_BYTES));
-    HDF5_TRY(H5Tinsert(row, "name", offsetof(struct index_row, name), name));
-    HDF5_TRY(H5Tinsert(row, "dtype", offsetof(struct index_row, dtype), dtype));
-    HDF5_TRY(H5Tinsert(row, "dims", offsetof(struct index_row, dims),
-                       H5T_STD_I32LE));
-    HDF5_TRY(H5Tinsert(row, "shape", offsetof(struct index_row, shape), dims));
-    HDF5_TRY(H5Tinsert(row, "begin", offsetof(struct index_row, begin),
-                       H5T_STD_I64LE));
-    HDF5_TRY(
-        H5Tinsert(row, "end", offsetof(struct index_row, end), H5T_STD_I64LE));
-    *out = row;
-    row = H5I_INVALID_HID;
-out:
-    if (row >= 0)
-        H5Tclose(row);
-    if (dims >= 0)
-        H5Tclose(dims);
-    if (dtype >= 0)
-        H5Tclose(dtype);
-    if (name >= 0)
-        H5Tclose(name);
-    return rc;
+    if (recipe->links >= 0)
+        H5Pclose(recipe->links);
+    if (recipe->layout >= 0)
+        H5Pclose(recipe->layout);
 }
 
-static enum err put_index(hid_t file, const char *path,
-                          const struct ckpt_item *items,
-                          const struct ckpt_piece *pieces, int count)
+static enum err recipe_open(const char *path, struct recipe *recipe)
 {
     enum err rc = ERR_OK;
-    hid_t type = H5I_INVALID_HID;
-    hid_t space = H5I_INVALID_HID;
-    hid_t set = H5I_INVALID_HID;
-    const hsize_t rows_count = (hsize_t)count;
-    struct index_row *rows = calloc((size_t)count, sizeof *rows);
-    if (rows == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory for its index", path);
-    for (int i = 0; i < count; i++) {
-        const struct ckpt_item *item = &items[pieces[i].tensor];
-        snprintf(rows[i].name, sizeof rows[i].name, "%s", item->name);
-        snprintf(rows[i].dtype, sizeof rows[i].dtype, "%s",
-                 dtype_name(item->dtype));
-        rows[i].dims = item->dims;
-        for (int d = 0; d < item->dims; d++)
-            rows[i].shape[d] = item->shape[d];
-        rows[i].begin = item->part.begin;
-        rows[i].end = item->part.end;
-    }
-    TRY(index_type(path, &type));
-    HDF5_TRY(space = H5Screate_simple(1, &rows_count, NULL));
-    HDF5_TRY(set = H5Dcreate2(file, INDEX_NAME, type, space, H5P_DEFAULT,
-                              H5P_DEFAULT, H5P_DEFAULT));
-    HDF5_TRY(H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, rows));
+    HDF5_TRY(recipe->layout = H5Pcreate(H5P_DATASET_CREATE));
+    HDF5_TRY(H5Pset_layout(recipe->layout, H5D_CONTIGUOUS));
+    HDF5_TRY(H5Pset_alloc_time(recipe->layout, H5D_ALLOC_TIME_EARLY));
+    HDF5_TRY(H5Pset_fill_time(recipe->layout, H5D_FILL_TIME_NEVER));
+    HDF5_TRY(H5Pset_obj_track_times(recipe->layout, false));
+    HDF5_TRY(recipe->links = H5Pcreate(H5P_LINK_CREATE));
+    HDF5_TRY(H5Pset_create_intermediate_group(recipe->links, 1));
 out:
-    if (set >= 0)
-        H5Dclose(set);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    free(rows);
     return rc;
 }
 
 /* One dataset, allocated but never written here: *offset is where its bytes
  * go. */
-static enum err put_tensor(hid_t file, const char *path, hid_t links,
-                           hid_t layout, const struct ckpt_item *item,
-                           int64_t *offset)
+static enum err put_dataset(hid_t file, const char *path,
+                            const struct recipe *recipe, const char *name,
+                            hid_t type, int dims, const int64_t *shape,
+                            int64_t *offset)
 {
     enum err rc = ERR_OK;
     hid_t space = H5I_INVALID_HID;
     hid_t set = H5I_INVALID_HID;
-    const hsize_t elements = (hsize_t)(item->part.end - item->part.begin);
-    hid_t type = file_type(item->dtype);
-    HDF5_TRY(type);
-    HDF5_TRY(space = H5Screate_simple(1, &elements, NULL));
-    HDF5_TRY(set = H5Dcreate2(file, item->name, type, space, links, layout,
-                              H5P_DEFAULT));
+    hsize_t sizes[CKPT_DIMS_MAX];
+    for (int d = 0; d < dims; d++)
+        sizes[d] = (hsize_t)shape[d];
+    HDF5_TRY(space = H5Screate_simple(dims, sizes, NULL));
+    HDF5_TRY(set = H5Dcreate2(file, name, type, space, recipe->links,
+                              recipe->layout, H5P_DEFAULT));
     haddr_t address = H5Dget_offset(set);
     if (address == HADDR_UNDEF) {
-        rc = hdf5_failed(path, "H5Dget_offset");
+        rc = ckpt_hdf5_failed(path, "H5Dget_offset");
         goto out;
     }
     *offset = (int64_t)address;
 out:
     if (rc != ERR_OK)
-        err_prefix(rc, "tensor %s", item->name);
+        err_prefix(rc, "tensor %s", name);
     if (set >= 0)
         H5Dclose(set);
     if (space >= 0)
         H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
     return rc;
 }
 
-static enum err put_tensors(hid_t file, const char *path,
-                            const struct ckpt_item *items, int item_count,
-                            struct ckpt_piece *pieces, int *piece_count)
+int ckpt_hdf5_shape(const struct ckpt_part *part, int dims,
+                    const int64_t *shape, int64_t out[CKPT_DIMS_MAX])
+{
+    int64_t row = 1;
+    if (part->boxed) {
+        memcpy(out, part->extent, (size_t)dims * sizeof out[0]);
+        return dims;
+    }
+    for (int d = 1; d < dims; d++)
+        row *= shape[d];
+    out[0] = part->end - part->begin;
+    if (dims < 2 || part->begin % row != 0 || part->end % row != 0)
+        return 1;
+    memcpy(out, shape, (size_t)dims * sizeof out[0]);
+    out[0] = (part->end - part->begin) / row;
+    return dims;
+}
+
+static enum err put_pieces(hid_t file, const char *path,
+                           const struct ckpt_item *items,
+                           struct ckpt_piece *pieces, int count)
 {
     enum err rc = ERR_OK;
-    hid_t layout = H5I_INVALID_HID;
-    hid_t links = H5I_INVALID_HID;
-    *piece_count = 0;
-    HDF5_TRY(layout = H5Pcreate(H5P_DATASET_CREATE));
-    HDF5_TRY(H5Pset_layout(layout, H5D_CONTIGUOUS));
-    HDF5_TRY(H5Pset_alloc_time(layout, H5D_ALLOC_TIME_EARLY));
-    HDF5_TRY(H5Pset_fill_time(layout, H5D_FILL_TIME_NEVER));
-    HDF5_TRY(H5Pset_obj_track_times(layout, false));
-    HDF5_TRY(links = H5Pcreate(H5P_LINK_CREATE));
-    HDF5_TRY(H5Pset_create_intermediate_group(links, 1));
-    for (int i = 0; i < item_count; i++) {
-        const struct ckpt_item *item = &items[i];
-        if (item->part.begin == item->part.end)
-            continue;
-        struct ckpt_piece *piece = &pieces[(*piece_count)++];
-        *piece = (struct ckpt_piece){ .tensor = i, .part = item->part };
-        piece->bytes = ckpt_part_elements(&item->part, item->dims) *
-                       (int64_t)dtype_bytes(item->dtype);
-        TRY(put_tensor(file, path, links, layout, item, &piece->offset));
+    struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
+    hid_t types[] = { H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID,
+                      H5I_INVALID_HID };
+    TRY(recipe_open(path, &recipe));
+    for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
+        HDF5_TRY(types[i] = ckpt_hdf5_type((enum dtype)i));
+    for (int i = 0; i < count; i++) {
+        const struct ckpt_item *item = &items[pieces[i].tensor];
+        int64_t shape[CKPT_DIMS_MAX];
+        int dims =
+            ckpt_hdf5_shape(&pieces[i].part, item->dims, item->shape, shape);
+        TRY(put_dataset(file, path, &recipe, item->name, types[item->dtype],
+                        dims, shape, &pieces[i].offset));
     }
 out:
-    if (links >= 0)
-        H5Pclose(links);
-    if (layout >= 0)
-        H5Pclose(layout);
+    for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
+        if (types[i] >= 0)
+            H5Tclose(types[i]);
+    recipe_close(&recipe);
     return rc;
 }
 
-static enum err file_create(const char *path, hid_t *out)
+static enum err put_crcs(hid_t file, const char *path, int64_t blocks,
+                         int64_t *offset)
 {
     enum err rc = ERR_OK;
+    struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
+    TRY(recipe_open(path, &recipe));
+    TRY(put_dataset(file, path, &recipe, CRC_NAME, H5T_STD_U32LE, 1, &blocks,
+                    offset));
+out:
+    recipe_close(&recipe);
+    return rc;
+}
+
+static enum err put_identity(hid_t file, const char *path,
+                             const struct ckpt_hdf5_identity *identity)
+{
+    enum err rc = ERR_OK;
+    TRY(ckpt_hdf5_put_integer(file, path, "format_version", FORMAT_VERSION));
+    TRY(ckpt_hdf5_put_integer(file, path, "step", identity->step));
+    TRY(ckpt_hdf5_put_integer(file, path, "rank", identity->rank));
+    TRY(ckpt_hdf5_put_integer(file, path, "ranks", identity->ranks));
+    TRY(ckpt_hdf5_put_integer(file, path, "block_bytes", CKPT_BLOCK_BYTES));
+    TRY(ckpt_hdf5_put_text(file, path, "attempt", identity->attempt));
+out:
+    return rc;
+}
+
+/* Datasets of `paged` bytes and more will lie at multiples of `border`. */
+static enum err file_open(const char *path, bool creating, int datasets,
+                          int64_t paged, int64_t border, hid_t *out)
+{
+    enum err rc = ERR_OK;
+    hid_t creation = H5I_INVALID_HID;
     hid_t access = H5I_INVALID_HID;
+    int64_t meta = META_BYTES_MIN + (int64_t)datasets * META_BYTES;
+    if (meta > META_BYTES_MAX)
+        meta = META_BYTES_MAX;
+    /* A file whose close failed on a full disk stays open inside the library,
+     * which would crash on it when the process exits. */
+    (void)H5dont_atexit();
     HDF5_TRY(H5Eset_auto2(H5E_DEFAULT, NULL, NULL));
     HDF5_TRY(access = H5Pcreate(H5P_FILE_ACCESS));
     /* Only the latest format has checksums on its metadata. */
     HDF5_TRY(
         H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST));
-    HDF5_TRY(H5Pset_alignment(access, ALIGNMENT_BYTES, ALIGNMENT_BYTES));
+    HDF5_TRY(H5Pset_alignment(access, (hsize_t)paged, (hsize_t)border));
+    HDF5_TRY(H5Pset_meta_block_size(access, (hsize_t)meta));
     /* flock(2) fails on several parallel file systems. */
     HDF5_TRY(H5Pset_file_locking(access, false, true));
-    HDF5_TRY(*out = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access));
+    /* No lists of free space and no stretches for small data: what is
+     * allocated later lies further back. */
+    HDF5_TRY(H5Pset_small_data_block_size(access, 0));
+    HDF5_TRY(creation = H5Pcreate(H5P_FILE_CREATE));
+    HDF5_TRY(H5Pset_file_space_strategy(creation, H5F_FSPACE_STRATEGY_AGGR,
+                                        false, 1));
+    if (creating)
+        HDF5_TRY(*out = H5Fcreate(path, H5F_ACC_TRUNC, creation, access));
+    else
+        HDF5_TRY(*out = H5Fopen(path, H5F_ACC_RDWR, access));
 out:
+    if (creation >= 0)
+        H5Pclose(creation);
     if (access >= 0)
         H5Pclose(access);
     return rc;
 }
 
-static int offset_order(const void *a, const void *b)
+enum piece_kind { PIECE_SMALL, PIECE_PAGED, PIECE_STRIPED, PIECE_KINDS };
+
+static enum piece_kind kind_of(int64_t bytes)
 {
-    const struct ckpt_piece *x = a;
-    const struct ckpt_piece *y = b;
-    return (x->offset > y->offset) - (x->offset < y->offset);
+    int64_t over = bytes % STRIPE_BYTES;
+    int64_t waste = over == 0 ? 0 : STRIPE_BYTES - over;
+    if (bytes >= STRIPED_BYTES && waste <= bytes / STRIPED_WASTE)
+        return PIECE_STRIPED;
+    return bytes >= PAGED_BYTES ? PIECE_PAGED : PIECE_SMALL;
+}
+
+/* Choose the pieces and their order; *striped is how many of them, at the end,
+ * are to lie at multiples of STRIPE_BYTES. */
+static enum err plan_pieces(const struct ckpt_item *items, int item_count,
+                            struct ckpt_shard *shard, int *striped)
+{
+    int64_t bytes[PIECE_KINDS] = { 0 };
+    int count[PIECE_KINDS] = { 0 };
+    int next[PIECE_KINDS] = { 0 };
+    struct ckpt_piece *all =
+        calloc((size_t)item_count + 1, 2 * sizeof *shard->pieces);
+    shard->pieces = all;
+    if (all == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    struct ckpt_piece *unsorted = all + item_count;
+    for (int i = 0; i < item_count; i++) {
+        const struct ckpt_item *item = &items[i];
+        struct ckpt_piece *piece = &unsorted[shard->piece_count];
+        *piece = (struct ckpt_piece){ .tensor = i,
+                                      .dims = item->dims,
+                                      .part = item->part };
+        ckpt_part_normalise(&piece->part, item->dims, item->shape);
+        piece->bytes = ckpt_part_elements(&piece->part, item->dims) *
+                       (int64_t)dtype_bytes(item->dtype);
+        if (piece->bytes == 0)
+            continue;
+        shard->piece_count++;
+        bytes[kind_of(piece->bytes)] += piece->bytes;
+        count[kind_of(piece->bytes)]++;
+    }
+    *striped =
+        bytes[PIECE_STRIPED] >= STRIPED_TOTAL_BYTES ? count[PIECE_STRIPED] : 0;
+    next[PIECE_PAGED] = count[PIECE_SMALL];
+    next[PIECE_STRIPED] = next[PIECE_PAGED] + count[PIECE_PAGED];
+    for (int i = 0; i < shard->piece_count; i++)
+        all[next[kind_of(unsorted[i].bytes)]++] = unsorted[i];
+    for (int i = 0; i < shard->piece_count; i++) {
+        all[i].block = shard->block_count;
+        shard->block_count += ckpt_manifest_block_count(all[i].bytes);
+    }
+    return ERR_OK;
 }
 
 enum err ckpt_hdf5_create(const char *path,
                           const struct ckpt_hdf5_identity *identity,
                           const struct ckpt_item *items, int item_count,
-                          struct ckpt_piece *pieces, int *piece_count)
+                          struct ckpt_shard *shard, int64_t *crc_offset)
 {
     enum err rc = ERR_OK;
     hid_t file = H5I_INVALID_HID;
-    TRY(file_create(path, &file));
-    TRY(put_integer(file, path, "format_version", FORMAT_VERSION));
-    TRY(put_integer(file, path, "step", identity->step));
-    TRY(put_integer(file, path, "rank", identity->rank));
-    TRY(put_integer(file, path, "ranks", identity->ranks));
-    TRY(put_text(file, path, "attempt", identity->attempt));
-    TRY(put_tensors(file, path, items, item_count, pieces, piece_count));
-    assert(*piece_count > 0);
-    TRY(put_index(file, path, items, pieces, *piece_count));
-    qsort(pieces, (size_t)*piece_count, sizeof *pieces, offset_order);
+    int striped = 0;
+    TRY(plan_pieces(items, item_count, shard, &striped));
+    assert(shard->piece_count > 0);
+    int paged = shard->piece_count - striped;
+    TRY(file_open(path, true, paged, PAGED_BYTES, PAGE_BYTES, &file));
+    TRY(put_identity(file, path, identity));
+    TRY(put_pieces(file, path, items, shard->pieces, paged));
+    if (striped > 0) {
+        /* the alignment is a property of an open file */
+        hid_t closing = file;
+        file = H5I_INVALID_HID;
+        HDF5_TRY(H5Fclose(closing));
+        TRY(file_open(path, false, striped, STRIPED_BYTES, STRIPE_BYTES,
+                      &file));
+        TRY(put_pieces(file, path, items, shard->pieces + paged, striped));
+    }
+    TRY(ckpt_hdf5_index_put(file, path, items, shard));
+    TRY(put_crcs(file, path, shard->block_count, crc_offset));
     hid_t closing = file;
     file = H5I_INVALID_HID;
     HDF5_TRY(H5Fclose(closing));

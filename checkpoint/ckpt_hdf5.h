@@ -1,12 +1,29 @@
-/* The form of a shard: an HDF5 file of 1-D datasets, whose payload is written
- * by others. The only file that knows the HDF5 library; it is used for writing
- * alone, on one thread, because the stock library is not thread-safe and can
- * crash on damaged files.
+/* The form of a shard: an HDF5 file whose payload is written by others. With
+ * ckpt_view.c the only user of the HDF5 library, which serves for writing
+ * alone, on one thread at a time, because the stock library is not thread-safe
+ * and can crash on damaged files.
  *
- * Besides the tensors a shard has a dataset `_index` {name, dtype, dims, shape,
- * begin, end}, one row per dataset, and on its root the attributes
- * format_version, step, rank, ranks and attempt: nobody needs the manifest to
- * make sense of a shard, and no two shards have the same frame. */
+ * A dataset has the name of its tensor. It is N-D where its part is: a box has
+ * the shape of its extent, an interval of whole rows (indices of the first
+ * dimension) that of these rows; any other interval is 1-D, as is a tensor of
+ * no dimensions. Small datasets (below 256 KiB) come first, one directly after
+ * the other; then the larger ones at multiples of 4 KiB; then, in files with
+ * 128 MiB of such, those of 8 MiB and more at multiples of 1 MiB where that
+ * wastes less than 1/128 of their size. Within each kind they have the order of
+ * the items.
+ *
+ * Besides the tensors a shard has
+ *   _index   {name, dtype, dims, shape, boxed, begin, end, origin, extent,
+ *            first_block, blocks}, one row per dataset in file order
+ *   _crc32c  u32, one per CKPT_BLOCK_BYTES of each dataset, to which
+ *            first_block and blocks of the row point; behind all payload
+ * and on its root the attributes format_version, step, rank, ranks, attempt and
+ * block_bytes: nobody needs the manifest to make sense of a shard or to verify
+ * its payload, and no two shards have the same frame.
+ *
+ * A file is longer than its payload by at most 16 KiB and, per dataset, 1 KiB
+ * and 1/64 of its size: less than 1.02 times its payload where datasets have
+ * 256 KiB on average, and there are 16 MiB of them. */
 #ifndef TESSERA_CHECKPOINT_CKPT_HDF5_H
 #define TESSERA_CHECKPOINT_CKPT_HDF5_H
 
@@ -20,15 +37,21 @@ struct ckpt_hdf5_identity {
 };
 
 /* ERR_INTERNAL unless `name` can be a dataset: printable ASCII without blanks,
- * no empty and no "." component, not `_index`. */
+ * no empty and no "." component, not `_index` or `_crc32c`. */
 enum err ckpt_hdf5_check_name(const char *name);
 
-/* Create the file with one dataset for every item of which begin < end, and
- * close it. pieces (room for item_count) gets one entry per dataset, in file
- * order, `block` not yet set. */
+/* The shape of the dataset that holds this part; returns its dimensions. */
+int ckpt_hdf5_shape(const struct ckpt_part *part, int dims,
+                    const int64_t *shape, int64_t out[CKPT_DIMS_MAX]);
+
+/* Create the file with one dataset for every item whose part is not empty, of
+ * which there is at least one, and close it. Fills the shard's pieces, in file
+ * order and normal form (allocated; the caller frees them, also after a
+ * failure) and its count of blocks; *crc_offset is where the contents of
+ * _crc32c go. */
 enum err ckpt_hdf5_create(const char *path,
                           const struct ckpt_hdf5_identity *identity,
                           const struct ckpt_item *items, int item_count,
-                          struct ckpt_piece *pieces, int *piece_count);
+                          struct ckpt_shard *shard, int64_t *crc_offset);
 
 #endif

@@ -11,15 +11,13 @@
 #include <string.h>
 
 #include "checkpoint/ckpt_crash.h"
+#include "checkpoint/ckpt_index_private.h"
 #include "checkpoint/ckpt_manifest.h"
 #include "src/base/log.h"
 
 #define STEP_PREFIX "step-"
 #define BAD_PREFIX ".bad-step-"
 #define OLD_PREFIX ".old-step-"
-#define TMP_PREFIX ".tmp-"
-#define TRASH_PREFIX ".trash-"
-#define LATEST_NAME "LATEST"
 #define STEP_DIGITS 9
 
 /* --- names ---------------------------------------------------------------- */
@@ -46,10 +44,11 @@ enum err ckpt_index_tmp_path(char out[FSIO_PATH_MAX], const char *run_dir,
                              int64_t step, const char *attempt)
 {
     return fsio_path(out, "%s/checkpoints/%s%s%0*" PRId64 ".%s", run_dir,
-                     TMP_PREFIX, STEP_PREFIX, STEP_DIGITS, step, attempt);
+                     CKPT_INDEX_TMP_PREFIX, STEP_PREFIX, STEP_DIGITS, step,
+                     attempt);
 }
 
-static bool has_prefix(const char *name, const char *prefix)
+bool ckpt_index_has_prefix(const char *name, const char *prefix)
 {
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
@@ -85,10 +84,8 @@ int64_t ckpt_index_step_of(const char *path)
 
 /* --- listing -------------------------------------------------------------- */
 
-typedef enum err (*entry_fn)(void *arg, const char *run_dir, const char *name);
-
-/* Call `entry` for every name in RUN/checkpoints; a missing folder is empty. */
-static enum err for_each(const char *run_dir, entry_fn entry, void *arg)
+enum err ckpt_index_for_each(const char *run_dir, ckpt_index_entry_fn entry,
+                             void *arg)
 {
     enum err rc = ERR_OK;
     char root[FSIO_PATH_MAX];
@@ -127,7 +124,8 @@ static enum err add_step(void *arg, const char *run_dir, const char *name)
 {
     struct steps *steps = arg;
     (void)run_dir;
-    if (has_prefix(name, STEP_PREFIX) || has_prefix(name, BAD_PREFIX))
+    if (ckpt_index_has_prefix(name, STEP_PREFIX) ||
+        ckpt_index_has_prefix(name, BAD_PREFIX))
         steps->evidence = true;
     int64_t step = number_after(name, strlen(name), STEP_PREFIX);
     if (step < 0)
@@ -154,7 +152,7 @@ enum err ckpt_index_steps(const char *run_dir, int64_t **steps, int *count,
                           bool *evidence)
 {
     struct steps found = { 0 };
-    enum err rc = for_each(run_dir, add_step, &found);
+    enum err rc = ckpt_index_for_each(run_dir, add_step, &found);
     if (rc != ERR_OK) {
         free(found.list);
         found = (struct steps){ 0 };
@@ -215,10 +213,11 @@ enum err ckpt_index_discard(const char *run_dir, const char *path)
     const char *name = strrchr(path, '/') + 1;
     if (!fsio_exists(path))
         return ERR_OK;
-    if (has_prefix(name, TRASH_PREFIX)) {
+    if (ckpt_index_has_prefix(name, CKPT_INDEX_TRASH_PREFIX)) {
         TRY(fsio_path(trash, "%s", path));
     } else {
-        TRY(fsio_path(prefix, "%s/checkpoints/%s%s", run_dir, TRASH_PREFIX,
+        TRY(fsio_path(prefix, "%s/checkpoints/%s%s", run_dir,
+                      CKPT_INDEX_TRASH_PREFIX,
                       name[0] == '.' ? name + 1 : name));
         TRY(move_numbered(path, prefix, trash));
         TRY(sync_root(run_dir));
@@ -274,16 +273,23 @@ out:
 
 enum err ckpt_index_recover(const char *run_dir)
 {
-    return for_each(run_dir, recover_entry, NULL);
+    return ckpt_index_for_each(run_dir, recover_entry, NULL);
 }
 
-enum err ckpt_index_begin(const char *run_dir, const char *tmp_path)
+enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
+                          const char *attempt)
 {
     enum err rc = ERR_OK;
+    char root[FSIO_PATH_MAX];
+    TRY(ckpt_index_root(root, run_dir));
+    bool first = !fsio_exists(root);
     TRY(ckpt_index_discard(run_dir, tmp_path));
     TRY(fsio_mkdirs(tmp_path));
-    TRY(sync_root(run_dir));
-    TRY(fsio_fsync_dir(run_dir));
+    if (first)
+        TRY(fsio_fsync_dir(run_dir));
+    ckpt_crash_point("folder-made", 0);
+    TRY(ckpt_index_owner_write(tmp_path, attempt));
+    ckpt_crash_point("owner-written", 0);
 out:
     return rc;
 }
@@ -364,6 +370,10 @@ enum err ckpt_index_commit(const char *run_dir, int64_t step,
     TRY(ckpt_index_path(path, run_dir, step));
     if (fsio_exists(path) && ckpt_index_quick_check(path) == ERR_CHECKPOINT)
         TRY(ckpt_index_quarantine(run_dir, step, err_text()));
+    if (ckpt_index_pinned(path))
+        TRY(ckpt_index_pin_inherit(path, tmp_path));
+    TRY(ckpt_index_owner_remove(tmp_path));
+    ckpt_crash_point("owner-removed", 0);
     if (fsio_exists(path))
         TRY(commit_over(run_dir, step, path, tmp_path, exchange));
     else
@@ -373,7 +383,8 @@ out:
     return rc;
 }
 
-/* --- LATEST, retention, sweeping ------------------------------------------ */
+/* --- LATEST ----------------------------------------------------------------
+ */
 
 enum err ckpt_index_latest_write(const char *run_dir, int64_t step)
 {
@@ -381,8 +392,8 @@ enum err ckpt_index_latest_write(const char *run_dir, int64_t step)
     char path[FSIO_PATH_MAX], text[64];
     int length = snprintf(text, sizeof text, "%s%0*" PRId64 "\n", STEP_PREFIX,
                           STEP_DIGITS, step);
-    TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, LATEST_NAME));
-    TRY(fsio_write_atomic(path, text, (size_t)length));
+    TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_LATEST));
+    TRY(fsio_write_hint(path, text, (size_t)length));
 out:
     return rc;
 }
@@ -393,63 +404,10 @@ int64_t ckpt_index_latest_read(const char *run_dir)
     char *text = NULL;
     size_t bytes;
     int64_t step = -1;
-    if (fsio_path(path, "%s/checkpoints/%s", run_dir, LATEST_NAME) == ERR_OK &&
+    if (fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_LATEST) ==
+            ERR_OK &&
         fsio_read_file(path, 64, &text, &bytes) == ERR_OK)
         step = number_after(text, strcspn(text, "\n"), STEP_PREFIX);
     free(text);
     return step;
-}
-
-/* steps[0 .. result) may go: those before the keep-th newest good one. */
-static int prune_count(const char *run_dir, const int64_t *steps, int count,
-                       int keep)
-{
-    int good = 0;
-    for (int i = count - 1; i >= 0; i--) {
-        char path[FSIO_PATH_MAX];
-        if (ckpt_index_path(path, run_dir, steps[i]) == ERR_OK &&
-            ckpt_index_quick_check(path) == ERR_OK && ++good == keep)
-            return i;
-    }
-    return 0;
-}
-
-enum err ckpt_index_prune(const char *run_dir, int keep, int64_t step)
-{
-    enum err rc = ERR_OK;
-    int64_t *steps = NULL;
-    int count;
-    bool evidence;
-    if (keep <= 0)
-        return ERR_OK;
-    TRY(ckpt_index_steps(run_dir, &steps, &count, &evidence));
-    int extra = prune_count(run_dir, steps, count, keep);
-    for (int i = 0; i < extra && steps[i] < step; i++) {
-        char path[FSIO_PATH_MAX];
-        TRY(ckpt_index_path(path, run_dir, steps[i]));
-        TRY(ckpt_index_discard(run_dir, path));
-    }
-out:
-    free(steps);
-    return rc;
-}
-
-static enum err sweep_entry(void *arg, const char *run_dir, const char *name)
-{
-    char path[FSIO_PATH_MAX];
-    (void)arg;
-    if (!has_prefix(name, TMP_PREFIX) && !has_prefix(name, TRASH_PREFIX) &&
-        !has_prefix(name, LATEST_NAME ".tmp."))
-        return ERR_OK;
-    enum err rc = fsio_path(path, "%s/checkpoints/%s", run_dir, name);
-    return rc != ERR_OK ? rc : ckpt_index_discard(run_dir, path);
-}
-
-enum err ckpt_index_sweep(const char *run_dir)
-{
-    enum err rc = ERR_OK;
-    TRY(ckpt_index_recover(run_dir));
-    TRY(for_each(run_dir, sweep_entry, NULL));
-out:
-    return rc;
 }

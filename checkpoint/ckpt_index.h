@@ -37,12 +37,15 @@ enum err ckpt_index_quick_check(const char *checkpoint_dir);
  * unless there is one. Part of load, save and sweep. */
 enum err ckpt_index_recover(const char *run_dir);
 
-/* Make an empty temporary folder, durably. */
-enum err ckpt_index_begin(const char *run_dir, const char *tmp_path);
+/* Make a temporary folder, with nothing in it but the file OWNER,
+ * which tells ckpt_index_sweep() who writes there. */
+enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
+                          const char *attempt);
 
 /* The commit: tmp_path becomes step-N. A good step-N is replaced in one
  * exchange (if `exchange` and the file system can, else by two renames), a
- * damaged one is quarantined first. On failure no new step-N stays. */
+ * damaged one is quarantined first; the pin of a replaced one stays. On failure
+ * no new step-N stays. */
 enum err ckpt_index_commit(const char *run_dir, int64_t step,
                            const char *tmp_path, bool exchange);
 
@@ -50,9 +53,32 @@ enum err ckpt_index_commit(const char *run_dir, int64_t step,
 enum err ckpt_index_latest_write(const char *run_dir, int64_t step);
 int64_t ckpt_index_latest_read(const char *run_dir);
 
-/* Delete the steps older than the `keep` newest good ones and older than
- * `step`; keep 0: nothing. */
-enum err ckpt_index_prune(const char *run_dir, int keep, int64_t step);
+/* What is kept for good or for a while. Steps from `step` on (the one just
+ * committed), the `keep` newest good ones (keep 0: all), every multiple of
+ * keep_every (0: none) and pinned ones stay. Deletion comes only after a
+ * commit, so the step that a run resumed from outlives the run's own first
+ * commit in any case. */
+struct ckpt_retention {
+    int keep;
+    int64_t keep_every;
+};
+
+/* The steps that ckpt_index_prune() would delete now, ascending; *steps is
+ * malloc'ed (NULL when none). Only reads. */
+enum err ckpt_index_prunable(const char *run_dir,
+                             const struct ckpt_retention *retention,
+                             int64_t step, int64_t **steps, int *count);
+/* Delete them, each by a rename to .trash-* first. */
+enum err ckpt_index_prune(const char *run_dir,
+                          const struct ckpt_retention *retention, int64_t step);
+
+/* A pin is a file PINNED in the step's folder that holds the reason; retention
+ * passes over the step. Pinning again changes the reason; unpinning what is not
+ * pinned is fine. A folder that is no checkpoint is ERR_CHECKPOINT. For any process:
+ * they touch nothing else. */
+enum err ckpt_index_pin(const char *checkpoint_dir, const char *reason);
+enum err ckpt_index_unpin(const char *checkpoint_dir);
+bool ckpt_index_pinned(const char *checkpoint_dir);
 
 /* step-N becomes .bad-step-N.K with the reason in a file REASON. */
 enum err ckpt_index_quarantine(const char *run_dir, int64_t step,
@@ -61,7 +87,9 @@ enum err ckpt_index_quarantine(const char *run_dir, int64_t step,
 /* Rename a folder to .trash-* and delete it; a missing one is fine. */
 enum err ckpt_index_discard(const char *run_dir, const char *path);
 
-/* Discard .tmp-*, .trash-* and torn temporaries of LATEST. */
+/* Discard .tmp-*, .trash-* and torn temporaries of LATEST. A .tmp-* stays while
+ * its OWNER lives on this host, or is of another host and anything in the
+ * folder changed within the last hour. */
 enum err ckpt_index_sweep(const char *run_dir);
 
 #endif

@@ -1,23 +1,24 @@
 /* Loading: rank 0 lists and chooses, all ranks read what they want, all agree;
  * a damaged checkpoint is set aside and the next older one is tried. */
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_exchange.h"
 #include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_local.h"
 #include "checkpoint/ckpt_manifest.h"
-#include "checkpoint/ckpt_read.h"
+#include "checkpoint/ckpt_match.h"
+#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
-
-#define MISMATCHES_LOGGED 20
 
 struct load {
     struct comm *comm;
     const char *run_dir;
+    const struct ckpt_load_options *options; /* NULL: none */
     const struct ckpt_item *items;
     int item_count;
     /* rank 0's list: steps[0 .. left) are still to be tried */
@@ -27,119 +28,9 @@ struct load {
     /* the candidate, on all ranks */
     char dir[FSIO_PATH_MAX];
     struct ckpt_manifest *manifest; /* NULL: none left */
-    int *item_of_tensor;
+    bool *holds; /* [shards], of a node-local one; NULL: of the run */
+    struct ckpt_load_stats stats;
 };
-
-/* --- matching ------------------------------------------------------------- */
-
-/* An entry of either side, sorted by name so that one walk finds all. */
-struct named {
-    const char *name;
-    int index;
-};
-
-static int named_order(const void *a, const void *b)
-{
-    return strcmp(((const struct named *)a)->name,
-                  ((const struct named *)b)->name);
-}
-
-struct mismatches {
-    int count;
-    bool quiet;
-    char text[320]; /* the first few */
-};
-
-static void mismatch(struct mismatches *list, const char *name,
-                     const char *what)
-{
-    size_t used = strlen(list->text);
-    int room = (int)(sizeof list->text - used);
-    if (!list->quiet && list->count < MISMATCHES_LOGGED)
-        log_error("checkpoint mismatch: tensor %s %s", name, what);
-    list->count++;
-    if ((int)(strlen(name) + strlen(what)) + 4 < room)
-        snprintf(list->text + used, (size_t)room, "%s%s %s",
-                 used == 0 ? "" : "; ", name, what);
-}
-
-static void shape_text(enum dtype dtype, int dims, const int64_t *shape,
-                       char *text, size_t bytes)
-{
-    int used = snprintf(text, bytes, "%s[", dtype_name(dtype));
-    for (int i = 0; i < dims; i++)
-        used += snprintf(text + used, bytes - (size_t)used, "%s%" PRId64,
-                         i == 0 ? "" : ",", shape[i]);
-    snprintf(text + used, bytes - (size_t)used, "]");
-}
-
-static void compare(struct mismatches *list, const struct ckpt_tensor *tensor,
-                    const struct ckpt_item *item)
-{
-    char stored[128], wanted[128], what[300];
-    shape_text(tensor->dtype, tensor->dims, tensor->shape, stored,
-               sizeof stored);
-    shape_text(item->dtype, item->dims, item->shape, wanted, sizeof wanted);
-    if (strcmp(stored, wanted) == 0)
-        return;
-    snprintf(what, sizeof what, "is %s in the checkpoint, %s in the model",
-             stored, wanted);
-    mismatch(list, tensor->name, what);
-}
-
-static void match_sorted(const struct load *load, const struct named *tensors,
-                         const struct named *items, struct mismatches *list)
-{
-    int t = 0, i = 0;
-    while (t < load->manifest->tensor_count || i < load->item_count) {
-        int order = t == load->manifest->tensor_count ? 1
-                    : i == load->item_count
-                        ? -1
-                        : strcmp(tensors[t].name, items[i].name);
-        if (order < 0) {
-            mismatch(list, tensors[t++].name, "is not in the model");
-        } else if (order > 0) {
-            mismatch(list, items[i++].name, "is not in the checkpoint");
-        } else {
-            compare(list, &load->manifest->tensors[tensors[t].index],
-                    &load->items[items[i].index]);
-            load->item_of_tensor[tensors[t++].index] = items[i++].index;
-        }
-    }
-}
-
-/* Names, dtypes and shapes must be the same on both sides. */
-static enum err match(struct load *load)
-{
-    enum err rc = ERR_OK;
-    struct mismatches list = { .quiet = comm_rank(load->comm) != 0 };
-    size_t tensor_count = (size_t)load->manifest->tensor_count;
-    size_t item_count = (size_t)load->item_count;
-    struct named *tensors = calloc(tensor_count + 1, sizeof *tensors);
-    struct named *items = calloc(item_count + 1, sizeof *items);
-    free(load->item_of_tensor);
-    load->item_of_tensor =
-        calloc(tensor_count + 1, sizeof *load->item_of_tensor);
-    if (tensors == NULL || items == NULL || load->item_of_tensor == NULL) {
-        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
-        goto out;
-    }
-    for (size_t t = 0; t < tensor_count; t++)
-        tensors[t] = (struct named){ load->manifest->tensors[t].name, (int)t };
-    for (size_t i = 0; i < item_count; i++)
-        items[i] = (struct named){ load->items[i].name, (int)i };
-    qsort(tensors, tensor_count, sizeof *tensors, named_order);
-    qsort(items, item_count, sizeof *items, named_order);
-    match_sorted(load, tensors, items, &list);
-    if (list.count > 0)
-        rc = err_set(ERR_CHECKPOINT,
-                     "%.150s is of another model, %d mismatches: %s", load->dir,
-                     list.count, list.text);
-out:
-    free(items);
-    free(tensors);
-    return rc;
-}
 
 /* --- candidates ----------------------------------------------------------- */
 
@@ -197,48 +88,85 @@ out:
     return rc;
 }
 
-/* All ranks: the next candidate. Only rank 0 reads the manifest. */
-static enum err next_candidate(struct load *load)
+/* All ranks get rank 0's text of a manifest and parse it; no bytes: there is
+ * none. `text` is freed. */
+static enum err share_manifest(struct load *load, char *text, size_t bytes)
 {
     enum err rc = ERR_OK;
     bool first = comm_rank(load->comm) == 0;
-    char *text = NULL;
-    size_t bytes = 0;
-    int64_t head[2] = { -1, 0 }; /* step, bytes of manifest */
-    ckpt_manifest_destroy(load->manifest);
-    load->manifest = NULL;
-    if (first)
-        rc = choose(load, &head[0], &text, &bytes);
-    TRY(comm_agree(load->comm, rc));
-    head[1] = (int64_t)bytes;
-    TRY(comm_broadcast(load->comm, head, sizeof head, 0));
-    if (head[1] == 0)
+    int64_t size = (int64_t)bytes;
+    TRY(comm_broadcast(load->comm, &size, sizeof size, 0));
+    if (size == 0)
         goto out;
+    bytes = (size_t)size;
     if (!first) {
-        bytes = (size_t)head[1];
         text = malloc(bytes);
         if (text == NULL)
             rc = err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
     }
     TRY(comm_agree(load->comm, rc));
     TRY(comm_broadcast(load->comm, text, bytes, 0));
-    rc = ckpt_index_path(load->dir, load->run_dir, head[0]);
-    if (rc == ERR_OK)
-        rc = ckpt_manifest_parse(text, bytes, load->dir, &load->manifest);
+    rc = ckpt_manifest_parse(text, bytes, load->dir, &load->manifest);
     TRY(comm_agree(load->comm, rc));
 out:
     free(text);
     return rc;
 }
 
-static enum err read_payload(struct load *load)
+/* All ranks: the next candidate. Only rank 0 reads the manifest. */
+static enum err next_candidate(struct load *load)
 {
     enum err rc = ERR_OK;
-    struct ckpt_read *reader = NULL;
-    TRY(ckpt_read_create(load->dir, load->manifest, &reader));
-    TRY(ckpt_read_items(reader, load->items, load->item_of_tensor));
+    char *text = NULL;
+    size_t bytes = 0;
+    int64_t step = -1;
+    ckpt_manifest_destroy(load->manifest);
+    load->manifest = NULL;
+    if (comm_rank(load->comm) == 0)
+        rc = choose(load, &step, &text, &bytes);
+    TRY(comm_agree(load->comm, rc));
+    TRY(comm_broadcast(load->comm, &step, sizeof step, 0));
+    if (step >= 0)
+        rc = ckpt_index_path(load->dir, load->run_dir, step);
+    TRY(comm_agree(load->comm, rc));
+    rc = share_manifest(load, text, bytes);
+    text = NULL;
 out:
-    ckpt_read_destroy(reader);
+    free(text);
+    return rc;
+}
+
+/* The caller accepts the candidate and its tensors are the items'. */
+static enum err check_candidate(struct load *load, int **item_of_tensor)
+{
+    enum err rc = ERR_OK;
+    const struct ckpt_load_options *options = load->options;
+    if (options != NULL && options->accept != NULL)
+        rc = options->accept(options->accept_arg, load->manifest->step,
+                             load->manifest->state);
+    TRY(comm_agree(load->comm, rc));
+    rc = ckpt_match(load->manifest, load->dir, options, load->items,
+                    load->item_count, comm_rank(load->comm) != 0,
+                    item_of_tensor);
+    TRY(comm_agree(load->comm, rc));
+out:
+    return rc;
+}
+
+/* Fill the items from the candidate. *damaged: it was fine until its payload
+ * was read. */
+static enum err load_candidate(struct load *load, bool *damaged)
+{
+    enum err rc = ERR_OK;
+    int *item_of_tensor = NULL;
+    struct ckpt_source source = { .dir = load->dir, .holds = load->holds };
+    *damaged = false;
+    TRY(check_candidate(load, &item_of_tensor));
+    rc = ckpt_exchange(load->comm, &source, load->manifest, load->items,
+                       item_of_tensor, &load->stats);
+    *damaged = rc == ERR_CHECKPOINT;
+out:
+    free(item_of_tensor);
     return rc;
 }
 
@@ -258,15 +186,63 @@ static enum err nothing_good(const struct load *load)
     return ERR_OK;
 }
 
-static enum err load_loop(struct load *load, ckpt_accept_fn accept,
-                          void *accept_arg)
+/* Take the newest node-local candidate of a step in (above, below). */
+static enum err next_local(struct load *load, int64_t above, int64_t below)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_local local;
+    ckpt_manifest_destroy(load->manifest);
+    free(load->holds);
+    load->manifest = NULL;
+    load->holds = NULL;
+    TRY(ckpt_local_choose(load->comm, load->options->local_dir, above, below,
+                          &local));
+    memcpy(load->dir, local.dir, sizeof load->dir);
+    load->manifest = local.manifest;
+    load->holds = local.holds;
+out:
+    return rc;
+}
+
+/* Fill the items from the nodes' own folders if they have something as new as
+ * the run; else load->manifest is NULL. Damage is not set aside: the next save
+ * replaces the folder. */
+static enum err load_local(struct load *load)
+{
+    enum err rc = ERR_OK;
+    bool damaged = false;
+    int64_t newest = load->left > 0 ? load->steps[load->left - 1] : -1;
+    int64_t below = INT64_MAX;
+    TRY(comm_broadcast(load->comm, &newest, sizeof newest, 0));
+    do {
+        TRY(next_local(load, newest - 1, below));
+        if (load->manifest == NULL)
+            break;
+        below = load->manifest->step;
+        rc = load_candidate(load, &damaged);
+        if (damaged && comm_rank(load->comm) == 0)
+            log_warn("node-local checkpoint step %" PRId64 ": %s", below,
+                     err_text());
+    } while (damaged);
+    load->stats.local = load->manifest != NULL;
+out:
+    return rc;
+}
+
+static enum err load_newest(struct load *load)
 {
     enum err rc = ERR_OK;
     bool first = comm_rank(load->comm) == 0;
+    bool damaged;
     if (first)
         rc = load_list(load);
     TRY(comm_agree(load->comm, rc));
-    for (;;) {
+    if (load->options != NULL && load->options->local_dir != NULL) {
+        TRY(load_local(load));
+        if (load->manifest != NULL)
+            goto out;
+    }
+    do {
         TRY(next_candidate(load));
         if (load->manifest == NULL) {
             if (first)
@@ -274,40 +250,86 @@ static enum err load_loop(struct load *load, ckpt_accept_fn accept,
             TRY(comm_agree(load->comm, rc));
             break;
         }
-        if (accept != NULL)
-            rc =
-                accept(accept_arg, load->manifest->step, load->manifest->state);
-        TRY(comm_agree(load->comm, rc));
-        TRY(comm_agree(load->comm, match(load)));
-        rc = comm_agree(load->comm, read_payload(load));
-        if (rc != ERR_CHECKPOINT)
-            break;
-        if (first)
+        rc = load_candidate(load, &damaged);
+        if (damaged && first)
             set_aside(load, load->manifest->step);
-        rc = ERR_OK;
-    }
+    } while (damaged);
 out:
     return rc;
 }
 
-enum err ckpt_load_newest(struct comm *comm, const char *run_dir,
-                          ckpt_accept_fn accept, void *accept_arg,
-                          const struct ckpt_item *items, int item_count,
-                          int64_t *step, json_t **state)
+static enum err load_folder(struct load *load)
 {
-    struct load load = { .comm = comm,
-                         .run_dir = run_dir,
-                         .items = items,
-                         .item_count = item_count };
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    bool damaged;
+    if (comm_rank(load->comm) == 0) {
+        rc = ckpt_manifest_read(load->dir, &text, &bytes, &manifest);
+        if (rc == ERR_OK)
+            rc = ckpt_manifest_check_sizes(manifest, load->dir);
+    }
+    TRY(comm_agree(load->comm, rc));
+    rc = share_manifest(load, text, bytes);
+    text = NULL;
+    TRY(rc);
+    TRY(load_candidate(load, &damaged));
+out:
+    free(text);
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}
+
+/* Give out what was loaded, if it was, and free the rest. */
+static void finish(struct load *load, enum err rc, double begin_s,
+                   int64_t *step, json_t **state, struct ckpt_load_stats *stats)
+{
     *step = -1;
     *state = NULL;
-    enum err rc = load_loop(&load, accept, accept_arg);
-    if (rc == ERR_OK && load.manifest != NULL) {
-        *step = load.manifest->step;
-        *state = json_incref(load.manifest->state);
+    if (rc == ERR_OK && load->manifest != NULL) {
+        *step = load->manifest->step;
+        *state = json_incref(load->manifest->state);
     }
-    free(load.steps);
-    free(load.item_of_tensor);
-    ckpt_manifest_destroy(load.manifest);
+    load->stats.seconds = clock_now() - begin_s;
+    if (stats != NULL)
+        *stats = load->stats;
+    free(load->steps);
+    free(load->holds);
+    ckpt_manifest_destroy(load->manifest);
+}
+
+enum err ckpt_load(struct comm *comm, const char *run_dir,
+                   const struct ckpt_load_options *options,
+                   const struct ckpt_item *items, int item_count, int64_t *step,
+                   json_t **state, struct ckpt_load_stats *stats)
+{
+    double begin_s = clock_now();
+    struct load load = { .comm = comm,
+                         .run_dir = run_dir,
+                         .options = options,
+                         .items = items,
+                         .item_count = item_count };
+    enum err rc = load_newest(&load);
+    finish(&load, rc, begin_s, step, state, stats);
+    return rc;
+}
+
+enum err ckpt_load_from(struct comm *comm, const char *checkpoint_dir,
+                        const struct ckpt_load_options *options,
+                        const struct ckpt_item *items, int item_count,
+                        int64_t *step, json_t **state,
+                        struct ckpt_load_stats *stats)
+{
+    double begin_s = clock_now();
+    struct load load = { .comm = comm,
+                         .options = options,
+                         .items = items,
+                         .item_count = item_count };
+    enum err rc = fsio_path(load.dir, "%s", checkpoint_dir);
+    rc = comm_agree(comm, rc);
+    if (rc == ERR_OK)
+        rc = load_folder(&load);
+    finish(&load, rc, begin_s, step, state, stats);
     return rc;
 }

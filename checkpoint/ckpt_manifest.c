@@ -44,18 +44,37 @@ static enum err no_memory(void)
     return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
 }
 
+static json_t *numbers_json(const int64_t *numbers, int count)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++)
+        if (json_array_append_new(list, json_integer(numbers[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *piece_json(const struct ckpt_piece *piece)
+{
+    const struct ckpt_part *part = &piece->part;
+    if (!part->boxed) {
+        int64_t numbers[] = { piece->tensor, part->begin, part->end,
+                              piece->offset };
+        return numbers_json(numbers, 4);
+    }
+    return json_pack(
+        "[i,o,o,I]", piece->tensor, numbers_json(part->origin, piece->dims),
+        numbers_json(part->extent, piece->dims), (json_int_t)piece->offset);
+}
+
 enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text)
 {
     json_t *pieces = json_array();
     json_t *blocks = json_array();
     int failed = 0;
-    for (int i = 0; i < shard->piece_count; i++) {
-        const struct ckpt_piece *piece = &shard->pieces[i];
-        failed |= json_array_append_new(
-            pieces,
-            json_pack("[i,I,I,I]", piece->tensor, (json_int_t)piece->part.begin,
-                      (json_int_t)piece->part.end, (json_int_t)piece->offset));
-    }
+    for (int i = 0; i < shard->piece_count; i++)
+        failed |= json_array_append_new(pieces, piece_json(&shard->pieces[i]));
     for (int64_t i = 0; i < shard->block_count; i++)
         failed |= json_array_append_new(blocks, json_integer(shard->blocks[i]));
     json_t *record = json_pack("{s:s,s:I,s:I,s:o,s:o}", "file", shard->file,
@@ -76,6 +95,16 @@ static bool print_member(FILE *out, const char *name, json_t *value)
     free(text);
     json_decref(value);
     return text != NULL;
+}
+
+static bool print_view(FILE *out, const struct ckpt_view *view)
+{
+    if (view->bytes == 0)
+        return print_member(out, "view", json_null());
+    json_t *record =
+        json_pack("{s:s,s:I,s:I}", "file", CKPT_VIEW_FILE, "bytes",
+                  (json_int_t)view->bytes, "crc32c", (json_int_t)view->crc);
+    return record != NULL && print_member(out, "view", record);
 }
 
 static bool print_tensors(FILE *out, const struct ckpt_manifest_head *head)
@@ -109,6 +138,7 @@ static bool print_all(FILE *out, const struct ckpt_manifest_head *head,
     good &= print_member(out, "attempt", json_string(head->attempt));
     good &= print_member(out, "created", json_real(clock_wall()));
     good &= print_member(out, "state", state);
+    good &= print_view(out, &head->view);
     good &= print_tensors(out, head);
     fprintf(out, "\"shards\": [");
     for (int i = 0; i < shard_count; i++)
@@ -177,26 +207,32 @@ out:
     return rc;
 }
 
+static enum err check_size(const char *dir, const char *file, int64_t bytes)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    struct stat status;
+    TRY(fsio_path(path, "%s/%s", dir, file));
+    if (stat(path, &status) != 0)
+        rc = errno == ENOENT
+                 ? err_set(ERR_CHECKPOINT, "%s: file is missing", path)
+                 : err_errno("%s: stat", path);
+    else if (status.st_size != bytes)
+        rc = err_set(ERR_CHECKPOINT, "%s: has %lld bytes, must have %" PRId64,
+                     path, (long long)status.st_size, bytes);
+out:
+    return rc;
+}
+
 enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
                                    const char *checkpoint_dir)
 {
-    for (int i = 0; i < manifest->shard_count; i++) {
-        const struct ckpt_shard *shard = &manifest->shards[i];
-        char path[FSIO_PATH_MAX];
-        struct stat status;
-        enum err rc = fsio_path(path, "%s/%s", checkpoint_dir, shard->file);
-        if (rc != ERR_OK)
-            return rc;
-        if (stat(path, &status) != 0)
-            return errno == ENOENT
-                       ? err_set(ERR_CHECKPOINT, "%s: shard is missing", path)
-                       : err_errno("%s: stat", path);
-        if (status.st_size != shard->bytes)
-            return err_set(ERR_CHECKPOINT,
-                           "%s: has %lld bytes, must have %" PRId64, path,
-                           (long long)status.st_size, shard->bytes);
-    }
-    return ERR_OK;
+    enum err rc = ERR_OK;
+    for (int i = 0; i < manifest->shard_count; i++)
+        TRY(check_size(checkpoint_dir, manifest->shards[i].file,
+                       manifest->shards[i].bytes));
+out:
+    return rc;
 }
 
 void ckpt_manifest_free_shard(struct ckpt_shard *shard)

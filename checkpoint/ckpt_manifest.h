@@ -10,13 +10,15 @@
  *   "run_uuid": "...",            copied from the state's "run_uuid", or ""
  *   "step": 60, "ranks": 2, "attempt": "12.1", "created": 1763690000.123,
  *   "state": {...},               the caller's, untouched
+ *   "view": {"file":"checkpoint.h5","bytes":9000,"crc32c":123},   or null
  *   "tensors": [
  *   {"name":"wte","dtype":"f32","shape":[50368,768]},
  *   ...],
  *   "shards": [
  *   {"file":"shard-00000-of-00002.h5","bytes":4096,
  *    "frame_crc32c":123,          over all bytes outside the pieces
- *    "pieces":[[0,0,1024,2048]],  tensor, begin, end (elements), file offset
+ *    "pieces":[[0,0,1024,2048],   tensor, begin, end (elements), file offset
+ *              [1,[0,8],[4,8],6144]],   or tensor, origin, extent, file offset
  *    "block_crc32c":[456]},       per 4 MiB of each piece, piece after piece
  *   ...],
  *   "crc32c": "0123abcd"
@@ -33,6 +35,9 @@
 #define CKPT_MANIFEST_FILE "MANIFEST.json"
 #define CKPT_MANIFEST_FORMAT "tessera-checkpoint"
 #define CKPT_MANIFEST_VERSION 1
+#define CKPT_VIEW_FILE "checkpoint.h5"
+/* Room for a shard's name in the checkpoint's folder. */
+#define CKPT_FILE_BYTES 64
 /* What stands before and after the eight digits of the manifest's CRC. */
 #define CKPT_MANIFEST_CRC_BEFORE "\"crc32c\": \""
 #define CKPT_MANIFEST_CRC_AFTER "\"\n}\n"
@@ -45,9 +50,10 @@ struct ckpt_tensor {
     int64_t elements; /* product of shape */
 };
 
-/* A part of a tensor, stored at `offset` of the shard's file. */
+/* A part of a tensor in normal form, stored at `offset` of the shard's file. */
 struct ckpt_piece {
     int tensor;
+    int dims; /* of the tensor */
     struct ckpt_part part;
     int64_t offset;
     int64_t bytes;
@@ -55,19 +61,26 @@ struct ckpt_piece {
 };
 
 struct ckpt_shard {
-    char file[64];
-    int64_t bytes;             /* size of the file */
-    uint32_t frame_crc;        /* over all bytes outside the pieces */
-    struct ckpt_piece *pieces; /* by ascending offset, never overlapping */
+    char file[CKPT_FILE_BYTES]; /* may have a folder: shards/000/... */
+    int64_t bytes;              /* size of the file */
+    uint32_t frame_crc;         /* over all bytes outside the pieces */
+    struct ckpt_piece *pieces;  /* by ascending offset, never overlapping */
     int piece_count;
     uint32_t *blocks; /* CRC32C per CKPT_BLOCK_BYTES of each piece */
     int64_t block_count;
+};
+
+/* The file CKPT_VIEW_FILE beside the shards, see ckpt_view.h. */
+struct ckpt_view {
+    int64_t bytes; /* 0: there is none */
+    uint32_t crc;  /* of the whole file */
 };
 
 struct ckpt_manifest {
     int64_t step;
     int ranks;
     int64_t bytes; /* payload */
+    struct ckpt_view view;
     struct ckpt_tensor *tensors;
     int tensor_count;
     struct ckpt_shard *shards;
@@ -81,6 +94,7 @@ struct ckpt_manifest_head {
     int ranks;
     const char *attempt;
     const json_t *state;
+    struct ckpt_view view;
     const struct ckpt_item *items; /* for the tensor catalogue */
     int item_count;
 };
@@ -113,7 +127,8 @@ enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
 enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
                             size_t *bytes, struct ckpt_manifest **out);
 
-/* Every shard is there and has its size; reads no contents. */
+/* Every shard is there and has its size; reads no contents. The view is not
+ * looked at: a step is not lost with it. */
 enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
                                    const char *checkpoint_dir);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/ckpt_cover.h"
 #include "src/base/crc32c.h"
 
 static enum err no_memory(void)
@@ -93,27 +94,61 @@ out:
     return rc;
 }
 
+static bool get_integers(const json_t *list, int count, int64_t *out)
+{
+    bool good = json_is_array(list) && json_array_size(list) == (size_t)count;
+    for (int i = 0; good && i < count; i++)
+        good =
+            get_integer(json_array_get(list, (size_t)i), 0, INT64_MAX, &out[i]);
+    return good;
+}
+
+/* Not empty, inside the tensor, and in normal form. */
+static enum err parse_part(const json_t *first, const json_t *second,
+                           const struct ckpt_tensor *owner,
+                           struct ckpt_part *part)
+{
+    part->boxed = json_is_array(first);
+    if (!part->boxed) {
+        if (!get_integer(first, 0, owner->elements, &part->begin) ||
+            !get_integer(second, part->begin + 1, owner->elements, &part->end))
+            return malformed("piece outside its tensor");
+        return ERR_OK;
+    }
+    if (!get_integers(first, owner->dims, part->origin) ||
+        !get_integers(second, owner->dims, part->extent) ||
+        ckpt_part_check(part, owner->dims, owner->shape, "box", owner->name) !=
+            ERR_OK)
+        return malformed("box outside its tensor");
+    struct ckpt_part normal = *part;
+    ckpt_part_normalise(&normal, owner->dims, owner->shape);
+    if (!normal.boxed)
+        return malformed("box that is an interval");
+    return ERR_OK;
+}
+
 static enum err parse_piece(const json_t *value, const struct ckpt_manifest *m,
                             int64_t offset_min, int64_t offset_max,
                             struct ckpt_piece *piece)
 {
+    enum err rc = ERR_OK;
     int64_t tensor;
-    if (!get_integer(json_array_get(value, 0), 0, m->tensor_count - 1, &tensor))
+    if (json_array_size(value) != 4 ||
+        !get_integer(json_array_get(value, 0), 0, m->tensor_count - 1, &tensor))
         return malformed("piece of an unknown tensor");
     const struct ckpt_tensor *owner = &m->tensors[tensor];
-    if (!get_integer(json_array_get(value, 1), 0, owner->elements,
-                     &piece->part.begin) ||
-        !get_integer(json_array_get(value, 2), piece->part.begin + 1,
-                     owner->elements, &piece->part.end))
-        return malformed("piece outside its tensor");
+    TRY(parse_part(json_array_get(value, 1), json_array_get(value, 2), owner,
+                   &piece->part));
     piece->tensor = (int)tensor;
-    piece->bytes = (piece->part.end - piece->part.begin) *
+    piece->dims = owner->dims;
+    piece->bytes = ckpt_part_elements(&piece->part, owner->dims) *
                    (int64_t)dtype_bytes(owner->dtype);
     if (!get_integer(json_array_get(value, 3), offset_min, offset_max,
                      &piece->offset) ||
         piece->bytes > offset_max - piece->offset)
-        return malformed("piece outside its file");
-    return ERR_OK;
+        rc = malformed("piece outside its file");
+out:
+    return rc;
 }
 
 static enum err parse_blocks(const json_t *list, struct ckpt_shard *shard)
@@ -134,6 +169,23 @@ static enum err parse_blocks(const json_t *list, struct ckpt_shard *shard)
     return ERR_OK;
 }
 
+/* "shard-..." or "shards/NNN/shard-...": any other path would let a manifest
+ * point outside its folder. */
+static bool is_shard_name(const char *file)
+{
+    static const char folder[] = "shards/";
+    if (file == NULL || strlen(file) >= CKPT_FILE_BYTES)
+        return false;
+    if (strncmp(file, folder, strlen(folder)) == 0) {
+        file += strlen(folder);
+        size_t digits = strspn(file, "0123456789");
+        if (digits < 3 || file[digits] != '/')
+            return false;
+        file += digits + 1;
+    }
+    return strncmp(file, "shard-", 6) == 0 && strchr(file, '/') == NULL;
+}
+
 static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
                             struct ckpt_shard *shard)
 {
@@ -141,9 +193,7 @@ static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
     const char *file = json_string_value(json_object_get(value, "file"));
     const json_t *pieces = json_object_get(value, "pieces");
     int64_t frame_crc;
-    /* A path would let a manifest point outside its folder. */
-    if (file == NULL || strlen(file) >= sizeof shard->file ||
-        strchr(file, '/') != NULL || strncmp(file, "shard-", 6) != 0)
+    if (!is_shard_name(file))
         return malformed("shard file name");
     memcpy(shard->file, file, strlen(file) + 1);
     if (!get_integer(json_object_get(value, "bytes"), 0, INT64_MAX,
@@ -191,56 +241,19 @@ out:
     return rc;
 }
 
-static int piece_order(const void *a, const void *b)
+static enum err parse_view(const json_t *value, struct ckpt_view *view)
 {
-    const struct ckpt_piece *x = *(const struct ckpt_piece *const *)a;
-    const struct ckpt_piece *y = *(const struct ckpt_piece *const *)b;
-    if (x->tensor != y->tensor)
-        return x->tensor < y->tensor ? -1 : 1;
-    return (x->part.begin > y->part.begin) - (x->part.begin < y->part.begin);
-}
-
-/* Walks all pieces by tensor and begin: each must start where the one before
- * it ended, and a tensor's last where the tensor ends. */
-static enum err check_cover(const struct ckpt_manifest *m,
-                            const struct ckpt_piece **sorted)
-{
-    size_t count = 0;
-    for (int s = 0; s < m->shard_count; s++)
-        for (int p = 0; p < m->shards[s].piece_count; p++)
-            sorted[count++] = &m->shards[s].pieces[p];
-    qsort(sorted, count, sizeof *sorted, piece_order);
-    size_t next = 0;
-    for (int t = 0; t < m->tensor_count; t++) {
-        int64_t done = 0;
-        for (; next < count && sorted[next]->tensor == t; next++) {
-            if (sorted[next]->part.begin != done)
-                break;
-            done = sorted[next]->part.end;
-        }
-        bool more = next < count && sorted[next]->tensor == t;
-        if (more && sorted[next]->part.begin < done)
-            return err_set(ERR_CHECKPOINT,
-                           "tensor %s: element %" PRId64 " is stored twice",
-                           m->tensors[t].name, sorted[next]->part.begin);
-        if (done != m->tensors[t].elements)
-            return err_set(ERR_CHECKPOINT,
-                           "tensor %s: element %" PRId64 " of %" PRId64
-                           " is stored by no rank",
-                           m->tensors[t].name, done, m->tensors[t].elements);
-    }
+    const char *file = json_string_value(json_object_get(value, "file"));
+    int64_t crc;
+    if (json_is_null(value))
+        return ERR_OK;
+    if (file == NULL || strcmp(file, CKPT_VIEW_FILE) != 0 ||
+        !get_integer(json_object_get(value, "bytes"), 1, INT64_MAX,
+                     &view->bytes) ||
+        !get_integer(json_object_get(value, "crc32c"), 0, UINT32_MAX, &crc))
+        return malformed("view");
+    view->crc = (uint32_t)crc;
     return ERR_OK;
-}
-
-static enum err check_coverage(const struct ckpt_manifest *m)
-{
-    size_t count = 1;
-    for (int s = 0; s < m->shard_count; s++)
-        count += (size_t)m->shards[s].piece_count;
-    const struct ckpt_piece **sorted = malloc(count * sizeof *sorted);
-    enum err rc = sorted == NULL ? no_memory() : check_cover(m, sorted);
-    free(sorted);
-    return rc;
 }
 
 static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
@@ -262,9 +275,10 @@ static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
         out->state == NULL)
         return malformed("step, ranks or state");
     out->ranks = (int)ranks;
+    TRY(parse_view(json_object_get(root, "view"), &out->view));
     TRY(parse_tensors(json_object_get(root, "tensors"), out));
     TRY(parse_shards(json_object_get(root, "shards"), out));
-    TRY(check_coverage(out));
+    TRY(ckpt_cover_check(out));
 out:
     return rc;
 }

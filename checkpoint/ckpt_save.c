@@ -1,38 +1,19 @@
-/* Saving: every rank writes its shard, rank 0 writes the manifest and commits.
- * Each stage ends in an agreement, so that all ranks go on or none. */
+#include "checkpoint/ckpt_save.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_manifest.h"
 #include "checkpoint/ckpt_shard.h"
-#include "src/base/clock.h"
 #include "src/base/crc32c.h"
-#include "src/base/fsio.h"
 #include "src/base/log.h"
 
 /* HDF5 metadata, the manifest and the file system's own needs. */
 #define SPACE_EXTRA_BYTES ((int64_t)64 << 10)
-
-struct save {
-    struct comm *comm;
-    const char *run_dir;
-    int64_t step;
-    const json_t *state;
-    const struct ckpt_item *items;
-    int item_count;
-    const struct ckpt_options *options;
-    int rank, ranks;
-    int writer, writers; /* place among the ranks that write; -1: none */
-    int64_t bytes;       /* payload of all ranks */
-    char tmp[FSIO_PATH_MAX];
-    struct ckpt_shard shard;
-};
 
 static int name_order(const void *a, const void *b)
 {
@@ -41,7 +22,7 @@ static int name_order(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static enum err check_unique(const struct save *save)
+static enum err check_unique(const struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
     size_t count = (size_t)save->item_count;
@@ -59,13 +40,11 @@ static enum err check_unique(const struct save *save)
     return rc;
 }
 
-static enum err check_items(const struct save *save)
+enum err ckpt_save_check(const struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
-    if (save->step < 0 || strchr(save->options->attempt, '/') != NULL)
-        return err_set(ERR_INTERNAL,
-                       "checkpoint: step %" PRId64 ", attempt '%s'", save->step,
-                       save->options->attempt);
+    if (strchr(save->attempt, '/') != NULL)
+        return err_set(ERR_INTERNAL, "checkpoint: attempt '%s'", save->attempt);
     for (int i = 0; i < save->item_count; i++) {
         const struct ckpt_item *item = &save->items[i];
         int64_t elements;
@@ -74,13 +53,12 @@ static enum err check_items(const struct save *save)
         TRY(ckpt_hdf5_check_name(item->name));
         TRY(ckpt_manifest_elements(item->dtype, item->dims, item->shape,
                                    &elements));
-        if (item->part.begin < 0 || item->part.begin > item->part.end ||
-            item->part.end > elements)
-            return err_set(ERR_INTERNAL,
-                           "checkpoint: tensor %s has %" PRId64
-                           " elements, not [%" PRId64 ", %" PRId64 ")",
-                           item->name, elements, item->part.begin,
-                           item->part.end);
+        /* Here it is the caller's mistake and not a damaged file. */
+        if (ckpt_part_check(&item->part, item->dims, item->shape, "checkpoint",
+                            item->name) != ERR_OK) {
+            rc = err_set(ERR_INTERNAL, "%s", err_text());
+            goto out;
+        }
     }
     TRY(check_unique(save));
 out:
@@ -88,7 +66,7 @@ out:
 }
 
 /* A number that is the same on ranks with the same catalogue of tensors. */
-static uint32_t catalogue_crc(const struct save *save)
+static uint32_t catalogue_crc(const struct ckpt_save *save)
 {
     uint32_t crc = 0;
     for (int i = 0; i < save->item_count; i++) {
@@ -102,24 +80,23 @@ static uint32_t catalogue_crc(const struct save *save)
     return crc;
 }
 
-/* Who writes, and how much in all: known to everybody. */
-static enum err plan(struct save *save)
+enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm)
 {
     enum err rc = ERR_OK;
     size_t ranks = (size_t)save->ranks;
     int64_t *all = calloc(ranks + 2, sizeof *all);
     if (all == NULL)
         rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
-    TRY(comm_agree(save->comm, rc));
+    TRY(comm_agree(comm, rc));
     for (int i = 0; i < save->item_count; i++)
         all[save->rank] +=
-            (save->items[i].part.end - save->items[i].part.begin) *
+            ckpt_part_elements(&save->items[i].part, save->items[i].dims) *
             (int64_t)dtype_bytes(save->items[i].dtype);
-    TRY(comm_all_reduce_i64(save->comm, all, ranks, COMM_SUM));
+    TRY(comm_all_reduce_i64(comm, all, ranks, COMM_SUM));
     int64_t *crc = all + ranks;
     crc[0] = catalogue_crc(save);
     crc[1] = -crc[0];
-    TRY(comm_all_reduce_i64(save->comm, crc, 2, COMM_MAX));
+    TRY(comm_all_reduce_i64(comm, crc, 2, COMM_MAX));
     if (crc[0] != -crc[1]) {
         rc = err_set(ERR_INTERNAL,
                      "checkpoint: the ranks list different tensors");
@@ -137,12 +114,13 @@ out:
     return rc;
 }
 
-static enum err prepare(struct save *save)
+enum err ckpt_save_begin(struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
     uint64_t free_bytes;
     ckpt_crash_point("begin", save->rank);
-    TRY(ckpt_index_begin(save->run_dir, save->tmp));
+    TRY(ckpt_index_begin(save->run_dir, save->tmp, save->attempt));
+    ckpt_shard_stripe_hint(save->tmp);
     TRY(fsio_free_bytes(save->tmp, &free_bytes));
     uint64_t need = (uint64_t)(save->bytes + SPACE_EXTRA_BYTES);
     if (free_bytes < need)
@@ -150,82 +128,77 @@ static enum err prepare(struct save *save)
                      "%s: checkpoint needs %" PRIu64 " bytes, %" PRIu64
                      " are free: make room",
                      save->run_dir, need, free_bytes);
-    ckpt_crash_point("folder-made", save->rank);
 out:
     return rc;
 }
 
-static enum err write_shard(struct save *save)
+/* Write the shard and describe it. */
+enum err ckpt_save_write(struct ckpt_save *save)
 {
-    char file[sizeof save->shard.file];
+    enum err rc = ERR_OK;
+    struct ckpt_shard shard = { 0 };
+    char file[sizeof shard.file];
     struct ckpt_hdf5_identity identity = { .step = save->step,
                                            .rank = save->rank,
                                            .ranks = save->ranks,
-                                           .attempt = save->options->attempt };
+                                           .attempt = save->attempt };
     if (save->writer < 0)
         return ERR_OK;
-    snprintf(file, sizeof file, "shard-%05d-of-%05d.h5", save->writer,
-             save->writers);
-    return ckpt_shard_write(save->tmp, file, &identity, save->items,
-                            save->item_count, &save->shard);
-}
-
-/* Every rank's shard record, NUL-terminated, one behind the other; *all and
- * *sizes are malloc'ed, a rank without a shard has size 0. */
-static enum err gather_records(struct save *save, char **all, size_t **sizes)
-{
-    enum err rc = ERR_OK;
-    size_t ranks = (size_t)save->ranks;
-    char *own = NULL;
-    int64_t *lengths = calloc(ranks, sizeof *lengths);
-    size_t *offsets = calloc(ranks, sizeof *offsets);
-    *sizes = calloc(ranks, sizeof **sizes);
-    if (lengths == NULL || offsets == NULL || *sizes == NULL)
-        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
-    if (rc == ERR_OK && save->writer >= 0)
-        rc = ckpt_manifest_shard_text(&save->shard, &own);
-    TRY(comm_agree(save->comm, rc));
-    lengths[save->rank] = own == NULL ? 0 : (int64_t)strlen(own) + 1;
-    TRY(comm_all_reduce_i64(save->comm, lengths, ranks, COMM_SUM));
-    size_t total = 0;
-    for (size_t r = 0; r < ranks; r++) {
-        (*sizes)[r] = (size_t)lengths[r];
-        offsets[r] = total;
-        total += (*sizes)[r];
-    }
-    *all = malloc(total + 1);
-    if (*all == NULL)
-        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
-    TRY(comm_agree(save->comm, rc));
-    if (own != NULL)
-        memcpy(*all + offsets[save->rank], own, (*sizes)[save->rank]);
-    TRY(comm_all_gather(save->comm, *all, *sizes, offsets));
+    ckpt_shard_name(save->writer, save->writers, CKPT_SHARD_FOLDER_FILES, file);
+    TRY(ckpt_shard_write(save->tmp, file, &identity, save->items,
+                         save->item_count, &shard));
+    TRY(ckpt_manifest_shard_text(&shard, &save->record));
 out:
-    free(own);
-    free(offsets);
-    free(lengths);
+    ckpt_manifest_free_shard(&shard);
     return rc;
 }
 
-static enum err write_manifest(const struct save *save, char *const *records)
+enum err ckpt_save_manifest(const struct ckpt_save *save,
+                            const struct ckpt_view *view, char **text,
+                            size_t *bytes)
+{
+    struct ckpt_manifest_head head = { .step = save->step,
+                                       .ranks = save->ranks,
+                                       .attempt = save->attempt,
+                                       .state = save->state,
+                                       .items = save->items,
+                                       .item_count = save->item_count };
+    char *record = save->records;
+    char **records = calloc((size_t)save->writers + 1, sizeof *records);
+    *text = NULL;
+    if (records == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    if (view != NULL)
+        head.view = *view;
+    int count = 0;
+    for (int r = 0; r < save->ranks; record += save->lengths[r], r++)
+        if (save->lengths[r] > 0)
+            records[count++] = record;
+    assert(count == save->writers);
+    enum err rc = ckpt_manifest_format(&head, records, count, text, bytes);
+    free(records);
+    return rc;
+}
+
+/* What could not be loaded must not be committed; parsing also finds elements
+ * that no rank or two ranks wrote. */
+static enum err write_manifest(struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
     size_t bytes;
     struct ckpt_manifest *check = NULL;
-    struct ckpt_manifest_head head = { .step = save->step,
-                                       .ranks = save->ranks,
-                                       .attempt = save->options->attempt,
-                                       .state = save->state,
-                                       .items = save->items,
-                                       .item_count = save->item_count };
+    struct ckpt_view view;
     TRY(fsio_path(path, "%s/%s", save->tmp, CKPT_MANIFEST_FILE));
-    TRY(ckpt_manifest_format(&head, records, save->writers, &text, &bytes));
-    /* What could not be loaded must not be committed; this also finds
-     * elements that no rank or two ranks wrote. */
+    TRY(ckpt_save_manifest(save, NULL, &text, &bytes));
     TRY(ckpt_manifest_parse(text, bytes, path, &check));
     TRY(ckpt_manifest_check_sizes(check, save->tmp));
+    ckpt_crash_point("manifest-checked", save->rank);
+    TRY(ckpt_view_write(save->tmp, check, &save->view, &view));
+    ckpt_crash_point("view-written", save->rank);
+    free(text);
+    TRY(ckpt_save_manifest(save, &view, &text, &bytes));
     TRY(fsio_write_atomic(path, text, bytes));
 out:
     ckpt_manifest_destroy(check);
@@ -233,96 +206,34 @@ out:
     return rc;
 }
 
-/* Rank 0: manifest and commit. */
-static enum err commit(const struct save *save, char *all, const size_t *sizes)
+/* After the commit: nothing here can make the save fail any more. */
+static void tidy(const struct ckpt_save *save)
 {
-    enum err rc = ERR_OK;
-    char **records = calloc((size_t)save->writers + 1, sizeof *records);
-    if (records == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
-    int count = 0;
-    for (int r = 0; r < save->ranks; all += sizes[r], r++)
-        if (sizes[r] > 0)
-            records[count++] = all;
-    assert(count == save->writers);
-    TRY(write_manifest(save, records));
-    ckpt_crash_point("manifest-written", save->rank);
-    TRY(ckpt_index_commit(save->run_dir, save->step, save->tmp, true));
-out:
-    free(records);
-    return rc;
-}
-
-/* Rank 0, after the commit: nothing here can make the save fail any more. */
-static void tidy(const struct save *save)
-{
+    struct ckpt_retention retention = { .keep = save->options.keep,
+                                        .keep_every =
+                                            save->options.keep_every };
     if (ckpt_index_latest_write(save->run_dir, save->step) != ERR_OK)
         log_warn("LATEST is not up to date: %s", err_text());
     ckpt_crash_point("latest-written", save->rank);
-    if (ckpt_index_prune(save->run_dir, save->options->keep, save->step) !=
-        ERR_OK)
+    if (ckpt_index_prune(save->run_dir, &retention, save->step) != ERR_OK)
         log_warn("old checkpoints stay: %s", err_text());
+    ckpt_crash_point("pruned", save->rank);
 }
 
-/* Rank 0, after a failure: hide and remove, keeping the first error's text. */
-static void give_up(const struct save *save, enum err rc)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s", err_text());
-    if (ckpt_index_discard(save->run_dir, save->tmp) != ERR_OK)
-        log_warn("unfinished checkpoint stays: %s", err_text());
-    err_set(rc, "%s", text);
-}
-
-static enum err save_all(struct save *save)
+enum err ckpt_save_commit(struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
-    char *records = NULL;
-    size_t *sizes = NULL;
-    TRY(comm_agree(save->comm, check_items(save)));
-    TRY(plan(save));
-    rc = ckpt_index_tmp_path(save->tmp, save->run_dir, save->step,
-                             save->options->attempt);
-    if (rc == ERR_OK && save->rank == 0)
-        rc = prepare(save);
-    TRY(comm_agree(save->comm, rc));
-    TRY(comm_agree(save->comm, write_shard(save)));
-    ckpt_crash_point("shards-agreed", save->rank);
-    TRY(gather_records(save, &records, &sizes));
-    if (save->rank == 0)
-        rc = commit(save, records, sizes);
-    TRY(comm_agree(save->comm, rc));
+    ckpt_crash_point("records-gathered", save->rank);
+    TRY(write_manifest(save));
+    ckpt_crash_point("manifest-written", save->rank);
+    TRY(ckpt_index_commit(save->run_dir, save->step, save->tmp, true));
+    tidy(save);
 out:
-    free(sizes);
-    free(records);
     return rc;
 }
 
-enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
-                   const json_t *state, const struct ckpt_item *items,
-                   int item_count, const struct ckpt_options *options,
-                   struct ckpt_result *result)
+void ckpt_save_give_up(const struct ckpt_save *save)
 {
-    double start_s = clock_now();
-    struct save save = { .comm = comm,
-                         .run_dir = run_dir,
-                         .step = step,
-                         .state = state,
-                         .items = items,
-                         .item_count = item_count,
-                         .options = options,
-                         .rank = comm_rank(comm),
-                         .ranks = comm_size(comm) };
-    enum err rc = save_all(&save);
-    if (rc == ERR_OK && save.rank == 0)
-        tidy(&save);
-    if (rc != ERR_OK && save.rank == 0 && save.tmp[0] != '\0')
-        give_up(&save, rc);
-    ckpt_manifest_free_shard(&save.shard);
-    if (rc == ERR_OK)
-        ckpt_crash_point("done", save.rank);
-    if (result != NULL)
-        *result = (struct ckpt_result){ .bytes = save.bytes,
-                                        .persist_s = clock_now() - start_s };
-    return rc;
+    if (ckpt_index_discard(save->run_dir, save->tmp) != ERR_OK)
+        log_warn("unfinished checkpoint stays: %s", err_text());
 }

@@ -4,16 +4,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <spawn.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "checkpoint/ckpt_crash.h"
+#include "checkpoint/ckpt_io.h"
+#include "checkpoint/ckpt_stream.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
 
 #define WRITE_BYTES (2 * (int64_t)CKPT_BLOCK_BYTES)
-#define FRAME_READ_BYTES ((int64_t)1 << 20)
+#define COPY_BYTES ((int64_t)256 << 10)
+#define FRAME_READ_BYTES ((int64_t)256 << 10)
 
 /* Continue *crc over [begin, end) of the file. */
 static enum err crc_range(int fd, const char *path, int64_t begin, int64_t end,
@@ -52,105 +58,188 @@ out:
     return rc;
 }
 
-/* Reserve the whole file now, so that a full disk shows before the work. File
- * systems that can't are fine: the writes will tell. */
-static enum err reserve(int fd, const char *path, int64_t bytes)
+void ckpt_shard_name(int number, int count, int folder_files,
+                     char name[CKPT_FILE_BYTES])
 {
-    int failed;
-    do
-        failed = fallocate(fd, 0, 0, (off_t)bytes);
-    while (failed != 0 && errno == EINTR);
-    if (failed == 0 || errno == EOPNOTSUPP || errno == ENOSYS)
-        return ERR_OK;
-    return err_errno("%s: reserve %lld bytes", path, (long long)bytes);
+    char folder[32] = "";
+    if (count > folder_files)
+        snprintf(folder, sizeof folder, "shards/%03d/", number / folder_files);
+    snprintf(name, CKPT_FILE_BYTES, "%sshard-%05d-of-%05d.h5", folder, number,
+             count);
 }
 
-static int64_t payload_bytes(const struct ckpt_shard *shard)
+void ckpt_shard_stripe_hint(const char *dir)
 {
-    int64_t bytes = 0;
-    for (int i = 0; i < shard->piece_count; i++)
-        bytes += shard->pieces[i].bytes;
-    return bytes;
+    extern char **environ;
+    char *const arguments[] = {
+        "lfs", "setstripe", "-c", "1", (char *)(uintptr_t)dir, NULL
+    };
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    if (posix_spawn_file_actions_init(&actions) != 0)
+        return;
+    for (int fd = 0; fd < 3; fd++)
+        posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
+    if (posix_spawnp(&child, "lfs", &actions, NULL, arguments, environ) == 0)
+        while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+            ;
+    posix_spawn_file_actions_destroy(&actions);
 }
 
-static enum err write_payload(int fd, const char *path, int rank,
-                              const struct ckpt_item *items,
-                              struct ckpt_shard *shard)
+/* --- writing ---------------------------------------------------------------
+ */
+
+/* What passes by on its way to the file, in the file's order. */
+struct writer {
+    const char *path;
+    int rank;
+    const struct ckpt_item *items;
+    struct ckpt_shard *shard;
+    int64_t crc_offset; /* where the contents of _crc32c go */
+    int fd;             /* to read what HDF5 has put between the pieces */
+    struct ckpt_stream *stream;
+    char *frame;  /* FRAME_READ_BYTES */
+    int64_t left; /* payload until the crash point in the middle */
+};
+
+/* Put what lies at `at` of [begin, end) of `data` into the part of the frame
+ * that is in the buffer. */
+static void overlay(char *buffer, int64_t at, int64_t bytes, const void *data,
+                    int64_t begin, int64_t end)
+{
+    int64_t from = begin > at ? begin : at;
+    int64_t to = end < at + bytes ? end : at + bytes;
+    if (from < to)
+        memcpy(buffer + (from - at), (const char *)data + (from - begin),
+               (size_t)(to - from));
+}
+
+/* Copy [begin, end) of the file to itself, with the block CRCs filled in: all
+ * of them are known, for they lie behind the payload. */
+static enum err put_frame(struct writer *w, int64_t begin, int64_t end)
 {
     enum err rc = ERR_OK;
-    int64_t left = (payload_bytes(shard) + 1) / 2; /* until the crash point */
-    int64_t block = 0;
-    for (int i = 0; i < shard->piece_count; i++) {
-        struct ckpt_piece *piece = &shard->pieces[i];
-        const char *data = items[piece->tensor].data;
-        piece->block = block;
-        for (int64_t at = 0; at < piece->bytes; at += WRITE_BYTES) {
-            int64_t bytes = piece->bytes - at;
-            if (bytes > WRITE_BYTES)
-                bytes = WRITE_BYTES;
-            for (int64_t b = 0; b < bytes; b += CKPT_BLOCK_BYTES) {
-                int64_t part = bytes - b;
-                if (part > CKPT_BLOCK_BYTES)
-                    part = CKPT_BLOCK_BYTES;
-                shard->blocks[block++] = crc32c(0, data + at + b, (size_t)part);
-            }
-            TRY(fsio_pwrite(fd, data + at, (size_t)bytes, piece->offset + at,
-                            path));
-            if (left > 0 && (left -= bytes) <= 0)
-                ckpt_crash_point("shard-half", rank);
-        }
+    struct ckpt_shard *shard = w->shard;
+    int64_t crc_bytes = shard->block_count * (int64_t)sizeof shard->blocks[0];
+    while (begin < end) {
+        int64_t bytes = end - begin;
+        if (bytes > FRAME_READ_BYTES)
+            bytes = FRAME_READ_BYTES;
+        TRY(fsio_pread(w->fd, w->frame, (size_t)bytes, begin, w->path));
+        overlay(w->frame, begin, bytes, shard->blocks, w->crc_offset,
+                w->crc_offset + crc_bytes);
+        shard->frame_crc = crc32c(shard->frame_crc, w->frame, (size_t)bytes);
+        TRY(ckpt_stream_put(w->stream, w->frame, bytes));
+        begin += bytes;
     }
-    assert(block == shard->block_count);
 out:
     return rc;
 }
 
-/* Payload and frame CRC of the file that HDF5 has made. */
-static enum err fill(const char *path, int rank, const struct ckpt_item *items,
-                     struct ckpt_shard *shard)
+/* Equal steps, whole pages except for the last one. */
+static int64_t step_of(int64_t bytes)
+{
+    int64_t steps = (bytes + WRITE_BYTES - 1) / WRITE_BYTES;
+    int64_t pages = bytes / steps / CKPT_IO_ALIGN + 1;
+    return pages * CKPT_IO_ALIGN;
+}
+
+/* Data that will be copied goes through the processor's cache in small steps,
+ * so that it comes from memory only once. */
+static enum err put_piece(struct writer *w, const struct ckpt_piece *piece)
+{
+    enum err rc = ERR_OK;
+    const char *data = w->items[piece->tensor].data;
+    uint32_t *crcs = &w->shard->blocks[piece->block];
+    int64_t step = ckpt_stream_takes(data) ? step_of(piece->bytes) : COPY_BYTES;
+    for (int64_t at = 0; at < piece->bytes; at += step) {
+        int64_t bytes = piece->bytes - at < step ? piece->bytes - at : step;
+        for (int64_t b = at; b < at + bytes;) {
+            int64_t block = b / CKPT_BLOCK_BYTES;
+            int64_t end = (block + 1) * CKPT_BLOCK_BYTES;
+            if (end > at + bytes)
+                end = at + bytes;
+            crcs[block] = crc32c(crcs[block], data + b, (size_t)(end - b));
+            b = end;
+        }
+        TRY(ckpt_stream_put(w->stream, data + at, bytes));
+        if (w->left > 0 && (w->left -= bytes) <= 0)
+            ckpt_crash_point("shard-half", w->rank);
+    }
+out:
+    return rc;
+}
+
+static enum err put_all(struct writer *w)
+{
+    enum err rc = ERR_OK;
+    int64_t done = 0;
+    int64_t payload = 0;
+    for (int i = 0; i < w->shard->piece_count; i++)
+        payload += w->shard->pieces[i].bytes;
+    w->left = (payload + 1) / 2;
+    for (int i = 0; i < w->shard->piece_count; i++) {
+        const struct ckpt_piece *piece = &w->shard->pieces[i];
+        if (piece->offset < done || w->crc_offset < piece->offset) {
+            rc =
+                err_set(ERR_INTERNAL, "%s: datasets are not in order", w->path);
+            goto out;
+        }
+        TRY(put_frame(w, done, piece->offset));
+        TRY(put_piece(w, piece));
+        done = piece->offset + piece->bytes;
+    }
+    TRY(put_frame(w, done, w->shard->bytes));
+out:
+    return rc;
+}
+
+/* Payload, CRCs and frame of the file that HDF5 has made: all of it is written
+ * once more from its beginning to its end. */
+static enum err fill(struct writer *w)
 {
     enum err rc = ERR_OK;
     struct stat status;
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        rc = err_errno("%s: open", path);
+    w->frame = malloc((size_t)FRAME_READ_BYTES);
+    w->shard->blocks =
+        calloc((size_t)w->shard->block_count, sizeof *w->shard->blocks);
+    if (w->frame == NULL || w->shard->blocks == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: out of memory", w->path);
         goto out;
     }
-    shard->bytes = status.st_size;
-    TRY(reserve(fd, path, shard->bytes));
-    TRY(write_payload(fd, path, rank, items, shard));
-    TRY(ckpt_shard_frame_crc(fd, path, shard, &shard->frame_crc));
-    ckpt_crash_point("shard-written", rank);
-    if (fsync(fd) != 0) {
-        rc = err_errno("%s: fsync", path);
+    w->fd = open(w->path, O_RDONLY | O_CLOEXEC);
+    if (w->fd < 0 || fstat(w->fd, &status) != 0) {
+        rc = err_errno("%s: open", w->path);
         goto out;
     }
-    int closing = fd;
-    fd = -1;
-    if (close(closing) != 0)
-        rc = err_errno("%s: close", path);
+    w->shard->bytes = status.st_size;
+    TRY(ckpt_stream_create(w->path, w->shard->bytes, &w->stream));
+    TRY(put_all(w));
+    ckpt_crash_point("shard-written", w->rank);
+    TRY(ckpt_stream_finish(w->stream));
 out:
-    if (fd >= 0)
-        close(fd);
+    ckpt_stream_destroy(w->stream);
+    if (w->fd >= 0)
+        close(w->fd);
+    free(w->frame);
     return rc;
 }
 
-static enum err shard_allocate(struct ckpt_shard *shard, int item_count)
+/* Apply to the folder of `file` and those above it, the checkpoint's last. */
+static enum err each_folder(const char *dir, const char *file,
+                            enum err (*apply)(const char *path))
 {
-    shard->pieces = calloc((size_t)item_count + 1, sizeof *shard->pieces);
-    if (shard->pieces == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
-    return ERR_OK;
-}
-
-static enum err blocks_allocate(struct ckpt_shard *shard)
-{
-    for (int i = 0; i < shard->piece_count; i++)
-        shard->block_count += ckpt_manifest_block_count(shard->pieces[i].bytes);
-    shard->blocks = calloc((size_t)shard->block_count, sizeof *shard->blocks);
-    if (shard->blocks == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
-    return ERR_OK;
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/%s", dir, file));
+    for (size_t length = strlen(path); length > strlen(dir); length--)
+        if (path[length] == '/') {
+            path[length] = '\0';
+            TRY(apply(path));
+        }
+    TRY(apply(dir));
+out:
+    return rc;
 }
 
 enum err ckpt_shard_write(const char *dir, const char *file,
@@ -160,24 +249,28 @@ enum err ckpt_shard_write(const char *dir, const char *file,
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], part[FSIO_PATH_MAX];
-    int rank = identity->rank;
+    struct writer writer = { .path = part,
+                             .rank = identity->rank,
+                             .items = items,
+                             .shard = shard,
+                             .fd = -1 };
     *shard = (struct ckpt_shard){ 0 };
     snprintf(shard->file, sizeof shard->file, "%s", file);
     TRY(fsio_path(path, "%s/%s", dir, file));
     TRY(fsio_path(part, "%s/%s.part", dir, file));
-    TRY(shard_allocate(shard, item_count));
-    TRY(ckpt_hdf5_create(part, identity, items, item_count, shard->pieces,
-                         &shard->piece_count));
-    ckpt_crash_point("shard-created", rank);
-    TRY(blocks_allocate(shard));
-    TRY(fill(part, rank, items, shard));
-    ckpt_crash_point("shard-synced", rank);
+    if (strchr(file, '/') != NULL)
+        TRY(each_folder(dir, file, fsio_mkdirs));
+    TRY(ckpt_hdf5_create(part, identity, items, item_count, shard,
+                         &writer.crc_offset));
+    ckpt_crash_point("shard-created", identity->rank);
+    TRY(fill(&writer));
+    ckpt_crash_point("shard-synced", identity->rank);
     if (rename(part, path) != 0) {
         rc = err_errno("%s: rename", part);
         goto out;
     }
-    TRY(fsio_fsync_dir(dir));
-    ckpt_crash_point("shard-renamed", rank);
+    TRY(each_folder(dir, file, fsio_fsync_dir));
+    ckpt_crash_point("shard-renamed", identity->rank);
 out:
     return rc;
 }

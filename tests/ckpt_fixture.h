@@ -4,6 +4,7 @@
 #define TESSERA_TESTS_CKPT_FIXTURE_H
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_manifest.h"
+#include "src/base/crc32c.h"
 #include "src/base/fsio.h"
 #include "tests/tap.h"
 
@@ -105,12 +108,15 @@ static inline json_t *fixture_state(int64_t values)
                      (json_int_t)values, "lr", 0.1);
 }
 
-/* Save the values of `values` under `step`. */
-static inline enum err fixture_save(struct comm *comm, const char *run,
-                                    int64_t step, int64_t values, int keep)
+/* Save the values of `values` under `step`, in no more than so many seconds. */
+static inline enum err fixture_save_within(struct comm *comm, const char *run,
+                                           int64_t step, int64_t values,
+                                           int keep, double timeout_s)
 {
     struct ckpt_item items[FIXTURE_ITEMS];
-    struct ckpt_options options = { .attempt = "1.1", .keep = keep };
+    struct ckpt_options options = { .attempt = "1.1",
+                                    .keep = keep,
+                                    .timeout_s = timeout_s };
     memcpy(items, fixture_tensors, sizeof items);
     fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), comm_size(comm));
     fixture_fill(items, FIXTURE_ITEMS, values);
@@ -122,6 +128,12 @@ static inline enum err fixture_save(struct comm *comm, const char *run,
     return rc;
 }
 
+static inline enum err fixture_save(struct comm *comm, const char *run,
+                                    int64_t step, int64_t values, int keep)
+{
+    return fixture_save_within(comm, run, step, values, keep, 60.0);
+}
+
 /* Load the newest; *values: whose values were found, from the state, or -1
  * where data and state disagree. */
 static inline enum err fixture_load(struct comm *comm, const char *run,
@@ -131,8 +143,8 @@ static inline enum err fixture_load(struct comm *comm, const char *run,
     json_t *state = NULL;
     memcpy(items, fixture_tensors, sizeof items);
     fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), comm_size(comm));
-    enum err rc = ckpt_load_newest(comm, run, NULL, NULL, items, FIXTURE_ITEMS,
-                                   step, &state);
+    enum err rc =
+        ckpt_load(comm, run, NULL, items, FIXTURE_ITEMS, step, &state, NULL);
     *values = -1;
     if (rc == ERR_OK && *step >= 0) {
         int64_t want = json_integer_value(json_object_get(state, "values"));
@@ -145,6 +157,29 @@ static inline enum err fixture_load(struct comm *comm, const char *run,
     json_decref(state);
     fixture_free(items, FIXTURE_ITEMS);
     return rc;
+}
+
+/* A manifest with its first `find` replaced and its CRC made good again;
+ * malloc'ed, NULL when there is no `find`. */
+static inline char *fixture_edit(const char *text, size_t bytes,
+                                 const char *find, const char *put,
+                                 size_t *length)
+{
+    size_t tail = 8 + strlen(CKPT_MANIFEST_CRC_AFTER);
+    const char *at = strstr(text, find);
+    char *edited = malloc(bytes + strlen(put) + 1);
+    if (at == NULL || edited == NULL) {
+        free(edited);
+        return NULL;
+    }
+    size_t before = (size_t)(at - text);
+    const char *rest = at + strlen(find);
+    int n = sprintf(edited, "%.*s%s%.*s", (int)before, text, put,
+                    (int)(bytes - tail - (size_t)(rest - text)), rest);
+    n += sprintf(edited + n, "%08" PRIx32 "%s", crc32c(0, edited, (size_t)n),
+                 CKPT_MANIFEST_CRC_AFTER);
+    *length = (size_t)n;
+    return edited;
 }
 
 /* mkdtemp; the caller removes it with fsio_remove_tree(). */

@@ -34,7 +34,7 @@ ranks() { # N save|load STEP
     for n in 1 2 3 4; do
         ranks $n save 1
         "$CKPT" digest "$DIR/run/checkpoints/step-000000001" >>"$DIR/digests"
-        [ "$(find "$DIR/run/checkpoints/step-000000001" -name '*.h5' | wc -l)" -eq "$n" ]
+        [ "$(find "$DIR/run/checkpoints/step-000000001" -name 'shard-*.h5' | wc -l)" -eq "$n" ]
     done
     [ "$(sort -u "$DIR/digests" | wc -l)" -eq 1 ]
 }

@@ -19,7 +19,14 @@ too_slow() {
     for node in $(hosts "$1"); do
         "$CLUSTER" exec --root --node "$node" kill -CONT "$(ranks_on "$node")"
     done
+    # The rest takes longer than another minute on a busy machine.
+    within 240 restarted "$1"
+    "$CLUSTER" exec --root scontrol update jobid="$(job_of "$1")" timelimit=20
     touch "$DIR/$1.slow"
+}
+
+restarted() { # NAME
+    [ "$(job_field "$1" Restarts)" -ge 1 ]
 }
 
 setup_file() {
@@ -94,7 +101,14 @@ setup() {
 }
 
 @test "three attempts without a new checkpoint: held, with the reason" {
-    settings=TESSERA_CRASH_AT=shards-agreed submit vain --nodes=2
+    # too long an interval, and every attempt loses a rank before it is over
+    submit vain --nodes=2 -- checkpoint.interval=100000ba \
+        train.max_duration=100000ba
+    for attempt in 0 1 2; do
+        within 180 attempt_above vain $attempt
+        node=$(hosts vain | tail -n 1)
+        "$CLUSTER" exec --root --node "$node" kill -KILL "$(ranks_on "$node")"
+    done
     within 180 ended vain
     state_is vain FAILED
     [ "$(job_field vain ExitCode)" = 93:0 ]
@@ -108,9 +122,8 @@ setup() {
 }
 
 @test "the time limit: a checkpoint, requeued, and to the end" {
-    within 240 test -e "$DIR/limit.slow"
+    within 480 test -e "$DIR/limit.slow"
     completed limit 300
-    [ "$(job_field limit TimeLimit)" = 00:01:00 ]
     [ "$(job_field limit Restarts)" -eq 1 ]
     events limit requeue | grep '"code":85'
     [ "$(events limit start | wc -l)" -eq 2 ]

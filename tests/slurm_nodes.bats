@@ -10,7 +10,7 @@ load slurm_helpers
 # need not use all.
 only() {
     local node others=()
-    for node in n{1..18}; do
+    for node in n{1..22}; do
         [[ " $* " == *" $node "* ]] || others+=("$node")
     done
     (IFS=, && echo "--exclude=${others[*]}")
@@ -44,7 +44,7 @@ turns_bad() { # NAME NODE
 setup_file() {
     load slurm_helpers
     "$CLUSTER" possible || return 0
-    cluster_start 18
+    cluster_start 22
     home=$TESSERA_CLUSTER_DIR/home
     cat >"$home/wait.sbatch" <<'END'
 #!/bin/bash -l
@@ -55,6 +55,9 @@ END
     "$CLUSTER" full n11
     submit bad --nodes=2 "$(only n10 n11 n12)"
     settings=TESSERA_SPARES=1 submit spare --nodes=3 "$(only n1 n2 n3)"
+    settings=TESSERA_SPARES=1 submit local --nodes=4 "$(only n19 n20 n21 n22)" \
+        -- checkpoint.interval=1dur checkpoint.local_interval=10ba \
+        checkpoint.local_dir=/dev/shm/tessera-ckpt.%j
     submit nospare --nodes=2 --no-kill --requeue "$(only n4 n5 n6)"
     submit batchhost --nodes=2 "$(only n7 n8 n9)"
     export settings=TESSERA_NODES=2 script=wait.sbatch
@@ -63,6 +66,7 @@ END
     {
         turns_bad turned n14 3>&- &
         turns_bad turnedfirst n16 3>&- &
+        kill_in_training local tail 3>&- &
         kill_in_training nospare tail 3>&- &
         kill_in_training batchhost head 3>&- &
         { kill_in_training spare tail && measure_restart spare; } 3>&- &
@@ -106,6 +110,24 @@ drained() {
         [ -z "$(ranks_on "$node")" ]
     done
     note "first new step $(cat "$DIR/spare.restart_ms") ms after Slurm's DOWN"
+}
+
+@test "a dead node with node-local checkpoints: the others have its shards" {
+    completed local 300
+    [ "$(job_field local Restarts)" -eq 0 ]
+    [ "$(hosts local | wc -l)" -eq 3 ]
+    [[ " $(hosts local | xargs) " != *" $(cat "$DIR/local.victim") "* ]]
+    events local restart | grep '"progress":true'
+    # Nothing was in the run directory when it died.
+    [ "$(events local commit | wc -l)" -eq 1 ]
+    events local commit | grep "\"attempt\":2,\"step\":$STEPS,"
+    from=$(sed -n "s/.*step \([0-9]*\) came from the nodes' own.*/\1/p" \
+        "$home/local.out")
+    [ "$from" -ge 30 ]
+    # The epilog has removed them.
+    for node in $(hosts local); do
+        [ -z "$("$CLUSTER" exec --root --node "$node" ls /dev/shm)" ]
+    done
 }
 
 @test "a dead node without a spare: the job is requeued and completes" {

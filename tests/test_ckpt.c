@@ -113,8 +113,7 @@ static void test_refused(struct comm *comm, const char *run,
 {
     int64_t step = 0;
     json_t *state = NULL;
-    enum err rc =
-        ckpt_load_newest(comm, run, NULL, NULL, items, count, &step, &state);
+    enum err rc = ckpt_load(comm, run, NULL, items, count, &step, &state, NULL);
     tap_is_int(rc, ERR_CHECKPOINT, "another model is refused");
     if (!tap_ok(strstr(err_text(), text) != NULL, "the text names %s", text))
         tap_note("%s", err_text());
@@ -141,12 +140,13 @@ static void test_other_model(struct comm *comm, const char *run)
     test_refused(comm, run, items, 2, "loss.sum is not in the model");
     memcpy(items, fixture_tensors, sizeof items);
     int64_t seen = -1;
-    tap_is_int(ckpt_load_newest(comm, run, refuse, &seen, items, FIXTURE_ITEMS,
-                                &step, &state),
+    struct ckpt_load_options refusing = { .accept = refuse,
+                                          .accept_arg = &seen };
+    tap_is_int(ckpt_load(comm, run, &refusing, items, FIXTURE_ITEMS, &step,
+                         &state, NULL),
                ERR_DATA, "the caller's refusal is returned");
     tap_is_int(seen, 30, "it saw the newest only");
-    is_ok(ckpt_load_newest(comm, run, NULL, NULL, items, FIXTURE_ITEMS, &step,
-                           &state),
+    is_ok(ckpt_load(comm, run, NULL, items, FIXTURE_ITEMS, &step, &state, NULL),
           "wanting nothing of every tensor is fine");
     tap_is_int(step, 30, "and gives step and state");
     json_decref(state);
@@ -257,8 +257,7 @@ static void test_big(struct comm *comm, const char *run)
         item.part.begin = wanted[i][0];
         item.part.end = wanted[i][1];
         item.data = calloc((size_t)(item.part.end - item.part.begin), 4);
-        enum err rc =
-            ckpt_load_newest(comm, run, NULL, NULL, &item, 1, &step, &state);
+        enum err rc = ckpt_load(comm, run, NULL, &item, 1, &step, &state, NULL);
         tap_ok(rc == ERR_OK && fixture_holds(&item, 1, 4),
                "elements [%lld, %lld)", (long long)item.part.begin,
                (long long)item.part.end);

@@ -63,8 +63,7 @@ static bool loads(struct comm *comm, const char *run, int64_t want, int part,
     json_t *state = NULL;
     int64_t step = -2;
     make(items, part, parts);
-    enum err rc =
-        ckpt_load_newest(comm, run, NULL, NULL, items, ITEMS, &step, &state);
+    enum err rc = ckpt_load(comm, run, NULL, items, ITEMS, &step, &state, NULL);
     json_t *same = fixture_state(want);
     bool good = rc == ERR_OK && step == want && json_equal(state, same) &&
                 fixture_holds(items, ITEMS, want);

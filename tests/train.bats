@@ -383,6 +383,64 @@ bad() {
     [[ "$output" == *"Read-only"* ]]
 }
 
+@test "saves written behind the training give the same bits as saves awaited" {
+    for mode in true false; do
+        train 2 "$DIR/async-$mode" checkpoint.async=$mode log.level=info \
+            2>"$DIR/async-$mode.log"
+        same_bits "$DIR/async-$mode"
+        for phase in staged persisted committed; do
+            [ "$(grep -c "step [0-9]* $phase" "$DIR/async-$mode.log")" -eq 8 ]
+        done
+        [ "$(grep -c '"event": "commit".*"stage_s"' "$DIR/async-$mode/ledger.jsonl")" -eq 8 ]
+    done
+    [ "$(cut -d, -f2-4 "$DIR/async-true/metrics.jsonl")" = \
+        "$(cut -d, -f2-4 "$DIR/async-false/metrics.jsonl")" ]
+}
+
+@test "killed while a save is written: the newest committed step, the same bits" {
+    for point in staged shard-half:1 shards-agreed manifest-written; do
+        run_dir=$DIR/behind-$point
+        train 2 "$run_dir" train.max_duration=6ba scheduler.t_max=24ba
+        TESSERA_CRASH_AT=$point run train 2 "$run_dir"
+        [ "$status" -ne 0 ]
+        [ "$(basename "$(newest "$run_dir")")" = step-000000006 ]
+        train 2 "$run_dir"
+        same_bits "$run_dir"
+        [ -z "$(find "$run_dir/checkpoints" -name '.tmp-*')" ]
+    done
+}
+
+# limited KIB RANKS DIR ...: no file of the ranks may grow beyond this size
+limited() {
+    (
+        ulimit -f "$1"
+        trap '' XFSZ
+        shift
+        train "$@"
+    )
+}
+
+@test "failed saves: training goes on, several in a row stop the run" {
+    run limited 512 1 "$DIR/failing"
+    [ "$status" -eq 75 ]
+    [[ "$output" == *"3 saves in a row have failed, the last at step 9"*"File too large"* ]]
+    [ "$(grep -c '"event": "save-failed"' "$DIR/failing/ledger.jsonl")" -eq 3 ]
+    [ "$(wc -l <"$DIR/failing/metrics.jsonl")" -ge 9 ]
+    [ -z "$(find "$DIR/failing/checkpoints" -mindepth 1)" ]
+    # the last step is tried twice
+    run limited 512 1 "$DIR/failing" checkpoint.failures_max=100
+    [ "$status" -eq 75 ]
+    [[ "$output" == *"step 24, the last one, could not be saved twice"* ]]
+    train 1 "$DIR/failing"
+    same_bits "$DIR/failing"
+}
+
+@test "every so many steps one checkpoint is kept for good" {
+    train 1 "$DIR/every" checkpoint.keep=1 checkpoint.keep_every=9
+    [ "$(cd "$DIR/every/checkpoints" && echo step-*)" = \
+        "step-000000009 step-000000018 step-000000024" ]
+}
+
 @test "fast and run determinism train; run refuses another number of ranks" {
     train 2 "$DIR/fast" parallel.determinism=fast
     train 2 "$DIR/same" parallel.determinism=run train.max_duration=6ba \

@@ -70,6 +70,16 @@ ledger_futile()
     END { print row + 0 }'
 }
 
+# The newest step that this job has committed to the nodes' own folders, named
+# like a checkpoint.
+newest_local()
+{
+    local line pattern='"step": *([0-9]+)'
+    line=$(grep '"event": *"commit-local"' "$run_dir/ledger.jsonl" 2>/dev/null |
+        tail -n 1)
+    [[ $line =~ $pattern ]] && printf 'step-%09d' "${BASH_REMATCH[1]}"
+}
+
 # The name of the newest committed checkpoint; names sort by step.
 newest_checkpoint()
 {

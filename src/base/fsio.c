@@ -138,7 +138,8 @@ out:
     return rc;
 }
 
-enum err fsio_write_atomic(const char *path, const void *data, size_t bytes)
+static enum err write_replace(const char *path, const void *data, size_t bytes,
+                              bool durable)
 {
     enum err rc = ERR_OK;
     int fd = -1;
@@ -154,7 +155,7 @@ enum err fsio_write_atomic(const char *path, const void *data, size_t bytes)
     }
     made = true;
     TRY(fsio_pwrite(fd, data, bytes, 0, temporary));
-    if (fsync(fd) != 0) {
+    if (durable && fsync(fd) != 0) {
         rc = err_errno("%s: fsync", temporary);
         goto out;
     }
@@ -170,13 +171,24 @@ enum err fsio_write_atomic(const char *path, const void *data, size_t bytes)
         goto out;
     }
     made = false;
-    TRY(fsio_fsync_dir(parent));
+    if (durable)
+        TRY(fsio_fsync_dir(parent));
 out:
     if (fd >= 0)
         close(fd);
     if (made)
         unlink(temporary);
     return rc;
+}
+
+enum err fsio_write_atomic(const char *path, const void *data, size_t bytes)
+{
+    return write_replace(path, data, bytes, true);
+}
+
+enum err fsio_write_hint(const char *path, const void *data, size_t bytes)
+{
+    return write_replace(path, data, bytes, false);
 }
 
 enum err fsio_pwrite(int fd, const void *data, size_t bytes, int64_t offset,

@@ -25,6 +25,10 @@ enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
  * old file is untouched and no temporary stays. */
 enum err fsio_write_atomic(const char *path, const void *data, size_t bytes);
 
+/* The same without a sync, for what may be lost: after a power cut the file may
+ * be the old one, empty or gone. */
+enum err fsio_write_hint(const char *path, const void *data, size_t bytes);
+
 /* All of it, retrying short transfers and EINTR. A read that meets the end of
  * file is ERR_DATA "truncated". */
 enum err fsio_pwrite(int fd, const void *data, size_t bytes, int64_t offset,

@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/cmd/bench_ckpt.h"
 #include "src/cmd/bench_step.h"
 #include "src/job/exit_code.h"
 
@@ -21,6 +22,8 @@ static const struct {
     { "step", bench_step,
       "an optimizer step of mpt-125m's shapes against GEMM and bandwidth" },
     { "data", bench_data, "the data loader's share of a step" },
+    { "ckpt", bench_ckpt, "saving and loading against the bare disk" },
+    { "ckpt-rank", bench_ckpt_rank, NULL }, /* what ckpt starts */
 };
 
 static void usage(FILE *out)
@@ -31,7 +34,8 @@ static void usage(FILE *out)
                  "--json prints one\nobject on stdout; everything else goes to "
                  "stderr.\n\n");
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
-        fprintf(out, "  %-6s %s\n", benches[i].name, benches[i].help);
+        if (benches[i].help != NULL)
+            fprintf(out, "  %-6s %s\n", benches[i].name, benches[i].help);
 }
 
 static int processors(void)
@@ -63,7 +67,8 @@ static enum err run_bench(const char *name, const struct bench_options *options,
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
         if (strcmp(name, benches[i].name) == 0)
             return benches[i].run(options, result);
-    return err_set(ERR_USAGE, "no benchmark '%s'; there are step and data",
+    return err_set(ERR_USAGE, "no benchmark '%s'; there are step, data and "
+                   "ckpt",
                    name);
 }
 
@@ -126,6 +131,8 @@ int main(int argc, char **argv)
     enum err rc = run_bench(argv[1], &options, &result);
     if (rc != ERR_OK)
         log_error("%s", err_text());
+    else if (strcmp(argv[1], "ckpt-rank") == 0)
+        ; /* its parent prints */
     else if (json)
         json_dumpf(result, stdout, JSON_REAL_PRECISION(6)), putchar('\n');
     else

@@ -1,9 +1,11 @@
 /* The ledger: RUN/ledger.jsonl, append-only JSON lines, one per event of an
  * attempt; each append is one write(2) and an fsync(2).
  * Events: "start" {attempt, job, restart, ranks, hosts, step}, "commit" {step,
- * bytes, seconds}, "stop" {step, code, reason}, and those of the launch script
- * ("check", "drain", "restart", "requeue", "hold"). Every line has "event",
- * "time" (seconds since the epoch, ms) and "attempt". */
+ * bytes, seconds (writing and committing), stage_s (the copy that training
+ * waited for)}, "save-failed" {step, error, reason}, "stop" {step, code,
+ * reason}, and those of the launch script ("check", "drain", "restart",
+ * "requeue", "hold"). Every line has "event", "time" (seconds since the epoch,
+ * ms) and "attempt". */
 #ifndef TESSERA_JOB_LEDGER_H
 #define TESSERA_JOB_LEDGER_H
 

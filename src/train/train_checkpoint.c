@@ -11,10 +11,21 @@
 #include "src/base/log.h"
 #include "src/job/ledger.h"
 #include "src/job/slurm.h"
+#include "src/train/train_local.h"
 
 struct train_checkpoint {
     int64_t last_step;   /* committed or restored; -1: none */
     json_t *arithmetics; /* all that this run has computed with, in order */
+    struct ckpt_saver *saver;
+    struct ckpt_progress progress; /* of the save in flight or last ended */
+    double start_s;                /* when it was started */
+    bool persisted_logged;
+    bool wait_logged;
+
+    /* for the records of the saver's thread */
+    const char *run_dir;
+    char local_dir[FSIO_PATH_MAX]; /* empty: no node-local level */
+    int attempt;
 };
 
 static enum err make_uuid(char uuid[37])
@@ -50,9 +61,8 @@ static json_t *fixed_state(const struct trainer *trainer)
         (json_int_t)s->train.microbatch, "train.seed",
         (json_int_t)s->train.seed, "parallel.slots",
         (json_int_t)s->parallel.slots, "parallel.determinism",
-        s->parallel.determinism, "data.train",
-        dataset_id(trainer->train_data), "tokenizer",
-        dataset_tokenizer_sha256(trainer->train_data));
+        s->parallel.determinism, "data.train", dataset_id(trainer->train_data),
+        "tokenizer", dataset_tokenizer_sha256(trainer->train_data));
     /* "run" promises the same bits on the same topology only */
     if (fixed != NULL && strcmp(s->parallel.determinism, "run") == 0)
         json_object_set_new(fixed, "ranks", json_integer(trainer->ranks));
@@ -109,12 +119,13 @@ static enum err check_arithmetic(const struct trainer *trainer,
                      then ? then : "?", trainer->arithmetic);
         return ERR_OK;
     }
-    return err_set(ERR_CHECKPOINT,
-                   "the checkpoint was computed with %s, this machine would use "
-                   "%s: set hardware.kernel_set to match, or "
-                   "parallel.allow_arithmetic_change=true to give up the "
-                   "promise of the same bits",
-                   then ? then : "?", trainer->arithmetic);
+    return err_set(
+        ERR_CHECKPOINT,
+        "the checkpoint was computed with %s, this machine would use "
+        "%s: set hardware.kernel_set to match, or "
+        "parallel.allow_arithmetic_change=true to give up the "
+        "promise of the same bits",
+        then ? then : "?", trainer->arithmetic);
 }
 
 static enum err accept_state(void *arg, int64_t step, const json_t *state)
@@ -137,19 +148,19 @@ static enum err restore_state(struct train_checkpoint *checkpoint,
     if (rc != ERR_OK)
         return rc;
     const char *uuid = json_string_value(json_object_get(state, "run_uuid"));
-    const char *old = json_string_value(json_object_get(state, "config_sha256"));
+    const char *old =
+        json_string_value(json_object_get(state, "config_sha256"));
     snprintf(trainer->run_uuid, sizeof trainer->run_uuid, "%s",
              uuid ? uuid : "");
     trainer->step = step;
-    trainer->elapsed_s =
-        json_number_value(json_object_get(state, "elapsed_s"));
+    trainer->elapsed_s = json_number_value(json_object_get(state, "elapsed_s"));
     trainer->lr0 = json_number_value(json_object_get(state, "lr0"));
     checkpoint->arithmetics =
         json_deep_copy(json_object_get(state, "arithmetic"));
     checkpoint->last_step = step;
     if (trainer->rank == 0) {
-        log_info("resumed at step %lld (attempt %d, %d ranks)",
-                 (long long)step, trainer->attempt, trainer->ranks);
+        log_info("resumed at step %lld (attempt %d, %d ranks)", (long long)step,
+                 trainer->attempt, trainer->ranks);
         if (old == NULL || strcmp(old, hash) != 0)
             log_warn("the configuration has changed since the last checkpoint; "
                      "see config.cfg in the run directory");
@@ -165,11 +176,24 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
     int count = 0;
     int64_t step = -1;
     const struct ckpt_item *items = replica_items(trainer->replica, &count);
-    TRY(ckpt_load_newest(trainer->comm, trainer->settings.run.dir, accept_state,
-                         trainer, items, count, &step, &state));
+    struct ckpt_load_options options = { .accept = accept_state,
+                                         .accept_arg = trainer };
+    struct ckpt_load_stats stats;
+    rc = train_local_dir(&trainer->settings, checkpoint->local_dir);
+    TRY(comm_agree(trainer->comm, rc));
+    if (checkpoint->local_dir[0] != '\0')
+        options.local_dir = checkpoint->local_dir;
+    TRY(ckpt_load(trainer->comm, trainer->settings.run.dir, &options, items,
+                  count, &step, &state, &stats));
     if (step >= 0) {
         TRY(comm_agree(trainer->comm,
                        restore_state(checkpoint, trainer, step, state)));
+        checkpoint->last_step = stats.local ? -1 : step;
+        if (trainer->rank == 0)
+            log_info("step %lld came from %s in %.2fs", (long long)step,
+                     stats.local ? "the nodes' own folders"
+                                 : "the run directory",
+                     stats.seconds);
         TRY(replica_loaded(trainer->replica));
     } else {
         rc = trainer->rank == 0 ? make_uuid(trainer->run_uuid) : ERR_OK;
@@ -208,42 +232,210 @@ static enum err make_state(const struct train_checkpoint *checkpoint,
     return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 
-static enum err checkpoint_commit(struct train_checkpoint *checkpoint,
-                                  struct trainer *trainer)
+/* In the saver's thread: a line of the ledger is a file operation too. One that
+ * can't be written costs no checkpoint. */
+static void record_save(void *arg, const struct ckpt_progress *progress)
 {
-    enum err rc = ERR_OK;
-    json_t *state = NULL;
+    const struct train_checkpoint *checkpoint = arg;
+    bool committed = progress->phase == CKPT_COMMITTED;
+    const char *event = !committed        ? "save-failed"
+                        : progress->local ? "commit-local"
+                                          : "commit";
+    json_t *fields =
+        committed
+            ? json_pack("{s:I, s:I, s:f, s:f}", "step",
+                        (json_int_t)progress->step, "bytes",
+                        (json_int_t)progress->bytes, "seconds",
+                        progress->persist_s + progress->commit_s, "stage_s",
+                        progress->stage_s)
+            : json_pack("{s:I, s:s, s:s}", "step", (json_int_t)progress->step,
+                        "error", err_name(progress->error), "reason",
+                        progress->text);
+    if (ledger_append(checkpoint->run_dir, event, checkpoint->attempt,
+                      fields) != ERR_OK)
+        log_warn("step %lld: no line in the ledger: %s",
+                 (long long)progress->step, err_text());
+}
+
+static enum err checkpoint_open(struct train_checkpoint *checkpoint,
+                                struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
     char attempt[64];
     struct slurm slurm;
-    struct ckpt_result result = { 0 };
     int count = 0;
     const struct ckpt_item *items = replica_items(trainer->replica, &count);
     slurm_read(&slurm);
-    snprintf(attempt, sizeof attempt, "%ld.%d", slurm.job_id,
-             trainer->attempt);
+    snprintf(attempt, sizeof attempt, "%ld.%d", slurm.job_id, trainer->attempt);
+    checkpoint->run_dir = s->run.dir;
+    checkpoint->attempt = trainer->attempt;
     struct ckpt_options options = {
         .attempt = attempt,
-        .keep = (int)trainer->settings.checkpoint.keep,
+        .keep = (int)s->checkpoint.keep,
+        .keep_every = s->checkpoint.keep_every,
+        .timeout_s = s->checkpoint.timeout_s,
+        .stage = s->checkpoint.async,
+        .record = record_save,
+        .record_arg = checkpoint,
     };
-    TRY(comm_agree(trainer->comm, make_state(checkpoint, trainer, &state)));
-    TRY(ckpt_save(trainer->comm, trainer->settings.run.dir, trainer->step,
-                  state, items, count, &options, &result));
-    checkpoint->last_step = trainer->step;
-    if (trainer->rank == 0) {
-        char size[32];
-        units_bytes((double)result.bytes, size, sizeof size);
-        log_info("step %lld committed: %s in %.2fs", (long long)trainer->step,
-                 size, result.persist_s);
-        rc = ledger_append(trainer->settings.run.dir, "commit",
-                           trainer->attempt,
-                           json_pack("{s:I, s:I, s:f}", "step",
-                                     (json_int_t)trainer->step, "bytes",
-                                     (json_int_t)result.bytes, "seconds",
-                                     result.persist_s));
+    if (checkpoint->local_dir[0] != '\0')
+        options.local_dir = checkpoint->local_dir;
+    return ckpt_saver_create(trainer->comm, s->run.dir, &options, items, count,
+                             &checkpoint->saver);
+}
+
+static bool in_flight(const struct train_checkpoint *checkpoint)
+{
+    return checkpoint->progress.phase == CKPT_STAGED ||
+           checkpoint->progress.phase == CKPT_PERSISTED;
+}
+
+static void log_progress(struct train_checkpoint *checkpoint)
+{
+    const struct ckpt_progress *p = &checkpoint->progress;
+    char size[32];
+    units_bytes((double)p->bytes, size, sizeof size);
+    bool persisted = p->phase == CKPT_PERSISTED || p->phase == CKPT_COMMITTED;
+    if (persisted && !checkpoint->persisted_logged)
+        log_info("step %lld persisted: %.2fs", (long long)p->step,
+                 p->persist_s);
+    checkpoint->persisted_logged |= persisted;
+    if (p->phase == CKPT_COMMITTED)
+        log_info("step %lld committed%s: %s in %.2fs", (long long)p->step,
+                 p->local ? " on the nodes" : "", size,
+                 p->stage_s + p->persist_s + p->commit_s);
+    if (p->phase == CKPT_FAILED)
+        log_warn("step %lld: the save has failed: %s", (long long)p->step,
+                 p->text);
+}
+
+/* Look how the save in flight is doing, or wait for its end. */
+static enum err checkpoint_follow(struct train_checkpoint *checkpoint,
+                                  struct trainer *trainer, bool wait)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_progress *progress = &checkpoint->progress;
+    if (!in_flight(checkpoint))
+        return ERR_OK;
+    TRY(wait ? ckpt_saver_wait(checkpoint->saver, progress)
+             : ckpt_saver_poll(checkpoint->saver, progress));
+    if (trainer->rank == 0)
+        log_progress(checkpoint);
+    /* What happens on the nodes alone neither mends nor ends a run. */
+    if (progress->local)
+        return ERR_OK;
+    if (progress->phase == CKPT_COMMITTED) {
+        checkpoint->last_step = progress->step;
+        trainer->saves_failed = 0;
+    } else if (progress->phase == CKPT_FAILED) {
+        trainer->saves_failed++;
     }
-    TRY(comm_agree(trainer->comm, rc));
+out:
+    return rc;
+}
+
+/* Only where all ranks have seen the end of the last save. */
+static enum err check_failures(const struct train_checkpoint *checkpoint,
+                               const struct trainer *trainer)
+{
+    const struct ckpt_progress *progress = &checkpoint->progress;
+    if (trainer->saves_failed < trainer->settings.checkpoint.failures_max)
+        return ERR_OK;
+    return err_set(progress->error,
+                   "%lld saves in a row have failed, the last at step %lld: %s",
+                   (long long)trainer->saves_failed, (long long)progress->step,
+                   progress->text);
+}
+
+/* One save at a time. */
+static enum err wait_for_last(struct train_checkpoint *checkpoint,
+                              struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    bool waits = in_flight(checkpoint);
+    double begin_s = clock_now();
+    TRY(checkpoint_follow(checkpoint, trainer, true));
+    if (waits && trainer->rank == 0 && !checkpoint->wait_logged) {
+        checkpoint->wait_logged = true;
+        log_warn("step %lld waited %.2fs for the save of step %lld, which took "
+                 "%.2fs: a longer checkpoint.%sinterval would not wait",
+                 (long long)trainer->step, clock_now() - begin_s,
+                 (long long)checkpoint->progress.step,
+                 clock_now() - checkpoint->start_s,
+                 checkpoint->progress.local ? "local_" : "");
+    }
+    TRY(check_failures(checkpoint, trainer));
+out:
+    return rc;
+}
+
+static enum err checkpoint_start(struct train_checkpoint *checkpoint,
+                                 struct trainer *trainer, bool local)
+{
+    enum err rc = ERR_OK;
+    json_t *state = NULL;
+    TRY(comm_agree(trainer->comm, make_state(checkpoint, trainer, &state)));
+    checkpoint->start_s = clock_now();
+    TRY(local ? ckpt_saver_start_local(checkpoint->saver, trainer->step, state)
+              : ckpt_saver_start(checkpoint->saver, trainer->step, state));
+    checkpoint->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
+                                                   .local = local,
+                                                   .step = trainer->step };
+    checkpoint->persisted_logged = false;
+    if (trainer->rank == 0)
+        log_info("step %lld staged: %.3fs", (long long)trainer->step,
+                 clock_now() - checkpoint->start_s);
+    if (!trainer->settings.checkpoint.async)
+        TRY(checkpoint_follow(checkpoint, trainer, true));
 out:
     json_decref(state);
+    return rc;
+}
+
+/* The last step of this attempt must be committed; a second try may meet a
+ * better moment. */
+static enum err checkpoint_finish(struct train_checkpoint *checkpoint,
+                                  struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    TRY(checkpoint_follow(checkpoint, trainer, true));
+    if (checkpoint->last_step == trainer->step)
+        return ERR_OK;
+    if (trainer->rank == 0)
+        log_warn("step %lld is the last one: trying again",
+                 (long long)trainer->step);
+    TRY(checkpoint_start(checkpoint, trainer, false));
+    TRY(checkpoint_follow(checkpoint, trainer, true));
+    if (checkpoint->last_step != trainer->step)
+        rc = err_set(checkpoint->progress.error,
+                     "step %lld, the last one, could not be saved twice: %s",
+                     (long long)trainer->step, checkpoint->progress.text);
+out:
+    return rc;
+}
+
+static enum err checkpoint_step(struct train_checkpoint *checkpoint,
+                                struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    bool last = trainer->finished || trainer->stop_signal != 0;
+    bool due = last || trainer->commit_due ||
+               trainer_due(trainer, trainer->settings.checkpoint.interval);
+    TRY(checkpoint_follow(checkpoint, trainer, trainer->saves_hopeless));
+    if (trainer->saves_hopeless)
+        TRY(check_failures(checkpoint, trainer));
+    bool local_due =
+        !due && checkpoint->local_dir[0] != '\0' &&
+        (trainer->local_due ||
+         trainer_due(trainer, trainer->settings.checkpoint.local_interval));
+    if ((!due && !local_due) || checkpoint->last_step == trainer->step ||
+        trainer->step == 0)
+        return ERR_OK;
+    TRY(wait_for_last(checkpoint, trainer));
+    TRY(checkpoint_start(checkpoint, trainer, local_due));
+    if (last)
+        TRY(checkpoint_finish(checkpoint, trainer));
+out:
     return rc;
 }
 
@@ -251,14 +443,14 @@ static enum err checkpoint_handle(void *self, enum event event,
                                   struct trainer *trainer)
 {
     struct train_checkpoint *checkpoint = self;
-    if (event == EVENT_BEFORE_LOAD)
+    switch (event) {
+    case EVENT_BEFORE_LOAD:
         return checkpoint_restore(checkpoint, trainer);
-    bool due = trainer->commit_due || trainer->finished ||
-               trainer->stop_signal != 0 ||
-               trainer_due(trainer, trainer->settings.checkpoint.interval);
-    if (!due || checkpoint->last_step == trainer->step || trainer->step == 0)
-        return ERR_OK;
-    return checkpoint_commit(checkpoint, trainer);
+    case EVENT_AFTER_LOAD:
+        return checkpoint_open(checkpoint, trainer);
+    default:
+        return checkpoint_step(checkpoint, trainer);
+    }
 }
 
 enum err train_checkpoint_create(struct train_checkpoint **out)
@@ -274,6 +466,7 @@ void train_checkpoint_destroy(struct train_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
         return;
+    ckpt_saver_destroy(checkpoint->saver);
     json_decref(checkpoint->arithmetics);
     free(checkpoint);
 }
@@ -282,7 +475,7 @@ struct listener train_checkpoint_listener(struct train_checkpoint *checkpoint)
 {
     return (struct listener){
         .name = "checkpoint",
-        .events = EVENT_BIT(EVENT_BEFORE_LOAD) |
+        .events = EVENT_BIT(EVENT_BEFORE_LOAD) | EVENT_BIT(EVENT_AFTER_LOAD) |
                   EVENT_BIT(EVENT_BATCH_CHECKPOINT),
         .handle = checkpoint_handle,
         .self = checkpoint,

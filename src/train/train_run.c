@@ -201,13 +201,18 @@ out:
     return rc;
 }
 
-static void run_close(struct run *run)
+/* A save in flight is awaited, with the other ranks. Where one of them is dead
+ * the process ends by comm_abort(), and what the saver's thread still reads
+ * stays until then. */
+static void run_close(struct run *run, bool together)
 {
-    trainer_destroy(run->trainer);
-    train_stop_destroy(run->stop);
-    train_metrics_destroy(run->metrics);
-    train_eval_destroy(run->eval);
-    train_checkpoint_destroy(run->checkpoint);
+    if (together) {
+        train_checkpoint_destroy(run->checkpoint);
+        trainer_destroy(run->trainer);
+        train_stop_destroy(run->stop);
+        train_metrics_destroy(run->metrics);
+        train_eval_destroy(run->eval);
+    }
     lock_release(run->lock);
 }
 
@@ -250,6 +255,6 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
     if (rc != ERR_COMM)
         rc = comm_agree(comm, rc);
 out:
-    run_close(&run);
+    run_close(&run, rc != ERR_COMM);
     return rc;
 }

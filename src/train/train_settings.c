@@ -77,8 +77,26 @@ const struct setting train_settings_schema[] = {
 
     { "checkpoint.interval", SETTING_DURATION, AT(checkpoint.interval), "100ba",
       0, 0, NULL, "between checkpoints; the last step always has one" },
+    { "checkpoint.local_dir", SETTING_STRING, AT(checkpoint.local_dir), "", 0,
+      0, NULL,
+      "folder on every node (tmpfs, NVMe) for checkpoints of its own, each "
+      "copied to another node; %j is the job's number; empty: none" },
+    { "checkpoint.local_interval", SETTING_DURATION,
+      AT(checkpoint.local_interval), "0ba", 0, 0, NULL,
+      "between checkpoints in checkpoint.local_dir" },
     { "checkpoint.keep", SETTING_INT, AT(checkpoint.keep), "3", 0, 1e6, NULL,
       "committed checkpoints to keep; 0: all" },
+    { "checkpoint.keep_every", SETTING_INT, AT(checkpoint.keep_every), "0", 0,
+      LARGE, NULL,
+      "steps that are a multiple of it are kept for good; 0: none" },
+    { "checkpoint.async", SETTING_BOOL, AT(checkpoint.async), "true", 0, 0,
+      NULL,
+      "copy the state and write it while training goes on; needs memory for "
+      "the copy" },
+    { "checkpoint.timeout_s", SETTING_FLOAT, AT(checkpoint.timeout_s), "600",
+      0.1, 1e6, NULL, "seconds a whole save may take" },
+    { "checkpoint.failures_max", SETTING_INT, AT(checkpoint.failures_max), "3",
+      1, 1e6, NULL, "failed saves in a row that end the run" },
 
     { "parallel.determinism", SETTING_CHOICE, AT(parallel.determinism),
       "elastic", 0, 0, "elastic|run|fast",

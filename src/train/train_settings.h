@@ -47,7 +47,13 @@ struct train_settings {
     } eval;
     struct {
         struct duration interval;
+        char local_dir[SETTINGS_TEXT_BYTES];
+        struct duration local_interval;
         int64_t keep;
+        int64_t keep_every; /* steps */
+        bool async;
+        double timeout_s;
+        int64_t failures_max;
     } checkpoint;
     struct {
         char determinism[SETTINGS_TEXT_BYTES];

@@ -8,10 +8,19 @@
 
 struct train_stop {
     double commit_at; /* rank 0's clock when the interval began */
+    double local_at;
     double eval_at;
 };
 
-enum { WORD_SIGNAL, WORD_FINISHED, WORD_COMMIT, WORD_EVAL, WORDS };
+enum {
+    WORD_SIGNAL,
+    WORD_FINISHED,
+    WORD_COMMIT,
+    WORD_LOCAL,
+    WORD_EVAL,
+    WORD_HOPELESS,
+    WORDS
+};
 
 static bool seconds_due(struct duration interval, double *since)
 {
@@ -30,19 +39,24 @@ static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
     words[WORD_SIGNAL] = stop_requested();
     if (trainer->max_steps >= 0)
         words[WORD_FINISHED] = trainer->step >= trainer->max_steps;
+    words[WORD_HOPELESS] = trainer->saves_failed >= s->checkpoint.failures_max;
     if (trainer->rank == 0) {
         if (trainer->max_steps < 0)
             words[WORD_FINISHED] =
                 trainer->elapsed_s >= s->train.max_duration.value;
         words[WORD_COMMIT] =
             seconds_due(s->checkpoint.interval, &stop->commit_at);
+        words[WORD_LOCAL] =
+            seconds_due(s->checkpoint.local_interval, &stop->local_at);
         words[WORD_EVAL] = seconds_due(s->eval.interval, &stop->eval_at);
     }
     TRY(comm_all_reduce_i64(trainer->comm, words, WORDS, COMM_MAX));
     trainer->stop_signal = (int)words[WORD_SIGNAL];
     trainer->finished = words[WORD_FINISHED] != 0;
     trainer->commit_due = words[WORD_COMMIT] != 0;
+    trainer->local_due = words[WORD_LOCAL] != 0;
     trainer->eval_due = words[WORD_EVAL] != 0;
+    trainer->saves_hopeless = words[WORD_HOPELESS] != 0;
     if (trainer->stop_signal != 0 && trainer->rank == 0)
         log_info("signal %d: stopping after step %lld", trainer->stop_signal,
                  (long long)trainer->step);
@@ -56,7 +70,7 @@ static enum err stop_handle(void *self, enum event event,
     struct train_stop *stop = self;
     if (event == EVENT_FIT_START) {
         /* a signal may have come while data and weights were loaded */
-        stop->commit_at = stop->eval_at = clock_now();
+        stop->commit_at = stop->local_at = stop->eval_at = clock_now();
         return trainer->finished ? ERR_OK : stop_agree(stop, trainer);
     }
     return stop_agree(stop, trainer);

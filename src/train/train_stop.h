@@ -1,7 +1,8 @@
 /* Listener: when to stop. At the end of every step all ranks agree on whether a
- * signal has asked one of them to stop, whether max_duration is reached, and
- * which intervals in seconds have passed on rank 0's clock. One exchange of
- * four integers. */
+ * signal has asked one of them to stop, whether max_duration is reached,
+ * which intervals in seconds have passed on rank 0's clock, and whether too
+ * many saves have failed, which the ranks see at different steps. One exchange
+ * of five integers. */
 #ifndef TESSERA_TRAIN_TRAIN_STOP_H
 #define TESSERA_TRAIN_TRAIN_STOP_H
 

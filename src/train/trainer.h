@@ -63,7 +63,9 @@ struct trainer {
 
     int stop_signal; /* agreed by all ranks; 0: go on */
     bool finished;   /* max_duration reached, agreed */
-    bool commit_due, eval_due; /* by the clock, agreed in batch_end */
+    bool commit_due, local_due, eval_due; /* by the clock, agreed in batch_end */
+    int64_t saves_failed; /* in a row, as far as this rank has seen */
+    bool saves_hopeless;  /* a rank has seen too many; agreed in batch_end */
     bool eval_missing; /* a signal took the last step's evaluation; agreed */
 };
 

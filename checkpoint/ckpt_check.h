@@ -1,0 +1,17 @@
+/* Every byte of a shard against its checksums, going on after damage: all of it
+ * is named, not the first alone. */
+#ifndef TESSERA_CHECKPOINT_CKPT_CHECK_H
+#define TESSERA_CHECKPOINT_CKPT_CHECK_H
+
+#include "checkpoint/ckpt_read.h"
+
+/* Gets one line of text per damaged block or frame. */
+typedef enum err (*ckpt_check_fn)(void *arg, const char *text);
+
+/* The manifest is the one of the reader. Damage is no error; what the file
+ * system can't read now, is. */
+enum err ckpt_check_shard(struct ckpt_read *reader,
+                          const struct ckpt_manifest *manifest, int shard,
+                          ckpt_check_fn damaged, void *arg);
+
+#endif

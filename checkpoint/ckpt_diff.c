@@ -1,0 +1,213 @@
+#include "checkpoint/ckpt_diff.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/ckpt_stats.h"
+
+struct pair {
+    struct ckpt_tensor_reader *a, *b;
+    char *window_a, *window_b;
+};
+
+static void pair_close(struct pair *pair)
+{
+    ckpt_tensor_destroy(pair->a);
+    ckpt_tensor_destroy(pair->b);
+    free(pair->window_a);
+    free(pair->window_b);
+}
+
+static enum err pair_open(const char *dir_a, const struct ckpt_manifest *a,
+                          const char *dir_b, const struct ckpt_manifest *b,
+                          struct pair *pair)
+{
+    enum err rc = ERR_OK;
+    pair->window_a = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
+    pair->window_b = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
+    if (pair->window_a == NULL || pair->window_b == NULL)
+        return err_set(ERR_MEMORY, "diff: out of memory");
+    TRY(ckpt_tensor_create(dir_a, a, &pair->a));
+    TRY(ckpt_tensor_create(dir_b, b, &pair->b));
+out:
+    return rc;
+}
+
+static void compare_element(struct ckpt_diff *diff, const struct pair *pair,
+                            int64_t i)
+{
+    enum dtype dtype = diff->a->dtype;
+    double x = ckpt_stats_value(dtype, pair->window_a, i);
+    double y = ckpt_stats_value(dtype, pair->window_b, i);
+    if (!isfinite(x) || !isfinite(y)) {
+        diff->non_finite++;
+        return;
+    }
+    double apart = fabs(x - y);
+    double larger = fmax(fabs(x), fabs(y));
+    diff->max_absolute = fmax(diff->max_absolute, apart);
+    if (larger > 0)
+        diff->max_relative = fmax(diff->max_relative, apart / larger);
+}
+
+static void compare_window(struct ckpt_diff *diff, const struct pair *pair,
+                           int64_t at, int64_t count)
+{
+    size_t size = dtype_bytes(diff->a->dtype);
+    if (memcmp(pair->window_a, pair->window_b, (size_t)count * size) == 0)
+        return;
+    for (int64_t i = 0; i < count; i++) {
+        size_t offset = (size_t)i * size;
+        if (memcmp(pair->window_a + offset, pair->window_b + offset, size) == 0)
+            continue;
+        if (diff->differing++ == 0)
+            diff->first = at + i;
+        compare_element(diff, pair, i);
+    }
+}
+
+static enum err compare_values(struct pair *pair, int number_a, int number_b,
+                               struct ckpt_diff *diff)
+{
+    enum err rc = ERR_OK;
+    int64_t step = ckpt_tensor_window(diff->a);
+    for (int64_t at = 0; at < diff->a->elements; at += step) {
+        int64_t left = diff->a->elements - at;
+        int64_t count = left < step ? left : step;
+        TRY(ckpt_tensor_read(pair->a, number_a, at, at + count,
+                             pair->window_a));
+        TRY(ckpt_tensor_read(pair->b, number_b, at, at + count,
+                             pair->window_b));
+        compare_window(diff, pair, at, count);
+    }
+    diff->kind = diff->differing == 0 ? CKPT_DIFF_EQUAL : CKPT_DIFF_VALUES;
+out:
+    return rc;
+}
+
+static bool same_form(const struct ckpt_tensor *a, const struct ckpt_tensor *b)
+{
+    return a->dtype == b->dtype && a->dims == b->dims &&
+           memcmp(a->shape, b->shape, (size_t)a->dims * sizeof a->shape[0]) ==
+               0;
+}
+
+static int name_order(const void *a, const void *b)
+{
+    const struct ckpt_tensor *x = *(const struct ckpt_tensor *const *)a;
+    const struct ckpt_tensor *y = *(const struct ckpt_tensor *const *)b;
+    return strcmp(x->name, y->name);
+}
+
+/* The tensors of a manifest by name; free() the array. */
+static const struct ckpt_tensor **by_name(const struct ckpt_manifest *manifest)
+{
+    size_t count = (size_t)manifest->tensor_count;
+    const struct ckpt_tensor **sorted = malloc((count + 1) * sizeof *sorted);
+    if (sorted == NULL)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = &manifest->tensors[i];
+    qsort(sorted, count, sizeof *sorted, name_order);
+    return sorted;
+}
+
+static const struct ckpt_tensor *find(const struct ckpt_tensor **sorted,
+                                      int count,
+                                      const struct ckpt_tensor *wanted)
+{
+    const struct ckpt_tensor **found =
+        bsearch(&wanted, sorted, (size_t)count, sizeof *sorted, name_order);
+    return found != NULL ? *found : NULL;
+}
+
+static enum err compare(struct pair *pair, const struct ckpt_manifest *a,
+                        const struct ckpt_tensor **sorted_a,
+                        const struct ckpt_manifest *b,
+                        const struct ckpt_tensor **sorted_b, ckpt_diff_fn each,
+                        void *arg)
+{
+    enum err rc = ERR_OK;
+    for (int t = 0; t < a->tensor_count; t++) {
+        struct ckpt_diff diff = { .kind = CKPT_DIFF_ONLY_A,
+                                  .a = &a->tensors[t] };
+        diff.b = find(sorted_b, b->tensor_count, diff.a);
+        if (diff.b != NULL && !same_form(diff.a, diff.b))
+            diff.kind = CKPT_DIFF_FORM;
+        else if (diff.b != NULL)
+            TRY(compare_values(pair, t, (int)(diff.b - b->tensors), &diff));
+        TRY(each(arg, &diff));
+    }
+    for (int t = 0; t < b->tensor_count; t++) {
+        struct ckpt_diff diff = { .kind = CKPT_DIFF_ONLY_B,
+                                  .b = &b->tensors[t] };
+        if (find(sorted_a, a->tensor_count, diff.b) == NULL)
+            TRY(each(arg, &diff));
+    }
+out:
+    return rc;
+}
+
+enum err ckpt_diff_tensors(const char *dir_a, const struct ckpt_manifest *a,
+                           const char *dir_b, const struct ckpt_manifest *b,
+                           ckpt_diff_fn each, void *arg)
+{
+    enum err rc = ERR_OK;
+    struct pair pair = { 0 };
+    const struct ckpt_tensor **sorted_a = by_name(a);
+    const struct ckpt_tensor **sorted_b = by_name(b);
+    if (sorted_a == NULL || sorted_b == NULL) {
+        rc = err_set(ERR_MEMORY, "diff: out of memory");
+        goto out;
+    }
+    TRY(pair_open(dir_a, a, dir_b, b, &pair));
+    TRY(compare(&pair, a, sorted_a, b, sorted_b, each, arg));
+out:
+    pair_close(&pair);
+    free(sorted_a);
+    free(sorted_b);
+    return rc;
+}
+
+/* --- states --------------------------------------------------------------- */
+
+static int compare_states(const char *entry, const json_t *a, const json_t *b,
+                          json_t *out)
+{
+    char path[512];
+    const char *key;
+    json_t *value;
+    int failed = 0;
+    if (!json_is_object(a) || !json_is_object(b)) {
+        if (json_equal(a, b))
+            return 0;
+        return json_array_append_new(
+            out, json_pack("{s:s, s:o, s:o}", "entry", entry, "a",
+                           a != NULL ? json_deep_copy(a) : json_null(), "b",
+                           b != NULL ? json_deep_copy(b) : json_null()));
+    }
+    const char *dot = entry[0] == '\0' ? "" : ".";
+    json_object_foreach((json_t *)a, key, value)
+    {
+        snprintf(path, sizeof path, "%s%s%s", entry, dot, key);
+        failed |= compare_states(path, value, json_object_get(b, key), out);
+    }
+    json_object_foreach((json_t *)b, key, value)
+    {
+        snprintf(path, sizeof path, "%s%s%s", entry, dot, key);
+        if (json_object_get(a, key) == NULL)
+            failed |= compare_states(path, NULL, value, out);
+    }
+    return failed;
+}
+
+json_t *ckpt_diff_states(const json_t *a, const json_t *b)
+{
+    json_t *out = json_array();
+    if (out != NULL && compare_states("", a, b, out) == 0)
+        return out;
+    json_decref(out);
+    return NULL;
+}

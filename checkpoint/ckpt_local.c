@@ -1,0 +1,147 @@
+#include "checkpoint/ckpt_local.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/ckpt_index.h"
+
+/* This rank's newest step in (above, below) with a good manifest, and its text;
+ * -1: none. What can't be read is as good as lost. */
+static int64_t newest_here(const char *local_dir, int64_t above, int64_t below,
+                           char **text, size_t *bytes)
+{
+    int64_t *steps = NULL;
+    int64_t newest = -1;
+    int count = 0;
+    bool evidence;
+    *text = NULL;
+    *bytes = 0;
+    if (ckpt_index_steps(local_dir, &steps, &count, &evidence) != ERR_OK)
+        count = 0;
+    for (int i = count - 1; i >= 0 && steps[i] > above && newest < 0; i--) {
+        char path[FSIO_PATH_MAX];
+        struct ckpt_manifest *manifest = NULL;
+        if (steps[i] >= below ||
+            ckpt_index_path(path, local_dir, steps[i]) != ERR_OK)
+            continue;
+        if (ckpt_manifest_read(path, text, bytes, &manifest) == ERR_OK)
+            newest = steps[i];
+        ckpt_manifest_destroy(manifest);
+    }
+    free(steps);
+    return newest;
+}
+
+/* All ranks get the text of the lowest rank that has `step`; *same: this rank
+ * has that very text. */
+static enum err share_manifest(struct comm *comm, int64_t step, int64_t mine,
+                               char **text, size_t *bytes, bool *same)
+{
+    enum err rc = ERR_OK;
+    int64_t root = mine == step ? comm_rank(comm) : comm_size(comm);
+    int64_t size = (int64_t)*bytes;
+    TRY(comm_all_reduce_i64(comm, &root, 1, COMM_MIN));
+    bool first = root == comm_rank(comm);
+    TRY(comm_broadcast(comm, &size, sizeof size, (int)root));
+    char *shared = malloc((size_t)size + 1);
+    if (shared == NULL)
+        rc = err_set(ERR_MEMORY, "manifest: out of memory");
+    if (first && shared != NULL)
+        memcpy(shared, *text, (size_t)size);
+    rc = comm_agree(comm, rc);
+    if (rc == ERR_OK)
+        rc = comm_broadcast(comm, shared, (size_t)size, (int)root);
+    *same = rc == ERR_OK && mine == step && *bytes == (size_t)size &&
+            memcmp(*text, shared, *bytes) == 0;
+    free(*text);
+    *text = shared;
+    *bytes = (size_t)size;
+out:
+    return rc;
+}
+
+static bool has_shard(const struct ckpt_local *local, int shard)
+{
+    char path[FSIO_PATH_MAX];
+    struct stat status;
+    const struct ckpt_shard *want = &local->manifest->shards[shard];
+    return fsio_path(path, "%s/%s", local->dir, want->file) == ERR_OK &&
+           stat(path, &status) == 0 && S_ISREG(status.st_mode) &&
+           status.st_size == want->bytes;
+}
+
+/* Fill `holds`; *whole: every shard is somewhere. */
+static enum err take_stock(struct comm *comm, struct ckpt_local *local,
+                           bool same, bool *whole)
+{
+    enum err rc = ERR_OK;
+    size_t count = (size_t)local->manifest->shard_count;
+    int64_t *holders = calloc(count + 1, sizeof *holders);
+    local->holds = calloc(count + 1, sizeof *local->holds);
+    if (holders == NULL || local->holds == NULL)
+        rc = err_set(ERR_MEMORY, "node-local checkpoint: out of memory");
+    TRY(comm_agree(comm, rc));
+    for (size_t s = 0; s < count; s++) {
+        local->holds[s] = same && has_shard(local, (int)s);
+        holders[s] = local->holds[s];
+    }
+    TRY(comm_all_reduce_i64(comm, holders, count, COMM_SUM));
+    *whole = true;
+    for (size_t s = 0; s < count; s++)
+        *whole &= holders[s] > 0;
+out:
+    free(holders);
+    return rc;
+}
+
+/* One candidate: the newest below; sets out->step, -1 when there is none. */
+static enum err try_newest(struct comm *comm, const char *local_dir,
+                           int64_t above, int64_t below, struct ckpt_local *out,
+                           bool *whole)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    size_t bytes;
+    bool same;
+    int64_t mine = newest_here(local_dir, above, below, &text, &bytes);
+    int64_t step = mine;
+    TRY(comm_all_reduce_i64(comm, &step, 1, COMM_MAX));
+    out->step = step;
+    if (step < 0)
+        goto out;
+    TRY(share_manifest(comm, step, mine, &text, &bytes, &same));
+    rc = ckpt_index_path(out->dir, local_dir, step);
+    if (rc == ERR_OK)
+        rc = ckpt_manifest_parse(text, bytes, out->dir, &out->manifest);
+    TRY(comm_agree(comm, rc));
+    TRY(take_stock(comm, out, same, whole));
+out:
+    free(text);
+    return rc;
+}
+
+enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
+                           int64_t above, int64_t below, struct ckpt_local *out)
+{
+    enum err rc = ERR_OK;
+    bool whole = false;
+    for (;;) {
+        *out = (struct ckpt_local){ .step = -1 };
+        TRY(try_newest(comm, local_dir, above, below, out, &whole));
+        if (out->step < 0 || whole)
+            return ERR_OK;
+        below = out->step;
+        ckpt_local_free(out);
+    }
+out:
+    ckpt_local_free(out);
+    return rc;
+}
+
+void ckpt_local_free(struct ckpt_local *local)
+{
+    ckpt_manifest_destroy(local->manifest);
+    free(local->holds);
+    *local = (struct ckpt_local){ .step = -1 };
+}

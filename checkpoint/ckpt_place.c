@@ -1,0 +1,205 @@
+#include "checkpoint/ckpt_place.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+static int64_t min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A part as its runs. */
+struct runs {
+    const struct ckpt_part *part;
+    int dims;
+    const int64_t *shape;
+    int64_t count, elements; /* of one */
+};
+
+static struct runs runs_of(const struct ckpt_part *part, int dims,
+                           const int64_t *shape)
+{
+    struct runs runs = { .part = part, .dims = dims, .shape = shape };
+    runs.count = ckpt_part_runs(part, dims, shape, &runs.elements);
+    return runs;
+}
+
+static int64_t run_begin(const struct runs *runs, int64_t run)
+{
+    return ckpt_part_run_begin(runs->part, runs->dims, runs->shape, run);
+}
+
+/* The first run that ends after `at`; runs->count: none. */
+static int64_t run_after(const struct runs *runs, int64_t at)
+{
+    int64_t low = 0, high = runs->count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (run_begin(runs, middle) + runs->elements > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static bool boxes_apart(const struct ckpt_part *a, const struct ckpt_part *b,
+                        int dims)
+{
+    for (int d = 0; d < dims && a->boxed && b->boxed; d++)
+        if (a->origin[d] >= b->origin[d] + b->extent[d] ||
+            b->origin[d] >= a->origin[d] + a->extent[d])
+            return true;
+    return false;
+}
+
+/* The stretch of the flattened tensor that run `run` shares with the stored
+ * elements number [first, end). */
+static void clip(const struct runs *stored, int64_t run, int64_t first,
+                 int64_t end, int64_t *from, int64_t *to)
+{
+    int64_t before = run * stored->elements;
+    int64_t begin = run_begin(stored, run);
+    *from = begin + max_i64(0, first - before);
+    *to = begin + min_i64(stored->elements, end - before);
+}
+
+bool ckpt_place_touches(int dims, const int64_t *shape,
+                        const struct ckpt_part *stored, int64_t first,
+                        int64_t end, const struct ckpt_part *wanted)
+{
+    struct runs have = runs_of(stored, dims, shape);
+    struct runs want = runs_of(wanted, dims, shape);
+    if (first >= end || have.count == 0 || want.count == 0 ||
+        boxes_apart(stored, wanted, dims))
+        return false;
+    int64_t want_end = run_begin(&want, want.count - 1) + want.elements;
+    int64_t run =
+        max_i64(first / have.elements, run_after(&have, run_begin(&want, 0)));
+    for (; run < have.count && run * have.elements < end; run++) {
+        int64_t from, to;
+        clip(&have, run, first, end, &from, &to);
+        if (from >= want_end)
+            break;
+        int64_t hit = run_after(&want, from);
+        if (hit < want.count && run_begin(&want, hit) < to)
+            return true;
+    }
+    return false;
+}
+
+/* Elements [from, to) of the flattened tensor are at `source`. */
+static void copy_run(const struct ckpt_place *place, const struct runs *want,
+                     int64_t from, int64_t to, const char *source)
+{
+    int64_t size = (int64_t)dtype_bytes(place->wanted_dtype);
+    int64_t stored_size = (int64_t)dtype_bytes(place->stored_dtype);
+    for (int64_t run = run_after(want, from); run < want->count; run++) {
+        int64_t run_from = run_begin(want, run);
+        int64_t begin = max_i64(from, run_from);
+        int64_t end = min_i64(to, run_from + want->elements);
+        if (begin >= end)
+            break;
+        int64_t at = run * want->elements + begin - run_from;
+        char *target = (char *)place->data + at * size;
+        ckpt_place_convert(place->stored_dtype,
+                           source + (begin - from) * stored_size,
+                           place->wanted_dtype, target, end - begin);
+    }
+}
+
+void ckpt_place_copy(const struct ckpt_place *place, int64_t first, int64_t end,
+                     const void *elements)
+{
+    struct runs have = runs_of(&place->stored, place->dims, place->shape);
+    struct runs want = runs_of(&place->wanted, place->dims, place->shape);
+    int64_t size = (int64_t)dtype_bytes(place->stored_dtype);
+    if (first >= end || want.count == 0)
+        return;
+    assert(have.count > 0 && end <= have.count * have.elements);
+    for (int64_t run = first / have.elements; run * have.elements < end;
+         run++) {
+        int64_t from, to;
+        clip(&have, run, first, end, &from, &to);
+        int64_t number = max_i64(first, run * have.elements);
+        copy_run(place, &want, from, to,
+                 (const char *)elements + (number - first) * size);
+    }
+}
+
+bool ckpt_place_converts(enum dtype from, enum dtype to)
+{
+    return from == to || (from != DTYPE_I32 && to != DTYPE_I32);
+}
+
+static double get(enum dtype dtype, const char *at)
+{
+    double wide;
+    float narrow;
+    uint16_t half;
+    uint32_t bits;
+    if (dtype == DTYPE_F64) {
+        memcpy(&wide, at, sizeof wide);
+        return wide;
+    }
+    if (dtype == DTYPE_BF16) {
+        memcpy(&half, at, sizeof half);
+        bits = (uint32_t)half << 16;
+        memcpy(&narrow, &bits, sizeof narrow);
+    } else {
+        memcpy(&narrow, at, sizeof narrow);
+    }
+    return (double)narrow;
+}
+
+/* Rounded once: the float in between is rounded to odd (cut off, the last bit
+ * set where anything was lost), which can't move the value onto or over the
+ * middle of two bf16 numbers. */
+static uint16_t to_bf16(double value)
+{
+    float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    if (isnan(value))
+        return (uint16_t)(bits >> 16 | 0x40);
+    if ((double)narrow != value) {
+        if (fabs((double)narrow) > fabs(value))
+            bits--;
+        bits |= 1;
+    }
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void put(enum dtype dtype, char *at, double value)
+{
+    if (dtype == DTYPE_F64) {
+        memcpy(at, &value, sizeof value);
+    } else if (dtype == DTYPE_BF16) {
+        uint16_t half = to_bf16(value);
+        memcpy(at, &half, sizeof half);
+    } else {
+        float narrow = (float)value;
+        memcpy(at, &narrow, sizeof narrow);
+    }
+}
+
+void ckpt_place_convert(enum dtype from, const void *source, enum dtype to,
+                        void *target, int64_t count)
+{
+    size_t step = dtype_bytes(from), size = dtype_bytes(to);
+    const char *at = source;
+    char *out = target;
+    assert(ckpt_place_converts(from, to));
+    if (from == to) {
+        memcpy(target, source, (size_t)count * size);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++, at += step, out += size)
+        put(to, out, get(from, at));
+}

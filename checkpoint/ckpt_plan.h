@@ -1,0 +1,51 @@
+/* Who reads what: every rank knows what all want and which shards each can
+ * open, and comes to the same plan without asking.
+ *
+ * The unit is a CRC block of a piece. A block that one rank alone wants, and
+ * can open, is private: it reads the block itself. Any other wanted block has
+ * one reader, which passes it on: of those that want it and hold its shard the
+ * one with the fewest bytes to read so far, or any holder if there is none.
+ *
+ * Wants are kept as intervals of all tensors laid end to end (a flat shard is
+ * one or a few, however many tensors it spans) and boxes. */
+#ifndef TESSERA_CHECKPOINT_CKPT_PLAN_H
+#define TESSERA_CHECKPOINT_CKPT_PLAN_H
+
+#include "checkpoint/ckpt_manifest.h"
+
+struct ckpt_plan;
+
+/* Where the shards are. */
+struct ckpt_source {
+    const char *dir;
+    const bool *holds; /* [shards]: this rank can open it; NULL: all */
+};
+
+/* A block, or several private ones in a row. */
+struct ckpt_stretch {
+    int shard;
+    const struct ckpt_piece *piece;
+    int64_t first, end; /* elements of the piece, in stored order, from 0 */
+    int64_t bytes;
+    int reader;
+    bool private;
+    const int *takers; /* ranks that want it, ascending; lent until the next */
+    int taker_count;
+};
+
+/* item_of_tensor[t]: the item of tensor t, -1 where it is ignored. A wanted
+ * block that no rank can open is ERR_CHECKPOINT. Manifest is lent. Collective.
+ */
+enum err ckpt_plan_create(struct comm *comm, const struct ckpt_source *source,
+                          const struct ckpt_manifest *manifest,
+                          const struct ckpt_item *items,
+                          const int *item_of_tensor, struct ckpt_plan **out);
+void ckpt_plan_destroy(struct ckpt_plan *plan);
+
+/* Back to the first stretch; the plan is the same again. */
+void ckpt_plan_rewind(struct ckpt_plan *plan);
+
+/* The next stretch in file order, on all ranks the same; false: no more. */
+bool ckpt_plan_next(struct ckpt_plan *plan, struct ckpt_stretch *out);
+
+#endif

@@ -1,0 +1,283 @@
+#include "checkpoint/ckpt_saver_private.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/ckpt_crash.h"
+#include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_stage.h"
+#include "src/base/clock.h"
+
+#define TIMEOUT_S 600.0
+/* While training computes, or the process is stopped, nobody looks; so a gap
+ * between two looks counts for no more than this part of the deadline. */
+#define GAP_MAX 0.1
+#define PAUSE_MIN_S 20e-6
+#define PAUSE_MAX_S 1e-3
+
+enum err ckpt_saver_poll(struct ckpt_saver *saver,
+                         struct ckpt_progress *progress)
+{
+    enum err rc = ERR_OK;
+    double timeout_s = saver->save.options.timeout_s;
+    if (saver->broken)
+        return err_set(ERR_COMM, "%s", saver->failure);
+    double gap_s = clock_now() - saver->polled_s;
+    saver->polled_s += gap_s;
+    saver->waited_s +=
+        gap_s < GAP_MAX * timeout_s ? gap_s : GAP_MAX * timeout_s;
+    rc = ckpt_saver_advance(saver);
+    if (rc == ERR_OK && saver->state != STATE_IDLE &&
+        saver->waited_s > timeout_s) {
+        rc = ckpt_saver_deadline(saver);
+        if (rc == ERR_COMM)
+            err_prefix(rc, "the save of step %" PRId64 " took over %.3g s",
+                       saver->progress.step, timeout_s);
+    }
+    if (rc != ERR_OK) {
+        saver->broken = true;
+        snprintf(saver->failure, sizeof saver->failure, "%s", err_text());
+        return rc;
+    }
+    *progress = saver->progress;
+    if (saver->state == STATE_IDLE)
+        saver->progress = (struct ckpt_progress){ .phase = CKPT_IDLE };
+    return ERR_OK;
+}
+
+enum err ckpt_saver_wait(struct ckpt_saver *saver,
+                         struct ckpt_progress *progress)
+{
+    enum err rc = ERR_OK;
+    double pause_s = PAUSE_MIN_S;
+    TRY(ckpt_saver_poll(saver, progress));
+    while (progress->phase == CKPT_STAGED ||
+           progress->phase == CKPT_PERSISTED) {
+        clock_sleep(pause_s);
+        pause_s = pause_s * 2 < PAUSE_MAX_S ? pause_s * 2 : PAUSE_MAX_S;
+        TRY(ckpt_saver_poll(saver, progress));
+    }
+out:
+    return rc;
+}
+
+static void copy_items(struct ckpt_saver *saver)
+{
+    for (int i = 0; i < saver->save.item_count; i++) {
+        const struct ckpt_item *from = &saver->sources[i];
+        int64_t elements = ckpt_part_elements(&from->part, from->dims);
+        if (elements > 0)
+            ckpt_stage_copy(saver->items[i].data, from->data,
+                            (size_t)elements * dtype_bytes(from->dtype));
+    }
+}
+
+enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step)
+{
+    struct ckpt_save *save = &saver->save;
+    assert(step >= 0);
+    if (saver->broken)
+        return err_set(ERR_COMM, "%s", saver->failure);
+    if (saver->state != STATE_IDLE || saver->progress.phase != CKPT_IDLE)
+        return err_set(ERR_BUSY,
+                       "step %" PRId64 " can't be saved while step %" PRId64
+                       " is being saved",
+                       step, saver->progress.step);
+    double start_s = clock_now();
+    saver->polled_s = start_s;
+    saver->waited_s = 0.0;
+    save->step = step;
+    saver->outcome = (struct ckpt_saver_outcome){ 0 };
+    saver->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
+                                              .step = step,
+                                              .bytes = save->bytes };
+    if (saver->stage.base != NULL) {
+        copy_items(saver);
+        saver->progress.stage_s = clock_now() - start_s;
+    }
+    ckpt_crash_point("staged", save->rank);
+    return ERR_OK;
+}
+
+enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
+                          const json_t *state)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_save *save = &saver->save;
+    char tmp[FSIO_PATH_MAX];
+    TRY(ckpt_index_tmp_path(tmp, save->run_dir, step, save->attempt));
+    TRY(ckpt_saver_stage(saver, step));
+    memcpy(save->tmp, tmp, sizeof tmp);
+    if (save->rank != 0)
+        return ckpt_saver_broadcast(saver, STATE_FOLDER, 0);
+    if (state != NULL && (save->state = json_deep_copy(state)) == NULL) {
+        /* The others wait to hear of the folder. */
+        saver->done =
+            (struct ckpt_saver_outcome){ .code = ERR_MEMORY,
+                                         .text = "checkpoint: out of memory" };
+        return ckpt_saver_after_begin(saver);
+    }
+    saver->state = STATE_BEGIN;
+    ckpt_saver_task_give(saver, TASK_BEGIN);
+out:
+    return rc;
+}
+
+/* Lay out the staging buffer; counts only while the arena has no memory. */
+static void lay_out(struct ckpt_saver *saver, struct arena *arena)
+{
+    for (int i = 0; i < saver->save.item_count; i++) {
+        struct ckpt_item *item = &saver->items[i];
+        size_t bytes = (size_t)ckpt_part_elements(&item->part, item->dims) *
+                       dtype_bytes(item->dtype);
+        size_t pages = (bytes + CKPT_STAGE_ALIGN - 1) / CKPT_STAGE_ALIGN;
+        item->data = arena_take(arena, pages * CKPT_STAGE_ALIGN);
+    }
+}
+
+static enum err copy_texts(struct ckpt_save *save, const char *run_dir,
+                           const struct ckpt_options *options)
+{
+    save->options = *options;
+    if (save->options.timeout_s <= 0.0)
+        save->options.timeout_s = TIMEOUT_S;
+    save->options.attempt = save->attempt;
+    snprintf(save->attempt, sizeof save->attempt, "%s", options->attempt);
+    return fsio_path(save->run_dir, "%s", run_dir);
+}
+
+/* What may fail on one rank alone. */
+static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
+                             const struct ckpt_options *options,
+                             const struct ckpt_item *items)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_save *save = &saver->save;
+    size_t count = (size_t)save->item_count;
+    size_t ranks = (size_t)save->ranks;
+    struct ckpt_saver_numbers *numbers = &saver->numbers;
+    struct arena plan = { 0 };
+    saver->sources = calloc(count + 1, sizeof *items);
+    saver->items = calloc(count + 1, sizeof *items);
+    numbers->count = 4 * ranks;
+    numbers->codes = calloc(numbers->count, sizeof *numbers->codes);
+    if (saver->sources == NULL || saver->items == NULL ||
+        numbers->codes == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    numbers->lengths = numbers->codes + ranks;
+    numbers->stage_us = numbers->lengths + ranks;
+    numbers->write_us = numbers->stage_us + ranks;
+    save->lengths = numbers->lengths;
+    save->items = saver->items;
+    if (count > 0) {
+        memcpy(saver->sources, items, count * sizeof *items);
+        memcpy(saver->items, items, count * sizeof *items);
+    }
+    TRY(copy_texts(save, run_dir, options));
+    TRY(ckpt_save_check(save));
+    if (options->stage) {
+        lay_out(saver, &plan);
+        TRY(arena_create(plan.used, &saver->stage));
+        lay_out(saver, &saver->stage);
+    }
+    TRY(ckpt_saver_thread_create(saver));
+out:
+    return rc;
+}
+
+static enum err create(struct comm *comm, bool lent, const char *run_dir,
+                       const struct ckpt_options *options,
+                       const struct ckpt_item *items, int item_count,
+                       struct ckpt_saver **out)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_saver *saver = calloc(1, sizeof *saver);
+    *out = NULL;
+    if (saver == NULL)
+        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
+    if (saver != NULL) {
+        saver->comm = comm;
+        saver->save.rank = comm_rank(comm);
+        saver->save.ranks = comm_size(comm);
+        saver->save.item_count = item_count;
+        pthread_mutex_init(&saver->mutex, NULL);
+        pthread_cond_init(&saver->wake, NULL);
+        rc = create_local(saver, run_dir, options, items);
+    }
+    TRY(comm_agree(comm, rc));
+    TRY(ckpt_save_plan(&saver->save, comm));
+    if (!lent) {
+        TRY(comm_duplicate(comm, &saver->own));
+        saver->comm = saver->own;
+    }
+    if (options->local_dir != NULL)
+        rc = ckpt_saver_local_create(saver, options->local_dir);
+    TRY(comm_agree(comm, rc));
+    *out = saver;
+    saver = NULL;
+out:
+    ckpt_saver_destroy(saver);
+    return rc;
+}
+
+enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
+                           const struct ckpt_options *options,
+                           const struct ckpt_item *items, int item_count,
+                           struct ckpt_saver **out)
+{
+    return create(comm, false, run_dir, options, items, item_count, out);
+}
+
+void ckpt_saver_destroy(struct ckpt_saver *saver)
+{
+    struct ckpt_progress progress;
+    if (saver == NULL)
+        return;
+    if (saver->state != STATE_IDLE && !saver->broken)
+        (void)ckpt_saver_wait(saver, &progress);
+    /* A thread that hangs reads its items, and a late rank may still write into
+     * what it was asked for: those stay until the process ends. */
+    if (saver->broken && !ckpt_saver_task_done(saver))
+        return;
+    ckpt_saver_thread_end(saver);
+    ckpt_saver_local_destroy(saver);
+    comm_destroy(saver->own);
+    arena_destroy(&saver->stage);
+    if (saver->broken)
+        return;
+    ckpt_saver_forget(&saver->save);
+    pthread_cond_destroy(&saver->wake);
+    pthread_mutex_destroy(&saver->mutex);
+    free(saver->save.view.image);
+    free(saver->numbers.codes);
+    free(saver->items);
+    free(saver->sources);
+    free(saver);
+}
+
+enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
+                   const json_t *state, const struct ckpt_item *items,
+                   int item_count, const struct ckpt_options *options,
+                   struct ckpt_result *result)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_saver *saver = NULL;
+    struct ckpt_progress progress = { 0 };
+    struct ckpt_options in_place = *options;
+    double start_s = clock_now();
+    in_place.stage = false;
+    TRY(create(comm, true, run_dir, &in_place, items, item_count, &saver));
+    TRY(ckpt_saver_start(saver, step, state));
+    TRY(ckpt_saver_wait(saver, &progress));
+    if (progress.phase == CKPT_FAILED)
+        rc = err_set(progress.error, "%s", progress.text);
+out:
+    ckpt_saver_destroy(saver);
+    if (result != NULL)
+        *result = (struct ckpt_result){ .bytes = progress.bytes,
+                                        .persist_s = clock_now() - start_s };
+    return rc;
+}

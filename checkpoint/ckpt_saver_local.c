@@ -1,0 +1,438 @@
+/* The order of a save to the nodes' own folders. No node sees another's, so all
+ * must have agreed before any of them renames:
+ *
+ *   every thread    write: the shard
+ *   all-reduce, records to rank 0
+ *   rank 0's thread the manifest, broadcast to all
+ *   every thread    prepare: map the own shard and make room for kept copies
+ *   all-reduce, copies to and from partners
+ *   every thread    verify: the kept copies; the manifest, once a node
+ *   all-reduce
+ *   every thread    commit: the rename, once a node
+ *   all-reduce
+ *   every thread    tidy: older steps go, once a node
+ *
+ * A failure in any of the agreements ends in a task that removes everything. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/ckpt_crash.h"
+#include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_partner.h"
+#include "checkpoint/ckpt_read.h"
+#include "checkpoint/ckpt_saver_private.h"
+#include "src/base/log.h"
+
+struct ckpt_saver_local {
+    char dir[FSIO_PATH_MAX];
+    struct ckpt_partner *partner;
+    bool leads;      /* this rank does what is done once a node */
+    bool committing; /* step-N may be there on this node */
+    /* of one save */
+    char *text; /* the manifest, the same everywhere */
+    size_t bytes;
+    struct ckpt_manifest *manifest;
+    int *kept; /* shards that this rank keeps */
+    int kept_count;
+};
+
+enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_saver_local *local = calloc(1, sizeof *local);
+    if (local == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    saver->local = local;
+    local->kept = calloc((size_t)saver->save.ranks, sizeof *local->kept);
+    if (local->kept == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    TRY(fsio_path(local->dir, "%s", dir));
+    TRY(ckpt_partner_create(saver->comm, &local->partner));
+    local->leads = ckpt_partner_leads(local->partner);
+    if (local->leads)
+        TRY(ckpt_index_sweep(local->dir));
+out:
+    return rc;
+}
+
+static void forget(struct ckpt_saver_local *local)
+{
+    ckpt_manifest_destroy(local->manifest);
+    free(local->text);
+    local->manifest = NULL;
+    local->text = NULL;
+    local->bytes = 0;
+    local->kept_count = 0;
+    local->committing = false;
+}
+
+void ckpt_saver_local_destroy(struct ckpt_saver *saver)
+{
+    struct ckpt_saver_local *local = saver->local;
+    if (local == NULL)
+        return;
+    forget(local);
+    ckpt_partner_destroy(local->partner);
+    free(local->kept);
+    free(local);
+    saver->local = NULL;
+}
+
+static enum err do_task(struct ckpt_saver *saver, enum ckpt_saver_task task,
+                        enum ckpt_saver_state state)
+{
+    saver->state = state;
+    ckpt_saver_task_give(saver, task);
+    return ERR_OK;
+}
+
+enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
+                                const json_t *state)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_save *save = &saver->save;
+    char tmp[FSIO_PATH_MAX];
+    assert(saver->local != NULL && (save->rank != 0 || state != NULL));
+    TRY(ckpt_index_tmp_path(tmp, saver->local->dir, step, save->attempt));
+    TRY(ckpt_saver_stage(saver, step));
+    memcpy(save->tmp, tmp, sizeof tmp);
+    saver->progress.local = true;
+    if (save->rank == 0)
+        save->state = json_deep_copy(state);
+    TRY(do_task(saver, TASK_LOCAL_WRITE, STATE_LOCAL_WRITE));
+out:
+    return rc;
+}
+
+/* --- tasks ---------------------------------------------------------------- */
+
+static enum err write_shard(struct ckpt_saver *saver)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_save *save = &saver->save;
+    TRY(fsio_mkdirs(save->tmp));
+    ckpt_crash_point("local-folder-made", save->rank);
+    TRY(ckpt_save_write(save));
+    ckpt_crash_point("local-shard-written", save->rank);
+out:
+    return rc;
+}
+
+static enum err make_manifest(struct ckpt_saver *saver)
+{
+    struct ckpt_saver_local *local = saver->local;
+    if (saver->save.state == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    return ckpt_save_manifest(&saver->save, NULL, &local->text, &local->bytes);
+}
+
+/* Ranks without anything to write have no shard. */
+static int shard_of(const struct ckpt_saver *saver, int rank)
+{
+    int shard = 0;
+    if (saver->numbers.lengths[rank] == 0)
+        return -1;
+    for (int r = 0; r < rank; r++)
+        shard += saver->numbers.lengths[r] > 0;
+    return shard;
+}
+
+static enum err name_file(const struct ckpt_saver *saver, int rank,
+                          char path[FSIO_PATH_MAX],
+                          struct ckpt_partner_file *file)
+{
+    const struct ckpt_shard *shard =
+        &saver->local->manifest->shards[shard_of(saver, rank)];
+    *file = (struct ckpt_partner_file){ .rank = rank,
+                                        .path = path,
+                                        .bytes = shard->bytes };
+    return fsio_path(path, "%s/%s", saver->save.tmp, shard->file);
+}
+
+static enum err prepare(struct ckpt_saver *saver)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_saver_local *local = saver->local;
+    const struct ckpt_save *save = &saver->save;
+    size_t ranks = (size_t)save->ranks;
+    char(*paths)[FSIO_PATH_MAX] = calloc(ranks + 1, sizeof *paths);
+    struct ckpt_partner_file *files = calloc(ranks + 1, sizeof *files);
+    int count = 0;
+    if (paths == NULL || files == NULL) {
+        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
+        goto out;
+    }
+    TRY(ckpt_manifest_parse(local->text, local->bytes, save->tmp,
+                            &local->manifest));
+    for (int r = 0; r < save->ranks; r++) {
+        if (ckpt_partner_keeper(local->partner, r) != save->rank ||
+            shard_of(saver, r) < 0)
+            continue;
+        local->kept[count] = shard_of(saver, r);
+        TRY(name_file(saver, r, paths[count], &files[count]));
+        count++;
+    }
+    local->kept_count = count;
+    bool own = save->writer >= 0;
+    if (own)
+        TRY(name_file(saver, save->rank, paths[ranks], &files[ranks]));
+    TRY(ckpt_partner_prepare(local->partner, own ? &files[ranks] : NULL, files,
+                             count));
+    ckpt_crash_point("local-prepared", save->rank);
+out:
+    free(files);
+    free(paths);
+    return rc;
+}
+
+static enum err verify(struct ckpt_saver *saver)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_saver_local *local = saver->local;
+    struct ckpt_read *reader = NULL;
+    char path[FSIO_PATH_MAX];
+    TRY(ckpt_read_create(saver->save.tmp, local->manifest, &reader));
+    for (int i = 0; i < local->kept_count; i++)
+        TRY(ckpt_read_all(reader, local->kept[i]));
+    ckpt_crash_point("local-verified", saver->save.rank);
+    if (local->leads) {
+        TRY(fsio_path(path, "%s/%s", saver->save.tmp, CKPT_MANIFEST_FILE));
+        TRY(fsio_write_atomic(path, local->text, local->bytes));
+    }
+out:
+    ckpt_read_destroy(reader);
+    return rc;
+}
+
+static enum err remove_step(const struct ckpt_saver_local *local, int64_t step)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    TRY(ckpt_index_path(path, local->dir, step));
+    TRY(ckpt_index_discard(local->dir, path));
+out:
+    return rc;
+}
+
+/* A folder of the same step has the same values or a timeline that was given
+ * up; the step before it stays until all nodes have the new one. */
+static enum err commit(struct ckpt_saver *saver)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_saver_local *local = saver->local;
+    if (!local->leads)
+        return ERR_OK;
+    ckpt_crash_point("local-agreed", saver->save.rank);
+    TRY(remove_step(local, saver->save.step));
+    local->committing = true;
+    TRY(ckpt_index_commit(local->dir, saver->save.step, saver->save.tmp,
+                          false));
+    ckpt_crash_point("local-committed", saver->save.rank);
+out:
+    return rc;
+}
+
+/* All nodes have the step: any other only takes room. */
+static enum err tidy(const struct ckpt_saver *saver)
+{
+    enum err rc = ERR_OK;
+    const struct ckpt_saver_local *local = saver->local;
+    int64_t *steps = NULL;
+    int count = 0;
+    bool evidence;
+    if (saver->save.rank == 0)
+        ckpt_saver_record(saver, ERR_OK, 0.0);
+    if (!local->leads)
+        return ERR_OK;
+    TRY(ckpt_index_steps(local->dir, &steps, &count, &evidence));
+    for (int i = 0; i < count; i++)
+        if (steps[i] != saver->save.step)
+            TRY(remove_step(local, steps[i]));
+    ckpt_crash_point("local-tidied", saver->save.rank);
+out:
+    free(steps);
+    return rc;
+}
+
+/* Also what this node may have renamed already: others have not. */
+static enum err clean(struct ckpt_saver *saver)
+{
+    enum err rc = ERR_OK;
+    const struct ckpt_saver_local *local = saver->local;
+    if (!local->leads)
+        return ERR_OK;
+    TRY(ckpt_index_discard(local->dir, saver->save.tmp));
+    if (local->committing)
+        TRY(remove_step(local, saver->save.step));
+out:
+    return rc;
+}
+
+enum err ckpt_saver_local_task(struct ckpt_saver *saver,
+                               enum ckpt_saver_task task)
+{
+    switch (task) {
+    case TASK_LOCAL_WRITE:
+        return write_shard(saver);
+    case TASK_LOCAL_MANIFEST:
+        return make_manifest(saver);
+    case TASK_LOCAL_PREPARE:
+        return prepare(saver);
+    case TASK_LOCAL_VERIFY:
+        return verify(saver);
+    case TASK_LOCAL_COMMIT:
+        return commit(saver);
+    case TASK_LOCAL_TIDY:
+        return tidy(saver);
+    case TASK_LOCAL_CLEAN:
+    default:
+        return clean(saver);
+    }
+}
+
+/* --- order ---------------------------------------------------------------- */
+
+/* All ranks are ready for the next task, or hear why one is not. */
+static enum err agreed(struct ckpt_saver *saver, enum ckpt_saver_task task,
+                       enum ckpt_saver_state state)
+{
+    int failed = ckpt_saver_agreed(saver);
+    if (failed >= 0)
+        return ckpt_saver_broadcast(saver, STATE_LOCAL_REASON, failed);
+    return do_task(saver, task, state);
+}
+
+static enum err after_records(struct ckpt_saver *saver)
+{
+    if (saver->save.rank == 0)
+        return do_task(saver, TASK_LOCAL_MANIFEST, STATE_LOCAL_MANIFEST);
+    return ckpt_saver_broadcast(saver, STATE_LOCAL_OUTCOME, 0);
+}
+
+static enum err after_manifest(struct ckpt_saver *saver)
+{
+    ckpt_saver_take_outcome(saver);
+    saver->outcome.bytes = (int64_t)saver->local->bytes;
+    return ckpt_saver_broadcast(saver, STATE_LOCAL_OUTCOME, 0);
+}
+
+static enum err after_outcome(struct ckpt_saver *saver)
+{
+    struct ckpt_saver_local *local = saver->local;
+    if (saver->outcome.code != ERR_OK)
+        return do_task(saver, TASK_LOCAL_CLEAN, STATE_LOCAL_CLEAN);
+    if (saver->save.rank != 0) {
+        local->bytes = (size_t)saver->outcome.bytes;
+        local->text = malloc(local->bytes);
+        /* The others are in the broadcast already: only an end tells them. */
+        if (local->text == NULL)
+            return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
+    }
+    saver->state = STATE_LOCAL_TEXT;
+    return comm_start_broadcast(saver->comm, local->text, local->bytes, 0,
+                                &saver->request);
+}
+
+static enum err after_prepared(struct ckpt_saver *saver)
+{
+    enum err rc = ERR_OK;
+    int failed = ckpt_saver_agreed(saver);
+    if (failed < 0) {
+        TRY(ckpt_partner_start(saver->local->partner));
+        saver->state = STATE_LOCAL_COPY;
+        return ERR_OK;
+    }
+    TRY(ckpt_partner_finish(saver->local->partner));
+    TRY(ckpt_saver_broadcast(saver, STATE_LOCAL_REASON, failed));
+out:
+    return rc;
+}
+
+static enum err after_copy(struct ckpt_saver *saver)
+{
+    enum err rc = ckpt_partner_finish(saver->local->partner);
+    if (rc != ERR_OK)
+        return rc;
+    return do_task(saver, TASK_LOCAL_VERIFY, STATE_LOCAL_VERIFY);
+}
+
+static enum err finish(struct ckpt_saver *saver)
+{
+    forget(saver->local);
+    return ckpt_saver_finish(saver);
+}
+
+static enum err after_committed(struct ckpt_saver *saver)
+{
+    int failed = ckpt_saver_agreed(saver);
+    if (failed >= 0)
+        return ckpt_saver_broadcast(saver, STATE_LOCAL_REASON, failed);
+    return do_task(saver, TASK_LOCAL_TIDY, STATE_LOCAL_TIDY);
+}
+
+/* What could not be removed costs room and nothing else. */
+static enum err after_tidy(struct ckpt_saver *saver)
+{
+    if (saver->done.code != ERR_OK)
+        log_warn("old node-local checkpoints stay: %s", saver->done.text);
+    saver->outcome = (struct ckpt_saver_outcome){ 0 };
+    return finish(saver);
+}
+
+bool ckpt_saver_local_waits(struct ckpt_saver *saver)
+{
+    return !ckpt_partner_test(saver->local->partner);
+}
+
+enum err ckpt_saver_local_next(struct ckpt_saver *saver)
+{
+    switch (saver->state) {
+    case STATE_LOCAL_WRITE:
+        return ckpt_saver_agree(saver, STATE_LOCAL_AGREE);
+    case STATE_LOCAL_AGREE: {
+        int failed = ckpt_saver_agreed(saver);
+        if (failed >= 0)
+            return ckpt_saver_broadcast(saver, STATE_LOCAL_REASON, failed);
+        return ckpt_saver_gather(saver, STATE_LOCAL_RECORDS);
+    }
+    case STATE_LOCAL_RECORDS:
+        return after_records(saver);
+    case STATE_LOCAL_MANIFEST:
+        return after_manifest(saver);
+    case STATE_LOCAL_OUTCOME:
+        return after_outcome(saver);
+    case STATE_LOCAL_TEXT:
+        return do_task(saver, TASK_LOCAL_PREPARE, STATE_LOCAL_PREPARE);
+    case STATE_LOCAL_PREPARE:
+        return ckpt_saver_agree(saver, STATE_LOCAL_PREPARED);
+    case STATE_LOCAL_PREPARED:
+        return after_prepared(saver);
+    case STATE_LOCAL_COPY:
+        return after_copy(saver);
+    case STATE_LOCAL_VERIFY:
+        return ckpt_saver_agree(saver, STATE_LOCAL_VERIFIED);
+    case STATE_LOCAL_VERIFIED:
+        saver->progress.phase = CKPT_PERSISTED;
+        return agreed(saver, TASK_LOCAL_COMMIT, STATE_LOCAL_COMMIT);
+    case STATE_LOCAL_COMMIT:
+        return ckpt_saver_agree(saver, STATE_LOCAL_COMMITTED);
+    case STATE_LOCAL_COMMITTED:
+        return after_committed(saver);
+    case STATE_LOCAL_TIDY:
+        return after_tidy(saver);
+    case STATE_LOCAL_REASON:
+        return do_task(saver, TASK_LOCAL_CLEAN, STATE_LOCAL_CLEAN);
+    case STATE_LOCAL_CLEAN: {
+        /* What can't be removed must not become the reason of the failure. */
+        struct ckpt_saver_outcome reason = saver->outcome;
+        enum err rc = ckpt_saver_agree(saver, STATE_LOCAL_CLEANED);
+        saver->outcome = reason;
+        return rc;
+    }
+    case STATE_LOCAL_CLEANED:
+    default:
+        return finish(saver);
+    }
+}

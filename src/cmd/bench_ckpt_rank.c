@@ -1,0 +1,443 @@
+/* tessera-bench ckpt, one of the ranks. */
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_manifest.h"
+#include "src/base/arena.h"
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/cmd/bench_ckpt.h"
+#include "src/cmd/bench_ckpt_stall.h"
+#include "src/model/params.h"
+
+#define TIMEOUT_S 300.0
+#define ROUNDS_MAX 7
+#define ROUNDS_MIN 3
+#define COPIES 3 /* weights and two moments */
+#define PAGE_BYTES 4096
+#define IO_BYTES ((int64_t)8 << 20)
+#define SMALL_TENSORS 10000
+#define FEW_TENSORS 10
+#define SMALL_ELEMENTS 4096 /* of a tensor, per rank */
+
+enum { RAW_DIRECT, RAW_CACHED, OURS, KINDS };
+enum { INDEX_FEW, INDEX_MANY, INDEX_KINDS };
+
+struct bench {
+    const char *dir;
+    struct comm *comm;
+    int rank;
+    int64_t step;
+    struct arena arena; /* the state: one interval of each copy */
+    struct ckpt_item *items;
+    int item_count;
+    int64_t bytes;            /* of this rank's state, whole pages */
+    struct ckpt_saver *saver; /* of the state */
+    struct ckpt_item *small[INDEX_KINDS];
+    double write_s[KINDS][ROUNDS_MAX];
+    double read_s[KINDS][ROUNDS_MAX];
+    double index_s[INDEX_KINDS][ROUNDS_MAX];
+    int rounds;
+};
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, int count)
+{
+    double sorted[ROUNDS_MAX];
+    memcpy(sorted, values, (size_t)count * sizeof values[0]);
+    qsort(sorted, (size_t)count, sizeof sorted[0], compare);
+    return count % 2 == 1 ? sorted[count / 2]
+                          : (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0;
+}
+
+/* --- state -----------------------------------------------------------------
+ */
+
+/* Every parameter once per copy, with the part that lies in this rank's half of
+ * the flat space. The parts begin at page borders, as those do that a saver has
+ * set aside in memory. */
+static void lay_out(struct bench *b, const struct params *params,
+                    struct arena *arena)
+{
+    static const char *const copies[COPIES] = { "", "optimizer/exp_avg/",
+                                                "optimizer/exp_avg_sq/" };
+    int64_t half = params->elements / 2;
+    int64_t begin = b->rank * half, end = begin + half;
+    b->item_count = 0;
+    for (int copy = 0; copy < COPIES; copy++)
+        for (int i = 0; i < params->count; i++) {
+            const struct param *p = &params->list[i];
+            struct ckpt_item *item = &b->items[b->item_count++];
+            int64_t from = p->offset > begin ? p->offset : begin;
+            int64_t to =
+                p->offset + p->numel < end ? p->offset + p->numel : end;
+            *item = (struct ckpt_item){ .dims = p->dims };
+            snprintf(item->name, sizeof item->name, "%s%s", copies[copy],
+                     p->name);
+            memcpy(item->shape, p->shape, sizeof p->shape);
+            if (from >= to)
+                continue;
+            item->part.begin = from - p->offset;
+            item->part.end = to - p->offset;
+            size_t bytes = (size_t)(to - from) * sizeof(float);
+            item->data = arena_take(arena, (bytes + PAGE_BYTES - 1) /
+                                               PAGE_BYTES * PAGE_BYTES);
+        }
+}
+
+/* The same memory as so many tensors of two rows, of which this rank has one.
+ */
+static enum err lay_out_small(struct bench *b, int count,
+                              struct ckpt_item **out)
+{
+    int64_t elements = (int64_t)SMALL_TENSORS * SMALL_ELEMENTS / count;
+    struct ckpt_item *items = calloc((size_t)count, sizeof *items);
+    *out = items;
+    if (items == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    assert(elements * count * (int64_t)sizeof(float) <= b->bytes);
+    for (int i = 0; i < count; i++) {
+        items[i] = (struct ckpt_item){ .dims = 2, .shape = { 2, elements } };
+        snprintf(items[i].name, sizeof items[i].name,
+                 "transformer.blocks.%d.weight", i);
+        items[i].part.begin = b->rank * elements;
+        items[i].part.end = (b->rank + 1) * elements;
+        items[i].data = b->arena.base + i * elements * (int64_t)sizeof(float);
+    }
+    return ERR_OK;
+}
+
+static enum err make_state(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    struct model_config config;
+    struct params *params = NULL;
+    TRY(model_config_preset("mpt-125m", &config));
+    TRY(params_create(&config, &params));
+    b->items = calloc((size_t)params->count * COPIES, sizeof *b->items);
+    if (b->items == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    struct arena plan = { 0 };
+    lay_out(b, params, &plan);
+    b->bytes = (int64_t)plan.used;
+    TRY(arena_create(plan.used, &b->arena));
+    lay_out(b, params, &b->arena);
+    uint64_t *words = (uint64_t *)(void *)b->arena.base;
+    for (int64_t i = 0; i < b->bytes / 8; i++)
+        words[i] = (uint64_t)i * 0x9e3779b97f4a7c15u;
+    TRY(lay_out_small(b, FEW_TENSORS, &b->small[INDEX_FEW]));
+    TRY(lay_out_small(b, SMALL_TENSORS, &b->small[INDEX_MANY]));
+out:
+    params_destroy(params);
+    return rc;
+}
+
+/* --- the bare disk ---------------------------------------------------------
+ */
+
+static enum err raw_open(struct bench *b, int kind, int flags, int *fd,
+                         char path[FSIO_PATH_MAX])
+{
+    enum err rc = ERR_OK;
+    TRY(fsio_path(path, "%s/raw.%d", b->dir, b->rank));
+    *fd = open(path, flags | (kind == RAW_DIRECT ? O_DIRECT : 0), 0666);
+    if (*fd < 0 && kind == RAW_DIRECT) /* refused: the other kind, twice */
+        *fd = open(path, flags, 0666);
+    if (*fd < 0)
+        rc = err_errno("%s: open", path);
+out:
+    return rc;
+}
+
+static enum err raw_transfer(struct bench *b, int kind, bool writing)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    int fd = -1;
+    TRY(raw_open(b, kind, writing ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY,
+                 &fd, path));
+    for (int64_t at = 0; at < b->bytes; at += IO_BYTES) {
+        size_t part =
+            (size_t)(b->bytes - at < IO_BYTES ? b->bytes - at : IO_BYTES);
+        TRY((writing) ? fsio_pwrite(fd, b->arena.base + at, part, at, path)
+                      : fsio_pread(fd, b->arena.base + at, part, at, path));
+    }
+    if (writing && fsync(fd) != 0)
+        rc = err_errno("%s: fsync", path);
+out:
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static void drop(const char *path)
+{
+    int fd = open(path, O_RDONLY);
+    if (fd < 0)
+        return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+}
+
+/* What is read next comes from the disk. */
+static void drop_all(struct bench *b)
+{
+    char path[FSIO_PATH_MAX];
+    const char *const shards[] = { "shard-00000-of-00002.h5",
+                                   "shard-00001-of-00002.h5" };
+    if (fsio_path(path, "%s/raw.%d", b->dir, b->rank) == ERR_OK)
+        drop(path);
+    if (fsio_path(path, "%s/run/checkpoints/step-%09lld/%s", b->dir,
+                  (long long)b->step, shards[b->rank]) == ERR_OK)
+        drop(path);
+}
+
+/* --- measuring -------------------------------------------------------------
+ */
+
+static enum err save(struct bench *b, const struct ckpt_item *items, int count)
+{
+    char run[FSIO_PATH_MAX];
+    struct ckpt_options options = { .attempt = "1.1", .keep = 0 };
+    enum err rc = fsio_path(run, "%s/run", b->dir);
+    if (rc == ERR_OK)
+        rc = ckpt_save(b->comm, run, ++b->step, NULL, items, count, &options,
+                       NULL);
+    return rc;
+}
+
+/* As training does it: with a saver that has saved before. */
+static enum err save_state(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    char run[FSIO_PATH_MAX];
+    struct ckpt_options options = { .attempt = "1.1", .keep = 0 };
+    struct ckpt_progress progress;
+    TRY(fsio_path(run, "%s/run", b->dir));
+    if (b->saver == NULL)
+        TRY(ckpt_saver_create(b->comm, run, &options, b->items, b->item_count,
+                              &b->saver));
+    TRY(ckpt_saver_start(b->saver, ++b->step, NULL));
+    TRY(ckpt_saver_wait(b->saver, &progress));
+    if (progress.phase == CKPT_FAILED)
+        rc = err_set(progress.error, "%s", progress.text);
+out:
+    return rc;
+}
+
+static enum err load(struct bench *b)
+{
+    char run[FSIO_PATH_MAX];
+    int64_t step;
+    json_t *state = NULL;
+    enum err rc = fsio_path(run, "%s/run", b->dir);
+    if (rc == ERR_OK)
+        rc = ckpt_load(b->comm, run, NULL, b->items, b->item_count, &step,
+                       &state, NULL);
+    if (rc == ERR_OK && step != b->step)
+        rc = err_set(ERR_INTERNAL, "%s: another step was loaded", run);
+    json_decref(state);
+    return rc;
+}
+
+/* Deleting is not measured, nor may it go on while something else is. */
+static enum err clear(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    TRY(comm_barrier(b->comm));
+    TRY(fsio_path(path, "%s/raw.%d", b->dir, b->rank));
+    (void)unlink(path);
+    TRY(fsio_path(path, "%s/run", b->dir));
+    if (b->rank == 0)
+        rc = fsio_remove_tree(path);
+    sync();
+    TRY(comm_agree(b->comm, rc));
+out:
+    return rc;
+}
+
+static enum err one_write(struct bench *b, int kind, double *seconds)
+{
+    enum err rc = ERR_OK;
+    TRY(comm_barrier(b->comm));
+    double begin = clock_now();
+    rc = kind == OURS ? save_state(b) : raw_transfer(b, kind, true);
+    TRY(comm_agree(b->comm, rc));
+    *seconds = clock_now() - begin;
+out:
+    return rc;
+}
+
+static enum err one_read(struct bench *b, int kind, double *seconds)
+{
+    enum err rc = ERR_OK;
+    drop_all(b);
+    TRY(comm_barrier(b->comm));
+    double begin = clock_now();
+    rc = kind == OURS ? load(b) : raw_transfer(b, kind, false);
+    TRY(comm_agree(b->comm, rc));
+    *seconds = clock_now() - begin;
+out:
+    return rc;
+}
+
+static enum err one_index(struct bench *b, int kind, double *seconds)
+{
+    enum err rc = ERR_OK;
+    TRY(clear(b));
+    double begin = clock_now();
+    rc = save(b, b->small[kind],
+              kind == INDEX_MANY ? SMALL_TENSORS : FEW_TENSORS);
+    TRY(comm_agree(b->comm, rc));
+    *seconds = clock_now() - begin;
+out:
+    return rc;
+}
+
+/* Ours between the two raw ones, in turn from either end. */
+static enum err one_round(struct bench *b)
+{
+    static const int orders[2][KINDS] = { { RAW_DIRECT, OURS, RAW_CACHED },
+                                          { RAW_CACHED, OURS, RAW_DIRECT } };
+    enum err rc = ERR_OK;
+    int r = b->rounds;
+    for (int i = 0; i < KINDS; i++) {
+        int kind = orders[r % 2][i];
+        TRY(clear(b));
+        TRY(one_write(b, kind, &b->write_s[kind][r]));
+    }
+    TRY(clear(b));
+    double unused;
+    TRY(one_write(b, RAW_DIRECT, &unused));
+    TRY(one_write(b, OURS, &unused));
+    for (int i = 0; i < KINDS; i++) {
+        int kind = orders[r % 2][i];
+        TRY(one_read(b, kind, &b->read_s[kind][r]));
+    }
+    for (int i = 0; i < INDEX_KINDS; i++) {
+        int kind = r % 2 == 0 ? i : 1 - i;
+        TRY(one_index(b, kind, &b->index_s[kind][r]));
+    }
+    if (b->rank == 0)
+        log_info("round %d: write %.2f s (raw direct %.2f, cached %.2f), read "
+                 "%.2f s (raw direct %.2f, cached %.2f), 10,000 tensors "
+                 "%.2f s, few %.2f s",
+                 r + 1, b->write_s[OURS][r], b->write_s[RAW_DIRECT][r],
+                 b->write_s[RAW_CACHED][r], b->read_s[OURS][r],
+                 b->read_s[RAW_DIRECT][r], b->read_s[RAW_CACHED][r],
+                 b->index_s[INDEX_MANY][r], b->index_s[INDEX_FEW][r]);
+    b->rounds++;
+out:
+    return rc;
+}
+
+static int64_t peak_bytes(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (int64_t)usage.ru_maxrss * 1024;
+}
+
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static json_t *report(const struct bench *b, const int64_t *sums,
+                      double stall_s, double copy_s)
+{
+    int n = b->rounds;
+    double ours_write = median(b->write_s[OURS], n);
+    double ours_read = median(b->read_s[OURS], n);
+    double raw_write = smaller(median(b->write_s[RAW_DIRECT], n),
+                               median(b->write_s[RAW_CACHED], n));
+    double raw_read = smaller(median(b->read_s[RAW_DIRECT], n),
+                              median(b->read_s[RAW_CACHED], n));
+    double many = median(b->index_s[INDEX_MANY], n);
+    double few = median(b->index_s[INDEX_FEW], n);
+    return json_pack(
+        "{s:s, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
+        "s:f, s:f, s:f, s:I}",
+        "bench", "ckpt", "ranks", comm_size(b->comm), "rounds", n, "bytes",
+        (json_int_t)sums[0], "persist_s", ours_write, "raw_write_s", raw_write,
+        "persist_ratio", raw_write / ours_write, "load_s", ours_read,
+        "raw_read_s", raw_read, "load_ratio", raw_read / ours_read, "stall_s",
+        stall_s, "copy_s", copy_s, "stall_ratio", stall_s / copy_s,
+        "save_10k_s", many, "save_few_s", few, "index_10k_s", many - few,
+        "buffers_bytes", (json_int_t)sums[1]);
+}
+
+static enum err measure(struct bench *b, double seconds, json_t **result)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    double begin = clock_now();
+    int64_t go = 1;
+    TRY(comm_agree(b->comm, make_state(b)));
+    int64_t before = peak_bytes();
+    while (go != 0) {
+        TRY(one_round(b));
+        go = b->rounds < ROUNDS_MIN ||
+             (b->rounds < ROUNDS_MAX && clock_now() - begin < seconds);
+        TRY(comm_broadcast(b->comm, &go, sizeof go, 0));
+    }
+    int64_t total = b->bytes, grown = peak_bytes() - before;
+    double stall_s, copy_s;
+    TRY(clear(b));
+    TRY(fsio_path(path, "%s/run", b->dir));
+    TRY(bench_ckpt_stall(b->comm, path, b->items, b->item_count, &stall_s,
+                         &copy_s));
+    TRY(comm_all_reduce_i64(b->comm, &total, 1, COMM_SUM));
+    TRY(comm_all_reduce_i64(b->comm, &grown, 1, COMM_MAX));
+    TRY(clear(b));
+    if (b->rank != 0)
+        goto out;
+    const int64_t sums[2] = { total, grown };
+    *result = report(b, sums, stall_s, copy_s);
+    TRY(fsio_path(path, "%s/result.json", b->dir));
+    if (*result == NULL || json_dump_file(*result, path, 0) != 0)
+        rc = err_set(ERR_IO, "%s: cannot be written", path);
+out:
+    return rc;
+}
+
+enum err bench_ckpt_rank(const struct bench_options *options, json_t **result)
+{
+    enum err rc = ERR_OK;
+    struct bench *b = calloc(1, sizeof *b);
+    *result = NULL;
+    if (b == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    b->dir = options->dir;
+    TRY(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b->comm));
+    if (comm_size(b->comm) != 2) {
+        rc = err_set(ERR_USAGE, "ckpt-rank is for two ranks under mpirun");
+        goto out;
+    }
+    b->rank = comm_rank(b->comm);
+    TRY(measure(b, options->seconds, result));
+out:
+    ckpt_saver_destroy(b->saver);
+    comm_destroy(b->comm);
+    for (int i = 0; i < INDEX_KINDS; i++)
+        free(b->small[i]);
+    free(b->items);
+    arena_destroy(&b->arena);
+    free(b);
+    return rc;
+}

@@ -1,0 +1,57 @@
+#include "src/cmd/ckpt_cmd.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "checkpoint/ckpt_manifest.h"
+#include "src/base/fsio.h"
+
+enum err ckpt_cmd_print(json_t *value)
+{
+    char *text = value != NULL
+                     ? json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY)
+                     : NULL;
+    if (text != NULL)
+        puts(text);
+    json_decref(value);
+    bool printed = text != NULL;
+    free(text);
+    return printed ? ERR_OK : err_set(ERR_MEMORY, "JSON: out of memory");
+}
+
+json_t *ckpt_cmd_text(const char *text)
+{
+    char ascii[FSIO_PATH_MAX];
+    json_t *string = json_string(text);
+    if (string != NULL)
+        return string;
+    snprintf(ascii, sizeof ascii, "%s", text);
+    for (char *p = ascii; *p != '\0'; p++)
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    return json_string(ascii);
+}
+
+json_t *ckpt_cmd_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+void ckpt_cmd_form(const struct ckpt_tensor *tensor, char *text, size_t size)
+{
+    int at = snprintf(text, size, "%s [", dtype_name(tensor->dtype));
+    for (int d = 0; d < tensor->dims && at > 0 && (size_t)at < size; d++)
+        at += snprintf(text + at, size - (size_t)at, "%s%" PRId64,
+                       d == 0 ? "" : ", ", tensor->shape[d]);
+    if (at > 0 && (size_t)at < size)
+        snprintf(text + at, size - (size_t)at, "]");
+}
+
+enum err ckpt_cmd_need_run(const char *run_dir)
+{
+    return fsio_exists(run_dir)
+               ? ERR_OK
+               : err_set(ERR_USAGE, "%s: no such run directory", run_dir);
+}

@@ -1,0 +1,62 @@
+/* The commands of tessera-ckpt: one function each, all for one process. */
+#ifndef TESSERA_CMD_CKPT_CMD_H
+#define TESSERA_CMD_CKPT_CMD_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "checkpoint/ckpt_interval.h"
+#include "src/base/err.h"
+
+/* What stands on the command line behind the command's name. */
+struct ckpt_cmd {
+    const char *paths[2]; /* NULL: not given */
+    bool json;
+    bool stats;
+    bool dry_run;
+    int64_t ranks;                       /* 0: not given */
+    int64_t keep;                        /* 0: not given */
+    int64_t keep_every;                  /* 0: not given */
+    const char *reason;                  /* NULL: not given */
+    struct ckpt_interval_input interval; /* -1: not given */
+    double prior_hours;
+};
+
+/* Read the arguments of a command, argv[0] being its name. `letters` are those
+ * options (see ckpt_cmd_options.c) that it has, `paths_min` to `paths_max` how
+ * many paths. ERR_USAGE with what is wrong. */
+enum err ckpt_cmd_parse(int argc, char **argv, const char *letters,
+                        int paths_min, int paths_max, struct ckpt_cmd *out);
+
+/* A command may set *exit_code (0 before) where its result is no error. */
+typedef enum err (*ckpt_cmd_fn)(const struct ckpt_cmd *cmd, int *exit_code);
+
+enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_show(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_digest(const struct ckpt_cmd *cmd, int *exit_code);
+/* *exit_code is CKPT_CMD_DIFFERENT when the checkpoints differ. */
+#define CKPT_CMD_DIFFERENT 1
+enum err ckpt_cmd_diff(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_pin(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_unpin(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code);
+
+/* --- shared by the commands --- */
+
+/* Print and release; ERR_MEMORY when value is NULL. */
+enum err ckpt_cmd_print(json_t *value);
+/* A string for JSON, which is UTF-8, while a path need not be. */
+json_t *ckpt_cmd_text(const char *text);
+/* A number for JSON, which has no NaN and Inf: null. */
+json_t *ckpt_cmd_number(double value);
+/* "f32[50, 8]" */
+struct ckpt_tensor;
+void ckpt_cmd_form(const struct ckpt_tensor *tensor, char *text, size_t size);
+/* ERR_USAGE unless the run directory exists. */
+enum err ckpt_cmd_need_run(const char *run_dir);
+
+#endif

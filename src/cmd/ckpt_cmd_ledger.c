@@ -1,0 +1,206 @@
+#include "src/cmd/ckpt_cmd_ledger.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/job/exit_code.h"
+
+#define SECONDS_PER_HOUR 3600.0
+/* The end of metrics.jsonl that is read: some thousand steps. */
+#define METRICS_TAIL_BYTES (1L << 20)
+
+struct values {
+    double *list;
+    size_t count, room;
+};
+
+struct scan {
+    struct ckpt_cmd_ledger *out;
+    struct values costs, persists, restarts, steps;
+    bool open;   /* an attempt has started and nothing told its end */
+    bool failed; /* it is counted already */
+    double start_s, last_s;
+    double decided_s; /* of a restart or requeue without a start yet; 0: none */
+};
+
+static enum err add(struct values *values, double value)
+{
+    if (values->count == values->room) {
+        size_t room = values->room * 2 + 64;
+        double *list = realloc(values->list, room * sizeof *list);
+        if (list == NULL)
+            return err_set(ERR_MEMORY, "ledger: out of memory");
+        values->list = list;
+        values->room = room;
+    }
+    values->list[values->count++] = value;
+    return ERR_OK;
+}
+
+static int value_order(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(struct values *values)
+{
+    size_t n = values->count;
+    if (n == 0)
+        return -1;
+    qsort(values->list, n, sizeof *values->list, value_order);
+    return n % 2 == 1 ? values->list[n / 2]
+                      : (values->list[n / 2 - 1] + values->list[n / 2]) / 2;
+}
+
+static double number(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+    return json_is_number(value) ? json_number_value(value) : -1;
+}
+
+static void fail(struct scan *scan)
+{
+    scan->out->failures += !scan->failed;
+    scan->failed = true;
+}
+
+/* The time of the attempt at hand counts up to its last event. */
+static void close_attempt(struct scan *scan)
+{
+    if (scan->last_s > scan->start_s)
+        scan->out->node_hours += (scan->last_s - scan->start_s) *
+                                 scan->out->nodes / SECONDS_PER_HOUR;
+}
+
+static enum err take_start(struct scan *scan, const json_t *line, double time_s)
+{
+    enum err rc = ERR_OK;
+    size_t nodes = json_array_size(json_object_get(line, "hosts"));
+    if (scan->open)
+        fail(scan);
+    close_attempt(scan);
+    if (scan->decided_s > 0 && time_s > scan->decided_s)
+        TRY(add(&scan->restarts, time_s - scan->decided_s));
+    scan->out->attempts++;
+    scan->out->nodes = nodes > 0 ? (int)nodes : 1;
+    scan->open = true;
+    scan->failed = false;
+    scan->start_s = scan->last_s = time_s;
+    scan->decided_s = 0;
+out:
+    return rc;
+}
+
+static enum err take_event(void *arg, const json_t *line)
+{
+    enum err rc = ERR_OK;
+    struct scan *scan = arg;
+    const char *event = json_string_value(json_object_get(line, "event"));
+    double time_s = number(line, "time");
+    double code = number(line, "code");
+    if (event == NULL || time_s <= 0)
+        return ERR_OK;
+    if (strcmp(event, "start") == 0)
+        return take_start(scan, line, time_s);
+    if (scan->out->attempts == 0)
+        return ERR_OK;
+    if (strcmp(event, "commit") == 0) {
+        double seconds = number(line, "seconds");
+        double stage_s = number(line, "stage_s");
+        scan->out->commits++;
+        if (seconds > 0) {
+            TRY(add(&scan->costs, stage_s > 0 ? stage_s : seconds));
+            TRY(add(&scan->persists, stage_s > 0 ? seconds : 0));
+        }
+    } else if (strcmp(event, "stop") == 0) {
+        if (code == EXIT_RETRY && scan->open)
+            fail(scan);
+        scan->open = false;
+    } else if (strcmp(event, "restart") == 0 || strcmp(event, "requeue") == 0) {
+        if (code != EXIT_DONE && code != EXIT_REQUEUE)
+            fail(scan);
+        scan->open = false;
+        scan->decided_s = time_s;
+        return ERR_OK;
+    } else if (strcmp(event, "hold") == 0) {
+        scan->open = false;
+    }
+    if (scan->decided_s == 0 && time_s > scan->last_s)
+        scan->last_s = time_s;
+out:
+    return rc;
+}
+
+static enum err take_step(void *arg, const json_t *line)
+{
+    struct scan *scan = arg;
+    double step_ms = number(line, "step_ms");
+    return step_ms > 0 ? add(&scan->steps, step_ms / 1e3) : ERR_OK;
+}
+
+typedef enum err (*line_fn)(void *arg, const json_t *line);
+
+/* Every line that is a JSON object, of the last `tail` bytes; 0: of all. */
+static enum err each_line(const char *run_dir, const char *name, long tail,
+                          line_fn take, void *arg)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t room = 0;
+    FILE *file = NULL;
+    TRY(fsio_path(path, "%s/%s", run_dir, name));
+    file = fopen(path, "re");
+    if (file == NULL) {
+        rc = errno == ENOENT ? err_set(ERR_DATA, "%s: no such file", path)
+                             : err_errno("%s: open", path);
+        goto out;
+    }
+    /* A file shorter than the tail is read from its beginning. */
+    if (tail > 0)
+        (void)fseek(file, -tail, SEEK_END);
+    for (ssize_t length; (length = getline(&text, &room, file)) > 0;) {
+        json_t *line =
+            json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, NULL);
+        rc = json_is_object(line) ? take(arg, line) : ERR_OK;
+        json_decref(line);
+        if (rc != ERR_OK)
+            goto out;
+    }
+    if (ferror(file))
+        rc = err_errno("%s: read", path);
+out:
+    free(text);
+    if (file != NULL)
+        fclose(file);
+    return rc;
+}
+
+enum err ckpt_cmd_ledger_read(const char *run_dir, struct ckpt_cmd_ledger *out)
+{
+    enum err rc = ERR_OK;
+    struct scan scan = { .out = out };
+    *out = (struct ckpt_cmd_ledger){ 0 };
+    TRY(each_line(run_dir, "ledger.jsonl", 0, take_event, &scan));
+    close_attempt(&scan);
+    rc = each_line(run_dir, "metrics.jsonl", METRICS_TAIL_BYTES, take_step,
+                   &scan);
+    if (rc == ERR_DATA) /* a run that was cut off before its first step */
+        rc = ERR_OK;
+    out->cost_s = median(&scan.costs);
+    out->persist_s = median(&scan.persists);
+    out->restart_s = median(&scan.restarts);
+    out->step_s = median(&scan.steps);
+out:
+    free(scan.costs.list);
+    free(scan.persists.list);
+    free(scan.restarts.list);
+    free(scan.steps.list);
+    return rc;
+}

@@ -1,0 +1,112 @@
+/* ls, pin, unpin: what there is, and what must stay. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/ckpt_index.h"
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/units.h"
+#include "src/cmd/ckpt_cmd.h"
+
+/* When the checkpoint was written, by its manifest; -1: unknown. */
+static double written_at(const char *checkpoint_dir)
+{
+    char path[FSIO_PATH_MAX];
+    struct stat status;
+    if (fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE) !=
+            ERR_OK ||
+        stat(path, &status) != 0)
+        return -1;
+    return (double)status.st_mtim.tv_sec +
+           1e-9 * (double)status.st_mtim.tv_nsec;
+}
+
+static json_t *info_json(const struct ckpt_info *info)
+{
+    double written = written_at(info->path);
+    return json_pack("{s:I, s:i, s:I, s:s, s:b, s:o, s:o, s:o}", "step",
+                     (json_int_t)info->step, "ranks", info->ranks, "bytes",
+                     (json_int_t)info->bytes, "state", info->state, "pinned",
+                     ckpt_index_pinned(info->path), "written",
+                     written < 0 ? json_null() : json_real(written), "path",
+                     ckpt_cmd_text(info->path), "reason",
+                     ckpt_cmd_text(info->reason));
+}
+
+static enum err print_json(const struct ckpt_info *list, int count)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < count; i++)
+        if (json_array_append_new(array, info_json(&list[i])) != 0) {
+            json_decref(array);
+            array = NULL;
+            break;
+        }
+    return ckpt_cmd_print(array);
+}
+
+static void print_list(const struct ckpt_info *list, int count)
+{
+    double now = clock_wall();
+    if (count > 0)
+        printf("%-12s %6s %11s %9s %-5s %-6s %s\n", "step", "ranks", "size",
+               "age", "state", "pinned", "path");
+    for (int i = 0; i < count; i++) {
+        char size[32], age[32] = "?";
+        double written = written_at(list[i].path);
+        units_bytes((double)list[i].bytes, size, sizeof size);
+        if (written >= 0)
+            units_seconds(now > written ? now - written : 0, age, sizeof age);
+        printf("%-12" PRId64 " %6d %11s %9s %-5s %-6s %s\n", list[i].step,
+               list[i].ranks, size, age, list[i].state,
+               ckpt_index_pinned(list[i].path) ? "yes" : "-", list[i].path);
+        if (list[i].reason[0] != '\0')
+            printf("  %s\n", list[i].reason);
+    }
+}
+
+enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_info *list = NULL;
+    int count = 0;
+    (void)exit_code;
+    TRY(ckpt_cmd_need_run(cmd->paths[0]));
+    TRY(ckpt_list(cmd->paths[0], &list, &count));
+    if (cmd->json)
+        rc = print_json(list, count);
+    else
+        print_list(list, count);
+out:
+    free(list);
+    return rc;
+}
+
+static enum err say_pinned(const struct ckpt_cmd *cmd, bool pinned)
+{
+    const char *path = cmd->paths[0];
+    if (cmd->json)
+        return ckpt_cmd_print(json_pack("{s:o, s:b}", "path",
+                                        ckpt_cmd_text(path), "pinned", pinned));
+    printf("%s: %s\n", path, pinned ? "pinned" : "not pinned");
+    return ERR_OK;
+}
+
+enum err ckpt_cmd_pin(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    (void)exit_code;
+    enum err rc =
+        ckpt_index_pin(cmd->paths[0], cmd->reason != NULL ? cmd->reason : "");
+    return rc == ERR_OK ? say_pinned(cmd, true) : rc;
+}
+
+enum err ckpt_cmd_unpin(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    (void)exit_code;
+    enum err rc = ckpt_index_unpin(cmd->paths[0]);
+    return rc == ERR_OK ? say_pinned(cmd, false) : rc;
+}

@@ -1,0 +1,108 @@
+/* prune: delete what nobody wants to go back to. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_index.h"
+#include "src/base/units.h"
+#include "src/cmd/ckpt_cmd.h"
+#include "src/job/lock.h"
+
+/* What the files of a folder without subfolders take. */
+static enum err folder_bytes(const char *path, int64_t *bytes)
+{
+    *bytes = 0;
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return err_errno("%s: open", path);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        struct stat status;
+        if (fstatat(dirfd(folder), entry->d_name, &status,
+                    AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(status.st_mode))
+            *bytes += status.st_size;
+    }
+    closedir(folder);
+    return ERR_OK;
+}
+
+static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
+                           json_t *removed, int64_t *bytes)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX], size[32];
+    int64_t own;
+    TRY(ckpt_index_path(path, cmd->paths[0], step));
+    TRY(folder_bytes(path, &own));
+    if (!cmd->dry_run)
+        TRY(ckpt_index_discard(cmd->paths[0], path));
+    *bytes += own;
+    units_bytes((double)own, size, sizeof size);
+    if (!cmd->json)
+        printf("%s: %s, %s\n", path, size,
+               cmd->dry_run ? "would go" : "deleted");
+    if (json_array_append_new(removed,
+                              json_pack("{s:I, s:o, s:I}", "step",
+                                        (json_int_t)step, "path",
+                                        ckpt_cmd_text(path), "bytes",
+                                        (json_int_t)own)) != 0)
+        rc = err_set(ERR_MEMORY, "prune: out of memory");
+out:
+    return rc;
+}
+
+/* The newest good one stays in any case. */
+static enum err prune(const struct ckpt_cmd *cmd, json_t *removed,
+                      int64_t *bytes)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_retention retention = { .keep =
+                                            cmd->keep > 0 ? (int)cmd->keep : 1,
+                                        .keep_every = cmd->keep_every };
+    int64_t *steps = NULL;
+    int count = 0;
+    TRY(ckpt_index_prunable(cmd->paths[0], &retention, INT64_MAX, &steps,
+                            &count));
+    for (int i = 0; i < count; i++)
+        TRY(prune_step(cmd, steps[i], removed, bytes));
+out:
+    free(steps);
+    return rc;
+}
+
+enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    struct lock *lock = NULL;
+    json_t *removed = json_array();
+    int64_t bytes = 0;
+    char size[32];
+    (void)exit_code;
+    if (cmd->keep == 0 && cmd->keep_every == 0) {
+        rc = err_set(ERR_USAGE,
+                     "prune needs --keep K or --keep-every M; see --help");
+        goto out;
+    }
+    TRY(ckpt_cmd_need_run(cmd->paths[0]));
+    if (!cmd->dry_run)
+        TRY(lock_acquire(cmd->paths[0], &lock));
+    TRY(prune(cmd, removed, &bytes));
+    units_bytes((double)bytes, size, sizeof size);
+    if (cmd->json)
+        rc = ckpt_cmd_print(json_pack("{s:b, s:I, s:O}", "dry_run",
+                                      cmd->dry_run, "bytes", (json_int_t)bytes,
+                                      "removed", removed));
+    else
+        printf("%zu checkpoints, %s%s\n", json_array_size(removed), size,
+               cmd->dry_run ? " would be free" : " freed");
+out:
+    lock_release(lock);
+    json_decref(removed);
+    return rc;
+}

@@ -1,0 +1,25 @@
+/* reshard: the same checkpoint in another number of shards. */
+#include <stdio.h>
+
+#include "checkpoint/ckpt_reshard.h"
+#include "src/base/units.h"
+#include "src/cmd/ckpt_cmd.h"
+
+enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    int64_t bytes;
+    char size[32];
+    (void)exit_code;
+    if (cmd->ranks == 0)
+        return err_set(ERR_USAGE, "reshard needs --ranks N; see --help");
+    TRY(ckpt_reshard(cmd->paths[0], cmd->paths[1], (int)cmd->ranks, &bytes));
+    if (cmd->json)
+        return ckpt_cmd_print(json_pack(
+            "{s:o, s:I, s:I}", "path", ckpt_cmd_text(cmd->paths[1]), "ranks",
+            (json_int_t)cmd->ranks, "bytes", (json_int_t)bytes));
+    units_bytes((double)bytes, size, sizeof size);
+    printf("%s: %s for %d ranks\n", cmd->paths[1], size, (int)cmd->ranks);
+out:
+    return rc;
+}

@@ -1,0 +1,131 @@
+/* show, digest: what a checkpoint holds. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_stats.h"
+#include "src/base/units.h"
+#include "src/cmd/ckpt_cmd.h"
+
+static json_t *tensor_json(const struct ckpt_tensor *tensor,
+                           const struct ckpt_stats *stats)
+{
+    json_t *shape = json_array();
+    for (int d = 0; d < tensor->dims; d++)
+        json_array_append_new(shape, json_integer(tensor->shape[d]));
+    json_t *object = json_pack("{s:s, s:s, s:o}", "name", tensor->name, "dtype",
+                               dtype_name(tensor->dtype), "shape", shape);
+    if (object == NULL || stats == NULL)
+        return object;
+    json_t *numbers = json_pack(
+        "{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "elements",
+        (json_int_t)stats->elements, "nan", (json_int_t)stats->nan, "inf",
+        (json_int_t)stats->inf, "zero", (json_int_t)stats->zero, "min",
+        ckpt_cmd_number(stats->min), "max", ckpt_cmd_number(stats->max), "mean",
+        ckpt_cmd_number(stats->mean), "std", ckpt_cmd_number(stats->std), "l2",
+        ckpt_cmd_number(stats->l2));
+    if (json_object_set_new(object, "stats", numbers) == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static void print_tensor(const struct ckpt_tensor *tensor,
+                         const struct ckpt_stats *stats)
+{
+    char form[128];
+    ckpt_cmd_form(tensor, form, sizeof form);
+    printf("  %s %s\n", tensor->name, form);
+    if (stats == NULL)
+        return;
+    if (isnan(stats->mean))
+        printf("    no finite values");
+    else
+        printf("    min %.9g max %.9g mean %.9g std %.9g l2 %.9g", stats->min,
+               stats->max, stats->mean, stats->std, stats->l2);
+    printf(" nan %" PRId64 " inf %" PRId64 " zero %" PRId64 "\n", stats->nan,
+           stats->inf, stats->zero);
+}
+
+/* Every tensor as text, or into the array. */
+static enum err show_tensors(const struct ckpt_cmd *cmd,
+                             const struct ckpt_manifest *manifest,
+                             json_t *array)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_tensor_reader *reader = NULL;
+    if (cmd->stats)
+        TRY(ckpt_tensor_create(cmd->paths[0], manifest, &reader));
+    for (int t = 0; t < manifest->tensor_count; t++) {
+        const struct ckpt_tensor *tensor = &manifest->tensors[t];
+        struct ckpt_stats stats;
+        if (cmd->stats)
+            TRY(ckpt_stats_tensor(reader, manifest, t, &stats));
+        const struct ckpt_stats *given = cmd->stats ? &stats : NULL;
+        if (array == NULL)
+            print_tensor(tensor, given);
+        else if (json_array_append_new(array, tensor_json(tensor, given)) != 0)
+            rc = err_set(ERR_MEMORY, "%s: out of memory", cmd->paths[0]);
+        if (rc != ERR_OK)
+            break;
+    }
+out:
+    ckpt_tensor_destroy(reader);
+    return rc;
+}
+
+static enum err show_json(const struct ckpt_cmd *cmd,
+                          const struct ckpt_manifest *manifest)
+{
+    json_t *tensors = json_array();
+    enum err rc = show_tensors(cmd, manifest, tensors);
+    if (rc != ERR_OK) {
+        json_decref(tensors);
+        return rc;
+    }
+    return ckpt_cmd_print(json_pack(
+        "{s:o, s:I, s:i, s:i, s:I, s:b, s:O, s:o}", "path",
+        ckpt_cmd_text(cmd->paths[0]), "step", (json_int_t)manifest->step,
+        "ranks", manifest->ranks, "shards", manifest->shard_count, "bytes",
+        (json_int_t)manifest->bytes, "pinned", ckpt_index_pinned(cmd->paths[0]),
+        "state", manifest->state, "tensors", tensors));
+}
+
+enum err ckpt_cmd_show(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    char size[32];
+    (void)exit_code;
+    TRY(ckpt_manifest_read(cmd->paths[0], NULL, NULL, &manifest));
+    TRY(ckpt_manifest_check_sizes(manifest, cmd->paths[0]));
+    if (cmd->json) {
+        rc = show_json(cmd, manifest);
+        goto out;
+    }
+    units_bytes((double)manifest->bytes, size, sizeof size);
+    printf("step    %" PRId64 "\nranks   %d\nshards  %d\nsize    %s\n"
+           "tensors %d\n",
+           manifest->step, manifest->ranks, manifest->shard_count, size,
+           manifest->tensor_count);
+    TRY(show_tensors(cmd, manifest, NULL));
+out:
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}
+
+enum err ckpt_cmd_digest(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    char hex[65];
+    (void)exit_code;
+    enum err rc = ckpt_digest(cmd->paths[0], hex);
+    if (rc == ERR_OK && cmd->json)
+        return ckpt_cmd_print(json_pack(
+            "{s:o, s:s}", "path", ckpt_cmd_text(cmd->paths[0]), "digest", hex));
+    if (rc == ERR_OK)
+        puts(hex);
+    return rc;
+}

@@ -1,0 +1,142 @@
+/* verify: every byte of a checkpoint, or of all checkpoints of a run. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt_check.h"
+#include "checkpoint/ckpt_index.h"
+#include "src/base/units.h"
+#include "src/cmd/ckpt_cmd.h"
+
+/* More damage than this per shard is counted, but not listed. */
+#define DAMAGE_LISTED 100
+
+struct verify {
+    bool json;
+    bool progress; /* somebody watches standard error */
+    int checkpoints, bad;
+    char first[512]; /* the first damage of all */
+    json_t *list;
+    json_t *damage; /* of the checkpoint at hand */
+    int found;      /* in the shard at hand */
+};
+
+static enum err note_damage(void *arg, const char *text)
+{
+    struct verify *verify = arg;
+    if (verify->first[0] == '\0')
+        snprintf(verify->first, sizeof verify->first, "%s", text);
+    if (verify->found++ >= DAMAGE_LISTED)
+        return ERR_OK;
+    if (!verify->json)
+        printf("damaged: %s\n", text);
+    return json_array_append_new(verify->damage, ckpt_cmd_text(text)) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "verify: out of memory");
+}
+
+static void clear_progress(const struct verify *verify)
+{
+    if (verify->progress)
+        fprintf(stderr, "\r\033[K");
+}
+
+static enum err verify_shards(struct verify *verify, const char *path,
+                              const struct ckpt_manifest *manifest)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_read *reader = NULL;
+    TRY(ckpt_read_create(path, manifest, &reader));
+    for (int s = 0; s < manifest->shard_count; s++) {
+        const struct ckpt_shard *shard = &manifest->shards[s];
+        char size[32];
+        units_bytes((double)shard->bytes, size, sizeof size);
+        if (verify->progress)
+            fprintf(stderr, "\r\033[K%d/%d %s, %s", s + 1,
+                    manifest->shard_count, shard->file, size);
+        verify->found = 0;
+        TRY(ckpt_check_shard(reader, manifest, s, note_damage, verify));
+        clear_progress(verify);
+        if (!verify->json && verify->found > DAMAGE_LISTED)
+            printf("  and %d more\n", verify->found - DAMAGE_LISTED);
+        if (!verify->json)
+            printf("%s/%s: %s, %s\n", path, shard->file, size,
+                   verify->found == 0 ? "good" : "damaged");
+    }
+out:
+    ckpt_read_destroy(reader);
+    return rc;
+}
+
+static enum err verify_checkpoint(struct verify *verify, const char *path)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    verify->damage = json_array();
+    verify->found = 0;
+    rc = ckpt_manifest_read(path, NULL, NULL, &manifest);
+    if (rc == ERR_CHECKPOINT)
+        rc = note_damage(verify, err_text());
+    else if (rc == ERR_OK)
+        rc = verify_shards(verify, path, manifest);
+    clear_progress(verify);
+    if (rc != ERR_OK)
+        goto out;
+    bool good = json_array_size(verify->damage) == 0;
+    verify->checkpoints++;
+    verify->bad += !good;
+    if (!verify->json)
+        printf("%s: %s\n", path, good ? "good" : "damaged");
+    json_t *entry =
+        json_pack("{s:o, s:o, s:s, s:O}", "path", ckpt_cmd_text(path), "step",
+                  manifest != NULL ? json_integer(manifest->step) : json_null(),
+                  "state", good ? "good" : "bad", "damage", verify->damage);
+    if (json_array_append_new(verify->list, entry) != 0)
+        rc = err_set(ERR_MEMORY, "verify: out of memory");
+out:
+    json_decref(verify->damage);
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}
+
+static enum err verify_run(struct verify *verify, const char *run_dir)
+{
+    enum err rc = ERR_OK;
+    int64_t *steps = NULL;
+    int count = 0;
+    bool evidence;
+    TRY(ckpt_index_steps(run_dir, &steps, &count, &evidence));
+    for (int i = 0; i < count; i++) {
+        char path[FSIO_PATH_MAX];
+        TRY(ckpt_index_path(path, run_dir, steps[i]));
+        TRY(verify_checkpoint(verify, path));
+    }
+    if (count == 0)
+        rc = err_set(ERR_CHECKPOINT, "%s: no committed checkpoint", run_dir);
+out:
+    free(steps);
+    return rc;
+}
+
+enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    char root[FSIO_PATH_MAX];
+    const char *path = cmd->paths[0];
+    struct verify verify = { .json = cmd->json,
+                             .progress = isatty(STDERR_FILENO) == 1,
+                             .list = json_array() };
+    (void)exit_code;
+    TRY(ckpt_index_root(root, path));
+    TRY(fsio_exists(root) ? verify_run(&verify, path)
+                          : verify_checkpoint(&verify, path));
+    if (cmd->json)
+        TRY(ckpt_cmd_print(json_incref(verify.list)));
+    if (verify.bad > 0)
+        rc = err_set(ERR_CHECKPOINT, "%d of %d checkpoints damaged; first: %s",
+                     verify.bad, verify.checkpoints, verify.first);
+out:
+    json_decref(verify.list);
+    return rc;
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# checkpoint.h5 shows a sharded checkpoint as one HDF5 file.
+
+MPIRUN=$BATS_TEST_DIRNAME/mpirun
+# number in the catalogue, name, elements, bytes of an element
+TENSORS="0 transformer.wte.weight 400 4
+1 optimizer/exp_avg/transformer.wte.weight 400 4
+3 counts/tokens 30 4
+4 loss.sum 1 8
+6 big 1740800 4"
+
+setup() {
+    TEST_PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_n4
+    [ -x "$TEST_PROGRAM" ] || skip "test_ckpt_n4 was not built"
+    command -v h5dump >/dev/null || skip "h5dump is not installed"
+    "$MPIRUN" 2 true || skip "no working mpirun"
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-view.XXXXXX")
+    STEP=$DIR/three/checkpoints/step-000000007
+    # the same values by one rank, whose shard has every tensor whole
+    "$MPIRUN" 3 "$TEST_PROGRAM" save "$DIR/three" 7
+    "$TEST_PROGRAM" save "$DIR/one" 7
+    ONE=$DIR/one/checkpoints/step-000000007
+}
+
+teardown() {
+    rm -rf "$DIR"
+}
+
+# stored NUMBER ELEMENTS BYTES: the tensor's bytes in the single shard
+stored() {
+    local offset
+    offset=$(grep -o "\[$1,0,$2,[0-9]*" "$ONE/MANIFEST.json" | cut -d, -f4)
+    tail -c "+$((offset + 1))" "$ONE/shard-00000-of-00001.h5" | head -c "$3"
+}
+
+# numbers FILE: the values of the tensor of bfloat16
+numbers() {
+    h5dump -d head.bias -y -m %.9g "$1" | sed -n '/DATA {/,/}/p' |
+        tr -d ' DATA{}' | tr ',' '\n' | grep .
+}
+
+# shows FILE: every tensor, from another working directory
+shows() {
+    local number name elements size
+    cd /
+    while read -r number name elements size; do
+        h5dump -d "$name" -b LE -o "$DIR/raw" "$1" >/dev/null
+        stored "$number" "$elements" $((elements * size)) >"$DIR/want"
+        cmp "$DIR/raw" "$DIR/want"
+        [ "$(wc -c <"$DIR/raw")" -eq $((elements * size)) ]
+    done <<<"$TENSORS"
+    # h5dump writes no bytes of types like bfloat16, but numbers
+    diff <(numbers "$1") <(numbers "$ONE/shard-00000-of-00001.h5")
+    [ "$(numbers "$1" | grep -c '[0-9]')" -eq 7 ]
+}
+
+@test "every whole tensor through checkpoint.h5, bit for bit" {
+    shows "$STEP/checkpoint.h5"
+}
+
+@test "also after the folder has moved" {
+    mv "$DIR/three/checkpoints/step-000000007" "$DIR/elsewhere"
+    shows "$DIR/elsewhere/checkpoint.h5"
+}
+
+@test "shapes are the tensors' own" {
+    run h5dump -H "$STEP/checkpoint.h5"
+    [ "$status" -eq 0 ]
+    [[ $output == *"( 50, 8 ) / ( 50, 8 )"* ]]
+    [[ $output == *"( 3, 5, 2 ) / ( 3, 5, 2 )"* ]]
+    [[ $output == *"( 1700, 1024 ) / ( 1700, 1024 )"* ]]
+    [[ $output == *"( 0, 4 ) / ( 0, 4 )"* ]]
+    run h5dump -a format_version "$STEP/checkpoint.h5"
+    [[ $output == *"(0): 1"* ]]
+}
+
+@test "a shard's own checksums lie behind its payload" {
+    crcs=$(sed -n 's/.*"block_crc32c":\[\([0-9,]*\)\].*/\1/p' "$ONE/MANIFEST.json")
+    shown=$(h5dump -d _crc32c -y -w 500 "$ONE/shard-00000-of-00001.h5" |
+        sed -n '/DATA {/,/}/p' | grep -Eo '[0-9]+' | paste -sd,)
+    [ "$shown" = "$crcs" ]
+}

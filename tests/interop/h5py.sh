@@ -1,0 +1,66 @@
+#!/bin/bash
+# Checkpoints as h5py sees them: every tensor through checkpoint.h5, bfloat16
+# included, and a shard's own checksums. h5py is the system's, or comes from the
+# Python package index into a virtual environment under TESSERA_INTEROP_DIR
+# (default build/interop) and stays there; without either the test is skipped.
+set -u
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+PROGRAM=$BIN/../tests/test_ckpt_n4
+VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/h5py
+PYTHON=/usr/bin/python3
+COUNT=0
+FAILED=0
+
+skip() {
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+# check NAME COMMAND...: one test point
+check() {
+    local name=$1
+    shift
+    COUNT=$((COUNT + 1))
+    if "$@" >"$WORK/log" 2>&1; then
+        echo "ok $COUNT - $name"
+    else
+        echo "not ok $COUNT - $name"
+        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | head -n 20
+        FAILED=$((FAILED + 1))
+    fi
+}
+
+[ -x "$PROGRAM" ] || skip "test_ckpt_n4 was not built"
+"$HERE/../mpirun" 2 true 2>/dev/null || skip "no working mpirun"
+if ! "$PYTHON" -c 'import h5py' 2>/dev/null; then
+    PYTHON=$VENV/bin/python
+    if ! "$PYTHON" -c 'import h5py' 2>/dev/null; then
+        mkdir -p "$(dirname "$VENV")"
+        { python3 -m venv "$VENV" && "$PYTHON" -m pip install -q h5py numpy; } \
+            >/dev/null 2>&1 ||
+            skip "h5py is not installed and cannot be: no package index?"
+    fi
+fi
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-h5py.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+STEP=checkpoints/step-000000007
+ONE=$WORK/1/$STEP/shard-00000-of-00001.h5
+for ranks in 1 2 3 4; do
+    "$HERE/../mpirun" $ranks "$PROGRAM" save "$WORK/$ranks" 7 || exit 1
+done
+cd / || exit 1
+for ranks in 1 2 3 4; do
+    check "h5py reads what $ranks ranks have written" \
+        "$PYTHON" "$HERE/ckpt.py" same "$WORK/$ranks/$STEP/checkpoint.h5" "$ONE"
+done
+mv "$WORK/3/$STEP" "$WORK/moved"
+check "also after the folder has moved" \
+    "$PYTHON" "$HERE/ckpt.py" same "$WORK/moved/checkpoint.h5" "$ONE"
+check "a shard's checksums can be verified with h5py" \
+    "$PYTHON" "$HERE/ckpt.py" crc "$WORK/moved/shard-00001-of-00003.h5"
+
+echo "1..$COUNT"
+[ "$FAILED" -eq 0 ]

@@ -1,0 +1,356 @@
+/* Node-local checkpoints on four ranks of three nodes: who keeps copies, that
+ * they arrive, and what can still be put together when folders are lost. The
+ * nodes are this machine under several names, which only root can give. */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_local.h"
+#include "checkpoint/ckpt_partner.h"
+#include "tests/ckpt_fixture.h"
+
+#define TIMEOUT_S 60.0
+#define RANKS 4
+
+static const int node_of[RANKS] = { 0, 0, 1, 2 };
+
+/* A host name of its own for each node, before communication starts. */
+static bool become_node(void)
+{
+    const char *text = getenv("OMPI_COMM_WORLD_RANK");
+    long rank = text != NULL ? strtol(text, NULL, 10) : 0;
+    char name[16];
+    int length = snprintf(name, sizeof name, "node%d", node_of[rank % RANKS]);
+    return unshare(CLONE_NEWUTS) == 0 && sethostname(name, (size_t)length) == 0;
+}
+
+static void everywhere(struct comm *comm, bool pass, const char *what)
+{
+    int64_t good = pass;
+    if (!pass)
+        fprintf(stderr, "# rank %d: %s: %s\n", comm_rank(comm), what,
+                err_text());
+    enum err rc = comm_all_reduce_i64(comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%s", what);
+}
+
+/* --- copies --------------------------------------------------------------- */
+
+static int64_t file_bytes(int rank)
+{
+    return 100000 * rank + 3;
+}
+
+static bool write_file(const char *path, int rank)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL)
+        return false;
+    for (int64_t i = 0; i < file_bytes(rank); i++)
+        putc((int)(fixture_value(rank, 0, i) & 0xff), file);
+    return fclose(file) == 0;
+}
+
+static bool file_is(const char *path, int rank)
+{
+    FILE *file = fopen(path, "r");
+    bool same = file != NULL;
+    for (int64_t i = 0; same && i < file_bytes(rank); i++)
+        same = getc(file) == (int)(fixture_value(rank, 0, i) & 0xff);
+    same = same && getc(file) == EOF;
+    if (file != NULL)
+        fclose(file);
+    return same;
+}
+
+static void test_keepers(struct comm *comm, const struct ckpt_partner *partner)
+{
+    static const int keepers[RANKS] = { 2, 2, 3, 0 };
+    for (int r = 0; r < RANKS; r++)
+        tap_is_int(ckpt_partner_keeper(partner, r), keepers[r],
+                   "the keeper of rank %d is on the next node", r);
+    (void)comm;
+}
+
+/* The files that this rank keeps, in its folder. */
+static int kept_files(const struct ckpt_partner *partner, int rank,
+                      const char *folder, struct ckpt_partner_file *files,
+                      char (*paths)[FSIO_PATH_MAX])
+{
+    int count = 0;
+    for (int r = 0; r < RANKS; r++) {
+        if (ckpt_partner_keeper(partner, r) != rank)
+            continue;
+        fsio_path(paths[count], "%s/kept-%d-by-%d", folder, r, rank);
+        files[count] = (struct ckpt_partner_file){ .rank = r,
+                                                   .path = paths[count],
+                                                   .bytes = file_bytes(r) };
+        count++;
+    }
+    return count;
+}
+
+static void test_copies(struct comm *comm, struct ckpt_partner *partner,
+                        const char *folder)
+{
+    int rank = comm_rank(comm);
+    char own_path[FSIO_PATH_MAX];
+    static char paths[RANKS][FSIO_PATH_MAX];
+    struct ckpt_partner_file kept[RANKS];
+    fsio_path(own_path, "%s/own-%d", folder, rank);
+    bool written = write_file(own_path, rank);
+    struct ckpt_partner_file own = { .rank = rank,
+                                     .path = own_path,
+                                     .bytes = file_bytes(rank) };
+    int count = kept_files(partner, rank, folder, kept, paths);
+    enum err rc = ckpt_partner_prepare(partner, &own, kept, count);
+    everywhere(comm, written && rc == ERR_OK, "every rank is prepared");
+    rc = ckpt_partner_start(partner);
+    while (rc == ERR_OK && !ckpt_partner_test(partner))
+        usleep(100);
+    enum err end = ckpt_partner_finish(partner);
+    everywhere(comm, rc == ERR_OK && end == ERR_OK, "everything has arrived");
+    bool same = true;
+    for (int i = 0; i < count; i++)
+        same &= file_is(kept[i].path, kept[i].rank);
+    everywhere(comm, same, "the copies are the same bytes");
+    rc = ckpt_partner_prepare(partner, &own, kept, count);
+    everywhere(comm,
+               (count == 0) == (rc == ERR_OK) &&
+                   ckpt_partner_finish(partner) == ERR_OK,
+               "a file that is there already is an error, and no more");
+}
+
+/* --- putting together ----------------------------------------------------- */
+
+/* What rank r put into the folder of node `node`, copied from the run. */
+static bool copy_file(const char *run, int64_t step, const char *local,
+                      const char *name)
+{
+    char from[FSIO_PATH_MAX], to[FSIO_PATH_MAX], dir[FSIO_PATH_MAX];
+    char *data = NULL;
+    size_t bytes = 0;
+    ckpt_index_path(dir, run, step);
+    fsio_path(from, "%s/%s", dir, name);
+    ckpt_index_path(dir, local, step);
+    fsio_path(to, "%s/%s", dir, name);
+    bool good = fsio_mkdirs(dir) == ERR_OK &&
+                fsio_read_file(from, 1 << 24, &data, &bytes) == ERR_OK &&
+                fsio_write_atomic(to, data, bytes) == ERR_OK;
+    free(data);
+    return good;
+}
+
+/* A checkpoint of the run as the nodes would have it: own shards, those of the
+ * ranks that they keep, and the manifest. */
+static bool spread(struct comm *comm, const struct ckpt_partner *partner,
+                   const char *run, int64_t step, const char *local)
+{
+    bool good = true;
+    for (int r = 0; r < RANKS; r++) {
+        char name[64];
+        snprintf(name, sizeof name, "shard-%05d-of-%05d.h5", r, RANKS);
+        if (r == comm_rank(comm) ||
+            ckpt_partner_keeper(partner, r) == comm_rank(comm))
+            good &= copy_file(run, step, local, name);
+    }
+    return good && copy_file(run, step, local, CKPT_MANIFEST_FILE);
+}
+
+static void lose(struct comm *comm, const char *local, int64_t step, int node)
+{
+    char dir[FSIO_PATH_MAX];
+    ckpt_index_path(dir, local, step);
+    if (node_of[comm_rank(comm)] == node)
+        fsio_remove_tree(dir);
+    comm_barrier(comm);
+}
+
+static bool chooses(struct comm *comm, const char *local, int64_t above,
+                    int64_t below, int64_t want)
+{
+    struct ckpt_local chosen;
+    enum err rc = ckpt_local_choose(comm, local, above, below, &chosen);
+    bool good =
+        rc == ERR_OK && chosen.step == want &&
+        (want < 0 ? chosen.manifest == NULL : chosen.manifest->step == want);
+    ckpt_local_free(&chosen);
+    return good;
+}
+
+static void damage_manifest(struct comm *comm, const char *local, int64_t step,
+                            int node)
+{
+    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    ckpt_index_path(dir, local, step);
+    fsio_path(path, "%s/%s", dir, CKPT_MANIFEST_FILE);
+    if (node_of[comm_rank(comm)] == node && truncate(path, 100) != 0)
+        tap_note("cannot damage %s", path);
+    comm_barrier(comm);
+}
+
+static void test_choose(struct comm *comm, const struct ckpt_partner *partner,
+                        const char *folder)
+{
+    char run[FSIO_PATH_MAX], local[FSIO_PATH_MAX];
+    fsio_path(run, "%s/run", folder);
+    fsio_path(local, "%s/node%d", folder, node_of[comm_rank(comm)]);
+    everywhere(comm, chooses(comm, local, -1, INT64_MAX, -1),
+               "there is nothing yet");
+    for (int64_t step = 1; step <= 3; step++) {
+        everywhere(comm,
+                   fixture_save(comm, run, step, step, 0) == ERR_OK &&
+                       spread(comm, partner, run, step, local),
+                   "a step is on its nodes");
+        comm_barrier(comm);
+    }
+    everywhere(comm, chooses(comm, local, -1, INT64_MAX, 3), "the newest");
+    everywhere(comm, chooses(comm, local, -1, 3, 2), "the newest below 3");
+    everywhere(comm, chooses(comm, local, 3, INT64_MAX, -1), "none above 3");
+    lose(comm, local, 3, 1);
+    everywhere(comm, chooses(comm, local, -1, INT64_MAX, 3),
+               "a lost node is made up for by its partner");
+    lose(comm, local, 3, 2);
+    everywhere(comm, chooses(comm, local, -1, INT64_MAX, 2),
+               "two neighbours lost: the step before");
+    damage_manifest(comm, local, 2, 0);
+    everywhere(comm, chooses(comm, local, -1, INT64_MAX, 2),
+               "a damaged manifest is a lost node");
+    damage_manifest(comm, local, 2, 1);
+    everywhere(comm, chooses(comm, local, -1, INT64_MAX, 1),
+               "two of them: the step before");
+    everywhere(comm, chooses(comm, local, 1, INT64_MAX, -1),
+               "and nothing newer than that");
+}
+
+/* --- saving --------------------------------------------------------------- */
+
+static enum err save_local(struct comm *comm, struct ckpt_saver *saver,
+                           struct ckpt_item *items, int64_t step,
+                           struct ckpt_progress *progress)
+{
+    enum err rc = ERR_OK;
+    json_t *state = comm_rank(comm) == 0 ? fixture_state(step) : NULL;
+    fixture_fill(items, FIXTURE_ITEMS, step);
+    TRY(ckpt_saver_start_local(saver, step, state));
+    fixture_fill(items, FIXTURE_ITEMS, step + 1000);
+    TRY(ckpt_saver_wait(saver, progress));
+out:
+    json_decref(state);
+    return rc;
+}
+
+static bool committed(enum err rc, const struct ckpt_progress *progress,
+                      int64_t step)
+{
+    return rc == ERR_OK && progress->phase == CKPT_COMMITTED &&
+           progress->local && progress->step == step;
+}
+
+/* What rank r saved under `step` is what this rank finds in its folder. */
+static bool keeps(const struct ckpt_partner *partner, const char *local,
+                  int rank, int of, int64_t step)
+{
+    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    bool should = of == rank || node_of[of] == node_of[rank] ||
+                  node_of[ckpt_partner_keeper(partner, of)] == node_of[rank];
+    ckpt_index_path(dir, local, step);
+    fsio_path(path, "%s/shard-%05d-of-%05d.h5", dir, of, RANKS);
+    return fsio_exists(path) == should;
+}
+
+static void test_save(struct comm *comm, const struct ckpt_partner *partner,
+                      const char *folder)
+{
+    int rank = comm_rank(comm);
+    char run[FSIO_PATH_MAX], local[FSIO_PATH_MAX], block[FSIO_PATH_MAX];
+    struct ckpt_item items[FIXTURE_ITEMS];
+    struct ckpt_saver *saver = NULL;
+    struct ckpt_progress progress;
+    struct ckpt_options options = { .attempt = "3.1",
+                                    .stage = true,
+                                    .local_dir = local };
+    fsio_path(run, "%s/saved", folder);
+    fsio_path(local, "%s/saved-node%d", folder, node_of[rank]);
+    memcpy(items, fixture_tensors, sizeof items);
+    fixture_make(items, FIXTURE_ITEMS, rank, RANKS);
+    enum err rc =
+        ckpt_saver_create(comm, run, &options, items, FIXTURE_ITEMS, &saver);
+    everywhere(comm, rc == ERR_OK, "a saver with a local level");
+    rc = save_local(comm, saver, items, 5, &progress);
+    everywhere(comm, committed(rc, &progress, 5), "a local save is committed");
+    bool good = true;
+    for (int r = 0; r < RANKS; r++)
+        good &= keeps(partner, local, rank, r, 5);
+    everywhere(comm, good, "each node has its own shards and those it keeps");
+    everywhere(comm, fixture_count(run, "step-") == 0,
+               "nothing is in the run directory");
+    rc = save_local(comm, saver, items, 6, &progress);
+    everywhere(comm,
+               committed(rc, &progress, 6) &&
+                   chooses(comm, local, -1, INT64_MAX, 6),
+               "the next one is the newest");
+    everywhere(comm, fixture_count(local, "") == 3,
+               "and nothing else is left"); /* with . and .. */
+
+    /* Node 1 can't make its temporary folder. */
+    comm_barrier(comm);
+    ckpt_index_tmp_path(block, local, 7, options.attempt);
+    if (node_of[rank] == 1)
+        fsio_write_atomic(block, "x", 1);
+    comm_barrier(comm);
+    rc = save_local(comm, saver, items, 7, &progress);
+    everywhere(comm,
+               rc == ERR_OK && progress.phase == CKPT_FAILED &&
+                   strstr(progress.text, "rank 2 (node1)") != NULL,
+               "a node that can't write: all hear of it");
+    everywhere(comm,
+               fixture_count(local, "") == 3 &&
+                   chooses(comm, local, -1, INT64_MAX, 6),
+               "the step before is there, and nothing of this one");
+    rc = save_local(comm, saver, items, 8, &progress);
+    everywhere(comm, committed(rc, &progress, 8), "the next save works");
+    lose(comm, local, 8, 0);
+    everywhere(comm, chooses(comm, local, -1, INT64_MAX, 8),
+               "its first node may be lost");
+    ckpt_saver_destroy(saver);
+    fixture_free(items, FIXTURE_ITEMS);
+}
+
+int main(int argc, char **argv)
+{
+    struct comm *comm = NULL;
+    struct ckpt_partner *partner = NULL;
+    char folder[FSIO_PATH_MAX] = "";
+    bool named = become_node();
+    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &comm) != ERR_OK) {
+        fprintf(stderr, "%s\n", err_text());
+        return 1;
+    }
+    if (comm_rank(comm) != 0)
+        tap_silence();
+    if (!named || comm_size(comm) != RANKS) {
+        tap_skip("needs 4 ranks and the right to give host names");
+        comm_destroy(comm);
+        return tap_done();
+    }
+    if (comm_rank(comm) == 0)
+        fixture_folder(folder);
+    comm_broadcast(comm, folder, sizeof folder, 0);
+    everywhere(comm, ckpt_partner_create(comm, &partner) == ERR_OK, "partners");
+    test_keepers(comm, partner);
+    test_copies(comm, partner, folder);
+    test_choose(comm, partner, folder);
+    test_save(comm, partner, folder);
+    ckpt_partner_destroy(partner);
+    comm_barrier(comm);
+    if (comm_rank(comm) == 0)
+        fsio_remove_tree(folder);
+    comm_destroy(comm);
+    return tap_done();
+}

@@ -1,0 +1,279 @@
+/* Saving behind the caller's back: what is committed is what was there at the
+ * start, every rank hears the same, and a save that fails leaves nothing. Works
+ * with any number of ranks. */
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_index.h"
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "tests/ckpt_fixture.h"
+
+#define ITEMS (FIXTURE_ITEMS + 1)
+#define TIMEOUT_S 60.0
+#define DEADLINE_S 1.0
+
+/* Large enough that a rank's shard meets the limit of its files. */
+#define FILE_LIMIT ((rlim_t)1 << 20)
+static const struct ckpt_item big = { .name = "big",
+                                      .dims = 2,
+                                      .shape = { 1700, 1024 } };
+
+struct world {
+    struct comm *comm;
+    int rank, ranks;
+    char run[FSIO_PATH_MAX];
+    struct ckpt_item items[ITEMS];
+    struct ckpt_options options;
+    int committed, failed; /* records, rank 0 */
+};
+
+static void count_record(void *arg, const struct ckpt_progress *progress)
+{
+    struct world *world = arg;
+    world->committed += progress->phase == CKPT_COMMITTED;
+    world->failed += progress->phase == CKPT_FAILED;
+}
+
+/* A point counts when it holds on every rank. */
+static void everywhere(struct world *world, bool pass, const char *what)
+{
+    int64_t good = pass;
+    if (!pass)
+        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
+    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%s", what);
+}
+
+static bool loads(struct world *world, int64_t want)
+{
+    struct ckpt_item items[ITEMS];
+    json_t *state = NULL;
+    int64_t step = -2;
+    memcpy(items, fixture_tensors, sizeof fixture_tensors);
+    items[FIXTURE_ITEMS] = big;
+    fixture_make(items, ITEMS, world->ranks - 1 - world->rank, world->ranks);
+    enum err rc = ckpt_load(world->comm, world->run, NULL, items, ITEMS, &step,
+                            &state, NULL);
+    json_t *same = fixture_state(want);
+    bool good = rc == ERR_OK && step == want && json_equal(state, same) &&
+                fixture_holds(items, ITEMS, want);
+    json_decref(same);
+    json_decref(state);
+    fixture_free(items, ITEMS);
+    return good;
+}
+
+static enum err start(struct world *world, struct ckpt_saver *saver,
+                      int64_t step)
+{
+    json_t *state = world->rank == 0 ? fixture_state(step) : NULL;
+    fixture_fill(world->items, ITEMS, step);
+    enum err rc = ckpt_saver_start(saver, step, state);
+    /* What comes now must not be in the checkpoint. */
+    fixture_fill(world->items, ITEMS, step + 1000);
+    if (state != NULL)
+        json_object_set_new(state, "values", json_integer(-1));
+    json_decref(state);
+    return rc;
+}
+
+static void test_isolation(struct world *world, struct ckpt_saver *saver)
+{
+    struct ckpt_progress progress = { 0 }, first;
+    bool ordered = true;
+    enum err rc = ckpt_saver_poll(saver, &progress);
+    everywhere(world, rc == ERR_OK && progress.phase == CKPT_IDLE, "idle");
+    everywhere(world, start(world, saver, 10) == ERR_OK, "a save starts");
+    everywhere(world, ckpt_saver_start(saver, 11, NULL) == ERR_BUSY,
+               "a second one in flight is refused");
+    rc = ckpt_saver_poll(saver, &first);
+    enum ckpt_phase last = CKPT_STAGED;
+    progress = first;
+    while (rc == ERR_OK && progress.phase < CKPT_COMMITTED &&
+           progress.phase != CKPT_IDLE) {
+        ordered &= progress.phase >= last;
+        last = progress.phase;
+        clock_sleep(1e-4);
+        rc = ckpt_saver_poll(saver, &progress);
+    }
+    everywhere(world, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
+               "polling ends in COMMITTED");
+    everywhere(world, ordered && first.phase == CKPT_STAGED,
+               "after STAGED and PERSISTED in this order");
+    everywhere(world,
+               progress.step == 10 && progress.bytes > 1700 * 1024 * 4 &&
+                   progress.persist_s > 0.0 && progress.commit_s > 0.0,
+               "step, bytes and times are told");
+    rc = ckpt_saver_poll(saver, &progress);
+    everywhere(world, rc == ERR_OK && progress.phase == CKPT_IDLE,
+               "the end is reported once");
+    everywhere(world, loads(world, 10),
+               "what is committed was there at the start");
+    tap_ok(world->rank != 0 || world->committed == 1, "it was recorded once");
+}
+
+/* The same failure on all ranks, nothing left, and the next save works. */
+static void check_failure(struct world *world, struct ckpt_saver *saver,
+                          int64_t step, enum err want, int who)
+{
+    char rank[32], text[512], folder[64];
+    struct ckpt_progress progress = { 0 };
+    snprintf(rank, sizeof rank, "rank %d (", who);
+    snprintf(folder, sizeof folder, "step-%09lld", (long long)step);
+    int failed = world->failed;
+    enum err rc = start(world, saver, step);
+    if (rc == ERR_OK)
+        rc = ckpt_saver_wait(saver, &progress);
+    everywhere(world, rc == ERR_OK && progress.phase == CKPT_FAILED,
+               "a failure is no error of the saver");
+    everywhere(world, progress.error == want, "every rank has its code");
+    snprintf(text, sizeof text, "%s", progress.text);
+    comm_broadcast(world->comm, text, sizeof text, 0);
+    everywhere(world,
+               strcmp(text, progress.text) == 0 &&
+                   (world->ranks == 1 || strstr(text, rank) == text),
+               "and its text, with the rank");
+    everywhere(world,
+               fixture_count(world->run, ".tmp") <= 0 &&
+                   fixture_count(world->run, folder) <= 0,
+               "nothing of it stays");
+    tap_ok(world->rank != 0 || world->failed == failed + 1, "it was recorded");
+}
+
+static void check_next(struct world *world, struct ckpt_saver *saver,
+                       int64_t step)
+{
+    struct ckpt_progress progress = { 0 };
+    enum err rc = start(world, saver, step);
+    if (rc == ERR_OK)
+        rc = ckpt_saver_wait(saver, &progress);
+    everywhere(world, rc == ERR_OK && progress.phase == CKPT_COMMITTED,
+               "the next save works");
+    everywhere(world, loads(world, step), "and holds");
+}
+
+static void test_failures(struct world *world, struct ckpt_saver *saver)
+{
+    struct rlimit before, small;
+    char root[FSIO_PATH_MAX], aside[FSIO_PATH_MAX];
+    bool last = world->rank == world->ranks - 1;
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = FILE_LIMIT;
+    if (last)
+        setrlimit(RLIMIT_FSIZE, &small);
+    check_failure(world, saver, 20, ERR_IO, world->ranks - 1);
+    setrlimit(RLIMIT_FSIZE, &before);
+    everywhere(world, loads(world, 10), "the older checkpoint stays good");
+    check_next(world, saver, 21);
+
+    ckpt_index_root(root, world->run);
+    fsio_path(aside, "%s.aside", root);
+    bool moved = world->rank != 0 || (rename(root, aside) == 0 &&
+                                      fsio_write_atomic(root, "", 0) == ERR_OK);
+    everywhere(world, moved, "a file stands where the folder was");
+    check_failure(world, saver, 22, ERR_SPACE, 0);
+    if (world->rank == 0)
+        moved = unlink(root) == 0 && rename(aside, root) == 0;
+    everywhere(world, moved, "it is gone again");
+    check_next(world, saver, 23);
+}
+
+static void test_destroy(struct world *world, struct ckpt_saver **saver)
+{
+    everywhere(world, start(world, *saver, 30) == ERR_OK, "one more save");
+    ckpt_saver_destroy(*saver);
+    *saver = NULL;
+    everywhere(world, loads(world, 30), "destroying the saver waits for it");
+    everywhere(world, fixture_count(world->run, ".") == 2, "nothing else");
+}
+
+/* The last rank starts a save and never looks at it again. */
+static void test_deadline(struct world *world)
+{
+    struct ckpt_saver *saver = NULL;
+    struct ckpt_progress progress;
+    char rank[32], text[512] = "";
+    if (world->ranks == 1) {
+        tap_skip("a silent rank needs two ranks");
+        return;
+    }
+    bool silent = world->rank == world->ranks - 1;
+    world->options.timeout_s = DEADLINE_S;
+    enum err rc = ckpt_saver_create(world->comm, world->run, &world->options,
+                                    world->items, ITEMS, &saver);
+    everywhere(world, rc == ERR_OK, "a saver with a deadline");
+    rc = start(world, saver, 40);
+    if (rc == ERR_OK && !silent)
+        rc = ckpt_saver_wait(saver, &progress);
+    snprintf(text, sizeof text, "%s", err_text());
+    snprintf(rank, sizeof rank, "rank %d (", world->ranks - 1);
+    everywhere(world,
+               silent ? rc == ERR_OK
+                      : rc == ERR_COMM && strstr(text, "step 40") != NULL &&
+                            strstr(text, rank) != NULL,
+               "a silent rank is named by all others");
+    everywhere(world, silent || ckpt_saver_poll(saver, &progress) == ERR_COMM,
+               "again and again");
+    everywhere(world, silent || ckpt_saver_start(saver, 41, NULL) == ERR_COMM,
+               "no save starts any more");
+    ckpt_saver_destroy(saver);
+    everywhere(world, loads(world, 30), "nothing was committed");
+}
+
+static int run_tests(struct world *world)
+{
+    char folder[FSIO_PATH_MAX] = "";
+    struct ckpt_saver *saver = NULL;
+    if (world->rank != 0)
+        tap_silence();
+    else if (fixture_folder(folder) == NULL)
+        folder[0] = '\0';
+    comm_broadcast(world->comm, folder, sizeof folder, 0);
+    if (folder[0] == '\0' ||
+        fsio_path(world->run, "%s/run", folder) != ERR_OK) {
+        tap_ok(false, "a temporary folder");
+        return tap_done();
+    }
+    memcpy(world->items, fixture_tensors, sizeof fixture_tensors);
+    world->items[FIXTURE_ITEMS] = big;
+    fixture_make(world->items, ITEMS, world->rank, world->ranks);
+    world->options = (struct ckpt_options){ .attempt = "7.1",
+                                            .keep = 2,
+                                            .timeout_s = TIMEOUT_S,
+                                            .stage = true,
+                                            .record = count_record,
+                                            .record_arg = world };
+    enum err rc = ckpt_saver_create(world->comm, world->run, &world->options,
+                                    world->items, ITEMS, &saver);
+    everywhere(world, rc == ERR_OK, "a saver");
+    if (rc == ERR_OK) {
+        test_isolation(world, saver);
+        test_failures(world, saver);
+        test_destroy(world, &saver);
+        test_deadline(world);
+    }
+    fixture_free(world->items, ITEMS);
+    comm_barrier(world->comm);
+    if (world->rank == 0)
+        fsio_remove_tree(folder);
+    return tap_done();
+}
+
+int main(int argc, char **argv)
+{
+    struct world world = { 0 };
+    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &world.comm) != ERR_OK) {
+        fprintf(stderr, "%s\n", err_text());
+        return 1;
+    }
+    world.rank = comm_rank(world.comm);
+    world.ranks = comm_size(world.comm);
+    log_init("test", world.rank, LOG_ERROR);
+    signal(SIGXFSZ, SIG_IGN);
+    int status = run_tests(&world);
+    comm_destroy(world.comm);
+    return status;
+}
