@@ -1,6 +1,12 @@
 /* Node-local checkpoints on four ranks of three nodes: who keeps copies, that
  * they arrive, and what can still be put together when folders are lost. The
- * nodes are this machine under several names, which only root can give. */
+ * nodes are this machine under several names, which only root can give.
+ *
+ *     test_ckpt_local_n4                    the tests
+ *     test_ckpt_local_n4 save FOLDER STEP   save a step on the nodes
+ *     test_ckpt_local_n4 load FOLDER        load the newest, print its step; 1
+ * if it has other values than it should
+ */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -322,6 +328,70 @@ static void test_save(struct comm *comm, const struct ckpt_partner *partner,
     fixture_free(items, FIXTURE_ITEMS);
 }
 
+/* --- one save or load, for crashes ---------------------------------------- */
+
+static enum err run_save(struct comm *comm, const char *run, char *local,
+                         int64_t step)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_item items[FIXTURE_ITEMS];
+    struct ckpt_saver *saver = NULL;
+    struct ckpt_progress progress;
+    struct ckpt_options options = { .attempt = "3.1",
+                                    .stage = true,
+                                    .timeout_s = TIMEOUT_S,
+                                    .local_dir = local };
+    memcpy(items, fixture_tensors, sizeof items);
+    fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), RANKS);
+    TRY(ckpt_saver_create(comm, run, &options, items, FIXTURE_ITEMS, &saver));
+    TRY(save_local(comm, saver, items, step, &progress));
+    if (progress.phase != CKPT_COMMITTED)
+        rc = err_set(ERR_IO, "%s", progress.text);
+out:
+    ckpt_saver_destroy(saver);
+    fixture_free(items, FIXTURE_ITEMS);
+    return rc;
+}
+
+/* Each rank loads another's part, so that most of it must be sent. */
+static enum err run_load(struct comm *comm, const char *run, const char *local)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_item items[FIXTURE_ITEMS];
+    struct ckpt_load_options options = { .local_dir = local };
+    struct ckpt_load_stats stats;
+    json_t *state = NULL;
+    int64_t step = -1;
+    memcpy(items, fixture_tensors, sizeof items);
+    fixture_make(items, FIXTURE_ITEMS, RANKS - 1 - comm_rank(comm), RANKS);
+    TRY(ckpt_load(comm, run, &options, items, FIXTURE_ITEMS, &step, &state,
+                  &stats));
+    if (step >= 0 &&
+        !(stats.local && fixture_holds(items, FIXTURE_ITEMS, step)))
+        rc = err_set(ERR_CHECKPOINT, "step %lld has other values",
+                     (long long)step);
+    TRY(comm_agree(comm, rc));
+    if (comm_rank(comm) == 0)
+        printf("%lld\n", (long long)step);
+out:
+    json_decref(state);
+    fixture_free(items, FIXTURE_ITEMS);
+    return rc;
+}
+
+static int run_command(struct comm *comm, char **words, int count)
+{
+    char run[FSIO_PATH_MAX], local[FSIO_PATH_MAX];
+    fsio_path(run, "%s/run", words[1]);
+    fsio_path(local, "%s/node%d", words[1], node_of[comm_rank(comm)]);
+    enum err rc = strcmp(words[0], "save") == 0 && count == 3
+                      ? run_save(comm, run, local, strtoll(words[2], NULL, 10))
+                      : run_load(comm, run, local);
+    if (rc != ERR_OK)
+        fprintf(stderr, "%s\n", err_text());
+    return rc != ERR_OK;
+}
+
 int main(int argc, char **argv)
 {
     struct comm *comm = NULL;
@@ -334,6 +404,11 @@ int main(int argc, char **argv)
     }
     if (comm_rank(comm) != 0)
         tap_silence();
+    if (argc > 2 && named && comm_size(comm) == RANKS) {
+        int status = run_command(comm, argv + 1, argc - 1);
+        comm_destroy(comm);
+        return status;
+    }
     if (!named || comm_size(comm) != RANKS) {
         tap_skip("needs 4 ranks and the right to give host names");
         comm_destroy(comm);
