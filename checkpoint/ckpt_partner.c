@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "src/base/fsio.h"
+
 #define TAG 1
 
 struct mapping {
@@ -129,6 +131,18 @@ bool ckpt_partner_leads(const struct ckpt_partner *partner)
 
 /* --- transfers ------------------------------------------------------------ */
 
+/* Where there are very many shards they are in folders of their own. */
+static enum err make_parent(const char *path)
+{
+    enum err rc = ERR_OK;
+    char parent[FSIO_PATH_MAX];
+    TRY(fsio_path(parent, "%s", path));
+    *strrchr(parent, '/') = '\0';
+    TRY(fsio_mkdirs(parent));
+out:
+    return rc;
+}
+
 /* Writing to a mapping that the file system can't back would be SIGBUS, so its
  * space is reserved first. */
 static enum err map_file(const struct ckpt_partner_file *file, bool make,
@@ -136,9 +150,11 @@ static enum err map_file(const struct ckpt_partner_file *file, bool make,
 {
     enum err rc = ERR_OK;
     int failed = 0;
-    int fd = make
-                 ? open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
-                 : open(file->path, O_RDONLY | O_CLOEXEC);
+    int fd = -1;
+    if (make)
+        TRY(make_parent(file->path));
+    fd = make ? open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
+              : open(file->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_errno("%s: open", file->path);
     if (make)
@@ -160,7 +176,8 @@ static enum err map_file(const struct ckpt_partner_file *file, bool make,
                                  .data = data,
                                  .bytes = (size_t)file->bytes };
 out:
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     return rc;
 }
 

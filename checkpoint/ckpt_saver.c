@@ -243,7 +243,8 @@ void ckpt_saver_destroy(struct ckpt_saver *saver)
     if (saver->broken && !ckpt_saver_task_done(saver))
         return;
     ckpt_saver_thread_end(saver);
-    ckpt_saver_local_destroy(saver);
+    if (!saver->broken)
+        ckpt_saver_local_destroy(saver);
     comm_destroy(saver->own);
     arena_destroy(&saver->stage);
     if (saver->broken)
