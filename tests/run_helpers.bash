@@ -18,11 +18,12 @@ SHORT=(train.max_duration=24ba train.global_batch=8 data.seq_len=64
     scheduler.warmup=3ba checkpoint.interval=3ba checkpoint.keep=3
     eval.interval=12ba eval.samples=8 log.level=warn)
 
-# command_of RANKS DIR [key=value ...]: sets the array `command`
+# command_of RANKS DIR [key=value ...]: sets the array `command`; $TRAIN may be
+# another program than the shipped one.
 command_of() {
     local ranks=$1 dir=$2
     shift 2
-    command=("$BIN/tessera-train" "$CONF" "run.dir=$dir"
+    command=("${TRAIN:-$BIN/tessera-train}" "$CONF" "run.dir=$dir"
         "data.train=$DIR/data/train" "data.eval=$DIR/data/eval"
         "${SHORT[@]}" "$@")
     [ "$ranks" = 1 ] || command=("$MPIRUN" "$ranks" "${command[@]}")

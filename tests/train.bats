@@ -401,7 +401,9 @@ bad() {
     for point in staged shard-half:1 shards-agreed manifest-written; do
         run_dir=$DIR/behind-$point
         train 2 "$run_dir" train.max_duration=6ba scheduler.t_max=24ba
-        TESSERA_CRASH_AT=$point run train 2 "$run_dir"
+        # only this build has crash points
+        TRAIN=$BIN/../crash/bin/tessera-train TESSERA_CRASH_AT=$point \
+            run train 2 "$run_dir"
         [ "$status" -ne 0 ]
         [ "$(basename "$(newest "$run_dir")")" = step-000000006 ]
         train 2 "$run_dir"
