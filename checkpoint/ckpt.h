@@ -118,8 +118,8 @@ enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
 
 /* The same to the nodes' own folders, with a copy of each shard on another
  * node (ckpt_local.h): COMMITTED when all nodes have the step. An older
- * local step stays until then, and goes afterwards. `state` must not be NULL.
- */
+ * local step stays until then, and goes afterwards. On rank 0 `state`
+ * must not be NULL. */
 enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
                                 const json_t *state);
 
