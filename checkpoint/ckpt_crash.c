@@ -100,8 +100,10 @@ void ckpt_crash_point(const char *name, int rank)
     crash_trace(name, rank);
     const char *at = getenv("TESSERA_CRASH_AT");
     const char *stop = getenv("TESSERA_CRASH_STOP");
+    /* raise(), not kill(): a SIGSTOP to the process may be taken by another of
+     * its threads, and this one would run on for a while. */
     if (at != NULL && crash_meant(at, name, rank))
-        kill(getpid(), stop != NULL ? SIGSTOP : SIGKILL);
+        raise(stop != NULL ? SIGSTOP : SIGKILL);
 }
 
 #else
