@@ -57,10 +57,12 @@ static void row_gradient(float *x, int64_t n, struct row_sum sum, int32_t label)
 
 enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
                                    enum dtype dtype, int64_t n, int64_t vocab,
-                                   void *logits, const int32_t *labels,
-                                   bool gradient, float *losses)
+                                   float scale, void *logits,
+                                   const int32_t *labels, bool gradient,
+                                   float *losses)
 {
-    assert(vocab > 0);
+    assert(vocab > 0 && scale == 1.0f);
+    (void)scale;
     enum err rc = cpu_require_f32(dtype, "cross_entropy");
     if (rc != ERR_OK)
         return rc;

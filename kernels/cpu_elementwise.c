@@ -47,12 +47,12 @@ enum err CPU_SYMBOL(bias_backward)(const struct kernel_ctx *ctx,
 enum err CPU_SYMBOL(accumulate)(const struct kernel_ctx *ctx, enum dtype dtype,
                                 int64_t n, const void *x, void *y)
 {
-    return CPU_SYMBOL(add)(ctx, dtype, n, y, x, y);
+    return CPU_SYMBOL(add)(ctx, dtype, n, y, 1.0f, x, y);
 }
 
 enum err CPU_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
-                         int64_t n, const void *left, const void *right,
-                         void *out)
+                         int64_t n, const void *left, float scale,
+                         const void *right, void *out)
 {
     const float *a = left;
     const float *b = right;
@@ -62,7 +62,7 @@ enum err CPU_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
         return rc;
 #pragma omp parallel for simd num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < n; i++)
-        c[i] = a[i] + b[i];
+        c[i] = a[i] + scale * b[i];
     return ERR_OK;
 }
 

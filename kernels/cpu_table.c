@@ -20,9 +20,13 @@ static void cpu_describe(char *text, size_t bytes)
 
 static size_t cpu_scratch_bytes(const struct kernel_limits *limits)
 {
-    size_t layernorm = CPU_SYMBOL(layernorm_scratch)(limits);
-    size_t attention = CPU_SYMBOL(attention_scratch)(limits);
-    return layernorm > attention ? layernorm : attention;
+    const size_t needs[] = { CPU_SYMBOL(norm_scratch)(limits),
+                             CPU_SYMBOL(attention_scratch)(limits),
+                             CPU_SYMBOL(route_scratch)(limits) };
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
+        most = needs[i] > most ? needs[i] : most;
+    return most;
 }
 
 const struct kernels CPU_SYMBOL(table) = {
@@ -33,13 +37,31 @@ const struct kernels CPU_SYMBOL(table) = {
     .gemm = CPU_SYMBOL(gemm),
     .embedding_forward = CPU_SYMBOL(embedding_forward),
     .embedding_backward = CPU_SYMBOL(embedding_backward),
-    .layernorm_forward = CPU_SYMBOL(layernorm_forward),
-    .layernorm_backward = CPU_SYMBOL(layernorm_backward),
-    .gelu_forward = CPU_SYMBOL(gelu_forward),
-    .gelu_backward = CPU_SYMBOL(gelu_backward),
+    .norm_forward = CPU_SYMBOL(norm_forward),
+    .add_norm_forward = CPU_SYMBOL(add_norm_forward),
+    .norm_backward = CPU_SYMBOL(norm_backward),
+    .activation_forward = CPU_SYMBOL(activation_forward),
+    .activation_backward = CPU_SYMBOL(activation_backward),
+    .glu_forward = CPU_SYMBOL(glu_forward),
+    .glu_backward = CPU_SYMBOL(glu_backward),
+    .clip_forward = CPU_SYMBOL(clip_forward),
+    .clip_backward = CPU_SYMBOL(clip_backward),
+    .rope = CPU_SYMBOL(rope),
+    .dropout = CPU_SYMBOL(dropout),
+    .jitter = CPU_SYMBOL(jitter),
     .attention_forward = CPU_SYMBOL(attention_forward),
     .attention_backward = CPU_SYMBOL(attention_backward),
     .cross_entropy = CPU_SYMBOL(cross_entropy),
+    .route_forward = CPU_SYMBOL(route_forward),
+    .route_backward = CPU_SYMBOL(route_backward),
+    .route_sort = CPU_SYMBOL(route_sort),
+    .route_sums = CPU_SYMBOL(route_sums),
+    .expert_gather = CPU_SYMBOL(expert_gather),
+    .expert_combine = CPU_SYMBOL(expert_combine),
+    .expert_weigh = CPU_SYMBOL(expert_weigh),
+    .grouped_gemm = CPU_SYMBOL(grouped_gemm),
+    .pack = CPU_SYMBOL(pack),
+    .unpack = CPU_SYMBOL(unpack),
     .bias_backward = CPU_SYMBOL(bias_backward),
     .accumulate = CPU_SYMBOL(accumulate),
     .add = CPU_SYMBOL(add),

@@ -134,6 +134,16 @@ static enum err find_cpu(const char *kernel_set, const struct kernels **out)
                    kernel_set, names_here(names));
 }
 
+size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols)
+{
+    size_t bytes = (size_t)(rows * cols) * sizeof(float);
+    if (packing == PACKING_BF16)
+        bytes /= 2;
+    else if (packing == PACKING_INT8)
+        bytes = (size_t)(rows * cols) + (size_t)rows * sizeof(float);
+    return (bytes + 63) / 64 * 64;
+}
+
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out)
 {

@@ -17,8 +17,9 @@
  *
  * Tolerances are against an fp64 reference on inputs of order 1: relative to
  * the largest absolute reference value of the output tensor.
- *   gemm 2e-6*sqrt(k), layernorm 5e-6, gelu 2e-6, attention 5e-6,
- *   cross_entropy 5e-6, adamw 2e-6 (one step), sums 1e-12 (fp64 accumulation).
+ *   gemm 2e-6*sqrt(k), norms 5e-6, activations 2e-6, attention 5e-6, rope 2e-6,
+ *   cross_entropy 5e-6, routing 5e-6, adamw 2e-6 (one step), sums 1e-12 (fp64
+ *   accumulation).
  */
 #ifndef TESSERA_KERNELS_KERNELS_H
 #define TESSERA_KERNELS_KERNELS_H
@@ -47,10 +48,12 @@ struct kernel_limits {
     int64_t tokens;    /* rows of one leaf: batch * seq */
     int64_t batch;     /* sequences of one leaf */
     int64_t seq;       /* tokens per sequence */
-    int64_t width;     /* largest row of norm, bias and GELU: 4 * d_model */
-    int64_t heads;
+    int64_t width;     /* widest row of norm and bias */
+    int64_t heads;     /* of queries */
     int64_t head_dim;
     int64_t vocab;
+    int64_t experts;   /* 0: no mixture of experts */
+    int64_t top_k;
 };
 
 enum gemm_form {
@@ -70,12 +73,84 @@ struct gemm {
                          accumulate */
 };
 
+/* Each expert's own rows: group g has rows [offsets[g], offsets[g+1]) of the
+ * tensors that have `offsets[groups]` rows in all; possibly none. */
+struct grouped_gemm {
+    enum gemm_form form;
+    int groups;
+    const int64_t *offsets; /* [groups + 1], offsets[0] = 0 */
+    /* NT: c[row,n] = a[row,k] b_g[n,k]^T with b_g = b + g n k
+     * NN: c[row,n] = a[row,k] b_g[k,n]   with b_g = b + g k n
+     * TN: c_g[m,n] = a[rows,m]^T b[rows,n] with c_g = c + g m n */
+    int64_t m; /* TN only */
+    int64_t n;
+    int64_t k; /* NT and NN only */
+    const void *a;
+    const void *b;
+    void *c;
+    bool accumulate;
+};
+
+enum norm_kind {
+    NORM_LAYER, /* Ba, Kiros and Hinton 2016 */
+    NORM_RMS    /* Zhang and Sennrich 2019: no mean, no beta */
+};
+
+/* n rows of `groups` * `d` elements, each group of d normalised apart; rows of
+ * x, y, dy and dx are `stride` elements apart. gamma and beta have d elements
+ * if shared, groups * d otherwise. */
+struct norm {
+    enum norm_kind kind;
+    int64_t n, groups, d, stride;
+    bool shared; /* gamma and beta, by the groups; true when groups is 1 */
+    float eps;
+    /* x, gamma and beta are rounded to bf16 on their way in and y on its way
+     * out, statistics are fp32 of the rounded x; gradients pass the rounding as
+     * if it were not there (PyTorch's layer_norm under bf16 autocast). */
+    bool low_precision;
+};
+
+enum activation { ACTIVATION_GELU, ACTIVATION_SILU };
+
+/* Which random numbers: element e of sample s (numbered over the whole run) of
+ * the tensor `stream` draws word e % 4 of the Philox block with key
+ * rng_u64(seed, stream, s) and counter e / 4. Nothing depends on how samples
+ * are grouped, on ranks or threads. */
+struct random_place {
+    uint64_t seed;
+    uint64_t stream;      /* rng_stream(tensor's name) */
+    int64_t first_sample; /* of the op's first row of samples */
+};
+
 struct attention {
-    int64_t batch, seq, heads, head_dim;
+    int64_t batch, seq, heads, kv_heads, head_dim; /* kv_heads divides heads */
     float scale; /* multiplies q k^T, usually 1/sqrt(head_dim) */
+    /* [heads]: slope * (key - query) is added to the scaled score (Press, Smith
+     * and Lewis 2021); NULL: none */
+    const float *alibi_slopes;
     /* [batch, seq] document number of each token, tokens attend only within
      * their document; NULL: each row is one document */
     const int32_t *sequence_ids;
+    /* Probabilities are dropped with this probability and the others divided by
+     * 1 - dropout; element (head * seq + query) * round_up(seq, 4) + key of its
+     * sample. 0: none */
+    float dropout;
+    struct random_place random;
+};
+
+/* Dropless top-k routing of n tokens. */
+struct route {
+    int64_t n;
+    int experts;
+    int top_k;
+    float normalize; /* p of the L_p norm that weights are divided by; 0: no */
+};
+
+/* A tensor in fewer bits. */
+enum packing {
+    PACKING_NONE,
+    PACKING_BF16, /* rounded to nearest even */
+    PACKING_INT8  /* per row: fp32 scale = largest magnitude / 127, then int8 */
 };
 
 struct adamw {
@@ -113,33 +188,87 @@ struct kernels {
                                    int64_t d, const int32_t *tokens,
                                    const void *dout, void *dwte, void *dwpe);
 
-    /* y = (x - mean) * rstd * gamma + beta per row of d; mean[n], rstd[n] are
-     * saved for backward. beta NULL: without. Two-pass variance. */
-    enum err (*layernorm_forward)(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, int64_t n, int64_t d,
-                                  const void *x, const void *gamma,
-                                  const void *beta, float eps, void *y,
-                                  float *mean, float *rstd);
-    /* dx += gradient through the norm (the residual stream's gradient is
-     * already there); dgamma[d] +=, dbeta[d] += (NULL: without). */
-    enum err (*layernorm_backward)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, int64_t d,
-                                   const void *dy, const void *x,
-                                   const void *gamma, const float *mean,
-                                   const float *rstd, void *dx, void *dgamma,
-                                   void *dbeta);
+    /* y = (x - mean) * rstd * gamma + beta; mean[n * groups] and rstd[n *
+     * groups] are saved for backward. beta NULL: without. Two-pass variance.
+     * NORM_RMS: y = x * rstd * gamma, mean and beta may be NULL. y may be x. */
+    enum err (*norm_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
+                             const struct norm *norm, const void *x,
+                             const void *gamma, const void *beta, void *y,
+                             float *mean, float *rstd);
+    /* x[n,d] = a + scale * b, then as norm_forward of x; x may be a. Only one
+     * group, and stride = d. */
+    enum err (*add_norm_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
+                                 const struct norm *norm, const void *a,
+                                 float scale, const void *b, void *x,
+                                 const void *gamma, const void *beta, void *y,
+                                 float *mean, float *rstd);
+    /* With `accumulate` dx += the gradient through the norm (the residual
+     * stream's gradient is already there), otherwise dx = it and dx may be dy.
+     * dgamma +=, dbeta += (NULL: without). */
+    enum err (*norm_backward)(const struct kernel_ctx *ctx, enum dtype dtype,
+                              const struct norm *norm, const void *dy,
+                              const void *x, const void *gamma,
+                              const float *mean, const float *rstd,
+                              bool accumulate, void *dx, void *dgamma,
+                              void *dbeta);
 
-    /* GELU with the exact erf: y = x/2 (1 + erf(x/sqrt 2)), n elements.
-     * backward: dx = dy * gelu'(x); dx may be dy. */
-    enum err (*gelu_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
-                             int64_t n, const void *x, void *y);
-    enum err (*gelu_backward)(const struct kernel_ctx *ctx, enum dtype dtype,
-                              int64_t n, const void *x, const void *dy,
-                              void *dx);
+    /* y = act(x), n elements: GELU with the exact erf, x/2 (1 + erf(x/sqrt 2));
+     * SiLU x / (1 + exp(-x)). backward: dx = dy * act'(x); dx may be dy. */
+    enum err (*activation_forward)(const struct kernel_ctx *ctx,
+                                   enum dtype dtype, enum activation act,
+                                   int64_t n, const void *x, void *y);
+    enum err (*activation_backward)(const struct kernel_ctx *ctx,
+                                    enum dtype dtype, enum activation act,
+                                    int64_t n, const void *x, const void *dy,
+                                    void *dx);
+    /* Gated: y[n,width] = act(gate[n,width]) * up[n,width] (Shazeer 2020). Rows
+     * of gate, up, dgate and dup are `stride` elements apart, those of y and dy
+     * are contiguous. backward: dgate and dup may be gate and up. */
+    enum err (*glu_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
+                            enum activation act, int64_t n, int64_t width,
+                            int64_t stride, const void *gate, const void *up,
+                            void *y);
+    enum err (*glu_backward)(const struct kernel_ctx *ctx, enum dtype dtype,
+                             enum activation act, int64_t n, int64_t width,
+                             int64_t stride, const void *gate, const void *up,
+                             const void *dy, void *dgate, void *dup);
 
-    /* Causal attention on packed qkv[batch, seq, 3, heads, head_dim];
-     * out[batch, seq, heads, head_dim], lse[batch, heads, seq] (log sum exp of
-     * the scaled scores). No seq x seq tensor is stored. */
+    /* x = min(max(x, -limit), limit), n elements, in place. backward: dx = 0
+     * where |x| (after clipping) is limit. */
+    enum err (*clip_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
+                             int64_t n, float limit, void *x);
+    enum err (*clip_backward)(const struct kernel_ctx *ctx, enum dtype dtype,
+                              int64_t n, float limit, const void *x, void *dx);
+
+    /* Rotary positions (Su et al. 2021) in place, halves convention (Hugging
+     * Face's): for pair j of the first `rotated` of `heads` heads of x[n, heads,
+     * head_dim], token t = row % seq: (x[j], x[j + head_dim/2]) turns by the
+     * angle whose cosine and sine are table[t][0][j], table[t][1][j] (table is
+     * [seq, 2, head_dim/2]); by its negative with `inverse`, which is backward.
+     */
+    enum err (*rope)(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
+                     int64_t seq, int64_t heads, int64_t rotated,
+                     int64_t head_dim, const float *table, bool inverse,
+                     void *x);
+
+    /* y = x * scale * m / (1 - p), m is 0 with probability p; samples rows of
+     * `elements`. p = 0: y = x * scale. Also its own backward. y may be x. */
+    enum err (*dropout)(const struct kernel_ctx *ctx, enum dtype dtype,
+                        int64_t samples, int64_t elements, float p,
+                        const struct random_place *random, float scale,
+                        const void *x, void *y);
+    /* y = x * (1 - amount + 2 amount u), u uniform in [0, 1). Also its own
+     * backward. y may be x. */
+    enum err (*jitter)(const struct kernel_ctx *ctx, enum dtype dtype,
+                       int64_t samples, int64_t elements, float amount,
+                       const struct random_place *random, const void *x,
+                       void *y);
+
+    /* Causal attention on packed qkv[batch, seq, heads + 2 kv_heads, head_dim]:
+     * first the queries' heads, then keys, then values; query head h uses key
+     * head h / (heads / kv_heads). out[batch, seq, heads, head_dim], lse[batch,
+     * heads, seq] (log sum exp of the scaled scores, before dropout). Memory is
+     * linear in seq. */
     enum err (*attention_forward)(const struct kernel_ctx *ctx,
                                   enum dtype dtype,
                                   const struct attention *shape,
@@ -151,25 +280,82 @@ struct kernels {
                                    const float *lse, const void *dout,
                                    void *dqkv);
 
-    /* losses[i] = -log softmax(logits[i,:])[labels[i]], 0 where labels[i] < 0
-     * (ignored). With `gradient` logits[n,vocab] is overwritten by
-     * softmax - onehot (rows of ignored labels by 0); without it logits are
-     * left alone or destroyed, the caller must not rely on either. */
+    /* losses[i] = -log softmax(scale * logits[i,:])[labels[i]], 0 where
+     * labels[i] < 0 (ignored). With `gradient` logits[n,vocab] is overwritten by
+     * scale * (softmax - onehot) (rows of ignored labels by 0); without it
+     * logits are left alone or destroyed, the caller must not rely on either. */
     enum err (*cross_entropy)(const struct kernel_ctx *ctx, enum dtype dtype,
-                              int64_t n, int64_t vocab, void *logits,
-                              const int32_t *labels, bool gradient,
-                              float *losses);
+                              int64_t n, int64_t vocab, float scale,
+                              void *logits, const int32_t *labels,
+                              bool gradient, float *losses);
+
+    /* --- mixture of experts: n tokens, each goes to top_k experts ---------- */
+
+    /* probs[n, experts] holds logits and becomes their softmax; chosen[n,
+     * top_k] are the experts in falling order of probability (equal ones: the
+     * lower number first), weights[n, top_k] their probabilities, divided by
+     * their L_p norm if route->normalize. */
+    enum err (*route_forward)(const struct kernel_ctx *ctx,
+                              const struct route *route, float *probs,
+                              int32_t *chosen, float *weights);
+    /* dlogits[n, experts] from dweights[n, top_k] and from dprobs[experts],
+     * which every token's probabilities get besides (the load-balance loss). */
+    enum err (*route_backward)(const struct kernel_ctx *ctx,
+                               const struct route *route, const float *probs,
+                               const int32_t *chosen, const float *dweights,
+                               const float *dprobs, float *dlogits);
+    /* Order the n top_k choices by expert, then token: offsets[experts + 1] as
+     * in struct grouped_gemm; place[n * top_k]: the sorted row of choice i
+     * (token i / top_k); source: its inverse. */
+    enum err (*route_sort)(const struct kernel_ctx *ctx,
+                           const struct route *route, const int32_t *chosen,
+                           int64_t *offsets, int32_t *place, int32_t *source);
+    /* out[e] = the sum of column e of probs[n, experts], fp64. */
+    enum err (*route_sums)(const struct kernel_ctx *ctx,
+                           const struct route *route, const float *probs,
+                           double *out);
+    /* out[r, :] = x[source[r] / top_k, :] for n * top_k rows of d. */
+    enum err (*expert_gather)(const struct kernel_ctx *ctx, enum dtype dtype,
+                              const struct route *route, int64_t d,
+                              const int32_t *source, const void *x, void *out);
+    /* out[t, :] = sum over j in order of weights[t, j] * y[place[t top_k + j],
+     * :]; weights NULL: 1. */
+    enum err (*expert_combine)(const struct kernel_ctx *ctx, enum dtype dtype,
+                               const struct route *route, int64_t d,
+                               const int32_t *place, const float *weights,
+                               const void *y, void *out);
+    /* For every sorted row r with w = weights[source[r]]:
+     * dweights[source[r]] = dot(dh[r, :], h[r, :]), then dh[r, :] *= w and
+     * h[r, :] *= w. */
+    enum err (*expert_weigh)(const struct kernel_ctx *ctx, enum dtype dtype,
+                             const struct route *route, int64_t width,
+                             const int32_t *source, const float *weights,
+                             void *h, void *dh, float *dweights);
+    /* Tasks are fixed tiles of every group, each one single-threaded GEMM; a
+     * group without rows leaves c alone with `accumulate`, zeroes it without. */
+    enum err (*grouped_gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
+                             const struct grouped_gemm *gemm);
+
+    /* --- tensors in fewer bits ---------------------------------------------- */
+
+    /* packed: kernels_packed_bytes(packing, rows, cols) bytes. */
+    enum err (*pack)(const struct kernel_ctx *ctx, enum packing packing,
+                     int64_t rows, int64_t cols, const float *x, void *packed);
+    enum err (*unpack)(const struct kernel_ctx *ctx, enum packing packing,
+                       int64_t rows, int64_t cols, const void *packed,
+                       float *x);
 
     /* dbias[d] += column sums of dy[n,d]. */
     enum err (*bias_backward)(const struct kernel_ctx *ctx, enum dtype dtype,
                               int64_t n, int64_t d, const void *dy,
                               void *dbias);
 
-    /* y += x; out = a + b (out may be a or b); fill with zeros; n elements. */
+    /* y += x; out = a + scale * b (out may be a or b); fill with zeros; n
+     * elements. */
     enum err (*accumulate)(const struct kernel_ctx *ctx, enum dtype dtype,
                            int64_t n, const void *x, void *y);
     enum err (*add)(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
-                    const void *a, const void *b, void *out);
+                    const void *a, float scale, const void *b, void *out);
     enum err (*zero)(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
                      void *x);
 
@@ -190,6 +376,9 @@ struct kernels {
                       const struct adamw *step, float *p, const void *g,
                       float *m, float *v);
 };
+
+/* Bytes of a packed tensor, a multiple of 64; PACKING_NONE: of the fp32 one. */
+size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols);
 
 /* The table for a backend ("cpu", "cuda") and kernel set ("auto": the best that
  * this processor runs, or a name). ERR_UNSUPPORTED names what was not built or

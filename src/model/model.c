@@ -83,8 +83,7 @@ enum err model_create(const struct model_config *config,
     model->ctx.threads = threads;
     model->samples = samples;
     model->seq_len = seq_len;
-    model->layers =
-        calloc((size_t)config->n_layers, sizeof model->layers[0]);
+    model->layers = calloc((size_t)config->n_layers, sizeof model->layers[0]);
     if (model->layers == NULL) {
         rc = err_set(ERR_MEMORY, "model: out of memory");
         goto out;
@@ -122,8 +121,14 @@ enum err model_gemm(struct model *model, enum gemm_form form, int64_t m,
                     int64_t n, int64_t k, const float *a, const float *b,
                     float *c, const float *bias)
 {
-    struct gemm gemm = { .form = form, .m = m, .n = n, .k = k,
-                         .a = a,       .b = b, .c = c, .bias = bias };
+    struct gemm gemm = { .form = form,
+                         .m = m,
+                         .n = n,
+                         .k = k,
+                         .a = a,
+                         .b = b,
+                         .c = c,
+                         .bias = bias };
     return model->kernels->gemm(&model->ctx, DTYPE_F32, &gemm);
 }
 
@@ -131,8 +136,14 @@ enum err model_gemm_add(struct model *model, enum gemm_form form, int64_t m,
                         int64_t n, int64_t k, const float *a, const float *b,
                         float *c)
 {
-    struct gemm gemm = { .form = form, .m = m, .n = n, .k = k,
-                         .a = a,       .b = b, .c = c, .accumulate = true };
+    struct gemm gemm = { .form = form,
+                         .m = m,
+                         .n = n,
+                         .k = k,
+                         .a = a,
+                         .b = b,
+                         .c = c,
+                         .accumulate = true };
     return model->kernels->gemm(&model->ctx, DTYPE_F32, &gemm);
 }
 

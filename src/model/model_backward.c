@@ -25,22 +25,23 @@ static enum err backward_mlp(struct model *model, int64_t n,
     const struct kernel_ctx *ctx = &model->ctx;
     int64_t d = model->config.d_model;
     int64_t f = model->config.expansion_ratio * d;
-    float eps = (float)model->config.norm_eps;
-    TRY(k->gelu_forward(ctx, DTYPE_F32, n * f, saved->up, model->act));
+    struct norm norm = model_norm(model, n);
+    TRY(k->activation_forward(ctx, DTYPE_F32, ACTIVATION_GELU, n * f, saved->up,
+                              model->act));
     TRY(backward_linear(model, n, d, f, model->dx, model->act,
                         w[DOWN_PROJ_WEIGHT], model->dup, dw[DOWN_PROJ_WEIGHT],
                         dw[DOWN_PROJ_BIAS]));
-    TRY(k->gelu_backward(ctx, DTYPE_F32, n * f, saved->up, model->dup,
-                         model->dup));
-    TRY(k->layernorm_forward(ctx, DTYPE_F32, n, d, saved->mid,
-                             w[NORM_2_WEIGHT], w[NORM_2_BIAS], eps, model->norm,
-                             saved->mean_2, saved->rstd_2));
+    TRY(k->activation_backward(ctx, DTYPE_F32, ACTIVATION_GELU, n * f,
+                               saved->up, model->dup, model->dup));
+    TRY(k->norm_forward(ctx, DTYPE_F32, &norm, saved->mid, w[NORM_2_WEIGHT],
+                        w[NORM_2_BIAS], model->norm, saved->mean_2,
+                        saved->rstd_2));
     TRY(backward_linear(model, n, f, d, model->dup, model->norm,
                         w[UP_PROJ_WEIGHT], model->dnorm, dw[UP_PROJ_WEIGHT],
                         dw[UP_PROJ_BIAS]));
-    TRY(k->layernorm_backward(ctx, DTYPE_F32, n, d, model->dnorm, saved->mid,
-                              w[NORM_2_WEIGHT], saved->mean_2, saved->rstd_2,
-                              model->dx, dw[NORM_2_WEIGHT], dw[NORM_2_BIAS]));
+    TRY(k->norm_backward(ctx, DTYPE_F32, &norm, model->dnorm, saved->mid,
+                         w[NORM_2_WEIGHT], saved->mean_2, saved->rstd_2, true,
+                         model->dx, dw[NORM_2_WEIGHT], dw[NORM_2_BIAS]));
 out:
     return rc;
 }
@@ -55,7 +56,7 @@ static enum err backward_attention(struct model *model, const struct leaf *leaf,
     const struct kernel_ctx *ctx = &model->ctx;
     int64_t n = leaf->samples * leaf->seq_len;
     int64_t d = model->config.d_model;
-    float eps = (float)model->config.norm_eps;
+    struct norm norm = model_norm(model, n);
     struct attention shape = model_attention(model, leaf);
     float *datt = model->branch;
     TRY(backward_linear(model, n, d, d, model->dx, saved->att,
@@ -63,15 +64,15 @@ static enum err backward_attention(struct model *model, const struct leaf *leaf,
                         dw[OUT_PROJ_BIAS]));
     TRY(k->attention_backward(ctx, DTYPE_F32, &shape, saved->qkv, saved->att,
                               saved->lse, datt, model->dqkv));
-    TRY(k->layernorm_forward(ctx, DTYPE_F32, n, d, saved->x, w[NORM_1_WEIGHT],
-                             w[NORM_1_BIAS], eps, model->norm, saved->mean_1,
-                             saved->rstd_1));
+    TRY(k->norm_forward(ctx, DTYPE_F32, &norm, saved->x, w[NORM_1_WEIGHT],
+                        w[NORM_1_BIAS], model->norm, saved->mean_1,
+                        saved->rstd_1));
     TRY(backward_linear(model, n, 3 * d, d, model->dqkv, model->norm,
                         w[WQKV_WEIGHT], model->dnorm, dw[WQKV_WEIGHT],
                         dw[WQKV_BIAS]));
-    TRY(k->layernorm_backward(ctx, DTYPE_F32, n, d, model->dnorm, saved->x,
-                              w[NORM_1_WEIGHT], saved->mean_1, saved->rstd_1,
-                              model->dx, dw[NORM_1_WEIGHT], dw[NORM_1_BIAS]));
+    TRY(k->norm_backward(ctx, DTYPE_F32, &norm, model->dnorm, saved->x,
+                         w[NORM_1_WEIGHT], saved->mean_1, saved->rstd_1, true,
+                         model->dx, dw[NORM_1_WEIGHT], dw[NORM_1_BIAS]));
 out:
     return rc;
 }

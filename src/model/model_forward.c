@@ -11,6 +11,7 @@ struct attention model_attention(const struct model *model,
         .batch = leaf->samples,
         .seq = leaf->seq_len,
         .heads = model->config.n_heads,
+        .kv_heads = model->config.n_heads,
         .head_dim = head_dim,
         .scale = (float)(1.0 / sqrt((double)head_dim)),
         .sequence_ids = leaf->sequence_ids,
@@ -28,32 +29,34 @@ static enum err forward_layer(struct model *model, const struct leaf *leaf,
     int64_t n = leaf->samples * leaf->seq_len;
     int64_t d = model->config.d_model;
     int64_t f = model->config.expansion_ratio * d;
-    float eps = (float)model->config.norm_eps;
+    struct norm norm = model_norm(model, n);
     struct attention shape = model_attention(model, leaf);
     const float *w[LAYER_TENSORS];
     for (int t = 0; t < LAYER_TENSORS; t++)
         w[t] = weights + layer_offset(model->params, layer, t);
 
-    TRY(k->layernorm_forward(ctx, DTYPE_F32, n, d, saved->x, w[NORM_1_WEIGHT],
-                             w[NORM_1_BIAS], eps, model->norm, saved->mean_1,
-                             saved->rstd_1));
+    TRY(k->norm_forward(ctx, DTYPE_F32, &norm, saved->x, w[NORM_1_WEIGHT],
+                        w[NORM_1_BIAS], model->norm, saved->mean_1,
+                        saved->rstd_1));
     TRY(model_gemm(model, GEMM_NT, n, 3 * d, d, model->norm, w[WQKV_WEIGHT],
                    saved->qkv, w[WQKV_BIAS]));
     TRY(k->attention_forward(ctx, DTYPE_F32, &shape, saved->qkv, saved->att,
                              saved->lse));
     TRY(model_gemm(model, GEMM_NT, n, d, d, saved->att, w[OUT_PROJ_WEIGHT],
                    model->branch, w[OUT_PROJ_BIAS]));
-    TRY(k->add(ctx, DTYPE_F32, n * d, saved->x, model->branch, saved->mid));
+    TRY(k->add(ctx, DTYPE_F32, n * d, saved->x, 1.0f, model->branch,
+               saved->mid));
 
-    TRY(k->layernorm_forward(ctx, DTYPE_F32, n, d, saved->mid,
-                             w[NORM_2_WEIGHT], w[NORM_2_BIAS], eps, model->norm,
-                             saved->mean_2, saved->rstd_2));
+    TRY(k->norm_forward(ctx, DTYPE_F32, &norm, saved->mid, w[NORM_2_WEIGHT],
+                        w[NORM_2_BIAS], model->norm, saved->mean_2,
+                        saved->rstd_2));
     TRY(model_gemm(model, GEMM_NT, n, f, d, model->norm, w[UP_PROJ_WEIGHT],
                    saved->up, w[UP_PROJ_BIAS]));
-    TRY(k->gelu_forward(ctx, DTYPE_F32, n * f, saved->up, model->act));
+    TRY(k->activation_forward(ctx, DTYPE_F32, ACTIVATION_GELU, n * f, saved->up,
+                              model->act));
     TRY(model_gemm(model, GEMM_NT, n, d, f, model->act, w[DOWN_PROJ_WEIGHT],
                    model->branch, w[DOWN_PROJ_BIAS]));
-    TRY(k->add(ctx, DTYPE_F32, n * d, saved->mid, model->branch, out));
+    TRY(k->add(ctx, DTYPE_F32, n * d, saved->mid, 1.0f, model->branch, out));
 out:
     return rc;
 }
@@ -72,8 +75,8 @@ enum err model_forward(struct model *model, const struct param_access *access,
         model->layers[0].x));
     TRY(access->release(access->arg, 0));
     for (int layer = 0; layer < layers; layer++) {
-        float *next = layer + 1 < layers ? model->layers[layer + 1].x
-                                         : model->x_last;
+        float *next =
+            layer + 1 < layers ? model->layers[layer + 1].x : model->x_last;
         TRY(access->gather(access->arg, layer + 1, &weights));
         TRY(forward_layer(model, leaf, layer, weights, next));
         TRY(access->release(access->arg, layer + 1));
@@ -93,7 +96,7 @@ static enum err head_rows(struct model *model, const struct leaf *leaf,
     int64_t v = model->config.vocab_size;
     const float *x = model->norm + first * d;
     TRY(model_gemm(model, GEMM_NT, rows, v, d, x, wte, model->logits, NULL));
-    TRY(model->kernels->cross_entropy(&model->ctx, DTYPE_F32, rows, v,
+    TRY(model->kernels->cross_entropy(&model->ctx, DTYPE_F32, rows, v, 1.0f,
                                       model->logits, leaf->labels + first,
                                       dwte != NULL, model->losses + first));
     if (dwte != NULL) {
@@ -115,6 +118,7 @@ enum err model_head(struct model *model, const struct param_access *access,
     int64_t n = leaf->samples * leaf->seq_len;
     int64_t d = model->config.d_model;
     int64_t bias = norm_f_bias_offset(model->params);
+    struct norm norm = model_norm(model, n);
     const float *norm_f = NULL;
     const float *wte = NULL;
     float *dnorm_f = NULL;
@@ -124,9 +128,9 @@ enum err model_head(struct model *model, const struct param_access *access,
     TRY(access->gather(access->arg, 0, &wte));
     if (gradient)
         TRY(access->gradient(access->arg, 0, &dwte));
-    TRY(k->layernorm_forward(ctx, DTYPE_F32, n, d, model->x_last, norm_f,
-                             norm_f + bias, (float)model->config.norm_eps,
-                             model->norm, model->mean_f, model->rstd_f));
+    TRY(k->norm_forward(ctx, DTYPE_F32, &norm, model->x_last, norm_f,
+                        norm_f + bias, model->norm, model->mean_f,
+                        model->rstd_f));
     for (int64_t first = 0; first < n; first += MODEL_LOGIT_ROWS) {
         int64_t rows = n - first;
         if (rows > MODEL_LOGIT_ROWS)
@@ -137,10 +141,9 @@ enum err model_head(struct model *model, const struct param_access *access,
     if (gradient) {
         TRY(access->gradient(access->arg, last, &dnorm_f));
         TRY(k->zero(ctx, DTYPE_F32, n * d, model->dx));
-        TRY(k->layernorm_backward(ctx, DTYPE_F32, n, d, model->dnorm,
-                                  model->x_last, norm_f, model->mean_f,
-                                  model->rstd_f, model->dx, dnorm_f,
-                                  dnorm_f + bias));
+        TRY(k->norm_backward(ctx, DTYPE_F32, &norm, model->dnorm, model->x_last,
+                             norm_f, model->mean_f, model->rstd_f, true,
+                             model->dx, dnorm_f, dnorm_f + bias));
         TRY(access->gradient_done(access->arg, last));
     }
     TRY(access->release(access->arg, 0));

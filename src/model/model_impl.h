@@ -80,6 +80,17 @@ static inline int64_t norm_f_bias_offset(const struct params *params)
            params->blocks[params->block_count - 1].offset;
 }
 
+static inline struct norm model_norm(const struct model *model, int64_t n)
+{
+    return (struct norm){ .kind = NORM_LAYER,
+                          .n = n,
+                          .groups = 1,
+                          .d = model->config.d_model,
+                          .stride = model->config.d_model,
+                          .shared = true,
+                          .eps = (float)model->config.norm_eps };
+}
+
 enum err model_gemm(struct model *model, enum gemm_form form, int64_t m,
                     int64_t n, int64_t k, const float *a, const float *b,
                     float *c, const float *bias);

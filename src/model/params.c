@@ -98,8 +98,8 @@ enum err params_create(const struct model_config *config, struct params **out)
     struct params *params = calloc(1, sizeof *params);
     if (params == NULL)
         return err_set(ERR_MEMORY, "parameter table: out of memory");
-    params->list = calloc((size_t)layers * PARAMS_PER_LAYER + 4,
-                          sizeof params->list[0]);
+    params->list =
+        calloc((size_t)layers * PARAMS_PER_LAYER + 4, sizeof params->list[0]);
     params->blocks = calloc((size_t)layers + 2, sizeof params->blocks[0]);
     if (params->list == NULL || params->blocks == NULL) {
         rc = err_set(ERR_MEMORY, "parameter table: out of memory");

@@ -23,7 +23,7 @@ static int64_t row_stride(int64_t d)
     return cpu_parts(d, 16) * 16;
 }
 
-size_t CPU_SYMBOL(layernorm_scratch)(const struct kernel_limits *limits)
+size_t CPU_SYMBOL(norm_scratch)(const struct kernel_limits *limits)
 {
     int64_t chunks =
         cpu_min(ROW_CHUNKS_MAX, cpu_parts(limits->tokens, ROW_CHUNK_MIN));
@@ -62,14 +62,16 @@ static void row_forward(int64_t d, const float *x, const float *gamma,
     }
 }
 
-enum err CPU_SYMBOL(layernorm_forward)(const struct kernel_ctx *ctx,
-                                       enum dtype dtype, int64_t n, int64_t d,
-                                       const void *x, const void *gamma,
-                                       const void *beta, float eps, void *y,
-                                       float *mean, float *rstd)
+enum err CPU_SYMBOL(norm_forward)(const struct kernel_ctx *ctx,
+                                  enum dtype dtype, const struct norm *norm,
+                                  const void *x, const void *gamma,
+                                  const void *beta, void *y, float *mean,
+                                  float *rstd)
 {
-    assert(d > 0);
-    enum err rc = cpu_require_f32(dtype, "layernorm_forward");
+    int64_t n = norm->n, d = norm->d;
+    float eps = norm->eps;
+    assert(d > 0 && norm->kind == NORM_LAYER && norm->groups == 1);
+    enum err rc = cpu_require_f32(dtype, "norm_forward");
     if (rc != ERR_OK)
         return rc;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
@@ -125,15 +127,17 @@ static void columns_reduce(int64_t first, int64_t end, int64_t chunks,
     }
 }
 
-enum err CPU_SYMBOL(layernorm_backward)(const struct kernel_ctx *ctx,
-                                        enum dtype dtype, int64_t n, int64_t d,
-                                        const void *dy, const void *x,
-                                        const void *gamma, const float *mean,
-                                        const float *rstd, void *dx,
-                                        void *dgamma, void *dbeta)
+enum err CPU_SYMBOL(norm_backward)(const struct kernel_ctx *ctx,
+                                   enum dtype dtype, const struct norm *norm,
+                                   const void *dy, const void *x,
+                                   const void *gamma, const float *mean,
+                                   const float *rstd, bool accumulate, void *dx,
+                                   void *dgamma, void *dbeta)
 {
-    assert(n > 0 && d > 0);
-    enum err rc = cpu_require_f32(dtype, "layernorm_backward");
+    int64_t n = norm->n, d = norm->d;
+    assert(n > 0 && d > 0 && accumulate && norm->kind == NORM_LAYER);
+    (void)accumulate;
+    enum err rc = cpu_require_f32(dtype, "norm_backward");
     if (rc != ERR_OK)
         return rc;
     int64_t rows = row_chunk(n);

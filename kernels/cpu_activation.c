@@ -14,13 +14,15 @@ static inline vec vec_gelu_slope(vec x)
     return vec_fma(x, density, vec_phi(x));
 }
 
-enum err CPU_SYMBOL(gelu_forward)(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, int64_t n, const void *in,
-                                  void *out)
+enum err CPU_SYMBOL(activation_forward)(const struct kernel_ctx *ctx,
+                                        enum dtype dtype, enum activation act,
+                                        int64_t n, const void *in, void *out)
 {
     const float *x = in;
     float *y = out;
-    enum err rc = cpu_require_f32(dtype, "gelu_forward");
+    enum err rc = cpu_require_f32(dtype, "activation_forward");
+    assert(act == ACTIVATION_GELU);
+    (void)act;
     if (rc != ERR_OK)
         return rc;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
@@ -31,14 +33,17 @@ enum err CPU_SYMBOL(gelu_forward)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(gelu_backward)(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, const void *in,
-                                   const void *dout, void *din)
+enum err CPU_SYMBOL(activation_backward)(const struct kernel_ctx *ctx,
+                                         enum dtype dtype, enum activation act,
+                                         int64_t n, const void *in,
+                                         const void *dout, void *din)
 {
     const float *x = in;
     const float *dy = dout;
     float *dx = din;
-    enum err rc = cpu_require_f32(dtype, "gelu_backward");
+    enum err rc = cpu_require_f32(dtype, "activation_backward");
+    assert(act == ACTIVATION_GELU);
+    (void)act;
     if (rc != ERR_OK)
         return rc;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
