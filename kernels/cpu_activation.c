@@ -1,34 +1,48 @@
-/* GELU with the exact erf (Hendrycks and Gimpel 2016). */
+/* GELU with the exact erf, and SiLU. */
+#include "kernels/cpu_activation.h"
 #include "kernels/cpu.h"
-#include "kernels/cpu_math.h"
 
-/* The standard normal distribution function. */
-static inline vec vec_phi(vec x)
+/* Elements of one task. */
+#define BLOCK 1024
+
+/* Inline, so that `act` is a constant in each copy of the loop. */
+static inline void block_forward(enum activation act, int64_t n, const float *x,
+                                 float *y)
 {
-    return vec_fma(vec_erf(x * 0.70710678f), vec_splat(0.5f), vec_splat(0.5f));
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec v = vec_load(x + i, n - i);
+        vec slope;
+        vec_store(y + i, n - i, v * vec_gate(act, v, &slope));
+    }
 }
 
-static inline vec vec_gelu_slope(vec x)
+static inline void block_backward(enum activation act, int64_t n,
+                                  const float *x, const float *dy, float *dx)
 {
-    vec density = vec_exp(x * x * -0.5f) * 0.39894228f;
-    return vec_fma(x, density, vec_phi(x));
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec v = vec_load(x + i, n - i);
+        vec slope;
+        vec gate = vec_gate(act, v, &slope);
+        vec_store(dx + i, n - i,
+                  vec_load(dy + i, n - i) * vec_fma(v, slope, gate));
+    }
 }
 
 enum err CPU_SYMBOL(activation_forward)(const struct kernel_ctx *ctx,
                                         enum dtype dtype, enum activation act,
                                         int64_t n, const void *in, void *out)
 {
-    const float *x = in;
-    float *y = out;
     enum err rc = cpu_require_f32(dtype, "activation_forward");
-    assert(act == ACTIVATION_GELU);
-    (void)act;
     if (rc != ERR_OK)
         return rc;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
-    for (int64_t i = 0; i < n; i += VEC_LANES) {
-        vec v = vec_load(x + i, n - i);
-        vec_store(y + i, n - i, v * vec_phi(v));
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const float *x = (const float *)in + at;
+        float *y = (float *)out + at;
+        if (act == ACTIVATION_GELU)
+            block_forward(ACTIVATION_GELU, cpu_min(BLOCK, n - at), x, y);
+        else
+            block_forward(ACTIVATION_SILU, cpu_min(BLOCK, n - at), x, y);
     }
     return ERR_OK;
 }
@@ -38,18 +52,18 @@ enum err CPU_SYMBOL(activation_backward)(const struct kernel_ctx *ctx,
                                          int64_t n, const void *in,
                                          const void *dout, void *din)
 {
-    const float *x = in;
-    const float *dy = dout;
-    float *dx = din;
     enum err rc = cpu_require_f32(dtype, "activation_backward");
-    assert(act == ACTIVATION_GELU);
-    (void)act;
     if (rc != ERR_OK)
         return rc;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
-    for (int64_t i = 0; i < n; i += VEC_LANES) {
-        vec slope = vec_gelu_slope(vec_load(x + i, n - i));
-        vec_store(dx + i, n - i, vec_load(dy + i, n - i) * slope);
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const float *x = (const float *)in + at;
+        const float *dy = (const float *)dout + at;
+        float *dx = (float *)din + at;
+        if (act == ACTIVATION_GELU)
+            block_backward(ACTIVATION_GELU, cpu_min(BLOCK, n - at), x, dy, dx);
+        else
+            block_backward(ACTIVATION_SILU, cpu_min(BLOCK, n - at), x, dy, dx);
     }
     return ERR_OK;
 }

@@ -12,7 +12,7 @@
 
 struct row_sum {
     float peak;  /* largest logit so far */
-    float total; /* sum of exp(logit - peak) */
+    float total; /* sum of exp(scale * (logit - peak)) */
 };
 
 static float block_peak(const float *x, int64_t n)
@@ -25,7 +25,7 @@ static float block_peak(const float *x, int64_t n)
 }
 
 /* A NaN is passed over by the maximum but not by the sum. */
-static struct row_sum row_sum(const float *x, int64_t n)
+static struct row_sum row_sum(const float *x, int64_t n, float scale)
 {
     const vec lowest = vec_splat(-INFINITY);
     float peak = -INFINITY;
@@ -35,24 +35,26 @@ static struct row_sum row_sum(const float *x, int64_t n)
         int64_t end = cpu_min(at + BLOCK, n);
         float top = block_peak(x + at, end - at);
         if (top > peak) {
-            total *= vec_exp(vec_splat(peak - top));
+            total *= vec_exp(vec_splat((peak - top) * scale));
             peak = top;
             base = top;
         }
         for (int64_t i = at; i < end; i += VEC_LANES)
-            total += vec_exp(vec_load_or(x + i, end - i, lowest) - base);
+            total +=
+                vec_exp((vec_load_or(x + i, end - i, lowest) - base) * scale);
     }
     return (struct row_sum){ base, vec_sum(total) };
 }
 
-static void row_gradient(float *x, int64_t n, struct row_sum sum, int32_t label)
+static void row_gradient(float *x, int64_t n, float scale, struct row_sum sum,
+                         int32_t label)
 {
-    float scale = 1.0f / sum.total;
+    float share = scale / sum.total;
     for (int64_t i = 0; i < n; i += VEC_LANES) {
-        vec e = vec_exp(vec_load(x + i, n - i) - sum.peak);
-        vec_store(x + i, n - i, e * scale);
+        vec e = vec_exp((vec_load(x + i, n - i) - sum.peak) * scale);
+        vec_store(x + i, n - i, e * share);
     }
-    x[label] -= 1.0f;
+    x[label] -= scale;
 }
 
 enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
@@ -61,8 +63,7 @@ enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
                                    const int32_t *labels, bool gradient,
                                    float *losses)
 {
-    assert(vocab > 0 && scale == 1.0f);
-    (void)scale;
+    assert(vocab > 0 && scale > 0);
     enum err rc = cpu_require_f32(dtype, "cross_entropy");
     if (rc != ERR_OK)
         return rc;
@@ -76,10 +77,10 @@ enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
             continue;
         }
         assert(labels[i] < vocab);
-        struct row_sum sum = row_sum(row, vocab);
-        losses[i] = logf(sum.total) + (sum.peak - row[labels[i]]);
+        struct row_sum sum = row_sum(row, vocab, scale);
+        losses[i] = logf(sum.total) + scale * (sum.peak - row[labels[i]]);
         if (gradient)
-            row_gradient(row, vocab, sum, labels[i]);
+            row_gradient(row, vocab, scale, sum, labels[i]);
     }
     return ERR_OK;
 }

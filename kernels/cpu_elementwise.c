@@ -12,6 +12,9 @@ typedef float vec_half __attribute__((vector_size(4 * HALF)));
 /* Chunks whose sums wait on the stack to be added in order. */
 #define SUMS_AT_ONCE 512
 
+/* Elements that one task adds. */
+#define ADD_BLOCK 4096
+
 static void columns_sum(int64_t n, int64_t d, int64_t first, int64_t end,
                         const float *dy, float *dbias)
 {
@@ -50,19 +53,26 @@ enum err CPU_SYMBOL(accumulate)(const struct kernel_ctx *ctx, enum dtype dtype,
     return CPU_SYMBOL(add)(ctx, dtype, n, y, 1.0f, x, y);
 }
 
+static void block_add(int64_t n, const float *a, float scale, const float *b,
+                      float *out)
+{
+    for (int64_t i = 0; i < n; i += VEC_LANES)
+        vec_store(out + i, n - i,
+                  vec_fma(vec_load(b + i, n - i), vec_splat(scale),
+                          vec_load(a + i, n - i)));
+}
+
 enum err CPU_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
                          int64_t n, const void *left, float scale,
                          const void *right, void *out)
 {
-    const float *a = left;
-    const float *b = right;
-    float *c = out;
     enum err rc = cpu_require_f32(dtype, "add");
     if (rc != ERR_OK)
         return rc;
-#pragma omp parallel for simd num_threads(ctx->threads) schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        c[i] = a[i] + scale * b[i];
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t at = 0; at < n; at += ADD_BLOCK)
+        block_add(cpu_min(ADD_BLOCK, n - at), (const float *)left + at, scale,
+                  (const float *)right + at, (float *)out + at);
     return ERR_OK;
 }
 

@@ -150,7 +150,10 @@ struct route {
 enum packing {
     PACKING_NONE,
     PACKING_BF16, /* rounded to nearest even */
-    PACKING_INT8  /* per row: fp32 scale = largest magnitude / 127, then int8 */
+    /* The fp32 scales of all rows, each its row's largest magnitude / 127, then
+     * the rows of int8, rounded to nearest even. A row of zeros (magnitudes
+     * below 2^-120) has scale 0, one with a NaN or Inf unpacks to NaN. */
+    PACKING_INT8
 };
 
 struct adamw {
@@ -190,7 +193,8 @@ struct kernels {
 
     /* y = (x - mean) * rstd * gamma + beta; mean[n * groups] and rstd[n *
      * groups] are saved for backward. beta NULL: without. Two-pass variance.
-     * NORM_RMS: y = x * rstd * gamma, mean and beta may be NULL. y may be x. */
+     * NORM_RMS: y = x * rstd * gamma; mean and beta (and dbeta in backward) are
+     * not touched and may be NULL. y may be x. */
     enum err (*norm_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
                              const struct norm *norm, const void *x,
                              const void *gamma, const void *beta, void *y,
@@ -251,14 +255,15 @@ struct kernels {
                      int64_t head_dim, const float *table, bool inverse,
                      void *x);
 
-    /* y = x * scale * m / (1 - p), m is 0 with probability p; samples rows of
-     * `elements`. p = 0: y = x * scale. Also its own backward. y may be x. */
+    /* y = x * scale * m / (1 - p), m is 0 with probability p < 1: where the
+     * element's random word is below p 2^32; samples rows of `elements`. p = 0:
+     * y = x * scale. Also its own backward. y may be x. */
     enum err (*dropout)(const struct kernel_ctx *ctx, enum dtype dtype,
                         int64_t samples, int64_t elements, float p,
                         const struct random_place *random, float scale,
                         const void *x, void *y);
-    /* y = x * (1 - amount + 2 amount u), u uniform in [0, 1). Also its own
-     * backward. y may be x. */
+    /* y = x * (1 - amount + 2 amount u), u uniform in [0, 1): the upper 24 bits
+     * of the element's random word. Also its own backward. y may be x. */
     enum err (*jitter)(const struct kernel_ctx *ctx, enum dtype dtype,
                        int64_t samples, int64_t elements, float amount,
                        const struct random_place *random, const void *x,
@@ -281,7 +286,7 @@ struct kernels {
                                    void *dqkv);
 
     /* losses[i] = -log softmax(scale * logits[i,:])[labels[i]], 0 where
-     * labels[i] < 0 (ignored). With `gradient` logits[n,vocab] is overwritten by
+     * labels[i] < 0 (ignored); scale > 0. With `gradient` logits[n,vocab] is overwritten by
      * scale * (softmax - onehot) (rows of ignored labels by 0); without it
      * logits are left alone or destroyed, the caller must not rely on either. */
     enum err (*cross_entropy)(const struct kernel_ctx *ctx, enum dtype dtype,

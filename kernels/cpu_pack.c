@@ -1,0 +1,137 @@
+/* Tensors in fewer bits. */
+#include "kernels/cpu.h"
+#include "kernels/cpu_bf16.h"
+
+#include <math.h>
+
+/* Elements of one task of the packings without rows. */
+#define BLOCK 4096
+
+/* Rows whose largest magnitude is below this are zeros in int8: 127 over it
+ * must be finite. */
+#define INT8_PEAK_MIN 0x1p-120f
+
+typedef int8_t vec_i8 __attribute__((vector_size(VEC_LANES)));
+typedef uint16_t vec_u16 __attribute__((vector_size(2 * VEC_LANES)));
+
+static void bf16_pack(int64_t n, const float *x, uint16_t *out)
+{
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec_u32 bits = (vec_u32)vec_bf16(vec_load(x + i, n - i)) >> 16;
+        vec_u16 half = __builtin_convertvector(bits, vec_u16);
+        if (n - i >= VEC_LANES)
+            memcpy(out + i, &half, sizeof(half));
+        else
+            memcpy(out + i, &half, (size_t)(n - i) * sizeof(*out));
+    }
+}
+
+static void bf16_unpack(int64_t n, const uint16_t *in, float *x)
+{
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec_u16 half = { 0 };
+        if (n - i >= VEC_LANES)
+            memcpy(&half, in + i, sizeof(half));
+        else
+            memcpy(&half, in + i, (size_t)(n - i) * sizeof(*in));
+        vec_store(x + i, n - i,
+                  (vec)(__builtin_convertvector(half, vec_u32) << 16));
+    }
+}
+
+/* As integers magnitudes are ordered like numbers, with Inf above them and NaN
+ * above Inf: both are found by the one comparison. */
+static float row_peak(int64_t n, const float *x)
+{
+    vec_i32 top = { 0 };
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec_i32 size = (vec_i32)vec_load(x + i, n - i) & 0x7fffffff;
+        top = (vec_i32)vec_select(size > top, (vec)size, (vec)top);
+    }
+    int32_t most = 0;
+    for (int i = 0; i < VEC_LANES; i++)
+        most = top[i] > most ? top[i] : most;
+    float peak;
+    memcpy(&peak, &most, sizeof(peak));
+    return peak;
+}
+
+/* Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits. */
+static float int8_pack(int64_t n, const float *x, int8_t *out)
+{
+    const vec rounder = vec_splat(12582912.0f);
+    float peak = row_peak(n, x);
+    float inverse = peak >= INT8_PEAK_MIN ? 127.0f / peak : 0;
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec shifted = vec_load(x + i, n - i) * inverse + rounder;
+        vec_i8 q = __builtin_convertvector((vec_i32)shifted, vec_i8);
+        if (n - i >= VEC_LANES)
+            memcpy(out + i, &q, sizeof(q));
+        else
+            memcpy(out + i, &q, (size_t)(n - i));
+    }
+    if (!isfinite(peak))
+        return NAN;
+    return peak >= INT8_PEAK_MIN ? peak / 127.0f : 0;
+}
+
+static void int8_unpack(int64_t n, float scale, const int8_t *in, float *x)
+{
+    for (int64_t i = 0; i < n; i += VEC_LANES) {
+        vec_i8 q = { 0 };
+        if (n - i >= VEC_LANES)
+            memcpy(&q, in + i, sizeof(q));
+        else
+            memcpy(&q, in + i, (size_t)(n - i));
+        vec_store(x + i, n - i, __builtin_convertvector(q, vec) * scale);
+    }
+}
+
+enum err CPU_SYMBOL(pack)(const struct kernel_ctx *ctx, enum packing packing,
+                          int64_t rows, int64_t cols, const float *x,
+                          void *packed)
+{
+    int64_t n = rows * cols;
+    if (packing == PACKING_INT8) {
+        float *scales = packed;
+        int8_t *bytes = (int8_t *)(scales + rows);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+        for (int64_t i = 0; i < rows; i++)
+            scales[i] = int8_pack(cols, x + i * cols, bytes + i * cols);
+        return ERR_OK;
+    }
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t count = cpu_min(BLOCK, n - at);
+        if (packing == PACKING_BF16)
+            bf16_pack(count, x + at, (uint16_t *)packed + at);
+        else
+            memcpy((float *)packed + at, x + at, (size_t)count * sizeof(*x));
+    }
+    return ERR_OK;
+}
+
+enum err CPU_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum packing packing,
+                            int64_t rows, int64_t cols, const void *packed,
+                            float *x)
+{
+    int64_t n = rows * cols;
+    if (packing == PACKING_INT8) {
+        const float *scales = packed;
+        const int8_t *bytes = (const int8_t *)(scales + rows);
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+        for (int64_t i = 0; i < rows; i++)
+            int8_unpack(cols, scales[i], bytes + i * cols, x + i * cols);
+        return ERR_OK;
+    }
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t count = cpu_min(BLOCK, n - at);
+        if (packing == PACKING_BF16)
+            bf16_unpack(count, (const uint16_t *)packed + at, x + at);
+        else
+            memcpy(x + at, (const float *)packed + at,
+                   (size_t)count * sizeof(*x));
+    }
+    return ERR_OK;
+}
