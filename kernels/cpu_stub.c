@@ -85,24 +85,6 @@ enum err CPU_SYMBOL(clip_backward)(const struct kernel_ctx *ctx,
     return err_set(ERR_UNSUPPORTED, "clip_backward: not built");
 }
 
-enum err CPU_SYMBOL(rope)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, int64_t seq, int64_t heads,
-                          int64_t rotated, int64_t head_dim, const float *table,
-                          bool inverse, void *x)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)n;
-    (void)seq;
-    (void)heads;
-    (void)rotated;
-    (void)head_dim;
-    (void)table;
-    (void)inverse;
-    (void)x;
-    return err_set(ERR_UNSUPPORTED, "rope: not built");
-}
-
 enum err CPU_SYMBOL(dropout)(const struct kernel_ctx *ctx, enum dtype dtype,
                              int64_t samples, int64_t elements, float p,
                              const struct random_place *random, float scale,
