@@ -1,7 +1,6 @@
 /* Dropout and jitter: a product with a random factor per element. */
 #include "kernels/cpu.h"
 #include "kernels/cpu_random.h"
-#include "src/base/rng.h"
 
 /* Elements of one task, a multiple of CPU_RANDOM_WORDS. */
 #define BLOCK 4096
@@ -22,8 +21,7 @@ static struct stretch stretch_of(int64_t task, int64_t elements,
     int64_t blocks = cpu_parts(elements, BLOCK);
     int64_t sample = task / blocks, first = task % blocks * BLOCK;
     return (struct stretch){
-        .key = rng_u64(random->seed, random->stream,
-                       (uint64_t)(random->first_sample + sample)),
+        .key = cpu_random_key(random, sample),
         .first = first,
         .n = cpu_min(BLOCK, elements - first),
         .x = (const float *)x + sample * elements + first,
@@ -39,8 +37,7 @@ static void stretch_dropout(struct stretch s, uint32_t threshold, float factor)
         cpu_random_words(s.key, (uint64_t)(s.first + i) / 4, words);
         for (int64_t j = 0; j < 2 && i + j * VEC_LANES < s.n; j++) {
             int64_t at = i + j * VEC_LANES;
-            vec kept = vec_select((vec_i32)(words[j] >= threshold),
-                                  vec_splat(factor), (vec){ 0 });
+            vec kept = cpu_random_keep(words[j], threshold, factor);
             vec_store(s.y + at, s.n - at, vec_load(s.x + at, s.n - at) * kept);
         }
     }
@@ -87,7 +84,7 @@ enum err CPU_SYMBOL(dropout)(const struct kernel_ctx *ctx, enum dtype dtype,
                         (float *)y + at);
         return ERR_OK;
     }
-    uint32_t threshold = (uint32_t)((double)p * 0x1p32);
+    uint32_t threshold = cpu_random_threshold(p);
     float factor = scale / (1.0f - p);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < samples * cpu_parts(elements, BLOCK); i++)

@@ -8,6 +8,8 @@
 #define TESSERA_KERNELS_CPU_RANDOM_H
 
 #include "kernels/cpu_vec.h"
+#include "kernels/kernels.h"
+#include "src/base/rng.h"
 
 /* Words that one call yields: those of VEC_LANES / 2 blocks. */
 #define CPU_RANDOM_WORDS (2 * VEC_LANES)
@@ -69,6 +71,28 @@ static inline void cpu_random_words(uint64_t key, uint64_t block,
     vec_u64 high = (c2 & 0xffffffffu) | c3 << 32;
     words[0] = (vec_u32)__builtin_shufflevector(low, high, CPU_RANDOM_EVEN);
     words[1] = (vec_u32)__builtin_shufflevector(low, high, CPU_RANDOM_ODD);
+}
+
+/* The key of sample `index` of the op's samples. */
+static inline uint64_t cpu_random_key(const struct random_place *place,
+                                      int64_t index)
+{
+    return rng_u64(place->seed, place->stream,
+                   (uint64_t)(place->first_sample + index));
+}
+
+/* Words below this drop their element. */
+static inline uint32_t cpu_random_threshold(float p)
+{
+    return (uint32_t)((double)p * 0x1p32);
+}
+
+/* 0 where a word drops its element, otherwise `factor`. */
+static inline vec cpu_random_keep(vec_u32 words, uint32_t threshold,
+                                  float factor)
+{
+    return vec_select((vec_i32)(words >= threshold), vec_splat(factor),
+                      (vec){ 0 });
 }
 
 #endif

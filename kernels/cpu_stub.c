@@ -1,24 +1,6 @@
 /* Ops that this backend lacks so far. */
 #include "kernels/cpu.h"
 
-enum err CPU_SYMBOL(rope)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, int64_t seq, int64_t heads,
-                          int64_t rotated, int64_t head_dim, const float *table,
-                          bool inverse, void *x)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)n;
-    (void)seq;
-    (void)heads;
-    (void)rotated;
-    (void)head_dim;
-    (void)table;
-    (void)inverse;
-    (void)x;
-    return err_set(ERR_UNSUPPORTED, "rope: not built");
-}
-
 enum err CPU_SYMBOL(route_forward)(const struct kernel_ctx *ctx,
                                    const struct route *route, float *probs,
                                    int32_t *chosen, float *weights)
