@@ -3,7 +3,7 @@
  * OpenBLAS gives other bits for other thread counts, so its own threads stay
  * off (kernels.c) and the tiles are computed by ours. Tile sizes follow from
  * the shape alone. The inner dimension is never split. */
-#include "kernels/cpu.h"
+#include "kernels/cpu_gemm.h"
 
 #include <cblas.h>
 #include <limits.h>
@@ -15,7 +15,7 @@
  * with some 256 of them. The measurements stand in DESIGN.md. */
 #define TILES_FEW 4
 #define TILES_SOME 8
-#define TILES_MANY 16
+#define TILES_MANY GEMM_TILES_MAX
 #define HALVE_FLOP_FEW 8e6 /* halve a tile of more than this ... */
 #define HALVE_FLOP_SOME 80e6
 #define HALVE_FLOP_MANY 160e6
@@ -24,10 +24,6 @@
 #define HALVE_COLUMNS 96      /* narrower tiles are not cut into columns */
 #define HALVE_ROWS_MIN 64
 #define TILE_UNIT 16 /* sides are multiples, but for the last one */
-
-struct tiling {
-    int64_t rows, columns; /* number of tiles in each direction */
-};
 
 static bool tile_halves(int64_t count, int64_t height, int64_t width, int64_t k)
 {
@@ -40,9 +36,9 @@ static bool tile_halves(int64_t count, int64_t height, int64_t width, int64_t k)
             height * width >= HALVE_AREA_MANY);
 }
 
-static struct tiling tiling_choose(const struct gemm *g)
+struct gemm_tiling CPU_SYMBOL(gemm_tiling)(const struct gemm *g)
 {
-    struct tiling tiling = { 1, 1 };
+    struct gemm_tiling tiling = { 1, 1 };
     for (;;) {
         int64_t height = g->m / tiling.rows;
         int64_t width = g->n / tiling.columns;
@@ -96,6 +92,15 @@ static void tile_run(const struct gemm *g, int64_t row, int64_t row_end,
                 c + row * g->n + column, (int)g->n);
 }
 
+void CPU_SYMBOL(gemm_tile)(const struct gemm *g, struct gemm_tiling tiling,
+                           int64_t index)
+{
+    int64_t i = index % tiling.rows;
+    int64_t j = index / tiling.rows;
+    tile_run(g, cut(g->m, tiling.rows, i), cut(g->m, tiling.rows, i + 1),
+             cut(g->n, tiling.columns, j), cut(g->n, tiling.columns, j + 1));
+}
+
 enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
                           const struct gemm *g)
 {
@@ -106,15 +111,10 @@ enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
     enum err rc = cpu_require_f32(dtype, "gemm");
     if (rc != ERR_OK)
         return rc;
-    struct tiling tiling = tiling_choose(g);
+    struct gemm_tiling tiling = CPU_SYMBOL(gemm_tiling)(g);
     int64_t count = tiling.rows * tiling.columns;
 #pragma omp parallel for num_threads(ctx->threads) schedule(dynamic, 1)
-    for (int64_t t = 0; t < count; t++) {
-        int64_t i = t % tiling.rows;
-        int64_t j = t / tiling.rows;
-        tile_run(g, cut(g->m, tiling.rows, i), cut(g->m, tiling.rows, i + 1),
-                 cut(g->n, tiling.columns, j),
-                 cut(g->n, tiling.columns, j + 1));
-    }
+    for (int64_t t = 0; t < count; t++)
+        CPU_SYMBOL(gemm_tile)(g, tiling, t);
     return ERR_OK;
 }

@@ -138,12 +138,16 @@ struct attention {
     struct random_place random;
 };
 
-/* Dropless top-k routing of n tokens. */
+/* Most experts that one token goes to. */
+#define KERNEL_TOP_K_MAX 16
+
+/* Dropless top-k routing of n tokens, possibly none. */
 struct route {
     int64_t n;
     int experts;
-    int top_k;
-    float normalize; /* p of the L_p norm that weights are divided by; 0: no */
+    int top_k;       /* at most experts and KERNEL_TOP_K_MAX */
+    float normalize; /* p of the L_p norm that weights are divided by, at least
+                        1; 0: no */
 };
 
 /* A tensor in fewer bits. */
