@@ -37,8 +37,10 @@ static enum err bench_create(struct step_bench *b, int threads)
     TRY(comm_create("self", NULL, NULL, 60.0, &b->comm));
     TRY(kernels_find("cpu", "auto", &b->kernels));
     TRY(params_create(&b->config, &b->params));
-    TRY(model_create(&b->config, b->params, b->kernels, threads, SAMPLES,
-                     SEQ_LEN, &b->model));
+    struct model_options options = { .threads = threads,
+                                     .samples = SAMPLES,
+                                     .seq_len = SEQ_LEN };
+    TRY(model_create(&b->config, b->params, b->kernels, &options, &b->model));
     b->ctx = *model_ctx(b->model);
     TRY(replica_create(b->comm, b->kernels, &b->ctx, b->params, 1,
                        &b->replica));
@@ -72,7 +74,7 @@ static enum err one_step(struct step_bench *b, int leaves, double *seconds)
     replica_begin_batch(b->replica);
     TRY(replica_begin_slot(b->replica));
     for (int i = 0; i < leaves; i++) {
-        double loss = 0.0;
+        struct leaf_loss loss;
         struct leaf leaf = {
             .samples = rows,
             .seq_len = SEQ_LEN,

@@ -1,96 +1,91 @@
-/* Layout of activations, and the two entries. */
+/* Making a model, and the two entries. */
 #include "src/model/model.h"
 
 #include <assert.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/rng.h"
 #include "src/model/model_impl.h"
 
-static float *take(struct arena *arena, int64_t count)
+static enum err model_open(const struct model_config *config,
+                           const struct model_options *options,
+                           const struct kernels *kernels, struct model **out)
 {
-    return arena_take(arena, (size_t)count * sizeof(float));
-}
-
-static struct kernel_limits model_limits(const struct model *model)
-{
-    const struct model_config *config = &model->config;
-    return (struct kernel_limits){
-        .threads = model->ctx.threads,
-        .tokens = model->samples * model->seq_len,
-        .batch = model->samples,
-        .seq = model->seq_len,
-        .width = (config->expansion_ratio > 3 ? config->expansion_ratio : 3) *
-                 config->d_model,
-        .heads = config->n_heads,
-        .head_dim = config->d_model / config->n_heads,
-        .vocab = config->vocab_size,
-    };
-}
-
-/* Run twice: once to count, once to place. */
-static void model_layout(struct model *model, struct arena *arena)
-{
-    const struct model_config *config = &model->config;
-    int64_t n = model->samples * model->seq_len;
-    int64_t d = config->d_model;
-    int64_t f = config->expansion_ratio * d;
-    int64_t logit_rows = n < MODEL_LOGIT_ROWS ? n : MODEL_LOGIT_ROWS;
-    for (int64_t i = 0; i < config->n_layers; i++) {
-        struct layer_saved *saved = &model->layers[i];
-        saved->x = take(arena, n * d);
-        saved->mean_1 = take(arena, n);
-        saved->rstd_1 = take(arena, n);
-        saved->qkv = take(arena, n * 3 * d);
-        saved->att = take(arena, n * d);
-        saved->lse = take(arena, n * config->n_heads);
-        saved->mid = take(arena, n * d);
-        saved->mean_2 = take(arena, n);
-        saved->rstd_2 = take(arena, n);
-        saved->up = take(arena, n * f);
-    }
-    model->x_last = take(arena, n * d);
-    model->mean_f = take(arena, n);
-    model->rstd_f = take(arena, n);
-    model->norm = take(arena, n * d);
-    model->branch = take(arena, n * d);
-    model->act = take(arena, n * f);
-    model->logits = take(arena, logit_rows * config->vocab_size);
-    model->losses = take(arena, n);
-    model->dx = take(arena, n * d);
-    model->dnorm = take(arena, n * d);
-    model->dqkv = take(arena, n * 3 * d);
-    model->dup = take(arena, n * f);
-    struct kernel_limits limits = model_limits(model);
-    model->ctx.scratch_bytes = model->kernels->scratch_bytes(&limits);
-    model->ctx.scratch = arena_take(arena, model->ctx.scratch_bytes);
-}
-
-enum err model_create(const struct model_config *config,
-                      const struct params *params,
-                      const struct kernels *kernels, int threads,
-                      int64_t samples, int64_t seq_len, struct model **out)
-{
-    enum err rc = ERR_OK;
-    struct arena plan = { 0 };
-    assert(threads >= 1 && samples >= 1 && seq_len >= 1);
-    assert(seq_len <= config->max_seq_len);
+    assert(options->threads >= 1 && options->samples >= 1);
+    assert(options->seq_len >= 1 && options->seq_len <= config->max_seq_len);
+    assert(config->n_layers <= MODEL_LAYERS_MAX);
     struct model *model = calloc(1, sizeof *model);
     if (model == NULL)
         return err_set(ERR_MEMORY, "model: out of memory");
     model->config = *config;
-    model->params = params;
+    model->options = *options;
     model->kernels = kernels;
-    model->ctx.threads = threads;
-    model->samples = samples;
-    model->seq_len = seq_len;
+    model->ctx.threads = options->threads;
+    model->head_dim = config->d_model / config->n_heads;
+    model->qkv_width =
+        (config->n_heads + 2 * config->n_kv_heads) * model->head_dim;
+    model->hidden_width =
+        config->ffn == FFN_GLU ? 2 * config->ffn_width : config->ffn_width;
     model->layers = calloc((size_t)config->n_layers, sizeof model->layers[0]);
     if (model->layers == NULL) {
-        rc = err_set(ERR_MEMORY, "model: out of memory");
-        goto out;
+        free(model);
+        return err_set(ERR_MEMORY, "model: out of memory");
     }
-    model_layout(model, &plan);
+    *out = model;
+    return ERR_OK;
+}
+
+static uint64_t stream_of(const char *what, int64_t layer, const char *which)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s/%lld%s", what, (long long)layer, which);
+    return rng_stream(name);
+}
+
+/* What does not change from leaf to leaf. */
+static void model_constants(struct model *model)
+{
+    const struct model_config *config = &model->config;
+    int64_t pairs = model->head_dim / 2;
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        struct layer *layer = &model->layers[i];
+        layer->dropout_attention = stream_of("dropout", i, "/attention");
+        layer->dropout_ffn = stream_of("dropout", i, "/ffn");
+        layer->dropout_probs = stream_of("dropout", i, "/probabilities");
+        layer->jitter = stream_of("jitter", i, "");
+    }
+    if (config->positions == POSITIONS_ALIBI)
+        model_config_alibi_slopes(config, model->slopes);
+    if (config->positions != POSITIONS_ROPE)
+        return;
+    for (int64_t t = 0; t < model->options.seq_len; t++) {
+        for (int64_t j = 0; j < pairs; j++) {
+            double angle =
+                (double)t * pow(config->rope_theta,
+                                -2.0 * (double)j / (double)model->head_dim);
+            model->rope[2 * t * pairs + j] = (float)cos(angle);
+            model->rope[(2 * t + 1) * pairs + j] = (float)sin(angle);
+        }
+    }
+}
+
+enum err model_create(const struct model_config *config,
+                      const struct params *params,
+                      const struct kernels *kernels,
+                      const struct model_options *options, struct model **out)
+{
+    enum err rc = ERR_OK;
+    struct arena plan = { 0 };
+    struct model_bytes bytes;
+    struct model *model = NULL;
+    TRY(model_open(config, options, kernels, &model));
+    model->params = params;
+    model_layout(model, &plan, &bytes);
     TRY(arena_create(plan.used, &model->arena));
-    model_layout(model, &model->arena);
+    model_layout(model, &model->arena, &bytes);
+    model_constants(model);
     *out = model;
     model = NULL;
 out:
@@ -107,9 +102,19 @@ void model_destroy(struct model *model)
     free(model);
 }
 
-size_t model_bytes(const struct model *model)
+enum err model_plan(const struct model_config *config,
+                    const struct kernels *kernels,
+                    const struct model_options *options,
+                    struct model_bytes *out)
 {
-    return model->arena.capacity;
+    enum err rc = ERR_OK;
+    struct arena plan = { 0 };
+    struct model *model = NULL;
+    TRY(model_open(config, options, kernels, &model));
+    model_layout(model, &plan, out);
+out:
+    model_destroy(model);
+    return rc;
 }
 
 const struct kernel_ctx *model_ctx(const struct model *model)
@@ -117,58 +122,79 @@ const struct kernel_ctx *model_ctx(const struct model *model)
     return &model->ctx;
 }
 
-enum err model_gemm(struct model *model, enum gemm_form form, int64_t m,
-                    int64_t n, int64_t k, const float *a, const float *b,
-                    float *c, const float *bias)
+const int64_t *model_expert_counts(const struct model *model)
 {
-    struct gemm gemm = { .form = form,
-                         .m = m,
-                         .n = n,
-                         .k = k,
-                         .a = a,
-                         .b = b,
-                         .c = c,
-                         .bias = bias };
-    return model->kernels->gemm(&model->ctx, DTYPE_F32, &gemm);
+    return model->ws.expert_counts;
 }
 
-enum err model_gemm_add(struct model *model, enum gemm_form form, int64_t m,
-                        int64_t n, int64_t k, const float *a, const float *b,
-                        float *c)
+static struct pass pass_begin(struct model *model,
+                              const struct param_access *access,
+                              const struct leaf *leaf, bool training)
 {
-    struct gemm gemm = { .form = form,
-                         .m = m,
-                         .n = n,
-                         .k = k,
-                         .a = a,
-                         .b = b,
-                         .c = c,
-                         .accumulate = true };
-    return model->kernels->gemm(&model->ctx, DTYPE_F32, &gemm);
+    struct pass pass = { .model = model,
+                         .access = access,
+                         .leaf = leaf,
+                         .training = training,
+                         .n = leaf->samples * leaf->seq_len };
+    assert(leaf->samples >= 1 && leaf->samples <= model->options.samples);
+    assert(leaf->seq_len >= 1 && leaf->seq_len <= model->options.seq_len);
+    for (int64_t i = 0; i < pass.n; i++)
+        pass.loss_tokens += leaf->labels[i] >= 0;
+    return pass;
+}
+
+enum err pass_enter(struct pass *pass, int block, bool gradient)
+{
+    enum err rc = ERR_OK;
+    const struct param_access *access = pass->access;
+    int layers = (int)pass->model->config.n_layers;
+    pass->block = block;
+    pass->layer =
+        block >= 1 && block <= layers ? &pass->model->layers[block - 1] : NULL;
+    pass->gradient = NULL;
+    TRY(access->gather(access->arg, block, &pass->weights));
+    if (gradient)
+        TRY(access->gradient(access->arg, block, &pass->gradient));
+out:
+    return rc;
+}
+
+enum err pass_leave(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    const struct param_access *access = pass->access;
+    if (pass->gradient != NULL)
+        TRY(access->gradient_done(access->arg, pass->block));
+    TRY(access->release(access->arg, pass->block));
+out:
+    return rc;
 }
 
 enum err model_train_leaf(struct model *model,
                           const struct param_access *access,
-                          const struct leaf *leaf, double *loss_sum)
+                          const struct leaf *leaf, struct leaf_loss *loss)
 {
     enum err rc = ERR_OK;
-    assert(leaf->samples >= 1 && leaf->samples <= model->samples);
-    assert(leaf->seq_len >= 1 && leaf->seq_len <= model->seq_len);
-    TRY(model_forward(model, access, leaf));
-    TRY(model_head(model, access, leaf, true, loss_sum));
-    TRY(model_backward(model, access, leaf));
+    struct pass pass = pass_begin(model, access, leaf, true);
+    TRY(model_embed(&pass));
+    TRY(model_blocks_forward(&pass));
+    TRY(model_head(&pass, true));
+    TRY(model_blocks_backward(&pass));
+    TRY(model_embed_backward(&pass));
+    *loss = pass.loss;
 out:
     return rc;
 }
 
 enum err model_eval_leaf(struct model *model, const struct param_access *access,
-                         const struct leaf *leaf, double *loss_sum)
+                         const struct leaf *leaf, struct leaf_loss *loss)
 {
     enum err rc = ERR_OK;
-    assert(leaf->samples >= 1 && leaf->samples <= model->samples);
-    assert(leaf->seq_len >= 1 && leaf->seq_len <= model->seq_len);
-    TRY(model_forward(model, access, leaf));
-    TRY(model_head(model, access, leaf, false, loss_sum));
+    struct pass pass = pass_begin(model, access, leaf, false);
+    TRY(model_embed(&pass));
+    TRY(model_blocks_forward(&pass));
+    TRY(model_head(&pass, false));
+    *loss = pass.loss;
 out:
     return rc;
 }

@@ -1,12 +1,12 @@
-/* The MPT language model: forward and backward by explicit gradients over the
- * op table, one leaf at a time.
+/* The language model: forward and backward by explicit gradients over the op
+ * table, one leaf at a time.
  *
- * Block: x = x + out_proj(attention(Wqkv(norm_1(x)))); x = x +
- * down_proj(gelu(up_proj(norm_2(x)))). Logits are norm_f(x) wte^T (tied). Saved
- * for backward per block: its input, qkv, attention output and lse, the middle
- * of the residual stream, up_proj's output; norms' and GELU's outputs are
- * computed again. Logits are made MODEL_LOGIT_ROWS rows at a time and never
- * kept. All activations live in one planned arena. */
+ * Block: x = x + s attention(norm_1(x)); x = x + s ffn(norm_2(x)), s the
+ * residual scale, ffn an MLP, a gated one or a mixture of experts. Logits are
+ * norm_f(x) W^T, W the embedding when tied. What forward keeps for backward,
+ * computes again or packs into fewer bits: model_memory.h. Logits are made
+ * MODEL_LOGIT_ROWS rows at a time and never kept. All activations live in one
+ * planned arena. */
 #ifndef TESSERA_MODEL_MODEL_H
 #define TESSERA_MODEL_MODEL_H
 
@@ -16,6 +16,7 @@
 #include "kernels/kernels.h"
 #include "src/base/err.h"
 #include "src/model/model_config.h"
+#include "src/model/model_memory.h"
 #include "src/model/params.h"
 
 #define MODEL_LOGIT_ROWS 128
@@ -30,30 +31,61 @@ struct leaf {
     const int32_t *tokens;
     const int32_t *labels;
     const int32_t *sequence_ids;
+    int64_t first_sample; /* number of the first one in the whole run: what
+                             dropout and jitter draw depends on it */
 };
 
-/* For leaves of up to `samples` rows of up to `seq_len` tokens; seq_len <=
- * config->max_seq_len. params and kernels are borrowed. */
+struct model_options {
+    int threads;
+    int64_t samples; /* leaves of up to so many rows ... */
+    int64_t seq_len; /* ... of up to so many tokens */
+    uint64_t seed;   /* of dropout and jitter */
+    struct model_memory memory;
+};
+
+/* options->seq_len <= config->max_seq_len. params and kernels are borrowed. */
 enum err model_create(const struct model_config *config,
                       const struct params *params,
-                      const struct kernels *kernels, int threads,
-                      int64_t samples, int64_t seq_len, struct model **out);
+                      const struct kernels *kernels,
+                      const struct model_options *options, struct model **out);
 void model_destroy(struct model *model);
 
-/* Bytes of activations and scratch that model_create() allocates. */
-size_t model_bytes(const struct model *model);
+/* Bytes of a model, by kind. */
+struct model_bytes {
+    size_t saved;     /* kept from forward for backward */
+    size_t workspace; /* shared by all blocks */
+    size_t logits;
+    size_t scratch; /* of the ops */
+    size_t total;   /* what model_create() allocates */
+};
+
+/* Without creating one. */
+enum err model_plan(const struct model_config *config,
+                    const struct kernels *kernels,
+                    const struct model_options *options,
+                    struct model_bytes *out);
 
 /* The context (threads, scratch) for ops that run between leaves. Lent. */
 const struct kernel_ctx *model_ctx(const struct model *model);
 
-/* *loss_sum: sum over loss-bearing tokens of -log p(label), in fp64.
- * Gradients of that sum (not of the mean) are accumulated. */
+/* Sums over the loss-bearing tokens of a leaf, in fp64. */
+struct leaf_loss {
+    double cross_entropy; /* of -log p(label) */
+    double balance;       /* weighted load-balance loss times those tokens; 0
+                             without experts */
+};
+
+/* Gradients of cross_entropy + balance (sums, not means) are accumulated. */
 enum err model_train_leaf(struct model *model,
                           const struct param_access *access,
-                          const struct leaf *leaf, double *loss_sum);
+                          const struct leaf *leaf, struct leaf_loss *loss);
 
-/* Forward only. */
+/* Forward only, without dropout and jitter. */
 enum err model_eval_leaf(struct model *model, const struct param_access *access,
-                         const struct leaf *leaf, double *loss_sum);
+                         const struct leaf *leaf, struct leaf_loss *loss);
+
+/* Choices of each expert in the last leaf: [n_layers, experts]; lent; NULL
+ * without experts. */
+const int64_t *model_expert_counts(const struct model *model);
 
 #endif

@@ -1,73 +1,144 @@
 #include "src/model/model_config.h"
 
-#include <stddef.h>
-#include <string.h>
-
-static const struct {
-    const char *name;
-    struct model_config config;
-} model_presets[] = {
-    /* for tests and the demo: bytes as tokens */
-    { "mpt-tiny", { 128, 4, 4, 320, 128, 4, 1e-5 } },
-    { "mpt-125m", { 768, 12, 12, 50368, 2048, 4, 1e-5 } },
-    { "mpt-350m", { 1024, 16, 24, 50368, 2048, 4, 1e-5 } },
-};
-
-const char *model_config_presets(void)
-{
-    return "mpt-tiny|mpt-125m|mpt-350m";
-}
-
-enum err model_config_preset(const char *name, struct model_config *out)
-{
-    for (size_t i = 0; i < sizeof model_presets / sizeof model_presets[0];
-         i++) {
-        if (strcmp(model_presets[i].name, name) == 0) {
-            *out = model_presets[i].config;
-            return ERR_OK;
-        }
-    }
-    return err_set(ERR_USAGE, "model.preset: no preset '%s'; there are %s",
-                   name, model_config_presets());
-}
+#include <math.h>
 
 enum err model_config_check(const struct model_config *config)
 {
-    if (config->d_model % config->n_heads != 0)
+    const struct model_config *c = config;
+    if (c->d_model % c->n_heads != 0)
         return err_set(ERR_USAGE,
                        "model.d_model (%lld) is not divisible by model.n_heads "
                        "(%lld)",
-                       (long long)config->d_model, (long long)config->n_heads);
-    if (config->d_model % 16 != 0)
+                       (long long)c->d_model, (long long)c->n_heads);
+    if (c->n_heads % c->n_kv_heads != 0)
+        return err_set(ERR_USAGE,
+                       "model.n_heads (%lld) is not divisible by "
+                       "model.n_kv_heads (%lld)",
+                       (long long)c->n_heads, (long long)c->n_kv_heads);
+    if (c->d_model % 16 != 0)
         return err_set(ERR_USAGE,
                        "model.d_model (%lld) is not a multiple of 16",
-                       (long long)config->d_model);
-    if (config->d_model / config->n_heads > 256)
+                       (long long)c->d_model);
+    if (c->ffn_width % 16 != 0)
+        return err_set(ERR_USAGE,
+                       "the MLP's width (%lld: model.ffn_width, or "
+                       "model.expansion_ratio x model.d_model) is not a "
+                       "multiple of 16",
+                       (long long)c->ffn_width);
+    int64_t head_dim = c->d_model / c->n_heads;
+    if (head_dim > 256)
         return err_set(ERR_USAGE,
                        "model.d_model / model.n_heads is %lld; heads are at "
                        "most 256 wide",
-                       (long long)(config->d_model / config->n_heads));
+                       (long long)head_dim);
+    if (c->positions == POSITIONS_ROPE && head_dim % 2 != 0)
+        return err_set(ERR_USAGE,
+                       "model.positions = \"rope\" turns pairs, but model."
+                       "d_model / model.n_heads is %lld, an odd number",
+                       (long long)head_dim);
+    if (c->init == MODEL_INIT_BASELINE && c->init_std <= 0.0)
+        return err_set(ERR_USAGE, "model.init = \"baseline\" needs "
+                                  "model.init_std");
+    if (c->experts > 0 &&
+        (c->experts_top_k < 1 || c->experts_top_k > c->experts))
+        return err_set(ERR_USAGE,
+                       "model.experts_top_k (%lld) must be from 1 to "
+                       "model.experts (%lld)",
+                       (long long)c->experts_top_k, (long long)c->experts);
     return ERR_OK;
+}
+
+static int64_t norm_count(const struct model_config *config, int64_t width)
+{
+    bool beta = config->norm == MODEL_NORM_LAYERNORM && config->bias;
+    return beta ? 2 * width : width;
+}
+
+/* Of one block, with `experts` of the experts. */
+static int64_t block_count(const struct model_config *config, int64_t experts)
+{
+    int64_t d = config->d_model;
+    int64_t f = config->ffn_width;
+    int64_t head_dim = d / config->n_heads;
+    int64_t kv = config->n_kv_heads * head_dim;
+    int64_t matrices = config->ffn == FFN_GLU ? 3 : 2;
+    int64_t count = 2 * norm_count(config, d) + (d + 2 * kv) * d + d * d;
+    if (config->bias)
+        count += d + 2 * kv + d;
+    if (config->qk_norm == QK_NORM_FULL)
+        count += norm_count(config, d) + norm_count(config, kv);
+    else if (config->qk_norm == QK_NORM_HEAD)
+        count += 2 * norm_count(config, head_dim);
+    if (config->experts > 0)
+        return count + config->experts * d + experts * matrices * d * f;
+    if (config->bias)
+        count += (matrices - 1) * f + d;
+    return count + matrices * d * f;
+}
+
+static int64_t count_with(const struct model_config *config, int64_t experts)
+{
+    int64_t d = config->d_model;
+    int64_t count = config->vocab_size * d + norm_count(config, d) +
+                    config->n_layers * block_count(config, experts);
+    if (config->positions == POSITIONS_LEARNED)
+        count += config->max_seq_len * d;
+    if (!config->tied)
+        count += config->vocab_size * d;
+    return count;
 }
 
 int64_t model_config_param_count(const struct model_config *config)
 {
-    int64_t d = config->d_model;
-    int64_t f = config->expansion_ratio * d;
-    int64_t block = 4 * d               /* two norms */
-                    + 3 * d * d + 3 * d /* Wqkv */
-                    + d * d + d         /* out_proj */
-                    + d * f + f         /* up_proj */
-                    + f * d + d;        /* down_proj */
-    return config->vocab_size * d + config->max_seq_len * d +
-           config->n_layers * block + 2 * d;
+    return count_with(config, config->experts);
+}
+
+int64_t model_config_active_count(const struct model_config *config)
+{
+    return count_with(config, config->experts_top_k);
+}
+
+/* Active parameters without an untied embedding: it is looked up, not
+ * multiplied. */
+static double multiplied(const struct model_config *config)
+{
+    int64_t count = model_config_active_count(config);
+    if (!config->tied)
+        count -= config->vocab_size * config->d_model;
+    return (double)count;
 }
 
 double model_config_flops_per_sequence(const struct model_config *config,
                                        int64_t seq_len)
 {
     double s = (double)seq_len;
-    double p = (double)model_config_param_count(config);
-    return 3.0 * (2.0 * p * s + 4.0 * (double)config->n_layers *
+    return 3.0 *
+           (2.0 * multiplied(config) * s +
+            4.0 * (double)config->n_layers * (double)config->d_model * s * s);
+}
+
+double model_config_flops_per_sequence_causal(const struct model_config *config,
+                                              int64_t seq_len)
+{
+    double s = (double)seq_len;
+    double p = multiplied(config);
+    if (config->positions == POSITIONS_LEARNED)
+        p -= (double)(config->max_seq_len * config->d_model);
+    return 3.0 * (2.0 * p * s + 2.0 * (double)config->n_layers *
                                     (double)config->d_model * s * s);
+}
+
+void model_config_alibi_slopes(const struct model_config *config, float *slopes)
+{
+    int64_t heads = config->n_heads;
+    int64_t whole = 1;
+    while (whole < heads)
+        whole *= 2;
+    for (int64_t h = 0; h < heads; h++) {
+        int64_t i = h; /* place among the 2^k slopes */
+        if (whole != heads)
+            i = h < whole / 2 ? 2 * h + 1 : 2 * (h - whole / 2);
+        slopes[h] = (float)exp2(-config->alibi_bias_max * (double)(i + 1) /
+                                (double)whole);
+    }
 }

@@ -1,115 +1,190 @@
-/* Shared by model.c, model_forward.c and model_backward.c only. */
+/* Shared by the model's own files only: what lies where, and the parts of a
+ * pass over one leaf. */
 #ifndef TESSERA_MODEL_MODEL_IMPL_H
 #define TESSERA_MODEL_MODEL_IMPL_H
 
 #include "src/base/arena.h"
 #include "src/model/model.h"
 
-/* Order of a transformer block's tensors in params->list. */
-enum layer_tensor {
-    NORM_1_WEIGHT,
-    NORM_1_BIAS,
-    WQKV_WEIGHT,
-    WQKV_BIAS,
-    OUT_PROJ_WEIGHT,
-    OUT_PROJ_BIAS,
-    NORM_2_WEIGHT,
-    NORM_2_BIAS,
-    UP_PROJ_WEIGHT,
-    UP_PROJ_BIAS,
-    DOWN_PROJ_WEIGHT,
-    DOWN_PROJ_BIAS,
-    LAYER_TENSORS
+/* What backward needs from forward, per transformer block; n rows of a leaf, r
+ * rows of its hidden layer: n, or n top_k with experts. */
+enum saved {
+    SAVED_X,      /* [n, d] the block's input */
+    SAVED_QKV,    /* [n, qkv] clipped, and rotated unless ws.qkv is there */
+    SAVED_ATT,    /* [n, d] attention's output */
+    SAVED_LSE,    /* [samples, heads, seq] */
+    SAVED_MID,    /* [n, d] residual stream after attention */
+    SAVED_HIDDEN, /* before the activation: MLP [n, hidden], gate and up side by
+                     side; experts gate [r, f], then up [r, f] */
+    SAVED_KINDS
 };
 
-/* Saved by forward for backward, per transformer block; n rows of a leaf. */
-struct layer_saved {
-    float *x;      /* [n, d] the block's input */
-    float *mean_1; /* [n] */
-    float *rstd_1; /* [n] */
-    float *qkv;    /* [n, 3d] */
-    float *att;    /* [n, d] */
-    float *lse;    /* [samples, heads, seq] */
-    float *mid;    /* [n, d] residual stream after attention */
-    float *mean_2; /* [n] */
-    float *rstd_2; /* [n] */
-    float *up;     /* [n, f] before GELU */
+/* Where each token of a leaf goes; always kept, it is small. */
+struct routing {
+    float *probs;     /* [n, experts] */
+    int32_t *chosen;  /* [n, top_k] */
+    float *weights;   /* [n, top_k] */
+    int32_t *place;   /* [n top_k] */
+    int32_t *source;  /* [n top_k] */
+    int64_t *offsets; /* [experts + 1] */
+};
+
+/* A transformer block's own memory. */
+struct layer {
+    float *live[SAVED_KINDS];  /* own, or the workspace's when it is packed or
+                                  computed again */
+    void *packed[SAVED_KINDS]; /* NULL: not packed */
+    bool recompute[SAVED_KINDS];
+    struct routing routing;
+    uint64_t dropout_attention, dropout_ffn, dropout_probs,
+        jitter; /* streams */
+};
+
+/* Used by all blocks in turn. */
+struct workspace {
+    float *live[SAVED_KINDS]; /* where some block has none of its own */
+    float *norm;              /* [n, d] a norm's output */
+    float *mean, *rstd;       /* [n] */
+    float *branch;            /* [n, d] what is added to the stream */
+    float *act;               /* [r, f] after the activation */
+    float *qkv;               /* [n, qkv] normed and rotated; there only where
+                                 backward needs it before that, too */
+    float *q_mean, *q_rstd;   /* [n, heads] */
+    float *k_mean, *k_rstd;   /* [n, kv_heads] */
+    float *x_last;            /* [n, d] input of the final norm */
+    float *losses;            /* [n] */
+    float *logits;            /* [MODEL_LOGIT_ROWS, V] */
+    float *dx;                /* [n, d] gradient of the stream */
+    float *dbranch;           /* [n, d] where it differs from dx */
+    float *dnorm;             /* [n, d] */
+    float *dqkv;              /* [n, qkv] */
+    float *dact;              /* [r, f] */
+    float *dhidden;           /* [r, hidden]; without gates the same as dact */
+    float *rows;              /* [r, d] tokens in the experts' order */
+    float *router_in;         /* [n, d] with jitter */
+    float *drouter;           /* [n, d] */
+    float *dlogits;           /* [n, experts] */
+    float *dweights;          /* [n, top_k] */
+    float *dprobs;            /* [experts] */
+    double *prob_sums;        /* [experts] */
+    int64_t *expert_counts;   /* [n_layers, experts] */
 };
 
 struct model {
     struct model_config config;
+    struct model_options options;
     const struct params *params;
     const struct kernels *kernels;
     struct kernel_ctx ctx;
     struct arena arena;
-    int64_t samples; /* limits */
-    int64_t seq_len;
-    struct layer_saved *layers; /* [n_layers] */
-    float *x_last;              /* [n, d] input of the final norm */
-    float *mean_f;              /* [n] */
-    float *rstd_f;              /* [n] */
-    float *norm;                /* [n, d] a norm's output */
-    float *branch;              /* [n, d] what is added to the stream */
-    float *act;                 /* [n, f] GELU's output */
-    float *logits;              /* [MODEL_LOGIT_ROWS, V] */
-    float *losses;              /* [n] */
-    float *dx;                  /* [n, d] gradient of the stream */
-    float *dnorm;               /* [n, d] */
-    float *dqkv;                /* [n, 3d] */
-    float *dup;                 /* [n, f] */
+    struct layer *layers; /* [n_layers] */
+    struct workspace ws;
+    float *rope;   /* [seq_len, 2, head_dim / 2] */
+    float *slopes; /* [n_heads] of ALiBi */
+    int64_t head_dim;
+    int64_t qkv_width;    /* (n_heads + 2 n_kv_heads) head_dim */
+    int64_t hidden_width; /* ffn_width, twice that with gates */
 };
 
-/* Tensor `tensor` (enum layer_tensor) of transformer block `layer` within its block arena. */
-static inline int64_t layer_offset(const struct params *params, int layer,
-                                   int tensor)
+/* One leaf on its way through the model; where in it, by block. */
+struct pass {
+    struct model *model;
+    const struct param_access *access;
+    const struct leaf *leaf;
+    bool training;       /* dropout and jitter */
+    int64_t n;           /* rows: samples * seq_len */
+    int64_t loss_tokens; /* labels >= 0 */
+    struct leaf_loss loss;
+
+    int block; /* of params; a transformer block's layer is block - 1 */
+    struct layer *layer;
+    const float *weights; /* the block's, between enter and leave */
+    float *gradient;      /* NULL in forward */
+};
+
+/* Gather the block's weights and, with `gradient`, find its gradient. */
+enum err pass_enter(struct pass *pass, int block, bool gradient);
+enum err pass_leave(struct pass *pass);
+
+/* A tensor of the block that was entered; NULL: this configuration has none. */
+static inline const float *pass_weight(const struct pass *pass,
+                                       enum param_role role)
 {
-    const struct param *param = &params->list[2 + layer * (int)LAYER_TENSORS + tensor];
-    return param->offset - params->blocks[layer + 1].offset;
+    int64_t place = pass->model->params->blocks[pass->block].place[role];
+    return place < 0 ? NULL : pass->weights + place;
 }
 
-/* wpe within the embedding block; wte is at 0. */
-static inline int64_t wpe_offset(const struct params *params)
+static inline float *pass_gradient(const struct pass *pass,
+                                   enum param_role role)
 {
-    return params->list[1].offset - params->blocks[0].offset;
+    int64_t place = pass->model->params->blocks[pass->block].place[role];
+    return place < 0 ? NULL : pass->gradient + place;
 }
 
-/* The final norm's bias within the last block; its weight is at 0. */
-static inline int64_t norm_f_bias_offset(const struct params *params)
-{
-    return params->list[params->count - 1].offset -
-           params->blocks[params->block_count - 1].offset;
-}
+/* Lay everything out in the arena (which may only count), by kind. */
+void model_layout(struct model *model, struct arena *arena,
+                  struct model_bytes *bytes);
 
-static inline struct norm model_norm(const struct model *model, int64_t n)
-{
-    return (struct norm){ .kind = NORM_LAYER,
-                          .n = n,
-                          .groups = 1,
-                          .d = model->config.d_model,
-                          .stride = model->config.d_model,
-                          .shared = true,
-                          .eps = (float)model->config.norm_eps };
-}
+/* Of what is saved for n rows of a leaf: rows that a packed tensor has scales
+ * for. */
+int64_t model_saved_rows(const struct model *model, enum saved kind, int64_t n);
+int64_t model_saved_cols(const struct model *model, enum saved kind);
+/* How a kind is stored when it is packed. 8 bits only where errors do not feed
+ * back into a softmax or a norm's statistics. */
+enum packing model_packing(const struct model *model, enum saved kind);
 
-enum err model_gemm(struct model *model, enum gemm_form form, int64_t m,
-                    int64_t n, int64_t k, const float *a, const float *b,
-                    float *c, const float *bias);
-enum err model_gemm_add(struct model *model, enum gemm_form form, int64_t m,
-                        int64_t n, int64_t k, const float *a, const float *b,
-                        float *c);
+/* y[n, out] = x[n, in] W^T + bias (NULL: none). */
+enum err model_linear(struct pass *pass, int64_t out, int64_t in,
+                      const float *x, const float *weight, const float *bias,
+                      float *y);
+/* dx = dy W, dweight += dy^T x, dbias += column sums of dy (NULL: none). */
+enum err model_linear_backward(struct pass *pass, int64_t out, int64_t in,
+                               const float *dy, const float *x,
+                               const float *weight, float *dx, float *dweight,
+                               float *dbias);
 
-/* Embedding and all blocks; leaves the final norm's input in x_last. */
-enum err model_forward(struct model *model, const struct param_access *access,
-                       const struct leaf *leaf);
-/* The attention op's shape for this leaf. */
-struct attention model_attention(const struct model *model,
-                                 const struct leaf *leaf);
+/* The norm whose weight has this role: ws.norm = norm(x), statistics to ws. */
+enum err model_norm(struct pass *pass, enum param_role role, const float *x);
+/* dx += the gradient through it; after model_norm() of the same x. */
+enum err model_norm_backward(struct pass *pass, enum param_role role,
+                             const float *x, const float *dnorm, float *dx);
+struct norm model_norm_shape(const struct pass *pass);
+
+/* ws.branch as it is added to the stream. */
+enum err model_drop_branch(struct pass *pass, uint64_t stream);
+/* The gradient of ws.branch before model_drop_branch(), given ws.dx. */
+enum err model_branch_gradient(struct pass *pass, uint64_t stream,
+                               const float **dbranch);
+
+/* The attention half. Forward leaves the stream in SAVED_MID and its norm_2 in
+ * ws.norm. Recompute brings back SAVED_QKV, ATT and LSE from SAVED_X, and with
+ * `mid` SAVED_MID. Backward turns ws.dx from the gradient of SAVED_MID into
+ * that of SAVED_X. */
+enum err model_attention_forward(struct pass *pass);
+enum err model_attention_recompute(struct pass *pass, bool mid);
+enum err model_attention_backward(struct pass *pass);
+
+/* The other half, an MLP: forward from ws.norm and SAVED_MID to `out`; backward
+ * turns ws.dx from the gradient of the block's output into that of SAVED_MID.
+ */
+enum err model_mlp_forward(struct pass *pass);
+enum err model_mlp_recompute(struct pass *pass);
+enum err model_mlp_backward(struct pass *pass);
+
+/* The same with experts. */
+enum err model_moe_forward(struct pass *pass);
+enum err model_moe_recompute(struct pass *pass);
+enum err model_moe_backward(struct pass *pass);
+
+/* All transformer blocks. */
+enum err model_blocks_forward(struct pass *pass);
+enum err model_blocks_backward(struct pass *pass);
+
+/* Tokens to the first block's SAVED_X, and back from ws.dx. */
+enum err model_embed(struct pass *pass);
+enum err model_embed_backward(struct pass *pass);
 /* Final norm, logits, loss; with `gradient` also the head's gradients, and
- * model->dx becomes the gradient of x_last. */
-enum err model_head(struct model *model, const struct param_access *access,
-                    const struct leaf *leaf, bool gradient, double *loss_sum);
-/* From model->dx back through all blocks and the embedding. */
-enum err model_backward(struct model *model, const struct param_access *access,
-                        const struct leaf *leaf);
+ * ws.dx becomes the gradient of ws.x_last. */
+enum err model_head(struct pass *pass, bool gradient);
 
 #endif

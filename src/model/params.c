@@ -9,113 +9,249 @@
 #include "src/base/rng.h"
 
 #define PARAM_ALIGN 16 /* floats: 64 bytes */
-#define PARAMS_PER_LAYER 12
 
 static int64_t round_up(int64_t value, int64_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/* Append a tensor to the block that is being laid out. cols 0: a vector. */
-static void params_add(struct params *params, int block, const char *name,
-                       int64_t rows, int64_t cols, enum param_init init,
-                       double init_std)
+/* --- the block that is being laid out ------------------------------------- */
+
+struct builder {
+    const struct model_config *config;
+    struct params *params;
+    char prefix[64]; /* of names in this block */
+};
+
+static void open_block(struct builder *b)
 {
-    struct param *param = &params->list[params->count++];
-    snprintf(param->name, sizeof param->name, "%s", name);
-    param->dims = cols > 0 ? 2 : 1;
-    param->shape[0] = rows;
-    param->shape[1] = cols;
-    param->numel = cols > 0 ? rows * cols : rows;
-    param->block = block;
-    param->init = init;
-    param->init_std = init_std;
-    param->offset = params->elements;
-    params->numel += param->numel;
-    params->elements += round_up(param->numel, PARAM_ALIGN);
+    struct param_block *block = &b->params->blocks[b->params->block_count];
+    block->offset = b->params->elements;
+    for (int role = 0; role < PARAM_ROLES; role++)
+        block->place[role] = -1;
 }
 
-static void params_open_block(struct params *params)
+static void close_block(struct builder *b)
 {
-    params->blocks[params->block_count].offset = params->elements;
-}
-
-static void params_close_block(struct params *params)
-{
+    struct params *params = b->params;
     struct param_block *block = &params->blocks[params->block_count++];
     params->elements = round_up(params->elements, KERNEL_CHUNK);
     block->elements = params->elements - block->offset;
 }
 
-static void params_add_linear(struct params *params, int block, int layer,
-                              const char *name, int64_t out, int64_t in,
-                              double residual_scale)
+/* cols 0: a vector. */
+static struct param *add(struct builder *b, enum param_role role,
+                         const char *name, int64_t rows, int64_t cols,
+                         enum param_init init)
 {
-    char text[96];
-    double std = sqrt(2.0 / (double)in) * residual_scale;
-    snprintf(text, sizeof text, "transformer.blocks.%d.%s.weight", layer, name);
-    params_add(params, block, text, out, in, PARAM_INIT_NORMAL, std);
-    snprintf(text, sizeof text, "transformer.blocks.%d.%s.bias", layer, name);
-    params_add(params, block, text, out, 0, PARAM_INIT_ZERO, 0.0);
+    struct params *params = b->params;
+    struct param_block *block = &params->blocks[params->block_count];
+    struct param *param = &params->list[params->count++];
+    snprintf(param->name, sizeof param->name, "%s%s", b->prefix, name);
+    param->role = role;
+    param->dims = cols > 0 ? 2 : 1;
+    param->shape[0] = rows;
+    param->shape[1] = cols;
+    param->numel = cols > 0 ? rows * cols : rows;
+    param->block = params->block_count;
+    param->init = init;
+    param->tail = param->numel;
+    param->offset = params->elements;
+    block->place[role] = param->offset - block->offset;
+    params->numel += param->numel;
+    params->elements += round_up(param->numel, PARAM_ALIGN);
+    return param;
 }
 
-static void params_add_norm(struct params *params, int block,
-                            const char *prefix, int64_t d)
+static bool init_uniform(const struct model_config *config)
 {
-    char text[96];
-    snprintf(text, sizeof text, "%s.weight", prefix);
-    params_add(params, block, text, d, 0, PARAM_INIT_ONE, 0.0);
-    snprintf(text, sizeof text, "%s.bias", prefix);
-    params_add(params, block, text, d, 0, PARAM_INIT_ZERO, 0.0);
+    return config->init == MODEL_INIT_KAIMING_UNIFORM ||
+           config->init == MODEL_INIT_XAVIER_UNIFORM;
 }
 
-static void params_add_layer(struct params *params,
-                             const struct model_config *config, int layer)
+static double init_std(const struct model_config *config, int64_t out,
+                       int64_t in)
 {
-    int block = layer + 1;
+    switch (config->init) {
+    case MODEL_INIT_KAIMING_NORMAL:
+        return sqrt(2.0 / (double)in);
+    case MODEL_INIT_KAIMING_UNIFORM:
+        return sqrt(6.0 / (double)in);
+    case MODEL_INIT_XAVIER_NORMAL:
+        return sqrt(2.0 / (double)(in + out));
+    case MODEL_INIT_XAVIER_UNIFORM:
+        return sqrt(6.0 / (double)(in + out));
+    case MODEL_INIT_SMALL:
+    case MODEL_INIT_NEOX:
+        return sqrt(2.0 / (5.0 * (double)config->d_model));
+    case MODEL_INIT_BASELINE:
+        break;
+    }
+    return config->init_std;
+}
+
+/* What matrices that write into the residual stream are divided by. */
+static double residual_divisor(const struct model_config *config)
+{
+    double layers = (double)config->n_layers;
+    return config->init == MODEL_INIT_NEOX ? layers / sqrt(10.0)
+                                           : sqrt(2.0 * layers);
+}
+
+/* A matrix that maps `in` to `out`, whatever way it lies. */
+static struct param *add_matrix(struct builder *b, enum param_role role,
+                                const char *name, int64_t rows, int64_t cols,
+                                int64_t out, int64_t in, bool residual)
+{
+    struct param *param =
+        add(b, role, name, rows, cols,
+            init_uniform(b->config) ? PARAM_INIT_UNIFORM : PARAM_INIT_NORMAL);
+    param->init_std = init_std(b->config, out, in);
+    if (residual)
+        param->init_std /= residual_divisor(b->config);
+    return param;
+}
+
+static void add_embedding(struct builder *b, enum param_role role,
+                          const char *name, int64_t rows)
+{
+    int64_t d = b->config->d_model;
+    struct param *param = add_matrix(b, role, name, rows, d, rows, d, false);
+    if (b->config->init_embedding_std > 0.0) {
+        param->init = PARAM_INIT_NORMAL;
+        param->init_std = b->config->init_embedding_std;
+    }
+}
+
+static void add_bias(struct builder *b, enum param_role role, const char *name,
+                     int64_t width)
+{
+    if (b->config->bias)
+        add(b, role, name, width, 0, PARAM_INIT_ZERO);
+}
+
+/* role: of the weight; the bias follows. */
+static void add_norm(struct builder *b, enum param_role role, const char *name,
+                     int64_t width)
+{
+    char text[48];
+    snprintf(text, sizeof text, "%s.weight", name);
+    add(b, role, text, width, 0, PARAM_INIT_ONE);
+    snprintf(text, sizeof text, "%s.bias", name);
+    if (b->config->norm == MODEL_NORM_LAYERNORM)
+        add_bias(b, role + 1, text, width);
+}
+
+/* --- the parts of a transformer block ---------------------------------------
+ */
+
+static void add_attention(struct builder *b)
+{
+    const struct model_config *config = b->config;
     int64_t d = config->d_model;
-    int64_t f = config->expansion_ratio * d;
-    double residual = 1.0 / sqrt(2.0 * (double)config->n_layers);
-    char text[64];
-    params_open_block(params);
-    snprintf(text, sizeof text, "transformer.blocks.%d.norm_1", layer);
-    params_add_norm(params, block, text, d);
-    params_add_linear(params, block, layer, "attn.Wqkv", 3 * d, d, 1.0);
-    params_add_linear(params, block, layer, "attn.out_proj", d, d, residual);
-    snprintf(text, sizeof text, "transformer.blocks.%d.norm_2", layer);
-    params_add_norm(params, block, text, d);
-    params_add_linear(params, block, layer, "ffn.up_proj", f, d, 1.0);
-    params_add_linear(params, block, layer, "ffn.down_proj", d, f, residual);
-    params_close_block(params);
+    int64_t head_dim = d / config->n_heads;
+    int64_t kv = config->n_kv_heads * head_dim;
+    bool whole = config->qk_norm == QK_NORM_FULL;
+    struct param *wqkv = add_matrix(b, PARAM_WQKV_WEIGHT, "attn.Wqkv.weight",
+                                    d + 2 * kv, d, d, d, false);
+    wqkv->tail = d * d;
+    wqkv->tail_std = init_std(config, kv, d);
+    add_bias(b, PARAM_WQKV_BIAS, "attn.Wqkv.bias", d + 2 * kv);
+    if (config->qk_norm != QK_NORM_NONE) {
+        add_norm(b, PARAM_Q_NORM_WEIGHT, "attn.q_ln", whole ? d : head_dim);
+        add_norm(b, PARAM_K_NORM_WEIGHT, "attn.k_ln", whole ? kv : head_dim);
+    }
+    add_matrix(b, PARAM_OUT_WEIGHT, "attn.out_proj.weight", d, d, d, d, true);
+    add_bias(b, PARAM_OUT_BIAS, "attn.out_proj.bias", d);
+}
+
+static void add_ffn(struct builder *b)
+{
+    int64_t d = b->config->d_model;
+    int64_t f = b->config->ffn_width;
+    bool gated = b->config->ffn == FFN_GLU;
+    if (gated)
+        add_matrix(b, PARAM_GATE_WEIGHT, "ffn.gate_proj.weight", f, d, f, d,
+                   false);
+    add_matrix(b, PARAM_UP_WEIGHT, "ffn.up_proj.weight", f, d, f, d, false);
+    if (gated)
+        add_bias(b, PARAM_GATE_BIAS, "ffn.gate_proj.bias", f);
+    add_bias(b, PARAM_UP_BIAS, "ffn.up_proj.bias", f);
+    add_matrix(b, PARAM_DOWN_WEIGHT, "ffn.down_proj.weight", d, f, d, f, true);
+    add_bias(b, PARAM_DOWN_BIAS, "ffn.down_proj.bias", d);
+}
+
+static void add_experts(struct builder *b)
+{
+    int64_t d = b->config->d_model;
+    int64_t f = b->config->ffn_width;
+    int64_t e = b->config->experts;
+    bool gated = b->config->ffn == FFN_GLU;
+    add_matrix(b, PARAM_ROUTER, "ffn.router.layer.weight", e, d, e, d, false);
+    if (gated)
+        add_matrix(b, PARAM_EXPERTS_GATE, "ffn.experts.mlp.w1", e * f, d, f, d,
+                   false);
+    add_matrix(b, PARAM_EXPERTS_UP,
+               gated ? "ffn.experts.mlp.v1" : "ffn.experts.mlp.w1", e * f, d, f,
+               d, false);
+    add_matrix(b, PARAM_EXPERTS_DOWN, "ffn.experts.mlp.w2", e * f, d, d, f,
+               true);
+}
+
+static void add_layer(struct builder *b, int layer)
+{
+    int64_t d = b->config->d_model;
+    snprintf(b->prefix, sizeof b->prefix, "transformer.blocks.%d.", layer);
+    open_block(b);
+    add_norm(b, PARAM_NORM_1_WEIGHT, "norm_1", d);
+    add_attention(b);
+    add_norm(b, PARAM_NORM_2_WEIGHT, "norm_2", d);
+    if (b->config->experts > 0)
+        add_experts(b);
+    else
+        add_ffn(b);
+    close_block(b);
+}
+
+/* --- the table ---------------------------------------------------------------
+ */
+
+static void add_all(struct builder *b)
+{
+    const struct model_config *config = b->config;
+    snprintf(b->prefix, sizeof b->prefix, "transformer.");
+    open_block(b);
+    add_embedding(b, PARAM_WTE, "wte.weight", config->vocab_size);
+    if (config->positions == POSITIONS_LEARNED)
+        add_embedding(b, PARAM_WPE, "wpe.weight", config->max_seq_len);
+    close_block(b);
+    for (int layer = 0; layer < config->n_layers; layer++)
+        add_layer(b, layer);
+    snprintf(b->prefix, sizeof b->prefix, "transformer.");
+    open_block(b);
+    add_norm(b, PARAM_NORM_F_WEIGHT, "norm_f", config->d_model);
+    b->prefix[0] = '\0';
+    if (!config->tied)
+        add_matrix(b, PARAM_LM_HEAD, "lm_head.weight", config->vocab_size,
+                   config->d_model, config->vocab_size, config->d_model, false);
+    close_block(b);
 }
 
 enum err params_create(const struct model_config *config, struct params **out)
 {
     enum err rc = ERR_OK;
-    int layers = (int)config->n_layers;
-    int64_t d = config->d_model;
-    double std = sqrt(2.0 / (double)d);
+    size_t layers = (size_t)config->n_layers;
     struct params *params = calloc(1, sizeof *params);
     if (params == NULL)
         return err_set(ERR_MEMORY, "parameter table: out of memory");
-    params->list =
-        calloc((size_t)layers * PARAMS_PER_LAYER + 4, sizeof params->list[0]);
-    params->blocks = calloc((size_t)layers + 2, sizeof params->blocks[0]);
+    params->list = calloc((layers + 2) * PARAM_ROLES, sizeof params->list[0]);
+    params->blocks = calloc(layers + 2, sizeof params->blocks[0]);
     if (params->list == NULL || params->blocks == NULL) {
         rc = err_set(ERR_MEMORY, "parameter table: out of memory");
         goto out;
     }
-    params_open_block(params);
-    params_add(params, 0, "transformer.wte.weight", config->vocab_size, d,
-               PARAM_INIT_NORMAL, std);
-    params_add(params, 0, "transformer.wpe.weight", config->max_seq_len, d,
-               PARAM_INIT_NORMAL, std);
-    params_close_block(params);
-    for (int layer = 0; layer < layers; layer++)
-        params_add_layer(params, config, layer);
-    params_open_block(params);
-    params_add_norm(params, layers + 1, "transformer.norm_f", d);
-    params_close_block(params);
+    struct builder builder = { .config = config, .params = params };
+    add_all(&builder);
     assert(params->numel == model_config_param_count(config));
     *out = params;
     params = NULL;
@@ -133,6 +269,42 @@ void params_destroy(struct params *params)
     free(params);
 }
 
+/* --- fresh values ------------------------------------------------------------
+ */
+
+/* Elements [first, last) of a tensor. */
+static void init_part(const struct param *param, uint64_t seed, int64_t first,
+                      int64_t last, double std, float *out)
+{
+    uint64_t stream = rng_stream(param->name);
+    if (first >= last)
+        return;
+    switch (param->init) {
+    case PARAM_INIT_NORMAL:
+        rng_fill_normal(seed, stream, (uint64_t)first, last - first, (float)std,
+                        out);
+        break;
+    case PARAM_INIT_UNIFORM:
+#pragma omp parallel for schedule(static)
+        for (int64_t i = first; i < last; i++)
+            out[i - first] =
+                (float)(std *
+                        (2.0 * rng_uniform(seed, stream, (uint64_t)i) - 1.0));
+        break;
+    case PARAM_INIT_ONE:
+        for (int64_t i = first; i < last; i++)
+            out[i - first] = 1.0f;
+        break;
+    case PARAM_INIT_ZERO:
+        break;
+    }
+}
+
+static int64_t within(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
 void params_init(const struct params *params, uint64_t seed, int64_t begin,
                  int64_t end, float *data)
 {
@@ -140,19 +312,14 @@ void params_init(const struct params *params, uint64_t seed, int64_t begin,
         data[i - begin] = 0.0f;
     for (int p = 0; p < params->count; p++) {
         const struct param *param = &params->list[p];
-        int64_t first = begin > param->offset ? begin : param->offset;
-        int64_t last = param->offset + param->numel;
-        if (last > end)
-            last = end;
-        if (first >= last)
+        int64_t first = within(begin - param->offset, 0, param->numel);
+        int64_t last = within(end - param->offset, 0, param->numel);
+        int64_t tail = within(param->tail, first, last);
+        if (first == last)
             continue;
-        float *place = data + (first - begin);
-        if (param->init == PARAM_INIT_NORMAL)
-            rng_fill_normal(seed, rng_stream(param->name),
-                            (uint64_t)(first - param->offset), last - first,
-                            (float)param->init_std, place);
-        else if (param->init == PARAM_INIT_ONE)
-            for (int64_t i = 0; i < last - first; i++)
-                place[i] = 1.0f;
+        float *place = data + (param->offset + first - begin);
+        init_part(param, seed, first, tail, param->init_std, place);
+        init_part(param, seed, tail, last, param->tail_std,
+                  place + (tail - first));
     }
 }

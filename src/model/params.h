@@ -1,11 +1,12 @@
 /* The parameters of a model: names, shapes and places in flat arenas.
  *
  * Parameters are grouped in blocks: 0 the embeddings, 1..L the transformer
- * blocks, L+1 the final norm. A block is one contiguous arena, padded to a
- * multiple of KERNEL_CHUNK; blocks follow each other in the flat parameter
- * space of `elements` floats, in which shards are intervals. Padding is zero
- * and stays zero. Tensors start at multiples of 64 bytes. Names are those of
- * the Hugging Face MPT model. */
+ * blocks, L+1 the final norm and, when it is not tied, the output layer. A
+ * block is one contiguous arena, padded to a multiple of KERNEL_CHUNK; blocks
+ * follow each other in the flat parameter space of `elements` floats, in which
+ * shards are intervals. Padding is zero and stays zero. Tensors start at
+ * multiples of 64 bytes. Names are those of LLM Foundry's MPT and DBRX models.
+ */
 #ifndef TESSERA_MODEL_PARAMS_H
 #define TESSERA_MODEL_PARAMS_H
 
@@ -14,22 +15,63 @@
 #include "src/base/err.h"
 #include "src/model/model_config.h"
 
-enum param_init { PARAM_INIT_NORMAL, PARAM_INIT_ZERO, PARAM_INIT_ONE };
+/* What a tensor is within its block; a configuration has some of them. */
+enum param_role {
+    PARAM_WTE,           /* [V, d] */
+    PARAM_WPE,           /* [S, d] */
+    PARAM_NORM_1_WEIGHT, /* [d] */
+    PARAM_NORM_1_BIAS,
+    PARAM_WQKV_WEIGHT, /* [(h + 2 kv) head_dim, d] */
+    PARAM_WQKV_BIAS,
+    PARAM_Q_NORM_WEIGHT, /* [h head_dim] or [head_dim] */
+    PARAM_Q_NORM_BIAS,
+    PARAM_K_NORM_WEIGHT, /* [kv head_dim] or [head_dim] */
+    PARAM_K_NORM_BIAS,
+    PARAM_OUT_WEIGHT, /* [d, d] */
+    PARAM_OUT_BIAS,
+    PARAM_NORM_2_WEIGHT,
+    PARAM_NORM_2_BIAS,
+    PARAM_GATE_WEIGHT, /* [f, d]; followed by UP without a gap */
+    PARAM_UP_WEIGHT,   /* [f, d] */
+    PARAM_GATE_BIAS,   /* [f]; followed by UP's without a gap */
+    PARAM_UP_BIAS,
+    PARAM_DOWN_WEIGHT, /* [d, f] */
+    PARAM_DOWN_BIAS,
+    PARAM_ROUTER,       /* [E, d] */
+    PARAM_EXPERTS_GATE, /* [E f, d]: expert by expert */
+    PARAM_EXPERTS_UP,   /* [E f, d] */
+    PARAM_EXPERTS_DOWN, /* [E f, d], each expert's is transposed: [f, d] */
+    PARAM_NORM_F_WEIGHT,
+    PARAM_NORM_F_BIAS,
+    PARAM_LM_HEAD, /* [V, d] */
+    PARAM_ROLES
+};
+
+enum param_init {
+    PARAM_INIT_NORMAL,
+    PARAM_INIT_UNIFORM,
+    PARAM_INIT_ZERO,
+    PARAM_INIT_ONE
+};
 
 struct param {
     char name[96];
+    enum param_role role;
     int dims;
     int64_t shape[2];
     int64_t numel;
     int64_t offset; /* in the flat space, elements */
     int block;
     enum param_init init;
-    double init_std; /* of PARAM_INIT_NORMAL */
+    double init_std; /* of NORMAL; half the width of UNIFORM */
+    int64_t tail;    /* elements from here on, keys and values in Wqkv, ... */
+    double tail_std; /* ... have this instead */
 };
 
 struct param_block {
-    int64_t offset;   /* in the flat space, elements */
-    int64_t elements; /* with padding */
+    int64_t offset;             /* in the flat space, elements */
+    int64_t elements;           /* with padding */
+    int64_t place[PARAM_ROLES]; /* of a tensor within the block; -1: none */
 };
 
 struct params {
@@ -41,13 +83,13 @@ struct params {
     int64_t elements; /* with padding */
 };
 
+/* The table only: no element is allocated. */
 enum err params_create(const struct model_config *config, struct params **out);
 void params_destroy(struct params *params);
 
-/* Elements [begin, end) of the flat space as a fresh run has them:
- * kaiming-normal (fan in, ReLU gain), projections into the residual stream
- * divided by sqrt(2 L), biases 0, norms 1. A function of (seed, name, element),
- * so that every rank can fill its own interval. `data` points at `begin`. */
+/* Elements [begin, end) of the flat space as a fresh run has them: matrices by
+ * config->init, biases 0, norms 1. A function of (seed, name, element), so that
+ * every rank can fill its own interval. `data` points at `begin`. */
 void params_init(const struct params *params, uint64_t seed, int64_t begin,
                  int64_t end, float *data);
 

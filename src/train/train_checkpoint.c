@@ -43,26 +43,39 @@ static enum err make_uuid(char uuid[37])
     return ERR_OK;
 }
 
+/* Settings that must stay what they were when the run was started. */
+static bool stays(const char *key)
+{
+    static const char *const keys[] = {
+        "data.seq_len", "train.global_batch", "train.microbatch",
+        "train.seed",   "memory.compression", "parallel.slots",
+        "parallel.determinism",
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.preset") != 0;
+}
+
 /* What must be the same for the whole run, by the names of the settings. */
 static json_t *fixed_state(const struct trainer *trainer)
 {
     const struct train_settings *s = &trainer->settings;
     json_t *fixed = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, "
-        "s:s}",
-        "model.d_model", (json_int_t)s->model.d_model, "model.n_heads",
-        (json_int_t)s->model.n_heads, "model.n_layers",
-        (json_int_t)s->model.n_layers, "model.vocab_size",
-        (json_int_t)s->model.vocab_size, "model.max_seq_len",
-        (json_int_t)s->model.max_seq_len, "model.expansion_ratio",
-        (json_int_t)s->model.expansion_ratio, "data.seq_len",
-        (json_int_t)s->data.seq_len, "train.global_batch",
-        (json_int_t)s->train.global_batch, "train.microbatch",
-        (json_int_t)s->train.microbatch, "train.seed",
-        (json_int_t)s->train.seed, "parallel.slots",
-        (json_int_t)s->parallel.slots, "parallel.determinism",
-        s->parallel.determinism, "data.train", dataset_id(trainer->train_data),
+        "{s:s, s:s}", "data.train", dataset_id(trainer->train_data),
         "tokenizer", dataset_tokenizer_sha256(trainer->train_data));
+    for (int i = 0; fixed != NULL && i < train_settings_count; i++) {
+        const char *key = train_settings_schema[i].key;
+        char *text = NULL;
+        if (!stays(key))
+            continue;
+        if (train_settings_print(s, key, &text) != ERR_OK ||
+            json_object_set_new(fixed, key, json_string(text)) != 0) {
+            json_decref(fixed);
+            fixed = NULL;
+        }
+        free(text);
+    }
     /* "run" promises the same bits on the same topology only */
     if (fixed != NULL && strcmp(s->parallel.determinism, "run") == 0)
         json_object_set_new(fixed, "ranks", json_integer(trainer->ranks));

@@ -87,6 +87,7 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
         if (count > micro)
             count = micro;
         TRY(loader_read(trainer->eval_data, &order, i * micro, count, batch));
+        struct leaf_loss loss;
         struct leaf leaf = {
             .samples = batch->samples,
             .seq_len = batch->seq_len,
@@ -95,7 +96,8 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
             .sequence_ids = batch->sequence_ids,
         };
         TRY(model_eval_leaf(trainer->model, replica_access(trainer->replica),
-                            &leaf, &eval->losses[i]));
+                            &leaf, &loss));
+        eval->losses[i] = loss.cross_entropy;
         *tokens += batch->loss_tokens;
     }
 out:

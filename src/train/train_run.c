@@ -168,7 +168,7 @@ static void log_plan(const struct run *run)
     char count[32];
     char memory[32];
     units_count((double)t->params->numel, count, sizeof count);
-    units_bytes((double)(model_bytes(t->model) + replica_bytes(t->replica)),
+    units_bytes((double)(t->bytes.total + replica_bytes(t->replica)),
                 memory, sizeof memory);
     log_info("%s parameters, %d ranks x %d threads, %lld slots of %lld "
              "samples, %s per rank, %s",

@@ -6,30 +6,101 @@
 #include <string.h>
 
 #include "src/base/digest.h"
+#include "src/train/train_settings_model.h"
 
 #define AT(field) offsetof(struct train_settings, field)
 #define LARGE 1e15
 #define SAMPLES_MAX 1e9 /* of a batch: times the longest sample still exact */
-#define RUN_DIR_MAX (SETTINGS_TEXT_BYTES - 128) /* room for the files' names */
+#define RUN_DIR_MAX (SETTINGS_TEXT_BYTES - 128) /* room for the files' names   \
+                                                 */
 
 const struct setting train_settings_schema[] = {
     { "run.dir", SETTING_PATH, AT(run.dir), NULL, 0, 0, NULL,
       "run directory: checkpoints, metrics, ledger, resolved configuration" },
 
     { "model.preset", SETTING_CHOICE, AT(model.preset), "mpt-tiny", 0, 0,
-      "mpt-tiny|mpt-125m|mpt-350m", "shape of the model" },
+      "mpt-tiny|llama-tiny|moe-tiny|mpt-125m|mpt-350m|mpt-760m|mpt-1b|mpt-3b|"
+      "mpt-7b|mpt-13b|mpt-30b|mpt-70b|mpt-7b-released|llama3-8b|dbrx",
+      "shape of the model; every other model setting that is not given is the "
+      "preset's" },
     { "model.d_model", SETTING_INT, AT(model.d_model), "0", 0, 65536, NULL,
       "width of the residual stream; 0: the preset's" },
     { "model.n_heads", SETTING_INT, AT(model.n_heads), "0", 0, 1024, NULL,
       "attention heads; 0: the preset's" },
-    { "model.n_layers", SETTING_INT, AT(model.n_layers), "0", 0, 1024, NULL,
-      "transformer blocks; 0: the preset's" },
+    { "model.n_kv_heads", SETTING_INT, AT(model.n_kv_heads), "0", 0, 1024, NULL,
+      "heads of keys and values, a divisor of model.n_heads; 0: as many "
+      "queries for each as in the preset" },
+    { "model.n_layers", SETTING_INT, AT(model.n_layers), "0", 0,
+      MODEL_LAYERS_MAX, NULL, "transformer blocks; 0: the preset's" },
     { "model.vocab_size", SETTING_INT, AT(model.vocab_size), "0", 0, 16777216,
       NULL, "rows of the embedding, at least the data set's; 0: the preset's" },
     { "model.max_seq_len", SETTING_INT, AT(model.max_seq_len), "0", 0, 1048576,
-      NULL, "learned positions; 0: the preset's" },
-    { "model.expansion_ratio", SETTING_INT, AT(model.expansion_ratio), "0", 0,
+      NULL, "longest sequence; 0: the preset's" },
+    { "model.expansion_ratio", SETTING_FLOAT, AT(model.expansion_ratio), "0", 0,
       64, NULL, "width of the MLP / d_model; 0: the preset's" },
+    { "model.ffn_width", SETTING_INT, AT(model.ffn_width), "0", 0, 1048576,
+      NULL,
+      "width of the MLP, of each expert; 0: model.expansion_ratio x "
+      "model.d_model" },
+    { "model.positions", SETTING_CHOICE, AT(model.positions), "learned", 0, 0,
+      "learned|alibi|rope", "how the model knows the order of tokens" },
+    { "model.rope_theta", SETTING_FLOAT, AT(model.rope_theta), "1e4", 1, 1e12,
+      NULL, "base of the rotary angles" },
+    { "model.alibi_bias_max", SETTING_FLOAT, AT(model.alibi_bias_max), "8", 0,
+      64, NULL, "exponent of ALiBi's smallest slope, 2^-this" },
+    { "model.norm", SETTING_CHOICE, AT(model.norm), "layernorm", 0, 0,
+      "layernorm|rmsnorm|low_precision_layernorm|low_precision_rmsnorm",
+      "normalisation; low_precision: of bf16 values" },
+    { "model.norm_eps", SETTING_FLOAT, AT(model.norm_eps), "1e-5", 1e-20, 1,
+      NULL, "added to the variance" },
+    { "model.qk_norm", SETTING_CHOICE, AT(model.qk_norm), "none", 0, 0,
+      "none|full|head", "norm of queries and keys: of all heads, or each" },
+    { "model.clip_qkv", SETTING_FLOAT, AT(model.clip_qkv), "0", 0, 1e6, NULL,
+      "bound of queries, keys and values; 0: none" },
+    { "model.ffn", SETTING_CHOICE, AT(model.ffn), "mlp", 0, 0, "mlp|glu",
+      "down(act(up(x))), or down(act(gate(x)) up(x))" },
+    { "model.activation", SETTING_CHOICE, AT(model.activation), "gelu", 0, 0,
+      "gelu|silu", "of the MLP" },
+    { "model.bias", SETTING_BOOL, AT(model.bias), "true", 0, 0, NULL,
+      "biases of linear layers and layer norms" },
+    { "model.tied", SETTING_BOOL, AT(model.tied), "true", 0, 0, NULL,
+      "the output layer is the embedding" },
+    { "model.logit_scale", SETTING_FLOAT, AT(model.logit_scale), "1", 1e-6, 1e6,
+      NULL, "multiplies logits" },
+    { "model.residual_scale", SETTING_FLOAT, AT(model.residual_scale), "1",
+      1e-6, 1e6, NULL, "multiplies what a block adds to the stream" },
+    { "model.dropout_embedding", SETTING_FLOAT, AT(model.dropout_embedding),
+      "0", 0, 0.99, NULL, "probability of dropping after the embedding" },
+    { "model.dropout_attention", SETTING_FLOAT, AT(model.dropout_attention),
+      "0", 0, 0.99, NULL, "probability of dropping an attention weight" },
+    { "model.dropout_residual", SETTING_FLOAT, AT(model.dropout_residual), "0",
+      0, 0.99, NULL, "probability of dropping what a block adds" },
+    { "model.init", SETTING_CHOICE, AT(model.init), "kaiming_normal", 0, 0,
+      "kaiming_normal|kaiming_uniform|xavier_normal|xavier_uniform|small|neox|"
+      "baseline",
+      "fresh matrices; those that write into the stream are smaller" },
+    { "model.init_std", SETTING_FLOAT, AT(model.init_std), "0", 0, 1e3, NULL,
+      "standard deviation of model.init = \"baseline\"" },
+    { "model.init_embedding_std", SETTING_FLOAT, AT(model.init_embedding_std),
+      "0", 0, 1e3, NULL, "of the embedding; 0: as other matrices" },
+    { "model.experts", SETTING_INT, AT(model.experts), "0", 0, 256, NULL,
+      "experts of each block; 0: a dense model" },
+    { "model.experts_top_k", SETTING_INT, AT(model.experts_top_k), "0", 0, 16,
+      NULL, "experts of each token" },
+    { "model.router_jitter", SETTING_FLOAT, AT(model.router_jitter), "0", 0,
+      0.99, NULL, "the router's input is multiplied by U(1 - j, 1 + j)" },
+    { "model.router_normalize", SETTING_FLOAT, AT(model.router_normalize), "0",
+      0, 64, NULL, "p of the L_p norm of a token's weights; 0: as they are" },
+    { "model.balance_weight", SETTING_FLOAT, AT(model.balance_weight), "0", 0,
+      1e3, NULL, "weight of the load-balance loss" },
+
+    { "memory.checkpoint", SETTING_STRING, AT(memory.checkpoint), "none", 0, 0,
+      NULL,
+      "what backward computes again: \"block: all\", \"ffn: first-4; "
+      "attention: "
+      "last-2\" (block, attention, norm_attn_norm, ffn, norm)" },
+    { "memory.compression", SETTING_CHOICE, AT(memory.compression), "none", 0,
+      0, "none|bf16|int8", "what forward keeps for backward, in fewer bits" },
 
     { "data.train", SETTING_PATH, AT(data.train), NULL, 0, 0, NULL,
       "training data set (a folder made by tessera-data)" },
@@ -58,8 +129,7 @@ const struct setting train_settings_schema[] = {
     { "optimizer.eps", SETTING_FLOAT, AT(optimizer.eps), "1e-8", 1e-20, 1, NULL,
       "added to the root of the second moment" },
     { "optimizer.weight_decay", SETTING_FLOAT, AT(optimizer.weight_decay), "0",
-      0, 1, NULL,
-      "decoupled: weights shrink by lr / peak lr * this per step" },
+      0, 1, NULL, "decoupled: weights shrink by lr / peak lr * this per step" },
 
     { "scheduler.name", SETTING_CHOICE, AT(scheduler.name), "cosine", 0, 0,
       "cosine|linear|constant", "learning rate after warm-up" },
@@ -126,25 +196,11 @@ const struct setting train_settings_schema[] = {
 const int train_settings_count =
     sizeof train_settings_schema / sizeof train_settings_schema[0];
 
-static void fill(int64_t *value, int64_t preset)
+/* Automatic values. */
+static void settings_complete(struct train_settings *s)
 {
-    if (*value == 0)
-        *value = preset;
-}
-
-/* Values given as 0 become what they stand for. */
-static enum err settings_complete(struct train_settings *s)
-{
-    enum err rc = ERR_OK;
-    struct model_config preset;
-    TRY(model_config_preset(s->model.preset, &preset));
-    fill(&s->model.d_model, preset.d_model);
-    fill(&s->model.n_heads, preset.n_heads);
-    fill(&s->model.n_layers, preset.n_layers);
-    fill(&s->model.vocab_size, preset.vocab_size);
-    fill(&s->model.max_seq_len, preset.max_seq_len);
-    fill(&s->model.expansion_ratio, preset.expansion_ratio);
-    fill(&s->data.seq_len, s->model.max_seq_len);
+    if (s->data.seq_len == 0)
+        s->data.seq_len = s->model.max_seq_len;
     if (s->parallel.slots == 0) {
         s->parallel.slots = 1;
         while (s->parallel.slots < 8 &&
@@ -153,8 +209,6 @@ static enum err settings_complete(struct train_settings *s)
     }
     if (s->train.microbatch == 0)
         s->train.microbatch = s->train.global_batch / s->parallel.slots;
-out:
-    return rc;
 }
 
 static enum err check_run_dir(const char *dir)
@@ -162,9 +216,10 @@ static enum err check_run_dir(const char *dir)
     if (dir[0] == '\0')
         return err_set(ERR_USAGE, "run.dir is empty: name a folder");
     if (strlen(dir) > RUN_DIR_MAX)
-        return err_set(ERR_USAGE,
-                       "run.dir has %zu bytes, more than %d: use a shorter path",
-                       strlen(dir), RUN_DIR_MAX);
+        return err_set(
+            ERR_USAGE,
+            "run.dir has %zu bytes, more than %d: use a shorter path",
+            strlen(dir), RUN_DIR_MAX);
     return ERR_OK;
 }
 
@@ -195,8 +250,10 @@ static enum err settings_check(const struct train_settings *s)
 {
     enum err rc = ERR_OK;
     struct model_config model = train_settings_model(s);
+    struct model_memory memory;
     TRY(check_run_dir(s->run.dir));
     TRY(model_config_check(&model));
+    TRY(train_settings_memory(s, &memory));
     if (s->data.seq_len > s->model.max_seq_len)
         return err_set(ERR_USAGE,
                        "data.seq_len (%lld) is larger than model.max_seq_len "
@@ -227,27 +284,16 @@ enum err train_settings_load(const char *path, char *const *overrides,
                              int override_count, struct train_settings *out)
 {
     enum err rc = ERR_OK;
+    bool given[sizeof train_settings_schema / sizeof train_settings_schema[0]];
     TRY(settings_load(train_settings_schema, train_settings_count, path,
-                      overrides, override_count, out, NULL));
-    TRY(settings_complete(out));
+                      overrides, override_count, out, given));
+    TRY(train_settings_preset(out, given));
+    settings_complete(out);
     rc = settings_check(out);
     if (rc != ERR_OK && path != NULL)
         return err_prefix(rc, "%s", path);
 out:
     return rc;
-}
-
-struct model_config train_settings_model(const struct train_settings *settings)
-{
-    return (struct model_config){
-        .d_model = settings->model.d_model,
-        .n_heads = settings->model.n_heads,
-        .n_layers = settings->model.n_layers,
-        .vocab_size = settings->model.vocab_size,
-        .max_seq_len = settings->model.max_seq_len,
-        .expansion_ratio = settings->model.expansion_ratio,
-        .norm_eps = 1e-5,
-    };
 }
 
 static const struct setting *settings_find(const char *key)
@@ -293,10 +339,11 @@ enum err train_settings_print(const struct train_settings *settings,
 enum err train_settings_hash(const struct train_settings *settings,
                              char hex[65])
 {
-    static const char *const groups[] = { "model.",     "data.seq_len",
-                                          "train.",     "optimizer.",
-                                          "scheduler.", "parallel.slots",
-                                          "parallel.determinism" };
+    static const char *const groups[] = {
+        "model.",         "data.seq_len",        "memory.compression",
+        "train.",         "optimizer.",          "scheduler.",
+        "parallel.slots", "parallel.determinism"
+    };
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
     char *text = NULL;

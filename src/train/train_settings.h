@@ -10,6 +10,7 @@
 #include "src/base/settings.h"
 #include "src/base/units.h"
 #include "src/model/model_config.h"
+#include "src/model/model_memory.h"
 
 struct train_settings {
     struct {
@@ -17,9 +18,29 @@ struct train_settings {
     } run;
     struct {
         char preset[SETTINGS_TEXT_BYTES];
-        int64_t d_model, n_heads, n_layers, vocab_size, max_seq_len;
-        int64_t expansion_ratio;
-    } model; /* after train_settings_load() complete, never 0 */
+        int64_t d_model, n_heads, n_kv_heads, n_layers, vocab_size, max_seq_len;
+        double expansion_ratio;
+        int64_t ffn_width;
+        char positions[SETTINGS_TEXT_BYTES];
+        double rope_theta, alibi_bias_max;
+        char norm[SETTINGS_TEXT_BYTES];
+        double norm_eps;
+        char qk_norm[SETTINGS_TEXT_BYTES];
+        double clip_qkv;
+        char ffn[SETTINGS_TEXT_BYTES];
+        char activation[SETTINGS_TEXT_BYTES];
+        bool bias, tied;
+        double logit_scale, residual_scale;
+        double dropout_embedding, dropout_attention, dropout_residual;
+        char init[SETTINGS_TEXT_BYTES];
+        double init_std, init_embedding_std;
+        int64_t experts, experts_top_k;
+        double router_jitter, router_normalize, balance_weight;
+    } model; /* after train_settings_load() what is not given is the preset's */
+    struct {
+        char checkpoint[SETTINGS_TEXT_BYTES]; /* targets and blocks */
+        char compression[SETTINGS_TEXT_BYTES];
+    } memory;
     struct {
         char train[SETTINGS_TEXT_BYTES];
         char eval[SETTINGS_TEXT_BYTES];
@@ -82,6 +103,10 @@ enum err train_settings_load(const char *path, char *const *overrides,
                              int override_count, struct train_settings *out);
 
 struct model_config train_settings_model(const struct train_settings *settings);
+
+/* memory.checkpoint and memory.compression, parsed. */
+enum err train_settings_memory(const struct train_settings *settings,
+                               struct model_memory *out);
 
 /* One setting as text, for `tessera-train --print KEY`; *text is malloc'ed. */
 enum err train_settings_print(const struct train_settings *settings,

@@ -101,6 +101,11 @@ static enum err create_local(struct trainer *trainer, int threads)
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     struct model_config config = train_settings_model(s);
+    struct model_options options = { .threads = threads,
+                                     .samples = s->train.microbatch,
+                                     .seq_len = s->data.seq_len,
+                                     .seed = (uint64_t)s->train.seed };
+    TRY(train_settings_memory(s, &options.memory));
     TRY(open_kernels(trainer));
     TRY(open_data(trainer));
     TRY(plan_steps(trainer));
@@ -113,12 +118,20 @@ static enum err create_local(struct trainer *trainer, int threads)
     if (trainer->eval_data != NULL)
         TRY(probe_eval(trainer));
     TRY(params_create(&config, &trainer->params));
-    TRY(model_create(&config, trainer->params, trainer->kernels, threads,
-                     s->train.microbatch, s->data.seq_len, &trainer->model));
+    TRY(model_plan(&config, trainer->kernels, &options, &trainer->bytes));
+    TRY(model_create(&config, trainer->params, trainer->kernels, &options,
+                     &trainer->model));
     trainer->ctx = *model_ctx(trainer->model);
     trainer->slot_loss =
         calloc((size_t)s->parallel.slots, sizeof trainer->slot_loss[0]);
-    if (trainer->slot_loss == NULL)
+    trainer->slot_balance =
+        calloc((size_t)s->parallel.slots, sizeof trainer->slot_balance[0]);
+    if (s->model.experts > 0)
+        trainer->expert_counts =
+            calloc((size_t)(s->model.n_layers * s->model.experts),
+                   sizeof trainer->expert_counts[0]);
+    if (trainer->slot_loss == NULL || trainer->slot_balance == NULL ||
+        (s->model.experts > 0 && trainer->expert_counts == NULL))
         return err_set(ERR_MEMORY, "out of memory");
 out:
     return rc;
@@ -180,6 +193,8 @@ void trainer_destroy(struct trainer *trainer)
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);
     free(trainer->slot_loss);
+    free(trainer->slot_balance);
+    free(trainer->expert_counts);
     free(trainer);
 }
 

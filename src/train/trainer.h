@@ -41,6 +41,10 @@ struct trainer {
     struct order order;
     struct batch *batch;    /* one leaf */
     double *slot_loss;      /* [slots] */
+    double *slot_balance; /* [slots] the load-balance losses */
+    int64_t *expert_counts; /* [n_layers, experts] choices in the last step, of
+                               all ranks; NULL without experts */
+    struct model_bytes bytes; /* of the model */
     struct schedule schedule;
     struct unit_rates rates;
     int64_t max_steps; /* -1: max_duration is in seconds */
@@ -55,6 +59,7 @@ struct trainer {
 
     /* of the last completed step, the same on all ranks */
     double loss;         /* nats per loss-bearing token */
+    double balance_loss; /* weighted; trained, but not part of `loss` */
     double lr;
     double grad_norm;    /* before clipping */
     int64_t loss_tokens;

@@ -7,6 +7,19 @@
 #include "src/parallel/shard.h"
 #include "src/train/trainer.h"
 
+static int64_t expert_places(const struct trainer *trainer)
+{
+    return trainer->settings.model.n_layers * trainer->settings.model.experts;
+}
+
+/* The last leaf's choices. */
+static void count_experts(struct trainer *trainer)
+{
+    const int64_t *counts = model_expert_counts(trainer->model);
+    for (int64_t i = 0; i < expert_places(trainer); i++)
+        trainer->expert_counts[i] += counts[i];
+}
+
 /* All leaves of one slot, in order, into the slot's gradient. */
 static enum err train_slot(struct trainer *trainer, int slot,
                            int64_t *loss_tokens)
@@ -16,10 +29,10 @@ static enum err train_slot(struct trainer *trainer, int slot,
     int64_t slot_samples = s->train.global_batch / s->parallel.slots;
     int64_t first =
         trainer->step * s->train.global_batch + slot * slot_samples;
-    double total = 0.0;
+    struct leaf_loss total = { 0 };
     for (int64_t done = 0; done < slot_samples; done += s->train.microbatch) {
         struct batch *batch = trainer->batch;
-        double loss_sum = 0.0;
+        struct leaf_loss loss;
         double begin = clock_now();
         TRY(loader_read(trainer->train_data, &trainer->order, first + done,
                         s->train.microbatch, batch));
@@ -30,13 +43,17 @@ static enum err train_slot(struct trainer *trainer, int slot,
             .tokens = batch->tokens,
             .labels = batch->labels,
             .sequence_ids = batch->sequence_ids,
+            .first_sample = first + done,
         };
         TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
-                             &leaf, &loss_sum));
-        total += loss_sum;
+                             &leaf, &loss));
+        total.cross_entropy += loss.cross_entropy;
+        total.balance += loss.balance;
+        count_experts(trainer);
         *loss_tokens += batch->loss_tokens;
     }
-    trainer->slot_loss[slot] = total;
+    trainer->slot_loss[slot] = total.cross_entropy;
+    trainer->slot_balance[slot] = total.balance;
 out:
     return rc;
 }
@@ -97,20 +114,30 @@ enum err trainer_step(struct trainer *trainer)
     const struct train_settings *s = &trainer->settings;
     int64_t tokens = 0;
     double loss_sum = 0.0;
+    double balance_sum = 0.0;
     double norm = 0.0;
 
     trainer->loader_s = 0.0;
+    for (int64_t i = 0; i < expert_places(trainer); i++)
+        trainer->expert_counts[i] = 0;
     replica_begin_batch(trainer->replica);
     TRY(comm_agree(trainer->comm, train_slots(trainer, &tokens)));
     TRY(replica_finish_batch(trainer->replica));
     TRY(reduce_slot_sums(trainer->comm, (int)s->parallel.slots,
                          trainer->slot_loss, &loss_sum));
+    if (s->model.experts > 0) {
+        TRY(reduce_slot_sums(trainer->comm, (int)s->parallel.slots,
+                             trainer->slot_balance, &balance_sum));
+        TRY(comm_all_reduce_i64(trainer->comm, trainer->expert_counts,
+                                (size_t)expert_places(trainer), COMM_SUM));
+    }
     TRY(comm_all_reduce_i64(trainer->comm, &tokens, 1, COMM_SUM));
     TRY(replica_gradient_norm(trainer->replica, &norm));
 
     double scale = tokens > 0 ? 1.0 / (double)tokens : 0.0;
     trainer->loss_tokens = tokens;
     trainer->loss = loss_sum * scale;
+    trainer->balance_loss = balance_sum * scale;
     trainer->grad_norm = norm * scale;
     trainer->lr = s->optimizer.lr *
                   schedule_multiplier(&trainer->schedule, trainer->step);

@@ -1,0 +1,225 @@
+/* All transformer blocks in order: entering them, packing what forward keeps,
+ * bringing back what backward needs. */
+#include "src/model/model_impl.h"
+
+/* --- what the halves of a block share ----------------------------------------
+ */
+
+enum err model_linear(struct pass *pass, int64_t out, int64_t in,
+                      const float *x, const float *weight, const float *bias,
+                      float *y)
+{
+    struct gemm gemm = { .form = GEMM_NT,
+                         .m = pass->n,
+                         .n = out,
+                         .k = in,
+                         .a = x,
+                         .b = weight,
+                         .c = y,
+                         .bias = bias };
+    return pass->model->kernels->gemm(&pass->model->ctx, DTYPE_F32, &gemm);
+}
+
+enum err model_linear_backward(struct pass *pass, int64_t out, int64_t in,
+                               const float *dy, const float *x,
+                               const float *weight, float *dx, float *dweight,
+                               float *dbias)
+{
+    enum err rc = ERR_OK;
+    const struct kernels *k = pass->model->kernels;
+    const struct kernel_ctx *ctx = &pass->model->ctx;
+    struct gemm inputs = { .form = GEMM_NN,
+                           .m = pass->n,
+                           .n = in,
+                           .k = out,
+                           .a = dy,
+                           .b = weight,
+                           .c = dx };
+    struct gemm weights = { .form = GEMM_TN,
+                            .m = out,
+                            .n = in,
+                            .k = pass->n,
+                            .a = dy,
+                            .b = x,
+                            .c = dweight,
+                            .accumulate = true };
+    TRY(k->gemm(ctx, DTYPE_F32, &inputs));
+    TRY(k->gemm(ctx, DTYPE_F32, &weights));
+    if (dbias != NULL)
+        TRY(k->bias_backward(ctx, DTYPE_F32, pass->n, out, dy, dbias));
+out:
+    return rc;
+}
+
+struct norm model_norm_shape(const struct pass *pass)
+{
+    const struct model_config *config = &pass->model->config;
+    return (struct norm){
+        .kind = config->norm == MODEL_NORM_RMSNORM ? NORM_RMS : NORM_LAYER,
+        .n = pass->n,
+        .groups = 1,
+        .d = config->d_model,
+        .stride = config->d_model,
+        .shared = true,
+        .eps = (float)config->norm_eps,
+        .low_precision = config->norm_low_precision,
+    };
+}
+
+enum err model_norm(struct pass *pass, enum param_role role, const float *x)
+{
+    struct workspace *ws = &pass->model->ws;
+    struct norm norm = model_norm_shape(pass);
+    return pass->model->kernels->norm_forward(
+        &pass->model->ctx, DTYPE_F32, &norm, x, pass_weight(pass, role),
+        pass_weight(pass, role + 1), ws->norm, ws->mean, ws->rstd);
+}
+
+enum err model_norm_backward(struct pass *pass, enum param_role role,
+                             const float *x, const float *dnorm, float *dx)
+{
+    struct workspace *ws = &pass->model->ws;
+    struct norm norm = model_norm_shape(pass);
+    return pass->model->kernels->norm_backward(
+        &pass->model->ctx, DTYPE_F32, &norm, dnorm, x, pass_weight(pass, role),
+        ws->mean, ws->rstd, true, dx, pass_gradient(pass, role),
+        pass_gradient(pass, role + 1));
+}
+
+static struct random_place branch_place(const struct pass *pass,
+                                        uint64_t stream)
+{
+    return (struct random_place){ .seed = pass->model->options.seed,
+                                  .stream = stream,
+                                  .first_sample = pass->leaf->first_sample };
+}
+
+enum err model_drop_branch(struct pass *pass, uint64_t stream)
+{
+    struct model *model = pass->model;
+    float p = (float)model->config.dropout_residual;
+    struct random_place random = branch_place(pass, stream);
+    if (!pass->training || p == 0.0f)
+        return ERR_OK;
+    return model->kernels->dropout(&model->ctx, DTYPE_F32, pass->leaf->samples,
+                                   pass->leaf->seq_len * model->config.d_model,
+                                   p, &random, 1.0f, model->ws.branch,
+                                   model->ws.branch);
+}
+
+enum err model_branch_gradient(struct pass *pass, uint64_t stream,
+                               const float **dbranch)
+{
+    struct model *model = pass->model;
+    struct random_place random = branch_place(pass, stream);
+    *dbranch = model->ws.dx;
+    if (model->ws.dbranch == NULL)
+        return ERR_OK;
+    *dbranch = model->ws.dbranch;
+    return model->kernels->dropout(&model->ctx, DTYPE_F32, pass->leaf->samples,
+                                   pass->leaf->seq_len * model->config.d_model,
+                                   (float)model->config.dropout_residual,
+                                   &random, (float)model->config.residual_scale,
+                                   model->ws.dx, model->ws.dbranch);
+}
+
+/* --- keeping and bringing back
+ * ------------------------------------------------ */
+
+static enum err pack(struct pass *pass, enum saved kind)
+{
+    const struct model *model = pass->model;
+    const struct layer *layer = pass->layer;
+    if (!pass->training || layer->packed[kind] == NULL)
+        return ERR_OK;
+    return model->kernels->pack(&model->ctx, model_packing(model, kind),
+                                model_saved_rows(model, kind, pass->n),
+                                model_saved_cols(model, kind),
+                                layer->live[kind], layer->packed[kind]);
+}
+
+static enum err unpack(struct pass *pass, enum saved kind)
+{
+    const struct model *model = pass->model;
+    const struct layer *layer = pass->layer;
+    if (layer->packed[kind] == NULL)
+        return ERR_OK;
+    return model->kernels->unpack(&model->ctx, model_packing(model, kind),
+                                  model_saved_rows(model, kind, pass->n),
+                                  model_saved_cols(model, kind),
+                                  layer->packed[kind], layer->live[kind]);
+}
+
+static enum err bring_back(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    const struct layer *layer = pass->layer;
+    for (int kind = 0; kind < SAVED_KINDS; kind++)
+        TRY(unpack(pass, kind));
+    if (layer->recompute[SAVED_QKV])
+        TRY(model_attention_recompute(pass, layer->recompute[SAVED_MID]));
+    if (layer->recompute[SAVED_HIDDEN])
+        TRY(pass->model->config.experts > 0 ? model_moe_recompute(pass)
+                                            : model_mlp_recompute(pass));
+out:
+    return rc;
+}
+
+/* --- the blocks
+ * ------------------------------------------------------------------ */
+
+/* The block's output is the next one's input. */
+static float *output_of(const struct pass *pass)
+{
+    const struct model *model = pass->model;
+    return pass->block < model->config.n_layers
+               ? model->layers[pass->block].live[SAVED_X]
+               : model->ws.x_last;
+}
+
+static enum err block_forward(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    struct model *model = pass->model;
+    const struct layer *layer = pass->layer;
+    TRY(pack(pass, SAVED_X));
+    TRY(model_attention_forward(pass));
+    TRY(model->config.experts > 0 ? model_moe_forward(pass)
+                                  : model_mlp_forward(pass));
+    TRY(model_drop_branch(pass, layer->dropout_ffn));
+    for (int kind = SAVED_QKV; kind < SAVED_KINDS; kind++)
+        TRY(pack(pass, kind));
+    TRY(model->kernels->add(
+        &model->ctx, DTYPE_F32, pass->n * model->config.d_model,
+        layer->live[SAVED_MID], (float)model->config.residual_scale,
+        model->ws.branch, output_of(pass)));
+out:
+    return rc;
+}
+
+enum err model_blocks_forward(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    for (int block = 1; block <= pass->model->config.n_layers; block++) {
+        TRY(pass_enter(pass, block, false));
+        TRY(block_forward(pass));
+        TRY(pass_leave(pass));
+    }
+out:
+    return rc;
+}
+
+enum err model_blocks_backward(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    for (int block = (int)pass->model->config.n_layers; block >= 1; block--) {
+        TRY(pass_enter(pass, block, true));
+        TRY(bring_back(pass));
+        TRY(pass->model->config.experts > 0 ? model_moe_backward(pass)
+                                            : model_mlp_backward(pass));
+        TRY(model_attention_backward(pass));
+        TRY(pass_leave(pass));
+    }
+out:
+    return rc;
+}

@@ -1,0 +1,223 @@
+/* Where a model's activations lie. */
+#include "src/model/model_impl.h"
+
+static float *take(struct arena *arena, int64_t count)
+{
+    return arena_take(arena, (size_t)count * sizeof(float));
+}
+
+static int64_t max_rows(const struct model *model)
+{
+    return model->options.samples * model->options.seq_len;
+}
+
+/* Rows of the hidden layer. */
+static int64_t hidden_rows(const struct model *model)
+{
+    const struct model_config *config = &model->config;
+    return max_rows(model) * (config->experts > 0 ? config->experts_top_k : 1);
+}
+
+int64_t model_saved_rows(const struct model *model, enum saved kind, int64_t n)
+{
+    const struct model_config *config = &model->config;
+    if (kind != SAVED_HIDDEN || config->experts == 0)
+        return n;
+    return n * config->experts_top_k * (config->ffn == FFN_GLU ? 2 : 1);
+}
+
+int64_t model_saved_cols(const struct model *model, enum saved kind)
+{
+    switch (kind) {
+    case SAVED_QKV:
+        return model->qkv_width;
+    case SAVED_LSE:
+        return model->config.n_heads;
+    case SAVED_HIDDEN:
+        return model->config.experts > 0 ? model->config.ffn_width
+                                         : model->hidden_width;
+    default:
+        return model->config.d_model;
+    }
+}
+
+static bool recomputed(unsigned char recompute, enum saved kind)
+{
+    switch (kind) {
+    case SAVED_X:
+        return false;
+    case SAVED_MID:
+        return recompute & RECOMPUTE_BLOCK;
+    case SAVED_HIDDEN:
+        return recompute & (RECOMPUTE_BLOCK | RECOMPUTE_FFN);
+    default:
+        return recompute & (RECOMPUTE_BLOCK | RECOMPUTE_ATTENTION);
+    }
+}
+
+enum packing model_packing(const struct model *model, enum saved kind)
+{
+    enum packing packing = model->options.memory.packing;
+    if (kind == SAVED_LSE)
+        return PACKING_NONE;
+    if (packing == PACKING_INT8 && kind != SAVED_ATT && kind != SAVED_HIDDEN)
+        return PACKING_BF16;
+    return packing;
+}
+
+static void layout_layer(struct model *model, int64_t at, struct arena *arena)
+{
+    struct layer *layer = &model->layers[at];
+    for (int kind = 0; kind < SAVED_KINDS; kind++) {
+        int64_t rows = model_saved_rows(model, kind, max_rows(model));
+        int64_t cols = model_saved_cols(model, kind);
+        enum packing packing = model_packing(model, kind);
+        layer->recompute[kind] =
+            recomputed(model->options.memory.recompute[at], kind);
+        layer->live[kind] = model->ws.live[kind];
+        if (layer->recompute[kind])
+            continue;
+        if (packing == PACKING_NONE)
+            layer->live[kind] = take(arena, rows * cols);
+        else
+            layer->packed[kind] =
+                arena_take(arena, kernels_packed_bytes(packing, rows, cols));
+    }
+}
+
+static void layout_routing(struct model *model, struct routing *routing,
+                           struct arena *arena)
+{
+    int64_t n = max_rows(model);
+    int64_t experts = model->config.experts;
+    size_t choices = (size_t)hidden_rows(model);
+    if (experts == 0)
+        return;
+    routing->probs = take(arena, n * experts);
+    routing->chosen = arena_take(arena, choices * sizeof(int32_t));
+    routing->weights = arena_take(arena, choices * sizeof(float));
+    routing->place = arena_take(arena, choices * sizeof(int32_t));
+    routing->source = arena_take(arena, choices * sizeof(int32_t));
+    routing->offsets =
+        arena_take(arena, (size_t)(experts + 1) * sizeof(int64_t));
+}
+
+/* One of each kind, where some block has none of its own. */
+static void layout_live(struct model *model, struct arena *arena)
+{
+    for (int kind = 0; kind < SAVED_KINDS; kind++) {
+        bool shared = model_packing(model, kind) != PACKING_NONE;
+        for (int64_t i = 0; i < model->config.n_layers; i++)
+            shared |= recomputed(model->options.memory.recompute[i], kind);
+        model->ws.live[kind] = NULL;
+        if (shared)
+            model->ws.live[kind] =
+                take(arena, model_saved_rows(model, kind, max_rows(model)) *
+                                model_saved_cols(model, kind));
+    }
+}
+
+static void layout_experts(struct model *model, struct arena *arena)
+{
+    const struct model_config *config = &model->config;
+    struct workspace *ws = &model->ws;
+    int64_t n = max_rows(model);
+    ws->rows = take(arena, hidden_rows(model) * config->d_model);
+    if (config->router_jitter > 0.0)
+        ws->router_in = take(arena, n * config->d_model);
+    ws->drouter = take(arena, n * config->d_model);
+    ws->dlogits = take(arena, n * config->experts);
+    ws->dweights = take(arena, hidden_rows(model));
+    ws->dprobs = take(arena, config->experts);
+    ws->prob_sums = arena_take(arena, (size_t)config->experts * sizeof(double));
+    ws->expert_counts = arena_take(
+        arena, (size_t)(config->n_layers * config->experts) * sizeof(int64_t));
+}
+
+static void layout_workspace(struct model *model, struct arena *arena)
+{
+    const struct model_config *config = &model->config;
+    struct workspace *ws = &model->ws;
+    int64_t n = max_rows(model);
+    int64_t d = config->d_model;
+    int64_t r = hidden_rows(model);
+    layout_live(model, arena);
+    ws->norm = take(arena, n * d);
+    ws->mean = take(arena, n);
+    ws->rstd = take(arena, n);
+    ws->branch = take(arena, n * d);
+    ws->act = take(arena, r * config->ffn_width);
+    if (config->qk_norm != QK_NORM_NONE ||
+        (config->clip_qkv > 0.0 && config->positions == POSITIONS_ROPE))
+        ws->qkv = take(arena, n * model->qkv_width);
+    if (config->qk_norm != QK_NORM_NONE) {
+        ws->q_mean = take(arena, n * config->n_heads);
+        ws->q_rstd = take(arena, n * config->n_heads);
+        ws->k_mean = take(arena, n * config->n_kv_heads);
+        ws->k_rstd = take(arena, n * config->n_kv_heads);
+    }
+    ws->x_last = take(arena, n * d);
+    ws->losses = take(arena, n);
+    ws->dx = take(arena, n * d);
+    if (config->residual_scale != 1.0 || config->dropout_residual > 0.0)
+        ws->dbranch = take(arena, n * d);
+    ws->dnorm = take(arena, n * d);
+    ws->dqkv = take(arena, n * model->qkv_width);
+    ws->dact = take(arena, r * config->ffn_width);
+    ws->dhidden = config->ffn == FFN_GLU ? take(arena, r * model->hidden_width)
+                                         : ws->dact;
+    if (config->experts > 0)
+        layout_experts(model, arena);
+    if (config->positions == POSITIONS_ROPE)
+        model->rope = take(arena, model->options.seq_len * model->head_dim);
+    if (config->positions == POSITIONS_ALIBI)
+        model->slopes = take(arena, config->n_heads);
+}
+
+static struct kernel_limits model_limits(const struct model *model)
+{
+    const struct model_config *config = &model->config;
+    int64_t width = config->d_model;
+    if (width < model->qkv_width)
+        width = model->qkv_width;
+    if (width < model->hidden_width)
+        width = model->hidden_width;
+    return (struct kernel_limits){
+        .threads = model->ctx.threads,
+        .tokens = max_rows(model),
+        .batch = model->options.samples,
+        .seq = model->options.seq_len,
+        .width = width,
+        .heads = config->n_heads,
+        .head_dim = model->head_dim,
+        .vocab = config->vocab_size,
+        .experts = config->experts,
+        .top_k = config->experts_top_k,
+    };
+}
+
+void model_layout(struct model *model, struct arena *arena,
+                  struct model_bytes *bytes)
+{
+    int64_t n = max_rows(model);
+    size_t begin = arena->used;
+    layout_workspace(model, arena);
+    bytes->workspace = arena->used - begin;
+    begin = arena->used;
+    for (int64_t i = 0; i < model->config.n_layers; i++) {
+        layout_layer(model, i, arena);
+        layout_routing(model, &model->layers[i].routing, arena);
+    }
+    bytes->saved = arena->used - begin;
+    begin = arena->used;
+    model->ws.logits =
+        take(arena, (n < MODEL_LOGIT_ROWS ? n : MODEL_LOGIT_ROWS) *
+                        model->config.vocab_size);
+    bytes->logits = arena->used - begin;
+    begin = arena->used;
+    struct kernel_limits limits = model_limits(model);
+    model->ctx.scratch_bytes = model->kernels->scratch_bytes(&limits);
+    model->ctx.scratch = arena_take(arena, model->ctx.scratch_bytes);
+    bytes->scratch = arena->used - begin;
+    bytes->total = arena->used;
+}
