@@ -201,6 +201,10 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
         TRY(comm_broadcast(trainer->comm, trainer->run_uuid,
                            sizeof trainer->run_uuid, 0));
     }
+    rc = trainer->rank == 0
+             ? ckpt_identify(trainer->settings.run.dir, trainer->run_uuid)
+             : ERR_OK;
+    TRY(comm_agree(trainer->comm, rc));
     if (checkpoint->arithmetics == NULL)
         checkpoint->arithmetics = json_array();
     size_t n = json_array_size(checkpoint->arithmetics);
