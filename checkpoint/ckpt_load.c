@@ -255,7 +255,7 @@ static enum err load_newest(struct load *load)
             break;
         }
         if (!damaged)
-            TRY(load_candidate(load, &damaged));
+            rc = load_candidate(load, &damaged);
         if (damaged && first)
             pass_over(load);
     } while (damaged);

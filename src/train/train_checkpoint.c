@@ -179,7 +179,8 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
     struct ckpt_load_options options = { .accept = accept_state,
                                          .accept_arg = trainer };
     struct ckpt_load_stats stats;
-    rc = train_local_dir(&trainer->settings, checkpoint->local_dir);
+    rc = train_local_dir(trainer->settings.checkpoint.local_dir,
+                         trainer->settings.run.dir, checkpoint->local_dir);
     TRY(comm_agree(trainer->comm, rc));
     if (checkpoint->local_dir[0] != '\0')
         options.local_dir = checkpoint->local_dir;
