@@ -7,9 +7,12 @@
 # requeued, nor the half minute between its SIGTERM and SIGKILL be over.
 scavenge_time()
 {
-    local end left
-    end=$(date -d "$(job_field EndTime)" +%s 2>/dev/null)
-    left=$((${end:-$(($(date +%s) + scavenge_s + 15))} - $(date +%s) - 15))
+    local end left=$scavenge_s
+    end=$(job_field EndTime)
+    # Unknown: there is no limit.
+    if [[ $end == *T*:* ]] && end=$(date -d "$end" +%s); then
+        left=$((end - $(date +%s) - 15))
+    fi
     [ "$stop_signal" = TERM ] && [ "$left" -gt 15 ] && left=15
     echo $((left < scavenge_s ? left : scavenge_s))
 }
