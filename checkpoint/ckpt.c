@@ -81,3 +81,14 @@ out:
     ckpt_manifest_destroy(manifest);
     return rc;
 }
+
+enum err ckpt_identify(const char *run_dir, const char *run_uuid)
+{
+    enum err rc = ERR_OK;
+    char known[CKPT_UUID_BYTES];
+    TRY(ckpt_index_uuid_read(run_dir, known));
+    if (strcmp(known, run_uuid) != 0)
+        TRY(ckpt_index_uuid_write(run_dir, run_uuid));
+out:
+    return rc;
+}

@@ -6,6 +6,7 @@
  *   RUN/checkpoints/.tmp-step-000000060.JOB.ATTEMPT   being written
  *   RUN/checkpoints/.bad-step-000000060.N             quarantined
  *   RUN/checkpoints/LATEST                            a hint, nothing more
+ *   RUN/checkpoints/RUN_UUID                          whose folder it is
  *
  * Only a committed checkpoint matches `step-*`. Every rank that owns something
  * writes one shard, numbered among those ranks (more than 1024 lie in folders
@@ -170,9 +171,10 @@ struct ckpt_load_options {
      * that matches is not read. "optimizer/" and a star: weights only. */
     const char *const *ignore;
     int ignore_count;
-    /* This node's folder of node-local checkpoints; NULL: none. The newest one
-     * that the nodes still hold together is loaded if it is at least as new as
-     * what the run directory has. */
+    /* This node's folder of node-local checkpoints; NULL: none. Those of this
+     * run (ckpt_identify()) that the nodes still hold together are candidates
+     * like those of the run directory, and come before them at the same step.
+     */
     const char *local_dir;
     /* An item may have another floating-point dtype than the stored tensor; it
      * is converted on the way, rounded to nearest even. */
@@ -210,6 +212,12 @@ enum err ckpt_load_from(struct comm *comm, const char *checkpoint_dir,
                         const struct ckpt_item *items, int item_count,
                         int64_t *step, json_t **state,
                         struct ckpt_load_stats *stats);
+
+/* Say which run the run directory holds: the "run_uuid" that its states have.
+ * After every load, before the first save, by rank 0. Node-local checkpoints of
+ * other runs don't count, nor does any before this was called once: who deletes
+ * RUN/checkpoints starts afresh. */
+enum err ckpt_identify(const char *run_dir, const char *run_uuid);
 
 /* Rename leftovers of dead attempts out of the way and delete them: .tmp-*,
  * unless its writer may be alive, and .trash-*. Only while holding the run

@@ -53,6 +53,14 @@ enum err ckpt_index_commit(const char *run_dir, int64_t step,
 enum err ckpt_index_latest_write(const char *run_dir, int64_t step);
 int64_t ckpt_index_latest_read(const char *run_dir);
 
+/* The uuid of the run that the folder belongs to, in a file RUN_UUID. A folder
+ * that is made anew is of no run until it is written: node-local checkpoints of
+ * what was there before do not count then. Reading gives "" if there is none;
+ * what is written is shorter than CKPT_UUID_BYTES. */
+#define CKPT_UUID_BYTES 64
+enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid);
+enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);
+
 /* What is kept for good or for a while. Steps from `step` on (the one just
  * committed), the `keep` newest good ones (keep 0: all), every multiple of
  * keep_every (0: none) and pinned ones stay. Deletion comes only after a
@@ -74,8 +82,8 @@ enum err ckpt_index_prune(const char *run_dir,
 
 /* A pin is a file PINNED in the step's folder that holds the reason; retention
  * passes over the step. Pinning again changes the reason; unpinning what is not
- * pinned is fine. A folder that is no checkpoint is ERR_CHECKPOINT. For any process:
- * they touch nothing else. */
+ * pinned is fine. A folder that is no checkpoint is ERR_CHECKPOINT. For any
+ * process: they touch nothing else. */
 enum err ckpt_index_pin(const char *checkpoint_dir, const char *reason);
 enum err ckpt_index_unpin(const char *checkpoint_dir);
 bool ckpt_index_pinned(const char *checkpoint_dir);

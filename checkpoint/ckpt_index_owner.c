@@ -134,7 +134,8 @@ static enum err sweep_entry(void *arg, const char *run_dir, const char *name)
     (void)arg;
     bool tmp = ckpt_index_has_prefix(name, CKPT_INDEX_TMP_PREFIX);
     if (!tmp && !ckpt_index_has_prefix(name, CKPT_INDEX_TRASH_PREFIX) &&
-        !ckpt_index_has_prefix(name, CKPT_INDEX_LATEST ".tmp."))
+        !ckpt_index_has_prefix(name, CKPT_INDEX_LATEST ".tmp.") &&
+        !ckpt_index_has_prefix(name, CKPT_INDEX_UUID ".tmp."))
         return ERR_OK;
     TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, name));
     if (tmp && owner_lives(path))

@@ -26,9 +26,14 @@ struct load {
     int left;
     bool evidence;
     /* the candidate, on all ranks */
+    int64_t candidate; /* its step; -1: none left */
     char dir[FSIO_PATH_MAX];
-    struct ckpt_manifest *manifest; /* NULL: none left */
+    struct ckpt_manifest *manifest; /* NULL: none left, or it is damaged */
     bool *holds; /* [shards], of a node-local one; NULL: of the run */
+    /* the node-local level */
+    char run_uuid[CKPT_UUID_BYTES];
+    int64_t below_local; /* steps to be tried are below; -1: none */
+    int64_t ignored;     /* the newest one of another run; -1: none */
     struct ckpt_load_stats stats;
 };
 
@@ -40,6 +45,7 @@ static enum err load_list(struct load *load)
     TRY(ckpt_index_recover(load->run_dir));
     TRY(ckpt_index_steps(load->run_dir, &load->steps, &load->left,
                          &load->evidence));
+    TRY(ckpt_index_uuid_read(load->run_dir, load->run_uuid));
 out:
     return rc;
 }
@@ -56,35 +62,17 @@ static void set_aside(const struct load *load, int64_t step)
                  step, reason, err_text());
 }
 
-/* Rank 0: the newest checkpoint whose manifest and sizes are good, as the text
- * of its manifest; NULL: none is left. */
-static enum err choose(struct load *load, int64_t *step, char **text,
-                       size_t *bytes)
+/* Rank 0: the text of the candidate's manifest, if that and the sizes are good.
+ */
+static enum err read_manifest(const struct load *load, char **text,
+                              size_t *bytes)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    *text = NULL;
-    *bytes = 0;
-    while (load->left > 0 && *text == NULL) {
-        char path[FSIO_PATH_MAX];
-        *step = load->steps[--load->left];
-        TRY(ckpt_index_path(path, load->run_dir, *step));
-        rc = ckpt_manifest_read(path, text, bytes, &manifest);
-        if (rc == ERR_OK)
-            rc = ckpt_manifest_check_sizes(manifest, path);
-        ckpt_manifest_destroy(manifest);
-        manifest = NULL;
-        if (rc == ERR_OK)
-            break;
-        free(*text);
-        *text = NULL;
-        *bytes = 0;
-        if (rc != ERR_CHECKPOINT)
-            goto out;
-        set_aside(load, *step);
-        rc = ERR_OK;
-    }
+    TRY(ckpt_manifest_read(load->dir, text, bytes, &manifest));
+    TRY(ckpt_manifest_check_sizes(manifest, load->dir));
 out:
+    ckpt_manifest_destroy(manifest);
     return rc;
 }
 
@@ -113,22 +101,27 @@ out:
     return rc;
 }
 
-/* All ranks: the next candidate. Only rank 0 reads the manifest. */
-static enum err next_candidate(struct load *load)
+/* All ranks: the newest step that the run directory has left is the candidate.
+ * Only rank 0 reads the manifest. */
+static enum err next_of_run(struct load *load, int64_t step, bool *damaged)
 {
     enum err rc = ERR_OK;
     char *text = NULL;
     size_t bytes = 0;
-    int64_t step = -1;
-    ckpt_manifest_destroy(load->manifest);
-    load->manifest = NULL;
-    if (comm_rank(load->comm) == 0)
-        rc = choose(load, &step, &text, &bytes);
+    bool first = comm_rank(load->comm) == 0;
+    rc = ckpt_index_path(load->dir, load->run_dir, step);
     TRY(comm_agree(load->comm, rc));
-    TRY(comm_broadcast(load->comm, &step, sizeof step, 0));
-    if (step >= 0)
-        rc = ckpt_index_path(load->dir, load->run_dir, step);
-    TRY(comm_agree(load->comm, rc));
+    if (first) {
+        load->left--;
+        rc = read_manifest(load, &text, &bytes);
+    }
+    rc = comm_agree(load->comm, rc);
+    *damaged = rc == ERR_CHECKPOINT;
+    if (*damaged) {
+        rc = ERR_OK;
+        goto out;
+    }
+    TRY(rc);
     rc = share_manifest(load, text, bytes);
     text = NULL;
 out:
@@ -186,47 +179,58 @@ static enum err nothing_good(const struct load *load)
     return ERR_OK;
 }
 
-/* Take the newest node-local candidate of a step in (above, below). */
-static enum err next_local(struct load *load, int64_t above, int64_t below)
+/* All ranks: what the nodes have together of a step in (above, below_local) is
+ * the candidate, if there is something. */
+static enum err next_of_nodes(struct load *load, int64_t above)
 {
     enum err rc = ERR_OK;
     struct ckpt_local local;
-    ckpt_manifest_destroy(load->manifest);
-    free(load->holds);
-    load->manifest = NULL;
-    load->holds = NULL;
-    TRY(ckpt_local_choose(load->comm, load->options->local_dir, above, below,
-                          &local));
+    TRY(ckpt_local_choose(load->comm, load->options->local_dir, load->run_uuid,
+                          above, load->below_local, &local));
     memcpy(load->dir, local.dir, sizeof load->dir);
     load->manifest = local.manifest;
     load->holds = local.holds;
+    load->below_local = local.step >= 0 ? local.step : above + 1;
+    if (local.ignored > load->ignored && comm_rank(load->comm) == 0)
+        log_warn("node-local checkpoint step %" PRId64
+                 " is another run's than the one in %s: ignored",
+                 local.ignored, load->run_dir);
+    if (local.ignored > load->ignored)
+        load->ignored = local.ignored;
 out:
     return rc;
 }
 
-/* Fill the items from the nodes' own folders if they have something as new as
- * the run; else load->manifest is NULL. Damage is not set aside: the next save
- * replaces the folder. */
-static enum err load_local(struct load *load)
+/* The newest candidate of both levels, the nodes' own first where they have the
+ * same step; load->manifest is NULL when none is left. *damaged: this one is.
+ */
+static enum err next_candidate(struct load *load, bool *damaged)
 {
     enum err rc = ERR_OK;
-    bool damaged = false;
     int64_t newest = load->left > 0 ? load->steps[load->left - 1] : -1;
-    int64_t below = INT64_MAX;
+    ckpt_manifest_destroy(load->manifest);
+    free(load->holds);
+    load->manifest = NULL;
+    load->holds = NULL;
+    *damaged = false;
     TRY(comm_broadcast(load->comm, &newest, sizeof newest, 0));
-    do {
-        TRY(next_local(load, newest - 1, below));
-        if (load->manifest == NULL)
-            break;
-        below = load->manifest->step;
-        rc = load_candidate(load, &damaged);
-        if (damaged && comm_rank(load->comm) == 0)
-            log_warn("node-local checkpoint step %" PRId64 ": %s", below,
-                     err_text());
-    } while (damaged);
-    load->stats.local = load->manifest != NULL;
+    if (load->below_local > newest)
+        TRY(next_of_nodes(load, newest - 1));
+    load->candidate = load->manifest != NULL ? load->manifest->step : newest;
+    if (load->manifest == NULL && newest >= 0)
+        TRY(next_of_run(load, newest, damaged));
 out:
     return rc;
+}
+
+/* Damage on the nodes is not set aside: the next save replaces the folder. */
+static void pass_over(const struct load *load)
+{
+    if (load->holds != NULL)
+        log_warn("node-local checkpoint step %" PRId64 ": %s", load->candidate,
+                 err_text());
+    else
+        set_aside(load, load->candidate);
 }
 
 static enum err load_newest(struct load *load)
@@ -238,22 +242,24 @@ static enum err load_newest(struct load *load)
         rc = load_list(load);
     TRY(comm_agree(load->comm, rc));
     if (load->options != NULL && load->options->local_dir != NULL) {
-        TRY(load_local(load));
-        if (load->manifest != NULL)
-            goto out;
+        TRY(comm_broadcast(load->comm, load->run_uuid, sizeof load->run_uuid,
+                           0));
+        load->below_local = INT64_MAX;
     }
     do {
-        TRY(next_candidate(load));
-        if (load->manifest == NULL) {
+        TRY(next_candidate(load, &damaged));
+        if (load->candidate < 0) {
             if (first)
                 rc = nothing_good(load);
             TRY(comm_agree(load->comm, rc));
             break;
         }
-        rc = load_candidate(load, &damaged);
+        if (!damaged)
+            rc = load_candidate(load, &damaged);
         if (damaged && first)
-            set_aside(load, load->manifest->step);
+            pass_over(load);
     } while (damaged);
+    load->stats.local = load->holds != NULL;
 out:
     return rc;
 }
@@ -261,15 +267,11 @@ out:
 static enum err load_folder(struct load *load)
 {
     enum err rc = ERR_OK;
-    struct ckpt_manifest *manifest = NULL;
     char *text = NULL;
     size_t bytes = 0;
     bool damaged;
-    if (comm_rank(load->comm) == 0) {
-        rc = ckpt_manifest_read(load->dir, &text, &bytes, &manifest);
-        if (rc == ERR_OK)
-            rc = ckpt_manifest_check_sizes(manifest, load->dir);
-    }
+    if (comm_rank(load->comm) == 0)
+        rc = read_manifest(load, &text, &bytes);
     TRY(comm_agree(load->comm, rc));
     rc = share_manifest(load, text, bytes);
     text = NULL;
@@ -277,7 +279,6 @@ static enum err load_folder(struct load *load)
     TRY(load_candidate(load, &damaged));
 out:
     free(text);
-    ckpt_manifest_destroy(manifest);
     return rc;
 }
 
@@ -309,7 +310,9 @@ enum err ckpt_load(struct comm *comm, const char *run_dir,
                          .run_dir = run_dir,
                          .options = options,
                          .items = items,
-                         .item_count = item_count };
+                         .item_count = item_count,
+                         .below_local = -1,
+                         .ignored = -1 };
     enum err rc = load_newest(&load);
     finish(&load, rc, begin_s, step, state, stats);
     return rc;

@@ -6,10 +6,20 @@
 
 #include "checkpoint/ckpt_index.h"
 
-/* This rank's newest step in (above, below) with a good manifest, and its text;
- * -1: none. What can't be read is as good as lost. */
-static int64_t newest_here(const char *local_dir, int64_t above, int64_t below,
-                           char **text, size_t *bytes)
+static bool is_of_run(const struct ckpt_manifest *manifest,
+                      const char *run_uuid)
+{
+    const char *uuid =
+        json_string_value(json_object_get(manifest->state, "run_uuid"));
+    return uuid != NULL && uuid[0] != '\0' && strcmp(uuid, run_uuid) == 0;
+}
+
+/* This rank's newest step of the run in (above, below) with a good manifest,
+ * and its text; -1: none. What can't be read is as good as lost. *ignored: the
+ * newest of another run. */
+static int64_t newest_here(const char *local_dir, const char *run_uuid,
+                           int64_t above, int64_t below, char **text,
+                           size_t *bytes, int64_t *ignored)
 {
     int64_t *steps = NULL;
     int64_t newest = -1;
@@ -25,8 +35,16 @@ static int64_t newest_here(const char *local_dir, int64_t above, int64_t below,
         if (steps[i] >= below ||
             ckpt_index_path(path, local_dir, steps[i]) != ERR_OK)
             continue;
-        if (ckpt_manifest_read(path, text, bytes, &manifest) == ERR_OK)
+        if (ckpt_manifest_read(path, text, bytes, &manifest) != ERR_OK)
+            continue;
+        if (is_of_run(manifest, run_uuid)) {
             newest = steps[i];
+        } else {
+            *ignored = steps[i] > *ignored ? steps[i] : *ignored;
+            free(*text);
+            *text = NULL;
+            *bytes = 0;
+        }
         ckpt_manifest_destroy(manifest);
     }
     free(steps);
@@ -97,17 +115,20 @@ out:
 
 /* One candidate: the newest below; sets out->step, -1 when there is none. */
 static enum err try_newest(struct comm *comm, const char *local_dir,
-                           int64_t above, int64_t below, struct ckpt_local *out,
-                           bool *whole)
+                           const char *run_uuid, int64_t above, int64_t below,
+                           struct ckpt_local *out, bool *whole)
 {
     enum err rc = ERR_OK;
     char *text = NULL;
     size_t bytes;
     bool same;
-    int64_t mine = newest_here(local_dir, above, below, &text, &bytes);
-    int64_t step = mine;
-    TRY(comm_all_reduce_i64(comm, &step, 1, COMM_MAX));
-    out->step = step;
+    int64_t ignored = -1;
+    int64_t mine =
+        newest_here(local_dir, run_uuid, above, below, &text, &bytes, &ignored);
+    int64_t newest[] = { mine, ignored };
+    TRY(comm_all_reduce_i64(comm, newest, 2, COMM_MAX));
+    int64_t step = out->step = newest[0];
+    out->ignored = newest[1];
     if (step < 0)
         goto out;
     TRY(share_manifest(comm, step, mine, &text, &bytes, &same));
@@ -122,13 +143,14 @@ out:
 }
 
 enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
-                           int64_t above, int64_t below, struct ckpt_local *out)
+                           const char *run_uuid, int64_t above, int64_t below,
+                           struct ckpt_local *out)
 {
     enum err rc = ERR_OK;
     bool whole = false;
     for (;;) {
-        *out = (struct ckpt_local){ .step = -1 };
-        TRY(try_newest(comm, local_dir, above, below, out, &whole));
+        *out = (struct ckpt_local){ .step = -1, .ignored = -1 };
+        TRY(try_newest(comm, local_dir, run_uuid, above, below, out, &whole));
         if (out->step < 0 || whole)
             return ERR_OK;
         below = out->step;

@@ -22,6 +22,7 @@
 /* A local checkpoint that the nodes of a communicator hold together. */
 struct ckpt_local {
     int64_t step;
+    int64_t ignored; /* the newest looked at that is another run's; -1: none */
     char dir[FSIO_PATH_MAX];        /* of this rank's node */
     struct ckpt_manifest *manifest; /* NULL: there is none */
     bool *holds; /* [shards]: this rank can open it, with its right size */
@@ -29,10 +30,10 @@ struct ckpt_local {
 
 /* The newest one of a step in (above, below) of which every shard is on some
  * node; *out is empty when there is none. A folder that is not there, or whose
- * manifest is damaged or another than that of the lowest rank that has the
- * step, holds nothing. Collective. */
+ * manifest is damaged, of another run than run_uuid or another than that of the
+ * lowest rank that has the step, holds nothing. Collective. */
 enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
-                           int64_t above, int64_t below,
+                           const char *run_uuid, int64_t above, int64_t below,
                            struct ckpt_local *out);
 /* Frees what it points to. */
 void ckpt_local_free(struct ckpt_local *local);

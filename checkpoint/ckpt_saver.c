@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,34 @@
 #define GAP_MAX 0.1
 #define PAUSE_MIN_S 20e-6
 #define PAUSE_MAX_S 1e-3
+/* A poll of a node-local save looks so many times at least, and for this share
+ * of the time since the last poll. */
+#define LOOKS_MIN 8
+#define LINGER_SHARE 0.01
+#define LINGER_MAX_S 0.01
+
+/* A save to the nodes is many short exchanges and tasks. All ranks poll at
+ * about the same time, at the end of a step, and an exchange needs several
+ * looks of each: with one look a poll each would take some steps. */
+static enum err linger(struct ckpt_saver *saver, double gap_s)
+{
+    enum err rc = ERR_OK;
+    double linger_s = LINGER_SHARE * gap_s;
+    double end_s =
+        saver->polled_s + (linger_s < LINGER_MAX_S ? linger_s : LINGER_MAX_S);
+    for (int looks = 1; saver->progress.local && saver->state != STATE_IDLE &&
+                        saver->state != STATE_LOCAL_WRITE;
+         looks++) {
+        if (looks >= LOOKS_MIN) {
+            if (clock_now() >= end_s)
+                break;
+            sched_yield();
+        }
+        TRY(ckpt_saver_advance(saver));
+    }
+out:
+    return rc;
+}
 
 enum err ckpt_saver_poll(struct ckpt_saver *saver,
                          struct ckpt_progress *progress)
@@ -30,6 +59,8 @@ enum err ckpt_saver_poll(struct ckpt_saver *saver,
     saver->waited_s +=
         gap_s < GAP_MAX * timeout_s ? gap_s : GAP_MAX * timeout_s;
     rc = ckpt_saver_advance(saver);
+    if (rc == ERR_OK)
+        rc = linger(saver, gap_s);
     if (rc == ERR_OK && saver->state != STATE_IDLE &&
         saver->waited_s > timeout_s) {
         rc = ckpt_saver_deadline(saver);

@@ -242,13 +242,28 @@ out:
     return rc;
 }
 
+/* The complete file gets its name, durably. */
+static enum err publish(const char *dir, const char *file, const char *part)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/%s", dir, file));
+    if (rename(part, path) != 0) {
+        rc = err_errno("%s: rename", part);
+        goto out;
+    }
+    TRY(each_folder(dir, file, fsio_fsync_dir));
+out:
+    return rc;
+}
+
 enum err ckpt_shard_write(const char *dir, const char *file,
                           const struct ckpt_hdf5_identity *identity,
                           const struct ckpt_item *items, int item_count,
                           struct ckpt_shard *shard)
 {
     enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX], part[FSIO_PATH_MAX];
+    char part[FSIO_PATH_MAX];
     struct writer writer = { .path = part,
                              .rank = identity->rank,
                              .items = items,
@@ -256,7 +271,6 @@ enum err ckpt_shard_write(const char *dir, const char *file,
                              .fd = -1 };
     *shard = (struct ckpt_shard){ 0 };
     snprintf(shard->file, sizeof shard->file, "%s", file);
-    TRY(fsio_path(path, "%s/%s", dir, file));
     TRY(fsio_path(part, "%s/%s.part", dir, file));
     if (strchr(file, '/') != NULL)
         TRY(each_folder(dir, file, fsio_mkdirs));
@@ -265,12 +279,121 @@ enum err ckpt_shard_write(const char *dir, const char *file,
     ckpt_crash_point("shard-created", identity->rank);
     TRY(fill(&writer));
     ckpt_crash_point("shard-synced", identity->rank);
-    if (rename(part, path) != 0) {
-        rc = err_errno("%s: rename", part);
-        goto out;
-    }
-    TRY(each_folder(dir, file, fsio_fsync_dir));
+    TRY(publish(dir, file, part));
     ckpt_crash_point("shard-renamed", identity->rank);
 out:
+    return rc;
+}
+
+/* --- copying -------------------------------------------------------------- */
+
+struct copy {
+    const char *from;
+    int fd;
+    const struct ckpt_shard *shard;
+    struct ckpt_stream *stream;
+    char *buffer; /* COPY_BYTES */
+};
+
+/* Bytes that can't be read are as good as damaged: there may be another copy.
+ */
+static enum err copy_bytes(const struct copy *copy, int64_t begin, int64_t end,
+                           uint32_t *crc)
+{
+    enum err rc = ERR_OK;
+    while (begin < end) {
+        int64_t bytes = end - begin < COPY_BYTES ? end - begin : COPY_BYTES;
+        if (fsio_pread(copy->fd, copy->buffer, (size_t)bytes, begin,
+                       copy->from) != ERR_OK)
+            return err_set(ERR_CHECKPOINT, "%s", err_text());
+        *crc = crc32c(*crc, copy->buffer, (size_t)bytes);
+        TRY(ckpt_stream_put(copy->stream, copy->buffer, bytes));
+        begin += bytes;
+    }
+out:
+    return rc;
+}
+
+static enum err copy_piece(const struct copy *copy,
+                           const struct ckpt_piece *piece)
+{
+    enum err rc = ERR_OK;
+    int64_t block = piece->block;
+    for (int64_t at = 0; at < piece->bytes; at += CKPT_BLOCK_BYTES) {
+        int64_t begin = piece->offset + at;
+        int64_t end = piece->bytes - at < CKPT_BLOCK_BYTES
+                          ? piece->offset + piece->bytes
+                          : begin + CKPT_BLOCK_BYTES;
+        uint32_t crc = 0;
+        TRY(copy_bytes(copy, begin, end, &crc));
+        if (crc != copy->shard->blocks[block++])
+            return err_set(ERR_CHECKPOINT, "%s: bytes %lld to %lld are damaged",
+                           copy->from, (long long)begin, (long long)end);
+    }
+out:
+    return rc;
+}
+
+static enum err copy_all(const struct copy *copy)
+{
+    enum err rc = ERR_OK;
+    const struct ckpt_shard *shard = copy->shard;
+    int64_t done = 0;
+    uint32_t frame_crc = 0;
+    for (int i = 0; i < shard->piece_count; i++) {
+        const struct ckpt_piece *piece = &shard->pieces[i];
+        TRY(copy_bytes(copy, done, piece->offset, &frame_crc));
+        TRY(copy_piece(copy, piece));
+        done = piece->offset + piece->bytes;
+    }
+    TRY(copy_bytes(copy, done, shard->bytes, &frame_crc));
+    if (frame_crc != shard->frame_crc)
+        rc = err_set(ERR_CHECKPOINT, "%s: the frame is damaged", copy->from);
+out:
+    return rc;
+}
+
+/* The stream wants a file that exists. */
+static enum err make_file(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return err_errno("%s: create", path);
+    close(fd);
+    return ERR_OK;
+}
+
+enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
+                         const struct ckpt_shard *shard)
+{
+    enum err rc = ERR_OK;
+    char from[FSIO_PATH_MAX], part[FSIO_PATH_MAX] = "";
+    struct copy copy = { .from = from, .fd = -1, .shard = shard };
+    TRY(fsio_path(from, "%s/%s", from_dir, shard->file));
+    copy.buffer = malloc((size_t)COPY_BYTES);
+    if (copy.buffer == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: out of memory", from);
+        goto out;
+    }
+    copy.fd = open(from, O_RDONLY | O_CLOEXEC);
+    if (copy.fd < 0) {
+        rc = err_set(ERR_CHECKPOINT, "%s: open: %s", from, strerror(errno));
+        goto out;
+    }
+    if (strchr(shard->file, '/') != NULL)
+        TRY(each_folder(to_dir, shard->file, fsio_mkdirs));
+    TRY(fsio_path(part, "%s/%s.part", to_dir, shard->file));
+    TRY(make_file(part));
+    TRY(ckpt_stream_create(part, shard->bytes, &copy.stream));
+    TRY(copy_all(&copy));
+    TRY(ckpt_stream_finish(copy.stream));
+    TRY(publish(to_dir, shard->file, part));
+out:
+    ckpt_stream_destroy(copy.stream);
+    if (rc != ERR_OK && part[0] != '\0')
+        unlink(part);
+    if (copy.fd >= 0)
+        close(copy.fd);
+    free(copy.buffer);
     return rc;
 }

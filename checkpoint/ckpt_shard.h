@@ -32,6 +32,12 @@ enum err ckpt_shard_write(const char *dir, const char *file,
                           const struct ckpt_item *items, int item_count,
                           struct ckpt_shard *shard);
 
+/* Copy this shard from one checkpoint's folder into another's, byte for byte,
+ * durable, and every byte verified while it passes. ERR_CHECKPOINT: the one in
+ * from_dir is damaged or can't be read. A failure leaves no file. */
+enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
+                         const struct ckpt_shard *shard);
+
 /* CRC32C over all bytes of the file that belong to no piece. */
 enum err ckpt_shard_frame_crc(int fd, const char *path,
                               const struct ckpt_shard *shard, uint32_t *crc);

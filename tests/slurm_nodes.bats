@@ -10,7 +10,7 @@ load slurm_helpers
 # need not use all.
 only() {
     local node others=()
-    for node in n{1..22}; do
+    for node in n{1..25}; do
         [[ " $* " == *" $node "* ]] || others+=("$node")
     done
     (IFS=, && echo "--exclude=${others[*]}")
@@ -44,7 +44,7 @@ turns_bad() { # NAME NODE
 setup_file() {
     load slurm_helpers
     "$CLUSTER" possible || return 0
-    cluster_start 22
+    cluster_start 25
     home=$TESSERA_CLUSTER_DIR/home
     cat >"$home/wait.sbatch" <<'END'
 #!/bin/bash -l
@@ -58,8 +58,14 @@ END
     settings=TESSERA_SPARES=1 submit local --nodes=4 "$(only n19 n20 n21 n22)" \
         -- checkpoint.interval=1dur checkpoint.local_interval=10ba \
         checkpoint.local_dir=/dev/shm/tessera-ckpt.%j
+    settings=TESSERA_SPARES=0 submit scavenged --nodes=2 --no-kill --requeue \
+        "$(only n23 n24 n25)" -- checkpoint.interval=1dur \
+        checkpoint.local_interval=10ba \
+        checkpoint.local_dir=/dev/shm/tessera-ckpt.%j
     submit nospare --nodes=2 --no-kill --requeue "$(only n4 n5 n6)"
-    submit batchhost --nodes=2 "$(only n7 n8 n9)"
+    submit batchhost --nodes=2 "$(only n7 n8 n9)" -- checkpoint.interval=1dur \
+        checkpoint.local_interval=10ba \
+        checkpoint.local_dir=/dev/shm/tessera-ckpt.%j
     export settings=TESSERA_NODES=2 script=wait.sbatch
     submit turned --nodes=3 --requeue --no-kill "$(only n13 n14 n15)"
     submit turnedfirst --nodes=3 --requeue --no-kill "$(only n16 n17 n18)"
@@ -68,6 +74,7 @@ END
         turns_bad turnedfirst n16 3>&- &
         kill_in_training local tail 3>&- &
         kill_in_training nospare tail 3>&- &
+        kill_in_training scavenged tail 3>&- &
         kill_in_training batchhost head 3>&- &
         { kill_in_training spare tail && measure_restart spare; } 3>&- &
     } >"$DIR/harm.log" 2>&1
@@ -141,6 +148,24 @@ drained() {
     events nospare requeue | grep '"code":75,"reason":"1 good nodes, 2 needed"'
 }
 
+# scavenged NAME: the step that the nodes alone had, which a later job went on
+# from; nothing else was committed before the end.
+scavenged() {
+    local step
+    [ "$(events "$1" commit | wc -l)" -eq 2 ]
+    step=$(events "$1" commit | sed -n '1s/.*"step":\([0-9]*\).*/\1/p')
+    events "$1" commit | head -n 1 | grep '"scavenged":true'
+    [ "$step" -ge 30 ]
+    grep "step $step came from the run directory" "$home/$1.out"
+}
+
+@test "the same with node-local checkpoints: the others' step is saved first" {
+    completed scavenged 300
+    [ "$(job_field scavenged Restarts)" -eq 1 ]
+    events scavenged requeue | grep '"progress":true'
+    scavenged scavenged
+}
+
 @test "the node of the batch script dies: requeued, and completes" {
     completed batchhost 300
     victim=$(cat "$DIR/batchhost.victim")
@@ -148,6 +173,7 @@ drained() {
     [ "$(job_field batchhost Restarts)" -eq 1 ]
     [[ " $(hosts batchhost | xargs) " != *" $victim "* ]]
     events batchhost requeue | grep "lost $victim, the node of the launch"
+    scavenged batchhost
 }
 
 @test "a bad node is drained by the prolog, and the job runs elsewhere" {

@@ -181,7 +181,7 @@ static bool chooses(struct comm *comm, const char *local, int64_t above,
                     int64_t below, int64_t want)
 {
     struct ckpt_local chosen;
-    enum err rc = ckpt_local_choose(comm, local, above, below, &chosen);
+    enum err rc = ckpt_local_choose(comm, local, "u-1", above, below, &chosen);
     bool good =
         rc == ERR_OK && chosen.step == want &&
         (want < 0 ? chosen.manifest == NULL : chosen.manifest->step == want);
@@ -343,6 +343,8 @@ static enum err run_save(struct comm *comm, const char *run, char *local,
                                     .local_dir = local };
     memcpy(items, fixture_tensors, sizeof items);
     fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), RANKS);
+    rc = comm_rank(comm) == 0 ? ckpt_identify(run, "u-1") : ERR_OK;
+    TRY(comm_agree(comm, rc));
     TRY(ckpt_saver_create(comm, run, &options, items, FIXTURE_ITEMS, &saver));
     TRY(save_local(comm, saver, items, step, &progress));
     if (progress.phase != CKPT_COMMITTED)

@@ -163,7 +163,7 @@ keep_guard()
     srun --job-name="guard-$check_count" --overlap --no-kill --mpi=none \
         --nodes=${#others[@]} --ntasks=${#others[@]} --ntasks-per-node=1 \
         --nodelist="$guard_nodes" bash "$here/lib/guard.sh" "$run_dir" \
-        </dev/null >/dev/null 2>&1 &
+        "$bin" "$local_dir" "$scavenge_s" </dev/null >/dev/null 2>&1 &
     guard_pid=$!
 }
 

@@ -28,6 +28,10 @@ static const char usage[] =
     "                                            delete old checkpoints\n"
     "       tessera-ckpt interval RUN | --cost S --mtbf S\n"
     "                                            how often to save\n"
+    "       tessera-ckpt scavenge RUN --local DIR [--timeout S]\n"
+    "                                            on each node of a job: what "
+    "only they have\n"
+    "                                            goes to RUN\n"
     "       tessera-ckpt --help | --version\n\n"
     "RUN is a run directory; CHECKPOINT, A and B are folders "
     "RUN/checkpoints/step-*.\nEvery command takes --json.\n"
@@ -36,6 +40,8 @@ static const char usage[] =
     "  --keep K           keep the K newest good ones (1)\n"
     "  --keep-every M     and those whose step is a multiple of M\n"
     "  --dry-run          only say what would go\n"
+    "  --local DIR        checkpoint.local_dir of the run\n"
+    "  --timeout S        longest wait for another node (120)\n"
     "  --cost S           seconds that a save blocks the training\n"
     "  --mtbf S           seconds between failures of the job\n"
     "  --persist S        seconds that a save goes on beside the training (0)\n"
@@ -63,6 +69,7 @@ static const struct {
     { "unpin", ckpt_cmd_unpin, "j", 1, 1 },
     { "prune", ckpt_cmd_prune, "jken", 1, 1 },
     { "interval", ckpt_cmd_interval, "jCMPRDOH", 0, 1 },
+    { "scavenge", ckpt_cmd_scavenge, "jLT", 1, 1 },
 };
 
 static enum err run(int argc, char **argv, int *exit_code)

@@ -1,4 +1,4 @@
-/* The commands of tessera-ckpt: one function each, all for one process. */
+/* The commands of tessera-ckpt: one function each. */
 #ifndef TESSERA_CMD_CKPT_CMD_H
 #define TESSERA_CMD_CKPT_CMD_H
 
@@ -19,6 +19,8 @@ struct ckpt_cmd {
     int64_t keep;                        /* 0: not given */
     int64_t keep_every;                  /* 0: not given */
     const char *reason;                  /* NULL: not given */
+    const char *local_dir;               /* NULL: not given */
+    double timeout_s;                    /* 0: not given */
     struct ckpt_interval_input interval; /* -1: not given */
     double prior_hours;
 };
@@ -44,6 +46,9 @@ enum err ckpt_cmd_pin(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_unpin(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code);
+
+/* The only one for several ranks: one on each node. */
+enum err ckpt_cmd_scavenge(const struct ckpt_cmd *cmd, int *exit_code);
 
 /* --- shared by the commands --- */
 

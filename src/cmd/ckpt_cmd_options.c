@@ -18,6 +18,8 @@ static const struct option options[] = {
     { "keep", required_argument, NULL, 'k' },
     { "keep-every", required_argument, NULL, 'e' },
     { "reason", required_argument, NULL, 't' },
+    { "local", required_argument, NULL, 'L' },
+    { "timeout", required_argument, NULL, 'T' },
     { "cost", required_argument, NULL, 'C' },
     { "mtbf", required_argument, NULL, 'M' },
     { "persist", required_argument, NULL, 'P' },
@@ -74,6 +76,11 @@ static enum err set_option(struct ckpt_cmd *out, int letter)
     case 't':
         out->reason = optarg;
         return ERR_OK;
+    case 'L':
+        out->local_dir = optarg;
+        return ERR_OK;
+    case 'T':
+        return parse_number(letter, &out->timeout_s);
     case 'r':
         return parse_whole(letter, CKPT_RESHARD_RANKS_MAX, &out->ranks);
     case 'k':

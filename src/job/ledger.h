@@ -2,10 +2,11 @@
  * attempt; each append is one write(2) and an fsync(2).
  * Events: "start" {attempt, job, restart, ranks, hosts, step}, "commit" {step,
  * bytes, seconds (writing and committing), stage_s (the copy that training
- * waited for)}, "save-failed" {step, error, reason}, "stop" {step, code,
- * reason}, and those of the launch script ("check", "drain", "restart",
- * "requeue", "hold"). Every line has "event", "time" (seconds since the epoch,
- * ms) and "attempt". */
+ * waited for)} or, by tessera-ckpt, {step, bytes, copy_s, scavenged: true},
+ * "commit-local" (as "commit", on the nodes), "save-failed" {step, error,
+ * reason}, "stop" {step, code, reason}, and those of the launch script
+ * ("check", "drain", "restart", "requeue", "hold"). Every line has "event",
+ * "time" (seconds since the epoch, ms) and "attempt". */
 #ifndef TESSERA_JOB_LEDGER_H
 #define TESSERA_JOB_LEDGER_H
 

@@ -192,7 +192,8 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
     struct ckpt_load_options options = { .accept = accept_state,
                                          .accept_arg = trainer };
     struct ckpt_load_stats stats;
-    rc = train_local_dir(&trainer->settings, checkpoint->local_dir);
+    rc = train_local_dir(trainer->settings.checkpoint.local_dir,
+                         trainer->settings.run.dir, checkpoint->local_dir);
     TRY(comm_agree(trainer->comm, rc));
     if (checkpoint->local_dir[0] != '\0')
         options.local_dir = checkpoint->local_dir;
@@ -214,6 +215,10 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
         TRY(comm_broadcast(trainer->comm, trainer->run_uuid,
                            sizeof trainer->run_uuid, 0));
     }
+    rc = trainer->rank == 0
+             ? ckpt_identify(trainer->settings.run.dir, trainer->run_uuid)
+             : ERR_OK;
+    TRY(comm_agree(trainer->comm, rc));
     if (checkpoint->arithmetics == NULL)
         checkpoint->arithmetics = json_array();
     size_t n = json_array_size(checkpoint->arithmetics);

@@ -8,11 +8,10 @@
 #include "src/base/crc32c.h"
 #include "src/job/slurm.h"
 
-enum err train_local_dir(const struct train_settings *settings,
+enum err train_local_dir(const char *setting, const char *run_dir,
                          char out[FSIO_PATH_MAX])
 {
     enum err rc = ERR_OK;
-    const char *setting = settings->checkpoint.local_dir;
     const char *job = strstr(setting, "%j");
     struct slurm slurm;
     out[0] = '\0';
@@ -23,9 +22,9 @@ enum err train_local_dir(const struct train_settings *settings,
                        "checkpoint.local_dir = \"%s\": must be an absolute "
                        "path, it is a folder of every node",
                        setting);
-    char *run = realpath(settings->run.dir, NULL);
+    char *run = realpath(run_dir, NULL);
     if (run == NULL)
-        return err_errno("%s", settings->run.dir);
+        return err_errno("%s", run_dir);
     uint32_t number = crc32c(0, run, strlen(run));
     free(run);
     slurm_read(&slurm);

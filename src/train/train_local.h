@@ -6,11 +6,10 @@
 
 #include "src/base/err.h"
 #include "src/base/fsio.h"
-#include "src/train/train_settings.h"
 
-/* Empty when there is none. The run directory exists. ERR_USAGE: the setting is
- * not an absolute path. */
-enum err train_local_dir(const struct train_settings *settings,
+/* The folder for a value of the setting; empty when that is. The run directory
+ * exists. ERR_USAGE: the setting is not an absolute path. */
+enum err train_local_dir(const char *setting, const char *run_dir,
                          char out[FSIO_PATH_MAX]);
 
 #endif

@@ -1,0 +1,110 @@
+/* scavenge: before a job ends, what only its nodes have goes into the run
+ * directory. Started by the launch script, once on each node. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_scavenge.h"
+#include "src/base/log.h"
+#include "src/base/units.h"
+#include "src/cmd/ckpt_cmd.h"
+#include "src/comm/comm.h"
+#include "src/job/ledger.h"
+#include "src/job/lock.h"
+#include "src/job/slurm.h"
+#include "src/train/train_local.h"
+
+#define TIMEOUT_S 120.0
+
+/* It is a commit of the attempt that saved the step. The time is not called
+ * "seconds": it tells nothing about what a save costs the training. */
+static enum err record(const char *run_dir,
+                       const struct ckpt_scavenged *scavenged)
+{
+    enum err rc = ERR_OK;
+    int next;
+    TRY(ledger_next_attempt(run_dir, &next));
+    TRY(ledger_append(run_dir, "commit", next - 1,
+                      json_pack("{s:I, s:I, s:f, s:b}", "step",
+                                (json_int_t)scavenged->step, "bytes",
+                                (json_int_t)scavenged->bytes, "copy_s",
+                                scavenged->seconds, "scavenged", 1)));
+out:
+    return rc;
+}
+
+static enum err report(const struct ckpt_cmd *cmd,
+                       const struct ckpt_scavenged *scavenged)
+{
+    char size[32];
+    if (cmd->json)
+        return ckpt_cmd_print(json_pack(
+            "{s:I, s:I, s:f}", "step", (json_int_t)scavenged->step, "bytes",
+            (json_int_t)scavenged->bytes, "seconds", scavenged->seconds));
+    units_bytes((double)scavenged->bytes, size, sizeof size);
+    if (scavenged->step < 0)
+        puts("the nodes have nothing newer than the run directory");
+    else
+        printf("step %lld: %s from the nodes in %.2fs\n",
+               (long long)scavenged->step, size, scavenged->seconds);
+    return ERR_OK;
+}
+
+/* Rank 0. */
+static enum err open_run(const struct ckpt_cmd *cmd, struct lock **lock)
+{
+    enum err rc = ERR_OK;
+    TRY(ckpt_cmd_need_run(cmd->paths[0]));
+    TRY(lock_acquire(cmd->paths[0], lock));
+    TRY(ckpt_sweep(cmd->paths[0]));
+out:
+    return rc;
+}
+
+static enum err scavenge(struct comm *comm, const struct ckpt_cmd *cmd,
+                         struct lock **lock)
+{
+    enum err rc = ERR_OK;
+    bool first = comm_rank(comm) == 0;
+    char local_dir[FSIO_PATH_MAX], attempt[64];
+    struct ckpt_scavenged scavenged;
+    struct slurm slurm;
+    slurm_read(&slurm);
+    snprintf(attempt, sizeof attempt, "%ld.scavenge", slurm.job_id);
+    TRY(comm_agree(comm, first ? open_run(cmd, lock) : ERR_OK));
+    rc = train_local_dir(cmd->local_dir, cmd->paths[0], local_dir);
+    TRY(comm_agree(comm, rc));
+    TRY(ckpt_scavenge(comm, cmd->paths[0], local_dir, attempt, &scavenged));
+    if (first && scavenged.step >= 0 &&
+        record(cmd->paths[0], &scavenged) != ERR_OK)
+        log_warn("step %lld: no line in the ledger: %s",
+                 (long long)scavenged.step, err_text());
+    if (first)
+        rc = report(cmd, &scavenged);
+    rc = comm_agree(comm, rc);
+out:
+    return rc;
+}
+
+enum err ckpt_cmd_scavenge(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    struct comm *comm = NULL;
+    struct lock *lock = NULL;
+    (void)exit_code;
+    if (cmd->local_dir == NULL || cmd->local_dir[0] == '\0')
+        return err_set(ERR_USAGE, "scavenge needs --local DIR; see --help");
+    TRY(comm_create("auto", NULL, NULL,
+                    cmd->timeout_s > 0 ? cmd->timeout_s : TIMEOUT_S, &comm));
+    if (comm_size(comm) > 1)
+        log_init("ckpt", comm_rank(comm), LOG_INFO);
+    rc = scavenge(comm, cmd, &lock);
+out:
+    lock_release(lock);
+    if (rc == ERR_COMM && comm != NULL) {
+        fprintf(stderr, "tessera-ckpt: %s\n", err_text());
+        comm_abort(comm, err_exit_code(rc));
+    }
+    comm_destroy(comm);
+    return rc;
+}
