@@ -99,7 +99,7 @@ BATS     := $(sort $(wildcard tests/*.bats))
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps tests check demo bench interop sanitize sanitize-run lint \
+.PHONY: all help info deps tests check demo bench interop interop-dcp sanitize sanitize-run lint \
     layers install uninstall clean tiny-data soak-ckpt
 .DEFAULT_GOAL := all
 
@@ -158,6 +158,11 @@ $(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/t
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(LDLIBS)
 
+$(B)/interop/side: $(B)/tests/interop/side.o $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 $(B)/soak/shim.so: tests/soak/shim.c tests/soak/shim_store.c tests/soak/shim.h
 	@mkdir -p $(@D)
 	@echo "  CC    $@"
@@ -199,7 +204,7 @@ deps: ## install Debian packages that are missing (as root)
 	fi
 
 ifeq ($(MISSING_BUILD),)
-tests: $(TESTS) $(WRAPPERS) $(SOAK) $(CRASHING)
+tests: $(TESTS) $(WRAPPERS) $(SOAK) $(CRASHING) $(B)/interop/side
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
@@ -216,6 +221,9 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 
 interop: all tests ## data against Streaming, checkpoints against h5py
 	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh tests/interop/h5py.sh
+
+interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
+	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh
 
 bench: all ## all benchmarks
 	@for name in step data ckpt; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done

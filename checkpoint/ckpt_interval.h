@@ -21,6 +21,10 @@
 
 #include "src/base/err.h"
 
+/* Node-hours with one failure, before anything was seen: about what runs on
+ * thousands of GPUs report. */
+#define CKPT_INTERVAL_PRIOR_HOURS 6000.0
+
 struct ckpt_interval_input {
     double cost_s;       /* delta, > 0 */
     double persist_s;    /* t_p */

@@ -44,9 +44,10 @@ static void test_known_answers(void)
 /* Lengths around every block size of the streams, at every alignment. */
 static void test_same_as_table(const unsigned char *data)
 {
-    static const size_t lengths[] = { 1,    7,     8,     9,     255,   767,
-                                      768,  769,   1536,  3071,  3072,  3073,
-                                      3840, 24575, 24576, 24577, 49999, 90000 };
+    static const size_t lengths[] = { 1,     7,     8,     9,     255,
+                                      767,   1023,  1024,  1025,  2048,
+                                      4095,  4096,  4097,  5120,  32767,
+                                      32768, 32769, 38000, 49999, 90000 };
     int wrong = 0;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (size_t shift = 0; shift < 9; shift++) {

@@ -46,6 +46,9 @@ static const struct {
     { "eval.samples=5", "data.eval" },
     { "optimizer.lrr=1", "optimizer.lr" },
     { "optimizer.beta1=1.5", "optimizer.beta1" },
+    { "checkpoint.interval=3auto", "'3auto' is not a duration" },
+    { "checkpoint.local_interval=auto", "'auto' is not a duration" },
+    { "eval.interval=auto", "'auto' is not a duration" },
     { "parallel.determinism=maybe", "parallel.determinism" },
 };
 
@@ -79,6 +82,7 @@ static void test_hash(struct train_settings *s)
         { "run.dir=/tmp/other", true },
         { "hardware.threads=3 log.interval=7", true },
         { "checkpoint.interval=7ba", true },
+        { "checkpoint.interval=auto", true },
         { "optimizer.lr=1e-3", false },
         { "train.seed=18", false },
         { "parallel.slots=4", false },
@@ -111,6 +115,12 @@ static void test_print(struct train_settings *s)
         free(text);
         text = NULL;
     }
+    tap_ok(load("checkpoint.interval=auto", s) == ERR_OK &&
+               s->checkpoint.interval.unit == UNIT_AUTO &&
+               train_settings_print(s, "checkpoint.interval", &text) == ERR_OK,
+           "an interval that is chosen");
+    tap_is_str(text, "auto", "is printed as it is written");
+    free(text);
     tap_ok(train_settings_print(s, "no.such", &text) == ERR_USAGE,
            "an unknown setting cannot be printed");
 }

@@ -47,6 +47,18 @@ static void test_parse(void)
     }
 }
 
+static void test_auto(void)
+{
+    char text[32];
+    int64_t steps = 7;
+    struct unit_rates rates = { 1, 1, 1, 1 };
+    units_format((struct duration){ .unit = UNIT_AUTO }, text, sizeof text);
+    tap_is_str(text, "auto", "auto has no number");
+    tap_is_int(units_steps((struct duration){ .unit = UNIT_AUTO }, &rates,
+                           &steps),
+               ERR_USAGE, "and no step count");
+}
+
 static void test_parse_failures(void)
 {
     static const char *const texts[] = {
@@ -64,7 +76,7 @@ static void test_parse_failures(void)
         "60 batch", "1,5ep",
         "1h-5m",    "99999999999999999999ba",
         "5ms",      "..5ep",
-        "1e9",
+        "1e9",      "auto",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct duration got = { 7, UNIT_EP };
@@ -208,6 +220,7 @@ static void test_people(void)
 int main(void)
 {
     test_parse();
+    test_auto();
     test_parse_failures();
     test_round_trip();
     test_steps();

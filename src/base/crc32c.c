@@ -1,9 +1,10 @@
 /* The instruction takes 3 cycles but a new one can start in each, so long
- * buffers run as three streams. With c0, c1, c2 the remainders of three
- * adjacent blocks of B bytes, the whole is c0 x^(16B) + c1 x^(8B) + c2 modulo
- * the polynomial. A carry-less product by x^(8B-33) followed by the instruction
- * (which multiplies by x^32 and reduces; reflected products are one bit short)
- * gives such a term in two instructions. */
+ * buffers run as four streams: three would do, the fourth fills the gaps. With
+ * c0 to c3 the remainders of four adjacent blocks of B bytes, the whole is
+ * c0 x^(24B) + c1 x^(16B) + c2 x^(8B) + c3 modulo the polynomial. A carry-less
+ * product by x^(8B-33) followed by the instruction (which multiplies by x^32
+ * and reduces; reflected products are one bit short) gives such a term in two
+ * instructions. */
 #include "src/base/crc32c.h"
 
 #include <string.h>
@@ -39,17 +40,17 @@ uint32_t crc32c_table(uint32_t crc, const void *data, size_t bytes)
 
 #define CRC32C_HARDWARE __attribute__((target("sse4.2,pclmul")))
 
-/* A block size of the three streams, a multiple of 8, with x^(8B-33) and
- * x^(16B-33) modulo the polynomial, bit-reflected. */
+/* A block size of the four streams, a multiple of 8, with x^(8B-33), x^(16B-33)
+ * and x^(24B-33) modulo the polynomial, bit-reflected. */
 struct crc32c_block {
     size_t bytes;
-    uint32_t shift1, shift2;
+    uint32_t shift1, shift2, shift3;
 };
 
 static const struct crc32c_block crc32c_blocks[] = {
-    { 8192, 0x54a86326, 0x1dc403cc },
-    { 1024, 0x170076fa, 0xa51b6135 },
-    { 256, 0xb9e02b86, 0xdd7e3b0c },
+    { 8192, 0x54a86326, 0x1dc403cc, 0x6a173fa1 },
+    { 1024, 0x170076fa, 0xa51b6135, 0x359674f7 },
+    { 256, 0xb9e02b86, 0xdd7e3b0c, 0xd7a4825c },
 };
 
 static inline uint64_t crc32c_word(const unsigned char *p)
@@ -59,25 +60,31 @@ static inline uint64_t crc32c_word(const unsigned char *p)
     return word;
 }
 
-CRC32C_HARDWARE static uint64_t crc32c_three(uint64_t c0,
-                                             const unsigned char *p,
-                                             const struct crc32c_block *block)
+CRC32C_HARDWARE static __m128i crc32c_term(uint64_t c, uint32_t shift)
+{
+    return _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)c),
+                                _mm_cvtsi64_si128(shift), 0);
+}
+
+CRC32C_HARDWARE static uint64_t crc32c_four(uint64_t c0, const unsigned char *p,
+                                            const struct crc32c_block *block)
 {
     const unsigned char *p1 = p + block->bytes;
     const unsigned char *p2 = p1 + block->bytes;
+    const unsigned char *p3 = p2 + block->bytes;
     uint64_t c1 = 0;
     uint64_t c2 = 0;
+    uint64_t c3 = 0;
     for (size_t i = 0; i < block->bytes; i += 8) {
         c0 = _mm_crc32_u64(c0, crc32c_word(p + i));
         c1 = _mm_crc32_u64(c1, crc32c_word(p1 + i));
         c2 = _mm_crc32_u64(c2, crc32c_word(p2 + i));
+        c3 = _mm_crc32_u64(c3, crc32c_word(p3 + i));
     }
-    __m128i term0 = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)c0),
-                                         _mm_cvtsi64_si128(block->shift2), 0);
-    __m128i term1 = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)c1),
-                                         _mm_cvtsi64_si128(block->shift1), 0);
-    __m128i sum = _mm_xor_si128(term0, term1);
-    return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(sum)) ^ c2;
+    __m128i sum = _mm_xor_si128(crc32c_term(c0, block->shift3),
+                                crc32c_term(c1, block->shift2));
+    sum = _mm_xor_si128(sum, crc32c_term(c2, block->shift1));
+    return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(sum)) ^ c3;
 }
 
 CRC32C_HARDWARE static uint32_t
@@ -86,10 +93,10 @@ crc32c_hardware(uint32_t crc, const unsigned char *p, size_t bytes)
     uint64_t c = (uint32_t)~crc;
     for (size_t i = 0; i < sizeof crc32c_blocks / sizeof *crc32c_blocks; i++) {
         const struct crc32c_block *block = &crc32c_blocks[i];
-        while (bytes >= 3 * block->bytes) {
-            c = crc32c_three(c, p, block);
-            p += 3 * block->bytes;
-            bytes -= 3 * block->bytes;
+        while (bytes >= 4 * block->bytes) {
+            c = crc32c_four(c, p, block);
+            p += 4 * block->bytes;
+            bytes -= 4 * block->bytes;
         }
     }
     for (; bytes >= 8; p += 8, bytes -= 8)

@@ -1,5 +1,5 @@
 /* CRC32C (Castagnoli), as in iSCSI and ext4: crc32c("123456789") = e3069283.
- * Uses the SSE4.2 instruction where the processor has it (three interleaved
+ * Uses the SSE4.2 instruction where the processor has it (four interleaved
  * streams), a table otherwise; same result. */
 #ifndef TESSERA_BASE_CRC32C_H
 #define TESSERA_BASE_CRC32C_H

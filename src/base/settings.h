@@ -48,7 +48,8 @@ struct setting {
     const char *preset;    /* default as on the command line; NULL: required.
                             * Outside the limits it is ERR_INTERNAL. */
     double min, max;       /* INT, FLOAT: inclusive; both 0: no limits */
-    const char *choices;   /* CHOICE: "a|b|c" */
+    const char *choices;   /* CHOICE: "a|b|c". DURATION: "auto" if that is
+                            * accepted too (UNIT_AUTO) */
     const char *help;      /* one line, with the unit */
 };
 

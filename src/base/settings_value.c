@@ -171,7 +171,10 @@ enum err settings_value_string(const struct setting *setting, const char *text,
             rc = settings_join(folder, text, out->text);
         break;
     case SETTING_DURATION:
-        rc = units_parse(text, &out->duration);
+        if (setting->choices != NULL && settings_is_choice(setting->choices, text))
+            out->duration = (struct duration){ .unit = UNIT_AUTO };
+        else
+            rc = units_parse(text, &out->duration);
         break;
     }
     if (rc != ERR_OK)

@@ -100,6 +100,10 @@ void units_format(struct duration duration, char *text, size_t bytes)
     assert(bytes >= 32);
     double value = duration.value;
     assert(isfinite(value) && value >= 0);
+    if (duration.unit == UNIT_AUTO) {
+        snprintf(text, bytes, "auto");
+        return;
+    }
     const char *name = units_name(duration.unit);
     if (value == floor(value) && value <= UNITS_WHOLE_MAX) {
         snprintf(text, bytes, "%.0f%s", value, name);
@@ -178,6 +182,9 @@ enum err units_steps(struct duration duration, const struct unit_rates *rates,
                        "%gsec has no step count: use ba, tok, sp, "
                        "ep or dur here",
                        value);
+    case UNIT_AUTO:
+        return err_set(ERR_USAGE, "auto has no step count: use ba, tok, sp, "
+                                  "ep or dur here");
     }
     if (count > UNITS_WHOLE_MAX)
         return err_set(ERR_USAGE, "%g%s is %g steps, more than 2^53", value,

@@ -12,7 +12,17 @@
 
 #include "src/base/err.h"
 
-enum unit { UNIT_BA, UNIT_TOK, UNIT_SP, UNIT_EP, UNIT_DUR, UNIT_SEC };
+/* AUTO has no number: the program chooses. Only settings that say so accept it
+ * (settings.h), written "auto". */
+enum unit {
+    UNIT_BA,
+    UNIT_TOK,
+    UNIT_SP,
+    UNIT_EP,
+    UNIT_DUR,
+    UNIT_SEC,
+    UNIT_AUTO
+};
 
 struct duration {
     double value;
@@ -21,7 +31,8 @@ struct duration {
 
 /* ERR_USAGE with the text and the accepted forms. */
 enum err units_parse(const char *text, struct duration *out);
-/* "60ba"; parse(format(x)) == x. `text` holds at least 32 bytes. */
+/* "60ba"; parse(format(x)) == x, except for "auto". `text` holds at least 32
+ * bytes. */
 void units_format(struct duration duration, char *text, size_t bytes);
 const char *units_name(enum unit unit);
 
@@ -33,8 +44,8 @@ struct unit_rates {
     int64_t max_steps; /* of max_duration, for dur; 0 if not known yet */
 };
 
-/* Steps until the duration has passed, rounded up; ERR_USAGE for `sec`, which
- * has no step count, and for `dur` while max_steps is 0. */
+/* Steps until the duration has passed, rounded up; ERR_USAGE for `sec` and
+ * `auto`, which have no step count, and for `dur` while max_steps is 0. */
 enum err units_steps(struct duration duration, const struct unit_rates *rates,
                      int64_t *steps);
 

@@ -5,7 +5,7 @@
 
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
-#include "src/cmd/ckpt_cmd_ledger.h"
+#include "src/job/ledger_history.h"
 
 #define SECONDS_PER_HOUR 3600.0
 /* From a failure to the first step of the next attempt, when nothing is known:
@@ -15,8 +15,8 @@
 struct plan {
     struct ckpt_interval_input input;
     struct ckpt_interval best;
-    const struct ckpt_cmd_ledger *ledger; /* NULL: no run */
-    double steps;                         /* between saves; -1: unknown */
+    const struct ledger_history *ledger; /* NULL: no run */
+    double steps;                        /* between saves; -1: unknown */
 };
 
 static double chosen(double given, double measured)
@@ -25,11 +25,11 @@ static double chosen(double given, double measured)
 }
 
 static enum err from_run(const struct ckpt_cmd *cmd,
-                         struct ckpt_cmd_ledger *ledger, struct plan *plan)
+                         struct ledger_history *ledger, struct plan *plan)
 {
     enum err rc = ERR_OK;
     TRY(ckpt_cmd_need_run(cmd->paths[0]));
-    TRY(ckpt_cmd_ledger_read(cmd->paths[0], ledger));
+    TRY(ledger_history_read(cmd->paths[0], ledger));
     if (ledger->cost_s < 0 && cmd->interval.cost_s < 0) {
         rc = err_set(ERR_DATA,
                      "%s/ledger.jsonl has no commit with its duration: give "
@@ -72,7 +72,7 @@ static json_t *plan_json(const struct plan *plan)
         plan->steps >= 0 ? json_integer((json_int_t)plan->steps) : json_null(),
         "wall_factor", ckpt_cmd_number(best->wall_factor), "goodput",
         best->goodput);
-    const struct ckpt_cmd_ledger *ledger = plan->ledger;
+    const struct ledger_history *ledger = plan->ledger;
     if (object == NULL || ledger == NULL)
         return object;
     json_t *seen = json_pack(
@@ -96,7 +96,7 @@ static void print_time(const char *name, double seconds)
 static void print_plan(const struct plan *plan)
 {
     const struct ckpt_interval *best = &plan->best;
-    const struct ckpt_cmd_ledger *ledger = plan->ledger;
+    const struct ledger_history *ledger = plan->ledger;
     if (ledger != NULL)
         printf("ledger: %d attempts, %d failures, %d commits, %.3g node-hours, "
                "%d nodes\n",
@@ -128,7 +128,7 @@ static void print_plan(const struct plan *plan)
 enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code)
 {
     enum err rc = ERR_OK;
-    struct ckpt_cmd_ledger ledger;
+    struct ledger_history ledger;
     struct plan plan = { .input = cmd->interval, .steps = -1 };
     struct ckpt_interval_input *input = &plan.input;
     (void)exit_code;

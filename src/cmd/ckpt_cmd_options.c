@@ -7,9 +7,6 @@
 #include "checkpoint/ckpt_reshard.h"
 #include "src/cmd/ckpt_cmd.h"
 
-/* Node-hours with one failure: about what runs on thousands of GPUs report. */
-#define PRIOR_HOURS 6000.0
-
 static const struct option options[] = {
     { "json", no_argument, NULL, 'j' },
     { "stats", no_argument, NULL, 's' },
@@ -115,7 +112,7 @@ enum err ckpt_cmd_parse(int argc, char **argv, const char *letters,
                       .restart_s = -1,
                       .detect_s = -1,
                       .overhead_max = -1 },
-        .prior_hours = PRIOR_HOURS,
+        .prior_hours = CKPT_INTERVAL_PRIOR_HOURS,
     };
     opterr = 0;
     optind = 1;

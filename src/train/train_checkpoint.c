@@ -19,8 +19,10 @@ struct train_checkpoint {
     struct ckpt_saver *saver;
     struct ckpt_progress progress; /* of the save in flight or last ended */
     double start_s;                /* when it was started */
+    double stall_s;                /* what training waited for then */
     bool persisted_logged;
     bool wait_logged;
+    struct train_interval *interval; /* lent; NULL: none on this rank */
 
     /* for the records of the saver's thread */
     const char *run_dir;
@@ -348,6 +350,10 @@ static enum err checkpoint_follow(struct train_checkpoint *checkpoint,
     } else if (progress->phase == CKPT_FAILED) {
         trainer->saves_failed++;
     }
+    if (!in_flight(checkpoint))
+        train_interval_ended(checkpoint->interval, progress,
+                             checkpoint->stall_s,
+                             clock_now() - checkpoint->start_s);
 out:
     return rc;
 }
@@ -400,9 +406,12 @@ static enum err checkpoint_start(struct train_checkpoint *checkpoint,
                                                    .local = local,
                                                    .step = trainer->step };
     checkpoint->persisted_logged = false;
+    checkpoint->stall_s = clock_now() - checkpoint->start_s;
+    if (!local)
+        train_interval_started(checkpoint->interval);
     if (trainer->rank == 0)
         log_info("step %lld staged: %.3fs", (long long)trainer->step,
-                 clock_now() - checkpoint->start_s);
+                 checkpoint->stall_s);
     if (!trainer->settings.checkpoint.async)
         TRY(checkpoint_follow(checkpoint, trainer, true));
 out:
@@ -439,6 +448,7 @@ static enum err checkpoint_step(struct train_checkpoint *checkpoint,
     bool last = trainer->finished || trainer->stop_signal != 0;
     bool due = last || trainer->commit_due ||
                trainer_due(trainer, trainer->settings.checkpoint.interval);
+    train_interval_step(checkpoint->interval, trainer->step_s);
     TRY(checkpoint_follow(checkpoint, trainer, trainer->saves_hopeless));
     if (trainer->saves_hopeless)
         TRY(check_failures(checkpoint, trainer));
@@ -471,12 +481,14 @@ static enum err checkpoint_handle(void *self, enum event event,
     }
 }
 
-enum err train_checkpoint_create(struct train_checkpoint **out)
+enum err train_checkpoint_create(struct train_interval *interval,
+                                 struct train_checkpoint **out)
 {
     *out = calloc(1, sizeof **out);
     if (*out == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     (*out)->last_step = -1;
+    (*out)->interval = interval;
     return ERR_OK;
 }
 

@@ -1,7 +1,7 @@
 /* Listener: resume, and commit checkpoints.
  *
  * before_load restores the newest good checkpoint; batch_checkpoint saves every
- * checkpoint.interval, at an agreed stop, and at the last step, and looks how
+ * checkpoint.interval ("auto": see train_interval.h), at an agreed stop, and at the last step, and looks how
  * the save in flight is doing. With checkpoint.async training waits for the
  * copy of the state only; a save that is due while another is in flight waits
  * for that one. A failed save is counted, recorded and training goes on, until
@@ -15,11 +15,14 @@
 #define TESSERA_TRAIN_TRAIN_CHECKPOINT_H
 
 #include "src/base/err.h"
+#include "src/train/train_interval.h"
 #include "src/train/trainer.h"
 
 struct train_checkpoint;
 
-enum err train_checkpoint_create(struct train_checkpoint **out);
+/* Lends `interval`, which may be NULL; it is told of steps and saves. */
+enum err train_checkpoint_create(struct train_interval *interval,
+                                 struct train_checkpoint **out);
 void train_checkpoint_destroy(struct train_checkpoint *checkpoint);
 /* Must come after evaluation in the table, so that a step is evaluated before
  * it is the last one. */

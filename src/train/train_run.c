@@ -30,6 +30,7 @@ struct run {
     struct train_stop *stop;
     struct train_metrics *metrics;
     struct train_eval *eval;
+    struct train_interval *interval; /* rank 0 with "auto"; else NULL */
     struct train_checkpoint *checkpoint;
 };
 
@@ -147,7 +148,10 @@ static enum err run_listen(struct run *run)
 {
     enum err rc = ERR_OK;
     struct trainer *trainer = run->trainer;
-    TRY(train_stop_create(&run->stop));
+    if (run->rank == 0 &&
+        run->settings->checkpoint.interval.unit == UNIT_AUTO)
+        TRY(train_interval_create(run->settings->run.dir, &run->interval));
+    TRY(train_stop_create(run->interval, &run->stop));
     trainer_listen(trainer, train_stop_listener(run->stop));
     if (run->rank == 0)
         TRY(train_metrics_create(run->settings->run.dir, &run->metrics));
@@ -156,7 +160,7 @@ static enum err run_listen(struct run *run)
         TRY(train_eval_create(trainer, &run->eval));
         trainer_listen(trainer, train_eval_listener(run->eval));
     }
-    TRY(train_checkpoint_create(&run->checkpoint));
+    TRY(train_checkpoint_create(run->interval, &run->checkpoint));
     trainer_listen(trainer, train_checkpoint_listener(run->checkpoint));
 out:
     return rc;
@@ -208,6 +212,7 @@ static void run_close(struct run *run, bool together)
 {
     if (together) {
         train_checkpoint_destroy(run->checkpoint);
+        train_interval_destroy(run->interval);
         trainer_destroy(run->trainer);
         train_stop_destroy(run->stop);
         train_metrics_destroy(run->metrics);

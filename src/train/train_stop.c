@@ -7,6 +7,7 @@
 #include "src/job/stop.h"
 
 struct train_stop {
+    struct train_interval *interval; /* lent; NULL: none on this rank */
     double commit_at; /* rank 0's clock when the interval began */
     double local_at;
     double eval_at;
@@ -45,7 +46,8 @@ static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
             words[WORD_FINISHED] =
                 trainer->elapsed_s >= s->train.max_duration.value;
         words[WORD_COMMIT] =
-            seconds_due(s->checkpoint.interval, &stop->commit_at);
+            seconds_due(s->checkpoint.interval, &stop->commit_at) ||
+            train_interval_due(stop->interval, trainer->step);
         words[WORD_LOCAL] =
             seconds_due(s->checkpoint.local_interval, &stop->local_at);
         words[WORD_EVAL] = seconds_due(s->eval.interval, &stop->eval_at);
@@ -70,16 +72,21 @@ static enum err stop_handle(void *self, enum event event,
     struct train_stop *stop = self;
     if (event == EVENT_FIT_START) {
         /* a signal may have come while data and weights were loaded */
+        train_interval_begin(stop->interval, trainer->step);
         stop->commit_at = stop->local_at = stop->eval_at = clock_now();
         return trainer->finished ? ERR_OK : stop_agree(stop, trainer);
     }
     return stop_agree(stop, trainer);
 }
 
-enum err train_stop_create(struct train_stop **out)
+enum err train_stop_create(struct train_interval *interval,
+                           struct train_stop **out)
 {
     *out = calloc(1, sizeof **out);
-    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+    if (*out == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    (*out)->interval = interval;
+    return ERR_OK;
 }
 
 void train_stop_destroy(struct train_stop *stop)

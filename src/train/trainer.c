@@ -264,7 +264,7 @@ out:
 bool trainer_due(const struct trainer *trainer, struct duration interval)
 {
     int64_t steps = 0;
-    if (interval.unit == UNIT_SEC)
+    if (interval.unit == UNIT_SEC || interval.unit == UNIT_AUTO)
         return false;
     if (units_steps(interval, &trainer->rates, &steps) != ERR_OK || steps == 0)
         return false;

@@ -68,7 +68,8 @@ struct trainer {
 
     int stop_signal; /* agreed by all ranks; 0: go on */
     bool finished;   /* max_duration reached, agreed */
-    bool commit_due, local_due, eval_due; /* by the clock, agreed in batch_end */
+    /* by rank 0's clock or measurements, agreed in batch_end */
+    bool commit_due, local_due, eval_due;
     int64_t saves_failed; /* in a row, as far as this rank has seen */
     bool saves_hopeless;  /* a rank has seen too many; agreed in batch_end */
     bool eval_missing; /* a signal took the last step's evaluation; agreed */
@@ -98,7 +99,7 @@ enum err trainer_step(struct trainer *trainer);
 enum err trainer_event(struct trainer *trainer, enum event event);
 
 /* True when `interval`, in steps or samples, ends with this step; intervals in
- * sec are never due here (see commit_due, eval_due). */
+ * sec and "auto" are never due here (see commit_due, eval_due). */
 bool trainer_due(const struct trainer *trainer, struct duration interval);
 
 /* Tokens (positions) trained so far. */

@@ -1,8 +1,8 @@
 /* What a run tells about the cost of its checkpoints and about its failures:
- * RUN/ledger.jsonl and RUN/metrics.jsonl. Lines that are torn or unknown are
- * passed over. */
-#ifndef TESSERA_CMD_CKPT_CMD_LEDGER_H
-#define TESSERA_CMD_CKPT_CMD_LEDGER_H
+ * RUN/ledger.jsonl and the end of RUN/metrics.jsonl. Lines that are torn or
+ * unknown are passed over. */
+#ifndef TESSERA_JOB_LEDGER_HISTORY_H
+#define TESSERA_JOB_LEDGER_HISTORY_H
 
 #include "src/base/err.h"
 
@@ -10,7 +10,7 @@
  * code other than 0 and 85 (a planned stop), that ended with the transient code
  * 75, or of which nothing was heard when the next one started. Medians are -1
  * when there is nothing to take them of. */
-struct ckpt_cmd_ledger {
+struct ledger_history {
     int attempts, failures, commits;
     int nodes;         /* of the newest attempt; 0: no attempt */
     double node_hours; /* from each start to the attempt's last event */
@@ -21,6 +21,6 @@ struct ckpt_cmd_ledger {
 };
 
 /* ERR_DATA when the run has no ledger. */
-enum err ckpt_cmd_ledger_read(const char *run_dir, struct ckpt_cmd_ledger *out);
+enum err ledger_history_read(const char *run_dir, struct ledger_history *out);
 
 #endif

@@ -1,4 +1,4 @@
-#include "src/cmd/ckpt_cmd_ledger.h"
+#include "src/job/ledger_history.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -20,7 +20,7 @@ struct values {
 };
 
 struct scan {
-    struct ckpt_cmd_ledger *out;
+    struct ledger_history *out;
     struct values costs, persists, restarts, steps;
     bool open;   /* an attempt has started and nothing told its end */
     bool failed; /* it is counted already */
@@ -182,11 +182,11 @@ out:
     return rc;
 }
 
-enum err ckpt_cmd_ledger_read(const char *run_dir, struct ckpt_cmd_ledger *out)
+enum err ledger_history_read(const char *run_dir, struct ledger_history *out)
 {
     enum err rc = ERR_OK;
     struct scan scan = { .out = out };
-    *out = (struct ckpt_cmd_ledger){ 0 };
+    *out = (struct ledger_history){ 0 };
     TRY(each_line(run_dir, "ledger.jsonl", 0, take_event, &scan));
     close_attempt(&scan);
     rc = each_line(run_dir, "metrics.jsonl", METRICS_TAIL_BYTES, take_step,
