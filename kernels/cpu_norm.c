@@ -28,11 +28,17 @@ static int64_t row_stride(int64_t d)
     return cpu_parts(d, 16) * 16;
 }
 
+/* dgamma and dbeta of each chunk, then gamma rounded. */
+static size_t scratch_rows_bytes(int64_t chunks, int64_t width)
+{
+    return (size_t)((chunks * 2 + 1) * row_stride(width)) * sizeof(float);
+}
+
 size_t CPU_SYMBOL(norm_scratch)(const struct kernel_limits *limits)
 {
     int64_t chunks =
         cpu_min(ROW_CHUNKS_MAX, cpu_parts(limits->tokens, ROW_CHUNK_MIN));
-    return (size_t)(chunks * 2 * row_stride(limits->width)) * sizeof(float);
+    return scratch_rows_bytes(chunks, limits->width);
 }
 
 /* Elements of gamma and beta. */
@@ -194,7 +200,7 @@ enum err CPU_SYMBOL(add_norm_forward)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-/* One group, for backward. */
+/* One group, for backward; gamma is rounded already, x is not. */
 struct group {
     int64_t d;
     const float *dy, *x, *gamma;
@@ -221,7 +227,7 @@ static inline void group_sums(bool low, struct group *group, float *dgamma,
         int64_t left = in.d - j;
         vec out = vec_load(in.dy + j, left);
         vec normed = (load(low, in.x + j, left) - in.mean) * in.rstd;
-        vec g = out * load(low, in.gamma + j, left);
+        vec g = out * vec_load(in.gamma + j, left);
         sum += g;
         sum_normed = vec_fma(g, normed, sum_normed);
         vec_store(dgamma + j, left,
@@ -240,7 +246,7 @@ static inline void group_gradient(bool low, struct group in, bool accumulate,
     for (int64_t j = 0; j < in.d; j += VEC_LANES) {
         int64_t left = in.d - j;
         vec normed = (load(low, in.x + j, left) - in.mean) * in.rstd;
-        vec g = vec_load(in.dy + j, left) * load(low, in.gamma + j, left);
+        vec g = vec_load(in.dy + j, left) * vec_load(in.gamma + j, left);
         g = vec_fma(normed, vec_splat(-in.g_normed_mean), g - in.g_mean);
         vec before = { 0 };
         if (accumulate)
@@ -308,7 +314,11 @@ enum err CPU_SYMBOL(norm_backward)(const struct kernel_ctx *ctx,
     int64_t stride = row_stride(width);
     bool with_beta = dbeta != NULL && norm->kind == NORM_LAYER;
     float *partial = ctx->scratch;
-    assert(ctx->scratch_bytes >= (size_t)(chunks * 2 * stride) * sizeof(float));
+    assert(ctx->scratch_bytes >= scratch_rows_bytes(chunks, width));
+    if (norm->low_precision) {
+        group_round(width, gamma, partial + chunks * 2 * stride);
+        gamma = partial + chunks * 2 * stride;
+    }
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         float *sums = partial + chunk * 2 * stride;
