@@ -6,13 +6,18 @@
 
 #include "kernels/cpu_vec.h"
 
-/* x rounded to bf16, as fp32. */
+/* x rounded to bf16, as fp32. The lower half of a NaN may keep bits. */
 static inline vec vec_bf16(vec x)
 {
     vec_u32 bits = (vec_u32)x;
     vec_u32 rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u;
-    vec_u32 quiet = (bits | 0x400000) & 0xffff0000u;
-    return vec_select(x != x, (vec)quiet, (vec)rounded);
+#if defined(__AVX512F__)
+    return (vec)_mm512_mask_or_epi32(
+        (__m512i)rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), (__m512i)bits,
+        _mm512_set1_epi32(0x400000));
+#else
+    return vec_select(x != x, (vec)(bits | 0x400000), (vec)rounded);
+#endif
 }
 
 #endif

@@ -28,11 +28,17 @@ static int64_t row_stride(int64_t d)
     return cpu_parts(d, 16) * 16;
 }
 
+/* dgamma and dbeta of each chunk, then gamma rounded. */
+static size_t scratch_rows_bytes(int64_t chunks, int64_t width)
+{
+    return (size_t)((chunks * 2 + 1) * row_stride(width)) * sizeof(float);
+}
+
 size_t CPU_SYMBOL(norm_scratch)(const struct kernel_limits *limits)
 {
     int64_t chunks =
         cpu_min(ROW_CHUNKS_MAX, cpu_parts(limits->tokens, ROW_CHUNK_MIN));
-    return (size_t)(chunks * 2 * row_stride(limits->width)) * sizeof(float);
+    return scratch_rows_bytes(chunks, limits->width);
 }
 
 /* Elements of gamma and beta. */
@@ -49,46 +55,39 @@ static void norm_assert(const struct norm *norm)
     (void)norm;
 }
 
-static inline vec load(const struct norm *norm, const float *p, int64_t left)
+static float group_mean(int64_t d, const float *x)
 {
-    vec v = vec_load(p, left);
-    return norm->low_precision ? vec_bf16(v) : v;
-}
-
-static float group_mean(const struct norm *norm, const float *x)
-{
-    int64_t d = norm->d, j = 0;
+    int64_t j = 0;
     vec sum[SUMS] = { 0 };
     for (; j + SUMS * VEC_LANES <= d; j += SUMS * VEC_LANES)
         for (int64_t k = 0; k < SUMS; k++)
-            sum[k] += load(norm, x + j + k * VEC_LANES, VEC_LANES);
+            sum[k] += vec_load(x + j + k * VEC_LANES, VEC_LANES);
     for (; j < d; j += VEC_LANES)
-        sum[0] += load(norm, x + j, d - j);
+        sum[0] += vec_load(x + j, d - j);
     return vec_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) / (float)d;
 }
 
-static float group_variance(const struct norm *norm, const float *x, float mean)
+static float group_variance(int64_t d, const float *x, float mean)
 {
-    int64_t d = norm->d, j = 0;
+    int64_t j = 0;
     vec sum[SUMS] = { 0 };
     for (; j + SUMS * VEC_LANES <= d; j += SUMS * VEC_LANES)
         for (int64_t k = 0; k < SUMS; k++) {
-            vec off = load(norm, x + j + k * VEC_LANES, VEC_LANES) - mean;
+            vec off = vec_load(x + j + k * VEC_LANES, VEC_LANES) - mean;
             sum[k] = vec_fma(off, off, sum[k]);
         }
     for (; j < d; j += VEC_LANES) {
-        vec off = vec_keep(load(norm, x + j, d - j) - mean, d - j);
+        vec off = vec_keep(vec_load(x + j, d - j) - mean, d - j);
         sum[0] = vec_fma(off, off, sum[0]);
     }
     return vec_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) / (float)d;
 }
 
-static void group_scale(const struct norm *norm, const float *x,
-                        const float *gamma, const float *beta, float mean,
-                        float rstd, float *y)
+static void group_scale(int64_t d, const float *x, const float *gamma,
+                        const float *beta, float mean, float rstd, float *y)
 {
-    for (int64_t j = 0; j < norm->d; j += VEC_LANES) {
-        int64_t left = norm->d - j;
+    for (int64_t j = 0; j < d; j += VEC_LANES) {
+        int64_t left = d - j;
         vec v = (vec_load(x + j, left) - mean) * rstd;
         vec shift = { 0 };
         if (beta != NULL)
@@ -97,14 +96,13 @@ static void group_scale(const struct norm *norm, const float *x,
     }
 }
 
-/* The same with its roundings. */
-static void group_scale_low(const struct norm *norm, const float *x,
-                            const float *gamma, const float *beta, float mean,
-                            float rstd, float *y)
+/* The same with its roundings but x's. */
+static void group_scale_low(int64_t d, const float *x, const float *gamma,
+                            const float *beta, float mean, float rstd, float *y)
 {
-    for (int64_t j = 0; j < norm->d; j += VEC_LANES) {
-        int64_t left = norm->d - j;
-        vec v = (vec_bf16(vec_load(x + j, left)) - mean) * rstd;
+    for (int64_t j = 0; j < d; j += VEC_LANES) {
+        int64_t left = d - j;
+        vec v = (vec_load(x + j, left) - mean) * rstd;
         vec shift = { 0 };
         if (beta != NULL)
             shift = vec_bf16(vec_load(beta + j, left));
@@ -113,25 +111,40 @@ static void group_scale_low(const struct norm *norm, const float *x,
     }
 }
 
-/* Row i, which starts at x and y. */
+static void group_round(int64_t d, const float *x, float *y)
+{
+    for (int64_t j = 0; j < d; j += VEC_LANES)
+        vec_store(y + j, d - j, vec_bf16(vec_load(x + j, d - j)));
+}
+
+/* Row i, which starts at x and y. Where x is rounded, that is kept in y until y
+ * itself is there. */
 static void row_forward(const struct norm *norm, int64_t i, const float *x,
                         const float *gamma, const float *beta, float *y,
                         float *mean, float *rstd)
 {
     const bool centred = norm->kind == NORM_LAYER;
-    if (!centred)
-        beta = NULL;
+    int64_t d = norm->d;
     for (int64_t g = 0; g < norm->groups; g++) {
-        int64_t at = g * norm->d, place = i * norm->groups + g;
-        int64_t weight = norm->shared ? 0 : at;
+        int64_t at = g * d, place = i * norm->groups + g;
+        const float *scale = gamma + (norm->shared ? 0 : at);
+        const float *shift = NULL;
+        const float *in = x + at;
+        float *out = y + at;
         float centre = 0;
+        if (centred && beta != NULL)
+            shift = beta + (norm->shared ? 0 : at);
+        if (norm->low_precision) {
+            group_round(d, in, out);
+            in = out;
+        }
         if (centred)
-            mean[place] = centre = group_mean(norm, x + at);
-        rstd[place] =
-            1.0f / sqrtf(group_variance(norm, x + at, centre) + norm->eps);
-        (norm->low_precision ? group_scale_low : group_scale)(
-            norm, x + at, gamma + weight, beta == NULL ? NULL : beta + weight,
-            centre, rstd[place], y + at);
+            mean[place] = centre = group_mean(d, in);
+        rstd[place] = 1.0f / sqrtf(group_variance(d, in, centre) + norm->eps);
+        if (norm->low_precision)
+            group_scale_low(d, in, scale, shift, centre, rstd[place], out);
+        else
+            group_scale(d, in, scale, shift, centre, rstd[place], out);
     }
 }
 
@@ -187,20 +200,34 @@ enum err CPU_SYMBOL(add_norm_forward)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-/* What a group's gradient needs: the means of g = dy gamma and of g h with h
- * the normed group. Adds dgamma += dy h; dbeta += dy (NULL: without). */
-static void group_sums(const struct norm *norm, const float *dy, const float *x,
-                       const float *gamma, float mean, float rstd,
-                       float *dgamma, float *dbeta, float means[2])
+/* One group, for backward; gamma is rounded already, x is not. */
+struct group {
+    int64_t d;
+    const float *dy, *x, *gamma;
+    float mean, rstd;
+    float g_mean,
+        g_normed_mean; /* of g = dy gamma, and of g times the normed */
+};
+
+static inline vec load(bool low, const float *p, int64_t left)
 {
-    int64_t d = norm->d;
+    vec v = vec_load(p, left);
+    return low ? vec_bf16(v) : v;
+}
+
+/* Fills the means. dgamma += dy times the normed; dbeta += dy (NULL: without).
+ * Inline, so that `low` is a constant in each copy of the loop. */
+static inline void group_sums(bool low, struct group *group, float *dgamma,
+                              float *dbeta)
+{
+    const struct group in = *group;
     vec sum = { 0 };
     vec sum_normed = { 0 };
-    for (int64_t j = 0; j < d; j += VEC_LANES) {
-        int64_t left = d - j;
-        vec out = vec_load(dy + j, left);
-        vec normed = (load(norm, x + j, left) - mean) * rstd;
-        vec g = out * load(norm, gamma + j, left);
+    for (int64_t j = 0; j < in.d; j += VEC_LANES) {
+        int64_t left = in.d - j;
+        vec out = vec_load(in.dy + j, left);
+        vec normed = (load(low, in.x + j, left) - in.mean) * in.rstd;
+        vec g = out * vec_load(in.gamma + j, left);
         sum += g;
         sum_normed = vec_fma(g, normed, sum_normed);
         vec_store(dgamma + j, left,
@@ -208,25 +235,23 @@ static void group_sums(const struct norm *norm, const float *dy, const float *x,
         if (dbeta != NULL)
             vec_store(dbeta + j, left, vec_load(dbeta + j, left) + out);
     }
-    means[0] = vec_sum(sum) / (float)d;
-    means[1] = vec_sum(sum_normed) / (float)d;
+    group->g_mean = vec_sum(sum) / (float)in.d;
+    group->g_normed_mean = vec_sum(sum_normed) / (float)in.d;
 }
 
-/* dx (+)= rstd (g - mean(g) - h mean(g h)). */
-static void group_gradient(const struct norm *norm, const float *dy,
-                           const float *x, const float *gamma, float mean,
-                           float rstd, const float means[2], bool accumulate,
-                           float *dx)
+/* dx (+)= rstd (g - mean(g) - normed mean(g normed)). */
+static inline void group_gradient(bool low, struct group in, bool accumulate,
+                                  float *dx)
 {
-    for (int64_t j = 0; j < norm->d; j += VEC_LANES) {
-        int64_t left = norm->d - j;
-        vec normed = (load(norm, x + j, left) - mean) * rstd;
-        vec g = vec_load(dy + j, left) * load(norm, gamma + j, left) - means[0];
-        g = vec_fma(normed, vec_splat(-means[1]), g);
+    for (int64_t j = 0; j < in.d; j += VEC_LANES) {
+        int64_t left = in.d - j;
+        vec normed = (load(low, in.x + j, left) - in.mean) * in.rstd;
+        vec g = vec_load(in.dy + j, left) * vec_load(in.gamma + j, left);
+        g = vec_fma(normed, vec_splat(-in.g_normed_mean), g - in.g_mean);
         vec before = { 0 };
         if (accumulate)
             before = vec_load(dx + j, left);
-        vec_store(dx + j, left, vec_fma(g, vec_splat(rstd), before));
+        vec_store(dx + j, left, vec_fma(g, vec_splat(in.rstd), before));
     }
 }
 
@@ -240,15 +265,23 @@ static void row_backward(const struct norm *norm, int64_t i, const float *dy,
     for (int64_t g = 0; g < norm->groups; g++) {
         int64_t at = g * norm->d, place = i * norm->groups + g;
         int64_t weight = norm->shared ? 0 : at;
-        float centre = centred ? mean[place] : 0;
-        float means[2];
-        group_sums(norm, dy + at, x + at, gamma + weight, centre, rstd[place],
-                   dgamma + weight, dbeta == NULL ? NULL : dbeta + weight,
-                   means);
+        float *dshift = dbeta == NULL ? NULL : dbeta + weight;
+        struct group group = { .d = norm->d,
+                               .dy = dy + at,
+                               .x = x + at,
+                               .gamma = gamma + weight,
+                               .mean = centred ? mean[place] : 0,
+                               .rstd = rstd[place] };
+        if (norm->low_precision)
+            group_sums(true, &group, dgamma + weight, dshift);
+        else
+            group_sums(false, &group, dgamma + weight, dshift);
         if (!centred)
-            means[0] = 0;
-        group_gradient(norm, dy + at, x + at, gamma + weight, centre,
-                       rstd[place], means, accumulate, dx + at);
+            group.g_mean = 0;
+        if (norm->low_precision)
+            group_gradient(true, group, accumulate, dx + at);
+        else
+            group_gradient(false, group, accumulate, dx + at);
     }
 }
 
@@ -281,7 +314,11 @@ enum err CPU_SYMBOL(norm_backward)(const struct kernel_ctx *ctx,
     int64_t stride = row_stride(width);
     bool with_beta = dbeta != NULL && norm->kind == NORM_LAYER;
     float *partial = ctx->scratch;
-    assert(ctx->scratch_bytes >= (size_t)(chunks * 2 * stride) * sizeof(float));
+    assert(ctx->scratch_bytes >= scratch_rows_bytes(chunks, width));
+    if (norm->low_precision) {
+        group_round(width, gamma, partial + chunks * 2 * stride);
+        gamma = partial + chunks * 2 * stride;
+    }
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         float *sums = partial + chunk * 2 * stride;

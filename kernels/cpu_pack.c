@@ -39,6 +39,47 @@ static void bf16_unpack(int64_t n, const uint16_t *in, float *x)
     }
 }
 
+/* The three below by hand: the compiler would go lane by lane. */
+static inline vec_i32 vec_max_i32(vec_i32 a, vec_i32 b)
+{
+#if defined(__AVX512F__)
+    return (vec_i32)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif VEC_LANES == 8
+    return (vec_i32)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    return (vec_i32)vec_select(a > b, (vec)a, (vec)b);
+#endif
+}
+
+/* Of lanes in [-128, 127]. */
+static inline vec_i8 vec_narrow(vec_i32 v)
+{
+#if defined(__AVX512F__)
+    return (vec_i8)_mm512_cvtepi32_epi8((__m512i)v);
+#elif VEC_LANES == 8
+    __m128i low = _mm256_castsi256_si128((__m256i)v);
+    __m128i high = _mm256_extracti128_si256((__m256i)v, 1);
+    __m128i half = _mm_packs_epi32(low, high);
+    __m128i bytes = _mm_packs_epi16(half, half);
+    vec_i8 out;
+    memcpy(&out, &bytes, sizeof(out));
+    return out;
+#else
+    return __builtin_convertvector(v, vec_i8);
+#endif
+}
+
+static inline vec_i32 vec_widen(vec_i8 q)
+{
+#if defined(__AVX512F__)
+    return (vec_i32)_mm512_cvtepi8_epi32((__m128i)q);
+#elif VEC_LANES == 8
+    return (vec_i32)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)&q));
+#else
+    return __builtin_convertvector(q, vec_i32);
+#endif
+}
+
 /* As integers magnitudes are ordered like numbers, with Inf above them and NaN
  * above Inf: both are found by the one comparison. */
 static float row_peak(int64_t n, const float *x)
@@ -46,7 +87,7 @@ static float row_peak(int64_t n, const float *x)
     vec_i32 top = { 0 };
     for (int64_t i = 0; i < n; i += VEC_LANES) {
         vec_i32 size = (vec_i32)vec_load(x + i, n - i) & 0x7fffffff;
-        top = (vec_i32)vec_select(size > top, (vec)size, (vec)top);
+        top = vec_max_i32(top, size);
     }
     int32_t most = 0;
     for (int i = 0; i < VEC_LANES; i++)
@@ -56,7 +97,7 @@ static float row_peak(int64_t n, const float *x)
     return peak;
 }
 
-/* Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits. */
+/* Adding 1.5 * 2^23 rounds to an integer, which the bits then count. */
 static float int8_pack(int64_t n, const float *x, int8_t *out)
 {
     const vec rounder = vec_splat(12582912.0f);
@@ -64,7 +105,7 @@ static float int8_pack(int64_t n, const float *x, int8_t *out)
     float inverse = peak >= INT8_PEAK_MIN ? 127.0f / peak : 0;
     for (int64_t i = 0; i < n; i += VEC_LANES) {
         vec shifted = vec_load(x + i, n - i) * inverse + rounder;
-        vec_i8 q = __builtin_convertvector((vec_i32)shifted, vec_i8);
+        vec_i8 q = vec_narrow((vec_i32)shifted - (vec_i32)rounder);
         if (n - i >= VEC_LANES)
             memcpy(out + i, &q, sizeof(q));
         else
@@ -83,7 +124,8 @@ static void int8_unpack(int64_t n, float scale, const int8_t *in, float *x)
             memcpy(&q, in + i, sizeof(q));
         else
             memcpy(&q, in + i, (size_t)(n - i));
-        vec_store(x + i, n - i, __builtin_convertvector(q, vec) * scale);
+        vec_store(x + i, n - i,
+                  __builtin_convertvector(vec_widen(q), vec) * scale);
     }
 }
 

@@ -34,14 +34,18 @@ static inline vec vec_splat(float x)
 }
 
 /* The first min(left, VEC_LANES) floats at p, the other lanes `fill`. The full
- * copy stands apart so that it becomes one instruction. */
+ * copy stands apart so that it becomes one instruction, with a variable of its
+ * own so that `fill` need not be in memory for it. */
 static inline vec vec_load_or(const float *p, int64_t left, vec fill)
 {
-    if (left >= VEC_LANES)
-        memcpy(&fill, p, sizeof(fill));
-    else
-        memcpy(&fill, p, (size_t)left * 4);
-    return fill;
+    if (left >= VEC_LANES) {
+        vec whole;
+        memcpy(&whole, p, sizeof(whole));
+        return whole;
+    }
+    vec part = fill;
+    memcpy(&part, p, (size_t)left * 4);
+    return part;
 }
 
 static inline vec vec_load(const float *p, int64_t left)

@@ -290,9 +290,10 @@ struct kernels {
                                    void *dqkv);
 
     /* losses[i] = -log softmax(scale * logits[i,:])[labels[i]], 0 where
-     * labels[i] < 0 (ignored); scale > 0. With `gradient` logits[n,vocab] is overwritten by
-     * scale * (softmax - onehot) (rows of ignored labels by 0); without it
-     * logits are left alone or destroyed, the caller must not rely on either. */
+     * labels[i] < 0 (ignored); scale > 0. With `gradient` logits[n,vocab] is
+     * overwritten by scale * (softmax - onehot) (rows of ignored labels by 0);
+     * without it logits are left alone or destroyed, the caller must not rely
+     * on either. */
     enum err (*cross_entropy)(const struct kernel_ctx *ctx, enum dtype dtype,
                               int64_t n, int64_t vocab, float scale,
                               void *logits, const int32_t *labels,

@@ -117,6 +117,16 @@ static inline bool check_no_nan(const float *x, int64_t n)
     return true;
 }
 
+/* Rounded to bf16 by ties to even, for finite numbers: fp64 holds the middle
+ * between two neighbours exactly. */
+static inline float check_bf16_of(float x)
+{
+    int exponent;
+    frexp((double)x, &exponent);
+    return (float)ldexp(nearbyint(ldexp((double)x, 8 - exponent)),
+                        exponent - 8);
+}
+
 /* A context with exactly the scratch that `limits` asks for, poisoned. */
 static inline struct kernel_ctx
 check_ctx(const struct kernels *table, struct kernel_limits limits, int threads)

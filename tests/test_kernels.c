@@ -80,26 +80,51 @@ static void check_bf16(const struct kernels *table)
     struct kernel_ctx c = check_ctx(table, limits, 1);
     const struct gemm gemm = { .m = 1, .n = 1, .k = 1 };
     const struct attention shape = {
-        .batch = 1, .seq = 1, .heads = 1, .head_dim = 1
+        .batch = 1, .seq = 1, .heads = 1, .kv_heads = 1, .head_dim = 1
     };
+    const struct route route = { .n = 1, .experts = 1, .top_k = 1 };
+    const int64_t offsets[] = { 0, 1 };
+    const struct grouped_gemm groups = {
+        .groups = 1, .offsets = offsets, .m = 1, .n = 1, .k = 1
+    };
+    const struct norm norm = {
+        .n = 1, .groups = 1, .d = 1, .stride = 1, .shared = true
+    };
+    const struct random_place random = { .seed = 1 };
     const struct adamw step = { .correction1 = 1, .correction2 = 1 };
     const enum err codes[] = {
         table->gemm(&c, dtype, &gemm),
         table->embedding_forward(&c, dtype, 1, 1, 1, NULL, NULL, NULL, NULL),
         table->embedding_backward(&c, dtype, 1, 1, 1, NULL, NULL, NULL, NULL),
-        table->layernorm_forward(&c, dtype, 1, 1, NULL, NULL, NULL, 0, NULL,
-                                 NULL, NULL),
-        table->layernorm_backward(&c, dtype, 1, 1, NULL, NULL, NULL, NULL, NULL,
-                                  NULL, NULL, NULL),
-        table->gelu_forward(&c, dtype, 1, NULL, NULL),
-        table->gelu_backward(&c, dtype, 1, NULL, NULL, NULL),
+        table->norm_forward(&c, dtype, &norm, NULL, NULL, NULL, NULL, NULL,
+                            NULL),
+        table->add_norm_forward(&c, dtype, &norm, NULL, 1, NULL, NULL, NULL,
+                                NULL, NULL, NULL, NULL),
+        table->norm_backward(&c, dtype, &norm, NULL, NULL, NULL, NULL, NULL,
+                             true, NULL, NULL, NULL),
+        table->activation_forward(&c, dtype, ACTIVATION_GELU, 1, NULL, NULL),
+        table->activation_backward(&c, dtype, ACTIVATION_GELU, 1, NULL, NULL,
+                                   NULL),
+        table->glu_forward(&c, dtype, ACTIVATION_GELU, 1, 1, 1, NULL, NULL,
+                           NULL),
+        table->glu_backward(&c, dtype, ACTIVATION_GELU, 1, 1, 1, NULL, NULL,
+                            NULL, NULL, NULL),
+        table->clip_forward(&c, dtype, 1, 1, NULL),
+        table->clip_backward(&c, dtype, 1, 1, NULL, NULL),
+        table->rope(&c, dtype, 1, 1, 1, 1, 2, NULL, false, NULL),
+        table->dropout(&c, dtype, 1, 1, 0.5f, &random, 1, NULL, NULL),
+        table->jitter(&c, dtype, 1, 1, 0.5f, &random, NULL, NULL),
         table->attention_forward(&c, dtype, &shape, NULL, NULL, NULL),
         table->attention_backward(&c, dtype, &shape, NULL, NULL, NULL, NULL,
                                   NULL),
-        table->cross_entropy(&c, dtype, 1, 1, NULL, NULL, true, NULL),
+        table->cross_entropy(&c, dtype, 1, 1, 1, NULL, NULL, true, NULL),
+        table->expert_gather(&c, dtype, &route, 1, NULL, NULL, NULL),
+        table->expert_combine(&c, dtype, &route, 1, NULL, NULL, NULL, NULL),
+        table->expert_weigh(&c, dtype, &route, 1, NULL, NULL, NULL, NULL, NULL),
+        table->grouped_gemm(&c, dtype, &groups),
         table->bias_backward(&c, dtype, 1, 1, NULL, NULL),
         table->accumulate(&c, dtype, 1, NULL, NULL),
-        table->add(&c, dtype, 1, NULL, NULL, NULL),
+        table->add(&c, dtype, 1, NULL, 1, NULL, NULL),
         table->chunk_sum_squares(&c, dtype, KERNEL_CHUNK, NULL, NULL),
         table->adamw(&c, dtype, 1, &step, NULL, NULL, NULL, NULL),
     };

@@ -1,35 +1,45 @@
-/* gelu on every table against libm in fp64. */
+/* Activations and clipping on every table against libm in fp64. */
 #include "tests/kernel_check.h"
 
 #define N 100003
+
+static const struct activation_case {
+    enum activation act;
+    const char *name;
+} cases[] = { { ACTIVATION_GELU, "gelu" }, { ACTIVATION_SILU, "silu" } };
 
 static double normal_cdf(double x)
 {
     return 0.5 * erfc(-x / sqrt(2));
 }
 
-static double gelu(double x)
+static double value(enum activation act, double x)
 {
-    return x * normal_cdf(x);
+    return act == ACTIVATION_GELU ? x * normal_cdf(x) : x / (1 + exp(-x));
 }
 
-static double slope(double x)
+static double slope(enum activation act, double x)
 {
-    return normal_cdf(x) + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
+    double logistic = 1 / (1 + exp(-x));
+    if (act == ACTIVATION_GELU)
+        return normal_cdf(x) + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
+    return logistic + x * logistic * (1 - logistic);
 }
 
-static void check_reference(void)
+static void check_reference(const struct activation_case *c)
 {
     double worst = 0;
     for (int i = 0; i <= 1000; i++) {
         double x = -8 + i * 0.016;
-        double difference = (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5;
-        worst = fmax(worst, fabs(difference - slope(x)));
+        double difference =
+            (value(c->act, x + 1e-5) - value(c->act, x - 1e-5)) / 2e-5;
+        worst = fmax(worst, fabs(difference - slope(c->act, x)));
     }
-    tap_ok(worst < 1e-8, "the gelu reference passes a gradient check");
+    tap_ok(worst < 1e-8, "the %s reference passes a gradient check", c->name);
 }
 
-static void check_values(const struct kernels *table)
+static void check_values(const struct kernels *table,
+                         const struct activation_case *c)
 {
     float *x = check_random(N, 1, 8);
     float *dy = check_random(N, 2, 1);
@@ -43,27 +53,27 @@ static void check_values(const struct kernels *table)
     x[3] = 1000;
     x[4] = -1000;
     for (int64_t i = 0; i < N; i++) {
-        want_y[i] = gelu((double)x[i]);
-        want_dx[i] = (double)dy[i] * slope((double)x[i]);
+        want_y[i] = value(c->act, (double)x[i]);
+        want_dx[i] = (double)dy[i] * slope(c->act, (double)x[i]);
     }
     for (int i = 0; i < CHECK_THREADS_MAX; i++) {
         struct kernel_ctx ctx = { .threads = i + 1 };
         y[i] = check_poisoned(N);
         dx[i] = check_copy(dy, N);
-        table->gelu_forward(&ctx, DTYPE_F32, N, x, y[i]);
-        table->gelu_backward(&ctx, DTYPE_F32, N, x, dx[i], dx[i]);
+        table->activation_forward(&ctx, DTYPE_F32, c->act, N, x, y[i]);
+        table->activation_backward(&ctx, DTYPE_F32, c->act, N, x, dx[i], dx[i]);
         same &= check_same(y[i], y[0], N) && check_same(dx[i], dx[0], N);
     }
     tap_ok(y[0][3] == 1000 && y[0][4] == 0 && dx[0][4] == 0,
-           "%s/%s gelu: exact far from zero", table->backend,
-           table->kernel_set);
+           "%s/%s %s: exact far from zero", table->backend, table->kernel_set,
+           c->name);
     want_y[3] = y[0][3] = 0; /* would hide the others' errors */
-    check_below(table, "gelu_forward", "values", check_error(y[0], want_y, N),
-                2e-6);
-    check_below(table, "gelu_backward", "in place",
+    check_below(table, "activation_forward", c->name,
+                check_error(y[0], want_y, N), 2e-6);
+    check_below(table, "activation_backward", c->name,
                 check_error(dx[0], want_dx, N), 2e-6);
-    tap_ok(same, "%s/%s gelu: same bits on 1, 2, 3 threads", table->backend,
-           table->kernel_set);
+    tap_ok(same, "%s/%s %s: same bits on 1, 2, 3 threads", table->backend,
+           table->kernel_set, c->name);
     for (int i = 0; i < CHECK_THREADS_MAX; i++) {
         free(y[i]);
         free(dx[i]);
@@ -75,7 +85,8 @@ static void check_values(const struct kernels *table)
 }
 
 /* The same element gives the same bits in the body and in the tail. */
-static void check_position(const struct kernels *table)
+static void check_position(const struct kernels *table,
+                           const struct activation_case *c)
 {
     enum { COUNT = 67 };
     struct kernel_ctx ctx = { .threads = 1 };
@@ -83,36 +94,85 @@ static void check_position(const struct kernels *table)
     bool same = true;
     for (int i = 0; i < COUNT; i++)
         x[i] = (float)(3 * check_uniform(9, i));
-    table->gelu_forward(&ctx, DTYPE_F32, COUNT, x, y);
+    table->activation_forward(&ctx, DTYPE_F32, c->act, COUNT, x, y);
     for (int i = 0; i < COUNT; i++) {
-        table->gelu_forward(&ctx, DTYPE_F32, 1, x + i, &alone);
+        table->activation_forward(&ctx, DTYPE_F32, c->act, 1, x + i, &alone);
         same &= check_same(&alone, &y[i], 1);
     }
-    tap_ok(same, "%s/%s gelu: position does not change bits", table->backend,
-           table->kernel_set);
+    tap_ok(same, "%s/%s %s: position does not change bits", table->backend,
+           table->kernel_set, c->name);
 }
 
-static void check_nan_values(const struct kernels *table)
+static void check_nan_values(const struct kernels *table,
+                             const struct activation_case *c)
 {
     struct kernel_ctx ctx = { .threads = 1 };
     float x[5] = { 1, check_nan(), INFINITY, -check_nan(), 2 };
     float dy[5] = { 1, 1, check_nan(), 1, 1 };
     float y[5], dx[5];
-    table->gelu_forward(&ctx, DTYPE_F32, 5, x, y);
-    table->gelu_backward(&ctx, DTYPE_F32, 5, x, dy, dx);
+    table->activation_forward(&ctx, DTYPE_F32, c->act, 5, x, y);
+    table->activation_backward(&ctx, DTYPE_F32, c->act, 5, x, dy, dx);
     tap_ok(isnan(y[1]) && isnan(y[3]) && y[2] == INFINITY && !isnan(y[0]) &&
                !isnan(y[4]) && check_all_nan(dx + 1, 3) && !isnan(dx[4]),
-           "%s/%s gelu: NaN and Inf pass through", table->backend,
+           "%s/%s %s: NaN and Inf pass through", table->backend,
+           table->kernel_set, c->name);
+}
+
+static void check_clip(const struct kernels *table, int64_t n, float limit)
+{
+    float *x = check_random(n + 1, 1, 2), *dy = check_random(n + 1, 2, 1);
+    bool right = true, same = true;
+    x[0] = limit;
+    x[1] = -limit;
+    x[2] = INFINITY;
+    x[3] = -INFINITY;
+    for (int t = 1; t <= CHECK_THREADS_MAX; t++) {
+        struct kernel_ctx ctx = { .threads = t };
+        float *got = check_copy(x, n + 1), *dx = check_copy(dy, n + 1);
+        table->clip_forward(&ctx, DTYPE_F32, n, limit, got);
+        table->clip_backward(&ctx, DTYPE_F32, n, limit, got, dx);
+        for (int64_t i = 0; i < n; i++) {
+            right &= got[i] == fminf(fmaxf(x[i], -limit), limit);
+            right &= dx[i] == (fabsf(x[i]) >= limit ? 0 : dy[i]);
+        }
+        same &= got[n] == x[n] && dx[n] == dy[n];
+        free(dx);
+        free(got);
+    }
+    tap_ok(right, "%s/%s clip: %lld elements to %g, forward and backward",
+           table->backend, table->kernel_set, (long long)n, (double)limit);
+    tap_ok(same, "%s/%s clip: no more than that", table->backend,
            table->kernel_set);
+    free(dy);
+    free(x);
+}
+
+static void check_clip_nan(const struct kernels *table)
+{
+    struct kernel_ctx ctx = { .threads = 1 };
+    float x[3] = { 5, check_nan(), -check_nan() };
+    float dx[3] = { check_nan(), 1, check_nan() };
+    table->clip_forward(&ctx, DTYPE_F32, 3, 2, x);
+    table->clip_backward(&ctx, DTYPE_F32, 3, 2, x, dx);
+    tap_ok(x[0] == 2 && check_all_nan(x + 1, 2) && dx[0] == 0 && dx[1] == 1 &&
+               isnan(dx[2]),
+           "%s/%s clip: a NaN stays one", table->backend, table->kernel_set);
 }
 
 int main(void)
 {
-    check_reference();
+    for (int i = 0; i < 2; i++)
+        check_reference(&cases[i]);
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
-        check_values(*t);
-        check_position(*t);
-        check_nan_values(*t);
+        for (int i = 0; i < 2; i++) {
+            check_values(*t, &cases[i]);
+            check_position(*t, &cases[i]);
+            check_nan_values(*t, &cases[i]);
+        }
+        check_clip(*t, 4, 0.5f);
+        check_clip(*t, 10007, 1.25f);
+        check_clip(*t, 40000, 6);
+        check_clip_nan(*t);
     }
     return tap_done();
 }

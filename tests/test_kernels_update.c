@@ -143,6 +143,33 @@ static void check_bias(const struct kernels *table, int64_t n, int64_t d)
     free(dy);
 }
 
+static void check_scaled_add(const struct kernels *table, float scale)
+{
+    enum { COUNT = 10007 };
+    float *a = check_random(COUNT, 1, 1), *b = check_random(COUNT, 2, 1);
+    float *out = check_poisoned(COUNT), *in_place = check_copy(b, COUNT);
+    double *want = check_f64(COUNT);
+    bool same = true;
+    for (int64_t i = 0; i < COUNT; i++)
+        want[i] = (double)a[i] + (double)scale * (double)b[i];
+    struct kernel_ctx one = { .threads = 1 };
+    table->add(&one, DTYPE_F32, COUNT, a, scale, b, out);
+    for (int t = 1; t <= CHECK_THREADS_MAX; t++) {
+        struct kernel_ctx ctx = { .threads = t };
+        memcpy(in_place, b, COUNT * sizeof(float));
+        table->add(&ctx, DTYPE_F32, COUNT, a, scale, in_place, in_place);
+        same &= check_same(out, in_place, COUNT);
+    }
+    check_below(table, "add", "scaled", check_error(out, want, COUNT), 1e-7);
+    tap_ok(same, "%s/%s add: scaled, into b, on 1, 2, 3 threads",
+           table->backend, table->kernel_set);
+    free(want);
+    free(in_place);
+    free(out);
+    free(b);
+    free(a);
+}
+
 static void check_elementwise(const struct kernels *table, int threads)
 {
     enum { COUNT = 40009 };
@@ -154,8 +181,8 @@ static void check_elementwise(const struct kernels *table, int threads)
     float *y = check_copy(b, COUNT);
     bool right = true;
     float guard = a[COUNT];
-    table->add(&ctx, DTYPE_F32, COUNT, a, b, out);
-    table->add(&ctx, DTYPE_F32, COUNT, in_place, b, in_place);
+    table->add(&ctx, DTYPE_F32, COUNT, a, 1, b, out);
+    table->add(&ctx, DTYPE_F32, COUNT, in_place, 1, b, in_place);
     table->accumulate(&ctx, DTYPE_F32, COUNT, a, y);
     for (int64_t i = 0; i < COUNT; i++)
         right &= out[i] == a[i] + b[i];
@@ -190,6 +217,8 @@ int main(void)
         check_bias(*t, 300, 64);
         for (int threads = 1; threads <= CHECK_THREADS_MAX; threads++)
             check_elementwise(*t, threads);
+        check_scaled_add(*t, 0.3f);
+        check_scaled_add(*t, -1.75f);
     }
     return tap_done();
 }

@@ -1,0 +1,168 @@
+/* Gated linear units on every table against libm in fp64. */
+#include "tests/kernel_check.h"
+
+#include <stdio.h>
+
+static double normal_cdf(double x)
+{
+    return 0.5 * erfc(-x / sqrt(2));
+}
+
+static double value(enum activation act, double x)
+{
+    return act == ACTIVATION_GELU ? x * normal_cdf(x) : x / (1 + exp(-x));
+}
+
+static double slope(enum activation act, double x)
+{
+    double logistic = 1 / (1 + exp(-x));
+    if (act == ACTIVATION_GELU)
+        return normal_cdf(x) + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
+    return logistic + x * logistic * (1 - logistic);
+}
+
+static void gradient(enum activation act, double gate, double up, double dy,
+                     double *dgate, double *dup)
+{
+    *dgate = dy * up * slope(act, gate);
+    *dup = dy * value(act, gate);
+}
+
+static void check_reference(enum activation act)
+{
+    const double h = 1e-5;
+    double worst = 0;
+    for (int i = 0; i < 1000; i++) {
+        double gate = 6 * check_uniform(1, i), up = 2 * check_uniform(2, i);
+        double dy = check_uniform(3, i), dgate, dup;
+        gradient(act, gate, up, dy, &dgate, &dup);
+        double by_gate =
+            dy * up * (value(act, gate + h) - value(act, gate - h)) / (2 * h);
+        double by_up = dy * value(act, gate) * ((up + h) - (up - h)) / (2 * h);
+        worst = fmax(worst, fabs(by_gate - dgate));
+        worst = fmax(worst, fabs(by_up - dup));
+    }
+    tap_ok(worst < 1e-8,
+           "the reference of activation %d passes a gradient "
+           "check",
+           (int)act);
+}
+
+/* gate and up share rows of `stride`, as one GEMM leaves them; what lies beside
+ * them is NaN. */
+struct problem {
+    enum activation act;
+    int64_t n, width, stride;
+    float *in, *dy;
+    double *want_y, *want_in; /* gradients where their inputs are */
+};
+
+static struct problem problem_create(enum activation act, int64_t n,
+                                     int64_t width, int64_t gap)
+{
+    struct problem p = {
+        .act = act, .n = n, .width = width, .stride = 2 * width + gap
+    };
+    p.in = check_random(n * p.stride, 1, 6);
+    p.dy = check_random(n * width, 2, 1);
+    p.want_y = check_f64(n * width);
+    p.want_in = check_f64(n * p.stride);
+    for (int64_t i = 0; i < n * p.stride; i++)
+        if (i % p.stride >= 2 * width)
+            p.in[i] = check_nan();
+    for (int64_t i = 0; i < n * width; i++) {
+        int64_t gate = i / width * p.stride + i % width, up = gate + width;
+        double a = (double)p.in[gate], b = (double)p.in[up];
+        p.want_y[i] = value(act, a) * b;
+        gradient(act, a, b, (double)p.dy[i], &p.want_in[gate], &p.want_in[up]);
+    }
+    return p;
+}
+
+static void problem_free(struct problem *p)
+{
+    free(p->want_in);
+    free(p->want_y);
+    free(p->dy);
+    free(p->in);
+}
+
+/* y, then the gradients. */
+static float *run(const struct kernels *table, const struct problem *p,
+                  int threads, bool in_place)
+{
+    int64_t outs = p->n * p->width, ins = p->n * p->stride;
+    struct kernel_ctx ctx = { .threads = threads };
+    float *y = check_poisoned(outs + ins), *grad = y + outs;
+    const float *gate = in_place ? grad : p->in;
+    if (in_place)
+        memcpy(grad, p->in, (size_t)ins * sizeof(float));
+    table->glu_forward(&ctx, DTYPE_F32, p->act, p->n, p->width, p->stride, gate,
+                       gate + p->width, y);
+    table->glu_backward(&ctx, DTYPE_F32, p->act, p->n, p->width, p->stride,
+                        gate, gate + p->width, p->dy, grad, grad + p->width);
+    return y;
+}
+
+static void check_case(const struct kernels *table, enum activation act,
+                       int64_t n, int64_t width, int64_t gap)
+{
+    struct problem p = problem_create(act, n, width, gap);
+    int64_t outs = n * width, ins = n * p.stride;
+    char what[64];
+    bool same = true, kept = true;
+    float *y = run(table, &p, 1, false), *grad = y + outs;
+    for (int i = 0; i < 4; i++) {
+        float *other = run(table, &p, i % 3 + 1, i == 3);
+        same &= check_same(other, y, outs + ins);
+        free(other);
+    }
+    for (int64_t i = 0; i < ins; i++)
+        if (i % p.stride >= 2 * width) {
+            kept &= isnan(grad[i]);
+            grad[i] = 0;
+        }
+    snprintf(what, sizeof(what), "%s %lldx%lld, stride %lld",
+             act == ACTIVATION_GELU ? "gelu" : "silu", (long long)n,
+             (long long)width, (long long)p.stride);
+    check_below(table, "glu_forward", what, check_error(y, p.want_y, outs),
+                2e-6);
+    check_below(table, "glu_backward", what, check_error(grad, p.want_in, ins),
+                2e-6);
+    tap_ok(same && kept,
+           "%s/%s glu: %s, same bits on 1, 2, 3 threads and in place, nothing "
+           "else touched",
+           table->backend, table->kernel_set, what);
+    free(y);
+    problem_free(&p);
+}
+
+static void check_nan_values(const struct kernels *table, enum activation act)
+{
+    struct kernel_ctx ctx = { .threads = 1 };
+    float gate[3] = { 1, check_nan(), 1 }, up[3] = { 1, 1, check_nan() };
+    const float dy[3] = { check_nan(), 1, 1 };
+    float y[3], dgate[3], dup[3];
+    table->glu_forward(&ctx, DTYPE_F32, act, 1, 3, 3, gate, up, y);
+    table->glu_backward(&ctx, DTYPE_F32, act, 1, 3, 3, gate, up, dy, dgate,
+                        dup);
+    tap_ok(!isnan(y[0]) && check_all_nan(y + 1, 2) && check_all_nan(dgate, 3) &&
+               check_all_nan(dup, 2) && !isnan(dup[2]),
+           "%s/%s glu: NaN passes through", table->backend, table->kernel_set);
+}
+
+int main(void)
+{
+    const enum activation acts[] = { ACTIVATION_GELU, ACTIVATION_SILU };
+    for (int i = 0; i < 2; i++)
+        check_reference(acts[i]);
+    for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
+        for (int i = 0; i < 2; i++) {
+            check_case(*t, acts[i], 1, 5, 0);
+            check_case(*t, acts[i], 3, 17, 5);
+            check_case(*t, acts[i], 2, 3001, 0);
+            check_case(*t, acts[i], 37, 129, 64);
+            check_nan_values(*t, acts[i]);
+        }
+    return tap_done();
+}

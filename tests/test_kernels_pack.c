@@ -1,0 +1,184 @@
+/* Packing on every table: bf16 against rounding in fp64, int8 against its
+ * error bound. */
+#include "tests/kernel_check.h"
+
+static float float_of(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* Packs on 1, 2 and 3 threads into poisoned memory, unpacks into `out`; true if
+ * all bytes were the same and none behind the end was written. */
+static bool round_trip(const struct kernels *table, enum packing packing,
+                       int64_t rows, int64_t cols, const float *x, float *out)
+{
+    size_t bytes = kernels_packed_bytes(packing, rows, cols);
+    unsigned char *first = NULL;
+    bool same = true;
+    for (int t = 1; t <= CHECK_THREADS_MAX; t++) {
+        struct kernel_ctx ctx = { .threads = t };
+        unsigned char *packed = check_alloc(bytes + 64);
+        float *back = check_poisoned(rows * cols + 1);
+        memset(packed, 0xff, bytes + 64);
+        table->pack(&ctx, packing, rows, cols, x, packed);
+        table->unpack(&ctx, packing, rows, cols, packed, back);
+        for (size_t i = bytes; i < bytes + 64; i++)
+            same &= packed[i] == 0xff;
+        same &= isnan(back[rows * cols]);
+        if (first == NULL) {
+            memcpy(out, back, (size_t)(rows * cols) * sizeof(float));
+            first = packed;
+            free(back);
+            continue;
+        }
+        same &= memcmp(packed, first, bytes) == 0 &&
+                check_same(back, out, rows * cols);
+        free(back);
+        free(packed);
+    }
+    free(first);
+    return same;
+}
+
+static void check_exact(const struct kernels *table, enum packing packing,
+                        int64_t rows, int64_t cols)
+{
+    int64_t n = rows * cols;
+    float *x = check_random(n, 1, 300), *got = check_poisoned(n);
+    bool same = round_trip(table, packing, rows, cols, x, got), right = true;
+    for (int64_t i = 0; i < n; i++)
+        right &=
+            got[i] == (packing == PACKING_BF16 ? check_bf16_of(x[i]) : x[i]);
+    tap_ok(right && same,
+           "%s/%s pack %s: %lld x %lld exact, same on 1, 2, 3 threads",
+           table->backend, table->kernel_set,
+           packing == PACKING_BF16 ? "bf16" : "none", (long long)rows,
+           (long long)cols);
+    free(got);
+    free(x);
+}
+
+static void check_bf16_edges(const struct kernels *table)
+{
+    static const struct {
+        uint32_t in, out;
+    } edges[] = {
+        { 0x00000000, 0x00000000 }, { 0x80000000, 0x80000000 },
+        { 0x3f808000, 0x3f800000 }, /* a tie goes to even, down */
+        { 0x3f818000, 0x3f820000 }, /* a tie goes to even, up */
+        { 0x3f808001, 0x3f810000 }, { 0x3f807fff, 0x3f800000 },
+        { 0xbf818000, 0xbf820000 }, { 0x3fffffff, 0x40000000 },
+        { 0x7f7f7fff, 0x7f7f0000 }, /* the largest */
+        { 0x7f7f8000, 0x7f800000 }, /* rounds to Inf */
+        { 0x7f800000, 0x7f800000 }, { 0xff800000, 0xff800000 },
+        { 0x00000001, 0x00000000 }, { 0x00018000, 0x00020000 },
+    };
+    static const uint32_t nans[] = { 0x7fc00000, 0x7f800001, 0x7fffffff,
+                                     0xffffffff, 0xff80ffff, 0x7fc12345 };
+    enum {
+        EDGES = sizeof(edges) / sizeof(*edges),
+        NANS = sizeof(nans) / sizeof(*nans),
+    };
+    float x[EDGES + NANS], got[EDGES + NANS];
+    for (size_t i = 0; i < EDGES; i++)
+        x[i] = float_of(edges[i].in);
+    for (size_t i = 0; i < NANS; i++)
+        x[EDGES + i] = float_of(nans[i]);
+    bool right = round_trip(table, PACKING_BF16, 1, EDGES + NANS, x, got);
+    for (size_t i = 0; i < EDGES; i++) {
+        float want = float_of(edges[i].out);
+        bool same = check_same(&got[i], &want, 1);
+        if (!same)
+            tap_note("%08x", edges[i].in);
+        right &= same;
+    }
+    tap_ok(right, "%s/%s pack bf16: ties, limits and Inf", table->backend,
+           table->kernel_set);
+    tap_ok(check_all_nan(got + EDGES, NANS), "%s/%s pack bf16: NaN stays NaN",
+           table->backend, table->kernel_set);
+}
+
+/* Every row has its own size; its largest is kept up to fp32 rounding. */
+static void check_int8(const struct kernels *table, int64_t rows, int64_t cols)
+{
+    int64_t n = rows * cols;
+    float *x = check_random(n, 1, 1), *got = check_poisoned(n);
+    bool near = true;
+    for (int64_t i = 0; i < n; i++)
+        x[i] =
+            i / cols % 4 == 3 ? 0 : ldexpf(x[i], (int)(i / cols % 19) * 8 - 80);
+    bool same = round_trip(table, PACKING_INT8, rows, cols, x, got);
+    for (int64_t i = 0; i < rows; i++) {
+        const float *row = x + i * cols;
+        double peak = 0;
+        for (int64_t j = 0; j < cols; j++)
+            peak = fmax(peak, fabs((double)row[j]));
+        for (int64_t j = 0; j < cols; j++) {
+            double off = fabs((double)got[i * cols + j] - (double)row[j]);
+            bool largest = fabs((double)row[j]) == peak;
+            near &= off <= (largest ? 1e-6 * peak : 0.50001 * peak / 127);
+        }
+    }
+    tap_ok(same && near,
+           "%s/%s pack int8: %lld x %lld within half a step, same on 1, 2, 3 "
+           "threads",
+           table->backend, table->kernel_set, (long long)rows, (long long)cols);
+    free(got);
+    free(x);
+}
+
+static void check_int8_edges(const struct kernels *table)
+{
+    enum { ROWS = 6, COLS = 21 };
+    float *x = check_random(ROWS * COLS, 1, 1);
+    float got[ROWS * COLS];
+    struct kernel_ctx ctx = { .threads = 1 };
+    float *scales = check_alloc(kernels_packed_bytes(PACKING_INT8, ROWS, COLS));
+    for (int j = 0; j < COLS; j++) {
+        x[j] = 0;
+        x[COLS + j] = -0.0f;
+        x[2 * COLS + j] *= 0x1p-121f;
+        x[5 * COLS + j] = (float)j - 10 + (j % 2 ? 0.5f : 0);
+    }
+    x[3 * COLS + 20] = check_nan();
+    x[4 * COLS + 3] = -INFINITY;
+    x[5 * COLS] = -127; /* a scale of 1: ties are seen */
+    table->pack(&ctx, PACKING_INT8, ROWS, COLS, x, scales);
+    table->unpack(&ctx, PACKING_INT8, ROWS, COLS, scales, got);
+    bool zero = scales[0] == 0 && scales[1] == 0 && scales[2] == 0;
+    bool even = scales[5] == 1;
+    for (int j = 0; j < 3 * COLS; j++)
+        zero &= got[j] == 0;
+    for (int j = 0; j < COLS; j++)
+        even &= got[5 * COLS + j] == nearbyintf(x[5 * COLS + j]);
+    tap_ok(zero, "%s/%s pack int8: rows of zeros have scale 0", table->backend,
+           table->kernel_set);
+    tap_ok(check_all_nan(got + 3 * COLS, 2 * COLS) && isnan(scales[3]) &&
+               isnan(scales[4]),
+           "%s/%s pack int8: a row with NaN or Inf becomes NaN", table->backend,
+           table->kernel_set);
+    tap_ok(even, "%s/%s pack int8: ties go to even", table->backend,
+           table->kernel_set);
+    free(scales);
+    free(x);
+}
+
+int main(void)
+{
+    tap_is_int((long long)kernels_packed_bytes(PACKING_INT8, 3, 5), 64,
+               "packed sizes are whole cache lines");
+    for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
+        check_exact(*t, PACKING_NONE, 3, 4999);
+        check_exact(*t, PACKING_BF16, 1, 1);
+        check_exact(*t, PACKING_BF16, 7, 1357);
+        check_exact(*t, PACKING_BF16, 2, 8192);
+        check_bf16_edges(*t);
+        check_int8(*t, 1, 1);
+        check_int8(*t, 41, 67);
+        check_int8(*t, 23, 512);
+        check_int8_edges(*t);
+    }
+    return tap_done();
+}
