@@ -31,9 +31,6 @@ void ckpt_partner_destroy(struct ckpt_partner *partner);
 /* The rank that keeps the shard of `rank`; -1 when there is only one node. */
 int ckpt_partner_keeper(const struct ckpt_partner *partner, int rank);
 
-/* Whether this rank is the lowest of its node: it does what is done once. */
-bool ckpt_partner_leads(const struct ckpt_partner *partner);
-
 /* Map the own file (NULL: none) and make, reserve and map the files that this
  * rank will keep, `kept` of them in ascending order of rank. May be called from
  * another thread than that of the communicator. After a failure on any rank all

@@ -20,6 +20,7 @@
 
 #include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_nodes.h"
 #include "checkpoint/ckpt_partner.h"
 #include "checkpoint/ckpt_read.h"
 #include "checkpoint/ckpt_saver_private.h"
@@ -50,7 +51,7 @@ enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
         return err_set(ERR_MEMORY, "checkpoint: out of memory");
     TRY(fsio_path(local->dir, "%s", dir));
     TRY(ckpt_partner_create(saver->comm, &local->partner));
-    local->leads = ckpt_partner_leads(local->partner);
+    local->leads = ckpt_nodes_leads(saver->comm);
     if (local->leads)
         TRY(ckpt_index_sweep(local->dir));
 out:
