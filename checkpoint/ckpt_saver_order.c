@@ -244,8 +244,8 @@ enum err ckpt_saver_deadline(struct ckpt_saver *saver)
     const struct ckpt_save *save = &saver->save;
     if (saver->state == STATE_LOCAL_COPY)
         return err_set(ERR_COMM,
-                       "the copies of node-local shards between rank %d (%s) "
-                       "and its partners did not arrive",
+                       "the node-local shards between rank %d (%s) and its "
+                       "partners did not arrive",
                        save->rank, comm_host(saver->comm, save->rank));
     if (!is_task(saver->state)) {
         enum err rc = comm_wait(saver->request, LAST_LOOK_S);
