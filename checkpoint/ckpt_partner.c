@@ -139,13 +139,30 @@ bool ckpt_partner_test(struct ckpt_partner *partner)
     return done;
 }
 
+static enum err mapping_wait(struct mapping *mapping, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    if (mapping->request != NULL)
+        rc = comm_wait(mapping->request, timeout_s);
+    mapping->request = NULL;
+    return rc;
+}
+
+enum err ckpt_partner_wait(struct ckpt_partner *partner, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    TRY(mapping_wait(&partner->own, timeout_s));
+    for (int i = 0; i < partner->kept_count; i++)
+        TRY(mapping_wait(&partner->kept[i], timeout_s));
+out:
+    return rc;
+}
+
 /* A late peer may still write to the memory of a transfer that met its
  * deadline: such a mapping stays until the process ends. */
 static enum err mapping_finish(struct mapping *mapping)
 {
-    enum err rc = ERR_OK;
-    if (mapping->request != NULL)
-        rc = comm_wait(mapping->request, 0);
+    enum err rc = mapping_wait(mapping, 0.0);
     if (rc == ERR_OK)
         ckpt_map_release(&mapping->map);
     *mapping = (struct mapping){ 0 };

@@ -43,6 +43,9 @@ enum err ckpt_partner_prepare(struct ckpt_partner *partner,
 enum err ckpt_partner_start(struct ckpt_partner *partner);
 /* True when everything has arrived; polls once. */
 bool ckpt_partner_test(struct ckpt_partner *partner);
+/* Wait so long for each that has not: ERR_COMM names who is missing, and leaves
+ * a communicator that is of no use. */
+enum err ckpt_partner_wait(struct ckpt_partner *partner, double timeout_s);
 /* Wait for what was started, to the communicator's deadline, and unmap. The
  * kept files are complete when this returns ERR_OK after a start. */
 enum err ckpt_partner_finish(struct ckpt_partner *partner);

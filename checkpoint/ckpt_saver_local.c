@@ -43,19 +43,11 @@ struct ckpt_saver_local {
     int kept_count;
 };
 
-static void tell_space(const struct ckpt_saver_local *local)
-{
-    int smallest = 1, largest = 1;
-    if (local->xor != NULL)
-        ckpt_xor_groups(local->xor, &smallest, &largest);
-    else if (ckpt_partner_keeper(local->partner, 0) >= 0)
-        smallest = largest = 2;
-    ckpt_local_tell_space(local->dir, local->xor != NULL, smallest, largest);
-}
-
 enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
 {
     enum err rc = ERR_OK;
+    int group = saver->save.options.xor_group;
+    int smallest = 1, largest = 1; /* groups of nodes */
     struct ckpt_saver_local *local = calloc(1, sizeof *local);
     if (local == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory");
@@ -64,13 +56,16 @@ enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
     if (local->kept == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory");
     TRY(fsio_path(local->dir, "%s", dir));
-    int group = saver->save.options.xor_group;
-    if (group > 0)
+    if (group > 0) {
         TRY(ckpt_xor_create(saver->comm, group, &local->xor));
-    else
+        ckpt_xor_groups(local->xor, &smallest, &largest);
+    } else {
         TRY(ckpt_partner_create(saver->comm, &local->partner));
+        if (ckpt_partner_keeper(local->partner, 0) >= 0)
+            smallest = largest = 2;
+    }
     if (saver->save.rank == 0)
-        tell_space(local);
+        ckpt_local_tell_space(dir, group > 0, smallest, largest);
     local->leads = ckpt_nodes_leads(saver->comm);
     if (local->leads)
         TRY(ckpt_index_sweep(local->dir));
@@ -442,6 +437,13 @@ bool ckpt_saver_local_waits(struct ckpt_saver *saver)
     if (local->xor == NULL)
         return !ckpt_partner_test(local->partner);
     return !ckpt_saver_task_done(saver) || !ckpt_xor_test(local->xor);
+}
+
+enum err ckpt_saver_local_deadline(struct ckpt_saver *saver, double timeout_s)
+{
+    const struct ckpt_saver_local *local = saver->local;
+    return local->xor != NULL ? ckpt_xor_wait(local->xor, timeout_s)
+                              : ckpt_partner_wait(local->partner, timeout_s);
 }
 
 enum err ckpt_saver_local_next(struct ckpt_saver *saver)

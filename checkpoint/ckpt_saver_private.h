@@ -143,6 +143,8 @@ enum err ckpt_saver_finish(struct ckpt_saver *saver);
 enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir);
 void ckpt_saver_local_destroy(struct ckpt_saver *saver);
 bool ckpt_saver_local_waits(struct ckpt_saver *saver);
+/* In STATE_LOCAL_COPY: an error that names who is missing after so long. */
+enum err ckpt_saver_local_deadline(struct ckpt_saver *saver, double timeout_s);
 enum err ckpt_saver_local_next(struct ckpt_saver *saver);
 enum err ckpt_saver_local_task(struct ckpt_saver *saver,
                                enum ckpt_saver_task task);

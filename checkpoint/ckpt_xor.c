@@ -384,12 +384,24 @@ bool ckpt_xor_test(const struct ckpt_xor *x)
     return done;
 }
 
-static enum err finish_request(struct comm_request **request)
+static enum err finish_request(struct comm_request **request, double timeout_s)
 {
     enum err rc = ERR_OK;
     if (*request != NULL)
-        rc = comm_wait(*request, 0.0);
+        rc = comm_wait(*request, timeout_s);
     *request = NULL;
+    return rc;
+}
+
+enum err ckpt_xor_wait(struct ckpt_xor *x, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    for (int i = 0; i < x->set_count; i++)
+        for (int m = 0; m < x->sets[i].parity.members; m++) {
+            TRY(finish_request(&x->sets[i].receives[m], timeout_s));
+            TRY(finish_request(&x->sets[i].sends[m], timeout_s));
+        }
+out:
     return rc;
 }
 
@@ -397,11 +409,7 @@ enum err ckpt_xor_turn(struct ckpt_xor *x, bool *fold)
 {
     enum err rc = ERR_OK;
     assert(!ckpt_xor_ended(x));
-    for (int i = 0; i < x->set_count; i++)
-        for (int m = 0; m < x->sets[i].parity.members; m++) {
-            TRY(finish_request(&x->sets[i].receives[m]));
-            TRY(finish_request(&x->sets[i].sends[m]));
-        }
+    TRY(ckpt_xor_wait(x, 0.0));
     *fold = x->round > 0;
     x->folding = x->round - 1;
     x->round++;

@@ -49,6 +49,9 @@ enum err ckpt_xor_prepare(struct ckpt_xor *x, const char *dir,
 enum err ckpt_xor_start(struct ckpt_xor *x);
 /* True when the round under way has arrived, or none is; polls once. */
 bool ckpt_xor_test(const struct ckpt_xor *x);
+/* Wait so long for each message of it: ERR_COMM names who is missing, and
+ * leaves a communicator that is of no use. */
+enum err ckpt_xor_wait(struct ckpt_xor *x, double timeout_s);
 /* It has, and the last fold has ended: start the next round. *fold: what
  * arrived is to be folded, meanwhile, in the other thread. */
 enum err ckpt_xor_turn(struct ckpt_xor *x, bool *fold);
