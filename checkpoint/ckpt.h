@@ -61,6 +61,9 @@ struct ckpt_options {
     bool stage;            /* save copies; the items may change at once */
     const char *local_dir; /* this node's, for ckpt_saver_start_local(); NULL:
                             * none. Swept when the saver is made */
+    int xor_group; /* of the local shards: parity over groups of so many nodes
+                    * at most (2 to 32), instead of copies on the next node; 0:
+                    * copies */
 
     /* Called on rank 0 in the writer's thread when a save is COMMITTED or has
      * FAILED, before the ranks learn of it; for records of it in files. May be
@@ -117,8 +120,8 @@ enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
 enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
                           const json_t *state);
 
-/* The same to the nodes' own folders, with a copy of each shard on another
- * node (ckpt_local.h): COMMITTED when all nodes have the step. An older
+/* The same to the nodes' own folders, with a copy of each shard on another node
+ * or parity (ckpt_local.h): COMMITTED when all nodes have the step. An older
  * local step stays until then, and goes afterwards. On rank 0 `state`
  * must not be NULL. */
 enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,

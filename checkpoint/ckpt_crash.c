@@ -41,10 +41,14 @@ static const char *const local_names[] = {
     "local-folder-made",   /* the temporary folder exists on this node */
     "local-shard-written", /* this rank's shard is in it */
     "local-prepared",      /* room for the copies is reserved */
-    "local-verified",      /* the copies are here and good */
+    "local-folded",        /* part of the parity is there */
+    "local-sealed",        /* the parity files are complete */
+    "local-verified",      /* the copies or parity are here and good */
     "local-agreed",        /* every node has all that it must have */
     "local-committed",     /* this node has the step */
     "local-tidied",        /* all nodes have it, older ones are gone */
+    "local-rebuilding",    /* loading: a lost shard is about to be made again */
+    "local-rebuilt",       /* it is good, but has not its name yet */
     NULL
 };
 

@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 
 #include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_rebuild.h"
+#include "src/base/crc32c.h"
+#include "src/base/log.h"
 
 static bool is_of_run(const struct ckpt_manifest *manifest,
                       const char *run_uuid)
@@ -113,6 +116,27 @@ out:
     return rc;
 }
 
+/* Where shards are missing, parity may bring them back. */
+static enum err complete(struct comm *comm, struct ckpt_local *local,
+                         uint32_t manifest_crc, bool same, bool *whole)
+{
+    enum err rc = ERR_OK;
+    bool rebuilt;
+    struct ckpt_rebuild lost = { .dir = local->dir,
+                                 .manifest = local->manifest,
+                                 .manifest_crc = manifest_crc,
+                                 .holds = local->holds,
+                                 .here = same };
+    TRY(ckpt_rebuild(comm, &lost, &rebuilt));
+    if (!rebuilt)
+        goto out;
+    free(local->holds);
+    local->holds = NULL;
+    TRY(take_stock(comm, local, same, whole));
+out:
+    return rc;
+}
+
 /* One candidate: the newest below; sets out->step, -1 when there is none. */
 static enum err try_newest(struct comm *comm, const char *local_dir,
                            const char *run_uuid, int64_t above, int64_t below,
@@ -137,6 +161,8 @@ static enum err try_newest(struct comm *comm, const char *local_dir,
         rc = ckpt_manifest_parse(text, bytes, out->dir, &out->manifest);
     TRY(comm_agree(comm, rc));
     TRY(take_stock(comm, out, same, whole));
+    if (!*whole)
+        TRY(complete(comm, out, crc32c(0, text, bytes), same, whole));
 out:
     free(text);
     return rc;
@@ -159,6 +185,26 @@ enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
 out:
     ckpt_local_free(out);
     return rc;
+}
+
+void ckpt_local_tell_space(const char *local_dir, bool parity, int smallest,
+                           int largest)
+{
+    if (smallest < 2) {
+        log_warn("node-local checkpoints in %s: all ranks are on one node, and "
+                 "nothing is kept elsewhere: they are lost with it",
+                 local_dir);
+        return;
+    }
+    double factor = (double)smallest / (smallest - 1);
+    if (parity)
+        log_info("node-local checkpoints in %s: XOR parity over groups of %d "
+                 "to %d nodes, %.2f times the state, %.2f while saving",
+                 local_dir, smallest, largest, factor, 2 * factor);
+    else
+        log_info("node-local checkpoints in %s: copies on the next node, %.2f "
+                 "times the state, %.2f while saving",
+                 local_dir, factor, 2 * factor);
 }
 
 void ckpt_local_free(struct ckpt_local *local)

@@ -1,9 +1,11 @@
 /* Node-local checkpoints: quick to write and to read, and lost with their node;
- * so a partner on another node keeps a copy of every shard (ckpt_partner.h).
+ * so a partner on another node keeps a copy of every shard (ckpt_partner.h), or
+ * groups of nodes keep parity (ckpt_xor.h).
  *
  * A folder of the node (tmpfs or NVMe) is laid out like a run directory:
  *
  *   LOCAL/checkpoints/step-000000060/shard-00002-of-00008.h5  own and kept
+ *   LOCAL/checkpoints/step-000000060/parity-00001-02  only with groups
  *   LOCAL/checkpoints/step-000000060/MANIFEST.json  the same on every node
  *
  * Nothing there is synced: what outlives the processes is enough, and a node
@@ -29,12 +31,17 @@ struct ckpt_local {
 };
 
 /* The newest one of a step in (above, below) of which every shard is on some
- * node; *out is empty when there is none. A folder that is not there, or whose
- * manifest is damaged, of another run than run_uuid or another than that of the
- * lowest rank that has the step, holds nothing. Collective. */
+ * node, or was made again there from parity (ckpt_rebuild.h); *out is empty
+ * when there is none. A folder that is not there, or whose manifest is damaged,
+ * of another run than run_uuid or another than that of the lowest rank that has
+ * the step, holds nothing. Collective. */
 enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
                            const char *run_uuid, int64_t above, int64_t below,
                            struct ckpt_local *out);
+/* Log how much room the nodes' folders need, and what for: every node is in a
+ * group of so many (copies: 2; one node only: 1). */
+void ckpt_local_tell_space(const char *local_dir, bool parity, int smallest,
+                           int largest);
 /* Frees what it points to. */
 void ckpt_local_free(struct ckpt_local *local);
 

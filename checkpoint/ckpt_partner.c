@@ -1,21 +1,16 @@
 #include "checkpoint/ckpt_partner.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include "src/base/fsio.h"
+#include "checkpoint/ckpt_map.h"
+#include "checkpoint/ckpt_nodes.h"
 
 #define TAG 1
 
 struct mapping {
     int rank; /* the peer */
-    void *data;
-    size_t bytes;
+    struct ckpt_map map;
     struct comm_request *request; /* NULL: not started, or waited for */
 };
 
@@ -27,57 +22,20 @@ struct ckpt_partner {
     int kept_count;
 };
 
-/* --- who keeps for whom --------------------------------------------------- */
-
-static bool same_node(const struct comm *comm, int a, int b)
-{
-    return strcmp(comm_host(comm, a), comm_host(comm, b)) == 0;
-}
-
-/* Number every node by its lowest rank, and every rank within its node. */
-static int number_nodes(const struct comm *comm, int *node, int *place)
-{
-    int nodes = 0;
-    for (int r = 0; r < comm_size(comm); r++) {
-        node[r] = nodes;
-        place[r] = 0;
-        for (int before = 0; before < r; before++)
-            if (same_node(comm, before, r)) {
-                node[r] = node[before];
-                place[r]++;
-            }
-        if (place[r] == 0)
-            nodes++;
-    }
-    return nodes;
-}
-
-static int rank_at(const int *node, const int *place, int size, int on, int at)
-{
-    int count = 0;
-    for (int r = 0; r < size; r++)
-        count += node[r] == on;
-    for (int r = 0; r < size; r++)
-        if (node[r] == on && place[r] == at % count)
-            return r;
-    return -1;
-}
-
 static enum err find_keepers(struct ckpt_partner *partner)
 {
-    size_t size = (size_t)comm_size(partner->comm);
-    int *numbers = calloc(2 * size, sizeof *numbers);
-    if (numbers == NULL)
-        return err_set(ERR_MEMORY, "node-local copies: out of memory");
-    int *node = numbers, *place = numbers + size;
-    int nodes = number_nodes(partner->comm, node, place);
-    for (size_t r = 0; r < size; r++)
-        partner->keepers[r] = nodes < 2
-                                  ? -1
-                                  : rank_at(node, place, (int)size,
-                                            (node[r] + 1) % nodes, place[r]);
-    free(numbers);
-    return ERR_OK;
+    enum err rc = ERR_OK;
+    struct ckpt_nodes nodes;
+    TRY(ckpt_nodes_create(partner->comm, &nodes));
+    for (int r = 0; r < comm_size(partner->comm); r++)
+        partner->keepers[r] =
+            nodes.count < 2
+                ? -1
+                : ckpt_nodes_rank_at(&nodes, (nodes.node[r] + 1) % nodes.count,
+                                     nodes.place[r]);
+    ckpt_nodes_free(&nodes);
+out:
+    return rc;
 }
 
 enum err ckpt_partner_create(struct comm *comm, struct ckpt_partner **out)
@@ -107,7 +65,7 @@ void ckpt_partner_destroy(struct ckpt_partner *partner)
 {
     if (partner == NULL)
         return;
-    assert(partner->own.request == NULL && partner->own.data == NULL);
+    assert(partner->own.request == NULL && partner->own.map.data == NULL);
     assert(partner->kept_count == 0);
     free(partner->kept);
     free(partner->keepers);
@@ -120,64 +78,15 @@ int ckpt_partner_keeper(const struct ckpt_partner *partner, int rank)
     return partner->keepers[rank];
 }
 
-bool ckpt_partner_leads(const struct ckpt_partner *partner)
-{
-    int rank = comm_rank(partner->comm);
-    for (int r = 0; r < rank; r++)
-        if (same_node(partner->comm, r, rank))
-            return false;
-    return true;
-}
-
 /* --- transfers ------------------------------------------------------------ */
 
-/* Where there are very many shards they are in folders of their own. */
-static enum err make_parent(const char *path)
-{
-    enum err rc = ERR_OK;
-    char parent[FSIO_PATH_MAX];
-    TRY(fsio_path(parent, "%s", path));
-    *strrchr(parent, '/') = '\0';
-    TRY(fsio_mkdirs(parent));
-out:
-    return rc;
-}
-
-/* Writing to a mapping that the file system can't back would be SIGBUS, so its
- * space is reserved first. */
 static enum err map_file(const struct ckpt_partner_file *file, bool make,
                          struct mapping *mapping)
 {
     enum err rc = ERR_OK;
-    int failed = 0;
-    int fd = -1;
-    if (make)
-        TRY(make_parent(file->path));
-    fd = make ? open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
-              : open(file->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_errno("%s: open", file->path);
-    if (make)
-        failed = posix_fallocate(fd, 0, (off_t)file->bytes);
-    if (failed != 0) {
-        errno = failed;
-        rc = err_errno("%s: reserve %lld bytes", file->path,
-                       (long long)file->bytes);
-        goto out;
-    }
-    void *data =
-        mmap(NULL, (size_t)file->bytes,
-             make ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-        rc = err_errno("%s: map", file->path);
-        goto out;
-    }
-    *mapping = (struct mapping){ .rank = file->rank,
-                                 .data = data,
-                                 .bytes = (size_t)file->bytes };
+    TRY(ckpt_map_file(file->path, file->bytes, make, &mapping->map));
+    mapping->rank = file->rank;
 out:
-    if (fd >= 0)
-        close(fd);
     return rc;
 }
 
@@ -188,7 +97,7 @@ enum err ckpt_partner_prepare(struct ckpt_partner *partner,
 {
     enum err rc = ERR_OK;
     int rank = comm_rank(partner->comm);
-    assert(partner->own.data == NULL && partner->kept_count == 0);
+    assert(partner->own.map.data == NULL && partner->kept_count == 0);
     if (own != NULL && partner->keepers[rank] >= 0)
         TRY(map_file(own, false, &partner->own));
     for (int i = 0; i < kept_count; i++) {
@@ -206,12 +115,12 @@ enum err ckpt_partner_start(struct ckpt_partner *partner)
     int rank = comm_rank(partner->comm);
     for (int i = 0; i < partner->kept_count; i++) {
         struct mapping *kept = &partner->kept[i];
-        TRY(comm_start_recv(partner->comm, kept->data, kept->bytes, kept->rank,
-                            TAG, &kept->request));
+        TRY(comm_start_recv(partner->comm, kept->map.data, kept->map.bytes,
+                            kept->rank, TAG, &kept->request));
     }
-    if (partner->own.data != NULL)
-        TRY(comm_start_send(partner->comm, partner->own.data,
-                            partner->own.bytes, partner->keepers[rank], TAG,
+    if (partner->own.map.data != NULL)
+        TRY(comm_start_send(partner->comm, partner->own.map.data,
+                            partner->own.map.bytes, partner->keepers[rank], TAG,
                             &partner->own.request));
 out:
     return rc;
@@ -230,15 +139,32 @@ bool ckpt_partner_test(struct ckpt_partner *partner)
     return done;
 }
 
+static enum err mapping_wait(struct mapping *mapping, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    if (mapping->request != NULL)
+        rc = comm_wait(mapping->request, timeout_s);
+    mapping->request = NULL;
+    return rc;
+}
+
+enum err ckpt_partner_wait(struct ckpt_partner *partner, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    TRY(mapping_wait(&partner->own, timeout_s));
+    for (int i = 0; i < partner->kept_count; i++)
+        TRY(mapping_wait(&partner->kept[i], timeout_s));
+out:
+    return rc;
+}
+
 /* A late peer may still write to the memory of a transfer that met its
  * deadline: such a mapping stays until the process ends. */
 static enum err mapping_finish(struct mapping *mapping)
 {
-    enum err rc = ERR_OK;
-    if (mapping->request != NULL)
-        rc = comm_wait(mapping->request, 0);
-    if (mapping->data != NULL && rc == ERR_OK)
-        munmap(mapping->data, mapping->bytes);
+    enum err rc = mapping_wait(mapping, 0.0);
+    if (rc == ERR_OK)
+        ckpt_map_release(&mapping->map);
     *mapping = (struct mapping){ 0 };
     return rc;
 }

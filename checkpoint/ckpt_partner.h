@@ -31,9 +31,6 @@ void ckpt_partner_destroy(struct ckpt_partner *partner);
 /* The rank that keeps the shard of `rank`; -1 when there is only one node. */
 int ckpt_partner_keeper(const struct ckpt_partner *partner, int rank);
 
-/* Whether this rank is the lowest of its node: it does what is done once. */
-bool ckpt_partner_leads(const struct ckpt_partner *partner);
-
 /* Map the own file (NULL: none) and make, reserve and map the files that this
  * rank will keep, `kept` of them in ascending order of rank. May be called from
  * another thread than that of the communicator. After a failure on any rank all
@@ -46,6 +43,9 @@ enum err ckpt_partner_prepare(struct ckpt_partner *partner,
 enum err ckpt_partner_start(struct ckpt_partner *partner);
 /* True when everything has arrived; polls once. */
 bool ckpt_partner_test(struct ckpt_partner *partner);
+/* Wait so long for each that has not: ERR_COMM names who is missing, and leaves
+ * a communicator that is of no use. */
+enum err ckpt_partner_wait(struct ckpt_partner *partner, double timeout_s);
 /* Wait for what was started, to the communicator's deadline, and unmap. The
  * kept files are complete when this returns ERR_OK after a start. */
 enum err ckpt_partner_finish(struct ckpt_partner *partner);

@@ -5,11 +5,11 @@
  *   all-reduce, records to rank 0
  *   rank 0's thread the manifest, broadcast to all
  *   every thread    prepare: map the own shard and make room for kept copies
- *   all-reduce, copies to and from partners
- *   every thread    verify: the kept copies; the manifest, once a node
- *   all-reduce
- *   every thread    commit: the rename, once a node
- *   all-reduce
+ *                   or parity
+ *   all-reduce, copies to and from partners; or rounds of parity, each XORed
+ *                   by the thread while the next one travels
+ *   every thread    verify: the kept copies or parity; the manifest, once a
+ * node all-reduce every thread    commit: the rename, once a node all-reduce
  *   every thread    tidy: older steps go, once a node
  *
  * A failure in any of the agreements ends in a task that removes everything. */
@@ -20,16 +20,21 @@
 
 #include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_local.h"
+#include "checkpoint/ckpt_nodes.h"
 #include "checkpoint/ckpt_partner.h"
 #include "checkpoint/ckpt_read.h"
 #include "checkpoint/ckpt_saver_private.h"
+#include "checkpoint/ckpt_xor.h"
+#include "src/base/crc32c.h"
 #include "src/base/log.h"
 
 struct ckpt_saver_local {
     char dir[FSIO_PATH_MAX];
-    struct ckpt_partner *partner;
-    bool leads;      /* this rank does what is done once a node */
-    bool committing; /* step-N may be there on this node */
+    struct ckpt_partner *partner; /* NULL: parity instead */
+    struct ckpt_xor * xor ;       /* NULL: copies instead */
+    bool leads;                   /* this rank does what is done once a node */
+    bool committing;              /* step-N may be there on this node */
     /* of one save */
     char *text; /* the manifest, the same everywhere */
     size_t bytes;
@@ -41,6 +46,8 @@ struct ckpt_saver_local {
 enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
 {
     enum err rc = ERR_OK;
+    int group = saver->save.options.xor_group;
+    int smallest = 1, largest = 1; /* groups of nodes */
     struct ckpt_saver_local *local = calloc(1, sizeof *local);
     if (local == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory");
@@ -49,8 +56,17 @@ enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
     if (local->kept == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory");
     TRY(fsio_path(local->dir, "%s", dir));
-    TRY(ckpt_partner_create(saver->comm, &local->partner));
-    local->leads = ckpt_partner_leads(local->partner);
+    if (group > 0) {
+        TRY(ckpt_xor_create(saver->comm, group, &local->xor));
+        ckpt_xor_groups(local->xor, &smallest, &largest);
+    } else {
+        TRY(ckpt_partner_create(saver->comm, &local->partner));
+        if (ckpt_partner_keeper(local->partner, 0) >= 0)
+            smallest = largest = 2;
+    }
+    if (saver->save.rank == 0)
+        ckpt_local_tell_space(dir, group > 0, smallest, largest);
+    local->leads = ckpt_nodes_leads(saver->comm);
     if (local->leads)
         TRY(ckpt_index_sweep(local->dir));
 out:
@@ -75,6 +91,7 @@ void ckpt_saver_local_destroy(struct ckpt_saver *saver)
         return;
     forget(local);
     ckpt_partner_destroy(local->partner);
+    ckpt_xor_destroy(local->xor);
     free(local->kept);
     free(local);
     saver->local = NULL;
@@ -151,7 +168,7 @@ static enum err name_file(const struct ckpt_saver *saver, int rank,
     return fsio_path(path, "%s/%s", saver->save.tmp, shard->file);
 }
 
-static enum err prepare(struct ckpt_saver *saver)
+static enum err prepare_copies(struct ckpt_saver *saver)
 {
     enum err rc = ERR_OK;
     struct ckpt_saver_local *local = saver->local;
@@ -164,8 +181,6 @@ static enum err prepare(struct ckpt_saver *saver)
         rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
         goto out;
     }
-    TRY(ckpt_manifest_parse(local->text, local->bytes, save->tmp,
-                            &local->manifest));
     for (int r = 0; r < save->ranks; r++) {
         if (ckpt_partner_keeper(local->partner, r) != save->rank ||
             shard_of(saver, r) < 0)
@@ -180,10 +195,26 @@ static enum err prepare(struct ckpt_saver *saver)
         TRY(name_file(saver, save->rank, paths[ranks], &files[ranks]));
     TRY(ckpt_partner_prepare(local->partner, own ? &files[ranks] : NULL, files,
                              count));
-    ckpt_crash_point("local-prepared", save->rank);
 out:
     free(files);
     free(paths);
+    return rc;
+}
+
+static enum err prepare(struct ckpt_saver *saver)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_saver_local *local = saver->local;
+    TRY(ckpt_manifest_parse(local->text, local->bytes, saver->save.tmp,
+                            &local->manifest));
+    if (local->xor != NULL)
+        TRY(ckpt_xor_prepare(local->xor, saver->save.tmp, local->manifest,
+                             crc32c(0, local->text, local->bytes),
+                             saver->numbers.lengths));
+    else
+        TRY(prepare_copies(saver));
+    ckpt_crash_point("local-prepared", saver->save.rank);
+out:
     return rc;
 }
 
@@ -193,6 +224,8 @@ static enum err verify(struct ckpt_saver *saver)
     struct ckpt_saver_local *local = saver->local;
     struct ckpt_read *reader = NULL;
     char path[FSIO_PATH_MAX];
+    if (local->xor != NULL)
+        TRY(ckpt_xor_seal(local->xor, local->manifest));
     TRY(ckpt_read_create(saver->save.tmp, local->manifest, &reader));
     for (int i = 0; i < local->kept_count; i++)
         TRY(ckpt_read_all(reader, local->kept[i]));
@@ -280,6 +313,9 @@ enum err ckpt_saver_local_task(struct ckpt_saver *saver,
         return make_manifest(saver);
     case TASK_LOCAL_PREPARE:
         return prepare(saver);
+    case TASK_LOCAL_FOLD:
+        ckpt_xor_fold(saver->local->xor);
+        return ERR_OK;
     case TASK_LOCAL_VERIFY:
         return verify(saver);
     case TASK_LOCAL_COMMIT:
@@ -338,13 +374,17 @@ static enum err after_outcome(struct ckpt_saver *saver)
 static enum err after_prepared(struct ckpt_saver *saver)
 {
     enum err rc = ERR_OK;
+    const struct ckpt_saver_local *local = saver->local;
     int failed = ckpt_saver_agreed(saver);
     if (failed < 0) {
-        TRY(ckpt_partner_start(saver->local->partner));
         saver->state = STATE_LOCAL_COPY;
-        return ERR_OK;
+        return local->xor != NULL ? ckpt_xor_start(local->xor)
+                                  : ckpt_partner_start(local->partner);
     }
-    TRY(ckpt_partner_finish(saver->local->partner));
+    if (local->xor != NULL)
+        ckpt_xor_release(local->xor);
+    else
+        TRY(ckpt_partner_finish(local->partner));
     TRY(ckpt_saver_broadcast(saver, STATE_LOCAL_REASON, failed));
 out:
     return rc;
@@ -352,10 +392,20 @@ out:
 
 static enum err after_copy(struct ckpt_saver *saver)
 {
-    enum err rc = ckpt_partner_finish(saver->local->partner);
-    if (rc != ERR_OK)
-        return rc;
-    return do_task(saver, TASK_LOCAL_VERIFY, STATE_LOCAL_VERIFY);
+    enum err rc = ERR_OK;
+    const struct ckpt_saver_local *local = saver->local;
+    if (local->xor == NULL) {
+        TRY(ckpt_partner_finish(local->partner));
+    } else if (!ckpt_xor_ended(local->xor)) {
+        bool fold;
+        TRY(ckpt_xor_turn(local->xor, &fold));
+        if (fold)
+            ckpt_saver_task_give(saver, TASK_LOCAL_FOLD);
+        goto out;
+    }
+    TRY(do_task(saver, TASK_LOCAL_VERIFY, STATE_LOCAL_VERIFY));
+out:
+    return rc;
 }
 
 static enum err finish(struct ckpt_saver *saver)
@@ -383,7 +433,17 @@ static enum err after_tidy(struct ckpt_saver *saver)
 
 bool ckpt_saver_local_waits(struct ckpt_saver *saver)
 {
-    return !ckpt_partner_test(saver->local->partner);
+    const struct ckpt_saver_local *local = saver->local;
+    if (local->xor == NULL)
+        return !ckpt_partner_test(local->partner);
+    return !ckpt_saver_task_done(saver) || !ckpt_xor_test(local->xor);
+}
+
+enum err ckpt_saver_local_deadline(struct ckpt_saver *saver, double timeout_s)
+{
+    const struct ckpt_saver_local *local = saver->local;
+    return local->xor != NULL ? ckpt_xor_wait(local->xor, timeout_s)
+                              : ckpt_partner_wait(local->partner, timeout_s);
 }
 
 enum err ckpt_saver_local_next(struct ckpt_saver *saver)

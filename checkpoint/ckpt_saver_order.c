@@ -242,12 +242,9 @@ out:
 enum err ckpt_saver_deadline(struct ckpt_saver *saver)
 {
     const struct ckpt_save *save = &saver->save;
-    if (saver->state == STATE_LOCAL_COPY)
-        return err_set(ERR_COMM,
-                       "the copies of node-local shards between rank %d (%s) "
-                       "and its partners did not arrive",
-                       save->rank, comm_host(saver->comm, save->rank));
-    if (!is_task(saver->state)) {
+    if (saver->state == STATE_LOCAL_COPY && ckpt_saver_task_done(saver))
+        return ckpt_saver_local_deadline(saver, LAST_LOOK_S);
+    if (!is_task(saver->state) && saver->state != STATE_LOCAL_COPY) {
         enum err rc = comm_wait(saver->request, LAST_LOOK_S);
         return rc != ERR_OK ? rc : next(saver);
     }

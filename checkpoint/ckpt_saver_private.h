@@ -17,6 +17,7 @@ enum ckpt_saver_task {
     TASK_LOCAL_WRITE,
     TASK_LOCAL_MANIFEST,
     TASK_LOCAL_PREPARE,
+    TASK_LOCAL_FOLD,
     TASK_LOCAL_VERIFY,
     TASK_LOCAL_COMMIT,
     TASK_LOCAL_TIDY,
@@ -44,7 +45,7 @@ enum ckpt_saver_state {
     STATE_LOCAL_TEXT,      /* broadcast */
     STATE_LOCAL_PREPARE,   /* task */
     STATE_LOCAL_PREPARED,  /* all-reduce */
-    STATE_LOCAL_COPY,      /* copies on their way */
+    STATE_LOCAL_COPY,      /* copies, or rounds of parity, on their way */
     STATE_LOCAL_VERIFY,    /* task */
     STATE_LOCAL_VERIFIED,  /* all-reduce */
     STATE_LOCAL_COMMIT,    /* task */
@@ -142,6 +143,8 @@ enum err ckpt_saver_finish(struct ckpt_saver *saver);
 enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir);
 void ckpt_saver_local_destroy(struct ckpt_saver *saver);
 bool ckpt_saver_local_waits(struct ckpt_saver *saver);
+/* In STATE_LOCAL_COPY: an error that names who is missing after so long. */
+enum err ckpt_saver_local_deadline(struct ckpt_saver *saver, double timeout_s);
 enum err ckpt_saver_local_next(struct ckpt_saver *saver);
 enum err ckpt_saver_local_task(struct ckpt_saver *saver,
                                enum ckpt_saver_task task);

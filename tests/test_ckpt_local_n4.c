@@ -3,9 +3,10 @@
  * nodes are this machine under several names, which only root can give.
  *
  *     test_ckpt_local_n4                    the tests
- *     test_ckpt_local_n4 save FOLDER STEP   save a step on the nodes
- *     test_ckpt_local_n4 load FOLDER        load the newest, print its step; 1
- * if it has other values than it should
+ *     test_ckpt_local_n4 save FOLDER STEP [GROUP]
+ *                                           save a step on the nodes, with
+ * copies or parity over groups of so many test_ckpt_local_n4 load FOLDER load
+ * the newest, print its step; 1 if it has other values than it should
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -331,7 +332,7 @@ static void test_save(struct comm *comm, const struct ckpt_partner *partner,
 /* --- one save or load, for crashes ---------------------------------------- */
 
 static enum err run_save(struct comm *comm, const char *run, char *local,
-                         int64_t step)
+                         int64_t step, int xor_group)
 {
     enum err rc = ERR_OK;
     struct ckpt_item items[FIXTURE_ITEMS];
@@ -340,7 +341,8 @@ static enum err run_save(struct comm *comm, const char *run, char *local,
     struct ckpt_options options = { .attempt = "3.1",
                                     .stage = true,
                                     .timeout_s = TIMEOUT_S,
-                                    .local_dir = local };
+                                    .local_dir = local,
+                                    .xor_group = xor_group };
     memcpy(items, fixture_tensors, sizeof items);
     fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), RANKS);
     rc = comm_rank(comm) == 0 ? ckpt_identify(run, "u-1") : ERR_OK;
@@ -386,9 +388,11 @@ static int run_command(struct comm *comm, char **words, int count)
     char run[FSIO_PATH_MAX], local[FSIO_PATH_MAX];
     fsio_path(run, "%s/run", words[1]);
     fsio_path(local, "%s/node%d", words[1], node_of[comm_rank(comm)]);
-    enum err rc = strcmp(words[0], "save") == 0 && count == 3
-                      ? run_save(comm, run, local, strtoll(words[2], NULL, 10))
-                      : run_load(comm, run, local);
+    int group = count == 4 ? (int)strtol(words[3], NULL, 10) : 0;
+    enum err rc =
+        strcmp(words[0], "save") == 0 && count >= 3
+            ? run_save(comm, run, local, strtoll(words[2], NULL, 10), group)
+            : run_load(comm, run, local);
     if (rc != ERR_OK)
         fprintf(stderr, "%s\n", err_text());
     return rc != ERR_OK;

@@ -300,6 +300,8 @@ static enum err checkpoint_open(struct train_checkpoint *checkpoint,
     };
     if (checkpoint->local_dir[0] != '\0')
         options.local_dir = checkpoint->local_dir;
+    if (strcmp(s->checkpoint.redundancy, "xor") == 0)
+        options.xor_group = (int)s->checkpoint.redundancy_group;
     return ckpt_saver_create(trainer->comm, s->run.dir, &options, items, count,
                              &checkpoint->saver);
 }

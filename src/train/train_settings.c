@@ -151,11 +151,18 @@ const struct setting train_settings_schema[] = {
       "least time by measured cost and the ledger's failures" },
     { "checkpoint.local_dir", SETTING_STRING, AT(checkpoint.local_dir), "", 0,
       0, NULL,
-      "folder on every node (tmpfs, NVMe) for checkpoints of its own, each "
-      "copied to another node; %j is the job's number; empty: none" },
+      "folder on every node (tmpfs, NVMe) for checkpoints of its own, which "
+      "survive the loss of a node; %j is the job's number; empty: none" },
     { "checkpoint.local_interval", SETTING_DURATION,
       AT(checkpoint.local_interval), "0ba", 0, 0, NULL,
       "between checkpoints in checkpoint.local_dir" },
+    { "checkpoint.redundancy", SETTING_CHOICE, AT(checkpoint.redundancy),
+      "partner", 0, 0, "partner|xor",
+      "of checkpoints in checkpoint.local_dir: copies on the next node, or "
+      "parity over groups of nodes" },
+    { "checkpoint.redundancy_group", SETTING_INT,
+      AT(checkpoint.redundancy_group), "8", 2, 32, NULL,
+      "nodes of a group at most, which survives the loss of one of them" },
     { "checkpoint.keep", SETTING_INT, AT(checkpoint.keep), "3", 0, 1e6, NULL,
       "committed checkpoints to keep; 0: all" },
     { "checkpoint.keep_every", SETTING_INT, AT(checkpoint.keep_every), "0", 0,

@@ -70,6 +70,8 @@ struct train_settings {
         struct duration interval;
         char local_dir[SETTINGS_TEXT_BYTES];
         struct duration local_interval;
+        char redundancy[SETTINGS_TEXT_BYTES];
+        int64_t redundancy_group; /* nodes */
         int64_t keep;
         int64_t keep_every; /* steps */
         bool async;

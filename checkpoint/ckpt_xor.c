@@ -1,0 +1,478 @@
+#include "checkpoint/ckpt_xor.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/ckpt_crash.h"
+#include "checkpoint/ckpt_map.h"
+#include "checkpoint/ckpt_nodes.h"
+#include "checkpoint/ckpt_parity.h"
+#include "checkpoint/ckpt_read.h"
+#include "src/base/crc32c.h"
+
+#define TAG 2 /* and one for each set behind it */
+#define TAGS 30000
+#define ROUNDS_MAX 32
+#define SEGMENT_MIN ((int64_t)1 << 20)
+#define WINDOWS 2
+/* Messages of one rank on their way, of what a communicator takes. */
+#define MESSAGES_MAX 192
+
+#define MEMBERS CKPT_PARITY_MEMBERS_MAX
+
+struct set {
+    int ranks[MEMBERS];
+    bool gives[MEMBERS]; /* else its shard is in another set */
+    /* of one save; shards are set then */
+    struct ckpt_parity parity;
+    int64_t sizes[MEMBERS]; /* of the shards; 0: none */
+    int64_t segment;        /* bytes */
+    int rounds;             /* 0: no member has a shard */
+    char path[FSIO_PATH_MAX];
+    struct ckpt_map file;
+    char *windows[WINDOWS];    /* a segment from each member */
+    uint32_t *sent, *received; /* [members][rounds]: CRC32C of segments */
+    struct comm_request *sends[MEMBERS], *receives[MEMBERS];
+};
+
+struct ckpt_xor {
+    struct comm *comm;
+    int smallest, largest;
+    struct set *sets;
+    int set_count;
+    /* of one save */
+    struct ckpt_map own;
+    int rounds;  /* the most of any set */
+    int round;   /* under way: 0 for the CRCs, then the segments */
+    int folding; /* the segment */
+    bool damaged;
+    char failure[512];
+};
+
+/* --- who is in a set ------------------------------------------------------ */
+
+static int group_count(int nodes, int group_max)
+{
+    int groups = (nodes + group_max - 1) / group_max;
+    if (nodes >= 2 && nodes / groups < 2)
+        groups = nodes / 2;
+    return groups;
+}
+
+/* The most ranks of any node of the group: it has so many sets. */
+static int sets_of(const struct ckpt_nodes *nodes, int groups, int group)
+{
+    int most = 0;
+    for (int n = group; n < nodes->count; n += groups)
+        if (nodes->ranks[n] > most)
+            most = nodes->ranks[n];
+    return most;
+}
+
+static void fill_set(const struct ckpt_nodes *nodes, int groups, int group,
+                     int place, int rank, struct set *set)
+{
+    set->parity.members = 0;
+    set->parity.member = -1;
+    for (int n = group; n < nodes->count; n += groups) {
+        int m = set->parity.members++;
+        set->ranks[m] = ckpt_nodes_rank_at(nodes, n, place);
+        set->gives[m] = place < nodes->ranks[n];
+        if (set->ranks[m] == rank)
+            set->parity.member = m;
+    }
+}
+
+static enum err check_load(const struct ckpt_nodes *nodes, int groups)
+{
+    for (int n = 0; n < nodes->count; n++) {
+        int group = n % groups;
+        int members = (nodes->count - group + groups - 1) / groups;
+        int sets = sets_of(nodes, groups, group);
+        int each = (sets + nodes->ranks[n] - 1) / nodes->ranks[n];
+        if (each * 2 * (members - 1) > MESSAGES_MAX)
+            return err_set(ERR_UNSUPPORTED,
+                           "node-local parity: a node has %d ranks and another "
+                           "%d: give all nodes as many, or choose smaller "
+                           "groups",
+                           nodes->ranks[n], sets);
+    }
+    return ERR_OK;
+}
+
+static enum err find_sets(struct ckpt_xor *x, const struct ckpt_nodes *nodes,
+                          int group_max)
+{
+    enum err rc = ERR_OK;
+    int number = 0;
+    int groups = group_count(nodes->count, group_max);
+    x->smallest = nodes->count / groups;
+    x->largest = (nodes->count + groups - 1) / groups;
+    if (nodes->count < 2)
+        return ERR_OK;
+    TRY(check_load(nodes, groups));
+    x->sets = calloc((size_t)comm_size(x->comm), sizeof *x->sets);
+    if (x->sets == NULL)
+        return err_set(ERR_MEMORY, "node-local parity: out of memory");
+    for (int g = 0; g < groups; g++) {
+        int sets = sets_of(nodes, groups, g);
+        for (int p = 0; p < sets; p++, number++) {
+            struct set *set = &x->sets[x->set_count];
+            fill_set(nodes, groups, g, p, comm_rank(x->comm), set);
+            set->parity.set = number;
+            x->set_count += set->parity.member >= 0;
+        }
+    }
+out:
+    return rc;
+}
+
+enum err ckpt_xor_create(struct comm *comm, int group_max,
+                         struct ckpt_xor **out)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_nodes nodes = { 0 };
+    struct ckpt_xor *x = calloc(1, sizeof *x);
+    assert(group_max >= 2 && group_max <= MEMBERS);
+    *out = NULL;
+    if (x == NULL)
+        return err_set(ERR_MEMORY, "node-local parity: out of memory");
+    x->comm = comm;
+    TRY(ckpt_nodes_create(comm, &nodes));
+    TRY(find_sets(x, &nodes, group_max));
+    *out = x;
+    x = NULL;
+out:
+    ckpt_nodes_free(&nodes);
+    ckpt_xor_destroy(x);
+    return rc;
+}
+
+void ckpt_xor_destroy(struct ckpt_xor *x)
+{
+    if (x == NULL)
+        return;
+    ckpt_xor_release(x);
+    free(x->sets);
+    free(x);
+}
+
+void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest)
+{
+    *smallest = x->smallest;
+    *largest = x->largest;
+}
+
+/* --- before: files, buffers, CRCs ----------------------------------------- */
+
+/* Bytes of segment `number` of what member `of` gives to member `to`, and where
+ * they are in its shard. */
+static int64_t segment_at(const struct set *set, int of, int to, int number,
+                          int64_t *offset)
+{
+    int64_t within = number * set->segment;
+    int64_t chunk = ckpt_parity_chunk(&set->parity, of, to);
+    *offset = chunk * set->parity.bytes + within;
+    return ckpt_parity_inside(
+        set->sizes[of], *offset,
+        ckpt_parity_inside(set->parity.bytes, within, set->segment));
+}
+
+static int shard_of(const int64_t *lengths, int rank)
+{
+    int shard = 0;
+    if (lengths[rank] == 0)
+        return -1;
+    for (int r = 0; r < rank; r++)
+        shard += lengths[r] > 0;
+    return shard;
+}
+
+static void describe(struct set *set, const struct ckpt_manifest *manifest,
+                     uint32_t manifest_crc, const int64_t *lengths)
+{
+    struct ckpt_parity *parity = &set->parity;
+    parity->step = manifest->step;
+    parity->manifest_crc = manifest_crc;
+    for (int m = 0; m < parity->members; m++) {
+        int shard = set->gives[m] ? shard_of(lengths, set->ranks[m]) : -1;
+        parity->shards[m] = shard;
+        set->sizes[m] = shard < 0 ? 0 : manifest->shards[shard].bytes;
+    }
+    parity->bytes = ckpt_parity_chunk_bytes(parity, manifest);
+    set->segment = (parity->bytes + ROUNDS_MAX - 1) / ROUNDS_MAX;
+    if (set->segment < SEGMENT_MIN)
+        set->segment = SEGMENT_MIN;
+    if (set->segment > parity->bytes)
+        set->segment = parity->bytes;
+    set->rounds =
+        parity->bytes == 0
+            ? 0
+            : (int)((parity->bytes + set->segment - 1) / set->segment);
+}
+
+static enum err make_file(struct set *set, const char *dir)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_parity *parity = &set->parity;
+    size_t window = (size_t)parity->members * (size_t)set->segment;
+    size_t sums = (size_t)parity->members * (size_t)set->rounds;
+    set->sent = calloc(2 * sums, sizeof *set->sent);
+    set->received = set->sent != NULL ? set->sent + sums : NULL;
+    for (int w = 0; w < WINDOWS && w < set->rounds; w++) {
+        set->windows[w] = malloc(window);
+        if (set->windows[w] == NULL)
+            rc = ERR_MEMORY;
+    }
+    if (set->sent == NULL || rc != ERR_OK)
+        return err_set(ERR_MEMORY, "node-local parity: out of memory");
+    TRY(ckpt_parity_path(set->path, dir, parity));
+    TRY(ckpt_map_file(set->path, ckpt_parity_offset(parity) + parity->bytes,
+                      true, &set->file));
+out:
+    return rc;
+}
+
+static void sum_own(const struct ckpt_xor *x, struct set *set)
+{
+    int me = set->parity.member;
+    for (int m = 0; m < set->parity.members; m++)
+        for (int i = 0; m != me && i < set->rounds; i++) {
+            int64_t offset;
+            int64_t bytes = segment_at(set, me, m, i, &offset);
+            if (bytes > 0)
+                set->sent[m * set->rounds + i] = crc32c(
+                    0, (const char *)x->own.data + offset, (size_t)bytes);
+        }
+}
+
+/* What others rely on must be what the manifest says. */
+static enum err take_own(struct ckpt_xor *x, const char *dir,
+                         const struct ckpt_manifest *manifest, int shard)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_read *reader = NULL;
+    char path[FSIO_PATH_MAX];
+    TRY(ckpt_read_create(dir, manifest, &reader));
+    TRY(ckpt_read_all(reader, shard));
+    TRY(fsio_path(path, "%s/%s", dir, manifest->shards[shard].file));
+    TRY(ckpt_map_file(path, manifest->shards[shard].bytes, false, &x->own));
+out:
+    ckpt_read_destroy(reader);
+    return rc;
+}
+
+enum err ckpt_xor_prepare(struct ckpt_xor *x, const char *dir,
+                          const struct ckpt_manifest *manifest,
+                          uint32_t manifest_crc, const int64_t *lengths)
+{
+    enum err rc = ERR_OK;
+    int own = shard_of(lengths, comm_rank(x->comm));
+    x->rounds = x->round = 0;
+    x->damaged = false;
+    if (own >= 0 && x->set_count > 0)
+        TRY(take_own(x, dir, manifest, own));
+    for (int i = 0; i < x->set_count; i++) {
+        struct set *set = &x->sets[i];
+        describe(set, manifest, manifest_crc, lengths);
+        if (set->rounds == 0)
+            continue;
+        TRY(make_file(set, dir));
+        sum_own(x, set);
+        if (set->rounds > x->rounds)
+            x->rounds = set->rounds;
+    }
+out:
+    return rc;
+}
+
+void ckpt_xor_release(struct ckpt_xor *x)
+{
+    for (int i = 0; i < x->set_count; i++) {
+        struct set *set = &x->sets[i];
+        for (int w = 0; w < WINDOWS; w++) {
+            free(set->windows[w]);
+            set->windows[w] = NULL;
+        }
+        free(set->sent);
+        set->sent = set->received = NULL;
+        ckpt_map_release(&set->file);
+    }
+    ckpt_map_release(&x->own);
+}
+
+/* --- rounds --------------------------------------------------------------- */
+
+static char *slot(const struct set *set, int segment, int member)
+{
+    return set->windows[segment % WINDOWS] + member * set->segment;
+}
+
+/* What member `of` sends to member `to` in this round: the CRCs of all its
+ * segments, or one of those. */
+static int64_t message_bytes(const struct set *set, int round, int of, int to)
+{
+    int64_t offset;
+    if (round == 0)
+        return set->sizes[of] > 0 ? set->rounds * (int)sizeof *set->sent : 0;
+    return segment_at(set, of, to, round - 1, &offset);
+}
+
+static const void *message_data(const struct ckpt_xor *x, const struct set *set,
+                                int to)
+{
+    int64_t offset;
+    if (x->round == 0)
+        return set->sent + to * set->rounds;
+    (void)segment_at(set, set->parity.member, to, x->round - 1, &offset);
+    return (const char *)x->own.data + offset;
+}
+
+static enum err start_set(struct ckpt_xor *x, struct set *set)
+{
+    enum err rc = ERR_OK;
+    int me = set->parity.member;
+    int tag = TAG + set->parity.set % TAGS;
+    for (int m = 0; m < set->parity.members; m++) {
+        if (m == me)
+            continue;
+        int64_t in = message_bytes(set, x->round, m, me);
+        int64_t out = message_bytes(set, x->round, me, m);
+        void *to = x->round == 0 ? (void *)(set->received + m * set->rounds)
+                                 : slot(set, x->round - 1, m);
+        if (in > 0)
+            TRY(comm_start_recv(x->comm, to, (size_t)in, set->ranks[m], tag,
+                                &set->receives[m]));
+        if (out > 0)
+            TRY(comm_start_send(x->comm, message_data(x, set, m), (size_t)out,
+                                set->ranks[m], tag, &set->sends[m]));
+    }
+out:
+    return rc;
+}
+
+static enum err start_round(struct ckpt_xor *x)
+{
+    enum err rc = ERR_OK;
+    for (int i = 0; i < x->set_count; i++)
+        if (x->sets[i].rounds > 0 && x->round <= x->sets[i].rounds)
+            TRY(start_set(x, &x->sets[i]));
+out:
+    return rc;
+}
+
+enum err ckpt_xor_start(struct ckpt_xor *x)
+{
+    return start_round(x);
+}
+
+static bool request_done(struct comm_request *request)
+{
+    return request == NULL || comm_test(request);
+}
+
+bool ckpt_xor_test(const struct ckpt_xor *x)
+{
+    bool done = true;
+    for (int i = 0; i < x->set_count; i++)
+        for (int m = 0; m < x->sets[i].parity.members; m++)
+            done = request_done(x->sets[i].receives[m]) &&
+                   request_done(x->sets[i].sends[m]) && done;
+    return done;
+}
+
+static enum err finish_request(struct comm_request **request, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    if (*request != NULL)
+        rc = comm_wait(*request, timeout_s);
+    *request = NULL;
+    return rc;
+}
+
+enum err ckpt_xor_wait(struct ckpt_xor *x, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    for (int i = 0; i < x->set_count; i++)
+        for (int m = 0; m < x->sets[i].parity.members; m++) {
+            TRY(finish_request(&x->sets[i].receives[m], timeout_s));
+            TRY(finish_request(&x->sets[i].sends[m], timeout_s));
+        }
+out:
+    return rc;
+}
+
+enum err ckpt_xor_turn(struct ckpt_xor *x, bool *fold)
+{
+    enum err rc = ERR_OK;
+    assert(!ckpt_xor_ended(x));
+    TRY(ckpt_xor_wait(x, 0.0));
+    *fold = x->round > 0;
+    x->folding = x->round - 1;
+    x->round++;
+    TRY(start_round(x));
+out:
+    return rc;
+}
+
+bool ckpt_xor_ended(const struct ckpt_xor *x)
+{
+    return x->round > x->rounds;
+}
+
+static void fold_segment(struct ckpt_xor *x, struct set *set, int from)
+{
+    int me = set->parity.member;
+    int segment = x->folding;
+    int64_t offset;
+    int64_t bytes = segment_at(set, from, me, segment, &offset);
+    const char *data = slot(set, segment, from);
+    if (bytes == 0)
+        return;
+    if (crc32c(0, data, (size_t)bytes) !=
+            set->received[from * set->rounds + segment] &&
+        !x->damaged) {
+        x->damaged = true;
+        snprintf(x->failure, sizeof x->failure,
+                 "%.300s: bytes [%" PRId64 ", %" PRId64
+                 ") of the shard of rank %d (%s) came damaged",
+                 set->path, offset, offset + bytes, set->ranks[from],
+                 comm_host(x->comm, set->ranks[from]));
+    }
+    ckpt_parity_xor((char *)set->file.data + ckpt_parity_offset(&set->parity) +
+                        segment * set->segment,
+                    data, bytes);
+}
+
+void ckpt_xor_fold(struct ckpt_xor *x)
+{
+    for (int i = 0; i < x->set_count; i++) {
+        struct set *set = &x->sets[i];
+        for (int m = 0; m < set->parity.members; m++)
+            if (m != set->parity.member && x->folding < set->rounds)
+                fold_segment(x, set, m);
+    }
+    ckpt_crash_point("local-folded", comm_rank(x->comm));
+}
+
+enum err ckpt_xor_seal(struct ckpt_xor *x, const struct ckpt_manifest *manifest)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_parity again;
+    for (int i = 0; i < x->set_count; i++)
+        if (x->sets[i].rounds > 0)
+            ckpt_parity_seal(&x->sets[i].parity, x->sets[i].file.data);
+    ckpt_xor_release(x);
+    ckpt_crash_point("local-sealed", comm_rank(x->comm));
+    if (x->damaged)
+        return err_set(ERR_IO, "%s", x->failure);
+    for (int i = 0; i < x->set_count; i++)
+        if (x->sets[i].rounds > 0)
+            TRY(ckpt_parity_read(x->sets[i].path, manifest,
+                                 x->sets[i].parity.manifest_crc, true, &again));
+out:
+    return rc;
+}

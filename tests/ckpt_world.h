@@ -1,0 +1,204 @@
+/* Ranks that are nodes of their own (this machine under several names, which
+ * only root can give), each with a folder, for tests of node-local checkpoints
+ * with parity. */
+#ifndef TESSERA_TESTS_CKPT_WORLD_H
+#define TESSERA_TESTS_CKPT_WORLD_H
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "tests/ckpt_fixture.h"
+
+#define ITEMS (FIXTURE_ITEMS + 1)
+#define TIMEOUT_S 60.0
+#define RANKS_MAX 4
+
+/* So large that a chunk has several segments. */
+static const struct ckpt_item big = { .name = "big",
+                                      .dims = 2,
+                                      .shape = { 2100, 1024 } };
+
+struct world {
+    struct comm *comm;
+    int rank, ranks;
+    char run[FSIO_PATH_MAX], local[FSIO_PATH_MAX];
+};
+
+/* How the tensors are cut: rank r saves so many of the parts. Unequal, and one
+ * with nothing to save. */
+static const int cuts[][RANKS_MAX] = { { 1, 2, 3, 4 }, { 5, 0, 1, 1 } };
+
+static inline bool become_node(void)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    char name[32];
+    int length =
+        snprintf(name, sizeof name, "node%.16s", rank != NULL ? rank : "0");
+    return unshare(CLONE_NEWUTS) == 0 && sethostname(name, (size_t)length) == 0;
+}
+
+/* A point counts when it holds on every rank. */
+static inline void everywhere(const struct world *world, bool pass,
+                              const char *what)
+{
+    int64_t good = pass;
+    if (!pass)
+        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
+    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%s", what);
+}
+
+static inline void make_items(const struct world *world, const int *cut,
+                              struct ckpt_item *items)
+{
+    int64_t before = 0, all = 0;
+    memcpy(items, fixture_tensors, sizeof fixture_tensors);
+    items[FIXTURE_ITEMS] = big;
+    for (int r = 0; r < world->ranks; r++) {
+        before += r < world->rank ? cut[r] : 0;
+        all += cut[r];
+    }
+    for (int i = 0; i < ITEMS; i++) {
+        int64_t elements = fixture_elements(&items[i]);
+        items[i].part.begin = elements * before / all;
+        items[i].part.end = elements * (before + cut[world->rank]) / all;
+        items[i].data =
+            calloc((size_t)(items[i].part.end - items[i].part.begin) + 1,
+                   dtype_bytes(items[i].dtype));
+    }
+}
+
+/* `block`: a folder that is made when nothing but the save may make it; NULL:
+ * none. */
+static inline enum err save(const struct world *world, int group,
+                            const int *cut, int64_t step, const char *block,
+                            struct ckpt_progress *progress)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_item items[ITEMS];
+    struct ckpt_saver *saver = NULL;
+    struct ckpt_options options = { .attempt = "3.1",
+                                    .stage = true,
+                                    .timeout_s = TIMEOUT_S,
+                                    .local_dir = world->local,
+                                    .xor_group = group };
+    json_t *state = world->rank == 0 ? fixture_state(step) : NULL;
+    *progress = (struct ckpt_progress){ 0 };
+    make_items(world, cut, items);
+    fixture_fill(items, ITEMS, step);
+    TRY(ckpt_saver_create(world->comm, world->run, &options, items, ITEMS,
+                          &saver));
+    if (block != NULL)
+        TRY(fsio_mkdirs(block));
+    TRY(ckpt_saver_start_local(saver, step, state));
+    fixture_fill(items, ITEMS, step + 1000);
+    TRY(ckpt_saver_wait(saver, progress));
+out:
+    ckpt_saver_destroy(saver);
+    json_decref(state);
+    fixture_free(items, ITEMS);
+    return rc;
+}
+
+static inline bool saves(const struct world *world, int group, const int *cut,
+                         int64_t step)
+{
+    struct ckpt_progress progress;
+    return save(world, group, cut, step, NULL, &progress) == ERR_OK &&
+           progress.phase == CKPT_COMMITTED;
+}
+
+/* The step that is loaded, from the nodes if *local; -2: an error or other
+ * values. */
+static inline int64_t loads(const struct world *world, bool *local)
+{
+    struct ckpt_item items[ITEMS];
+    struct ckpt_load_options options = { .local_dir = world->local };
+    struct ckpt_load_stats stats;
+    json_t *state = NULL;
+    int64_t step = -2;
+    memcpy(items, fixture_tensors, sizeof fixture_tensors);
+    items[FIXTURE_ITEMS] = big;
+    fixture_make(items, ITEMS, world->ranks - 1 - world->rank, world->ranks);
+    enum err rc = ckpt_load(world->comm, world->run, &options, items, ITEMS,
+                            &step, &state, &stats);
+    *local = stats.local;
+    if (rc != ERR_OK || (step >= 0 && !fixture_holds(items, ITEMS, step)))
+        step = -2;
+    json_decref(state);
+    fixture_free(items, ITEMS);
+    return step;
+}
+
+static inline bool comes_back(const struct world *world, int64_t step)
+{
+    bool local;
+    return loads(world, &local) == step && local;
+}
+
+/* Node `lost` loses its folder. */
+static inline void lose(const struct world *world, int lost)
+{
+    comm_barrier(world->comm);
+    if (world->rank == lost)
+        fsio_remove_tree(world->local);
+    comm_barrier(world->comm);
+}
+
+/* A step 0 of the run, to fall back to. */
+static inline bool saves_run(const struct world *world)
+{
+    struct ckpt_item items[ITEMS];
+    struct ckpt_options options = { .attempt = "1.1" };
+    json_t *state = fixture_state(0);
+    make_items(world, cuts[0], items);
+    fixture_fill(items, ITEMS, 0);
+    enum err rc = ckpt_save(world->comm, world->run, 0, state, items, ITEMS,
+                            &options, NULL);
+    json_decref(state);
+    fixture_free(items, ITEMS);
+    return rc == ERR_OK;
+}
+
+/* Run the tests of the program in a folder of their own. */
+static inline int world_main(int argc, char **argv,
+                             void (*run_tests)(struct world *world))
+{
+    struct world world = { 0 };
+    char folder[FSIO_PATH_MAX] = "";
+    bool named = become_node();
+    log_set_level(LOG_ERROR);
+    if (comm_create("auto", &argc, &argv, TIMEOUT_S, &world.comm) != ERR_OK) {
+        fprintf(stderr, "%s\n", err_text());
+        return 1;
+    }
+    world.rank = comm_rank(world.comm);
+    world.ranks = comm_size(world.comm);
+    if (world.rank != 0)
+        tap_silence();
+    if (!named || world.ranks > RANKS_MAX) {
+        tap_skip("needs up to 4 ranks and the right to give host names");
+        comm_destroy(world.comm);
+        return tap_done();
+    }
+    if (world.rank == 0)
+        fixture_folder(folder);
+    comm_broadcast(world.comm, folder, sizeof folder, 0);
+    fsio_path(world.run, "%s/run", folder);
+    fsio_path(world.local, "%s/node%d", folder, world.rank);
+    if (world.rank == 0)
+        ckpt_identify(world.run, "u-1");
+    comm_barrier(world.comm);
+    run_tests(&world);
+    comm_barrier(world.comm);
+    if (world.rank == 0)
+        fsio_remove_tree(folder);
+    comm_destroy(world.comm);
+    return tap_done();
+}
+
+#endif

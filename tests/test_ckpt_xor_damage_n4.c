@@ -1,0 +1,195 @@
+/* Node-local checkpoints with XOR parity and damage: while saving, and in what
+ * is left when a node is lost. Every rank is a node of its own; works with 2 to
+ * 4 ranks. */
+#include <sys/stat.h>
+
+#include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_parity.h"
+#include "checkpoint/ckpt_xor.h"
+#include "tests/ckpt_world.h"
+
+/* --- damage --------------------------------------------------------------- */
+
+enum harm { FLIP_HEAD, FLIP_PARITY, CUT_PARITY, NO_PARITY, FLIP_SHARD, HARMS };
+
+static const char *const harm_names[HARMS] = {
+    "the head of a parity file is damaged", "parity is damaged",
+    "a parity file is truncated",           "a parity file is gone",
+    "a shard that is left is damaged",
+};
+
+static bool flip(const char *path, int64_t at)
+{
+    FILE *file = fopen(path, "r+");
+    if (file == NULL)
+        return false;
+    bool good = fseek(file, at, SEEK_SET) == 0;
+    int byte = getc(file);
+    good = good && byte != EOF && fseek(file, at, SEEK_SET) == 0 &&
+           putc(byte ^ 1, file) != EOF;
+    return fclose(file) == 0 && good;
+}
+
+static bool do_harm(const struct world *world, int64_t step, enum harm harm)
+{
+    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX] = "";
+    struct stat status;
+    const char *prefix = harm == FLIP_SHARD ? "shard-" : CKPT_PARITY_PREFIX;
+    ckpt_index_path(dir, world->local, step);
+    DIR *folder = opendir(dir);
+    if (folder == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+            fsio_path(path, "%s/%s", dir, entry->d_name);
+    closedir(folder);
+    if (stat(path, &status) != 0)
+        return false;
+    switch (harm) {
+    case FLIP_HEAD:
+        return flip(path, 70);
+    case CUT_PARITY:
+        return truncate(path, status.st_size - 1) == 0;
+    case NO_PARITY:
+        return unlink(path) == 0;
+    default:
+        return flip(path, status.st_size * 2 / 3);
+    }
+}
+
+/* Node 0 is lost and node `at` has damage: nothing of the step is used. */
+static void test_damage(const struct world *world, int group, int at,
+                        int64_t *step)
+{
+    for (int harm = 0; harm < HARMS; harm++) {
+        bool local = true;
+        everywhere(world, saves(world, group, cuts[0], ++*step), "a save");
+        lose(world, 0);
+        everywhere(world,
+                   world->rank != at || do_harm(world, *step, (enum harm)harm),
+                   harm_names[harm]);
+        int64_t got = loads(world, &local);
+        everywhere(world, got == 0 && !local,
+                   "it is seen, and the run's step comes back");
+        lose(world, world->rank);
+    }
+}
+
+/* --- damage while saving -------------------------------------------------- */
+
+/* One round after the other, as a saver does it. */
+static enum err exchange(struct ckpt_xor *x)
+{
+    enum err rc = ERR_OK;
+    TRY(ckpt_xor_start(x));
+    while (!ckpt_xor_ended(x)) {
+        bool fold;
+        while (!ckpt_xor_test(x))
+            usleep(100);
+        TRY(ckpt_xor_turn(x, &fold));
+        if (fold)
+            ckpt_xor_fold(x);
+    }
+out:
+    return rc;
+}
+
+/* A folder with nothing but the own shard of a step of the run. */
+static bool own_shard(const struct world *world, int64_t step, const char *dir,
+                      char path[FSIO_PATH_MAX])
+{
+    char from[FSIO_PATH_MAX], name[64];
+    char *data = NULL;
+    size_t bytes = 0;
+    snprintf(name, sizeof name, "shard-%05d-of-%05d.h5", world->rank,
+             world->ranks);
+    ckpt_index_path(from, world->local, step);
+    fsio_path(path, "%s/%s", from, name);
+    bool good = fsio_read_file(path, 1 << 26, &data, &bytes) == ERR_OK;
+    fsio_path(path, "%s/%s", dir, name);
+    good = good && fsio_remove_tree(dir) == ERR_OK &&
+           fsio_mkdirs(dir) == ERR_OK &&
+           fsio_write_atomic(path, data, bytes) == ERR_OK;
+    free(data);
+    return good;
+}
+
+static void test_exchange(const struct world *world, int64_t *step)
+{
+    static const char *const cases[] = { "nothing", "before", "under way" };
+    int64_t lengths[RANKS_MAX] = { 1, 1, 1, 1 };
+    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    struct ckpt_manifest *manifest = NULL;
+    struct ckpt_xor *x = NULL;
+    bool good = saves(world, world->ranks, cuts[0], ++*step);
+    ckpt_index_path(dir, world->local, *step);
+    good = good && ckpt_manifest_read(dir, NULL, NULL, &manifest) == ERR_OK &&
+           ckpt_xor_create(world->comm, world->ranks, &x) == ERR_OK;
+    everywhere(world, good, "a step to exchange again");
+    fsio_path(dir, "%s/again", world->local);
+    for (int i = 0; i < 3 && good; i++) {
+        bool harmed = world->rank == 1 && i > 0;
+        good = own_shard(world, *step, dir, path);
+        if (harmed && i == 1)
+            good = good && flip(path, 300000);
+        enum err rc = ckpt_xor_prepare(x, dir, manifest, 1, lengths);
+        if (harmed && i == 2)
+            good = good && flip(path, 300000);
+        tap_note("damage: %s", cases[i]);
+        everywhere(world,
+                   good && rc == (harmed && i == 1 ? ERR_CHECKPOINT : ERR_OK),
+                   "a damaged shard is not taken");
+        if (i == 1) {
+            ckpt_xor_release(x);
+            continue;
+        }
+        everywhere(world, exchange(x) == ERR_OK, "the exchange ends");
+        rc = ckpt_xor_seal(x, manifest);
+        int64_t failed = rc == ERR_IO;
+        comm_all_reduce_i64(world->comm, &failed, 1, COMM_SUM);
+        everywhere(world, i == 0 ? rc == ERR_OK : failed == 1,
+                   "who got damaged bytes says so");
+    }
+    ckpt_xor_destroy(x);
+    ckpt_manifest_destroy(manifest);
+}
+
+/* A node that can't make its parity file: all hear of it, nothing is left, and
+ * the next save works. */
+static void test_failure(const struct world *world, int64_t *step)
+{
+    struct ckpt_progress progress;
+    char tmp[FSIO_PATH_MAX], block[FSIO_PATH_MAX];
+    everywhere(world, saves(world, world->ranks, cuts[0], ++*step), "a save");
+    ckpt_index_tmp_path(tmp, world->local, ++*step, "3.1");
+    fsio_path(block, "%s/" CKPT_PARITY_PREFIX "00000-01", tmp);
+    enum err rc = save(world, world->ranks, cuts[0], *step,
+                       world->rank == 1 ? block : NULL, &progress);
+    everywhere(world,
+               rc == ERR_OK && progress.phase == CKPT_FAILED &&
+                   strstr(progress.text, "rank 1 (node1)") != NULL,
+               "a node without its parity file: all hear of it");
+    everywhere(world,
+               fixture_count(world->local, "") == 3 &&
+                   comes_back(world, *step - 1),
+               "the step before is there, and nothing of this one");
+    everywhere(world, saves(world, world->ranks, cuts[0], ++*step),
+               "the next save works");
+}
+
+/* --- all ------------------------------------------------------------------ */
+
+static void run_tests(struct world *world)
+{
+    int64_t step = 1;
+    test_exchange(world, &step);
+    test_failure(world, &step);
+    lose(world, world->rank);
+    everywhere(world, saves_run(world), "a step of the run");
+    test_damage(world, world->ranks, world->ranks - 1, &step);
+}
+
+int main(int argc, char **argv)
+{
+    return world_main(argc, argv, run_tests);
+}
