@@ -130,8 +130,8 @@ static double kept(const struct attention *s, int64_t b, int64_t h, int64_t t,
     const uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32) };
     uint32_t words[4];
     rng_philox(halves, counter, words);
-    double uniform = (double)(words[element % 4] >> 8) * 0x1p-24;
-    return uniform < (double)s->dropout ? 0 : 1 / (1 - (double)s->dropout);
+    bool dropped = words[element % 4] < (double)s->dropout * 0x1p32;
+    return dropped ? 0 : 1 / (1 - (double)s->dropout);
 }
 
 /* Probabilities of query t before dropout; returns its log sum exp. */
