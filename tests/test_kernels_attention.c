@@ -55,8 +55,8 @@ static int32_t *ids_create(const struct attention_case *c)
     return ids;
 }
 
-/* Slopes of 2^-(8/n), ... for n = 16 heads, every other one first: those of 12
- * heads in Press, Smith and Lewis are of this kind. */
+/* ALiBi's slopes of 12 heads: of the 16 powers of 2^-0.5 every other one, then
+ * the ones between (Press, Smith and Lewis 2021). */
 static float *slopes_create(int64_t heads)
 {
     float *slopes = check_alloc((size_t)heads * sizeof(*slopes));
