@@ -266,7 +266,7 @@ static inline struct lanes tile_lanes(const struct tile *tile, int64_t at)
 static inline vec lanes_scores(const struct lanes *lanes, const float *panel,
                                int64_t j)
 {
-    vec_i32 number; /* the key's distance from the query */
+    vec_i32 number = { 0 }; /* the key's distance from the query */
     for (int i = 0; i < VEC_LANES; i++)
         number[i] = -i;
     number += (int32_t)(j - lanes->ahead - lanes->at);

@@ -87,7 +87,7 @@ static inline void cpu_random_words(uint64_t key, uint64_t block,
 static inline void cpu_random_lanes(uint64_t key, uint64_t block, uint64_t step,
                                     vec_u32 words[4])
 {
-    vec_u64 even, c[4], d[4];
+    vec_u64 even = { 0 }, c[4], d[4];
     for (uint64_t i = 0; i < VEC_LANES / 2; i++)
         even[i] = block + 2 * i * step;
     cpu_random_blocks(key, even, c);

@@ -128,7 +128,7 @@ static inline void cpu_tile_transpose(int64_t rows, int64_t n,
                 memcpy(square[i], &row, sizeof(row));
             }
             for (int64_t j = 0; j < columns; j++) {
-                vec column;
+                vec column = { 0 };
                 for (int64_t i = 0; i < VEC_LANES; i++)
                     column[i] = square[i][j];
                 vec_store(to + (j0 + j) * to_stride + i0, VEC_LANES, column);
