@@ -8,8 +8,8 @@
 #define TESSERA_KERNELS_CPU_RANDOM_H
 
 #include "kernels/cpu_vec.h"
-#include "kernels/kernels.h"
 #include "src/base/rng.h"
+#include "kernels/kernels.h"
 
 /* Words that one call yields: those of VEC_LANES / 2 blocks. */
 #define CPU_RANDOM_WORDS (2 * VEC_LANES)
@@ -45,15 +45,14 @@ static inline vec_u64 vec_mul_halves(vec_u64 a, vec_u64 b)
 #endif
 }
 
-/* The words of the blocks with counters `block` and following, so word i of
- * the call is word i % 4 of block + i / 4. */
-static inline void cpu_random_words(uint64_t key, uint64_t block,
-                                    vec_u32 words[2])
+/* The words of the blocks with these counters; upper halves are left over. */
+static inline void cpu_random_blocks(uint64_t key, vec_u64 block,
+                                     vec_u64 words[4])
 {
     const vec_u64 none = { 0 };
     vec_u64 k0 = none + (key & 0xffffffffu);
     vec_u64 k1 = none + (key >> 32);
-    vec_u64 c0 = (vec_u64){ CPU_RANDOM_LANES } + block;
+    vec_u64 c0 = block;
     vec_u64 c1 = c0 >> 32;
     vec_u64 c2 = none;
     vec_u64 c3 = none;
@@ -67,10 +66,36 @@ static inline void cpu_random_words(uint64_t key, uint64_t block,
         k0 += 0x9e3779b9u;
         k1 += 0xbb67ae85u;
     }
-    vec_u64 low = (c0 & 0xffffffffu) | c1 << 32;
-    vec_u64 high = (c2 & 0xffffffffu) | c3 << 32;
+    words[0] = c0;
+    words[1] = c1;
+    words[2] = c2;
+    words[3] = c3;
+}
+
+/* The words of the blocks with counters `block` and following, so word i of
+ * the call is word i % 4 of block + i / 4. */
+static inline void cpu_random_words(uint64_t key, uint64_t block,
+                                    vec_u32 words[2])
+{
+    vec_u64 c[4];
+    cpu_random_blocks(key, (vec_u64){ CPU_RANDOM_LANES } + block, c);
+    vec_u64 low = (c[0] & 0xffffffffu) | c[1] << 32;
+    vec_u64 high = (c[2] & 0xffffffffu) | c[3] << 32;
     words[0] = (vec_u32)__builtin_shufflevector(low, high, CPU_RANDOM_EVEN);
     words[1] = (vec_u32)__builtin_shufflevector(low, high, CPU_RANDOM_ODD);
+}
+
+/* words[w][lane] is word w of block + lane * step. */
+static inline void cpu_random_lanes(uint64_t key, uint64_t block, uint64_t step,
+                                    vec_u32 words[4])
+{
+    vec_u64 even = { 0 }, c[4], d[4];
+    for (uint64_t i = 0; i < VEC_LANES / 2; i++)
+        even[i] = block + 2 * i * step;
+    cpu_random_blocks(key, even, c);
+    cpu_random_blocks(key, even + step, d);
+    for (int w = 0; w < 4; w++)
+        words[w] = (vec_u32)((c[w] & 0xffffffffu) | d[w] << 32);
 }
 
 /* The key of sample `index` of the op's samples. */

@@ -138,12 +138,10 @@ static inline float vec_sum(vec v)
 
 static inline float vec_peak(vec v)
 {
-    float lane[VEC_LANES];
-    memcpy(lane, &v, sizeof(v));
-    for (int half = VEC_LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-    return lane[0];
+    float peak = v[0];
+    for (int i = 1; i < VEC_LANES; i++)
+        peak = v[i] > peak ? v[i] : peak;
+    return peak;
 }
 
 #endif

@@ -131,7 +131,8 @@ struct attention {
     /* [batch, seq] document number of each token, tokens attend only within
      * their document; NULL: each row is one document */
     const int32_t *sequence_ids;
-    /* Probabilities are dropped with this probability and the others divided by
+    /* Probabilities are dropped with this probability, < 1, namely where their
+     * random word is below dropout * 2^32, and the others divided by
      * 1 - dropout; element (head * seq + query) * round_up(seq, 4) + key of its
      * sample. 0: none */
     float dropout;
@@ -276,8 +277,8 @@ struct kernels {
     /* Causal attention on packed qkv[batch, seq, heads + 2 kv_heads, head_dim]:
      * first the queries' heads, then keys, then values; query head h uses key
      * head h / (heads / kv_heads). out[batch, seq, heads, head_dim], lse[batch,
-     * heads, seq] (log sum exp of the scaled scores, before dropout). Memory is
-     * linear in seq. */
+     * heads, seq] (log sum exp of the scaled scores, before dropout). Scratch
+     * does not grow with seq. */
     enum err (*attention_forward)(const struct kernel_ctx *ctx,
                                   enum dtype dtype,
                                   const struct attention *shape,
