@@ -48,8 +48,7 @@ int64_t CPU_SYMBOL(skinny_tiles)(const struct gemm *g)
     return cpu_min(most, tiles);
 }
 
-/* --- panels ----------------------------------------------------------------
- */
+/* --- panels --- */
 
 /* Rows l of B[k,n], columns [0, width), become rows of the panel. */
 static void panel_copy(const float *b, int64_t ldb, int64_t k, int64_t width,
@@ -117,8 +116,7 @@ static void lanes_transpose(const float *b, int64_t ldb, int64_t left,
     }
 }
 
-/* --- arithmetic ------------------------------------------------------------
- */
+/* --- arithmetic --- */
 
 static inline __attribute__((always_inline)) void
 block_run(const int rows, int64_t k, const float *a, int64_t lda,

@@ -50,8 +50,7 @@ static void problem_free(struct problem *p)
     free(p->dout);
 }
 
-/* --- fp64 ------------------------------------------------------------------
- */
+/* --- fp64 --- */
 
 static void expert_add(const double *w1, const double *w2, const double *x,
                        double weight, double *out)
@@ -96,8 +95,7 @@ static double reference(const struct problem *p, double *const *value,
     return loss;
 }
 
-/* --- the ops ---------------------------------------------------------------
- */
+/* --- the ops --- */
 
 /* What the forward pass leaves to the backward one. */
 struct state {
