@@ -66,7 +66,8 @@ static void panel_copy(const float *b, int64_t ldb, int64_t k, int64_t width,
 static inline __attribute__((always_inline)) void lanes_exchange(vec *v,
                                                                  int size)
 {
-    vec_i32 low, high;
+    vec_i32 low = { 0 };
+    vec_i32 high = { 0 };
     for (int i = 0; i < VEC_LANES; i++) {
         low[i] = (i & size) ? i - size + VEC_LANES : i;
         high[i] = (i & size) ? i + VEC_LANES : i + size;
