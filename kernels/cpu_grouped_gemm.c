@@ -1,7 +1,7 @@
 /* One GEMM per expert: the tiles of all of them in one loop, so that threads
  * share the work however unevenly the rows are spread. A group's tiles follow
  * from its own rows alone, so its bits do not depend on the other groups. */
-#include "kernels/cpu_gemm.h"
+#include "kernels/cpu_skinny.h"
 
 #include <limits.h>
 
@@ -49,8 +49,16 @@ enum err CPU_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
 #pragma omp parallel for num_threads(ctx->threads) schedule(dynamic, 1)
     for (int64_t t = 0; t < places; t++) {
         struct gemm one = group_gemm(g, t / GEMM_TILES_MAX);
-        struct gemm_tiling tiling = CPU_SYMBOL(gemm_tiling)(&one);
         int64_t tile = t % GEMM_TILES_MAX;
+        if (one.m == 0)
+            continue;
+        if (CPU_SYMBOL(skinny_fits)(&one)) {
+            int64_t tiles = CPU_SYMBOL(skinny_tiles)(&one);
+            if (tile < tiles)
+                CPU_SYMBOL(skinny_tile)(&one, tiles, tile);
+            continue;
+        }
+        struct gemm_tiling tiling = CPU_SYMBOL(gemm_tiling)(&one);
         if (tile < tiling.rows * tiling.columns)
             CPU_SYMBOL(gemm_tile)(&one, tiling, tile);
     }

@@ -34,7 +34,7 @@ static void row_softmax(float *x, int experts)
     for (int64_t e = 0; e < experts; e += VEC_LANES) {
         vec y = vec_exp(vec_load_or(x + e, experts - e, lowest) - peak);
         vec_store(x + e, experts - e, y);
-        total += vec_keep(y, experts - e);
+        total += y; /* lanes past the end are 0 */
     }
     float scale = 1.0f / vec_sum(total);
     for (int64_t e = 0; e < experts; e += VEC_LANES)

@@ -342,8 +342,10 @@ struct kernels {
                              const struct route *route, int64_t width,
                              const int32_t *source, const float *weights,
                              void *h, void *dh, float *dweights);
-    /* Tasks are fixed tiles of every group, each one single-threaded GEMM; a
-     * group without rows leaves c alone with `accumulate`, zeroes it without. */
+    /* Tasks are fixed tiles of every group. The bits of a group follow from its
+     * own rows and weights, whatever the other groups are and wherever it lies.
+     * TN: a group without rows leaves c alone with `accumulate`, zeroes it
+     * without. */
     enum err (*grouped_gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
                              const struct grouped_gemm *gemm);
 

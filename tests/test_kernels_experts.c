@@ -50,8 +50,7 @@ static void problem_free(struct problem *p)
     free(p->dout);
 }
 
-/* --- fp64 ------------------------------------------------------------------
- */
+/* --- fp64 --- */
 
 static void expert_add(const double *w1, const double *w2, const double *x,
                        double weight, double *out)
@@ -96,88 +95,119 @@ static double reference(const struct problem *p, double *const *value,
     return loss;
 }
 
-/* --- the ops ---------------------------------------------------------------
- */
+/* --- the ops --- */
+
+/* What the forward pass leaves to the backward one. */
+struct state {
+    struct kernel_ctx ctx;
+    int32_t place[ROWS], source[ROWS];
+    int64_t offsets[EXPERTS + 1];
+    float *probs, *weights, *x, *y, *z, *h, *dh, *dweights, *dlogits;
+};
+
+static const struct route route = { N, EXPERTS, TOP_K, 1 };
+
+static struct state state_create(const struct kernels *table, int threads)
+{
+    struct kernel_limits limits = {
+        .tokens = N, .seq = 1, .experts = EXPERTS, .top_k = TOP_K
+    };
+    struct state s = { .ctx = check_ctx(table, limits, threads) };
+    s.probs = check_poisoned(N * EXPERTS);
+    s.dlogits = check_poisoned(N * EXPERTS);
+    s.weights = check_poisoned(ROWS);
+    s.dweights = check_poisoned(ROWS);
+    s.x = check_poisoned(ROWS * D);
+    s.y = check_poisoned(ROWS * D);
+    s.z = check_poisoned(ROWS * WIDTH);
+    s.h = check_poisoned(ROWS * WIDTH);
+    s.dh = check_poisoned(ROWS * WIDTH);
+    return s;
+}
+
+static void state_free(struct state *s)
+{
+    float *used[] = { s->probs, s->dlogits, s->weights, s->dweights, s->x,
+                      s->y,     s->z,       s->h,       s->dh };
+    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
+        free(used[i]);
+    check_ctx_free(&s->ctx);
+}
+
+/* m is for TN, k for the others. */
+static void grouped(const struct kernels *table, struct state *s,
+                    enum gemm_form form, int64_t m, int64_t n, int64_t k,
+                    const float *a, const float *b, float *c)
+{
+    struct grouped_gemm g = {
+        form, EXPERTS, s->offsets, m, n, k, a, b, c, false
+    };
+    table->grouped_gemm(&s->ctx, DTYPE_F32, &g);
+}
+
+static void forward(const struct kernels *table, const struct problem *p,
+                    struct state *s, struct result *r)
+{
+    struct gemm logits = { .form = GEMM_NT, .m = N, .n = EXPERTS, .k = D };
+    logits.a = p->value[X];
+    logits.b = p->value[ROUTER];
+    logits.c = s->probs;
+    table->gemm(&s->ctx, DTYPE_F32, &logits);
+    table->route_forward(&s->ctx, &route, s->probs, r->chosen, s->weights);
+    table->route_sort(&s->ctx, &route, r->chosen, s->offsets, s->place,
+                      s->source);
+    table->expert_gather(&s->ctx, DTYPE_F32, &route, D, s->source, p->value[X],
+                         s->x);
+    grouped(table, s, GEMM_NT, 0, WIDTH, D, s->x, p->value[W1], s->z);
+    table->activation_forward(&s->ctx, DTYPE_F32, ACTIVATION_GELU, ROWS * WIDTH,
+                              s->z, s->h);
+    grouped(table, s, GEMM_NT, 0, D, WIDTH, s->h, p->value[W2], s->y);
+    table->expert_combine(&s->ctx, DTYPE_F32, &route, D, s->place, s->weights,
+                          s->y, r->out);
+}
+
+static void backward(const struct kernels *table, const struct problem *p,
+                     struct state *s, struct result *r)
+{
+    table->expert_gather(&s->ctx, DTYPE_F32, &route, D, s->source, p->dout,
+                         s->y);
+    grouped(table, s, GEMM_NN, 0, WIDTH, D, s->y, p->value[W2], s->dh);
+    table->expert_weigh(&s->ctx, DTYPE_F32, &route, WIDTH, s->source,
+                        s->weights, s->h, s->dh, s->dweights);
+    grouped(table, s, GEMM_TN, D, WIDTH, 0, s->y, s->h, r->gradient[W2]);
+    table->activation_backward(&s->ctx, DTYPE_F32, ACTIVATION_GELU,
+                               ROWS * WIDTH, s->z, s->dh, s->dh);
+    grouped(table, s, GEMM_TN, WIDTH, D, 0, s->dh, s->x, r->gradient[W1]);
+    grouped(table, s, GEMM_NN, 0, D, WIDTH, s->dh, p->value[W1], s->y);
+    table->expert_combine(&s->ctx, DTYPE_F32, &route, D, s->place, NULL, s->y,
+                          r->gradient[X]);
+    table->route_backward(&s->ctx, &route, s->probs, r->chosen, s->dweights,
+                          p->dprobs, s->dlogits);
+    struct gemm dx = { .form = GEMM_NN, .m = N, .n = D, .k = EXPERTS };
+    dx.accumulate = true;
+    dx.a = s->dlogits;
+    dx.b = p->value[ROUTER];
+    dx.c = r->gradient[X];
+    table->gemm(&s->ctx, DTYPE_F32, &dx);
+    struct gemm dr = { .form = GEMM_TN, .m = EXPERTS, .n = D, .k = N };
+    dr.a = s->dlogits;
+    dr.b = p->value[X];
+    dr.c = r->gradient[ROUTER];
+    table->gemm(&s->ctx, DTYPE_F32, &dr);
+}
 
 static struct result run(const struct kernels *table, const struct problem *p,
                          int threads)
 {
-    const struct route route = { N, EXPERTS, TOP_K, 1 };
-    struct kernel_limits limits = {
-        .tokens = N, .seq = 1, .experts = EXPERTS, .top_k = TOP_K
-    };
-    struct kernel_ctx ctx = check_ctx(table, limits, threads);
+    struct state s = state_create(table, threads);
     struct result r;
-    int32_t place[ROWS], source[ROWS];
-    int64_t offsets[EXPERTS + 1];
-    float *probs = check_poisoned(N * EXPERTS);
-    float *dlogits = check_poisoned(N * EXPERTS);
-    float *weights = check_poisoned(ROWS), *dweights = check_poisoned(ROWS);
-    float *x = check_poisoned(ROWS * D), *y = check_poisoned(ROWS * D);
-    float *z = check_poisoned(ROWS * WIDTH), *h = check_poisoned(ROWS * WIDTH);
-    float *dh = check_poisoned(ROWS * WIDTH);
     r.out = check_poisoned(N * D);
     r.chosen = (int32_t *)check_poisoned(ROWS);
     for (int i = 0; i < PARAMETERS; i++)
         r.gradient[i] = check_poisoned(sizes[i]);
-
-    struct gemm logits = { .form = GEMM_NT, .m = N, .n = EXPERTS, .k = D };
-    logits.a = p->value[X];
-    logits.b = p->value[ROUTER];
-    logits.c = probs;
-    table->gemm(&ctx, DTYPE_F32, &logits);
-    table->route_forward(&ctx, &route, probs, r.chosen, weights);
-    table->route_sort(&ctx, &route, r.chosen, offsets, place, source);
-    table->expert_gather(&ctx, DTYPE_F32, &route, D, source, p->value[X], x);
-    struct grouped_gemm up = { GEMM_NT, EXPERTS, offsets,      0, WIDTH,
-                               D,       x,       p->value[W1], z, false };
-    table->grouped_gemm(&ctx, DTYPE_F32, &up);
-    table->activation_forward(&ctx, DTYPE_F32, ACTIVATION_GELU, ROWS * WIDTH, z,
-                              h);
-    struct grouped_gemm down = { GEMM_NT, EXPERTS, offsets,      0, D,
-                                 WIDTH,   h,       p->value[W2], y, false };
-    table->grouped_gemm(&ctx, DTYPE_F32, &down);
-    table->expert_combine(&ctx, DTYPE_F32, &route, D, place, weights, y, r.out);
-
-    table->expert_gather(&ctx, DTYPE_F32, &route, D, source, p->dout, y);
-    struct grouped_gemm down_dh = { GEMM_NN, EXPERTS, offsets,      0,  WIDTH,
-                                    D,       y,       p->value[W2], dh, false };
-    table->grouped_gemm(&ctx, DTYPE_F32, &down_dh);
-    table->expert_weigh(&ctx, DTYPE_F32, &route, WIDTH, source, weights, h, dh,
-                        dweights);
-    struct grouped_gemm down_dw = { GEMM_TN,        EXPERTS, offsets, D,
-                                    WIDTH,          0,       y,       h,
-                                    r.gradient[W2], false };
-    table->grouped_gemm(&ctx, DTYPE_F32, &down_dw);
-    table->activation_backward(&ctx, DTYPE_F32, ACTIVATION_GELU, ROWS * WIDTH,
-                               z, dh, dh);
-    struct grouped_gemm up_dw = { GEMM_TN, EXPERTS, offsets,        WIDTH, D, 0,
-                                  dh,      x,       r.gradient[W1], false };
-    table->grouped_gemm(&ctx, DTYPE_F32, &up_dw);
-    struct grouped_gemm up_dx = { GEMM_NN, EXPERTS, offsets,      0, D,
-                                  WIDTH,   dh,      p->value[W1], y, false };
-    table->grouped_gemm(&ctx, DTYPE_F32, &up_dx);
-    table->expert_combine(&ctx, DTYPE_F32, &route, D, place, NULL, y,
-                          r.gradient[X]);
-    table->route_backward(&ctx, &route, probs, r.chosen, dweights, p->dprobs,
-                          dlogits);
-    struct gemm dx = {
-        .form = GEMM_NN, .m = N, .n = D, .k = EXPERTS, .accumulate = true
-    };
-    dx.a = dlogits;
-    dx.b = p->value[ROUTER];
-    dx.c = r.gradient[X];
-    table->gemm(&ctx, DTYPE_F32, &dx);
-    struct gemm dr = { .form = GEMM_TN, .m = EXPERTS, .n = D, .k = N };
-    dr.a = dlogits;
-    dr.b = p->value[X];
-    dr.c = r.gradient[ROUTER];
-    table->gemm(&ctx, DTYPE_F32, &dr);
-
-    float *used[] = { probs, dlogits, weights, dweights, x, y, z, h, dh };
-    for (size_t i = 0; i < sizeof used / sizeof *used; i++)
-        free(used[i]);
-    check_ctx_free(&ctx);
+    forward(table, p, &s, &r);
+    backward(table, p, &s, &r);
+    state_free(&s);
     return r;
 }
 

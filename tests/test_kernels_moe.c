@@ -328,8 +328,7 @@ static void check_not_finite(const struct kernels *table)
     problem_free(&p);
 }
 
-/* --- rows to experts and back ----------------------------------------------
- */
+/* --- rows to experts and back --- */
 
 /* out, y, h, dh and dweights of the three ops on the choices of `r`. */
 struct rows {
