@@ -1,269 +1,477 @@
-/* The whole model against an fp64 reference: loss, gradients by central
- * differences of the reference's loss, and the same bits for any number of
- * threads. */
+/* The whole model against an fp64 reference: loss and gradients of every
+ * configuration, the same bits for any number of threads, the random numbers of
+ * dropout, and how it uses its parameters. */
 #include "src/model/model.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "src/base/rng.h"
-#include "tests/tap.h"
+#include "src/model/model_impl.h"
+#include "tests/model_fixture.h"
+#include "tests/model_reference.h"
 
-#define SAMPLES 2
-#define SEQ 6
-#define D 32
-#define HEADS 2
-#define VOCAB 37
-#define N (SAMPLES * SEQ)
-#define F (4 * D)
+#define PROBES 4 /* per tensor: one direction, then single elements */
+#define TENSORS_MAX 64
+#define EXPERTS_MAX 8
+#define LAYERS_MAX 4
+#define FOUNDRY .bias = true, .tied = true
+#define DROPOUTS                                                               \
+    .dropout_embedding = 0.2, .dropout_attention = 0.3, .dropout_residual = 0.1
+#define DBRX                                                                   \
+    .positions = POSITIONS_ROPE, .n_kv_heads = 2, .clip_qkv = 0.6,             \
+    .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
+    .experts_top_k = 2, .router_normalize = 1.0
 
-static const struct model_config config = { D, HEADS, 2, VOCAB, SEQ, 4, 1e-5 };
-static int32_t tokens[N], labels[N], documents[N];
-
-/* --- the reference ----------------------------------------------------------- */
-
-static const double *tensor(const struct params *params, const double *w,
-                            const char *name)
-{
-    for (int i = 0; i < params->count; i++)
-        if (strcmp(params->list[i].name, name) == 0)
-            return w + params->list[i].offset;
-    abort();
-}
-
-static const double *layer_tensor(const struct params *params, const double *w,
-                                  int layer, const char *name)
-{
-    char text[96];
-    snprintf(text, sizeof text, "transformer.blocks.%d.%s", layer, name);
-    return tensor(params, w, text);
-}
-
-static void norm(const double *x, const double *g, const double *b, double *y)
-{
-    double mean = 0.0, var = 0.0;
-    for (int i = 0; i < D; i++)
-        mean += x[i] / D;
-    for (int i = 0; i < D; i++)
-        var += (x[i] - mean) * (x[i] - mean) / D;
-    for (int i = 0; i < D; i++)
-        y[i] = (x[i] - mean) / sqrt(var + 1e-5) * g[i] + b[i];
-}
-
-static void linear(const double *x, const double *w, const double *b, int out,
-                   int in, double *y)
-{
-    for (int o = 0; o < out; o++) {
-        y[o] = b[o];
-        for (int i = 0; i < in; i++)
-            y[o] += w[o * in + i] * x[i];
-    }
-}
-
-static void attend(double (*qkv)[3 * D], double (*out)[D])
-{
-    int hd = D / HEADS;
-    for (int i = 0; i < N; i++) {
-        int row = i / SEQ * SEQ;
-        for (int h = 0; h < HEADS; h++) {
-            double p[SEQ], total = 0.0;
-            for (int j = row; j <= i; j++) {
-                double s = 0.0;
-                for (int c = 0; c < hd; c++)
-                    s += qkv[i][h * hd + c] * qkv[j][D + h * hd + c];
-                p[j - row] = documents[i] == documents[j]
-                                 ? exp(s / sqrt((double)hd))
-                                 : 0.0;
-                total += p[j - row];
-            }
-            for (int c = 0; c < hd; c++) {
-                out[i][h * hd + c] = 0.0;
-                for (int j = row; j <= i; j++)
-                    out[i][h * hd + c] +=
-                        p[j - row] / total * qkv[j][2 * D + h * hd + c];
-            }
-        }
-    }
-}
-
-static void reference_layer(const struct params *params, const double *w,
-                            int layer, double (*x)[D])
-{
-    double y[D], z[D], up[F], qkv[N][3 * D], att[N][D];
-    for (int i = 0; i < N; i++) {
-        norm(x[i], layer_tensor(params, w, layer, "norm_1.weight"),
-             layer_tensor(params, w, layer, "norm_1.bias"), y);
-        linear(y, layer_tensor(params, w, layer, "attn.Wqkv.weight"),
-               layer_tensor(params, w, layer, "attn.Wqkv.bias"), 3 * D, D,
-               qkv[i]);
-    }
-    attend(qkv, att);
-    for (int i = 0; i < N; i++) {
-        linear(att[i], layer_tensor(params, w, layer, "attn.out_proj.weight"),
-               layer_tensor(params, w, layer, "attn.out_proj.bias"), D, D, y);
-        for (int c = 0; c < D; c++)
-            x[i][c] += y[c];
-        norm(x[i], layer_tensor(params, w, layer, "norm_2.weight"),
-             layer_tensor(params, w, layer, "norm_2.bias"), y);
-        linear(y, layer_tensor(params, w, layer, "ffn.up_proj.weight"),
-               layer_tensor(params, w, layer, "ffn.up_proj.bias"), F, D, up);
-        for (int c = 0; c < F; c++)
-            up[c] = up[c] / 2.0 * (1.0 + erf(up[c] / sqrt(2.0)));
-        linear(up, layer_tensor(params, w, layer, "ffn.down_proj.weight"),
-               layer_tensor(params, w, layer, "ffn.down_proj.bias"), D, F, z);
-        for (int c = 0; c < D; c++)
-            x[i][c] += z[c];
-    }
-}
-
-static double reference_loss(const struct params *params, const double *w)
-{
-    const double *wte = tensor(params, w, "transformer.wte.weight");
-    const double *wpe = tensor(params, w, "transformer.wpe.weight");
-    double x[N][D], y[D], loss = 0.0;
-    for (int i = 0; i < N; i++)
-        for (int c = 0; c < D; c++)
-            x[i][c] = wte[tokens[i] * D + c] + wpe[i % SEQ * D + c];
-    for (int layer = 0; layer < config.n_layers; layer++)
-        reference_layer(params, w, layer, x);
-    for (int i = 0; i < N; i++) {
-        double total = 0.0, label = 0.0;
-        if (labels[i] < 0)
-            continue;
-        norm(x[i], tensor(params, w, "transformer.norm_f.weight"),
-             tensor(params, w, "transformer.norm_f.bias"), y);
-        for (int v = 0; v < VOCAB; v++) {
-            double logit = 0.0;
-            for (int c = 0; c < D; c++)
-                logit += y[c] * wte[v * D + c];
-            total += exp(logit);
-            if (v == labels[i])
-                label = logit;
-        }
-        loss += log(total) - label;
-    }
-    return loss;
-}
-
-/* --- the model under test ------------------------------------------------------ */
-
-struct flat {
-    const struct params *params;
-    float *weights;
-    float *gradient;
+static const struct {
+    const char *name;
+    struct model_config config;
+} cases[] = {
+    { "base", { FOUNDRY } },
+    { "alibi", { FOUNDRY, .positions = POSITIONS_ALIBI } },
+    { "alibi, 3 heads",
+      { FOUNDRY, .d_model = 48, .n_heads = 3, .positions = POSITIONS_ALIBI } },
+    { "rope", { FOUNDRY, .positions = POSITIONS_ROPE } },
+    { "rmsnorm", { FOUNDRY, .norm = MODEL_NORM_RMSNORM } },
+    { "low precision", { FOUNDRY, .norm_low_precision = true } },
+    { "low precision rmsnorm",
+      { FOUNDRY, .norm = MODEL_NORM_RMSNORM, .norm_low_precision = true } },
+    { "gelu glu", { FOUNDRY, .ffn = FFN_GLU } },
+    { "silu glu", { FOUNDRY, .ffn = FFN_GLU, .activation = MODEL_SILU } },
+    { "silu mlp", { FOUNDRY, .activation = MODEL_SILU } },
+    { "no bias", { .tied = true } },
+    { "grouped queries", { FOUNDRY, .n_kv_heads = 2 } },
+    { "multi-query", { FOUNDRY, .n_kv_heads = 1 } },
+    { "qk norm, full", { FOUNDRY, .n_kv_heads = 2, .qk_norm = QK_NORM_FULL } },
+    { "qk norm, by heads",
+      { FOUNDRY, .n_kv_heads = 2, .qk_norm = QK_NORM_HEAD } },
+    { "qk rmsnorm, rope",
+      { FOUNDRY, .norm = MODEL_NORM_RMSNORM, .qk_norm = QK_NORM_HEAD,
+        .positions = POSITIONS_ROPE } },
+    { "clip", { FOUNDRY, .clip_qkv = 0.6 } },
+    { "clip, qk norm, rope",
+      { FOUNDRY, .clip_qkv = 0.6, .qk_norm = QK_NORM_FULL,
+        .positions = POSITIONS_ROPE } },
+    { "logit scale", { FOUNDRY, .logit_scale = 0.4 } },
+    { "residual scale", { FOUNDRY, .residual_scale = 0.7 } },
+    { "untied", { .bias = true } },
+    { "dropout of the embedding", { FOUNDRY, .dropout_embedding = 0.3 } },
+    { "dropout of attention", { FOUNDRY, .dropout_attention = 0.3 } },
+    { "dropout of branches", { FOUNDRY, .dropout_residual = 0.3 } },
+    { "mpt with dropout", { FOUNDRY, DROPOUTS, .residual_scale = 0.6 } },
+    { "mpt-7b-released", { .tied = true, .positions = POSITIONS_ALIBI } },
+    { "llama",
+      { .positions = POSITIONS_ROPE,
+        .norm = MODEL_NORM_RMSNORM,
+        .ffn = FFN_GLU,
+        .activation = MODEL_SILU,
+        .n_kv_heads = 2 } },
+    { "dbrx", { DBRX, .router_jitter = 0.01, .balance_weight = 0.05 } },
+    { "dbrx, balance", { DBRX, .balance_weight = 3.0 } },
+    { "dbrx, jitter, dropout", { DBRX, DROPOUTS, .router_jitter = 0.3 } },
+    { "mlp experts",
+      { FOUNDRY, .experts = 5, .experts_top_k = 1, .balance_weight = 0.1 } },
+    { "mlp experts, L2 norm",
+      { FOUNDRY, .experts = 4, .experts_top_k = 3, .router_normalize = 2.0,
+        .residual_scale = 0.5 } },
+    { "all experts", { .experts = 3, .experts_top_k = 3 } },
+    { "everything",
+      { DBRX, DROPOUTS, .bias = true, .qk_norm = QK_NORM_HEAD,
+        .norm_low_precision = false, .logit_scale = 0.7, .residual_scale = 0.8,
+        .router_jitter = 0.2, .balance_weight = 0.5 } },
 };
 
-static enum err flat_gather(void *arg, int block, const float **weights)
+/* --- derivatives of the reference
+ * ------------------------------------------------ */
+
+struct probe {
+    int tensor;
+    int64_t element; /* -1: along the random direction */
+    double want;
+    bool useless; /* a choice changes nearby */
+};
+
+/* The random direction, 1 or -1. */
+static double sign_of(int tensor, int64_t element)
 {
-    struct flat *flat = arg;
-    *weights = flat->weights + flat->params->blocks[block].offset;
-    return ERR_OK;
+    return (rng_u64(6, (uint64_t)tensor, (uint64_t)element) & 1) ? 1.0 : -1.0;
 }
 
-static enum err flat_nothing(void *arg, int block)
+static void move(const struct param *param, struct probe probe, double step,
+                 double *w)
 {
-    (void)arg;
-    (void)block;
-    return ERR_OK;
+    w += param->offset;
+    for (int64_t i = 0; probe.element < 0 && i < param->numel; i++)
+        w[i] += step * sign_of(probe.tensor, i);
+    if (probe.element >= 0)
+        w[probe.element] += step;
 }
 
-static enum err flat_gradient(void *arg, int block, float **gradient)
+/* Central difference; the weights come back with rounding errors only. */
+static void differentiate(const struct model_reference *reference,
+                          uint64_t choices, double *w, struct probe *probe)
 {
-    struct flat *flat = arg;
-    *gradient = flat->gradient + flat->params->blocks[block].offset;
-    return ERR_OK;
+    const struct param *param = &reference->params->list[probe->tensor];
+    double h = probe->element < 0 ? 1e-5 / sqrt((double)param->numel) : 1e-5;
+    struct model_reference_loss up, down;
+    move(param, *probe, h, w);
+    up = model_reference_run(reference, w);
+    move(param, *probe, -2.0 * h, w);
+    down = model_reference_run(reference, w);
+    move(param, *probe, h, w);
+    probe->want =
+        (up.cross_entropy + up.balance - down.cross_entropy - down.balance) /
+        (2.0 * h);
+    probe->useless = up.choices != choices || down.choices != choices;
 }
 
-static double run(const struct params *params, const struct kernels *kernels,
-                  int threads, float *weights, float *gradient)
-{
-    struct flat flat = { params, weights, gradient };
-    struct param_access access = { &flat, flat_gather, flat_nothing,
-                                   flat_gradient, flat_nothing };
-    struct leaf leaf = { SAMPLES, SEQ, tokens, labels, documents };
-    struct model *model = NULL;
-    double loss = NAN, eval = NAN;
-    if (model_create(&config, params, kernels, threads, SAMPLES, SEQ, &model) !=
-        ERR_OK)
-        return NAN;
-    memset(gradient, 0, (size_t)params->elements * sizeof(float));
-    if (model_train_leaf(model, &access, &leaf, &loss) != ERR_OK ||
-        model_eval_leaf(model, &access, &leaf, &eval) != ERR_OK ||
-        loss != eval)
-        loss = NAN;
-    model_destroy(model);
-    return loss;
-}
+struct expected {
+    struct model_reference_loss train;
+    struct model_reference_loss eval;
+    int64_t counts[LAYERS_MAX * EXPERTS_MAX]; /* of eval */
+    struct probe probes[TENSORS_MAX * PROBES];
+    int probe_count;
+};
 
-/* Some elements of every tensor. */
-static void check_gradient(const struct params *params, double *w,
-                           const float *gradient)
+static void expect(const struct model_fixture *f, struct expected *out)
 {
-    const double h = 1e-5;
-    for (int p = 0; p < params->count; p++) {
-        const struct param *param = &params->list[p];
-        double worst = 0.0, largest = 0.0;
-        for (int64_t i = 0; i < param->numel; i++)
-            largest = fmax(largest, fabs((double)gradient[param->offset + i]));
-        for (int k = 0; k < 6; k++) {
-            int64_t i = (int64_t)(rng_u64(5, (uint64_t)p, (uint64_t)k) %
-                                  (uint64_t)param->numel);
-            double *at = &w[param->offset + i];
-            double old = *at;
-            *at = old + h;
-            double up = reference_loss(params, w);
-            *at = old - h;
-            double down = reference_loss(params, w);
-            *at = old;
-            double want = (up - down) / (2.0 * h);
-            worst = fmax(worst,
-                         fabs(want - (double)gradient[param->offset + i]));
-        }
-        tap_ok(largest > 0.0 && worst <= 2e-5 * fmax(1.0, largest),
-               "gradient of %s (worst %.2g of %.2g)", param->name, worst,
-               largest);
+    struct model_reference_rounding rounding = { 0 };
+    struct model_reference reference = { .config = &f->config,
+                                         .params = f->params,
+                                         .leaf = &f->leaf,
+                                         .seed = FIXTURE_SEED,
+                                         .counts = out->counts };
+    double *w = malloc(2 * fixture_bytes(f));
+    if (w == NULL || f->params->count > TENSORS_MAX)
+        abort();
+    for (int64_t i = 0; i < f->params->elements; i++)
+        w[i] = (double)f->weights[i];
+    out->eval = model_reference_run(&reference, w);
+    reference.counts = NULL;
+    reference.training = true;
+    reference.rounding = &rounding;
+    out->train = model_reference_run(&reference, w);
+    rounding.replay = true;
+    out->probe_count = f->params->count * PROBES;
+    for (int i = 0; i < out->probe_count; i++) {
+        struct probe *probe = &out->probes[i];
+        int64_t numel = f->params->list[i / PROBES].numel;
+        probe->tensor = i / PROBES;
+        probe->element =
+            i % PROBES == 0
+                ? -1
+                : (int64_t)(rng_u64(5, 0, (uint64_t)i) % (uint64_t)numel);
+        differentiate(&reference, out->train.choices, w, probe);
     }
+    free(rounding.offset);
+    free(w);
+}
+
+/* --- one configuration
+ * ------------------------------------------------------------ */
+
+/* Error of a probe, relative to the tensor's gradient. */
+static double probe_error(const struct model_fixture *f, struct probe probe)
+{
+    const struct param *param = &f->params->list[probe.tensor];
+    const float *g = f->gradient + param->offset;
+    double got = 0.0, scale = 0.0;
+    for (int64_t i = 0; i < param->numel; i++) {
+        double at = (double)g[i];
+        got += probe.element < 0 ? at * sign_of(probe.tensor, i) : 0.0;
+        scale = probe.element < 0 ? hypot(scale, at) : fmax(scale, fabs(at));
+    }
+    if (probe.element >= 0)
+        got = (double)g[probe.element];
+    double error = fabs(got - probe.want) / fmax(0.1, scale);
+    return isnan(error) ? INFINITY : error;
+}
+
+static void check_gradient(const struct model_fixture *f,
+                           const struct expected *want, const char *name)
+{
+    double worst = 0.0;
+    double tolerance = f->config.norm_low_precision ? 2e-2 : 2e-5;
+    int used = 0;
+    for (int i = 0; i < want->probe_count; i++) {
+        struct probe probe = want->probes[i];
+        double error = probe.useless ? 0.0 : probe_error(f, probe);
+        used += !probe.useless;
+        worst = fmax(worst, error);
+        if (error > tolerance)
+            tap_note("gradient of %s, element %lld: error %.2g",
+                     f->params->list[probe.tensor].name,
+                     (long long)probe.element, error);
+    }
+    tap_ok(worst <= tolerance && 2 * used > want->probe_count,
+           "%s: gradients (worst %.2g, %d of %d probes)", name, worst, used,
+           want->probe_count);
+}
+
+static bool padding_untouched(const struct model_fixture *f)
+{
+    int64_t sum = 0, zero = 0;
+    for (int p = 0; p < f->params->count; p++)
+        for (int64_t i = 0; i < f->params->list[p].numel; i++)
+            zero += f->gradient[f->params->list[p].offset + i] == 0.0f;
+    for (int64_t i = 0; i < f->params->elements; i++)
+        sum += f->gradient[i] == 0.0f;
+    return sum - zero == f->params->elements - f->params->numel;
+}
+
+static void check_loss(struct leaf_loss got, struct model_reference_loss want,
+                       double tolerance, const char *name, const char *what)
+{
+    tap_is_close(got.cross_entropy, want.cross_entropy, tolerance,
+                 "%s: cross entropy%s", name, what);
+    tap_is_close(got.balance, want.balance, tolerance, "%s: balance%s", name,
+                 what);
+}
+
+static bool balanced_access(const struct model_fixture *f)
+{
+    bool fine = !f->misused;
+    for (int b = 0; b < f->params->block_count; b++)
+        fine &= f->held[b] == 0 && f->done[b] == 1;
+    return fine;
+}
+
+/* With one thread, in detail. */
+static void check_single(struct model_fixture *f, const struct kernels *kernels,
+                         const struct expected *want, const char *name,
+                         struct leaf_loss *loss)
+{
+    struct param_access access = fixture_access(f);
+    struct model_options options = fixture_options(f, 1);
+    struct leaf_loss eval = { NAN, NAN };
+    struct model *model = NULL;
+    double tolerance = f->config.norm_low_precision ? 1e-3 : 2e-6;
+    if (!tap_ok(model_create(&f->config, f->params, kernels, &options,
+                             &model) == ERR_OK &&
+                    fixture_train(f, model, loss),
+                "%s: trains", name)) {
+        tap_note("%s", err_text());
+        model_destroy(model);
+        return;
+    }
+    check_loss(*loss, want->train, tolerance, name, "");
+    check_gradient(f, want, name);
+    tap_ok(balanced_access(f) && padding_untouched(f),
+           "%s: gathers, releases and gradients match", name);
+    tap_ok(model_eval_leaf(model, &access, &f->leaf, &eval) == ERR_OK,
+           "%s: evaluates", name);
+    check_loss(eval, want->eval, tolerance, name, " without dropout");
+    const int64_t *counts = model_expert_counts(model);
+    size_t experts = (size_t)(f->config.n_layers * f->config.experts);
+    tap_ok((counts == NULL) == (experts == 0) &&
+               (experts == 0 ||
+                memcmp(counts, want->counts, experts * sizeof *counts) == 0),
+           "%s: choices of the experts", name);
+    model_destroy(model);
+}
+
+/* Twice by one model: nothing of a leaf is left for the next one. With three
+ * threads also in a model that the leaf fills. */
+static void check_threads(struct model_fixture *f,
+                          const struct kernels *kernels, const char *name,
+                          struct leaf_loss single)
+{
+    size_t bytes = fixture_bytes(f);
+    float *first = malloc(bytes);
+    bool same = first != NULL;
+    if (same)
+        memcpy(first, f->gradient, bytes);
+    for (int threads = 2; same && threads <= 3; threads++) {
+        struct model_options options = fixture_options(f, threads);
+        struct leaf_loss loss = { NAN, NAN };
+        struct model *model = NULL;
+        if (threads == 3) {
+            options.samples = f->leaf.samples;
+            options.seq_len = f->leaf.seq_len;
+        }
+        same &= model_create(&f->config, f->params, kernels, &options,
+                             &model) == ERR_OK;
+        for (int again = 0; same && again < 2; again++)
+            same = fixture_train(f, model, &loss) &&
+                   fixture_same_loss(loss, single) &&
+                   memcmp(f->gradient, first, bytes) == 0;
+        model_destroy(model);
+    }
+    tap_ok(same, "%s: the same bits with 1, 2 and 3 threads", name);
+    free(first);
+}
+
+static void check_case(struct model_fixture *f, const char *name)
+{
+    static struct expected want;
+    const struct kernels *const *tables = kernels_all();
+    expect(f, &want);
+    for (int k = 0; tables[k] != NULL; k++) {
+        char text[96];
+        struct leaf_loss loss = { NAN, NAN };
+        snprintf(text, sizeof text, "%s, %s%s", tables[k]->kernel_set, name,
+                 f->leaf.sequence_ids != NULL ? ", packed" : "");
+        check_single(f, tables[k], &want, text, &loss);
+        check_threads(f, tables[k], text, loss);
+    }
+}
+
+static void test_cases(void)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int packed = 0; packed < 2; packed++) {
+            struct model_fixture *f = fixture_create(cases[i].config, packed);
+            check_case(f, cases[i].name);
+            fixture_destroy(f);
+        }
+}
+
+/* More rows than logits are made at a time, a last part that is not full. */
+static void test_long_leaf(void)
+{
+    static const struct model_config configs[] = {
+        { FOUNDRY, .n_layers = 1, .max_seq_len = 80, .n_kv_heads = 2 },
+        { DBRX, .n_layers = 1, .max_seq_len = 80, .balance_weight = 0.1 },
+    };
+    for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
+        struct model_fixture *f = fixture_create(configs[i], true);
+        fixture_leaf(f, 3, 71, i == 0);
+        check_case(f, i == 0 ? "long" : "long with experts");
+        fixture_destroy(f);
+    }
+}
+
+/* --- random numbers
+ * ----------------------------------------------------------------- */
+
+/* The samples of a leaf apart, in leaves of one. */
+static bool run_apart(struct model_fixture *f, const struct kernels *kernels,
+                      struct leaf_loss *loss, float *gradient)
+{
+    struct model_options options = fixture_options(f, 1);
+    struct leaf whole = f->leaf;
+    bool fine = true;
+    memset(gradient, 0, fixture_bytes(f));
+    *loss = (struct leaf_loss){ 0 };
+    for (int64_t s = 0; fine && s < whole.samples; s++) {
+        struct leaf_loss one = { NAN, NAN };
+        f->leaf = whole;
+        f->leaf.samples = 1;
+        f->leaf.first_sample += s;
+        f->leaf.tokens += s * whole.seq_len;
+        f->leaf.labels += s * whole.seq_len;
+        fine = fixture_run(f, kernels, &options, &one);
+        loss->cross_entropy += one.cross_entropy;
+        for (int64_t i = 0; i < f->params->elements; i++)
+            gradient[i] += f->gradient[i];
+    }
+    f->leaf = whole;
+    return fine;
+}
+
+static void test_samples(const struct kernels *kernels, const char *name,
+                         struct model_config config)
+{
+    struct model_fixture *f = fixture_create(config, false);
+    struct model_options options = fixture_options(f, 1);
+    struct leaf_loss whole = { NAN, NAN }, apart = { NAN, NAN };
+    struct leaf_loss other = { NAN, NAN }, seeded = { NAN, NAN };
+    float *gradient = malloc(fixture_bytes(f));
+    double worst = 0.0;
+    tap_ok(gradient != NULL && run_apart(f, kernels, &apart, gradient) &&
+               fixture_run(f, kernels, &options, &whole),
+           "%s: leaves of one and of two samples", name);
+    tap_is_close(apart.cross_entropy, whole.cross_entropy, 1e-6,
+                 "%s: the losses of samples do not depend on grouping", name);
+    for (int p = 0; p < f->params->count; p++)
+        worst = fmax(worst, fixture_distance(&f->params->list[p], gradient,
+                                             f->gradient, 0.1));
+    tap_ok(worst < 2e-6, "%s: nor do their gradients (%.2g)", name, worst);
+    f->leaf.first_sample = 6;
+    tap_ok(fixture_run(f, kernels, &options, &other) &&
+               other.cross_entropy != whole.cross_entropy,
+           "%s: another sample number, other random numbers", name);
+    f->leaf.first_sample = 5;
+    options.seed++;
+    tap_ok(fixture_run(f, kernels, &options, &seeded) &&
+               seeded.cross_entropy != whole.cross_entropy,
+           "%s: another seed, other random numbers", name);
+    free(gradient);
+    fixture_destroy(f);
+}
+
+/* --- memory and failures
+ * --------------------------------------------------------- */
+
+static void test_plan(const struct kernels *kernels)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct model_fixture *f = fixture_create(cases[i].config, false);
+        struct model_options options = fixture_options(f, 2);
+        struct model_bytes plan = { 0 };
+        struct model *model = NULL;
+        bool fine =
+            model_plan(&f->config, kernels, &options, &plan) == ERR_OK &&
+            model_create(&f->config, f->params, kernels, &options, &model) ==
+                ERR_OK;
+        tap_ok(fine && plan.total == model->arena.capacity &&
+                   plan.total == model->arena.used,
+               "%s: the plan is what is allocated, %zu bytes", cases[i].name,
+               plan.total);
+        size_t sum = plan.saved + plan.workspace + plan.logits + plan.scratch;
+        tap_ok(sum <= plan.total && plan.total <= sum + sum / 8 &&
+                   plan.saved > 0 && plan.logits > 0,
+               "%s: its parts make up the whole", cases[i].name);
+        model_destroy(model);
+        fixture_destroy(f);
+    }
+}
+
+/* An error of every single call reaches the caller. */
+static void test_failures(const struct kernels *kernels,
+                          struct model_config config)
+{
+    struct model_fixture *f = fixture_create(config, false);
+    struct model_options options = fixture_options(f, 1);
+    struct param_access access = fixture_access(f);
+    struct leaf_loss loss;
+    struct model *model = NULL;
+    bool passed_on = true;
+    if (!tap_ok(model_create(&f->config, f->params, kernels, &options,
+                             &model) == ERR_OK &&
+                    fixture_train(f, model, &loss),
+                "a model to fail"))
+        return;
+    int calls = f->calls;
+    for (int at = 1; at <= calls; at++) {
+        f->calls = 0;
+        f->fail_at = at;
+        passed_on &=
+            model_train_leaf(model, &access, &f->leaf, &loss) == ERR_COMM;
+    }
+    tap_ok(passed_on, "an error in any of %d calls ends the leaf", calls);
+    f->calls = 0;
+    f->fail_at = 2;
+    tap_ok(model_eval_leaf(model, &access, &f->leaf, &loss) == ERR_COMM,
+           "and an evaluation");
+    f->fail_at = 0;
+    memset(f->held, 0, sizeof f->held);
+    f->misused = false;
+    tap_ok(fixture_train(f, model, &loss) && balanced_access(f),
+           "after errors the model works");
+    model_destroy(model);
+    fixture_destroy(f);
 }
 
 int main(void)
 {
-    struct params *params = NULL;
-    if (params_create(&config, &params) != ERR_OK)
-        return 1;
-    size_t bytes = (size_t)params->elements * sizeof(float);
-    float *weights = malloc(bytes);
-    float *gradient = malloc(bytes);
-    float *again = malloc(bytes);
-    double *w = malloc(2 * bytes);
-    params_init(params, 17, 0, params->elements, weights);
-    for (int64_t i = 0; i < params->elements; i++) {
-        weights[i] += 0.1f * (float)rng_normal(3, 9, (uint64_t)i);
-        w[i] = (double)weights[i];
-    }
-    for (int i = 0; i < N; i++) {
-        tokens[i] = (int32_t)(rng_u64(1, 1, (uint64_t)i) % VOCAB);
-        labels[i] = i % 5 == 4 ? -100
-                               : (int32_t)(rng_u64(1, 2, (uint64_t)i) % VOCAB);
-        documents[i] = i >= 3 && i < SEQ;
-    }
-    double want = reference_loss(params, w);
-    const struct kernels *const *tables = kernels_all();
-    for (int k = 0; tables[k] != NULL; k++) {
-        double loss = run(params, tables[k], 1, weights, gradient);
-        tap_is_close(loss, want, 2e-6, "%s/%s: loss", tables[k]->backend,
-                     tables[k]->kernel_set);
-        double loss_2 = run(params, tables[k], 2, weights, again);
-        tap_ok(loss == loss_2 && memcmp(gradient, again, bytes) == 0,
-               "%s: the same bits with one and two threads",
-               tables[k]->kernel_set);
-        check_gradient(params, w, gradient);
-    }
-    free(weights);
-    free(gradient);
-    free(again);
-    free(w);
-    params_destroy(params);
+    const struct kernels *kernels = kernels_all()[0];
+    test_cases();
+    test_long_leaf();
+    test_samples(kernels, "dropout",
+                 (struct model_config){ FOUNDRY, DROPOUTS });
+    test_samples(kernels, "dropout and jitter",
+                 (struct model_config){ DBRX, DROPOUTS, .router_jitter = 0.3 });
+    test_plan(kernels);
+    test_failures(kernels, (struct model_config){ FOUNDRY });
+    test_failures(kernels, (struct model_config){ DBRX });
     return tap_done();
 }

@@ -1,5 +1,6 @@
 /* The attention half of a block. */
 #include <math.h>
+#include <string.h>
 
 #include "src/model/model_impl.h"
 
@@ -179,6 +180,20 @@ out:
     return rc;
 }
 
+/* The bound of |qkv| as it comes back: bf16, in which SAVED_QKV is packed, may
+ * have rounded it down, and what was clipped would pass for what was not. */
+static float kept_bound(const struct pass *pass)
+{
+    float bound = (float)pass->model->config.clip_qkv;
+    uint32_t bits;
+    if (pass->layer->packed[SAVED_QKV] == NULL)
+        return bound;
+    memcpy(&bits, &bound, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&bound, &bits, sizeof bound);
+    return bound;
+}
+
 /* ws.dqkv from the gradient of what attention read to that of the linear
  * layer's output. */
 static enum err qkv_backward(struct pass *pass)
@@ -192,7 +207,7 @@ static enum err qkv_backward(struct pass *pass)
     if (model->config.clip_qkv > 0.0)
         TRY(model->kernels->clip_backward(
             &model->ctx, DTYPE_F32, pass->n * model->qkv_width,
-            (float)model->config.clip_qkv, qkv, model->ws.dqkv));
+            kept_bound(pass), qkv, model->ws.dqkv));
 out:
     return rc;
 }

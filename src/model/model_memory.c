@@ -125,6 +125,15 @@ static bool overlaps(unsigned char has, unsigned char adds)
            (has == adds || (has | adds) & RECOMPUTE_BLOCK);
 }
 
+/* A target that asks for some of `recompute`. */
+static const char *target_of(unsigned char recompute)
+{
+    size_t i = 0;
+    while ((targets[i].recompute & recompute) == 0)
+        i++;
+    return targets[i].name;
+}
+
 static enum err add_blocks(struct span target, unsigned char recompute,
                            struct span blocks, int64_t layers,
                            const struct model_memory *before,
@@ -139,9 +148,10 @@ static enum err add_blocks(struct span target, unsigned char recompute,
             if (overlaps(before->recompute[i], recompute))
                 return err_set(ERR_USAGE,
                                "memory.checkpoint: block %lld is named by "
-                               "\"%.*s\" and by another target: each block "
-                               "once",
-                               (long long)i, (int)target.length, target.at);
+                               "\"%s\" and by \"%.*s\": leave it to one of "
+                               "them",
+                               (long long)i, target_of(before->recompute[i]),
+                               (int)target.length, target.at);
             out->recompute[i] |= recompute;
         }
     }

@@ -1,0 +1,498 @@
+#include "tests/model_reference.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/rng.h"
+
+struct run {
+    const struct model_reference *reference;
+    const struct model_config *config;
+    const struct leaf *leaf;
+    const double *weights;
+    int64_t n; /* tokens */
+    int64_t d;
+    int64_t head_dim;
+    int64_t qkv_width;
+    int64_t rounded; /* roundings so far */
+    struct model_reference_loss loss;
+};
+
+static void *checked(void *memory)
+{
+    if (memory == NULL)
+        abort();
+    return memory;
+}
+
+static double *zeros(int64_t n)
+{
+    return checked(calloc((size_t)n, sizeof(double)));
+}
+
+/* NULL when the configuration has none. */
+static const double *tensor(const struct run *run, int block,
+                            enum param_role role)
+{
+    const struct param_block *place = &run->reference->params->blocks[block];
+    return place->place[role] < 0
+               ? NULL
+               : run->weights + place->offset + place->place[role];
+}
+
+static void choose(struct run *run, int64_t choice)
+{
+    run->loss.choices = (run->loss.choices ^ (uint64_t)choice) * 0x100000001b3u;
+}
+
+/* --- random numbers ----------------------------------------------------------
+ */
+
+static uint64_t stream_of(const char *kind, int layer, const char *part)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s/%d%s", kind, layer, part);
+    return rng_stream(name);
+}
+
+/* In [0, 1), 32 bits; `row` of the leaf. */
+static double uniform(const struct run *run, uint64_t stream, int64_t row,
+                      int64_t element)
+{
+    uint64_t sample = (uint64_t)(run->leaf->first_sample + row);
+    uint64_t key = rng_u64(run->reference->seed, stream, sample);
+    const uint32_t keys[2] = { (uint32_t)key, (uint32_t)(key >> 32) };
+    const uint32_t counter[4] = { (uint32_t)(element / 4) };
+    uint32_t words[4];
+    rng_philox(keys, counter, words);
+    return (double)words[element % 4] * 0x1p-32;
+}
+
+/* What an element is multiplied by. */
+static double dropout(const struct run *run, double p, uint64_t stream,
+                      int64_t row, int64_t element)
+{
+    if (!run->reference->training || p == 0.0)
+        return 1.0;
+    return uniform(run, stream, row, element) < p ? 0.0 : 1.0 / (1.0 - p);
+}
+
+/* --- rows
+ * ---------------------------------------------------------------------- */
+
+static double bf16(double x)
+{
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&f, &bits, sizeof f);
+    return (double)f;
+}
+
+static double rounded(struct run *run, double x)
+{
+    struct model_reference_rounding *rounding = run->reference->rounding;
+    if (!run->config->norm_low_precision)
+        return x;
+    if (rounding == NULL)
+        return bf16(x);
+    int64_t i = run->rounded++;
+    if (rounding->replay) {
+        assert(i < rounding->count);
+        return x + rounding->offset[i];
+    }
+    if ((i & (i + 1)) == 0) { /* full: twice as many */
+        rounding->offset = checked(
+            realloc(rounding->offset, (size_t)(2 * i + 2) * sizeof(double)));
+    }
+    rounding->offset[i] = bf16(x) - x;
+    rounding->count = i + 1;
+    return bf16(x);
+}
+
+/* y may be x; beta may be NULL. */
+static void norm(struct run *run, int64_t width, const double *x,
+                 const double *gamma, const double *beta, double *y)
+{
+    double mean = 0.0, squares = 0.0;
+    for (int64_t i = 0; i < width; i++) {
+        y[i] = rounded(run, x[i]);
+        mean += y[i] / (double)width;
+    }
+    if (run->config->norm == MODEL_NORM_RMSNORM)
+        mean = 0.0;
+    for (int64_t i = 0; i < width; i++)
+        squares += (y[i] - mean) * (y[i] - mean) / (double)width;
+    for (int64_t i = 0; i < width; i++) {
+        double z = (y[i] - mean) / sqrt(squares + run->config->norm_eps) *
+                   rounded(run, gamma[i]);
+        y[i] = rounded(run, beta != NULL ? z + rounded(run, beta[i]) : z);
+    }
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* y[out] = w[out, in] x + b; b may be NULL. */
+static void linear(const double *x, const double *w, const double *b,
+                   int64_t out, int64_t in, double *y)
+{
+    for (int64_t o = 0; o < out; o++)
+        y[o] = (b != NULL ? b[o] : 0.0) + dot(w + o * in, x, in);
+}
+
+static double activation(const struct run *run, double x)
+{
+    if (run->config->activation == MODEL_SILU)
+        return x / (1.0 + exp(-x));
+    return x / 2.0 * (1.0 + erf(x / sqrt(2.0)));
+}
+
+/* --- attention
+ * ------------------------------------------------------------------ */
+
+static void clip(struct run *run, double *x, int64_t n)
+{
+    double limit = run->config->clip_qkv;
+    for (int64_t i = 0; limit > 0.0 && i < n; i++) {
+        choose(run, fabs(x[i]) > limit);
+        x[i] = fmin(fmax(x[i], -limit), limit);
+    }
+}
+
+static void qk_norm(struct run *run, int block, double *qkv)
+{
+    const struct model_config *c = run->config;
+    int64_t width = run->head_dim;
+    int64_t keys = c->n_heads;
+    const double *gamma = tensor(run, block, PARAM_Q_NORM_WEIGHT);
+    const double *beta = tensor(run, block, PARAM_Q_NORM_BIAS);
+    const double *key_gamma = tensor(run, block, PARAM_K_NORM_WEIGHT);
+    const double *key_beta = tensor(run, block, PARAM_K_NORM_BIAS);
+    if (c->qk_norm == QK_NORM_FULL) {
+        norm(run, run->d, qkv, gamma, beta, qkv);
+        norm(run, c->n_kv_heads * width, qkv + run->d, key_gamma, key_beta,
+             qkv + run->d);
+    }
+    for (int64_t h = 0; c->qk_norm == QK_NORM_HEAD && h < keys + c->n_kv_heads;
+         h++)
+        norm(run, width, qkv + h * width, h < keys ? gamma : key_gamma,
+             h < keys ? beta : key_beta, qkv + h * width);
+}
+
+/* Queries and keys turn, values do not. */
+static void rope(const struct run *run, int64_t t, double *qkv)
+{
+    const struct model_config *c = run->config;
+    int64_t half = run->head_dim / 2;
+    if (c->positions != POSITIONS_ROPE)
+        return;
+    for (int64_t h = 0; h < c->n_heads + c->n_kv_heads; h++) {
+        double *x = qkv + h * run->head_dim;
+        for (int64_t j = 0; j < half; j++) {
+            double angle =
+                (double)t * pow(c->rope_theta, -(double)j / (double)half);
+            double a = x[j], b = x[j + half];
+            x[j] = a * cos(angle) - b * sin(angle);
+            x[j + half] = b * cos(angle) + a * sin(angle);
+        }
+    }
+}
+
+/* out[head_dim] of one query; row: the first token of its sample. */
+static void attend(const struct run *run, uint64_t stream, int64_t head,
+                   double slope, int64_t query, const double *qkv, double *out)
+{
+    const struct model_config *c = run->config;
+    const int32_t *ids = run->leaf->sequence_ids;
+    int64_t seq = run->leaf->seq_len, hd = run->head_dim;
+    int64_t row = query / seq * seq;
+    int64_t kv = head / (c->n_heads / c->n_kv_heads);
+    double total = 0.0;
+    for (int64_t i = 0; i < hd; i++)
+        out[i] = 0.0;
+    for (int64_t key = row; key <= query; key++) {
+        const double *q = qkv + query * run->qkv_width + head * hd;
+        const double *k = qkv + key * run->qkv_width + (c->n_heads + kv) * hd;
+        const double *v = k + c->n_kv_heads * hd;
+        int64_t element =
+            (head * seq + query - row) * ((seq + 3) / 4 * 4) + key - row;
+        if (ids != NULL && ids[query] != ids[key])
+            continue;
+        double p = exp(dot(q, k, hd) / sqrt((double)hd) +
+                       slope * (double)(key - query));
+        total += p;
+        p *= dropout(run, c->dropout_attention, stream, row / seq, element);
+        for (int64_t i = 0; i < hd; i++)
+            out[i] += p * v[i];
+    }
+    for (int64_t i = 0; i < hd; i++)
+        out[i] /= total;
+}
+
+/* branch[n, d] */
+static void attention(struct run *run, int layer, const double *x,
+                      double *branch)
+{
+    const struct model_config *c = run->config;
+    int block = layer + 1;
+    uint64_t stream = stream_of("dropout", layer, "/probabilities");
+    double *qkv = zeros(run->n * run->qkv_width);
+    double *row = zeros(run->d);
+    float *slopes = checked(calloc((size_t)c->n_heads, sizeof *slopes));
+    if (c->positions == POSITIONS_ALIBI)
+        model_config_alibi_slopes(c, slopes);
+    for (int64_t i = 0; i < run->n; i++) {
+        double *at = qkv + i * run->qkv_width;
+        norm(run, run->d, x + i * run->d,
+             tensor(run, block, PARAM_NORM_1_WEIGHT),
+             tensor(run, block, PARAM_NORM_1_BIAS), row);
+        linear(row, tensor(run, block, PARAM_WQKV_WEIGHT),
+               tensor(run, block, PARAM_WQKV_BIAS), run->qkv_width, run->d, at);
+        clip(run, at, run->qkv_width);
+        qk_norm(run, block, at);
+        rope(run, i % run->leaf->seq_len, at);
+    }
+    for (int64_t i = 0; i < run->n; i++) {
+        for (int64_t h = 0; h < c->n_heads; h++)
+            attend(run, stream, h, (double)slopes[h], i, qkv,
+                   row + h * run->head_dim);
+        linear(row, tensor(run, block, PARAM_OUT_WEIGHT),
+               tensor(run, block, PARAM_OUT_BIAS), run->d, run->d,
+               branch + i * run->d);
+    }
+    free(qkv);
+    free(row);
+    free(slopes);
+}
+
+/* --- the feed-forward branch
+ * ---------------------------------------------------- */
+
+/* hidden[f]; gate and the biases may be NULL. */
+static void hidden_layer(const struct run *run, const double *h,
+                         const double *gate, const double *gate_bias,
+                         const double *up, const double *up_bias,
+                         double *hidden)
+{
+    int64_t d = run->d;
+    for (int64_t i = 0; i < run->config->ffn_width; i++) {
+        double u = dot(up + i * d, h, d) + (up_bias != NULL ? up_bias[i] : 0.0);
+        double g = u;
+        if (gate != NULL)
+            g = dot(gate + i * d, h, d) +
+                (gate_bias != NULL ? gate_bias[i] : 0.0);
+        hidden[i] = activation(run, g) * (gate != NULL ? u : 1.0);
+    }
+}
+
+static void mlp(const struct run *run, int block, const double *h,
+                double *hidden, double *y)
+{
+    hidden_layer(run, h, tensor(run, block, PARAM_GATE_WEIGHT),
+                 tensor(run, block, PARAM_GATE_BIAS),
+                 tensor(run, block, PARAM_UP_WEIGHT),
+                 tensor(run, block, PARAM_UP_BIAS), hidden);
+    linear(hidden, tensor(run, block, PARAM_DOWN_WEIGHT),
+           tensor(run, block, PARAM_DOWN_BIAS), run->d, run->config->ffn_width,
+           y);
+}
+
+/* p[experts] of the token in `row` of the leaf, t-th of its sample. */
+static void router(const struct run *run, int layer, int64_t row, int64_t t,
+                   const double *h, double *p)
+{
+    const struct model_config *c = run->config;
+    uint64_t stream = stream_of("jitter", layer, "");
+    double *in = zeros(run->d);
+    double total = 0.0;
+    for (int64_t i = 0; i < run->d; i++) {
+        in[i] = h[i];
+        if (run->reference->training && c->router_jitter > 0.0)
+            in[i] *= 1.0 - c->router_jitter +
+                     2.0 * c->router_jitter *
+                         uniform(run, stream, row, t * run->d + i);
+    }
+    linear(in, tensor(run, layer + 1, PARAM_ROUTER), NULL, c->experts, run->d,
+           p);
+    for (int64_t e = 0; e < c->experts; e++)
+        total += exp(p[e]);
+    for (int64_t e = 0; e < c->experts; e++)
+        p[e] = exp(p[e]) / total;
+    free(in);
+}
+
+static void add_expert(const struct run *run, int block, int64_t expert,
+                       double weight, const double *h, double *hidden,
+                       double *y)
+{
+    int64_t f = run->config->ffn_width, d = run->d;
+    const double *gate = tensor(run, block, PARAM_EXPERTS_GATE);
+    const double *up = tensor(run, block, PARAM_EXPERTS_UP) + expert * f * d;
+    const double *down =
+        tensor(run, block, PARAM_EXPERTS_DOWN) + expert * f * d;
+    hidden_layer(run, h, gate != NULL ? gate + expert * f * d : NULL, NULL, up,
+                 NULL, hidden);
+    for (int64_t j = 0; j < f; j++)
+        for (int64_t i = 0; i < d; i++)
+            y[i] += weight * hidden[j] * down[j * d + i];
+}
+
+/* One token: adds to counts[experts] and sums[experts]. */
+static void mixture(struct run *run, int layer, int64_t token, const double *h,
+                    double *hidden, int64_t *counts, double *sums, double *y)
+{
+    const struct model_config *c = run->config;
+    int64_t seq = run->leaf->seq_len;
+    double *p = zeros(c->experts), *left = zeros(c->experts);
+    int64_t *chosen = checked(calloc((size_t)c->experts_top_k, sizeof *chosen));
+    double length = 0.0;
+    router(run, layer, token / seq, token % seq, h, p);
+    memcpy(left, p, (size_t)c->experts * sizeof *p);
+    for (int64_t j = 0; j < c->experts_top_k; j++) {
+        int64_t best = 0;
+        for (int64_t e = 1; e < c->experts; e++)
+            best = left[e] > left[best] ? e : best;
+        left[best] = -1.0;
+        chosen[j] = best;
+        length += pow(p[best], c->router_normalize);
+        counts[best]++;
+        choose(run, best);
+    }
+    length = c->router_normalize > 0.0 ? pow(length, 1.0 / c->router_normalize)
+                                       : 1.0;
+    for (int64_t e = 0; e < c->experts; e++)
+        sums[e] += p[e];
+    for (int64_t i = 0; i < run->d; i++)
+        y[i] = 0.0;
+    for (int64_t j = 0; j < c->experts_top_k; j++)
+        add_expert(run, layer + 1, chosen[j], p[chosen[j]] / length, h, hidden,
+                   y);
+    free(p);
+    free(left);
+    free(chosen);
+}
+
+static void ffn(struct run *run, int layer, const double *x, double *branch)
+{
+    const struct model_config *c = run->config;
+    double *row = zeros(run->d), *hidden = zeros(c->ffn_width);
+    double *sums = zeros(c->experts + 1);
+    int64_t *counts = checked(calloc((size_t)c->experts + 1, sizeof *counts));
+    double n = (double)run->n;
+    for (int64_t i = 0; i < run->n; i++) {
+        double *y = branch + i * run->d;
+        norm(run, run->d, x + i * run->d,
+             tensor(run, layer + 1, PARAM_NORM_2_WEIGHT),
+             tensor(run, layer + 1, PARAM_NORM_2_BIAS), row);
+        if (c->experts > 0)
+            mixture(run, layer, i, row, hidden, counts, sums, y);
+        else
+            mlp(run, layer + 1, row, hidden, y);
+    }
+    for (int64_t e = 0; e < c->experts; e++)
+        run->loss.balance += (double)c->experts * c->balance_weight /
+                             ((double)(c->n_layers * c->experts_top_k) * n) *
+                             (double)counts[e] * sums[e] / n;
+    if (run->reference->counts != NULL)
+        memcpy(run->reference->counts + layer * c->experts, counts,
+               (size_t)c->experts * sizeof *counts);
+    free(row);
+    free(hidden);
+    free(sums);
+    free(counts);
+}
+
+/* --- the whole
+ * ------------------------------------------------------------------- */
+
+static void add_branch(const struct run *run, int layer, const char *part,
+                       const double *branch, double *x)
+{
+    const struct model_config *c = run->config;
+    uint64_t stream = stream_of("dropout", layer, part);
+    int64_t elements = run->leaf->seq_len * run->d;
+    for (int64_t i = 0; i < run->n * run->d; i++)
+        x[i] += c->residual_scale * branch[i] *
+                dropout(run, c->dropout_residual, stream, i / elements,
+                        i % elements);
+}
+
+static void embed(const struct run *run, double *x)
+{
+    const double *wte = tensor(run, 0, PARAM_WTE);
+    const double *wpe = tensor(run, 0, PARAM_WPE);
+    uint64_t stream = rng_stream("dropout/embedding");
+    int64_t seq = run->leaf->seq_len, d = run->d;
+    for (int64_t i = 0; i < run->n; i++)
+        for (int64_t j = 0; j < d; j++) {
+            double sum = wte[run->leaf->tokens[i] * d + j];
+            if (run->config->positions == POSITIONS_LEARNED)
+                sum += wpe[i % seq * d + j];
+            x[i * d + j] = sum * dropout(run, run->config->dropout_embedding,
+                                         stream, i / seq, i % seq * d + j);
+        }
+}
+
+static void head(struct run *run, const double *x)
+{
+    const struct model_config *c = run->config;
+    int last = run->reference->params->block_count - 1;
+    const double *w =
+        c->tied ? tensor(run, 0, PARAM_WTE) : tensor(run, last, PARAM_LM_HEAD);
+    double *row = zeros(run->d), *logits = zeros(c->vocab_size);
+    double bearing = 0.0;
+    for (int64_t i = 0; i < run->n; i++) {
+        int32_t label = run->leaf->labels[i];
+        double total = 0.0;
+        if (label < 0)
+            continue;
+        norm(run, run->d, x + i * run->d,
+             tensor(run, last, PARAM_NORM_F_WEIGHT),
+             tensor(run, last, PARAM_NORM_F_BIAS), row);
+        linear(row, w, NULL, c->vocab_size, run->d, logits);
+        for (int64_t v = 0; v < c->vocab_size; v++)
+            total += exp(c->logit_scale * logits[v]);
+        run->loss.cross_entropy += log(total) - c->logit_scale * logits[label];
+        bearing += 1.0;
+    }
+    run->loss.balance *= bearing;
+    free(row);
+    free(logits);
+}
+
+struct model_reference_loss
+model_reference_run(const struct model_reference *reference,
+                    const double *weights)
+{
+    const struct model_config *c = reference->config;
+    struct run run = { .reference = reference,
+                       .config = c,
+                       .leaf = reference->leaf,
+                       .weights = weights,
+                       .n = reference->leaf->samples * reference->leaf->seq_len,
+                       .d = c->d_model,
+                       .head_dim = c->d_model / c->n_heads };
+    run.qkv_width = (c->n_heads + 2 * c->n_kv_heads) * run.head_dim;
+    double *x = zeros(run.n * run.d), *branch = zeros(run.n * run.d);
+    embed(&run, x);
+    for (int layer = 0; layer < c->n_layers; layer++) {
+        attention(&run, layer, x, branch);
+        add_branch(&run, layer, "/attention", branch, x);
+        ffn(&run, layer, x, branch);
+        add_branch(&run, layer, "/ffn", branch, x);
+    }
+    head(&run, x);
+    free(x);
+    free(branch);
+    return run.loss;
+}

@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# Every style of model trains, on documents that share samples and on whole
+# text: the same bits for any number of threads and ranks and whatever is
+# computed again.
+
+load run_helpers
+
+setup_file() {
+    # another processor has another BLAS kernel, and other bits
+    export DIR OPENBLAS_CORETYPE=Haswell
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-styles.XXXXXX")
+    load run_helpers
+    make_data
+    mv "$DIR/data" "$DIR/whole"
+    # a document per line, most of them shorter than a sample
+    fold -s -w 40 "$DIR/text" | grep . | sed G >"$DIR/lines"
+    "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.05 \
+        --separator '' --out "$DIR/packed" "$DIR/lines"
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+# style RANKS DIR PRESET DATA [key=value ...]: 20 steps on one thread
+style() {
+    local ranks=$1 dir=$2 preset=$3 data=$4
+    shift 4
+    train "$ranks" "$dir" "model.preset=$preset" train.max_duration=20ba \
+        "data.train=$DIR/$data/train" "data.eval=$DIR/$data/eval" \
+        checkpoint.interval=20ba hardware.threads=1 "$@"
+    [ "$(basename "$(newest "$dir")")" = step-000000020 ]
+}
+
+losses() { # DIR: what does not depend on time
+    grep -o '"loss": [^,]*\|"grad_norm": [^,]*' "$1/metrics.jsonl"
+}
+
+same_bits() { # RUN REFERENCE
+    [ "$(digest "$1")" = "$(digest "$2")" ]
+    [ "$(losses "$1")" = "$(losses "$2")" ]
+}
+
+loss_falls() { # DIR
+    awk -F'"loss": ' '{ split($2, a, ","); if (NR <= 4) first += a[1]; if (NR > 16) last += a[1] }
+        END { exit !(NR == 20 && last < first - 1) }' "$1/metrics.jsonl"
+}
+
+# any_way PRESET DATA
+any_way() {
+    local run=$DIR/$1-$2
+    style 1 "$run" "$1" "$2"
+    loss_falls "$run"
+    style 1 "$run-t2" "$1" "$2" hardware.threads=2
+    same_bits "$run-t2" "$run"
+    style 1 "$run-block" "$1" "$2" memory.checkpoint="block: all"
+    same_bits "$run-block" "$run"
+    style 2 "$run-np2" "$1" "$2" \
+        memory.checkpoint="attention: first-2; ffn: last-1"
+    same_bits "$run-np2" "$run"
+    style 3 "$run-np3" "$1" "$2"
+    same_bits "$run-np3" "$run"
+}
+
+@test "packed samples have documents, whole text has none" {
+    "$BIN/tessera-data" cat --count 20 "$DIR/packed/train" >"$DIR/cat"
+    [ "$(grep -c '\b256\b' "$DIR/cat")" -ge 19 ]
+    "$BIN/tessera-data" cat --count 20 "$DIR/whole/train" >"$DIR/cat"
+    ! grep -q '\b256\b' "$DIR/cat"
+}
+
+@test "mpt-tiny: the same bits any way" {
+    any_way mpt-tiny whole
+}
+
+@test "mpt-tiny, packed: the same bits any way" {
+    any_way mpt-tiny packed
+}
+
+@test "llama-tiny: the same bits any way" {
+    any_way llama-tiny whole
+}
+
+@test "llama-tiny, packed: the same bits any way" {
+    any_way llama-tiny packed
+}
+
+@test "moe-tiny: the same bits any way" {
+    any_way moe-tiny whole
+}
+
+@test "moe-tiny, packed: the same bits any way" {
+    any_way moe-tiny packed
+}
+
+@test "moe-tiny: the load-balance loss counts" {
+    style 1 "$DIR/free" moe-tiny whole model.balance_weight=0
+    [ "$(digest "$DIR/free")" != "$(digest "$DIR/moe-tiny-whole")" ]
+}
+
+@test "fewer bits of what is kept: it trains, to the same bits any way" {
+    for preset in mpt-tiny llama-tiny moe-tiny; do
+        for packing in bf16 int8; do
+            run=$DIR/$preset-$packing
+            style 1 "$run" $preset packed memory.compression=$packing
+            loss_falls "$run"
+            [ "$(digest "$run")" != "$(digest "$DIR/$preset-packed")" ]
+            style 2 "$run-np2" $preset packed memory.compression=$packing
+            same_bits "$run-np2" "$run"
+        done
+    done
+}
+
+@test "dropout: the same bits on any number of ranks, others with another seed" {
+    drop=(model.dropout_embedding=0.1 model.dropout_attention=0.1
+        model.dropout_residual=0.1)
+    style 1 "$DIR/drop" mpt-tiny whole "${drop[@]}"
+    [ "$(digest "$DIR/drop")" != "$(digest "$DIR/mpt-tiny-whole")" ]
+    style 3 "$DIR/drop3" mpt-tiny whole "${drop[@]}"
+    same_bits "$DIR/drop3" "$DIR/drop"
+    style 1 "$DIR/drop-half" mpt-tiny whole "${drop[@]}" train.microbatch=1
+    # a leaf is another order of sums, not another mask
+    [ "$(losses "$DIR/drop-half" | head -n 1 | cut -c 1-14)" = \
+        "$(losses "$DIR/drop" | head -n 1 | cut -c 1-14)" ]
+}
