@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/digest.h"
+#include "src/train/train_memory.h"
 #include "src/train/train_settings_model.h"
 
 #define AT(field) offsetof(struct train_settings, field)
@@ -101,6 +102,8 @@ const struct setting train_settings_schema[] = {
       "last-2\" (block, attention, norm_attn_norm, ffn, norm)" },
     { "memory.compression", SETTING_CHOICE, AT(memory.compression), "none", 0,
       0, "none|bf16|int8", "what forward keeps for backward, in fewer bits" },
+    { "memory.limit", SETTING_BYTES, AT(memory.limit), "none", 0, LARGE, NULL,
+      "memory that a rank may plan for: 80GiB; none: what there is" },
 
     { "data.train", SETTING_PATH, AT(data.train), NULL, 0, 0, NULL,
       "training data set (a folder made by tessera-data)" },
@@ -114,7 +117,8 @@ const struct setting train_settings_schema[] = {
     { "train.global_batch", SETTING_INT, AT(train.global_batch), NULL, 1,
       SAMPLES_MAX, NULL, "samples per optimizer step, over all ranks" },
     { "train.microbatch", SETTING_INT, AT(train.microbatch), "0", 0,
-      SAMPLES_MAX, NULL, "samples computed at once (a leaf); 0: a whole slot" },
+      SAMPLES_MAX, NULL, "samples computed at once (a leaf); 0: a whole slot, or what fits into "
+      "memory.limit" },
     { "train.seed", SETTING_INT, AT(train.seed), "17", 0, LARGE, NULL,
       "seed of weights and sample order" },
     { "train.clip_norm", SETTING_FLOAT, AT(train.clip_norm), "1.0", 0, LARGE,
@@ -207,7 +211,8 @@ static void settings_complete(struct train_settings *s)
                s->train.global_batch % (2 * s->parallel.slots) == 0)
             s->parallel.slots *= 2;
     }
-    if (s->train.microbatch == 0)
+    s->train.microbatch_automatic = s->train.microbatch == 0;
+    if (s->train.microbatch_automatic)
         s->train.microbatch = s->train.global_batch / s->parallel.slots;
 }
 
@@ -290,6 +295,8 @@ enum err train_settings_load(const char *path, char *const *overrides,
     TRY(train_settings_preset(out, given));
     settings_complete(out);
     rc = settings_check(out);
+    if (rc == ERR_OK && out->train.microbatch_automatic)
+        rc = train_memory_auto(out, &out->train.microbatch);
     if (rc != ERR_OK && path != NULL)
         return err_prefix(rc, "%s", path);
 out:
@@ -328,6 +335,10 @@ enum err train_settings_print(const struct train_settings *settings,
     case SETTING_DURATION:
         units_format(*(const struct duration *)(const void *)at, number,
                      sizeof number);
+        break;
+    case SETTING_BYTES:
+        units_bytes_format(*(const int64_t *)(const void *)at, number,
+                           sizeof number);
         break;
     default:
         value = at;

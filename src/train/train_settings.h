@@ -40,6 +40,7 @@ struct train_settings {
     struct {
         char checkpoint[SETTINGS_TEXT_BYTES]; /* targets and blocks */
         char compression[SETTINGS_TEXT_BYTES];
+        int64_t limit; /* bytes per rank; 0: none */
     } memory;
     struct {
         char train[SETTINGS_TEXT_BYTES];
@@ -50,6 +51,7 @@ struct train_settings {
         struct duration max_duration;
         int64_t global_batch; /* samples */
         int64_t microbatch;   /* samples per leaf */
+        bool microbatch_automatic; /* not a setting: it was 0 */
         int64_t seed;
         double clip_norm;
     } train;
