@@ -10,12 +10,11 @@
 /* Measured 2026-11-21 as the peak of a process minus the arenas of its model
  * (src/DESIGN.md). Program and libraries, heap, the writer's two buffers of a
  * checkpoint: */
-#define RUNTIME_BYTES (56 * MIB)
+#define RUNTIME_BYTES (36 * MIB)
 /* ... OpenBLAS's buffer and the stack of each thread: */
-#define THREAD_BYTES (2 * MIB)
-/* ... and once there are several ranks, OpenMPI, its segment of shared memory,
- * and what it and our requests hold for each peer. */
-#define MPI_BYTES (24 * MIB)
+#define THREAD_BYTES MIB
+/* ... and for each peer, requests of two communicators and OpenMPI's buffers
+ * (the library itself is loaded in any case). */
 #define PEER_BYTES (64 * (size_t)1024)
 
 enum err memory_plan(const struct memory_plan_input *input,
@@ -36,9 +35,9 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->data = batch_bytes(options->samples, options->seq_len);
     out->comm = replica.reduce.exchange;
     if (input->ranks > 1)
-        out->comm += MPI_BYTES + (size_t)input->ranks * PEER_BYTES;
+        out->comm += (size_t)input->ranks * PEER_BYTES;
     out->runtime = RUNTIME_BYTES + (size_t)options->threads * THREAD_BYTES +
-                   replica.sums + replica.items;
+                   replica.sums + 3 * replica.items; /* the saver has two */
     out->total = replica.weights + replica.moments + out->gradients +
                  out->partial_sums + out->model.total + out->staging +
                  out->data + out->comm + out->runtime;

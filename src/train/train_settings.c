@@ -214,6 +214,8 @@ static void settings_complete(struct train_settings *s)
     s->train.microbatch_automatic = s->train.microbatch == 0;
     if (s->train.microbatch_automatic)
         s->train.microbatch = s->train.global_batch / s->parallel.slots;
+    if (s->train.global_batch == 0 && s->train.microbatch == 0)
+        s->train.microbatch = 1;
 }
 
 static enum err check_run_dir(const char *dir)
@@ -251,12 +253,14 @@ static enum err check_durations(const struct train_settings *s)
     return ERR_OK;
 }
 
-static enum err settings_check(const struct train_settings *s)
+/* partial: what is missing is not checked. */
+static enum err settings_check(const struct train_settings *s, bool partial)
 {
     enum err rc = ERR_OK;
     struct model_config model = train_settings_model(s);
     struct model_memory memory;
-    TRY(check_run_dir(s->run.dir));
+    if (!partial || s->run.dir[0] != '\0')
+        TRY(check_run_dir(s->run.dir));
     TRY(model_config_check(&model));
     TRY(train_settings_memory(s, &memory));
     if (s->data.seq_len > s->model.max_seq_len)
@@ -278,9 +282,30 @@ static enum err settings_check(const struct train_settings *s)
                        "parallel.slots), not divisible by train.microbatch "
                        "(%lld): choose a divisor",
                        (long long)slot, (long long)s->train.microbatch);
-    TRY(check_durations(s));
+    if (!partial || s->train.max_duration.value > 0)
+        TRY(check_durations(s));
     if (s->eval.samples > 0 && s->data.eval[0] == '\0')
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
+out:
+    return rc;
+}
+
+static enum err load(const struct setting *schema, const char *path,
+                     char *const *overrides, int override_count, bool partial,
+                     struct train_settings *out)
+{
+    enum err rc = ERR_OK;
+    bool given[sizeof train_settings_schema / sizeof train_settings_schema[0]];
+    TRY(settings_load(schema, train_settings_count, path, overrides,
+                      override_count, out, given));
+    TRY(train_settings_preset(out, given));
+    settings_complete(out);
+    rc = settings_check(out, partial);
+    if (rc == ERR_OK && out->train.microbatch_automatic &&
+        out->train.global_batch > 0)
+        rc = train_memory_auto(out, &out->train.microbatch);
+    if (rc != ERR_OK && path != NULL)
+        return err_prefix(rc, "%s", path);
 out:
     return rc;
 }
@@ -288,18 +313,28 @@ out:
 enum err train_settings_load(const char *path, char *const *overrides,
                              int override_count, struct train_settings *out)
 {
-    enum err rc = ERR_OK;
-    bool given[sizeof train_settings_schema / sizeof train_settings_schema[0]];
-    TRY(settings_load(train_settings_schema, train_settings_count, path,
-                      overrides, override_count, out, given));
-    TRY(train_settings_preset(out, given));
-    settings_complete(out);
-    rc = settings_check(out);
-    if (rc == ERR_OK && out->train.microbatch_automatic)
-        rc = train_memory_auto(out, &out->train.microbatch);
-    if (rc != ERR_OK && path != NULL)
-        return err_prefix(rc, "%s", path);
-out:
+    return load(train_settings_schema, path, overrides, override_count, false,
+                out);
+}
+
+enum err train_settings_load_partial(const char *path, char *const *overrides,
+                                     int override_count,
+                                     struct train_settings *out)
+{
+    struct setting *schema = malloc(sizeof train_settings_schema);
+    if (schema == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    memcpy(schema, train_settings_schema, sizeof train_settings_schema);
+    for (int i = 0; i < train_settings_count; i++) {
+        if (schema[i].preset != NULL)
+            continue;
+        schema[i].min = 0;
+        schema[i].preset = schema[i].type == SETTING_INT        ? "0"
+                           : schema[i].type == SETTING_DURATION ? "0ba"
+                                                                : "";
+    }
+    enum err rc = load(schema, path, overrides, override_count, true, out);
+    free(schema);
     return rc;
 }
 

@@ -104,6 +104,13 @@ extern const int train_settings_count;
 enum err train_settings_load(const char *path, char *const *overrides,
                              int override_count, struct train_settings *out);
 
+/* The same for a plan: settings that a run must have may be missing, and are
+ * empty or 0 then. Slots and microbatch of a global batch that is not known are
+ * 8 and 1. */
+enum err train_settings_load_partial(const char *path, char *const *overrides,
+                                     int override_count,
+                                     struct train_settings *out);
+
 struct model_config train_settings_model(const struct train_settings *settings);
 
 /* memory.checkpoint and memory.compression, parsed. */
