@@ -115,15 +115,24 @@ static void set_text(char to[SETTINGS_TEXT_BYTES], const char *text)
     snprintf(to, SETTINGS_TEXT_BYTES, "%s", text);
 }
 
+static bool all_again(const struct train_settings *settings)
+{
+    struct model_memory memory;
+    bool all = train_settings_memory(settings, &memory) == ERR_OK;
+    for (int64_t i = 0; i < settings->model.n_layers; i++)
+        all = all && memory.recompute[i] == RECOMPUTE_BLOCK;
+    return all;
+}
+
 /* The settings with change number `change` of those that save memory, from the
  * least to the most; false: there is none more. */
 static bool apply_change(int change, struct train_settings *settings)
 {
     if (change >= 6)
         return false;
-    if (change % 3 >= 1)
+    if (change % 3 >= 1 && !all_again(settings))
         set_text(settings->memory.checkpoint, "block: all");
-    if (change % 3 == 2)
+    if (change % 3 == 2 && strcmp(settings->memory.compression, "none") == 0)
         set_text(settings->memory.compression, "bf16");
     if (change >= 3)
         settings->checkpoint.async = false;
@@ -208,7 +217,7 @@ enum err train_memory_check(const struct train_settings *settings,
     units_bytes((double)plan.total, need, sizeof need);
     units_bytes((double)limit_bytes, limit, sizeof limit);
     snprintf(changes, sizeof changes,
-             "nothing near does on up to parallel.slots ranks");
+             "nothing near, on up to parallel.slots ranks");
     if (nearest->found)
         train_memory_changes(settings, place->ranks, nearest, changes,
                              sizeof changes);
