@@ -112,6 +112,10 @@ enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
                            const struct ckpt_item *items, int item_count,
                            struct ckpt_saver **out);
 
+/* Memory that a saver with options.stage takes for its copy of the items, whose
+ * data is not looked at. */
+size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count);
+
 /* Begin to save the items' present values as `step`. `state` (rank 0's counts)
  * is copied, stored in the manifest and given back on load. Without
  * options.stage the items must not change before the save has ended. ERR_BUSY

@@ -157,16 +157,20 @@ out:
     return rc;
 }
 
-/* Lay out the staging buffer; counts only while the arena has no memory. */
-static void lay_out(struct ckpt_saver *saver, struct arena *arena)
+static void *stage_take(struct arena *arena, const struct ckpt_item *item)
 {
-    for (int i = 0; i < saver->save.item_count; i++) {
-        struct ckpt_item *item = &saver->items[i];
-        size_t bytes = (size_t)ckpt_part_elements(&item->part, item->dims) *
-                       dtype_bytes(item->dtype);
-        size_t pages = (bytes + CKPT_STAGE_ALIGN - 1) / CKPT_STAGE_ALIGN;
-        item->data = arena_take(arena, pages * CKPT_STAGE_ALIGN);
-    }
+    size_t bytes = (size_t)ckpt_part_elements(&item->part, item->dims) *
+                   dtype_bytes(item->dtype);
+    size_t pages = (bytes + CKPT_STAGE_ALIGN - 1) / CKPT_STAGE_ALIGN;
+    return arena_take(arena, pages * CKPT_STAGE_ALIGN);
+}
+
+size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count)
+{
+    struct arena plan = { 0 };
+    for (int i = 0; i < item_count; i++)
+        stage_take(&plan, &items[i]);
+    return plan.used;
 }
 
 static enum err copy_texts(struct ckpt_save *save, const char *run_dir,
@@ -190,7 +194,6 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
     size_t count = (size_t)save->item_count;
     size_t ranks = (size_t)save->ranks;
     struct ckpt_saver_numbers *numbers = &saver->numbers;
-    struct arena plan = { 0 };
     saver->sources = calloc(count + 1, sizeof *items);
     saver->items = calloc(count + 1, sizeof *items);
     numbers->count = 4 * ranks;
@@ -210,9 +213,10 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
     TRY(copy_texts(save, run_dir, options));
     TRY(ckpt_save_check(save));
     if (options->stage) {
-        lay_out(saver, &plan);
-        TRY(arena_create(plan.used, &saver->stage));
-        lay_out(saver, &saver->stage);
+        TRY(arena_create(ckpt_saver_stage_bytes(items, save->item_count),
+                         &saver->stage));
+        for (int i = 0; i < save->item_count; i++)
+            saver->items[i].data = stage_take(&saver->stage, &items[i]);
     }
     TRY(ckpt_saver_thread_create(saver));
 out:

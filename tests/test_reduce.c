@@ -74,9 +74,10 @@ static void test_bytes(void)
     int64_t elements = (int64_t)1000 * KERNEL_CHUNK;
     int64_t arena = elements * (int64_t)sizeof(float);
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t bytes = (int64_t)reduce_bytes(elements, cases[i].rank,
-                                              cases[i].ranks, cases[i].slots);
-        int64_t rest = bytes - cases[i].buffers * arena;
+        struct reduce_bytes bytes;
+        reduce_plan(elements, cases[i].rank, cases[i].ranks, cases[i].slots,
+                    &bytes);
+        int64_t rest = (int64_t)bytes.total - cases[i].buffers * arena;
         int64_t receive = cases[i].ranks == 1 ? 0 : (int64_t)128 << 20;
         tap_ok(rest > 0 && rest < receive + 65536,
                "rank %d of %d, %d slots: %d gradient buffers", cases[i].rank,

@@ -28,7 +28,8 @@ static void test_elements(int ranks, int64_t chunks)
         int64_t count = shard_begin(elements, r + 1, ranks) - begin;
         good = good && begin % KERNEL_CHUNK == 0 &&
                count >= chunks / ranks * KERNEL_CHUNK &&
-               count <= (chunks + ranks - 1) / ranks * KERNEL_CHUNK;
+               count <= (chunks + ranks - 1) / ranks * KERNEL_CHUNK &&
+               count <= elements - shard_begin(elements, ranks - 1, ranks);
     }
     tap_ok(good, "%lld chunks on %d ranks: whole chunks, balanced, complete",
            (long long)chunks, ranks);

@@ -33,6 +33,8 @@ static const struct {
     { "train.global_batch=33 parallel.slots=8", "not divisible" },
     { "train.global_batch=2000000000", "train.global_batch" },
     { "train.microbatch=3", "train.microbatch" },
+    { "memory.limit=8GB", "memory.limit" },
+    { "memory.limit=-1GiB", "memory.limit" },
     { "run.dir=", "run.dir is empty" },
     { "data.seq_len=129", "data.seq_len" },
     { "model.n_heads=5", "model.n_heads" },
@@ -106,6 +108,7 @@ static void test_print(struct train_settings *s)
         { "run.dir", "/tmp/x" },
         { "train.max_duration", "60ba" },
         { "parallel.allow_arithmetic_change", "false" },
+        { "memory.limit", "0B" },
     };
     char *text = NULL;
     (void)load("", s);

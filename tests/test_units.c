@@ -217,8 +217,46 @@ static void test_people(void)
     tap_is_str(text, "1.5", "a small buffer is not overrun");
 }
 
+static void test_bytes(void)
+{
+    static const struct {
+        const char *text;
+        int64_t bytes;
+        const char *formatted;
+    } cases[] = {
+        { "0", 0, "0B" },
+        { "none", 0, "0B" },
+        { "4096", 4096, "4KiB" },
+        { "123B", 123, "123B" },
+        { "80GiB", (int64_t)80 << 30, "80GiB" },
+        { "1.5 TiB", (int64_t)1536 << 30, "1536GiB" },
+        { "512mib", (int64_t)512 << 20, "512MiB" },
+        { "0.001KiB", 1, "1B" },
+        { "1e3B", 1000, "1000B" },
+    };
+    static const char *const wrong[] = { "",      "GiB",   "-1GiB", "8 GB",
+                                         "8GiBs", "inf",   "8G",    "8192PiB",
+                                         "1GiB ", "nones", "0x10" };
+    char text[32];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t bytes = -1;
+        tap_is_int(units_bytes_parse(cases[i].text, &bytes), ERR_OK,
+                   "size '%s'", cases[i].text);
+        tap_is_int(bytes, cases[i].bytes, "its bytes");
+        units_bytes_format(bytes, text, sizeof text);
+        tap_is_str(text, cases[i].formatted, "and back");
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int64_t bytes = -1;
+        tap_is_int(units_bytes_parse(wrong[i], &bytes), ERR_USAGE,
+                   "'%s' is no size", wrong[i]);
+        tap_is_int(bytes, -1, "and changes nothing");
+    }
+}
+
 int main(void)
 {
+    test_bytes();
     test_parse();
     test_auto();
     test_parse_failures();

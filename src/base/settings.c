@@ -153,7 +153,7 @@ void settings_help(const struct setting *schema, int count, FILE *out)
         [SETTING_INT] = "whole",         [SETTING_FLOAT] = "number",
         [SETTING_BOOL] = "true|false",   [SETTING_STRING] = "string",
         [SETTING_PATH] = "path",         [SETTING_CHOICE] = "",
-        [SETTING_DURATION] = "duration",
+        [SETTING_DURATION] = "duration", [SETTING_BYTES] = "size",
     };
     int key_width = 0;
     for (int i = 0; i < count; i++) {

@@ -13,7 +13,8 @@
  *
  * Types in the struct: INT int64_t, FLOAT double (accepts whole numbers), BOOL
  * bool, STRING/CHOICE/PATH char[SETTINGS_TEXT_BYTES], DURATION struct duration
- * (written as a string, "60ba"). A PATH from a file is relative to the file's
+ * (written as a string, "60ba"), BYTES int64_t (a string, "8GiB", or a whole
+ * number). A PATH from a file is relative to the file's
  * folder, one from the command line or a default to the current folder; all are
  * made absolute; empty stays empty. @include "x" works, x relative to the
  * folder of the first file. Whole numbers of more than 32 bits need libconfig's
@@ -38,7 +39,8 @@ enum setting_type {
     SETTING_STRING,
     SETTING_PATH,
     SETTING_CHOICE,
-    SETTING_DURATION
+    SETTING_DURATION,
+    SETTING_BYTES
 };
 
 struct setting {
@@ -47,7 +49,7 @@ struct setting {
     size_t offset;         /* offsetof(struct ..., field) */
     const char *preset;    /* default as on the command line; NULL: required.
                             * Outside the limits it is ERR_INTERNAL. */
-    double min, max;       /* INT, FLOAT: inclusive; both 0: no limits */
+    double min, max;       /* INT, FLOAT, BYTES: inclusive; both 0: no limits */
     const char *choices;   /* CHOICE: "a|b|c". DURATION: "auto" if that is
                             * accepted too (UNIT_AUTO) */
     const char *help;      /* one line, with the unit */

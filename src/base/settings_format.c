@@ -46,6 +46,7 @@ static void settings_format_value(FILE *stream, const struct setting *setting,
                                   const struct settings_value *value)
 {
     char duration[40];
+    char bytes[40];
     switch (setting->type) {
     case SETTING_INT:
         /* the suffix makes libconfig keep all 64 bits */
@@ -62,6 +63,10 @@ static void settings_format_value(FILE *stream, const struct setting *setting,
     case SETTING_DURATION:
         units_format(value->duration, duration, sizeof duration);
         settings_format_string(stream, duration);
+        break;
+    case SETTING_BYTES:
+        units_bytes_format(value->integer, bytes, sizeof bytes);
+        settings_format_string(stream, bytes);
         break;
     default:
         settings_format_string(stream, value->text);

@@ -23,6 +23,7 @@ enum err settings_value_wrong(const struct setting *setting, const char *found,
         [SETTING_PATH] = "a path in quotes",
         [SETTING_CHOICE] = "in quotes, one of ",
         [SETTING_DURATION] = "a duration in quotes, such as \"60ba\"",
+        [SETTING_BYTES] = "a size in quotes, such as \"8GiB\"",
     };
     const char *choices =
         setting->type == SETTING_CHOICE ? setting->choices : "";
@@ -51,7 +52,8 @@ static enum err settings_value_check(const struct setting *setting,
 enum err settings_value_integer(const struct setting *setting, int64_t integer,
                                 const char *place, struct settings_value *out)
 {
-    if (setting->type != SETTING_INT && setting->type != SETTING_FLOAT)
+    if (setting->type != SETTING_INT && setting->type != SETTING_FLOAT &&
+        setting->type != SETTING_BYTES)
         return settings_value_wrong(setting, "a whole number", place);
     char shown[32];
     snprintf(shown, sizeof shown, "%lld", (long long)integer);
@@ -176,6 +178,11 @@ enum err settings_value_string(const struct setting *setting, const char *text,
         else
             rc = units_parse(text, &out->duration);
         break;
+    case SETTING_BYTES:
+        rc = units_bytes_parse(text, &out->integer);
+        if (rc == ERR_OK)
+            return settings_value_integer(setting, out->integer, place, out);
+        break;
     }
     if (rc != ERR_OK)
         return err_prefix(rc, "%s: '%s'", place, setting->key);
@@ -238,6 +245,7 @@ void settings_value_apply(const struct setting *setting,
     assert(value->present);
     switch (setting->type) {
     case SETTING_INT:
+    case SETTING_BYTES:
         memcpy(field, &value->integer, sizeof value->integer);
         break;
     case SETTING_FLOAT:
@@ -263,6 +271,7 @@ void settings_value_fetch(const struct setting *setting, const void *values,
     out->present = true;
     switch (setting->type) {
     case SETTING_INT:
+    case SETTING_BYTES:
         memcpy(&out->integer, field, sizeof out->integer);
         break;
     case SETTING_FLOAT:

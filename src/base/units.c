@@ -193,6 +193,48 @@ enum err units_steps(struct duration duration, const struct unit_rates *rates,
     return ERR_OK;
 }
 
+static const char *const byte_names[] = {
+    "B", "KiB", "MiB", "GiB", "TiB", "PiB"
+};
+
+#define BYTE_NAMES (int)(sizeof byte_names / sizeof *byte_names)
+
+enum err units_bytes_parse(const char *text, int64_t *bytes)
+{
+    double number = 0;
+    int unit = 0;
+    const char *name = units_number(text, &number);
+    if (strcasecmp(text, "none") == 0)
+        name = "";
+    while (name != NULL && *name == ' ')
+        name++;
+    if (name != NULL && *name != '\0')
+        while (unit < BYTE_NAMES && strcasecmp(name, byte_names[unit]) != 0)
+            unit++;
+    if (name == NULL || unit == BYTE_NAMES)
+        return err_set(ERR_USAGE,
+                       "'%.64s' is not a size; write a number and a unit: "
+                       "80GiB, 512MiB, 1.5TiB, 64KiB, 4096B, or none",
+                       text);
+    number = ldexp(number, 10 * unit);
+    if (number > 0x1p62)
+        return err_set(ERR_USAGE, "'%.64s' is a size of more than 2^62 bytes",
+                       text);
+    *bytes = (int64_t)number;
+    return ERR_OK;
+}
+
+void units_bytes_format(int64_t bytes, char *text, size_t size)
+{
+    assert(bytes >= 0 && size >= 32);
+    int unit = 0;
+    while (bytes > 0 && bytes % 1024 == 0 && unit + 1 < BYTE_NAMES) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, size, "%lld%s", (long long)bytes, byte_names[unit]);
+}
+
 /* Scale by `base` as long as the number would not print short, and print it
  * with its suffix: one digit after the point below `whole`, none from there. */
 static void units_scaled(double number, double base, double whole,

@@ -49,6 +49,14 @@ struct unit_rates {
 enum err units_steps(struct duration duration, const struct unit_rates *rates,
                      int64_t *steps);
 
+/* Bytes from text: a number, which may have a fraction, and B, KiB, MiB, GiB,
+ * TiB or PiB, in any case and after blanks if you like; nothing: B. "none" is
+ * 0. ERR_USAGE with the accepted forms; part of a byte is dropped. */
+enum err units_bytes_parse(const char *text, int64_t *bytes);
+/* "8GiB", "1536MiB", "123B": the largest unit of which it is a whole number;
+ * parse(format(x)) == x. `text` holds at least 32 bytes. */
+void units_bytes_format(int64_t bytes, char *text, size_t size);
+
 /* "1.5 GiB", "312 KiB"; "1h02m", "4.2s"; "125.3M". */
 void units_bytes(double bytes, char *text, size_t size);
 void units_seconds(double seconds, char *text, size_t size);

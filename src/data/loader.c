@@ -39,6 +39,12 @@ enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out)
     return ERR_OK;
 }
 
+size_t batch_bytes(int64_t samples, int64_t seq_len)
+{
+    return (size_t)samples *
+           (3 * (size_t)seq_len * sizeof(int32_t) + sizeof(int64_t));
+}
+
 void batch_destroy(struct batch *batch)
 {
     if (batch == NULL)

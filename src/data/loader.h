@@ -11,6 +11,7 @@
 #ifndef TESSERA_DATA_LOADER_H
 #define TESSERA_DATA_LOADER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
@@ -31,6 +32,8 @@ struct batch {
 
 /* Allocate a batch that holds up to `samples` rows. */
 enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out);
+/* Bytes of one. */
+size_t batch_bytes(int64_t samples, int64_t seq_len);
 void batch_destroy(struct batch *batch);
 
 /* Fill `batch` with stream positions first .. first+count-1 of the order;

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/arena.h"
 #include "src/parallel/shard.h"
 
 /* A range of slots leaves at most two subtrees per level. */
 #define NODES_MAX 64
-#define ALIGN 64
 #define RECEIVE_BYTES_MAX ((int64_t)8 << 20)  /* of one piece */
 #define RECEIVE_BYTES_ALL ((int64_t)64 << 20) /* aimed at for one round */
 #define CHUNK_BYTES ((int64_t)KERNEL_CHUNK * (int64_t)sizeof(float))
@@ -35,7 +35,7 @@ struct piece {
 };
 
 /* What follows from elements, ranks and slots alone. */
-struct reduce_plan {
+struct shape {
     int buffers;  /* gradient buffers of this rank's stack */
     int pieces;   /* of all ranks */
     int layers;   /* the most pieces that any rank is left with */
@@ -50,8 +50,9 @@ struct reduce {
     const struct kernel_ctx *ctx;
     int64_t elements;
     int rank, ranks, slots;
-    struct reduce_plan plan;
-    float **stack; /* [plan.buffers][elements] */
+    struct shape plan;
+    struct arena arena;
+    float *stack[NODES_MAX]; /* [plan.buffers][elements] */
     struct nodes nodes;
     int slot; /* next to be finished */
     bool lent;
@@ -118,7 +119,7 @@ static int64_t interval_elements(int64_t elements, int rank, int ranks)
 }
 
 static void make_plan(int64_t elements, int rank, int ranks, int slots,
-                      struct reduce_plan *plan)
+                      struct shape *plan)
 {
     int64_t longest = 0;
     memset(plan, 0, sizeof *plan);
@@ -126,7 +127,7 @@ static void make_plan(int64_t elements, int rank, int ranks, int slots,
         struct nodes nodes;
         int deepest = range_nodes(r, ranks, slots, &nodes);
         int64_t own = interval_elements(elements, r, ranks);
-        if (r == rank)
+        if ((r == rank || rank == REDUCE_ANY_RANK) && deepest > plan->buffers)
             plan->buffers = deepest;
         plan->pieces += nodes.depth;
         plan->layers = nodes.depth > plan->layers ? nodes.depth : plan->layers;
@@ -144,47 +145,35 @@ static void make_plan(int64_t elements, int rank, int ranks, int slots,
         2 * (size_t)plan->pieces * (size_t)plan->span * sizeof(float);
 }
 
-size_t reduce_bytes(int64_t elements, int rank, int ranks, int slots)
+static void layout(struct reduce *reduce, struct arena *arena,
+                   struct reduce_bytes *bytes)
 {
-    struct reduce_plan plan;
-    make_plan(elements, rank, ranks, slots, &plan);
-    return sizeof(struct reduce) +
-           (size_t)plan.buffers *
-               ((size_t)elements * sizeof(float) + sizeof(float *)) +
-           (size_t)plan.pieces * sizeof(struct piece) +
-           (size_t)(ranks + 1) * sizeof(int) +
-           2 * (size_t)plan.layers * sizeof(struct comm_request *) +
-           plan.receive_bytes;
+    const struct shape *plan = &reduce->plan;
+    size_t whole = (size_t)reduce->elements * sizeof(float);
+    for (int i = 0; i < plan->buffers; i++) {
+        reduce->stack[i] = arena_take(arena, whole);
+        if (i == 0)
+            bytes->gradients = arena->used;
+    }
+    bytes->partial_sums = arena->used - bytes->gradients;
+    reduce->pieces =
+        arena_take(arena, (size_t)plan->pieces * sizeof *reduce->pieces);
+    reduce->first_piece = arena_take(arena, (size_t)(reduce->ranks + 1) *
+                                                sizeof *reduce->first_piece);
+    reduce->requests =
+        arena_take(arena, 2 * (size_t)plan->layers * sizeof *reduce->requests);
+    reduce->receive = arena_take(arena, plan->receive_bytes);
+    bytes->total = arena->used;
+    bytes->exchange = bytes->total - bytes->gradients - bytes->partial_sums;
 }
 
-static enum err allocate(struct reduce *reduce)
+void reduce_plan(int64_t elements, int rank, int ranks, int slots,
+                 struct reduce_bytes *out)
 {
-    const struct reduce_plan *plan = &reduce->plan;
-    size_t arena_bytes = (size_t)reduce->elements * sizeof(float);
-    bool complete = true;
-    reduce->stack = calloc((size_t)plan->buffers, sizeof *reduce->stack);
-    reduce->pieces = calloc((size_t)plan->pieces, sizeof *reduce->pieces);
-    reduce->first_piece =
-        calloc((size_t)reduce->ranks + 1, sizeof *reduce->first_piece);
-    reduce->requests =
-        calloc(2 * (size_t)plan->layers, sizeof *reduce->requests);
-    for (int i = 0; reduce->stack != NULL && i < plan->buffers; i++) {
-        reduce->stack[i] = aligned_alloc(ALIGN, arena_bytes);
-        complete = complete && reduce->stack[i] != NULL;
-    }
-    if (plan->receive_bytes > 0) {
-        reduce->receive = aligned_alloc(ALIGN, plan->receive_bytes);
-        complete = complete && reduce->receive != NULL;
-    }
-    if (complete && reduce->stack != NULL && reduce->pieces != NULL &&
-        reduce->first_piece != NULL && reduce->requests != NULL)
-        return ERR_OK;
-    return err_set(ERR_MEMORY,
-                   "gradient reduction: %zu bytes for %d buffers are not to be "
-                   "had; use more ranks or fewer slots",
-                   reduce_bytes(reduce->elements, reduce->rank, reduce->ranks,
-                                reduce->slots),
-                   plan->buffers);
+    struct arena plan = { 0 };
+    struct reduce reduce = { .elements = elements, .ranks = ranks };
+    make_plan(elements, rank, ranks, slots, &reduce.plan);
+    layout(&reduce, &plan, out);
 }
 
 static void list_pieces(struct reduce *reduce)
@@ -207,6 +196,8 @@ enum err reduce_create(struct comm *comm, const struct kernels *kernels,
 {
     assert(elements > 0 && elements % KERNEL_CHUNK == 0);
     enum err rc = ERR_OK;
+    struct arena plan = { 0 };
+    struct reduce_bytes bytes;
     *out = NULL;
     if (comm_size(comm) > slots)
         return err_set(ERR_USAGE,
@@ -224,7 +215,9 @@ enum err reduce_create(struct comm *comm, const struct kernels *kernels,
     reduce->ranks = comm_size(comm);
     reduce->slots = slots;
     make_plan(elements, reduce->rank, reduce->ranks, slots, &reduce->plan);
-    TRY(allocate(reduce));
+    layout(reduce, &plan, &bytes);
+    TRY(arena_create(plan.used, &reduce->arena));
+    layout(reduce, &reduce->arena, &bytes);
     list_pieces(reduce);
     reduce_begin(reduce);
     *out = reduce;
@@ -238,13 +231,7 @@ void reduce_destroy(struct reduce *reduce)
 {
     if (reduce == NULL)
         return;
-    for (int i = 0; reduce->stack != NULL && i < reduce->plan.buffers; i++)
-        free(reduce->stack[i]);
-    free(reduce->requests);
-    free(reduce->receive);
-    free(reduce->first_piece);
-    free(reduce->pieces);
-    free(reduce->stack);
+    arena_destroy(&reduce->arena);
     free(reduce);
 }
 

@@ -14,8 +14,8 @@
  * ever gets deep (1 + log2(slots) for one rank, at most twice that for a range
  * that begins and ends anywhere), and receive buffers for two rounds of the
  * exchange: at most 8 MiB per piece, and about 64 MiB a round where that leaves
- * a piece at least one KERNEL_CHUNK. All is allocated by reduce_create(). The
- * arena is host memory.
+ * a piece at least one KERNEL_CHUNK. All lies in one planned arena, of host
+ * memory.
  */
 #ifndef TESSERA_PARALLEL_REDUCE_H
 #define TESSERA_PARALLEL_REDUCE_H
@@ -36,8 +36,19 @@ enum err reduce_create(struct comm *comm, const struct kernels *kernels,
                        int slots, struct reduce **out);
 void reduce_destroy(struct reduce *reduce);
 
-/* Bytes that reduce_create() will allocate; for the memory plan. */
-size_t reduce_bytes(int64_t elements, int rank, int ranks, int slots);
+/* What reduce_create() takes, by kind. */
+struct reduce_bytes {
+    size_t gradients;    /* of the slot at work */
+    size_t partial_sums; /* the rest of the stack */
+    size_t exchange;     /* received from other ranks, and small tables */
+    size_t total;
+};
+
+#define REDUCE_ANY_RANK (-1) /* the one that needs most */
+
+/* Without creating one. */
+void reduce_plan(int64_t elements, int rank, int ranks, int slots,
+                 struct reduce_bytes *out);
 
 /* Begin a batch: forget all partial sums. */
 void reduce_begin(struct reduce *reduce);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "src/base/arena.h"
-#include "src/parallel/reduce.h"
 #include "src/parallel/shard.h"
 
 #define REPLICA_KINDS 3 /* weights and two moments */
@@ -54,16 +53,19 @@ static enum err access_gradient(void *arg, int block, float **gradient)
     return ERR_OK;
 }
 
-static void replica_layout(struct replica *replica, struct arena *arena)
+static void replica_layout(struct replica *replica, struct arena *arena,
+                           struct replica_bytes *bytes)
 {
     size_t own = (size_t)(replica->end - replica->begin) * sizeof(float);
     size_t all = (size_t)replica->params->elements * sizeof(float);
+    size_t chunks = (size_t)(replica->params->elements / KERNEL_CHUNK);
     replica->weights = arena_take(arena, all);
+    bytes->weights = arena->used;
     replica->exp_avg = arena_take(arena, own);
     replica->exp_avg_sq = arena_take(arena, own);
-    replica->chunk_sums = arena_take(
-        arena, (size_t)(replica->params->elements / KERNEL_CHUNK) *
-                   sizeof(double));
+    bytes->moments = arena->used - bytes->weights;
+    replica->chunk_sums = arena_take(arena, chunks * sizeof(double));
+    bytes->sums = arena->used - bytes->weights - bytes->moments;
 }
 
 static void item_set(struct ckpt_item *item, const struct replica *replica,
@@ -79,7 +81,7 @@ static void item_set(struct ckpt_item *item, const struct replica *replica,
     item->shape[0] = param->shape[0];
     item->shape[1] = param->shape[1];
     snprintf(item->name, sizeof item->name, "%s%s", prefix, param->name);
-    if (item->part.begin < item->part.end)
+    if (base != NULL && item->part.begin < item->part.end)
         item->data = base + (param->offset + item->part.begin - base_begin);
 }
 
@@ -96,6 +98,28 @@ static void replica_list_items(struct replica *replica)
     }
 }
 
+/* The interval of `rank`, without memory for it. */
+static enum err replica_open(const struct params *params, int rank, int ranks,
+                             int slots, struct replica **out)
+{
+    struct replica *replica = calloc(1, sizeof *replica);
+    if (replica == NULL)
+        return err_set(ERR_MEMORY, "replica: out of memory");
+    replica->params = params;
+    replica->slots = slots;
+    replica->begin = shard_begin(params->elements, rank, ranks);
+    replica->end = shard_begin(params->elements, rank + 1, ranks);
+    replica->item_count = params->count * REPLICA_KINDS;
+    replica->items =
+        calloc((size_t)replica->item_count, sizeof replica->items[0]);
+    if (replica->items == NULL) {
+        replica_destroy(replica);
+        return err_set(ERR_MEMORY, "replica: out of memory");
+    }
+    *out = replica;
+    return ERR_OK;
+}
+
 enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         const struct kernel_ctx *ctx,
                         const struct params *params, int slots,
@@ -103,18 +127,13 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
 {
     enum err rc = ERR_OK;
     struct arena plan = { 0 };
-    int rank = comm_rank(comm);
-    int ranks = comm_size(comm);
-    struct replica *replica = calloc(1, sizeof *replica);
-    if (replica == NULL)
-        return err_set(ERR_MEMORY, "replica: out of memory");
+    struct replica_bytes bytes;
+    struct replica *replica = NULL;
+    TRY(replica_open(params, comm_rank(comm), comm_size(comm), slots,
+                     &replica));
     replica->comm = comm;
     replica->kernels = kernels;
     replica->ctx = ctx;
-    replica->params = params;
-    replica->slots = slots;
-    replica->begin = shard_begin(params->elements, rank, ranks);
-    replica->end = shard_begin(params->elements, rank + 1, ranks);
     replica->access = (struct param_access){
         .arg = replica,
         .gather = access_gather,
@@ -122,21 +141,33 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
         .gradient = access_gradient,
         .gradient_done = access_release,
     };
-    replica->item_count = params->count * REPLICA_KINDS;
-    replica->items =
-        calloc((size_t)replica->item_count, sizeof replica->items[0]);
-    if (replica->items == NULL) {
-        rc = err_set(ERR_MEMORY, "replica: out of memory");
-        goto out;
-    }
-    replica_layout(replica, &plan);
+    replica_layout(replica, &plan, &bytes);
     TRY(arena_create(plan.used, &replica->arena));
-    replica_layout(replica, &replica->arena);
+    replica_layout(replica, &replica->arena, &bytes);
     TRY(reduce_create(comm, kernels, ctx, params->elements, slots,
                       &replica->reduce));
     replica_list_items(replica);
     *out = replica;
     replica = NULL;
+out:
+    replica_destroy(replica);
+    return rc;
+}
+
+enum err replica_plan(const struct params *params, int ranks, int slots,
+                      struct replica_bytes *out)
+{
+    enum err rc = ERR_OK;
+    struct arena plan = { 0 };
+    struct replica *replica = NULL;
+    /* the last rank's interval is the longest (shard.h) */
+    TRY(replica_open(params, ranks - 1, ranks, slots, &replica));
+    replica_layout(replica, &plan, out);
+    replica_list_items(replica);
+    out->items = (size_t)replica->item_count * sizeof replica->items[0];
+    out->staging = ckpt_saver_stage_bytes(replica->items, replica->item_count);
+    reduce_plan(params->elements, REDUCE_ANY_RANK, ranks, slots, &out->reduce);
+    out->total = plan.used + out->items + out->reduce.total;
 out:
     replica_destroy(replica);
     return rc;
@@ -150,13 +181,6 @@ void replica_destroy(struct replica *replica)
     arena_destroy(&replica->arena);
     free(replica->items);
     free(replica);
-}
-
-size_t replica_bytes(const struct replica *replica)
-{
-    return replica->arena.capacity +
-           reduce_bytes(replica->params->elements, comm_rank(replica->comm),
-                        comm_size(replica->comm), replica->slots);
 }
 
 enum err replica_init(struct replica *replica, uint64_t seed)

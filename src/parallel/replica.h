@@ -17,6 +17,7 @@
 #include "src/base/err.h"
 #include "src/comm/comm.h"
 #include "src/model/params.h"
+#include "src/parallel/reduce.h"
 
 struct replica;
 
@@ -28,8 +29,20 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         struct replica **out);
 void replica_destroy(struct replica *replica);
 
-/* Bytes of weights, gradients and optimizer state on this rank. */
-size_t replica_bytes(const struct replica *replica);
+/* Bytes of a replica, by kind, on the rank that needs most. */
+struct replica_bytes {
+    size_t weights;
+    size_t moments; /* of the own interval */
+    size_t sums;    /* of chunks, for the gradient's norm */
+    size_t items;   /* the table for checkpoints */
+    struct reduce_bytes reduce;
+    size_t staging; /* what a checkpoint saver copies; not part of ... */
+    size_t total;   /* ... what replica_create() allocates */
+};
+
+/* Without creating one. */
+enum err replica_plan(const struct params *params, int ranks, int slots,
+                      struct replica_bytes *out);
 
 /* Fresh weights, a function of the seed; moments zero. Collective. */
 enum err replica_init(struct replica *replica, uint64_t seed);

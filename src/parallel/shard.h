@@ -11,7 +11,8 @@ int shard_slot_begin(int rank, int ranks, int slots);
 
 /* First element of rank's interval of a flat arena of `elements` (a multiple of
  * KERNEL_CHUNK); intervals are cut at chunk boundaries, some may be empty.
- * The rank owns [begin(rank), begin(rank + 1)). */
+ * The rank owns [begin(rank), begin(rank + 1)); no interval is longer than the
+ * last one's. */
 int64_t shard_begin(int64_t elements, int rank, int ranks);
 
 #endif

@@ -11,7 +11,9 @@
 #include "src/base/log.h"
 #include "src/job/ledger.h"
 #include "src/job/slurm.h"
+#include "src/train/train_fixed.h"
 #include "src/train/train_local.h"
+#include "src/train/trainer_memory.h"
 
 struct train_checkpoint {
     int64_t last_step;   /* committed or restored; -1: none */
@@ -43,77 +45,6 @@ static enum err make_uuid(char uuid[37])
              b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10],
              b[11], b[12], b[13], b[14], b[15]);
     return ERR_OK;
-}
-
-/* Settings that must stay what they were when the run was started. */
-static bool stays(const char *key)
-{
-    static const char *const keys[] = {
-        "data.seq_len", "train.global_batch", "train.microbatch",
-        "train.seed",   "memory.compression", "parallel.slots",
-        "parallel.determinism",
-    };
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(key, keys[i]) == 0)
-            return true;
-    return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.preset") != 0;
-}
-
-/* What must be the same for the whole run, by the names of the settings. */
-static json_t *fixed_state(const struct trainer *trainer)
-{
-    const struct train_settings *s = &trainer->settings;
-    json_t *fixed = json_pack(
-        "{s:s, s:s}", "data.train", dataset_id(trainer->train_data),
-        "tokenizer", dataset_tokenizer_sha256(trainer->train_data));
-    for (int i = 0; fixed != NULL && i < train_settings_count; i++) {
-        const char *key = train_settings_schema[i].key;
-        char *text = NULL;
-        if (!stays(key))
-            continue;
-        if (train_settings_print(s, key, &text) != ERR_OK ||
-            json_object_set_new(fixed, key, json_string(text)) != 0) {
-            json_decref(fixed);
-            fixed = NULL;
-        }
-        free(text);
-    }
-    /* "run" promises the same bits on the same topology only */
-    if (fixed != NULL && strcmp(s->parallel.determinism, "run") == 0)
-        json_object_set_new(fixed, "ranks", json_integer(trainer->ranks));
-    return fixed;
-}
-
-static enum err check_fixed(const struct trainer *trainer, const json_t *state)
-{
-    enum err rc = ERR_OK;
-    json_t *now = fixed_state(trainer);
-    const json_t *then = json_object_get(state, "fixed");
-    const char *key;
-    json_t *value;
-    if (now == NULL) {
-        rc = err_set(ERR_MEMORY, "out of memory");
-        goto out;
-    }
-    json_object_foreach(now, key, value)
-    {
-        const json_t *old = json_object_get(then, key);
-        if (json_equal(value, old))
-            continue;
-        char *was = json_dumps(old, JSON_ENCODE_ANY);
-        char *is = json_dumps(value, JSON_ENCODE_ANY);
-        rc = err_set(ERR_CHECKPOINT,
-                     "the run in %s was started with %s = %s, now it is %s: "
-                     "use the old value, or another run.dir for a new run",
-                     trainer->settings.run.dir, key, was ? was : "nothing",
-                     is ? is : "nothing");
-        free(was);
-        free(is);
-        goto out;
-    }
-out:
-    json_decref(now);
-    return rc;
 }
 
 static enum err check_arithmetic(const struct trainer *trainer,
@@ -148,7 +79,7 @@ static enum err accept_state(void *arg, int64_t step, const json_t *state)
     enum err rc = ERR_OK;
     const struct trainer *trainer = arg;
     (void)step;
-    TRY(check_fixed(trainer, state));
+    TRY(train_fixed_check(trainer, state));
     TRY(check_arithmetic(trainer, state));
 out:
     return rc;
@@ -202,6 +133,9 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
     TRY(ckpt_load(trainer->comm, trainer->settings.run.dir, &options, items,
                   count, &step, &state, &stats));
     if (step >= 0) {
+        int64_t microbatch = train_fixed_microbatch(trainer, state);
+        if (microbatch != trainer->settings.train.microbatch)
+            TRY(trainer_memory_adopt(trainer, microbatch));
         TRY(comm_agree(trainer->comm,
                        restore_state(checkpoint, trainer, step, state)));
         checkpoint->last_step = stats.local ? -1 : step;
@@ -248,7 +182,7 @@ static enum err make_state(const struct train_checkpoint *checkpoint,
         (json_int_t)(trainer->step * trainer->settings.train.global_batch),
         "tokens", (json_int_t)trainer_tokens(trainer), "elapsed_s",
         trainer->elapsed_s, "lr0", trainer->lr0, "attempt", trainer->attempt,
-        "arithmetic", checkpoint->arithmetics, "fixed", fixed_state(trainer));
+        "arithmetic", checkpoint->arithmetics, "fixed", train_fixed_state(trainer));
     return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 
@@ -280,6 +214,7 @@ static void record_save(void *arg, const struct ckpt_progress *progress)
 static enum err checkpoint_open(struct train_checkpoint *checkpoint,
                                 struct trainer *trainer)
 {
+    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     char attempt[64];
     struct slurm slurm;
@@ -302,8 +237,16 @@ static enum err checkpoint_open(struct train_checkpoint *checkpoint,
         options.local_dir = checkpoint->local_dir;
     if (strcmp(s->checkpoint.redundancy, "xor") == 0)
         options.xor_group = (int)s->checkpoint.redundancy_group;
-    return ckpt_saver_create(trainer->comm, s->run.dir, &options, items, count,
-                             &checkpoint->saver);
+    for (;;) {
+        rc = ckpt_saver_create(trainer->comm, s->run.dir, &options, items,
+                               count, &checkpoint->saver);
+        if (rc != ERR_MEMORY)
+            return rc;
+        /* a smaller microbatch leaves room for the copy */
+        TRY(trainer_memory_shrink(trainer));
+    }
+out:
+    return rc;
 }
 
 static bool in_flight(const struct train_checkpoint *checkpoint)

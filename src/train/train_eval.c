@@ -17,6 +17,7 @@
 
 struct train_eval {
     int64_t samples; /* per evaluation */
+    int64_t micro;   /* per leaf */
     int64_t leaves;
     double *losses;  /* [leaves] sums */
     size_t *bytes;   /* [ranks] for the exchange */
@@ -30,10 +31,32 @@ static int64_t leaf_begin(const struct train_eval *eval, int rank, int ranks)
     return eval->leaves * rank / ranks;
 }
 
+/* Leaves are the trainer's, whose size may have become smaller. */
+static enum err eval_layout(struct train_eval *eval,
+                            const struct trainer *trainer)
+{
+    int64_t micro = trainer->settings.train.microbatch;
+    if (eval->micro == micro)
+        return ERR_OK;
+    free(eval->losses);
+    eval->micro = micro;
+    eval->leaves = (eval->samples + micro - 1) / micro;
+    eval->losses = calloc((size_t)eval->leaves + 1, sizeof eval->losses[0]);
+    if (eval->losses == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    for (int r = 0; r < trainer->ranks; r++) {
+        int64_t begin = leaf_begin(eval, r, trainer->ranks);
+        int64_t end = leaf_begin(eval, r + 1, trainer->ranks);
+        eval->offsets[r] = (size_t)begin * sizeof(double);
+        eval->bytes[r] = (size_t)(end - begin) * sizeof(double);
+    }
+    return ERR_OK;
+}
+
 enum err train_eval_create(const struct trainer *trainer,
                            struct train_eval **out)
 {
-    int64_t micro = trainer->settings.train.microbatch;
+    enum err rc = ERR_OK;
     struct train_eval *eval = calloc(1, sizeof *eval);
     if (eval == NULL)
         return err_set(ERR_MEMORY, "out of memory");
@@ -42,22 +65,17 @@ enum err train_eval_create(const struct trainer *trainer,
     if (trainer->settings.eval.samples > 0 &&
         trainer->settings.eval.samples < eval->samples)
         eval->samples = trainer->settings.eval.samples;
-    eval->leaves = (eval->samples + micro - 1) / micro;
-    eval->losses = calloc((size_t)eval->leaves + 1, sizeof eval->losses[0]);
     eval->bytes = calloc((size_t)trainer->ranks, sizeof eval->bytes[0]);
     eval->offsets = calloc((size_t)trainer->ranks, sizeof eval->offsets[0]);
-    if (eval->losses == NULL || eval->bytes == NULL || eval->offsets == NULL) {
+    if (eval->bytes == NULL || eval->offsets == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    else
+        rc = eval_layout(eval, trainer);
+    if (rc == ERR_OK)
+        *out = eval;
+    else
         train_eval_destroy(eval);
-        return err_set(ERR_MEMORY, "out of memory");
-    }
-    for (int r = 0; r < trainer->ranks; r++) {
-        int64_t begin = leaf_begin(eval, r, trainer->ranks);
-        int64_t end = leaf_begin(eval, r + 1, trainer->ranks);
-        eval->offsets[r] = (size_t)begin * sizeof(double);
-        eval->bytes[r] = (size_t)(end - begin) * sizeof(double);
-    }
-    *out = eval;
-    return ERR_OK;
+    return rc;
 }
 
 void train_eval_destroy(struct train_eval *eval)
@@ -78,7 +96,7 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
     struct order order = { .seed = 0,
                            .samples = dataset_samples(trainer->eval_data),
                            .shuffle = false };
-    int64_t micro = trainer->settings.train.microbatch;
+    int64_t micro = eval->micro;
     int64_t end = leaf_begin(eval, trainer->rank + 1, trainer->ranks);
     for (int64_t i = leaf_begin(eval, trainer->rank, trainer->ranks);
          i < end && stop_requested() == 0; i++) {
@@ -111,6 +129,7 @@ enum err train_eval_run(struct train_eval *eval, struct trainer *trainer,
     int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
     double sum = 0.0;
     TRY(trainer_event(trainer, EVENT_EVAL_START));
+    TRY(comm_agree(trainer->comm, eval_layout(eval, trainer)));
     TRY(comm_agree(trainer->comm, eval_leaves(eval, trainer, &words[0])));
     words[1] = stop_requested() != 0;
     TRY(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));

@@ -18,7 +18,8 @@
 #include "src/train/train_eval.h"
 #include "src/train/train_metrics.h"
 #include "src/train/train_stop.h"
-#include "src/train/trainer.h"
+#include "src/train/train_memory.h"
+#include "src/train/trainer_memory.h"
 
 struct run {
     struct comm *comm;
@@ -32,6 +33,7 @@ struct run {
     struct train_eval *eval;
     struct train_interval *interval; /* rank 0 with "auto"; else NULL */
     struct train_checkpoint *checkpoint;
+    struct memory_plan plan;
 };
 
 /* A path that can never become a folder is a matter of the configuration; other
@@ -135,7 +137,7 @@ static enum err write_config(const struct run *run)
     char path[FSIO_PATH_MAX];
     char *text = NULL;
     TRY(settings_format(train_settings_schema, train_settings_count,
-                        run->settings, &text));
+                        &run->trainer->settings, &text));
     TRY(fsio_path(path, "%s/config.cfg", run->settings->run.dir));
     TRY(fsio_write_atomic(path, text, strlen(text)));
 out:
@@ -172,8 +174,7 @@ static void log_plan(const struct run *run)
     char count[32];
     char memory[32];
     units_count((double)t->params->numel, count, sizeof count);
-    units_bytes((double)(t->bytes.total + replica_bytes(t->replica)),
-                memory, sizeof memory);
+    units_bytes((double)run->plan.total, memory, sizeof memory);
     log_info("%s parameters, %d ranks x %d threads, %lld slots of %lld "
              "samples, %s per rank, %s",
              count, t->ranks, t->ctx.threads,
@@ -183,12 +184,26 @@ static void log_plan(const struct run *run)
              memory, t->arithmetic);
 }
 
+/* What was planned against the largest that any rank has taken. */
+static enum err log_memory(const struct run *run)
+{
+    enum err rc = ERR_OK;
+    int64_t peak = (int64_t)train_memory_peak();
+    TRY(comm_all_reduce_i64(run->comm, &peak, 1, COMM_MAX));
+    if (run->rank == 0)
+        log_info("memory: planned %zu MiB, peak %lld MiB",
+                 run->plan.total >> 20, (long long)(peak >> 20));
+out:
+    return rc;
+}
+
 static enum err run_train(struct run *run, int *exit_code)
 {
     enum err rc = ERR_OK;
     TRY(trainer_create(run->comm, run->settings, run->attempt, &run->trainer));
     TRY(comm_agree(run->comm, run_listen(run)));
     TRY(trainer_start(run->trainer));
+    TRY(comm_agree(run->comm, trainer_memory_plan(run->trainer, &run->plan)));
     if (run->rank == 0)
         rc = write_config(run);
     TRY(comm_agree(run->comm, rc));
@@ -198,6 +213,7 @@ static enum err run_train(struct run *run, int *exit_code)
     else if (run->rank == 0)
         log_plan(run);
     TRY(trainer_fit(run->trainer));
+    TRY(log_memory(run));
     *exit_code = run->trainer->finished && !run->trainer->eval_missing
                      ? EXIT_DONE
                      : EXIT_REQUEUE;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/digest.h"
+#include "src/train/train_memory.h"
 #include "src/train/train_settings_model.h"
 
 #define AT(field) offsetof(struct train_settings, field)
@@ -101,6 +102,8 @@ const struct setting train_settings_schema[] = {
       "last-2\" (block, attention, norm_attn_norm, ffn, norm)" },
     { "memory.compression", SETTING_CHOICE, AT(memory.compression), "none", 0,
       0, "none|bf16|int8", "what forward keeps for backward, in fewer bits" },
+    { "memory.limit", SETTING_BYTES, AT(memory.limit), "none", 0, LARGE, NULL,
+      "memory that a rank may plan for: 80GiB; none: what there is" },
 
     { "data.train", SETTING_PATH, AT(data.train), NULL, 0, 0, NULL,
       "training data set (a folder made by tessera-data)" },
@@ -114,7 +117,8 @@ const struct setting train_settings_schema[] = {
     { "train.global_batch", SETTING_INT, AT(train.global_batch), NULL, 1,
       SAMPLES_MAX, NULL, "samples per optimizer step, over all ranks" },
     { "train.microbatch", SETTING_INT, AT(train.microbatch), "0", 0,
-      SAMPLES_MAX, NULL, "samples computed at once (a leaf); 0: a whole slot" },
+      SAMPLES_MAX, NULL, "samples computed at once (a leaf); 0: a whole slot, or what fits into "
+      "memory.limit" },
     { "train.seed", SETTING_INT, AT(train.seed), "17", 0, LARGE, NULL,
       "seed of weights and sample order" },
     { "train.clip_norm", SETTING_FLOAT, AT(train.clip_norm), "1.0", 0, LARGE,
@@ -216,8 +220,11 @@ static void settings_complete(struct train_settings *s)
                s->train.global_batch % (2 * s->parallel.slots) == 0)
             s->parallel.slots *= 2;
     }
-    if (s->train.microbatch == 0)
+    s->train.microbatch_automatic = s->train.microbatch == 0;
+    if (s->train.microbatch_automatic)
         s->train.microbatch = s->train.global_batch / s->parallel.slots;
+    if (s->train.global_batch == 0 && s->train.microbatch == 0)
+        s->train.microbatch = 1;
 }
 
 static enum err check_run_dir(const char *dir)
@@ -255,12 +262,14 @@ static enum err check_durations(const struct train_settings *s)
     return ERR_OK;
 }
 
-static enum err settings_check(const struct train_settings *s)
+/* partial: what is missing is not checked. */
+static enum err settings_check(const struct train_settings *s, bool partial)
 {
     enum err rc = ERR_OK;
     struct model_config model = train_settings_model(s);
     struct model_memory memory;
-    TRY(check_run_dir(s->run.dir));
+    if (!partial || s->run.dir[0] != '\0')
+        TRY(check_run_dir(s->run.dir));
     TRY(model_config_check(&model));
     TRY(train_settings_memory(s, &memory));
     if (s->data.seq_len > s->model.max_seq_len)
@@ -282,9 +291,30 @@ static enum err settings_check(const struct train_settings *s)
                        "parallel.slots), not divisible by train.microbatch "
                        "(%lld): choose a divisor",
                        (long long)slot, (long long)s->train.microbatch);
-    TRY(check_durations(s));
+    if (!partial || s->train.max_duration.value > 0)
+        TRY(check_durations(s));
     if (s->eval.samples > 0 && s->data.eval[0] == '\0')
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
+out:
+    return rc;
+}
+
+static enum err load(const struct setting *schema, const char *path,
+                     char *const *overrides, int override_count, bool partial,
+                     struct train_settings *out)
+{
+    enum err rc = ERR_OK;
+    bool given[sizeof train_settings_schema / sizeof train_settings_schema[0]];
+    TRY(settings_load(schema, train_settings_count, path, overrides,
+                      override_count, out, given));
+    TRY(train_settings_preset(out, given));
+    settings_complete(out);
+    rc = settings_check(out, partial);
+    if (rc == ERR_OK && out->train.microbatch_automatic &&
+        out->train.global_batch > 0)
+        rc = train_memory_auto(out, &out->train.microbatch);
+    if (rc != ERR_OK && path != NULL)
+        return err_prefix(rc, "%s", path);
 out:
     return rc;
 }
@@ -292,16 +322,28 @@ out:
 enum err train_settings_load(const char *path, char *const *overrides,
                              int override_count, struct train_settings *out)
 {
-    enum err rc = ERR_OK;
-    bool given[sizeof train_settings_schema / sizeof train_settings_schema[0]];
-    TRY(settings_load(train_settings_schema, train_settings_count, path,
-                      overrides, override_count, out, given));
-    TRY(train_settings_preset(out, given));
-    settings_complete(out);
-    rc = settings_check(out);
-    if (rc != ERR_OK && path != NULL)
-        return err_prefix(rc, "%s", path);
-out:
+    return load(train_settings_schema, path, overrides, override_count, false,
+                out);
+}
+
+enum err train_settings_load_partial(const char *path, char *const *overrides,
+                                     int override_count,
+                                     struct train_settings *out)
+{
+    struct setting *schema = malloc(sizeof train_settings_schema);
+    if (schema == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    memcpy(schema, train_settings_schema, sizeof train_settings_schema);
+    for (int i = 0; i < train_settings_count; i++) {
+        if (schema[i].preset != NULL)
+            continue;
+        schema[i].min = 0;
+        schema[i].preset = schema[i].type == SETTING_INT        ? "0"
+                           : schema[i].type == SETTING_DURATION ? "0ba"
+                                                                : "";
+    }
+    enum err rc = load(schema, path, overrides, override_count, true, out);
+    free(schema);
     return rc;
 }
 
@@ -337,6 +379,10 @@ enum err train_settings_print(const struct train_settings *settings,
     case SETTING_DURATION:
         units_format(*(const struct duration *)(const void *)at, number,
                      sizeof number);
+        break;
+    case SETTING_BYTES:
+        units_bytes_format(*(const int64_t *)(const void *)at, number,
+                           sizeof number);
         break;
     default:
         value = at;

@@ -40,6 +40,7 @@ struct train_settings {
     struct {
         char checkpoint[SETTINGS_TEXT_BYTES]; /* targets and blocks */
         char compression[SETTINGS_TEXT_BYTES];
+        int64_t limit; /* bytes per rank; 0: none */
     } memory;
     struct {
         char train[SETTINGS_TEXT_BYTES];
@@ -50,6 +51,7 @@ struct train_settings {
         struct duration max_duration;
         int64_t global_batch; /* samples */
         int64_t microbatch;   /* samples per leaf */
+        bool microbatch_automatic; /* not a setting: it was 0 */
         int64_t seed;
         double clip_norm;
     } train;
@@ -103,6 +105,13 @@ extern const int train_settings_count;
  * number of ranks. */
 enum err train_settings_load(const char *path, char *const *overrides,
                              int override_count, struct train_settings *out);
+
+/* The same for a plan: settings that a run must have may be missing, and are
+ * empty or 0 then. Slots and microbatch of a global batch that is not known are
+ * 8 and 1. */
+enum err train_settings_load_partial(const char *path, char *const *overrides,
+                                     int override_count,
+                                     struct train_settings *out);
 
 struct model_config train_settings_model(const struct train_settings *settings);
 

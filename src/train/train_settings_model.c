@@ -79,6 +79,7 @@ static size_t value_bytes(enum setting_type type)
 {
     switch (type) {
     case SETTING_INT:
+    case SETTING_BYTES:
         return sizeof(int64_t);
     case SETTING_FLOAT:
         return sizeof(double);

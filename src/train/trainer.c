@@ -8,6 +8,7 @@
 #include "src/base/clock.h"
 #include "src/train/train_same.h"
 #include "src/train/train_threads.h"
+#include "src/train/trainer_memory.h"
 
 static enum err open_kernels(struct trainer *trainer)
 {
@@ -33,16 +34,6 @@ static enum err check_vocabulary(const struct dataset *data,
                    "model.vocab_size",
                    dataset_path(data), (long long)dataset_vocab_size(data),
                    (long long)s->model.vocab_size);
-}
-
-/* The first sample, so that an evaluation that cannot work fails now and not
- * after days. */
-static enum err probe_eval(struct trainer *trainer)
-{
-    struct order order = { .samples = dataset_samples(trainer->eval_data) };
-    if (order.samples == 0)
-        return ERR_OK;
-    return loader_read(trainer->eval_data, &order, 0, 1, trainer->batch);
 }
 
 static enum err open_data(struct trainer *trainer)
@@ -96,16 +87,11 @@ out:
 }
 
 /* What may fail on one rank alone; the caller agrees. */
-static enum err create_local(struct trainer *trainer, int threads)
+static enum err create_local(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     struct model_config config = train_settings_model(s);
-    struct model_options options = { .threads = threads,
-                                     .samples = s->train.microbatch,
-                                     .seq_len = s->data.seq_len,
-                                     .seed = (uint64_t)s->train.seed };
-    TRY(train_settings_memory(s, &options.memory));
     TRY(open_kernels(trainer));
     TRY(open_data(trainer));
     TRY(plan_steps(trainer));
@@ -114,14 +100,7 @@ static enum err create_local(struct trainer *trainer, int threads)
         .samples = dataset_samples(trainer->train_data),
         .shuffle = true,
     };
-    TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
-    if (trainer->eval_data != NULL)
-        TRY(probe_eval(trainer));
     TRY(params_create(&config, &trainer->params));
-    TRY(model_plan(&config, trainer->kernels, &options, &trainer->bytes));
-    TRY(model_create(&config, trainer->params, trainer->kernels, &options,
-                     &trainer->model));
-    trainer->ctx = *model_ctx(trainer->model);
     trainer->slot_loss =
         calloc((size_t)s->parallel.slots, sizeof trainer->slot_loss[0]);
     trainer->slot_balance =
@@ -137,21 +116,11 @@ out:
     return rc;
 }
 
-/* "fast" and "run" keep the bits for one topology only, so a rank's slots may
- * be one leaf of the tree; "elastic" keeps every slot apart. */
-static int reduce_slots(const struct trainer *trainer)
-{
-    if (strcmp(trainer->settings.parallel.determinism, "elastic") == 0)
-        return (int)trainer->settings.parallel.slots;
-    return trainer->ranks;
-}
-
 enum err trainer_create(struct comm *comm,
                         const struct train_settings *settings, int attempt,
                         struct trainer **out)
 {
     enum err rc = ERR_OK;
-    int threads = 1;
     struct trainer *trainer = calloc(1, sizeof *trainer);
     if (trainer == NULL)
         return err_set(ERR_MEMORY, "out of memory");
@@ -168,13 +137,11 @@ enum err trainer_create(struct comm *comm,
                      "of train.global_batch) for a new run",
                      trainer->ranks, (long long)settings->parallel.slots);
     TRY(comm_agree(comm, rc));
-    TRY(train_threads(comm, (int)settings->hardware.threads, &threads));
-    TRY(comm_agree(comm, create_local(trainer, threads)));
+    TRY(train_threads(comm, (int)settings->hardware.threads,
+                      &trainer->threads));
+    TRY(comm_agree(comm, create_local(trainer)));
     TRY(train_same(trainer));
-    TRY(comm_agree(comm, replica_create(comm, trainer->kernels, &trainer->ctx,
-                                        trainer->params,
-                                        reduce_slots(trainer),
-                                        &trainer->replica)));
+    TRY(trainer_memory_create(trainer));
     *out = trainer;
     trainer = NULL;
 out:

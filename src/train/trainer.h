@@ -27,6 +27,7 @@ struct trainer {
     struct train_settings settings;
     struct comm *comm;
     int rank, ranks;
+    int threads;
     int attempt;       /* 1 for the run's first start */
     char run_uuid[37]; /* of the run, from its first start */
     char arithmetic[160]; /* backend/kernel set, BLAS: what decides bits */
@@ -44,7 +45,7 @@ struct trainer {
     double *slot_balance; /* [slots] the load-balance losses */
     int64_t *expert_counts; /* [n_layers, experts] choices in the last step, of
                                all ranks; NULL without experts */
-    struct model_bytes bytes; /* of the model */
+    bool shrunk; /* train.microbatch is smaller than the settings wanted */
     struct schedule schedule;
     struct unit_rates rates;
     int64_t max_steps; /* -1: max_duration is in seconds */

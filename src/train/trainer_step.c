@@ -5,7 +5,7 @@
 #include "src/base/clock.h"
 #include "src/parallel/reduce.h"
 #include "src/parallel/shard.h"
-#include "src/train/trainer.h"
+#include "src/train/trainer_memory.h"
 
 static int64_t expert_places(const struct trainer *trainer)
 {
@@ -79,6 +79,24 @@ out:
     return rc;
 }
 
+/* All slots of this rank, again in smaller leaves when they do not fit. */
+static enum err train_batch(struct trainer *trainer, int64_t *loss_tokens)
+{
+    enum err rc = ERR_OK;
+    for (;;) {
+        *loss_tokens = 0;
+        for (int64_t i = 0; i < expert_places(trainer); i++)
+            trainer->expert_counts[i] = 0;
+        replica_begin_batch(trainer->replica);
+        rc = comm_agree(trainer->comm, train_slots(trainer, loss_tokens));
+        if (rc != ERR_MEMORY)
+            return rc;
+        TRY(trainer_memory_shrink(trainer));
+    }
+out:
+    return rc;
+}
+
 static enum err check_finite(const struct trainer *trainer)
 {
     if (isfinite(trainer->loss) && isfinite(trainer->grad_norm))
@@ -118,10 +136,7 @@ enum err trainer_step(struct trainer *trainer)
     double norm = 0.0;
 
     trainer->loader_s = 0.0;
-    for (int64_t i = 0; i < expert_places(trainer); i++)
-        trainer->expert_counts[i] = 0;
-    replica_begin_batch(trainer->replica);
-    TRY(comm_agree(trainer->comm, train_slots(trainer, &tokens)));
+    TRY(train_batch(trainer, &tokens));
     TRY(replica_finish_batch(trainer->replica));
     TRY(reduce_slot_sums(trainer->comm, (int)s->parallel.slots,
                          trainer->slot_loss, &loss_sum));

@@ -1,0 +1,210 @@
+#include "src/cmd/plan_figures.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint/ckpt_interval.h"
+#include "src/base/fsio.h"
+#include "src/base/units.h"
+#include "src/data/dataset.h"
+
+/* Of the copy that training waits for; docs/benchmarks.md has what machines
+ * reach. */
+#define COPY_BYTES_PER_S 4e9
+/* From a failure to the next attempt's first step; as tessera-ckpt interval. */
+#define RESTART_S 300.0
+#define SECONDS_PER_HOUR 3600.0
+/* A checkpoint's weights and two moments, in fp32. */
+#define STATE_BYTES 12.0
+
+static void add_model(struct plan_figures *f)
+{
+    struct model_config config = train_settings_model(f->settings);
+    int64_t seq_len = f->settings->data.seq_len;
+    f->params = model_config_param_count(&config);
+    f->active_params = model_config_active_count(&config);
+    f->flops_mfu =
+        model_config_flops_per_sequence(&config, seq_len) / (double)seq_len;
+    f->flops_mfu_causal =
+        model_config_flops_per_sequence_causal(&config, seq_len) /
+        (double)seq_len;
+}
+
+static enum err add_memory(const struct plan_options *options,
+                           struct plan_figures *f)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = f->settings;
+    struct train_memory_place place = { .threads = f->threads,
+                                        .ranks = f->ranks };
+    TRY(kernels_find("cpu", s->hardware.kernel_set, &place.kernels));
+    TRY(train_memory_plan(s, &place, &f->bytes));
+    f->limit_bytes = s->memory.limit;
+    if (options->memory_bytes > 0 &&
+        (f->limit_bytes == 0 || options->memory_bytes < f->limit_bytes))
+        f->limit_bytes = options->memory_bytes;
+    f->fits = (int64_t)f->bytes.total <= f->limit_bytes;
+    if (f->limit_bytes > 0 && !f->fits)
+        TRY(train_memory_nearest(s, &place, (size_t)f->limit_bytes,
+                                 &f->nearest));
+out:
+    return rc;
+}
+
+/* A data set that is not there yet leaves its numbers open. */
+static void add_data(struct plan_figures *f)
+{
+    struct dataset *data = NULL;
+    if (f->settings->data.train[0] == '\0')
+        return;
+    if (dataset_open(f->settings->data.train, &data) != ERR_OK) {
+        fprintf(stderr, "tessera-plan: data.train is left out: %s\n",
+                err_text());
+        return;
+    }
+    f->samples = (double)dataset_samples(data);
+    f->data_tokens = (double)dataset_tokens(data);
+    dataset_close(data);
+}
+
+static void add_steps(struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    struct duration duration = s->train.max_duration;
+    int64_t steps = 0;
+    f->batch_known = s->train.global_batch > 0;
+    if (!f->batch_known)
+        return;
+    struct unit_rates rates = {
+        .samples_per_step = s->train.global_batch,
+        .tokens_per_step = s->train.global_batch * s->data.seq_len,
+        .samples_per_epoch = f->samples > 0 ? (int64_t)f->samples : 0,
+    };
+    double tokens_per_step = (double)rates.tokens_per_step;
+    if (f->tokens_per_s > 0)
+        f->step_s = tokens_per_step / f->tokens_per_s;
+    if (duration.unit == UNIT_SEC && f->step_s > 0)
+        f->steps = ceil(duration.value / f->step_s);
+    else if (duration.unit != UNIT_SEC && duration.value > 0 &&
+             units_steps(duration, &rates, &steps) == ERR_OK)
+        f->steps = (double)steps;
+    if (f->steps < 0)
+        return;
+    f->tokens = f->steps * tokens_per_step;
+    if (f->samples > 0)
+        f->epochs = f->steps * (double)s->train.global_batch / f->samples;
+    if (f->step_s > 0)
+        f->train_s = f->steps * f->step_s;
+}
+
+/* The first folder on the way up from run.dir that is there. */
+static void add_free(struct plan_figures *f)
+{
+    char path[SETTINGS_TEXT_BYTES];
+    uint64_t bytes = 0;
+    memcpy(path, f->settings->run.dir, sizeof path);
+    while (path[0] != '\0') {
+        if (fsio_free_bytes(path, &bytes) == ERR_OK) {
+            f->free_bytes = (double)bytes;
+            return;
+        }
+        *strrchr(path, '/') = '\0';
+    }
+}
+
+static void add_disk(struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    struct duration interval = s->checkpoint.interval;
+    struct unit_rates rates = {
+        .samples_per_step = s->train.global_batch,
+        .tokens_per_step = s->train.global_batch * s->data.seq_len,
+        .samples_per_epoch = f->samples > 0 ? (int64_t)f->samples : 0,
+        .max_steps = f->steps > 0 ? (int64_t)f->steps : 0,
+    };
+    int64_t every = 0;
+    f->checkpoint_bytes = STATE_BYTES * (double)f->params;
+    if (s->checkpoint.keep > 0)
+        f->kept = (double)s->checkpoint.keep + 1;
+    if (s->checkpoint.keep > 0 && s->checkpoint.keep_every > 0)
+        f->kept =
+            f->steps < 0
+                ? UNKNOWN
+                : f->kept + floor(f->steps / (double)s->checkpoint.keep_every);
+    if (s->checkpoint.keep == 0 && f->steps > 0 && interval.unit != UNIT_SEC &&
+        interval.value > 0 && units_steps(interval, &rates, &every) == ERR_OK &&
+        every > 0)
+        f->kept = ceil(f->steps / (double)every) + 1;
+    add_free(f);
+}
+
+static enum err add_interval(const struct plan_options *options,
+                             struct plan_figures *f)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_interval best;
+    if (options->write_bytes_per_s == 0)
+        return ERR_OK;
+    double write_s = f->checkpoint_bytes / (double)options->write_bytes_per_s;
+    f->persist_s = f->settings->checkpoint.async ? write_s : 0;
+    f->cost_s = f->settings->checkpoint.async
+                    ? (double)f->bytes.staging / COPY_BYTES_PER_S
+                    : write_s;
+    if (options->mtbf_h <= 0)
+        return ERR_OK;
+    struct ckpt_interval_input input = {
+        .cost_s = f->cost_s,
+        .persist_s = f->persist_s,
+        .mtbf_s = options->mtbf_h * SECONDS_PER_HOUR / options->nodes,
+        .restart_s = RESTART_S,
+    };
+    TRY(ckpt_interval(&input, &best));
+    f->interval_s = best.recommended_s;
+    f->goodput = best.goodput;
+    if (f->step_s > 0)
+        f->interval_steps = fmax(1, ceil(best.recommended_s / f->step_s));
+out:
+    return rc;
+}
+
+enum err plan_figures(const struct plan_options *options,
+                      const struct train_settings *settings,
+                      struct plan_figures *out)
+{
+    enum err rc = ERR_OK;
+    struct plan_figures *f = out;
+    *f = (struct plan_figures){ .settings = settings,
+                                .ranks = options->ranks,
+                                .threads = (int)settings->hardware.threads };
+    double *const unknown[] = {
+        &f->steps,      &f->tokens,         &f->samples, &f->data_tokens,
+        &f->epochs,     &f->tokens_per_s,   &f->step_s,  &f->train_s,
+        &f->kept,       &f->free_bytes,     &f->cost_s,  &f->persist_s,
+        &f->interval_s, &f->interval_steps, &f->goodput,
+    };
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        *unknown[i] = UNKNOWN;
+    if (f->threads == 0)
+        f->threads = kernels_threads_default((f->ranks + options->nodes - 1) /
+                                             options->nodes);
+    if (f->ranks > settings->parallel.slots)
+        return err_set(ERR_USAGE,
+                       "%d ranks, but a global batch has %lld slots: plan for "
+                       "at most that many ranks, or raise parallel.slots (a "
+                       "divisor of train.global_batch)",
+                       f->ranks, (long long)settings->parallel.slots);
+    add_model(f);
+    TRY(add_memory(options, f));
+    if (options->rate > 0)
+        f->tokens_per_s = options->rate;
+    else if (options->mfu > 0 && settings->hardware.peak_flops > 0)
+        f->tokens_per_s = options->mfu * settings->hardware.peak_flops *
+                          f->ranks / f->flops_mfu;
+    add_data(f);
+    add_steps(f);
+    add_disk(f);
+    TRY(add_interval(options, f));
+out:
+    return rc;
+}

@@ -1,0 +1,42 @@
+/* Everything that tessera-plan tells, computed from settings and options. A
+ * number that is not known, since a setting or an option it needs is missing,
+ * is negative (UNKNOWN). */
+#ifndef TESSERA_CMD_PLAN_FIGURES_H
+#define TESSERA_CMD_PLAN_FIGURES_H
+
+#include "src/cmd/plan_options.h"
+#include "src/train/train_memory.h"
+
+#define UNKNOWN (-1)
+
+struct plan_figures {
+    const struct train_settings *settings;
+    int ranks, threads;
+
+    int64_t params, active_params;
+    double flops_mfu, flops_mfu_causal; /* per token */
+
+    struct memory_plan bytes; /* of one rank */
+    int64_t limit_bytes;      /* of the machine and memory.limit; 0: none */
+    bool fits;                /* within it */
+    struct train_memory_nearest nearest;
+
+    bool batch_known;
+    double steps, tokens;        /* of the run */
+    double samples, data_tokens; /* of the data set */
+    double epochs;
+
+    double tokens_per_s, step_s, train_s;
+
+    double checkpoint_bytes;
+    double kept; /* at the most, at the run's end, with the one being written */
+    double free_bytes; /* where run.dir is */
+    double cost_s, persist_s, interval_s, interval_steps, goodput;
+};
+
+/* Fills *out, which borrows settings. */
+enum err plan_figures(const struct plan_options *options,
+                      const struct train_settings *settings,
+                      struct plan_figures *out);
+
+#endif

@@ -1,0 +1,27 @@
+/* The command line of tessera-plan. */
+#ifndef TESSERA_CMD_PLAN_OPTIONS_H
+#define TESSERA_CMD_PLAN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+struct plan_options {
+    const char *path; /* of the configuration; NULL: none */
+    char **overrides; /* key=value, lent from argv */
+    int override_count;
+    bool json;
+    int64_t memory_bytes;      /* of a rank; 0: not given */
+    int ranks;                 /* 1 when not given */
+    int nodes;                 /* 1 when not given */
+    double rate;               /* tokens/s of the whole job; 0: not given */
+    double mfu;                /* by the convention of `mfu`; 0: not given */
+    double mtbf_h;             /* of one node; 0: not given */
+    int64_t write_bytes_per_s; /* of the whole job; 0: not given */
+};
+
+/* Reorders argv. ERR_USAGE says which argument is wrong. */
+enum err plan_options_parse(int argc, char **argv, struct plan_options *out);
+
+#endif

@@ -1,0 +1,279 @@
+#include "src/cmd/plan_print.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/units.h"
+
+#define KINDS 13
+
+struct kind {
+    const char *key;
+    size_t bytes;
+    const char *what;
+};
+
+/* The kinds of a rank's memory, the total last. */
+static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
+{
+    const struct memory_plan *b = &f->bytes;
+    const struct kind all[KINDS] = {
+        { "weights", b->weights, "all of them, fp32" },
+        { "moments", b->moments, "of this rank's part" },
+        { "gradients", b->gradients, "of the slot at work" },
+        { "partial_sums", b->partial_sums, "of slots, waiting to be added" },
+        { "activations", b->model.saved, "kept for backward" },
+        { "workspace", b->model.workspace, "shared by all blocks" },
+        { "logits", b->model.logits, "of 128 tokens at a time" },
+        { "scratch", b->model.scratch, "of kernels and threads" },
+        { "staging", b->staging, "checkpoint.async: the copy" },
+        { "data", b->data, "a microbatch of tokens" },
+        { "comm", b->comm, "gradient exchange" },
+        { "runtime", b->runtime, "program, libraries, tables (measured)" },
+        { "total", b->total, "" },
+    };
+    memcpy(kinds, all, sizeof all);
+}
+
+static void line(const char *name, const char *value, const char *what)
+{
+    printf("  %-22s %12s%s%s\n", name, value, what[0] != '\0' ? "  " : "",
+           what);
+}
+
+static void line_bytes(const char *name, double bytes, const char *what)
+{
+    char text[32];
+    units_bytes(bytes, text, sizeof text);
+    line(name, bytes < 0 ? "?" : text, what);
+}
+
+static void line_count(const char *name, double count, const char *what)
+{
+    char text[32];
+    units_count(count, text, sizeof text);
+    line(name, count < 0 ? "?" : text, what);
+}
+
+static void line_whole(const char *name, double count, const char *what)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.0f", count);
+    line(name, count < 0 ? "?" : text, what);
+}
+
+static void line_seconds(const char *name, double seconds, const char *what)
+{
+    char text[32];
+    units_seconds(seconds, text, sizeof text);
+    line(name, seconds < 0 ? "?" : text, what);
+}
+
+static void print_model(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    printf("model (%s)\n", s->model.preset);
+    line_count("parameters", (double)f->params, "");
+    if (f->active_params != f->params)
+        line_count("active parameters", (double)f->active_params,
+                   "of one token");
+    line_count("FLOPs per token", f->flops_mfu,
+               "mfu: attention not halved (LLM Foundry)");
+    line_count("", f->flops_mfu_causal,
+               "mfu_causal: half of attention (llm.c, torchtitan)");
+}
+
+static void print_memory(const struct plan_figures *f)
+{
+    struct kind kinds[KINDS];
+    char what[96];
+    char changes[256];
+    list_kinds(f, kinds);
+    printf(
+        "memory of a rank (%d ranks, %d threads each, microbatch %lld x %lld "
+        "tokens)\n",
+        f->ranks, f->threads, (long long)f->settings->train.microbatch,
+        (long long)f->settings->data.seq_len);
+    for (int i = 0; i < KINDS; i++)
+        line_bytes(kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
+    if (f->limit_bytes == 0)
+        return;
+    snprintf(what, sizeof what, "%s", f->fits ? "it fits" : "DOES NOT FIT");
+    line_bytes("limit", (double)f->limit_bytes, what);
+    if (f->fits)
+        return;
+    train_memory_changes(f->settings, f->ranks, &f->nearest, changes,
+                         sizeof changes);
+    printf("  %-22s %s\n", "nearest that fits",
+           f->nearest.found ? changes : "none, on up to parallel.slots ranks");
+}
+
+static void print_batch(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    char text[64];
+    printf("batch and data\n");
+    if (!f->batch_known) {
+        printf("  train.global_batch is not given\n");
+    } else {
+        snprintf(text, sizeof text, "%lld slots of %lld, leaves of %lld",
+                 (long long)s->parallel.slots, (long long)slot,
+                 (long long)s->train.microbatch);
+        line_whole("global batch", (double)s->train.global_batch, text);
+        line_count("tokens per step",
+                   (double)(s->train.global_batch * s->data.seq_len), "");
+        line_whole("steps", f->steps, "");
+        line_count("tokens", f->tokens, "");
+    }
+    if (f->samples >= 0) {
+        snprintf(text, sizeof text, "in %.0f samples", f->samples);
+        line_count("data set tokens", f->data_tokens, text);
+    }
+    if (f->epochs >= 0) {
+        snprintf(text, sizeof text, "%.2f", f->epochs);
+        line("epochs", text, f->epochs > 1 ? "samples are repeated" : "");
+    }
+}
+
+static void print_time(const struct plan_figures *f)
+{
+    char text[64];
+    if (f->tokens_per_s > 0) {
+        printf("throughput\n");
+        line_count("tokens per second", f->tokens_per_s, "");
+        line_seconds("step", f->step_s, "");
+        line_seconds("training", f->train_s, "without failures");
+    }
+    printf("checkpoints\n");
+    line_bytes("each", f->checkpoint_bytes, "weights and moments");
+    line_whole("at most on disk", f->kept, "with the one being written");
+    line_bytes("disk", f->kept < 0 ? -1 : f->kept * f->checkpoint_bytes, "");
+    if (f->free_bytes >= 0)
+        line_bytes("free", f->free_bytes, "where run.dir is");
+    if (f->cost_s < 0)
+        return;
+    line_seconds("training waits", f->cost_s, "for each");
+    if (f->persist_s > 0)
+        line_seconds("written in", f->persist_s, "beside the training");
+    if (f->goodput < 0)
+        return;
+    snprintf(text, sizeof text, "%.0f steps", f->interval_steps);
+    line_seconds("interval", f->interval_s, f->interval_steps > 0 ? text : "");
+    snprintf(text, sizeof text, "%.2f %%", 100 * f->goodput);
+    line("goodput", text, "of the time is training that counts");
+}
+
+void plan_print(const struct plan_figures *figures)
+{
+    print_model(figures);
+    print_memory(figures);
+    print_batch(figures);
+    print_time(figures);
+}
+
+static json_t *number(double value)
+{
+    return value < 0 ? json_null() : json_real(value);
+}
+
+static json_t *whole(double value)
+{
+    return value < 0 ? json_null() : json_integer((json_int_t)value);
+}
+
+static json_t *bytes_json(const struct plan_figures *f)
+{
+    struct kind kinds[KINDS];
+    json_t *object = json_object();
+    list_kinds(f, kinds);
+    for (int i = 0; i < KINDS; i++)
+        json_object_set_new(object, kinds[i].key,
+                            json_integer((json_int_t)kinds[i].bytes));
+    return object;
+}
+
+/* The settings to change, by name, and "ranks". */
+static json_t *nearest_json(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    const struct train_settings *near = &f->nearest.settings;
+    if (f->limit_bytes == 0 || f->fits || !f->nearest.found)
+        return json_null();
+    json_t *object = json_object();
+    if (near->train.microbatch != s->train.microbatch)
+        json_object_set_new(object, "train.microbatch",
+                            json_integer(near->train.microbatch));
+    if (strcmp(near->memory.checkpoint, s->memory.checkpoint) != 0)
+        json_object_set_new(object, "memory.checkpoint",
+                            json_string(near->memory.checkpoint));
+    if (strcmp(near->memory.compression, s->memory.compression) != 0)
+        json_object_set_new(object, "memory.compression",
+                            json_string(near->memory.compression));
+    if (near->checkpoint.async != s->checkpoint.async)
+        json_object_set_new(object, "checkpoint.async", json_false());
+    if (f->nearest.ranks != f->ranks)
+        json_object_set_new(object, "ranks", json_integer(f->nearest.ranks));
+    return object;
+}
+
+static json_t *batch_json(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    if (!f->batch_known)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "global_batch",
+                     (json_int_t)s->train.global_batch, "slots",
+                     (json_int_t)s->parallel.slots, "slot_samples",
+                     (json_int_t)(s->train.global_batch / s->parallel.slots),
+                     "tokens_per_step",
+                     (json_int_t)(s->train.global_batch * s->data.seq_len),
+                     "steps", whole(f->steps), "tokens", whole(f->tokens));
+}
+
+/* microbatch is what the run would use; unknown without a batch or a setting.
+ */
+static json_t *microbatch_json(const struct plan_figures *f)
+{
+    const struct train_settings *s = f->settings;
+    if (!f->batch_known && s->train.microbatch_automatic)
+        return json_null();
+    return json_integer(s->train.microbatch);
+}
+
+enum err plan_print_json(const struct plan_figures *figures)
+{
+    const struct plan_figures *f = figures;
+    double disk = f->kept < 0 ? UNKNOWN : f->kept * f->checkpoint_bytes;
+    json_t *object = json_pack(
+        "{s:s, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, "
+        "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
+        "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}",
+        "preset", f->settings->model.preset, "params", (json_int_t)f->params,
+        "active_params", (json_int_t)f->active_params, "bytes_per_rank",
+        bytes_json(f), "microbatch", microbatch_json(f), "flops_per_token",
+        "mfu", f->flops_mfu, "mfu_causal", f->flops_mfu_causal, "fits",
+        f->limit_bytes > 0 ? json_boolean(f->fits) : json_null(), "nearest",
+        nearest_json(f), "limit_bytes",
+        f->limit_bytes > 0 ? json_integer(f->limit_bytes) : json_null(),
+        "ranks", f->ranks, "threads", f->threads, "seq_len",
+        (json_int_t)f->settings->data.seq_len, "batch", batch_json(f), "data",
+        "samples", whole(f->samples), "tokens", whole(f->data_tokens), "epochs",
+        number(f->epochs), "throughput", "tokens_per_s",
+        number(f->tokens_per_s), "step_s", number(f->step_s), "train_s",
+        number(f->train_s), "checkpoint", "bytes", whole(f->checkpoint_bytes),
+        "kept", whole(f->kept), "disk_bytes", whole(disk), "free_bytes",
+        whole(f->free_bytes), "cost_s", number(f->cost_s), "persist_s",
+        number(f->persist_s), "interval_s", number(f->interval_s),
+        "interval_steps", whole(f->interval_steps), "goodput",
+        number(f->goodput));
+    char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    if (text != NULL)
+        puts(text);
+    json_decref(object);
+    bool printed = text != NULL;
+    free(text);
+    return printed ? ERR_OK : err_set(ERR_MEMORY, "JSON: out of memory");
+}

@@ -1,0 +1,13 @@
+/* How tessera-plan prints. */
+#ifndef TESSERA_CMD_PLAN_PRINT_H
+#define TESSERA_CMD_PLAN_PRINT_H
+
+#include "src/cmd/plan_figures.h"
+
+/* A table for people. */
+void plan_print(const struct plan_figures *figures);
+
+/* One JSON object with every key, null where a number is not known. */
+enum err plan_print_json(const struct plan_figures *figures);
+
+#endif

@@ -1,0 +1,49 @@
+/* How much memory a rank of a training run takes at most, by kind, without
+ * making anything.
+ *
+ * Everything large lies in arenas; the plan counts them with the code that lays
+ * them out (model_plan(), replica_plan()), so that plan and run can't differ.
+ * What a process takes besides is a measured constant (memory_plan.c).
+ *
+ * Not counted: pages of data set files, which the system takes back when
+ * memory is short, and node-local checkpoints, which are files. */
+#ifndef TESSERA_PARALLEL_MEMORY_PLAN_H
+#define TESSERA_PARALLEL_MEMORY_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/kernels.h"
+#include "src/base/err.h"
+#include "src/model/model.h"
+#include "src/model/params.h"
+
+struct memory_plan_input {
+    const struct model_config *config;
+    const struct params *params; /* of the same */
+    const struct kernels *kernels;
+    struct model_options options; /* microbatch, sequence, threads */
+    int ranks;
+    int slots;  /* leaves of the summation tree, at least the ranks */
+    bool stage; /* asynchronous checkpoints: a copy of the state */
+};
+
+/* Bytes on the rank that needs most. */
+struct memory_plan {
+    size_t weights;
+    size_t moments; /* of the rank's own part */
+    size_t gradients;
+    size_t partial_sums;      /* of slots, until they can be added */
+    struct model_bytes model; /* activations and what computes them */
+    size_t staging;           /* the copy that is being saved */
+    size_t data;              /* a microbatch of tokens */
+    size_t comm;              /* gradient exchange, the library's buffers */
+    size_t runtime;           /* program, libraries, threads, tables */
+    size_t total;
+};
+
+/* ERR_MEMORY only when there is none for a table. */
+enum err memory_plan(const struct memory_plan_input *input,
+                     struct memory_plan *out);
+
+#endif

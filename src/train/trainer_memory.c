@@ -1,0 +1,123 @@
+#include "src/train/trainer_memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/log.h"
+
+static struct train_memory_place place_of(const struct trainer *trainer)
+{
+    return (struct train_memory_place){ .kernels = trainer->kernels,
+                                        .threads = trainer->threads,
+                                        .ranks = trainer->ranks };
+}
+
+/* The first sample, so that an evaluation that cannot work fails now and not
+ * after days. */
+static enum err probe_eval(struct trainer *trainer)
+{
+    if (trainer->eval_data == NULL)
+        return ERR_OK;
+    struct order order = { .samples = dataset_samples(trainer->eval_data) };
+    if (order.samples == 0)
+        return ERR_OK;
+    return loader_read(trainer->eval_data, &order, 0, 1, trainer->batch);
+}
+
+/* What depends on the microbatch, as far as it is not there; may fail on one
+ * rank alone. */
+static enum err make_leaf(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    struct train_memory_place place = place_of(trainer);
+    struct model_config config = train_settings_model(s);
+    struct model_options options = { .threads = trainer->threads,
+                                     .samples = s->train.microbatch,
+                                     .seq_len = s->data.seq_len,
+                                     .seed = (uint64_t)s->train.seed };
+    if (trainer->model != NULL)
+        return ERR_OK;
+    TRY(train_settings_memory(s, &options.memory));
+    TRY(train_memory_check(s, &place));
+    TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
+    TRY(probe_eval(trainer));
+    TRY(model_create(&config, trainer->params, trainer->kernels, &options,
+                     &trainer->model));
+    trainer->ctx = *model_ctx(trainer->model);
+out:
+    return rc;
+}
+
+static void drop_leaf(struct trainer *trainer)
+{
+    model_destroy(trainer->model);
+    batch_destroy(trainer->batch);
+    trainer->model = NULL;
+    trainer->batch = NULL;
+}
+
+static enum err make_replica(struct trainer *trainer)
+{
+    if (trainer->replica != NULL)
+        return ERR_OK;
+    return replica_create(
+        trainer->comm, trainer->kernels, &trainer->ctx, trainer->params,
+        train_memory_leaves(&trainer->settings, trainer->ranks),
+        &trainer->replica);
+}
+
+/* One smaller, without making it. */
+static enum err step_down(struct trainer *trainer)
+{
+    struct train_settings *s = &trainer->settings;
+    int64_t smaller = train_memory_smaller(s->train.microbatch);
+    if (strcmp(s->parallel.determinism, "elastic") == 0 || smaller == 0)
+        return ERR_MEMORY;
+    if (trainer->rank == 0)
+        log_warn("train.microbatch is now %lld, no longer %lld: %s",
+                 (long long)smaller, (long long)s->train.microbatch,
+                 err_text());
+    s->train.microbatch = smaller;
+    trainer->shrunk = true;
+    return ERR_OK;
+}
+
+enum err trainer_memory_create(struct trainer *trainer)
+{
+    for (;;) {
+        enum err rc = comm_agree(trainer->comm, make_leaf(trainer));
+        if (rc == ERR_OK)
+            rc = comm_agree(trainer->comm, make_replica(trainer));
+        if (rc != ERR_MEMORY)
+            return rc;
+        rc = step_down(trainer);
+        if (rc != ERR_OK)
+            return rc;
+        drop_leaf(trainer);
+    }
+}
+
+enum err trainer_memory_shrink(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    TRY(step_down(trainer));
+    drop_leaf(trainer);
+    TRY(trainer_memory_create(trainer));
+out:
+    return rc;
+}
+
+enum err trainer_memory_adopt(struct trainer *trainer, int64_t microbatch)
+{
+    trainer->settings.train.microbatch = microbatch;
+    drop_leaf(trainer);
+    return trainer_memory_create(trainer);
+}
+
+enum err trainer_memory_plan(const struct trainer *trainer,
+                             struct memory_plan *out)
+{
+    struct train_memory_place place = place_of(trainer);
+    return train_memory_plan(&trainer->settings, &place, out);
+}

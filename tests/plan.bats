@@ -1,0 +1,179 @@
+#!/usr/bin/env bats
+# tessera-plan: published counts, what fits, what does nearly, one line for
+# every wrong argument.
+
+load run_helpers
+
+PLAN=$BIN/tessera-plan
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-plan.XXXXXX")
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+# value KEY: of the JSON object in $output, by its indented line
+value() {
+    sed -n "s/^ *\"$1\": \(.*[^,]\),\{0,1\}$/\1/p" <<<"$output" | head -n 1
+}
+
+# nearest: the object's inside on one line
+nearest() {
+    sed -n '/"nearest": {/,/}/p' <<<"$output" | sed '1d;$d' | tr -d ' \n'
+}
+
+plan() { # EXIT ARGUMENT ...
+    local want=$1
+    shift
+    run "$PLAN" "$@"
+    [ "$status" -eq "$want" ] || { echo "$status: $output"; return 1; }
+}
+
+@test "every preset has its published number of parameters" {
+    while read -r preset params active; do
+        plan 0 "model.preset=$preset" --json
+        [ "$(value params)" = "$params" ]
+        [ "$(value active_params)" = "${active:-$params}" ]
+    done <<'TABLE'
+mpt-125m 125311488
+mpt-350m 355985408
+mpt-760m 760470528
+mpt-1b 1315950592
+mpt-3b 2651837440
+mpt-7b 6658859008
+mpt-13b 12853954560
+mpt-30b 29975214080
+mpt-70b 64862437376
+mpt-7b-released 6649286656
+llama3-8b 8030261248
+dbrx 131596523520 36469708800
+TABLE
+    # and no preset is left out
+    [ "$("$PLAN" --list | grep -vc tiny)" -eq 12 ]
+    "$PLAN" --list | grep -qx mpt-tiny
+}
+
+@test "a preset alone gives the whole object" {
+    plan 0 model.preset=mpt-7b --json
+    for key in params active_params bytes_per_rank microbatch flops_per_token \
+        fits nearest; do
+        grep -q "^  \"$key\": " <<<"$output"
+    done
+    for key in weights moments gradients partial_sums activations workspace \
+        logits scratch staging data comm runtime total; do
+        [ "$(value $key)" -gt 0 ]
+    done
+    [ "$(value fits)" = null ]
+    [ "$(value nearest)" = null ]
+    [ "$(value microbatch)" = null ]
+    sum=$(sed -n '/"bytes_per_rank"/,/}/p' <<<"$output" |
+        awk -F': ' '/total/ { t = $2 } !/total/ && /[0-9]/ { s += $2 }
+            END { printf "%d", s - t }')
+    [ "$sum" -eq 0 ]
+    [ "${output:0:1}" = "{" ]
+}
+
+@test "FLOPs per token by both conventions" {
+    # N = 125311488, L = 12, d = 768, S = 2048
+    plan 0 model.preset=mpt-125m --json
+    [ "$(value mfu)" = "$((6 * 125311488 + 12 * 12 * 768 * 2048)).0" ]
+    [ "$(value mfu_causal)" = \
+        "$((6 * (125311488 - 2048 * 768) + 6 * 12 * 768 * 2048)).0" ]
+}
+
+@test "with a machine: fits, or 93 and the nearest that does" {
+    common=(model.preset=mpt-125m train.global_batch=64)
+    plan 0 "${common[@]}" --json --memory 16GiB
+    [ "$(value fits)" = true ] && [ "$(value nearest)" = null ]
+    [ "$(value microbatch)" = 8 ]
+    plan 93 "${common[@]}" --json --memory 8GiB
+    [ "$(value fits)" = false ]
+    [ "$(nearest)" = '"train.microbatch":4' ]
+    plan 93 "${common[@]}" train.microbatch=1 --json --memory 5GiB
+    [ "$(nearest)" = '"memory.checkpoint":"block:all"' ]
+    plan 93 "${common[@]}" --json --memory 64MiB
+    [ "$(value fits)" = false ] && [ "$(value nearest)" = null ]
+    # what it says is true
+    plan 0 "${common[@]}" train.microbatch=4 --json --memory 8GiB
+    plan 0 "${common[@]}" train.microbatch=1 "memory.checkpoint=block: all" \
+        --json --memory 5GiB
+    # more ranks need less of each
+    plan 93 model.preset=mpt-1b train.global_batch=8 train.microbatch=1 \
+        memory.checkpoint=block memory.compression=bf16 checkpoint.async=false \
+        --memory 30GiB --json
+    [[ "$(nearest)" == '"ranks":'* ]]
+}
+
+@test "memory.limit is a machine, too, and chooses the microbatch" {
+    common=(model.preset=mpt-125m train.global_batch=64)
+    plan 0 "${common[@]}" memory.limit=8GiB --json
+    [ "$(value microbatch)" = 4 ] && [ "$(value fits)" = true ]
+    [ "$(value limit_bytes)" = $((8 << 30)) ]
+    plan 0 "${common[@]}" memory.limit=8GiB --json --ranks 8
+    [ "$(value microbatch)" = 4 ]
+    plan 93 "${common[@]}" memory.limit=8GiB train.microbatch=8
+    [[ "$output" == *"DOES NOT FIT"* ]]
+    [[ "$output" == *"nearest that fits"*"train.microbatch=4"* ]]
+}
+
+@test "steps, data, time, disk and goodput from what is given" {
+    make_data
+    printf 'run: { dir = "%s/run"; };\ndata: { train = "%s"; seq_len = 64; };\ntrain: { max_duration = "2ep"; global_batch = 16; };\n' \
+        "$DIR" "$DIR/data/train" >"$DIR/run.cfg"
+    plan 0 "$DIR/run.cfg" --json --rate 1024 --ranks 4 --nodes 2 --mtbf 100 \
+        --write-rate 1MiB
+    samples=$(value samples)
+    [ "$samples" -gt 16 ]
+    [ "$(value steps)" -eq $(((2 * samples + 15) / 16)) ]
+    [ "$(value step_s)" = 1.0 ]
+    [ "$(value tokens)" = $(($(value steps) * 16 * 64)) ]
+    [ "$(value kept)" = 4 ]
+    [ "$(value free_bytes)" -gt 0 ]
+    [ "$(value interval_steps)" -ge 1 ]
+    case "$(value goodput)" in 0.9*) ;; *) false ;; esac
+    # MFU: 0.5 of 4 ranks of 1e12 FLOP/s
+    plan 0 "$DIR/run.cfg" --json --mfu 0.5 hardware.peak_flops=1e12 --ranks 4
+    flops=$(value mfu)
+    [ "$(value tokens_per_s | cut -d. -f1)" = \
+        "$(awk "BEGIN { printf \"%d\", 2e12 / $flops }")" ]
+    # for people
+    plan 0 "$DIR/run.cfg" --rate 1024
+    for word in parameters FLOPs weights moments staging "global batch" epochs \
+        "tokens per second" "at most on disk"; do
+        [[ "$output" == *"$word"* ]]
+    done
+    # a data set that is not there leaves its numbers open, and says so
+    plan 0 "$DIR/run.cfg" data.train="$DIR/none"
+    [[ "$output" == *"data.train is left out"* ]]
+}
+
+bad() { # TEXT ARGUMENT ...: exit 64 and one line with the text
+    local text=$1
+    shift
+    plan 64 "$@"
+    [[ "$output" == *"$text"* ]] && [ "${#lines[@]}" -eq 1 ]
+}
+
+@test "wrong arguments: exit 64, and one line that says which" {
+    bad "did you mean 'model.preset'" model.presett=mpt-7b
+    bad "model.preset" model.preset=mpt-7c
+    bad "none.cfg" "$DIR/none.cfg"
+    bad "--memory" model.preset=mpt-7b --memory 8GB
+    bad "--memory" model.preset=mpt-7b --memory none
+    bad "--ranks" model.preset=mpt-7b --ranks 0
+    bad "--nodes 4" model.preset=mpt-7b --nodes 4
+    bad "--mfu" model.preset=mpt-7b --mfu 2
+    bad "--rate needs a value" model.preset=mpt-7b --rate
+    bad "no option --fast" model.preset=mpt-7b --fast
+    bad "key=value" model.preset=mpt-7b words
+    bad "16 ranks" train.global_batch=16 --ranks 16
+    bad "not divisible" train.global_batch=9 parallel.slots=4
+    bad "data.seq_len" model.preset=mpt-tiny data.seq_len=4096
+    run "$PLAN"
+    [ "$status" -eq 64 ]
+    "$PLAN" --help | grep -q -- --write-rate
+    "$PLAN" --version | grep -q tessera
+}

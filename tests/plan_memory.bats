@@ -1,0 +1,163 @@
+#!/usr/bin/env bats
+# The memory plan against the peak of real runs, and runs that have too little.
+
+load run_helpers
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-memory.XXXXXX")
+    load run_helpers
+    make_data
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+# Two steps and a checkpoint; most of the memory in what is to be measured.
+BIG=(train.max_duration=2ba train.global_batch=4 parallel.slots=4
+    scheduler.warmup=0ba checkpoint.interval=2ba checkpoint.keep=1
+    eval.interval=2ba eval.samples=0 data.eval= data.seq_len=64)
+
+# measured RANKS [key=value ...]: the run's planned and peak MiB are near each
+# other, and tessera-plan had said so before
+measured() {
+    local ranks=$1 line planned peak told
+    shift
+    rm -rf "$DIR/run"
+    line=$(train "$ranks" "$DIR/run" "${BIG[@]}" log.level=info \
+        hardware.threads=2 "$@" 2>&1 | grep "memory: planned")
+    planned=$(sed 's/.*planned \([0-9]*\) MiB.*/\1/' <<<"$line")
+    peak=$(sed 's/.*peak \([0-9]*\) MiB.*/\1/' <<<"$line")
+    told=$("$BIN/tessera-plan" "$CONF" "${BIG[@]}" hardware.threads=2 \
+        --ranks "$ranks" --json data.train= "$@" |
+        sed -n 's/^ *"total": \([0-9]*\).*/\1/p')
+    echo "# $* on $ranks: planned $planned MiB, peak $peak MiB" >&3
+    [ $((told >> 20)) -eq "$planned" ]
+    [ "$peak" -ge 550 ]
+    [ $((peak * 100)) -le $((planned * 105)) ]
+    [ $((peak * 100)) -ge $((planned * 95)) ]
+}
+
+@test "planned and peak memory within 5 %: states, partial sums, staging" {
+    measured 1 model.preset=mpt-125m model.n_layers=2 model.vocab_size=4096
+}
+
+@test "planned and peak memory within 5 %: without the copy, on two ranks" {
+    measured 2 model.preset=mpt-125m model.n_layers=5 model.vocab_size=4096 \
+        checkpoint.async=false
+}
+
+@test "planned and peak memory within 5 %: activations of long samples" {
+    measured 1 model.preset=llama-tiny model.max_seq_len=512 data.seq_len=512 \
+        train.global_batch=32 parallel.slots=1 model.n_layers=8
+}
+
+@test "planned and peak memory within 5 %: computed again and in fewer bits" {
+    measured 1 model.preset=llama-tiny model.max_seq_len=512 data.seq_len=512 \
+        train.global_batch=96 parallel.slots=1 model.n_layers=4 \
+        "memory.checkpoint=block: first-2" memory.compression=bf16 \
+        train.max_duration=1ba
+}
+
+@test "planned and peak memory within 5 %: experts" {
+    measured 1 model.preset=moe-tiny data.seq_len=128 parallel.slots=1 \
+        train.global_batch=128 model.n_layers=6 train.max_duration=1ba
+}
+
+# stored DIR: the microbatch in the newest checkpoint
+stored() {
+    "$BIN/tessera-ckpt" show "$(newest "$1")" --json |
+        sed -n 's/.*"train.microbatch": "\([0-9]*\)".*/\1/p'
+}
+
+# The larger leaf takes some 320 MiB more: than threads and OpenBLAS's buffer of
+# 128 MiB, which come later, can hide.
+LARGE=(train.max_duration=1ba train.global_batch=128 parallel.slots=2
+    model.n_layers=32 checkpoint.interval=1ba eval.interval=1ba eval.samples=8
+    log.level=info hardware.threads=1)
+
+# address_space: KiB, the most that a rank takes with leaves of 32
+address_space() {
+    local rank most=0 peak
+    start 2 "$DIR/space" "${LARGE[@]}" train.microbatch=32 \
+        train.max_duration=1000ba
+    wait_for 60 test -e "$DIR/space/checkpoints/step-000000001"
+    for rank in $(ranks_of $pid); do
+        peak=$(sed -n 's/^VmPeak:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$rank/status")
+        [ "$peak" -le $most ] || most=$peak
+    done
+    kill -9 $(ranks_of $pid) || true
+    wait $pid || true
+    [ $most -gt 0 ]
+    echo $most
+}
+
+# one_short KIB DIR [key=value ...]: two ranks, the second within so much
+one_short() {
+    local kib=$1
+    shift
+    local command
+    command_of 1 "$@"
+    run timeout 60 "$MPIRUN" 1 "${command[@]}" : -np 1 \
+        sh -c "ulimit -v $kib; exec \"\$@\"" sh "${command[@]}"
+    echo "$output"
+}
+
+@test "one of two ranks has too little: all go on with a smaller microbatch" {
+    export MALLOC_ARENA_MAX=1
+    kib=$(($(address_space) + 20480))
+    dir=$DIR/short
+    fast=("${LARGE[@]}" parallel.determinism=fast)
+    one_short $kib "$dir" "${fast[@]}"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"train.microbatch is now 32, no longer 64: rank 1"* ]]
+    [ "$(stored "$dir")" = 32 ]
+    # the bits of a run that was told so, and it stays so
+    train 2 "$DIR/told" "${fast[@]}" train.microbatch=32
+    [ "$(digest "$dir")" = "$(digest "$DIR/told")" ]
+    train 2 "$dir" "${fast[@]}" train.max_duration=2ba train.microbatch=64
+    [ "$(stored "$dir")" = 32 ]
+    one_short $kib "$DIR/short-elastic" "${LARGE[@]}"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"rank 1 ("*"memory"* ]]
+    [ -z "$(ls "$DIR/short-elastic/checkpoints")" ]
+}
+
+WIDE=(train.max_duration=2ba train.global_batch=64 parallel.slots=2
+    checkpoint.interval=1ba eval.interval=2ba eval.samples=8 log.level=info
+    hardware.threads=1)
+
+@test "memory.limit: the chosen microbatch is stored and stays" {
+    need() { # SAMPLES: what one rank needs
+        "$BIN/tessera-plan" "$CONF" "${SHORT[@]}" "${WIDE[@]}" --json \
+            data.train= train.microbatch="$1" |
+            sed -n 's/^ *"total": \([0-9]*\).*/\1/p'
+    }
+    limit=$(need 8)B
+    train 2 "$DIR/limit" "${WIDE[@]}" memory.limit=$limit
+    [ "$(stored "$DIR/limit")" = 8 ]
+    train 1 "$DIR/same" "${WIDE[@]}" train.microbatch=8
+    [ "$(digest "$DIR/limit")" = "$(digest "$DIR/same")" ]
+    # another limit, no limit: the run goes on as it was begun
+    train 1 "$DIR/limit" "${WIDE[@]}" train.max_duration=3ba \
+        memory.limit=$(need 16)B
+    train 2 "$DIR/limit" "${WIDE[@]}" train.max_duration=4ba
+    train 1 "$DIR/same" "${WIDE[@]}" train.max_duration=4ba train.microbatch=8
+    [ "$(stored "$DIR/limit")" = 8 ]
+    [ "$(digest "$DIR/limit")" = "$(digest "$DIR/same")" ]
+    # what was asked for is not changed behind one's back
+    run train 1 "$DIR/limit" "${WIDE[@]}" train.max_duration=5ba \
+        train.microbatch=16
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"train.microbatch = \"8\", now it is \"16\""* ]]
+    # a limit that the stored one does not fit
+    run train 1 "$DIR/limit" "${WIDE[@]}" train.max_duration=5ba \
+        memory.limit=$(need 4)B
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"memory.limit is"*"what fits: train.microbatch=4"* ]]
+    # "fast" goes on with less
+    train 1 "$DIR/fast" "${WIDE[@]}" parallel.determinism=fast \
+        train.microbatch=32 memory.limit=$limit
+    case "$(stored "$DIR/fast")" in 8 | 16) ;; *) false ;; esac
+}

@@ -1,0 +1,104 @@
+/* The memory plan: what each kind holds, and what makes it smaller. */
+#include "src/parallel/memory_plan.h"
+
+#include <stdlib.h>
+
+#include "src/parallel/shard.h"
+#include "tests/tap.h"
+
+static struct memory_plan plan_of(const struct memory_plan_input *input)
+{
+    struct memory_plan plan = { 0 };
+    tap_ok(memory_plan(input, &plan) == ERR_OK, "a plan");
+    return plan;
+}
+
+static void test_kinds(const struct memory_plan_input *base)
+{
+    static const struct {
+        int ranks, slots, buffers;
+    } cases[] = { { 1, 1, 1 }, { 1, 2, 2 }, { 1, 8, 4 }, { 2, 8, 3 },
+                  { 8, 8, 1 }, { 3, 3, 1 }, { 3, 9, 3 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct memory_plan_input input = *base;
+        int ranks = cases[i].ranks;
+        input.ranks = ranks;
+        input.slots = cases[i].slots;
+        struct memory_plan plan = plan_of(&input);
+        int64_t elements = base->params->elements;
+        int64_t own = elements - shard_begin(elements, ranks - 1, ranks);
+        size_t whole = (size_t)elements * sizeof(float);
+        tap_note("%d ranks, %d slots", ranks, cases[i].slots);
+        tap_is_int((int64_t)plan.weights, (int64_t)whole, "weights: all");
+        tap_is_int((int64_t)plan.moments, own * 8, "two moments of a part");
+        tap_is_int((int64_t)plan.gradients, (int64_t)whole, "one gradient");
+        tap_is_int((int64_t)plan.partial_sums,
+                   (int64_t)whole * (cases[i].buffers - 1), "partial sums");
+        tap_ok(plan.staging >= (size_t)own * 8 &&
+                   plan.staging < (size_t)own * 12 + (1 << 20),
+               "staging: the part of the state, in pages");
+        tap_is_int((int64_t)plan.total,
+                   (int64_t)(plan.weights + plan.moments + plan.gradients +
+                             plan.partial_sums + plan.model.total +
+                             plan.staging + plan.data + plan.comm +
+                             plan.runtime),
+                   "total: the sum of the kinds");
+    }
+}
+
+static void test_model(const struct memory_plan_input *base)
+{
+    struct model_bytes model;
+    struct memory_plan whole = plan_of(base);
+    struct memory_plan_input input = *base;
+    tap_ok(model_plan(base->config, base->kernels, &base->options, &model) ==
+                   ERR_OK &&
+               model.total == whole.model.total,
+           "the model's part is model_plan()'s");
+    input.options.samples *= 2;
+    tap_is_close((double)plan_of(&input).model.saved,
+                 2.0 * (double)whole.model.saved, 0.01,
+                 "twice the microbatch, twice the activations");
+    input = *base;
+    input.options.memory.packing = PACKING_BF16;
+    tap_ok(plan_of(&input).model.saved < whole.model.saved,
+           "fewer bits, fewer bytes");
+    input = *base;
+    for (int i = 0; i < MODEL_LAYERS_MAX; i++)
+        input.options.memory.recompute[i] = RECOMPUTE_BLOCK;
+    tap_ok(plan_of(&input).model.total < whole.model.total,
+           "computed again, not kept");
+    input = *base;
+    input.stage = false;
+    tap_is_int((int64_t)plan_of(&input).staging, 0,
+               "synchronous checkpoints: no copy");
+}
+
+int main(void)
+{
+    static const char *const presets[] = { "mpt-tiny", "llama-tiny",
+                                           "moe-tiny" };
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        struct model_config config;
+        struct params *params = NULL;
+        struct memory_plan_input input = {
+            .config = &config,
+            .options = { .threads = 2, .samples = 4, .seq_len = 64 },
+            .ranks = 1,
+            .slots = 8,
+            .stage = true,
+        };
+        tap_note("%s", presets[i]);
+        if (!tap_ok(model_config_preset(presets[i], &config) == ERR_OK &&
+                        params_create(&config, &params) == ERR_OK &&
+                        kernels_find("cpu", "generic", &input.kernels) ==
+                            ERR_OK,
+                    "the model"))
+            continue;
+        input.params = params;
+        test_kinds(&input);
+        test_model(&input);
+        params_destroy(params);
+    }
+    return tap_done();
+}

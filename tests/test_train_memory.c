@@ -1,0 +1,149 @@
+/* Memory and settings: the automatic microbatch is a function of the file, and
+ * what does not fit is told with what does. */
+#include "src/train/train_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/tap.h"
+
+static enum err load(const char *more, struct train_settings *out)
+{
+    char text[SETTINGS_TEXT_BYTES];
+    char *overrides[24] = { "run.dir=/tmp/x",          "data.train=/tmp/y",
+                            "train.max_duration=60ba", "train.global_batch=64",
+                            "parallel.slots=4",        "hardware.threads=2" };
+    int count = 6;
+    snprintf(text, sizeof text, "%s", more);
+    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
+        overrides[count++] = word;
+    return train_settings_load(NULL, overrides, count, out);
+}
+
+static struct train_memory_place place_for(int ranks)
+{
+    struct train_memory_place place = { .threads = 2, .ranks = ranks };
+    tap_ok(kernels_find("cpu", "generic", &place.kernels) == ERR_OK, "kernels");
+    return place;
+}
+
+static size_t total(const struct train_settings *settings, int ranks)
+{
+    struct memory_plan plan = { 0 };
+    struct train_memory_place place = place_for(ranks);
+    tap_ok(train_memory_plan(settings, &place, &plan) == ERR_OK, "a plan");
+    return plan.total;
+}
+
+static void test_smaller(void)
+{
+    static const int64_t cases[][2] = { { 1, 0 },  { 2, 1 },  { 3, 1 },
+                                        { 4, 2 },  { 9, 3 },  { 6, 3 },
+                                        { 16, 8 }, { 35, 7 }, { 97, 1 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        tap_is_int(train_memory_smaller(cases[i][0]), cases[i][1], "below %lld",
+                   (long long)cases[i][0]);
+}
+
+/* With a limit at what `micro` samples need on `ranks` ranks: so many. */
+static void test_auto(struct train_settings *s)
+{
+    static const int micros[] = { 16, 8, 4, 2, 1 };
+    char text[128];
+    tap_ok(load("", s) == ERR_OK && s->train.microbatch == 16 &&
+               s->train.microbatch_automatic,
+           "no limit: the whole slot");
+    for (size_t i = 0; i < sizeof micros / sizeof *micros; i++) {
+        snprintf(text, sizeof text, "train.microbatch=%d", micros[i]);
+        if (!tap_ok(load(text, s) == ERR_OK && !s->train.microbatch_automatic,
+                    "given: %d", micros[i]))
+            continue;
+        snprintf(text, sizeof text, "memory.limit=%zuB", total(s, 1));
+        tap_ok(load(text, s) == ERR_OK, "%s: %s", text, err_text());
+        tap_is_int(s->train.microbatch, micros[i], "just as much: %d",
+                   micros[i]);
+        tap_ok(s->train.microbatch_automatic, "by the program");
+    }
+    /* what only several ranks can hold is chosen for as few as can */
+    load("train.microbatch=1 model.n_layers=16", s);
+    size_t one = total(s, 1);
+    tap_ok(total(s, 2) < one, "a rank of two needs less");
+    snprintf(text, sizeof text, "model.n_layers=16 memory.limit=%zuB", one - 1);
+    tap_ok(load(text, s) == ERR_OK && total(s, 2) <= one - 1,
+           "one rank is too few: what fits two");
+    snprintf(text, sizeof text, "model.n_layers=16 memory.limit=1MiB");
+    tap_ok(load(text, s) == ERR_OK && s->train.microbatch == 1,
+           "nothing fits: the smallest, and the run will say so");
+}
+
+static const struct {
+    const char *overrides;
+    size_t missing; /* bytes below the need */
+    int ranks;
+    const char *changes;
+} nearest_cases[] = {
+    { "", 1, 1, "train.microbatch=8" },
+    { "train.microbatch=1", 1, 1, "memory.checkpoint=\"block: all\"" },
+    { "train.microbatch=1 memory.checkpoint=block model.n_layers=8", 1, 1,
+      "memory.compression=bf16" },
+    { "train.microbatch=1 memory.checkpoint=block memory.compression=bf16 "
+      "model.n_layers=8",
+      1, 1, "checkpoint.async=false" },
+    { "train.microbatch=1 memory.checkpoint=block memory.compression=bf16 "
+      "checkpoint.async=false model.n_layers=8",
+      1, 1, "4 ranks" }, /* exchange buffers outweigh a small model's half */
+    { "train.microbatch=1 memory.checkpoint=block memory.compression=bf16 "
+      "checkpoint.async=false model.n_layers=8",
+      1, 4, NULL },
+};
+
+static void test_nearest(struct train_settings *s)
+{
+    struct train_memory_nearest *nearest = calloc(1, sizeof *nearest);
+    for (size_t i = 0; i < sizeof nearest_cases / sizeof *nearest_cases; i++) {
+        char changes[256] = "";
+        int ranks = nearest_cases[i].ranks;
+        struct train_memory_place place = place_for(ranks);
+        tap_ok(load(nearest_cases[i].overrides, s) == ERR_OK, "'%s' %s",
+               nearest_cases[i].overrides, err_text());
+        size_t limit = total(s, ranks) - nearest_cases[i].missing;
+        tap_ok(train_memory_nearest(s, &place, limit, nearest) == ERR_OK,
+               "look for the nearest");
+        tap_ok(nearest->found == (nearest_cases[i].changes != NULL),
+               "is there one?");
+        if (!nearest->found)
+            continue;
+        train_memory_changes(s, ranks, nearest, changes, sizeof changes);
+        tap_is_str(changes, nearest_cases[i].changes, "the nearest");
+        tap_ok(total(&nearest->settings, nearest->ranks) <= limit,
+               "it does fit");
+    }
+    free(nearest);
+}
+
+static void test_check(struct train_settings *s)
+{
+    char text[128];
+    struct train_memory_place place = place_for(1);
+    load("train.microbatch=4", s);
+    tap_ok(train_memory_check(s, &place) == ERR_OK, "no limit");
+    snprintf(text, sizeof text, "train.microbatch=16 memory.limit=%zuB",
+             total(s, 1));
+    load(text, s);
+    tap_is_int(train_memory_check(s, &place), ERR_MEMORY, "beyond the limit");
+    tap_ok(strstr(err_text(), "what fits: train.microbatch=4 (") != NULL,
+           "with what fits: %s", err_text());
+    tap_ok(train_memory_peak() > 1 << 20, "this process has taken memory");
+}
+
+int main(void)
+{
+    struct train_settings *s = calloc(1, sizeof *s);
+    test_smaller();
+    test_auto(s);
+    test_nearest(s);
+    test_check(s);
+    free(s);
+    return tap_done();
+}

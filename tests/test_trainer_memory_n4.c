@@ -1,0 +1,222 @@
+/* Too little memory in a run: all ranks go on with a smaller microbatch and the
+ * same batch, or stop, whichever rank it was. Works with any number of ranks up
+ * to the slots. */
+#include "src/base/log.h"
+#include "src/train/trainer_memory.h"
+#include "tests/data_fixture.h"
+
+#define SAMPLES 32
+#define SEQ_LEN 16
+
+struct world {
+    struct comm *comm;
+    int rank, ranks;
+    char folder[FSIO_PATH_MAX];
+};
+
+/* An op that finds no memory the next so many times. */
+static const struct kernels *whole;
+static int failures;
+
+static enum err failing_embedding(const struct kernel_ctx *ctx,
+                                  enum dtype dtype, int64_t n, int64_t seq,
+                                  int64_t d, const int32_t *tokens,
+                                  const void *wte, const void *wpe, void *out)
+{
+    if (failures > 0) {
+        failures--;
+        return err_set(ERR_MEMORY, "injected");
+    }
+    return whole->embedding_forward(ctx, dtype, n, seq, d, tokens, wte, wpe,
+                                    out);
+}
+
+/* A point counts when it holds on every rank. */
+static void everywhere(struct world *world, bool pass, const char *what)
+{
+    int64_t good = pass;
+    if (!pass)
+        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
+    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%s", what);
+}
+
+static enum err open_run(struct world *world, const char *determinism,
+                         int microbatch, int64_t limit, struct trainer **out)
+{
+    char run[FSIO_PATH_MAX + 16], data[FSIO_PATH_MAX + 16], mode[64], micro[64],
+        bound[64];
+    char *overrides[] = { run,
+                          data,
+                          mode,
+                          micro,
+                          bound,
+                          "train.max_duration=4ba",
+                          "train.global_batch=16",
+                          "parallel.slots=4",
+                          "data.seq_len=16",
+                          "hardware.threads=1",
+                          "model.n_layers=2" };
+    int count = (int)(sizeof overrides / sizeof *overrides);
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    snprintf(run, sizeof run, "run.dir=%s/run", world->folder);
+    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
+    snprintf(mode, sizeof mode, "parallel.determinism=%s", determinism);
+    snprintf(micro, sizeof micro, "train.microbatch=%d", microbatch);
+    snprintf(bound, sizeof bound, "memory.limit=%lldB", (long long)limit);
+    enum err rc = ERR_OK;
+    TRY(train_settings_load(NULL, overrides, count, settings));
+    TRY(trainer_create(world->comm, settings, 1, out));
+    TRY(trainer_start(*out));
+out:
+    free(settings);
+    return rc;
+}
+
+/* From here on the last rank's model fails so often. */
+static enum err inject(struct world *world, struct trainer *trainer, int times)
+{
+    static struct kernels table;
+    whole = trainer->kernels;
+    table = *whole;
+    table.embedding_forward = failing_embedding;
+    trainer->kernels = &table;
+    failures = world->rank == world->ranks - 1 ? times : 0;
+    return trainer_memory_adopt(trainer, trainer->settings.train.microbatch);
+}
+
+static bool same_weights(const struct trainer *a, const struct trainer *b)
+{
+    size_t bytes = (size_t)a->params->elements * sizeof(float);
+    return memcmp(replica_weights(a->replica), replica_weights(b->replica),
+                  bytes) == 0;
+}
+
+static void test_retry(struct world *world, const char *determinism)
+{
+    struct trainer *disturbed = NULL;
+    struct trainer *small = NULL;
+    enum err rc = open_run(world, determinism, 4, 0, &disturbed);
+    if (rc == ERR_OK)
+        rc = inject(world, disturbed, 1);
+    everywhere(world, rc == ERR_OK, determinism);
+    if (rc == ERR_OK)
+        rc = trainer_step(disturbed);
+    everywhere(world, rc == ERR_OK && disturbed->step == 1,
+               "no memory on the last rank: the batch is trained");
+    everywhere(world, disturbed->settings.train.microbatch == 2,
+               "with half of the microbatch, on all ranks");
+    rc = open_run(world, determinism, 2, 0, &small);
+    if (rc == ERR_OK)
+        rc = trainer_step(small);
+    everywhere(world, rc == ERR_OK && same_weights(disturbed, small),
+               "it was the same batch: the bits of a run that began so");
+    trainer_destroy(small);
+    failures = world->rank == world->ranks - 1 ? 1000 : 0;
+    rc = trainer_step(disturbed);
+    everywhere(world,
+               rc == ERR_MEMORY && strstr(err_text(), "injected") != NULL &&
+                   disturbed->settings.train.microbatch == 1 &&
+                   disturbed->step == 1,
+               "not even for one sample: the run stops with the reason");
+    trainer_destroy(disturbed);
+    failures = 0;
+}
+
+static void test_elastic(struct world *world)
+{
+    struct trainer *trainer = NULL;
+    enum err rc = open_run(world, "elastic", 4, 0, &trainer);
+    if (rc == ERR_OK)
+        rc = inject(world, trainer, 1);
+    everywhere(world, rc == ERR_OK, "elastic");
+    if (rc == ERR_OK)
+        rc = trainer_step(trainer);
+    everywhere(world,
+               rc == ERR_MEMORY && trainer->step == 0 &&
+                   trainer->settings.train.microbatch == 4,
+               "the microbatch decides bits: it stays, and all ranks stop");
+    trainer_destroy(trainer);
+    failures = 0;
+}
+
+static void test_limit(struct world *world)
+{
+    struct trainer *trainer = NULL;
+    struct memory_plan plan = { 0 };
+    enum err rc = open_run(world, "elastic", 2, 0, &trainer);
+    if (rc == ERR_OK)
+        rc = trainer_memory_plan(trainer, &plan);
+    everywhere(world, rc == ERR_OK && plan.total > 0, "the plan of 2 samples");
+    trainer_destroy(trainer);
+    trainer = NULL;
+    int64_t limit = (int64_t)plan.total;
+    rc = open_run(world, "elastic", 2, limit, &trainer);
+    everywhere(world, rc == ERR_OK, "fits into just as much");
+    trainer_destroy(trainer);
+    trainer = NULL;
+    rc = open_run(world, "elastic", 4, limit, &trainer);
+    everywhere(world,
+               rc == ERR_MEMORY && trainer == NULL &&
+                   strstr(err_text(), "memory.limit") != NULL &&
+                   strstr(err_text(), "train.microbatch=2") != NULL,
+               "elastic: 4 do not, and the error says that 2 would");
+    trainer_destroy(trainer);
+    trainer = NULL;
+    rc = open_run(world, "fast", 2, 0, &trainer);
+    if (rc == ERR_OK)
+        rc = trainer_memory_plan(trainer, &plan);
+    trainer_destroy(trainer);
+    trainer = NULL;
+    if (rc == ERR_OK)
+        rc = open_run(world, "fast", 4, (int64_t)plan.total, &trainer);
+    everywhere(world,
+               rc == ERR_OK && trainer->settings.train.microbatch == 2 &&
+                   trainer->shrunk && trainer_step(trainer) == ERR_OK,
+               "fast: goes on with fewer");
+    trainer_destroy(trainer);
+    trainer = NULL;
+    rc = open_run(world, "run", 4, 1 << 20, &trainer);
+    everywhere(world, rc == ERR_MEMORY, "run: nothing fits into 1 MiB");
+    trainer_destroy(trainer);
+}
+
+static int run_tests(struct world *world)
+{
+    int64_t lengths[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++)
+        lengths[i] = SEQ_LEN;
+    if (world->rank == 0) {
+        snprintf(world->folder, sizeof world->folder, "%s", fixture_folder());
+        fixture_dataset(world->folder, "data", lengths, SAMPLES, 1 << 20,
+                        false);
+    } else {
+        tap_silence();
+    }
+    if (comm_broadcast(world->comm, world->folder, sizeof world->folder, 0) !=
+        ERR_OK)
+        return 1;
+    test_retry(world, "fast");
+    test_retry(world, "run");
+    test_elastic(world);
+    test_limit(world);
+    comm_barrier(world->comm);
+    if (world->rank == 0)
+        fsio_remove_tree(world->folder);
+    return tap_done();
+}
+
+int main(int argc, char **argv)
+{
+    struct world world = { 0 };
+    if (comm_create("auto", &argc, &argv, 60.0, &world.comm) != ERR_OK) {
+        fprintf(stderr, "%s\n", err_text());
+        return 1;
+    }
+    world.rank = comm_rank(world.comm);
+    world.ranks = comm_size(world.comm);
+    log_init("test", world.rank, LOG_ERROR);
+    int status = run_tests(&world);
+    comm_destroy(world.comm);
+    return status;
+}
