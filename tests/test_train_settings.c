@@ -33,6 +33,8 @@ static const struct {
     { "train.global_batch=33 parallel.slots=8", "not divisible" },
     { "train.global_batch=2000000000", "train.global_batch" },
     { "train.microbatch=3", "train.microbatch" },
+    { "train.microbatch=some", "train.microbatch" },
+    { "train.seed=auto", "train.seed" },
     { "memory.limit=8GB", "memory.limit" },
     { "memory.limit=-1GiB", "memory.limit" },
     { "run.dir=", "run.dir is empty" },
@@ -124,6 +126,9 @@ static void test_print(struct train_settings *s)
            "an interval that is chosen");
     tap_is_str(text, "auto", "is printed as it is written");
     free(text);
+    tap_ok(load("train.microbatch=auto", s) == ERR_OK &&
+               s->train.microbatch == 4,
+           "a whole number that is chosen");
     tap_ok(train_settings_print(s, "no.such", &text) == ERR_USAGE,
            "an unknown setting cannot be printed");
 }

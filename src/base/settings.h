@@ -51,7 +51,8 @@ struct setting {
                             * Outside the limits it is ERR_INTERNAL. */
     double min, max;       /* INT, FLOAT, BYTES: inclusive; both 0: no limits */
     const char *choices;   /* CHOICE: "a|b|c". DURATION: "auto" if that is
-                            * accepted too (UNIT_AUTO) */
+                            * accepted too (UNIT_AUTO); INT: "auto" if that may be
+                            * written for 0 */
     const char *help;      /* one line, with the unit */
 };
 

@@ -145,6 +145,13 @@ static bool settings_is_choice(const char *choices, const char *text)
     return false;
 }
 
+/* "auto" where the schema has it for a whole number, which is 0 then. */
+static bool settings_is_auto(const struct setting *setting, const char *text)
+{
+    return setting->type == SETTING_INT && setting->choices != NULL &&
+           strcmp(text, "auto") == 0;
+}
+
 enum err settings_value_string(const struct setting *setting, const char *text,
                                const char *folder, const char *place,
                                struct settings_value *out)
@@ -156,6 +163,9 @@ enum err settings_value_string(const struct setting *setting, const char *text,
     memset(out->text, 0, sizeof out->text);
     switch (setting->type) {
     case SETTING_INT:
+        if (settings_is_auto(setting, text))
+            return settings_value_integer(setting, 0, place, out);
+        return settings_value_wrong(setting, "a string", place);
     case SETTING_FLOAT:
     case SETTING_BOOL:
         return settings_value_wrong(setting, "a string", place);
@@ -220,6 +230,8 @@ enum err settings_value_parse(const struct setting *setting, const char *text,
     double number = 0;
     switch (setting->type) {
     case SETTING_INT:
+        if (settings_is_auto(setting, text))
+            return settings_value_integer(setting, 0, place, out);
         if (!settings_read_integer(text, &integer))
             return settings_value_wrong(setting, shown, place);
         return settings_value_integer(setting, integer, place, out);

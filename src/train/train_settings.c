@@ -12,8 +12,9 @@
 #define AT(field) offsetof(struct train_settings, field)
 #define LARGE 1e15
 #define SAMPLES_MAX 1e9 /* of a batch: times the longest sample still exact */
-#define RUN_DIR_MAX (SETTINGS_TEXT_BYTES - 128) /* room for the files' names   \
-                                                 */
+#define RUN_DIR_MAX                                                            \
+    (SETTINGS_TEXT_BYTES - 128) /* room for the files' names                   \
+                                 */
 
 const struct setting train_settings_schema[] = {
     { "run.dir", SETTING_PATH, AT(run.dir), NULL, 0, 0, NULL,
@@ -116,8 +117,10 @@ const struct setting train_settings_schema[] = {
       0, NULL, "length of the run: ba, tok, sp, ep or sec" },
     { "train.global_batch", SETTING_INT, AT(train.global_batch), NULL, 1,
       SAMPLES_MAX, NULL, "samples per optimizer step, over all ranks" },
-    { "train.microbatch", SETTING_INT, AT(train.microbatch), "0", 0,
-      SAMPLES_MAX, NULL, "samples computed at once (a leaf); 0: a whole slot, or what fits into "
+    { "train.microbatch", SETTING_INT, AT(train.microbatch), "auto", 0,
+      SAMPLES_MAX, "auto",
+      "samples computed at once (a leaf); auto: a whole slot, or what fits "
+      "into "
       "memory.limit" },
     { "train.seed", SETTING_INT, AT(train.seed), "17", 0, LARGE, NULL,
       "seed of weights and sample order" },
