@@ -20,7 +20,7 @@ static const struct {
     const char *help;
 } benches[] = {
     { "step", bench_step,
-      "an optimizer step of mpt-125m's shapes against GEMM and bandwidth" },
+      "an optimizer step against GEMM and bandwidth (--model 125m|10m|moe)" },
     { "data", bench_data, "the data loader's share of a step" },
     { "ckpt", bench_ckpt, "saving and loading against the bare disk" },
     { "ckpt-rank", bench_ckpt_rank, NULL }, /* what ckpt starts */
@@ -29,7 +29,8 @@ static const struct {
 static void usage(FILE *out)
 {
     fprintf(out, "usage: tessera-bench NAME [--json] [--dir DIR] [--threads N] "
-                 "[--seconds S]\n\n"
+                 "[--seconds S]\n"
+                 "       tessera-bench step [--model 125m|10m|moe] ...\n\n"
                  "Data is synthesised in DIR (default: a temporary folder). "
                  "--json prints one\nobject on stdout; everything else goes to "
                  "stderr.\n\n");
@@ -86,6 +87,7 @@ int main(int argc, char **argv)
     struct bench_options options = {
         .threads = processors() < 2 ? processors() : 2,
         .seconds = 60.0,
+        .model = "125m",
     };
     kernels_wait_passively(argv);
     log_init("bench", -1, LOG_INFO);
@@ -114,6 +116,8 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--seconds") == 0)
             options.seconds =
                 (value = option_value(argc, argv, &i)) ? atof(value) : 0;
+        else if (strcmp(argv[i], "--model") == 0)
+            options.model = value = option_value(argc, argv, &i);
         else
             value = NULL;
         if (value == NULL || options.threads < 1 || !(options.seconds > 0)) {
