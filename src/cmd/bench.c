@@ -11,6 +11,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/cmd/bench_ckpt.h"
+#include "src/cmd/bench_memory.h"
 #include "src/cmd/bench_step.h"
 #include "src/job/exit_code.h"
 
@@ -23,6 +24,9 @@ static const struct {
       "an optimizer step against GEMM and bandwidth (--model 125m|10m|moe)" },
     { "data", bench_data, "the data loader's share of a step" },
     { "ckpt", bench_ckpt, "saving and loading against the bare disk" },
+    { "memory", bench_memory,
+      "what checkpointing and compression of activations save and cost" },
+    { "context", bench_memory_context, "memory and time of long sequences" },
     { "ckpt-rank", bench_ckpt_rank, NULL }, /* what ckpt starts */
 };
 
@@ -36,7 +40,7 @@ static void usage(FILE *out)
                  "stderr.\n\n");
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
         if (benches[i].help != NULL)
-            fprintf(out, "  %-6s %s\n", benches[i].name, benches[i].help);
+            fprintf(out, "  %-7s %s\n", benches[i].name, benches[i].help);
 }
 
 static int processors(void)
@@ -54,11 +58,11 @@ static void print_table(json_t *result)
     json_object_foreach(result, key, value)
     {
         if (json_is_real(value))
-            printf("%-16s %.4g\n", key, json_real_value(value));
+            printf("%-21s %.4g\n", key, json_real_value(value));
         else if (json_is_integer(value))
-            printf("%-16s %lld\n", key, (long long)json_integer_value(value));
+            printf("%-21s %lld\n", key, (long long)json_integer_value(value));
         else if (json_is_string(value))
-            printf("%-16s %s\n", key, json_string_value(value));
+            printf("%-21s %s\n", key, json_string_value(value));
     }
 }
 
@@ -68,8 +72,8 @@ static enum err run_bench(const char *name, const struct bench_options *options,
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
         if (strcmp(name, benches[i].name) == 0)
             return benches[i].run(options, result);
-    return err_set(ERR_USAGE, "no benchmark '%s'; there are step, data and "
-                   "ckpt",
+    return err_set(ERR_USAGE, "no benchmark '%s'; there are step, data, ckpt, "
+                   "memory and context",
                    name);
 }
 
