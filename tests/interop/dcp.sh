@@ -3,8 +3,9 @@
 # on this machine save and load the same 1.5 GB (mpt-125m and both moments, half
 # of each tensor in each process), in turns, and then one bit of a file is
 # flipped. PyTorch comes from the Python package index (torch.bash) into
-# TESSERA_INTEROP_DIR (default build/interop); without it the test is skipped. ROUNDS (5) of about a minute; DCP_WORK is where
-# the checkpoints go, 7 GB (default: beside the environment).
+# TESSERA_INTEROP_DIR (default build/interop); without it the test is skipped.
+# ROUNDS (5) of about a minute; DCP_WORK is where the checkpoints go, 7 GB
+# (default: beside the environment).
 #
 #   return   from the call until training may change its tensors
 #   durable  until every rank's files are synced and the checkpoint is complete;
