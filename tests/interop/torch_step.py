@@ -107,6 +107,7 @@ def main():
         optimizer.zero_grad()
         loss = forward(tokens, labels)
         loss.backward()
+        nn.utils.get_total_norm([p.grad for p in model.parameters()]).item()
         optimizer.step()
         seconds = time.monotonic() - begin
         print(f'{seconds:.6f} {loss.item():.7f}', flush=True)

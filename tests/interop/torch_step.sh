@@ -1,13 +1,13 @@
 #!/bin/bash
 # The optimizer step side by side with PyTorch on this CPU, fp32: the same model,
-# weights, batch (4 x 64 tokens) and two threads, forward, backward and AdamW;
-# PyTorch eager and by torch.compile. Three processes take turns step by step.
-# PyTorch comes from the Python package index (torch.bash); without it the test is
-# skipped. MODELS (125m 10m), ROUNDS (20), THREADS (2); 125m wants 8 GB of memory.
+# weights, batch (4 x 64 tokens) and two threads; forward, backward, the gradient's
+# norm and AdamW (fused); PyTorch eager and by torch.compile. Three processes take
+# turns step by step. PyTorch comes from the Python package index (torch.bash);
+# without it the test is skipped. MODELS (125m 10m), ROUNDS (20), THREADS (2);
+# 125m wants 8 GB of memory.
 #
-# Ours computes the gradient's norm too, PyTorch does not. All wait passively:
-# PyTorch's default, threads that spin, takes longer on a machine that others
-# use, too. AdamW is PyTorch's fused one.
+# All wait passively: PyTorch's default, threads that spin, takes twice as long
+# where others use the machine.
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
