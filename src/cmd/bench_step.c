@@ -13,18 +13,19 @@
 /* Phases take turns: bound, step, bound, step, ... */
 #define PHASES_MAX 12
 #define PHASES_MIN 2
-#define STEPS_MAX 20 /* of a phase */
+#define STEPS_MAX 20 /* of a phase and kind */
 #define TIMES_MAX (PHASES_MAX * STEPS_MAX)
 
 /* What a phase's child returns. */
 enum {
     STEP_FAULTS, /* minor page faults while steps were measured */
     STEP_SECONDS,
-    STEP_VALUES = STEP_SECONDS + 2 * STEPS_MAX
+    STEP_VALUES = STEP_SECONDS + 3 * STEPS_MAX
 };
 
 struct step_phase {
     const struct bench_model_kind *kind;
+    const struct bench_model_kind *dense; /* NULL: none to compare with */
     int threads;
 };
 
@@ -44,62 +45,62 @@ static double minor_faults(void)
     return (double)usage.ru_minflt;
 }
 
-/* In a child: the seconds of kind->steps steps as one leaf, then those of as
- * many with one leaf for each sample. */
+/* In a child: the seconds of kind->steps steps as one leaf, those of as many
+ * with one leaf for each sample, and those of the dense model, in turns. */
 static enum err measure_steps(const void *arg, double *values)
 {
     enum err rc = ERR_OK;
     const struct step_phase *phase = arg;
     const struct bench_model_kind *kind = phase->kind;
-    struct bench_model *bench = NULL;
+    struct bench_model *bench = NULL, *dense = NULL;
     double loss;
     TRY(bench_model_create(kind, phase->threads, &bench));
-    /* first touch, not counted */
-    TRY(bench_model_step(bench, 1, &loss, &values[STEP_SECONDS]));
-    double before = minor_faults();
-    for (int i = 0; i < kind->steps; i++) {
-        double *seconds = &values[STEP_SECONDS + i];
+    if (phase->dense != NULL)
+        TRY(bench_model_create(phase->dense, phase->threads, &dense));
+    for (int i = -1; i < kind->steps; i++) {
+        /* the first time, which touches memory, is not counted */
+        double *seconds = &values[STEP_SECONDS + (i < 0 ? 0 : i)];
+        if (i == 0)
+            values[STEP_FAULTS] = minor_faults();
         TRY(bench_model_step(bench, 1, &loss, seconds));
         TRY(bench_model_step(bench, kind->samples, &loss,
                              seconds + kind->steps));
+        if (dense != NULL)
+            TRY(bench_model_step(dense, 1, &loss, seconds + 2 * kind->steps));
     }
-    values[STEP_FAULTS] = minor_faults() - before;
+    values[STEP_FAULTS] = minor_faults() - values[STEP_FAULTS];
 out:
+    bench_model_destroy(dense);
     bench_model_destroy(bench);
     return rc;
 }
 
 static enum err one_phase(const struct bench_bound *bound,
                           const struct step_phase *step,
-                          const struct step_phase *dense,
                           struct step_times *times)
 {
     enum err rc = ERR_OK;
     double ideal[BENCH_BOUND_VALUES];
     double values[STEP_VALUES];
-    double *seconds = &values[STEP_SECONDS];
-    const struct bench_model_kind *kind = step->kind;
-    int64_t params = model_config_param_count(&kind->config);
+    const double *seconds = &values[STEP_SECONDS];
+    int steps = step->kind->steps;
+    int64_t params = model_config_param_count(&step->kind->config);
     int p = times->phases;
-    size_t bytes = (size_t)kind->steps * sizeof values[0];
+    size_t bytes = (size_t)steps * sizeof values[0];
     TRY(bench_child(bench_bound, bound, ideal, BENCH_BOUND_VALUES));
     for (int i = 0; i < BENCH_BOUND_ROUNDS; i++)
         times->bound[p * BENCH_BOUND_ROUNDS + i] =
             ideal[2 * i] + 28.0 * (double)params / ideal[2 * i + 1];
     TRY(bench_child(measure_steps, step, values, STEP_VALUES));
-    memcpy(times->step + p * kind->steps, seconds, bytes);
-    memcpy(times->elastic + p * kind->steps, seconds + kind->steps, bytes);
-    times->faults += values[STEP_FAULTS] / (2.0 * kind->steps);
+    memcpy(times->step + p * steps, seconds, bytes);
+    memcpy(times->elastic + p * steps, seconds + steps, bytes);
+    memcpy(times->dense + p * steps, seconds + 2 * steps, bytes);
+    times->faults += values[STEP_FAULTS] / steps;
     log_info("phase %d: bound %.0f ms (gemm %.0f ms, triad %.1f GB/s), step "
              "%.0f ms, %d leaves %.0f ms",
              p + 1, times->bound[p * BENCH_BOUND_ROUNDS] * 1e3, ideal[0] * 1e3,
-             ideal[1] * 1e-9, seconds[0] * 1e3, kind->samples,
-             seconds[kind->steps] * 1e3);
-    if (dense != NULL) {
-        TRY(bench_child(measure_steps, dense, values, STEP_VALUES));
-        memcpy(times->dense + p * kind->steps, seconds, bytes);
-        log_info("phase %d: dense %.0f ms", p + 1, seconds[0] * 1e3);
-    }
+             ideal[1] * 1e-9, seconds[0] * 1e3, step->kind->samples,
+             seconds[steps] * 1e3);
     times->phases++;
 out:
     return rc;
@@ -147,13 +148,12 @@ enum err bench_step(const struct bench_options *options, json_t **result)
     };
     struct bench_bound bound = { shapes, sizeof shapes / sizeof shapes[0],
                                  options->threads };
-    struct step_phase step_phase = { &kind, options->threads };
-    struct step_phase dense_phase = { &dense, options->threads };
+    struct step_phase phase = { &kind, experts ? &dense : NULL,
+                                options->threads };
     while (
         times.phases < PHASES_MAX &&
         (times.phases < PHASES_MIN || clock_now() - begin < options->seconds))
-        TRY(one_phase(&bound, &step_phase, experts ? &dense_phase : NULL,
-                      &times));
+        TRY(one_phase(&bound, &phase, &times));
     *result = report(kind.name, options->threads, kind.steps, &times);
     if (experts) {
         int count = times.phases * kind.steps;

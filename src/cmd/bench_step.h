@@ -10,12 +10,13 @@
  *   ratio     bound_ms / step_ms, from medians
  *   elastic_ms, elastic_ratio  the step as one leaf for each sample, summed in
  *             order, and step_ms / elastic_ms
- *   faults    minor page faults per step, after the first one
+ *   faults    minor page faults per round of steps, after the first one
  *   dense_ms, moe_ratio  of an expert model only: the step of the dense model
  *             of equal active FLOPs, and dense_ms / step_ms
  *
  * Bound and step are measured in turns, each in a process of its own
- * (bench_child.h), so that no more than 2 GiB are in use at any time.
+ * (bench_child.h), so that no more than 2 GiB are in use at any time; 2.5 GiB
+ * with experts, where both models are there and make their steps in turns.
  */
 #ifndef TESSERA_CMD_BENCH_STEP_H
 #define TESSERA_CMD_BENCH_STEP_H
