@@ -102,7 +102,7 @@ BATS     := $(sort $(wildcard tests/*.bats))
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps tests check demo bench interop interop-dcp sanitize sanitize-run lint \
+.PHONY: all help info deps tests check demo bench interop interop-dcp interop-step sanitize sanitize-run lint \
     layers install uninstall clean tiny-data soak-ckpt
 .DEFAULT_GOAL := all
 
@@ -166,6 +166,11 @@ $(B)/interop/side: $(B)/tests/interop/side.o $(LIB)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
+$(B)/interop/step: $(B)/tests/interop/step.o $(B)/src/cmd/bench_model.o $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 $(B)/soak/shim.so: tests/soak/shim.c tests/soak/shim_store.c tests/soak/shim.h
 	@mkdir -p $(@D)
 	@echo "  CC    $@"
@@ -209,7 +214,7 @@ deps: ## install Debian packages that are missing (as root)
 	fi
 
 ifeq ($(MISSING_BUILD),)
-tests: $(TESTS) $(WRAPPERS) $(SOAK) $(CRASHING) $(B)/interop/side
+tests: $(TESTS) $(WRAPPERS) $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
@@ -230,8 +235,11 @@ interop: all tests ## data against Streaming, checkpoints against h5py
 interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh
 
+interop-step: all $(B)/interop/step ## the step beside PyTorch's on this CPU (downloads 3 GB)
+	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/torch_step.sh
+
 bench: all ## all benchmarks
-	@for name in step data ckpt; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
+	@for name in step data ckpt memory context; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
 
 sanitize: ## the C tests under ASan and UBSan
 	+@$(MAKE) --no-print-directory SAN=1 sanitize-run

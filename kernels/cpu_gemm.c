@@ -18,6 +18,7 @@
 #define TILES_MANY GEMM_TILES_MAX
 #define HALVE_FLOP_FEW 8e6 /* halve a tile of more than this ... */
 #define HALVE_FLOP_SOME 80e6
+#define HALVE_AREA_SOME 32768 /* ... and elements of C */
 #define HALVE_FLOP_MANY 160e6
 #define HALVE_AREA_MANY 98304 /* ... and elements of C */
 #define HALVE_ROWS 512        /* taller tiles are cut into rows if not wide */
@@ -31,7 +32,8 @@ static bool tile_halves(int64_t count, int64_t height, int64_t width, int64_t k)
     if (height < HALVE_ROWS_MIN && width < HALVE_COLUMNS)
         return false;
     return (count < TILES_FEW && flop > HALVE_FLOP_FEW) ||
-           (count < TILES_SOME && flop > HALVE_FLOP_SOME) ||
+           (count < TILES_SOME && flop > HALVE_FLOP_SOME &&
+            height * width >= HALVE_AREA_SOME) ||
            (count < TILES_MANY && flop > HALVE_FLOP_MANY &&
             height * width >= HALVE_AREA_MANY);
 }

@@ -11,6 +11,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/cmd/bench_ckpt.h"
+#include "src/cmd/bench_memory.h"
 #include "src/cmd/bench_step.h"
 #include "src/job/exit_code.h"
 
@@ -20,22 +21,26 @@ static const struct {
     const char *help;
 } benches[] = {
     { "step", bench_step,
-      "an optimizer step of mpt-125m's shapes against GEMM and bandwidth" },
+      "an optimizer step against GEMM and bandwidth (--model 125m|10m|moe)" },
     { "data", bench_data, "the data loader's share of a step" },
     { "ckpt", bench_ckpt, "saving and loading against the bare disk" },
+    { "memory", bench_memory,
+      "what checkpointing and compression of activations save and cost" },
+    { "context", bench_memory_context, "memory and time of long sequences" },
     { "ckpt-rank", bench_ckpt_rank, NULL }, /* what ckpt starts */
 };
 
 static void usage(FILE *out)
 {
     fprintf(out, "usage: tessera-bench NAME [--json] [--dir DIR] [--threads N] "
-                 "[--seconds S]\n\n"
+                 "[--seconds S]\n"
+                 "       tessera-bench step [--model 125m|10m|moe] ...\n\n"
                  "Data is synthesised in DIR (default: a temporary folder). "
                  "--json prints one\nobject on stdout; everything else goes to "
                  "stderr.\n\n");
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
         if (benches[i].help != NULL)
-            fprintf(out, "  %-6s %s\n", benches[i].name, benches[i].help);
+            fprintf(out, "  %-7s %s\n", benches[i].name, benches[i].help);
 }
 
 static int processors(void)
@@ -53,11 +58,11 @@ static void print_table(json_t *result)
     json_object_foreach(result, key, value)
     {
         if (json_is_real(value))
-            printf("%-16s %.4g\n", key, json_real_value(value));
+            printf("%-21s %.4g\n", key, json_real_value(value));
         else if (json_is_integer(value))
-            printf("%-16s %lld\n", key, (long long)json_integer_value(value));
+            printf("%-21s %lld\n", key, (long long)json_integer_value(value));
         else if (json_is_string(value))
-            printf("%-16s %s\n", key, json_string_value(value));
+            printf("%-21s %s\n", key, json_string_value(value));
     }
 }
 
@@ -67,8 +72,8 @@ static enum err run_bench(const char *name, const struct bench_options *options,
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
         if (strcmp(name, benches[i].name) == 0)
             return benches[i].run(options, result);
-    return err_set(ERR_USAGE, "no benchmark '%s'; there are step, data and "
-                   "ckpt",
+    return err_set(ERR_USAGE, "no benchmark '%s'; there are step, data, ckpt, "
+                   "memory and context",
                    name);
 }
 
@@ -86,6 +91,7 @@ int main(int argc, char **argv)
     struct bench_options options = {
         .threads = processors() < 2 ? processors() : 2,
         .seconds = 60.0,
+        .model = "125m",
     };
     kernels_wait_passively(argv);
     log_init("bench", -1, LOG_INFO);
@@ -114,6 +120,8 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--seconds") == 0)
             options.seconds =
                 (value = option_value(argc, argv, &i)) ? atof(value) : 0;
+        else if (strcmp(argv[i], "--model") == 0)
+            options.model = value = option_value(argc, argv, &i);
         else
             value = NULL;
         if (value == NULL || options.threads < 1 || !(options.seconds > 0)) {

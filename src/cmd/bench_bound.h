@@ -7,7 +7,7 @@
 
 #include "src/base/err.h"
 
-#define BENCH_BOUND_ROUNDS 2
+#define BENCH_BOUND_ROUNDS 3
 #define BENCH_BOUND_VALUES (2 * BENCH_BOUND_ROUNDS)
 
 /* One GEMM triple: y[m,n] = x[m,k] w[n,k]^T forward, then dX and dW. */

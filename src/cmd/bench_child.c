@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHILD_VALUES_MAX 64
+#define CHILD_VALUES_MAX 96
 
 struct child_reply {
     enum err rc;

@@ -1,215 +1,167 @@
 #include "src/cmd/bench_step.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/rng.h"
 #include "src/cmd/bench_bound.h"
 #include "src/cmd/bench_child.h"
-#include "src/comm/comm.h"
-#include "src/model/model.h"
-#include "src/parallel/replica.h"
+#include "src/cmd/bench_median.h"
+#include "src/cmd/bench_model.h"
 
-#define SAMPLES 4
-#define SEQ_LEN 64
-/* phases of the two kinds take turns: bound, step, bound, step, ... */
-#define PHASES_MAX 4
+/* Phases take turns: bound, step, bound, step, ... */
+#define PHASES_MAX 12
 #define PHASES_MIN 2
-#define STEP_ROUNDS 3
+#define STEPS_MAX 20 /* of a phase and kind */
+#define TIMES_MAX (PHASES_MAX * STEPS_MAX)
 
-struct step_bench {
-    struct comm *comm;
-    const struct kernels *kernels;
-    struct model_config config;
-    struct params *params;
-    struct model *model;
-    struct replica *replica;
-    struct kernel_ctx ctx;
-    int32_t tokens[SAMPLES * SEQ_LEN];
-    int32_t labels[SAMPLES * SEQ_LEN];
+/* What a phase's child returns. */
+enum {
+    STEP_FAULTS, /* minor page faults while steps were measured */
+    STEP_SECONDS,
+    STEP_VALUES = STEP_SECONDS + 3 * STEPS_MAX
 };
 
-static enum err bench_create(struct step_bench *b, int threads)
-{
-    enum err rc = ERR_OK;
-    TRY(comm_create("self", NULL, NULL, 60.0, &b->comm));
-    TRY(kernels_find("cpu", "auto", &b->kernels));
-    TRY(params_create(&b->config, &b->params));
-    struct model_options options = { .threads = threads,
-                                     .samples = SAMPLES,
-                                     .seq_len = SEQ_LEN };
-    TRY(model_create(&b->config, b->params, b->kernels, &options, &b->model));
-    b->ctx = *model_ctx(b->model);
-    TRY(replica_create(b->comm, b->kernels, &b->ctx, b->params, 1,
-                       &b->replica));
-    TRY(replica_init(b->replica, 17));
-    for (int i = 0; i < SAMPLES * SEQ_LEN; i++) {
-        uint64_t draw = rng_u64(17, 1, (uint64_t)i);
-        b->tokens[i] = (int32_t)(draw % (uint64_t)b->config.vocab_size);
-    }
-    for (int i = 0; i < SAMPLES * SEQ_LEN; i++)
-        b->labels[i] =
-            i % SEQ_LEN + 1 < SEQ_LEN ? b->tokens[i + 1] : -100;
-out:
-    return rc;
-}
-
-static void bench_destroy(struct step_bench *b)
-{
-    replica_destroy(b->replica);
-    model_destroy(b->model);
-    params_destroy(b->params);
-    comm_destroy(b->comm);
-}
-
-/* One optimizer step over `leaves` leaves of SAMPLES / leaves rows. */
-static enum err one_step(struct step_bench *b, int leaves, double *seconds)
-{
-    enum err rc = ERR_OK;
-    double begin = clock_now();
-    double norm = 0.0;
-    int rows = SAMPLES / leaves;
-    replica_begin_batch(b->replica);
-    TRY(replica_begin_slot(b->replica));
-    for (int i = 0; i < leaves; i++) {
-        struct leaf_loss loss;
-        struct leaf leaf = {
-            .samples = rows,
-            .seq_len = SEQ_LEN,
-            .tokens = b->tokens + i * rows * SEQ_LEN,
-            .labels = b->labels + i * rows * SEQ_LEN,
-        };
-        TRY(model_train_leaf(b->model, replica_access(b->replica), &leaf,
-                             &loss));
-    }
-    TRY(replica_end_slot(b->replica));
-    TRY(replica_finish_batch(b->replica));
-    TRY(replica_gradient_norm(b->replica, &norm));
-    struct adamw step = {
-        .lr = 1e-5f,
-        .beta1 = 0.9f,
-        .beta2 = 0.95f,
-        .eps = 1e-8f,
-        .correction1 = 0.1f,
-        .correction2 = 0.05f,
-        .grad_scale = 1.0f / (SAMPLES * (SEQ_LEN - 1)),
-    };
-    TRY(replica_update(b->replica, &step));
-    *seconds = clock_now() - begin;
-out:
-    return rc;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof values[0], compare);
-    return count % 2 == 1 ? values[count / 2]
-                          : (values[count / 2 - 1] + values[count / 2]) / 2.0;
-}
-
-static enum err bench_config(struct model_config *config)
-{
-    enum err rc = model_config_preset("mpt-125m", config);
-    config->max_seq_len = SEQ_LEN;
-    return rc;
-}
-
-/* In a child: the seconds of STEP_ROUNDS steps as one leaf, then those of as
- * many with four. */
-static enum err step_phase(const void *arg, double *values)
-{
-    enum err rc = ERR_OK;
-    const struct bench_options *options = arg;
-    struct step_bench *b = calloc(1, sizeof *b);
-    if (b == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    TRY(bench_config(&b->config));
-    TRY(bench_create(b, options->threads));
-    TRY(one_step(b, 1, &values[0])); /* first touch, not counted */
-    for (int i = 0; i < STEP_ROUNDS; i++) {
-        TRY(one_step(b, 1, &values[i]));
-        TRY(one_step(b, SAMPLES, &values[STEP_ROUNDS + i]));
-    }
-out:
-    bench_destroy(b);
-    free(b);
-    return rc;
-}
+struct step_phase {
+    const struct bench_model_kind *kind;
+    const struct bench_model_kind *dense; /* NULL: none to compare with */
+    int threads;
+};
 
 struct step_times {
-    double step[PHASES_MAX * STEP_ROUNDS];
-    double elastic[PHASES_MAX * STEP_ROUNDS];
     double bound[PHASES_MAX * BENCH_BOUND_ROUNDS];
+    double step[TIMES_MAX];
+    double elastic[TIMES_MAX];
+    double dense[TIMES_MAX]; /* of the model without experts */
+    double faults;
     int phases;
 };
 
-static enum err one_phase(const struct bench_options *options,
-                          const struct bench_bound *bound, int64_t params,
+static double minor_faults(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_minflt;
+}
+
+/* In a child: the seconds of kind->steps steps as one leaf, those of as many
+ * with one leaf for each sample, and those of the dense model, in turns. */
+static enum err measure_steps(const void *arg, double *values)
+{
+    enum err rc = ERR_OK;
+    const struct step_phase *phase = arg;
+    const struct bench_model_kind *kind = phase->kind;
+    struct bench_model *bench = NULL, *dense = NULL;
+    double loss;
+    TRY(bench_model_create(kind, phase->threads, &bench));
+    if (phase->dense != NULL)
+        TRY(bench_model_create(phase->dense, phase->threads, &dense));
+    for (int i = -1; i < kind->steps; i++) {
+        /* the first time, which touches memory, is not counted */
+        double *seconds = &values[STEP_SECONDS + (i < 0 ? 0 : i)];
+        if (i == 0)
+            values[STEP_FAULTS] = minor_faults();
+        TRY(bench_model_step(bench, 1, &loss, seconds));
+        TRY(bench_model_step(bench, kind->samples, &loss,
+                             seconds + kind->steps));
+        if (dense != NULL)
+            TRY(bench_model_step(dense, 1, &loss, seconds + 2 * kind->steps));
+    }
+    values[STEP_FAULTS] = minor_faults() - values[STEP_FAULTS];
+out:
+    bench_model_destroy(dense);
+    bench_model_destroy(bench);
+    return rc;
+}
+
+static enum err one_phase(const struct bench_bound *bound,
+                          const struct step_phase *step,
                           struct step_times *times)
 {
     enum err rc = ERR_OK;
     double ideal[BENCH_BOUND_VALUES];
-    double step[2 * STEP_ROUNDS];
+    double values[STEP_VALUES];
+    const double *seconds = &values[STEP_SECONDS];
+    int steps = step->kind->steps;
+    int64_t params = model_config_param_count(&step->kind->config);
     int p = times->phases;
+    size_t bytes = (size_t)steps * sizeof values[0];
     TRY(bench_child(bench_bound, bound, ideal, BENCH_BOUND_VALUES));
-    TRY(bench_child(step_phase, options, step, 2 * STEP_ROUNDS));
     for (int i = 0; i < BENCH_BOUND_ROUNDS; i++)
         times->bound[p * BENCH_BOUND_ROUNDS + i] =
             ideal[2 * i] + 28.0 * (double)params / ideal[2 * i + 1];
-    memcpy(times->step + p * STEP_ROUNDS, step, sizeof step / 2);
-    memcpy(times->elastic + p * STEP_ROUNDS, step + STEP_ROUNDS,
-           sizeof step / 2);
+    TRY(bench_child(measure_steps, step, values, STEP_VALUES));
+    memcpy(times->step + p * steps, seconds, bytes);
+    memcpy(times->elastic + p * steps, seconds + steps, bytes);
+    memcpy(times->dense + p * steps, seconds + 2 * steps, bytes);
+    times->faults += values[STEP_FAULTS] / steps;
     log_info("phase %d: bound %.0f ms (gemm %.0f ms, triad %.1f GB/s), step "
-             "%.0f ms, four leaves %.0f ms",
+             "%.0f ms, %d leaves %.0f ms",
              p + 1, times->bound[p * BENCH_BOUND_ROUNDS] * 1e3, ideal[0] * 1e3,
-             ideal[1] * 1e-9, step[0] * 1e3, step[STEP_ROUNDS] * 1e3);
+             ideal[1] * 1e-9, seconds[0] * 1e3, step->kind->samples,
+             seconds[steps] * 1e3);
     times->phases++;
 out:
     return rc;
 }
 
+static json_t *report(const char *model, int threads, int steps,
+                      struct step_times *times)
+{
+    int count = times->phases * steps;
+    double step_ms = bench_median(times->step, count) * 1e3;
+    double elastic_ms = bench_median(times->elastic, count) * 1e3;
+    double bound_ms =
+        bench_median(times->bound, times->phases * BENCH_BOUND_ROUNDS) * 1e3;
+    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f}",
+                     "bench", "step", "model", model, "threads", threads,
+                     "rounds", count, "step_ms", step_ms, "bound_ms", bound_ms,
+                     "ratio", bound_ms / step_ms, "elastic_ms", elastic_ms,
+                     "elastic_ratio", step_ms / elastic_ms, "faults",
+                     times->faults / times->phases);
+}
+
 enum err bench_step(const struct bench_options *options, json_t **result)
 {
     enum err rc = ERR_OK;
-    struct model_config config;
+    struct bench_model_kind kind, dense;
     struct step_times times = { .phases = 0 };
     double begin = clock_now();
-    TRY(bench_config(&config));
-    int64_t m = SAMPLES * SEQ_LEN;
-    int64_t d = config.d_model;
-    int layers = (int)config.n_layers;
+    TRY(bench_model_find(options->model, &kind));
+    dense = kind;
+    bool experts = kind.config.experts > 0;
+    if (experts)
+        bench_model_densify(&dense);
+    const struct model_config *config = &dense.config;
+    int64_t m = kind.samples * kind.seq_len;
+    int64_t d = config->d_model;
+    int64_t f = config->ffn_width;
+    int64_t kv = d / config->n_heads * config->n_kv_heads;
+    int layers = (int)config->n_layers;
     struct bench_shape shapes[] = {
-        { m, 3 * d, d, layers },
+        { m, d + 2 * kv, d, layers },
         { m, d, d, layers },
-        { m, 4 * d, d, layers },
-        { m, d, 4 * d, layers },
-        { m, config.vocab_size, d, 1 },
+        { m, config->ffn == FFN_GLU ? 2 * f : f, d, layers },
+        { m, d, f, layers },
+        { m, config->vocab_size, d, 1 },
     };
     struct bench_bound bound = { shapes, sizeof shapes / sizeof shapes[0],
                                  options->threads };
-    while (times.phases < PHASES_MAX &&
-           (times.phases < PHASES_MIN ||
-            clock_now() - begin < options->seconds))
-        TRY(one_phase(options, &bound, model_config_param_count(&config),
-                      &times));
-    double step_ms = median(times.step, times.phases * STEP_ROUNDS) * 1e3;
-    double elastic_ms =
-        median(times.elastic, times.phases * STEP_ROUNDS) * 1e3;
-    double bound_ms =
-        median(times.bound, times.phases * BENCH_BOUND_ROUNDS) * 1e3;
-    *result = json_pack(
-        "{s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f}", "bench", "step", "threads",
-        options->threads, "rounds", times.phases * STEP_ROUNDS, "step_ms",
-        step_ms, "bound_ms", bound_ms, "ratio", bound_ms / step_ms,
-        "elastic_ms", elastic_ms, "elastic_ratio", step_ms / elastic_ms);
+    struct step_phase phase = { &kind, experts ? &dense : NULL,
+                                options->threads };
+    while (
+        times.phases < PHASES_MAX &&
+        (times.phases < PHASES_MIN || clock_now() - begin < options->seconds))
+        TRY(one_phase(&bound, &phase, &times));
+    *result = report(kind.name, options->threads, kind.steps, &times);
+    if (experts) {
+        int count = times.phases * kind.steps;
+        double dense_s = bench_median(times.dense, count);
+        double step_s = bench_median(times.step, count);
+        json_object_set_new(*result, "dense_ms", json_real(dense_s * 1e3));
+        json_object_set_new(*result, "moe_ratio", json_real(dense_s / step_s));
+    }
 out:
     return rc;
 }

@@ -1,17 +1,22 @@
 /* tessera-bench step: how near an optimizer step comes to what the machine
  * allows.
  *
- *   step_ms   median time of one step (forward, backward, norm, AdamW) of
- *             mpt-125m's shapes on 4 x 64 tokens as one leaf
+ *   step_ms   median time of one step (forward, backward, norm, AdamW) as one
+ *             leaf, of the model that is chosen (bench_model.h)
  *   bound_ms  the same GEMMs (forward, dX, dW of every linear layer and the
  *             head) by threaded OpenBLAS, plus AdamW's 28 bytes per parameter
- *             at triad bandwidth
+ *             at triad bandwidth; an expert model's by those of the dense model
+ *             of as many FLOPs
  *   ratio     bound_ms / step_ms, from medians
- *   elastic_ms, elastic_ratio  the step as four leaves of 1 x 64 summed in
+ *   elastic_ms, elastic_ratio  the step as one leaf for each sample, summed in
  *             order, and step_ms / elastic_ms
+ *   faults    minor page faults per round of steps, after the first one
+ *   dense_ms, moe_ratio  of an expert model only: the step of the dense model
+ *             of equal active FLOPs, and dense_ms / step_ms
  *
  * Bound and step are measured in turns, each in a process of its own
- * (bench_child.h), so that no more than 2 GiB are in use at any time.
+ * (bench_child.h), so that no more than 2 GiB are in use at any time; 2.5 GiB
+ * with experts, where both models are there and make their steps in turns.
  */
 #ifndef TESSERA_CMD_BENCH_STEP_H
 #define TESSERA_CMD_BENCH_STEP_H
@@ -23,7 +28,8 @@
 struct bench_options {
     const char *dir; /* scratch folder */
     int threads;
-    double seconds;  /* stop starting rounds after this */
+    double seconds;    /* stop starting rounds after this */
+    const char *model; /* of step */
 };
 
 enum err bench_step(const struct bench_options *options, json_t **result);

@@ -4,9 +4,8 @@
  * Block: x = x + s attention(norm_1(x)); x = x + s ffn(norm_2(x)), s the
  * residual scale, ffn an MLP, a gated one or a mixture of experts. Logits are
  * norm_f(x) W^T, W the embedding when tied. What forward keeps for backward,
- * computes again or packs into fewer bits: model_memory.h. Logits are made
- * MODEL_LOGIT_ROWS rows at a time and never kept. All activations live in one
- * planned arena. */
+ * computes again or packs into fewer bits: model_memory.h. Logits are made some
+ * rows at a time and never kept. All activations live in one planned arena. */
 #ifndef TESSERA_MODEL_MODEL_H
 #define TESSERA_MODEL_MODEL_H
 
@@ -19,7 +18,11 @@
 #include "src/model/model_memory.h"
 #include "src/model/params.h"
 
-#define MODEL_LOGIT_ROWS 128
+/* Rows of logits at a time; fewer of a wide vocabulary, whose logits take much
+ * memory. */
+#define MODEL_LOGIT_ROWS 256
+#define MODEL_LOGIT_ROWS_WIDE 128
+#define MODEL_LOGIT_WIDTH 32768 /* a vocabulary above it is wide */
 
 struct model;
 

@@ -139,10 +139,11 @@ enum err model_head(struct pass *pass, bool gradient)
     TRY(pass_enter(pass, model->params->block_count - 1, gradient));
     TRY(head_weight(pass, gradient, &weight, &dweight));
     TRY(model_norm(pass, PARAM_NORM_F_WEIGHT, ws->x_last));
-    for (int64_t first = 0; first < pass->n; first += MODEL_LOGIT_ROWS) {
+    int64_t most = model_logit_rows(model, pass->n);
+    for (int64_t first = 0; first < pass->n; first += most) {
         int64_t rows = pass->n - first;
-        if (rows > MODEL_LOGIT_ROWS)
-            rows = MODEL_LOGIT_ROWS;
+        if (rows > most)
+            rows = most;
         TRY(head_rows(pass, first, rows, weight, dweight));
     }
     TRY(k->sum(ctx, pass->n, ws->losses, &pass->loss.cross_entropy));

@@ -53,7 +53,7 @@ struct workspace {
     float *k_mean, *k_rstd;   /* [n, kv_heads] */
     float *x_last;            /* [n, d] input of the final norm */
     float *losses;            /* [n] */
-    float *logits;            /* [MODEL_LOGIT_ROWS, V] */
+    float *logits;            /* [model_logit_rows, V] */
     float *dx;                /* [n, d] gradient of the stream */
     float *dbranch;           /* [n, d] where it differs from dx */
     float *dnorm;             /* [n, d] */
@@ -124,6 +124,9 @@ static inline float *pass_gradient(const struct pass *pass,
 /* Lay everything out in the arena (which may only count), by kind. */
 void model_layout(struct model *model, struct arena *arena,
                   struct model_bytes *bytes);
+
+/* Of n rows of a leaf, how many have their logits at a time. */
+int64_t model_logit_rows(const struct model *model, int64_t n);
 
 /* Of what is saved for n rows of a leaf: rows that a packed tensor has scales
  * for. */

@@ -18,6 +18,14 @@ static int64_t hidden_rows(const struct model *model)
     return max_rows(model) * (config->experts > 0 ? config->experts_top_k : 1);
 }
 
+int64_t model_logit_rows(const struct model *model, int64_t n)
+{
+    int64_t rows = model->config.vocab_size > MODEL_LOGIT_WIDTH
+                       ? MODEL_LOGIT_ROWS_WIDE
+                       : MODEL_LOGIT_ROWS;
+    return n < rows ? n : rows;
+}
+
 int64_t model_saved_rows(const struct model *model, enum saved kind, int64_t n)
 {
     const struct model_config *config = &model->config;
@@ -211,8 +219,7 @@ void model_layout(struct model *model, struct arena *arena,
     bytes->saved = arena->used - begin;
     begin = arena->used;
     model->ws.logits =
-        take(arena, (n < MODEL_LOGIT_ROWS ? n : MODEL_LOGIT_ROWS) *
-                        model->config.vocab_size);
+        take(arena, model_logit_rows(model, n) * model->config.vocab_size);
     bytes->logits = arena->used - begin;
     begin = arena->used;
     struct kernel_limits limits = model_limits(model);

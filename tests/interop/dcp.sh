@@ -2,10 +2,10 @@
 # Checkpoints side by side with torch.distributed.checkpoint (DCP): two processes
 # on this machine save and load the same 1.5 GB (mpt-125m and both moments, half
 # of each tensor in each process), in turns, and then one bit of a file is
-# flipped. PyTorch comes from the Python package index into a virtual environment
-# under TESSERA_INTEROP_DIR (default build/interop), 6 GB that stay there;
-# without it the test is skipped. ROUNDS (5) of about a minute; DCP_WORK is where
-# the checkpoints go, 7 GB (default: beside the environment).
+# flipped. PyTorch comes from the Python package index (torch.bash) into
+# TESSERA_INTEROP_DIR (default build/interop); without it the test is skipped.
+# ROUNDS (5) of about a minute; DCP_WORK is where the checkpoints go, 7 GB
+# (default: beside the environment).
 #
 #   return   from the call until training may change its tensors
 #   durable  until every rank's files are synced and the checkpoint is complete;
@@ -17,13 +17,14 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 SIDE=$BIN/../interop/side
 ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}
-VENV=$ROOT/dcp
-PYTHON=$VENV/bin/python
 ROUNDS=${ROUNDS:-5}
 KINDS="ours-sync dcp-sync ours-async dcp-async"
 BACKWARDS="dcp-async ours-async dcp-sync ours-sync"
 COUNT=0
 FAILED=0
+
+# shellcheck source=tests/interop/torch.bash
+. "$HERE/torch.bash"
 
 skip() {
     echo "1..0 # SKIP $1"
@@ -101,20 +102,9 @@ END
 }
 
 [ -x "$SIDE" ] || skip "$SIDE was not built: make interop-dcp"
-command -v python3 >/dev/null || skip "no python3"
 "$HERE/../mpirun" 2 true 2>/dev/null || skip "no working mpirun"
-if ! [ -e "$VENV/complete" ]; then
-    rm -rf "$VENV"
-    mkdir -p "$ROOT"
-    python3 -m venv "$VENV" 2>/dev/null >&2 ||
-        skip "python3 -m venv does not work here"
-    if ! "$PYTHON" -m pip install -q --no-cache-dir torch==2.15.0 numpy \
-        >"$VENV/log" 2>&1; then
-        rm -rf "$VENV"
-        skip "PyTorch cannot be installed: no package index, or no room?"
-    fi
-    touch "$VENV/complete"
-fi
+torch_install "$ROOT" || skip "$TORCH_MISSING"
+PYTHON=$TORCH_PYTHON
 
 WORK=$(mktemp -d "${DCP_WORK:-$ROOT}/tessera-dcp.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT

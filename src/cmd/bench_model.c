@@ -1,0 +1,225 @@
+#include "src/cmd/bench_model.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/rng.h"
+#include "src/comm/comm.h"
+#include "src/model/model.h"
+
+#define SEED 17
+
+struct bench_model {
+    const struct bench_model_kind *kind;
+    struct comm *comm;
+    const struct kernels *kernels;
+    struct params *params;
+    struct model *model;
+    struct replica *replica;
+    struct kernel_ctx ctx;
+    int32_t *tokens, *labels; /* [samples, seq_len] */
+    int64_t step;
+};
+
+static enum err kind_125m(struct bench_model_kind *kind)
+{
+    kind->samples = 4;
+    kind->seq_len = 64;
+    kind->steps = 3;
+    return model_config_preset("mpt-125m", &kind->config);
+}
+
+static enum err kind_10m(struct bench_model_kind *kind)
+{
+    enum err rc = kind_125m(kind);
+    kind->steps = 20;
+    kind->config.n_layers = 6;
+    kind->config.d_model = 320;
+    kind->config.n_heads = kind->config.n_kv_heads = 5;
+    kind->config.ffn_width = 4 * 320;
+    kind->config.vocab_size = 8192;
+    return rc;
+}
+
+static enum err kind_moe(struct bench_model_kind *kind)
+{
+    enum err rc = model_config_preset("moe-tiny", &kind->config);
+    kind->samples = 4;
+    kind->seq_len = 256;
+    kind->steps = 3;
+    kind->config.n_layers = 6;
+    kind->config.d_model = 512;
+    kind->config.n_heads = kind->config.n_kv_heads = 8;
+    kind->config.ffn_width = 1024;
+    kind->config.vocab_size = 8192;
+    return rc;
+}
+
+static const struct {
+    const char *name;
+    enum err (*fill)(struct bench_model_kind *kind);
+} kinds[] = {
+    { "125m", kind_125m },
+    { "10m", kind_10m },
+    { "moe", kind_moe },
+};
+
+enum err bench_model_find(const char *name, struct bench_model_kind *out)
+{
+    enum err rc = ERR_OK;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(name, kinds[i].name) != 0)
+            continue;
+        out->name = kinds[i].name;
+        TRY(kinds[i].fill(out));
+        out->config.max_seq_len = out->seq_len;
+        return model_config_check(&out->config);
+    }
+    rc = err_set(ERR_USAGE, "no model '%s'; there are 125m, 10m and moe", name);
+out:
+    return rc;
+}
+
+void bench_model_densify(struct bench_model_kind *kind)
+{
+    assert(kind->config.experts > 0);
+    kind->config.ffn_width *= kind->config.experts_top_k;
+    kind->config.experts = kind->config.experts_top_k = 0;
+}
+
+void bench_model_batch(int64_t vocab_size, int samples, int seq_len,
+                       int32_t *tokens, int32_t *labels)
+{
+    int count = samples * seq_len;
+    for (int i = 0; i < count; i++) {
+        uint64_t draw = rng_u64(SEED, 1, (uint64_t)i);
+        tokens[i] = (int32_t)(draw % (uint64_t)vocab_size);
+    }
+    for (int i = 0; i < count; i++)
+        labels[i] = i % seq_len + 1 < seq_len ? tokens[i + 1] : -100;
+}
+
+static enum err make_batch(struct bench_model *bench)
+{
+    const struct bench_model_kind *kind = bench->kind;
+    size_t count = (size_t)kind->samples * (size_t)kind->seq_len;
+    bench->tokens = malloc(count * sizeof bench->tokens[0]);
+    bench->labels = malloc(count * sizeof bench->labels[0]);
+    if (bench->tokens == NULL || bench->labels == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    bench_model_batch(kind->config.vocab_size, kind->samples, kind->seq_len,
+                      bench->tokens, bench->labels);
+    return ERR_OK;
+}
+
+enum err bench_model_create(const struct bench_model_kind *kind, int threads,
+                            struct bench_model **out)
+{
+    enum err rc = ERR_OK;
+    struct model_options options = { .threads = threads,
+                                     .samples = kind->samples,
+                                     .seq_len = kind->seq_len };
+    struct bench_model *bench = calloc(1, sizeof *bench);
+    *out = NULL;
+    if (bench == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    bench->kind = kind;
+    TRY(comm_create("self", NULL, NULL, 60.0, &bench->comm));
+    TRY(kernels_find("cpu", "auto", &bench->kernels));
+    TRY(params_create(&kind->config, &bench->params));
+    TRY(model_create(&kind->config, bench->params, bench->kernels, &options,
+                     &bench->model));
+    bench->ctx = *model_ctx(bench->model);
+    TRY(replica_create(bench->comm, bench->kernels, &bench->ctx, bench->params,
+                       1, &bench->replica));
+    TRY(replica_init(bench->replica, SEED));
+    TRY(make_batch(bench));
+    *out = bench;
+    bench = NULL;
+out:
+    bench_model_destroy(bench);
+    return rc;
+}
+
+void bench_model_destroy(struct bench_model *bench)
+{
+    if (bench == NULL)
+        return;
+    free(bench->labels);
+    free(bench->tokens);
+    replica_destroy(bench->replica);
+    model_destroy(bench->model);
+    params_destroy(bench->params);
+    comm_destroy(bench->comm);
+    free(bench);
+}
+
+/* The gradient of the sum of the batch's losses, and that sum. */
+static enum err gradient(struct bench_model *bench, int leaves, double *sum)
+{
+    enum err rc = ERR_OK;
+    const struct bench_model_kind *kind = bench->kind;
+    int rows = kind->samples / leaves;
+    *sum = 0.0;
+    replica_begin_batch(bench->replica);
+    TRY(replica_begin_slot(bench->replica));
+    for (int i = 0; i < leaves; i++) {
+        struct leaf_loss loss;
+        struct leaf leaf = {
+            .samples = rows,
+            .seq_len = kind->seq_len,
+            .tokens = bench->tokens + i * rows * kind->seq_len,
+            .labels = bench->labels + i * rows * kind->seq_len,
+            .first_sample = i * rows,
+        };
+        TRY(model_train_leaf(bench->model, replica_access(bench->replica),
+                             &leaf, &loss));
+        *sum += loss.cross_entropy;
+    }
+    TRY(replica_end_slot(bench->replica));
+    TRY(replica_finish_batch(bench->replica));
+out:
+    return rc;
+}
+
+enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
+                          double *seconds)
+{
+    enum err rc = ERR_OK;
+    const struct bench_model_kind *kind = bench->kind;
+    assert(kind->samples % leaves == 0);
+    double labels = kind->samples * (kind->seq_len - 1);
+    double begin = clock_now();
+    double norm = 0.0;
+    double t = (double)++bench->step;
+    struct adamw step = {
+        .lr = 1e-4f,
+        .decay = 1e-5f,
+        .beta1 = 0.9f,
+        .beta2 = 0.95f,
+        .eps = 1e-8f,
+        .correction1 = (float)(1.0 - pow(0.9, t)),
+        .correction2 = (float)(1.0 - pow(0.95, t)),
+        .grad_scale = (float)(1.0 / labels),
+    };
+    TRY(gradient(bench, leaves, loss));
+    *loss /= labels;
+    TRY(replica_gradient_norm(bench->replica, &norm));
+    TRY(replica_update(bench->replica, &step));
+    *seconds = clock_now() - begin;
+out:
+    return rc;
+}
+
+const struct params *bench_model_params(const struct bench_model *bench)
+{
+    return bench->params;
+}
+
+const float *bench_model_weights(const struct bench_model *bench)
+{
+    return replica_weights(bench->replica);
+}
