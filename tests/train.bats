@@ -412,6 +412,21 @@ bad() {
     done
 }
 
+@test "stopped while a save is written: named within parallel.timeout_s, too" {
+    run_dir=$DIR/halted
+    # the save itself may take 600 s
+    TRAIN=$BIN/../crash/bin/tessera-train TESSERA_CRASH_AT=shard-half:1 \
+        TESSERA_CRASH_STOP=1 start 2 "$run_dir" parallel.timeout_s=2 \
+        checkpoint.async=false
+    wait_for 30 gone $pid || { kill -CONT $(ranks_of $pid); false; }
+    code=0
+    wait $pid || code=$?
+    [ $code -ne 0 ]
+    grep -q 'rank 1' "$run_dir.log"
+    train 2 "$run_dir"
+    same_bits "$run_dir"
+}
+
 # limited KIB RANKS DIR ...: no file of the ranks may grow beyond this size
 limited() {
     (

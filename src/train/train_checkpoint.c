@@ -15,6 +15,8 @@
 #include "src/train/train_local.h"
 #include "src/train/trainer_memory.h"
 
+#define WAIT_PAUSE_S 5e-4 /* between looks at a save that all wait for */
+
 struct train_checkpoint {
     int64_t last_step;   /* committed or restored; -1: none */
     json_t *arithmetics; /* all that this run has computed with, in order */
@@ -274,21 +276,16 @@ static void log_progress(struct train_checkpoint *checkpoint)
                  p->text);
 }
 
-/* Look how the save in flight is doing, or wait for its end. */
-static enum err checkpoint_follow(struct train_checkpoint *checkpoint,
-                                  struct trainer *trainer, bool wait)
+/* What the save in flight has come to. */
+static void take_in(struct train_checkpoint *checkpoint,
+                    struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
-    struct ckpt_progress *progress = &checkpoint->progress;
-    if (!in_flight(checkpoint))
-        return ERR_OK;
-    TRY(wait ? ckpt_saver_wait(checkpoint->saver, progress)
-             : ckpt_saver_poll(checkpoint->saver, progress));
+    const struct ckpt_progress *progress = &checkpoint->progress;
     if (trainer->rank == 0)
         log_progress(checkpoint);
     /* What happens on the nodes alone neither mends nor ends a run. */
     if (progress->local)
-        return ERR_OK;
+        return;
     if (progress->phase == CKPT_COMMITTED) {
         checkpoint->last_step = progress->step;
         trainer->saves_failed = 0;
@@ -299,6 +296,36 @@ static enum err checkpoint_follow(struct train_checkpoint *checkpoint,
         train_interval_ended(checkpoint->interval, progress,
                              checkpoint->stall_s,
                              clock_now() - checkpoint->start_s);
+}
+
+/* Look how the save in flight is doing. */
+static enum err checkpoint_follow(struct train_checkpoint *checkpoint,
+                                  struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    if (!in_flight(checkpoint))
+        return ERR_OK;
+    TRY(ckpt_saver_poll(checkpoint->saver, &checkpoint->progress));
+    take_in(checkpoint, trainer);
+out:
+    return rc;
+}
+
+/* Wait until all ranks have seen its end. They ask each other meanwhile: a save
+ * may take checkpoint.timeout_s, a rank that does not answer is named after
+ * parallel.timeout_s. Collective. */
+static enum err checkpoint_wait(struct train_checkpoint *checkpoint,
+                                struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    for (;;) {
+        TRY(checkpoint_follow(checkpoint, trainer));
+        int64_t busy = in_flight(checkpoint);
+        TRY(comm_all_reduce_i64(trainer->comm, &busy, 1, COMM_MAX));
+        if (busy == 0)
+            break;
+        clock_sleep(WAIT_PAUSE_S);
+    }
 out:
     return rc;
 }
@@ -323,7 +350,7 @@ static enum err wait_for_last(struct train_checkpoint *checkpoint,
     enum err rc = ERR_OK;
     bool waits = in_flight(checkpoint);
     double begin_s = clock_now();
-    TRY(checkpoint_follow(checkpoint, trainer, true));
+    TRY(checkpoint_wait(checkpoint, trainer));
     if (waits && trainer->rank == 0 && !checkpoint->wait_logged) {
         checkpoint->wait_logged = true;
         log_warn("step %lld waited %.2fs for the save of step %lld, which took "
@@ -358,7 +385,7 @@ static enum err checkpoint_start(struct train_checkpoint *checkpoint,
         log_info("step %lld staged: %.3fs", (long long)trainer->step,
                  checkpoint->stall_s);
     if (!trainer->settings.checkpoint.async)
-        TRY(checkpoint_follow(checkpoint, trainer, true));
+        TRY(checkpoint_wait(checkpoint, trainer));
 out:
     json_decref(state);
     return rc;
@@ -370,14 +397,14 @@ static enum err checkpoint_finish(struct train_checkpoint *checkpoint,
                                   struct trainer *trainer)
 {
     enum err rc = ERR_OK;
-    TRY(checkpoint_follow(checkpoint, trainer, true));
+    TRY(checkpoint_wait(checkpoint, trainer));
     if (checkpoint->last_step == trainer->step)
         return ERR_OK;
     if (trainer->rank == 0)
         log_warn("step %lld is the last one: trying again",
                  (long long)trainer->step);
     TRY(checkpoint_start(checkpoint, trainer, false));
-    TRY(checkpoint_follow(checkpoint, trainer, true));
+    TRY(checkpoint_wait(checkpoint, trainer));
     if (checkpoint->last_step != trainer->step)
         rc = err_set(checkpoint->progress.error,
                      "step %lld, the last one, could not be saved twice: %s",
@@ -394,7 +421,8 @@ static enum err checkpoint_step(struct train_checkpoint *checkpoint,
     bool due = last || trainer->commit_due ||
                trainer_due(trainer, trainer->settings.checkpoint.interval);
     train_interval_step(checkpoint->interval, trainer->step_s);
-    TRY(checkpoint_follow(checkpoint, trainer, trainer->saves_hopeless));
+    TRY(trainer->saves_hopeless ? checkpoint_wait(checkpoint, trainer)
+                                : checkpoint_follow(checkpoint, trainer));
     if (trainer->saves_hopeless)
         TRY(check_failures(checkpoint, trainer));
     bool local_due =
