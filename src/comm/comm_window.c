@@ -289,14 +289,15 @@ void *comm_window_part(const struct comm_window *window, int rank)
     return rank == me ? window->own.base : window->parts[rank].base;
 }
 
-enum err comm_window_meet(struct comm_window *window)
+enum err comm_window_start_meet(struct comm_window *window,
+                                struct comm_request **out)
 {
     enum err rc = ERR_OK;
     struct comm *comm = window->comm;
     struct comm_request *request = NULL;
     int me = comm->rank;
     atomic_thread_fence(memory_order_seq_cst);
-    TRY(comm_request_take(comm, true, "meeting of a node", &request));
+    TRY(comm_request_take(comm, true, "barrier of a node", &request));
     for (int send = 0; send < 2; send++)
         for (int i = 1; i < comm->size; i++) {
             int r = (me + i) % comm->size;
@@ -304,14 +305,6 @@ enum err comm_window_meet(struct comm_window *window)
                 TRY(comm_request_add(request, send == 0, NULL, 0, r,
                                      request->tag));
         }
-    comm_request_ready(request);
-    rc = comm_wait(request, 0.0);
-    atomic_thread_fence(memory_order_seq_cst);
-    return rc;
 out:
-    if (request != NULL) {
-        comm_request_fail(request);
-        comm_request_release(request);
-    }
-    return rc;
+    return comm_request_started(rc, request, out);
 }

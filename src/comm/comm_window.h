@@ -7,8 +7,8 @@
  * single one can't (PID namespaces, a restricted /proc), every rank of that
  * node has memory of its own, and rank 0 says so in the log.
  *
- * Order between writing and reading is made by comm_window_meet(), as by every
- * message that has arrived. */
+ * Order between one rank's writing and another's reading is made by
+ * comm_start_barrier() or comm_window_start_meet(). */
 #ifndef TESSERA_COMM_COMM_WINDOW_H
 #define TESSERA_COMM_COMM_WINDOW_H
 
@@ -38,9 +38,9 @@ int comm_window_node(const struct comm_window *window, int rank);
 /* The memory of `rank`, page aligned; NULL when it is on another node. */
 void *comm_window_part(const struct comm_window *window, int rank);
 
-/* Until all ranks that share memory with this one have come here, with the
- * communicator's deadline: what they wrote before is seen after. Collective
- * over all ranks, but only those of a node wait for each other. */
-enum err comm_window_meet(struct comm_window *window);
+/* A barrier of the ranks that share memory with this one; at its deadline none
+ * but these are named. Collective over all ranks. */
+enum err comm_window_start_meet(struct comm_window *window,
+                                struct comm_request **out);
 
 #endif

@@ -43,7 +43,7 @@ struct shape {
     int buffers;  /* gradient buffers of this rank's stack */
     int pieces;   /* of all ranks */
     int layers;   /* the most pieces that any rank is left with */
-    int sums;     /* the most that wait while the pieces are added */
+    int sums;     /* the most that wait while the pieces are added up */
     int64_t span; /* elements of an interval exchanged per round */
     int64_t rounds;
     int received;         /* pieces that come in messages */
@@ -127,24 +127,6 @@ static int64_t interval_elements(int64_t elements, int rank, int ranks)
            shard_begin(elements, rank, ranks);
 }
 
-/* What the owner of an interval holds while it adds the pieces up. */
-static int deepest_sums(int ranks, int slots)
-{
-    struct nodes all = { 0 };
-    int deepest = 0;
-    for (int r = 0; r < ranks; r++) {
-        struct nodes nodes;
-        range_nodes(r, ranks, slots, &nodes);
-        for (int i = 0; i < nodes.depth; i++) {
-            push(&all, nodes.node[i].level, nodes.node[i].index);
-            deepest = all.depth > deepest ? all.depth : deepest;
-            while (settle(&all, slots))
-                continue;
-        }
-    }
-    return deepest;
-}
-
 static void make_plan(int64_t elements, int rank, int ranks, int slots,
                       struct shape *plan)
 {
@@ -165,13 +147,15 @@ static void make_plan(int64_t elements, int rank, int ranks, int slots,
     }
     if (ranks == 1)
         return;
+    /* What precedes a slot is at most one subtree per level. */
+    for (plan->sums = 2; slots >> (plan->sums - 1) > 0;)
+        plan->sums++;
     int64_t bytes = RECEIVE_BYTES_ALL / plan->pieces;
     bytes = bytes > RECEIVE_BYTES_MAX ? RECEIVE_BYTES_MAX : bytes;
     bytes = bytes < CHUNK_BYTES ? CHUNK_BYTES : bytes;
     plan->span = bytes / CHUNK_BYTES * KERNEL_CHUNK;
     plan->span = plan->span > longest ? longest : plan->span;
     plan->rounds = (longest + plan->span - 1) / plan->span;
-    plan->sums = deepest_sums(ranks, slots);
     plan->received = plan->pieces - fewest;
     plan->shared_bytes =
         (size_t)plan->received * (size_t)longest * sizeof(float);
@@ -207,11 +191,11 @@ void reduce_plan(int64_t elements, int rank, int ranks, int slots,
     make_plan(elements, rank, ranks, slots, &reduce.plan);
     layout(&reduce, &plan);
     size_t messages = reduce.plan.receive_bytes;
-    size_t shared = reduce.plan.shared_bytes;
+    size_t most = reduce.plan.shared_bytes;
+    most = most > messages ? most : messages;
     out->gradients = whole_bytes(&reduce);
     out->partial_sums = out->gradients * (size_t)(reduce.plan.buffers - 1);
-    out->exchange =
-        plan.used - messages + (messages > shared ? messages : shared);
+    out->exchange = plan.used - messages + most;
     out->total = out->gradients + out->partial_sums + out->exchange;
 }
 
@@ -237,19 +221,19 @@ static void list_pieces(struct reduce *reduce)
 static enum err open_window(struct reduce *reduce)
 {
     enum err rc = ERR_OK;
-    size_t whole = whole_bytes(reduce);
-    size_t buffers = (size_t)reduce->plan.buffers;
-    TRY(comm_window_create(reduce->comm, COMM_WINDOW_EACH, buffers * whole,
+    struct shape *plan = &reduce->plan;
+    TRY(comm_window_create(reduce->comm, COMM_WINDOW_EACH,
+                           (size_t)plan->buffers * whole_bytes(reduce),
                            &reduce->window));
-    char *base = comm_window_part(reduce->window, reduce->rank);
-    for (size_t i = 0; i < buffers; i++)
-        reduce->stack[i] = (float *)(void *)(base + i * whole);
-    reduce->plan.received = 0;
+    float *base = comm_window_part(reduce->window, reduce->rank);
+    for (int i = 0; i < plan->buffers; i++)
+        reduce->stack[i] = base + i * reduce->elements;
+    plan->received = 0;
     for (int r = 0; r < reduce->ranks; r++) {
         struct nodes nodes;
         range_nodes(r, reduce->ranks, reduce->slots, &nodes);
         if (comm_window_part(reduce->window, r) == NULL)
-            reduce->plan.received += nodes.depth;
+            plan->received += nodes.depth;
     }
 out:
     return rc;
@@ -360,7 +344,7 @@ static size_t receive_offset(const struct reduce *reduce,
     return place * (size_t)reduce->plan.span;
 }
 
-/* Start the exchange of every rank's piece `layer` with other nodes. */
+/* Start the exchange of all ranks' pieces `layer` with other nodes. */
 static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
                             struct comm_request **request)
 {
@@ -422,14 +406,16 @@ static const float *piece_values(const struct reduce *reduce,
            round_begin(reduce, reduce->rank, round) + at;
 }
 
-/* Finish the tree for a block. The sum ends in the first buffer of the stack,
- * whose part of this interval nobody else reads; it is written last, when its
- * own piece has been used. */
+/* Finish the tree for the next block of what is left. The sum ends in the first
+ * buffer of the stack, whose part of this interval nobody else reads; it is
+ * written last, when its own piece has been used. */
 static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
-                          int64_t count)
+                          int64_t left_elements)
 {
     enum err rc = ERR_OK;
     struct nodes nodes = { 0 };
+    int64_t count =
+        left_elements < BLOCK_ELEMENTS ? left_elements : BLOCK_ELEMENTS;
     const float *values[NODES_MAX];
     float *own =
         reduce->stack[0] + round_begin(reduce, reduce->rank, round) + at;
@@ -439,6 +425,7 @@ static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
         push(&nodes, piece->node.level, piece->node.index);
         while (settle(&nodes, reduce->slots)) {
             int left = nodes.depth - 1;
+            assert(left < reduce->plan.sums);
             bool all = left == 0 && i + 1 == reduce->plan.pieces;
             float *out = all ? own : reduce->sums + left * BLOCK_ELEMENTS;
             TRY(reduce->kernels->add(reduce->ctx, DTYPE_F32, count,
@@ -461,9 +448,22 @@ static enum err finish_round(struct reduce *reduce, int64_t round)
     for (int i = 0; i < reduce->plan.layers; i++)
         TRY(comm_wait(requests[i], 0.0));
     for (int64_t at = 0; at < count; at += BLOCK_ELEMENTS)
-        TRY(add_block(reduce, round, at,
-                      count - at < BLOCK_ELEMENTS ? count - at
-                                                  : BLOCK_ELEMENTS));
+        TRY(add_block(reduce, round, at, count - at));
+out:
+    return rc;
+}
+
+/* Until nobody reads another's stack. Of its own node a rank waits first: ranks
+ * of others may still wait for messages of the one that is missing here, and
+ * would be named with it. */
+static enum err leave_stacks(struct reduce *reduce)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *node, *all;
+    TRY(comm_window_start_meet(reduce->window, &node));
+    TRY(comm_start_barrier(reduce->comm, &all));
+    TRY(comm_wait(node, 0.0));
+    TRY(comm_wait(all, 0.0));
 out:
     return rc;
 }
@@ -480,13 +480,13 @@ enum err reduce_finish(struct reduce *reduce, float **own)
     if (rounds == 0)
         return ERR_OK;
     TRY(start_round(reduce, 0));
-    TRY(comm_window_meet(reduce->window)); /* the stacks are complete */
+    TRY(comm_barrier(reduce->comm)); /* all stacks are complete */
     for (int64_t round = 0; round < rounds; round++) {
         if (round + 1 < rounds)
             TRY(start_round(reduce, round + 1));
         TRY(finish_round(reduce, round));
     }
-    TRY(comm_window_meet(reduce->window)); /* and nobody reads them now */
+    TRY(leave_stacks(reduce));
 out:
     return rc;
 }

@@ -69,14 +69,12 @@ static void replica_layout(struct replica *replica, struct arena *arena,
 }
 
 static void item_set(struct ckpt_item *item, const struct replica *replica,
-                     const struct param *param, const char *prefix, float *base,
-                     int64_t base_begin)
+                     const struct param *param, const char *prefix,
+                     float *base, int64_t base_begin)
 {
     int64_t first = replica->begin - param->offset;
     int64_t last = replica->end - param->offset;
-    item->part.begin = first < 0              ? 0
-                       : first > param->numel ? param->numel
-                                              : first;
+    item->part.begin = first < 0 ? 0 : first > param->numel ? param->numel : first;
     item->part.end = last < 0 ? 0 : last > param->numel ? param->numel : last;
     item->dtype = DTYPE_F32;
     item->dims = param->dims;

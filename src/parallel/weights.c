@@ -119,19 +119,20 @@ static enum err start_messages(struct weights *weights,
                                  request);
 }
 
-/* The barrier before the wait names a rank that never came, on all ranks: those
- * that wait for an interval that another rank of their node is to receive would
- * otherwise blame that one. */
+/* The first barrier names a rank that never came, on all ranks: those that wait
+ * for an interval that another rank of their node is to receive would otherwise
+ * blame that one. */
 enum err weights_exchange(struct weights *weights)
 {
     enum err rc = ERR_OK;
-    struct comm_request *messages;
-    if (!weights->far)
-        return comm_window_meet(weights->window);
-    TRY(start_messages(weights, &messages));
+    struct comm_request *messages = NULL;
+    if (weights->far)
+        TRY(start_messages(weights, &messages));
     TRY(comm_barrier(weights->comm));
-    TRY(comm_wait(messages, 0.0));
-    TRY(comm_barrier(weights->comm));
+    if (weights->far) {
+        TRY(comm_wait(messages, 0.0));
+        TRY(comm_barrier(weights->comm));
+    }
 out:
     return rc;
 }
