@@ -98,6 +98,7 @@ struct comm {
     bool broken;
     char failure[COMM_TEXT_BYTES]; /* why it is broken */
     int sequence;                  /* of collectives, modulo the tag range */
+    bool window_refused;           /* and said in the log */
     struct comm_request *requests; /* points, then collectives */
     struct comm_transfer *transfers;
     char *handles;

@@ -200,8 +200,9 @@ static enum err share(struct comm_window *window, size_t bytes)
     able = comm_agree(comm, able);
     if (able != ERR_OK && able != ERR_UNSUPPORTED)
         return able;
-    if (able != ERR_OK && comm->rank == 0)
+    if (able != ERR_OK && comm->rank == 0 && !comm->window_refused)
         log_info("ranks of a node use messages, not memory: %s", err_text());
+    comm->window_refused |= able != ERR_OK;
     TRY(gather_items(comm, window->cards, sizeof *own));
     find_nodes(window);
 out:
