@@ -231,7 +231,7 @@ interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh
 
 bench: all ## all benchmarks
-	@for name in step data ckpt; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
+	@for name in step data ckpt comm; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
 
 sanitize: ## the C tests under ASan and UBSan
 	+@$(MAKE) --no-print-directory SAN=1 sanitize-run

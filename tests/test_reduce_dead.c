@@ -163,7 +163,7 @@ static bool names_only(const char *text, int victim)
 {
     bool pass = strncmp(text, "comm:", 5) == 0;
     for (int r = 0; r < RANKS; r++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "rank %d (", r);
         pass = pass && (strstr(text, name) != NULL) == (r == victim);
     }
