@@ -416,7 +416,7 @@ static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
     struct nodes nodes = { 0 };
     int64_t count =
         left_elements < BLOCK_ELEMENTS ? left_elements : BLOCK_ELEMENTS;
-    const float *values[NODES_MAX];
+    const float *values[NODES_MAX] = { NULL };
     float *own =
         reduce->stack[0] + round_begin(reduce, reduce->rank, round) + at;
     for (int i = 0; i < reduce->plan.pieces; i++) {

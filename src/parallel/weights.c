@@ -2,6 +2,7 @@
  * comes once per node, to one rank of it: the intervals are dealt out. */
 #include "src/parallel/weights.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ static int receiver(const struct comm_window *window, int size, int node,
     int members = 0;
     for (int r = 0; r < size; r++)
         members += comm_window_node(window, r) == node;
+    assert(members > 0);
     int skip = from % members;
     int r = node;
     while (skip > 0 || comm_window_node(window, r) != node)
