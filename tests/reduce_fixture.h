@@ -1,6 +1,6 @@
 /* Gradients for the tests of src/parallel/reduce.h: values of widely varying
  * magnitude, so that another order of adding gives other bits, the same tree
- * evaluated serially by recursion, and a kernel table of the two ops. */
+ * evaluated serially by recursion, and a kernel table of the ops. */
 #ifndef TESSERA_TESTS_REDUCE_FIXTURE_H
 #define TESSERA_TESTS_REDUCE_FIXTURE_H
 
@@ -70,6 +70,20 @@ static inline enum err fixture_accumulate(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
+static inline enum err fixture_add(const struct kernel_ctx *ctx,
+                                   enum dtype dtype, int64_t n, const void *a,
+                                   float scale, const void *b, void *out)
+{
+    const float *left = a;
+    const float *right = b;
+    float *to = out;
+    (void)ctx;
+    (void)dtype;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = left[i] + scale * right[i];
+    return ERR_OK;
+}
+
 static inline enum err fixture_zero(const struct kernel_ctx *ctx,
                                     enum dtype dtype, int64_t n, void *x)
 {
@@ -82,6 +96,7 @@ static const struct kernels fixture_kernels = {
     .backend = "cpu",
     .kernel_set = "fixture",
     .accumulate = fixture_accumulate,
+    .add = fixture_add,
     .zero = fixture_zero,
 };
 

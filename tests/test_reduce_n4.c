@@ -1,8 +1,12 @@
 /* The promise: the sum of gradients has the bits of the serial tree, whatever
  * the number of ranks. Every rank computes the tree for its interval itself, so
- * runs with 1, 2, 3, 4, ... ranks that all pass prove equality. */
+ * runs with 1, 2, 3, 4, ... ranks that all pass prove equality; so do runs on
+ * one node and on several (node_fixture.h). */
 #include <stdlib.h>
 
+#include "src/base/log.h"
+#include "src/parallel/weights.h"
+#include "tests/node_fixture.h"
 #include "tests/reduce_fixture.h"
 #include "tests/tap.h"
 
@@ -119,16 +123,46 @@ static void test_gather(struct comm *comm, int chunks)
     free(arena);
 }
 
+/* Twice, so that what was there before is no help; and ranks that write early
+ * must not disturb those that still read. */
+static void test_weights(struct comm *comm, int chunks)
+{
+    int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
+    int rank = comm_rank(comm);
+    int ranks = comm_size(comm);
+    struct weights *weights = NULL;
+    bool pass = weights_create(comm, elements, &weights) == ERR_OK;
+    for (int round = 0; pass && round < 3; round++) {
+        float *data = weights_data(weights);
+        int64_t end = shard_begin(elements, rank + 1, ranks);
+        for (int64_t i = shard_begin(elements, rank, ranks); i < end; i++)
+            data[i] = fixture_value(round, 0, i);
+        pass = weights_exchange(weights) == ERR_OK;
+        for (int64_t i = 0; i < elements; i++)
+            pass = pass && data[i] == fixture_value(round, 0, i);
+        pass = comm_barrier(comm) == ERR_OK && pass;
+    }
+    everywhere(comm, pass, "every rank sees all weights", 0, chunks);
+    weights_destroy(weights);
+}
+
 int main(int argc, char **argv)
 {
     static const int chunks[] = { 1, 3, 7 };
     struct comm *comm;
+    if (!node_become()) {
+        tap_skip("no nodes can be made up here");
+        return tap_done();
+    }
     if (comm_create("auto", &argc, &argv, 120.0, &comm) != ERR_OK) {
         tap_ok(false, "create: %s", err_text());
         return tap_done();
     }
     if (comm_rank(comm) > 0)
         tap_silence();
+    log_init("test", comm_rank(comm),
+             comm_rank(comm) > 0 ? LOG_WARN : LOG_INFO);
+    everywhere(comm, node_hide(comm_rank(comm)), "/proc as it is to be", 0, 0);
     for (int slots = 1; slots <= 9; slots++) {
         for (unsigned c = 0; c < sizeof chunks / sizeof chunks[0]; c++)
             test_tree(comm, slots, chunks[c], 2, 1);
@@ -141,6 +175,7 @@ int main(int argc, char **argv)
     for (unsigned c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
         test_chunk_sums(comm, chunks[c]);
         test_gather(comm, chunks[c]);
+        test_weights(comm, chunks[c]);
     }
     comm_destroy(comm);
     return tap_done();

@@ -25,8 +25,11 @@ static size_t memory_available(void)
     return found ? (size_t)kib << 10 : SIZE_MAX;
 }
 
-enum err arena_create(size_t bytes, struct arena *out)
+/* fd < 0: private memory. */
+static enum err map_touched(size_t bytes, int fd, struct arena *out)
 {
+    int flags =
+        fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
     *out = (struct arena){ 0 };
     if (bytes == 0)
         return ERR_OK;
@@ -38,8 +41,7 @@ enum err arena_create(size_t bytes, struct arena *out)
                        "available: use a smaller model, train.microbatch or "
                        "data.seq_len",
                        bytes >> 20, available >> 20);
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
     if (base == MAP_FAILED)
         return err_set(ERR_MEMORY,
                        "cannot map %zu MiB of memory: use a smaller model, "
@@ -49,6 +51,17 @@ enum err arena_create(size_t bytes, struct arena *out)
     memset(base, 0, bytes);
     *out = (struct arena){ .base = base, .capacity = bytes };
     return ERR_OK;
+}
+
+enum err arena_create(size_t bytes, struct arena *out)
+{
+    return map_touched(bytes, -1, out);
+}
+
+enum err arena_create_shared(size_t bytes, int fd, struct arena *out)
+{
+    assert(fd >= 0);
+    return map_touched(bytes, fd, out);
 }
 
 void arena_destroy(struct arena *arena)

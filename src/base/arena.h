@@ -24,6 +24,9 @@ struct arena {
  * gives them. ERR_MEMORY says how much was asked for; more than what is
  * available now is refused before it is touched. */
 enum err arena_create(size_t bytes, struct arena *out);
+/* The same in the pages of a memory file of at least so many bytes (memfd),
+ * which other processes can map. */
+enum err arena_create_shared(size_t bytes, int fd, struct arena *out);
 /* A zeroed struct arena is fine. */
 void arena_destroy(struct arena *arena);
 

@@ -11,6 +11,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/cmd/bench_ckpt.h"
+#include "src/cmd/bench_comm.h"
 #include "src/cmd/bench_memory.h"
 #include "src/cmd/bench_step.h"
 #include "src/job/exit_code.h"
@@ -27,7 +28,9 @@ static const struct {
     { "memory", bench_memory,
       "what checkpointing and compression of activations save and cost" },
     { "context", bench_memory_context, "memory and time of long sequences" },
+    { "comm", bench_comm, "two ranks' sum against MPI_Allreduce" },
     { "ckpt-rank", bench_ckpt_rank, NULL }, /* what ckpt starts */
+    { "comm-rank", bench_comm_rank, NULL },
 };
 
 static void usage(FILE *out)
@@ -58,11 +61,11 @@ static void print_table(json_t *result)
     json_object_foreach(result, key, value)
     {
         if (json_is_real(value))
-            printf("%-21s %.4g\n", key, json_real_value(value));
+            printf("%-24s %.4g\n", key, json_real_value(value));
         else if (json_is_integer(value))
-            printf("%-21s %lld\n", key, (long long)json_integer_value(value));
+            printf("%-24s %lld\n", key, (long long)json_integer_value(value));
         else if (json_is_string(value))
-            printf("%-21s %s\n", key, json_string_value(value));
+            printf("%-24s %s\n", key, json_string_value(value));
     }
 }
 
@@ -73,7 +76,7 @@ static enum err run_bench(const char *name, const struct bench_options *options,
         if (strcmp(name, benches[i].name) == 0)
             return benches[i].run(options, result);
     return err_set(ERR_USAGE, "no benchmark '%s'; there are step, data, ckpt, "
-                   "memory and context",
+                   "memory, context and comm",
                    name);
 }
 
@@ -139,7 +142,7 @@ int main(int argc, char **argv)
     enum err rc = run_bench(argv[1], &options, &result);
     if (rc != ERR_OK)
         log_error("%s", err_text());
-    else if (strcmp(argv[1], "ckpt-rank") == 0)
+    else if (strstr(argv[1], "-rank") != NULL)
         ; /* its parent prints */
     else if (json)
         json_dumpf(result, stdout, JSON_REAL_PRECISION(6)), putchar('\n');

@@ -1,70 +1,9 @@
 /* tessera-bench ckpt, the process that starts the ranks. */
 #include "src/cmd/bench_ckpt.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "src/base/fsio.h"
-
-#define RESULT_BYTES_MAX 65536
-
-/* In the child: what the ranks print goes to stderr. */
-static void become_ranks(const char *program, const char *dir,
-                         const char *seconds)
-{
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    execlp("mpirun", "mpirun", "--oversubscribe", "--bind-to", "none", "-np",
-           "2", program, "ckpt-rank", "--dir", dir, "--seconds", seconds,
-           (char *)NULL);
-    fprintf(stderr, "mpirun cannot be started\n");
-    _exit(127);
-}
-
-static enum err run_ranks(const char *dir, double seconds)
-{
-    char program[FSIO_PATH_MAX], text[32];
-    int status;
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length < 0)
-        return err_errno("/proc/self/exe");
-    program[length] = '\0';
-    snprintf(text, sizeof text, "%g", seconds);
-    pid_t child = fork();
-    if (child < 0)
-        return err_errno("fork");
-    if (child == 0)
-        become_ranks(program, dir, text);
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            return err_errno("wait for mpirun");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return err_set(ERR_UNSUPPORTED,
-                       "two ranks under mpirun have failed; see above");
-    return ERR_OK;
-}
+#include "src/cmd/bench_ranks.h"
 
 enum err bench_ckpt(const struct bench_options *options, json_t **result)
 {
-    enum err rc = ERR_OK;
-    char dir[FSIO_PATH_MAX] = "", path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes;
-    TRY(fsio_path(dir, "%s/bench-ckpt", options->dir));
-    TRY(fsio_mkdirs(dir));
-    TRY(fsio_path(path, "%s/result.json", dir));
-    TRY(run_ranks(dir, options->seconds));
-    TRY(fsio_read_file(path, RESULT_BYTES_MAX, &text, &bytes));
-    *result = json_loadb(text, bytes, 0, NULL);
-    if (*result == NULL)
-        rc = err_set(ERR_INTERNAL, "%s: is not JSON", path);
-out:
-    if (dir[0] != '\0')
-        (void)fsio_remove_tree(dir);
-    free(text);
-    return rc;
+    return bench_ranks("ckpt", options, result);
 }

@@ -15,6 +15,7 @@
 #include "src/base/log.h"
 #include "src/cmd/bench_ckpt.h"
 #include "src/cmd/bench_ckpt_stall.h"
+#include "src/cmd/bench_ranks.h"
 #include "src/model/params.h"
 
 #define TIMEOUT_S 300.0
@@ -382,7 +383,8 @@ static json_t *report(const struct bench *b, const int64_t *sums,
         "buffers_bytes", (json_int_t)sums[1]);
 }
 
-static enum err measure(struct bench *b, double seconds, json_t **result)
+static enum err measure(struct bench *b, const struct bench_options *options,
+                        json_t **result)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
@@ -393,7 +395,7 @@ static enum err measure(struct bench *b, double seconds, json_t **result)
     while (go != 0) {
         TRY(one_round(b));
         go = b->rounds < ROUNDS_MIN ||
-             (b->rounds < ROUNDS_MAX && clock_now() - begin < seconds);
+             (b->rounds < ROUNDS_MAX && clock_now() - begin < options->seconds);
         TRY(comm_broadcast(b->comm, &go, sizeof go, 0));
     }
     int64_t total = b->bytes, grown = peak_bytes() - before;
@@ -409,9 +411,7 @@ static enum err measure(struct bench *b, double seconds, json_t **result)
         goto out;
     const int64_t sums[2] = { total, grown };
     *result = report(b, sums, stall_s, copy_s);
-    TRY(fsio_path(path, "%s/result.json", b->dir));
-    if (*result == NULL || json_dump_file(*result, path, 0) != 0)
-        rc = err_set(ERR_IO, "%s: cannot be written", path);
+    TRY(bench_ranks_write(options, *result));
 out:
     return rc;
 }
@@ -430,7 +430,7 @@ enum err bench_ckpt_rank(const struct bench_options *options, json_t **result)
         goto out;
     }
     b->rank = comm_rank(b->comm);
-    TRY(measure(b, options->seconds, result));
+    TRY(measure(b, options, result));
 out:
     ckpt_saver_destroy(b->saver);
     comm_destroy(b->comm);

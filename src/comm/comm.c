@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,21 +179,6 @@ size_t *comm_sizes(struct comm *comm, int which)
     return comm->sizes + (size_t)which * (size_t)comm->size;
 }
 
-/* The end of every start function. */
-static enum err finish_start(enum err rc, struct comm_request *request,
-                             struct comm_request **out)
-{
-    *out = NULL;
-    if (rc == ERR_OK) {
-        comm_request_ready(request);
-        *out = request;
-    } else if (request != NULL) {
-        comm_request_fail(request);
-        comm_request_release(request);
-    }
-    return rc;
-}
-
 enum err comm_start_send(struct comm *comm, const void *data, size_t bytes,
                          int to, int tag, struct comm_request **out)
 {
@@ -201,7 +187,7 @@ enum err comm_start_send(struct comm *comm, const void *data, size_t bytes,
     TRY(comm_request_take(comm, false, "send", &request));
     TRY(comm_request_add(request, false, (void *)data, bytes, to, tag));
 out:
-    return finish_start(rc, request, out);
+    return comm_request_started(rc, request, out);
 }
 
 enum err comm_start_recv(struct comm *comm, void *data, size_t bytes, int from,
@@ -212,7 +198,7 @@ enum err comm_start_recv(struct comm *comm, void *data, size_t bytes, int from,
     TRY(comm_request_take(comm, false, "receive", &request));
     TRY(comm_request_add(request, true, data, bytes, from, tag));
 out:
-    return finish_start(rc, request, out);
+    return comm_request_started(rc, request, out);
 }
 
 /* Each rank begins with another peer, so that they do not all press on the
@@ -247,7 +233,7 @@ enum err comm_start_all_gather(struct comm *comm, void *data,
         TRY(comm_request_add(request, false, own, own_bytes,
                              peer_after(comm, i), request->tag));
 out:
-    return finish_start(rc, request, out);
+    return comm_request_started(rc, request, out);
 }
 
 enum err comm_start_broadcast(struct comm *comm, void *data, size_t bytes,
@@ -263,7 +249,7 @@ enum err comm_start_broadcast(struct comm *comm, void *data, size_t bytes,
         TRY(comm_request_add(request, false, data, bytes, peer_after(comm, i),
                              request->tag));
 out:
-    return finish_start(rc, request, out);
+    return comm_request_started(rc, request, out);
 }
 
 enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
@@ -278,7 +264,7 @@ enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
     };
     TRY(comm_request_fold(request));
 out:
-    return finish_start(rc, request, out);
+    return comm_request_started(rc, request, out);
 }
 
 enum err comm_start_reduce_scatter_i64(struct comm *comm, const int64_t *send,
@@ -295,7 +281,7 @@ enum err comm_start_reduce_scatter_i64(struct comm *comm, const int64_t *send,
                                         .op = COMM_SUM };
     TRY(comm_request_fold(request));
 out:
-    return finish_start(rc, request, out);
+    return comm_request_started(rc, request, out);
 }
 
 enum err comm_start_all_to_all(struct comm *comm, const void *send,
@@ -328,13 +314,14 @@ enum err comm_start_all_to_all(struct comm *comm, const void *send,
     if (send_bytes[me] > 0)
         memcpy(to + recv_offsets[me], from + send_offsets[me], send_bytes[me]);
 out:
-    return finish_start(rc, request, out);
+    return comm_request_started(rc, request, out);
 }
 
 enum err comm_start_barrier(struct comm *comm, struct comm_request **out)
 {
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
+    atomic_thread_fence(memory_order_seq_cst);
     TRY(comm_request_take(comm, true, "barrier", &request));
     for (int i = 1; i < comm->size; i++)
         TRY(comm_request_add(request, true, NULL, 0, peer_before(comm, i),
@@ -343,7 +330,7 @@ enum err comm_start_barrier(struct comm *comm, struct comm_request **out)
         TRY(comm_request_add(request, false, NULL, 0, peer_after(comm, i),
                              request->tag));
 out:
-    return finish_start(rc, request, out);
+    return comm_request_started(rc, request, out);
 }
 
 bool comm_test(struct comm_request *request)
@@ -393,6 +380,7 @@ enum err comm_wait(struct comm_request *request, double timeout_s)
             begin += now - last;
         last = now;
     }
+    atomic_thread_fence(memory_order_seq_cst);
     enum err rc = request->rc;
     if (!done)
         rc = give_up(request, timeout_s);

@@ -91,6 +91,8 @@ enum err comm_start_all_to_all(struct comm *comm, const void *send,
                                const size_t *recv_bytes,
                                const size_t *recv_offsets,
                                struct comm_request **out);
+/* Orders memory that ranks share (comm_window.h): what any rank wrote or read
+ * before starting it is done when the wait returns. */
 enum err comm_start_barrier(struct comm *comm, struct comm_request **out);
 
 /* Wait until done or `timeout_s` has passed (<= 0: the comm's default).

@@ -98,6 +98,7 @@ struct comm {
     bool broken;
     char failure[COMM_TEXT_BYTES]; /* why it is broken */
     int sequence;                  /* of collectives, modulo the tag range */
+    bool window_refused;           /* and said in the log */
     struct comm_request *requests; /* points, then collectives */
     struct comm_transfer *transfers;
     char *handles;
@@ -148,8 +149,10 @@ enum err comm_request_add(struct comm_request *request, bool receive,
                           void *data, size_t bytes, int peer, int tag);
 /* Begin combining request->fold, which is set but for `done`. */
 enum err comm_request_fold(struct comm_request *request);
-/* All transfers are added: done at once if there are none. */
-void comm_request_ready(struct comm_request *request);
+/* The end of every start function: all transfers are added (the request is done
+ * at once if there are none), or that has failed with rc. */
+enum err comm_request_started(enum err rc, struct comm_request *request,
+                              struct comm_request **out);
 /* Advance; true when done, or failed (rc). */
 bool comm_request_poll(struct comm_request *request);
 /* Poll all requests of the comm and its duplicates that have more to be

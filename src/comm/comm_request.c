@@ -251,10 +251,19 @@ static enum err advance(struct comm_request *request)
     return ERR_OK;
 }
 
-void comm_request_ready(struct comm_request *request)
+enum err comm_request_started(enum err rc, struct comm_request *request,
+                              struct comm_request **out)
 {
-    /* With one rank all rounds of a fold happen here, and none can fail. */
-    (void)advance(request);
+    *out = NULL;
+    if (rc == ERR_OK) {
+        /* With one rank all rounds of a fold happen here, and none can fail. */
+        (void)advance(request);
+        *out = request;
+    } else if (request != NULL) {
+        comm_request_fail(request);
+        comm_request_release(request);
+    }
+    return rc;
 }
 
 bool comm_request_poll(struct comm_request *request)

@@ -3,7 +3,9 @@
  *
  * Everything large lies in arenas; the plan counts them with the code that lays
  * them out (model_plan(), replica_plan()), so that plan and run can't differ.
- * What a process takes besides is a measured constant (memory_plan.c).
+ * What a process takes besides is a measured constant (memory_plan.c). Memory
+ * that the ranks of a node share counts on each of them, as it does in a
+ * process's resident set: were it not shared, each would need its own.
  *
  * Not counted: pages of data set files, which the system takes back when
  * memory is short, and node-local checkpoints, which are files. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/arena.h"
+#include "src/comm/comm_window.h"
 #include "src/parallel/shard.h"
 
 /* A range of slots leaves at most two subtrees per level. */
@@ -15,6 +16,8 @@
 #define RECEIVE_BYTES_MAX ((int64_t)8 << 20)  /* of one piece */
 #define RECEIVE_BYTES_ALL ((int64_t)64 << 20) /* aimed at for one round */
 #define CHUNK_BYTES ((int64_t)KERNEL_CHUNK * (int64_t)sizeof(float))
+/* Added up at once, so that what lies between stays in a cache. */
+#define BLOCK_ELEMENTS ((int64_t)4 * KERNEL_CHUNK)
 
 struct node {
     int level;
@@ -32,6 +35,7 @@ struct piece {
     struct node node;
     int rank;
     int number; /* among the rank's pieces: the depth of its buffer there */
+    int place;  /* among the pieces that are received; < 0: shared */
 };
 
 /* What follows from elements, ranks and slots alone. */
@@ -39,9 +43,12 @@ struct shape {
     int buffers;  /* gradient buffers of this rank's stack */
     int pieces;   /* of all ranks */
     int layers;   /* the most pieces that any rank is left with */
+    int sums;     /* the most that wait while the pieces are added up */
     int64_t span; /* elements of an interval exchanged per round */
     int64_t rounds;
-    size_t receive_bytes; /* two rounds */
+    int received;         /* pieces that come in messages */
+    size_t receive_bytes; /* two rounds of them */
+    size_t shared_bytes;  /* of other ranks' pieces, if all are shared */
 };
 
 struct reduce {
@@ -52,13 +59,15 @@ struct reduce {
     int rank, ranks, slots;
     struct shape plan;
     struct arena arena;
-    float *stack[NODES_MAX]; /* [plan.buffers][elements] */
+    struct comm_window *window; /* the stacks of this node */
+    float *stack[NODES_MAX];    /* [plan.buffers][elements] */
     struct nodes nodes;
     int slot; /* next to be finished */
     bool lent;
     struct piece *pieces;           /* in slot order */
     int *first_piece;               /* [ranks + 1] */
-    float *receive;                 /* [2][pieces][span] */
+    float *receive;                 /* [2][plan.received][span] */
+    float *sums;                    /* [plan.sums][BLOCK_ELEMENTS] */
     struct comm_request **requests; /* [2][layers] */
 };
 
@@ -122,6 +131,7 @@ static void make_plan(int64_t elements, int rank, int ranks, int slots,
                       struct shape *plan)
 {
     int64_t longest = 0;
+    int fewest = NODES_MAX;
     memset(plan, 0, sizeof *plan);
     for (int r = 0; r < ranks; r++) {
         struct nodes nodes;
@@ -131,40 +141,46 @@ static void make_plan(int64_t elements, int rank, int ranks, int slots,
             plan->buffers = deepest;
         plan->pieces += nodes.depth;
         plan->layers = nodes.depth > plan->layers ? nodes.depth : plan->layers;
+        if (r == rank || (rank == REDUCE_ANY_RANK && nodes.depth < fewest))
+            fewest = nodes.depth;
         longest = own > longest ? own : longest;
     }
     if (ranks == 1)
         return;
+    /* What precedes a slot is at most one subtree per level. */
+    for (plan->sums = 2; slots >> (plan->sums - 1) > 0;)
+        plan->sums++;
     int64_t bytes = RECEIVE_BYTES_ALL / plan->pieces;
     bytes = bytes > RECEIVE_BYTES_MAX ? RECEIVE_BYTES_MAX : bytes;
     bytes = bytes < CHUNK_BYTES ? CHUNK_BYTES : bytes;
     plan->span = bytes / CHUNK_BYTES * KERNEL_CHUNK;
     plan->span = plan->span > longest ? longest : plan->span;
     plan->rounds = (longest + plan->span - 1) / plan->span;
-    plan->receive_bytes =
-        2 * (size_t)plan->pieces * (size_t)plan->span * sizeof(float);
+    plan->received = plan->pieces - fewest;
+    plan->shared_bytes =
+        (size_t)plan->received * (size_t)longest * sizeof(float);
 }
 
-static void layout(struct reduce *reduce, struct arena *arena,
-                   struct reduce_bytes *bytes)
+static size_t whole_bytes(const struct reduce *reduce)
 {
-    const struct shape *plan = &reduce->plan;
-    size_t whole = (size_t)reduce->elements * sizeof(float);
-    for (int i = 0; i < plan->buffers; i++) {
-        reduce->stack[i] = arena_take(arena, whole);
-        if (i == 0)
-            bytes->gradients = arena->used;
-    }
-    bytes->partial_sums = arena->used - bytes->gradients;
+    return (size_t)reduce->elements * sizeof(float);
+}
+
+/* What is not in the window. */
+static void layout(struct reduce *reduce, struct arena *arena)
+{
+    struct shape *plan = &reduce->plan;
+    plan->receive_bytes =
+        2 * (size_t)plan->received * (size_t)plan->span * sizeof(float);
     reduce->pieces =
         arena_take(arena, (size_t)plan->pieces * sizeof *reduce->pieces);
     reduce->first_piece = arena_take(arena, (size_t)(reduce->ranks + 1) *
                                                 sizeof *reduce->first_piece);
     reduce->requests =
         arena_take(arena, 2 * (size_t)plan->layers * sizeof *reduce->requests);
+    reduce->sums = arena_take(arena, (size_t)(plan->sums * BLOCK_ELEMENTS) *
+                                         sizeof *reduce->sums);
     reduce->receive = arena_take(arena, plan->receive_bytes);
-    bytes->total = arena->used;
-    bytes->exchange = bytes->total - bytes->gradients - bytes->partial_sums;
 }
 
 void reduce_plan(int64_t elements, int rank, int ranks, int slots,
@@ -173,21 +189,54 @@ void reduce_plan(int64_t elements, int rank, int ranks, int slots,
     struct arena plan = { 0 };
     struct reduce reduce = { .elements = elements, .ranks = ranks };
     make_plan(elements, rank, ranks, slots, &reduce.plan);
-    layout(&reduce, &plan, out);
+    layout(&reduce, &plan);
+    size_t messages = reduce.plan.receive_bytes;
+    size_t most = reduce.plan.shared_bytes;
+    most = most > messages ? most : messages;
+    out->gradients = whole_bytes(&reduce);
+    out->partial_sums = out->gradients * (size_t)(reduce.plan.buffers - 1);
+    out->exchange = plan.used - messages + most;
+    out->total = out->gradients + out->partial_sums + out->exchange;
 }
 
 static void list_pieces(struct reduce *reduce)
 {
     int count = 0;
+    int received = 0;
     for (int r = 0; r < reduce->ranks; r++) {
         struct nodes nodes;
+        bool far = comm_window_part(reduce->window, r) == NULL;
         range_nodes(r, reduce->ranks, reduce->slots, &nodes);
         reduce->first_piece[r] = count;
         for (int i = 0; i < nodes.depth; i++)
-            reduce->pieces[count++] = (struct piece){ nodes.node[i], r, i };
+            reduce->pieces[count++] =
+                (struct piece){ nodes.node[i], r, i, far ? received++ : -1 };
     }
     reduce->first_piece[reduce->ranks] = count;
     assert(count == reduce->plan.pieces);
+    assert(received == reduce->plan.received);
+}
+
+/* Its stack is where the node's other ranks can read it. Collective. */
+static enum err open_window(struct reduce *reduce)
+{
+    enum err rc = ERR_OK;
+    struct shape *plan = &reduce->plan;
+    TRY(comm_window_create(reduce->comm, COMM_WINDOW_EACH,
+                           (size_t)plan->buffers * whole_bytes(reduce),
+                           &reduce->window));
+    float *base = comm_window_part(reduce->window, reduce->rank);
+    for (int i = 0; i < plan->buffers; i++)
+        reduce->stack[i] = base + i * reduce->elements;
+    plan->received = 0;
+    for (int r = 0; r < reduce->ranks; r++) {
+        struct nodes nodes;
+        range_nodes(r, reduce->ranks, reduce->slots, &nodes);
+        if (comm_window_part(reduce->window, r) == NULL)
+            plan->received += nodes.depth;
+    }
+out:
+    return rc;
 }
 
 enum err reduce_create(struct comm *comm, const struct kernels *kernels,
@@ -197,7 +246,6 @@ enum err reduce_create(struct comm *comm, const struct kernels *kernels,
     assert(elements > 0 && elements % KERNEL_CHUNK == 0);
     enum err rc = ERR_OK;
     struct arena plan = { 0 };
-    struct reduce_bytes bytes;
     *out = NULL;
     if (comm_size(comm) > slots)
         return err_set(ERR_USAGE,
@@ -206,7 +254,8 @@ enum err reduce_create(struct comm *comm, const struct kernels *kernels,
                        comm_size(comm), slots, slots);
     struct reduce *reduce = calloc(1, sizeof *reduce);
     if (reduce == NULL)
-        return err_set(ERR_MEMORY, "gradient reduction: out of memory");
+        rc = err_set(ERR_MEMORY, "gradient reduction: out of memory");
+    TRY(comm_agree(comm, rc));
     reduce->comm = comm;
     reduce->kernels = kernels;
     reduce->ctx = ctx;
@@ -215,9 +264,10 @@ enum err reduce_create(struct comm *comm, const struct kernels *kernels,
     reduce->ranks = comm_size(comm);
     reduce->slots = slots;
     make_plan(elements, reduce->rank, reduce->ranks, slots, &reduce->plan);
-    layout(reduce, &plan, &bytes);
-    TRY(arena_create(plan.used, &reduce->arena));
-    layout(reduce, &reduce->arena, &bytes);
+    TRY(open_window(reduce));
+    layout(reduce, &plan);
+    TRY(comm_agree(comm, arena_create(plan.used, &reduce->arena)));
+    layout(reduce, &reduce->arena);
     list_pieces(reduce);
     reduce_begin(reduce);
     *out = reduce;
@@ -231,6 +281,7 @@ void reduce_destroy(struct reduce *reduce)
 {
     if (reduce == NULL)
         return;
+    comm_window_destroy(reduce->window);
     arena_destroy(&reduce->arena);
     free(reduce);
 }
@@ -285,15 +336,15 @@ static int64_t round_begin(const struct reduce *reduce, int rank, int64_t round)
 }
 
 /* Where the piece of a round is received. */
-static size_t receive_offset(const struct reduce *reduce, int piece,
-                             int64_t round)
+static size_t receive_offset(const struct reduce *reduce,
+                             const struct piece *piece, int64_t round)
 {
-    size_t place =
-        (size_t)(round % 2) * (size_t)reduce->plan.pieces + (size_t)piece;
+    size_t place = (size_t)(round % 2) * (size_t)reduce->plan.received +
+                   (size_t)piece->place;
     return place * (size_t)reduce->plan.span;
 }
 
-/* Start the exchange of every rank's piece `layer`. */
+/* Start the exchange of all ranks' pieces `layer` with other nodes. */
 static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
                             struct comm_request **request)
 {
@@ -308,17 +359,18 @@ static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
     for (int r = 0; r < reduce->ranks; r++) {
         int piece = reduce->first_piece[r] + layer;
         bool receives = piece < reduce->first_piece[r + 1];
-        bool other = r != reduce->rank;
+        bool far = comm_window_part(reduce->window, r) == NULL;
         size_t bytes = (size_t)round_elements(reduce, r, round) * sizeof(float);
-        send_bytes[r] = sends && other ? bytes : 0;
+        send_bytes[r] = sends && far ? bytes : 0;
         send_offsets[r] =
             send_bytes[r] > 0
                 ? (size_t)round_begin(reduce, r, round) * sizeof(float)
                 : 0;
-        recv_bytes[r] = receives && other ? own : 0;
+        recv_bytes[r] = receives && far ? own : 0;
         recv_offsets[r] =
             recv_bytes[r] > 0
-                ? receive_offset(reduce, piece, round) * sizeof(float)
+                ? receive_offset(reduce, &reduce->pieces[piece], round) *
+                      sizeof(float)
                 : 0;
     }
     return comm_start_all_to_all(comm, sends ? reduce->stack[layer] : NULL,
@@ -342,36 +394,76 @@ out:
     return rc;
 }
 
-/* All pieces of the round are here: finish the tree. The sum ends in the first
- * buffer of the stack, whose part of this interval nobody else reads. */
+/* `at`: from the begin of the round. */
+static const float *piece_values(const struct reduce *reduce,
+                                 const struct piece *piece, int64_t round,
+                                 int64_t at)
+{
+    if (piece->place >= 0)
+        return reduce->receive + receive_offset(reduce, piece, round) + at;
+    const float *stack = comm_window_part(reduce->window, piece->rank);
+    return stack + piece->number * reduce->elements +
+           round_begin(reduce, reduce->rank, round) + at;
+}
+
+/* Finish the tree for the next block of what is left. The sum ends in the first
+ * buffer of the stack, whose part of this interval nobody else reads; it is
+ * written last, when its own piece has been used. */
+static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
+                          int64_t left_elements)
+{
+    enum err rc = ERR_OK;
+    struct nodes nodes = { 0 };
+    int64_t count =
+        left_elements < BLOCK_ELEMENTS ? left_elements : BLOCK_ELEMENTS;
+    const float *values[NODES_MAX] = { NULL };
+    float *own =
+        reduce->stack[0] + round_begin(reduce, reduce->rank, round) + at;
+    for (int i = 0; i < reduce->plan.pieces; i++) {
+        const struct piece *piece = &reduce->pieces[i];
+        values[nodes.depth] = piece_values(reduce, piece, round, at);
+        push(&nodes, piece->node.level, piece->node.index);
+        while (settle(&nodes, reduce->slots)) {
+            int left = nodes.depth - 1;
+            assert(left < reduce->plan.sums);
+            bool all = left == 0 && i + 1 == reduce->plan.pieces;
+            float *out = all ? own : reduce->sums + left * BLOCK_ELEMENTS;
+            TRY(reduce->kernels->add(reduce->ctx, DTYPE_F32, count,
+                                     values[left], 1.0f, values[left + 1],
+                                     out));
+            values[left] = out;
+        }
+    }
+    assert(nodes.depth == 1 && values[0] == own);
+out:
+    return rc;
+}
+
+/* All pieces of the round are here. */
 static enum err finish_round(struct reduce *reduce, int64_t round)
 {
     enum err rc = ERR_OK;
     struct comm_request **requests = round_requests(reduce, round);
     int64_t count = round_elements(reduce, reduce->rank, round);
-    int64_t begin = round_begin(reduce, reduce->rank, round);
-    struct nodes nodes = { 0 };
-    float *values[NODES_MAX];
     for (int i = 0; i < reduce->plan.layers; i++)
         TRY(comm_wait(requests[i], 0.0));
-    if (count == 0)
-        return ERR_OK;
-    for (int i = 0; i < reduce->plan.pieces; i++) {
-        const struct piece *piece = &reduce->pieces[i];
-        values[nodes.depth] =
-            piece->rank == reduce->rank
-                ? reduce->stack[piece->number] + begin
-                : reduce->receive + receive_offset(reduce, i, round);
-        push(&nodes, piece->node.level, piece->node.index);
-        while (settle(&nodes, reduce->slots))
-            TRY(reduce->kernels->accumulate(reduce->ctx, DTYPE_F32, count,
-                                            values[nodes.depth],
-                                            values[nodes.depth - 1]));
-    }
-    assert(nodes.depth == 1);
-    if (values[0] != reduce->stack[0] + begin)
-        memcpy(reduce->stack[0] + begin, values[0],
-               (size_t)count * sizeof(float));
+    for (int64_t at = 0; at < count; at += BLOCK_ELEMENTS)
+        TRY(add_block(reduce, round, at, count - at));
+out:
+    return rc;
+}
+
+/* Until nobody reads another's stack. Of its own node a rank waits first: ranks
+ * of others may still wait for messages of the one that is missing here, and
+ * would be named with it. */
+static enum err leave_stacks(struct reduce *reduce)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *node, *all;
+    TRY(comm_window_start_meet(reduce->window, &node));
+    TRY(comm_start_barrier(reduce->comm, &all));
+    TRY(comm_wait(node, 0.0));
+    TRY(comm_wait(all, 0.0));
 out:
     return rc;
 }
@@ -385,82 +477,16 @@ enum err reduce_finish(struct reduce *reduce, float **own)
            shard_slot_begin(reduce->rank + 1, reduce->ranks, reduce->slots));
     *own = reduce->stack[0] +
            shard_begin(reduce->elements, reduce->rank, reduce->ranks);
-    if (rounds > 0)
-        TRY(start_round(reduce, 0));
+    if (rounds == 0)
+        return ERR_OK;
+    TRY(start_round(reduce, 0));
+    TRY(comm_barrier(reduce->comm)); /* all stacks are complete */
     for (int64_t round = 0; round < rounds; round++) {
         if (round + 1 < rounds)
             TRY(start_round(reduce, round + 1));
         TRY(finish_round(reduce, round));
     }
-out:
-    return rc;
-}
-
-/* The value of node (level, index), from doubles. */
-static double tree_sum(const double *values, int slots, int level, int index)
-{
-    if (level == 0)
-        return values[index];
-    double left = tree_sum(values, slots, level - 1, 2 * index);
-    int64_t right = (int64_t)(2 * index + 1) << (level - 1);
-    if (right >= slots)
-        return left;
-    return left + tree_sum(values, slots, level - 1, 2 * index + 1);
-}
-
-enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
-                          double *sum)
-{
-    enum err rc = ERR_OK;
-    int ranks = comm_size(comm);
-    size_t *bytes = comm_sizes(comm, 0);
-    size_t *offsets = comm_sizes(comm, 1);
-    int level = 0;
-    for (int r = 0; r < ranks; r++) {
-        int begin = shard_slot_begin(r, ranks, slots);
-        int end = shard_slot_begin(r + 1, ranks, slots);
-        offsets[r] = (size_t)begin * sizeof *values;
-        bytes[r] = (size_t)(end - begin) * sizeof *values;
-    }
-    TRY(comm_all_gather(comm, values, bytes, offsets));
-    while ((int64_t)1 << level < slots)
-        level++;
-    *sum = tree_sum(values, slots, level, 0);
-out:
-    return rc;
-}
-
-/* All-gather of the intervals, `item_bytes` for every `item_elements`. */
-static enum err gather_intervals(struct comm *comm, int64_t elements,
-                                 int64_t item_elements, size_t item_bytes,
-                                 void *data)
-{
-    int ranks = comm_size(comm);
-    size_t *bytes = comm_sizes(comm, 0);
-    size_t *offsets = comm_sizes(comm, 1);
-    for (int r = 0; r < ranks; r++) {
-        int64_t begin = shard_begin(elements, r, ranks) / item_elements;
-        int64_t end = shard_begin(elements, r + 1, ranks) / item_elements;
-        offsets[r] = (size_t)begin * item_bytes;
-        bytes[r] = (size_t)(end - begin) * item_bytes;
-    }
-    return comm_all_gather(comm, data, bytes, offsets);
-}
-
-enum err reduce_gather(struct comm *comm, int64_t elements, float *arena)
-{
-    return gather_intervals(comm, elements, 1, sizeof *arena, arena);
-}
-
-enum err reduce_chunk_sums(struct comm *comm, int64_t elements, double *values,
-                           double *sum)
-{
-    enum err rc = ERR_OK;
-    TRY(gather_intervals(comm, elements, KERNEL_CHUNK, sizeof *values, values));
-    double total = 0.0;
-    for (int64_t i = 0; i < elements / KERNEL_CHUNK; i++)
-        total += values[i];
-    *sum = total;
+    TRY(leave_stacks(reduce));
 out:
     return rc;
 }

@@ -5,17 +5,18 @@
  * child + right child (left child alone where the right one is empty). Each
  * rank owns a contiguous range of slots, adds what is complete within its range
  * as slots finish (a stack like a binary counter), and is left with at most 2
- * log2(slots) complete subtrees; the owner of each interval of the arena
- * receives the pieces of all ranks for its interval and finishes the tree in
- * slot order. fp32 adds by kernels->accumulate, so that the sum has the same
- * bits for 1 rank or `slots` ranks.
+ * log2(slots) complete subtrees; the owner of each interval of the arena takes
+ * the pieces of all ranks for its interval and finishes the tree in slot order.
+ * Pieces of ranks on its node it reads where they lie (src/comm/comm_window.h);
+ * those of other nodes come in messages. fp32 adds by kernels->accumulate and
+ * add, so that the sum has the same bits for 1 rank or `slots` ranks.
  *
  * Memory: as many gradient buffers of the whole arena as the stack of this rank
  * ever gets deep (1 + log2(slots) for one rank, at most twice that for a range
- * that begins and ends anywhere), and receive buffers for two rounds of the
- * exchange: at most 8 MiB per piece, and about 64 MiB a round where that leaves
- * a piece at least one KERNEL_CHUNK. All lies in one planned arena, of host
- * memory.
+ * that begins and ends anywhere); these are shared with the node. Besides,
+ * receive buffers for two rounds of the exchange with other nodes: at most 8
+ * MiB per piece, and about 64 MiB a round where that leaves a piece at least
+ * one KERNEL_CHUNK. All is of host memory and planned.
  */
 #ifndef TESSERA_PARALLEL_REDUCE_H
 #define TESSERA_PARALLEL_REDUCE_H
@@ -30,7 +31,8 @@
 struct reduce;
 
 /* comm, kernels and ctx are borrowed for the life of the object. elements: of
- * the arena, a multiple of KERNEL_CHUNK. */
+ * the arena, a multiple of KERNEL_CHUNK. Collective; fails on all ranks or on
+ * none. */
 enum err reduce_create(struct comm *comm, const struct kernels *kernels,
                        const struct kernel_ctx *ctx, int64_t elements,
                        int slots, struct reduce **out);
@@ -40,7 +42,8 @@ void reduce_destroy(struct reduce *reduce);
 struct reduce_bytes {
     size_t gradients;    /* of the slot at work */
     size_t partial_sums; /* the rest of the stack */
-    size_t exchange;     /* received from other ranks, and small tables */
+    size_t exchange;     /* received, or of the node's other ranks and seen
+                            here, whichever is more; and small tables */
     size_t total;
 };
 
@@ -69,8 +72,8 @@ enum err reduce_finish(struct reduce *reduce, float **own);
 enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
                           double *sum);
 
-/* Give every rank the whole arena: rank r's interval is current on rank r.
- * Collective. */
+/* Give every rank the whole arena, which lies in its own memory: rank r's
+ * interval is current on rank r. Collective. (weights.h: one for a node.) */
 enum err reduce_gather(struct comm *comm, int64_t elements, float *arena);
 
 /* Every chunk's value on every rank: values[elements / KERNEL_CHUNK], this

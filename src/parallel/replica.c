@@ -8,6 +8,7 @@
 
 #include "src/base/arena.h"
 #include "src/parallel/shard.h"
+#include "src/parallel/weights.h"
 
 #define REPLICA_KINDS 3 /* weights and two moments */
 
@@ -20,8 +21,9 @@ struct replica {
     struct reduce *reduce;
     struct arena arena;
     int slots;
-    int64_t begin, end;   /* own interval */
-    float *weights;       /* [elements] */
+    int64_t begin, end; /* own interval */
+    struct weights *shared;
+    float *weights;       /* [elements], shared's */
     float *exp_avg;       /* [end - begin] */
     float *exp_avg_sq;    /* [end - begin] */
     double *chunk_sums;   /* [elements / KERNEL_CHUNK] */
@@ -57,15 +59,13 @@ static void replica_layout(struct replica *replica, struct arena *arena,
                            struct replica_bytes *bytes)
 {
     size_t own = (size_t)(replica->end - replica->begin) * sizeof(float);
-    size_t all = (size_t)replica->params->elements * sizeof(float);
     size_t chunks = (size_t)(replica->params->elements / KERNEL_CHUNK);
-    replica->weights = arena_take(arena, all);
-    bytes->weights = arena->used;
+    bytes->weights = (size_t)replica->params->elements * sizeof(float);
     replica->exp_avg = arena_take(arena, own);
     replica->exp_avg_sq = arena_take(arena, own);
-    bytes->moments = arena->used - bytes->weights;
+    bytes->moments = arena->used;
     replica->chunk_sums = arena_take(arena, chunks * sizeof(double));
-    bytes->sums = arena->used - bytes->weights - bytes->moments;
+    bytes->sums = arena->used - bytes->moments;
 }
 
 static void item_set(struct ckpt_item *item, const struct replica *replica,
@@ -129,8 +129,8 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
     struct arena plan = { 0 };
     struct replica_bytes bytes;
     struct replica *replica = NULL;
-    TRY(replica_open(params, comm_rank(comm), comm_size(comm), slots,
-                     &replica));
+    TRY(comm_agree(comm, replica_open(params, comm_rank(comm), comm_size(comm),
+                                      slots, &replica)));
     replica->comm = comm;
     replica->kernels = kernels;
     replica->ctx = ctx;
@@ -142,8 +142,10 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
         .gradient_done = access_release,
     };
     replica_layout(replica, &plan, &bytes);
-    TRY(arena_create(plan.used, &replica->arena));
+    TRY(comm_agree(comm, arena_create(plan.used, &replica->arena)));
     replica_layout(replica, &replica->arena, &bytes);
+    TRY(weights_create(comm, params->elements, &replica->shared));
+    replica->weights = weights_data(replica->shared);
     TRY(reduce_create(comm, kernels, ctx, params->elements, slots,
                       &replica->reduce));
     replica_list_items(replica);
@@ -167,7 +169,7 @@ enum err replica_plan(const struct params *params, int ranks, int slots,
     out->items = (size_t)replica->item_count * sizeof replica->items[0];
     out->staging = ckpt_saver_stage_bytes(replica->items, replica->item_count);
     reduce_plan(params->elements, REDUCE_ANY_RANK, ranks, slots, &out->reduce);
-    out->total = plan.used + out->items + out->reduce.total;
+    out->total = plan.used + out->weights + out->items + out->reduce.total;
 out:
     replica_destroy(replica);
     return rc;
@@ -178,6 +180,7 @@ void replica_destroy(struct replica *replica)
     if (replica == NULL)
         return;
     reduce_destroy(replica->reduce);
+    weights_destroy(replica->shared);
     arena_destroy(&replica->arena);
     free(replica->items);
     free(replica);
@@ -264,6 +267,5 @@ const struct ckpt_item *replica_items(const struct replica *replica, int *count)
 
 enum err replica_loaded(struct replica *replica)
 {
-    return reduce_gather(replica->comm, replica->params->elements,
-                         replica->weights);
+    return weights_exchange(replica->shared);
 }

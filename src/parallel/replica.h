@@ -3,9 +3,10 @@
  *
  * Each rank updates the interval of the flat parameter space that it owns
  * (shard.h) and the ranks then exchange their intervals, so no element is
- * updated or written twice. Gradients are summed over slots in tree order
- * (reduce.h). The object implements the model's param_access; with weights
- * resident everywhere, gather and release cost nothing. */
+ * updated or written twice; the ranks of a node share one copy (weights.h).
+ * Gradients are summed over slots in tree order (reduce.h). The object
+ * implements the model's param_access; with weights resident everywhere, gather
+ * and release cost nothing. */
 #ifndef TESSERA_PARALLEL_REPLICA_H
 #define TESSERA_PARALLEL_REPLICA_H
 
@@ -22,7 +23,7 @@
 struct replica;
 
 /* All arguments are borrowed. slots: leaves of the summation tree, >= the
- * number of ranks. */
+ * number of ranks. Collective; fails on all ranks or on none. */
 enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         const struct kernel_ctx *ctx,
                         const struct params *params, int slots,

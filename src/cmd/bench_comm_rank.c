@@ -1,0 +1,238 @@
+/* tessera-bench comm, one of the ranks. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/ckpt_stage.h"
+#include "src/base/arena.h"
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/cmd/bench_comm.h"
+#include "src/cmd/bench_ranks.h"
+#include "src/parallel/reduce.h"
+#include "src/parallel/shard.h"
+#include "src/parallel/weights.h"
+
+#if TESSERA_WITH_MPI
+#include <mpi.h>
+#endif
+
+#define TIMEOUT_S 60.0
+#define ROUNDS_MAX 25
+#define ROUNDS_MIN 5
+/* A longer copy is stored past the cache. */
+#define CACHED_BYTES ((size_t)4 << 20)
+#define MIB ((int64_t)1 << 20)
+
+enum { OURS, MPI_APART, MPI_INSIDE, KINDS };
+
+static const int sizes_mib[] = { 1, 64, 256 };
+#define SIZES (int)(sizeof sizes_mib / sizeof sizes_mib[0])
+
+struct bench {
+    struct comm *comm;
+    const struct kernels *kernels;
+    struct kernel_ctx ctx;
+    int rank;
+    int64_t elements;
+    struct reduce *reduce;
+    struct weights *weights;
+    struct arena arena;
+    float *values;   /* [elements] this rank's summand */
+    float *received; /* [elements] MPI's sum */
+    double seconds[KINDS][ROUNDS_MAX];
+    int rounds;
+};
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, compare);
+    return values[count / 2];
+}
+
+static void lay_out(struct bench *b, struct arena *arena)
+{
+    size_t bytes = (size_t)b->elements * sizeof(float);
+    b->values = arena_take(arena, bytes);
+    b->received = arena_take(arena, bytes);
+}
+
+static enum err open_size(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    struct arena plan = { 0 };
+    lay_out(b, &plan);
+    TRY(comm_agree(b->comm, arena_create(plan.used, &b->arena)));
+    lay_out(b, &b->arena);
+    for (int64_t i = 0; i < b->elements; i++)
+        b->values[i] =
+            (float)((i * 2654435761 + b->rank * 7) % 1000003) * 1e-3f;
+    TRY(reduce_create(b->comm, b->kernels, &b->ctx, b->elements,
+                      comm_size(b->comm), &b->reduce));
+    TRY(weights_create(b->comm, b->elements, &b->weights));
+    b->rounds = 0;
+out:
+    return rc;
+}
+
+static void close_size(struct bench *b)
+{
+    weights_destroy(b->weights);
+    reduce_destroy(b->reduce);
+    arena_destroy(&b->arena);
+    b->weights = NULL;
+    b->reduce = NULL;
+}
+
+static enum err sum_ours(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    int ranks = comm_size(b->comm);
+    int64_t begin = shard_begin(b->elements, b->rank, ranks);
+    int64_t end = shard_begin(b->elements, b->rank + 1, ranks);
+    float *own;
+    TRY(reduce_finish(b->reduce, &own));
+    float *to = weights_data(b->weights) + begin;
+    size_t bytes = (size_t)(end - begin) * sizeof *own;
+    if (bytes > CACHED_BYTES)
+        ckpt_stage_copy(to, own, bytes);
+    else
+        memcpy(to, own, bytes);
+    TRY(weights_exchange(b->weights));
+out:
+    return rc;
+}
+
+static enum err sum_mpi(struct bench *b, const float *gradient, bool in_place)
+{
+#if TESSERA_WITH_MPI
+    const void *from = in_place ? MPI_IN_PLACE : gradient;
+    if (MPI_Allreduce(from, b->received, (int)b->elements, MPI_FLOAT, MPI_SUM,
+                      MPI_COMM_WORLD) == MPI_SUCCESS)
+        return ERR_OK;
+    return err_set(ERR_COMM, "MPI_Allreduce has failed");
+#else
+    (void)b, (void)gradient, (void)in_place;
+    return err_set(ERR_UNSUPPORTED, "this program was built without MPI");
+#endif
+}
+
+/* The slot's gradient is made anew each time: the sum overwrites a part. */
+static enum err one_sum(struct bench *b, int kind, double *seconds)
+{
+    enum err rc = ERR_OK;
+    size_t bytes = (size_t)b->elements * sizeof(float);
+    float *gradient;
+    reduce_begin(b->reduce);
+    TRY(reduce_slot(b->reduce, &gradient));
+    memcpy(gradient, b->values, bytes);
+    TRY(reduce_slot_done(b->reduce));
+    if (kind == MPI_INSIDE)
+        memcpy(b->received, b->values, bytes);
+    TRY(comm_barrier(b->comm));
+    double begin = clock_now();
+    TRY(kind == OURS ? sum_ours(b) : sum_mpi(b, gradient, kind == MPI_INSIDE));
+    int64_t ns = (int64_t)(1e9 * (clock_now() - begin));
+    TRY(comm_all_reduce_i64(b->comm, &ns, 1, COMM_MAX));
+    *seconds = 1e-9 * (double)ns;
+out:
+    return rc;
+}
+
+static enum err one_round(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    double seconds;
+    size_t bytes = (size_t)b->elements * sizeof(float);
+    for (int i = 0; i < KINDS; i++) {
+        int kind = b->rounds % 2 == 0 ? i : KINDS - 1 - i;
+        TRY(one_sum(b, kind, &seconds));
+        b->seconds[kind][b->rounds] = seconds;
+    }
+    bool same = memcmp(b->received, weights_data(b->weights), bytes) == 0;
+    rc = comm_agree(
+        b->comm,
+        same ? ERR_OK : err_set(ERR_INTERNAL, "the two sums have other bits"));
+    b->rounds++;
+out:
+    return rc;
+}
+
+static enum err add_figures(struct bench *b, int mib, json_t *result)
+{
+    char name[64];
+    double bytes = (double)(mib * MIB);
+    double ours = median(b->seconds[OURS], b->rounds);
+    double other = median(b->seconds[MPI_APART], b->rounds);
+    double in_place = median(b->seconds[MPI_INSIDE], b->rounds);
+    double mpi = other < in_place ? other : in_place;
+    const struct {
+        const char *format;
+        double value;
+    } figures[] = { { "allreduce_%dMiB_s", ours },
+                    { "mpi_%dMiB_s", mpi },
+                    { "allreduce_%dMiB_speedup", mpi / ours },
+                    { "allreduce_%dMiB_gb_s", 1e-9 * bytes / ours },
+                    { "mpi_%dMiB_gb_s", 1e-9 * bytes / mpi } };
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+        snprintf(name, sizeof name, figures[i].format, mib);
+        if (json_object_set_new(result, name, json_real(figures[i].value)) != 0)
+            return err_set(ERR_MEMORY, "out of memory");
+    }
+    log_info("%d MiB, %d rounds: %.3f ms, MPI_Allreduce %.3f ms, in place "
+             "%.3f ms",
+             mib, b->rounds, 1e3 * ours, 1e3 * other, 1e3 * in_place);
+    return ERR_OK;
+}
+
+static enum err measure_size(struct bench *b, int mib, double seconds,
+                             json_t *result)
+{
+    enum err rc = ERR_OK;
+    int64_t go = 1;
+    b->elements = mib * MIB / (int64_t)sizeof(float);
+    TRY(open_size(b));
+    TRY(one_round(b)); /* pages, caches, MPI's buffers */
+    b->rounds = 0;
+    double begin = clock_now();
+    while (go != 0) {
+        TRY(one_round(b));
+        go = b->rounds < ROUNDS_MIN ||
+             (b->rounds < ROUNDS_MAX && clock_now() - begin < seconds);
+        TRY(comm_broadcast(b->comm, &go, sizeof go, 0));
+    }
+    if (b->rank == 0)
+        rc = add_figures(b, mib, result);
+    TRY(comm_agree(b->comm, rc));
+out:
+    close_size(b);
+    return rc;
+}
+
+enum err bench_comm_rank(const struct bench_options *options, json_t **result)
+{
+    enum err rc = ERR_OK;
+    struct bench b = { .ctx = { .threads = 1 } };
+    *result = NULL;
+    TRY(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b.comm));
+    b.rank = comm_rank(b.comm);
+    if (comm_size(b.comm) != 2) {
+        rc = err_set(ERR_USAGE, "comm-rank is for two ranks under mpirun");
+        goto out;
+    }
+    TRY(kernels_find("cpu", "auto", &b.kernels));
+    *result = json_pack("{s:s, s:i}", "bench", "comm", "ranks", 2);
+    for (int i = 0; i < SIZES; i++)
+        TRY(measure_size(&b, sizes_mib[i], options->seconds / SIZES, *result));
+    if (b.rank == 0)
+        rc = bench_ranks_write(options, *result);
+out:
+    comm_destroy(b.comm);
+    return rc;
+}

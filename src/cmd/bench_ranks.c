@@ -1,0 +1,86 @@
+#include "src/cmd/bench_ranks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+
+#define RESULT "result.json"
+#define RESULT_BYTES_MAX 65536
+
+/* In the child: what the ranks print goes to stderr. */
+static void become_ranks(const char *program, const char *name, const char *dir,
+                         const char *seconds)
+{
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    execlp("mpirun", "mpirun", "--oversubscribe", "--bind-to", "none", "-np",
+           "2", program, name, "--dir", dir, "--seconds", seconds,
+           (char *)NULL);
+    fprintf(stderr, "mpirun cannot be started\n");
+    _exit(127);
+}
+
+static enum err run_ranks(const char *name, const char *dir, double seconds)
+{
+    char program[FSIO_PATH_MAX], rank_name[32], text[32];
+    int status;
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length < 0)
+        return err_errno("/proc/self/exe");
+    program[length] = '\0';
+    snprintf(rank_name, sizeof rank_name, "%s-rank", name);
+    snprintf(text, sizeof text, "%g", seconds);
+    pid_t child = fork();
+    if (child < 0)
+        return err_errno("fork");
+    if (child == 0)
+        become_ranks(program, rank_name, dir, text);
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return err_errno("wait for mpirun");
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "two ranks under mpirun have failed; see above");
+    return ERR_OK;
+}
+
+enum err bench_ranks(const char *name, const struct bench_options *options,
+                     json_t **result)
+{
+    enum err rc = ERR_OK;
+    char dir[FSIO_PATH_MAX] = "", path[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes;
+    TRY(fsio_path(dir, "%s/bench-%s", options->dir, name));
+    TRY(fsio_mkdirs(dir));
+    TRY(fsio_path(path, "%s/" RESULT, dir));
+    TRY(run_ranks(name, dir, options->seconds));
+    TRY(fsio_read_file(path, RESULT_BYTES_MAX, &text, &bytes));
+    *result = json_loadb(text, bytes, 0, NULL);
+    if (*result == NULL)
+        rc = err_set(ERR_INTERNAL, "%s: is not JSON", path);
+out:
+    if (dir[0] != '\0')
+        (void)fsio_remove_tree(dir);
+    free(text);
+    return rc;
+}
+
+enum err bench_ranks_write(const struct bench_options *options,
+                           const json_t *result)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    if (result == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY(fsio_path(path, "%s/" RESULT, options->dir));
+    if (json_dump_file(result, path, 0) != 0)
+        rc = err_set(ERR_IO, "%s: cannot be written", path);
+out:
+    return rc;
+}

@@ -1,0 +1,311 @@
+#include "src/comm/comm_window.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/arena.h"
+#include "src/base/log.h"
+#include "src/comm/comm_impl.h"
+
+#define NAME "tessera-%016" PRIx64 "%016" PRIx64
+#define NAME_BYTES 48
+
+/* What a rank tells the others: where its memory can be opened. The name, of
+ * random bits, proves that what is found there is that memory and not something
+ * of a process that has the same number in another namespace. */
+struct card {
+    int64_t pid;
+    int64_t fd; /* < 0: it has none */
+    uint64_t bytes;
+    int64_t able; /* known in the second round: it has mapped all it wants */
+    char name[NAME_BYTES];
+};
+
+struct part {
+    void *base;
+    size_t bytes;
+};
+
+struct comm_window {
+    struct comm *comm;
+    enum comm_window_kind kind;
+    struct arena own;   /* empty where the node's lowest rank has it */
+    struct part *parts; /* [size] of the peers */
+    int *nodes;         /* [size] */
+    struct card *cards; /* [size] until created */
+};
+
+static bool same_host(const struct comm *comm, int a, int b)
+{
+    return strcmp(comm->hosts[a], comm->hosts[b]) == 0;
+}
+
+/* The lowest rank with the host name of `rank`. */
+static int host_first(const struct comm *comm, int rank)
+{
+    int first = 0;
+    while (!same_host(comm, first, rank))
+        first++;
+    return first;
+}
+
+/* Whether this rank maps memory of `rank`. */
+static bool wants(const struct comm_window *window, int rank)
+{
+    const struct comm *comm = window->comm;
+    if (rank == comm->rank || !same_host(comm, rank, comm->rank))
+        return false;
+    return window->kind == COMM_WINDOW_EACH || rank == host_first(comm, rank);
+}
+
+/* Whether this rank has memory that a peer maps. */
+static bool wanted(const struct comm_window *window)
+{
+    const struct comm *comm = window->comm;
+    int others = 0;
+    for (int r = 0; r < comm->size; r++)
+        others += r != comm->rank && same_host(comm, r, comm->rank);
+    return others > 0 && (window->kind == COMM_WINDOW_EACH ||
+                          host_first(comm, comm->rank) == comm->rank);
+}
+
+/* Memory without pages yet, and its card. */
+static enum err make_card(size_t bytes, struct card *card)
+{
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return err_set(ERR_UNSUPPORTED, "getrandom gives nothing");
+    snprintf(card->name, sizeof card->name, NAME, random[0], random[1]);
+    int fd = memfd_create(card->name, MFD_CLOEXEC);
+    if (fd < 0)
+        return err_set(ERR_UNSUPPORTED, "memfd_create: %s", strerror(errno));
+    if (ftruncate(fd, (off_t)bytes) != 0) {
+        close(fd);
+        return err_set(ERR_UNSUPPORTED, "memory of %zu bytes: %s", bytes,
+                       strerror(errno));
+    }
+    card->pid = getpid();
+    card->fd = fd;
+    card->bytes = bytes;
+    return ERR_OK;
+}
+
+/* The text of an error is about `rank`. */
+static enum err open_part(const struct card *card, int rank, int flags, int *fd)
+{
+    char path[64];
+    char want[NAME_BYTES + 32];
+    char link[NAME_BYTES + 32] = "";
+    struct stat status;
+    if (card->fd < 0)
+        return err_set(ERR_UNSUPPORTED, "rank %d has no memory to share", rank);
+    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)card->pid,
+             (long long)card->fd);
+    snprintf(want, sizeof want, "/memfd:%s (deleted)", card->name);
+    if (readlink(path, link, sizeof link - 1) < 0)
+        return err_set(ERR_UNSUPPORTED, "memory of rank %d: %s: %s", rank, path,
+                       strerror(errno));
+    if (strcmp(link, want) != 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "memory of rank %d: %s is another process's (PID "
+                       "namespaces?)",
+                       rank, path);
+    *fd = open(path, flags | O_CLOEXEC);
+    if (*fd < 0)
+        return err_set(ERR_UNSUPPORTED, "memory of rank %d: %s: %s", rank, path,
+                       strerror(errno));
+    if (fstat(*fd, &status) != 0 || status.st_size != (off_t)card->bytes) {
+        close(*fd);
+        return err_set(ERR_UNSUPPORTED, "memory of rank %d: wrong size", rank);
+    }
+    return ERR_OK;
+}
+
+static enum err map_part(struct comm_window *window, const struct card *card,
+                         int rank)
+{
+    bool write = window->kind == COMM_WINDOW_NODE;
+    struct part *part = &window->parts[rank];
+    int fd = -1;
+    enum err rc = open_part(card, rank, write ? O_RDWR : O_RDONLY, &fd);
+    if (rc != ERR_OK)
+        return rc;
+    void *base = mmap(NULL, card->bytes, PROT_READ | (write ? PROT_WRITE : 0),
+                      MAP_SHARED, fd, 0);
+    close(fd);
+    if (base == MAP_FAILED)
+        return err_set(ERR_UNSUPPORTED, "memory of rank %d: mmap: %s", rank,
+                       strerror(errno));
+    *part = (struct part){ .base = base, .bytes = card->bytes };
+    return ERR_OK;
+}
+
+static void unmap_parts(struct comm_window *window)
+{
+    for (int r = 0; window->parts != NULL && r < window->comm->size; r++) {
+        if (window->parts[r].base != NULL)
+            munmap(window->parts[r].base, window->parts[r].bytes);
+        window->parts[r] = (struct part){ 0 };
+    }
+}
+
+/* An entry of `item_bytes` from every rank. */
+static enum err gather_items(struct comm *comm, void *items, size_t item_bytes)
+{
+    size_t *bytes = comm_sizes(comm, 0);
+    size_t *offsets = comm_sizes(comm, 1);
+    for (int r = 0; r < comm->size; r++) {
+        bytes[r] = item_bytes;
+        offsets[r] = (size_t)r * item_bytes;
+    }
+    return comm_all_gather(comm, items, bytes, offsets);
+}
+
+/* A node shares when all of its ranks could do their part. */
+static void find_nodes(struct comm_window *window)
+{
+    const struct comm *comm = window->comm;
+    for (int r = 0; r < comm->size; r++) {
+        bool all = true;
+        for (int other = 0; other < comm->size; other++)
+            all = all &&
+                  (window->cards[other].able || !same_host(comm, r, other));
+        window->nodes[r] = all ? host_first(comm, r) : r;
+    }
+}
+
+/* Make, show, open and judge; afterwards window->nodes is the same on all
+ * ranks. */
+static enum err share(struct comm_window *window, size_t bytes)
+{
+    enum err rc = ERR_OK;
+    struct comm *comm = window->comm;
+    struct card *own = &window->cards[comm->rank];
+    enum err able = wanted(window) ? make_card(bytes, own) : ERR_OK;
+    TRY(gather_items(comm, window->cards, sizeof *own));
+    for (int r = 0; r < comm->size && able == ERR_OK; r++)
+        if (wants(window, r))
+            able = map_part(window, &window->cards[r], r);
+    own->able = able == ERR_OK;
+    able = comm_agree(comm, able);
+    if (able != ERR_OK && able != ERR_UNSUPPORTED)
+        return able;
+    if (able != ERR_OK && comm->rank == 0 && !comm->window_refused)
+        log_info("ranks of a node use messages, not memory: %s", err_text());
+    comm->window_refused |= able != ERR_OK;
+    TRY(gather_items(comm, window->cards, sizeof *own));
+    find_nodes(window);
+out:
+    return rc;
+}
+
+/* Pages for the own part: shared, or private where nobody maps it. */
+static enum err take_pages(struct comm_window *window, size_t bytes)
+{
+    const struct comm *comm = window->comm;
+    int me = comm->rank;
+    int fd = (int)window->cards[me].fd;
+    int node = window->nodes[me];
+    if (node == host_first(comm, me)) {
+        if (window->kind == COMM_WINDOW_NODE && node != me)
+            return ERR_OK;
+        if (fd >= 0)
+            return arena_create_shared(bytes, fd, &window->own);
+    }
+    unmap_parts(window);
+    return arena_create(bytes, &window->own);
+}
+
+enum err comm_window_create(struct comm *comm, enum comm_window_kind kind,
+                            size_t bytes, struct comm_window **out)
+{
+    enum err rc = ERR_OK;
+    size_t size = (size_t)comm->size;
+    struct comm_window *window = calloc(1, sizeof *window);
+    assert(bytes > 0);
+    *out = NULL;
+    if (window != NULL) {
+        window->comm = comm;
+        window->kind = kind;
+        window->parts = calloc(size, sizeof *window->parts);
+        window->nodes = calloc(size, sizeof *window->nodes);
+        window->cards = calloc(size, sizeof *window->cards);
+    }
+    if (window == NULL || window->parts == NULL || window->nodes == NULL ||
+        window->cards == NULL)
+        rc = err_set(ERR_MEMORY, "shared memory: out of memory");
+    else
+        window->cards[comm->rank].fd = -1;
+    TRY(comm_agree(comm, rc));
+    TRY(share(window, bytes));
+    TRY(comm_agree(comm, take_pages(window, bytes)));
+    *out = window;
+out:
+    if (window != NULL && window->cards != NULL) {
+        if (window->cards[comm->rank].fd >= 0)
+            close((int)window->cards[comm->rank].fd);
+        free(window->cards);
+        window->cards = NULL;
+    }
+    if (rc != ERR_OK)
+        comm_window_destroy(window);
+    return rc;
+}
+
+void comm_window_destroy(struct comm_window *window)
+{
+    if (window == NULL)
+        return;
+    unmap_parts(window);
+    arena_destroy(&window->own);
+    free(window->cards);
+    free(window->nodes);
+    free(window->parts);
+    free(window);
+}
+
+int comm_window_node(const struct comm_window *window, int rank)
+{
+    assert(rank >= 0 && rank < window->comm->size);
+    return window->nodes[rank];
+}
+
+void *comm_window_part(const struct comm_window *window, int rank)
+{
+    int me = window->comm->rank;
+    if (comm_window_node(window, rank) != window->nodes[me])
+        return NULL;
+    if (window->kind == COMM_WINDOW_NODE)
+        rank = window->nodes[me];
+    return rank == me ? window->own.base : window->parts[rank].base;
+}
+
+enum err comm_window_start_meet(struct comm_window *window,
+                                struct comm_request **out)
+{
+    enum err rc = ERR_OK;
+    struct comm *comm = window->comm;
+    struct comm_request *request = NULL;
+    int me = comm->rank;
+    atomic_thread_fence(memory_order_seq_cst);
+    TRY(comm_request_take(comm, true, "barrier of a node", &request));
+    for (int send = 0; send < 2; send++)
+        for (int i = 1; i < comm->size; i++) {
+            int r = (me + i) % comm->size;
+            if (window->nodes[r] == window->nodes[me])
+                TRY(comm_request_add(request, send == 0, NULL, 0, r,
+                                     request->tag));
+        }
+out:
+    return comm_request_started(rc, request, out);
+}

@@ -1,0 +1,72 @@
+/* The small sums of a step, and the gather of intervals in plain memory. */
+#include "src/parallel/reduce.h"
+#include "src/parallel/shard.h"
+
+/* The value of node (level, index), from doubles. */
+static double tree_sum(const double *values, int slots, int level, int index)
+{
+    if (level == 0)
+        return values[index];
+    double left = tree_sum(values, slots, level - 1, 2 * index);
+    int64_t right = (int64_t)(2 * index + 1) << (level - 1);
+    if (right >= slots)
+        return left;
+    return left + tree_sum(values, slots, level - 1, 2 * index + 1);
+}
+
+enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
+                          double *sum)
+{
+    enum err rc = ERR_OK;
+    int ranks = comm_size(comm);
+    size_t *bytes = comm_sizes(comm, 0);
+    size_t *offsets = comm_sizes(comm, 1);
+    int level = 0;
+    for (int r = 0; r < ranks; r++) {
+        int begin = shard_slot_begin(r, ranks, slots);
+        int end = shard_slot_begin(r + 1, ranks, slots);
+        offsets[r] = (size_t)begin * sizeof *values;
+        bytes[r] = (size_t)(end - begin) * sizeof *values;
+    }
+    TRY(comm_all_gather(comm, values, bytes, offsets));
+    while ((int64_t)1 << level < slots)
+        level++;
+    *sum = tree_sum(values, slots, level, 0);
+out:
+    return rc;
+}
+
+/* All-gather of the intervals, `item_bytes` for every `item_elements`. */
+static enum err gather_intervals(struct comm *comm, int64_t elements,
+                                 int64_t item_elements, size_t item_bytes,
+                                 void *data)
+{
+    int ranks = comm_size(comm);
+    size_t *bytes = comm_sizes(comm, 0);
+    size_t *offsets = comm_sizes(comm, 1);
+    for (int r = 0; r < ranks; r++) {
+        int64_t begin = shard_begin(elements, r, ranks) / item_elements;
+        int64_t end = shard_begin(elements, r + 1, ranks) / item_elements;
+        offsets[r] = (size_t)begin * item_bytes;
+        bytes[r] = (size_t)(end - begin) * item_bytes;
+    }
+    return comm_all_gather(comm, data, bytes, offsets);
+}
+
+enum err reduce_gather(struct comm *comm, int64_t elements, float *arena)
+{
+    return gather_intervals(comm, elements, 1, sizeof *arena, arena);
+}
+
+enum err reduce_chunk_sums(struct comm *comm, int64_t elements, double *values,
+                           double *sum)
+{
+    enum err rc = ERR_OK;
+    TRY(gather_intervals(comm, elements, KERNEL_CHUNK, sizeof *values, values));
+    double total = 0.0;
+    for (int64_t i = 0; i < elements / KERNEL_CHUNK; i++)
+        total += values[i];
+    *sum = total;
+out:
+    return rc;
+}

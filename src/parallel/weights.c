@@ -1,0 +1,140 @@
+/* Within a node a barrier is all that is needed. From other nodes each interval
+ * comes once per node, to one rank of it: the intervals are dealt out. */
+#include "src/parallel/weights.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/comm/comm_window.h"
+#include "src/parallel/shard.h"
+
+struct weights {
+    struct comm *comm;
+    int64_t elements;
+    struct comm_window *window;
+    float *data;
+    int *receivers; /* [size]: of each rank's node, who takes my interval */
+    bool *taken;    /* [size]: whose interval comes to me */
+    bool far;       /* there are several nodes */
+};
+
+/* The rank of `node` that takes the interval of `from`. */
+static int receiver(const struct comm_window *window, int size, int node,
+                    int from)
+{
+    int members = 0;
+    for (int r = 0; r < size; r++)
+        members += comm_window_node(window, r) == node;
+    assert(members > 0);
+    int skip = from % members;
+    int r = node;
+    while (skip > 0 || comm_window_node(window, r) != node)
+        skip -= comm_window_node(window, r++) == node;
+    return r;
+}
+
+static void deal(struct weights *weights)
+{
+    const struct comm_window *window = weights->window;
+    int size = comm_size(weights->comm);
+    int me = comm_rank(weights->comm);
+    int here = comm_window_node(window, me);
+    for (int r = 0; r < size; r++) {
+        int there = comm_window_node(window, r);
+        bool far = there != here;
+        weights->far |= far;
+        weights->receivers[r] = far ? receiver(window, size, there, me) : -1;
+        weights->taken[r] = far && receiver(window, size, here, r) == me;
+    }
+}
+
+enum err weights_create(struct comm *comm, int64_t elements,
+                        struct weights **out)
+{
+    enum err rc = ERR_OK;
+    size_t size = (size_t)comm_size(comm);
+    struct weights *weights = calloc(1, sizeof *weights);
+    *out = NULL;
+    if (weights != NULL) {
+        weights->comm = comm;
+        weights->elements = elements;
+        weights->receivers = calloc(size, sizeof *weights->receivers);
+        weights->taken = calloc(size, sizeof *weights->taken);
+    }
+    if (weights == NULL || weights->receivers == NULL || weights->taken == NULL)
+        rc = err_set(ERR_MEMORY, "weights: out of memory");
+    TRY(comm_agree(comm, rc));
+    TRY(comm_window_create(comm, COMM_WINDOW_NODE,
+                           (size_t)elements * sizeof(float), &weights->window));
+    weights->data = comm_window_part(weights->window, comm_rank(comm));
+    deal(weights);
+    *out = weights;
+    weights = NULL;
+out:
+    weights_destroy(weights);
+    return rc;
+}
+
+void weights_destroy(struct weights *weights)
+{
+    if (weights == NULL)
+        return;
+    comm_window_destroy(weights->window);
+    free(weights->receivers);
+    free(weights->taken);
+    free(weights);
+}
+
+float *weights_data(const struct weights *weights)
+{
+    return weights->data;
+}
+
+static enum err start_messages(struct weights *weights,
+                               struct comm_request **request)
+{
+    struct comm *comm = weights->comm;
+    int size = comm_size(comm);
+    int me = comm_rank(comm);
+    size_t *send_bytes = comm_sizes(comm, 0);
+    size_t *send_offsets = comm_sizes(comm, 1);
+    size_t *recv_bytes = comm_sizes(comm, 2);
+    size_t *recv_offsets = comm_sizes(comm, 3);
+    for (int r = 0; r < size; r++) {
+        int64_t begin = shard_begin(weights->elements, r, size);
+        int64_t end = shard_begin(weights->elements, r + 1, size);
+        recv_offsets[r] = (size_t)begin * sizeof(float);
+        recv_bytes[r] =
+            weights->taken[r] ? (size_t)(end - begin) * sizeof(float) : 0;
+    }
+    int64_t begin = shard_begin(weights->elements, me, size);
+    int64_t end = shard_begin(weights->elements, me + 1, size);
+    for (int r = 0; r < size; r++) {
+        send_offsets[r] = (size_t)begin * sizeof(float);
+        send_bytes[r] = weights->receivers[r] == r
+                            ? (size_t)(end - begin) * sizeof(float)
+                            : 0;
+    }
+    return comm_start_all_to_all(comm, weights->data, send_bytes, send_offsets,
+                                 weights->data, recv_bytes, recv_offsets,
+                                 request);
+}
+
+/* The first barrier names a rank that never came, on all ranks: those that wait
+ * for an interval that another rank of their node is to receive would otherwise
+ * blame that one. */
+enum err weights_exchange(struct weights *weights)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *messages = NULL;
+    if (weights->far)
+        TRY(start_messages(weights, &messages));
+    TRY(comm_barrier(weights->comm));
+    if (weights->far) {
+        TRY(comm_wait(messages, 0.0));
+        TRY(comm_barrier(weights->comm));
+    }
+out:
+    return rc;
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env bats
+# Memory shared by the ranks of a node, messages between nodes, and where memory
+# can't be shared: the bits are the same.
+
+load run_helpers
+
+setup() {
+    PROGRAM=$BIN/../tests/test_reduce_n4
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-window.XXXXXX")
+    unshare --uts --mount true || skip "nodes can't be made up here"
+}
+
+teardown() {
+    rm -rf "$DIR"
+}
+
+# reduces RANKS: all points pass; the log is in $DIR/log
+reduces() {
+    timeout -k 5 120 "$MPIRUN" "$1" "$PROGRAM" >"$DIR/tap" 2>"$DIR/log"
+    grep -q '^ok' "$DIR/tap"
+    [ "$(grep -cE '^not ok|SKIP' "$DIR/tap")" = 0 ]
+}
+
+@test "sums and weights on two nodes, of several ranks and of one" {
+    for ranks in 2 3 4; do
+        TESSERA_TEST_NODE_RANKS=2 reduces $ranks
+    done
+    TESSERA_TEST_NODE_RANKS=1 reduces 3
+    TESSERA_TEST_NODE_RANKS=3 reduces 4
+    [ "$(grep -c "not memory" "$DIR/log")" = 0 ]
+}
+
+@test "one rank can't open the others' memory: messages, said once" {
+    for hidden in 0 2; do
+        TESSERA_TEST_HIDE_PROC=$hidden reduces 3
+        [ "$(grep -c "use messages, not memory: .*/proc/" "$DIR/log")" = 1 ]
+    done
+    # on one of two nodes: the other still shares
+    TESSERA_TEST_NODE_RANKS=2 TESSERA_TEST_HIDE_PROC=3 reduces 4
+    [ "$(grep -c "use messages, not memory: rank 3 .*/proc/" "$DIR/log")" = 1 ]
+}
+
+@test "training ends with the same bits on one rank, one node, two nodes" {
+    make_data
+    train 1 "$DIR/one"
+    train 4 "$DIR/node"
+    # shellcheck disable=SC2016
+    printf '%s\n' '#!/bin/sh' \
+        'exec unshare --uts sh -c "hostname node\$((OMPI_COMM_WORLD_RANK / 2))
+            exec \"\$@\"" sh "$@"' >"$DIR/on-node"
+    chmod +x "$DIR/on-node"
+    local command
+    command_of 3 "$DIR/nodes"
+    "$MPIRUN" 3 "$DIR/on-node" "${command[@]:2}"
+    [ "$(digest "$DIR/node")" = "$(digest "$DIR/one")" ]
+    [ "$(digest "$DIR/nodes")" = "$(digest "$DIR/one")" ]
+}
