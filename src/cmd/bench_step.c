@@ -34,6 +34,10 @@ struct step_bench {
 static enum err bench_create(struct step_bench *b, int threads)
 {
     enum err rc = ERR_OK;
+    struct replica_options replica = { .strategy = REPLICA_ZERO1,
+                                       .slots = 1,
+                                       .leaves = 1,
+                                       .exact = true };
     TRY(comm_create("self", NULL, NULL, 60.0, &b->comm));
     TRY(kernels_find("cpu", "auto", &b->kernels));
     TRY(params_create(&b->config, &b->params));
@@ -42,7 +46,7 @@ static enum err bench_create(struct step_bench *b, int threads)
                                      .seq_len = SEQ_LEN };
     TRY(model_create(&b->config, b->params, b->kernels, &options, &b->model));
     b->ctx = *model_ctx(b->model);
-    TRY(replica_create(b->comm, b->kernels, &b->ctx, b->params, 1,
+    TRY(replica_create(b->comm, b->kernels, &b->ctx, b->params, &replica,
                        &b->replica));
     TRY(replica_init(b->replica, 17));
     for (int i = 0; i < SAMPLES * SEQ_LEN; i++) {
@@ -68,11 +72,11 @@ static void bench_destroy(struct step_bench *b)
 static enum err one_step(struct step_bench *b, int leaves, double *seconds)
 {
     enum err rc = ERR_OK;
-    double begin = clock_now();
     double norm = 0.0;
     int rows = SAMPLES / leaves;
+    TRY(replica_set_leaves(b->replica, leaves));
+    double begin = clock_now();
     replica_begin_batch(b->replica);
-    TRY(replica_begin_slot(b->replica));
     for (int i = 0; i < leaves; i++) {
         struct leaf_loss loss;
         struct leaf leaf = {
@@ -81,10 +85,11 @@ static enum err one_step(struct step_bench *b, int leaves, double *seconds)
             .tokens = b->tokens + i * rows * SEQ_LEN,
             .labels = b->labels + i * rows * SEQ_LEN,
         };
+        TRY(replica_begin_leaf(b->replica, i));
         TRY(model_train_leaf(b->model, replica_access(b->replica), &leaf,
                              &loss));
+        TRY(replica_end_leaf(b->replica));
     }
-    TRY(replica_end_slot(b->replica));
     TRY(replica_finish_batch(b->replica));
     TRY(replica_gradient_norm(b->replica, &norm));
     struct adamw step = {

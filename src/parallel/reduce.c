@@ -9,27 +9,15 @@
 
 #include "src/base/arena.h"
 #include "src/parallel/shard.h"
+#include "src/parallel/tree.h"
 
-/* A range of slots leaves at most two subtrees per level. */
-#define NODES_MAX 64
 #define RECEIVE_BYTES_MAX ((int64_t)8 << 20)  /* of one piece */
 #define RECEIVE_BYTES_ALL ((int64_t)64 << 20) /* aimed at for one round */
 #define CHUNK_BYTES ((int64_t)KERNEL_CHUNK * (int64_t)sizeof(float))
 
-struct node {
-    int level;
-    int index;
-};
-
-/* Complete subtrees, left to right, none of which can be combined further. */
-struct nodes {
-    int depth;
-    struct node node[NODES_MAX];
-};
-
 /* A subtree that some rank is left with. */
 struct piece {
-    struct node node;
+    struct tree_node node;
     int rank;
     int number; /* among the rank's pieces: the depth of its buffer there */
 };
@@ -52,8 +40,8 @@ struct reduce {
     int rank, ranks, slots;
     struct shape plan;
     struct arena arena;
-    float *stack[NODES_MAX]; /* [plan.buffers][elements] */
-    struct nodes nodes;
+    float *stack[TREE_DEPTH_MAX]; /* [plan.buffers][elements] */
+    struct tree nodes;
     int slot; /* next to be finished */
     bool lent;
     struct piece *pieces;           /* in slot order */
@@ -62,51 +50,16 @@ struct reduce {
     struct comm_request **requests; /* [2][layers] */
 };
 
-static void push(struct nodes *nodes, int level, int index)
-{
-    assert(nodes->depth < NODES_MAX);
-    nodes->node[nodes->depth++] = (struct node){ level, index };
-}
-
-/* One step of combining the last subtree with what is left of it. True: the
- * last two became one, at the place of the left one; their values are to be
- * added now, and there may be more to do. */
-static bool settle(struct nodes *nodes, int slots)
-{
-    for (;;) {
-        struct node *last = &nodes->node[nodes->depth - 1];
-        int64_t end = (int64_t)(last->index + 1) << last->level;
-        bool root = last->index == 0 && end >= slots;
-        if (root)
-            return false;
-        if (last->index % 2 == 1) {
-            struct node *left = last - 1;
-            if (nodes->depth < 2 || left->level != last->level ||
-                left->index != last->index - 1)
-                return false;
-            nodes->depth--;
-            left->level++;
-            left->index /= 2;
-            return true;
-        }
-        if (end < slots)
-            return false;
-        /* Nothing is right of it: the parent has this value. */
-        last->level++;
-        last->index /= 2;
-    }
-}
-
 /* What a rank is left with, and the deepest that its stack gets. */
-static int range_nodes(int rank, int ranks, int slots, struct nodes *nodes)
+static int range_nodes(int rank, int ranks, int slots, struct tree *nodes)
 {
     int deepest = 0;
     int end = shard_slot_begin(rank + 1, ranks, slots);
     nodes->depth = 0;
     for (int slot = shard_slot_begin(rank, ranks, slots); slot < end; slot++) {
-        push(nodes, 0, slot);
+        tree_push(nodes, 0, slot);
         deepest = nodes->depth > deepest ? nodes->depth : deepest;
-        while (settle(nodes, slots))
+        while (tree_settle(nodes, slots))
             continue;
     }
     return deepest;
@@ -124,7 +77,7 @@ static void make_plan(int64_t elements, int rank, int ranks, int slots,
     int64_t longest = 0;
     memset(plan, 0, sizeof *plan);
     for (int r = 0; r < ranks; r++) {
-        struct nodes nodes;
+        struct tree nodes;
         int deepest = range_nodes(r, ranks, slots, &nodes);
         int64_t own = interval_elements(elements, r, ranks);
         if ((r == rank || rank == REDUCE_ANY_RANK) && deepest > plan->buffers)
@@ -180,7 +133,7 @@ static void list_pieces(struct reduce *reduce)
 {
     int count = 0;
     for (int r = 0; r < reduce->ranks; r++) {
-        struct nodes nodes;
+        struct tree nodes;
         range_nodes(r, reduce->ranks, reduce->slots, &nodes);
         reduce->first_piece[r] = count;
         for (int i = 0; i < nodes.depth; i++)
@@ -257,10 +210,10 @@ enum err reduce_slot_done(struct reduce *reduce)
 {
     assert(reduce->lent);
     enum err rc = ERR_OK;
-    struct nodes *nodes = &reduce->nodes;
+    struct tree *nodes = &reduce->nodes;
     reduce->lent = false;
-    push(nodes, 0, reduce->slot++);
-    while (settle(nodes, reduce->slots))
+    tree_push(nodes, 0, reduce->slot++);
+    while (tree_settle(nodes, reduce->slots))
         TRY(reduce->kernels->accumulate(
             reduce->ctx, DTYPE_F32, reduce->elements,
             reduce->stack[nodes->depth], reduce->stack[nodes->depth - 1]));
@@ -350,8 +303,8 @@ static enum err finish_round(struct reduce *reduce, int64_t round)
     struct comm_request **requests = round_requests(reduce, round);
     int64_t count = round_elements(reduce, reduce->rank, round);
     int64_t begin = round_begin(reduce, reduce->rank, round);
-    struct nodes nodes = { 0 };
-    float *values[NODES_MAX];
+    struct tree nodes = { 0 };
+    float *values[TREE_DEPTH_MAX];
     for (int i = 0; i < reduce->plan.layers; i++)
         TRY(comm_wait(requests[i], 0.0));
     if (count == 0)
@@ -362,8 +315,8 @@ static enum err finish_round(struct reduce *reduce, int64_t round)
             piece->rank == reduce->rank
                 ? reduce->stack[piece->number] + begin
                 : reduce->receive + receive_offset(reduce, i, round);
-        push(&nodes, piece->node.level, piece->node.index);
-        while (settle(&nodes, reduce->slots))
+        tree_push(&nodes, piece->node.level, piece->node.index);
+        while (tree_settle(&nodes, reduce->slots))
             TRY(reduce->kernels->accumulate(reduce->ctx, DTYPE_F32, count,
                                             values[nodes.depth],
                                             values[nodes.depth - 1]));
@@ -396,18 +349,6 @@ out:
     return rc;
 }
 
-/* The value of node (level, index), from doubles. */
-static double tree_sum(const double *values, int slots, int level, int index)
-{
-    if (level == 0)
-        return values[index];
-    double left = tree_sum(values, slots, level - 1, 2 * index);
-    int64_t right = (int64_t)(2 * index + 1) << (level - 1);
-    if (right >= slots)
-        return left;
-    return left + tree_sum(values, slots, level - 1, 2 * index + 1);
-}
-
 enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
                           double *sum)
 {
@@ -415,7 +356,6 @@ enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
     int ranks = comm_size(comm);
     size_t *bytes = comm_sizes(comm, 0);
     size_t *offsets = comm_sizes(comm, 1);
-    int level = 0;
     for (int r = 0; r < ranks; r++) {
         int begin = shard_slot_begin(r, ranks, slots);
         int end = shard_slot_begin(r + 1, ranks, slots);
@@ -423,9 +363,7 @@ enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
         bytes[r] = (size_t)(end - begin) * sizeof *values;
     }
     TRY(comm_all_gather(comm, values, bytes, offsets));
-    while ((int64_t)1 << level < slots)
-        level++;
-    *sum = tree_sum(values, slots, level, 0);
+    *sum = tree_sum(values, slots);
 out:
     return rc;
 }
