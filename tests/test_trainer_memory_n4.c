@@ -6,7 +6,7 @@
 #include "tests/data_fixture.h"
 
 #define SAMPLES 32
-#define SEQ_LEN 16
+#define SEQ_LEN 128
 
 struct world {
     struct comm *comm;
@@ -54,7 +54,7 @@ static enum err open_run(struct world *world, const char *determinism,
                           "train.max_duration=4ba",
                           "train.global_batch=16",
                           "parallel.slots=4",
-                          "data.seq_len=16",
+                          "data.seq_len=128",
                           "hardware.threads=1",
                           "model.n_layers=2" };
     int count = (int)(sizeof overrides / sizeof *overrides);

@@ -28,11 +28,6 @@ struct gather {
     int64_t clock;
 };
 
-static int64_t block_elements(const struct params *params, int block)
-{
-    return params->blocks[block].elements;
-}
-
 static int count_rooms(const struct params *params, int prefetch)
 {
     int layers = params->block_count - 2;
@@ -42,18 +37,9 @@ static int count_rooms(const struct params *params, int prefetch)
 static void gather_layout(struct room *rooms, int room_count,
                           const struct params *params, struct arena *arena)
 {
-    int64_t first = block_elements(params, 0);
-    int64_t last = block_elements(params, params->block_count - 1);
-    int64_t layer = 0;
-    for (int b = 1; b + 1 < params->block_count; b++)
-        if (block_elements(params, b) > layer)
-            layer = block_elements(params, b);
-    if (!walk_tied(params)) {
-        first = first > last ? first : last;
-        last = 0;
-    }
     for (int i = 0; i < room_count; i++) {
-        int64_t elements = i == 0 ? first : i == 1 ? last : layer;
+        int place = i < WALK_PLACES ? i : WALK_PLACES - 1;
+        int64_t elements = walk_place_elements(params, place);
         rooms[i].data = arena_take(arena, (size_t)elements * sizeof(float));
         rooms[i].block = NO_BLOCK;
     }
@@ -112,13 +98,8 @@ void gather_destroy(struct gather *gather)
 static void rooms_for(const struct gather *gather, int block, int *first,
                       int *end)
 {
-    bool tied = walk_tied(gather->params);
-    *first = 2;
-    *end = gather->room_count;
-    if (block == 0 || block == gather->params->block_count - 1) {
-        *first = block == 0 || !tied ? 0 : 1;
-        *end = *first + 1;
-    }
+    *first = walk_place(gather->params, block);
+    *end = *first < WALK_PLACES - 1 ? *first + 1 : gather->room_count;
 }
 
 static struct room *find_room(struct gather *gather, int block)

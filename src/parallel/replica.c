@@ -123,9 +123,17 @@ static struct scatter_options scatter_options_of(const struct replica *replica)
                                      .bf16 = options->reduce_bf16 };
 }
 
-static bool needs_leaf_arena(const struct replica_options *options)
+/* Leaves of a slot after the first, in ddp and zero1: block by block, too. */
+static void leaf_layout(struct replica *replica, struct arena *arena)
 {
-    return !replica_by_block(options) && options->exact && options->leaves > 1;
+    const struct replica_options *options = &replica->options;
+    bool needed =
+        !replica_by_block(options) && options->exact && options->leaves > 1;
+    for (int i = 0; i < WALK_PLACES; i++) {
+        int64_t elements = walk_place_elements(replica->params, i);
+        replica->leaf_block[i] =
+            needed ? arena_take(arena, (size_t)elements * sizeof(float)) : NULL;
+    }
 }
 
 /* What depends on the number of leaves. */
@@ -133,14 +141,13 @@ static enum err make_sums(struct replica *replica)
 {
     enum err rc = ERR_OK;
     const struct replica_options *options = &replica->options;
-    size_t whole = (size_t)replica->params->elements * sizeof(float);
+    struct arena plan = { 0 };
     size_t leaves = (size_t)options->slots * (size_t)options->leaves;
     struct scatter_options scatter = scatter_options_of(replica);
     arena_destroy(&replica->leaf_arena);
     scatter_destroy(replica->scatter);
     free(replica->leaf_values);
     replica->leaf_arena = (struct arena){ 0 };
-    replica->leaf_gradient = NULL;
     replica->scatter = NULL;
     replica->leaf_values =
         calloc(leaves + (size_t)options->slots, sizeof replica->leaf_values[0]);
@@ -150,10 +157,9 @@ static enum err make_sums(struct replica *replica)
         TRY(scatter_create(replica->comm, replica->kernels, replica->ctx,
                            replica->params, replica->owner, &scatter,
                            &replica->scatter));
-    if (needs_leaf_arena(options)) {
-        TRY(arena_create(whole, &replica->leaf_arena));
-        replica->leaf_gradient = arena_take(&replica->leaf_arena, whole);
-    }
+    leaf_layout(replica, &plan);
+    TRY(arena_create(plan.used, &replica->leaf_arena));
+    leaf_layout(replica, &replica->leaf_arena);
 out:
     return rc;
 }
@@ -211,14 +217,14 @@ enum err replica_set_leaves(struct replica *replica, int leaves)
     return make_sums(replica);
 }
 
-static void plan_exchange(const struct replica *replica,
-                          struct replica_bytes *out)
+static void plan_exchange(struct replica *replica, struct replica_bytes *out)
 {
     const struct replica_options *options = &replica->options;
     const struct params *params = replica->params;
     struct scatter_options scatter = scatter_options_of(replica);
     struct reduce_bytes whole;
     struct scatter_bytes block;
+    struct arena leaf = { 0 };
     if (replica_by_block(options)) {
         scatter_plan(params, replica->owner, &scatter, &block);
         out->gradients = block.gradients;
@@ -231,8 +237,8 @@ static void plan_exchange(const struct replica *replica,
         out->partial_sums = whole.partial_sums;
         out->exchange = whole.exchange;
     }
-    if (needs_leaf_arena(options))
-        out->gradients += (size_t)params->elements * sizeof(float);
+    leaf_layout(replica, &leaf);
+    out->gradients += leaf.used;
     if (is_spread(replica))
         out->weights += gather_plan(params, options->prefetch);
 }
@@ -330,13 +336,10 @@ enum err replica_begin_leaf(struct replica *replica, int turn)
         walk_begin(replica->walk, true);
         return ERR_OK;
     }
+    replica->leaf_opened = false;
     if (begins_slot(replica, turn))
         return reduce_slot(replica->reduce, &replica->slot_gradient);
-    if (replica->leaf_gradient == NULL)
-        return ERR_OK;
-    return replica->kernels->zero(replica->ctx, DTYPE_F32,
-                                  replica->params->elements,
-                                  replica->leaf_gradient);
+    return ERR_OK;
 }
 
 enum err replica_end_leaf(struct replica *replica)
@@ -347,10 +350,6 @@ enum err replica_end_leaf(struct replica *replica)
         TRY(replica_walk_on(replica));
         return replica->broken ? ERR_OK : scatter_turn_end(replica->scatter);
     }
-    if (replica->leaf_gradient != NULL && !begins_slot(replica, turn))
-        TRY(replica->kernels->accumulate(
-            replica->ctx, DTYPE_F32, replica->params->elements,
-            replica->leaf_gradient, replica->slot_gradient));
     if (turn + 1 < replica_turns(replica) && !begins_slot(replica, turn + 1))
         return ERR_OK;
     replica->slot_gradient = NULL;

@@ -13,24 +13,45 @@ static enum err whole_gather(void *arg, int block, const float **weights)
     return ERR_OK;
 }
 
-static enum err whole_nothing(void *arg, int block)
+static enum err whole_release(void *arg, int block)
 {
     (void)arg;
     (void)block;
     return ERR_OK;
 }
 
+/* NULL: the leaf adds to its slot's gradient itself. */
+static float *leaf_block(const struct replica *replica, int block)
+{
+    int leaf = replica_leaf(replica, replica->turn);
+    if (leaf % replica->options.leaves == 0)
+        return NULL;
+    return replica->leaf_block[walk_place(replica->params, block)];
+}
+
 static enum err whole_gradient(void *arg, int block, float **gradient)
 {
     struct replica *replica = arg;
-    bool first =
-        replica_leaf(replica, replica->turn) % replica->options.leaves == 0;
-    float *base = first || replica->leaf_gradient == NULL
-                      ? replica->slot_gradient
-                      : replica->leaf_gradient;
-    assert(base != NULL);
-    *gradient = base + replica->params->blocks[block].offset;
-    return ERR_OK;
+    const struct param_block *b = &replica->params->blocks[block];
+    float *leaf = leaf_block(replica, block);
+    assert(replica->slot_gradient != NULL);
+    *gradient = leaf != NULL ? leaf : replica->slot_gradient + b->offset;
+    if (leaf == NULL || (block == 0 && replica->leaf_opened))
+        return ERR_OK;
+    replica->leaf_opened |= block == 0;
+    return replica->kernels->zero(replica->ctx, DTYPE_F32, b->elements, leaf);
+}
+
+static enum err whole_done(void *arg, int block)
+{
+    struct replica *replica = arg;
+    const struct param_block *b = &replica->params->blocks[block];
+    const float *leaf = leaf_block(replica, block);
+    if (leaf == NULL)
+        return ERR_OK;
+    return replica->kernels->accumulate(replica->ctx, DTYPE_F32, b->elements,
+                                        leaf,
+                                        replica->slot_gradient + b->offset);
 }
 
 /* --- block by block ----------------------------------------------------------
@@ -85,9 +106,9 @@ struct param_access replica_access_table(struct replica *replica)
                                       .gradient_done = block_done };
     return (struct param_access){ .arg = replica,
                                   .gather = whole_gather,
-                                  .release = whole_nothing,
+                                  .release = whole_release,
                                   .gradient = whole_gradient,
-                                  .gradient_done = whole_nothing };
+                                  .gradient_done = whole_done };
 }
 
 enum err replica_walk_on(struct replica *replica)

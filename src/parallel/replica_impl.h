@@ -28,10 +28,11 @@ struct replica {
 
     /* ddp, zero1 */
     struct reduce *reduce;
-    struct arena leaf_arena;
     float *slot_gradient; /* lent by reduce */
-    float *leaf_gradient; /* [elements] of a slot's leaves after the first;
-                           * NULL: they add to the slot's */
+    struct arena leaf_arena;
+    float *leaf_block[WALK_PLACES]; /* of a slot's leaves after the first; NULL:
+                                     * they add to the slot's gradient */
+    bool leaf_opened;               /* the embedding's, by the head */
 
     /* zero2, zero3 */
     struct scatter *scatter;

@@ -9,7 +9,7 @@
 #include "src/parallel/walk.h"
 
 #define NO_BLOCK (-1)
-#define BUFFERS 4 /* of the two ends, and two of transformer blocks */
+#define BUFFERS (WALK_PLACES + 1) /* two of transformer blocks */
 #define BF16_BYTES 2
 
 /* Where the sums stand: complete subtrees, and after them a slot that has only
@@ -97,20 +97,11 @@ static int deepest(const struct scatter *scatter)
 /* --- memory -----------------------------------------------------------------
  */
 
-static int last_block(const struct scatter *scatter)
-{
-    return scatter->params->block_count - 1;
-}
-
-/* Blocks follow each other in two buffers; an end that is not tied to the other
- * may use the same. */
+/* Transformer blocks take turns in two. */
 static float *buffer_of(const struct scatter *scatter, int block)
 {
-    if (block == 0)
-        return scatter->buffer[0];
-    if (block == last_block(scatter))
-        return scatter->buffer[walk_tied(scatter->params) ? 1 : 0];
-    return scatter->buffer[2 + (block - 1) % 2];
+    int place = walk_place(scatter->params, block);
+    return scatter->buffer[place < 2 ? place : 2 + (block - 1) % 2];
 }
 
 static void scatter_layout(struct scatter *scatter, struct arena *arena,
@@ -118,23 +109,15 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
 {
     const struct params *params = scatter->params;
     const struct owner *owner = scatter->owner;
-    int last = last_block(scatter);
-    int64_t ends[2] = { params->blocks[0].elements,
-                        params->blocks[last].elements };
-    int64_t layer = 0;
+    int last = params->block_count - 1;
     scatter->span = 0;
-    for (int b = 1; b < last; b++) {
-        if (params->blocks[b].elements > layer)
-            layer = params->blocks[b].elements;
+    for (int b = 1; b < last; b++)
         if (owner_longest(owner, b) > scatter->span)
             scatter->span = owner_longest(owner, b);
-    }
-    if (!walk_tied(params)) {
-        ends[0] = ends[0] > ends[1] ? ends[0] : ends[1];
-        ends[1] = 0;
-    }
     for (int i = 0; i < BUFFERS; i++) {
-        int64_t elements = i < 2 ? ends[i] : i < 1 + last ? layer : 0;
+        int place = i < WALK_PLACES ? i : WALK_PLACES - 1;
+        int64_t elements =
+            i < 1 + last ? walk_place_elements(params, place) : 0;
         scatter->buffer[i] =
             arena_take(arena, (size_t)elements * sizeof(float));
     }

@@ -19,6 +19,24 @@ bool walk_tied(const struct params *params)
     return params->blocks[params->block_count - 1].place[PARAM_LM_HEAD] < 0;
 }
 
+int walk_place(const struct params *params, int block)
+{
+    if (block == 0)
+        return 0;
+    if (block + 1 < params->block_count)
+        return 2;
+    return walk_tied(params) ? 1 : 0;
+}
+
+int64_t walk_place_elements(const struct params *params, int place)
+{
+    int64_t most = 0;
+    for (int b = 0; b < params->block_count; b++)
+        if (walk_place(params, b) == place && params->blocks[b].elements > most)
+            most = params->blocks[b].elements;
+    return most;
+}
+
 static void list_head(const struct params *params, int training,
                       struct walk_call *calls, int *count)
 {

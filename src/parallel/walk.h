@@ -9,6 +9,7 @@
 #define TESSERA_PARALLEL_WALK_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "src/base/err.h"
 #include "src/model/params.h"
@@ -31,6 +32,14 @@ void walk_begin(struct walk *walk, bool training);
 void walk_step(struct walk *walk, enum walk_kind kind, int block);
 /* The call that comes `ahead` calls after the next one; NULL: the end. */
 const struct walk_call *walk_look(const struct walk *walk, int ahead);
+
+/* Buffers for blocks at work, WALK_PLACES kinds: of the embedding, of the final
+ * norm, of a transformer block. A head that is not tied to the embedding never
+ * is at work together with it and shares its buffer. The kind of a block, and
+ * elements of the largest of a kind. */
+#define WALK_PLACES 3
+int walk_place(const struct params *params, int block);
+int64_t walk_place_elements(const struct params *params, int place);
 
 /* Whether the head multiplies by the embedding, whose block it gathers. */
 bool walk_tied(const struct params *params);
