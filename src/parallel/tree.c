@@ -38,7 +38,7 @@ bool tree_settle(struct tree *tree, int slots)
 double tree_sum(const double *values, int slots)
 {
     struct tree tree = { 0 };
-    double sums[TREE_DEPTH_MAX];
+    double sums[TREE_DEPTH_MAX] = { 0.0 };
     for (int slot = 0; slot < slots; slot++) {
         sums[tree.depth] = values[slot];
         tree_push(&tree, 0, slot);
