@@ -89,17 +89,17 @@ TABLE
     plan 0 "${common[@]}" --json --memory 16GiB
     [ "$(value fits)" = true ] && [ "$(value nearest)" = null ]
     [ "$(value microbatch)" = 8 ]
-    plan 93 "${common[@]}" --json --memory 8GiB
+    plan 93 "${common[@]}" --json --memory 9GiB
     [ "$(value fits)" = false ]
     [ "$(nearest)" = '"train.microbatch":4' ]
-    plan 93 "${common[@]}" train.microbatch=1 --json --memory 5GiB
+    plan 93 "${common[@]}" train.microbatch=1 --json --memory 5632MiB
     [ "$(nearest)" = '"memory.checkpoint":"block:all"' ]
     plan 93 "${common[@]}" --json --memory 64MiB
     [ "$(value fits)" = false ] && [ "$(value nearest)" = null ]
     # what it says is true
-    plan 0 "${common[@]}" train.microbatch=4 --json --memory 8GiB
+    plan 0 "${common[@]}" train.microbatch=4 --json --memory 9GiB
     plan 0 "${common[@]}" train.microbatch=1 "memory.checkpoint=block: all" \
-        --json --memory 5GiB
+        --json --memory 5632MiB
     # more ranks need less of each
     plan 93 model.preset=mpt-1b train.global_batch=8 train.microbatch=1 \
         memory.checkpoint=block memory.compression=bf16 checkpoint.async=false \
@@ -109,12 +109,12 @@ TABLE
 
 @test "memory.limit is a machine, too, and chooses the microbatch" {
     common=(model.preset=mpt-125m train.global_batch=64)
-    plan 0 "${common[@]}" memory.limit=8GiB --json
+    plan 0 "${common[@]}" memory.limit=9GiB --json
     [ "$(value microbatch)" = 4 ] && [ "$(value fits)" = true ]
-    [ "$(value limit_bytes)" = $((8 << 30)) ]
-    plan 0 "${common[@]}" memory.limit=8GiB --json --ranks 8
+    [ "$(value limit_bytes)" = $((9 << 30)) ]
+    plan 0 "${common[@]}" memory.limit=9GiB --json --ranks 8
     [ "$(value microbatch)" = 4 ]
-    plan 93 "${common[@]}" memory.limit=8GiB train.microbatch=8
+    plan 93 "${common[@]}" memory.limit=9GiB train.microbatch=8
     [[ "$output" == *"DOES NOT FIT"* ]]
     [[ "$output" == *"nearest that fits"*"train.microbatch=4"* ]]
 }

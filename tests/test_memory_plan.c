@@ -23,7 +23,7 @@ static void test_kinds(const struct memory_plan_input *base)
         struct memory_plan_input input = *base;
         int ranks = cases[i].ranks;
         input.ranks = ranks;
-        input.slots = cases[i].slots;
+        input.replica.slots = cases[i].slots;
         struct memory_plan plan = plan_of(&input);
         int64_t elements = base->params->elements;
         int64_t own = elements - shard_begin(elements, ranks - 1, ranks);
@@ -85,7 +85,10 @@ int main(void)
             .config = &config,
             .options = { .threads = 2, .samples = 4, .seq_len = 64 },
             .ranks = 1,
-            .slots = 8,
+            .replica = { .strategy = REPLICA_ZERO1,
+                         .slots = 8,
+                         .leaves = 1,
+                         .exact = true },
             .stage = true,
         };
         tap_note("%s", presets[i]);

@@ -133,8 +133,11 @@ enum err bench_model_create(const struct bench_model_kind *kind, int threads,
     TRY(model_create(&kind->config, bench->params, bench->kernels, &options,
                      &bench->model));
     bench->ctx = *model_ctx(bench->model);
+    struct replica_options replica = {
+        .strategy = REPLICA_ZERO1, .slots = 1, .leaves = 1, .exact = true
+    };
     TRY(replica_create(bench->comm, bench->kernels, &bench->ctx, bench->params,
-                       1, &bench->replica));
+                       &replica, &bench->replica));
     TRY(replica_init(bench->replica, SEED));
     TRY(make_batch(bench));
     *out = bench;
@@ -164,8 +167,8 @@ static enum err gradient(struct bench_model *bench, int leaves, double *sum)
     const struct bench_model_kind *kind = bench->kind;
     int rows = kind->samples / leaves;
     *sum = 0.0;
+    TRY(replica_set_leaves(bench->replica, leaves));
     replica_begin_batch(bench->replica);
-    TRY(replica_begin_slot(bench->replica));
     for (int i = 0; i < leaves; i++) {
         struct leaf_loss loss;
         struct leaf leaf = {
@@ -175,11 +178,12 @@ static enum err gradient(struct bench_model *bench, int leaves, double *sum)
             .labels = bench->labels + i * rows * kind->seq_len,
             .first_sample = i * rows,
         };
+        TRY(replica_begin_leaf(bench->replica, i));
         TRY(model_train_leaf(bench->model, replica_access(bench->replica),
                              &leaf, &loss));
+        TRY(replica_end_leaf(bench->replica));
         *sum += loss.cross_entropy;
     }
-    TRY(replica_end_slot(bench->replica));
     TRY(replica_finish_batch(bench->replica));
 out:
     return rc;
@@ -219,7 +223,9 @@ const struct params *bench_model_params(const struct bench_model *bench)
     return bench->params;
 }
 
-const float *bench_model_weights(const struct bench_model *bench)
+const float *bench_model_weights(const struct bench_model *bench, int param)
 {
-    return replica_weights(bench->replica);
+    int count;
+    assert(param < bench->params->count);
+    return replica_items(bench->replica, &count)[param].data;
 }

@@ -46,6 +46,7 @@ enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
 
 /* Lent. */
 const struct params *bench_model_params(const struct bench_model *bench);
-const float *bench_model_weights(const struct bench_model *bench);
+/* Of params->list[param]. */
+const float *bench_model_weights(const struct bench_model *bench, int param);
 
 #endif

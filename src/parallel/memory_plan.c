@@ -3,7 +3,6 @@
 #include <assert.h>
 
 #include "src/data/loader.h"
-#include "src/parallel/replica.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -23,17 +22,17 @@ enum err memory_plan(const struct memory_plan_input *input,
     enum err rc = ERR_OK;
     const struct model_options *options = &input->options;
     struct replica_bytes replica;
-    assert(input->ranks >= 1 && input->ranks <= input->slots);
+    assert(input->ranks >= 1);
     *out = (struct memory_plan){ 0 };
     TRY(model_plan(input->config, input->kernels, options, &out->model));
-    TRY(replica_plan(input->params, input->ranks, input->slots, &replica));
+    TRY(replica_plan(input->params, input->ranks, &input->replica, &replica));
     out->weights = replica.weights;
     out->moments = replica.moments;
-    out->gradients = replica.reduce.gradients;
-    out->partial_sums = replica.reduce.partial_sums;
+    out->gradients = replica.gradients;
+    out->partial_sums = replica.partial_sums;
     out->staging = input->stage ? replica.staging : 0;
     out->data = batch_bytes(options->samples, options->seq_len);
-    out->comm = replica.reduce.exchange;
+    out->comm = replica.exchange;
     if (input->ranks > 1)
         out->comm += (size_t)input->ranks * PEER_BYTES;
     out->runtime = RUNTIME_BYTES + (size_t)options->threads * THREAD_BYTES +

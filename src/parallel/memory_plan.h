@@ -19,14 +19,15 @@
 #include "src/base/err.h"
 #include "src/model/model.h"
 #include "src/model/params.h"
+#include "src/parallel/replica.h"
 
 struct memory_plan_input {
     const struct model_config *config;
     const struct params *params; /* of the same */
     const struct kernels *kernels;
     struct model_options options; /* microbatch, sequence, threads */
+    struct replica_options replica;
     int ranks;
-    int slots;  /* leaves of the summation tree, at least the ranks */
     bool stage; /* asynchronous checkpoints: a copy of the state */
 };
 
@@ -44,7 +45,8 @@ struct memory_plan {
     size_t total;
 };
 
-/* ERR_MEMORY only when there is none for a table. */
+/* ERR_MEMORY only when there is none for a table; ERR_USAGE by
+ * replica_check(). */
 enum err memory_plan(const struct memory_plan_input *input,
                      struct memory_plan *out);
 

@@ -10,29 +10,17 @@
 #include "src/base/arena.h"
 #include "src/comm/comm_window.h"
 #include "src/parallel/shard.h"
+#include "src/parallel/tree.h"
 
-/* A range of slots leaves at most two subtrees per level. */
-#define NODES_MAX 64
 #define RECEIVE_BYTES_MAX ((int64_t)8 << 20)  /* of one piece */
 #define RECEIVE_BYTES_ALL ((int64_t)64 << 20) /* aimed at for one round */
 #define CHUNK_BYTES ((int64_t)KERNEL_CHUNK * (int64_t)sizeof(float))
 /* Added up at once, so that what lies between stays in a cache. */
 #define BLOCK_ELEMENTS ((int64_t)4 * KERNEL_CHUNK)
 
-struct node {
-    int level;
-    int index;
-};
-
-/* Complete subtrees, left to right, none of which can be combined further. */
-struct nodes {
-    int depth;
-    struct node node[NODES_MAX];
-};
-
 /* A subtree that some rank is left with. */
 struct piece {
-    struct node node;
+    struct tree_node node;
     int rank;
     int number; /* among the rank's pieces: the depth of its buffer there */
     int place;  /* among the pieces that are received; < 0: shared */
@@ -59,9 +47,9 @@ struct reduce {
     int rank, ranks, slots;
     struct shape plan;
     struct arena arena;
-    struct comm_window *window; /* the stacks of this node */
-    float *stack[NODES_MAX];    /* [plan.buffers][elements] */
-    struct nodes nodes;
+    struct comm_window *window;   /* the stacks of this node */
+    float *stack[TREE_DEPTH_MAX]; /* [plan.buffers][elements] */
+    struct tree nodes;
     int slot; /* next to be finished */
     bool lent;
     struct piece *pieces;           /* in slot order */
@@ -71,51 +59,16 @@ struct reduce {
     struct comm_request **requests; /* [2][layers] */
 };
 
-static void push(struct nodes *nodes, int level, int index)
-{
-    assert(nodes->depth < NODES_MAX);
-    nodes->node[nodes->depth++] = (struct node){ level, index };
-}
-
-/* One step of combining the last subtree with what is left of it. True: the
- * last two became one, at the place of the left one; their values are to be
- * added now, and there may be more to do. */
-static bool settle(struct nodes *nodes, int slots)
-{
-    for (;;) {
-        struct node *last = &nodes->node[nodes->depth - 1];
-        int64_t end = (int64_t)(last->index + 1) << last->level;
-        bool root = last->index == 0 && end >= slots;
-        if (root)
-            return false;
-        if (last->index % 2 == 1) {
-            struct node *left = last - 1;
-            if (nodes->depth < 2 || left->level != last->level ||
-                left->index != last->index - 1)
-                return false;
-            nodes->depth--;
-            left->level++;
-            left->index /= 2;
-            return true;
-        }
-        if (end < slots)
-            return false;
-        /* Nothing is right of it: the parent has this value. */
-        last->level++;
-        last->index /= 2;
-    }
-}
-
 /* What a rank is left with, and the deepest that its stack gets. */
-static int range_nodes(int rank, int ranks, int slots, struct nodes *nodes)
+static int range_nodes(int rank, int ranks, int slots, struct tree *nodes)
 {
     int deepest = 0;
     int end = shard_slot_begin(rank + 1, ranks, slots);
     nodes->depth = 0;
     for (int slot = shard_slot_begin(rank, ranks, slots); slot < end; slot++) {
-        push(nodes, 0, slot);
+        tree_push(nodes, 0, slot);
         deepest = nodes->depth > deepest ? nodes->depth : deepest;
-        while (settle(nodes, slots))
+        while (tree_settle(nodes, slots))
             continue;
     }
     return deepest;
@@ -131,10 +84,10 @@ static void make_plan(int64_t elements, int rank, int ranks, int slots,
                       struct shape *plan)
 {
     int64_t longest = 0;
-    int fewest = NODES_MAX;
+    int fewest = TREE_DEPTH_MAX;
     memset(plan, 0, sizeof *plan);
     for (int r = 0; r < ranks; r++) {
-        struct nodes nodes;
+        struct tree nodes;
         int deepest = range_nodes(r, ranks, slots, &nodes);
         int64_t own = interval_elements(elements, r, ranks);
         if ((r == rank || rank == REDUCE_ANY_RANK) && deepest > plan->buffers)
@@ -204,7 +157,7 @@ static void list_pieces(struct reduce *reduce)
     int count = 0;
     int received = 0;
     for (int r = 0; r < reduce->ranks; r++) {
-        struct nodes nodes;
+        struct tree nodes;
         bool far = comm_window_part(reduce->window, r) == NULL;
         range_nodes(r, reduce->ranks, reduce->slots, &nodes);
         reduce->first_piece[r] = count;
@@ -230,7 +183,7 @@ static enum err open_window(struct reduce *reduce)
         reduce->stack[i] = base + i * reduce->elements;
     plan->received = 0;
     for (int r = 0; r < reduce->ranks; r++) {
-        struct nodes nodes;
+        struct tree nodes;
         range_nodes(r, reduce->ranks, reduce->slots, &nodes);
         if (comm_window_part(reduce->window, r) == NULL)
             plan->received += nodes.depth;
@@ -308,10 +261,10 @@ enum err reduce_slot_done(struct reduce *reduce)
 {
     assert(reduce->lent);
     enum err rc = ERR_OK;
-    struct nodes *nodes = &reduce->nodes;
+    struct tree *nodes = &reduce->nodes;
     reduce->lent = false;
-    push(nodes, 0, reduce->slot++);
-    while (settle(nodes, reduce->slots))
+    tree_push(nodes, 0, reduce->slot++);
+    while (tree_settle(nodes, reduce->slots))
         TRY(reduce->kernels->accumulate(
             reduce->ctx, DTYPE_F32, reduce->elements,
             reduce->stack[nodes->depth], reduce->stack[nodes->depth - 1]));
@@ -413,17 +366,17 @@ static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
                           int64_t left_elements)
 {
     enum err rc = ERR_OK;
-    struct nodes nodes = { 0 };
+    struct tree nodes = { 0 };
     int64_t count =
         left_elements < BLOCK_ELEMENTS ? left_elements : BLOCK_ELEMENTS;
-    const float *values[NODES_MAX] = { NULL };
+    const float *values[TREE_DEPTH_MAX] = { NULL };
     float *own =
         reduce->stack[0] + round_begin(reduce, reduce->rank, round) + at;
     for (int i = 0; i < reduce->plan.pieces; i++) {
         const struct piece *piece = &reduce->pieces[i];
         values[nodes.depth] = piece_values(reduce, piece, round, at);
-        push(&nodes, piece->node.level, piece->node.index);
-        while (settle(&nodes, reduce->slots)) {
+        tree_push(&nodes, piece->node.level, piece->node.index);
+        while (tree_settle(&nodes, reduce->slots)) {
             int left = nodes.depth - 1;
             assert(left < reduce->plan.sums);
             bool all = left == 0 && i + 1 == reduce->plan.pieces;

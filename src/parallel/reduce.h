@@ -62,8 +62,9 @@ enum err reduce_slot(struct reduce *reduce, float **gradient);
  * in order, each of this rank's range exactly once. */
 enum err reduce_slot_done(struct reduce *reduce);
 /* Exchange and finish: *own points at this rank's interval
- * [shard_begin(rank), shard_begin(rank+1)) of the total, valid until the next
- * reduce_begin(). Collective. */
+ * [shard_begin(rank), shard_begin(rank+1)) of the total, at its place in an
+ * arena [elements] whose rest the caller may fill by reduce_gather(); valid
+ * until the next reduce_begin(). Collective. */
 enum err reduce_finish(struct reduce *reduce, float **own);
 
 /* The same tree over one double per slot: values[slots] of which this rank has

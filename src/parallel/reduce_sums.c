@@ -1,18 +1,7 @@
 /* The small sums of a step, and the gather of intervals in plain memory. */
 #include "src/parallel/reduce.h"
 #include "src/parallel/shard.h"
-
-/* The value of node (level, index), from doubles. */
-static double tree_sum(const double *values, int slots, int level, int index)
-{
-    if (level == 0)
-        return values[index];
-    double left = tree_sum(values, slots, level - 1, 2 * index);
-    int64_t right = (int64_t)(2 * index + 1) << (level - 1);
-    if (right >= slots)
-        return left;
-    return left + tree_sum(values, slots, level - 1, 2 * index + 1);
-}
+#include "src/parallel/tree.h"
 
 enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
                           double *sum)
@@ -21,7 +10,6 @@ enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
     int ranks = comm_size(comm);
     size_t *bytes = comm_sizes(comm, 0);
     size_t *offsets = comm_sizes(comm, 1);
-    int level = 0;
     for (int r = 0; r < ranks; r++) {
         int begin = shard_slot_begin(r, ranks, slots);
         int end = shard_slot_begin(r + 1, ranks, slots);
@@ -29,9 +17,7 @@ enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
         bytes[r] = (size_t)(end - begin) * sizeof *values;
     }
     TRY(comm_all_gather(comm, values, bytes, offsets));
-    while ((int64_t)1 << level < slots)
-        level++;
-    *sum = tree_sum(values, slots, level, 0);
+    *sum = tree_sum(values, slots);
 out:
     return rc;
 }

@@ -1,154 +1,110 @@
 #include "src/parallel/replica.h"
 
 #include <assert.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "src/base/arena.h"
+#include "src/parallel/replica_impl.h"
 #include "src/parallel/shard.h"
-#include "src/parallel/weights.h"
+#include "src/parallel/tree.h"
 
-#define REPLICA_KINDS 3 /* weights and two moments */
-
-struct replica {
-    struct comm *comm;
-    const struct kernels *kernels;
-    const struct kernel_ctx *ctx;
-    const struct params *params;
-    struct param_access access;
-    struct reduce *reduce;
-    struct arena arena;
-    int slots;
-    int64_t begin, end; /* own interval */
-    struct weights *shared;
-    float *weights;       /* [elements], shared's */
-    float *exp_avg;       /* [end - begin] */
-    float *exp_avg_sq;    /* [end - begin] */
-    double *chunk_sums;   /* [elements / KERNEL_CHUNK] */
-    float *slot_gradient; /* [elements], lent by reduce; NULL outside a slot */
-    float *gradient;      /* [end - begin], lent by reduce */
-    struct ckpt_item *items;
-    int item_count;
-};
-
-static enum err access_gather(void *arg, int block, const float **weights)
+bool replica_by_block(const struct replica_options *options)
 {
-    struct replica *replica = arg;
-    *weights = replica->weights + replica->params->blocks[block].offset;
+    return options->strategy == REPLICA_ZERO2 ||
+           options->strategy == REPLICA_ZERO3;
+}
+
+bool replica_is_shared(const struct replica_options *options)
+{
+    return options->strategy == REPLICA_ZERO1;
+}
+
+static int shard_degree(const struct replica_options *options, int ranks)
+{
+    return options->shard_degree > 0 ? options->shard_degree : ranks;
+}
+
+enum err replica_check(const struct replica_options *options, int ranks)
+{
+    int degree = shard_degree(options, ranks);
+    if (options->shard_degree > 0 && options->strategy != REPLICA_ZERO3)
+        return err_set(ERR_USAGE, "parallel.shard_degree is of weights, which "
+                                  "only parallel.strategy=zero3 shards: leave "
+                                  "one of them out");
+    if (ranks % degree != 0)
+        return err_set(ERR_USAGE,
+                       "parallel.shard_degree (%d) does not divide the %d "
+                       "ranks: choose a divisor, or 0 for all of them",
+                       degree, ranks);
+    if (options->reduce_bf16 && options->exact)
+        return err_set(ERR_USAGE,
+                       "parallel.reduce_precision=bf16 rounds the gradients "
+                       "that travel, and which do depends on the number of "
+                       "ranks: parallel.determinism=elastic cannot promise the "
+                       "same bits; use fp32, or determinism run or fast");
+    if (options->reduce_bf16 && !replica_by_block(options))
+        return err_set(ERR_USAGE,
+                       "parallel.reduce_precision=bf16 is for "
+                       "parallel.strategy=zero2 and zero3: use one of them, or "
+                       "fp32");
     return ERR_OK;
 }
 
-static enum err access_release(void *arg, int block)
+/* --- making ------------------------------------------------------------------
+ */
+
+/* Weights lie in shards: with one rank per shard group all are at rest here. */
+static bool is_spread(const struct replica *replica)
 {
-    (void)arg;
-    (void)block;
-    return ERR_OK;
+    return replica->options.strategy == REPLICA_ZERO3 &&
+           replica->owner->degree > 1;
 }
 
-static enum err access_gradient(void *arg, int block, float **gradient)
+float *replica_piece(const struct replica *replica, int block)
 {
-    struct replica *replica = arg;
-    assert(replica->slot_gradient != NULL);
-    *gradient = replica->slot_gradient + replica->params->blocks[block].offset;
-    return ERR_OK;
+    const struct owner_block *b = &replica->owner->blocks[block];
+    if (replica->weights == NULL)
+        return NULL;
+    if (is_spread(replica))
+        return replica->weights + b->shard_at + (b->begin - b->shard_begin);
+    return replica->weights + b->begin;
 }
 
 static void replica_layout(struct replica *replica, struct arena *arena,
                            struct replica_bytes *bytes)
 {
-    size_t own = (size_t)(replica->end - replica->begin) * sizeof(float);
-    size_t chunks = (size_t)(replica->params->elements / KERNEL_CHUNK);
-    bytes->weights = (size_t)replica->params->elements * sizeof(float);
-    replica->exp_avg = arena_take(arena, own);
-    replica->exp_avg_sq = arena_take(arena, own);
-    bytes->moments = arena->used;
+    int64_t elements = replica->params->elements;
+    int64_t resident = is_spread(replica) ? replica->owner->shard : elements;
+    int64_t updated = replica->options.strategy == REPLICA_DDP
+                          ? elements
+                          : replica->owner->own;
+    size_t chunks = (size_t)(elements / KERNEL_CHUNK);
+    bytes->weights = (size_t)resident * sizeof(float);
+    if (!replica_is_shared(&replica->options))
+        replica->weights = arena_take(arena, bytes->weights);
+    size_t begin = arena->used;
+    replica->exp_avg = arena_take(arena, (size_t)updated * sizeof(float));
+    replica->exp_avg_sq = arena_take(arena, (size_t)updated * sizeof(float));
+    bytes->moments = arena->used - begin;
+    begin = arena->used;
     replica->chunk_sums = arena_take(arena, chunks * sizeof(double));
-    bytes->sums = arena->used - bytes->moments;
+    bytes->sums = arena->used - begin;
 }
 
-static void item_set(struct ckpt_item *item, const struct replica *replica,
-                     const struct param *param, const char *prefix,
-                     float *base, int64_t base_begin)
-{
-    int64_t first = replica->begin - param->offset;
-    int64_t last = replica->end - param->offset;
-    item->part.begin = first < 0 ? 0 : first > param->numel ? param->numel : first;
-    item->part.end = last < 0 ? 0 : last > param->numel ? param->numel : last;
-    item->dtype = DTYPE_F32;
-    item->dims = param->dims;
-    item->shape[0] = param->shape[0];
-    item->shape[1] = param->shape[1];
-    snprintf(item->name, sizeof item->name, "%s%s", prefix, param->name);
-    if (base != NULL && item->part.begin < item->part.end)
-        item->data = base + (param->offset + item->part.begin - base_begin);
-}
-
-static void replica_list_items(struct replica *replica)
-{
-    const struct params *params = replica->params;
-    for (int p = 0; p < params->count; p++) {
-        const struct param *param = &params->list[p];
-        item_set(&replica->items[p], replica, param, "", replica->weights, 0);
-        item_set(&replica->items[params->count + p], replica, param,
-                 "optimizer/exp_avg/", replica->exp_avg, replica->begin);
-        item_set(&replica->items[2 * params->count + p], replica, param,
-                 "optimizer/exp_avg_sq/", replica->exp_avg_sq, replica->begin);
-    }
-}
-
-/* The interval of `rank`, without memory for it. */
+/* The part of `rank`, without memory for it. */
 static enum err replica_open(const struct params *params, int rank, int ranks,
-                             int slots, struct replica **out)
+                             const struct replica_options *options,
+                             struct replica **out)
 {
-    struct replica *replica = calloc(1, sizeof *replica);
+    enum err rc = ERR_OK;
+    struct replica *replica = NULL;
+    TRY(replica_check(options, ranks));
+    replica = calloc(1, sizeof *replica);
     if (replica == NULL)
         return err_set(ERR_MEMORY, "replica: out of memory");
     replica->params = params;
-    replica->slots = slots;
-    replica->begin = shard_begin(params->elements, rank, ranks);
-    replica->end = shard_begin(params->elements, rank + 1, ranks);
-    replica->item_count = params->count * REPLICA_KINDS;
-    replica->items =
-        calloc((size_t)replica->item_count, sizeof replica->items[0]);
-    if (replica->items == NULL) {
-        replica_destroy(replica);
-        return err_set(ERR_MEMORY, "replica: out of memory");
-    }
-    *out = replica;
-    return ERR_OK;
-}
-
-enum err replica_create(struct comm *comm, const struct kernels *kernels,
-                        const struct kernel_ctx *ctx,
-                        const struct params *params, int slots,
-                        struct replica **out)
-{
-    enum err rc = ERR_OK;
-    struct arena plan = { 0 };
-    struct replica_bytes bytes;
-    struct replica *replica = NULL;
-    TRY(comm_agree(comm, replica_open(params, comm_rank(comm), comm_size(comm),
-                                      slots, &replica)));
-    replica->comm = comm;
-    replica->kernels = kernels;
-    replica->ctx = ctx;
-    replica->access = (struct param_access){
-        .arg = replica,
-        .gather = access_gather,
-        .release = access_release,
-        .gradient = access_gradient,
-        .gradient_done = access_release,
-    };
-    replica_layout(replica, &plan, &bytes);
-    TRY(comm_agree(comm, arena_create(plan.used, &replica->arena)));
-    replica_layout(replica, &replica->arena, &bytes);
-    TRY(weights_create(comm, params->elements, &replica->shared));
-    replica->weights = weights_data(replica->shared);
-    TRY(reduce_create(comm, kernels, ctx, params->elements, slots,
-                      &replica->reduce));
-    replica_list_items(replica);
+    replica->options = *options;
+    TRY(owner_create(params, replica_by_block(options), rank, ranks,
+                     shard_degree(options, ranks), &replica->owner));
     *out = replica;
     replica = NULL;
 out:
@@ -156,20 +112,166 @@ out:
     return rc;
 }
 
-enum err replica_plan(const struct params *params, int ranks, int slots,
+/* Leaves of reduce's tree: where bits need not be the same on other ranks, a
+ * rank's slots are one. */
+static int reduce_slots(const struct replica *replica)
+{
+    return replica->options.exact ? replica->options.slots
+                                  : replica->owner->ranks;
+}
+
+static struct scatter_options scatter_options_of(const struct replica *replica)
+{
+    const struct replica_options *options = &replica->options;
+    if (options->exact)
+        return (struct scatter_options){ .slots = options->slots,
+                                         .leaves = options->leaves };
+    return (struct scatter_options){ .slots = 1,
+                                     .leaves = options->slots * options->leaves,
+                                     .bf16 = options->reduce_bf16 };
+}
+
+/* Leaves of a slot after the first, in ddp and zero1: block by block, too. */
+static void leaf_layout(struct replica *replica, struct arena *arena)
+{
+    const struct replica_options *options = &replica->options;
+    bool needed =
+        !replica_by_block(options) && options->exact && options->leaves > 1;
+    for (int i = 0; i < WALK_PLACES; i++) {
+        int64_t elements = walk_place_elements(replica->params, i);
+        replica->leaf_block[i] =
+            needed ? arena_take(arena, (size_t)elements * sizeof(float)) : NULL;
+    }
+}
+
+/* What depends on the number of leaves. */
+static enum err make_sums(struct replica *replica)
+{
+    enum err rc = ERR_OK;
+    const struct replica_options *options = &replica->options;
+    struct arena plan = { 0 };
+    size_t leaves = (size_t)options->slots * (size_t)options->leaves;
+    struct scatter_options scatter = scatter_options_of(replica);
+    arena_destroy(&replica->leaf_arena);
+    scatter_destroy(replica->scatter);
+    free(replica->leaf_values);
+    replica->leaf_arena = (struct arena){ 0 };
+    replica->scatter = NULL;
+    replica->leaf_values =
+        calloc(leaves + (size_t)options->slots, sizeof replica->leaf_values[0]);
+    if (replica->leaf_values == NULL)
+        return err_set(ERR_MEMORY, "replica: out of memory");
+    if (replica_by_block(options))
+        TRY(scatter_create(replica->comm, replica->kernels, replica->ctx,
+                           replica->params, replica->owner, &scatter,
+                           &replica->scatter));
+    leaf_layout(replica, &plan);
+    TRY(arena_create(plan.used, &replica->leaf_arena));
+    leaf_layout(replica, &replica->leaf_arena);
+out:
+    return rc;
+}
+
+/* What goes with blocks; the caller agrees. */
+static enum err make_blocks(struct replica *replica)
+{
+    enum err rc = ERR_OK;
+    if (replica_by_block(&replica->options))
+        TRY(walk_create(replica->params, &replica->walk));
+    if (is_spread(replica))
+        TRY(gather_create(replica->comm, replica->params, replica->owner,
+                          replica->walk, replica->options.prefetch,
+                          replica->weights, &replica->gather));
+    TRY(make_sums(replica));
+    TRY(replica_list_items(replica));
+out:
+    return rc;
+}
+
+enum err replica_create(struct comm *comm, const struct kernels *kernels,
+                        const struct kernel_ctx *ctx,
+                        const struct params *params,
+                        const struct replica_options *options,
+                        struct replica **out)
+{
+    enum err rc = ERR_OK;
+    struct arena plan = { 0 };
+    struct replica_bytes bytes;
+    struct replica *replica = NULL;
+    TRY(comm_agree(comm, replica_open(params, comm_rank(comm), comm_size(comm),
+                                      options, &replica)));
+    replica->comm = comm;
+    replica->kernels = kernels;
+    replica->ctx = ctx;
+    replica->access = replica_access_table(replica);
+    replica_layout(replica, &plan, &bytes);
+    TRY(comm_agree(comm, arena_create(plan.used, &replica->arena)));
+    replica_layout(replica, &replica->arena, &bytes);
+    if (replica_is_shared(options)) {
+        TRY(weights_create(comm, params->elements, &replica->shared));
+        replica->weights = weights_data(replica->shared);
+    }
+    if (!replica_by_block(options))
+        TRY(reduce_create(comm, kernels, ctx, params->elements,
+                          reduce_slots(replica), &replica->reduce));
+    TRY(comm_agree(comm, make_blocks(replica)));
+    *out = replica;
+    replica = NULL;
+out:
+    replica_destroy(replica);
+    return rc;
+}
+
+enum err replica_set_leaves(struct replica *replica, int leaves)
+{
+    if (replica->options.leaves == leaves)
+        return ERR_OK;
+    replica->options.leaves = leaves;
+    return make_sums(replica);
+}
+
+static void plan_exchange(struct replica *replica, struct replica_bytes *out)
+{
+    const struct replica_options *options = &replica->options;
+    const struct params *params = replica->params;
+    struct scatter_options scatter = scatter_options_of(replica);
+    struct reduce_bytes whole;
+    struct scatter_bytes block;
+    struct arena leaf = { 0 };
+    if (replica_by_block(options)) {
+        scatter_plan(params, replica->owner, &scatter, &block);
+        out->gradients = block.gradients;
+        out->partial_sums = block.partial_sums;
+        out->exchange = block.exchange;
+    } else {
+        reduce_plan(params->elements, REDUCE_ANY_RANK, replica->owner->ranks,
+                    reduce_slots(replica), &whole);
+        out->gradients = whole.gradients;
+        out->partial_sums = whole.partial_sums;
+        out->exchange = whole.exchange;
+    }
+    leaf_layout(replica, &leaf);
+    out->gradients += leaf.used;
+    if (is_spread(replica))
+        out->weights += gather_plan(params, options->prefetch);
+}
+
+enum err replica_plan(const struct params *params, int ranks,
+                      const struct replica_options *options,
                       struct replica_bytes *out)
 {
     enum err rc = ERR_OK;
     struct arena plan = { 0 };
     struct replica *replica = NULL;
-    /* the last rank's interval is the longest (shard.h) */
-    TRY(replica_open(params, ranks - 1, ranks, slots, &replica));
+    /* the last rank's pieces are the longest */
+    TRY(replica_open(params, ranks - 1, ranks, options, &replica));
     replica_layout(replica, &plan, out);
-    replica_list_items(replica);
+    TRY(replica_list_items(replica));
+    plan_exchange(replica, out);
     out->items = (size_t)replica->item_count * sizeof replica->items[0];
     out->staging = ckpt_saver_stage_bytes(replica->items, replica->item_count);
-    reduce_plan(params->elements, REDUCE_ANY_RANK, ranks, slots, &out->reduce);
-    out->total = plan.used + out->weights + out->items + out->reduce.total;
+    out->total = out->weights + out->moments + out->sums + out->items +
+                 out->gradients + out->partial_sums + out->exchange;
 out:
     replica_destroy(replica);
     return rc;
@@ -181,19 +283,15 @@ void replica_destroy(struct replica *replica)
         return;
     reduce_destroy(replica->reduce);
     weights_destroy(replica->shared);
+    scatter_destroy(replica->scatter);
+    gather_destroy(replica->gather);
+    walk_destroy(replica->walk);
+    owner_destroy(replica->owner);
+    arena_destroy(&replica->leaf_arena);
     arena_destroy(&replica->arena);
+    free(replica->leaf_values);
     free(replica->items);
     free(replica);
-}
-
-enum err replica_init(struct replica *replica, uint64_t seed)
-{
-    size_t own = (size_t)(replica->end - replica->begin) * sizeof(float);
-    params_init(replica->params, seed, replica->begin, replica->end,
-                replica->weights + replica->begin);
-    memset(replica->exp_avg, 0, own);
-    memset(replica->exp_avg_sq, 0, own);
-    return replica_loaded(replica);
 }
 
 const struct param_access *replica_access(struct replica *replica)
@@ -201,71 +299,153 @@ const struct param_access *replica_access(struct replica *replica)
     return &replica->access;
 }
 
+/* --- a batch -----------------------------------------------------------------
+ */
+
+/* Of ddp and zero1. */
+static int first_leaf(const struct replica *replica, int rank)
+{
+    return shard_slot_begin(rank, replica->owner->ranks,
+                            replica->options.slots) *
+           replica->options.leaves;
+}
+
+int replica_turns(const struct replica *replica)
+{
+    int rank = replica->owner->rank;
+    if (replica->scatter != NULL)
+        return scatter_turns(replica->scatter);
+    return first_leaf(replica, rank + 1) - first_leaf(replica, rank);
+}
+
+int replica_leaf(const struct replica *replica, int turn)
+{
+    if (replica->scatter != NULL)
+        return scatter_leaf(replica->scatter, turn);
+    return first_leaf(replica, replica->owner->rank) + turn;
+}
+
 void replica_begin_batch(struct replica *replica)
 {
     replica->gradient = NULL;
-    reduce_begin(replica->reduce);
+    if (replica->scatter != NULL)
+        scatter_begin(replica->scatter);
+    else
+        reduce_begin(replica->reduce);
 }
 
-enum err replica_begin_slot(struct replica *replica)
+/* The leaf begins a slot of the sum, which may hold all that the rank has. */
+static bool begins_slot(const struct replica *replica, int turn)
 {
-    return reduce_slot(replica->reduce, &replica->slot_gradient);
+    if (!replica->options.exact)
+        return turn == 0;
+    return replica_leaf(replica, turn) % replica->options.leaves == 0;
 }
 
-enum err replica_end_slot(struct replica *replica)
+enum err replica_begin_leaf(struct replica *replica, int turn)
 {
+    replica->turn = turn;
+    if (replica->scatter != NULL) {
+        scatter_turn(replica->scatter, turn);
+        walk_begin(replica->walk, true);
+        return ERR_OK;
+    }
+    replica->leaf_opened = false;
+    if (begins_slot(replica, turn))
+        return reduce_slot(replica->reduce, &replica->slot_gradient);
+    return ERR_OK;
+}
+
+enum err replica_end_leaf(struct replica *replica)
+{
+    enum err rc = ERR_OK;
+    int turn = replica->turn;
+    if (replica->scatter != NULL) {
+        TRY(replica_walk_on(replica));
+        return replica->broken ? ERR_OK : scatter_turn_end(replica->scatter);
+    }
+    if (turn + 1 < replica_turns(replica) && !begins_slot(replica, turn + 1))
+        return ERR_OK;
     replica->slot_gradient = NULL;
-    return reduce_slot_done(replica->reduce);
+    TRY(reduce_slot_done(replica->reduce));
+out:
+    return rc;
 }
 
 enum err replica_finish_batch(struct replica *replica)
 {
-    return reduce_finish(replica->reduce, &replica->gradient);
+    if (replica->scatter == NULL)
+        return reduce_finish(replica->reduce, &replica->gradient);
+    replica->gradient = scatter_total(replica->scatter);
+    return ERR_OK;
 }
 
-enum err replica_gradient_norm(struct replica *replica, double *norm)
+void replica_begin_eval(struct replica *replica)
+{
+    if (replica->walk != NULL)
+        walk_begin(replica->walk, false);
+}
+
+enum err replica_end_eval(struct replica *replica)
+{
+    return replica->walk != NULL ? replica_walk_on(replica) : ERR_OK;
+}
+
+/* Leaves that a rank computes, and place of its first one when they are listed
+ * rank by rank; *stride: from one to the next in the batch. */
+static int dealt(const struct replica *replica, int rank, int *first,
+                 int *stride)
+{
+    int ranks = replica->owner->ranks;
+    int total = replica->options.slots * replica->options.leaves;
+    *first = rank;
+    *stride = ranks;
+    if (replica->scatter != NULL)
+        return rank < total ? (total - rank + ranks - 1) / ranks : 0;
+    *first = first_leaf(replica, rank);
+    *stride = 1;
+    return first_leaf(replica, rank + 1) - *first;
+}
+
+enum err replica_leaf_sum(struct replica *replica, const double *values,
+                          double *sum)
 {
     enum err rc = ERR_OK;
-    double sum = 0.0;
-    int64_t own = replica->end - replica->begin;
-    assert(replica->gradient != NULL || own == 0);
-    if (own > 0)
-        TRY(replica->kernels->chunk_sum_squares(
-            replica->ctx, DTYPE_F32, own, replica->gradient,
-            replica->chunk_sums + replica->begin / KERNEL_CHUNK));
-    TRY(reduce_chunk_sums(replica->comm, replica->params->elements,
-                          replica->chunk_sums, &sum));
-    *norm = sqrt(sum);
+    int ranks = replica->owner->ranks;
+    int leaves = replica->options.leaves;
+    int slots = replica->options.slots;
+    double *all = replica->leaf_values;
+    double *sums = all + slots * leaves;
+    size_t *bytes = comm_sizes(replica->comm, 0);
+    size_t *offsets = comm_sizes(replica->comm, 1);
+    size_t *next = comm_sizes(replica->comm, 2);
+    int at = 0;
+    for (int r = 0; r < ranks; r++) {
+        int first, stride;
+        int count = dealt(replica, r, &first, &stride);
+        bytes[r] = (size_t)count * sizeof *all;
+        offsets[r] = (size_t)at * sizeof *all;
+        for (int i = 0; i < count && r == replica->owner->rank; i++)
+            all[at + i] = values[first + i * stride];
+        at += count;
+    }
+    TRY(comm_all_gather(replica->comm, all, bytes, offsets));
+    at = 0;
+    for (int r = 0; r < ranks; r++) {
+        int first, stride;
+        next[r] = (size_t)at;
+        at += dealt(replica, r, &first, &stride);
+    }
+    for (int leaf = 0, r = 0; leaf < slots * leaves; leaf++) {
+        double *slot = &sums[leaf / leaves];
+        if (replica->scatter != NULL)
+            r = leaf % ranks;
+        else if (leaf == first_leaf(replica, r + 1))
+            r++;
+        double value = all[next[r]++];
+        *slot = leaf % leaves == 0 ? value : *slot + value;
+    }
+    *sum = tree_sum(sums, slots);
 out:
     return rc;
-}
-
-enum err replica_update(struct replica *replica, const struct adamw *step)
-{
-    enum err rc = ERR_OK;
-    int64_t own = replica->end - replica->begin;
-    if (own > 0)
-        TRY(replica->kernels->adamw(replica->ctx, DTYPE_F32, own, step,
-                                    replica->weights + replica->begin,
-                                    replica->gradient, replica->exp_avg,
-                                    replica->exp_avg_sq));
-    TRY(replica_loaded(replica));
-out:
-    return rc;
-}
-
-const float *replica_weights(const struct replica *replica)
-{
-    return replica->weights;
-}
-
-const struct ckpt_item *replica_items(const struct replica *replica, int *count)
-{
-    *count = replica->item_count;
-    return replica->items;
-}
-
-enum err replica_loaded(struct replica *replica)
-{
-    return weights_exchange(replica->shared);
 }

@@ -1,15 +1,28 @@
-/* One rank's part of a data-parallel model: all weights, the gradient of its
- * slots, and the optimizer state of its own interval.
+/* One rank's part of a data-parallel model: weights, gradients and optimizer
+ * state, as far as its strategy keeps them on every rank.
  *
- * Each rank updates the interval of the flat parameter space that it owns
- * (shard.h) and the ranks then exchange their intervals, so no element is
- * updated or written twice; the ranks of a node share one copy (weights.h).
- * Gradients are summed over slots in tree order (reduce.h). The object
- * implements the model's param_access; with weights resident everywhere, gather
- * and release cost nothing. */
+ *              weights      gradients    moments   what travels in a step
+ *   ddp        all          all          all       partial sums, their total
+ *   zero1      all          all          own part  partial sums, weights
+ *   zero2      all          by block     own part  each leaf's gradient,
+ *                                                  weights
+ *   zero3      own shard    by block     own part  the same, blocks of
+ *                                                  weights
+ *
+ * Each element is updated and written by one rank (in ddp updated by all). The
+ * sum of the gradients has one order, leaf by leaf within a slot and slots by
+ * the tree (tree.h), so that all strategies give the same bits on any number of
+ * ranks; only reduce_bf16 does not. ddp and zero1 add whole slots on the rank
+ * that computes them (reduce.h), zero2 and zero3 leaves on the owners of a
+ * block (scatter.h). Under zero3 with a shard degree smaller than the number of
+ * ranks each group of that many neighbours has all weights (HSDP).
+ *
+ * Under zero1 the ranks of a node share one copy of the weights (weights.h).
+ * The object implements the model's param_access. */
 #ifndef TESSERA_PARALLEL_REPLICA_H
 #define TESSERA_PARALLEL_REPLICA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,64 +31,109 @@
 #include "src/base/err.h"
 #include "src/comm/comm.h"
 #include "src/model/params.h"
-#include "src/parallel/reduce.h"
 
 struct replica;
 
-/* All arguments are borrowed. slots: leaves of the summation tree, >= the
- * number of ranks. Collective; fails on all ranks or on none. */
+enum replica_strategy {
+    REPLICA_DDP,
+    REPLICA_ZERO1,
+    REPLICA_ZERO2,
+    REPLICA_ZERO3
+};
+
+struct replica_options {
+    enum replica_strategy strategy;
+    int shard_degree; /* of zero3: a divisor of the ranks; 0: all of them */
+    int prefetch;     /* blocks gathered ahead, of zero3 */
+    int slots;        /* of a batch; with ddp and zero1 at least the ranks */
+    int leaves;       /* of a slot */
+    bool exact;       /* the same bits on any number of ranks; otherwise a
+                       * rank's leaves may be one sum */
+    bool reduce_bf16; /* of zero2 and zero3: gradients are rounded to bf16 for
+                       * their way to another rank; not with `exact` */
+};
+
+/* ERR_USAGE with the reason, when the options contradict each other or the
+ * number of ranks. */
+enum err replica_check(const struct replica_options *options, int ranks);
+
+/* All arguments but the options, which must pass the check, are borrowed.
+ * Collective; fails on all ranks or on none. */
 enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         const struct kernel_ctx *ctx,
-                        const struct params *params, int slots,
+                        const struct params *params,
+                        const struct replica_options *options,
                         struct replica **out);
 void replica_destroy(struct replica *replica);
 
+/* Another number of leaves per slot; between batches. */
+enum err replica_set_leaves(struct replica *replica, int leaves);
+
 /* Bytes of a replica, by kind, on the rank that needs most. */
 struct replica_bytes {
-    size_t weights;
-    size_t moments; /* of the own interval */
-    size_t sums;    /* of chunks, for the gradient's norm */
-    size_t items;   /* the table for checkpoints */
-    struct reduce_bytes reduce;
-    size_t staging; /* what a checkpoint saver copies; not part of ... */
-    size_t total;   /* ... what replica_create() allocates */
+    size_t weights;      /* at rest, and rooms for whole blocks */
+    size_t moments;      /* of the own part */
+    size_t gradients;    /* of the leaf at work, or of the blocks at work */
+    size_t partial_sums; /* of slots and leaves, until they can be added */
+    size_t exchange;     /* received from other ranks, and small tables */
+    size_t sums;         /* of chunks, for the gradient's norm */
+    size_t items;        /* the table for checkpoints */
+    size_t staging;      /* what a checkpoint saver copies; not part of ... */
+    size_t total;        /* ... what replica_create() allocates */
 };
 
 /* Without creating one. */
-enum err replica_plan(const struct params *params, int ranks, int slots,
+enum err replica_plan(const struct params *params, int ranks,
+                      const struct replica_options *options,
                       struct replica_bytes *out);
 
 /* Fresh weights, a function of the seed; moments zero. Collective. */
 enum err replica_init(struct replica *replica, uint64_t seed);
 
-/* For the model; valid between replica_begin_slot() and replica_end_slot() for
- * training, at any time for evaluation. */
+/* For the model, between replica_begin_leaf() and replica_end_leaf(), or
+ * replica_begin_eval() and replica_end_eval(). */
 const struct param_access *replica_access(struct replica *replica);
 
-/* One batch: begin, then for each of this rank's slots begin_slot, leaves,
- * end_slot; then finish, which leaves the summed gradient of the own interval
- * in place. finish is collective. */
+/* How often this rank takes part in computing leaves during a batch, and which
+ * of the batch's leaves is its own in a turn; -1: none. */
+int replica_turns(const struct replica *replica);
+int replica_leaf(const struct replica *replica, int turn);
+
+/* One batch: begin, then each turn in order, with the model's training of the
+ * leaf within; then finish, which leaves the summed gradient of the own part in
+ * place. With zero2 and zero3 a turn is collective: every rank takes all, with
+ * or without a leaf, and when its leaf has failed; what the model has not
+ * called is made up for by replica_end_leaf(). finish is collective, and left
+ * out when the batch is to be given up; after ERR_COMM nothing more is called.
+ */
 void replica_begin_batch(struct replica *replica);
-enum err replica_begin_slot(struct replica *replica);
-enum err replica_end_slot(struct replica *replica);
+enum err replica_begin_leaf(struct replica *replica, int turn);
+enum err replica_end_leaf(struct replica *replica);
 enum err replica_finish_batch(struct replica *replica);
+
+/* Around the evaluation of one leaf; with zero3 collective as above. */
+void replica_begin_eval(struct replica *replica);
+enum err replica_end_eval(struct replica *replica);
+
+/* One value per leaf of the batch, values[slots * leaves], of which this rank
+ * has filled its own: the sum in the order of gradients, the same bits on every
+ * rank. Collective. */
+enum err replica_leaf_sum(struct replica *replica, const double *values,
+                          double *sum);
 
 /* L2 norm of the whole summed gradient, the same bits on every rank.
  * Collective, after replica_finish_batch(). */
 enum err replica_gradient_norm(struct replica *replica, double *norm);
 
-/* Update the own interval and exchange weights. Collective. */
+/* Update, and exchange what other ranks need of it. Collective. */
 enum err replica_update(struct replica *replica, const struct adamw *step);
-
-/* All weights; lent. */
-const float *replica_weights(const struct replica *replica);
 
 /* Checkpoint items: every tensor's weights and moments ("optimizer/exp_avg/",
  * "optimizer/exp_avg_sq/" before the name), this rank's interval of each. Lent,
  * for saving and for loading; after loading call replica_loaded(). */
 const struct ckpt_item *replica_items(const struct replica *replica,
                                       int *count);
-/* Exchange weights after a load. Collective. */
+/* Exchange what other ranks need after a load. Collective. */
 enum err replica_loaded(struct replica *replica);
 
 #endif

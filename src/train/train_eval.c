@@ -88,36 +88,59 @@ void train_eval_destroy(struct train_eval *eval)
     free(eval);
 }
 
-/* This rank's leaves; stops early when a signal has come. */
-static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
-                            int64_t *tokens)
+static enum err eval_leaf(struct train_eval *eval, struct trainer *trainer,
+                          int64_t number, int64_t *tokens)
 {
     enum err rc = ERR_OK;
     struct order order = { .seed = 0,
                            .samples = dataset_samples(trainer->eval_data),
                            .shuffle = false };
+    struct batch *batch = trainer->batch;
     int64_t micro = eval->micro;
+    int64_t count = eval->samples - number * micro;
+    struct leaf_loss loss;
+    if (count > micro)
+        count = micro;
+    TRY(loader_read(trainer->eval_data, &order, number * micro, count, batch));
+    struct leaf leaf = {
+        .samples = batch->samples,
+        .seq_len = batch->seq_len,
+        .tokens = batch->tokens,
+        .labels = batch->labels,
+        .sequence_ids = batch->sequence_ids,
+    };
+    TRY(model_eval_leaf(trainer->model, replica_access(trainer->replica), &leaf,
+                        &loss));
+    eval->losses[number] = loss.cross_entropy;
+    *tokens += batch->loss_tokens;
+out:
+    return rc;
+}
+
+/* This rank's leaves; it stops early when a signal has come or a leaf fails,
+ * but the others may need its part of the weights to their end. */
+static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
+                            int64_t *tokens)
+{
+    enum err rc = ERR_OK;
+    enum err failed = ERR_OK;
+    char text[512];
+    int64_t begin = leaf_begin(eval, trainer->rank, trainer->ranks);
     int64_t end = leaf_begin(eval, trainer->rank + 1, trainer->ranks);
-    for (int64_t i = leaf_begin(eval, trainer->rank, trainer->ranks);
-         i < end && stop_requested() == 0; i++) {
-        struct batch *batch = trainer->batch;
-        int64_t count = eval->samples - i * micro;
-        if (count > micro)
-            count = micro;
-        TRY(loader_read(trainer->eval_data, &order, i * micro, count, batch));
-        struct leaf_loss loss;
-        struct leaf leaf = {
-            .samples = batch->samples,
-            .seq_len = batch->seq_len,
-            .tokens = batch->tokens,
-            .labels = batch->labels,
-            .sequence_ids = batch->sequence_ids,
-        };
-        TRY(model_eval_leaf(trainer->model, replica_access(trainer->replica),
-                            &leaf, &loss));
-        eval->losses[i] = loss.cross_entropy;
-        *tokens += batch->loss_tokens;
+    int64_t turns = (eval->leaves + trainer->ranks - 1) / trainer->ranks;
+    for (int64_t turn = 0; turn < turns; turn++) {
+        replica_begin_eval(trainer->replica);
+        if (begin + turn < end && failed == ERR_OK && stop_requested() == 0) {
+            failed = eval_leaf(eval, trainer, begin + turn, tokens);
+            if (failed == ERR_COMM)
+                return failed;
+            if (failed != ERR_OK)
+                snprintf(text, sizeof text, "%s", err_text());
+        }
+        TRY(replica_end_eval(trainer->replica));
     }
+    if (failed != ERR_OK)
+        return err_set(failed, "%s", text);
 out:
     return rc;
 }

@@ -37,8 +37,13 @@ json_t *train_fixed_state(const struct trainer *trainer)
         free(text);
     }
     /* "run" promises the same bits on the same topology only */
-    if (fixed != NULL && strcmp(s->parallel.determinism, "run") == 0)
+    if (fixed != NULL && strcmp(s->parallel.determinism, "run") == 0) {
         json_object_set_new(fixed, "ranks", json_integer(trainer->ranks));
+        json_object_set_new(fixed, "parallel.strategy",
+                            json_string(s->parallel.strategy));
+        json_object_set_new(fixed, "parallel.reduce_precision",
+                            json_string(s->parallel.reduce_precision));
+    }
     return fixed;
 }
 

@@ -6,11 +6,34 @@
 
 #include "src/base/units.h"
 
-int train_memory_leaves(const struct train_settings *settings, int ranks)
+static enum replica_strategy strategy_of(const char *name)
 {
-    if (strcmp(settings->parallel.determinism, "elastic") == 0)
-        return (int)settings->parallel.slots;
-    return ranks;
+    static const char *const names[] = { [REPLICA_DDP] = "ddp",
+                                         [REPLICA_ZERO1] = "zero1",
+                                         [REPLICA_ZERO2] = "zero2",
+                                         [REPLICA_ZERO3] = "zero3" };
+    int i = 0;
+    while (strcmp(names[i], name) != 0) /* the schema has checked it */
+        i++;
+    return (enum replica_strategy)i;
+}
+
+struct replica_options
+train_memory_replica(const struct train_settings *settings)
+{
+    const struct train_settings *s = settings;
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    int64_t leaves =
+        s->train.microbatch > 0 ? slot / s->train.microbatch : 1;
+    return (struct replica_options){
+        .strategy = strategy_of(s->parallel.strategy),
+        .shard_degree = (int)s->parallel.shard_degree,
+        .prefetch = (int)s->parallel.prefetch,
+        .slots = (int)s->parallel.slots,
+        .leaves = leaves > 0 ? (int)leaves : 1,
+        .exact = strcmp(s->parallel.determinism, "elastic") == 0,
+        .reduce_bf16 = strcmp(s->parallel.reduce_precision, "bf16") == 0,
+    };
 }
 
 enum err train_memory_plan(const struct train_settings *settings,
@@ -26,8 +49,8 @@ enum err train_memory_plan(const struct train_settings *settings,
         .options = { .threads = place->threads,
                      .samples = settings->train.microbatch,
                      .seq_len = settings->data.seq_len },
+        .replica = train_memory_replica(settings),
         .ranks = place->ranks,
-        .slots = train_memory_leaves(settings, place->ranks),
         .stage = settings->checkpoint.async,
     };
     TRY(train_settings_memory(settings, &input.options.memory));
@@ -65,7 +88,11 @@ static enum err fit_microbatch(struct train_settings *settings,
 {
     enum err rc = ERR_OK;
     int64_t begin = settings->train.microbatch;
+    int64_t degree = settings->parallel.shard_degree;
     struct memory_plan plan;
+    *fits = false;
+    if (degree > 0 && place->ranks % degree != 0)
+        return ERR_OK;
     int64_t micro = begin;
     for (; micro > 0; micro = train_memory_smaller(micro)) {
         settings->train.microbatch = micro;

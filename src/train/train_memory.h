@@ -28,9 +28,10 @@ struct train_memory_place {
     int ranks;   /* at most parallel.slots */
 };
 
-/* Leaves of the summation tree. "fast" and "run" keep the bits for one topology
- * only, so a rank's slots may be one leaf; "elastic" keeps every slot apart. */
-int train_memory_leaves(const struct train_settings *settings, int ranks);
+/* How the settings spread the state over ranks. "fast" and "run" keep the bits
+ * for one topology only, "elastic" for all. */
+struct replica_options
+train_memory_replica(const struct train_settings *settings);
 
 enum err train_memory_plan(const struct train_settings *settings,
                            const struct train_memory_place *place,

@@ -184,6 +184,20 @@ const struct setting train_settings_schema[] = {
     { "checkpoint.failures_max", SETTING_INT, AT(checkpoint.failures_max), "3",
       1, 1e6, NULL, "failed saves in a row that end the run" },
 
+    { "parallel.strategy", SETTING_CHOICE, AT(parallel.strategy), "zero1", 0, 0,
+      "ddp|zero1|zero2|zero3",
+      "what is spread over the ranks: nothing; optimizer state; gradients too; "
+      "weights too" },
+    { "parallel.shard_degree", SETTING_INT, AT(parallel.shard_degree), "0", 0,
+      65536, NULL,
+      "of zero3: neighbouring ranks that have all weights together, a divisor "
+      "of the ranks; 0: all ranks" },
+    { "parallel.prefetch", SETTING_INT, AT(parallel.prefetch), "1", 0, 1024,
+      NULL, "of zero3: blocks of weights gathered ahead of their use" },
+    { "parallel.reduce_precision", SETTING_CHOICE,
+      AT(parallel.reduce_precision), "fp32", 0, 0, "fp32|bf16",
+      "of gradients on their way to another rank; bf16 needs zero2 or zero3, "
+      "and another determinism than elastic" },
     { "parallel.determinism", SETTING_CHOICE, AT(parallel.determinism),
       "elastic", 0, 0, "elastic|run|fast",
       "elastic: same bits for any number of ranks" },
@@ -265,6 +279,20 @@ static enum err check_durations(const struct train_settings *s)
     return ERR_OK;
 }
 
+/* As far as it does not depend on the number of ranks. */
+static enum err check_parallel(const struct train_settings *s)
+{
+    struct replica_options options = train_memory_replica(s);
+    int degree = options.shard_degree > 0 ? options.shard_degree : 1;
+    if (degree > s->parallel.slots)
+        return err_set(ERR_USAGE,
+                       "parallel.shard_degree (%d) is more than "
+                       "parallel.slots (%lld), the most ranks of the run: "
+                       "choose a smaller one",
+                       degree, (long long)s->parallel.slots);
+    return replica_check(&options, degree);
+}
+
 /* partial: what is missing is not checked. */
 static enum err settings_check(const struct train_settings *s, bool partial)
 {
@@ -275,6 +303,7 @@ static enum err settings_check(const struct train_settings *s, bool partial)
         TRY(check_run_dir(s->run.dir));
     TRY(model_config_check(&model));
     TRY(train_settings_memory(s, &memory));
+    TRY(check_parallel(s));
     if (s->data.seq_len > s->model.max_seq_len)
         return err_set(ERR_USAGE,
                        "data.seq_len (%lld) is larger than model.max_seq_len "

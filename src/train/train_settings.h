@@ -81,6 +81,10 @@ struct train_settings {
         int64_t failures_max;
     } checkpoint;
     struct {
+        char strategy[SETTINGS_TEXT_BYTES];
+        int64_t shard_degree; /* ranks; 0: all */
+        int64_t prefetch;     /* blocks */
+        char reduce_precision[SETTINGS_TEXT_BYTES];
         char determinism[SETTINGS_TEXT_BYTES];
         int64_t slots;
         double timeout_s;

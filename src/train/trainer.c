@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/train/train_memory.h"
 #include "src/train/train_same.h"
 #include "src/train/train_threads.h"
 #include "src/train/trainer_memory.h"
@@ -101,16 +102,11 @@ static enum err create_local(struct trainer *trainer)
         .shuffle = true,
     };
     TRY(params_create(&config, &trainer->params));
-    trainer->slot_loss =
-        calloc((size_t)s->parallel.slots, sizeof trainer->slot_loss[0]);
-    trainer->slot_balance =
-        calloc((size_t)s->parallel.slots, sizeof trainer->slot_balance[0]);
     if (s->model.experts > 0)
         trainer->expert_counts =
             calloc((size_t)(s->model.n_layers * s->model.experts),
                    sizeof trainer->expert_counts[0]);
-    if (trainer->slot_loss == NULL || trainer->slot_balance == NULL ||
-        (s->model.experts > 0 && trainer->expert_counts == NULL))
+    if (s->model.experts > 0 && trainer->expert_counts == NULL)
         return err_set(ERR_MEMORY, "out of memory");
 out:
     return rc;
@@ -136,6 +132,9 @@ enum err trainer_create(struct comm *comm,
                      "most that many ranks, or raise parallel.slots (a divisor "
                      "of train.global_batch) for a new run",
                      trainer->ranks, (long long)settings->parallel.slots);
+    struct replica_options options = train_memory_replica(settings);
+    if (rc == ERR_OK)
+        rc = replica_check(&options, trainer->ranks);
     TRY(comm_agree(comm, rc));
     TRY(train_threads(comm, (int)settings->hardware.threads,
                       &trainer->threads));
@@ -159,8 +158,8 @@ void trainer_destroy(struct trainer *trainer)
     batch_destroy(trainer->batch);
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);
-    free(trainer->slot_loss);
-    free(trainer->slot_balance);
+    free(trainer->leaf_loss);
+    free(trainer->leaf_balance);
     free(trainer->expert_counts);
     free(trainer);
 }

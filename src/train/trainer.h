@@ -41,8 +41,8 @@ struct trainer {
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order order;
     struct batch *batch;    /* one leaf */
-    double *slot_loss;      /* [slots] */
-    double *slot_balance; /* [slots] the load-balance losses */
+    double *leaf_loss;    /* [leaves of a batch] of this rank's */
+    double *leaf_balance; /* [leaves of a batch] the load-balance losses */
     int64_t *expert_counts; /* [n_layers, experts] choices in the last step, of
                                all ranks; NULL without experts */
     bool shrunk; /* train.microbatch is smaller than the settings wanted */

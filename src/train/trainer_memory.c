@@ -36,12 +36,19 @@ static enum err make_leaf(struct trainer *trainer)
                                      .samples = s->train.microbatch,
                                      .seq_len = s->data.seq_len,
                                      .seed = (uint64_t)s->train.seed };
+    int64_t leaves = s->train.global_batch / s->train.microbatch;
     if (trainer->model != NULL)
         return ERR_OK;
     TRY(train_settings_memory(s, &options.memory));
     TRY(train_memory_check(s, &place));
     TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
     TRY(probe_eval(trainer));
+    trainer->leaf_loss =
+        calloc((size_t)leaves, sizeof trainer->leaf_loss[0]);
+    trainer->leaf_balance =
+        calloc((size_t)leaves, sizeof trainer->leaf_balance[0]);
+    if (trainer->leaf_loss == NULL || trainer->leaf_balance == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
     TRY(model_create(&config, trainer->params, trainer->kernels, &options,
                      &trainer->model));
     trainer->ctx = *model_ctx(trainer->model);
@@ -53,18 +60,21 @@ static void drop_leaf(struct trainer *trainer)
 {
     model_destroy(trainer->model);
     batch_destroy(trainer->batch);
+    free(trainer->leaf_loss);
+    free(trainer->leaf_balance);
     trainer->model = NULL;
     trainer->batch = NULL;
+    trainer->leaf_loss = NULL;
+    trainer->leaf_balance = NULL;
 }
 
 static enum err make_replica(struct trainer *trainer)
 {
+    struct replica_options options = train_memory_replica(&trainer->settings);
     if (trainer->replica != NULL)
-        return ERR_OK;
-    return replica_create(
-        trainer->comm, trainer->kernels, &trainer->ctx, trainer->params,
-        train_memory_leaves(&trainer->settings, trainer->ranks),
-        &trainer->replica);
+        return replica_set_leaves(trainer->replica, options.leaves);
+    return replica_create(trainer->comm, trainer->kernels, &trainer->ctx,
+                          trainer->params, &options, &trainer->replica);
 }
 
 /* One smaller, without making it. */

@@ -1,10 +1,8 @@
 /* One optimizer step: slots, reduction, clipping, update. */
 #include <math.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "src/base/clock.h"
-#include "src/parallel/reduce.h"
-#include "src/parallel/shard.h"
 #include "src/train/trainer_memory.h"
 
 static int64_t expert_places(const struct trainer *trainer)
@@ -20,66 +18,64 @@ static void count_experts(struct trainer *trainer)
         trainer->expert_counts[i] += counts[i];
 }
 
-/* All leaves of one slot, in order, into the slot's gradient. */
-static enum err train_slot(struct trainer *trainer, int slot,
+static enum err train_leaf(struct trainer *trainer, int number,
                            int64_t *loss_tokens)
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
-    int64_t slot_samples = s->train.global_batch / s->parallel.slots;
-    int64_t first =
-        trainer->step * s->train.global_batch + slot * slot_samples;
-    struct leaf_loss total = { 0 };
-    for (int64_t done = 0; done < slot_samples; done += s->train.microbatch) {
-        struct batch *batch = trainer->batch;
-        struct leaf_loss loss;
-        double begin = clock_now();
-        TRY(loader_read(trainer->train_data, &trainer->order, first + done,
-                        s->train.microbatch, batch));
-        trainer->loader_s += clock_now() - begin;
-        struct leaf leaf = {
-            .samples = batch->samples,
-            .seq_len = batch->seq_len,
-            .tokens = batch->tokens,
-            .labels = batch->labels,
-            .sequence_ids = batch->sequence_ids,
-            .first_sample = first + done,
-        };
-        TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
-                             &leaf, &loss));
-        total.cross_entropy += loss.cross_entropy;
-        total.balance += loss.balance;
-        count_experts(trainer);
-        *loss_tokens += batch->loss_tokens;
-    }
-    trainer->slot_loss[slot] = total.cross_entropy;
-    trainer->slot_balance[slot] = total.balance;
+    struct batch *batch = trainer->batch;
+    int64_t first = trainer->step * s->train.global_batch +
+                    number * s->train.microbatch;
+    struct leaf_loss loss;
+    double begin = clock_now();
+    TRY(loader_read(trainer->train_data, &trainer->order, first,
+                    s->train.microbatch, batch));
+    trainer->loader_s += clock_now() - begin;
+    struct leaf leaf = {
+        .samples = batch->samples,
+        .seq_len = batch->seq_len,
+        .tokens = batch->tokens,
+        .labels = batch->labels,
+        .sequence_ids = batch->sequence_ids,
+        .first_sample = first,
+    };
+    TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
+                         &leaf, &loss));
+    trainer->leaf_loss[number] = loss.cross_entropy;
+    trainer->leaf_balance[number] = loss.balance;
+    count_experts(trainer);
+    *loss_tokens += batch->loss_tokens;
 out:
     return rc;
 }
 
-/* Elastic: each slot is a leaf of the tree. Otherwise: all of this rank's slots
- * go into one buffer. */
-static enum err train_slots(struct trainer *trainer, int64_t *loss_tokens)
+/* A leaf that fails is the rank's last in this batch, but the others need the
+ * rank until the end of it. */
+static enum err train_leaves(struct trainer *trainer, int64_t *loss_tokens)
 {
     enum err rc = ERR_OK;
-    int slots = (int)trainer->settings.parallel.slots;
-    bool elastic =
-        strcmp(trainer->settings.parallel.determinism, "elastic") == 0;
-    int begin = shard_slot_begin(trainer->rank, trainer->ranks, slots);
-    int end = shard_slot_begin(trainer->rank + 1, trainer->ranks, slots);
-    for (int slot = begin; slot < end; slot++) {
-        if (elastic || slot == begin)
-            TRY(replica_begin_slot(trainer->replica));
-        TRY(train_slot(trainer, slot, loss_tokens));
-        if (elastic || slot + 1 == end)
-            TRY(replica_end_slot(trainer->replica));
+    enum err failed = ERR_OK;
+    char text[512];
+    struct replica *replica = trainer->replica;
+    for (int turn = 0; turn < replica_turns(replica); turn++) {
+        int leaf = replica_leaf(replica, turn);
+        TRY(replica_begin_leaf(replica, turn));
+        if (leaf >= 0 && failed == ERR_OK) {
+            failed = train_leaf(trainer, leaf, loss_tokens);
+            if (failed == ERR_COMM)
+                return failed;
+            if (failed != ERR_OK)
+                snprintf(text, sizeof text, "%s", err_text());
+        }
+        TRY(replica_end_leaf(replica));
     }
+    if (failed != ERR_OK)
+        return err_set(failed, "%s", text);
 out:
     return rc;
 }
 
-/* All slots of this rank, again in smaller leaves when they do not fit. */
+/* All leaves of this rank, again in smaller ones when they do not fit. */
 static enum err train_batch(struct trainer *trainer, int64_t *loss_tokens)
 {
     enum err rc = ERR_OK;
@@ -88,7 +84,7 @@ static enum err train_batch(struct trainer *trainer, int64_t *loss_tokens)
         for (int64_t i = 0; i < expert_places(trainer); i++)
             trainer->expert_counts[i] = 0;
         replica_begin_batch(trainer->replica);
-        rc = comm_agree(trainer->comm, train_slots(trainer, loss_tokens));
+        rc = comm_agree(trainer->comm, train_leaves(trainer, loss_tokens));
         if (rc != ERR_MEMORY)
             return rc;
         TRY(trainer_memory_shrink(trainer));
@@ -138,11 +134,10 @@ enum err trainer_step(struct trainer *trainer)
     trainer->loader_s = 0.0;
     TRY(train_batch(trainer, &tokens));
     TRY(replica_finish_batch(trainer->replica));
-    TRY(reduce_slot_sums(trainer->comm, (int)s->parallel.slots,
-                         trainer->slot_loss, &loss_sum));
+    TRY(replica_leaf_sum(trainer->replica, trainer->leaf_loss, &loss_sum));
     if (s->model.experts > 0) {
-        TRY(reduce_slot_sums(trainer->comm, (int)s->parallel.slots,
-                             trainer->slot_balance, &balance_sum));
+        TRY(replica_leaf_sum(trainer->replica, trainer->leaf_balance,
+                             &balance_sum));
         TRY(comm_all_reduce_i64(trainer->comm, trainer->expert_counts,
                                 (size_t)expert_places(trainer), COMM_SUM));
     }

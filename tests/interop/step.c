@@ -50,8 +50,8 @@ static enum err write_weights(const char *dir, const struct bench_model *bench)
         for (int d = 0; d < p->dims; d++)
             fprintf(tensors, " %lld", (long long)p->shape[d]);
         fprintf(tensors, "\n");
-        fwrite(bench_model_weights(bench) + p->offset, sizeof(float),
-               (size_t)p->numel, weights);
+        fwrite(bench_model_weights(bench, i), sizeof(float), (size_t)p->numel,
+               weights);
     }
 out:
     if (tensors != NULL && close_written(tensors) != ERR_OK)

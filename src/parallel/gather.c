@@ -1,0 +1,203 @@
+#include "src/parallel/gather.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "src/base/arena.h"
+
+#define NO_BLOCK (-1)
+
+struct room {
+    float *data;
+    int block; /* whose weights it has, or is getting */
+    int users;
+    struct comm_request *request; /* NULL: they are here */
+    int64_t wanted;               /* when it was of use last */
+};
+
+struct gather {
+    struct comm *comm;
+    const struct params *params;
+    const struct owner *owner;
+    const struct walk *walk;
+    int prefetch;
+    const float *shard;
+    struct arena arena;
+    struct room *rooms; /* two of the ends, then those of the blocks */
+    int room_count;
+    int64_t clock;
+};
+
+static int count_rooms(const struct params *params, int prefetch)
+{
+    int layers = params->block_count - 2;
+    return 2 + (prefetch + 1 < layers ? prefetch + 1 : layers);
+}
+
+static void gather_layout(struct room *rooms, int room_count,
+                          const struct params *params, struct arena *arena)
+{
+    for (int i = 0; i < room_count; i++) {
+        int place = i < WALK_PLACES ? i : WALK_PLACES - 1;
+        int64_t elements = walk_place_elements(params, place);
+        rooms[i].data = arena_take(arena, (size_t)elements * sizeof(float));
+        rooms[i].block = NO_BLOCK;
+    }
+}
+
+size_t gather_plan(const struct params *params, int prefetch)
+{
+    struct arena ends = { 0 };
+    struct arena three = { 0 };
+    struct room rooms[3];
+    gather_layout(rooms, 2, params, &ends);
+    gather_layout(rooms, 3, params, &three);
+    size_t layers = (size_t)count_rooms(params, prefetch) - 2;
+    return ends.used + layers * (three.used - ends.used);
+}
+
+enum err gather_create(struct comm *comm, const struct params *params,
+                       const struct owner *owner, const struct walk *walk,
+                       int prefetch, const float *shard, struct gather **out)
+{
+    enum err rc = ERR_OK;
+    struct gather *gather = calloc(1, sizeof *gather);
+    if (gather == NULL)
+        return err_set(ERR_MEMORY, "weights: out of memory");
+    *gather = (struct gather){ .comm = comm,
+                               .params = params,
+                               .owner = owner,
+                               .walk = walk,
+                               .prefetch = prefetch,
+                               .shard = shard };
+    gather->room_count = count_rooms(params, prefetch);
+    gather->rooms = calloc((size_t)gather->room_count, sizeof gather->rooms[0]);
+    if (gather->rooms == NULL)
+        rc = err_set(ERR_MEMORY, "weights: out of memory");
+    else
+        rc = arena_create(gather_plan(params, prefetch), &gather->arena);
+    if (rc != ERR_OK) {
+        gather_destroy(gather);
+        return rc;
+    }
+    gather_layout(gather->rooms, gather->room_count, params, &gather->arena);
+    *out = gather;
+    return ERR_OK;
+}
+
+void gather_destroy(struct gather *gather)
+{
+    if (gather == NULL)
+        return;
+    arena_destroy(&gather->arena);
+    free(gather->rooms);
+    free(gather);
+}
+
+/* The rooms that a block may be in are [*first, *end). */
+static void rooms_for(const struct gather *gather, int block, int *first,
+                      int *end)
+{
+    *first = walk_place(gather->params, block);
+    *end = *first < WALK_PLACES - 1 ? *first + 1 : gather->room_count;
+}
+
+static struct room *find_room(struct gather *gather, int block)
+{
+    int first, end;
+    rooms_for(gather, block, &first, &end);
+    for (int i = first; i < end; i++)
+        if (gather->rooms[i].block == block)
+            return &gather->rooms[i];
+    return NULL;
+}
+
+/* Start to gather into the free room that was of use longest ago; NULL: all are
+ * in use. */
+static enum err fetch(struct gather *gather, int block, struct room **out)
+{
+    enum err rc = ERR_OK;
+    const struct owner_block *b = &gather->owner->blocks[block];
+    struct room *room = NULL;
+    int first, end;
+    rooms_for(gather, block, &first, &end);
+    for (int i = first; i < end; i++) {
+        struct room *other = &gather->rooms[i];
+        if (other->users == 0 && other->request == NULL &&
+            (room == NULL || other->wanted < room->wanted))
+            room = other;
+    }
+    *out = room;
+    if (room == NULL)
+        return ERR_OK;
+    room->block = NO_BLOCK;
+    TRY(owner_start_gather(gather->owner, gather->comm, block,
+                           OWNER_SHARD_GROUP, gather->shard + b->shard_at,
+                           room->data, b->offset, &room->request));
+    room->block = block;
+out:
+    return rc;
+}
+
+/* The blocks that the walk gathers next. What arrives meanwhile is moved on. */
+static enum err fetch_ahead(struct gather *gather)
+{
+    enum err rc = ERR_OK;
+    const struct walk_call *call;
+    int left = gather->prefetch;
+    for (int i = 0; left > 0; i++) {
+        call = walk_look(gather->walk, i);
+        if (call == NULL)
+            break;
+        if (call->kind != WALK_GATHER)
+            continue;
+        left--;
+        struct room *room = find_room(gather, call->block);
+        if (room == NULL)
+            TRY(fetch(gather, call->block, &room));
+        if (room == NULL)
+            break;
+        room->wanted = ++gather->clock;
+        if (room->request != NULL)
+            comm_test(room->request);
+    }
+out:
+    return rc;
+}
+
+enum err gather_block(struct gather *gather, int block, const float **weights)
+{
+    enum err rc = ERR_OK;
+    struct room *room = find_room(gather, block);
+    if (room == NULL)
+        TRY(fetch(gather, block, &room));
+    assert(room != NULL);
+    room->users++;
+    room->wanted = ++gather->clock;
+    TRY(fetch_ahead(gather));
+    if (room->request != NULL) {
+        struct comm_request *request = room->request;
+        room->request = NULL;
+        rc = comm_wait(request, 0.0);
+        if (rc != ERR_OK)
+            room->block = NO_BLOCK;
+    }
+    *weights = room->data;
+out:
+    return rc;
+}
+
+void gather_release(struct gather *gather, int block)
+{
+    struct room *room = find_room(gather, block);
+    assert(room != NULL && room->users > 0);
+    room->users--;
+}
+
+void gather_forget(struct gather *gather)
+{
+    for (int i = 0; i < gather->room_count; i++) {
+        assert(gather->rooms[i].users == 0 && gather->rooms[i].request == NULL);
+        gather->rooms[i].block = NO_BLOCK;
+    }
+}

@@ -1,0 +1,191 @@
+#include "src/parallel/owner.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "src/parallel/shard.h"
+
+/* Groups are the ranks [g degree, (g + 1) degree). */
+static int shard_of(const struct owner *owner, int rank)
+{
+    return rank % owner->degree;
+}
+
+static int replicas(const struct owner *owner)
+{
+    return owner->ranks / owner->degree;
+}
+
+int owner_place(const struct owner *owner, int rank)
+{
+    return shard_of(owner, rank) * replicas(owner) + rank / owner->degree;
+}
+
+int64_t owner_begin(const struct owner *owner, int block, int place)
+{
+    const struct owner_block *b = &owner->blocks[block];
+    return b->offset + shard_begin(b->elements, place, owner->ranks);
+}
+
+int64_t owner_longest(const struct owner *owner, int block)
+{
+    return owner_begin(owner, block, owner->ranks) -
+           owner_begin(owner, block, owner->ranks - 1);
+}
+
+static void cut_block(struct owner *owner, int block)
+{
+    struct owner_block *b = &owner->blocks[block];
+    int place = owner_place(owner, owner->rank);
+    int first = shard_of(owner, owner->rank) * replicas(owner);
+    b->begin = owner_begin(owner, block, place);
+    b->end = owner_begin(owner, block, place + 1);
+    b->at = owner->own;
+    b->shard_begin = owner_begin(owner, block, first);
+    b->shard_end = owner_begin(owner, block, first + replicas(owner));
+    b->shard_at = owner->shard;
+    owner->own += b->end - b->begin;
+    owner->shard += b->shard_end - b->shard_begin;
+    owner->elements += b->elements;
+}
+
+enum err owner_create(const struct params *params, bool by_block, int rank,
+                      int ranks, int degree, struct owner **out)
+{
+    assert(degree >= 1 && ranks % degree == 0);
+    int count = by_block ? params->block_count : 1;
+    struct owner *owner = calloc(1, sizeof *owner);
+    if (owner != NULL)
+        owner->blocks = calloc((size_t)count, sizeof owner->blocks[0]);
+    if (owner == NULL || owner->blocks == NULL) {
+        owner_destroy(owner);
+        return err_set(ERR_MEMORY, "shards: out of memory");
+    }
+    owner->rank = rank;
+    owner->ranks = ranks;
+    owner->degree = degree;
+    owner->block_count = count;
+    for (int b = 0; b < count; b++) {
+        owner->blocks[b].offset = by_block ? params->blocks[b].offset : 0;
+        owner->blocks[b].elements =
+            by_block ? params->blocks[b].elements : params->elements;
+        cut_block(owner, b);
+    }
+    assert(owner->elements == params->elements);
+    *out = owner;
+    return ERR_OK;
+}
+
+void owner_destroy(struct owner *owner)
+{
+    if (owner == NULL)
+        return;
+    free(owner->blocks);
+    free(owner);
+}
+
+static bool is_peer(const struct owner *owner, enum owner_group group, int rank)
+{
+    if (rank == owner->rank)
+        return false;
+    if (group == OWNER_SHARD_GROUP)
+        return rank / owner->degree == owner->rank / owner->degree;
+    if (group == OWNER_REPLICA_GROUP)
+        return shard_of(owner, rank) == shard_of(owner, owner->rank);
+    return true;
+}
+
+/* What the rank brings into the group. */
+static void part_of(const struct owner *owner, int block,
+                    enum owner_group group, int rank, int64_t *begin,
+                    int64_t *end)
+{
+    int count = group == OWNER_SHARD_GROUP ? replicas(owner) : 1;
+    int first = group == OWNER_SHARD_GROUP ? shard_of(owner, rank) * count
+                                           : owner_place(owner, rank);
+    *begin = owner_begin(owner, block, first);
+    *end = owner_begin(owner, block, first + count);
+}
+
+enum err owner_start_gather(const struct owner *owner, struct comm *comm,
+                            int block, enum owner_group group, const float *own,
+                            float *target, int64_t target_begin,
+                            struct comm_request **out)
+{
+    size_t *send_bytes = comm_sizes(comm, 0);
+    size_t *send_offsets = comm_sizes(comm, 1);
+    size_t *recv_bytes = comm_sizes(comm, 2);
+    size_t *recv_offsets = comm_sizes(comm, 3);
+    int64_t own_begin, own_end;
+    part_of(owner, block, group, owner->rank, &own_begin, &own_end);
+    size_t own_bytes = (size_t)(own_end - own_begin) * sizeof *own;
+    for (int r = 0; r < owner->ranks; r++) {
+        int64_t begin, end;
+        bool peer = is_peer(owner, group, r);
+        part_of(owner, block, group, r, &begin, &end);
+        send_bytes[r] = peer ? own_bytes : 0;
+        send_offsets[r] = 0;
+        recv_bytes[r] = peer ? (size_t)(end - begin) * sizeof *own : 0;
+        recv_offsets[r] = recv_bytes[r] > 0
+                              ? (size_t)(begin - target_begin) * sizeof *own
+                              : 0;
+    }
+    float *place = target + (own_begin - target_begin);
+    if (own_bytes > 0 && own != place)
+        memcpy(place, own, own_bytes);
+    return comm_start_all_to_all(comm, own, send_bytes, send_offsets, target,
+                                 recv_bytes, recv_offsets, out);
+}
+
+static int64_t piece_chunks(const struct owner *owner, int block, int place)
+{
+    return (owner_begin(owner, block, place + 1) -
+            owner_begin(owner, block, place)) /
+           KERNEL_CHUNK;
+}
+
+int64_t owner_chunks_at(const struct owner *owner, int rank)
+{
+    int64_t at = 0;
+    for (int r = 0; r < rank; r++)
+        for (int b = 0; b < owner->block_count; b++)
+            at += piece_chunks(owner, b, owner_place(owner, r));
+    return at;
+}
+
+/* The rank that owns piece `place`. */
+static int rank_at(const struct owner *owner, int place)
+{
+    return place % replicas(owner) * owner->degree + place / replicas(owner);
+}
+
+enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
+                         double *packed, double *sum)
+{
+    enum err rc = ERR_OK;
+    size_t *bytes = comm_sizes(comm, 0);
+    size_t *offsets = comm_sizes(comm, 1);
+    size_t *next = comm_sizes(comm, 2);
+    double total = 0.0;
+    for (int r = 0; r <= owner->ranks; r++) {
+        size_t at = (size_t)owner_chunks_at(owner, r);
+        if (r > 0)
+            bytes[r - 1] = at * sizeof *packed - offsets[r - 1];
+        if (r < owner->ranks)
+            offsets[r] = at * sizeof *packed;
+    }
+    TRY(comm_all_gather(comm, packed, bytes, offsets));
+    for (int r = 0; r < owner->ranks; r++)
+        next[r] = (size_t)owner_chunks_at(owner, r);
+    for (int b = 0; b < owner->block_count; b++)
+        for (int p = 0; p < owner->ranks; p++) {
+            size_t *at = &next[rank_at(owner, p)];
+            for (int64_t i = piece_chunks(owner, b, p); i > 0; i--)
+                total += packed[(*at)++];
+        }
+    *sum = total;
+out:
+    return rc;
+}

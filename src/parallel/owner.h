@@ -1,0 +1,71 @@
+/* Who owns which part of each block of the flat parameter space.
+ *
+ * Every block is cut at multiples of KERNEL_CHUNK into one piece per rank, so
+ * that gathering and scattering a block are balanced. Neighbouring ranks form
+ * shard groups of `degree` ranks: the weights of a block are spread over the
+ * ranks of a group, each group has all of them. A rank's part of the weights is
+ * its shard; the piece that it updates lies within, and the pieces of the ranks
+ * with the same shard, one of each group, make up the shard. What a rank owns
+ * of all blocks lies packed, block after block. Without blocks the whole space
+ * is cut as if it were one. */
+#ifndef TESSERA_PARALLEL_OWNER_H
+#define TESSERA_PARALLEL_OWNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/comm/comm.h"
+#include "src/model/params.h"
+
+/* Of this rank; begin and end in the flat space, `at` in the packed one. */
+struct owner_block {
+    int64_t offset, elements; /* of the block */
+    int64_t begin, end, at;
+    int64_t shard_begin, shard_end, shard_at;
+};
+
+struct owner {
+    int rank, ranks, degree;
+    int block_count;
+    struct owner_block *blocks;
+    int64_t elements; /* of all */
+    int64_t own;      /* of this rank's pieces */
+    int64_t shard;    /* of its shards */
+};
+
+/* degree: a divisor of ranks. */
+enum err owner_create(const struct params *params, bool by_block, int rank,
+                      int ranks, int degree, struct owner **out);
+void owner_destroy(struct owner *owner);
+
+/* Which piece of each block the rank owns, counted from the left. */
+int owner_place(const struct owner *owner, int rank);
+/* Where piece `place` of a block begins, in the flat space. The last piece is
+ * the longest. */
+int64_t owner_begin(const struct owner *owner, int block, int place);
+int64_t owner_longest(const struct owner *owner, int block);
+
+enum owner_group {
+    OWNER_ALL,           /* pieces, of all ranks */
+    OWNER_SHARD_GROUP,   /* shards, of the ranks of one group */
+    OWNER_REPLICA_GROUP, /* pieces, of the ranks with the same shard */
+};
+
+/* Start to exchange a block's pieces or shards within each group. `own` is this
+ * rank's; target[0] is element target_begin of the flat space. `own` may lie at
+ * its place in the target. Collective over all ranks. */
+enum err owner_start_gather(const struct owner *owner, struct comm *comm,
+                            int block, enum owner_group group, const float *own,
+                            float *target, int64_t target_begin,
+                            struct comm_request **out);
+
+/* One double for each chunk of this rank's pieces, as packed: every rank gets
+ * the sum of all in the order of the flat space. packed: [elements /
+ * KERNEL_CHUNK], of which this rank fills the part at owner_chunks_at().
+ * Collective. */
+int64_t owner_chunks_at(const struct owner *owner, int rank);
+enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
+                         double *packed, double *sum);
+
+#endif

@@ -1,0 +1,138 @@
+/* The model's way to weights and gradients. */
+#include <assert.h>
+
+#include "src/parallel/replica_impl.h"
+
+/* --- whole gradients of a slot: nothing happens but the first call -----------
+ */
+
+static enum err whole_gather(void *arg, int block, const float **weights)
+{
+    struct replica *replica = arg;
+    *weights = replica->weights + replica->params->blocks[block].offset;
+    return ERR_OK;
+}
+
+static enum err whole_release(void *arg, int block)
+{
+    (void)arg;
+    (void)block;
+    return ERR_OK;
+}
+
+/* NULL: the leaf adds to its slot's gradient itself. */
+static float *leaf_block(const struct replica *replica, int block)
+{
+    int leaf = replica_leaf(replica, replica->turn);
+    if (leaf % replica->options.leaves == 0)
+        return NULL;
+    return replica->leaf_block[walk_place(replica->params, block)];
+}
+
+static enum err whole_gradient(void *arg, int block, float **gradient)
+{
+    struct replica *replica = arg;
+    const struct param_block *b = &replica->params->blocks[block];
+    float *leaf = leaf_block(replica, block);
+    assert(replica->slot_gradient != NULL);
+    *gradient = leaf != NULL ? leaf : replica->slot_gradient + b->offset;
+    if (leaf == NULL || (block == 0 && replica->leaf_opened))
+        return ERR_OK;
+    replica->leaf_opened |= block == 0;
+    return replica->kernels->zero(replica->ctx, DTYPE_F32, b->elements, leaf);
+}
+
+static enum err whole_done(void *arg, int block)
+{
+    struct replica *replica = arg;
+    const struct param_block *b = &replica->params->blocks[block];
+    const float *leaf = leaf_block(replica, block);
+    if (leaf == NULL)
+        return ERR_OK;
+    return replica->kernels->accumulate(replica->ctx, DTYPE_F32, b->elements,
+                                        leaf,
+                                        replica->slot_gradient + b->offset);
+}
+
+/* --- block by block ----------------------------------------------------------
+ */
+
+/* After a failed exchange the order of calls is lost for good. */
+static enum err noted(struct replica *replica, enum err rc)
+{
+    replica->broken |= rc != ERR_OK;
+    return rc;
+}
+
+static enum err block_gather(void *arg, int block, const float **weights)
+{
+    struct replica *replica = arg;
+    walk_step(replica->walk, WALK_GATHER, block);
+    if (replica->gather == NULL)
+        return whole_gather(arg, block, weights);
+    return noted(replica, gather_block(replica->gather, block, weights));
+}
+
+static enum err block_release(void *arg, int block)
+{
+    struct replica *replica = arg;
+    walk_step(replica->walk, WALK_RELEASE, block);
+    if (replica->gather != NULL)
+        gather_release(replica->gather, block);
+    return ERR_OK;
+}
+
+static enum err block_gradient(void *arg, int block, float **gradient)
+{
+    struct replica *replica = arg;
+    walk_step(replica->walk, WALK_GRADIENT, block);
+    return noted(replica, scatter_gradient(replica->scatter, block, gradient));
+}
+
+static enum err block_done(void *arg, int block)
+{
+    struct replica *replica = arg;
+    walk_step(replica->walk, WALK_DONE, block);
+    return noted(replica, scatter_done(replica->scatter, block));
+}
+
+struct param_access replica_access_table(struct replica *replica)
+{
+    if (replica_by_block(&replica->options))
+        return (struct param_access){ .arg = replica,
+                                      .gather = block_gather,
+                                      .release = block_release,
+                                      .gradient = block_gradient,
+                                      .gradient_done = block_done };
+    return (struct param_access){ .arg = replica,
+                                  .gather = whole_gather,
+                                  .release = whole_release,
+                                  .gradient = whole_gradient,
+                                  .gradient_done = whole_done };
+}
+
+enum err replica_walk_on(struct replica *replica)
+{
+    enum err rc = ERR_OK;
+    const struct walk_call *call;
+    const float *weights;
+    float *gradient;
+    while (!replica->broken && (call = walk_look(replica->walk, 0)) != NULL) {
+        switch (call->kind) {
+        case WALK_GATHER:
+            TRY(block_gather(replica, call->block, &weights));
+            break;
+        case WALK_RELEASE:
+            TRY(block_release(replica, call->block));
+            break;
+        case WALK_GRADIENT:
+            TRY(block_gradient(replica, call->block, &gradient));
+            break;
+        case WALK_DONE:
+            TRY(block_done(replica, call->block));
+            break;
+        }
+    }
+out:
+    return rc;
+}

@@ -1,0 +1,65 @@
+/* What the parts of a replica share; nobody else includes this. */
+#ifndef TESSERA_PARALLEL_REPLICA_IMPL_H
+#define TESSERA_PARALLEL_REPLICA_IMPL_H
+
+#include "src/base/arena.h"
+#include "src/parallel/gather.h"
+#include "src/parallel/owner.h"
+#include "src/parallel/reduce.h"
+#include "src/parallel/replica.h"
+#include "src/parallel/scatter.h"
+#include "src/parallel/walk.h"
+#include "src/parallel/weights.h"
+
+struct replica {
+    struct comm *comm;
+    const struct kernels *kernels;
+    const struct kernel_ctx *ctx;
+    const struct params *params;
+    struct replica_options options;
+    struct param_access access;
+    struct owner *owner;
+    struct arena arena;
+    struct weights *shared; /* zero1: one copy per node */
+    float *weights;     /* [elements], or this rank's shards, packed */
+    float *exp_avg;     /* this rank's pieces, packed; [elements] in ddp */
+    float *exp_avg_sq;  /* the same */
+    double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank */
+    struct ckpt_item *items;
+    int item_count;
+
+    /* ddp, zero1 */
+    struct reduce *reduce;
+    float *slot_gradient; /* lent by reduce */
+    struct arena leaf_arena;
+    float *leaf_block[WALK_PLACES]; /* of a slot's leaves after the first; NULL:
+                                     * they add to the slot's gradient */
+    bool leaf_opened;               /* the embedding's, by the head */
+
+    /* zero2, zero3 */
+    struct scatter *scatter;
+    struct walk *walk;
+    struct gather *gather; /* zero3; NULL: all weights are here */
+    bool broken;           /* an exchange has failed */
+
+    double *leaf_values; /* [leaves of a batch] scratch, dealt order */
+    int turn;
+    float *gradient; /* of the pieces, packed; lent */
+};
+
+bool replica_by_block(const struct replica_options *options);
+/* One copy of the weights per node. */
+bool replica_is_shared(const struct replica_options *options);
+
+/* Where the weights of this rank's piece of a block lie. */
+float *replica_piece(const struct replica *replica, int block);
+
+/* The table of checkpoint items, without memory and with (replica_state.c). */
+enum err replica_list_items(struct replica *replica);
+
+/* The model's calls (replica_access.c); what is left of them without a model.
+ */
+struct param_access replica_access_table(struct replica *replica);
+enum err replica_walk_on(struct replica *replica);
+
+#endif

@@ -1,0 +1,77 @@
+/* Gradients that no rank has whole: each block's goes to its owners as soon as
+ * backward has it, and is added there in the one order.
+ *
+ * The leaves of a batch are dealt to the ranks in turn: rank r computes leaf
+ * turn * ranks + r, so that the leaves of a turn are neighbours and an owner
+ * can add them in order. Leaves of a slot are added one after the other, slots
+ * by the tree (tree.h), for the owner's pieces only. When a block's gradient is
+ * done, its exchange starts, and is finished when the next block's is done: it
+ * travels while backward goes on. What waits to be added at the end of a turn
+ * is all that is kept: a tree's stack is as deep as the finished slots have
+ * bits set, so one buffer where the ranks divide the slots into powers of two.
+ *
+ * Memory: the stack, of this rank's pieces; gradient buffers of two transformer
+ * blocks and of the ends; what is received, a transformer block at most, so
+ * that larger blocks are exchanged in several rounds. */
+#ifndef TESSERA_PARALLEL_SCATTER_H
+#define TESSERA_PARALLEL_SCATTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "src/base/err.h"
+#include "src/comm/comm.h"
+#include "src/model/params.h"
+#include "src/parallel/owner.h"
+
+struct scatter;
+
+struct scatter_options {
+    int slots;
+    int leaves; /* of a slot */
+    bool bf16;  /* round gradients to bf16 for their way to another rank */
+};
+
+struct scatter_bytes {
+    size_t gradients;
+    size_t partial_sums;
+    size_t exchange;
+    size_t total;
+};
+
+/* Without creating one. */
+void scatter_plan(const struct params *params, const struct owner *owner,
+                  const struct scatter_options *options,
+                  struct scatter_bytes *out);
+
+/* All arguments but the options are borrowed. */
+enum err scatter_create(struct comm *comm, const struct kernels *kernels,
+                        const struct kernel_ctx *ctx,
+                        const struct params *params, const struct owner *owner,
+                        const struct scatter_options *options,
+                        struct scatter **out);
+void scatter_destroy(struct scatter *scatter);
+
+/* How often all ranks compute a leaf at the same time; which one is this
+ * rank's, -1: none. */
+int scatter_turns(const struct scatter *scatter);
+int scatter_leaf(const struct scatter *scatter, int turn);
+
+/* A batch is begin, and all turns in order, also when it is to be given up. The
+ * end of the last turn is collective. */
+void scatter_begin(struct scatter *scatter);
+void scatter_turn(struct scatter *scatter, int turn);
+enum err scatter_turn_end(struct scatter *scatter);
+/* Where the block's gradient of the leaf is accumulated: zeroed at the first
+ * call of a turn. */
+enum err scatter_gradient(struct scatter *scatter, int block, float **gradient);
+/* Every block once in a turn, in the same order on all ranks, with or without a
+ * leaf. Collective. */
+enum err scatter_done(struct scatter *scatter, int block);
+/* After all turns: the total of this rank's pieces, packed; lent, valid until
+ * the next batch. */
+float *scatter_total(const struct scatter *scatter);
+
+#endif
