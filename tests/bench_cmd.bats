@@ -29,7 +29,7 @@ number() {
 @test "what does not exist is refused with the choice" {
     run "$BENCH" stepp --dir "$DIR"
     [ "$status" -eq 64 ]
-    [[ "$output" == *"stepp"*"memory and context"* ]]
+    [[ "$output" == *"stepp"*"memory, context and comm"* ]]
     run "$BENCH" step --model 7b --dir "$DIR"
     [ "$status" -eq 64 ]
     [[ "$output" == *"no model '7b'; there are 125m, 10m and moe"* ]]

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "src/base/clock.h"
 #include "src/base/rng.h"
@@ -22,6 +23,7 @@ struct bench_model {
     struct kernel_ctx ctx;
     int32_t *tokens, *labels; /* [samples, seq_len] */
     int64_t step;
+    long faults;
 };
 
 static enum err kind_125m(struct bench_model_kind *kind)
@@ -167,7 +169,6 @@ static enum err gradient(struct bench_model *bench, int leaves, double *sum)
     const struct bench_model_kind *kind = bench->kind;
     int rows = kind->samples / leaves;
     *sum = 0.0;
-    TRY(replica_set_leaves(bench->replica, leaves));
     replica_begin_batch(bench->replica);
     for (int i = 0; i < leaves; i++) {
         struct leaf_loss loss;
@@ -189,6 +190,12 @@ out:
     return rc;
 }
 
+static long minor_faults(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_minflt : 0;
+}
+
 enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
                           double *seconds)
 {
@@ -196,7 +203,6 @@ enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
     const struct bench_model_kind *kind = bench->kind;
     assert(kind->samples % leaves == 0);
     double labels = kind->samples * (kind->seq_len - 1);
-    double begin = clock_now();
     double norm = 0.0;
     double t = (double)++bench->step;
     struct adamw step = {
@@ -209,13 +215,23 @@ enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
         .correction2 = (float)(1.0 - pow(0.95, t)),
         .grad_scale = (float)(1.0 / labels),
     };
+    /* another number of leaves takes other memory, which is no part of a step */
+    TRY(replica_set_leaves(bench->replica, leaves));
+    double begin = clock_now();
+    long faults = minor_faults();
     TRY(gradient(bench, leaves, loss));
     *loss /= labels;
     TRY(replica_gradient_norm(bench->replica, &norm));
     TRY(replica_update(bench->replica, &step));
     *seconds = clock_now() - begin;
+    bench->faults += minor_faults() - faults;
 out:
     return rc;
+}
+
+long bench_model_faults(const struct bench_model *bench)
+{
+    return bench->faults;
 }
 
 const struct params *bench_model_params(const struct bench_model *bench)

@@ -44,6 +44,9 @@ void bench_model_destroy(struct bench_model *bench);
 enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
                           double *seconds);
 
+/* Minor page faults in all steps so far. */
+long bench_model_faults(const struct bench_model *bench);
+
 /* Lent. */
 const struct params *bench_model_params(const struct bench_model *bench);
 /* Of params->list[param]. */

@@ -1,7 +1,6 @@
 #include "src/cmd/bench_step.h"
 
 #include <string.h>
-#include <sys/resource.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
@@ -38,13 +37,6 @@ struct step_times {
     int phases;
 };
 
-static double minor_faults(void)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)usage.ru_minflt;
-}
-
 /* In a child: the seconds of kind->steps steps as one leaf, those of as many
  * with one leaf for each sample, and those of the dense model, in turns. */
 static enum err measure_steps(const void *arg, double *values)
@@ -61,14 +53,15 @@ static enum err measure_steps(const void *arg, double *values)
         /* the first time, which touches memory, is not counted */
         double *seconds = &values[STEP_SECONDS + (i < 0 ? 0 : i)];
         if (i == 0)
-            values[STEP_FAULTS] = minor_faults();
+            values[STEP_FAULTS] = (double)bench_model_faults(bench);
         TRY(bench_model_step(bench, 1, &loss, seconds));
         TRY(bench_model_step(bench, kind->samples, &loss,
                              seconds + kind->steps));
         if (dense != NULL)
             TRY(bench_model_step(dense, 1, &loss, seconds + 2 * kind->steps));
     }
-    values[STEP_FAULTS] = minor_faults() - values[STEP_FAULTS];
+    values[STEP_FAULTS] =
+        (double)bench_model_faults(bench) - values[STEP_FAULTS];
 out:
     bench_model_destroy(dense);
     bench_model_destroy(bench);
