@@ -92,7 +92,7 @@ static const struct {
       1, 1, "checkpoint.async=false" },
     { "train.microbatch=1 memory.checkpoint=block memory.compression=bf16 "
       "checkpoint.async=false model.n_layers=8",
-      1, 1, "4 ranks" }, /* exchange buffers outweigh a small model's half */
+      1, 1, "2 ranks" },
     { "train.microbatch=1 memory.checkpoint=block memory.compression=bf16 "
       "checkpoint.async=false model.n_layers=8",
       1, 4, NULL },
