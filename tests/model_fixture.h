@@ -12,7 +12,7 @@
 #include "tests/tap.h"
 
 #define FIXTURE_TOKENS_MAX 256
-#define FIXTURE_BLOCKS_MAX 8
+#define FIXTURE_BLOCKS_MAX 32
 #define FIXTURE_SEED 23
 
 struct model_fixture {

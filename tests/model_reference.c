@@ -33,14 +33,23 @@ static double *zeros(int64_t n)
     return checked(calloc((size_t)n, sizeof(double)));
 }
 
-/* NULL when the configuration has none. */
-static const double *tensor(const struct run *run, int block,
+/* Of a layer (1 is the first), of the embedding (0) or of the head (one more
+ * than there are layers); NULL when the configuration has none. */
+static const double *tensor(const struct run *run, int64_t part,
                             enum param_role role)
 {
-    const struct param_block *place = &run->reference->params->blocks[block];
-    return place->place[role] < 0
-               ? NULL
-               : run->weights + place->offset + place->place[role];
+    const struct params *params = run->reference->params;
+    for (int i = 0; i < params->count; i++) {
+        const struct param *param = &params->list[i];
+        enum param_block_kind kind = params->blocks[param->block].kind;
+        int64_t of = kind == PARAM_BLOCK_EMBEDDING ? 0
+                     : kind == PARAM_BLOCK_HEAD
+                         ? run->config->n_layers + 1
+                         : params_layer(params, param->block) + 1;
+        if (of == part && param->role == role)
+            return run->weights + param->offset;
+    }
+    return NULL;
 }
 
 static void choose(struct run *run, int64_t choice)
@@ -446,7 +455,7 @@ static void embed(const struct run *run, double *x)
 static void head(struct run *run, const double *x)
 {
     const struct model_config *c = run->config;
-    int last = run->reference->params->block_count - 1;
+    int64_t last = c->n_layers + 1;
     const double *w =
         c->tied ? tensor(run, 0, PARAM_WTE) : tensor(run, last, PARAM_LM_HEAD);
     double *row = zeros(run->d), *logits = zeros(c->vocab_size);

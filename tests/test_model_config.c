@@ -327,7 +327,8 @@ static void describe(const struct params *params, char *text, size_t bytes)
     text[0] = '\0';
     for (int i = 0; i < params->count; i++) {
         const struct param *param = &params->list[i];
-        if (param->block > 1 && param->block < params->block_count - 1)
+        if (param->block > params->layer_blocks &&
+            param->block < params->block_count - 1)
             continue;
         used += (size_t)snprintf(text + used, bytes - used, "%s %lld",
                                  param->name, (long long)param->shape[0]);
@@ -370,6 +371,26 @@ static bool blocks_in_chunks(const struct params *params)
     return fine && end == params->elements;
 }
 
+/* Embedding, layers with their experts, head; a kind of experts' matrices has
+ * a block to itself. */
+static bool kinds_in_order(const struct params *params)
+{
+    bool fine = true;
+    for (int b = 0; b < params->block_count; b++) {
+        enum param_block_kind want =
+            b == 0                                ? PARAM_BLOCK_EMBEDDING
+            : b + 1 == params->block_count        ? PARAM_BLOCK_HEAD
+            : (b - 1) % params->layer_blocks == 0 ? PARAM_BLOCK_LAYER
+                                                  : PARAM_BLOCK_EXPERTS;
+        int tensors = 0;
+        for (int i = 0; i < params->count; i++)
+            tensors += params->list[i].block == b;
+        fine &= params->blocks[b].kind == want;
+        fine &= want != PARAM_BLOCK_EXPERTS || tensors == 1;
+    }
+    return fine;
+}
+
 /* What one product reads lies together. */
 static bool gates_before_up(const struct params *params, int64_t width,
                             int64_t d)
@@ -393,8 +414,11 @@ static void test_layouts(void)
         describe(params, text, sizeof text);
         tap_is_str(text, layouts[i].tensors, "%s: names, shapes and order",
                    layouts[i].name);
-        tap_is_int(params->block_count, config->n_layers + 2, "%s: blocks",
+        tap_is_int(params->block_count,
+                   config->n_layers * params->layer_blocks + 2, "%s: blocks",
                    layouts[i].name);
+        tap_ok(kinds_in_order(params), "%s: the blocks' kinds",
+               layouts[i].name);
         tap_ok(well_placed(params), "%s: aligned, apart, inside its block",
                layouts[i].name);
         tap_ok(blocks_in_chunks(params), "%s: blocks are whole chunks",

@@ -139,21 +139,40 @@ out:
     return rc;
 }
 
+/* The layer's block and those of its experts. */
+static enum err play_layer(struct player *player, int layer, bool backward)
+{
+    enum err rc = ERR_OK;
+    const struct params *params = player->world->params;
+    int block = params_layer_block(params, layer);
+    int end = block + params->layer_blocks;
+    for (int b = block; b < end; b++)
+        TRY(play_gather(player, b));
+    for (int b = block; b < end && backward; b++)
+        TRY(play_gradient(player, b, 0));
+    for (int b = block + 1; b < end && backward; b++)
+        TRY(play_done(player, b));
+    for (int b = block + 1; b < end; b++)
+        TRY(play_release(player, b));
+    if (backward)
+        TRY(play_done(player, block));
+    TRY(play_release(player, block));
+out:
+    return rc;
+}
+
 static enum err play(struct player *player, bool training)
 {
     enum err rc = ERR_OK;
-    int last = player->world->params->block_count - 1;
-    for (int b = 0; b < last; b++) {
-        TRY(play_gather(player, b));
-        TRY(play_release(player, b));
-    }
+    const struct params *params = player->world->params;
+    int layers = params_layer(params, params->block_count - 1);
+    TRY(play_gather(player, 0));
+    TRY(play_release(player, 0));
+    for (int layer = 0; layer < layers; layer++)
+        TRY(play_layer(player, layer, false));
     TRY(play_head(player, training));
-    for (int b = last - 1; b >= 1 && training; b--) {
-        TRY(play_gather(player, b));
-        TRY(play_gradient(player, b, 0));
-        TRY(play_done(player, b));
-        TRY(play_release(player, b));
-    }
+    for (int layer = layers - 1; layer >= 0 && training; layer--)
+        TRY(play_layer(player, layer, true));
     if (training) {
         TRY(play_gradient(player, 0, 0));
         TRY(play_done(player, 0));

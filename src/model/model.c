@@ -147,14 +147,57 @@ enum err pass_enter(struct pass *pass, int block, bool gradient)
 {
     enum err rc = ERR_OK;
     const struct param_access *access = pass->access;
-    int layers = (int)pass->model->config.n_layers;
     pass->block = block;
-    pass->layer =
-        block >= 1 && block <= layers ? &pass->model->layers[block - 1] : NULL;
     pass->gradient = NULL;
     TRY(access->gather(access->arg, block, &pass->weights));
     if (gradient)
         TRY(access->gradient(access->arg, block, &pass->gradient));
+out:
+    return rc;
+}
+
+static int expert_kind(const struct params *params, int block)
+{
+    int kind = 0;
+    while (params->blocks[block].place[PARAM_EXPERTS_GATE + kind] < 0)
+        kind++;
+    return kind;
+}
+
+enum err pass_enter_layer(struct pass *pass, int layer, bool gradient)
+{
+    enum err rc = ERR_OK;
+    const struct param_access *access = pass->access;
+    const struct params *params = pass->model->params;
+    int block = params_layer_block(params, layer);
+    int end = block + params->layer_blocks;
+    pass->number = layer;
+    pass->layer = &pass->model->layers[layer];
+    pass->block = block;
+    pass->gradient = NULL;
+    TRY(access->gather(access->arg, block, &pass->weights));
+    for (int b = block + 1; b < end; b++)
+        TRY(access->gather(access->arg, b,
+                           &pass->expert_weights[expert_kind(params, b)]));
+    if (!gradient)
+        goto out;
+    TRY(access->gradient(access->arg, block, &pass->gradient));
+    for (int b = block + 1; b < end; b++)
+        TRY(access->gradient(access->arg, b,
+                             &pass->expert_gradient[expert_kind(params, b)]));
+out:
+    return rc;
+}
+
+enum err pass_leave_experts(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    const struct param_access *access = pass->access;
+    int end = pass->block + pass->model->params->layer_blocks;
+    for (int b = pass->block + 1; b < end && pass->gradient != NULL; b++)
+        TRY(access->gradient_done(access->arg, b));
+    for (int b = pass->block + 1; b < end; b++)
+        TRY(access->release(access->arg, b));
 out:
     return rc;
 }

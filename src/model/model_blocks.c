@@ -172,8 +172,8 @@ out:
 static float *output_of(const struct pass *pass)
 {
     const struct model *model = pass->model;
-    return pass->block < model->config.n_layers
-               ? model->layers[pass->block].live[SAVED_X]
+    return pass->number + 1 < model->config.n_layers
+               ? model->layers[pass->number + 1].live[SAVED_X]
                : model->ws.x_last;
 }
 
@@ -200,9 +200,10 @@ out:
 enum err model_blocks_forward(struct pass *pass)
 {
     enum err rc = ERR_OK;
-    for (int block = 1; block <= pass->model->config.n_layers; block++) {
-        TRY(pass_enter(pass, block, false));
+    for (int layer = 0; layer < pass->model->config.n_layers; layer++) {
+        TRY(pass_enter_layer(pass, layer, false));
         TRY(block_forward(pass));
+        TRY(pass_leave_experts(pass));
         TRY(pass_leave(pass));
     }
 out:
@@ -212,11 +213,13 @@ out:
 enum err model_blocks_backward(struct pass *pass)
 {
     enum err rc = ERR_OK;
-    for (int block = (int)pass->model->config.n_layers; block >= 1; block--) {
-        TRY(pass_enter(pass, block, true));
+    for (int layer = (int)pass->model->config.n_layers - 1; layer >= 0;
+         layer--) {
+        TRY(pass_enter_layer(pass, layer, true));
         TRY(bring_back(pass));
         TRY(pass->model->config.experts > 0 ? model_moe_backward(pass)
                                             : model_mlp_backward(pass));
+        TRY(pass_leave_experts(pass));
         TRY(model_attention_backward(pass));
         TRY(pass_leave(pass));
     }

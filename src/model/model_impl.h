@@ -96,15 +96,23 @@ struct pass {
     int64_t loss_tokens; /* labels >= 0 */
     struct leaf_loss loss;
 
-    int block; /* of params; a transformer block's layer is block - 1 */
+    int number; /* of the layer */
     struct layer *layer;
-    const float *weights; /* the block's, between enter and leave */
+    int block;            /* of params, between enter and leave: */
+    const float *weights; /* ... its weights */
     float *gradient;      /* NULL in forward */
+    /* of the experts' blocks, by role from PARAM_EXPERTS_GATE on */
+    const float *expert_weights[PARAM_EXPERT_KINDS];
+    float *expert_gradient[PARAM_EXPERT_KINDS];
 };
 
 /* Gather the block's weights and, with `gradient`, find its gradient. */
 enum err pass_enter(struct pass *pass, int block, bool gradient);
 enum err pass_leave(struct pass *pass);
+/* The same for a layer and its experts' blocks. The experts are left first,
+ * and do nothing where there are none. */
+enum err pass_enter_layer(struct pass *pass, int layer, bool gradient);
+enum err pass_leave_experts(struct pass *pass);
 
 /* A tensor of the block that was entered; NULL: this configuration has none. */
 static inline const float *pass_weight(const struct pass *pass,

@@ -20,6 +20,18 @@ static enum activation activation_of(const struct model *model)
                                                   : ACTIVATION_GELU;
 }
 
+/* All experts' matrices of a kind. */
+static const float *expert_weights(const struct pass *pass,
+                                   enum param_role role)
+{
+    return pass->expert_weights[role - PARAM_EXPERTS_GATE];
+}
+
+static float *expert_gradient(const struct pass *pass, enum param_role role)
+{
+    return pass->expert_gradient[role - PARAM_EXPERTS_GATE];
+}
+
 /* c[row, n] from a[row, k] and each expert's matrix. */
 static enum err experts_gemm(struct pass *pass, enum gemm_form form, int64_t n,
                              int64_t k, const float *a, const float *b,
@@ -78,9 +90,10 @@ static enum err hidden(struct pass *pass)
                                       model->ws.norm, model->ws.rows));
     if (model->config.ffn == FFN_GLU)
         TRY(experts_gemm(pass, GEMM_NT, f, d, model->ws.rows,
-                         pass_weight(pass, PARAM_EXPERTS_GATE), false, gate));
+                         expert_weights(pass, PARAM_EXPERTS_GATE), false,
+                         gate));
     TRY(experts_gemm(pass, GEMM_NT, f, d, model->ws.rows,
-                     pass_weight(pass, PARAM_EXPERTS_UP), false,
+                     expert_weights(pass, PARAM_EXPERTS_UP), false,
                      up_of(pass, gate)));
 out:
     return rc;
@@ -155,7 +168,7 @@ static enum err balance_loss(struct pass *pass, const struct route *route)
     struct model *model = pass->model;
     const struct routing *routing = &pass->layer->routing;
     int64_t *counts =
-        model->ws.expert_counts + (pass->block - 1) * model->config.experts;
+        model->ws.expert_counts + pass->number * model->config.experts;
     double sum = 0.0;
     TRY(model->kernels->route_sums(&model->ctx, route, routing->probs,
                                    model->ws.prob_sums));
@@ -239,7 +252,7 @@ enum err model_moe_forward(struct pass *pass)
     TRY(hidden(pass));
     TRY(activate(pass));
     TRY(experts_gemm(pass, GEMM_NN, d, model->config.ffn_width, model->ws.act,
-                     pass_weight(pass, PARAM_EXPERTS_DOWN), false,
+                     expert_weights(pass, PARAM_EXPERTS_DOWN), false,
                      model->ws.rows));
     TRY(model->kernels->expert_combine(&model->ctx, DTYPE_F32, &route, d,
                                        routing->place, routing->weights,
@@ -274,11 +287,12 @@ static enum err down_backward(struct pass *pass, const float *dbranch)
     TRY(k->expert_gather(ctx, DTYPE_F32, &route, d, routing->source, dbranch,
                          ws->rows));
     TRY(experts_gemm(pass, GEMM_NT, f, d, ws->rows,
-                     pass_weight(pass, PARAM_EXPERTS_DOWN), false, ws->dact));
+                     expert_weights(pass, PARAM_EXPERTS_DOWN), false,
+                     ws->dact));
     TRY(k->expert_weigh(ctx, DTYPE_F32, &route, f, routing->source,
                         routing->weights, ws->act, ws->dact, ws->dweights));
     TRY(experts_gradient(pass, f, d, ws->act, ws->rows,
-                         pass_gradient(pass, PARAM_EXPERTS_DOWN)));
+                         expert_gradient(pass, PARAM_EXPERTS_DOWN)));
     TRY(activate_backward(pass));
 out:
     return rc;
@@ -303,14 +317,14 @@ static enum err hidden_backward(struct pass *pass)
                          ws->rows));
     if (gated)
         TRY(experts_gradient(pass, f, d, ws->dhidden, ws->rows,
-                             pass_gradient(pass, PARAM_EXPERTS_GATE)));
+                             expert_gradient(pass, PARAM_EXPERTS_GATE)));
     TRY(experts_gradient(pass, f, d, dup, ws->rows,
-                         pass_gradient(pass, PARAM_EXPERTS_UP)));
+                         expert_gradient(pass, PARAM_EXPERTS_UP)));
     TRY(experts_gemm(pass, GEMM_NN, d, f, dup,
-                     pass_weight(pass, PARAM_EXPERTS_UP), false, ws->rows));
+                     expert_weights(pass, PARAM_EXPERTS_UP), false, ws->rows));
     if (gated)
         TRY(experts_gemm(pass, GEMM_NN, d, f, ws->dhidden,
-                         pass_weight(pass, PARAM_EXPERTS_GATE), true,
+                         expert_weights(pass, PARAM_EXPERTS_GATE), true,
                          ws->rows));
     TRY(k->expert_combine(ctx, DTYPE_F32, &route, d, routing->place, NULL,
                           ws->rows, ws->dnorm));

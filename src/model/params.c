@@ -23,9 +23,10 @@ struct builder {
     char prefix[64]; /* of names in this block */
 };
 
-static void open_block(struct builder *b)
+static void open_block(struct builder *b, enum param_block_kind kind)
 {
     struct param_block *block = &b->params->blocks[b->params->block_count];
+    block->kind = kind;
     block->offset = b->params->elements;
     for (int role = 0; role < PARAM_ROLES; role++)
         block->place[role] = -1;
@@ -181,36 +182,48 @@ static void add_ffn(struct builder *b)
     add_bias(b, PARAM_DOWN_BIAS, "ffn.down_proj.bias", d);
 }
 
+/* A block of one tensor, all experts' matrices of a kind that map `in` to
+ * `out`. */
+static void add_experts_block(struct builder *b, enum param_role role,
+                              const char *name, int64_t out, int64_t in)
+{
+    const struct model_config *config = b->config;
+    open_block(b, PARAM_BLOCK_EXPERTS);
+    add_matrix(b, role, name, config->experts * config->ffn_width,
+               config->d_model, out, in, role == PARAM_EXPERTS_DOWN);
+    close_block(b);
+}
+
 static void add_experts(struct builder *b)
 {
     int64_t d = b->config->d_model;
     int64_t f = b->config->ffn_width;
-    int64_t e = b->config->experts;
     bool gated = b->config->ffn == FFN_GLU;
-    add_matrix(b, PARAM_ROUTER, "ffn.router.layer.weight", e, d, e, d, false);
     if (gated)
-        add_matrix(b, PARAM_EXPERTS_GATE, "ffn.experts.mlp.w1", e * f, d, f, d,
-                   false);
-    add_matrix(b, PARAM_EXPERTS_UP,
-               gated ? "ffn.experts.mlp.v1" : "ffn.experts.mlp.w1", e * f, d, f,
-               d, false);
-    add_matrix(b, PARAM_EXPERTS_DOWN, "ffn.experts.mlp.w2", e * f, d, d, f,
-               true);
+        add_experts_block(b, PARAM_EXPERTS_GATE, "ffn.experts.mlp.w1", f, d);
+    add_experts_block(b, PARAM_EXPERTS_UP,
+                      gated ? "ffn.experts.mlp.v1" : "ffn.experts.mlp.w1", f,
+                      d);
+    add_experts_block(b, PARAM_EXPERTS_DOWN, "ffn.experts.mlp.w2", d, f);
 }
 
 static void add_layer(struct builder *b, int layer)
 {
     int64_t d = b->config->d_model;
+    int64_t experts = b->config->experts;
     snprintf(b->prefix, sizeof b->prefix, "transformer.blocks.%d.", layer);
-    open_block(b);
+    open_block(b, PARAM_BLOCK_LAYER);
     add_norm(b, PARAM_NORM_1_WEIGHT, "norm_1", d);
     add_attention(b);
     add_norm(b, PARAM_NORM_2_WEIGHT, "norm_2", d);
-    if (b->config->experts > 0)
-        add_experts(b);
+    if (experts > 0)
+        add_matrix(b, PARAM_ROUTER, "ffn.router.layer.weight", experts, d,
+                   experts, d, false);
     else
         add_ffn(b);
     close_block(b);
+    if (experts > 0)
+        add_experts(b);
 }
 
 /* --- the table ---------------------------------------------------------------
@@ -220,7 +233,7 @@ static void add_all(struct builder *b)
 {
     const struct model_config *config = b->config;
     snprintf(b->prefix, sizeof b->prefix, "transformer.");
-    open_block(b);
+    open_block(b, PARAM_BLOCK_EMBEDDING);
     add_embedding(b, PARAM_WTE, "wte.weight", config->vocab_size);
     if (config->positions == POSITIONS_LEARNED)
         add_embedding(b, PARAM_WPE, "wpe.weight", config->max_seq_len);
@@ -228,13 +241,20 @@ static void add_all(struct builder *b)
     for (int layer = 0; layer < config->n_layers; layer++)
         add_layer(b, layer);
     snprintf(b->prefix, sizeof b->prefix, "transformer.");
-    open_block(b);
+    open_block(b, PARAM_BLOCK_HEAD);
     add_norm(b, PARAM_NORM_F_WEIGHT, "norm_f", config->d_model);
     b->prefix[0] = '\0';
     if (!config->tied)
         add_matrix(b, PARAM_LM_HEAD, "lm_head.weight", config->vocab_size,
                    config->d_model, config->vocab_size, config->d_model, false);
     close_block(b);
+}
+
+static int layer_blocks(const struct model_config *config)
+{
+    if (config->experts == 0)
+        return 1;
+    return config->ffn == FFN_GLU ? 1 + PARAM_EXPERT_KINDS : PARAM_EXPERT_KINDS;
 }
 
 enum err params_create(const struct model_config *config, struct params **out)
@@ -244,8 +264,10 @@ enum err params_create(const struct model_config *config, struct params **out)
     struct params *params = calloc(1, sizeof *params);
     if (params == NULL)
         return err_set(ERR_MEMORY, "parameter table: out of memory");
+    params->layer_blocks = layer_blocks(config);
     params->list = calloc((layers + 2) * PARAM_ROLES, sizeof params->list[0]);
-    params->blocks = calloc(layers + 2, sizeof params->blocks[0]);
+    params->blocks = calloc(layers * (size_t)params->layer_blocks + 2,
+                            sizeof params->blocks[0]);
     if (params->list == NULL || params->blocks == NULL) {
         rc = err_set(ERR_MEMORY, "parameter table: out of memory");
         goto out;

@@ -1,8 +1,10 @@
 /* The parameters of a model: names, shapes and places in flat arenas.
  *
- * Parameters are grouped in blocks: 0 the embeddings, 1..L the transformer
- * blocks, L+1 the final norm and, when it is not tied, the output layer. A
- * block is one contiguous arena, padded to a multiple of KERNEL_CHUNK; blocks
+ * Parameters are grouped in blocks: first the embeddings, then the layers, last
+ * the final norm and, when it is not tied, the output layer. A layer is one
+ * block; with experts each kind of their matrices is a block of its own after
+ * it, so that experts can lie elsewhere than the rest of the layer. A block is
+ * one contiguous arena, padded to a multiple of KERNEL_CHUNK; blocks
  * follow each other in the flat parameter space of `elements` floats, in which
  * shards are intervals. Padding is zero and stays zero. Tensors start at
  * multiples of 64 bytes. Names are those of LLM Foundry's MPT and DBRX models.
@@ -68,7 +70,18 @@ struct param {
     double tail_std; /* ... have this instead */
 };
 
+/* At most so many kinds of matrices do experts have. */
+#define PARAM_EXPERT_KINDS 3
+
+enum param_block_kind {
+    PARAM_BLOCK_EMBEDDING,
+    PARAM_BLOCK_LAYER,
+    PARAM_BLOCK_EXPERTS, /* one tensor: gate, up or down of all experts */
+    PARAM_BLOCK_HEAD
+};
+
 struct param_block {
+    enum param_block_kind kind;
     int64_t offset;             /* in the flat space, elements */
     int64_t elements;           /* with padding */
     int64_t place[PARAM_ROLES]; /* of a tensor within the block; -1: none */
@@ -79,6 +92,7 @@ struct params {
     int count;
     struct param_block *blocks;
     int block_count;
+    int layer_blocks; /* of a layer: 1, with experts 1 + their kinds */
     int64_t numel;    /* without padding: the published number */
     int64_t elements; /* with padding */
 };
@@ -86,6 +100,18 @@ struct params {
 /* The table only: no element is allocated. */
 enum err params_create(const struct model_config *config, struct params **out);
 void params_destroy(struct params *params);
+
+/* The first block of a layer, counted from 0; the experts' follow. */
+static inline int params_layer_block(const struct params *params, int layer)
+{
+    return 1 + layer * params->layer_blocks;
+}
+
+/* The layer that a block belongs to, neither the first block nor the last. */
+static inline int params_layer(const struct params *params, int block)
+{
+    return (block - 1) / params->layer_blocks;
+}
 
 /* Elements [begin, end) of the flat space as a fresh run has them: matrices by
  * config->init, biases 0, norms 1. A function of (seed, name, element), so that

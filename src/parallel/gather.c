@@ -23,37 +23,41 @@ struct gather {
     int prefetch;
     const float *shard;
     struct arena arena;
-    struct room *rooms; /* two of the ends, then those of the blocks */
-    int room_count;
+    /* two of the ends, then for each kind of a layer's blocks `depth` */
+    struct room *rooms;
+    int room_count, depth;
     int64_t clock;
 };
 
-static int count_rooms(const struct params *params, int prefetch)
+/* Rooms of each kind of a layer's blocks. */
+static int rooms_deep(const struct params *params, int prefetch)
 {
-    int layers = params->block_count - 2;
-    return 2 + (prefetch + 1 < layers ? prefetch + 1 : layers);
+    int layers = params_layer(params, params->block_count - 1);
+    return prefetch + 1 < layers ? prefetch + 1 : layers;
 }
 
-static void gather_layout(struct room *rooms, int room_count,
-                          const struct params *params, struct arena *arena)
+/* rooms NULL: only to count. */
+static void gather_layout(const struct params *params, int depth,
+                          struct room *rooms, struct arena *arena)
 {
-    for (int i = 0; i < room_count; i++) {
-        int place = i < WALK_PLACES ? i : WALK_PLACES - 1;
-        int64_t elements = walk_place_elements(params, place);
-        rooms[i].data = arena_take(arena, (size_t)elements * sizeof(float));
-        rooms[i].block = NO_BLOCK;
+    int room = 0;
+    for (int place = 0; place < WALK_LAYER + params->layer_blocks; place++) {
+        size_t bytes =
+            (size_t)walk_place_elements(params, place) * sizeof(float);
+        int count = place < WALK_LAYER ? 1 : depth;
+        for (int i = 0; i < count; i++, room++) {
+            float *data = arena_take(arena, bytes);
+            if (rooms != NULL)
+                rooms[room] = (struct room){ .data = data, .block = NO_BLOCK };
+        }
     }
 }
 
 size_t gather_plan(const struct params *params, int prefetch)
 {
-    struct arena ends = { 0 };
-    struct arena three = { 0 };
-    struct room rooms[3];
-    gather_layout(rooms, 2, params, &ends);
-    gather_layout(rooms, 3, params, &three);
-    size_t layers = (size_t)count_rooms(params, prefetch) - 2;
-    return ends.used + layers * (three.used - ends.used);
+    struct arena plan = { 0 };
+    gather_layout(params, rooms_deep(params, prefetch), NULL, &plan);
+    return plan.used;
 }
 
 enum err gather_create(struct comm *comm, const struct params *params,
@@ -70,7 +74,8 @@ enum err gather_create(struct comm *comm, const struct params *params,
                                .walk = walk,
                                .prefetch = prefetch,
                                .shard = shard };
-    gather->room_count = count_rooms(params, prefetch);
+    gather->depth = rooms_deep(params, prefetch);
+    gather->room_count = WALK_LAYER + gather->depth * params->layer_blocks;
     gather->rooms = calloc((size_t)gather->room_count, sizeof gather->rooms[0]);
     if (gather->rooms == NULL)
         rc = err_set(ERR_MEMORY, "weights: out of memory");
@@ -80,7 +85,7 @@ enum err gather_create(struct comm *comm, const struct params *params,
         gather_destroy(gather);
         return rc;
     }
-    gather_layout(gather->rooms, gather->room_count, params, &gather->arena);
+    gather_layout(params, gather->depth, gather->rooms, &gather->arena);
     *out = gather;
     return ERR_OK;
 }
@@ -98,8 +103,11 @@ void gather_destroy(struct gather *gather)
 static void rooms_for(const struct gather *gather, int block, int *first,
                       int *end)
 {
-    *first = walk_place(gather->params, block);
-    *end = *first < WALK_PLACES - 1 ? *first + 1 : gather->room_count;
+    int place = walk_place(gather->params, block);
+    int depth = place < WALK_LAYER ? 1 : gather->depth;
+    *first =
+        place < WALK_LAYER ? place : WALK_LAYER + (place - WALK_LAYER) * depth;
+    *end = *first + depth;
 }
 
 static struct room *find_room(struct gather *gather, int block)
@@ -144,7 +152,7 @@ static enum err fetch_ahead(struct gather *gather)
 {
     enum err rc = ERR_OK;
     const struct walk_call *call;
-    int left = gather->prefetch;
+    int left = gather->prefetch * gather->params->layer_blocks;
     for (int i = 0; left > 0; i++) {
         call = walk_look(gather->walk, i);
         if (call == NULL)

@@ -9,7 +9,7 @@
 #include "src/parallel/walk.h"
 
 #define NO_BLOCK (-1)
-#define BUFFERS (WALK_PLACES + 1) /* two of transformer blocks */
+#define BUFFERS (2 * WALK_PLACES - WALK_LAYER) /* two of a layer's blocks */
 #define BF16_BYTES 2
 
 /* Where the sums stand: complete subtrees, and after them a slot that has only
@@ -97,11 +97,13 @@ static int deepest(const struct scatter *scatter)
 /* --- memory -----------------------------------------------------------------
  */
 
-/* Transformer blocks take turns in two. */
+/* Layers take turns in two. */
 static float *buffer_of(const struct scatter *scatter, int block)
 {
-    int place = walk_place(scatter->params, block);
-    return scatter->buffer[place < 2 ? place : 2 + (block - 1) % 2];
+    const struct params *params = scatter->params;
+    int place = walk_place(params, block);
+    bool odd = place >= WALK_LAYER && params_layer(params, block) % 2 == 1;
+    return scatter->buffer[odd ? WALK_PLACES + place - WALK_LAYER : place];
 }
 
 static void scatter_layout(struct scatter *scatter, struct arena *arena,
@@ -115,9 +117,10 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
         if (owner_longest(owner, b) > scatter->span)
             scatter->span = owner_longest(owner, b);
     for (int i = 0; i < BUFFERS; i++) {
-        int place = i < WALK_PLACES ? i : WALK_PLACES - 1;
-        int64_t elements =
-            i < 1 + last ? walk_place_elements(params, place) : 0;
+        int place = i < WALK_PLACES ? i : i - WALK_PLACES + WALK_LAYER;
+        int64_t elements = walk_place_elements(params, place);
+        if (i >= WALK_PLACES && params_layer(params, last) < 2)
+            elements = 0;
         scatter->buffer[i] =
             arena_take(arena, (size_t)elements * sizeof(float));
     }

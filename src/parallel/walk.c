@@ -24,7 +24,7 @@ int walk_place(const struct params *params, int block)
     if (block == 0)
         return 0;
     if (block + 1 < params->block_count)
-        return 2;
+        return WALK_LAYER + (block - 1) % params->layer_blocks;
     return walk_tied(params) ? 1 : 0;
 }
 
@@ -58,24 +58,47 @@ static void list_head(const struct params *params, int training,
     *count = n;
 }
 
+static int list_blocks(const struct params *params, int layer, int first,
+                       enum walk_kind kind, struct walk_call *calls)
+{
+    int begin = params_layer_block(params, layer);
+    for (int i = first; i < params->layer_blocks; i++)
+        calls[i - first] = (struct walk_call){ kind, begin + i };
+    return params->layer_blocks - first;
+}
+
+/* Forward and, in training, backward. */
+static int list_layer(const struct params *params, int layer, bool backward,
+                      struct walk_call *calls)
+{
+    int block = params_layer_block(params, layer);
+    int n = list_blocks(params, layer, 0, WALK_GATHER, calls);
+    if (backward) {
+        n += list_blocks(params, layer, 0, WALK_GRADIENT, calls + n);
+        n += list_blocks(params, layer, 1, WALK_DONE, calls + n);
+    }
+    n += list_blocks(params, layer, 1, WALK_RELEASE, calls + n);
+    if (backward)
+        calls[n++] = (struct walk_call){ WALK_DONE, block };
+    calls[n++] = (struct walk_call){ WALK_RELEASE, block };
+    return n;
+}
+
 /* As model_train_leaf() and model_eval_leaf() do. */
 static int list_calls(const struct params *params, int training,
                       struct walk_call *calls)
 {
     int n = 0;
-    for (int b = 0; b + 1 < params->block_count; b++) {
-        calls[n++] = (struct walk_call){ WALK_GATHER, b };
-        calls[n++] = (struct walk_call){ WALK_RELEASE, b };
-    }
+    int layers = params_layer(params, params->block_count - 1);
+    calls[n++] = (struct walk_call){ WALK_GATHER, 0 };
+    calls[n++] = (struct walk_call){ WALK_RELEASE, 0 };
+    for (int layer = 0; layer < layers; layer++)
+        n += list_layer(params, layer, false, calls + n);
     list_head(params, training, calls, &n);
     if (!training)
         return n;
-    for (int b = params->block_count - 2; b >= 1; b--) {
-        calls[n++] = (struct walk_call){ WALK_GATHER, b };
-        calls[n++] = (struct walk_call){ WALK_GRADIENT, b };
-        calls[n++] = (struct walk_call){ WALK_DONE, b };
-        calls[n++] = (struct walk_call){ WALK_RELEASE, b };
-    }
+    for (int layer = layers - 1; layer >= 0; layer--)
+        n += list_layer(params, layer, true, calls + n);
     calls[n++] = (struct walk_call){ WALK_GRADIENT, 0 };
     calls[n++] = (struct walk_call){ WALK_DONE, 0 };
     return n;

@@ -34,10 +34,12 @@ void walk_step(struct walk *walk, enum walk_kind kind, int block);
 const struct walk_call *walk_look(const struct walk *walk, int ahead);
 
 /* Buffers for blocks at work, WALK_PLACES kinds: of the embedding, of the final
- * norm, of a transformer block. A head that is not tied to the embedding never
- * is at work together with it and shares its buffer. The kind of a block, and
- * elements of the largest of a kind. */
-#define WALK_PLACES 3
+ * norm, then of a layer: WALK_LAYER of its first block and one of each kind of
+ * its experts' matrices. A head that is not tied to the embedding never is at
+ * work together with it and shares its buffer. The kind of a block, and
+ * elements of the largest of a kind, 0 where there is none. */
+#define WALK_LAYER 2
+#define WALK_PLACES (WALK_LAYER + 1 + PARAM_EXPERT_KINDS)
 int walk_place(const struct params *params, int block);
 int64_t walk_place_elements(const struct params *params, int place);
 
