@@ -113,6 +113,16 @@ enum err CPU_SYMBOL(attention_backward)(const struct kernel_ctx *ctx,
                                         void *dqkv);
 size_t CPU_SYMBOL(attention_scratch)(const struct kernel_limits *limits);
 
+enum err CPU_SYMBOL(attention_chunk_forward)(
+    const struct kernel_ctx *ctx, enum dtype dtype,
+    const struct attention_chunk *chunk, const void *q, const void *kv,
+    bool first, void *out, float *lse);
+
+enum err CPU_SYMBOL(attention_chunk_backward)(
+    const struct kernel_ctx *ctx, enum dtype dtype,
+    const struct attention_chunk *chunk, const void *q, const void *kv,
+    const void *out, const float *lse, const void *dout, void *dq, void *dkv);
+
 enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
                                    enum dtype dtype, int64_t n, int64_t vocab,
                                    float scale, void *logits,

@@ -1,4 +1,6 @@
-/* What forward and backward of attention share.
+/* What forward and backward of attention share, over a whole sequence and over
+ * a pair of its chunks: the former is the pair of a chunk with itself whose
+ * keys lie in the queries' tensor.
  *
  * A tile's scores are kept the other way round, [keys, queries]: queries lie
  * side by side in a vector, so softmax adds and compares whole vectors, and
@@ -34,6 +36,8 @@ struct buffers {
 /* One head's scores of `count` queries and `keys` keys. */
 struct tile {
     const struct attention *shape;
+    const struct attention_chunk *chunk;
+    int64_t key_stride; /* from one token's keys to the next one's */
     int64_t sequence, head;
     int64_t first, count;
     int64_t first_key, keys;
@@ -85,29 +89,31 @@ static inline int64_t qkv_stride(const struct attention *shape)
     return (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
 }
 
+/* Of a chunk's keys and values, which lie in a tensor of their own. */
+static inline int64_t kv_stride(const struct attention *shape)
+{
+    return 2 * shape->kv_heads * shape->head_dim;
+}
+
 static inline int64_t out_stride(const struct attention *shape)
 {
     return shape->heads * shape->head_dim;
 }
 
-static inline int64_t qkv_at(const struct tile *tile, int64_t head,
-                             int64_t token)
-{
-    return (tile->sequence * tile->shape->seq + token) *
-               qkv_stride(tile->shape) +
-           head * tile->shape->head_dim;
-}
-
 static inline int64_t queries_at(const struct tile *tile)
 {
-    return qkv_at(tile, tile->head, tile->first);
+    const struct attention *shape = tile->shape;
+    return (tile->sequence * shape->seq + tile->first) * qkv_stride(shape) +
+           tile->head * shape->head_dim;
 }
 
+/* From the first token's keys on, like values_at. */
 static inline int64_t keys_at(const struct tile *tile)
 {
     const struct attention *shape = tile->shape;
     int64_t group = shape->heads / shape->kv_heads;
-    return qkv_at(tile, shape->heads + tile->head / group, tile->first_key);
+    return (tile->sequence * shape->seq + tile->first_key) * tile->key_stride +
+           tile->head / group * shape->head_dim;
 }
 
 static inline int64_t values_at(const struct tile *tile)
@@ -129,18 +135,13 @@ static inline int64_t lse_at(const struct tile *tile)
            tile->first;
 }
 
-static inline const int32_t *ids_of(const struct tile *tile)
-{
-    const struct attention *shape = tile->shape;
-    if (shape->sequence_ids == NULL)
-        return NULL;
-    return shape->sequence_ids + tile->sequence * shape->seq;
-}
-
 /* Leaves out keys before the first and after the last one whose document lies
  * between the queries' documents. */
-static inline void tile_trim(struct tile *tile, const int32_t *ids)
+static inline void tile_trim(struct tile *tile)
 {
+    int64_t row = tile->sequence * tile->shape->seq;
+    const int32_t *ids = tile->shape->sequence_ids + row;
+    const int32_t *key_ids = tile->chunk->key_ids + row;
     int32_t low = ids[tile->first];
     int32_t high = low;
     for (int64_t i = tile->first; i < tile->first + tile->count; i++) {
@@ -149,16 +150,16 @@ static inline void tile_trim(struct tile *tile, const int32_t *ids)
     }
     int64_t begin = tile->first_key;
     int64_t end = begin + tile->keys;
-    while (begin < end && (ids[begin] < low || ids[begin] > high))
+    while (begin < end && (key_ids[begin] < low || key_ids[begin] > high))
         begin++;
-    while (end > begin && (ids[end - 1] < low || ids[end - 1] > high))
+    while (end > begin && (key_ids[end - 1] < low || key_ids[end - 1] > high))
         end--;
     tile->first_key = begin / KEY_UNIT * KEY_UNIT;
     tile->keys = begin < end ? end - tile->first_key : 0;
 }
 
 /* Places `tile` at the i-th tile of queries and the j-th of keys; false if no
- * query sees a key there. On the diagonal every key is seen. */
+ * query sees a key there. On the sequence's diagonal every key is seen. */
 static inline bool tile_place(struct tile *tile, int64_t i, int64_t j)
 {
     const struct attention *shape = tile->shape;
@@ -166,16 +167,26 @@ static inline bool tile_place(struct tile *tile, int64_t i, int64_t j)
     tile->count = cpu_min(TILE, shape->seq - tile->first);
     tile->first_key = j * TILE;
     tile->keys = cpu_min(TILE, shape->seq - tile->first_key);
-    if (shape->sequence_ids != NULL && i != j)
-        tile_trim(tile, ids_of(tile));
+    if (shape->sequence_ids != NULL && (i != j || tile->chunk->distance > 0))
+        tile_trim(tile);
     return tile->keys > 0;
 }
 
-static inline struct tile tile_of(const struct kernel_ctx *ctx,
-                                  const struct attention *shape,
-                                  int64_t sequence, int64_t head)
+/* The last tile of keys that the i-th tile of queries may see. */
+static inline int64_t tile_last(const struct attention_chunk *chunk, int64_t i)
 {
+    return chunk->distance == 0 ? i : cpu_parts(chunk->shape.seq, TILE) - 1;
+}
+
+static inline struct tile tile_of(const struct kernel_ctx *ctx,
+                                  const struct attention_chunk *chunk,
+                                  int64_t key_stride, int64_t sequence,
+                                  int64_t head)
+{
+    const struct attention *shape = &chunk->shape;
     struct tile tile = { .shape = shape,
+                         .chunk = chunk,
+                         .key_stride = key_stride,
                          .sequence = sequence,
                          .head = head,
                          .buffers = thread_buffers(ctx, shape->head_dim) };
@@ -184,10 +195,10 @@ static inline struct tile tile_of(const struct kernel_ctx *ctx,
     return tile;
 }
 
-/* How many of the tile's keys lie before its first query. */
+/* How far the tile's first query lies behind its first key. */
 static inline int64_t tile_ahead(const struct tile *tile)
 {
-    return tile->first - tile->first_key;
+    return tile->chunk->distance + tile->first - tile->first_key;
 }
 
 /* panel[keys, queries] = scale * rows[keys, head_dim] turned[head_dim,
@@ -197,7 +208,7 @@ static inline void tile_products(const struct tile *tile, float scale,
                                  float *panel)
 {
     int64_t width = cpu_parts(tile->count, VEC_LANES) * VEC_LANES;
-    int64_t stride = qkv_stride(tile->shape);
+    int64_t stride = tile->key_stride;
     for (int64_t j = 0; j < tile->keys; j += CPU_TILE_ROWS) {
         int64_t behind = j - tile_ahead(tile);
         int64_t from = behind > 0 ? behind / VEC_LANES * VEC_LANES : 0;
@@ -247,14 +258,15 @@ static inline void queries_add(const struct tile *tile, bool first, float scale,
 static inline struct lanes tile_lanes(const struct tile *tile, int64_t at)
 {
     const struct attention *shape = tile->shape;
-    const int32_t *ids = ids_of(tile);
+    int64_t row = tile->sequence * shape->seq;
     struct lanes lanes = { .at = at, .ahead = tile_ahead(tile) };
     lanes.end = cpu_min(tile->keys, lanes.ahead + at + VEC_LANES);
     if (shape->alibi_slopes != NULL)
         lanes.slope = shape->alibi_slopes[tile->head];
-    if (ids != NULL) {
-        lanes.ids = ids + tile->first_key;
-        lanes.id = vec_load_i32(ids + tile->first + at, tile->count - at);
+    if (shape->sequence_ids != NULL) {
+        lanes.ids = tile->chunk->key_ids + row + tile->first_key;
+        lanes.id = vec_load_i32(shape->sequence_ids + row + tile->first + at,
+                                tile->count - at);
     }
     return lanes;
 }
@@ -306,15 +318,27 @@ static inline void lanes_clear(const struct tile *tile,
         vec_store(panel + j * STRIDE + lanes->at, VEC_LANES, (vec){ 0 });
 }
 
+/* A whole sequence: one chunk. */
+static inline struct attention_chunk
+attention_whole(const struct attention *shape)
+{
+    return (struct attention_chunk){ .shape = *shape,
+                                     .key_ids = shape->sequence_ids };
+}
+
 static inline enum err attention_check(const struct kernel_ctx *ctx,
                                        enum dtype dtype,
-                                       const struct attention *shape,
+                                       const struct attention_chunk *chunk,
                                        const char *op)
 {
+    const struct attention *shape = &chunk->shape;
     assert(shape->batch > 0 && shape->head_dim > 0);
     assert(shape->seq > 0 && shape->seq <= INT32_MAX);
     assert(shape->kv_heads > 0 && shape->heads % shape->kv_heads == 0);
     assert(shape->dropout >= 0 && shape->dropout < 1);
+    assert(chunk->distance >= 0 && chunk->distance <= INT32_MAX - shape->seq);
+    assert(chunk->distance % shape->seq == 0);
+    assert((chunk->key_ids == NULL) == (shape->sequence_ids == NULL));
     if (dtype != DTYPE_F32)
         return cpu_require_f32(dtype, op);
     assert(ctx->scratch_bytes >=

@@ -139,6 +139,22 @@ struct attention {
     struct random_place random;
 };
 
+/* A pair of the chunks, of equal length, that sequences are cut into: the
+ * queries of one against the keys of the same or of an earlier one (ring
+ * attention: Liu, Zaharia and Abbeel 2023). */
+struct attention_chunk {
+    /* seq is the chunks' length and sequence_ids are the queries'. Dropout
+     * counts queries and keys within their chunks, so every pair of chunks
+     * needs a random stream of its own. */
+    struct attention shape;
+    /* The queries' first position minus the keys', a multiple of seq. 0: the
+     * same chunk, with the causal mask; otherwise every key lies before every
+     * query. */
+    int64_t distance;
+    const int32_t *key_ids; /* [batch, seq] sequence_ids of the keys; NULL if
+                               those of the queries are */
+};
+
 /* Most experts that one token goes to. */
 #define KERNEL_TOP_K_MAX 16
 
@@ -289,6 +305,30 @@ struct kernels {
                                    const void *qkv, const void *out,
                                    const float *lse, const void *dout,
                                    void *dqkv);
+
+    /* Attention of the queries over the keys of one chunk after another, in the
+     * caller's order, which decides bits. Of the packed q[batch, seq, heads + 2
+     * kv_heads, head_dim] only queries are read; kv[batch, seq, 2 kv_heads,
+     * head_dim] are the keys' chunk's keys, then values. out and lse, as
+     * attention_forward's, hold the attention over the keys of former calls and
+     * become that over this chunk's keys, too; with `first` there were none and
+     * they are not read. A query that sees no key of the chunk keeps its out
+     * and lse; if it saw none before they are 0 and -Inf. */
+    enum err (*attention_chunk_forward)(const struct kernel_ctx *ctx,
+                                        enum dtype dtype,
+                                        const struct attention_chunk *chunk,
+                                        const void *q, const void *kv,
+                                        bool first, void *out, float *lse);
+    /* One chunk's share of the gradients. out and lse are those over all keys
+     * that the queries see, each at least one. dq and dkv are laid out like q
+     * and kv: dq's queries += (its keys and values are left alone), dkv +=. */
+    enum err (*attention_chunk_backward)(const struct kernel_ctx *ctx,
+                                         enum dtype dtype,
+                                         const struct attention_chunk *chunk,
+                                         const void *q, const void *kv,
+                                         const void *out, const float *lse,
+                                         const void *dout, void *dq,
+                                         void *dkv);
 
     /* losses[i] = -log softmax(scale * logits[i,:])[labels[i]], 0 where
      * labels[i] < 0 (ignored); scale > 0. With `gradient` logits[n,vocab] is

@@ -82,6 +82,7 @@ static void check_bf16(const struct kernels *table)
     const struct attention shape = {
         .batch = 1, .seq = 1, .heads = 1, .kv_heads = 1, .head_dim = 1
     };
+    const struct attention_chunk chunk = { .shape = shape };
     const struct route route = { .n = 1, .experts = 1, .top_k = 1 };
     const int64_t offsets[] = { 0, 1 };
     const struct grouped_gemm groups = {
@@ -117,6 +118,10 @@ static void check_bf16(const struct kernels *table)
         table->attention_forward(&c, dtype, &shape, NULL, NULL, NULL),
         table->attention_backward(&c, dtype, &shape, NULL, NULL, NULL, NULL,
                                   NULL),
+        table->attention_chunk_forward(&c, dtype, &chunk, NULL, NULL, true,
+                                       NULL, NULL),
+        table->attention_chunk_backward(&c, dtype, &chunk, NULL, NULL, NULL,
+                                        NULL, NULL, NULL, NULL),
         table->cross_entropy(&c, dtype, 1, 1, 1, NULL, NULL, true, NULL),
         table->expert_gather(&c, dtype, &route, 1, NULL, NULL, NULL),
         table->expert_combine(&c, dtype, &route, 1, NULL, NULL, NULL, NULL),
