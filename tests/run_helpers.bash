@@ -95,8 +95,8 @@ steps_logged() { # DIR COUNT: at least so many
 
 # equal_replays DIR: a step that appears again has the same loss
 equal_replays() {
-    sed -E 's/.*"step": ([0-9]+),.*"loss": ([^,]+),.*/\1 \2/' \
-        "$1/metrics.jsonl" | sort -u -n | awk '
+    sed -nE 's/.*"step": ([0-9]+),.*"loss": ([^,]+),.*/\1 \2/p' \
+        "$1/metrics.jsonl" | sort -n | uniq | awk '
         $1 == last { print "step " $1 " has two losses"; bad = 1 }
         { last = $1 }
         END { exit bad }'
