@@ -104,12 +104,12 @@ BATS     := $(sort $(wildcard tests/*.bats))
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all help info deps tests check demo bench interop interop-dcp interop-step sanitize sanitize-run lint \
-    layers install uninstall clean tiny-data soak-ckpt
+    layers install uninstall clean tiny-data soak-ckpt matrix
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests check demo bench sanitize install tiny-data soak-ckpt: deps
+all tests check demo bench sanitize install tiny-data soak-ckpt matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS)
@@ -226,6 +226,9 @@ check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, ru
 soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
 	tests/soak/matrix $(B)/soak
 
+matrix: all ## every strategy on 1 to 8 ranks, with every style of model
+	TESSERA_BIN=$(abspath $(B)/bin) tests/matrix
+
 demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch through a bad and a dead node, to the same bits
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
@@ -286,7 +289,7 @@ lint: layers ## cppcheck, shellcheck, layers
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
 	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo \
-	    tests/mpirun tests/english-text tests/layers tests/soak/matrix $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
+	    tests/mpirun tests/english-text tests/layers tests/matrix tests/soak/matrix $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
 
 layers: ## no include against the direction of dependencies
 	@tests/layers

@@ -93,10 +93,16 @@ steps_logged() { # DIR COUNT: at least so many
     [ "$(wc -l <"$1/metrics.jsonl")" -ge "$2" ]
 }
 
+# step_losses DIR: STEP LOSS of every step, a line each; of a step that was done
+# again one line where it had the same loss
+step_losses() {
+    sed -nE 's/.*"step": ([0-9]+),.*"loss": ([^,]+),.*/\1 \2/p' \
+        "$1/metrics.jsonl" | sort -n | uniq
+}
+
 # equal_replays DIR: a step that appears again has the same loss
 equal_replays() {
-    sed -E 's/.*"step": ([0-9]+),.*"loss": ([^,]+),.*/\1 \2/' \
-        "$1/metrics.jsonl" | sort -u -n | awk '
+    step_losses "$1" | awk '
         $1 == last { print "step " $1 " has two losses"; bad = 1 }
         { last = $1 }
         END { exit bad }'
