@@ -88,9 +88,10 @@ struct leaf_loss {
 /* Gradients of cross_entropy + balance (sums, not means) are accumulated.
  *
  * With expert parallelism this and model_eval_leaf() are collective in the
- * group: every rank of it has a leaf of its own, possibly of another size, and
- * the bits are those of a rank alone. Who has nothing to compute calls with
- * labels < 0. After an error exchanges may still be started in the group. */
+ * group: every rank of it has a leaf of its own, possibly of another size
+ * within the same options, and the bits are those of a rank alone. Who has
+ * nothing to compute calls with labels < 0. After an error exchanges may still
+ * be started in the group. */
 enum err model_train_leaf(struct model *model,
                           const struct param_access *access,
                           const struct leaf *leaf, struct leaf_loss *loss);
