@@ -9,7 +9,8 @@
 #include "src/base/crc32c.h"
 #include "tests/model_fixture.h"
 
-#define DEGREE_MAX 8
+/* More than GROUP_SLOTS. */
+#define DEGREE_MAX 16
 #define LAYERS 2
 #define DEADLINE_S 120
 
@@ -49,7 +50,7 @@ struct member {
     struct model_options options;
     enum err rc;
     struct leaf_loss train, eval;
-    int64_t counts[2][LAYERS * 8]; /* of training, of evaluation */
+    int64_t counts[2][LAYERS * DEGREE_MAX]; /* of training, of evaluation */
 };
 
 static inline enum err may_fail(struct member *m)
