@@ -16,6 +16,9 @@ static enum err model_open(const struct model_config *config,
     assert(options->threads >= 1 && options->samples >= 1);
     assert(options->seq_len >= 1 && options->seq_len <= config->max_seq_len);
     assert(config->n_layers <= MODEL_LAYERS_MAX);
+    assert(
+        options->expert_degree <= 1 ||
+        (config->experts > 0 && config->experts % options->expert_degree == 0));
     struct model *model = calloc(1, sizeof *model);
     if (model == NULL)
         return err_set(ERR_MEMORY, "model: out of memory");
@@ -56,6 +59,8 @@ static void model_constants(struct model *model)
         layer->dropout_probs = stream_of("dropout", i, "/probabilities");
         layer->jitter = stream_of("jitter", i, "");
     }
+    for (int64_t i = 0; i < model->ws.travel.rows; i++)
+        model->ws.travel.identity[i] = (int32_t)i;
     if (config->positions == POSITIONS_ALIBI)
         model_config_alibi_slopes(config, model->slopes);
     if (config->positions != POSITIONS_ROPE)
@@ -80,6 +85,9 @@ enum err model_create(const struct model_config *config,
     struct arena plan = { 0 };
     struct model_bytes bytes;
     struct model *model = NULL;
+    assert(options->expert_degree <= 1 ||
+           (options->experts != NULL &&
+            options->experts->size == options->expert_degree));
     TRY(model_open(config, options, kernels, &model));
     model->params = params;
     model_layout(model, &plan, &bytes);

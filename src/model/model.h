@@ -14,6 +14,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"
+#include "src/model/group_access.h"
 #include "src/model/model_config.h"
 #include "src/model/model_memory.h"
 #include "src/model/params.h"
@@ -44,9 +45,15 @@ struct model_options {
     int64_t seq_len; /* ... of up to so many tokens */
     uint64_t seed;   /* of dropout and jitter */
     struct model_memory memory;
+    /* Expert parallelism: a group of so many ranks shares each block's experts,
+     * the place s of it has [s experts / degree, (s + 1) experts / degree). 0
+     * or 1: no group */
+    int expert_degree;
+    const struct group_access *experts; /* the group; borrowed */
 };
 
-/* options->seq_len <= config->max_seq_len. params and kernels are borrowed. */
+/* options->seq_len <= config->max_seq_len; options->expert_degree divides
+ * config->experts. params and kernels are borrowed. */
 enum err model_create(const struct model_config *config,
                       const struct params *params,
                       const struct kernels *kernels,
@@ -62,7 +69,7 @@ struct model_bytes {
     size_t total;   /* what model_create() allocates */
 };
 
-/* Without creating one. */
+/* Without creating one; options->experts may be NULL. */
 enum err model_plan(const struct model_config *config,
                     const struct kernels *kernels,
                     const struct model_options *options,
@@ -78,7 +85,13 @@ struct leaf_loss {
                              without experts */
 };
 
-/* Gradients of cross_entropy + balance (sums, not means) are accumulated. */
+/* Gradients of cross_entropy + balance (sums, not means) are accumulated.
+ *
+ * With expert parallelism this and model_eval_leaf() are collective in the
+ * group: every rank of it has a leaf of its own, possibly of another size
+ * within the same options, and the bits are those of a rank alone. Who has
+ * nothing to compute calls with labels < 0. After an error exchanges may still
+ * be started in the group. */
 enum err model_train_leaf(struct model *model,
                           const struct param_access *access,
                           const struct leaf *leaf, struct leaf_loss *loss);

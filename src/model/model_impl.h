@@ -7,7 +7,8 @@
 #include "src/model/model.h"
 
 /* What backward needs from forward, per transformer block; n rows of a leaf, r
- * rows of its hidden layer: n, or n top_k with experts. */
+ * rows of its hidden layer: n, or with experts the most that one rank has of
+ * them, n min(top_k, experts / degree). */
 enum saved {
     SAVED_X,      /* [n, d] the block's input */
     SAVED_QKV,    /* [n, qkv] clipped, and rotated unless ws.qkv is there */
@@ -27,6 +28,23 @@ struct routing {
     int32_t *place;   /* [n top_k] */
     int32_t *source;  /* [n top_k] */
     int64_t *offsets; /* [experts + 1] */
+    int64_t *served;  /* [degree, experts / degree + 1] offsets of the rows that
+                         each place of the group sends here; NULL: no group */
+};
+
+/* Rows in the experts' order: all of a leaf, or those that one place of the
+ * group sends to this one. */
+struct expert_rows {
+    int64_t count;
+    int experts;
+    const int64_t *offsets; /* [experts + 1] */
+    float *x;               /* [count, d] tokens; their results, or the tokens'
+                               gradient, take their place */
+    const float *dy;        /* [count, d] the results' gradient, not weighed */
+    const int32_t *source;  /* [count] where a row's weight is, in ... */
+    const float *weights;
+    float *dweights;
+    int place; /* of the group, whose leaf it is */
 };
 
 /* A transformer block's own memory. */
@@ -38,6 +56,22 @@ struct layer {
     struct routing routing;
     uint64_t dropout_attention, dropout_ffn, dropout_probs,
         jitter; /* streams */
+};
+
+/* What experts on other ranks need besides; nothing without a group. */
+#define TRAVEL_ROOMS 2
+struct expert_travel {
+    int64_t rows;      /* s, at most so many of a leaf come to one rank */
+    int32_t *identity; /* [s] 0, 1, 2, ... */
+    float *dy;         /* [n top_k, d] the results' gradient, sorted */
+    float *weights;    /* [n top_k] sorted */
+    float *dweights;   /* [n top_k] sorted */
+    /* rooms for what other ranks send, taken in turn; one more for tokens,
+     * because their results leave from there */
+    float *in_x[TRAVEL_ROOMS + 1];     /* [s, d] */
+    float *in_dy[TRAVEL_ROOMS];        /* [s, d] */
+    float *in_weights[TRAVEL_ROOMS];   /* [s] */
+    float *out_dweights[TRAVEL_ROOMS]; /* [s] */
 };
 
 /* Used by all blocks in turn. */
@@ -68,6 +102,7 @@ struct workspace {
     float *dprobs;            /* [experts] */
     double *prob_sums;        /* [experts] */
     int64_t *expert_counts;   /* [n_layers, experts] */
+    struct expert_travel travel;
 };
 
 struct model {
@@ -133,6 +168,12 @@ static inline float *pass_gradient(const struct pass *pass,
 void model_layout(struct model *model, struct arena *arena,
                   struct model_bytes *bytes);
 
+/* Ranks that share the experts; 1: nobody else. */
+static inline int model_expert_degree(const struct model *model)
+{
+    return model->options.expert_degree > 1 ? model->options.expert_degree : 1;
+}
+
 /* Of n rows of a leaf, how many have their logits at a time. */
 int64_t model_logit_rows(const struct model *model, int64_t n);
 
@@ -186,6 +227,26 @@ enum err model_mlp_backward(struct pass *pass);
 enum err model_moe_forward(struct pass *pass);
 enum err model_moe_recompute(struct pass *pass);
 enum err model_moe_backward(struct pass *pass);
+
+/* What experts do with rows. hidden fills SAVED_HIDDEN from rows->x; forward
+ * goes on to the results. Backward comes in two parts: down turns rows->dy,
+ * given SAVED_HIDDEN, into ws.dhidden and rows->dweights; hidden turns that
+ * into the gradient of rows->x, in its place. Both add to the gradients of
+ * rows->place. rows->x is not needed before the second part. */
+enum err model_experts_hidden(struct pass *pass,
+                              const struct expert_rows *rows);
+enum err model_experts_forward(struct pass *pass,
+                               const struct expert_rows *rows);
+enum err model_experts_down_backward(struct pass *pass,
+                                     const struct expert_rows *rows);
+enum err model_experts_hidden_backward(struct pass *pass,
+                                       const struct expert_rows *rows);
+
+/* The same in a group, collectively. Forward turns the sorted tokens in ws.rows
+ * into their results; backward, given travel.dy and travel.weights besides,
+ * into their gradient, and fills travel.dweights. */
+enum err model_experts_exchange_forward(struct pass *pass);
+enum err model_experts_exchange_backward(struct pass *pass);
 
 /* All transformer blocks. */
 enum err model_blocks_forward(struct pass *pass);

@@ -11,11 +11,21 @@ static int64_t max_rows(const struct model *model)
     return model->options.samples * model->options.seq_len;
 }
 
-/* Rows of the hidden layer. */
-static int64_t hidden_rows(const struct model *model)
+/* Choices of experts by a leaf. */
+static int64_t max_choices(const struct model *model)
+{
+    return max_rows(model) * model->config.experts_top_k;
+}
+
+/* Rows of the hidden layer of n rows. A token chooses an expert once, so it
+ * can't choose more of a rank's experts than there are. */
+static int64_t hidden_rows(const struct model *model, int64_t n)
 {
     const struct model_config *config = &model->config;
-    return max_rows(model) * (config->experts > 0 ? config->experts_top_k : 1);
+    int64_t own = config->experts / model_expert_degree(model);
+    if (config->experts == 0)
+        return n;
+    return n * (own < config->experts_top_k ? own : config->experts_top_k);
 }
 
 int64_t model_logit_rows(const struct model *model, int64_t n)
@@ -31,7 +41,7 @@ int64_t model_saved_rows(const struct model *model, enum saved kind, int64_t n)
     const struct model_config *config = &model->config;
     if (kind != SAVED_HIDDEN || config->experts == 0)
         return n;
-    return n * config->experts_top_k * (config->ffn == FFN_GLU ? 2 : 1);
+    return hidden_rows(model, n) * (config->ffn == FFN_GLU ? 2 : 1);
 }
 
 int64_t model_saved_cols(const struct model *model, enum saved kind)
@@ -49,15 +59,18 @@ int64_t model_saved_cols(const struct model *model, enum saved kind)
     }
 }
 
-static bool recomputed(unsigned char recompute, enum saved kind)
+static bool recomputed(const struct model *model, int64_t at, enum saved kind)
 {
+    unsigned char recompute = model->options.memory.recompute[at];
     switch (kind) {
     case SAVED_X:
         return false;
     case SAVED_MID:
         return recompute & RECOMPUTE_BLOCK;
     case SAVED_HIDDEN:
-        return recompute & (RECOMPUTE_BLOCK | RECOMPUTE_FFN);
+        /* the rows of a whole group may meet at one rank: too many to keep */
+        return model_expert_degree(model) > 1 ||
+               (recompute & (RECOMPUTE_BLOCK | RECOMPUTE_FFN));
     default:
         return recompute & (RECOMPUTE_BLOCK | RECOMPUTE_ATTENTION);
     }
@@ -80,8 +93,7 @@ static void layout_layer(struct model *model, int64_t at, struct arena *arena)
         int64_t rows = model_saved_rows(model, kind, max_rows(model));
         int64_t cols = model_saved_cols(model, kind);
         enum packing packing = model_packing(model, kind);
-        layer->recompute[kind] =
-            recomputed(model->options.memory.recompute[at], kind);
+        layer->recompute[kind] = recomputed(model, at, kind);
         layer->live[kind] = model->ws.live[kind];
         if (layer->recompute[kind])
             continue;
@@ -98,7 +110,8 @@ static void layout_routing(struct model *model, struct routing *routing,
 {
     int64_t n = max_rows(model);
     int64_t experts = model->config.experts;
-    size_t choices = (size_t)hidden_rows(model);
+    size_t choices = (size_t)max_choices(model);
+    int degree = model_expert_degree(model);
     if (experts == 0)
         return;
     routing->probs = take(arena, n * experts);
@@ -108,6 +121,9 @@ static void layout_routing(struct model *model, struct routing *routing,
     routing->source = arena_take(arena, choices * sizeof(int32_t));
     routing->offsets =
         arena_take(arena, (size_t)(experts + 1) * sizeof(int64_t));
+    if (degree > 1)
+        routing->served =
+            arena_take(arena, (size_t)(experts + degree) * sizeof(int64_t));
 }
 
 /* One of each kind, where some block has none of its own. */
@@ -116,7 +132,7 @@ static void layout_live(struct model *model, struct arena *arena)
     for (int kind = 0; kind < SAVED_KINDS; kind++) {
         bool shared = model_packing(model, kind) != PACKING_NONE;
         for (int64_t i = 0; i < model->config.n_layers; i++)
-            shared |= recomputed(model->options.memory.recompute[i], kind);
+            shared |= recomputed(model, i, kind);
         model->ws.live[kind] = NULL;
         if (shared)
             model->ws.live[kind] =
@@ -125,21 +141,44 @@ static void layout_live(struct model *model, struct arena *arena)
     }
 }
 
+static void layout_travel(struct model *model, struct arena *arena)
+{
+    struct expert_travel *travel = &model->ws.travel;
+    int others = model_expert_degree(model) - 1;
+    int64_t d = model->config.d_model;
+    int64_t rows = hidden_rows(model, max_rows(model));
+    if (others == 0)
+        return;
+    travel->rows = rows;
+    travel->identity = arena_take(arena, (size_t)rows * sizeof(int32_t));
+    travel->dy = take(arena, max_choices(model) * d);
+    travel->weights = take(arena, max_choices(model));
+    travel->dweights = take(arena, max_choices(model));
+    for (int i = 0; i < TRAVEL_ROOMS + 1 && i < others; i++)
+        travel->in_x[i] = take(arena, rows * d);
+    for (int i = 0; i < TRAVEL_ROOMS && i < others; i++) {
+        travel->in_dy[i] = take(arena, rows * d);
+        travel->in_weights[i] = take(arena, rows);
+        travel->out_dweights[i] = take(arena, rows);
+    }
+}
+
 static void layout_experts(struct model *model, struct arena *arena)
 {
     const struct model_config *config = &model->config;
     struct workspace *ws = &model->ws;
     int64_t n = max_rows(model);
-    ws->rows = take(arena, hidden_rows(model) * config->d_model);
+    ws->rows = take(arena, max_choices(model) * config->d_model);
     if (config->router_jitter > 0.0)
         ws->router_in = take(arena, n * config->d_model);
     ws->drouter = take(arena, n * config->d_model);
     ws->dlogits = take(arena, n * config->experts);
-    ws->dweights = take(arena, hidden_rows(model));
+    ws->dweights = take(arena, max_choices(model));
     ws->dprobs = take(arena, config->experts);
     ws->prob_sums = arena_take(arena, (size_t)config->experts * sizeof(double));
     ws->expert_counts = arena_take(
         arena, (size_t)(config->n_layers * config->experts) * sizeof(int64_t));
+    layout_travel(model, arena);
 }
 
 static void layout_workspace(struct model *model, struct arena *arena)
@@ -148,7 +187,7 @@ static void layout_workspace(struct model *model, struct arena *arena)
     struct workspace *ws = &model->ws;
     int64_t n = max_rows(model);
     int64_t d = config->d_model;
-    int64_t r = hidden_rows(model);
+    int64_t r = hidden_rows(model, n);
     layout_live(model, arena);
     ws->norm = take(arena, n * d);
     ws->mean = take(arena, n);

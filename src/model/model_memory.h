@@ -13,7 +13,8 @@
  *
  * The bits of a result do not depend on it: what is computed again is computed
  * the same way. Compression changes them: a saved tensor is stored in fewer
- * bits and backward uses what comes back.
+ * bits and backward uses what comes back. Where a group of ranks shares the
+ * experts, their hidden layer is computed again in every block, never packed.
  *
  * Blocks are chosen by "all", "none", a number n (the first n), "first-n",
  * "middle-m" (starting at L/2 - m/2, integers), "last-k", "range-i-j" ([i, j)),

@@ -14,121 +14,6 @@ static struct route route_of(const struct pass *pass)
     };
 }
 
-static enum activation activation_of(const struct model *model)
-{
-    return model->config.activation == MODEL_SILU ? ACTIVATION_SILU
-                                                  : ACTIVATION_GELU;
-}
-
-/* All experts' matrices of a kind. */
-static const float *expert_weights(const struct pass *pass,
-                                   enum param_role role)
-{
-    return pass->expert_weights[role - PARAM_EXPERTS_GATE];
-}
-
-static float *expert_gradient(const struct pass *pass, enum param_role role)
-{
-    return pass->expert_gradient[role - PARAM_EXPERTS_GATE];
-}
-
-/* c[row, n] from a[row, k] and each expert's matrix. */
-static enum err experts_gemm(struct pass *pass, enum gemm_form form, int64_t n,
-                             int64_t k, const float *a, const float *b,
-                             bool accumulate, float *c)
-{
-    struct grouped_gemm gemm = { .form = form,
-                                 .groups = (int)pass->model->config.experts,
-                                 .offsets = pass->layer->routing.offsets,
-                                 .n = n,
-                                 .k = k,
-                                 .a = a,
-                                 .b = b,
-                                 .c = c,
-                                 .accumulate = accumulate };
-    return pass->model->kernels->grouped_gemm(&pass->model->ctx, DTYPE_F32,
-                                              &gemm);
-}
-
-/* Each expert's dweight[m, n] += a[rows, m]^T b[rows, n]. */
-static enum err experts_gradient(struct pass *pass, int64_t m, int64_t n,
-                                 const float *a, const float *b, float *dweight)
-{
-    struct grouped_gemm gemm = { .form = GEMM_TN,
-                                 .groups = (int)pass->model->config.experts,
-                                 .offsets = pass->layer->routing.offsets,
-                                 .m = m,
-                                 .n = n,
-                                 .a = a,
-                                 .b = b,
-                                 .c = dweight,
-                                 .accumulate = true };
-    return pass->model->kernels->grouped_gemm(&pass->model->ctx, DTYPE_F32,
-                                              &gemm);
-}
-
-/* Gate and up of all sorted rows, one after the other. */
-static float *up_of(const struct pass *pass, float *hidden)
-{
-    const struct model_config *config = &pass->model->config;
-    return config->ffn == FFN_GLU
-               ? hidden + pass->n * config->experts_top_k * config->ffn_width
-               : hidden;
-}
-
-/* ws.norm -> SAVED_HIDDEN, by routing that is there. */
-static enum err hidden(struct pass *pass)
-{
-    enum err rc = ERR_OK;
-    struct model *model = pass->model;
-    struct route route = route_of(pass);
-    float *gate = pass->layer->live[SAVED_HIDDEN];
-    int64_t d = model->config.d_model;
-    int64_t f = model->config.ffn_width;
-    TRY(model->kernels->expert_gather(&model->ctx, DTYPE_F32, &route, d,
-                                      pass->layer->routing.source,
-                                      model->ws.norm, model->ws.rows));
-    if (model->config.ffn == FFN_GLU)
-        TRY(experts_gemm(pass, GEMM_NT, f, d, model->ws.rows,
-                         expert_weights(pass, PARAM_EXPERTS_GATE), false,
-                         gate));
-    TRY(experts_gemm(pass, GEMM_NT, f, d, model->ws.rows,
-                     expert_weights(pass, PARAM_EXPERTS_UP), false,
-                     up_of(pass, gate)));
-out:
-    return rc;
-}
-
-static enum err activate(struct pass *pass)
-{
-    const struct model *model = pass->model;
-    const struct kernels *k = model->kernels;
-    float *x = pass->layer->live[SAVED_HIDDEN];
-    int64_t f = model->config.ffn_width;
-    int64_t rows = pass->n * model->config.experts_top_k;
-    if (model->config.ffn == FFN_GLU)
-        return k->glu_forward(&model->ctx, DTYPE_F32, activation_of(model),
-                              rows, f, f, x, up_of(pass, x), model->ws.act);
-    return k->activation_forward(&model->ctx, DTYPE_F32, activation_of(model),
-                                 rows * f, x, model->ws.act);
-}
-
-static enum err activate_backward(struct pass *pass)
-{
-    const struct model *model = pass->model;
-    const struct kernels *k = model->kernels;
-    const struct workspace *ws = &model->ws;
-    float *x = pass->layer->live[SAVED_HIDDEN];
-    int64_t f = model->config.ffn_width;
-    int64_t rows = pass->n * model->config.experts_top_k;
-    if (model->config.ffn == FFN_GLU)
-        return k->glu_backward(&model->ctx, DTYPE_F32, activation_of(model),
-                               rows, f, f, x, up_of(pass, x), ws->dact,
-                               ws->dhidden, up_of(pass, ws->dhidden));
-    return k->activation_backward(&model->ctx, DTYPE_F32, activation_of(model),
-                                  rows * f, x, ws->dact, ws->dhidden);
-}
-
 /* --- routing
  * -------------------------------------------------------------------- */
 
@@ -241,22 +126,62 @@ out:
 /* --- the half
  * ------------------------------------------------------------------- */
 
+/* x[n, d] in the experts' order. */
+static enum err sort_rows(struct pass *pass, const float *x, float *sorted)
+{
+    struct route route = route_of(pass);
+    return pass->model->kernels->expert_gather(
+        &pass->model->ctx, DTYPE_F32, &route, pass->model->config.d_model,
+        pass->layer->routing.source, x, sorted);
+}
+
+/* A number for each choice, in the experts' order or, by routing.place, back.
+ */
+static enum err sort_numbers(struct pass *pass, const int32_t *order,
+                             const float *x, float *sorted)
+{
+    struct route route = route_of(pass);
+    route.n *= route.top_k;
+    route.top_k = 1;
+    return pass->model->kernels->expert_gather(&pass->model->ctx, DTYPE_F32,
+                                               &route, 1, order, x, sorted);
+}
+
+/* All of them, where nobody shares the experts. ws.rows holds first the
+ * gradient dy, then x. */
+static struct expert_rows all_rows(const struct pass *pass)
+{
+    const struct workspace *ws = &pass->model->ws;
+    const struct routing *routing = &pass->layer->routing;
+    return (struct expert_rows){
+        .count = pass->n * pass->model->config.experts_top_k,
+        .experts = (int)pass->model->config.experts,
+        .offsets = routing->offsets,
+        .x = ws->rows,
+        .dy = ws->rows,
+        .source = routing->source,
+        .weights = routing->weights,
+        .dweights = ws->dweights,
+    };
+}
+
 enum err model_moe_forward(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct routing *routing = &pass->layer->routing;
     struct route route = route_of(pass);
-    int64_t d = model->config.d_model;
     TRY(choose(pass));
-    TRY(hidden(pass));
-    TRY(activate(pass));
-    TRY(experts_gemm(pass, GEMM_NN, d, model->config.ffn_width, model->ws.act,
-                     expert_weights(pass, PARAM_EXPERTS_DOWN), false,
-                     model->ws.rows));
-    TRY(model->kernels->expert_combine(&model->ctx, DTYPE_F32, &route, d,
-                                       routing->place, routing->weights,
-                                       model->ws.rows, model->ws.branch));
+    TRY(sort_rows(pass, model->ws.norm, model->ws.rows));
+    if (model_expert_degree(model) > 1) {
+        TRY(model_experts_exchange_forward(pass));
+    } else {
+        struct expert_rows rows = all_rows(pass);
+        TRY(model_experts_forward(pass, &rows));
+    }
+    TRY(model->kernels->expert_combine(
+        &model->ctx, DTYPE_F32, &route, model->config.d_model, routing->place,
+        routing->weights, model->ws.rows, model->ws.branch));
 out:
     return rc;
 }
@@ -264,70 +189,46 @@ out:
 enum err model_moe_recompute(struct pass *pass)
 {
     enum err rc = ERR_OK;
+    const struct workspace *ws = &pass->model->ws;
+    struct expert_rows rows = all_rows(pass);
+    if (model_expert_degree(pass->model) > 1)
+        return ERR_OK;
     TRY(model_norm(pass, PARAM_NORM_2_WEIGHT, pass->layer->live[SAVED_MID]));
-    TRY(hidden(pass));
+    TRY(sort_rows(pass, ws->norm, ws->rows));
+    TRY(model_experts_hidden(pass, &rows));
 out:
     return rc;
 }
 
-/* From dbranch to ws.dact (then ws.dhidden), the down matrices' gradient and
- * ws.dweights. */
-static enum err down_backward(struct pass *pass, const float *dbranch)
+/* From dbranch to ws.rows, the tokens' gradient, and ws.dweights; leaves norm_2
+ * in ws.norm. */
+static enum err experts_backward(struct pass *pass, const float *dbranch)
 {
     enum err rc = ERR_OK;
-    struct model *model = pass->model;
-    const struct kernels *k = model->kernels;
-    const struct kernel_ctx *ctx = &model->ctx;
-    struct workspace *ws = &model->ws;
-    const struct routing *routing = &pass->layer->routing;
-    struct route route = route_of(pass);
-    int64_t d = model->config.d_model;
-    int64_t f = model->config.ffn_width;
-    TRY(activate(pass));
-    TRY(k->expert_gather(ctx, DTYPE_F32, &route, d, routing->source, dbranch,
-                         ws->rows));
-    TRY(experts_gemm(pass, GEMM_NT, f, d, ws->rows,
-                     expert_weights(pass, PARAM_EXPERTS_DOWN), false,
-                     ws->dact));
-    TRY(k->expert_weigh(ctx, DTYPE_F32, &route, f, routing->source,
-                        routing->weights, ws->act, ws->dact, ws->dweights));
-    TRY(experts_gradient(pass, f, d, ws->act, ws->rows,
-                         expert_gradient(pass, PARAM_EXPERTS_DOWN)));
-    TRY(activate_backward(pass));
+    const struct workspace *ws = &pass->model->ws;
+    struct expert_rows rows = all_rows(pass);
+    TRY(sort_rows(pass, dbranch, ws->rows));
+    TRY(model_experts_down_backward(pass, &rows));
+    TRY(model_norm(pass, PARAM_NORM_2_WEIGHT, pass->layer->live[SAVED_MID]));
+    TRY(sort_rows(pass, ws->norm, ws->rows));
+    TRY(model_experts_hidden_backward(pass, &rows));
 out:
     return rc;
 }
 
-/* From ws.dhidden to ws.dnorm and the other matrices' gradients. */
-static enum err hidden_backward(struct pass *pass)
+/* The same where a group shares the experts. */
+static enum err group_backward(struct pass *pass, const float *dbranch)
 {
     enum err rc = ERR_OK;
-    struct model *model = pass->model;
-    const struct kernels *k = model->kernels;
-    const struct kernel_ctx *ctx = &model->ctx;
-    struct workspace *ws = &model->ws;
+    const struct workspace *ws = &pass->model->ws;
     const struct routing *routing = &pass->layer->routing;
-    struct route route = route_of(pass);
-    bool gated = model->config.ffn == FFN_GLU;
-    int64_t d = model->config.d_model;
-    int64_t f = model->config.ffn_width;
-    float *dup = up_of(pass, ws->dhidden);
     TRY(model_norm(pass, PARAM_NORM_2_WEIGHT, pass->layer->live[SAVED_MID]));
-    TRY(k->expert_gather(ctx, DTYPE_F32, &route, d, routing->source, ws->norm,
-                         ws->rows));
-    if (gated)
-        TRY(experts_gradient(pass, f, d, ws->dhidden, ws->rows,
-                             expert_gradient(pass, PARAM_EXPERTS_GATE)));
-    TRY(experts_gradient(pass, f, d, dup, ws->rows,
-                         expert_gradient(pass, PARAM_EXPERTS_UP)));
-    TRY(experts_gemm(pass, GEMM_NN, d, f, dup,
-                     expert_weights(pass, PARAM_EXPERTS_UP), false, ws->rows));
-    if (gated)
-        TRY(experts_gemm(pass, GEMM_NN, d, f, ws->dhidden,
-                         expert_weights(pass, PARAM_EXPERTS_GATE), true,
-                         ws->rows));
-    TRY(k->expert_combine(ctx, DTYPE_F32, &route, d, routing->place, NULL,
-                          ws->rows, ws->dnorm));
+    TRY(sort_rows(pass, ws->norm, ws->rows));
+    TRY(sort_rows(pass, dbranch, ws->travel.dy));
+    TRY(sort_numbers(pass, routing->source, routing->weights,
+                     ws->travel.weights));
+    TRY(model_experts_exchange_backward(pass));
+    TRY(sort_numbers(pass, routing->place, ws->travel.dweights, ws->dweights));
 out:
     return rc;
 }
@@ -335,12 +236,17 @@ out:
 enum err model_moe_backward(struct pass *pass)
 {
     enum err rc = ERR_OK;
-    struct workspace *ws = &pass->model->ws;
+    struct model *model = pass->model;
+    struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer;
+    struct route route = route_of(pass);
     const float *dbranch = NULL;
     TRY(model_branch_gradient(pass, layer->dropout_ffn, &dbranch));
-    TRY(down_backward(pass, dbranch));
-    TRY(hidden_backward(pass));
+    TRY(model_expert_degree(model) > 1 ? group_backward(pass, dbranch)
+                                       : experts_backward(pass, dbranch));
+    TRY(model->kernels->expert_combine(
+        &model->ctx, DTYPE_F32, &route, model->config.d_model,
+        layer->routing.place, NULL, ws->rows, ws->dnorm));
     TRY(choose_backward(pass));
     TRY(model_norm_backward(pass, PARAM_NORM_2_WEIGHT, layer->live[SAVED_MID],
                             ws->dnorm, ws->dx));

@@ -120,7 +120,12 @@ void params_init(const struct params *params, uint64_t seed, int64_t begin,
                  int64_t end, float *data);
 
 /* How a model reaches its parameters and gradients; who implements it decides
- * what is resident where (src/parallel). Calls are per block. */
+ * what is resident where (src/parallel). Calls are per block.
+ *
+ * Where a group of D > 1 ranks shares the experts, a block of kind
+ * PARAM_BLOCK_EXPERTS has only those of this rank, [experts / D ffn_width, d],
+ * and its gradient is D such tensors one after the other, of zeros at first: to
+ * number s is added what comes from the leaf of the group's place s. */
 struct param_access {
     void *arg;
     /* Weights of the block, valid until the matching release. */

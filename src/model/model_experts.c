@@ -1,0 +1,176 @@
+/* What experts compute. Every grouped GEMM has one group for each expert and
+ * leaf, so that bits follow from that expert's rows of that leaf alone,
+ * wherever they are computed. */
+#include "src/model/model_impl.h"
+
+static enum activation activation_of(const struct model *model)
+{
+    return model->config.activation == MODEL_SILU ? ACTIVATION_SILU
+                                                  : ACTIVATION_GELU;
+}
+
+/* This rank's experts' matrices of a kind. */
+static const float *weights_of(const struct pass *pass, enum param_role role)
+{
+    return pass->expert_weights[role - PARAM_EXPERTS_GATE];
+}
+
+static float *gradient_of(const struct pass *pass,
+                          const struct expert_rows *rows, enum param_role role)
+{
+    const struct model_config *config = &pass->model->config;
+    return pass->expert_gradient[role - PARAM_EXPERTS_GATE] +
+           rows->place * rows->experts * config->ffn_width * config->d_model;
+}
+
+/* c[row, n] from a[row, k] and each expert's matrix. */
+static enum err experts_gemm(struct pass *pass, const struct expert_rows *rows,
+                             enum gemm_form form, int64_t n, int64_t k,
+                             const float *a, enum param_role role,
+                             bool accumulate, float *c)
+{
+    struct grouped_gemm gemm = { .form = form,
+                                 .groups = rows->experts,
+                                 .offsets = rows->offsets,
+                                 .n = n,
+                                 .k = k,
+                                 .a = a,
+                                 .b = weights_of(pass, role),
+                                 .c = c,
+                                 .accumulate = accumulate };
+    return pass->model->kernels->grouped_gemm(&pass->model->ctx, DTYPE_F32,
+                                              &gemm);
+}
+
+/* Each expert's gradient[f, d] += a[rows, f]^T b[rows, d]. */
+static enum err experts_gradient(struct pass *pass,
+                                 const struct expert_rows *rows, const float *a,
+                                 const float *b, enum param_role role)
+{
+    struct grouped_gemm gemm = { .form = GEMM_TN,
+                                 .groups = rows->experts,
+                                 .offsets = rows->offsets,
+                                 .m = pass->model->config.ffn_width,
+                                 .n = pass->model->config.d_model,
+                                 .a = a,
+                                 .b = b,
+                                 .c = gradient_of(pass, rows, role),
+                                 .accumulate = true };
+    return pass->model->kernels->grouped_gemm(&pass->model->ctx, DTYPE_F32,
+                                              &gemm);
+}
+
+/* Gate and up of all rows, one after the other. */
+static float *up_of(const struct pass *pass, const struct expert_rows *rows,
+                    float *hidden)
+{
+    const struct model_config *config = &pass->model->config;
+    return config->ffn == FFN_GLU ? hidden + rows->count * config->ffn_width
+                                  : hidden;
+}
+
+enum err model_experts_hidden(struct pass *pass, const struct expert_rows *rows)
+{
+    enum err rc = ERR_OK;
+    const struct model_config *config = &pass->model->config;
+    float *gate = pass->layer->live[SAVED_HIDDEN];
+    int64_t d = config->d_model;
+    int64_t f = config->ffn_width;
+    if (config->ffn == FFN_GLU)
+        TRY(experts_gemm(pass, rows, GEMM_NT, f, d, rows->x, PARAM_EXPERTS_GATE,
+                         false, gate));
+    TRY(experts_gemm(pass, rows, GEMM_NT, f, d, rows->x, PARAM_EXPERTS_UP,
+                     false, up_of(pass, rows, gate)));
+out:
+    return rc;
+}
+
+static enum err activate(struct pass *pass, const struct expert_rows *rows)
+{
+    const struct model *model = pass->model;
+    const struct kernels *k = model->kernels;
+    float *x = pass->layer->live[SAVED_HIDDEN];
+    int64_t f = model->config.ffn_width;
+    if (model->config.ffn == FFN_GLU)
+        return k->glu_forward(&model->ctx, DTYPE_F32, activation_of(model),
+                              rows->count, f, f, x, up_of(pass, rows, x),
+                              model->ws.act);
+    return k->activation_forward(&model->ctx, DTYPE_F32, activation_of(model),
+                                 rows->count * f, x, model->ws.act);
+}
+
+static enum err activate_backward(struct pass *pass,
+                                  const struct expert_rows *rows)
+{
+    const struct model *model = pass->model;
+    const struct kernels *k = model->kernels;
+    const struct workspace *ws = &model->ws;
+    float *x = pass->layer->live[SAVED_HIDDEN];
+    int64_t f = model->config.ffn_width;
+    if (model->config.ffn == FFN_GLU)
+        return k->glu_backward(&model->ctx, DTYPE_F32, activation_of(model),
+                               rows->count, f, f, x, up_of(pass, rows, x),
+                               ws->dact, ws->dhidden,
+                               up_of(pass, rows, ws->dhidden));
+    return k->activation_backward(&model->ctx, DTYPE_F32, activation_of(model),
+                                  rows->count * f, x, ws->dact, ws->dhidden);
+}
+
+enum err model_experts_forward(struct pass *pass,
+                               const struct expert_rows *rows)
+{
+    enum err rc = ERR_OK;
+    const struct model *model = pass->model;
+    TRY(model_experts_hidden(pass, rows));
+    TRY(activate(pass, rows));
+    TRY(experts_gemm(pass, rows, GEMM_NN, model->config.d_model,
+                     model->config.ffn_width, model->ws.act, PARAM_EXPERTS_DOWN,
+                     false, rows->x));
+out:
+    return rc;
+}
+
+enum err model_experts_down_backward(struct pass *pass,
+                                     const struct expert_rows *rows)
+{
+    enum err rc = ERR_OK;
+    const struct model *model = pass->model;
+    const struct workspace *ws = &model->ws;
+    struct route route = { .n = rows->count,
+                           .experts = rows->experts,
+                           .top_k = 1 };
+    int64_t d = model->config.d_model;
+    int64_t f = model->config.ffn_width;
+    TRY(activate(pass, rows));
+    TRY(experts_gemm(pass, rows, GEMM_NT, f, d, rows->dy, PARAM_EXPERTS_DOWN,
+                     false, ws->dact));
+    TRY(model->kernels->expert_weigh(&model->ctx, DTYPE_F32, &route, f,
+                                     rows->source, rows->weights, ws->act,
+                                     ws->dact, rows->dweights));
+    TRY(experts_gradient(pass, rows, ws->act, rows->dy, PARAM_EXPERTS_DOWN));
+    TRY(activate_backward(pass, rows));
+out:
+    return rc;
+}
+
+enum err model_experts_hidden_backward(struct pass *pass,
+                                       const struct expert_rows *rows)
+{
+    enum err rc = ERR_OK;
+    const struct model_config *config = &pass->model->config;
+    bool gated = config->ffn == FFN_GLU;
+    int64_t d = config->d_model;
+    int64_t f = config->ffn_width;
+    float *dgate = pass->model->ws.dhidden;
+    float *dup = up_of(pass, rows, dgate);
+    if (gated)
+        TRY(experts_gradient(pass, rows, dgate, rows->x, PARAM_EXPERTS_GATE));
+    TRY(experts_gradient(pass, rows, dup, rows->x, PARAM_EXPERTS_UP));
+    TRY(experts_gemm(pass, rows, GEMM_NN, d, f, dup, PARAM_EXPERTS_UP, false,
+                     rows->x));
+    if (gated)
+        TRY(experts_gemm(pass, rows, GEMM_NN, d, f, dgate, PARAM_EXPERTS_GATE,
+                         true, rows->x));
+out:
+    return rc;
+}

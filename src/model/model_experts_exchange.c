@@ -1,0 +1,247 @@
+/* Rows on their way to the ranks that have their experts, and back. Every rank
+ * of the group serves all of them, one after the other: in visit v the place
+ * that is v further, the first time itself. A visit's rows come while the one
+ * before is computed, its results leave while the next one is. So memory is
+ * that of two or three leaves' rows, however many ranks send all they have to
+ * one.
+ *
+ * Rows are sorted by expert, so those for one rank are neighbours: they are
+ * sent from where they lie, and what comes back takes their place. */
+#include "src/model/model_impl.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { SLOT_X, SLOT_DY, SLOT_WEIGHTS, SLOT_RESULTS, SLOT_DWEIGHTS };
+
+static const struct group_access *group_of(const struct pass *pass)
+{
+    return pass->model->options.experts;
+}
+
+static int own_experts(const struct pass *pass)
+{
+    return (int)pass->model->config.experts / group_of(pass)->size;
+}
+
+/* Whom this rank serves in a visit, and who serves it. */
+static int served_place(const struct pass *pass, int visit)
+{
+    const struct group_access *group = group_of(pass);
+    return (group->rank + visit) % group->size;
+}
+
+static int serving_place(const struct pass *pass, int visit)
+{
+    const struct group_access *group = group_of(pass);
+    return (group->rank - visit + group->size) % group->size;
+}
+
+/* The first of this rank's sorted rows that go to a place. */
+static int64_t first_row(const struct pass *pass, int place)
+{
+    return pass->layer->routing.offsets[place * own_experts(pass)];
+}
+
+static int64_t *served_offsets(const struct pass *pass, int place)
+{
+    return pass->layer->routing.served + place * (own_experts(pass) + 1);
+}
+
+/* Of this rank's rows for its own experts in visit 0, of the served place's
+ * in its rooms afterwards. */
+static struct expert_rows visit_rows(const struct pass *pass, int visit)
+{
+    const struct workspace *ws = &pass->model->ws;
+    const struct expert_travel *travel = &ws->travel;
+    int place = served_place(pass, visit);
+    int experts = own_experts(pass);
+    struct expert_rows rows = { .experts = experts,
+                                .offsets = served_offsets(pass, place),
+                                .source = travel->identity,
+                                .place = place };
+    rows.count = rows.offsets[experts];
+    if (visit == 0) {
+        int64_t first = first_row(pass, place);
+        int64_t at = first * pass->model->config.d_model;
+        rows.x = ws->rows + at;
+        rows.dy = travel->dy + at;
+        rows.weights = travel->weights + first;
+        rows.dweights = travel->dweights + first;
+    } else {
+        int room = (visit - 1) % TRAVEL_ROOMS;
+        rows.x = travel->in_x[(visit - 1) % (TRAVEL_ROOMS + 1)];
+        rows.dy = travel->in_dy[room];
+        rows.weights = travel->in_weights[room];
+        rows.dweights = travel->out_dweights[room];
+    }
+    return rows;
+}
+
+/* --- what travels
+ * ------------------------------------------------------------ */
+
+/* Rows of so many floats. */
+static enum err start(const struct pass *pass, int slot, int64_t width, int to,
+                      const float *send, int64_t send_rows, int from,
+                      float *recv, int64_t recv_rows)
+{
+    const struct group_access *group = group_of(pass);
+    size_t bytes = (size_t)width * sizeof(float);
+    return group->start(group->arg, slot, to, send_rows > 0 ? send : NULL,
+                        (size_t)send_rows * bytes, from,
+                        recv_rows > 0 ? recv : NULL, (size_t)recv_rows * bytes);
+}
+
+static enum err finish(const struct pass *pass, int slot)
+{
+    return group_of(pass)->wait(group_of(pass)->arg, slot);
+}
+
+/* Which of its own rows each place sends here; the slots are all free. */
+static enum err exchange_offsets(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    const struct group_access *group = group_of(pass);
+    const int64_t *own = pass->layer->routing.offsets;
+    int experts = own_experts(pass);
+    size_t bytes = (size_t)(experts + 1) * sizeof *own;
+    memcpy(served_offsets(pass, group->rank), own + group->rank * experts,
+           bytes);
+    for (int v = 1; v < group->size; v++) {
+        int to = serving_place(pass, v);
+        int from = served_place(pass, v);
+        if (v > GROUP_SLOTS)
+            TRY(finish(pass, v % GROUP_SLOTS));
+        TRY(group->start(group->arg, v % GROUP_SLOTS, to, own + to * experts,
+                         bytes, from, served_offsets(pass, from), bytes));
+    }
+    for (int v = group->size > GROUP_SLOTS ? group->size - GROUP_SLOTS : 1;
+         v < group->size; v++)
+        TRY(finish(pass, v % GROUP_SLOTS));
+    for (int place = 0; place < group->size; place++) {
+        int64_t *offsets = served_offsets(pass, place);
+        for (int e = experts; e >= 0; e--)
+            offsets[e] -= offsets[0];
+        assert(offsets[experts] <= pass->model->ws.travel.rows);
+    }
+out:
+    return rc;
+}
+
+/* To those who serve this rank in a visit, from the one that it serves. */
+static enum err start_rows(struct pass *pass, int visit, bool backward)
+{
+    enum err rc = ERR_OK;
+    const struct workspace *ws = &pass->model->ws;
+    const struct expert_travel *travel = &ws->travel;
+    int64_t d = pass->model->config.d_model;
+    int to = serving_place(pass, visit);
+    int64_t first = first_row(pass, to);
+    int64_t count = first_row(pass, to + 1) - first;
+    struct expert_rows in = visit_rows(pass, visit);
+    int room = (visit - 1) % TRAVEL_ROOMS;
+    TRY(start(pass, SLOT_X, d, to, ws->rows + first * d, count, in.place, in.x,
+              in.count));
+    if (!backward)
+        goto out;
+    TRY(start(pass, SLOT_DY, d, to, travel->dy + first * d, count, in.place,
+              travel->in_dy[room], in.count));
+    TRY(start(pass, SLOT_WEIGHTS, 1, to, travel->weights + first, count,
+              in.place, travel->in_weights[room], in.count));
+out:
+    return rc;
+}
+
+static enum err wait_rows(struct pass *pass, bool backward)
+{
+    enum err rc = ERR_OK;
+    TRY(finish(pass, SLOT_X));
+    if (!backward)
+        goto out;
+    TRY(finish(pass, SLOT_DY));
+    TRY(finish(pass, SLOT_WEIGHTS));
+out:
+    return rc;
+}
+
+/* The way back. */
+static enum err start_results(struct pass *pass, int visit, bool backward)
+{
+    enum err rc = ERR_OK;
+    const struct workspace *ws = &pass->model->ws;
+    int64_t d = pass->model->config.d_model;
+    int from = serving_place(pass, visit);
+    int64_t first = first_row(pass, from);
+    int64_t count = first_row(pass, from + 1) - first;
+    struct expert_rows out = visit_rows(pass, visit);
+    TRY(start(pass, SLOT_RESULTS, d, out.place, out.x, out.count, from,
+              ws->rows + first * d, count));
+    if (backward)
+        TRY(start(pass, SLOT_DWEIGHTS, 1, out.place, out.dweights, out.count,
+                  from, ws->travel.dweights + first, count));
+out:
+    return rc;
+}
+
+static enum err wait_results(struct pass *pass, bool backward)
+{
+    enum err rc = ERR_OK;
+    TRY(finish(pass, SLOT_RESULTS));
+    if (backward)
+        TRY(finish(pass, SLOT_DWEIGHTS));
+out:
+    return rc;
+}
+
+/* --- the visits
+ * ---------------------------------------------------------------- */
+
+static enum err serve(struct pass *pass, int visit, bool backward)
+{
+    enum err rc = ERR_OK;
+    struct expert_rows rows = visit_rows(pass, visit);
+    if (!backward)
+        return model_experts_forward(pass, &rows);
+    TRY(model_experts_hidden(pass, &rows));
+    TRY(model_experts_down_backward(pass, &rows));
+    TRY(model_experts_hidden_backward(pass, &rows));
+out:
+    return rc;
+}
+
+/* Results of the last visit but one have left before those of the next are
+ * there, so the room of their tokens is free for the one after. */
+static enum err exchange(struct pass *pass, bool backward)
+{
+    enum err rc = ERR_OK;
+    int visits = group_of(pass)->size;
+    for (int v = 0; v < visits; v++) {
+        if (v > 0)
+            TRY(wait_rows(pass, backward));
+        if (v + 1 < visits)
+            TRY(start_rows(pass, v + 1, backward));
+        TRY(serve(pass, v, backward));
+        if (v > 1)
+            TRY(wait_results(pass, backward));
+        if (v > 0)
+            TRY(start_results(pass, v, backward));
+    }
+    TRY(wait_results(pass, backward));
+out:
+    return rc;
+}
+
+enum err model_experts_exchange_forward(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    TRY(exchange_offsets(pass));
+    TRY(exchange(pass, false));
+out:
+    return rc;
+}
+
+enum err model_experts_exchange_backward(struct pass *pass)
+{
+    return exchange(pass, true);
+}
