@@ -95,7 +95,8 @@ struct leaf_loss {
 /* The leaf is the whole one, also where other ranks have some of its chunks;
  * they make the same call. loss[own_chunks]. Gradients of cross_entropy +
  * balance (sums, not means) are accumulated, each chunk's into a buffer of its
- * own (params.h). ERR_COMM from the group. */
+ * own (params.h). ERR_COMM from the group: then exchanges may be under way, and
+ * the model, which has their buffers, must stay until the group is gone. */
 enum err model_train_leaf(struct model *model,
                           const struct param_access *access,
                           const struct leaf *leaf, struct leaf_loss *loss);

@@ -133,11 +133,6 @@ enum err model_leave(struct model *model);
 /* Find the gradients only. */
 enum err model_enter_gradient(struct model *model, int block);
 
-static inline int64_t pass_index(const struct pass *pass)
-{
-    return pass - pass->model->passes;
-}
-
 /* A tensor of the block that was entered; NULL: this configuration has none. */
 static inline const float *pass_weight(const struct pass *pass,
                                        enum param_role role)

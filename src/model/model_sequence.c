@@ -117,7 +117,7 @@ static void collect_kv(const struct model *model)
     }
 }
 
-/* Their gradient, which is complete, to beside the queries'. */
+/* Their gradient, when it is complete, to its place beside the queries'. */
 static void spread_dkv(const struct model *model, const float *set)
 {
     int64_t width = kv_width(model);
@@ -146,7 +146,8 @@ static struct attention_chunk chunk_shape(const struct pass *pass, int keys)
     return chunk;
 }
 
-/* The queries of one chunk and a set of keys, at which j counts. */
+/* The queries of one chunk, and of a set of keys and values the j-th chunk,
+ * which is number `keys` of the sequence. */
 static enum err attend(const struct pass *pass, int j, int keys,
                        const float *kv, float *dkv)
 {
