@@ -181,7 +181,7 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(B)/tests/test_model: $(B)/tests/model_reference.o
+$(B)/tests/test_model $(B)/tests/test_model_sequence: $(B)/tests/model_reference.o
 
 define wrapper
 $(1).np$(2).t: $(1) Makefile

@@ -11,7 +11,7 @@
 #include "src/model/model.h"
 #include "tests/tap.h"
 
-#define FIXTURE_TOKENS_MAX 256
+#define FIXTURE_TOKENS_MAX 1024
 #define FIXTURE_BLOCKS_MAX 32
 #define FIXTURE_SEED 23
 

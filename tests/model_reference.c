@@ -2,92 +2,10 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/rng.h"
-
-struct run {
-    const struct model_reference *reference;
-    const struct model_config *config;
-    const struct leaf *leaf;
-    const double *weights;
-    int64_t n; /* tokens */
-    int64_t d;
-    int64_t head_dim;
-    int64_t qkv_width;
-    int64_t rounded; /* roundings so far */
-    struct model_reference_loss loss;
-};
-
-static void *checked(void *memory)
-{
-    if (memory == NULL)
-        abort();
-    return memory;
-}
-
-static double *zeros(int64_t n)
-{
-    return checked(calloc((size_t)n, sizeof(double)));
-}
-
-/* Of a layer (1 is the first), of the embedding (0) or of the head (one more
- * than there are layers); NULL when the configuration has none. */
-static const double *tensor(const struct run *run, int64_t part,
-                            enum param_role role)
-{
-    const struct params *params = run->reference->params;
-    for (int i = 0; i < params->count; i++) {
-        const struct param *param = &params->list[i];
-        enum param_block_kind kind = params->blocks[param->block].kind;
-        int64_t of = kind == PARAM_BLOCK_EMBEDDING ? 0
-                     : kind == PARAM_BLOCK_HEAD
-                         ? run->config->n_layers + 1
-                         : params_layer(params, param->block) + 1;
-        if (of == part && param->role == role)
-            return run->weights + param->offset;
-    }
-    return NULL;
-}
-
-static void choose(struct run *run, int64_t choice)
-{
-    run->loss.choices = (run->loss.choices ^ (uint64_t)choice) * 0x100000001b3u;
-}
-
-/* --- random numbers ----------------------------------------------------------
- */
-
-static uint64_t stream_of(const char *kind, int layer, const char *part)
-{
-    char name[64];
-    snprintf(name, sizeof name, "%s/%d%s", kind, layer, part);
-    return rng_stream(name);
-}
-
-/* In [0, 1), 32 bits; `row` of the leaf. */
-static double uniform(const struct run *run, uint64_t stream, int64_t row,
-                      int64_t element)
-{
-    uint64_t sample = (uint64_t)(run->leaf->first_sample + row);
-    uint64_t key = rng_u64(run->reference->seed, stream, sample);
-    const uint32_t keys[2] = { (uint32_t)key, (uint32_t)(key >> 32) };
-    const uint32_t counter[4] = { (uint32_t)(element / 4) };
-    uint32_t words[4];
-    rng_philox(keys, counter, words);
-    return (double)words[element % 4] * 0x1p-32;
-}
-
-/* What an element is multiplied by. */
-static double dropout(const struct run *run, double p, uint64_t stream,
-                      int64_t row, int64_t element)
-{
-    if (!run->reference->training || p == 0.0)
-        return 1.0;
-    return uniform(run, stream, row, element) < p ? 0.0 : 1.0 / (1.0 - p);
-}
+#include "tests/model_reference_impl.h"
 
 /* --- rows
  * ---------------------------------------------------------------------- */
@@ -218,8 +136,8 @@ static void rope(const struct run *run, int64_t t, double *qkv)
 }
 
 /* out[head_dim] of one query; row: the first token of its sample. */
-static void attend(const struct run *run, uint64_t stream, int64_t head,
-                   double slope, int64_t query, const double *qkv, double *out)
+static void attend(const struct run *run, int layer, int64_t head, double slope,
+                   int64_t query, const double *qkv, double *out)
 {
     const struct model_config *c = run->config;
     const int32_t *ids = run->leaf->sequence_ids;
@@ -233,14 +151,18 @@ static void attend(const struct run *run, uint64_t stream, int64_t head,
         const double *q = qkv + query * run->qkv_width + head * hd;
         const double *k = qkv + key * run->qkv_width + (c->n_heads + kv) * hd;
         const double *v = k + c->n_kv_heads * hd;
-        int64_t element =
-            (head * seq + query - row) * ((seq + 3) / 4 * 4) + key - row;
+        int64_t element = (head * run->length + within(run, query)) *
+                              ((run->length + 3) / 4 * 4) +
+                          within(run, key);
         if (ids != NULL && ids[query] != ids[key])
             continue;
         double p = exp(dot(q, k, hd) / sqrt((double)hd) +
                        slope * (double)(key - query));
         total += p;
-        p *= dropout(run, c->dropout_attention, stream, row / seq, element);
+        if (c->dropout_attention > 0.0)
+            p *= dropout(run, c->dropout_attention,
+                         stream_of_pair(run, layer, query, key), row / seq,
+                         element);
         for (int64_t i = 0; i < hd; i++)
             out[i] += p * v[i];
     }
@@ -254,7 +176,6 @@ static void attention(struct run *run, int layer, const double *x,
 {
     const struct model_config *c = run->config;
     int block = layer + 1;
-    uint64_t stream = stream_of("dropout", layer, "/probabilities");
     double *qkv = zeros(run->n * run->qkv_width);
     double *row = zeros(run->d);
     float *slopes = checked(calloc((size_t)c->n_heads, sizeof *slopes));
@@ -273,7 +194,7 @@ static void attention(struct run *run, int layer, const double *x,
     }
     for (int64_t i = 0; i < run->n; i++) {
         for (int64_t h = 0; h < c->n_heads; h++)
-            attend(run, stream, h, (double)slopes[h], i, qkv,
+            attend(run, layer, h, (double)slopes[h], i, qkv,
                    row + h * run->head_dim);
         linear(row, tensor(run, block, PARAM_OUT_WEIGHT),
                tensor(run, block, PARAM_OUT_BIAS), run->d, run->d,
@@ -316,12 +237,12 @@ static void mlp(const struct run *run, int block, const double *h,
            y);
 }
 
-/* p[experts] of the token in `row` of the leaf, t-th of its sample. */
-static void router(const struct run *run, int layer, int64_t row, int64_t t,
+/* p[experts] */
+static void router(const struct run *run, int layer, int64_t token,
                    const double *h, double *p)
 {
     const struct model_config *c = run->config;
-    uint64_t stream = stream_of("jitter", layer, "");
+    uint64_t stream = stream_of(run, "jitter", layer, "", token);
     double *in = zeros(run->d);
     double total = 0.0;
     for (int64_t i = 0; i < run->d; i++) {
@@ -329,7 +250,8 @@ static void router(const struct run *run, int layer, int64_t row, int64_t t,
         if (run->reference->training && c->router_jitter > 0.0)
             in[i] *= 1.0 - c->router_jitter +
                      2.0 * c->router_jitter *
-                         uniform(run, stream, row, t * run->d + i);
+                         uniform(run, stream, token / run->leaf->seq_len,
+                                 within(run, token) * run->d + i);
     }
     linear(in, tensor(run, layer + 1, PARAM_ROUTER), NULL, c->experts, run->d,
            p);
@@ -356,16 +278,15 @@ static void add_expert(const struct run *run, int block, int64_t expert,
             y[i] += weight * hidden[j] * down[j * d + i];
 }
 
-/* One token: adds to counts[experts] and sums[experts]. */
+/* One token: adds to its chunk's counts[experts] and sums[experts]. */
 static void mixture(struct run *run, int layer, int64_t token, const double *h,
                     double *hidden, int64_t *counts, double *sums, double *y)
 {
     const struct model_config *c = run->config;
-    int64_t seq = run->leaf->seq_len;
     double *p = zeros(c->experts), *left = zeros(c->experts);
     int64_t *chosen = checked(calloc((size_t)c->experts_top_k, sizeof *chosen));
     double length = 0.0;
-    router(run, layer, token / seq, token % seq, h, p);
+    router(run, layer, token, h, p);
     memcpy(left, p, (size_t)c->experts * sizeof *p);
     for (int64_t j = 0; j < c->experts_top_k; j++) {
         int64_t best = 0;
@@ -391,30 +312,54 @@ static void mixture(struct run *run, int layer, int64_t token, const double *h,
     free(chosen);
 }
 
+/* The loss of each chunk is by its own counts and sums, and by its tokens that
+ * bear loss. */
+static void balance(struct run *run, int layer, const int64_t *counts,
+                    const double *sums)
+{
+    const struct model_config *c = run->config;
+    int64_t chunks = run->reference->chunks;
+    int64_t *all = run->reference->counts;
+    double n = (double)(run->n / chunks);
+    double *bearing = zeros(chunks);
+    for (int64_t i = 0; i < run->n; i++)
+        bearing[chunk_of(run, i)] += run->leaf->labels[i] >= 0;
+    for (int64_t e = 0; e < c->experts; e++) {
+        if (all != NULL)
+            all[layer * c->experts + e] = 0;
+        for (int64_t i = 0; i < chunks; i++) {
+            int64_t at = i * c->experts + e;
+            run->loss.balance +=
+                (double)c->experts * c->balance_weight /
+                ((double)(c->n_layers * c->experts_top_k) * n) *
+                (double)counts[at] * sums[at] / n * bearing[i];
+            if (all != NULL)
+                all[layer * c->experts + e] += counts[at];
+        }
+    }
+    free(bearing);
+}
+
 static void ffn(struct run *run, int layer, const double *x, double *branch)
 {
     const struct model_config *c = run->config;
+    int64_t slots = run->reference->chunks * c->experts;
     double *row = zeros(run->d), *hidden = zeros(c->ffn_width);
-    double *sums = zeros(c->experts + 1);
-    int64_t *counts = checked(calloc((size_t)c->experts + 1, sizeof *counts));
-    double n = (double)run->n;
+    double *sums = zeros(slots + 1);
+    int64_t *counts = checked(calloc((size_t)slots + 1, sizeof *counts));
     for (int64_t i = 0; i < run->n; i++) {
         double *y = branch + i * run->d;
         norm(run, run->d, x + i * run->d,
              tensor(run, layer + 1, PARAM_NORM_2_WEIGHT),
              tensor(run, layer + 1, PARAM_NORM_2_BIAS), row);
         if (c->experts > 0)
-            mixture(run, layer, i, row, hidden, counts, sums, y);
+            mixture(run, layer, i, row, hidden,
+                    counts + chunk_of(run, i) * c->experts,
+                    sums + chunk_of(run, i) * c->experts, y);
         else
             mlp(run, layer + 1, row, hidden, y);
     }
-    for (int64_t e = 0; e < c->experts; e++)
-        run->loss.balance += (double)c->experts * c->balance_weight /
-                             ((double)(c->n_layers * c->experts_top_k) * n) *
-                             (double)counts[e] * sums[e] / n;
-    if (run->reference->counts != NULL)
-        memcpy(run->reference->counts + layer * c->experts, counts,
-               (size_t)c->experts * sizeof *counts);
+    balance(run, layer, counts, sums);
     free(row);
     free(hidden);
     free(sums);
@@ -428,28 +373,32 @@ static void add_branch(const struct run *run, int layer, const char *part,
                        const double *branch, double *x)
 {
     const struct model_config *c = run->config;
-    uint64_t stream = stream_of("dropout", layer, part);
-    int64_t elements = run->leaf->seq_len * run->d;
-    for (int64_t i = 0; i < run->n * run->d; i++)
-        x[i] += c->residual_scale * branch[i] *
-                dropout(run, c->dropout_residual, stream, i / elements,
-                        i % elements);
+    for (int64_t i = 0; i < run->n; i++) {
+        uint64_t stream = stream_of(run, "dropout", layer, part, i);
+        for (int64_t j = 0; j < run->d; j++)
+            x[i * run->d + j] +=
+                c->residual_scale * branch[i * run->d + j] *
+                dropout(run, c->dropout_residual, stream,
+                        i / run->leaf->seq_len, within(run, i) * run->d + j);
+    }
 }
 
 static void embed(const struct run *run, double *x)
 {
     const double *wte = tensor(run, 0, PARAM_WTE);
     const double *wpe = tensor(run, 0, PARAM_WPE);
-    uint64_t stream = rng_stream("dropout/embedding");
     int64_t seq = run->leaf->seq_len, d = run->d;
-    for (int64_t i = 0; i < run->n; i++)
+    for (int64_t i = 0; i < run->n; i++) {
+        uint64_t stream = stream_in(run, "dropout/embedding", i);
         for (int64_t j = 0; j < d; j++) {
             double sum = wte[run->leaf->tokens[i] * d + j];
             if (run->config->positions == POSITIONS_LEARNED)
                 sum += wpe[i % seq * d + j];
-            x[i * d + j] = sum * dropout(run, run->config->dropout_embedding,
-                                         stream, i / seq, i % seq * d + j);
+            x[i * d + j] =
+                sum * dropout(run, run->config->dropout_embedding, stream,
+                              i / seq, within(run, i) * d + j);
         }
+    }
 }
 
 static void head(struct run *run, const double *x)
@@ -459,7 +408,6 @@ static void head(struct run *run, const double *x)
     const double *w =
         c->tied ? tensor(run, 0, PARAM_WTE) : tensor(run, last, PARAM_LM_HEAD);
     double *row = zeros(run->d), *logits = zeros(c->vocab_size);
-    double bearing = 0.0;
     for (int64_t i = 0; i < run->n; i++) {
         int32_t label = run->leaf->labels[i];
         double total = 0.0;
@@ -472,9 +420,7 @@ static void head(struct run *run, const double *x)
         for (int64_t v = 0; v < c->vocab_size; v++)
             total += exp(c->logit_scale * logits[v]);
         run->loss.cross_entropy += log(total) - c->logit_scale * logits[label];
-        bearing += 1.0;
     }
-    run->loss.balance *= bearing;
     free(row);
     free(logits);
 }
@@ -490,6 +436,7 @@ model_reference_run(const struct model_reference *reference,
                        .weights = weights,
                        .n = reference->leaf->samples * reference->leaf->seq_len,
                        .d = c->d_model,
+                       .length = reference->leaf->seq_len / reference->chunks,
                        .head_dim = c->d_model / c->n_heads };
     run.qkv_width = (c->n_heads + 2 * c->n_kv_heads) * run.head_dim;
     double *x = zeros(run.n * run.d), *branch = zeros(run.n * run.d);

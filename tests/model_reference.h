@@ -22,6 +22,7 @@ struct model_reference {
     const struct params *params;
     const struct leaf *leaf;
     uint64_t seed;   /* of dropout and jitter */
+    int chunks;      /* of every sequence; 1: whole */
     bool training;   /* with dropout and jitter */
     int64_t *counts; /* [n_layers, experts] choices of each; NULL: unwanted */
     struct model_reference_rounding *rounding; /* NULL: neither kept nor

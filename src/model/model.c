@@ -5,14 +5,32 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/base/rng.h"
 #include "src/model/model_impl.h"
+
+static enum err model_open_passes(struct model *model)
+{
+    size_t own = (size_t)model->options.own_chunks;
+    size_t layers = (size_t)model->config.n_layers;
+    model->passes = calloc(own, sizeof model->passes[0]);
+    model->layers = calloc(own * layers, sizeof model->layers[0]);
+    if (model->passes == NULL || model->layers == NULL)
+        return err_set(ERR_MEMORY, "model: out of memory");
+    for (int i = 0; i < model->options.own_chunks; i++) {
+        model->passes[i].model = model;
+        model->passes[i].chunk = model->options.first_chunk + i;
+        model->passes[i].layers = model->layers + (size_t)i * layers;
+    }
+    return ERR_OK;
+}
 
 static enum err model_open(const struct model_config *config,
                            const struct model_options *options,
                            const struct kernels *kernels, struct model **out)
 {
+    enum err rc = ERR_OK;
     assert(options->threads >= 1 && options->samples >= 1);
     assert(options->seq_len >= 1 && options->seq_len <= config->max_seq_len);
     assert(config->n_layers <= MODEL_LAYERS_MAX);
@@ -24,6 +42,12 @@ static enum err model_open(const struct model_config *config,
         return err_set(ERR_MEMORY, "model: out of memory");
     model->config = *config;
     model->options = *options;
+    if (options->chunks == 0)
+        model->options.chunks = model->options.own_chunks = 1;
+    assert(model->options.seq_len % model->options.chunks == 0);
+    assert(model->options.chunks % model->options.own_chunks == 0);
+    assert(options->first_chunk % model->options.own_chunks == 0);
+    assert(options->first_chunk < model->options.chunks);
     model->kernels = kernels;
     model->ctx.threads = options->threads;
     model->head_dim = config->d_model / config->n_heads;
@@ -31,20 +55,45 @@ static enum err model_open(const struct model_config *config,
         (config->n_heads + 2 * config->n_kv_heads) * model->head_dim;
     model->hidden_width =
         config->ffn == FFN_GLU ? 2 * config->ffn_width : config->ffn_width;
-    model->layers = calloc((size_t)config->n_layers, sizeof model->layers[0]);
-    if (model->layers == NULL) {
-        free(model);
-        return err_set(ERR_MEMORY, "model: out of memory");
-    }
+    TRY(model_open_passes(model));
     *out = model;
-    return ERR_OK;
+    model = NULL;
+out:
+    model_destroy(model);
+    return rc;
 }
 
-static uint64_t stream_of(const char *what, int64_t layer, const char *which)
+/* Each chunk draws from streams of its own, so that no op must know where in
+ * the sequence its rows are. */
+static uint64_t stream_of(const struct pass *pass, const char *name)
+{
+    char chunk[96];
+    if (pass->model->options.chunks == 1)
+        return rng_stream(name);
+    snprintf(chunk, sizeof chunk, "%s/%d", name, pass->chunk);
+    return rng_stream(chunk);
+}
+
+static uint64_t layer_stream(const struct pass *pass, const char *what,
+                             int64_t layer, const char *which)
 {
     char name[64];
     snprintf(name, sizeof name, "%s/%lld%s", what, (long long)layer, which);
-    return rng_stream(name);
+    return stream_of(pass, name);
+}
+
+static void pass_streams(struct pass *pass)
+{
+    pass->dropout_embedding = stream_of(pass, "dropout/embedding");
+    for (int64_t i = 0; i < pass->model->config.n_layers; i++) {
+        struct layer *layer = &pass->layers[i];
+        layer->dropout_attention =
+            layer_stream(pass, "dropout", i, "/attention");
+        layer->dropout_ffn = layer_stream(pass, "dropout", i, "/ffn");
+        layer->dropout_probs =
+            layer_stream(pass, "dropout", i, "/probabilities");
+        layer->jitter = layer_stream(pass, "jitter", i, "");
+    }
 }
 
 /* What does not change from leaf to leaf. */
@@ -52,15 +101,10 @@ static void model_constants(struct model *model)
 {
     const struct model_config *config = &model->config;
     int64_t pairs = model->head_dim / 2;
-    for (int64_t i = 0; i < config->n_layers; i++) {
-        struct layer *layer = &model->layers[i];
-        layer->dropout_attention = stream_of("dropout", i, "/attention");
-        layer->dropout_ffn = stream_of("dropout", i, "/ffn");
-        layer->dropout_probs = stream_of("dropout", i, "/probabilities");
-        layer->jitter = stream_of("jitter", i, "");
-    }
     for (int64_t i = 0; i < model->ws.travel.rows; i++)
         model->ws.travel.identity[i] = (int32_t)i;
+    for (int i = 0; i < model->options.own_chunks; i++)
+        pass_streams(&model->passes[i]);
     if (config->positions == POSITIONS_ALIBI)
         model_config_alibi_slopes(config, model->slopes);
     if (config->positions != POSITIONS_ROPE)
@@ -89,6 +133,13 @@ enum err model_create(const struct model_config *config,
            (options->experts != NULL &&
             options->experts->size == options->expert_degree));
     TRY(model_open(config, options, kernels, &model));
+    const struct group_access *sequence = options->sequence;
+    int ranks = model->options.chunks / model->options.own_chunks;
+    assert(ranks == (sequence != NULL ? sequence->size : 1));
+    assert(model->options.first_chunk ==
+           (sequence != NULL ? sequence->rank : 0) * model->options.own_chunks);
+    (void)sequence;
+    (void)ranks;
     model->params = params;
     model_layout(model, &plan, &bytes);
     TRY(arena_create(plan.used, &model->arena));
@@ -106,6 +157,7 @@ void model_destroy(struct model *model)
     if (model == NULL)
         return;
     arena_destroy(&model->arena);
+    free(model->passes);
     free(model->layers);
     free(model);
 }
@@ -135,73 +187,106 @@ const int64_t *model_expert_counts(const struct model *model)
     return model->ws.expert_counts;
 }
 
-static struct pass pass_begin(struct model *model,
-                              const struct param_access *access,
-                              const struct leaf *leaf, bool training)
+static void model_begin(struct model *model, const struct param_access *access,
+                        const struct leaf *leaf, bool training)
 {
-    struct pass pass = { .model = model,
-                         .access = access,
-                         .leaf = leaf,
-                         .training = training,
-                         .n = leaf->samples * leaf->seq_len };
+    const struct model_config *config = &model->config;
     assert(leaf->samples >= 1 && leaf->samples <= model->options.samples);
     assert(leaf->seq_len >= 1 && leaf->seq_len <= model->options.seq_len);
-    for (int64_t i = 0; i < pass.n; i++)
-        pass.loss_tokens += leaf->labels[i] >= 0;
-    return pass;
+    assert(leaf->seq_len % model->options.chunks == 0);
+    if (model->options.chunks == 1)
+        model->passes[0].leaf = leaf;
+    else
+        model_sequence_cut(model, leaf);
+    for (int i = 0; i < model->options.own_chunks; i++) {
+        struct pass *pass = &model->passes[i];
+        pass->access = access;
+        pass->training = training;
+        pass->n = pass->leaf->samples * pass->leaf->seq_len;
+        pass->first = pass->chunk * pass->leaf->seq_len;
+        pass->loss = (struct leaf_loss){ 0 };
+        pass->loss_tokens = 0;
+        for (int64_t t = 0; t < pass->n; t++)
+            pass->loss_tokens += pass->leaf->labels[t] >= 0;
+    }
+    if (config->experts > 0)
+        memset(model->ws.expert_counts, 0,
+               (size_t)(config->n_layers * config->experts) * sizeof(int64_t));
 }
 
-enum err pass_enter(struct pass *pass, int block, bool gradient)
+/* `gradient` is the first chunk's, NULL in forward. */
+static void enter_passes(struct model *model, int block, const float *weights,
+                         float *gradient)
+{
+    int64_t elements = model->params->blocks[block].elements;
+    for (int i = 0; i < model->options.own_chunks; i++) {
+        struct pass *pass = &model->passes[i];
+        pass->block = block;
+        pass->layer = NULL;
+        pass->weights = weights;
+        pass->gradient = gradient != NULL ? gradient + i * elements : NULL;
+    }
+}
+
+static void enter_experts(struct model *model, int block, const float *weights,
+                          float *gradient)
+{
+    const struct param_block *b = &model->params->blocks[block];
+    int kind = 0;
+    while (b->place[PARAM_EXPERTS_GATE + kind] < 0)
+        kind++;
+    for (int i = 0; i < model->options.own_chunks; i++) {
+        struct pass *pass = &model->passes[i];
+        pass->expert_weights[kind] = weights;
+        pass->expert_gradient[kind] =
+            gradient != NULL ? gradient + i * b->elements : NULL;
+    }
+}
+
+enum err model_enter(struct model *model, int block, bool gradient)
 {
     enum err rc = ERR_OK;
-    const struct param_access *access = pass->access;
-    pass->block = block;
-    pass->gradient = NULL;
-    TRY(access->gather(access->arg, block, &pass->weights));
+    const struct param_access *access = model->passes[0].access;
+    const float *weights = NULL;
+    float *first = NULL;
+    TRY(access->gather(access->arg, block, &weights));
     if (gradient)
-        TRY(access->gradient(access->arg, block, &pass->gradient));
+        TRY(access->gradient(access->arg, block, &first));
+    enter_passes(model, block, weights, first);
 out:
     return rc;
 }
 
-static int expert_kind(const struct params *params, int block)
-{
-    int kind = 0;
-    while (params->blocks[block].place[PARAM_EXPERTS_GATE + kind] < 0)
-        kind++;
-    return kind;
-}
-
-enum err pass_enter_layer(struct pass *pass, int layer, bool gradient)
+enum err model_enter_layer(struct model *model, int layer, bool gradient)
 {
     enum err rc = ERR_OK;
-    const struct param_access *access = pass->access;
-    const struct params *params = pass->model->params;
+    const struct params *params = model->params;
+    const struct param_access *access = model->passes[0].access;
     int block = params_layer_block(params, layer);
     int end = block + params->layer_blocks;
-    pass->number = layer;
-    pass->layer = &pass->model->layers[layer];
-    pass->block = block;
-    pass->gradient = NULL;
-    TRY(access->gather(access->arg, block, &pass->weights));
+    const float *weights[1 + PARAM_EXPERT_KINDS];
+    float *first[1 + PARAM_EXPERT_KINDS] = { NULL };
+    for (int b = block; b < end; b++)
+        TRY(access->gather(access->arg, b, &weights[b - block]));
+    for (int b = block; b < end && gradient; b++)
+        TRY(access->gradient(access->arg, b, &first[b - block]));
+    enter_passes(model, block, weights[0], first[0]);
     for (int b = block + 1; b < end; b++)
-        TRY(access->gather(access->arg, b,
-                           &pass->expert_weights[expert_kind(params, b)]));
-    if (!gradient)
-        goto out;
-    TRY(access->gradient(access->arg, block, &pass->gradient));
-    for (int b = block + 1; b < end; b++)
-        TRY(access->gradient(access->arg, b,
-                             &pass->expert_gradient[expert_kind(params, b)]));
+        enter_experts(model, b, weights[b - block], first[b - block]);
+    for (int i = 0; i < model->options.own_chunks; i++) {
+        model->passes[i].number = layer;
+        model->passes[i].layer = &model->passes[i].layers[layer];
+    }
 out:
     return rc;
 }
 
-enum err pass_leave_experts(struct pass *pass)
+enum err model_leave_experts(struct model *model)
 {
     enum err rc = ERR_OK;
+    const struct pass *pass = &model->passes[0];
     const struct param_access *access = pass->access;
-    int end = pass->block + pass->model->params->layer_blocks;
+    int end = pass->block + model->params->layer_blocks;
     for (int b = pass->block + 1; b < end && pass->gradient != NULL; b++)
         TRY(access->gradient_done(access->arg, b));
     for (int b = pass->block + 1; b < end; b++)
@@ -210,9 +295,21 @@ out:
     return rc;
 }
 
-enum err pass_leave(struct pass *pass)
+enum err model_enter_gradient(struct model *model, int block)
 {
     enum err rc = ERR_OK;
+    const struct param_access *access = model->passes[0].access;
+    float *first = NULL;
+    TRY(access->gradient(access->arg, block, &first));
+    enter_passes(model, block, NULL, first);
+out:
+    return rc;
+}
+
+enum err model_leave(struct model *model)
+{
+    enum err rc = ERR_OK;
+    const struct pass *pass = &model->passes[0];
     const struct param_access *access = pass->access;
     if (pass->gradient != NULL)
         TRY(access->gradient_done(access->arg, pass->block));
@@ -226,13 +323,14 @@ enum err model_train_leaf(struct model *model,
                           const struct leaf *leaf, struct leaf_loss *loss)
 {
     enum err rc = ERR_OK;
-    struct pass pass = pass_begin(model, access, leaf, true);
-    TRY(model_embed(&pass));
-    TRY(model_blocks_forward(&pass));
-    TRY(model_head(&pass, true));
-    TRY(model_blocks_backward(&pass));
-    TRY(model_embed_backward(&pass));
-    *loss = pass.loss;
+    model_begin(model, access, leaf, true);
+    TRY(model_embed(model));
+    TRY(model_blocks_forward(model));
+    TRY(model_head(model, true));
+    TRY(model_blocks_backward(model));
+    TRY(model_embed_backward(model));
+    for (int i = 0; i < model->options.own_chunks; i++)
+        loss[i] = model->passes[i].loss;
 out:
     return rc;
 }
@@ -241,11 +339,12 @@ enum err model_eval_leaf(struct model *model, const struct param_access *access,
                          const struct leaf *leaf, struct leaf_loss *loss)
 {
     enum err rc = ERR_OK;
-    struct pass pass = pass_begin(model, access, leaf, false);
-    TRY(model_embed(&pass));
-    TRY(model_blocks_forward(&pass));
-    TRY(model_head(&pass, false));
-    *loss = pass.loss;
+    model_begin(model, access, leaf, false);
+    TRY(model_embed(model));
+    TRY(model_blocks_forward(model));
+    TRY(model_head(model, false));
+    for (int i = 0; i < model->options.own_chunks; i++)
+        loss[i] = model->passes[i].loss;
 out:
     return rc;
 }

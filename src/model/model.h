@@ -1,6 +1,13 @@
 /* The language model: forward and backward by explicit gradients over the op
  * table, one leaf at a time.
  *
+ * A leaf's sequences may be cut into chunks of equal length, which a group of
+ * ranks computes together, each some neighbouring chunks of every sequence. An
+ * op sees the rows of one chunk, each chunk has a loss, gradients and random
+ * numbers of its own, and what is added across chunks is added in the order of
+ * chunks: so the bits of a chunk depend on the number of chunks, not on the
+ * number of ranks. Only attention looks across chunks (model_sequence.c).
+ *
  * Block: x = x + s attention(norm_1(x)); x = x + s ffn(norm_2(x)), s the
  * residual scale, ffn an MLP, a gated one or a mixture of experts. Logits are
  * norm_f(x) W^T, W the embedding when tied. What forward keeps for backward,
@@ -42,7 +49,7 @@ struct leaf {
 struct model_options {
     int threads;
     int64_t samples; /* leaves of up to so many rows ... */
-    int64_t seq_len; /* ... of up to so many tokens */
+    int64_t seq_len; /* ... of up to so many tokens, over all chunks */
     uint64_t seed;   /* of dropout and jitter */
     struct model_memory memory;
     /* Expert parallelism: a group of so many ranks shares each block's experts,
@@ -50,6 +57,12 @@ struct model_options {
      * or 1: no group */
     int expert_degree;
     const struct group_access *experts; /* the group; borrowed */
+    int chunks;     /* that sequences are cut into; 0 is as 1, in one piece;
+                       divides the seq_len of every leaf */
+    int own_chunks; /* of these, this rank's; divides chunks; 0 with chunks 0 */
+    int first_chunk; /* number of its first one: rank * own_chunks */
+    const struct group_access *sequence; /* the ranks that have the others, in
+                                            order; borrowed; NULL: nobody */
 };
 
 /* options->seq_len <= config->max_seq_len; options->expert_degree divides
@@ -69,7 +82,7 @@ struct model_bytes {
     size_t total;   /* what model_create() allocates */
 };
 
-/* Without creating one; options->experts may be NULL. */
+/* Without creating one; of the groups only the degrees are looked at. */
 enum err model_plan(const struct model_config *config,
                     const struct kernels *kernels,
                     const struct model_options *options,
@@ -85,13 +98,18 @@ struct leaf_loss {
                              without experts */
 };
 
-/* Gradients of cross_entropy + balance (sums, not means) are accumulated.
+/* The leaf is the whole one, also where other ranks have some of its chunks;
+ * they make the same call. loss[own_chunks]. Gradients of cross_entropy +
+ * balance (sums, not means) are accumulated, each chunk's into a buffer of its
+ * own (params.h).
  *
  * With expert parallelism this and model_eval_leaf() are collective in the
  * group: every rank of it has a leaf of its own, possibly of another size
  * within the same options, and the bits are those of a rank alone. Who has
- * nothing to compute calls with labels < 0. After an error exchanges may still
- * be started in the group. */
+ * nothing to compute calls with labels < 0.
+ *
+ * After an error from a group exchanges may still be under way in it, and the
+ * model, which has their buffers, must stay until the group is gone. */
 enum err model_train_leaf(struct model *model,
                           const struct param_access *access,
                           const struct leaf *leaf, struct leaf_loss *loss);
@@ -100,8 +118,8 @@ enum err model_train_leaf(struct model *model,
 enum err model_eval_leaf(struct model *model, const struct param_access *access,
                          const struct leaf *leaf, struct leaf_loss *loss);
 
-/* Choices of each expert in the last leaf: [n_layers, experts]; lent; NULL
- * without experts. */
+/* Choices of each expert in the last leaf's own chunks: [n_layers, experts];
+ * lent; NULL without experts. */
 const int64_t *model_expert_counts(const struct model *model);
 
 #endif

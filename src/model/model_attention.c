@@ -4,7 +4,7 @@
 
 #include "src/model/model_impl.h"
 
-static struct attention attention_shape(const struct pass *pass)
+struct attention model_attention_shape(const struct pass *pass)
 {
     const struct model *model = pass->model;
     const struct model_config *config = &model->config;
@@ -42,11 +42,11 @@ static enum err rotate(struct pass *pass, bool inverse, float *qkv)
     const struct model_config *config = &model->config;
     if (model->rope == NULL)
         return ERR_OK;
-    return model->kernels->rope(&model->ctx, DTYPE_F32, pass->n,
-                                pass->leaf->seq_len,
-                                config->n_heads + 2 * config->n_kv_heads,
-                                config->n_heads + config->n_kv_heads,
-                                model->head_dim, model->rope, inverse, qkv);
+    return model->kernels->rope(
+        &model->ctx, DTYPE_F32, pass->n, pass->leaf->seq_len,
+        config->n_heads + 2 * config->n_kv_heads,
+        config->n_heads + config->n_kv_heads, model->head_dim,
+        model->rope + pass->first * model->head_dim, inverse, qkv);
 }
 
 static enum err norm_heads(struct pass *pass, const float *qkv)
@@ -54,50 +54,47 @@ static enum err norm_heads(struct pass *pass, const float *qkv)
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct kernels *k = model->kernels;
-    struct workspace *ws = &model->ws;
     int64_t keys = model->config.n_heads * model->head_dim;
     struct norm q = qk_norm_shape(pass, model->config.n_heads);
     struct norm key = qk_norm_shape(pass, model->config.n_kv_heads);
-    TRY(k->norm_forward(
-        &model->ctx, DTYPE_F32, &q, qkv, pass_weight(pass, PARAM_Q_NORM_WEIGHT),
-        pass_weight(pass, PARAM_Q_NORM_BIAS), ws->qkv, ws->q_mean, ws->q_rstd));
+    TRY(k->norm_forward(&model->ctx, DTYPE_F32, &q, qkv,
+                        pass_weight(pass, PARAM_Q_NORM_WEIGHT),
+                        pass_weight(pass, PARAM_Q_NORM_BIAS), pass->qkv,
+                        pass->q_mean, pass->q_rstd));
     TRY(k->norm_forward(&model->ctx, DTYPE_F32, &key, qkv + keys,
                         pass_weight(pass, PARAM_K_NORM_WEIGHT),
-                        pass_weight(pass, PARAM_K_NORM_BIAS), ws->qkv + keys,
-                        ws->k_mean, ws->k_rstd));
+                        pass_weight(pass, PARAM_K_NORM_BIAS), pass->qkv + keys,
+                        pass->k_mean, pass->k_rstd));
 out:
     return rc;
 }
 
 /* SAVED_QKV as attention reads it: itself, rotated in place, or a copy. */
-static enum err qkv_ready(struct pass *pass, const float **ready)
+static enum err make_ready(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     const float *qkv = pass->layer->live[SAVED_QKV];
-    *ready = qkv;
-    if (model->ws.qkv == NULL)
+    pass->ready = qkv;
+    if (pass->qkv == NULL)
         return ERR_OK;
     TRY(model->kernels->pack(&model->ctx, PACKING_NONE, pass->n,
-                             model->qkv_width, qkv, model->ws.qkv));
+                             model->qkv_width, qkv, pass->qkv));
     if (model->config.qk_norm != QK_NORM_NONE)
         TRY(norm_heads(pass, qkv));
-    TRY(rotate(pass, false, model->ws.qkv));
-    *ready = model->ws.qkv;
+    TRY(rotate(pass, false, pass->qkv));
+    pass->ready = pass->qkv;
 out:
     return rc;
 }
 
-/* SAVED_X -> SAVED_QKV, ATT, LSE. */
-static enum err attend(struct pass *pass)
+enum err model_attention_before(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct layer *layer = pass->layer;
     const struct model_config *config = &model->config;
-    struct attention shape = attention_shape(pass);
     float *qkv = layer->live[SAVED_QKV];
-    const float *ready = NULL;
     TRY(model_norm(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X]));
     TRY(model_linear(pass, model->qkv_width, config->d_model, model->ws.norm,
                      pass_weight(pass, PARAM_WQKV_WEIGHT),
@@ -106,18 +103,25 @@ static enum err attend(struct pass *pass)
         TRY(model->kernels->clip_forward(&model->ctx, DTYPE_F32,
                                          pass->n * model->qkv_width,
                                          (float)config->clip_qkv, qkv));
-    if (model->ws.qkv == NULL)
+    if (pass->qkv == NULL)
         TRY(rotate(pass, false, qkv));
-    TRY(qkv_ready(pass, &ready));
-    TRY(model->kernels->attention_forward(&model->ctx, DTYPE_F32, &shape, ready,
-                                          layer->live[SAVED_ATT],
-                                          layer->live[SAVED_LSE]));
+    TRY(make_ready(pass));
 out:
     return rc;
 }
 
-/* SAVED_X, ATT -> SAVED_MID and its norm_2. */
-static enum err project(struct pass *pass)
+enum err model_attention_forward(struct model *model)
+{
+    const struct pass *pass = &model->passes[0];
+    struct attention shape = model_attention_shape(pass);
+    if (model->options.chunks > 1)
+        return model_sequence_forward(model);
+    return model->kernels->attention_forward(
+        &model->ctx, DTYPE_F32, &shape, pass->ready,
+        pass->layer->live[SAVED_ATT], pass->layer->live[SAVED_LSE]);
+}
+
+enum err model_attention_after(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
@@ -138,42 +142,22 @@ out:
     return rc;
 }
 
-enum err model_attention_forward(struct pass *pass)
-{
-    enum err rc = ERR_OK;
-    TRY(attend(pass));
-    TRY(project(pass));
-out:
-    return rc;
-}
-
-enum err model_attention_recompute(struct pass *pass, bool mid)
-{
-    enum err rc = ERR_OK;
-    TRY(attend(pass));
-    if (mid)
-        TRY(project(pass));
-out:
-    return rc;
-}
-
 static enum err norm_heads_backward(struct pass *pass, const float *qkv)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct kernels *k = model->kernels;
-    struct workspace *ws = &model->ws;
     int64_t keys = model->config.n_heads * model->head_dim;
     struct norm q = qk_norm_shape(pass, model->config.n_heads);
     struct norm key = qk_norm_shape(pass, model->config.n_kv_heads);
-    TRY(k->norm_backward(&model->ctx, DTYPE_F32, &q, ws->dqkv, qkv,
-                         pass_weight(pass, PARAM_Q_NORM_WEIGHT), ws->q_mean,
-                         ws->q_rstd, false, ws->dqkv,
+    TRY(k->norm_backward(&model->ctx, DTYPE_F32, &q, pass->dqkv, qkv,
+                         pass_weight(pass, PARAM_Q_NORM_WEIGHT), pass->q_mean,
+                         pass->q_rstd, false, pass->dqkv,
                          pass_gradient(pass, PARAM_Q_NORM_WEIGHT),
                          pass_gradient(pass, PARAM_Q_NORM_BIAS)));
-    TRY(k->norm_backward(&model->ctx, DTYPE_F32, &key, ws->dqkv + keys,
+    TRY(k->norm_backward(&model->ctx, DTYPE_F32, &key, pass->dqkv + keys,
                          qkv + keys, pass_weight(pass, PARAM_K_NORM_WEIGHT),
-                         ws->k_mean, ws->k_rstd, false, ws->dqkv + keys,
+                         pass->k_mean, pass->k_rstd, false, pass->dqkv + keys,
                          pass_gradient(pass, PARAM_K_NORM_WEIGHT),
                          pass_gradient(pass, PARAM_K_NORM_BIAS)));
 out:
@@ -194,52 +178,67 @@ static float kept_bound(const struct pass *pass)
     return bound;
 }
 
-/* ws.dqkv from the gradient of what attention read to that of the linear
+/* dqkv from the gradient of what attention read to that of the linear
  * layer's output. */
 static enum err qkv_backward(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     const float *qkv = pass->layer->live[SAVED_QKV];
-    TRY(rotate(pass, true, model->ws.dqkv));
+    TRY(rotate(pass, true, pass->dqkv));
     if (model->config.qk_norm != QK_NORM_NONE)
         TRY(norm_heads_backward(pass, qkv));
     if (model->config.clip_qkv > 0.0)
-        TRY(model->kernels->clip_backward(
-            &model->ctx, DTYPE_F32, pass->n * model->qkv_width,
-            kept_bound(pass), qkv, model->ws.dqkv));
+        TRY(model->kernels->clip_backward(&model->ctx, DTYPE_F32,
+                                          pass->n * model->qkv_width,
+                                          kept_bound(pass), qkv, pass->dqkv));
 out:
     return rc;
 }
 
-enum err model_attention_backward(struct pass *pass)
+enum err model_attention_after_backward(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    const struct layer *layer = pass->layer;
+    int64_t d = pass->model->config.d_model;
+    const float *dbranch = NULL;
+    TRY(model_branch_gradient(pass, layer->dropout_attention, &dbranch));
+    TRY(model_linear_backward(pass, d, d, dbranch, layer->live[SAVED_ATT],
+                              pass_weight(pass, PARAM_OUT_WEIGHT), pass->x_last,
+                              pass_gradient(pass, PARAM_OUT_WEIGHT),
+                              pass_gradient(pass, PARAM_OUT_BIAS)));
+    TRY(make_ready(pass));
+out:
+    return rc;
+}
+
+enum err model_attention_backward(struct model *model)
+{
+    const struct pass *pass = &model->passes[0];
+    struct attention shape = model_attention_shape(pass);
+    if (model->options.chunks > 1)
+        return model_sequence_backward(model);
+    return model->kernels->attention_backward(
+        &model->ctx, DTYPE_F32, &shape, pass->ready,
+        pass->layer->live[SAVED_ATT], pass->layer->live[SAVED_LSE],
+        pass->x_last, pass->dqkv);
+}
+
+enum err model_attention_before_backward(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer;
     int64_t d = model->config.d_model;
-    struct attention shape = attention_shape(pass);
-    const float *dbranch = NULL;
-    const float *ready = NULL;
-    float *datt = ws->branch;
-    TRY(model_branch_gradient(pass, layer->dropout_attention, &dbranch));
-    TRY(model_linear_backward(pass, d, d, dbranch, layer->live[SAVED_ATT],
-                              pass_weight(pass, PARAM_OUT_WEIGHT), datt,
-                              pass_gradient(pass, PARAM_OUT_WEIGHT),
-                              pass_gradient(pass, PARAM_OUT_BIAS)));
-    TRY(qkv_ready(pass, &ready));
-    TRY(model->kernels->attention_backward(
-        &model->ctx, DTYPE_F32, &shape, ready, layer->live[SAVED_ATT],
-        layer->live[SAVED_LSE], datt, ws->dqkv));
     TRY(qkv_backward(pass));
     TRY(model_norm(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X]));
-    TRY(model_linear_backward(pass, model->qkv_width, d, ws->dqkv, ws->norm,
+    TRY(model_linear_backward(pass, model->qkv_width, d, pass->dqkv, ws->norm,
                               pass_weight(pass, PARAM_WQKV_WEIGHT), ws->dnorm,
                               pass_gradient(pass, PARAM_WQKV_WEIGHT),
                               pass_gradient(pass, PARAM_WQKV_BIAS)));
     TRY(model_norm_backward(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X],
-                            ws->dnorm, ws->dx));
+                            ws->dnorm, pass->dx));
 out:
     return rc;
 }

@@ -112,7 +112,7 @@ enum err model_branch_gradient(struct pass *pass, uint64_t stream,
 {
     struct model *model = pass->model;
     struct random_place random = branch_place(pass, stream);
-    *dbranch = model->ws.dx;
+    *dbranch = pass->dx;
     if (model->ws.dbranch == NULL)
         return ERR_OK;
     *dbranch = model->ws.dbranch;
@@ -120,7 +120,7 @@ enum err model_branch_gradient(struct pass *pass, uint64_t stream,
                                    pass->leaf->seq_len * model->config.d_model,
                                    (float)model->config.dropout_residual,
                                    &random, (float)model->config.residual_scale,
-                                   model->ws.dx, model->ws.dbranch);
+                                   pass->dx, model->ws.dbranch);
 }
 
 /* --- keeping and bringing back
@@ -150,14 +150,39 @@ static enum err unpack(struct pass *pass, enum saved kind)
                                   layer->packed[kind], layer->live[kind]);
 }
 
-static enum err bring_back(struct pass *pass)
+static const struct layer *first_layer(const struct model *model)
+{
+    return model->passes[0].layer; /* what is kept is the same for all chunks */
+}
+
+/* What attention's backward needs, of all chunks. */
+static enum err bring_back_attention(struct model *model)
+{
+    enum err rc = ERR_OK;
+    bool again = first_layer(model)->recompute[SAVED_QKV];
+    for (int i = 0; i < model->options.own_chunks; i++) {
+        struct pass *pass = &model->passes[i];
+        for (int kind = SAVED_X; kind <= SAVED_LSE; kind++)
+            TRY(unpack(pass, kind));
+        if (again)
+            TRY(model_attention_before(pass));
+    }
+    if (again)
+        TRY(model_attention_forward(model));
+out:
+    return rc;
+}
+
+/* What the other half's needs, of one chunk: it lies where the next one's
+ * will. */
+static enum err bring_back_ffn(struct pass *pass)
 {
     enum err rc = ERR_OK;
     const struct layer *layer = pass->layer;
-    for (int kind = 0; kind < SAVED_KINDS; kind++)
-        TRY(unpack(pass, kind));
-    if (layer->recompute[SAVED_QKV])
-        TRY(model_attention_recompute(pass, layer->recompute[SAVED_MID]));
+    TRY(unpack(pass, SAVED_MID));
+    TRY(unpack(pass, SAVED_HIDDEN));
+    if (layer->recompute[SAVED_MID])
+        TRY(model_attention_after(pass));
     if (layer->recompute[SAVED_HIDDEN])
         TRY(pass->model->config.experts > 0 ? model_moe_recompute(pass)
                                             : model_mlp_recompute(pass));
@@ -171,19 +196,18 @@ out:
 /* The block's output is the next one's input. */
 static float *output_of(const struct pass *pass)
 {
-    const struct model *model = pass->model;
-    return pass->number + 1 < model->config.n_layers
-               ? model->layers[pass->number + 1].live[SAVED_X]
-               : model->ws.x_last;
+    return pass->number + 1 < pass->model->config.n_layers
+               ? pass->layers[pass->number + 1].live[SAVED_X]
+               : pass->x_last;
 }
 
-static enum err block_forward(struct pass *pass)
+/* From SAVED_ATT to the block's output. */
+static enum err finish_forward(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct layer *layer = pass->layer;
-    TRY(pack(pass, SAVED_X));
-    TRY(model_attention_forward(pass));
+    TRY(model_attention_after(pass));
     TRY(model->config.experts > 0 ? model_moe_forward(pass)
                                   : model_mlp_forward(pass));
     TRY(model_drop_branch(pass, layer->dropout_ffn));
@@ -197,31 +221,59 @@ out:
     return rc;
 }
 
-enum err model_blocks_forward(struct pass *pass)
+static enum err block_forward(struct model *model)
 {
     enum err rc = ERR_OK;
-    for (int layer = 0; layer < pass->model->config.n_layers; layer++) {
-        TRY(pass_enter_layer(pass, layer, false));
-        TRY(block_forward(pass));
-        TRY(pass_leave_experts(pass));
-        TRY(pass_leave(pass));
+    for (int i = 0; i < model->options.own_chunks; i++) {
+        TRY(pack(&model->passes[i], SAVED_X));
+        TRY(model_attention_before(&model->passes[i]));
+    }
+    TRY(model_attention_forward(model));
+    for (int i = 0; i < model->options.own_chunks; i++)
+        TRY(finish_forward(&model->passes[i]));
+    TRY(model_leave_experts(model));
+out:
+    return rc;
+}
+
+static enum err block_backward(struct model *model)
+{
+    enum err rc = ERR_OK;
+    TRY(bring_back_attention(model));
+    for (int i = 0; i < model->options.own_chunks; i++) {
+        struct pass *pass = &model->passes[i];
+        TRY(bring_back_ffn(pass));
+        TRY(model->config.experts > 0 ? model_moe_backward(pass)
+                                      : model_mlp_backward(pass));
+        TRY(model_attention_after_backward(pass));
+    }
+    TRY(model_leave_experts(model));
+    TRY(model_attention_backward(model));
+    for (int i = 0; i < model->options.own_chunks; i++)
+        TRY(model_attention_before_backward(&model->passes[i]));
+out:
+    return rc;
+}
+
+enum err model_blocks_forward(struct model *model)
+{
+    enum err rc = ERR_OK;
+    for (int layer = 0; layer < model->config.n_layers; layer++) {
+        TRY(model_enter_layer(model, layer, false));
+        TRY(block_forward(model));
+        TRY(model_leave(model));
     }
 out:
     return rc;
 }
 
-enum err model_blocks_backward(struct pass *pass)
+enum err model_blocks_backward(struct model *model)
 {
     enum err rc = ERR_OK;
-    for (int layer = (int)pass->model->config.n_layers - 1; layer >= 0;
-         layer--) {
-        TRY(pass_enter_layer(pass, layer, true));
-        TRY(bring_back(pass));
-        TRY(pass->model->config.experts > 0 ? model_moe_backward(pass)
-                                            : model_mlp_backward(pass));
-        TRY(pass_leave_experts(pass));
-        TRY(model_attention_backward(pass));
-        TRY(pass_leave(pass));
+    for (int layer = (int)model->config.n_layers - 1; layer >= 0; layer--) {
+        TRY(model_enter_layer(model, layer, true));
+        TRY(block_backward(model));
+        TRY(model_leave(model));
     }
 out:
     return rc;

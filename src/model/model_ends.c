@@ -1,5 +1,4 @@
 /* Both ends of the model: the embedding, and the head with the loss. */
-#include "src/base/rng.h"
 #include "src/model/model_impl.h"
 
 /* --- embedding
@@ -11,7 +10,7 @@ static enum err drop_embedding(struct pass *pass, float *x)
     const struct model *model = pass->model;
     float p = (float)model->config.dropout_embedding;
     struct random_place random = { .seed = model->options.seed,
-                                   .stream = rng_stream("dropout/embedding"),
+                                   .stream = pass->dropout_embedding,
                                    .first_sample = pass->leaf->first_sample };
     if (!pass->training || p == 0.0f)
         return ERR_OK;
@@ -20,34 +19,55 @@ static enum err drop_embedding(struct pass *pass, float *x)
                                    p, &random, 1.0f, x, x);
 }
 
-enum err model_embed(struct pass *pass)
+static enum err embed(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
-    float *x = model->layers[0].live[SAVED_X];
-    TRY(pass_enter(pass, 0, false));
+    int64_t d = model->config.d_model;
+    const float *wpe = pass_weight(pass, PARAM_WPE);
+    float *x = pass->layers[0].live[SAVED_X];
     TRY(model->kernels->embedding_forward(
-        &model->ctx, DTYPE_F32, pass->n, pass->leaf->seq_len,
-        model->config.d_model, pass->leaf->tokens, pass_weight(pass, PARAM_WTE),
-        pass_weight(pass, PARAM_WPE), x));
+        &model->ctx, DTYPE_F32, pass->n, pass->leaf->seq_len, d,
+        pass->leaf->tokens, pass_weight(pass, PARAM_WTE),
+        wpe != NULL ? wpe + pass->first * d : NULL, x));
     TRY(drop_embedding(pass, x));
-    TRY(pass_leave(pass));
 out:
     return rc;
 }
 
-enum err model_embed_backward(struct pass *pass)
+enum err model_embed(struct model *model)
+{
+    enum err rc = ERR_OK;
+    TRY(model_enter(model, 0, false));
+    for (int i = 0; i < model->options.own_chunks; i++)
+        TRY(embed(&model->passes[i]));
+    TRY(model_leave(model));
+out:
+    return rc;
+}
+
+static enum err embed_backward(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
-    const struct param_access *access = pass->access;
-    pass->block = 0; /* its weights are not needed */
-    TRY(access->gradient(access->arg, 0, &pass->gradient));
-    TRY(drop_embedding(pass, model->ws.dx));
+    int64_t d = model->config.d_model;
+    float *dwpe = pass_gradient(pass, PARAM_WPE);
+    TRY(drop_embedding(pass, pass->dx));
     TRY(model->kernels->embedding_backward(
-        &model->ctx, DTYPE_F32, pass->n, pass->leaf->seq_len,
-        model->config.d_model, pass->leaf->tokens, model->ws.dx,
-        pass_gradient(pass, PARAM_WTE), pass_gradient(pass, PARAM_WPE)));
+        &model->ctx, DTYPE_F32, pass->n, pass->leaf->seq_len, d,
+        pass->leaf->tokens, pass->dx, pass_gradient(pass, PARAM_WTE),
+        dwpe != NULL ? dwpe + pass->first * d : NULL));
+out:
+    return rc;
+}
+
+enum err model_embed_backward(struct model *model)
+{
+    enum err rc = ERR_OK;
+    const struct param_access *access = model->passes[0].access;
+    TRY(model_enter_gradient(model, 0));
+    for (int i = 0; i < model->options.own_chunks; i++)
+        TRY(embed_backward(&model->passes[i]));
     TRY(access->gradient_done(access->arg, 0));
 out:
     return rc;
@@ -56,7 +76,7 @@ out:
 /* --- head
  * -------------------------------------------------------------------------- */
 
-/* Rows [first, first + rows) of the leaf: logits, losses and, with dweight,
+/* Rows [first, first + rows) of the chunk: logits, losses and, with dweight,
  * their gradient into ws.dnorm and dweight. */
 static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
                           const float *weight, float *dweight)
@@ -102,14 +122,14 @@ out:
     return rc;
 }
 
-/* The matrix of the head and its gradient; when it is the embedding, that
- * block's weights are gathered too. The embedding's own gradient comes later:
- * its block is done only after model_embed_backward(). */
-static enum err head_weight(struct pass *pass, bool gradient,
+/* The matrix of the head and the first chunk's gradient; when it is the
+ * embedding, that block's weights are gathered too. The embedding's own
+ * gradient comes later: its block is done only after model_embed_backward(). */
+static enum err head_weight(struct model *model, bool gradient,
                             const float **weight, float **dweight)
 {
     enum err rc = ERR_OK;
-    const struct model *model = pass->model;
+    const struct pass *pass = &model->passes[0];
     const struct param_access *access = pass->access;
     int64_t wte = model->params->blocks[0].place[PARAM_WTE];
     *weight = pass_weight(pass, PARAM_LM_HEAD);
@@ -126,19 +146,15 @@ out:
     return rc;
 }
 
-enum err model_head(struct pass *pass, bool gradient)
+/* dweight: this chunk's; NULL in evaluation. */
+static enum err head(struct pass *pass, const float *weight, float *dweight)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     const struct kernels *k = model->kernels;
     const struct kernel_ctx *ctx = &model->ctx;
-    int64_t d = model->config.d_model;
-    const float *weight = NULL;
-    float *dweight = NULL;
-    TRY(pass_enter(pass, model->params->block_count - 1, gradient));
-    TRY(head_weight(pass, gradient, &weight, &dweight));
-    TRY(model_norm(pass, PARAM_NORM_F_WEIGHT, ws->x_last));
+    TRY(model_norm(pass, PARAM_NORM_F_WEIGHT, pass->x_last));
     int64_t most = model_logit_rows(model, pass->n);
     for (int64_t first = 0; first < pass->n; first += most) {
         int64_t rows = pass->n - first;
@@ -147,14 +163,32 @@ enum err model_head(struct pass *pass, bool gradient)
         TRY(head_rows(pass, first, rows, weight, dweight));
     }
     TRY(k->sum(ctx, pass->n, ws->losses, &pass->loss.cross_entropy));
-    if (gradient) {
-        TRY(k->zero(ctx, DTYPE_F32, pass->n * d, ws->dx));
-        TRY(model_norm_backward(pass, PARAM_NORM_F_WEIGHT, ws->x_last,
-                                ws->dnorm, ws->dx));
+    if (dweight != NULL) {
+        TRY(k->zero(ctx, DTYPE_F32, pass->n * model->config.d_model, pass->dx));
+        TRY(model_norm_backward(pass, PARAM_NORM_F_WEIGHT, pass->x_last,
+                                ws->dnorm, pass->dx));
     }
+out:
+    return rc;
+}
+
+enum err model_head(struct model *model, bool gradient)
+{
+    enum err rc = ERR_OK;
+    const struct param_access *access = model->passes[0].access;
+    int last = model->params->block_count - 1;
+    const struct param_block *block =
+        &model->params->blocks[model->config.tied ? 0 : last];
+    const float *weight = NULL;
+    float *dweight = NULL;
+    TRY(model_enter(model, last, gradient));
+    TRY(head_weight(model, gradient, &weight, &dweight));
+    for (int i = 0; i < model->options.own_chunks; i++)
+        TRY(head(&model->passes[i], weight,
+                 gradient ? dweight + i * block->elements : NULL));
     if (model->config.tied)
-        TRY(pass->access->release(pass->access->arg, 0));
-    TRY(pass_leave(pass));
+        TRY(access->release(access->arg, 0));
+    TRY(model_leave(model));
 out:
     return rc;
 }

@@ -6,12 +6,12 @@
 #include "src/base/arena.h"
 #include "src/model/model.h"
 
-/* What backward needs from forward, per transformer block; n rows of a leaf, r
- * rows of its hidden layer: n, or with experts the most that one rank has of
- * them, n min(top_k, experts / degree). */
+/* What backward needs from forward, per transformer block and chunk; n rows of
+ * a chunk, r rows of its hidden layer: n, or with experts the most that one
+ * rank has of them, n min(top_k, experts / degree). */
 enum saved {
     SAVED_X,      /* [n, d] the block's input */
-    SAVED_QKV,    /* [n, qkv] clipped, and rotated unless ws.qkv is there */
+    SAVED_QKV,    /* [n, qkv] clipped, and rotated unless pass.qkv is there */
     SAVED_ATT,    /* [n, d] attention's output */
     SAVED_LSE,    /* [samples, heads, seq] */
     SAVED_MID,    /* [n, d] residual stream after attention */
@@ -20,7 +20,7 @@ enum saved {
     SAVED_KINDS
 };
 
-/* Where each token of a leaf goes; always kept, it is small. */
+/* Where each token of a chunk goes; always kept, it is small. */
 struct routing {
     float *probs;     /* [n, experts] */
     int32_t *chosen;  /* [n, top_k] */
@@ -47,9 +47,9 @@ struct expert_rows {
     int place; /* of the group, whose leaf it is */
 };
 
-/* A transformer block's own memory. */
+/* A transformer block's own memory for one chunk. */
 struct layer {
-    float *live[SAVED_KINDS];  /* own, or the workspace's when it is packed or
+    float *live[SAVED_KINDS];  /* own, or the pass's when it is packed or
                                   computed again */
     void *packed[SAVED_KINDS]; /* NULL: not packed */
     bool recompute[SAVED_KINDS];
@@ -74,35 +74,39 @@ struct expert_travel {
     float *out_dweights[TRAVEL_ROOMS]; /* [s] */
 };
 
-/* Used by all blocks in turn. */
+/* Used by all blocks and all chunks in turn. */
 struct workspace {
-    float *live[SAVED_KINDS]; /* where some block has none of its own */
-    float *norm;              /* [n, d] a norm's output */
-    float *mean, *rstd;       /* [n] */
-    float *branch;            /* [n, d] what is added to the stream */
-    float *act;               /* [r, f] after the activation */
-    float *qkv;               /* [n, qkv] normed and rotated; there only where
-                                 backward needs it before that, too */
-    float *q_mean, *q_rstd;   /* [n, heads] */
-    float *k_mean, *k_rstd;   /* [n, kv_heads] */
-    float *x_last;            /* [n, d] input of the final norm */
-    float *losses;            /* [n] */
-    float *logits;            /* [model_logit_rows, V] */
-    float *dx;                /* [n, d] gradient of the stream */
-    float *dbranch;           /* [n, d] where it differs from dx */
-    float *dnorm;             /* [n, d] */
-    float *dqkv;              /* [n, qkv] */
-    float *dact;              /* [r, f] */
-    float *dhidden;           /* [r, hidden]; without gates the same as dact */
-    float *rows;              /* [r, d] tokens in the experts' order */
-    float *router_in;         /* [n, d] with jitter */
-    float *drouter;           /* [n, d] */
-    float *dlogits;           /* [n, experts] */
-    float *dweights;          /* [n, top_k] */
-    float *dprobs;            /* [experts] */
-    double *prob_sums;        /* [experts] */
-    int64_t *expert_counts;   /* [n_layers, experts] */
+    float *norm;            /* [n, d] a norm's output */
+    float *mean, *rstd;     /* [n] */
+    float *branch;          /* [n, d] what is added to the stream */
+    float *act;             /* [r, f] after the activation */
+    float *losses;          /* [n] */
+    float *logits;          /* [model_logit_rows, V] */
+    float *dbranch;         /* [n, d] where it differs from dx */
+    float *dnorm;           /* [n, d] */
+    float *dact;            /* [r, f] */
+    float *dhidden;         /* [r, hidden]; without gates the same as dact */
+    float *rows;            /* [r, d] tokens in the experts' order */
+    float *router_in;       /* [n, d] with jitter */
+    float *drouter;         /* [n, d] */
+    float *dlogits;         /* [n, experts] */
+    float *dweights;        /* [n, top_k] */
+    float *dprobs;          /* [experts] */
+    double *prob_sums;      /* [experts] */
+    int64_t *expert_counts; /* [n_layers, experts] of all own chunks */
     struct expert_travel travel;
+};
+
+/* What attention across chunks needs; nothing of it is there for a sequence in
+ * one piece. A set is keys and values of a rank's chunks, one chunk after the
+ * other: [own_chunks][n, 2 kv_heads, head_dim]. */
+struct ring {
+    float *kv;         /* the own set */
+    float *kv_in[2];   /* another rank's, in turn */
+    float *dkv[2];     /* gradient of a set, complete up to this rank's queries;
+                          one is worked on, the other travels */
+    float *dkv_home;   /* gradient of the own set, from the last rank */
+    int32_t *document; /* [chunks][n] sequence_ids of the whole leaf */
 };
 
 struct model {
@@ -112,8 +116,10 @@ struct model {
     const struct kernels *kernels;
     struct kernel_ctx ctx;
     struct arena arena;
-    struct layer *layers; /* [n_layers] */
+    struct pass *passes;  /* [own_chunks] */
+    struct layer *layers; /* [own_chunks][n_layers] */
     struct workspace ws;
+    struct ring ring;
     float *rope;   /* [seq_len, 2, head_dim / 2] */
     float *slopes; /* [n_heads] of ALiBi */
     int64_t head_dim;
@@ -121,11 +127,28 @@ struct model {
     int64_t hidden_width; /* ffn_width, twice that with gates */
 };
 
-/* One leaf on its way through the model; where in it, by block. */
+/* One chunk of a leaf on its way through the model: its own memory, then what
+ * it is of this leaf, then where in the model it is, by block. The chunks go
+ * through a block together, because attention looks from one to another. */
 struct pass {
     struct model *model;
+    int chunk;                  /* its number in the whole sequence */
+    struct layer *layers;       /* [n_layers] */
+    float *live[SAVED_KINDS];   /* where some block has none of its own */
+    float *qkv;                 /* [n, qkv] normed and rotated; there only where
+                                   backward needs it before that, too */
+    float *q_mean, *q_rstd;     /* [n, heads] */
+    float *k_mean, *k_rstd;     /* [n, kv_heads] */
+    float *x_last;              /* [n, d] input of the final norm */
+    float *dx;                  /* [n, d] gradient of the stream */
+    float *dqkv;                /* [n, qkv] */
+    int32_t *tokens, *labels;   /* [n] cut out of the leaf; NULL: it is whole */
+    uint64_t dropout_embedding; /* stream */
+
     const struct param_access *access;
+    struct leaf part; /* as it was cut out */
     const struct leaf *leaf;
+    int64_t first;       /* position of its first token in the sequence */
     bool training;       /* dropout and jitter */
     int64_t n;           /* rows: samples * seq_len */
     int64_t loss_tokens; /* labels >= 0 */
@@ -135,19 +158,23 @@ struct pass {
     struct layer *layer;
     int block;            /* of params, between enter and leave: */
     const float *weights; /* ... its weights */
-    float *gradient;      /* NULL in forward */
+    float *gradient;      /* this chunk's; NULL in forward */
     /* of the experts' blocks, by role from PARAM_EXPERTS_GATE on */
     const float *expert_weights[PARAM_EXPERT_KINDS];
     float *expert_gradient[PARAM_EXPERT_KINDS];
+    const float *ready; /* queries, keys and values as attention reads them */
 };
 
-/* Gather the block's weights and, with `gradient`, find its gradient. */
-enum err pass_enter(struct pass *pass, int block, bool gradient);
-enum err pass_leave(struct pass *pass);
+/* Gather the block's weights for all chunks and, with `gradient`, find its
+ * gradients. */
+enum err model_enter(struct model *model, int block, bool gradient);
+enum err model_leave(struct model *model);
 /* The same for a layer and its experts' blocks. The experts are left first,
  * and do nothing where there are none. */
-enum err pass_enter_layer(struct pass *pass, int layer, bool gradient);
-enum err pass_leave_experts(struct pass *pass);
+enum err model_enter_layer(struct model *model, int layer, bool gradient);
+enum err model_leave_experts(struct model *model);
+/* Find the gradients only. */
+enum err model_enter_gradient(struct model *model, int block);
 
 /* A tensor of the block that was entered; NULL: this configuration has none. */
 static inline const float *pass_weight(const struct pass *pass,
@@ -174,10 +201,10 @@ static inline int model_expert_degree(const struct model *model)
     return model->options.expert_degree > 1 ? model->options.expert_degree : 1;
 }
 
-/* Of n rows of a leaf, how many have their logits at a time. */
+/* Of n rows of a chunk, how many have their logits at a time. */
 int64_t model_logit_rows(const struct model *model, int64_t n);
 
-/* Of what is saved for n rows of a leaf: rows that a packed tensor has scales
+/* Of what is saved for n rows of a chunk: rows that a packed tensor has scales
  * for. */
 int64_t model_saved_rows(const struct model *model, enum saved kind, int64_t n);
 int64_t model_saved_cols(const struct model *model, enum saved kind);
@@ -204,21 +231,33 @@ struct norm model_norm_shape(const struct pass *pass);
 
 /* ws.branch as it is added to the stream. */
 enum err model_drop_branch(struct pass *pass, uint64_t stream);
-/* The gradient of ws.branch before model_drop_branch(), given ws.dx. */
+/* The gradient of ws.branch before model_drop_branch(), given dx. */
 enum err model_branch_gradient(struct pass *pass, uint64_t stream,
                                const float **dbranch);
 
-/* The attention half. Forward leaves the stream in SAVED_MID and its norm_2 in
- * ws.norm. Recompute brings back SAVED_QKV, ATT and LSE from SAVED_X, and with
- * `mid` SAVED_MID. Backward turns ws.dx from the gradient of SAVED_MID into
- * that of SAVED_X. */
-enum err model_attention_forward(struct pass *pass);
-enum err model_attention_recompute(struct pass *pass, bool mid);
-enum err model_attention_backward(struct pass *pass);
+/* The attention half. Before: SAVED_X to SAVED_QKV and `ready`. Then all chunks
+ * together: SAVED_ATT and LSE. After: the stream in SAVED_MID and its norm_2 in
+ * ws.norm. */
+enum err model_attention_before(struct pass *pass);
+enum err model_attention_forward(struct model *model);
+enum err model_attention_after(struct pass *pass);
+/* Back from dx, the gradient of SAVED_MID: that of SAVED_ATT, in x_last, which
+ * nobody needs any more; dqkv, all chunks together; dx of SAVED_X. */
+enum err model_attention_after_backward(struct pass *pass);
+enum err model_attention_backward(struct model *model);
+enum err model_attention_before_backward(struct pass *pass);
+struct attention model_attention_shape(const struct pass *pass);
 
-/* The other half, an MLP: forward from ws.norm and SAVED_MID to `out`; backward
- * turns ws.dx from the gradient of the block's output into that of SAVED_MID.
- */
+/* A sequence in more than one chunk: what it takes, a leaf cut into this rank's
+ * chunks, and attention across chunks (model_sequence.c). */
+void model_sequence_layout(struct model *model, int64_t n, struct arena *arena);
+void model_sequence_cut(struct model *model, const struct leaf *leaf);
+enum err model_sequence_forward(struct model *model);
+enum err model_sequence_backward(struct model *model);
+
+/* The other half, an MLP: forward from ws.norm and SAVED_MID to ws.branch;
+ * recompute brings back SAVED_HIDDEN; backward turns dx from the gradient of
+ * the block's output into that of SAVED_MID. */
 enum err model_mlp_forward(struct pass *pass);
 enum err model_mlp_recompute(struct pass *pass);
 enum err model_mlp_backward(struct pass *pass);
@@ -249,14 +288,14 @@ enum err model_experts_exchange_forward(struct pass *pass);
 enum err model_experts_exchange_backward(struct pass *pass);
 
 /* All transformer blocks. */
-enum err model_blocks_forward(struct pass *pass);
-enum err model_blocks_backward(struct pass *pass);
+enum err model_blocks_forward(struct model *model);
+enum err model_blocks_backward(struct model *model);
 
-/* Tokens to the first block's SAVED_X, and back from ws.dx. */
-enum err model_embed(struct pass *pass);
-enum err model_embed_backward(struct pass *pass);
-/* Final norm, logits, loss; with `gradient` also the head's gradients, and
- * ws.dx becomes the gradient of ws.x_last. */
-enum err model_head(struct pass *pass, bool gradient);
+/* Tokens to the first block's SAVED_X, and back from dx. */
+enum err model_embed(struct model *model);
+enum err model_embed_backward(struct model *model);
+/* Final norm, logits, loss; with `gradient` also the head's gradients, and dx
+ * becomes the gradient of x_last. */
+enum err model_head(struct model *model, bool gradient);
 
 #endif

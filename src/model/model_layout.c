@@ -6,9 +6,11 @@ static float *take(struct arena *arena, int64_t count)
     return arena_take(arena, (size_t)count * sizeof(float));
 }
 
+/* Of a chunk. */
 static int64_t max_rows(const struct model *model)
 {
-    return model->options.samples * model->options.seq_len;
+    return model->options.samples * model->options.seq_len /
+           model->options.chunks;
 }
 
 /* Choices of experts by a leaf. */
@@ -86,15 +88,17 @@ enum packing model_packing(const struct model *model, enum saved kind)
     return packing;
 }
 
-static void layout_layer(struct model *model, int64_t at, struct arena *arena)
+static void layout_layer(const struct pass *pass, int64_t at,
+                         struct arena *arena)
 {
-    struct layer *layer = &model->layers[at];
+    const struct model *model = pass->model;
+    struct layer *layer = &pass->layers[at];
     for (int kind = 0; kind < SAVED_KINDS; kind++) {
         int64_t rows = model_saved_rows(model, kind, max_rows(model));
         int64_t cols = model_saved_cols(model, kind);
         enum packing packing = model_packing(model, kind);
         layer->recompute[kind] = recomputed(model, at, kind);
-        layer->live[kind] = model->ws.live[kind];
+        layer->live[kind] = pass->live[kind];
         if (layer->recompute[kind])
             continue;
         if (packing == PACKING_NONE)
@@ -105,7 +109,7 @@ static void layout_layer(struct model *model, int64_t at, struct arena *arena)
     }
 }
 
-static void layout_routing(struct model *model, struct routing *routing,
+static void layout_routing(const struct model *model, struct routing *routing,
                            struct arena *arena)
 {
     int64_t n = max_rows(model);
@@ -126,16 +130,20 @@ static void layout_routing(struct model *model, struct routing *routing,
             arena_take(arena, (size_t)(experts + degree) * sizeof(int64_t));
 }
 
-/* One of each kind, where some block has none of its own. */
-static void layout_live(struct model *model, struct arena *arena)
+/* One of each kind, where some block has none of its own. What the ffn needs is
+ * needed for one chunk at a time. */
+static void layout_live(struct pass *pass, struct arena *arena)
 {
+    const struct model *model = pass->model;
     for (int kind = 0; kind < SAVED_KINDS; kind++) {
         bool shared = model_packing(model, kind) != PACKING_NONE;
         for (int64_t i = 0; i < model->config.n_layers; i++)
             shared |= recomputed(model, i, kind);
-        model->ws.live[kind] = NULL;
-        if (shared)
-            model->ws.live[kind] =
+        pass->live[kind] = NULL;
+        if (pass != model->passes && kind > SAVED_LSE)
+            pass->live[kind] = model->passes[0].live[kind];
+        else if (shared)
+            pass->live[kind] =
                 take(arena, model_saved_rows(model, kind, max_rows(model)) *
                                 model_saved_cols(model, kind));
     }
@@ -160,6 +168,31 @@ static void layout_travel(struct model *model, struct arena *arena)
         travel->in_dy[i] = take(arena, rows * d);
         travel->in_weights[i] = take(arena, rows);
         travel->out_dweights[i] = take(arena, rows);
+    }
+}
+
+/* What the chunks of a block have at the same time. */
+static void layout_pass(struct pass *pass, struct arena *arena)
+{
+    const struct model *model = pass->model;
+    const struct model_config *config = &model->config;
+    int64_t n = max_rows(model);
+    layout_live(pass, arena);
+    if (config->qk_norm != QK_NORM_NONE ||
+        (config->clip_qkv > 0.0 && config->positions == POSITIONS_ROPE))
+        pass->qkv = take(arena, n * model->qkv_width);
+    if (config->qk_norm != QK_NORM_NONE) {
+        pass->q_mean = take(arena, n * config->n_heads);
+        pass->q_rstd = take(arena, n * config->n_heads);
+        pass->k_mean = take(arena, n * config->n_kv_heads);
+        pass->k_rstd = take(arena, n * config->n_kv_heads);
+    }
+    pass->x_last = take(arena, n * config->d_model);
+    pass->dx = take(arena, n * config->d_model);
+    pass->dqkv = take(arena, n * model->qkv_width);
+    if (model->options.chunks > 1) {
+        pass->tokens = arena_take(arena, (size_t)n * sizeof(int32_t));
+        pass->labels = arena_take(arena, (size_t)n * sizeof(int32_t));
     }
 }
 
@@ -188,28 +221,19 @@ static void layout_workspace(struct model *model, struct arena *arena)
     int64_t n = max_rows(model);
     int64_t d = config->d_model;
     int64_t r = hidden_rows(model, n);
-    layout_live(model, arena);
+    for (int i = 0; i < model->options.own_chunks; i++)
+        layout_pass(&model->passes[i], arena);
+    if (model->options.chunks > 1)
+        model_sequence_layout(model, n, arena);
     ws->norm = take(arena, n * d);
     ws->mean = take(arena, n);
     ws->rstd = take(arena, n);
     ws->branch = take(arena, n * d);
     ws->act = take(arena, r * config->ffn_width);
-    if (config->qk_norm != QK_NORM_NONE ||
-        (config->clip_qkv > 0.0 && config->positions == POSITIONS_ROPE))
-        ws->qkv = take(arena, n * model->qkv_width);
-    if (config->qk_norm != QK_NORM_NONE) {
-        ws->q_mean = take(arena, n * config->n_heads);
-        ws->q_rstd = take(arena, n * config->n_heads);
-        ws->k_mean = take(arena, n * config->n_kv_heads);
-        ws->k_rstd = take(arena, n * config->n_kv_heads);
-    }
-    ws->x_last = take(arena, n * d);
     ws->losses = take(arena, n);
-    ws->dx = take(arena, n * d);
     if (config->residual_scale != 1.0 || config->dropout_residual > 0.0)
         ws->dbranch = take(arena, n * d);
     ws->dnorm = take(arena, n * d);
-    ws->dqkv = take(arena, n * model->qkv_width);
     ws->dact = take(arena, r * config->ffn_width);
     ws->dhidden = config->ffn == FFN_GLU ? take(arena, r * model->hidden_width)
                                          : ws->dact;
@@ -233,7 +257,7 @@ static struct kernel_limits model_limits(const struct model *model)
         .threads = model->ctx.threads,
         .tokens = max_rows(model),
         .batch = model->options.samples,
-        .seq = model->options.seq_len,
+        .seq = model->options.seq_len / model->options.chunks,
         .width = width,
         .heads = config->n_heads,
         .head_dim = model->head_dim,
@@ -251,10 +275,12 @@ void model_layout(struct model *model, struct arena *arena,
     layout_workspace(model, arena);
     bytes->workspace = arena->used - begin;
     begin = arena->used;
-    for (int64_t i = 0; i < model->config.n_layers; i++) {
-        layout_layer(model, i, arena);
-        layout_routing(model, &model->layers[i].routing, arena);
-    }
+    for (int64_t i = 0; i < model->config.n_layers; i++)
+        for (int j = 0; j < model->options.own_chunks; j++) {
+            struct pass *pass = &model->passes[j];
+            layout_layer(pass, i, arena);
+            layout_routing(model, &pass->layers[i].routing, arena);
+        }
     bytes->saved = arena->used - begin;
     begin = arena->used;
     model->ws.logits =

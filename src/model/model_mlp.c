@@ -104,7 +104,7 @@ enum err model_mlp_backward(struct pass *pass)
                               pass_gradient(pass, weight),
                               pass_gradient(pass, bias)));
     TRY(model_norm_backward(pass, PARAM_NORM_2_WEIGHT, layer->live[SAVED_MID],
-                            ws->dnorm, ws->dx));
+                            ws->dnorm, pass->dx));
 out:
     return rc;
 }

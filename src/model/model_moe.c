@@ -58,8 +58,9 @@ static enum err balance_loss(struct pass *pass, const struct route *route)
     TRY(model->kernels->route_sums(&model->ctx, route, routing->probs,
                                    model->ws.prob_sums));
     for (int e = 0; e < route->experts; e++) {
-        counts[e] = routing->offsets[e + 1] - routing->offsets[e];
-        sum += (double)counts[e] * model->ws.prob_sums[e] / (double)pass->n;
+        int64_t count = routing->offsets[e + 1] - routing->offsets[e];
+        counts[e] += count;
+        sum += (double)count * model->ws.prob_sums[e] / (double)pass->n;
     }
     pass->loss.balance += balance_scale(pass) * sum;
 out:
@@ -249,7 +250,7 @@ enum err model_moe_backward(struct pass *pass)
         layer->routing.place, NULL, ws->rows, ws->dnorm));
     TRY(choose_backward(pass));
     TRY(model_norm_backward(pass, PARAM_NORM_2_WEIGHT, layer->live[SAVED_MID],
-                            ws->dnorm, ws->dx));
+                            ws->dnorm, pass->dx));
 out:
     return rc;
 }

@@ -131,9 +131,11 @@ struct param_access {
     /* Weights of the block, valid until the matching release. */
     enum err (*gather)(void *arg, int block, const float **weights);
     enum err (*release)(void *arg, int block);
-    /* Where the block's gradient is accumulated. */
+    /* Where the block's gradients are accumulated: those of this rank's leaves
+     * (model.h: of its chunks) one after the other, each of the block's
+     * `elements`. */
     enum err (*gradient)(void *arg, int block, float **gradient);
-    /* This leaf adds nothing more to the block's gradient. */
+    /* Nothing more is added to the block's gradients. */
     enum err (*gradient_done)(void *arg, int block);
 };
 
