@@ -1,6 +1,5 @@
 /* What the files that use the HDF5 library share: ckpt_hdf5.c makes shards,
- * ckpt_hdf5_index.c the index in them, ckpt_view.c the view of the whole
- * checkpoint. */
+ * ckpt_hdf5_index.c the index in them. */
 #ifndef TESSERA_CHECKPOINT_CKPT_HDF5_PRIVATE_H
 #define TESSERA_CHECKPOINT_CKPT_HDF5_PRIVATE_H
 

