@@ -19,15 +19,6 @@
 /* The library's own error as ours; it reports failed system calls as text. */
 enum err ckpt_hdf5_failed(const char *path, const char *call);
 
-/* The stored type; the caller closes it. */
-hid_t ckpt_hdf5_type(enum dtype dtype);
-
-/* Attributes of the root. */
-enum err ckpt_hdf5_put_integer(hid_t file, const char *path, const char *name,
-                               int64_t value);
-enum err ckpt_hdf5_put_text(hid_t file, const char *path, const char *name,
-                            const char *value);
-
 /* The dataset _index, one row per piece. */
 #define CKPT_HDF5_INDEX_NAME "_index"
 enum err ckpt_hdf5_index_put(hid_t file, const char *path,
