@@ -83,9 +83,9 @@ enum err ckpt_hdf5_check_name(const char *name)
     return ERR_OK;
 }
 
-/* bfloat16 is not predefined, but HDF5 describes and converts any
- * floating-point layout. */
-hid_t ckpt_hdf5_type(enum dtype dtype)
+/* The stored type; the caller closes it. bfloat16 is not predefined, but HDF5
+ * describes and converts any floating-point layout. */
+static hid_t file_type(enum dtype dtype)
 {
     switch (dtype) {
     case DTYPE_F32:
@@ -106,8 +106,8 @@ hid_t ckpt_hdf5_type(enum dtype dtype)
     return type;
 }
 
-enum err ckpt_hdf5_put_integer(hid_t file, const char *path, const char *name,
-                               int64_t value)
+static enum err put_integer(hid_t file, const char *path, const char *name,
+                            int64_t value)
 {
     enum err rc = ERR_OK;
     hid_t space = H5I_INVALID_HID;
@@ -124,8 +124,8 @@ out:
     return rc;
 }
 
-enum err ckpt_hdf5_put_text(hid_t file, const char *path, const char *name,
-                            const char *value)
+static enum err put_text(hid_t file, const char *path, const char *name,
+                         const char *value)
 {
     enum err rc = ERR_OK;
     hid_t space = H5I_INVALID_HID;
@@ -234,7 +234,7 @@ static enum err put_pieces(hid_t file, const char *path,
                       H5I_INVALID_HID };
     TRY(recipe_open(path, &recipe));
     for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
-        HDF5_TRY(types[i] = ckpt_hdf5_type((enum dtype)i));
+        HDF5_TRY(types[i] = file_type((enum dtype)i));
     for (int i = 0; i < count; i++) {
         const struct ckpt_item *item = &items[pieces[i].tensor];
         int64_t shape[CKPT_DIMS_MAX];
@@ -268,12 +268,12 @@ static enum err put_identity(hid_t file, const char *path,
                              const struct ckpt_hdf5_identity *identity)
 {
     enum err rc = ERR_OK;
-    TRY(ckpt_hdf5_put_integer(file, path, "format_version", FORMAT_VERSION));
-    TRY(ckpt_hdf5_put_integer(file, path, "step", identity->step));
-    TRY(ckpt_hdf5_put_integer(file, path, "rank", identity->rank));
-    TRY(ckpt_hdf5_put_integer(file, path, "ranks", identity->ranks));
-    TRY(ckpt_hdf5_put_integer(file, path, "block_bytes", CKPT_BLOCK_BYTES));
-    TRY(ckpt_hdf5_put_text(file, path, "attempt", identity->attempt));
+    TRY(put_integer(file, path, "format_version", FORMAT_VERSION));
+    TRY(put_integer(file, path, "step", identity->step));
+    TRY(put_integer(file, path, "rank", identity->rank));
+    TRY(put_integer(file, path, "ranks", identity->ranks));
+    TRY(put_integer(file, path, "block_bytes", CKPT_BLOCK_BYTES));
+    TRY(put_text(file, path, "attempt", identity->attempt));
 out:
     return rc;
 }

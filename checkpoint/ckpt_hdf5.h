@@ -1,7 +1,7 @@
-/* The form of a shard: an HDF5 file whose payload is written by others. With
- * ckpt_view.c the only user of the HDF5 library, which serves for writing
- * alone, on one thread at a time, because the stock library is not thread-safe
- * and can crash on damaged files.
+/* The form of a shard: an HDF5 file whose payload is written by others. The
+ * only user of the HDF5 library, which serves for writing alone, on one thread
+ * at a time, because the stock library is not thread-safe and can crash on
+ * damaged files.
  *
  * A dataset has the name of its tensor. It is N-D where its part is: a box has
  * the shape of its extent, an interval of whole rows (indices of the first

@@ -1,6 +1,5 @@
 /* What the files that use the HDF5 library share: ckpt_hdf5.c makes shards,
- * ckpt_hdf5_index.c the index in them, ckpt_view.c the view of the whole
- * checkpoint. */
+ * ckpt_hdf5_index.c the index in them. */
 #ifndef TESSERA_CHECKPOINT_CKPT_HDF5_PRIVATE_H
 #define TESSERA_CHECKPOINT_CKPT_HDF5_PRIVATE_H
 
@@ -19,15 +18,6 @@
 
 /* The library's own error as ours; it reports failed system calls as text. */
 enum err ckpt_hdf5_failed(const char *path, const char *call);
-
-/* The stored type; the caller closes it. */
-hid_t ckpt_hdf5_type(enum dtype dtype);
-
-/* Attributes of the root. */
-enum err ckpt_hdf5_put_integer(hid_t file, const char *path, const char *name,
-                               int64_t value);
-enum err ckpt_hdf5_put_text(hid_t file, const char *path, const char *name,
-                            const char *value);
 
 /* The dataset _index, one row per piece. */
 #define CKPT_HDF5_INDEX_NAME "_index"

@@ -14,7 +14,11 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
-enum io_state { IO_IDLE, IO_ASKED, IO_DONE, IO_CLOSING };
+struct request {
+    char *data;
+    size_t bytes;
+    int64_t offset;
+};
 
 struct ckpt_io {
     char path[FSIO_PATH_MAX];
@@ -25,24 +29,24 @@ struct ckpt_io {
     pthread_t thread;
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;
-    enum io_state state;
-    char *data;
-    size_t bytes;
-    int64_t offset;
-    size_t done;
-    enum err rc;
+    struct request queue[CKPT_IO_QUEUE];
+    int first, count; /* of the queue: the first is being transferred */
+    bool closing;
+    size_t done;    /* bytes of the latest */
+    enum err rc;    /* the first failure; those behind it are not tried */
     char text[512]; /* err_text() belongs to a thread */
 };
 
 /* One system call; 0 is the end of the file. */
-static ssize_t transfer_once(struct ckpt_io *io, size_t done)
+static ssize_t transfer_once(struct ckpt_io *io, const struct request *request,
+                             size_t done)
 {
+    char *data = request->data + done;
+    size_t bytes = request->bytes - done;
+    off_t offset = (off_t)request->offset + (off_t)done;
     for (;;) {
-        ssize_t n = io->writing
-                        ? pwrite(io->fd, io->data + done, io->bytes - done,
-                                 (off_t)io->offset + (off_t)done)
-                        : pread(io->fd, io->data + done, io->bytes - done,
-                                (off_t)io->offset + (off_t)done);
+        ssize_t n = io->writing ? pwrite(io->fd, data, bytes, offset)
+                                : pread(io->fd, data, bytes, offset);
         if (n >= 0 || (errno != EINTR && errno != EINVAL))
             return n;
         if (errno == EINTR)
@@ -57,21 +61,21 @@ static ssize_t transfer_once(struct ckpt_io *io, size_t done)
     }
 }
 
-static enum err transfer(struct ckpt_io *io)
+static enum err transfer(struct ckpt_io *io, const struct request *request,
+                         size_t *done)
 {
-    io->done = 0;
-    while (io->done < io->bytes) {
-        ssize_t n = transfer_once(io, io->done);
+    *done = 0;
+    while (*done < request->bytes) {
+        ssize_t n = transfer_once(io, request, *done);
+        long long at = (long long)request->offset + (long long)*done;
         if (n < 0)
             return err_errno("%s: %s of %zu bytes at %lld", io->path,
                              io->writing ? "write" : "read",
-                             io->bytes - io->done,
-                             (long long)io->offset + (long long)io->done);
+                             request->bytes - *done, at);
         if (n == 0 && io->writing)
             return err_set(ERR_IO, "%s: write at %lld accepted no bytes",
-                           io->path,
-                           (long long)io->offset + (long long)io->done);
-        io->done += (size_t)n;
+                           io->path, at);
+        *done += (size_t)n;
         /* a direct read ends inside a block only where the file ends */
         if (n == 0 || (!io->writing && n % CKPT_IO_ALIGN != 0 && io->direct))
             break;
@@ -84,16 +88,23 @@ static void *serve(void *arg)
     struct ckpt_io *io = arg;
     pthread_mutex_lock(&io->mutex);
     for (;;) {
-        while (io->state == IO_IDLE || io->state == IO_DONE)
+        while (io->count == 0 && !io->closing)
             pthread_cond_wait(&io->changed, &io->mutex);
-        if (io->state == IO_CLOSING)
+        if (io->count == 0)
             break;
-        pthread_mutex_unlock(&io->mutex);
-        enum err rc = transfer(io);
-        pthread_mutex_lock(&io->mutex);
-        io->rc = rc;
-        snprintf(io->text, sizeof io->text, "%s", err_text());
-        io->state = IO_DONE;
+        if (io->rc == ERR_OK) {
+            struct request request = io->queue[io->first];
+            size_t done;
+            pthread_mutex_unlock(&io->mutex);
+            enum err rc = transfer(io, &request, &done);
+            pthread_mutex_lock(&io->mutex);
+            io->done = done;
+            io->rc = rc;
+            if (rc != ERR_OK)
+                snprintf(io->text, sizeof io->text, "%s", err_text());
+        }
+        io->first = (io->first + 1) % CKPT_IO_QUEUE;
+        io->count--;
         pthread_cond_signal(&io->changed);
     }
     pthread_mutex_unlock(&io->mutex);
@@ -156,7 +167,7 @@ void ckpt_io_close(struct ckpt_io *io)
     (void)ckpt_io_wait(io, NULL);
     if (io->threaded) {
         pthread_mutex_lock(&io->mutex);
-        io->state = IO_CLOSING;
+        io->closing = true;
         pthread_cond_signal(&io->changed);
         pthread_mutex_unlock(&io->mutex);
         pthread_join(io->thread, NULL);
@@ -177,6 +188,19 @@ bool ckpt_io_is_direct(const struct ckpt_io *io)
     return io->direct;
 }
 
+/* With the mutex held: wait until no more than `left` are under way, or all
+ * after a failure, which is told once. */
+static enum err drain(struct ckpt_io *io, int left)
+{
+    while (io->count > (io->rc == ERR_OK ? left : 0))
+        pthread_cond_wait(&io->changed, &io->mutex);
+    enum err rc = io->rc;
+    if (rc != ERR_OK)
+        err_set(rc, "%s", io->text);
+    io->rc = ERR_OK;
+    return rc;
+}
+
 enum err ckpt_io_start(struct ckpt_io *io, void *data, size_t bytes,
                        int64_t offset)
 {
@@ -184,35 +208,33 @@ enum err ckpt_io_start(struct ckpt_io *io, void *data, size_t bytes,
     if (!io->threaded)
         TRY(thread_start(io));
     pthread_mutex_lock(&io->mutex);
-    assert(io->state == IO_IDLE);
-    io->data = data;
-    io->bytes = bytes;
-    io->offset = offset;
-    io->state = IO_ASKED;
-    pthread_cond_signal(&io->changed);
+    rc = drain(io, CKPT_IO_QUEUE - 1);
+    if (rc == ERR_OK) {
+        io->queue[(io->first + io->count) % CKPT_IO_QUEUE] =
+            (struct request){ data, bytes, offset };
+        io->count++;
+        pthread_cond_signal(&io->changed);
+    }
     pthread_mutex_unlock(&io->mutex);
 out:
     return rc;
 }
 
+enum err ckpt_io_drain(struct ckpt_io *io, int left)
+{
+    pthread_mutex_lock(&io->mutex);
+    enum err rc = drain(io, left);
+    pthread_mutex_unlock(&io->mutex);
+    return rc;
+}
+
 enum err ckpt_io_wait(struct ckpt_io *io, size_t *bytes)
 {
-    enum err rc = ERR_OK;
-    if (bytes != NULL)
-        *bytes = 0;
-    if (!io->threaded)
-        return ERR_OK;
     pthread_mutex_lock(&io->mutex);
-    while (io->state == IO_ASKED)
-        pthread_cond_wait(&io->changed, &io->mutex);
-    if (io->state == IO_DONE) {
-        rc = io->rc;
-        if (rc != ERR_OK)
-            err_set(rc, "%s", io->text);
-        else if (bytes != NULL)
-            *bytes = io->done;
-        io->state = IO_IDLE;
-    }
+    enum err rc = drain(io, 0);
+    if (bytes != NULL)
+        *bytes = rc == ERR_OK ? io->done : 0;
+    io->done = 0;
     pthread_mutex_unlock(&io->mutex);
     return rc;
 }

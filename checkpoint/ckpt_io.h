@@ -1,6 +1,7 @@
 /* Large transfers between memory and one file, past the page cache where the
- * file system takes that, one at a time in a thread of its own, so that the
- * caller can compute checksums meanwhile.
+ * file system takes that, one after the other in a thread of its own, so that
+ * the caller can compute checksums meanwhile. The next one waits in a queue, so
+ * that the disk need not wait for the caller to wake up.
  *
  * Where O_DIRECT is refused, at open or at the first transfer, the same calls
  * go through the page cache. */
@@ -17,6 +18,8 @@
 #define CKPT_IO_ALIGN 4096
 /* Smaller files are not worth a wait for the disk. */
 #define CKPT_IO_DIRECT_BYTES ((int64_t)1 << 20)
+/* Transfers under way: one moves, one waits. */
+#define CKPT_IO_QUEUE 2
 
 struct ckpt_io;
 
@@ -31,12 +34,16 @@ int ckpt_io_fd(const struct ckpt_io *io);
 /* Whether transfers still go past the page cache. */
 bool ckpt_io_is_direct(const struct ckpt_io *io);
 
-/* Begin a transfer; none may be under way, and the memory stays untouched until
- * ckpt_io_wait(), which gives its error. A read that meets the end of the file
- * is short; *bytes is what was transferred, NULL is fine. Waiting without a
- * transfer gives ERR_OK and 0. */
+/* Begin a transfer, after waiting for a place in the queue. The memory stays
+ * untouched until the transfer has ended. Its error is given by the next call
+ * that waits; what stands behind it is dropped. */
 enum err ckpt_io_start(struct ckpt_io *io, void *data, size_t bytes,
                        int64_t offset);
+/* Wait until no more than the `left` latest are under way. */
+enum err ckpt_io_drain(struct ckpt_io *io, int left);
+/* Wait for all. *bytes is what the latest has transferred: a read that meets
+ * the end of the file is short; NULL is fine. Waiting without a transfer gives
+ * ERR_OK and 0. */
 enum err ckpt_io_wait(struct ckpt_io *io, size_t *bytes);
 
 /* Aligned memory for transfers, released with free(); NULL: none left. */

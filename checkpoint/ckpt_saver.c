@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_index.h"
@@ -16,8 +17,10 @@
 /* While training computes, or the process is stopped, nobody looks; so a gap
  * between two looks counts for no more than this part of the deadline. */
 #define GAP_MAX 0.1
+/* Between two looks for an exchange, and longest wait for a task. */
 #define PAUSE_MIN_S 20e-6
-#define PAUSE_MAX_S 1e-3
+#define PAUSE_MAX_S 200e-6
+#define TASK_PAUSE_S 1e-3
 /* A poll of a node-local save looks so many times at least, and for this share
  * of the time since the last poll. */
 #define LOOKS_MIN 8
@@ -87,9 +90,16 @@ enum err ckpt_saver_wait(struct ckpt_saver *saver,
     TRY(ckpt_saver_poll(saver, progress));
     while (progress->phase == CKPT_STAGED ||
            progress->phase == CKPT_PERSISTED) {
-        clock_sleep(pause_s);
-        pause_s = pause_s * 2 < PAUSE_MAX_S ? pause_s * 2 : PAUSE_MAX_S;
+        enum ckpt_saver_state state = saver->state;
+        if (saver->state != STATE_LOCAL_COPY && !ckpt_saver_task_done(saver)) {
+            ckpt_saver_task_wait(saver, TASK_PAUSE_S);
+        } else {
+            clock_sleep(pause_s);
+            pause_s = pause_s * 2 < PAUSE_MAX_S ? pause_s * 2 : PAUSE_MAX_S;
+        }
         TRY(ckpt_saver_poll(saver, progress));
+        if (saver->state != state)
+            pause_s = PAUSE_MIN_S;
     }
 out:
     return rc;
@@ -238,8 +248,12 @@ static enum err create(struct comm *comm, bool lent, const char *run_dir,
         saver->save.rank = comm_rank(comm);
         saver->save.ranks = comm_size(comm);
         saver->save.item_count = item_count;
+        pthread_condattr_t clock;
+        pthread_condattr_init(&clock);
+        pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
         pthread_mutex_init(&saver->mutex, NULL);
-        pthread_cond_init(&saver->wake, NULL);
+        pthread_cond_init(&saver->wake, &clock);
+        pthread_condattr_destroy(&clock);
         rc = create_local(saver, run_dir, options, items);
     }
     TRY(comm_agree(comm, rc));

@@ -91,7 +91,7 @@ struct ckpt_saver {
     pthread_t thread;
     bool thread_made;
     pthread_mutex_t mutex;
-    pthread_cond_t wake;
+    pthread_cond_t wake; /* of the thread, and of who waits for its task */
     enum ckpt_saver_task task; /* guarded; TASK_NONE again when it is done */
     struct ckpt_saver_outcome done;
     double task_s;
@@ -109,6 +109,8 @@ void ckpt_saver_record(const struct ckpt_saver *saver, enum err rc,
 /* One task at a time; `done` and `task_s` are its result. */
 void ckpt_saver_task_give(struct ckpt_saver *saver, enum ckpt_saver_task task);
 bool ckpt_saver_task_done(struct ckpt_saver *saver);
+/* Wait for its end, no longer than this. */
+void ckpt_saver_task_wait(struct ckpt_saver *saver, double seconds);
 
 /* --- the order --- */
 

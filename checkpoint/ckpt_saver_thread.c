@@ -4,8 +4,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "src/base/clock.h"
+
+#define NANOSECONDS 1000000000
 
 void ckpt_saver_record(const struct ckpt_saver *saver, enum err rc,
                        double commit_s)
@@ -74,6 +77,7 @@ static void *thread_main(void *arg)
         snprintf(saver->done.text, sizeof saver->done.text, "%s",
                  rc == ERR_OK ? "" : err_text());
         saver->task = TASK_NONE;
+        pthread_cond_signal(&saver->wake);
     }
     pthread_mutex_unlock(&saver->mutex);
     return NULL;
@@ -94,6 +98,20 @@ bool ckpt_saver_task_done(struct ckpt_saver *saver)
     bool done = saver->task == TASK_NONE;
     pthread_mutex_unlock(&saver->mutex);
     return done;
+}
+
+void ckpt_saver_task_wait(struct ckpt_saver *saver, double seconds)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    int64_t ns = end.tv_nsec + (int64_t)(seconds * 1e9);
+    end.tv_sec += ns / NANOSECONDS;
+    end.tv_nsec = ns % NANOSECONDS;
+    pthread_mutex_lock(&saver->mutex);
+    int failed = 0;
+    while (saver->task != TASK_NONE && failed == 0)
+        failed = pthread_cond_timedwait(&saver->wake, &saver->mutex, &end);
+    pthread_mutex_unlock(&saver->mutex);
 }
 
 /* Signals are the training thread's: none may be taken by the writer. */

@@ -79,7 +79,6 @@ static enum err flush(struct ckpt_stream *stream)
     int64_t padded =
         (stream->filled + CKPT_IO_ALIGN - 1) / CKPT_IO_ALIGN * CKPT_IO_ALIGN;
     memset(buffer + stream->filled, 0, (size_t)(padded - stream->filled));
-    TRY(ckpt_io_wait(stream->io, NULL));
     TRY(ckpt_io_start(stream->io, buffer, (size_t)padded,
                       stream->at - stream->filled));
     stream->current = 1 - stream->current;
@@ -113,11 +112,13 @@ enum err ckpt_stream_put(struct ckpt_stream *stream, const void *data,
         int64_t part = direct_bytes(stream, from, bytes);
         if (part > 0) {
             TRY(flush(stream));
-            TRY(ckpt_io_wait(stream->io, NULL));
             /* only read: the transfer is a write */
             TRY(ckpt_io_start(stream->io, (void *)(uintptr_t)from, (size_t)part,
                               stream->at));
         } else {
+            /* what this buffer held before has been written then */
+            if (stream->filled == 0)
+                TRY(ckpt_io_drain(stream->io, 1));
             part = CKPT_STREAM_BUFFER_BYTES - stream->filled;
             if (part > bytes)
                 part = bytes;

@@ -21,8 +21,7 @@ struct ckpt_view_cache {
 };
 
 /* Write the view of these tensors and shards (the manifest's own view is not
- * looked at) into the folder; its name is durable when the folder is synced.
- * Uses HDF5: while nobody else does. cache may be NULL; once it is filled, it
+ * looked at) into the folder, durably. cache may be NULL; once it is filled, it
  * is written instead, and must be of the same tensors and shards. */
 enum err ckpt_view_write(const char *checkpoint_dir,
                          const struct ckpt_manifest *manifest,

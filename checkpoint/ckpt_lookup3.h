@@ -1,0 +1,12 @@
+/* The checksum of HDF5's own metadata. */
+#ifndef TESSERA_CHECKPOINT_CKPT_LOOKUP3_H
+#define TESSERA_CHECKPOINT_CKPT_LOOKUP3_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bob Jenkins' lookup3 of bytes, hashlittle() with an initial value of 0:
+ * http://burtleburtle.net/bob/c/lookup3.c. */
+uint32_t ckpt_lookup3(const unsigned char *data, size_t bytes);
+
+#endif
