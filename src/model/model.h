@@ -14,6 +14,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"
+#include "src/model/group_access.h"
 #include "src/model/model_config.h"
 #include "src/model/model_memory.h"
 #include "src/model/params.h"
@@ -44,6 +45,14 @@ struct model_options {
     int64_t seq_len; /* ... of up to so many tokens */
     uint64_t seed;   /* of dropout and jitter */
     struct model_memory memory;
+    /* 0 means 1 in what follows */
+    int chunks;      /* of a sequence, each of which is a leaf of the sum */
+    int own_chunks;  /* of them this rank computes so many ... */
+    int first_chunk; /* ... from this one on */
+    const struct group_access *sequence; /* the other ranks with chunks; NULL:
+                                            none */
+    int expert_degree; /* ranks over which the experts are spread */
+    const struct group_access *experts; /* these ranks; NULL: it is one */
 };
 
 /* options->seq_len <= config->max_seq_len. params and kernels are borrowed. */
