@@ -79,6 +79,7 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         const struct params *params,
                         const struct replica_options *options,
                         struct replica **out);
+/* Collective where ranks compute together. */
 void replica_destroy(struct replica *replica);
 
 /* Another number of leaves per slot, a multiple of the chunks; between batches.

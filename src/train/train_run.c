@@ -222,9 +222,9 @@ out:
     return rc;
 }
 
-/* A save in flight is awaited, with the other ranks. Where one of them is dead
- * the process ends by comm_abort(), and what the saver's thread still reads
- * stays until then. */
+/* A save in flight is awaited, with the other ranks. Where they are not
+ * together the process ends by comm_abort(), and what the saver's thread still
+ * reads stays until then. */
 static void run_close(struct run *run, bool together)
 {
     if (together) {
@@ -244,7 +244,7 @@ static bool is_adrift(const struct run *run)
 }
 
 enum err train_run(struct comm *comm, const struct train_settings *settings,
-                   int *exit_code)
+                   int *exit_code, bool *adrift)
 {
     enum err rc = ERR_OK;
     int64_t attempt = 0;
@@ -282,6 +282,7 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
     if (rc != ERR_COMM && !is_adrift(&run))
         rc = comm_agree(comm, rc);
 out:
-    run_close(&run, rc != ERR_COMM && !is_adrift(&run));
+    *adrift = rc == ERR_COMM || is_adrift(&run);
+    run_close(&run, !*adrift);
     return rc;
 }
