@@ -147,7 +147,11 @@ refused() { # RANKS TEXT [key=value ...]
     refused 3 "does not divide the 3 ranks" parallel.strategy=zero3 \
         parallel.shard_degree=2
     refused 2 "only parallel.strategy=zero3" parallel.shard_degree=2
-    refused 1 "more than parallel.slots" parallel.strategy=zero3 \
+    refused 1 "the most ranks of the run" parallel.strategy=zero3 \
         parallel.shard_degree=16
+    refused 3 "does not divide the 3 ranks" parallel.strategy=zero2 \
+        parallel.sequence_chunks=2 parallel.sequence_degree=2
+    refused 1 "does not divide the 1 ranks" parallel.strategy=zero2 \
+        model.preset=moe-tiny parallel.expert_degree=2
     refused 1 "parallel.strategy" parallel.strategy=zero4
 }

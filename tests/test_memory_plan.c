@@ -74,6 +74,33 @@ static void test_model(const struct memory_plan_input *base)
                "synchronous checkpoints: no copy");
 }
 
+/* Experts apart are at rest once in a group; chunks need a gradient each. */
+static void test_shared(const struct memory_plan_input *base)
+{
+    struct memory_plan_input input = *base;
+    int64_t experts = 0;
+    for (int b = 0; b < base->params->block_count; b++)
+        if (base->params->blocks[b].kind == PARAM_BLOCK_EXPERTS)
+            experts += base->params->blocks[b].elements;
+    input.ranks = 4;
+    input.replica.strategy = REPLICA_ZERO2;
+    struct memory_plan whole = plan_of(&input);
+    input.replica.sequence_chunks = 2;
+    input.replica.leaves = 2;
+    tap_is_int((int64_t)plan_of(&input).gradients, 2 * (int64_t)whole.gradients,
+               "2 chunks: 2 gradients of the blocks at work");
+    if (experts == 0)
+        return;
+    input.replica = (struct replica_options){ .strategy = REPLICA_ZERO2,
+                                              .slots = 8,
+                                              .leaves = 1,
+                                              .expert_degree = 4,
+                                              .exact = true };
+    tap_is_int((int64_t)(whole.weights - plan_of(&input).weights),
+               experts * 3 / 4 * (int64_t)sizeof(float),
+               "a rank of 4 has a quarter of the experts");
+}
+
 int main(void)
 {
     static const char *const presets[] = { "mpt-tiny", "llama-tiny",
@@ -101,6 +128,7 @@ int main(void)
         input.params = params;
         test_kinds(&input);
         test_model(&input);
+        test_shared(&input);
         params_destroy(params);
     }
     return tap_done();

@@ -77,6 +77,36 @@ static void test_auto(struct train_settings *s)
            "nothing fits: the smallest, and the run will say so");
 }
 
+/* Ranks that a degree does not divide are none of those that are tried. */
+static void test_degrees(struct train_settings *s)
+{
+    static const char base[] = "parallel.strategy=zero2 model.preset=moe-tiny "
+                               "parallel.expert_degree=2 train.microbatch=2";
+    char text[256];
+    tap_ok(load(base, s) == ERR_OK, "experts on 2 ranks: %s", err_text());
+    tap_is_int(train_memory_ranks_max(s), 4, "the most ranks are the slots");
+    size_t two = total(s, 2);
+    struct replica_options options = train_memory_replica(s);
+    tap_is_int(options.leaves, 8, "8 leaves of a slot of 16");
+    snprintf(text, sizeof text,
+             "parallel.strategy=zero2 model.preset=moe-tiny "
+             "parallel.expert_degree=2 memory.limit=%zuB",
+             two);
+    tap_ok(load(text, s) == ERR_OK && s->train.microbatch == 2,
+           "what fits on 2 ranks, with one it is not tried: %s", err_text());
+    tap_ok(load("parallel.strategy=zero2 parallel.sequence_chunks=4 "
+                "parallel.sequence_degree=2 train.microbatch=4",
+                s) == ERR_OK,
+           "chunks: %s", err_text());
+    options = train_memory_replica(s);
+    tap_is_int(options.leaves, 16, "4 leaves of 4 chunks each");
+    tap_is_int(train_memory_ranks_max(s), 8, "2 ranks for each slot");
+    struct model_options model;
+    tap_ok(train_memory_model(s, 1, &model) == ERR_OK && model.chunks == 4 &&
+               model.own_chunks == 2 && model.expert_degree == 1,
+           "the model's share");
+}
+
 static const struct {
     const char *overrides;
     size_t missing; /* bytes below the need */
@@ -142,6 +172,7 @@ int main(void)
     struct train_settings *s = calloc(1, sizeof *s);
     test_smaller();
     test_auto(s);
+    test_degrees(s);
     test_nearest(s);
     test_check(s);
     free(s);

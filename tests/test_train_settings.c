@@ -54,6 +54,24 @@ static const struct {
     { "checkpoint.local_interval=auto", "'auto' is not a duration" },
     { "eval.interval=auto", "'auto' is not a duration" },
     { "parallel.determinism=maybe", "parallel.determinism" },
+    { "parallel.sequence_chunks=0", "parallel.sequence_chunks" },
+    { "parallel.sequence_chunks=2", "zero2 or zero3" },
+    { "parallel.sequence_chunks=3 parallel.strategy=zero2", "data.seq_len" },
+    { "parallel.sequence_degree=2 parallel.strategy=zero3",
+      "does not divide parallel.sequence_chunks (1)" },
+    { "parallel.expert_degree=2 parallel.strategy=zero2", "dense model" },
+    { "parallel.expert_degree=2 model.preset=moe-tiny", "zero2 or zero3" },
+    { "parallel.expert_degree=3 parallel.strategy=zero2 model.preset=moe-tiny",
+      "8 experts" },
+    { "parallel.expert_degree=8 parallel.strategy=zero2 model.preset=moe-tiny "
+      "parallel.slots=4",
+      "most ranks" },
+    { "parallel.expert_degree=2 parallel.strategy=zero2 model.preset=moe-tiny "
+      "parallel.sequence_chunks=2",
+      "not combined" },
+    { "parallel.expert_degree=8 parallel.strategy=zero3 model.preset=moe-tiny "
+      "model.ffn_width=96",
+      "no multiple of 16384" },
 };
 
 static void test_completion(struct train_settings *s)
@@ -75,6 +93,15 @@ static void test_completion(struct train_settings *s)
     tap_ok(load("model.n_layers=5 model.vocab_size=1000", s) == ERR_OK &&
                s->model.n_layers == 5 && s->model.d_model == 128,
            "a preset can be changed in part");
+    tap_ok(load("parallel.strategy=zero3 parallel.sequence_chunks=4 "
+                "parallel.sequence_degree=2",
+                s) == ERR_OK &&
+               s->parallel.sequence_chunks == 4,
+           "4 chunks on 2 ranks: %s", err_text());
+    tap_ok(load("parallel.strategy=zero3 parallel.shard_degree=2 "
+                "model.preset=moe-tiny parallel.expert_degree=4",
+                s) == ERR_OK,
+           "experts on 4 ranks: %s", err_text());
 }
 
 static void test_hash(struct train_settings *s)
@@ -91,6 +118,8 @@ static void test_hash(struct train_settings *s)
         { "train.seed=18", false },
         { "parallel.slots=4", false },
         { "scheduler.warmup=7ba", false },
+        { "parallel.strategy=zero2", true },
+        { "parallel.strategy=zero2 parallel.sequence_chunks=2", false },
     };
     char base[65], other[65];
     tap_ok(load("", s) == ERR_OK && train_settings_hash(s, base) == ERR_OK,

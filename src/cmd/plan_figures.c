@@ -188,7 +188,7 @@ enum err plan_figures(const struct plan_options *options,
     if (f->threads == 0)
         f->threads = kernels_threads_default((f->ranks + options->nodes - 1) /
                                              options->nodes);
-    if (f->ranks > settings->parallel.slots)
+    if (f->ranks > train_memory_ranks_max(settings))
         return err_set(ERR_USAGE,
                        "%d ranks, but a global batch has %lld slots: plan for "
                        "at most that many ranks, or raise parallel.slots (a "

@@ -107,7 +107,7 @@ static void print_memory(const struct plan_figures *f)
     train_memory_changes(f->settings, f->ranks, &f->nearest, changes,
                          sizeof changes);
     printf("  %-22s %s\n", "nearest that fits",
-           f->nearest.found ? changes : "none, on up to parallel.slots ranks");
+           f->nearest.found ? changes : "none, on any number of ranks");
 }
 
 static void print_batch(const struct plan_figures *f)

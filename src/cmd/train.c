@@ -58,6 +58,7 @@ static int train(int argc, char **argv)
 {
     enum err rc = ERR_OK;
     int exit_code = EXIT_DONE;
+    bool adrift = false;
     struct comm *comm = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
     if (settings == NULL)
@@ -76,16 +77,17 @@ static int train(int argc, char **argv)
     TRY(comm_agree(comm, loaded));
     if (rank == 0)
         log_set_level(level_of(settings->log.level));
-    TRY(train_run(comm, settings, &exit_code));
+    TRY(train_run(comm, settings, &exit_code, &adrift));
 out:
     if (rc != ERR_OK) {
         exit_code = err_exit_code(rc);
         /* every rank has the same error; when a peer is dead, rank 0 may be it */
-        if (comm == NULL || comm_rank(comm) == 0 || rc == ERR_COMM)
+        adrift |= rc == ERR_COMM;
+        if (comm == NULL || comm_rank(comm) == 0 || adrift)
             log_error("%s", err_text());
     }
     free(settings);
-    if (rc == ERR_COMM && comm != NULL)
+    if (adrift && comm != NULL)
         comm_abort(comm, exit_code);
     comm_destroy(comm);
     return exit_code;

@@ -152,6 +152,11 @@ int comm_size(const struct comm *comm)
     return comm->size;
 }
 
+double comm_timeout_s(const struct comm *comm)
+{
+    return comm->timeout_s;
+}
+
 int comm_local_rank(const struct comm *comm)
 {
     return comm->local_rank;

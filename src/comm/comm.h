@@ -50,6 +50,8 @@ enum err comm_duplicate(struct comm *comm, struct comm **out);
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);
+/* Deadline of every wait without its own. */
+double comm_timeout_s(const struct comm *comm);
 /* Ranks on this node, and this rank's place among them. */
 int comm_local_rank(const struct comm *comm);
 int comm_local_size(const struct comm *comm);

@@ -25,7 +25,7 @@ struct gather {
     struct arena arena;
     /* two of the ends, then for each kind of a layer's blocks `depth` */
     struct room *rooms;
-    int room_count, depth;
+    int room_count, depth, kinds;
     int64_t clock;
 };
 
@@ -36,12 +36,24 @@ static int rooms_deep(const struct params *params, int prefetch)
     return prefetch + 1 < layers ? prefetch + 1 : layers;
 }
 
+/* Blocks of a layer that are gathered: experts that are apart follow the
+ * others. */
+static int gathered_kinds(const struct params *params,
+                          const struct owner *owner)
+{
+    int kinds = params->layer_blocks;
+    int first = params_layer_block(params, 0);
+    while (owner->blocks[first + kinds - 1].apart)
+        kinds--;
+    return kinds;
+}
+
 /* rooms NULL: only to count. */
-static void gather_layout(const struct params *params, int depth,
+static void gather_layout(const struct params *params, int depth, int kinds,
                           struct room *rooms, struct arena *arena)
 {
     int room = 0;
-    for (int place = 0; place < WALK_LAYER + params->layer_blocks; place++) {
+    for (int place = 0; place < WALK_LAYER + kinds; place++) {
         size_t bytes =
             (size_t)walk_place_elements(params, place) * sizeof(float);
         int count = place < WALK_LAYER ? 1 : depth;
@@ -53,10 +65,12 @@ static void gather_layout(const struct params *params, int depth,
     }
 }
 
-size_t gather_plan(const struct params *params, int prefetch)
+size_t gather_plan(const struct params *params, const struct owner *owner,
+                   int prefetch)
 {
     struct arena plan = { 0 };
-    gather_layout(params, rooms_deep(params, prefetch), NULL, &plan);
+    gather_layout(params, rooms_deep(params, prefetch),
+                  gathered_kinds(params, owner), NULL, &plan);
     return plan.used;
 }
 
@@ -75,17 +89,19 @@ enum err gather_create(struct comm *comm, const struct params *params,
                                .prefetch = prefetch,
                                .shard = shard };
     gather->depth = rooms_deep(params, prefetch);
-    gather->room_count = WALK_LAYER + gather->depth * params->layer_blocks;
+    gather->kinds = gathered_kinds(params, owner);
+    gather->room_count = WALK_LAYER + gather->depth * gather->kinds;
     gather->rooms = calloc((size_t)gather->room_count, sizeof gather->rooms[0]);
     if (gather->rooms == NULL)
         rc = err_set(ERR_MEMORY, "weights: out of memory");
     else
-        rc = arena_create(gather_plan(params, prefetch), &gather->arena);
+        rc = arena_create(gather_plan(params, owner, prefetch), &gather->arena);
     if (rc != ERR_OK) {
         gather_destroy(gather);
         return rc;
     }
-    gather_layout(params, gather->depth, gather->rooms, &gather->arena);
+    gather_layout(params, gather->depth, gather->kinds, gather->rooms,
+                  &gather->arena);
     *out = gather;
     return ERR_OK;
 }
@@ -152,12 +168,13 @@ static enum err fetch_ahead(struct gather *gather)
 {
     enum err rc = ERR_OK;
     const struct walk_call *call;
-    int left = gather->prefetch * gather->params->layer_blocks;
+    int left = gather->prefetch * gather->kinds;
     for (int i = 0; left > 0; i++) {
         call = walk_look(gather->walk, i);
         if (call == NULL)
             break;
-        if (call->kind != WALK_GATHER)
+        if (call->kind != WALK_GATHER ||
+            gather->owner->blocks[call->block].apart)
             continue;
         left--;
         struct room *room = find_room(gather, call->block);

@@ -22,7 +22,8 @@
 struct gather;
 
 /* Bytes of the rooms. */
-size_t gather_plan(const struct params *params, int prefetch);
+size_t gather_plan(const struct params *params, const struct owner *owner,
+                   int prefetch);
 
 /* All arguments are borrowed. shard: this rank's shards, packed. */
 enum err gather_create(struct comm *comm, const struct params *params,
@@ -30,7 +31,8 @@ enum err gather_create(struct comm *comm, const struct params *params,
                        int prefetch, const float *shard, struct gather **out);
 void gather_destroy(struct gather *gather);
 
-/* The whole block, until its release; the walk has just passed this call.
+/* The whole block, which is not apart, until its release; the walk has just
+ * passed this call.
  * Collective. */
 enum err gather_block(struct gather *gather, int block, const float **weights);
 void gather_release(struct gather *gather, int block);

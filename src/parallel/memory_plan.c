@@ -35,6 +35,8 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->comm = replica.exchange;
     if (input->ranks > 1)
         out->comm += (size_t)input->ranks * PEER_BYTES;
+    if (input->replica.expert_degree > 1 || input->replica.sequence_degree > 1)
+        out->comm += (size_t)input->ranks * PEER_BYTES; /* two more */
     out->runtime = RUNTIME_BYTES + (size_t)options->threads * THREAD_BYTES +
                    replica.sums + 3 * replica.items; /* the saver has two */
     out->total = replica.weights + replica.moments + out->gradients +

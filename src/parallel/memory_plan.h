@@ -25,7 +25,7 @@ struct memory_plan_input {
     const struct model_config *config;
     const struct params *params; /* of the same */
     const struct kernels *kernels;
-    struct model_options options; /* microbatch, sequence, threads */
+    struct model_options options; /* microbatch, sequence, threads, shares */
     struct replica_options replica;
     int ranks;
     bool stage; /* asynchronous checkpoints: a copy of the state */

@@ -8,19 +8,20 @@
 #include "src/parallel/shard.h"
 
 /* Groups are the ranks [g degree, (g + 1) degree). */
-static int shard_of(const struct owner *owner, int rank)
+static int shard_of(const struct owner *owner, int block, int rank)
 {
-    return rank % owner->degree;
+    return rank % owner->blocks[block].degree;
 }
 
-static int replicas(const struct owner *owner)
+static int replicas(const struct owner *owner, int block)
 {
-    return owner->ranks / owner->degree;
+    return owner->ranks / owner->blocks[block].degree;
 }
 
-int owner_place(const struct owner *owner, int rank)
+int owner_place(const struct owner *owner, int block, int rank)
 {
-    return shard_of(owner, rank) * replicas(owner) + rank / owner->degree;
+    return shard_of(owner, block, rank) * replicas(owner, block) +
+           rank / owner->blocks[block].degree;
 }
 
 int64_t owner_begin(const struct owner *owner, int block, int place)
@@ -38,13 +39,13 @@ int64_t owner_longest(const struct owner *owner, int block)
 static void cut_block(struct owner *owner, int block)
 {
     struct owner_block *b = &owner->blocks[block];
-    int place = owner_place(owner, owner->rank);
-    int first = shard_of(owner, owner->rank) * replicas(owner);
+    int place = owner_place(owner, block, owner->rank);
+    int first = shard_of(owner, block, owner->rank) * replicas(owner, block);
     b->begin = owner_begin(owner, block, place);
     b->end = owner_begin(owner, block, place + 1);
     b->at = owner->own;
     b->shard_begin = owner_begin(owner, block, first);
-    b->shard_end = owner_begin(owner, block, first + replicas(owner));
+    b->shard_end = owner_begin(owner, block, first + replicas(owner, block));
     b->shard_at = owner->shard;
     owner->own += b->end - b->begin;
     owner->shard += b->shard_end - b->shard_begin;
@@ -52,9 +53,11 @@ static void cut_block(struct owner *owner, int block)
 }
 
 enum err owner_create(const struct params *params, bool by_block, int rank,
-                      int ranks, int degree, struct owner **out)
+                      int ranks, int degree, int expert_degree,
+                      struct owner **out)
 {
     assert(degree >= 1 && ranks % degree == 0);
+    assert(expert_degree >= 1 && ranks % expert_degree == 0);
     int count = by_block ? params->block_count : 1;
     struct owner *owner = calloc(1, sizeof *owner);
     if (owner != NULL)
@@ -66,11 +69,16 @@ enum err owner_create(const struct params *params, bool by_block, int rank,
     owner->rank = rank;
     owner->ranks = ranks;
     owner->degree = degree;
+    owner->expert_degree = expert_degree;
     owner->block_count = count;
     for (int b = 0; b < count; b++) {
-        owner->blocks[b].offset = by_block ? params->blocks[b].offset : 0;
-        owner->blocks[b].elements =
+        struct owner_block *block = &owner->blocks[b];
+        block->offset = by_block ? params->blocks[b].offset : 0;
+        block->elements =
             by_block ? params->blocks[b].elements : params->elements;
+        block->apart = by_block && expert_degree > 1 &&
+                       params->blocks[b].kind == PARAM_BLOCK_EXPERTS;
+        block->degree = block->apart ? expert_degree : degree;
         cut_block(owner, b);
     }
     assert(owner->elements == params->elements);
@@ -86,15 +94,15 @@ void owner_destroy(struct owner *owner)
     free(owner);
 }
 
-static bool is_peer(const struct owner *owner, enum owner_group group, int rank)
+static bool is_peer(const struct owner *owner, int block,
+                    enum owner_group group, int rank)
 {
+    int degree = owner->blocks[block].degree;
     if (rank == owner->rank)
         return false;
     if (group == OWNER_SHARD_GROUP)
-        return rank / owner->degree == owner->rank / owner->degree;
-    if (group == OWNER_REPLICA_GROUP)
-        return shard_of(owner, rank) == shard_of(owner, owner->rank);
-    return true;
+        return rank / degree == owner->rank / degree;
+    return rank % degree == owner->rank % degree;
 }
 
 /* What the rank brings into the group. */
@@ -102,9 +110,10 @@ static void part_of(const struct owner *owner, int block,
                     enum owner_group group, int rank, int64_t *begin,
                     int64_t *end)
 {
-    int count = group == OWNER_SHARD_GROUP ? replicas(owner) : 1;
-    int first = group == OWNER_SHARD_GROUP ? shard_of(owner, rank) * count
-                                           : owner_place(owner, rank);
+    int count = group == OWNER_SHARD_GROUP ? replicas(owner, block) : 1;
+    int first = group == OWNER_SHARD_GROUP
+                    ? shard_of(owner, block, rank) * count
+                    : owner_place(owner, block, rank);
     *begin = owner_begin(owner, block, first);
     *end = owner_begin(owner, block, first + count);
 }
@@ -123,7 +132,7 @@ enum err owner_start_gather(const struct owner *owner, struct comm *comm,
     size_t own_bytes = (size_t)(own_end - own_begin) * sizeof *own;
     for (int r = 0; r < owner->ranks; r++) {
         int64_t begin, end;
-        bool peer = is_peer(owner, group, r);
+        bool peer = is_peer(owner, block, group, r);
         part_of(owner, block, group, r, &begin, &end);
         send_bytes[r] = peer ? own_bytes : 0;
         send_offsets[r] = 0;
@@ -151,14 +160,15 @@ int64_t owner_chunks_at(const struct owner *owner, int rank)
     int64_t at = 0;
     for (int r = 0; r < rank; r++)
         for (int b = 0; b < owner->block_count; b++)
-            at += piece_chunks(owner, b, owner_place(owner, r));
+            at += piece_chunks(owner, b, owner_place(owner, b, r));
     return at;
 }
 
 /* The rank that owns piece `place`. */
-static int rank_at(const struct owner *owner, int place)
+static int rank_at(const struct owner *owner, int block, int place)
 {
-    return place % replicas(owner) * owner->degree + place / replicas(owner);
+    int count = replicas(owner, block);
+    return place % count * owner->blocks[block].degree + place / count;
 }
 
 enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
@@ -181,7 +191,7 @@ enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
         next[r] = (size_t)owner_chunks_at(owner, r);
     for (int b = 0; b < owner->block_count; b++)
         for (int p = 0; p < owner->ranks; p++) {
-            size_t *at = &next[rank_at(owner, p)];
+            size_t *at = &next[rank_at(owner, b, p)];
             for (int64_t i = piece_chunks(owner, b, p); i > 0; i--)
                 total += packed[(*at)++];
         }

@@ -7,7 +7,11 @@
  * its shard; the piece that it updates lies within, and the pieces of the ranks
  * with the same shard, one of each group, make up the shard. What a rank owns
  * of all blocks lies packed, block after block. Without blocks the whole space
- * is cut as if it were one. */
+ * is cut as if it were one.
+ *
+ * Experts may lie apart: with an expert degree above 1 their blocks have that
+ * degree, whatever the others have, and a shard is whole experts, which stay
+ * where they are (replica_check_model() sees to it that the cuts fit). */
 #ifndef TESSERA_PARALLEL_OWNER_H
 #define TESSERA_PARALLEL_OWNER_H
 
@@ -21,12 +25,16 @@
 /* Of this rank; begin and end in the flat space, `at` in the packed one. */
 struct owner_block {
     int64_t offset, elements; /* of the block */
+    int degree;               /* ranks of a shard group */
+    bool apart;               /* experts that are never gathered */
     int64_t begin, end, at;
     int64_t shard_begin, shard_end, shard_at;
 };
 
 struct owner {
-    int rank, ranks, degree;
+    int rank, ranks;
+    int degree; /* of blocks that are not apart */
+    int expert_degree;
     int block_count;
     struct owner_block *blocks;
     int64_t elements; /* of all */
@@ -34,20 +42,20 @@ struct owner {
     int64_t shard;    /* of its shards */
 };
 
-/* degree: a divisor of ranks. */
+/* degree, expert_degree: divisors of ranks. */
 enum err owner_create(const struct params *params, bool by_block, int rank,
-                      int ranks, int degree, struct owner **out);
+                      int ranks, int degree, int expert_degree,
+                      struct owner **out);
 void owner_destroy(struct owner *owner);
 
-/* Which piece of each block the rank owns, counted from the left. */
-int owner_place(const struct owner *owner, int rank);
+/* Which piece of a block the rank owns, counted from the left. */
+int owner_place(const struct owner *owner, int block, int rank);
 /* Where piece `place` of a block begins, in the flat space. The last piece is
  * the longest. */
 int64_t owner_begin(const struct owner *owner, int block, int place);
 int64_t owner_longest(const struct owner *owner, int block);
 
 enum owner_group {
-    OWNER_ALL,           /* pieces, of all ranks */
     OWNER_SHARD_GROUP,   /* shards, of the ranks of one group */
     OWNER_REPLICA_GROUP, /* pieces, of the ranks with the same shard */
 };

@@ -7,56 +7,26 @@
 #include "src/parallel/shard.h"
 #include "src/parallel/tree.h"
 
-bool replica_by_block(const struct replica_options *options)
-{
-    return options->strategy == REPLICA_ZERO2 ||
-           options->strategy == REPLICA_ZERO3;
-}
-
-bool replica_is_shared(const struct replica_options *options)
-{
-    return options->strategy == REPLICA_ZERO1;
-}
-
-static int shard_degree(const struct replica_options *options, int ranks)
-{
-    return options->shard_degree > 0 ? options->shard_degree : ranks;
-}
-
-enum err replica_check(const struct replica_options *options, int ranks)
-{
-    int degree = shard_degree(options, ranks);
-    if (options->shard_degree > 0 && options->strategy != REPLICA_ZERO3)
-        return err_set(ERR_USAGE, "parallel.shard_degree is of weights, which "
-                                  "only parallel.strategy=zero3 shards: leave "
-                                  "one of them out");
-    if (ranks % degree != 0)
-        return err_set(ERR_USAGE,
-                       "parallel.shard_degree (%d) does not divide the %d "
-                       "ranks: choose a divisor, or 0 for all of them",
-                       degree, ranks);
-    if (options->reduce_bf16 && options->exact)
-        return err_set(ERR_USAGE,
-                       "parallel.reduce_precision=bf16 rounds the gradients "
-                       "that travel, and which do depends on the number of "
-                       "ranks: parallel.determinism=elastic cannot promise the "
-                       "same bits; use fp32, or determinism run or fast");
-    if (options->reduce_bf16 && !replica_by_block(options))
-        return err_set(ERR_USAGE,
-                       "parallel.reduce_precision=bf16 is for "
-                       "parallel.strategy=zero2 and zero3: use one of them, or "
-                       "fp32");
-    return ERR_OK;
-}
-
 /* --- making ------------------------------------------------------------------
  */
 
-/* Weights lie in shards: with one rank per shard group all are at rest here. */
+static int shard_degree(const struct replica_options *options, int ranks)
+{
+    if (options->strategy != REPLICA_ZERO3)
+        return 1;
+    return options->shard_degree > 0 ? options->shard_degree : ranks;
+}
+
+/* Weights lie in shards that are gathered: with one rank per shard group all
+ * are at rest here. */
 static bool is_spread(const struct replica *replica)
 {
-    return replica->options.strategy == REPLICA_ZERO3 &&
-           replica->owner->degree > 1;
+    return replica->owner->degree > 1;
+}
+
+float *replica_shard(const struct replica *replica, int block)
+{
+    return replica->weights + replica->owner->blocks[block].shard_at;
 }
 
 float *replica_piece(const struct replica *replica, int block)
@@ -64,21 +34,18 @@ float *replica_piece(const struct replica *replica, int block)
     const struct owner_block *b = &replica->owner->blocks[block];
     if (replica->weights == NULL)
         return NULL;
-    if (is_spread(replica))
-        return replica->weights + b->shard_at + (b->begin - b->shard_begin);
-    return replica->weights + b->begin;
+    return replica_shard(replica, block) + (b->begin - b->shard_begin);
 }
 
 static void replica_layout(struct replica *replica, struct arena *arena,
                            struct replica_bytes *bytes)
 {
     int64_t elements = replica->params->elements;
-    int64_t resident = is_spread(replica) ? replica->owner->shard : elements;
     int64_t updated = replica->options.strategy == REPLICA_DDP
                           ? elements
                           : replica->owner->own;
     size_t chunks = (size_t)(elements / KERNEL_CHUNK);
-    bytes->weights = (size_t)resident * sizeof(float);
+    bytes->weights = (size_t)replica->owner->shard * sizeof(float);
     if (!replica_is_shared(&replica->options))
         replica->weights = arena_take(arena, bytes->weights);
     size_t begin = arena->used;
@@ -98,13 +65,16 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
     enum err rc = ERR_OK;
     struct replica *replica = NULL;
     TRY(replica_check(options, ranks));
+    TRY(replica_check_model(options, params));
     replica = calloc(1, sizeof *replica);
     if (replica == NULL)
         return err_set(ERR_MEMORY, "replica: out of memory");
     replica->params = params;
-    replica->options = *options;
+    replica->options = replica_filled(options);
+    assert(replica->options.leaves % replica->options.sequence_chunks == 0);
     TRY(owner_create(params, replica_by_block(options), rank, ranks,
-                     shard_degree(options, ranks), &replica->owner));
+                     shard_degree(options, ranks),
+                     replica->options.expert_degree, &replica->owner));
     *out = replica;
     replica = NULL;
 out:
@@ -125,9 +95,11 @@ static struct scatter_options scatter_options_of(const struct replica *replica)
     const struct replica_options *options = &replica->options;
     if (options->exact)
         return (struct scatter_options){ .slots = options->slots,
-                                         .leaves = options->leaves };
+                                         .leaves = options->leaves,
+                                         .own_leaves = replica_part(options) };
     return (struct scatter_options){ .slots = 1,
                                      .leaves = options->slots * options->leaves,
+                                     .own_leaves = replica_part(options),
                                      .bf16 = options->reduce_bf16 };
 }
 
@@ -188,6 +160,14 @@ out:
     return rc;
 }
 
+/* Experts and sequences are not shared together. */
+static int group_degree(const struct replica *replica)
+{
+    const struct replica_options *options = &replica->options;
+    return options->expert_degree > 1 ? options->expert_degree
+                                      : options->sequence_degree;
+}
+
 enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         const struct kernel_ctx *ctx,
                         const struct params *params,
@@ -215,6 +195,8 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
         TRY(reduce_create(comm, kernels, ctx, params->elements,
                           reduce_slots(replica), &replica->reduce));
     TRY(comm_agree(comm, make_blocks(replica)));
+    if (group_degree(replica) > 1)
+        TRY(group_create(comm, group_degree(replica), &replica->group));
     *out = replica;
     replica = NULL;
 out:
@@ -224,6 +206,7 @@ out:
 
 enum err replica_set_leaves(struct replica *replica, int leaves)
 {
+    assert(leaves % replica->options.sequence_chunks == 0);
     if (replica->options.leaves == leaves)
         return ERR_OK;
     replica->options.leaves = leaves;
@@ -253,7 +236,7 @@ static void plan_exchange(struct replica *replica, struct replica_bytes *out)
     leaf_layout(replica, &leaf);
     out->gradients += leaf.used;
     if (is_spread(replica))
-        out->weights += gather_plan(params, options->prefetch);
+        out->weights += gather_plan(params, replica->owner, options->prefetch);
 }
 
 enum err replica_plan(const struct params *params, int ranks,
@@ -282,6 +265,7 @@ void replica_destroy(struct replica *replica)
     if (replica == NULL)
         return;
     reduce_destroy(replica->reduce);
+    group_destroy(replica->group);
     weights_destroy(replica->shared);
     scatter_destroy(replica->scatter);
     gather_destroy(replica->gather);
@@ -297,6 +281,23 @@ void replica_destroy(struct replica *replica)
 const struct param_access *replica_access(struct replica *replica)
 {
     return &replica->access;
+}
+
+const struct group_access *replica_experts(const struct replica *replica)
+{
+    return replica->options.expert_degree > 1 ? group_access(replica->group)
+                                              : NULL;
+}
+
+const struct group_access *replica_sequence(const struct replica *replica)
+{
+    return replica->options.sequence_degree > 1 ? group_access(replica->group)
+                                                : NULL;
+}
+
+enum err replica_roll_call(struct replica *replica, enum err rc)
+{
+    return replica->group != NULL ? group_roll_call(replica->group, rc) : rc;
 }
 
 /* --- a batch -----------------------------------------------------------------
@@ -323,6 +324,28 @@ int replica_leaf(const struct replica *replica, int turn)
     if (replica->scatter != NULL)
         return scatter_leaf(replica->scatter, turn);
     return first_leaf(replica, replica->owner->rank) + turn;
+}
+
+int replica_own_leaves(const struct replica *replica)
+{
+    return replica_part(&replica->options);
+}
+
+bool replica_shares(const struct replica *replica)
+{
+    return replica->group != NULL;
+}
+
+bool replica_serves(const struct replica *replica)
+{
+    const struct replica_options *options = &replica->options;
+    int64_t turn = (int64_t)replica->turn * replica->owner->ranks;
+    int first = replica->owner->rank;
+    if (replica->group == NULL)
+        return false;
+    first -= group_access(replica->group)->rank;
+    return (turn + first) * replica_part(options) <
+           (int64_t)options->slots * options->leaves;
 }
 
 void replica_begin_batch(struct replica *replica)
@@ -391,57 +414,73 @@ enum err replica_end_eval(struct replica *replica)
     return replica->walk != NULL ? replica_walk_on(replica) : ERR_OK;
 }
 
-/* Leaves that a rank computes, and place of its first one when they are listed
- * rank by rank; *stride: from one to the next in the batch. */
-static int dealt(const struct replica *replica, int rank, int *first,
-                 int *stride)
+/* Who computes a leaf, where it comes after `rank`'s. */
+static int leaf_rank(const struct replica *replica, int leaf, int rank)
 {
     int ranks = replica->owner->ranks;
-    int total = replica->options.slots * replica->options.leaves;
-    *first = rank;
-    *stride = ranks;
     if (replica->scatter != NULL)
-        return rank < total ? (total - rank + ranks - 1) / ranks : 0;
-    *first = first_leaf(replica, rank);
-    *stride = 1;
-    return first_leaf(replica, rank + 1) - *first;
+        return leaf / replica_part(&replica->options) % ranks;
+    while (leaf >= first_leaf(replica, rank + 1))
+        rank++;
+    return rank;
+}
+
+/* Leaves of a batch are listed rank by rank for their exchange: at[r] is the
+ * first of rank r. */
+static void leaf_places(const struct replica *replica, size_t *at)
+{
+    int total = replica->options.slots * replica->options.leaves;
+    int ranks = replica->owner->ranks;
+    size_t sum = (size_t)total;
+    for (int r = 0; r < ranks; r++)
+        at[r] = 0;
+    for (int leaf = 0, r = 0; leaf < total; leaf++) {
+        r = leaf_rank(replica, leaf, r);
+        at[r]++;
+    }
+    for (int r = ranks - 1; r >= 0; r--) {
+        sum -= at[r];
+        at[r] = sum;
+    }
+}
+
+static enum err gather_leaves(struct replica *replica, const double *values)
+{
+    double *all = replica->leaf_values;
+    int total = replica->options.slots * replica->options.leaves;
+    int ranks = replica->owner->ranks;
+    size_t *bytes = comm_sizes(replica->comm, 0);
+    size_t *offsets = comm_sizes(replica->comm, 1);
+    leaf_places(replica, offsets);
+    double *own = all + offsets[replica->owner->rank];
+    for (int r = 0; r < ranks; r++) {
+        size_t end = r + 1 < ranks ? offsets[r + 1] : (size_t)total;
+        bytes[r] = (end - offsets[r]) * sizeof *all;
+    }
+    for (int r = 0; r < ranks; r++)
+        offsets[r] *= sizeof *all;
+    for (int leaf = 0, r = 0; leaf < total; leaf++) {
+        r = leaf_rank(replica, leaf, r);
+        if (r == replica->owner->rank)
+            *own++ = values[leaf];
+    }
+    return comm_all_gather(replica->comm, all, bytes, offsets);
 }
 
 enum err replica_leaf_sum(struct replica *replica, const double *values,
                           double *sum)
 {
     enum err rc = ERR_OK;
-    int ranks = replica->owner->ranks;
     int leaves = replica->options.leaves;
     int slots = replica->options.slots;
     double *all = replica->leaf_values;
     double *sums = all + slots * leaves;
-    size_t *bytes = comm_sizes(replica->comm, 0);
-    size_t *offsets = comm_sizes(replica->comm, 1);
     size_t *next = comm_sizes(replica->comm, 2);
-    int at = 0;
-    for (int r = 0; r < ranks; r++) {
-        int first, stride;
-        int count = dealt(replica, r, &first, &stride);
-        bytes[r] = (size_t)count * sizeof *all;
-        offsets[r] = (size_t)at * sizeof *all;
-        for (int i = 0; i < count && r == replica->owner->rank; i++)
-            all[at + i] = values[first + i * stride];
-        at += count;
-    }
-    TRY(comm_all_gather(replica->comm, all, bytes, offsets));
-    at = 0;
-    for (int r = 0; r < ranks; r++) {
-        int first, stride;
-        next[r] = (size_t)at;
-        at += dealt(replica, r, &first, &stride);
-    }
+    TRY(gather_leaves(replica, values));
+    leaf_places(replica, next);
     for (int leaf = 0, r = 0; leaf < slots * leaves; leaf++) {
         double *slot = &sums[leaf / leaves];
-        if (replica->scatter != NULL)
-            r = leaf % ranks;
-        else if (leaf == first_leaf(replica, r + 1))
-            r++;
+        r = leaf_rank(replica, leaf, r);
         double value = all[next[r]++];
         *slot = leaf % leaves == 0 ? value : *slot + value;
     }

@@ -17,6 +17,14 @@
  * block (scatter.h). Under zero3 with a shard degree smaller than the number of
  * ranks each group of that many neighbours has all weights (HSDP).
  *
+ * Several ranks may compute together, with zero2 and zero3. Sequence
+ * parallelism: a microbatch is cut into C chunks of its sequences, each of
+ * which is a leaf of the sum; a group of Q neighbouring ranks computes a
+ * microbatch, each of them C / Q neighbouring chunks. The bits depend on C, not
+ * on Q. Expert parallelism: each of D neighbouring ranks has 1 / D of the
+ * experts at rest and computes their tokens for the whole group; experts are
+ * never gathered (owner.h, scatter.h).
+ *
  * Under zero1 the ranks of a node share one copy of the weights (weights.h).
  * The object implements the model's param_access. */
 #ifndef TESSERA_PARALLEL_REPLICA_H
@@ -30,6 +38,7 @@
 #include "kernels/kernels.h"
 #include "src/base/err.h"
 #include "src/comm/comm.h"
+#include "src/model/group_access.h"
 #include "src/model/params.h"
 
 struct replica;
@@ -43,12 +52,15 @@ enum replica_strategy {
 
 struct replica_options {
     enum replica_strategy strategy;
-    int shard_degree; /* of zero3: a divisor of the ranks; 0: all of them */
-    int prefetch;     /* blocks gathered ahead, of zero3 */
-    int slots;        /* of a batch; with ddp and zero1 at least the ranks */
-    int leaves;       /* of a slot */
-    bool exact;       /* the same bits on any number of ranks; otherwise a
-                       * rank's leaves may be one sum */
+    int shard_degree;    /* of zero3: a divisor of the ranks; 0: all of them */
+    int prefetch;        /* blocks gathered ahead, of zero3 */
+    int slots;           /* of a batch; with ddp and zero1 at least the ranks */
+    int leaves;          /* of a slot: its microbatches times their chunks */
+    int sequence_chunks; /* C, of a microbatch; 0 means 1, as for the others */
+    int sequence_degree; /* Q, a divisor of C and of the ranks */
+    int expert_degree;   /* D, a divisor of the experts and of the ranks */
+    bool exact;          /* the same bits on any number of ranks; otherwise a
+                          * rank's leaves may be one sum */
     bool reduce_bf16; /* of zero2 and zero3: gradients are rounded to bf16 for
                        * their way to another rank; not with `exact` */
 };
@@ -56,6 +68,9 @@ struct replica_options {
 /* ERR_USAGE with the reason, when the options contradict each other or the
  * number of ranks. */
 enum err replica_check(const struct replica_options *options, int ranks);
+/* The same of what depends on the model. */
+enum err replica_check_model(const struct replica_options *options,
+                             const struct params *params);
 
 /* All arguments but the options, which must pass the check, are borrowed.
  * Collective; fails on all ranks or on none. */
@@ -64,9 +79,11 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         const struct params *params,
                         const struct replica_options *options,
                         struct replica **out);
+/* Collective where ranks compute together. */
 void replica_destroy(struct replica *replica);
 
-/* Another number of leaves per slot; between batches. */
+/* Another number of leaves per slot, a multiple of the chunks; between batches.
+ */
 enum err replica_set_leaves(struct replica *replica, int leaves);
 
 /* Bytes of a replica, by kind, on the rank that needs most. */
@@ -94,10 +111,31 @@ enum err replica_init(struct replica *replica, uint64_t seed);
  * replica_begin_eval() and replica_end_eval(). */
 const struct param_access *replica_access(struct replica *replica);
 
+/* The ranks with which this one shares the experts or a sequence; lent; NULL
+ * where the degree is 1. */
+const struct group_access *replica_experts(const struct replica *replica);
+const struct group_access *replica_sequence(const struct replica *replica);
+
 /* How often this rank takes part in computing leaves during a batch, and which
- * of the batch's leaves is its own in a turn; -1: none. */
+ * of the batch's leaves is its first in a turn; -1: none. It has
+ * replica_own_leaves() neighbouring ones in each, whose gradients lie one after
+ * the other in a block's buffer. */
 int replica_turns(const struct replica *replica);
 int replica_leaf(const struct replica *replica, int turn);
+int replica_own_leaves(const struct replica *replica);
+
+/* After replica_begin_leaf(): somebody of this rank's group has a leaf, so that
+ * this rank must make the model's calls, too, with a leaf of its own or one
+ * that is thrown away. A failure within them ends the run. */
+bool replica_serves(const struct replica *replica);
+/* Whether it shares a computation at all. */
+bool replica_shares(const struct replica *replica);
+
+/* Ends what a failure has brought out of step, ERR_COMM or one within the
+ * model's calls: returns the error that all ranks are to end with
+ * (group_roll_call()). Without groups it is rc itself. Nothing more is called
+ * then, replica_destroy() neither. */
+enum err replica_roll_call(struct replica *replica, enum err rc);
 
 /* One batch: begin, then each turn in order, with the model's training of the
  * leaf within; then finish, which leaves the summed gradient of the own part in

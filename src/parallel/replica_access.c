@@ -9,7 +9,9 @@
 static enum err whole_gather(void *arg, int block, const float **weights)
 {
     struct replica *replica = arg;
-    *weights = replica->weights + replica->params->blocks[block].offset;
+    *weights = replica_by_block(&replica->options)
+                   ? replica_shard(replica, block)
+                   : replica->weights + replica->params->blocks[block].offset;
     return ERR_OK;
 }
 
@@ -64,11 +66,16 @@ static enum err noted(struct replica *replica, enum err rc)
     return rc;
 }
 
+static bool is_gathered(const struct replica *replica, int block)
+{
+    return replica->gather != NULL && !replica->owner->blocks[block].apart;
+}
+
 static enum err block_gather(void *arg, int block, const float **weights)
 {
     struct replica *replica = arg;
     walk_step(replica->walk, WALK_GATHER, block);
-    if (replica->gather == NULL)
+    if (!is_gathered(replica, block))
         return whole_gather(arg, block, weights);
     return noted(replica, gather_block(replica->gather, block, weights));
 }
@@ -77,7 +84,7 @@ static enum err block_release(void *arg, int block)
 {
     struct replica *replica = arg;
     walk_step(replica->walk, WALK_RELEASE, block);
-    if (replica->gather != NULL)
+    if (is_gathered(replica, block))
         gather_release(replica->gather, block);
     return ERR_OK;
 }

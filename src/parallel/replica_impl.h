@@ -4,6 +4,7 @@
 
 #include "src/base/arena.h"
 #include "src/parallel/gather.h"
+#include "src/parallel/group.h"
 #include "src/parallel/owner.h"
 #include "src/parallel/reduce.h"
 #include "src/parallel/replica.h"
@@ -21,7 +22,8 @@ struct replica {
     struct owner *owner;
     struct arena arena;
     struct weights *shared; /* zero1: one copy per node */
-    float *weights;     /* [elements], or this rank's shards, packed */
+    float *weights;     /* this rank's shards, packed: all where there is one
+                         * rank per shard group */
     float *exp_avg;     /* this rank's pieces, packed; [elements] in ddp */
     float *exp_avg_sq;  /* the same */
     double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank */
@@ -39,7 +41,9 @@ struct replica {
     /* zero2, zero3 */
     struct scatter *scatter;
     struct walk *walk;
-    struct gather *gather; /* zero3; NULL: all weights are here */
+    struct gather *gather; /* zero3; NULL: all weights are here, but for experts
+                            * that are apart */
+    struct group *group;   /* NULL: the rank computes alone */
     bool broken;           /* an exchange has failed */
 
     double *leaf_values; /* [leaves of a batch] scratch, dealt order */
@@ -51,8 +55,15 @@ bool replica_by_block(const struct replica_options *options);
 /* One copy of the weights per node. */
 bool replica_is_shared(const struct replica_options *options);
 
-/* Where the weights of this rank's piece of a block lie. */
+/* Where the weights of this rank's piece of a block lie, and of its shard. */
 float *replica_piece(const struct replica *replica, int block);
+float *replica_shard(const struct replica *replica, int block);
+
+/* The options with 1 for what is not given. */
+struct replica_options replica_filled(const struct replica_options *options);
+
+/* Leaves of a rank in a turn. */
+int replica_part(const struct replica_options *options);
 
 /* The table of checkpoint items, without memory and with (replica_state.c). */
 enum err replica_list_items(struct replica *replica);

@@ -75,20 +75,20 @@ static enum err start_share(struct replica *replica, int block,
                             struct comm_request **request)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
-    const float *own = replica_piece(replica, block);
-    if (replica->gather == NULL)
-        return owner_start_gather(replica->owner, replica->comm, block,
-                                  OWNER_ALL, own, replica->weights, 0, request);
+    *request = NULL;
+    if (b->degree == replica->owner->ranks)
+        return ERR_OK;
     return owner_start_gather(
-        replica->owner, replica->comm, block, OWNER_REPLICA_GROUP, own,
-        replica->weights + b->shard_at, b->shard_begin, request);
+        replica->owner, replica->comm, block, OWNER_REPLICA_GROUP,
+        replica_piece(replica, block), replica_shard(replica, block),
+        b->shard_begin, request);
 }
 
-/* Weights go to all who keep them. */
+/* Weights go to all who have the same shard. */
 static enum err share_weights(struct replica *replica)
 {
     enum err rc = ERR_OK;
-    struct comm_request *requests[2];
+    struct comm_request *requests[2] = { NULL };
     int count = replica->owner->block_count;
     if (replica->shared != NULL)
         return weights_exchange(replica->shared);
@@ -97,13 +97,10 @@ static enum err share_weights(struct replica *replica)
                              replica->weights);
     if (replica->gather != NULL)
         gather_forget(replica->gather);
-    if (replica->gather != NULL &&
-        replica->owner->degree == replica->owner->ranks)
-        return ERR_OK;
     for (int b = 0; b <= count; b++) {
         if (b < count)
             TRY(start_share(replica, b, &requests[b % 2]));
-        if (b > 0)
+        if (b > 0 && requests[(b - 1) % 2] != NULL)
             TRY(comm_wait(requests[(b - 1) % 2], 0.0));
     }
 out:

@@ -1,18 +1,26 @@
 /* Gradients that no rank has whole: each block's goes to its owners as soon as
  * backward has it, and is added there in the one order.
  *
- * The leaves of a batch are dealt to the ranks in turn: rank r computes leaf
- * turn * ranks + r, so that the leaves of a turn are neighbours and an owner
- * can add them in order. Leaves of a slot are added one after the other, slots
- * by the tree (tree.h), for the owner's pieces only. When a block's gradient is
- * done, its exchange starts, and is finished when the next block's is done: it
- * travels while backward goes on. What waits to be added at the end of a turn
- * is all that is kept: a tree's stack is as deep as the finished slots have
- * bits set, so one buffer where the ranks divide the slots into powers of two.
+ * The leaves of a batch are dealt to the ranks in turn, K = own_leaves at a
+ * time: rank r computes K leaves from (turn * ranks + r) * K on, so that the
+ * leaves of a turn are neighbours and an owner can add them in order. A block's
+ * gradient buffer has K gradients, one after the other. Leaves of a slot are
+ * added one after the other, slots by the tree (tree.h), for the owner's pieces
+ * only. When a block's gradient is done, its exchange starts, and is finished
+ * when the next block's is done: it travels while backward goes on. What waits
+ * to be added at the end of a turn is all that is kept: a tree's stack is as
+ * deep as the finished slots have bits set, so one buffer where the ranks
+ * divide the slots into powers of two.
+ *
+ * Experts that are apart (owner.h) are computed where they lie: rank r has, for
+ * its experts, a gradient of each leaf of its group of D = expert_degree ranks,
+ * one after the other in the order of these ranks, with K = 1. They are
+ * exchanged among the ranks with the same experts, one of each group.
  *
  * Memory: the stack, of this rank's pieces; gradient buffers of two transformer
- * blocks and of the ends; what is received, a transformer block at most, so
- * that larger blocks are exchanged in several rounds. */
+ * blocks and of the ends, K times; what is received, a transformer block at
+ * most, so that larger blocks and those of several leaves are exchanged in
+ * several rounds. */
 #ifndef TESSERA_PARALLEL_SCATTER_H
 #define TESSERA_PARALLEL_SCATTER_H
 
@@ -30,8 +38,9 @@ struct scatter;
 
 struct scatter_options {
     int slots;
-    int leaves; /* of a slot */
-    bool bf16;  /* round gradients to bf16 for their way to another rank */
+    int leaves;     /* of a slot */
+    int own_leaves; /* of a rank in a turn; with experts apart 1 */
+    bool bf16;      /* round gradients to bf16 for their way to another rank */
 };
 
 struct scatter_bytes {
@@ -54,8 +63,8 @@ enum err scatter_create(struct comm *comm, const struct kernels *kernels,
                         struct scatter **out);
 void scatter_destroy(struct scatter *scatter);
 
-/* How often all ranks compute a leaf at the same time; which one is this
- * rank's, -1: none. */
+/* How often all ranks compute leaves at the same time; which is this rank's
+ * first, -1: none. */
 int scatter_turns(const struct scatter *scatter);
 int scatter_leaf(const struct scatter *scatter, int turn);
 
@@ -64,8 +73,8 @@ int scatter_leaf(const struct scatter *scatter, int turn);
 void scatter_begin(struct scatter *scatter);
 void scatter_turn(struct scatter *scatter, int turn);
 enum err scatter_turn_end(struct scatter *scatter);
-/* Where the block's gradient of the leaf is accumulated: zeroed at the first
- * call of a turn. */
+/* Where the block's gradients are accumulated: zeroed at the first call of a
+ * turn. */
 enum err scatter_gradient(struct scatter *scatter, int block, float **gradient);
 /* Every block once in a turn, in the same order on all ranks, with or without a
  * leaf. Collective. */

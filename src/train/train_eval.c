@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/job/stop.h"
 #include "src/train/train_lines.h"
+#include "src/train/trainer_leaf.h"
 
 #define EVAL_FILE "eval.jsonl"
 
@@ -19,16 +20,33 @@ struct train_eval {
     int64_t samples; /* per evaluation */
     int64_t micro;   /* per leaf */
     int64_t leaves;
-    double *losses;  /* [leaves] sums */
+    int chunks, own; /* of a leaf, of all ranks and of one of them */
+    int groups;      /* of ranks that compute a leaf together */
+    double *losses;  /* [leaves * chunks] sums, listed rank by rank */
     size_t *bytes;   /* [ranks] for the exchange */
     size_t *offsets; /* [ranks] */
     int64_t tokens;
     int64_t last_step; /* evaluated last; -1: never */
 };
 
-static int64_t leaf_begin(const struct train_eval *eval, int rank, int ranks)
+static int64_t leaf_begin(const struct train_eval *eval, int group)
 {
-    return eval->leaves * rank / ranks;
+    return eval->leaves * group / eval->groups;
+}
+
+/* Where the loss of a chunk is listed; its leaf is one of the group's. */
+static int64_t loss_at(const struct train_eval *eval, int group, int64_t leaf,
+                       int chunk)
+{
+    int64_t begin = leaf_begin(eval, group);
+    int64_t count = leaf_begin(eval, group + 1) - begin;
+    return begin * eval->chunks + chunk / eval->own * count * eval->own +
+           (leaf - begin) * eval->own + chunk % eval->own;
+}
+
+static int degree_of(const struct train_eval *eval)
+{
+    return eval->chunks / eval->own;
 }
 
 /* Leaves are the trainer's, whose size may have become smaller. */
@@ -41,14 +59,18 @@ static enum err eval_layout(struct train_eval *eval,
     free(eval->losses);
     eval->micro = micro;
     eval->leaves = (eval->samples + micro - 1) / micro;
-    eval->losses = calloc((size_t)eval->leaves + 1, sizeof eval->losses[0]);
+    eval->losses = calloc((size_t)(eval->leaves * eval->chunks + 1),
+                          sizeof eval->losses[0]);
     if (eval->losses == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     for (int r = 0; r < trainer->ranks; r++) {
-        int64_t begin = leaf_begin(eval, r, trainer->ranks);
-        int64_t end = leaf_begin(eval, r + 1, trainer->ranks);
-        eval->offsets[r] = (size_t)begin * sizeof(double);
-        eval->bytes[r] = (size_t)(end - begin) * sizeof(double);
+        int group = r / degree_of(eval);
+        int chunk = r % degree_of(eval) * eval->own;
+        int64_t begin = leaf_begin(eval, group);
+        int64_t end = leaf_begin(eval, group + 1);
+        eval->offsets[r] =
+            (size_t)loss_at(eval, group, begin, chunk) * sizeof(double);
+        eval->bytes[r] = (size_t)((end - begin) * eval->own) * sizeof(double);
     }
     return ERR_OK;
 }
@@ -61,6 +83,9 @@ enum err train_eval_create(const struct trainer *trainer,
     if (eval == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     eval->last_step = -1;
+    eval->chunks = (int)trainer->settings.parallel.sequence_chunks;
+    eval->own = replica_own_leaves(trainer->replica);
+    eval->groups = trainer->ranks / degree_of(eval);
     eval->samples = dataset_samples(trainer->eval_data);
     if (trainer->settings.eval.samples > 0 &&
         trainer->settings.eval.samples < eval->samples)
@@ -88,33 +113,68 @@ void train_eval_destroy(struct train_eval *eval)
     free(eval);
 }
 
-static enum err eval_leaf(struct train_eval *eval, struct trainer *trainer,
-                          int64_t number, int64_t *tokens)
+/* Samples of a leaf, of which the last may have fewer. */
+static int64_t leaf_samples(const struct train_eval *eval, int64_t number)
 {
-    enum err rc = ERR_OK;
+    int64_t count = eval->samples - number * eval->micro;
+    return count > eval->micro ? eval->micro : count;
+}
+
+static enum err read_leaf(const struct train_eval *eval,
+                          struct trainer *trainer, int64_t number)
+{
     struct order order = { .seed = 0,
                            .samples = dataset_samples(trainer->eval_data),
                            .shuffle = false };
-    struct batch *batch = trainer->batch;
-    int64_t micro = eval->micro;
-    int64_t count = eval->samples - number * micro;
-    struct leaf_loss loss;
-    if (count > micro)
-        count = micro;
-    TRY(loader_read(trainer->eval_data, &order, number * micro, count, batch));
-    struct leaf leaf = {
-        .samples = batch->samples,
-        .seq_len = batch->seq_len,
-        .tokens = batch->tokens,
-        .labels = batch->labels,
-        .sequence_ids = batch->sequence_ids,
-    };
+    return loader_read(trainer->eval_data, &order, number * eval->micro,
+                       leaf_samples(eval, number), trainer->batch);
+}
+
+/* What is in the batch; counts: it is this rank's leaf. */
+static enum err eval_leaf(struct train_eval *eval, struct trainer *trainer,
+                          int64_t number, bool counts, int64_t *tokens)
+{
+    enum err rc = ERR_OK;
+    int group = trainer->rank / degree_of(eval);
+    int first = trainer->rank % degree_of(eval) * eval->own;
+    struct leaf leaf = trainer_leaf(trainer->batch, 0);
     TRY(model_eval_leaf(trainer->model, replica_access(trainer->replica), &leaf,
-                        &loss));
-    eval->losses[number] = loss.cross_entropy;
-    *tokens += batch->loss_tokens;
+                        trainer->own_loss));
+    for (int i = 0; i < eval->own && counts; i++)
+        eval->losses[loss_at(eval, group, number, first + i)] =
+            trainer->own_loss[i].cross_entropy;
+    if (counts && first == 0)
+        *tokens += trainer->batch->loss_tokens;
 out:
     return rc;
+}
+
+/* One turn; those with which the rank computes need it also when it has no leaf
+ * or has failed. */
+static enum err eval_turn(struct train_eval *eval, struct trainer *trainer,
+                          int64_t number, enum err *failed, int64_t *tokens)
+{
+    enum err rc = ERR_OK;
+    const struct replica *replica = trainer->replica;
+    int group = trainer->rank / degree_of(eval);
+    bool has = number < leaf_begin(eval, group + 1);
+    bool serves = replica_experts(replica) != NULL ||
+                  (replica_sequence(replica) != NULL && has);
+    bool counts = has && *failed == ERR_OK && stop_requested() == 0;
+    if (counts)
+        *failed = read_leaf(eval, trainer, number);
+    counts = counts && *failed == ERR_OK;
+    if (!counts && !serves)
+        return ERR_OK;
+    if (!counts)
+        trainer_leaf_empty(has ? leaf_samples(eval, number) : eval->micro,
+                           trainer->batch);
+    rc = eval_leaf(eval, trainer, number, counts, tokens);
+    trainer->adrift = rc != ERR_OK && replica_shares(replica);
+    if (rc == ERR_COMM || trainer->adrift)
+        return rc;
+    *failed = rc != ERR_OK ? rc : *failed;
+    return ERR_OK;
 }
 
 /* This rank's leaves; it stops early when a signal has come or a leaf fails,
@@ -124,19 +184,15 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
 {
     enum err rc = ERR_OK;
     enum err failed = ERR_OK;
-    char text[512];
-    int64_t begin = leaf_begin(eval, trainer->rank, trainer->ranks);
-    int64_t end = leaf_begin(eval, trainer->rank + 1, trainer->ranks);
-    int64_t turns = (eval->leaves + trainer->ranks - 1) / trainer->ranks;
+    char text[512] = "";
+    int64_t begin = leaf_begin(eval, trainer->rank / degree_of(eval));
+    int64_t turns = (eval->leaves + eval->groups - 1) / eval->groups;
     for (int64_t turn = 0; turn < turns; turn++) {
+        enum err before = failed;
         replica_begin_eval(trainer->replica);
-        if (begin + turn < end && failed == ERR_OK && stop_requested() == 0) {
-            failed = eval_leaf(eval, trainer, begin + turn, tokens);
-            if (failed == ERR_COMM)
-                return failed;
-            if (failed != ERR_OK)
-                snprintf(text, sizeof text, "%s", err_text());
-        }
+        TRY(eval_turn(eval, trainer, begin + turn, &failed, tokens));
+        if (failed != before)
+            snprintf(text, sizeof text, "%s", err_text());
         TRY(replica_end_eval(trainer->replica));
     }
     if (failed != ERR_OK)
@@ -145,23 +201,37 @@ out:
     return rc;
 }
 
+/* The order is that of leaves and their chunks. */
+static double eval_sum(const struct train_eval *eval)
+{
+    double sum = 0.0;
+    int group = 0;
+    for (int64_t leaf = 0; leaf < eval->leaves; leaf++) {
+        while (leaf >= leaf_begin(eval, group + 1))
+            group++;
+        for (int chunk = 0; chunk < eval->chunks; chunk++)
+            sum += eval->losses[loss_at(eval, group, leaf, chunk)];
+    }
+    return sum;
+}
+
 enum err train_eval_run(struct train_eval *eval, struct trainer *trainer,
                         double *loss, bool *done)
 {
     enum err rc = ERR_OK;
     int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
-    double sum = 0.0;
     TRY(trainer_event(trainer, EVENT_EVAL_START));
     TRY(comm_agree(trainer->comm, eval_layout(eval, trainer)));
-    TRY(comm_agree(trainer->comm, eval_leaves(eval, trainer, &words[0])));
+    rc = eval_leaves(eval, trainer, &words[0]);
+    if (!trainer->adrift)
+        rc = comm_agree(trainer->comm, rc);
+    TRY(rc);
     words[1] = stop_requested() != 0;
     TRY(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
     TRY(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
                         eval->offsets));
-    for (int64_t i = 0; i < eval->leaves; i++)
-        sum += eval->losses[i];
     eval->tokens = words[0];
-    *loss = words[0] > 0 ? sum / (double)words[0] : NAN;
+    *loss = words[0] > 0 ? eval_sum(eval) / (double)words[0] : NAN;
     *done = words[1] == 0;
     TRY(trainer_event(trainer, EVENT_EVAL_END));
 out:

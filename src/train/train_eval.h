@@ -1,8 +1,11 @@
 /* Listener: loss on held-out text, every eval.interval and at the end.
  *
  * The data set is read in its own order in leaves of train.microbatch samples,
- * dealt to the ranks in contiguous ranges; losses are summed in leaf order, so
- * the result does not depend on the number of ranks. Results go to
+ * dealt in contiguous ranges to the ranks, or to groups of
+ * parallel.sequence_degree ranks that compute one together. A leaf has a loss
+ * for each of its parallel.sequence_chunks; losses are summed in the order of
+ * leaves and their chunks, so the result does not depend on the number of
+ * ranks, nor on how many share a sequence. Results go to
  * RUN/eval.jsonl: attempt, step, eval_loss (nats per token, %.9g; null where
  * it is not finite), tokens, seconds. A stop signal ends an evaluation early,
  * without a result; the last step's is then made up for by the next attempt

@@ -7,9 +7,9 @@
 static bool stays(const char *key)
 {
     static const char *const keys[] = {
-        "data.seq_len",         "train.global_batch", "train.microbatch",
-        "train.seed",           "memory.compression", "parallel.slots",
-        "parallel.determinism",
+        "data.seq_len",         "train.global_batch",       "train.microbatch",
+        "train.seed",           "memory.compression",       "parallel.slots",
+        "parallel.determinism", "parallel.sequence_chunks",
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (strcmp(key, keys[i]) == 0)
@@ -41,6 +41,10 @@ json_t *train_fixed_state(const struct trainer *trainer)
         json_object_set_new(fixed, "ranks", json_integer(trainer->ranks));
         json_object_set_new(fixed, "parallel.strategy",
                             json_string(s->parallel.strategy));
+        json_object_set_new(fixed, "parallel.expert_degree",
+                            json_integer(s->parallel.expert_degree));
+        json_object_set_new(fixed, "parallel.sequence_degree",
+                            json_integer(s->parallel.sequence_degree));
         json_object_set_new(fixed, "parallel.reduce_precision",
                             json_string(s->parallel.reduce_precision));
     }

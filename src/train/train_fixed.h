@@ -1,5 +1,5 @@
 /* What must stay as it was when a run was started, in every checkpoint's state
- * as "fixed": data set, model, batch, seed, slots, by the names of the
+ * as "fixed": data set, model, batch, seed, slots, chunks, by the names of the
  * settings.
  *
  * train.microbatch stays, too, for bits depend on it. Where the settings leave

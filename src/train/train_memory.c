@@ -23,17 +23,42 @@ train_memory_replica(const struct train_settings *settings)
 {
     const struct train_settings *s = settings;
     int64_t slot = s->train.global_batch / s->parallel.slots;
-    int64_t leaves =
-        s->train.microbatch > 0 ? slot / s->train.microbatch : 1;
+    int64_t leaves = s->train.microbatch > 0 ? slot / s->train.microbatch : 1;
+    int chunks = (int)s->parallel.sequence_chunks;
     return (struct replica_options){
         .strategy = strategy_of(s->parallel.strategy),
         .shard_degree = (int)s->parallel.shard_degree,
         .prefetch = (int)s->parallel.prefetch,
         .slots = (int)s->parallel.slots,
-        .leaves = leaves > 0 ? (int)leaves : 1,
+        .leaves = (leaves > 0 ? (int)leaves : 1) * chunks,
+        .sequence_chunks = chunks,
+        .sequence_degree = (int)s->parallel.sequence_degree,
+        .expert_degree = (int)s->parallel.expert_degree,
         .exact = strcmp(s->parallel.determinism, "elastic") == 0,
         .reduce_bf16 = strcmp(s->parallel.reduce_precision, "bf16") == 0,
     };
+}
+
+int train_memory_ranks_max(const struct train_settings *settings)
+{
+    return (int)(settings->parallel.slots * settings->parallel.sequence_degree);
+}
+
+enum err train_memory_model(const struct train_settings *settings, int threads,
+                            struct model_options *out)
+{
+    const struct train_settings *s = settings;
+    *out = (struct model_options){
+        .threads = threads,
+        .samples = s->train.microbatch,
+        .seq_len = s->data.seq_len,
+        .seed = (uint64_t)s->train.seed,
+        .chunks = (int)s->parallel.sequence_chunks,
+        .own_chunks =
+            (int)(s->parallel.sequence_chunks / s->parallel.sequence_degree),
+        .expert_degree = (int)s->parallel.expert_degree,
+    };
+    return train_settings_memory(s, &out->memory);
 }
 
 enum err train_memory_plan(const struct train_settings *settings,
@@ -46,14 +71,11 @@ enum err train_memory_plan(const struct train_settings *settings,
     struct memory_plan_input input = {
         .config = &config,
         .kernels = place->kernels,
-        .options = { .threads = place->threads,
-                     .samples = settings->train.microbatch,
-                     .seq_len = settings->data.seq_len },
         .replica = train_memory_replica(settings),
         .ranks = place->ranks,
         .stage = settings->checkpoint.async,
     };
-    TRY(train_settings_memory(settings, &input.options.memory));
+    TRY(train_memory_model(settings, place->threads, &input.options));
     TRY(params_create(&config, &params));
     input.params = params;
     TRY(memory_plan(&input, out));
@@ -71,14 +93,14 @@ int64_t train_memory_smaller(int64_t microbatch)
 }
 
 /* The number of ranks that is tried after `ranks`; 0: none. */
-static int more_ranks(int ranks, int slots)
+static int more_ranks(int ranks, int most)
 {
     int next = 1;
     while (next <= ranks)
         next *= 2;
-    if (next < slots)
+    if (next < most)
         return next;
-    return ranks < slots ? slots : 0;
+    return ranks < most ? most : 0;
 }
 
 /* The largest microbatch up to the settings' with which they fit; 0: none. */
@@ -88,10 +110,10 @@ static enum err fit_microbatch(struct train_settings *settings,
 {
     enum err rc = ERR_OK;
     int64_t begin = settings->train.microbatch;
-    int64_t degree = settings->parallel.shard_degree;
+    struct replica_options options = train_memory_replica(settings);
     struct memory_plan plan;
     *fits = false;
-    if (degree > 0 && place->ranks % degree != 0)
+    if (replica_check(&options, place->ranks) != ERR_OK)
         return ERR_OK;
     int64_t micro = begin;
     for (; micro > 0; micro = train_memory_smaller(micro)) {
@@ -110,7 +132,7 @@ enum err train_memory_auto(const struct train_settings *settings,
                            int64_t *microbatch)
 {
     enum err rc = ERR_OK;
-    int slots = (int)settings->parallel.slots;
+    int most = train_memory_ranks_max(settings);
     int64_t threads = settings->hardware.threads;
     bool fits = false;
     struct train_memory_place place = { .threads = threads > 0
@@ -120,13 +142,14 @@ enum err train_memory_auto(const struct train_settings *settings,
     if (trial == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     *trial = *settings;
-    trial->train.microbatch = settings->train.global_batch / slots;
+    trial->train.microbatch =
+        settings->train.global_batch / settings->parallel.slots;
     *microbatch = trial->train.microbatch;
     if (settings->memory.limit == 0)
         goto out;
     /* of every build and processor */
     TRY(kernels_find("cpu", "generic", &place.kernels));
-    for (int ranks = 1; ranks > 0 && !fits; ranks = more_ranks(ranks, slots)) {
+    for (int ranks = 1; ranks > 0 && !fits; ranks = more_ranks(ranks, most)) {
         place.ranks = ranks;
         TRY(fit_microbatch(trial, &place, (size_t)settings->memory.limit,
                            &fits));
@@ -173,9 +196,9 @@ enum err train_memory_nearest(const struct train_settings *settings,
 {
     enum err rc = ERR_OK;
     struct train_memory_place at = *place;
-    int slots = (int)settings->parallel.slots;
+    int most = train_memory_ranks_max(settings);
     out->found = false;
-    for (; at.ranks > 0; at.ranks = more_ranks(at.ranks, slots)) {
+    for (; at.ranks > 0; at.ranks = more_ranks(at.ranks, most)) {
         out->ranks = at.ranks;
         for (int change = 0;; change++) {
             out->settings = *settings;
@@ -243,8 +266,7 @@ enum err train_memory_check(const struct train_settings *settings,
     TRY(train_memory_nearest(settings, place, limit_bytes, nearest));
     units_bytes((double)plan.total, need, sizeof need);
     units_bytes((double)limit_bytes, limit, sizeof limit);
-    snprintf(changes, sizeof changes,
-             "nothing near, on up to parallel.slots ranks");
+    snprintf(changes, sizeof changes, "nothing near, on any number of ranks");
     if (nearest->found)
         train_memory_changes(settings, place->ranks, nearest, changes,
                              sizeof changes);

@@ -4,7 +4,7 @@
  * The automatic microbatch must be a function of the settings, or the same file
  * would be another run on another machine. But a rank's memory depends on the
  * number of ranks. So it is the largest microbatch with which the run fits on
- * as few ranks as possible: of 1, 2, 4, ... and parallel.slots ranks the
+ * as few ranks as possible: of 1, 2, 4, ... and the most ranks the
  * smallest number that fits at all decides, and a run can go on with that many
  * or more. Threads count as hardware.threads, or TRAIN_MEMORY_THREADS where
  * that is automatic, too. */
@@ -25,13 +25,22 @@
 struct train_memory_place {
     const struct kernels *kernels;
     int threads; /* per rank */
-    int ranks;   /* at most parallel.slots */
+    int ranks;   /* at most train_memory_ranks_max() */
 };
 
 /* How the settings spread the state over ranks. "fast" and "run" keep the bits
  * for one topology only, "elastic" for all. */
 struct replica_options
 train_memory_replica(const struct train_settings *settings);
+
+/* The most ranks that can share the run's batches: a group of
+ * parallel.sequence_degree has a slot together. */
+int train_memory_ranks_max(const struct train_settings *settings);
+
+/* Of the model of a rank: all but what is the rank's own, its first chunk and
+ * groups. */
+enum err train_memory_model(const struct train_settings *settings, int threads,
+                            struct model_options *out);
 
 enum err train_memory_plan(const struct train_settings *settings,
                            const struct train_memory_place *place,
@@ -48,7 +57,7 @@ enum err train_memory_auto(const struct train_settings *settings,
 
 /* The nearest configuration that fits: a smaller microbatch, else every block
  * computed again, else saved in bf16 too, else without asynchronous
- * checkpoints, else on more ranks, up to parallel.slots; then combinations. */
+ * checkpoints, else on more ranks, up to the most; then combinations. */
 struct train_memory_nearest {
     bool found;
     struct train_settings settings;

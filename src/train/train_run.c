@@ -150,8 +150,7 @@ static enum err run_listen(struct run *run)
 {
     enum err rc = ERR_OK;
     struct trainer *trainer = run->trainer;
-    if (run->rank == 0 &&
-        run->settings->checkpoint.interval.unit == UNIT_AUTO)
+    if (run->rank == 0 && run->settings->checkpoint.interval.unit == UNIT_AUTO)
         TRY(train_interval_create(run->settings->run.dir, &run->interval));
     TRY(train_stop_create(run->interval, &run->stop));
     trainer_listen(trainer, train_stop_listener(run->stop));
@@ -218,12 +217,14 @@ static enum err run_train(struct run *run, int *exit_code)
                      ? EXIT_DONE
                      : EXIT_REQUEUE;
 out:
+    if (rc != ERR_OK && run->trainer != NULL)
+        rc = trainer_roll_call(run->trainer, rc);
     return rc;
 }
 
-/* A save in flight is awaited, with the other ranks. Where one of them is dead
- * the process ends by comm_abort(), and what the saver's thread still reads
- * stays until then. */
+/* A save in flight is awaited, with the other ranks. Where they are not
+ * together the process ends by comm_abort(), and what the saver's thread still
+ * reads stays until then. */
 static void run_close(struct run *run, bool together)
 {
     if (together) {
@@ -237,8 +238,13 @@ static void run_close(struct run *run, bool together)
     lock_release(run->lock);
 }
 
+static bool is_adrift(const struct run *run)
+{
+    return run->trainer != NULL && run->trainer->adrift;
+}
+
 enum err train_run(struct comm *comm, const struct train_settings *settings,
-                   int *exit_code)
+                   int *exit_code, bool *adrift)
 {
     enum err rc = ERR_OK;
     int64_t attempt = 0;
@@ -273,9 +279,10 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
         else
             err_set(rc, "%s", text);
     }
-    if (rc != ERR_COMM)
+    if (rc != ERR_COMM && !is_adrift(&run))
         rc = comm_agree(comm, rc);
 out:
-    run_close(&run, rc != ERR_COMM);
+    *adrift = rc == ERR_COMM || is_adrift(&run);
+    run_close(&run, !*adrift);
     return rc;
 }

@@ -194,6 +194,20 @@ const struct setting train_settings_schema[] = {
       "of the ranks; 0: all ranks" },
     { "parallel.prefetch", SETTING_INT, AT(parallel.prefetch), "1", 0, 1024,
       NULL, "of zero3: blocks of weights gathered ahead of their use" },
+    { "parallel.expert_degree", SETTING_INT, AT(parallel.expert_degree), "1", 1,
+      256, NULL,
+      "of zero2 and zero3: neighbouring ranks that share the experts, a "
+      "divisor "
+      "of model.experts and of the ranks; tokens travel instead of weights" },
+    { "parallel.sequence_chunks", SETTING_INT, AT(parallel.sequence_chunks),
+      "1", 1, 1024, NULL,
+      "of zero2 and zero3: parts of each sequence whose gradients are added "
+      "one "
+      "after the other, a divisor of data.seq_len" },
+    { "parallel.sequence_degree", SETTING_INT, AT(parallel.sequence_degree),
+      "1", 1, 1024, NULL,
+      "neighbouring ranks that share a microbatch's sequences, a divisor of "
+      "parallel.sequence_chunks and of the ranks" },
     { "parallel.reduce_precision", SETTING_CHOICE,
       AT(parallel.reduce_precision), "fp32", 0, 0, "fp32|bf16",
       "of gradients on their way to another rank; bf16 needs zero2 or zero3, "
@@ -279,18 +293,41 @@ static enum err check_durations(const struct train_settings *s)
     return ERR_OK;
 }
 
+static enum err check_degree(const char *name, int degree,
+                             const struct train_settings *s)
+{
+    int ranks = train_memory_ranks_max(s);
+    if (degree <= ranks)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "parallel.%s (%d) is more than %d, the most ranks of the "
+                   "run (parallel.slots x parallel.sequence_degree): choose a "
+                   "smaller one",
+                   name, degree, ranks);
+}
+
 /* As far as it does not depend on the number of ranks. */
 static enum err check_parallel(const struct train_settings *s)
 {
+    enum err rc = ERR_OK;
     struct replica_options options = train_memory_replica(s);
+    struct model_config model = train_settings_model(s);
+    struct params *params = NULL;
     int degree = options.shard_degree > 0 ? options.shard_degree : 1;
-    if (degree > s->parallel.slots)
+    TRY(check_degree("shard_degree", degree, s));
+    TRY(check_degree("expert_degree", options.expert_degree, s));
+    TRY(replica_check(&options, degree * options.expert_degree *
+                                    options.sequence_degree));
+    if (s->data.seq_len % options.sequence_chunks != 0)
         return err_set(ERR_USAGE,
-                       "parallel.shard_degree (%d) is more than "
-                       "parallel.slots (%lld), the most ranks of the run: "
-                       "choose a smaller one",
-                       degree, (long long)s->parallel.slots);
-    return replica_check(&options, degree);
+                       "data.seq_len (%lld) is not divisible by "
+                       "parallel.sequence_chunks (%d): choose a divisor",
+                       (long long)s->data.seq_len, options.sequence_chunks);
+    TRY(params_create(&model, &params));
+    TRY(replica_check_model(&options, params));
+out:
+    params_destroy(params);
+    return rc;
 }
 
 /* partial: what is missing is not checked. */
@@ -427,9 +464,15 @@ enum err train_settings_hash(const struct train_settings *settings,
                              char hex[65])
 {
     static const char *const groups[] = {
-        "model.",         "data.seq_len",        "memory.compression",
-        "train.",         "optimizer.",          "scheduler.",
-        "parallel.slots", "parallel.determinism"
+        "model.",
+        "data.seq_len",
+        "memory.compression",
+        "train.",
+        "optimizer.",
+        "scheduler.",
+        "parallel.slots",
+        "parallel.sequence_chunks",
+        "parallel.determinism",
     };
     enum err rc = ERR_OK;
     struct digest *digest = NULL;

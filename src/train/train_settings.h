@@ -84,6 +84,8 @@ struct train_settings {
         char strategy[SETTINGS_TEXT_BYTES];
         int64_t shard_degree; /* ranks; 0: all */
         int64_t prefetch;     /* blocks */
+        int64_t expert_degree, sequence_degree; /* ranks */
+        int64_t sequence_chunks;                /* of a sequence */
         char reduce_precision[SETTINGS_TEXT_BYTES];
         char determinism[SETTINGS_TEXT_BYTES];
         int64_t slots;
@@ -128,7 +130,8 @@ enum err train_settings_print(const struct train_settings *settings,
                               const char *key, char **text);
 
 /* SHA-256 over the resolved settings that decide the result (model.*, data.*,
- * train.*, optimizer.*, scheduler.*, parallel.slots, parallel.determinism). */
+ * train.*, optimizer.*, scheduler.*, parallel.slots, parallel.sequence_chunks,
+ * parallel.determinism). */
 enum err train_settings_hash(const struct train_settings *settings,
                              char hex[65]);
 

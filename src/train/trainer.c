@@ -126,12 +126,15 @@ enum err trainer_create(struct comm *comm,
     trainer->ranks = comm_size(comm);
     trainer->attempt = attempt;
     trainer->lr0 = settings->optimizer.lr;
-    if (trainer->ranks > settings->parallel.slots)
+    if (trainer->ranks > train_memory_ranks_max(settings))
         rc = err_set(ERR_USAGE,
-                     "%d ranks, but a global batch has %lld slots: start at "
+                     "%d ranks, but a global batch has %lld slots%s: start at "
                      "most that many ranks, or raise parallel.slots (a divisor "
                      "of train.global_batch) for a new run",
-                     trainer->ranks, (long long)settings->parallel.slots);
+                     trainer->ranks, (long long)settings->parallel.slots,
+                     settings->parallel.sequence_degree > 1
+                         ? ", each for parallel.sequence_degree ranks"
+                         : "");
     struct replica_options options = train_memory_replica(settings);
     if (rc == ERR_OK)
         rc = replica_check(&options, trainer->ranks);
@@ -152,16 +155,26 @@ void trainer_destroy(struct trainer *trainer)
 {
     if (trainer == NULL)
         return;
-    replica_destroy(trainer->replica);
     model_destroy(trainer->model);
+    replica_destroy(trainer->replica);
     params_destroy(trainer->params);
     batch_destroy(trainer->batch);
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);
+    free(trainer->own_loss);
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);
     free(trainer->expert_counts);
     free(trainer);
+}
+
+enum err trainer_roll_call(struct trainer *trainer, enum err rc)
+{
+    bool shares = trainer->replica != NULL && replica_shares(trainer->replica);
+    if (!shares || (rc != ERR_COMM && !trainer->adrift))
+        return rc;
+    trainer->adrift = true;
+    return replica_roll_call(trainer->replica, rc);
 }
 
 void trainer_listen(struct trainer *trainer, struct listener listener)

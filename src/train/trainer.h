@@ -40,7 +40,8 @@ struct trainer {
     struct dataset *train_data;
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order order;
-    struct batch *batch;    /* one leaf */
+    struct batch *batch;    /* one microbatch */
+    struct leaf_loss *own_loss; /* [leaves of a rank in a turn] scratch */
     double *leaf_loss;    /* [leaves of a batch] of this rank's */
     double *leaf_balance; /* [leaves of a batch] the load-balance losses */
     int64_t *expert_counts; /* [n_layers, experts] choices in the last step, of
@@ -67,6 +68,9 @@ struct trainer {
     double step_s;       /* this rank's wall time */
     double loader_s;     /* of it, reading samples */
 
+    /* A failure has brought ranks that compute together out of step: nothing
+     * collective can follow but trainer_roll_call(). */
+    bool adrift;
     int stop_signal; /* agreed by all ranks; 0: go on */
     bool finished;   /* max_duration reached, agreed */
     /* by rank 0's clock or measurements, agreed in batch_end */
@@ -96,6 +100,11 @@ enum err trainer_fit(struct trainer *trainer);
 
 /* One optimizer step; increments trainer->step (trainer_step.c). */
 enum err trainer_step(struct trainer *trainer);
+
+/* After a failure of the run, rc: where ranks compute together they find out
+ * what all of them end with (replica_roll_call()), and trainer->adrift is set;
+ * otherwise it is rc. */
+enum err trainer_roll_call(struct trainer *trainer, enum err rc);
 
 enum err trainer_event(struct trainer *trainer, enum event event);
 

@@ -31,24 +31,37 @@ static enum err make_leaf(struct trainer *trainer)
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     struct train_memory_place place = place_of(trainer);
-    struct model_config config = train_settings_model(s);
-    struct model_options options = { .threads = trainer->threads,
-                                     .samples = s->train.microbatch,
-                                     .seq_len = s->data.seq_len,
-                                     .seed = (uint64_t)s->train.seed };
-    int64_t leaves = s->train.global_batch / s->train.microbatch;
-    if (trainer->model != NULL)
+    struct replica_options replica = train_memory_replica(s);
+    size_t leaves = (size_t)replica.slots * (size_t)replica.leaves;
+    if (trainer->batch != NULL)
         return ERR_OK;
-    TRY(train_settings_memory(s, &options.memory));
     TRY(train_memory_check(s, &place));
     TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
     TRY(probe_eval(trainer));
-    trainer->leaf_loss =
-        calloc((size_t)leaves, sizeof trainer->leaf_loss[0]);
-    trainer->leaf_balance =
-        calloc((size_t)leaves, sizeof trainer->leaf_balance[0]);
-    if (trainer->leaf_loss == NULL || trainer->leaf_balance == NULL)
+    trainer->leaf_loss = calloc(leaves, sizeof trainer->leaf_loss[0]);
+    trainer->leaf_balance = calloc(leaves, sizeof trainer->leaf_balance[0]);
+    trainer->own_loss =
+        calloc((size_t)replica.sequence_chunks, sizeof trainer->own_loss[0]);
+    if (trainer->leaf_loss == NULL || trainer->leaf_balance == NULL ||
+        trainer->own_loss == NULL)
         return err_set(ERR_MEMORY, "out of memory");
+out:
+    return rc;
+}
+
+/* With the replica's groups; may fail on one rank alone. */
+static enum err make_model(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    struct model_config config = train_settings_model(&trainer->settings);
+    struct model_options options;
+    if (trainer->model != NULL)
+        return ERR_OK;
+    TRY(train_memory_model(&trainer->settings, trainer->threads, &options));
+    options.sequence = replica_sequence(trainer->replica);
+    options.experts = replica_experts(trainer->replica);
+    if (options.sequence != NULL)
+        options.first_chunk = options.sequence->rank * options.own_chunks;
     TRY(model_create(&config, trainer->params, trainer->kernels, &options,
                      &trainer->model));
     trainer->ctx = *model_ctx(trainer->model);
@@ -62,12 +75,15 @@ static void drop_leaf(struct trainer *trainer)
     batch_destroy(trainer->batch);
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);
+    free(trainer->own_loss);
     trainer->model = NULL;
     trainer->batch = NULL;
     trainer->leaf_loss = NULL;
     trainer->leaf_balance = NULL;
+    trainer->own_loss = NULL;
 }
 
+/* Its kernels have the context of the model that follows. */
 static enum err make_replica(struct trainer *trainer)
 {
     struct replica_options options = train_memory_replica(&trainer->settings);
@@ -99,6 +115,8 @@ enum err trainer_memory_create(struct trainer *trainer)
         enum err rc = comm_agree(trainer->comm, make_leaf(trainer));
         if (rc == ERR_OK)
             rc = comm_agree(trainer->comm, make_replica(trainer));
+        if (rc == ERR_OK)
+            rc = comm_agree(trainer->comm, make_model(trainer));
         if (rc != ERR_MEMORY)
             return rc;
         rc = step_down(trainer);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "src/base/clock.h"
+#include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
 
 static int64_t expert_places(const struct trainer *trainer)
@@ -18,39 +19,56 @@ static void count_experts(struct trainer *trainer)
         trainer->expert_counts[i] += counts[i];
 }
 
+/* The first sample of the microbatch whose chunks begin with this leaf. */
+static int64_t first_sample(const struct trainer *trainer, int leaf)
+{
+    const struct train_settings *s = &trainer->settings;
+    int64_t number = leaf / s->parallel.sequence_chunks;
+    return trainer->step * s->train.global_batch + number * s->train.microbatch;
+}
+
+static enum err read_leaf(struct trainer *trainer, int leaf)
+{
+    enum err rc = ERR_OK;
+    double begin = clock_now();
+    TRY(loader_read(trainer->train_data, &trainer->order,
+                    first_sample(trainer, leaf),
+                    trainer->settings.train.microbatch, trainer->batch));
+    trainer->loader_s += clock_now() - begin;
+out:
+    return rc;
+}
+
+/* This rank's leaves of the microbatch; -1: only for others. */
 static enum err train_leaf(struct trainer *trainer, int number,
                            int64_t *loss_tokens)
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     struct batch *batch = trainer->batch;
-    int64_t first = trainer->step * s->train.global_batch +
-                    number * s->train.microbatch;
-    struct leaf_loss loss;
-    double begin = clock_now();
-    TRY(loader_read(trainer->train_data, &trainer->order, first,
-                    s->train.microbatch, batch));
-    trainer->loader_s += clock_now() - begin;
-    struct leaf leaf = {
-        .samples = batch->samples,
-        .seq_len = batch->seq_len,
-        .tokens = batch->tokens,
-        .labels = batch->labels,
-        .sequence_ids = batch->sequence_ids,
-        .first_sample = first,
-    };
+    if (number < 0)
+        trainer_leaf_empty(s->train.microbatch, batch);
+    struct leaf leaf =
+        trainer_leaf(batch, number < 0 ? 0 : first_sample(trainer, number));
     TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
-                         &leaf, &loss));
-    trainer->leaf_loss[number] = loss.cross_entropy;
-    trainer->leaf_balance[number] = loss.balance;
+                         &leaf, trainer->own_loss));
+    if (number < 0)
+        return ERR_OK;
+    for (int i = 0; i < replica_own_leaves(trainer->replica); i++) {
+        trainer->leaf_loss[number + i] = trainer->own_loss[i].cross_entropy;
+        trainer->leaf_balance[number + i] = trainer->own_loss[i].balance;
+    }
     count_experts(trainer);
-    *loss_tokens += batch->loss_tokens;
+    /* the ranks of a sequence have read the same labels */
+    if (number % s->parallel.sequence_chunks == 0)
+        *loss_tokens += batch->loss_tokens;
 out:
     return rc;
 }
 
 /* A leaf that fails is the rank's last in this batch, but the others need the
- * rank until the end of it. */
+ * rank until the end of it. Those with which it computes can't go on without
+ * what it has not computed. */
 static enum err train_leaves(struct trainer *trainer, int64_t *loss_tokens)
 {
     enum err rc = ERR_OK;
@@ -58,13 +76,20 @@ static enum err train_leaves(struct trainer *trainer, int64_t *loss_tokens)
     char text[512];
     struct replica *replica = trainer->replica;
     for (int turn = 0; turn < replica_turns(replica); turn++) {
-        int leaf = replica_leaf(replica, turn);
+        int leaf = failed == ERR_OK ? replica_leaf(replica, turn) : -1;
         TRY(replica_begin_leaf(replica, turn));
-        if (leaf >= 0 && failed == ERR_OK) {
-            failed = train_leaf(trainer, leaf, loss_tokens);
-            if (failed == ERR_COMM)
-                return failed;
-            if (failed != ERR_OK)
+        if (leaf >= 0)
+            failed = read_leaf(trainer, leaf);
+        bool computes = leaf >= 0 && failed == ERR_OK;
+        if (leaf >= 0 && failed != ERR_OK)
+            snprintf(text, sizeof text, "%s", err_text());
+        if (computes || replica_serves(replica)) {
+            rc = train_leaf(trainer, computes ? leaf : -1, loss_tokens);
+            trainer->adrift = rc != ERR_OK && replica_shares(replica);
+            if (rc == ERR_COMM || trainer->adrift)
+                return rc;
+            failed = rc != ERR_OK ? rc : failed;
+            if (rc != ERR_OK)
                 snprintf(text, sizeof text, "%s", err_text());
         }
         TRY(replica_end_leaf(replica));
@@ -84,8 +109,10 @@ static enum err train_batch(struct trainer *trainer, int64_t *loss_tokens)
         for (int64_t i = 0; i < expert_places(trainer); i++)
             trainer->expert_counts[i] = 0;
         replica_begin_batch(trainer->replica);
-        rc = comm_agree(trainer->comm, train_leaves(trainer, loss_tokens));
-        if (rc != ERR_MEMORY)
+        rc = train_leaves(trainer, loss_tokens);
+        if (!trainer->adrift)
+            rc = comm_agree(trainer->comm, rc);
+        if (rc != ERR_MEMORY || trainer->adrift)
             return rc;
         TRY(trainer_memory_shrink(trainer));
     }

@@ -1,0 +1,128 @@
+#include "src/parallel/group.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A rank with an error of its own comes first to the roll call: the others wait
+ * for a deadline before they do, and may have begun to wait a deadline later.
+ */
+#define PATIENCE 3.0
+
+enum way { SEND, RECEIVE, WAYS };
+
+struct group {
+    struct group_access access;
+    struct comm *talk; /* messages */
+    struct comm *roll; /* roll call */
+    int first;         /* rank of the run at place 0 */
+    struct comm_request *requests[GROUP_SLOTS][WAYS];
+    bool called;
+    enum err found; /* by the roll call */
+    char text[512];
+};
+
+static enum err start(void *arg, int slot, int to, const void *send,
+                      size_t send_bytes, int from, void *recv,
+                      size_t recv_bytes)
+{
+    enum err rc = ERR_OK;
+    struct group *group = arg;
+    struct comm_request **requests = group->requests[slot];
+    assert(slot >= 0 && slot < GROUP_SLOTS);
+    assert(requests[SEND] == NULL && requests[RECEIVE] == NULL);
+    if (recv_bytes > 0)
+        TRY(comm_start_recv(group->talk, recv, recv_bytes, group->first + from,
+                            slot, &requests[RECEIVE]));
+    if (send_bytes > 0)
+        TRY(comm_start_send(group->talk, send, send_bytes, group->first + to,
+                            slot, &requests[SEND]));
+out:
+    return rc == ERR_COMM ? group_roll_call(group, rc) : rc;
+}
+
+static enum err wait_for(void *arg, int slot)
+{
+    enum err rc = ERR_OK;
+    struct group *group = arg;
+    assert(slot >= 0 && slot < GROUP_SLOTS);
+    for (int way = WAYS - 1; way >= 0; way--) {
+        struct comm_request *request = group->requests[slot][way];
+        group->requests[slot][way] = NULL;
+        if (request != NULL && rc == ERR_OK)
+            rc = comm_wait(request, 0.0);
+    }
+    return rc == ERR_COMM ? group_roll_call(group, rc) : rc;
+}
+
+enum err group_create(struct comm *comm, int degree, struct group **out)
+{
+    enum err rc = ERR_OK;
+    int rank = comm_rank(comm);
+    struct group *group = calloc(1, sizeof *group);
+    assert(degree >= 1 && comm_size(comm) % degree == 0);
+    TRY(comm_agree(comm, group != NULL
+                             ? ERR_OK
+                             : err_set(ERR_MEMORY, "group: out of memory")));
+    group->first = rank - rank % degree;
+    group->access = (struct group_access){ .arg = group,
+                                           .rank = rank % degree,
+                                           .size = degree,
+                                           .start = start,
+                                           .wait = wait_for };
+    TRY(comm_duplicate(comm, &group->talk));
+    TRY(comm_duplicate(comm, &group->roll));
+    *out = group;
+    group = NULL;
+out:
+    group_destroy(group);
+    return rc;
+}
+
+void group_destroy(struct group *group)
+{
+    if (group == NULL)
+        return;
+    comm_destroy(group->talk);
+    comm_destroy(group->roll);
+    free(group);
+}
+
+const struct group_access *group_access(const struct group *group)
+{
+    return &group->access;
+}
+
+/* Everybody comes, then says what happened to it. */
+static enum err call_roll(struct group *group, enum err own)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *request = NULL;
+    double timeout_s = comm_timeout_s(group->roll);
+    if (own != ERR_COMM)
+        timeout_s *= PATIENCE;
+    TRY(comm_start_barrier(group->roll, &request));
+    TRY(comm_wait(request, timeout_s));
+    if (own != ERR_COMM)
+        err_set(own, "%s", group->text);
+    TRY(comm_agree(group->roll, own == ERR_COMM ? ERR_OK : own));
+out:
+    return rc;
+}
+
+enum err group_roll_call(struct group *group, enum err rc)
+{
+    assert(rc != ERR_OK);
+    if (!group->called) {
+        group->called = true;
+        group->found = rc;
+        snprintf(group->text, sizeof group->text, "%s", err_text());
+        rc = call_roll(group, rc);
+        if (rc != ERR_OK) {
+            group->found = rc;
+            snprintf(group->text, sizeof group->text, "%s", err_text());
+        }
+    }
+    return err_set(group->found, "%s", group->text);
+}

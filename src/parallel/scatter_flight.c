@@ -1,0 +1,254 @@
+/* A block's gradients on their way to its owners, and how they are added. */
+#include <assert.h>
+#include <string.h>
+
+#include "src/parallel/scatter_impl.h"
+
+/* Whose gradients of a block are added together: of `members` ranks, from
+ * `first` on in steps of `step`, each with `parts` leaves' gradients of the
+ * interval. Leaf member * parts + part of the turn is at place so many. */
+struct crowd {
+    int members, first, step, parts;
+    int64_t begin, elements;
+};
+
+/* --- adding -----------------------------------------------------------------
+ */
+
+static struct crowd crowd_of(const struct scatter *scatter, int block)
+{
+    const struct owner *owner = scatter->owner;
+    const struct owner_block *b = &owner->blocks[block];
+    if (b->apart)
+        return (struct crowd){ .members = owner->ranks / b->degree,
+                               .first = owner->rank % b->degree,
+                               .step = b->degree,
+                               .parts = b->degree,
+                               .begin = b->shard_begin,
+                               .elements = b->shard_end - b->shard_begin };
+    return (struct crowd){ .members = owner->ranks,
+                           .step = 1,
+                           .parts = scatter->options.own_leaves,
+                           .begin = b->offset,
+                           .elements = b->elements };
+}
+
+static int member_rank(const struct crowd *crowd, int member)
+{
+    return crowd->first + member * crowd->step;
+}
+
+/* Elements of the rank's piece that travel in this round. */
+static int64_t round_elements(const struct scatter *scatter, int block,
+                              int rank, int64_t round)
+{
+    const struct owner *owner = scatter->owner;
+    int place = owner_place(owner, block, rank);
+    int64_t left = owner_begin(owner, block, place + 1) -
+                   owner_begin(owner, block, place) - round * scatter->span;
+    left = left < 0 ? 0 : left;
+    return left < scatter->span ? left : scatter->span;
+}
+
+/* Where a rank's piece of this round is in part `part` of its members'
+ * buffers. */
+static int64_t round_begin(const struct scatter *scatter,
+                           const struct crowd *crowd, int part, int rank)
+{
+    const struct flight *flight = &scatter->flight;
+    const struct owner *owner = scatter->owner;
+    int place = owner_place(owner, flight->block, rank);
+    return part * crowd->elements + owner_begin(owner, flight->block, place) -
+           crowd->begin + flight->round * scatter->span;
+}
+
+/* The piece of this round for a leaf of the turn. */
+static float *piece_of(const struct scatter *scatter, const struct crowd *crowd,
+                       int place)
+{
+    int rank = scatter->owner->rank;
+    int part = place % crowd->parts;
+    if (member_rank(crowd, place / crowd->parts) == rank)
+        return scatter_buffer(scatter, scatter->flight.block) +
+               round_begin(scatter, crowd, part, rank);
+    return scatter->receive + place * scatter->span;
+}
+
+static enum err add(const struct scatter *scatter, int64_t count,
+                    const float *from, float *to)
+{
+    return scatter->kernels->accumulate(scatter->ctx, DTYPE_F32, count, from,
+                                        to);
+}
+
+/* All pieces of the round are here. What of them stays goes to the stack. */
+static enum err add_round(struct scatter *scatter, int64_t count)
+{
+    enum err rc = ERR_OK;
+    const struct flight *flight = &scatter->flight;
+    const struct owner_block *b = &scatter->owner->blocks[flight->block];
+    struct crowd crowd = crowd_of(scatter, flight->block);
+    int64_t at = b->at + flight->round * scatter->span;
+    struct sums sums = flight->sums;
+    float *values[TREE_DEPTH_MAX];
+    int64_t end = scatter_leaf_end(scatter, sums.leaf);
+    int depth = scatter_depth(scatter, &sums);
+    for (int i = 0; i < depth; i++)
+        values[i] = scatter->stack[i] + at;
+    for (int place = 0; sums.leaf < end; place++) {
+        float *piece = piece_of(scatter, &crowd, place);
+        if (sums.leaf % scatter->options.leaves == 0)
+            values[sums.tree.depth] = piece;
+        else
+            TRY(add(scatter, count, piece, values[sums.tree.depth]));
+        scatter_add_leaf(scatter, &sums);
+        if (sums.leaf % scatter->options.leaves != 0)
+            continue;
+        while (tree_settle(&sums.tree, scatter->options.slots))
+            TRY(add(scatter, count, values[sums.tree.depth],
+                    values[sums.tree.depth - 1]));
+    }
+    depth = scatter_depth(scatter, &sums);
+    for (int i = 0; i < depth; i++)
+        if (values[i] != scatter->stack[i] + at)
+            memcpy(scatter->stack[i] + at, values[i],
+                   (size_t)count * sizeof(float));
+out:
+    return rc;
+}
+
+/* --- travelling --------------------------------------------------------------
+ */
+
+/* The piece is at the wire's place for it. */
+static enum err pack_piece(const struct scatter *scatter, int64_t place,
+                           const float *piece, int64_t count)
+{
+    return scatter->kernels->pack(scatter->ctx, PACKING_BF16, 1, count, piece,
+                                  scatter->wire_out +
+                                      place * scatter->span * BF16_BYTES);
+}
+
+/* Each member sends its part to each, where it is a leaf of the batch. */
+static enum err start_part(struct scatter *scatter, int part)
+{
+    enum err rc = ERR_OK;
+    struct flight *flight = &scatter->flight;
+    struct comm *comm = scatter->comm;
+    struct crowd crowd = crowd_of(scatter, flight->block);
+    size_t *send_bytes = comm_sizes(comm, 0);
+    size_t *send_offsets = comm_sizes(comm, 1);
+    size_t *recv_bytes = comm_sizes(comm, 2);
+    size_t *recv_offsets = comm_sizes(comm, 3);
+    bool bf16 = scatter->options.bf16;
+    size_t item = bf16 ? BF16_BYTES : sizeof(float);
+    int me = scatter->owner->rank;
+    int64_t active =
+        scatter_leaf_end(scatter, flight->sums.leaf) - flight->sums.leaf;
+    int64_t own = round_elements(scatter, flight->block, me, flight->round);
+    const float *gradient = scatter_buffer(scatter, flight->block);
+    bool sends = (me - crowd.first) / crowd.step * crowd.parts + part < active;
+    for (int r = 0; r < scatter->owner->ranks; r++)
+        send_bytes[r] = send_offsets[r] = recv_bytes[r] = recv_offsets[r] = 0;
+    for (int m = 0; m < crowd.members; m++) {
+        int r = member_rank(&crowd, m);
+        int64_t place = (int64_t)m * crowd.parts + part;
+        int64_t begin = round_begin(scatter, &crowd, part, r);
+        int64_t count =
+            round_elements(scatter, flight->block, r, flight->round);
+        if (r == me)
+            continue;
+        recv_bytes[r] = place < active ? (size_t)own * item : 0;
+        recv_offsets[r] = (size_t)(place * scatter->span) * item;
+        if (!sends || count == 0)
+            continue;
+        send_bytes[r] = (size_t)count * item;
+        send_offsets[r] = (size_t)(bf16 ? place * scatter->span : begin) * item;
+        if (bf16)
+            TRY(pack_piece(scatter, place, gradient + begin, count));
+    }
+    TRY(comm_start_all_to_all(
+        comm, bf16 ? (const void *)scatter->wire_out : gradient, send_bytes,
+        send_offsets, bf16 ? (void *)scatter->wire_in : scatter->receive,
+        recv_bytes, recv_offsets, &flight->requests[part % REQUESTS]));
+out:
+    return rc;
+}
+
+static enum err start_round(struct scatter *scatter)
+{
+    enum err rc = ERR_OK;
+    int parts = crowd_of(scatter, scatter->flight.block).parts;
+    for (int part = 0; part < parts && part < REQUESTS; part++)
+        TRY(start_part(scatter, part));
+out:
+    return rc;
+}
+
+/* What was started, and the parts for which there was no request yet. */
+static enum err wait_round(struct scatter *scatter)
+{
+    enum err rc = ERR_OK;
+    struct flight *flight = &scatter->flight;
+    int parts = crowd_of(scatter, flight->block).parts;
+    for (int part = 0; part < parts; part++) {
+        struct comm_request *request = flight->requests[part % REQUESTS];
+        flight->requests[part % REQUESTS] = NULL;
+        TRY(comm_wait(request, 0.0));
+        if (part + REQUESTS < parts)
+            TRY(start_part(scatter, part + REQUESTS));
+    }
+out:
+    return rc;
+}
+
+static enum err unpack_round(const struct scatter *scatter, int64_t count)
+{
+    enum err rc = ERR_OK;
+    struct crowd crowd = crowd_of(scatter, scatter->flight.block);
+    int64_t leaf = scatter->flight.sums.leaf;
+    int64_t active = scatter_leaf_end(scatter, leaf) - leaf;
+    if (!scatter->options.bf16 || count == 0)
+        return ERR_OK;
+    for (int64_t place = 0; place < active; place++) {
+        int64_t at = place * scatter->span;
+        if (member_rank(&crowd, (int)place / crowd.parts) !=
+            scatter->owner->rank)
+            TRY(scatter->kernels->unpack(scatter->ctx, PACKING_BF16, 1, count,
+                                         scatter->wire_in + at * BF16_BYTES,
+                                         scatter->receive + at));
+    }
+out:
+    return rc;
+}
+
+enum err scatter_flight_start(struct scatter *scatter, int block)
+{
+    assert(scatter->flight.block == NO_BLOCK);
+    scatter->flight = (struct flight){ .block = block, .sums = scatter->sums };
+    return start_round(scatter);
+}
+
+enum err scatter_flight_land(struct scatter *scatter)
+{
+    enum err rc = ERR_OK;
+    struct flight *flight = &scatter->flight;
+    if (flight->block == NO_BLOCK)
+        return ERR_OK;
+    int64_t longest = owner_longest(scatter->owner, flight->block);
+    for (;;) {
+        int64_t count = round_elements(scatter, flight->block,
+                                       scatter->owner->rank, flight->round);
+        TRY(wait_round(scatter));
+        TRY(unpack_round(scatter, count));
+        if (count > 0)
+            TRY(add_round(scatter, count));
+        flight->round++;
+        if (flight->round * scatter->span >= longest)
+            break;
+        TRY(start_round(scatter));
+    }
+    flight->block = NO_BLOCK;
+out:
+    return rc;
+}

@@ -1,0 +1,73 @@
+/* What the parts of a scatter share; nobody else includes this. */
+#ifndef TESSERA_PARALLEL_SCATTER_IMPL_H
+#define TESSERA_PARALLEL_SCATTER_IMPL_H
+
+#include "src/base/arena.h"
+#include "src/parallel/scatter.h"
+#include "src/parallel/tree.h"
+#include "src/parallel/walk.h"
+
+#define NO_BLOCK (-1)
+#define BUFFERS (2 * WALK_PLACES - WALK_LAYER) /* two of a layer's blocks */
+#define BF16_BYTES 2
+#define REQUESTS 8 /* exchanges of a round in flight */
+
+/* Where the sums stand: complete subtrees, and after them a slot that has only
+ * some of its leaves. */
+struct sums {
+    struct tree tree;
+    int64_t leaf; /* the next one */
+};
+
+/* A block on its way to its owners: a round is one exchange for each part. */
+struct flight {
+    int block; /* NO_BLOCK: none */
+    int64_t round;
+    struct comm_request *requests[REQUESTS]; /* part p: [p % REQUESTS] */
+    struct sums sums;                        /* before its turn */
+};
+
+struct scatter {
+    struct comm *comm;
+    const struct kernels *kernels;
+    const struct kernel_ctx *ctx;
+    const struct params *params;
+    const struct owner *owner;
+    struct scatter_options options;
+    struct arena arena;
+    int64_t total;                /* leaves of a batch */
+    int64_t span;                 /* elements of a piece in one round */
+    int depth;                    /* of the stack */
+    float *stack[TREE_DEPTH_MAX]; /* [own] */
+    float *buffer[BUFFERS];
+    float *receive; /* [places][span] */
+    char *wire_out; /* [places][span] bf16 */
+    char *wire_in;
+    struct sums sums; /* before this turn */
+    int turn;
+    bool *opened; /* [blocks] in this turn */
+    struct flight flight;
+};
+
+/* Leaves of a full turn. */
+int64_t scatter_places(const struct scatter *scatter);
+
+/* The first leaf after the turn that begins with this one. */
+int64_t scatter_leaf_end(const struct scatter *scatter, int64_t begin);
+
+/* Places of the stack that are taken. */
+int scatter_depth(const struct scatter *scatter, const struct sums *sums);
+
+/* The leaf is at place `depth` of the tree now, or was added to what is there;
+ * may end its slot, and places that become one are to be settled then. */
+void scatter_add_leaf(const struct scatter *scatter, struct sums *sums);
+
+/* Where the block's gradients are accumulated. */
+float *scatter_buffer(const struct scatter *scatter, int block);
+
+/* The block sets out (scatter_flight.c); the block on its way, if there is one,
+ * arrives. Collective. */
+enum err scatter_flight_start(struct scatter *scatter, int block);
+enum err scatter_flight_land(struct scatter *scatter);
+
+#endif

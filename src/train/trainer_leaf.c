@@ -1,0 +1,26 @@
+#include "src/train/trainer_leaf.h"
+
+#include <string.h>
+
+struct leaf trainer_leaf(const struct batch *batch, int64_t first_sample)
+{
+    return (struct leaf){
+        .samples = batch->samples,
+        .seq_len = batch->seq_len,
+        .tokens = batch->tokens,
+        .labels = batch->labels,
+        .sequence_ids = batch->sequence_ids,
+        .first_sample = first_sample,
+    };
+}
+
+void trainer_leaf_empty(int64_t samples, struct batch *batch)
+{
+    size_t count = (size_t)(samples * batch->seq_len);
+    batch->samples = samples;
+    batch->loss_tokens = 0;
+    memset(batch->tokens, 0, count * sizeof batch->tokens[0]);
+    memset(batch->sequence_ids, 0, count * sizeof batch->sequence_ids[0]);
+    for (size_t i = 0; i < count; i++)
+        batch->labels[i] = LOADER_IGNORE;
+}

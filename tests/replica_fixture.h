@@ -1,0 +1,426 @@
+/* Replicas for tests: a model is played by somebody who makes its calls with
+ * made-up gradients, and looks whether the weights are the right ones; what a
+ * strategy makes of them on all ranks is compared with ddp on one. */
+#ifndef TESSERA_TESTS_REPLICA_FIXTURE_H
+#define TESSERA_TESTS_REPLICA_FIXTURE_H
+
+#include <stdlib.h>
+
+#include "src/parallel/replica.h"
+#include "src/parallel/walk.h"
+#include "tests/reduce_fixture.h"
+#include "tests/tap.h"
+
+#define BATCHES 2
+#define NEVER (-1)
+#define NO_LEAF (-1)
+#define LEAVES_MAX 256
+#define GARBAGE 1e30f /* of leaves that are thrown away */
+
+struct world {
+    struct comm *comm;
+    struct comm *self;
+    int rank, ranks;
+    const struct kernels *kernels;
+    struct kernel_ctx ctx;
+    struct params *params;
+};
+
+/* A leaf on its way through the blocks. */
+struct player {
+    const struct world *world;
+    const struct param_access *access;
+    const struct param_access *reference; /* NULL: weights are not compared */
+    const struct replica_options *options;
+    int batch;
+    int leaf, own_leaves; /* the first; NO_LEAF: it only serves others */
+    int turn_leaf;        /* the turn's first, of all ranks */
+    int calls_left;       /* NEVER: it does not fail */
+    int wrong;            /* blocks with other weights */
+};
+
+struct strategy {
+    const char *name;
+    struct replica_options options;
+};
+
+static inline void everywhere(const struct world *world, bool pass,
+                              const char *what, const char *strategy)
+{
+    int64_t good = pass;
+    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%s: %s", strategy, what);
+    if (!pass)
+        tap_note("rank %d: %s", world->rank, err_text());
+}
+
+static inline enum err may_go_on(struct player *player)
+{
+    if (player->calls_left == 0)
+        return err_set(ERR_DATA, "the leaf was to fail here");
+    if (player->calls_left > 0)
+        player->calls_left--;
+    return ERR_OK;
+}
+
+/* What the rank sees of a block: all, or 1 / *degree of the experts. */
+static inline void seen(const struct player *player, int block, int *degree,
+                        int64_t *begin, int64_t *elements)
+{
+    const struct param_block *b = &player->world->params->blocks[block];
+    *degree = 1;
+    if (player->options->expert_degree > 1 && b->kind == PARAM_BLOCK_EXPERTS)
+        *degree = player->options->expert_degree;
+    *elements = b->elements / *degree;
+    *begin = player->world->rank % *degree * *elements;
+}
+
+static inline enum err play_gather(struct player *player, int block)
+{
+    enum err rc = ERR_OK;
+    const float *weights, *want;
+    int degree;
+    int64_t begin, elements;
+    seen(player, block, &degree, &begin, &elements);
+    TRY(may_go_on(player));
+    TRY(player->access->gather(player->access->arg, block, &weights));
+    if (player->reference == NULL)
+        return ERR_OK;
+    TRY(player->reference->gather(player->reference->arg, block, &want));
+    player->wrong +=
+        memcmp(weights, want + begin, (size_t)elements * sizeof *want) != 0;
+out:
+    return rc;
+}
+
+static inline enum err play_release(struct player *player, int block)
+{
+    enum err rc = may_go_on(player);
+    return rc == ERR_OK ? player->access->release(player->access->arg, block)
+                        : rc;
+}
+
+/* Some of the tensors' elements get a gradient, padding never does; part tells
+ * head and embedding apart. */
+static inline void fill(const struct player *player, int block, int part,
+                        int leaf, int64_t begin, int64_t elements,
+                        float *gradient)
+{
+    const struct params *params = player->world->params;
+    begin += params->blocks[block].offset;
+    for (int p = 0; p < params->count; p++) {
+        const struct param *param = &params->list[p];
+        int64_t end = param->offset + param->numel;
+        for (int64_t i = param->offset + part; i < end && param->block == block;
+             i += 17)
+            if (i >= begin && i < begin + elements)
+                gradient[i - begin] +=
+                    leaf == NO_LEAF
+                        ? GARBAGE
+                        : 1e-3f *
+                              fixture_value(player->batch + 8 * part, leaf, i);
+    }
+}
+
+/* Of the rank's own leaves, or of its experts and the leaves of its group, as
+ * far as they are of the batch. */
+static inline enum err play_gradient(struct player *player, int block, int part)
+{
+    enum err rc = ERR_OK;
+    const struct replica_options *options = player->options;
+    int rank = player->world->rank;
+    float *gradient;
+    int degree;
+    int64_t begin, elements;
+    TRY(may_go_on(player));
+    TRY(player->access->gradient(player->access->arg, block, &gradient));
+    seen(player, block, &degree, &begin, &elements);
+    int count = degree > 1 ? degree : player->own_leaves;
+    int first =
+        degree > 1 ? player->turn_leaf + rank - rank % degree : player->leaf;
+    for (int i = 0; i < count; i++) {
+        bool real =
+            first != NO_LEAF && first + i < options->slots * options->leaves;
+        fill(player, block, part, real ? first + i : NO_LEAF, begin, elements,
+             gradient + i * elements);
+    }
+out:
+    return rc;
+}
+
+static inline enum err play_done(struct player *player, int block)
+{
+    enum err rc = may_go_on(player);
+    return rc == ERR_OK
+               ? player->access->gradient_done(player->access->arg, block)
+               : rc;
+}
+
+static inline enum err play_head(struct player *player, bool training)
+{
+    enum err rc = ERR_OK;
+    int last = player->world->params->block_count - 1;
+    bool tied = walk_tied(player->world->params);
+    TRY(play_gather(player, last));
+    if (training)
+        TRY(play_gradient(player, last, 0));
+    if (tied)
+        TRY(play_gather(player, 0));
+    if (tied && training)
+        TRY(play_gradient(player, 0, 1));
+    if (tied)
+        TRY(play_release(player, 0));
+    if (training)
+        TRY(play_done(player, last));
+    TRY(play_release(player, last));
+out:
+    return rc;
+}
+
+/* The layer's block and those of its experts. */
+static inline enum err play_layer(struct player *player, int layer,
+                                  bool backward)
+{
+    enum err rc = ERR_OK;
+    const struct params *params = player->world->params;
+    int block = params_layer_block(params, layer);
+    int end = block + params->layer_blocks;
+    for (int b = block; b < end; b++)
+        TRY(play_gather(player, b));
+    for (int b = block; b < end && backward; b++)
+        TRY(play_gradient(player, b, 0));
+    for (int b = block + 1; b < end && backward; b++)
+        TRY(play_done(player, b));
+    for (int b = block + 1; b < end; b++)
+        TRY(play_release(player, b));
+    if (backward)
+        TRY(play_done(player, block));
+    TRY(play_release(player, block));
+out:
+    return rc;
+}
+
+static inline enum err play(struct player *player, bool training)
+{
+    enum err rc = ERR_OK;
+    const struct params *params = player->world->params;
+    int layers = params_layer(params, params->block_count - 1);
+    TRY(play_gather(player, 0));
+    TRY(play_release(player, 0));
+    for (int layer = 0; layer < layers; layer++)
+        TRY(play_layer(player, layer, false));
+    TRY(play_head(player, training));
+    for (int layer = layers - 1; layer >= 0 && training; layer--)
+        TRY(play_layer(player, layer, true));
+    if (training) {
+        TRY(play_gradient(player, 0, 0));
+        TRY(play_done(player, 0));
+    }
+out:
+    return rc;
+}
+
+static inline double loss_of(int batch, int leaf)
+{
+    return (double)fixture_value(batch, leaf, 7) * 1.0000001;
+}
+
+/* One batch up to the update; the weights are those of `reference`. fail_rank's
+ * second leaf fails after so many calls, and the batch is given up. */
+static inline enum err
+play_batch(const struct world *world, struct replica *replica,
+           const struct replica_options *options, struct replica *reference,
+           int batch, int fail_rank, int fail_calls, double results[2])
+{
+    enum err rc = ERR_OK;
+    double losses[LEAVES_MAX] = { 0 };
+    struct player player = { .world = world,
+                             .options = options,
+                             .own_leaves = replica_own_leaves(replica),
+                             .access = replica_access(replica),
+                             .reference = reference != NULL
+                                              ? replica_access(reference)
+                                              : NULL,
+                             .batch = batch };
+    bool failed = false;
+    replica_begin_batch(replica);
+    for (int turn = 0; turn < replica_turns(replica); turn++) {
+        bool fails = turn == 1 && world->rank == fail_rank;
+        int leaf = replica_leaf(replica, turn);
+        TRY(replica_begin_leaf(replica, turn));
+        /* before the model, where others need it */
+        failed = failed || (fails && replica_shares(replica));
+        player.calls_left =
+            fails && !replica_shares(replica) ? fail_calls : NEVER;
+        player.leaf = failed ? NO_LEAF : leaf;
+        player.turn_leaf = turn * world->ranks * player.own_leaves;
+        for (int i = 0; i < player.own_leaves && player.leaf >= 0; i++)
+            losses[leaf + i] = loss_of(batch, leaf + i);
+        if (player.leaf >= 0 || replica_serves(replica))
+            failed = play(&player, true) != ERR_OK || failed;
+        TRY(replica_end_leaf(replica));
+    }
+    if (player.wrong > 0)
+        return err_set(ERR_INTERNAL, "%d blocks with wrong weights",
+                       player.wrong);
+    if (fail_calls != NEVER)
+        return ERR_OK;
+    struct adamw step = { .lr = 1e-2f,
+                          .decay = 1e-3f,
+                          .beta1 = 0.9f,
+                          .beta2 = 0.95f,
+                          .eps = 1e-8f,
+                          .correction1 = 0.1f,
+                          .correction2 = 0.05f,
+                          .grad_scale = 0.1f };
+    TRY(replica_finish_batch(replica));
+    TRY(replica_leaf_sum(replica, losses, &results[0]));
+    TRY(replica_gradient_norm(replica, &results[1]));
+    TRY(replica_update(replica, &step));
+out:
+    return rc;
+}
+
+/* Whether what this rank would save is what the whole replica has there; and
+ * how much it is. */
+static inline bool same_state(struct replica *replica, struct replica *whole,
+                              int64_t *elements)
+{
+    int count;
+    const struct ckpt_item *all = replica_items(whole, &count);
+    const struct ckpt_item *own = replica_items(replica, &count);
+    bool same = true;
+    for (int i = 0; i < count; i++) {
+        int64_t n = own[i].part.end - own[i].part.begin;
+        const float *want = (const float *)all[i].data + own[i].part.begin;
+        same = same && strcmp(all[i].name, own[i].name) == 0;
+        if (n > 0)
+            same = same &&
+                   memcmp(own[i].data, want, (size_t)n * sizeof *want) == 0;
+        *elements += n;
+    }
+    return same;
+}
+
+static inline enum err make(struct world *world, struct comm *comm,
+                            const struct replica_options *options,
+                            struct replica **out)
+{
+    enum err rc = ERR_OK;
+    TRY(replica_create(comm, world->kernels, &world->ctx, world->params,
+                       options, out));
+    TRY(replica_init(*out, 17));
+out:
+    return rc;
+}
+
+/* All ranks evaluate, the last one without a leaf. */
+static inline enum err play_eval(struct world *world, struct replica *replica,
+                                 const struct replica_options *options,
+                                 struct replica *reference)
+{
+    enum err rc = ERR_OK;
+    struct player player = { .world = world,
+                             .options = options,
+                             .access = replica_access(replica),
+                             .reference = replica_access(reference),
+                             .calls_left = NEVER };
+    replica_begin_eval(replica);
+    if (world->rank + 1 < world->ranks)
+        TRY(play(&player, false));
+    TRY(replica_end_eval(replica));
+    if (player.wrong > 0)
+        return err_set(ERR_INTERNAL, "evaluation: wrong weights");
+out:
+    return rc;
+}
+
+/* The strategy on all ranks against ddp on one, batch by batch. */
+static inline void test_bits(struct world *world,
+                             const struct strategy *strategy, int slots,
+                             int leaves, bool fails)
+{
+    struct replica_options options = strategy->options;
+    leaves *= options.sequence_chunks > 1 ? options.sequence_chunks : 1;
+    struct replica_options one = {
+        .strategy = REPLICA_DDP, .slots = slots, .leaves = leaves, .exact = true
+    };
+    struct replica *whole = NULL;
+    struct replica *replica = NULL;
+    enum err rc = ERR_OK;
+    struct world alone = *world;
+    bool same = true;
+    int64_t elements = 0;
+    alone.rank = 0;
+    alone.ranks = 1;
+    options.slots = slots;
+    options.leaves = leaves;
+    options.exact = true;
+    TRY(make(world, world->self, &one, &whole));
+    TRY(make(world, world->comm, &options, &replica));
+    for (int batch = 0; batch < BATCHES; batch++) {
+        double want[2], got[2];
+        /* somewhere forward, somewhere backward */
+        if (fails)
+            TRY(play_batch(world, replica, &options, whole, batch,
+                           world->ranks - 1, 3 + 9 * batch, got));
+        TRY(play_batch(world, replica, &options, whole, batch, NEVER, NEVER,
+                       got));
+        TRY(play_batch(&alone, whole, &one, NULL, batch, NEVER, NEVER, want));
+        same = same && memcmp(want, got, sizeof want) == 0;
+    }
+    TRY(play_eval(world, replica, &options, whole));
+    same = same && same_state(replica, whole, &elements);
+    TRY(comm_all_reduce_i64(world->comm, &elements, 1, COMM_SUM));
+    if (elements != 3 * world->params->numel)
+        rc = err_set(ERR_INTERNAL, "not every element is saved once");
+out:
+    tap_note("%d slots of %d leaves%s", slots, leaves,
+             fails ? ", one fails" : "");
+    everywhere(world, rc == ERR_OK && same, "the bits of one rank",
+               strategy->name);
+    replica_destroy(replica);
+    replica_destroy(whole);
+}
+
+static inline void make_model(struct world *world, const char *preset,
+                              int64_t layers, int64_t vocabulary)
+{
+    struct model_config config;
+    bool pass = model_config_preset(preset, &config) == ERR_OK;
+    config.d_model = 64;
+    config.n_heads = 4;
+    config.n_kv_heads = 4;
+    config.ffn_width = 256;
+    config.n_layers = layers;
+    config.vocab_size = vocabulary;
+    pass = pass && params_create(&config, &world->params) == ERR_OK;
+    tap_ok(pass, "%s of %lld blocks, %lld tokens", preset, (long long)layers,
+           (long long)vocabulary);
+}
+
+/* The world of all ranks; false: there is none. */
+static inline bool open_world(struct world *world, int *argc, char ***argv)
+{
+    *world = (struct world){ .ctx = { .threads = 1 } };
+    if (comm_create("auto", argc, argv, 60.0, &world->comm) != ERR_OK ||
+        comm_create("self", NULL, NULL, 60.0, &world->self) != ERR_OK ||
+        kernels_find("cpu", "generic", &world->kernels) != ERR_OK) {
+        tap_ok(false, "create: %s", err_text());
+        return false;
+    }
+    world->rank = comm_rank(world->comm);
+    world->ranks = comm_size(world->comm);
+    if (world->rank > 0)
+        tap_silence();
+    return true;
+}
+
+static inline int close_world(struct world *world)
+{
+    comm_destroy(world->self);
+    comm_destroy(world->comm);
+    return tap_done();
+}
+
+#endif
