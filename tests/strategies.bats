@@ -74,6 +74,67 @@ same_everywhere() {
     [ "$(digest "$DIR/mixed")" = "$(digest "$DIR/straight")" ]
 }
 
+# same_as WANT RANKS [key=value ...]: a run that ends with this digest
+same_as() {
+    local want=$1 ranks=$2
+    shift 2
+    echo "on $ranks: $*"
+    train "$ranks" "$DIR/group" "${TEN[@]}" "$@"
+    [ "$(digest "$DIR/group")" = "$want" ]
+    rm -rf "$DIR/group"
+}
+
+@test "experts on several ranks: with shards, replicas, prefetch and recompute" {
+    local moe=(model.preset=moe-tiny) want
+    train 1 "$DIR/alone" "${TEN[@]}" "${moe[@]}"
+    want=$(digest "$DIR/alone")
+    same_as "$want" 4 "${moe[@]}" parallel.strategy=zero3 \
+        parallel.expert_degree=4
+    same_as "$want" 4 "${moe[@]}" parallel.strategy=zero3 \
+        parallel.expert_degree=2 parallel.shard_degree=2
+    same_as "$want" 4 "${moe[@]}" parallel.strategy=zero3 \
+        parallel.expert_degree=2 parallel.shard_degree=4 parallel.prefetch=2
+    same_as "$want" 4 "${moe[@]}" parallel.strategy=zero2 \
+        parallel.expert_degree=2 memory.checkpoint=block hardware.threads=2
+    # 6 leaves on 4 ranks: in the last turn two serve without a leaf
+    train 1 "$DIR/six" "${TEN[@]}" "${moe[@]}" parallel.slots=6 \
+        train.global_batch=6 train.microbatch=1
+    same_as "$(digest "$DIR/six")" 4 "${moe[@]}" parallel.strategy=zero2 \
+        parallel.expert_degree=4 parallel.slots=6 train.global_batch=6 \
+        train.microbatch=1
+}
+
+@test "sequences on several ranks: with shards, replicas, recompute and packing" {
+    local long=(model.preset=llama-tiny parallel.sequence_chunks=4) want
+    train 1 "$DIR/long" "${TEN[@]}" "${long[@]}" parallel.strategy=zero3
+    want=$(digest "$DIR/long")
+    same_as "$want" 4 "${long[@]}" parallel.strategy=zero3 \
+        parallel.sequence_degree=4
+    same_as "$want" 4 "${long[@]}" parallel.strategy=zero3 \
+        parallel.sequence_degree=2 parallel.shard_degree=2
+    same_as "$want" 3 "${long[@]}" parallel.strategy=zero2
+    same_as "$want" 2 "${long[@]}" parallel.strategy=zero2 \
+        parallel.sequence_degree=2 memory.checkpoint="attention; ffn" \
+        hardware.threads=2
+    local packed=("${long[@]}" memory.compression=bf16)
+    train 1 "$DIR/packed" "${TEN[@]}" "${packed[@]}" parallel.strategy=zero2
+    same_as "$(digest "$DIR/packed")" 2 "${packed[@]}" \
+        parallel.strategy=zero2 parallel.sequence_degree=2
+}
+
+@test "with compression a run keeps what is computed again, and its experts" {
+    local packed=(model.preset=moe-tiny memory.compression=bf16
+        parallel.strategy=zero2 scheduler.t_max=10ba)
+    train 2 "$DIR/packed-moe" "${TEN[@]}" "${packed[@]}" train.max_duration=2ba
+    for change in memory.checkpoint=ffn parallel.expert_degree=2; do
+        run train 2 "$DIR/packed-moe" "${TEN[@]}" "${packed[@]}" $change
+        echo "$output"
+        [ "$status" -eq 93 ]
+        [[ "$output" == *"${change%=*}"* ]]
+    done
+    train 4 "$DIR/packed-moe" "${TEN[@]}" "${packed[@]}"
+}
+
 @test "fast and run train under every strategy; run keeps its own" {
     for strategy in ddp zero2 zero3; do
         for mode in fast run; do

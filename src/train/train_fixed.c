@@ -36,6 +36,13 @@ json_t *train_fixed_state(const struct trainer *trainer)
         }
         free(text);
     }
+    /* what is computed again is exact, what is packed is not */
+    if (fixed != NULL && strcmp(s->memory.compression, "none") != 0) {
+        json_object_set_new(fixed, "memory.checkpoint",
+                            json_string(s->memory.checkpoint));
+        json_object_set_new(fixed, "parallel.expert_degree",
+                            json_integer(s->parallel.expert_degree));
+    }
     /* "run" promises the same bits on the same topology only */
     if (fixed != NULL && strcmp(s->parallel.determinism, "run") == 0) {
         json_object_set_new(fixed, "ranks", json_integer(trainer->ranks));
