@@ -1,7 +1,13 @@
 /* Ranks that compute together, where a rank has several chunks of sequences or
  * some of the experts only, have the bits of one rank: gradients, norm,
  * weights, moments. */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "tests/replica_fixture.h"
+
+/* Pages of arenas, communicators of groups and what the library keeps. */
+#define MEMORY_SLACK ((int64_t)6 << 20)
 
 static const struct strategy chunked[] = {
     { "zero2, 2 chunks", { .strategy = REPLICA_ZERO2, .sequence_chunks = 2 } },
@@ -103,6 +109,47 @@ static void test_shared_plan(struct world *world)
     world->params = NULL;
 }
 
+/* Bytes of this process that are in memory. */
+static int64_t resident(void)
+{
+    long long size = 0, pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL || fscanf(file, "%lld %lld", &size, &pages) != 2)
+        pages = 0;
+    if (file != NULL)
+        fclose(file);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* What a replica takes is what was planned, on the rank that needs most. */
+static void test_memory(struct world *world, const struct strategy *strategy)
+{
+    struct replica_options options = strategy->options;
+    struct replica_bytes bytes = { 0 };
+    struct replica *replica = NULL;
+    options.slots = 4;
+    options.leaves = 24;
+    options.exact = true;
+    if (replica_check(&options, world->ranks) != ERR_OK)
+        return;
+    make_model(world, "moe-tiny", 24, 1000);
+    enum err rc = replica_plan(world->params, world->ranks, &options, &bytes);
+    int64_t before = resident();
+    if (rc == ERR_OK)
+        rc = make(world, world->comm, &options, &replica);
+    int64_t taken = resident() - before;
+    int64_t more = taken - (int64_t)bytes.total;
+    tap_note("planned %zu KiB, taken %lld KiB", bytes.total >> 10,
+             (long long)taken >> 10);
+    everywhere(world,
+               rc == ERR_OK && more < MEMORY_SLACK &&
+                   (more > -MEMORY_SLACK || world->rank + 1 < world->ranks),
+               "memory as planned", strategy->name);
+    replica_destroy(replica);
+    params_destroy(world->params);
+    world->params = NULL;
+}
+
 int main(int argc, char **argv)
 {
     struct world world;
@@ -111,5 +158,9 @@ int main(int argc, char **argv)
     test_shared(&world, "mpt-tiny", chunked, sizeof chunked / sizeof *chunked);
     test_shared(&world, "moe-tiny", apart, sizeof apart / sizeof *apart);
     test_shared_plan(&world);
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
+        test_memory(&world, &apart[i]);
+    test_memory(&world, &chunked[0]);
+    test_memory(&world, &chunked[4]);
     return close_world(&world);
 }

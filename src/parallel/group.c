@@ -29,8 +29,8 @@ static enum err start(void *arg, int slot, int to, const void *send,
 {
     enum err rc = ERR_OK;
     struct group *group = arg;
-    struct comm_request **requests = group->requests[slot];
     assert(slot >= 0 && slot < GROUP_SLOTS);
+    struct comm_request **requests = group->requests[slot];
     assert(requests[SEND] == NULL && requests[RECEIVE] == NULL);
     if (recv_bytes > 0)
         TRY(comm_start_recv(group->talk, recv, recv_bytes, group->first + from,
