@@ -140,12 +140,13 @@ static enum err map_part(struct comm_window *window, const struct card *card,
     enum err rc = open_part(card, rank, write ? O_RDWR : O_RDONLY, &fd);
     if (rc != ERR_OK)
         return rc;
-    void *base = mmap(NULL, card->bytes, PROT_READ | (write ? PROT_WRITE : 0),
-                      MAP_SHARED, fd, 0);
+    void *base =
+        arena_map_file(card->bytes, fd, PROT_READ | (write ? PROT_WRITE : 0));
+    int why = errno;
     close(fd);
-    if (base == MAP_FAILED)
+    if (base == NULL)
         return err_set(ERR_UNSUPPORTED, "memory of rank %d: mmap: %s", rank,
-                       strerror(errno));
+                       strerror(why));
     *part = (struct part){ .base = base, .bytes = card->bytes };
     return ERR_OK;
 }
