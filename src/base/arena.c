@@ -32,7 +32,7 @@ static size_t memory_available(void)
 
 /* A huge page of the file must begin at such a place in memory: more addresses
  * are taken than needed, and the rest given back. */
-void *arena_map_file(size_t bytes, int fd, int prot)
+void *arena_map_file(size_t bytes, int fd)
 {
     size_t pages = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     char *room = mmap(NULL, pages + HUGE_BYTES, PROT_NONE,
@@ -41,7 +41,8 @@ void *arena_map_file(size_t bytes, int fd, int prot)
         return NULL;
     size_t before = HUGE_BYTES - (uintptr_t)room % HUGE_BYTES;
     char *base = room + before;
-    void *map = mmap(base, bytes, prot, MAP_SHARED | MAP_FIXED, fd, 0);
+    void *map = mmap(base, bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED, fd, 0);
     if (map == MAP_FAILED) {
         munmap(room, pages + HUGE_BYTES);
         return NULL;
@@ -67,7 +68,7 @@ static void collapse(char *base, size_t bytes)
 static void *map_memory(size_t bytes, int fd)
 {
     if (fd >= 0)
-        return arena_map_file(bytes, fd, PROT_READ | PROT_WRITE);
+        return arena_map_file(bytes, fd);
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return base == MAP_FAILED ? NULL : base;
