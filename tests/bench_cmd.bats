@@ -50,3 +50,23 @@ number() {
     awk -v value="$(number faults)" 'BEGIN { exit !(value < 50) }'
     ! [[ "$output" == *moe_ratio* ]]
 }
+
+@test "step --parallel: ratios of two ranks, one object" {
+    command -v mpirun >/dev/null || skip "there is no mpirun"
+    run --separate-stderr "$BENCH" step --parallel --model 10m --json \
+        --seconds 0.1 --dir "$DIR"
+    echo "$output"
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+    [ "${#lines[@]}" -eq 1 ]
+    [[ "$output" == *'"model": "10m", "ranks": 2'* ]]
+    for key in one_rank_ms one_rank_fast_ms zero1_ms zero1_fast_ms ddp_ms \
+        zero3_ms ranks_ratio zero3_ratio elastic_ratio_parallel \
+        elastic_ratio_one_rank; do
+        awk -v value="$(number $key)" 'BEGIN { exit !(value > 0) }'
+    done
+    awk -v a="$(number ddp_ms)" -v b="$(number zero3_ms)" \
+        -v ratio="$(number zero3_ratio)" \
+        'BEGIN { exit !(ratio > 0.999 * a / b && ratio < 1.001 * a / b) }'
+    [ -z "$(ls -A "$DIR")" ]
+}

@@ -8,6 +8,11 @@
 #include <sys/mman.h>
 
 #define ARENA_ALIGN 64
+#define HUGE_BYTES ((size_t)2 << 20)
+#define PAGE_BYTES ((size_t)4096)
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; older ones refuse it */
+#endif
 
 /* Memory that can be had without swapping, by the kernel's own estimate;
  * SIZE_MAX: not known. */
@@ -25,11 +30,52 @@ static size_t memory_available(void)
     return found ? (size_t)kib << 10 : SIZE_MAX;
 }
 
+/* A huge page of the file must begin at such a place in memory: more addresses
+ * are taken than needed, and the rest given back. */
+void *arena_map_file(size_t bytes, int fd)
+{
+    size_t pages = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    char *room = mmap(NULL, pages + HUGE_BYTES, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return NULL;
+    size_t before = HUGE_BYTES - (uintptr_t)room % HUGE_BYTES;
+    char *base = room + before;
+    void *map = mmap(base, bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED, fd, 0);
+    if (map == MAP_FAILED) {
+        munmap(room, pages + HUGE_BYTES);
+        return NULL;
+    }
+    munmap(room, before);
+    if (before < HUGE_BYTES)
+        munmap(base + pages, HUGE_BYTES - before);
+    return map;
+}
+
+/* Files get huge pages only on request, of parts that have a page already. A
+ * refusal is no error. */
+static void collapse(char *base, size_t bytes)
+{
+    for (size_t at = 0; at + HUGE_BYTES <= bytes; at += HUGE_BYTES) {
+        base[at] = 0;
+        if (madvise(base + at, HUGE_BYTES, MADV_COLLAPSE) != 0)
+            return;
+    }
+}
+
 /* fd < 0: private memory. */
+static void *map_memory(size_t bytes, int fd)
+{
+    if (fd >= 0)
+        return arena_map_file(bytes, fd);
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return base == MAP_FAILED ? NULL : base;
+}
+
 static enum err map_touched(size_t bytes, int fd, struct arena *out)
 {
-    int flags =
-        fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
     *out = (struct arena){ 0 };
     if (bytes == 0)
         return ERR_OK;
@@ -41,13 +87,15 @@ static enum err map_touched(size_t bytes, int fd, struct arena *out)
                        "available: use a smaller model, train.microbatch or "
                        "data.seq_len",
                        bytes >> 20, available >> 20);
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-    if (base == MAP_FAILED)
+    void *base = map_memory(bytes, fd);
+    if (base == NULL)
         return err_set(ERR_MEMORY,
                        "cannot map %zu MiB of memory: use a smaller model, "
                        "train.microbatch or data.seq_len",
                        bytes >> 20);
     madvise(base, bytes, MADV_HUGEPAGE); /* a hint: may be refused */
+    if (fd >= 0)
+        collapse(base, bytes);
     memset(base, 0, bytes);
     *out = (struct arena){ .base = base, .capacity = bytes };
     return ERR_OK;

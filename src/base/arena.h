@@ -27,6 +27,9 @@ enum err arena_create(size_t bytes, struct arena *out);
 /* The same in the pages of a memory file of at least so many bytes (memfd),
  * which other processes can map. */
 enum err arena_create_shared(size_t bytes, int fd, struct arena *out);
+/* Map a memory file, to be read and written, where its huge pages, if it has
+ * any, count as such; to be unmapped by munmap(). NULL: errno says why. */
+void *arena_map_file(size_t bytes, int fd);
 /* A zeroed struct arena is fine. */
 void arena_destroy(struct arena *arena);
 

@@ -13,6 +13,7 @@
 #include "src/cmd/bench_ckpt.h"
 #include "src/cmd/bench_comm.h"
 #include "src/cmd/bench_memory.h"
+#include "src/cmd/bench_parallel.h"
 #include "src/cmd/bench_step.h"
 #include "src/job/exit_code.h"
 
@@ -31,13 +32,15 @@ static const struct {
     { "comm", bench_comm, "two ranks' sum against MPI_Allreduce" },
     { "ckpt-rank", bench_ckpt_rank, NULL }, /* what ckpt starts */
     { "comm-rank", bench_comm_rank, NULL },
+    { "parallel-rank", bench_parallel_rank, NULL }, /* what step starts */
 };
 
 static void usage(FILE *out)
 {
     fprintf(out, "usage: tessera-bench NAME [--json] [--dir DIR] [--threads N] "
                  "[--seconds S]\n"
-                 "       tessera-bench step [--model 125m|10m|moe] ...\n\n"
+                 "       tessera-bench step [--model 125m|10m|moe] [--parallel] "
+                 "...\n\n"
                  "Data is synthesised in DIR (default: a temporary folder). "
                  "--json prints one\nobject on stdout; everything else goes to "
                  "stderr.\n\n");
@@ -115,6 +118,8 @@ int main(int argc, char **argv)
         const char *value = "";
         if (strcmp(argv[i], "--json") == 0)
             json = true;
+        else if (strcmp(argv[i], "--parallel") == 0)
+            options.parallel = true;
         else if (strcmp(argv[i], "--dir") == 0)
             options.dir = value = option_value(argc, argv, &i);
         else if (strcmp(argv[i], "--threads") == 0)

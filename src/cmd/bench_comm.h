@@ -4,9 +4,7 @@
  * Two ranks, started by mpirun, have an array of floats each and sum them, so
  * that every rank has the whole sum:
  *
- *   allreduce_S_s        median time as training does it: reduce_finish(), each
- *                        rank's interval of the sum stored among the weights
- *                        (in training: the update), weights_exchange()
+ *   allreduce_S_s        median time of reduce_finish_all()
  *   mpi_S_s              median time of MPI_Allreduce() of the same arrays; the
  *                        better median of in place and into another array
  *   allreduce_S_speedup  mpi_S_s / allreduce_S_s

@@ -15,13 +15,16 @@
 
 struct bench_model {
     const struct bench_model_kind *kind;
+    struct comm *own; /* NULL: the communicator is the caller's */
     struct comm *comm;
+    int slots;
     const struct kernels *kernels;
     struct params *params;
     struct model *model;
     struct replica *replica;
     struct kernel_ctx ctx;
     int32_t *tokens, *labels; /* [samples, seq_len] */
+    double *losses;           /* [samples] of each leaf */
     int64_t step;
     long faults;
 };
@@ -110,38 +113,52 @@ static enum err make_batch(struct bench_model *bench)
     size_t count = (size_t)kind->samples * (size_t)kind->seq_len;
     bench->tokens = malloc(count * sizeof bench->tokens[0]);
     bench->labels = malloc(count * sizeof bench->labels[0]);
-    if (bench->tokens == NULL || bench->labels == NULL)
+    bench->losses = calloc((size_t)kind->samples, sizeof bench->losses[0]);
+    if (bench->tokens == NULL || bench->labels == NULL || bench->losses == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     bench_model_batch(kind->config.vocab_size, kind->samples, kind->seq_len,
                       bench->tokens, bench->labels);
     return ERR_OK;
 }
 
-enum err bench_model_create(const struct bench_model_kind *kind, int threads,
-                            struct bench_model **out)
+/* What may fail on one rank alone. */
+static enum err open_model(struct bench_model *bench, int threads, int leaves)
 {
     enum err rc = ERR_OK;
+    const struct bench_model_kind *kind = bench->kind;
     struct model_options options = { .threads = threads,
-                                     .samples = kind->samples,
+                                     .samples = kind->samples / leaves,
                                      .seq_len = kind->seq_len };
-    struct bench_model *bench = calloc(1, sizeof *bench);
-    *out = NULL;
-    if (bench == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    bench->kind = kind;
-    TRY(comm_create("self", NULL, NULL, 60.0, &bench->comm));
     TRY(kernels_find("cpu", "auto", &bench->kernels));
     TRY(params_create(&kind->config, &bench->params));
     TRY(model_create(&kind->config, bench->params, bench->kernels, &options,
                      &bench->model));
     bench->ctx = *model_ctx(bench->model);
-    struct replica_options replica = {
-        .strategy = REPLICA_ZERO1, .slots = 1, .leaves = 1, .exact = true
-    };
-    TRY(replica_create(bench->comm, bench->kernels, &bench->ctx, bench->params,
-                       &replica, &bench->replica));
-    TRY(replica_init(bench->replica, SEED));
     TRY(make_batch(bench));
+out:
+    return rc;
+}
+
+enum err bench_model_join(const struct bench_model_kind *kind, int threads,
+                          struct comm *comm,
+                          const struct replica_options *options,
+                          struct bench_model **out)
+{
+    enum err rc = ERR_OK;
+    int leaves = options->slots * options->leaves;
+    struct bench_model *bench = calloc(1, sizeof *bench);
+    *out = NULL;
+    assert(kind->samples % leaves == 0);
+    if (bench == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    TRY(comm_agree(comm, rc));
+    bench->kind = kind;
+    bench->comm = comm;
+    bench->slots = options->slots;
+    TRY(comm_agree(comm, open_model(bench, threads, leaves)));
+    TRY(replica_create(comm, bench->kernels, &bench->ctx, bench->params,
+                       options, &bench->replica));
+    TRY(replica_init(bench->replica, SEED));
     *out = bench;
     bench = NULL;
 out:
@@ -149,43 +166,70 @@ out:
     return rc;
 }
 
+enum err bench_model_create(const struct bench_model_kind *kind, int threads,
+                            struct bench_model **out)
+{
+    enum err rc = ERR_OK;
+    struct comm *comm = NULL;
+    struct replica_options options = {
+        .strategy = REPLICA_ZERO1, .slots = 1, .leaves = 1, .exact = true
+    };
+    TRY(comm_create("self", NULL, NULL, 60.0, &comm));
+    TRY(bench_model_join(kind, threads, comm, &options, out));
+    (*out)->own = comm;
+    comm = NULL;
+out:
+    comm_destroy(comm);
+    return rc;
+}
+
 void bench_model_destroy(struct bench_model *bench)
 {
     if (bench == NULL)
         return;
+    free(bench->losses);
     free(bench->labels);
     free(bench->tokens);
     replica_destroy(bench->replica);
     model_destroy(bench->model);
     params_destroy(bench->params);
-    comm_destroy(bench->comm);
+    comm_destroy(bench->own);
     free(bench);
+}
+
+static enum err train_leaf(struct bench_model *bench, int rows, int number)
+{
+    const struct bench_model_kind *kind = bench->kind;
+    struct leaf_loss loss;
+    struct leaf leaf = {
+        .samples = rows,
+        .seq_len = kind->seq_len,
+        .tokens = bench->tokens + number * rows * kind->seq_len,
+        .labels = bench->labels + number * rows * kind->seq_len,
+        .first_sample = number * rows,
+    };
+    enum err rc = model_train_leaf(bench->model, replica_access(bench->replica),
+                                   &leaf, &loss);
+    bench->losses[number] = loss.cross_entropy;
+    return rc;
 }
 
 /* The gradient of the sum of the batch's losses, and that sum. */
 static enum err gradient(struct bench_model *bench, int leaves, double *sum)
 {
     enum err rc = ERR_OK;
-    const struct bench_model_kind *kind = bench->kind;
-    int rows = kind->samples / leaves;
-    *sum = 0.0;
-    replica_begin_batch(bench->replica);
-    for (int i = 0; i < leaves; i++) {
-        struct leaf_loss loss;
-        struct leaf leaf = {
-            .samples = rows,
-            .seq_len = kind->seq_len,
-            .tokens = bench->tokens + i * rows * kind->seq_len,
-            .labels = bench->labels + i * rows * kind->seq_len,
-            .first_sample = i * rows,
-        };
-        TRY(replica_begin_leaf(bench->replica, i));
-        TRY(model_train_leaf(bench->model, replica_access(bench->replica),
-                             &leaf, &loss));
-        TRY(replica_end_leaf(bench->replica));
-        *sum += loss.cross_entropy;
+    struct replica *replica = bench->replica;
+    int rows = bench->kind->samples / (bench->slots * leaves);
+    replica_begin_batch(replica);
+    for (int turn = 0; turn < replica_turns(replica); turn++) {
+        int leaf = replica_leaf(replica, turn);
+        TRY(replica_begin_leaf(replica, turn));
+        if (leaf >= 0)
+            TRY(train_leaf(bench, rows, leaf));
+        TRY(replica_end_leaf(replica));
     }
-    TRY(replica_finish_batch(bench->replica));
+    TRY(replica_finish_batch(replica));
+    TRY(replica_leaf_sum(replica, bench->losses, sum));
 out:
     return rc;
 }
@@ -201,7 +245,7 @@ enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
 {
     enum err rc = ERR_OK;
     const struct bench_model_kind *kind = bench->kind;
-    assert(kind->samples % leaves == 0);
+    assert(kind->samples % (bench->slots * leaves) == 0);
     double labels = kind->samples * (kind->seq_len - 1);
     double norm = 0.0;
     double t = (double)++bench->step;
@@ -215,7 +259,8 @@ enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
         .correction2 = (float)(1.0 - pow(0.95, t)),
         .grad_scale = (float)(1.0 / labels),
     };
-    /* another number of leaves takes other memory, which is no part of a step */
+    /* another number of leaves takes other memory, which is no part of a step
+     */
     TRY(replica_set_leaves(bench->replica, leaves));
     double begin = clock_now();
     long faults = minor_faults();

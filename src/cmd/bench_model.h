@@ -34,13 +34,21 @@ void bench_model_batch(int64_t vocab_size, int samples, int seq_len,
 
 struct bench_model;
 
-/* kind is borrowed. */
+/* By itself, to be trained by steps of any number of leaves. kind is borrowed.
+ */
 enum err bench_model_create(const struct bench_model_kind *kind, int threads,
                             struct bench_model **out);
+/* One rank of several, on what the options say; slots * leaves divide the
+ * samples. kind and comm are borrowed. Collective. */
+enum err bench_model_join(const struct bench_model_kind *kind, int threads,
+                          struct comm *comm,
+                          const struct replica_options *options,
+                          struct bench_model **out);
 void bench_model_destroy(struct bench_model *bench);
 
-/* One optimizer step (forward, backward, norm, AdamW) over `leaves` leaves,
- * which divide the samples. loss: mean over the labels, before the update. */
+/* One optimizer step (forward, backward, norm, AdamW) over `leaves` leaves of a
+ * slot, which divide the samples. loss: mean over the labels, before the
+ * update; the same bits on every rank. Collective. */
 enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
                           double *seconds);
 

@@ -13,19 +13,20 @@
 
 /* In the child: what the ranks print goes to stderr. */
 static void become_ranks(const char *program, const char *name, const char *dir,
-                         const char *seconds)
+                         const char *seconds, const char *model)
 {
     dup2(STDERR_FILENO, STDOUT_FILENO);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     execlp("mpirun", "mpirun", "--oversubscribe", "--bind-to", "none", "-np",
-           "2", program, name, "--dir", dir, "--seconds", seconds,
-           (char *)NULL);
+           "2", program, name, "--dir", dir, "--seconds", seconds, "--model",
+           model, (char *)NULL);
     fprintf(stderr, "mpirun cannot be started\n");
     _exit(127);
 }
 
-static enum err run_ranks(const char *name, const char *dir, double seconds)
+static enum err run_ranks(const char *name, const char *dir,
+                          const struct bench_options *options)
 {
     char program[FSIO_PATH_MAX], rank_name[32], text[32];
     int status;
@@ -34,12 +35,12 @@ static enum err run_ranks(const char *name, const char *dir, double seconds)
         return err_errno("/proc/self/exe");
     program[length] = '\0';
     snprintf(rank_name, sizeof rank_name, "%s-rank", name);
-    snprintf(text, sizeof text, "%g", seconds);
+    snprintf(text, sizeof text, "%g", options->seconds);
     pid_t child = fork();
     if (child < 0)
         return err_errno("fork");
     if (child == 0)
-        become_ranks(program, rank_name, dir, text);
+        become_ranks(program, rank_name, dir, text, options->model);
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return err_errno("wait for mpirun");
@@ -59,7 +60,7 @@ enum err bench_ranks(const char *name, const struct bench_options *options,
     TRY(fsio_path(dir, "%s/bench-%s", options->dir, name));
     TRY(fsio_mkdirs(dir));
     TRY(fsio_path(path, "%s/" RESULT, dir));
-    TRY(run_ranks(name, dir, options->seconds));
+    TRY(run_ranks(name, dir, options));
     TRY(fsio_read_file(path, RESULT_BYTES_MAX, &text, &bytes));
     *result = json_loadb(text, bytes, 0, NULL);
     if (*result == NULL)

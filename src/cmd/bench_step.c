@@ -8,6 +8,7 @@
 #include "src/cmd/bench_child.h"
 #include "src/cmd/bench_median.h"
 #include "src/cmd/bench_model.h"
+#include "src/cmd/bench_ranks.h"
 
 /* Phases take turns: bound, step, bound, step, ... */
 #define PHASES_MAX 12
@@ -122,6 +123,8 @@ enum err bench_step(const struct bench_options *options, json_t **result)
     struct step_times times = { .phases = 0 };
     double begin = clock_now();
     TRY(bench_model_find(options->model, &kind));
+    if (options->parallel)
+        return bench_ranks("parallel", options, result);
     dense = kind;
     bool experts = kind.config.experts > 0;
     if (experts)

@@ -22,6 +22,7 @@
 #define TESSERA_CMD_BENCH_STEP_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "src/base/err.h"
 
@@ -30,6 +31,7 @@ struct bench_options {
     int threads;
     double seconds;    /* stop starting rounds after this */
     const char *model; /* of step */
+    bool parallel;     /* step by two ranks (bench_parallel.h) */
 };
 
 enum err bench_step(const struct bench_options *options, json_t **result);

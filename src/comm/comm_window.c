@@ -101,7 +101,7 @@ static enum err make_card(size_t bytes, struct card *card)
 }
 
 /* The text of an error is about `rank`. */
-static enum err open_part(const struct card *card, int rank, int flags, int *fd)
+static enum err open_part(const struct card *card, int rank, int *fd)
 {
     char path[64];
     char want[NAME_BYTES + 32];
@@ -120,7 +120,7 @@ static enum err open_part(const struct card *card, int rank, int flags, int *fd)
                        "memory of rank %d: %s is another process's (PID "
                        "namespaces?)",
                        rank, path);
-    *fd = open(path, flags | O_CLOEXEC);
+    *fd = open(path, O_RDWR | O_CLOEXEC);
     if (*fd < 0)
         return err_set(ERR_UNSUPPORTED, "memory of rank %d: %s: %s", rank, path,
                        strerror(errno));
@@ -134,18 +134,17 @@ static enum err open_part(const struct card *card, int rank, int flags, int *fd)
 static enum err map_part(struct comm_window *window, const struct card *card,
                          int rank)
 {
-    bool write = window->kind == COMM_WINDOW_NODE;
     struct part *part = &window->parts[rank];
     int fd = -1;
-    enum err rc = open_part(card, rank, write ? O_RDWR : O_RDONLY, &fd);
+    enum err rc = open_part(card, rank, &fd);
     if (rc != ERR_OK)
         return rc;
-    void *base = mmap(NULL, card->bytes, PROT_READ | (write ? PROT_WRITE : 0),
-                      MAP_SHARED, fd, 0);
+    void *base = arena_map_file(card->bytes, fd);
+    int why = errno;
     close(fd);
-    if (base == MAP_FAILED)
+    if (base == NULL)
         return err_set(ERR_UNSUPPORTED, "memory of rank %d: mmap: %s", rank,
-                       strerror(errno));
+                       strerror(why));
     *part = (struct part){ .base = base, .bytes = card->bytes };
     return ERR_OK;
 }

@@ -1,11 +1,12 @@
-/* Memory that the ranks of a node share, so that they read each other's data
- * where it lies and send messages only to other nodes.
+/* Memory that the ranks of a node share, so that they read and write each
+ * other's data where it lies and send messages only to other nodes.
  *
  * The memory is anonymous: it has no name anywhere and is gone with the last
  * process that maps it, however that ends. Ranks share when they have the same
  * host name and each of them can open the others' memory by /proc; where a
  * single one can't (PID namespaces, a restricted /proc), every rank of that
- * node has memory of its own, and rank 0 says so in the log.
+ * node has memory of its own, and rank 0 says so in the log. Huge pages are
+ * used where the kernel gives them (arena.h).
  *
  * Order between one rank's writing and another's reading is made by
  * comm_start_barrier() or comm_window_start_meet(). */
@@ -20,8 +21,8 @@
 struct comm_window;
 
 enum comm_window_kind {
-    COMM_WINDOW_EACH, /* a part for every rank, which the others may read */
-    COMM_WINDOW_NODE  /* one for all ranks of a node, which all may write */
+    COMM_WINDOW_EACH, /* a part for every rank */
+    COMM_WINDOW_NODE  /* one for all ranks of a node */
 };
 
 /* bytes: of the own part, may differ (EACH); of the node's, the same on every

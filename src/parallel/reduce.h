@@ -66,6 +66,10 @@ enum err reduce_slot_done(struct reduce *reduce);
  * arena [elements] whose rest the caller may fill by reduce_gather(); valid
  * until the next reduce_begin(). Collective. */
 enum err reduce_finish(struct reduce *reduce, float **own);
+/* The same, but every rank gets the whole total: *total [elements] in its own
+ * memory, where the ranks of its node have stored their intervals; those of
+ * other nodes come in messages. Valid likewise. Collective. */
+enum err reduce_finish_all(struct reduce *reduce, float **total);
 
 /* The same tree over one double per slot: values[slots] of which this rank has
  * filled its own slots; all ranks get every value (exact copies) and the sum in

@@ -1,0 +1,269 @@
+/* The last part of the reduction: pieces are exchanged and added up. */
+#include <assert.h>
+#include <string.h>
+
+#include "src/parallel/reduce_impl.h"
+#include "src/parallel/shard.h"
+
+/* Of a total that is stored several times, added at once by each thread, so
+ * that it is still in a cache. */
+#define SPREAD_ELEMENTS ((int64_t)4096)
+
+/* Elements of a rank's interval that are exchanged in a round. */
+static int64_t round_elements(const struct reduce *reduce, int rank,
+                              int64_t round)
+{
+    int64_t left = reduce_interval(reduce->elements, rank, reduce->ranks) -
+                   round * reduce->plan.span;
+    left = left < 0 ? 0 : left;
+    return left < reduce->plan.span ? left : reduce->plan.span;
+}
+
+static int64_t round_begin(const struct reduce *reduce, int rank, int64_t round)
+{
+    return shard_begin(reduce->elements, rank, reduce->ranks) +
+           round * reduce->plan.span;
+}
+
+/* Where the piece of a round is received. */
+static size_t receive_offset(const struct reduce *reduce,
+                             const struct piece *piece, int64_t round)
+{
+    size_t place = (size_t)(round % 2) * (size_t)reduce->plan.received +
+                   (size_t)piece->place;
+    return place * (size_t)reduce->plan.span;
+}
+
+/* Start the exchange of all ranks' pieces `layer` with other nodes. */
+static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
+                            struct comm_request **request)
+{
+    struct comm *comm = reduce->comm;
+    size_t *send_bytes = comm_sizes(comm, 0);
+    size_t *send_offsets = comm_sizes(comm, 1);
+    size_t *recv_bytes = comm_sizes(comm, 2);
+    size_t *recv_offsets = comm_sizes(comm, 3);
+    size_t own =
+        (size_t)round_elements(reduce, reduce->rank, round) * sizeof(float);
+    bool sends = layer < reduce->nodes.depth;
+    for (int r = 0; r < reduce->ranks; r++) {
+        int piece = reduce->first_piece[r] + layer;
+        bool receives = piece < reduce->first_piece[r + 1];
+        bool far = comm_window_part(reduce->window, r) == NULL;
+        size_t bytes = (size_t)round_elements(reduce, r, round) * sizeof(float);
+        send_bytes[r] = sends && far ? bytes : 0;
+        send_offsets[r] =
+            send_bytes[r] > 0
+                ? (size_t)round_begin(reduce, r, round) * sizeof(float)
+                : 0;
+        recv_bytes[r] = receives && far ? own : 0;
+        recv_offsets[r] =
+            recv_bytes[r] > 0
+                ? receive_offset(reduce, &reduce->pieces[piece], round) *
+                      sizeof(float)
+                : 0;
+    }
+    return comm_start_all_to_all(comm, sends ? reduce->stack[layer] : NULL,
+                                 send_bytes, send_offsets, reduce->receive,
+                                 recv_bytes, recv_offsets, request);
+}
+
+static struct comm_request **round_requests(const struct reduce *reduce,
+                                            int64_t round)
+{
+    return reduce->requests + (size_t)(round % 2) * (size_t)reduce->plan.layers;
+}
+
+static enum err start_round(struct reduce *reduce, int64_t round)
+{
+    enum err rc = ERR_OK;
+    struct comm_request **requests = round_requests(reduce, round);
+    for (int i = 0; i < reduce->plan.layers; i++)
+        TRY(start_layer(reduce, round, i, &requests[i]));
+out:
+    return rc;
+}
+
+/* `at`: from the begin of the round. */
+static const float *piece_values(const struct reduce *reduce,
+                                 const struct piece *piece, int64_t round,
+                                 int64_t at)
+{
+    if (piece->place >= 0)
+        return reduce->receive + receive_offset(reduce, piece, round) + at;
+    const float *stack = comm_window_part(reduce->window, piece->rank);
+    return stack + piece->number * reduce->elements +
+           round_begin(reduce, reduce->rank, round) + at;
+}
+
+/* To the same place in the memory of the node's other ranks. What they had
+ * there only this rank reads, and has read. */
+static void spread(const struct reduce *reduce, const float *own, int64_t count)
+{
+    for (int r = 0; r < reduce->ranks; r++) {
+        float *stack = comm_window_part(reduce->window, r);
+        if (r != reduce->rank && stack != NULL)
+            memcpy(stack + (own - reduce->stack[0]), own,
+                   (size_t)count * sizeof *own);
+    }
+}
+
+static enum err add_last(const struct reduce *reduce, int64_t count,
+                         const float *left, const float *right, float *own)
+{
+    enum err rc = ERR_OK;
+    int64_t most =
+        reduce->everywhere ? SPREAD_ELEMENTS * reduce->ctx->threads : count;
+    for (int64_t at = 0; at < count; at += most) {
+        int64_t n = count - at < most ? count - at : most;
+        TRY(reduce->kernels->add(reduce->ctx, DTYPE_F32, n, left + at, 1.0f,
+                                 right + at, own + at));
+        if (reduce->everywhere)
+            spread(reduce, own + at, n);
+    }
+out:
+    return rc;
+}
+
+/* Finish the tree for the next block of what is left. The sum ends in the first
+ * buffer of the stack, whose part of this interval nobody else reads; it is
+ * written last, when its own piece has been used. */
+static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
+                          int64_t left_elements)
+{
+    enum err rc = ERR_OK;
+    struct tree nodes = { 0 };
+    int64_t count = left_elements < REDUCE_BLOCK_ELEMENTS
+                        ? left_elements
+                        : REDUCE_BLOCK_ELEMENTS;
+    const float *values[TREE_DEPTH_MAX] = { NULL };
+    float *own =
+        reduce->stack[0] + round_begin(reduce, reduce->rank, round) + at;
+    for (int i = 0; i < reduce->plan.pieces; i++) {
+        const struct piece *piece = &reduce->pieces[i];
+        values[nodes.depth] = piece_values(reduce, piece, round, at);
+        tree_push(&nodes, piece->node.level, piece->node.index);
+        while (tree_settle(&nodes, reduce->slots)) {
+            int left = nodes.depth - 1;
+            assert(left < reduce->plan.sums);
+            bool all = left == 0 && i + 1 == reduce->plan.pieces;
+            float *out =
+                all ? own : reduce->sums + left * REDUCE_BLOCK_ELEMENTS;
+            if (all)
+                TRY(add_last(reduce, count, values[0], values[1], own));
+            else
+                TRY(reduce->kernels->add(reduce->ctx, DTYPE_F32, count,
+                                         values[left], 1.0f, values[left + 1],
+                                         out));
+            values[left] = out;
+        }
+    }
+    assert(nodes.depth == 1 && values[0] == own);
+out:
+    return rc;
+}
+
+/* All pieces of the round are here. */
+static enum err finish_round(struct reduce *reduce, int64_t round)
+{
+    enum err rc = ERR_OK;
+    struct comm_request **requests = round_requests(reduce, round);
+    int64_t count = round_elements(reduce, reduce->rank, round);
+    for (int i = 0; i < reduce->plan.layers; i++)
+        TRY(comm_wait(requests[i], 0.0));
+    for (int64_t at = 0; at < count; at += REDUCE_BLOCK_ELEMENTS)
+        TRY(add_block(reduce, round, at, count - at));
+out:
+    return rc;
+}
+
+/* Until nobody reads or writes another's stack. Of its own node a rank waits
+ * first: ranks of others may still wait for messages of the one that is missing
+ * here, and would be named with it. */
+static enum err leave_stacks(struct reduce *reduce)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *node, *all;
+    bool far = reduce->plan.received > 0;
+    TRY(comm_window_start_meet(reduce->window, &node));
+    if (far)
+        TRY(comm_start_barrier(reduce->comm, &all));
+    TRY(comm_wait(node, 0.0));
+    if (far)
+        TRY(comm_wait(all, 0.0));
+out:
+    return rc;
+}
+
+static enum err finish(struct reduce *reduce)
+{
+    enum err rc = ERR_OK;
+    int64_t rounds = reduce->plan.rounds;
+    assert(!reduce->lent);
+    assert(reduce->slot ==
+           shard_slot_begin(reduce->rank + 1, reduce->ranks, reduce->slots));
+    if (rounds == 0)
+        return ERR_OK;
+    TRY(start_round(reduce, 0));
+    TRY(comm_barrier(reduce->comm)); /* all stacks are complete */
+    for (int64_t round = 0; round < rounds; round++) {
+        if (round + 1 < rounds)
+            TRY(start_round(reduce, round + 1));
+        TRY(finish_round(reduce, round));
+    }
+    TRY(leave_stacks(reduce));
+out:
+    return rc;
+}
+
+enum err reduce_finish(struct reduce *reduce, float **own)
+{
+    *own = reduce->stack[0] +
+           shard_begin(reduce->elements, reduce->rank, reduce->ranks);
+    reduce->everywhere = false;
+    return finish(reduce);
+}
+
+/* Intervals of the total to and from other nodes. */
+static enum err exchange_far(struct reduce *reduce)
+{
+    enum err rc = ERR_OK;
+    struct comm *comm = reduce->comm;
+    struct comm_request *request;
+    size_t *send_bytes = comm_sizes(comm, 0);
+    size_t *send_offsets = comm_sizes(comm, 1);
+    size_t *recv_bytes = comm_sizes(comm, 2);
+    size_t *recv_offsets = comm_sizes(comm, 3);
+    int64_t own =
+        reduce_interval(reduce->elements, reduce->rank, reduce->ranks);
+    for (int r = 0; r < reduce->ranks; r++) {
+        bool far = comm_window_part(reduce->window, r) == NULL;
+        int64_t other = reduce_interval(reduce->elements, r, reduce->ranks);
+        send_bytes[r] = far ? (size_t)own * sizeof(float) : 0;
+        send_offsets[r] =
+            (size_t)shard_begin(reduce->elements, reduce->rank, reduce->ranks) *
+            sizeof(float);
+        recv_bytes[r] = far ? (size_t)other * sizeof(float) : 0;
+        recv_offsets[r] =
+            (size_t)shard_begin(reduce->elements, r, reduce->ranks) *
+            sizeof(float);
+    }
+    TRY(comm_start_all_to_all(comm, reduce->stack[0], send_bytes, send_offsets,
+                              reduce->stack[0], recv_bytes, recv_offsets,
+                              &request));
+    TRY(comm_wait(request, 0.0));
+out:
+    return rc;
+}
+
+enum err reduce_finish_all(struct reduce *reduce, float **total)
+{
+    enum err rc = ERR_OK;
+    *total = reduce->stack[0];
+    reduce->everywhere = true;
+    TRY(finish(reduce));
+    if (reduce->plan.received > 0)
+        TRY(exchange_far(reduce));
+out:
+    return rc;
+}

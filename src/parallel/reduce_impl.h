@@ -1,0 +1,60 @@
+/* What the parts of the reduction share; nobody else includes this. */
+#ifndef TESSERA_PARALLEL_REDUCE_IMPL_H
+#define TESSERA_PARALLEL_REDUCE_IMPL_H
+
+#include <stdbool.h>
+
+#include "src/base/arena.h"
+#include "src/comm/comm_window.h"
+#include "src/parallel/reduce.h"
+#include "src/parallel/tree.h"
+
+/* Added up at once, so that what lies between stays in a cache. */
+#define REDUCE_BLOCK_ELEMENTS ((int64_t)4 * KERNEL_CHUNK)
+
+/* A subtree that some rank is left with. */
+struct piece {
+    struct tree_node node;
+    int rank;
+    int number; /* among the rank's pieces: the depth of its buffer there */
+    int place;  /* among the pieces that are received; < 0: shared */
+};
+
+/* What follows from elements, ranks and slots alone. */
+struct shape {
+    int buffers;  /* gradient buffers of this rank's stack */
+    int pieces;   /* of all ranks */
+    int layers;   /* the most pieces that any rank is left with */
+    int sums;     /* the most that wait while the pieces are added up */
+    int64_t span; /* elements of an interval exchanged per round */
+    int64_t rounds;
+    int received;         /* pieces that come in messages */
+    size_t receive_bytes; /* two rounds of them */
+    size_t shared_bytes;  /* of other ranks' pieces, if all are shared */
+};
+
+struct reduce {
+    struct comm *comm;
+    const struct kernels *kernels;
+    const struct kernel_ctx *ctx;
+    int64_t elements;
+    int rank, ranks, slots;
+    struct shape plan;
+    struct arena arena;
+    struct comm_window *window;   /* the stacks of this node */
+    float *stack[TREE_DEPTH_MAX]; /* [plan.buffers][elements] */
+    struct tree nodes;
+    int slot; /* next to be finished */
+    bool lent;
+    bool everywhere;                /* the total is for the whole node */
+    struct piece *pieces;           /* in slot order */
+    int *first_piece;               /* [ranks + 1] */
+    float *receive;                 /* [2][plan.received][span] */
+    float *sums;                    /* [plan.sums][REDUCE_BLOCK_ELEMENTS] */
+    struct comm_request **requests; /* [2][layers] */
+};
+
+/* Elements of a rank's interval. */
+int64_t reduce_interval(int64_t elements, int rank, int ranks);
+
+#endif
