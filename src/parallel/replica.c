@@ -397,10 +397,18 @@ out:
 
 enum err replica_finish_batch(struct replica *replica)
 {
-    if (replica->scatter == NULL)
+    enum err rc = ERR_OK;
+    float *total;
+    if (replica->scatter != NULL) {
+        replica->gradient = scatter_total(replica->scatter);
+        return ERR_OK;
+    }
+    if (replica->options.strategy != REPLICA_DDP)
         return reduce_finish(replica->reduce, &replica->gradient);
-    replica->gradient = scatter_total(replica->scatter);
-    return ERR_OK;
+    TRY(reduce_finish_all(replica->reduce, &total));
+    replica->gradient = total + replica->owner->blocks[0].begin;
+out:
+    return rc;
 }
 
 void replica_begin_eval(struct replica *replica)

@@ -151,18 +151,14 @@ out:
     return rc;
 }
 
-/* Every rank updates everything: the total comes instead of the weights. */
+/* Every rank has the whole total, and updates everything. */
 static enum err update_ddp(struct replica *replica, const struct adamw *step)
 {
-    enum err rc = ERR_OK;
-    int64_t elements = replica->params->elements;
-    float *total = replica->gradient - replica->owner->blocks[0].begin;
-    TRY(reduce_gather(replica->comm, elements, total));
-    TRY(replica->kernels->adamw(replica->ctx, DTYPE_F32, elements, step,
-                                replica->weights, total, replica->exp_avg,
-                                replica->exp_avg_sq));
-out:
-    return rc;
+    const float *total = replica->gradient - replica->owner->blocks[0].begin;
+    return replica->kernels->adamw(replica->ctx, DTYPE_F32,
+                                   replica->params->elements, step,
+                                   replica->weights, total, replica->exp_avg,
+                                   replica->exp_avg_sq);
 }
 
 enum err replica_update(struct replica *replica, const struct adamw *step)
