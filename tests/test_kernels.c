@@ -11,9 +11,10 @@ static void check_find(void)
     tap_ok(kernels_find("cpu", "auto", &table) == ERR_OK && table == all[0],
            "auto is the best table");
     for (; *all != NULL; all++) {
-        tap_ok(kernels_find("cpu", (*all)->kernel_set, &table) == ERR_OK &&
+        tap_ok(kernels_find((*all)->backend, (*all)->kernel_set, &table) ==
+                       ERR_OK &&
                    table == *all,
-               "%s is found by name", (*all)->kernel_set);
+               "%s/%s is found by name", (*all)->backend, (*all)->kernel_set);
     }
 }
 
@@ -22,10 +23,9 @@ static void check_find_failures(void)
     static const struct {
         const char *backend, *kernel_set, *says;
     } failures[] = {
-        { "cpu", "sse9", "'sse9'" },
-        { "cpu", "", "generic" },
-        { "rocm", "auto", "'rocm'" },
-        { "cuda", "auto", "CUDA" },
+        { "cpu", "sse9", "'sse9'" },   { "cpu", "", "generic" },
+        { "rocm", "auto", "'rocm'" },  { "cuda", "auto", "CUDA" },
+        { "cuda", "sm_20", "'cuda'" },
     };
     for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++) {
         const struct kernels *table = NULL;
