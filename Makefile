@@ -81,6 +81,7 @@ CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 # a main has no underscore in its name; NAME_part.c belongs to NAME.c
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
+TEST_SRC := $(filter-out $(if $(HAVE_CXX),,tests/test_cuda_emulator.c),$(TEST_SRC))
 LIB      := $(B)/libtessera.a
 CUDA_SRC := $(sort $(wildcard kernels/cuda_*.cu))
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(B)/kernels/cuda_table.o
@@ -221,6 +222,7 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 
 $(B)/tests/test_model: $(B)/tests/model_reference.o
 $(filter $(B)/tests/test_kernels%,$(TESTS)): $(EMULATED)
+$(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
 define wrapper
 $(1).np$(2).t: $(1) Makefile

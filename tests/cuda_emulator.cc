@@ -129,6 +129,7 @@ static struct {
     void *argument;
     unsigned threads;
     unsigned started, ended;
+    unsigned fibers;      /* that have had a thread of the block */
     unsigned first, step; /* threads start in the order first + i * step */
     unsigned arrived, generation;
     struct warp warps[THREADS_MAX / WARP];
@@ -180,8 +181,11 @@ static void fiber_main()
     }
 }
 
-static struct fiber *fiber_create()
+/* One that has had no thread of this block yet. */
+static struct fiber *fiber_next()
 {
+    if (run.fibers < fiber_count)
+        return fibers[run.fibers++];
     struct fiber *fiber = (struct fiber *)calloc(1, sizeof(*fiber));
     void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -191,6 +195,7 @@ static struct fiber *fiber_create()
     fiber->context.bytes = STACK_BYTES;
     context_create(&fiber->context, stack, fiber_main);
     fibers[fiber_count++] = fiber;
+    run.fibers++;
     return fiber;
 }
 
@@ -261,24 +266,16 @@ static bool may_go_on(const struct fiber *fiber)
 static bool sweep()
 {
     bool any = false;
-    unsigned first = fiber_count > 0 ? random_below(fiber_count) : 0;
-    unsigned step = random_below(2) == 0 ? 1 : fiber_count - 1;
-    for (unsigned i = 0, at = first; i < fiber_count; i++) {
+    unsigned first = random_below(run.fibers);
+    unsigned step = random_below(2) == 0 ? 1 : run.fibers - 1;
+    for (unsigned i = 0, at = first; i < run.fibers; i++) {
         if (may_go_on(fibers[at])) {
             fiber_resume(fibers[at]);
             any = true;
         }
-        at = (at + step) % fiber_count;
+        at = (at + step) % run.fibers;
     }
     return any;
-}
-
-static struct fiber *fiber_idle()
-{
-    for (unsigned i = 0; i < fiber_count; i++)
-        if (fibers[i]->waits == IDLE)
-            return fibers[i];
-    return fiber_create();
 }
 
 [[noreturn]] static void fail_stuck()
@@ -286,7 +283,7 @@ static struct fiber *fiber_idle()
     char text[160];
     unsigned waiting = 0;
     const struct fiber *one = NULL;
-    for (unsigned i = 0; i < fiber_count; i++)
+    for (unsigned i = 0; i < run.fibers; i++)
         if (fibers[i]->waits != IDLE) {
             waiting++;
             one = fibers[i];
@@ -304,12 +301,12 @@ static void block_run(size_t shared_bytes)
                (size_t)(__stop_cuda_shared - __start_cuda_shared));
     if (shared_bytes > 0)
         memset(run.shared, 0xff, shared_bytes);
-    run.started = run.ended = run.arrived = 0;
+    run.started = run.ended = run.fibers = run.arrived = 0;
     run.first = random_below(run.threads);
     run.step = random_below(2) == 0 ? 1 : run.threads - 1;
     while (run.ended < run.threads) {
         if (run.started < run.threads)
-            fiber_resume(fiber_idle());
+            fiber_resume(fiber_next());
         else if (!sweep())
             fail_stuck();
     }
@@ -343,6 +340,9 @@ void cuda_emulator_run(const char *name, dim3 grid, dim3 block,
 {
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    gridDim = grid;
+    blockDim = block;
+    blockIdx = dim3(0, 0, 0);
     run.name = name;
     run.body = body;
     run.argument = argument;
@@ -353,8 +353,6 @@ void cuda_emulator_run(const char *name, dim3 grid, dim3 block,
         fail("no device grants such a launch");
     if (blocks > GRID_X_MAX)
         fail("so many blocks would run for hours");
-    gridDim = grid;
-    blockDim = block;
     /* exactly as large as asked for, so that AddressSanitizer sees its end */
     run.shared = (char *)malloc(shared_bytes);
     unsigned first = random_below((unsigned)blocks);

@@ -294,6 +294,8 @@ static void check_cases(const struct kernels *table)
         { 520, 1, 100, 3, true }, { 1030, 1, 31, 0, true },
         { 19, 3, 40, 80, false }, { 530, 2, 7, 9, false },
         { 19, 3, 64, 128, true }, { 70, 5, 33, 1, true },
+        { 5, 1, 1501, 0, true },  { 7, 1, 1100, 0, true },
+        { 4, 1, 6403, 0, true },  { 9, 3, 700, 0, false },
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
         struct norm norm = { .n = shapes[i].n,
