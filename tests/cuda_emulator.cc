@@ -131,6 +131,7 @@ static struct {
     unsigned started, ended;
     unsigned fibers;      /* that have had a thread of the block */
     unsigned first, step; /* threads start in the order first + i * step */
+    unsigned slow_warp;
     unsigned arrived, generation;
     struct warp warps[THREADS_MAX / WARP];
     char *shared;
@@ -262,14 +263,17 @@ static bool may_go_on(const struct fiber *fiber)
            fiber->generation != run.warps[fiber->thread / WARP].generation;
 }
 
-/* Every fiber that may go on does so once; true if there was one. */
-static bool sweep()
+/* Every fiber that may go on does so once; true if there was one. Those of the
+ * slow warp only if no other may: the others get as far ahead of it as barriers
+ * let them. */
+static bool sweep(bool slow)
 {
     bool any = false;
     unsigned first = random_below(run.fibers);
     unsigned step = random_below(2) == 0 ? 1 : run.fibers - 1;
     for (unsigned i = 0, at = first; i < run.fibers; i++) {
-        if (may_go_on(fibers[at])) {
+        if ((fibers[at]->thread / WARP == run.slow_warp) == slow &&
+            may_go_on(fibers[at])) {
             fiber_resume(fibers[at]);
             any = true;
         }
@@ -304,10 +308,11 @@ static void block_run(size_t shared_bytes)
     run.started = run.ended = run.fibers = run.arrived = 0;
     run.first = random_below(run.threads);
     run.step = random_below(2) == 0 ? 1 : run.threads - 1;
+    run.slow_warp = random_below((run.threads + WARP - 1) / WARP);
     while (run.ended < run.threads) {
         if (run.started < run.threads)
             fiber_resume(fiber_next());
-        else if (!sweep())
+        else if (!sweep(false) && !sweep(true))
             fail_stuck();
     }
     for (size_t i = 0; i < run.threads / WARP; i++)
