@@ -46,14 +46,15 @@ static inline enum err cuda_lacks_dtype(const char *op, enum dtype dtype)
                    op, dtype_name(dtype));
 }
 
-/* Of the launches since the last call. What a kernel does wrong while it runs
- * is known later only, to whoever waits for the stream. */
+/* After a launch. What a kernel does wrong while it runs is known later only,
+ * to the next op or to whoever waits for the stream. */
 static inline enum err cuda_launched(const char *op)
 {
     cudaError_t code = cudaGetLastError();
     if (code == cudaSuccess)
         return ERR_OK;
-    return err_set(ERR_INTERNAL, "op %s: its CUDA kernel did not start: %s", op,
+    return err_set(ERR_INTERNAL,
+                   "op %s: CUDA says of its launch or of an op before: %s", op,
                    cudaGetErrorString(code));
 }
 

@@ -95,6 +95,56 @@ CUDA_DEVICE void cuda_load(const T *p, int64_t left, float rest, float x[N])
         x[i] = i < left ? cuda_value(p[i]) : rest;
 }
 
+/* Stores `bytes` bytes of words, 4, 8 or 16, at once: written out, as nvcc may
+ * cut the store of a structure into its elements. */
+CUDA_DEVICE void cuda_put_words(const unsigned words[4], size_t bytes, void *to)
+{
+#ifdef CUDA_EMULATED
+    memcpy(to, words, bytes);
+#else
+    if (bytes == 16)
+        asm volatile("st.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to),
+                     "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                     : "memory");
+    else if (bytes == 8)
+        asm volatile("st.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(words[0]),
+                     "r"(words[1])
+                     : "memory");
+    else
+        asm volatile("st.u32 [%0], %1;" ::"l"(to), "r"(words[0]) : "memory");
+#endif
+}
+
+CUDA_DEVICE void cuda_put_piece(const float *x, int count, float *to)
+{
+    unsigned words[4] = { 0 };
+    for (int i = 0; i < count; i++)
+        words[i] = __float_as_uint(x[i]);
+    cuda_put_words(words, (size_t)count * sizeof(float), to);
+}
+
+CUDA_DEVICE void cuda_put_piece(const float *x, int count, struct cuda_bf16 *to)
+{
+    unsigned words[4] = { 0 };
+    for (int i = 0; i < count; i++) {
+        struct cuda_bf16 half;
+        cuda_put(x[i], &half);
+        words[i / 2] |= (unsigned)half.bits << i % 2 * 16;
+    }
+    cuda_put_words(words, (size_t)count * sizeof(*to), to);
+}
+
+CUDA_DEVICE void cuda_put_piece(const float *x, int count, int8_t *to)
+{
+    unsigned words[4] = { 0 };
+    for (int i = 0; i < count; i++) {
+        int8_t byte;
+        cuda_put(x[i], &byte);
+        words[i / 4] |= (unsigned)(uint8_t)byte << i % 4 * 8;
+    }
+    cuda_put_words(words, (size_t)count, to);
+}
+
 /* p[i] = x[i] for i < N and i < left. */
 template <int N, class T>
 CUDA_DEVICE void cuda_store(T *p, int64_t left, const float x[N])
@@ -102,12 +152,8 @@ CUDA_DEVICE void cuda_store(T *p, int64_t left, const float x[N])
     typedef typename cuda_pieces<N, T>::piece piece;
     const int count = cuda_pieces<N, T>::count;
     if (left >= N && (uintptr_t)p % sizeof(piece) == 0) {
-        for (int i = 0; i < N; i += count) {
-            piece some;
-            for (int k = 0; k < count; k++)
-                cuda_put(x[i + k], &some.at[k]);
-            *(piece *)(p + i) = some;
-        }
+        for (int i = 0; i < N; i += count)
+            cuda_put_piece(x + i, count, p + i);
         return;
     }
     for (int i = 0; i < N; i++)

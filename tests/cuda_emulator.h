@@ -1,9 +1,9 @@
 /* CUDA kernels on the processor, for tests: included before a .cu file that the
  * C++ compiler compiles. A launch runs its blocks one after the other in an
- * order of chance. The threads of a block are fibers that change at barriers and
- * warp collectives, in an order of chance too, and one warp stays as far behind
- * the others as barriers let it: so a missing barrier or a dependence on the
- * order of blocks shows. Shared memory is poisoned before every block. The
+ * order of chance. The threads of a block are fibers that change at barriers
+ * and warp collectives, in an order of chance too, and one warp stays as far
+ * behind the others as barriers let it: so a missing barrier or a dependence on
+ * the order of blocks shows. Shared memory is poisoned before every block. The
  * program ends with a message when
  *   - threads of a block wait where others of it never come,
  *   - lanes of a warp meet in different collectives, or not all of them,
