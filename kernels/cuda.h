@@ -1,10 +1,9 @@
 /* What the files of the CUDA backend share, in C and in CUDA's C++.
  *
- * Tensors, and scalars that ops return, lie in device memory, and so does
- * ctx->scratch; ctx->stream is a cudaStream_t. Ops enqueue kernels and return:
- * they never wait and never allocate. The same files, compiled for the
- * processor beside an emulator (CUDA_EMULATED), make a second table for tests,
- * so every symbol says which one it belongs to. */
+ * ctx->scratch is device memory and ctx->stream a cudaStream_t. Ops enqueue
+ * kernels and return: they never wait and never allocate. The same files,
+ * compiled for the processor beside an emulator (CUDA_EMULATED), make a second
+ * table for tests, so every symbol says which one it belongs to. */
 #ifndef TESSERA_KERNELS_CUDA_H
 #define TESSERA_KERNELS_CUDA_H
 
