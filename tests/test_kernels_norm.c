@@ -359,6 +359,48 @@ static void check_add_norm(const struct kernels *table, enum norm_kind kind,
         free(all[i]);
 }
 
+/* The same rows one element further on have the same bits. */
+static void check_alignment(const struct kernels *table, int64_t d)
+{
+    enum { N = 3 };
+    const struct norm norm = { .kind = NORM_LAYER,
+                               .n = N,
+                               .groups = 1,
+                               .d = d,
+                               .stride = d,
+                               .shared = true,
+                               .eps = (float)EPS };
+    struct kernel_limits limits = { .tokens = N, .width = d, .seq = 1 };
+    struct kernel_ctx ctx = check_ctx(table, limits, 1);
+    int64_t size = N * d;
+    float *x = check_random(size + 1, 1, 1), *dy = check_random(size + 1, 2, 1);
+    float *gamma = check_random(d + 1, 3, 1), *mean = check_poisoned(4 * N);
+    float *y[2], *sums[2];
+    for (int at = 0; at < 2; at++) {
+        float *stats = mean + at * 2 * N;
+        memmove(x + at, x, (size_t)size * sizeof(*x));
+        memmove(dy + at, dy, (size_t)size * sizeof(*dy));
+        memmove(gamma + at, gamma, (size_t)d * sizeof(*gamma));
+        y[at] = check_poisoned(2 * size + 2);
+        sums[at] = check_alloc((size_t)(2 * d) * sizeof(float));
+        memset(sums[at], 0, (size_t)(2 * d) * sizeof(float));
+        table->norm_forward(&ctx, DTYPE_F32, &norm, x + at, gamma + at,
+                            gamma + at, y[at] + at, stats, stats + N);
+        table->norm_backward(&ctx, DTYPE_F32, &norm, dy + at, x + at,
+                             gamma + at, stats, stats + N, false,
+                             y[at] + size + at, sums[at], sums[at] + d);
+    }
+    tap_ok(check_same(y[0], y[1] + 1, 2 * size) &&
+               check_same(sums[0], sums[1], 2 * d) &&
+               check_same(mean, mean + 2 * N, 2 * N),
+           "%s/%s norm: %lld elements, bits do not follow alignment",
+           table->backend, table->kernel_set, (long long)d);
+    float *all[] = { x, dy, gamma, mean, y[0], y[1], sums[0], sums[1] };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        free(all[i]);
+    check_ctx_free(&ctx);
+}
+
 static void check_nan_row(const struct kernels *table, enum norm_kind kind)
 {
     enum { D = 37 };
@@ -428,6 +470,8 @@ int main(void)
         check_add_norm(*t, NORM_LAYER, true, 0.3f);
         check_add_norm(*t, NORM_RMS, false, 0.3f);
         check_add_norm(*t, NORM_RMS, true, 1);
+        check_alignment(*t, 260);
+        check_alignment(*t, 2052);
         check_nan_row(*t, NORM_LAYER);
         check_nan_row(*t, NORM_RMS);
     }
