@@ -9,6 +9,7 @@ PREFIX    ?= /usr/local/tessera/$(VERSION)
 MODULEDIR ?= $(PREFIX)/share/modulefiles
 DESTDIR   ?=
 CC        := gcc
+CXX       := g++
 OPT       ?= -O2 -g
 MPI       ?= auto
 CUDA      ?= auto
@@ -28,10 +29,10 @@ endif
 # --- what must be there -------------------------------------------------------
 DEPS_BUILD := gcc pkg-config libopenmpi-dev openmpi-bin libhdf5-dev \
     libconfig-dev libjansson-dev libopenblas-dev libssl-dev
-DEPS_TEST := bats hdf5-tools slurm-wlm munge environment-modules dict-gcide \
+DEPS_TEST := g++ bats hdf5-tools slurm-wlm munge environment-modules dict-gcide \
     iproute2 util-linux perl procps kmod
 PKGS := hdf5 libconfig jansson openblas libcrypto
-TOOLS_TEST := bats h5dump slurmctld slurmd munged modulecmd ip unshare prove mpirun
+TOOLS_TEST := g++ bats h5dump slurmctld slurmd munged modulecmd ip unshare prove mpirun
 have = $(shell for t in $(1); do command -v $$t; done | wc -l | grep -qx $(words $(1)) && echo yes)
 have_packages = $(shell pkg-config --exists $(1) && echo yes)
 MISSING_BUILD := $(if $(and $(call have,gcc pkg-config),$(call have_packages,$(PKGS)),$(or $(call have_packages,ompi-c),$(filter 0,$(MPI)),$(filter-out 0,$(shell id -u)))),,yes)
@@ -40,15 +41,16 @@ MISSING_TEST := $(if $(and $(call have,$(TOOLS_TEST)),$(wildcard /usr/share/dict
 # --- features: auto takes what is there, 1 insists, 0 leaves out ----------------
 HAVE_MPI  := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1 || echo 0)
 NVCC      ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
-HAVE_CUDA := 0
+HAVE_CUDA := $(if $(NVCC),1,0)
+HAVE_CXX  := $(shell command -v $(CXX))
 feature    = $(if $(filter auto,$($(1))),$(HAVE_$(1)),$($(1)))
 WITH_MPI  := $(call feature,MPI)
 WITH_CUDA := $(call feature,CUDA)
 ifeq ($(WITH_MPI)$(HAVE_MPI)$(MISSING_BUILD),10)
 $(error MPI=1, but pkg-config finds no ompi-c: install OpenMPI's development files or say MPI=0)
 endif
-ifeq ($(WITH_CUDA),1)
-$(error CUDA=1, but version $(VERSION) has no CUDA kernels: say CUDA=0 or auto)
+ifeq ($(WITH_CUDA)$(HAVE_CUDA),10)
+$(error CUDA=1, but there is no nvcc: install the CUDA toolkit, say NVCC=/path/to/nvcc or CUDA=0)
 endif
 
 # --- compilation ----------------------------------------------------------------
@@ -67,7 +69,9 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DTESSERA_VERSION='"$(VERSION)"' \
     $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(USED) 2>/dev/null))
 CFLAGS   += -std=c17 $(OPT) $(WARN) $(SANITIZE) -fopenmp -pthread -MMD -MP
 LDFLAGS  += -fopenmp -pthread $(SANITIZE)
-LDLIBS   := $(shell pkg-config --libs $(USED) 2>/dev/null) -lm
+CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
+CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -lcudart_static -lpthread -ldl -lrt
+LDLIBS   := $(shell pkg-config --libs $(USED) 2>/dev/null) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
 
 LIB_DIRS := src/base src/comm src/data src/model src/parallel src/train src/job \
     checkpoint healthcheck
@@ -77,13 +81,18 @@ CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 # a main has no underscore in its name; NAME_part.c belongs to NAME.c
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
+TEST_SRC := $(filter-out $(if $(HAVE_CXX),,tests/test_cuda_emulator.c),$(TEST_SRC))
 LIB      := $(B)/libtessera.a
-LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
+CUDA_SRC := $(sort $(wildcard kernels/cuda_*.cu))
+CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(B)/kernels/cuda_table.o
+LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_OBJ)) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
 MAINS    := $(filter-out tessera,$(MAIN_SRC:src/cmd/%.c=%))
 PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-launch
 TESTS    := $(TEST_SRC:tests/%.c=$(B)/tests/%)
 # linked before the library, this object makes crash points work
 CRASH    := $(B)/checkpoint/ckpt_crash.points.o
+# the CUDA kernels on the processor, for tests of kernels; needs a C++ compiler
+EMULATED := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.emulated.o) $(B)/kernels/cuda_table.emulated.o $(B)/tests/cuda_emulator.o)
 SOAK     := $(addprefix $(B)/soak/,victim shim.so)
 CRASHING := $(B)/crash/bin/tessera-train
 # tests on N ranks get one wrapper per rank count, for prove
@@ -130,7 +139,37 @@ $$(B)/%.$(1).o: %.c
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -O3 $$(MARCH_$(1)) -DKERNEL_SET=$(1) -c $$< -o $$@
 endef
 $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
-$(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1)
+$(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
+
+# Without contraction, as in C: a fused multiply-add happens where it is written.
+NVCCFLAGS = -std=c++17 -O3 -fmad=false $(if $(filter 1,$(WERROR)),-Werror all-warnings) \
+    -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics \
+    -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a
+
+$(B)/%.o: %.cu
+	@mkdir -p $(@D)
+	@echo "  NVCC  $<"
+	$(Q)$(NVCC) -I. $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
+
+$(B)/kernels/cuda_table.o: CPPFLAGS += -isystem $(CUDA_ROOT)/include
+
+CXXFLAGS = -std=c++17 $(OPT) -Wall -Wextra -Wshadow $(if $(filter 1,$(WERROR)),-Werror) $(SANITIZE) \
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off -pthread -MMD -MP
+
+$(B)/%.emulated.o: %.cu
+	@mkdir -p $(@D)
+	@echo "  CXX   $< (emulated)"
+	$(Q)$(CXX) -I. $(CXXFLAGS) -include tests/cuda_emulator.h -x c++ -c $< -o $@
+
+$(B)/%.emulated.o: %.c
+	@mkdir -p $(@D)
+	@echo "  CC    $< (emulated)"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DCUDA_EMULATED -c $< -o $@
+
+$(B)/tests/cuda_emulator.o: tests/cuda_emulator.cc
+	@mkdir -p $(@D)
+	@echo "  CXX   $<"
+	$(Q)$(CXX) -I. $(CXXFLAGS) -c $< -o $@
 
 $(CRASH): checkpoint/ckpt_crash.c
 	@mkdir -p $(@D)
@@ -184,6 +223,8 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(B)/tests/test_model $(B)/tests/test_model_sequence: $(B)/tests/model_reference.o
+$(filter $(B)/tests/test_kernels%,$(TESTS)): $(EMULATED)
+$(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
 define wrapper
 $(1).np$(2).t: $(1) Makefile
@@ -200,7 +241,7 @@ info: ## what was found and what will be built
 	@echo "compiler     $$($(CC) --version | head -n 1)"
 	@echo "kernel sets  $(KERNEL_SETS)"
 	@echo "MPI          $(WITH_MPI) (MPI=$(MPI); $$(pkg-config --modversion ompi-c 2>/dev/null || echo none))"
-	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none); this version has CPU kernels only)"
+	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none); no GEMM and attention on it yet)"
 	@for p in $(PKGS); do echo "$$p $$(pkg-config --modversion $$p 2>/dev/null || echo MISSING)" | expand -t 13; done
 	@echo "to build     $(if $(MISSING_BUILD),incomplete: make deps,complete)"
 	@echo "to test      $(if $(MISSING_TEST),incomplete: make deps,complete)"

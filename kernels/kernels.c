@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TABLES_MAX 4
+#define TABLES_MAX 5
 #define NAMES_BYTES 64
 
 /* A kernel set of this build. */
@@ -61,6 +61,15 @@ static const char *generic_missing(void)
 }
 #endif
 
+/* The CUDA kernels on the processor, which only tests are linked with: the
+ * symbol is missing elsewhere. */
+extern const struct kernels cuda_table_emulated __attribute__((weak));
+
+#if defined(KERNELS_CUDA)
+extern const struct kernels cuda_table;
+enum err cuda_device_check(void);
+#endif
+
 /* Best first. */
 static const struct kernel_set sets[] = {
 #if defined(KERNEL_SET_avx512)
@@ -75,7 +84,7 @@ static const struct kernel_set sets[] = {
 };
 
 #define SET_COUNT (sizeof(sets) / sizeof(*sets))
-_Static_assert(SET_COUNT < TABLES_MAX, "a terminating NULL must fit");
+_Static_assert(SET_COUNT + 1 < TABLES_MAX, "a terminating NULL must fit");
 
 static const struct kernels *tables[TABLES_MAX];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
@@ -89,6 +98,8 @@ static void tables_fill(void)
     for (size_t i = 0; i < SET_COUNT; i++)
         if (sets[i].missing() == NULL)
             tables[count++] = sets[i].table;
+    if (&cuda_table_emulated != NULL)
+        tables[count++] = &cuda_table_emulated;
 }
 
 const struct kernels *const *kernels_all(void)
@@ -103,8 +114,9 @@ static const char *names_here(char names[NAMES_BYTES])
     size_t used = 0;
     names[0] = '\0';
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
-        used += (size_t)snprintf(names + used, NAMES_BYTES - used, "%s%s",
-                                 used > 0 ? ", " : "", (*t)->kernel_set);
+        if (strcmp((*t)->backend, "cpu") == 0)
+            used += (size_t)snprintf(names + used, NAMES_BYTES - used, "%s%s",
+                                     used > 0 ? ", " : "", (*t)->kernel_set);
     return names;
 }
 
@@ -134,6 +146,34 @@ static enum err find_cpu(const char *kernel_set, const struct kernels **out)
                    kernel_set, names_here(names));
 }
 
+static enum err find_cuda(const char *kernel_set, const struct kernels **out)
+{
+    if (&cuda_table_emulated != NULL &&
+        strcmp(kernel_set, cuda_table_emulated.kernel_set) == 0) {
+        *out = &cuda_table_emulated;
+        return ERR_OK;
+    }
+#if defined(KERNELS_CUDA)
+    enum err rc = cuda_device_check();
+    if (rc != ERR_OK)
+        return rc;
+    if (strcmp(kernel_set, "auto") != 0 &&
+        strcmp(kernel_set, cuda_table.kernel_set) != 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "kernel set '%s' is not in this build; backend 'cuda' "
+                       "has %s",
+                       kernel_set, cuda_table.kernel_set);
+    *out = &cuda_table;
+    return ERR_OK;
+#else
+    char names[NAMES_BYTES];
+    return err_set(ERR_UNSUPPORTED,
+                   "backend 'cuda': this build has no CUDA kernels; use cpu "
+                   "(kernel sets here: %s)",
+                   names_here(names));
+#endif
+}
+
 size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols)
 {
     size_t bytes = (size_t)(rows * cols) * sizeof(float);
@@ -152,10 +192,7 @@ enum err kernels_find(const char *backend, const char *kernel_set,
     if (strcmp(backend, "cpu") == 0)
         return find_cpu(kernel_set, out);
     if (strcmp(backend, "cuda") == 0)
-        return err_set(ERR_UNSUPPORTED,
-                       "backend 'cuda': this build has no CUDA kernels; use "
-                       "cpu (kernel sets here: %s)",
-                       names_here(names));
+        return find_cuda(kernel_set, out);
     return err_set(ERR_UNSUPPORTED,
                    "backend '%s' is unknown; use cpu (kernel sets here: %s)",
                    backend, names_here(names));

@@ -6,10 +6,16 @@
  *     said otherwise. `dtype` is the element type of the tensors; statistics
  *     (mean, rstd, lse, losses) are always fp32. A backend that lacks a dtype
  *     returns ERR_UNSUPPORTED; other failures are programmer errors (asserts).
+ *   - In bf16, arithmetic and sums are in fp32 and each element of an output is
+ *     rounded once, to nearest even. Gradients of weights (dwte, dwpe, dgamma,
+ *     dbeta, dbias, c of a GEMM_TN) are fp32 whatever the dtype: they are sums
+ *     over many rows and calls.
  *   - "+=" outputs accumulate, others are overwritten (never read).
  *   - No op allocates. Temporary space is ctx->scratch, at least
  *     scratch_bytes(limits) bytes; its contents mean nothing between calls.
- *   - On CUDA an op is enqueued on ctx->stream; on CPU it returns when done.
+ *   - On CUDA an op is enqueued on ctx->stream; on CPU it returns when done. On
+ *     CUDA all pointers but those to the structures below are to device memory,
+ *     scalars that an op returns (sum's out) and lists (offsets) included.
  *   - Determinism: the result depends on the arguments and on the table
  *     (backend, kernel set, BLAS version) only, never on ctx->threads, on
  *     alignment or on earlier calls. Reductions run over fixed chunks, then in
@@ -188,7 +194,7 @@ struct adamw {
 
 struct kernels {
     const char *backend;    /* "cpu", "cuda" */
-    const char *kernel_set; /* "avx512", "avx2", "generic", "sm_90", ... */
+    const char *kernel_set; /* "avx512", "avx2", "generic", "sm_80+sm_90a" */
 
     /* Writes what else decides bits, e.g. "OpenBLAS 0.3.21 SkylakeX", at most
      * bytes-1 characters. */
@@ -259,7 +265,8 @@ struct kernels {
                              const void *dy, void *dgate, void *dup);
 
     /* x = min(max(x, -limit), limit), n elements, in place. backward: dx = 0
-     * where |x| (after clipping) is limit. */
+     * where |x| (after clipping) is limit. In bf16 limit is rounded towards zero
+     * first, so that it is a value that x can have. */
     enum err (*clip_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
                              int64_t n, float limit, void *x);
     enum err (*clip_backward)(const struct kernel_ctx *ctx, enum dtype dtype,
@@ -435,12 +442,16 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols);
 
 /* The table for a backend ("cpu", "cuda") and kernel set ("auto": the best that
  * this processor runs, or a name). ERR_UNSUPPORTED names what was not built or
- * what the processor lacks, and what there is instead. The table is static. */
+ * what the processor lacks, and what there is instead. The table is static.
+ * "cuda" needs a build with CUDA and a GPU; its gemm, grouped_gemm and
+ * attention still return ERR_UNSUPPORTED. */
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out);
 
 /* All tables of this build that the processor can run, NULL-terminated, best
- * first: for tests that run every op on every backend. */
+ * first, those of a GPU's memory not among them: for tests that run every op on
+ * every table. Programs that are linked with the CUDA kernels for the processor
+ * (tests/cuda_emulator.h) have these as the last one, cuda/emulated. */
 const struct kernels *const *kernels_all(void);
 
 /* Threads that a rank should use: processors in its affinity mask divided by

@@ -144,6 +144,36 @@ static inline void check_ctx_free(struct kernel_ctx *ctx)
     free(ctx->scratch);
 }
 
+/* True, after a visible skip, if `rc` says that the table lacks the op. */
+static inline bool check_lacks(const struct kernels *table, enum err rc)
+{
+    if (rc != ERR_UNSUPPORTED)
+        return false;
+    tap_skip("%s/%s: %s", table->backend, table->kernel_set, err_text());
+    return true;
+}
+
+/* Of gemm and grouped_gemm, by a product of one element. */
+static inline bool check_lacks_gemm(const struct kernels *table)
+{
+    const float one = 1;
+    const int64_t offsets[] = { 0, 1 };
+    float c, d;
+    struct kernel_ctx ctx = { .threads = 1 };
+    const struct gemm gemm = {
+        .m = 1, .n = 1, .k = 1, .a = &one, .b = &one, .c = &c
+    };
+    const struct grouped_gemm grouped = { .groups = 1,
+                                          .offsets = offsets,
+                                          .n = 1,
+                                          .k = 1,
+                                          .a = &one,
+                                          .b = &one,
+                                          .c = &d };
+    return check_lacks(table, table->gemm(&ctx, DTYPE_F32, &gemm)) ||
+           check_lacks(table, table->grouped_gemm(&ctx, DTYPE_F32, &grouped));
+}
+
 /* "cpu/avx2 <op>" is below the tolerance. */
 static inline void check_below(const struct kernels *table, const char *op,
                                const char *what, double error, double tolerance)

@@ -11,9 +11,10 @@ static void check_find(void)
     tap_ok(kernels_find("cpu", "auto", &table) == ERR_OK && table == all[0],
            "auto is the best table");
     for (; *all != NULL; all++) {
-        tap_ok(kernels_find("cpu", (*all)->kernel_set, &table) == ERR_OK &&
+        tap_ok(kernels_find((*all)->backend, (*all)->kernel_set, &table) ==
+                       ERR_OK &&
                    table == *all,
-               "%s is found by name", (*all)->kernel_set);
+               "%s/%s is found by name", (*all)->backend, (*all)->kernel_set);
     }
 }
 
@@ -22,10 +23,9 @@ static void check_find_failures(void)
     static const struct {
         const char *backend, *kernel_set, *says;
     } failures[] = {
-        { "cpu", "sse9", "'sse9'" },
-        { "cpu", "", "generic" },
-        { "rocm", "auto", "'rocm'" },
-        { "cuda", "auto", "CUDA" },
+        { "cpu", "sse9", "'sse9'" },   { "cpu", "", "generic" },
+        { "rocm", "auto", "'rocm'" },  { "cuda", "auto", "CUDA" },
+        { "cuda", "sm_20", "'cuda'" },
     };
     for (size_t i = 0; i < sizeof(failures) / sizeof(*failures); i++) {
         const struct kernels *table = NULL;
@@ -70,10 +70,10 @@ static void check_threads(void)
     sched_setaffinity(0, sizeof(before), &before);
 }
 
-/* Every op that takes a dtype must refuse bf16 before it touches anything. */
-static void check_bf16(const struct kernels *table)
+/* Every op that takes a dtype must refuse one that its table lacks, before it
+ * touches anything. */
+static void check_dtype(const struct kernels *table, enum dtype dtype)
 {
-    const enum dtype dtype = DTYPE_BF16;
     struct kernel_limits limits = {
         .threads = 1, .tokens = 1, .seq = 1, .width = 1
     };
@@ -137,8 +137,8 @@ static void check_bf16(const struct kernels *table)
     size_t refused = 0;
     for (size_t i = 0; i < count; i++)
         refused += codes[i] == ERR_UNSUPPORTED;
-    tap_ok(refused == count, "%s/%s: bf16 is refused: %s", table->backend,
-           table->kernel_set, err_text());
+    tap_ok(refused == count, "%s/%s: %s is refused: %s", table->backend,
+           table->kernel_set, dtype_name(dtype), err_text());
     check_ctx_free(&c);
 }
 
@@ -158,9 +158,11 @@ int main(void)
     check_find_failures();
     check_threads();
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
-        if (strcmp((*t)->backend, "cpu") != 0)
+        if (strcmp((*t)->backend, "cpu") != 0) {
+            check_dtype(*t, DTYPE_I32);
             continue;
-        check_bf16(*t);
+        }
+        check_dtype(*t, DTYPE_BF16);
         check_describe(*t);
     }
     return tap_done();

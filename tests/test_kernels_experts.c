@@ -269,7 +269,8 @@ int main(void)
 {
     struct problem p = problem_create();
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
-        check_table(*t, &p);
+        if (!check_lacks_gemm(*t))
+            check_table(*t, &p);
     problem_free(&p);
     return tap_done();
 }

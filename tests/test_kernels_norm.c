@@ -294,6 +294,8 @@ static void check_cases(const struct kernels *table)
         { 520, 1, 100, 3, true }, { 1030, 1, 31, 0, true },
         { 19, 3, 40, 80, false }, { 530, 2, 7, 9, false },
         { 19, 3, 64, 128, true }, { 70, 5, 33, 1, true },
+        { 5, 1, 1501, 0, true },  { 7, 1, 1100, 0, true },
+        { 4, 1, 6403, 0, true },  { 9, 3, 700, 0, false },
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
         struct norm norm = { .n = shapes[i].n,
@@ -355,6 +357,48 @@ static void check_add_norm(const struct kernels *table, enum norm_kind kind,
     float *all[] = { want, beta, gamma, b, a };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
+}
+
+/* The same rows one element further on have the same bits. */
+static void check_alignment(const struct kernels *table, int64_t d)
+{
+    enum { N = 3 };
+    const struct norm norm = { .kind = NORM_LAYER,
+                               .n = N,
+                               .groups = 1,
+                               .d = d,
+                               .stride = d,
+                               .shared = true,
+                               .eps = (float)EPS };
+    struct kernel_limits limits = { .tokens = N, .width = d, .seq = 1 };
+    struct kernel_ctx ctx = check_ctx(table, limits, 1);
+    int64_t size = N * d;
+    float *x = check_random(size + 1, 1, 1), *dy = check_random(size + 1, 2, 1);
+    float *gamma = check_random(d + 1, 3, 1), *mean = check_poisoned(4 * N);
+    float *y[2], *sums[2];
+    for (int at = 0; at < 2; at++) {
+        float *stats = mean + at * 2 * N;
+        memmove(x + at, x, (size_t)size * sizeof(*x));
+        memmove(dy + at, dy, (size_t)size * sizeof(*dy));
+        memmove(gamma + at, gamma, (size_t)d * sizeof(*gamma));
+        y[at] = check_poisoned(2 * size + 2);
+        sums[at] = check_alloc((size_t)(2 * d) * sizeof(float));
+        memset(sums[at], 0, (size_t)(2 * d) * sizeof(float));
+        table->norm_forward(&ctx, DTYPE_F32, &norm, x + at, gamma + at,
+                            gamma + at, y[at] + at, stats, stats + N);
+        table->norm_backward(&ctx, DTYPE_F32, &norm, dy + at, x + at,
+                             gamma + at, stats, stats + N, false,
+                             y[at] + size + at, sums[at], sums[at] + d);
+    }
+    tap_ok(check_same(y[0], y[1] + 1, 2 * size) &&
+               check_same(sums[0], sums[1], 2 * d) &&
+               check_same(mean, mean + 2 * N, 2 * N),
+           "%s/%s norm: %lld elements, bits do not follow alignment",
+           table->backend, table->kernel_set, (long long)d);
+    float *all[] = { x, dy, gamma, mean, y[0], y[1], sums[0], sums[1] };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        free(all[i]);
+    check_ctx_free(&ctx);
 }
 
 static void check_nan_row(const struct kernels *table, enum norm_kind kind)
@@ -426,6 +470,8 @@ int main(void)
         check_add_norm(*t, NORM_LAYER, true, 0.3f);
         check_add_norm(*t, NORM_RMS, false, 0.3f);
         check_add_norm(*t, NORM_RMS, true, 1);
+        check_alignment(*t, 260);
+        check_alignment(*t, 2052);
         check_nan_row(*t, NORM_LAYER);
         check_nan_row(*t, NORM_RMS);
     }

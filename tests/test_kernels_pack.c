@@ -60,6 +60,29 @@ static void check_exact(const struct kernels *table, enum packing packing,
     free(x);
 }
 
+/* All tables pack into the same bytes: what one writes another may read. */
+static void check_bytes(const struct kernels *table, enum packing packing)
+{
+    enum { ROWS = 13, COLS = 131 };
+    const struct kernels *tables[] = { kernels_all()[0], table };
+    size_t bytes = kernels_packed_bytes(packing, ROWS, COLS);
+    float *x = check_random(ROWS * COLS, 1, 1);
+    struct kernel_ctx ctx = { .threads = 1 };
+    unsigned char *packed[2];
+    for (int i = 0; i < 2; i++) {
+        packed[i] = check_alloc(bytes);
+        memset(packed[i], 0, bytes);
+        tables[i]->pack(&ctx, packing, ROWS, COLS, x, packed[i]);
+    }
+    tap_ok(memcmp(packed[0], packed[1], bytes) == 0,
+           "%s/%s pack %s: the bytes of %s/%s", table->backend,
+           table->kernel_set, packing == PACKING_BF16 ? "bf16" : "int8",
+           tables[0]->backend, tables[0]->kernel_set);
+    free(packed[1]);
+    free(packed[0]);
+    free(x);
+}
+
 static void check_bf16_edges(const struct kernels *table)
 {
     static const struct {
@@ -179,6 +202,8 @@ int main(void)
         check_int8(*t, 41, 67);
         check_int8(*t, 23, 512);
         check_int8_edges(*t);
+        check_bytes(*t, PACKING_BF16);
+        check_bytes(*t, PACKING_INT8);
     }
     return tap_done();
 }

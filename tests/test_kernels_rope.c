@@ -146,10 +146,6 @@ static void check_nan_pair(const struct kernels *k)
     float *y = run(k, &c, table, false, 1, x);
     tap_ok(isnan(y[6 + 1]) && isnan(y[6 + 4]) && !isnan(y[6]) && !isnan(y[1]),
            "%s/%s rope: a NaN reaches its pair", k->backend, k->kernel_set);
-    struct kernel_ctx ctx = { .threads = 1 };
-    tap_is_int(k->rope(&ctx, DTYPE_BF16, 2, 2, 1, 1, 6, table, false, y),
-               ERR_UNSUPPORTED, "%s/%s rope: bf16 is refused", k->backend,
-               k->kernel_set);
     free(y);
     free(x);
     free(table);

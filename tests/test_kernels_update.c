@@ -78,13 +78,15 @@ static void check_sums(const struct kernels *table, int64_t n)
         size += fabs((double)x[i]);
     }
     for (int t = 0; t < CHECK_THREADS_MAX; t++) {
-        struct kernel_ctx ctx = { .threads = t + 1 };
+        struct kernel_limits limits = { .tokens = n, .width = 1 };
+        struct kernel_ctx ctx = check_ctx(table, limits, t + 1);
         table->sum(&ctx, n, x, &sums[t]);
         same &= memcmp(&sums[t], sums, sizeof(*sums)) == 0;
         table->chunk_sum_squares(&ctx, DTYPE_F32, chunks * KERNEL_CHUNK, x,
                                  squares[t]);
         same &= memcmp(squares[t], squares[0],
                        (size_t)chunks * sizeof(double)) == 0;
+        check_ctx_free(&ctx);
     }
     for (int64_t c = 0; c < chunks; c++) {
         double sum = 0;
@@ -102,7 +104,8 @@ static void check_sums(const struct kernels *table, int64_t n)
 
 static void check_sums_nan(const struct kernels *table)
 {
-    struct kernel_ctx ctx = { .threads = 2 };
+    struct kernel_limits limits = { .tokens = 2 * KERNEL_CHUNK, .width = 1 };
+    struct kernel_ctx ctx = check_ctx(table, limits, 2);
     float *x = check_random(2 * KERNEL_CHUNK, 1, 1);
     double sum, squares[2];
     x[KERNEL_CHUNK + 3] = check_nan();
@@ -110,6 +113,7 @@ static void check_sums_nan(const struct kernels *table)
     table->chunk_sum_squares(&ctx, DTYPE_F32, 2 * KERNEL_CHUNK, x, squares);
     tap_ok(isnan(sum) && isfinite(squares[0]) && isnan(squares[1]),
            "%s/%s sums: NaN propagates", table->backend, table->kernel_set);
+    check_ctx_free(&ctx);
     free(x);
 }
 
@@ -123,9 +127,11 @@ static void check_bias(const struct kernels *table, int64_t n, int64_t d)
     for (int64_t i = 0; i < n * d; i++)
         want[i % d] += (double)dy[i];
     for (int t = 1; t <= CHECK_THREADS_MAX; t++) {
-        struct kernel_ctx ctx = { .threads = t };
+        struct kernel_limits limits = { .tokens = n, .width = d };
+        struct kernel_ctx ctx = check_ctx(table, limits, t);
         float *got = check_copy(before, d);
         table->bias_backward(&ctx, DTYPE_F32, n, d, dy, got);
+        check_ctx_free(&ctx);
         if (first == NULL) {
             first = got;
             continue;

@@ -1,0 +1,128 @@
+/* Cross entropy: a block per row, which reads it once for maximum and sum and,
+ * where the gradient is wanted, once more from the L2 cache. */
+#include "kernels/cuda_reduce.h"
+#include "kernels/cuda_vec.h"
+
+#define WARPS (CUDA_THREADS / CUDA_WARP)
+
+struct row_sum {
+    float peak;  /* largest logit so far */
+    float total; /* sum of exp(scale * (logit - peak)) */
+};
+
+/* What a logit is compared to: 0 as long as all were -Inf. */
+CUDA_DEVICE float base_of(float peak)
+{
+    return peak == -INFINITY ? 0.0f : peak;
+}
+
+/* Of this thread's logits. A NaN is passed over by the maximum but not by the
+ * sum, which is rescaled once per vector at most. */
+template <class T>
+CUDA_DEVICE struct row_sum thread_sum(int64_t vocab, float scale, const T *x)
+{
+    const int lanes = cuda_lanes<T>::count;
+    struct row_sum sum = { -INFINITY, 0 };
+    float v[lanes];
+    for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
+         at += CUDA_THREADS * lanes) {
+        cuda_load<lanes>(x + at, vocab - at, -INFINITY, v);
+        float peak = sum.peak;
+        for (int i = 0; i < lanes; i++)
+            peak = v[i] > peak ? v[i] : peak;
+        if (peak > sum.peak) {
+            if (sum.peak > -INFINITY)
+                sum.total *= expf((sum.peak - peak) * scale);
+            sum.peak = peak;
+        }
+        for (int i = 0; i < lanes; i++)
+            sum.total += expf((v[i] - base_of(sum.peak)) * scale);
+    }
+    return sum;
+}
+
+CUDA_DEVICE struct row_sum block_sum(struct row_sum mine, float scale)
+{
+    struct row_sum sum;
+    sum.peak = cuda_team_reduce(WARPS, mine.peak, cuda_most());
+    if (mine.peak > -INFINITY)
+        mine.total *= expf((mine.peak - sum.peak) * scale);
+    sum.total = cuda_team_sum(WARPS, mine.total);
+    sum.peak = base_of(sum.peak);
+    return sum;
+}
+
+template <class T>
+CUDA_DEVICE void row_gradient(int64_t vocab, float scale, struct row_sum sum,
+                              int32_t label, T *x)
+{
+    const int lanes = cuda_lanes<T>::count;
+    float v[lanes], share = scale / sum.total;
+    for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
+         at += CUDA_THREADS * lanes) {
+        cuda_load<lanes>(x + at, vocab - at, 0, v);
+        for (int i = 0; i < lanes; i++) {
+            v[i] = expf((v[i] - sum.peak) * scale) * share;
+            if (at + i == label)
+                v[i] -= scale;
+        }
+        cuda_store<lanes>(x + at, vocab - at, v);
+    }
+}
+
+template <class T> CUDA_DEVICE void row_zero(int64_t vocab, T *x)
+{
+    const int lanes = cuda_lanes<T>::count;
+    const float none[lanes] = { 0 };
+    for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
+         at += CUDA_THREADS * lanes)
+        cuda_store<lanes>(x + at, vocab - at, none);
+}
+
+template <class T>
+static __global__ void cross_entropy(int64_t vocab, float scale, T *logits,
+                                     const int32_t *labels, bool gradient,
+                                     float *losses)
+{
+    const int32_t label = labels[blockIdx.x];
+    T *x = logits + blockIdx.x * vocab;
+    if (label < 0) {
+        if (gradient)
+            row_zero(vocab, x);
+        if (threadIdx.x == 0)
+            losses[blockIdx.x] = 0;
+        return;
+    }
+    /* read before the sums' barriers: the gradient is written after them */
+    float chosen = cuda_value(x[label]);
+    struct row_sum sum = block_sum(thread_sum(vocab, scale, x), scale);
+    if (threadIdx.x == 0)
+        losses[blockIdx.x] = logf(sum.total) + scale * (sum.peak - chosen);
+    if (gradient)
+        row_gradient(vocab, scale, sum, label, x);
+}
+
+template <class T>
+static enum err cross_entropy_run(const struct kernel_ctx *ctx, int64_t n,
+                                  int64_t vocab, float scale, void *logits,
+                                  const int32_t *labels, bool gradient,
+                                  float *losses)
+{
+    CUDA_LAUNCH(cross_entropy<T>, cuda_blocks(n), CUDA_THREADS, 0,
+                cuda_stream(ctx), vocab, scale, (T *)logits, labels, gradient,
+                losses);
+    return cuda_launched("cross_entropy");
+}
+
+enum err CUDA_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
+                                    enum dtype dtype, int64_t n, int64_t vocab,
+                                    float scale, void *logits,
+                                    const int32_t *labels, bool gradient,
+                                    float *losses)
+{
+    assert(vocab > 0 && scale > 0);
+    if (n == 0)
+        return ERR_OK;
+    return CUDA_BY_DTYPE(dtype, "cross_entropy", cross_entropy_run, ctx, n,
+                         vocab, scale, logits, labels, gradient, losses);
+}

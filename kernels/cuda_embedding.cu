@@ -1,0 +1,156 @@
+/* Token and position embeddings.
+ *
+ * Backward must add the rows of a token in order, without atomics and without a
+ * sort: the block of a token's first place finds the others by a look at all
+ * tokens after it, the blocks of the others find an earlier place and end. That
+ * reads tokens n / 2 times n at most, from the L2 cache: 8192 tokens are 0.13
+ * GB, 65536 are 8.6 GB, per slab of columns. */
+#include "kernels/cuda_reduce.h"
+#include "kernels/cuda_vec.h"
+
+template <class T>
+static __global__ void embedding_forward(int64_t seq, int64_t d,
+                                         const int32_t *tokens, const T *wte,
+                                         const T *wpe, T *out)
+{
+    const int lanes = cuda_lanes<T>::count;
+    const T *token = wte + tokens[blockIdx.x] * d;
+    const T *position = wpe + (wpe == NULL ? 0 : blockIdx.x % seq * d);
+    float x[lanes], y[lanes] = { 0 };
+    out += blockIdx.x * d;
+    for (int64_t at = (int64_t)threadIdx.x * lanes; at < d;
+         at += (int64_t)blockDim.x * lanes) {
+        cuda_load<lanes>(token + at, d - at, 0, x);
+        if (wpe != NULL)
+            cuda_load<lanes>(position + at, d - at, 0, y);
+        for (int i = 0; i < lanes; i++)
+            x[i] += y[i];
+        cuda_store<lanes>(out + at, d - at, x);
+    }
+}
+
+template <class T>
+static enum err forward_run(const struct kernel_ctx *ctx, int64_t n,
+                            int64_t seq, int64_t d, const int32_t *tokens,
+                            const void *wte, const void *wpe, void *out)
+{
+    unsigned threads = cuda_threads(cuda_parts(d, cuda_lanes<T>::count));
+    CUDA_LAUNCH(embedding_forward<T>, cuda_blocks(n), threads, 0,
+                cuda_stream(ctx), seq, d, tokens, (const T *)wte,
+                (const T *)wpe, (T *)out);
+    return cuda_launched("embedding_forward");
+}
+
+enum err CUDA_SYMBOL(embedding_forward)(const struct kernel_ctx *ctx,
+                                        enum dtype dtype, int64_t n,
+                                        int64_t seq, int64_t d,
+                                        const int32_t *tokens, const void *wte,
+                                        const void *wpe, void *out)
+{
+    assert(seq > 0 && d > 0);
+    if (n == 0)
+        return ERR_OK;
+    return CUDA_BY_DTYPE(dtype, "embedding_forward", forward_run, ctx, n, seq,
+                         d, tokens, wte, wpe, out);
+}
+
+/* True in all threads if one of tokens[0, n) is `token`. */
+CUDA_DEVICE bool occurs(int64_t n, const int32_t *tokens, int32_t token)
+{
+    bool found = false;
+    /* backwards: a frequent token is found soon */
+    for (int64_t end = n; end > 0 && !found; end -= blockDim.x) {
+        int64_t i = end - 1 - threadIdx.x;
+        int hit = i >= 0 && tokens[i] == token;
+        found = cuda_team_reduce((int)(blockDim.x / CUDA_WARP), hit,
+                                 cuda_most()) != 0;
+    }
+    return found;
+}
+
+/* hits[w] becomes the lanes of warp w that have a hit. */
+CUDA_DEVICE void block_ballot(int hit, unsigned *hits)
+{
+    unsigned votes = __ballot_sync(CUDA_ALL_LANES, hit);
+    if (threadIdx.x % CUDA_WARP == 0)
+        hits[threadIdx.x / CUDA_WARP] = votes;
+    __syncthreads();
+}
+
+template <class T>
+static __global__ void tokens_backward(int64_t n, int64_t d,
+                                       const int32_t *tokens, const T *dout,
+                                       float *dwte)
+{
+    const int lanes = cuda_lanes<T>::count;
+    __shared__ unsigned hits[CUDA_THREADS / CUDA_WARP];
+    const int64_t first = blockIdx.x;
+    const int32_t token = tokens[first];
+    int64_t at = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * lanes;
+    float sum[lanes], x[lanes];
+    if (occurs(first, tokens, token))
+        return;
+    cuda_load<lanes>(dwte + token * d + at, d - at, 0, sum);
+    for (int64_t i = first; i < n; i += blockDim.x) {
+        int64_t mine = i + threadIdx.x;
+        block_ballot(mine < n && tokens[mine] == token, hits);
+        for (unsigned w = 0; w < blockDim.x / CUDA_WARP; w++)
+            for (unsigned left = hits[w]; left != 0; left &= left - 1) {
+                int64_t row = i + w * CUDA_WARP + __ffs((int)left) - 1;
+                cuda_load<lanes>(dout + row * d + at, d - at, 0, x);
+                for (int k = 0; k < lanes; k++)
+                    sum[k] += x[k];
+            }
+        __syncthreads();
+    }
+    cuda_store<lanes>(dwte + token * d + at, d - at, sum);
+}
+
+/* Block x has position x of all sequences. */
+template <class T>
+static __global__ void positions_backward(int64_t n, int64_t seq, int64_t d,
+                                          const T *dout, float *dwpe)
+{
+    const int lanes = cuda_lanes<T>::count;
+    int64_t at = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * lanes;
+    float sum[lanes], x[lanes];
+    dwpe += blockIdx.x * d + at;
+    cuda_load<lanes>(dwpe, d - at, 0, sum);
+    for (int64_t i = blockIdx.x; i < n; i += seq) {
+        cuda_load<lanes>(dout + i * d + at, d - at, 0, x);
+        for (int k = 0; k < lanes; k++)
+            sum[k] += x[k];
+    }
+    cuda_store<lanes>(dwpe, d - at, sum);
+}
+
+template <class T>
+static enum err backward_run(const struct kernel_ctx *ctx, int64_t n,
+                             int64_t seq, int64_t d, const int32_t *tokens,
+                             const void *dout, float *dwte, float *dwpe)
+{
+    int64_t vectors = cuda_parts(d, cuda_lanes<T>::count);
+    /* a full block even where columns are few: it searches faster */
+    unsigned threads = CUDA_THREADS;
+    unsigned slabs = cuda_blocks(cuda_parts(vectors, threads));
+    dim3 grid(cuda_blocks(n), slabs);
+    CUDA_LAUNCH(tokens_backward<T>, grid, threads, 0, cuda_stream(ctx), n, d,
+                tokens, (const T *)dout, dwte);
+    if (dwpe != NULL) {
+        dim3 positions(cuda_blocks(cuda_min(n, seq)), slabs);
+        CUDA_LAUNCH(positions_backward<T>, positions, threads, 0,
+                    cuda_stream(ctx), n, seq, d, (const T *)dout, dwpe);
+    }
+    return cuda_launched("embedding_backward");
+}
+
+enum err CUDA_SYMBOL(embedding_backward)(
+    const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, int64_t seq,
+    int64_t d, const int32_t *tokens, const void *dout, void *dwte, void *dwpe)
+{
+    assert(seq > 0 && d > 0);
+    if (n == 0)
+        return ERR_OK;
+    return CUDA_BY_DTYPE(dtype, "embedding_backward", backward_run, ctx, n, seq,
+                         d, tokens, dout, (float *)dwte, (float *)dwpe);
+}

@@ -1,0 +1,374 @@
+#include "tests/cuda_emulator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#define THREADS_MAX 1024u
+#define WARP 32u
+#define STACK_BYTES ((size_t)64 << 10)
+/* What a kernel gets without asking for more. */
+#define SHARED_BYTES_MAX ((size_t)48 << 10)
+#define GRID_YZ_MAX 65535u
+#define GRID_X_MAX 0x7fffffffu
+
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+extern "C" char __start_cuda_shared[] __attribute__((weak));
+extern "C" char __stop_cuda_shared[] __attribute__((weak));
+
+/* --- a stack of one's own --- */
+
+struct context {
+#if defined(__x86_64__)
+    void *sp;
+#else
+    ucontext_t registers;
+#endif
+    const void *bottom; /* of the stack, for AddressSanitizer */
+    size_t bytes;
+    void *fake;
+};
+
+#if defined(__x86_64__)
+extern "C" void cuda_emulator_switch(void **save, void *load);
+/* Saves what a call must keep, changes the stack, restores. */
+asm(".text\n"
+    ".globl cuda_emulator_switch\n"
+    ".type cuda_emulator_switch, @function\n"
+    "cuda_emulator_switch:\n"
+    "  push %rbp\n  push %rbx\n  push %r12\n"
+    "  push %r13\n  push %r14\n  push %r15\n"
+    "  mov %rsp, (%rdi)\n"
+    "  mov %rsi, %rsp\n"
+    "  pop %r15\n  pop %r14\n  pop %r13\n"
+    "  pop %r12\n  pop %rbx\n  pop %rbp\n"
+    "  ret\n"
+    ".size cuda_emulator_switch, . - cuda_emulator_switch\n");
+
+static void context_create(struct context *c, void *stack, void (*entry)())
+{
+    /* six registers, the entry's address and its missing return address, so
+     * that the stack is aligned as after a call */
+    void **top = (void **)((char *)stack + STACK_BYTES) - 8;
+    memset(top, 0, 8 * sizeof(*top));
+    memcpy(&top[6], &entry, sizeof(entry));
+    c->sp = top;
+}
+
+static void context_exchange(struct context *from, struct context *to)
+{
+    cuda_emulator_switch(&from->sp, to->sp);
+}
+#else
+static void context_create(struct context *c, void *stack, void (*entry)())
+{
+    getcontext(&c->registers);
+    c->registers.uc_stack.ss_sp = stack;
+    c->registers.uc_stack.ss_size = STACK_BYTES;
+    c->registers.uc_link = NULL;
+    makecontext(&c->registers, entry, 0);
+}
+
+static void context_exchange(struct context *from, struct context *to)
+{
+    swapcontext(&from->registers, &to->registers);
+}
+#endif
+
+#if defined(__SANITIZE_ADDRESS__)
+static void context_arrived(struct context *here, struct context *from)
+{
+    __sanitizer_finish_switch_fiber(here->fake, &from->bottom, &from->bytes);
+}
+
+static void context_switch(struct context *from, struct context *to)
+{
+    __sanitizer_start_switch_fiber(&from->fake, to->bottom, to->bytes);
+    context_exchange(from, to);
+}
+#else
+static void context_arrived(struct context *, struct context *)
+{
+}
+
+static void context_switch(struct context *from, struct context *to)
+{
+    context_exchange(from, to);
+}
+#endif
+
+/* --- threads --- */
+
+enum waits { IDLE, RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK };
+
+struct fiber {
+    struct context context;
+    enum waits waits;
+    unsigned thread;
+    unsigned generation; /* of the barrier that it waits at */
+    const char *where;
+};
+
+struct warp {
+    unsigned arrived, generation;
+    const char *where;
+    uint64_t values[2][WARP]; /* by turns: a lane may be one ahead */
+};
+
+/* The launch that runs. */
+static struct {
+    const char *name;
+    void (*body)(void *);
+    void *argument;
+    unsigned threads;
+    unsigned started, ended;
+    unsigned fibers;      /* that have had a thread of the block */
+    unsigned first, step; /* threads start in the order first + i * step */
+    unsigned slow_warp;
+    unsigned arrived, generation;
+    struct warp warps[THREADS_MAX / WARP];
+    char *shared;
+} run;
+
+static struct fiber *fibers[THREADS_MAX];
+static unsigned fiber_count;
+static struct fiber *current;
+static struct context scheduler;
+static uint64_t chance = 1;
+
+static unsigned random_below(unsigned n)
+{
+    chance = chance * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)((chance >> 33) % n);
+}
+
+[[noreturn]] static void fail(const char *text)
+{
+    fprintf(stderr, "cuda emulator: %s, block (%u, %u, %u): %s\n", run.name,
+            blockIdx.x, blockIdx.y, blockIdx.z, text);
+    abort();
+}
+
+static void thread_begin(unsigned thread)
+{
+    current->thread = thread;
+    threadIdx.x = thread % blockDim.x;
+    threadIdx.y = thread / blockDim.x % blockDim.y;
+    threadIdx.z = thread / blockDim.x / blockDim.y;
+}
+
+/* A fiber takes threads until one of them waits, then others take over. */
+static void fiber_main()
+{
+    context_arrived(&current->context, &scheduler);
+    for (;;) {
+        struct fiber *self = current;
+        while (run.started < run.threads) {
+            uint64_t i = run.started++;
+            thread_begin((unsigned)((run.first + i * run.step) % run.threads));
+            run.body(run.argument);
+            run.ended++;
+        }
+        self->waits = IDLE;
+        context_switch(&self->context, &scheduler);
+        context_arrived(&self->context, &scheduler);
+    }
+}
+
+/* One that has had no thread of this block yet. */
+static struct fiber *fiber_next()
+{
+    if (run.fibers < fiber_count)
+        return fibers[run.fibers++];
+    struct fiber *fiber = (struct fiber *)calloc(1, sizeof(*fiber));
+    void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fiber == NULL || stack == MAP_FAILED)
+        fail("no memory for a thread");
+    fiber->context.bottom = stack;
+    fiber->context.bytes = STACK_BYTES;
+    context_create(&fiber->context, stack, fiber_main);
+    fibers[fiber_count++] = fiber;
+    run.fibers++;
+    return fiber;
+}
+
+static void fiber_resume(struct fiber *fiber)
+{
+    current = fiber;
+    fiber->waits = RUNS;
+    context_switch(&scheduler, &fiber->context);
+    context_arrived(&scheduler, &fiber->context);
+}
+
+static void wait_for(enum waits what, unsigned generation, const char *where)
+{
+    struct fiber *self = current;
+    self->waits = what;
+    self->generation = generation;
+    self->where = where;
+    context_switch(&self->context, &scheduler);
+    context_arrived(&self->context, &scheduler);
+    thread_begin(self->thread);
+}
+
+void __syncthreads()
+{
+    unsigned generation = run.generation;
+    if (++run.arrived == run.threads) {
+        run.arrived = 0;
+        run.generation++;
+        return;
+    }
+    wait_for(WAITS_FOR_BLOCK, generation, "__syncthreads");
+}
+
+const uint64_t *cuda_emulator_exchange(const char *collective, unsigned mask,
+                                       uint64_t value)
+{
+    struct warp *warp = &run.warps[current->thread / WARP];
+    unsigned generation = warp->generation;
+    uint64_t *values = warp->values[generation % 2];
+    if (mask != 0xffffffffu || run.threads % WARP != 0 || blockDim.y != 1 ||
+        blockDim.z != 1)
+        fail("collectives are for whole warps of blocks in one dimension");
+    if (warp->arrived == 0)
+        warp->where = collective;
+    if (strcmp(warp->where, collective) != 0)
+        fail("lanes of a warp meet in different collectives");
+    values[current->thread % WARP] = value;
+    if (++warp->arrived == WARP) {
+        warp->arrived = 0;
+        warp->generation++;
+        return values;
+    }
+    wait_for(WAITS_FOR_WARP, generation, collective);
+    return values;
+}
+
+/* --- blocks --- */
+
+static bool may_go_on(const struct fiber *fiber)
+{
+    if (fiber->waits == WAITS_FOR_BLOCK)
+        return fiber->generation != run.generation;
+    return fiber->waits == WAITS_FOR_WARP &&
+           fiber->generation != run.warps[fiber->thread / WARP].generation;
+}
+
+/* Every fiber that may go on does so once; true if there was one. Those of the
+ * slow warp only if no other may: the others get as far ahead of it as barriers
+ * let them. */
+static bool sweep(bool slow)
+{
+    bool any = false;
+    unsigned first = random_below(run.fibers);
+    unsigned step = random_below(2) == 0 ? 1 : run.fibers - 1;
+    for (unsigned i = 0, at = first; i < run.fibers; i++) {
+        if ((fibers[at]->thread / WARP == run.slow_warp) == slow &&
+            may_go_on(fibers[at])) {
+            fiber_resume(fibers[at]);
+            any = true;
+        }
+        at = (at + step) % run.fibers;
+    }
+    return any;
+}
+
+[[noreturn]] static void fail_stuck()
+{
+    char text[160];
+    unsigned waiting = 0;
+    const struct fiber *one = NULL;
+    for (unsigned i = 0; i < run.fibers; i++)
+        if (fibers[i]->waits != IDLE) {
+            waiting++;
+            one = fibers[i];
+        }
+    snprintf(text, sizeof(text),
+             "%u threads wait, thread %u at %s, and the other %u have ended",
+             waiting, one->thread, one->where, run.ended);
+    fail(text);
+}
+
+static void block_run(size_t shared_bytes)
+{
+    if (__start_cuda_shared != NULL)
+        memset(__start_cuda_shared, 0xff,
+               (size_t)(__stop_cuda_shared - __start_cuda_shared));
+    if (shared_bytes > 0)
+        memset(run.shared, 0xff, shared_bytes);
+    run.started = run.ended = run.fibers = run.arrived = 0;
+    run.first = random_below(run.threads);
+    run.step = random_below(2) == 0 ? 1 : run.threads - 1;
+    run.slow_warp = random_below((run.threads + WARP - 1) / WARP);
+    while (run.ended < run.threads) {
+        if (run.started < run.threads)
+            fiber_resume(fiber_next());
+        else if (!sweep(false) && !sweep(true))
+            fail_stuck();
+    }
+    for (size_t i = 0; i < run.threads / WARP; i++)
+        if (run.warps[i].arrived != 0)
+            fail("a warp's collective was left half done");
+}
+
+static unsigned coprime_below(unsigned n)
+{
+    for (;;) {
+        unsigned a = n, b = n > 1 ? 1 + random_below(n - 1) : 1, step = b;
+        while (b != 0) {
+            unsigned rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return step;
+    }
+}
+
+void *cuda_emulator_shared()
+{
+    return run.shared;
+}
+
+void cuda_emulator_run(const char *name, dim3 grid, dim3 block,
+                       size_t shared_bytes, void (*body)(void *),
+                       void *argument)
+{
+    uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    gridDim = grid;
+    blockDim = block;
+    blockIdx = dim3(0, 0, 0);
+    run.name = name;
+    run.body = body;
+    run.argument = argument;
+    run.threads = (unsigned)threads;
+    if (blocks == 0 || grid.x > GRID_X_MAX || grid.y > GRID_YZ_MAX ||
+        grid.z > GRID_YZ_MAX || threads == 0 || threads > THREADS_MAX ||
+        block.z > 64 || shared_bytes > SHARED_BYTES_MAX)
+        fail("no device grants such a launch");
+    if (blocks > GRID_X_MAX)
+        fail("so many blocks would run for hours");
+    /* exactly as large as asked for, so that AddressSanitizer sees its end */
+    run.shared = (char *)malloc(shared_bytes);
+    unsigned first = random_below((unsigned)blocks);
+    unsigned step = coprime_below((unsigned)blocks);
+    for (uint64_t i = 0; i < blocks; i++) {
+        unsigned at = (unsigned)((first + i * step) % blocks);
+        blockIdx.x = at % grid.x;
+        blockIdx.y = at / grid.x % grid.y;
+        blockIdx.z = at / grid.x / grid.y;
+        block_run(shared_bytes);
+    }
+    free(run.shared);
+    run.shared = NULL;
+}

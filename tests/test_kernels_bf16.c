@@ -1,0 +1,473 @@
+/* The ops in bf16 on every table that has them. Inputs are bf16 numbers; what
+ * is right is the first CPU table's fp32 result on the same numbers, which the
+ * other tests hold to fp64. A bf16 output may be off by one rounding, an fp32
+ * one by the op's tolerance. */
+#include "tests/kernel_check.h"
+
+#include <stdio.h>
+
+/* Of a rounding to 8 significant bits, with room for the fp32 error before. */
+#define ROUNDING 0x1.002p-8
+#define FLOATS 5e-6 /* relative to the largest */
+
+static const struct kernels *cpu;
+
+/* A tensor as both tables see it: `wide` fp32, `half` bf16. */
+struct tensor {
+    int64_t n;
+    float *wide;
+    uint16_t *half;
+};
+
+static void tensor_narrow(struct tensor *t)
+{
+    for (int64_t i = 0; i < t->n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &t->wide[i], sizeof(bits));
+        t->half[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+/* One element more than n, in front of which an op must stop. */
+static struct tensor tensor_random(int64_t n, uint64_t seed, double scale)
+{
+    struct tensor t = { .n = n + 1 };
+    t.wide = check_random(t.n, seed, scale);
+    t.half = check_alloc((size_t)t.n * sizeof(*t.half));
+    for (int64_t i = 0; i < t.n; i++)
+        t.wide[i] = check_bf16_of(t.wide[i]);
+    tensor_narrow(&t);
+    return t;
+}
+
+static void tensor_free(struct tensor *t)
+{
+    free(t->half);
+    free(t->wide);
+}
+
+static float widened(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* The bf16 side is the fp32 side after one rounding, the guard included. */
+static void check_rounded(const struct kernels *table, const char *op,
+                          const char *what, const struct tensor *t)
+{
+    double largest = 1e-30, worst = 0;
+    for (int64_t i = 0; i < t->n - 1; i++)
+        largest = fmax(largest, fabs((double)t->wide[i]));
+    for (int64_t i = 0; i < t->n; i++) {
+        double want = (double)t->wide[i];
+        double off = fabs((double)widened(t->half[i]) - want);
+        double room = ROUNDING * fabs(want) + 1e-6 * largest;
+        worst = isnan(off) ? INFINITY : fmax(worst, off / room);
+    }
+    if (!tap_ok(worst <= 1, "%s/%s bf16 %s: %s, one rounding", table->backend,
+                table->kernel_set, op, what))
+        tap_note("%.3f roundings", worst);
+}
+
+static void check_floats(const struct kernels *table, const char *op,
+                         const char *what, const float *got, const float *want,
+                         int64_t n)
+{
+    double *wide = check_widened(want, n);
+    char text[96];
+    snprintf(text, sizeof(text), "bf16, %s", what);
+    check_below(table, op, text, check_error(got, wide, n), FLOATS);
+    free(wide);
+}
+
+static void check_elementwise(const struct kernels *table, int64_t n)
+{
+    struct kernel_ctx c = { .threads = 1 };
+    struct tensor x = tensor_random(n, 1, 3), y = tensor_random(n, 2, 3);
+    struct tensor out = tensor_random(n, 3, 3);
+    char what[32];
+    snprintf(what, sizeof(what), "%lld elements", (long long)n);
+    cpu->add(&c, DTYPE_F32, n, x.wide, 0.3f, y.wide, out.wide);
+    table->add(&c, DTYPE_BF16, n, x.half, 0.3f, y.half, out.half);
+    check_rounded(table, "add", what, &out);
+    tensor_free(&out);
+    out = tensor_random(n, 3, 3);
+    cpu->accumulate(&c, DTYPE_F32, n, x.wide, out.wide);
+    table->accumulate(&c, DTYPE_BF16, n, x.half, out.half);
+    check_rounded(table, "accumulate", what, &out);
+    for (int act = ACTIVATION_GELU; act <= ACTIVATION_SILU; act++) {
+        cpu->activation_forward(&c, DTYPE_F32, (enum activation)act, n, x.wide,
+                                out.wide);
+        table->activation_forward(&c, DTYPE_BF16, (enum activation)act, n,
+                                  x.half, out.half);
+        check_rounded(table, "activation_forward", what, &out);
+        cpu->activation_backward(&c, DTYPE_F32, (enum activation)act, n, x.wide,
+                                 y.wide, out.wide);
+        table->activation_backward(&c, DTYPE_BF16, (enum activation)act, n,
+                                   x.half, y.half, out.half);
+        check_rounded(table, "activation_backward", what, &out);
+    }
+    cpu->zero(&c, DTYPE_F32, n, out.wide);
+    table->zero(&c, DTYPE_BF16, n, out.half);
+    check_rounded(table, "zero", what, &out);
+    tensor_free(&out);
+    tensor_free(&y);
+    tensor_free(&x);
+}
+
+/* A limit between two bf16 numbers is the lower of them. */
+static void check_clip(const struct kernels *table, float limit, float lower)
+{
+    enum { N = 4001 };
+    struct kernel_ctx c = { .threads = 1 };
+    struct tensor x = tensor_random(N, 1, 1), dx = tensor_random(N, 2, 1);
+    char what[32];
+    snprintf(what, sizeof(what), "to %g", (double)limit);
+    cpu->clip_forward(&c, DTYPE_F32, N, lower, x.wide);
+    table->clip_forward(&c, DTYPE_BF16, N, limit, x.half);
+    check_rounded(table, "clip_forward", what, &x);
+    cpu->clip_backward(&c, DTYPE_F32, N, lower, x.wide, dx.wide);
+    table->clip_backward(&c, DTYPE_BF16, N, limit, x.half, dx.half);
+    check_rounded(table, "clip_backward", what, &dx);
+    tensor_free(&dx);
+    tensor_free(&x);
+}
+
+static void check_random_factors(const struct kernels *table, int64_t samples,
+                                 int64_t elements)
+{
+    const struct random_place random = { .seed = 5,
+                                         .stream = 9,
+                                         .first_sample = 77 };
+    int64_t n = samples * elements;
+    struct kernel_ctx c = { .threads = 1 };
+    struct tensor x = tensor_random(n, 1, 1), y = tensor_random(n, 2, 1);
+    bool same = true;
+    cpu->dropout(&c, DTYPE_F32, samples, elements, 0.3f, &random, 1.5f, x.wide,
+                 y.wide);
+    table->dropout(&c, DTYPE_BF16, samples, elements, 0.3f, &random, 1.5f,
+                   x.half, y.half);
+    check_rounded(table, "dropout", "0.3", &y);
+    for (int64_t i = 0; i < n; i++)
+        same &= (y.wide[i] == 0) == (widened(y.half[i]) == 0);
+    tap_ok(same, "%s/%s bf16 dropout: the same elements", table->backend,
+           table->kernel_set);
+    cpu->jitter(&c, DTYPE_F32, samples, elements, 0.2f, &random, x.wide,
+                y.wide);
+    table->jitter(&c, DTYPE_BF16, samples, elements, 0.2f, &random, x.half,
+                  y.half);
+    check_rounded(table, "jitter", "0.2", &y);
+    cpu->dropout(&c, DTYPE_F32, samples, elements, 0, &random, 1.5f, x.wide,
+                 y.wide);
+    table->dropout(&c, DTYPE_BF16, samples, elements, 0, &random, 1.5f, x.half,
+                   y.half);
+    check_rounded(table, "dropout", "0", &y);
+    tensor_free(&y);
+    tensor_free(&x);
+}
+
+static void check_rope(const struct kernels *table, int64_t head_dim)
+{
+    enum { N = 10, SEQ = 5, HEADS = 3 };
+    struct kernel_ctx c = { .threads = 1 };
+    float *angles = check_random(SEQ * head_dim, 4, 1);
+    for (int inverse = 0; inverse < 2; inverse++) {
+        struct tensor x = tensor_random(N * HEADS * head_dim, 1, 1);
+        cpu->rope(&c, DTYPE_F32, N, SEQ, HEADS, 2, head_dim, angles, inverse,
+                  x.wide);
+        table->rope(&c, DTYPE_BF16, N, SEQ, HEADS, 2, head_dim, angles, inverse,
+                    x.half);
+        check_rounded(table, "rope", inverse ? "inverse" : "forward", &x);
+        tensor_free(&x);
+    }
+    free(angles);
+}
+
+static void check_glu(const struct kernels *table, int64_t width)
+{
+    enum { N = 7 };
+    int64_t stride = 2 * width + 3;
+    struct kernel_ctx c = { .threads = 1 };
+    struct tensor in = tensor_random(N * stride, 1, 3);
+    struct tensor y = tensor_random(N * width, 2, 1);
+    struct tensor dy = tensor_random(N * width, 3, 1);
+    const enum activation act = ACTIVATION_SILU;
+    cpu->glu_forward(&c, DTYPE_F32, act, N, width, stride, in.wide,
+                     in.wide + width, y.wide);
+    table->glu_forward(&c, DTYPE_BF16, act, N, width, stride, in.half,
+                       in.half + width, y.half);
+    check_rounded(table, "glu_forward", "rows with gaps", &y);
+    cpu->glu_backward(&c, DTYPE_F32, act, N, width, stride, in.wide,
+                      in.wide + width, dy.wide, in.wide, in.wide + width);
+    table->glu_backward(&c, DTYPE_BF16, act, N, width, stride, in.half,
+                        in.half + width, dy.half, in.half, in.half + width);
+    check_rounded(table, "glu_backward", "in place, gaps stay", &in);
+    tensor_free(&dy);
+    tensor_free(&y);
+    tensor_free(&in);
+}
+
+/* What both tables compute of one norm: y, statistics, gradients. */
+struct normed {
+    float *mean, *rstd, *dgamma, *dbeta;
+};
+
+static void normed_check(const struct kernels *table, const struct norm *norm,
+                         bool accumulate)
+{
+    int64_t n = norm->n * norm->stride, stats = norm->n * norm->groups;
+    int64_t width = norm->shared ? norm->d : norm->groups * norm->d;
+    struct kernel_limits limits = { .tokens = norm->n,
+                                    .seq = 1,
+                                    .width = width };
+    struct kernel_ctx one = check_ctx(cpu, limits, 1);
+    struct kernel_ctx two = check_ctx(table, limits, 1);
+    struct tensor x = tensor_random(n, 1, 2), y = tensor_random(n, 2, 1);
+    struct tensor gamma = tensor_random(width, 3, 1);
+    struct tensor beta = tensor_random(width, 4, 1);
+    struct tensor dy = tensor_random(n, 5, 1), dx = tensor_random(n, 6, 1);
+    float *want = check_random(2 * (stats + width), 7, 1);
+    float *got = check_copy(want, 2 * (stats + width));
+    float *a = want + 2 * stats, *b = got + 2 * stats;
+    char what[96];
+    snprintf(what, sizeof(what), "%s %lldx%lldx%lld",
+             norm->kind == NORM_RMS ? "RMSNorm" : "LayerNorm",
+             (long long)norm->n, (long long)norm->groups, (long long)norm->d);
+    cpu->norm_forward(&one, DTYPE_F32, norm, x.wide, gamma.wide, beta.wide,
+                      y.wide, want, want + stats);
+    table->norm_forward(&two, DTYPE_BF16, norm, x.half, gamma.half, beta.half,
+                        y.half, got, got + stats);
+    check_rounded(table, "norm_forward", what, &y);
+    cpu->norm_backward(&one, DTYPE_F32, norm, dy.wide, x.wide, gamma.wide, want,
+                       want + stats, accumulate, dx.wide, a, a + width);
+    table->norm_backward(&two, DTYPE_BF16, norm, dy.half, x.half, gamma.half,
+                         got, got + stats, accumulate, dx.half, b, b + width);
+    check_rounded(table, "norm_backward", what, &dx);
+    check_floats(table, "norm", what, got, want, 2 * stats);
+    check_floats(table, "norm dgamma, dbeta", what, b, a, 2 * width);
+    struct tensor *all[] = { &x, &y, &gamma, &beta, &dy, &dx };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        tensor_free(all[i]);
+    free(got);
+    free(want);
+    check_ctx_free(&two);
+    check_ctx_free(&one);
+}
+
+static void check_norms(const struct kernels *table)
+{
+    static const struct norm shapes[] = {
+        { NORM_LAYER, 3, 1, 5, 5, true, 1e-5f, false },
+        { NORM_RMS, 67, 1, 129, 129, true, 1e-5f, false },
+        { NORM_LAYER, 9, 1, 2049, 2049, true, 1e-5f, false },
+        { NORM_RMS, 11, 3, 64, 200, false, 1e-5f, false },
+        { NORM_LAYER, 6, 3, 700, 2100, false, 1e-5f, false },
+        { NORM_LAYER, 4, 1, 40, 40, true, 1e-5f, true },
+    };
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+        normed_check(table, &shapes[i], i % 2 == 0);
+}
+
+/* The sum is rounded before its norm is taken. */
+static void check_add_norm(const struct kernels *table)
+{
+    enum { N = 9, D = 133, COUNT = N * D };
+    const struct norm norm = { NORM_RMS, N, 1, D, D, true, 1e-5f, false };
+    struct kernel_ctx c = { .threads = 1 };
+    struct tensor a = tensor_random(COUNT, 1, 1);
+    struct tensor b = tensor_random(COUNT, 2, 1);
+    struct tensor x = tensor_random(COUNT, 3, 1);
+    struct tensor y = tensor_random(COUNT, 4, 1);
+    struct tensor gamma = tensor_random(D, 5, 1);
+    float want[N], got[N];
+    cpu->add(&c, DTYPE_F32, COUNT, a.wide, 0.7f, b.wide, x.wide);
+    table->add_norm_forward(&c, DTYPE_BF16, &norm, a.half, 0.7f, b.half, x.half,
+                            gamma.half, NULL, y.half, NULL, got);
+    check_rounded(table, "add_norm_forward", "the sum", &x);
+    for (int i = 0; i < COUNT; i++)
+        x.wide[i] = widened(x.half[i]);
+    cpu->norm_forward(&c, DTYPE_F32, &norm, x.wide, gamma.wide, NULL, y.wide,
+                      NULL, want);
+    check_rounded(table, "add_norm_forward", "its norm", &y);
+    check_floats(table, "add_norm_forward", "rstd", got, want, N);
+    struct tensor *all[] = { &a, &b, &x, &y, &gamma };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        tensor_free(all[i]);
+}
+
+static void check_loss(const struct kernels *table, int64_t vocab)
+{
+    enum { N = 6 };
+    const int32_t labels[N] = { 0, 1, -1, (int32_t)vocab - 1, 2, -100 };
+    struct kernel_ctx c = { .threads = 1 };
+    struct tensor x = tensor_random(N * vocab, 1, 9);
+    float want[N], got[N];
+    char what[32];
+    snprintf(what, sizeof(what), "vocabulary %lld", (long long)vocab);
+    cpu->cross_entropy(&c, DTYPE_F32, N, vocab, 0.5f, x.wide, labels, true,
+                       want);
+    table->cross_entropy(&c, DTYPE_BF16, N, vocab, 0.5f, x.half, labels, true,
+                         got);
+    check_rounded(table, "cross_entropy", what, &x);
+    check_floats(table, "cross_entropy", what, got, want, N);
+    tensor_free(&x);
+}
+
+static void check_embedding(const struct kernels *table, int64_t d, bool wpe)
+{
+    enum { N = 520, SEQ = 130, VOCAB = 37 };
+    struct kernel_ctx c = { .threads = 1 };
+    struct tensor te = tensor_random(VOCAB * d, 1, 1);
+    struct tensor pe = tensor_random(SEQ * d, 2, 1);
+    struct tensor out = tensor_random(N * d, 3, 1);
+    float *want = check_random((VOCAB + SEQ) * d, 4, 1);
+    float *got = check_copy(want, (VOCAB + SEQ) * d);
+    int32_t tokens[N];
+    for (int i = 0; i < N; i++)
+        tokens[i] = i % 3 == 0 ? 5 : i * i % VOCAB;
+    cpu->embedding_backward(&c, DTYPE_F32, N, SEQ, d, tokens, out.wide, want,
+                            wpe ? want + VOCAB * d : NULL);
+    table->embedding_backward(&c, DTYPE_BF16, N, SEQ, d, tokens, out.half, got,
+                              wpe ? got + VOCAB * d : NULL);
+    tap_ok(check_same(got, want, (VOCAB + SEQ) * d),
+           "%s/%s bf16 embedding_backward: width %lld, the CPU's bits",
+           table->backend, table->kernel_set, (long long)d);
+    cpu->embedding_forward(&c, DTYPE_F32, N, SEQ, d, tokens, te.wide,
+                           wpe ? pe.wide : NULL, out.wide);
+    table->embedding_forward(&c, DTYPE_BF16, N, SEQ, d, tokens, te.half,
+                             wpe ? pe.half : NULL, out.half);
+    check_rounded(table, "embedding_forward", wpe ? "both" : "tokens", &out);
+    free(got);
+    free(want);
+    tensor_free(&out);
+    tensor_free(&pe);
+    tensor_free(&te);
+}
+
+static void check_experts(const struct kernels *table, int64_t d)
+{
+    enum { N = 8, K = 3, ROWS = N * K };
+    const struct route route = { N, 5, K, 1 };
+    struct kernel_ctx c = { .threads = 1 };
+    struct tensor x = tensor_random(N * d, 1, 1);
+    struct tensor h = tensor_random(ROWS * d, 2, 1);
+    struct tensor dh = tensor_random(ROWS * d, 3, 1);
+    struct tensor out = tensor_random(N * d, 4, 1);
+    struct tensor rows = tensor_random(ROWS * d, 5, 1);
+    float *weights = check_random(ROWS, 6, 1), want[ROWS], got[ROWS];
+    int32_t place[ROWS], source[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        place[i] = (i * 7 + 3) % ROWS;
+        source[place[i]] = i;
+    }
+    cpu->expert_gather(&c, DTYPE_F32, &route, d, source, x.wide, rows.wide);
+    table->expert_gather(&c, DTYPE_BF16, &route, d, source, x.half, rows.half);
+    check_rounded(table, "expert_gather", "rows", &rows);
+    cpu->expert_combine(&c, DTYPE_F32, &route, d, place, weights, h.wide,
+                        out.wide);
+    table->expert_combine(&c, DTYPE_BF16, &route, d, place, weights, h.half,
+                          out.half);
+    check_rounded(table, "expert_combine", "weighted", &out);
+    cpu->expert_combine(&c, DTYPE_F32, &route, d, place, NULL, h.wide,
+                        out.wide);
+    table->expert_combine(&c, DTYPE_BF16, &route, d, place, NULL, h.half,
+                          out.half);
+    check_rounded(table, "expert_combine", "sum", &out);
+    cpu->expert_weigh(&c, DTYPE_F32, &route, d, source, weights, h.wide,
+                      dh.wide, want);
+    table->expert_weigh(&c, DTYPE_BF16, &route, d, source, weights, h.half,
+                        dh.half, got);
+    check_rounded(table, "expert_weigh", "h", &h);
+    check_rounded(table, "expert_weigh", "dh", &dh);
+    check_floats(table, "expert_weigh", "dweights", got, want, ROWS);
+    struct tensor *all[] = { &x, &h, &dh, &out, &rows };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        tensor_free(all[i]);
+    free(weights);
+}
+
+static void check_bias(const struct kernels *table, int64_t n, int64_t d)
+{
+    struct kernel_limits limits = { .tokens = n, .seq = 1, .width = d };
+    struct kernel_ctx c = check_ctx(table, limits, 1);
+    struct tensor dy = tensor_random(n * d, 1, 1);
+    float *want = check_random(d, 2, 1), *got = check_copy(want, d);
+    cpu->bias_backward(&c, DTYPE_F32, n, d, dy.wide, want);
+    table->bias_backward(&c, DTYPE_BF16, n, d, dy.half, got);
+    check_floats(table, "bias_backward", "column sums", got, want, d);
+    free(got);
+    free(want);
+    tensor_free(&dy);
+    check_ctx_free(&c);
+}
+
+static void check_update(const struct kernels *table)
+{
+    enum { N = 2 * KERNEL_CHUNK };
+    const struct adamw step = { .lr = 0.05f,
+                                .decay = 0.01f,
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .eps = 1e-8f,
+                                .correction1 = 0.1f,
+                                .correction2 = 0.05f,
+                                .grad_scale = 0.125f };
+    struct kernel_ctx c = { .threads = 1 };
+    struct tensor g = tensor_random(N, 1, 1);
+    float *want = check_random(3 * N, 2, 1);
+    double sums[2], wide[2];
+    for (int64_t i = 2 * N; i < 3 * N; i++)
+        want[i] = fabsf(want[i]);
+    float *got = check_copy(want, 3 * N);
+    cpu->adamw(&c, DTYPE_F32, N - 3, &step, want, g.wide, want + N,
+               want + 2 * N);
+    table->adamw(&c, DTYPE_BF16, N - 3, &step, got, g.half, got + N,
+                 got + 2 * N);
+    check_floats(table, "adamw", "p, m and v", got, want, 3 * N);
+    cpu->chunk_sum_squares(&c, DTYPE_F32, N, g.wide, wide);
+    table->chunk_sum_squares(&c, DTYPE_BF16, N, g.half, sums);
+    tap_ok(fabs(sums[0] / wide[0] - 1) < 1e-12 &&
+               fabs(sums[1] / wide[1] - 1) < 1e-12,
+           "%s/%s bf16 chunk_sum_squares", table->backend, table->kernel_set);
+    free(got);
+    free(want);
+    tensor_free(&g);
+}
+
+int main(void)
+{
+    const struct kernels *const *t = kernels_all();
+    cpu = t[0];
+    for (; *t != NULL; t++) {
+        if (strcmp((*t)->backend, "cpu") == 0)
+            continue;
+        check_elementwise(*t, 1);
+        check_elementwise(*t, 4099);
+        check_clip(*t, 0.5f, 0.5f);
+        check_clip(*t, 0.3f, 0x1.32p-2f);
+        check_random_factors(*t, 3, 37);
+        check_random_factors(*t, 2, 5003);
+        check_rope(*t, 6);
+        check_rope(*t, 64);
+        check_glu(*t, 33);
+        check_glu(*t, 2304);
+        check_norms(*t);
+        check_add_norm(*t);
+        check_loss(*t, 5);
+        check_loss(*t, 5003);
+        check_embedding(*t, 133, true);
+        check_embedding(*t, 2100, false);
+        check_experts(*t, 19);
+        check_experts(*t, 2064);
+        check_bias(*t, 71, 203);
+        check_bias(*t, 3000, 64);
+        check_update(*t);
+        return tap_done();
+    }
+    tap_skip("no table has bf16: the CUDA kernels are emulated only where a "
+             "C++ compiler is");
+    return tap_done();
+}
