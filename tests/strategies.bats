@@ -135,6 +135,15 @@ same_as() {
     train 4 "$DIR/packed-moe" "${TEN[@]}" "${packed[@]}"
 }
 
+@test "zero3 with more blocks ahead than can travel at once: the same bits" {
+    local deep=(model.n_layers=80 model.d_model=16 model.n_heads=2
+        train.max_duration=2ba checkpoint.interval=2ba eval.interval=2ba
+        parallel.strategy=zero3) want
+    train 1 "$DIR/deep" "${TEN[@]}" "${deep[@]}"
+    want=$(digest "$DIR/deep")
+    same_as "$want" 2 "${deep[@]}" parallel.prefetch=80
+}
+
 @test "fast and run train under every strategy; run keeps its own" {
     for strategy in ddp zero2 zero3; do
         for mode in fast run; do
