@@ -135,6 +135,15 @@ same_as() {
     train 4 "$DIR/packed-moe" "${TEN[@]}" "${packed[@]}"
 }
 
+@test "zero3 with more blocks ahead than can travel at once: the same bits" {
+    local deep=(model.n_layers=80 model.d_model=16 model.n_heads=2
+        train.max_duration=2ba checkpoint.interval=2ba eval.interval=2ba
+        parallel.strategy=zero3) want
+    train 1 "$DIR/deep" "${TEN[@]}" "${deep[@]}"
+    want=$(digest "$DIR/deep")
+    same_as "$want" 2 "${deep[@]}" parallel.prefetch=80
+}
+
 @test "fast and run train under every strategy; run keeps its own" {
     for strategy in ddp zero2 zero3; do
         for mode in fast run; do
@@ -188,6 +197,35 @@ same_as() {
     status=0
     wait $pid || status=$?
     [ "$status" -eq 85 ]
+}
+
+# ends_evaluation [key=value ...]: a signal to both ranks at the beginning of an
+# evaluation, with a step and a checkpoint, takes less time than the evaluation
+ends_evaluation() {
+    local settings=("${TEN[@]}" "data.eval=$DIR/data/train" eval.samples=2500
+        eval.interval=1ba scheduler.t_max=10ba train.microbatch=1 "$@")
+    local full began
+    train 2 "$DIR/whole" "${settings[@]}" train.max_duration=1ba
+    full=$(sed 's/.*"seconds": \([0-9.]*\).*/\1/' "$DIR/whole/eval.jsonl")
+    start 2 "$DIR/cut" "${settings[@]}" train.max_duration=100ba
+    wait_for 60 steps_logged "$DIR/cut" 1
+    began=$(date +%s.%N)
+    # shellcheck disable=SC2046 # one word for each rank
+    kill -TERM $(ranks_of $pid)
+    status=0
+    wait $pid || status=$?
+    [ "$status" -eq 85 ]
+    rm -rf "$DIR/whole" "$DIR/cut"
+    echo "an evaluation: $full s"
+    awk -v began="$began" -v ended="$(date +%s.%N)" -v full="$full" \
+        'BEGIN { print ended - began; exit !(ended - began < full / 2) }'
+}
+
+@test "a signal ends an evaluation of ranks that compute together" {
+    ends_evaluation model.preset=llama-tiny parallel.strategy=zero3 \
+        parallel.sequence_chunks=2 parallel.sequence_degree=2
+    ends_evaluation model.preset=moe-tiny parallel.strategy=zero2 \
+        parallel.expert_degree=2
 }
 
 refused() { # RANKS TEXT [key=value ...]

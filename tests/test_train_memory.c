@@ -107,6 +107,44 @@ static void test_degrees(struct train_settings *s)
            "the model's share");
 }
 
+/* Degrees that are no powers of two: what fits on as few ranks as they allow,
+ * and the nearest of their multiples. */
+static void test_odd_degrees(struct train_settings *s)
+{
+    static const char *const cases[] = {
+        "parallel.strategy=zero2 model.preset=moe-tiny model.experts=12 "
+        "parallel.slots=16 "
+        "model.ffn_width=512 parallel.expert_degree=3",
+        "parallel.strategy=zero2 data.seq_len=96 parallel.sequence_chunks=3 "
+        "parallel.sequence_degree=3",
+        "parallel.strategy=zero3 parallel.slots=16 parallel.shard_degree=3",
+    };
+    char text[512];
+    struct train_memory_nearest *nearest = calloc(1, sizeof *nearest);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text, "%s train.microbatch=2", cases[i]);
+        if (!tap_ok(load(text, s) == ERR_OK, "%s: %s", text, err_text()))
+            continue;
+        size_t three = total(s, 3);
+        snprintf(text, sizeof text, "%s memory.limit=%zuB", cases[i], three);
+        tap_ok(load(text, s) == ERR_OK, "the limit of 3 ranks: %s", err_text());
+        tap_is_int(s->train.microbatch, 2, "is what fits on 3 ranks");
+        snprintf(text, sizeof text,
+                 "%s train.microbatch=1 memory.checkpoint=block "
+                 "memory.compression=bf16 checkpoint.async=false "
+                 "model.n_layers=16",
+                 cases[i]);
+        load(text, s);
+        struct train_memory_place place = place_for(3);
+        tap_ok(train_memory_nearest(s, &place, total(s, 3) - 1, nearest) ==
+                   ERR_OK,
+               "look for the nearest");
+        tap_ok(nearest->found && nearest->ranks % 3 == 0, "on more ranks: %d",
+               nearest->ranks);
+    }
+    free(nearest);
+}
+
 static const struct {
     const char *overrides;
     size_t missing; /* bytes below the need */
@@ -173,6 +211,7 @@ int main(void)
     test_smaller();
     test_auto(s);
     test_degrees(s);
+    test_odd_degrees(s);
     test_nearest(s);
     test_check(s);
     free(s);

@@ -6,6 +6,9 @@
 #include "src/base/arena.h"
 
 #define NO_BLOCK (-1)
+/* Gathers in flight at once: a communicator has requests for 64 collectives,
+ * and gradients travel meanwhile. */
+#define FLIGHTS_MAX 32
 
 struct room {
     float *data;
@@ -26,6 +29,7 @@ struct gather {
     /* two of the ends, then for each kind of a layer's blocks `depth` */
     struct room *rooms;
     int room_count, depth, kinds;
+    int flights;
     int64_t clock;
 };
 
@@ -159,11 +163,13 @@ static enum err fetch(struct gather *gather, int block, struct room **out)
                            OWNER_SHARD_GROUP, gather->shard + b->shard_at,
                            room->data, b->offset, &room->request));
     room->block = block;
+    gather->flights++;
 out:
     return rc;
 }
 
-/* The blocks that the walk gathers next. What arrives meanwhile is moved on. */
+/* The blocks that the walk gathers next, as far as there are rooms and requests
+ * for them. What arrives meanwhile is moved on. */
 static enum err fetch_ahead(struct gather *gather)
 {
     enum err rc = ERR_OK;
@@ -178,7 +184,7 @@ static enum err fetch_ahead(struct gather *gather)
             continue;
         left--;
         struct room *room = find_room(gather, call->block);
-        if (room == NULL)
+        if (room == NULL && gather->flights < FLIGHTS_MAX)
             TRY(fetch(gather, call->block, &room));
         if (room == NULL)
             break;
@@ -203,6 +209,7 @@ enum err gather_block(struct gather *gather, int block, const float **weights)
     if (room->request != NULL) {
         struct comm_request *request = room->request;
         room->request = NULL;
+        gather->flights--;
         rc = comm_wait(request, 0.0);
         if (rc != ERR_OK)
             room->block = NO_BLOCK;

@@ -177,6 +177,22 @@ static enum err eval_turn(struct train_eval *eval, struct trainer *trainer,
     return ERR_OK;
 }
 
+/* Ranks that compute together end together, when a signal has come to one of
+ * them or its leaf has failed. Others end by themselves. */
+static enum err eval_goes_on(const struct trainer *trainer, enum err failed,
+                             bool *goes_on)
+{
+    enum err rc = ERR_OK;
+    int64_t ends = failed != ERR_OK || stop_requested() != 0;
+    *goes_on = true;
+    if (!replica_shares(trainer->replica))
+        return ERR_OK;
+    TRY(comm_all_reduce_i64(trainer->comm, &ends, 1, COMM_MAX));
+    *goes_on = ends == 0;
+out:
+    return rc;
+}
+
 /* This rank's leaves; it stops early when a signal has come or a leaf fails,
  * but the others may need its part of the weights to their end. */
 static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
@@ -189,6 +205,10 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
     int64_t turns = (eval->leaves + eval->groups - 1) / eval->groups;
     for (int64_t turn = 0; turn < turns; turn++) {
         enum err before = failed;
+        bool goes_on;
+        TRY(eval_goes_on(trainer, failed, &goes_on));
+        if (!goes_on)
+            break;
         replica_begin_eval(trainer->replica);
         TRY(eval_turn(eval, trainer, begin + turn, &failed, tokens));
         if (failed != before)

@@ -92,15 +92,29 @@ int64_t train_memory_smaller(int64_t microbatch)
     return microbatch > 1 ? 1 : 0;
 }
 
-/* The number of ranks that is tried after `ranks`; 0: none. */
-static int more_ranks(int ranks, int most)
+static int64_t common_multiple(int64_t a, int64_t b)
 {
-    int next = 1;
+    int64_t multiple = a;
+    while (multiple % b != 0)
+        multiple += a;
+    return multiple;
+}
+
+/* The number of ranks that is tried after `ranks`, which the degrees divide;
+ * 0: none. */
+static int more_ranks(int ranks, const struct train_settings *settings)
+{
+    int64_t shard = settings->parallel.shard_degree;
+    int64_t least = common_multiple(settings->parallel.expert_degree,
+                                    settings->parallel.sequence_degree);
+    least = common_multiple(least, shard > 0 ? shard : 1);
+    int64_t most = train_memory_ranks_max(settings) / least * least;
+    int64_t next = least;
     while (next <= ranks)
         next *= 2;
     if (next < most)
-        return next;
-    return ranks < most ? most : 0;
+        return (int)next;
+    return ranks < most ? (int)most : 0;
 }
 
 /* The largest microbatch up to the settings' with which they fit; 0: none. */
@@ -132,7 +146,6 @@ enum err train_memory_auto(const struct train_settings *settings,
                            int64_t *microbatch)
 {
     enum err rc = ERR_OK;
-    int most = train_memory_ranks_max(settings);
     int64_t threads = settings->hardware.threads;
     bool fits = false;
     struct train_memory_place place = { .threads = threads > 0
@@ -149,7 +162,8 @@ enum err train_memory_auto(const struct train_settings *settings,
         goto out;
     /* of every build and processor */
     TRY(kernels_find("cpu", "generic", &place.kernels));
-    for (int ranks = 1; ranks > 0 && !fits; ranks = more_ranks(ranks, most)) {
+    for (int ranks = more_ranks(0, settings); ranks > 0 && !fits;
+         ranks = more_ranks(ranks, settings)) {
         place.ranks = ranks;
         TRY(fit_microbatch(trial, &place, (size_t)settings->memory.limit,
                            &fits));
@@ -196,9 +210,8 @@ enum err train_memory_nearest(const struct train_settings *settings,
 {
     enum err rc = ERR_OK;
     struct train_memory_place at = *place;
-    int most = train_memory_ranks_max(settings);
     out->found = false;
-    for (; at.ranks > 0; at.ranks = more_ranks(at.ranks, most)) {
+    for (; at.ranks > 0; at.ranks = more_ranks(at.ranks, settings)) {
         out->ranks = at.ranks;
         for (int change = 0;; change++) {
             out->settings = *settings;
