@@ -82,9 +82,11 @@ CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
 TEST_SRC := $(filter-out $(if $(HAVE_CXX),,tests/test_cuda_emulator.c),$(TEST_SRC))
+TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,tests/test_cuda_blas.c tests/test_cuda_device.c),$(TEST_SRC))
 LIB      := $(B)/libtessera.a
 CUDA_SRC := $(sort $(wildcard kernels/cuda_*.cu))
-CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(B)/kernels/cuda_table.o
+CUDA_C   := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard kernels/cuda_*.c)))
+CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(CUDA_C)
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_OBJ)) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
 MAINS    := $(filter-out tessera,$(MAIN_SRC:src/cmd/%.c=%))
 PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-launch
@@ -149,7 +151,7 @@ $(B)/%.o: %.cu
 	@echo "  NVCC  $<"
 	$(Q)$(NVCC) -I. $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 
-$(B)/kernels/cuda_table.o: CPPFLAGS += -isystem $(CUDA_ROOT)/include
+$(CUDA_C) $(B)/tests/cuda_blas_fake.o $(B)/tests/test_cuda_blas.o: CPPFLAGS += -isystem $(CUDA_ROOT)/include
 
 CXXFLAGS = -std=c++17 $(OPT) -Wall -Wextra -Wshadow $(if $(filter 1,$(WERROR)),-Werror) $(SANITIZE) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off -pthread -MMD -MP
@@ -221,6 +223,7 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(B)/tests/test_model: $(B)/tests/model_reference.o
+$(B)/tests/test_cuda_blas: $(B)/tests/cuda_blas_fake.o
 $(filter $(B)/tests/test_kernels%,$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
@@ -239,7 +242,7 @@ info: ## what was found and what will be built
 	@echo "compiler     $$($(CC) --version | head -n 1)"
 	@echo "kernel sets  $(KERNEL_SETS)"
 	@echo "MPI          $(WITH_MPI) (MPI=$(MPI); $$(pkg-config --modversion ompi-c 2>/dev/null || echo none))"
-	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none); no GEMM and attention on it yet)"
+	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none); no attention on it yet)"
 	@for p in $(PKGS); do echo "$$p $$(pkg-config --modversion $$p 2>/dev/null || echo MISSING)" | expand -t 13; done
 	@echo "to build     $(if $(MISSING_BUILD),incomplete: make deps,complete)"
 	@echo "to test      $(if $(MISSING_TEST),incomplete: make deps,complete)"
