@@ -3,12 +3,12 @@
  * computes a tile follows from the offsets, what it computes does not. */
 #include "kernels/cuda_gemm.h"
 
-/* Blocks of the grid: four for each multiprocessor of the largest GPU, whose
- * registers hold no more of them. */
+/* Blocks of the grid: three for each of 132 multiprocessors, as many as their
+ * registers hold. */
 #ifdef CUDA_EMULATED
 #define BLOCKS 5
 #else
-#define BLOCKS 528
+#define BLOCKS 396
 #endif
 
 template <class T, class C>
