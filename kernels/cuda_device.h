@@ -75,6 +75,11 @@ enum err cuda_device_event_await(void *event, void *stream);
 /* Waits for `end`, then tells the time since `begin` was reached. */
 enum err cuda_device_event_elapsed(void *begin, void *end, double *us);
 
+/* The mean time of one of several run(argument), which enqueue on the stream;
+ * waits for them. */
+enum err cuda_device_time(void *stream, enum err (*run)(void *), void *argument,
+                          double *us);
+
 enum cuda_device_place {
     CUDA_DEVICE_MEMORY,
     CUDA_DEVICE_PINNED /* host memory that copies reach without the CPU */

@@ -161,3 +161,28 @@ enum err cuda_device_copy(void *stream, void *to, const void *from,
         (int)cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream),
         "copying %zu bytes", bytes);
 }
+
+/* Runs between two events; one before them finds caches and clocks cold. */
+#define RUNS 10
+
+enum err cuda_device_time(void *stream, enum err (*run)(void *), void *argument,
+                          double *us)
+{
+    enum err rc = ERR_OK;
+    void *begin = NULL, *end = NULL;
+    double all = 0;
+    *us = 0;
+    TRY(cuda_device_event_create(true, &begin));
+    TRY(cuda_device_event_create(true, &end));
+    TRY(run(argument));
+    TRY(cuda_device_event_record(begin, stream));
+    for (int i = 0; i < RUNS; i++)
+        TRY(run(argument));
+    TRY(cuda_device_event_record(end, stream));
+    TRY(cuda_device_event_elapsed(begin, end, &all));
+    *us = all / RUNS;
+out:
+    cuda_device_event_destroy(end);
+    cuda_device_event_destroy(begin);
+    return rc;
+}

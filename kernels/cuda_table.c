@@ -3,14 +3,19 @@
 
 #include <stdio.h>
 
+#ifndef CUDA_EMULATED
+#include "kernels/cuda_blas.h"
+#include "kernels/cuda_device.h"
+#endif
+
 #ifdef CUDA_EMULATED
 #define TABLE cuda_table_emulated
 #define KERNEL_SET "emulated"
-#define DESCRIPTION "CUDA kernels emulated on the processor"
+#define GEMM cuda_gemm_tiled_emulated
 #else
 #define TABLE cuda_table
 #define KERNEL_SET "sm_80+sm_90a"
-#define DESCRIPTION "CUDA kernels, fp32 and bf16"
+#define GEMM cuda_gemm
 #endif
 
 static enum err lacks(const char *op)
@@ -53,15 +58,32 @@ static enum err lacks_attention_backward(const struct kernel_ctx *ctx,
 
 static void cuda_describe(char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s", DESCRIPTION);
+#ifdef CUDA_EMULATED
+    snprintf(text, bytes, "CUDA kernels emulated on the processor");
+#else
+    struct cuda_device_info info;
+    char device[128];
+    struct cuda_blas *blas = cuda_blas_shared();
+    if (cuda_device_info(&info) == ERR_OK)
+        cuda_device_describe(&info, device, sizeof device);
+    else
+        snprintf(device, sizeof device, "no GPU");
+    snprintf(text, bytes, "CUDA kernels, %s, cuBLASLt %zu", device,
+             blas == NULL ? 0 : cuda_blas_version(blas));
+#endif
 }
 
 static size_t cuda_scratch_bytes(const struct kernel_limits *limits)
 {
-    const size_t needs[] = { CUDA_SYMBOL(columns_scratch)(limits),
-                             CUDA_SYMBOL(norm_scratch)(limits),
-                             CUDA_SYMBOL(sum_scratch)(limits),
-                             CUDA_SYMBOL(route_scratch)(limits) };
+    const size_t needs[] = {
+        CUDA_SYMBOL(columns_scratch)(limits),
+        CUDA_SYMBOL(norm_scratch)(limits),
+        CUDA_SYMBOL(sum_scratch)(limits),
+        CUDA_SYMBOL(route_scratch)(limits),
+#ifndef CUDA_EMULATED
+        CUDA_BLAS_WORKSPACE,
+#endif
+    };
     size_t most = 0;
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         most = needs[i] > most ? needs[i] : most;
@@ -73,7 +95,7 @@ const struct kernels TABLE = {
     .kernel_set = KERNEL_SET,
     .describe = cuda_describe,
     .scratch_bytes = cuda_scratch_bytes,
-    .gemm = CUDA_SYMBOL(gemm_tiled),
+    .gemm = GEMM,
     .embedding_forward = CUDA_SYMBOL(embedding_forward),
     .embedding_backward = CUDA_SYMBOL(embedding_backward),
     .norm_forward = CUDA_SYMBOL(norm_forward),
