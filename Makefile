@@ -41,7 +41,7 @@ MISSING_TEST := $(if $(and $(call have,$(TOOLS_TEST)),$(wildcard /usr/share/dict
 # --- features: auto takes what is there, 1 insists, 0 leaves out ----------------
 HAVE_MPI  := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1 || echo 0)
 NVCC      ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
-HAVE_CUDA := $(if $(NVCC),1,0)
+HAVE_CUDA := $(if $(and $(NVCC),$(wildcard $(dir $(NVCC))../include/cublasLt.h)),1,0)
 HAVE_CXX  := $(shell command -v $(CXX))
 feature    = $(if $(filter auto,$($(1))),$(HAVE_$(1)),$($(1)))
 WITH_MPI  := $(call feature,MPI)
@@ -50,7 +50,7 @@ ifeq ($(WITH_MPI)$(HAVE_MPI)$(MISSING_BUILD),10)
 $(error MPI=1, but pkg-config finds no ompi-c: install OpenMPI's development files or say MPI=0)
 endif
 ifeq ($(WITH_CUDA)$(HAVE_CUDA),10)
-$(error CUDA=1, but there is no nvcc: install the CUDA toolkit, say NVCC=/path/to/nvcc or CUDA=0)
+$(error CUDA=1, but there is no nvcc with cublasLt.h: install the CUDA toolkit with cuBLAS, say NVCC=/path/to/nvcc or CUDA=0)
 endif
 
 # --- compilation ----------------------------------------------------------------
@@ -70,7 +70,8 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DTESSERA_VERSION='"$(VERSION)"' \
 CFLAGS   += -std=c17 $(OPT) $(WARN) $(SANITIZE) -fopenmp -pthread -MMD -MP
 LDFLAGS  += -fopenmp -pthread $(SANITIZE)
 CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
-CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -lcudart_static -lpthread -ldl -lrt
+# cuBLASLt is opened at run time, where the loader or this path finds it
+CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcudart_static -lpthread -ldl -lrt
 LDLIBS   := $(shell pkg-config --libs $(USED) 2>/dev/null) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
 
 LIB_DIRS := src/base src/comm src/data src/model src/parallel src/train src/job \

@@ -6,7 +6,10 @@
 
 #include "kernels/cuda_device.h"
 
-#define FILE_NAME "libcublasLt.so.13"
+/* The file of the version that the headers are of, which its ABI follows. */
+#define TEXT(number) #number
+#define FILE_OF(major) "libcublasLt.so." TEXT(major)
+#define FILE_NAME FILE_OF(CUBLAS_VER_MAJOR)
 
 #define MEMBER(name, symbol)                                                   \
     {                                                                          \
@@ -37,10 +40,11 @@ static const struct {
 enum err cuda_blas_library_open(struct cuda_blas_library *library)
 {
     memset(library, 0, sizeof *library);
-    library->opened = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
+    /* It never frees what it allocates when it is loaded, so it stays. */
+    library->opened = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library->opened == NULL)
         return err_set(ERR_UNSUPPORTED,
-                       "cuBLASLt: %s; install CUDA 13's libcublas or add its "
+                       "cuBLASLt: %s; install CUDA's libcublas or add its "
                        "folder to LD_LIBRARY_PATH",
                        dlerror());
     for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
@@ -48,8 +52,8 @@ enum err cuda_blas_library_open(struct cuda_blas_library *library)
         if (symbol == NULL) {
             cuda_blas_library_close(library);
             return err_set(ERR_UNSUPPORTED,
-                           "cuBLASLt: " FILE_NAME " lacks %s; install CUDA "
-                           "13's libcublas",
+                           "cuBLASLt: " FILE_NAME " lacks %s; install the "
+                           "libcublas of the CUDA this was built with",
                            members[i].symbol);
         }
         memcpy((char *)library + members[i].offset, &symbol, sizeof symbol);

@@ -15,7 +15,8 @@
  *     scratch_bytes(limits) bytes; its contents mean nothing between calls.
  *   - On CUDA an op is enqueued on ctx->stream; on CPU it returns when done. On
  *     CUDA all pointers but those to the structures below are to device memory,
- *     scalars that an op returns (sum's out) and lists (offsets) included.
+ *     scalars that an op returns (sum's out) and lists (offsets) included, and
+ *     ctx->scratch is 256-byte aligned.
  *   - Determinism: the result depends on the arguments and on the table
  *     (backend, kernel set, BLAS version) only, never on ctx->threads, on
  *     alignment or on earlier calls. Reductions run over fixed chunks, then in
