@@ -41,7 +41,7 @@ MISSING_TEST := $(if $(and $(call have,$(TOOLS_TEST)),$(wildcard /usr/share/dict
 # --- features: auto takes what is there, 1 insists, 0 leaves out ----------------
 HAVE_MPI  := $(shell pkg-config --exists ompi-c 2>/dev/null && echo 1 || echo 0)
 NVCC      ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
-HAVE_CUDA := $(if $(NVCC),1,0)
+HAVE_CUDA := $(if $(and $(NVCC),$(wildcard $(dir $(NVCC))../include/cublasLt.h)),1,0)
 HAVE_CXX  := $(shell command -v $(CXX))
 feature    = $(if $(filter auto,$($(1))),$(HAVE_$(1)),$($(1)))
 WITH_MPI  := $(call feature,MPI)
@@ -50,7 +50,7 @@ ifeq ($(WITH_MPI)$(HAVE_MPI)$(MISSING_BUILD),10)
 $(error MPI=1, but pkg-config finds no ompi-c: install OpenMPI's development files or say MPI=0)
 endif
 ifeq ($(WITH_CUDA)$(HAVE_CUDA),10)
-$(error CUDA=1, but there is no nvcc: install the CUDA toolkit, say NVCC=/path/to/nvcc or CUDA=0)
+$(error CUDA=1, but there is no nvcc with cublasLt.h: install the CUDA toolkit with cuBLAS, say NVCC=/path/to/nvcc or CUDA=0)
 endif
 
 # --- compilation ----------------------------------------------------------------
@@ -70,7 +70,8 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DTESSERA_VERSION='"$(VERSION)"' \
 CFLAGS   += -std=c17 $(OPT) $(WARN) $(SANITIZE) -fopenmp -pthread -MMD -MP
 LDFLAGS  += -fopenmp -pthread $(SANITIZE)
 CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
-CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -lcudart_static -lpthread -ldl -lrt
+# cuBLASLt is opened at run time, where the loader or this path finds it
+CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcudart_static -lpthread -ldl -lrt
 LDLIBS   := $(shell pkg-config --libs $(USED) 2>/dev/null) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
 
 LIB_DIRS := src/base src/comm src/data src/model src/parallel src/train src/job \
@@ -82,9 +83,11 @@ CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
 TEST_SRC := $(filter-out $(if $(HAVE_CXX),,tests/test_cuda_emulator.c),$(TEST_SRC))
+TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,tests/test_cuda_blas.c tests/test_cuda_device.c),$(TEST_SRC))
 LIB      := $(B)/libtessera.a
 CUDA_SRC := $(sort $(wildcard kernels/cuda_*.cu))
-CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(B)/kernels/cuda_table.o
+CUDA_C   := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard kernels/cuda_*.c)))
+CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(CUDA_C)
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_OBJ)) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
 MAINS    := $(filter-out tessera,$(MAIN_SRC:src/cmd/%.c=%))
 PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-launch
@@ -151,7 +154,7 @@ $(B)/%.o: %.cu
 	@echo "  NVCC  $<"
 	$(Q)$(NVCC) -I. $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 
-$(B)/kernels/cuda_table.o: CPPFLAGS += -isystem $(CUDA_ROOT)/include
+$(CUDA_C) $(B)/tests/cuda_blas_fake.o $(B)/tests/test_cuda_blas.o: CPPFLAGS += -isystem $(CUDA_ROOT)/include
 
 CXXFLAGS = -std=c++17 $(OPT) -Wall -Wextra -Wshadow $(if $(filter 1,$(WERROR)),-Werror) $(SANITIZE) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off -pthread -MMD -MP
@@ -223,6 +226,7 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(B)/tests/test_model $(B)/tests/test_model_sequence: $(B)/tests/model_reference.o
+$(B)/tests/test_cuda_blas: $(B)/tests/cuda_blas_fake.o
 $(filter $(B)/tests/test_kernels%,$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
@@ -241,7 +245,7 @@ info: ## what was found and what will be built
 	@echo "compiler     $$($(CC) --version | head -n 1)"
 	@echo "kernel sets  $(KERNEL_SETS)"
 	@echo "MPI          $(WITH_MPI) (MPI=$(MPI); $$(pkg-config --modversion ompi-c 2>/dev/null || echo none))"
-	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none); no GEMM and attention on it yet)"
+	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none); no attention on it yet)"
 	@for p in $(PKGS); do echo "$$p $$(pkg-config --modversion $$p 2>/dev/null || echo MISSING)" | expand -t 13; done
 	@echo "to build     $(if $(MISSING_BUILD),incomplete: make deps,complete)"
 	@echo "to test      $(if $(MISSING_TEST),incomplete: make deps,complete)"

@@ -29,11 +29,6 @@ size_t CUDA_SYMBOL(norm_scratch)(const struct kernel_limits *limits);
 size_t CUDA_SYMBOL(sum_scratch)(const struct kernel_limits *limits);
 size_t CUDA_SYMBOL(route_scratch)(const struct kernel_limits *limits);
 
-#ifndef CUDA_EMULATED
-/* ERR_UNSUPPORTED says why no device can be used here. */
-enum err cuda_device_check(void);
-#endif
-
 enum err CUDA_SYMBOL(embedding_forward)(const struct kernel_ctx *ctx,
                                         enum dtype dtype, int64_t n,
                                         int64_t seq, int64_t d,
@@ -148,6 +143,14 @@ enum err CUDA_SYMBOL(expert_weigh)(const struct kernel_ctx *ctx,
                                    int64_t width, const int32_t *source,
                                    const float *weights, void *h, void *dh,
                                    float *dweights);
+
+/* gemm by CUDA cores, for where cuBLASLt is not. cuda_gemm.cu. */
+enum err CUDA_SYMBOL(gemm_tiled)(const struct kernel_ctx *ctx, enum dtype dtype,
+                                 const struct gemm *gemm);
+
+enum err CUDA_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
+                                   enum dtype dtype,
+                                   const struct grouped_gemm *gemm);
 
 enum err CUDA_SYMBOL(pack)(const struct kernel_ctx *ctx, enum packing packing,
                            int64_t rows, int64_t cols, const float *x,

@@ -2,60 +2,26 @@
 #include "kernels/cuda.h"
 
 #include <stdio.h>
+
 #ifndef CUDA_EMULATED
-#include <cuda_runtime_api.h>
+#include "kernels/cuda_blas.h"
+#include "kernels/cuda_device.h"
 #endif
 
 #ifdef CUDA_EMULATED
 #define TABLE cuda_table_emulated
 #define KERNEL_SET "emulated"
-#define DESCRIPTION "CUDA kernels emulated on the processor"
+#define GEMM cuda_gemm_tiled_emulated
 #else
 #define TABLE cuda_table
 #define KERNEL_SET "sm_80+sm_90a"
-#define DESCRIPTION "CUDA kernels, fp32 and bf16"
-#endif
-
-#ifndef CUDA_EMULATED
-/* The first device counts: a rank sees its own one only. */
-enum err cuda_device_check(void)
-{
-    int count = 0, major = 0, minor = 0;
-    cudaError_t code = cudaGetDeviceCount(&count);
-    if (code == cudaSuccess && count == 0)
-        code = cudaErrorNoDevice;
-    if (code == cudaSuccess)
-        code = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
-                                      0);
-    if (code == cudaSuccess)
-        code = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
-                                      0);
-    if (code != cudaSuccess)
-        return err_set(ERR_UNSUPPORTED,
-                       "backend 'cuda': no GPU here: %s; use cpu",
-                       cudaGetErrorString(code));
-    if (major != 8 && (major != 9 || minor != 0))
-        return err_set(ERR_UNSUPPORTED,
-                       "backend 'cuda': the GPU has compute capability %d.%d, "
-                       "the kernels are for 8.x and 9.0; use cpu",
-                       major, minor);
-    return ERR_OK;
-}
+#define GEMM cuda_gemm
 #endif
 
 static enum err lacks(const char *op)
 {
     return err_set(ERR_UNSUPPORTED,
                    "op %s: this build's CUDA backend lacks it; use cpu", op);
-}
-
-static enum err lacks_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
-                           const struct gemm *gemm)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)gemm;
-    return lacks("gemm");
 }
 
 static enum err lacks_attention_forward(const struct kernel_ctx *ctx,
@@ -125,27 +91,34 @@ static enum err lacks_attention_chunk_backward(
     return lacks("attention_chunk_backward");
 }
 
-static enum err lacks_grouped_gemm(const struct kernel_ctx *ctx,
-                                   enum dtype dtype,
-                                   const struct grouped_gemm *gemm)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)gemm;
-    return lacks("grouped_gemm");
-}
-
 static void cuda_describe(char *text, size_t bytes)
 {
-    snprintf(text, bytes, "%s", DESCRIPTION);
+#ifdef CUDA_EMULATED
+    snprintf(text, bytes, "CUDA kernels emulated on the processor");
+#else
+    struct cuda_device_info info;
+    char device[128];
+    struct cuda_blas *blas = cuda_blas_shared();
+    if (cuda_device_info(&info) == ERR_OK)
+        cuda_device_describe(&info, device, sizeof device);
+    else
+        snprintf(device, sizeof device, "no GPU");
+    snprintf(text, bytes, "CUDA kernels, %s, cuBLASLt %zu", device,
+             blas == NULL ? 0 : cuda_blas_version(blas));
+#endif
 }
 
 static size_t cuda_scratch_bytes(const struct kernel_limits *limits)
 {
-    const size_t needs[] = { CUDA_SYMBOL(columns_scratch)(limits),
-                             CUDA_SYMBOL(norm_scratch)(limits),
-                             CUDA_SYMBOL(sum_scratch)(limits),
-                             CUDA_SYMBOL(route_scratch)(limits) };
+    const size_t needs[] = {
+        CUDA_SYMBOL(columns_scratch)(limits),
+        CUDA_SYMBOL(norm_scratch)(limits),
+        CUDA_SYMBOL(sum_scratch)(limits),
+        CUDA_SYMBOL(route_scratch)(limits),
+#ifndef CUDA_EMULATED
+        CUDA_BLAS_WORKSPACE,
+#endif
+    };
     size_t most = 0;
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         most = needs[i] > most ? needs[i] : most;
@@ -157,7 +130,7 @@ const struct kernels TABLE = {
     .kernel_set = KERNEL_SET,
     .describe = cuda_describe,
     .scratch_bytes = cuda_scratch_bytes,
-    .gemm = lacks_gemm,
+    .gemm = GEMM,
     .embedding_forward = CUDA_SYMBOL(embedding_forward),
     .embedding_backward = CUDA_SYMBOL(embedding_backward),
     .norm_forward = CUDA_SYMBOL(norm_forward),
@@ -184,7 +157,7 @@ const struct kernels TABLE = {
     .expert_gather = CUDA_SYMBOL(expert_gather),
     .expert_combine = CUDA_SYMBOL(expert_combine),
     .expert_weigh = CUDA_SYMBOL(expert_weigh),
-    .grouped_gemm = lacks_grouped_gemm,
+    .grouped_gemm = CUDA_SYMBOL(grouped_gemm),
     .pack = CUDA_SYMBOL(pack),
     .unpack = CUDA_SYMBOL(unpack),
     .bias_backward = CUDA_SYMBOL(bias_backward),

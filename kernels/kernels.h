@@ -15,7 +15,8 @@
  *     scratch_bytes(limits) bytes; its contents mean nothing between calls.
  *   - On CUDA an op is enqueued on ctx->stream; on CPU it returns when done. On
  *     CUDA all pointers but those to the structures below are to device memory,
- *     scalars that an op returns (sum's out) and lists (offsets) included.
+ *     scalars that an op returns (sum's out) and lists (offsets) included, and
+ *     ctx->scratch is 256-byte aligned.
  *   - Determinism: the result depends on the arguments and on the table
  *     (backend, kernel set, BLAS version) only, never on ctx->threads, on
  *     alignment or on earlier calls. Reductions run over fixed chunks, then in
@@ -443,8 +444,8 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols);
 /* The table for a backend ("cpu", "cuda") and kernel set ("auto": the best that
  * this processor runs, or a name). ERR_UNSUPPORTED names what was not built or
  * what the processor lacks, and what there is instead. The table is static.
- * "cuda" needs a build with CUDA and a GPU; its gemm, grouped_gemm and
- * attention still return ERR_UNSUPPORTED. */
+ * "cuda" needs a build with CUDA and a GPU; its attention still returns
+ * ERR_UNSUPPORTED. */
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out);
 

@@ -1,0 +1,259 @@
+#include "kernels/cuda_blas_plan.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cuda_blas.h"
+
+_Static_assert(sizeof(struct cuda_blas_plan_key) == 32, "a key has no gaps");
+
+#define BLAS_TRY(status, what)                                                 \
+    TRY(cuda_blas_library_error(library, (status), (what)))
+
+static uint8_t alignment_of(const void *p)
+{
+    uintptr_t lowest = (uintptr_t)p & (0 - (uintptr_t)p);
+    return (uint8_t)(lowest == 0 || lowest > CUDA_BLAS_PLAN_ALIGNMENT
+                         ? CUDA_BLAS_PLAN_ALIGNMENT
+                         : lowest);
+}
+
+struct cuda_blas_plan_key cuda_blas_plan_key(enum dtype dtype,
+                                             const struct gemm *gemm)
+{
+    struct cuda_blas_plan_key key = {
+        .m = gemm->m,
+        .n = gemm->n,
+        .k = gemm->k,
+        .form = (uint8_t)gemm->form,
+        .dtype = (uint8_t)dtype,
+        .accumulate = gemm->accumulate,
+        .bias = gemm->bias != NULL,
+        .align_a = alignment_of(gemm->a),
+        .align_b = alignment_of(gemm->b),
+        .align_c = alignment_of(gemm->c),
+        .align_bias = gemm->bias != NULL ? alignment_of(gemm->bias) : 0,
+    };
+    return key;
+}
+
+enum dtype cuda_blas_plan_output(const struct cuda_blas_plan_key *key)
+{
+    return key->form == GEMM_TN ? DTYPE_F32 : (enum dtype)key->dtype;
+}
+
+static cudaDataType type_of(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static enum err layout_make(const struct cuda_blas_library *library,
+                            enum dtype dtype, int64_t rows, int64_t columns,
+                            cublasLtMatrixLayout_t *layout)
+{
+    return cuda_blas_library_error(
+        library,
+        library->layout_create(layout, type_of(dtype), (uint64_t)rows,
+                               (uint64_t)columns, rows),
+        "describing a matrix");
+}
+
+/* The bias's address stands for its alignment until there is one. */
+static enum err desc_make(const struct cuda_blas_library *library,
+                          struct cuda_blas_plan *plan)
+{
+    const struct cuda_blas_plan_key *key = &plan->key;
+    const char *what = "describing a product";
+    enum err rc = ERR_OK;
+    cublasOperation_t first = key->form == GEMM_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = key->form == GEMM_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    uintptr_t bias = key->align_bias;
+    BLAS_TRY(library->desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+             what);
+    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first,
+                               sizeof first),
+             what);
+    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+                               sizeof second),
+             what);
+    if (!key->bias)
+        return ERR_OK;
+    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                               &epilogue, sizeof epilogue),
+             what);
+    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                               &bias, sizeof bias),
+             what);
+out:
+    return rc;
+}
+
+static enum err descriptors_make(const struct cuda_blas_library *library,
+                                 struct cuda_blas_plan *plan)
+{
+    const struct cuda_blas_plan_key *key = &plan->key;
+    enum dtype dtype = (enum dtype)key->dtype;
+    bool nt = key->form == GEMM_NT, tn = key->form == GEMM_TN;
+    enum err rc = ERR_OK;
+    TRY(desc_make(library, plan));
+    TRY(layout_make(library, dtype, nt ? key->k : key->n, nt ? key->n : key->k,
+                    &plan->b));
+    TRY(layout_make(library, dtype, tn ? key->m : key->k, tn ? key->k : key->m,
+                    &plan->a));
+    TRY(layout_make(library, cuda_blas_plan_output(key), key->n, key->m,
+                    &plan->c));
+out:
+    return rc;
+}
+
+static enum err preference_make(const struct cuda_blas_library *library,
+                                const struct cuda_blas_plan_key *key,
+                                cublasLtMatmulPreference_t *preference)
+{
+    const uint64_t workspace = CUDA_BLAS_WORKSPACE;
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        uint32_t bytes;
+    } alignments[] = {
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key->align_b },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key->align_a },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key->align_c },
+        { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key->align_c },
+    };
+    const char *what = "stating what an algorithm may need";
+    enum err rc = ERR_OK;
+    BLAS_TRY(library->preference_create(preference), what);
+    BLAS_TRY(library->preference_set(*preference,
+                                     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                     &workspace, sizeof workspace),
+             what);
+    BLAS_TRY(library->preference_set(*preference,
+                                     CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                     &reductions, sizeof reductions),
+             what);
+    for (size_t i = 0; i < sizeof alignments / sizeof *alignments; i++)
+        BLAS_TRY(library->preference_set(*preference, alignments[i].attribute,
+                                         &alignments[i].bytes,
+                                         sizeof alignments[i].bytes),
+                 what);
+out:
+    return rc;
+}
+
+enum err cuda_blas_plan_candidates(const struct cuda_blas_library *library,
+                                   cublasLtHandle_t handle,
+                                   const struct cuda_blas_plan *plan, int most,
+                                   cublasLtMatmulHeuristicResult_t *results,
+                                   int *count)
+{
+    enum err rc = ERR_OK;
+    cublasLtMatmulPreference_t preference = NULL;
+    *count = 0;
+    TRY(preference_make(library, &plan->key, &preference));
+    cublasStatus_t status =
+        library->heuristic(handle, plan->desc, plan->b, plan->a, plan->c,
+                           plan->c, preference, most, results, count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+        *count = 0;
+    else
+        BLAS_TRY(status, "looking for an algorithm");
+    int good = 0;
+    for (int i = 0; i < *count; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS)
+            results[good++] = results[i];
+    *count = good;
+out:
+    if (preference != NULL)
+        (void)library->preference_destroy(preference);
+    return rc;
+}
+
+static enum err chosen_check(const struct cuda_blas_library *library,
+                             cublasLtHandle_t handle,
+                             const struct cuda_blas_plan *plan)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    memset(&result, 0, sizeof result);
+    cublasStatus_t status =
+        library->check(handle, plan->desc, plan->b, plan->a, plan->c, plan->c,
+                       &plan->algo, &result);
+    if (status == CUBLAS_STATUS_SUCCESS &&
+        result.workspaceSize <= CUDA_BLAS_WORKSPACE)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "gemm: the algorithm chosen for %lld x %lld x %lld does not "
+                   "run on this GPU; use the kind of GPU that chose it or "
+                   "drop the choices",
+                   (long long)plan->key.m, (long long)plan->key.n,
+                   (long long)plan->key.k);
+}
+
+enum err cuda_blas_plan_make(const struct cuda_blas_library *library,
+                             cublasLtHandle_t handle,
+                             struct cuda_blas_plan *plan)
+{
+    enum err rc = ERR_OK;
+    cublasLtMatmulHeuristicResult_t result;
+    const struct cuda_blas_plan_key *key = &plan->key;
+    int count = 0;
+    TRY(descriptors_make(library, plan));
+    if (plan->chosen) {
+        if (plan->found)
+            TRY(chosen_check(library, handle, plan));
+    } else if (!key->bias || cuda_blas_plan_output(key) == key->dtype) {
+        memset(&result, 0, sizeof result);
+        TRY(cuda_blas_plan_candidates(library, handle, plan, 1, &result,
+                                      &count));
+        plan->found = count > 0;
+        if (plan->found)
+            plan->algo = result.algo;
+    }
+    plan->made = true;
+out:
+    if (rc != ERR_OK)
+        cuda_blas_plan_free(library, plan);
+    return rc;
+}
+
+void cuda_blas_plan_free(const struct cuda_blas_library *library,
+                         struct cuda_blas_plan *plan)
+{
+    if (plan->desc != NULL)
+        (void)library->desc_destroy(plan->desc);
+    if (plan->b != NULL)
+        (void)library->layout_destroy(plan->b);
+    if (plan->a != NULL)
+        (void)library->layout_destroy(plan->a);
+    if (plan->c != NULL)
+        (void)library->layout_destroy(plan->c);
+    plan->desc = NULL;
+    plan->a = plan->b = plan->c = NULL;
+    plan->made = false;
+}
+
+enum err cuda_blas_plan_run(const struct cuda_blas_library *library,
+                            cublasLtHandle_t handle,
+                            const struct cuda_blas_plan *plan,
+                            const cublasLtMatmulAlgo_t *algo,
+                            const struct cuda_blas_plan_operands *operands,
+                            const struct kernel_ctx *ctx)
+{
+    const float one = 1, beta = plan->key.accumulate ? 1 : 0;
+    enum err rc = ERR_OK;
+    assert(ctx->scratch_bytes >= CUDA_BLAS_WORKSPACE);
+    assert((uintptr_t)ctx->scratch % 256 == 0);
+    if (plan->key.bias)
+        BLAS_TRY(library->desc_set(plan->desc,
+                                   CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                   &operands->bias, sizeof operands->bias),
+                 "placing the bias");
+    BLAS_TRY(library->matmul(handle, plan->desc, &one, operands->b, plan->b,
+                             operands->a, plan->a, &beta, operands->c, plan->c,
+                             operands->c, plan->c, algo, ctx->scratch,
+                             CUDA_BLAS_WORKSPACE, (cudaStream_t)ctx->stream),
+             "multiplying");
+out:
+    return rc;
+}

@@ -1,0 +1,23 @@
+/* Plans' algorithms as text: a line with cuBLASLt's version, then a line for
+ * every plan with its key and its algorithm in hexadecimal, or "-" for none:
+ *   cublasLt 130100
+ *   NT bf16 8192 4096 1024 0 1 16 16 16 16 0123...cdef
+ * Beside the form and dtype: m n k, +=, bias, alignments of a, b, c, bias. */
+#ifndef TESSERA_KERNELS_CUDA_BLAS_TEXT_H
+#define TESSERA_KERNELS_CUDA_BLAS_TEXT_H
+
+#include <stddef.h>
+
+#include "kernels/cuda_blas_plan.h"
+
+/* The caller frees *text. */
+enum err cuda_blas_text_write(size_t version,
+                              const struct cuda_blas_plan *plans, size_t count,
+                              char **text);
+
+/* The caller frees *plans, which have no descriptors. ERR_DATA names the line
+ * that is damaged; ERR_UNSUPPORTED: another version's. */
+enum err cuda_blas_text_read(size_t version, const char *text,
+                             struct cuda_blas_plan **plans, size_t *count);
+
+#endif

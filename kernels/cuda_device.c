@@ -1,0 +1,188 @@
+/* Translation of CUDA's errors, choice of a device, and what it is. */
+#include "kernels/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct advice {
+    cudaError_t code;
+    enum err rc;
+    const char *todo;
+};
+
+#define NO_DRIVER                                                              \
+    "install NVIDIA's driver 580 or newer (nvidia-smi shows it) or use cpu"
+#define ILL "see nvidia-smi -q and dmesg for Xid, drain the node"
+
+static const struct advice advices[] = {
+    { cudaErrorInsufficientDriver, ERR_UNSUPPORTED, NO_DRIVER },
+    { cudaErrorStubLibrary, ERR_UNSUPPORTED, NO_DRIVER },
+    { cudaErrorSystemDriverMismatch, ERR_UNSUPPORTED,
+      "load the kernel module of the installed driver, or reboot" },
+    { cudaErrorNoDevice, ERR_UNSUPPORTED,
+      "ask Slurm for GPUs (--gpus-per-node), see CUDA_VISIBLE_DEVICES, or use "
+      "cpu" },
+    { cudaErrorNoKernelImageForDevice, ERR_UNSUPPORTED,
+      "the kernels are for compute capability 8.x and 9.0; use cpu" },
+    { cudaErrorMemoryAllocation, ERR_MEMORY,
+      "shorten the micro-batch, use more ranks, or see who else is on the GPU "
+      "(nvidia-smi)" },
+    { cudaErrorDevicesUnavailable, ERR_IO,
+      "another process has the GPU to itself (nvidia-smi)" },
+    { cudaErrorSystemNotReady, ERR_IO,
+      "start nvidia-fabricmanager on the node" },
+    { cudaErrorECCUncorrectable, ERR_IO, ILL },
+    { cudaErrorNvlinkUncorrectable, ERR_IO, ILL },
+    { cudaErrorHardwareStackError, ERR_IO, ILL },
+};
+
+enum err cuda_device_error(int code, const char *format, ...)
+{
+    char what[256];
+    va_list arguments;
+    if (code == cudaSuccess)
+        return ERR_OK;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    (void)cudaGetLastError(); /* told here, so not by the next launch */
+    enum err rc = ERR_INTERNAL;
+    const char *todo = "run under compute-sanitizer and report it";
+    for (size_t i = 0; i < sizeof advices / sizeof *advices; i++)
+        if ((int)advices[i].code == code) {
+            rc = advices[i].rc;
+            todo = advices[i].todo;
+        }
+    return err_set(rc, "%s: CUDA error %d, %s (%s); %s", what, code,
+                   cudaGetErrorName((cudaError_t)code),
+                   cudaGetErrorString((cudaError_t)code), todo);
+}
+
+static enum err visible_count(int *count)
+{
+    cudaError_t code = cudaGetDeviceCount(count);
+    if (code == cudaSuccess && *count == 0)
+        code = cudaErrorNoDevice;
+    if (code != cudaSuccess)
+        *count = 0;
+    return cuda_device_error((int)code, "looking for GPUs");
+}
+
+/* The first device counts: the GPUs of a node are of one kind. */
+enum err cuda_device_check(void)
+{
+    enum err rc = ERR_OK;
+    int count, major = 0, minor = 0;
+    TRY(visible_count(&count));
+    TRY(cuda_device_error((int)cudaDeviceGetAttribute(
+                              &major, cudaDevAttrComputeCapabilityMajor, 0),
+                          "asking GPU 0 for its capability"));
+    TRY(cuda_device_error((int)cudaDeviceGetAttribute(
+                              &minor, cudaDevAttrComputeCapabilityMinor, 0),
+                          "asking GPU 0 for its capability"));
+    if (major != 8 && (major != 9 || minor != 0))
+        rc = err_set(ERR_UNSUPPORTED,
+                     "the GPU has compute capability %d.%d, the kernels are "
+                     "for 8.x and 9.0; use cpu",
+                     major, minor);
+out:
+    return rc == ERR_OK ? rc : err_prefix(rc, "backend 'cuda': no GPU here");
+}
+
+enum err cuda_device_choose(int local_rank, int count, int *device)
+{
+    *device = 0;
+    if (count > 1 && local_rank >= count)
+        return err_set(ERR_USAGE,
+                       "rank %d of this node has no GPU, %d are visible; start "
+                       "one rank per GPU (--ntasks-per-node=%d)",
+                       local_rank, count, count);
+    *device = count == 1 ? 0 : local_rank;
+    return ERR_OK;
+}
+
+enum err cuda_device_use(int local_rank, int *device)
+{
+    enum err rc = ERR_OK;
+    int count, chosen;
+    *device = 0;
+    TRY(visible_count(&count));
+    TRY(cuda_device_choose(local_rank, count, &chosen));
+    TRY(cuda_device_error((int)cudaSetDevice(chosen), "using GPU %d", chosen));
+    *device = chosen;
+out:
+    return rc;
+}
+
+enum err cuda_device_info(struct cuda_device_info *info)
+{
+    enum err rc = ERR_OK;
+    struct cudaDeviceProp properties;
+    struct cuda_device_info i = { .driver = 0 };
+    int device = 0;
+    memset(info, 0, sizeof *info);
+    TRY(cuda_device_error((int)cudaGetDevice(&device), "asking for the GPU"));
+    TRY(cuda_device_error((int)cudaGetDeviceProperties(&properties, device),
+                          "asking GPU %d what it is", device));
+    TRY(cuda_device_error(
+        (int)cudaDeviceGetPCIBusId(i.bus, (int)sizeof i.bus, device),
+        "asking GPU %d for its address", device));
+    TRY(cuda_device_error((int)cudaDriverGetVersion(&i.driver),
+                          "asking for the driver's version"));
+    TRY(cuda_device_error((int)cudaRuntimeGetVersion(&i.runtime),
+                          "asking for the runtime's version"));
+    TRY(cuda_device_error((int)cudaMemGetInfo(&i.bytes_free, &i.bytes_total),
+                          "asking GPU %d for its memory", device));
+    snprintf(i.name, sizeof i.name, "%.63s", properties.name);
+    i.major = properties.major;
+    i.minor = properties.minor;
+    i.multiprocessors = properties.multiProcessorCount;
+    *info = i;
+out:
+    return rc;
+}
+
+void cuda_device_describe(const struct cuda_device_info *info, char *text,
+                          size_t bytes)
+{
+    snprintf(text, bytes, "%s, %d.%d, %d SMs, driver %d.%d, runtime %d.%d",
+             info->name, info->major, info->minor, info->multiprocessors,
+             info->driver / 1000, info->driver % 1000 / 10,
+             info->runtime / 1000, info->runtime % 1000 / 10);
+}
+
+static enum err peer_of(int from, int to, struct cuda_device_peer *peer)
+{
+    enum err rc = ERR_OK;
+    int access = 0, atomics = 0;
+    TRY(cuda_device_error((int)cudaDeviceCanAccessPeer(&access, from, to),
+                          "asking GPU %d for its peer %d", from, to));
+    TRY(cuda_device_error(
+        (int)cudaDeviceGetP2PAttribute(
+            &atomics, cudaDevP2PAttrNativeAtomicSupported, from, to),
+        "asking GPU %d for atomics on its peer %d", from, to));
+    TRY(cuda_device_error(
+        (int)cudaDeviceGetP2PAttribute(&peer->rank,
+                                       cudaDevP2PAttrPerformanceRank, from, to),
+        "asking GPU %d for the path to its peer %d", from, to));
+    peer->access = access != 0;
+    peer->atomics = atomics != 0;
+out:
+    return rc;
+}
+
+enum err cuda_device_peers(int count, struct cuda_device_peer *peers)
+{
+    memset(peers, 0, (size_t)count * (size_t)count * sizeof *peers);
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < count; j++) {
+            enum err rc = ERR_OK;
+            if (i != j)
+                rc = peer_of(i, j, &peers[i * count + j]);
+            if (rc != ERR_OK)
+                return rc;
+        }
+    return ERR_OK;
+}

@@ -1,0 +1,106 @@
+/* The GPU as programs see it: which one a rank uses, its memory, streams,
+ * events, copies and peers, on CUDA's runtime. Every call says in one line what
+ * failed and what to do; without a driver or a GPU that is ERR_UNSUPPORTED.
+ * Out-arguments are NULL or 0 after a failure. */
+#ifndef TESSERA_KERNELS_CUDA_DEVICE_H
+#define TESSERA_KERNELS_CUDA_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "src/base/err.h"
+
+/* `code` of CUDA's runtime as an error of ours; ERR_OK for 0. The text is "what
+ * was tried: CUDA's name and text; what to do". ERR_UNSUPPORTED: no GPU that
+ * can be used; ERR_MEMORY: it does not fit; ERR_IO: the GPU or its node is ill
+ * or taken, and another attempt may have another one; otherwise ERR_INTERNAL.
+ */
+enum err cuda_device_error(int code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ERR_UNSUPPORTED says why device 0 cannot run the kernels. */
+enum err cuda_device_check(void);
+
+/* Makes the calling thread use the GPU of this rank and tells its number: where
+ * one GPU is visible that one, otherwise the one numbered as the rank on its
+ * node. ERR_USAGE if there are fewer GPUs than ranks. */
+enum err cuda_device_use(int local_rank, int *device);
+
+/* The rule of cuda_device_use, for `count` visible GPUs. */
+enum err cuda_device_choose(int local_rank, int count, int *device);
+
+struct cuda_device_info {
+    char name[64];
+    char bus[24]; /* PCI address, "0000:0f:00.0" */
+    int major, minor;
+    int multiprocessors;
+    int driver, runtime; /* 13000: version 13.0 */
+    size_t bytes_total, bytes_free;
+};
+
+/* Of the device that the thread uses. */
+enum err cuda_device_info(struct cuda_device_info *info);
+
+/* "NVIDIA H200, 9.0, 132 SMs, driver 13.0, runtime 13.0", what decides bits. */
+void cuda_device_describe(const struct cuda_device_info *info, char *text,
+                          size_t bytes);
+
+struct cuda_device_peer {
+    bool access;  /* loads and stores reach the other one's memory */
+    bool atomics; /* and so do its atomics */
+    int rank;     /* of the path's speed: 0 is the fastest */
+};
+
+/* peers[i * count + j] of all `count` pairs of visible GPUs; zero for i = j. */
+enum err cuda_device_peers(int count, struct cuda_device_peer *peers);
+
+/* A cudaStream_t that waits for no other; work on an urgent one goes first. */
+enum err cuda_device_stream_create(bool urgent, void **stream);
+void cuda_device_stream_destroy(void *stream);
+
+/* Until all work on the stream is done; errors of its kernels show here. */
+enum err cuda_device_stream_wait(void *stream);
+
+/* Whether it is done, without waiting. */
+enum err cuda_device_stream_done(void *stream, bool *done);
+
+/* A cudaEvent_t. Only timed ones have a time. */
+enum err cuda_device_event_create(bool timed, void **event);
+void cuda_device_event_destroy(void *event);
+enum err cuda_device_event_record(void *event, void *stream);
+
+/* What comes on the stream from now on waits for the event. */
+enum err cuda_device_event_await(void *event, void *stream);
+
+/* Waits for `end`, then tells the time since `begin` was reached. */
+enum err cuda_device_event_elapsed(void *begin, void *end, double *us);
+
+/* The mean time of one of several run(argument), which enqueue on the stream;
+ * waits for them. */
+enum err cuda_device_time(void *stream, enum err (*run)(void *), void *argument,
+                          double *us);
+
+enum cuda_device_place {
+    CUDA_DEVICE_MEMORY,
+    CUDA_DEVICE_PINNED /* host memory that copies reach without the CPU */
+};
+
+/* Memory that is asked for once, when the plan is known, and lent in pieces. */
+struct cuda_device_arena;
+
+/* `poison` fills it with NaNs. ERR_MEMORY names the bytes asked for. */
+enum err cuda_device_arena_create(enum cuda_device_place place, size_t bytes,
+                                  bool poison, struct cuda_device_arena **out);
+void cuda_device_arena_destroy(struct cuda_device_arena *arena);
+
+/* The next `bytes` of it, 256-byte aligned, lent until it is destroyed;
+ * ERR_MEMORY if fewer are left. */
+enum err cuda_device_arena_take(struct cuda_device_arena *arena, size_t bytes,
+                                void **piece);
+
+/* Enqueues a copy between any two places. Host memory must be pinned, or the
+ * call waits. */
+enum err cuda_device_copy(void *stream, void *to, const void *from,
+                          size_t bytes);
+
+#endif

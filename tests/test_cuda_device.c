@@ -1,0 +1,196 @@
+/* The device layer. Where there is no GPU every entry says so, in words that
+ * help, and leaves nothing behind; where there is one it is used. */
+#include "kernels/cuda_device.h"
+#include "tests/tap.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct error_case {
+    int code;
+    enum err rc;
+    const char *text; /* stands in the message */
+};
+
+static void check_errors(void)
+{
+    static const struct error_case cases[] = {
+        { 0, ERR_OK, "" },
+        { 34, ERR_UNSUPPORTED, "driver 580 or newer" },
+        { 35, ERR_UNSUPPORTED, "cudaErrorInsufficientDriver" },
+        { 100, ERR_UNSUPPORTED, "--gpus-per-node" },
+        { 209, ERR_UNSUPPORTED, "8.x and 9.0" },
+        { 2, ERR_MEMORY, "asking for 4096 bytes: CUDA error 2" },
+        { 46, ERR_IO, "another process" },
+        { 214, ERR_IO, "drain the node" },
+        { 802, ERR_IO, "fabricmanager" },
+        { 700, ERR_INTERNAL, "compute-sanitizer" },
+        { 123456, ERR_INTERNAL, "CUDA error 123456" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct error_case *c = &cases[i];
+        enum err rc = cuda_device_error(c->code, "asking for %d bytes", 4096);
+        tap_is_int(rc, c->rc, "error %d has its code", c->code);
+        if (c->rc != ERR_OK)
+            tap_ok(strstr(err_text(), c->text) != NULL, "its text: %s",
+                   err_text());
+    }
+}
+
+static void check_choice(void)
+{
+    static const struct {
+        int local_rank, count;
+        enum err rc;
+        int device;
+    } cases[] = {
+        { 0, 1, ERR_OK, 0 }, { 5, 1, ERR_OK, 0 },    { 3, 4, ERR_OK, 3 },
+        { 0, 8, ERR_OK, 0 }, { 4, 4, ERR_USAGE, 0 }, { 9, 2, ERR_USAGE, 0 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int device = -1;
+        enum err rc =
+            cuda_device_choose(cases[i].local_rank, cases[i].count, &device);
+        tap_ok(rc == cases[i].rc && device == cases[i].device,
+               "rank %d of a node, %d GPUs visible", cases[i].local_rank,
+               cases[i].count);
+    }
+}
+
+static void check_describe(void)
+{
+    const struct cuda_device_info info = { .name = "NVIDIA H200",
+                                           .major = 9,
+                                           .multiprocessors = 132,
+                                           .driver = 13010,
+                                           .runtime = 13000 };
+    char text[128];
+    cuda_device_describe(&info, text, sizeof text);
+    tap_is_str(text, "NVIDIA H200, 9.0, 132 SMs, driver 13.1, runtime 13.0",
+               "a device in words");
+}
+
+/* `made` is the entry's out-argument after it. */
+static void refused(enum err rc, void *const *made, const char *entry)
+{
+    tap_ok(rc == ERR_UNSUPPORTED && (made == NULL || *made == NULL) &&
+               strstr(err_text(), "CUDA error") != NULL &&
+               strstr(err_text(), "use cpu") != NULL,
+           "no GPU, %s says so: %s", entry, err_text());
+}
+
+static void check_without(void)
+{
+    struct cuda_device_info info = { .major = 7 };
+    struct cuda_device_peer peers[4];
+    struct cuda_device_arena *arena;
+    void *made = &info;
+    char bytes[8] = { 0 };
+    bool done = true;
+    double us = 1;
+    int device = 7;
+    refused(cuda_device_check(), NULL, "check");
+    refused(cuda_device_use(0, &device), NULL, "use");
+    tap_is_int(device, 0, "and tells no device");
+    refused(cuda_device_info(&info), NULL, "info");
+    tap_is_int(info.major, 0, "and tells nothing");
+    refused(cuda_device_peers(2, peers), NULL, "peers");
+    refused(cuda_device_stream_create(true, &made), &made, "stream_create");
+    refused(cuda_device_stream_wait(NULL), NULL, "stream_wait");
+    refused(cuda_device_stream_done(NULL, &done), NULL, "stream_done");
+    tap_ok(!done, "and the stream is not done");
+    made = &info;
+    refused(cuda_device_event_create(true, &made), &made, "event_create");
+    refused(cuda_device_arena_create(CUDA_DEVICE_MEMORY, 4096, true, &arena),
+            NULL, "an arena of the device");
+    tap_ok(arena == NULL, "and makes none");
+    refused(cuda_device_arena_create(CUDA_DEVICE_PINNED, 4096, true, &arena),
+            NULL, "a pinned arena");
+    tap_ok(arena == NULL, "and makes none");
+    tap_ok(strstr(err_text(), "4096 bytes of pinned") != NULL,
+           "and names the bytes");
+    refused(cuda_device_copy(NULL, bytes, bytes + 4, 4), NULL, "copy");
+    (void)cuda_device_event_elapsed(NULL, NULL, &us);
+    tap_ok(us == 0, "no time between no events");
+    cuda_device_arena_destroy(NULL);
+    cuda_device_event_destroy(NULL);
+    cuda_device_stream_destroy(NULL);
+}
+
+/* Pieces of an arena are aligned and end with it. */
+static void check_pieces(struct cuda_device_arena *arena)
+{
+    void *a, *b, *c;
+    enum err first = cuda_device_arena_take(arena, 1000, &a);
+    enum err second = cuda_device_arena_take(arena, 3072, &b);
+    tap_ok(first == ERR_OK && second == ERR_OK &&
+               (char *)b - (char *)a == 1024 && (uintptr_t)a % 256 == 0,
+           "pieces of an arena are 256-byte aligned");
+    tap_ok(cuda_device_arena_take(arena, 1, &c) == ERR_MEMORY && c == NULL,
+           "a full arena says so: %s", err_text());
+}
+
+static void check_copies(struct cuda_device_arena *device,
+                         struct cuda_device_arena *host)
+{
+    void *stream = NULL, *begin = NULL, *end = NULL, *on = NULL, *here = NULL;
+    double us = -1;
+    bool same = true;
+    enum err rc = ERR_OK;
+    TRY(cuda_device_stream_create(false, &stream));
+    TRY(cuda_device_event_create(true, &begin));
+    TRY(cuda_device_event_create(true, &end));
+    TRY(cuda_device_arena_take(device, 4096, &on));
+    TRY(cuda_device_arena_take(host, 4096, &here));
+    memset(here, 1, 4096);
+    TRY(cuda_device_event_record(begin, stream));
+    TRY(cuda_device_copy(stream, here, on, 4096));
+    TRY(cuda_device_event_record(end, stream));
+    TRY(cuda_device_event_elapsed(begin, end, &us));
+    TRY(cuda_device_stream_wait(stream));
+    for (int i = 0; i < 4096; i++)
+        same &= ((unsigned char *)here)[i] == 0xff;
+    tap_ok(same && us >= 0, "poison comes back from the device");
+out:
+    tap_ok(rc == ERR_OK, "streams, events and copies: %s", err_text());
+    cuda_device_event_destroy(end);
+    cuda_device_event_destroy(begin);
+    cuda_device_stream_destroy(stream);
+}
+
+static void check_with(void)
+{
+    struct cuda_device_info info;
+    struct cuda_device_arena *arenas[4] = { NULL };
+    int device;
+    enum err rc = ERR_OK;
+    TRY(cuda_device_use(0, &device));
+    TRY(cuda_device_info(&info));
+    tap_ok(info.multiprocessors > 0 && info.bytes_total > 0 &&
+               info.bytes_free <= info.bytes_total,
+           "GPU %d is known: %s", device, info.name);
+    for (int i = 0; i < 4; i++)
+        TRY(cuda_device_arena_create(i % 2 == 0 ? CUDA_DEVICE_MEMORY
+                                                : CUDA_DEVICE_PINNED,
+                                     4096, true, &arenas[i]));
+    check_pieces(arenas[0]);
+    check_pieces(arenas[1]);
+    check_copies(arenas[2], arenas[3]);
+out:
+    tap_ok(rc == ERR_OK, "a GPU can be used: %s", err_text());
+    for (int i = 0; i < 4; i++)
+        cuda_device_arena_destroy(arenas[i]);
+}
+
+int main(void)
+{
+    check_errors();
+    check_choice();
+    check_describe();
+    if (cuda_device_check() == ERR_OK)
+        check_with();
+    else
+        check_without();
+    return tap_done();
+}

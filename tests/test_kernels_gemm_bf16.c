@@ -1,0 +1,155 @@
+/* gemm and grouped_gemm in bf16 on every table that has it. Inputs are bf16
+ * numbers; what is right is the first CPU table's fp32 result on the same
+ * numbers. C is bf16 and off by one rounding at most, that of TN is fp32. */
+#include "tests/kernel_check.h"
+
+#include <stdio.h>
+
+/* Of a rounding to 8 significant bits, with room for the fp32 error before. */
+#define ROUNDING 0x1.002p-8
+#define GROUPS 4
+
+static const struct kernels *cpu;
+static const char *const forms[] = { "NT", "NN", "TN" };
+
+/* A tensor as both tables see it. */
+struct tensor {
+    int64_t n;
+    float *wide;
+    uint16_t *half;
+};
+
+static struct tensor tensor_random(int64_t n, uint64_t seed)
+{
+    struct tensor t = { .n = n, .wide = check_random(n, seed, 1) };
+    t.half = check_alloc((size_t)n * sizeof(*t.half));
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        t.wide[i] = check_bf16_of(t.wide[i]);
+        memcpy(&bits, &t.wide[i], sizeof(bits));
+        t.half[i] = (uint16_t)(bits >> 16);
+    }
+    return t;
+}
+
+static void tensor_free(struct tensor *t)
+{
+    free(t->half);
+    free(t->wide);
+}
+
+static float widened(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* Against c->wide: c->half, or `floats` where C is fp32. */
+static void check_result(const struct kernels *table, const char *what,
+                         const struct tensor *c, const float *floats, int64_t k)
+{
+    double largest = 1e-30, worst = 0;
+    double exact = 2e-6 * sqrt((double)(k > 0 ? k : 1));
+    for (int64_t i = 0; i < c->n; i++)
+        largest = fmax(largest, fabs((double)c->wide[i]));
+    for (int64_t i = 0; i < c->n; i++) {
+        double want = (double)c->wide[i];
+        double got = (double)(floats ? floats[i] : widened(c->half[i]));
+        double room = exact * largest + (floats ? 0 : ROUNDING * fabs(want));
+        double off = fabs(got - want);
+        worst = isnan(off) ? INFINITY : fmax(worst, off / room);
+    }
+    if (!tap_ok(worst <= 1, "%s/%s bf16 %s, %s", table->backend,
+                table->kernel_set, what, floats ? "C in fp32" : "one rounding"))
+        tap_note("%.3f of the tolerance", worst);
+}
+
+static void check_gemm(const struct kernels *table, enum gemm_form form,
+                       int64_t m, int64_t n, int64_t k, bool accumulate,
+                       bool with_bias)
+{
+    struct kernel_ctx ctx = { .threads = 1 };
+    struct tensor a = tensor_random(m * k, 1), b = tensor_random(n * k, 2);
+    struct tensor bias = tensor_random(n, 3), c = tensor_random(m * n, 4);
+    float *floats = form == GEMM_TN ? check_copy(c.wide, m * n) : NULL;
+    struct gemm g = { form,   m,          n,
+                      k,      a.wide,     b.wide,
+                      c.wide, accumulate, with_bias ? bias.wide : NULL };
+    char what[96];
+    cpu->gemm(&ctx, DTYPE_F32, &g);
+    g.a = a.half;
+    g.b = b.half;
+    g.c = floats != NULL ? (void *)floats : (void *)c.half;
+    g.bias = with_bias ? bias.half : NULL;
+    tap_is_int(table->gemm(&ctx, DTYPE_BF16, &g), ERR_OK, "gemm in bf16");
+    snprintf(what, sizeof(what), "gemm %s %lldx%lldx%lld%s%s", forms[form],
+             (long long)m, (long long)n, (long long)k, accumulate ? " +=" : "",
+             with_bias ? " with bias" : "");
+    check_result(table, what, &c, floats, k);
+    free(floats);
+    tensor_free(&c);
+    tensor_free(&bias);
+    tensor_free(&b);
+    tensor_free(&a);
+}
+
+static void check_grouped(const struct kernels *table, enum gemm_form form,
+                          bool accumulate)
+{
+    enum { M = 37, N = 70, K = 45, ROWS = 150 };
+    static const int64_t offsets[GROUPS + 1] = { 0, 13, 13, 110, ROWS };
+    struct kernel_ctx ctx = { .threads = 1 };
+    bool tn = form == GEMM_TN;
+    struct tensor a = tensor_random(ROWS * (tn ? M : K), 1);
+    struct tensor b = tensor_random(tn ? ROWS * N : GROUPS * N * K, 2);
+    struct tensor c = tensor_random(tn ? GROUPS * M * N : ROWS * N, 3);
+    float *floats = tn ? check_copy(c.wide, c.n) : NULL;
+    struct grouped_gemm g = { form, GROUPS, offsets, M,      N,
+                              K,    a.wide, b.wide,  c.wide, accumulate };
+    char what[64];
+    cpu->grouped_gemm(&ctx, DTYPE_F32, &g);
+    g.a = a.half;
+    g.b = b.half;
+    g.c = tn ? (void *)floats : (void *)c.half;
+    tap_is_int(table->grouped_gemm(&ctx, DTYPE_BF16, &g), ERR_OK,
+               "grouped_gemm in bf16");
+    snprintf(what, sizeof(what), "grouped_gemm %s%s", forms[form],
+             accumulate ? " +=" : "");
+    check_result(table, what, &c, floats, tn ? ROWS : K);
+    free(floats);
+    tensor_free(&c);
+    tensor_free(&b);
+    tensor_free(&a);
+}
+
+static void check_table(const struct kernels *table)
+{
+    for (int f = GEMM_NT; f <= GEMM_TN; f++) {
+        enum gemm_form form = (enum gemm_form)f;
+        check_gemm(table, form, 1, 1, 1, false, false);
+        check_gemm(table, form, 67, 131, 77, false, false);
+        check_gemm(table, form, 67, 131, 77, true, false);
+        check_gemm(table, form, 67, 131, 77, false, true);
+        check_gemm(table, form, 128, 192, 96, false, false);
+        check_grouped(table, form, false);
+        check_grouped(table, form, true);
+    }
+}
+
+int main(void)
+{
+    const struct kernels *const *t = kernels_all();
+    int tables = 0;
+    cpu = t[0];
+    for (; *t != NULL; t++)
+        if (strcmp((*t)->backend, "cpu") != 0) {
+            check_table(*t);
+            tables++;
+        }
+    if (tables == 0)
+        tap_skip("no table has bf16: the CUDA kernels are emulated only where "
+                 "a C++ compiler is");
+    return tap_done();
+}
