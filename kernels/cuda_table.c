@@ -58,38 +58,6 @@ static enum err lacks_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
     return lacks("gemm");
 }
 
-static enum err lacks_attention_forward(const struct kernel_ctx *ctx,
-                                        enum dtype dtype,
-                                        const struct attention *shape,
-                                        const void *qkv, void *out, float *lse)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)shape;
-    (void)qkv;
-    (void)out;
-    (void)lse;
-    return lacks("attention_forward");
-}
-
-static enum err lacks_attention_backward(const struct kernel_ctx *ctx,
-                                         enum dtype dtype,
-                                         const struct attention *shape,
-                                         const void *qkv, const void *out,
-                                         const float *lse, const void *dout,
-                                         void *dqkv)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)shape;
-    (void)qkv;
-    (void)out;
-    (void)lse;
-    (void)dout;
-    (void)dqkv;
-    return lacks("attention_backward");
-}
-
 static enum err lacks_grouped_gemm(const struct kernel_ctx *ctx,
                                    enum dtype dtype,
                                    const struct grouped_gemm *gemm)
@@ -110,7 +78,8 @@ static size_t cuda_scratch_bytes(const struct kernel_limits *limits)
     const size_t needs[] = { CUDA_SYMBOL(columns_scratch)(limits),
                              CUDA_SYMBOL(norm_scratch)(limits),
                              CUDA_SYMBOL(sum_scratch)(limits),
-                             CUDA_SYMBOL(route_scratch)(limits) };
+                             CUDA_SYMBOL(route_scratch)(limits),
+                             CUDA_SYMBOL(attention_scratch)(limits) };
     size_t most = 0;
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         most = needs[i] > most ? needs[i] : most;
@@ -137,8 +106,8 @@ const struct kernels TABLE = {
     .rope = CUDA_SYMBOL(rope),
     .dropout = CUDA_SYMBOL(dropout),
     .jitter = CUDA_SYMBOL(jitter),
-    .attention_forward = lacks_attention_forward,
-    .attention_backward = lacks_attention_backward,
+    .attention_forward = CUDA_SYMBOL(attention_forward),
+    .attention_backward = CUDA_SYMBOL(attention_backward),
     .cross_entropy = CUDA_SYMBOL(cross_entropy),
     .route_forward = CUDA_SYMBOL(route_forward),
     .route_backward = CUDA_SYMBOL(route_backward),

@@ -15,6 +15,9 @@
 #define STACK_BYTES ((size_t)64 << 10)
 /* What a kernel gets without asking for more. */
 #define SHARED_BYTES_MAX ((size_t)48 << 10)
+/* What every device of compute capability 8.0 or more grants one that asks. */
+#define SHARED_BYTES_GRANTED ((size_t)99 << 10)
+#define GRANTS_MAX 64
 #define GRID_YZ_MAX 65535u
 #define GRID_X_MAX 0x7fffffffu
 
@@ -147,6 +150,32 @@ static unsigned random_below(unsigned n)
 {
     chance = chance * 6364136223846793005u + 1442695040888963407u;
     return (unsigned)((chance >> 33) % n);
+}
+
+static struct {
+    const void *kernel;
+    size_t bytes;
+} grants[GRANTS_MAX];
+
+cudaError_t cuda_emulator_grant(const void *kernel, int shared_bytes)
+{
+    size_t bytes = (size_t)shared_bytes;
+    for (int i = 0; i < GRANTS_MAX; i++)
+        if (bytes <= SHARED_BYTES_GRANTED &&
+            (grants[i].kernel == NULL || grants[i].kernel == kernel)) {
+            grants[i].kernel = kernel;
+            grants[i].bytes = bytes;
+            return cudaSuccess;
+        }
+    return 1;
+}
+
+static size_t shared_bytes_max(const void *kernel)
+{
+    for (int i = 0; i < GRANTS_MAX; i++)
+        if (grants[i].kernel == kernel && grants[i].bytes > SHARED_BYTES_MAX)
+            return grants[i].bytes;
+    return SHARED_BYTES_MAX;
 }
 
 [[noreturn]] static void fail(const char *text)
@@ -339,8 +368,8 @@ void *cuda_emulator_shared()
     return run.shared;
 }
 
-void cuda_emulator_run(const char *name, dim3 grid, dim3 block,
-                       size_t shared_bytes, void (*body)(void *),
+void cuda_emulator_run(const char *name, const void *kernel, dim3 grid,
+                       dim3 block, size_t shared_bytes, void (*body)(void *),
                        void *argument)
 {
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
@@ -354,7 +383,7 @@ void cuda_emulator_run(const char *name, dim3 grid, dim3 block,
     run.threads = (unsigned)threads;
     if (blocks == 0 || grid.x > GRID_X_MAX || grid.y > GRID_YZ_MAX ||
         grid.z > GRID_YZ_MAX || threads == 0 || threads > THREADS_MAX ||
-        block.z > 64 || shared_bytes > SHARED_BYTES_MAX)
+        block.z > 64 || shared_bytes > shared_bytes_max(kernel))
         fail("no device grants such a launch");
     if (blocks > GRID_X_MAX)
         fail("so many blocks would run for hours");
