@@ -125,6 +125,7 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
         cuda_tile_load<columns, D>(s, at, qkv + v.k, stride, shared->k);
         cuda_tile_load<columns, D>(s, at, qkv + v.v, stride, shared->v);
         cuda_list_load<columns>(s, at, v.ids, 0, shared->ids);
+        cuda_mma_fetched();
         __syncthreads();
         part.first_column = at;
         cuda_tile_zero<columns>(x);

@@ -62,14 +62,12 @@ CUDA_DEVICE struct cuda_view cuda_view_of(const struct attention &s,
 }
 
 /* to[ROWS, D] = the tokens from `first` on, zeros after seq and head_dim. By
- * all threads of the block; they must meet before it is read. */
+ * all threads of the block; before it is read each of them must wait by
+ * cuda_mma_fetched, then for the others. */
 template <int ROWS, int D, class T>
 CUDA_DEVICE void cuda_tile_load(const struct attention &s, int64_t first,
                                 const T *from, int64_t stride, T *to)
 {
-    struct alignas(CUDA_VECTOR_BYTES) vector {
-        unsigned words[4];
-    };
     const int lanes = cuda_lanes<T>::count, vectors = D / lanes;
     for (int i = (int)threadIdx.x; i < ROWS * vectors; i += (int)blockDim.x) {
         int row = i / vectors, column = i % vectors * lanes;
@@ -77,8 +75,7 @@ CUDA_DEVICE void cuda_tile_load(const struct attention &s, int64_t first,
         const T *p = from + (first + row) * stride + column;
         T *q = to + row * CUDA_MMA_STRIDE(T, D) + column;
         if (left >= lanes && (uintptr_t)p % CUDA_VECTOR_BYTES == 0) {
-            struct vector some = *(const struct vector *)p;
-            cuda_put_words(some.words, CUDA_VECTOR_BYTES, q);
+            cuda_mma_fetch(p, q);
             continue;
         }
         for (int k = 0; k < lanes; k++) {
@@ -252,10 +249,13 @@ static inline void cuda_attention_check(const struct attention *s)
     (void)s;
 }
 
-/* Before a launch with more than CUDA_SHARED_BYTES. */
+/* Before every launch: asks for what exceeds CUDA_SHARED_BYTES. That it has
+ * been asked for is the driver's to remember. */
 template <class K>
 static enum err cuda_attention_grant(const char *op, K kernel, size_t bytes)
 {
+    if (bytes <= CUDA_SHARED_BYTES)
+        return ERR_OK;
     cudaError_t code = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (code == cudaSuccess)

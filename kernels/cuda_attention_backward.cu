@@ -40,6 +40,38 @@ static __global__ void attention_delta(struct attention s, const T *out,
         delta[(token / s.seq * s.heads + head) * s.seq + token % s.seq] = sum;
 }
 
+/* A tile of keys: dq += ds k / scale. `lse` is in units of log 2. */
+template <class T, int D>
+CUDA_DEVICE void add_keys(const struct attention &s, const struct cuda_view &v,
+                          const struct cuda_part &part, const float lse[2],
+                          const float delta[2],
+                          struct backward_shared<T, D> *shared, float (*dq)[4])
+{
+    const int columns = backward<T, D>::columns;
+    int warp = (int)threadIdx.x / CUDA_WARP;
+    int mine = warp * CUDA_MMA_ROWS * CUDA_MMA_STRIDE(T, D);
+    T *spare = shared->spare + warp * cuda_mma_spare<T, columns>::count;
+    float p[columns / 8][4], dp[columns / 8][4];
+    float kept = 1.0f / (1.0f - s.dropout);
+    cuda_tile_zero<columns>(p);
+    cuda_tile_zero<columns>(dp);
+    cuda_mma_rows<columns, D>(shared->rows[0] + mine, shared->columns[0], p);
+    cuda_mma_rows<columns, D>(shared->rows[1] + mine, shared->columns[1], dp);
+    CUDA_UNROLL
+    for (int j = 0; j < columns / 8; j++) {
+        unsigned dropped =
+            s.dropout > 0 ? cuda_dropped<false>(s, v, part, j) : 0;
+        for (int i = 0; i < 4; i++) {
+            float score = cuda_score<false>(s, v, part, j, i, p[j][i]);
+            float share = dropped >> i & 1 ? 0.0f : kept;
+            float change = dp[j][i] * share - delta[i / 2];
+            p[j][i] =
+                score == -INFINITY ? 0.0f : exp2f(score - lse[i / 2]) * change;
+        }
+    }
+    cuda_mma_columns<D, columns>(p, spare, shared->columns[0], dq);
+}
+
 template <class T, int D>
 static __global__ void __launch_bounds__(cuda_tile<T>::threads)
     attention_dq(struct attention s, const T *qkv, const float *lse,
@@ -52,15 +84,12 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
     int64_t head = blockIdx.x % heads;
     int64_t first = (gridDim.x / heads - 1 - blockIdx.x / heads) * rows;
     int warp = (int)threadIdx.x / CUDA_WARP;
-    int mine = warp * CUDA_MMA_ROWS * CUDA_MMA_STRIDE(T, D);
     const struct cuda_view v = cuda_view_of(s, head / s.heads, head % s.heads);
     const struct cuda_range range = cuda_range_of(s, v.ids, first, rows);
     struct cuda_part part = {
         first + warp * CUDA_MMA_ROWS, 0, { 0, 0 }, shared->ids
     };
-    T *spare = shared->spare + warp * cuda_mma_spare<T, columns>::count;
-    float sum[D / 8][4], p[columns / 8][4], dp[columns / 8][4];
-    float row_lse[2], row_delta[2], kept = 1.0f / (1.0f - s.dropout);
+    float sum[D / 8][4], row_lse[2], row_delta[2];
     for (int r = 0; r < 2; r++) {
         int64_t row = part.first_row + cuda_lane() / 4 + 8 * r;
         row_lse[r] = row < s.seq ? lse[v.stats + row] * CUDA_LOG2_E : 0;
@@ -80,28 +109,10 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
         cuda_tile_load<columns, D>(s, at, qkv + v.v, stride,
                                    shared->columns[1]);
         cuda_list_load<columns>(s, at, v.ids, 0, shared->ids);
+        cuda_mma_fetched();
         __syncthreads();
         part.first_column = at;
-        cuda_tile_zero<columns>(p);
-        cuda_tile_zero<columns>(dp);
-        cuda_mma_rows<columns, D>(shared->rows[0] + mine, shared->columns[0],
-                                  p);
-        cuda_mma_rows<columns, D>(shared->rows[1] + mine, shared->columns[1],
-                                  dp);
-        CUDA_UNROLL
-        for (int j = 0; j < columns / 8; j++) {
-            unsigned dropped =
-                s.dropout > 0 ? cuda_dropped<false>(s, v, part, j) : 0;
-            for (int i = 0; i < 4; i++) {
-                float score = cuda_score<false>(s, v, part, j, i, p[j][i]);
-                float share = dropped >> i & 1 ? 0.0f : kept;
-                float change = dp[j][i] * share - row_delta[i / 2];
-                p[j][i] = score == -INFINITY
-                              ? 0.0f
-                              : exp2f(score - row_lse[i / 2]) * change;
-            }
-        }
-        cuda_mma_columns<D, columns>(p, spare, shared->columns[0], sum);
+        add_keys<T, D>(s, v, part, row_lse, row_delta, shared, sum);
     }
     const float factor[2] = { s.scale, s.scale };
     cuda_tile_store<D>(s, part.first_row, factor, sum, stride, dqkv + v.q);
@@ -188,6 +199,7 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
             cuda_list_load<columns>(s, at, lse + v.stats, 0.0f, shared->lse);
             cuda_list_load<columns>(s, at, delta + v.stats, 0.0f,
                                     shared->delta);
+            cuda_mma_fetched();
             __syncthreads();
             part.first_column = at;
             add_queries<T, D>(s, v, part, shared, dk, dv);

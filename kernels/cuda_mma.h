@@ -74,6 +74,30 @@ CUDA_DEVICE void cuda_mma(const unsigned a[4], const unsigned b[2], float c[4])
 #endif
 }
 
+/* *to = *from, 16 bytes from global into shared memory, later: what a thread
+ * has begun is there after its cuda_mma_fetched. Nothing waits for the bytes of
+ * one copy before the next one begins. */
+CUDA_DEVICE void cuda_mma_fetch(const void *from, void *to)
+{
+#if defined(CUDA_EMULATED)
+    cuda_emulator_fetch(from, to);
+#elif defined(__CUDA_ARCH__)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(to)),
+                 "l"(from)
+                 : "memory");
+#endif
+}
+
+CUDA_DEVICE void cuda_mma_fetched(void)
+{
+#if defined(CUDA_EMULATED)
+    cuda_emulator_fetched();
+#elif defined(__CUDA_ARCH__)
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 CUDA_DEVICE int cuda_lane(void)
 {
     return (int)(threadIdx.x % CUDA_WARP);

@@ -18,6 +18,8 @@
 /* What every device of compute capability 8.0 or more grants one that asks. */
 #define SHARED_BYTES_GRANTED ((size_t)99 << 10)
 #define GRANTS_MAX 64
+#define FETCHES_MAX 256
+#define FETCH_BYTES 16
 #define GRID_YZ_MAX 65535u
 #define GRID_X_MAX 0x7fffffffu
 
@@ -111,12 +113,19 @@ static void context_switch(struct context *from, struct context *to)
 
 enum waits { IDLE, RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK };
 
+struct fetch {
+    const void *from;
+    void *to;
+};
+
 struct fiber {
     struct context context;
     enum waits waits;
     unsigned thread;
     unsigned generation; /* of the barrier that it waits at */
     const char *where;
+    struct fetch fetches[FETCHES_MAX]; /* begun, not yet waited for */
+    unsigned fetch_count;
 };
 
 struct warp {
@@ -193,6 +202,22 @@ static void thread_begin(unsigned thread)
     threadIdx.z = thread / blockDim.x / blockDim.y;
 }
 
+void cuda_emulator_fetch(const void *from, void *to)
+{
+    if (current->fetch_count == FETCHES_MAX)
+        fail("a thread has begun too many copies");
+    if (((uintptr_t)from | (uintptr_t)to) % FETCH_BYTES != 0)
+        fail("an asynchronous copy's address is no multiple of 16");
+    current->fetches[current->fetch_count++] = { from, to };
+}
+
+void cuda_emulator_fetched()
+{
+    for (unsigned i = 0; i < current->fetch_count; i++)
+        memcpy(current->fetches[i].to, current->fetches[i].from, FETCH_BYTES);
+    current->fetch_count = 0;
+}
+
 /* A fiber takes threads until one of them waits, then others take over. */
 static void fiber_main()
 {
@@ -203,6 +228,8 @@ static void fiber_main()
             uint64_t i = run.started++;
             thread_begin((unsigned)((run.first + i * run.step) % run.threads));
             run.body(run.argument);
+            if (self->fetch_count != 0)
+                fail("a thread ended before what it copies was there");
             run.ended++;
         }
         self->waits = IDLE;

@@ -209,6 +209,10 @@ static inline void cuda_emulator_ldmatrix(bool turned, const void *row,
         __builtin_trap();
 }
 
+/* cp.async of 16 bytes, and cp.async.wait_all: nothing is copied before. */
+void cuda_emulator_fetch(const void *from, void *to);
+void cuda_emulator_fetched();
+
 static inline float cuda_emulator_half(uint64_t word, unsigned i)
 {
     unsigned bits = (unsigned)(word >> 16 * i) << 16;
