@@ -28,6 +28,7 @@ size_t CUDA_SYMBOL(columns_scratch)(const struct kernel_limits *limits);
 size_t CUDA_SYMBOL(norm_scratch)(const struct kernel_limits *limits);
 size_t CUDA_SYMBOL(sum_scratch)(const struct kernel_limits *limits);
 size_t CUDA_SYMBOL(route_scratch)(const struct kernel_limits *limits);
+size_t CUDA_SYMBOL(attention_scratch)(const struct kernel_limits *limits);
 
 enum err CUDA_SYMBOL(embedding_forward)(const struct kernel_ctx *ctx,
                                         enum dtype dtype, int64_t n,
@@ -101,6 +102,18 @@ enum err CUDA_SYMBOL(jitter)(const struct kernel_ctx *ctx, enum dtype dtype,
                              int64_t samples, int64_t elements, float amount,
                              const struct random_place *random, const void *x,
                              void *y);
+
+enum err CUDA_SYMBOL(attention_forward)(const struct kernel_ctx *ctx,
+                                        enum dtype dtype,
+                                        const struct attention *shape,
+                                        const void *qkv, void *out, float *lse);
+
+enum err CUDA_SYMBOL(attention_backward)(const struct kernel_ctx *ctx,
+                                         enum dtype dtype,
+                                         const struct attention *shape,
+                                         const void *qkv, const void *out,
+                                         const float *lse, const void *dout,
+                                         void *dqkv);
 
 enum err CUDA_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
                                     enum dtype dtype, int64_t n, int64_t vocab,

@@ -21,7 +21,7 @@
     kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
 /* The block's dynamic shared memory, `shared_bytes` of the launch. */
 #define CUDA_SHARED(type, name)                                                \
-    extern __shared__ double cuda_shared_memory[];                             \
+    extern __shared__ __align__(16) double cuda_shared_memory[];               \
     type *name = (type *)cuda_shared_memory
 #endif
 

@@ -24,38 +24,6 @@ static enum err lacks(const char *op)
                    "op %s: this build's CUDA backend lacks it; use cpu", op);
 }
 
-static enum err lacks_attention_forward(const struct kernel_ctx *ctx,
-                                        enum dtype dtype,
-                                        const struct attention *shape,
-                                        const void *qkv, void *out, float *lse)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)shape;
-    (void)qkv;
-    (void)out;
-    (void)lse;
-    return lacks("attention_forward");
-}
-
-static enum err lacks_attention_backward(const struct kernel_ctx *ctx,
-                                         enum dtype dtype,
-                                         const struct attention *shape,
-                                         const void *qkv, const void *out,
-                                         const float *lse, const void *dout,
-                                         void *dqkv)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)shape;
-    (void)qkv;
-    (void)out;
-    (void)lse;
-    (void)dout;
-    (void)dqkv;
-    return lacks("attention_backward");
-}
-
 static enum err
 lacks_attention_chunk_forward(const struct kernel_ctx *ctx, enum dtype dtype,
                               const struct attention_chunk *chunk,
@@ -115,6 +83,7 @@ static size_t cuda_scratch_bytes(const struct kernel_limits *limits)
         CUDA_SYMBOL(norm_scratch)(limits),
         CUDA_SYMBOL(sum_scratch)(limits),
         CUDA_SYMBOL(route_scratch)(limits),
+        CUDA_SYMBOL(attention_scratch)(limits),
 #ifndef CUDA_EMULATED
         CUDA_BLAS_WORKSPACE,
 #endif
@@ -145,8 +114,8 @@ const struct kernels TABLE = {
     .rope = CUDA_SYMBOL(rope),
     .dropout = CUDA_SYMBOL(dropout),
     .jitter = CUDA_SYMBOL(jitter),
-    .attention_forward = lacks_attention_forward,
-    .attention_backward = lacks_attention_backward,
+    .attention_forward = CUDA_SYMBOL(attention_forward),
+    .attention_backward = CUDA_SYMBOL(attention_backward),
     .attention_chunk_forward = lacks_attention_chunk_forward,
     .attention_chunk_backward = lacks_attention_chunk_backward,
     .cross_entropy = CUDA_SYMBOL(cross_entropy),

@@ -302,7 +302,10 @@ struct kernels {
      * first the queries' heads, then keys, then values; query head h uses key
      * head h / (heads / kv_heads). out[batch, seq, heads, head_dim], lse[batch,
      * heads, seq] (log sum exp of the scaled scores, before dropout). Scratch
-     * does not grow with seq. */
+     * does not grow with seq on CPU; CUDA has 4 bytes per query and head in
+     * backward. CUDA's heads have at most 128 elements, others return
+     * ERR_UNSUPPORTED. In bf16 it also rounds the probabilities, and in
+     * backward the scores' gradients, before it multiplies them. */
     enum err (*attention_forward)(const struct kernel_ctx *ctx,
                                   enum dtype dtype,
                                   const struct attention *shape,
@@ -444,8 +447,8 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols);
 /* The table for a backend ("cpu", "cuda") and kernel set ("auto": the best that
  * this processor runs, or a name). ERR_UNSUPPORTED names what was not built or
  * what the processor lacks, and what there is instead. The table is static.
- * "cuda" needs a build with CUDA and a GPU; its attention still returns
- * ERR_UNSUPPORTED. */
+ * "cuda" needs a build with CUDA and a GPU; its attention over chunks still
+ * returns ERR_UNSUPPORTED. */
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out);
 

@@ -15,6 +15,11 @@
 #define STACK_BYTES ((size_t)64 << 10)
 /* What a kernel gets without asking for more. */
 #define SHARED_BYTES_MAX ((size_t)48 << 10)
+/* What every device of compute capability 8.0 or more grants one that asks. */
+#define SHARED_BYTES_GRANTED ((size_t)99 << 10)
+#define GRANTS_MAX 64
+#define FETCHES_MAX 256
+#define FETCH_BYTES 16
 #define GRID_YZ_MAX 65535u
 #define GRID_X_MAX 0x7fffffffu
 
@@ -108,12 +113,19 @@ static void context_switch(struct context *from, struct context *to)
 
 enum waits { IDLE, RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK };
 
+struct fetch {
+    const void *from;
+    void *to;
+};
+
 struct fiber {
     struct context context;
     enum waits waits;
     unsigned thread;
     unsigned generation; /* of the barrier that it waits at */
     const char *where;
+    struct fetch fetches[FETCHES_MAX]; /* begun, not yet waited for */
+    unsigned fetch_count;
 };
 
 struct warp {
@@ -149,6 +161,32 @@ static unsigned random_below(unsigned n)
     return (unsigned)((chance >> 33) % n);
 }
 
+static struct {
+    const void *kernel;
+    size_t bytes;
+} grants[GRANTS_MAX];
+
+cudaError_t cuda_emulator_grant(const void *kernel, int shared_bytes)
+{
+    size_t bytes = (size_t)shared_bytes;
+    for (int i = 0; i < GRANTS_MAX; i++)
+        if (bytes <= SHARED_BYTES_GRANTED &&
+            (grants[i].kernel == NULL || grants[i].kernel == kernel)) {
+            grants[i].kernel = kernel;
+            grants[i].bytes = bytes;
+            return cudaSuccess;
+        }
+    return 1;
+}
+
+static size_t shared_bytes_max(const void *kernel)
+{
+    for (int i = 0; i < GRANTS_MAX; i++)
+        if (grants[i].kernel == kernel && grants[i].bytes > SHARED_BYTES_MAX)
+            return grants[i].bytes;
+    return SHARED_BYTES_MAX;
+}
+
 [[noreturn]] static void fail(const char *text)
 {
     fprintf(stderr, "cuda emulator: %s, block (%u, %u, %u): %s\n", run.name,
@@ -164,6 +202,22 @@ static void thread_begin(unsigned thread)
     threadIdx.z = thread / blockDim.x / blockDim.y;
 }
 
+void cuda_emulator_fetch(const void *from, void *to)
+{
+    if (current->fetch_count == FETCHES_MAX)
+        fail("a thread has begun too many copies");
+    if (((uintptr_t)from | (uintptr_t)to) % FETCH_BYTES != 0)
+        fail("an asynchronous copy's address is no multiple of 16");
+    current->fetches[current->fetch_count++] = { from, to };
+}
+
+void cuda_emulator_fetched()
+{
+    for (unsigned i = 0; i < current->fetch_count; i++)
+        memcpy(current->fetches[i].to, current->fetches[i].from, FETCH_BYTES);
+    current->fetch_count = 0;
+}
+
 /* A fiber takes threads until one of them waits, then others take over. */
 static void fiber_main()
 {
@@ -174,6 +228,8 @@ static void fiber_main()
             uint64_t i = run.started++;
             thread_begin((unsigned)((run.first + i * run.step) % run.threads));
             run.body(run.argument);
+            if (self->fetch_count != 0)
+                fail("a thread ended before what it copies was there");
             run.ended++;
         }
         self->waits = IDLE;
@@ -339,8 +395,8 @@ void *cuda_emulator_shared()
     return run.shared;
 }
 
-void cuda_emulator_run(const char *name, dim3 grid, dim3 block,
-                       size_t shared_bytes, void (*body)(void *),
+void cuda_emulator_run(const char *name, const void *kernel, dim3 grid,
+                       dim3 block, size_t shared_bytes, void (*body)(void *),
                        void *argument)
 {
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
@@ -354,7 +410,7 @@ void cuda_emulator_run(const char *name, dim3 grid, dim3 block,
     run.threads = (unsigned)threads;
     if (blocks == 0 || grid.x > GRID_X_MAX || grid.y > GRID_YZ_MAX ||
         grid.z > GRID_YZ_MAX || threads == 0 || threads > THREADS_MAX ||
-        block.z > 64 || shared_bytes > SHARED_BYTES_MAX)
+        block.z > 64 || shared_bytes > shared_bytes_max(kernel))
         fail("no device grants such a launch");
     if (blocks > GRID_X_MAX)
         fail("so many blocks would run for hours");

@@ -62,9 +62,21 @@ static inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes,
     return cudaSuccess;
 }
 
+#define cudaFuncAttributeMaxDynamicSharedMemorySize 8
+
+/* Of `kernel`: more dynamic shared memory than others, for all launches to
+ * come. */
+cudaError_t cuda_emulator_grant(const void *kernel, int shared_bytes);
+
+template <class K>
+static inline cudaError_t cudaFuncSetAttribute(K kernel, int, int value)
+{
+    return cuda_emulator_grant(reinterpret_cast<const void *>(kernel), value);
+}
+
 /* Runs body(argument) for every thread of the grid. `name` is for messages. */
-void cuda_emulator_run(const char *name, dim3 grid, dim3 block,
-                       size_t shared_bytes, void (*body)(void *),
+void cuda_emulator_run(const char *name, const void *kernel, dim3 grid,
+                       dim3 block, size_t shared_bytes, void (*body)(void *),
                        void *argument);
 
 /* The dynamic shared memory of the running block. */
@@ -78,7 +90,8 @@ static inline void cuda_emulator_launch(const char *name, void (*kernel)(P...),
 {
     auto body = [&] { kernel(arguments...); };
     auto call = [](void *it) { (*static_cast<decltype(body) *>(it))(); };
-    cuda_emulator_run(name, grid, block, shared_bytes, call, &body);
+    cuda_emulator_run(name, reinterpret_cast<const void *>(kernel), grid, block,
+                      shared_bytes, call, &body);
 }
 
 /* --- barriers and warp collectives --- */
@@ -169,6 +182,67 @@ static inline unsigned __match_any_sync(unsigned mask, int value)
     for (unsigned lane = 0; lane < 32; lane++)
         equal |= (unsigned)(all[lane] == (uint32_t)value) << lane;
     return equal;
+}
+
+/* --- tensor cores, as PTX lays their operands out --- */
+
+/* ldmatrix.x4: lane i brings the address of row i % 8 of matrix i / 8. */
+static inline void cuda_emulator_ldmatrix(bool turned, const void *row,
+                                          unsigned x[4])
+{
+    uint64_t address = (uint64_t)(uintptr_t)row;
+    const uint64_t *all =
+        cuda_emulator_exchange("ldmatrix", 0xffffffffu, address);
+    unsigned at = cuda_emulator_lane() / 4, pair = cuda_emulator_lane() % 4 * 2;
+    for (unsigned m = 0; m < 4; m++) {
+        uint16_t two[2];
+        for (unsigned i = 0; i < 2; i++) {
+            unsigned from = turned ? pair + i : at;
+            unsigned column = turned ? at : pair + i;
+            const uint16_t *matrix_row =
+                (const uint16_t *)(uintptr_t)all[m * 8 + from];
+            two[i] = matrix_row[column];
+        }
+        x[m] = two[0] | (unsigned)two[1] << 16;
+    }
+    if (address % 16 != 0)
+        __builtin_trap();
+}
+
+/* cp.async of 16 bytes, and cp.async.wait_all: nothing is copied before. */
+void cuda_emulator_fetch(const void *from, void *to);
+void cuda_emulator_fetched();
+
+static inline float cuda_emulator_half(uint64_t word, unsigned i)
+{
+    unsigned bits = (unsigned)(word >> 16 * i) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* mma.m16n8k16 of bf16: register r of `a` are columns 2 (lane % 4) + 8 (r / 2)
+ * and the next one of row lane / 4 + 8 (r % 2), register r of `b` are those
+ * rows of column lane / 4. */
+static inline void cuda_emulator_mma(const unsigned a[4], const unsigned b[2],
+                                     float c[4])
+{
+    uint64_t rows[2][4], columns[2][4];
+    unsigned lane = cuda_emulator_lane();
+    for (unsigned half = 0; half < 2; half++) {
+        const uint64_t *all = cuda_emulator_exchange(
+            "mma", 0xffffffffu, a[half] | (uint64_t)a[half + 2] << 32);
+        memcpy(rows[half], all + lane / 4 * 4, sizeof(rows[half]));
+    }
+    const uint64_t *all =
+        cuda_emulator_exchange("mma", 0xffffffffu, b[0] | (uint64_t)b[1] << 32);
+    memcpy(columns, all + lane % 4 * 8, sizeof(columns));
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned k = 0; k < 16; k++)
+            c[i] +=
+                cuda_emulator_half(rows[i / 2][k / 2 % 4], k / 8 * 2 + k % 2) *
+                cuda_emulator_half(columns[i % 2][k / 2 % 4],
+                                   k / 8 * 2 + k % 2);
 }
 
 /* --- arithmetic that has other names on the device --- */

@@ -1,0 +1,248 @@
+/* Attention in bf16 on every table that has it, and wide heads in fp32. Inputs
+ * are bf16 numbers; what is right is the first CPU table's fp32 result on the
+ * same numbers, which test_kernels_attention holds to fp64. Probabilities and
+ * their gradients are rounded before they are multiplied, so an error is
+ * relative to the largest element, not to each one. */
+#include "tests/kernel_check.h"
+
+#include <stdio.h>
+
+/* Of the roundings of probabilities, of out and of the gradients. */
+#define ROUNDINGS 0x1p-7
+#define FLOATS 5e-6
+
+struct attention_case {
+    int64_t batch, seq, heads, kv_heads, head_dim;
+    int64_t document; /* tokens of each; 0: one document */
+    bool alibi;
+    float dropout;
+};
+
+static const struct attention_case cases[] = {
+    { 1, 1, 1, 1, 8, 0, false, 0 },
+    { 2, 70, 2, 2, 16, 0, false, 0 },
+    { 1, 130, 2, 1, 64, 0, true, 0 },
+    { 1, 129, 1, 1, 80, 40, false, 0 },
+    { 1, 100, 3, 1, 128, 0, false, 0.2f },
+    { 1, 75, 1, 1, 96, 0, true, 0.5f },
+    { 2, 200, 4, 2, 24, 23, true, 0.1f },
+    /* rows that are no multiple of 16 bytes */
+    { 1, 67, 2, 1, 33, 0, false, 0.1f },
+    { 1, 300, 1, 1, 32, 100, false, 0 },
+};
+
+static int64_t out_of(const struct attention *s)
+{
+    return s->batch * s->seq * s->heads * s->head_dim;
+}
+
+static int64_t qkv_of(const struct attention *s)
+{
+    return s->batch * s->seq * (s->heads + 2 * s->kv_heads) * s->head_dim;
+}
+
+static int64_t lse_of(const struct attention *s)
+{
+    return s->batch * s->seq * s->heads;
+}
+
+/* Of the widest element type. */
+struct result {
+    float *out, *dqkv, *lse;
+};
+
+static struct result result_create(const struct attention *s)
+{
+    struct result r = { check_poisoned(out_of(s)), check_poisoned(qkv_of(s)),
+                        check_poisoned(lse_of(s)) };
+    return r;
+}
+
+static void result_free(struct result *r)
+{
+    free(r->lse);
+    free(r->dqkv);
+    free(r->out);
+}
+
+static void result_compute(const struct kernels *table, enum dtype dtype,
+                           const struct attention *s, const void *qkv,
+                           const void *dout, struct result *r)
+{
+    struct kernel_limits limits = { .tokens = s->batch * s->seq,
+                                    .batch = s->batch,
+                                    .seq = s->seq,
+                                    .heads = s->heads,
+                                    .head_dim = s->head_dim };
+    struct kernel_ctx ctx = check_ctx(table, limits, 1);
+    table->attention_forward(&ctx, dtype, s, qkv, r->out, r->lse);
+    table->attention_backward(&ctx, dtype, s, qkv, r->out, r->lse, dout,
+                              r->dqkv);
+    check_ctx_free(&ctx);
+}
+
+/* x becomes bf16 numbers; they are returned as such, too. */
+static uint16_t *narrowed(float *x, int64_t n)
+{
+    uint16_t *half = check_alloc((size_t)n * sizeof(*half));
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        x[i] = check_bf16_of(x[i]);
+        memcpy(&bits, &x[i], sizeof(bits));
+        half[i] = (uint16_t)(bits >> 16);
+    }
+    return half;
+}
+
+/* Of n elements of bf16 that lie where there is room for n of fp32. */
+static void widen(float *x, int64_t n)
+{
+    for (int64_t i = n - 1; i >= 0; i--) {
+        uint16_t half;
+        memcpy(&half, (char *)x + (size_t)i * sizeof(half), sizeof(half));
+        uint32_t bits = (uint32_t)half << 16;
+        memcpy(&x[i], &bits, sizeof(bits));
+    }
+}
+
+static double error_of(const float *got, const float *want, int64_t n)
+{
+    double *wide = check_widened(want, n);
+    double error = check_error(got, wide, n);
+    free(wide);
+    return error;
+}
+
+static void result_check(const struct kernels *table, const char *dtype,
+                         const struct attention *s, const char *what,
+                         double tolerance, const struct result *got,
+                         const struct result *want)
+{
+    char text[160];
+    snprintf(text, sizeof(text), "%s, %s", dtype, what);
+    check_below(table, "attention_forward", text,
+                error_of(got->out, want->out, out_of(s)), tolerance);
+    check_below(table, "attention_forward's lse", text,
+                error_of(got->lse, want->lse, lse_of(s)), FLOATS);
+    check_below(table, "attention_backward", text,
+                error_of(got->dqkv, want->dqkv, qkv_of(s)), tolerance);
+}
+
+static void check_case(const struct kernels *cpu, const struct kernels *table,
+                       const struct attention_case *c)
+{
+    float slopes[16];
+    int32_t *ids = check_alloc((size_t)(c->batch * c->seq) * sizeof(*ids));
+    struct attention s = { .batch = c->batch,
+                           .seq = c->seq,
+                           .heads = c->heads,
+                           .kv_heads = c->kv_heads,
+                           .head_dim = c->head_dim,
+                           .scale = 1 / sqrtf((float)c->head_dim),
+                           .alibi_slopes = c->alibi ? slopes : NULL,
+                           .sequence_ids = c->document > 0 ? ids : NULL,
+                           .dropout = c->dropout,
+                           .random = { 17, 0x123456789abcdefu, 3000000000 } };
+    for (int64_t h = 0; h < c->heads; h++)
+        slopes[h] = exp2f(-(float)h - 1);
+    for (int64_t i = 0; c->document > 0 && i < c->batch * c->seq; i++)
+        ids[i] = (int32_t)(i % c->seq / c->document);
+    float *qkv = check_random(qkv_of(&s), 1, 2);
+    float *dout = check_random(out_of(&s), 2, 1);
+    uint16_t *half_qkv = narrowed(qkv, qkv_of(&s));
+    uint16_t *half_dout = narrowed(dout, out_of(&s));
+    struct result want = result_create(&s), got = result_create(&s);
+    struct result half = result_create(&s);
+    char what[96];
+    snprintf(what, sizeof(what), "%lldx%lld heads %lld/%lld of %lld%s%s%s",
+             (long long)c->batch, (long long)c->seq, (long long)c->heads,
+             (long long)c->kv_heads, (long long)c->head_dim,
+             c->document > 0 ? " packed" : "", c->alibi ? " alibi" : "",
+             c->dropout > 0 ? " dropout" : "");
+    result_compute(cpu, DTYPE_F32, &s, qkv, dout, &want);
+    result_compute(table, DTYPE_F32, &s, qkv, dout, &got);
+    result_check(table, "f32", &s, what, FLOATS, &got, &want);
+    result_compute(table, DTYPE_BF16, &s, half_qkv, half_dout, &half);
+    widen(half.out, out_of(&s));
+    widen(half.dqkv, qkv_of(&s));
+    result_check(table, "bf16", &s, what, ROUNDINGS, &half, &want);
+    result_free(&half);
+    result_free(&got);
+    result_free(&want);
+    void *all[] = { half_dout, half_qkv, dout, qkv, ids };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        free(all[i]);
+}
+
+/* With equal scores and values of one, out is the number of keys kept over
+ * their number times 1 - p: it counts the same keys as the CPU's. */
+static void check_masks(const struct kernels *cpu, const struct kernels *table)
+{
+    enum { SEQ = 90, D = 8 };
+    struct attention s = { .batch = 2,
+                           .seq = SEQ,
+                           .heads = 2,
+                           .kv_heads = 2,
+                           .head_dim = D,
+                           .scale = 1,
+                           .dropout = 0.4f,
+                           .random = { 3, 5, 7 } };
+    int64_t n = qkv_of(&s), m = out_of(&s);
+    float *qkv = check_random(n, 1, 0), *dout = check_random(m, 2, 1);
+    for (int64_t i = 0; i < n; i++)
+        qkv[i] = i / (2 * D) % 3 == 2 ? 1 : 0;
+    uint16_t *half_qkv = narrowed(qkv, n), *half_dout = narrowed(dout, m);
+    struct result want = result_create(&s), half = result_create(&s);
+    result_compute(cpu, DTYPE_F32, &s, qkv, dout, &want);
+    result_compute(table, DTYPE_BF16, &s, half_qkv, half_dout, &half);
+    widen(half.out, m);
+    bool same = true;
+    for (int64_t i = 0; i < m; i++) {
+        double count = (double)(i / (2 * D) % SEQ + 1) * 0.6;
+        double kept = fabs((double)half.out[i] - (double)want.out[i]) * count;
+        same &= kept < 0.5;
+    }
+    tap_ok(same, "%s/%s attention: as many keys dropped as on the CPU",
+           table->backend, table->kernel_set);
+    result_free(&half);
+    result_free(&want);
+    void *all[] = { half_dout, half_qkv, dout, qkv };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        free(all[i]);
+}
+
+/* ERR_UNSUPPORTED instead of wrong numbers. */
+static void check_refusal(const struct kernels *table)
+{
+    const struct attention s = {
+        .batch = 1, .seq = 1, .heads = 1, .kv_heads = 1, .head_dim = 136
+    };
+    float qkv[3 * 136] = { 0 }, out[136], lse, scratch;
+    struct kernel_ctx ctx = { .threads = 1,
+                              .scratch = &scratch,
+                              .scratch_bytes = sizeof(scratch) };
+    tap_ok(table->attention_forward(&ctx, DTYPE_F32, &s, qkv, out, &lse) ==
+                   ERR_UNSUPPORTED &&
+               table->attention_backward(&ctx, DTYPE_F32, &s, qkv, out, &lse,
+                                         out, qkv) == ERR_UNSUPPORTED,
+           "%s/%s attention: heads of 136 are refused", table->backend,
+           table->kernel_set);
+}
+
+int main(void)
+{
+    const struct kernels *const *t = kernels_all();
+    const struct kernels *cpu = t[0];
+    for (; *t != NULL; t++) {
+        if (strcmp((*t)->backend, "cpu") == 0)
+            continue;
+        for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+            check_case(cpu, *t, &cases[i]);
+        check_masks(cpu, *t);
+        check_refusal(*t);
+        return tap_done();
+    }
+    tap_skip("no table has bf16: the CUDA kernels are emulated only where a "
+             "C++ compiler is");
+    return tap_done();
+}
