@@ -207,6 +207,9 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
         enum err before = failed;
         bool goes_on;
         TRY(eval_goes_on(trainer, failed, &goes_on));
+        if (!goes_on && trainer->rank == 0)
+            log_info("evaluation left after %lld of %lld turns",
+                     (long long)turn, (long long)turns);
         if (!goes_on)
             break;
         replica_begin_eval(trainer->replica);
