@@ -1,0 +1,162 @@
+/* Ranks of which one stops or dies: the program starts itself under mpirun, and
+ * hears from the survivors whom they blame. */
+#ifndef TESSERA_TESTS_DEAD_RANKS_H
+#define TESSERA_TESTS_DEAD_RANKS_H
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/err.h"
+#include "src/base/fsio.h"
+#include "src/comm/comm.h"
+#include "tests/tap.h"
+
+#define RANKS 4
+#define DEADLINE_S 1.5
+#define PATIENCE_S 60.0
+#define NO_LAUNCHER 127
+
+/* A rank: `act`, which ends the victim, and returns what a survivor got. Writes
+ * the files pid-RANK before and said-RANK after it. Returns only a failure. */
+static inline int ranks_main(int number, const char *folder,
+                             enum err (*act)(struct comm *comm, int number))
+{
+    struct comm *comm;
+    char path[FSIO_PATH_MAX], text[1024];
+    if (comm_create("mpi", NULL, NULL, DEADLINE_S, &comm) != ERR_OK ||
+        fsio_path(path, "%s/pid-%d", folder, comm_rank(comm)) != ERR_OK)
+        return 1;
+    snprintf(text, sizeof text, "%ld", (long)getpid());
+    if (fsio_write_atomic(path, text, strlen(text)) != ERR_OK)
+        return 1;
+    enum err rc = comm_barrier(comm);
+    if (rc == ERR_OK)
+        rc = act(comm, number);
+    snprintf(text, sizeof text, "%s: %s", err_name(rc),
+             rc == ERR_OK ? "it went on" : err_text());
+    if (fsio_path(path, "%s/said-%d", folder, comm_rank(comm)) != ERR_OK ||
+        fsio_write_atomic(path, text, strlen(text)) != ERR_OK)
+        return 1;
+    /* whoever ends now may make mpirun end the others */
+    clock_sleep(PATIENCE_S);
+    _Exit(1);
+}
+
+static inline pid_t ranks_launch(const char *program, int number,
+                                 const char *folder)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", number);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* mpirun ends its ranks then */
+    setenv("TMPDIR", folder, 1);
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    int null = open("/dev/null", O_RDWR);
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    /* recovery: the others live on when one is killed */
+    execlp("mpirun", "mpirun", "--enable-recovery", "--oversubscribe",
+           "--bind-to", "none", "-np", "4", program, text, folder,
+           (char *)NULL);
+    _Exit(NO_LAUNCHER);
+}
+
+/* The file's text once it is there; "" when it never comes. */
+static inline void ranks_await(const char *folder, const char *name, int rank,
+                               char *text, size_t size)
+{
+    char path[FSIO_PATH_MAX];
+    char *data = NULL;
+    size_t bytes = 0;
+    double end = clock_now() + PATIENCE_S;
+    text[0] = '\0';
+    if (fsio_path(path, "%s/%s-%d", folder, name, rank) != ERR_OK)
+        return;
+    while (!fsio_exists(path) && clock_now() < end)
+        clock_sleep(0.02);
+    if (fsio_read_file(path, 4096, &data, &bytes) == ERR_OK)
+        snprintf(text, size, "%s", data);
+    free(data);
+}
+
+static inline bool ranks_names_only(const char *text, int victim)
+{
+    bool pass = strncmp(text, "comm:", 5) == 0;
+    for (int r = 0; r < RANKS; r++) {
+        char name[32];
+        snprintf(name, sizeof name, "rank %d (", r);
+        pass = pass && (strstr(text, name) != NULL) == (r == victim);
+    }
+    return pass;
+}
+
+/* Starts the program again as the ranks of case `number`: all but the victim
+ * must name it, and nobody else. Then ends them all. */
+static inline void ranks_test(const char *program, int number,
+                              const char *folder, const char *what, int victim)
+{
+    char dir[FSIO_PATH_MAX], text[1024];
+    pid_t pids[RANKS];
+    bool started = true, named = true;
+    if (fsio_path(dir, "%s/case-%d", folder, number) != ERR_OK ||
+        fsio_mkdirs(dir) != ERR_OK) {
+        tap_ok(false, "%s", err_text());
+        return;
+    }
+    pid_t mpirun = ranks_launch(program, number, dir);
+    for (int r = 0; r < RANKS; r++) {
+        ranks_await(dir, "pid", r, text, sizeof text);
+        pids[r] = (pid_t)strtol(text, NULL, 10);
+        started = started && pids[r] > 0;
+    }
+    for (int r = 0; started && r < RANKS; r++) {
+        if (r == victim)
+            continue;
+        ranks_await(dir, "said", r, text, sizeof text);
+        bool good = ranks_names_only(text, victim);
+        if (!good)
+            tap_note("rank %d says: %s", r, text);
+        named = named && good;
+    }
+    tap_ok(started && named, "%s: all survivors name rank %d alone", what,
+           victim);
+    kill(mpirun, SIGKILL);
+    waitpid(mpirun, NULL, 0);
+    for (int r = 0; r < RANKS; r++)
+        if (pids[r] > 0)
+            kill(pids[r], SIGKILL);
+}
+
+/* The program's path and a folder for its ranks. False: a test has said why the
+ * others can't be. */
+static inline bool ranks_prepare(char program[FSIO_PATH_MAX],
+                                 char folder[FSIO_PATH_MAX])
+{
+    const char *tmp = getenv("TMPDIR");
+    ssize_t length = readlink("/proc/self/exe", program, FSIO_PATH_MAX - 1);
+    program[length > 0 ? length : 0] = '\0';
+    if (!TESSERA_WITH_MPI || system("command -v mpirun >/dev/null") != 0) {
+        tap_skip("there is no MPI here");
+        return false;
+    }
+    snprintf(folder, FSIO_PATH_MAX, "%s/tsd-XXXXXX",
+             tmp != NULL ? tmp : "/tmp");
+    return tap_ok(length > 0 && mkdtemp(folder) != NULL,
+                  "a temporary folder %s", folder);
+}
+
+#endif
