@@ -2,7 +2,7 @@
  * is right is the first CPU table's fp32 result on the same numbers, which the
  * other tests hold to fp64. A bf16 output may be off by one rounding, an fp32
  * one by the op's tolerance. */
-#include "tests/kernel_check.h"
+#include "tests/bf16_tensor.h"
 
 #include <stdio.h>
 
@@ -12,46 +12,10 @@
 
 static const struct kernels *cpu;
 
-/* A tensor as both tables see it: `wide` fp32, `half` bf16. */
-struct tensor {
-    int64_t n;
-    float *wide;
-    uint16_t *half;
-};
-
-static void tensor_narrow(struct tensor *t)
-{
-    for (int64_t i = 0; i < t->n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &t->wide[i], sizeof(bits));
-        t->half[i] = (uint16_t)(bits >> 16);
-    }
-}
-
 /* One element more than n, in front of which an op must stop. */
-static struct tensor tensor_random(int64_t n, uint64_t seed, double scale)
+static struct tensor guarded(int64_t n, uint64_t seed, double scale)
 {
-    struct tensor t = { .n = n + 1 };
-    t.wide = check_random(t.n, seed, scale);
-    t.half = check_alloc((size_t)t.n * sizeof(*t.half));
-    for (int64_t i = 0; i < t.n; i++)
-        t.wide[i] = check_bf16_of(t.wide[i]);
-    tensor_narrow(&t);
-    return t;
-}
-
-static void tensor_free(struct tensor *t)
-{
-    free(t->half);
-    free(t->wide);
-}
-
-static float widened(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
+    return tensor_random(n + 1, seed, scale);
 }
 
 /* The bf16 side is the fp32 side after one rounding, the guard included. */
@@ -86,15 +50,15 @@ static void check_floats(const struct kernels *table, const char *op,
 static void check_elementwise(const struct kernels *table, int64_t n)
 {
     struct kernel_ctx c = { .threads = 1 };
-    struct tensor x = tensor_random(n, 1, 3), y = tensor_random(n, 2, 3);
-    struct tensor out = tensor_random(n, 3, 3);
+    struct tensor x = guarded(n, 1, 3), y = guarded(n, 2, 3);
+    struct tensor out = guarded(n, 3, 3);
     char what[32];
     snprintf(what, sizeof(what), "%lld elements", (long long)n);
     cpu->add(&c, DTYPE_F32, n, x.wide, 0.3f, y.wide, out.wide);
     table->add(&c, DTYPE_BF16, n, x.half, 0.3f, y.half, out.half);
     check_rounded(table, "add", what, &out);
     tensor_free(&out);
-    out = tensor_random(n, 3, 3);
+    out = guarded(n, 3, 3);
     cpu->accumulate(&c, DTYPE_F32, n, x.wide, out.wide);
     table->accumulate(&c, DTYPE_BF16, n, x.half, out.half);
     check_rounded(table, "accumulate", what, &out);
@@ -123,7 +87,7 @@ static void check_clip(const struct kernels *table, float limit, float lower)
 {
     enum { N = 4001 };
     struct kernel_ctx c = { .threads = 1 };
-    struct tensor x = tensor_random(N, 1, 1), dx = tensor_random(N, 2, 1);
+    struct tensor x = guarded(N, 1, 1), dx = guarded(N, 2, 1);
     char what[32];
     snprintf(what, sizeof(what), "to %g", (double)limit);
     cpu->clip_forward(&c, DTYPE_F32, N, lower, x.wide);
@@ -144,7 +108,7 @@ static void check_random_factors(const struct kernels *table, int64_t samples,
                                          .first_sample = 77 };
     int64_t n = samples * elements;
     struct kernel_ctx c = { .threads = 1 };
-    struct tensor x = tensor_random(n, 1, 1), y = tensor_random(n, 2, 1);
+    struct tensor x = guarded(n, 1, 1), y = guarded(n, 2, 1);
     bool same = true;
     cpu->dropout(&c, DTYPE_F32, samples, elements, 0.3f, &random, 1.5f, x.wide,
                  y.wide);
@@ -175,7 +139,7 @@ static void check_rope(const struct kernels *table, int64_t head_dim)
     struct kernel_ctx c = { .threads = 1 };
     float *angles = check_random(SEQ * head_dim, 4, 1);
     for (int inverse = 0; inverse < 2; inverse++) {
-        struct tensor x = tensor_random(N * HEADS * head_dim, 1, 1);
+        struct tensor x = guarded(N * HEADS * head_dim, 1, 1);
         cpu->rope(&c, DTYPE_F32, N, SEQ, HEADS, 2, head_dim, angles, inverse,
                   x.wide);
         table->rope(&c, DTYPE_BF16, N, SEQ, HEADS, 2, head_dim, angles, inverse,
@@ -191,9 +155,9 @@ static void check_glu(const struct kernels *table, int64_t width)
     enum { N = 7 };
     int64_t stride = 2 * width + 3;
     struct kernel_ctx c = { .threads = 1 };
-    struct tensor in = tensor_random(N * stride, 1, 3);
-    struct tensor y = tensor_random(N * width, 2, 1);
-    struct tensor dy = tensor_random(N * width, 3, 1);
+    struct tensor in = guarded(N * stride, 1, 3);
+    struct tensor y = guarded(N * width, 2, 1);
+    struct tensor dy = guarded(N * width, 3, 1);
     const enum activation act = ACTIVATION_SILU;
     cpu->glu_forward(&c, DTYPE_F32, act, N, width, stride, in.wide,
                      in.wide + width, y.wide);
@@ -225,10 +189,10 @@ static void normed_check(const struct kernels *table, const struct norm *norm,
                                     .width = width };
     struct kernel_ctx one = check_ctx(cpu, limits, 1);
     struct kernel_ctx two = check_ctx(table, limits, 1);
-    struct tensor x = tensor_random(n, 1, 2), y = tensor_random(n, 2, 1);
-    struct tensor gamma = tensor_random(width, 3, 1);
-    struct tensor beta = tensor_random(width, 4, 1);
-    struct tensor dy = tensor_random(n, 5, 1), dx = tensor_random(n, 6, 1);
+    struct tensor x = guarded(n, 1, 2), y = guarded(n, 2, 1);
+    struct tensor gamma = guarded(width, 3, 1);
+    struct tensor beta = guarded(width, 4, 1);
+    struct tensor dy = guarded(n, 5, 1), dx = guarded(n, 6, 1);
     float *want = check_random(2 * (stats + width), 7, 1);
     float *got = check_copy(want, 2 * (stats + width));
     float *a = want + 2 * stats, *b = got + 2 * stats;
@@ -277,11 +241,11 @@ static void check_add_norm(const struct kernels *table)
     enum { N = 9, D = 133, COUNT = N * D };
     const struct norm norm = { NORM_RMS, N, 1, D, D, true, 1e-5f, false };
     struct kernel_ctx c = { .threads = 1 };
-    struct tensor a = tensor_random(COUNT, 1, 1);
-    struct tensor b = tensor_random(COUNT, 2, 1);
-    struct tensor x = tensor_random(COUNT, 3, 1);
-    struct tensor y = tensor_random(COUNT, 4, 1);
-    struct tensor gamma = tensor_random(D, 5, 1);
+    struct tensor a = guarded(COUNT, 1, 1);
+    struct tensor b = guarded(COUNT, 2, 1);
+    struct tensor x = guarded(COUNT, 3, 1);
+    struct tensor y = guarded(COUNT, 4, 1);
+    struct tensor gamma = guarded(D, 5, 1);
     float want[N], got[N];
     cpu->add(&c, DTYPE_F32, COUNT, a.wide, 0.7f, b.wide, x.wide);
     table->add_norm_forward(&c, DTYPE_BF16, &norm, a.half, 0.7f, b.half, x.half,
@@ -303,7 +267,7 @@ static void check_loss(const struct kernels *table, int64_t vocab)
     enum { N = 6 };
     const int32_t labels[N] = { 0, 1, -1, (int32_t)vocab - 1, 2, -100 };
     struct kernel_ctx c = { .threads = 1 };
-    struct tensor x = tensor_random(N * vocab, 1, 9);
+    struct tensor x = guarded(N * vocab, 1, 9);
     float want[N], got[N];
     char what[32];
     snprintf(what, sizeof(what), "vocabulary %lld", (long long)vocab);
@@ -320,9 +284,9 @@ static void check_embedding(const struct kernels *table, int64_t d, bool wpe)
 {
     enum { N = 520, SEQ = 130, VOCAB = 37 };
     struct kernel_ctx c = { .threads = 1 };
-    struct tensor te = tensor_random(VOCAB * d, 1, 1);
-    struct tensor pe = tensor_random(SEQ * d, 2, 1);
-    struct tensor out = tensor_random(N * d, 3, 1);
+    struct tensor te = guarded(VOCAB * d, 1, 1);
+    struct tensor pe = guarded(SEQ * d, 2, 1);
+    struct tensor out = guarded(N * d, 3, 1);
     float *want = check_random((VOCAB + SEQ) * d, 4, 1);
     float *got = check_copy(want, (VOCAB + SEQ) * d);
     int32_t tokens[N];
@@ -352,11 +316,11 @@ static void check_experts(const struct kernels *table, int64_t d)
     enum { N = 8, K = 3, ROWS = N * K };
     const struct route route = { N, 5, K, 1 };
     struct kernel_ctx c = { .threads = 1 };
-    struct tensor x = tensor_random(N * d, 1, 1);
-    struct tensor h = tensor_random(ROWS * d, 2, 1);
-    struct tensor dh = tensor_random(ROWS * d, 3, 1);
-    struct tensor out = tensor_random(N * d, 4, 1);
-    struct tensor rows = tensor_random(ROWS * d, 5, 1);
+    struct tensor x = guarded(N * d, 1, 1);
+    struct tensor h = guarded(ROWS * d, 2, 1);
+    struct tensor dh = guarded(ROWS * d, 3, 1);
+    struct tensor out = guarded(N * d, 4, 1);
+    struct tensor rows = guarded(ROWS * d, 5, 1);
     float *weights = check_random(ROWS, 6, 1), want[ROWS], got[ROWS];
     int32_t place[ROWS], source[ROWS];
     for (int i = 0; i < ROWS; i++) {
@@ -393,7 +357,7 @@ static void check_bias(const struct kernels *table, int64_t n, int64_t d)
 {
     struct kernel_limits limits = { .tokens = n, .seq = 1, .width = d };
     struct kernel_ctx c = check_ctx(table, limits, 1);
-    struct tensor dy = tensor_random(n * d, 1, 1);
+    struct tensor dy = guarded(n * d, 1, 1);
     float *want = check_random(d, 2, 1), *got = check_copy(want, d);
     cpu->bias_backward(&c, DTYPE_F32, n, d, dy.wide, want);
     table->bias_backward(&c, DTYPE_BF16, n, d, dy.half, got);
@@ -416,7 +380,7 @@ static void check_update(const struct kernels *table)
                                 .correction2 = 0.05f,
                                 .grad_scale = 0.125f };
     struct kernel_ctx c = { .threads = 1 };
-    struct tensor g = tensor_random(N, 1, 1);
+    struct tensor g = guarded(N, 1, 1);
     float *want = check_random(3 * N, 2, 1);
     double sums[2], wide[2];
     for (int64_t i = 2 * N; i < 3 * N; i++)

@@ -1,7 +1,7 @@
 /* gemm and grouped_gemm in bf16 on every table that has it. Inputs are bf16
  * numbers; what is right is the first CPU table's fp32 result on the same
  * numbers. C is bf16 and off by one rounding at most, that of TN is fp32. */
-#include "tests/kernel_check.h"
+#include "tests/bf16_tensor.h"
 
 #include <stdio.h>
 
@@ -11,40 +11,6 @@
 
 static const struct kernels *cpu;
 static const char *const forms[] = { "NT", "NN", "TN" };
-
-/* A tensor as both tables see it. */
-struct tensor {
-    int64_t n;
-    float *wide;
-    uint16_t *half;
-};
-
-static struct tensor tensor_random(int64_t n, uint64_t seed)
-{
-    struct tensor t = { .n = n, .wide = check_random(n, seed, 1) };
-    t.half = check_alloc((size_t)n * sizeof(*t.half));
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        t.wide[i] = check_bf16_of(t.wide[i]);
-        memcpy(&bits, &t.wide[i], sizeof(bits));
-        t.half[i] = (uint16_t)(bits >> 16);
-    }
-    return t;
-}
-
-static void tensor_free(struct tensor *t)
-{
-    free(t->half);
-    free(t->wide);
-}
-
-static float widened(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
 
 /* Against c->wide: c->half, or `floats` where C is fp32. */
 static void check_result(const struct kernels *table, const char *what,
@@ -71,8 +37,9 @@ static void check_gemm(const struct kernels *table, enum gemm_form form,
                        bool with_bias)
 {
     struct kernel_ctx ctx = { .threads = 1 };
-    struct tensor a = tensor_random(m * k, 1), b = tensor_random(n * k, 2);
-    struct tensor bias = tensor_random(n, 3), c = tensor_random(m * n, 4);
+    struct tensor a = tensor_random(m * k, 1, 1),
+                  b = tensor_random(n * k, 2, 1);
+    struct tensor bias = tensor_random(n, 3, 1), c = tensor_random(m * n, 4, 1);
     float *floats = form == GEMM_TN ? check_copy(c.wide, m * n) : NULL;
     struct gemm g = { form,   m,          n,
                       k,      a.wide,     b.wide,
@@ -102,9 +69,9 @@ static void check_grouped(const struct kernels *table, enum gemm_form form,
     static const int64_t offsets[GROUPS + 1] = { 0, 13, 13, 110, ROWS };
     struct kernel_ctx ctx = { .threads = 1 };
     bool tn = form == GEMM_TN;
-    struct tensor a = tensor_random(ROWS * (tn ? M : K), 1);
-    struct tensor b = tensor_random(tn ? ROWS * N : GROUPS * N * K, 2);
-    struct tensor c = tensor_random(tn ? GROUPS * M * N : ROWS * N, 3);
+    struct tensor a = tensor_random(ROWS * (tn ? M : K), 1, 1);
+    struct tensor b = tensor_random(tn ? ROWS * N : GROUPS * N * K, 2, 1);
+    struct tensor c = tensor_random(tn ? GROUPS * M * N : ROWS * N, 3, 1);
     float *floats = tn ? check_copy(c.wide, c.n) : NULL;
     struct grouped_gemm g = { form, GROUPS, offsets, M,      N,
                               K,    a.wide, b.wide,  c.wide, accumulate };
