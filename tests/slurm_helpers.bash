@@ -86,6 +86,7 @@ user() { # COMMAND...: of the researcher, on the login node
 }
 
 # submit NAME SBATCH-OPTIONS... [-- key=value...]: a job that trains runs/NAME.
+# On a busy machine messages of MPI's start-up are lost, and it waits for good.
 # Settings of the launch script are taken from $settings.
 submit() {
     local name=$1 options=() script=${script:-$TEMPLATE}
@@ -95,7 +96,7 @@ submit() {
         shift
     done
     [ $# -eq 0 ] || shift
-    user "TESSERA_SPARES=0 ${settings:-} sbatch --parsable --job-name=$name" \
+    user "TESSERA_SPARES=0 TESSERA_START_S=60 ${settings:-} sbatch --parsable --job-name=$name" \
         "--ntasks-per-node=1 --time=20 --output=$name.out ${options[*]}" \
         "$script run.cfg run.dir=runs/$name $*" >"$DIR/$name.job"
 }

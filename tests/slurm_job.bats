@@ -86,6 +86,24 @@ setup() {
     [ "$(last rank attempt)" -eq 2 ]
 }
 
+@test "ranks that never find each other: ended, and started again" {
+    # a program of which the first attempt never comes up
+    cat >"$TESSERA_INSTALL/bin/tessera-late" <<'END'
+#!/bin/bash
+[[ " $* " == *" --print "* ]] || [ ! -e late ] || { rm late; exec sleep 1000; }
+exec "${0%late}train" "$@"
+END
+    chmod 755 "$TESSERA_INSTALL/bin/tessera-late"
+    touch "$home/late"
+    chown 60011 "$home/late"
+    settings='TESSERA_PROGRAM=late TESSERA_START_S=20' submit late --nodes=1
+    completed late 300
+    grep 'not started within 20 s: ending' "$home/late.out"
+    [ "$(job_field late Restarts)" -eq 0 ]
+    events late restart | grep '"reason":"not started within 20 s before'
+    [ "$(last late attempt)" -eq 1 ]
+}
+
 @test "a cancelled job is not requeued, and its run goes on later" {
     submit cancel --nodes=2
     within 180 trained cancel 40

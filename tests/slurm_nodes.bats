@@ -19,7 +19,7 @@ only() {
 
 # kill_in_training NAME head|tail: kills the first or the last node of the job.
 kill_in_training() {
-    within 180 trained "$1" 40
+    within 300 trained "$1" 40
     hosts "$1" | "$2" -n 1 >"$DIR/$1.victim"
     "$CLUSTER" kill "$(cat "$DIR/$1.victim")"
     last "$1" step >"$DIR/$1.step"
@@ -37,7 +37,7 @@ measure_restart() {
 # A job of three nodes, two to train on, of which one turns bad when the prolog
 # has let it pass: the script waits until then.
 turns_bad() { # NAME NODE
-    within 180 test -e "$home/$1.begun"
+    within 300 test -e "$home/$1.begun"
     "$CLUSTER" full "$2"
     touch "$home/$1.go"
 }

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
 # One attempt: start the training step, watch over it, and decide what its end
-# means. Needs what nodes.sh needs, and $program, arguments=(), $hang_s.
+# means. Needs what nodes.sh needs, and $program, arguments=(), $start_s,
+# $hang_s.
 
 # start_attempt NODE...: one step over these nodes.
 start_attempt()
@@ -37,11 +38,11 @@ forward_stop()
     scancel --signal=USR1 "$id" 2>/dev/null && stop_forwarded=yes
 }
 
-# watch_attempt NODE...: until the step has ended; sets ended_by to "node" or
-# "hang" where we ended it, and lost=().
+# watch_attempt NODE...: until the step has ended; sets ended_by to "node",
+# "start" or "hang" where we ended it, and lost=().
 watch_attempt()
 {
-    local beat beat_seen=none beat_at=$SECONDS
+    local beat beat_seen=none beat_at=$SECONDS start_by=$((SECONDS + start_s))
     ended_by='' lost=() stop_forwarded=no
     until await "$watch_s"; do
         [ -e "$run_dir/STOP" ] && stop_signal=STOP
@@ -52,6 +53,14 @@ watch_attempt()
         if [ ${#lost[@]} -gt 0 ]; then
             ended_by=node
             say "lost $(join "${lost[@]}"): ending the attempt"
+            end_step
+            return
+        fi
+        if [ -n "$start_by" ] && attempt_started; then
+            start_by=
+        elif [ -n "$start_by" ] && [ "$SECONDS" -ge "$start_by" ]; then
+            ended_by=start
+            say "not started within $start_s s: ending the attempt"
             end_step
             return
         fi
@@ -106,6 +115,7 @@ classify()
         return
         ;;
     *:node) action=retry cause="lost node $(join "${lost[@]}")" ;;
+    *:start) action=retry cause="not started within $start_s s" ;;
     *:hang) action=retry cause="no step for $hang_s s" ;;
     85:) action=requeue cause="checkpointed on request" ;;
     93: | 64:) action=stop cause="exit code $step_rc" ;;
