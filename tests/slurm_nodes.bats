@@ -91,6 +91,13 @@ setup() {
     cat "$DIR/harm.log"
 }
 
+# lost_node NAME: it has started again because of its victim, which the ranks may
+# find before Slurm does.
+lost_node() {
+    events "$1" restart
+    events "$1" restart | grep "$(cat "$DIR/$1.victim")"
+}
+
 # drained NODE: by us, with a reason that has our prefix once
 drained() {
     node_state_is "$1" '*DRAIN*'
@@ -108,7 +115,7 @@ drained() {
     [ "$(events spare start | wc -l)" -eq 2 ]
     [[ " $(hosts spare | xargs) " != *" $victim "* ]]
     [ "$(hosts spare | wc -l)" -eq 2 ]
-    events spare restart | grep "lost node $victim"
+    lost_node spare
     events spare restart | grep '"progress":true'
     # nothing is left of either attempt
     for node in $(hosts spare); do
@@ -225,7 +232,7 @@ scavenged() {
     [ "$(uniq "$DIR/shrinks.restart" | wc -l)" -eq 1 ]
     [[ " $(hosts shrinks | xargs) " != *" $victim "* ]]
     [ "$(hosts shrinks | wc -l)" -eq 3 ]
-    events shrinks restart | grep "lost node $victim"
+    lost_node shrinks
     events shrinks restart | grep '"progress":true'
     # every step, also those done again, as in the run that nothing disturbed
     step_losses "$home/runs/shrinks" >"$DIR/shrinks.losses"

@@ -1,5 +1,6 @@
 /* Communication of any number of ranks: every operation against what can be
  * computed locally. */
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -327,6 +328,16 @@ static void test_wrong_size(struct comm *comm)
     comm_destroy(copy);
 }
 
+/* A write to a rank that has died is an error, not the end of the writer. */
+static void test_broken_pipe(struct comm *comm)
+{
+    int ends[2];
+    bool told = pipe(ends) == 0 && close(ends[0]) == 0 &&
+                write(ends[1], "x", 1) < 0 && errno == EPIPE;
+    close(ends[1]);
+    everywhere(comm, told, "a broken pipe is an error");
+}
+
 int main(int argc, char **argv)
 {
     struct comm *comm;
@@ -337,6 +348,7 @@ int main(int argc, char **argv)
     if (comm_rank(comm) > 0)
         tap_silence();
     test_identity(comm);
+    test_broken_pipe(comm);
     test_ring(comm, 0, "ring of empty messages");
     test_ring(comm, 1, "ring of one byte");
     test_ring(comm, 100000, "ring of 100 kB");

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,6 +282,9 @@ static enum err start_mpi(int *argc, char ***argv)
         return err_set(ERR_UNSUPPORTED,
                        "this MPI does not allow threads beside it; install one "
                        "with MPI_THREAD_FUNNELED");
+    /* OpenMPI writes to sockets of ranks that have died: that is an error to be
+     * told, not the end of this one. */
+    signal(SIGPIPE, SIG_IGN);
 out:
     return rc;
 }
