@@ -76,7 +76,7 @@ LDLIBS   := $(shell pkg-config --libs $(USED) 2>/dev/null) $(if $(filter 1,$(WIT
 
 LIB_DIRS := src/base src/comm src/data src/model src/parallel src/train src/job \
     checkpoint healthcheck
-LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))) kernels/kernels.c
+LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))) kernels/kernels.c kernels/kernel_memory_cpu.c
 LIB_SRC  := $(if $(filter 1,$(WITH_MPI)),$(LIB_SRC),$(filter-out src/comm/comm_mpi%,$(LIB_SRC)))
 CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 # a main has no underscore in its name; NAME_part.c belongs to NAME.c

@@ -32,6 +32,7 @@ static size_t cpu_scratch_bytes(const struct kernel_limits *limits)
 const struct kernels CPU_SYMBOL(table) = {
     .backend = "cpu",
     .kernel_set = CPU_TEXT(KERNEL_SET),
+    .memory = &kernel_memory_cpu,
     .describe = cpu_describe,
     .scratch_bytes = cpu_scratch_bytes,
     .gemm = CPU_SYMBOL(gemm),

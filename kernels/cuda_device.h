@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "src/base/arena.h"
 #include "src/base/err.h"
 
 /* `code` of CUDA's runtime as an error of ours; ERR_OK for 0. The text is "what
@@ -80,27 +81,24 @@ enum err cuda_device_event_elapsed(void *begin, void *end, double *us);
 enum err cuda_device_time(void *stream, enum err (*run)(void *), void *argument,
                           double *us);
 
-enum cuda_device_place {
-    CUDA_DEVICE_MEMORY,
-    CUDA_DEVICE_PINNED /* host memory that copies reach without the CPU */
-};
+/* Until the event is reached; whether it is, without waiting. */
+enum err cuda_device_event_wait(void *event);
+enum err cuda_device_event_done(void *event, bool *done);
 
-/* Memory that is asked for once, when the plan is known, and lent in pieces. */
-struct cuda_device_arena;
+/* Device memory, zeroed, and host memory that copies reach without the CPU
+ * (pinned); 256-byte aligned. ERR_MEMORY names the bytes asked for. */
+enum err cuda_device_tensors_create(size_t bytes, struct arena *out);
+void cuda_device_tensors_destroy(struct arena *arena);
+enum err cuda_device_host_create(size_t bytes, struct arena *out);
+void cuda_device_host_destroy(struct arena *arena);
 
-/* `poison` fills it with NaNs. ERR_MEMORY names the bytes asked for. */
-enum err cuda_device_arena_create(enum cuda_device_place place, size_t bytes,
-                                  bool poison, struct cuda_device_arena **out);
-void cuda_device_arena_destroy(struct cuda_device_arena *arena);
-
-/* The next `bytes` of it, 256-byte aligned, lent until it is destroyed;
- * ERR_MEMORY if fewer are left. */
-enum err cuda_device_arena_take(struct cuda_device_arena *arena, size_t bytes,
-                                void **piece);
-
-/* Enqueues a copy between any two places. Host memory must be pinned, or the
- * call waits. */
-enum err cuda_device_copy(void *stream, void *to, const void *from,
-                          size_t bytes);
+/* Enqueue copies: to the device, from it, and within it. Host memory must be
+ * pinned, or the call waits. */
+enum err cuda_device_upload(void *stream, size_t bytes, const void *host,
+                            void *tensor);
+enum err cuda_device_download(void *stream, size_t bytes, const void *tensor,
+                              void *host);
+enum err cuda_device_copy(void *stream, size_t bytes, const void *from,
+                          void *to);
 
 #endif

@@ -2,15 +2,7 @@
 #include "kernels/cuda_device.h"
 
 #include <cuda_runtime_api.h>
-#include <stdlib.h>
-
-#define ALIGNMENT ((size_t)256)
-
-struct cuda_device_arena {
-    enum cuda_device_place place;
-    char *memory;
-    size_t bytes, used;
-};
+#include <string.h>
 
 enum err cuda_device_stream_create(bool urgent, void **stream)
 {
@@ -94,72 +86,97 @@ out:
     return rc;
 }
 
-static cudaError_t arena_fill(const struct cuda_device_arena *arena)
+enum err cuda_device_event_wait(void *event)
 {
-    cudaError_t code = cudaMemset(arena->memory, 0xff, arena->bytes);
-    return code == cudaSuccess ? cudaDeviceSynchronize() : code;
+    return cuda_device_error((int)cudaEventSynchronize(event),
+                             "waiting for an event");
 }
 
-enum err cuda_device_arena_create(enum cuda_device_place place, size_t bytes,
-                                  bool poison, struct cuda_device_arena **out)
+enum err cuda_device_event_done(void *event, bool *done)
+{
+    cudaError_t code = cudaEventQuery(event);
+    *done = code == cudaSuccess;
+    if (code == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* no error, so not for the next launch */
+        code = cudaSuccess;
+    }
+    return cuda_device_error((int)code, "looking at an event");
+}
+
+enum err cuda_device_tensors_create(size_t bytes, struct arena *out)
 {
     enum err rc = ERR_OK;
     void *memory = NULL;
-    bool pinned = place == CUDA_DEVICE_PINNED;
-    struct cuda_device_arena *arena = calloc(1, sizeof *arena);
-    *out = NULL;
-    if (arena == NULL)
-        return err_set(ERR_MEMORY, "no memory for an arena's description");
-    arena->place = place;
-    arena->bytes = bytes;
-    TRY(cuda_device_error(
-        (int)(pinned ? cudaHostAlloc(&memory, bytes, cudaHostAllocDefault)
-                     : cudaMalloc(&memory, bytes)),
-        "asking for %zu bytes of %s memory", bytes,
-        pinned ? "pinned host" : "device"));
-    arena->memory = memory;
-    if (poison)
-        TRY(cuda_device_error((int)arena_fill(arena), "filling %zu bytes",
-                              bytes));
-    *out = arena;
-    arena = NULL;
+    *out = (struct arena){ 0 };
+    if (bytes == 0)
+        return ERR_OK;
+    TRY(cuda_device_error((int)cudaMalloc(&memory, bytes),
+                          "asking for %zu bytes of device memory", bytes));
+    *out = (struct arena){ .base = memory, .capacity = bytes };
+    TRY(cuda_device_error((int)cudaMemset(memory, 0, bytes),
+                          "filling %zu bytes of device memory", bytes));
+    TRY(cuda_device_error((int)cudaDeviceSynchronize(),
+                          "filling %zu bytes of device memory", bytes));
 out:
-    cuda_device_arena_destroy(arena);
+    if (rc != ERR_OK)
+        cuda_device_tensors_destroy(out);
     return rc;
 }
 
-void cuda_device_arena_destroy(struct cuda_device_arena *arena)
+void cuda_device_tensors_destroy(struct arena *arena)
 {
-    if (arena == NULL)
-        return;
-    if (arena->memory != NULL && arena->place == CUDA_DEVICE_PINNED)
-        (void)cudaFreeHost(arena->memory);
-    else if (arena->memory != NULL)
-        (void)cudaFree(arena->memory);
-    free(arena);
+    if (arena->base != NULL)
+        (void)cudaFree(arena->base);
+    *arena = (struct arena){ 0 };
 }
 
-enum err cuda_device_arena_take(struct cuda_device_arena *arena, size_t bytes,
-                                void **piece)
+enum err cuda_device_host_create(size_t bytes, struct arena *out)
 {
-    size_t from = (arena->used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    *piece = NULL;
-    if (from > arena->bytes || bytes > arena->bytes - from)
-        return err_set(ERR_MEMORY,
-                       "an arena of %zu bytes has %zu left, not %zu: the plan "
-                       "that sized it forgot something",
-                       arena->bytes, arena->bytes - arena->used, bytes);
-    *piece = arena->memory + from;
-    arena->used = from + bytes;
-    return ERR_OK;
+    enum err rc = ERR_OK;
+    void *memory = NULL;
+    *out = (struct arena){ 0 };
+    if (bytes == 0)
+        return ERR_OK;
+    TRY(cuda_device_error(
+        (int)cudaHostAlloc(&memory, bytes, cudaHostAllocDefault),
+        "asking for %zu bytes of pinned host memory", bytes));
+    memset(memory, 0, bytes);
+    *out = (struct arena){ .base = memory, .capacity = bytes };
+out:
+    return rc;
 }
 
-enum err cuda_device_copy(void *stream, void *to, const void *from,
-                          size_t bytes)
+void cuda_device_host_destroy(struct arena *arena)
+{
+    if (arena->base != NULL)
+        (void)cudaFreeHost(arena->base);
+    *arena = (struct arena){ 0 };
+}
+
+static enum err copy(void *stream, size_t bytes, const void *from, void *to,
+                     enum cudaMemcpyKind kind)
 {
     return cuda_device_error(
-        (int)cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream),
+        (int)cudaMemcpyAsync(to, from, bytes, kind, stream),
         "copying %zu bytes", bytes);
+}
+
+enum err cuda_device_upload(void *stream, size_t bytes, const void *host,
+                            void *tensor)
+{
+    return copy(stream, bytes, host, tensor, cudaMemcpyHostToDevice);
+}
+
+enum err cuda_device_download(void *stream, size_t bytes, const void *tensor,
+                              void *host)
+{
+    return copy(stream, bytes, tensor, host, cudaMemcpyDeviceToHost);
+}
+
+enum err cuda_device_copy(void *stream, size_t bytes, const void *from,
+                          void *to)
+{
+    return copy(stream, bytes, from, to, cudaMemcpyDeviceToDevice);
 }
 
 /* Runs between two events; one before them finds caches and clocks cold. */

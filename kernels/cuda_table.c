@@ -6,16 +6,19 @@
 #ifndef CUDA_EMULATED
 #include "kernels/cuda_blas.h"
 #include "kernels/cuda_device.h"
+#include "kernels/cuda_memory.h"
 #endif
 
 #ifdef CUDA_EMULATED
 #define TABLE cuda_table_emulated
 #define KERNEL_SET "emulated"
 #define GEMM cuda_gemm_tiled_emulated
+#define MEMORY kernel_memory_cpu
 #else
 #define TABLE cuda_table
 #define KERNEL_SET "sm_80+sm_90a"
 #define GEMM cuda_gemm
+#define MEMORY cuda_memory
 #endif
 
 static enum err lacks(const char *op)
@@ -97,6 +100,7 @@ static size_t cuda_scratch_bytes(const struct kernel_limits *limits)
 const struct kernels TABLE = {
     .backend = "cuda",
     .kernel_set = KERNEL_SET,
+    .memory = &MEMORY,
     .describe = cuda_describe,
     .scratch_bytes = cuda_scratch_bytes,
     .gemm = GEMM,

@@ -35,6 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/kernel_memory.h"
 #include "src/base/dtype.h"
 #include "src/base/err.h"
 
@@ -196,6 +197,7 @@ struct adamw {
 struct kernels {
     const char *backend;    /* "cpu", "cuda" */
     const char *kernel_set; /* "avx512", "avx2", "generic", "sm_80+sm_90a" */
+    const struct kernel_memory *memory; /* where its tensors lie */
 
     /* Writes what else decides bits, e.g. "OpenBLAS 0.3.21 SkylakeX", at most
      * bytes-1 characters. */
@@ -376,6 +378,17 @@ struct kernels {
     enum err (*route_sums)(const struct kernel_ctx *ctx,
                            const struct route *route, const float *probs,
                            double *out);
+    /* The load-balance loss of Fedus, Zoph and Shazeer 2021 with c_e =
+     * offsets[e + 1] - offsets[e]: counts[e] += c_e; *loss += scale * (sum over
+     * e in order of c_e * sums[e] / n), fp64. sums are route_sums'. */
+    enum err (*balance_forward)(const struct kernel_ctx *ctx,
+                                const struct route *route, double scale,
+                                const int64_t *offsets, const double *sums,
+                                int64_t *counts, double *loss);
+    /* dprobs[e] = scale * c_e / n, rounded once. */
+    enum err (*balance_backward)(const struct kernel_ctx *ctx,
+                                 const struct route *route, double scale,
+                                 const int64_t *offsets, float *dprobs);
     /* out[r, :] = x[source[r] / top_k, :] for n * top_k rows of d. */
     enum err (*expert_gather)(const struct kernel_ctx *ctx, enum dtype dtype,
                               const struct route *route, int64_t d,
@@ -423,6 +436,12 @@ struct kernels {
     enum err (*zero)(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
                      void *x);
 
+    /* y = x in another type, n elements, each rounded once; from and to are
+     * DTYPE_F32 and DTYPE_BF16 in either order. */
+    enum err (*convert)(const struct kernel_ctx *ctx, int64_t n,
+                        enum dtype from, const void *x, enum dtype to,
+                        void *y);
+
     /* *out = sum of x[n], fp64, fixed chunks of KERNEL_CHUNK then in order. */
     enum err (*sum)(const struct kernel_ctx *ctx, int64_t n, const float *x,
                     double *out);
@@ -439,6 +458,12 @@ struct kernels {
     enum err (*adamw)(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
                       const struct adamw *step, float *p, const void *g,
                       float *m, float *v);
+    /* DecoupledLionW (Chen et al. 2023; Composer's definition), with adamw's
+     * lr, decay, beta1, beta2 and grad_scale: p *= 1 - decay;
+     * p -= lr * sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g. */
+    enum err (*lion)(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
+                     const struct adamw *step, float *p, const void *g,
+                     float *m);
 };
 
 /* Bytes of a packed tensor, a multiple of 64; PACKING_NONE: of the fp32 one. */

@@ -84,7 +84,7 @@ static void check_without(void)
 {
     struct cuda_device_info info = { .major = 7 };
     struct cuda_device_peer peers[4];
-    struct cuda_device_arena *arena;
+    struct arena arena;
     void *made = &info;
     char bytes[8] = { 0 };
     bool done = true;
@@ -102,56 +102,47 @@ static void check_without(void)
     tap_ok(!done, "and the stream is not done");
     made = &info;
     refused(cuda_device_event_create(true, &made), &made, "event_create");
-    refused(cuda_device_arena_create(CUDA_DEVICE_MEMORY, 4096, true, &arena),
-            NULL, "an arena of the device");
-    tap_ok(arena == NULL, "and makes none");
-    refused(cuda_device_arena_create(CUDA_DEVICE_PINNED, 4096, true, &arena),
-            NULL, "a pinned arena");
-    tap_ok(arena == NULL, "and makes none");
+    refused(cuda_device_tensors_create(4096, &arena), NULL,
+            "memory of the device");
+    tap_ok(arena.base == NULL, "and gives none");
+    refused(cuda_device_host_create(4096, &arena), NULL, "pinned memory");
+    tap_ok(arena.base == NULL, "and gives none");
     tap_ok(strstr(err_text(), "4096 bytes of pinned") != NULL,
            "and names the bytes");
-    refused(cuda_device_copy(NULL, bytes, bytes + 4, 4), NULL, "copy");
+    refused(cuda_device_upload(NULL, 4, bytes + 4, bytes), NULL, "upload");
+    refused(cuda_device_download(NULL, 4, bytes + 4, bytes), NULL, "download");
     (void)cuda_device_event_elapsed(NULL, NULL, &us);
     tap_ok(us == 0, "no time between no events");
-    cuda_device_arena_destroy(NULL);
+    cuda_device_tensors_destroy(&arena);
+    cuda_device_host_destroy(&arena);
     cuda_device_event_destroy(NULL);
     cuda_device_stream_destroy(NULL);
 }
 
-/* Pieces of an arena are aligned and end with it. */
-static void check_pieces(struct cuda_device_arena *arena)
+static void check_copies(struct arena *device, struct arena *host)
 {
-    void *a, *b, *c;
-    enum err first = cuda_device_arena_take(arena, 1000, &a);
-    enum err second = cuda_device_arena_take(arena, 3072, &b);
-    tap_ok(first == ERR_OK && second == ERR_OK &&
-               (char *)b - (char *)a == 1024 && (uintptr_t)a % 256 == 0,
-           "pieces of an arena are 256-byte aligned");
-    tap_ok(cuda_device_arena_take(arena, 1, &c) == ERR_MEMORY && c == NULL,
-           "a full arena says so: %s", err_text());
-}
-
-static void check_copies(struct cuda_device_arena *device,
-                         struct cuda_device_arena *host)
-{
-    void *stream = NULL, *begin = NULL, *end = NULL, *on = NULL, *here = NULL;
+    void *stream = NULL, *begin = NULL, *end = NULL;
+    unsigned char *on = arena_take(device, 4096);
+    unsigned char *here = arena_take(host, 4096);
     double us = -1;
-    bool same = true;
+    bool same = true, done = false;
     enum err rc = ERR_OK;
     TRY(cuda_device_stream_create(false, &stream));
     TRY(cuda_device_event_create(true, &begin));
     TRY(cuda_device_event_create(true, &end));
-    TRY(cuda_device_arena_take(device, 4096, &on));
-    TRY(cuda_device_arena_take(host, 4096, &here));
     memset(here, 1, 4096);
     TRY(cuda_device_event_record(begin, stream));
-    TRY(cuda_device_copy(stream, here, on, 4096));
+    TRY(cuda_device_upload(stream, 2048, here, on + 2048));
+    TRY(cuda_device_copy(stream, 1024, on + 2048, on + 1024));
+    TRY(cuda_device_download(stream, 4096, on, here));
     TRY(cuda_device_event_record(end, stream));
+    TRY(cuda_device_event_wait(end));
+    TRY(cuda_device_event_done(end, &done));
     TRY(cuda_device_event_elapsed(begin, end, &us));
     TRY(cuda_device_stream_wait(stream));
     for (int i = 0; i < 4096; i++)
-        same &= ((unsigned char *)here)[i] == 0xff;
-    tap_ok(same && us >= 0, "poison comes back from the device");
+        same &= here[i] == (i < 1024 ? 0 : 1);
+    tap_ok(same && done && us >= 0, "bytes go to the device and come back");
 out:
     tap_ok(rc == ERR_OK, "streams, events and copies: %s", err_text());
     cuda_device_event_destroy(end);
@@ -162,7 +153,7 @@ out:
 static void check_with(void)
 {
     struct cuda_device_info info;
-    struct cuda_device_arena *arenas[4] = { NULL };
+    struct arena device_memory = { 0 }, host = { 0 };
     int device;
     enum err rc = ERR_OK;
     TRY(cuda_device_use(0, &device));
@@ -170,17 +161,13 @@ static void check_with(void)
     tap_ok(info.multiprocessors > 0 && info.bytes_total > 0 &&
                info.bytes_free <= info.bytes_total,
            "GPU %d is known: %s", device, info.name);
-    for (int i = 0; i < 4; i++)
-        TRY(cuda_device_arena_create(i % 2 == 0 ? CUDA_DEVICE_MEMORY
-                                                : CUDA_DEVICE_PINNED,
-                                     4096, true, &arenas[i]));
-    check_pieces(arenas[0]);
-    check_pieces(arenas[1]);
-    check_copies(arenas[2], arenas[3]);
+    TRY(cuda_device_tensors_create(4096, &device_memory));
+    TRY(cuda_device_host_create(4096, &host));
+    check_copies(&device_memory, &host);
 out:
     tap_ok(rc == ERR_OK, "a GPU can be used: %s", err_text());
-    for (int i = 0; i < 4; i++)
-        cuda_device_arena_destroy(arenas[i]);
+    cuda_device_tensors_destroy(&device_memory);
+    cuda_device_host_destroy(&host);
 }
 
 int main(void)

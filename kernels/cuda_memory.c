@@ -1,0 +1,36 @@
+/* Tensors in the memory of a GPU, copies and events on CUDA's streams. */
+#include "kernels/cuda_memory.h"
+
+#include "kernels/cuda_device.h"
+
+static enum err use(int local_rank)
+{
+    int device;
+    return cuda_device_use(local_rank, &device);
+}
+
+static enum err event_create(void **event)
+{
+    return cuda_device_event_create(false, event);
+}
+
+const struct kernel_memory cuda_memory = {
+    .device = true,
+    .use = use,
+    .stream_create = cuda_device_stream_create,
+    .stream_destroy = cuda_device_stream_destroy,
+    .tensors_create = cuda_device_tensors_create,
+    .tensors_destroy = cuda_device_tensors_destroy,
+    .host_create = cuda_device_host_create,
+    .host_destroy = cuda_device_host_destroy,
+    .upload = cuda_device_upload,
+    .download = cuda_device_download,
+    .copy = cuda_device_copy,
+    .wait = cuda_device_stream_wait,
+    .event_create = event_create,
+    .event_destroy = cuda_device_event_destroy,
+    .event_record = cuda_device_event_record,
+    .event_await = cuda_device_event_await,
+    .event_wait = cuda_device_event_wait,
+    .event_done = cuda_device_event_done,
+};

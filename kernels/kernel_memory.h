@@ -1,0 +1,63 @@
+/* Where a backend's tensors lie, and in which order its work is done. On CPU
+ * tensors are the program's own memory and all is done when a call returns; on
+ * a device the host can neither read nor write tensors, and ops and copies are
+ * enqueued on a stream, which does them in order. So whoever holds a pointer to
+ * a tensor looks at it through this table only. */
+#ifndef TESSERA_KERNELS_KERNEL_MEMORY_H
+#define TESSERA_KERNELS_KERNEL_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "src/base/arena.h"
+#include "src/base/err.h"
+
+struct kernel_memory {
+    bool device; /* the host cannot reach tensors */
+
+    /* Makes the calling thread use the device of this rank: the first call of
+     * every thread that computes or copies. ERR_UNSUPPORTED without one. */
+    enum err (*use)(int local_rank);
+
+    /* A stream, NULL on CPU. It waits for no other; work on an urgent one goes
+     * first. */
+    enum err (*stream_create)(bool urgent, void **stream);
+    void (*stream_destroy)(void *stream);
+
+    /* Memory for tensors, zeroed. Pieces are 64-byte aligned, the first one
+     * 256-byte aligned. ERR_MEMORY says how much was asked for. A zeroed struct
+     * arena may be destroyed. */
+    enum err (*tensors_create)(size_t bytes, struct arena *out);
+    void (*tensors_destroy)(struct arena *arena);
+    /* Memory of the host from which and to which copies go without its help. */
+    enum err (*host_create)(size_t bytes, struct arena *out);
+    void (*host_destroy)(struct arena *arena);
+
+    /* Enqueue a copy. `host` is of host_create() and stays untouched until the
+     * copy is done; from other memory the call itself waits. */
+    enum err (*upload)(void *stream, size_t bytes, const void *host,
+                       void *tensor);
+    enum err (*download)(void *stream, size_t bytes, const void *tensor,
+                         void *host);
+    /* Between tensors that do not overlap. */
+    enum err (*copy)(void *stream, size_t bytes, const void *from, void *to);
+
+    /* Until all that was enqueued is done; what failed in it shows here. */
+    enum err (*wait)(void *stream);
+
+    /* Events: a place in a stream. One that was never recorded is reached. */
+    enum err (*event_create)(void **event); /* NULL on CPU */
+    void (*event_destroy)(void *event);
+    enum err (*event_record)(void *event, void *stream);
+    /* What comes on the stream from now on waits for the event. */
+    enum err (*event_await)(void *event, void *stream);
+    /* The host waits for it. */
+    enum err (*event_wait)(void *event);
+    /* Whether it is reached, without waiting. */
+    enum err (*event_done)(void *event, bool *done);
+};
+
+/* Of the CPU's tables. */
+extern const struct kernel_memory kernel_memory_cpu;
+
+#endif

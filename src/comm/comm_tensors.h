@@ -1,0 +1,69 @@
+/* Messages of tensors between the ranks of a comm, in the order of a backend's
+ * stream: what is sent is what ops before the start leave there, and ops after
+ * the wait find what came. Three ways:
+ *   direct  tensors lie in the program's own memory (CPU): comm's operations
+ *   staged  through pinned host memory and comm's operations: any device
+ *   nccl    from device to device by NCCL, on a stream of its own
+ *
+ * All ranks start the same operations in the same order. A start fails with
+ * ERR_COMM when the comm is broken. Nothing is allocated after the first step:
+ * staging memory grows to what was in flight at most. */
+#ifndef TESSERA_COMM_COMM_TENSORS_H
+#define TESSERA_COMM_COMM_TENSORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/kernel_memory.h"
+#include "src/base/err.h"
+#include "src/comm/comm.h"
+
+struct comm_tensors;
+struct comm_tensors_request; /* storage is comm_tensors' own, a fixed pool */
+
+/* way: "auto" (direct where the host reaches tensors, else nccl, else staged,
+ * the same on all ranks), "direct", "staged", "nccl". comm and stream are
+ * borrowed; messages go over a duplicate of comm. ERR_UNSUPPORTED says what is
+ * missing. Collective. */
+enum err comm_tensors_create(struct comm *comm,
+                             const struct kernel_memory *memory, void *stream,
+                             const char *way, struct comm_tensors **out);
+/* NULL is fine. Collective, unless an operation has failed. */
+void comm_tensors_destroy(struct comm_tensors *tensors);
+
+const char *comm_tensors_way(const struct comm_tensors *tensors);
+/* The comm of all its ranks: sizes, ranks, deadlines. */
+struct comm *comm_tensors_comm(struct comm_tensors *tensors);
+
+/* Send to one rank and receive from one; -1 and 0 bytes: neither. What one rank
+ * starts as a send to another that one starts as a receive from it in the same
+ * place of the order; tag as in comm_start_send. */
+enum err comm_tensors_start_exchange(struct comm_tensors *tensors, int to,
+                                     const void *send, size_t send_bytes,
+                                     int from, void *recv, size_t recv_bytes,
+                                     int tag,
+                                     struct comm_tensors_request **out);
+/* As comm_start_all_gather and comm_start_all_to_all. */
+enum err comm_tensors_start_all_gather(struct comm_tensors *tensors, void *data,
+                                       const size_t *bytes,
+                                       const size_t *offsets,
+                                       struct comm_tensors_request **out);
+enum err comm_tensors_start_all_to_all(
+    struct comm_tensors *tensors, const void *send, const size_t *send_bytes,
+    const size_t *send_offsets, void *recv, const size_t *recv_bytes,
+    const size_t *recv_offsets, struct comm_tensors_request **out);
+
+/* The stream goes on only when the operation is done; with direct and staged
+ * the host waits until then, with nccl only while it must. Releases the
+ * request. timeout_s as in comm_wait(). */
+enum err comm_tensors_wait(struct comm_tensors_request *request,
+                           double timeout_s);
+/* True when the wait would not block the host; lets the operation go on. */
+bool comm_tensors_test(struct comm_tensors_request *request);
+
+/* The host waits until the stream has done all that was enqueued, operations
+ * included: ERR_COMM names the ranks that did not come within timeout_s (<= 0:
+ * comm's). Once a step, where the host needs results. */
+enum err comm_tensors_settle(struct comm_tensors *tensors, double timeout_s);
+
+#endif
