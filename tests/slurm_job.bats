@@ -104,6 +104,26 @@ END
     [ "$(last late attempt)" -eq 1 ]
 }
 
+@test "a node that is too busy for a verdict is checked again" {
+    health=$TESSERA_INSTALL/bin/tessera-health
+    mv "$health" "$health.real"
+    cat >"$health" <<'END'
+#!/bin/bash
+[ "$*" != "job --json --budget 5" ] || [ ! -e busy ] ||
+    { rm busy; exec sleep 1000; }
+exec "$0.real" "$@"
+END
+    chmod 755 "$health"
+    touch "$home/busy"
+    chown 60011 "$home/busy"
+    settings=TESSERA_CHECK_S=5 submit busy --nodes=1
+    within 180 test ! -e "$home/busy"
+    completed busy 300
+    mv "$health.real" "$health"
+    grep '0 good nodes, 1 wanted: checking n[0-9]* again' "$home/busy.out"
+    [ "$(job_field busy Restarts)" -eq 0 ]
+}
+
 @test "a cancelled job is not requeued, and its run goes on later" {
     submit cancel --nodes=2
     within 180 trained cancel 40

@@ -95,12 +95,12 @@ leave_verdict()
 }
 
 # judge FILES NODE...: reads the verdicts, where %s in FILES stands for a node;
-# sets good and bad.
+# sets good, bad and unknown.
 judge()
 {
     local node files=$1 verdict code reason verdict_line
     shift
-    good=() bad=()
+    good=() bad=() unknown=()
     for node in "$@"; do
         verdict_line=
         read_verdict "$node" "${files//%s/$node}"
@@ -113,7 +113,8 @@ judge()
             say "node $node is bad: $code: $reason"
             ;;
         *)
-            say "node $node is not used: $code: $reason"
+            unknown+=("$node")
+            say "no verdict on node $node: $code: $reason"
             ;;
         esac
     done
@@ -167,11 +168,41 @@ keep_guard()
     guard_pid=$!
 }
 
+# check_each PHASE SECONDS FOLDER NODE...: every node looks at itself, and is
+# judged.
+check_each()
+{
+    local phase=$1 budget_s=$2 folder=$3
+    shift 3
+    bounded_step $((budget_s + 5)) "health-$check_count" --mpi=none \
+        --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$(join "$@")" \
+        bash "$here/lib/node_check.sh" "$bin" "$folder" "$phase" \
+        "$budget_s" >>"$folder/log" 2>&1
+    [ -z "$stop_signal" ] && judge "$folder/%s.json" "$@"
+}
+
+# check_again FOLDER NODE...: before the job goes back into the queue for want of
+# nodes, those without a verdict are asked again: they may have been busy with
+# what was there before.
+check_again()
+{
+    local folder=$1 first=("${good[@]}") both=() node
+    shift
+    say "${#first[@]} good nodes, $wanted wanted: checking $(join "$@") again"
+    check_each job "$check_s" "$folder" "$@"
+    for node in "${allocated[@]}"; do
+        [[ " ${first[*]} ${good[*]} " == *" $node "* ]] && both+=("$node")
+    done
+    good=("${both[@]}")
+    give_back
+}
+
 # check_nodes PHASE: "job" or "quick" on every node that can be used, then, in
 # phase "job", neighbours against each other.
 check_nodes()
 {
-    local phase=$1 folder usable=() tried=() begin=$SECONDS bad=() budget_s
+    local phase=$1 folder usable=() tried=() begin=$SECONDS budget_s again
+    local bad=() unknown=()
     budget_s=$check_s
     # Between attempts every second counts, and a node that has died but is not
     # known to be dead gives no verdict.
@@ -188,14 +219,14 @@ check_nodes()
     # killed leaves it behind, and the next check and the epilog remove it.
     export OMPI_MCA_btl_vader_backing_directory=/dev/shm/tessera.$job \
         OMPI_MCA_osc_sm_backing_directory=/dev/shm/tessera.$job
-    bounded_step $((budget_s + 5)) "health-$check_count" --mpi=none \
-        --nodes=${#tried[@]} --ntasks=${#tried[@]} --ntasks-per-node=1 \
-        --nodelist="$(join "${tried[@]}")" \
-        bash "$here/lib/node_check.sh" "$bin" "$folder" "$phase" \
-        "$budget_s" >"$folder/log" 2>&1
-    [ -z "$stop_signal" ] || return
-    judge "$folder/%s.json" "${tried[@]}"
+    check_each "$phase" "$budget_s" "$folder" "${tried[@]}" || return
     give_back
+    for again in 1 2; do
+        [ "$phase" = job ] && [ ${#good[@]} -lt "$wanted" ] &&
+            [ ${#unknown[@]} -gt 0 ] || break
+        check_again "$folder" "${unknown[@]}"
+        [ -z "$stop_signal" ] || return
+    done
     if [ "$phase" = job ] && [ ${#good[@]} -gt 1 ]; then
         check_pairs "$folder"
     fi
