@@ -71,6 +71,7 @@ CFLAGS   += -std=c17 $(OPT) $(WARN) $(SANITIZE) -fopenmp -pthread -MMD -MP
 LDFLAGS  += -fopenmp -pthread $(SANITIZE)
 CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
 # cuBLASLt is opened at run time, where the loader or this path finds it
+HAVE_CUDNN := $(wildcard $(CUDA_ROOT)/include/cudnn.h)
 CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcudart_static -lpthread -ldl -lrt
 LDLIBS   := $(shell pkg-config --libs $(USED) 2>/dev/null) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
 
@@ -83,10 +84,11 @@ CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
 TEST_SRC := $(filter-out $(if $(HAVE_CXX),,tests/test_cuda_emulator.c),$(TEST_SRC))
-TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,tests/test_cuda_blas.c tests/test_cuda_device.c),$(TEST_SRC))
+TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,tests/test_cuda_blas.c tests/test_cuda_device.c tests/test_cuda_dnn.c),$(TEST_SRC))
+TEST_SRC := $(filter-out $(if $(HAVE_CUDNN),,tests/test_cuda_dnn.c),$(TEST_SRC))
 LIB      := $(B)/libtessera.a
 CUDA_SRC := $(sort $(wildcard kernels/cuda_*.cu))
-CUDA_C   := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard kernels/cuda_*.c)))
+CUDA_C   := $(patsubst %.c,$(B)/%.o,$(filter-out $(if $(HAVE_CUDNN),,kernels/cuda_dnn_% kernels/cuda_attention_choice.c),$(sort $(wildcard kernels/cuda_*.c))))
 CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(CUDA_C)
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_OBJ)) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
 MAINS    := $(filter-out tessera,$(MAIN_SRC:src/cmd/%.c=%))
@@ -154,7 +156,9 @@ $(B)/%.o: %.cu
 	@echo "  NVCC  $<"
 	$(Q)$(NVCC) -I. $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 
-$(CUDA_C) $(B)/tests/cuda_blas_fake.o $(B)/tests/test_cuda_blas.o: CPPFLAGS += -isystem $(CUDA_ROOT)/include
+$(CUDA_C) $(addprefix $(B)/tests/,cuda_blas_fake.o test_cuda_blas.o cuda_dnn_fake.o test_cuda_dnn.o): CPPFLAGS += -isystem $(CUDA_ROOT)/include
+$(B)/tests/test_cuda_dnn.o: CPPFLAGS += -DDRIVER_DOUBLE='"$(abspath $(B))/tests/libcuda.so.1"'
+$(if $(HAVE_CUDNN),$(CUDA_C)): CPPFLAGS += -DKERNELS_CUDNN
 
 CXXFLAGS = -std=c++17 $(OPT) -Wall -Wextra -Wshadow $(if $(filter 1,$(WERROR)),-Werror) $(SANITIZE) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off -pthread -MMD -MP
@@ -227,6 +231,12 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 
 $(B)/tests/test_model $(B)/tests/test_model_sequence: $(B)/tests/model_reference.o
 $(B)/tests/test_cuda_blas: $(B)/tests/cuda_blas_fake.o
+$(B)/tests/test_cuda_dnn: $(B)/tests/cuda_dnn_fake.o | $(B)/tests/libcuda.so.1
+
+$(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
+	@mkdir -p $(@D)
+	@echo "  CC    $@"
+	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 $(filter $(B)/tests/test_kernels%,$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 

@@ -1,0 +1,366 @@
+#include "kernels/cuda_attention_choice.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda_dnn_attention.h"
+
+#define SHAPES_MAX 64 /* others have the own kernels */
+#define ALIGNMENT ((size_t)256)
+
+/* Compared as bytes: it has no gaps. */
+struct key {
+    int64_t batch, seq, heads, kv_heads, head_dim;
+    int64_t alibi, backward;
+};
+
+struct entry {
+    struct key key;
+    bool chosen;
+    bool dnn;
+    struct cuda_dnn_attention *plan; /* NULL: not made yet */
+};
+
+struct cuda_attention_choice {
+    struct cuda_dnn_library opened;
+    const struct cuda_dnn_library *library;
+    struct cuda_attention_own own;
+    cudnnHandle_t handle;
+    int count;
+    struct entry entries[SHAPES_MAX];
+};
+
+enum err cuda_attention_choice_create(const struct cuda_dnn_library *library,
+                                      const struct cuda_attention_own *own,
+                                      struct cuda_attention_choice **out)
+{
+    enum err rc = ERR_OK;
+    struct cuda_attention_choice *choice = calloc(1, sizeof *choice);
+    *out = NULL;
+    if (choice == NULL)
+        return err_set(ERR_MEMORY, "no memory for the choice of attention");
+    choice->own = *own;
+    choice->library = library;
+    if (library == NULL) {
+        TRY(cuda_dnn_library_open(&choice->opened));
+        choice->library = &choice->opened;
+    }
+    TRY(cuda_dnn_library_error(
+        choice->library, choice->library->create(&choice->handle), "starting"));
+    *out = choice;
+    choice = NULL;
+out:
+    cuda_attention_choice_destroy(choice);
+    return rc;
+}
+
+void cuda_attention_choice_destroy(struct cuda_attention_choice *choice)
+{
+    if (choice == NULL)
+        return;
+    for (int i = 0; i < choice->count; i++)
+        cuda_dnn_attention_destroy(choice->entries[i].plan);
+    if (choice->handle != NULL)
+        (void)choice->library->destroy(choice->handle);
+    cuda_dnn_library_close(&choice->opened);
+    free(choice);
+}
+
+/* --- shapes ------------------------------------------------------------------
+ */
+
+static struct key key_of(const struct attention *s, bool backward)
+{
+    return (struct key){ s->batch,    s->seq,      s->heads,
+                         s->kv_heads, s->head_dim, s->alibi_slopes != NULL,
+                         backward };
+}
+
+/* The scale is a number that kernels are given. */
+static struct attention shape_of(const struct key *key, const float *slopes)
+{
+    return (struct attention){ .batch = key->batch,
+                               .seq = key->seq,
+                               .heads = key->heads,
+                               .kv_heads = key->kv_heads,
+                               .head_dim = key->head_dim,
+                               .scale = 1.0f,
+                               .alibi_slopes = key->alibi ? slopes : NULL };
+}
+
+/* NULL: one too many. */
+static struct entry *entry_of(struct cuda_attention_choice *choice,
+                              const struct key *key)
+{
+    for (int i = 0; i < choice->count; i++)
+        if (memcmp(&choice->entries[i].key, key, sizeof *key) == 0)
+            return &choice->entries[i];
+    if (choice->count == SHAPES_MAX)
+        return NULL;
+    struct entry *entry = &choice->entries[choice->count++];
+    *entry = (struct entry){ .key = *key };
+    return entry;
+}
+
+static enum err make_plan(struct cuda_attention_choice *choice,
+                          struct entry *entry)
+{
+    static const float some_slopes;
+    struct attention shape = shape_of(&entry->key, &some_slopes);
+    if (entry->plan != NULL)
+        return ERR_OK;
+    return cuda_dnn_attention_create(
+        choice->library, &shape, entry->key.backward != 0, NULL, &entry->plan);
+}
+
+/* *plan: cuDNN's, if it is to be used. */
+static enum err look_up(struct cuda_attention_choice *choice, enum dtype dtype,
+                        const struct attention *shape, bool backward,
+                        const struct cuda_dnn_attention **plan)
+{
+    enum err rc = ERR_OK;
+    struct key key = key_of(shape, backward);
+    *plan = NULL;
+    if (!cuda_dnn_attention_fits(dtype, shape))
+        return ERR_OK;
+    struct entry *entry = entry_of(choice, &key);
+    if (entry == NULL || !entry->dnn)
+        return ERR_OK;
+    TRY(make_plan(choice, entry));
+    *plan = entry->plan;
+out:
+    return rc;
+}
+
+enum err cuda_attention_choice_forward(struct cuda_attention_choice *choice,
+                                       const struct kernel_ctx *ctx,
+                                       enum dtype dtype,
+                                       const struct attention *shape,
+                                       const void *qkv, void *out, float *lse)
+{
+    enum err rc = ERR_OK;
+    const struct cuda_dnn_attention *plan = NULL;
+    TRY(look_up(choice, dtype, shape, false, &plan));
+    if (plan == NULL)
+        return choice->own.forward(ctx, dtype, shape, qkv, out, lse);
+    TRY(cuda_dnn_attention_forward(plan, choice->handle, ctx, shape, qkv, out,
+                                   lse));
+out:
+    return rc;
+}
+
+enum err cuda_attention_choice_backward(
+    struct cuda_attention_choice *choice, const struct kernel_ctx *ctx,
+    enum dtype dtype, const struct attention *shape, const void *qkv,
+    const void *out, const float *lse, const void *dout, void *dqkv)
+{
+    enum err rc = ERR_OK;
+    const struct cuda_dnn_attention *plan = NULL;
+    TRY(look_up(choice, dtype, shape, true, &plan));
+    if (plan == NULL)
+        return choice->own.backward(ctx, dtype, shape, qkv, out, lse, dout,
+                                    dqkv);
+    TRY(cuda_dnn_attention_backward(plan, choice->handle, ctx, shape, qkv, out,
+                                    lse, dout, dqkv));
+out:
+    return rc;
+}
+
+/* --- measuring ---------------------------------------------------------------
+ */
+
+struct timing {
+    struct cuda_attention_choice *choice;
+    const struct kernel_ctx *ctx;
+    const struct entry *entry;
+    struct attention shape;
+    bool dnn;
+    void *qkv, *out, *dout, *dqkv;
+    float *lse, *slopes;
+};
+
+static void *take(char *memory, size_t *used, size_t bytes)
+{
+    void *piece = memory + *used;
+    *used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return piece;
+}
+
+/* False: `bytes` are too few. */
+static bool place(const struct key *key, void *memory, size_t bytes,
+                  struct timing *timing)
+{
+    size_t used = 0;
+    size_t rows = (size_t)(key->batch * key->seq);
+    size_t out = rows * (size_t)(key->heads * key->head_dim) * 2;
+    size_t qkv =
+        rows * (size_t)((key->heads + 2 * key->kv_heads) * key->head_dim) * 2;
+    timing->slopes = take(memory, &used, (size_t)key->heads * sizeof(float));
+    timing->lse =
+        take(memory, &used, rows * (size_t)key->heads * sizeof(float));
+    timing->qkv = take(memory, &used, qkv);
+    timing->out = take(memory, &used, out);
+    timing->dout = take(memory, &used, out);
+    timing->dqkv = take(memory, &used, qkv);
+    return used <= bytes;
+}
+
+static enum err timing_run(void *argument)
+{
+    const struct timing *t = argument;
+    const struct cuda_attention_own *own = &t->choice->own;
+    cudnnHandle_t handle = t->choice->handle;
+    if (t->entry->key.backward != 0)
+        return t->dnn
+                   ? cuda_dnn_attention_backward(t->entry->plan, handle, t->ctx,
+                                                 &t->shape, t->qkv, t->out,
+                                                 t->lse, t->dout, t->dqkv)
+                   : own->backward(t->ctx, DTYPE_BF16, &t->shape, t->qkv,
+                                   t->out, t->lse, t->dout, t->dqkv);
+    return t->dnn
+               ? cuda_dnn_attention_forward(t->entry->plan, handle, t->ctx,
+                                            &t->shape, t->qkv, t->out, t->lse)
+               : own->forward(t->ctx, DTYPE_BF16, &t->shape, t->qkv, t->out,
+                              t->lse);
+}
+
+static enum err measure(struct cuda_attention_choice *choice,
+                        const struct kernel_ctx *ctx, struct entry *entry,
+                        struct timing *timing)
+{
+    enum err rc = make_plan(choice, entry);
+    double own_us = 0, dnn_us = 0;
+    if (rc == ERR_UNSUPPORTED)
+        goto own; /* there is no engine for it */
+    TRY(rc);
+    if (cuda_dnn_attention_scratch(entry->plan) > ctx->scratch_bytes)
+        goto own;
+    timing->dnn = false;
+    TRY(choice->own.time(ctx->stream, timing_run, timing, &own_us));
+    timing->dnn = true;
+    rc = choice->own.time(ctx->stream, timing_run, timing, &dnn_us);
+    if (rc == ERR_UNSUPPORTED)
+        goto own;
+    TRY(rc);
+    entry->dnn = dnn_us < own_us;
+own:
+    rc = ERR_OK;
+    entry->chosen = true;
+out:
+    return rc;
+}
+
+enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
+                                       const struct kernel_ctx *ctx,
+                                       void *memory, size_t bytes)
+{
+    enum err rc = ERR_OK;
+    assert((uintptr_t)memory % ALIGNMENT == 0);
+    for (int i = 0; i < choice->count; i++) {
+        struct entry *entry = &choice->entries[i];
+        struct timing timing = { .choice = choice, .ctx = ctx, .entry = entry };
+        if (entry->chosen || !place(&entry->key, memory, bytes, &timing))
+            continue;
+        timing.shape = shape_of(&entry->key, timing.slopes);
+        TRY(measure(choice, ctx, entry, &timing));
+    }
+out:
+    return rc;
+}
+
+size_t cuda_attention_choice_scratch(const struct kernel_limits *limits)
+{
+    size_t rows = (size_t)(limits->batch * limits->heads * limits->seq);
+    size_t scores = rows * (size_t)limits->seq * 2;
+    size_t rest = rows * (sizeof(float) + (size_t)limits->head_dim * 4);
+    size_t all = scores + rest + ((size_t)1 << 20);
+    return all <= CUDA_ATTENTION_CHOICE_SCRATCH_MAX ? all : 0;
+}
+
+/* --- text --------------------------------------------------------------------
+ */
+
+enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
+                                     char **text)
+{
+    size_t bytes = 0;
+    *text = NULL;
+    FILE *file = open_memstream(text, &bytes);
+    if (file == NULL)
+        return err_set(ERR_MEMORY, "no memory for the choice of attention");
+    fprintf(file, "cudnn %zu\n", choice->library->version());
+    for (int i = 0; i < choice->count; i++) {
+        const struct entry *e = &choice->entries[i];
+        const struct key *k = &e->key;
+        fprintf(file,
+                "%s %s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
+                " %s\n",
+                e->dnn ? "cudnn" : "own", k->backward ? "backward" : "forward",
+                k->batch, k->seq, k->heads, k->kv_heads, k->head_dim,
+                k->alibi ? "alibi" : "plain");
+    }
+    if (fclose(file) == 0)
+        return ERR_OK;
+    free(*text);
+    *text = NULL;
+    return err_set(ERR_MEMORY, "no memory for the choice of attention");
+}
+
+static bool read_line(const char *line, struct entry *entry)
+{
+    char who[8], way[16], bias[8];
+    struct key *k = &entry->key;
+    int end = 0;
+    *entry = (struct entry){ .chosen = true };
+    if (sscanf(line,
+               "%7s %15s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
+               " %" SCNd64 " %7s%n",
+               who, way, &k->batch, &k->seq, &k->heads, &k->kv_heads,
+               &k->head_dim, bias, &end) != 8 ||
+        line[end] != '\n')
+        return false;
+    entry->dnn = strcmp(who, "cudnn") == 0;
+    k->backward = strcmp(way, "backward") == 0;
+    k->alibi = strcmp(bias, "alibi") == 0;
+    return (entry->dnn || strcmp(who, "own") == 0) &&
+           (k->backward || strcmp(way, "forward") == 0) &&
+           (k->alibi || strcmp(bias, "plain") == 0) && k->batch > 0 &&
+           k->seq > 0 && k->heads > 0 && k->kv_heads > 0 && k->head_dim > 0;
+}
+
+enum err cuda_attention_choice_read(struct cuda_attention_choice *choice,
+                                    const char *text)
+{
+    struct entry entries[SHAPES_MAX];
+    size_t version = 0;
+    int count = 0;
+    bool dnn = false;
+    const char *line = strchr(text, '\n');
+    if (line == NULL || sscanf(text, "cudnn %zu", &version) != 1)
+        return err_set(ERR_DATA, "the choice of attention does not begin with "
+                                 "cuDNN's version: the text is damaged");
+    for (line++; *line != '\0'; line = strchr(line, '\n') + 1) {
+        if (count == SHAPES_MAX || !read_line(line, &entries[count]))
+            return err_set(ERR_DATA,
+                           "the choice of attention is damaged in line %d",
+                           count + 2);
+        dnn |= entries[count++].dnn;
+    }
+    if (dnn && version != choice->library->version())
+        return err_set(ERR_UNSUPPORTED,
+                       "the run's attention is that of cuDNN %zu, here is %zu: "
+                       "load that version, its bits are others",
+                       version, choice->library->version());
+    for (int i = 0; i < count; i++) {
+        struct entry *entry = entry_of(choice, &entries[i].key);
+        if (entry == NULL)
+            continue;
+        entry->chosen = true;
+        entry->dnn = entries[i].dnn;
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,70 @@
+/* Attention of the table: own kernels or cuDNN's, whichever was measured to be
+ * faster for a shape and direction. Bits follow from the choice, so all ranks
+ * and attempts of a run should have the same: it is the own one until
+ * cuda_attention_choice_measure() or _choose() says otherwise, and goes into
+ * checkpoints as text. cuDNN is asked only for what cuda_dnn_attention_fits(),
+ * and taken only where ctx->scratch has room for it. */
+#ifndef TESSERA_KERNELS_CUDA_ATTENTION_CHOICE_H
+#define TESSERA_KERNELS_CUDA_ATTENTION_CHOICE_H
+
+#include <stddef.h>
+
+#include "kernels/kernels.h"
+
+/* More scratch than this is not asked for; what cuDNN's backward takes grows
+ * with seq squared. */
+#define CUDA_ATTENTION_CHOICE_SCRATCH_MAX ((size_t)1 << 30)
+
+/* Used by one thread at a time. */
+struct cuda_attention_choice;
+struct cuda_dnn_library;
+
+/* The own kernels, and cuda_device_time; others in tests. */
+struct cuda_attention_own {
+    enum err (*forward)(const struct kernel_ctx *ctx, enum dtype dtype,
+                        const struct attention *shape, const void *qkv,
+                        void *out, float *lse);
+    enum err (*backward)(const struct kernel_ctx *ctx, enum dtype dtype,
+                         const struct attention *shape, const void *qkv,
+                         const void *out, const float *lse, const void *dout,
+                         void *dqkv);
+    enum err (*time)(void *stream, enum err (*run)(void *), void *argument,
+                     double *us);
+};
+
+/* For the GPU that the thread uses, which is there. `library` is lent; NULL:
+ * the real one is opened. ERR_UNSUPPORTED without it. */
+enum err cuda_attention_choice_create(const struct cuda_dnn_library *library,
+                                      const struct cuda_attention_own *own,
+                                      struct cuda_attention_choice **out);
+void cuda_attention_choice_destroy(struct cuda_attention_choice *choice);
+
+enum err cuda_attention_choice_forward(struct cuda_attention_choice *choice,
+                                       const struct kernel_ctx *ctx,
+                                       enum dtype dtype,
+                                       const struct attention *shape,
+                                       const void *qkv, void *out, float *lse);
+enum err cuda_attention_choice_backward(
+    struct cuda_attention_choice *choice, const struct kernel_ctx *ctx,
+    enum dtype dtype, const struct attention *shape, const void *qkv,
+    const void *out, const float *lse, const void *dout, void *dqkv);
+
+/* Times both for all shapes that were used so far and have no choice, on
+ * operands in `memory` (device memory of ordinary numbers, overwritten); those
+ * that need more than `bytes` stay with the own kernels. */
+enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
+                                       const struct kernel_ctx *ctx,
+                                       void *memory, size_t bytes);
+
+/* All choices as text; the caller frees it. */
+enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
+                                     char **text);
+/* Takes them from text. ERR_DATA: it is damaged; ERR_UNSUPPORTED: it wants
+ * another version of cuDNN. Nothing is changed then. */
+enum err cuda_attention_choice_read(struct cuda_attention_choice *choice,
+                                    const char *text);
+
+/* Scratch that cuDNN may use, within the limit above. */
+size_t cuda_attention_choice_scratch(const struct kernel_limits *limits);
+
+#endif

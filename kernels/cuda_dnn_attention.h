@@ -1,0 +1,44 @@
+/* Attention by cuDNN, in the table's layout: bf16, causal, with ALiBi and
+ * grouped keys; without documents and dropout. Neither direction has atomics:
+ * bits follow from shape, GPU and cuDNN's version. */
+#ifndef TESSERA_KERNELS_CUDA_DNN_ATTENTION_H
+#define TESSERA_KERNELS_CUDA_DNN_ATTENTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/cuda_dnn_library.h"
+#include "kernels/kernels.h"
+
+/* A plan of one direction for one shape. */
+struct cuda_dnn_attention;
+
+/* Whether cuDNN is asked for such a shape at all. */
+bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape);
+
+/* Takes up to seconds: cuDNN compiles a kernel. `library` is borrowed. `device`
+ * as in cuda_dnn_graph_plan(). ERR_UNSUPPORTED: cuDNN has nothing for it. */
+enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
+                                   const struct attention *shape, bool backward,
+                                   const char *device,
+                                   struct cuda_dnn_attention **out);
+void cuda_dnn_attention_destroy(struct cuda_dnn_attention *attention);
+
+/* Of ctx->scratch. Backward's grows with seq squared. */
+size_t cuda_dnn_attention_scratch(const struct cuda_dnn_attention *attention);
+
+/* As the ops of the table; the handle's stream is ctx->stream. */
+enum err cuda_dnn_attention_forward(const struct cuda_dnn_attention *attention,
+                                    cudnnHandle_t handle,
+                                    const struct kernel_ctx *ctx,
+                                    const struct attention *shape,
+                                    const void *qkv, void *out, float *lse);
+enum err cuda_dnn_attention_backward(const struct cuda_dnn_attention *attention,
+                                     cudnnHandle_t handle,
+                                     const struct kernel_ctx *ctx,
+                                     const struct attention *shape,
+                                     const void *qkv, const void *out,
+                                     const float *lse, const void *dout,
+                                     void *dqkv);
+
+#endif

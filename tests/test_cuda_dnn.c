@@ -1,0 +1,304 @@
+/* Attention by cuDNN as far as it goes without a GPU: what a fake library is
+ * told, when it is chosen, choices as text; then plans of the real library for
+ * a described H200, over a driver that only loads (cuda_driver_double.c). */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda_attention_choice.h"
+#include "kernels/cuda_dnn_attention.h"
+#include "tests/cuda_dnn_fake.h"
+#include "tests/tap.h"
+
+#define MEMORY ((size_t)1 << 20)
+
+/* An H200 in cuDNN's words. */
+static const char h200[] =
+    "{\"deviceVer\":900,\"driverVer\":13000,\"cudaDeviceId\":0,"
+    "\"maxGridSize\":[2147483647,65535,65535],"
+    "\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,"
+    "\"multiProcessorCount\":132,\"warpSize\":32,"
+    "\"maxSharedMemoryPerBlock\":49152,"
+    "\"maxSharedMemoryPerBlockOptin\":232448,"
+    "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,"
+    "\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,"
+    "\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,\"isTccDriver\":0,"
+    "\"supportCoopLaunch\":1,\"smClockRateKHz\":1980000,"
+    "\"memClockRateKHz\":3201000,\"l2CacheSize\":62914560,"
+    "\"totalGlobalMem\":150000000000,\"deviceName\":\"NVIDIA H200\"}";
+
+static int own_runs;
+static double own_us, dnn_us; /* what the clock shows */
+
+static enum err own_forward(const struct kernel_ctx *ctx, enum dtype dtype,
+                            const struct attention *shape, const void *qkv,
+                            void *out, float *lse)
+{
+    (void)ctx;
+    (void)dtype;
+    (void)shape;
+    (void)qkv;
+    (void)out;
+    (void)lse;
+    own_runs++;
+    return ERR_OK;
+}
+
+static enum err own_backward(const struct kernel_ctx *ctx, enum dtype dtype,
+                             const struct attention *shape, const void *qkv,
+                             const void *out, const float *lse,
+                             const void *dout, void *dqkv)
+{
+    (void)dout;
+    (void)dqkv;
+    return own_forward(ctx, dtype, shape, qkv, (void *)(uintptr_t)out,
+                       (float *)(uintptr_t)lse);
+}
+
+static enum err clock_fake(void *stream, enum err (*run)(void *),
+                           void *argument, double *us)
+{
+    int before = own_runs;
+    enum err rc = run(argument);
+    (void)stream;
+    *us = own_runs > before ? own_us : dnn_us;
+    return rc;
+}
+
+static const struct cuda_attention_own own = { own_forward, own_backward,
+                                               clock_fake };
+
+static char memory[MEMORY] __attribute__((aligned(256)));
+static char scratch[4096] __attribute__((aligned(256)));
+static const struct kernel_ctx ctx = { .threads = 1,
+                                       .stream = memory,
+                                       .scratch = scratch,
+                                       .scratch_bytes = sizeof scratch };
+static const float slopes[8];
+
+static const struct attention plain = { .batch = 2,
+                                        .seq = 16,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = 64,
+                                        .scale = 0.125f };
+
+static struct cuda_attention_choice *choice_create(void)
+{
+    struct cuda_attention_choice *choice = NULL;
+    fake_dnn =
+        (struct fake_dnn){ .engines = 3, .workspace = 512, .version = 9 };
+    own_runs = 0;
+    if (cuda_attention_choice_create(&fake_dnn_library, &own, &choice) !=
+        ERR_OK)
+        abort();
+    return choice;
+}
+
+static enum err forward(struct cuda_attention_choice *choice, enum dtype dtype,
+                        const struct attention *shape)
+{
+    return cuda_attention_choice_forward(choice, &ctx, dtype, shape, memory,
+                                         memory + 64, (float *)scratch);
+}
+
+static enum err backward(struct cuda_attention_choice *choice,
+                         const struct attention *shape)
+{
+    return cuda_attention_choice_backward(choice, &ctx, DTYPE_BF16, shape,
+                                          memory, memory + 64, (float *)scratch,
+                                          memory + 128, memory + 192);
+}
+
+static const void *given(int64_t id)
+{
+    for (int64_t i = 0; i < fake_dnn.count; i++)
+        if (fake_dnn.ids[i] == id)
+            return fake_dnn.pointers[i];
+    return NULL;
+}
+
+/* The own kernels until something was measured; then what was faster. */
+static void check_measured(void)
+{
+    struct cuda_attention_choice *choice = choice_create();
+    tap_ok(forward(choice, DTYPE_BF16, &plain) == ERR_OK &&
+               backward(choice, &plain) == ERR_OK && own_runs == 2 &&
+               fake_dnn.made == 0,
+           "at first attention is the own one");
+    own_us = 2;
+    dnn_us = 1;
+    tap_ok(cuda_attention_choice_measure(choice, &ctx, memory, MEMORY) ==
+               ERR_OK,
+           "both are measured");
+    own_runs = fake_dnn.runs = 0;
+    tap_ok(forward(choice, DTYPE_BF16, &plain) == ERR_OK && own_runs == 0 &&
+               fake_dnn.runs == 1,
+           "what was faster runs");
+    tap_ok(given(1) == memory && given(2) == memory + 2 * 4 * 64 &&
+               given(3) == memory + 2 * 6 * 64 && given(4) == memory + 64,
+           "keys and values lie behind the queries");
+    tap_ok(fake_dnn.stream == ctx.stream &&
+               fake_dnn.used_workspace == (void *)scratch,
+           "on the stream, in the scratch");
+    tap_ok(backward(choice, &plain) == ERR_OK && own_runs == 0 &&
+               fake_dnn.runs == 2 &&
+               fake_dnn.used_workspace == (void *)(scratch + 512),
+           "backward's sums come before the workspace");
+    own_us = 0.5;
+    tap_ok(
+        cuda_attention_choice_measure(choice, &ctx, memory, MEMORY) == ERR_OK &&
+            forward(choice, DTYPE_BF16, &plain) == ERR_OK && fake_dnn.runs == 3,
+        "once measured, a choice stays");
+    fake_dnn.run_status = CUDNN_STATUS_EXECUTION_FAILED;
+    tap_ok(forward(choice, DTYPE_BF16, &plain) == ERR_INTERNAL &&
+               strstr(err_text(), "last words") != NULL,
+           "a failure is told: %s", err_text());
+    cuda_attention_choice_destroy(choice);
+    tap_is_int(fake_dnn.alive, 0, "no descriptor is left");
+}
+
+static void check_kept(const char *what, const struct attention *shape,
+                       enum dtype dtype, double own_time, int engines,
+                       int64_t workspace, size_t bytes)
+{
+    struct cuda_attention_choice *choice = choice_create();
+    fake_dnn.engines = engines;
+    fake_dnn.workspace = workspace;
+    own_us = own_time;
+    dnn_us = 1;
+    bool good =
+        forward(choice, dtype, shape) == ERR_OK &&
+        cuda_attention_choice_measure(choice, &ctx, memory, bytes) == ERR_OK;
+    own_runs = 0;
+    good = good && forward(choice, dtype, shape) == ERR_OK && own_runs == 1;
+    tap_ok(good, "the own one stays: %s", what);
+    cuda_attention_choice_destroy(choice);
+    tap_is_int(fake_dnn.alive, 0, "... and no descriptor");
+}
+
+static void check_own(void)
+{
+    struct attention dropped = plain, documents = plain, wide = plain;
+    int32_t ids[32] = { 0 };
+    dropped.dropout = 0.1f;
+    documents.sequence_ids = ids;
+    wide.head_dim = 256;
+    check_kept("faster", &plain, DTYPE_BF16, 0.5, 3, 512, MEMORY);
+    check_kept("no engine", &plain, DTYPE_BF16, 2, 1, 512, MEMORY);
+    check_kept("too little scratch", &plain, DTYPE_BF16, 2, 3, 8192, MEMORY);
+    check_kept("too little memory", &plain, DTYPE_BF16, 2, 3, 512, 4096);
+    check_kept("fp32", &plain, DTYPE_F32, 2, 3, 512, MEMORY);
+    check_kept("dropout", &dropped, DTYPE_BF16, 2, 3, 512, MEMORY);
+    check_kept("documents", &documents, DTYPE_BF16, 2, 3, 512, MEMORY);
+    check_kept("wide heads", &wide, DTYPE_BF16, 2, 3, 512, MEMORY);
+}
+
+static void check_text(void)
+{
+    struct cuda_attention_choice *one = choice_create(), *two = NULL;
+    struct attention biased = plain;
+    char *text = NULL, *again = NULL;
+    biased.alibi_slopes = slopes;
+    own_us = 2;
+    dnn_us = 1;
+    bool good =
+        forward(one, DTYPE_BF16, &plain) == ERR_OK &&
+        forward(one, DTYPE_BF16, &biased) == ERR_OK &&
+        backward(one, &plain) == ERR_OK &&
+        cuda_attention_choice_measure(one, &ctx, memory, MEMORY) == ERR_OK &&
+        cuda_attention_choice_write(one, &text) == ERR_OK;
+    tap_ok(good, "choices become text");
+    tap_is_str(text,
+               "cudnn 9\ncudnn forward 2 16 4 2 64 plain\n"
+               "cudnn forward 2 16 4 2 64 alibi\n"
+               "cudnn backward 2 16 4 2 64 plain\n",
+               "a line each");
+    if (cuda_attention_choice_create(&fake_dnn_library, &own, &two) != ERR_OK)
+        abort();
+    own_runs = 0;
+    tap_ok(cuda_attention_choice_read(two, text) == ERR_OK &&
+               cuda_attention_choice_write(two, &again) == ERR_OK &&
+               strcmp(text, again) == 0 &&
+               forward(two, DTYPE_BF16, &biased) == ERR_OK && own_runs == 0,
+           "another rank takes them");
+    static const char *const damaged[] = {
+        "",
+        "cudnn\n",
+        "cudnn 9",
+        "cudnn 9\nmine forward 2 16 4 2 64 plain\n",
+        "cudnn 9\ncudnn sideways 2 16 4 2 64 plain\n",
+        "cudnn 9\ncudnn forward 2 16 4 2 64\n",
+        "cudnn 9\ncudnn forward 2 16 4 2 64 plain",
+        "cudnn 9\ncudnn forward 2 -16 4 2 64 plain\n",
+        "cudnn 9\ncudnn forward 2 16 4 2 64 plain more\n"
+    };
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++)
+        tap_ok(cuda_attention_choice_read(two, damaged[i]) == ERR_DATA,
+               "damaged text %zu: %s", i, err_text());
+    fake_dnn.version = 10;
+    tap_ok(cuda_attention_choice_read(two, text) == ERR_UNSUPPORTED,
+           "another version: %s", err_text());
+    tap_ok(cuda_attention_choice_read(
+               two, "cudnn 9\nown forward 2 16 4 2 64 plain\n") == ERR_OK,
+           "for the own ones any version will do");
+    cuda_attention_choice_destroy(one);
+    cuda_attention_choice_destroy(two);
+    free(text);
+    free(again);
+}
+
+static void check_real(const struct cuda_dnn_library *library)
+{
+    static const struct attention shapes[] = {
+        { .batch = 2,
+          .seq = 1024,
+          .heads = 12,
+          .kv_heads = 12,
+          .head_dim = 64 },
+        { .batch = 1,
+          .seq = 2000,
+          .heads = 16,
+          .kv_heads = 4,
+          .head_dim = 128 },
+        { .batch = 1,
+          .seq = 512,
+          .heads = 8,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .alibi_slopes = slopes },
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int back = 0; back < 2; back++) {
+            struct cuda_dnn_attention *plan = NULL;
+            enum err rc = cuda_dnn_attention_create(library, &shapes[i],
+                                                    back != 0, h200, &plan);
+            tap_ok(rc == ERR_OK, "cuDNN plans shape %zu, %s: %s", i,
+                   back ? "backward" : "forward",
+                   rc == ERR_OK ? "yes" : err_text());
+            cuda_dnn_attention_destroy(plan);
+        }
+}
+
+/* Programs with a sanitizer's runtime are not what cuDNN was built for. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PLANS false
+#else
+#define PLANS true
+#endif
+
+int main(void)
+{
+    struct cuda_dnn_library library;
+    check_measured();
+    check_own();
+    check_text();
+    bool driver = PLANS && dlopen(DRIVER_DOUBLE, RTLD_NOW | RTLD_GLOBAL);
+    if (!driver || cuda_dnn_library_open(&library) != ERR_OK) {
+        tap_skip("plans of cuDNN: %s",
+                 PLANS ? (driver ? err_text() : dlerror()) : "sanitizer");
+        return tap_done();
+    }
+    check_real(&library);
+    return tap_done();
+}
