@@ -222,8 +222,10 @@ check_nodes()
     check_each "$phase" "$budget_s" "$folder" "${tried[@]}" || return
     give_back
     for again in 1 2; do
-        [ "$phase" = job ] && [ ${#good[@]} -lt "$wanted" ] &&
-            [ ${#unknown[@]} -gt 0 ] || break
+        if [ "$phase" != job ] || [ ${#good[@]} -ge "$wanted" ] ||
+            [ ${#unknown[@]} -eq 0 ]; then
+            break
+        fi
         check_again "$folder" "${unknown[@]}"
         [ -z "$stop_signal" ] || return
     done
