@@ -70,6 +70,11 @@ void cuda_attention_choice_destroy(struct cuda_attention_choice *choice)
     free(choice);
 }
 
+size_t cuda_attention_choice_version(const struct cuda_attention_choice *choice)
+{
+    return choice->library->version();
+}
+
 /* --- shapes ------------------------------------------------------------------
  */
 

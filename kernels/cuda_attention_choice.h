@@ -39,6 +39,10 @@ enum err cuda_attention_choice_create(const struct cuda_dnn_library *library,
                                       struct cuda_attention_choice **out);
 void cuda_attention_choice_destroy(struct cuda_attention_choice *choice);
 
+/* 91900: version 9.19. */
+size_t
+cuda_attention_choice_version(const struct cuda_attention_choice *choice);
+
 enum err cuda_attention_choice_forward(struct cuda_attention_choice *choice,
                                        const struct kernel_ctx *ctx,
                                        enum dtype dtype,

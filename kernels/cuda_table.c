@@ -5,6 +5,7 @@
 
 #ifndef CUDA_EMULATED
 #include "kernels/cuda_blas.h"
+#include "kernels/cuda_choice.h"
 #include "kernels/cuda_device.h"
 #include "kernels/cuda_memory.h"
 #endif
@@ -13,11 +14,13 @@
 #define TABLE cuda_table_emulated
 #define KERNEL_SET "emulated"
 #define GEMM cuda_gemm_tiled_emulated
+#define ATTENTION(way) cuda_attention_##way##_emulated
 #define MEMORY kernel_memory_cpu
 #else
 #define TABLE cuda_table
 #define KERNEL_SET "sm_80+sm_90a"
 #define GEMM cuda_gemm
+#define ATTENTION(way) cuda_choice_attention_##way
 #define MEMORY cuda_memory
 #endif
 
@@ -74,8 +77,9 @@ static void cuda_describe(char *text, size_t bytes)
         cuda_device_describe(&info, device, sizeof device);
     else
         snprintf(device, sizeof device, "no GPU");
-    snprintf(text, bytes, "CUDA kernels, %s, cuBLASLt %zu", device,
-             blas == NULL ? 0 : cuda_blas_version(blas));
+    snprintf(text, bytes, "CUDA kernels, %s, cuBLASLt %zu, cuDNN %zu", device,
+             blas == NULL ? 0 : cuda_blas_version(blas),
+             cuda_choice_dnn_version());
 #endif
 }
 
@@ -89,6 +93,7 @@ static size_t cuda_scratch_bytes(const struct kernel_limits *limits)
         CUDA_SYMBOL(attention_scratch)(limits),
 #ifndef CUDA_EMULATED
         CUDA_BLAS_WORKSPACE,
+        cuda_choice_scratch(limits),
 #endif
     };
     size_t most = 0;
@@ -103,6 +108,11 @@ const struct kernels TABLE = {
     .memory = &MEMORY,
     .describe = cuda_describe,
     .scratch_bytes = cuda_scratch_bytes,
+#ifndef CUDA_EMULATED
+    .measure = cuda_choice_measure,
+    .choices = cuda_choice_write,
+    .choose = cuda_choice_read,
+#endif
     .gemm = GEMM,
     .embedding_forward = CUDA_SYMBOL(embedding_forward),
     .embedding_backward = CUDA_SYMBOL(embedding_backward),
@@ -118,8 +128,8 @@ const struct kernels TABLE = {
     .rope = CUDA_SYMBOL(rope),
     .dropout = CUDA_SYMBOL(dropout),
     .jitter = CUDA_SYMBOL(jitter),
-    .attention_forward = CUDA_SYMBOL(attention_forward),
-    .attention_backward = CUDA_SYMBOL(attention_backward),
+    .attention_forward = ATTENTION(forward),
+    .attention_backward = ATTENTION(backward),
     .attention_chunk_forward = lacks_attention_chunk_forward,
     .attention_chunk_backward = lacks_attention_chunk_backward,
     .cross_entropy = CUDA_SYMBOL(cross_entropy),

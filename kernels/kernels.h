@@ -205,6 +205,20 @@ struct kernels {
 
     size_t (*scratch_bytes)(const struct kernel_limits *limits);
 
+    /* Algorithms that decide bits and are chosen by measurement, once per run;
+     * all three are NULL where there are none (CPU). Until they are chosen they
+     * are what the libraries propose. */
+    /* Times them for everything that ops were asked for so far, on operands in
+     * `memory` (tensors of ordinary numbers, 256-byte aligned, overwritten), and
+     * keeps the fastest: by one rank. Waits. */
+    enum err (*measure)(const struct kernel_ctx *ctx, void *memory,
+                        size_t bytes);
+    /* The choices as text, for other ranks and attempts; the caller frees it. */
+    enum err (*choices)(char **text);
+    /* Takes them. ERR_DATA: the text is damaged; ERR_UNSUPPORTED: a library is
+     * missing or of another version. */
+    enum err (*choose)(const char *text);
+
     enum err (*gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
                      const struct gemm *gemm);
 

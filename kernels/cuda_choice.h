@@ -1,0 +1,33 @@
+/* What the CUDA table chooses by measurement: cuBLASLt's algorithms, and whose
+ * attention. */
+#ifndef TESSERA_KERNELS_CUDA_CHOICE_H
+#define TESSERA_KERNELS_CUDA_CHOICE_H
+
+#include <stddef.h>
+
+#include "kernels/kernels.h"
+
+/* The table's measure, choices and choose. */
+enum err cuda_choice_measure(const struct kernel_ctx *ctx, void *memory,
+                             size_t bytes);
+enum err cuda_choice_write(char **text);
+enum err cuda_choice_read(const char *text);
+
+/* The table's attention: the own kernels' or cuDNN's. */
+enum err cuda_choice_attention_forward(const struct kernel_ctx *ctx,
+                                       enum dtype dtype,
+                                       const struct attention *shape,
+                                       const void *qkv, void *out, float *lse);
+enum err cuda_choice_attention_backward(const struct kernel_ctx *ctx,
+                                        enum dtype dtype,
+                                        const struct attention *shape,
+                                        const void *qkv, const void *out,
+                                        const float *lse, const void *dout,
+                                        void *dqkv);
+/* Scratch that it may take, besides the own kernels'. */
+size_t cuda_choice_scratch(const struct kernel_limits *limits);
+
+/* 91900: version 9.19; 0: there is none. */
+size_t cuda_choice_dnn_version(void);
+
+#endif
