@@ -83,7 +83,7 @@ CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 # a main has no underscore in its name; NAME_part.c belongs to NAME.c
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
-TEST_SRC := $(filter-out $(if $(HAVE_CXX),,tests/test_cuda_emulator.c),$(TEST_SRC))
+TEST_SRC := $(filter-out $(if $(HAVE_CXX),,tests/test_cuda_emulator.c tests/test_cuda_probe.c tests/test_health_probe.c),$(TEST_SRC))
 TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,tests/test_cuda_blas.c tests/test_cuda_device.c tests/test_cuda_dnn.c),$(TEST_SRC))
 TEST_SRC := $(filter-out $(if $(HAVE_CUDNN),,tests/test_cuda_dnn.c),$(TEST_SRC))
 LIB      := $(B)/libtessera.a
@@ -237,7 +237,7 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	@mkdir -p $(@D)
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
-$(filter $(B)/tests/test_kernels%,$(TESTS)): $(EMULATED)
+$(filter $(B)/tests/test_kernels% $(B)/tests/test_cuda_probe $(B)/tests/test_health_probe,$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
 define wrapper

@@ -2,22 +2,18 @@
 #include "healthcheck/health.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "healthcheck/health_child.h"
 #include "src/base/clock.h"
 
-/* How long a killed child may take to go before it is abandoned. */
-#define RUN_REAP_S 0.3
 #define RUN_RETESTS 2
 #define RUN_SKIP_S 0.05 /* with less than this left a check is not begun */
 
@@ -158,28 +154,12 @@ static bool hang_injected(const struct health_env *env,
     return false;
 }
 
-/* Whoever reads our output waits for its last writer, and a child may have to
- * be abandoned: it keeps no descriptor but its pipe. */
-static int child_isolate(int pipe_fd)
-{
-    int null = open("/dev/null", O_RDWR);
-    setsid();
-    for (int fd = 0; fd < 3 && null >= 0; fd++)
-        dup2(null, fd);
-    int fd = dup2(pipe_fd, 3);
-    close_range(4, ~0U, 0);
-    return fd;
-}
-
 _Noreturn static void child_main(const struct health_check *check,
                                  const struct health_env *env, pid_t parent,
                                  int pipe_fd)
 {
     struct health_result result = { .state = HEALTH_OK };
-    int fd = child_isolate(pipe_fd);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
+    int fd = health_child_isolate(pipe_fd, parent);
     while (hang_injected(env, check))
         pause();
     if (check->run(env, &result) != ERR_OK)
@@ -188,79 +168,13 @@ _Noreturn static void child_main(const struct health_check *check,
     _exit(wrote == (ssize_t)sizeof result ? 0 : 1);
 }
 
-/* Whether any thread of the process runs, wants to run, or was stopped by
- * somebody: then a missed deadline does not mean that it hangs. */
-static bool child_computes(pid_t pid)
-{
-    char path[sizeof "/proc//task//stat" + 300];
-    bool computes = false;
-    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
-    DIR *folder = opendir(path);
-    const struct dirent *entry;
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        char text[512];
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "/proc/%ld/task/%s/stat", (long)pid,
-                 entry->d_name);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t bytes = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-        if (fd >= 0)
-            close(fd);
-        text[bytes > 0 ? bytes : 0] = '\0';
-        const char *name_end = strrchr(text, ')');
-        if (name_end != NULL && name_end[1] == ' ')
-            computes |= strchr("RTt", name_end[2]) != NULL;
-    }
-    if (folder != NULL)
-        closedir(folder);
-    return computes;
-}
-
-/* False: the deadline came first. *bytes: how much of the result came. */
-static bool child_wait(int fd, double deadline, void *result, size_t size,
-                       size_t *bytes)
-{
-    *bytes = 0;
-    while (*bytes < size) {
-        struct pollfd waiting = { .fd = fd, .events = POLLIN };
-        double left_s = deadline - clock_now();
-        if (left_s <= 0)
-            return false;
-        if (poll(&waiting, 1, (int)ceil(left_s * 1000)) <= 0)
-            continue;
-        ssize_t got = read(fd, (char *)result + *bytes, size - *bytes);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        *bytes += (size_t)got;
-    }
-    return true;
-}
-
-/* The wait status; -1: it did not go and was abandoned. */
-static int child_reap(pid_t pid)
-{
-    double deadline = clock_now() + RUN_REAP_S;
-    int status = -1;
-    for (;;) {
-        pid_t got = waitpid(pid, &status, WNOHANG);
-        if (got == pid)
-            return status;
-        if ((got < 0 && errno != EINTR) || clock_now() > deadline)
-            return -1;
-        clock_sleep(0.002);
-    }
-}
-
 static void child_late(const struct health_check *check, pid_t pid, bool cut,
                        struct health_result *out)
 {
     char code[24];
-    bool computes = child_computes(pid);
+    bool computes = health_child_computes(pid);
     kill(pid, SIGKILL);
-    bool gone = child_reap(pid) != -1;
+    bool gone = health_child_reap(pid) != -1;
     out->cut = cut;
     if (cut) {
         result_fail(out, HEALTH_UNKNOWN, "BUDGET",
@@ -311,16 +225,16 @@ static void run_once(const struct health_check *check,
     close(pipe_fd[1]);
     if (pid < 0) {
         result_fail(out, HEALTH_UNKNOWN, "NO_FORK", strerror(errno));
-    } else if (!child_wait(pipe_fd[0], deadline, &result, sizeof result,
-                           &bytes)) {
+    } else if (!health_child_wait(pipe_fd[0], deadline, &result, sizeof result,
+                                  &bytes)) {
         child_late(check, pid, end_s < start + check->timeout_s, out);
         if (strncmp(out->code, "HANG_", 5) == 0)
             out->value = clock_now() - start;
     } else if (bytes == sizeof result) {
         *out = result;
-        child_reap(pid);
+        health_child_reap(pid);
     } else {
-        child_crashed(child_reap(pid), out);
+        child_crashed(health_child_reap(pid), out);
     }
     close(pipe_fd[0]);
 }

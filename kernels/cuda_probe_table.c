@@ -1,0 +1,52 @@
+/* The GPUs of this node for health checks. */
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda_device.h"
+#include "kernels/cuda_probe.h"
+
+extern const struct kernels cuda_table;
+
+static enum err gpu_count(int *count)
+{
+    enum err rc = ERR_OK;
+    *count = 0;
+    TRY(cuda_device_check());
+    TRY(cuda_device_error((int)cudaGetDeviceCount(count), "counting GPUs"));
+out:
+    return rc;
+}
+
+static enum err gpu_peer(int other, bool *direct)
+{
+    enum err rc = ERR_OK;
+    int own = 0, possible = 0;
+    *direct = false;
+    TRY(cuda_device_error((int)cudaGetDevice(&own), "asking for the GPU"));
+    TRY(cuda_device_error((int)cudaDeviceCanAccessPeer(&possible, own, other),
+                          "asking GPU %d for its peer %d", own, other));
+    if (!possible)
+        goto out;
+    cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
+    if (code == cudaErrorPeerAccessAlreadyEnabled) {
+        (void)cudaGetLastError(); /* no error, so not for the next launch */
+        code = cudaSuccess;
+    }
+    TRY(cuda_device_error((int)code, "letting GPU %d reach its peer %d", own,
+                          other));
+    *direct = true;
+out:
+    return rc;
+}
+
+const struct cuda_probe cuda_probe_table = {
+    .kernels = &cuda_table,
+    .count = gpu_count,
+    .info = cuda_device_info,
+    .peer = gpu_peer,
+    .fill = cuda_probe_fill,
+    .wrong = cuda_probe_wrong,
+    .differ = cuda_probe_differ,
+    .checksum = cuda_probe_checksum,
+    .numbers = cuda_probe_numbers,
+    .wrong_sum = cuda_probe_wrong_sum,
+};
