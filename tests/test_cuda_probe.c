@@ -97,5 +97,6 @@ int main(void)
     tap_is_close(mean, -0.5, 1.5, "numbers are spread evenly");
     tap_is_int(cuda_probe_numbers_emulated(&ctx, DTYPE_F64, 1, 1, words),
                ERR_UNSUPPORTED, "other dtypes are refused");
+    tap_ok(strstr(err_text(), "f64") != NULL, "by name: %s", err_text());
     return tap_done();
 }
