@@ -146,6 +146,8 @@ endef
 $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 
+$(B)/healthcheck/%.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
+
 # Without contraction, as in C: a fused multiply-add happens where it is written.
 NVCCFLAGS = -std=c++17 -O3 -fmad=false $(if $(filter 1,$(WERROR)),-Werror all-warnings) \
     -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics \

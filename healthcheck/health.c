@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "healthcheck/health_child.h"
+#include "healthcheck/health_gpu.h"
 #include "src/base/clock.h"
 
 #define RUN_RETESTS 2
@@ -28,6 +29,16 @@ static const struct health_check health_checks[] = {
     { "tmp", "fs", ALL, 2, health_fs_tmp },
     { "gemm", "cpu", ALL & ~(unsigned)HEALTH_QUICK, 8, health_cpu_gemm },
     { "triad", "cpu", HEALTH_JOB, 15, health_cpu_triad },
+    { "gpu", "gpu", ALL, 10, health_gpu_state },
+    { "xid", "gpu", ALL & ~(unsigned)HEALTH_JOB, 5, health_xid_log },
+    { "gpumem", "gpu", HEALTH_PROLOG | HEALTH_EPILOG, 10, health_gpu_used },
+#ifdef KERNELS_CUDA
+    { "gpugemm", "probe", HEALTH_JOB, 40, health_probe_gemm },
+    { "hbm", "probe", HEALTH_JOB, 40, health_probe_hbm },
+    { "pcie", "probe", HEALTH_JOB, 60, health_probe_pcie },
+    { "peer", "probe", HEALTH_JOB, 40, health_probe_peer },
+    { "allreduce", "probe", HEALTH_JOB, 60, health_probe_allreduce },
+#endif
 };
 
 static const struct {
@@ -259,7 +270,7 @@ static void run_check(const struct health_check *check,
         memset(out, 0, sizeof *out);
         run_once(check, env, end_s, out);
         tries++;
-    } while (out->state == HEALTH_BAD && out->retest && tries < RUN_RETESTS);
+    } while (out->state != HEALTH_OK && out->retest && tries < RUN_RETESTS);
     snprintf(out->id, sizeof out->id, "%s", check->id);
     out->tries = tries;
     out->dur_s = clock_now() - start;
@@ -277,16 +288,26 @@ static void verdict_begin(const struct health_env *env,
     health_host_boot_id(env->root, out->boot_id, sizeof out->boot_id);
 }
 
+static bool check_applies(const struct health_check *check,
+                          const struct health_env *env, int gpus)
+{
+    bool needs_gpus =
+        strcmp(check->group, "gpu") == 0 || strcmp(check->group, "probe") == 0;
+    return (check->phases & (unsigned)env->phase) != 0 &&
+           (gpus > 0 || !needs_gpus) &&
+           !health_listed(env->limits.disable, check->id);
+}
+
 void health_run(const struct health_check *table, int count,
                 const struct health_env *env, double budget_s,
                 struct health_verdict *out)
 {
     assert(count <= HEALTH_CHECKS_MAX && env->root != NULL);
     double start = clock_now();
+    int gpus = health_gpu_expected(env);
     verdict_begin(env, out);
     for (int i = 0; i < count; i++) {
-        if ((table[i].phases & (unsigned)env->phase) == 0 ||
-            health_listed(env->limits.disable, table[i].id))
+        if (!check_applies(&table[i], env, gpus))
             continue;
         struct health_result *result = &out->results[out->count++];
         run_check(&table[i], env, start + budget_s, result);

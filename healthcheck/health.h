@@ -46,7 +46,15 @@ struct health_limits {
     double triad_min_gbps;
     double pair_min_gbps;
     double pair_ratio_min; /* of the median: slower pairs are looked at again */
-    char disable[1024];    /* ids of checks, separated by commas */
+    double gpu_count;      /* GPUs of the node; 0: as many as on the PCI bus */
+    double gpu_nvlinks; /* active ones per GPU; 0: as many as any other has */
+    double gpu_used_max_mib;
+    double gpu_xid_hours;
+    double gpu_ratio_min; /* of the other GPUs' median */
+    double gpu_gemm_min_tflops;
+    double gpu_hbm_min_gbps, gpu_pcie_min_gbps, gpu_peer_min_gbps;
+    double gpu_allreduce_min_gbps;
+    char disable[1024]; /* ids of checks, separated by commas */
 };
 
 /* Where a check runs. */
@@ -55,7 +63,8 @@ struct health_env {
     const char *host; /* Slurm's node name, else the host name */
     enum health_phase phase;
     struct health_limits limits;
-    /* "gemm:HOST:wrong,shm:HOST:full,tmp:HOST:full,hang:fs"; NULL: none */
+    /* "gemm:HOST:wrong,shm:HOST:full,gpu:HOST:lost,hbm:HOST:wrong,
+     * hbm:HOST:slow,hang:fs"; NULL: none */
     const char *inject;
 };
 
@@ -65,7 +74,8 @@ struct health_result {
     enum health_state state;
     char code[24]; /* "SHM_FULL"; empty when ok */
     char unit[16];
-    char text[80]; /* one short clause for people; may be empty */
+    char text[80];    /* one short clause for people; may be empty */
+    char table[4096]; /* measurements for people, whole lines; may be empty */
     double value;
     double limit; /* 0: none */
     int tries;
@@ -76,7 +86,8 @@ struct health_result {
 
 struct health_check {
     const char *id;
-    const char *group; /* "host", "fs", "cpu": for fault injection */
+    const char *group; /* "host", "fs", "cpu", "gpu", "probe": for fault
+                        * injection; the last two need GPUs */
     unsigned phases;   /* mask of enum health_phase */
     double timeout_s;
     /* In the child: fill state, code, unit, text, value, limit, retest. An
@@ -133,7 +144,7 @@ enum err health_limits_load(const char *path, struct health_limits *out);
  * the running program, if there is one. */
 enum err health_limits_default(struct health_limits *out);
 
-/* --- the checks: health_fs.c, health_host.c, health_cpu.c ----------------- */
+/* --- the checks ----------------------------------------------------------- */
 
 enum err health_fs_shm(const struct health_env *env, struct health_result *out);
 enum err health_fs_tmp(const struct health_env *env, struct health_result *out);
@@ -156,6 +167,27 @@ enum err health_cpu_gemm(const struct health_env *env,
 /* a = b + s c on arrays larger than the caches; 24 bytes per element count. */
 enum err health_cpu_triad(const struct health_env *env,
                           struct health_result *out);
+
+/* What the driver says of its GPUs; who uses their memory; what the kernel's
+ * log says of them. They run only where GPUs are expected. */
+enum err health_gpu_state(const struct health_env *env,
+                          struct health_result *out);
+enum err health_gpu_used(const struct health_env *env,
+                         struct health_result *out);
+enum err health_xid_log(const struct health_env *env,
+                        struct health_result *out);
+/* Products, memory, the bus, peers and an all-reduce of all visible GPUs; only
+ * in builds with CUDA. */
+enum err health_probe_gemm(const struct health_env *env,
+                           struct health_result *out);
+enum err health_probe_hbm(const struct health_env *env,
+                          struct health_result *out);
+enum err health_probe_pcie(const struct health_env *env,
+                           struct health_result *out);
+enum err health_probe_peer(const struct health_env *env,
+                           struct health_result *out);
+enum err health_probe_allreduce(const struct health_env *env,
+                                struct health_result *out);
 
 /* --- health_report.c ------------------------------------------------------ */
 

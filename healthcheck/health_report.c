@@ -106,7 +106,7 @@ json_t *health_report_json(const struct health_verdict *verdict)
 
 void health_report_print(const struct health_verdict *verdict, FILE *file)
 {
-    fprintf(file, "%-8s  %-7s  %22s  %12s  %5s  %7s\n", "check", "state",
+    fprintf(file, "%-9s  %-7s  %22s  %12s  %5s  %7s\n", "check", "state",
             "value", "limit", "tries", "time");
     for (int i = 0; i < verdict->count; i++) {
         const struct health_result *result = &verdict->results[i];
@@ -115,13 +115,16 @@ void health_report_print(const struct health_verdict *verdict, FILE *file)
         snprintf(value, sizeof value, "%.4g %s", result->value, result->unit);
         if (result->limit > 0)
             snprintf(limit, sizeof limit, "%.4g", result->limit);
-        fprintf(file, "%-8s  %-7s  %22s  %12s  %5d  %6.2fs", result->id,
+        fprintf(file, "%-9s  %-7s  %22s  %12s  %5d  %6.2fs", result->id,
                 health_state_name(result->state), value, limit, result->tries,
                 result->dur_s);
         if (result->state != HEALTH_OK)
             fprintf(file, "  %s %s", result->code, result->text);
         fputc('\n', file);
     }
+    for (int i = 0; i < verdict->count; i++)
+        if (verdict->results[i].table[0] != '\0')
+            fprintf(file, "\n%s\n", verdict->results[i].table);
     fprintf(file, "%s: %s in %.2f s (%s)%s%s\n", verdict->host,
             health_state_name(verdict->state), verdict->dur_s, verdict->phase,
             verdict->reason[0] != '\0' ? ": " : "", verdict->reason);

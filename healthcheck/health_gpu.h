@@ -1,0 +1,26 @@
+/* GPUs as the driver knows them: how many there are, and what each says of
+ * itself. No CUDA, so it costs little and changes nothing. */
+#ifndef TESSERA_HEALTHCHECK_HEALTH_GPU_H
+#define TESSERA_HEALTHCHECK_HEALTH_GPU_H
+
+#include "healthcheck/health.h"
+#include "healthcheck/health_nvml.h"
+
+/* GPUs that must be there: the administrator's number, else, in builds with
+ * CUDA, NVIDIA's PCI devices below env->root. With 0 no check of GPUs runs.
+ * Reads names and identity of PCI devices only, which ask no device. */
+int health_gpu_expected(const struct health_env *env);
+
+/* Makes a finding the result if it is graver than what is there. The text
+ * begins with the GPU's number and PCI address, if it has one. */
+void health_gpu_found(struct health_result *out, enum health_state state,
+                      const char *code, int gpu, const char *bus,
+                      const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* What `count` GPUs said, into a result. */
+void health_gpu_judge(const struct health_env *env,
+                      const struct health_nvml_state *states, int count,
+                      struct health_result *out);
+
+#endif

@@ -1,0 +1,227 @@
+#include "healthcheck/health_nvml.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* Numbers of NVML's enumerations that are asked for here only. */
+#define ECC_UNCORRECTED 1
+#define ECC_VOLATILE 0
+#define ECC_AGGREGATE 1
+#define RETIRED_CAUSES 2 /* many single-bit errors; a double-bit one */
+#define CLOCK_SM 1
+#define SENSOR_GPU 0
+#define FIELD_RECOVERY_ACTION 230
+
+static const int link_counters[] = { 0, 1, 3, 4 }; /* not flits: they retry */
+
+#define MEMBER(name, symbol, needed)                                           \
+    {                                                                          \
+        symbol, offsetof(struct health_nvml, name), needed                     \
+    }
+
+static const struct {
+    const char *symbol;
+    size_t offset;
+    bool needed;
+} members[] = {
+    MEMBER(init, "nvmlInit_v2", true),
+    MEMBER(shutdown, "nvmlShutdown", true),
+    MEMBER(error, "nvmlErrorString", true),
+    MEMBER(count, "nvmlDeviceGetCount_v2", true),
+    MEMBER(handle, "nvmlDeviceGetHandleByIndex_v2", true),
+    MEMBER(pci, "nvmlDeviceGetPciInfo_v3", true),
+    MEMBER(ecc_errors, "nvmlDeviceGetTotalEccErrors", false),
+    MEMBER(remapped, "nvmlDeviceGetRemappedRows", false),
+    MEMBER(retired, "nvmlDeviceGetRetiredPages", false),
+    MEMBER(retired_pending, "nvmlDeviceGetRetiredPagesPendingStatus", false),
+    MEMBER(throttle, "nvmlDeviceGetCurrentClocksThrottleReasons", false),
+    MEMBER(pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration", false),
+    MEMBER(pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration", false),
+    MEMBER(pcie_width, "nvmlDeviceGetCurrPcieLinkWidth", false),
+    MEMBER(pcie_width_max, "nvmlDeviceGetMaxPcieLinkWidth", false),
+    MEMBER(link_state, "nvmlDeviceGetNvLinkState", false),
+    MEMBER(link_errors, "nvmlDeviceGetNvLinkErrorCounter", false),
+    MEMBER(persistence, "nvmlDeviceGetPersistenceMode", false),
+    MEMBER(memory, "nvmlDeviceGetMemoryInfo", false),
+    MEMBER(processes, "nvmlDeviceGetComputeRunningProcesses_v3", false),
+    MEMBER(clock, "nvmlDeviceGetClockInfo", false),
+    MEMBER(temperature, "nvmlDeviceGetTemperature", false),
+    MEMBER(power, "nvmlDeviceGetPowerUsage", false),
+    MEMBER(fields, "nvmlDeviceGetFieldValues", false),
+};
+
+static enum err nvml_error(const struct health_nvml *library, int code,
+                           const char *what)
+{
+    if (code == HEALTH_NVML_OK)
+        return ERR_OK;
+    return err_set(ERR_IO, "NVML: %s: %s; see nvidia-smi and dmesg", what,
+                   library->error(code));
+}
+
+enum err health_nvml_open(const char *file, struct health_nvml *library)
+{
+    enum err rc = ERR_OK;
+    memset(library, 0, sizeof *library);
+    library->opened = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (library->opened == NULL)
+        return err_set(ERR_UNSUPPORTED, "%s; install NVIDIA's driver",
+                       dlerror());
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        void *symbol = dlsym(library->opened, members[i].symbol);
+        memcpy((char *)library + members[i].offset, &symbol, sizeof symbol);
+        if (symbol == NULL && members[i].needed) {
+            rc = err_set(ERR_UNSUPPORTED, "%s lacks %s; install a newer driver",
+                         file, members[i].symbol);
+            goto out;
+        }
+    }
+    TRY(nvml_error(library, library->init(), "starting"));
+out:
+    if (rc != ERR_OK) {
+        (void)dlclose(library->opened);
+        memset(library, 0, sizeof *library);
+    }
+    return rc;
+}
+
+void health_nvml_close(struct health_nvml *library)
+{
+    if (library->opened != NULL) {
+        (void)library->shutdown();
+        (void)dlclose(library->opened);
+    }
+    memset(library, 0, sizeof *library);
+}
+
+enum err health_nvml_count(const struct health_nvml *library, int *count)
+{
+    unsigned all = 0;
+    enum err rc = nvml_error(library, library->count(&all), "counting GPUs");
+    *count = (int)all;
+    return rc;
+}
+
+/* `value` if the call is there and knows, else -1. */
+#define KNOWN(member, value, ...)                                              \
+    (library->member != NULL && library->member(__VA_ARGS__) == HEALTH_NVML_OK \
+         ? (value)                                                             \
+         : -1)
+
+static void look_memory(const struct health_nvml *library, void *device,
+                        struct health_nvml_state *out)
+{
+    unsigned long long count = 0;
+    unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
+    struct health_nvml_memory memory = { 0 };
+    int waiting = 0;
+    out->ecc_volatile = KNOWN(ecc_errors, (int64_t)count, device,
+                              ECC_UNCORRECTED, ECC_VOLATILE, &count);
+    out->ecc_aggregate = KNOWN(ecc_errors, (int64_t)count, device,
+                               ECC_UNCORRECTED, ECC_AGGREGATE, &count);
+    out->remap_pending = KNOWN(remapped, (int)pending, device, &corrected,
+                               &uncorrected, &pending, &failed);
+    out->remap_failed = out->remap_pending < 0 ? -1 : (int)failed;
+    out->pages_pending = KNOWN(retired_pending, waiting, device, &waiting);
+    out->pages_retired = -1;
+    for (int cause = 0; cause < RETIRED_CAUSES; cause++) {
+        unsigned pages = 0;
+        int code = library->retired == NULL
+                       ? HEALTH_NVML_NOT_SUPPORTED
+                       : library->retired(device, cause, &pages, NULL);
+        if (code == HEALTH_NVML_OK || code == HEALTH_NVML_INSUFFICIENT_SIZE)
+            out->pages_retired =
+                (out->pages_retired < 0 ? 0 : out->pages_retired) + pages;
+    }
+    out->used_bytes = KNOWN(memory, (int64_t)memory.used, device, &memory);
+}
+
+static void look_links(const struct health_nvml *library, void *device,
+                       struct health_nvml_state *out)
+{
+    out->links = -1;
+    out->link_errors = -1;
+    for (unsigned link = 0; link < HEALTH_NVML_LINKS; link++) {
+        int active = 0;
+        if (KNOWN(link_state, 0, device, link, &active) < 0)
+            continue;
+        out->links = (out->links < 0 ? 0 : out->links) + (active != 0);
+        for (size_t i = 0; i < sizeof link_counters / sizeof(int); i++) {
+            unsigned long long count = 0;
+            if (KNOWN(link_errors, 0, device, link, link_counters[i], &count) <
+                0)
+                continue;
+            out->link_errors =
+                (out->link_errors < 0 ? 0 : out->link_errors) + (int64_t)count;
+        }
+    }
+}
+
+static void look_all(const struct health_nvml *library, void *device,
+                     struct health_nvml_state *out)
+{
+    unsigned long long reasons = 0;
+    unsigned number = 0;
+    int on = 0;
+    struct health_nvml_field field = { .id = FIELD_RECOVERY_ACTION };
+    struct health_nvml_process processes[HEALTH_NVML_PROCESSES];
+    look_memory(library, device, out);
+    look_links(library, device, out);
+    out->recovery = KNOWN(fields, field.code, device, 1, &field) == 0
+                        ? (int)field.value.whole
+                        : -1;
+    out->throttle = KNOWN(throttle, (int64_t)reasons, device, &reasons);
+    out->generation = KNOWN(pcie_generation, (int)number, device, &number);
+    out->generation_max =
+        KNOWN(pcie_generation_max, (int)number, device, &number);
+    out->width = KNOWN(pcie_width, (int)number, device, &number);
+    out->width_max = KNOWN(pcie_width_max, (int)number, device, &number);
+    out->persistence = KNOWN(persistence, on, device, &on);
+    out->sm_mhz = KNOWN(clock, (int)number, device, CLOCK_SM, &number);
+    out->celsius = KNOWN(temperature, (int)number, device, SENSOR_GPU, &number);
+    out->milliwatts = KNOWN(power, (int)number, device, &number);
+    number = HEALTH_NVML_PROCESSES;
+    out->processes = KNOWN(processes, (int)number, device, &number, processes);
+}
+
+enum err health_nvml_look(const struct health_nvml *library, int index,
+                          struct health_nvml_state *out, bool *hidden)
+{
+    enum err rc = ERR_OK;
+    void *device = NULL;
+    struct health_nvml_pci pci = { .bus = 0 };
+    memset(out, 0, sizeof *out);
+    snprintf(out->bus, sizeof out->bus, "?");
+    int code = library->handle((unsigned)index, &device);
+    *hidden = code == HEALTH_NVML_NO_PERMISSION;
+    if (*hidden)
+        goto out;
+    TRY(nvml_error(library, code, "looking for a GPU"));
+    TRY(nvml_error(library, library->pci(device, &pci),
+                   "asking for its place"));
+    snprintf(out->bus, sizeof out->bus, "%04x:%02x:%02x.0", pci.domain & 0xffff,
+             pci.bus & 0xff, pci.device & 0xff);
+    look_all(library, device, out);
+out:
+    return rc;
+}
+
+enum err health_nvml_find(const struct health_nvml *library, const char *bus,
+                          int *index)
+{
+    enum err rc = ERR_OK;
+    struct health_nvml_state state;
+    int count = 0;
+    bool hidden;
+    TRY(health_nvml_count(library, &count));
+    for (*index = 0; *index < count; *index += 1)
+        if (health_nvml_look(library, *index, &state, &hidden) == ERR_OK &&
+            !hidden && strcasecmp(state.bus, bus) == 0)
+            return ERR_OK;
+    rc = err_set(ERR_DATA, "NVML has no GPU at %s", bus);
+out:
+    return rc;
+}

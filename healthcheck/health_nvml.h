@@ -1,0 +1,131 @@
+/* NVML, the driver's library, opened when a check runs: its functions and types
+ * as this program declares them, one file for all of it. Nothing of it is
+ * called outside of a check's process, because it hangs when a GPU does. */
+#ifndef TESSERA_HEALTHCHECK_HEALTH_NVML_H
+#define TESSERA_HEALTHCHECK_HEALTH_NVML_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+#define HEALTH_NVML_FILE "libnvidia-ml.so.1"
+#define HEALTH_NVML_LINKS 18 /* of NVLink, at most */
+#define HEALTH_NVML_PROCESSES 64
+
+/* Codes that mean something to us; the library has a text for every one. */
+enum health_nvml_code {
+    HEALTH_NVML_OK = 0,
+    HEALTH_NVML_NOT_SUPPORTED = 3,
+    HEALTH_NVML_NO_PERMISSION = 4,
+    HEALTH_NVML_INSUFFICIENT_SIZE = 7,
+};
+
+/* Bits of throttle reasons. */
+enum health_nvml_throttle {
+    HEALTH_NVML_POWER_CAP = 0x4, /* normal at full load */
+    HEALTH_NVML_HW_SLOWDOWN = 0x8,
+    HEALTH_NVML_SW_THERMAL = 0x20,
+    HEALTH_NVML_HW_THERMAL = 0x40,
+    HEALTH_NVML_POWER_BRAKE = 0x80,
+    HEALTH_NVML_HARDWARE = 0x8 | 0x40 | 0x80
+};
+
+struct health_nvml_pci {
+    char bus_legacy[16];
+    unsigned domain, bus, device, pci_device, pci_subsystem;
+    char bus_id[32]; /* "00000000:0F:00.0" */
+};
+
+struct health_nvml_memory {
+    unsigned long long total, free, used;
+};
+
+struct health_nvml_process {
+    unsigned pid;
+    unsigned long long bytes;
+    unsigned gpu_instance, compute_instance;
+};
+
+struct health_nvml_field {
+    unsigned id, scope;
+    long long timestamp, latency_us;
+    int type, code;
+    union {
+        double real;
+        unsigned whole;
+        unsigned long long large;
+    } value;
+};
+
+/* Members after `pci` are NULL where the library is too old for them. */
+struct health_nvml {
+    void *opened; /* by dlopen */
+    int (*init)(void);
+    int (*shutdown)(void);
+    const char *(*error)(int code);
+    int (*count)(unsigned *count);
+    int (*handle)(unsigned index, void **device);
+    int (*pci)(void *device, struct health_nvml_pci *out);
+    int (*ecc_errors)(void *device, int kind, int counter,
+                      unsigned long long *count);
+    int (*remapped)(void *device, unsigned *corrected, unsigned *uncorrected,
+                    unsigned *pending, unsigned *failed);
+    int (*retired)(void *device, int cause, unsigned *count,
+                   unsigned long long *addresses);
+    int (*retired_pending)(void *device, int *pending);
+    int (*throttle)(void *device, unsigned long long *reasons);
+    int (*pcie_generation)(void *device, unsigned *now);
+    int (*pcie_generation_max)(void *device, unsigned *most);
+    int (*pcie_width)(void *device, unsigned *now);
+    int (*pcie_width_max)(void *device, unsigned *most);
+    int (*link_state)(void *device, unsigned link, int *active);
+    int (*link_errors)(void *device, unsigned link, int counter,
+                       unsigned long long *count);
+    int (*persistence)(void *device, int *on);
+    int (*memory)(void *device, struct health_nvml_memory *out);
+    int (*processes)(void *device, unsigned *count,
+                     struct health_nvml_process *out);
+    int (*clock)(void *device, int kind, unsigned *mhz);
+    int (*temperature)(void *device, int sensor, unsigned *celsius);
+    int (*power)(void *device, unsigned *milliwatts);
+    int (*fields)(void *device, int count, struct health_nvml_field *values);
+};
+
+/* What a GPU says of itself; -1: it does not know. */
+struct health_nvml_state {
+    char bus[16];         /* "0000:0f:00.0" */
+    int64_t ecc_volatile; /* uncorrectable errors since the driver was loaded */
+    int64_t ecc_aggregate; /* since it was made */
+    int remap_pending, remap_failed;
+    int64_t pages_retired;
+    int pages_pending;
+    int recovery; /* 0: none, 1 reset, 2 reboot, 3 and 4 drain */
+    int64_t throttle;
+    int generation, generation_max, width, width_max;
+    int links;           /* of NVLink that are active */
+    int64_t link_errors; /* of all: replays, recoveries, CRC and ECC */
+    int persistence;
+    int64_t used_bytes;
+    int processes; /* that compute */
+    int sm_mhz, celsius, milliwatts;
+};
+
+/* Opens `file` and starts the library. ERR_UNSUPPORTED: there is none, or it
+ * lacks something; ERR_IO: it is there, but the driver does not work. `library`
+ * is zeros after a failure. */
+enum err health_nvml_open(const char *file, struct health_nvml *library);
+void health_nvml_close(struct health_nvml *library);
+
+enum err health_nvml_count(const struct health_nvml *library, int *count);
+
+/* GPU number `index`. ERR_IO: it does not answer. *hidden: it is not ours to
+ * look at, and nothing is known. */
+enum err health_nvml_look(const struct health_nvml *library, int index,
+                          struct health_nvml_state *out, bool *hidden);
+
+/* The number of the GPU at a PCI address; ERR_DATA: there is none. */
+enum err health_nvml_find(const struct health_nvml *library, const char *bus,
+                          int *index);
+
+#endif
