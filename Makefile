@@ -100,6 +100,8 @@ CRASH    := $(B)/checkpoint/ckpt_crash.points.o
 EMULATED := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.emulated.o) $(B)/kernels/cuda_table.emulated.o $(B)/tests/cuda_emulator.o)
 SOAK     := $(addprefix $(B)/soak/,victim shim.so)
 CRASHING := $(B)/crash/bin/tessera-train
+# libraries of GPUs that tests open where there are none
+FAKES    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
 # tests on N ranks get one wrapper per rank count, for prove
 TESTS_N  := $(filter %_n4,$(TESTS))
 TESTS_1  := $(filter-out %_n4,$(TESTS))
@@ -146,7 +148,7 @@ endef
 $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 
-$(B)/healthcheck/%.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
+$(B)/healthcheck/%.o $(B)/tests/test_health_gpu.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 
 # Without contraction, as in C: a fused multiply-add happens where it is written.
 NVCCFLAGS = -std=c++17 -O3 -fmad=false $(if $(filter 1,$(WERROR)),-Werror all-warnings) \
@@ -227,6 +229,12 @@ $(B)/soak/shim.so: tests/soak/shim.c tests/soak/shim_store.c tests/soak/shim.h
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -o $@ $(filter %.c,$^) -ldl
 
+$(FAKES): tests/nvml_fake.c healthcheck/health_nvml.h
+	@mkdir -p $(@D)
+	@echo "  CC    $@"
+	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) $(if $(findstring old,$@),-DNVML_FAKE_OLD) \
+	    -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
+
 $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -239,6 +247,7 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	@mkdir -p $(@D)
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+$(B)/tests/test_health_gpu: | $(FAKES)
 $(filter $(B)/tests/test_kernels% $(B)/tests/test_cuda_probe $(B)/tests/test_health_probe,$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
@@ -274,7 +283,7 @@ deps: ## install Debian packages that are missing (as root)
 	fi
 
 ifeq ($(MISSING_BUILD),)
-tests: $(TESTS) $(WRAPPERS) $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
+tests: $(TESTS) $(WRAPPERS) $(FAKES) $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.

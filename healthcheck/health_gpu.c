@@ -82,7 +82,7 @@ void health_gpu_found(struct health_result *out, enum health_state state,
     out->state = state;
     snprintf(out->code, sizeof out->code, "%s", code);
     if (gpu >= 0)
-        snprintf(out->text, sizeof out->text, "GPU %d %.15s: %.45s", gpu, bus,
+        snprintf(out->text, sizeof out->text, "GPU %d %.15s: %.46s", gpu, bus,
                  text);
     else
         snprintf(out->text, sizeof out->text, "%.79s", text);
@@ -149,8 +149,7 @@ static void judge_one(const struct health_env *env,
     if (s->throttle > 0 && (s->throttle & HEALTH_NVML_SW_THERMAL) != 0)
         WARN("GPU_HOT", "slowed because of %d C", s->celsius);
     if (s->persistence == 0)
-        WARN("GPU_PERSISTENCE", "persistence mode is off; "
-                                "start nvidia-persistenced");
+        WARN("GPU_PERSISTENCE", "not persistent; start nvidia-persistenced");
 }
 
 void health_gpu_judge(const struct health_env *env,

@@ -214,13 +214,15 @@ void health_probe_result(const struct health_probe *probe, const char *name,
             health_injected(probe->env->inject, name, probe->env->host, "slow"))
             values[i] /= 2;
     }
+    /* Facts first: what is certain needs no second try. */
+    for (int i = 0; i < count; i++)
+        health_gpu_found(out, measures[i].state, measures[i].code,
+                         measures[i].gpu, measures[i].bus, "%s",
+                         measures[i].text);
     for (int i = 0; i < count; i++) {
         const struct health_measure *m = &measures[i];
-        if (m->state != HEALTH_OK) {
-            health_gpu_found(out, m->state, m->code, m->gpu, m->bus, "%s",
-                             m->text);
+        if (m->state != HEALTH_OK)
             continue;
-        }
         if (out->value == 0 || values[i] < out->value)
             out->value = values[i];
         if (values[i] < floor)

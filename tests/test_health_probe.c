@@ -1,0 +1,539 @@
+/* The probes on GPUs that are made of the emulated kernels and of memory that
+ * lies, stops or breaks; and how speeds are judged. */
+#define CUDA_EMULATED
+#include "healthcheck/health_probe.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/cuda_device.h"
+#include "src/base/clock.h"
+#include "tests/tap.h"
+
+#define GPUS 3
+#define LONG_S 60.0
+
+extern const struct kernels cuda_table_emulated;
+
+/* --- three GPUs, of which the second may be ill ----------------------------
+ */
+
+enum ill {
+    SOUND,
+    PRODUCT_ONCE,   /* a bit flips in one of the later products */
+    PRODUCT_ALWAYS, /* in an element far from the rows that are looked at */
+    PRODUCT_ROW,    /* in one that is looked at */
+    COPY,           /* copies of memory lose a bit */
+    UPLOAD,         /* and those from the host */
+    SLEEPS,
+    SPINS,
+    DIES,
+    BREAKS,    /* the driver reports a fault of the GPU */
+    NO_MEMORY, /* it is taken by others */
+};
+
+static enum ill ill;
+static int current;
+static int products;
+static struct kernels table;
+static struct kernel_memory memory;
+
+static enum err gpu_use(int gpu)
+{
+    current = gpu;
+    if (gpu != 1)
+        return ERR_OK;
+    while (ill == SLEEPS)
+        pause();
+    for (volatile int i = 0; ill == SPINS; i = (i + 1) % 1000)
+        ;
+    if (ill == DIES)
+        raise(SIGKILL);
+    if (ill == BREAKS)
+        return err_set(ERR_IO, "using GPU 1: uncorrectable ECC error");
+    return ERR_OK;
+}
+
+static enum err gpu_tensors(size_t bytes, struct arena *out)
+{
+    if (current == 1 && ill == NO_MEMORY)
+        return err_set(ERR_MEMORY, "asking for %zu bytes", bytes);
+    return kernel_memory_cpu.tensors_create(bytes, out);
+}
+
+static enum err gpu_copy(void *stream, size_t bytes, const void *from, void *to)
+{
+    enum err rc = kernel_memory_cpu.copy(stream, bytes, from, to);
+    if (current == 1 && ill == COPY)
+        ((char *)to)[bytes - 5] ^= 16;
+    return rc;
+}
+
+static enum err gpu_upload(void *stream, size_t bytes, const void *host,
+                           void *tensor)
+{
+    enum err rc = kernel_memory_cpu.upload(stream, bytes, host, tensor);
+    /* not the counts */
+    if (current == 1 && ill == UPLOAD && bytes > 8192)
+        ((char *)tensor)[bytes / 2] ^= 1;
+    return rc;
+}
+
+static enum err gpu_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
+                         const struct gemm *gemm)
+{
+    enum err rc = cuda_table_emulated.gemm(ctx, dtype, gemm);
+    uint16_t *c = gemm->c;
+    products++;
+    if (current == 1 &&
+        ((ill == PRODUCT_ONCE && products == 6) || ill == PRODUCT_ALWAYS))
+        c[gemm->n + 3] ^= 1;
+    if (current == 1 && ill == PRODUCT_ROW)
+        c[gemm->n * (gemm->m - 1) + 9] ^= 0x100;
+    return rc;
+}
+
+static enum err gpu_count(int *count)
+{
+    *count = GPUS;
+    return ERR_OK;
+}
+
+static enum err gpu_none(int *count)
+{
+    *count = 0;
+    return err_set(ERR_UNSUPPORTED, "no GPU here");
+}
+
+static enum err gpu_info(struct cuda_device_info *info)
+{
+    *info = (struct cuda_device_info){ .bytes_free = (size_t)3 << 20 };
+    snprintf(info->bus, sizeof info->bus, "0000:%02x:00.0", 15 + current);
+    return ERR_OK;
+}
+
+static enum err gpu_peer(int other, bool *direct)
+{
+    *direct = other != current;
+    return ERR_OK;
+}
+
+static const struct cuda_probe gpus = {
+    .kernels = &table,
+    .count = gpu_count,
+    .info = gpu_info,
+    .peer = gpu_peer,
+    .fill = cuda_probe_fill_emulated,
+    .wrong = cuda_probe_wrong_emulated,
+    .differ = cuda_probe_differ_emulated,
+    .checksum = cuda_probe_checksum_emulated,
+    .numbers = cuda_probe_numbers_emulated,
+    .wrong_sum = cuda_probe_wrong_sum_emulated,
+};
+
+/* --- NCCL: calls wait until their group ends ------------------------------ */
+
+static struct {
+    const float *from[GPUS];
+    float *to[GPUS];
+    size_t count;
+    int queued, code, alive;
+    bool wrong;
+} nccl;
+
+static int nccl_create(void **comms, int count, const int *devices)
+{
+    for (int i = 0; i < count; i++)
+        comms[i] = devices[i] == i ? &nccl.from[i] : NULL;
+    nccl.alive += count;
+    return nccl.code;
+}
+
+static int nccl_destroy(void *comm)
+{
+    nccl.alive -= comm != NULL;
+    return 0;
+}
+
+static int nccl_reduce(const void *from, void *to, size_t count, int type,
+                       int op, void *comm, void *stream)
+{
+    (void)stream;
+    if (type != HEALTH_NCCL_FLOAT || op != HEALTH_NCCL_SUM ||
+        comm != &nccl.from[current])
+        return 4;
+    nccl.from[nccl.queued] = from;
+    nccl.to[nccl.queued++] = to;
+    nccl.count = count;
+    return 0;
+}
+
+static int nccl_begin(void)
+{
+    nccl.queued = 0;
+    return 0;
+}
+
+static int nccl_end(void)
+{
+    for (size_t i = 0; i < nccl.count; i++) {
+        float sum = 0;
+        for (int gpu = 0; gpu < nccl.queued; gpu++)
+            sum += nccl.from[gpu][i];
+        for (int gpu = 0; gpu < nccl.queued; gpu++)
+            nccl.to[gpu][i] =
+                nccl.wrong && gpu == 1 && i == nccl.count - 1 ? sum + 1 : sum;
+    }
+    return nccl.queued == GPUS ? 0 : 5;
+}
+
+static const char *nccl_error(int code)
+{
+    return code == 5 ? "invalid usage" : "unhandled cuda error";
+}
+
+static const struct health_nccl nccl_fake = {
+    .create_all = nccl_create,
+    .destroy = nccl_destroy,
+    .all_reduce = nccl_reduce,
+    .group_start = nccl_begin,
+    .group_end = nccl_end,
+    .error = nccl_error,
+};
+
+/* --- the probes ----------------------------------------------------------- */
+
+static struct health_env env = { .root = "",
+                                 .host = "n7",
+                                 .phase = HEALTH_JOB };
+static const struct health_probe small = { .env = &env,
+                                           .gpus = &gpus,
+                                           .nccl = &nccl_fake,
+                                           .side = 64,
+                                           .seconds = 0.01,
+                                           .memory_part = 0.8,
+                                           .copy_bytes = 65536,
+                                           .reduce_bytes_min = 512,
+                                           .reduce_bytes_max = 32768,
+                                           .repeats = 3,
+                                           .timeout_s = LONG_S };
+
+typedef enum err probe_run(const struct health_probe *, struct health_result *);
+
+static void test_ill(void)
+{
+    static const struct {
+        const char *name;
+        probe_run *run;
+        enum ill ill;
+        enum health_state state;
+        const char *code;
+    } cases[] = {
+        { "gemm", health_probe_gemm_run, SOUND, HEALTH_OK, "" },
+        { "gemm, a flip", health_probe_gemm_run, PRODUCT_ONCE, HEALTH_BAD,
+          "GPUGEMM_WRONG" },
+        { "gemm, always wrong", health_probe_gemm_run, PRODUCT_ALWAYS,
+          HEALTH_BAD, "GPUGEMM_WRONG" },
+        { "gemm, a wrong row", health_probe_gemm_run, PRODUCT_ROW, HEALTH_BAD,
+          "GPUGEMM_WRONG" },
+        { "gemm, dies", health_probe_gemm_run, DIES, HEALTH_UNKNOWN,
+          "CHECK_DIED" },
+        { "gemm, breaks", health_probe_gemm_run, BREAKS, HEALTH_BAD,
+          "GPU_ILL" },
+        { "gemm, no memory", health_probe_gemm_run, NO_MEMORY, HEALTH_UNKNOWN,
+          "CHECK_FAILED" },
+        { "hbm", health_probe_hbm_run, SOUND, HEALTH_OK, "" },
+        { "hbm, a lost bit", health_probe_hbm_run, COPY, HEALTH_BAD,
+          "HBM_WRONG" },
+        { "pcie", health_probe_pcie_run, SOUND, HEALTH_OK, "" },
+        { "pcie, a lost bit", health_probe_pcie_run, UPLOAD, HEALTH_BAD,
+          "PCIE_WRONG" },
+        { "peer", health_probe_peer_run, SOUND, HEALTH_OK, "" },
+        { "peer, a lost bit", health_probe_peer_run, COPY, HEALTH_BAD,
+          "PEER_WRONG" },
+        { "allreduce", health_probe_allreduce_run, SOUND, HEALTH_OK, "" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct health_result result = { .state = HEALTH_OK };
+        ill = cases[i].ill;
+        products = 0;
+        tap_is_int(cases[i].run(&small, &result), ERR_OK, "%s runs",
+                   cases[i].name);
+        tap_is_int(result.state, cases[i].state, "%s: state", cases[i].name);
+        tap_is_str(result.code, cases[i].code, "%s: code", cases[i].name);
+        tap_ok(result.value > 0, "%s: a speed", cases[i].name);
+        if (ill != SOUND)
+            tap_ok(strncmp(result.text, "GPU 1 ", 6) == 0, "%s: '%s'",
+                   cases[i].name, result.text);
+        tap_ok(!result.retest, "%s: facts need no second try", cases[i].name);
+        ill = SOUND;
+    }
+}
+
+static void test_late(void)
+{
+    static const struct {
+        const char *name;
+        enum ill ill;
+        const char *code;
+    } cases[] = {
+        { "sleeps", SLEEPS, "GPU_HANG" },
+        { "computes while others answer", SPINS, "GPU_HANG" },
+    };
+    struct health_probe probe = small;
+    probe.timeout_s = 3;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct health_result result = { .state = HEALTH_OK };
+        ill = cases[i].ill;
+        health_probe_hbm_run(&probe, &result);
+        tap_is_int(result.state, HEALTH_BAD, "%s: state", cases[i].name);
+        tap_is_str(result.code, cases[i].code, "%s: code", cases[i].name);
+    }
+    ill = SOUND;
+}
+
+static enum err spin_run(const struct health_probe *probe, int gpu,
+                         struct health_measure *out)
+{
+    (void)probe;
+    for (volatile int i = 0; gpu >= 0; i = (i + 1) % 1000)
+        out->gpu = i;
+    return ERR_OK;
+}
+
+static void test_all_late(void)
+{
+    struct health_probe probe = small;
+    struct health_measure measures[2];
+    probe.timeout_s = 0.3;
+    health_probe_each(&probe, 2, true, spin_run, measures);
+    for (int i = 0; i < 2; i++) {
+        tap_is_int(measures[i].state, HEALTH_UNKNOWN,
+                   "all compute: the node may be busy");
+        tap_is_str(measures[i].code, "TIMEOUT", "so it is a timeout");
+    }
+}
+
+static void test_injected(void)
+{
+    static const struct {
+        probe_run *run;
+        const char *inject, *code;
+    } cases[] = {
+        { health_probe_gemm_run, "gpugemm:n7:wrong", "GPUGEMM_WRONG" },
+        { health_probe_hbm_run, "hbm:*:wrong", "HBM_WRONG" },
+        { health_probe_pcie_run, "pcie:n7:wrong", "PCIE_WRONG" },
+        { health_probe_peer_run, "peer:n7:wrong", "PEER_WRONG" },
+        { health_probe_allreduce_run, "allreduce:n7:wrong", "ALLREDUCE_WRONG" },
+        { health_probe_hbm_run, "hbm:n8:wrong", "" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct health_result result = { .state = HEALTH_OK };
+        env.inject = cases[i].inject;
+        tap_is_int(cases[i].run(&small, &result), ERR_OK, "%s runs",
+                   cases[i].inject);
+        tap_is_str(result.code, cases[i].code, "%s: code", cases[i].inject);
+        env.inject = NULL;
+    }
+}
+
+static void test_floors(void)
+{
+    struct health_limits none = env.limits;
+    static const struct {
+        probe_run *run;
+        const char *code;
+    } cases[] = {
+        { health_probe_gemm_run, "GPUGEMM_SLOW" },
+        { health_probe_hbm_run, "HBM_SLOW" },
+        { health_probe_pcie_run, "PCIE_SLOW" },
+        { health_probe_peer_run, "PEER_SLOW" },
+        { health_probe_allreduce_run, "ALLREDUCE_SLOW" },
+    };
+    env.limits.gpu_gemm_min_tflops = env.limits.gpu_hbm_min_gbps =
+        env.limits.gpu_pcie_min_gbps = env.limits.gpu_peer_min_gbps =
+            env.limits.gpu_allreduce_min_gbps = 1e9;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct health_result result = { .state = HEALTH_OK };
+        cases[i].run(&small, &result);
+        tap_is_int(result.state, HEALTH_BAD, "%s: state", cases[i].code);
+        tap_is_str(result.code, cases[i].code, "%s: code", cases[i].code);
+        tap_ok(result.retest, "%s: needs a second try", cases[i].code);
+        tap_ok(result.limit > 0 && result.value > 0, "%s: numbers",
+               cases[i].code);
+    }
+    env.limits = none;
+}
+
+/* --- how speeds are judged ------------------------------------------------ */
+
+static void test_among(void)
+{
+    static const struct {
+        const char *name;
+        double ratio_min;
+        int count;
+        double values[9];
+        enum health_state first;
+    } cases[] = {
+        { "alone", 0.92, 1, { 1 }, HEALTH_OK },
+        { "two, equal", 0.92, 2, { 100, 100 }, HEALTH_OK },
+        { "two, slow", 0.92, 2, { 50, 100 }, HEALTH_WARN },
+        { "two, a little slow", 0.92, 2, { 96, 100 }, HEALTH_OK },
+        { "eight, slow",
+          0.92,
+          8,
+          { 91, 100, 100, 100, 101, 99, 100, 100 },
+          HEALTH_BAD },
+        { "eight, somewhat slow",
+          0.92,
+          8,
+          { 94, 100, 100, 100, 100, 100, 100, 100 },
+          HEALTH_WARN },
+        { "eight, spread out",
+          0.92,
+          8,
+          { 85, 100, 90, 110, 80, 120, 100, 95 },
+          HEALTH_WARN },
+        { "seven, slow",
+          0.92,
+          7,
+          { 50, 100, 100, 100, 100, 100, 100 },
+          HEALTH_WARN },
+        { "seven of eight answered",
+          0.92,
+          8,
+          { 50, 100, 100, 100, 100, 100, 100, 0 },
+          HEALTH_WARN },
+        { "fast",
+          0.92,
+          8,
+          { 200, 100, 100, 100, 100, 100, 100, 100 },
+          HEALTH_OK },
+        { "only reported",
+          0,
+          8,
+          { 1, 100, 100, 100, 100, 100, 100, 100 },
+          HEALTH_OK },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        tap_is_int(health_probe_among(cases[i].values, cases[i].count, 0,
+                                      cases[i].ratio_min),
+                   cases[i].first, "%s", cases[i].name);
+}
+
+static void test_result(void)
+{
+    struct health_measure measures[3] = {
+        { .gpu = 0, .bus = "a", .values = { 80, 100 } },
+        { .gpu = 1, .bus = "b", .values = { 100, 100 } },
+        { .gpu = 2, .bus = "c", .values = { 102, 100 } },
+    };
+    struct health_result result = { .state = HEALTH_OK };
+    struct health_limits none = env.limits;
+    env.limits.gpu_ratio_min = 0.92;
+    health_probe_result(&small, "hbm", "GB/s", 0, measures, 3, 1, &result);
+    tap_is_int(result.state, HEALTH_OK, "equal speeds");
+    health_probe_result(&small, "hbm", "GB/s", 0, measures, 3, 0, &result);
+    tap_is_str(result.code, "HBM_SLOW", "one is slow");
+    tap_is_int(result.state, HEALTH_WARN, "which three cannot prove");
+    tap_is_str(result.text, "GPU 0 a: GB/s 80 unlike others", "by name");
+    tap_ok(result.retest && result.value == 80, "to be tested again");
+    measures[2].state = HEALTH_BAD;
+    snprintf(measures[2].code, sizeof measures[2].code, "HBM_WRONG");
+    result = (struct health_result){ .state = HEALTH_OK };
+    health_probe_result(&small, "hbm", "GB/s", 0, measures, 3, 0, &result);
+    tap_is_str(result.code, "HBM_WRONG", "faults are graver than speeds");
+    tap_ok(!result.retest, "and certain");
+    measures[2].state = HEALTH_OK;
+    measures[0].values[0] = 200;
+    result = (struct health_result){ .state = HEALTH_OK };
+    env.inject = "hbm:n7:slow";
+    health_probe_result(&small, "hbm", "GB/s", 110, measures, 1, 0, &result);
+    tap_is_str(result.code, "HBM_SLOW", "an injected slowness");
+    env.inject = NULL;
+    env.limits = none;
+}
+
+/* --- all-reduce ----------------------------------------------------------- */
+
+static void test_allreduce(void)
+{
+    struct health_result result = { .state = HEALTH_OK };
+    long long size, count, wrong[2];
+    double us[2], algbw[2], busbw[2];
+    nccl.alive = 0;
+    health_probe_allreduce_run(&small, &result);
+    tap_is_int(nccl.alive, 0, "communicators are destroyed");
+    const char *row = strstr(result.table, "\n        4096");
+    tap_ok(row != NULL, "a row for 4096 bytes");
+    int fields =
+        row == NULL
+            ? 0
+            : sscanf(row,
+                     "%lld %lld float sum -1 %lf %lf %lf %lld %lf %lf %lf %lld",
+                     &size, &count, &us[0], &algbw[0], &busbw[0], &wrong[0],
+                     &us[1], &algbw[1], &busbw[1], &wrong[1]);
+    tap_is_int(fields, 10, "which nccl-tests' readers can read");
+    for (int i = 0; i < 2 && fields == 10; i++) {
+        tap_ok(fabs(busbw[i] - algbw[i] * 4 / 3) <= 0.02, "busbw of 3");
+        tap_is_int(wrong[i], 0, "nothing is wrong");
+    }
+    tap_ok(strstr(result.table, "# Out of bounds values : 0 OK\n"
+                                "# Avg bus bandwidth    : ") != NULL,
+           "their last lines");
+    tap_note("\n%s", result.table);
+    nccl.wrong = true;
+    result = (struct health_result){ .state = HEALTH_OK };
+    health_probe_allreduce_run(&small, &result);
+    nccl.wrong = false;
+    tap_is_str(result.code, "ALLREDUCE_WRONG", "a wrong sum");
+    tap_is_str(result.text, "6 sums are wrong", "in three sizes, both ways");
+    tap_ok(strstr(result.table, ": 6 FAILED") != NULL, "and in the table");
+    nccl.code = 1;
+    result = (struct health_result){ .state = HEALTH_OK };
+    tap_is_int(health_probe_allreduce_run(&small, &result), ERR_IO,
+               "NCCL that cannot start");
+    tap_ok(strstr(err_text(), "unhandled cuda error") != NULL, "%s",
+           err_text());
+    nccl.code = 0;
+}
+
+static void test_none(void)
+{
+    struct health_probe probe = small;
+    struct cuda_probe none = gpus;
+    struct health_result result = { .state = HEALTH_OK };
+    none.count = gpu_none;
+    probe.gpus = &none;
+    tap_is_int(health_probe_gemm_run(&probe, &result), ERR_UNSUPPORTED,
+               "no GPU to probe");
+    tap_is_str(err_text(), "no GPU here", "says why");
+    tap_is_int(health_probe_peer_run(&probe, &result), ERR_UNSUPPORTED,
+               "nor peers");
+}
+
+int main(void)
+{
+    memory = kernel_memory_cpu;
+    memory.use = gpu_use;
+    memory.tensors_create = gpu_tensors;
+    memory.copy = gpu_copy;
+    memory.upload = gpu_upload;
+    table = cuda_table_emulated;
+    table.memory = &memory;
+    table.gemm = gpu_gemm;
+    test_ill();
+    test_late();
+    test_all_late();
+    test_injected();
+    test_floors();
+    test_among();
+    test_result();
+    test_allreduce();
+    test_none();
+    return tap_done();
+}
