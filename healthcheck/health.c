@@ -33,9 +33,9 @@ static const struct health_check health_checks[] = {
     { "xid", "gpu", ALL & ~(unsigned)HEALTH_JOB, 5, health_xid_log },
     { "gpumem", "gpu", HEALTH_PROLOG | HEALTH_EPILOG, 10, health_gpu_used },
 #ifdef KERNELS_CUDA
-    { "gpugemm", "probe", HEALTH_JOB, 40, health_probe_gemm },
-    { "hbm", "probe", HEALTH_JOB, 40, health_probe_hbm },
-    { "pcie", "probe", HEALTH_JOB, 60, health_probe_pcie },
+    { "gpugemm", "probe", HEALTH_JOB, 70, health_probe_gemm },
+    { "hbm", "probe", HEALTH_JOB, 70, health_probe_hbm },
+    { "pcie", "probe", HEALTH_JOB, 70, health_probe_pcie },
     { "peer", "probe", HEALTH_JOB, 40, health_probe_peer },
     { "allreduce", "probe", HEALTH_JOB, 60, health_probe_allreduce },
 #endif

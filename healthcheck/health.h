@@ -3,10 +3,10 @@
  * Every check runs in a child process of its own with a deadline on the
  * monotonic clock, because a check hangs exactly when what it looks at is
  * sick. A child that does not end is killed, and abandoned when even that does
- * not help; the parent touches nothing but /proc and pipes. A check that waited
- * its whole time asleep (state S or D) is a hang: bad, since every check here
- * looks at something local. One that was still computing, or whose time the
- * phase's budget cut short, is unknown.
+ * not help; the parent touches nothing but /proc, the names of PCI devices and
+ * pipes. A check that waited its whole time asleep (state S or D) is a hang:
+ * bad, since every check here looks at something local. One that was still
+ * computing, or whose time the phase's budget cut short, is unknown.
  *
  * Verdict of the node: the gravest state of its checks, bad > unknown > warn >
  * ok; code and reason are those of the first check with that state. Speeds are

@@ -61,8 +61,19 @@ static int pci_count(const char *root)
     return count;
 }
 
+/* Slurm's ways to tell a job that it has none. */
+static bool job_without(const struct health_env *env)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return env->phase == HEALTH_JOB && visible != NULL &&
+           (*visible == '\0' || strcmp(visible, "NoDevFiles") == 0 ||
+            strcmp(visible, "-1") == 0);
+}
+
 int health_gpu_expected(const struct health_env *env)
 {
+    if (job_without(env))
+        return 0;
     if (env->limits.gpu_count > 0)
         return (int)env->limits.gpu_count;
     return GPU_BUILT ? pci_count(env->root) : 0;

@@ -7,8 +7,9 @@
 #include "healthcheck/health_nvml.h"
 
 /* GPUs that must be there: the administrator's number, else, in builds with
- * CUDA, NVIDIA's PCI devices below env->root. With 0 no check of GPUs runs.
- * Reads names and identity of PCI devices only, which ask no device. */
+ * CUDA, NVIDIA's PCI devices below env->root. With 0 no check of GPUs runs; a
+ * job to which CUDA_VISIBLE_DEVICES shows none has none. Reads names and
+ * identity of PCI devices only, which ask no device. */
 int health_gpu_expected(const struct health_env *env);
 
 /* Makes a finding the result if it is graver than what is there. The text

@@ -135,14 +135,15 @@ out:
     return rc;
 }
 
-enum err health_probe_count(const struct health_probe *probe, int *count)
+bool health_probe_count(const struct health_probe *probe, int *count,
+                        struct health_result *out)
 {
     struct health_measure measure;
     health_probe_each(probe, 1, true, count_run, &measure);
     *count = (int)fmin(measure.values[0], HEALTH_PROBE_GPUS);
-    if (measure.state != HEALTH_OK)
-        return err_set(ERR_UNSUPPORTED, "%s", measure.text);
-    return ERR_OK;
+    health_gpu_found(out, measure.state, measure.code, -1, "", "%s",
+                     measure.text);
+    return measure.state == HEALTH_OK;
 }
 
 /* --- speeds --------------------------------------------------------------- */
@@ -257,8 +258,8 @@ enum err health_probe_default(const struct health_env *env,
                                   .seconds = 6,
                                   .memory_part = 0.8,
                                   .copy_bytes = (int64_t)256 << 20,
-                                  .reduce_bytes_min = (int64_t)8 << 20,
-                                  .reduce_bytes_max = (int64_t)512 << 20,
+                                  .reduce_bytes_min = (int64_t)16 << 20,
+                                  .reduce_bytes_max = (int64_t)1 << 30,
                                   .repeats = 20,
                                   .timeout_s = 30 };
 #ifdef KERNELS_CUDA

@@ -56,8 +56,9 @@ void health_probe_each(const struct health_probe *probe, int count,
                        struct health_measure *out);
 
 /* Visible GPUs, asked for in a process of its own: after a call to CUDA a
- * process cannot fork ones that use it. */
-enum err health_probe_count(const struct health_probe *probe, int *count);
+ * process cannot fork ones that use it. False: the result says why not. */
+bool health_probe_count(const struct health_probe *probe, int *count,
+                        struct health_result *out);
 
 /* The state of values[at] among all `count`: warn below 0.95 of the median of
  * the others; below `ratio_min` of it bad, if there are at least 8 and it is

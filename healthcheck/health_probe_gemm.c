@@ -49,18 +49,38 @@ static double bf16_value(uint16_t bits)
     return (double)value;
 }
 
-/* Elements of a row that are more than a rounding off the exact product. */
-static int64_t row_wrong(int64_t side, int64_t row, const uint16_t *got)
+static int64_t gemm_row(int64_t side, int i)
+{
+    return (side - 1) * i / (GEMM_ROWS - 1);
+}
+
+/* Elements of some rows that are more than a rounding off the exact product;
+ * negative: no memory. */
+static int64_t rows_wrong(int64_t side, const uint16_t *got)
 {
     int64_t wrong = 0;
-    for (int64_t j = 0; j < side; j++) {
-        int64_t exact = 0;
+    int8_t *left = malloc((size_t)(GEMM_ROWS * side));
+    if (left == NULL)
+        return -1;
+    for (int i = 0; i < GEMM_ROWS; i++)
         for (int64_t k = 0; k < side; k++)
-            exact += cuda_probe_number(GEMM_SEED_A, row * side + k) *
-                     cuda_probe_number(GEMM_SEED_B, j * side + k);
-        double error = fabs(bf16_value(got[j]) - (double)exact);
-        wrong += !(error <= fabs((double)exact) / 128); /* NaN is wrong, too */
+            left[i * side + k] = (int8_t)cuda_probe_number(
+                GEMM_SEED_A, gemm_row(side, i) * side + k);
+    for (int64_t j = 0; j < side; j++) {
+        int64_t exact[GEMM_ROWS] = { 0 };
+        for (int64_t k = 0; k < side; k++) {
+            int right = cuda_probe_number(GEMM_SEED_B, j * side + k);
+            for (int i = 0; i < GEMM_ROWS; i++)
+                exact[i] += left[i * side + k] * right;
+        }
+        for (int i = 0; i < GEMM_ROWS; i++) {
+            double error =
+                fabs(bf16_value(got[i * side + j]) - (double)exact[i]);
+            /* NaN is wrong, too */
+            wrong += !(error <= fabs((double)exact[i]) / 128);
+        }
     }
+    free(left);
     return wrong;
 }
 
@@ -80,15 +100,15 @@ static enum err gemm_first(struct gemm_probe *test, struct health_measure *out)
     TRY(gpus->checksum(&test->gpu.ctx, side * side / 2, test->good,
                        (uint64_t *)(void *)test->gpu.counts.base));
     TRY(health_probe_counted(&test->gpu, &out->checksum));
-    for (int i = 0; i < GEMM_ROWS; i++) {
-        int64_t row = (side - 1) * i / (GEMM_ROWS - 1);
+    for (int i = 0; i < GEMM_ROWS; i++)
         TRY(memory->download(test->gpu.ctx.stream, row_bytes,
-                             (char *)test->good + (size_t)row * row_bytes,
-                             test->gpu.host.base));
-        TRY(memory->wait(test->gpu.ctx.stream));
-        wrong +=
-            row_wrong(side, row, (const uint16_t *)(void *)test->gpu.host.base);
-    }
+                             (char *)test->good +
+                                 (size_t)gemm_row(side, i) * row_bytes,
+                             test->gpu.host.base + (size_t)i * row_bytes));
+    TRY(memory->wait(test->gpu.ctx.stream));
+    wrong = rows_wrong(side, (const uint16_t *)(void *)test->gpu.host.base);
+    if (wrong < 0)
+        rc = err_set(ERR_MEMORY, "no memory for some rows");
     if (wrong > 0) {
         out->state = HEALTH_BAD;
         snprintf(out->code, sizeof out->code, "GPUGEMM_WRONG");
@@ -181,7 +201,7 @@ static enum err gemm_one(const struct health_probe *probe, int gpu,
     TRY(health_probe_open(probe->gpus, gpu, &test.gpu));
     snprintf(out->bus, sizeof out->bus, "%s", test.gpu.bus);
     TRY(test.gpu.memory->tensors_create(4 * bytes, &test.gpu.tensors));
-    TRY(test.gpu.memory->host_create(bytes / (size_t)probe->side,
+    TRY(test.gpu.memory->host_create(GEMM_ROWS * bytes / (size_t)probe->side,
                                      &test.gpu.host));
     test.a = arena_take(&test.gpu.tensors, bytes);
     test.b = arena_take(&test.gpu.tensors, bytes);
@@ -224,11 +244,11 @@ static void gemm_checksums(struct health_measure *measures, int count)
 enum err health_probe_gemm_run(const struct health_probe *probe,
                                struct health_result *out)
 {
-    enum err rc = ERR_OK;
     struct health_measure measures[HEALTH_PROBE_GPUS];
     int count;
     snprintf(out->unit, sizeof out->unit, "TFLOP/s");
-    TRY(health_probe_count(probe, &count));
+    if (!health_probe_count(probe, &count, out))
+        return ERR_OK;
     health_probe_each(probe, count, true, gemm_one, measures);
     gemm_checksums(measures, count);
     health_probe_result(probe, "gpugemm", "TFLOP/s",
@@ -244,8 +264,7 @@ enum err health_probe_gemm_run(const struct health_probe *probe,
                            measures[i].bus, measures[i].values[0],
                            measures[i].sm_mhz, measures[i].celsius,
                            measures[i].watts);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err health_probe_gemm(const struct health_env *env,

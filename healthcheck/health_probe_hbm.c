@@ -68,11 +68,11 @@ out:
 enum err health_probe_hbm_run(const struct health_probe *probe,
                               struct health_result *out)
 {
-    enum err rc = ERR_OK;
     struct health_measure measures[HEALTH_PROBE_GPUS];
     int count;
     snprintf(out->unit, sizeof out->unit, "GB/s");
-    TRY(health_probe_count(probe, &count));
+    if (!health_probe_count(probe, &count, out))
+        return ERR_OK;
     health_probe_each(probe, count, true, hbm_one, measures);
     health_probe_result(probe, "hbm", "GB/s",
                         probe->env->limits.gpu_hbm_min_gbps, measures, count, 0,
@@ -85,8 +85,7 @@ enum err health_probe_hbm_run(const struct health_probe *probe,
         health_probe_print(out, "  %3d  %-16s %10.1f %10.2f\n", i,
                            measures[i].bus, measures[i].values[0],
                            measures[i].values[1]);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err health_probe_hbm(const struct health_env *env,

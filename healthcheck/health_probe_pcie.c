@@ -102,12 +102,12 @@ out:
 enum err health_probe_pcie_run(const struct health_probe *probe,
                                struct health_result *out)
 {
-    enum err rc = ERR_OK;
     double floor = probe->env->limits.gpu_pcie_min_gbps;
     struct health_measure measures[HEALTH_PROBE_GPUS];
     int count;
     snprintf(out->unit, sizeof out->unit, "GB/s");
-    TRY(health_probe_count(probe, &count));
+    if (!health_probe_count(probe, &count, out))
+        return ERR_OK;
     health_probe_each(probe, count, false, pcie_one, measures);
     health_probe_result(probe, "pcie", "GB/s to the GPU", floor, measures,
                         count, 0, out);
@@ -123,8 +123,7 @@ enum err health_probe_pcie_run(const struct health_probe *probe,
         health_probe_print(out, "  %3d  %-16s %10.1f %10.1f\n", i,
                            measures[i].bus, measures[i].values[0],
                            measures[i].values[1]);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err health_probe_pcie(const struct health_env *env,

@@ -14,7 +14,8 @@ setup() {
     echo "100000.00 1.00" >"$DIR/root/proc/uptime"
     : >"$DIR/root/dev/kmsg"
     thresholds 2
-    unset TESSERA_INJECT SLURMD_NODENAME SLURM_JOB_ID SLURM_GPUS_ON_NODE
+    unset TESSERA_INJECT SLURMD_NODENAME SLURM_JOB_ID SLURM_GPUS_ON_NODE \
+        CUDA_VISIBLE_DEVICES
 }
 
 teardown() {

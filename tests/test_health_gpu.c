@@ -122,6 +122,12 @@ static void test_settings(void)
     health_gpu_state(&env, &here);
     tap_is_str(here.code, "GPU_MISSING", "or not");
     unsetenv("SLURM_GPUS_ON_NODE");
+    tap_is_int(health_gpu_expected(&env), 2, "without a limit it has all");
+    setenv("CUDA_VISIBLE_DEVICES", "NoDevFiles", 1);
+    tap_is_int(health_gpu_expected(&env), 0, "a job without GPUs");
+    env.phase = HEALTH_PROLOG;
+    tap_is_int(health_gpu_expected(&env), 2, "is not the node");
+    unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 static void test_used(void)
@@ -311,6 +317,7 @@ int main(void)
     if (mkdtemp(folder) == NULL)
         return 1;
     unsetenv("SLURM_GPUS_ON_NODE");
+    unsetenv("CUDA_VISIBLE_DEVICES");
     test_states();
     test_settings();
     test_used();
