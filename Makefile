@@ -247,7 +247,7 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	@mkdir -p $(@D)
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
-$(B)/tests/test_health_gpu: | $(FAKES)
+$(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
 $(filter $(B)/tests/test_kernels% $(B)/tests/test_cuda_probe $(B)/tests/test_health_probe,$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 

@@ -11,8 +11,9 @@
  * Verdict of the node: the gravest state of its checks, bad > unknown > warn >
  * ok; code and reason are those of the first check with that state. Speeds are
  * reported; they are bad only below a floor that the administrator has set, or,
- * of GPUs, far below the others of the node, and only twice in a row. Hard faults (wrong arithmetic, full or unwritable local
- * file systems, hangs) are bad at once. */
+ * of GPUs, far below the others of the node, and only twice in a row. Hard
+ * faults (wrong arithmetic, full or unwritable local file systems, hangs) are
+ * bad at once. */
 #ifndef TESSERA_HEALTH_H
 #define TESSERA_HEALTH_H
 

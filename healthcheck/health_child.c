@@ -65,10 +65,11 @@ bool health_child_wait(int fd, double deadline, void *result, size_t size,
     while (*bytes < size) {
         struct pollfd waiting = { .fd = fd, .events = POLLIN };
         double left_s = deadline - clock_now();
-        if (left_s <= 0)
-            return false;
-        if (poll(&waiting, 1, (int)ceil(left_s * 1000)) <= 0)
+        if (poll(&waiting, 1, (int)ceil(fmax(left_s, 0) * 1000)) <= 0) {
+            if (left_s <= 0)
+                return false;
             continue;
+        }
         ssize_t got = read(fd, (char *)result + *bytes, size - *bytes);
         if (got < 0 && errno == EINTR)
             continue;

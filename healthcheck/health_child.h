@@ -17,8 +17,8 @@ int health_child_isolate(int pipe_fd, pid_t parent);
  * somebody: then a missed deadline does not mean that it hangs. */
 bool health_child_computes(pid_t pid);
 
-/* False: the deadline (of clock_now()) came first. *bytes: how much of the
- * result came through the pipe. */
+/* False: the deadline (of clock_now()) came first; what is in the pipe already
+ * is never late. *bytes: how much of the result came through the pipe. */
 bool health_child_wait(int fd, double deadline, void *result, size_t size,
                        size_t *bytes);
 

@@ -32,7 +32,7 @@ static const struct setting health_limits_schema[] = {
       "pairs slower than this fraction of the median are tested again" },
     { "gpu.count", SETTING_FLOAT, FIELD(gpu_count), "0", 0, 64, NULL,
       "GPUs that the node must have; 0: as many as are on the PCI bus" },
-    { "gpu.nvlinks", SETTING_FLOAT, FIELD(gpu_nvlinks), "0", 0, 18, NULL,
+    { "gpu.nvlinks", SETTING_FLOAT, FIELD(gpu_nvlinks), "0", 0, 36, NULL,
       "active NVLinks of each GPU; 0: as many as any other one has" },
     { "gpu.used_max_mib", SETTING_FLOAT, FIELD(gpu_used_max_mib), "2048", 0,
       1e9, NULL, "memory of a GPU that may be in use between jobs, MiB" },

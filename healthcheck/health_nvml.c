@@ -160,11 +160,26 @@ static void look_links(const struct health_nvml *library, void *device,
     }
 }
 
-static void look_all(const struct health_nvml *library, void *device,
-                     struct health_nvml_state *out)
+static void look_load(const struct health_nvml *library, void *device,
+                      struct health_nvml_state *out)
 {
     unsigned long long reasons = 0;
     unsigned number = 0;
+    out->throttle = KNOWN(throttle, (int64_t)reasons, device, &reasons);
+    out->generation = KNOWN(pcie_generation, (int)number, device, &number);
+    out->generation_max =
+        KNOWN(pcie_generation_max, (int)number, device, &number);
+    out->width = KNOWN(pcie_width, (int)number, device, &number);
+    out->width_max = KNOWN(pcie_width_max, (int)number, device, &number);
+    out->sm_mhz = KNOWN(clock, (int)number, device, CLOCK_SM, &number);
+    out->celsius = KNOWN(temperature, (int)number, device, SENSOR_GPU, &number);
+    out->milliwatts = KNOWN(power, (int)number, device, &number);
+}
+
+static void look_rest(const struct health_nvml *library, void *device,
+                      struct health_nvml_state *out)
+{
+    unsigned number = HEALTH_NVML_PROCESSES;
     int on = 0;
     struct health_nvml_field field = { .id = FIELD_RECOVERY_ACTION };
     struct health_nvml_process processes[HEALTH_NVML_PROCESSES];
@@ -173,39 +188,54 @@ static void look_all(const struct health_nvml *library, void *device,
     out->recovery = KNOWN(fields, field.code, device, 1, &field) == 0
                         ? (int)field.value.whole
                         : -1;
-    out->throttle = KNOWN(throttle, (int64_t)reasons, device, &reasons);
-    out->generation = KNOWN(pcie_generation, (int)number, device, &number);
-    out->generation_max =
-        KNOWN(pcie_generation_max, (int)number, device, &number);
-    out->width = KNOWN(pcie_width, (int)number, device, &number);
-    out->width_max = KNOWN(pcie_width_max, (int)number, device, &number);
     out->persistence = KNOWN(persistence, on, device, &on);
-    out->sm_mhz = KNOWN(clock, (int)number, device, CLOCK_SM, &number);
-    out->celsius = KNOWN(temperature, (int)number, device, SENSOR_GPU, &number);
-    out->milliwatts = KNOWN(power, (int)number, device, &number);
-    number = HEALTH_NVML_PROCESSES;
-    out->processes = KNOWN(processes, (int)number, device, &number, processes);
+    int code = library->processes == NULL
+                   ? HEALTH_NVML_NOT_SUPPORTED
+                   : library->processes(device, &number, processes);
+    out->processes =
+        code == HEALTH_NVML_OK || code == HEALTH_NVML_INSUFFICIENT_SIZE
+            ? (int)number
+            : -1;
+}
+
+static enum err nvml_device(const struct health_nvml *library, int index,
+                            struct health_nvml_state *out, void **device,
+                            bool *hidden)
+{
+    struct health_nvml_pci pci = { .bus = 0 };
+    memset(out, 0, sizeof *out);
+    snprintf(out->bus, sizeof out->bus, "?");
+    int code = library->handle((unsigned)index, device);
+    *hidden = code == HEALTH_NVML_NO_PERMISSION;
+    if (*hidden)
+        return ERR_OK;
+    if (code == HEALTH_NVML_OK)
+        code = library->pci(*device, &pci);
+    if (code == HEALTH_NVML_OK)
+        snprintf(out->bus, sizeof out->bus, "%04x:%02x:%02x.0",
+                 pci.domain & 0xffff, pci.bus & 0xff, pci.device & 0xff);
+    return nvml_error(library, code, "looking for a GPU");
 }
 
 enum err health_nvml_look(const struct health_nvml *library, int index,
                           struct health_nvml_state *out, bool *hidden)
 {
-    enum err rc = ERR_OK;
     void *device = NULL;
-    struct health_nvml_pci pci = { .bus = 0 };
-    memset(out, 0, sizeof *out);
-    snprintf(out->bus, sizeof out->bus, "?");
-    int code = library->handle((unsigned)index, &device);
-    *hidden = code == HEALTH_NVML_NO_PERMISSION;
-    if (*hidden)
-        goto out;
-    TRY(nvml_error(library, code, "looking for a GPU"));
-    TRY(nvml_error(library, library->pci(device, &pci),
-                   "asking for its place"));
-    snprintf(out->bus, sizeof out->bus, "%04x:%02x:%02x.0", pci.domain & 0xffff,
-             pci.bus & 0xff, pci.device & 0xff);
-    look_all(library, device, out);
-out:
+    enum err rc = nvml_device(library, index, out, &device, hidden);
+    if (rc == ERR_OK && !*hidden) {
+        look_load(library, device, out);
+        look_rest(library, device, out);
+    }
+    return rc;
+}
+
+enum err health_nvml_load(const struct health_nvml *library, int index,
+                          struct health_nvml_state *out, bool *hidden)
+{
+    void *device = NULL;
+    enum err rc = nvml_device(library, index, out, &device, hidden);
+    if (rc == ERR_OK && !*hidden)
+        look_load(library, device, out);
     return rc;
 }
 
@@ -214,11 +244,12 @@ enum err health_nvml_find(const struct health_nvml *library, const char *bus,
 {
     enum err rc = ERR_OK;
     struct health_nvml_state state;
+    void *device;
     int count = 0;
     bool hidden;
     TRY(health_nvml_count(library, &count));
     for (*index = 0; *index < count; *index += 1)
-        if (health_nvml_look(library, *index, &state, &hidden) == ERR_OK &&
+        if (nvml_device(library, *index, &state, &device, &hidden) == ERR_OK &&
             !hidden && strcasecmp(state.bus, bus) == 0)
             return ERR_OK;
     rc = err_set(ERR_DATA, "NVML has no GPU at %s", bus);

@@ -10,7 +10,7 @@
 #include "src/base/err.h"
 
 #define HEALTH_NVML_FILE "libnvidia-ml.so.1"
-#define HEALTH_NVML_LINKS 18 /* of NVLink, at most */
+#define HEALTH_NVML_LINKS 36 /* of NVLink, at most */
 #define HEALTH_NVML_PROCESSES 64
 
 /* Codes that mean something to us; the library has a text for every one. */
@@ -122,6 +122,11 @@ enum err health_nvml_count(const struct health_nvml *library, int *count);
 /* GPU number `index`. ERR_IO: it does not answer. *hidden: it is not ours to
  * look at, and nothing is known. */
 enum err health_nvml_look(const struct health_nvml *library, int index,
+                          struct health_nvml_state *out, bool *hidden);
+
+/* Only throttle reasons, the bus, clock, temperature and power, which is quick;
+ * the rest of `out` is 0. */
+enum err health_nvml_load(const struct health_nvml *library, int index,
                           struct health_nvml_state *out, bool *hidden);
 
 /* The number of the GPU at a PCI address; ERR_DATA: there is none. */

@@ -112,6 +112,12 @@ void health_probe_each(const struct health_probe *probe, int count,
     for (int i = 0; i < count && at_once; i++)
         members[i] = member_start(probe, i, run);
     for (int i = 0; i < count; i++) {
+        if (!at_once && clock_now() >= deadline) {
+            out[i] = (struct health_measure){ .gpu = i };
+            measure_fail(&out[i], HEALTH_UNKNOWN, "BUDGET",
+                         "not looked at, one before it took all the time");
+            continue;
+        }
         if (!at_once)
             members[i] = member_start(probe, i, run);
         answered += member_end(&members[i], i, deadline, &out[i]);
@@ -256,6 +262,7 @@ enum err health_probe_default(const struct health_env *env,
                                   .nvml = HEALTH_NVML_FILE,
                                   .side = 8192,
                                   .seconds = 6,
+                                  .batch = 32,
                                   .memory_part = 0.8,
                                   .copy_bytes = (int64_t)256 << 20,
                                   .reduce_bytes_min = (int64_t)16 << 20,

@@ -20,8 +20,9 @@ struct health_probe {
     const struct health_nccl *nccl; /* NULL: the real one */
     int64_t side;                   /* of products */
     double seconds;                 /* of products */
-    double memory_part;             /* of the free memory: patterns */
-    int64_t copy_bytes;             /* of copies over a bus */
+    int batch;          /* products between two looks at the counts */
+    double memory_part; /* of the free memory: patterns */
+    int64_t copy_bytes; /* of copies over a bus */
     int64_t reduce_bytes_min, reduce_bytes_max; /* steps of 8 */
     int repeats;
     double timeout_s; /* for the processes of all GPUs */

@@ -12,7 +12,6 @@
 #include "src/base/clock.h"
 
 #define GEMM_ROWS 4
-#define GEMM_BATCH 8
 #define GEMM_SEED_A 11
 #define GEMM_SEED_B 12
 #define GEMM_SAMPLE_S 0.25
@@ -126,7 +125,7 @@ static void gemm_sample(struct gemm_probe *test, struct health_measure *out)
     bool hidden;
     double now = clock_now();
     if (test->nvml.opened == NULL || now - test->sampled_s < GEMM_SAMPLE_S ||
-        health_nvml_look(&test->nvml, test->nvml_index, &state, &hidden) !=
+        health_nvml_load(&test->nvml, test->nvml_index, &state, &hidden) !=
             ERR_OK ||
         hidden)
         return;
@@ -165,7 +164,7 @@ static enum err gemm_loop(struct gemm_probe *test, struct health_measure *out)
     double span_s = 0;
     double start = clock_now();
     do {
-        for (int i = 0; i < GEMM_BATCH; i++) {
+        for (int i = 0; i < test->probe->batch; i++) {
             TRY(gemm_product(test, test->c));
             if (out->gpu == 0 && products == 0 && i == 0 &&
                 health_injected(env->inject, "gpugemm", env->host, "wrong"))
@@ -177,7 +176,7 @@ static enum err gemm_loop(struct gemm_probe *test, struct health_measure *out)
         uint64_t now;
         TRY(health_probe_counted(&test->gpu, &now));
         wrong += now;
-        products += GEMM_BATCH;
+        products += test->probe->batch;
         span_s = clock_now() - start;
     } while (span_s < test->probe->seconds);
     out->values[0] = 2 * side * side * side * products / span_s / 1e12;

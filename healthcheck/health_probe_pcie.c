@@ -43,7 +43,7 @@ static enum err pcie_look(const struct health_probe *probe,
     for (int i = 0; i < PCIE_QUEUED; i++)
         TRY(gpu->memory->upload(gpu->ctx.stream, bytes, gpu->host.base,
                                 gpu->tensors.base));
-    enum err looked = health_nvml_look(&nvml, index, &s, &hidden);
+    enum err looked = health_nvml_load(&nvml, index, &s, &hidden);
     TRY(gpu->memory->wait(gpu->ctx.stream));
     if (looked == ERR_OK && !hidden && out->state == HEALTH_OK &&
         s.generation > 0 && s.width > 0 &&

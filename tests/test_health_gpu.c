@@ -139,6 +139,7 @@ static void test_used(void)
         { "used=2048", "" },
         { "used=2049", "GPU_USED" },
         { "processes=1", "GPU_USED" },
+        { "processes=100", "GPU_USED" },
     };
     struct health_env env = env_here();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -3,6 +3,8 @@
 #define CUDA_EMULATED
 #include "healthcheck/health_probe.h"
 
+#include <libgen.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -214,6 +216,7 @@ static const struct health_probe small = { .env = &env,
                                            .nccl = &nccl_fake,
                                            .side = 64,
                                            .seconds = 0.01,
+                                           .batch = 8,
                                            .memory_part = 0.8,
                                            .copy_bytes = 65536,
                                            .reduce_bytes_min = 512,
@@ -273,24 +276,36 @@ static void test_ill(void)
     }
 }
 
+static enum err use_run(const struct health_probe *probe, int gpu,
+                        struct health_measure *out)
+{
+    (void)out;
+    return probe->gpus->kernels->memory->use(gpu);
+}
+
 static void test_late(void)
 {
     static const struct {
         const char *name;
         enum ill ill;
-        const char *code;
+        bool at_once;
+        enum health_state last;
     } cases[] = {
-        { "sleeps", SLEEPS, "GPU_HANG" },
-        { "computes while others answer", SPINS, "GPU_HANG" },
+        { "sleeps", SLEEPS, true, HEALTH_OK },
+        { "computes while others answer", SPINS, true, HEALTH_OK },
+        { "sleeps in its turn", SLEEPS, false, HEALTH_UNKNOWN },
     };
     struct health_probe probe = small;
-    probe.timeout_s = 3;
+    struct health_measure measures[GPUS];
+    probe.timeout_s = 2;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct health_result result = { .state = HEALTH_OK };
         ill = cases[i].ill;
-        health_probe_hbm_run(&probe, &result);
-        tap_is_int(result.state, HEALTH_BAD, "%s: state", cases[i].name);
-        tap_is_str(result.code, cases[i].code, "%s: code", cases[i].name);
+        health_probe_each(&probe, GPUS, cases[i].at_once, use_run, measures);
+        tap_is_int(measures[0].state, HEALTH_OK, "%s: GPU 0", cases[i].name);
+        tap_is_int(measures[1].state, HEALTH_BAD, "%s: GPU 1", cases[i].name);
+        tap_is_str(measures[1].code, "GPU_HANG", "%s: code", cases[i].name);
+        tap_is_int(measures[2].state, cases[i].last, "%s: GPU 2",
+                   cases[i].name);
     }
     ill = SOUND;
 }
@@ -502,6 +517,55 @@ static void test_allreduce(void)
     nccl.code = 0;
 }
 
+/* What the driver says under load. */
+static void test_load(void)
+{
+    static const struct {
+        const char *fake;
+        probe_run *run;
+        enum health_state state;
+        const char *code, *text;
+    } cases[] = {
+        { "count=3", health_probe_gemm_run, HEALTH_OK, "", "" },
+        { "count=3,throttle=4", health_probe_gemm_run, HEALTH_OK, "", "" },
+        { "count=3,throttle=8", health_probe_gemm_run, HEALTH_BAD, "GPU_SLOWED",
+          "GPU 1 0000:10:00.0: slowed in " },
+        { "count=3,throttle=0x20", health_probe_gemm_run, HEALTH_WARN,
+          "GPU_HOT", "GPU 1 0000:10:00.0: slowed in " },
+        { "count=3", health_probe_pcie_run, HEALTH_OK, "", "" },
+        { "count=3,generation=1", health_probe_pcie_run, HEALTH_BAD,
+          "PCIE_LINK", "generation 1 x16 under load, of" },
+        { "count=3,width=8", health_probe_pcie_run, HEALTH_BAD, "PCIE_LINK",
+          "generation 5 x8 under load" },
+        /* the driver knows other GPUs only, or does not work */
+        { "count=1", health_probe_gemm_run, HEALTH_OK, "", "" },
+        { "init=9", health_probe_pcie_run, HEALTH_OK, "", "" },
+    };
+    char path[PATH_MAX + 32] = "";
+    struct health_probe probe = small;
+    if (readlink("/proc/self/exe", path, PATH_MAX) <= 0)
+        return;
+    dirname(path);
+    strcat(path, "/../fake/libnvidia-ml.so.1");
+    probe.nvml = path;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct health_result result = { .state = HEALTH_OK };
+        setenv("NVML_FAKE", cases[i].fake, 1);
+        cases[i].run(&probe, &result);
+        tap_is_int(result.state, cases[i].state, "'%s': state", cases[i].fake);
+        tap_is_str(result.code, cases[i].code, "'%s': code", cases[i].fake);
+        tap_ok(strstr(result.text, cases[i].text) != NULL, "'%s': '%s'",
+               cases[i].fake, result.text);
+        tap_ok(result.retest == (strcmp(result.code, "PCIE_LINK") == 0),
+               "'%s': a bus is looked at again", cases[i].fake);
+    }
+    struct health_result result = { .state = HEALTH_OK };
+    setenv("NVML_FAKE", "count=3", 1);
+    health_probe_gemm_run(&probe, &result);
+    tap_ok(strstr(result.table, "1980     40     90\n") != NULL,
+           "clock, temperature and power are told");
+}
+
 static void test_none(void)
 {
     struct health_probe probe = small;
@@ -535,6 +599,7 @@ int main(void)
     test_among();
     test_result();
     test_allreduce();
+    test_load();
     test_none();
     return tap_done();
 }
