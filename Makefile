@@ -248,7 +248,8 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 $(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
-$(filter $(B)/tests/test_kernels% $(B)/tests/test_cuda_probe $(B)/tests/test_health_probe,$(TESTS)): $(EMULATED)
+$(filter $(B)/tests/test_kernels% $(B)/tests/test_health_probe,$(TESTS)): $(EMULATED)
+$(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
 define wrapper
