@@ -115,6 +115,7 @@ RANKS_test_trainer_memory_n4 := 1 2 4
 RANKS_test_replica_n4 := 1 2 3 4
 RANKS_test_replica_shared_n4 := 1 2 3 4
 RANKS_test_group_n4 := 1 2 3 4
+RANKS_test_comm_tensors_n4 := 1 2 3 4
 ranks_of  = $(or $(RANKS_$(1)),4)
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(notdir $(t))),$(t).np$(n).t))
 BATS     := $(sort $(wildcard tests/*.bats))

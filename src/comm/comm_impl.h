@@ -140,8 +140,9 @@ void comm_request_pool_destroy(struct comm *comm);
 /* Take a free request; its transfers are empty. ERR_COMM when broken. */
 enum err comm_request_take(struct comm *comm, bool collective, const char *what,
                            struct comm_request **out);
-/* Store err_text() as the reason why the comm is broken from now on, and let go
- * of what the request still has in flight. */
+/* The comm is broken from now on, and the first reason stays: err_text(). */
+void comm_request_break(struct comm *comm);
+/* The same, and let go of what the request still has in flight. */
 void comm_request_fail(struct comm_request *request);
 void comm_request_release(struct comm_request *request);
 /* Add a transfer and start it. */

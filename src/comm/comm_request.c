@@ -97,10 +97,15 @@ enum err comm_request_take(struct comm *comm, bool collective, const char *what,
 
 void comm_request_fail(struct comm_request *request)
 {
-    struct comm *comm = request->comm;
+    comm_request_break(request->comm);
+    request->comm->transport->cancel(request);
+}
+
+void comm_request_break(struct comm *comm)
+{
+    if (!comm->broken)
+        snprintf(comm->failure, sizeof comm->failure, "%s", err_text());
     comm->broken = true;
-    snprintf(comm->failure, sizeof comm->failure, "%s", err_text());
-    comm->transport->cancel(request);
 }
 
 void comm_request_release(struct comm_request *request)

@@ -1,13 +1,15 @@
 /* Messages of tensors between the ranks of a comm, in the order of a backend's
  * stream: what is sent is what ops before the start leave there, and ops after
- * the wait find what came. Three ways:
+ * the wait find what came. Between the two nobody writes what is sent or
+ * touches what is received. Three ways:
  *   direct  tensors lie in the program's own memory (CPU): comm's operations
  *   staged  through pinned host memory and comm's operations: any device
  *   nccl    from device to device by NCCL, on a stream of its own
  *
- * All ranks start the same operations in the same order. A start fails with
- * ERR_COMM when the comm is broken. Nothing is allocated after the first step:
- * staging memory grows to what was in flight at most. */
+ * All ranks start the same operations in the same order; of exchanges each rank
+ * starts those that it has a part in. After a failure everything fails with the
+ * same text. Pinned memory grows to what is in flight at once, in the first
+ * steps; nothing else is allocated. One thread uses it, comm's. */
 #ifndef TESSERA_COMM_COMM_TENSORS_H
 #define TESSERA_COMM_COMM_TENSORS_H
 
@@ -18,26 +20,34 @@
 #include "src/base/err.h"
 #include "src/comm/comm.h"
 
+/* Operations in flight at once, of which 64 may be collectives. */
+#define COMM_TENSORS_REQUESTS 128
+
 struct comm_tensors;
 struct comm_tensors_request; /* storage is comm_tensors' own, a fixed pool */
 
 /* way: "auto" (direct where the host reaches tensors, else nccl, else staged,
- * the same on all ranks), "direct", "staged", "nccl". comm and stream are
- * borrowed; messages go over a duplicate of comm. ERR_UNSUPPORTED says what is
- * missing. Collective. */
+ * the same on all ranks; the log says why it is not nccl), "direct", "staged",
+ * "nccl". comm, memory and stream are borrowed; messages go over a duplicate of
+ * comm. The calling thread uses its device already. ERR_USAGE: no such way;
+ * ERR_UNSUPPORTED says what is missing. All ranks return the same code.
+ * Collective. */
 enum err comm_tensors_create(struct comm *comm,
                              const struct kernel_memory *memory, void *stream,
                              const char *way, struct comm_tensors **out);
-/* NULL is fine. Collective, unless an operation has failed. */
+/* NULL is fine. Every operation was waited for. Collective, unless an operation
+ * has failed; staging memory is then left to late peers. */
 void comm_tensors_destroy(struct comm_tensors *tensors);
 
 const char *comm_tensors_way(const struct comm_tensors *tensors);
-/* The comm of all its ranks: sizes, ranks, deadlines. */
+/* The comm of all its ranks: sizes, ranks, deadlines, and arrays for the sizes
+ * of a start (comm_sizes). Operations of one's own do not belong there. */
 struct comm *comm_tensors_comm(struct comm_tensors *tensors);
 
-/* Send to one rank and receive from one; -1 and 0 bytes: neither. What one rank
- * starts as a send to another that one starts as a receive from it in the same
- * place of the order; tag as in comm_start_send. */
+/* Send to one rank and receive from one; -1 or 0 bytes: neither, so both sides
+ * know the size. What one rank starts as a send to another that one starts as a
+ * receive from it in the same place of the order; tag as in comm_start_send.
+ * To and from oneself is a copy. */
 enum err comm_tensors_start_exchange(struct comm_tensors *tensors, int to,
                                      const void *send, size_t send_bytes,
                                      int from, void *recv, size_t recv_bytes,
@@ -58,12 +68,14 @@ enum err comm_tensors_start_all_to_all(
  * request. timeout_s as in comm_wait(). */
 enum err comm_tensors_wait(struct comm_tensors_request *request,
                            double timeout_s);
-/* True when the wait would not block the host; lets the operation go on. */
+/* True when the wait would not block the host; lets operations go on. The
+ * request still needs its wait, which also tells a failure. */
 bool comm_tensors_test(struct comm_tensors_request *request);
 
 /* The host waits until the stream has done all that was enqueued, operations
- * included: ERR_COMM names the ranks that did not come within timeout_s (<= 0:
- * comm's). Once a step, where the host needs results. */
+ * that were waited for included: ERR_COMM names the ranks that did not come
+ * within timeout_s (<= 0: comm's). Once a step, where the host needs results.
+ * With nccl all ranks settle alike: those who fail call a roll together. */
 enum err comm_tensors_settle(struct comm_tensors *tensors, double timeout_s);
 
 #endif

@@ -1,0 +1,358 @@
+/* Messages of tensors of any number of ranks, by every way that needs no
+ * device. Nothing here waits before settle(), so that a copy, message or op out
+ * of order shows in what arrives. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/comm/comm_tensors.h"
+#include "tests/tap.h"
+
+#define ROOM ((size_t)24 << 20)
+#define CHECKS_MAX 128
+
+/* What a tensor must hold once the stream is done. */
+struct check {
+    const unsigned char *got;
+    size_t bytes;
+    unsigned seed;
+};
+
+struct bench {
+    struct comm *comm;
+    const struct kernel_memory *memory;
+    void *stream;
+    struct comm_tensors *tensors;
+    struct arena device, host;
+    struct check checks[CHECKS_MAX];
+    int check_count;
+    enum err rc; /* of the first call that failed */
+};
+
+static unsigned char pattern(unsigned seed, size_t i)
+{
+    return (unsigned char)((i * 31 + (size_t)seed * 101 + 7) >> 2);
+}
+
+static void note(struct bench *b, enum err rc)
+{
+    if (rc != ERR_OK && b->rc == ERR_OK) {
+        b->rc = rc;
+        tap_note("rank %d: %s", comm_rank(b->comm), err_text());
+    }
+}
+
+/* A point counts when it holds on every rank. */
+static void everywhere(struct comm *comm, bool pass, const char *way,
+                       const char *what)
+{
+    int64_t good = pass;
+    enum err rc = comm_all_reduce_i64(comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%s: %s", way, what);
+}
+
+static void begin(struct bench *b)
+{
+    b->device.used = b->host.used = 0;
+    b->check_count = 0;
+    b->rc = ERR_OK;
+}
+
+static char *tensor(struct bench *b, size_t bytes)
+{
+    return arena_take(&b->device, bytes);
+}
+
+/* Enqueue that the tensor gets these bytes. */
+static void put(struct bench *b, char *to, size_t bytes, unsigned seed)
+{
+    unsigned char *host = arena_take(&b->host, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        host[i] = pattern(seed, i);
+    note(b, b->memory->upload(b->stream, bytes, host, to));
+}
+
+/* Enqueue that the tensor is looked at: by an op, whose result is read. */
+static void look(struct bench *b, const char *from, size_t bytes, unsigned seed)
+{
+    char *copy = tensor(b, bytes);
+    unsigned char *host = arena_take(&b->host, bytes);
+    memset(host, 0xee, bytes);
+    note(b, b->memory->copy(b->stream, bytes, from, copy));
+    note(b, b->memory->download(b->stream, bytes, copy, host));
+    b->checks[b->check_count++] = (struct check){ host, bytes, seed };
+}
+
+static void end(struct bench *b, const char *what)
+{
+    bool good = true;
+    note(b, comm_tensors_settle(b->tensors, 0.0));
+    for (int c = 0; c < b->check_count; c++)
+        for (size_t i = 0; i < b->checks[c].bytes; i++)
+            good = good && b->checks[c].got[i] == pattern(b->checks[c].seed, i);
+    everywhere(b->comm, good && b->rc == ERR_OK, comm_tensors_way(b->tensors),
+               what);
+}
+
+static void wait_for(struct bench *b, struct comm_tensors_request *request)
+{
+    note(b, request != NULL ? comm_tensors_wait(request, 0.0) : ERR_INTERNAL);
+}
+
+static void test_ring(struct bench *b, size_t bytes, const char *what)
+{
+    int rank = comm_rank(b->comm), size = comm_size(b->comm);
+    int before = (rank + size - 1) % size;
+    struct comm_tensors_request *request;
+    begin(b);
+    char *out = tensor(b, bytes), *in = tensor(b, bytes);
+    put(b, in, bytes, 99);
+    put(b, out, bytes, (unsigned)rank);
+    note(b, comm_tensors_start_exchange(b->tensors, (rank + 1) % size, out,
+                                        bytes, before, in, bytes, 7, &request));
+    wait_for(b, request);
+    put(b, out, bytes, 98);
+    look(b, in, bytes, (unsigned)before);
+    end(b, what);
+}
+
+/* From rank 0 to the last one, each with one byte more. */
+static void test_chain(struct bench *b)
+{
+    int rank = comm_rank(b->comm), size = comm_size(b->comm);
+    size_t bytes = 1000;
+    size_t out = rank + 1 < size ? bytes + (size_t)rank : 0;
+    size_t in = rank > 0 ? bytes + (size_t)rank - 1 : 0;
+    struct comm_tensors_request *request;
+    begin(b);
+    char *from = tensor(b, bytes + (size_t)rank), *to = tensor(b, in);
+    put(b, from, bytes + (size_t)rank, (unsigned)rank);
+    note(b, comm_tensors_start_exchange(b->tensors, out > 0 ? rank + 1 : -1,
+                                        from, out, in > 0 ? rank - 1 : -1, to,
+                                        in, 0, &request));
+    wait_for(b, request);
+    look(b, to, in, (unsigned)rank - 1);
+    end(b, "a chain, whose ends only send or receive");
+}
+
+/* Bytes that a rank contributes. */
+static size_t share(int rank, int turn)
+{
+    return (size_t)((rank * 37 + turn * 50) % 150);
+}
+
+static struct comm_tensors_request *gather(struct bench *b, int turn,
+                                           char **data)
+{
+    struct comm *comm = comm_tensors_comm(b->tensors);
+    size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
+    struct comm_tensors_request *request;
+    int size = comm_size(comm), rank = comm_rank(comm);
+    *data = tensor(b, (size_t)size * 200);
+    for (int r = 0; r < size; r++) {
+        bytes[r] = share(r, turn);
+        offsets[r] = (size_t)(size - 1 - r) * 200 + 3;
+    }
+    put(b, *data + offsets[rank], bytes[rank], (unsigned)(rank + turn));
+    note(b, comm_tensors_start_all_gather(b->tensors, *data, bytes, offsets,
+                                          &request));
+    memset(bytes, 0xff, (size_t)size * sizeof *bytes);
+    return request;
+}
+
+static void look_gathered(struct bench *b, int turn, const char *data)
+{
+    int size = comm_size(b->comm);
+    for (int r = 0; r < size; r++)
+        look(b, data + (size_t)(size - 1 - r) * 200 + 3, share(r, turn),
+             (unsigned)(r + turn));
+}
+
+/* Bytes from one rank to another. */
+static size_t mail(int from, int to, int turn)
+{
+    return (size_t)((from + 2 * to + turn) % 5) * 21;
+}
+
+static struct comm_tensors_request *all_to_all(struct bench *b, int turn,
+                                               char **recv)
+{
+    struct comm *comm = comm_tensors_comm(b->tensors);
+    size_t *sizes[4];
+    struct comm_tensors_request *request;
+    int size = comm_size(comm), rank = comm_rank(comm);
+    char *send = tensor(b, (size_t)size * 100);
+    *recv = tensor(b, (size_t)size * 100);
+    for (int i = 0; i < 4; i++)
+        sizes[i] = comm_sizes(comm, i);
+    for (int r = 0; r < size; r++) {
+        sizes[0][r] = mail(rank, r, turn);
+        sizes[1][r] = (size_t)r * 100;
+        sizes[2][r] = mail(r, rank, turn);
+        sizes[3][r] = (size_t)(size - 1 - r) * 100 + 1;
+        put(b, send + r * 100, sizes[0][r], (unsigned)(10 * rank + r + turn));
+    }
+    note(b, comm_tensors_start_all_to_all(b->tensors, send, sizes[0], sizes[1],
+                                          *recv, sizes[2], sizes[3], &request));
+    for (int i = 0; i < 4; i++)
+        memset(sizes[i], 0xff, (size_t)size * sizeof *sizes[i]);
+    return request;
+}
+
+static void look_mail(struct bench *b, int turn, const char *recv)
+{
+    int size = comm_size(b->comm), rank = comm_rank(b->comm);
+    for (int r = 0; r < size; r++)
+        look(b, recv + (size_t)(size - 1 - r) * 100 + 1, mail(r, rank, turn),
+             (unsigned)(10 * r + rank + turn));
+}
+
+static void test_collectives(struct bench *b)
+{
+    char *data;
+    for (int turn = 0; turn < 3; turn++) {
+        begin(b);
+        wait_for(b, gather(b, turn, &data));
+        look_gathered(b, turn, data);
+        end(b, "all-gather, uneven, some parts empty");
+        begin(b);
+        wait_for(b, all_to_all(b, turn, &data));
+        look_mail(b, turn, data);
+        end(b, "all-to-all, uneven, some parts empty");
+    }
+}
+
+/* Operations of all kinds at once; each rank looks after them and waits for
+ * them in an order of its own. */
+static void test_many(struct bench *b, unsigned seed)
+{
+    enum { COUNT = 18 };
+    struct comm_tensors_request *requests[COUNT];
+    char *data[COUNT];
+    int rank = comm_rank(b->comm), size = comm_size(b->comm), left = COUNT;
+    int before = (rank + size - 1) % size;
+    unsigned chance = seed * 7919 + (unsigned)rank;
+    begin(b);
+    for (int i = 0; i < COUNT; i++) {
+        if (i % 3 == 0) {
+            requests[i] = gather(b, i, &data[i]);
+        } else if (i % 3 == 1) {
+            requests[i] = all_to_all(b, i, &data[i]);
+        } else {
+            char *out = tensor(b, (size_t)i * 1000);
+            data[i] = tensor(b, (size_t)i * 1000);
+            put(b, out, (size_t)i * 1000, (unsigned)(i + rank));
+            note(b, comm_tensors_start_exchange(
+                        b->tensors, (rank + 1) % size, out, (size_t)i * 1000,
+                        before, data[i], (size_t)i * 1000, i, &requests[i]));
+        }
+    }
+    while (left > 0 && b->rc == ERR_OK) {
+        chance = chance * 1103515245 + 12345;
+        int i = (int)((chance >> 8) % COUNT);
+        if (requests[i] == NULL ||
+            ((chance >> 20) % 4 != 0 && !comm_tensors_test(requests[i])))
+            continue;
+        wait_for(b, requests[i]);
+        requests[i] = NULL;
+        left--;
+        if (i % 3 == 0)
+            look_gathered(b, i, data[i]);
+        else if (i % 3 == 1)
+            look_mail(b, i, data[i]);
+        else
+            look(b, data[i], (size_t)i * 1000, (unsigned)(i + before));
+    }
+    end(b, "many at once, in any order");
+}
+
+/* One more than there is room for is refused, and the others come to an end. */
+static void test_full(struct bench *b)
+{
+    struct comm_tensors_request *requests[COMM_TENSORS_REQUESTS], *more;
+    begin(b);
+    for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)
+        note(b, comm_tensors_start_exchange(b->tensors, -1, NULL, 0, -1, NULL,
+                                            0, 0, &requests[i]));
+    enum err rc = comm_tensors_start_exchange(b->tensors, -1, NULL, 0, -1, NULL,
+                                              0, 0, &more);
+    if (rc != ERR_INTERNAL || more != NULL)
+        b->rc = ERR_INTERNAL;
+    for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)
+        wait_for(b, requests[i]);
+    end(b, "too many at once are refused");
+}
+
+static void test_way(struct comm *comm, const struct kernel_memory *memory,
+                     const char *way, const char *want)
+{
+    struct bench b = { .comm = comm, .memory = memory };
+    if (memory->stream_create(false, &b.stream) != ERR_OK ||
+        memory->tensors_create(ROOM, &b.device) != ERR_OK ||
+        memory->host_create(ROOM, &b.host) != ERR_OK) {
+        tap_ok(false, "%s: %s", way, err_text());
+        return;
+    }
+    enum err rc = comm_tensors_create(comm, memory, b.stream, way, &b.tensors);
+    everywhere(comm,
+               rc == ERR_OK && strcmp(comm_tensors_way(b.tensors), want) == 0 &&
+                   comm_size(comm_tensors_comm(b.tensors)) == comm_size(comm),
+               way, want);
+    if (rc != ERR_OK) {
+        tap_note("%s", err_text());
+        return;
+    }
+    test_ring(&b, 0, "ring of empty messages");
+    test_ring(&b, 1, "ring of one byte");
+    test_ring(&b, 100000, "ring of 100 kB");
+    test_ring(&b, (size_t)5 << 20, "ring of 5 MiB");
+    test_chain(&b);
+    test_collectives(&b);
+    for (unsigned seed = 0; seed < 3; seed++)
+        test_many(&b, seed);
+    test_full(&b);
+    comm_tensors_destroy(b.tensors);
+    memory->host_destroy(&b.host);
+    memory->tensors_destroy(&b.device);
+    memory->stream_destroy(b.stream);
+}
+
+static void test_refused(struct comm *comm)
+{
+    static const struct {
+        bool device;
+        const char *way;
+        enum err rc;
+        const char *text;
+    } cases[] = {
+        { false, "pigeon", ERR_USAGE, "exchange 'pigeon' is unknown" },
+        { true, "direct", ERR_UNSUPPORTED, "in the host's memory" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kernel_memory memory = kernel_memory_cpu;
+        struct comm_tensors *tensors;
+        memory.device = cases[i].device;
+        enum err rc =
+            comm_tensors_create(comm, &memory, NULL, cases[i].way, &tensors);
+        everywhere(comm,
+                   rc == cases[i].rc && tensors == NULL &&
+                       strstr(err_text(), cases[i].text) != NULL,
+                   cases[i].way, "is refused");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct comm *comm;
+    if (comm_create("auto", &argc, &argv, 60.0, &comm) != ERR_OK) {
+        tap_ok(false, "create: %s", err_text());
+        return tap_done();
+    }
+    if (comm_rank(comm) > 0)
+        tap_silence();
+    test_refused(comm);
+    test_way(comm, &kernel_memory_cpu, "auto", "direct");
+    comm_destroy(comm);
+    return tap_done();
+}
