@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/comm/comm_tensors.h"
+#include "tests/deferred_memory.h"
 #include "tests/tap.h"
 
 #define ROOM ((size_t)24 << 20)
@@ -67,6 +68,8 @@ static char *tensor(struct bench *b, size_t bytes)
 /* Enqueue that the tensor gets these bytes. */
 static void put(struct bench *b, char *to, size_t bytes, unsigned seed)
 {
+    if (bytes == 0)
+        return;
     unsigned char *host = arena_take(&b->host, bytes);
     for (size_t i = 0; i < bytes; i++)
         host[i] = pattern(seed, i);
@@ -76,6 +79,8 @@ static void put(struct bench *b, char *to, size_t bytes, unsigned seed)
 /* Enqueue that the tensor is looked at: by an op, whose result is read. */
 static void look(struct bench *b, const char *from, size_t bytes, unsigned seed)
 {
+    if (bytes == 0)
+        return;
     char *copy = tensor(b, bytes);
     unsigned char *host = arena_take(&b->host, bytes);
     memset(host, 0xee, bytes);
@@ -284,6 +289,19 @@ static void test_full(struct bench *b)
     end(b, "too many at once are refused");
 }
 
+/* Staging memory grows in the first steps only. */
+static void test_steps(struct bench *b)
+{
+    int creates = 0;
+    for (int step = 0; step < 6; step++) {
+        if (step == 3)
+            creates = deferred.host_creates;
+        test_many(b, 7);
+    }
+    everywhere(b->comm, deferred.host_creates == creates,
+               comm_tensors_way(b->tensors), "later steps allocate nothing");
+}
+
 static void test_way(struct comm *comm, const struct kernel_memory *memory,
                      const char *way, const char *want)
 {
@@ -312,7 +330,9 @@ static void test_way(struct comm *comm, const struct kernel_memory *memory,
     for (unsigned seed = 0; seed < 3; seed++)
         test_many(&b, seed);
     test_full(&b);
+    test_steps(&b);
     comm_tensors_destroy(b.tensors);
+    everywhere(comm, deferred.lost == 0, want, "nothing is left undone");
     memory->host_destroy(&b.host);
     memory->tensors_destroy(&b.device);
     memory->stream_destroy(b.stream);
@@ -353,6 +373,9 @@ int main(int argc, char **argv)
         tap_silence();
     test_refused(comm);
     test_way(comm, &kernel_memory_cpu, "auto", "direct");
+    test_way(comm, &deferred_memory, "auto", "staged");
+    deferred.eager = true;
+    test_way(comm, &deferred_memory, "staged", "staged");
     comm_destroy(comm);
     return tap_done();
 }

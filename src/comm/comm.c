@@ -355,6 +355,21 @@ static void pause_after(double waited_s)
     clock_sleep(sleep_s < SLEEP_MAX_S ? sleep_s : SLEEP_MAX_S);
 }
 
+bool comm_patience_left(struct comm_patience *patience)
+{
+    double now = clock_now();
+    if (patience->begin == 0.0)
+        patience->begin = patience->last = now;
+    if (now - patience->last > STOPPED_S)
+        patience->begin += now - patience->last;
+    patience->last = now;
+    double waited_s = now - patience->begin;
+    if (waited_s >= patience->timeout_s)
+        return false;
+    pause_after(waited_s);
+    return true;
+}
+
 static enum err give_up(struct comm_request *request, double timeout_s)
 {
     char missing[COMM_TEXT_BYTES / 2];
@@ -373,17 +388,11 @@ enum err comm_wait(struct comm_request *request, double timeout_s)
     assert(request->busy);
     if (timeout_s <= 0.0)
         timeout_s = comm->timeout_s;
+    struct comm_patience patience = { .timeout_s = timeout_s };
     bool done = comm_request_poll(request);
-    double begin = done ? 0.0 : clock_now();
-    double last = begin;
-    while (!done && last - begin < timeout_s) {
-        pause_after(last - begin);
+    while (!done && comm_patience_left(&patience)) {
         comm_request_progress(comm);
         done = comm_request_poll(request);
-        double now = clock_now();
-        if (now - last > STOPPED_S)
-            begin += now - last;
-        last = now;
     }
     atomic_thread_fence(memory_order_seq_cst);
     enum err rc = request->rc;

@@ -133,6 +133,16 @@ void comm_segment_remove(struct comm_segment *segment);
  * empty ones there. */
 void comm_segment_restore(const struct comm_segment *segment);
 
+/* One wait with a deadline; begins with the first call when zeroed. */
+struct comm_patience {
+    double timeout_s;
+    double begin, last;
+};
+/* False when the deadline has passed, else after a pause that is longer the
+ * longer the wait has lasted. Time in which this process was stopped does not
+ * count. */
+bool comm_patience_left(struct comm_patience *patience);
+
 /* Allocate the requests of an opened comm; free them. */
 enum err comm_request_pool_create(struct comm *comm);
 void comm_request_pool_destroy(struct comm *comm);

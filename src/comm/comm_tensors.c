@@ -17,32 +17,29 @@ static enum err broken(struct comm_tensors *tensors, enum err rc)
 }
 
 /* The receive first: what does not come says more than what nobody takes. */
-static enum err parts_wait(struct comm_tensors_request *request,
-                           double timeout_s)
+enum err comm_tensors_parts_wait(struct comm_tensors_request *request,
+                                 double timeout_s)
 {
-    struct comm_tensors *tensors = request->tensors;
-    enum err rc = tensors->comm->broken ? ERR_COMM : ERR_OK;
-    for (int i = 0; i < 2; i++) {
-        if (request->parts[i] == NULL)
-            continue;
-        enum err part =
-            comm_wait(request->parts[i], rc == ERR_OK ? timeout_s : ABANDON_S);
-        rc = rc == ERR_OK ? part : rc;
+    enum err rc = ERR_OK;
+    for (int i = 0; i < 2 && rc == ERR_OK; i++) {
+        if (request->parts[i] != NULL)
+            rc = comm_wait(request->parts[i], timeout_s);
         request->parts[i] = NULL;
     }
     return rc;
 }
 
-static bool parts_test(struct comm_tensors_request *request)
+bool comm_tensors_parts_test(struct comm_tensors_request *request)
 {
     bool done = true;
     for (int i = 0; i < 2; i++)
         if (request->parts[i] != NULL)
             done = comm_test(request->parts[i]) && done;
-    return done || request->tensors->comm->broken;
+    return done;
 }
 
-static enum err stream_settle(struct comm_tensors *tensors, double timeout_s)
+enum err comm_tensors_stream_settle(struct comm_tensors *tensors,
+                                    double timeout_s)
 {
     (void)timeout_s;
     return tensors->memory->wait(tensors->stream);
@@ -50,24 +47,77 @@ static enum err stream_settle(struct comm_tensors *tensors, double timeout_s)
 
 static const struct comm_tensors_way direct = {
     .name = "direct",
-    .wait = parts_wait,
-    .test = parts_test,
-    .settle = stream_settle,
+    .wait = comm_tensors_parts_wait,
+    .test = comm_tensors_parts_test,
+    .settle = comm_tensors_stream_settle,
 };
 
+static bool is_direct(const struct comm_tensors *tensors)
+{
+    return tensors->way == &direct;
+}
+
+/* What requests of ways for devices need. */
+static enum err make_room(struct comm_tensors *tensors)
+{
+    enum err rc = ERR_OK;
+    size_t each = 2 * (size_t)tensors->comm->size;
+    tensors->pieces =
+        calloc(COMM_TENSORS_REQUESTS * each, sizeof *tensors->pieces);
+    if (tensors->pieces == NULL)
+        return err_set(ERR_MEMORY, "exchange of tensors: out of memory");
+    for (int i = 0; i < COMM_TENSORS_REQUESTS; i++) {
+        struct comm_tensors_request *request = &tensors->requests[i];
+        request->pieces = tensors->pieces + (size_t)i * each;
+        TRY(tensors->memory->event_create(&request->ready));
+        TRY(tensors->memory->event_create(&request->reached));
+    }
+out:
+    return rc;
+}
+
+static void close_way(struct comm_tensors *tensors)
+{
+    if (tensors->way != NULL && tensors->way->close != NULL)
+        tensors->way->close(tensors);
+    tensors->way = NULL;
+}
+
+/* Collective. */
+static enum err open_way(struct comm_tensors *tensors,
+                         const struct comm_tensors_way *way)
+{
+    tensors->way = way;
+    enum err rc = comm_agree(tensors->comm, way->open(tensors));
+    if (rc != ERR_OK)
+        close_way(tensors);
+    return rc;
+}
+
+/* Collective. */
 static enum err choose(struct comm_tensors *tensors, const char *way)
 {
+    enum err rc = ERR_OK;
     bool device = tensors->memory->device;
     if (strcmp(way, "auto") == 0)
         way = device ? "staged" : "direct";
-    if (strcmp(way, "direct") != 0)
-        return err_set(ERR_USAGE, "exchange '%s' is unknown; use auto", way);
-    if (device)
+    if (strcmp(way, "direct") == 0 && device)
         return err_set(ERR_UNSUPPORTED,
                        "exchange 'direct' is for tensors in the host's "
                        "memory; use auto");
-    tensors->way = &direct;
-    return ERR_OK;
+    if (strcmp(way, "direct") == 0) {
+        tensors->way = &direct;
+        return ERR_OK;
+    }
+    if (strcmp(way, "staged") != 0)
+        return err_set(ERR_USAGE,
+                       "exchange '%s' is unknown; use auto, direct, staged or "
+                       "nccl",
+                       way);
+    TRY(comm_agree(tensors->comm, make_room(tensors)));
+    TRY(open_way(tensors, &comm_tensors_staged));
+out:
+    return rc;
 }
 
 enum err comm_tensors_create(struct comm *comm,
@@ -82,9 +132,9 @@ enum err comm_tensors_create(struct comm *comm,
     TRY(comm_agree(comm, rc));
     tensors->memory = memory;
     tensors->stream = stream;
-    TRY(comm_agree(comm, comm_duplicate(comm, &tensors->comm)));
     for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)
         tensors->requests[i].tensors = tensors;
+    TRY(comm_agree(comm, comm_duplicate(comm, &tensors->comm)));
     TRY(comm_agree(comm, choose(tensors, way)));
     *out = tensors;
     tensors = NULL;
@@ -97,7 +147,13 @@ void comm_tensors_destroy(struct comm_tensors *tensors)
 {
     if (tensors == NULL)
         return;
+    close_way(tensors);
+    for (int i = 0; tensors->pieces != NULL && i < COMM_TENSORS_REQUESTS; i++) {
+        tensors->memory->event_destroy(tensors->requests[i].reached);
+        tensors->memory->event_destroy(tensors->requests[i].ready);
+    }
     comm_destroy(tensors->comm);
+    free(tensors->pieces);
     free(tensors);
 }
 
@@ -112,12 +168,12 @@ struct comm *comm_tensors_comm(struct comm_tensors *tensors)
 }
 
 static enum err take(struct comm_tensors *tensors, const char *what,
-                     struct comm_tensors_request **out)
+                     bool collective, struct comm_tensors_request **out)
 {
     int i = 0;
     *out = NULL;
     if (tensors->comm->broken)
-        return err_set(ERR_COMM, "%s: %s", what, tensors->comm->failure);
+        return err_set(ERR_COMM, "%s", tensors->comm->failure);
     while (i < COMM_TENSORS_REQUESTS && tensors->requests[i].busy)
         i++;
     if (i == COMM_TENSORS_REQUESTS)
@@ -128,19 +184,48 @@ static enum err take(struct comm_tensors *tensors, const char *what,
     *out = &tensors->requests[i];
     (*out)->what = what;
     (*out)->busy = true;
+    (*out)->collective = collective;
+    (*out)->piece_count = 0;
     return ERR_OK;
 }
 
+/* Nobody fetches what is left of a failed operation. */
+static enum err fail(struct comm_tensors_request *request, enum err rc)
+{
+    rc = broken(request->tensors, rc);
+    for (int i = 0; i < 2; i++)
+        if (request->parts[i] != NULL)
+            (void)comm_wait(request->parts[i], ABANDON_S);
+    request->parts[0] = request->parts[1] = NULL;
+    request->busy = false;
+    return err_set(rc, "%s", request->tensors->comm->failure);
+}
+
+/* The end of every start: of ways for devices the pieces are known now. */
 static enum err started(enum err rc, struct comm_tensors_request *request,
                         struct comm_tensors_request **out)
 {
-    *out = rc == ERR_OK ? request : NULL;
-    if (rc != ERR_OK && request != NULL) {
-        rc = broken(request->tensors, rc);
-        (void)parts_wait(request, 0.0);
-        request->busy = false;
-    }
-    return rc;
+    *out = NULL;
+    if (request == NULL)
+        return rc;
+    if (rc == ERR_OK && !is_direct(request->tensors))
+        rc = request->tensors->way->start(request);
+    if (rc != ERR_OK)
+        return fail(request, rc);
+    *out = request;
+    return ERR_OK;
+}
+
+static void add(struct comm_tensors_request *request, bool receive,
+                const void *tensor, size_t bytes, int peer)
+{
+    if (bytes > 0)
+        request->pieces[request->piece_count++] = (struct comm_tensors_piece){
+            .tensor = (char *)tensor,
+            .bytes = bytes,
+            .peer = peer,
+            .receive = receive,
+        };
 }
 
 enum err comm_tensors_start_exchange(struct comm_tensors *tensors, int to,
@@ -153,18 +238,22 @@ enum err comm_tensors_start_exchange(struct comm_tensors *tensors, int to,
     struct comm_tensors_request *request;
     bool sends = to >= 0 && send_bytes > 0;
     bool receives = from >= 0 && recv_bytes > 0;
-    TRY(take(tensors, "exchange", &request));
+    TRY(take(tensors, "exchange", false, &request));
+    request->tag = tag;
     if ((sends && to == comm->rank) || (receives && from == comm->rank)) {
         assert(sends && receives && to == from && send_bytes == recv_bytes);
         TRY(tensors->memory->copy(tensors->stream, send_bytes, send, recv));
-        goto out;
+    } else if (is_direct(tensors)) {
+        if (receives)
+            TRY(comm_start_recv(comm, recv, recv_bytes, from, tag,
+                                &request->parts[0]));
+        if (sends)
+            TRY(comm_start_send(comm, send, send_bytes, to, tag,
+                                &request->parts[1]));
+    } else {
+        add(request, true, recv, receives ? recv_bytes : 0, from);
+        add(request, false, send, sends ? send_bytes : 0, to);
     }
-    if (receives)
-        TRY(comm_start_recv(comm, recv, recv_bytes, from, tag,
-                            &request->parts[0]));
-    if (sends)
-        TRY(comm_start_send(comm, send, send_bytes, to, tag,
-                            &request->parts[1]));
 out:
     return started(rc, request, out);
 }
@@ -176,9 +265,20 @@ enum err comm_tensors_start_all_gather(struct comm_tensors *tensors, void *data,
 {
     enum err rc = ERR_OK;
     struct comm_tensors_request *request;
-    TRY(take(tensors, "all-gather", &request));
-    TRY(comm_start_all_gather(tensors->comm, data, bytes, offsets,
-                              &request->parts[0]));
+    int size = tensors->comm->size, me = tensors->comm->rank;
+    char *base = data;
+    TRY(take(tensors, "all-gather", true, &request));
+    if (is_direct(tensors)) {
+        TRY(comm_start_all_gather(tensors->comm, data, bytes, offsets,
+                                  &request->parts[0]));
+        goto out;
+    }
+    for (int i = 1; i < size; i++) {
+        int from = (me - i + size) % size;
+        add(request, true, base + offsets[from], bytes[from], from);
+    }
+    for (int i = 1; i < size; i++)
+        add(request, false, base + offsets[me], bytes[me], (me + i) % size);
 out:
     return started(rc, request, out);
 }
@@ -190,10 +290,29 @@ enum err comm_tensors_start_all_to_all(
 {
     enum err rc = ERR_OK;
     struct comm_tensors_request *request;
-    TRY(take(tensors, "all-to-all", &request));
-    TRY(comm_start_all_to_all(tensors->comm, send, send_bytes, send_offsets,
-                              recv, recv_bytes, recv_offsets,
-                              &request->parts[0]));
+    int size = tensors->comm->size, me = tensors->comm->rank;
+    const char *source = send;
+    char *target = recv;
+    assert(send_bytes[me] == recv_bytes[me]);
+    TRY(take(tensors, "all-to-all", true, &request));
+    if (is_direct(tensors)) {
+        TRY(comm_start_all_to_all(tensors->comm, send, send_bytes, send_offsets,
+                                  recv, recv_bytes, recv_offsets,
+                                  &request->parts[0]));
+        goto out;
+    }
+    for (int i = 1; i < size; i++) {
+        int from = (me - i + size) % size;
+        add(request, true, target + recv_offsets[from], recv_bytes[from], from);
+    }
+    for (int i = 1; i < size; i++) {
+        int to = (me + i) % size;
+        add(request, false, source + send_offsets[to], send_bytes[to], to);
+    }
+    if (send_bytes[me] > 0)
+        TRY(tensors->memory->copy(tensors->stream, send_bytes[me],
+                                  source + send_offsets[me],
+                                  target + recv_offsets[me]));
 out:
     return started(rc, request, out);
 }
@@ -201,16 +320,22 @@ out:
 enum err comm_tensors_wait(struct comm_tensors_request *request,
                            double timeout_s)
 {
+    const struct comm_tensors *tensors = request->tensors;
     assert(request->busy);
-    enum err rc = request->tensors->way->wait(request, timeout_s);
+    enum err rc = tensors->comm->broken
+                      ? err_set(ERR_COMM, "%s", tensors->comm->failure)
+                      : tensors->way->wait(request, timeout_s);
+    if (rc != ERR_OK)
+        return fail(request, rc);
     request->busy = false;
-    return rc == ERR_OK ? rc : broken(request->tensors, rc);
+    return ERR_OK;
 }
 
 bool comm_tensors_test(struct comm_tensors_request *request)
 {
+    const struct comm_tensors *tensors = request->tensors;
     assert(request->busy);
-    return request->tensors->way->test(request);
+    return tensors->comm->broken || tensors->way->test(request);
 }
 
 enum err comm_tensors_settle(struct comm_tensors *tensors, double timeout_s)

@@ -5,16 +5,49 @@
 #include "src/comm/comm_impl.h"
 #include "src/comm/comm_tensors.h"
 
+/* One message of an operation on a device: never empty, never to oneself. */
+struct comm_tensors_piece {
+    char *tensor; /* only read when sending */
+    size_t bytes;
+    size_t at; /* staged: offset in the staging memory */
+    int peer;
+    bool receive;
+};
+
+/* Pinned memory of one operation at a time. */
+struct comm_tensors_staging {
+    struct arena host;
+    void *uploaded;     /* event: the last operation's uploads are done */
+    unsigned long used; /* number of its last use */
+    bool busy;
+};
+
 struct comm_tensors_request {
     struct comm_tensors *tensors;
     const char *what; /* for error texts: "exchange" */
     bool busy;
     struct comm_request *parts[2]; /* the receive first; NULL: none */
+    /* Of ways for devices: */
+    bool collective; /* else an exchange: at most one piece each way */
+    int tag;         /* of an exchange */
+    int piece_count;
+    struct comm_tensors_piece *pieces; /* [2 size] */
+    void *ready;   /* event: the stream has come to the start */
+    void *reached; /* event: staged: downloads are done; nccl: all is done */
+    /* Of staged: */
+    struct comm_tensors_staging *staging;
+    struct comm_tensors_request *next; /* downloads are not known to be done */
+    bool queued;
+    bool arrived; /* uploads are enqueued, or that has failed with rc */
+    enum err rc;
 };
 
 struct comm_tensors_way {
     const char *name;
-    /* The way's part of comm_tensors_wait() and _settle(). */
+    enum err (*open)(struct comm_tensors *tensors);
+    void (*close)(struct comm_tensors *tensors);
+    /* What is left of starting an operation whose pieces are known. */
+    enum err (*start)(struct comm_tensors_request *request);
     enum err (*wait)(struct comm_tensors_request *request, double timeout_s);
     bool (*test)(struct comm_tensors_request *request);
     enum err (*settle)(struct comm_tensors *tensors, double timeout_s);
@@ -25,7 +58,20 @@ struct comm_tensors {
     const struct kernel_memory *memory;
     void *stream;
     const struct comm_tensors_way *way;
+    void *state; /* the way's */
     struct comm_tensors_request requests[COMM_TENSORS_REQUESTS];
+    struct comm_tensors_piece *pieces;
 };
+
+extern const struct comm_tensors_way comm_tensors_staged;
+
+/* The messages of an operation that comm has started: wait for them; whether
+ * they are done. */
+enum err comm_tensors_parts_wait(struct comm_tensors_request *request,
+                                 double timeout_s);
+bool comm_tensors_parts_test(struct comm_tensors_request *request);
+/* Wait for the stream. */
+enum err comm_tensors_stream_settle(struct comm_tensors *tensors,
+                                    double timeout_s);
 
 #endif

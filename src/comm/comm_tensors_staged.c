@@ -1,0 +1,291 @@
+/* Tensors travel through pinned host memory. Downloads and uploads have a
+ * stream each, which take turns with the backend's by events, so that neither
+ * holds up the other or the ops. Messages start in the order of operations, as
+ * soon as what they send is here. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "src/comm/comm_tensors_impl.h"
+
+#define PIECE_ALIGN ((size_t)64)
+
+struct staged {
+    void *down, *up;                           /* streams */
+    struct comm_tensors_request *first, *last; /* queue of downloads */
+    unsigned long uses;
+    struct comm_tensors_staging stagings[COMM_TENSORS_REQUESTS];
+};
+
+static void staged_close(struct comm_tensors *tensors)
+{
+    const struct kernel_memory *memory = tensors->memory;
+    struct staged *staged = tensors->state;
+    if (staged == NULL)
+        return;
+    /* Late peers may still read or write the memory of a failed operation. */
+    bool keep = tensors->comm->broken ||
+                (staged->up != NULL && memory->wait(staged->up) != ERR_OK);
+    for (int i = 0; i < COMM_TENSORS_REQUESTS; i++) {
+        if (!keep)
+            memory->host_destroy(&staged->stagings[i].host);
+        memory->event_destroy(staged->stagings[i].uploaded);
+    }
+    memory->stream_destroy(staged->up);
+    memory->stream_destroy(staged->down);
+    free(staged);
+    tensors->state = NULL;
+}
+
+static enum err staged_open(struct comm_tensors *tensors)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = tensors->memory;
+    struct staged *staged = calloc(1, sizeof *staged);
+    tensors->state = staged;
+    if (staged == NULL)
+        return err_set(ERR_MEMORY, "exchange of tensors: out of memory");
+    TRY(memory->stream_create(true, &staged->down));
+    TRY(memory->stream_create(true, &staged->up));
+    for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)
+        TRY(memory->event_create(&staged->stagings[i].uploaded));
+out:
+    return rc;
+}
+
+/* The smallest that is large enough, of equals the one used longest ago; else
+ * the largest, to be made larger. */
+static struct comm_tensors_staging *find_staging(struct staged *staged,
+                                                 size_t bytes)
+{
+    struct comm_tensors_staging *best = NULL;
+    for (int i = 0; i < COMM_TENSORS_REQUESTS; i++) {
+        struct comm_tensors_staging *other = &staged->stagings[i];
+        if (other->busy)
+            continue;
+        size_t has = other->host.capacity;
+        size_t best_has = best != NULL ? best->host.capacity : 0;
+        if (best == NULL ||
+            (best_has < bytes ? has > best_has
+                              : has >= bytes && has < best_has) ||
+            (has == best_has && other->used < best->used))
+            best = other;
+    }
+    return best;
+}
+
+static enum err take_staging(struct comm_tensors_request *request, size_t bytes)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = request->tensors->memory;
+    struct staged *staged = request->tensors->state;
+    request->staging = NULL;
+    if (bytes == 0)
+        return ERR_OK;
+    struct comm_tensors_staging *staging = find_staging(staged, bytes);
+    TRY(memory->event_wait(staging->uploaded));
+    if (staging->host.capacity < bytes) {
+        memory->host_destroy(&staging->host);
+        TRY(memory->host_create(bytes, &staging->host));
+    }
+    staging->busy = true;
+    staging->used = ++staged->uses;
+    request->staging = staging;
+out:
+    return rc;
+}
+
+/* Where the pieces lie in the staging memory. What goes to several ranks lies
+ * there once: in an all-gather all send the same. */
+static size_t lay_out(struct comm_tensors_request *request)
+{
+    const struct comm_tensors_piece *sent = NULL;
+    size_t bytes = 0;
+    for (int i = 0; i < request->piece_count; i++) {
+        struct comm_tensors_piece *piece = &request->pieces[i];
+        if (!piece->receive && sent != NULL && sent->tensor == piece->tensor &&
+            sent->bytes == piece->bytes) {
+            piece->at = sent->at;
+            continue;
+        }
+        if (!piece->receive)
+            sent = piece;
+        piece->at = bytes;
+        bytes += (piece->bytes + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
+    }
+    return bytes;
+}
+
+static enum err download(struct comm_tensors_request *request)
+{
+    enum err rc = ERR_OK;
+    const struct comm_tensors *tensors = request->tensors;
+    const struct kernel_memory *memory = tensors->memory;
+    const struct staged *staged = tensors->state;
+    const struct comm_tensors_piece *sent = NULL;
+    for (int i = 0; i < request->piece_count; i++) {
+        const struct comm_tensors_piece *piece = &request->pieces[i];
+        if (piece->receive || (sent != NULL && sent->at == piece->at))
+            continue;
+        if (sent == NULL)
+            TRY(memory->event_await(request->ready, staged->down));
+        sent = piece;
+        TRY(memory->download(staged->down, piece->bytes, piece->tensor,
+                             request->staging->host.base + piece->at));
+    }
+    TRY(memory->event_record(request->reached, staged->down));
+out:
+    return rc;
+}
+
+static enum err upload(struct comm_tensors_request *request)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = request->tensors->memory;
+    const struct staged *staged = request->tensors->state;
+    struct comm_tensors_staging *staging = request->staging;
+    bool any = false;
+    if (staging == NULL)
+        return ERR_OK;
+    for (int i = 0; i < request->piece_count; i++) {
+        const struct comm_tensors_piece *piece = &request->pieces[i];
+        if (!piece->receive)
+            continue;
+        if (!any)
+            TRY(memory->event_await(request->ready, staged->up));
+        any = true;
+        TRY(memory->upload(staged->up, piece->bytes,
+                           staging->host.base + piece->at, piece->tensor));
+    }
+    if (any)
+        TRY(memory->event_record(staging->uploaded, staged->up));
+out:
+    return rc;
+}
+
+static enum err start_messages(struct comm_tensors_request *request)
+{
+    enum err rc = ERR_OK;
+    struct comm *comm = request->tensors->comm;
+    struct comm_request *all = NULL;
+    if (request->collective)
+        TRY(comm_request_take(comm, true, request->what, &all));
+    for (int i = 0; i < request->piece_count; i++) {
+        const struct comm_tensors_piece *piece = &request->pieces[i];
+        char *data = request->staging->host.base + piece->at;
+        if (request->collective)
+            TRY(comm_request_add(all, piece->receive, data, piece->bytes,
+                                 piece->peer, all->tag));
+        else if (piece->receive)
+            TRY(comm_start_recv(comm, data, piece->bytes, piece->peer,
+                                request->tag, &request->parts[0]));
+        else
+            TRY(comm_start_send(comm, data, piece->bytes, piece->peer,
+                                request->tag, &request->parts[1]));
+    }
+out:
+    return request->collective
+               ? comm_request_started(rc, all, &request->parts[0])
+               : rc;
+}
+
+/* Start the messages of all whose downloads are done, in order: that of
+ * collectives must be the same on all ranks. */
+static enum err progress(struct comm_tensors *tensors)
+{
+    enum err rc = ERR_OK;
+    struct staged *staged = tensors->state;
+    while (staged->first != NULL) {
+        struct comm_tensors_request *request = staged->first;
+        bool done = false;
+        TRY(tensors->memory->event_done(request->reached, &done));
+        if (!done)
+            break;
+        staged->first = request->next;
+        request->queued = false;
+        TRY(start_messages(request));
+    }
+out:
+    if (rc != ERR_OK)
+        comm_request_break(tensors->comm);
+    return rc;
+}
+
+static enum err staged_start(struct comm_tensors_request *request)
+{
+    enum err rc = ERR_OK;
+    struct comm_tensors *tensors = request->tensors;
+    struct staged *staged = tensors->state;
+    request->rc = ERR_OK;
+    request->arrived = false;
+    TRY(take_staging(request, lay_out(request)));
+    TRY(tensors->memory->event_record(request->ready, tensors->stream));
+    TRY(download(request));
+    request->queued = true;
+    request->next = NULL;
+    if (staged->first == NULL)
+        staged->first = request;
+    else
+        staged->last->next = request;
+    staged->last = request;
+    TRY(progress(tensors));
+out:
+    return rc;
+}
+
+/* The messages are here, or must be within timeout_s. */
+static void arrive(struct comm_tensors_request *request, double timeout_s)
+{
+    request->rc = comm_tensors_parts_wait(request, timeout_s);
+    if (request->rc == ERR_OK)
+        request->rc = upload(request);
+    if (request->rc != ERR_OK)
+        comm_request_break(request->tensors->comm);
+    request->arrived = true;
+}
+
+static bool staged_test(struct comm_tensors_request *request)
+{
+    if (progress(request->tensors) != ERR_OK)
+        return true;
+    if (!request->arrived &&
+        (request->queued || !comm_tensors_parts_test(request)))
+        return false;
+    if (!request->arrived)
+        arrive(request, 0.0);
+    return true;
+}
+
+static enum err staged_wait(struct comm_tensors_request *request,
+                            double timeout_s)
+{
+    enum err rc = ERR_OK;
+    const struct comm_tensors *tensors = request->tensors;
+    const struct kernel_memory *memory = tensors->memory;
+    const struct staged *staged = tensors->state;
+    struct comm_tensors_staging *staging = request->staging;
+    TRY(progress(request->tensors));
+    /* This rank's own device: it does not wait for others. */
+    while (request->queued) {
+        TRY(memory->event_wait(staged->first->reached));
+        TRY(progress(request->tensors));
+    }
+    if (!request->arrived)
+        arrive(request, timeout_s);
+    TRY(request->rc);
+    if (staging != NULL) {
+        TRY(memory->event_await(staging->uploaded, tensors->stream));
+        staging->busy = false;
+    }
+out:
+    return rc;
+}
+
+const struct comm_tensors_way comm_tensors_staged = {
+    .name = "staged",
+    .open = staged_open,
+    .close = staged_close,
+    .start = staged_start,
+    .wait = staged_wait,
+    .test = staged_test,
+    .settle = comm_tensors_stream_settle,
+};

@@ -1,0 +1,30 @@
+/* A device without hardware, whose work is done as late as the rules of struct
+ * kernel_memory allow: what a stream holds runs when the host waits, or when
+ * another stream that awaits it runs. Tensors have addresses that the host
+ * cannot reach, and what is downloaded is spoiled until the copy has run. So
+ * whoever forgets to wait finds old bytes. */
+#ifndef TESSERA_TESTS_DEFERRED_MEMORY_H
+#define TESSERA_TESTS_DEFERRED_MEMORY_H
+
+#include <stdbool.h>
+
+#include "kernels/kernel_memory.h"
+
+extern const struct kernel_memory deferred_memory;
+
+struct deferred {
+    /* Urgent streams run as early as allowed instead, all others late: so
+     * whoever forgets that they should wait for others finds bytes too new. */
+    bool eager;
+    const char *name; /* what identify says */
+    int host_creates; /* so far */
+    int lost;         /* streams destroyed with work left */
+};
+extern struct deferred deferred;
+
+/* The memory behind the address of a tensor. */
+void *deferred_reach(const void *tensor);
+/* Enqueue `run`, which is called again until it returns true. */
+void deferred_call(void *stream, bool (*run)(void *), void *argument);
+
+#endif
