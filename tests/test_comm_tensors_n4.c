@@ -122,22 +122,28 @@ static void test_ring(struct bench *b, size_t bytes, const char *what)
     end(b, what);
 }
 
-/* From rank 0 to the last one, each with one byte more. */
+/* From rank 0 to the last one, each with one byte more; twice, because the last
+ * one does nothing but receive, as early as it can. */
 static void test_chain(struct bench *b)
 {
     int rank = comm_rank(b->comm), size = comm_size(b->comm);
-    size_t bytes = 1000;
-    size_t out = rank + 1 < size ? bytes + (size_t)rank : 0;
-    size_t in = rank > 0 ? bytes + (size_t)rank - 1 : 0;
+    size_t out = rank + 1 < size ? 1000 + (size_t)rank : 0;
+    size_t in = rank > 0 ? 1000 + (size_t)rank - 1 : 0;
     struct comm_tensors_request *request;
+    char *to[2];
     begin(b);
-    char *from = tensor(b, bytes + (size_t)rank), *to = tensor(b, in);
-    put(b, from, bytes + (size_t)rank, (unsigned)rank);
-    note(b, comm_tensors_start_exchange(b->tensors, out > 0 ? rank + 1 : -1,
-                                        from, out, in > 0 ? rank - 1 : -1, to,
-                                        in, 0, &request));
-    wait_for(b, request);
-    look(b, to, in, (unsigned)rank - 1);
+    for (unsigned turn = 0; turn < 2; turn++) {
+        char *from = tensor(b, out);
+        to[turn] = tensor(b, in);
+        put(b, from, out, (unsigned)rank + turn);
+        put(b, to[turn], in, 99);
+        note(b, comm_tensors_start_exchange(b->tensors, out > 0 ? rank + 1 : -1,
+                                            from, out, in > 0 ? rank - 1 : -1,
+                                            to[turn], in, 0, &request));
+        wait_for(b, request);
+    }
+    for (unsigned turn = 0; turn < 2; turn++)
+        look(b, to[turn], in, (unsigned)rank - 1 + turn);
     end(b, "a chain, whose ends only send or receive");
 }
 
