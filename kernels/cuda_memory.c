@@ -1,12 +1,22 @@
 /* Tensors in the memory of a GPU, copies and events on CUDA's streams. */
 #include "kernels/cuda_memory.h"
 
+#include <stdio.h>
+
 #include "kernels/cuda_device.h"
 
 static enum err use(int local_rank)
 {
     int device;
     return cuda_device_use(local_rank, &device);
+}
+
+static enum err identify(char *text, size_t bytes)
+{
+    struct cuda_device_info info;
+    enum err rc = cuda_device_info(&info);
+    snprintf(text, bytes, "%s", rc == ERR_OK ? info.bus : "");
+    return rc;
 }
 
 static enum err event_create(void **event)
@@ -17,6 +27,7 @@ static enum err event_create(void **event)
 const struct kernel_memory cuda_memory = {
     .device = true,
     .use = use,
+    .identify = identify,
     .stream_create = cuda_device_stream_create,
     .stream_destroy = cuda_device_stream_destroy,
     .tensors_create = cuda_device_tensors_create,

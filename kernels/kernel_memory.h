@@ -18,6 +18,9 @@ struct kernel_memory {
     /* Makes the calling thread use the device of this rank: the first call of
      * every thread that computes or copies. ERR_UNSUPPORTED without one. */
     enum err (*use)(int local_rank);
+    /* What tells it from the node's other devices, its PCI address. NULL: not a
+     * device that NCCL knows. */
+    enum err (*identify)(char *text, size_t bytes);
 
     /* A stream, NULL on CPU. It waits for no other; work on an urgent one goes
      * first. */

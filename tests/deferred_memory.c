@@ -8,13 +8,14 @@
 #include <string.h>
 
 #define FAR ((uintptr_t)1 << 60)
-#define STREAMS 16
+#define STREAMS 32
 
 enum kind { COPY, RECORD, AWAIT, CALL };
 
 struct event {
     unsigned long recorded, reached; /* numbers of the latest */
     struct stream *stream;
+    struct event *next; /* destroyed one */
 };
 
 struct op {
@@ -36,7 +37,9 @@ struct stream {
 
 struct deferred deferred;
 
+/* Streams with work left stay here, and events, which may be in it. */
 static struct stream *streams[STREAMS];
+static struct event *events_gone;
 
 static void *make(size_t bytes)
 {
@@ -121,6 +124,12 @@ static enum err use(int local_rank)
     return ERR_OK;
 }
 
+static enum err identify(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s", deferred.name != NULL ? deferred.name : "");
+    return ERR_OK;
+}
+
 static enum err stream_create(bool urgent, void **out)
 {
     struct stream *stream = make(sizeof *stream);
@@ -139,7 +148,10 @@ static void stream_destroy(void *stream_)
     struct stream *stream = stream_;
     if (stream == NULL)
         return;
-    deferred.lost += stream->first < stream->end;
+    if (stream->first < stream->end) {
+        deferred.lost++;
+        return;
+    }
     for (int i = 0; i < STREAMS; i++)
         if (streams[i] == stream)
             streams[i] = NULL;
@@ -217,6 +229,15 @@ static enum err event_create(void **event)
     return ERR_OK;
 }
 
+static void event_destroy(void *event_)
+{
+    struct event *event = event_;
+    if (event == NULL)
+        return;
+    event->next = events_gone;
+    events_gone = event;
+}
+
 static enum err event_record(void *event_, void *stream)
 {
     struct event *event = event_;
@@ -261,6 +282,7 @@ static enum err event_done(void *event_, bool *done)
 const struct kernel_memory deferred_memory = {
     .device = true,
     .use = use,
+    .identify = identify,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .tensors_create = tensors_create,
@@ -272,7 +294,7 @@ const struct kernel_memory deferred_memory = {
     .copy = copy,
     .wait = stream_wait,
     .event_create = event_create,
-    .event_destroy = free,
+    .event_destroy = event_destroy,
     .event_record = event_record,
     .event_await = event_await,
     .event_wait = event_wait,

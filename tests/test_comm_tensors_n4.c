@@ -1,13 +1,14 @@
-/* Messages of tensors of any number of ranks, by every way that needs no
- * device. Nothing here waits before settle(), so that a copy, message or op out
- * of order shows in what arrives. */
+/* Messages of tensors of any number of ranks, by every way: staged on a device
+ * without hardware, nccl by a fake library. Nothing here waits before settle(),
+ * so that a copy, message or op out of order shows in what arrives. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/comm/comm_tensors.h"
+#include "src/comm/comm_tensors_impl.h"
 #include "tests/deferred_memory.h"
+#include "tests/nccl_fake.h"
 #include "tests/tap.h"
 
 #define ROOM ((size_t)24 << 20)
@@ -318,7 +319,8 @@ static void test_way(struct comm *comm, const struct kernel_memory *memory,
         tap_ok(false, "%s: %s", way, err_text());
         return;
     }
-    enum err rc = comm_tensors_create(comm, memory, b.stream, way, &b.tensors);
+    enum err rc = comm_tensors_create_lent(comm, memory, b.stream, way,
+                                           &nccl_fake_library, &b.tensors);
     everywhere(comm,
                rc == ERR_OK && strcmp(comm_tensors_way(b.tensors), want) == 0 &&
                    comm_size(comm_tensors_comm(b.tensors)) == comm_size(comm),
@@ -353,10 +355,13 @@ static void test_refused(struct comm *comm)
         const char *text;
     } cases[] = {
         { false, "pigeon", ERR_USAGE, "exchange 'pigeon' is unknown" },
-        { true, "direct", ERR_UNSUPPORTED, "in the host's memory" },
+        { true, "direct", ERR_UNSUPPORTED, "in the device's memory" },
+        { false, "staged", ERR_UNSUPPORTED, "in the host's memory" },
+        { false, "nccl", ERR_UNSUPPORTED, "in the host's memory" },
+        { true, "nccl", ERR_UNSUPPORTED, "does not know this device" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct kernel_memory memory = kernel_memory_cpu;
+        struct kernel_memory memory = kernel_memory_cpu; /* no identify */
         struct comm_tensors *tensors;
         memory.device = cases[i].device;
         enum err rc =
@@ -365,6 +370,136 @@ static void test_refused(struct comm *comm)
                    rc == cases[i].rc && tensors == NULL &&
                        strstr(err_text(), cases[i].text) != NULL,
                    cases[i].way, "is refused");
+    }
+}
+
+/* NCCL that starts badly, on the last rank, is everybody's error, and no reason
+ * to go another way. */
+static void test_bad_start(struct comm *comm)
+{
+    static const struct {
+        int result;
+        enum err rc;
+    } cases[] = { { COMM_NCCL_SYSTEM_ERROR, ERR_IO },
+                  { COMM_NCCL_INTERNAL_ERROR, ERR_INTERNAL } };
+    void *stream;
+    if (deferred_memory.stream_create(false, &stream) != ERR_OK)
+        return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct comm_tensors *tensors;
+        if (comm_rank(comm) == comm_size(comm) - 1)
+            nccl_fake.start_result = cases[i].result;
+        enum err rc =
+            comm_tensors_create_lent(comm, &deferred_memory, stream, "nccl",
+                                     &nccl_fake_library, &tensors);
+        everywhere(comm,
+                   rc == cases[i].rc && tensors == NULL &&
+                       strstr(err_text(), "NCCL: starting: another") != NULL,
+                   "nccl", "a bad start on one rank is everybody's");
+    }
+    everywhere(comm,
+               nccl_fake.alive == 0 &&
+                   nccl_fake.aborts ==
+                       (comm_rank(comm) == comm_size(comm) - 1 ? 0 : 2),
+               "nccl", "and aborts what others began");
+    nccl_fake.aborts = 0;
+    nccl_fake.start_result = COMM_NCCL_SUCCESS;
+    deferred_memory.stream_destroy(stream);
+}
+
+/* No shutdown of a comm of which some ranks are broken: break it on all. */
+static void drop(struct comm *comm)
+{
+    struct comm_request *request;
+    char nothing;
+    if (comm_start_recv(comm, &nothing, 1, comm_rank(comm), 9, &request) ==
+        ERR_OK)
+        (void)comm_wait(request, 0.01);
+    comm_destroy(comm);
+}
+
+static struct arena left_to_mpi[2];
+
+/* After some groups NCCL reports an error on the last rank. Nobody hangs, all
+ * know, and what comes next fails with the same text. */
+static void test_error(struct comm *comm, int which, int groups)
+{
+    struct bench b = { .comm = comm, .memory = &deferred_memory };
+    bool last = comm_rank(comm) == comm_size(comm) - 1;
+    struct comm_tensors_request *request;
+    char *data, text[512];
+    enum err rc = comm_duplicate(comm, &nccl_fake.comm);
+    nccl_fake.groups_good = groups;
+    nccl_fake.error_result = last ? COMM_NCCL_REMOTE_ERROR : COMM_NCCL_SUCCESS;
+    rc |= deferred_memory.stream_create(false, &b.stream);
+    rc |= deferred_memory.tensors_create(ROOM, &b.device);
+    rc |= deferred_memory.host_create(ROOM, &b.host);
+    if (rc == ERR_OK)
+        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream, "nccl",
+                                      &nccl_fake_library, &b.tensors);
+    everywhere(comm, rc == ERR_OK, "nccl", "begins");
+    for (int turn = 0; rc == ERR_OK && turn < 40; turn++) {
+        b.rc = ERR_OK;
+        request = gather(&b, 1, &data);
+        rc = request != NULL ? comm_tensors_wait(request, 0.5) : b.rc;
+        if (rc == ERR_OK && turn % 10 == 9)
+            rc = comm_tensors_settle(b.tensors, 0.5);
+        b.device.used = b.host.used = 0;
+    }
+    snprintf(text, sizeof text, "%s", err_text());
+    const char *want = last ? "remote process exited: of the fake" : "NCCL";
+    bool told = rc == ERR_COMM && strstr(text, want) != NULL;
+    if (!told)
+        tap_note("%s: %s", err_name(rc), text);
+    request = gather(&b, 1, &data);
+    everywhere(comm,
+               told && request == NULL && strcmp(text, err_text()) == 0 &&
+                   comm_tensors_settle(b.tensors, 0.0) == ERR_COMM &&
+                   strcmp(text, err_text()) == 0,
+               "nccl", "an error on one rank ends all");
+    comm_tensors_destroy(b.tensors);
+    everywhere(comm,
+               nccl_fake.alive == 0 && nccl_fake.aborts == 1 &&
+                   !nccl_fake.misused,
+               "nccl", "its communicator is aborted");
+    nccl_fake.aborts = 0;
+    nccl_fake.error_result = COMM_NCCL_SUCCESS;
+    deferred_memory.wait(b.stream);
+    deferred_memory.stream_destroy(b.stream);
+    deferred_memory.host_destroy(&b.host);
+    /* the tensors stay: MPI may have them still */
+    left_to_mpi[which] = b.device;
+    drop(nccl_fake.comm);
+}
+
+static void test_nccl(struct comm *comm)
+{
+    static const char *const names[] = { "01", "02", "03", "04" };
+    struct kernel_memory unknown = deferred_memory;
+    if (comm_duplicate(comm, &nccl_fake.comm) != ERR_OK) {
+        tap_ok(false, "%s", err_text());
+        return;
+    }
+    deferred.name = names[0];
+    test_way(comm, &deferred_memory, "auto", "staged");
+    test_bad_start(comm);
+    deferred.name = names[comm_rank(comm) % 4];
+    unknown.identify = NULL;
+    test_way(comm, &unknown, "auto", "staged");
+    for (int i = 0; i < 4; i++) {
+        deferred.eager = i % 2 != 0;
+        nccl_fake.busy = i < 2 ? 0 : 3;
+        test_way(comm, &deferred_memory,
+                 i == 0 && comm_size(comm) > 1 ? "auto" : "nccl", "nccl");
+    }
+    everywhere(comm,
+               nccl_fake.alive == 0 && nccl_fake.aborts == 0 &&
+                   !nccl_fake.misused,
+               "nccl", "was used well");
+    comm_destroy(nccl_fake.comm);
+    if (comm_size(comm) > 1) {
+        test_error(comm, 0, 3);
+        test_error(comm, 1, 22);
     }
 }
 
@@ -379,9 +514,10 @@ int main(int argc, char **argv)
         tap_silence();
     test_refused(comm);
     test_way(comm, &kernel_memory_cpu, "auto", "direct");
-    test_way(comm, &deferred_memory, "auto", "staged");
+    test_way(comm, &deferred_memory, "staged", "staged");
     deferred.eager = true;
     test_way(comm, &deferred_memory, "staged", "staged");
+    test_nccl(comm);
     comm_destroy(comm);
     return tap_done();
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/log.h"
 #include "src/comm/comm_tensors_impl.h"
 
 /* What is left of a failed operation is only let go. */
@@ -94,28 +95,48 @@ static enum err open_way(struct comm_tensors *tensors,
     return rc;
 }
 
+/* NCCL where all ranks can, else through host memory. Collective. */
+static enum err open_best(struct comm_tensors *tensors)
+{
+    tensors->automatic = true;
+    if (tensors->comm->size > 1) {
+        enum err rc = open_way(tensors, &comm_tensors_nccl);
+        if (rc != ERR_UNSUPPORTED)
+            return rc;
+        if (tensors->comm->rank == 0)
+            log_info("tensors travel through host memory: %s", err_text());
+    }
+    return open_way(tensors, &comm_tensors_staged);
+}
+
 /* Collective. */
 static enum err choose(struct comm_tensors *tensors, const char *way)
 {
     enum err rc = ERR_OK;
     bool device = tensors->memory->device;
-    if (strcmp(way, "auto") == 0)
-        way = device ? "staged" : "direct";
-    if (strcmp(way, "direct") == 0 && device)
-        return err_set(ERR_UNSUPPORTED,
-                       "exchange 'direct' is for tensors in the host's "
-                       "memory; use auto");
-    if (strcmp(way, "direct") == 0) {
-        tensors->way = &direct;
-        return ERR_OK;
-    }
-    if (strcmp(way, "staged") != 0)
+    if (strcmp(way, "auto") == 0 && !device)
+        way = "direct";
+    if (strcmp(way, "auto") != 0 && strcmp(way, "direct") != 0 &&
+        strcmp(way, "staged") != 0 && strcmp(way, "nccl") != 0)
         return err_set(ERR_USAGE,
                        "exchange '%s' is unknown; use auto, direct, staged or "
                        "nccl",
                        way);
+    if (device == (strcmp(way, "direct") == 0))
+        return err_set(ERR_UNSUPPORTED,
+                       "exchange '%s' is not for tensors in the %s's memory; "
+                       "use auto",
+                       way, device ? "device" : "host");
+    if (!device) {
+        tensors->way = &direct;
+        return ERR_OK;
+    }
     TRY(comm_agree(tensors->comm, make_room(tensors)));
-    TRY(open_way(tensors, &comm_tensors_staged));
+    if (strcmp(way, "auto") == 0)
+        TRY(open_best(tensors));
+    else
+        TRY(open_way(tensors, strcmp(way, "nccl") == 0 ? &comm_tensors_nccl
+                                                       : &comm_tensors_staged));
 out:
     return rc;
 }
@@ -123,6 +144,15 @@ out:
 enum err comm_tensors_create(struct comm *comm,
                              const struct kernel_memory *memory, void *stream,
                              const char *way, struct comm_tensors **out)
+{
+    return comm_tensors_create_lent(comm, memory, stream, way, NULL, out);
+}
+
+enum err comm_tensors_create_lent(struct comm *comm,
+                                  const struct kernel_memory *memory,
+                                  void *stream, const char *way,
+                                  const struct comm_nccl_library *library,
+                                  struct comm_tensors **out)
 {
     enum err rc = ERR_OK;
     struct comm_tensors *tensors = calloc(1, sizeof *tensors);
@@ -132,6 +162,7 @@ enum err comm_tensors_create(struct comm *comm,
     TRY(comm_agree(comm, rc));
     tensors->memory = memory;
     tensors->stream = stream;
+    tensors->library = library;
     for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)
         tensors->requests[i].tensors = tensors;
     TRY(comm_agree(comm, comm_duplicate(comm, &tensors->comm)));

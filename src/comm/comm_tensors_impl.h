@@ -3,6 +3,7 @@
 #define TESSERA_COMM_COMM_TENSORS_IMPL_H
 
 #include "src/comm/comm_impl.h"
+#include "src/comm/comm_nccl_library.h"
 #include "src/comm/comm_tensors.h"
 
 /* One message of an operation on a device: never empty, never to oneself. */
@@ -33,7 +34,8 @@ struct comm_tensors_request {
     int piece_count;
     struct comm_tensors_piece *pieces; /* [2 size] */
     void *ready;   /* event: the stream has come to the start */
-    void *reached; /* event: staged: downloads are done; nccl: all is done */
+    void *reached; /* event: the downloads of staged, or nccl's messages, are
+                      done */
     /* Of staged: */
     struct comm_tensors_staging *staging;
     struct comm_tensors_request *next; /* downloads are not known to be done */
@@ -58,12 +60,22 @@ struct comm_tensors {
     const struct kernel_memory *memory;
     void *stream;
     const struct comm_tensors_way *way;
-    void *state; /* the way's */
+    const struct comm_nccl_library *library; /* lent; NULL: it is opened */
+    bool automatic;                          /* the way was left to us */
+    void *state;                             /* the way's */
     struct comm_tensors_request requests[COMM_TENSORS_REQUESTS];
     struct comm_tensors_piece *pieces;
 };
 
 extern const struct comm_tensors_way comm_tensors_staged;
+extern const struct comm_tensors_way comm_tensors_nccl;
+
+/* comm_tensors_create() with a library that is lent, for tests. */
+enum err comm_tensors_create_lent(struct comm *comm,
+                                  const struct kernel_memory *memory,
+                                  void *stream, const char *way,
+                                  const struct comm_nccl_library *library,
+                                  struct comm_tensors **out);
 
 /* The messages of an operation that comm has started: wait for them; whether
  * they are done. */

@@ -1,0 +1,76 @@
+/* NCCL, opened when a program runs: so that programs start on machines without
+ * it. What is used of its interface is declared here and compared with nccl.h
+ * by tests/test_comm_nccl_library.c, so that no header of it or of CUDA is
+ * needed. */
+#ifndef TESSERA_COMM_COMM_NCCL_LIBRARY_H
+#define TESSERA_COMM_COMM_NCCL_LIBRARY_H
+
+#include <stddef.h>
+
+#include "src/base/err.h"
+
+/* ncclResult_t, of which more are translated. */
+enum comm_nccl_result {
+    COMM_NCCL_SUCCESS = 0,
+    COMM_NCCL_CUDA_ERROR = 1,
+    COMM_NCCL_SYSTEM_ERROR = 2,
+    COMM_NCCL_INTERNAL_ERROR = 3,
+    COMM_NCCL_INVALID_ARGUMENT = 4,
+    COMM_NCCL_INVALID_USAGE = 5,
+    COMM_NCCL_REMOTE_ERROR = 6,
+    COMM_NCCL_IN_PROGRESS = 7,
+};
+
+#define COMM_NCCL_BYTE 0 /* ncclInt8 */
+
+/* ncclUniqueId */
+struct comm_nccl_id {
+    char bytes[128];
+};
+
+/* The first ncclConfig_t, of version 2.14. Newer libraries know by `bytes` and
+ * `version` what follows in theirs, and set that themselves. */
+#define COMM_NCCL_CONFIG_MAGIC 0xcafebeefu
+#define COMM_NCCL_CONFIG_VERSION 21400
+struct comm_nccl_config {
+    size_t bytes;
+    unsigned magic;
+    unsigned version;
+    int blocking;
+    int unset; /* of later versions, INT_MIN */
+};
+
+/* Results are enum comm_nccl_result; comm is a ncclComm_t, stream a
+ * cudaStream_t. */
+struct comm_nccl_library {
+    void *opened; /* by dlopen */
+    int (*version)(int *version);
+    int (*unique_id)(struct comm_nccl_id *id);
+    int (*init)(void **comm, int ranks, struct comm_nccl_id id, int rank,
+                struct comm_nccl_config *config);
+    int (*finalize)(void *comm);
+    int (*destroy)(void *comm);
+    int (*abort)(void *comm);
+    int (*async_error)(void *comm, int *result);
+    const char *(*error_text)(int result);
+    const char *(*last_error)(void *comm);
+    int (*group_start)(void);
+    int (*group_end)(void);
+    int (*send)(const void *data, size_t count, int type, int peer, void *comm,
+                void *stream);
+    int (*recv)(void *data, size_t count, int type, int peer, void *comm,
+                void *stream);
+};
+
+/* ERR_UNSUPPORTED says what is missing; `library` is zeros then. */
+enum err comm_nccl_library_open(struct comm_nccl_library *library);
+void comm_nccl_library_close(struct comm_nccl_library *library);
+
+/* `result` as an error of ours, "what was tried: NCCL's text"; ERR_OK for
+ * success and for what is in progress. ERR_COMM: a peer failed; ERR_IO: the
+ * GPU, the network or the node did; ERR_UNSUPPORTED: NCCL refuses this use, as
+ * of one GPU by two ranks. */
+enum err comm_nccl_library_error(const struct comm_nccl_library *library,
+                                 void *comm, int result, const char *what);
+
+#endif

@@ -1,0 +1,413 @@
+/* Tensors travel by NCCL, on a stream of its own that takes turns with the
+ * backend's by events. Only sends and receives are used, in groups: NCCL's sums
+ * have bits of their own. Nothing blocks within NCCL; the host polls, with
+ * comm's patience, and when the patience ends, the ranks call a roll over comm,
+ * because NCCL does not say who is missing. */
+#include <assert.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/comm/comm_tensors_impl.h"
+
+/* Operations that the host is ahead of the device at most. A queue of kernels
+ * that is full stops the host, beyond all deadlines. */
+#define AHEAD 16
+#define DEVICE_BYTES 64
+/* Of a deadline: how long the roll call waits for ranks that meet the same
+ * deadline, which begin to wait up to one deadline later. */
+#define ROLL_SHARE 1.25
+
+struct past {
+    void *ready, *reached; /* events of an operation that was waited for */
+};
+
+struct nccl {
+    struct comm_nccl_library library;
+    void *comm; /* NULL: not yet, or aborted */
+    bool used;  /* the library */
+    void *stream;
+    void *settled;                        /* event */
+    struct comm_tensors_request *issuing; /* NCCL is not done enqueueing it */
+    struct past pasts[AHEAD];
+    unsigned long waits;
+};
+
+static enum err nccl_error(const struct nccl *nccl, int result,
+                           const char *what)
+{
+    return comm_nccl_library_error(&nccl->library, nccl->comm, result, what);
+}
+
+/* Whether NCCL is still at work on what it was told. */
+static enum err look(const struct nccl *nccl, const char *what, bool *busy)
+{
+    int state = COMM_NCCL_SUCCESS;
+    *busy = false;
+    int result = nccl->library.async_error(nccl->comm, &state);
+    if (result != COMM_NCCL_SUCCESS)
+        return nccl_error(nccl, result, what);
+    *busy = state == COMM_NCCL_IN_PROGRESS;
+    return nccl_error(nccl, state, what);
+}
+
+/* Poll until the event is reached, or without one until NCCL is not busy. */
+static enum err reach(const struct comm_tensors *tensors, const char *what,
+                      void *event, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    const struct nccl *nccl = tensors->state;
+    struct comm_patience patience = { .timeout_s = timeout_s };
+    bool busy = false, done = false;
+    do {
+        TRY(look(nccl, what, &busy));
+        done = !busy;
+        if (event != NULL)
+            TRY(tensors->memory->event_done(event, &done));
+        if (done)
+            return ERR_OK;
+        comm_request_progress(tensors->comm);
+    } while (comm_patience_left(&patience));
+    rc = err_set(ERR_COMM, "NCCL: %s: not done within %.3g s", what, timeout_s);
+out:
+    return rc;
+}
+
+static double deadline_s(const struct comm_tensors *tensors, double timeout_s)
+{
+    return timeout_s > 0.0 ? timeout_s : tensors->comm->timeout_s;
+}
+
+static void give_up(struct nccl *nccl)
+{
+    if (nccl->comm != NULL)
+        (void)nccl->library.abort(nccl->comm);
+    nccl->comm = NULL;
+    nccl->issuing = NULL;
+}
+
+/* All ranks tell how it went, so that those that don't come are known to all,
+ * and a failure of one is everybody's. */
+static enum err call_roll(struct comm_tensors *tensors, enum err rc,
+                          double timeout_s)
+{
+    struct comm *comm = tensors->comm;
+    struct comm_request *request;
+    char text[COMM_TEXT_BYTES] = "";
+    int64_t failed = rc != ERR_OK ? comm->size - comm->rank : 0;
+    double wait_s = ROLL_SHARE * timeout_s;
+    if (rc != ERR_OK)
+        snprintf(text, sizeof text, "%s", err_text());
+    else
+        wait_s += timeout_s; /* others are still waiting for NCCL, perhaps */
+    enum err roll =
+        comm_start_all_reduce_i64(comm, &failed, 1, COMM_MAX, &request);
+    if (roll == ERR_OK)
+        roll = comm_wait(request, wait_s);
+    if (roll != ERR_OK && rc != ERR_OK)
+        return err_prefix(roll, "%s", text);
+    if (roll != ERR_OK)
+        return roll;
+    if (rc != ERR_OK)
+        return err_set(rc, "%s; all ranks are there", text);
+    if (failed == 0)
+        return ERR_OK;
+    int rank = comm->size - (int)failed;
+    return err_set(ERR_COMM, "rank %d (%s): NCCL failed there; see its log",
+                   rank, comm->hosts[rank]);
+}
+
+static enum err failed(struct comm_tensors *tensors, enum err rc,
+                       double timeout_s)
+{
+    give_up(tensors->state);
+    return call_roll(tensors, rc, timeout_s);
+}
+
+static enum err prepare(struct comm_tensors *tensors, char device[DEVICE_BYTES])
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = tensors->memory;
+    struct nccl *nccl = calloc(1, sizeof *nccl);
+    tensors->state = nccl;
+    if (nccl == NULL)
+        return err_set(ERR_MEMORY, "exchange of tensors: out of memory");
+    if (memory->identify == NULL)
+        return err_set(ERR_UNSUPPORTED, "NCCL does not know this device");
+    if (tensors->library != NULL)
+        nccl->library = *tensors->library;
+    else
+        TRY(comm_nccl_library_open(&nccl->library));
+    TRY(memory->identify(device, DEVICE_BYTES));
+    TRY(memory->stream_create(true, &nccl->stream));
+    TRY(memory->event_create(&nccl->settled));
+    for (int i = 0; i < AHEAD; i++) {
+        TRY(memory->event_create(&nccl->pasts[i].ready));
+        TRY(memory->event_create(&nccl->pasts[i].reached));
+    }
+out:
+    return rc;
+}
+
+/* NCCL refuses ranks that share a GPU, but late and on some ranks only. */
+static enum err check_devices(struct comm *comm,
+                              const char device[DEVICE_BYTES])
+{
+    enum err rc = ERR_OK;
+    size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
+    char(*devices)[DEVICE_BYTES] = calloc((size_t)comm->size, sizeof *devices);
+    if (devices == NULL)
+        rc = err_set(ERR_MEMORY, "exchange of tensors: out of memory");
+    TRY(comm_agree(comm, rc));
+    for (int r = 0; r < comm->size; r++) {
+        bytes[r] = sizeof *devices;
+        offsets[r] = (size_t)r * sizeof *devices;
+    }
+    memcpy(devices[comm->rank], device, sizeof *devices);
+    TRY(comm_all_gather(comm, devices, bytes, offsets));
+    for (int r = 0; r < comm->rank && rc == ERR_OK; r++)
+        if (strcmp(comm->hosts[r], comm->hosts[comm->rank]) == 0 &&
+            strcmp(devices[r], device) == 0)
+            rc = err_set(ERR_UNSUPPORTED,
+                         "GPU %s is shared with rank %d, which NCCL refuses",
+                         device, r);
+    TRY(comm_agree(comm, rc));
+out:
+    free(devices);
+    return rc;
+}
+
+/* Collective. Half the patience for NCCL, because a rank that fails at once
+ * waits for the others in comm_agree(). */
+static enum err meet(struct comm_tensors *tensors)
+{
+    enum err rc = ERR_OK;
+    struct nccl *nccl = tensors->state;
+    struct comm *comm = tensors->comm;
+    struct comm_nccl_id id = { { 0 } };
+    struct comm_nccl_config config = {
+        .bytes = sizeof config,
+        .magic = COMM_NCCL_CONFIG_MAGIC,
+        .version = COMM_NCCL_CONFIG_VERSION,
+        .blocking = 0,
+        .unset = INT_MIN,
+    };
+    nccl->used = true;
+    if (comm->rank == 0)
+        rc = nccl_error(nccl, nccl->library.unique_id(&id), "making an id");
+    TRY(comm_agree(comm, rc));
+    TRY(comm_broadcast(comm, &id, sizeof id, 0));
+    rc = nccl_error(
+        nccl,
+        nccl->library.init(&nccl->comm, comm->size, id, comm->rank, &config),
+        "starting");
+    if (rc == ERR_OK)
+        rc = reach(tensors, "starting", NULL, 0.5 * comm->timeout_s);
+    TRY(comm_agree(comm, rc));
+out:
+    if (rc != ERR_OK)
+        give_up(nccl);
+    return rc;
+}
+
+static enum err nccl_open(struct comm_tensors *tensors)
+{
+    enum err rc = ERR_OK;
+    char device[DEVICE_BYTES] = "";
+    TRY(comm_agree(tensors->comm, prepare(tensors, device)));
+    if (tensors->automatic)
+        TRY(check_devices(tensors->comm, device));
+    TRY(meet(tensors));
+out:
+    return rc;
+}
+
+/* All ranks together: all they were told is done before they leave. */
+static enum err leave(const struct comm_tensors *tensors)
+{
+    enum err rc = ERR_OK;
+    struct nccl *nccl = tensors->state;
+    double timeout_s = tensors->comm->timeout_s;
+    TRY(tensors->memory->event_record(nccl->settled, nccl->stream));
+    TRY(reach(tensors, "ending", nccl->settled, timeout_s));
+    TRY(nccl_error(nccl, nccl->library.finalize(nccl->comm), "ending"));
+    TRY(reach(tensors, "ending", NULL, timeout_s));
+    (void)nccl->library.destroy(nccl->comm);
+    nccl->comm = NULL;
+out:
+    return rc;
+}
+
+static void nccl_close(struct comm_tensors *tensors)
+{
+    const struct kernel_memory *memory = tensors->memory;
+    struct nccl *nccl = tensors->state;
+    if (nccl == NULL)
+        return;
+    /* Once it has run, the library stays: its threads end when they like. */
+    if (!nccl->used && tensors->library == NULL)
+        comm_nccl_library_close(&nccl->library);
+    if (nccl->comm != NULL && !tensors->comm->broken)
+        (void)leave(tensors);
+    give_up(nccl);
+    for (int i = 0; i < AHEAD; i++) {
+        memory->event_destroy(nccl->pasts[i].reached);
+        memory->event_destroy(nccl->pasts[i].ready);
+    }
+    memory->event_destroy(nccl->settled);
+    memory->stream_destroy(nccl->stream);
+    free(nccl);
+    tensors->state = NULL;
+}
+
+/* NCCL has enqueued the last group, if it is not busy; what comes on its stream
+ * from now on comes after that. */
+static enum err note_issued(const struct comm_tensors *tensors, bool busy)
+{
+    struct nccl *nccl = tensors->state;
+    struct comm_tensors_request *request = nccl->issuing;
+    if (busy || request == NULL)
+        return ERR_OK;
+    nccl->issuing = NULL;
+    return tensors->memory->event_record(request->reached, nccl->stream);
+}
+
+static enum err wait_issued(const struct comm_tensors *tensors,
+                            double timeout_s)
+{
+    enum err rc = ERR_OK;
+    const struct nccl *nccl = tensors->state;
+    if (nccl->issuing == NULL)
+        return ERR_OK;
+    TRY(reach(tensors, nccl->issuing->what, NULL, timeout_s));
+    TRY(note_issued(tensors, false));
+out:
+    return rc;
+}
+
+static enum err issue(struct comm_tensors_request *request)
+{
+    struct nccl *nccl = request->tensors->state;
+    const struct comm_nccl_library *library = &nccl->library;
+    int result = library->group_start();
+    for (int i = 0; i < request->piece_count && result == COMM_NCCL_SUCCESS;
+         i++) {
+        const struct comm_tensors_piece *piece = &request->pieces[i];
+        if (piece->receive)
+            result = library->recv(piece->tensor, piece->bytes, COMM_NCCL_BYTE,
+                                   piece->peer, nccl->comm, nccl->stream);
+        else
+            result = library->send(piece->tensor, piece->bytes, COMM_NCCL_BYTE,
+                                   piece->peer, nccl->comm, nccl->stream);
+        if (result == COMM_NCCL_IN_PROGRESS)
+            result = COMM_NCCL_SUCCESS;
+    }
+    int last = library->group_end();
+    nccl->issuing = request;
+    return nccl_error(nccl, result == COMM_NCCL_SUCCESS ? last : result,
+                      request->what);
+}
+
+static enum err nccl_start(struct comm_tensors_request *request)
+{
+    enum err rc = ERR_OK;
+    struct comm_tensors *tensors = request->tensors;
+    const struct kernel_memory *memory = tensors->memory;
+    const struct nccl *nccl = tensors->state;
+    double timeout_s = tensors->comm->timeout_s;
+    bool busy = false;
+    if (request->piece_count == 0)
+        return ERR_OK;
+    TRY(wait_issued(tensors, timeout_s));
+    TRY(memory->event_record(request->ready, tensors->stream));
+    TRY(memory->event_await(request->ready, nccl->stream));
+    TRY(issue(request));
+    TRY(look(nccl, request->what, &busy));
+    TRY(note_issued(tensors, busy));
+out:
+    return rc == ERR_OK ? rc : failed(tensors, rc, timeout_s);
+}
+
+/* The deadline is for peers: it begins when this rank's device has come to the
+ * operation. */
+static enum err reach_past(const struct comm_tensors *tensors,
+                           const struct past *past, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    TRY(reach(tensors, "own work", past->ready, INFINITY));
+    TRY(reach(tensors, "exchange", past->reached, timeout_s));
+out:
+    return rc;
+}
+
+static bool nccl_test(struct comm_tensors_request *request)
+{
+    const struct comm_tensors *tensors = request->tensors;
+    const struct nccl *nccl = tensors->state;
+    const struct past *past = &nccl->pasts[nccl->waits % AHEAD];
+    bool busy = false, done = true;
+    if (request->piece_count == 0)
+        return true;
+    /* What fails here fails in the wait as well. */
+    if (look(nccl, request->what, &busy) != ERR_OK ||
+        note_issued(tensors, busy) != ERR_OK ||
+        tensors->memory->event_done(past->reached, &done) != ERR_OK)
+        return true;
+    return nccl->issuing != request && done;
+}
+
+static enum err nccl_wait(struct comm_tensors_request *request,
+                          double timeout_s)
+{
+    enum err rc = ERR_OK;
+    struct comm_tensors *tensors = request->tensors;
+    struct nccl *nccl = tensors->state;
+    bool busy = false;
+    if (request->piece_count == 0)
+        return ERR_OK;
+    timeout_s = deadline_s(tensors, timeout_s);
+    if (nccl->issuing == request)
+        TRY(wait_issued(tensors, timeout_s));
+    TRY(look(nccl, request->what, &busy));
+    TRY(tensors->memory->event_await(request->reached, tensors->stream));
+    struct past *past = &nccl->pasts[nccl->waits++ % AHEAD];
+    TRY(reach_past(tensors, past, timeout_s));
+    struct past last = *past;
+    *past = (struct past){ request->ready, request->reached };
+    request->ready = last.ready;
+    request->reached = last.reached;
+out:
+    return rc == ERR_OK ? rc : failed(tensors, rc, timeout_s);
+}
+
+static enum err nccl_settle(struct comm_tensors *tensors, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    struct nccl *nccl = tensors->state;
+    timeout_s = deadline_s(tensors, timeout_s);
+    TRY(wait_issued(tensors, timeout_s));
+    for (unsigned long i = 0; i < AHEAD; i++)
+        TRY(reach_past(tensors, &nccl->pasts[(nccl->waits + i) % AHEAD],
+                       timeout_s));
+    TRY(tensors->memory->event_record(nccl->settled, tensors->stream));
+    TRY(reach(tensors, "own work", nccl->settled, INFINITY));
+out:
+    if (rc != ERR_OK)
+        return failed(tensors, rc, timeout_s);
+    rc = call_roll(tensors, ERR_OK, timeout_s);
+    if (rc != ERR_OK)
+        give_up(nccl);
+    return rc;
+}
+
+const struct comm_tensors_way comm_tensors_nccl = {
+    .name = "nccl",
+    .open = nccl_open,
+    .close = nccl_close,
+    .start = nccl_start,
+    .wait = nccl_wait,
+    .test = nccl_test,
+    .settle = nccl_settle,
+};

@@ -1,0 +1,25 @@
+/* NCCL as far as src/comm uses it, on the streams of tests/deferred_memory.h:
+ * a group is done when the stream has come to it on both sides, by messages of
+ * a comm that the test lends. One communicator at a time. */
+#ifndef TESSERA_TESTS_NCCL_FAKE_H
+#define TESSERA_TESTS_NCCL_FAKE_H
+
+#include <stdbool.h>
+
+#include "src/comm/comm.h"
+#include "src/comm/comm_nccl_library.h"
+
+struct nccl_fake {
+    struct comm *comm; /* lent */
+    int busy;          /* calls that a group or a start is in progress for */
+    int start_result;  /* of init */
+    int groups_good;   /* groups until an error of error_result */
+    int error_result;
+    /* What happened: */
+    int groups, alive, aborts;
+    bool misused;
+};
+extern struct nccl_fake nccl_fake;
+extern const struct comm_nccl_library nccl_fake_library;
+
+#endif

@@ -1,0 +1,137 @@
+/* NCCL's interface as declared by us against its own header, where that is
+ * installed; its errors; the library itself, where it is installed. */
+#include "src/comm/comm_nccl_library.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "tests/tap.h"
+
+#if __has_include(<nccl.h>) && __has_include(<cuda_runtime.h>)
+#include <nccl.h>
+
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
+
+SAME(COMM_NCCL_SUCCESS, ncclSuccess);
+SAME(COMM_NCCL_CUDA_ERROR, ncclUnhandledCudaError);
+SAME(COMM_NCCL_SYSTEM_ERROR, ncclSystemError);
+SAME(COMM_NCCL_INTERNAL_ERROR, ncclInternalError);
+SAME(COMM_NCCL_INVALID_ARGUMENT, ncclInvalidArgument);
+SAME(COMM_NCCL_INVALID_USAGE, ncclInvalidUsage);
+SAME(COMM_NCCL_REMOTE_ERROR, ncclRemoteError);
+SAME(COMM_NCCL_IN_PROGRESS, ncclInProgress);
+SAME(COMM_NCCL_BYTE, ncclInt8);
+SAME(sizeof(struct comm_nccl_id), sizeof(ncclUniqueId));
+SAME(sizeof(ncclResult_t), sizeof(int));
+SAME(sizeof(ncclDataType_t), sizeof(int));
+SAME(offsetof(struct comm_nccl_config, bytes), offsetof(ncclConfig_t, size));
+SAME(offsetof(struct comm_nccl_config, magic), offsetof(ncclConfig_t, magic));
+SAME(offsetof(struct comm_nccl_config, version),
+     offsetof(ncclConfig_t, version));
+SAME(offsetof(struct comm_nccl_config, blocking),
+     offsetof(ncclConfig_t, blocking));
+
+/* Their prototypes, with our types in place of theirs. */
+#define IS(symbol, type)                                                       \
+    _Static_assert(_Generic(&symbol, type : 1, default : 0), #symbol)
+
+IS(ncclGetVersion, ncclResult_t (*)(int *));
+IS(ncclGetUniqueId, ncclResult_t (*)(ncclUniqueId *));
+IS(ncclCommInitRankConfig,
+   ncclResult_t (*)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *));
+IS(ncclCommFinalize, ncclResult_t (*)(ncclComm_t));
+IS(ncclCommDestroy, ncclResult_t (*)(ncclComm_t));
+IS(ncclCommAbort, ncclResult_t (*)(ncclComm_t));
+IS(ncclCommGetAsyncError, ncclResult_t (*)(ncclComm_t, ncclResult_t *));
+IS(ncclGetErrorString, const char *(*)(ncclResult_t));
+IS(ncclGetLastError, const char *(*)(ncclComm_t));
+IS(ncclGroupStart, ncclResult_t (*)(void));
+IS(ncclGroupEnd, ncclResult_t (*)(void));
+IS(ncclSend, ncclResult_t (*)(const void *, size_t, ncclDataType_t, int,
+                              ncclComm_t, cudaStream_t));
+IS(ncclRecv, ncclResult_t (*)(void *, size_t, ncclDataType_t, int, ncclComm_t,
+                              cudaStream_t));
+
+static void test_header(void)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    tap_ok(config.magic == COMM_NCCL_CONFIG_MAGIC &&
+               config.cgaClusterSize == INT_MIN,
+           "the configuration is marked as nccl.h does");
+}
+#else
+static void test_header(void)
+{
+    tap_skip("there is no nccl.h here");
+}
+#endif
+
+static const char *error_text(int result)
+{
+    return result == COMM_NCCL_REMOTE_ERROR ? "remote" : "other";
+}
+
+static const char *last_error(void *comm)
+{
+    return comm;
+}
+
+static void test_errors(void)
+{
+    static const struct comm_nccl_library library = { .error_text = error_text,
+                                                      .last_error =
+                                                          last_error };
+    static const struct {
+        int result;
+        enum err rc;
+        char last[16];
+        const char *text;
+    } cases[] = {
+        { COMM_NCCL_SUCCESS, ERR_OK, "", NULL },
+        { COMM_NCCL_IN_PROGRESS, ERR_OK, "", NULL },
+        { COMM_NCCL_CUDA_ERROR, ERR_IO, "", "NCCL: sending: other; NCCL_" },
+        { COMM_NCCL_SYSTEM_ERROR, ERR_IO, "", "NCCL: sending: other; NCCL_" },
+        { COMM_NCCL_INTERNAL_ERROR, ERR_INTERNAL, "", "NCCL: sending: other;" },
+        { COMM_NCCL_INVALID_USAGE, ERR_UNSUPPORTED, "Duplicate GPU",
+          "NCCL: sending: other: Duplicate GPU; NCCL_" },
+        { COMM_NCCL_REMOTE_ERROR, ERR_COMM, "", "NCCL: sending: remote; NCCL" },
+        { 99, ERR_INTERNAL, "", "NCCL: sending: other; NCCL_" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        enum err rc = comm_nccl_library_error(&library, (char *)cases[i].last,
+                                              cases[i].result, "sending");
+        tap_ok(rc == cases[i].rc &&
+                   (rc == ERR_OK || strncmp(err_text(), cases[i].text,
+                                            strlen(cases[i].text)) == 0),
+               "result %d is %s", cases[i].result, err_name(rc));
+    }
+}
+
+static void test_library(void)
+{
+    struct comm_nccl_library library;
+    struct comm_nccl_id id = { { 0 } };
+    int version = 0;
+    enum err rc = comm_nccl_library_open(&library);
+    if (rc != ERR_OK) {
+        tap_ok(rc == ERR_UNSUPPORTED && library.opened == NULL, "%s",
+               err_text());
+        tap_skip("NCCL is not here");
+        return;
+    }
+    bool told = library.version(&version) == COMM_NCCL_SUCCESS;
+    tap_ok(told && version >= 21400, "NCCL is version %d", version);
+    tap_ok(library.unique_id(&id) == COMM_NCCL_SUCCESS &&
+               memcmp(&id, &(struct comm_nccl_id){ { 0 } }, sizeof id) != 0,
+           "and makes an id");
+    comm_nccl_library_close(&library);
+    tap_ok(library.opened == NULL && library.send == NULL, "closed");
+}
+
+int main(void)
+{
+    test_header();
+    test_errors();
+    test_library();
+    return tap_done();
+}
