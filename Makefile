@@ -116,6 +116,7 @@ RANKS_test_replica_n4 := 1 2 3 4
 RANKS_test_replica_shared_n4 := 1 2 3 4
 RANKS_test_group_n4 := 1 2 3 4
 RANKS_test_comm_tensors_n4 := 1 2 3 4
+RANKS_test_comm_tensors_nccl_n4 := 2 3 4
 ranks_of  = $(or $(RANKS_$(1)),4)
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(notdir $(t))),$(t).np$(n).t))
 BATS     := $(sort $(wildcard tests/*.bats))
@@ -253,6 +254,7 @@ $(filter $(B)/tests/test_kernels% $(B)/tests/test_health_probe,$(TESTS)): $(EMUL
 $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
 $(B)/tests/test_comm_tensors_n4: $(B)/tests/deferred_memory.o
 $(B)/tests/test_comm_tensors_n4 $(B)/tests/test_comm_tensors_dead: $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
+$(filter $(B)/tests/test_comm_tensors%,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
 define wrapper

@@ -91,6 +91,7 @@ static bool run_group(void *argument)
         return false;
     }
     free(group);
+    nccl_fake.ahead--;
     return true;
 }
 
@@ -127,6 +128,7 @@ static int fake_abort(void *comm)
     nccl_fake.misused |= comm != &communicator || nccl_fake.alive != 1;
     nccl_fake.alive--;
     nccl_fake.aborts++;
+    nccl_fake.ahead -= held != NULL;
     free(held);
     held = NULL;
     return COMM_NCCL_SUCCESS;
@@ -163,6 +165,8 @@ static int fake_group_end(void)
         free(group);
         return COMM_NCCL_SUCCESS;
     }
+    if (++nccl_fake.ahead > nccl_fake.ahead_most)
+        nccl_fake.ahead_most = nccl_fake.ahead;
     busy_left = nccl_fake.busy;
     state = busy_left > 0 ? COMM_NCCL_IN_PROGRESS : COMM_NCCL_SUCCESS;
     if (busy_left > 0)

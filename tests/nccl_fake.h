@@ -17,6 +17,7 @@ struct nccl_fake {
     int error_result;
     /* What happened: */
     int groups, alive, aborts;
+    int ahead, ahead_most; /* groups that are not done */
     bool misused;
 };
 extern struct nccl_fake nccl_fake;

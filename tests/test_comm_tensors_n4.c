@@ -1,110 +1,11 @@
 /* Messages of tensors of any number of ranks, by every way: staged on a device
- * without hardware, nccl by a fake library. Nothing here waits before settle(),
- * so that a copy, message or op out of order shows in what arrives. */
-#include <stdint.h>
+ * without hardware, nccl by a fake library. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "src/comm/comm_tensors_impl.h"
 #include "tests/deferred_memory.h"
 #include "tests/nccl_fake.h"
-#include "tests/tap.h"
-
-#define ROOM ((size_t)24 << 20)
-#define CHECKS_MAX 128
-
-/* What a tensor must hold once the stream is done. */
-struct check {
-    const unsigned char *got;
-    size_t bytes;
-    unsigned seed;
-};
-
-struct bench {
-    struct comm *comm;
-    const struct kernel_memory *memory;
-    void *stream;
-    struct comm_tensors *tensors;
-    struct arena device, host;
-    struct check checks[CHECKS_MAX];
-    int check_count;
-    enum err rc; /* of the first call that failed */
-};
-
-static unsigned char pattern(unsigned seed, size_t i)
-{
-    return (unsigned char)((i * 31 + (size_t)seed * 101 + 7) >> 2);
-}
-
-static void note(struct bench *b, enum err rc)
-{
-    if (rc != ERR_OK && b->rc == ERR_OK) {
-        b->rc = rc;
-        tap_note("rank %d: %s", comm_rank(b->comm), err_text());
-    }
-}
-
-/* A point counts when it holds on every rank. */
-static void everywhere(struct comm *comm, bool pass, const char *way,
-                       const char *what)
-{
-    int64_t good = pass;
-    enum err rc = comm_all_reduce_i64(comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s: %s", way, what);
-}
-
-static void begin(struct bench *b)
-{
-    b->device.used = b->host.used = 0;
-    b->check_count = 0;
-    b->rc = ERR_OK;
-}
-
-static char *tensor(struct bench *b, size_t bytes)
-{
-    return arena_take(&b->device, bytes);
-}
-
-/* Enqueue that the tensor gets these bytes. */
-static void put(struct bench *b, char *to, size_t bytes, unsigned seed)
-{
-    if (bytes == 0)
-        return;
-    unsigned char *host = arena_take(&b->host, bytes);
-    for (size_t i = 0; i < bytes; i++)
-        host[i] = pattern(seed, i);
-    note(b, b->memory->upload(b->stream, bytes, host, to));
-}
-
-/* Enqueue that the tensor is looked at: by an op, whose result is read. */
-static void look(struct bench *b, const char *from, size_t bytes, unsigned seed)
-{
-    if (bytes == 0)
-        return;
-    char *copy = tensor(b, bytes);
-    unsigned char *host = arena_take(&b->host, bytes);
-    memset(host, 0xee, bytes);
-    note(b, b->memory->copy(b->stream, bytes, from, copy));
-    note(b, b->memory->download(b->stream, bytes, copy, host));
-    b->checks[b->check_count++] = (struct check){ host, bytes, seed };
-}
-
-static void end(struct bench *b, const char *what)
-{
-    bool good = true;
-    note(b, comm_tensors_settle(b->tensors, 0.0));
-    for (int c = 0; c < b->check_count; c++)
-        for (size_t i = 0; i < b->checks[c].bytes; i++)
-            good = good && b->checks[c].got[i] == pattern(b->checks[c].seed, i);
-    everywhere(b->comm, good && b->rc == ERR_OK, comm_tensors_way(b->tensors),
-               what);
-}
-
-static void wait_for(struct bench *b, struct comm_tensors_request *request)
-{
-    note(b, request != NULL ? comm_tensors_wait(request, 0.0) : ERR_INTERNAL);
-}
+#include "tests/tensors_bench.h"
 
 static void test_ring(struct bench *b, size_t bytes, const char *what)
 {
@@ -146,31 +47,6 @@ static void test_chain(struct bench *b)
     for (unsigned turn = 0; turn < 2; turn++)
         look(b, to[turn], in, (unsigned)rank - 1 + turn);
     end(b, "a chain, whose ends only send or receive");
-}
-
-/* Bytes that a rank contributes. */
-static size_t share(int rank, int turn)
-{
-    return (size_t)((rank * 37 + turn * 50) % 150);
-}
-
-static struct comm_tensors_request *gather(struct bench *b, int turn,
-                                           char **data)
-{
-    struct comm *comm = comm_tensors_comm(b->tensors);
-    size_t *bytes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
-    struct comm_tensors_request *request;
-    int size = comm_size(comm), rank = comm_rank(comm);
-    *data = tensor(b, (size_t)size * 200);
-    for (int r = 0; r < size; r++) {
-        bytes[r] = share(r, turn);
-        offsets[r] = (size_t)(size - 1 - r) * 200 + 3;
-    }
-    put(b, *data + offsets[rank], bytes[rank], (unsigned)(rank + turn));
-    note(b, comm_tensors_start_all_gather(b->tensors, *data, bytes, offsets,
-                                          &request));
-    memset(bytes, 0xff, (size_t)size * sizeof *bytes);
-    return request;
 }
 
 static void look_gathered(struct bench *b, int turn, const char *data)
@@ -373,105 +249,6 @@ static void test_refused(struct comm *comm)
     }
 }
 
-/* NCCL that starts badly, on the last rank, is everybody's error, and no reason
- * to go another way. */
-static void test_bad_start(struct comm *comm)
-{
-    static const struct {
-        int result;
-        enum err rc;
-    } cases[] = { { COMM_NCCL_SYSTEM_ERROR, ERR_IO },
-                  { COMM_NCCL_INTERNAL_ERROR, ERR_INTERNAL } };
-    void *stream;
-    if (deferred_memory.stream_create(false, &stream) != ERR_OK)
-        return;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct comm_tensors *tensors;
-        if (comm_rank(comm) == comm_size(comm) - 1)
-            nccl_fake.start_result = cases[i].result;
-        enum err rc =
-            comm_tensors_create_lent(comm, &deferred_memory, stream, "nccl",
-                                     &nccl_fake_library, &tensors);
-        everywhere(comm,
-                   rc == cases[i].rc && tensors == NULL &&
-                       strstr(err_text(), "NCCL: starting: another") != NULL,
-                   "nccl", "a bad start on one rank is everybody's");
-    }
-    everywhere(comm,
-               nccl_fake.alive == 0 &&
-                   nccl_fake.aborts ==
-                       (comm_rank(comm) == comm_size(comm) - 1 ? 0 : 2),
-               "nccl", "and aborts what others began");
-    nccl_fake.aborts = 0;
-    nccl_fake.start_result = COMM_NCCL_SUCCESS;
-    deferred_memory.stream_destroy(stream);
-}
-
-/* No shutdown of a comm of which some ranks are broken: break it on all. */
-static void drop(struct comm *comm)
-{
-    struct comm_request *request;
-    char nothing;
-    if (comm_start_recv(comm, &nothing, 1, comm_rank(comm), 9, &request) ==
-        ERR_OK)
-        (void)comm_wait(request, 0.01);
-    comm_destroy(comm);
-}
-
-static struct arena left_to_mpi[2];
-
-/* After some groups NCCL reports an error on the last rank. Nobody hangs, all
- * know, and what comes next fails with the same text. */
-static void test_error(struct comm *comm, int which, int groups)
-{
-    struct bench b = { .comm = comm, .memory = &deferred_memory };
-    bool last = comm_rank(comm) == comm_size(comm) - 1;
-    struct comm_tensors_request *request;
-    char *data, text[512];
-    enum err rc = comm_duplicate(comm, &nccl_fake.comm);
-    nccl_fake.groups_good = groups;
-    nccl_fake.error_result = last ? COMM_NCCL_REMOTE_ERROR : COMM_NCCL_SUCCESS;
-    rc |= deferred_memory.stream_create(false, &b.stream);
-    rc |= deferred_memory.tensors_create(ROOM, &b.device);
-    rc |= deferred_memory.host_create(ROOM, &b.host);
-    if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream, "nccl",
-                                      &nccl_fake_library, &b.tensors);
-    everywhere(comm, rc == ERR_OK, "nccl", "begins");
-    for (int turn = 0; rc == ERR_OK && turn < 40; turn++) {
-        b.rc = ERR_OK;
-        request = gather(&b, 1, &data);
-        rc = request != NULL ? comm_tensors_wait(request, 0.5) : b.rc;
-        if (rc == ERR_OK && turn % 10 == 9)
-            rc = comm_tensors_settle(b.tensors, 0.5);
-        b.device.used = b.host.used = 0;
-    }
-    snprintf(text, sizeof text, "%s", err_text());
-    const char *want = last ? "remote process exited: of the fake" : "NCCL";
-    bool told = rc == ERR_COMM && strstr(text, want) != NULL;
-    if (!told)
-        tap_note("%s: %s", err_name(rc), text);
-    request = gather(&b, 1, &data);
-    everywhere(comm,
-               told && request == NULL && strcmp(text, err_text()) == 0 &&
-                   comm_tensors_settle(b.tensors, 0.0) == ERR_COMM &&
-                   strcmp(text, err_text()) == 0,
-               "nccl", "an error on one rank ends all");
-    comm_tensors_destroy(b.tensors);
-    everywhere(comm,
-               nccl_fake.alive == 0 && nccl_fake.aborts == 1 &&
-                   !nccl_fake.misused,
-               "nccl", "its communicator is aborted");
-    nccl_fake.aborts = 0;
-    nccl_fake.error_result = COMM_NCCL_SUCCESS;
-    deferred_memory.wait(b.stream);
-    deferred_memory.stream_destroy(b.stream);
-    deferred_memory.host_destroy(&b.host);
-    /* the tensors stay: MPI may have them still */
-    left_to_mpi[which] = b.device;
-    drop(nccl_fake.comm);
-}
-
 static void test_nccl(struct comm *comm)
 {
     static const char *const names[] = { "01", "02", "03", "04" };
@@ -482,7 +259,6 @@ static void test_nccl(struct comm *comm)
     }
     deferred.name = names[0];
     test_way(comm, &deferred_memory, "auto", "staged");
-    test_bad_start(comm);
     deferred.name = names[comm_rank(comm) % 4];
     unknown.identify = NULL;
     test_way(comm, &unknown, "auto", "staged");
@@ -497,10 +273,6 @@ static void test_nccl(struct comm *comm)
                    !nccl_fake.misused,
                "nccl", "was used well");
     comm_destroy(nccl_fake.comm);
-    if (comm_size(comm) > 1) {
-        test_error(comm, 0, 3);
-        test_error(comm, 1, 22);
-    }
 }
 
 int main(int argc, char **argv)

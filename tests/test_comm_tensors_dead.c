@@ -1,0 +1,77 @@
+/* A rank that stops or dies among operations on tensors is named by all others,
+ * by every way. */
+#include <string.h>
+
+#include "tests/dead_ranks.h"
+#include "tests/deferred_memory.h"
+#include "tests/nccl_fake.h"
+#include "tests/tensors_bench.h"
+
+#define VICTIM 2
+
+static const struct {
+    const char *what, *way;
+    int signal;
+} cases[] = {
+    { "direct, killed", "direct", SIGKILL },
+    { "staged, killed", "staged", SIGKILL },
+    { "staged, stopped", "staged", SIGSTOP },
+    { "nccl, killed", "nccl", SIGKILL },
+    { "nccl, stopped", "nccl", SIGSTOP },
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static enum err step(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    for (int turn = 0; turn < 3; turn++) {
+        char *data;
+        struct comm_tensors_request *request = gather(b, turn, &data);
+        TRY(b->rc);
+        TRY(comm_tensors_wait(request, 0.0));
+    }
+    TRY(comm_tensors_settle(b->tensors, 0.0));
+out:
+    return rc;
+}
+
+static enum err act(struct comm *comm, int number)
+{
+    enum err rc = ERR_OK;
+    struct bench b = { .comm = comm, .memory = &deferred_memory };
+    const char *way = cases[number].way;
+    if (strcmp(way, "direct") == 0)
+        b.memory = &kernel_memory_cpu;
+    deferred.name = "0000:01:00.0";
+    nccl_fake.busy = 2;
+    TRY(comm_duplicate(comm, &nccl_fake.comm));
+    TRY(b.memory->stream_create(false, &b.stream));
+    TRY(b.memory->tensors_create(ROOM, &b.device));
+    TRY(b.memory->host_create(ROOM, &b.host));
+    TRY(comm_tensors_create_lent(comm, b.memory, b.stream, way,
+                                 &nccl_fake_library, &b.tensors));
+    for (int turn = 0; turn < 20; turn++) {
+        begin(&b);
+        if (turn == 3 && comm_rank(comm) == VICTIM) {
+            char *data;
+            (void)gather(&b, 0, &data);
+            kill(getpid(), cases[number].signal);
+        }
+        TRY(step(&b));
+    }
+out:
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    char program[FSIO_PATH_MAX], folder[FSIO_PATH_MAX];
+    if (argc == 3)
+        return ranks_main((int)strtol(argv[1], NULL, 10), argv[2], act);
+    if (!ranks_prepare(program, folder))
+        return tap_done();
+    for (int i = 0; i < CASES; i++)
+        ranks_test(program, i, folder, cases[i].what, VICTIM);
+    fsio_remove_tree(folder);
+    return tap_done();
+}

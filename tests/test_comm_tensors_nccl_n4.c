@@ -1,0 +1,186 @@
+/* The way nccl where it differs: starts that fail, errors, how far the host is
+ * ahead. By a fake library. */
+#include <stdio.h>
+
+#include "tests/deferred_memory.h"
+#include "tests/nccl_fake.h"
+#include "tests/tensors_bench.h"
+
+/* The host does not wait for NCCL, nor does it leave it far behind. */
+static void test_ahead(struct comm *comm)
+{
+    struct bench b = { .comm = comm, .memory = &deferred_memory };
+    int rank = comm_rank(comm), size = comm_size(comm);
+    enum err rc = deferred_memory.stream_create(false, &b.stream);
+    rc |= deferred_memory.tensors_create(ROOM, &b.device);
+    if (rc == ERR_OK)
+        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream, "nccl",
+                                      &nccl_fake_library, &b.tensors);
+    everywhere(comm, rc == ERR_OK, "nccl", "begins");
+    nccl_fake.ahead_most = 0;
+    for (int turn = 0; rc == ERR_OK && turn < 50; turn++) {
+        struct comm_tensors_request *request;
+        rc = comm_tensors_start_exchange(
+            b.tensors, (rank + 1) % size, tensor(&b, 100), 100,
+            (rank + size - 1) % size, tensor(&b, 100), 100, 0, &request);
+        if (rc == ERR_OK)
+            rc = comm_tensors_wait(request, 0.0);
+        if (turn == 9)
+            everywhere(comm, nccl_fake.ahead == 10, "nccl",
+                       "a wait does not stop the host");
+    }
+    if (rc == ERR_OK)
+        rc = comm_tensors_settle(b.tensors, 0.0);
+    everywhere(comm, rc == ERR_OK && nccl_fake.ahead == 0, "nccl",
+               "a settle does");
+    everywhere(comm, nccl_fake.ahead_most < 20, "nccl",
+               "and so does a long way ahead");
+    comm_tensors_destroy(b.tensors);
+    deferred_memory.tensors_destroy(&b.device);
+    deferred_memory.stream_destroy(b.stream);
+}
+
+/* NCCL that starts badly, on the last rank, is everybody's error, and no reason
+ * to go another way. */
+static void test_bad_start(struct comm *comm)
+{
+    static const struct {
+        int result;
+        enum err rc;
+    } cases[] = { { COMM_NCCL_SYSTEM_ERROR, ERR_IO },
+                  { COMM_NCCL_INTERNAL_ERROR, ERR_INTERNAL } };
+    void *stream;
+    if (deferred_memory.stream_create(false, &stream) != ERR_OK)
+        return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct comm_tensors *tensors;
+        if (comm_rank(comm) == comm_size(comm) - 1)
+            nccl_fake.start_result = cases[i].result;
+        enum err rc =
+            comm_tensors_create_lent(comm, &deferred_memory, stream, "nccl",
+                                     &nccl_fake_library, &tensors);
+        everywhere(comm,
+                   rc == cases[i].rc && tensors == NULL &&
+                       strstr(err_text(), "NCCL: starting: another") != NULL,
+                   "nccl", "a bad start on one rank is everybody's");
+    }
+    everywhere(comm,
+               nccl_fake.alive == 0 &&
+                   nccl_fake.aborts ==
+                       (comm_rank(comm) == comm_size(comm) - 1 ? 0 : 2),
+               "nccl", "and aborts what others began");
+    nccl_fake.aborts = 0;
+    nccl_fake.start_result = COMM_NCCL_SUCCESS;
+    deferred_memory.stream_destroy(stream);
+}
+
+/* No shutdown of a comm of which some ranks are broken: break it on all. */
+static void drop(struct comm *comm)
+{
+    struct comm_request *request;
+    char nothing;
+    if (comm_start_recv(comm, &nothing, 1, comm_rank(comm), 9, &request) ==
+        ERR_OK)
+        (void)comm_wait(request, 0.01);
+    comm_destroy(comm);
+}
+
+static struct arena left_to_mpi[2];
+
+/* The last rank sends to the one before it. */
+static enum err send_back(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    int last = comm_size(b->comm) - 1, rank = comm_rank(b->comm);
+    struct comm_tensors_request *request;
+    TRY(comm_tensors_start_exchange(
+        b->tensors, rank == last ? last - 1 : -1, tensor(b, 50), 50,
+        rank == last - 1 ? last : -1, tensor(b, 50), 50, 0, &request));
+    TRY(comm_tensors_wait(request, 0.5));
+out:
+    return rc;
+}
+
+static enum err gather_all(struct bench *b)
+{
+    char *data;
+    struct comm_tensors_request *request = gather(b, 1, &data);
+    return request != NULL ? comm_tensors_wait(request, 0.5) : b->rc;
+}
+
+/* After some groups NCCL reports an error on the last rank. Nobody hangs, all
+ * know, those too that have no part in it, and what comes next fails with the
+ * same text. */
+static void test_error(struct comm *comm, int which, int groups)
+{
+    struct bench b = { .comm = comm, .memory = &deferred_memory };
+    bool last = comm_rank(comm) == comm_size(comm) - 1;
+    char text[512];
+    enum err rc = comm_duplicate(comm, &nccl_fake.comm);
+    nccl_fake.groups_good = groups;
+    nccl_fake.error_result = last ? COMM_NCCL_REMOTE_ERROR : COMM_NCCL_SUCCESS;
+    rc |= deferred_memory.stream_create(false, &b.stream);
+    rc |= deferred_memory.tensors_create(ROOM, &b.device);
+    rc |= deferred_memory.host_create(ROOM, &b.host);
+    if (rc == ERR_OK)
+        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream, "nccl",
+                                      &nccl_fake_library, &b.tensors);
+    everywhere(comm, rc == ERR_OK, "nccl", "begins");
+    for (int turn = 0; rc == ERR_OK && turn < 40; turn++) {
+        begin(&b);
+        rc = which == 0 ? gather_all(&b) : send_back(&b);
+        if (rc == ERR_OK && turn % 10 == 9)
+            rc = comm_tensors_settle(b.tensors, 0.5);
+    }
+    snprintf(text, sizeof text, "%s", err_text());
+    const char *want = last ? "remote process exited: of the fake" : "NCCL";
+    bool told = rc == ERR_COMM && strstr(text, want) != NULL;
+    if (!told)
+        tap_note("%s: %s", err_name(rc), text);
+    everywhere(comm,
+               told && gather_all(&b) == ERR_COMM &&
+                   strcmp(text, err_text()) == 0 &&
+                   comm_tensors_settle(b.tensors, 0.0) == ERR_COMM &&
+                   strcmp(text, err_text()) == 0,
+               "nccl", "an error on one rank ends all");
+    comm_tensors_destroy(b.tensors);
+    everywhere(comm,
+               nccl_fake.alive == 0 && nccl_fake.aborts == 1 &&
+                   !nccl_fake.misused,
+               "nccl", "its communicator is aborted");
+    nccl_fake.aborts = 0;
+    nccl_fake.error_result = COMM_NCCL_SUCCESS;
+    deferred_memory.wait(b.stream);
+    deferred_memory.stream_destroy(b.stream);
+    deferred_memory.host_destroy(&b.host);
+    /* the tensors stay: MPI may have them still */
+    left_to_mpi[which] = b.device;
+    drop(nccl_fake.comm);
+}
+
+int main(int argc, char **argv)
+{
+    struct comm *comm;
+    deferred.name = "0000:01:00.0";
+    if (comm_create("auto", &argc, &argv, 60.0, &comm) != ERR_OK ||
+        comm_duplicate(comm, &nccl_fake.comm) != ERR_OK) {
+        tap_ok(false, "create: %s", err_text());
+        return tap_done();
+    }
+    if (comm_rank(comm) > 0)
+        tap_silence();
+    test_bad_start(comm);
+    for (int busy = 0; busy < 6; busy += 3) {
+        nccl_fake.busy = busy;
+        test_ahead(comm);
+    }
+    everywhere(comm,
+               nccl_fake.alive == 0 && nccl_fake.aborts == 0 &&
+                   !nccl_fake.misused,
+               "nccl", "was used well");
+    comm_destroy(nccl_fake.comm);
+    test_error(comm, 0, 3);
+    test_error(comm, 1, 22);
+    comm_destroy(comm);
+    return tap_done();
+}
