@@ -88,11 +88,12 @@ static bool run_to(struct event *event, unsigned long number, bool force)
 
 static void run_eager(void)
 {
-    bool moved = deferred.eager;
+    bool moved = deferred.eager != EAGER_NONE;
     while (moved) {
         moved = false;
         for (int i = 0; i < STREAMS; i++)
-            while (streams[i] != NULL && streams[i]->urgent &&
+            while (streams[i] != NULL &&
+                   streams[i]->urgent == (deferred.eager == EAGER_URGENT) &&
                    run_one(streams[i], false))
                 moved = true;
     }

@@ -12,10 +12,12 @@
 
 extern const struct kernel_memory deferred_memory;
 
+/* Streams that run as early as allowed instead: so whoever forgets that one
+ * should wait for another finds bytes too new, or too old. */
+enum deferred_eager { EAGER_NONE, EAGER_URGENT, EAGER_OTHERS };
+
 struct deferred {
-    /* Urgent streams run as early as allowed instead, all others late: so
-     * whoever forgets that they should wait for others finds bytes too new. */
-    bool eager;
+    enum deferred_eager eager;
     const char *name; /* what identify says */
     int host_creates; /* so far */
     int lost;         /* streams destroyed with work left */

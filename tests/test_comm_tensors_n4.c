@@ -262,9 +262,9 @@ static void test_nccl(struct comm *comm)
     deferred.name = names[comm_rank(comm) % 4];
     unknown.identify = NULL;
     test_way(comm, &unknown, "auto", "staged");
-    for (int i = 0; i < 4; i++) {
-        deferred.eager = i % 2 != 0;
-        nccl_fake.busy = i < 2 ? 0 : 3;
+    for (int i = 0; i < 6; i++) {
+        deferred.eager = (enum deferred_eager)(i % 3);
+        nccl_fake.busy = i < 3 ? 0 : 3;
         test_way(comm, &deferred_memory,
                  i == 0 && comm_size(comm) > 1 ? "auto" : "nccl", "nccl");
     }
@@ -286,9 +286,10 @@ int main(int argc, char **argv)
         tap_silence();
     test_refused(comm);
     test_way(comm, &kernel_memory_cpu, "auto", "direct");
-    test_way(comm, &deferred_memory, "staged", "staged");
-    deferred.eager = true;
-    test_way(comm, &deferred_memory, "staged", "staged");
+    for (int i = 0; i < 3; i++) {
+        deferred.eager = (enum deferred_eager)i;
+        test_way(comm, &deferred_memory, "staged", "staged");
+    }
     test_nccl(comm);
     comm_destroy(comm);
     return tap_done();

@@ -1,5 +1,5 @@
-/* Communication between the ranks of a run: one table, three implementations
- * (self: one rank, no MPI; mpi; later nccl).
+/* Communication between the ranks of a run: one table, two implementations
+ * (self: one rank, no MPI; mpi). Tensors of a device: comm_tensors.h.
  *
  * Every operation is started and then waited for with a deadline; nothing
  * blocks inside the MPI library after start-up. A peer that does not answer in

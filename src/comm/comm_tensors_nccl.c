@@ -94,7 +94,7 @@ static enum err call_roll(struct comm_tensors *tensors, enum err rc,
                           double timeout_s)
 {
     struct comm *comm = tensors->comm;
-    struct comm_request *request;
+    struct comm_request *request = NULL;
     char text[COMM_TEXT_BYTES] = "";
     int64_t failed = rc != ERR_OK ? comm->size - comm->rank : 0;
     double wait_s = ROLL_SHARE * timeout_s;
@@ -104,8 +104,10 @@ static enum err call_roll(struct comm_tensors *tensors, enum err rc,
         wait_s += timeout_s; /* others are still waiting for NCCL, perhaps */
     enum err roll =
         comm_start_all_reduce_i64(comm, &failed, 1, COMM_MAX, &request);
-    if (roll == ERR_OK)
+    if (roll == ERR_OK) {
+        request->what = "NCCL's roll call";
         roll = comm_wait(request, wait_s);
+    }
     if (roll != ERR_OK && rc != ERR_OK)
         return err_prefix(roll, "%s", text);
     if (roll != ERR_OK)
