@@ -252,8 +252,6 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 $(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
 $(filter $(B)/tests/test_kernels% $(B)/tests/test_health_probe,$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
-$(B)/tests/test_comm_tensors_n4: $(B)/tests/deferred_memory.o
-$(B)/tests/test_comm_tensors_n4 $(B)/tests/test_comm_tensors_dead: $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 $(filter $(B)/tests/test_comm_tensors%,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
