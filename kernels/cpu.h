@@ -149,6 +149,15 @@ enum err CPU_SYMBOL(route_sums)(const struct kernel_ctx *ctx,
                                 const struct route *route, const float *probs,
                                 double *out);
 
+enum err CPU_SYMBOL(balance_forward)(const struct kernel_ctx *ctx,
+                                     const struct route *route, double scale,
+                                     const int64_t *offsets, const double *sums,
+                                     int64_t *counts, double *loss);
+
+enum err CPU_SYMBOL(balance_backward)(const struct kernel_ctx *ctx,
+                                      const struct route *route, double scale,
+                                      const int64_t *offsets, float *dprobs);
+
 enum err CPU_SYMBOL(expert_gather)(const struct kernel_ctx *ctx,
                                    enum dtype dtype, const struct route *route,
                                    int64_t d, const int32_t *source,
@@ -192,6 +201,10 @@ enum err CPU_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
 enum err CPU_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
                           int64_t n, void *x);
 
+enum err CPU_SYMBOL(convert)(const struct kernel_ctx *ctx, int64_t n,
+                             enum dtype from, const void *x, enum dtype to,
+                             void *y);
+
 enum err CPU_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
                          const float *x, double *out);
 
@@ -202,6 +215,10 @@ enum err CPU_SYMBOL(chunk_sum_squares)(const struct kernel_ctx *ctx,
 enum err CPU_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
                            int64_t n, const struct adamw *step, float *p,
                            const void *g, float *m, float *v);
+
+enum err CPU_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
+                          int64_t n, const struct adamw *step, float *p,
+                          const void *g, float *m);
 
 extern const struct kernels CPU_SYMBOL(table);
 

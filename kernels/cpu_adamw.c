@@ -1,7 +1,7 @@
 /* DecoupledAdamW in one pass: 16 bytes read and 12 written per parameter, so
  * the speed is memory's. */
 #include "kernels/cpu.h"
-#include "kernels/cpu_vec.h"
+#include "kernels/cpu_bf16.h"
 
 #include <math.h>
 
@@ -30,7 +30,7 @@ static struct coefficients coefficients_of(const struct adamw *step)
 }
 
 static void adamw_block(const struct coefficients *c, int64_t n, float *p,
-                        const float *g, float *m, float *v)
+                        const float *g, float *m, float *v, uint16_t *copy)
 {
     for (int64_t i = 0; i < n; i += VEC_LANES) {
         int64_t left = n - i;
@@ -43,7 +43,10 @@ static void adamw_block(const struct coefficients *c, int64_t n, float *p,
         vec kept = vec_load(p + i, left) * c->keep;
         vec_store(m + i, left, first);
         vec_store(v + i, left, second);
-        vec_store(p + i, left, kept - c->rate * first / divisor);
+        vec fresh = kept - c->rate * first / divisor;
+        vec_store(p + i, left, fresh);
+        if (copy != NULL)
+            vec_store_bf16(copy + i, left, fresh);
     }
 }
 
@@ -56,12 +59,14 @@ enum err CPU_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
     if (rc != ERR_OK)
         return rc;
     const struct coefficients c = coefficients_of(step);
+    uint16_t *copy = step->copy;
     int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         int64_t at = chunk * KERNEL_CHUNK;
         adamw_block(&c, cpu_min(KERNEL_CHUNK, n - at), p + at,
-                    (const float *)g + at, m + at, v + at);
+                    (const float *)g + at, m + at, v + at,
+                    copy == NULL ? NULL : copy + at);
     }
     return ERR_OK;
 }

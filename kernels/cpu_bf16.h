@@ -6,6 +6,8 @@
 
 #include "kernels/cpu_vec.h"
 
+typedef uint16_t vec_u16 __attribute__((vector_size(2 * VEC_LANES)));
+
 /* x rounded to bf16, as fp32. The lower half of a NaN may keep bits. */
 static inline vec vec_bf16(vec x)
 {
@@ -18,6 +20,16 @@ static inline vec vec_bf16(vec x)
 #else
     return vec_select(x != x, (vec)(bits | 0x400000), (vec)rounded);
 #endif
+}
+
+/* Stores the first min(left, VEC_LANES) lanes as bf16. */
+static inline void vec_store_bf16(uint16_t *p, int64_t left, vec x)
+{
+    vec_u16 half = __builtin_convertvector((vec_u32)vec_bf16(x) >> 16, vec_u16);
+    if (left >= VEC_LANES)
+        memcpy(p, &half, sizeof(half));
+    else
+        memcpy(p, &half, (size_t)left * sizeof(*p));
 }
 
 #endif

@@ -12,18 +12,11 @@
 #define INT8_PEAK_MIN 0x1p-120f
 
 typedef int8_t vec_i8 __attribute__((vector_size(VEC_LANES)));
-typedef uint16_t vec_u16 __attribute__((vector_size(2 * VEC_LANES)));
 
 static void bf16_pack(int64_t n, const float *x, uint16_t *out)
 {
-    for (int64_t i = 0; i < n; i += VEC_LANES) {
-        vec_u32 bits = (vec_u32)vec_bf16(vec_load(x + i, n - i)) >> 16;
-        vec_u16 half = __builtin_convertvector(bits, vec_u16);
-        if (n - i >= VEC_LANES)
-            memcpy(out + i, &half, sizeof(half));
-        else
-            memcpy(out + i, &half, (size_t)(n - i) * sizeof(*out));
-    }
+    for (int64_t i = 0; i < n; i += VEC_LANES)
+        vec_store_bf16(out + i, n - i, vec_load(x + i, n - i));
 }
 
 static void bf16_unpack(int64_t n, const uint16_t *in, float *x)
@@ -174,6 +167,25 @@ enum err CPU_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum packing packing,
         else
             memcpy(x + at, (const float *)packed + at,
                    (size_t)count * sizeof(*x));
+    }
+    return ERR_OK;
+}
+
+enum err CPU_SYMBOL(convert)(const struct kernel_ctx *ctx, int64_t n,
+                             enum dtype from, const void *x, enum dtype to,
+                             void *y)
+{
+    bool narrows = from == DTYPE_F32;
+    assert(to == (narrows ? DTYPE_BF16 : DTYPE_F32));
+    assert(narrows || from == DTYPE_BF16);
+    (void)to;
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t count = cpu_min(BLOCK, n - at);
+        if (narrows)
+            bf16_pack(count, (const float *)x + at, (uint16_t *)y + at);
+        else
+            bf16_unpack(count, (const uint16_t *)x + at, (float *)y + at);
     }
     return ERR_OK;
 }

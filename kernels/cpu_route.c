@@ -244,3 +244,32 @@ enum err CPU_SYMBOL(route_sums)(const struct kernel_ctx *ctx,
             out[e] += sums[chunk * experts + e];
     return ERR_OK;
 }
+
+enum err CPU_SYMBOL(balance_forward)(const struct kernel_ctx *ctx,
+                                     const struct route *route, double scale,
+                                     const int64_t *offsets, const double *sums,
+                                     int64_t *counts, double *loss)
+{
+    double sum = 0.0;
+    (void)ctx;
+    if (route->n == 0)
+        return ERR_OK;
+    for (int e = 0; e < route->experts; e++) {
+        int64_t count = offsets[e + 1] - offsets[e];
+        counts[e] += count;
+        sum += (double)count * sums[e] / (double)route->n;
+    }
+    *loss += scale * sum;
+    return ERR_OK;
+}
+
+enum err CPU_SYMBOL(balance_backward)(const struct kernel_ctx *ctx,
+                                      const struct route *route, double scale,
+                                      const int64_t *offsets, float *dprobs)
+{
+    double n = route->n > 0 ? (double)route->n : 1.0;
+    (void)ctx;
+    for (int e = 0; e < route->experts; e++)
+        dprobs[e] = (float)(scale * (double)(offsets[e + 1] - offsets[e]) / n);
+    return ERR_OK;
+}

@@ -140,6 +140,16 @@ enum err CUDA_SYMBOL(route_sums)(const struct kernel_ctx *ctx,
                                  const struct route *route, const float *probs,
                                  double *out);
 
+enum err CUDA_SYMBOL(balance_forward)(const struct kernel_ctx *ctx,
+                                      const struct route *route, double scale,
+                                      const int64_t *offsets,
+                                      const double *sums, int64_t *counts,
+                                      double *loss);
+
+enum err CUDA_SYMBOL(balance_backward)(const struct kernel_ctx *ctx,
+                                       const struct route *route, double scale,
+                                       const int64_t *offsets, float *dprobs);
+
 enum err CUDA_SYMBOL(expert_gather)(const struct kernel_ctx *ctx,
                                     enum dtype dtype, const struct route *route,
                                     int64_t d, const int32_t *source,
@@ -187,6 +197,10 @@ enum err CUDA_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
 enum err CUDA_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
                            int64_t n, void *x);
 
+enum err CUDA_SYMBOL(convert)(const struct kernel_ctx *ctx, int64_t n,
+                              enum dtype from, const void *x, enum dtype to,
+                              void *y);
+
 enum err CUDA_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
                           const float *x, double *out);
 
@@ -197,6 +211,10 @@ enum err CUDA_SYMBOL(chunk_sum_squares)(const struct kernel_ctx *ctx,
 enum err CUDA_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
                             int64_t n, const struct adamw *step, float *p,
                             const void *g, float *m, float *v);
+
+enum err CUDA_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
+                           int64_t n, const struct adamw *step, float *p,
+                           const void *g, float *m);
 
 /* out[j] += the sum over `rows` of partial[row * step + j], rows in an order
  * that follows from their number. cuda_columns.cu. */

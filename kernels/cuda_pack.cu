@@ -11,7 +11,7 @@
 
 /* Between fp32 and bf16, or a copy. */
 template <class From, class To>
-static __global__ void convert(int64_t n, const From *x, To *y)
+static __global__ void convert_elements(int64_t n, const From *x, To *y)
 {
     float v[LANES];
     int64_t at = cuda_index() * LANES;
@@ -25,7 +25,7 @@ template <class From, class To>
 static enum err convert_run(const struct kernel_ctx *ctx, const char *op,
                             int64_t n, const void *x, void *y)
 {
-    auto kernel = convert<From, To>;
+    auto kernel = convert_elements<From, To>;
     int64_t vectors = cuda_parts(n, LANES);
     unsigned threads = cuda_threads(vectors);
     CUDA_LAUNCH(kernel, cuda_blocks(cuda_parts(vectors, threads)), threads, 0,
@@ -117,4 +117,19 @@ enum err CUDA_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum packing packing,
                 cuda_threads(cuda_parts(cols, LANES)), 0, cuda_stream(ctx),
                 cols, scales, (const int8_t *)(scales + rows), x);
     return cuda_launched("unpack");
+}
+
+enum err CUDA_SYMBOL(convert)(const struct kernel_ctx *ctx, int64_t n,
+                              enum dtype from, const void *x, enum dtype to,
+                              void *y)
+{
+    bool narrows = from == DTYPE_F32;
+    assert(to == (narrows ? DTYPE_BF16 : DTYPE_F32));
+    assert(narrows || from == DTYPE_BF16);
+    (void)to;
+    if (n == 0)
+        return ERR_OK;
+    return narrows
+               ? convert_run<float, struct cuda_bf16>(ctx, "convert", n, x, y)
+               : convert_run<struct cuda_bf16, float>(ctx, "convert", n, x, y);
 }

@@ -374,3 +374,61 @@ enum err CUDA_SYMBOL(route_sums)(const struct kernel_ctx *ctx,
                 cuda_stream(ctx), chunks, experts, sums, out);
     return cuda_launched("route_sums");
 }
+
+/* --- balance: one block; the sum is one thread's, in order of experts --- */
+
+static __global__ void balance_sum(int64_t n, int experts, double scale,
+                                   const int64_t *offsets, const double *sums,
+                                   int64_t *counts, double *loss)
+{
+    __shared__ double terms[CUDA_THREADS];
+    double sum = 0;
+    for (int first = 0; first < experts; first += CUDA_THREADS) {
+        int e = first + (int)threadIdx.x;
+        if (e < experts) {
+            int64_t count = offsets[e + 1] - offsets[e];
+            counts[e] += count;
+            terms[threadIdx.x] = (double)count * sums[e] / (double)n;
+        }
+        __syncthreads();
+        for (int i = 0; threadIdx.x == 0 && i < CUDA_THREADS; i++)
+            if (first + i < experts)
+                sum += terms[i];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        *loss += scale * sum;
+}
+
+enum err CUDA_SYMBOL(balance_forward)(const struct kernel_ctx *ctx,
+                                      const struct route *route, double scale,
+                                      const int64_t *offsets,
+                                      const double *sums, int64_t *counts,
+                                      double *loss)
+{
+    if (route->n == 0)
+        return ERR_OK;
+    CUDA_LAUNCH(balance_sum, 1, CUDA_THREADS, 0, cuda_stream(ctx), route->n,
+                route->experts, scale, offsets, sums, counts, loss);
+    return cuda_launched("balance_forward");
+}
+
+static __global__ void balance_gradient(double n, int experts, double scale,
+                                        const int64_t *offsets, float *dprobs)
+{
+    int64_t e = cuda_index();
+    if (e < experts)
+        dprobs[e] = (float)(scale * (double)(offsets[e + 1] - offsets[e]) / n);
+}
+
+enum err CUDA_SYMBOL(balance_backward)(const struct kernel_ctx *ctx,
+                                       const struct route *route, double scale,
+                                       const int64_t *offsets, float *dprobs)
+{
+    unsigned threads = cuda_threads(route->experts);
+    double n = route->n > 0 ? (double)route->n : 1.0;
+    CUDA_LAUNCH(balance_gradient,
+                cuda_blocks(cuda_parts(route->experts, threads)), threads, 0,
+                cuda_stream(ctx), n, route->experts, scale, offsets, dprobs);
+    return cuda_launched("balance_backward");
+}

@@ -192,6 +192,7 @@ struct adamw {
     float correction1;   /* 1 - beta1^t */
     float correction2;   /* 1 - beta2^t */
     float grad_scale;    /* gradient is g * grad_scale (1/tokens, clipping) */
+    void *copy;          /* [n] the new p in bf16, beside p; NULL: none */
 };
 
 struct kernels {
@@ -394,12 +395,12 @@ struct kernels {
                            double *out);
     /* The load-balance loss of Fedus, Zoph and Shazeer 2021 with c_e =
      * offsets[e + 1] - offsets[e]: counts[e] += c_e; *loss += scale * (sum over
-     * e in order of c_e * sums[e] / n), fp64. sums are route_sums'. */
+     * e in order of c_e * sums[e] / n), fp64. sums are route_sums'; n >= 0. */
     enum err (*balance_forward)(const struct kernel_ctx *ctx,
                                 const struct route *route, double scale,
                                 const int64_t *offsets, const double *sums,
                                 int64_t *counts, double *loss);
-    /* dprobs[e] = scale * c_e / n, rounded once. */
+    /* dprobs[e] = scale * c_e / n, rounded once; 0 if n is. */
     enum err (*balance_backward)(const struct kernel_ctx *ctx,
                                  const struct route *route, double scale,
                                  const int64_t *offsets, float *dprobs);
@@ -420,10 +421,9 @@ struct kernels {
                              const struct route *route, int64_t width,
                              const int32_t *source, const float *weights,
                              void *h, void *dh, float *dweights);
-    /* Tasks are fixed tiles of every group. The bits of a group follow from its
-     * own rows and weights, whatever the other groups are and wherever it lies.
-     * TN: a group without rows leaves c alone with `accumulate`, zeroes it
-     * without. */
+    /* The bits of a group follow from its own rows and weights, whatever the
+     * other groups are and wherever it lies. TN: a group without rows leaves c
+     * alone with `accumulate`, zeroes it without. */
     enum err (*grouped_gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
                              const struct grouped_gemm *gemm);
 

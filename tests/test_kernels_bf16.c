@@ -391,6 +391,9 @@ static void check_update(const struct kernels *table)
     table->adamw(&c, DTYPE_BF16, N - 3, &step, got, g.half, got + N,
                  got + 2 * N);
     check_floats(table, "adamw", "p, m and v", got, want, 3 * N);
+    cpu->lion(&c, DTYPE_F32, N - 3, &step, want, g.wide, want + N);
+    table->lion(&c, DTYPE_BF16, N - 3, &step, got, g.half, got + N);
+    check_floats(table, "lion", "p and m", got, want, 2 * N);
     cpu->chunk_sum_squares(&c, DTYPE_F32, N, g.wide, wide);
     table->chunk_sum_squares(&c, DTYPE_BF16, N, g.half, sums);
     tap_ok(fabs(sums[0] / wide[0] - 1) < 1e-12 &&

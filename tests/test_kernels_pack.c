@@ -188,6 +188,34 @@ static void check_int8_edges(const struct kernels *table)
     free(x);
 }
 
+/* bf16 to fp32 is exact, the way back rounds once: the bytes of `pack`. */
+static void check_convert(const struct kernels *table, int64_t n)
+{
+    float *x = check_random(n, 1, 300), *back = check_poisoned(n + 1);
+    size_t bytes = kernels_packed_bytes(PACKING_BF16, 1, n);
+    uint16_t *packed = check_alloc(bytes);
+    bool right = true;
+    table->pack(&(struct kernel_ctx){ .threads = 1 }, PACKING_BF16, 1, n, x,
+                packed);
+    for (int t = 1; t <= CHECK_THREADS_MAX; t++) {
+        struct kernel_ctx ctx = { .threads = t };
+        uint16_t *half = check_alloc((size_t)(n + 1) * sizeof(*half));
+        memset(half, 0xff, (size_t)(n + 1) * sizeof(*half));
+        table->convert(&ctx, n, DTYPE_F32, x, DTYPE_BF16, half);
+        table->convert(&ctx, n, DTYPE_BF16, half, DTYPE_F32, back);
+        right &= memcmp(half, packed, (size_t)n * sizeof(*half)) == 0;
+        right &= half[n] == 0xffff && isnan(back[n]);
+        for (int64_t i = 0; i < n; i++)
+            right &= back[i] == check_bf16_of(x[i]);
+        free(half);
+    }
+    tap_ok(right, "%s/%s convert: %lld elements to bf16 and back, exact",
+           table->backend, table->kernel_set, (long long)n);
+    free(packed);
+    free(back);
+    free(x);
+}
+
 int main(void)
 {
     tap_is_int((long long)kernels_packed_bytes(PACKING_INT8, 3, 5), 64,
@@ -203,6 +231,9 @@ int main(void)
         check_int8(*t, 23, 512);
         check_int8_edges(*t);
         check_bytes(*t, PACKING_BF16);
+        check_convert(*t, 0);
+        check_convert(*t, 1);
+        check_convert(*t, 3 * 4096 + 77);
         check_bytes(*t, PACKING_INT8);
     }
     return tap_done();

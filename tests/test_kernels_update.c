@@ -1,4 +1,4 @@
-/* adamw, sums and elementwise ops on every table against fp64. */
+/* adamw, lion, sums and elementwise ops on every table against fp64. */
 #include "tests/kernel_check.h"
 
 /* Large enough that decay and update both show in p. */
@@ -52,6 +52,96 @@ static void check_adamw(const struct kernels *table, int64_t n)
     free(want);
     free(g);
     free(state);
+}
+
+/* Chen et al. 2023, algorithm 2, decay before the update as Composer has it. */
+static void lion_reference(double *p, double g, double *m)
+{
+    double mean;
+    g *= (double)step.grad_scale;
+    mean = (double)step.beta1 * *m + (1 - (double)step.beta1) * g;
+    *p *= 1 - (double)step.decay;
+    *p -= (double)step.lr * (double)((mean > 0) - (mean < 0));
+    *m = (double)step.beta2 * *m + (1 - (double)step.beta2) * g;
+}
+
+static void check_lion(const struct kernels *table, int64_t n)
+{
+    float *state = check_random(2 * n, 1, 1); /* p, m */
+    float *g = check_random(n, 2, 1);
+    float *first = NULL;
+    bool same = true;
+    state[n] = g[0] = 0; /* an element without history */
+    double *want = check_widened(state, 2 * n);
+    for (int64_t i = 0; i < n; i++)
+        lion_reference(want + i, (double)g[i], want + n + i);
+    for (int t = 1; t <= CHECK_THREADS_MAX; t++) {
+        struct kernel_ctx ctx = { .threads = t };
+        float *got = check_copy(state, 2 * n);
+        table->lion(&ctx, DTYPE_F32, n, &step, got, g, got + n);
+        same &= first == NULL || check_same(got, first, 2 * n);
+        if (first == NULL)
+            first = got;
+        else
+            free(got);
+    }
+    check_below(
+        table, "lion", "p and m",
+        fmax(check_error(first, want, n), check_error(first + n, want + n, n)),
+        2e-6);
+    tap_ok(same && first[0] == state[0] * (1 - step.decay),
+           "%s/%s lion: same bits on 1, 2, 3 threads, no step where the sign "
+           "is 0",
+           table->backend, table->kernel_set);
+    free(first);
+    free(want);
+    free(g);
+    free(state);
+}
+
+/* The bf16 copy is the new p as `convert` would round it; p's bits are those
+ * without a copy. */
+static void check_copies(const struct kernels *table, int64_t n, bool lion)
+{
+    float *state = check_random(3 * n, 1, 1), *g = check_random(n, 2, 1);
+    uint16_t *halves = check_alloc((size_t)(2 * (n + 1)) * sizeof(*halves));
+    struct kernel_ctx ctx = { .threads = 2 };
+    struct adamw with = step;
+    for (int64_t i = 2 * n; i < 3 * n; i++)
+        state[i] = fabsf(state[i]);
+    float *plain = check_copy(state, 3 * n), *got = check_copy(state, 3 * n);
+    memset(halves, 0xff, (size_t)(2 * (n + 1)) * sizeof(*halves));
+    with.copy = halves;
+    if (lion) {
+        table->lion(&ctx, DTYPE_F32, n, &step, plain, g, plain + n);
+        table->lion(&ctx, DTYPE_F32, n, &with, got, g, got + n);
+    } else {
+        table->adamw(&ctx, DTYPE_F32, n, &step, plain, g, plain + n,
+                     plain + 2 * n);
+        table->adamw(&ctx, DTYPE_F32, n, &with, got, g, got + n, got + 2 * n);
+    }
+    table->convert(&ctx, n, DTYPE_F32, plain, DTYPE_BF16, halves + n + 1);
+    tap_ok(check_same(got, plain, 3 * n) &&
+               memcmp(halves, halves + n + 1, (size_t)(n + 1) * 2) == 0 &&
+               halves[n] == 0xffff,
+           "%s/%s %s: a bf16 copy of %lld new parameters", table->backend,
+           table->kernel_set, lion ? "lion" : "adamw", (long long)n);
+    free(got);
+    free(plain);
+    free(halves);
+    free(g);
+    free(state);
+}
+
+static void check_lion_nan(const struct kernels *table)
+{
+    struct kernel_ctx ctx = { .threads = 1 };
+    float p[3] = { 1, 2, 3 }, m[3] = { 0 };
+    const float g[3] = { 1, check_nan(), -1 };
+    table->lion(&ctx, DTYPE_F32, 3, &step, p, g, m);
+    tap_ok(isnan(p[1]) && isnan(m[1]) && p[0] < 1 && p[2] > 2.97f,
+           "%s/%s lion: a NaN gradient reaches its parameter", table->backend,
+           table->kernel_set);
 }
 
 static void check_adamw_nan(const struct kernels *table)
@@ -215,6 +305,13 @@ int main(void)
         check_adamw(*t, 1);
         check_adamw(*t, 3 * KERNEL_CHUNK + 77);
         check_adamw_nan(*t);
+        check_lion(*t, 1);
+        check_lion(*t, 3 * KERNEL_CHUNK + 77);
+        check_lion_nan(*t);
+        for (int lion = 0; lion < 2; lion++) {
+            check_copies(*t, 1, lion);
+            check_copies(*t, KERNEL_CHUNK + 13, lion);
+        }
         check_sums(*t, 0);
         check_sums(*t, 4 * KERNEL_CHUNK + 501);
         check_sums_nan(*t);
