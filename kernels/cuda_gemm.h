@@ -1,7 +1,7 @@
-/* One tile of a matrix product by one block, for gemm and grouped_gemm. The
- * inner dimension passes through shared memory as fp32, and every element is
- * one thread's sum in order of k: its bits depend on its row of A and its
- * column of B and on nothing else. */
+/* One tile of a product in fp32 by one block on CUDA cores, for gemm and
+ * grouped_gemm. The inner dimension passes through shared memory, and every
+ * element is one thread's sum in order of k: its bits depend on its row of A
+ * and its column of B and on nothing else. */
 #ifndef TESSERA_KERNELS_CUDA_GEMM_H
 #define TESSERA_KERNELS_CUDA_GEMM_H
 
@@ -25,8 +25,7 @@
  * (rows of A, columns of B) of which there are `lines`, and CUDA_TILE_K of the
  * `k` elements from p on; 0 outside. Lines are `pitch` apart in memory, or with
  * `across` the elements of one are, and lines lie side by side. */
-template <class T>
-CUDA_DEVICE void cuda_tile_load(const T *p, int64_t pitch, bool across,
+CUDA_DEVICE void cuda_tile_load(const float *p, int64_t pitch, bool across,
                                 int64_t lines, int64_t k, float *tile)
 {
     const int quad = CUDA_TILE_QUAD;
@@ -63,8 +62,7 @@ CUDA_DEVICE void cuda_tile_multiply(const float *a, const float *b,
     }
 }
 
-/* c = or += sum, and the bias; an element is rounded once. */
-template <class T, class C>
+/* c = or += sum, and the bias. */
 CUDA_DEVICE void cuda_tile_store(const struct gemm *g, int64_t row,
                                  int64_t column, float sum[][CUDA_TILE_QUAD])
 {
@@ -74,11 +72,11 @@ CUDA_DEVICE void cuda_tile_store(const struct gemm *g, int64_t row,
     float add[quad];
     int64_t left = g->n - column;
     for (int i = 0; i < quad && row + i < g->m; i++) {
-        C *c = (C *)g->c + (row + i) * g->n + column;
+        float *c = (float *)g->c + (row + i) * g->n + column;
         if (g->accumulate)
             cuda_load<quad>(c, left, 0, add);
         else if (g->bias != NULL)
-            cuda_load<quad>((const T *)g->bias + column, left, 0, add);
+            cuda_load<quad>((const float *)g->bias + column, left, 0, add);
         if (g->accumulate || g->bias != NULL)
             for (int j = 0; j < quad; j++)
                 sum[i][j] += add[j];
@@ -86,17 +84,16 @@ CUDA_DEVICE void cuda_tile_store(const struct gemm *g, int64_t row,
     }
 }
 
-/* The tile at (row, column) of C, A and B being T's and C's elements C's, by
- * the whole block; shared memory: CUDA_TILE_BYTES. */
-template <class T, class C>
+/* The tile at (row, column) of C by the whole block; shared memory:
+ * CUDA_TILE_BYTES. */
 CUDA_DEVICE void cuda_tile(const struct gemm *g, int64_t row, int64_t column,
                            float *shared)
 {
     float sum[CUDA_TILE_QUAD][CUDA_TILE_QUAD] = { { 0 } };
     float *a_tile = shared, *b_tile = shared + CUDA_TILE_FLOATS;
     bool a_across = g->form == GEMM_TN, b_across = g->form != GEMM_NT;
-    const T *a = (const T *)g->a + row * (a_across ? 1 : g->k);
-    const T *b = (const T *)g->b + column * (b_across ? 1 : g->k);
+    const float *a = (const float *)g->a + row * (a_across ? 1 : g->k);
+    const float *b = (const float *)g->b + column * (b_across ? 1 : g->k);
     int64_t a_pitch = a_across ? g->m : g->k;
     int64_t b_pitch = b_across ? g->n : g->k;
     for (int64_t l = 0; l < g->k; l += CUDA_TILE_K) {
@@ -108,7 +105,7 @@ CUDA_DEVICE void cuda_tile(const struct gemm *g, int64_t row, int64_t column,
         cuda_tile_multiply(a_tile, b_tile, sum);
         __syncthreads();
     }
-    cuda_tile_store<T, C>(g, row, column, sum);
+    cuda_tile_store(g, row, column, sum);
 }
 
 #endif

@@ -100,6 +100,7 @@ static void check_table(const struct kernels *table)
         check_gemm(table, form, 67, 131, 77, true, false);
         check_gemm(table, form, 67, 131, 77, false, true);
         check_gemm(table, form, 128, 192, 96, false, false);
+        check_gemm(table, form, 136, 264, 72, true, false);
         check_grouped(table, form, false);
         check_grouped(table, form, true);
     }
