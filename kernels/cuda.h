@@ -115,6 +115,16 @@ enum err CUDA_SYMBOL(attention_backward)(const struct kernel_ctx *ctx,
                                          const float *lse, const void *dout,
                                          void *dqkv);
 
+enum err CUDA_SYMBOL(attention_chunk_forward)(
+    const struct kernel_ctx *ctx, enum dtype dtype,
+    const struct attention_chunk *chunk, const void *q, const void *kv,
+    bool first, void *out, float *lse);
+
+enum err CUDA_SYMBOL(attention_chunk_backward)(
+    const struct kernel_ctx *ctx, enum dtype dtype,
+    const struct attention_chunk *chunk, const void *q, const void *kv,
+    const void *out, const float *lse, const void *dout, void *dq, void *dkv);
+
 enum err CUDA_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
                                     enum dtype dtype, int64_t n, int64_t vocab,
                                     float scale, void *logits,

@@ -1,24 +1,29 @@
 /* Attention forward: a block per tile of queries, which goes through the keys
  * from the first to the last with a running maximum and sum per query (Milakov
  * and Gimelshein 2018; Dao et al. 2022). The scores become probabilities in the
- * registers that they were summed in. */
+ * registers that they were summed in. The values of a tile come while its
+ * scores are computed, the next tile's keys while the values are added up (Dao
+ * 2023). */
 #include "kernels/cuda_attention.h"
 
 #include <float.h>
 
+/* 16-bit tiles have twice the rows: a warp reads a tile of columns for 32. */
 template <class T> struct forward {
     static const int columns = sizeof(T) == 2 ? 64 : 32;
+    static const int blocks = sizeof(T) == 2 ? 2 : 1; /* of 16 rows, per warp */
+    static const int warp_rows = blocks * CUDA_MMA_ROWS;
+    static const int rows = cuda_tile<T>::warps * warp_rows;
 };
 
 /* The block's arrays in shared memory. */
 template <class T, int D> struct forward_shared {
-    T q[cuda_tile<T>::rows * CUDA_MMA_STRIDE(T, D)];
+    T q[forward<T>::rows * CUDA_MMA_STRIDE(T, D)];
     T k[forward<T>::columns * CUDA_MMA_STRIDE(T, D)];
     T v[forward<T>::columns * CUDA_MMA_STRIDE(T, D)];
     T spare[cuda_tile<T>::warps *
                 cuda_mma_spare<T, forward<T>::columns>::count +
             cuda_lanes<T>::count];
-    int32_t ids[forward<T>::columns];
 };
 
 /* Over the four lanes that share a row. */
@@ -30,39 +35,64 @@ template <class F> CUDA_DEVICE float quad_reduce(float x, F f)
 
 /* Of a lane's two rows. */
 struct running {
-    float peak[2];
-    float sum[2]; /* of this lane's columns */
+    float peak[2]; /* of scores in units of log 2 */
+    float sum[2];  /* of this lane's columns */
 };
+
+/* The state of queries that saw keys before: out is their products' sum, with a
+ * peak of lse and a sum of 1. */
+template <class T, int D>
+CUDA_DEVICE void resume(const struct cuda_pair &pair, const struct cuda_view &v,
+                        int first, const T *out, const float *lse,
+                        struct running *all, float (*sum)[4])
+{
+    int64_t width = pair.shape.head_dim, stride = pair.shape.heads * width;
+    int row = first + cuda_lane() / 4, column = cuda_lane() % 4 * 2;
+    for (int r = 0; r < 2; r++, row += 8) {
+        float before = row < pair.seq ? lse[v.stats + row] : -INFINITY;
+        if (before == -INFINITY)
+            continue;
+        all->peak[r] = before * CUDA_LOG2_E;
+        all->sum[r] = column == 0 ? 1.0f : 0.0f;
+        CUDA_UNROLL
+        for (int j = 0; j < D / 8; j++)
+            cuda_load<2>(out + v.out + row * stride + j * 8 + column,
+                         width - j * 8 - column, 0, &sum[j][2 * r]);
+    }
+}
 
 /* Scores become exp2(score - peak), with dropout; factor is what former tiles'
  * products must be multiplied by. */
 template <int N>
-CUDA_DEVICE void softmax(const struct attention &s, const struct cuda_view &v,
-                         const struct cuda_part &part, float (*x)[4],
-                         struct running *all, float factor[2])
+CUDA_DEVICE void softmax(const struct cuda_pair &pair,
+                         const struct cuda_view &v,
+                         const struct cuda_part &part, bool mixed,
+                         float (*x)[4], struct running *all, float factor[2])
 {
-    float top[2] = { all->peak[0], all->peak[1] };
-    float kept = 1.0f / (1.0f - s.dropout);
+    float top[2] = { -INFINITY, -INFINITY };
+    float dropout = pair.shape.dropout, kept = 1.0f / (1.0f - dropout);
+    cuda_bias<false, N>(pair, v, part, x);
+    if (cuda_at_edge<false, N>(pair, part, mixed))
+        cuda_mask<false, N>(pair, v, part, -INFINITY, x);
     CUDA_UNROLL
     for (int j = 0; j < N / 8; j++)
-        for (int i = 0; i < 4; i++) {
-            x[j][i] = cuda_score<false>(s, v, part, j, i, x[j][i]);
-            top[i / 2] = cuda_most()(top[i / 2], x[j][i]);
-        }
+        for (int i = 0; i < 4; i++)
+            top[i / 2] = fmaxf(top[i / 2], x[j][i]);
     for (int r = 0; r < 2; r++) {
         top[r] = quad_reduce(top[r], cuda_most());
-        factor[r] = exp2f(all->peak[r] - top[r]);
+        top[r] = fmaxf(all->peak[r], top[r] * v.unit);
+        factor[r] = cuda_exp2(all->peak[r] - top[r]);
         all->sum[r] *= factor[r];
         all->peak[r] = top[r];
     }
     CUDA_UNROLL
     for (int j = 0; j < N / 8; j++) {
         unsigned dropped =
-            s.dropout > 0 ? cuda_dropped<false>(s, v, part, j) : 0;
+            dropout > 0 ? cuda_dropped<false>(pair, v, part, j) : 0;
         for (int i = 0; i < 4; i++) {
-            x[j][i] = exp2f(x[j][i] - top[i / 2]);
+            x[j][i] = cuda_exp2(fmaf(x[j][i], v.unit, -top[i / 2]));
             all->sum[i / 2] += x[j][i];
-            if (s.dropout > 0)
+            if (dropout > 0)
                 x[j][i] *= dropped >> i & 1 ? 0.0f : kept;
         }
     }
@@ -77,20 +107,29 @@ CUDA_DEVICE void scale_rows(const float factor[2], float (*x)[4])
             x[j][i] *= factor[i / 2];
 }
 
+/* Queries that had seen keys and saw no more keep what they have, bit by bit.
+ */
 template <class T, int D>
-CUDA_DEVICE void finish(const struct attention &s, const struct cuda_view &v,
-                        const struct cuda_part &part, struct running all,
-                        const float (*sum)[4], T *out, float *lse)
+CUDA_DEVICE void finish(const struct cuda_pair &pair, const struct cuda_view &v,
+                        int first, struct running all, const float (*sum)[4],
+                        T *out, float *lse)
 {
     float factor[2];
+    unsigned rows = 0;
     for (int r = 0; r < 2; r++) {
-        int64_t row = part.first_row + cuda_lane() / 4 + 8 * r;
+        int row = first + cuda_lane() / 4 + 8 * r;
+        float before = pair.more && row < pair.seq ? lse[v.stats + row] : 0.0f;
         float total = quad_reduce(all.sum[r], cuda_plus());
-        factor[r] = 1.0f / total;
-        if (cuda_lane() % 4 == 0 && row < s.seq)
+        bool same =
+            pair.more && total == 1.0f && all.peak[r] == before * CUDA_LOG2_E;
+        factor[r] = total == 0 ? 0.0f : 1.0f / total;
+        rows |= (unsigned)!same << r;
+        __syncwarp();
+        if (cuda_lane() % 4 == 0 && row < pair.seq && !same)
             lse[v.stats + row] = (all.peak[r] + log2f(total)) * CUDA_LN_2;
     }
-    cuda_tile_store<D>(s, part.first_row, factor, sum, s.heads * s.head_dim,
+    cuda_tile_store<D>(pair, first, rows, factor, sum,
+                       pair.shape.heads * pair.shape.head_dim, false,
                        out + v.out);
 }
 
@@ -98,71 +137,108 @@ CUDA_DEVICE void finish(const struct attention &s, const struct cuda_view &v,
  */
 template <class T, int D>
 static __global__ void __launch_bounds__(cuda_tile<T>::threads)
-    attention_forward(struct attention s, const T *qkv, T *out, float *lse)
+    attention_forward(struct cuda_pair pair, const T *q, const T *kv, T *out,
+                      float *lse)
 {
-    const int rows = cuda_tile<T>::rows, columns = forward<T>::columns;
+    const int rows = forward<T>::rows, columns = forward<T>::columns;
+    const int blocks = forward<T>::blocks, warp_rows = forward<T>::warp_rows;
     typedef struct forward_shared<T, D> arrays;
     CUDA_SHARED(arrays, shared);
-    int64_t heads = s.batch * s.heads, stride = cuda_qkv_stride(s);
-    int64_t head = blockIdx.x % heads;
-    int64_t first = (gridDim.x / heads - 1 - blockIdx.x / heads) * rows;
+    const struct attention &s = pair.shape;
+    int64_t heads = s.batch * s.heads, head = blockIdx.x % heads;
+    int first = (int)(gridDim.x / heads - 1 - blockIdx.x / heads) * rows;
     int warp = (int)threadIdx.x / CUDA_WARP;
-    const struct cuda_view v = cuda_view_of(s, head / s.heads, head % s.heads);
-    const struct cuda_range range = cuda_range_of(s, v.ids, first, rows);
-    struct cuda_part part = {
-        first + warp * CUDA_MMA_ROWS, 0, { 0, 0 }, shared->ids
-    };
-    struct running all = { { -FLT_MAX, -FLT_MAX }, { 0, 0 } };
+    const struct cuda_view v =
+        cuda_view_of(pair, head / s.heads, head % s.heads);
+    const struct cuda_range range = cuda_range_of(pair, v.ids, first, rows);
+    struct cuda_walk walk = cuda_walk_keys(pair, first + rows);
+    struct cuda_part part[blocks];
+    struct running all[blocks];
     T *spare = shared->spare + warp * cuda_mma_spare<T, columns>::count;
-    float sum[D / 8][4], x[columns / 8][4], factor[2];
-    cuda_part_rows(s, v, &part);
-    cuda_tile_zero<D>(sum);
-    cuda_tile_load<rows, D>(s, first, qkv + v.q, stride, shared->q);
-    for (int64_t at = 0; at < first + rows; at += columns) {
-        if (!cuda_range_meets(s, v.ids, range, at, columns))
-            continue;
-        __syncthreads();
-        cuda_tile_load<columns, D>(s, at, qkv + v.k, stride, shared->k);
-        cuda_tile_load<columns, D>(s, at, qkv + v.v, stride, shared->v);
-        cuda_list_load<columns>(s, at, v.ids, 0, shared->ids);
+    float sum[blocks * D / 8][4], x[blocks * columns / 8][4], factor[2];
+    cuda_tile_zero<blocks * D>(sum);
+    CUDA_UNROLL
+    for (int m = 0; m < blocks; m++) {
+        int row = first + warp * warp_rows + m * CUDA_MMA_ROWS;
+        part[m] = cuda_part_of(pair, v.ids, row);
+        all[m] = { { -FLT_MAX, -FLT_MAX }, { 0, 0 } };
+        if (pair.more)
+            resume<T, D>(pair, v, row, out, lse, &all[m], sum + m * D / 8);
+    }
+    cuda_walk_on(pair, v.key_ids, range, columns, &walk);
+    if (walk.at < walk.end) {
+        cuda_tile_load<rows, D>(pair, first, q + v.q, cuda_qkv_stride(s),
+                                shared->q);
+        cuda_tile_load<columns, D>(pair, walk.at, kv + v.k, pair.key_stride,
+                                   shared->k);
+    }
+    while (walk.at < walk.end) {
+        bool mixed = walk.mixed;
+        CUDA_UNROLL
+        for (int m = 0; m < blocks; m++)
+            part[m].first_column = walk.at;
+        bool apart = cuda_apart<false, columns>(pair, part[0], warp_rows);
         cuda_mma_fetched();
         __syncthreads();
-        part.first_column = at;
-        cuda_tile_zero<columns>(x);
-        cuda_mma_rows<columns, D>(shared->q + warp * CUDA_MMA_ROWS *
-                                                  CUDA_MMA_STRIDE(T, D),
-                                  shared->k, x);
-        softmax<columns>(s, v, part, x, &all, factor);
-        scale_rows<D>(factor, sum);
-        cuda_mma_columns<D, columns>(x, spare, shared->v, sum);
+        cuda_tile_load<columns, D>(pair, walk.at, kv + v.v, pair.key_stride,
+                                   shared->v);
+        cuda_tile_zero<blocks * columns>(x);
+        if (!apart)
+            cuda_mma_rows<blocks, columns, D>(
+                shared->q + warp * warp_rows * CUDA_MMA_STRIDE(T, D), shared->k,
+                x);
+        walk.at += columns;
+        cuda_walk_on(pair, v.key_ids, range, columns, &walk);
+        cuda_mma_fetched();
+        __syncthreads();
+        if (walk.at < walk.end)
+            cuda_tile_load<columns, D>(pair, walk.at, kv + v.k, pair.key_stride,
+                                       shared->k);
+        if (apart)
+            continue;
+        CUDA_UNROLL
+        for (int m = 0; m < blocks; m++) {
+            softmax<columns>(pair, v, part[m], mixed, x + m * columns / 8,
+                             &all[m], factor);
+            scale_rows<D>(factor, sum + m * D / 8);
+        }
+        cuda_mma_columns<blocks, D, columns>(x, spare, shared->v, sum);
     }
-    finish<T, D>(s, v, part, all, sum, out, lse);
+    CUDA_UNROLL
+    for (int m = 0; m < blocks; m++)
+        finish<T, D>(pair, v, part[m].first_row, all[m], sum + m * D / 8, out,
+                     lse);
 }
 
+/* What a launch is asked for. */
+struct forward_call {
+    const char *op;
+    const struct kernel_ctx *ctx;
+    struct cuda_pair pair;
+    const void *q, *kv;
+    void *out;
+    float *lse;
+};
+
 template <class T, int D>
-static enum err forward_run(const struct kernel_ctx *ctx,
-                            const struct attention *s, const void *qkv,
-                            void *out, float *lse)
+static enum err forward_run(const struct forward_call *c)
 {
     auto kernel = attention_forward<T, D>;
+    const struct attention *s = &c->pair.shape;
     const size_t bytes = sizeof(struct forward_shared<T, D>);
-    int64_t tiles = cuda_parts(s->seq, cuda_tile<T>::rows);
-    enum err rc = cuda_attention_grant("attention_forward", kernel, bytes);
+    int64_t tiles = cuda_parts(s->seq, forward<T>::rows);
+    enum err rc = cuda_attention_grant(c->op, kernel, bytes);
     if (rc != ERR_OK)
         return rc;
     CUDA_LAUNCH(kernel, cuda_blocks(tiles * s->batch * s->heads),
-                cuda_tile<T>::threads, bytes, cuda_stream(ctx), *s,
-                (const T *)qkv, (T *)out, lse);
-    return cuda_launched("attention_forward");
+                cuda_tile<T>::threads, bytes, cuda_stream(c->ctx), c->pair,
+                (const T *)c->q, (const T *)c->kv, (T *)c->out, c->lse);
+    return cuda_launched(c->op);
 }
 
-template <class T>
-static enum err forward_any(const struct kernel_ctx *ctx,
-                            const struct attention *s, const void *qkv,
-                            void *out, float *lse)
+template <class T> static enum err forward_any(const struct forward_call *c)
 {
-    return CUDA_BY_HEAD_DIM(T, s, "attention_forward", forward_run, ctx, s, qkv,
-                            out, lse);
+    return CUDA_BY_HEAD_DIM(T, &c->pair.shape, c->op, forward_run, c);
 }
 
 enum err CUDA_SYMBOL(attention_forward)(const struct kernel_ctx *ctx,
@@ -170,7 +246,26 @@ enum err CUDA_SYMBOL(attention_forward)(const struct kernel_ctx *ctx,
                                         const struct attention *shape,
                                         const void *qkv, void *out, float *lse)
 {
-    cuda_attention_check(shape);
-    return CUDA_BY_DTYPE(dtype, "attention_forward", forward_any, ctx, shape,
-                         qkv, out, lse);
+    const char *op = "attention_forward";
+    const struct forward_call c = { op,
+                                    ctx,
+                                    cuda_pair_whole(shape),
+                                    qkv,
+                                    (const char *)qkv +
+                                        cuda_keys_at(dtype, shape),
+                                    out,
+                                    lse };
+    return CUDA_BY_DTYPE(dtype, op, forward_any, &c);
+}
+
+enum err CUDA_SYMBOL(attention_chunk_forward)(
+    const struct kernel_ctx *ctx, enum dtype dtype,
+    const struct attention_chunk *chunk, const void *q, const void *kv,
+    bool first, void *out, float *lse)
+{
+    const char *op = "attention_chunk_forward";
+    const struct forward_call c = { op, ctx, cuda_pair_chunks(chunk, !first),
+                                    q,  kv,  out,
+                                    lse };
+    return CUDA_BY_DTYPE(dtype, op, forward_any, &c);
 }

@@ -24,40 +24,108 @@ template <class T> struct cuda_tile {
     static const int rows = warps * CUDA_MMA_ROWS;
 };
 
-/* A query head of a sequence. */
-struct cuda_view {
-    int64_t sequence, head;
-    int64_t q, k, v; /* of the head's first token in qkv */
-    int64_t out;     /* and in out */
-    int64_t stats;   /* and in lse */
-    const int32_t *ids;
-    float scale, slope;
-    uint64_t random_key;
+/* Results below 2^-126 are 0. */
+CUDA_DEVICE float cuda_exp2(float x)
+{
+#ifdef __CUDA_ARCH__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
+}
+
+/* Queries and the keys that they see: of one chunk after the other, or of a
+ * whole sequence, which is the pair of a chunk with itself whose keys lie in
+ * the queries' tensor. */
+struct cuda_pair {
+    struct attention shape;
+    const int32_t *key_ids; /* NULL if sequence_ids are */
+    int64_t key_stride;     /* from one token's keys to the next one's */
+    int seq, distance;
+    /* There are results already: forward merges its own with them, backward
+     * adds to them. */
+    bool more;
 };
 
-CUDA_DEVICE int64_t cuda_qkv_stride(const struct attention &s)
+static inline struct cuda_pair cuda_pair_of(const struct attention_chunk *chunk,
+                                            int64_t key_stride, bool more)
+{
+    const struct attention *s = &chunk->shape;
+    assert(s->batch > 0 && s->head_dim > 0);
+    assert(s->seq > 0 && s->seq <= INT32_MAX / 2);
+    assert(s->kv_heads > 0 && s->heads % s->kv_heads == 0);
+    assert(s->dropout >= 0 && s->dropout < 1);
+    assert(chunk->distance >= 0 && chunk->distance <= INT32_MAX - s->seq);
+    assert(chunk->distance % s->seq == 0);
+    assert((chunk->key_ids == NULL) == (s->sequence_ids == NULL));
+    struct cuda_pair pair = { *s,          chunk->key_ids,       key_stride,
+                              (int)s->seq, (int)chunk->distance, more };
+    return pair;
+}
+
+static inline __host__ __device__ int64_t
+cuda_qkv_stride(const struct attention &s)
 {
     return (s.heads + 2 * s.kv_heads) * s.head_dim;
 }
 
-CUDA_DEVICE struct cuda_view cuda_view_of(const struct attention &s,
+static inline struct cuda_pair cuda_pair_whole(const struct attention *s)
+{
+    const struct attention_chunk chunk = { *s, 0, s->sequence_ids };
+    return cuda_pair_of(&chunk, cuda_qkv_stride(*s), false);
+}
+
+static inline struct cuda_pair
+cuda_pair_chunks(const struct attention_chunk *chunk, bool more)
+{
+    const struct attention *s = &chunk->shape;
+    return cuda_pair_of(chunk, 2 * s->kv_heads * s->head_dim, more);
+}
+
+/* Bytes from the first queries to the first keys of a packed tensor. */
+static inline size_t cuda_keys_at(enum dtype dtype, const struct attention *s)
+{
+    return (size_t)(s->heads * s->head_dim) * dtype_bytes(dtype);
+}
+
+/* A query head of a sequence. */
+struct cuda_view {
+    int64_t q;     /* of the head's first token among the queries */
+    int64_t k, v;  /* among the keys and values */
+    int64_t out;   /* and in out */
+    int64_t stats; /* and in lse */
+    const int32_t *ids, *key_ids;
+    float scale, slope;
+    /* Without a bias scores stay products until exp2, whose argument's
+     * multiplication by `unit`, then the scale, costs nothing. */
+    bool biased;
+    float unit;
+    uint64_t random_key;
+    int64_t random_row; /* of the first query */
+};
+
+CUDA_DEVICE struct cuda_view cuda_view_of(const struct cuda_pair &pair,
                                           int64_t sequence, int64_t head)
 {
+    const struct attention &s = pair.shape;
     struct cuda_view v;
-    int64_t base = sequence * s.seq * cuda_qkv_stride(s);
-    int64_t kv = head / (s.heads / s.kv_heads);
-    v.sequence = sequence;
-    v.head = head;
-    v.q = base + head * s.head_dim;
-    v.k = base + (s.heads + kv) * s.head_dim;
+    int64_t kv = head / (s.heads / s.kv_heads), token = sequence * s.seq;
+    v.q = token * cuda_qkv_stride(s) + head * s.head_dim;
+    v.k = token * pair.key_stride + kv * s.head_dim;
     v.v = v.k + s.kv_heads * s.head_dim;
-    v.out = (sequence * s.seq * s.heads + head) * s.head_dim;
+    v.out = (token * s.heads + head) * s.head_dim;
     v.stats = (sequence * s.heads + head) * s.seq;
-    v.ids = s.sequence_ids == NULL ? NULL : s.sequence_ids + sequence * s.seq;
+    v.ids = s.sequence_ids == NULL ? NULL : s.sequence_ids + token;
+    v.key_ids = s.sequence_ids == NULL ? NULL : pair.key_ids + token;
     v.scale = s.scale * CUDA_LOG2_E;
     v.slope =
         s.alibi_slopes == NULL ? 0.0f : s.alibi_slopes[head] * CUDA_LOG2_E;
+    v.biased = v.slope != 0 || !(v.scale > 0);
+    v.unit = v.biased ? 1.0f : v.scale;
     v.random_key = s.dropout > 0 ? cuda_random_key(s.random, sequence) : 0;
+    v.random_row = head * s.seq;
     return v;
 }
 
@@ -65,16 +133,30 @@ CUDA_DEVICE struct cuda_view cuda_view_of(const struct attention &s,
  * all threads of the block; before it is read each of them must wait by
  * cuda_mma_fetched, then for the others. */
 template <int ROWS, int D, class T>
-CUDA_DEVICE void cuda_tile_load(const struct attention &s, int64_t first,
+CUDA_DEVICE void cuda_tile_load(const struct cuda_pair &pair, int first,
                                 const T *from, int64_t stride, T *to)
 {
     const int lanes = cuda_lanes<T>::count, vectors = D / lanes;
-    for (int i = (int)threadIdx.x; i < ROWS * vectors; i += (int)blockDim.x) {
+    const int threads = cuda_tile<T>::threads, count = ROWS * vectors;
+    const int64_t width = pair.shape.head_dim;
+    bool even = (uintptr_t)from % CUDA_VECTOR_BYTES == 0 && stride % lanes == 0;
+    from += first * stride;
+    if (even && width == D && first + ROWS <= pair.seq) {
+        CUDA_UNROLL
+        for (int i = 0; i < count; i += threads) {
+            int at = i + (int)threadIdx.x;
+            int row = at / vectors, column = at % vectors * lanes;
+            cuda_mma_fetch(from + row * stride + column,
+                           to + row * CUDA_MMA_STRIDE(T, D) + column);
+        }
+        return;
+    }
+    for (int i = (int)threadIdx.x; i < count; i += threads) {
         int row = i / vectors, column = i % vectors * lanes;
-        int64_t left = first + row < s.seq ? s.head_dim - column : 0;
-        const T *p = from + (first + row) * stride + column;
+        int left = first + row < pair.seq ? (int)width - column : 0;
+        const T *p = from + row * stride + column;
         T *q = to + row * CUDA_MMA_STRIDE(T, D) + column;
-        if (left >= lanes && (uintptr_t)p % CUDA_VECTOR_BYTES == 0) {
+        if (left >= lanes && even) {
             cuda_mma_fetch(p, q);
             continue;
         }
@@ -87,33 +169,33 @@ CUDA_DEVICE void cuda_tile_load(const struct attention &s, int64_t first,
     }
 }
 
-/* to[tokens of a tile of COLUMNS from `first` on] = from, `rest` after seq. */
-template <int COLUMNS, class T>
-CUDA_DEVICE void cuda_list_load(const struct attention &s, int64_t first,
-                                const T *from, T rest, T *to)
-{
-    for (int i = (int)threadIdx.x; i < COLUMNS; i += (int)blockDim.x)
-        to[i] = from != NULL && first + i < s.seq ? from[first + i] : rest;
-}
-
-/* rows [first, first + 16) of the warp and columns [0, D) = factor * x. */
+/* The lane's elements of rows [first, first + 16) and columns [0, D), of row
+ * number r only if bit r of `rows` is set: to = factor * x, with `add` more
+ * than is there. */
 template <int D, class T>
-CUDA_DEVICE void cuda_tile_store(const struct attention &s, int64_t first,
-                                 const float factor[2], const float (*x)[4],
-                                 int64_t stride, T *to)
+CUDA_DEVICE void cuda_tile_store(const struct cuda_pair &pair, int first,
+                                 unsigned rows, const float factor[2],
+                                 const float (*x)[4], int64_t stride, bool add,
+                                 T *to)
 {
-    int64_t row = first + cuda_lane() / 4;
-    int column = cuda_lane() % 4 * 2;
+    int row = first + cuda_lane() / 4, column = cuda_lane() % 4 * 2;
+    to += row * stride + column;
     CUDA_UNROLL
     for (int r = 0; r < 2; r++)
         CUDA_UNROLL
     for (int j = 0; j < D / 8; j++) {
-        int64_t left = s.head_dim - j * 8 - column;
-        const float pair[2] = { x[j][2 * r] * factor[r],
-                                x[j][2 * r + 1] * factor[r] };
-        if (row + 8 * r < s.seq)
-            cuda_store<2>(to + (row + 8 * r) * stride + j * 8 + column, left,
-                          pair);
+        int64_t left = pair.shape.head_dim - j * 8 - column;
+        T *p = to + 8 * r * stride + j * 8;
+        float two[2] = { x[j][2 * r] * factor[r], x[j][2 * r + 1] * factor[r] };
+        if (row + 8 * r >= pair.seq || (rows >> r & 1) == 0)
+            continue;
+        if (add) {
+            float old[2];
+            cuda_load<2>(p, left, 0, old);
+            two[0] += old[0];
+            two[1] += old[1];
+        }
+        cuda_store<2>(p, left, two);
     }
 }
 
@@ -130,15 +212,15 @@ struct cuda_least {
 
 /* Of the documents of tokens [first, first + count), by each warp for itself.
  */
-CUDA_DEVICE struct cuda_range cuda_range_of(const struct attention &s,
-                                            const int32_t *ids, int64_t first,
+CUDA_DEVICE struct cuda_range cuda_range_of(const struct cuda_pair &pair,
+                                            const int32_t *ids, int first,
                                             int count)
 {
     struct cuda_range range = { INT_MAX, INT_MIN };
-    int64_t end = cuda_min(s.seq, first + count);
     if (ids == NULL)
         return range;
-    for (int64_t i = first + cuda_lane(); i < end; i += CUDA_WARP) {
+    int end = (int)cuda_min(pair.seq, (int64_t)first + count);
+    for (int i = first + cuda_lane(); i < end; i += CUDA_WARP) {
         range.low = ids[i] < range.low ? ids[i] : range.low;
         range.high = ids[i] > range.high ? ids[i] : range.high;
     }
@@ -147,60 +229,128 @@ CUDA_DEVICE struct cuda_range cuda_range_of(const struct attention &s,
     return range;
 }
 
-/* Whether a row may see a column of the tile at `first`. All warps agree. */
-CUDA_DEVICE bool cuda_range_meets(const struct attention &s, const int32_t *ids,
-                                  struct cuda_range rows, int64_t first,
-                                  int count)
-{
-    if (ids == NULL)
-        return true;
-    struct cuda_range columns = cuda_range_of(s, ids, first, count);
-    return columns.low <= rows.high && rows.low <= columns.high;
-}
-
-/* What a lane knows of its two rows and of the tile of columns. */
-struct cuda_part {
-    int64_t first_row, first_column; /* of the warp's rows, of the tile */
-    int32_t ids[2];                  /* of the lane's rows */
-    const int32_t *column_ids;       /* in shared memory */
+/* Where a block is in its tiles of columns. */
+struct cuda_walk {
+    int at, end;
+    bool mixed; /* rows and columns may be of different documents */
 };
 
-/* The score of element i of part j, -Inf where the query does not see the key.
- */
-template <bool TURNED>
-CUDA_DEVICE float
-cuda_score(const struct attention &s, const struct cuda_view &v,
-           const struct cuda_part &p, int j, int i, float product)
+/* Of the keys that queries before `row` may see. */
+CUDA_DEVICE struct cuda_walk cuda_walk_keys(const struct cuda_pair &pair,
+                                            int row)
 {
-    int place = j * 8 + cuda_lane() % 4 * 2 + i % 2;
-    int64_t row = p.first_row + cuda_lane() / 4 + i / 2 * 8;
-    int64_t column = p.first_column + place;
-    int64_t query = TURNED ? column : row, key = TURNED ? row : column;
-    bool sees = key <= query && query < s.seq &&
-                (v.ids == NULL || p.ids[i / 2] == p.column_ids[place]);
-    float bias = v.slope * (float)(int32_t)(key - query);
-    return sees ? fmaf(product, v.scale, bias) : -INFINITY;
+    int end = pair.distance == 0 && row < pair.seq ? row : pair.seq;
+    struct cuda_walk walk = { 0, end, false };
+    return walk;
+}
+
+/* From walk->at on, to the first tile of which a row may see a column. All
+ * warps agree. */
+CUDA_DEVICE void cuda_walk_on(const struct cuda_pair &pair, const int32_t *ids,
+                              struct cuda_range rows, int count,
+                              struct cuda_walk *walk)
+{
+    if (ids == NULL)
+        return;
+    for (; walk->at < walk->end; walk->at += count) {
+        struct cuda_range columns = cuda_range_of(pair, ids, walk->at, count);
+        walk->mixed = rows.low != rows.high || columns.low != columns.high;
+        if (columns.low <= rows.high && rows.low <= columns.high)
+            return;
+    }
+}
+
+/* What a lane knows of 16 rows of its warp and of the tile of columns. */
+struct cuda_part {
+    int first_row, first_column;
+    int32_t ids[2]; /* of the lane's rows */
+};
+
+/* Products become scores if there is a bias. */
+template <bool TURNED, int N>
+CUDA_DEVICE void cuda_bias(const struct cuda_pair &pair,
+                           const struct cuda_view &v, const struct cuda_part &p,
+                           float (*x)[4])
+{
+    if (!v.biased)
+        return;
+    int behind =
+        p.first_column - p.first_row - cuda_lane() / 4 + cuda_lane() % 4 * 2;
+    CUDA_UNROLL
+    for (int j = 0; j < N / 8; j++)
+        CUDA_UNROLL
+    for (int i = 0; i < 4; i++) {
+        int from_row = behind + j * 8 + i % 2 - i / 2 * 8;
+        int from_query = (TURNED ? -from_row : from_row) - pair.distance;
+        x[j][i] = fmaf(x[j][i], v.scale, v.slope * (float)from_query);
+    }
+}
+
+/* Whether some of the 16 rows do not see some of the N columns. */
+template <bool TURNED, int N>
+CUDA_DEVICE bool cuda_at_edge(const struct cuda_pair &pair,
+                              const struct cuda_part &p, bool mixed)
+{
+    bool diagonal = TURNED ? p.first_column < p.first_row + CUDA_MMA_ROWS - 1
+                           : p.first_column + N - 1 > p.first_row;
+    return mixed || p.first_column + N > pair.seq ||
+           (pair.distance == 0 && diagonal);
+}
+
+/* Whether none of `rows` rows sees one of the N columns, but for documents. */
+template <bool TURNED, int N>
+CUDA_DEVICE bool cuda_apart(const struct cuda_pair &pair,
+                            const struct cuda_part &p, int rows)
+{
+    return pair.distance == 0 &&
+           (TURNED ? p.first_column + N <= p.first_row
+                   : p.first_column >= p.first_row + rows);
+}
+
+/* x = value where the query does not see the key. */
+template <bool TURNED, int N>
+CUDA_DEVICE void cuda_mask(const struct cuda_pair &pair,
+                           const struct cuda_view &v, const struct cuda_part &p,
+                           float value, float (*x)[4])
+{
+    const int32_t *ids = TURNED ? v.ids : v.key_ids;
+    int row = p.first_row + cuda_lane() / 4, causal = pair.distance == 0;
+    int column = p.first_column + cuda_lane() % 4 * 2;
+    CUDA_UNROLL
+    for (int j = 0; j < N / 8; j++)
+        CUDA_UNROLL
+    for (int i = 0; i < 2; i++) {
+        int c = column + j * 8 + i;
+        int32_t id = ids != NULL && c < pair.seq ? ids[c] : 0;
+        CUDA_UNROLL
+        for (int r = 0; r < 2; r++) {
+            int rest = TURNED ? c - row - 8 * r : row + 8 * r - c;
+            if (c >= pair.seq || (causal && rest < 0) || id != p.ids[r])
+                x[j][2 * r + i] = value;
+        }
+    }
 }
 
 /* Bit i is set where dropout drops element i of part j. A Philox block has four
  * keys of one query, so lanes that share blocks draw a different one each and
  * exchange words: two lanes if columns are keys, four if rows are. */
 template <bool TURNED>
-CUDA_DEVICE unsigned cuda_dropped(const struct attention &s,
+CUDA_DEVICE unsigned cuda_dropped(const struct cuda_pair &pair,
                                   const struct cuda_view &v,
                                   const struct cuda_part &p, int j)
 {
-    uint32_t threshold = (uint32_t)(s.dropout * 0x1p32f), w[4], bits = 0;
-    int group = cuda_lane() / 4, pair = cuda_lane() % 4;
-    int mine = TURNED ? group % 4 : pair % 2;
-    int64_t row = p.first_row, column = p.first_column + j * 8;
-    int64_t query =
-        TURNED ? column + 2 * pair + mine % 2 : row + group + 8 * mine;
-    int64_t key =
-        TURNED ? row + group / 4 * 4 + mine / 2 * 8 : column + pair / 2 * 4;
-    int64_t blocks = cuda_parts(s.seq, 4);
+    uint32_t threshold = (uint32_t)(pair.shape.dropout * 0x1p32f), w[4];
+    unsigned bits = 0;
+    int group = cuda_lane() / 4, pair_of_columns = cuda_lane() % 4;
+    int mine = TURNED ? group % 4 : pair_of_columns % 2;
+    int row = p.first_row, column = p.first_column + j * 8;
+    int query = TURNED ? column + 2 * pair_of_columns + mine % 2
+                       : row + group + 8 * mine;
+    int key = TURNED ? row + group / 4 * 4 + mine / 2 * 8
+                     : column + pair_of_columns / 2 * 4;
+    int64_t blocks = cuda_parts(pair.seq, 4);
     cuda_philox(v.random_key,
-                (uint64_t)((v.head * s.seq + query) * blocks + key / 4), 0, w);
+                (uint64_t)((v.random_row + query) * blocks + key / 4), 0, w);
     if (TURNED) {
         CUDA_UNROLL
         for (int change = 0; change < 4; change++) {
@@ -222,14 +372,16 @@ CUDA_DEVICE unsigned cuda_dropped(const struct attention &s,
     return bits;
 }
 
-/* The lane's documents of its rows. */
-CUDA_DEVICE void cuda_part_rows(const struct attention &s,
-                                const struct cuda_view &v, struct cuda_part *p)
+/* The 16 rows from `row` on, of documents `ids`. */
+CUDA_DEVICE struct cuda_part cuda_part_of(const struct cuda_pair &pair,
+                                          const int32_t *ids, int row)
 {
-    for (int r = 0; r < 2; r++) {
-        int64_t row = p->first_row + cuda_lane() / 4 + 8 * r;
-        p->ids[r] = v.ids != NULL && row < s.seq ? v.ids[row] : 0;
-    }
+    struct cuda_part p = { row, 0, { 0, 0 } };
+    row += cuda_lane() / 4;
+    for (int r = 0; r < 2; r++)
+        if (ids != NULL && row + 8 * r < pair.seq)
+            p.ids[r] = ids[row + 8 * r];
+    return p;
 }
 
 template <int D> CUDA_DEVICE void cuda_tile_zero(float (*x)[4])
@@ -238,15 +390,6 @@ template <int D> CUDA_DEVICE void cuda_tile_zero(float (*x)[4])
     for (int j = 0; j < D / 8; j++)
         for (int i = 0; i < 4; i++)
             x[j][i] = 0;
-}
-
-static inline void cuda_attention_check(const struct attention *s)
-{
-    assert(s->batch > 0 && s->head_dim > 0);
-    assert(s->seq > 0 && s->seq <= INT32_MAX);
-    assert(s->kv_heads > 0 && s->heads % s->kv_heads == 0);
-    assert(s->dropout >= 0 && s->dropout < 1);
-    (void)s;
 }
 
 /* Before every launch: asks for what exceeds CUDA_SHARED_BYTES. That it has

@@ -103,8 +103,9 @@ CUDA_DEVICE int cuda_lane(void)
     return (int)(threadIdx.x % CUDA_WARP);
 }
 
-/* c[16,N] += a[16,K] b[N,K]^T. */
-template <int N, int K>
+/* c[16 M,N] += a[16 M,K] b[N,K]^T; the parts of c are those of the first 16
+ * rows, then those of the next. More rows read b once. */
+template <int M, int N, int K>
 CUDA_DEVICE void cuda_mma_rows(const struct cuda_bf16 *a,
                                const struct cuda_bf16 *b, float (*c)[4])
 {
@@ -114,22 +115,29 @@ CUDA_DEVICE void cuda_mma_rows(const struct cuda_bf16 *a,
     b += (i / 16 * 8 + i % 8) * stride + i / 8 % 2 * 8;
     CUDA_UNROLL
     for (int k = 0; k < K; k += 16) {
-        unsigned rows[4], columns[4];
-        cuda_mma_load(false, a + k, rows);
+        unsigned rows[M][4], columns[4];
+        CUDA_UNROLL
+        for (int m = 0; m < M; m++)
+            cuda_mma_load(false, a + m * CUDA_MMA_ROWS * stride + k, rows[m]);
         CUDA_UNROLL
         for (int j = 0; j < N / 8; j += 2) {
             cuda_mma_load(false, b + j * 8 * stride + k, columns);
-            cuda_mma(rows, columns, c[j]);
-            cuda_mma(rows, columns + 2, c[j + 1]);
+            CUDA_UNROLL
+            for (int m = 0; m < M; m++) {
+                cuda_mma(rows[m], columns, c[m * N / 8 + j]);
+                cuda_mma(rows[m], columns + 2, c[m * N / 8 + j + 1]);
+            }
         }
     }
 }
 
-template <int N, int K>
+/* In fp32 M is 1. */
+template <int M, int N, int K>
 CUDA_DEVICE void cuda_mma_rows(const float *a, const float *b, float (*c)[4])
 {
     typedef struct cuda_piece<4, float> piece;
     const int stride = CUDA_MMA_STRIDE(float, K);
+    static_assert(M == 1, "");
     a += cuda_lane() / 4 * stride;
     b += cuda_lane() % 4 * 2 * stride;
     for (int k = 0; k < K; k += 4) {
@@ -157,8 +165,8 @@ template <class T, int K> struct cuda_mma_spare {
         sizeof(T) == 2 ? 0 : CUDA_MMA_ROWS * CUDA_MMA_STRIDE(T, K);
 };
 
-/* c[16,N] += a[16,K] b[K,N], a from registers and, in bf16, rounded. */
-template <int N, int K>
+/* c[16 M,N] += a[16 M,K] b[K,N], a from registers and, in bf16, rounded. */
+template <int M, int N, int K>
 CUDA_DEVICE void cuda_mma_columns(const float (*a)[4], struct cuda_bf16 *,
                                   const struct cuda_bf16 *b, float (*c)[4])
 {
@@ -167,27 +175,35 @@ CUDA_DEVICE void cuda_mma_columns(const float (*a)[4], struct cuda_bf16 *,
     b += i % 16 * stride + i / 16 * 8;
     CUDA_UNROLL
     for (int k = 0; k < K / 16; k++) {
-        const float *low = a[2 * k], *high = a[2 * k + 1];
-        const unsigned rows[4] = { cuda_mma_pair(low[0], low[1]),
-                                   cuda_mma_pair(low[2], low[3]),
-                                   cuda_mma_pair(high[0], high[1]),
-                                   cuda_mma_pair(high[2], high[3]) };
+        unsigned rows[M][4], columns[4];
+        CUDA_UNROLL
+        for (int m = 0; m < M; m++) {
+            const float *low = a[m * K / 8 + 2 * k];
+            const float *high = a[m * K / 8 + 2 * k + 1];
+            rows[m][0] = cuda_mma_pair(low[0], low[1]);
+            rows[m][1] = cuda_mma_pair(low[2], low[3]);
+            rows[m][2] = cuda_mma_pair(high[0], high[1]);
+            rows[m][3] = cuda_mma_pair(high[2], high[3]);
+        }
         CUDA_UNROLL
         for (int j = 0; j < N / 8; j += 2) {
-            unsigned columns[4];
             cuda_mma_load(true, b + k * 16 * stride + j * 8, columns);
-            cuda_mma(rows, columns, c[j]);
-            cuda_mma(rows, columns + 2, c[j + 1]);
+            CUDA_UNROLL
+            for (int m = 0; m < M; m++) {
+                cuda_mma(rows[m], columns, c[m * N / 8 + j]);
+                cuda_mma(rows[m], columns + 2, c[m * N / 8 + j + 1]);
+            }
         }
     }
 }
 
-template <int N, int K>
+template <int M, int N, int K>
 CUDA_DEVICE void cuda_mma_columns(const float (*a)[4], float *spare,
                                   const float *b, float (*c)[4])
 {
     const int stride = CUDA_MMA_STRIDE(float, N);
     const int row = CUDA_MMA_STRIDE(float, K);
+    static_assert(M == 1, "");
     int at = cuda_lane() / 4 * row, pair = cuda_lane() % 4 * 2;
     CUDA_UNROLL
     for (int j = 0; j < K / 8; j++)

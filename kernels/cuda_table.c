@@ -24,47 +24,6 @@
 #define MEMORY cuda_memory
 #endif
 
-static enum err lacks(const char *op)
-{
-    return err_set(ERR_UNSUPPORTED,
-                   "op %s: this build's CUDA backend lacks it; use cpu", op);
-}
-
-static enum err
-lacks_attention_chunk_forward(const struct kernel_ctx *ctx, enum dtype dtype,
-                              const struct attention_chunk *chunk,
-                              const void *q, const void *kv, bool first,
-                              void *out, float *lse)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)chunk;
-    (void)q;
-    (void)kv;
-    (void)first;
-    (void)out;
-    (void)lse;
-    return lacks("attention_chunk_forward");
-}
-
-static enum err lacks_attention_chunk_backward(
-    const struct kernel_ctx *ctx, enum dtype dtype,
-    const struct attention_chunk *chunk, const void *q, const void *kv,
-    const void *out, const float *lse, const void *dout, void *dq, void *dkv)
-{
-    (void)ctx;
-    (void)dtype;
-    (void)chunk;
-    (void)q;
-    (void)kv;
-    (void)out;
-    (void)lse;
-    (void)dout;
-    (void)dq;
-    (void)dkv;
-    return lacks("attention_chunk_backward");
-}
-
 static void cuda_describe(char *text, size_t bytes)
 {
 #ifdef CUDA_EMULATED
@@ -130,8 +89,8 @@ const struct kernels TABLE = {
     .jitter = CUDA_SYMBOL(jitter),
     .attention_forward = ATTENTION(forward),
     .attention_backward = ATTENTION(backward),
-    .attention_chunk_forward = lacks_attention_chunk_forward,
-    .attention_chunk_backward = lacks_attention_chunk_backward,
+    .attention_chunk_forward = CUDA_SYMBOL(attention_chunk_forward),
+    .attention_chunk_backward = CUDA_SYMBOL(attention_chunk_backward),
     .cross_entropy = CUDA_SYMBOL(cross_entropy),
     .route_forward = CUDA_SYMBOL(route_forward),
     .route_backward = CUDA_SYMBOL(route_backward),

@@ -486,8 +486,7 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols);
 /* The table for a backend ("cpu", "cuda") and kernel set ("auto": the best that
  * this processor runs, or a name). ERR_UNSUPPORTED names what was not built or
  * what the processor lacks, and what there is instead. The table is static.
- * "cuda" needs a build with CUDA and a GPU; its attention over chunks still
- * returns ERR_UNSUPPORTED. */
+ * "cuda" needs a build with CUDA and a GPU. */
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out);
 

@@ -1,0 +1,227 @@
+/* Attention over chunks in bf16 on every table that has it: the queries of the
+ * last chunk against the keys of all. Inputs are bf16 numbers; what is right is
+ * the first CPU table's fp32 result on the same numbers, which
+ * test_kernels_attention_chunk holds to fp64. */
+#include "tests/bf16_tensor.h"
+
+#include <stdio.h>
+
+/* Of the roundings of probabilities, and of out and gradients after each
+ * chunk; lse is never rounded. */
+#define ROUNDINGS 0x1p-7
+#define FLOATS 5e-6
+#define CHUNKS_MAX 4
+
+struct chunk_case {
+    int64_t batch, chunks, length, heads, kv_heads, head_dim;
+    int64_t document; /* tokens of each; 0: one document */
+    bool ascending;   /* the keys' chunks from the first on */
+    bool alibi;
+    float dropout;
+};
+
+static const struct chunk_case cases[] = {
+    { 1, 1, 1, 1, 1, 8, 0, false, false, 0 },
+    { 1, 1, 150, 2, 1, 128, 70, false, true, 0.1f },
+    { 2, 2, 67, 2, 2, 16, 0, false, false, 0 },
+    { 1, 3, 128, 2, 1, 64, 0, true, false, 0 },
+    { 1, 2, 200, 1, 1, 128, 0, false, false, 0 },
+    { 1, 2, 140, 3, 1, 96, 0, true, true, 0 },
+    { 1, 4, 45, 4, 2, 80, 60, false, false, 0 },
+    /* a chunk of which no query sees a key is the first one */
+    { 2, 4, 65, 2, 1, 64, 100, true, false, 0 },
+    { 1, 3, 130, 1, 1, 32, 200, true, true, 0.2f },
+    { 1, 3, 67, 2, 1, 128, 0, false, false, 0.5f },
+    /* rows that are no multiple of 16 bytes */
+    { 1, 2, 67, 2, 1, 33, 40, false, false, 0.1f },
+};
+
+/* Each tensor in fp32 and in bf16, on whatever table. */
+struct ring {
+    const struct chunk_case *c;
+    float slopes[4];
+    int32_t *ids; /* [chunks, batch, length] */
+    struct tensor q, out, dout, dq;
+    struct tensor kv[CHUNKS_MAX], dkv[CHUNKS_MAX];
+    float *lse[2]; /* of fp32, of bf16 */
+};
+
+static struct ring ring_create(const struct chunk_case *c)
+{
+    int64_t tokens = c->batch * c->length, queries = c->heads * c->head_dim;
+    int64_t keys = 2 * c->kv_heads * c->head_dim;
+    struct ring r = { .c = c };
+    r.q = tensor_random(tokens * (queries + keys), 1, 2);
+    r.out = tensor_random(tokens * queries, 2, 1);
+    r.dout = tensor_random(tokens * queries, 3, 1);
+    r.dq = tensor_random(tokens * (queries + keys), 4, 0.5);
+    r.ids = check_alloc((size_t)(c->chunks * tokens) * sizeof(*r.ids));
+    for (int64_t i = 0; i < c->chunks; i++) {
+        r.kv[i] = tensor_random(tokens * keys, 10 + (uint64_t)i, 2);
+        r.dkv[i] = tensor_random(tokens * keys, 20 + (uint64_t)i, 0.5);
+        for (int64_t t = 0; c->document > 0 && t < tokens; t++)
+            r.ids[i * tokens + t] =
+                (int32_t)((i * c->length + t % c->length) / c->document);
+    }
+    for (int i = 0; i < 4; i++)
+        r.slopes[i] = exp2f(-(float)i - 3);
+    for (int i = 0; i < 2; i++)
+        r.lse[i] = check_poisoned(tokens * c->heads);
+    return r;
+}
+
+static void ring_free(struct ring *r)
+{
+    struct tensor *all[] = { &r->q, &r->out, &r->dout, &r->dq };
+    for (int64_t i = 0; i < r->c->chunks; i++) {
+        tensor_free(&r->kv[i]);
+        tensor_free(&r->dkv[i]);
+    }
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        tensor_free(all[i]);
+    free(r->ids);
+    free(r->lse[0]);
+    free(r->lse[1]);
+}
+
+/* The last chunk's queries, the keys of chunk `keys`. */
+static struct attention_chunk pair_of(const struct ring *r, int64_t keys)
+{
+    const struct chunk_case *c = r->c;
+    int64_t last = c->chunks - 1, tokens = c->batch * c->length;
+    const int32_t *ids = c->document > 0 ? r->ids : NULL;
+    return (struct attention_chunk){
+        .shape = { .batch = c->batch,
+                   .seq = c->length,
+                   .heads = c->heads,
+                   .kv_heads = c->kv_heads,
+                   .head_dim = c->head_dim,
+                   .scale = 1 / sqrtf((float)c->head_dim),
+                   .alibi_slopes = c->alibi ? r->slopes : NULL,
+                   .sequence_ids = ids == NULL ? NULL : ids + last * tokens,
+                   .dropout = c->dropout,
+                   .random = { 17, 5 + (uint64_t)keys, 3000000000 } },
+        .distance = (last - keys) * c->length,
+        .key_ids = ids == NULL ? NULL : ids + keys * tokens,
+    };
+}
+
+static void *data_of(const struct tensor *t, enum dtype dtype)
+{
+    return dtype == DTYPE_F32 ? (void *)t->wide : t->half;
+}
+
+static enum err ring_run(const struct kernels *table, enum dtype dtype,
+                         struct ring *r)
+{
+    const struct chunk_case *c = r->c;
+    float *lse = r->lse[dtype == DTYPE_BF16];
+    void *q = data_of(&r->q, dtype), *out = data_of(&r->out, dtype);
+    struct kernel_limits limits = { .tokens = c->batch * c->length,
+                                    .batch = c->batch,
+                                    .seq = c->length,
+                                    .heads = c->heads,
+                                    .head_dim = c->head_dim };
+    struct kernel_ctx ctx = check_ctx(table, limits, 1);
+    enum err rc = ERR_OK;
+    for (int64_t k = 0; k < c->chunks && rc == ERR_OK; k++) {
+        int64_t keys = c->ascending ? k : c->chunks - 1 - k;
+        const struct attention_chunk chunk = pair_of(r, keys);
+        rc = table->attention_chunk_forward(&ctx, dtype, &chunk, q,
+                                            data_of(&r->kv[keys], dtype),
+                                            k == 0, out, lse);
+    }
+    for (int64_t k = 0; k < c->chunks && rc == ERR_OK; k++) {
+        const struct attention_chunk chunk = pair_of(r, k);
+        memset(ctx.scratch, 0xff, ctx.scratch_bytes);
+        rc = table->attention_chunk_backward(
+            &ctx, dtype, &chunk, q, data_of(&r->kv[k], dtype), out, lse,
+            data_of(&r->dout, dtype), data_of(&r->dq, dtype),
+            data_of(&r->dkv[k], dtype));
+    }
+    check_ctx_free(&ctx);
+    return rc;
+}
+
+static double tensor_error(const struct tensor *t)
+{
+    float *got = check_alloc((size_t)t->n * sizeof(*got));
+    for (int64_t i = 0; i < t->n; i++)
+        got[i] = widened(t->half[i]);
+    double *want = check_widened(t->wide, t->n);
+    double error = check_error(got, want, t->n);
+    free(want);
+    free(got);
+    return error;
+}
+
+static void check_case(const struct kernels *cpu, const struct kernels *table,
+                       const struct chunk_case *c)
+{
+    struct ring r = ring_create(c);
+    int64_t rows = c->batch * c->length * c->heads;
+    char what[128];
+    snprintf(what, sizeof(what),
+             "bf16, %lldx%lldx%lld heads %lld/%lld of %lld%s%s%s%s",
+             (long long)c->batch, (long long)c->chunks, (long long)c->length,
+             (long long)c->heads, (long long)c->kv_heads,
+             (long long)c->head_dim, c->document > 0 ? " packed" : "",
+             c->alibi ? " alibi" : "", c->ascending ? " ascending" : "",
+             c->dropout > 0 ? " dropout" : "");
+    bool computed = ring_run(cpu, DTYPE_F32, &r) == ERR_OK &&
+                    ring_run(table, DTYPE_BF16, &r) == ERR_OK;
+    if (!computed)
+        tap_ok(false, "%s/%s attention_chunk: %s", table->backend,
+               table->kernel_set, what);
+    double *want_lse = check_widened(r.lse[0], rows);
+    double gradients = tensor_error(&r.dq);
+    for (int64_t i = 0; i < c->chunks; i++)
+        gradients = fmax(gradients, tensor_error(&r.dkv[i]));
+    check_below(table, "attention_chunk_forward", what, tensor_error(&r.out),
+                ROUNDINGS);
+    check_below(table, "attention_chunk_forward's lse", what,
+                check_error(r.lse[1], want_lse, rows), FLOATS);
+    check_below(table, "attention_chunk_backward", what, gradients, ROUNDINGS);
+    free(want_lse);
+    ring_free(&r);
+}
+
+/* ERR_UNSUPPORTED instead of wrong numbers. */
+static void check_refusal(const struct kernels *table)
+{
+    const struct chunk_case c = { 1, 1, 1, 1, 1, 136, 0, false, false, 0 };
+    struct ring r = ring_create(&c);
+    struct attention_chunk chunk = pair_of(&r, 0);
+    struct kernel_limits limits = {
+        .tokens = 1, .batch = 1, .seq = 1, .heads = 1, .head_dim = 136
+    };
+    struct kernel_ctx ctx = check_ctx(table, limits, 1);
+    tap_ok(table->attention_chunk_forward(&ctx, DTYPE_BF16, &chunk, r.q.half,
+                                          r.kv[0].half, true, r.out.half,
+                                          r.lse[1]) == ERR_UNSUPPORTED &&
+               table->attention_chunk_backward(
+                   &ctx, DTYPE_BF16, &chunk, r.q.half, r.kv[0].half, r.out.half,
+                   r.lse[1], r.dout.half, r.dq.half,
+                   r.dkv[0].half) == ERR_UNSUPPORTED,
+           "%s/%s attention_chunk: heads of 136 are refused", table->backend,
+           table->kernel_set);
+    check_ctx_free(&ctx);
+    ring_free(&r);
+}
+
+int main(void)
+{
+    const struct kernels *const *t = kernels_all();
+    const struct kernels *cpu = t[0];
+    for (; *t != NULL; t++) {
+        if (strcmp((*t)->backend, "cpu") == 0)
+            continue;
+        for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+            check_case(cpu, *t, &cases[i]);
+        check_refusal(*t);
+        return tap_done();
+    }
+    tap_skip("no table has bf16: the CUDA kernels are emulated only where a "
+             "C++ compiler is");
+    return tap_done();
+}
