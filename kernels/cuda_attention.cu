@@ -8,9 +8,10 @@
 
 #include <float.h>
 
-/* 16-bit tiles have twice the rows: a warp reads a tile of columns for 32. */
-template <class T> struct forward {
-    static const int columns = sizeof(T) == 2 ? 64 : 32;
+/* In bf16 a warp has 32 rows, for which it reads a tile of columns once; more
+ * columns beside the widest heads' sums would not fit into the registers. */
+template <class T, int D> struct forward {
+    static const int columns = sizeof(T) == 4 ? 32 : D <= 64 ? 64 : 48;
     static const int blocks = sizeof(T) == 2 ? 2 : 1; /* of 16 rows, per warp */
     static const int warp_rows = blocks * CUDA_MMA_ROWS;
     static const int rows = cuda_tile<T>::warps * warp_rows;
@@ -18,11 +19,11 @@ template <class T> struct forward {
 
 /* The block's arrays in shared memory. */
 template <class T, int D> struct forward_shared {
-    T q[forward<T>::rows * CUDA_MMA_STRIDE(T, D)];
-    T k[forward<T>::columns * CUDA_MMA_STRIDE(T, D)];
-    T v[forward<T>::columns * CUDA_MMA_STRIDE(T, D)];
+    T q[forward<T, D>::rows * CUDA_MMA_STRIDE(T, D)];
+    T k[forward<T, D>::columns * CUDA_MMA_STRIDE(T, D)];
+    T v[forward<T, D>::columns * CUDA_MMA_STRIDE(T, D)];
     T spare[cuda_tile<T>::warps *
-                cuda_mma_spare<T, forward<T>::columns>::count +
+                cuda_mma_spare<T, forward<T, D>::columns>::count +
             cuda_lanes<T>::count];
 };
 
@@ -46,31 +47,34 @@ CUDA_DEVICE void resume(const struct cuda_pair &pair, const struct cuda_view &v,
                         int first, const T *out, const float *lse,
                         struct running *all, float (*sum)[4])
 {
-    int64_t width = pair.shape.head_dim, stride = pair.shape.heads * width;
+    int width = (int)pair.shape.head_dim;
     int row = first + cuda_lane() / 4, column = cuda_lane() % 4 * 2;
+    CUDA_UNROLL
     for (int r = 0; r < 2; r++, row += 8) {
         float before = row < pair.seq ? lse[v.stats + row] : -INFINITY;
-        if (before == -INFINITY)
-            continue;
-        all->peak[r] = before * CUDA_LOG2_E;
-        all->sum[r] = column == 0 ? 1.0f : 0.0f;
+        bool seen = before != -INFINITY;
+        const T *p = out + v.out + row * pair.shape.heads * width + column;
+        all->peak[r] = seen ? before * CUDA_LOG2_E : -FLT_MAX;
+        all->sum[r] = seen && column == 0 ? 1.0f : 0.0f;
         CUDA_UNROLL
         for (int j = 0; j < D / 8; j++)
-            cuda_load<2>(out + v.out + row * stride + j * 8 + column,
-                         width - j * 8 - column, 0, &sum[j][2 * r]);
+            for (int i = 0; i < 2; i++)
+                sum[j][2 * r + i] = seen && j * 8 + column + i < width
+                                        ? cuda_value(p[j * 8 + i])
+                                        : 0.0f;
     }
 }
 
 /* Scores become exp2(score - peak), with dropout; factor is what former tiles'
  * products must be multiplied by. */
-template <int N>
+template <bool DROPOUT, int N>
 CUDA_DEVICE void softmax(const struct cuda_pair &pair,
                          const struct cuda_view &v,
                          const struct cuda_part &part, bool mixed,
                          float (*x)[4], struct running *all, float factor[2])
 {
     float top[2] = { -INFINITY, -INFINITY };
-    float dropout = pair.shape.dropout, kept = 1.0f / (1.0f - dropout);
+    float kept = 1.0f / (1.0f - pair.shape.dropout);
     cuda_bias<false, N>(pair, v, part, x);
     if (cuda_at_edge<false, N>(pair, part, mixed))
         cuda_mask<false, N>(pair, v, part, -INFINITY, x);
@@ -87,12 +91,11 @@ CUDA_DEVICE void softmax(const struct cuda_pair &pair,
     }
     CUDA_UNROLL
     for (int j = 0; j < N / 8; j++) {
-        unsigned dropped =
-            dropout > 0 ? cuda_dropped<false>(pair, v, part, j) : 0;
+        unsigned dropped = DROPOUT ? cuda_dropped<false>(pair, v, part, j) : 0;
         for (int i = 0; i < 4; i++) {
             x[j][i] = cuda_exp2(fmaf(x[j][i], v.unit, -top[i / 2]));
             all->sum[i / 2] += x[j][i];
-            if (dropout > 0)
+            if (DROPOUT)
                 x[j][i] *= dropped >> i & 1 ? 0.0f : kept;
         }
     }
@@ -135,13 +138,14 @@ CUDA_DEVICE void finish(const struct cuda_pair &pair, const struct cuda_view &v,
 
 /* The last queries, which have the most keys, come first: that balances better.
  */
-template <class T, int D>
+template <class T, int D, bool DROPOUT>
 static __global__ void __launch_bounds__(cuda_tile<T>::threads)
     attention_forward(struct cuda_pair pair, const T *q, const T *kv, T *out,
                       float *lse)
 {
-    const int rows = forward<T>::rows, columns = forward<T>::columns;
-    const int blocks = forward<T>::blocks, warp_rows = forward<T>::warp_rows;
+    const int rows = forward<T, D>::rows, columns = forward<T, D>::columns;
+    const int blocks = forward<T, D>::blocks,
+              warp_rows = forward<T, D>::warp_rows;
     typedef struct forward_shared<T, D> arrays;
     CUDA_SHARED(arrays, shared);
     const struct attention &s = pair.shape;
@@ -198,8 +202,8 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
             continue;
         CUDA_UNROLL
         for (int m = 0; m < blocks; m++) {
-            softmax<columns>(pair, v, part[m], mixed, x + m * columns / 8,
-                             &all[m], factor);
+            softmax<DROPOUT, columns>(pair, v, part[m], mixed,
+                                      x + m * columns / 8, &all[m], factor);
             scale_rows<D>(factor, sum + m * D / 8);
         }
         cuda_mma_columns<blocks, D, columns>(x, spare, shared->v, sum);
@@ -223,10 +227,11 @@ struct forward_call {
 template <class T, int D>
 static enum err forward_run(const struct forward_call *c)
 {
-    auto kernel = attention_forward<T, D>;
     const struct attention *s = &c->pair.shape;
+    auto kernel = s->dropout > 0 ? attention_forward<T, D, true>
+                                 : attention_forward<T, D, false>;
     const size_t bytes = sizeof(struct forward_shared<T, D>);
-    int64_t tiles = cuda_parts(s->seq, forward<T>::rows);
+    int64_t tiles = cuda_parts(s->seq, forward<T, D>::rows);
     enum err rc = cuda_attention_grant(c->op, kernel, bytes);
     if (rc != ERR_OK)
         return rc;

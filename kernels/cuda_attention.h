@@ -137,26 +137,18 @@ CUDA_DEVICE void cuda_tile_load(const struct cuda_pair &pair, int first,
                                 const T *from, int64_t stride, T *to)
 {
     const int lanes = cuda_lanes<T>::count, vectors = D / lanes;
-    const int threads = cuda_tile<T>::threads, count = ROWS * vectors;
+    const int threads = cuda_tile<T>::threads;
     const int64_t width = pair.shape.head_dim;
     bool even = (uintptr_t)from % CUDA_VECTOR_BYTES == 0 && stride % lanes == 0;
+    bool whole = even && width == D && first + ROWS <= pair.seq;
     from += first * stride;
-    if (even && width == D && first + ROWS <= pair.seq) {
-        CUDA_UNROLL
-        for (int i = 0; i < count; i += threads) {
-            int at = i + (int)threadIdx.x;
-            int row = at / vectors, column = at % vectors * lanes;
-            cuda_mma_fetch(from + row * stride + column,
-                           to + row * CUDA_MMA_STRIDE(T, D) + column);
-        }
-        return;
-    }
-    for (int i = (int)threadIdx.x; i < count; i += threads) {
+    CUDA_ROLL
+    for (int i = (int)threadIdx.x; i < ROWS * vectors; i += threads) {
         int row = i / vectors, column = i % vectors * lanes;
-        int left = first + row < pair.seq ? (int)width - column : 0;
         const T *p = from + row * stride + column;
         T *q = to + row * CUDA_MMA_STRIDE(T, D) + column;
-        if (left >= lanes && even) {
+        int left = first + row < pair.seq ? (int)width - column : 0;
+        if (whole || (even && left >= lanes)) {
             cuda_mma_fetch(p, q);
             continue;
         }
@@ -189,12 +181,8 @@ CUDA_DEVICE void cuda_tile_store(const struct cuda_pair &pair, int first,
         float two[2] = { x[j][2 * r] * factor[r], x[j][2 * r + 1] * factor[r] };
         if (row + 8 * r >= pair.seq || (rows >> r & 1) == 0)
             continue;
-        if (add) {
-            float old[2];
-            cuda_load<2>(p, left, 0, old);
-            two[0] += old[0];
-            two[1] += old[1];
-        }
+        for (int i = 0; i < 2; i++)
+            two[i] += add && i < left ? cuda_value(p[i]) : 0.0f;
         cuda_store<2>(p, left, two);
     }
 }

@@ -46,7 +46,7 @@ static __global__ void attention_delta(struct attention s, const T *out,
 }
 
 /* A tile of keys: dq += ds k / scale. `lse` is in units of log 2. */
-template <class T, int D>
+template <bool DROPOUT, class T, int D>
 CUDA_DEVICE void
 add_keys(const struct cuda_pair &pair, const struct cuda_view &v,
          const struct cuda_part &part, bool mixed, const float lse[2],
@@ -58,7 +58,7 @@ add_keys(const struct cuda_pair &pair, const struct cuda_view &v,
     int mine = warp * CUDA_MMA_ROWS * CUDA_MMA_STRIDE(T, D);
     T *spare = shared->spare + warp * cuda_mma_spare<T, columns>::count;
     float p[columns / 8][4], dp[columns / 8][4];
-    float dropout = pair.shape.dropout, kept = 1.0f / (1.0f - dropout);
+    float kept = 1.0f / (1.0f - pair.shape.dropout);
     cuda_tile_zero<columns>(p);
     cuda_tile_zero<columns>(dp);
     cuda_mma_rows<1, columns, D>(shared->rows[0] + mine, stage->columns[0], p);
@@ -66,10 +66,9 @@ add_keys(const struct cuda_pair &pair, const struct cuda_view &v,
     cuda_bias<false, columns>(pair, v, part, p);
     CUDA_UNROLL
     for (int j = 0; j < columns / 8; j++) {
-        unsigned dropped =
-            dropout > 0 ? cuda_dropped<false>(pair, v, part, j) : 0;
+        unsigned dropped = DROPOUT ? cuda_dropped<false>(pair, v, part, j) : 0;
         for (int i = 0; i < 4; i++) {
-            if (dropout > 0)
+            if (DROPOUT)
                 dp[j][i] *= dropped >> i & 1 ? 0.0f : kept;
             p[j][i] = cuda_exp2(fmaf(p[j][i], v.unit, -lse[i / 2])) *
                       (dp[j][i] - delta[i / 2]);
@@ -92,7 +91,7 @@ CUDA_DEVICE void load_keys(const struct cuda_pair &pair,
                                stage->columns[1]);
 }
 
-template <class T, int D>
+template <class T, int D, bool DROPOUT>
 static __global__ void __launch_bounds__(cuda_tile<T>::threads)
     attention_dq(struct cuda_pair pair, const T *q, const T *kv,
                  const float *lse, const float *delta, const T *dout, T *dq)
@@ -135,8 +134,8 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
         if (walk.at < walk.end)
             load_keys<T, D>(pair, v, walk.at, kv, &shared->stage[1 - stage]);
         if (!cuda_apart<false, columns>(pair, part, CUDA_MMA_ROWS))
-            add_keys<T, D>(pair, v, part, mixed, row_lse, row_delta, shared,
-                           &shared->stage[stage], sum);
+            add_keys<DROPOUT, T, D>(pair, v, part, mixed, row_lse, row_delta,
+                                    shared, &shared->stage[stage], sum);
     }
     const float factor[2] = { s.scale, s.scale };
     cuda_tile_store<D>(pair, part.first_row, 3, factor, sum, stride, pair.more,
@@ -144,7 +143,7 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
 }
 
 /* A tile of queries of one head: dv += p^T dout, dk += ds^T q / scale. */
-template <class T, int D>
+template <bool DROPOUT, class T, int D>
 CUDA_DEVICE void add_queries(const struct cuda_pair &pair,
                              const struct cuda_view &v,
                              const struct cuda_part &part, bool mixed,
@@ -159,7 +158,7 @@ CUDA_DEVICE void add_queries(const struct cuda_pair &pair,
     const float *lse = stage->list + cuda_lane() % 4 * 2;
     const float *delta = lse + columns;
     float p[columns / 8][4], x[columns / 8][4];
-    float dropout = pair.shape.dropout, kept = 1.0f / (1.0f - dropout);
+    float kept = 1.0f / (1.0f - pair.shape.dropout);
     unsigned dropped = 0;
     cuda_tile_zero<columns>(p);
     cuda_mma_rows<1, columns, D>(shared->rows[0] + mine, stage->columns[0], p);
@@ -172,10 +171,12 @@ CUDA_DEVICE void add_queries(const struct cuda_pair &pair,
         cuda_mask<true, columns>(pair, v, part, 0, p);
     CUDA_UNROLL
     for (int j = 0; j < columns / 8; j++) {
-        if (dropout > 0)
+        if (DROPOUT)
             dropped |= cuda_dropped<true>(pair, v, part, j) << 4 * j;
         for (int i = 0; i < 4; i++)
-            x[j][i] = dropped >> (4 * j + i) & 1 ? 0.0f : p[j][i] * kept;
+            x[j][i] = dropped >> (4 * j + i) & 1 ? 0.0f
+                      : DROPOUT                  ? p[j][i] * kept
+                                                 : p[j][i];
     }
     cuda_mma_columns<1, D, columns>(x, spare, stage->columns[1], dv);
     cuda_tile_zero<columns>(x);
@@ -183,7 +184,7 @@ CUDA_DEVICE void add_queries(const struct cuda_pair &pair,
     CUDA_UNROLL
     for (int j = 0; j < columns / 8; j++)
         for (int i = 0; i < 4; i++) {
-            if (dropout > 0)
+            if (DROPOUT)
                 x[j][i] *= dropped >> (4 * j + i) & 1 ? 0.0f : kept;
             p[j][i] *= x[j][i] - delta[j * 8 + i % 2];
         }
@@ -234,7 +235,7 @@ CUDA_DEVICE void walk_queries(const struct cuda_pair &pair, const int32_t *ids,
     *member += 1;
 }
 
-template <class T, int D>
+template <class T, int D, bool DROPOUT>
 static __global__ void __launch_bounds__(cuda_tile<T>::threads)
     attention_dkv(struct cuda_pair pair, const T *q, const T *kv,
                   const float *lse, const float *delta, const T *dout, T *dkv)
@@ -282,7 +283,8 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
             load_queries<T, D>(pair, from, member, walk.at,
                                &shared->stage[1 - stage], &held);
         if (!cuda_apart<true, columns>(pair, part, CUDA_MMA_ROWS))
-            add_queries<T, D>(pair, v, part, mixed, shared, now, dk, dv);
+            add_queries<DROPOUT, T, D>(pair, v, part, mixed, shared, now, dk,
+                                       dv);
         if (member != before)
             v = cuda_view_of(pair, sequence, head + member);
     }
@@ -312,9 +314,11 @@ struct backward_call {
 template <class T, int D>
 static enum err backward_run(const struct backward_call *c)
 {
-    auto dq_kernel = attention_dq<T, D>;
-    auto dkv_kernel = attention_dkv<T, D>;
     const struct attention *s = &c->pair.shape;
+    auto dq_kernel =
+        s->dropout > 0 ? attention_dq<T, D, true> : attention_dq<T, D, false>;
+    auto dkv_kernel =
+        s->dropout > 0 ? attention_dkv<T, D, true> : attention_dkv<T, D, false>;
     const size_t bytes = sizeof(struct backward_shared<T, D>);
     const float *delta = (const float *)c->ctx->scratch;
     int64_t tiles = cuda_parts(s->seq, cuda_tile<T>::rows);

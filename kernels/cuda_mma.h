@@ -11,11 +11,14 @@
 
 #include "kernels/cuda_vec.h"
 
-/* Before a loop over what lies in registers: these have no addresses. */
+/* Before a loop over what lies in registers: these have no addresses. And
+ * before one whose addresses would take too many of them. */
 #ifdef CUDA_EMULATED
 #define CUDA_UNROLL
+#define CUDA_ROLL
 #else
 #define CUDA_UNROLL _Pragma("unroll")
+#define CUDA_ROLL _Pragma("unroll 1")
 #endif
 
 #define CUDA_MMA_ROWS 16
@@ -37,15 +40,18 @@ CUDA_DEVICE unsigned cuda_mma_pair(float low, float high)
 }
 
 /* Four matrices of 8 x 8 bf16; lane i gives the address of row i % 8 of matrix
- * i / 8. A lane gets row lane / 4, columns 2 (lane % 4) and the next one, of
- * each, or, with `turned`, that of the transposed matrices. */
+ * i / 8, as what `offset`, the same for all lanes, is added to: an offset that
+ * the compiler knows costs nothing. A lane gets row lane / 4, columns 2 (lane %
+ * 4) and the next one, of each, or, with `turned`, that of the transposed
+ * matrices. */
 CUDA_DEVICE void cuda_mma_load(bool turned, const struct cuda_bf16 *row,
-                               unsigned x[4])
+                               int offset, unsigned x[4])
 {
 #if defined(CUDA_EMULATED)
-    cuda_emulator_ldmatrix(turned, row, x);
+    cuda_emulator_ldmatrix(turned, row + offset, x);
 #elif defined(__CUDA_ARCH__)
-    unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    unsigned at = (unsigned)__cvta_generic_to_shared(row) +
+                  (unsigned)offset * (unsigned)sizeof(*row);
     if (turned)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
                      "{%0,%1,%2,%3}, [%4];"
@@ -118,10 +124,10 @@ CUDA_DEVICE void cuda_mma_rows(const struct cuda_bf16 *a,
         unsigned rows[M][4], columns[4];
         CUDA_UNROLL
         for (int m = 0; m < M; m++)
-            cuda_mma_load(false, a + m * CUDA_MMA_ROWS * stride + k, rows[m]);
+            cuda_mma_load(false, a, m * CUDA_MMA_ROWS * stride + k, rows[m]);
         CUDA_UNROLL
         for (int j = 0; j < N / 8; j += 2) {
-            cuda_mma_load(false, b + j * 8 * stride + k, columns);
+            cuda_mma_load(false, b, j * 8 * stride + k, columns);
             CUDA_UNROLL
             for (int m = 0; m < M; m++) {
                 cuda_mma(rows[m], columns, c[m * N / 8 + j]);
@@ -187,7 +193,7 @@ CUDA_DEVICE void cuda_mma_columns(const float (*a)[4], struct cuda_bf16 *,
         }
         CUDA_UNROLL
         for (int j = 0; j < N / 8; j += 2) {
-            cuda_mma_load(true, b + k * 16 * stride + j * 8, columns);
+            cuda_mma_load(true, b, k * 16 * stride + j * 8, columns);
             CUDA_UNROLL
             for (int m = 0; m < M; m++) {
                 cuda_mma(rows[m], columns, c[m * N / 8 + j]);
