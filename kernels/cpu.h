@@ -204,6 +204,9 @@ enum err CPU_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
 enum err CPU_SYMBOL(convert)(const struct kernel_ctx *ctx, int64_t n,
                              enum dtype from, const void *x, enum dtype to,
                              void *y);
+enum err CPU_SYMBOL(copy_rows)(const struct kernel_ctx *ctx, enum dtype dtype,
+                               int64_t rows, int64_t width, int64_t x_stride,
+                               const void *x, int64_t y_stride, void *y);
 
 enum err CPU_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
                          const float *x, double *out);

@@ -72,6 +72,7 @@ const struct kernels CPU_SYMBOL(table) = {
     .add = CPU_SYMBOL(add),
     .zero = CPU_SYMBOL(zero),
     .convert = CPU_SYMBOL(convert),
+    .copy_rows = CPU_SYMBOL(copy_rows),
     .sum = CPU_SYMBOL(sum),
     .chunk_sum_squares = CPU_SYMBOL(chunk_sum_squares),
     .adamw = CPU_SYMBOL(adamw),

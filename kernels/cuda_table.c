@@ -109,6 +109,7 @@ const struct kernels TABLE = {
     .add = CUDA_SYMBOL(add),
     .zero = CUDA_SYMBOL(zero),
     .convert = CUDA_SYMBOL(convert),
+    .copy_rows = CUDA_SYMBOL(copy_rows),
     .sum = CUDA_SYMBOL(sum),
     .chunk_sum_squares = CUDA_SYMBOL(chunk_sum_squares),
     .adamw = CUDA_SYMBOL(adamw),

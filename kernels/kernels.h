@@ -450,6 +450,13 @@ struct kernels {
     enum err (*zero)(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
                      void *x);
 
+    /* y[r, :] = x[r, :], rows of `width` elements of any type, which lie
+     * x_stride and y_stride elements apart; x and y do not overlap and may
+     * begin at any element. */
+    enum err (*copy_rows)(const struct kernel_ctx *ctx, enum dtype dtype,
+                          int64_t rows, int64_t width, int64_t x_stride,
+                          const void *x, int64_t y_stride, void *y);
+
     /* y = x in another type, n elements, each rounded once; from and to are
      * DTYPE_F32 and DTYPE_BF16 in either order. */
     enum err (*convert)(const struct kernel_ctx *ctx, int64_t n,
