@@ -162,13 +162,13 @@ static inline int64_t piece(const struct model_config *config, int degree)
     return config->experts / degree * config->ffn_width * config->d_model;
 }
 
-static inline enum err member_gather(void *arg, int block,
-                                     const float **weights)
+static inline enum err member_gather(void *arg, int block, const void **weights)
 {
     struct member *m = arg;
     enum err rc = fixture_gather(m->f, block, weights);
     if (is_experts(m->f, block))
-        *weights += m->group.rank * piece(&m->f->config, m->group.size);
+        *weights = (const float *)*weights +
+                   m->group.rank * piece(&m->f->config, m->group.size);
     return rc;
 }
 

@@ -39,7 +39,7 @@ static inline enum err fixture_call(struct model_fixture *f)
 }
 
 static inline enum err fixture_gather(void *arg, int block,
-                                      const float **weights)
+                                      const void **weights)
 {
     struct model_fixture *f = arg;
     enum err rc = fixture_call(f);

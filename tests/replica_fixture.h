@@ -78,7 +78,7 @@ static inline void seen(const struct player *player, int block, int *degree,
 static inline enum err play_gather(struct player *player, int block)
 {
     enum err rc = ERR_OK;
-    const float *weights, *want;
+    const void *weights, *want;
     int degree;
     int64_t begin, elements;
     seen(player, block, &degree, &begin, &elements);
@@ -87,8 +87,8 @@ static inline enum err play_gather(struct player *player, int block)
     if (player->reference == NULL)
         return ERR_OK;
     TRY(player->reference->gather(player->reference->arg, block, &want));
-    player->wrong +=
-        memcmp(weights, want + begin, (size_t)elements * sizeof *want) != 0;
+    player->wrong += memcmp(weights, (const float *)want + begin,
+                            (size_t)elements * sizeof(float)) != 0;
 out:
     return rc;
 }

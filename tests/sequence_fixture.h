@@ -44,7 +44,7 @@ static inline enum err note_call(struct sequence_rank *rank, char kind,
     return ERR_OK;
 }
 
-static inline enum err rank_gather(void *arg, int block, const float **weights)
+static inline enum err rank_gather(void *arg, int block, const void **weights)
 {
     struct sequence_rank *rank = arg;
     *weights = rank->f->weights + rank->f->params->blocks[block].offset;
@@ -80,10 +80,9 @@ static inline void *rank_main(void *arg)
     TRY(model_create(config, rank->f->params, rank->kernels, &rank->options,
                      &model));
     TRY(model_train_leaf(model, &access, &rank->f->leaf, rank->train));
+    TRY(model_expert_counts_clear(model));
     TRY(model_eval_leaf(model, &access, &rank->f->leaf, rank->eval));
-    if (config->experts > 0)
-        memcpy(rank->counts, model_expert_counts(model),
-               (size_t)(config->n_layers * config->experts) * sizeof(int64_t));
+    TRY(model_expert_counts_read(model, rank->counts));
 out:
     model_destroy(model);
     rank->fine = rc == ERR_OK;

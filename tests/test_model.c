@@ -126,6 +126,35 @@ static bool balanced_access(const struct model_fixture *f)
     return fine;
 }
 
+static bool counted(struct model *model, const struct model_fixture *f,
+                    const struct expected *want, int64_t times)
+{
+    int64_t counts[LAYERS_MAX * EXPERTS_MAX] = { 0 };
+    bool same = model_expert_counts_read(model, counts) == ERR_OK;
+    for (int64_t i = 0; i < f->config.n_layers * f->config.experts; i++)
+        same &= counts[i] == times * want->counts[i];
+    return same;
+}
+
+/* After one evaluation; a leaf without loss adds nothing. */
+static void check_counts(struct model_fixture *f, struct model *model,
+                         const struct expected *want, const char *name)
+{
+    int32_t none[FIXTURE_TOKENS_MAX];
+    struct param_access access = fixture_access(f);
+    struct leaf silent = f->leaf;
+    struct leaf_loss loss;
+    memset(none, 0xff, sizeof none);
+    silent.labels = none;
+    tap_ok(counted(model, f, want, 1), "%s: choices of the experts", name);
+    tap_ok(model_eval_leaf(model, &access, &f->leaf, &loss) == ERR_OK &&
+               model_eval_leaf(model, &access, &silent, &loss) == ERR_OK &&
+               counted(model, f, want, 2) && loss.balance == 0.0 &&
+               model_expert_counts_clear(model) == ERR_OK &&
+               counted(model, f, want, 0),
+           "%s: of more leaves, and none", name);
+}
+
 /* With one thread, in detail. */
 static void check_single(struct model_fixture *f, const struct kernels *kernels,
                          const struct expected *want, const char *name,
@@ -148,15 +177,11 @@ static void check_single(struct model_fixture *f, const struct kernels *kernels,
     check_gradient(f, want, name);
     tap_ok(balanced_access(f) && padding_untouched(f),
            "%s: gathers, releases and gradients match", name);
-    tap_ok(model_eval_leaf(model, &access, &f->leaf, &eval) == ERR_OK,
+    tap_ok(model_expert_counts_clear(model) == ERR_OK &&
+               model_eval_leaf(model, &access, &f->leaf, &eval) == ERR_OK,
            "%s: evaluates", name);
     check_loss(eval, want->eval, tolerance, name, " without dropout");
-    const int64_t *counts = model_expert_counts(model);
-    size_t experts = (size_t)(f->config.n_layers * f->config.experts);
-    tap_ok((counts == NULL) == (experts == 0) &&
-               (experts == 0 ||
-                memcmp(counts, want->counts, experts * sizeof *counts) == 0),
-           "%s: choices of the experts", name);
+    check_counts(f, model, want, name);
     model_destroy(model);
 }
 

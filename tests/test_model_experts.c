@@ -127,16 +127,14 @@ static void run(struct member *m, const struct param_access *access)
     struct model *model = NULL;
     struct model_fixture *f = m->f;
     struct leaf fewer = f->leaf;
-    size_t bytes =
-        (size_t)(LAYERS * f->config.experts) * sizeof m->counts[0][0];
     fewer.samples = (fewer.samples + 1) / 2;
     memset(f->gradient, 0, fixture_bytes(f));
     memset(f->done, 0, sizeof f->done);
     TRY(model_create(&f->config, f->params, m->kernels, &m->options, &model));
     TRY(model_train_leaf(model, access, &f->leaf, &m->train));
-    memcpy(m->counts[0], model_expert_counts(model), bytes);
+    TRY(model_expert_counts_read(model, m->counts[0]));
     TRY(model_eval_leaf(model, access, &fewer, &m->eval));
-    memcpy(m->counts[1], model_expert_counts(model), bytes);
+    TRY(model_expert_counts_read(model, m->counts[1]));
 out:
     model_destroy(model);
     m->rc = rc;

@@ -17,7 +17,7 @@ struct bench_leaf {
     int32_t *tokens, *labels; /* [samples, seq_len] */
 };
 
-static enum err access_gather(void *arg, int block, const float **weights)
+static enum err access_gather(void *arg, int block, const void **weights)
 {
     const struct bench_leaf *bench = arg;
     *weights = bench->weights + bench->params->blocks[block].offset;

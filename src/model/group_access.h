@@ -18,7 +18,9 @@ struct group_access {
     int rank; /* place in the group */
     int size; /* 1: nobody else */
     /* Send to one rank of the group and receive from one, NULL and 0 bytes:
-     * neither. Not this rank itself. The buffers stay untouched until the wait.
+     * neither. Not this rank itself. The buffers are tensors and stay untouched
+     * until the wait; what is sent is what ops wrote that were enqueued before,
+     * and ops that are enqueued after the wait read what was received.
      * ERR_COMM names the rank that did not come. */
     enum err (*start)(void *arg, int slot, int to, const void *send,
                       size_t send_bytes, int from, void *recv,

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/rng.h"
 #include "src/model/model_impl.h"
@@ -40,6 +39,7 @@ static enum err model_open(const struct model_config *config,
     struct model *model = calloc(1, sizeof *model);
     if (model == NULL)
         return err_set(ERR_MEMORY, "model: out of memory");
+    model->kernels = kernels;
     model->config = *config;
     model->options = *options;
     if (options->chunks == 0)
@@ -48,13 +48,17 @@ static enum err model_open(const struct model_config *config,
     assert(model->options.chunks % model->options.own_chunks == 0);
     assert(options->first_chunk % model->options.own_chunks == 0);
     assert(options->first_chunk < model->options.chunks);
-    model->kernels = kernels;
     model->ctx.threads = options->threads;
+    model->ctx.stream = options->stream;
     model->head_dim = config->d_model / config->n_heads;
     model->qkv_width =
         (config->n_heads + 2 * config->n_kv_heads) * model->head_dim;
     model->hidden_width =
         config->ffn == FFN_GLU ? 2 * config->ffn_width : config->ffn_width;
+    if (options->dtype == DTYPE_BF16 && options->memory.packing == PACKING_INT8)
+        TRY(err_set(ERR_UNSUPPORTED,
+                    "memory.compression=int8: not of a model that computes in "
+                    "bf16; use none or bf16, which is what it has"));
     TRY(model_open_passes(model));
     *out = model;
     model = NULL;
@@ -96,28 +100,93 @@ static void pass_streams(struct pass *pass)
     }
 }
 
-/* What does not change from leaf to leaf. */
-static void model_constants(struct model *model)
+/* --- what does not change from leaf to leaf ------------------------------- */
+
+static enum err upload_identity(struct model *model)
 {
-    const struct model_config *config = &model->config;
+    enum err rc = ERR_OK;
+    int64_t rows = model->ws.travel.rows;
+    size_t bytes = (size_t)rows * sizeof(int32_t);
+    int32_t *numbers = malloc(bytes);
+    if (numbers == NULL)
+        return err_set(ERR_MEMORY, "model: out of memory");
+    for (int64_t i = 0; i < rows; i++)
+        numbers[i] = (int32_t)i;
+    rc = model->kernels->memory->upload(model->ctx.stream, bytes, numbers,
+                                        model->ws.travel.identity);
+    free(numbers);
+    return rc;
+}
+
+static void fill_rope(const struct model *model, float *table)
+{
     int64_t pairs = model->head_dim / 2;
-    for (int64_t i = 0; i < model->ws.travel.rows; i++)
-        model->ws.travel.identity[i] = (int32_t)i;
-    for (int i = 0; i < model->options.own_chunks; i++)
-        pass_streams(&model->passes[i]);
-    if (config->positions == POSITIONS_ALIBI)
-        model_config_alibi_slopes(config, model->slopes);
-    if (config->positions != POSITIONS_ROPE)
-        return;
     for (int64_t t = 0; t < model->options.seq_len; t++) {
         for (int64_t j = 0; j < pairs; j++) {
             double angle =
-                (double)t * pow(config->rope_theta,
+                (double)t * pow(model->config.rope_theta,
                                 -2.0 * (double)j / (double)model->head_dim);
-            model->rope[2 * t * pairs + j] = (float)cos(angle);
-            model->rope[(2 * t + 1) * pairs + j] = (float)sin(angle);
+            table[2 * t * pairs + j] = (float)cos(angle);
+            table[(2 * t + 1) * pairs + j] = (float)sin(angle);
         }
     }
+}
+
+/* The table of positions, or the slopes. */
+static enum err upload_positions(struct model *model)
+{
+    enum err rc = ERR_OK;
+    bool rope = model->rope != NULL;
+    int64_t count =
+        rope ? model->options.seq_len * model->head_dim : model->config.n_heads;
+    size_t bytes = (size_t)count * sizeof(float);
+    float *numbers = malloc(bytes);
+    if (numbers == NULL)
+        return err_set(ERR_MEMORY, "model: out of memory");
+    if (rope)
+        fill_rope(model, numbers);
+    else
+        model_config_alibi_slopes(&model->config, numbers);
+    rc = model->kernels->memory->upload(model->ctx.stream, bytes, numbers,
+                                        rope ? model->rope : model->slopes);
+    free(numbers);
+    return rc;
+}
+
+static enum err model_constants(struct model *model)
+{
+    enum err rc = ERR_OK;
+    for (int i = 0; i < model->options.own_chunks; i++)
+        pass_streams(&model->passes[i]);
+    if (model->ws.travel.rows > 0)
+        TRY(upload_identity(model));
+    if (model->rope != NULL || model->slopes != NULL)
+        TRY(upload_positions(model));
+    TRY(model->kernels->memory->wait(model->ctx.stream));
+out:
+    return rc;
+}
+
+/* --- making one ------------------------------------------------------------
+ */
+
+/* Memory, laid out. */
+static enum err model_allocate(struct model *model)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = model->kernels->memory;
+    struct arena plan = { 0 }, host = { 0 };
+    struct model_bytes bytes;
+    model_layout(model, &plan, &bytes);
+    model_layout_host(model, &host);
+    TRY(memory->tensors_create(plan.used, &model->arena));
+    if (host.used > 0)
+        TRY(memory->host_create(host.used, &model->host));
+    model_layout(model, &model->arena, &bytes);
+    model_layout_host(model, &model->host);
+    TRY(model_input_create(model));
+out:
+    return rc;
 }
 
 enum err model_create(const struct model_config *config,
@@ -126,8 +195,6 @@ enum err model_create(const struct model_config *config,
                       const struct model_options *options, struct model **out)
 {
     enum err rc = ERR_OK;
-    struct arena plan = { 0 };
-    struct model_bytes bytes;
     struct model *model = NULL;
     assert(options->expert_degree <= 1 ||
            (options->experts != NULL &&
@@ -141,10 +208,8 @@ enum err model_create(const struct model_config *config,
     (void)sequence;
     (void)ranks;
     model->params = params;
-    model_layout(model, &plan, &bytes);
-    TRY(arena_create(plan.used, &model->arena));
-    model_layout(model, &model->arena, &bytes);
-    model_constants(model);
+    TRY(model_allocate(model));
+    TRY(model_constants(model));
     *out = model;
     model = NULL;
 out:
@@ -156,7 +221,12 @@ void model_destroy(struct model *model)
 {
     if (model == NULL)
         return;
-    arena_destroy(&model->arena);
+    /* what is still under way has its memory here */
+    if (model->arena.base != NULL)
+        (void)model->kernels->memory->wait(model->ctx.stream);
+    model_input_destroy(model);
+    model->kernels->memory->host_destroy(&model->host);
+    model->kernels->memory->tensors_destroy(&model->arena);
     free(model->passes);
     free(model->layers);
     free(model);
@@ -168,10 +238,12 @@ enum err model_plan(const struct model_config *config,
                     struct model_bytes *out)
 {
     enum err rc = ERR_OK;
-    struct arena plan = { 0 };
+    struct arena plan = { 0 }, host = { 0 };
     struct model *model = NULL;
     TRY(model_open(config, options, kernels, &model));
     model_layout(model, &plan, out);
+    model_layout_host(model, &host);
+    out->host = host.used;
 out:
     model_destroy(model);
     return rc;
@@ -182,40 +254,61 @@ const struct kernel_ctx *model_ctx(const struct model *model)
     return &model->ctx;
 }
 
-const int64_t *model_expert_counts(const struct model *model)
-{
-    return model->ws.expert_counts;
-}
-
-static void model_begin(struct model *model, const struct param_access *access,
-                        const struct leaf *leaf, bool training)
+enum err model_expert_counts_clear(struct model *model)
 {
     const struct model_config *config = &model->config;
+    if (config->experts == 0)
+        return ERR_OK;
+    /* a zero is the same in every type of 8 bytes */
+    return model->kernels->zero(&model->ctx, DTYPE_F64,
+                                config->n_layers * config->experts,
+                                model->ws.expert_counts);
+}
+
+enum err model_expert_counts_read(struct model *model, int64_t *host)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = model->kernels->memory;
+    const struct model_config *config = &model->config;
+    size_t bytes =
+        (size_t)(config->n_layers * config->experts) * sizeof(int64_t);
+    if (bytes == 0)
+        return ERR_OK;
+    TRY(memory->download(model->ctx.stream, bytes, model->ws.expert_counts,
+                         host));
+    TRY(memory->wait(model->ctx.stream));
+out:
+    return rc;
+}
+
+static enum err model_begin(struct model *model,
+                            const struct param_access *access,
+                            const struct leaf *leaf, bool training,
+                            struct leaf_loss *loss)
+{
+    enum err rc = ERR_OK;
     assert(leaf->samples >= 1 && leaf->samples <= model->options.samples);
     assert(leaf->seq_len >= 1 && leaf->seq_len <= model->options.seq_len);
     assert(leaf->seq_len % model->options.chunks == 0);
-    if (model->options.chunks == 1)
-        model->passes[0].leaf = leaf;
-    else
-        model_sequence_cut(model, leaf);
+    TRY(model_input_leaf(model, leaf));
     for (int i = 0; i < model->options.own_chunks; i++) {
         struct pass *pass = &model->passes[i];
         pass->access = access;
         pass->training = training;
-        pass->n = pass->leaf->samples * pass->leaf->seq_len;
-        pass->first = pass->chunk * pass->leaf->seq_len;
-        pass->loss = (struct leaf_loss){ 0 };
-        pass->loss_tokens = 0;
-        for (int64_t t = 0; t < pass->n; t++)
-            pass->loss_tokens += pass->leaf->labels[t] >= 0;
+        pass->n = pass->leaf.samples * pass->leaf.seq_len;
+        pass->first = pass->chunk * pass->leaf.seq_len;
+        pass->loss = loss + i;
     }
-    if (config->experts > 0)
-        memset(model->ws.expert_counts, 0,
-               (size_t)(config->n_layers * config->experts) * sizeof(int64_t));
+    TRY(model->kernels->zero(&model->ctx, DTYPE_F64,
+                             model->options.own_chunks *
+                                 (int64_t)(sizeof *loss / sizeof(double)),
+                             loss));
+out:
+    return rc;
 }
 
 /* `gradient` is the first chunk's, NULL in forward. */
-static void enter_passes(struct model *model, int block, const float *weights,
+static void enter_passes(struct model *model, int block, const void *weights,
                          float *gradient)
 {
     int64_t elements = model->params->blocks[block].elements;
@@ -228,7 +321,7 @@ static void enter_passes(struct model *model, int block, const float *weights,
     }
 }
 
-static void enter_experts(struct model *model, int block, const float *weights,
+static void enter_experts(struct model *model, int block, const void *weights,
                           float *gradient)
 {
     const struct param_block *b = &model->params->blocks[block];
@@ -247,7 +340,7 @@ enum err model_enter(struct model *model, int block, bool gradient)
 {
     enum err rc = ERR_OK;
     const struct param_access *access = model->passes[0].access;
-    const float *weights = NULL;
+    const void *weights = NULL;
     float *first = NULL;
     TRY(access->gather(access->arg, block, &weights));
     if (gradient)
@@ -264,7 +357,7 @@ enum err model_enter_layer(struct model *model, int layer, bool gradient)
     const struct param_access *access = model->passes[0].access;
     int block = params_layer_block(params, layer);
     int end = block + params->layer_blocks;
-    const float *weights[1 + PARAM_EXPERT_KINDS];
+    const void *weights[1 + PARAM_EXPERT_KINDS];
     float *first[1 + PARAM_EXPERT_KINDS] = { NULL };
     for (int b = block; b < end; b++)
         TRY(access->gather(access->arg, b, &weights[b - block]));
@@ -323,14 +416,12 @@ enum err model_train_leaf(struct model *model,
                           const struct leaf *leaf, struct leaf_loss *loss)
 {
     enum err rc = ERR_OK;
-    model_begin(model, access, leaf, true);
+    TRY(model_begin(model, access, leaf, true, loss));
     TRY(model_embed(model));
     TRY(model_blocks_forward(model));
     TRY(model_head(model, true));
     TRY(model_blocks_backward(model));
     TRY(model_embed_backward(model));
-    for (int i = 0; i < model->options.own_chunks; i++)
-        loss[i] = model->passes[i].loss;
 out:
     return rc;
 }
@@ -339,12 +430,10 @@ enum err model_eval_leaf(struct model *model, const struct param_access *access,
                          const struct leaf *leaf, struct leaf_loss *loss)
 {
     enum err rc = ERR_OK;
-    model_begin(model, access, leaf, false);
+    TRY(model_begin(model, access, leaf, false, loss));
     TRY(model_embed(model));
     TRY(model_blocks_forward(model));
     TRY(model_head(model, false));
-    for (int i = 0; i < model->options.own_chunks; i++)
-        loss[i] = model->passes[i].loss;
 out:
     return rc;
 }

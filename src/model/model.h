@@ -35,7 +35,7 @@
 struct model;
 
 /* One leaf: row-major [samples, seq_len]; labels < 0 bear no loss;
- * sequence_ids may be NULL. */
+ * sequence_ids may be NULL. The host's memory, free when a call returns. */
 struct leaf {
     int64_t samples;
     int64_t seq_len;
@@ -51,6 +51,12 @@ struct model_options {
     int64_t samples; /* leaves of up to so many rows ... */
     int64_t seq_len; /* ... of up to so many tokens, over all chunks */
     uint64_t seed;   /* of dropout and jitter */
+    void *stream;    /* on which all is done (kernel_memory.h); borrowed; NULL
+                        on CPU */
+    /* Of weights and activations: DTYPE_F32 or DTYPE_BF16. Gradients of
+     * weights, statistics, losses, the router's probabilities and what it
+     * weighs with are fp32. ERR_UNSUPPORTED where the table lacks it. */
+    enum dtype dtype;
     struct model_memory memory;
     /* Expert parallelism: a group of so many ranks shares each block's experts,
      * the place s of it has [s experts / degree, (s + 1) experts / degree). 0
@@ -79,7 +85,8 @@ struct model_bytes {
     size_t workspace; /* shared by all blocks */
     size_t logits;
     size_t scratch; /* of the ops */
-    size_t total;   /* what model_create() allocates */
+    size_t total;   /* tensors that model_create() allocates */
+    size_t host;    /* of the host's memory besides, for a device */
 };
 
 /* Without creating one; of the groups only the degrees are looked at. */
@@ -91,7 +98,8 @@ enum err model_plan(const struct model_config *config,
 /* The context (threads, scratch) for ops that run between leaves. Lent. */
 const struct kernel_ctx *model_ctx(const struct model *model);
 
-/* Sums over the loss-bearing tokens of a leaf, in fp64. */
+/* Sums over the loss-bearing tokens of a leaf, in fp64. A tensor: a device has
+ * written it when its stream has come there. */
 struct leaf_loss {
     double cross_entropy; /* of -log p(label) */
     double balance;       /* weighted load-balance loss times those tokens; 0
@@ -118,8 +126,10 @@ enum err model_train_leaf(struct model *model,
 enum err model_eval_leaf(struct model *model, const struct param_access *access,
                          const struct leaf *leaf, struct leaf_loss *loss);
 
-/* Choices of each expert in the last leaf's own chunks: [n_layers, experts];
- * lent; NULL without experts. */
-const int64_t *model_expert_counts(const struct model *model);
+/* Choices of each expert, summed over the own chunks of all leaves since they
+ * were cleared, but of those without a loss token: [n_layers, experts]. Reading
+ * waits for the stream. Nothing happens without experts. */
+enum err model_expert_counts_clear(struct model *model);
+enum err model_expert_counts_read(struct model *model, int64_t *host);
 
 #endif

@@ -9,18 +9,18 @@ struct attention model_attention_shape(const struct pass *pass)
     const struct model *model = pass->model;
     const struct model_config *config = &model->config;
     return (struct attention){
-        .batch = pass->leaf->samples,
-        .seq = pass->leaf->seq_len,
+        .batch = pass->leaf.samples,
+        .seq = pass->leaf.seq_len,
         .heads = config->n_heads,
         .kv_heads = config->n_kv_heads,
         .head_dim = model->head_dim,
         .scale = (float)(1.0 / sqrt((double)model->head_dim)),
         .alibi_slopes = model->slopes,
-        .sequence_ids = pass->leaf->sequence_ids,
+        .sequence_ids = pass->leaf.sequence_ids,
         .dropout = pass->training ? (float)config->dropout_attention : 0.0f,
         .random = { .seed = model->options.seed,
                     .stream = pass->layer->dropout_probs,
-                    .first_sample = pass->leaf->first_sample },
+                    .first_sample = pass->leaf.first_sample },
     };
 }
 
@@ -36,20 +36,20 @@ static struct norm qk_norm_shape(const struct pass *pass, int64_t heads)
     return norm;
 }
 
-static enum err rotate(struct pass *pass, bool inverse, float *qkv)
+static enum err rotate(struct pass *pass, bool inverse, void *qkv)
 {
     const struct model *model = pass->model;
     const struct model_config *config = &model->config;
     if (model->rope == NULL)
         return ERR_OK;
     return model->kernels->rope(
-        &model->ctx, DTYPE_F32, pass->n, pass->leaf->seq_len,
+        &model->ctx, model->options.dtype, pass->n, pass->leaf.seq_len,
         config->n_heads + 2 * config->n_kv_heads,
         config->n_heads + config->n_kv_heads, model->head_dim,
         model->rope + pass->first * model->head_dim, inverse, qkv);
 }
 
-static enum err norm_heads(struct pass *pass, const float *qkv)
+static enum err norm_heads(struct pass *pass, const void *qkv)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
@@ -57,14 +57,15 @@ static enum err norm_heads(struct pass *pass, const float *qkv)
     int64_t keys = model->config.n_heads * model->head_dim;
     struct norm q = qk_norm_shape(pass, model->config.n_heads);
     struct norm key = qk_norm_shape(pass, model->config.n_kv_heads);
-    TRY(k->norm_forward(&model->ctx, DTYPE_F32, &q, qkv,
+    TRY(k->norm_forward(&model->ctx, model->options.dtype, &q, qkv,
                         pass_weight(pass, PARAM_Q_NORM_WEIGHT),
                         pass_weight(pass, PARAM_Q_NORM_BIAS), pass->qkv,
                         pass->q_mean, pass->q_rstd));
-    TRY(k->norm_forward(&model->ctx, DTYPE_F32, &key, qkv + keys,
-                        pass_weight(pass, PARAM_K_NORM_WEIGHT),
-                        pass_weight(pass, PARAM_K_NORM_BIAS), pass->qkv + keys,
-                        pass->k_mean, pass->k_rstd));
+    TRY(k->norm_forward(
+        &model->ctx, model->options.dtype, &key, at(model, qkv, keys),
+        pass_weight(pass, PARAM_K_NORM_WEIGHT),
+        pass_weight(pass, PARAM_K_NORM_BIAS), at(model, pass->qkv, keys),
+        pass->k_mean, pass->k_rstd));
 out:
     return rc;
 }
@@ -74,12 +75,13 @@ static enum err make_ready(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
-    const float *qkv = pass->layer->live[SAVED_QKV];
+    const void *qkv = pass->layer->live[SAVED_QKV];
     pass->ready = qkv;
     if (pass->qkv == NULL)
         return ERR_OK;
-    TRY(model->kernels->pack(&model->ctx, PACKING_NONE, pass->n,
-                             model->qkv_width, qkv, pass->qkv));
+    TRY(model->kernels->copy_rows(&model->ctx, model->options.dtype, pass->n,
+                                  model->qkv_width, model->qkv_width, qkv,
+                                  model->qkv_width, pass->qkv));
     if (model->config.qk_norm != QK_NORM_NONE)
         TRY(norm_heads(pass, qkv));
     TRY(rotate(pass, false, pass->qkv));
@@ -94,13 +96,13 @@ enum err model_attention_before(struct pass *pass)
     struct model *model = pass->model;
     const struct layer *layer = pass->layer;
     const struct model_config *config = &model->config;
-    float *qkv = layer->live[SAVED_QKV];
+    void *qkv = layer->live[SAVED_QKV];
     TRY(model_norm(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X]));
     TRY(model_linear(pass, model->qkv_width, config->d_model, model->ws.norm,
                      pass_weight(pass, PARAM_WQKV_WEIGHT),
                      pass_weight(pass, PARAM_WQKV_BIAS), qkv));
     if (config->clip_qkv > 0.0)
-        TRY(model->kernels->clip_forward(&model->ctx, DTYPE_F32,
+        TRY(model->kernels->clip_forward(&model->ctx, model->options.dtype,
                                          pass->n * model->qkv_width,
                                          (float)config->clip_qkv, qkv));
     if (pass->qkv == NULL)
@@ -117,7 +119,7 @@ enum err model_attention_forward(struct model *model)
     if (model->options.chunks > 1)
         return model_sequence_forward(model);
     return model->kernels->attention_forward(
-        &model->ctx, DTYPE_F32, &shape, pass->ready,
+        &model->ctx, model->options.dtype, &shape, pass->ready,
         pass->layer->live[SAVED_ATT], pass->layer->live[SAVED_LSE]);
 }
 
@@ -134,7 +136,7 @@ enum err model_attention_after(struct pass *pass)
                      pass_weight(pass, PARAM_OUT_BIAS), ws->branch));
     TRY(model_drop_branch(pass, layer->dropout_attention));
     TRY(model->kernels->add_norm_forward(
-        &model->ctx, DTYPE_F32, &norm, layer->live[SAVED_X],
+        &model->ctx, model->options.dtype, &norm, layer->live[SAVED_X],
         (float)model->config.residual_scale, ws->branch, layer->live[SAVED_MID],
         pass_weight(pass, PARAM_NORM_2_WEIGHT),
         pass_weight(pass, PARAM_NORM_2_BIAS), ws->norm, ws->mean, ws->rstd));
@@ -142,7 +144,7 @@ out:
     return rc;
 }
 
-static enum err norm_heads_backward(struct pass *pass, const float *qkv)
+static enum err norm_heads_backward(struct pass *pass, const void *qkv)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
@@ -150,14 +152,15 @@ static enum err norm_heads_backward(struct pass *pass, const float *qkv)
     int64_t keys = model->config.n_heads * model->head_dim;
     struct norm q = qk_norm_shape(pass, model->config.n_heads);
     struct norm key = qk_norm_shape(pass, model->config.n_kv_heads);
-    TRY(k->norm_backward(&model->ctx, DTYPE_F32, &q, pass->dqkv, qkv,
+    TRY(k->norm_backward(&model->ctx, model->options.dtype, &q, pass->dqkv, qkv,
                          pass_weight(pass, PARAM_Q_NORM_WEIGHT), pass->q_mean,
                          pass->q_rstd, false, pass->dqkv,
                          pass_gradient(pass, PARAM_Q_NORM_WEIGHT),
                          pass_gradient(pass, PARAM_Q_NORM_BIAS)));
-    TRY(k->norm_backward(&model->ctx, DTYPE_F32, &key, pass->dqkv + keys,
-                         qkv + keys, pass_weight(pass, PARAM_K_NORM_WEIGHT),
-                         pass->k_mean, pass->k_rstd, false, pass->dqkv + keys,
+    TRY(k->norm_backward(&model->ctx, model->options.dtype, &key,
+                         at(model, pass->dqkv, keys), at(model, qkv, keys),
+                         pass_weight(pass, PARAM_K_NORM_WEIGHT), pass->k_mean,
+                         pass->k_rstd, false, at(model, pass->dqkv, keys),
                          pass_gradient(pass, PARAM_K_NORM_WEIGHT),
                          pass_gradient(pass, PARAM_K_NORM_BIAS)));
 out:
@@ -184,12 +187,12 @@ static enum err qkv_backward(struct pass *pass)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
-    const float *qkv = pass->layer->live[SAVED_QKV];
+    const void *qkv = pass->layer->live[SAVED_QKV];
     TRY(rotate(pass, true, pass->dqkv));
     if (model->config.qk_norm != QK_NORM_NONE)
         TRY(norm_heads_backward(pass, qkv));
     if (model->config.clip_qkv > 0.0)
-        TRY(model->kernels->clip_backward(&model->ctx, DTYPE_F32,
+        TRY(model->kernels->clip_backward(&model->ctx, model->options.dtype,
                                           pass->n * model->qkv_width,
                                           kept_bound(pass), qkv, pass->dqkv));
 out:
@@ -201,7 +204,7 @@ enum err model_attention_after_backward(struct pass *pass)
     enum err rc = ERR_OK;
     const struct layer *layer = pass->layer;
     int64_t d = pass->model->config.d_model;
-    const float *dbranch = NULL;
+    const void *dbranch = NULL;
     TRY(model_branch_gradient(pass, layer->dropout_attention, &dbranch));
     TRY(model_linear_backward(pass, d, d, dbranch, layer->live[SAVED_ATT],
                               pass_weight(pass, PARAM_OUT_WEIGHT), pass->x_last,
@@ -219,7 +222,7 @@ enum err model_attention_backward(struct model *model)
     if (model->options.chunks > 1)
         return model_sequence_backward(model);
     return model->kernels->attention_backward(
-        &model->ctx, DTYPE_F32, &shape, pass->ready,
+        &model->ctx, model->options.dtype, &shape, pass->ready,
         pass->layer->live[SAVED_ATT], pass->layer->live[SAVED_LSE],
         pass->x_last, pass->dqkv);
 }

@@ -5,9 +5,8 @@
 /* --- what the halves of a block share ----------------------------------------
  */
 
-enum err model_linear(struct pass *pass, int64_t out, int64_t in,
-                      const float *x, const float *weight, const float *bias,
-                      float *y)
+enum err model_linear(struct pass *pass, int64_t out, int64_t in, const void *x,
+                      const void *weight, const void *bias, void *y)
 {
     struct gemm gemm = { .form = GEMM_NT,
                          .m = pass->n,
@@ -17,17 +16,19 @@ enum err model_linear(struct pass *pass, int64_t out, int64_t in,
                          .b = weight,
                          .c = y,
                          .bias = bias };
-    return pass->model->kernels->gemm(&pass->model->ctx, DTYPE_F32, &gemm);
+    return pass->model->kernels->gemm(&pass->model->ctx,
+                                      pass->model->options.dtype, &gemm);
 }
 
 enum err model_linear_backward(struct pass *pass, int64_t out, int64_t in,
-                               const float *dy, const float *x,
-                               const float *weight, float *dx, float *dweight,
+                               const void *dy, const void *x,
+                               const void *weight, void *dx, float *dweight,
                                float *dbias)
 {
     enum err rc = ERR_OK;
-    const struct kernels *k = pass->model->kernels;
-    const struct kernel_ctx *ctx = &pass->model->ctx;
+    const struct model *model = pass->model;
+    const struct kernels *k = model->kernels;
+    const struct kernel_ctx *ctx = &model->ctx;
     struct gemm inputs = { .form = GEMM_NN,
                            .m = pass->n,
                            .n = in,
@@ -43,10 +44,11 @@ enum err model_linear_backward(struct pass *pass, int64_t out, int64_t in,
                             .b = x,
                             .c = dweight,
                             .accumulate = true };
-    TRY(k->gemm(ctx, DTYPE_F32, &inputs));
-    TRY(k->gemm(ctx, DTYPE_F32, &weights));
+    TRY(k->gemm(ctx, model->options.dtype, &inputs));
+    TRY(k->gemm(ctx, model->options.dtype, &weights));
     if (dbias != NULL)
-        TRY(k->bias_backward(ctx, DTYPE_F32, pass->n, out, dy, dbias));
+        TRY(k->bias_backward(ctx, model->options.dtype, pass->n, out, dy,
+                             dbias));
 out:
     return rc;
 }
@@ -66,24 +68,25 @@ struct norm model_norm_shape(const struct pass *pass)
     };
 }
 
-enum err model_norm(struct pass *pass, enum param_role role, const float *x)
+enum err model_norm(struct pass *pass, enum param_role role, const void *x)
 {
     struct workspace *ws = &pass->model->ws;
     struct norm norm = model_norm_shape(pass);
     return pass->model->kernels->norm_forward(
-        &pass->model->ctx, DTYPE_F32, &norm, x, pass_weight(pass, role),
-        pass_weight(pass, role + 1), ws->norm, ws->mean, ws->rstd);
+        &pass->model->ctx, pass->model->options.dtype, &norm, x,
+        pass_weight(pass, role), pass_weight(pass, role + 1), ws->norm,
+        ws->mean, ws->rstd);
 }
 
 enum err model_norm_backward(struct pass *pass, enum param_role role,
-                             const float *x, const float *dnorm, float *dx)
+                             const void *x, const void *dnorm, void *dx)
 {
     struct workspace *ws = &pass->model->ws;
     struct norm norm = model_norm_shape(pass);
     return pass->model->kernels->norm_backward(
-        &pass->model->ctx, DTYPE_F32, &norm, dnorm, x, pass_weight(pass, role),
-        ws->mean, ws->rstd, true, dx, pass_gradient(pass, role),
-        pass_gradient(pass, role + 1));
+        &pass->model->ctx, pass->model->options.dtype, &norm, dnorm, x,
+        pass_weight(pass, role), ws->mean, ws->rstd, true, dx,
+        pass_gradient(pass, role), pass_gradient(pass, role + 1));
 }
 
 static struct random_place branch_place(const struct pass *pass,
@@ -91,7 +94,7 @@ static struct random_place branch_place(const struct pass *pass,
 {
     return (struct random_place){ .seed = pass->model->options.seed,
                                   .stream = stream,
-                                  .first_sample = pass->leaf->first_sample };
+                                  .first_sample = pass->leaf.first_sample };
 }
 
 enum err model_drop_branch(struct pass *pass, uint64_t stream)
@@ -101,14 +104,14 @@ enum err model_drop_branch(struct pass *pass, uint64_t stream)
     struct random_place random = branch_place(pass, stream);
     if (!pass->training || p == 0.0f)
         return ERR_OK;
-    return model->kernels->dropout(&model->ctx, DTYPE_F32, pass->leaf->samples,
-                                   pass->leaf->seq_len * model->config.d_model,
-                                   p, &random, 1.0f, model->ws.branch,
-                                   model->ws.branch);
+    return model->kernels->dropout(
+        &model->ctx, model->options.dtype, pass->leaf.samples,
+        pass->leaf.seq_len * model->config.d_model, p, &random, 1.0f,
+        model->ws.branch, model->ws.branch);
 }
 
 enum err model_branch_gradient(struct pass *pass, uint64_t stream,
-                               const float **dbranch)
+                               const void **dbranch)
 {
     struct model *model = pass->model;
     struct random_place random = branch_place(pass, stream);
@@ -116,11 +119,11 @@ enum err model_branch_gradient(struct pass *pass, uint64_t stream,
     if (model->ws.dbranch == NULL)
         return ERR_OK;
     *dbranch = model->ws.dbranch;
-    return model->kernels->dropout(&model->ctx, DTYPE_F32, pass->leaf->samples,
-                                   pass->leaf->seq_len * model->config.d_model,
-                                   (float)model->config.dropout_residual,
-                                   &random, (float)model->config.residual_scale,
-                                   pass->dx, model->ws.dbranch);
+    return model->kernels->dropout(
+        &model->ctx, model->options.dtype, pass->leaf.samples,
+        pass->leaf.seq_len * model->config.d_model,
+        (float)model->config.dropout_residual, &random,
+        (float)model->config.residual_scale, pass->dx, model->ws.dbranch);
 }
 
 /* --- keeping and bringing back
@@ -194,7 +197,7 @@ out:
  * ------------------------------------------------------------------ */
 
 /* The block's output is the next one's input. */
-static float *output_of(const struct pass *pass)
+static void *output_of(const struct pass *pass)
 {
     return pass->number + 1 < pass->model->config.n_layers
                ? pass->layers[pass->number + 1].live[SAVED_X]
@@ -214,7 +217,7 @@ static enum err finish_forward(struct pass *pass)
     for (int kind = SAVED_QKV; kind < SAVED_KINDS; kind++)
         TRY(pack(pass, kind));
     TRY(model->kernels->add(
-        &model->ctx, DTYPE_F32, pass->n * model->config.d_model,
+        &model->ctx, model->options.dtype, pass->n * model->config.d_model,
         layer->live[SAVED_MID], (float)model->config.residual_scale,
         model->ws.branch, output_of(pass)));
 out:

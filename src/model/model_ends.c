@@ -5,18 +5,18 @@
  * ------------------------------------------------------------------- */
 
 /* x = dropout(x), of the stream's first value or of its gradient. */
-static enum err drop_embedding(struct pass *pass, float *x)
+static enum err drop_embedding(struct pass *pass, void *x)
 {
     const struct model *model = pass->model;
     float p = (float)model->config.dropout_embedding;
     struct random_place random = { .seed = model->options.seed,
                                    .stream = pass->dropout_embedding,
-                                   .first_sample = pass->leaf->first_sample };
+                                   .first_sample = pass->leaf.first_sample };
     if (!pass->training || p == 0.0f)
         return ERR_OK;
-    return model->kernels->dropout(&model->ctx, DTYPE_F32, pass->leaf->samples,
-                                   pass->leaf->seq_len * model->config.d_model,
-                                   p, &random, 1.0f, x, x);
+    return model->kernels->dropout(
+        &model->ctx, model->options.dtype, pass->leaf.samples,
+        pass->leaf.seq_len * model->config.d_model, p, &random, 1.0f, x, x);
 }
 
 static enum err embed(struct pass *pass)
@@ -24,12 +24,12 @@ static enum err embed(struct pass *pass)
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     int64_t d = model->config.d_model;
-    const float *wpe = pass_weight(pass, PARAM_WPE);
-    float *x = pass->layers[0].live[SAVED_X];
+    const void *wpe = pass_weight(pass, PARAM_WPE);
+    void *x = pass->layers[0].live[SAVED_X];
     TRY(model->kernels->embedding_forward(
-        &model->ctx, DTYPE_F32, pass->n, pass->leaf->seq_len, d,
-        pass->leaf->tokens, pass_weight(pass, PARAM_WTE),
-        wpe != NULL ? wpe + pass->first * d : NULL, x));
+        &model->ctx, model->options.dtype, pass->n, pass->leaf.seq_len, d,
+        pass->leaf.tokens, pass_weight(pass, PARAM_WTE),
+        wpe != NULL ? at(model, wpe, pass->first * d) : NULL, x));
     TRY(drop_embedding(pass, x));
 out:
     return rc;
@@ -54,8 +54,8 @@ static enum err embed_backward(struct pass *pass)
     float *dwpe = pass_gradient(pass, PARAM_WPE);
     TRY(drop_embedding(pass, pass->dx));
     TRY(model->kernels->embedding_backward(
-        &model->ctx, DTYPE_F32, pass->n, pass->leaf->seq_len, d,
-        pass->leaf->tokens, pass->dx, pass_gradient(pass, PARAM_WTE),
+        &model->ctx, model->options.dtype, pass->n, pass->leaf.seq_len, d,
+        pass->leaf.tokens, pass->dx, pass_gradient(pass, PARAM_WTE),
         dwpe != NULL ? dwpe + pass->first * d : NULL));
 out:
     return rc;
@@ -79,7 +79,7 @@ out:
 /* Rows [first, first + rows) of the chunk: logits, losses and, with dweight,
  * their gradient into ws.dnorm and dweight. */
 static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
-                          const float *weight, float *dweight)
+                          const void *weight, float *dweight)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
@@ -92,7 +92,7 @@ static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
                            .m = rows,
                            .n = v,
                            .k = d,
-                           .a = ws->norm + first * d,
+                           .a = at(model, ws->norm, first * d),
                            .b = weight,
                            .c = ws->logits };
     struct gemm dx = { .form = GEMM_NN,
@@ -101,22 +101,23 @@ static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
                        .k = v,
                        .a = ws->logits,
                        .b = weight,
-                       .c = ws->dnorm + first * d };
+                       .c = at(model, ws->dnorm, first * d) };
     struct gemm dw = { .form = GEMM_TN,
                        .m = v,
                        .n = d,
                        .k = rows,
                        .a = ws->logits,
-                       .b = ws->norm + first * d,
+                       .b = at(model, ws->norm, first * d),
                        .c = dweight,
                        .accumulate = true };
-    TRY(k->gemm(ctx, DTYPE_F32, &logits));
-    TRY(k->cross_entropy(
-        ctx, DTYPE_F32, rows, v, (float)model->config.logit_scale, ws->logits,
-        pass->leaf->labels + first, dweight != NULL, ws->losses + first));
+    TRY(k->gemm(ctx, model->options.dtype, &logits));
+    TRY(k->cross_entropy(ctx, model->options.dtype, rows, v,
+                         (float)model->config.logit_scale, ws->logits,
+                         pass->leaf.labels + first, dweight != NULL,
+                         ws->losses + first));
     if (dweight != NULL) {
-        TRY(k->gemm(ctx, DTYPE_F32, &dx));
-        TRY(k->gemm(ctx, DTYPE_F32, &dw));
+        TRY(k->gemm(ctx, model->options.dtype, &dx));
+        TRY(k->gemm(ctx, model->options.dtype, &dw));
     }
 out:
     return rc;
@@ -126,7 +127,7 @@ out:
  * embedding, that block's weights are gathered too. The embedding's own
  * gradient comes later: its block is done only after model_embed_backward(). */
 static enum err head_weight(struct model *model, bool gradient,
-                            const float **weight, float **dweight)
+                            const void **weight, float **dweight)
 {
     enum err rc = ERR_OK;
     const struct pass *pass = &model->passes[0];
@@ -137,7 +138,7 @@ static enum err head_weight(struct model *model, bool gradient,
     if (!model->config.tied)
         return ERR_OK;
     TRY(access->gather(access->arg, 0, weight));
-    *weight += wte;
+    *weight = at(model, *weight, wte);
     if (gradient) {
         TRY(access->gradient(access->arg, 0, dweight));
         *dweight += wte;
@@ -147,7 +148,7 @@ out:
 }
 
 /* dweight: this chunk's; NULL in evaluation. */
-static enum err head(struct pass *pass, const float *weight, float *dweight)
+static enum err head(struct pass *pass, const void *weight, float *dweight)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
@@ -162,9 +163,10 @@ static enum err head(struct pass *pass, const float *weight, float *dweight)
             rows = most;
         TRY(head_rows(pass, first, rows, weight, dweight));
     }
-    TRY(k->sum(ctx, pass->n, ws->losses, &pass->loss.cross_entropy));
+    TRY(k->sum(ctx, pass->n, ws->losses, &pass->loss->cross_entropy));
     if (dweight != NULL) {
-        TRY(k->zero(ctx, DTYPE_F32, pass->n * model->config.d_model, pass->dx));
+        TRY(k->zero(ctx, model->options.dtype, pass->n * model->config.d_model,
+                    pass->dx));
         TRY(model_norm_backward(pass, PARAM_NORM_F_WEIGHT, pass->x_last,
                                 ws->dnorm, pass->dx));
     }
@@ -179,7 +181,7 @@ enum err model_head(struct model *model, bool gradient)
     int last = model->params->block_count - 1;
     const struct param_block *block =
         &model->params->blocks[model->config.tied ? 0 : last];
-    const float *weight = NULL;
+    const void *weight = NULL;
     float *dweight = NULL;
     TRY(model_enter(model, last, gradient));
     TRY(head_weight(model, gradient, &weight, &dweight));

@@ -10,7 +10,7 @@ static enum activation activation_of(const struct model *model)
 }
 
 /* This rank's experts' matrices of a kind. */
-static const float *weights_of(const struct pass *pass, enum param_role role)
+static const void *weights_of(const struct pass *pass, enum param_role role)
 {
     return pass->expert_weights[role - PARAM_EXPERTS_GATE];
 }
@@ -26,8 +26,8 @@ static float *gradient_of(const struct pass *pass,
 /* c[row, n] from a[row, k] and each expert's matrix. */
 static enum err experts_gemm(struct pass *pass, const struct expert_rows *rows,
                              enum gemm_form form, int64_t n, int64_t k,
-                             const float *a, enum param_role role,
-                             bool accumulate, float *c)
+                             const void *a, enum param_role role,
+                             bool accumulate, void *c)
 {
     struct grouped_gemm gemm = { .form = form,
                                  .groups = rows->experts,
@@ -38,14 +38,14 @@ static enum err experts_gemm(struct pass *pass, const struct expert_rows *rows,
                                  .b = weights_of(pass, role),
                                  .c = c,
                                  .accumulate = accumulate };
-    return pass->model->kernels->grouped_gemm(&pass->model->ctx, DTYPE_F32,
-                                              &gemm);
+    return pass->model->kernels->grouped_gemm(
+        &pass->model->ctx, pass->model->options.dtype, &gemm);
 }
 
 /* Each expert's gradient[f, d] += a[rows, f]^T b[rows, d]. */
 static enum err experts_gradient(struct pass *pass,
-                                 const struct expert_rows *rows, const float *a,
-                                 const float *b, enum param_role role)
+                                 const struct expert_rows *rows, const void *a,
+                                 const void *b, enum param_role role)
 {
     struct grouped_gemm gemm = { .form = GEMM_TN,
                                  .groups = rows->experts,
@@ -56,24 +56,25 @@ static enum err experts_gradient(struct pass *pass,
                                  .b = b,
                                  .c = gradient_of(pass, rows, role),
                                  .accumulate = true };
-    return pass->model->kernels->grouped_gemm(&pass->model->ctx, DTYPE_F32,
-                                              &gemm);
+    return pass->model->kernels->grouped_gemm(
+        &pass->model->ctx, pass->model->options.dtype, &gemm);
 }
 
 /* Gate and up of all rows, one after the other. */
-static float *up_of(const struct pass *pass, const struct expert_rows *rows,
-                    float *hidden)
+static void *up_of(const struct pass *pass, const struct expert_rows *rows,
+                   void *hidden)
 {
     const struct model_config *config = &pass->model->config;
-    return config->ffn == FFN_GLU ? hidden + rows->count * config->ffn_width
-                                  : hidden;
+    if (config->ffn != FFN_GLU)
+        return hidden;
+    return at(pass->model, hidden, rows->count * config->ffn_width);
 }
 
 enum err model_experts_hidden(struct pass *pass, const struct expert_rows *rows)
 {
     enum err rc = ERR_OK;
     const struct model_config *config = &pass->model->config;
-    float *gate = pass->layer->live[SAVED_HIDDEN];
+    void *gate = pass->layer->live[SAVED_HIDDEN];
     int64_t d = config->d_model;
     int64_t f = config->ffn_width;
     if (config->ffn == FFN_GLU)
@@ -89,14 +90,15 @@ static enum err activate(struct pass *pass, const struct expert_rows *rows)
 {
     const struct model *model = pass->model;
     const struct kernels *k = model->kernels;
-    float *x = pass->layer->live[SAVED_HIDDEN];
+    void *x = pass->layer->live[SAVED_HIDDEN];
     int64_t f = model->config.ffn_width;
     if (model->config.ffn == FFN_GLU)
-        return k->glu_forward(&model->ctx, DTYPE_F32, activation_of(model),
-                              rows->count, f, f, x, up_of(pass, rows, x),
-                              model->ws.act);
-    return k->activation_forward(&model->ctx, DTYPE_F32, activation_of(model),
-                                 rows->count * f, x, model->ws.act);
+        return k->glu_forward(&model->ctx, model->options.dtype,
+                              activation_of(model), rows->count, f, f, x,
+                              up_of(pass, rows, x), model->ws.act);
+    return k->activation_forward(&model->ctx, model->options.dtype,
+                                 activation_of(model), rows->count * f, x,
+                                 model->ws.act);
 }
 
 static enum err activate_backward(struct pass *pass,
@@ -105,15 +107,16 @@ static enum err activate_backward(struct pass *pass,
     const struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     const struct workspace *ws = &model->ws;
-    float *x = pass->layer->live[SAVED_HIDDEN];
+    void *x = pass->layer->live[SAVED_HIDDEN];
     int64_t f = model->config.ffn_width;
     if (model->config.ffn == FFN_GLU)
-        return k->glu_backward(&model->ctx, DTYPE_F32, activation_of(model),
-                               rows->count, f, f, x, up_of(pass, rows, x),
-                               ws->dact, ws->dhidden,
+        return k->glu_backward(&model->ctx, model->options.dtype,
+                               activation_of(model), rows->count, f, f, x,
+                               up_of(pass, rows, x), ws->dact, ws->dhidden,
                                up_of(pass, rows, ws->dhidden));
-    return k->activation_backward(&model->ctx, DTYPE_F32, activation_of(model),
-                                  rows->count * f, x, ws->dact, ws->dhidden);
+    return k->activation_backward(&model->ctx, model->options.dtype,
+                                  activation_of(model), rows->count * f, x,
+                                  ws->dact, ws->dhidden);
 }
 
 enum err model_experts_forward(struct pass *pass,
@@ -144,8 +147,8 @@ enum err model_experts_down_backward(struct pass *pass,
     TRY(activate(pass, rows));
     TRY(experts_gemm(pass, rows, GEMM_NT, f, d, rows->dy, PARAM_EXPERTS_DOWN,
                      false, ws->dact));
-    TRY(model->kernels->expert_weigh(&model->ctx, DTYPE_F32, &route, f,
-                                     rows->source, rows->weights, ws->act,
+    TRY(model->kernels->expert_weigh(&model->ctx, model->options.dtype, &route,
+                                     f, rows->source, rows->weights, ws->act,
                                      ws->dact, rows->dweights));
     TRY(experts_gradient(pass, rows, ws->act, rows->dy, PARAM_EXPERTS_DOWN));
     TRY(activate_backward(pass, rows));
@@ -161,8 +164,8 @@ enum err model_experts_hidden_backward(struct pass *pass,
     bool gated = config->ffn == FFN_GLU;
     int64_t d = config->d_model;
     int64_t f = config->ffn_width;
-    float *dgate = pass->model->ws.dhidden;
-    float *dup = up_of(pass, rows, dgate);
+    void *dgate = pass->model->ws.dhidden;
+    void *dup = up_of(pass, rows, dgate);
     if (gated)
         TRY(experts_gradient(pass, rows, dgate, rows->x, PARAM_EXPERTS_GATE));
     TRY(experts_gradient(pass, rows, dup, rows->x, PARAM_EXPERTS_UP));

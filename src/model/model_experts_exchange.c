@@ -10,7 +10,6 @@
 #include "src/model/model_impl.h"
 
 #include <assert.h>
-#include <string.h>
 
 enum { SLOT_X, SLOT_DY, SLOT_WEIGHTS, SLOT_RESULTS, SLOT_DWEIGHTS };
 
@@ -40,32 +39,37 @@ static int serving_place(const struct pass *pass, int visit)
 /* The first of this rank's sorted rows that go to a place. */
 static int64_t first_row(const struct pass *pass, int place)
 {
-    return pass->layer->routing.offsets[place * own_experts(pass)];
+    return pass->layer->routing.host_offsets[place * own_experts(pass)];
 }
 
-static int64_t *served_offsets(const struct pass *pass, int place)
+/* Of what a place sends, in `served` or `host_served`. */
+static int64_t *served_offsets(const struct pass *pass, int64_t *all, int place)
 {
-    return pass->layer->routing.served + place * (own_experts(pass) + 1);
+    return all + place * (own_experts(pass) + 1);
 }
 
 /* Of this rank's rows for its own experts in visit 0, of the served place's
  * in its rooms afterwards. */
 static struct expert_rows visit_rows(const struct pass *pass, int visit)
 {
-    const struct workspace *ws = &pass->model->ws;
+    const struct model *model = pass->model;
+    const struct workspace *ws = &model->ws;
     const struct expert_travel *travel = &ws->travel;
+    const struct routing *routing = &pass->layer->routing;
     int place = served_place(pass, visit);
     int experts = own_experts(pass);
-    struct expert_rows rows = { .experts = experts,
-                                .offsets = served_offsets(pass, place),
-                                .source = travel->identity,
-                                .place = place };
-    rows.count = rows.offsets[experts];
+    struct expert_rows rows = {
+        .count = served_offsets(pass, routing->host_served, place)[experts],
+        .experts = experts,
+        .offsets = served_offsets(pass, routing->served, place),
+        .source = travel->identity,
+        .place = place,
+    };
     if (visit == 0) {
         int64_t first = first_row(pass, place);
-        int64_t at = first * pass->model->config.d_model;
-        rows.x = ws->rows + at;
-        rows.dy = travel->dy + at;
+        int64_t element = first * model->config.d_model;
+        rows.x = at(model, ws->rows, element);
+        rows.dy = at(model, travel->dy, element);
         rows.weights = travel->weights + first;
         rows.dweights = travel->dweights + first;
     } else {
@@ -81,16 +85,22 @@ static struct expert_rows visit_rows(const struct pass *pass, int visit)
 /* --- what travels
  * ------------------------------------------------------------ */
 
-/* Rows of so many floats. */
-static enum err start(const struct pass *pass, int slot, int64_t width, int to,
-                      const float *send, int64_t send_rows, int from,
-                      float *recv, int64_t recv_rows)
+/* Rows of so many bytes. */
+static enum err start(const struct pass *pass, int slot, size_t bytes, int to,
+                      const void *send, int64_t send_rows, int from, void *recv,
+                      int64_t recv_rows)
 {
     const struct group_access *group = group_of(pass);
-    size_t bytes = (size_t)width * sizeof(float);
     return group->start(group->arg, slot, to, send_rows > 0 ? send : NULL,
                         (size_t)send_rows * bytes, from,
                         recv_rows > 0 ? recv : NULL, (size_t)recv_rows * bytes);
+}
+
+/* Of a token's row. */
+static size_t row_bytes(const struct pass *pass)
+{
+    return (size_t)pass->model->config.d_model *
+           dtype_bytes(pass->model->options.dtype);
 }
 
 static enum err finish(const struct pass *pass, int slot)
@@ -98,33 +108,77 @@ static enum err finish(const struct pass *pass, int slot)
     return group_of(pass)->wait(group_of(pass)->arg, slot);
 }
 
-/* Which of its own rows each place sends here; the slots are all free. */
+/* From every place what it sends here; the slots are all free. */
 static enum err exchange_offsets(struct pass *pass)
 {
     enum err rc = ERR_OK;
+    const struct model *model = pass->model;
     const struct group_access *group = group_of(pass);
-    const int64_t *own = pass->layer->routing.offsets;
+    const struct routing *routing = &pass->layer->routing;
+    const int64_t *own = routing->offsets;
     int experts = own_experts(pass);
     size_t bytes = (size_t)(experts + 1) * sizeof *own;
-    memcpy(served_offsets(pass, group->rank), own + group->rank * experts,
-           bytes);
+    TRY(model->kernels->memory->copy(
+        model->ctx.stream, bytes, own + group->rank * experts,
+        served_offsets(pass, routing->served, group->rank)));
     for (int v = 1; v < group->size; v++) {
         int to = serving_place(pass, v);
         int from = served_place(pass, v);
         if (v > GROUP_SLOTS)
             TRY(finish(pass, v % GROUP_SLOTS));
         TRY(group->start(group->arg, v % GROUP_SLOTS, to, own + to * experts,
-                         bytes, from, served_offsets(pass, from), bytes));
+                         bytes, from,
+                         served_offsets(pass, routing->served, from), bytes));
     }
     for (int v = group->size > GROUP_SLOTS ? group->size - GROUP_SLOTS : 1;
          v < group->size; v++)
         TRY(finish(pass, v % GROUP_SLOTS));
-    for (int place = 0; place < group->size; place++) {
-        int64_t *offsets = served_offsets(pass, place);
+out:
+    return rc;
+}
+
+/* How many rows go to whom the host must know: here it waits for the device. */
+static enum err read_offsets(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    const struct model *model = pass->model;
+    const struct kernel_memory *memory = model->kernels->memory;
+    const struct routing *routing = &pass->layer->routing;
+    void *stream = model->ctx.stream;
+    size_t own = (size_t)(model->config.experts + 1) * sizeof(int64_t);
+    size_t served = (size_t)(model->config.experts + group_of(pass)->size) *
+                    sizeof(int64_t);
+    if (!memory->device)
+        return ERR_OK;
+    TRY(memory->download(stream, own, routing->offsets, routing->host_offsets));
+    TRY(memory->download(stream, served, routing->served,
+                         routing->host_served));
+    TRY(memory->wait(stream));
+out:
+    return rc;
+}
+
+/* Which of the rows that each place sends here are whose. */
+static enum err find_served(struct pass *pass)
+{
+    enum err rc = ERR_OK;
+    const struct model *model = pass->model;
+    const struct kernel_memory *memory = model->kernels->memory;
+    const struct routing *routing = &pass->layer->routing;
+    int size = group_of(pass)->size, experts = own_experts(pass);
+    TRY(exchange_offsets(pass));
+    TRY(read_offsets(pass));
+    for (int place = 0; place < size; place++) {
+        int64_t *offsets = served_offsets(pass, routing->host_served, place);
         for (int e = experts; e >= 0; e--)
             offsets[e] -= offsets[0];
-        assert(offsets[experts] <= pass->model->ws.travel.rows);
+        assert(offsets[experts] <= model->ws.travel.rows);
     }
+    if (memory->device)
+        TRY(memory->upload(model->ctx.stream,
+                           (size_t)(model->config.experts + size) *
+                               sizeof(int64_t),
+                           routing->host_served, routing->served));
 out:
     return rc;
 }
@@ -136,19 +190,20 @@ static enum err start_rows(struct pass *pass, int visit, bool backward)
     const struct workspace *ws = &pass->model->ws;
     const struct expert_travel *travel = &ws->travel;
     int64_t d = pass->model->config.d_model;
+    size_t bytes = row_bytes(pass);
     int to = serving_place(pass, visit);
     int64_t first = first_row(pass, to);
     int64_t count = first_row(pass, to + 1) - first;
     struct expert_rows in = visit_rows(pass, visit);
     int room = (visit - 1) % TRAVEL_ROOMS;
-    TRY(start(pass, SLOT_X, d, to, ws->rows + first * d, count, in.place, in.x,
-              in.count));
+    TRY(start(pass, SLOT_X, bytes, to, at(pass->model, ws->rows, first * d),
+              count, in.place, in.x, in.count));
     if (!backward)
         goto out;
-    TRY(start(pass, SLOT_DY, d, to, travel->dy + first * d, count, in.place,
-              travel->in_dy[room], in.count));
-    TRY(start(pass, SLOT_WEIGHTS, 1, to, travel->weights + first, count,
-              in.place, travel->in_weights[room], in.count));
+    TRY(start(pass, SLOT_DY, bytes, to, at(pass->model, travel->dy, first * d),
+              count, in.place, travel->in_dy[room], in.count));
+    TRY(start(pass, SLOT_WEIGHTS, sizeof(float), to, travel->weights + first,
+              count, in.place, travel->in_weights[room], in.count));
 out:
     return rc;
 }
@@ -175,11 +230,11 @@ static enum err start_results(struct pass *pass, int visit, bool backward)
     int64_t first = first_row(pass, from);
     int64_t count = first_row(pass, from + 1) - first;
     struct expert_rows out = visit_rows(pass, visit);
-    TRY(start(pass, SLOT_RESULTS, d, out.place, out.x, out.count, from,
-              ws->rows + first * d, count));
+    TRY(start(pass, SLOT_RESULTS, row_bytes(pass), out.place, out.x, out.count,
+              from, at(pass->model, ws->rows, first * d), count));
     if (backward)
-        TRY(start(pass, SLOT_DWEIGHTS, 1, out.place, out.dweights, out.count,
-                  from, ws->travel.dweights + first, count));
+        TRY(start(pass, SLOT_DWEIGHTS, sizeof(float), out.place, out.dweights,
+                  out.count, from, ws->travel.dweights + first, count));
 out:
     return rc;
 }
@@ -235,7 +290,7 @@ out:
 enum err model_experts_exchange_forward(struct pass *pass)
 {
     enum err rc = ERR_OK;
-    TRY(exchange_offsets(pass));
+    TRY(find_served(pass));
     TRY(exchange(pass, false));
 out:
     return rc;

@@ -30,6 +30,8 @@ struct routing {
     int64_t *offsets; /* [experts + 1] */
     int64_t *served;  /* [degree, experts / degree + 1] offsets of the rows that
                          each place of the group sends here; NULL: no group */
+    int64_t *host_offsets, *host_served; /* the same for the host, with a
+                                            group; on CPU the same memory */
 };
 
 /* Rows in the experts' order: all of a leaf, or those that one place of the
@@ -38,9 +40,9 @@ struct expert_rows {
     int64_t count;
     int experts;
     const int64_t *offsets; /* [experts + 1] */
-    float *x;               /* [count, d] tokens; their results, or the tokens'
+    void *x;                /* [count, d] tokens; their results, or the tokens'
                                gradient, take their place */
-    const float *dy;        /* [count, d] the results' gradient, not weighed */
+    const void *dy;         /* [count, d] the results' gradient, not weighed */
     const int32_t *source;  /* [count] where a row's weight is, in ... */
     const float *weights;
     float *dweights;
@@ -49,7 +51,7 @@ struct expert_rows {
 
 /* A transformer block's own memory for one chunk. */
 struct layer {
-    float *live[SAVED_KINDS];  /* own, or the pass's when it is packed or
+    void *live[SAVED_KINDS];   /* own, or the pass's when it is packed or
                                   computed again */
     void *packed[SAVED_KINDS]; /* NULL: not packed */
     bool recompute[SAVED_KINDS];
@@ -63,32 +65,33 @@ struct layer {
 struct expert_travel {
     int64_t rows;      /* s, at most so many of a leaf come to one rank */
     int32_t *identity; /* [s] 0, 1, 2, ... */
-    float *dy;         /* [n top_k, d] the results' gradient, sorted */
+    void *dy;          /* [n top_k, d] the results' gradient, sorted */
     float *weights;    /* [n top_k] sorted */
     float *dweights;   /* [n top_k] sorted */
     /* rooms for what other ranks send, taken in turn; one more for tokens,
      * because their results leave from there */
-    float *in_x[TRAVEL_ROOMS + 1];     /* [s, d] */
-    float *in_dy[TRAVEL_ROOMS];        /* [s, d] */
+    void *in_x[TRAVEL_ROOMS + 1];      /* [s, d] */
+    void *in_dy[TRAVEL_ROOMS];         /* [s, d] */
     float *in_weights[TRAVEL_ROOMS];   /* [s] */
     float *out_dweights[TRAVEL_ROOMS]; /* [s] */
 };
 
 /* Used by all blocks and all chunks in turn. */
 struct workspace {
-    float *norm;            /* [n, d] a norm's output */
+    void *norm;             /* [n, d] a norm's output */
     float *mean, *rstd;     /* [n] */
-    float *branch;          /* [n, d] what is added to the stream */
-    float *act;             /* [r, f] after the activation */
+    void *branch;           /* [n, d] what is added to the stream */
+    void *act;              /* [r, f] after the activation */
     float *losses;          /* [n] */
-    float *logits;          /* [model_logit_rows, V] */
-    float *dbranch;         /* [n, d] where it differs from dx */
-    float *dnorm;           /* [n, d] */
-    float *dact;            /* [r, f] */
-    float *dhidden;         /* [r, hidden]; without gates the same as dact */
-    float *rows;            /* [r, d] tokens in the experts' order */
-    float *router_in;       /* [n, d] with jitter */
-    float *drouter;         /* [n, d] */
+    void *logits;           /* [model_logit_rows, V] */
+    void *dbranch;          /* [n, d] where it differs from dx */
+    void *dnorm;            /* [n, d] */
+    void *dact;             /* [r, f] */
+    void *dhidden;          /* [r, hidden]; without gates the same as dact */
+    void *rows;             /* [r, d] tokens in the experts' order */
+    void *router_in;        /* [n, d] with jitter */
+    void *router_logits;    /* [n, experts] and their gradient, in bf16 */
+    void *drouter;          /* [n, d] */
     float *dlogits;         /* [n, experts] */
     float *dweights;        /* [n, top_k] */
     float *dprobs;          /* [experts] */
@@ -101,12 +104,24 @@ struct workspace {
  * one piece. A set is keys and values of a rank's chunks, one chunk after the
  * other: [own_chunks][n, 2 kv_heads, head_dim]. */
 struct ring {
-    float *kv;         /* the own set */
-    float *kv_in[2];   /* another rank's, in turn */
-    float *dkv[2];     /* gradient of a set, complete up to this rank's queries;
-                          one is worked on, the other travels */
-    float *dkv_home;   /* gradient of the own set, from the last rank */
-    int32_t *document; /* [chunks][n] sequence_ids of the whole leaf */
+    void *kv;       /* the own set */
+    void *kv_in[2]; /* another rank's, in turn */
+    void *dkv[2]; /* gradient of a set, complete up to this rank's queries; one
+                     is worked on, the other travels */
+    void *dkv_home; /* gradient of the own set, from the last rank */
+};
+
+/* A leaf's numbers as ops read them; nothing of it is there where they read the
+ * caller's. A device gets them from one of two sets of the host's, so that the
+ * host is two leaves ahead at most. */
+#define INPUT_SETS 2
+struct input {
+    int64_t stride;   /* between chunks */
+    int32_t *numbers; /* tokens [own_chunks][n], labels [own_chunks][n], and
+                         sequence_ids of the whole leaf [chunks][n] */
+    int32_t *sets[INPUT_SETS];  /* the same; NULL on CPU */
+    void *uploaded[INPUT_SETS]; /* events */
+    int next;
 };
 
 struct model {
@@ -115,13 +130,16 @@ struct model {
     const struct params *params;
     const struct kernels *kernels;
     struct kernel_ctx ctx;
-    struct arena arena;
+    struct arena arena;   /* of tensors */
+    struct arena host;    /* for copies from and to a device; none on CPU */
     struct pass *passes;  /* [own_chunks] */
     struct layer *layers; /* [own_chunks][n_layers] */
     struct workspace ws;
     struct ring ring;
-    float *rope;   /* [seq_len, 2, head_dim / 2] */
-    float *slopes; /* [n_heads] of ALiBi */
+    struct input input;
+    int64_t loss_tokens; /* of the whole leaf: labels >= 0 */
+    float *rope;         /* [seq_len, 2, head_dim / 2] */
+    float *slopes;       /* [n_heads] of ALiBi */
     int64_t head_dim;
     int64_t qkv_width;    /* (n_heads + 2 n_kv_heads) head_dim */
     int64_t hidden_width; /* ffn_width, twice that with gates */
@@ -134,35 +152,33 @@ struct pass {
     struct model *model;
     int chunk;                  /* its number in the whole sequence */
     struct layer *layers;       /* [n_layers] */
-    float *live[SAVED_KINDS];   /* where some block has none of its own */
-    float *qkv;                 /* [n, qkv] normed and rotated; there only where
+    void *live[SAVED_KINDS];    /* where some block has none of its own */
+    void *qkv;                  /* [n, qkv] normed and rotated; there only where
                                    backward needs it before that, too */
     float *q_mean, *q_rstd;     /* [n, heads] */
     float *k_mean, *k_rstd;     /* [n, kv_heads] */
-    float *x_last;              /* [n, d] input of the final norm */
-    float *dx;                  /* [n, d] gradient of the stream */
-    float *dqkv;                /* [n, qkv] */
-    int32_t *tokens, *labels;   /* [n] cut out of the leaf; NULL: it is whole */
+    void *x_last;               /* [n, d] input of the final norm */
+    void *dx;                   /* [n, d] gradient of the stream */
+    void *dqkv;                 /* [n, qkv] */
     uint64_t dropout_embedding; /* stream */
 
     const struct param_access *access;
-    struct leaf part; /* as it was cut out */
-    const struct leaf *leaf;
-    int64_t first;       /* position of its first token in the sequence */
-    bool training;       /* dropout and jitter */
-    int64_t n;           /* rows: samples * seq_len */
-    int64_t loss_tokens; /* labels >= 0 */
-    struct leaf_loss loss;
+    struct leaf leaf;       /* as ops see it */
+    int64_t first;          /* position of its first token in the sequence */
+    bool training;          /* dropout and jitter */
+    int64_t n;              /* rows: samples * seq_len */
+    int64_t loss_tokens;    /* labels >= 0 */
+    struct leaf_loss *loss; /* a tensor */
 
     int number; /* of the layer */
     struct layer *layer;
-    int block;            /* of params, between enter and leave: */
-    const float *weights; /* ... its weights */
-    float *gradient;      /* this chunk's; NULL in forward */
+    int block;           /* of params, between enter and leave: */
+    const void *weights; /* ... its weights */
+    float *gradient;     /* this chunk's; NULL in forward */
     /* of the experts' blocks, by role from PARAM_EXPERTS_GATE on */
-    const float *expert_weights[PARAM_EXPERT_KINDS];
+    const void *expert_weights[PARAM_EXPERT_KINDS];
     float *expert_gradient[PARAM_EXPERT_KINDS];
-    const float *ready; /* queries, keys and values as attention reads them */
+    const void *ready; /* queries, keys and values as attention reads them */
 };
 
 /* Gather the block's weights for all chunks and, with `gradient`, find its
@@ -176,12 +192,19 @@ enum err model_leave_experts(struct model *model);
 /* Find the gradients only. */
 enum err model_enter_gradient(struct model *model, int block);
 
+/* An element of weights or activations. */
+static inline void *at(const struct model *model, const void *base,
+                       int64_t element)
+{
+    return (char *)base + element * (int64_t)dtype_bytes(model->options.dtype);
+}
+
 /* A tensor of the block that was entered; NULL: this configuration has none. */
-static inline const float *pass_weight(const struct pass *pass,
-                                       enum param_role role)
+static inline const void *pass_weight(const struct pass *pass,
+                                      enum param_role role)
 {
     int64_t place = pass->model->params->blocks[pass->block].place[role];
-    return place < 0 ? NULL : pass->weights + place;
+    return place < 0 ? NULL : at(pass->model, pass->weights, place);
 }
 
 static inline float *pass_gradient(const struct pass *pass,
@@ -194,6 +217,8 @@ static inline float *pass_gradient(const struct pass *pass,
 /* Lay everything out in the arena (which may only count), by kind. */
 void model_layout(struct model *model, struct arena *arena,
                   struct model_bytes *bytes);
+/* The same for memory of the host; nothing on CPU. */
+void model_layout_host(struct model *model, struct arena *arena);
 
 /* Ranks that share the experts; 1: nobody else. */
 static inline int model_expert_degree(const struct model *model)
@@ -213,27 +238,26 @@ int64_t model_saved_cols(const struct model *model, enum saved kind);
 enum packing model_packing(const struct model *model, enum saved kind);
 
 /* y[n, out] = x[n, in] W^T + bias (NULL: none). */
-enum err model_linear(struct pass *pass, int64_t out, int64_t in,
-                      const float *x, const float *weight, const float *bias,
-                      float *y);
+enum err model_linear(struct pass *pass, int64_t out, int64_t in, const void *x,
+                      const void *weight, const void *bias, void *y);
 /* dx = dy W, dweight += dy^T x, dbias += column sums of dy (NULL: none). */
 enum err model_linear_backward(struct pass *pass, int64_t out, int64_t in,
-                               const float *dy, const float *x,
-                               const float *weight, float *dx, float *dweight,
+                               const void *dy, const void *x,
+                               const void *weight, void *dx, float *dweight,
                                float *dbias);
 
 /* The norm whose weight has this role: ws.norm = norm(x), statistics to ws. */
-enum err model_norm(struct pass *pass, enum param_role role, const float *x);
+enum err model_norm(struct pass *pass, enum param_role role, const void *x);
 /* dx += the gradient through it; after model_norm() of the same x. */
 enum err model_norm_backward(struct pass *pass, enum param_role role,
-                             const float *x, const float *dnorm, float *dx);
+                             const void *x, const void *dnorm, void *dx);
 struct norm model_norm_shape(const struct pass *pass);
 
 /* ws.branch as it is added to the stream. */
 enum err model_drop_branch(struct pass *pass, uint64_t stream);
 /* The gradient of ws.branch before model_drop_branch(), given dx. */
 enum err model_branch_gradient(struct pass *pass, uint64_t stream,
-                               const float **dbranch);
+                               const void **dbranch);
 
 /* The attention half. Before: SAVED_X to SAVED_QKV and `ready`. Then all chunks
  * together: SAVED_ATT and LSE. After: the stream in SAVED_MID and its norm_2 in
@@ -248,10 +272,18 @@ enum err model_attention_backward(struct model *model);
 enum err model_attention_before_backward(struct pass *pass);
 struct attention model_attention_shape(const struct pass *pass);
 
-/* A sequence in more than one chunk: what it takes, a leaf cut into this rank's
- * chunks, and attention across chunks (model_sequence.c). */
+/* A leaf's numbers to where ops read them, cut into this rank's chunks, and its
+ * loss tokens (model_input.c). */
+enum err model_input_create(struct model *model);
+void model_input_destroy(struct model *model);
+void model_input_layout(struct model *model, int64_t n, struct arena *arena);
+void model_input_layout_host(struct model *model, struct arena *arena);
+enum err model_input_leaf(struct model *model, const struct leaf *leaf);
+const int32_t *model_input_documents(const struct model *model, int chunk);
+
+/* A sequence in more than one chunk: what it takes, and attention across chunks
+ * (model_sequence.c). */
 void model_sequence_layout(struct model *model, int64_t n, struct arena *arena);
-void model_sequence_cut(struct model *model, const struct leaf *leaf);
 enum err model_sequence_forward(struct model *model);
 enum err model_sequence_backward(struct model *model);
 

@@ -6,6 +6,21 @@ static float *take(struct arena *arena, int64_t count)
     return arena_take(arena, (size_t)count * sizeof(float));
 }
 
+/* Elements of activations. */
+static void *take_elements(const struct model *model, struct arena *arena,
+                           int64_t count)
+{
+    return arena_take(arena, (size_t)count * dtype_bytes(model->options.dtype));
+}
+
+/* Of what forward keeps; statistics are always fp32. */
+static void *take_saved(const struct model *model, enum saved kind,
+                        struct arena *arena, int64_t count)
+{
+    return kind == SAVED_LSE ? take(arena, count)
+                             : take_elements(model, arena, count);
+}
+
 /* Of a chunk. */
 static int64_t max_rows(const struct model *model)
 {
@@ -81,7 +96,7 @@ static bool recomputed(const struct model *model, int64_t at, enum saved kind)
 enum packing model_packing(const struct model *model, enum saved kind)
 {
     enum packing packing = model->options.memory.packing;
-    if (kind == SAVED_LSE)
+    if (kind == SAVED_LSE || model->options.dtype == DTYPE_BF16)
         return PACKING_NONE;
     if (packing == PACKING_INT8 && kind != SAVED_ATT && kind != SAVED_HIDDEN)
         return PACKING_BF16;
@@ -102,7 +117,7 @@ static void layout_layer(const struct pass *pass, int64_t at,
         if (layer->recompute[kind])
             continue;
         if (packing == PACKING_NONE)
-            layer->live[kind] = take(arena, rows * cols);
+            layer->live[kind] = take_saved(model, kind, arena, rows * cols);
         else
             layer->packed[kind] =
                 arena_take(arena, kernels_packed_bytes(packing, rows, cols));
@@ -128,6 +143,21 @@ static void layout_routing(const struct model *model, struct routing *routing,
     if (degree > 1)
         routing->served =
             arena_take(arena, (size_t)(experts + degree) * sizeof(int64_t));
+    if (!model->kernels->memory->device) {
+        routing->host_offsets = routing->offsets;
+        routing->host_served = routing->served;
+    }
+}
+
+static void layout_routing_host(const struct model *model,
+                                struct routing *routing, struct arena *arena)
+{
+    int64_t experts = model->config.experts;
+    int degree = model_expert_degree(model);
+    routing->host_offsets =
+        arena_take(arena, (size_t)(experts + 1) * sizeof(int64_t));
+    routing->host_served =
+        arena_take(arena, (size_t)(experts + degree) * sizeof(int64_t));
 }
 
 /* One of each kind, where some block has none of its own. What the ffn needs is
@@ -144,8 +174,9 @@ static void layout_live(struct pass *pass, struct arena *arena)
             pass->live[kind] = model->passes[0].live[kind];
         else if (shared)
             pass->live[kind] =
-                take(arena, model_saved_rows(model, kind, max_rows(model)) *
-                                model_saved_cols(model, kind));
+                take_saved(model, kind, arena,
+                           model_saved_rows(model, kind, max_rows(model)) *
+                               model_saved_cols(model, kind));
     }
 }
 
@@ -159,13 +190,13 @@ static void layout_travel(struct model *model, struct arena *arena)
         return;
     travel->rows = rows;
     travel->identity = arena_take(arena, (size_t)rows * sizeof(int32_t));
-    travel->dy = take(arena, max_choices(model) * d);
+    travel->dy = take_elements(model, arena, max_choices(model) * d);
     travel->weights = take(arena, max_choices(model));
     travel->dweights = take(arena, max_choices(model));
     for (int i = 0; i < TRAVEL_ROOMS + 1 && i < others; i++)
-        travel->in_x[i] = take(arena, rows * d);
+        travel->in_x[i] = take_elements(model, arena, rows * d);
     for (int i = 0; i < TRAVEL_ROOMS && i < others; i++) {
-        travel->in_dy[i] = take(arena, rows * d);
+        travel->in_dy[i] = take_elements(model, arena, rows * d);
         travel->in_weights[i] = take(arena, rows);
         travel->out_dweights[i] = take(arena, rows);
     }
@@ -180,20 +211,16 @@ static void layout_pass(struct pass *pass, struct arena *arena)
     layout_live(pass, arena);
     if (config->qk_norm != QK_NORM_NONE ||
         (config->clip_qkv > 0.0 && config->positions == POSITIONS_ROPE))
-        pass->qkv = take(arena, n * model->qkv_width);
+        pass->qkv = take_elements(model, arena, n * model->qkv_width);
     if (config->qk_norm != QK_NORM_NONE) {
         pass->q_mean = take(arena, n * config->n_heads);
         pass->q_rstd = take(arena, n * config->n_heads);
         pass->k_mean = take(arena, n * config->n_kv_heads);
         pass->k_rstd = take(arena, n * config->n_kv_heads);
     }
-    pass->x_last = take(arena, n * config->d_model);
-    pass->dx = take(arena, n * config->d_model);
-    pass->dqkv = take(arena, n * model->qkv_width);
-    if (model->options.chunks > 1) {
-        pass->tokens = arena_take(arena, (size_t)n * sizeof(int32_t));
-        pass->labels = arena_take(arena, (size_t)n * sizeof(int32_t));
-    }
+    pass->x_last = take_elements(model, arena, n * config->d_model);
+    pass->dx = take_elements(model, arena, n * config->d_model);
+    pass->dqkv = take_elements(model, arena, n * model->qkv_width);
 }
 
 static void layout_experts(struct model *model, struct arena *arena)
@@ -201,10 +228,13 @@ static void layout_experts(struct model *model, struct arena *arena)
     const struct model_config *config = &model->config;
     struct workspace *ws = &model->ws;
     int64_t n = max_rows(model);
-    ws->rows = take(arena, max_choices(model) * config->d_model);
+    ws->rows =
+        take_elements(model, arena, max_choices(model) * config->d_model);
     if (config->router_jitter > 0.0)
-        ws->router_in = take(arena, n * config->d_model);
-    ws->drouter = take(arena, n * config->d_model);
+        ws->router_in = take_elements(model, arena, n * config->d_model);
+    if (model->options.dtype != DTYPE_F32)
+        ws->router_logits = take_elements(model, arena, n * config->experts);
+    ws->drouter = take_elements(model, arena, n * config->d_model);
     ws->dlogits = take(arena, n * config->experts);
     ws->dweights = take(arena, max_choices(model));
     ws->dprobs = take(arena, config->experts);
@@ -223,20 +253,22 @@ static void layout_workspace(struct model *model, struct arena *arena)
     int64_t r = hidden_rows(model, n);
     for (int i = 0; i < model->options.own_chunks; i++)
         layout_pass(&model->passes[i], arena);
+    model_input_layout(model, n, arena);
     if (model->options.chunks > 1)
         model_sequence_layout(model, n, arena);
-    ws->norm = take(arena, n * d);
+    ws->norm = take_elements(model, arena, n * d);
     ws->mean = take(arena, n);
     ws->rstd = take(arena, n);
-    ws->branch = take(arena, n * d);
-    ws->act = take(arena, r * config->ffn_width);
+    ws->branch = take_elements(model, arena, n * d);
+    ws->act = take_elements(model, arena, r * config->ffn_width);
     ws->losses = take(arena, n);
     if (config->residual_scale != 1.0 || config->dropout_residual > 0.0)
-        ws->dbranch = take(arena, n * d);
-    ws->dnorm = take(arena, n * d);
-    ws->dact = take(arena, r * config->ffn_width);
-    ws->dhidden = config->ffn == FFN_GLU ? take(arena, r * model->hidden_width)
-                                         : ws->dact;
+        ws->dbranch = take_elements(model, arena, n * d);
+    ws->dnorm = take_elements(model, arena, n * d);
+    ws->dact = take_elements(model, arena, r * config->ffn_width);
+    ws->dhidden = ws->dact;
+    if (config->ffn == FFN_GLU)
+        ws->dhidden = take_elements(model, arena, r * model->hidden_width);
     if (config->experts > 0)
         layout_experts(model, arena);
     if (config->positions == POSITIONS_ROPE)
@@ -267,10 +299,20 @@ static struct kernel_limits model_limits(const struct model *model)
     };
 }
 
+/* First, because of its alignment. */
+static void layout_scratch(struct model *model, struct arena *arena)
+{
+    struct kernel_limits limits = model_limits(model);
+    model->ctx.scratch_bytes = model->kernels->scratch_bytes(&limits);
+    model->ctx.scratch = arena_take(arena, model->ctx.scratch_bytes);
+}
+
 void model_layout(struct model *model, struct arena *arena,
                   struct model_bytes *bytes)
 {
     int64_t n = max_rows(model);
+    layout_scratch(model, arena);
+    bytes->scratch = arena->used;
     size_t begin = arena->used;
     layout_workspace(model, arena);
     bytes->workspace = arena->used - begin;
@@ -283,13 +325,20 @@ void model_layout(struct model *model, struct arena *arena,
         }
     bytes->saved = arena->used - begin;
     begin = arena->used;
-    model->ws.logits =
-        take(arena, model_logit_rows(model, n) * model->config.vocab_size);
+    model->ws.logits = take_elements(
+        model, arena, model_logit_rows(model, n) * model->config.vocab_size);
     bytes->logits = arena->used - begin;
-    begin = arena->used;
-    struct kernel_limits limits = model_limits(model);
-    model->ctx.scratch_bytes = model->kernels->scratch_bytes(&limits);
-    model->ctx.scratch = arena_take(arena, model->ctx.scratch_bytes);
-    bytes->scratch = arena->used - begin;
     bytes->total = arena->used;
+}
+
+void model_layout_host(struct model *model, struct arena *arena)
+{
+    if (!model->kernels->memory->device)
+        return;
+    model_input_layout_host(model, arena);
+    for (int64_t i = 0; i < model->config.n_layers; i++)
+        for (int j = 0; j < model->options.own_chunks; j++)
+            if (model_expert_degree(model) > 1)
+                layout_routing_host(model, &model->passes[j].layers[i].routing,
+                                    arena);
 }

@@ -34,13 +34,15 @@ static enum err activate(struct pass *pass)
 {
     const struct model *model = pass->model;
     const struct kernels *k = model->kernels;
-    const float *x = pass->layer->live[SAVED_HIDDEN];
+    const void *x = pass->layer->live[SAVED_HIDDEN];
     int64_t f = model->config.ffn_width;
     if (model->config.ffn == FFN_GLU)
-        return k->glu_forward(&model->ctx, DTYPE_F32, activation_of(model),
-                              pass->n, f, 2 * f, x, x + f, model->ws.act);
-    return k->activation_forward(&model->ctx, DTYPE_F32, activation_of(model),
-                                 pass->n * f, x, model->ws.act);
+        return k->glu_forward(&model->ctx, model->options.dtype,
+                              activation_of(model), pass->n, f, 2 * f, x,
+                              at(model, x, f), model->ws.act);
+    return k->activation_forward(&model->ctx, model->options.dtype,
+                                 activation_of(model), pass->n * f, x,
+                                 model->ws.act);
 }
 
 /* ws.dact -> ws.dhidden. */
@@ -49,14 +51,16 @@ static enum err activate_backward(struct pass *pass)
     const struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     const struct workspace *ws = &model->ws;
-    const float *x = pass->layer->live[SAVED_HIDDEN];
+    const void *x = pass->layer->live[SAVED_HIDDEN];
     int64_t f = model->config.ffn_width;
     if (model->config.ffn == FFN_GLU)
-        return k->glu_backward(&model->ctx, DTYPE_F32, activation_of(model),
-                               pass->n, f, 2 * f, x, x + f, ws->dact,
-                               ws->dhidden, ws->dhidden + f);
-    return k->activation_backward(&model->ctx, DTYPE_F32, activation_of(model),
-                                  pass->n * f, x, ws->dact, ws->dhidden);
+        return k->glu_backward(&model->ctx, model->options.dtype,
+                               activation_of(model), pass->n, f, 2 * f, x,
+                               at(model, x, f), ws->dact, ws->dhidden,
+                               at(model, ws->dhidden, f));
+    return k->activation_backward(&model->ctx, model->options.dtype,
+                                  activation_of(model), pass->n * f, x,
+                                  ws->dact, ws->dhidden);
 }
 
 enum err model_mlp_forward(struct pass *pass)
@@ -90,7 +94,7 @@ enum err model_mlp_backward(struct pass *pass)
     enum param_role weight = hidden_weight(model);
     enum param_role bias = hidden_bias(model);
     int64_t d = model->config.d_model;
-    const float *dbranch = NULL;
+    const void *dbranch = NULL;
     TRY(model_branch_gradient(pass, layer->dropout_ffn, &dbranch));
     TRY(activate(pass));
     TRY(model_linear_backward(pass, d, model->config.ffn_width, dbranch,

@@ -18,18 +18,19 @@ static struct route route_of(const struct pass *pass)
  * -------------------------------------------------------------------- */
 
 /* ws.norm as the router sees it. */
-static enum err router_input(struct pass *pass, const float **input)
+static enum err router_input(struct pass *pass, const void **input)
 {
     struct model *model = pass->model;
     struct random_place random = { .seed = model->options.seed,
                                    .stream = pass->layer->jitter,
-                                   .first_sample = pass->leaf->first_sample };
+                                   .first_sample = pass->leaf.first_sample };
     *input = model->ws.norm;
     if (!pass->training || model->config.router_jitter == 0.0)
         return ERR_OK;
     *input = model->ws.router_in;
-    return model->kernels->jitter(&model->ctx, DTYPE_F32, pass->leaf->samples,
-                                  pass->leaf->seq_len * model->config.d_model,
+    return model->kernels->jitter(&model->ctx, model->options.dtype,
+                                  pass->leaf.samples,
+                                  pass->leaf.seq_len * model->config.d_model,
                                   (float)model->config.router_jitter, &random,
                                   model->ws.norm, model->ws.router_in);
 }
@@ -46,23 +47,63 @@ static double balance_scale(const struct pass *pass)
 }
 
 /* sum over experts of (choices of it) (mean probability of it): smallest when
- * both are even (Fedus, Zoph and Shazeer 2021). */
+ * both are even (Fedus, Zoph and Shazeer 2021). Choices of a leaf without loss
+ * do not count. */
 static enum err balance_loss(struct pass *pass, const struct route *route)
 {
     enum err rc = ERR_OK;
     struct model *model = pass->model;
+    const struct kernels *k = model->kernels;
     const struct routing *routing = &pass->layer->routing;
     int64_t *counts =
         model->ws.expert_counts + pass->number * model->config.experts;
-    double sum = 0.0;
-    TRY(model->kernels->route_sums(&model->ctx, route, routing->probs,
-                                   model->ws.prob_sums));
-    for (int e = 0; e < route->experts; e++) {
-        int64_t count = routing->offsets[e + 1] - routing->offsets[e];
-        counts[e] += count;
-        sum += (double)count * model->ws.prob_sums[e] / (double)pass->n;
+    if (model->loss_tokens == 0)
+        return ERR_OK;
+    TRY(k->route_sums(&model->ctx, route, routing->probs, model->ws.prob_sums));
+    TRY(k->balance_forward(&model->ctx, route, balance_scale(pass),
+                           routing->offsets, model->ws.prob_sums, counts,
+                           &pass->loss->balance));
+out:
+    return rc;
+}
+
+/* Probabilities are fp32 whatever the router's product was computed in. */
+static enum err router_logits(struct pass *pass, const void *input,
+                              float *logits)
+{
+    enum err rc = ERR_OK;
+    struct model *model = pass->model;
+    int64_t experts = model->config.experts;
+    bool same = model->options.dtype == DTYPE_F32;
+    void *product = same ? logits : model->ws.router_logits;
+    TRY(model_linear(pass, experts, model->config.d_model, input,
+                     pass_weight(pass, PARAM_ROUTER), NULL, product));
+    if (!same)
+        TRY(model->kernels->convert(&model->ctx, pass->n * experts,
+                                    model->options.dtype, product, DTYPE_F32,
+                                    logits));
+out:
+    return rc;
+}
+
+/* ws.drouter and the weight's gradient from ws.dlogits. */
+static enum err router_backward(struct pass *pass, const void *input)
+{
+    enum err rc = ERR_OK;
+    struct model *model = pass->model;
+    struct workspace *ws = &model->ws;
+    int64_t experts = model->config.experts;
+    const void *dlogits = ws->dlogits;
+    if (model->options.dtype != DTYPE_F32) {
+        dlogits = ws->router_logits;
+        TRY(model->kernels->convert(&model->ctx, pass->n * experts, DTYPE_F32,
+                                    ws->dlogits, model->options.dtype,
+                                    ws->router_logits));
     }
-    pass->loss.balance += balance_scale(pass) * sum;
+    TRY(model_linear_backward(pass, experts, model->config.d_model, dlogits,
+                              input, pass_weight(pass, PARAM_ROUTER),
+                              ws->drouter, pass_gradient(pass, PARAM_ROUTER),
+                              NULL));
 out:
     return rc;
 }
@@ -75,10 +116,9 @@ static enum err choose(struct pass *pass)
     const struct kernel_ctx *ctx = &model->ctx;
     const struct routing *routing = &pass->layer->routing;
     struct route route = route_of(pass);
-    const float *input = NULL;
+    const void *input = NULL;
     TRY(router_input(pass, &input));
-    TRY(model_linear(pass, model->config.experts, model->config.d_model, input,
-                     pass_weight(pass, PARAM_ROUTER), NULL, routing->probs));
+    TRY(router_logits(pass, input, routing->probs));
     TRY(k->route_forward(ctx, &route, routing->probs, routing->chosen,
                          routing->weights));
     TRY(k->route_sort(ctx, &route, routing->chosen, routing->offsets,
@@ -100,26 +140,22 @@ static enum err choose_backward(struct pass *pass)
     struct route route = route_of(pass);
     struct random_place random = { .seed = model->options.seed,
                                    .stream = pass->layer->jitter,
-                                   .first_sample = pass->leaf->first_sample };
+                                   .first_sample = pass->leaf.first_sample };
     int64_t d = model->config.d_model;
-    const float *input = NULL;
-    for (int e = 0; e < route.experts; e++)
-        ws->dprobs[e] =
-            (float)(balance_scale(pass) *
-                    (double)(routing->offsets[e + 1] - routing->offsets[e]) /
-                    (double)pass->n);
+    const void *input = NULL;
+    TRY(k->balance_backward(ctx, &route, balance_scale(pass), routing->offsets,
+                            ws->dprobs));
     TRY(k->route_backward(ctx, &route, routing->probs, routing->chosen,
                           ws->dweights, ws->dprobs, ws->dlogits));
     TRY(router_input(pass, &input));
-    TRY(model_linear_backward(pass, route.experts, d, ws->dlogits, input,
-                              pass_weight(pass, PARAM_ROUTER), ws->drouter,
-                              pass_gradient(pass, PARAM_ROUTER), NULL));
+    TRY(router_backward(pass, input));
     if (input != ws->norm)
-        TRY(k->jitter(ctx, DTYPE_F32, pass->leaf->samples,
-                      pass->leaf->seq_len * d,
+        TRY(k->jitter(ctx, model->options.dtype, pass->leaf.samples,
+                      pass->leaf.seq_len * d,
                       (float)model->config.router_jitter, &random, ws->drouter,
                       ws->drouter));
-    TRY(k->accumulate(ctx, DTYPE_F32, pass->n * d, ws->drouter, ws->dnorm));
+    TRY(k->accumulate(ctx, model->options.dtype, pass->n * d, ws->drouter,
+                      ws->dnorm));
 out:
     return rc;
 }
@@ -128,12 +164,12 @@ out:
  * ------------------------------------------------------------------- */
 
 /* x[n, d] in the experts' order. */
-static enum err sort_rows(struct pass *pass, const float *x, float *sorted)
+static enum err sort_rows(struct pass *pass, const void *x, void *sorted)
 {
     struct route route = route_of(pass);
     return pass->model->kernels->expert_gather(
-        &pass->model->ctx, DTYPE_F32, &route, pass->model->config.d_model,
-        pass->layer->routing.source, x, sorted);
+        &pass->model->ctx, pass->model->options.dtype, &route,
+        pass->model->config.d_model, pass->layer->routing.source, x, sorted);
 }
 
 /* A number for each choice, in the experts' order or, by routing.place, back.
@@ -181,8 +217,8 @@ enum err model_moe_forward(struct pass *pass)
         TRY(model_experts_forward(pass, &rows));
     }
     TRY(model->kernels->expert_combine(
-        &model->ctx, DTYPE_F32, &route, model->config.d_model, routing->place,
-        routing->weights, model->ws.rows, model->ws.branch));
+        &model->ctx, model->options.dtype, &route, model->config.d_model,
+        routing->place, routing->weights, model->ws.rows, model->ws.branch));
 out:
     return rc;
 }
@@ -203,7 +239,7 @@ out:
 
 /* From dbranch to ws.rows, the tokens' gradient, and ws.dweights; leaves norm_2
  * in ws.norm. */
-static enum err experts_backward(struct pass *pass, const float *dbranch)
+static enum err experts_backward(struct pass *pass, const void *dbranch)
 {
     enum err rc = ERR_OK;
     const struct workspace *ws = &pass->model->ws;
@@ -218,7 +254,7 @@ out:
 }
 
 /* The same where a group shares the experts. */
-static enum err group_backward(struct pass *pass, const float *dbranch)
+static enum err group_backward(struct pass *pass, const void *dbranch)
 {
     enum err rc = ERR_OK;
     const struct workspace *ws = &pass->model->ws;
@@ -241,12 +277,12 @@ enum err model_moe_backward(struct pass *pass)
     struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer;
     struct route route = route_of(pass);
-    const float *dbranch = NULL;
+    const void *dbranch = NULL;
     TRY(model_branch_gradient(pass, layer->dropout_ffn, &dbranch));
     TRY(model_expert_degree(model) > 1 ? group_backward(pass, dbranch)
                                        : experts_backward(pass, dbranch));
     TRY(model->kernels->expert_combine(
-        &model->ctx, DTYPE_F32, &route, model->config.d_model,
+        &model->ctx, model->options.dtype, &route, model->config.d_model,
         layer->routing.place, NULL, ws->rows, ws->dnorm));
     TRY(choose_backward(pass));
     TRY(model_norm_backward(pass, PARAM_NORM_2_WEIGHT, layer->live[SAVED_MID],

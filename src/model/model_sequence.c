@@ -10,7 +10,6 @@
  * step t + 1, so nobody waits for a turn; the last rank sends it home. */
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "src/base/rng.h"
 #include "src/model/model_impl.h"
@@ -48,14 +47,11 @@ static int64_t set_elements(const struct model *model)
     return model->options.own_chunks * chunk_elements(model);
 }
 
-/* --- the leaf and its memory
- * -------------------------------------------------- */
-
 void model_sequence_layout(struct model *model, int64_t n, struct arena *arena)
 {
     struct ring *ring = &model->ring;
     size_t set = (size_t)(model->options.own_chunks * n * kv_width(model)) *
-                 sizeof(float);
+                 dtype_bytes(model->options.dtype);
     ring->kv = arena_take(arena, set);
     ring->dkv[0] = arena_take(arena, set);
     if (ranks_of(model) > 1) {
@@ -64,72 +60,42 @@ void model_sequence_layout(struct model *model, int64_t n, struct arena *arena)
         ring->dkv[1] = arena_take(arena, set);
         ring->dkv_home = arena_take(arena, set);
     }
-    ring->document = arena_take(arena, (size_t)(model->options.chunks * n) *
-                                           sizeof(ring->document[0]));
-}
-
-/* part[samples, length] of whole[samples, chunks * length]. */
-static void cut(const struct leaf *leaf, const int32_t *whole, int64_t length,
-                int chunk, int32_t *part)
-{
-    for (int64_t s = 0; s < leaf->samples; s++)
-        memcpy(part + s * length, whole + s * leaf->seq_len + chunk * length,
-               (size_t)length * sizeof part[0]);
-}
-
-void model_sequence_cut(struct model *model, const struct leaf *leaf)
-{
-    int chunks = model->options.chunks;
-    int64_t length = leaf->seq_len / chunks;
-    int64_t n = leaf->samples * length;
-    int32_t *document = model->ring.document;
-    for (int c = 0; leaf->sequence_ids != NULL && c < chunks; c++)
-        cut(leaf, leaf->sequence_ids, length, c, document + c * n);
-    for (int i = 0; i < model->options.own_chunks; i++) {
-        struct pass *pass = &model->passes[i];
-        cut(leaf, leaf->tokens, length, pass->chunk, pass->tokens);
-        cut(leaf, leaf->labels, length, pass->chunk, pass->labels);
-        pass->part = *leaf;
-        pass->part.seq_len = length;
-        pass->part.tokens = pass->tokens;
-        pass->part.labels = pass->labels;
-        if (leaf->sequence_ids != NULL)
-            pass->part.sequence_ids = document + pass->chunk * n;
-        pass->leaf = &pass->part;
-    }
 }
 
 /* --- one step: the own queries, the keys and values of one rank ----------- */
 
 /* The own keys and values without the queries between them. */
-static void collect_kv(const struct model *model)
+static enum err collect_kv(const struct model *model)
 {
+    enum err rc = ERR_OK;
     int64_t width = kv_width(model);
     int64_t queries = model->config.n_heads * model->head_dim;
     for (int i = 0; i < model->options.own_chunks; i++) {
         const struct pass *pass = &model->passes[i];
-        float *kv = model->ring.kv + i * chunk_elements(model);
-#pragma omp parallel for num_threads(model->ctx.threads) schedule(static)
-        for (int64_t row = 0; row < pass->n; row++)
-            memcpy(kv + row * width,
-                   pass->ready + row * model->qkv_width + queries,
-                   (size_t)width * sizeof(float));
+        TRY(model->kernels->copy_rows(
+            &model->ctx, model->options.dtype, pass->n, width, model->qkv_width,
+            at(model, pass->ready, queries), width,
+            at(model, model->ring.kv, i * chunk_elements(model))));
     }
+out:
+    return rc;
 }
 
 /* Their gradient, when it is complete, to its place beside the queries'. */
-static void spread_dkv(const struct model *model, const float *set)
+static enum err spread_dkv(const struct model *model, const void *set)
 {
+    enum err rc = ERR_OK;
     int64_t width = kv_width(model);
     int64_t queries = model->config.n_heads * model->head_dim;
     for (int i = 0; i < model->options.own_chunks; i++) {
         const struct pass *pass = &model->passes[i];
-        const float *dkv = set + i * chunk_elements(model);
-#pragma omp parallel for num_threads(model->ctx.threads) schedule(static)
-        for (int64_t row = 0; row < pass->n; row++)
-            memcpy(pass->dqkv + row * model->qkv_width + queries,
-                   dkv + row * width, (size_t)width * sizeof(float));
+        TRY(model->kernels->copy_rows(
+            &model->ctx, model->options.dtype, pass->n, width, width,
+            at(model, set, i * chunk_elements(model)), model->qkv_width,
+            at(model, pass->dqkv, queries)));
     }
+out:
+    return rc;
 }
 
 static struct attention_chunk chunk_shape(const struct pass *pass, int keys)
@@ -140,35 +106,36 @@ static struct attention_chunk chunk_shape(const struct pass *pass, int keys)
     snprintf(name, sizeof name, "dropout/%d/probabilities/%d/%d", pass->number,
              pass->chunk, keys);
     chunk.shape.random.stream = rng_stream(name);
-    chunk.distance = (pass->chunk - keys) * pass->leaf->seq_len;
-    if (pass->leaf->sequence_ids != NULL)
-        chunk.key_ids = model->ring.document + keys * pass->n;
+    chunk.distance = (pass->chunk - keys) * pass->leaf.seq_len;
+    if (pass->leaf.sequence_ids != NULL)
+        chunk.key_ids = model_input_documents(model, keys);
     return chunk;
 }
 
 /* The queries of one chunk, and of a set of keys and values the j-th chunk,
  * which is number `keys` of the sequence. */
-static enum err attend(const struct pass *pass, int j, int keys,
-                       const float *kv, float *dkv)
+static enum err attend(const struct pass *pass, int j, int keys, const void *kv,
+                       void *dkv)
 {
     const struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     struct attention_chunk chunk = chunk_shape(pass, keys);
-    float *out = pass->layer->live[SAVED_ATT];
+    void *out = pass->layer->live[SAVED_ATT];
     float *lse = pass->layer->live[SAVED_LSE];
-    int64_t at = j * chunk_elements(model);
+    int64_t first = j * chunk_elements(model);
     if (dkv == NULL)
-        return k->attention_chunk_forward(&model->ctx, DTYPE_F32, &chunk,
-                                          pass->ready, kv + at,
-                                          keys == pass->chunk, out, lse);
-    return k->attention_chunk_backward(&model->ctx, DTYPE_F32, &chunk,
-                                       pass->ready, kv + at, out, lse,
-                                       pass->x_last, pass->dqkv, dkv + at);
+        return k->attention_chunk_forward(
+            &model->ctx, model->options.dtype, &chunk, pass->ready,
+            at(model, kv, first), keys == pass->chunk, out, lse);
+    return k->attention_chunk_backward(
+        &model->ctx, model->options.dtype, &chunk, pass->ready,
+        at(model, kv, first), out, lse, pass->x_last, pass->dqkv,
+        at(model, dkv, first));
 }
 
 /* dkv: of the set; NULL in forward. */
-static enum err work(const struct model *model, int owner, const float *kv,
-                     float *dkv)
+static enum err work(const struct model *model, int owner, const void *kv,
+                     void *dkv)
 {
     enum err rc = ERR_OK;
     int own = model->options.own_chunks;
@@ -187,9 +154,9 @@ out:
 struct exchange {
     int slot;
     int to;
-    const float *send;
+    const void *send;
     int from;
-    float *recv;
+    void *recv;
 };
 
 /* What step t works with. */
@@ -242,7 +209,8 @@ static bool is_rank(const struct model *model, int rank)
 static enum err start(const struct model *model, struct exchange e)
 {
     const struct group_access *group = model->options.sequence;
-    size_t bytes = (size_t)set_elements(model) * sizeof(float);
+    size_t bytes =
+        (size_t)set_elements(model) * dtype_bytes(model->options.dtype);
     bool sends = is_rank(model, e.to), receives = is_rank(model, e.from);
     if (!sends && !receives)
         return ERR_OK;
@@ -262,7 +230,7 @@ static enum err finish(const struct model *model, struct exchange e)
 /* --- both directions
  * ------------------------------------------------------------- */
 
-static const float *kv_of_step(const struct model *model, int t)
+static const void *kv_of_step(const struct model *model, int t)
 {
     return t == 0 ? model->ring.kv : model->ring.kv_in[t % 2];
 }
@@ -271,7 +239,7 @@ enum err model_sequence_forward(struct model *model)
 {
     enum err rc = ERR_OK;
     int rank = rank_of(model);
-    collect_kv(model);
+    TRY(collect_kv(model));
     for (int t = 0; t < ranks_of(model); t++) {
         if (t > 0)
             TRY(finish(model, kv_exchange(model, t)));
@@ -287,12 +255,12 @@ static enum err step_backward(struct model *model, int t)
 {
     enum err rc = ERR_OK;
     int rank = rank_of(model);
-    float *dkv = model->ring.dkv[t % 2];
+    void *dkv = model->ring.dkv[t % 2];
     if (t > 0)
         TRY(finish(model, dkv_exchange(model, t - 1)));
     TRY(work(model, rank - t, kv_of_step(model, t), dkv));
     if (t == 0 && rank == ranks_of(model) - 1)
-        spread_dkv(model, dkv);
+        TRY(spread_dkv(model, dkv));
     TRY(start(model, send_home(model, t)));
     if (t > 0)
         TRY(finish(model, send_home(model, t - 1)));
@@ -307,10 +275,12 @@ static enum err begin_backward(struct model *model)
     const struct kernels *k = model->kernels;
     const struct kernel_ctx *ctx = &model->ctx;
     for (int i = 0; i < model->options.own_chunks; i++)
-        TRY(k->zero(ctx, DTYPE_F32, model->passes[i].n * model->qkv_width,
+        TRY(k->zero(ctx, model->options.dtype,
+                    model->passes[i].n * model->qkv_width,
                     model->passes[i].dqkv));
-    TRY(k->zero(ctx, DTYPE_F32, set_elements(model), model->ring.dkv[0]));
-    collect_kv(model);
+    TRY(k->zero(ctx, model->options.dtype, set_elements(model),
+                model->ring.dkv[0]));
+    TRY(collect_kv(model));
     TRY(start(model, receive_home(model)));
 out:
     return rc;
@@ -333,7 +303,7 @@ enum err model_sequence_backward(struct model *model)
     TRY(finish(model, send_home(model, ranks - 1)));
     TRY(finish(model, receive_home(model)));
     if (rank < ranks - 1)
-        spread_dkv(model, model->ring.dkv_home);
+        TRY(spread_dkv(model, model->ring.dkv_home));
 out:
     return rc;
 }

@@ -128,8 +128,9 @@ void params_init(const struct params *params, uint64_t seed, int64_t begin,
  * number s is added what comes from the leaf of the group's place s. */
 struct param_access {
     void *arg;
-    /* Weights of the block, valid until the matching release. */
-    enum err (*gather)(void *arg, int block, const float **weights);
+    /* Weights of the block, of the type that the model computes in, valid until
+     * the matching release. */
+    enum err (*gather)(void *arg, int block, const void **weights);
     enum err (*release)(void *arg, int block);
     /* Where the block's gradients are accumulated: those of this rank's leaves
      * (model.h: of its chunks) one after the other, each of the block's

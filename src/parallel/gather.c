@@ -196,7 +196,7 @@ out:
     return rc;
 }
 
-enum err gather_block(struct gather *gather, int block, const float **weights)
+enum err gather_block(struct gather *gather, int block, const void **weights)
 {
     enum err rc = ERR_OK;
     struct room *room = find_room(gather, block);

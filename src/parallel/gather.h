@@ -34,7 +34,7 @@ void gather_destroy(struct gather *gather);
 /* The whole block, which is not apart, until its release; the walk has just
  * passed this call.
  * Collective. */
-enum err gather_block(struct gather *gather, int block, const float **weights);
+enum err gather_block(struct gather *gather, int block, const void **weights);
 void gather_release(struct gather *gather, int block);
 
 /* The shards have changed. No block is in use. */

@@ -6,7 +6,7 @@
 /* --- whole gradients of a slot: nothing happens but the first call -----------
  */
 
-static enum err whole_gather(void *arg, int block, const float **weights)
+static enum err whole_gather(void *arg, int block, const void **weights)
 {
     struct replica *replica = arg;
     *weights = replica_by_block(&replica->options)
@@ -71,7 +71,7 @@ static bool is_gathered(const struct replica *replica, int block)
     return replica->gather != NULL && !replica->owner->blocks[block].apart;
 }
 
-static enum err block_gather(void *arg, int block, const float **weights)
+static enum err block_gather(void *arg, int block, const void **weights)
 {
     struct replica *replica = arg;
     walk_step(replica->walk, WALK_GATHER, block);
@@ -122,7 +122,7 @@ enum err replica_walk_on(struct replica *replica)
 {
     enum err rc = ERR_OK;
     const struct walk_call *call;
-    const float *weights;
+    const void *weights;
     float *gradient;
     while (!replica->broken && (call = walk_look(replica->walk, 0)) != NULL) {
         switch (call->kind) {

@@ -11,14 +11,6 @@ static int64_t expert_places(const struct trainer *trainer)
     return trainer->settings.model.n_layers * trainer->settings.model.experts;
 }
 
-/* The last leaf's choices. */
-static void count_experts(struct trainer *trainer)
-{
-    const int64_t *counts = model_expert_counts(trainer->model);
-    for (int64_t i = 0; i < expert_places(trainer); i++)
-        trainer->expert_counts[i] += counts[i];
-}
-
 /* The first sample of the microbatch whose chunks begin with this leaf. */
 static int64_t first_sample(const struct trainer *trainer, int leaf)
 {
@@ -58,7 +50,6 @@ static enum err train_leaf(struct trainer *trainer, int number,
         trainer->leaf_loss[number + i] = trainer->own_loss[i].cross_entropy;
         trainer->leaf_balance[number + i] = trainer->own_loss[i].balance;
     }
-    count_experts(trainer);
     /* the ranks of a sequence have read the same labels */
     if (number % s->parallel.sequence_chunks == 0)
         *loss_tokens += batch->loss_tokens;
@@ -106,10 +97,13 @@ static enum err train_batch(struct trainer *trainer, int64_t *loss_tokens)
     enum err rc = ERR_OK;
     for (;;) {
         *loss_tokens = 0;
-        for (int64_t i = 0; i < expert_places(trainer); i++)
-            trainer->expert_counts[i] = 0;
         replica_begin_batch(trainer->replica);
-        rc = train_leaves(trainer, loss_tokens);
+        rc = model_expert_counts_clear(trainer->model);
+        if (rc == ERR_OK)
+            rc = train_leaves(trainer, loss_tokens);
+        if (rc == ERR_OK)
+            rc = model_expert_counts_read(trainer->model,
+                                          trainer->expert_counts);
         if (!trainer->adrift)
             rc = comm_agree(trainer->comm, rc);
         if (rc != ERR_MEMORY || trainer->adrift)
