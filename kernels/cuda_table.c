@@ -15,7 +15,8 @@
 #define KERNEL_SET "emulated"
 #define GEMM cuda_gemm_tiled_emulated
 #define ATTENTION(way) cuda_attention_##way##_emulated
-#define MEMORY kernel_memory_cpu
+#define MEMORY cuda_emulator_memory
+extern const struct kernel_memory cuda_emulator_memory;
 #else
 #define TABLE cuda_table
 #define KERNEL_SET "sm_80+sm_90a"

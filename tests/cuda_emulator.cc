@@ -428,3 +428,93 @@ void cuda_emulator_run(const char *name, const void *kernel, dim3 grid,
     free(run.shared);
     run.shared = NULL;
 }
+
+/* --- what is enqueued --- */
+
+/* cuda_emulator_memory.c, where a program has it. */
+extern "C" void cuda_emulator_open(bool open) __attribute__((weak));
+extern "C" void cuda_emulator_defer(void *stream, void (*run)(void *),
+                                    void *what) __attribute__((weak));
+
+struct launch {
+    const char *name;
+    const void *kernel;
+    dim3 grid, block;
+    size_t shared_bytes;
+    void (*body)(void *);
+};
+
+struct fill {
+    void *p;
+    int value;
+    size_t bytes;
+};
+
+static void open_memory(bool open)
+{
+    if (cuda_emulator_open != NULL)
+        cuda_emulator_open(open);
+}
+
+static void run_launch(const struct launch *launch, void *argument)
+{
+    open_memory(true);
+    cuda_emulator_run(launch->name, launch->kernel, launch->grid, launch->block,
+                      launch->shared_bytes, launch->body, argument);
+    open_memory(false);
+}
+
+/* The argument lies behind the launch. */
+static void run_deferred(void *what)
+{
+    run_launch((const struct launch *)what,
+               (char *)what + sizeof(struct launch));
+}
+
+static void run_fill(void *what)
+{
+    const struct fill *fill = (const struct fill *)what;
+    open_memory(true);
+    if (fill->bytes > 0)
+        memset(fill->p, fill->value, fill->bytes);
+    open_memory(false);
+}
+
+/* Memory that the stream frees. */
+static char *parcel(size_t bytes)
+{
+    char *memory = (char *)malloc(bytes);
+    if (memory == NULL || cuda_emulator_defer == NULL)
+        abort();
+    return memory;
+}
+
+void cuda_emulator_enqueue(cudaStream_t stream, const char *name,
+                           const void *kernel, dim3 grid, dim3 block,
+                           size_t shared_bytes, void (*body)(void *),
+                           const void *argument, size_t bytes)
+{
+    struct launch launch = { name, kernel, grid, block, shared_bytes, body };
+    if (stream == NULL) {
+        run_launch(&launch, const_cast<void *>(argument));
+        return;
+    }
+    char *what = parcel(sizeof(launch) + bytes);
+    memcpy(what, &launch, sizeof(launch));
+    memcpy(what + sizeof(launch), argument, bytes);
+    cuda_emulator_defer(stream, run_deferred, what);
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes,
+                            cudaStream_t stream)
+{
+    struct fill fill = { p, value, bytes };
+    if (stream == NULL) {
+        run_fill(&fill);
+        return cudaSuccess;
+    }
+    char *what = parcel(sizeof(fill));
+    memcpy(what, &fill, sizeof(fill));
+    cuda_emulator_defer(stream, run_fill, what);
+    return cudaSuccess;
+}

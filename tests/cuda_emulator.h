@@ -9,7 +9,8 @@
  *   - lanes of a warp meet in different collectives, or not all of them,
  *   - a launch asks for what no device grants.
  * What lies outside of arrays is AddressSanitizer's to find. Only what the
- * kernels use is there. One thread of the process may launch. */
+ * kernels use is there. One thread of the process may launch, more of them with
+ * the memory of cuda_emulator_memory.h. */
 #ifndef TESSERA_TESTS_CUDA_EMULATOR_H
 #define TESSERA_TESTS_CUDA_EMULATOR_H
 
@@ -54,13 +55,8 @@ static inline const char *cudaGetErrorString(cudaError_t)
     return "no error";
 }
 
-static inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes,
-                                          cudaStream_t)
-{
-    if (bytes > 0)
-        memset(p, value, bytes);
-    return cudaSuccess;
-}
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes,
+                            cudaStream_t stream);
 
 #define cudaFuncAttributeMaxDynamicSharedMemorySize 8
 
@@ -74,7 +70,15 @@ static inline cudaError_t cudaFuncSetAttribute(K kernel, int, int value)
     return cuda_emulator_grant(reinterpret_cast<const void *>(kernel), value);
 }
 
-/* Runs body(argument) for every thread of the grid. `name` is for messages. */
+/* Runs body(argument) for every thread of the grid, with memory of a stream
+ * when the stream has come there: `bytes` of argument are kept. `name` is for
+ * messages. */
+void cuda_emulator_enqueue(cudaStream_t stream, const char *name,
+                           const void *kernel, dim3 grid, dim3 block,
+                           size_t shared_bytes, void (*body)(void *),
+                           const void *argument, size_t bytes);
+
+/* The same at once. */
 void cuda_emulator_run(const char *name, const void *kernel, dim3 grid,
                        dim3 block, size_t shared_bytes, void (*body)(void *),
                        void *argument);
@@ -85,13 +89,13 @@ void *cuda_emulator_shared();
 template <class... P, class... A>
 static inline void cuda_emulator_launch(const char *name, void (*kernel)(P...),
                                         dim3 grid, dim3 block,
-                                        size_t shared_bytes, cudaStream_t,
-                                        A... arguments)
+                                        size_t shared_bytes,
+                                        cudaStream_t stream, A... arguments)
 {
-    auto body = [&] { kernel(arguments...); };
+    auto body = [=] { kernel(arguments...); };
     auto call = [](void *it) { (*static_cast<decltype(body) *>(it))(); };
-    cuda_emulator_run(name, reinterpret_cast<const void *>(kernel), grid, block,
-                      shared_bytes, call, &body);
+    cuda_emulator_enqueue(stream, name, reinterpret_cast<const void *>(kernel),
+                          grid, block, shared_bytes, call, &body, sizeof(body));
 }
 
 /* --- barriers and warp collectives --- */

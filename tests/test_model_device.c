@@ -1,0 +1,507 @@
+/* The model on a device whose memory the host cannot touch, and which does
+ * nothing before somebody waits for it (tests/cuda_emulator_memory.h), in fp32
+ * and in bf16: loss and gradients against the fp64 reference and against the
+ * processor's; leaves that follow each other without a wait. */
+#include "src/model/model.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/cuda_emulator_memory.h"
+#include "tests/model_probe.h"
+
+#define DROPOUTS                                                               \
+    .dropout_embedding = 0.2, .dropout_attention = 0.3, .dropout_residual = 0.1
+#define LLAMA                                                                  \
+    .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
+    .activation = MODEL_SILU, .n_kv_heads = 2
+#define DBRX                                                                   \
+    .positions = POSITIONS_ROPE, .n_kv_heads = 2, .clip_qkv = 0.6,             \
+    .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
+    .experts_top_k = 2, .router_normalize = 1.0
+
+static const struct {
+    const char *name;
+    struct model_config config;
+    const char *memory; /* what is computed again; NULL: nothing */
+    bool packed;
+    bool unclipped; /* in bf16: others would be clipped, and gradients jump */
+} cases[] = {
+    { .name = "mpt",
+      .config = { .bias = true,
+                  .tied = true,
+                  DROPOUTS,
+                  .residual_scale = 0.6 } },
+    { .name = "mpt, alibi",
+      .config = { .tied = true, .positions = POSITIONS_ALIBI },
+      .memory = "block",
+      .packed = true },
+    { .name = "llama", .config = { LLAMA }, .packed = true },
+    { .name = "llama, dropout", .config = { LLAMA, DROPOUTS } },
+    { .name = "qk norm",
+      .config = { LLAMA, .qk_norm = QK_NORM_HEAD, .clip_qkv = 0.6,
+                  .bias = true },
+      .memory = "attention",
+      .packed = true,
+      .unclipped = true },
+    { .name = "all experts",
+      .config = { .experts = 3,
+                  .experts_top_k = 3,
+                  .router_normalize = 1.0,
+                  .balance_weight = 0.5 } },
+    { .name = "dbrx",
+      .config = { DBRX, DROPOUTS, .router_jitter = 0.1, .balance_weight = 0.5 },
+      .packed = true },
+    { .name = "dbrx, again",
+      .config = { DBRX, .balance_weight = 3.0 },
+      .memory = "ffn",
+      .unclipped = true },
+};
+
+/* --- the device ------------------------------------------------------------
+ */
+
+/* A fixture whose weights and gradient are tensors of the table's device. */
+struct device {
+    struct model_fixture *f;
+    const struct kernels *kernels;
+    enum dtype dtype;
+    void *stream;
+    struct arena tensors;
+    void *weights;
+    float *gradient;
+    struct leaf_loss *loss; /* [LEAVES] */
+};
+
+#define LEAVES 4
+
+static enum err device_gather(void *arg, int block, const void **weights)
+{
+    struct device *d = arg;
+    const void *host;
+    enum err rc = fixture_gather(d->f, block, &host);
+    *weights = (char *)d->weights + d->f->params->blocks[block].offset *
+                                        (int64_t)dtype_bytes(d->dtype);
+    return rc;
+}
+
+static enum err device_release(void *arg, int block)
+{
+    return fixture_release(((struct device *)arg)->f, block);
+}
+
+static enum err device_gradient(void *arg, int block, float **gradient)
+{
+    struct device *d = arg;
+    enum err rc = fixture_gradient(d->f, block, gradient);
+    *gradient = d->gradient + d->f->params->blocks[block].offset;
+    return rc;
+}
+
+static enum err device_done(void *arg, int block)
+{
+    return fixture_done(((struct device *)arg)->f, block);
+}
+
+static struct param_access device_access(struct device *d)
+{
+    return (struct param_access){ d, device_gather, device_release,
+                                  device_gradient, device_done };
+}
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Rounds the fixture's weights to what the device has. */
+static void round_weights(struct model_fixture *f, enum dtype dtype)
+{
+    for (int64_t i = 0; dtype == DTYPE_BF16 && i < f->params->elements; i++) {
+        uint32_t bits = (uint32_t)to_bf16(f->weights[i]) << 16;
+        memcpy(&f->weights[i], &bits, sizeof bits);
+    }
+}
+
+static void device_open(struct device *d, struct model_fixture *f,
+                        const struct kernels *kernels, enum dtype dtype)
+{
+    const struct kernel_memory *memory = kernels->memory;
+    int64_t n = f->params->elements;
+    size_t bytes = (size_t)n * dtype_bytes(dtype);
+    uint16_t *half = malloc((size_t)n * sizeof half[0]);
+    *d = (struct device){ .f = f, .kernels = kernels, .dtype = dtype };
+    if (half == NULL || memory->stream_create(false, &d->stream) != ERR_OK ||
+        memory->tensors_create(bytes + fixture_bytes(f) + 1024, &d->tensors) !=
+            ERR_OK)
+        abort();
+    d->weights = arena_take(&d->tensors, bytes);
+    d->gradient = arena_take(&d->tensors, fixture_bytes(f));
+    d->loss = arena_take(&d->tensors, LEAVES * sizeof d->loss[0]);
+    for (int64_t i = 0; i < n; i++)
+        half[i] = to_bf16(f->weights[i]);
+    const void *host = dtype == DTYPE_BF16 ? (const void *)half : f->weights;
+    if (memory->upload(d->stream, bytes, host, d->weights) != ERR_OK)
+        abort();
+    free(half);
+}
+
+static void device_close(struct device *d)
+{
+    d->kernels->memory->tensors_destroy(&d->tensors);
+    d->kernels->memory->stream_destroy(d->stream);
+}
+
+static struct model_options device_options(const struct device *d,
+                                           const char *memory)
+{
+    struct model_options options = fixture_options(d->f, 1);
+    options.stream = d->stream;
+    options.dtype = d->dtype;
+    if (memory != NULL && model_memory_parse(memory, d->f->config.n_layers,
+                                             &options.memory) != ERR_OK)
+        abort();
+    return options;
+}
+
+static bool device_zero(struct device *d)
+{
+    struct kernel_ctx ctx = { .threads = 1, .stream = d->stream };
+    memset(d->f->done, 0, sizeof d->f->done);
+    return d->kernels->zero(&ctx, DTYPE_F32, d->f->params->elements,
+                            d->gradient) == ERR_OK;
+}
+
+/* What the device has of them, to the fixture and to loss[LEAVES]. */
+static bool device_read(struct device *d, struct leaf_loss *loss)
+{
+    const struct kernel_memory *memory = d->kernels->memory;
+    return memory->download(d->stream, fixture_bytes(d->f), d->gradient,
+                            d->f->gradient) == ERR_OK &&
+           memory->download(d->stream, LEAVES * sizeof *loss, d->loss, loss) ==
+               ERR_OK;
+}
+
+/* --- one configuration -----------------------------------------------------
+ */
+
+#define LOSS_F32 2e-6
+#define LOSS_BF16 (1.0 / 128)
+#define GRADIENT_F32 2e-5
+/* Every tensor of the model is rounded, by 2^-9 of an element at most, so an
+ * error may be some times what moving the weights by as much changes. */
+#define GRADIENT_BF16 (1.0 / 64)
+#define ROUNDINGS 6.0
+
+/* What to expect of the gradients: the processor's, of the same weights in
+ * fp32, and how far a tensor may be off, relative to its largest element, or to
+ * its length as a whole and along a direction. */
+struct allowance {
+    float *gradient;
+    double bound[TENSORS_MAX];
+};
+
+static void move_weights(struct model_fixture *f)
+{
+    for (int64_t i = 0; i < f->params->elements; i++)
+        f->weights[i] *= 1.0f + (float)sign_of(9, i) / 512.0f;
+}
+
+static bool allow(const struct device *d, const char *memory,
+                  struct allowance *out)
+{
+    struct model_fixture *f = d->f;
+    const struct kernels *cpu = kernels_all()[0];
+    size_t bytes = fixture_bytes(f);
+    struct model_options options = device_options(d, memory);
+    struct leaf_loss loss;
+    float *weights = malloc(bytes);
+    out->gradient = malloc(bytes);
+    options.stream = NULL;
+    options.dtype = DTYPE_F32;
+    if (weights == NULL || out->gradient == NULL)
+        abort();
+    bool fine = fixture_run(f, cpu, &options, &loss);
+    memcpy(out->gradient, f->gradient, bytes);
+    memcpy(weights, f->weights, bytes);
+    if (d->dtype == DTYPE_BF16)
+        move_weights(f);
+    fine = fine && fixture_run(f, cpu, &options, &loss);
+    memcpy(f->weights, weights, bytes);
+    for (int p = 0; p < f->params->count; p++) {
+        double moved = fixture_distance(&f->params->list[p], f->gradient,
+                                        out->gradient, 0.5);
+        out->bound[p] = d->dtype == DTYPE_F32
+                            ? GRADIENT_F32
+                            : GRADIENT_BF16 + ROUNDINGS * moved;
+    }
+    free(weights);
+    return fine;
+}
+
+/* Some elements and directions beside the reference's. */
+static void check_probes(const struct model_fixture *f,
+                         const struct expected *want,
+                         const struct allowance *allowed, const char *name)
+{
+    double worst = 0.0;
+    int used = 0, off = 0;
+    for (int i = 0; i < want->probe_count; i++) {
+        struct probe probe = want->probes[i];
+        double error = probe.useless ? 0.0 : probe_error(f, probe);
+        used += !probe.useless;
+        worst = fmax(worst, error);
+        if (error <= allowed->bound[probe.tensor])
+            continue;
+        off++;
+        tap_note("gradient of %s, element %lld: error %.2g, allowed %.2g",
+                 f->params->list[probe.tensor].name, (long long)probe.element,
+                 error, allowed->bound[probe.tensor]);
+    }
+    tap_ok(off == 0 && 2 * used > want->probe_count,
+           "%s: gradients (worst %.2g, %d of %d probes)", name, worst, used,
+           want->probe_count);
+}
+
+/* All of them beside the processor's. */
+static void check_all(const struct model_fixture *f,
+                      const struct allowance *allowed, const char *name)
+{
+    double worst = 0.0;
+    int off = 0;
+    for (int p = 0; p < f->params->count; p++) {
+        double error = fixture_distance(&f->params->list[p], f->gradient,
+                                        allowed->gradient, 0.5);
+        worst = fmax(worst, error);
+        if (error <= allowed->bound[p])
+            continue;
+        off++;
+        tap_note("gradient of %s: error %.2g, allowed %.2g",
+                 f->params->list[p].name, error, allowed->bound[p]);
+    }
+    tap_ok(off == 0, "%s: all gradients beside the processor's (worst %.2g)",
+           name, worst);
+}
+
+static void check_loss(struct leaf_loss got, struct model_reference_loss want,
+                       double bound, const char *name, const char *what)
+{
+    tap_is_close(got.cross_entropy, want.cross_entropy, bound,
+                 "%s: cross entropy%s", name, what);
+    tap_is_close(got.balance, want.balance, bound, "%s: balance%s", name, what);
+}
+
+static bool balanced_access(const struct model_fixture *f)
+{
+    bool fine = !f->misused;
+    for (int b = 0; b < f->params->block_count; b++)
+        fine &= f->held[b] == 0 && f->done[b] == 1;
+    return fine;
+}
+
+static bool same_choices(struct model *model, const struct model_fixture *f,
+                         const struct expected *want)
+{
+    int64_t counts[LAYERS_MAX * EXPERTS_MAX] = { 0 };
+    size_t experts = (size_t)(f->config.n_layers * f->config.experts);
+    return model_expert_counts_read(model, counts) == ERR_OK &&
+           memcmp(counts, want->counts, experts * sizeof counts[0]) == 0;
+}
+
+static void check_case(struct device *d, const char *memory,
+                       const struct expected *want, const char *name)
+{
+    struct model_fixture *f = d->f;
+    struct param_access access = device_access(d);
+    struct model_options options = device_options(d, memory);
+    struct leaf_loss loss[LEAVES] = { { NAN, NAN } };
+    double bound = d->dtype == DTYPE_F32 ? LOSS_F32 : LOSS_BF16;
+    struct allowance allowed;
+    struct model *model = NULL;
+    bool fine = allow(d, memory, &allowed);
+    fine &= model_create(&f->config, f->params, d->kernels, &options, &model) ==
+            ERR_OK;
+    int64_t waits = cuda_emulator_memory_waits();
+    fine = fine && device_zero(d) &&
+           model_train_leaf(model, &access, &f->leaf, d->loss) == ERR_OK &&
+           model_expert_counts_clear(model) == ERR_OK &&
+           model_eval_leaf(model, &access, &f->leaf, d->loss + 1) == ERR_OK;
+    bool waited = cuda_emulator_memory_waits() != waits;
+    if (!tap_ok(fine && device_read(d, loss), "%s: trains", name))
+        tap_note("%s", err_text());
+    tap_ok(!waited && balanced_access(f),
+           "%s: nobody waits, gathers and releases match", name);
+    check_loss(loss[0], want->train, bound, name, "");
+    check_loss(loss[1], want->eval, bound, name, " without dropout");
+    check_probes(f, want, &allowed, name);
+    check_all(f, &allowed, name);
+    tap_ok(same_choices(model, f, want), "%s: choices of the experts", name);
+    model_destroy(model);
+    free(allowed.gradient);
+}
+
+/* In bf16 the cases were taken so that the same experts are chosen. */
+static void test_cases(const struct kernels *kernels)
+{
+    static struct expected want;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (enum dtype dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
+            struct device d;
+            char name[96];
+            struct model_config config = cases[i].config;
+            if (dtype == DTYPE_BF16 && cases[i].unclipped)
+                config.clip_qkv = 0.0;
+            struct model_fixture *f = fixture_create(config, cases[i].packed);
+            snprintf(name, sizeof name, "%s in %s", cases[i].name,
+                     dtype_name(dtype));
+            round_weights(f, dtype);
+            expect(f, 1, &want);
+            device_open(&d, f, kernels, dtype);
+            check_case(&d, cases[i].memory, &want, name);
+            device_close(&d);
+            fixture_destroy(f);
+        }
+}
+
+/* --- leaves that follow each other -----------------------------------------
+ */
+
+/* Of other samples, with other tokens. */
+static struct leaf other_leaf(const struct model_fixture *f, int number,
+                              int32_t *tokens, int32_t *labels, int32_t *ids)
+{
+    struct leaf leaf = f->leaf;
+    int64_t n = leaf.samples * leaf.seq_len;
+    for (int64_t i = 0; i < n; i++) {
+        tokens[i] = f->tokens[(i + 3 * number) % n];
+        labels[i] = f->labels[(i + 5 * number) % n];
+        ids[i] = f->documents[i] + number % 2 * (int32_t)(i % leaf.seq_len > 1);
+    }
+    leaf.first_sample += number;
+    leaf.tokens = tokens;
+    leaf.labels = labels;
+    leaf.sequence_ids = number == 2 ? NULL : ids;
+    return leaf;
+}
+
+/* The leaves into one gradient; apart: each is waited for, and the caller's
+ * memory is left alone. */
+static bool run_leaves(struct device *d, bool apart, struct leaf_loss *loss)
+{
+    struct model_fixture *f = d->f;
+    int32_t tokens[64], labels[64], ids[64];
+    struct param_access access = device_access(d);
+    struct model_options options = device_options(d, NULL);
+    struct model *model = NULL;
+    bool fine = model_create(&f->config, f->params, d->kernels, &options,
+                             &model) == ERR_OK &&
+                device_zero(d);
+    for (int i = 0; fine && i < LEAVES; i++) {
+        struct leaf leaf = other_leaf(f, i, tokens, labels, ids);
+        memset(f->done, 0, sizeof f->done);
+        fine = model_train_leaf(model, &access, &leaf, d->loss + i) == ERR_OK;
+        if (apart)
+            fine = fine && d->kernels->memory->wait(d->stream) == ERR_OK;
+        memset(tokens, 0xff, sizeof tokens);
+        memset(labels, 0xff, sizeof labels);
+        memset(ids, 0xff, sizeof ids);
+    }
+    fine = fine && device_read(d, loss);
+    model_destroy(model);
+    return fine;
+}
+
+static void test_leaves(const struct kernels *kernels, enum dtype dtype)
+{
+    struct leaf_loss apart[LEAVES], together[LEAVES];
+    struct model_fixture *f = fixture_create(cases[6].config, true);
+    struct device d;
+    size_t bytes = fixture_bytes(f);
+    float *first = malloc(bytes);
+    device_open(&d, f, kernels, dtype);
+    if (first == NULL)
+        abort();
+    bool fine = run_leaves(&d, true, apart);
+    memcpy(first, f->gradient, bytes);
+    int64_t before = cuda_emulator_memory_waits();
+    fine = fine && run_leaves(&d, false, together);
+    int64_t waits = cuda_emulator_memory_waits() - before;
+    tap_ok(fine && memcmp(apart, together, sizeof apart) == 0 &&
+               memcmp(first, f->gradient, bytes) == 0 &&
+               apart[0].cross_entropy != apart[1].cross_entropy,
+           "%s: leaves without a wait between them, the same bits",
+           dtype_name(dtype));
+    tap_ok(waits > 0 && waits < 2 * LEAVES,
+           "%s: the host is two leaves ahead at most (%lld waits)",
+           dtype_name(dtype), (long long)waits);
+    free(first);
+    device_close(&d);
+    fixture_destroy(f);
+}
+
+/* --- the proof, and failures -----------------------------------------------
+ */
+
+/* That the host cannot read a tensor is what all of the above relies on. */
+static void test_reach(const struct kernels *kernels)
+{
+    struct arena tensors;
+    int status = 0;
+    if (kernels->memory->tensors_create(64, &tensors) != ERR_OK)
+        abort();
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        if (freopen("/dev/null", "w", stderr) == NULL)
+            _exit(0);
+        _exit(*(volatile char *)tensors.base);
+    }
+    tap_ok(child > 0 && waitpid(child, &status, 0) == child && status != 0,
+           "who reads a tensor on the host dies");
+    kernels->memory->tensors_destroy(&tensors);
+}
+
+static void test_failures(const struct kernels *kernels)
+{
+    struct model_fixture *f = fixture_create(cases[0].config, false);
+    struct model_options options = fixture_options(f, 1);
+    struct model_bytes plan = { 0 }, half = { 0 };
+    struct model *model = NULL;
+    tap_ok(model_plan(&f->config, kernels, &options, &plan) == ERR_OK &&
+               plan.host > 0,
+           "a plan counts the host's memory");
+    options.dtype = DTYPE_BF16;
+    tap_ok(model_plan(&f->config, kernels, &options, &half) == ERR_OK &&
+               half.logits < plan.logits && half.saved < plan.saved * 3 / 4,
+           "bf16 takes less");
+    options.memory.packing = PACKING_BF16;
+    plan = half;
+    tap_ok(model_plan(&f->config, kernels, &options, &half) == ERR_OK &&
+               half.total == plan.total,
+           "packed to bf16 it is what it was");
+    options.memory.packing = PACKING_INT8;
+    tap_ok(model_create(&f->config, f->params, kernels, &options, &model) ==
+                   ERR_UNSUPPORTED &&
+               model == NULL &&
+               strstr(err_text(), "memory.compression") != NULL,
+           "int8 of bf16: %s", err_text());
+    fixture_destroy(f);
+}
+
+int main(void)
+{
+    const struct kernels *kernels = NULL;
+    if (!tap_ok(kernels_find("cuda", "emulated", &kernels) == ERR_OK &&
+                    kernels->memory->device,
+                "an emulated device"))
+        return tap_done();
+    test_reach(kernels);
+    test_cases(kernels);
+    test_leaves(kernels, DTYPE_F32);
+    test_leaves(kernels, DTYPE_BF16);
+    test_failures(kernels);
+    return tap_done();
+}
