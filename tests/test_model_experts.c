@@ -5,6 +5,7 @@
 
 #include "src/model/model_impl.h"
 #include "tests/expert_group.h"
+#include "tests/played_device.h"
 
 #define FOUNDRY .bias = true, .tied = true
 #define GATED                                                                  \
@@ -301,6 +302,19 @@ static void test_bits(const struct kernels *kernels)
     }
 }
 
+/* Where the host must fetch what it needs to know. */
+static void test_device(const struct kernels *kernels)
+{
+    static struct member alone[DEGREE_MAX];
+    struct played_device device;
+    played_device_create(kernels, &device);
+    create_alone(alone, &styles[0], kernels);
+    for (int degree = 2; degree <= alone[0].f->config.experts; degree *= 2)
+        check_group(&styles[0], degree, 1, &device.kernels, alone);
+    for (int r = 0; r < styles[0].config.experts; r++)
+        fixture_destroy(alone[r].f);
+}
+
 /* --- memory and failures
  * ---------------------------------------------------------- */
 
@@ -375,6 +389,7 @@ int main(void)
     const struct kernels *const *tables = kernels_all();
     for (int k = 0; tables[k] != NULL; k++)
         test_bits(tables[k]);
+    test_device(tables[0]);
     test_plan(tables[0]);
     test_failures(tables[0], 2);
     test_failures(tables[0], 4);

@@ -5,6 +5,7 @@
 
 #include "src/model/model.h"
 #include "src/model/model_impl.h"
+#include "tests/played_device.h"
 #include "tests/sequence_fixture.h"
 
 #define FOUNDRY .bias = true, .tied = true
@@ -126,6 +127,27 @@ static void test_cases(void)
                 check_case(f, tables[k], &want, chunks, cases[i].name);
             fixture_destroy(f);
         }
+}
+
+/* Where a leaf's numbers are copied before they are used. */
+static void test_device(const struct kernels *kernels)
+{
+    struct played_device device;
+    played_device_create(kernels, &device);
+    for (size_t i = 0; i < CASES; i++) {
+        struct model_fixture *f = fixture_of(cases[i].config, 2, 12, true);
+        struct model_options options = sequence_options(f, 4);
+        struct sequence_result *one = sequence_run(f, kernels, &options, 1);
+        struct sequence_result *two =
+            sequence_run(f, &device.kernels, &options, 2);
+        tap_ok(sequence_same(f, 4, one, two),
+               "%s: the same bits on two devices", cases[i].name);
+        if (one != NULL)
+            sequence_result_destroy(one);
+        if (two != NULL)
+            sequence_result_destroy(two);
+        fixture_destroy(f);
+    }
 }
 
 /* Chunks longer than the tiles of attention and than the rows of logits that
@@ -339,6 +361,7 @@ int main(void)
 {
     const struct kernels *const *tables = kernels_all();
     test_cases();
+    test_device(tables[0]);
     for (int k = 0; tables[k] != NULL; k++) {
         tap_note("%s", tables[k]->kernel_set);
         test_long(tables[k]);
