@@ -95,6 +95,7 @@ static inline enum err fixture_zero(const struct kernel_ctx *ctx,
 static const struct kernels fixture_kernels = {
     .backend = "cpu",
     .kernel_set = "fixture",
+    .memory = &kernel_memory_cpu,
     .accumulate = fixture_accumulate,
     .add = fixture_add,
     .zero = fixture_zero,

@@ -48,7 +48,8 @@ static enum err compute(struct comm *comm, int number)
     enum err rc = ERR_OK;
     struct group *group = NULL;
     bool victim = comm_rank(comm) == cases[number].victim;
-    TRY(group_create(comm, cases[number].degree, &group));
+    TRY(group_create(comm, &kernel_memory_cpu, NULL, "auto",
+                     cases[number].degree, &group));
     TRY(comm_barrier(comm));
     rc = pass_on(group_access(group), victim ? 1 : 3);
     if (rc == ERR_OK && victim)

@@ -82,7 +82,7 @@ static void test_groups(struct comm *comm, int degree)
     enum err rc = ERR_OK;
     struct group *group = NULL;
     int errors = 0;
-    TRY(group_create(comm, degree, &group));
+    TRY(group_create(comm, &kernel_memory_cpu, NULL, "auto", degree, &group));
     const struct group_access *access = group_access(group);
     errors += access->size != degree;
     errors += access->rank != comm_rank(comm) % degree;
@@ -107,7 +107,8 @@ static void test_own_error(struct comm *comm)
     enum err rc = ERR_OK;
     struct group *group = NULL;
     int rank = comm_rank(comm), last = comm_size(comm) - 1;
-    TRY(group_create(comm, comm_size(comm), &group));
+    TRY(group_create(comm, &kernel_memory_cpu, NULL, "auto", comm_size(comm),
+                     &group));
     rc = rank == last ? err_set(ERR_NUMERIC, "it was me")
                       : err_set(ERR_COMM, "somebody did not come");
     rc = group_roll_call(group, rc);
@@ -121,7 +122,7 @@ static void test_own_error(struct comm *comm)
            "the error of the last rank ends all, also the second time");
     group_destroy(group);
     group = NULL;
-    TRY(group_create(comm, 1, &group));
+    TRY(group_create(comm, &kernel_memory_cpu, NULL, "auto", 1, &group));
     err_set(ERR_COMM, "somebody was late, rank %d", rank);
     rc = group_roll_call(group, ERR_COMM);
     all = rc == ERR_COMM && strstr(err_text(), "was late") != NULL;

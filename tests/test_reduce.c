@@ -4,14 +4,15 @@
 #include "tests/reduce_fixture.h"
 #include "tests/tap.h"
 
-static void test_tree(struct comm *comm, int slots)
+static void test_tree(struct comm_tensors *tensors, int slots)
 {
     int64_t elements = 2 * KERNEL_CHUNK;
     struct kernel_ctx ctx = { .threads = 1 };
     struct reduce *reduce = NULL;
     float *own;
     enum err rc =
-        reduce_create(comm, &fixture_kernels, &ctx, elements, slots, &reduce);
+        reduce_create(comm_tensors_comm(tensors), tensors, &fixture_kernels,
+                      &ctx, elements, slots, &reduce);
     int64_t wrong = -1;
     if (rc == ERR_OK)
         rc = fixture_slots(reduce, 0, 1, slots, elements, 1, 1);
@@ -38,7 +39,7 @@ static void test_order_matters(void)
            different);
 }
 
-static void test_begin_again(struct comm *comm)
+static void test_begin_again(struct comm_tensors *tensors)
 {
     int64_t elements = KERNEL_CHUNK;
     struct kernel_ctx ctx = { .threads = 1 };
@@ -46,8 +47,8 @@ static void test_begin_again(struct comm *comm)
     float *own = NULL;
     float *gradient;
     int64_t wrong = -1;
-    enum err rc =
-        reduce_create(comm, &fixture_kernels, &ctx, elements, 5, &reduce);
+    enum err rc = reduce_create(comm_tensors_comm(tensors), tensors,
+                                &fixture_kernels, &ctx, elements, 5, &reduce);
     reduce_begin(reduce);
     for (int s = 0; s < 3; s++) {
         rc |= reduce_slot(reduce, &gradient);
@@ -87,7 +88,7 @@ static void test_bytes(void)
     }
 }
 
-static void test_sums(struct comm *comm)
+static void test_sums(struct comm *comm, struct comm_tensors *tensors)
 {
     double slots[3] = { 1e16, 1.0, 1.0 };
     double chunks[3] = { 1.0, 1e16, 1.0 };
@@ -106,7 +107,8 @@ static void test_sums(struct comm *comm)
                memcmp(&sum, &want_chunks, sizeof sum) == 0,
            "sum over chunks, in order");
     float arena[1] = { 3.0f };
-    tap_ok(reduce_gather(comm, 0, arena) == ERR_OK && arena[0] == 3.0f,
+    tap_ok(reduce_gather(tensors, 0, DTYPE_F32, arena) == ERR_OK &&
+               arena[0] == 3.0f,
            "gather on one rank");
 }
 
@@ -114,16 +116,20 @@ int main(void)
 {
     static const int slots[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 64 };
     struct comm *comm;
-    if (comm_create("self", NULL, NULL, 10.0, &comm) != ERR_OK) {
+    struct comm_tensors *tensors;
+    if (comm_create("self", NULL, NULL, 10.0, &comm) != ERR_OK ||
+        comm_tensors_create(comm, &kernel_memory_cpu, NULL, "auto", &tensors) !=
+            ERR_OK) {
         tap_ok(false, "create: %s", err_text());
         return tap_done();
     }
     test_order_matters();
     for (unsigned i = 0; i < sizeof slots / sizeof slots[0]; i++)
-        test_tree(comm, slots[i]);
-    test_begin_again(comm);
+        test_tree(tensors, slots[i]);
+    test_begin_again(tensors);
     test_bytes();
-    test_sums(comm);
+    test_sums(comm, tensors);
+    comm_tensors_destroy(tensors);
     comm_destroy(comm);
     return tap_done();
 }

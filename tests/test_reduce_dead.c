@@ -51,13 +51,15 @@ static enum err exchange(struct comm *comm, int number)
     struct kernels kernels = fixture_kernels;
     struct reduce *reduce = NULL;
     struct weights *weights = NULL;
+    struct comm_tensors *tensors = NULL;
     int rank = comm_rank(comm);
     bool victim = rank == cases[number].victim;
     enum place place = victim ? cases[number].place : NOWHERE;
     float *own;
     kernels.add = add_or_end;
-    TRY(reduce_create(comm, &kernels, &ctx, ELEMENTS, RANKS, &reduce));
-    TRY(weights_create(comm, ELEMENTS, &weights));
+    TRY(comm_tensors_create(comm, kernels.memory, NULL, "auto", &tensors));
+    TRY(reduce_create(comm, tensors, &kernels, &ctx, ELEMENTS, RANKS, &reduce));
+    TRY(weights_create(comm, ELEMENTS, DTYPE_F32, &weights));
     TRY(fixture_slots(reduce, rank, RANKS, RANKS, ELEMENTS, 0, 1));
     TRY(comm_barrier(comm));
     if (place == BEFORE)

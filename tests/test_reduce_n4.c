@@ -10,6 +10,8 @@
 #include "tests/reduce_fixture.h"
 #include "tests/tap.h"
 
+static const int sizes[] = { 1, 3, 7 };
+
 static void everywhere(struct comm *comm, bool pass, const char *what, int a,
                        int b)
 {
@@ -43,15 +45,17 @@ out:
     return rc;
 }
 
-static void test_tree(struct comm *comm, int slots, int chunks, int batches,
-                      int64_t stride)
+static void test_tree(struct comm_tensors *tensors,
+                      const struct kernels *kernels, int slots, int chunks,
+                      int batches, int64_t stride)
 {
+    struct comm *comm = comm_tensors_comm(tensors);
     int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
     int rank = comm_rank(comm);
     int ranks = comm_size(comm);
     struct kernel_ctx ctx = { .threads = 1 };
     struct reduce *reduce = NULL;
-    bool pass = reduce_create(comm, &fixture_kernels, &ctx, elements, slots,
+    bool pass = reduce_create(comm, tensors, kernels, &ctx, elements, slots,
                               &reduce) == ERR_OK;
     if (ranks > slots) {
         everywhere(comm, !pass, "refused: more ranks than slots", slots,
@@ -127,8 +131,9 @@ static void test_chunk_sums(struct comm *comm, int chunks)
     everywhere(comm, pass, "sum of one double per chunk", 0, chunks);
 }
 
-static void test_gather(struct comm *comm, int chunks)
+static void test_gather(struct comm_tensors *tensors, int chunks)
 {
+    struct comm *comm = comm_tensors_comm(tensors);
     int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
     int rank = comm_rank(comm);
     int ranks = comm_size(comm);
@@ -136,7 +141,7 @@ static void test_gather(struct comm *comm, int chunks)
     int64_t end = shard_begin(elements, rank + 1, ranks);
     for (int64_t i = shard_begin(elements, rank, ranks); i < end; i++)
         arena[i] = fixture_value(0, 0, i);
-    bool pass = reduce_gather(comm, elements, arena) == ERR_OK;
+    bool pass = reduce_gather(tensors, elements, DTYPE_F32, arena) == ERR_OK;
     for (int64_t i = 0; i < elements; i++)
         pass = pass && arena[i] == fixture_value(0, 0, i);
     everywhere(comm, pass, "every rank gets the whole arena", 0, chunks);
@@ -151,7 +156,7 @@ static void test_weights(struct comm *comm, int chunks)
     int rank = comm_rank(comm);
     int ranks = comm_size(comm);
     struct weights *weights = NULL;
-    bool pass = weights_create(comm, elements, &weights) == ERR_OK;
+    bool pass = weights_create(comm, elements, DTYPE_F32, &weights) == ERR_OK;
     for (int round = 0; pass && round < 3; round++) {
         float *data = weights_data(weights);
         int64_t end = shard_begin(elements, rank + 1, ranks);
@@ -166,15 +171,34 @@ static void test_weights(struct comm *comm, int chunks)
     weights_destroy(weights);
 }
 
+static void test_trees(struct comm_tensors *tensors,
+                       const struct kernels *kernels)
+{
+    for (int slots = 1; slots <= 9; slots++)
+        for (unsigned c = 0; c < sizeof sizes / sizeof sizes[0]; c++)
+            test_tree(tensors, kernels, slots, sizes[c], 3, 1);
+    test_tree(tensors, kernels, 16, 2, 2, 1);
+    test_tree(tensors, kernels, 31, 5, 2, 1);
+    /* Three rounds of the exchange with four ranks, the last one short. */
+    test_tree(tensors, kernels, 125, 401, 2, 61);
+}
+
 int main(int argc, char **argv)
 {
-    static const int chunks[] = { 1, 3, 7 };
+    /* memory as that of a device is: of each rank alone */
+    struct kernel_memory memory = kernel_memory_cpu;
+    struct kernels apart = fixture_kernels;
+    memory.device = true;
+    apart.memory = &memory;
     struct comm *comm;
+    struct comm_tensors *tensors;
     if (!node_become()) {
         tap_skip("no nodes can be made up here");
         return tap_done();
     }
-    if (comm_create("auto", &argc, &argv, 120.0, &comm) != ERR_OK) {
+    if (comm_create("auto", &argc, &argv, 120.0, &comm) != ERR_OK ||
+        comm_tensors_create(comm, &kernel_memory_cpu, NULL, "auto", &tensors) !=
+            ERR_OK) {
         tap_ok(false, "create: %s", err_text());
         return tap_done();
     }
@@ -183,20 +207,16 @@ int main(int argc, char **argv)
     log_init("test", comm_rank(comm),
              comm_rank(comm) > 0 ? LOG_WARN : LOG_INFO);
     everywhere(comm, node_hide(comm_rank(comm)), "/proc as it is to be", 0, 0);
-    for (int slots = 1; slots <= 9; slots++) {
-        for (unsigned c = 0; c < sizeof chunks / sizeof chunks[0]; c++)
-            test_tree(comm, slots, chunks[c], 3, 1);
+    test_trees(tensors, &fixture_kernels);
+    test_trees(tensors, &apart);
+    for (int slots = 1; slots <= 9; slots++)
         test_slot_sums(comm, slots);
+    for (unsigned c = 0; c < sizeof sizes / sizeof sizes[0]; c++) {
+        test_chunk_sums(comm, sizes[c]);
+        test_gather(tensors, sizes[c]);
+        test_weights(comm, sizes[c]);
     }
-    test_tree(comm, 16, 2, 2, 1);
-    test_tree(comm, 31, 5, 2, 1);
-    /* Three rounds of the exchange with four ranks, the last one short. */
-    test_tree(comm, 125, 401, 2, 61);
-    for (unsigned c = 0; c < sizeof chunks / sizeof chunks[0]; c++) {
-        test_chunk_sums(comm, chunks[c]);
-        test_gather(comm, chunks[c]);
-        test_weights(comm, chunks[c]);
-    }
+    comm_tensors_destroy(tensors);
     comm_destroy(comm);
     return tap_done();
 }

@@ -26,6 +26,7 @@ static const int sizes_mib[] = { 1, 64, 256 };
 
 struct bench {
     struct comm *comm;
+    struct comm_tensors *tensors;
     const struct kernels *kernels;
     struct kernel_ctx ctx;
     int rank;
@@ -69,7 +70,7 @@ static enum err open_size(struct bench *b)
     for (int64_t i = 0; i < b->elements; i++)
         b->values[i] =
             (float)((i * 2654435761 + b->rank * 7) % 1000003) * 1e-3f;
-    TRY(reduce_create(b->comm, b->kernels, &b->ctx, b->elements,
+    TRY(reduce_create(b->comm, b->tensors, b->kernels, &b->ctx, b->elements,
                       comm_size(b->comm), &b->reduce));
     b->rounds = 0;
     b->known = false;
@@ -209,12 +210,15 @@ enum err bench_comm_rank(const struct bench_options *options, json_t **result)
         goto out;
     }
     TRY(kernels_find("cpu", "auto", &b.kernels));
+    TRY(comm_tensors_create(b.comm, b.kernels->memory, NULL, "auto",
+                            &b.tensors));
     *result = json_pack("{s:s, s:i}", "bench", "comm", "ranks", 2);
     for (int i = 0; i < SIZES; i++)
         TRY(measure_size(&b, sizes_mib[i], options->seconds / SIZES, *result));
     if (b.rank == 0)
         rc = bench_ranks_write(options, *result);
 out:
+    comm_tensors_destroy(b.tensors);
     comm_destroy(b.comm);
     return rc;
 }

@@ -7,7 +7,7 @@
 
 #include "src/base/units.h"
 
-#define KINDS 13
+#define KINDS 14
 
 struct kind {
     const char *key;
@@ -21,6 +21,7 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
     const struct memory_plan *b = &f->bytes;
     const struct kind all[KINDS] = {
         { "weights", b->weights, "all of them, fp32" },
+        { "master", b->master, "fp32 weights of this rank's part" },
         { "moments", b->moments, "of this rank's part" },
         { "gradients", b->gradients, "of the slot at work" },
         { "partial_sums", b->partial_sums, "of slots, waiting to be added" },

@@ -11,20 +11,18 @@
 #define FLIGHTS_MAX 32
 
 struct room {
-    float *data;
+    char *data;
     int block; /* whose weights it has, or is getting */
     int users;
-    struct comm_request *request; /* NULL: they are here */
-    int64_t wanted;               /* when it was of use last */
+    struct comm_tensors_request *request; /* NULL: they are here */
+    int64_t wanted;                       /* when it was of use last */
 };
 
 struct gather {
-    struct comm *comm;
-    const struct params *params;
-    const struct owner *owner;
-    const struct walk *walk;
+    struct gather_place at;
     int prefetch;
-    const float *shard;
+    enum dtype dtype;
+    const char *shard;
     struct arena arena;
     /* two of the ends, then for each kind of a layer's blocks `depth` */
     struct room *rooms;
@@ -54,15 +52,16 @@ static int gathered_kinds(const struct params *params,
 
 /* rooms NULL: only to count. */
 static void gather_layout(const struct params *params, int depth, int kinds,
-                          struct room *rooms, struct arena *arena)
+                          enum dtype dtype, struct room *rooms,
+                          struct arena *arena)
 {
     int room = 0;
     for (int place = 0; place < WALK_LAYER + kinds; place++) {
         size_t bytes =
-            (size_t)walk_place_elements(params, place) * sizeof(float);
+            (size_t)walk_place_elements(params, place) * dtype_bytes(dtype);
         int count = place < WALK_LAYER ? 1 : depth;
         for (int i = 0; i < count; i++, room++) {
-            float *data = arena_take(arena, bytes);
+            char *data = arena_take(arena, bytes);
             if (rooms != NULL)
                 rooms[room] = (struct room){ .data = data, .block = NO_BLOCK };
         }
@@ -70,41 +69,39 @@ static void gather_layout(const struct params *params, int depth, int kinds,
 }
 
 size_t gather_plan(const struct params *params, const struct owner *owner,
-                   int prefetch)
+                   int prefetch, enum dtype dtype)
 {
     struct arena plan = { 0 };
     gather_layout(params, rooms_deep(params, prefetch),
-                  gathered_kinds(params, owner), NULL, &plan);
+                  gathered_kinds(params, owner), dtype, NULL, &plan);
     return plan.used;
 }
 
-enum err gather_create(struct comm *comm, const struct params *params,
-                       const struct owner *owner, const struct walk *walk,
-                       int prefetch, const float *shard, struct gather **out)
+enum err gather_create(const struct gather_place *place, int prefetch,
+                       enum dtype dtype, const void *shard, struct gather **out)
 {
     enum err rc = ERR_OK;
+    const struct params *params = place->params;
     struct gather *gather = calloc(1, sizeof *gather);
     if (gather == NULL)
         return err_set(ERR_MEMORY, "weights: out of memory");
-    *gather = (struct gather){ .comm = comm,
-                               .params = params,
-                               .owner = owner,
-                               .walk = walk,
-                               .prefetch = prefetch,
-                               .shard = shard };
+    *gather = (struct gather){
+        .at = *place, .prefetch = prefetch, .dtype = dtype, .shard = shard
+    };
     gather->depth = rooms_deep(params, prefetch);
-    gather->kinds = gathered_kinds(params, owner);
+    gather->kinds = gathered_kinds(params, place->owner);
     gather->room_count = WALK_LAYER + gather->depth * gather->kinds;
     gather->rooms = calloc((size_t)gather->room_count, sizeof gather->rooms[0]);
     if (gather->rooms == NULL)
         rc = err_set(ERR_MEMORY, "weights: out of memory");
     else
-        rc = arena_create(gather_plan(params, owner, prefetch), &gather->arena);
+        rc = place->memory->tensors_create(
+            gather_plan(params, place->owner, prefetch, dtype), &gather->arena);
     if (rc != ERR_OK) {
         gather_destroy(gather);
         return rc;
     }
-    gather_layout(params, gather->depth, gather->kinds, gather->rooms,
+    gather_layout(params, gather->depth, gather->kinds, dtype, gather->rooms,
                   &gather->arena);
     *out = gather;
     return ERR_OK;
@@ -114,7 +111,7 @@ void gather_destroy(struct gather *gather)
 {
     if (gather == NULL)
         return;
-    arena_destroy(&gather->arena);
+    gather->at.memory->tensors_destroy(&gather->arena);
     free(gather->rooms);
     free(gather);
 }
@@ -123,7 +120,7 @@ void gather_destroy(struct gather *gather)
 static void rooms_for(const struct gather *gather, int block, int *first,
                       int *end)
 {
-    int place = walk_place(gather->params, block);
+    int place = walk_place(gather->at.params, block);
     int depth = place < WALK_LAYER ? 1 : gather->depth;
     *first =
         place < WALK_LAYER ? place : WALK_LAYER + (place - WALK_LAYER) * depth;
@@ -140,12 +137,22 @@ static struct room *find_room(struct gather *gather, int block)
     return NULL;
 }
 
+/* To its place in the block. */
+static enum err copy_own(const struct gather *gather, int block, char *data)
+{
+    const struct owner_block *b = &gather->at.owner->blocks[block];
+    size_t item = dtype_bytes(gather->dtype);
+    return gather->at.memory->copy(
+        gather->at.ctx->stream, (size_t)(b->shard_end - b->shard_begin) * item,
+        gather->shard + (size_t)b->shard_at * item,
+        data + (size_t)(b->shard_begin - b->offset) * item);
+}
+
 /* Start to gather into the free room that was of use longest ago; NULL: all are
  * in use. */
 static enum err fetch(struct gather *gather, int block, struct room **out)
 {
     enum err rc = ERR_OK;
-    const struct owner_block *b = &gather->owner->blocks[block];
     struct room *room = NULL;
     int first, end;
     rooms_for(gather, block, &first, &end);
@@ -159,9 +166,11 @@ static enum err fetch(struct gather *gather, int block, struct room **out)
     if (room == NULL)
         return ERR_OK;
     room->block = NO_BLOCK;
-    TRY(owner_start_gather(gather->owner, gather->comm, block,
-                           OWNER_SHARD_GROUP, gather->shard + b->shard_at,
-                           room->data, b->offset, &room->request));
+    TRY(copy_own(gather, block, room->data));
+    TRY(owner_start_gather(gather->at.owner, gather->at.tensors, block,
+                           OWNER_SHARD_GROUP, gather->dtype, room->data,
+                           gather->at.owner->blocks[block].offset,
+                           &room->request));
     room->block = block;
     gather->flights++;
 out:
@@ -176,11 +185,11 @@ static enum err fetch_ahead(struct gather *gather)
     const struct walk_call *call;
     int left = gather->prefetch * gather->kinds;
     for (int i = 0; left > 0; i++) {
-        call = walk_look(gather->walk, i);
+        call = walk_look(gather->at.walk, i);
         if (call == NULL)
             break;
         if (call->kind != WALK_GATHER ||
-            gather->owner->blocks[call->block].apart)
+            gather->at.owner->blocks[call->block].apart)
             continue;
         left--;
         struct room *room = find_room(gather, call->block);
@@ -190,7 +199,7 @@ static enum err fetch_ahead(struct gather *gather)
             break;
         room->wanted = ++gather->clock;
         if (room->request != NULL)
-            comm_test(room->request);
+            comm_tensors_test(room->request);
     }
 out:
     return rc;
@@ -207,10 +216,10 @@ enum err gather_block(struct gather *gather, int block, const void **weights)
     room->wanted = ++gather->clock;
     TRY(fetch_ahead(gather));
     if (room->request != NULL) {
-        struct comm_request *request = room->request;
+        struct comm_tensors_request *request = room->request;
         room->request = NULL;
         gather->flights--;
-        rc = comm_wait(request, 0.0);
+        rc = comm_tensors_wait(request, 0.0);
         if (rc != ERR_OK)
             room->block = NO_BLOCK;
     }

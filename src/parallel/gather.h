@@ -13,22 +13,34 @@
 
 #include <stddef.h>
 
+#include "kernels/kernels.h"
+#include "src/base/dtype.h"
 #include "src/base/err.h"
-#include "src/comm/comm.h"
+#include "src/comm/comm_tensors.h"
 #include "src/model/params.h"
 #include "src/parallel/owner.h"
 #include "src/parallel/walk.h"
 
 struct gather;
 
+/* Where a gather works; all is borrowed. */
+struct gather_place {
+    struct comm_tensors *tensors;
+    const struct kernel_memory *memory;
+    const struct kernel_ctx *ctx;
+    const struct params *params;
+    const struct owner *owner;
+    const struct walk *walk;
+};
+
 /* Bytes of the rooms. */
 size_t gather_plan(const struct params *params, const struct owner *owner,
-                   int prefetch);
+                   int prefetch, enum dtype dtype);
 
-/* All arguments are borrowed. shard: this rank's shards, packed. */
-enum err gather_create(struct comm *comm, const struct params *params,
-                       const struct owner *owner, const struct walk *walk,
-                       int prefetch, const float *shard, struct gather **out);
+/* shard: this rank's shards, packed, elements of `dtype`; borrowed. */
+enum err gather_create(const struct gather_place *place, int prefetch,
+                       enum dtype dtype, const void *shard,
+                       struct gather **out);
 void gather_destroy(struct gather *gather);
 
 /* The whole block, which is not apart, until its release; the walk has just

@@ -10,14 +10,14 @@
  */
 #define PATIENCE 3.0
 
-enum way { SEND, RECEIVE, WAYS };
+#define NOBODY (-1)
 
 struct group {
     struct group_access access;
-    struct comm *talk; /* messages */
-    struct comm *roll; /* roll call */
-    int first;         /* rank of the run at place 0 */
-    struct comm_request *requests[GROUP_SLOTS][WAYS];
+    struct comm_tensors *talk; /* messages */
+    struct comm *roll;         /* roll call */
+    int first;                 /* rank of the run at place 0 */
+    struct comm_tensors_request *requests[GROUP_SLOTS];
     bool called;
     enum err found; /* by the roll call */
     char text[512];
@@ -30,15 +30,12 @@ static enum err start(void *arg, int slot, int to, const void *send,
     enum err rc = ERR_OK;
     struct group *group = arg;
     assert(slot >= 0 && slot < GROUP_SLOTS);
-    struct comm_request **requests = group->requests[slot];
-    assert(requests[SEND] == NULL && requests[RECEIVE] == NULL);
-    if (recv_bytes > 0)
-        TRY(comm_start_recv(group->talk, recv, recv_bytes, group->first + from,
-                            slot, &requests[RECEIVE]));
-    if (send_bytes > 0)
-        TRY(comm_start_send(group->talk, send, send_bytes, group->first + to,
-                            slot, &requests[SEND]));
-out:
+    assert(group->requests[slot] == NULL);
+    if (send_bytes > 0 || recv_bytes > 0)
+        rc = comm_tensors_start_exchange(
+            group->talk, send_bytes > 0 ? group->first + to : NOBODY, send,
+            send_bytes, recv_bytes > 0 ? group->first + from : NOBODY, recv,
+            recv_bytes, slot, &group->requests[slot]);
     return rc == ERR_COMM ? group_roll_call(group, rc) : rc;
 }
 
@@ -47,16 +44,16 @@ static enum err wait_for(void *arg, int slot)
     enum err rc = ERR_OK;
     struct group *group = arg;
     assert(slot >= 0 && slot < GROUP_SLOTS);
-    for (int way = WAYS - 1; way >= 0; way--) {
-        struct comm_request *request = group->requests[slot][way];
-        group->requests[slot][way] = NULL;
-        if (request != NULL && rc == ERR_OK)
-            rc = comm_wait(request, 0.0);
-    }
+    struct comm_tensors_request *request = group->requests[slot];
+    group->requests[slot] = NULL;
+    if (request != NULL)
+        rc = comm_tensors_wait(request, 0.0);
     return rc == ERR_COMM ? group_roll_call(group, rc) : rc;
 }
 
-enum err group_create(struct comm *comm, int degree, struct group **out)
+enum err group_create(struct comm *comm, const struct kernel_memory *memory,
+                      void *stream, const char *way, int degree,
+                      struct group **out)
 {
     enum err rc = ERR_OK;
     int rank = comm_rank(comm);
@@ -71,7 +68,7 @@ enum err group_create(struct comm *comm, int degree, struct group **out)
                                            .size = degree,
                                            .start = start,
                                            .wait = wait_for };
-    TRY(comm_duplicate(comm, &group->talk));
+    TRY(comm_tensors_create(comm, memory, stream, way, &group->talk));
     TRY(comm_duplicate(comm, &group->roll));
     *out = group;
     group = NULL;
@@ -84,7 +81,7 @@ void group_destroy(struct group *group)
 {
     if (group == NULL)
         return;
-    comm_destroy(group->talk);
+    comm_tensors_destroy(group->talk);
     comm_destroy(group->roll);
     free(group);
 }

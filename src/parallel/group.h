@@ -11,13 +11,16 @@
 #define TESSERA_PARALLEL_GROUP_H
 
 #include "src/base/err.h"
-#include "src/comm/comm.h"
+#include "src/comm/comm_tensors.h"
 #include "src/model/group_access.h"
 
 struct group;
 
-/* comm is borrowed; degree divides its ranks. Collective. */
-enum err group_create(struct comm *comm, int degree, struct group **out);
+/* comm, memory and stream are borrowed, way is comm_tensors_create()'s; degree
+ * divides the ranks. Collective. */
+enum err group_create(struct comm *comm, const struct kernel_memory *memory,
+                      void *stream, const char *way, int degree,
+                      struct group **out);
 /* NULL is fine. Collective; left out after a roll call, when the ranks are no
  * longer together and the process is to end. */
 void group_destroy(struct group *group);

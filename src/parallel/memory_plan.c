@@ -27,6 +27,7 @@ enum err memory_plan(const struct memory_plan_input *input,
     TRY(model_plan(input->config, input->kernels, options, &out->model));
     TRY(replica_plan(input->params, input->ranks, &input->replica, &replica));
     out->weights = replica.weights;
+    out->master = replica.master;
     out->moments = replica.moments;
     out->gradients = replica.gradients;
     out->partial_sums = replica.partial_sums;
@@ -39,7 +40,7 @@ enum err memory_plan(const struct memory_plan_input *input,
         out->comm += (size_t)input->ranks * PEER_BYTES; /* two more */
     out->runtime = RUNTIME_BYTES + (size_t)options->threads * THREAD_BYTES +
                    replica.sums + 3 * replica.items; /* the saver has two */
-    out->total = replica.weights + replica.moments + out->gradients +
+    out->total = out->weights + out->master + out->moments + out->gradients +
                  out->partial_sums + out->model.total + out->staging +
                  out->data + out->comm + out->runtime;
 out:

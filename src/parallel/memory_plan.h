@@ -34,6 +34,7 @@ struct memory_plan_input {
 /* Bytes on the rank that needs most. */
 struct memory_plan {
     size_t weights;
+    size_t master;  /* in fp32, of the part, where weights are bf16 */
     size_t moments; /* of the rank's own part */
     size_t gradients;
     size_t partial_sums;      /* of slots, until they can be added */

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/kernels.h"
 #include "src/parallel/shard.h"
@@ -118,34 +117,34 @@ static void part_of(const struct owner *owner, int block,
     *end = owner_begin(owner, block, first + count);
 }
 
-enum err owner_start_gather(const struct owner *owner, struct comm *comm,
-                            int block, enum owner_group group, const float *own,
-                            float *target, int64_t target_begin,
-                            struct comm_request **out)
+enum err owner_start_gather(const struct owner *owner,
+                            struct comm_tensors *tensors, int block,
+                            enum owner_group group, enum dtype dtype,
+                            void *target, int64_t target_begin,
+                            struct comm_tensors_request **out)
 {
+    struct comm *comm = comm_tensors_comm(tensors);
     size_t *send_bytes = comm_sizes(comm, 0);
     size_t *send_offsets = comm_sizes(comm, 1);
     size_t *recv_bytes = comm_sizes(comm, 2);
     size_t *recv_offsets = comm_sizes(comm, 3);
+    size_t item = dtype_bytes(dtype);
     int64_t own_begin, own_end;
     part_of(owner, block, group, owner->rank, &own_begin, &own_end);
-    size_t own_bytes = (size_t)(own_end - own_begin) * sizeof *own;
     for (int r = 0; r < owner->ranks; r++) {
         int64_t begin, end;
         bool peer = is_peer(owner, block, group, r);
         part_of(owner, block, group, r, &begin, &end);
-        send_bytes[r] = peer ? own_bytes : 0;
+        send_bytes[r] = peer ? (size_t)(own_end - own_begin) * item : 0;
         send_offsets[r] = 0;
-        recv_bytes[r] = peer ? (size_t)(end - begin) * sizeof *own : 0;
-        recv_offsets[r] = recv_bytes[r] > 0
-                              ? (size_t)(begin - target_begin) * sizeof *own
-                              : 0;
+        recv_bytes[r] = peer ? (size_t)(end - begin) * item : 0;
+        recv_offsets[r] =
+            recv_bytes[r] > 0 ? (size_t)(begin - target_begin) * item : 0;
     }
-    float *place = target + (own_begin - target_begin);
-    if (own_bytes > 0 && own != place)
-        memcpy(place, own, own_bytes);
-    return comm_start_all_to_all(comm, own, send_bytes, send_offsets, target,
-                                 recv_bytes, recv_offsets, out);
+    const char *own =
+        (const char *)target + (size_t)(own_begin - target_begin) * item;
+    return comm_tensors_start_all_to_all(tensors, own, send_bytes, send_offsets,
+                                         target, recv_bytes, recv_offsets, out);
 }
 
 static int64_t piece_chunks(const struct owner *owner, int block, int place)

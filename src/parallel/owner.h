@@ -18,8 +18,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "src/base/dtype.h"
 #include "src/base/err.h"
-#include "src/comm/comm.h"
+#include "src/comm/comm_tensors.h"
 #include "src/model/params.h"
 
 /* Of this rank; begin and end in the flat space, `at` in the packed one. */
@@ -60,13 +61,14 @@ enum owner_group {
     OWNER_REPLICA_GROUP, /* pieces, of the ranks with the same shard */
 };
 
-/* Start to exchange a block's pieces or shards within each group. `own` is this
- * rank's; target[0] is element target_begin of the flat space. `own` may lie at
- * its place in the target. Collective over all ranks. */
-enum err owner_start_gather(const struct owner *owner, struct comm *comm,
-                            int block, enum owner_group group, const float *own,
-                            float *target, int64_t target_begin,
-                            struct comm_request **out);
+/* Start to exchange a block's pieces or shards within each group. This rank's
+ * lies at its place in the target already; target[0], an element of `dtype`, is
+ * element target_begin of the flat space. Collective over all ranks. */
+enum err owner_start_gather(const struct owner *owner,
+                            struct comm_tensors *tensors, int block,
+                            enum owner_group group, enum dtype dtype,
+                            void *target, int64_t target_begin,
+                            struct comm_tensors_request **out);
 
 /* One double for each chunk of this rank's pieces, as packed: every rank gets
  * the sum of all in the order of the flat space. packed: [elements /

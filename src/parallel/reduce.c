@@ -74,18 +74,23 @@ static size_t whole_bytes(const struct reduce *reduce)
     return (size_t)reduce->elements * sizeof(float);
 }
 
-/* What is not in the window. */
-static void layout(struct reduce *reduce, struct arena *arena)
+/* What is not in the stacks. */
+static void layout_tables(struct reduce *reduce, struct arena *arena)
 {
     struct shape *plan = &reduce->plan;
-    plan->receive_bytes =
-        2 * (size_t)plan->received * (size_t)plan->span * sizeof(float);
     reduce->pieces =
         arena_take(arena, (size_t)plan->pieces * sizeof *reduce->pieces);
     reduce->first_piece = arena_take(arena, (size_t)(reduce->ranks + 1) *
                                                 sizeof *reduce->first_piece);
     reduce->requests =
         arena_take(arena, 2 * (size_t)plan->layers * sizeof *reduce->requests);
+}
+
+static void layout(struct reduce *reduce, struct arena *arena)
+{
+    struct shape *plan = &reduce->plan;
+    plan->receive_bytes =
+        2 * (size_t)plan->received * (size_t)plan->span * sizeof(float);
     reduce->sums =
         arena_take(arena, (size_t)(plan->sums * REDUCE_BLOCK_ELEMENTS) *
                               sizeof *reduce->sums);
@@ -98,6 +103,7 @@ void reduce_plan(int64_t elements, int rank, int ranks, int slots,
     struct arena plan = { 0 };
     struct reduce reduce = { .elements = elements, .ranks = ranks };
     make_plan(elements, rank, ranks, slots, &reduce.plan);
+    layout_tables(&reduce, &plan);
     layout(&reduce, &plan);
     size_t messages = reduce.plan.receive_bytes;
     size_t most = reduce.plan.shared_bytes;
@@ -108,13 +114,20 @@ void reduce_plan(int64_t elements, int rank, int ranks, int slots,
     out->total = out->gradients + out->partial_sums + out->exchange;
 }
 
+float *reduce_stack(const struct reduce *reduce, int rank)
+{
+    if (reduce->window != NULL)
+        return comm_window_part(reduce->window, rank);
+    return rank == reduce->rank ? reduce->stack[0] : NULL;
+}
+
 static void list_pieces(struct reduce *reduce)
 {
     int count = 0;
     int received = 0;
     for (int r = 0; r < reduce->ranks; r++) {
         struct tree nodes;
-        bool far = comm_window_part(reduce->window, r) == NULL;
+        bool far = reduce_stack(reduce, r) == NULL;
         range_nodes(r, reduce->ranks, reduce->slots, &nodes);
         reduce->first_piece[r] = count;
         for (int i = 0; i < nodes.depth; i++)
@@ -126,35 +139,59 @@ static void list_pieces(struct reduce *reduce)
     assert(received == reduce->plan.received);
 }
 
-/* Its stack is where the node's other ranks can read it. Collective. */
-static enum err open_window(struct reduce *reduce)
+/* Where the node's other ranks can read it, if that can be. Collective. */
+static enum err open_stacks(struct reduce *reduce)
 {
     enum err rc = ERR_OK;
     struct shape *plan = &reduce->plan;
-    TRY(comm_window_create(reduce->comm, COMM_WINDOW_EACH,
-                           (size_t)plan->buffers * whole_bytes(reduce),
-                           &reduce->window));
-    float *base = comm_window_part(reduce->window, reduce->rank);
+    const struct kernel_memory *memory = reduce->kernels->memory;
+    size_t bytes = (size_t)plan->buffers * whole_bytes(reduce);
+    float *base;
+    if (memory->device) {
+        TRY(comm_agree(reduce->comm,
+                       memory->tensors_create(bytes, &reduce->stacks)));
+        base = arena_take(&reduce->stacks, bytes);
+    } else {
+        TRY(comm_window_create(reduce->comm, COMM_WINDOW_EACH, bytes,
+                               &reduce->window));
+        base = comm_window_part(reduce->window, reduce->rank);
+    }
     for (int i = 0; i < plan->buffers; i++)
         reduce->stack[i] = base + i * reduce->elements;
     plan->received = 0;
     for (int r = 0; r < reduce->ranks; r++) {
         struct tree nodes;
         range_nodes(r, reduce->ranks, reduce->slots, &nodes);
-        if (comm_window_part(reduce->window, r) == NULL)
+        if (reduce_stack(reduce, r) == NULL)
             plan->received += nodes.depth;
     }
 out:
     return rc;
 }
 
-enum err reduce_create(struct comm *comm, const struct kernels *kernels,
+/* The tables and what is received. */
+static enum err open_rest(struct reduce *reduce)
+{
+    enum err rc = ERR_OK;
+    struct arena tables = { 0 };
+    struct arena rest = { 0 };
+    layout_tables(reduce, &tables);
+    layout(reduce, &rest);
+    TRY(arena_create(tables.used, &reduce->tables));
+    TRY(reduce->kernels->memory->tensors_create(rest.used, &reduce->arena));
+    layout_tables(reduce, &reduce->tables);
+    layout(reduce, &reduce->arena);
+out:
+    return rc;
+}
+
+enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
+                       const struct kernels *kernels,
                        const struct kernel_ctx *ctx, int64_t elements,
                        int slots, struct reduce **out)
 {
     assert(elements > 0 && elements % KERNEL_CHUNK == 0);
     enum err rc = ERR_OK;
-    struct arena plan = { 0 };
     *out = NULL;
     if (comm_size(comm) > slots)
         return err_set(ERR_USAGE,
@@ -164,19 +201,19 @@ enum err reduce_create(struct comm *comm, const struct kernels *kernels,
     struct reduce *reduce = calloc(1, sizeof *reduce);
     if (reduce == NULL)
         rc = err_set(ERR_MEMORY, "gradient reduction: out of memory");
+    else
+        reduce->kernels = kernels;
     TRY(comm_agree(comm, rc));
     reduce->comm = comm;
-    reduce->kernels = kernels;
+    reduce->tensors = tensors;
     reduce->ctx = ctx;
     reduce->elements = elements;
     reduce->rank = comm_rank(comm);
     reduce->ranks = comm_size(comm);
     reduce->slots = slots;
     make_plan(elements, reduce->rank, reduce->ranks, slots, &reduce->plan);
-    TRY(open_window(reduce));
-    layout(reduce, &plan);
-    TRY(comm_agree(comm, arena_create(plan.used, &reduce->arena)));
-    layout(reduce, &reduce->arena);
+    TRY(open_stacks(reduce));
+    TRY(comm_agree(comm, open_rest(reduce)));
     list_pieces(reduce);
     reduce_begin(reduce);
     *out = reduce;
@@ -191,7 +228,9 @@ void reduce_destroy(struct reduce *reduce)
     if (reduce == NULL)
         return;
     comm_window_destroy(reduce->window);
-    arena_destroy(&reduce->arena);
+    reduce->kernels->memory->tensors_destroy(&reduce->stacks);
+    reduce->kernels->memory->tensors_destroy(&reduce->arena);
+    arena_destroy(&reduce->tables);
     free(reduce);
 }
 

@@ -16,7 +16,9 @@
  * that begins and ends anywhere); these are shared with the node. Besides,
  * receive buffers for two rounds of the exchange with other nodes: at most 8
  * MiB per piece, and about 64 MiB a round where that leaves a piece at least
- * one KERNEL_CHUNK. All is of host memory and planned.
+ * one KERNEL_CHUNK. All is planned.
+ *
+ * Memory of a device is not shared: there all ranks are on nodes of their own.
  */
 #ifndef TESSERA_PARALLEL_REDUCE_H
 #define TESSERA_PARALLEL_REDUCE_H
@@ -25,15 +27,17 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
+#include "src/base/dtype.h"
 #include "src/base/err.h"
-#include "src/comm/comm.h"
+#include "src/comm/comm_tensors.h"
 
 struct reduce;
 
-/* comm, kernels and ctx are borrowed for the life of the object. elements: of
- * the arena, a multiple of KERNEL_CHUNK. Collective; fails on all ranks or on
- * none. */
-enum err reduce_create(struct comm *comm, const struct kernels *kernels,
+/* comm, tensors (of the same ranks), kernels and ctx are borrowed for the life
+ * of the object. elements: of the arena, a multiple of KERNEL_CHUNK.
+ * Collective; fails on all ranks or on none. */
+enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
+                       const struct kernels *kernels,
                        const struct kernel_ctx *ctx, int64_t elements,
                        int slots, struct reduce **out);
 void reduce_destroy(struct reduce *reduce);
@@ -77,9 +81,11 @@ enum err reduce_finish_all(struct reduce *reduce, float **total);
 enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
                           double *sum);
 
-/* Give every rank the whole arena, which lies in its own memory: rank r's
- * interval is current on rank r. Collective. (weights.h: one for a node.) */
-enum err reduce_gather(struct comm *comm, int64_t elements, float *arena);
+/* Give every rank the whole arena, elements of `dtype` in its own memory: rank
+ * r's interval is current on rank r. Collective. (weights.h: one for a node.)
+ */
+enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
+                       enum dtype dtype, void *arena);
 
 /* Every chunk's value on every rank: values[elements / KERNEL_CHUNK], this
  * rank has filled the chunks of its interval. *sum adds them in chunk order.

@@ -36,9 +36,9 @@ static size_t receive_offset(const struct reduce *reduce,
 
 /* Start the exchange of all ranks' pieces `layer` with other nodes. */
 static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
-                            struct comm_request **request)
+                            struct comm_tensors_request **request)
 {
-    struct comm *comm = reduce->comm;
+    struct comm *comm = comm_tensors_comm(reduce->tensors);
     size_t *send_bytes = comm_sizes(comm, 0);
     size_t *send_offsets = comm_sizes(comm, 1);
     size_t *recv_bytes = comm_sizes(comm, 2);
@@ -49,7 +49,7 @@ static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
     for (int r = 0; r < reduce->ranks; r++) {
         int piece = reduce->first_piece[r] + layer;
         bool receives = piece < reduce->first_piece[r + 1];
-        bool far = comm_window_part(reduce->window, r) == NULL;
+        bool far = reduce_stack(reduce, r) == NULL;
         size_t bytes = (size_t)round_elements(reduce, r, round) * sizeof(float);
         send_bytes[r] = sends && far ? bytes : 0;
         send_offsets[r] =
@@ -63,13 +63,13 @@ static enum err start_layer(struct reduce *reduce, int64_t round, int layer,
                       sizeof(float)
                 : 0;
     }
-    return comm_start_all_to_all(comm, sends ? reduce->stack[layer] : NULL,
-                                 send_bytes, send_offsets, reduce->receive,
-                                 recv_bytes, recv_offsets, request);
+    return comm_tensors_start_all_to_all(
+        reduce->tensors, sends ? reduce->stack[layer] : NULL, send_bytes,
+        send_offsets, reduce->receive, recv_bytes, recv_offsets, request);
 }
 
-static struct comm_request **round_requests(const struct reduce *reduce,
-                                            int64_t round)
+static struct comm_tensors_request **round_requests(const struct reduce *reduce,
+                                                    int64_t round)
 {
     return reduce->requests + (size_t)(round % 2) * (size_t)reduce->plan.layers;
 }
@@ -77,7 +77,7 @@ static struct comm_request **round_requests(const struct reduce *reduce,
 static enum err start_round(struct reduce *reduce, int64_t round)
 {
     enum err rc = ERR_OK;
-    struct comm_request **requests = round_requests(reduce, round);
+    struct comm_tensors_request **requests = round_requests(reduce, round);
     for (int i = 0; i < reduce->plan.layers; i++)
         TRY(start_layer(reduce, round, i, &requests[i]));
 out:
@@ -85,13 +85,12 @@ out:
 }
 
 /* `at`: from the begin of the round. */
-static const float *piece_values(const struct reduce *reduce,
-                                 const struct piece *piece, int64_t round,
-                                 int64_t at)
+static float *piece_values(const struct reduce *reduce,
+                           const struct piece *piece, int64_t round, int64_t at)
 {
     if (piece->place >= 0)
         return reduce->receive + receive_offset(reduce, piece, round) + at;
-    const float *stack = comm_window_part(reduce->window, piece->rank);
+    float *stack = reduce_stack(reduce, piece->rank);
     return stack + piece->number * reduce->elements +
            round_begin(reduce, reduce->rank, round) + at;
 }
@@ -101,7 +100,7 @@ static const float *piece_values(const struct reduce *reduce,
 static void spread(const struct reduce *reduce, const float *own, int64_t count)
 {
     for (int r = 0; r < reduce->ranks; r++) {
-        float *stack = comm_window_part(reduce->window, r);
+        float *stack = reduce_stack(reduce, r);
         if (r != reduce->rank && stack != NULL)
             memcpy(stack + (own - reduce->stack[0]), own,
                    (size_t)count * sizeof *own);
@@ -112,31 +111,44 @@ static enum err add_last(const struct reduce *reduce, int64_t count,
                          const float *left, const float *right, float *own)
 {
     enum err rc = ERR_OK;
-    int64_t most =
-        reduce->everywhere ? SPREAD_ELEMENTS * reduce->ctx->threads : count;
+    bool several = reduce->everywhere && reduce->window != NULL;
+    int64_t most = several ? SPREAD_ELEMENTS * reduce->ctx->threads : count;
     for (int64_t at = 0; at < count; at += most) {
         int64_t n = count - at < most ? count - at : most;
         TRY(reduce->kernels->add(reduce->ctx, DTYPE_F32, n, left + at, 1.0f,
                                  right + at, own + at));
-        if (reduce->everywhere)
+        if (several)
             spread(reduce, own + at, n);
     }
 out:
     return rc;
 }
 
-/* Finish the tree for the next block of what is left. The sum ends in the first
- * buffer of the stack, whose part of this interval nobody else reads; it is
- * written last, when its own piece has been used. */
+/* Elements that are added up at once: without a window all, because a device
+ * has no use for small ones. */
+static int64_t block_elements(const struct reduce *reduce)
+{
+    return reduce->window != NULL ? REDUCE_BLOCK_ELEMENTS : reduce->plan.span;
+}
+
+/* Where the sum at place `left` of the tree goes. Without a window nobody else
+ * reads the left summand, so that it can go there. */
+static float *sum_place(const struct reduce *reduce, int left, float *value)
+{
+    assert(left < reduce->plan.sums);
+    return reduce->window != NULL ? reduce->sums + left * REDUCE_BLOCK_ELEMENTS
+                                  : value;
+}
+
+/* Finish the tree for the next block. The sum ends in the first buffer of the
+ * stack, whose part of this interval nobody else reads; it is written last,
+ * when its own piece has been used. */
 static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
-                          int64_t left_elements)
+                          int64_t count)
 {
     enum err rc = ERR_OK;
     struct tree nodes = { 0 };
-    int64_t count = left_elements < REDUCE_BLOCK_ELEMENTS
-                        ? left_elements
-                        : REDUCE_BLOCK_ELEMENTS;
-    const float *values[TREE_DEPTH_MAX] = { NULL };
+    float *values[TREE_DEPTH_MAX] = { NULL };
     float *own =
         reduce->stack[0] + round_begin(reduce, reduce->rank, round) + at;
     for (int i = 0; i < reduce->plan.pieces; i++) {
@@ -145,10 +157,8 @@ static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
         tree_push(&nodes, piece->node.level, piece->node.index);
         while (tree_settle(&nodes, reduce->slots)) {
             int left = nodes.depth - 1;
-            assert(left < reduce->plan.sums);
             bool all = left == 0 && i + 1 == reduce->plan.pieces;
-            float *out =
-                all ? own : reduce->sums + left * REDUCE_BLOCK_ELEMENTS;
+            float *out = all ? own : sum_place(reduce, left, values[left]);
             if (all)
                 TRY(add_last(reduce, count, values[0], values[1], own));
             else
@@ -167,12 +177,14 @@ out:
 static enum err finish_round(struct reduce *reduce, int64_t round)
 {
     enum err rc = ERR_OK;
-    struct comm_request **requests = round_requests(reduce, round);
+    struct comm_tensors_request **requests = round_requests(reduce, round);
     int64_t count = round_elements(reduce, reduce->rank, round);
+    int64_t most = block_elements(reduce);
     for (int i = 0; i < reduce->plan.layers; i++)
-        TRY(comm_wait(requests[i], 0.0));
-    for (int64_t at = 0; at < count; at += REDUCE_BLOCK_ELEMENTS)
-        TRY(add_block(reduce, round, at, count - at));
+        TRY(comm_tensors_wait(requests[i], 0.0));
+    for (int64_t at = 0; at < count; at += most)
+        TRY(add_block(reduce, round, at,
+                      count - at < most ? count - at : most));
 out:
     return rc;
 }
@@ -185,6 +197,8 @@ static enum err leave_stacks(struct reduce *reduce)
     enum err rc = ERR_OK;
     struct comm_request *node, *all;
     bool far = reduce->plan.received > 0;
+    if (reduce->window == NULL)
+        return ERR_OK;
     TRY(comm_window_start_meet(reduce->window, &node));
     if (far)
         TRY(comm_start_barrier(reduce->comm, &all));
@@ -205,7 +219,8 @@ static enum err finish(struct reduce *reduce)
     if (rounds == 0)
         return ERR_OK;
     TRY(start_round(reduce, 0));
-    TRY(comm_barrier(reduce->comm)); /* all stacks are complete */
+    if (reduce->window != NULL)
+        TRY(comm_barrier(reduce->comm)); /* all stacks are complete */
     for (int64_t round = 0; round < rounds; round++) {
         if (round + 1 < rounds)
             TRY(start_round(reduce, round + 1));
@@ -228,8 +243,8 @@ enum err reduce_finish(struct reduce *reduce, float **own)
 static enum err exchange_far(struct reduce *reduce)
 {
     enum err rc = ERR_OK;
-    struct comm *comm = reduce->comm;
-    struct comm_request *request;
+    struct comm *comm = comm_tensors_comm(reduce->tensors);
+    struct comm_tensors_request *request;
     size_t *send_bytes = comm_sizes(comm, 0);
     size_t *send_offsets = comm_sizes(comm, 1);
     size_t *recv_bytes = comm_sizes(comm, 2);
@@ -237,7 +252,7 @@ static enum err exchange_far(struct reduce *reduce)
     int64_t own =
         reduce_interval(reduce->elements, reduce->rank, reduce->ranks);
     for (int r = 0; r < reduce->ranks; r++) {
-        bool far = comm_window_part(reduce->window, r) == NULL;
+        bool far = reduce_stack(reduce, r) == NULL;
         int64_t other = reduce_interval(reduce->elements, r, reduce->ranks);
         send_bytes[r] = far ? (size_t)own * sizeof(float) : 0;
         send_offsets[r] =
@@ -248,10 +263,10 @@ static enum err exchange_far(struct reduce *reduce)
             (size_t)shard_begin(reduce->elements, r, reduce->ranks) *
             sizeof(float);
     }
-    TRY(comm_start_all_to_all(comm, reduce->stack[0], send_bytes, send_offsets,
-                              reduce->stack[0], recv_bytes, recv_offsets,
-                              &request));
-    TRY(comm_wait(request, 0.0));
+    TRY(comm_tensors_start_all_to_all(
+        reduce->tensors, reduce->stack[0], send_bytes, send_offsets,
+        reduce->stack[0], recv_bytes, recv_offsets, &request));
+    TRY(comm_tensors_wait(request, 0.0));
 out:
     return rc;
 }

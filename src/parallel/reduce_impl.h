@@ -35,24 +35,31 @@ struct shape {
 
 struct reduce {
     struct comm *comm;
+    struct comm_tensors *tensors;
     const struct kernels *kernels;
     const struct kernel_ctx *ctx;
     int64_t elements;
     int rank, ranks, slots;
     struct shape plan;
-    struct arena arena;
-    struct comm_window *window;   /* the stacks of this node */
+    struct arena tables;
+    struct arena arena;           /* of tensors */
+    struct comm_window *window;   /* the stacks of this node; NULL: ... */
+    struct arena stacks;          /* ... of this rank, on a device */
     float *stack[TREE_DEPTH_MAX]; /* [plan.buffers][elements] */
     struct tree nodes;
     int slot; /* next to be finished */
     bool lent;
-    bool everywhere;                /* the total is for the whole node */
-    struct piece *pieces;           /* in slot order */
-    int *first_piece;               /* [ranks + 1] */
-    float *receive;                 /* [2][plan.received][span] */
-    float *sums;                    /* [plan.sums][REDUCE_BLOCK_ELEMENTS] */
-    struct comm_request **requests; /* [2][layers] */
+    bool everywhere;      /* the total is for the whole node */
+    struct piece *pieces; /* in slot order */
+    int *first_piece;     /* [ranks + 1] */
+    float *receive;       /* [2][plan.received][span] */
+    float *sums;          /* [plan.sums][REDUCE_BLOCK_ELEMENTS] */
+    struct comm_tensors_request **requests; /* [2][layers] */
 };
+
+/* The stack of a rank, where this one reads and writes it; NULL: its pieces
+ * come in messages. */
+float *reduce_stack(const struct reduce *reduce, int rank);
 
 /* Elements of a rank's interval. */
 int64_t reduce_interval(int64_t elements, int rank, int ranks);

@@ -22,33 +22,44 @@ out:
     return rc;
 }
 
-/* All-gather of the intervals, `item_bytes` for every `item_elements`. */
-static enum err gather_intervals(struct comm *comm, int64_t elements,
-                                 int64_t item_elements, size_t item_bytes,
-                                 void *data)
+/* Of the intervals, `item_bytes` for every `item_elements`. */
+static void interval_sizes(int ranks, int64_t elements, int64_t item_elements,
+                           size_t item_bytes, size_t *bytes, size_t *offsets)
 {
-    int ranks = comm_size(comm);
-    size_t *bytes = comm_sizes(comm, 0);
-    size_t *offsets = comm_sizes(comm, 1);
     for (int r = 0; r < ranks; r++) {
         int64_t begin = shard_begin(elements, r, ranks) / item_elements;
         int64_t end = shard_begin(elements, r + 1, ranks) / item_elements;
         offsets[r] = (size_t)begin * item_bytes;
         bytes[r] = (size_t)(end - begin) * item_bytes;
     }
-    return comm_all_gather(comm, data, bytes, offsets);
 }
 
-enum err reduce_gather(struct comm *comm, int64_t elements, float *arena)
+enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
+                       enum dtype dtype, void *arena)
 {
-    return gather_intervals(comm, elements, 1, sizeof *arena, arena);
+    enum err rc = ERR_OK;
+    struct comm *comm = comm_tensors_comm(tensors);
+    struct comm_tensors_request *request;
+    size_t *bytes = comm_sizes(comm, 0);
+    size_t *offsets = comm_sizes(comm, 1);
+    interval_sizes(comm_size(comm), elements, 1, dtype_bytes(dtype), bytes,
+                   offsets);
+    TRY(comm_tensors_start_all_gather(tensors, arena, bytes, offsets,
+                                      &request));
+    TRY(comm_tensors_wait(request, 0.0));
+out:
+    return rc;
 }
 
 enum err reduce_chunk_sums(struct comm *comm, int64_t elements, double *values,
                            double *sum)
 {
     enum err rc = ERR_OK;
-    TRY(gather_intervals(comm, elements, KERNEL_CHUNK, sizeof *values, values));
+    size_t *bytes = comm_sizes(comm, 0);
+    size_t *offsets = comm_sizes(comm, 1);
+    interval_sizes(comm_size(comm), elements, KERNEL_CHUNK, sizeof *values,
+                   bytes, offsets);
+    TRY(comm_all_gather(comm, values, bytes, offsets));
     double total = 0.0;
     for (int64_t i = 0; i < elements / KERNEL_CHUNK; i++)
         total += values[i];

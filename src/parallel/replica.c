@@ -4,11 +4,6 @@
 #include <stdlib.h>
 
 #include "src/parallel/replica_impl.h"
-#include "src/parallel/shard.h"
-#include "src/parallel/tree.h"
-
-/* --- making ------------------------------------------------------------------
- */
 
 static int shard_degree(const struct replica_options *options, int ranks)
 {
@@ -24,17 +19,33 @@ static bool is_spread(const struct replica *replica)
     return replica->owner->degree > 1;
 }
 
-float *replica_shard(const struct replica *replica, int block)
+static bool is_on_device(const struct replica *replica)
 {
-    return replica->weights + replica->owner->blocks[block].shard_at;
+    return replica->kernels != NULL && replica->kernels->memory->device;
 }
 
-float *replica_piece(const struct replica *replica, int block)
+bool replica_is_shared(const struct replica *replica)
+{
+    return replica->options.strategy == REPLICA_ZERO1 && !is_on_device(replica);
+}
+
+static size_t item_bytes(const struct replica *replica)
+{
+    return dtype_bytes(replica->options.dtype);
+}
+
+void *replica_shard(const struct replica *replica, int block)
+{
+    return replica->weights +
+           (size_t)replica->owner->blocks[block].shard_at * item_bytes(replica);
+}
+
+void *replica_piece(const struct replica *replica, int block)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
-    if (replica->weights == NULL)
-        return NULL;
-    return replica_shard(replica, block) + (b->begin - b->shard_begin);
+    return replica->weights +
+           (size_t)(b->shard_at + b->begin - b->shard_begin) *
+               item_bytes(replica);
 }
 
 static void replica_layout(struct replica *replica, struct arena *arena,
@@ -44,17 +55,34 @@ static void replica_layout(struct replica *replica, struct arena *arena,
     int64_t updated = replica->options.strategy == REPLICA_DDP
                           ? elements
                           : replica->owner->own;
-    size_t chunks = (size_t)(elements / KERNEL_CHUNK);
-    bytes->weights = (size_t)replica->owner->shard * sizeof(float);
-    if (!replica_is_shared(&replica->options))
+    size_t piece = (size_t)updated * sizeof(float);
+    bytes->weights = (size_t)replica->owner->shard * item_bytes(replica);
+    if (!replica_is_shared(replica))
         replica->weights = arena_take(arena, bytes->weights);
     size_t begin = arena->used;
-    replica->exp_avg = arena_take(arena, (size_t)updated * sizeof(float));
-    replica->exp_avg_sq = arena_take(arena, (size_t)updated * sizeof(float));
+    if (replica->options.dtype != DTYPE_F32)
+        replica->master = arena_take(arena, piece);
+    bytes->master = arena->used - begin;
+    begin = arena->used;
+    replica->exp_avg = arena_take(arena, piece);
+    if (replica->options.optimizer != OPTIMIZER_LION)
+        replica->exp_avg_sq = arena_take(arena, piece);
     bytes->moments = arena->used - begin;
     begin = arena->used;
-    replica->chunk_sums = arena_take(arena, chunks * sizeof(double));
+    if (is_on_device(replica))
+        replica->own_sums =
+            arena_take(arena, (size_t)(replica->owner->own / KERNEL_CHUNK) *
+                                  sizeof(double));
     bytes->sums = arena->used - begin;
+}
+
+static void host_layout(struct replica *replica, struct arena *arena,
+                        struct replica_bytes *bytes)
+{
+    size_t chunks = (size_t)(replica->params->elements / KERNEL_CHUNK);
+    size_t begin = arena->used;
+    replica->chunk_sums = arena_take(arena, chunks * sizeof(double));
+    bytes->sums += arena->used - begin;
 }
 
 /* The part of `rank`, without memory for it. */
@@ -72,6 +100,7 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
     replica->params = params;
     replica->options = replica_filled(options);
     assert(replica->options.leaves % replica->options.sequence_chunks == 0);
+    assert(options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16);
     TRY(owner_create(params, replica_by_block(options), rank, ranks,
                      shard_degree(options, ranks),
                      replica->options.expert_degree, &replica->owner));
@@ -124,7 +153,7 @@ static enum err make_sums(struct replica *replica)
     struct arena plan = { 0 };
     size_t leaves = (size_t)options->slots * (size_t)options->leaves;
     struct scatter_options scatter = scatter_options_of(replica);
-    arena_destroy(&replica->leaf_arena);
+    replica->kernels->memory->tensors_destroy(&replica->leaf_arena);
     scatter_destroy(replica->scatter);
     free(replica->leaf_values);
     replica->leaf_arena = (struct arena){ 0 };
@@ -134,12 +163,31 @@ static enum err make_sums(struct replica *replica)
     if (replica->leaf_values == NULL)
         return err_set(ERR_MEMORY, "replica: out of memory");
     if (replica_by_block(options))
-        TRY(scatter_create(replica->comm, replica->kernels, replica->ctx,
+        TRY(scatter_create(replica->tensors, replica->kernels, replica->ctx,
                            replica->params, replica->owner, &scatter,
                            &replica->scatter));
     leaf_layout(replica, &plan);
-    TRY(arena_create(plan.used, &replica->leaf_arena));
+    TRY(replica->kernels->memory->tensors_create(plan.used,
+                                                 &replica->leaf_arena));
     leaf_layout(replica, &replica->leaf_arena);
+out:
+    return rc;
+}
+
+/* What is kept; the caller agrees. */
+static enum err make_state(struct replica *replica)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = replica->kernels->memory;
+    struct arena tensors = { 0 };
+    struct arena host = { 0 };
+    struct replica_bytes bytes;
+    replica_layout(replica, &tensors, &bytes);
+    host_layout(replica, &host, &bytes);
+    TRY(memory->tensors_create(tensors.used, &replica->arena));
+    TRY(memory->host_create(host.used, &replica->host));
+    replica_layout(replica, &replica->arena, &bytes);
+    host_layout(replica, &replica->host, &bytes);
 out:
     return rc;
 }
@@ -148,11 +196,17 @@ out:
 static enum err make_blocks(struct replica *replica)
 {
     enum err rc = ERR_OK;
-    if (replica_by_block(&replica->options))
+    const struct replica_options *options = &replica->options;
+    struct gather_place place = { .tensors = replica->tensors,
+                                  .memory = replica->kernels->memory,
+                                  .ctx = replica->ctx,
+                                  .params = replica->params,
+                                  .owner = replica->owner };
+    if (replica_by_block(options))
         TRY(walk_create(replica->params, &replica->walk));
+    place.walk = replica->walk;
     if (is_spread(replica))
-        TRY(gather_create(replica->comm, replica->params, replica->owner,
-                          replica->walk, replica->options.prefetch,
+        TRY(gather_create(&place, options->prefetch, options->dtype,
                           replica->weights, &replica->gather));
     TRY(make_sums(replica));
     TRY(replica_list_items(replica));
@@ -175,8 +229,6 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         struct replica **out)
 {
     enum err rc = ERR_OK;
-    struct arena plan = { 0 };
-    struct replica_bytes bytes;
     struct replica *replica = NULL;
     TRY(comm_agree(comm, replica_open(params, comm_rank(comm), comm_size(comm),
                                       options, &replica)));
@@ -184,19 +236,23 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
     replica->kernels = kernels;
     replica->ctx = ctx;
     replica->access = replica_access_table(replica);
-    replica_layout(replica, &plan, &bytes);
-    TRY(comm_agree(comm, arena_create(plan.used, &replica->arena)));
-    replica_layout(replica, &replica->arena, &bytes);
-    if (replica_is_shared(options)) {
-        TRY(weights_create(comm, params->elements, &replica->shared));
+    TRY(comm_tensors_create(comm, kernels->memory, ctx->stream,
+                            replica->options.exchange, &replica->tensors));
+    TRY(comm_agree(comm, make_state(replica)));
+    if (replica_is_shared(replica)) {
+        TRY(weights_create(comm, params->elements, options->dtype,
+                           &replica->shared));
         replica->weights = weights_data(replica->shared);
     }
     if (!replica_by_block(options))
-        TRY(reduce_create(comm, kernels, ctx, params->elements,
-                          reduce_slots(replica), &replica->reduce));
+        TRY(reduce_create(comm, replica->tensors, kernels, ctx,
+                          params->elements, reduce_slots(replica),
+                          &replica->reduce));
     TRY(comm_agree(comm, make_blocks(replica)));
     if (group_degree(replica) > 1)
-        TRY(group_create(comm, group_degree(replica), &replica->group));
+        TRY(group_create(comm, kernels->memory, ctx->stream,
+                         replica->options.exchange, group_degree(replica),
+                         &replica->group));
     *out = replica;
     replica = NULL;
 out:
@@ -236,7 +292,8 @@ static void plan_exchange(struct replica *replica, struct replica_bytes *out)
     leaf_layout(replica, &leaf);
     out->gradients += leaf.used;
     if (is_spread(replica))
-        out->weights += gather_plan(params, replica->owner, options->prefetch);
+        out->weights += gather_plan(params, replica->owner, options->prefetch,
+                                    options->dtype);
 }
 
 enum err replica_plan(const struct params *params, int ranks,
@@ -249,12 +306,14 @@ enum err replica_plan(const struct params *params, int ranks,
     /* the last rank's pieces are the longest */
     TRY(replica_open(params, ranks - 1, ranks, options, &replica));
     replica_layout(replica, &plan, out);
+    host_layout(replica, &plan, out);
     TRY(replica_list_items(replica));
     plan_exchange(replica, out);
     out->items = (size_t)replica->item_count * sizeof replica->items[0];
     out->staging = ckpt_saver_stage_bytes(replica->items, replica->item_count);
-    out->total = out->weights + out->moments + out->sums + out->items +
-                 out->gradients + out->partial_sums + out->exchange;
+    out->total = out->weights + out->master + out->moments + out->sums +
+                 out->items + out->gradients + out->partial_sums +
+                 out->exchange;
 out:
     replica_destroy(replica);
     return rc;
@@ -271,8 +330,12 @@ void replica_destroy(struct replica *replica)
     gather_destroy(replica->gather);
     walk_destroy(replica->walk);
     owner_destroy(replica->owner);
-    arena_destroy(&replica->leaf_arena);
-    arena_destroy(&replica->arena);
+    comm_tensors_destroy(replica->tensors);
+    if (replica->kernels != NULL) {
+        replica->kernels->memory->tensors_destroy(&replica->leaf_arena);
+        replica->kernels->memory->tensors_destroy(&replica->arena);
+        replica->kernels->memory->host_destroy(&replica->host);
+    }
     free(replica->leaf_values);
     free(replica->items);
     free(replica);
@@ -298,201 +361,4 @@ const struct group_access *replica_sequence(const struct replica *replica)
 enum err replica_roll_call(struct replica *replica, enum err rc)
 {
     return replica->group != NULL ? group_roll_call(replica->group, rc) : rc;
-}
-
-/* --- a batch -----------------------------------------------------------------
- */
-
-/* Of ddp and zero1. */
-static int first_leaf(const struct replica *replica, int rank)
-{
-    return shard_slot_begin(rank, replica->owner->ranks,
-                            replica->options.slots) *
-           replica->options.leaves;
-}
-
-int replica_turns(const struct replica *replica)
-{
-    int rank = replica->owner->rank;
-    if (replica->scatter != NULL)
-        return scatter_turns(replica->scatter);
-    return first_leaf(replica, rank + 1) - first_leaf(replica, rank);
-}
-
-int replica_leaf(const struct replica *replica, int turn)
-{
-    if (replica->scatter != NULL)
-        return scatter_leaf(replica->scatter, turn);
-    return first_leaf(replica, replica->owner->rank) + turn;
-}
-
-int replica_own_leaves(const struct replica *replica)
-{
-    return replica_part(&replica->options);
-}
-
-bool replica_shares(const struct replica *replica)
-{
-    return replica->group != NULL;
-}
-
-bool replica_serves(const struct replica *replica)
-{
-    const struct replica_options *options = &replica->options;
-    int64_t turn = (int64_t)replica->turn * replica->owner->ranks;
-    int first = replica->owner->rank;
-    if (replica->group == NULL)
-        return false;
-    first -= group_access(replica->group)->rank;
-    return (turn + first) * replica_part(options) <
-           (int64_t)options->slots * options->leaves;
-}
-
-void replica_begin_batch(struct replica *replica)
-{
-    replica->gradient = NULL;
-    if (replica->scatter != NULL)
-        scatter_begin(replica->scatter);
-    else
-        reduce_begin(replica->reduce);
-}
-
-/* The leaf begins a slot of the sum, which may hold all that the rank has. */
-static bool begins_slot(const struct replica *replica, int turn)
-{
-    if (!replica->options.exact)
-        return turn == 0;
-    return replica_leaf(replica, turn) % replica->options.leaves == 0;
-}
-
-enum err replica_begin_leaf(struct replica *replica, int turn)
-{
-    replica->turn = turn;
-    if (replica->scatter != NULL) {
-        scatter_turn(replica->scatter, turn);
-        walk_begin(replica->walk, true);
-        return ERR_OK;
-    }
-    replica->leaf_opened = false;
-    if (begins_slot(replica, turn))
-        return reduce_slot(replica->reduce, &replica->slot_gradient);
-    return ERR_OK;
-}
-
-enum err replica_end_leaf(struct replica *replica)
-{
-    enum err rc = ERR_OK;
-    int turn = replica->turn;
-    if (replica->scatter != NULL) {
-        TRY(replica_walk_on(replica));
-        return replica->broken ? ERR_OK : scatter_turn_end(replica->scatter);
-    }
-    if (turn + 1 < replica_turns(replica) && !begins_slot(replica, turn + 1))
-        return ERR_OK;
-    replica->slot_gradient = NULL;
-    TRY(reduce_slot_done(replica->reduce));
-out:
-    return rc;
-}
-
-enum err replica_finish_batch(struct replica *replica)
-{
-    enum err rc = ERR_OK;
-    float *total;
-    if (replica->scatter != NULL) {
-        replica->gradient = scatter_total(replica->scatter);
-        return ERR_OK;
-    }
-    if (replica->options.strategy != REPLICA_DDP)
-        return reduce_finish(replica->reduce, &replica->gradient);
-    TRY(reduce_finish_all(replica->reduce, &total));
-    replica->gradient = total + replica->owner->blocks[0].begin;
-out:
-    return rc;
-}
-
-void replica_begin_eval(struct replica *replica)
-{
-    if (replica->walk != NULL)
-        walk_begin(replica->walk, false);
-}
-
-enum err replica_end_eval(struct replica *replica)
-{
-    return replica->walk != NULL ? replica_walk_on(replica) : ERR_OK;
-}
-
-/* Who computes a leaf, where it comes after `rank`'s. */
-static int leaf_rank(const struct replica *replica, int leaf, int rank)
-{
-    int ranks = replica->owner->ranks;
-    if (replica->scatter != NULL)
-        return leaf / replica_part(&replica->options) % ranks;
-    while (leaf >= first_leaf(replica, rank + 1))
-        rank++;
-    return rank;
-}
-
-/* Leaves of a batch are listed rank by rank for their exchange: at[r] is the
- * first of rank r. */
-static void leaf_places(const struct replica *replica, size_t *at)
-{
-    int total = replica->options.slots * replica->options.leaves;
-    int ranks = replica->owner->ranks;
-    size_t sum = (size_t)total;
-    for (int r = 0; r < ranks; r++)
-        at[r] = 0;
-    for (int leaf = 0, r = 0; leaf < total; leaf++) {
-        r = leaf_rank(replica, leaf, r);
-        at[r]++;
-    }
-    for (int r = ranks - 1; r >= 0; r--) {
-        sum -= at[r];
-        at[r] = sum;
-    }
-}
-
-static enum err gather_leaves(struct replica *replica, const double *values)
-{
-    double *all = replica->leaf_values;
-    int total = replica->options.slots * replica->options.leaves;
-    int ranks = replica->owner->ranks;
-    size_t *bytes = comm_sizes(replica->comm, 0);
-    size_t *offsets = comm_sizes(replica->comm, 1);
-    leaf_places(replica, offsets);
-    double *own = all + offsets[replica->owner->rank];
-    for (int r = 0; r < ranks; r++) {
-        size_t end = r + 1 < ranks ? offsets[r + 1] : (size_t)total;
-        bytes[r] = (end - offsets[r]) * sizeof *all;
-    }
-    for (int r = 0; r < ranks; r++)
-        offsets[r] *= sizeof *all;
-    for (int leaf = 0, r = 0; leaf < total; leaf++) {
-        r = leaf_rank(replica, leaf, r);
-        if (r == replica->owner->rank)
-            *own++ = values[leaf];
-    }
-    return comm_all_gather(replica->comm, all, bytes, offsets);
-}
-
-enum err replica_leaf_sum(struct replica *replica, const double *values,
-                          double *sum)
-{
-    enum err rc = ERR_OK;
-    int leaves = replica->options.leaves;
-    int slots = replica->options.slots;
-    double *all = replica->leaf_values;
-    double *sums = all + slots * leaves;
-    size_t *next = comm_sizes(replica->comm, 2);
-    TRY(gather_leaves(replica, values));
-    leaf_places(replica, next);
-    for (int leaf = 0, r = 0; leaf < slots * leaves; leaf++) {
-        double *slot = &sums[leaf / leaves];
-        r = leaf_rank(replica, leaf, r);
-        double value = all[next[r]++];
-        *slot = leaf % leaves == 0 ? value : *slot + value;
-    }
-    *sum = tree_sum(sums, slots);
-out:
-    return rc;
 }

@@ -25,7 +25,18 @@
  * experts at rest and computes their tokens for the whole group; experts are
  * never gathered (owner.h, scatter.h).
  *
- * Under zero1 the ranks of a node share one copy of the weights (weights.h).
+ * With bf16 weights what the model gets, what is at rest for it and what
+ * travels are bf16; fp32 masters exist where moments do. The optimizer changes
+ * masters, each weight is its master rounded, and a checkpoint has the masters:
+ * so it is the same whatever the weights are. Gradients are fp32 in any case.
+ *
+ * Under zero1 the ranks of a node share one copy of the weights (weights.h),
+ * where these are memory of the host.
+ *
+ * Weights, gradients, masters and moments are tensors
+ * (kernels/kernel_memory.h): on a device the host never reaches them, also not
+ * by the checkpoint items.
+ *
  * The object implements the model's param_access. */
 #ifndef TESSERA_PARALLEL_REPLICA_H
 #define TESSERA_PARALLEL_REPLICA_H
@@ -36,6 +47,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "kernels/kernels.h"
+#include "src/base/dtype.h"
 #include "src/base/err.h"
 #include "src/comm/comm.h"
 #include "src/model/group_access.h"
@@ -50,10 +62,19 @@ enum replica_strategy {
     REPLICA_ZERO3
 };
 
+enum optimizer {
+    OPTIMIZER_ADAMW,
+    OPTIMIZER_LION /* has no second moment */
+};
+
 struct replica_options {
     enum replica_strategy strategy;
-    int shard_degree;    /* of zero3: a divisor of the ranks; 0: all of them */
-    int prefetch;        /* blocks gathered ahead, of zero3 */
+    enum dtype dtype; /* of the weights: DTYPE_F32 or DTYPE_BF16 */
+    enum optimizer optimizer;
+    const char *exchange; /* of tensors: comm_tensors_create()'s way; NULL:
+                           * "auto" */
+    int shard_degree;     /* of zero3: a divisor of the ranks; 0: all of them */
+    int prefetch;         /* blocks gathered ahead, of zero3 */
     int slots;           /* of a batch; with ddp and zero1 at least the ranks */
     int leaves;          /* of a slot: its microbatches times their chunks */
     int sequence_chunks; /* C, of a microbatch; 0 means 1, as for the others */
@@ -72,14 +93,15 @@ enum err replica_check(const struct replica_options *options, int ranks);
 enum err replica_check_model(const struct replica_options *options,
                              const struct params *params);
 
-/* All arguments but the options, which must pass the check, are borrowed.
- * Collective; fails on all ranks or on none. */
+/* All arguments but the options, which must pass the check, are borrowed. The
+ * stream of ctx must be there and stay; what else it has may come before the
+ * first batch or replica_init(). Collective; fails on all ranks or on none. */
 enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         const struct kernel_ctx *ctx,
                         const struct params *params,
                         const struct replica_options *options,
                         struct replica **out);
-/* Collective where ranks compute together. */
+/* Collective; left out after ERR_COMM. NULL is fine. */
 void replica_destroy(struct replica *replica);
 
 /* Another number of leaves per slot, a multiple of the chunks; between batches.
@@ -89,6 +111,7 @@ enum err replica_set_leaves(struct replica *replica, int leaves);
 /* Bytes of a replica, by kind, on the rank that needs most. */
 struct replica_bytes {
     size_t weights;      /* at rest, and rooms for whole blocks */
+    size_t master;       /* of bf16 weights: of the own part, in fp32 */
     size_t moments;      /* of the own part */
     size_t gradients;    /* of the leaf at work, or of the blocks at work */
     size_t partial_sums; /* of slots and leaves, until they can be added */
@@ -159,19 +182,22 @@ enum err replica_end_eval(struct replica *replica);
 enum err replica_leaf_sum(struct replica *replica, const double *values,
                           double *sum);
 
-/* L2 norm of the whole summed gradient, the same bits on every rank.
- * Collective, after replica_finish_batch(). */
+/* L2 norm of the whole summed gradient, the same bits on every rank. On a
+ * device the host waits here for all that was enqueued. Collective, after
+ * replica_finish_batch(). */
 enum err replica_gradient_norm(struct replica *replica, double *norm);
 
 /* Update, and exchange what other ranks need of it. Collective. */
 enum err replica_update(struct replica *replica, const struct adamw *step);
 
-/* Checkpoint items: every tensor's weights and moments ("optimizer/exp_avg/",
- * "optimizer/exp_avg_sq/" before the name), this rank's interval of each. Lent,
- * for saving and for loading; after loading call replica_loaded(). */
+/* Checkpoint items: every tensor's weights (masters) and moments
+ * ("optimizer/exp_avg/", "optimizer/exp_avg_sq/" before the name), this rank's
+ * interval of each, fp32. Lent, for saving and for loading; after loading call
+ * replica_loaded(). */
 const struct ckpt_item *replica_items(const struct replica *replica,
                                       int *count);
-/* Exchange what other ranks need after a load. Collective. */
+/* Make the weights and exchange what other ranks need after a load. Collective.
+ */
 enum err replica_loaded(struct replica *replica);
 
 #endif

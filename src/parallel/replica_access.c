@@ -9,9 +9,11 @@
 static enum err whole_gather(void *arg, int block, const void **weights)
 {
     struct replica *replica = arg;
+    size_t item = dtype_bytes(replica->options.dtype);
     *weights = replica_by_block(&replica->options)
                    ? replica_shard(replica, block)
-                   : replica->weights + replica->params->blocks[block].offset;
+                   : replica->weights +
+                         (size_t)replica->params->blocks[block].offset * item;
     return ERR_OK;
 }
 

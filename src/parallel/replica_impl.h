@@ -14,19 +14,25 @@
 
 struct replica {
     struct comm *comm;
+    struct comm_tensors *tensors;
     const struct kernels *kernels;
     const struct kernel_ctx *ctx;
     const struct params *params;
     struct replica_options options;
     struct param_access access;
     struct owner *owner;
-    struct arena arena;
-    struct weights *shared; /* zero1: one copy per node */
-    float *weights;     /* this rank's shards, packed: all where there is one
+    struct arena arena; /* of tensors */
+    struct arena host;
+    struct weights *shared; /* zero1 on a host: one copy per node */
+    char *weights;      /* this rank's shards, packed: all where there is one
                          * rank per shard group */
-    float *exp_avg;     /* this rank's pieces, packed; [elements] in ddp */
-    float *exp_avg_sq;  /* the same */
-    double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank */
+    float *master;      /* this rank's pieces, packed; [elements] in ddp; NULL:
+                         * the weights are fp32 themselves */
+    float *exp_avg;     /* likewise */
+    float *exp_avg_sq;  /* likewise; NULL: the optimizer has none */
+    double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank, host */
+    double *own_sums;   /* this rank's, before they come to the host; NULL:
+                         * they are made there */
     struct ckpt_item *items;
     int item_count;
 
@@ -53,13 +59,13 @@ struct replica {
 
 bool replica_by_block(const struct replica_options *options);
 /* One copy of the weights per node. */
-bool replica_is_shared(const struct replica_options *options);
+bool replica_is_shared(const struct replica *replica);
 
 /* Where the weights of this rank's piece of a block lie, and of its shard. */
-float *replica_piece(const struct replica *replica, int block);
-float *replica_shard(const struct replica *replica, int block);
+void *replica_piece(const struct replica *replica, int block);
+void *replica_shard(const struct replica *replica, int block);
 
-/* The options with 1 for what is not given. */
+/* The options with 1 for what is not given, and the way to exchange. */
 struct replica_options replica_filled(const struct replica_options *options);
 
 /* Leaves of a rank in a turn. */

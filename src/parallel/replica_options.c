@@ -7,11 +7,6 @@ bool replica_by_block(const struct replica_options *options)
            options->strategy == REPLICA_ZERO3;
 }
 
-bool replica_is_shared(const struct replica_options *options)
-{
-    return options->strategy == REPLICA_ZERO1;
-}
-
 static void fill(int *value)
 {
     if (*value == 0)
@@ -24,6 +19,8 @@ struct replica_options replica_filled(const struct replica_options *options)
     fill(&filled.sequence_chunks);
     fill(&filled.sequence_degree);
     fill(&filled.expert_degree);
+    if (filled.exchange == NULL)
+        filled.exchange = "auto";
     return filled;
 }
 

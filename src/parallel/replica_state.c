@@ -3,22 +3,31 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/parallel/replica_impl.h"
 
-#define REPLICA_KINDS 3 /* weights and two moments */
+/* Of fresh weights, made by the host at once for a device. */
+#define INIT_ELEMENTS ((int64_t)1 << 20)
 
 static bool is_ddp(const struct replica *replica)
 {
     return replica->options.strategy == REPLICA_DDP;
 }
 
-/* Where the moments of this rank's piece lie in the arena of one moment. */
-static int64_t moments_at(const struct replica *replica, int block)
+/* Where what the optimizer keeps of this rank's piece of a block lies, in the
+ * arena of each. */
+static int64_t piece_at(const struct replica *replica, int block)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
     return is_ddp(replica) ? b->begin : b->at;
+}
+
+/* The fp32 weights of the piece, which the optimizer updates. */
+static float *master_piece(const struct replica *replica, int block)
+{
+    if (replica->master == NULL)
+        return replica_piece(replica, block);
+    return replica->master + piece_at(replica, block);
 }
 
 static void item_set(struct ckpt_item *item, const struct param *param,
@@ -40,28 +49,35 @@ static void item_set(struct ckpt_item *item, const struct param *param,
         item->data = piece + (param->offset + item->part.begin - b->begin);
 }
 
-enum err replica_list_items(struct replica *replica)
+/* One kind of items; data: of this rank's pieces, NULL while it is planned. */
+static void list_kind(struct replica *replica, const char *prefix, float *data)
 {
     const struct params *params = replica->params;
-    bool planned = replica->weights == NULL;
-    replica->item_count = params->count * REPLICA_KINDS;
-    replica->items =
-        calloc((size_t)replica->item_count, sizeof replica->items[0]);
-    if (replica->items == NULL)
-        return err_set(ERR_MEMORY, "replica: out of memory");
     for (int p = 0; p < params->count; p++) {
         const struct param *param = &params->list[p];
         int block = replica->owner->block_count > 1 ? param->block : 0;
-        const struct owner_block *b = &replica->owner->blocks[block];
-        int64_t at = moments_at(replica, block);
-        item_set(&replica->items[p], param, b, "",
-                 replica_piece(replica, block));
-        item_set(&replica->items[params->count + p], param, b,
-                 "optimizer/exp_avg/", planned ? NULL : replica->exp_avg + at);
-        item_set(&replica->items[2 * params->count + p], param, b,
-                 "optimizer/exp_avg_sq/",
-                 planned ? NULL : replica->exp_avg_sq + at);
+        float *piece = NULL;
+        if (replica->arena.base != NULL)
+            piece = data != NULL ? data + piece_at(replica, block)
+                                 : replica_piece(replica, block);
+        item_set(&replica->items[replica->item_count++], param,
+                 &replica->owner->blocks[block], prefix, piece);
     }
+}
+
+enum err replica_list_items(struct replica *replica)
+{
+    bool second = replica->options.optimizer != OPTIMIZER_LION;
+    size_t kinds = second ? 3 : 2;
+    replica->items = calloc((size_t)replica->params->count * kinds,
+                            sizeof replica->items[0]);
+    if (replica->items == NULL)
+        return err_set(ERR_MEMORY, "replica: out of memory");
+    replica->item_count = 0;
+    list_kind(replica, "", replica->master);
+    list_kind(replica, "optimizer/exp_avg/", replica->exp_avg);
+    if (second)
+        list_kind(replica, "optimizer/exp_avg_sq/", replica->exp_avg_sq);
     return ERR_OK;
 }
 
@@ -72,93 +88,202 @@ const struct ckpt_item *replica_items(const struct replica *replica, int *count)
 }
 
 static enum err start_share(struct replica *replica, int block,
-                            struct comm_request **request)
+                            struct comm_tensors_request **request)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
     *request = NULL;
     if (b->degree == replica->owner->ranks)
         return ERR_OK;
-    return owner_start_gather(
-        replica->owner, replica->comm, block, OWNER_REPLICA_GROUP,
-        replica_piece(replica, block), replica_shard(replica, block),
-        b->shard_begin, request);
+    return owner_start_gather(replica->owner, replica->tensors, block,
+                              OWNER_REPLICA_GROUP, replica->options.dtype,
+                              replica_shard(replica, block), b->shard_begin,
+                              request);
 }
 
 /* Weights go to all who have the same shard. */
 static enum err share_weights(struct replica *replica)
 {
     enum err rc = ERR_OK;
-    struct comm_request *requests[2] = { NULL };
+    struct comm_tensors_request *requests[2] = { NULL };
     int count = replica->owner->block_count;
     if (replica->shared != NULL)
         return weights_exchange(replica->shared);
     if (!replica_by_block(&replica->options))
-        return reduce_gather(replica->comm, replica->params->elements,
-                             replica->weights);
+        return reduce_gather(replica->tensors, replica->params->elements,
+                             replica->options.dtype, replica->weights);
     if (replica->gather != NULL)
         gather_forget(replica->gather);
     for (int b = 0; b <= count; b++) {
         if (b < count)
             TRY(start_share(replica, b, &requests[b % 2]));
         if (b > 0 && requests[(b - 1) % 2] != NULL)
-            TRY(comm_wait(requests[(b - 1) % 2], 0.0));
+            TRY(comm_tensors_wait(requests[(b - 1) % 2], 0.0));
     }
 out:
     return rc;
 }
 
+static enum err round_weights(const struct replica *replica, int64_t elements,
+                              const float *master, void *weights)
+{
+    if (master == weights || elements == 0)
+        return ERR_OK;
+    return replica->kernels->convert(replica->ctx, elements, DTYPE_F32, master,
+                                     replica->options.dtype, weights);
+}
+
+/* The masters of all pieces have changed. */
+static enum err publish(struct replica *replica)
+{
+    enum err rc = ERR_OK;
+    for (int i = 0; i < replica->owner->block_count; i++) {
+        const struct owner_block *b = &replica->owner->blocks[i];
+        TRY(round_weights(replica, b->end - b->begin, master_piece(replica, i),
+                          replica_piece(replica, i)));
+    }
+    TRY(share_weights(replica));
+out:
+    return rc;
+}
+
+/* Of ddp: all masters. */
+static float *masters(const struct replica *replica)
+{
+    return replica->master != NULL ? replica->master
+                                   : (float *)(void *)replica->weights;
+}
+
+static enum err publish_ddp(struct replica *replica)
+{
+    return round_weights(replica, replica->params->elements, masters(replica),
+                         replica->weights);
+}
+
 enum err replica_loaded(struct replica *replica)
 {
     enum err rc = ERR_OK;
-    TRY(share_weights(replica));
+    int64_t elements = replica->params->elements;
     if (!is_ddp(replica))
-        return ERR_OK;
-    TRY(reduce_gather(replica->comm, replica->params->elements,
-                      replica->exp_avg));
-    TRY(reduce_gather(replica->comm, replica->params->elements,
-                      replica->exp_avg_sq));
+        return publish(replica);
+    TRY(reduce_gather(replica->tensors, elements, DTYPE_F32, masters(replica)));
+    TRY(reduce_gather(replica->tensors, elements, DTYPE_F32, replica->exp_avg));
+    if (replica->exp_avg_sq != NULL)
+        TRY(reduce_gather(replica->tensors, elements, DTYPE_F32,
+                          replica->exp_avg_sq));
+    TRY(publish_ddp(replica));
+out:
+    return rc;
+}
+
+/* By way of the host's memory, part by part. */
+static enum err upload_fresh(struct replica *replica, uint64_t seed,
+                             const struct owner_block *b, float *master,
+                             struct arena *host)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = replica->kernels->memory;
+    void *stream = replica->ctx->stream;
+    float *values = (float *)(void *)host->base;
+    for (int64_t at = b->begin; at < b->end; at += INIT_ELEMENTS) {
+        int64_t end = b->end - at < INIT_ELEMENTS ? b->end : at + INIT_ELEMENTS;
+        params_init(replica->params, seed, at, end, values);
+        TRY(memory->upload(stream, (size_t)(end - at) * sizeof(float), values,
+                           master + (at - b->begin)));
+        TRY(memory->wait(stream));
+    }
 out:
     return rc;
 }
 
 enum err replica_init(struct replica *replica, uint64_t seed)
 {
+    enum err rc = ERR_OK;
+    const struct kernels *kernels = replica->kernels;
+    struct arena host = { 0 };
+    bool device = kernels->memory->device;
+    if (device)
+        rc = kernels->memory->host_create((size_t)INIT_ELEMENTS * sizeof(float),
+                                          &host);
+    TRY(comm_agree(replica->comm, rc));
     for (int i = 0; i < replica->owner->block_count; i++) {
         const struct owner_block *b = &replica->owner->blocks[i];
-        size_t bytes = (size_t)(b->end - b->begin) * sizeof(float);
-        int64_t at = moments_at(replica, i);
-        params_init(replica->params, seed, b->begin, b->end,
-                    replica_piece(replica, i));
-        memset(replica->exp_avg + at, 0, bytes);
-        memset(replica->exp_avg_sq + at, 0, bytes);
+        float *master = master_piece(replica, i);
+        int64_t at = piece_at(replica, i);
+        if (b->begin == b->end)
+            continue;
+        if (device)
+            TRY(upload_fresh(replica, seed, b, master, &host));
+        else
+            params_init(replica->params, seed, b->begin, b->end, master);
+        TRY(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
+                          replica->exp_avg + at));
+        if (replica->exp_avg_sq != NULL)
+            TRY(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
+                              replica->exp_avg_sq + at));
     }
-    return replica_loaded(replica);
+    TRY(replica_loaded(replica));
+out:
+    kernels->memory->host_destroy(&host);
+    return rc;
+}
+
+/* This rank's sums of squares, in the host's memory. */
+static enum err sum_squares(struct replica *replica)
+{
+    enum err rc = ERR_OK;
+    const struct owner *owner = replica->owner;
+    const struct kernels *kernels = replica->kernels;
+    double *host = replica->chunk_sums + owner_chunks_at(owner, owner->rank);
+    double *sums = replica->own_sums != NULL ? replica->own_sums : host;
+    if (owner->own > 0)
+        TRY(kernels->chunk_sum_squares(replica->ctx, DTYPE_F32, owner->own,
+                                       replica->gradient, sums));
+    if (owner->own > 0 && sums != host)
+        TRY(kernels->memory->download(
+            replica->ctx->stream,
+            (size_t)(owner->own / KERNEL_CHUNK) * sizeof *sums, sums, host));
+    TRY(comm_tensors_settle(replica->tensors, 0.0));
+out:
+    return rc;
 }
 
 enum err replica_gradient_norm(struct replica *replica, double *norm)
 {
     enum err rc = ERR_OK;
-    const struct owner *owner = replica->owner;
     double sum = 0.0;
-    assert(replica->gradient != NULL || owner->own == 0);
-    if (owner->own > 0)
-        TRY(replica->kernels->chunk_sum_squares(
-            replica->ctx, DTYPE_F32, owner->own, replica->gradient,
-            replica->chunk_sums + owner_chunks_at(owner, owner->rank)));
-    TRY(owner_chunk_sum(owner, replica->comm, replica->chunk_sums, &sum));
+    assert(replica->gradient != NULL || replica->owner->own == 0);
+    TRY(sum_squares(replica));
+    TRY(owner_chunk_sum(replica->owner, replica->comm, replica->chunk_sums,
+                        &sum));
     *norm = sqrt(sum);
 out:
     return rc;
 }
 
+/* at: of the moments. */
+static enum err optimize(const struct replica *replica,
+                         const struct adamw *step, int64_t elements,
+                         float *master, const float *gradient, int64_t at)
+{
+    const struct kernels *kernels = replica->kernels;
+    if (replica->options.optimizer == OPTIMIZER_LION)
+        return kernels->lion(replica->ctx, DTYPE_F32, elements, step, master,
+                             gradient, replica->exp_avg + at);
+    return kernels->adamw(replica->ctx, DTYPE_F32, elements, step, master,
+                          gradient, replica->exp_avg + at,
+                          replica->exp_avg_sq + at);
+}
+
 /* Every rank has the whole total, and updates everything. */
 static enum err update_ddp(struct replica *replica, const struct adamw *step)
 {
+    enum err rc = ERR_OK;
     const float *total = replica->gradient - replica->owner->blocks[0].begin;
-    return replica->kernels->adamw(replica->ctx, DTYPE_F32,
-                                   replica->params->elements, step,
-                                   replica->weights, total, replica->exp_avg,
-                                   replica->exp_avg_sq);
+    TRY(optimize(replica, step, replica->params->elements, masters(replica),
+                 total, 0));
+    TRY(publish_ddp(replica));
+out:
+    return rc;
 }
 
 enum err replica_update(struct replica *replica, const struct adamw *step)
@@ -169,12 +294,11 @@ enum err replica_update(struct replica *replica, const struct adamw *step)
     for (int i = 0; i < replica->owner->block_count; i++) {
         const struct owner_block *b = &replica->owner->blocks[i];
         if (b->end > b->begin)
-            TRY(replica->kernels->adamw(
-                replica->ctx, DTYPE_F32, b->end - b->begin, step,
-                replica_piece(replica, i), replica->gradient + b->at,
-                replica->exp_avg + b->at, replica->exp_avg_sq + b->at));
+            TRY(optimize(replica, step, b->end - b->begin,
+                         master_piece(replica, i), replica->gradient + b->at,
+                         b->at));
     }
-    TRY(share_weights(replica));
+    TRY(publish(replica));
 out:
     return rc;
 }

@@ -104,8 +104,6 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
         arena_take(arena, places * (size_t)scatter->span * sizeof(float));
     scatter->wire_out = arena_take(arena, wire);
     scatter->wire_in = arena_take(arena, wire);
-    scatter->opened = arena_take(arena, (size_t)params->block_count *
-                                            sizeof scatter->opened[0]);
     bytes->total = arena->used;
     bytes->exchange = bytes->total - bytes->gradients - bytes->partial_sums;
 }
@@ -133,7 +131,8 @@ void scatter_plan(const struct params *params, const struct owner *owner,
     scatter_layout(&scatter, &plan, out);
 }
 
-enum err scatter_create(struct comm *comm, const struct kernels *kernels,
+enum err scatter_create(struct comm_tensors *tensors,
+                        const struct kernels *kernels,
                         const struct kernel_ctx *ctx,
                         const struct params *params, const struct owner *owner,
                         const struct scatter_options *options,
@@ -145,11 +144,15 @@ enum err scatter_create(struct comm *comm, const struct kernels *kernels,
     if (scatter == NULL)
         return err_set(ERR_MEMORY, "gradients: out of memory");
     scatter_open(scatter, params, owner, options);
-    scatter->comm = comm;
+    scatter->tensors = tensors;
     scatter->kernels = kernels;
     scatter->ctx = ctx;
     scatter_plan(params, owner, options, &bytes);
-    TRY(arena_create(bytes.total, &scatter->arena));
+    scatter->opened =
+        calloc((size_t)params->block_count, sizeof scatter->opened[0]);
+    if (scatter->opened == NULL)
+        TRY(err_set(ERR_MEMORY, "gradients: out of memory"));
+    TRY(kernels->memory->tensors_create(bytes.total, &scatter->arena));
     scatter_layout(scatter, &scatter->arena, &bytes);
     *out = scatter;
     scatter = NULL;
@@ -162,7 +165,8 @@ void scatter_destroy(struct scatter *scatter)
 {
     if (scatter == NULL)
         return;
-    arena_destroy(&scatter->arena);
+    scatter->kernels->memory->tensors_destroy(&scatter->arena);
+    free(scatter->opened);
     free(scatter);
 }
 
@@ -222,7 +226,7 @@ enum err scatter_gradient(struct scatter *scatter, int block, float **gradient)
     scatter->opened[block] = true;
     for (int i = 0; i < REQUESTS; i++)
         if (flight->requests[i] != NULL)
-            comm_test(flight->requests[i]);
+            comm_tensors_test(flight->requests[i]);
 out:
     return rc;
 }

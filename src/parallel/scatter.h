@@ -30,7 +30,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"
-#include "src/comm/comm.h"
+#include "src/comm/comm_tensors.h"
 #include "src/model/params.h"
 #include "src/parallel/owner.h"
 
@@ -56,7 +56,8 @@ void scatter_plan(const struct params *params, const struct owner *owner,
                   struct scatter_bytes *out);
 
 /* All arguments but the options are borrowed. */
-enum err scatter_create(struct comm *comm, const struct kernels *kernels,
+enum err scatter_create(struct comm_tensors *tensors,
+                        const struct kernels *kernels,
                         const struct kernel_ctx *ctx,
                         const struct params *params, const struct owner *owner,
                         const struct scatter_options *options,

@@ -1,6 +1,5 @@
 /* A block's gradients on their way to its owners, and how they are added. */
 #include <assert.h>
-#include <string.h>
 
 #include "src/parallel/scatter_impl.h"
 
@@ -111,8 +110,9 @@ static enum err add_round(struct scatter *scatter, int64_t count)
     depth = scatter_depth(scatter, &sums);
     for (int i = 0; i < depth; i++)
         if (values[i] != scatter->stack[i] + at)
-            memcpy(scatter->stack[i] + at, values[i],
-                   (size_t)count * sizeof(float));
+            TRY(scatter->kernels->memory->copy(
+                scatter->ctx->stream, (size_t)count * sizeof(float), values[i],
+                scatter->stack[i] + at));
 out:
     return rc;
 }
@@ -134,7 +134,7 @@ static enum err start_part(struct scatter *scatter, int part)
 {
     enum err rc = ERR_OK;
     struct flight *flight = &scatter->flight;
-    struct comm *comm = scatter->comm;
+    struct comm *comm = comm_tensors_comm(scatter->tensors);
     struct crowd crowd = crowd_of(scatter, flight->block);
     size_t *send_bytes = comm_sizes(comm, 0);
     size_t *send_offsets = comm_sizes(comm, 1);
@@ -167,10 +167,11 @@ static enum err start_part(struct scatter *scatter, int part)
         if (bf16)
             TRY(pack_piece(scatter, place, gradient + begin, count));
     }
-    TRY(comm_start_all_to_all(
-        comm, bf16 ? (const void *)scatter->wire_out : gradient, send_bytes,
-        send_offsets, bf16 ? (void *)scatter->wire_in : scatter->receive,
-        recv_bytes, recv_offsets, &flight->requests[part % REQUESTS]));
+    TRY(comm_tensors_start_all_to_all(
+        scatter->tensors, bf16 ? (const void *)scatter->wire_out : gradient,
+        send_bytes, send_offsets,
+        bf16 ? (void *)scatter->wire_in : scatter->receive, recv_bytes,
+        recv_offsets, &flight->requests[part % REQUESTS]));
 out:
     return rc;
 }
@@ -192,9 +193,10 @@ static enum err wait_round(struct scatter *scatter)
     struct flight *flight = &scatter->flight;
     int parts = crowd_of(scatter, flight->block).parts;
     for (int part = 0; part < parts; part++) {
-        struct comm_request *request = flight->requests[part % REQUESTS];
+        struct comm_tensors_request *request =
+            flight->requests[part % REQUESTS];
         flight->requests[part % REQUESTS] = NULL;
-        TRY(comm_wait(request, 0.0));
+        TRY(comm_tensors_wait(request, 0.0));
         if (part + REQUESTS < parts)
             TRY(start_part(scatter, part + REQUESTS));
     }

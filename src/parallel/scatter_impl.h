@@ -23,12 +23,13 @@ struct sums {
 struct flight {
     int block; /* NO_BLOCK: none */
     int64_t round;
-    struct comm_request *requests[REQUESTS]; /* part p: [p % REQUESTS] */
-    struct sums sums;                        /* before its turn */
+    /* part p: [p % REQUESTS] */
+    struct comm_tensors_request *requests[REQUESTS];
+    struct sums sums; /* before its turn */
 };
 
 struct scatter {
-    struct comm *comm;
+    struct comm_tensors *tensors;
     const struct kernels *kernels;
     const struct kernel_ctx *ctx;
     const struct params *params;
@@ -45,7 +46,7 @@ struct scatter {
     char *wire_in;
     struct sums sums; /* before this turn */
     int turn;
-    bool *opened; /* [blocks] in this turn */
+    bool *opened; /* [blocks] in this turn, of the host */
     struct flight flight;
 };
 

@@ -13,7 +13,8 @@ struct weights {
     struct comm *comm;
     int64_t elements;
     struct comm_window *window;
-    float *data;
+    size_t item; /* bytes of an element */
+    void *data;
     int *receivers; /* [size]: of each rank's node, who takes my interval */
     bool *taken;    /* [size]: whose interval comes to me */
     bool far;       /* there are several nodes */
@@ -49,7 +50,7 @@ static void deal(struct weights *weights)
     }
 }
 
-enum err weights_create(struct comm *comm, int64_t elements,
+enum err weights_create(struct comm *comm, int64_t elements, enum dtype dtype,
                         struct weights **out)
 {
     enum err rc = ERR_OK;
@@ -59,6 +60,7 @@ enum err weights_create(struct comm *comm, int64_t elements,
     if (weights != NULL) {
         weights->comm = comm;
         weights->elements = elements;
+        weights->item = dtype_bytes(dtype);
         weights->receivers = calloc(size, sizeof *weights->receivers);
         weights->taken = calloc(size, sizeof *weights->taken);
     }
@@ -66,7 +68,7 @@ enum err weights_create(struct comm *comm, int64_t elements,
         rc = err_set(ERR_MEMORY, "weights: out of memory");
     TRY(comm_agree(comm, rc));
     TRY(comm_window_create(comm, COMM_WINDOW_NODE,
-                           (size_t)elements * sizeof(float), &weights->window));
+                           (size_t)elements * weights->item, &weights->window));
     weights->data = comm_window_part(weights->window, comm_rank(comm));
     deal(weights);
     *out = weights;
@@ -86,7 +88,7 @@ void weights_destroy(struct weights *weights)
     free(weights);
 }
 
-float *weights_data(const struct weights *weights)
+void *weights_data(const struct weights *weights)
 {
     return weights->data;
 }
@@ -104,16 +106,16 @@ static enum err start_messages(struct weights *weights,
     for (int r = 0; r < size; r++) {
         int64_t begin = shard_begin(weights->elements, r, size);
         int64_t end = shard_begin(weights->elements, r + 1, size);
-        recv_offsets[r] = (size_t)begin * sizeof(float);
+        recv_offsets[r] = (size_t)begin * weights->item;
         recv_bytes[r] =
-            weights->taken[r] ? (size_t)(end - begin) * sizeof(float) : 0;
+            weights->taken[r] ? (size_t)(end - begin) * weights->item : 0;
     }
     int64_t begin = shard_begin(weights->elements, me, size);
     int64_t end = shard_begin(weights->elements, me + 1, size);
     for (int r = 0; r < size; r++) {
-        send_offsets[r] = (size_t)begin * sizeof(float);
+        send_offsets[r] = (size_t)begin * weights->item;
         send_bytes[r] = weights->receivers[r] == r
-                            ? (size_t)(end - begin) * sizeof(float)
+                            ? (size_t)(end - begin) * weights->item
                             : 0;
     }
     return comm_start_all_to_all(comm, weights->data, send_bytes, send_offsets,

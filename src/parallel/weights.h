@@ -1,5 +1,6 @@
 /* The weights: a flat array of which every rank updates its interval (shard.h)
- * and reads all. The ranks of a node share one copy (src/comm/comm_window.h).
+ * and reads all. The ranks of a node share one copy (src/comm/comm_window.h),
+ * so this is for memory of the host only.
  *
  * So a rank may write its interval only while no other rank of the node reads
  * the weights: between a call that all ranks enter when they are done reading
@@ -10,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "src/base/dtype.h"
 #include "src/base/err.h"
 #include "src/comm/comm.h"
 
@@ -17,12 +19,12 @@ struct weights;
 
 /* elements: a multiple of KERNEL_CHUNK. Zeroed. comm is borrowed. Collective;
  * fails on all ranks or on none. */
-enum err weights_create(struct comm *comm, int64_t elements,
+enum err weights_create(struct comm *comm, int64_t elements, enum dtype dtype,
                         struct weights **out);
 void weights_destroy(struct weights *weights);
 
 /* [elements]; lent. */
-float *weights_data(const struct weights *weights);
+void *weights_data(const struct weights *weights);
 
 /* Make every rank's interval visible to all ranks. Collective. */
 enum err weights_exchange(struct weights *weights);

@@ -1,0 +1,198 @@
+/* The leaves of a batch: whose they are, and what comes before and after. */
+#include "src/parallel/replica_impl.h"
+#include "src/parallel/shard.h"
+#include "src/parallel/tree.h"
+
+/* Of ddp and zero1. */
+static int first_leaf(const struct replica *replica, int rank)
+{
+    return shard_slot_begin(rank, replica->owner->ranks,
+                            replica->options.slots) *
+           replica->options.leaves;
+}
+
+int replica_turns(const struct replica *replica)
+{
+    int rank = replica->owner->rank;
+    if (replica->scatter != NULL)
+        return scatter_turns(replica->scatter);
+    return first_leaf(replica, rank + 1) - first_leaf(replica, rank);
+}
+
+int replica_leaf(const struct replica *replica, int turn)
+{
+    if (replica->scatter != NULL)
+        return scatter_leaf(replica->scatter, turn);
+    return first_leaf(replica, replica->owner->rank) + turn;
+}
+
+int replica_own_leaves(const struct replica *replica)
+{
+    return replica_part(&replica->options);
+}
+
+bool replica_shares(const struct replica *replica)
+{
+    return replica->group != NULL;
+}
+
+bool replica_serves(const struct replica *replica)
+{
+    const struct replica_options *options = &replica->options;
+    int64_t turn = (int64_t)replica->turn * replica->owner->ranks;
+    int first = replica->owner->rank;
+    if (replica->group == NULL)
+        return false;
+    first -= group_access(replica->group)->rank;
+    return (turn + first) * replica_part(options) <
+           (int64_t)options->slots * options->leaves;
+}
+
+void replica_begin_batch(struct replica *replica)
+{
+    replica->gradient = NULL;
+    if (replica->scatter != NULL)
+        scatter_begin(replica->scatter);
+    else
+        reduce_begin(replica->reduce);
+}
+
+/* The leaf begins a slot of the sum, which may hold all that the rank has. */
+static bool begins_slot(const struct replica *replica, int turn)
+{
+    if (!replica->options.exact)
+        return turn == 0;
+    return replica_leaf(replica, turn) % replica->options.leaves == 0;
+}
+
+enum err replica_begin_leaf(struct replica *replica, int turn)
+{
+    replica->turn = turn;
+    if (replica->scatter != NULL) {
+        scatter_turn(replica->scatter, turn);
+        walk_begin(replica->walk, true);
+        return ERR_OK;
+    }
+    replica->leaf_opened = false;
+    if (begins_slot(replica, turn))
+        return reduce_slot(replica->reduce, &replica->slot_gradient);
+    return ERR_OK;
+}
+
+enum err replica_end_leaf(struct replica *replica)
+{
+    enum err rc = ERR_OK;
+    int turn = replica->turn;
+    if (replica->scatter != NULL) {
+        TRY(replica_walk_on(replica));
+        return replica->broken ? ERR_OK : scatter_turn_end(replica->scatter);
+    }
+    if (turn + 1 < replica_turns(replica) && !begins_slot(replica, turn + 1))
+        return ERR_OK;
+    replica->slot_gradient = NULL;
+    TRY(reduce_slot_done(replica->reduce));
+out:
+    return rc;
+}
+
+enum err replica_finish_batch(struct replica *replica)
+{
+    enum err rc = ERR_OK;
+    float *total;
+    if (replica->scatter != NULL) {
+        replica->gradient = scatter_total(replica->scatter);
+        return ERR_OK;
+    }
+    if (replica->options.strategy != REPLICA_DDP)
+        return reduce_finish(replica->reduce, &replica->gradient);
+    TRY(reduce_finish_all(replica->reduce, &total));
+    replica->gradient = total + replica->owner->blocks[0].begin;
+out:
+    return rc;
+}
+
+void replica_begin_eval(struct replica *replica)
+{
+    if (replica->walk != NULL)
+        walk_begin(replica->walk, false);
+}
+
+enum err replica_end_eval(struct replica *replica)
+{
+    return replica->walk != NULL ? replica_walk_on(replica) : ERR_OK;
+}
+
+/* Who computes a leaf, where it comes after `rank`'s. */
+static int leaf_rank(const struct replica *replica, int leaf, int rank)
+{
+    int ranks = replica->owner->ranks;
+    if (replica->scatter != NULL)
+        return leaf / replica_part(&replica->options) % ranks;
+    while (leaf >= first_leaf(replica, rank + 1))
+        rank++;
+    return rank;
+}
+
+/* Leaves of a batch are listed rank by rank for their exchange: at[r] is the
+ * first of rank r. */
+static void leaf_places(const struct replica *replica, size_t *at)
+{
+    int total = replica->options.slots * replica->options.leaves;
+    int ranks = replica->owner->ranks;
+    size_t sum = (size_t)total;
+    for (int r = 0; r < ranks; r++)
+        at[r] = 0;
+    for (int leaf = 0, r = 0; leaf < total; leaf++) {
+        r = leaf_rank(replica, leaf, r);
+        at[r]++;
+    }
+    for (int r = ranks - 1; r >= 0; r--) {
+        sum -= at[r];
+        at[r] = sum;
+    }
+}
+
+static enum err gather_leaves(struct replica *replica, const double *values)
+{
+    double *all = replica->leaf_values;
+    int total = replica->options.slots * replica->options.leaves;
+    int ranks = replica->owner->ranks;
+    size_t *bytes = comm_sizes(replica->comm, 0);
+    size_t *offsets = comm_sizes(replica->comm, 1);
+    leaf_places(replica, offsets);
+    double *own = all + offsets[replica->owner->rank];
+    for (int r = 0; r < ranks; r++) {
+        size_t end = r + 1 < ranks ? offsets[r + 1] : (size_t)total;
+        bytes[r] = (end - offsets[r]) * sizeof *all;
+    }
+    for (int r = 0; r < ranks; r++)
+        offsets[r] *= sizeof *all;
+    for (int leaf = 0, r = 0; leaf < total; leaf++) {
+        r = leaf_rank(replica, leaf, r);
+        if (r == replica->owner->rank)
+            *own++ = values[leaf];
+    }
+    return comm_all_gather(replica->comm, all, bytes, offsets);
+}
+
+enum err replica_leaf_sum(struct replica *replica, const double *values,
+                          double *sum)
+{
+    enum err rc = ERR_OK;
+    int leaves = replica->options.leaves;
+    int slots = replica->options.slots;
+    double *all = replica->leaf_values;
+    double *sums = all + slots * leaves;
+    size_t *next = comm_sizes(replica->comm, 2);
+    TRY(gather_leaves(replica, values));
+    leaf_places(replica, next);
+    for (int leaf = 0, r = 0; leaf < slots * leaves; leaf++) {
+        double *slot = &sums[leaf / leaves];
+        r = leaf_rank(replica, leaf, r);
+        double value = all[next[r]++];
+        *slot = leaf % leaves == 0 ? value : *slot + value;
+    }
+    *sum = tree_sum(sums, slots);
+out:
+    return rc;
+}
