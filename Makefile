@@ -114,6 +114,7 @@ RANKS_test_ckpt_xor_damage_n4 := 2 3 4
 RANKS_test_trainer_memory_n4 := 1 2 4
 RANKS_test_replica_n4 := 1 2 3 4
 RANKS_test_replica_shared_n4 := 1 2 3 4
+RANKS_test_replica_device_n4 := 1 2 3 4
 RANKS_test_group_n4 := 1 2 3 4
 RANKS_test_comm_tensors_n4 := 1 2 3 4
 RANKS_test_comm_tensors_nccl_n4 := 2 3 4
@@ -252,7 +253,7 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 $(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
 $(filter $(B)/tests/test_kernels% $(addprefix $(B)/tests/,test_health_probe test_model_device),$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
-$(filter $(B)/tests/test_comm_tensors%,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
+$(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device_n4,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
 
 define wrapper

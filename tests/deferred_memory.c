@@ -9,6 +9,7 @@
 
 #define FAR ((uintptr_t)1 << 60)
 #define STREAMS 32
+#define ALIGN ((size_t)256)
 
 enum kind { COPY, RECORD, AWAIT, CALL };
 
@@ -175,7 +176,11 @@ static void host_destroy(struct arena *arena)
 
 static enum err tensors_create(size_t bytes, struct arena *out)
 {
-    char *base = (char *)((uintptr_t)make(bytes) + FAR);
+    size_t whole = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    void *made = aligned_alloc(ALIGN, whole);
+    if (made == NULL)
+        abort();
+    char *base = (char *)((uintptr_t)memset(made, 0, whole) + FAR);
     *out = (struct arena){ .base = base, .capacity = bytes };
     return ERR_OK;
 }

@@ -1,6 +1,8 @@
 /* Replicas for tests: a model is played by somebody who makes its calls with
  * made-up gradients, and looks whether the weights are the right ones; what a
- * strategy makes of them on all ranks is compared with ddp on one. */
+ * strategy makes of them on all ranks is compared with ddp on one, in fp32 and
+ * memory of the host. Of bf16 weights the masters are compared, and whether
+ * each weight is its master rounded. */
 #ifndef TESSERA_TESTS_REPLICA_FIXTURE_H
 #define TESSERA_TESTS_REPLICA_FIXTURE_H
 
@@ -22,8 +24,14 @@ struct world {
     struct comm *self;
     int rank, ranks;
     const struct kernels *kernels;
+    const struct kernels *host; /* of what is compared with */
     struct kernel_ctx ctx;
     struct params *params;
+    /* Of a device: run(argument) comes in the stream's order and finds a tensor
+     * at reach(tensor). NULL: the host does. */
+    void (*enqueue)(void *stream, bool (*run)(void *), void *argument);
+    void *(*reach)(const void *tensor);
+    int *wrong; /* blocks with other weights */
 };
 
 /* A leaf on its way through the blocks. */
@@ -36,7 +44,6 @@ struct player {
     int leaf, own_leaves; /* the first; NO_LEAF: it only serves others */
     int turn_leaf;        /* the turn's first, of all ranks */
     int calls_left;       /* NEVER: it does not fail */
-    int wrong;            /* blocks with other weights */
 };
 
 struct strategy {
@@ -75,6 +82,54 @@ static inline void seen(const struct player *player, int block, int *degree,
     *begin = player->world->rank % *degree * *elements;
 }
 
+/* What is done to a tensor: weights are compared, or a gradient is filled. */
+struct deed {
+    struct player player;
+    int block, part, leaf;
+    int64_t begin, elements;
+    void *tensor;
+    const float *want;
+};
+
+/* *deed is copied; `run` frees the copy. */
+static inline void in_order(const struct world *world, bool (*run)(void *),
+                            const struct deed *deed)
+{
+    struct deed *copy = malloc(sizeof *copy);
+    if (copy == NULL)
+        abort();
+    *copy = *deed;
+    if (world->reach != NULL)
+        copy->tensor = world->reach(deed->tensor);
+    if (world->enqueue != NULL)
+        world->enqueue(world->ctx.stream, run, copy);
+    else
+        run(copy);
+}
+
+static inline uint16_t rounded(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline bool compare_now(void *argument)
+{
+    struct deed *deed = argument;
+    const uint16_t *half = deed->tensor;
+    bool same = true;
+    if (deed->player.options->dtype == DTYPE_F32)
+        same = memcmp(deed->tensor, deed->want,
+                      (size_t)deed->elements * sizeof(float)) == 0;
+    else
+        for (int64_t i = 0; i < deed->elements; i++)
+            same = same && half[i] == rounded(deed->want[i]);
+    *deed->player.world->wrong += !same;
+    free(deed);
+    return true;
+}
+
 static inline enum err play_gather(struct player *player, int block)
 {
     enum err rc = ERR_OK;
@@ -87,8 +142,11 @@ static inline enum err play_gather(struct player *player, int block)
     if (player->reference == NULL)
         return ERR_OK;
     TRY(player->reference->gather(player->reference->arg, block, &want));
-    player->wrong += memcmp(weights, (const float *)want + begin,
-                            (size_t)elements * sizeof(float)) != 0;
+    struct deed deed = { .player = *player,
+                         .elements = elements,
+                         .tensor = (void *)(uintptr_t)weights,
+                         .want = (const float *)want + begin };
+    in_order(player->world, compare_now, &deed);
 out:
     return rc;
 }
@@ -102,24 +160,26 @@ static inline enum err play_release(struct player *player, int block)
 
 /* Some of the tensors' elements get a gradient, padding never does; part tells
  * head and embedding apart. */
-static inline void fill(const struct player *player, int block, int part,
-                        int leaf, int64_t begin, int64_t elements,
-                        float *gradient)
+static inline bool fill_now(void *argument)
 {
-    const struct params *params = player->world->params;
-    begin += params->blocks[block].offset;
+    struct deed *deed = argument;
+    const struct params *params = deed->player.world->params;
+    float *gradient = deed->tensor;
+    int64_t begin = deed->begin + params->blocks[deed->block].offset;
+    int batch = deed->player.batch + 8 * deed->part;
     for (int p = 0; p < params->count; p++) {
         const struct param *param = &params->list[p];
         int64_t end = param->offset + param->numel;
-        for (int64_t i = param->offset + part; i < end && param->block == block;
-             i += 17)
-            if (i >= begin && i < begin + elements)
+        for (int64_t i = param->offset + deed->part;
+             i < end && param->block == deed->block; i += 17)
+            if (i >= begin && i < begin + deed->elements)
                 gradient[i - begin] +=
-                    leaf == NO_LEAF
+                    deed->leaf == NO_LEAF
                         ? GARBAGE
-                        : 1e-3f *
-                              fixture_value(player->batch + 8 * part, leaf, i);
+                        : 1e-3f * fixture_value(batch, deed->leaf, i);
     }
+    free(deed);
+    return true;
 }
 
 /* Of the rank's own leaves, or of its experts and the leaves of its group, as
@@ -141,8 +201,14 @@ static inline enum err play_gradient(struct player *player, int block, int part)
     for (int i = 0; i < count; i++) {
         bool real =
             first != NO_LEAF && first + i < options->slots * options->leaves;
-        fill(player, block, part, real ? first + i : NO_LEAF, begin, elements,
-             gradient + i * elements);
+        struct deed deed = { .player = *player,
+                             .block = block,
+                             .part = part,
+                             .leaf = real ? first + i : NO_LEAF,
+                             .begin = begin,
+                             .elements = elements,
+                             .tensor = gradient + i * elements };
+        in_order(player->world, fill_now, &deed);
     }
 out:
     return rc;
@@ -260,9 +326,6 @@ play_batch(const struct world *world, struct replica *replica,
             failed = play(&player, true) != ERR_OK || failed;
         TRY(replica_end_leaf(replica));
     }
-    if (player.wrong > 0)
-        return err_set(ERR_INTERNAL, "%d blocks with wrong weights",
-                       player.wrong);
     if (fail_calls != NEVER)
         return ERR_OK;
     struct adamw step = { .lr = 1e-2f,
@@ -277,26 +340,38 @@ play_batch(const struct world *world, struct replica *replica,
     TRY(replica_leaf_sum(replica, losses, &results[0]));
     TRY(replica_gradient_norm(replica, &results[1]));
     TRY(replica_update(replica, &step));
+    if (*world->wrong > 0)
+        return err_set(ERR_INTERNAL, "%d blocks with wrong weights",
+                       *world->wrong);
 out:
     return rc;
 }
 
-/* Whether what this rank would save is what the whole replica has there; and
- * how much it is. */
-static inline bool same_state(struct replica *replica, struct replica *whole,
+/* Whether what this rank would save is what the whole replica, of the host, has
+ * there; and how much it is. */
+static inline bool same_state(const struct world *world,
+                              struct replica *replica, struct replica *whole,
                               int64_t *elements)
 {
-    int count;
+    int count, own_count;
+    const struct kernel_memory *memory = world->kernels->memory;
     const struct ckpt_item *all = replica_items(whole, &count);
-    const struct ckpt_item *own = replica_items(replica, &count);
-    bool same = true;
-    for (int i = 0; i < count; i++) {
+    const struct ckpt_item *own = replica_items(replica, &own_count);
+    bool same = count == own_count;
+    for (int i = 0; i < count && same; i++) {
         int64_t n = own[i].part.end - own[i].part.begin;
-        const float *want = (const float *)all[i].data + own[i].part.begin;
-        same = same && strcmp(all[i].name, own[i].name) == 0;
+        size_t bytes = (size_t)n * sizeof(float);
+        struct arena host = { 0 };
+        same = strcmp(all[i].name, own[i].name) == 0;
         if (n > 0)
-            same = same &&
-                   memcmp(own[i].data, want, (size_t)n * sizeof *want) == 0;
+            same = same && memory->host_create(bytes, &host) == ERR_OK &&
+                   memory->download(world->ctx.stream, bytes, own[i].data,
+                                    host.base) == ERR_OK &&
+                   memory->wait(world->ctx.stream) == ERR_OK &&
+                   memcmp(host.base,
+                          (const float *)all[i].data + own[i].part.begin,
+                          bytes) == 0;
+        memory->host_destroy(&host);
         *elements += n;
     }
     return same;
@@ -314,6 +389,19 @@ out:
     return rc;
 }
 
+/* One rank, in memory of the host. */
+static inline struct world alone_in(const struct world *world)
+{
+    struct world alone = *world;
+    alone.rank = 0;
+    alone.ranks = 1;
+    alone.kernels = world->host;
+    alone.ctx.stream = NULL;
+    alone.enqueue = NULL;
+    alone.reach = NULL;
+    return alone;
+}
+
 /* All ranks evaluate, the last one without a leaf. */
 static inline enum err play_eval(struct world *world, struct replica *replica,
                                  const struct replica_options *options,
@@ -329,7 +417,8 @@ static inline enum err play_eval(struct world *world, struct replica *replica,
     if (world->rank + 1 < world->ranks)
         TRY(play(&player, false));
     TRY(replica_end_eval(replica));
-    if (player.wrong > 0)
+    TRY(world->kernels->memory->wait(world->ctx.stream));
+    if (*world->wrong > 0)
         return err_set(ERR_INTERNAL, "evaluation: wrong weights");
 out:
     return rc;
@@ -348,15 +437,16 @@ static inline void test_bits(struct world *world,
     struct replica *whole = NULL;
     struct replica *replica = NULL;
     enum err rc = ERR_OK;
-    struct world alone = *world;
+    struct world alone = alone_in(world);
     bool same = true;
     int64_t elements = 0;
-    alone.rank = 0;
-    alone.ranks = 1;
+    int64_t kinds = options.optimizer == OPTIMIZER_LION ? 2 : 3;
+    one.optimizer = options.optimizer;
+    *world->wrong = 0;
     options.slots = slots;
     options.leaves = leaves;
     options.exact = true;
-    TRY(make(world, world->self, &one, &whole));
+    TRY(make(&alone, world->self, &one, &whole));
     TRY(make(world, world->comm, &options, &replica));
     for (int batch = 0; batch < BATCHES; batch++) {
         double want[2], got[2];
@@ -370,9 +460,9 @@ static inline void test_bits(struct world *world,
         same = same && memcmp(want, got, sizeof want) == 0;
     }
     TRY(play_eval(world, replica, &options, whole));
-    same = same && same_state(replica, whole, &elements);
+    same = same && same_state(world, replica, whole, &elements);
     TRY(comm_all_reduce_i64(world->comm, &elements, 1, COMM_SUM));
-    if (elements != 3 * world->params->numel)
+    if (elements != kinds * world->params->numel)
         rc = err_set(ERR_INTERNAL, "not every element is saved once");
 out:
     tap_note("%d slots of %d leaves%s", slots, leaves,
@@ -402,13 +492,15 @@ static inline void make_model(struct world *world, const char *preset,
 /* The world of all ranks; false: there is none. */
 static inline bool open_world(struct world *world, int *argc, char ***argv)
 {
-    *world = (struct world){ .ctx = { .threads = 1 } };
+    static int wrong;
+    *world = (struct world){ .ctx = { .threads = 1 }, .wrong = &wrong };
     if (comm_create("auto", argc, argv, 60.0, &world->comm) != ERR_OK ||
         comm_create("self", NULL, NULL, 60.0, &world->self) != ERR_OK ||
         kernels_find("cpu", "generic", &world->kernels) != ERR_OK) {
         tap_ok(false, "create: %s", err_text());
         return false;
     }
+    world->host = world->kernels;
     world->rank = comm_rank(world->comm);
     world->ranks = comm_size(world->comm);
     if (world->rank > 0)

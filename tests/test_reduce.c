@@ -4,15 +4,15 @@
 #include "tests/reduce_fixture.h"
 #include "tests/tap.h"
 
-static void test_tree(struct comm_tensors *tensors, int slots)
+static void test_tree(struct comm *comm, struct comm_tensors *tensors,
+                      int slots)
 {
     int64_t elements = 2 * KERNEL_CHUNK;
     struct kernel_ctx ctx = { .threads = 1 };
     struct reduce *reduce = NULL;
     float *own;
-    enum err rc =
-        reduce_create(comm_tensors_comm(tensors), tensors, &fixture_kernels,
-                      &ctx, elements, slots, &reduce);
+    enum err rc = reduce_create(comm, tensors, &fixture_kernels, &ctx, elements,
+                                slots, &reduce);
     int64_t wrong = -1;
     if (rc == ERR_OK)
         rc = fixture_slots(reduce, 0, 1, slots, elements, 1, 1);
@@ -39,7 +39,7 @@ static void test_order_matters(void)
            different);
 }
 
-static void test_begin_again(struct comm_tensors *tensors)
+static void test_begin_again(struct comm *comm, struct comm_tensors *tensors)
 {
     int64_t elements = KERNEL_CHUNK;
     struct kernel_ctx ctx = { .threads = 1 };
@@ -47,8 +47,8 @@ static void test_begin_again(struct comm_tensors *tensors)
     float *own = NULL;
     float *gradient;
     int64_t wrong = -1;
-    enum err rc = reduce_create(comm_tensors_comm(tensors), tensors,
-                                &fixture_kernels, &ctx, elements, 5, &reduce);
+    enum err rc = reduce_create(comm, tensors, &fixture_kernels, &ctx, elements,
+                                5, &reduce);
     reduce_begin(reduce);
     for (int s = 0; s < 3; s++) {
         rc |= reduce_slot(reduce, &gradient);
@@ -125,8 +125,8 @@ int main(void)
     }
     test_order_matters();
     for (unsigned i = 0; i < sizeof slots / sizeof slots[0]; i++)
-        test_tree(tensors, slots[i]);
-    test_begin_again(tensors);
+        test_tree(comm, tensors, slots[i]);
+    test_begin_again(comm, tensors);
     test_bytes();
     test_sums(comm, tensors);
     comm_tensors_destroy(tensors);

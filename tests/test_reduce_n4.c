@@ -45,11 +45,10 @@ out:
     return rc;
 }
 
-static void test_tree(struct comm_tensors *tensors,
+static void test_tree(struct comm *comm, struct comm_tensors *tensors,
                       const struct kernels *kernels, int slots, int chunks,
                       int batches, int64_t stride)
 {
-    struct comm *comm = comm_tensors_comm(tensors);
     int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
     int rank = comm_rank(comm);
     int ranks = comm_size(comm);
@@ -131,9 +130,9 @@ static void test_chunk_sums(struct comm *comm, int chunks)
     everywhere(comm, pass, "sum of one double per chunk", 0, chunks);
 }
 
-static void test_gather(struct comm_tensors *tensors, int chunks)
+static void test_gather(struct comm *comm, struct comm_tensors *tensors,
+                        int chunks)
 {
-    struct comm *comm = comm_tensors_comm(tensors);
     int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
     int rank = comm_rank(comm);
     int ranks = comm_size(comm);
@@ -171,16 +170,16 @@ static void test_weights(struct comm *comm, int chunks)
     weights_destroy(weights);
 }
 
-static void test_trees(struct comm_tensors *tensors,
+static void test_trees(struct comm *comm, struct comm_tensors *tensors,
                        const struct kernels *kernels)
 {
     for (int slots = 1; slots <= 9; slots++)
         for (unsigned c = 0; c < sizeof sizes / sizeof sizes[0]; c++)
-            test_tree(tensors, kernels, slots, sizes[c], 3, 1);
-    test_tree(tensors, kernels, 16, 2, 2, 1);
-    test_tree(tensors, kernels, 31, 5, 2, 1);
+            test_tree(comm, tensors, kernels, slots, sizes[c], 3, 1);
+    test_tree(comm, tensors, kernels, 16, 2, 2, 1);
+    test_tree(comm, tensors, kernels, 31, 5, 2, 1);
     /* Three rounds of the exchange with four ranks, the last one short. */
-    test_tree(tensors, kernels, 125, 401, 2, 61);
+    test_tree(comm, tensors, kernels, 125, 401, 2, 61);
 }
 
 int main(int argc, char **argv)
@@ -207,13 +206,13 @@ int main(int argc, char **argv)
     log_init("test", comm_rank(comm),
              comm_rank(comm) > 0 ? LOG_WARN : LOG_INFO);
     everywhere(comm, node_hide(comm_rank(comm)), "/proc as it is to be", 0, 0);
-    test_trees(tensors, &fixture_kernels);
-    test_trees(tensors, &apart);
+    test_trees(comm, tensors, &fixture_kernels);
+    test_trees(comm, tensors, &apart);
     for (int slots = 1; slots <= 9; slots++)
         test_slot_sums(comm, slots);
     for (unsigned c = 0; c < sizeof sizes / sizeof sizes[0]; c++) {
         test_chunk_sums(comm, sizes[c]);
-        test_gather(tensors, sizes[c]);
+        test_gather(comm, tensors, sizes[c]);
         test_weights(comm, sizes[c]);
     }
     comm_tensors_destroy(tensors);

@@ -44,7 +44,8 @@ static void test_load(struct world *world)
     TRY(play_batch(world, replica, &to, whole, 1, NEVER, NEVER, results));
     TRY(play_batch(world, whole, &from, NULL, 1, NEVER, NEVER, results));
 out:
-    everywhere(world, rc == ERR_OK && same_state(replica, whole, &elements),
+    everywhere(world,
+               rc == ERR_OK && same_state(world, replica, whole, &elements),
                "goes on from the state of ddp", "zero3");
     replica_destroy(replica);
     replica_destroy(whole);

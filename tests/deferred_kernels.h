@@ -1,0 +1,211 @@
+/* The ops of a replica on tests/deferred_memory.h: what the processor computes,
+ * as late as a stream allows. */
+#ifndef TESSERA_TESTS_DEFERRED_KERNELS_H
+#define TESSERA_TESTS_DEFERRED_KERNELS_H
+
+#include <stdlib.h>
+
+#include "kernels/kernels.h"
+#include "tests/deferred_memory.h"
+
+enum deferred_kind {
+    DEFERRED_ZERO,
+    DEFERRED_ACCUMULATE,
+    DEFERRED_ADD,
+    DEFERRED_CONVERT,
+    DEFERRED_SQUARES,
+    DEFERRED_ADAMW,
+    DEFERRED_LION,
+    DEFERRED_PACK,
+    DEFERRED_UNPACK
+};
+
+struct deferred_op {
+    enum deferred_kind kind;
+    struct kernel_ctx ctx;
+    enum dtype from, to;
+    enum packing packing;
+    int64_t rows, n;
+    float scale;
+    struct adamw step;
+    void *tensors[4];
+};
+
+/* Who computes; to be set before the first op. */
+static const struct kernels *deferred_host;
+
+static inline enum err deferred_compute(const struct deferred_op *op)
+{
+    const struct kernels *k = deferred_host;
+    const struct kernel_ctx *ctx = &op->ctx;
+    void *t[4];
+    for (int i = 0; i < 4; i++)
+        t[i] = op->tensors[i] != NULL ? deferred_reach(op->tensors[i]) : NULL;
+    switch (op->kind) {
+    case DEFERRED_ZERO:
+        return k->zero(ctx, op->from, op->n, t[0]);
+    case DEFERRED_ACCUMULATE:
+        return k->accumulate(ctx, op->from, op->n, t[0], t[1]);
+    case DEFERRED_ADD:
+        return k->add(ctx, op->from, op->n, t[0], op->scale, t[1], t[2]);
+    case DEFERRED_CONVERT:
+        return k->convert(ctx, op->n, op->from, t[0], op->to, t[1]);
+    case DEFERRED_SQUARES:
+        return k->chunk_sum_squares(ctx, op->from, op->n, t[0], t[1]);
+    case DEFERRED_ADAMW:
+        return k->adamw(ctx, op->from, op->n, &op->step, t[0], t[1], t[2],
+                        t[3]);
+    case DEFERRED_LION:
+        return k->lion(ctx, op->from, op->n, &op->step, t[0], t[1], t[2]);
+    case DEFERRED_PACK:
+        return k->pack(ctx, op->packing, op->rows, op->n, t[0], t[1]);
+    case DEFERRED_UNPACK:
+        return k->unpack(ctx, op->packing, op->rows, op->n, t[0], t[1]);
+    }
+    return ERR_INTERNAL;
+}
+
+static inline bool deferred_run(void *argument)
+{
+    struct deferred_op *op = argument;
+    if (deferred_compute(op) != ERR_OK)
+        abort();
+    free(op);
+    return true;
+}
+
+static inline enum err deferred_enqueue(const struct kernel_ctx *ctx,
+                                        const struct deferred_op *op)
+{
+    struct deferred_op *copy = malloc(sizeof *copy);
+    if (copy == NULL)
+        abort();
+    *copy = *op;
+    copy->ctx = *ctx;
+    deferred_call(ctx->stream, deferred_run, copy);
+    return ERR_OK;
+}
+
+/* Only read, where the op only reads. */
+static inline void *deferred_tensor(const void *tensor)
+{
+    return (void *)(uintptr_t)tensor;
+}
+
+static inline enum err deferred_zero(const struct kernel_ctx *ctx,
+                                     enum dtype dtype, int64_t n, void *x)
+{
+    struct deferred_op op = { DEFERRED_ZERO, .from = dtype, .n = n };
+    op.tensors[0] = x;
+    return deferred_enqueue(ctx, &op);
+}
+
+static inline enum err deferred_accumulate(const struct kernel_ctx *ctx,
+                                           enum dtype dtype, int64_t n,
+                                           const void *x, void *y)
+{
+    struct deferred_op op = { DEFERRED_ACCUMULATE, .from = dtype, .n = n };
+    op.tensors[0] = deferred_tensor(x);
+    op.tensors[1] = y;
+    return deferred_enqueue(ctx, &op);
+}
+
+static inline enum err deferred_add(const struct kernel_ctx *ctx,
+                                    enum dtype dtype, int64_t n, const void *a,
+                                    float scale, const void *b, void *out)
+{
+    struct deferred_op op = { DEFERRED_ADD, .from = dtype, .n = n,
+                              .scale = scale };
+    op.tensors[0] = deferred_tensor(a);
+    op.tensors[1] = deferred_tensor(b);
+    op.tensors[2] = out;
+    return deferred_enqueue(ctx, &op);
+}
+
+static inline enum err deferred_convert(const struct kernel_ctx *ctx, int64_t n,
+                                        enum dtype from, const void *x,
+                                        enum dtype to, void *y)
+{
+    struct deferred_op op = { DEFERRED_CONVERT, .from = from, .to = to,
+                              .n = n };
+    op.tensors[0] = deferred_tensor(x);
+    op.tensors[1] = y;
+    return deferred_enqueue(ctx, &op);
+}
+
+static inline enum err deferred_squares(const struct kernel_ctx *ctx,
+                                        enum dtype dtype, int64_t n,
+                                        const void *x, double *out)
+{
+    struct deferred_op op = { DEFERRED_SQUARES, .from = dtype, .n = n };
+    op.tensors[0] = deferred_tensor(x);
+    op.tensors[1] = out;
+    return deferred_enqueue(ctx, &op);
+}
+
+static inline enum err deferred_adamw(const struct kernel_ctx *ctx,
+                                      enum dtype dtype, int64_t n,
+                                      const struct adamw *step, float *p,
+                                      const void *g, float *m, float *v)
+{
+    struct deferred_op op = { DEFERRED_ADAMW, .from = dtype, .n = n,
+                              .step = *step };
+    op.tensors[0] = p;
+    op.tensors[1] = deferred_tensor(g);
+    op.tensors[2] = m;
+    op.tensors[3] = v;
+    return deferred_enqueue(ctx, &op);
+}
+
+static inline enum err deferred_lion(const struct kernel_ctx *ctx,
+                                     enum dtype dtype, int64_t n,
+                                     const struct adamw *step, float *p,
+                                     const void *g, float *m)
+{
+    struct deferred_op op = { DEFERRED_LION, .from = dtype, .n = n,
+                              .step = *step };
+    op.tensors[0] = p;
+    op.tensors[1] = deferred_tensor(g);
+    op.tensors[2] = m;
+    return deferred_enqueue(ctx, &op);
+}
+
+static inline enum err deferred_pack(const struct kernel_ctx *ctx,
+                                     enum packing packing, int64_t rows,
+                                     int64_t cols, const float *x, void *packed)
+{
+    struct deferred_op op = { DEFERRED_PACK, .packing = packing, .rows = rows,
+                              .n = cols };
+    op.tensors[0] = deferred_tensor(x);
+    op.tensors[1] = packed;
+    return deferred_enqueue(ctx, &op);
+}
+
+static inline enum err deferred_unpack(const struct kernel_ctx *ctx,
+                                       enum packing packing, int64_t rows,
+                                       int64_t cols, const void *packed,
+                                       float *x)
+{
+    struct deferred_op op = { DEFERRED_UNPACK, .packing = packing, .rows = rows,
+                              .n = cols };
+    op.tensors[0] = deferred_tensor(packed);
+    op.tensors[1] = x;
+    return deferred_enqueue(ctx, &op);
+}
+
+static const struct kernels deferred_kernels = {
+    .backend = "deferred",
+    .kernel_set = "deferred",
+    .memory = &deferred_memory,
+    .zero = deferred_zero,
+    .accumulate = deferred_accumulate,
+    .add = deferred_add,
+    .convert = deferred_convert,
+    .chunk_sum_squares = deferred_squares,
+    .adamw = deferred_adamw,
+    .lion = deferred_lion,
+    .pack = deferred_pack,
+    .unpack = deferred_unpack,
+};
+
+#endif
