@@ -177,7 +177,7 @@ enum err CUDA_SYMBOL(expert_weigh)(const struct kernel_ctx *ctx,
                                    const float *weights, void *h, void *dh,
                                    float *dweights);
 
-/* gemm by CUDA cores, for where cuBLASLt is not. cuda_gemm.cu. */
+/* gemm by kernels of our own, for where cuBLASLt is not. cuda_gemm.cu. */
 enum err CUDA_SYMBOL(gemm_tiled)(const struct kernel_ctx *ctx, enum dtype dtype,
                                  const struct gemm *gemm);
 

@@ -231,7 +231,7 @@ static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static void shared_create(void)
 {
     if (cuda_blas_create(NULL, &shared) != ERR_OK)
-        log_warn("gemm runs on CUDA cores, many times slower: %s", err_text());
+        log_warn("gemm runs on slower kernels of our own: %s", err_text());
 }
 
 struct cuda_blas *cuda_blas_shared(void)
