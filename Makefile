@@ -109,6 +109,7 @@ RANKS_test_reduce_n4 := 1 2 3 4
 RANKS_test_ckpt_n4 := 1 2 3 4
 RANKS_test_ckpt_saver_n4 := 1 2 3 4
 RANKS_test_ckpt_load_n4 := 1 2 3 4
+RANKS_test_ckpt_memory_n4 := 1 2 3
 RANKS_test_ckpt_xor_n4 := 1 2 3 4
 RANKS_test_ckpt_xor_damage_n4 := 2 3 4
 RANKS_test_trainer_memory_n4 := 1 2 4

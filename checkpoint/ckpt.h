@@ -30,6 +30,7 @@
 #include <stdint.h>
 
 #include "checkpoint/ckpt_part.h"
+#include "src/base/arena.h"
 #include "src/base/dtype.h"
 #include "src/base/err.h"
 #include "src/comm/comm.h"
@@ -51,6 +52,25 @@ struct ckpt_item {
     void *data; /* the part's elements, one after the other */
 };
 
+/* The way to items whose data is not the program's own memory but, say, that of
+ * a device. All but copy_in is for saving, copy_in is for loading. */
+struct ckpt_memory {
+    void *arg;
+    /* Copy from an item's data into the saver's copy; called where the save is
+     * started. It may return before the bytes are there if there is a finish;
+     * that the data does not change meanwhile is the owner's business. */
+    enum err (*copy_out)(void *arg, void *to, const void *from, size_t bytes);
+    /* All copies that were begun are done: called by the saver's thread before
+     * it reads any, by none other while that works. NULL: copy_out waits. */
+    enum err (*finish)(void *arg);
+    /* Memory for the saver's copy of all items, such as copies reach without
+     * the processor. */
+    enum err (*stage_create)(size_t bytes, struct arena *out);
+    void (*stage_destroy)(struct arena *arena);
+    /* Copy into an item's data; `from` may change when it returns. */
+    enum err (*copy_in)(void *arg, void *to, const void *from, size_t bytes);
+};
+
 struct ckpt_progress;
 
 struct ckpt_options {
@@ -64,6 +84,9 @@ struct ckpt_options {
     int xor_group; /* of the local shards: parity over groups of so many nodes
                     * at most (2 to 32), instead of copies on the next node; 0:
                     * copies */
+    /* NULL: items' data is memory of the program. Otherwise every save copies,
+     * whatever `stage` says. Lent to the saver. */
+    const struct ckpt_memory *memory;
 
     /* Called on rank 0 in the writer's thread when a save is COMMITTED or has
      * FAILED, before the ranks learn of it; for records of it in files. May be
@@ -112,13 +135,13 @@ enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
                            const struct ckpt_item *items, int item_count,
                            struct ckpt_saver **out);
 
-/* Memory that a saver with options.stage takes for its copy of the items, whose
- * data is not looked at. */
+/* Memory that a saver which copies takes for its copy of the items, whose data
+ * is not looked at. */
 size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count);
 
 /* Begin to save the items' present values as `step`. `state` (rank 0's counts)
- * is copied, stored in the manifest and given back on load. Without
- * options.stage the items must not change before the save has ended. ERR_BUSY
+ * is copied, stored in the manifest and given back on load. A copy that fails
+ * fails the save. Without options.stage the items must not change before the save has ended. ERR_BUSY
  * while a save is in flight here. All ranks start the same saves; does not wait
  * for them. */
 enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
@@ -154,7 +177,7 @@ struct ckpt_result {
 };
 
 /* The same in one call: write and commit checkpoint `step` under run_dir, from
- * the items in place. A committed checkpoint of the same step that is good is
+ * the items in place (or, with options.memory, from a copy). A committed checkpoint of the same step that is good is
  * replaced only after the new one is complete. Any failure on any rank leaves
  * no `step-*` folder, removes or hides the temporary one and is returned on all
  * ranks. Collective. */
@@ -186,6 +209,7 @@ struct ckpt_load_options {
     /* An item may have another floating-point dtype than the stored tensor; it
      * is converted on the way, rounded to nearest even. */
     bool convert;
+    const struct ckpt_memory *memory; /* as in struct ckpt_options */
 };
 
 /* What one rank did. Replicas: over all ranks, each block is read once. */

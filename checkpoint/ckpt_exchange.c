@@ -47,6 +47,7 @@ struct exchange {
     const struct ckpt_manifest *manifest;
     const struct ckpt_item *items;
     const int *item_of_tensor;
+    const struct ckpt_memory *memory; /* of the items; NULL: the program's */
     struct ckpt_plan *plan;
     struct ckpt_read *reader;
     struct round rounds[ROUNDS];
@@ -56,7 +57,7 @@ struct exchange {
         next; /* the first that the last round had no room for */
     bool has_next;
     int64_t sequence; /* of shared blocks */
-    /* the first failure of this rank's own reads */
+    /* the first failure of this rank's own reads and copies */
     enum err failed;
     char failure[512];
     struct ckpt_load_stats *stats;
@@ -64,8 +65,9 @@ struct exchange {
 
 /* --- one block ------------------------------------------------------------ */
 
-static void scatter(const struct exchange *x, const struct ckpt_piece *piece,
-                    int64_t first, int64_t end, const void *data)
+static enum err scatter(const struct exchange *x,
+                        const struct ckpt_piece *piece, int64_t first,
+                        int64_t end, const void *data)
 {
     const struct ckpt_tensor *tensor = &x->manifest->tensors[piece->tensor];
     const struct ckpt_item *item = &x->items[x->item_of_tensor[piece->tensor]];
@@ -75,8 +77,9 @@ static void scatter(const struct exchange *x, const struct ckpt_piece *piece,
                                 .wanted = item->part,
                                 .stored_dtype = tensor->dtype,
                                 .wanted_dtype = item->dtype,
-                                .data = item->data };
-    ckpt_place_copy(&place, first, end, data);
+                                .data = item->data,
+                                .memory = x->memory };
+    return ckpt_place_copy(&place, first, end, data);
 }
 
 /* Where the verified bytes of a stretch go. */
@@ -89,6 +92,7 @@ struct target {
 
 static enum err take(void *arg, const void *data, size_t bytes)
 {
+    enum err rc = ERR_OK;
     struct target *target = arg;
     enum dtype dtype =
         target->x->manifest->tensors[target->piece->tensor].dtype;
@@ -97,10 +101,19 @@ static enum err take(void *arg, const void *data, size_t bytes)
         memcpy(target->data, data, bytes);
         target->data += bytes;
     } else {
-        scatter(target->x, target->piece, target->first, end, data);
+        rc = scatter(target->x, target->piece, target->first, end, data);
     }
     target->first = end;
-    return ERR_OK;
+    return rc;
+}
+
+/* The first one counts. */
+static void note(struct exchange *x, enum err rc)
+{
+    if (rc == ERR_OK || x->failed != ERR_OK)
+        return;
+    x->failed = rc;
+    snprintf(x->failure, sizeof x->failure, "%s", err_text());
 }
 
 /* Read elements [first, end) of a piece; nothing more after a failure. */
@@ -112,11 +125,9 @@ static void read_elements(struct exchange *x, int shard,
     enum dtype dtype = x->manifest->tensors[piece->tensor].dtype;
     if (x->failed != ERR_OK)
         return;
-    x->failed =
-        ckpt_read_piece(x->reader, shard, piece, first, end, take, &target);
-    if (x->failed != ERR_OK)
-        snprintf(x->failure, sizeof x->failure, "%s", err_text());
-    else
+    note(x,
+         ckpt_read_piece(x->reader, shard, piece, first, end, take, &target));
+    if (x->failed == ERR_OK)
         x->stats->read_bytes += (end - first) * (int64_t)dtype_bytes(dtype);
 }
 
@@ -222,10 +233,10 @@ out:
     return rc;
 }
 
-static void keep(const struct exchange *x, const struct slot *slot)
+static void keep(struct exchange *x, const struct slot *slot)
 {
     if (slot->wanted)
-        scatter(x, slot->piece, slot->first, slot->end, slot->data);
+        note(x, scatter(x, slot->piece, slot->first, slot->end, slot->data));
 }
 
 /* Expect what others read, read the own blocks and send them. A rank whose read
@@ -349,6 +360,7 @@ out:
 enum err ckpt_exchange(struct comm *comm, const struct ckpt_source *source,
                        const struct ckpt_manifest *manifest,
                        const struct ckpt_item *items, const int *item_of_tensor,
+                       const struct ckpt_memory *memory,
                        struct ckpt_load_stats *stats)
 {
     enum err rc = ERR_OK;
@@ -358,6 +370,7 @@ enum err ckpt_exchange(struct comm *comm, const struct ckpt_source *source,
                           .manifest = manifest,
                           .items = items,
                           .item_of_tensor = item_of_tensor,
+                          .memory = memory,
                           .stats = stats };
     *stats = (struct ckpt_load_stats){ 0 };
     TRY(comm_agree(comm, allocate(&x, source->dir)));

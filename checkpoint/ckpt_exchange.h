@@ -14,12 +14,14 @@
 
 #define CKPT_EXCHANGE_BYTES ((int64_t)4 * CKPT_BLOCK_BYTES)
 
-/* Fill the items' parts. item_of_tensor as in ckpt_plan_create(). Of *stats all
+/* Fill the items' parts. item_of_tensor as in ckpt_plan_create(), memory
+ * as in ckpt_load_options. Of *stats all
  * but the time is set. The same code on all ranks; on error the items' data is
  * undefined. Collective. */
 enum err ckpt_exchange(struct comm *comm, const struct ckpt_source *source,
                        const struct ckpt_manifest *manifest,
                        const struct ckpt_item *items, const int *item_of_tensor,
+                       const struct ckpt_memory *memory,
                        struct ckpt_load_stats *stats);
 
 #endif

@@ -156,7 +156,9 @@ static enum err load_candidate(struct load *load, bool *damaged)
     *damaged = false;
     TRY(check_candidate(load, &item_of_tensor));
     rc = ckpt_exchange(load->comm, &source, load->manifest, load->items,
-                       item_of_tensor, &load->stats);
+                       item_of_tensor,
+                       load->options != NULL ? load->options->memory : NULL,
+                       &load->stats);
     *damaged = rc == ERR_CHECKPOINT;
 out:
     free(item_of_tensor);

@@ -4,6 +4,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "checkpoint/ckpt.h"
+
+/* What is converted on its way into a memory that is not the program's. */
+#define PIECE_BYTES 65536
+
 static int64_t min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -94,10 +99,38 @@ bool ckpt_place_touches(int dims, const int64_t *shape,
     return false;
 }
 
-/* Elements [from, to) of the flattened tensor are at `source`. */
-static void copy_run(const struct ckpt_place *place, const struct runs *want,
-                     int64_t from, int64_t to, const char *source)
+/* `count` elements to `target`, which lies in the place's memory. */
+static enum err put_elements(const struct ckpt_place *place, const char *source,
+                             char *target, int64_t count)
 {
+    enum err rc = ERR_OK;
+    const struct ckpt_memory *memory = place->memory;
+    enum dtype stored = place->stored_dtype, wanted = place->wanted_dtype;
+    size_t size = dtype_bytes(wanted);
+    char piece[PIECE_BYTES];
+    if (memory == NULL)
+        ckpt_place_convert(stored, source, wanted, target, count);
+    else if (stored == wanted)
+        TRY(memory->copy_in(memory->arg, target, source, (size_t)count * size));
+    else
+        for (int64_t done = 0; done < count;) {
+            int64_t n = min_i64(count - done, (int64_t)(sizeof piece / size));
+            ckpt_place_convert(stored, source, wanted, piece, n);
+            TRY(memory->copy_in(memory->arg, target, piece, (size_t)n * size));
+            source += (size_t)n * dtype_bytes(stored);
+            target += (size_t)n * size;
+            done += n;
+        }
+out:
+    return rc;
+}
+
+/* Elements [from, to) of the flattened tensor are at `source`. */
+static enum err copy_run(const struct ckpt_place *place,
+                         const struct runs *want, int64_t from, int64_t to,
+                         const char *source)
+{
+    enum err rc = ERR_OK;
     int64_t size = (int64_t)dtype_bytes(place->wanted_dtype);
     int64_t stored_size = (int64_t)dtype_bytes(place->stored_dtype);
     for (int64_t run = run_after(want, from); run < want->count; run++) {
@@ -108,29 +141,33 @@ static void copy_run(const struct ckpt_place *place, const struct runs *want,
             break;
         int64_t at = run * want->elements + begin - run_from;
         char *target = (char *)place->data + at * size;
-        ckpt_place_convert(place->stored_dtype,
-                           source + (begin - from) * stored_size,
-                           place->wanted_dtype, target, end - begin);
+        TRY(put_elements(place, source + (begin - from) * stored_size, target,
+                         end - begin));
     }
+out:
+    return rc;
 }
 
-void ckpt_place_copy(const struct ckpt_place *place, int64_t first, int64_t end,
-                     const void *elements)
+enum err ckpt_place_copy(const struct ckpt_place *place, int64_t first,
+                         int64_t end, const void *elements)
 {
+    enum err rc = ERR_OK;
     struct runs have = runs_of(&place->stored, place->dims, place->shape);
     struct runs want = runs_of(&place->wanted, place->dims, place->shape);
     int64_t size = (int64_t)dtype_bytes(place->stored_dtype);
     if (first >= end || want.count == 0)
-        return;
+        return ERR_OK;
     assert(have.count > 0 && end <= have.count * have.elements);
     for (int64_t run = first / have.elements; run * have.elements < end;
          run++) {
         int64_t from, to;
         clip(&have, run, first, end, &from, &to);
         int64_t number = max_i64(first, run * have.elements);
-        copy_run(place, &want, from, to,
-                 (const char *)elements + (number - first) * size);
+        TRY(copy_run(place, &want, from, to,
+                     (const char *)elements + (number - first) * size));
     }
+out:
+    return rc;
 }
 
 bool ckpt_place_converts(enum dtype from, enum dtype to)

@@ -5,6 +5,9 @@
 
 #include "checkpoint/ckpt_part.h"
 #include "src/base/dtype.h"
+#include "src/base/err.h"
+
+struct ckpt_memory;
 
 struct ckpt_place {
     int dims;
@@ -12,6 +15,7 @@ struct ckpt_place {
     struct ckpt_part stored, wanted;
     enum dtype stored_dtype, wanted_dtype;
     void *data; /* the wanted part's elements; others are never touched */
+    const struct ckpt_memory *memory; /* where data is; NULL: the program's */
 };
 
 /* Does the wanted part have any of the stored part's elements number [first,
@@ -21,9 +25,9 @@ bool ckpt_place_touches(int dims, const int64_t *shape,
                         int64_t end, const struct ckpt_part *wanted);
 
 /* Copy from `elements`, which are the stored part's number [first, end), what
- * is wanted; converted where the dtypes differ. */
-void ckpt_place_copy(const struct ckpt_place *place, int64_t first, int64_t end,
-                     const void *elements);
+ * is wanted; converted where the dtypes differ. Fails only with `memory`. */
+enum err ckpt_place_copy(const struct ckpt_place *place, int64_t first,
+                         int64_t end, const void *elements);
 
 /* Two dtypes between which elements can be converted. */
 bool ckpt_place_converts(enum dtype from, enum dtype to);

@@ -105,15 +105,54 @@ out:
     return rc;
 }
 
-static void copy_items(struct ckpt_saver *saver)
+static enum err copy_items(struct ckpt_saver *saver)
 {
+    enum err rc = ERR_OK;
+    const struct ckpt_memory *memory = saver->save.options.memory;
     for (int i = 0; i < saver->save.item_count; i++) {
         const struct ckpt_item *from = &saver->sources[i];
+        void *to = saver->items[i].data;
         int64_t elements = ckpt_part_elements(&from->part, from->dims);
-        if (elements > 0)
-            ckpt_stage_copy(saver->items[i].data, from->data,
-                            (size_t)elements * dtype_bytes(from->dtype));
+        size_t bytes = (size_t)elements * dtype_bytes(from->dtype);
+        if (bytes > 0 && memory == NULL)
+            ckpt_stage_copy(to, from->data, bytes);
+        else if (bytes > 0)
+            TRY(memory->copy_out(memory->arg, to, from->data, bytes));
     }
+out:
+    return rc;
+}
+
+/* The copies that were begun are done. */
+static enum err finish_copies(struct ckpt_saver *saver)
+{
+    const struct ckpt_memory *memory = saver->save.options.memory;
+    if (!saver->copying)
+        return ERR_OK;
+    saver->copying = false;
+    return memory->finish != NULL ? memory->finish(memory->arg) : ERR_OK;
+}
+
+/* The other ranks hear of a failure when they agree on the shards. */
+static void begin_copies(struct ckpt_saver *saver)
+{
+    /* of a save that failed before its shards were written */
+    enum err rc = finish_copies(saver);
+    saver->copying = saver->save.options.memory != NULL;
+    if (rc == ERR_OK)
+        rc = copy_items(saver);
+    saver->staged = rc;
+    if (rc != ERR_OK)
+        snprintf(saver->staged_text, sizeof saver->staged_text, "%s",
+                 err_text());
+}
+
+enum err ckpt_saver_staged(struct ckpt_saver *saver)
+{
+    enum err rc = finish_copies(saver);
+    if (saver->staged != ERR_OK)
+        return err_set(saver->staged, "%s", saver->staged_text);
+    return rc;
 }
 
 enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step)
@@ -136,7 +175,7 @@ enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step)
                                               .step = step,
                                               .bytes = save->bytes };
     if (saver->stage.base != NULL) {
-        copy_items(saver);
+        begin_copies(saver);
         saver->progress.stage_s = clock_now() - start_s;
     }
     ckpt_crash_point("staged", save->rank);
@@ -183,6 +222,26 @@ size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count)
     return plan.used;
 }
 
+static enum err stage_create(struct ckpt_saver *saver)
+{
+    const struct ckpt_memory *memory = saver->save.options.memory;
+    size_t bytes =
+        ckpt_saver_stage_bytes(saver->sources, saver->save.item_count);
+    if (memory != NULL && bytes > 0)
+        return memory->stage_create(bytes, &saver->stage);
+    return arena_create(bytes, &saver->stage);
+}
+
+static void stage_destroy(struct ckpt_saver *saver)
+{
+    const struct ckpt_memory *memory = saver->save.options.memory;
+    (void)finish_copies(saver);
+    if (memory != NULL && saver->stage.base != NULL)
+        memory->stage_destroy(&saver->stage);
+    else
+        arena_destroy(&saver->stage);
+}
+
 static enum err copy_texts(struct ckpt_save *save, const char *run_dir,
                            const struct ckpt_options *options)
 {
@@ -222,9 +281,8 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
     }
     TRY(copy_texts(save, run_dir, options));
     TRY(ckpt_save_check(save));
-    if (options->stage) {
-        TRY(arena_create(ckpt_saver_stage_bytes(items, save->item_count),
-                         &saver->stage));
+    if (options->stage || options->memory != NULL) {
+        TRY(stage_create(saver));
         for (int i = 0; i < save->item_count; i++)
             saver->items[i].data = stage_take(&saver->stage, &items[i]);
     }
@@ -295,7 +353,7 @@ void ckpt_saver_destroy(struct ckpt_saver *saver)
     if (!saver->broken)
         ckpt_saver_local_destroy(saver);
     comm_destroy(saver->own);
-    arena_destroy(&saver->stage);
+    stage_destroy(saver);
     if (saver->broken)
         return;
     ckpt_saver_forget(&saver->save);

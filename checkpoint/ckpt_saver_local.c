@@ -129,6 +129,7 @@ static enum err write_shard(struct ckpt_saver *saver)
 {
     enum err rc = ERR_OK;
     struct ckpt_save *save = &saver->save;
+    TRY(ckpt_saver_staged(saver));
     TRY(fsio_mkdirs(save->tmp));
     ckpt_crash_point("local-folder-made", save->rank);
     TRY(ckpt_save_write(save));

@@ -76,6 +76,9 @@ struct ckpt_saver {
     struct ckpt_item *sources; /* as the caller gave them */
     struct ckpt_item *items;   /* as the thread reads them */
     struct arena stage;        /* without memory: items are read in place */
+    bool copying;              /* options.memory's copies may be under way */
+    enum err staged;           /* how they were begun, ... */
+    char staged_text[512];     /* ... and why not */
 
     enum ckpt_saver_state state;
     double polled_s, waited_s; /* last looked at; of the deadline */
@@ -114,8 +117,10 @@ void ckpt_saver_task_wait(struct ckpt_saver *saver, double seconds);
 
 /* --- the order --- */
 
-/* Begin a save: ERR_BUSY or ERR_COMM, or the items are copied. */
+/* Begin a save: ERR_BUSY or ERR_COMM, or the items are copied, or will be. */
 enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step);
+/* In the thread, before it reads the copy: it is there, or why it is not. */
+enum err ckpt_saver_staged(struct ckpt_saver *saver);
 
 /* The outcome goes from `root` to all, who then are in `state`. */
 enum err ckpt_saver_broadcast(struct ckpt_saver *saver,

@@ -46,11 +46,13 @@ static enum err run_end(struct ckpt_saver *saver, double start_s)
 
 static enum err run_task(struct ckpt_saver *saver, enum ckpt_saver_task task)
 {
+    enum err rc = ERR_OK;
     switch (task) {
     case TASK_BEGIN:
         return ckpt_save_begin(&saver->save);
     case TASK_WRITE:
-        return ckpt_save_write(&saver->save);
+        rc = ckpt_saver_staged(saver);
+        return rc != ERR_OK ? rc : ckpt_save_write(&saver->save);
     case TASK_END:
         return run_end(saver, clock_now());
     default:

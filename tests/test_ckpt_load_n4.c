@@ -217,7 +217,8 @@ static enum err exchange(struct comm *comm, const char *dir, const char *node,
                    holds))
         rc = err_errno("%s", node);
     TRY(comm_agree(comm, rc));
-    rc = ckpt_exchange(comm, &source, manifest, items, item_of_tensor, &stats);
+    rc = ckpt_exchange(comm, &source, manifest, items, item_of_tensor, NULL,
+                       &stats);
     *same = rc == ERR_OK && values(items, step, true);
 out:
     fsio_remove_tree(node);

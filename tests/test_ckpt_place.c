@@ -81,7 +81,7 @@ static bool place_once(uint64_t *state)
     for (int i = 0; i < ELEMENTS + 2; i++)
         got[i] = POISON;
     place.data = got + 1;
-    ckpt_place_copy(&place, first, end, stored + first);
+    (void)ckpt_place_copy(&place, first, end, stored + first);
     for (int i = 0; i < want; i++) {
         bool given = false;
         for (int k = first; k < end; k++)
