@@ -146,7 +146,8 @@ static enum err find_cpu(const char *kernel_set, const struct kernels **out)
                    kernel_set, names_here(names));
 }
 
-static enum err find_cuda(const char *kernel_set, const struct kernels **out)
+static enum err find_cuda(const char *kernel_set, bool planned,
+                          const struct kernels **out)
 {
     if (&cuda_table_emulated != NULL &&
         strcmp(kernel_set, cuda_table_emulated.kernel_set) == 0) {
@@ -154,7 +155,7 @@ static enum err find_cuda(const char *kernel_set, const struct kernels **out)
         return ERR_OK;
     }
 #if defined(KERNELS_CUDA)
-    enum err rc = cuda_device_check();
+    enum err rc = planned ? ERR_OK : cuda_device_check();
     if (rc != ERR_OK)
         return rc;
     if (strcmp(kernel_set, "auto") != 0 &&
@@ -167,6 +168,7 @@ static enum err find_cuda(const char *kernel_set, const struct kernels **out)
     return ERR_OK;
 #else
     char names[NAMES_BYTES];
+    (void)planned;
     return err_set(ERR_UNSUPPORTED,
                    "backend 'cuda': this build has no CUDA kernels; use cpu "
                    "(kernel sets here: %s)",
@@ -184,18 +186,30 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols)
     return (bytes + 63) / 64 * 64;
 }
 
-enum err kernels_find(const char *backend, const char *kernel_set,
-                      const struct kernels **out)
+static enum err find(const char *backend, const char *kernel_set, bool planned,
+                     const struct kernels **out)
 {
     char names[NAMES_BYTES];
     *out = NULL;
     if (strcmp(backend, "cpu") == 0)
         return find_cpu(kernel_set, out);
     if (strcmp(backend, "cuda") == 0)
-        return find_cuda(kernel_set, out);
+        return find_cuda(kernel_set, planned, out);
     return err_set(ERR_UNSUPPORTED,
                    "backend '%s' is unknown; use cpu (kernel sets here: %s)",
                    backend, names_here(names));
+}
+
+enum err kernels_find(const char *backend, const char *kernel_set,
+                      const struct kernels **out)
+{
+    return find(backend, kernel_set, false, out);
+}
+
+enum err kernels_find_planned(const char *backend, const char *kernel_set,
+                              const struct kernels **out)
+{
+    return find(backend, kernel_set, true, out);
 }
 
 static long processors_in_mask(void)

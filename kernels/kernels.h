@@ -497,6 +497,11 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols);
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out);
 
+/* The same for a plan: the table may only be asked for sizes, and "cuda" needs
+ * no GPU. */
+enum err kernels_find_planned(const char *backend, const char *kernel_set,
+                              const struct kernels **out);
+
 /* All tables of this build that the processor can run, NULL-terminated, best
  * first, those of a GPU's memory not among them: for tests that run every op on
  * every table. Programs that are linked with the CUDA kernels for the processor

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/train/train_backend.h"
 #include "tests/tap.h"
 
 #define BASE                                                                   \
@@ -50,6 +51,11 @@ static const struct {
     { "eval.samples=5", "data.eval" },
     { "optimizer.lrr=1", "optimizer.lr" },
     { "optimizer.beta1=1.5", "optimizer.beta1" },
+    { "optimizer.name=sgd", "adamw|lion" },
+    { "train.precision=fp16", "auto|fp32|bf16" },
+    { "hardware.backend=rocm", "auto|cpu|cuda" },
+    { "train.precision=bf16 hardware.backend=cpu",
+      "needs a GPU and hardware.backend is cpu" },
     { "checkpoint.interval=3auto", "'3auto' is not a duration" },
     { "checkpoint.local_interval=auto", "'auto' is not a duration" },
     { "eval.interval=auto", "'auto' is not a duration" },
@@ -114,7 +120,10 @@ static void test_hash(struct train_settings *s)
         { "hardware.threads=3 log.interval=7", true },
         { "checkpoint.interval=7ba", true },
         { "checkpoint.interval=auto", true },
+        { "hardware.backend=cuda", true },
         { "optimizer.lr=1e-3", false },
+        { "optimizer.name=lion", false },
+        { "train.precision=fp32", false },
         { "train.seed=18", false },
         { "parallel.slots=4", false },
         { "scheduler.warmup=7ba", false },
@@ -162,6 +171,56 @@ static void test_print(struct train_settings *s)
            "an unknown setting cannot be printed");
 }
 
+static void test_optimizer(struct train_settings *s)
+{
+    tap_ok(load("", s) == ERR_OK && s->optimizer.beta1 == 0.9 &&
+               s->optimizer.beta2 == 0.95,
+           "AdamW's betas");
+    tap_ok(load("optimizer.name=lion", s) == ERR_OK &&
+               s->optimizer.beta1 == 0.9 && s->optimizer.beta2 == 0.99,
+           "Lion's are others");
+    tap_ok(load("optimizer.name=lion optimizer.beta2=0.95", s) == ERR_OK &&
+               s->optimizer.beta2 == 0.95,
+           "where they are not given");
+}
+
+static void test_backend(struct train_settings *s)
+{
+    const struct kernels *kernels = NULL;
+    tap_ok(load("hardware.kernel_set=generic", s) == ERR_OK &&
+               train_backend_find(s, &kernels) == ERR_OK &&
+               strcmp(kernels->kernel_set, "generic") == 0,
+           "a kernel set of the processor chooses it");
+    tap_is_str(s->hardware.backend, "cpu", "as the settings say then");
+    tap_is_str(s->train.precision, "fp32", "and the precision");
+    tap_ok(train_backend_dtype(s) == DTYPE_F32, "which has a dtype");
+    tap_ok(load("hardware.kernel_set=generic train.precision=bf16", s) ==
+                   ERR_OK &&
+               train_backend_find(s, &kernels) == ERR_UNSUPPORTED &&
+               strstr(err_text(), "needs a GPU and there is none") != NULL,
+           "bf16 is refused where no GPU is found");
+    tap_ok(load("", s) == ERR_OK &&
+               train_backend_plan(s, &kernels) == ERR_OK &&
+               strcmp(kernels->backend, "cpu") == 0 &&
+               train_backend_dtype(s) == DTYPE_F32,
+           "a plan does not look for one");
+    tap_ok(load("hardware.backend=cuda", s) == ERR_OK &&
+               train_backend_dtype(s) == DTYPE_BF16,
+           "with cuda it is bf16");
+    enum err rc = train_backend_plan(s, &kernels);
+    tap_ok(rc == ERR_OK ? kernels->memory->device
+                        : rc == ERR_UNSUPPORTED &&
+                              strstr(err_text(), "no CUDA kernels") != NULL,
+           "planned for without a GPU, if it is in this build");
+    tap_ok(load("hardware.backend=cuda train.precision=fp32", s) == ERR_OK &&
+               train_backend_dtype(s) == DTYPE_F32,
+           "if not told otherwise");
+    tap_ok(load("hardware.backend=cuda hardware.kernel_set=avx2", s) ==
+                   ERR_OK &&
+               train_backend_find(s, &kernels) == ERR_UNSUPPORTED,
+           "it has no kernel set of the processor");
+}
+
 int main(void)
 {
     struct train_settings *s = calloc(1, sizeof *s);
@@ -175,6 +234,8 @@ int main(void)
     }
     test_hash(s);
     test_print(s);
+    test_optimizer(s);
+    test_backend(s);
     free(s);
     return tap_done();
 }

@@ -8,6 +8,7 @@
 #include "src/base/fsio.h"
 #include "src/base/units.h"
 #include "src/data/dataset.h"
+#include "src/train/train_backend.h"
 
 /* Of the copy that training waits for; docs/benchmarks.md has what machines
  * reach. */
@@ -38,7 +39,7 @@ static enum err add_memory(const struct plan_options *options,
     const struct train_settings *s = f->settings;
     struct train_memory_place place = { .threads = f->threads,
                                         .ranks = f->ranks };
-    TRY(kernels_find("cpu", s->hardware.kernel_set, &place.kernels));
+    TRY(train_backend_plan(s, &place.kernels));
     TRY(train_memory_plan(s, &place, &f->bytes));
     f->limit_bytes = s->memory.limit;
     if (options->memory_bytes > 0 &&

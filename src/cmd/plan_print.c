@@ -33,7 +33,7 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
         { "data", b->data, "a microbatch of tokens" },
         { "comm", b->comm, "gradient exchange" },
         { "runtime", b->runtime, "program, libraries, tables (measured)" },
-        { "total", b->total, "" },
+        { "total", b->total, b->host > 0 ? "of the device" : "" },
     };
     memcpy(kinds, all, sizeof all);
 }
@@ -99,6 +99,9 @@ static void print_memory(const struct plan_figures *f)
         (long long)f->settings->data.seq_len);
     for (int i = 0; i < KINDS; i++)
         line_bytes(kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
+    if (f->bytes.host > 0)
+        line_bytes("host", (double)f->bytes.host,
+                   "beside it: staging, data, comm, runtime");
     if (f->limit_bytes == 0)
         return;
     snprintf(what, sizeof what, "%s", f->fits ? "it fits" : "DOES NOT FIT");
@@ -193,6 +196,9 @@ static json_t *bytes_json(const struct plan_figures *f)
     for (int i = 0; i < KINDS; i++)
         json_object_set_new(object, kinds[i].key,
                             json_integer((json_int_t)kinds[i].bytes));
+    if (f->bytes.host > 0)
+        json_object_set_new(object, "host",
+                            json_integer((json_int_t)f->bytes.host));
     return object;
 }
 

@@ -31,7 +31,8 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->moments = replica.moments;
     out->gradients = replica.gradients;
     out->partial_sums = replica.partial_sums;
-    out->staging = input->stage ? replica.staging : 0;
+    out->staging =
+        input->stage || input->kernels->memory->device ? replica.staging : 0;
     out->data = batch_bytes(options->samples, options->seq_len);
     out->comm = replica.exchange;
     if (input->ranks > 1)
@@ -40,9 +41,12 @@ enum err memory_plan(const struct memory_plan_input *input,
         out->comm += (size_t)input->ranks * PEER_BYTES; /* two more */
     out->runtime = RUNTIME_BYTES + (size_t)options->threads * THREAD_BYTES +
                    replica.sums + 3 * replica.items; /* the saver has two */
-    out->total = out->weights + out->master + out->moments + out->gradients +
-                 out->partial_sums + out->model.total + out->staging +
-                 out->data + out->comm + out->runtime;
+    size_t tensors = out->weights + out->master + out->moments +
+                     out->gradients + out->partial_sums + out->model.total;
+    size_t others = out->staging + out->data + out->comm + out->runtime;
+    bool device = input->kernels->memory->device;
+    out->host = device ? others + out->model.host : 0;
+    out->total = device ? tensors + replica.exchange : tensors + others;
 out:
     return rc;
 }

@@ -7,7 +7,11 @@
  * that the ranks of a node share counts on each of them, as it does in a
  * process's resident set: were it not shared, each would need its own.
  *
- * Not counted: pages of data set files, which the system takes back when
+ * Where tensors lie on a device, `total` is the device's share and `host` the
+ * program's. What comes from other ranks counts on both sides: it may pass
+ * through memory of the host.
+ *
+ * Not counted: what a device's driver takes for itself; pages of data set files, which the system takes back when
  * memory is short, and node-local checkpoints, which are files. */
 #ifndef TESSERA_PARALLEL_MEMORY_PLAN_H
 #define TESSERA_PARALLEL_MEMORY_PLAN_H
@@ -28,7 +32,8 @@ struct memory_plan_input {
     struct model_options options; /* microbatch, sequence, threads, shares */
     struct replica_options replica;
     int ranks;
-    bool stage; /* asynchronous checkpoints: a copy of the state */
+    bool stage; /* asynchronous checkpoints: a copy of the state, which
+                   a device needs in any case */
 };
 
 /* Bytes on the rank that needs most. */
@@ -43,7 +48,8 @@ struct memory_plan {
     size_t data;              /* a microbatch of tokens */
     size_t comm;              /* gradient exchange, the library's buffers */
     size_t runtime;           /* program, libraries, threads, tables */
-    size_t total;
+    size_t host;  /* beside tensors on a device: staging, data, comm, runtime */
+    size_t total; /* of the memory in which tensors lie: with 0 as host all */
 };
 
 /* ERR_MEMORY only when there is none for a table; ERR_USAGE by

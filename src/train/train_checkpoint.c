@@ -70,7 +70,7 @@ static enum err check_arithmetic(const struct trainer *trainer,
     return err_set(
         ERR_CHECKPOINT,
         "the checkpoint was computed with %s, this machine would use "
-        "%s: set hardware.kernel_set to match, or "
+        "%s: set hardware.backend and hardware.kernel_set to match, or "
         "parallel.allow_arithmetic_change=true to give up the "
         "promise of the same bits",
         then ? then : "?", trainer->arithmetic);

@@ -9,7 +9,8 @@ static bool stays(const char *key)
     static const char *const keys[] = {
         "data.seq_len",         "train.global_batch",       "train.microbatch",
         "train.seed",           "memory.compression",       "parallel.slots",
-        "parallel.determinism", "parallel.sequence_chunks",
+        "parallel.determinism", "parallel.sequence_chunks", "train.precision",
+        "optimizer.name",
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (strcmp(key, keys[i]) == 0)

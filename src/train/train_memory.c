@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
+#include "src/train/train_backend.h"
 
 static enum replica_strategy strategy_of(const char *name)
 {
@@ -160,8 +161,11 @@ enum err train_memory_auto(const struct train_settings *settings,
     *microbatch = trial->train.microbatch;
     if (settings->memory.limit == 0)
         goto out;
-    /* of every build and processor */
-    TRY(kernels_find("cpu", "generic", &place.kernels));
+    /* the processor's is of every build and processor */
+    if (strcmp(settings->hardware.backend, "cuda") == 0)
+        TRY(train_backend_plan(settings, &place.kernels));
+    else
+        TRY(kernels_find("cpu", "generic", &place.kernels));
     for (int ranks = more_ranks(0, settings); ranks > 0 && !fits;
          ranks = more_ranks(ranks, settings)) {
         place.ranks = ranks;

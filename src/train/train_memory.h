@@ -7,7 +7,7 @@
  * as few ranks as possible: of 1, 2, 4, ... and the most ranks the
  * smallest number that fits at all decides, and a run can go on with that many
  * or more. Threads count as hardware.threads, or TRAIN_MEMORY_THREADS where
- * that is automatic, too. */
+ * that is automatic, too; and hardware.backend = "auto" counts as cpu. */
 #ifndef TESSERA_TRAIN_TRAIN_MEMORY_H
 #define TESSERA_TRAIN_TRAIN_MEMORY_H
 

@@ -63,7 +63,8 @@ static enum err compare(const struct trainer *trainer, int rank,
     if (strcmp(first->arithmetic, other->arithmetic) != 0)
         return err_set(ERR_UNSUPPORTED,
                        "%s computes with %s, %s with %s: set "
-                       "hardware.kernel_set to one that both have (avx2)",
+                       "hardware.backend and hardware.kernel_set to what both "
+                       "have (cpu, avx2)",
                        comm_host(trainer->comm, 0), first->arithmetic,
                        comm_host(trainer->comm, rank), other->arithmetic);
     for (int i = 0; i < train_settings_count; i++)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/digest.h"
+#include "src/train/train_backend.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_settings_model.h"
 
@@ -104,7 +104,8 @@ const struct setting train_settings_schema[] = {
     { "memory.compression", SETTING_CHOICE, AT(memory.compression), "none", 0,
       0, "none|bf16|int8", "what forward keeps for backward, in fewer bits" },
     { "memory.limit", SETTING_BYTES, AT(memory.limit), "none", 0, LARGE, NULL,
-      "memory that a rank may plan for: 80GiB; none: what there is" },
+      "memory that a rank may plan for, of the GPU with cuda: 80GiB; none: what "
+      "there is" },
 
     { "data.train", SETTING_PATH, AT(data.train), NULL, 0, 0, NULL,
       "training data set (a folder made by tessera-data)" },
@@ -124,15 +125,24 @@ const struct setting train_settings_schema[] = {
       "memory.limit" },
     { "train.seed", SETTING_INT, AT(train.seed), "17", 0, LARGE, NULL,
       "seed of weights and sample order" },
+    { "train.precision", SETTING_CHOICE, AT(train.precision), "auto", 0, 0,
+      "auto|fp32|bf16",
+      "of weights and activations at work, beside fp32 masters; auto: bf16 "
+      "with cuda, fp32 with cpu, which has no other" },
     { "train.clip_norm", SETTING_FLOAT, AT(train.clip_norm), "1.0", 0, LARGE,
       NULL, "limit of the gradient's global L2 norm; 0: no clipping" },
 
+    { "optimizer.name", SETTING_CHOICE, AT(optimizer.name), "adamw", 0, 0,
+      "adamw|lion", "Lion has one moment and no eps; both decay decoupled" },
     { "optimizer.lr", SETTING_FLOAT, AT(optimizer.lr), "6e-4", 0, 1e3, NULL,
       "peak learning rate" },
     { "optimizer.beta1", SETTING_FLOAT, AT(optimizer.beta1), "0.9", 0, 0.99999,
-      NULL, "decay of the first moment" },
+      NULL,
+      "decay of the first moment, for Lion that of the sum whose sign counts" },
     { "optimizer.beta2", SETTING_FLOAT, AT(optimizer.beta2), "0.95", 0,
-      0.999999, NULL, "decay of the second moment" },
+      0.999999, NULL,
+      "decay of the second moment, of Lion's one moment (then 0.99 where it is "
+      "not given)" },
     { "optimizer.eps", SETTING_FLOAT, AT(optimizer.eps), "1e-8", 1e-20, 1, NULL,
       "added to the root of the second moment" },
     { "optimizer.weight_decay", SETTING_FLOAT, AT(optimizer.weight_decay), "0",
@@ -226,8 +236,12 @@ const struct setting train_settings_schema[] = {
 
     { "hardware.threads", SETTING_INT, AT(hardware.threads), "0", 0, 4096, NULL,
       "threads per rank; 0: from affinity and ranks on the node" },
+    { "hardware.backend", SETTING_CHOICE, AT(hardware.backend), "auto", 0, 0,
+      "auto|cpu|cuda",
+      "what computes; auto: the GPU, where there is one, this build can use it "
+      "and hardware.kernel_set is auto, else the processor" },
     { "hardware.kernel_set", SETTING_STRING, AT(hardware.kernel_set), "auto", 0,
-      0, NULL, "auto, avx512, avx2 or generic" },
+      0, NULL, "of the processor: auto, avx512, avx2 or generic" },
     { "hardware.peak_flops", SETTING_FLOAT, AT(hardware.peak_flops), "0", 0,
       1e18, NULL, "FLOP/s of one rank, for mfu; 0: unknown" },
 
@@ -239,6 +253,18 @@ const struct setting train_settings_schema[] = {
 
 const int train_settings_count =
     sizeof train_settings_schema / sizeof train_settings_schema[0];
+
+#define LION_BETA2 0.99
+
+/* Betas that are not given are those of the optimizer (Chen et al. 2023). */
+static void complete_optimizer(struct train_settings *s, const bool *given)
+{
+    int i = 0;
+    while (strcmp(train_settings_schema[i].key, "optimizer.beta2") != 0)
+        i++;
+    if (!given[i] && strcmp(s->optimizer.name, "lion") == 0)
+        s->optimizer.beta2 = LION_BETA2;
+}
 
 /* Automatic values. */
 static void settings_complete(struct train_settings *s)
@@ -341,6 +367,7 @@ static enum err settings_check(const struct train_settings *s, bool partial)
     TRY(model_config_check(&model));
     TRY(train_settings_memory(s, &memory));
     TRY(check_parallel(s));
+    TRY(train_backend_check(s));
     if (s->data.seq_len > s->model.max_seq_len)
         return err_set(ERR_USAGE,
                        "data.seq_len (%lld) is larger than model.max_seq_len "
@@ -377,6 +404,7 @@ static enum err load(const struct setting *schema, const char *path,
     TRY(settings_load(schema, train_settings_count, path, overrides,
                       override_count, out, given));
     TRY(train_settings_preset(out, given));
+    complete_optimizer(out, given);
     settings_complete(out);
     rc = settings_check(out, partial);
     if (rc == ERR_OK && out->train.microbatch_automatic &&
@@ -458,42 +486,4 @@ enum err train_settings_print(const struct train_settings *settings,
     }
     *text = strdup(value);
     return *text != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
-}
-
-enum err train_settings_hash(const struct train_settings *settings,
-                             char hex[65])
-{
-    static const char *const groups[] = {
-        "model.",
-        "data.seq_len",
-        "memory.compression",
-        "train.",
-        "optimizer.",
-        "scheduler.",
-        "parallel.slots",
-        "parallel.sequence_chunks",
-        "parallel.determinism",
-    };
-    enum err rc = ERR_OK;
-    struct digest *digest = NULL;
-    char *text = NULL;
-    TRY(digest_create(&digest));
-    for (int i = 0; i < train_settings_count; i++) {
-        const char *key = train_settings_schema[i].key;
-        bool counts = false;
-        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
-            counts |= strncmp(key, groups[g], strlen(groups[g])) == 0;
-        if (!counts)
-            continue;
-        TRY(train_settings_print(settings, key, &text));
-        TRY(digest_update(digest, key, strlen(key) + 1));
-        TRY(digest_update(digest, text, strlen(text) + 1));
-        free(text);
-        text = NULL;
-    }
-    TRY(digest_finish(digest, hex));
-out:
-    free(text);
-    digest_destroy(digest);
-    return rc;
 }

@@ -53,9 +53,11 @@ struct train_settings {
         int64_t microbatch;   /* samples per leaf */
         bool microbatch_automatic; /* not a setting: it was 0 */
         int64_t seed;
+        char precision[SETTINGS_TEXT_BYTES];
         double clip_norm;
     } train;
     struct {
+        char name[SETTINGS_TEXT_BYTES];
         double lr, beta1, beta2, eps, weight_decay;
     } optimizer;
     struct {
@@ -94,6 +96,7 @@ struct train_settings {
     } parallel;
     struct {
         int64_t threads;
+        char backend[SETTINGS_TEXT_BYTES];
         char kernel_set[SETTINGS_TEXT_BYTES];
         double peak_flops; /* per rank */
     } hardware;

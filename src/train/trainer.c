@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/train/train_backend.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_same.h"
 #include "src/train/train_threads.h"
@@ -14,9 +15,8 @@
 static enum err open_kernels(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
-    const struct train_settings *s = &trainer->settings;
     char blas[96];
-    TRY(kernels_find("cpu", s->hardware.kernel_set, &trainer->kernels));
+    TRY(train_backend_find(&trainer->settings, &trainer->kernels));
     trainer->kernels->describe(blas, sizeof blas);
     snprintf(trainer->arithmetic, sizeof trainer->arithmetic, "%s/%s %s",
              trainer->kernels->backend, trainer->kernels->kernel_set, blas);

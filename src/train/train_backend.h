@@ -1,0 +1,29 @@
+/* What a run computes with: the op table of hardware.backend, and the dtype of
+ * train.precision. */
+#ifndef TESSERA_TRAIN_TRAIN_BACKEND_H
+#define TESSERA_TRAIN_TRAIN_BACKEND_H
+
+#include "kernels/kernels.h"
+#include "src/base/dtype.h"
+#include "src/base/err.h"
+#include "src/train/train_settings.h"
+
+/* As far as it does not depend on the machine: ERR_USAGE for a precision that
+ * the backend does not have. */
+enum err train_backend_check(const struct train_settings *settings);
+
+/* The table of this machine; hardware.backend and train.precision are no longer
+ * "auto" then. */
+enum err train_backend_find(struct train_settings *settings,
+                            const struct kernels **out);
+
+/* The same for a plan, which needs no GPU: the table may only be asked for
+ * sizes, and the settings stay. "auto" counts as cpu, for a plan must not
+ * depend on the machine. */
+enum err train_backend_plan(const struct train_settings *settings,
+                            const struct kernels **out);
+
+/* Of weights and activations at work; "auto" as above. */
+enum dtype train_backend_dtype(const struct train_settings *settings);
+
+#endif
