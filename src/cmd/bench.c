@@ -25,6 +25,8 @@ static const struct {
     { "step", bench_step,
       "an optimizer step against GEMM and bandwidth (--model 125m|10m|moe)" },
     { "data", bench_data, "the data loader's share of a step" },
+    { "mfu", bench_mfu,
+      "tokens per second by these settings, against a large matrix product" },
     { "ckpt", bench_ckpt, "saving and loading against the bare disk" },
     { "memory", bench_memory,
       "what checkpointing and compression of activations save and cost" },
@@ -40,7 +42,8 @@ static void usage(FILE *out)
     fprintf(out, "usage: tessera-bench NAME [--json] [--dir DIR] [--threads N] "
                  "[--seconds S]\n"
                  "       tessera-bench step [--model 125m|10m|moe] [--parallel] "
-                 "...\n\n"
+                 "...\n"
+                 "       tessera-bench mfu [key=value ...] ...\n\n"
                  "Data is synthesised in DIR (default: a temporary folder). "
                  "--json prints one\nobject on stdout; everything else goes to "
                  "stderr.\n\n");
@@ -78,8 +81,8 @@ static enum err run_bench(const char *name, const struct bench_options *options,
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
         if (strcmp(name, benches[i].name) == 0)
             return benches[i].run(options, result);
-    return err_set(ERR_USAGE, "no benchmark '%s'; there are step, data, ckpt, "
-                   "memory, context and comm",
+    return err_set(ERR_USAGE, "no benchmark '%s'; there are step, data, mfu, "
+                   "ckpt, memory, context and comm",
                    name);
 }
 
@@ -98,6 +101,7 @@ int main(int argc, char **argv)
         .threads = processors() < 2 ? processors() : 2,
         .seconds = 60.0,
         .model = "125m",
+        .overrides = argv + 2, /* moved to the front */
     };
     kernels_wait_passively(argv);
     log_init("bench", -1, LOG_INFO);
@@ -130,6 +134,8 @@ int main(int argc, char **argv)
                 (value = option_value(argc, argv, &i)) ? atof(value) : 0;
         else if (strcmp(argv[i], "--model") == 0)
             options.model = value = option_value(argc, argv, &i);
+        else if (argv[i][0] != '-' && strchr(argv[i], '=') != NULL)
+            options.overrides[options.override_count++] = argv[i];
         else
             value = NULL;
         if (value == NULL || options.threads < 1 || !(options.seconds > 0)) {

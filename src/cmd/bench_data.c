@@ -5,47 +5,15 @@
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
-#include "src/base/rng.h"
 #include "src/cmd/bench_step.h"
+#include "src/cmd/bench_text.h"
 #include "src/comm/comm.h"
-#include "src/data/tokenize.h"
 #include "src/train/trainer.h"
 
-#define TEXT_BYTES (8 << 20)
 #define STEPS 30
 
-/* Words of random letters: the loader does not care what they say. */
-static enum err synthesise(const char *dir, const char *data)
-{
-    enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX] = "";
-    char *files[] = { path };
-    struct tokenize_result result;
-    char *text = malloc(TEXT_BYTES);
-    if (text == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    for (size_t i = 0; i < TEXT_BYTES; i++)
-        text[i] = " etaoinshrdlu\netaoinshrdlcumwfgypbv"[rng_u64(1, 2, i) % 36];
-    TRY(fsio_mkdirs(dir));
-    TRY(fsio_path(path, "%s/bench-text", dir));
-    TRY(fsio_write_atomic(path, text, TEXT_BYTES));
-    struct tokenize_options options = {
-        .out = data,
-        .tokenizer = "bytes",
-        .seq_len = 128,
-        .shard_bytes = 1 << 20,
-        .replace = true,
-    };
-    TRY(tokenize_files(&options, files, 1, &result));
-out:
-    if (path[0] != '\0')
-        (void)fsio_remove_tree(path);
-    free(text);
-    return rc;
-}
-
-static enum err measure(struct comm *comm, const struct train_settings *settings,
-                        json_t **result)
+static enum err measure(struct comm *comm,
+                        const struct train_settings *settings, json_t **result)
 {
     enum err rc = ERR_OK;
     struct trainer *trainer = NULL;
@@ -60,12 +28,11 @@ static enum err measure(struct comm *comm, const struct train_settings *settings
         loader_s += trainer->loader_s;
     }
     double tokens = (double)trainer->rates.tokens_per_step * STEPS;
-    *result = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:f}", "bench", "data",
-                        "steps", STEPS, "step_ms", step_s * 1e3 / STEPS,
-                        "loader_ms", loader_s * 1e3 / STEPS, "loader_share",
-                        loader_s / step_s, "loader_tokens_per_s",
-                        tokens / loader_s, "step_tokens_per_s",
-                        tokens / step_s);
+    *result = json_pack(
+        "{s:s, s:i, s:f, s:f, s:f, s:f, s:f}", "bench", "data", "steps", STEPS,
+        "step_ms", step_s * 1e3 / STEPS, "loader_ms", loader_s * 1e3 / STEPS,
+        "loader_share", loader_s / step_s, "loader_tokens_per_s",
+        tokens / loader_s, "step_tokens_per_s", tokens / step_s);
 out:
     trainer_destroy(trainer);
     return rc;
@@ -86,7 +53,7 @@ enum err bench_data(const struct bench_options *options, json_t **result)
     snprintf(threads, sizeof threads, "hardware.threads=%d", options->threads);
     char *overrides[] = { "run.dir=unused", train, threads,
                           "train.max_duration=100ba", "train.global_batch=32" };
-    TRY(synthesise(options->dir, data));
+    TRY(bench_text(options->dir, data, 128));
     TRY(train_settings_load(NULL, overrides,
                             sizeof overrides / sizeof overrides[0], settings));
     TRY(comm_create("self", NULL, NULL, 60.0, &comm));

@@ -32,6 +32,8 @@ struct bench_options {
     double seconds;    /* stop starting rounds after this */
     const char *model; /* of step */
     bool parallel;     /* step by two ranks (bench_parallel.h) */
+    char **overrides;  /* key=value of mfu */
+    int override_count;
 };
 
 enum err bench_step(const struct bench_options *options, json_t **result);
@@ -39,5 +41,13 @@ enum err bench_step(const struct bench_options *options, json_t **result);
 /* tessera-bench data: loader_share = time to read samples / time of the step,
  * on mpt-tiny, whose step is so short that the share is at its largest. */
 enum err bench_data(const struct bench_options *options, json_t **result);
+
+/* tessera-bench mfu: tokens per second of one rank that trains by the settings
+ * given as key=value (hardware.backend, model.preset, train.microbatch, ...),
+ * and which share of a ceiling that is: of the rate of one large matrix product
+ * by the same backend in the same dtype, measured in the same run. FLOPs per
+ * token are 6 N + 12 L d S (mfu) or with half of attention (mfu_causal), as in
+ * metrics.jsonl. Medians; the first step is left out. */
+enum err bench_mfu(const struct bench_options *options, json_t **result);
 
 #endif

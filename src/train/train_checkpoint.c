@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/job/ledger.h"
 #include "src/job/slurm.h"
+#include "src/train/train_copies.h"
 #include "src/train/train_fixed.h"
 #include "src/train/train_local.h"
 #include "src/train/trainer_memory.h"
@@ -20,6 +21,7 @@
 struct train_checkpoint {
     int64_t last_step;   /* committed or restored; -1: none */
     json_t *arithmetics; /* all that this run has computed with, in order */
+    struct train_copies *copies; /* NULL: the host reaches the state */
     struct ckpt_saver *saver;
     struct ckpt_progress progress; /* of the save in flight or last ended */
     double start_s;                /* when it was started */
@@ -127,6 +129,9 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
     struct ckpt_load_options options = { .accept = accept_state,
                                          .accept_arg = trainer };
     struct ckpt_load_stats stats;
+    rc = train_copies_create(trainer, &checkpoint->copies);
+    TRY(comm_agree(trainer->comm, rc));
+    options.memory = train_copies_memory(checkpoint->copies);
     rc = train_local_dir(trainer->settings.checkpoint.local_dir,
                          trainer->settings.run.dir, checkpoint->local_dir);
     TRY(comm_agree(trainer->comm, rc));
@@ -234,6 +239,7 @@ static enum err checkpoint_open(struct train_checkpoint *checkpoint,
         .stage = s->checkpoint.async,
         .record = record_save,
         .record_arg = checkpoint,
+        .memory = train_copies_memory(checkpoint->copies),
     };
     if (checkpoint->local_dir[0] != '\0')
         options.local_dir = checkpoint->local_dir;
@@ -372,8 +378,10 @@ static enum err checkpoint_start(struct train_checkpoint *checkpoint,
     json_t *state = NULL;
     TRY(comm_agree(trainer->comm, make_state(checkpoint, trainer, &state)));
     checkpoint->start_s = clock_now();
+    TRY(train_copies_begin(checkpoint->copies));
     TRY(local ? ckpt_saver_start_local(checkpoint->saver, trainer->step, state)
               : ckpt_saver_start(checkpoint->saver, trainer->step, state));
+    TRY(train_copies_end(checkpoint->copies));
     checkpoint->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
                                                    .local = local,
                                                    .step = trainer->step };
@@ -470,6 +478,7 @@ void train_checkpoint_destroy(struct train_checkpoint *checkpoint)
     if (checkpoint == NULL)
         return;
     ckpt_saver_destroy(checkpoint->saver);
+    train_copies_destroy(checkpoint->copies);
     json_decref(checkpoint->arithmetics);
     free(checkpoint);
 }

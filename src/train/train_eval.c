@@ -23,6 +23,7 @@ struct train_eval {
     int chunks, own; /* of a leaf, of all ranks and of one of them */
     int groups;      /* of ranks that compute a leaf together */
     double *losses;  /* [leaves * chunks] sums, listed rank by rank */
+    struct trainer_losses sums; /* of this rank, turn by turn */
     size_t *bytes;   /* [ranks] for the exchange */
     size_t *offsets; /* [ranks] */
     int64_t tokens;
@@ -49,20 +50,31 @@ static int degree_of(const struct train_eval *eval)
     return eval->chunks / eval->own;
 }
 
+/* Of each group; the last one of some has no leaf. */
+static int64_t eval_turns(const struct train_eval *eval)
+{
+    return (eval->leaves + eval->groups - 1) / eval->groups;
+}
+
 /* Leaves are the trainer's, whose size may have become smaller. */
 static enum err eval_layout(struct train_eval *eval,
                             const struct trainer *trainer)
 {
+    enum err rc = ERR_OK;
     int64_t micro = trainer->settings.train.microbatch;
     if (eval->micro == micro)
         return ERR_OK;
     free(eval->losses);
+    trainer_losses_destroy(&eval->sums);
     eval->micro = micro;
     eval->leaves = (eval->samples + micro - 1) / micro;
     eval->losses = calloc((size_t)(eval->leaves * eval->chunks + 1),
                           sizeof eval->losses[0]);
     if (eval->losses == NULL)
         return err_set(ERR_MEMORY, "out of memory");
+    TRY(trainer_losses_create(trainer->kernels->memory,
+                              eval_turns(eval) * eval->own, eval->own,
+                              &eval->sums));
     for (int r = 0; r < trainer->ranks; r++) {
         int group = r / degree_of(eval);
         int chunk = r % degree_of(eval) * eval->own;
@@ -72,7 +84,8 @@ static enum err eval_layout(struct train_eval *eval,
             (size_t)loss_at(eval, group, begin, chunk) * sizeof(double);
         eval->bytes[r] = (size_t)((end - begin) * eval->own) * sizeof(double);
     }
-    return ERR_OK;
+out:
+    return rc;
 }
 
 enum err train_eval_create(const struct trainer *trainer,
@@ -108,6 +121,7 @@ void train_eval_destroy(struct train_eval *eval)
     if (eval == NULL)
         return;
     free(eval->losses);
+    trainer_losses_destroy(&eval->sums);
     free(eval->bytes);
     free(eval->offsets);
     free(eval);
@@ -135,15 +149,13 @@ static enum err eval_leaf(struct train_eval *eval, struct trainer *trainer,
                           int64_t number, bool counts, int64_t *tokens)
 {
     enum err rc = ERR_OK;
-    int group = trainer->rank / degree_of(eval);
-    int first = trainer->rank % degree_of(eval) * eval->own;
+    int degree = degree_of(eval);
+    int64_t turn = number - leaf_begin(eval, trainer->rank / degree);
     struct leaf leaf = trainer_leaf(trainer->batch, 0);
-    TRY(model_eval_leaf(trainer->model, replica_access(trainer->replica), &leaf,
-                        trainer->own_loss));
-    for (int i = 0; i < eval->own && counts; i++)
-        eval->losses[loss_at(eval, group, number, first + i)] =
-            trainer->own_loss[i].cross_entropy;
-    if (counts && first == 0)
+    TRY(model_eval_leaf(
+        trainer->model, replica_access(trainer->replica), &leaf,
+        trainer_losses_at(&eval->sums, counts ? turn * eval->own : -1)));
+    if (counts && trainer->rank % degree == 0)
         *tokens += trainer->batch->loss_tokens;
 out:
     return rc;
@@ -202,7 +214,7 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
     enum err failed = ERR_OK;
     char text[512] = "";
     int64_t begin = leaf_begin(eval, trainer->rank / degree_of(eval));
-    int64_t turns = (eval->leaves + eval->groups - 1) / eval->groups;
+    int64_t turns = eval_turns(eval);
     for (int64_t turn = 0; turn < turns; turn++) {
         enum err before = failed;
         bool goes_on;
@@ -220,6 +232,25 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
     }
     if (failed != ERR_OK)
         return err_set(failed, "%s", text);
+out:
+    return rc;
+}
+
+/* What the leaves of this rank have left on the device. */
+static enum err eval_fetch(struct train_eval *eval,
+                           const struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    int group = trainer->rank / degree_of(eval);
+    int first = trainer->rank % degree_of(eval) * eval->own;
+    int64_t begin = leaf_begin(eval, group), end = leaf_begin(eval, group + 1);
+    TRY(trainer_losses_fetch(&eval->sums, trainer->stream));
+    TRY(trainer->kernels->memory->wait(trainer->stream));
+    const struct leaf_loss *loss = trainer_losses_host(&eval->sums);
+    for (int64_t leaf = begin; leaf < end; leaf++)
+        for (int i = 0; i < eval->own; i++, loss++)
+            eval->losses[loss_at(eval, group, leaf, first + i)] =
+                loss->cross_entropy;
 out:
     return rc;
 }
@@ -246,6 +277,8 @@ enum err train_eval_run(struct train_eval *eval, struct trainer *trainer,
     TRY(trainer_event(trainer, EVENT_EVAL_START));
     TRY(comm_agree(trainer->comm, eval_layout(eval, trainer)));
     rc = eval_leaves(eval, trainer, &words[0]);
+    if (rc == ERR_OK)
+        rc = eval_fetch(eval, trainer);
     if (!trainer->adrift)
         rc = comm_agree(trainer->comm, rc);
     TRY(rc);

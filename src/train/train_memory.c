@@ -28,6 +28,9 @@ train_memory_replica(const struct train_settings *settings)
     int chunks = (int)s->parallel.sequence_chunks;
     return (struct replica_options){
         .strategy = strategy_of(s->parallel.strategy),
+        .dtype = train_backend_dtype(s),
+        .optimizer = strcmp(s->optimizer.name, "lion") == 0 ? OPTIMIZER_LION
+                                                             : OPTIMIZER_ADAMW,
         .shard_degree = (int)s->parallel.shard_degree,
         .prefetch = (int)s->parallel.prefetch,
         .slots = (int)s->parallel.slots,
@@ -54,6 +57,7 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
         .samples = s->train.microbatch,
         .seq_len = s->data.seq_len,
         .seed = (uint64_t)s->train.seed,
+        .dtype = train_backend_dtype(s),
         .chunks = (int)s->parallel.sequence_chunks,
         .own_chunks =
             (int)(s->parallel.sequence_chunks / s->parallel.sequence_degree),

@@ -17,6 +17,11 @@ static enum err open_kernels(struct trainer *trainer)
     enum err rc = ERR_OK;
     char blas[96];
     TRY(train_backend_find(&trainer->settings, &trainer->kernels));
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    TRY(memory->use(comm_local_rank(trainer->comm)));
+    TRY(memory->stream_create(false, &trainer->stream));
+    TRY(memory->event_create(&trainer->copied));
+    trainer->ctx.stream = trainer->stream;
     trainer->kernels->describe(blas, sizeof blas);
     snprintf(trainer->arithmetic, sizeof trainer->arithmetic, "%s/%s %s",
              trainer->kernels->backend, trainer->kernels->kernel_set, blas);
@@ -151,6 +156,15 @@ out:
     return rc;
 }
 
+/* After all that is on the device. */
+static void close_kernels(struct trainer *trainer)
+{
+    if (trainer->copied != NULL)
+        trainer->kernels->memory->event_destroy(trainer->copied);
+    if (trainer->stream != NULL)
+        trainer->kernels->memory->stream_destroy(trainer->stream);
+}
+
 void trainer_destroy(struct trainer *trainer)
 {
     if (trainer == NULL)
@@ -161,7 +175,8 @@ void trainer_destroy(struct trainer *trainer)
     batch_destroy(trainer->batch);
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);
-    free(trainer->own_loss);
+    trainer_losses_destroy(&trainer->losses);
+    close_kernels(trainer);
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);
     free(trainer->expert_counts);

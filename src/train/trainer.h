@@ -20,6 +20,7 @@
 #include "src/train/events.h"
 #include "src/train/schedule.h"
 #include "src/train/train_settings.h"
+#include "src/train/trainer_losses.h"
 
 #define TRAINER_LISTENERS_MAX 8
 
@@ -32,6 +33,8 @@ struct trainer {
     char run_uuid[37]; /* of the run, from its first start */
     char arithmetic[160]; /* backend/kernel set, BLAS: what decides bits */
 
+    void *stream; /* all of a step's work in its order; NULL on CPU */
+    void *copied; /* event: a checkpoint's copies have read the state */
     struct kernel_ctx ctx;
     const struct kernels *kernels;
     struct params *params;
@@ -41,7 +44,7 @@ struct trainer {
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order order;
     struct batch *batch;    /* one microbatch */
-    struct leaf_loss *own_loss; /* [leaves of a rank in a turn] scratch */
+    struct trainer_losses losses; /* of a batch's leaves, this rank's */
     double *leaf_loss;    /* [leaves of a batch] of this rank's */
     double *leaf_balance; /* [leaves of a batch] the load-balance losses */
     int64_t *expert_counts; /* [n_layers, experts] choices in the last step, of

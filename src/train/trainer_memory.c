@@ -40,11 +40,10 @@ static enum err make_leaf(struct trainer *trainer)
     TRY(probe_eval(trainer));
     trainer->leaf_loss = calloc(leaves, sizeof trainer->leaf_loss[0]);
     trainer->leaf_balance = calloc(leaves, sizeof trainer->leaf_balance[0]);
-    trainer->own_loss =
-        calloc((size_t)replica.sequence_chunks, sizeof trainer->own_loss[0]);
-    if (trainer->leaf_loss == NULL || trainer->leaf_balance == NULL ||
-        trainer->own_loss == NULL)
+    if (trainer->leaf_loss == NULL || trainer->leaf_balance == NULL)
         return err_set(ERR_MEMORY, "out of memory");
+    TRY(trainer_losses_create(trainer->kernels->memory, (int64_t)leaves,
+                              replica.sequence_chunks, &trainer->losses));
 out:
     return rc;
 }
@@ -58,6 +57,7 @@ static enum err make_model(struct trainer *trainer)
     if (trainer->model != NULL)
         return ERR_OK;
     TRY(train_memory_model(&trainer->settings, trainer->threads, &options));
+    options.stream = trainer->stream;
     options.sequence = replica_sequence(trainer->replica);
     options.experts = replica_experts(trainer->replica);
     if (options.sequence != NULL)
@@ -75,12 +75,11 @@ static void drop_leaf(struct trainer *trainer)
     batch_destroy(trainer->batch);
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);
-    free(trainer->own_loss);
+    trainer_losses_destroy(&trainer->losses);
     trainer->model = NULL;
     trainer->batch = NULL;
     trainer->leaf_loss = NULL;
     trainer->leaf_balance = NULL;
-    trainer->own_loss = NULL;
 }
 
 /* Its kernels have the context of the model that follows. */

@@ -43,15 +43,10 @@ static enum err train_leaf(struct trainer *trainer, int number,
     struct leaf leaf =
         trainer_leaf(batch, number < 0 ? 0 : first_sample(trainer, number));
     TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
-                         &leaf, trainer->own_loss));
-    if (number < 0)
-        return ERR_OK;
-    for (int i = 0; i < replica_own_leaves(trainer->replica); i++) {
-        trainer->leaf_loss[number + i] = trainer->own_loss[i].cross_entropy;
-        trainer->leaf_balance[number + i] = trainer->own_loss[i].balance;
-    }
+                         &leaf,
+                         trainer_losses_at(&trainer->losses, number)));
     /* the ranks of a sequence have read the same labels */
-    if (number % s->parallel.sequence_chunks == 0)
+    if (number >= 0 && number % s->parallel.sequence_chunks == 0)
         *loss_tokens += batch->loss_tokens;
 out:
     return rc;
@@ -102,14 +97,34 @@ static enum err train_batch(struct trainer *trainer, int64_t *loss_tokens)
         if (rc == ERR_OK)
             rc = train_leaves(trainer, loss_tokens);
         if (rc == ERR_OK)
-            rc = model_expert_counts_read(trainer->model,
-                                          trainer->expert_counts);
+            rc = trainer_losses_fetch(&trainer->losses, trainer->stream);
         if (!trainer->adrift)
             rc = comm_agree(trainer->comm, rc);
         if (rc != ERR_MEMORY || trainer->adrift)
             return rc;
         TRY(trainer_memory_shrink(trainer));
     }
+out:
+    return rc;
+}
+
+/* What the leaves have left on the device, after it was waited for. */
+static enum err sum_leaves(struct trainer *trainer, double *loss_sum,
+                           double *balance_sum)
+{
+    enum err rc = ERR_OK;
+    const struct leaf_loss *host = trainer_losses_host(&trainer->losses);
+    for (int64_t i = 0; i < trainer->losses.count; i++) {
+        trainer->leaf_loss[i] = host[i].cross_entropy;
+        trainer->leaf_balance[i] = host[i].balance;
+    }
+    TRY(replica_leaf_sum(trainer->replica, trainer->leaf_loss, loss_sum));
+    if (trainer->settings.model.experts == 0)
+        return ERR_OK;
+    TRY(replica_leaf_sum(trainer->replica, trainer->leaf_balance, balance_sum));
+    TRY(model_expert_counts_read(trainer->model, trainer->expert_counts));
+    TRY(comm_all_reduce_i64(trainer->comm, trainer->expert_counts,
+                            (size_t)expert_places(trainer), COMM_SUM));
 out:
     return rc;
 }
@@ -155,15 +170,10 @@ enum err trainer_step(struct trainer *trainer)
     trainer->loader_s = 0.0;
     TRY(train_batch(trainer, &tokens));
     TRY(replica_finish_batch(trainer->replica));
-    TRY(replica_leaf_sum(trainer->replica, trainer->leaf_loss, &loss_sum));
-    if (s->model.experts > 0) {
-        TRY(replica_leaf_sum(trainer->replica, trainer->leaf_balance,
-                             &balance_sum));
-        TRY(comm_all_reduce_i64(trainer->comm, trainer->expert_counts,
-                                (size_t)expert_places(trainer), COMM_SUM));
-    }
-    TRY(comm_all_reduce_i64(trainer->comm, &tokens, 1, COMM_SUM));
+    /* the one place of a step at which the host waits for a device */
     TRY(replica_gradient_norm(trainer->replica, &norm));
+    TRY(sum_leaves(trainer, &loss_sum, &balance_sum));
+    TRY(comm_all_reduce_i64(trainer->comm, &tokens, 1, COMM_SUM));
 
     double scale = tokens > 0 ? 1.0 / (double)tokens : 0.0;
     trainer->loss_tokens = tokens;
@@ -176,6 +186,8 @@ enum err trainer_step(struct trainer *trainer)
     if (s->train.clip_norm > 0.0 && trainer->grad_norm > s->train.clip_norm)
         scale *= s->train.clip_norm / trainer->grad_norm;
     struct adamw step = adamw_step(trainer, scale);
+    TRY(trainer->kernels->memory->event_await(trainer->copied,
+                                              trainer->stream));
     TRY(replica_update(trainer->replica, &step));
     trainer->step++;
 out:

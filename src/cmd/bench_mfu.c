@@ -1,0 +1,142 @@
+/* tessera-bench mfu; see bench_step.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/cmd/bench_median.h"
+#include "src/cmd/bench_step.h"
+#include "src/cmd/bench_text.h"
+#include "src/comm/comm.h"
+#include "src/train/train_backend.h"
+#include "src/train/trainer.h"
+
+#define STEPS_MAX 1000
+#define STEPS_MIN 3
+#define GEMMS 9
+/* Of the square matrices: what fills a processor's cores, and a GPU. */
+#define SIDE_CPU 2048
+#define SIDE_DEVICE 8192
+#define OVERRIDES_MAX 64
+
+/* The rate of one large product, in the dtype of the training: the median. */
+static enum err gemm_rate(const struct trainer *trainer, double *flops_per_s)
+{
+    enum err rc = ERR_OK;
+    const struct kernels *kernels = trainer->kernels;
+    const struct kernel_memory *memory = kernels->memory;
+    enum dtype dtype = train_backend_dtype(&trainer->settings);
+    int64_t side = memory->device ? SIDE_DEVICE : SIDE_CPU;
+    size_t bytes = (size_t)(side * side) * dtype_bytes(dtype);
+    double seconds[GEMMS];
+    struct arena arena = { 0 };
+    TRY(memory->tensors_create(3 * bytes, &arena));
+    struct gemm gemm = { .form = GEMM_NT,
+                         .m = side,
+                         .n = side,
+                         .k = side,
+                         .a = arena_take(&arena, bytes),
+                         .b = arena_take(&arena, bytes),
+                         .c = arena_take(&arena, bytes) };
+    for (int i = -1; i < GEMMS; i++) {
+        TRY(memory->wait(trainer->stream));
+        double begin = clock_now();
+        TRY(kernels->gemm(&trainer->ctx, dtype, &gemm));
+        TRY(memory->wait(trainer->stream));
+        seconds[i < 0 ? 0 : i] = clock_now() - begin;
+    }
+    *flops_per_s = 2.0 * pow((double)side, 3.0) / bench_median(seconds, GEMMS);
+out:
+    memory->tensors_destroy(&arena);
+    return rc;
+}
+
+/* Seconds of steps, the first one left out, which touches memory. */
+static enum err time_steps(struct trainer *trainer, double seconds,
+                           double *steps, int *count)
+{
+    enum err rc = ERR_OK;
+    double begin = clock_now();
+    TRY(trainer_step(trainer));
+    *count = 0;
+    while (*count < STEPS_MAX &&
+           (*count < STEPS_MIN || clock_now() - begin < seconds)) {
+        double start = clock_now();
+        TRY(trainer_step(trainer));
+        steps[(*count)++] = clock_now() - start;
+    }
+out:
+    return rc;
+}
+
+static json_t *report(const struct trainer *trainer, double step_s, int steps,
+                      double gemm_flops)
+{
+    const struct train_settings *s = &trainer->settings;
+    struct model_config config = train_settings_model(s);
+    double sequences_per_s = (double)s->train.global_batch / step_s;
+    double tokens_per_s = sequences_per_s * (double)s->data.seq_len;
+    double flops = sequences_per_s *
+                   model_config_flops_per_sequence(&config, s->data.seq_len);
+    double causal = sequences_per_s * model_config_flops_per_sequence_causal(
+                                          &config, s->data.seq_len);
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:f, s:f, s:f, s:f, s:f}",
+                     "bench", "mfu", "model", s->model.preset, "precision",
+                     s->train.precision, "arithmetic", trainer->arithmetic,
+                     "params", (json_int_t)trainer->params->numel, "rounds",
+                     steps, "step_ms", step_s * 1e3, "tokens_per_s",
+                     tokens_per_s, "gemm_flops_per_s", gemm_flops, "mfu",
+                     flops / gemm_flops, "mfu_causal", causal / gemm_flops);
+}
+
+static enum err measure(const struct bench_options *options, struct comm *comm,
+                        const struct train_settings *settings, json_t **result)
+{
+    enum err rc = ERR_OK;
+    struct trainer *trainer = NULL;
+    double gemm_flops = 0.0;
+    int count = 0;
+    double *steps = calloc(STEPS_MAX, sizeof *steps);
+    if (steps == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY(trainer_create(comm, settings, 1, &trainer));
+    TRY(trainer_start(trainer));
+    TRY(time_steps(trainer, options->seconds, steps, &count));
+    TRY(gemm_rate(trainer, &gemm_flops));
+    *result = report(trainer, bench_median(steps, count), count, gemm_flops);
+out:
+    trainer_destroy(trainer);
+    free(steps);
+    return rc;
+}
+
+enum err bench_mfu(const struct bench_options *options, json_t **result)
+{
+    enum err rc = ERR_OK;
+    char data[FSIO_PATH_MAX] = "";
+    char train[FSIO_PATH_MAX + 32];
+    char *overrides[OVERRIDES_MAX] = { "run.dir=unused", train,
+                                       "train.max_duration=1000000ba",
+                                       "train.global_batch=8" };
+    int count = 4;
+    struct comm *comm = NULL;
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    if (settings == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY(fsio_path(data, "%s/bench-data", options->dir));
+    snprintf(train, sizeof train, "data.train=%s", data);
+    for (int i = 0; i < options->override_count && count < OVERRIDES_MAX; i++)
+        overrides[count++] = options->overrides[i];
+    TRY(train_settings_load(NULL, overrides, count, settings));
+    TRY(bench_text(options->dir, data, settings->data.seq_len));
+    TRY(comm_create("self", NULL, NULL, 60.0, &comm));
+    TRY(measure(options, comm, settings, result));
+out:
+    comm_destroy(comm);
+    free(settings);
+    if (data[0] != '\0')
+        (void)fsio_remove_tree(data);
+    return rc;
+}

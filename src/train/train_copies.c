@@ -1,0 +1,102 @@
+#include "src/train/train_copies.h"
+
+#include <stdlib.h>
+
+struct train_copies {
+    struct trainer *trainer;
+    const struct kernel_memory *memory;
+    int local_rank;
+    void *stream;
+    void *computed; /* event: what is to be copied is there */
+    struct ckpt_memory table;
+};
+
+static enum err copy_out(void *arg, void *to, const void *from, size_t bytes)
+{
+    const struct train_copies *copies = arg;
+    return copies->memory->download(copies->stream, bytes, from, to);
+}
+
+/* In the saver's thread. */
+static enum err finish(void *arg)
+{
+    enum err rc = ERR_OK;
+    const struct train_copies *copies = arg;
+    TRY(copies->memory->use(copies->local_rank));
+    TRY(copies->memory->wait(copies->stream));
+out:
+    return rc;
+}
+
+/* On the training's stream, after what has made the tensors. */
+static enum err copy_in(void *arg, void *to, const void *from, size_t bytes)
+{
+    const struct train_copies *copies = arg;
+    return copies->memory->upload(copies->trainer->stream, bytes, from, to);
+}
+
+enum err train_copies_create(struct trainer *trainer, struct train_copies **out)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    *out = NULL;
+    if (!memory->device)
+        return ERR_OK;
+    struct train_copies *copies = calloc(1, sizeof *copies);
+    if (copies == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    *copies = (struct train_copies){
+        .trainer = trainer,
+        .memory = memory,
+        .local_rank = comm_local_rank(trainer->comm),
+        .table = { .arg = copies,
+                   .copy_out = copy_out,
+                   .finish = finish,
+                   .stage_create = memory->host_create,
+                   .stage_destroy = memory->host_destroy,
+                   .copy_in = copy_in },
+    };
+    TRY(memory->stream_create(false, &copies->stream));
+    TRY(memory->event_create(&copies->computed));
+    *out = copies;
+    copies = NULL;
+out:
+    train_copies_destroy(copies);
+    return rc;
+}
+
+void train_copies_destroy(struct train_copies *copies)
+{
+    if (copies == NULL)
+        return;
+    if (copies->computed != NULL)
+        copies->memory->event_destroy(copies->computed);
+    if (copies->stream != NULL)
+        copies->memory->stream_destroy(copies->stream);
+    free(copies);
+}
+
+const struct ckpt_memory *train_copies_memory(const struct train_copies *copies)
+{
+    return copies != NULL ? &copies->table : NULL;
+}
+
+enum err train_copies_begin(struct train_copies *copies)
+{
+    enum err rc = ERR_OK;
+    if (copies == NULL)
+        return ERR_OK;
+    TRY(copies->memory->event_record(copies->computed,
+                                     copies->trainer->stream));
+    TRY(copies->memory->event_await(copies->computed, copies->stream));
+out:
+    return rc;
+}
+
+enum err train_copies_end(struct train_copies *copies)
+{
+    if (copies == NULL)
+        return ERR_OK;
+    return copies->memory->event_record(copies->trainer->copied,
+                                        copies->stream);
+}

@@ -1,0 +1,237 @@
+/* Training on a device whose tensors the host can't touch and where everything
+ * is done late (cuda_emulator_memory.h): against the processor, and to the same
+ * bits after saving, ending and loading. */
+#include <math.h>
+
+#include "src/base/log.h"
+#include "src/train/train_checkpoint.h"
+#include "src/train/train_eval.h"
+#include "tests/cuda_emulator_memory.h"
+#include "tests/data_fixture.h"
+
+#define SAMPLES 24
+#define SEQ_LEN 16
+#define STEPS 6
+#define PART 4 /* steps of the run that is interrupted */
+
+/* Of the host in a step: two leaves may be under way (model_input.c), and there
+ * are four. */
+#define WAITS (2 + 1)
+
+/* Relative, of losses: ops differ by some 1e-6 and bf16 by 2^-9, and steps add
+ * to that. */
+#define TOLERANCE_FP32 1e-4
+#define TOLERANCE_BF16 2e-2
+
+struct world {
+    struct comm *comm;
+    const char *folder;
+};
+
+/* What is set besides the model. */
+struct variant {
+    const char *name;
+    const char *settings; /* separated by blanks */
+    double tolerance;
+};
+
+struct results {
+    double losses[STEPS];
+    double eval_loss;
+    int64_t waits; /* of the host, in the last step that begins no save */
+    char arithmetic[160];
+};
+
+#define DEVICE "hardware.backend=cuda hardware.kernel_set=emulated "
+
+static const char *const model[] = {
+    "model.d_model=32",     "model.n_heads=2",         "model.n_layers=2",
+    "model.vocab_size=257", "train.max_duration=6ba",  "train.global_batch=4",
+    "parallel.slots=2",     "train.microbatch=1",      "data.seq_len=16",
+    "hardware.threads=1",   "checkpoint.interval=2ba", "optimizer.lr=3e-3",
+    "eval.samples=3",
+};
+#define MODEL_COUNT (int)(sizeof model / sizeof model[0])
+
+static enum err load_settings(const struct world *world, const char *run,
+                              const char *more, struct train_settings *out)
+{
+    char paths[3][FSIO_PATH_MAX + 32], words[256];
+    char *overrides[32];
+    int count = 0;
+    for (; count < MODEL_COUNT; count++)
+        overrides[count] = (char *)model[count];
+    snprintf(paths[0], sizeof paths[0], "run.dir=%s/%s", world->folder, run);
+    snprintf(paths[1], sizeof paths[1], "data.train=%s/data", world->folder);
+    snprintf(paths[2], sizeof paths[2], "data.eval=%s/data", world->folder);
+    for (int i = 0; i < 3; i++)
+        overrides[count++] = paths[i];
+    snprintf(words, sizeof words, "%s", more);
+    for (char *word = strtok(words, " "); word != NULL;
+         word = strtok(NULL, " "))
+        overrides[count++] = word;
+    return train_settings_load(NULL, overrides, count, out);
+}
+
+/* Up to `steps`, with the checkpoints that are due, the last of them awaited.
+ */
+static enum err train(struct trainer *trainer, int64_t steps,
+                      struct results *out)
+{
+    enum err rc = ERR_OK;
+    while (trainer->step < steps) {
+        int64_t before = cuda_emulator_memory_waits();
+        TRY(trainer_step(trainer));
+        if (trainer->step % 2 == 0)
+            out->waits = cuda_emulator_memory_waits() - before;
+        out->losses[trainer->step - 1] = trainer->loss;
+        trainer->finished = trainer->step == steps;
+        TRY(trainer_event(trainer, EVENT_BATCH_CHECKPOINT));
+    }
+    snprintf(out->arithmetic, sizeof out->arithmetic, "%s",
+             trainer->arithmetic);
+out:
+    return rc;
+}
+
+/* Begin or go on in the run directory. */
+static enum err run_to(const struct world *world, const char *run,
+                       const char *more, int64_t steps, struct results *out)
+{
+    enum err rc = ERR_OK;
+    bool done = false;
+    struct trainer *trainer = NULL;
+    struct train_checkpoint *checkpoint = NULL;
+    struct train_eval *eval = NULL;
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    TRY(load_settings(world, run, more, settings));
+    TRY(fsio_mkdirs(settings->run.dir));
+    TRY(trainer_create(world->comm, settings, 1, &trainer));
+    TRY(train_checkpoint_create(NULL, &checkpoint));
+    trainer_listen(trainer, train_checkpoint_listener(checkpoint));
+    TRY(train_eval_create(trainer, &eval));
+    TRY(trainer_start(trainer));
+    TRY(train(trainer, steps, out));
+    TRY(train_eval_run(eval, trainer, &out->eval_loss, &done));
+out:
+    if (rc != ERR_OK)
+        tap_note("%s: %s", run, err_text());
+    train_checkpoint_destroy(checkpoint);
+    trainer_destroy(trainer);
+    train_eval_destroy(eval);
+    free(settings);
+    return rc;
+}
+
+static bool near(const struct results *a, const struct results *b,
+                 double tolerance)
+{
+    double worst = fabs(a->eval_loss / b->eval_loss - 1.0);
+    for (int i = 0; i < STEPS; i++)
+        worst = fmax(worst, fabs(a->losses[i] / b->losses[i] - 1.0));
+    tap_note("losses %.6f to %.6f, evaluated %.6f, largest difference %.2g",
+             a->losses[0], a->losses[STEPS - 1], a->eval_loss, worst);
+    return worst <= tolerance; /* false for NaN */
+}
+
+static bool same_checkpoint(const struct world *world, const char *a,
+                            const char *b, int64_t step)
+{
+    char path[FSIO_PATH_MAX], one[65] = "", other[65] = "-";
+    enum err rc = ERR_OK;
+    TRY(fsio_path(path, "%s/%s/checkpoints/step-%09lld", world->folder, a,
+                  (long long)step));
+    TRY(ckpt_digest(path, one));
+    TRY(fsio_path(path, "%s/%s/checkpoints/step-%09lld", world->folder, b,
+                  (long long)step));
+    TRY(ckpt_digest(path, other));
+out:
+    if (rc != ERR_OK)
+        tap_note("%s", err_text());
+    return rc == ERR_OK && strcmp(one, other) == 0;
+}
+
+static void test_variant(const struct world *world,
+                         const struct variant *variant,
+                         const struct results *reference)
+{
+    struct results whole = { 0 }, parts = { 0 };
+    char again[64];
+    snprintf(again, sizeof again, "%s-again", variant->name);
+    enum err rc =
+        run_to(world, variant->name, variant->settings, STEPS, &whole);
+    tap_ok(rc == ERR_OK, "%s trains", variant->name);
+    tap_ok(strncmp(whole.arithmetic, "cuda/emulated ", 14) == 0,
+           "on the device");
+    tap_ok(rc == ERR_OK && near(&whole, reference, variant->tolerance),
+           "as the processor within %g", variant->tolerance);
+    tap_ok(whole.losses[STEPS - 1] < whole.losses[0], "the loss falls");
+    tap_is_int(whole.waits, WAITS,
+               "the host waits where it must, and once at the end of a step");
+    rc = run_to(world, again, variant->settings, PART, &parts);
+    tap_ok(rc == ERR_OK && same_checkpoint(world, variant->name, again, PART),
+           "what is saved beside the training is what was there");
+    if (rc == ERR_OK)
+        rc = run_to(world, again, variant->settings, STEPS, &parts);
+    tap_ok(rc == ERR_OK && same_checkpoint(world, variant->name, again, STEPS),
+           "loaded and gone on with to the same bits");
+    tap_ok(memcmp(whole.losses, parts.losses, sizeof whole.losses) == 0 &&
+               whole.eval_loss == parts.eval_loss,
+           "and the same losses");
+}
+
+/* Masters are fp32, so the processor can go on with either. */
+static void test_change(const struct world *world, const char *run,
+                        const struct results *reference)
+{
+    struct results other = *reference;
+    struct results device = { 0 };
+    enum err rc =
+        run_to(world, "crossing", DEVICE "train.precision=fp32", PART, &device);
+    tap_ok(rc == ERR_OK, "a run begins on the device");
+    rc = run_to(world, "crossing", "hardware.backend=cpu", STEPS, &other);
+    tap_ok(rc == ERR_CHECKPOINT, "elsewhere it has other bits: refused");
+    rc = run_to(world, "crossing",
+                "hardware.backend=cpu parallel.allow_arithmetic_change=true",
+                STEPS, &other);
+    tap_ok(rc == ERR_OK && near(&other, reference, TOLERANCE_FP32),
+           "and goes on there if that is wanted");
+    rc = run_to(world, run, DEVICE "train.precision=fp32", STEPS, &device);
+    tap_ok(rc == ERR_CHECKPOINT &&
+               strstr(err_text(), "train.precision") != NULL,
+           "the precision stays for a run");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct variant variants[] = {
+        { "fp32", DEVICE "train.precision=fp32", TOLERANCE_FP32 },
+        { "bf16", DEVICE, TOLERANCE_BF16 },
+        { "zero3", DEVICE "parallel.strategy=zero3 checkpoint.async=false",
+          TOLERANCE_BF16 },
+    };
+    struct world world = { 0 };
+    struct results reference = { 0 };
+    int64_t lengths[SAMPLES];
+    const struct kernels *table = NULL;
+    log_init("test", 0, LOG_ERROR);
+    if (kernels_find("cuda", "emulated", &table) != ERR_OK) {
+        tap_skip("no emulated device: %s", err_text());
+        return tap_done();
+    }
+    if (comm_create("self", &argc, &argv, 60.0, &world.comm) != ERR_OK)
+        return 1;
+    for (int i = 0; i < SAMPLES; i++)
+        lengths[i] = SEQ_LEN;
+    world.folder = fixture_folder();
+    fixture_dataset(world.folder, "data", lengths, SAMPLES, 1 << 20, false);
+    enum err rc =
+        run_to(&world, "cpu", "hardware.backend=cpu", STEPS, &reference);
+    tap_ok(rc == ERR_OK, "the processor trains");
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
+        test_variant(&world, &variants[i], &reference);
+    test_change(&world, "bf16", &reference);
+    comm_destroy(world.comm);
+    fsio_remove_tree(world.folder);
+    return tap_done();
+}
