@@ -116,11 +116,11 @@ CUDA_DEVICE void cuda_gemm_mma_multiply(const struct cuda_bf16 *a,
         unsigned rows[4], columns[CUDA_GEMM_MMA_WIDE / 2][4];
         CUDA_UNROLL
         for (int j = 0; j < CUDA_GEMM_MMA_WIDE / 2; j++)
-            cuda_mma_load(B_ACROSS, b + j * 16 * b_line + k * b_step,
+            cuda_mma_load(B_ACROSS, b, j * 16 * b_line + k * b_step,
                           columns[j]);
         CUDA_UNROLL
         for (int i = 0; i < CUDA_GEMM_MMA_HIGH; i++) {
-            cuda_mma_load(A_ACROSS, a + i * 16 * a_line + k * a_step, rows);
+            cuda_mma_load(A_ACROSS, a, i * 16 * a_line + k * a_step, rows);
             CUDA_UNROLL
             for (int j = 0; j < CUDA_GEMM_MMA_WIDE; j++)
                 cuda_mma(rows, columns[j / 2] + j % 2 * 2, sum[i][j]);
