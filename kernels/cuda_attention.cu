@@ -40,13 +40,19 @@ struct running {
     float sum[2];  /* of this lane's columns */
 };
 
-/* The state of queries that saw keys before: out is their products' sum, with a
- * peak of lse and a sum of 1. */
+/* The 16 queries from `first` on. Of those that saw keys before out is their
+ * products' sum, with a peak of lse and a sum of 1. */
 template <class T, int D>
-CUDA_DEVICE void resume(const struct cuda_pair &pair, const struct cuda_view &v,
-                        int first, const T *out, const float *lse,
-                        struct running *all, float (*sum)[4])
+CUDA_DEVICE void begin(const struct cuda_pair &pair, const struct cuda_view &v,
+                       int first, const T *out, const float *lse,
+                       struct cuda_part *part, struct running *all,
+                       float (*sum)[4])
 {
+    *part = cuda_part_of(pair, v.ids, first);
+    *all = { { -FLT_MAX, -FLT_MAX }, { 0, 0 } };
+    cuda_tile_zero<D>(sum);
+    if (!pair.more)
+        return;
     int width = (int)pair.shape.head_dim;
     int row = first + cuda_lane() / 4, column = cuda_lane() % 4 * 2;
     CUDA_UNROLL
@@ -160,15 +166,10 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
     struct running all[blocks];
     T *spare = shared->spare + warp * cuda_mma_spare<T, columns>::count;
     float sum[blocks * D / 8][4], x[blocks * columns / 8][4], factor[2];
-    cuda_tile_zero<blocks * D>(sum);
     CUDA_UNROLL
-    for (int m = 0; m < blocks; m++) {
-        int row = first + warp * warp_rows + m * CUDA_MMA_ROWS;
-        part[m] = cuda_part_of(pair, v.ids, row);
-        all[m] = { { -FLT_MAX, -FLT_MAX }, { 0, 0 } };
-        if (pair.more)
-            resume<T, D>(pair, v, row, out, lse, &all[m], sum + m * D / 8);
-    }
+    for (int m = 0; m < blocks; m++)
+        begin<T, D>(pair, v, first + warp * warp_rows + m * CUDA_MMA_ROWS, out,
+                    lse, &part[m], &all[m], sum + m * D / 8);
     cuda_walk_on(pair, v.key_ids, range, columns, &walk);
     if (walk.at < walk.end) {
         cuda_tile_load<rows, D>(pair, first, q + v.q, cuda_qkv_stride(s),
