@@ -102,6 +102,12 @@ SOAK     := $(addprefix $(B)/soak/,victim shim.so)
 CRASHING := $(B)/crash/bin/tessera-train
 # libraries of GPUs that tests open where there are none
 FAKES    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
+# the tests of ops on a GPU, and with the emulator in its place (tests/gpu)
+OP_TESTS := $(patsubst tests/%.c,%,$(sort $(wildcard tests/test_kernels_*.c)))
+MANAGED  := $(addprefix $(B)/tests/gpu/,managed.o managed_memory.o)
+WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-needed
+GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(B)/gpu/bench_kernels)
+GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/,$(filter-out $(if $(HAVE_CXX),,%bf16),$(OP_TESTS)))
 # tests on N ranks get one wrapper per rank count, for prove
 TESTS_N  := $(filter %_n4,$(TESTS))
 TESTS_1  := $(filter-out %_n4,$(TESTS))
@@ -125,13 +131,13 @@ BATS     := $(sort $(wildcard tests/*.bats))
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps tests check demo bench interop interop-dcp interop-step sanitize sanitize-run lint \
+.PHONY: all help info deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run lint \
     layers install uninstall clean tiny-data soak-ckpt matrix
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests check demo bench sanitize install tiny-data soak-ckpt matrix: deps
+all tests gpu check demo bench sanitize install tiny-data soak-ckpt matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS)
@@ -164,7 +170,7 @@ $(B)/%.o: %.cu
 	@echo "  NVCC  $<"
 	$(Q)$(NVCC) -I. $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 
-$(CUDA_C) $(addprefix $(B)/tests/,cuda_blas_fake.o test_cuda_blas.o cuda_dnn_fake.o test_cuda_dnn.o): CPPFLAGS += -isystem $(CUDA_ROOT)/include
+$(CUDA_C) $(addprefix $(B)/tests/,gpu/managed_cuda.o cuda_blas_fake.o test_cuda_blas.o cuda_dnn_fake.o test_cuda_dnn.o): CPPFLAGS += -isystem $(CUDA_ROOT)/include
 $(B)/tests/test_cuda_dnn.o: CPPFLAGS += -DDRIVER_DOUBLE='"$(abspath $(B))/tests/libcuda.so.1"'
 $(if $(HAVE_CUDNN),$(CUDA_C)): CPPFLAGS += -DKERNELS_CUDNN
 
@@ -255,7 +261,26 @@ $(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
 $(filter $(B)/tests/test_kernels% $(addprefix $(B)/tests/,test_health_probe test_model_device test_trainer_device),$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device_n4,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
+$(B)/tests/test_gpu_managed: $(MANAGED)
+$(B)/tests/test_gpu_managed: LDFLAGS += $(WRAPPED)
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
+
+$(B)/gpu/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/managed_cuda.o $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $(WRAPPED) -o $@ $^ $(LDLIBS)
+
+# only bf16 needs the emulator there: what takes fp32 is quicker on the CPU's table
+$(filter %bf16,$(GPU_REHEARSAL)): $(EMULATED)
+$(B)/gpu/rehearsal/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/managed_host.o $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $(WRAPPED) -o $@ $^ $(LDLIBS)
+
+$(B)/gpu/bench_kernels: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/bench_*.c)) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
 
 define wrapper
 $(1).np$(2).t: $(1) Makefile
@@ -289,13 +314,15 @@ deps: ## install Debian packages that are missing (as root)
 	fi
 
 ifeq ($(MISSING_BUILD),)
-tests: $(TESTS) $(WRAPPERS) $(FAKES) $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
+gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
+
+tests: $(TESTS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests tiny-data
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(WRAPPERS) $(BATS)
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
 
 soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
 	tests/soak/matrix $(B)/soak
@@ -363,7 +390,7 @@ lint: layers ## cppcheck, shellcheck, layers
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
 	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo \
-	    tests/mpirun tests/english-text tests/layers tests/matrix tests/soak/matrix $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
+	    tests/mpirun tests/english-text tests/layers tests/matrix tests/soak/matrix tests/gpu/run tests/gpu/pack $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
 
 layers: ## no include against the direction of dependencies
 	@tests/layers

@@ -63,6 +63,17 @@ static inline float *check_copy(const float *from, int64_t n)
     return x;
 }
 
+/* A copy where ops reach it: a GPU reaches check_alloc()'s memory only. */
+static inline void *check_held(const void *from, size_t bytes)
+{
+    return memcpy(check_alloc(bytes), from, bytes);
+}
+
+/* The same of values: CHECK_HELD(float, 1, 2, 3). */
+#define CHECK_HELD(type, ...)                                                  \
+    ((type *)check_held((const type[]){ __VA_ARGS__ },                         \
+                        sizeof((const type[]){ __VA_ARGS__ })))
+
 static inline double *check_f64(int64_t n)
 {
     double *x = check_alloc((size_t)n * sizeof(*x));
@@ -156,22 +167,26 @@ static inline bool check_lacks(const struct kernels *table, enum err rc)
 /* Of gemm and grouped_gemm, by a product of one element. */
 static inline bool check_lacks_gemm(const struct kernels *table)
 {
-    const float one = 1;
-    const int64_t offsets[] = { 0, 1 };
-    float c, d;
+    float *one = CHECK_HELD(float, 1), *c = check_poisoned(1);
+    int64_t *offsets = CHECK_HELD(int64_t, 0, 1);
     struct kernel_ctx ctx = { .threads = 1 };
     const struct gemm gemm = {
-        .m = 1, .n = 1, .k = 1, .a = &one, .b = &one, .c = &c
+        .m = 1, .n = 1, .k = 1, .a = one, .b = one, .c = c
     };
     const struct grouped_gemm grouped = { .groups = 1,
                                           .offsets = offsets,
                                           .n = 1,
                                           .k = 1,
-                                          .a = &one,
-                                          .b = &one,
-                                          .c = &d };
-    return check_lacks(table, table->gemm(&ctx, DTYPE_F32, &gemm)) ||
-           check_lacks(table, table->grouped_gemm(&ctx, DTYPE_F32, &grouped));
+                                          .a = one,
+                                          .b = one,
+                                          .c = c };
+    bool lacks =
+        check_lacks(table, table->gemm(&ctx, DTYPE_F32, &gemm)) ||
+        check_lacks(table, table->grouped_gemm(&ctx, DTYPE_F32, &grouped));
+    free(offsets);
+    free(c);
+    free(one);
+    return lacks;
 }
 
 /* "cpu/avx2 <op>" is below the tolerance. */

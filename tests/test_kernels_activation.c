@@ -90,32 +90,38 @@ static void check_position(const struct kernels *table,
 {
     enum { COUNT = 67 };
     struct kernel_ctx ctx = { .threads = 1 };
-    float x[COUNT], y[COUNT], alone;
+    float *x = check_random(COUNT, 9, 3), *y = check_poisoned(COUNT);
+    float *alone = check_poisoned(1);
     bool same = true;
-    for (int i = 0; i < COUNT; i++)
-        x[i] = (float)(3 * check_uniform(9, i));
     table->activation_forward(&ctx, DTYPE_F32, c->act, COUNT, x, y);
     for (int i = 0; i < COUNT; i++) {
-        table->activation_forward(&ctx, DTYPE_F32, c->act, 1, x + i, &alone);
-        same &= check_same(&alone, &y[i], 1);
+        table->activation_forward(&ctx, DTYPE_F32, c->act, 1, x + i, alone);
+        same &= check_same(alone, &y[i], 1);
     }
     tap_ok(same, "%s/%s %s: position does not change bits", table->backend,
            table->kernel_set, c->name);
+    free(alone);
+    free(y);
+    free(x);
 }
 
 static void check_nan_values(const struct kernels *table,
                              const struct activation_case *c)
 {
     struct kernel_ctx ctx = { .threads = 1 };
-    float x[5] = { 1, check_nan(), INFINITY, -check_nan(), 2 };
-    float dy[5] = { 1, 1, check_nan(), 1, 1 };
-    float y[5], dx[5];
+    float *x = CHECK_HELD(float, 1, check_nan(), INFINITY, -check_nan(), 2);
+    float *dy = CHECK_HELD(float, 1, 1, check_nan(), 1, 1);
+    float *y = check_poisoned(5), *dx = check_poisoned(5);
     table->activation_forward(&ctx, DTYPE_F32, c->act, 5, x, y);
     table->activation_backward(&ctx, DTYPE_F32, c->act, 5, x, dy, dx);
     tap_ok(isnan(y[1]) && isnan(y[3]) && y[2] == INFINITY && !isnan(y[0]) &&
                !isnan(y[4]) && check_all_nan(dx + 1, 3) && !isnan(dx[4]),
            "%s/%s %s: NaN and Inf pass through", table->backend,
            table->kernel_set, c->name);
+    free(dx);
+    free(y);
+    free(dy);
+    free(x);
 }
 
 static void check_clip(const struct kernels *table, int64_t n, float limit)
@@ -150,13 +156,15 @@ static void check_clip(const struct kernels *table, int64_t n, float limit)
 static void check_clip_nan(const struct kernels *table)
 {
     struct kernel_ctx ctx = { .threads = 1 };
-    float x[3] = { 5, check_nan(), -check_nan() };
-    float dx[3] = { check_nan(), 1, check_nan() };
+    float *x = CHECK_HELD(float, 5, check_nan(), -check_nan());
+    float *dx = CHECK_HELD(float, check_nan(), 1, check_nan());
     table->clip_forward(&ctx, DTYPE_F32, 3, 2, x);
     table->clip_backward(&ctx, DTYPE_F32, 3, 2, x, dx);
     tap_ok(x[0] == 2 && check_all_nan(x + 1, 2) && dx[0] == 0 && dx[1] == 1 &&
                isnan(dx[2]),
            "%s/%s clip: a NaN stays one", table->backend, table->kernel_set);
+    free(dx);
+    free(x);
 }
 
 int main(void)

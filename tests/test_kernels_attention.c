@@ -247,8 +247,8 @@ static void check_long(const struct kernels *table)
     int64_t n = strcmp(table->kernel_set, "emulated") == 0 ? 2048 : 32768;
     const struct attention_case c = { 1, n, 1, 1, 16, ONE, true, 0 };
     const int64_t sampled[] = { 0, 1, 127, 128, n - 1000, n - 128, n - 1 };
-    const float slope = 1e-4f;
-    struct attention s = shape_of(&c, NULL, &slope);
+    float *slope = CHECK_HELD(float, 1e-4f);
+    struct attention s = shape_of(&c, NULL, slope);
     float *qkv = check_random(reference_qkv(&s), 1, 2);
     float *out = check_poisoned(reference_out(&s));
     float *lse = check_poisoned(reference_rows(&s));
@@ -268,7 +268,7 @@ static void check_long(const struct kernels *table)
     }
     check_below(table, "attention_forward", "many tokens", worst, 5e-6);
     check_ctx_free(&ctx);
-    void *all[] = { p, wide, lse, out, qkv };
+    void *all[] = { p, wide, lse, out, qkv, slope };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
 }
@@ -296,9 +296,13 @@ static bool lacks_attention(const struct kernels *table)
         .tokens = 1, .batch = 1, .seq = 1, .heads = 1, .head_dim = 8
     };
     struct kernel_ctx ctx = check_ctx(table, limits, 1);
-    float qkv[3 * 8] = { 0 }, out[8], lse;
+    float *qkv = check_random(3 * 8, 1, 0), *out = check_poisoned(8);
+    float *lse = check_poisoned(1);
     enum err rc =
-        table->attention_forward(&ctx, DTYPE_F32, &shape, qkv, out, &lse);
+        table->attention_forward(&ctx, DTYPE_F32, &shape, qkv, out, lse);
+    free(lse);
+    free(out);
+    free(qkv);
     check_ctx_free(&ctx);
     return check_lacks(table, rc);
 }

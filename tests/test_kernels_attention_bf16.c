@@ -131,7 +131,7 @@ static void result_check(const struct kernels *table, const char *dtype,
 static void check_case(const struct kernels *cpu, const struct kernels *table,
                        const struct attention_case *c)
 {
-    float slopes[16];
+    float *slopes = check_poisoned(c->heads);
     int32_t *ids = check_alloc((size_t)(c->batch * c->seq) * sizeof(*ids));
     struct attention s = { .batch = c->batch,
                            .seq = c->seq,
@@ -169,7 +169,7 @@ static void check_case(const struct kernels *cpu, const struct kernels *table,
     result_free(&half);
     result_free(&got);
     result_free(&want);
-    void *all[] = { half_dout, half_qkv, dout, qkv, ids };
+    void *all[] = { half_dout, half_qkv, dout, qkv, ids, slopes };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
 }
@@ -217,16 +217,21 @@ static void check_refusal(const struct kernels *table)
     const struct attention s = {
         .batch = 1, .seq = 1, .heads = 1, .kv_heads = 1, .head_dim = 136
     };
-    float qkv[3 * 136] = { 0 }, out[136], lse, scratch;
+    float *qkv = check_random(3 * 136, 1, 0), *out = check_poisoned(136);
+    float *lse = check_poisoned(1), *scratch = check_poisoned(1);
     struct kernel_ctx ctx = { .threads = 1,
-                              .scratch = &scratch,
-                              .scratch_bytes = sizeof(scratch) };
-    tap_ok(table->attention_forward(&ctx, DTYPE_F32, &s, qkv, out, &lse) ==
+                              .scratch = scratch,
+                              .scratch_bytes = sizeof(*scratch) };
+    tap_ok(table->attention_forward(&ctx, DTYPE_F32, &s, qkv, out, lse) ==
                    ERR_UNSUPPORTED &&
-               table->attention_backward(&ctx, DTYPE_F32, &s, qkv, out, &lse,
+               table->attention_backward(&ctx, DTYPE_F32, &s, qkv, out, lse,
                                          out, qkv) == ERR_UNSUPPORTED,
            "%s/%s attention: heads of 136 are refused", table->backend,
            table->kernel_set);
+    free(scratch);
+    free(lse);
+    free(out);
+    free(qkv);
 }
 
 int main(void)

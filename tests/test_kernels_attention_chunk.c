@@ -432,9 +432,13 @@ static bool lacks_chunks(const struct kernels *table)
         .tokens = 1, .batch = 1, .seq = 1, .heads = 1, .head_dim = 8
     };
     struct kernel_ctx ctx = check_ctx(table, limits, 1);
-    float q[3 * 8] = { 0 }, kv[2 * 8] = { 0 }, out[8], lse;
+    float *q = check_random(3 * 8, 1, 0), *kv = check_random(2 * 8, 1, 0);
+    float *out = check_poisoned(8), *lse = check_poisoned(1);
     enum err rc = table->attention_chunk_forward(&ctx, DTYPE_F32, &chunk, q, kv,
-                                                 true, out, &lse);
+                                                 true, out, lse);
+    float *all[] = { lse, out, kv, q };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        free(all[i]);
     check_ctx_free(&ctx);
     return check_lacks(table, rc);
 }

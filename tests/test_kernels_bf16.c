@@ -246,7 +246,7 @@ static void check_add_norm(const struct kernels *table)
     struct tensor x = guarded(COUNT, 3, 1);
     struct tensor y = guarded(COUNT, 4, 1);
     struct tensor gamma = guarded(D, 5, 1);
-    float want[N], got[N];
+    float *want = check_poisoned(N), *got = check_poisoned(N);
     cpu->add(&c, DTYPE_F32, COUNT, a.wide, 0.7f, b.wide, x.wide);
     table->add_norm_forward(&c, DTYPE_BF16, &norm, a.half, 0.7f, b.half, x.half,
                             gamma.half, NULL, y.half, NULL, got);
@@ -257,6 +257,8 @@ static void check_add_norm(const struct kernels *table)
                       NULL, want);
     check_rounded(table, "add_norm_forward", "its norm", &y);
     check_floats(table, "add_norm_forward", "rstd", got, want, N);
+    free(got);
+    free(want);
     struct tensor *all[] = { &a, &b, &x, &y, &gamma };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         tensor_free(all[i]);
@@ -265,10 +267,11 @@ static void check_add_norm(const struct kernels *table)
 static void check_loss(const struct kernels *table, int64_t vocab)
 {
     enum { N = 6 };
-    const int32_t labels[N] = { 0, 1, -1, (int32_t)vocab - 1, 2, -100 };
+    int32_t *labels =
+        CHECK_HELD(int32_t, 0, 1, -1, (int32_t)vocab - 1, 2, -100);
     struct kernel_ctx c = { .threads = 1 };
     struct tensor x = guarded(N * vocab, 1, 9);
-    float want[N], got[N];
+    float *want = check_poisoned(N), *got = check_poisoned(N);
     char what[32];
     snprintf(what, sizeof(what), "vocabulary %lld", (long long)vocab);
     cpu->cross_entropy(&c, DTYPE_F32, N, vocab, 0.5f, x.wide, labels, true,
@@ -277,6 +280,9 @@ static void check_loss(const struct kernels *table, int64_t vocab)
                          got);
     check_rounded(table, "cross_entropy", what, &x);
     check_floats(table, "cross_entropy", what, got, want, N);
+    free(got);
+    free(want);
+    free(labels);
     tensor_free(&x);
 }
 
@@ -289,7 +295,7 @@ static void check_embedding(const struct kernels *table, int64_t d, bool wpe)
     struct tensor out = guarded(N * d, 3, 1);
     float *want = check_random((VOCAB + SEQ) * d, 4, 1);
     float *got = check_copy(want, (VOCAB + SEQ) * d);
-    int32_t tokens[N];
+    int32_t *tokens = check_alloc(N * sizeof(*tokens));
     for (int i = 0; i < N; i++)
         tokens[i] = i % 3 == 0 ? 5 : i * i % VOCAB;
     cpu->embedding_backward(&c, DTYPE_F32, N, SEQ, d, tokens, out.wide, want,
@@ -304,6 +310,7 @@ static void check_embedding(const struct kernels *table, int64_t d, bool wpe)
     table->embedding_forward(&c, DTYPE_BF16, N, SEQ, d, tokens, te.half,
                              wpe ? pe.half : NULL, out.half);
     check_rounded(table, "embedding_forward", wpe ? "both" : "tokens", &out);
+    free(tokens);
     free(got);
     free(want);
     tensor_free(&out);
@@ -321,8 +328,10 @@ static void check_experts(const struct kernels *table, int64_t d)
     struct tensor dh = guarded(ROWS * d, 3, 1);
     struct tensor out = guarded(N * d, 4, 1);
     struct tensor rows = guarded(ROWS * d, 5, 1);
-    float *weights = check_random(ROWS, 6, 1), want[ROWS], got[ROWS];
-    int32_t place[ROWS], source[ROWS];
+    float *weights = check_random(ROWS, 6, 1);
+    float *want = check_poisoned(ROWS), *got = check_poisoned(ROWS);
+    int32_t *place = check_alloc(ROWS * sizeof(*place));
+    int32_t *source = check_alloc(ROWS * sizeof(*source));
     for (int i = 0; i < ROWS; i++) {
         place[i] = (i * 7 + 3) % ROWS;
         source[place[i]] = i;
@@ -350,6 +359,10 @@ static void check_experts(const struct kernels *table, int64_t d)
     struct tensor *all[] = { &x, &h, &dh, &out, &rows };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         tensor_free(all[i]);
+    free(source);
+    free(place);
+    free(got);
+    free(want);
     free(weights);
 }
 
@@ -382,7 +395,7 @@ static void check_update(const struct kernels *table)
     struct kernel_ctx c = { .threads = 1 };
     struct tensor g = guarded(N, 1, 1);
     float *want = check_random(3 * N, 2, 1);
-    double sums[2], wide[2];
+    double *sums = check_f64(2), *wide = check_f64(2);
     for (int64_t i = 2 * N; i < 3 * N; i++)
         want[i] = fabsf(want[i]);
     float *got = check_copy(want, 3 * N);
@@ -399,6 +412,8 @@ static void check_update(const struct kernels *table)
     tap_ok(fabs(sums[0] / wide[0] - 1) < 1e-12 &&
                fabs(sums[1] / wide[1] - 1) < 1e-12,
            "%s/%s bf16 chunk_sum_squares", table->backend, table->kernel_set);
+    free(wide);
+    free(sums);
     free(got);
     free(want);
     tensor_free(&g);

@@ -100,8 +100,8 @@ static double reference(const struct problem *p, double *const *value,
 /* What the forward pass leaves to the backward one. */
 struct state {
     struct kernel_ctx ctx;
-    int32_t place[ROWS], source[ROWS];
-    int64_t offsets[EXPERTS + 1];
+    int32_t *place, *source;
+    int64_t *offsets;
     float *probs, *weights, *x, *y, *z, *h, *dh, *dweights, *dlogits;
 };
 
@@ -113,6 +113,9 @@ static struct state state_create(const struct kernels *table, int threads)
         .tokens = N, .seq = 1, .experts = EXPERTS, .top_k = TOP_K
     };
     struct state s = { .ctx = check_ctx(table, limits, threads) };
+    s.place = check_alloc(ROWS * sizeof(*s.place));
+    s.source = check_alloc(ROWS * sizeof(*s.source));
+    s.offsets = check_alloc((EXPERTS + 1) * sizeof(*s.offsets));
     s.probs = check_poisoned(N * EXPERTS);
     s.dlogits = check_poisoned(N * EXPERTS);
     s.weights = check_poisoned(ROWS);
@@ -131,6 +134,9 @@ static void state_free(struct state *s)
                       s->y,     s->z,       s->h,       s->dh };
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
         free(used[i]);
+    free(s->offsets);
+    free(s->source);
+    free(s->place);
     check_ctx_free(&s->ctx);
 }
 

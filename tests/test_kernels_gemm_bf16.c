@@ -66,7 +66,7 @@ static void check_grouped(const struct kernels *table, enum gemm_form form,
                           bool accumulate)
 {
     enum { M = 37, N = 70, K = 45, ROWS = 150 };
-    static const int64_t offsets[GROUPS + 1] = { 0, 13, 13, 110, ROWS };
+    int64_t *offsets = CHECK_HELD(int64_t, 0, 13, 13, 110, ROWS);
     struct kernel_ctx ctx = { .threads = 1 };
     bool tn = form == GEMM_TN;
     struct tensor a = tensor_random(ROWS * (tn ? M : K), 1, 1);
@@ -86,6 +86,7 @@ static void check_grouped(const struct kernels *table, enum gemm_form form,
              accumulate ? " +=" : "");
     check_result(table, what, &c, floats, tn ? ROWS : K);
     free(floats);
+    free(offsets);
     tensor_free(&c);
     tensor_free(&b);
     tensor_free(&a);

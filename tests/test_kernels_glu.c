@@ -140,15 +140,20 @@ static void check_case(const struct kernels *table, enum activation act,
 static void check_nan_values(const struct kernels *table, enum activation act)
 {
     struct kernel_ctx ctx = { .threads = 1 };
-    float gate[3] = { 1, check_nan(), 1 }, up[3] = { 1, 1, check_nan() };
-    const float dy[3] = { check_nan(), 1, 1 };
-    float y[3], dgate[3], dup[3];
+    float *gate = CHECK_HELD(float, 1, check_nan(), 1);
+    float *up = CHECK_HELD(float, 1, 1, check_nan());
+    float *dy = CHECK_HELD(float, check_nan(), 1, 1);
+    float *y = check_poisoned(3);
+    float *dgate = check_poisoned(3), *dup = check_poisoned(3);
     table->glu_forward(&ctx, DTYPE_F32, act, 1, 3, 3, gate, up, y);
     table->glu_backward(&ctx, DTYPE_F32, act, 1, 3, 3, gate, up, dy, dgate,
                         dup);
     tap_ok(!isnan(y[0]) && check_all_nan(y + 1, 2) && check_all_nan(dgate, 3) &&
                check_all_nan(dup, 2) && !isnan(dup[2]),
            "%s/%s glu: NaN passes through", table->backend, table->kernel_set);
+    float *all[] = { dup, dgate, y, dy, up, gate };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        free(all[i]);
 }
 
 int main(void)

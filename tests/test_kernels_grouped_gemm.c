@@ -28,7 +28,7 @@ static const char *const forms[] = { "NT", "NN", "TN" };
 
 struct problem {
     struct grouped_gemm g;
-    int64_t offsets[GROUPS_MAX + 1];
+    int64_t *offsets; /* [groups + 1] */
     int64_t a_size, b_size, c_size;
     float *a, *b, *before, *c;
     double *want;
@@ -76,6 +76,8 @@ static struct problem problem_create(const struct group_case *shape,
                                 .groups = shape->groups,
                                 .n = shape->n,
                                 .accumulate = accumulate } };
+    p.offsets = check_alloc((GROUPS_MAX + 1) * sizeof(*p.offsets));
+    p.offsets[0] = 0;
     for (int i = 0; i < shape->groups; i++)
         p.offsets[i + 1] = p.offsets[i] + shape->rows[i];
     int64_t rows = p.offsets[shape->groups];
@@ -104,6 +106,7 @@ static void problem_free(struct problem *p)
     free(p->before);
     free(p->b);
     free(p->a);
+    free(p->offsets);
 }
 
 /* Runs on 1, 2 and 3 threads into copies of `before`; false if bits differ. */
@@ -132,7 +135,8 @@ static bool same_alone(const struct kernels *table, const struct problem *p)
         struct part q = part_of(&p->g, group);
         struct kernel_ctx ctx = { .threads = 2 };
         struct grouped_gemm g = p->g;
-        int64_t offsets[2] = { 0, p->offsets[group + 1] - p->offsets[group] };
+        int64_t *offsets =
+            CHECK_HELD(int64_t, 0, p->offsets[group + 1] - p->offsets[group]);
         float *a = check_poisoned(q.m * q.k + 3);
         float *b = check_poisoned(q.n * q.k + 5);
         float *c = check_poisoned(q.m * q.n + 7);
@@ -149,6 +153,7 @@ static bool same_alone(const struct kernels *table, const struct problem *p)
         free(c);
         free(b);
         free(a);
+        free(offsets);
     }
     return same;
 }

@@ -101,8 +101,8 @@ static void check_not_finite(const struct kernels *table)
     enum { ROWS = 5, VOCAB = 2500 };
     struct kernel_ctx ctx = { .threads = 2 };
     float *x = check_random(ROWS * VOCAB, 1, 5);
-    const int32_t labels[ROWS] = { 1, 2, 3, 4, 2000 };
-    float losses[ROWS];
+    int32_t *labels = CHECK_HELD(int32_t, 1, 2, 3, 4, 2000);
+    float *losses = check_poisoned(ROWS);
     x[1 * VOCAB + 2499] = check_nan();
     x[2 * VOCAB + 5] = INFINITY;
     for (int64_t j = 0; j < 1500; j++)
@@ -119,6 +119,8 @@ static void check_not_finite(const struct kernels *table)
                check_no_nan(x + 4 * VOCAB, VOCAB),
            "%s/%s cross_entropy: logits of -Inf have probability zero",
            table->backend, table->kernel_set);
+    free(losses);
+    free(labels);
     free(x);
 }
 
@@ -148,7 +150,7 @@ static void check_embedding(const struct kernels *table, bool with_positions)
     double *want_out = check_f64(N * D);
     double *want_grads = check_widened(grads, (VOCAB + SEQ) * D);
     float *first_out = NULL, *first = NULL;
-    int32_t tokens[N];
+    int32_t *tokens = check_alloc(N * sizeof(*tokens));
     bool same = true;
     for (int64_t i = 0; i < N * D; i++) {
         int64_t row = i / D, j = i % D;
@@ -183,8 +185,8 @@ static void check_embedding(const struct kernels *table, bool with_positions)
                 check_error(first, want_grads, (VOCAB + SEQ) * D), 1e-6);
     tap_ok(same, "%s/%s embedding: same bits on 1, 2, 3 threads",
            table->backend, table->kernel_set);
-    void *all[] = { first, first_out, want_grads, want_out,
-                    grads, dout,      wpe,        wte };
+    void *all[] = { tokens, first, first_out, want_grads, want_out,
+                    grads,  dout,  wpe,       wte };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
 }

@@ -104,7 +104,8 @@ static void check_bf16_edges(const struct kernels *table)
         EDGES = sizeof(edges) / sizeof(*edges),
         NANS = sizeof(nans) / sizeof(*nans),
     };
-    float x[EDGES + NANS], got[EDGES + NANS];
+    float *x = check_poisoned(EDGES + NANS);
+    float *got = check_poisoned(EDGES + NANS);
     for (size_t i = 0; i < EDGES; i++)
         x[i] = float_of(edges[i].in);
     for (size_t i = 0; i < NANS; i++)
@@ -121,6 +122,8 @@ static void check_bf16_edges(const struct kernels *table)
            table->kernel_set);
     tap_ok(check_all_nan(got + EDGES, NANS), "%s/%s pack bf16: NaN stays NaN",
            table->backend, table->kernel_set);
+    free(got);
+    free(x);
 }
 
 /* Every row has its own size; its largest is kept up to fp32 rounding. */
@@ -156,7 +159,7 @@ static void check_int8_edges(const struct kernels *table)
 {
     enum { ROWS = 6, COLS = 21 };
     float *x = check_random(ROWS * COLS, 1, 1);
-    float got[ROWS * COLS];
+    float *got = check_poisoned(ROWS * COLS);
     struct kernel_ctx ctx = { .threads = 1 };
     float *scales = check_alloc(kernels_packed_bytes(PACKING_INT8, ROWS, COLS));
     for (int j = 0; j < COLS; j++) {
@@ -185,6 +188,7 @@ static void check_int8_edges(const struct kernels *table)
     tap_ok(even, "%s/%s pack int8: ties go to even", table->backend,
            table->kernel_set);
     free(scales);
+    free(got);
     free(x);
 }
 
