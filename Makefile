@@ -390,7 +390,7 @@ lint: layers ## cppcheck, shellcheck, layers
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
 	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo \
-	    tests/mpirun tests/english-text tests/layers tests/matrix tests/soak/matrix tests/gpu/run tests/gpu/pack $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
+	    tests/mpirun tests/english-text tests/layers tests/matrix tests/soak/matrix tests/gpu/run tests/gpu/pack tests/gpu/training.bash $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
 
 layers: ## no include against the direction of dependencies
 	@tests/layers

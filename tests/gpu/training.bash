@@ -1,0 +1,164 @@
+# shellcheck shell=bash disable=SC2154 # variables of tests/gpu/run
+# Training on the GPU beside the CPU's, for tests/gpu/run: a function a subject,
+# each skipped with the reason where something is missing.
+
+STEPS=50
+DATA=$BUILD/tiny-data
+CONF=$ROOT/jobs/conf/tiny.cfg
+
+# train_command DIR [key=value ...]: sets the array `command`
+train_command() {
+    local dir=$1
+    shift
+    command=("$BIN/tessera-train" "$CONF" "run.dir=$dir" "data.train=$DATA/train"
+        "data.eval=$DATA/eval" "train.max_duration=${STEPS}ba" "eval.interval=${STEPS}ba"
+        log.level=warn "$@")
+}
+
+# train NAME [key=value ...]: into $WORK/NAME
+train() {
+    local command name=$1
+    shift
+    train_command "$WORK/$name" "$@"
+    check "train-$name" 400 "${command[@]}"
+}
+
+# last_losses NAME: the mean of the last ten steps' losses
+last_losses() {
+    sed -nE 's/.*"step": ([0-9]+),.*"loss": ([^,}]+).*/\1 \2/p' "$WORK/$1/metrics.jsonl" |
+        sort -n | tail -n 10 | awk '{ sum += $2 } END { if (NR == 10) printf "%.6f\n", sum / NR }'
+}
+
+# close_losses NAME REFERENCE LIMIT
+close_losses() {
+    local got want
+    got=$(last_losses "$1")
+    want=$(last_losses "$2")
+    if [ -z "$got" ] || [ -z "$want" ]; then
+        verdict "loss-$1" FAILED "no losses of ten steps"
+    elif awk -v a="$got" -v b="$want" -v limit="$3" 'BEGIN { d = (a - b) / b; exit !(d <= limit && -d <= limit) }'; then
+        verdict "loss-$1" ok "$got, on the CPU $want, limit $3"
+    else
+        verdict "loss-$1" FAILED "$got, on the CPU $want: more than $3 apart"
+    fi
+}
+
+# digest_of NAME: of its newest checkpoint
+digest_of() {
+    local newest
+    newest=$(printf '%s\n' "$WORK/$1"/checkpoints/step-* | tail -n 1)
+    LD_LIBRARY_PATH=$LIBRARIES "$BIN/tessera-ckpt" digest "$newest" 2>&1
+}
+
+# same_digest NAME REFERENCE
+same_digest() {
+    local got want
+    got=$(digest_of "$1")
+    want=$(digest_of "$2")
+    if [ -n "$got" ] && [ "$got" = "$want" ]; then
+        verdict "digest-$1" ok "that of $2"
+    else
+        verdict "digest-$1" FAILED "not that of $2: ${got:0:80} and ${want:0:80}"
+    fi
+}
+
+# A run that is killed half-way and started again ends in the same bits.
+resume_test() {
+    local command pid end=$((SECONDS + 300)) lines=0
+    train_command "$WORK/resumed" hardware.backend=cuda train.precision=bf16 checkpoint.interval=10ba
+    LD_LIBRARY_PATH=$LIBRARIES "${command[@]}" >"$OUT/train-killed.log" 2>&1 </dev/null &
+    pid=$!
+    while [ "$lines" -lt $((STEPS / 2)) ] && [ $SECONDS -lt $end ] && kill -0 $pid 2>/dev/null; do
+        sleep 0.05
+        lines=$(wc -l 2>/dev/null <"$WORK/resumed/metrics.jsonl" || echo 0)
+    done
+    if kill -9 $pid 2>/dev/null; then
+        wait $pid 2>/dev/null
+        verdict train-killed ok "after $lines of $STEPS steps"
+    else
+        verdict train-killed FAILED "it ended by itself, see train-killed.log: $(tail -n 1 "$OUT/train-killed.log" | cut -c 1-200)"
+    fi
+    train resumed hardware.backend=cuda train.precision=bf16 checkpoint.interval=10ba && same_digest resumed cuda-bf16
+}
+
+# Two ranks on one GPU exchange through the host; elastic runs have the bits of
+# one rank.
+ranks_test() {
+    local command
+    if ! mpirun --version 2>/dev/null | grep -q '^mpirun (Open MPI) 4\.'; then
+        verdict train-two-ranks skipped "there is no mpirun of Open MPI 4"
+        return
+    fi
+    train_command "$WORK/two-ranks" hardware.backend=cuda train.precision=bf16
+    check train-two-ranks 400 "$ROOT/tests/mpirun" 2 "${command[@]}" && same_digest two-ranks cuda-bf16
+}
+
+nccl_tests() {
+    local program gpus found=0
+    gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+    if [ "$gpus" -lt 2 ]; then
+        verdict nccl skipped "NCCL refuses two ranks on one GPU, and $gpus are visible"
+        return
+    fi
+    if ! command -v mpirun >/dev/null; then
+        verdict nccl skipped "there is no mpirun"
+        return
+    fi
+    for program in "$PROGRAMS"/test_*nccl*; do
+        [ -x "$program" ] || continue
+        found=1
+        check "${program##*/}" 300 "$ROOT/tests/mpirun" 2 "$program"
+    done
+    [ $found -eq 1 ] || verdict nccl skipped "this build has no test of NCCL"
+}
+
+# why_no_training: the reason, or nothing
+why_no_training() {
+    local key help
+    if [ ! -x "$BIN/tessera-train" ] || [ ! -x "$BIN/tessera-ckpt" ]; then
+        echo "tessera-train and tessera-ckpt were not built"
+        return
+    fi
+    help=$(LD_LIBRARY_PATH=$LIBRARIES "$BIN/tessera-train" --help 2>&1)
+    for key in hardware.backend train.precision; do
+        if [[ $help != *" $key "* ]]; then
+            echo "tessera-train has no setting $key"
+            return
+        fi
+    done
+    [ -e "$DATA/train/index.json" ] || echo "there is no $DATA (make tiny-data)"
+}
+
+training_tests() {
+    local reason
+    reason=$(why_no_training)
+    if [ -n "$reason" ]; then
+        verdict training skipped "$reason"
+    else
+        WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-gpu-run.XXXXXX") || exit 1
+        trap 'rm -rf "$WORK"' EXIT
+        train cpu-fp32 hardware.backend=cpu train.precision=fp32
+        train cuda-fp32 hardware.backend=cuda train.precision=fp32 && close_losses cuda-fp32 cpu-fp32 1e-3
+        if train cuda-bf16 hardware.backend=cuda train.precision=bf16; then
+            close_losses cuda-bf16 cpu-fp32 2e-2
+            resume_test
+            ranks_test
+        fi
+    fi
+    nccl_tests
+}
+
+# The step of whole models beside the ceilings of this GPU.
+bench_step() {
+    local help model models
+    help=$(LD_LIBRARY_PATH=$LIBRARIES "$BIN/tessera-bench" --help 2>&1)
+    if [[ $help != *--backend* ]]; then
+        verdict bench-step skipped "tessera-bench step has no --backend"
+        return
+    fi
+    models=$(sed -nE 's/.*--model ([^] ]+).*/\1/p' <<<"$help" | head -n 1)
+    for model in ${models//|/ }; do
+        check "bench-step-$model" 300 "$BIN/tessera-bench" step --model "$model" --backend cuda --json &&
+            say "    $(grep '^{' "$OUT/bench-step-$model.log" | tail -n 1)"
+    done
+}
