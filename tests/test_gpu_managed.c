@@ -17,6 +17,7 @@ static struct {
     int stream; /* its address is the stream */
     int adds, waits, failures, releases;
     bool on_stream;
+    size_t scratch_bytes;
     enum err wait_rc;
 } fake;
 
@@ -29,7 +30,13 @@ static enum err add(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
 {
     fake.adds++;
     fake.on_stream = ctx->stream == &fake.stream;
+    fake.scratch_bytes = ctx->scratch == NULL ? 0 : ctx->scratch_bytes;
     return fake.cpu->add(ctx, dtype, n, a, scale, b, out);
+}
+
+static size_t scratch_bytes(const struct kernel_limits *limits)
+{
+    return limits->tokens == 1 ? 4096 : 0;
 }
 
 static enum err start(const struct kernels **inner, void **stream)
@@ -38,6 +45,7 @@ static enum err start(const struct kernels **inner, void **stream)
     fake.table = *fake.cpu;
     fake.table.backend = "fake";
     fake.table.add = add;
+    fake.table.scratch_bytes = scratch_bytes;
     fake.table.lion = NULL;
     *inner = &fake.table;
     *stream = &fake.stream;
@@ -122,6 +130,8 @@ static void check_calls(const struct kernels *table)
     tap_ok(fake.on_stream && fake.adds == 1 && fake.waits == 1 &&
                ctx.stream == NULL,
            "on the stream, which is waited for");
+    tap_is_int((long long)fake.scratch_bytes, 4096,
+               "with scratch, which the caller has none of");
     tap_ok(table->add(&ctx, DTYPE_F32, 2, a, 2, here, out) == ERR_USAGE &&
                strstr(err_text(), "pointer 1") != NULL,
            "an operand on the stack is refused: %s", err_text());

@@ -9,17 +9,24 @@
 
 static const struct kernels *inner;
 static void *stream;
+static struct kernel_ctx least; /* scratch of the smallest shapes */
 static enum err start_rc;
 static char start_text[512];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The context on the GPU's stream; says which operand is out of its reach. */
+/* The context on the GPU's stream; says which operand is out of its reach.
+ * Tests of ops that need no scratch on a CPU bring none: products on a GPU do
+ * need some. */
 static enum err begin(const char *op, bool there, const struct kernel_ctx *ctx,
                       const void *const *operands, size_t count,
                       struct kernel_ctx *on)
 {
     *on = *ctx;
     on->stream = stream;
+    if (ctx->scratch == NULL) {
+        on->scratch = least.scratch;
+        on->scratch_bytes = least.scratch_bytes;
+    }
     if (!there)
         return err_set(ERR_UNSUPPORTED, "op %s: the table lacks it", op);
     if (ctx->scratch != NULL && !managed_holds(ctx->scratch))
@@ -311,9 +318,32 @@ static struct kernels table = {
     .lion = wrap_lion,
 };
 
+static enum err start_source(void)
+{
+    const struct kernel_limits one = { .threads = 1,
+                                       .tokens = 1,
+                                       .batch = 1,
+                                       .seq = 1,
+                                       .width = 1,
+                                       .heads = 1,
+                                       .head_dim = 1,
+                                       .vocab = 1 };
+    enum err rc = ERR_OK;
+    TRY(managed_source.start(&inner, &stream));
+    least.scratch_bytes = inner->scratch_bytes(&one);
+    if (least.scratch_bytes == 0)
+        return ERR_OK;
+    least.scratch = managed_source.allocate(least.scratch_bytes);
+    if (least.scratch == NULL)
+        rc = err_set(ERR_MEMORY, "no managed memory: %zu bytes of scratch",
+                     least.scratch_bytes);
+out:
+    return rc;
+}
+
 static void start(void)
 {
-    start_rc = managed_source.start(&inner, &stream);
+    start_rc = start_source();
     if (start_rc != ERR_OK) {
         snprintf(start_text, sizeof start_text, "%s", err_text());
         return;
