@@ -297,7 +297,7 @@ info: ## what was found and what will be built
 	@echo "compiler     $$($(CC) --version | head -n 1)"
 	@echo "kernel sets  $(KERNEL_SETS)"
 	@echo "MPI          $(WITH_MPI) (MPI=$(MPI); $$(pkg-config --modversion ompi-c 2>/dev/null || echo none))"
-	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none); kernels only: no program uses them yet)"
+	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none))"
 	@for p in $(PKGS); do echo "$$p $$(pkg-config --modversion $$p 2>/dev/null || echo MISSING)" | expand -t 13; done
 	@echo "to build     $(if $(MISSING_BUILD),incomplete: make deps,complete)"
 	@echo "to test      $(if $(MISSING_TEST),incomplete: make deps,complete)"

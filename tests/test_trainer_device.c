@@ -38,7 +38,7 @@ struct variant {
 struct results {
     double losses[STEPS];
     double eval_loss;
-    int64_t waits; /* of the host, in the last step that begins no save */
+    int64_t waits; /* of the host, in the first step */
     char arithmetic[160];
 };
 
@@ -82,7 +82,7 @@ static enum err train(struct trainer *trainer, int64_t steps,
     while (trainer->step < steps) {
         int64_t before = cuda_emulator_memory_waits();
         TRY(trainer_step(trainer));
-        if (trainer->step % 2 == 0)
+        if (trainer->step == 1) /* there is no saver's thread yet that waits */
             out->waits = cuda_emulator_memory_waits() - before;
         out->losses[trainer->step - 1] = trainer->loss;
         trainer->finished = trainer->step == steps;

@@ -16,8 +16,8 @@
 /* From a failure to the next attempt's first step; as tessera-ckpt interval. */
 #define RESTART_S 300.0
 #define SECONDS_PER_HOUR 3600.0
-/* A checkpoint's weights and two moments, in fp32. */
-#define STATE_BYTES 12.0
+/* A checkpoint's weights and each of its moments, in fp32. */
+#define STATE_BYTES 4.0
 
 static void add_model(struct plan_figures *f)
 {
@@ -125,7 +125,8 @@ static void add_disk(struct plan_figures *f)
         .max_steps = f->steps > 0 ? (int64_t)f->steps : 0,
     };
     int64_t every = 0;
-    f->checkpoint_bytes = STATE_BYTES * (double)f->params;
+    int tensors = strcmp(s->optimizer.name, "lion") == 0 ? 2 : 3;
+    f->checkpoint_bytes = tensors * STATE_BYTES * (double)f->params;
     if (s->checkpoint.keep > 0)
         f->kept = (double)s->checkpoint.keep + 1;
     if (s->checkpoint.keep > 0 && s->checkpoint.keep_every > 0)

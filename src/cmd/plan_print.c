@@ -20,7 +20,8 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
 {
     const struct memory_plan *b = &f->bytes;
     const struct kind all[KINDS] = {
-        { "weights", b->weights, "all of them, fp32" },
+        { "weights", b->weights,
+          b->master > 0 ? "all of them, bf16" : "all of them, fp32" },
         { "master", b->master, "fp32 weights of this rank's part" },
         { "moments", b->moments, "of this rank's part" },
         { "gradients", b->gradients, "of the slot at work" },

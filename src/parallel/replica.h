@@ -187,6 +187,10 @@ enum err replica_leaf_sum(struct replica *replica, const double *values,
  * replica_finish_batch(). */
 enum err replica_gradient_norm(struct replica *replica, double *norm);
 
+/* The host waits for all that was enqueued on a device, messages included:
+ * ERR_COMM names the ranks that did not come. */
+enum err replica_settle(struct replica *replica);
+
 /* Update, and exchange what other ranks need of it. Collective. */
 enum err replica_update(struct replica *replica, const struct adamw *step);
 

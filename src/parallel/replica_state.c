@@ -227,6 +227,11 @@ out:
     return rc;
 }
 
+enum err replica_settle(struct replica *replica)
+{
+    return comm_tensors_settle(replica->tensors, 0.0);
+}
+
 /* This rank's sums of squares, in the host's memory. */
 static enum err sum_squares(struct replica *replica)
 {
@@ -242,7 +247,7 @@ static enum err sum_squares(struct replica *replica)
         TRY(kernels->memory->download(
             replica->ctx->stream,
             (size_t)(owner->own / KERNEL_CHUNK) * sizeof *sums, sums, host));
-    TRY(comm_tensors_settle(replica->tensors, 0.0));
+    TRY(replica_settle(replica));
 out:
     return rc;
 }

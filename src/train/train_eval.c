@@ -245,7 +245,7 @@ static enum err eval_fetch(struct train_eval *eval,
     int first = trainer->rank % degree_of(eval) * eval->own;
     int64_t begin = leaf_begin(eval, group), end = leaf_begin(eval, group + 1);
     TRY(trainer_losses_fetch(&eval->sums, trainer->stream));
-    TRY(trainer->kernels->memory->wait(trainer->stream));
+    TRY(replica_settle(trainer->replica));
     const struct leaf_loss *loss = trainer_losses_host(&eval->sums);
     for (int64_t leaf = begin; leaf < end; leaf++)
         for (int i = 0; i < eval->own; i++, loss++)
