@@ -153,6 +153,8 @@ static enum err make_sums(struct replica *replica)
     struct arena plan = { 0 };
     size_t leaves = (size_t)options->slots * (size_t)options->leaves;
     struct scatter_options scatter = scatter_options_of(replica);
+    /* the last update reads the sums */
+    TRY(replica->kernels->memory->wait(replica->ctx->stream));
     replica->kernels->memory->tensors_destroy(&replica->leaf_arena);
     scatter_destroy(replica->scatter);
     free(replica->leaf_values);
@@ -323,6 +325,8 @@ void replica_destroy(struct replica *replica)
 {
     if (replica == NULL)
         return;
+    if (replica->kernels != NULL) /* the last update may not be done yet */
+        replica->kernels->memory->wait(replica->ctx->stream);
     reduce_destroy(replica->reduce);
     group_destroy(replica->group);
     weights_destroy(replica->shared);

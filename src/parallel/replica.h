@@ -94,8 +94,9 @@ enum err replica_check_model(const struct replica_options *options,
                              const struct params *params);
 
 /* All arguments but the options, which must pass the check, are borrowed. The
- * stream of ctx must be there and stay; what else it has may come before the
- * first batch or replica_init(). Collective; fails on all ranks or on none. */
+ * stream of ctx must be there and stay until replica_destroy(); what else it
+ * has may come before the first batch or replica_init(). Collective; fails on
+ * all ranks or on none. */
 enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         const struct kernel_ctx *ctx,
                         const struct params *params,
