@@ -119,6 +119,7 @@ RANKS_test_ckpt_memory_n4 := 1 2 3
 RANKS_test_ckpt_xor_n4 := 1 2 3 4
 RANKS_test_ckpt_xor_damage_n4 := 2 3 4
 RANKS_test_trainer_memory_n4 := 1 2 4
+RANKS_test_train_choices_n4 := 1 2
 RANKS_test_replica_n4 := 1 2 3 4
 RANKS_test_replica_shared_n4 := 1 2 3 4
 RANKS_test_replica_device_n4 := 1 2 4

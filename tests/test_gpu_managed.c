@@ -87,10 +87,14 @@ static void check_members(const struct kernels *table)
     for (size_t at = 0; at < sizeof *table; at += sizeof(void *)) {
         void *member;
         memcpy(&member, (const char *)table + at, sizeof member);
-        missing += member == NULL;
-        count++;
+        /* what is chosen by measurement is no op */
+        bool op = at != offsetof(struct kernels, measure) &&
+                  at != offsetof(struct kernels, choices) &&
+                  at != offsetof(struct kernels, choose);
+        missing += op && member == NULL;
+        count += op;
     }
-    tap_is_int((long long)missing, 0, "none of the table's %zu members is NULL",
+    tap_is_int((long long)missing, 0, "none of the table's %zu ops is NULL",
                count);
     tap_ok(kernels_all()[0] == fake.cpu && kernels_all()[1] == table &&
                kernels_all()[2] == NULL,

@@ -39,8 +39,8 @@ static const struct chunk_case cases[] = {
 /* Each tensor in fp32 and in bf16, on whatever table. */
 struct ring {
     const struct chunk_case *c;
-    float slopes[4];
-    int32_t *ids; /* [chunks, batch, length] */
+    float *slopes; /* [4] */
+    int32_t *ids;  /* [chunks, batch, length] */
     struct tensor q, out, dout, dq;
     struct tensor kv[CHUNKS_MAX], dkv[CHUNKS_MAX];
     float *lse[2]; /* of fp32, of bf16 */
@@ -63,6 +63,7 @@ static struct ring ring_create(const struct chunk_case *c)
             r.ids[i * tokens + t] =
                 (int32_t)((i * c->length + t % c->length) / c->document);
     }
+    r.slopes = check_alloc(4 * sizeof(*r.slopes));
     for (int i = 0; i < 4; i++)
         r.slopes[i] = exp2f(-(float)i - 3);
     for (int i = 0; i < 2; i++)
@@ -79,6 +80,7 @@ static void ring_free(struct ring *r)
     }
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         tensor_free(all[i]);
+    free(r->slopes);
     free(r->ids);
     free(r->lse[0]);
     free(r->lse[1]);

@@ -18,23 +18,23 @@ struct problem {
 };
 
 /* Every third expert has no choices, the last one has what is left. */
-static struct problem problem_create(const struct balance_case *shape)
+static struct problem *problem_create(const struct balance_case *shape)
 {
-    struct problem p = { .route = { shape->n, shape->experts, shape->top_k,
-                                    0 } };
+    struct problem *p = check_alloc(sizeof *p);
+    p->route = (struct route){ shape->n, shape->experts, shape->top_k, 0 };
     int64_t total = shape->n * shape->top_k, at = 0;
     for (int e = 0; e < shape->experts; e++) {
         int64_t share = 2 * total / shape->experts;
         double part = (1 + check_uniform(5, e)) / 2;
-        p.offsets[e] = at;
+        p->offsets[e] = at;
         if (e % 3 != 1)
             at += (int64_t)((double)share * part);
         at = at < total ? at : total;
-        p.sums[e] = (double)shape->n * (1 + check_uniform(6, e));
-        p.before[e] = 1000 + e;
+        p->sums[e] = (double)shape->n * (1 + check_uniform(6, e));
+        p->before[e] = 1000 + e;
     }
-    p.offsets[shape->experts] = total;
-    p.before[shape->experts] = -1; /* behind the end */
+    p->offsets[shape->experts] = total;
+    p->before[shape->experts] = -1; /* behind the end */
     return p;
 }
 
@@ -51,16 +51,17 @@ static void check_forward(const struct kernels *table, const struct problem *p)
     want += SCALE * sum;
     for (int threads = 1; threads <= CHECK_THREADS_MAX; threads++) {
         struct kernel_ctx ctx = { .threads = threads };
-        int64_t counts[EXPERTS_MAX + 1];
-        double loss = 2.5;
-        memcpy(counts, p->before, sizeof counts);
+        int64_t *counts = check_held(p->before, sizeof p->before);
+        double *loss = CHECK_HELD(double, 2.5);
         table->balance_forward(&ctx, &p->route, SCALE, p->offsets, p->sums,
-                               counts, &loss);
+                               counts, loss);
         for (int e = 0; e < experts; e++)
             counted &=
                 counts[e] == p->before[e] + p->offsets[e + 1] - p->offsets[e];
         counted &= counts[experts] == -1;
-        same &= loss == want;
+        same &= *loss == want;
+        free(loss);
+        free(counts);
     }
     tap_ok(counted,
            "%s/%s balance_forward: %d experts, counts +=", table->backend,
@@ -91,23 +92,26 @@ static void check_backward(const struct kernels *table, const struct problem *p)
 
 static void check_nan_sum(const struct kernels *table)
 {
-    struct problem p = problem_create(&cases[3]);
+    struct problem *p = problem_create(&cases[3]);
     struct kernel_ctx ctx = { .threads = 2 };
-    double loss = 0;
-    p.sums[200] = (double)check_nan();
-    table->balance_forward(&ctx, &p.route, SCALE, p.offsets, p.sums, p.before,
-                           &loss);
-    tap_ok(isnan(loss), "%s/%s balance_forward: NaN reaches the loss",
+    double *loss = CHECK_HELD(double, 0);
+    p->sums[200] = (double)check_nan();
+    table->balance_forward(&ctx, &p->route, SCALE, p->offsets, p->sums,
+                           p->before, loss);
+    tap_ok(isnan(*loss), "%s/%s balance_forward: NaN reaches the loss",
            table->backend, table->kernel_set);
+    free(loss);
+    free(p);
 }
 
 int main(void)
 {
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
         for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-            struct problem p = problem_create(&cases[i]);
-            check_forward(*t, &p);
-            check_backward(*t, &p);
+            struct problem *p = problem_create(&cases[i]);
+            check_forward(*t, p);
+            check_backward(*t, p);
+            free(p);
         }
         check_nan_sum(*t);
     }

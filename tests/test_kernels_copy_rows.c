@@ -2,8 +2,7 @@
  * beside it. */
 #include <string.h>
 
-#include "kernels/kernels.h"
-#include "tests/tap.h"
+#include "tests/kernel_check.h"
 
 #define BYTES_MAX 65536
 #define POISON 0xa5
@@ -28,14 +27,14 @@ static const struct {
 
 static void check(const struct kernels *kernels, size_t number)
 {
-    static _Alignas(64) unsigned char x[BYTES_MAX], y[BYTES_MAX];
+    unsigned char *x = check_alloc(BYTES_MAX), *y = check_alloc(BYTES_MAX);
     static unsigned char want[BYTES_MAX];
     size_t size = dtype_bytes(cases[number].dtype);
     int64_t width = cases[number].width;
     struct kernel_ctx ctx = { .threads = 2 };
-    for (size_t i = 0; i < sizeof x; i++)
+    for (size_t i = 0; i < BYTES_MAX; i++)
         x[i] = (unsigned char)(i * 7 + i / 251);
-    memset(y, POISON, sizeof y);
+    memset(y, POISON, BYTES_MAX);
     memset(want, POISON, sizeof want);
     for (int64_t r = 0; r < cases[number].rows; r++) {
         int64_t from = cases[number].x_first + r * cases[number].x_stride;
@@ -47,8 +46,10 @@ static void check(const struct kernels *kernels, size_t number)
         &ctx, cases[number].dtype, cases[number].rows, width,
         cases[number].x_stride, x + (size_t)cases[number].x_first * size,
         cases[number].y_stride, y + (size_t)cases[number].y_first * size);
-    tap_ok(rc == ERR_OK && memcmp(y, want, sizeof y) == 0, "%s, %s: copy_rows",
+    tap_ok(rc == ERR_OK && memcmp(y, want, BYTES_MAX) == 0, "%s, %s: copy_rows",
            kernels->kernel_set, cases[number].name);
+    free(y);
+    free(x);
 }
 
 int main(void)

@@ -33,7 +33,7 @@ static const char *const forms[] = { "NT", "NN", "TN" };
 
 struct problem {
     struct grouped_gemm g;
-    int64_t offsets[GROUPS_MAX + 1];
+    int64_t *offsets;      /* [groups + 1] */
     struct tensor a, b, c; /* c before */
     double *want, *room;
     bool floats; /* C is fp32 */
@@ -93,6 +93,8 @@ static struct problem problem_create(const struct group_case *shape,
                                 .k = tn ? 0 : shape->k,
                                 .accumulate = accumulate },
                          .floats = tn };
+    p.offsets = check_alloc((size_t)(shape->groups + 1) * sizeof(*p.offsets));
+    p.offsets[0] = 0;
     for (int i = 0; i < shape->groups; i++)
         p.offsets[i + 1] = p.offsets[i] + shape->rows[i];
     int64_t rows = p.offsets[shape->groups], groups = shape->groups;
@@ -112,6 +114,7 @@ static struct problem problem_create(const struct group_case *shape,
 
 static void problem_free(struct problem *p)
 {
+    free(p->offsets);
     free(p->room);
     free(p->want);
     tensor_free(&p->c);
@@ -179,8 +182,8 @@ static bool same_alone(const struct kernels *table, const struct problem *p,
         struct part q = part_of(&p->g, group);
         struct kernel_ctx ctx = { .threads = 1 };
         struct grouped_gemm g = p->g;
-        const int64_t offsets[2] = { 0, p->offsets[group + 1] -
-                                            p->offsets[group] };
+        int64_t *offsets =
+            CHECK_HELD(int64_t, 0, p->offsets[group + 1] - p->offsets[group]);
         uint16_t *a = check_alloc((size_t)(q.m * q.k + skip) * sizeof(*a));
         uint16_t *b = check_alloc((size_t)(q.n * q.k + skip) * sizeof(*b));
         char *alone = before(p, q.c, q.m * q.n, skip);
@@ -197,6 +200,7 @@ static bool same_alone(const struct kernels *table, const struct problem *p,
         free(alone);
         free(b);
         free(a);
+        free(offsets);
     }
     return same;
 }

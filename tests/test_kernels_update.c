@@ -136,12 +136,15 @@ static void check_copies(const struct kernels *table, int64_t n, bool lion)
 static void check_lion_nan(const struct kernels *table)
 {
     struct kernel_ctx ctx = { .threads = 1 };
-    float p[3] = { 1, 2, 3 }, m[3] = { 0 };
-    const float g[3] = { 1, check_nan(), -1 };
+    float *p = CHECK_HELD(float, 1, 2, 3), *m = CHECK_HELD(float, 0, 0, 0);
+    float *g = CHECK_HELD(float, 1, check_nan(), -1);
     table->lion(&ctx, DTYPE_F32, 3, &step, p, g, m);
     tap_ok(isnan(p[1]) && isnan(m[1]) && p[0] < 1 && p[2] > 2.97f,
            "%s/%s lion: a NaN gradient reaches its parameter", table->backend,
            table->kernel_set);
+    free(g);
+    free(m);
+    free(p);
 }
 
 static void check_adamw_nan(const struct kernels *table)

@@ -39,7 +39,7 @@ struct results {
     double losses[STEPS];
     double eval_loss;
     int64_t waits; /* of the host, in the first step */
-    char arithmetic[160];
+    char arithmetic[256];
 };
 
 #define DEVICE "hardware.backend=cuda hardware.kernel_set=emulated "

@@ -105,6 +105,11 @@ static enum err restore_state(struct train_checkpoint *checkpoint,
     trainer->step = step;
     trainer->elapsed_s = json_number_value(json_object_get(state, "elapsed_s"));
     trainer->lr0 = json_number_value(json_object_get(state, "lr0"));
+    const char *choices = json_string_value(json_object_get(state, "choices"));
+    free(trainer->choices);
+    trainer->choices = choices != NULL ? strdup(choices) : NULL;
+    if (choices != NULL && trainer->choices == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
     checkpoint->arithmetics =
         json_deep_copy(json_object_get(state, "arithmetic"));
     checkpoint->last_step = step;
@@ -190,6 +195,8 @@ static enum err make_state(const struct train_checkpoint *checkpoint,
         "tokens", (json_int_t)trainer_tokens(trainer), "elapsed_s",
         trainer->elapsed_s, "lr0", trainer->lr0, "attempt", trainer->attempt,
         "arithmetic", checkpoint->arithmetics, "fixed", train_fixed_state(trainer));
+    if (*out != NULL && trainer->choices != NULL)
+        json_object_set_new(*out, "choices", json_string(trainer->choices));
     return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 

@@ -15,6 +15,7 @@
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
 #include "src/train/train_checkpoint.h"
+#include "src/train/train_choices.h"
 #include "src/train/train_eval.h"
 #include "src/train/train_metrics.h"
 #include "src/train/train_stop.h"
@@ -211,6 +212,8 @@ static enum err run_train(struct run *run, int *exit_code)
                  (long long)run->trainer->step);
     else if (run->rank == 0)
         log_plan(run);
+    if (!run->trainer->finished)
+        TRY(train_choices_settle(run->trainer));
     TRY(trainer_fit(run->trainer));
     TRY(log_memory(run));
     *exit_code = run->trainer->finished && !run->trainer->eval_missing

@@ -7,7 +7,7 @@
 #include "src/base/crc32c.h"
 
 struct facts {
-    char arithmetic[160];
+    char arithmetic[256];
     char train_id[72];
     char eval_id[72];
     uint32_t settings[]; /* CRC32C of each one's text; 0: may differ */

@@ -15,7 +15,7 @@
 static enum err open_kernels(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
-    char blas[96];
+    char blas[224];
     TRY(train_backend_find(&trainer->settings, &trainer->kernels));
     const struct kernel_memory *memory = trainer->kernels->memory;
     TRY(memory->use(comm_local_rank(trainer->comm)));
@@ -180,6 +180,7 @@ void trainer_destroy(struct trainer *trainer)
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);
     free(trainer->expert_counts);
+    free(trainer->choices);
     free(trainer);
 }
 

@@ -31,7 +31,8 @@ struct trainer {
     int threads;
     int attempt;       /* 1 for the run's first start */
     char run_uuid[37]; /* of the run, from its first start */
-    char arithmetic[160]; /* backend/kernel set, BLAS: what decides bits */
+    char arithmetic[256]; /* backend/kernel set, BLAS: what decides bits */
+    char *choices; /* of algorithms, as text (train_choices.h); NULL: none */
 
     void *stream; /* all of a step's work in its order; NULL on CPU */
     void *copied; /* event: a checkpoint's copies have read the state */
@@ -100,6 +101,10 @@ enum err trainer_start(struct trainer *trainer);
 /* Train until max_duration or an agreed stop. A run that is finished already
  * goes from fit_start to fit_end. Collective. */
 enum err trainer_fit(struct trainer *trainer);
+
+/* Computes the first microbatch of every rank and gives the batch up; the run's
+ * state stays. Collective. */
+enum err trainer_warm_up(struct trainer *trainer);
 
 /* One optimizer step; increments trainer->step (trainer_step.c). */
 enum err trainer_step(struct trainer *trainer);

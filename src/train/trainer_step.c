@@ -1,4 +1,5 @@
 /* One optimizer step: slots, reduction, clipping, update. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -55,14 +56,17 @@ out:
 /* A leaf that fails is the rank's last in this batch, but the others need the
  * rank until the end of it. Those with which it computes can't go on without
  * what it has not computed. */
-static enum err train_leaves(struct trainer *trainer, int64_t *loss_tokens)
+static enum err train_leaves(struct trainer *trainer, int turns,
+                             int64_t *loss_tokens)
 {
     enum err rc = ERR_OK;
     enum err failed = ERR_OK;
     char text[512];
     struct replica *replica = trainer->replica;
     for (int turn = 0; turn < replica_turns(replica); turn++) {
-        int leaf = failed == ERR_OK ? replica_leaf(replica, turn) : -1;
+        int leaf = failed == ERR_OK && turn < turns
+                       ? replica_leaf(replica, turn)
+                       : -1;
         TRY(replica_begin_leaf(replica, turn));
         if (leaf >= 0)
             failed = read_leaf(trainer, leaf);
@@ -86,8 +90,10 @@ out:
     return rc;
 }
 
-/* All leaves of this rank, again in smaller ones when they do not fit. */
-static enum err train_batch(struct trainer *trainer, int64_t *loss_tokens)
+/* The leaves of this rank in so many turns, again in smaller ones when they do
+ * not fit. */
+static enum err train_batch(struct trainer *trainer, int turns,
+                            int64_t *loss_tokens)
 {
     enum err rc = ERR_OK;
     for (;;) {
@@ -95,7 +101,7 @@ static enum err train_batch(struct trainer *trainer, int64_t *loss_tokens)
         replica_begin_batch(trainer->replica);
         rc = model_expert_counts_clear(trainer->model);
         if (rc == ERR_OK)
-            rc = train_leaves(trainer, loss_tokens);
+            rc = train_leaves(trainer, turns, loss_tokens);
         if (rc == ERR_OK)
             rc = trainer_losses_fetch(&trainer->losses, trainer->stream);
         if (!trainer->adrift)
@@ -158,6 +164,12 @@ static struct adamw adamw_step(const struct trainer *trainer, double scale)
     };
 }
 
+enum err trainer_warm_up(struct trainer *trainer)
+{
+    int64_t tokens = 0;
+    return train_batch(trainer, 1, &tokens);
+}
+
 enum err trainer_step(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
@@ -168,7 +180,7 @@ enum err trainer_step(struct trainer *trainer)
     double norm = 0.0;
 
     trainer->loader_s = 0.0;
-    TRY(train_batch(trainer, &tokens));
+    TRY(train_batch(trainer, INT_MAX, &tokens));
     TRY(replica_finish_batch(trainer->replica));
     /* the one place of a step at which the host waits for a device */
     TRY(replica_gradient_norm(trainer->replica, &norm));

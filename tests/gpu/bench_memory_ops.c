@@ -87,7 +87,7 @@ RUN(bias_backward, bias_backward, c, type, n, d, t[0], w->vectors[0])
 RUN(accumulate, accumulate, c, type, all, t[0], t[1])
 RUN(add, add, c, type, all, t[0], 0.5f, t[1], t[2])
 RUN(zero, zero, c, type, all, t[3])
-RUN(convert, convert, c, all, DTYPE_F32, t[0], type, t[1])
+RUN(convert, convert, c, all, DTYPE_F32, t[0], DTYPE_BF16, t[1])
 RUN(sum, sum, c, all, t[0], w->sums)
 RUN(chunk_sum_squares, chunk_sum_squares, c, DTYPE_F32,
     all / KERNEL_CHUNK * KERNEL_CHUNK, t[0], w->sums)

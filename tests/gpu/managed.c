@@ -241,6 +241,11 @@ WRAP(add,
      (&on, dtype, n, a, scale, b, out), a, b, out)
 WRAP(zero, (const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, void *x),
      (&on, dtype, n, x), x)
+WRAP(copy_rows,
+     (const struct kernel_ctx *ctx, enum dtype dtype, int64_t rows,
+      int64_t width, int64_t x_stride, const void *x, int64_t y_stride,
+      void *y),
+     (&on, dtype, rows, width, x_stride, x, y_stride, y), x, y)
 WRAP(convert,
      (const struct kernel_ctx *ctx, int64_t n, enum dtype from, const void *x,
       enum dtype to, void *y),
@@ -255,11 +260,11 @@ WRAP(chunk_sum_squares,
 WRAP(adamw,
      (const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
       const struct adamw *step, float *p, const void *g, float *m, float *v),
-     (&on, dtype, n, step, p, g, m, v), p, g, m, v)
+     (&on, dtype, n, step, p, g, m, v), p, g, m, v, step->copy)
 WRAP(lion,
      (const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
       const struct adamw *step, float *p, const void *g, float *m),
-     (&on, dtype, n, step, p, g, m), p, g, m)
+     (&on, dtype, n, step, p, g, m), p, g, m, step->copy)
 
 static void describe(char *text, size_t bytes)
 {
@@ -311,6 +316,7 @@ static struct kernels table = {
     .accumulate = wrap_accumulate,
     .add = wrap_add,
     .zero = wrap_zero,
+    .copy_rows = wrap_copy_rows,
     .convert = wrap_convert,
     .sum = wrap_sum,
     .chunk_sum_squares = wrap_chunk_sum_squares,

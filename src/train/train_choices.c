@@ -1,0 +1,168 @@
+#include "src/train/train_choices.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/base/rng.h"
+
+/* For the operands that are measured: products that need more keep what the
+ * library proposes. The first that can be had. */
+static const size_t room_bytes[] = { (size_t)2 << 30, (size_t)512 << 20,
+                                     (size_t)64 << 20 };
+#define FILL_BYTES ((size_t)1 << 20)
+#define CHOICES_BYTES_MAX ((size_t)16 << 20)
+
+static enum err path_of(const struct trainer *trainer, char *path)
+{
+    return fsio_path(path, "%s/choices", trainer->settings.run.dir);
+}
+
+/* On rank 0; *text stays NULL where there is no file. */
+static enum err read_file(const struct trainer *trainer, char **text)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    size_t bytes = 0;
+    TRY(path_of(trainer, path));
+    if (fsio_exists(path))
+        TRY(fsio_read_file(path, CHOICES_BYTES_MAX, text, &bytes));
+out:
+    return rc;
+}
+
+/* Ordinary numbers, in bf16 as in fp32: times depend on them. */
+static enum err fill(const struct trainer *trainer, struct arena *room)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    struct arena host = { 0 };
+    TRY(memory->host_create(FILL_BYTES, &host));
+    uint16_t *numbers = arena_take(&host, FILL_BYTES);
+    for (size_t i = 0; i < FILL_BYTES / sizeof *numbers; i++) {
+        uint64_t word = rng_u64(1, 2, i);
+        /* sign and fraction by chance, exponents from 2^-4 to 2^-1 */
+        numbers[i] =
+            (uint16_t)((word & 0x807f) | (123 + (word >> 16) % 4) << 7);
+    }
+    for (size_t at = 0; at < room->capacity; at += FILL_BYTES)
+        TRY(memory->upload(trainer->stream, FILL_BYTES, numbers,
+                           room->base + at));
+    TRY(memory->wait(trainer->stream));
+out:
+    memory->host_destroy(&host);
+    return rc;
+}
+
+/* On rank 0, after a microbatch. A machine without room takes the libraries'
+ * proposals. */
+static enum err measure(const struct trainer *trainer, char **text)
+{
+    enum err rc = ERR_OK;
+    const struct kernels *kernels = trainer->kernels;
+    const struct kernel_ctx *ctx = model_ctx(trainer->model);
+    struct arena room = { 0 };
+    size_t count = sizeof room_bytes / sizeof *room_bytes;
+    TRY(kernels->memory->wait(trainer->stream));
+    for (size_t i = 0; i < count && room.base == NULL; i++)
+        if (kernels->memory->tensors_create(room_bytes[i], &room) != ERR_OK)
+            room = (struct arena){ 0 };
+    if (room.base == NULL) {
+        log_warn("no device memory is left to measure algorithms in: the "
+                 "libraries' proposals are taken");
+    } else {
+        TRY(fill(trainer, &room));
+        TRY(kernels->measure(ctx, room.base, room.capacity));
+    }
+    TRY(kernels->choices(text));
+out:
+    kernels->memory->tensors_destroy(&room);
+    return rc;
+}
+
+/* Before they are used: who starts again after a kill takes the same. */
+static enum err write_file(const struct trainer *trainer, const char *text)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    TRY(path_of(trainer, path));
+    TRY(fsio_write_atomic(path, text, strlen(text)));
+out:
+    return rc;
+}
+
+/* Rank 0's text to everybody; NULL stays NULL. Collective. */
+static enum err share(const struct trainer *trainer, char **text)
+{
+    enum err rc = ERR_OK;
+    int64_t bytes = *text != NULL ? (int64_t)strlen(*text) + 1 : 0;
+    TRY(comm_broadcast(trainer->comm, &bytes, sizeof bytes, 0));
+    if (bytes > 0 && trainer->rank != 0) {
+        free(*text);
+        *text = malloc((size_t)bytes);
+        if (*text == NULL)
+            rc = err_set(ERR_MEMORY, "out of memory");
+    }
+    TRY(comm_agree(trainer->comm, rc));
+    if (bytes > 0)
+        TRY(comm_broadcast(trainer->comm, *text, (size_t)bytes, 0));
+out:
+    return rc;
+}
+
+/* Collective. */
+static enum err measure_together(struct trainer *trainer, char **text)
+{
+    enum err rc = ERR_OK;
+    TRY(trainer_warm_up(trainer));
+    if (trainer->rank == 0)
+        rc = measure(trainer, text);
+    TRY(comm_agree(trainer->comm, rc));
+    if (trainer->rank == 0)
+        rc = write_file(trainer, *text);
+    TRY(comm_agree(trainer->comm, rc));
+    TRY(share(trainer, text));
+out:
+    return rc;
+}
+
+/* Collective. */
+static enum err find(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    if (trainer->choices == NULL && trainer->rank == 0)
+        rc = read_file(trainer, &trainer->choices);
+    TRY(comm_agree(trainer->comm, rc));
+    TRY(share(trainer, &trainer->choices));
+    if (trainer->choices == NULL)
+        TRY(measure_together(trainer, &trainer->choices));
+out:
+    return rc;
+}
+
+static bool may_change(const struct trainer *trainer)
+{
+    return strcmp(trainer->settings.parallel.determinism, "fast") == 0 ||
+           trainer->settings.parallel.allow_arithmetic_change;
+}
+
+enum err train_choices_settle(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct kernels *kernels = trainer->kernels;
+    if (kernels->measure == NULL)
+        return ERR_OK;
+    TRY(find(trainer));
+    rc = comm_agree(trainer->comm, kernels->choose(trainer->choices));
+    if (rc != ERR_UNSUPPORTED || !may_change(trainer))
+        return rc;
+    if (trainer->rank == 0)
+        log_warn("algorithms are measured anew: %s", err_text());
+    free(trainer->choices);
+    trainer->choices = NULL;
+    TRY(measure_together(trainer, &trainer->choices));
+    TRY(comm_agree(trainer->comm, kernels->choose(trainer->choices)));
+out:
+    return rc;
+}

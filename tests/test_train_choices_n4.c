@@ -1,0 +1,287 @@
+/* Algorithms that are chosen by measurement: once per run, by rank 0, taken by
+ * all ranks and by every later attempt, from a checkpoint or from the run
+ * directory. Works with any number of ranks up to the slots. */
+#include "src/base/log.h"
+#include "src/train/train_checkpoint.h"
+#include "src/train/train_choices.h"
+#include "src/train/trainer_memory.h"
+#include "tests/data_fixture.h"
+
+#define SAMPLES 32
+#define SEQ_LEN 32
+
+struct world {
+    struct comm *comm;
+    int rank, ranks;
+    char folder[FSIO_PATH_MAX];
+};
+
+/* A table with something to choose: how often it was asked, and what is in
+ * use. */
+static int measured, embeddings;
+static size_t measured_bytes;
+static char chosen[64];
+static const char *installed = "1"; /* version of the library */
+static const struct kernels *whole;
+
+static enum err table_measure(const struct kernel_ctx *ctx, void *memory,
+                              size_t bytes)
+{
+    const uint32_t *words = memory;
+    bool ordinary = true;
+    (void)ctx;
+    for (size_t i = 0; i < 1000; i++)
+        ordinary = ordinary && words[i] != 0 && (words[i] >> 23 & 0xff) < 127 &&
+                   (words[i] >> 23 & 0xff) > 0;
+    measured++;
+    measured_bytes = ordinary ? bytes : 0;
+    return ERR_OK;
+}
+
+static enum err table_choices(char **text)
+{
+    *text = NULL;
+    if (asprintf(text, "%s %s\n", installed,
+                 measured > 0 ? "measured" : "proposed") < 0)
+        return err_set(ERR_MEMORY, "no memory");
+    return ERR_OK;
+}
+
+static enum err table_choose(const char *text)
+{
+    if (text[0] != installed[0])
+        return err_set(ERR_UNSUPPORTED, "library %c is not here", text[0]);
+    snprintf(chosen, sizeof chosen, "%s", text);
+    return ERR_OK;
+}
+
+static enum err count_embedding(const struct kernel_ctx *ctx, enum dtype dtype,
+                                int64_t n, int64_t seq, int64_t d,
+                                const int32_t *tokens, const void *wte,
+                                const void *wpe, void *out)
+{
+    embeddings++;
+    return whole->embedding_forward(ctx, dtype, n, seq, d, tokens, wte, wpe,
+                                    out);
+}
+
+/* A point counts when it holds on every rank. */
+static void everywhere(struct world *world, bool pass, const char *what)
+{
+    int64_t good = pass;
+    if (!pass)
+        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
+    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%s", what);
+}
+
+struct run {
+    struct trainer *trainer;
+    struct train_checkpoint *checkpoint;
+};
+
+static enum err open_run(struct world *world, const char *name,
+                         const char *determinism, struct run *run)
+{
+    char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 16], mode[64];
+    char *overrides[] = { dir,
+                          data,
+                          mode,
+                          "train.max_duration=4ba",
+                          "train.global_batch=16",
+                          "train.microbatch=1",
+                          "parallel.slots=4",
+                          "data.seq_len=32",
+                          "hardware.threads=1",
+                          "checkpoint.interval=1ba",
+                          "model.n_layers=1" };
+    int count = (int)(sizeof overrides / sizeof *overrides);
+    static struct kernels table;
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    *run = (struct run){ NULL, NULL };
+    snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
+    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
+    snprintf(mode, sizeof mode, "parallel.determinism=%s", determinism);
+    enum err rc = ERR_OK;
+    TRY(train_settings_load(NULL, overrides, count, settings));
+    TRY(fsio_mkdirs(settings->run.dir));
+    TRY(trainer_create(world->comm, settings, 1, &run->trainer));
+    TRY(train_checkpoint_create(NULL, &run->checkpoint));
+    trainer_listen(run->trainer, train_checkpoint_listener(run->checkpoint));
+    whole = run->trainer->kernels;
+    table = *whole;
+    table.measure = table_measure;
+    table.choices = table_choices;
+    table.choose = table_choose;
+    table.embedding_forward = count_embedding;
+    run->trainer->kernels = &table;
+    /* the model takes the table, too */
+    TRY(trainer_memory_adopt(run->trainer, 1));
+    measured = embeddings = 0;
+    snprintf(chosen, sizeof chosen, "none");
+    TRY(trainer_start(run->trainer));
+out:
+    free(settings);
+    return rc;
+}
+
+static void close_run(struct run *run)
+{
+    train_checkpoint_destroy(run->checkpoint);
+    trainer_destroy(run->trainer);
+}
+
+/* One step, with its checkpoint. */
+static enum err go_on(struct run *run)
+{
+    enum err rc = ERR_OK;
+    TRY(trainer_step(run->trainer));
+    run->trainer->finished = true; /* the save is awaited */
+    TRY(trainer_event(run->trainer, EVENT_BATCH_CHECKPOINT));
+out:
+    return rc;
+}
+
+static void test_fresh(struct world *world)
+{
+    struct run run;
+    bool first = world->rank == 0;
+    enum err rc = open_run(world, "run", "elastic", &run);
+    double before = rc == ERR_OK ? run.trainer->elapsed_s : 0;
+    if (rc == ERR_OK)
+        rc = train_choices_settle(run.trainer);
+    everywhere(world, rc == ERR_OK && measured == (first ? 1 : 0),
+               "a fresh run is measured, once, by rank 0");
+    everywhere(world, !first || measured_bytes >= (size_t)64 << 20,
+               "in memory of ordinary numbers");
+    everywhere(world, embeddings == 1,
+               "after one microbatch, not the whole batch");
+    everywhere(world, strcmp(chosen, "1 measured\n") == 0,
+               "all ranks take what rank 0 measured");
+    everywhere(world,
+               run.trainer->step == 0 && run.trainer->elapsed_s == before,
+               "the run has not moved");
+    close_run(&run);
+    rc = open_run(world, "run", "elastic", &run);
+    if (rc == ERR_OK)
+        rc = train_choices_settle(run.trainer);
+    everywhere(world,
+               rc == ERR_OK && measured == 0 && embeddings == 0 &&
+                   strcmp(chosen, "1 measured\n") == 0,
+               "killed before its first checkpoint, it takes the same again");
+    if (rc == ERR_OK)
+        rc = go_on(&run);
+    everywhere(world, rc == ERR_OK, "a step and a checkpoint");
+    close_run(&run);
+}
+
+static void test_resumed(struct world *world)
+{
+    char path[FSIO_PATH_MAX];
+    struct run run;
+    enum err rc = fsio_path(path, "%s/run/choices", world->folder);
+    if (world->rank == 0 && rc == ERR_OK)
+        rc = fsio_remove_tree(path);
+    comm_barrier(world->comm);
+    if (rc == ERR_OK)
+        rc = open_run(world, "run", "elastic", &run);
+    if (rc == ERR_OK)
+        rc = train_choices_settle(run.trainer);
+    everywhere(world,
+               rc == ERR_OK && run.trainer->step == 1 && measured == 0 &&
+                   strcmp(chosen, "1 measured\n") == 0,
+               "a checkpoint has them, too");
+    close_run(&run);
+    installed = "2";
+    rc = open_run(world, "run", "elastic", &run);
+    if (rc == ERR_OK)
+        rc = train_choices_settle(run.trainer);
+    everywhere(world, rc == ERR_UNSUPPORTED && measured == 0,
+               "another library: elastic refuses");
+    close_run(&run);
+    installed = "1";
+}
+
+static void test_fast(struct world *world)
+{
+    struct run run;
+    enum err rc = open_run(world, "quick", "fast", &run);
+    if (rc == ERR_OK)
+        rc = train_choices_settle(run.trainer);
+    if (rc == ERR_OK)
+        rc = go_on(&run);
+    close_run(&run);
+    installed = "2";
+    if (rc == ERR_OK)
+        rc = open_run(world, "quick", "fast", &run);
+    if (rc == ERR_OK)
+        rc = train_choices_settle(run.trainer);
+    everywhere(world,
+               rc == ERR_OK && run.trainer->step == 1 &&
+                   strcmp(chosen, "2 measured\n") == 0,
+               "another library: \"fast\" measures anew");
+    close_run(&run);
+    installed = "1";
+}
+
+/* The warm-up changes no bit. */
+static void test_same(struct world *world)
+{
+    struct run with, without;
+    enum err rc = open_run(world, "with", "elastic", &with);
+    if (rc == ERR_OK)
+        rc = train_choices_settle(with.trainer);
+    for (int i = 0; i < 2 && rc == ERR_OK; i++)
+        rc = trainer_step(with.trainer);
+    double loss = rc == ERR_OK ? with.trainer->loss : -1;
+    double norm = rc == ERR_OK ? with.trainer->grad_norm : -1;
+    close_run(&with);
+    rc = open_run(world, "without", "elastic", &without);
+    for (int i = 0; i < 2 && rc == ERR_OK; i++)
+        rc = trainer_step(without.trainer);
+    everywhere(world,
+               rc == ERR_OK && without.trainer->loss == loss &&
+                   without.trainer->grad_norm == norm,
+               "the steps are those of a run without it");
+    close_run(&without);
+}
+
+static int run_tests(struct world *world)
+{
+    int64_t lengths[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++)
+        lengths[i] = SEQ_LEN;
+    if (world->rank == 0) {
+        snprintf(world->folder, sizeof world->folder, "%s", fixture_folder());
+        fixture_dataset(world->folder, "data", lengths, SAMPLES, 1 << 20,
+                        false);
+    } else {
+        tap_silence();
+    }
+    if (comm_broadcast(world->comm, world->folder, sizeof world->folder, 0) !=
+        ERR_OK)
+        return 1;
+    test_fresh(world);
+    test_resumed(world);
+    test_fast(world);
+    test_same(world);
+    comm_barrier(world->comm);
+    if (world->rank == 0)
+        fsio_remove_tree(world->folder);
+    return tap_done();
+}
+
+int main(int argc, char **argv)
+{
+    struct world world = { 0 };
+    if (comm_create("auto", &argc, &argv, 60.0, &world.comm) != ERR_OK) {
+        fprintf(stderr, "%s\n", err_text());
+        return 1;
+    }
+    world.rank = comm_rank(world.comm);
+    world.ranks = comm_size(world.comm);
+    log_init("test", world.rank, LOG_ERROR);
+    int status = run_tests(&world);
+    comm_destroy(world.comm);
+    return status;
+}
