@@ -99,7 +99,7 @@ run_tree() {
     [[ "$output" == *"sanitizer-racecheck-update "*" ok "* ]]
     [[ "$output" == *"norm_forward "*"16384x768"*"2500.0 GB/s     0.58  0.85 short"* ]]
     [[ "$output" == *"lion "*"skipped: the table has no lion yet"* ]]
-    [[ "$output" == *"bench-step "*"skipped  tessera-bench step has no --backend"* ]]
+    [[ "$output" == *"bench-mfu "*"skipped  tessera-bench has no mfu"* ]]
     [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ 0\ failed,\ 2\ skipped$ ]]
     diff <(echo "$output") "$DIR/out/report.txt"
     [ "$(wc -l <"$DIR/out/bench.json")" -eq 3 ]

@@ -11,6 +11,7 @@
 #include "src/cmd/bench_text.h"
 #include "src/comm/comm.h"
 #include "src/train/train_backend.h"
+#include "src/train/train_choices.h"
 #include "src/train/trainer.h"
 
 #define STEPS_MAX 1000
@@ -103,6 +104,7 @@ static enum err measure(const struct bench_options *options, struct comm *comm,
         return err_set(ERR_MEMORY, "out of memory");
     TRY(trainer_create(comm, settings, 1, &trainer));
     TRY(trainer_start(trainer));
+    TRY(train_choices_settle(trainer));
     TRY(time_steps(trainer, options->seconds, steps, &count));
     TRY(gemm_rate(trainer, &gemm_flops));
     *result = report(trainer, bench_median(steps, count), count, gemm_flops);
@@ -117,7 +119,8 @@ enum err bench_mfu(const struct bench_options *options, json_t **result)
     enum err rc = ERR_OK;
     char data[FSIO_PATH_MAX] = "";
     char train[FSIO_PATH_MAX + 32];
-    char *overrides[OVERRIDES_MAX] = { "run.dir=unused", train,
+    char run[FSIO_PATH_MAX + 32]; /* for what is measured before the steps */
+    char *overrides[OVERRIDES_MAX] = { run, train,
                                        "train.max_duration=1000000ba",
                                        "train.global_batch=8" };
     int count = 4;
@@ -127,6 +130,7 @@ enum err bench_mfu(const struct bench_options *options, json_t **result)
         return err_set(ERR_MEMORY, "out of memory");
     TRY(fsio_path(data, "%s/bench-data", options->dir));
     snprintf(train, sizeof train, "data.train=%s", data);
+    snprintf(run, sizeof run, "run.dir=%s", data);
     for (int i = 0; i < options->override_count && count < OVERRIDES_MAX; i++)
         overrides[count++] = options->overrides[i];
     TRY(train_settings_load(NULL, overrides, count, settings));

@@ -148,17 +148,30 @@ training_tests() {
     nccl_tests
 }
 
-# The step of whole models beside the ceilings of this GPU.
-bench_step() {
-    local help model models
+# Whole models, one GPU: name, then settings; elastic unless they say otherwise.
+# Of 7b as many layers as fit with their optimizer state.
+models() {
+    cat <<'END'
+125m model.preset=mpt-125m data.seq_len=2048 train.microbatch=16 train.global_batch=64 parallel.slots=1
+125m-fast model.preset=mpt-125m data.seq_len=2048 train.microbatch=16 train.global_batch=64 parallel.slots=1 parallel.determinism=fast
+350m model.preset=mpt-350m data.seq_len=2048 train.microbatch=16 train.global_batch=64 parallel.slots=1
+760m model.preset=mpt-760m data.seq_len=2048 train.microbatch=8 train.global_batch=32 parallel.slots=1
+1b model.preset=mpt-1b data.seq_len=2048 train.microbatch=8 train.global_batch=32 parallel.slots=1
+7b-layers model.preset=mpt-7b model.n_layers=20 data.seq_len=2048 train.microbatch=4 train.global_batch=16 parallel.slots=1
+END
+}
+
+# Their steps beside the ceiling of this GPU.
+bench_mfu() {
+    local help name settings
     help=$(LD_LIBRARY_PATH=$LIBRARIES "$BIN/tessera-bench" --help 2>&1)
-    if [[ $help != *--backend* ]]; then
-        verdict bench-step skipped "tessera-bench step has no --backend"
+    if [[ $help != *mfu* ]]; then
+        verdict bench-mfu skipped "tessera-bench has no mfu"
         return
     fi
-    models=$(sed -nE 's/.*--model ([^] ]+).*/\1/p' <<<"$help" | head -n 1)
-    for model in ${models//|/ }; do
-        check "bench-step-$model" 300 "$BIN/tessera-bench" step --model "$model" --backend cuda --json &&
-            say "    $(grep '^{' "$OUT/bench-step-$model.log" | tail -n 1)"
-    done
+    while read -r name settings; do
+        # shellcheck disable=SC2086 # settings are words
+        check "bench-mfu-$name" 300 "$BIN/tessera-bench" mfu --seconds 15 --json hardware.backend=cuda $settings &&
+            say "    $(grep '^{' "$OUT/bench-mfu-$name.log" | tail -n 1)"
+    done < <(models)
 }
