@@ -391,6 +391,7 @@ static enum err cuda_attention_grant(const char *op, K kernel, size_t bytes)
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     if (code == cudaSuccess)
         return ERR_OK;
+    (void)cudaGetLastError(); /* told here, so not by the next launch */
     return err_set(ERR_UNSUPPORTED,
                    "op %s: CUDA grants no %zu bytes of shared memory: %s", op,
                    bytes, cudaGetErrorString(code));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda_dnn_attention.h"
+#include "src/base/log.h"
 
 #define SHAPES_MAX 64 /* others have the own kernels */
 #define ALIGNMENT ((size_t)256)
@@ -118,8 +119,9 @@ static enum err make_plan(struct cuda_attention_choice *choice,
     struct attention shape = shape_of(&entry->key, &some_slopes);
     if (entry->plan != NULL)
         return ERR_OK;
-    return cuda_dnn_attention_create(
-        choice->library, &shape, entry->key.backward != 0, NULL, &entry->plan);
+    return cuda_dnn_attention_create(choice->library, choice->handle, NULL,
+                                     &shape, entry->key.backward != 0,
+                                     &entry->plan);
 }
 
 /* *plan: cuDNN's, if it is to be used. */
@@ -239,8 +241,11 @@ static enum err measure(struct cuda_attention_choice *choice,
 {
     enum err rc = make_plan(choice, entry);
     double own_us = 0, dnn_us = 0;
-    if (rc == ERR_UNSUPPORTED)
-        goto own; /* there is no engine for it */
+    if (rc != ERR_OK && rc != ERR_MEMORY) {
+        /* there is no engine for it, or cuDNN is not what it was built for */
+        log_info("attention is the own one: %s", err_text());
+        goto own;
+    }
     TRY(rc);
     if (cuda_dnn_attention_scratch(entry->plan) > ctx->scratch_bytes)
         goto own;

@@ -93,7 +93,7 @@ enum err cuda_device_host_create(size_t bytes, struct arena *out);
 void cuda_device_host_destroy(struct arena *arena);
 
 /* Enqueue copies: to the device, from it, and within it. Host memory must be
- * pinned, or the call waits. */
+ * pinned, or the call may wait. It stays untouched until the copy is done. */
 enum err cuda_device_upload(void *stream, size_t bytes, const void *host,
                             void *tensor);
 enum err cuda_device_download(void *stream, size_t bytes, const void *tensor,

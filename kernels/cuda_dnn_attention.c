@@ -38,9 +38,9 @@ struct cuda_dnn_attention {
 struct parts {
     struct cuda_dnn_graph *graph;
     const struct attention *s;
-    int q, k_turned; /* [.., seq, d] and [.., d, seq] */
-    int row, column; /* places of scores */
-    int masked;      /* -Inf */
+    int q, k_turned;   /* [.., seq, d] and [.., d, seq] */
+    int row, column;   /* places of scores */
+    int scale, masked; /* numbers; masked is -Inf */
 };
 
 static struct cuda_dnn_shape scores_shape(const struct attention *s)
@@ -116,8 +116,8 @@ static int scores(struct parts *p)
                      heads_shape(s, s->heads, packed_heads(s)), ID_Q);
     p->k_turned = in_memory(p, CUDNN_DATA_BFLOAT16, turned(keys), ID_K);
     cuda_dnn_matmul(p->graph, p->q, p->k_turned, product);
-    pointwise(p, CUDNN_POINTWISE_MUL, product,
-              cuda_dnn_scalar(p->graph, ID_SCALE), x);
+    p->scale = cuda_dnn_scalar(p->graph, ID_SCALE);
+    pointwise(p, CUDNN_POINTWISE_MUL, product, p->scale, x);
     p->row = inner(p, CUDNN_DATA_INT32, scores_shape(s));
     p->column = inner(p, CUDNN_DATA_INT32, scores_shape(s));
     cuda_dnn_index(p->graph, 2, x, p->row);
@@ -226,8 +226,7 @@ static void build_backward(struct parts *p)
     cuda_dnn_matmul(p->graph, dout, v_turned, dp);
     dp = pointwise(p, CUDNN_POINTWISE_SUB, dp, delta, like_scores(p));
     dp = pointwise(p, CUDNN_POINTWISE_MUL, dp, probabilities, like_scores(p));
-    int ds = pointwise(p, CUDNN_POINTWISE_MUL, dp,
-                       cuda_dnn_scalar(p->graph, ID_SCALE),
+    int ds = pointwise(p, CUDNN_POINTWISE_MUL, dp, p->scale,
                        inner(p, CUDNN_DATA_BFLOAT16, scores_shape(s)));
     build_key_gradient(p, turn(p, ds), p->q, ID_DK);
     int k = inner(p, CUDNN_DATA_BFLOAT16, packed);
@@ -246,8 +245,8 @@ bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape)
 }
 
 enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
+                                   cudnnHandle_t handle, const char *device,
                                    const struct attention *shape, bool backward,
-                                   const char *device,
                                    struct cuda_dnn_attention **out)
 {
     enum err rc = ERR_OK;
@@ -268,7 +267,7 @@ enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
         build_backward(&parts);
     else
         build_forward(&parts);
-    TRY(cuda_dnn_graph_plan(attention->graph, device));
+    TRY(cuda_dnn_graph_plan(attention->graph, handle, device));
     *out = attention;
     attention = NULL;
 out:

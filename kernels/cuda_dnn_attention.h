@@ -16,11 +16,12 @@ struct cuda_dnn_attention;
 /* Whether cuDNN is asked for such a shape at all. */
 bool cuda_dnn_attention_fits(enum dtype dtype, const struct attention *shape);
 
-/* Takes up to seconds: cuDNN compiles a kernel. `library` is borrowed. `device`
- * as in cuda_dnn_graph_plan(). ERR_UNSUPPORTED: cuDNN has nothing for it. */
+/* Takes up to seconds: cuDNN compiles a kernel. `library` is borrowed. `handle`
+ * and `device` as in cuda_dnn_graph_plan(). ERR_UNSUPPORTED: cuDNN has nothing
+ * for it. */
 enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
+                                   cudnnHandle_t handle, const char *device,
                                    const struct attention *shape, bool backward,
-                                   const char *device,
                                    struct cuda_dnn_attention **out);
 void cuda_dnn_attention_destroy(struct cuda_dnn_attention *attention);
 

@@ -283,13 +283,16 @@ void cuda_dnn_transpose(struct cuda_dnn_graph *graph, int x, int y)
 /* --- plans -------------------------------------------------------------------
  */
 
-static void describe_device(struct cuda_dnn_graph *graph, const char *device)
+static void describe_device(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
+                            const char *device)
 {
-    if (device == NULL)
-        return;
     graph->device = make(graph, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    set(graph, graph->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-        CUDNN_TYPE_CHAR, (int64_t)strlen(device) + 1, device);
+    if (device != NULL)
+        set(graph, graph->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+            CUDNN_TYPE_CHAR, (int64_t)strlen(device) + 1, device);
+    else
+        set(graph, graph->device, CUDNN_ATTR_DEVICEPROP_HANDLE,
+            CUDNN_TYPE_HANDLE, 1, &handle);
     finish(graph, graph->device, "describing a device");
 }
 
@@ -305,9 +308,8 @@ static void find_engines(struct cuda_dnn_graph *graph)
              graph->graph);
     set(graph, graph->heuristics, CUDNN_ATTR_ENGINEHEUR_MODE,
         CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (graph->device != NULL)
-        set_desc(graph, graph->heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
-                 graph->device);
+    set_desc(graph, graph->heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP,
+             graph->device);
     finish(graph, graph->heuristics, "looking for engines");
 }
 
@@ -323,10 +325,9 @@ static bool try_engine(struct cuda_dnn_graph *graph,
                  library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                               &config) == CUDNN_STATUS_SUCCESS &&
-                 (graph->device == NULL ||
-                  library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
-                               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                               &graph->device) == CUDNN_STATUS_SUCCESS) &&
+                 library->set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                              &graph->device) == CUDNN_STATUS_SUCCESS &&
                  library->finalize(plan) == CUDNN_STATUS_SUCCESS &&
                  library->get(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                               CUDNN_TYPE_INT64, 1, &got,
@@ -338,12 +339,13 @@ static bool try_engine(struct cuda_dnn_graph *graph,
     return works;
 }
 
-enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, const char *device)
+enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
+                             const char *device)
 {
     const struct cuda_dnn_library *library = graph->library;
     cudnnBackendDescriptor_t configs[ENGINES_MAX] = { NULL };
     int64_t got = 0;
-    describe_device(graph, device);
+    describe_device(graph, handle, device);
     find_engines(graph);
     for (int i = 0; i < ENGINES_MAX; i++)
         configs[i] = make(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);

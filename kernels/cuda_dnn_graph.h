@@ -49,10 +49,11 @@ void cuda_dnn_matmul(struct cuda_dnn_graph *graph, int a, int b, int c);
 /* The same elements in y's dimensions, which are x's transposed. */
 void cuda_dnn_transpose(struct cuda_dnn_graph *graph, int x, int y);
 
-/* After the last operation: the first of cuDNN's proposals that works is taken.
- * `device` describes a GPU in cuDNN's JSON; NULL: the one that the thread uses.
- * ERR_UNSUPPORTED: cuDNN has no engine for it. */
-enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, const char *device);
+/* After the last operation: the first of cuDNN's proposals that works is taken,
+ * for the handle's GPU or, where `device` is given, for one that is described
+ * in cuDNN's JSON. ERR_UNSUPPORTED: cuDNN has no engine for it. */
+enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
+                             const char *device);
 /* Bytes that a run needs besides. */
 size_t cuda_dnn_graph_workspace(const struct cuda_dnn_graph *graph);
 

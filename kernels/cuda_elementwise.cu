@@ -33,6 +33,7 @@ enum err CUDA_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
         cudaMemsetAsync(x, 0, (size_t)n * dtype_bytes(dtype), cuda_stream(ctx));
     if (code == cudaSuccess)
         return ERR_OK;
+    (void)cudaGetLastError(); /* told here, so not by the next launch */
     return err_set(ERR_INTERNAL, "op zero: CUDA refused it: %s",
                    cudaGetErrorString(code));
 }

@@ -31,7 +31,7 @@
 #define CUDA_WARP 32
 #define CUDA_THREADS 256
 /* Shared memory that a block gets without asking for more. */
-#define CUDA_SHARED_BYTES 49152
+#define CUDA_SHARED_BYTES (49152 - 1024)
 
 /* Calls function<T>(...), T being the element type. */
 #define CUDA_BY_DTYPE(dtype, op, function, ...)                                \

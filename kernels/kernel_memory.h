@@ -36,8 +36,8 @@ struct kernel_memory {
     enum err (*host_create)(size_t bytes, struct arena *out);
     void (*host_destroy)(struct arena *arena);
 
-    /* Enqueue a copy. `host` is of host_create() and stays untouched until the
-     * copy is done; from other memory the call itself waits. */
+    /* Enqueue a copy. `host` stays untouched until the copy is done; if it is not
+     * of host_create() the call may wait, or not. */
     enum err (*upload)(void *stream, size_t bytes, const void *host,
                        void *tensor);
     enum err (*download)(void *stream, size_t bytes, const void *tensor,

@@ -13,8 +13,9 @@
 #define THREADS_MAX 1024u
 #define WARP 32u
 #define STACK_BYTES ((size_t)64 << 10)
-/* What a kernel gets without asking for more. */
-#define SHARED_BYTES_MAX ((size_t)48 << 10)
+/* What a kernel gets without asking for more, less what it may have besides in
+ * static arrays. */
+#define SHARED_BYTES_MAX ((size_t)47 << 10)
 /* What every device of compute capability 8.0 or more grants one that asks. */
 #define SHARED_BYTES_GRANTED ((size_t)99 << 10)
 #define GRANTS_MAX 64

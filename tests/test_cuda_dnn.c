@@ -271,8 +271,8 @@ static void check_real(const struct cuda_dnn_library *library)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int back = 0; back < 2; back++) {
             struct cuda_dnn_attention *plan = NULL;
-            enum err rc = cuda_dnn_attention_create(library, &shapes[i],
-                                                    back != 0, h200, &plan);
+            enum err rc = cuda_dnn_attention_create(
+                library, NULL, h200, &shapes[i], back != 0, &plan);
             tap_ok(rc == ERR_OK, "cuDNN plans shape %zu, %s: %s", i,
                    back ? "backward" : "forward",
                    rc == ERR_OK ? "yes" : err_text());

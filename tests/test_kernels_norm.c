@@ -296,6 +296,7 @@ static void check_cases(const struct kernels *table)
         { 19, 3, 64, 128, true }, { 70, 5, 33, 1, true },
         { 5, 1, 1501, 0, true },  { 7, 1, 1100, 0, true },
         { 4, 1, 6403, 0, true },  { 9, 3, 700, 0, false },
+        { 3, 1, 6144, 0, true },
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
         struct norm norm = { .n = shapes[i].n,
