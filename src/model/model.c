@@ -114,6 +114,8 @@ static enum err upload_identity(struct model *model)
         numbers[i] = (int32_t)i;
     rc = model->kernels->memory->upload(model->ctx.stream, bytes, numbers,
                                         model->ws.travel.identity);
+    if (rc == ERR_OK)
+        rc = model->kernels->memory->wait(model->ctx.stream);
     free(numbers);
     return rc;
 }
@@ -149,6 +151,8 @@ static enum err upload_positions(struct model *model)
         model_config_alibi_slopes(&model->config, numbers);
     rc = model->kernels->memory->upload(model->ctx.stream, bytes, numbers,
                                         rope ? model->rope : model->slopes);
+    if (rc == ERR_OK)
+        rc = model->kernels->memory->wait(model->ctx.stream);
     free(numbers);
     return rc;
 }
@@ -162,7 +166,6 @@ static enum err model_constants(struct model *model)
         TRY(upload_identity(model));
     if (model->rope != NULL || model->slopes != NULL)
         TRY(upload_positions(model));
-    TRY(model->kernels->memory->wait(model->ctx.stream));
 out:
     return rc;
 }

@@ -281,7 +281,6 @@ static enum err begin_backward(struct model *model)
     TRY(k->zero(ctx, model->options.dtype, set_elements(model),
                 model->ring.dkv[0]));
     TRY(collect_kv(model));
-    TRY(start(model, receive_home(model)));
 out:
     return rc;
 }
@@ -296,6 +295,10 @@ enum err model_sequence_backward(struct model *model)
         if (t > 0)
             TRY(finish(model, kv_exchange(model, t)));
         TRY(start(model, kv_exchange(model, t + 1)));
+        /* where the last rank starts to send it: a device's exchanges follow
+         * each other in the order of their starts, on both sides */
+        if (t == ranks - 1 - rank)
+            TRY(start(model, receive_home(model)));
         if (t <= rank)
             TRY(step_backward(model, t));
     }
