@@ -247,9 +247,13 @@ static enum err sum_squares(struct replica *replica)
         TRY(kernels->memory->download(
             replica->ctx->stream,
             (size_t)(owner->own / KERNEL_CHUNK) * sizeof *sums, sums, host));
-    TRY(replica_settle(replica));
 out:
-    return rc;
+    /* collective, also for a rank that has failed */
+    if (rc != ERR_OK) {
+        (void)replica_settle(replica);
+        return rc;
+    }
+    return replica_settle(replica);
 }
 
 enum err replica_gradient_norm(struct replica *replica, double *norm)

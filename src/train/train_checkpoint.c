@@ -255,9 +255,10 @@ static enum err checkpoint_open(struct train_checkpoint *checkpoint,
     for (;;) {
         rc = ckpt_saver_create(trainer->comm, s->run.dir, &options, items,
                                count, &checkpoint->saver);
-        if (rc != ERR_MEMORY)
+        /* a smaller microbatch leaves room for the copy, if that is where
+         * tensors are */
+        if (rc != ERR_MEMORY || options.memory != NULL)
             return rc;
-        /* a smaller microbatch leaves room for the copy */
         TRY(trainer_memory_shrink(trainer));
     }
 out:

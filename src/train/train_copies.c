@@ -28,11 +28,17 @@ out:
     return rc;
 }
 
-/* On the training's stream, after what has made the tensors. */
+/* On the training's stream, after what has made the tensors. `from` is not
+ * pinned and is used again at once. */
 static enum err copy_in(void *arg, void *to, const void *from, size_t bytes)
 {
+    enum err rc = ERR_OK;
     const struct train_copies *copies = arg;
-    return copies->memory->upload(copies->trainer->stream, bytes, from, to);
+    void *stream = copies->trainer->stream;
+    TRY(copies->memory->upload(stream, bytes, from, to));
+    TRY(copies->memory->wait(stream));
+out:
+    return rc;
 }
 
 enum err train_copies_create(struct trainer *trainer, struct train_copies **out)

@@ -277,11 +277,11 @@ enum err train_eval_run(struct train_eval *eval, struct trainer *trainer,
     TRY(trainer_event(trainer, EVENT_EVAL_START));
     TRY(comm_agree(trainer->comm, eval_layout(eval, trainer)));
     rc = eval_leaves(eval, trainer, &words[0]);
-    if (rc == ERR_OK)
-        rc = eval_fetch(eval, trainer);
     if (!trainer->adrift)
         rc = comm_agree(trainer->comm, rc);
     TRY(rc);
+    /* waits for all ranks, so none may have left */
+    TRY(comm_agree(trainer->comm, eval_fetch(eval, trainer)));
     words[1] = stop_requested() != 0;
     TRY(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
     TRY(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
