@@ -36,8 +36,8 @@ struct kernel_memory {
     enum err (*host_create)(size_t bytes, struct arena *out);
     void (*host_destroy)(struct arena *arena);
 
-    /* Enqueue a copy. `host` stays untouched until the copy is done; if it is not
-     * of host_create() the call may wait, or not. */
+    /* Enqueue a copy. `host` stays untouched until the copy is done; if it is
+     * not of host_create() the call may wait, or not. */
     enum err (*upload)(void *stream, size_t bytes, const void *host,
                        void *tensor);
     enum err (*download)(void *stream, size_t bytes, const void *tensor,
@@ -47,6 +47,19 @@ struct kernel_memory {
 
     /* Until all that was enqueued is done; what failed in it shows here. */
     enum err (*wait)(void *stream);
+
+    /* Graphs: what the calling thread enqueues on a stream between begin and
+     * end is not done but kept, to be enqueued again and again with the same
+     * arguments: ops, copies between tensors, and events recorded and awaited
+     * on this stream only. Nothing may wait in between. All four are NULL where
+     * there are none (CPU). */
+    enum err (*capture_begin)(void *stream);
+    /* After it the stream is as before, also when it fails; *graph is NULL
+     * then. ERR_UNSUPPORTED: something was enqueued that cannot be kept. */
+    enum err (*capture_end)(void *stream, void **graph);
+    enum err (*graph_launch)(void *graph, void *stream);
+    /* Of one whose launches are done; NULL is fine. */
+    void (*graph_destroy)(void *graph);
 
     /* Events: a place in a stream. One that was never recorded is reached. */
     enum err (*event_create)(void **event); /* NULL on CPU */

@@ -20,7 +20,8 @@
  *   - Determinism: the result depends on the arguments and on the table
  *     (backend, kernel set, BLAS version) only, never on ctx->threads, on
  *     alignment or on earlier calls. Reductions run over fixed chunks, then in
- *     order; a GEMM is cut into fixed tiles, each one single-threaded BLAS call.
+ *     order; a GEMM is cut into fixed tiles, each one single-threaded BLAS
+ * call.
  *
  * Tolerances are against an fp64 reference on inputs of order 1: relative to
  * the largest absolute reference value of the output tensor.
@@ -36,164 +37,9 @@
 #include <stdint.h>
 
 #include "kernels/kernel_memory.h"
+#include "kernels/kernel_shapes.h"
 #include "src/base/dtype.h"
 #include "src/base/err.h"
-
-/* Chunk of flat arenas: blocks of parameters are padded to it, shards are cut
- * at its multiples, and norms are summed per chunk. Elements. */
-#define KERNEL_CHUNK 16384
-
-struct kernel_ctx {
-    int threads;          /* >= 1; CPU threads of this rank */
-    void *stream;         /* backend stream; NULL on CPU */
-    void *scratch;        /* lent; at least scratch_bytes(limits) bytes */
-    size_t scratch_bytes;
-};
-
-/* The largest shapes that a model will ask for; sizes scratch. */
-struct kernel_limits {
-    int threads;
-    int64_t tokens;    /* rows of one leaf: batch * seq */
-    int64_t batch;     /* sequences of one leaf */
-    int64_t seq;       /* tokens per sequence */
-    int64_t width;     /* widest row of norm and bias */
-    int64_t heads;     /* of queries */
-    int64_t head_dim;
-    int64_t vocab;
-    int64_t experts;   /* 0: no mixture of experts */
-    int64_t top_k;
-};
-
-enum gemm_form {
-    GEMM_NT, /* C[m,n] = A[m,k] B[n,k]^T : Y = X W^T */
-    GEMM_NN, /* C[m,n] = A[m,k] B[k,n]   : dX = dY W */
-    GEMM_TN  /* C[m,n] = A[k,m]^T B[k,n] : dW = dY^T X */
-};
-
-struct gemm {
-    enum gemm_form form;
-    int64_t m, n, k;
-    const void *a;
-    const void *b;
-    void *c;
-    bool accumulate;  /* C += instead of C = */
-    const void *bias; /* [n], added to every row of C; NULL: none; not with
-                         accumulate */
-};
-
-/* Each expert's own rows: group g has rows [offsets[g], offsets[g+1]) of the
- * tensors that have `offsets[groups]` rows in all; possibly none. */
-struct grouped_gemm {
-    enum gemm_form form;
-    int groups;
-    const int64_t *offsets; /* [groups + 1], offsets[0] = 0 */
-    /* NT: c[row,n] = a[row,k] b_g[n,k]^T with b_g = b + g n k
-     * NN: c[row,n] = a[row,k] b_g[k,n]   with b_g = b + g k n
-     * TN: c_g[m,n] = a[rows,m]^T b[rows,n] with c_g = c + g m n */
-    int64_t m; /* TN only */
-    int64_t n;
-    int64_t k; /* NT and NN only */
-    const void *a;
-    const void *b;
-    void *c;
-    bool accumulate;
-};
-
-enum norm_kind {
-    NORM_LAYER, /* Ba, Kiros and Hinton 2016 */
-    NORM_RMS    /* Zhang and Sennrich 2019: no mean, no beta */
-};
-
-/* n rows of `groups` * `d` elements, each group of d normalised apart; rows of
- * x, y, dy and dx are `stride` elements apart. gamma and beta have d elements
- * if shared, groups * d otherwise. */
-struct norm {
-    enum norm_kind kind;
-    int64_t n, groups, d, stride;
-    bool shared; /* gamma and beta, by the groups; true when groups is 1 */
-    float eps;
-    /* x, gamma and beta are rounded to bf16 on their way in and y on its way
-     * out, statistics are fp32 of the rounded x; gradients pass the rounding as
-     * if it were not there (PyTorch's layer_norm under bf16 autocast). */
-    bool low_precision;
-};
-
-enum activation { ACTIVATION_GELU, ACTIVATION_SILU };
-
-/* Which random numbers: element e of sample s (numbered over the whole run) of
- * the tensor `stream` draws word e % 4 of the Philox block with key
- * rng_u64(seed, stream, s) and counter e / 4. Nothing depends on how samples
- * are grouped, on ranks or threads. */
-struct random_place {
-    uint64_t seed;
-    uint64_t stream;      /* rng_stream(tensor's name) */
-    int64_t first_sample; /* of the op's first row of samples */
-};
-
-struct attention {
-    int64_t batch, seq, heads, kv_heads, head_dim; /* kv_heads divides heads */
-    float scale; /* multiplies q k^T, usually 1/sqrt(head_dim) */
-    /* [heads]: slope * (key - query) is added to the scaled score (Press, Smith
-     * and Lewis 2021); NULL: none */
-    const float *alibi_slopes;
-    /* [batch, seq] document number of each token, tokens attend only within
-     * their document; NULL: each row is one document */
-    const int32_t *sequence_ids;
-    /* Probabilities are dropped with this probability, < 1, namely where their
-     * random word is below dropout * 2^32, and the others divided by
-     * 1 - dropout; element (head * seq + query) * round_up(seq, 4) + key of its
-     * sample. 0: none */
-    float dropout;
-    struct random_place random;
-};
-
-/* A pair of the chunks, of equal length, that sequences are cut into: the
- * queries of one against the keys of the same or of an earlier one (ring
- * attention: Liu, Zaharia and Abbeel 2023). */
-struct attention_chunk {
-    /* seq is the chunks' length and sequence_ids are the queries'. Dropout
-     * counts queries and keys within their chunks, so every pair of chunks
-     * needs a random stream of its own. */
-    struct attention shape;
-    /* The queries' first position minus the keys', a multiple of seq. 0: the
-     * same chunk, with the causal mask; otherwise every key lies before every
-     * query. */
-    int64_t distance;
-    const int32_t *key_ids; /* [batch, seq] sequence_ids of the keys; NULL if
-                               those of the queries are */
-};
-
-/* Most experts that one token goes to. */
-#define KERNEL_TOP_K_MAX 16
-
-/* Dropless top-k routing of n tokens, possibly none. */
-struct route {
-    int64_t n;
-    int experts;
-    int top_k;       /* at most experts and KERNEL_TOP_K_MAX */
-    float normalize; /* p of the L_p norm that weights are divided by, at least
-                        1; 0: no */
-};
-
-/* A tensor in fewer bits. */
-enum packing {
-    PACKING_NONE,
-    PACKING_BF16, /* rounded to nearest even */
-    /* The fp32 scales of all rows, each its row's largest magnitude / 127, then
-     * the rows of int8, rounded to nearest even. A row of zeros (magnitudes
-     * below 2^-120) has scale 0, one with a NaN or Inf unpacks to NaN. */
-    PACKING_INT8
-};
-
-struct adamw {
-    float lr;            /* lr(t) */
-    float decay;         /* p *= 1 - decay first; (lr / lr0) * weight_decay */
-    float beta1, beta2, eps;
-    float correction1;   /* 1 - beta1^t */
-    float correction2;   /* 1 - beta2^t */
-    float grad_scale;    /* gradient is g * grad_scale (1/tokens, clipping) */
-    void *copy;          /* [n] the new p in bf16, beside p; NULL: none */
-};
 
 struct kernels {
     const char *backend;    /* "cpu", "cuda" */
@@ -210,11 +56,12 @@ struct kernels {
      * all three are NULL where there are none (CPU). Until they are chosen they
      * are what the libraries propose. */
     /* Times them for everything that ops were asked for so far, on operands in
-     * `memory` (tensors of ordinary numbers, 256-byte aligned, overwritten), and
-     * keeps the fastest: by one rank. Waits. */
+     * `memory` (tensors of ordinary numbers, 256-byte aligned, overwritten),
+     * and keeps the fastest: by one rank. Waits. */
     enum err (*measure)(const struct kernel_ctx *ctx, void *memory,
                         size_t bytes);
-    /* The choices as text, for other ranks and attempts; the caller frees it. */
+    /* The choices as text, for other ranks and attempts; the caller frees it.
+     */
     enum err (*choices)(char **text);
     /* Takes them. ERR_DATA: the text is damaged; ERR_UNSUPPORTED: a library is
      * missing or of another version. */
@@ -222,6 +69,19 @@ struct kernels {
 
     enum err (*gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
                      const struct gemm *gemm);
+
+    /* Both are NULL where there are no 8-bit floats (CPU). */
+    /* y = x * *scale rounded to nearest even in 8 bits; what is beyond the
+     * largest finite value becomes that, NaN stays NaN. x[rows, cols] is bf16,
+     * both multiples of 16; across[cols, rows] is the transpose of y[rows,
+     * cols]; one of the two may be NULL. *largest = max(*largest, largest
+     * finite |x|). */
+    enum err (*quantize)(const struct kernel_ctx *ctx, enum fp8 to,
+                         int64_t rows, int64_t cols, const void *x,
+                         const float *scale, void *y, void *across,
+                         float *largest);
+    enum err (*gemm_fp8)(const struct kernel_ctx *ctx,
+                         const struct gemm_fp8 *gemm);
 
     /* out[n,d] = wte[tokens[i], :] + wpe[i % seq, :]; wpe NULL: without.
      * Tokens must be in [0, vocab): checked by the loader. */
@@ -283,18 +143,19 @@ struct kernels {
                              const void *dy, void *dgate, void *dup);
 
     /* x = min(max(x, -limit), limit), n elements, in place. backward: dx = 0
-     * where |x| (after clipping) is limit. In bf16 limit is rounded towards zero
-     * first, so that it is a value that x can have. */
+     * where |x| (after clipping) is limit. In bf16 limit is rounded towards
+     * zero first, so that it is a value that x can have. */
     enum err (*clip_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
                              int64_t n, float limit, void *x);
     enum err (*clip_backward)(const struct kernel_ctx *ctx, enum dtype dtype,
                               int64_t n, float limit, const void *x, void *dx);
 
     /* Rotary positions (Su et al. 2021) in place, halves convention (Hugging
-     * Face's): for pair j of the first `rotated` of `heads` heads of x[n, heads,
-     * head_dim], token t = row % seq: (x[j], x[j + head_dim/2]) turns by the
-     * angle whose cosine and sine are table[t][0][j], table[t][1][j] (table is
-     * [seq, 2, head_dim/2]); by its negative with `inverse`, which is backward.
+     * Face's): for pair j of the first `rotated` of `heads` heads of x[n,
+     * heads, head_dim], token t = row % seq: (x[j], x[j + head_dim/2]) turns by
+     * the angle whose cosine and sine are table[t][0][j], table[t][1][j] (table
+     * is [seq, 2, head_dim/2]); by its negative with `inverse`, which is
+     * backward.
      */
     enum err (*rope)(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
                      int64_t seq, int64_t heads, int64_t rotated,
@@ -355,8 +216,7 @@ struct kernels {
                                          const struct attention_chunk *chunk,
                                          const void *q, const void *kv,
                                          const void *out, const float *lse,
-                                         const void *dout, void *dq,
-                                         void *dkv);
+                                         const void *dout, void *dq, void *dkv);
 
     /* losses[i] = -log softmax(scale * logits[i,:])[labels[i]], 0 where
      * labels[i] < 0 (ignored); scale > 0. With `gradient` logits[n,vocab] is
@@ -368,7 +228,8 @@ struct kernels {
                               void *logits, const int32_t *labels,
                               bool gradient, float *losses);
 
-    /* --- mixture of experts: n tokens, each goes to top_k experts ---------- */
+    /* --- mixture of experts: n tokens, each goes to top_k experts ----------
+     */
 
     /* probs[n, experts] holds logits and becomes their softmax; chosen[n,
      * top_k] are the experts in falling order of probability (equal ones: the
@@ -427,7 +288,8 @@ struct kernels {
     enum err (*grouped_gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
                              const struct grouped_gemm *gemm);
 
-    /* --- tensors in fewer bits ---------------------------------------------- */
+    /* --- tensors in fewer bits ----------------------------------------------
+     */
 
     /* packed: kernels_packed_bytes(packing, rows, cols) bytes. */
     enum err (*pack)(const struct kernel_ctx *ctx, enum packing packing,
@@ -460,8 +322,7 @@ struct kernels {
     /* y = x in another type, n elements, each rounded once; from and to are
      * DTYPE_F32 and DTYPE_BF16 in either order. */
     enum err (*convert)(const struct kernel_ctx *ctx, int64_t n,
-                        enum dtype from, const void *x, enum dtype to,
-                        void *y);
+                        enum dtype from, const void *x, enum dtype to, void *y);
 
     /* *out = sum of x[n], fp64, fixed chunks of KERNEL_CHUNK then in order. */
     enum err (*sum)(const struct kernel_ctx *ctx, int64_t n, const float *x,

@@ -1,0 +1,192 @@
+/* What ops are asked for: shapes, operands and numbers. */
+#ifndef TESSERA_KERNELS_KERNEL_SHAPES_H
+#define TESSERA_KERNELS_KERNEL_SHAPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/dtype.h"
+
+/* Chunk of flat arenas: blocks of parameters are padded to it, shards are cut
+ * at its multiples, and norms are summed per chunk. Elements. */
+#define KERNEL_CHUNK 16384
+
+struct kernel_ctx {
+    int threads;   /* >= 1; CPU threads of this rank */
+    void *stream;  /* backend stream; NULL on CPU */
+    void *scratch; /* lent; at least scratch_bytes(limits) bytes */
+    size_t scratch_bytes;
+};
+
+/* The largest shapes that a model will ask for; sizes scratch. */
+struct kernel_limits {
+    int threads;
+    int64_t tokens; /* rows of one leaf: batch * seq */
+    int64_t batch;  /* sequences of one leaf */
+    int64_t seq;    /* tokens per sequence */
+    int64_t width;  /* widest row of norm and bias */
+    int64_t heads;  /* of queries */
+    int64_t head_dim;
+    int64_t vocab;
+    int64_t experts; /* 0: no mixture of experts */
+    int64_t top_k;
+};
+
+enum gemm_form {
+    GEMM_NT, /* C[m,n] = A[m,k] B[n,k]^T : Y = X W^T */
+    GEMM_NN, /* C[m,n] = A[m,k] B[k,n]   : dX = dY W */
+    GEMM_TN  /* C[m,n] = A[k,m]^T B[k,n] : dW = dY^T X */
+};
+
+struct gemm {
+    enum gemm_form form;
+    int64_t m, n, k;
+    const void *a;
+    const void *b;
+    void *c;
+    bool accumulate;  /* C += instead of C = */
+    const void *bias; /* [n], added to every row of C; NULL: none; not with
+                         accumulate */
+};
+
+/* 8-bit floats of the Open Compute Project (2023), in which operands of
+ * products may be (Micikevicius et al. 2022). */
+enum fp8 {
+    FP8_E4M3, /* up to 448, no infinities: weights and activations */
+    FP8_E5M2  /* up to 57344: gradients */
+};
+
+/* C[m,n] = A[m,k] B[n,k]^T * *unscale_a * *unscale_b + bias, A and B in 8 bits:
+ * k is a multiple of 16, so is n. Not both are FP8_E5M2. */
+struct gemm_fp8 {
+    int64_t m, n, k;
+    enum fp8 a_type, b_type;
+    enum dtype c_type; /* DTYPE_BF16 or DTYPE_F32 */
+    const void *a;
+    const void *b;
+    void *c;
+    const float *unscale_a, *unscale_b; /* [1] */
+    bool accumulate;                    /* C += instead of C =; of fp32 only */
+    const void *bias; /* [n] in bf16, added to every row of C; NULL: none; with
+                         a C in bf16 only */
+    /* Sums may be rounded to fewer bits on their way (Hopper's fast
+     * accumulation): for forward, not for gradients. */
+    bool fast;
+};
+
+/* Each expert's own rows: group g has rows [offsets[g], offsets[g+1]) of the
+ * tensors that have `offsets[groups]` rows in all; possibly none. */
+struct grouped_gemm {
+    enum gemm_form form;
+    int groups;
+    const int64_t *offsets; /* [groups + 1], offsets[0] = 0 */
+    /* NT: c[row,n] = a[row,k] b_g[n,k]^T with b_g = b + g n k
+     * NN: c[row,n] = a[row,k] b_g[k,n]   with b_g = b + g k n
+     * TN: c_g[m,n] = a[rows,m]^T b[rows,n] with c_g = c + g m n */
+    int64_t m; /* TN only */
+    int64_t n;
+    int64_t k; /* NT and NN only */
+    const void *a;
+    const void *b;
+    void *c;
+    bool accumulate;
+};
+
+enum norm_kind {
+    NORM_LAYER, /* Ba, Kiros and Hinton 2016 */
+    NORM_RMS    /* Zhang and Sennrich 2019: no mean, no beta */
+};
+
+/* n rows of `groups` * `d` elements, each group of d normalised apart; rows of
+ * x, y, dy and dx are `stride` elements apart. gamma and beta have d elements
+ * if shared, groups * d otherwise. */
+struct norm {
+    enum norm_kind kind;
+    int64_t n, groups, d, stride;
+    bool shared; /* gamma and beta, by the groups; true when groups is 1 */
+    float eps;
+    /* x, gamma and beta are rounded to bf16 on their way in and y on its way
+     * out, statistics are fp32 of the rounded x; gradients pass the rounding as
+     * if it were not there (PyTorch's layer_norm under bf16 autocast). */
+    bool low_precision;
+};
+
+enum activation { ACTIVATION_GELU, ACTIVATION_SILU };
+
+/* Which random numbers: element e of sample s (numbered over the whole run) of
+ * the tensor `stream` draws word e % 4 of the Philox block with key
+ * rng_u64(seed, stream, s) and counter e / 4. Nothing depends on how samples
+ * are grouped, on ranks or threads. */
+struct random_place {
+    uint64_t seed;
+    uint64_t stream;      /* rng_stream(tensor's name) */
+    int64_t first_sample; /* of the op's first row of samples */
+};
+
+struct attention {
+    int64_t batch, seq, heads, kv_heads, head_dim; /* kv_heads divides heads */
+    float scale; /* multiplies q k^T, usually 1/sqrt(head_dim) */
+    /* [heads]: slope * (key - query) is added to the scaled score (Press, Smith
+     * and Lewis 2021); NULL: none */
+    const float *alibi_slopes;
+    /* [batch, seq] document number of each token, tokens attend only within
+     * their document; NULL: each row is one document */
+    const int32_t *sequence_ids;
+    /* Probabilities are dropped with this probability, < 1, namely where their
+     * random word is below dropout * 2^32, and the others divided by
+     * 1 - dropout; element (head * seq + query) * round_up(seq, 4) + key of its
+     * sample. 0: none */
+    float dropout;
+    struct random_place random;
+};
+
+/* A pair of the chunks, of equal length, that sequences are cut into: the
+ * queries of one against the keys of the same or of an earlier one (ring
+ * attention: Liu, Zaharia and Abbeel 2023). */
+struct attention_chunk {
+    /* seq is the chunks' length and sequence_ids are the queries'. Dropout
+     * counts queries and keys within their chunks, so every pair of chunks
+     * needs a random stream of its own. */
+    struct attention shape;
+    /* The queries' first position minus the keys', a multiple of seq. 0: the
+     * same chunk, with the causal mask; otherwise every key lies before every
+     * query. */
+    int64_t distance;
+    const int32_t *key_ids; /* [batch, seq] sequence_ids of the keys; NULL if
+                               those of the queries are */
+};
+
+/* Most experts that one token goes to. */
+#define KERNEL_TOP_K_MAX 16
+
+/* Dropless top-k routing of n tokens, possibly none. */
+struct route {
+    int64_t n;
+    int experts;
+    int top_k;       /* at most experts and KERNEL_TOP_K_MAX */
+    float normalize; /* p of the L_p norm that weights are divided by, at least
+                        1; 0: no */
+};
+
+/* A tensor in fewer bits. */
+enum packing {
+    PACKING_NONE,
+    PACKING_BF16, /* rounded to nearest even */
+    /* The fp32 scales of all rows, each its row's largest magnitude / 127, then
+     * the rows of int8, rounded to nearest even. A row of zeros (magnitudes
+     * below 2^-120) has scale 0, one with a NaN or Inf unpacks to NaN. */
+    PACKING_INT8
+};
+
+struct adamw {
+    float lr;    /* lr(t) */
+    float decay; /* p *= 1 - decay first; (lr / lr0) * weight_decay */
+    float beta1, beta2, eps;
+    float correction1; /* 1 - beta1^t */
+    float correction2; /* 1 - beta2^t */
+    float grad_scale;  /* gradient is g * grad_scale (1/tokens, clipping) */
+    void *copy;        /* [n] the new p in bf16, beside p; NULL: none */
+};
+
+#endif
