@@ -181,6 +181,16 @@ enum err CUDA_SYMBOL(expert_weigh)(const struct kernel_ctx *ctx,
 enum err CUDA_SYMBOL(gemm_tiled)(const struct kernel_ctx *ctx, enum dtype dtype,
                                  const struct gemm *gemm);
 
+/* gemm_fp8 by a kernel of our own, for where cuBLASLt is not.
+ * cuda_gemm_fp8.cu. */
+enum err CUDA_SYMBOL(gemm_fp8_tiled)(const struct kernel_ctx *ctx,
+                                     const struct gemm_fp8 *gemm);
+
+enum err CUDA_SYMBOL(quantize)(const struct kernel_ctx *ctx, enum fp8 to,
+                               int64_t rows, int64_t cols, const void *x,
+                               const float *scale, void *y, void *across,
+                               float *largest);
+
 enum err CUDA_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
                                    enum dtype dtype,
                                    const struct grouped_gemm *gemm);

@@ -14,6 +14,7 @@
 #define TABLE cuda_table_emulated
 #define KERNEL_SET "emulated"
 #define GEMM cuda_gemm_tiled_emulated
+#define GEMM_FP8 cuda_gemm_fp8_tiled_emulated
 #define ATTENTION(way) cuda_attention_##way##_emulated
 #define MEMORY cuda_emulator_memory
 extern const struct kernel_memory cuda_emulator_memory;
@@ -21,6 +22,7 @@ extern const struct kernel_memory cuda_emulator_memory;
 #define TABLE cuda_table
 #define KERNEL_SET "sm_80+sm_90a"
 #define GEMM cuda_gemm
+#define GEMM_FP8 cuda_gemm_fp8_tiled
 #define ATTENTION(way) cuda_choice_attention_##way
 #define MEMORY cuda_memory
 #endif
@@ -74,6 +76,8 @@ const struct kernels TABLE = {
     .choose = cuda_choice_read,
 #endif
     .gemm = GEMM,
+    .quantize = CUDA_SYMBOL(quantize),
+    .gemm_fp8 = GEMM_FP8,
     .embedding_forward = CUDA_SYMBOL(embedding_forward),
     .embedding_backward = CUDA_SYMBOL(embedding_backward),
     .norm_forward = CUDA_SYMBOL(norm_forward),

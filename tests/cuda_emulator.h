@@ -251,6 +251,25 @@ static inline void cuda_emulator_mma(const unsigned a[4], const unsigned b[2],
 
 /* --- arithmetic that has other names on the device --- */
 
+/* Bytes of y, x, counted from x's lowest; the result's lowest comes from the
+ * lowest digit of `places`. */
+static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned places)
+{
+    uint64_t both = x | (uint64_t)y << 32;
+    unsigned bytes = 0;
+    for (unsigned i = 0; i < 4; i++)
+        bytes |= (unsigned)(both >> (places >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return bytes;
+}
+
+/* Blocks and threads come one after the other. */
+static inline int atomicMax(int *to, int value)
+{
+    int before = *to;
+    *to = before < value ? value : before;
+    return before;
+}
+
 static inline int __popc(unsigned bits)
 {
     return __builtin_popcount(bits);
