@@ -107,7 +107,7 @@ OP_TESTS := $(patsubst tests/%.c,%,$(sort $(wildcard tests/test_kernels_*.c)))
 MANAGED  := $(addprefix $(B)/tests/gpu/,managed.o managed_memory.o)
 WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-needed
 GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(B)/gpu/bench_kernels)
-GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/,$(filter-out $(if $(HAVE_CXX),,%bf16),$(OP_TESTS)))
+GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/,$(filter-out $(if $(HAVE_CXX),,%bf16 %fp8),$(OP_TESTS)))
 # tests on N ranks get one wrapper per rank count, for prove
 TESTS_N  := $(filter %_n4,$(TESTS))
 TESTS_1  := $(filter-out %_n4,$(TESTS))
@@ -272,8 +272,8 @@ $(B)/gpu/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) $(WRAPPED) -o $@ $^ $(LDLIBS)
 
-# only bf16 needs the emulator there: what takes fp32 is quicker on the CPU's table
-$(filter %bf16,$(GPU_REHEARSAL)): $(EMULATED)
+# only bf16 and fp8 need the emulator there: what takes fp32 is quicker on the CPU's table
+$(filter %bf16 %fp8,$(GPU_REHEARSAL)): $(EMULATED)
 $(B)/gpu/rehearsal/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/managed_host.o $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LD    $@"

@@ -86,16 +86,14 @@ static enum err no_memory(void)
     return err_set(ERR_MEMORY, "no memory for the plan of a product");
 }
 
-enum err cuda_blas_gemm(struct cuda_blas *blas, const struct kernel_ctx *ctx,
-                        enum dtype dtype, const struct gemm *gemm)
+static enum err multiply(struct cuda_blas *blas, const struct kernel_ctx *ctx,
+                         const struct cuda_blas_plan_key *key,
+                         const struct cuda_blas_plan_operands *operands)
 {
     enum err rc = ERR_OK;
-    const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
-    const struct cuda_blas_plan_operands operands = { gemm->a, gemm->b,
-                                                      gemm->bias, gemm->c };
-    struct cuda_blas_plan *plan = plan_of(blas, &key);
-    assert(gemm->m > 0 && gemm->n > 0 && gemm->k > 0);
-    assert(gemm->bias == NULL || !gemm->accumulate);
+    struct cuda_blas_plan *plan = plan_of(blas, key);
+    assert(key->m > 0 && key->n > 0 && key->k > 0);
+    assert(!key->bias || !key->accumulate);
     if (plan == NULL)
         return no_memory();
     if (!plan->made)
@@ -104,14 +102,35 @@ enum err cuda_blas_gemm(struct cuda_blas *blas, const struct kernel_ctx *ctx,
         return err_set(ERR_UNSUPPORTED,
                        "gemm: cuBLASLt has no algorithm for %lld x %lld x %lld "
                        "in %s",
-                       (long long)gemm->m, (long long)gemm->n,
-                       (long long)gemm->k, dtype_name(dtype));
+                       (long long)key->m, (long long)key->n, (long long)key->k,
+                       cuda_blas_text_type(key->a_type));
     rc = cuda_blas_plan_run(blas->library, blas->handle, plan, &plan->algo,
-                            &operands, ctx);
+                            operands, ctx);
     if (rc == ERR_UNSUPPORTED)
         plan->found = false; /* the heuristics did not know; so from now on */
 out:
     return rc;
+}
+
+enum err cuda_blas_gemm(struct cuda_blas *blas, const struct kernel_ctx *ctx,
+                        enum dtype dtype, const struct gemm *gemm)
+{
+    const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
+    const struct cuda_blas_plan_operands operands = {
+        .a = gemm->a, .b = gemm->b, .bias = gemm->bias, .c = gemm->c
+    };
+    return multiply(blas, ctx, &key, &operands);
+}
+
+enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
+                            const struct kernel_ctx *ctx,
+                            const struct gemm_fp8 *gemm)
+{
+    const struct cuda_blas_plan_key key = cuda_blas_plan_key_fp8(gemm);
+    const struct cuda_blas_plan_operands operands = {
+        gemm->a, gemm->b, gemm->bias, gemm->c, gemm->unscale_a, gemm->unscale_b
+    };
+    return multiply(blas, ctx, &key, &operands);
 }
 
 struct timing {
@@ -130,13 +149,13 @@ static enum err timing_run(void *argument)
 }
 
 /* Where the next tensor lies, as aligned as the plan's and no better. */
-static void *place(char *memory, size_t *used, uint8_t alignment, int64_t n,
-                   enum dtype dtype)
+static void *place(char *memory, size_t *used, uint16_t alignment, int64_t n,
+                   enum cuda_blas_plan_type type)
 {
     size_t from = (*used + 255) / 256 * 256;
     if (alignment < CUDA_BLAS_PLAN_ALIGNMENT)
         from += alignment;
-    *used = from + (size_t)n * dtype_bytes(dtype);
+    *used = from + (size_t)n * cuda_blas_plan_bytes(type);
     return memory + from;
 }
 
@@ -144,13 +163,17 @@ static void *place(char *memory, size_t *used, uint8_t alignment, int64_t n,
 static bool operands_place(const struct cuda_blas_plan_key *key, char *memory,
                            size_t bytes, struct cuda_blas_plan_operands *to)
 {
-    enum dtype dtype = (enum dtype)key->dtype;
     size_t used = 0;
-    to->a = place(memory, &used, key->align_a, key->m * key->k, dtype);
-    to->b = place(memory, &used, key->align_b, key->n * key->k, dtype);
+    to->a = place(memory, &used, key->align_a, key->m * key->k,
+                  (enum cuda_blas_plan_type)key->a_type);
+    to->b = place(memory, &used, key->align_b, key->n * key->k,
+                  (enum cuda_blas_plan_type)key->b_type);
     to->c = place(memory, &used, key->align_c, key->m * key->n,
-                  cuda_blas_plan_output(key));
-    to->bias = place(memory, &used, key->align_bias, key->n, dtype);
+                  (enum cuda_blas_plan_type)key->c_type);
+    to->bias =
+        place(memory, &used, key->align_bias, key->n, cuda_blas_plan_bias(key));
+    to->unscale_a = to->unscale_b =
+        place(memory, &used, CUDA_BLAS_PLAN_ALIGNMENT, 1, CUDA_BLAS_PLAN_F32);
     return used <= bytes;
 }
 
@@ -250,4 +273,14 @@ enum err cuda_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
     if (blas != NULL)
         rc = cuda_blas_gemm(blas, ctx, dtype, gemm);
     return rc == ERR_UNSUPPORTED ? cuda_gemm_tiled(ctx, dtype, gemm) : rc;
+}
+
+enum err cuda_gemm_fp8(const struct kernel_ctx *ctx,
+                       const struct gemm_fp8 *gemm)
+{
+    struct cuda_blas *blas = cuda_blas_shared();
+    enum err rc = ERR_UNSUPPORTED;
+    if (blas != NULL)
+        rc = cuda_blas_gemm_fp8(blas, ctx, gemm);
+    return rc == ERR_UNSUPPORTED ? cuda_gemm_fp8_tiled(ctx, gemm) : rc;
 }

@@ -33,6 +33,12 @@ size_t cuda_blas_version(const struct cuda_blas *blas);
 enum err cuda_blas_gemm(struct cuda_blas *blas, const struct kernel_ctx *ctx,
                         enum dtype dtype, const struct gemm *gemm);
 
+/* The table's gemm_fp8, likewise: before compute capability 8.9 there is no
+ * algorithm. */
+enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
+                            const struct kernel_ctx *ctx,
+                            const struct gemm_fp8 *gemm);
+
 /* Times up to 8 algorithms for every plan that was used so far and keeps the
  * fastest: after the first steps, once per run, on one rank. Operands lie in
  * `memory` (device memory of ordinary numbers, which is overwritten); plans
@@ -53,8 +59,10 @@ enum err cuda_blas_choose(struct cuda_blas *blas, const char *text);
  * used here, which the log says once. */
 struct cuda_blas *cuda_blas_shared(void);
 
-/* The op: cuBLASLt, or the tiled kernel for what that lacks. */
+/* The ops: cuBLASLt, or the tiled kernels for what that lacks. */
 enum err cuda_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
                    const struct gemm *gemm);
+enum err cuda_gemm_fp8(const struct kernel_ctx *ctx,
+                       const struct gemm_fp8 *gemm);
 
 #endif

@@ -5,17 +5,32 @@
 
 #include "kernels/cuda_blas.h"
 
-_Static_assert(sizeof(struct cuda_blas_plan_key) == 32, "a key has no gaps");
+_Static_assert(sizeof(struct cuda_blas_plan_key) == 40, "a key has no gaps");
 
 #define BLAS_TRY(status, what)                                                 \
     TRY(cuda_blas_library_error(library, (status), (what)))
 
-static uint8_t alignment_of(const void *p)
+static uint16_t alignment_of(const void *p)
 {
     uintptr_t lowest = (uintptr_t)p & (0 - (uintptr_t)p);
-    return (uint8_t)(lowest == 0 || lowest > CUDA_BLAS_PLAN_ALIGNMENT
-                         ? CUDA_BLAS_PLAN_ALIGNMENT
-                         : lowest);
+    return (uint16_t)(lowest == 0 || lowest > CUDA_BLAS_PLAN_ALIGNMENT
+                          ? CUDA_BLAS_PLAN_ALIGNMENT
+                          : lowest);
+}
+
+static uint8_t wide_type(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? CUDA_BLAS_PLAN_BF16 : CUDA_BLAS_PLAN_F32;
+}
+
+static uint8_t narrow_type(enum fp8 type)
+{
+    return type == FP8_E4M3 ? CUDA_BLAS_PLAN_E4M3 : CUDA_BLAS_PLAN_E5M2;
+}
+
+static bool is_narrow(const struct cuda_blas_plan_key *key)
+{
+    return key->a_type >= CUDA_BLAS_PLAN_E4M3;
 }
 
 struct cuda_blas_plan_key cuda_blas_plan_key(enum dtype dtype,
@@ -26,7 +41,9 @@ struct cuda_blas_plan_key cuda_blas_plan_key(enum dtype dtype,
         .n = gemm->n,
         .k = gemm->k,
         .form = (uint8_t)gemm->form,
-        .dtype = (uint8_t)dtype,
+        .a_type = wide_type(dtype),
+        .b_type = wide_type(dtype),
+        .c_type = wide_type(gemm->form == GEMM_TN ? DTYPE_F32 : dtype),
         .accumulate = gemm->accumulate,
         .bias = gemm->bias != NULL,
         .align_a = alignment_of(gemm->a),
@@ -37,25 +54,78 @@ struct cuda_blas_plan_key cuda_blas_plan_key(enum dtype dtype,
     return key;
 }
 
-enum dtype cuda_blas_plan_output(const struct cuda_blas_plan_key *key)
+struct cuda_blas_plan_key cuda_blas_plan_key_fp8(const struct gemm_fp8 *gemm)
 {
-    return key->form == GEMM_TN ? DTYPE_F32 : (enum dtype)key->dtype;
+    const struct gemm plain = { GEMM_NT, gemm->m,          gemm->n,
+                                gemm->k, gemm->a,          gemm->b,
+                                gemm->c, gemm->accumulate, gemm->bias };
+    struct cuda_blas_plan_key key = cuda_blas_plan_key(gemm->c_type, &plain);
+    key.a_type = narrow_type(gemm->a_type);
+    key.b_type = narrow_type(gemm->b_type);
+    key.fast = gemm->fast;
+    return key;
 }
 
-static cudaDataType type_of(enum dtype dtype)
+enum cuda_blas_plan_type
+cuda_blas_plan_bias(const struct cuda_blas_plan_key *key)
 {
-    return dtype == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    return is_narrow(key) ? CUDA_BLAS_PLAN_BF16
+                          : (enum cuda_blas_plan_type)key->a_type;
+}
+
+size_t cuda_blas_plan_bytes(enum cuda_blas_plan_type type)
+{
+    static const size_t bytes[] = { 4, 2, 1, 1 };
+    return bytes[type];
+}
+
+static cudaDataType type_of(uint8_t type)
+{
+    static const cudaDataType types[] = { CUDA_R_32F, CUDA_R_16BF,
+                                          CUDA_R_8F_E4M3, CUDA_R_8F_E5M2 };
+    return types[type];
 }
 
 static enum err layout_make(const struct cuda_blas_library *library,
-                            enum dtype dtype, int64_t rows, int64_t columns,
+                            uint8_t type, int64_t rows, int64_t columns,
                             cublasLtMatrixLayout_t *layout)
 {
     return cuda_blas_library_error(
         library,
-        library->layout_create(layout, type_of(dtype), (uint64_t)rows,
+        library->layout_create(layout, type_of(type), (uint64_t)rows,
                                (uint64_t)columns, rows),
         "describing a matrix");
+}
+
+static enum err unscales_set(const struct cuda_blas_library *library,
+                             const struct cuda_blas_plan *plan,
+                             const float *unscale_a, const float *unscale_b)
+{
+    const char *what = "placing the scales";
+    enum err rc = ERR_OK;
+    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                               &unscale_b, sizeof unscale_b),
+             what);
+    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+                               &unscale_a, sizeof unscale_a),
+             what);
+out:
+    return rc;
+}
+
+/* Of 8-bit floats. What stands for the scales shows that there are some. */
+static enum err desc_fp8_make(const struct cuda_blas_library *library,
+                              const struct cuda_blas_plan *plan)
+{
+    const float *some = (const float *)(uintptr_t)CUDA_BLAS_PLAN_ALIGNMENT;
+    int8_t fast = (int8_t)plan->key.fast;
+    enum err rc = ERR_OK;
+    TRY(unscales_set(library, plan, some, some));
+    BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
+                               &fast, sizeof fast),
+             "describing a product of 8-bit floats");
+out:
+    return rc;
 }
 
 /* The bias's address stands for its alignment until there is one. */
@@ -77,6 +147,8 @@ static enum err desc_make(const struct cuda_blas_library *library,
     BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                sizeof second),
              what);
+    if (is_narrow(key))
+        TRY(desc_fp8_make(library, plan));
     if (!key->bias)
         return ERR_OK;
     BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE,
@@ -93,16 +165,14 @@ static enum err descriptors_make(const struct cuda_blas_library *library,
                                  struct cuda_blas_plan *plan)
 {
     const struct cuda_blas_plan_key *key = &plan->key;
-    enum dtype dtype = (enum dtype)key->dtype;
     bool nt = key->form == GEMM_NT, tn = key->form == GEMM_TN;
     enum err rc = ERR_OK;
     TRY(desc_make(library, plan));
-    TRY(layout_make(library, dtype, nt ? key->k : key->n, nt ? key->n : key->k,
-                    &plan->b));
-    TRY(layout_make(library, dtype, tn ? key->m : key->k, tn ? key->k : key->m,
-                    &plan->a));
-    TRY(layout_make(library, cuda_blas_plan_output(key), key->n, key->m,
-                    &plan->c));
+    TRY(layout_make(library, key->b_type, nt ? key->k : key->n,
+                    nt ? key->n : key->k, &plan->b));
+    TRY(layout_make(library, key->a_type, tn ? key->m : key->k,
+                    tn ? key->k : key->m, &plan->a));
+    TRY(layout_make(library, key->c_type, key->n, key->m, &plan->c));
 out:
     return rc;
 }
@@ -202,7 +272,7 @@ enum err cuda_blas_plan_make(const struct cuda_blas_library *library,
     if (plan->chosen) {
         if (plan->found)
             TRY(chosen_check(library, handle, plan));
-    } else if (!key->bias || cuda_blas_plan_output(key) == key->dtype) {
+    } else if (!key->bias || cuda_blas_plan_bias(key) == key->c_type) {
         memset(&result, 0, sizeof result);
         TRY(cuda_blas_plan_candidates(library, handle, plan, 1, &result,
                                       &count));
@@ -249,6 +319,9 @@ enum err cuda_blas_plan_run(const struct cuda_blas_library *library,
                                    CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                    &operands->bias, sizeof operands->bias),
                  "placing the bias");
+    if (is_narrow(&plan->key))
+        TRY(unscales_set(library, plan, operands->unscale_a,
+                         operands->unscale_b));
     BLAS_TRY(library->matmul(handle, plan->desc, &one, operands->b, plan->b,
                              operands->a, plan->a, &beta, operands->c, plan->c,
                              operands->c, plan->c, algo, ctx->scratch,

@@ -13,11 +13,20 @@
  * bits do not depend on them. */
 #define CUDA_BLAS_PLAN_ALIGNMENT 16
 
+enum cuda_blas_plan_type {
+    CUDA_BLAS_PLAN_F32,
+    CUDA_BLAS_PLAN_BF16,
+    CUDA_BLAS_PLAN_E4M3,
+    CUDA_BLAS_PLAN_E5M2
+};
+
 /* Compared as bytes: it has no gaps. */
 struct cuda_blas_plan_key {
     int64_t m, n, k;
-    uint8_t form, dtype, accumulate, bias;         /* bias: there is one */
-    uint8_t align_a, align_b, align_c, align_bias; /* bytes; 0: no bias */
+    uint8_t form, a_type, b_type, c_type;
+    uint8_t accumulate, bias;                       /* bias: there is one */
+    uint16_t fast;                                  /* of 8-bit floats */
+    uint16_t align_a, align_b, align_c, align_bias; /* bytes; 0: no bias */
 };
 
 struct cuda_blas_plan {
@@ -33,13 +42,18 @@ struct cuda_blas_plan {
 struct cuda_blas_plan_operands {
     const void *a, *b, *bias;
     void *c;
+    const float *unscale_a, *unscale_b; /* of 8-bit floats */
 };
 
 struct cuda_blas_plan_key cuda_blas_plan_key(enum dtype dtype,
                                              const struct gemm *gemm);
+struct cuda_blas_plan_key cuda_blas_plan_key_fp8(const struct gemm_fp8 *gemm);
 
-/* The element type of C. */
-enum dtype cuda_blas_plan_output(const struct cuda_blas_plan_key *key);
+/* The type of the bias: C's, or there is no algorithm. */
+enum cuda_blas_plan_type
+cuda_blas_plan_bias(const struct cuda_blas_plan_key *key);
+
+size_t cuda_blas_plan_bytes(enum cuda_blas_plan_type type);
 
 /* Makes descriptors and, unless one was chosen, finds the algorithm: `found`
  * says whether there is one. ERR_DATA: the chosen one does not run here. */

@@ -9,15 +9,22 @@
 #define DIGITS (WORDS * 16)
 
 static const char *const forms[] = { "NT", "NN", "TN" };
+static const char *const types[] = { "f32", "bf16", "e4m3", "e5m2" };
+
+const char *cuda_blas_text_type(int type)
+{
+    return types[type];
+}
 
 static void plan_write(FILE *file, const struct cuda_blas_plan *plan)
 {
     const struct cuda_blas_plan_key *k = &plan->key;
     fprintf(file,
-            "%s %s %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %d %d %d ",
-            forms[k->form], dtype_name((enum dtype)k->dtype), k->m, k->n, k->k,
-            k->accumulate, k->bias, k->align_a, k->align_b, k->align_c,
-            k->align_bias);
+            "%s %s %s %s %" PRId64 " %" PRId64 " %" PRId64
+            " %d %d %d %d %d %d %d ",
+            forms[k->form], types[k->a_type], types[k->b_type],
+            types[k->c_type], k->m, k->n, k->k, k->accumulate, k->bias, k->fast,
+            k->align_a, k->align_b, k->align_c, k->align_bias);
     if (!plan->found)
         fputc('-', file);
     for (size_t i = 0; plan->found && i < WORDS; i++)
@@ -64,44 +71,67 @@ static bool aligned(unsigned bytes)
            (bytes & (bytes - 1)) == 0;
 }
 
-/* The key's numbers from u: +=, bias, alignments. */
-static bool key_read(const char *form, const char *dtype, const unsigned u[6],
+/* The name's number, or `count`. */
+static uint8_t number_of(const char *const *names, uint8_t count,
+                         const char *name)
+{
+    uint8_t i = 0;
+    while (i < count && strcmp(name, names[i]) != 0)
+        i++;
+    return i;
+}
+
+/* Combinations that ops ask for. */
+static bool types_fit(const struct cuda_blas_plan_key *k)
+{
+    if (k->a_type >= CUDA_BLAS_PLAN_E4M3)
+        return k->form == GEMM_NT && k->b_type >= CUDA_BLAS_PLAN_E4M3 &&
+               k->c_type <= CUDA_BLAS_PLAN_BF16;
+    return k->b_type == k->a_type && k->fast == 0 &&
+           k->c_type == (k->form == GEMM_TN ? CUDA_BLAS_PLAN_F32 : k->a_type);
+}
+
+/* The key's form and types, and its numbers from u: +=, bias, fast,
+ * alignments. */
+static bool key_read(const char *form, char type[3][5], const unsigned u[7],
                      struct cuda_blas_plan_key *key)
 {
-    bool f32 = strcmp(dtype, dtype_name(DTYPE_F32)) == 0;
-    int f = GEMM_NT;
-    while (f <= GEMM_TN && strcmp(form, forms[f]) != 0)
-        f++;
-    if (f > GEMM_TN || (!f32 && strcmp(dtype, dtype_name(DTYPE_BF16)) != 0))
+    const uint8_t form_count = sizeof forms / sizeof *forms;
+    const uint8_t type_count = sizeof types / sizeof *types;
+    key->form = number_of(forms, form_count, form);
+    key->a_type = number_of(types, type_count, type[0]);
+    key->b_type = number_of(types, type_count, type[1]);
+    key->c_type = number_of(types, type_count, type[2]);
+    if (key->form == form_count || key->a_type == type_count ||
+        key->b_type == type_count || key->c_type == type_count)
         return false;
-    if (u[0] > 1 || u[1] > 1 || !aligned(u[2]) || !aligned(u[3]) ||
-        !aligned(u[4]) || (u[1] == 1 ? !aligned(u[5]) : u[5] != 0))
+    if (u[0] > 1 || u[1] > 1 || u[2] > 1 || !aligned(u[3]) || !aligned(u[4]) ||
+        !aligned(u[5]) || (u[1] == 1 ? !aligned(u[6]) : u[6] != 0))
         return false;
-    key->form = (uint8_t)f;
-    key->dtype = f32 ? DTYPE_F32 : DTYPE_BF16;
     key->accumulate = (uint8_t)u[0];
     key->bias = (uint8_t)u[1];
-    key->align_a = (uint8_t)u[2];
-    key->align_b = (uint8_t)u[3];
-    key->align_c = (uint8_t)u[4];
-    key->align_bias = (uint8_t)u[5];
-    return key->m > 0 && key->n > 0 && key->k > 0;
+    key->fast = (uint16_t)u[2];
+    key->align_a = (uint16_t)u[3];
+    key->align_b = (uint16_t)u[4];
+    key->align_c = (uint16_t)u[5];
+    key->align_bias = (uint16_t)u[6];
+    return key->m > 0 && key->n > 0 && key->k > 0 && types_fit(key);
 }
 
 static bool plan_read(const char *line, struct cuda_blas_plan *plan)
 {
     struct cuda_blas_plan_key *k = &plan->key;
-    char form[3], dtype[8], digits[DIGITS + 2];
-    unsigned u[6];
+    char form[3], type[3][5], digits[DIGITS + 2];
+    unsigned u[7];
     int fields, used = 0;
     memset(plan, 0, sizeof *plan);
     _Static_assert(DIGITS + 1 == 129, "the longest field below");
     fields = sscanf(line,
-                    "%2s %7s %19" SCNd64 " %19" SCNd64 " %19" SCNd64
-                    " %2u %2u %2u %2u %2u %2u %129s%n",
-                    form, dtype, &k->m, &k->n, &k->k, &u[0], &u[1], &u[2],
-                    &u[3], &u[4], &u[5], digits, &used);
-    if (fields != 12 || line[used] != '\0' || !key_read(form, dtype, u, k))
+                    "%2s %4s %4s %4s %19" SCNd64 " %19" SCNd64 " %19" SCNd64
+                    " %2u %2u %2u %2u %2u %2u %2u %129s%n",
+                    form, type[0], type[1], type[2], &k->m, &k->n, &k->k, &u[0],
+                    &u[1], &u[2], &u[3], &u[4], &u[5], &u[6], digits, &used);
+    if (fields != 15 || line[used] != '\0' || !key_read(form, type, u, k))
         return false;
     plan->chosen = true;
     plan->found = strcmp(digits, "-") != 0;

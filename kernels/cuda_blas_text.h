@@ -1,14 +1,18 @@
 /* Plans' algorithms as text: a line with cuBLASLt's version, then a line for
  * every plan with its key and its algorithm in hexadecimal, or "-" for none:
  *   cublasLt 130100
- *   NT bf16 8192 4096 1024 0 1 16 16 16 16 0123...cdef
- * Beside the form and dtype: m n k, +=, bias, alignments of a, b, c, bias. */
+ *   NT bf16 bf16 bf16 8192 4096 1024 0 1 0 16 16 16 16 0123...cdef
+ * Beside the form and the types of a, b and c: m n k, +=, bias, fast sums of
+ * 8-bit floats, alignments of a, b, c, bias. */
 #ifndef TESSERA_KERNELS_CUDA_BLAS_TEXT_H
 #define TESSERA_KERNELS_CUDA_BLAS_TEXT_H
 
 #include <stddef.h>
 
 #include "kernels/cuda_blas_plan.h"
+
+/* "bf16", of enum cuda_blas_plan_type. */
+const char *cuda_blas_text_type(int type);
 
 /* The caller frees *text. */
 enum err cuda_blas_text_write(size_t version,

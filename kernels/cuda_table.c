@@ -22,7 +22,7 @@ extern const struct kernel_memory cuda_emulator_memory;
 #define TABLE cuda_table
 #define KERNEL_SET "sm_80+sm_90a"
 #define GEMM cuda_gemm
-#define GEMM_FP8 cuda_gemm_fp8_tiled
+#define GEMM_FP8 cuda_gemm_fp8
 #define ATTENTION(way) cuda_choice_attention_##way
 #define MEMORY cuda_memory
 #endif

@@ -28,6 +28,8 @@
  *   gemm 2e-6*sqrt(k), norms 5e-6, activations 2e-6, attention 5e-6, rope 2e-6,
  *   cross_entropy 5e-6, routing 5e-6, adamw 2e-6 (one step), sums 1e-12 (fp64
  *   accumulation).
+ * gemm_fp8: 2^-11 of the sum of an element's terms' magnitudes, as tensor cores
+ * keep fewer bits of such sums than fp32 has; `fast`: none.
  */
 #ifndef TESSERA_KERNELS_KERNELS_H
 #define TESSERA_KERNELS_KERNELS_H
@@ -71,11 +73,11 @@ struct kernels {
                      const struct gemm *gemm);
 
     /* Both are NULL where there are no 8-bit floats (CPU). */
-    /* y = x * *scale rounded to nearest even in 8 bits; what is beyond the
-     * largest finite value becomes that, NaN stays NaN. x[rows, cols] is bf16,
-     * both multiples of 16; across[cols, rows] is the transpose of y[rows,
-     * cols]; one of the two may be NULL. *largest = max(*largest, largest
-     * finite |x|). */
+    /* y = x * *scale in fp32, rounded to nearest even in 8 bits; what is beyond
+     * the largest finite value, Inf too, becomes that, NaN stays NaN (of either
+     * sign). x[rows, cols] is bf16, both multiples of 16; across[cols, rows] is
+     * the transpose of y[rows, cols]; one of the two may be NULL. *largest =
+     * max(*largest, largest finite |x|), *largest not being negative. */
     enum err (*quantize)(const struct kernel_ctx *ctx, enum fp8 to,
                          int64_t rows, int64_t cols, const void *x,
                          const float *scale, void *y, void *across,

@@ -12,6 +12,8 @@ struct desc {
     cublasOperation_t first, second;
     cublasLtEpilogue_t epilogue;
     const void *bias;
+    const float *first_scale, *second_scale;
+    int8_t fast;
 };
 
 struct layout {
@@ -102,6 +104,12 @@ static cublasStatus_t fake_desc_set(cublasLtMatmulDesc_t desc,
         return keep(&d->epilogue, sizeof d->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return keep(&d->bias, sizeof d->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+        return keep(&d->first_scale, sizeof d->first_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+        return keep(&d->second_scale, sizeof d->second_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+        return keep(&d->fast, sizeof d->fast, value, bytes);
     default:
         return CUBLAS_STATUS_INVALID_VALUE;
     }
@@ -169,6 +177,8 @@ fake_heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
     fake.heuristics++;
     fake.preference = *(struct fake_preference *)preference;
     fake.asked = (uintptr_t)((struct desc *)desc)->bias;
+    fake.scaled = ((struct desc *)desc)->first_scale != NULL &&
+                  ((struct desc *)desc)->second_scale != NULL;
     *count = most < fake.offered ? most : fake.offered;
     for (int i = 0; i < *count; i++) {
         memset(&results[i], 0, sizeof results[i]);
@@ -197,10 +207,27 @@ fake_check(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
+static bool is_narrow(cudaDataType type)
+{
+    return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+/* Of finite numbers. */
+static double narrow(uint8_t code, int mantissa, int bias)
+{
+    int exponent = (code & 0x7f) >> mantissa, one = 1 << mantissa;
+    double x = ldexp(code % one + (exponent > 0 ? one : 0),
+                     (exponent > 0 ? exponent : 1) - bias - mantissa);
+    return code & 0x80 ? -x : x;
+}
+
 static double get(const void *p, cudaDataType type, int64_t at)
 {
     uint32_t bits;
     float x;
+    if (is_narrow(type))
+        return type == CUDA_R_8F_E4M3 ? narrow(((const uint8_t *)p)[at], 3, 7)
+                                      : narrow(((const uint8_t *)p)[at], 2, 15);
     if (type == CUDA_R_32F)
         return (double)((const float *)p)[at];
     bits = (uint32_t)((const uint16_t *)p)[at] << 16;
@@ -230,6 +257,20 @@ static double element(const void *p, const struct layout *l,
                op == CUBLAS_OP_N ? j * l->pitch + i : i * l->pitch + j);
 }
 
+/* Whether the library would multiply 8-bit floats like that. */
+static bool narrow_fits(const struct desc *t, const struct layout *a,
+                        const struct layout *b, const struct layout *d)
+{
+    if (!is_narrow(a->type))
+        return !is_narrow(b->type) && t->first_scale == NULL && t->fast == 0;
+    return is_narrow(b->type) && !is_narrow(d->type) &&
+           (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) &&
+           t->first == CUBLAS_OP_T && t->second == CUBLAS_OP_N &&
+           t->first_scale != NULL && t->second_scale != NULL &&
+           a->rows % 16 == 0 && d->rows % 16 == 0 &&
+           (t->epilogue != CUBLASLT_EPILOGUE_BIAS || d->type == CUDA_R_16BF);
+}
+
 static cublasStatus_t
 fake_matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
             const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
@@ -244,6 +285,7 @@ fake_matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
     const struct layout *ld = (const struct layout *)d_layout;
     bool na = t->first == CUBLAS_OP_N, nb = t->second == CUBLAS_OP_N;
     uint64_t inner = na ? la->columns : la->rows;
+    double scale = 1;
     (void)handle;
     (void)stream;
     fake.used = algo->data[0];
@@ -255,8 +297,12 @@ fake_matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
         ld->rows != (na ? la->rows : la->columns) ||
         ld->columns != (nb ? lb->columns : lb->rows) ||
         inner != (nb ? lb->rows : lb->columns) ||
-        la->pitch < (int64_t)la->rows || lb->pitch < (int64_t)lb->rows)
+        la->pitch < (int64_t)la->rows || lb->pitch < (int64_t)lb->rows ||
+        !narrow_fits(t, la, lb, ld))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (is_narrow(la->type))
+        scale = (double)*t->first_scale * (double)*t->second_scale;
+    fake.fast = t->fast != 0;
     fake.products++;
     for (int64_t j = 0; j < (int64_t)ld->columns; j++)
         for (int64_t i = 0; i < (int64_t)ld->rows; i++) {
@@ -266,7 +312,7 @@ fake_matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
             if (*(const float *)beta != 0)
                 sum += get(c, ld->type, j * ld->pitch + i);
             for (int64_t l = 0; l < (int64_t)inner; l++)
-                sum += element(a, la, t->first, i, l) *
+                sum += scale * element(a, la, t->first, i, l) *
                        element(b, lb, t->second, l, j);
             put(d, ld->type, j * ld->pitch + i, sum);
         }

@@ -26,6 +26,8 @@ struct fake {
     int heuristics, products;
     uint64_t used;   /* the first word of the last algorithm */
     uintptr_t asked; /* the bias's address at the last heuristic */
+    bool scaled;     /* whether operands had scales then */
+    bool fast;       /* the last product */
     struct fake_preference preference; /* of the last heuristic */
 };
 

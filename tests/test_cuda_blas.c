@@ -121,6 +121,117 @@ static void check_products(struct kernel_ctx *ctx)
     tap_is_int(fake.alive, 0, "everything is destroyed");
 }
 
+/* --- 8-bit floats ------------------------------------------------------------
+ */
+
+#define FP8_N 16
+#define FP8_K 32
+
+/* Codes of -1, 0 and 1, whose products are exact. */
+static uint8_t *units(int64_t n, uint64_t seed, enum fp8 type)
+{
+    const uint8_t one = type == FP8_E4M3 ? 7 << 3 : 15 << 2;
+    const uint8_t codes[] = { one | 0x80, 0, one };
+    uint8_t *p = check_alloc((size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = codes[1 + (int)nearbyint(check_uniform(seed, i))];
+    return p;
+}
+
+static double unit(uint8_t code)
+{
+    return code == 0 ? 0 : code & 0x80 ? -1 : 1;
+}
+
+static int wrong_fp8(const struct gemm_fp8 *g, const void *before)
+{
+    int count = 0;
+    for (int64_t i = 0; i < M; i++)
+        for (int64_t j = 0; j < FP8_N; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < FP8_K; l++)
+                sum += unit(((const uint8_t *)g->a)[i * FP8_K + l]) *
+                       unit(((const uint8_t *)g->b)[j * FP8_K + l]);
+            sum *= (double)*g->unscale_a * (double)*g->unscale_b;
+            if (g->accumulate)
+                sum += at(before, i * FP8_N + j, g->c_type);
+            if (g->bias != NULL)
+                sum += at(g->bias, j, DTYPE_BF16);
+            count += at(g->c, i * FP8_N + j, g->c_type) != sum;
+        }
+    return count;
+}
+
+static void check_product_fp8(struct cuda_blas *blas, struct kernel_ctx *ctx,
+                              struct gemm_fp8 g)
+{
+    const float unscales[2] = { 2, 0.5f };
+    void *add = integers(FP8_N, 3, DTYPE_BF16);
+    void *before = integers(M * FP8_N, 4, g.c_type);
+    uint8_t *a = units(M * FP8_K, 1, g.a_type);
+    uint8_t *b = units(FP8_N * FP8_K, 2, g.b_type);
+    g.m = M;
+    g.n = FP8_N;
+    g.k = FP8_K;
+    g.a = a;
+    g.b = b;
+    g.c = integers(M * FP8_N, 4, g.c_type);
+    g.bias = g.bias != NULL ? add : NULL;
+    g.unscale_a = &unscales[0];
+    g.unscale_b = &unscales[1];
+    tap_is_int(cuda_blas_gemm_fp8(blas, ctx, &g), ERR_OK, "%s x %s to %s%s%s",
+               g.a_type == FP8_E4M3 ? "e4m3" : "e5m2",
+               g.b_type == FP8_E4M3 ? "e4m3" : "e5m2", dtype_name(g.c_type),
+               g.accumulate ? " +=" : "", g.bias != NULL ? " with bias" : "");
+    tap_is_int(wrong_fp8(&g, before), 0, "its elements");
+    tap_ok(fake.fast == g.fast, "%s", g.fast ? "fast" : "not fast");
+    free(g.c);
+    free(b);
+    free(a);
+    free(before);
+    free(add);
+}
+
+static void check_fp8(struct kernel_ctx *ctx, char *memory)
+{
+    const struct gemm_fp8 products[] = {
+        { .c_type = DTYPE_BF16, .fast = true },
+        { .c_type = DTYPE_BF16, .fast = true, .bias = memory },
+        { .a_type = FP8_E5M2, .c_type = DTYPE_BF16 },
+        { .a_type = FP8_E5M2, .c_type = DTYPE_F32, .accumulate = true },
+        { .b_type = FP8_E5M2, .c_type = DTYPE_F32, .accumulate = true },
+        { .b_type = FP8_E5M2, .c_type = DTYPE_F32 },
+    };
+    struct cuda_blas *blas = blas_create();
+    char *text = NULL, *again = NULL;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        check_product_fp8(blas, ctx, products[i]);
+    tap_is_int(fake.heuristics, 6, "each has a plan");
+    tap_ok(fake.scaled, "which was made for scaled operands");
+    check_product_fp8(blas, ctx, products[1]);
+    tap_is_int(fake.heuristics, 6, "that stays");
+    tap_is_int(cuda_blas_measure(blas, ctx, memory, MEMORY), ERR_OK,
+               "measuring");
+    check_product_fp8(blas, ctx, products[0]);
+    tap_is_int((long long)fake.used, 100 + FAKE_FASTEST, "takes the fastest");
+    cuda_blas_choices(blas, &text);
+    tap_ok(strstr(text, "\nNT e5m2 e4m3 f32 5 16 32 1 0 0 16 16 16 0 0") !=
+               NULL,
+           "choices as text: %.50s", strchr(text, 'N'));
+    cuda_blas_destroy(blas);
+    blas = blas_create();
+    tap_is_int(cuda_blas_choose(blas, text), ERR_OK, "are taken elsewhere");
+    check_product_fp8(blas, ctx, products[3]);
+    tap_ok(fake.heuristics == 0 && fake.used == 100 + FAKE_FASTEST,
+           "and used, without asking the heuristics");
+    cuda_blas_choices(blas, &again);
+    tap_is_str(again, text, "and are told the same");
+    free(again);
+    free(text);
+    cuda_blas_destroy(blas);
+    tap_is_int(fake.alive, 0, "everything is destroyed");
+}
+
 /* A product in memory whose tensors are `a`, `b`, `c`, `bias` bytes past 64. */
 static enum err run_at(struct cuda_blas *blas, struct kernel_ctx *ctx,
                        char *memory, size_t a, size_t b, size_t c, size_t bias)
@@ -193,8 +304,9 @@ static void check_choices(struct kernel_ctx *ctx, char *memory)
     run_at(blas, ctx, memory, 0, 0, 4, 0);
     tap_is_int(cuda_blas_choices(blas, &text), ERR_OK, "choices as text");
     cuda_blas_destroy(blas);
-    tap_ok(strstr(text, "cublasLt 130100\nNT f32 5 7 11 0 1 16 16 16 16 "
-                        "0000000000000067") == text,
+    tap_ok(strstr(text,
+                  "cublasLt 130100\nNT f32 f32 f32 5 7 11 0 1 0 16 16 16 16 "
+                  "0000000000000067") == text,
            "which can be read: %.60s", strchr(text, 'N'));
     blas = blas_create();
     tap_is_int(cuda_blas_choose(blas, text), ERR_OK, "are taken elsewhere");
@@ -218,7 +330,7 @@ static void check_choices(struct kernel_ctx *ctx, char *memory)
 #define DIGITS_127                                                             \
     "0000000000000064000000000000000000000000000000000000000000000000"         \
     "000000000000000000000000000000000000000000000000fedcba987654321"
-#define LINE "NT f32 5 7 11 0 1 16 16 16 16 " DIGITS_127 "0"
+#define LINE "NT f32 f32 f32 5 7 11 0 1 0 16 16 16 16 " DIGITS_127 "0"
 #define HEAD "cublasLt 130100\n"
 
 static const struct {
@@ -232,20 +344,36 @@ static const struct {
     { "no version", LINE "\n", ERR_DATA },
     { "a version and more", "cublasLt 130100x\n", ERR_DATA },
     { "another version", "cublasLt 130200\n" LINE "\n", ERR_UNSUPPORTED },
-    { "a digit too few", HEAD "NT f32 5 7 11 0 1 16 16 16 16 " DIGITS_127,
-      ERR_DATA },
+    { "a digit too few",
+      HEAD "NT f32 f32 f32 5 7 11 0 1 0 16 16 16 16 " DIGITS_127, ERR_DATA },
     { "a digit too many", HEAD LINE "0\n", ERR_DATA },
-    { "no digit", HEAD "NT f32 5 7 11 0 1 16 16 16 16 " DIGITS_127 "g",
+    { "no digit",
+      HEAD "NT f32 f32 f32 5 7 11 0 1 0 16 16 16 16 " DIGITS_127 "g",
       ERR_DATA },
     { "a field too many", HEAD LINE " 1\n", ERR_DATA },
-    { "form", HEAD "TT f32 5 7 11 0 1 16 16 16 16 -\n", ERR_DATA },
-    { "dtype", HEAD "NT f64 5 7 11 0 1 16 16 16 16 -\n", ERR_DATA },
-    { "no rows", HEAD "NT f32 0 7 11 0 1 16 16 16 16 -\n", ERR_DATA },
-    { "negative", HEAD "NT f32 5 -7 11 0 1 16 16 16 16 -\n", ERR_DATA },
-    { "flag", HEAD "NT f32 5 7 11 2 1 16 16 16 16 -\n", ERR_DATA },
-    { "alignment", HEAD "NT f32 5 7 11 0 1 12 16 16 16 -\n", ERR_DATA },
-    { "bias without one", HEAD "NT f32 5 7 11 0 0 16 16 16 16 -\n", ERR_DATA },
-    { "cut short", HEAD "NT f32 5 7 11 0 1 16", ERR_DATA },
+    { "form", HEAD "TT f32 f32 f32 5 7 11 0 1 0 16 16 16 16 -\n", ERR_DATA },
+    { "8 bits", HEAD "NT e4m3 e5m2 bf16 5 16 16 0 1 1 16 16 16 16 -\n",
+      ERR_OK },
+    { "one operand in 8 bits",
+      HEAD "NT e4m3 bf16 bf16 5 16 16 0 1 1 16 16 16 16 -\n", ERR_DATA },
+    { "C in 8 bits", HEAD "NT e4m3 e4m3 e4m3 5 16 16 0 1 1 16 16 16 16 -\n",
+      ERR_DATA },
+    { "another form in 8 bits",
+      HEAD "NN e4m3 e4m3 bf16 5 16 16 0 1 1 16 16 16 16 -\n", ERR_DATA },
+    { "fast in bf16", HEAD "NT bf16 bf16 bf16 5 7 11 0 0 1 16 16 16 0 -\n",
+      ERR_DATA },
+    { "C of another type", HEAD "NT bf16 bf16 f32 5 7 11 0 0 0 16 16 16 0 -\n",
+      ERR_DATA },
+    { "type", HEAD "NT f32 f32 f64 5 7 11 0 1 0 16 16 16 16 -\n", ERR_DATA },
+    { "no rows", HEAD "NT f32 f32 f32 0 7 11 0 1 0 16 16 16 16 -\n", ERR_DATA },
+    { "negative", HEAD "NT f32 f32 f32 5 -7 11 0 1 0 16 16 16 16 -\n",
+      ERR_DATA },
+    { "flag", HEAD "NT f32 f32 f32 5 7 11 2 1 0 16 16 16 16 -\n", ERR_DATA },
+    { "alignment", HEAD "NT f32 f32 f32 5 7 11 0 1 0 12 16 16 16 -\n",
+      ERR_DATA },
+    { "bias without one", HEAD "NT f32 f32 f32 5 7 11 0 0 0 16 16 16 16 -\n",
+      ERR_DATA },
+    { "cut short", HEAD "NT f32 f32 f32 5 7 11 0 1 0 16", ERR_DATA },
     { "text after an empty line", HEAD "\n" LINE "\n", ERR_DATA },
 };
 
@@ -263,7 +391,7 @@ static void check_texts(struct kernel_ctx *ctx, char *memory)
         cuda_blas_destroy(blas);
     }
     struct cuda_blas *blas = blas_create();
-    cuda_blas_choose(blas, HEAD "NT f32 5 7 11 0 1 16 16 16 16 "
+    cuda_blas_choose(blas, HEAD "NT f32 f32 f32 5 7 11 0 1 0 16 16 16 16 "
                                 "1" DIGITS_127 "\n");
     tap_is_int(run_at(blas, ctx, memory, 0, 0, 0, 0), ERR_DATA,
                "an algorithm that does not run here: %s", err_text());
@@ -287,7 +415,9 @@ static void check_real(void)
     struct cuda_blas_library library;
     struct cuda_blas *blas = NULL;
     struct gemm g = { .form = GEMM_TN, .m = 64, .n = 128, .k = 256 };
+    struct gemm_fp8 narrow = { .m = 64, .n = 128, .k = 256, .fast = true };
     struct cuda_blas_plan plan = { .key = cuda_blas_plan_key(DTYPE_BF16, &g) };
+    struct cuda_blas_plan fp8 = { .key = cuda_blas_plan_key_fp8(&narrow) };
     if (cuda_blas_library_open(&library) != ERR_OK) {
         tap_skip("%s", err_text());
         return;
@@ -298,6 +428,10 @@ static void check_real(void)
     tap_is_int(cuda_blas_plan_make(&library, NULL, &plan), ERR_OK,
                "its descriptors take all that a plan says");
     cuda_blas_plan_free(&library, &plan);
+    fp8.chosen = true;
+    tap_is_int(cuda_blas_plan_make(&library, NULL, &fp8), ERR_OK,
+               "so do those of 8-bit floats");
+    cuda_blas_plan_free(&library, &fp8);
     enum err rc = cuda_blas_create(NULL, &blas);
     if (rc == ERR_OK)
         tap_ok(cuda_blas_version(blas) == library.version(), "and it starts");
@@ -316,6 +450,7 @@ int main(void)
         abort();
     memset(memory, 0, MEMORY);
     check_products(&ctx);
+    check_fp8(&ctx, memory);
     check_plans(&ctx, memory);
     check_measure(&ctx, memory);
     check_choices(&ctx, memory);

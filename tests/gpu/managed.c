@@ -68,6 +68,14 @@ static enum err end(const char *op, enum err rc)
 WRAP(gemm,
      (const struct kernel_ctx *ctx, enum dtype dtype, const struct gemm *gemm),
      (&on, dtype, gemm), gemm->a, gemm->b, gemm->c, gemm->bias)
+WRAP(quantize,
+     (const struct kernel_ctx *ctx, enum fp8 to, int64_t rows, int64_t cols,
+      const void *x, const float *scale, void *y, void *across, float *largest),
+     (&on, to, rows, cols, x, scale, y, across, largest), x, scale, y, across,
+     largest)
+WRAP(gemm_fp8, (const struct kernel_ctx *ctx, const struct gemm_fp8 *gemm),
+     (&on, gemm), gemm->a, gemm->b, gemm->c, gemm->bias, gemm->unscale_a,
+     gemm->unscale_b)
 WRAP(embedding_forward,
      (const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, int64_t seq,
       int64_t d, const int32_t *tokens, const void *wte, const void *wpe,
@@ -281,6 +289,8 @@ static struct kernels table = {
     .describe = describe,
     .scratch_bytes = scratch_bytes,
     .gemm = wrap_gemm,
+    .quantize = wrap_quantize,
+    .gemm_fp8 = wrap_gemm_fp8,
     .embedding_forward = wrap_embedding_forward,
     .embedding_backward = wrap_embedding_backward,
     .norm_forward = wrap_norm_forward,
