@@ -67,5 +67,6 @@ enum err bench_ceilings(struct bench *bench);
 enum err bench_products(struct bench *bench); /* sets the ceiling of products */
 enum err bench_memory_ops(struct bench *bench);
 enum err bench_attention(struct bench *bench);
+enum err bench_fp8(struct bench *bench);
 
 #endif

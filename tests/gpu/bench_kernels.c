@@ -50,6 +50,7 @@ static enum err run_all(struct bench *b)
     TRY(bench_products(b));
     TRY(bench_memory_ops(b));
     TRY(bench_attention(b));
+    TRY(bench_fp8(b));
 out:
     return rc;
 }
