@@ -122,11 +122,15 @@ static void int8_unpack(int64_t n, float scale, const int8_t *in, float *x)
     }
 }
 
-enum err CPU_SYMBOL(pack)(const struct kernel_ctx *ctx, enum packing packing,
-                          int64_t rows, int64_t cols, const float *x,
-                          void *packed)
+enum err CPU_SYMBOL(pack)(const struct kernel_ctx *ctx, enum dtype dtype,
+                          enum packing packing, int64_t rows, int64_t cols,
+                          const void *tensor, void *packed)
 {
     int64_t n = rows * cols;
+    const float *x = tensor;
+    enum err rc = cpu_require_f32(dtype, "pack");
+    if (rc != ERR_OK)
+        return rc;
     if (packing == PACKING_INT8) {
         float *scales = packed;
         int8_t *bytes = (int8_t *)(scales + rows);
@@ -146,11 +150,15 @@ enum err CPU_SYMBOL(pack)(const struct kernel_ctx *ctx, enum packing packing,
     return ERR_OK;
 }
 
-enum err CPU_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum packing packing,
-                            int64_t rows, int64_t cols, const void *packed,
-                            float *x)
+enum err CPU_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum dtype dtype,
+                            enum packing packing, int64_t rows, int64_t cols,
+                            const void *packed, void *tensor)
 {
     int64_t n = rows * cols;
+    float *x = tensor;
+    enum err rc = cpu_require_f32(dtype, "unpack");
+    if (rc != ERR_OK)
+        return rc;
     if (packing == PACKING_INT8) {
         const float *scales = packed;
         const int8_t *bytes = (const int8_t *)(scales + rows);

@@ -195,13 +195,13 @@ enum err CUDA_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
                                    enum dtype dtype,
                                    const struct grouped_gemm *gemm);
 
-enum err CUDA_SYMBOL(pack)(const struct kernel_ctx *ctx, enum packing packing,
-                           int64_t rows, int64_t cols, const float *x,
-                           void *packed);
+enum err CUDA_SYMBOL(pack)(const struct kernel_ctx *ctx, enum dtype dtype,
+                           enum packing packing, int64_t rows, int64_t cols,
+                           const void *x, void *packed);
 
-enum err CUDA_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum packing packing,
-                             int64_t rows, int64_t cols, const void *packed,
-                             float *x);
+enum err CUDA_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum dtype dtype,
+                             enum packing packing, int64_t rows, int64_t cols,
+                             const void *packed, void *x);
 
 enum err CUDA_SYMBOL(bias_backward)(const struct kernel_ctx *ctx,
                                     enum dtype dtype, int64_t n, int64_t d,

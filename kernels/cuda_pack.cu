@@ -2,7 +2,7 @@
 #include "kernels/cuda_reduce.h"
 #include "kernels/cuda_vec.h"
 
-/* Elements of a thread at a time. */
+/* Elements of a thread at a time in conversions. */
 #define LANES 4
 
 /* Rows whose largest magnitude is below this are zeros in int8: 127 over it
@@ -35,17 +35,19 @@ static enum err convert_run(const struct kernel_ctx *ctx, const char *op,
 
 /* A block per row. As integers magnitudes are ordered like numbers, with Inf
  * above them and NaN above Inf: both are found by the one comparison. */
-static __global__ void int8_pack(int64_t cols, const float *x, float *scales,
+template <class T>
+static __global__ void int8_pack(int64_t cols, const T *x, float *scales,
                                  int8_t *packed)
 {
-    float v[LANES];
+    const int lanes = cuda_lanes<T>::count;
+    float v[lanes];
     int most = 0;
     x += blockIdx.x * cols;
     packed += blockIdx.x * cols;
-    for (int64_t at = (int64_t)threadIdx.x * LANES; at < cols;
-         at += (int64_t)blockDim.x * LANES) {
-        cuda_load<LANES>(x + at, cols - at, 0, v);
-        for (int i = 0; i < LANES; i++) {
+    for (int64_t at = (int64_t)threadIdx.x * lanes; at < cols;
+         at += (int64_t)blockDim.x * lanes) {
+        cuda_load<lanes>(x + at, cols - at, 0, v);
+        for (int i = 0; i < lanes; i++) {
             int size = (int)(__float_as_uint(v[i]) & 0x7fffffffu);
             most = size > most ? size : most;
         }
@@ -53,12 +55,12 @@ static __global__ void int8_pack(int64_t cols, const float *x, float *scales,
     most = cuda_team_reduce((int)(blockDim.x / CUDA_WARP), most, cuda_most());
     float peak = __uint_as_float((unsigned)most);
     float inverse = peak >= INT8_PEAK_MIN ? 127.0f / peak : 0;
-    for (int64_t at = (int64_t)threadIdx.x * LANES; at < cols;
-         at += (int64_t)blockDim.x * LANES) {
-        cuda_load<LANES>(x + at, cols - at, 0, v);
-        for (int i = 0; i < LANES; i++)
+    for (int64_t at = (int64_t)threadIdx.x * lanes; at < cols;
+         at += (int64_t)blockDim.x * lanes) {
+        cuda_load<lanes>(x + at, cols - at, 0, v);
+        for (int i = 0; i < lanes; i++)
             v[i] *= inverse;
-        cuda_store<LANES>(packed + at, cols - at, v);
+        cuda_store<lanes>(packed + at, cols - at, v);
     }
     if (threadIdx.x > 0)
         return;
@@ -67,44 +69,71 @@ static __global__ void int8_pack(int64_t cols, const float *x, float *scales,
         scales[blockIdx.x] = NAN;
 }
 
+template <class T>
 static __global__ void int8_unpack(int64_t cols, const float *scales,
-                                   const int8_t *packed, float *x)
+                                   const int8_t *packed, T *x)
 {
-    float v[LANES], scale = scales[blockIdx.x];
+    const int lanes = cuda_lanes<T>::count;
+    float v[lanes], scale = scales[blockIdx.x];
     x += blockIdx.x * cols;
     packed += blockIdx.x * cols;
-    for (int64_t at = (int64_t)threadIdx.x * LANES; at < cols;
-         at += (int64_t)blockDim.x * LANES) {
-        cuda_load<LANES>(packed + at, cols - at, 0, v);
-        for (int i = 0; i < LANES; i++)
+    for (int64_t at = (int64_t)threadIdx.x * lanes; at < cols;
+         at += (int64_t)blockDim.x * lanes) {
+        cuda_load<lanes>(packed + at, cols - at, 0, v);
+        for (int i = 0; i < lanes; i++)
             v[i] *= scale;
-        cuda_store<LANES>(x + at, cols - at, v);
+        cuda_store<lanes>(x + at, cols - at, v);
     }
 }
 
-enum err CUDA_SYMBOL(pack)(const struct kernel_ctx *ctx, enum packing packing,
-                           int64_t rows, int64_t cols, const float *x,
-                           void *packed)
+template <class T>
+static enum err int8_pack_run(const struct kernel_ctx *ctx, int64_t rows,
+                              int64_t cols, const void *x, void *packed)
+{
+    auto kernel = int8_pack<T>;
+    float *scales = (float *)packed;
+    CUDA_LAUNCH(kernel, cuda_blocks(rows),
+                cuda_threads(cuda_parts(cols, cuda_lanes<T>::count)), 0,
+                cuda_stream(ctx), cols, (const T *)x, scales,
+                (int8_t *)(scales + rows));
+    return cuda_launched("pack");
+}
+
+template <class T>
+static enum err int8_unpack_run(const struct kernel_ctx *ctx, int64_t rows,
+                                int64_t cols, const void *packed, void *x)
+{
+    auto kernel = int8_unpack<T>;
+    const float *scales = (const float *)packed;
+    CUDA_LAUNCH(kernel, cuda_blocks(rows),
+                cuda_threads(cuda_parts(cols, cuda_lanes<T>::count)), 0,
+                cuda_stream(ctx), cols, scales, (const int8_t *)(scales + rows),
+                (T *)x);
+    return cuda_launched("unpack");
+}
+
+enum err CUDA_SYMBOL(pack)(const struct kernel_ctx *ctx, enum dtype dtype,
+                           enum packing packing, int64_t rows, int64_t cols,
+                           const void *x, void *packed)
 {
     int64_t n = rows * cols;
+    assert(dtype == DTYPE_F32 || packing == PACKING_INT8);
     if (n == 0)
         return ERR_OK;
     if (packing == PACKING_BF16)
         return convert_run<float, struct cuda_bf16>(ctx, "pack", n, x, packed);
     if (packing == PACKING_NONE)
         return convert_run<float, float>(ctx, "pack", n, x, packed);
-    float *scales = (float *)packed;
-    CUDA_LAUNCH(int8_pack, cuda_blocks(rows),
-                cuda_threads(cuda_parts(cols, LANES)), 0, cuda_stream(ctx),
-                cols, x, scales, (int8_t *)(scales + rows));
-    return cuda_launched("pack");
+    return CUDA_BY_DTYPE(dtype, "pack", int8_pack_run, ctx, rows, cols, x,
+                         packed);
 }
 
-enum err CUDA_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum packing packing,
-                             int64_t rows, int64_t cols, const void *packed,
-                             float *x)
+enum err CUDA_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum dtype dtype,
+                             enum packing packing, int64_t rows, int64_t cols,
+                             const void *packed, void *x)
 {
     int64_t n = rows * cols;
+    assert(dtype == DTYPE_F32 || packing == PACKING_INT8);
     if (n == 0)
         return ERR_OK;
     if (packing == PACKING_BF16)
@@ -112,11 +141,8 @@ enum err CUDA_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum packing packing,
                                                     x);
     if (packing == PACKING_NONE)
         return convert_run<float, float>(ctx, "unpack", n, packed, x);
-    const float *scales = (const float *)packed;
-    CUDA_LAUNCH(int8_unpack, cuda_blocks(rows),
-                cuda_threads(cuda_parts(cols, LANES)), 0, cuda_stream(ctx),
-                cols, scales, (const int8_t *)(scales + rows), x);
-    return cuda_launched("unpack");
+    return CUDA_BY_DTYPE(dtype, "unpack", int8_unpack_run, ctx, rows, cols,
+                         packed, x);
 }
 
 enum err CUDA_SYMBOL(convert)(const struct kernel_ctx *ctx, int64_t n,

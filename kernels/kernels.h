@@ -293,12 +293,15 @@ struct kernels {
     /* --- tensors in fewer bits ----------------------------------------------
      */
 
-    /* packed: kernels_packed_bytes(packing, rows, cols) bytes. */
-    enum err (*pack)(const struct kernel_ctx *ctx, enum packing packing,
-                     int64_t rows, int64_t cols, const float *x, void *packed);
-    enum err (*unpack)(const struct kernel_ctx *ctx, enum packing packing,
-                       int64_t rows, int64_t cols, const void *packed,
-                       float *x);
+    /* packed: kernels_packed_bytes(packing, rows, cols) bytes. bf16 goes to
+     * PACKING_INT8 only, in the bytes of the same numbers in fp32; what comes
+     * back is rounded once. */
+    enum err (*pack)(const struct kernel_ctx *ctx, enum dtype dtype,
+                     enum packing packing, int64_t rows, int64_t cols,
+                     const void *x, void *packed);
+    enum err (*unpack)(const struct kernel_ctx *ctx, enum dtype dtype,
+                       enum packing packing, int64_t rows, int64_t cols,
+                       const void *packed, void *x);
 
     /* dbias[d] += column sums of dy[n,d]. */
     enum err (*bias_backward)(const struct kernel_ctx *ctx, enum dtype dtype,

@@ -58,9 +58,10 @@ static inline enum err deferred_compute(const struct deferred_op *op)
     case DEFERRED_LION:
         return k->lion(ctx, op->from, op->n, &op->step, t[0], t[1], t[2]);
     case DEFERRED_PACK:
-        return k->pack(ctx, op->packing, op->rows, op->n, t[0], t[1]);
+        return k->pack(ctx, op->from, op->packing, op->rows, op->n, t[0], t[1]);
     case DEFERRED_UNPACK:
-        return k->unpack(ctx, op->packing, op->rows, op->n, t[0], t[1]);
+        return k->unpack(ctx, op->from, op->packing, op->rows, op->n, t[0],
+                         t[1]);
     }
     return ERR_INTERNAL;
 }
@@ -171,23 +172,24 @@ static inline enum err deferred_lion(const struct kernel_ctx *ctx,
 }
 
 static inline enum err deferred_pack(const struct kernel_ctx *ctx,
-                                     enum packing packing, int64_t rows,
-                                     int64_t cols, const float *x, void *packed)
+                                     enum dtype dtype, enum packing packing,
+                                     int64_t rows, int64_t cols, const void *x,
+                                     void *packed)
 {
-    struct deferred_op op = { DEFERRED_PACK, .packing = packing, .rows = rows,
-                              .n = cols };
+    struct deferred_op op = { DEFERRED_PACK, .from = dtype, .packing = packing,
+                              .rows = rows, .n = cols };
     op.tensors[0] = deferred_tensor(x);
     op.tensors[1] = packed;
     return deferred_enqueue(ctx, &op);
 }
 
 static inline enum err deferred_unpack(const struct kernel_ctx *ctx,
-                                       enum packing packing, int64_t rows,
-                                       int64_t cols, const void *packed,
-                                       float *x)
+                                       enum dtype dtype, enum packing packing,
+                                       int64_t rows, int64_t cols,
+                                       const void *packed, void *x)
 {
-    struct deferred_op op = { DEFERRED_UNPACK, .packing = packing, .rows = rows,
-                              .n = cols };
+    struct deferred_op op = { DEFERRED_UNPACK, .from = dtype,
+                              .packing = packing, .rows = rows, .n = cols };
     op.tensors[0] = deferred_tensor(packed);
     op.tensors[1] = x;
     return deferred_enqueue(ctx, &op);

@@ -1,6 +1,6 @@
-/* Packing on every table: bf16 against rounding in fp64, int8 against its
- * error bound. */
-#include "tests/kernel_check.h"
+/* Packing on every table: to bf16 against rounding in fp64, to int8, from fp32
+ * and from bf16, against its error bound. */
+#include "tests/bf16_tensor.h"
 
 static float float_of(uint32_t bits)
 {
@@ -22,8 +22,8 @@ static bool round_trip(const struct kernels *table, enum packing packing,
         unsigned char *packed = check_alloc(bytes + 64);
         float *back = check_poisoned(rows * cols + 1);
         memset(packed, 0xff, bytes + 64);
-        table->pack(&ctx, packing, rows, cols, x, packed);
-        table->unpack(&ctx, packing, rows, cols, packed, back);
+        table->pack(&ctx, DTYPE_F32, packing, rows, cols, x, packed);
+        table->unpack(&ctx, DTYPE_F32, packing, rows, cols, packed, back);
         for (size_t i = bytes; i < bytes + 64; i++)
             same &= packed[i] == 0xff;
         same &= isnan(back[rows * cols]);
@@ -72,7 +72,7 @@ static void check_bytes(const struct kernels *table, enum packing packing)
     for (int i = 0; i < 2; i++) {
         packed[i] = check_alloc(bytes);
         memset(packed[i], 0, bytes);
-        tables[i]->pack(&ctx, packing, ROWS, COLS, x, packed[i]);
+        tables[i]->pack(&ctx, DTYPE_F32, packing, ROWS, COLS, x, packed[i]);
     }
     tap_ok(memcmp(packed[0], packed[1], bytes) == 0,
            "%s/%s pack %s: the bytes of %s/%s", table->backend,
@@ -171,8 +171,8 @@ static void check_int8_edges(const struct kernels *table)
     x[3 * COLS + 20] = check_nan();
     x[4 * COLS + 3] = -INFINITY;
     x[5 * COLS] = -127; /* a scale of 1: ties are seen */
-    table->pack(&ctx, PACKING_INT8, ROWS, COLS, x, scales);
-    table->unpack(&ctx, PACKING_INT8, ROWS, COLS, scales, got);
+    table->pack(&ctx, DTYPE_F32, PACKING_INT8, ROWS, COLS, x, scales);
+    table->unpack(&ctx, DTYPE_F32, PACKING_INT8, ROWS, COLS, scales, got);
     bool zero = scales[0] == 0 && scales[1] == 0 && scales[2] == 0;
     bool even = scales[5] == 1;
     for (int j = 0; j < 3 * COLS; j++)
@@ -192,6 +192,99 @@ static void check_int8_edges(const struct kernels *table)
     free(x);
 }
 
+/* The bytes are those of the same numbers in fp32, and what comes back is off
+ * by half a step and one rounding. */
+static void check_int8_half(const struct kernels *table, int64_t rows,
+                            int64_t cols)
+{
+    int64_t n = rows * cols;
+    size_t bytes = kernels_packed_bytes(PACKING_INT8, rows, cols);
+    struct kernel_ctx ctx = { .threads = 1 };
+    struct tensor x = tensor_random(n + 1, 1, 1),
+                  got = tensor_random(n + 1, 2, 1);
+    unsigned char *packed = check_alloc(bytes), *want = check_alloc(bytes);
+    uint16_t guard = got.half[n];
+    bool near = true;
+    for (int64_t i = 0; i < n; i++)
+        x.wide[i] = i / cols % 4 == 3
+                        ? 0
+                        : ldexpf(x.wide[i], (int)(i / cols % 19) * 8 - 80);
+    tensor_narrow(&x);
+    memset(packed, 0, bytes);
+    memset(want, 0, bytes);
+    kernels_all()[0]->pack(&ctx, DTYPE_F32, PACKING_INT8, rows, cols, x.wide,
+                           want);
+    table->pack(&ctx, DTYPE_BF16, PACKING_INT8, rows, cols, x.half, packed);
+    table->unpack(&ctx, DTYPE_BF16, PACKING_INT8, rows, cols, packed, got.half);
+    for (int64_t i = 0; i < rows; i++) {
+        double peak = 0;
+        for (int64_t j = i * cols; j < (i + 1) * cols; j++)
+            peak = fmax(peak, fabs((double)x.wide[j]));
+        for (int64_t j = i * cols; j < (i + 1) * cols; j++) {
+            double back = (double)widened(got.half[j]);
+            bool largest = fabs((double)x.wide[j]) == peak;
+            near &= fabs(back - (double)x.wide[j]) <=
+                    (largest ? 0 : 0.50001 * peak / 127 + fabs(back) / 256);
+        }
+    }
+    tap_ok(near && memcmp(packed, want, bytes) == 0 && got.half[n] == guard,
+           "%s/%s pack bf16 to int8: %lld x %lld within half a step and a "
+           "rounding, fp32's bytes",
+           table->backend, table->kernel_set, (long long)rows, (long long)cols);
+    free(want);
+    free(packed);
+    tensor_free(&got);
+    tensor_free(&x);
+}
+
+static void check_int8_half_edges(const struct kernels *table)
+{
+    enum { ROWS = 4, COLS = 21 };
+    struct tensor x = tensor_random(ROWS * COLS, 1, 1);
+    struct tensor got = tensor_random(ROWS * COLS, 2, 1);
+    struct kernel_ctx ctx = { .threads = 1 };
+    void *packed = check_alloc(kernels_packed_bytes(PACKING_INT8, ROWS, COLS));
+    bool zero = true, nan = true;
+    for (int j = 0; j < COLS; j++) {
+        x.wide[j] = -0.0f;
+        x.wide[COLS + j] *= 0x1p-121f;
+    }
+    x.wide[2 * COLS + 20] = float_of(0x7fc10000);
+    x.wide[3 * COLS + 3] = -INFINITY;
+    tensor_narrow(&x);
+    table->pack(&ctx, DTYPE_BF16, PACKING_INT8, ROWS, COLS, x.half, packed);
+    table->unpack(&ctx, DTYPE_BF16, PACKING_INT8, ROWS, COLS, packed, got.half);
+    for (int i = 0; i < 2 * COLS; i++) {
+        zero &= widened(got.half[i]) == 0;
+        nan &= isnan(widened(got.half[2 * COLS + i]));
+    }
+    tap_ok(zero && nan,
+           "%s/%s pack bf16 to int8: rows of zeros, and with NaN or Inf",
+           table->backend, table->kernel_set);
+    free(packed);
+    tensor_free(&got);
+    tensor_free(&x);
+}
+
+static void check_half(const struct kernels *table)
+{
+    uint16_t *x = check_alloc(64);
+    void *packed = check_alloc(64);
+    memset(x, 0, 64);
+    bool lacks = check_lacks(
+        table, table->pack(&(struct kernel_ctx){ .threads = 1 }, DTYPE_BF16,
+                           PACKING_INT8, 1, 1, x, packed));
+    free(packed);
+    free(x);
+    if (lacks)
+        return;
+    check_int8_half(table, 1, 1);
+    check_int8_half(table, 41, 67);
+    check_int8_half(table, 23, 512);
+    check_int8_half(table, 5, 4100);
+    check_int8_half_edges(table);
+}
+
 /* bf16 to fp32 is exact, the way back rounds once: the bytes of `pack`. */
 static void check_convert(const struct kernels *table, int64_t n)
 {
@@ -199,8 +292,8 @@ static void check_convert(const struct kernels *table, int64_t n)
     size_t bytes = kernels_packed_bytes(PACKING_BF16, 1, n);
     uint16_t *packed = check_alloc(bytes);
     bool right = true;
-    table->pack(&(struct kernel_ctx){ .threads = 1 }, PACKING_BF16, 1, n, x,
-                packed);
+    table->pack(&(struct kernel_ctx){ .threads = 1 }, DTYPE_F32, PACKING_BF16,
+                1, n, x, packed);
     for (int t = 1; t <= CHECK_THREADS_MAX; t++) {
         struct kernel_ctx ctx = { .threads = t };
         uint16_t *half = check_alloc((size_t)(n + 1) * sizeof(*half));
@@ -239,6 +332,8 @@ int main(void)
         check_convert(*t, 1);
         check_convert(*t, 3 * 4096 + 77);
         check_bytes(*t, PACKING_INT8);
+        if (strcmp((*t)->backend, "cpu") != 0)
+            check_half(*t);
     }
     return tap_done();
 }

@@ -135,10 +135,10 @@ static enum err pack(struct pass *pass, enum saved kind)
     const struct layer *layer = pass->layer;
     if (!pass->training || layer->packed[kind] == NULL)
         return ERR_OK;
-    return model->kernels->pack(&model->ctx, model_packing(model, kind),
-                                model_saved_rows(model, kind, pass->n),
-                                model_saved_cols(model, kind),
-                                layer->live[kind], layer->packed[kind]);
+    return model->kernels->pack(
+        &model->ctx, model->options.dtype, model_packing(model, kind),
+        model_saved_rows(model, kind, pass->n), model_saved_cols(model, kind),
+        layer->live[kind], layer->packed[kind]);
 }
 
 static enum err unpack(struct pass *pass, enum saved kind)
@@ -147,10 +147,10 @@ static enum err unpack(struct pass *pass, enum saved kind)
     const struct layer *layer = pass->layer;
     if (layer->packed[kind] == NULL)
         return ERR_OK;
-    return model->kernels->unpack(&model->ctx, model_packing(model, kind),
-                                  model_saved_rows(model, kind, pass->n),
-                                  model_saved_cols(model, kind),
-                                  layer->packed[kind], layer->live[kind]);
+    return model->kernels->unpack(
+        &model->ctx, model->options.dtype, model_packing(model, kind),
+        model_saved_rows(model, kind, pass->n), model_saved_cols(model, kind),
+        layer->packed[kind], layer->live[kind]);
 }
 
 static const struct layer *first_layer(const struct model *model)

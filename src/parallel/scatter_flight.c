@@ -124,9 +124,9 @@ out:
 static enum err pack_piece(const struct scatter *scatter, int64_t place,
                            const float *piece, int64_t count)
 {
-    return scatter->kernels->pack(scatter->ctx, PACKING_BF16, 1, count, piece,
-                                  scatter->wire_out +
-                                      place * scatter->span * BF16_BYTES);
+    return scatter->kernels->pack(
+        scatter->ctx, DTYPE_F32, PACKING_BF16, 1, count, piece,
+        scatter->wire_out + place * scatter->span * BF16_BYTES);
 }
 
 /* Each member sends its part to each, where it is a leaf of the batch. */
@@ -216,9 +216,9 @@ static enum err unpack_round(const struct scatter *scatter, int64_t count)
         int64_t at = place * scatter->span;
         if (member_rank(&crowd, (int)place / crowd.parts) !=
             scatter->owner->rank)
-            TRY(scatter->kernels->unpack(scatter->ctx, PACKING_BF16, 1, count,
-                                         scatter->wire_in + at * BF16_BYTES,
-                                         scatter->receive + at));
+            TRY(scatter->kernels->unpack(
+                scatter->ctx, DTYPE_F32, PACKING_BF16, 1, count,
+                scatter->wire_in + at * BF16_BYTES, scatter->receive + at));
     }
 out:
     return rc;

@@ -91,10 +91,10 @@ RUN(convert, convert, c, all, DTYPE_F32, t[0], DTYPE_BF16, t[1])
 RUN(sum, sum, c, all, t[0], w->sums)
 RUN(chunk_sum_squares, chunk_sum_squares, c, DTYPE_F32,
     all / KERNEL_CHUNK * KERNEL_CHUNK, t[0], w->sums)
-RUN(pack_bf16, pack, c, PACKING_BF16, n, d, t[0], t[1])
-RUN(unpack_bf16, unpack, c, PACKING_BF16, n, d, t[1], t[0])
-RUN(pack_int8, pack, c, PACKING_INT8, n, d, t[0], t[1])
-RUN(unpack_int8, unpack, c, PACKING_INT8, n, d, t[1], t[0])
+RUN(pack_bf16, pack, c, DTYPE_F32, PACKING_BF16, n, d, t[0], t[1])
+RUN(unpack_bf16, unpack, c, DTYPE_F32, PACKING_BF16, n, d, t[1], t[0])
+RUN(pack_int8, pack, c, type, PACKING_INT8, n, d, t[0], t[1])
+RUN(unpack_int8, unpack, c, type, PACKING_INT8, n, d, t[1], t[0])
 RUN(embedding_forward, embedding_forward, c, type, n, n / SAMPLES, d, w->ids,
     w->dwte, NULL, t[0])
 RUN(embedding_backward, embedding_backward, c, type, n, n / SAMPLES, d, w->ids,
@@ -139,8 +139,8 @@ static const struct op rows_ops[] = {
     { "chunk_sum_squares f32", run_chunk_sum_squares, 0, 1, 0.85 },
     { "pack bf16", run_pack_bf16, 0, 1.5, 0.85 },
     { "unpack bf16", run_unpack_bf16, 0, 1.5, 0.85 },
-    { "pack int8", run_pack_int8, 0, 1.25, 0.75 },
-    { "unpack int8", run_unpack_int8, 0, 1.25, 0.85 },
+    { "pack int8", run_pack_int8, 1, 0.25, 0.75 },
+    { "unpack int8", run_unpack_int8, 1, 0.25, 0.85 },
     { "embedding_forward", run_embedding_forward, 2, 0, 0.75 },
     { "embedding_backward", run_embedding_backward, 1, 2, 0.5 },
 };

@@ -228,13 +228,13 @@ WRAP(grouped_gemm,
       const struct grouped_gemm *gemm),
      (&on, dtype, gemm), gemm->offsets, gemm->a, gemm->b, gemm->c)
 WRAP(pack,
-     (const struct kernel_ctx *ctx, enum packing packing, int64_t rows,
-      int64_t cols, const float *x, void *packed),
-     (&on, packing, rows, cols, x, packed), x, packed)
+     (const struct kernel_ctx *ctx, enum dtype dtype, enum packing packing,
+      int64_t rows, int64_t cols, const void *x, void *packed),
+     (&on, dtype, packing, rows, cols, x, packed), x, packed)
 WRAP(unpack,
-     (const struct kernel_ctx *ctx, enum packing packing, int64_t rows,
-      int64_t cols, const void *packed, float *x),
-     (&on, packing, rows, cols, packed, x), packed, x)
+     (const struct kernel_ctx *ctx, enum dtype dtype, enum packing packing,
+      int64_t rows, int64_t cols, const void *packed, void *x),
+     (&on, dtype, packing, rows, cols, packed, x), packed, x)
 WRAP(bias_backward,
      (const struct kernel_ctx *ctx, enum dtype dtype, int64_t n, int64_t d,
       const void *dy, void *dbias),
