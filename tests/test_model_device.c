@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/cuda_emulator_memory.h"
+#include "tests/model_device.h"
 #include "tests/model_probe.h"
 
 #define DROPOUTS                                                               \
@@ -58,132 +59,6 @@ static const struct {
       .memory = "ffn",
       .unclipped = true },
 };
-
-/* --- the device ------------------------------------------------------------
- */
-
-/* A fixture whose weights and gradient are tensors of the table's device. */
-struct device {
-    struct model_fixture *f;
-    const struct kernels *kernels;
-    enum dtype dtype;
-    void *stream;
-    struct arena tensors;
-    void *weights;
-    float *gradient;
-    struct leaf_loss *loss; /* [LEAVES] */
-};
-
-#define LEAVES 4
-
-static enum err device_gather(void *arg, int block, const void **weights)
-{
-    struct device *d = arg;
-    const void *host;
-    enum err rc = fixture_gather(d->f, block, &host);
-    *weights = (char *)d->weights + d->f->params->blocks[block].offset *
-                                        (int64_t)dtype_bytes(d->dtype);
-    return rc;
-}
-
-static enum err device_release(void *arg, int block)
-{
-    return fixture_release(((struct device *)arg)->f, block);
-}
-
-static enum err device_gradient(void *arg, int block, float **gradient)
-{
-    struct device *d = arg;
-    enum err rc = fixture_gradient(d->f, block, gradient);
-    *gradient = d->gradient + d->f->params->blocks[block].offset;
-    return rc;
-}
-
-static enum err device_done(void *arg, int block)
-{
-    return fixture_done(((struct device *)arg)->f, block);
-}
-
-static struct param_access device_access(struct device *d)
-{
-    return (struct param_access){ d, device_gather, device_release,
-                                  device_gradient, device_done };
-}
-
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-/* Rounds the fixture's weights to what the device has. */
-static void round_weights(struct model_fixture *f, enum dtype dtype)
-{
-    for (int64_t i = 0; dtype == DTYPE_BF16 && i < f->params->elements; i++) {
-        uint32_t bits = (uint32_t)to_bf16(f->weights[i]) << 16;
-        memcpy(&f->weights[i], &bits, sizeof bits);
-    }
-}
-
-static void device_open(struct device *d, struct model_fixture *f,
-                        const struct kernels *kernels, enum dtype dtype)
-{
-    const struct kernel_memory *memory = kernels->memory;
-    int64_t n = f->params->elements;
-    size_t bytes = (size_t)n * dtype_bytes(dtype);
-    uint16_t *half = malloc((size_t)n * sizeof half[0]);
-    *d = (struct device){ .f = f, .kernels = kernels, .dtype = dtype };
-    if (half == NULL || memory->stream_create(false, &d->stream) != ERR_OK ||
-        memory->tensors_create(bytes + fixture_bytes(f) + 1024, &d->tensors) !=
-            ERR_OK)
-        abort();
-    d->weights = arena_take(&d->tensors, bytes);
-    d->gradient = arena_take(&d->tensors, fixture_bytes(f));
-    d->loss = arena_take(&d->tensors, LEAVES * sizeof d->loss[0]);
-    for (int64_t i = 0; i < n; i++)
-        half[i] = to_bf16(f->weights[i]);
-    const void *host = dtype == DTYPE_BF16 ? (const void *)half : f->weights;
-    if (memory->upload(d->stream, bytes, host, d->weights) != ERR_OK)
-        abort();
-    free(half);
-}
-
-static void device_close(struct device *d)
-{
-    d->kernels->memory->tensors_destroy(&d->tensors);
-    d->kernels->memory->stream_destroy(d->stream);
-}
-
-static struct model_options device_options(const struct device *d,
-                                           const char *memory)
-{
-    struct model_options options = fixture_options(d->f, 1);
-    options.stream = d->stream;
-    options.dtype = d->dtype;
-    if (memory != NULL && model_memory_parse(memory, d->f->config.n_layers,
-                                             &options.memory) != ERR_OK)
-        abort();
-    return options;
-}
-
-static bool device_zero(struct device *d)
-{
-    struct kernel_ctx ctx = { .threads = 1, .stream = d->stream };
-    memset(d->f->done, 0, sizeof d->f->done);
-    return d->kernels->zero(&ctx, DTYPE_F32, d->f->params->elements,
-                            d->gradient) == ERR_OK;
-}
-
-/* What the device has of them, to the fixture and to loss[LEAVES]. */
-static bool device_read(struct device *d, struct leaf_loss *loss)
-{
-    const struct kernel_memory *memory = d->kernels->memory;
-    return memory->download(d->stream, fixture_bytes(d->f), d->gradient,
-                            d->f->gradient) == ERR_OK &&
-           memory->download(d->stream, LEAVES * sizeof *loss, d->loss, loss) ==
-               ERR_OK;
-}
 
 /* --- one configuration -----------------------------------------------------
  */
@@ -317,7 +192,7 @@ static void check_case(struct device *d, const char *memory,
     struct model_fixture *f = d->f;
     struct param_access access = device_access(d);
     struct model_options options = device_options(d, memory);
-    struct leaf_loss loss[LEAVES] = { { NAN, NAN } };
+    struct leaf_loss loss[DEVICE_LEAVES] = { { NAN, NAN } };
     double bound = d->dtype == DTYPE_F32 ? LOSS_F32 : LOSS_BF16;
     struct allowance allowed;
     struct model *model = NULL;
@@ -399,7 +274,7 @@ static bool run_leaves(struct device *d, bool apart, struct leaf_loss *loss)
     bool fine = model_create(&f->config, f->params, d->kernels, &options,
                              &model) == ERR_OK &&
                 device_zero(d);
-    for (int i = 0; fine && i < LEAVES; i++) {
+    for (int i = 0; fine && i < DEVICE_LEAVES; i++) {
         struct leaf leaf = other_leaf(f, i, tokens, labels, ids);
         memset(f->done, 0, sizeof f->done);
         fine = model_train_leaf(model, &access, &leaf, d->loss + i) == ERR_OK;
@@ -416,7 +291,7 @@ static bool run_leaves(struct device *d, bool apart, struct leaf_loss *loss)
 
 static void test_leaves(const struct kernels *kernels, enum dtype dtype)
 {
-    struct leaf_loss apart[LEAVES], together[LEAVES];
+    struct leaf_loss apart[DEVICE_LEAVES], together[DEVICE_LEAVES];
     struct model_fixture *f = fixture_create(cases[6].config, true);
     struct device d;
     size_t bytes = fixture_bytes(f);
@@ -434,7 +309,7 @@ static void test_leaves(const struct kernels *kernels, enum dtype dtype)
                apart[0].cross_entropy != apart[1].cross_entropy,
            "%s: leaves without a wait between them, the same bits",
            dtype_name(dtype));
-    tap_ok(waits > 0 && waits < 2 * LEAVES,
+    tap_ok(waits > 0 && waits < 2 * DEVICE_LEAVES,
            "%s: the host is two leaves ahead at most (%lld waits)",
            dtype_name(dtype), (long long)waits);
     free(first);
