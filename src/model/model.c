@@ -55,10 +55,6 @@ static enum err model_open(const struct model_config *config,
         (config->n_heads + 2 * config->n_kv_heads) * model->head_dim;
     model->hidden_width =
         config->ffn == FFN_GLU ? 2 * config->ffn_width : config->ffn_width;
-    if (options->dtype == DTYPE_BF16 && options->memory.packing == PACKING_INT8)
-        TRY(err_set(ERR_UNSUPPORTED,
-                    "memory.compression=int8: not of a model that computes in "
-                    "bf16; use none or bf16, which is what it has"));
     TRY(model_open_passes(model));
     *out = model;
     model = NULL;

@@ -233,8 +233,8 @@ int64_t model_logit_rows(const struct model *model, int64_t n);
  * for. */
 int64_t model_saved_rows(const struct model *model, enum saved kind, int64_t n);
 int64_t model_saved_cols(const struct model *model, enum saved kind);
-/* How a kind is stored when it is packed. 8 bits only where errors do not feed
- * back into a softmax or a norm's statistics. */
+/* How a kind is stored: not packed where that is what it has. 8 bits only where
+ * errors do not feed back into a softmax or a norm's statistics. */
 enum packing model_packing(const struct model *model, enum saved kind);
 
 /* y[n, out] = x[n, in] W^T + bias (NULL: none). */

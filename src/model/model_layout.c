@@ -96,11 +96,11 @@ static bool recomputed(const struct model *model, int64_t at, enum saved kind)
 enum packing model_packing(const struct model *model, enum saved kind)
 {
     enum packing packing = model->options.memory.packing;
-    if (kind == SAVED_LSE || model->options.dtype == DTYPE_BF16)
-        return PACKING_NONE;
     if (packing == PACKING_INT8 && kind != SAVED_ATT && kind != SAVED_HIDDEN)
-        return PACKING_BF16;
-    return packing;
+        packing = PACKING_BF16;
+    if (packing == PACKING_BF16 && model->options.dtype == DTYPE_BF16)
+        packing = PACKING_NONE; /* it is that already */
+    return kind == SAVED_LSE ? PACKING_NONE : packing;
 }
 
 static void layout_layer(const struct pass *pass, int64_t at,

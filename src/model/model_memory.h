@@ -13,10 +13,11 @@
  *
  * The bits of a result do not depend on it: what is computed again is computed
  * the same way. Compression changes them: a saved tensor is stored in fewer
- * bits and backward uses what comes back. Where a group of ranks shares the
- * experts, their hidden layer is computed again in every block, never packed.
- * So with compression both choices decide bits, and a run keeps them
- * (src/train/train_fixed.c).
+ * bits and backward uses what comes back. int8 is for attention's output and
+ * the hidden layer, the others are stored in bf16, which is what a model in
+ * bf16 has anyway. Where a group of ranks shares the experts, their hidden
+ * layer is computed again in every block, never packed. So with compression
+ * both choices decide bits, and a run keeps them (src/train/train_fixed.c).
  *
  * Blocks are chosen by "all", "none", a number n (the first n), "first-n",
  * "middle-m" (starting at L/2 - m/2, integers), "last-k", "range-i-j" ([i, j)),
