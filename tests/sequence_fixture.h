@@ -82,7 +82,7 @@ static inline void *rank_main(void *arg)
     TRY(model_train_leaf(model, &access, &rank->f->leaf, rank->train));
     TRY(model_expert_counts_clear(model));
     TRY(model_eval_leaf(model, &access, &rank->f->leaf, rank->eval));
-    TRY(model_expert_counts_read(model, rank->counts));
+    TRY(fixture_counts(model, rank->kernels, config, rank->counts));
 out:
     model_destroy(model);
     rank->fine = rc == ERR_OK;

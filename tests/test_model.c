@@ -126,19 +126,21 @@ static bool balanced_access(const struct model_fixture *f)
     return fine;
 }
 
-static bool counted(struct model *model, const struct model_fixture *f,
-                    const struct expected *want, int64_t times)
+static bool counted(struct model *model, const struct kernels *kernels,
+                    const struct model_fixture *f, const struct expected *want,
+                    int64_t times)
 {
     int64_t counts[LAYERS_MAX * EXPERTS_MAX] = { 0 };
-    bool same = model_expert_counts_read(model, counts) == ERR_OK;
+    bool same = fixture_counts(model, kernels, &f->config, counts) == ERR_OK;
     for (int64_t i = 0; i < f->config.n_layers * f->config.experts; i++)
         same &= counts[i] == times * want->counts[i];
     return same;
 }
 
 /* After one evaluation; a leaf without loss adds nothing. */
-static void check_counts(struct model_fixture *f, struct model *model,
-                         const struct expected *want, const char *name)
+static void check_counts(struct model_fixture *f, const struct kernels *kernels,
+                         struct model *model, const struct expected *want,
+                         const char *name)
 {
     int32_t none[FIXTURE_TOKENS_MAX];
     struct param_access access = fixture_access(f);
@@ -146,12 +148,13 @@ static void check_counts(struct model_fixture *f, struct model *model,
     struct leaf_loss loss;
     memset(none, 0xff, sizeof none);
     silent.labels = none;
-    tap_ok(counted(model, f, want, 1), "%s: choices of the experts", name);
+    tap_ok(counted(model, kernels, f, want, 1), "%s: choices of the experts",
+           name);
     tap_ok(model_eval_leaf(model, &access, &f->leaf, &loss) == ERR_OK &&
                model_eval_leaf(model, &access, &silent, &loss) == ERR_OK &&
-               counted(model, f, want, 2) && loss.balance == 0.0 &&
+               counted(model, kernels, f, want, 2) && loss.balance == 0.0 &&
                model_expert_counts_clear(model) == ERR_OK &&
-               counted(model, f, want, 0),
+               counted(model, kernels, f, want, 0),
            "%s: of more leaves, and none", name);
 }
 
@@ -181,7 +184,7 @@ static void check_single(struct model_fixture *f, const struct kernels *kernels,
                model_eval_leaf(model, &access, &f->leaf, &eval) == ERR_OK,
            "%s: evaluates", name);
     check_loss(eval, want->eval, tolerance, name, " without dropout");
-    check_counts(f, model, want, name);
+    check_counts(f, kernels, model, want, name);
     model_destroy(model);
 }
 

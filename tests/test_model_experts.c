@@ -133,9 +133,9 @@ static void run(struct member *m, const struct param_access *access)
     memset(f->done, 0, sizeof f->done);
     TRY(model_create(&f->config, f->params, m->kernels, &m->options, &model));
     TRY(model_train_leaf(model, access, &f->leaf, &m->train));
-    TRY(model_expert_counts_read(model, m->counts[0]));
+    TRY(fixture_counts(model, m->kernels, &f->config, m->counts[0]));
     TRY(model_eval_leaf(model, access, &fewer, &m->eval));
-    TRY(model_expert_counts_read(model, m->counts[1]));
+    TRY(fixture_counts(model, m->kernels, &f->config, m->counts[1]));
 out:
     model_destroy(model);
     m->rc = rc;

@@ -43,6 +43,9 @@ struct results {
 };
 
 #define DEVICE "hardware.backend=cuda hardware.kernel_set=emulated "
+#define EXPERTS                                                                \
+    "model.experts=4 model.experts_top_k=2 model.ffn=glu "                     \
+    "memory.compression=int8 optimizer.lr=1e-2 "
 
 static const char *const model[] = {
     "model.d_model=32",     "model.n_heads=2",         "model.n_layers=2",
@@ -211,6 +214,8 @@ int main(int argc, char **argv)
           TOLERANCE_BF16 },
     };
     struct world world = { 0 };
+    static const struct variant experts = { "experts", DEVICE EXPERTS,
+                                            TOLERANCE_BF16 };
     struct results reference = { 0 };
     int64_t lengths[SAMPLES];
     const struct kernels *table = NULL;
@@ -231,6 +236,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
         test_variant(&world, &variants[i], &reference);
     test_change(&world, "bf16", &reference);
+    rc = run_to(&world, "cpu-experts", EXPERTS "hardware.backend=cpu", STEPS,
+                &reference);
+    tap_ok(rc == ERR_OK, "the processor trains experts");
+    test_variant(&world, &experts, &reference);
     comm_destroy(world.comm);
     fsio_remove_tree(world.folder);
     return tap_done();

@@ -264,20 +264,21 @@ enum err model_expert_counts_clear(struct model *model)
                                 model->ws.expert_counts);
 }
 
-enum err model_expert_counts_read(struct model *model, int64_t *host)
+enum err model_expert_counts_fetch(struct model *model)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = model->kernels->memory;
-    const struct model_config *config = &model->config;
-    size_t bytes =
-        (size_t)(config->n_layers * config->experts) * sizeof(int64_t);
-    if (bytes == 0)
+    if (model->config.experts == 0 || !memory->device)
         return ERR_OK;
-    TRY(memory->download(model->ctx.stream, bytes, model->ws.expert_counts,
-                         host));
-    TRY(memory->wait(model->ctx.stream));
-out:
-    return rc;
+    return memory->download(
+        model->ctx.stream,
+        (size_t)(model->config.n_layers * model->config.experts) *
+            sizeof(int64_t),
+        model->ws.expert_counts, model->ws.host_expert_counts);
+}
+
+const int64_t *model_expert_counts(const struct model *model)
+{
+    return model->ws.host_expert_counts;
 }
 
 static enum err model_begin(struct model *model,

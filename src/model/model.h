@@ -127,9 +127,13 @@ enum err model_eval_leaf(struct model *model, const struct param_access *access,
                          const struct leaf *leaf, struct leaf_loss *loss);
 
 /* Choices of each expert, summed over the own chunks of all leaves since they
- * were cleared, but of those without a loss token: [n_layers, experts]. Reading
- * waits for the stream. Nothing happens without experts. */
+ * were cleared, but of those without a loss token: [n_layers, experts]. Nothing
+ * happens without experts. */
 enum err model_expert_counts_clear(struct model *model);
-enum err model_expert_counts_read(struct model *model, int64_t *host);
+/* Enqueue the way to the host. */
+enum err model_expert_counts_fetch(struct model *model);
+/* What was fetched, when the stream has come there; NULL without experts. Lent.
+ */
+const int64_t *model_expert_counts(const struct model *model);
 
 #endif

@@ -97,6 +97,8 @@ struct workspace {
     float *dprobs;          /* [experts] */
     double *prob_sums;      /* [experts] */
     int64_t *expert_counts; /* [n_layers, experts] of all own chunks */
+    int64_t *host_expert_counts; /* the same for the host; on CPU the same
+                                    memory */
     struct expert_travel travel;
 };
 

@@ -223,6 +223,14 @@ static void layout_pass(struct pass *pass, struct arena *arena)
     pass->dqkv = take_elements(model, arena, n * model->qkv_width);
 }
 
+/* Of choices of experts. */
+static int64_t *take_counts(const struct model *model, struct arena *arena)
+{
+    const struct model_config *config = &model->config;
+    return arena_take(arena, (size_t)(config->n_layers * config->experts) *
+                                 sizeof(int64_t));
+}
+
 static void layout_experts(struct model *model, struct arena *arena)
 {
     const struct model_config *config = &model->config;
@@ -239,8 +247,9 @@ static void layout_experts(struct model *model, struct arena *arena)
     ws->dweights = take(arena, max_choices(model));
     ws->dprobs = take(arena, config->experts);
     ws->prob_sums = arena_take(arena, (size_t)config->experts * sizeof(double));
-    ws->expert_counts = arena_take(
-        arena, (size_t)(config->n_layers * config->experts) * sizeof(int64_t));
+    ws->expert_counts = take_counts(model, arena);
+    if (!model->kernels->memory->device)
+        ws->host_expert_counts = ws->expert_counts;
     layout_travel(model, arena);
 }
 
@@ -336,6 +345,8 @@ void model_layout_host(struct model *model, struct arena *arena)
     if (!model->kernels->memory->device)
         return;
     model_input_layout_host(model, arena);
+    if (model->config.experts > 0)
+        model->ws.host_expert_counts = take_counts(model, arena);
     for (int64_t i = 0; i < model->config.n_layers; i++)
         for (int j = 0; j < model->options.own_chunks; j++)
             if (model_expert_degree(model) > 1)

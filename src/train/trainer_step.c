@@ -2,15 +2,11 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "src/base/clock.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
-
-static int64_t expert_places(const struct trainer *trainer)
-{
-    return trainer->settings.model.n_layers * trainer->settings.model.experts;
-}
 
 /* The first sample of the microbatch whose chunks begin with this leaf. */
 static int64_t first_sample(const struct trainer *trainer, int leaf)
@@ -44,8 +40,7 @@ static enum err train_leaf(struct trainer *trainer, int number,
     struct leaf leaf =
         trainer_leaf(batch, number < 0 ? 0 : first_sample(trainer, number));
     TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
-                         &leaf,
-                         trainer_losses_at(&trainer->losses, number)));
+                         &leaf, trainer_losses_at(&trainer->losses, number)));
     /* the ranks of a sequence have read the same labels */
     if (number >= 0 && number % s->parallel.sequence_chunks == 0)
         *loss_tokens += batch->loss_tokens;
@@ -64,9 +59,8 @@ static enum err train_leaves(struct trainer *trainer, int turns,
     char text[512];
     struct replica *replica = trainer->replica;
     for (int turn = 0; turn < replica_turns(replica); turn++) {
-        int leaf = failed == ERR_OK && turn < turns
-                       ? replica_leaf(replica, turn)
-                       : -1;
+        int leaf =
+            failed == ERR_OK && turn < turns ? replica_leaf(replica, turn) : -1;
         TRY(replica_begin_leaf(replica, turn));
         if (leaf >= 0)
             failed = read_leaf(trainer, leaf);
@@ -104,6 +98,8 @@ static enum err train_batch(struct trainer *trainer, int turns,
             rc = train_leaves(trainer, turns, loss_tokens);
         if (rc == ERR_OK)
             rc = trainer_losses_fetch(&trainer->losses, trainer->stream);
+        if (rc == ERR_OK)
+            rc = model_expert_counts_fetch(trainer->model);
         if (!trainer->adrift)
             rc = comm_agree(trainer->comm, rc);
         if (rc != ERR_MEMORY || trainer->adrift)
@@ -119,18 +115,21 @@ static enum err sum_leaves(struct trainer *trainer, double *loss_sum,
                            double *balance_sum)
 {
     enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
     const struct leaf_loss *host = trainer_losses_host(&trainer->losses);
+    size_t experts = (size_t)(s->model.n_layers * s->model.experts);
     for (int64_t i = 0; i < trainer->losses.count; i++) {
         trainer->leaf_loss[i] = host[i].cross_entropy;
         trainer->leaf_balance[i] = host[i].balance;
     }
     TRY(replica_leaf_sum(trainer->replica, trainer->leaf_loss, loss_sum));
-    if (trainer->settings.model.experts == 0)
+    if (experts == 0)
         return ERR_OK;
     TRY(replica_leaf_sum(trainer->replica, trainer->leaf_balance, balance_sum));
-    TRY(model_expert_counts_read(trainer->model, trainer->expert_counts));
-    TRY(comm_all_reduce_i64(trainer->comm, trainer->expert_counts,
-                            (size_t)expert_places(trainer), COMM_SUM));
+    memcpy(trainer->expert_counts, model_expert_counts(trainer->model),
+           experts * sizeof trainer->expert_counts[0]);
+    TRY(comm_all_reduce_i64(trainer->comm, trainer->expert_counts, experts,
+                            COMM_SUM));
 out:
     return rc;
 }
