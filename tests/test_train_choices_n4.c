@@ -1,20 +1,13 @@
 /* Algorithms that are chosen by measurement: once per run, by rank 0, taken by
  * all ranks and by every later attempt, from a checkpoint or from the run
  * directory. Works with any number of ranks up to the slots. */
-#include "src/base/log.h"
 #include "src/train/train_checkpoint.h"
 #include "src/train/train_choices.h"
 #include "src/train/trainer_memory.h"
-#include "tests/data_fixture.h"
+#include "tests/trainer_world.h"
 
 #define SAMPLES 32
 #define SEQ_LEN 32
-
-struct world {
-    struct comm *comm;
-    int rank, ranks;
-    char folder[FSIO_PATH_MAX];
-};
 
 /* A table with something to choose: how often it was asked, and what is in
  * use. */
@@ -63,16 +56,6 @@ static enum err count_embedding(const struct kernel_ctx *ctx, enum dtype dtype,
     embeddings++;
     return whole->embedding_forward(ctx, dtype, n, seq, d, tokens, wte, wpe,
                                     out);
-}
-
-/* A point counts when it holds on every rank. */
-static void everywhere(struct world *world, bool pass, const char *what)
-{
-    int64_t good = pass;
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
-    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s", what);
 }
 
 struct run {
@@ -246,42 +229,15 @@ static void test_same(struct world *world)
     close_run(&without);
 }
 
-static int run_tests(struct world *world)
+static void run_tests(struct world *world)
 {
-    int64_t lengths[SAMPLES];
-    for (int i = 0; i < SAMPLES; i++)
-        lengths[i] = SEQ_LEN;
-    if (world->rank == 0) {
-        snprintf(world->folder, sizeof world->folder, "%s", fixture_folder());
-        fixture_dataset(world->folder, "data", lengths, SAMPLES, 1 << 20,
-                        false);
-    } else {
-        tap_silence();
-    }
-    if (comm_broadcast(world->comm, world->folder, sizeof world->folder, 0) !=
-        ERR_OK)
-        return 1;
     test_fresh(world);
     test_resumed(world);
     test_fast(world);
     test_same(world);
-    comm_barrier(world->comm);
-    if (world->rank == 0)
-        fsio_remove_tree(world->folder);
-    return tap_done();
 }
 
 int main(int argc, char **argv)
 {
-    struct world world = { 0 };
-    if (comm_create("auto", &argc, &argv, 60.0, &world.comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
-    world.rank = comm_rank(world.comm);
-    world.ranks = comm_size(world.comm);
-    log_init("test", world.rank, LOG_ERROR);
-    int status = run_tests(&world);
-    comm_destroy(world.comm);
-    return status;
+    return world_main(argc, argv, SAMPLES, SEQ_LEN, run_tests);
 }

@@ -3,19 +3,12 @@
  * each step has the bits of one rank alone on such a device. */
 #include <string.h>
 
-#include "src/base/log.h"
 #include "src/train/trainer.h"
-#include "tests/data_fixture.h"
+#include "tests/trainer_world.h"
 
 #define SAMPLES 24
 #define SEQ_LEN 16
 #define STEPS 2
-
-struct world {
-    struct comm *comm;
-    int rank, ranks;
-    char folder[FSIO_PATH_MAX];
-};
 
 /* What one rank alone leaves out: how the work is shared. */
 static const struct variant {
@@ -96,16 +89,6 @@ out:
     return rc;
 }
 
-/* A point counts when it holds on every rank. */
-static void everywhere(struct world *world, bool pass, const char *what)
-{
-    int64_t good = pass;
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
-    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s", what);
-}
-
 /* Every rank is the one that is alone, once. */
 static void test_variant(struct world *world, const struct variant *variant)
 {
@@ -127,47 +110,18 @@ static void test_variant(struct world *world, const struct variant *variant)
                "together they have the bits of one");
 }
 
-static int run_tests(struct world *world)
+static void run_tests(struct world *world)
 {
-    int64_t lengths[SAMPLES];
-    for (int i = 0; i < SAMPLES; i++)
-        lengths[i] = SEQ_LEN;
-    if (world->rank == 0) {
-        snprintf(world->folder, sizeof world->folder, "%s", fixture_folder());
-        fixture_dataset(world->folder, "data", lengths, SAMPLES, 1 << 20,
-                        false);
-    } else {
-        tap_silence();
+    const struct kernels *table = NULL;
+    if (kernels_find("cuda", "emulated", &table) != ERR_OK) {
+        tap_skip("no emulated device: %s", err_text());
+        return;
     }
-    if (comm_broadcast(world->comm, world->folder, sizeof world->folder, 0) !=
-        ERR_OK)
-        return 1;
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
         test_variant(world, &variants[i]);
-    comm_barrier(world->comm);
-    if (world->rank == 0)
-        fsio_remove_tree(world->folder);
-    return tap_done();
 }
 
 int main(int argc, char **argv)
 {
-    struct world world = { 0 };
-    const struct kernels *table = NULL;
-    if (comm_create("auto", &argc, &argv, 60.0, &world.comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
-    world.rank = comm_rank(world.comm);
-    world.ranks = comm_size(world.comm);
-    log_init("test", world.rank, LOG_ERROR);
-    int status = 0;
-    if (kernels_find("cuda", "emulated", &table) == ERR_OK) {
-        status = run_tests(&world);
-    } else {
-        tap_skip("no emulated device: %s", err_text());
-        status = tap_done();
-    }
-    comm_destroy(world.comm);
-    return status;
+    return world_main(argc, argv, SAMPLES, SEQ_LEN, run_tests);
 }

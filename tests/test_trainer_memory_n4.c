@@ -1,18 +1,11 @@
 /* Too little memory in a run: all ranks go on with a smaller microbatch and the
  * same batch, or stop, whichever rank it was. Works with any number of ranks up
  * to the slots. */
-#include "src/base/log.h"
 #include "src/train/trainer_memory.h"
-#include "tests/data_fixture.h"
+#include "tests/trainer_world.h"
 
 #define SAMPLES 32
 #define SEQ_LEN 128
-
-struct world {
-    struct comm *comm;
-    int rank, ranks;
-    char folder[FSIO_PATH_MAX];
-};
 
 /* An op that finds no memory the next so many times. */
 static const struct kernels *whole;
@@ -29,16 +22,6 @@ static enum err failing_embedding(const struct kernel_ctx *ctx,
     }
     return whole->embedding_forward(ctx, dtype, n, seq, d, tokens, wte, wpe,
                                     out);
-}
-
-/* A point counts when it holds on every rank. */
-static void everywhere(struct world *world, bool pass, const char *what)
-{
-    int64_t good = pass;
-    if (!pass)
-        fprintf(stderr, "# rank %d: %s: %s\n", world->rank, what, err_text());
-    enum err rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
-    tap_ok(rc == ERR_OK && good == 1, "%s", what);
 }
 
 static enum err open_run(struct world *world, const char *determinism,
@@ -188,42 +171,15 @@ static void test_limit(struct world *world)
     trainer_destroy(trainer);
 }
 
-static int run_tests(struct world *world)
+static void run_tests(struct world *world)
 {
-    int64_t lengths[SAMPLES];
-    for (int i = 0; i < SAMPLES; i++)
-        lengths[i] = SEQ_LEN;
-    if (world->rank == 0) {
-        snprintf(world->folder, sizeof world->folder, "%s", fixture_folder());
-        fixture_dataset(world->folder, "data", lengths, SAMPLES, 1 << 20,
-                        false);
-    } else {
-        tap_silence();
-    }
-    if (comm_broadcast(world->comm, world->folder, sizeof world->folder, 0) !=
-        ERR_OK)
-        return 1;
     test_retry(world, "fast");
     test_retry(world, "run");
     test_elastic(world);
     test_limit(world);
-    comm_barrier(world->comm);
-    if (world->rank == 0)
-        fsio_remove_tree(world->folder);
-    return tap_done();
 }
 
 int main(int argc, char **argv)
 {
-    struct world world = { 0 };
-    if (comm_create("auto", &argc, &argv, 60.0, &world.comm) != ERR_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
-    world.rank = comm_rank(world.comm);
-    world.ranks = comm_size(world.comm);
-    log_init("test", world.rank, LOG_ERROR);
-    int status = run_tests(&world);
-    comm_destroy(world.comm);
-    return status;
+    return world_main(argc, argv, SAMPLES, SEQ_LEN, run_tests);
 }
