@@ -1,0 +1,97 @@
+#include "src/train/train_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/train/train_fixed.h"
+
+enum err train_state_make(const struct trainer *trainer, json_t *arithmetics,
+                          json_t **out)
+{
+    char hash[65];
+    enum err rc = train_settings_hash(&trainer->settings, hash);
+    if (rc != ERR_OK)
+        return rc;
+    *out = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i, s:O, s:o}", "run_uuid",
+        trainer->run_uuid, "code_version", TESSERA_VERSION, "config_sha256",
+        hash, "step", (json_int_t)trainer->step, "samples",
+        (json_int_t)(trainer->step * trainer->settings.train.global_batch),
+        "tokens", (json_int_t)trainer_tokens(trainer), "elapsed_s",
+        trainer->elapsed_s, "lr0", trainer->lr0, "attempt", trainer->attempt,
+        "arithmetic", arithmetics, "fixed", train_fixed_state(trainer));
+    if (*out != NULL && trainer->choices != NULL)
+        json_object_set_new(*out, "choices", json_string(trainer->choices));
+    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}
+
+static enum err check_arithmetic(const struct trainer *trainer,
+                                 const json_t *state)
+{
+    const struct train_settings *s = &trainer->settings;
+    const json_t *list = json_object_get(state, "arithmetic");
+    size_t count = json_array_size(list);
+    const char *then =
+        count > 0 ? json_string_value(json_array_get(list, count - 1)) : NULL;
+    if (then != NULL && strcmp(then, trainer->arithmetic) == 0)
+        return ERR_OK;
+    if (strcmp(s->parallel.determinism, "fast") == 0 ||
+        s->parallel.allow_arithmetic_change) {
+        if (trainer->rank == 0)
+            log_warn("arithmetic changes from %s to %s: bits will differ from "
+                     "an undisturbed run",
+                     then ? then : "?", trainer->arithmetic);
+        return ERR_OK;
+    }
+    return err_set(
+        ERR_CHECKPOINT,
+        "the checkpoint was computed with %s, this machine would use "
+        "%s: set hardware.backend and hardware.kernel_set to match, or "
+        "parallel.allow_arithmetic_change=true to give up the "
+        "promise of the same bits",
+        then ? then : "?", trainer->arithmetic);
+}
+
+enum err train_state_accept(void *arg, int64_t step, const json_t *state)
+{
+    enum err rc = ERR_OK;
+    const struct trainer *trainer = arg;
+    (void)step;
+    TRY(train_fixed_check(trainer, state));
+    TRY(check_arithmetic(trainer, state));
+out:
+    return rc;
+}
+
+enum err train_state_restore(struct trainer *trainer, int64_t step,
+                             const json_t *state, json_t **arithmetics)
+{
+    char hash[65];
+    enum err rc = train_settings_hash(&trainer->settings, hash);
+    if (rc != ERR_OK)
+        return rc;
+    const char *uuid = json_string_value(json_object_get(state, "run_uuid"));
+    const char *old =
+        json_string_value(json_object_get(state, "config_sha256"));
+    snprintf(trainer->run_uuid, sizeof trainer->run_uuid, "%s",
+             uuid ? uuid : "");
+    trainer->step = step;
+    trainer->elapsed_s = json_number_value(json_object_get(state, "elapsed_s"));
+    trainer->lr0 = json_number_value(json_object_get(state, "lr0"));
+    const char *choices = json_string_value(json_object_get(state, "choices"));
+    free(trainer->choices);
+    trainer->choices = choices != NULL ? strdup(choices) : NULL;
+    if (choices != NULL && trainer->choices == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    *arithmetics = json_deep_copy(json_object_get(state, "arithmetic"));
+    if (trainer->rank == 0) {
+        log_info("resumed at step %lld (attempt %d, %d ranks)", (long long)step,
+                 trainer->attempt, trainer->ranks);
+        if (old == NULL || strcmp(old, hash) != 0)
+            log_warn("the configuration has changed since the last checkpoint; "
+                     "see config.cfg in the run directory");
+    }
+    return ERR_OK;
+}
