@@ -35,7 +35,7 @@ static const struct health_check health_checks[] = {
 #ifdef KERNELS_CUDA
     { "gpugemm", "probe", HEALTH_JOB, 70, health_probe_gemm },
     { "hbm", "probe", HEALTH_JOB, 70, health_probe_hbm },
-    { "pcie", "probe", HEALTH_JOB, 70, health_probe_pcie },
+    { "pcie", "probe", HEALTH_JOB, 140, health_probe_pcie },
     { "peer", "probe", HEALTH_JOB, 40, health_probe_peer },
     { "allreduce", "probe", HEALTH_JOB, 60, health_probe_allreduce },
 #endif
@@ -45,11 +45,12 @@ static const struct {
     enum health_phase phase;
     const char *name;
     double budget_s;
+    double gpu_s; /* more for each GPU that must be there */
 } health_phases[] = {
-    { HEALTH_QUICK, "quick", 10 },
-    { HEALTH_PROLOG, "prolog", 8 },
-    { HEALTH_EPILOG, "epilog", 20 },
-    { HEALTH_JOB, "job", 90 },
+    { HEALTH_QUICK, "quick", 10, 0 },
+    { HEALTH_PROLOG, "prolog", 8, 0 },
+    { HEALTH_EPILOG, "epilog", 20, 0 },
+    { HEALTH_JOB, "job", 90, 10 },
 };
 
 #define PHASE_COUNT (sizeof health_phases / sizeof health_phases[0])
@@ -69,9 +70,11 @@ static size_t health_phase_index(enum health_phase phase)
     return i;
 }
 
-double health_budget_s(enum health_phase phase)
+double health_budget_s(const struct health_env *env)
 {
-    return health_phases[health_phase_index(phase)].budget_s;
+    size_t phase = health_phase_index(env->phase);
+    return health_phases[phase].budget_s +
+           health_phases[phase].gpu_s * health_gpu_expected(env);
 }
 
 const char *health_phase_name(enum health_phase phase)

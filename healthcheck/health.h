@@ -115,8 +115,9 @@ struct health_verdict {
 
 /* The built-in checks. */
 const struct health_check *health_table(int *count);
-/* Seconds that a phase may take unless the caller says otherwise. */
-double health_budget_s(enum health_phase phase);
+/* Seconds that env->phase may take unless the caller says otherwise; more with
+ * GPUs, by their number. */
+double health_budget_s(const struct health_env *env);
 const char *health_phase_name(enum health_phase phase);
 /* False: no such phase. */
 bool health_phase_parse(const char *text, enum health_phase *out);

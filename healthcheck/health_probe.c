@@ -106,7 +106,8 @@ void health_probe_each(const struct health_probe *probe, int count,
                        struct health_measure *out)
 {
     struct member members[HEALTH_PROBE_GPUS];
-    double deadline = clock_now() + probe->timeout_s;
+    double turns_s = at_once ? 0 : probe->turn_s * (count - 1);
+    double deadline = clock_now() + probe->timeout_s + turns_s;
     int answered = 0;
     assert(count <= HEALTH_PROBE_GPUS);
     for (int i = 0; i < count && at_once; i++)
@@ -268,7 +269,8 @@ enum err health_probe_default(const struct health_env *env,
                                   .reduce_bytes_min = (int64_t)16 << 20,
                                   .reduce_bytes_max = (int64_t)1 << 30,
                                   .repeats = 20,
-                                  .timeout_s = 30 };
+                                  .timeout_s = 30,
+                                  .turn_s = 5 };
 #ifdef KERNELS_CUDA
     out->gpus = &cuda_probe_table;
     return ERR_OK;

@@ -26,6 +26,7 @@ struct health_probe {
     int64_t reduce_bytes_min, reduce_bytes_max; /* steps of 8 */
     int repeats;
     double timeout_s; /* for the processes of all GPUs */
+    double turn_s; /* more for each GPU but the first where they take turns */
 };
 
 /* What one GPU's process found. */

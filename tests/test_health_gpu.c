@@ -239,6 +239,10 @@ static void test_bus(void)
                "one of them is missing");
     env.limits.gpu_count = 8;
     tap_is_int(health_gpu_expected(&env), 8, "a number that was set");
+    tap_is_int((int64_t)health_budget_s(&env), 8, "a prolog has no more time");
+    env.phase = HEALTH_JOB;
+    tap_is_int((int64_t)health_budget_s(&env), 90 + 8 * 10,
+               "a job's check has, for each of 8 GPUs");
 }
 
 /* --- the kernel's log ----------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "tests/probe_fixture.h"
 #include "tests/tap.h"
 
@@ -121,6 +122,32 @@ static void test_all_late(void)
                    "all compute: the node may be busy");
         tap_is_str(measures[i].code, "TIMEOUT", "so it is a timeout");
     }
+}
+
+static enum err nap_run(const struct health_probe *probe, int gpu,
+                        struct health_measure *out)
+{
+    (void)probe;
+    clock_sleep(0.1);
+    out->values[0] = gpu + 1;
+    return ERR_OK;
+}
+
+/* Eight naps take longer than the time of one, and each has a turn more. */
+static void test_turns(void)
+{
+    enum { GPUS_MANY = 8 };
+    struct health_probe probe = small;
+    struct health_measure measures[GPUS_MANY];
+    probe.timeout_s = 0.2;
+    health_probe_each(&probe, GPUS_MANY, false, nap_run, measures);
+    tap_is_str(measures[GPUS_MANY - 1].code, "BUDGET",
+               "eight GPUs in the time of two: not all are looked at");
+    probe.turn_s = LONG_S;
+    health_probe_each(&probe, GPUS_MANY, false, nap_run, measures);
+    for (int i = 0; i < GPUS_MANY; i++)
+        tap_ok(measures[i].state == HEALTH_OK && measures[i].values[0] == i + 1,
+               "GPU %d has its turn", i);
 }
 
 static void test_injected(void)
@@ -388,6 +415,7 @@ int main(void)
     test_ill();
     test_late();
     test_all_late();
+    test_turns();
     test_injected();
     test_floors();
     test_among();

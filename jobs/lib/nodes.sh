@@ -197,6 +197,13 @@ check_again()
     give_back
 }
 
+# check_seconds: for a check of nodes before the first attempt; those of GPUs
+# take their time for each.
+check_seconds()
+{
+    echo "${TESSERA_CHECK_S:-$((60 + 10 * ${SLURM_GPUS_ON_NODE:-0}))}"
+}
+
 # check_nodes PHASE: "job" or "quick" on every node that can be used, then, in
 # phase "job", neighbours against each other.
 check_nodes()

@@ -113,8 +113,8 @@ static int run_phase(const struct arguments *arguments,
 {
     struct health_verdict verdict;
     int count;
-    double budget_s = arguments->budget_s > 0 ? arguments->budget_s
-                                              : health_budget_s(env->phase);
+    double budget_s =
+        arguments->budget_s > 0 ? arguments->budget_s : health_budget_s(env);
     const struct health_check *table = health_table(&count);
     health_run(table, count, env, budget_s, &verdict);
     if (!arguments->json)
