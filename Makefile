@@ -284,6 +284,11 @@ $(B)/gpu/bench_kernels: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/bench_*.c))
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
 
+$(B)/gpu/predict: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(LDLIBS)
+
 define wrapper
 $(1).np$(2).t: $(1) Makefile
 	$$(Q)printf '%s\n' '#!/bin/sh' 'exec tests/mpirun $(2) $(1)' > $$@ && chmod +x $$@
@@ -318,7 +323,7 @@ deps: ## install Debian packages that are missing (as root)
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
+tests: $(TESTS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.

@@ -1,0 +1,291 @@
+/* predict [--shapes] [--RATE=NUMBER ...] key=value ...: the time of a training
+ * step on one GPU, op by op, from what the model and the replica really enqueue
+ * for the settings; nothing is computed and no GPU is needed. The defaults are
+ * an H200's. It ends with an error where the step does not fit in its memory.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/comm/comm.h"
+#include "src/train/train_backend.h"
+#include "src/train/train_memory.h"
+#include "src/train/train_settings.h"
+#include "tests/gpu/predict_rate.h"
+
+#define OVERRIDES_MAX 64
+#define MEMORY_BYTES (139.0 * 1024 * 1024 * 1024)
+
+struct step {
+    struct train_settings settings;
+    const struct kernels *kernels;
+    struct comm *comm;
+    struct params *params;
+    struct model *model;
+    struct replica *replica;
+    struct leaf leaf;
+    struct notebook book;
+    struct memory_plan plan;
+};
+
+/* An H200: products, copies and attention as far as its users have measured
+ * them (docs/benchmarks.md). */
+static struct predict_rates rates = {
+    .peak = 989e12,
+    .gemm = 800e12,
+    .ramp = 384,
+    .multiprocessors = 132,
+    .attention_forward = 480e12,
+    .attention_backward = 370e12,
+    .narrow = 0.7,
+    .bandwidth = 4.3e12 * 0.85,
+    .gap_s = 1e-6,
+    .launch_s = 3e-6,
+};
+
+static const struct {
+    const char *name;
+    double *value;
+} names[] = {
+    { "--peak=", &rates.peak },
+    { "--gemm=", &rates.gemm },
+    { "--ramp=", &rates.ramp },
+    { "--multiprocessors=", &rates.multiprocessors },
+    { "--attention-forward=", &rates.attention_forward },
+    { "--attention-backward=", &rates.attention_backward },
+    { "--narrow=", &rates.narrow },
+    { "--bandwidth=", &rates.bandwidth },
+    { "--gap=", &rates.gap_s },
+    { "--launch=", &rates.launch_s },
+};
+
+static enum err parse_rate(const char *option)
+{
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t length = strlen(names[i].name);
+        char *end = NULL;
+        if (strncmp(option, names[i].name, length) != 0)
+            continue;
+        *names[i].value = strtod(option + length, &end);
+        if (end != option + length && *end == '\0' && *names[i].value >= 0)
+            return ERR_OK;
+    }
+    return err_set(ERR_USAGE,
+                   "%s: no such rate, or no number; there are --peak, --gemm, "
+                   "--ramp, --multiprocessors, --attention-forward, "
+                   "--attention-backward, --narrow, --bandwidth, --gap and "
+                   "--launch",
+                   option);
+}
+
+static enum err parse(int argc, char **argv, bool *shapes,
+                      struct train_settings *settings)
+{
+    enum err rc = ERR_OK;
+    char data[] = "data.train=none", run[] = "run.dir=none";
+    char backend[] = "hardware.backend=cuda";
+    char duration[] = "train.max_duration=1ba",
+         batch[] = "train.global_batch=8";
+    char *overrides[OVERRIDES_MAX] = { data, run, backend, duration, batch };
+    int count = 5;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--shapes") == 0)
+            *shapes = true;
+        else if (argv[i][0] == '-')
+            TRY(parse_rate(argv[i]));
+        else if (count < OVERRIDES_MAX)
+            overrides[count++] = argv[i];
+    }
+    TRY(train_settings_load(NULL, overrides, count, settings));
+    if (settings->model.experts > 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "a mixture of experts: only dense models are predicted");
+out:
+    return rc;
+}
+
+/* --- a step --- */
+
+static enum err make(struct step *step)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &step->settings;
+    struct model_config config = train_settings_model(s);
+    struct model_options options;
+    struct replica_options replica = train_memory_replica(s);
+    const struct kernels *planned = NULL;
+    if (train_backend_plan(s, &planned) != ERR_OK)
+        fprintf(stderr, "predict: built without CUDA: scratch is left out\n");
+    step->kernels = predict_table(planned);
+    struct train_memory_place place = { .kernels = step->kernels,
+                                        .threads = 1,
+                                        .ranks = 1 };
+    TRY(comm_create("self", NULL, NULL, 60.0, &step->comm));
+    TRY(train_memory_plan(s, &place, &step->plan));
+    TRY(params_create(&config, &step->params));
+    TRY(train_memory_model(s, 1, &options));
+    options.stream = &step->book;
+    TRY(model_create(&config, step->params, step->kernels, &options,
+                     &step->model));
+    TRY(replica_create(step->comm, step->kernels, model_ctx(step->model),
+                       step->params, &replica, &step->replica));
+    size_t tokens = (size_t)(s->train.microbatch * s->data.seq_len);
+    int32_t *numbers = calloc(tokens, sizeof *numbers);
+    if (numbers == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    step->leaf = (struct leaf){ .samples = s->train.microbatch,
+                                .seq_len = s->data.seq_len,
+                                .tokens = numbers,
+                                .labels = numbers };
+out:
+    return rc;
+}
+
+static enum err run(struct step *step)
+{
+    enum err rc = ERR_OK;
+    struct replica *replica = step->replica;
+    struct adamw adamw = { .correction1 = 1.0f, .correction2 = 1.0f };
+    struct arena loss = { 0 };
+    double norm;
+    TRY(step->kernels->memory->tensors_create(sizeof(struct leaf_loss), &loss));
+    replica_begin_batch(replica);
+    for (int turn = 0; turn < replica_turns(replica); turn++) {
+        TRY(replica_begin_leaf(replica, turn));
+        TRY(model_train_leaf(step->model, replica_access(replica), &step->leaf,
+                             (void *)loss.base));
+        TRY(replica_end_leaf(replica));
+    }
+    TRY(replica_finish_batch(replica));
+    TRY(replica_gradient_norm(replica, &norm));
+    TRY(replica_update(replica, &adamw));
+out:
+    step->kernels->memory->tensors_destroy(&loss);
+    return rc;
+}
+
+static void unmake(struct step *step)
+{
+    free((void *)(uintptr_t)step->leaf.tokens);
+    replica_destroy(step->replica);
+    if (step->model != NULL)
+        model_destroy(step->model);
+    params_destroy(step->params);
+    comm_destroy(step->comm);
+}
+
+/* --- the report --- */
+
+static double note_seconds(const struct note *n)
+{
+    return (double)n->calls *
+           (predict_seconds(&rates, n) + n->launches * rates.gap_s);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = note_seconds(a), y = note_seconds(b);
+    return (x < y) - (x > y);
+}
+
+static void print_line(const struct note *n, double seconds, double flops,
+                       double bytes, double all_s)
+{
+    printf("%8lld %10.2f %10.1f %10.3f %6.1f  %s", (long long)n->calls,
+           flops / 1e12, bytes / 1e9, seconds * 1e3, 100.0 * seconds / all_s,
+           n->op);
+}
+
+static void print_shapes(const struct notebook *book, double all_s)
+{
+    for (int i = 0; i < book->count; i++) {
+        const struct note *n = &book->notes[i];
+        double calls = (double)n->calls;
+        print_line(n, note_seconds(n), calls * n->flops, calls * n->bytes,
+                   all_s);
+        printf(" %lldx%lld", (long long)n->m, (long long)n->n);
+        if (n->k > 0)
+            printf("x%lld", (long long)n->k);
+        if (n->flops > 0)
+            printf(", %.0f TFLOP/s",
+                   n->flops / predict_seconds(&rates, n) / 1e12);
+        printf("\n");
+    }
+}
+
+/* One line per op, in the order of its costliest shape. */
+static void print_ops(const struct notebook *book, double all_s)
+{
+    for (int i = 0; i < book->count; i++) {
+        struct note op = book->notes[i];
+        double seconds = 0.0, flops = 0.0, bytes = 0.0;
+        bool first = true;
+        op.calls = 0;
+        for (int j = 0; j < book->count; j++) {
+            const struct note *n = &book->notes[j];
+            if (strcmp(n->op, op.op) != 0)
+                continue;
+            first = first && j >= i;
+            op.calls += n->calls;
+            seconds += note_seconds(n);
+            flops += (double)n->calls * n->flops;
+            bytes += (double)n->calls * n->bytes;
+        }
+        if (!first)
+            continue;
+        print_line(&op, seconds, flops, bytes, all_s);
+        printf("\n");
+    }
+}
+
+static enum err report(struct step *step, bool shapes)
+{
+    const struct train_settings *s = &step->settings;
+    struct model_config config = train_settings_model(s);
+    struct notebook *book = &step->book;
+    double device_s = 0.0, host_s = 0.0, launches = 0.0;
+    for (int i = 0; i < book->count; i++) {
+        const struct note *n = &book->notes[i];
+        device_s += note_seconds(n);
+        launches += (double)n->calls * n->launches;
+    }
+    host_s = launches * rates.launch_s;
+    double all_s = device_s > host_s ? device_s : host_s;
+    double flops = (double)s->train.global_batch *
+                   model_config_flops_per_sequence(&config, s->data.seq_len);
+    qsort(book->notes, (size_t)book->count, sizeof book->notes[0], by_time);
+    printf("%8s %10s %10s %10s %6s\n", "calls", "TFLOP", "GB", "ms", "%");
+    (shapes ? print_shapes : print_ops)(book, all_s);
+    printf("step %.1f ms, device %.1f ms, host %.1f ms for %.0f kernels, "
+           "%.0f tokens/s, MFU %.3f, memory %.1f GiB\n",
+           all_s * 1e3, device_s * 1e3, host_s * 1e3, launches,
+           (double)(s->train.global_batch * s->data.seq_len) / all_s,
+           flops / all_s / rates.peak,
+           (double)step->plan.total / 1024 / 1024 / 1024);
+    if ((double)step->plan.total > MEMORY_BYTES)
+        return err_set(ERR_MEMORY,
+                       "that is more than an H200 has: lower train.microbatch");
+    return ERR_OK;
+}
+
+int main(int argc, char **argv)
+{
+    enum err rc = ERR_OK;
+    bool shapes = false;
+    struct step *step = calloc(1, sizeof *step);
+    if (step == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    TRY(parse(argc, argv, &shapes, &step->settings));
+    TRY(make(step));
+    TRY(run(step));
+    TRY(report(step, shapes));
+out:
+    if (rc != ERR_OK)
+        fprintf(stderr, "predict: %s\n", err_text());
+    if (step != NULL)
+        unmake(step);
+    free(step);
+    return rc == ERR_OK ? 0 : err_exit_code(rc);
+}

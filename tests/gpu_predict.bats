@@ -1,0 +1,61 @@
+#!/usr/bin/env bats
+# tests/gpu/predict: what a step enqueues, without computing it.
+bats_require_minimum_version 1.5.0
+
+setup() {
+    cd "$BATS_TEST_DIRNAME/.." || exit
+    PREDICT=$(dirname "${TESSERA_BIN:-$PWD/build/bin}")/gpu/predict
+    [ -x "$PREDICT" ] || skip "$PREDICT is not built: make tests"
+}
+
+# total COLUMN OP: of the lines of an op, or of all ops that begin so
+total() {
+    awk -v column="$1" -v op="$2" 'index($6, op) == 1 { sum += $column }
+        END { printf "%.2f\n", sum }' <<<"$output"
+}
+
+step() {
+    run -0 "$PREDICT" model.preset=mpt-125m data.seq_len=2048 \
+        train.microbatch=2 train.global_batch=4 parallel.slots=1 "$@"
+}
+
+@test "products and attention are those of the model" {
+    step
+    # 3 times 2 x 8192 tokens x (12 layers of 12 x 768^2 + 50368 x 768) = 2.03
+    [ "$(total 2 gemm)" = 6.09 ]
+    # causal, of 2 x 2 x 12 heads of 64: 2 and 5 products
+    [ "$(total 2 attention_forward)" = 0.31 ]
+    [ "$(total 2 attention_backward)" = 0.77 ]
+    [ "$(total 1 attention_forward)" = 24.00 ]
+    # one update of 123.6 million parameters at 28 bytes
+    [ "$(total 1 adamw)" = 1.00 ]
+    [[ $(total 3 adamw) == 3.[4-6]* ]]
+}
+
+@test "one leaf has no gradient of its own, several have under elastic" {
+    step train.microbatch=4
+    [ "$(total 1 accumulate)" = 0.00 ]
+    step
+    [ "$(total 1 accumulate)" = 14.00 ]
+    step parallel.determinism=fast
+    [ "$(total 1 accumulate)" = 0.00 ]
+}
+
+@test "a rate decides the time, and MFU with it" {
+    step
+    slow=$(grep -o 'MFU [0-9.]*' <<<"$output")
+    step --gemm=1600e12 --attention-forward=1e15 --attention-backward=1e15
+    [[ $slow < $(grep -o 'MFU [0-9.]*' <<<"$output") ]]
+    step --launch=1
+    [[ $output == *"MFU 0.000"* ]]
+}
+
+@test "what does not fit or is not known is an error" {
+    run -93 "$PREDICT" model.preset=mpt-30b data.seq_len=2048
+    [[ $output == *"more than an H200 has"* ]]
+    run -64 "$PREDICT" --gem=1
+    [[ $output == *"--gem=1: no such rate"* ]]
+    run -64 "$PREDICT" --gemm=fast
+    run ! "$PREDICT" model.preset=dbrx data.seq_len=2048
+    [[ $output == *"only dense models"* ]]
+}
