@@ -182,7 +182,9 @@ static enum err preference_make(const struct cuda_blas_library *library,
                                 cublasLtMatmulPreference_t *preference)
 {
     const uint64_t workspace = CUDA_BLAS_WORKSPACE;
-    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
+    /* Parts of a split k stay in fp32 and are added by a step of its own: one
+     * order, whoever is done first. */
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
         uint32_t bytes;

@@ -249,8 +249,9 @@ static void check_plans(struct kernel_ctx *ctx, char *memory)
     struct cuda_blas *blas = blas_create();
     const struct fake_preference *p = &fake.preference;
     run_at(blas, ctx, memory, 0, 0, 0, 0);
-    tap_ok(p->workspace == CUDA_BLAS_WORKSPACE && p->reductions == 0,
-           "algorithms have the workspace and no reduction of parts");
+    tap_ok(p->workspace == CUDA_BLAS_WORKSPACE &&
+               p->reductions == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+           "algorithms have the workspace, and add parts in fp32 and in order");
     tap_is_int((long long)fake.asked, 16, "the heuristics see the alignment");
     run_at(blas, ctx, memory, 16, 32, 48, 16);
     tap_is_int(fake.heuristics, 1, "alignments from 16 on have one plan");
