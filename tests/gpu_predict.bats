@@ -41,6 +41,15 @@ step() {
     [ "$(total 1 accumulate)" = 0.00 ]
 }
 
+@test "logits are many rows at a time" {
+    step --shapes train.microbatch=4 data.seq_len=2000
+    [[ $output == *"gemm NT 8000x50368x768"* ]]
+    step --shapes model.max_seq_len=4096 data.seq_len=4096
+    [[ $output == *"gemm TN 50368x768x8192"* ]]
+    step --shapes train.microbatch=8 train.global_batch=8
+    [[ $output == *"gemm NT 8192x50368x768"* ]]
+}
+
 @test "a rate decides the time, and MFU with it" {
     step
     slow=$(grep -o 'MFU [0-9.]*' <<<"$output")

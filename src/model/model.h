@@ -27,7 +27,9 @@
 #include "src/model/params.h"
 
 /* Rows of logits at a time; fewer of a wide vocabulary, whose logits take much
- * memory. */
+ * memory. A device needs many: with few its products have too few tiles, and
+ * each time the gradient of the matrix is read and written. */
+#define MODEL_LOGIT_ROWS_DEVICE 8192
 #define MODEL_LOGIT_ROWS 256
 #define MODEL_LOGIT_ROWS_WIDE 128
 #define MODEL_LOGIT_WIDTH 32768 /* a vocabulary above it is wide */

@@ -50,6 +50,8 @@ int64_t model_logit_rows(const struct model *model, int64_t n)
     int64_t rows = model->config.vocab_size > MODEL_LOGIT_WIDTH
                        ? MODEL_LOGIT_ROWS_WIDE
                        : MODEL_LOGIT_ROWS;
+    if (model->kernels->memory->device)
+        rows = MODEL_LOGIT_ROWS_DEVICE;
     return n < rows ? n : rows;
 }
 

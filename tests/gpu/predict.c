@@ -34,6 +34,7 @@ static struct predict_rates rates = {
     .peak = 989e12,
     .gemm = 800e12,
     .ramp = 384,
+    .splits = 16,
     .multiprocessors = 132,
     .attention_forward = 480e12,
     .attention_backward = 370e12,
@@ -50,6 +51,7 @@ static const struct {
     { "--peak=", &rates.peak },
     { "--gemm=", &rates.gemm },
     { "--ramp=", &rates.ramp },
+    { "--splits=", &rates.splits },
     { "--multiprocessors=", &rates.multiprocessors },
     { "--attention-forward=", &rates.attention_forward },
     { "--attention-backward=", &rates.attention_backward },
@@ -72,7 +74,7 @@ static enum err parse_rate(const char *option)
     }
     return err_set(ERR_USAGE,
                    "%s: no such rate, or no number; there are --peak, --gemm, "
-                   "--ramp, --multiprocessors, --attention-forward, "
+                   "--ramp, --splits, --multiprocessors, --attention-forward, "
                    "--attention-backward, --narrow, --bandwidth, --gap and "
                    "--launch",
                    option);

@@ -11,8 +11,6 @@ static const struct {
     { 64, 128, 0.7 },  { 128, 64, 0.7 },
 };
 
-#define SPLITS_MAX 16
-
 /* With `splits` parts of k each; partial sums are written and read in fp32. */
 static double tiled(const struct predict_rates *r, const struct note *g,
                     size_t tile, double splits)
@@ -31,7 +29,7 @@ static double product(const struct predict_rates *r, const struct note *g)
 {
     double best = INFINITY;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++)
-        for (double splits = 1; splits <= SPLITS_MAX; splits++)
+        for (double splits = 1; splits <= r->splits; splits++)
             best = fmin(best, tiled(r, g, i, splits));
     return best;
 }

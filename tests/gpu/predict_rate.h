@@ -8,9 +8,10 @@
 #include "tests/gpu/predict_note.h"
 
 struct predict_rates {
-    double peak; /* FLOP/s, what MFU is a share of */
-    double gemm; /* FLOP/s of full waves with endless k */
-    double ramp; /* steps of k that a tile takes besides */
+    double peak;   /* FLOP/s, what MFU is a share of */
+    double gemm;   /* FLOP/s of full waves with endless k */
+    double ramp;   /* steps of k that a tile takes besides */
+    double splits; /* parts of k, at most */
     double multiprocessors;
     double attention_forward; /* FLOP/s of the causal half, heads of 128 */
     double attention_backward;
