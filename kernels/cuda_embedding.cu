@@ -5,8 +5,13 @@
  * tokens after it, the blocks of the others find an earlier place and end. That
  * reads tokens n / 2 times n at most, from the L2 cache: 8192 tokens are 0.13
  * GB, 65536 are 8.6 GB, per slab of columns. */
+#include "kernels/cuda_mma.h"
 #include "kernels/cuda_reduce.h"
 #include "kernels/cuda_vec.h"
+
+/* Rows of a token that a thread loads before it adds them: a frequent one has
+ * thousands, which one block adds, each as slow as memory answers. */
+#define ROWS 4
 
 template <class T>
 static __global__ void embedding_forward(int64_t seq, int64_t d,
@@ -68,39 +73,93 @@ CUDA_DEVICE bool occurs(int64_t n, const int32_t *tokens, int32_t token)
     return found;
 }
 
-/* hits[w] becomes the lanes of warp w that have a hit. */
-CUDA_DEVICE void block_ballot(int hit, unsigned *hits)
+/* votes[w] becomes the lanes of warp w that have a hit. */
+CUDA_DEVICE void block_ballot(int hit, unsigned *votes)
 {
-    unsigned votes = __ballot_sync(CUDA_ALL_LANES, hit);
+    unsigned vote = __ballot_sync(CUDA_ALL_LANES, hit);
     if (threadIdx.x % CUDA_WARP == 0)
-        hits[threadIdx.x / CUDA_WARP] = votes;
+        votes[threadIdx.x / CUDA_WARP] = vote;
     __syncthreads();
 }
 
+/* The hits of a window of blockDim.x tokens, one after the other. */
+struct hits {
+    const unsigned *votes; /* of each warp */
+    unsigned warp, left;   /* the next ones are among these */
+};
+
+CUDA_DEVICE struct hits hits_of(const unsigned *votes)
+{
+    struct hits hits = { votes, 0, votes[0] };
+    return hits;
+}
+
+/* The next one's place in the window, or -1. */
+CUDA_DEVICE int hits_next(struct hits *hits)
+{
+    while (hits->left == 0) {
+        if (++hits->warp >= blockDim.x / CUDA_WARP)
+            return -1;
+        hits->left = hits->votes[hits->warp];
+    }
+    int lane = __ffs((int)hits->left) - 1;
+    hits->left &= hits->left - 1;
+    return (int)hits->warp * CUDA_WARP + lane;
+}
+
+/* Adds the rows of the window's hits to sum, in order; `whole` vectors are
+ * loaded as such, several before the first is looked at. */
 template <class T>
-static __global__ void tokens_backward(int64_t n, int64_t d,
-                                       const int32_t *tokens, const T *dout,
-                                       float *dwte)
+CUDA_DEVICE void add_hits(struct hits hits, bool whole, int64_t d, int64_t left,
+                          const T *window, float *sum)
 {
     const int lanes = cuda_lanes<T>::count;
-    __shared__ unsigned hits[CUDA_THREADS / CUDA_WARP];
+    typedef typename cuda_pieces<lanes, T>::piece piece;
+    int count = ROWS;
+    while (count == ROWS) {
+        piece rows[ROWS];
+        count = 0;
+        CUDA_UNROLL
+        for (int r = 0; r < ROWS; r++) {
+            int at = hits_next(&hits);
+            if (at < 0)
+                break;
+            const T *row = window + at * d;
+            count++;
+            if (whole)
+                rows[r] = *(const piece *)row;
+            else
+                for (int k = 0; k < lanes; k++)
+                    rows[r].at[k] = row[k < left ? k : 0];
+        }
+        CUDA_UNROLL
+        for (int r = 0; r < ROWS; r++)
+            for (int k = 0; k < lanes && r < count; k++)
+                sum[k] += cuda_value(rows[r].at[k]);
+    }
+}
+
+template <class T>
+static __global__ void __launch_bounds__(CUDA_THREADS, 4)
+    tokens_backward(int64_t n, int64_t d, const int32_t *tokens, const T *dout,
+                    float *dwte)
+{
+    const int lanes = cuda_lanes<T>::count;
+    __shared__ unsigned votes[CUDA_THREADS / CUDA_WARP];
     const int64_t first = blockIdx.x;
     const int32_t token = tokens[first];
     int64_t at = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * lanes;
-    float sum[lanes], x[lanes];
+    float sum[lanes];
     if (occurs(first, tokens, token))
         return;
+    bool whole = at + lanes <= d && d % lanes == 0 &&
+                 (uintptr_t)dout % CUDA_VECTOR_BYTES == 0;
     cuda_load<lanes>(dwte + token * d + at, d - at, 0, sum);
     for (int64_t i = first; i < n; i += blockDim.x) {
         int64_t mine = i + threadIdx.x;
-        block_ballot(mine < n && tokens[mine] == token, hits);
-        for (unsigned w = 0; w < blockDim.x / CUDA_WARP; w++)
-            for (unsigned left = hits[w]; left != 0; left &= left - 1) {
-                int64_t row = i + w * CUDA_WARP + __ffs((int)left) - 1;
-                cuda_load<lanes>(dout + row * d + at, d - at, 0, x);
-                for (int k = 0; k < lanes; k++)
-                    sum[k] += x[k];
-            }
+        block_ballot(mine < n && tokens[mine] == token, votes);
+        if (at < d)
+            add_hits(hits_of(votes), whole, d, d - at, dout + i * d + at, sum);
         __syncthreads();
     }
     cuda_store<lanes>(dwte + token * d + at, d - at, sum);
