@@ -50,6 +50,19 @@ step() {
     [[ $output == *"gemm NT 8192x50368x768"* ]]
 }
 
+@test "activations are kept on a device, but where memory.checkpoint names them" {
+    step
+    [ "$(total 1 activation_forward)" = 24.00 ]
+    kept=$(grep -o 'memory [0-9.]*' <<<"$output")
+    step memory.checkpoint="activation: first-2"
+    [ "$(total 1 activation_forward)" = 28.00 ]
+    step memory.checkpoint=activation
+    [ "$(total 1 activation_forward)" = 48.00 ]
+    [[ $(grep -o 'memory [0-9.]*' <<<"$output") < $kept ]]
+    step memory.checkpoint=ffn
+    [ "$(total 1 activation_forward)" = 48.00 ]
+}
+
 @test "a rate decides the time, and MFU with it" {
     step
     slow=$(grep -o 'MFU [0-9.]*' <<<"$output")

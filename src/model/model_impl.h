@@ -55,6 +55,8 @@ struct layer {
                                   computed again */
     void *packed[SAVED_KINDS]; /* NULL: not packed */
     bool recompute[SAVED_KINDS];
+    bool keeps_act;
+    void *act; /* [n, f] after the activation: own where it is kept, ws.act */
     struct routing routing;
     uint64_t dropout_attention, dropout_ffn, dropout_probs,
         jitter; /* streams */

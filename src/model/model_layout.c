@@ -105,11 +105,26 @@ enum packing model_packing(const struct model *model, enum saved kind)
     return kind == SAVED_LSE ? PACKING_NONE : packing;
 }
 
+/* After the activation: only where bits are those of the layer before it. */
+static bool keeps_act(const struct model *model, int64_t at)
+{
+    unsigned char recompute = model->options.memory.recompute[at];
+    return model->kernels->memory->device && model->config.experts == 0 &&
+           model_packing(model, SAVED_HIDDEN) == PACKING_NONE &&
+           !recomputed(model, at, SAVED_HIDDEN) &&
+           !(recompute & RECOMPUTE_ACTIVATION);
+}
+
 static void layout_layer(const struct pass *pass, int64_t at,
                          struct arena *arena)
 {
     const struct model *model = pass->model;
     struct layer *layer = &pass->layers[at];
+    layer->keeps_act = keeps_act(model, at);
+    layer->act = model->ws.act;
+    if (layer->keeps_act)
+        layer->act = take_elements(model, arena,
+                                   max_rows(model) * model->config.ffn_width);
     for (int kind = 0; kind < SAVED_KINDS; kind++) {
         int64_t rows = model_saved_rows(model, kind, max_rows(model));
         int64_t cols = model_saved_cols(model, kind);

@@ -12,6 +12,7 @@ static const struct {
     { "attention", RECOMPUTE_ATTENTION },
     { "norm_attn_norm", RECOMPUTE_ATTENTION },
     { "ffn", RECOMPUTE_FFN },
+    { "activation", RECOMPUTE_ACTIVATION },
     { "norm", 0 },
 };
 
@@ -177,7 +178,7 @@ static enum err add_target(struct span part, int64_t layers,
                               &before, out);
     return err_set(ERR_USAGE,
                    "memory.checkpoint: no target \"%.*s\"; there are block, "
-                   "attention, norm_attn_norm, ffn and norm",
+                   "attention, norm_attn_norm, ffn, activation and norm",
                    (int)target.length, target.at);
 }
 

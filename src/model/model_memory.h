@@ -1,13 +1,14 @@
 /* What forward keeps for backward, what is computed again, what is packed.
  *
- * Always computed again: norms' outputs and activations (memory-bound, a few
- * per cent of a step). By choice, per transformer block (activation
- * checkpointing):
+ * Always computed again: norms' outputs, and on CPU or with experts activations
+ * (memory-bound, a few per cent of a step). By choice, per transformer block
+ * (activation checkpointing):
  *
  *   target           computed again in backward            kept
  *   attention        qkv, attention's output and lse       stream around it
  *   norm_attn_norm   the same (norms are anyway)           the same
  *   ffn              the hidden layer before activation    stream before it
+ *   activation       the hidden layer after activation     it before that
  *   norm             nothing more
  *   block            all of it                             the block's input
  *
@@ -38,7 +39,8 @@
 enum model_recompute {
     RECOMPUTE_ATTENTION = 1,
     RECOMPUTE_FFN = 2,
-    RECOMPUTE_BLOCK = 4
+    RECOMPUTE_BLOCK = 4,
+    RECOMPUTE_ACTIVATION = 8
 };
 
 struct model_memory {

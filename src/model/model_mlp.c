@@ -29,7 +29,7 @@ static enum err hidden(struct pass *pass)
                         pass->layer->live[SAVED_HIDDEN]);
 }
 
-/* SAVED_HIDDEN -> ws.act. */
+/* SAVED_HIDDEN -> layer.act. */
 static enum err activate(struct pass *pass)
 {
     const struct model *model = pass->model;
@@ -39,10 +39,10 @@ static enum err activate(struct pass *pass)
     if (model->config.ffn == FFN_GLU)
         return k->glu_forward(&model->ctx, model->options.dtype,
                               activation_of(model), pass->n, f, 2 * f, x,
-                              at(model, x, f), model->ws.act);
+                              at(model, x, f), pass->layer->act);
     return k->activation_forward(&model->ctx, model->options.dtype,
                                  activation_of(model), pass->n * f, x,
-                                 model->ws.act);
+                                 pass->layer->act);
 }
 
 /* ws.dact -> ws.dhidden. */
@@ -70,7 +70,7 @@ enum err model_mlp_forward(struct pass *pass)
     TRY(hidden(pass));
     TRY(activate(pass));
     TRY(model_linear(pass, model->config.d_model, model->config.ffn_width,
-                     model->ws.act, pass_weight(pass, PARAM_DOWN_WEIGHT),
+                     pass->layer->act, pass_weight(pass, PARAM_DOWN_WEIGHT),
                      pass_weight(pass, PARAM_DOWN_BIAS), model->ws.branch));
 out:
     return rc;
@@ -96,9 +96,10 @@ enum err model_mlp_backward(struct pass *pass)
     int64_t d = model->config.d_model;
     const void *dbranch = NULL;
     TRY(model_branch_gradient(pass, layer->dropout_ffn, &dbranch));
-    TRY(activate(pass));
+    if (!layer->keeps_act)
+        TRY(activate(pass));
     TRY(model_linear_backward(pass, d, model->config.ffn_width, dbranch,
-                              ws->act, pass_weight(pass, PARAM_DOWN_WEIGHT),
+                              layer->act, pass_weight(pass, PARAM_DOWN_WEIGHT),
                               ws->dact, pass_gradient(pass, PARAM_DOWN_WEIGHT),
                               pass_gradient(pass, PARAM_DOWN_BIAS)));
     TRY(activate_backward(pass));

@@ -100,7 +100,8 @@ const struct setting train_settings_schema[] = {
       NULL,
       "what backward computes again: \"block: all\", \"ffn: first-4; "
       "attention: "
-      "last-2\" (block, attention, norm_attn_norm, ffn, norm)" },
+      "last-2\" (block, attention, norm_attn_norm, ffn, activation, "
+      "norm)" },
     { "memory.compression", SETTING_CHOICE, AT(memory.compression), "none", 0,
       0, "none|bf16|int8", "what forward keeps for backward, in fewer bits" },
     { "memory.limit", SETTING_BYTES, AT(memory.limit), "none", 0, LARGE, NULL,
