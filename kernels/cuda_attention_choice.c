@@ -12,6 +12,7 @@
 
 #define SHAPES_MAX 64 /* others have the own kernels */
 #define ALIGNMENT ((size_t)256)
+#define ALIGNED_FLOATS 4 /* 16 bytes, as plans are told */
 
 /* Compared as bytes: it has no gaps. */
 struct key {
@@ -79,11 +80,34 @@ size_t cuda_attention_choice_version(const struct cuda_attention_choice *choice)
 /* --- shapes ------------------------------------------------------------------
  */
 
+/* What backward needs for so many rows of heads. */
+static size_t backward_scratch(int64_t rows, int64_t seq, int64_t head_dim)
+{
+    size_t row =
+        (size_t)seq * 2 + sizeof(float) + (size_t)head_dim * sizeof(float);
+    return (size_t)rows * row + ((size_t)1 << 20);
+}
+
+/* Sequences at a time: all, or in backward the most that divide the batch, fit
+ * and leave every tensor aligned. */
+static int64_t part_of(const struct attention *s, bool backward)
+{
+    int64_t rows = s->heads * s->seq;
+    for (int64_t part = s->batch; backward && part > 0; part--)
+        if (s->batch % part == 0 &&
+            (part == s->batch || part * rows % ALIGNED_FLOATS == 0) &&
+            backward_scratch(part * rows, s->seq, s->head_dim) <=
+                CUDA_ATTENTION_CHOICE_SCRATCH_MAX)
+            return part;
+    return s->batch;
+}
+
 static struct key key_of(const struct attention *s, bool backward)
 {
-    return (struct key){ s->batch,    s->seq,      s->heads,
-                         s->kv_heads, s->head_dim, s->alibi_slopes != NULL,
-                         backward };
+    return (struct key){
+        part_of(s, backward),    s->seq,  s->heads, s->kv_heads, s->head_dim,
+        s->alibi_slopes != NULL, backward
+    };
 }
 
 /* The scale is a number that kernels are given. */
@@ -160,6 +184,35 @@ out:
     return rc;
 }
 
+static const void *past(const void *tensor, int64_t elements)
+{
+    return (const char *)tensor + 2 * elements;
+}
+
+/* Part by part, in order. */
+static enum err run_parts(struct cuda_attention_choice *choice,
+                          const struct cuda_dnn_attention *plan,
+                          const struct kernel_ctx *ctx,
+                          const struct attention *shape, const void *qkv,
+                          const void *out, const float *lse, const void *dout,
+                          void *dqkv)
+{
+    enum err rc = ERR_OK;
+    struct attention part = *shape;
+    int64_t rows = shape->heads * shape->seq;
+    int64_t width = (shape->heads + 2 * shape->kv_heads) * shape->seq;
+    part.batch = part_of(shape, true);
+    for (int64_t s = 0; s < shape->batch; s += part.batch) {
+        int64_t at = s * width * shape->head_dim;
+        int64_t out_at = s * rows * shape->head_dim;
+        TRY(cuda_dnn_attention_backward(
+            plan, choice->handle, ctx, &part, past(qkv, at), past(out, out_at),
+            lse + s * rows, past(dout, out_at), (char *)dqkv + 2 * at));
+    }
+out:
+    return rc;
+}
+
 enum err cuda_attention_choice_backward(
     struct cuda_attention_choice *choice, const struct kernel_ctx *ctx,
     enum dtype dtype, const struct attention *shape, const void *qkv,
@@ -171,8 +224,7 @@ enum err cuda_attention_choice_backward(
     if (plan == NULL)
         return choice->own.backward(ctx, dtype, shape, qkv, out, lse, dout,
                                     dqkv);
-    TRY(cuda_dnn_attention_backward(plan, choice->handle, ctx, shape, qkv, out,
-                                    lse, dout, dqkv));
+    TRY(run_parts(choice, plan, ctx, shape, qkv, out, lse, dout, dqkv));
 out:
     return rc;
 }
@@ -284,11 +336,14 @@ out:
 
 size_t cuda_attention_choice_scratch(const struct kernel_limits *limits)
 {
-    size_t rows = (size_t)(limits->batch * limits->heads * limits->seq);
-    size_t scores = rows * (size_t)limits->seq * 2;
-    size_t rest = rows * (sizeof(float) + (size_t)limits->head_dim * 4);
-    size_t all = scores + rest + ((size_t)1 << 20);
-    return all <= CUDA_ATTENTION_CHOICE_SCRATCH_MAX ? all : 0;
+    int64_t rows = limits->heads * limits->seq;
+    for (int64_t part = limits->batch; part > 0; part--) {
+        size_t bytes =
+            backward_scratch(part * rows, limits->seq, limits->head_dim);
+        if (bytes <= CUDA_ATTENTION_CHOICE_SCRATCH_MAX)
+            return bytes;
+    }
+    return 0;
 }
 
 /* --- text --------------------------------------------------------------------

@@ -11,8 +11,9 @@
 
 #include "kernels/kernels.h"
 
-/* More scratch than this is not asked for; what cuDNN's backward takes grows
- * with seq squared. */
+/* More scratch than this is not asked for. What cuDNN's backward takes grows
+ * with seq squared, so it goes through a batch in equal parts that fit, and a
+ * choice is one for a part. */
 #define CUDA_ATTENTION_CHOICE_SCRATCH_MAX ((size_t)1 << 30)
 
 /* Used by one thread at a time. */
@@ -68,7 +69,8 @@ enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
 enum err cuda_attention_choice_read(struct cuda_attention_choice *choice,
                                     const char *text);
 
-/* Scratch that cuDNN may use, within the limit above. */
+/* Scratch that cuDNN may use, within the limit above: of as many sequences as
+ * fit, 0 where not one does. */
 size_t cuda_attention_choice_scratch(const struct kernel_limits *limits);
 
 #endif

@@ -118,6 +118,11 @@ static const void *given(int64_t id)
     return NULL;
 }
 
+static ptrdiff_t past(const void *pointer, const void *base)
+{
+    return (ptrdiff_t)((uintptr_t)pointer - (uintptr_t)base);
+}
+
 /* The own kernels until something was measured; then what was faster. */
 static void check_measured(void)
 {
@@ -156,6 +161,59 @@ static void check_measured(void)
            "a failure is told: %s", err_text());
     cuda_attention_choice_destroy(choice);
     tap_is_int(fake_dnn.alive, 0, "no descriptor is left");
+}
+
+static size_t scratch_of(int64_t batch, int64_t seq)
+{
+    const struct kernel_limits limits = {
+        .batch = batch, .seq = seq, .heads = 2, .head_dim = 64
+    };
+    return cuda_attention_choice_scratch(&limits);
+}
+
+/* 6 sequences of which 3 fit into the scratch; nothing is touched. */
+static void check_parts(void)
+{
+    enum { SEQ = 8192, ROWS = 3 * SEQ };
+    struct cuda_attention_choice *choice = choice_create();
+    const struct attention long_one = { .batch = 6,
+                                        .seq = SEQ,
+                                        .heads = 2,
+                                        .kv_heads = 1,
+                                        .head_dim = 64,
+                                        .scale = 0.125f };
+    struct kernel_ctx roomy = ctx;
+    char *text = NULL;
+    roomy.scratch_bytes = scratch_of(6, SEQ);
+    tap_ok(scratch_of(3, SEQ) == roomy.scratch_bytes &&
+               scratch_of(2, SEQ) < roomy.scratch_bytes &&
+               roomy.scratch_bytes <= CUDA_ATTENTION_CHOICE_SCRATCH_MAX,
+           "scratch is for as many sequences as fit");
+    tap_ok(scratch_of(6, 32768) == 0, "for none where one is too long");
+    own_us = 2;
+    dnn_us = 1;
+    bool good =
+        cuda_attention_choice_backward(choice, &roomy, DTYPE_BF16, &long_one,
+                                       memory, memory, (float *)scratch, memory,
+                                       memory) == ERR_OK &&
+        cuda_attention_choice_measure(choice, &roomy, memory, SIZE_MAX / 2) ==
+            ERR_OK;
+    own_runs = fake_dnn.runs = 0;
+    good = good && cuda_attention_choice_backward(
+                       choice, &roomy, DTYPE_BF16, &long_one, memory, memory,
+                       (float *)scratch, memory, memory) == ERR_OK;
+    tap_ok(good && own_runs == 0 && fake_dnn.runs == 2,
+           "backward goes through the batch in two parts");
+    tap_ok(past(given(1), memory) == ROWS * 4 * 64 * 2 &&
+               past(given(2), memory) == ROWS * 4 * 64 * 2 + 2 * 64 * 2 &&
+               past(given(4), memory) == ROWS * 2 * 64 * 2 &&
+               past(given(5), scratch) == ROWS * 2 * 4,
+           "the second one is where it lies");
+    tap_ok(cuda_attention_choice_write(choice, &text) == ERR_OK &&
+               strstr(text, "cudnn backward 3 8192 2 1 64 plain\n") != NULL,
+           "the choice is one for a part");
+    free(text);
+    cuda_attention_choice_destroy(choice);
 }
 
 static void check_kept(const char *what, const struct attention *shape,
@@ -291,6 +349,7 @@ int main(void)
 {
     struct cuda_dnn_library library;
     check_measured();
+    check_parts();
     check_own();
     check_text();
     bool driver = PLANS && dlopen(DRIVER_DOUBLE, RTLD_NOW | RTLD_GLOBAL);
