@@ -50,6 +50,14 @@ step() {
     [[ $output == *"gemm NT 8192x50368x768"* ]]
 }
 
+@test "documents are told of only where a sample has several" {
+    step
+    [[ $output != *documents* ]]
+    step --documents
+    [ "$(grep -c "attention_.*ward, documents" <<<"$output")" = 2 ]
+    [ "$(total 1 attention_backward)" = 24.00 ]
+}
+
 @test "activations are kept on a device, but where memory.checkpoint names them" {
     step
     [ "$(total 1 activation_forward)" = 24.00 ]

@@ -158,15 +158,33 @@ out:
     return rc;
 }
 
-enum err model_input_leaf(struct model *model, const struct leaf *leaf)
+/* Every row is one document. */
+static bool is_whole(const struct leaf *leaf)
+{
+    const int32_t *ids = leaf->sequence_ids;
+    for (int64_t s = 0; ids != NULL && s < leaf->samples; s++)
+        for (int64_t t = 1; t < leaf->seq_len; t++)
+            if (ids[s * leaf->seq_len + t] != ids[s * leaf->seq_len])
+                return false;
+    return true;
+}
+
+/* A device is not told of documents where each row is one: attention without
+ * them is far quicker there. It is the leaf that decides, so all ranks do
+ * alike. */
+enum err model_input_leaf(struct model *model, const struct leaf *given)
 {
     enum err rc = ERR_OK;
-    count(model, leaf);
-    if (model->kernels->memory->device)
-        TRY(upload(model, leaf));
+    struct leaf leaf = *given;
+    bool device = model->kernels->memory->device;
+    if (device && is_whole(&leaf))
+        leaf.sequence_ids = NULL;
+    count(model, &leaf);
+    if (device)
+        TRY(upload(model, &leaf));
     else if (copies(model))
-        cut_leaf(model, leaf, model->input.numbers);
-    point(model, leaf);
+        cut_leaf(model, &leaf, model->input.numbers);
+    point(model, &leaf);
 out:
     return rc;
 }

@@ -1,7 +1,8 @@
-/* predict [--shapes] [--RATE=NUMBER ...] key=value ...: the time of a training
- * step on one GPU, op by op, from what the model and the replica really enqueue
- * for the settings; nothing is computed and no GPU is needed. The defaults are
- * an H200's. It ends with an error where the step does not fit in its memory.
+/* predict [--shapes] [--documents] [--RATE=NUMBER ...] key=value ...: the time
+ * of a training step on one GPU, op by op, from what the model and the replica
+ * really enqueue for the settings; nothing is computed and no GPU is needed.
+ * --documents: two in every sample. The defaults are an H200's. It ends with an
+ * error where the step does not fit in its memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,8 @@ static struct predict_rates rates = {
     .multiprocessors = 132,
     .attention_forward = 480e12,
     .attention_backward = 370e12,
+    .own_forward = 290e12,
+    .own_backward = 155e12,
     .narrow = 0.7,
     .bandwidth = 4.3e12 * 0.85,
     .gap_s = 1e-6,
@@ -55,6 +58,8 @@ static const struct {
     { "--multiprocessors=", &rates.multiprocessors },
     { "--attention-forward=", &rates.attention_forward },
     { "--attention-backward=", &rates.attention_backward },
+    { "--own-forward=", &rates.own_forward },
+    { "--own-backward=", &rates.own_backward },
     { "--narrow=", &rates.narrow },
     { "--bandwidth=", &rates.bandwidth },
     { "--gap=", &rates.gap_s },
@@ -75,12 +80,13 @@ static enum err parse_rate(const char *option)
     return err_set(ERR_USAGE,
                    "%s: no such rate, or no number; there are --peak, --gemm, "
                    "--ramp, --splits, --multiprocessors, --attention-forward, "
-                   "--attention-backward, --narrow, --bandwidth, --gap and "
+                   "--attention-backward, --own-forward, --own-backward, "
+                   "--narrow, --bandwidth, --gap and "
                    "--launch",
                    option);
 }
 
-static enum err parse(int argc, char **argv, bool *shapes,
+static enum err parse(int argc, char **argv, bool *shapes, bool *documents,
                       struct train_settings *settings)
 {
     enum err rc = ERR_OK;
@@ -93,6 +99,8 @@ static enum err parse(int argc, char **argv, bool *shapes,
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--shapes") == 0)
             *shapes = true;
+        else if (strcmp(argv[i], "--documents") == 0)
+            *documents = true;
         else if (argv[i][0] == '-')
             TRY(parse_rate(argv[i]));
         else if (count < OVERRIDES_MAX)
@@ -108,7 +116,7 @@ out:
 
 /* --- a step --- */
 
-static enum err make(struct step *step)
+static enum err make(struct step *step, bool documents)
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = &step->settings;
@@ -132,13 +140,17 @@ static enum err make(struct step *step)
     TRY(replica_create(step->comm, step->kernels, model_ctx(step->model),
                        step->params, &replica, &step->replica));
     size_t tokens = (size_t)(s->train.microbatch * s->data.seq_len);
-    int32_t *numbers = calloc(tokens, sizeof *numbers);
+    int32_t *numbers = calloc(2 * tokens, sizeof *numbers);
     if (numbers == NULL)
         return err_set(ERR_MEMORY, "out of memory");
+    size_t seq = (size_t)s->data.seq_len;
+    for (size_t i = 0; documents && i < tokens; i++)
+        numbers[tokens + i] = i % seq >= seq / 2;
     step->leaf = (struct leaf){ .samples = s->train.microbatch,
                                 .seq_len = s->data.seq_len,
                                 .tokens = numbers,
-                                .labels = numbers };
+                                .labels = numbers,
+                                .sequence_ids = numbers + tokens };
 out:
     return rc;
 }
@@ -273,14 +285,14 @@ static enum err report(struct step *step, bool shapes)
 int main(int argc, char **argv)
 {
     enum err rc = ERR_OK;
-    bool shapes = false;
+    bool shapes = false, documents = false;
     struct step *step = calloc(1, sizeof *step);
     if (step == NULL) {
         rc = err_set(ERR_MEMORY, "out of memory");
         goto out;
     }
-    TRY(parse(argc, argv, &shapes, &step->settings));
-    TRY(make(step));
+    TRY(parse(argc, argv, &shapes, &documents, &step->settings));
+    TRY(make(step, documents));
     TRY(run(step));
     TRY(report(step, shapes));
 out:

@@ -79,6 +79,7 @@ static struct note attention(const char *op, enum note_kind kind,
         .m = s->batch,
         .n = s->heads,
         .k = s->head_dim,
+        .own = s->sequence_ids != NULL || s->dropout > 0.0f,
         .flops = products * (double)rows * (double)s->seq * (double)s->heads *
                  (double)s->head_dim,
         .bytes = q * size(dtype, rows, s->heads * s->head_dim) +
@@ -92,8 +93,10 @@ static enum err note_attention_forward(const struct kernel_ctx *ctx,
                                        const struct attention *shape,
                                        const void *qkv, void *out, float *lse)
 {
-    struct note what = attention("attention_forward", NOTE_ATTENTION_FORWARD,
-                                 dtype, shape, 2.0, 2.0, 1.0);
+    struct note what =
+        attention(shape->sequence_ids != NULL ? "attention_forward, documents"
+                                              : "attention_forward",
+                  NOTE_ATTENTION_FORWARD, dtype, shape, 2.0, 2.0, 1.0);
     what.launches = 1;
     return note(ctx, what);
 }
@@ -105,8 +108,10 @@ static enum err note_attention_backward(const struct kernel_ctx *ctx,
                                         const float *lse, const void *dout,
                                         void *dqkv)
 {
-    struct note what = attention("attention_backward", NOTE_ATTENTION_BACKWARD,
-                                 dtype, shape, 5.0, 4.0, 2.0);
+    struct note what =
+        attention(shape->sequence_ids != NULL ? "attention_backward, documents"
+                                              : "attention_backward",
+                  NOTE_ATTENTION_BACKWARD, dtype, shape, 5.0, 4.0, 2.0);
     what.launches = 3;
     return note(ctx, what);
 }

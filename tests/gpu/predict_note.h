@@ -26,6 +26,7 @@ struct note {
                         columns */
     double flops;    /* of one call; attention's are the causal half */
     double bytes;    /* read and written by one call */
+    bool own;        /* attention that cuDNN does not do */
     int launches;    /* kernels of one call */
     int64_t calls;
 };

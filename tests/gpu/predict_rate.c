@@ -39,13 +39,16 @@ double predict_seconds(const struct predict_rates *rates,
 {
     double memory = note->bytes / rates->bandwidth;
     double narrow = note->k <= 64 ? rates->narrow : 1.0;
+    double rate;
     switch (note->kind) {
     case NOTE_GEMM:
         return fmax(memory, product(rates, note));
     case NOTE_ATTENTION_FORWARD:
-        return fmax(memory, note->flops / (rates->attention_forward * narrow));
+        rate = note->own ? rates->own_forward : rates->attention_forward;
+        return fmax(memory, note->flops / (rate * narrow));
     case NOTE_ATTENTION_BACKWARD:
-        return fmax(memory, note->flops / (rates->attention_backward * narrow));
+        rate = note->own ? rates->own_backward : rates->attention_backward;
+        return fmax(memory, note->flops / (rate * narrow));
     default:
         return memory;
     }

@@ -15,6 +15,8 @@ struct predict_rates {
     double multiprocessors;
     double attention_forward; /* FLOP/s of the causal half, heads of 128 */
     double attention_backward;
+    double own_forward; /* likewise, of the kernels of our own */
+    double own_backward;
     double narrow;    /* of that with heads of at most 64 */
     double bandwidth; /* bytes/s that ops reach */
     double gap_s;     /* between one kernel's end and the next */
