@@ -152,12 +152,12 @@ training_tests() {
 # Of 7b as many layers as fit with their optimizer state.
 models() {
     cat <<'END'
-125m model.preset=mpt-125m data.seq_len=2048 train.microbatch=16 train.global_batch=64 parallel.slots=1
-125m-fast model.preset=mpt-125m data.seq_len=2048 train.microbatch=16 train.global_batch=64 parallel.slots=1 parallel.determinism=fast
-350m model.preset=mpt-350m data.seq_len=2048 train.microbatch=16 train.global_batch=64 parallel.slots=1
-760m model.preset=mpt-760m data.seq_len=2048 train.microbatch=8 train.global_batch=32 parallel.slots=1
-1b model.preset=mpt-1b data.seq_len=2048 train.microbatch=8 train.global_batch=32 parallel.slots=1
-7b-layers model.preset=mpt-7b model.n_layers=20 data.seq_len=2048 train.microbatch=4 train.global_batch=16 parallel.slots=1
+125m model.preset=mpt-125m data.seq_len=2048 train.microbatch=32 train.global_batch=64 parallel.slots=1
+125m-fast model.preset=mpt-125m data.seq_len=2048 train.microbatch=32 train.global_batch=64 parallel.slots=1 parallel.determinism=fast
+350m model.preset=mpt-350m data.seq_len=2048 train.microbatch=32 train.global_batch=64 parallel.slots=1
+760m model.preset=mpt-760m data.seq_len=2048 train.microbatch=16 train.global_batch=32 parallel.slots=1
+1b model.preset=mpt-1b data.seq_len=2048 train.microbatch=16 train.global_batch=32 parallel.slots=1
+7b-layers model.preset=mpt-7b model.n_layers=20 data.seq_len=2048 train.microbatch=8 train.global_batch=16 parallel.slots=1
 END
 }
 
