@@ -75,7 +75,7 @@ static inline enum err fixture_done(void *arg, int block)
 static inline struct param_access fixture_access(struct model_fixture *f)
 {
     return (struct param_access){ f, fixture_gather, fixture_release,
-                                  fixture_gradient, fixture_done };
+                                  fixture_gradient, fixture_done, NULL };
 }
 
 static inline size_t fixture_bytes(const struct model_fixture *f)

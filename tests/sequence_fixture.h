@@ -75,7 +75,7 @@ static inline void *rank_main(void *arg)
     struct sequence_rank *rank = arg;
     const struct model_config *config = &rank->f->config;
     struct param_access access = { rank, rank_gather, rank_release,
-                                   rank_gradient, rank_done };
+                                   rank_gradient, rank_done, NULL };
     struct model *model = NULL;
     TRY(model_create(config, rank->f->params, rank->kernels, &rank->options,
                      &model));

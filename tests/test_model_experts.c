@@ -145,7 +145,7 @@ static void *run_member(void *arg)
 {
     struct member *m = arg;
     struct param_access access = { m, member_gather, member_release,
-                                   member_gradient, member_done };
+                                   member_gradient, member_done, NULL };
     run(m, &access);
     return NULL;
 }

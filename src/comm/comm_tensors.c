@@ -376,3 +376,14 @@ enum err comm_tensors_settle(struct comm_tensors *tensors, double timeout_s)
     enum err rc = tensors->way->settle(tensors, timeout_s);
     return rc == ERR_OK ? rc : broken(tensors, rc);
 }
+
+enum err comm_tensors_reach(struct comm_tensors *tensors, void *event,
+                            double timeout_s)
+{
+    if (tensors->comm->broken)
+        return err_set(ERR_COMM, "%s", tensors->comm->failure);
+    if (tensors->way->reach == NULL)
+        return tensors->memory->event_wait(event);
+    enum err rc = tensors->way->reach(tensors, event, timeout_s);
+    return rc == ERR_OK ? rc : broken(tensors, rc);
+}

@@ -78,4 +78,10 @@ bool comm_tensors_test(struct comm_tensors_request *request);
  * With nccl all ranks settle alike: those who fail call a roll together. */
 enum err comm_tensors_settle(struct comm_tensors *tensors, double timeout_s);
 
+/* The host waits until an event that was recorded on the stream is reached:
+ * ERR_COMM as of a settle. In place of memory->event_wait() wherever operations
+ * may be before it on the stream, which would hang with a peer. */
+enum err comm_tensors_reach(struct comm_tensors *tensors, void *event,
+                            double timeout_s);
+
 #endif

@@ -53,6 +53,9 @@ struct comm_tensors_way {
     enum err (*wait)(struct comm_tensors_request *request, double timeout_s);
     bool (*test)(struct comm_tensors_request *request);
     enum err (*settle)(struct comm_tensors *tensors, double timeout_s);
+    /* NULL: the stream never waits for other ranks. */
+    enum err (*reach)(struct comm_tensors *tensors, void *event,
+                      double timeout_s);
 };
 
 struct comm_tensors {

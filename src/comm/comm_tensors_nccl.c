@@ -53,9 +53,11 @@ static enum err look(const struct nccl *nccl, const char *what, bool *busy)
     return nccl_error(nccl, state, what);
 }
 
-/* Poll until the event is reached, or without one until NCCL is not busy. */
-static enum err reach(const struct comm_tensors *tensors, const char *what,
-                      void *event, double timeout_s)
+/* Poll until the event is reached, or without one until NCCL is not busy; or
+ * until `enough` is, where there is one. */
+static enum err reach_either(const struct comm_tensors *tensors,
+                             const char *what, void *event, void *enough,
+                             double timeout_s)
 {
     enum err rc = ERR_OK;
     const struct nccl *nccl = tensors->state;
@@ -66,6 +68,8 @@ static enum err reach(const struct comm_tensors *tensors, const char *what,
         done = !busy;
         if (event != NULL)
             TRY(tensors->memory->event_done(event, &done));
+        if (!done && enough != NULL)
+            TRY(tensors->memory->event_done(enough, &done));
         if (done)
             return ERR_OK;
         comm_request_progress(tensors->comm);
@@ -73,6 +77,12 @@ static enum err reach(const struct comm_tensors *tensors, const char *what,
     rc = err_set(ERR_COMM, "NCCL: %s: not done within %.3g s", what, timeout_s);
 out:
     return rc;
+}
+
+static enum err reach(const struct comm_tensors *tensors, const char *what,
+                      void *event, double timeout_s)
+{
+    return reach_either(tensors, what, event, NULL, timeout_s);
 }
 
 static double deadline_s(const struct comm_tensors *tensors, double timeout_s)
@@ -335,11 +345,26 @@ out:
 /* The deadline is for peers: it begins when this rank's device has come to the
  * operation. */
 static enum err reach_past(const struct comm_tensors *tensors,
-                           const struct past *past, double timeout_s)
+                           const struct past *past, void *enough,
+                           double timeout_s)
 {
     enum err rc = ERR_OK;
-    TRY(reach(tensors, "own work", past->ready, INFINITY));
-    TRY(reach(tensors, "exchange", past->reached, timeout_s));
+    TRY(reach_either(tensors, "own work", past->ready, enough, INFINITY));
+    TRY(reach_either(tensors, "exchange", past->reached, enough, timeout_s));
+out:
+    return rc;
+}
+
+/* What the stream waits for is among the operations that were waited for, in
+ * their order; so the event is reached before them or after them at once. */
+static enum err reach_pasts(const struct comm_tensors *tensors, void *enough,
+                            double timeout_s)
+{
+    enum err rc = ERR_OK;
+    const struct nccl *nccl = tensors->state;
+    for (unsigned long i = 0; i < AHEAD; i++)
+        TRY(reach_past(tensors, &nccl->pasts[(nccl->waits + i) % AHEAD], enough,
+                       timeout_s));
 out:
     return rc;
 }
@@ -375,7 +400,7 @@ static enum err nccl_wait(struct comm_tensors_request *request,
     TRY(look(nccl, request->what, &busy));
     TRY(tensors->memory->event_await(request->reached, tensors->stream));
     struct past *past = &nccl->pasts[nccl->waits++ % AHEAD];
-    TRY(reach_past(tensors, past, timeout_s));
+    TRY(reach_past(tensors, past, NULL, timeout_s));
     struct past last = *past;
     *past = (struct past){ request->ready, request->reached };
     request->ready = last.ready;
@@ -390,9 +415,7 @@ static enum err nccl_settle(struct comm_tensors *tensors, double timeout_s)
     struct nccl *nccl = tensors->state;
     timeout_s = deadline_s(tensors, timeout_s);
     TRY(wait_issued(tensors, timeout_s));
-    for (unsigned long i = 0; i < AHEAD; i++)
-        TRY(reach_past(tensors, &nccl->pasts[(nccl->waits + i) % AHEAD],
-                       timeout_s));
+    TRY(reach_pasts(tensors, NULL, timeout_s));
     TRY(tensors->memory->event_record(nccl->settled, tensors->stream));
     TRY(reach(tensors, "own work", nccl->settled, INFINITY));
 out:
@@ -404,6 +427,21 @@ out:
     return rc;
 }
 
+static enum err nccl_reach(struct comm_tensors *tensors, void *event,
+                           double timeout_s)
+{
+    enum err rc = ERR_OK;
+    bool done = false;
+    timeout_s = deadline_s(tensors, timeout_s);
+    TRY(tensors->memory->event_done(event, &done));
+    if (done)
+        return ERR_OK;
+    TRY(reach_pasts(tensors, event, timeout_s));
+    TRY(reach(tensors, "own work", event, INFINITY));
+out:
+    return rc == ERR_OK ? rc : failed(tensors, rc, timeout_s);
+}
+
 const struct comm_tensors_way comm_tensors_nccl = {
     .name = "nccl",
     .open = nccl_open,
@@ -412,4 +450,5 @@ const struct comm_tensors_way comm_tensors_nccl = {
     .wait = nccl_wait,
     .test = nccl_test,
     .settle = nccl_settle,
+    .reach = nccl_reach,
 };

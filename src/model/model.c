@@ -184,6 +184,7 @@ static enum err model_allocate(struct model *model)
     model_layout(model, &model->arena, &bytes);
     model_layout_host(model, &model->host);
     TRY(model_input_create(model));
+    TRY(model_experts_exchange_create(model));
 out:
     return rc;
 }
@@ -224,6 +225,7 @@ void model_destroy(struct model *model)
     if (model->arena.base != NULL)
         (void)model->kernels->memory->wait(model->ctx.stream);
     model_input_destroy(model);
+    model_experts_exchange_destroy(model);
     model->kernels->memory->host_destroy(&model->host);
     model->kernels->memory->tensors_destroy(&model->arena);
     free(model->passes);
@@ -290,7 +292,7 @@ static enum err model_begin(struct model *model,
     assert(leaf->samples >= 1 && leaf->samples <= model->options.samples);
     assert(leaf->seq_len >= 1 && leaf->seq_len <= model->options.seq_len);
     assert(leaf->seq_len % model->options.chunks == 0);
-    TRY(model_input_leaf(model, leaf));
+    TRY(model_input_leaf(model, access, leaf));
     for (int i = 0; i < model->options.own_chunks; i++) {
         struct pass *pass = &model->passes[i];
         pass->access = access;

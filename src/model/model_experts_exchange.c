@@ -153,7 +153,8 @@ static enum err read_offsets(struct pass *pass)
     TRY(memory->download(stream, own, routing->offsets, routing->host_offsets));
     TRY(memory->download(stream, served, routing->served,
                          routing->host_served));
-    TRY(memory->wait(stream));
+    TRY(memory->event_record(model->ws.travel.offsets_read, stream));
+    TRY(model_reach(model, pass->access, model->ws.travel.offsets_read));
 out:
     return rc;
 }
@@ -285,6 +286,19 @@ static enum err exchange(struct pass *pass, bool backward)
     TRY(wait_results(pass, backward));
 out:
     return rc;
+}
+
+enum err model_experts_exchange_create(struct model *model)
+{
+    if (model_expert_degree(model) == 1)
+        return ERR_OK;
+    return model->kernels->memory->event_create(&model->ws.travel.offsets_read);
+}
+
+void model_experts_exchange_destroy(struct model *model)
+{
+    if (model->ws.travel.offsets_read != NULL)
+        model->kernels->memory->event_destroy(model->ws.travel.offsets_read);
 }
 
 enum err model_experts_exchange_forward(struct pass *pass)

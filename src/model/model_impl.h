@@ -76,6 +76,7 @@ struct expert_travel {
     void *in_dy[TRAVEL_ROOMS];         /* [s, d] */
     float *in_weights[TRAVEL_ROOMS];   /* [s] */
     float *out_dweights[TRAVEL_ROOMS]; /* [s] */
+    void *offsets_read;                /* event: the host has them */
 };
 
 /* Used by all blocks and all chunks in turn. */
@@ -196,6 +197,17 @@ enum err model_leave_experts(struct model *model);
 /* Find the gradients only. */
 enum err model_enter_gradient(struct model *model, int block);
 
+/* The host waits for an event of the model's stream, among messages of other
+ * ranks: never by the memory's own waits, which have no deadline. */
+static inline enum err model_reach(const struct model *model,
+                                   const struct param_access *access,
+                                   void *event)
+{
+    return access->reach != NULL
+               ? access->reach(access->arg, event)
+               : model->kernels->memory->event_wait(event);
+}
+
 /* An element of weights or activations. */
 static inline void *at(const struct model *model, const void *base,
                        int64_t element)
@@ -282,7 +294,9 @@ enum err model_input_create(struct model *model);
 void model_input_destroy(struct model *model);
 void model_input_layout(struct model *model, int64_t n, struct arena *arena);
 void model_input_layout_host(struct model *model, struct arena *arena);
-enum err model_input_leaf(struct model *model, const struct leaf *leaf);
+enum err model_input_leaf(struct model *model,
+                          const struct param_access *access,
+                          const struct leaf *leaf);
 const int32_t *model_input_documents(const struct model *model, int chunk);
 
 /* A sequence in more than one chunk: what it takes, and attention across chunks
@@ -320,6 +334,8 @@ enum err model_experts_hidden_backward(struct pass *pass,
 /* The same in a group, collectively. Forward turns the sorted tokens in ws.rows
  * into their results; backward, given travel.dy and travel.weights besides,
  * into their gradient, and fills travel.dweights. */
+enum err model_experts_exchange_create(struct model *model);
+void model_experts_exchange_destroy(struct model *model);
 enum err model_experts_exchange_forward(struct pass *pass);
 enum err model_experts_exchange_backward(struct pass *pass);
 

@@ -141,14 +141,15 @@ static void count(struct model *model, const struct leaf *leaf)
 }
 
 /* From a set that the device has taken long ago. */
-static enum err upload(struct model *model, const struct leaf *leaf)
+static enum err upload(struct model *model, const struct param_access *access,
+                       const struct leaf *leaf)
 {
     enum err rc = ERR_OK;
     const struct kernel_memory *memory = model->kernels->memory;
     struct input *input = &model->input;
     int set = input->next;
     input->next = (set + 1) % INPUT_SETS;
-    TRY(memory->event_wait(input->uploaded[set]));
+    TRY(model_reach(model, access, input->uploaded[set]));
     cut_leaf(model, leaf, input->sets[set]);
     TRY(memory->upload(model->ctx.stream,
                        bytes_of(model, leaf->sequence_ids != NULL),
@@ -172,7 +173,9 @@ static bool is_whole(const struct leaf *leaf)
 /* A device is not told of documents where each row is one: attention without
  * them is far quicker there. It is the leaf that decides, so all ranks do
  * alike. */
-enum err model_input_leaf(struct model *model, const struct leaf *given)
+enum err model_input_leaf(struct model *model,
+                          const struct param_access *access,
+                          const struct leaf *given)
 {
     enum err rc = ERR_OK;
     struct leaf leaf = *given;
@@ -181,7 +184,7 @@ enum err model_input_leaf(struct model *model, const struct leaf *given)
         leaf.sequence_ids = NULL;
     count(model, &leaf);
     if (device)
-        TRY(upload(model, &leaf));
+        TRY(upload(model, access, &leaf));
     else if (copies(model))
         cut_leaf(model, &leaf, model->input.numbers);
     point(model, &leaf);

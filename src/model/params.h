@@ -138,6 +138,10 @@ struct param_access {
     enum err (*gradient)(void *arg, int block, float **gradient);
     /* Nothing more is added to the block's gradients. */
     enum err (*gradient_done)(void *arg, int block);
+    /* The host waits for an event on the model's stream, which may wait for
+     * other ranks before it: ERR_COMM names those that don't come in time.
+     * NULL: there is nobody to wait for. */
+    enum err (*reach)(void *arg, void *event);
 };
 
 #endif

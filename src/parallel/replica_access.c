@@ -105,6 +105,12 @@ static enum err block_done(void *arg, int block)
     return noted(replica, scatter_done(replica->scatter, block));
 }
 
+static enum err reach(void *arg, void *event)
+{
+    struct replica *replica = arg;
+    return noted(replica, comm_tensors_reach(replica->tensors, event, 0.0));
+}
+
 struct param_access replica_access_table(struct replica *replica)
 {
     if (replica_by_block(&replica->options))
@@ -112,12 +118,14 @@ struct param_access replica_access_table(struct replica *replica)
                                       .gather = block_gather,
                                       .release = block_release,
                                       .gradient = block_gradient,
-                                      .gradient_done = block_done };
+                                      .gradient_done = block_done,
+                                      .reach = reach };
     return (struct param_access){ .arg = replica,
                                   .gather = whole_gather,
                                   .release = whole_release,
                                   .gradient = whole_gradient,
-                                  .gradient_done = whole_done };
+                                  .gradient_done = whole_done,
+                                  .reach = reach };
 }
 
 enum err replica_walk_on(struct replica *replica)
