@@ -125,6 +125,7 @@ RANKS_test_replica_n4 := 1 2 3 4
 RANKS_test_replica_shared_n4 := 1 2 3 4
 RANKS_test_replica_device_n4 := 1 2 4
 RANKS_test_group_n4 := 1 2 3 4
+RANKS_test_group_tensors_n4 := 2 4
 RANKS_test_comm_tensors_n4 := 1 2 3 4
 RANKS_test_comm_tensors_nccl_n4 := 2 3 4
 ranks_of  = $(or $(RANKS_$(1)),4)
@@ -262,7 +263,7 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 $(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
 $(filter $(B)/tests/test_kernels% $(addprefix $(B)/tests/,test_health_probe test_model_device test_trainer_device test_trainer_device_n4),$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
-$(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device_n4,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
+$(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device_n4 $(B)/tests/test_group_dead $(B)/tests/test_group_tensors_n4,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 $(B)/tests/test_gpu_managed: $(MANAGED)
 $(B)/tests/test_gpu_managed: LDFLAGS += $(WRAPPED)
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o

@@ -1,21 +1,30 @@
 /* A rank that stops or dies while groups of ranks compute together is named by
  * all survivors, and by its name alone: also by those that waited for somebody
  * who waited for it, and by those of other groups, who come to the roll call
- * from an exchange of their own. The program starts itself as ranks under
- * mpirun. */
+ * from an exchange of their own, or on a device from a wait for what they have
+ * enqueued. The program starts itself as ranks under mpirun. */
+#include "src/comm/comm_tensors_impl.h"
 #include "src/parallel/group.h"
 #include "tests/dead_ranks.h"
+#include "tests/deferred_memory.h"
+#include "tests/nccl_fake.h"
+
+#define ROOM ((size_t)4096)
 
 static const struct {
-    const char *what;
+    const char *what, *way;
     int degree;
     int victim;
     int signal;
 } cases[] = {
-    { "a ring of 4, stopped", 4, 3, SIGSTOP },
-    { "a ring of 4, killed", 4, 1, SIGKILL },
-    { "rings of 2, stopped", 2, 0, SIGSTOP },
-    { "rings of 2, killed", 2, 3, SIGKILL },
+    { "a ring of 4, stopped", "direct", 4, 3, SIGSTOP },
+    { "a ring of 4, killed", "direct", 4, 1, SIGKILL },
+    { "rings of 2, stopped", "direct", 2, 0, SIGSTOP },
+    { "rings of 2, killed", "direct", 2, 3, SIGKILL },
+    { "staged rings of 2, stopped", "staged", 2, 1, SIGSTOP },
+    { "a ring of 4 by NCCL, killed", "nccl", 4, 1, SIGKILL },
+    { "a ring of 4 by NCCL, stopped", "nccl", 4, 2, SIGSTOP },
+    { "rings of 2 by NCCL, stopped", "nccl", 2, 0, SIGSTOP },
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
 
@@ -23,20 +32,18 @@ static const struct {
 
 /* What comes goes on to the next one: only the next one of the victim waits for
  * the victim itself. */
-static enum err pass_on(const struct group_access *group, int laps)
+static enum err pass_on(const struct group_access *group, char *data, int laps)
 {
     enum err rc = ERR_OK;
-    int data = 0;
+    size_t bytes = sizeof(int);
     int next = (group->rank + 1) % group->size;
     int last = (group->rank + group->size - 1) % group->size;
     for (int lap = 0; lap < laps; lap++) {
         if (group->rank > 0 || lap > 0) {
-            TRY(group->start(group->arg, 0, next, NULL, 0, last, &data,
-                             sizeof data));
+            TRY(group->start(group->arg, 0, next, NULL, 0, last, data, bytes));
             TRY(group->wait(group->arg, 0));
         }
-        TRY(group->start(group->arg, 0, next, &data, sizeof data, last, NULL,
-                         0));
+        TRY(group->start(group->arg, 0, next, data, bytes, last, NULL, 0));
         TRY(group->wait(group->arg, 0));
     }
 out:
@@ -46,16 +53,35 @@ out:
 static enum err compute(struct comm *comm, int number)
 {
     enum err rc = ERR_OK;
+    struct comm_tensors *talk;
     struct group *group = NULL;
+    struct arena tensors;
+    void *stream, *come;
     bool victim = comm_rank(comm) == cases[number].victim;
-    TRY(group_create(comm, &kernel_memory_cpu, NULL, "auto",
-                     cases[number].degree, &group));
+    const char *way = cases[number].way;
+    const struct kernel_memory *memory =
+        strcmp(way, "direct") == 0 ? &kernel_memory_cpu : &deferred_memory;
+    deferred.name = "0000:01:00.0";
+    nccl_fake.busy = 1;
+    TRY(comm_duplicate(comm, &nccl_fake.comm));
+    TRY(memory->stream_create(false, &stream));
+    TRY(memory->event_create(&come));
+    TRY(memory->tensors_create(ROOM, &tensors));
+    TRY(comm_tensors_create_lent(comm, memory, stream, way, &nccl_fake_library,
+                                 &talk));
+    TRY(group_create(comm, talk, cases[number].degree, &group));
     TRY(comm_barrier(comm));
-    rc = pass_on(group_access(group), victim ? 1 : 3);
+    rc = pass_on(group_access(group), tensors.base, victim ? 1 : 3);
     if (rc == ERR_OK && victim)
         raise(cases[number].signal);
-    if (rc == ERR_OK) /* of a group that is whole */
-        rc = comm_barrier(comm);
+    /* what has come a device's host knows only then */
+    if (rc == ERR_OK && memory->device)
+        rc = memory->event_record(come, stream);
+    if (rc == ERR_OK && memory->device)
+        rc = comm_tensors_reach(talk, come, 0.0);
+    if (rc == ERR_OK) /* of a group that is whole; NCCL tells it all */
+        rc = strcmp(way, "nccl") == 0 ? comm_tensors_settle(talk, 0.0)
+                                      : comm_barrier(comm);
     if (rc != ERR_OK)
         rc = group_roll_call(group, rc);
 out:

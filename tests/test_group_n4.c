@@ -77,12 +77,13 @@ out:
     return rc;
 }
 
-static void test_groups(struct comm *comm, int degree)
+static void test_groups(struct comm *comm, struct comm_tensors *talk,
+                        int degree)
 {
     enum err rc = ERR_OK;
     struct group *group = NULL;
     int errors = 0;
-    TRY(group_create(comm, &kernel_memory_cpu, NULL, "auto", degree, &group));
+    TRY(group_create(comm, talk, degree, &group));
     const struct group_access *access = group_access(group);
     errors += access->size != degree;
     errors += access->rank != comm_rank(comm) % degree;
@@ -102,13 +103,12 @@ out:
 }
 
 /* A failure of one rank alone is what all end with. */
-static void test_own_error(struct comm *comm)
+static void test_own_error(struct comm *comm, struct comm_tensors *talk)
 {
     enum err rc = ERR_OK;
     struct group *group = NULL;
     int rank = comm_rank(comm), last = comm_size(comm) - 1;
-    TRY(group_create(comm, &kernel_memory_cpu, NULL, "auto", comm_size(comm),
-                     &group));
+    TRY(group_create(comm, talk, comm_size(comm), &group));
     rc = rank == last ? err_set(ERR_NUMERIC, "it was me")
                       : err_set(ERR_COMM, "somebody did not come");
     rc = group_roll_call(group, rc);
@@ -122,7 +122,7 @@ static void test_own_error(struct comm *comm)
            "the error of the last rank ends all, also the second time");
     group_destroy(group);
     group = NULL;
-    TRY(group_create(comm, &kernel_memory_cpu, NULL, "auto", 1, &group));
+    TRY(group_create(comm, talk, 1, &group));
     err_set(ERR_COMM, "somebody was late, rank %d", rank);
     rc = group_roll_call(group, ERR_COMM);
     all = rc == ERR_COMM && strstr(err_text(), "was late") != NULL;
@@ -138,7 +138,10 @@ out:
 int main(int argc, char **argv)
 {
     struct comm *comm;
-    if (comm_create("auto", &argc, &argv, 60.0, &comm) != ERR_OK) {
+    struct comm_tensors *talk;
+    if (comm_create("auto", &argc, &argv, 60.0, &comm) != ERR_OK ||
+        comm_tensors_create(comm, &kernel_memory_cpu, NULL, "auto", &talk) !=
+            ERR_OK) {
         tap_ok(false, "%s", err_text());
         return tap_done();
     }
@@ -146,8 +149,9 @@ int main(int argc, char **argv)
         tap_silence();
     for (int degree = 1; degree <= comm_size(comm); degree++)
         if (comm_size(comm) % degree == 0)
-            test_groups(comm, degree);
-    test_own_error(comm);
+            test_groups(comm, talk, degree);
+    test_own_error(comm, talk);
+    comm_tensors_destroy(talk);
     comm_destroy(comm);
     return tap_done();
 }

@@ -5,17 +5,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A rank with an error of its own comes first to the roll call: the others wait
- * for a deadline before they do, and may have begun to wait a deadline later.
- */
-#define PATIENCE 3.0
+/* In deadlines. Ranks that miss somebody's messages may have begun to wait for
+ * them a deadline apart. One with an error of its own comes before them: they
+ * wait for a deadline, and with NCCL for its roll call, which takes 1.25. */
+#define PATIENCE_MISSED 1.25
+#define PATIENCE_OWN 3.5
 
 #define NOBODY (-1)
 
 struct group {
     struct group_access access;
-    struct comm_tensors *talk; /* messages */
-    struct comm *roll;         /* roll call */
+    struct comm_tensors *talk; /* lent */
+    struct comm *roll;         /* of the roll call */
     int first;                 /* rank of the run at place 0 */
     struct comm_tensors_request *requests[GROUP_SLOTS];
     bool called;
@@ -51,8 +52,7 @@ static enum err wait_for(void *arg, int slot)
     return rc == ERR_COMM ? group_roll_call(group, rc) : rc;
 }
 
-enum err group_create(struct comm *comm, const struct kernel_memory *memory,
-                      void *stream, const char *way, int degree,
+enum err group_create(struct comm *comm, struct comm_tensors *talk, int degree,
                       struct group **out)
 {
     enum err rc = ERR_OK;
@@ -62,13 +62,13 @@ enum err group_create(struct comm *comm, const struct kernel_memory *memory,
     TRY(comm_agree(comm, group != NULL
                              ? ERR_OK
                              : err_set(ERR_MEMORY, "group: out of memory")));
+    group->talk = talk;
     group->first = rank - rank % degree;
     group->access = (struct group_access){ .arg = group,
                                            .rank = rank % degree,
                                            .size = degree,
                                            .start = start,
                                            .wait = wait_for };
-    TRY(comm_tensors_create(comm, memory, stream, way, &group->talk));
     TRY(comm_duplicate(comm, &group->roll));
     *out = group;
     group = NULL;
@@ -81,7 +81,6 @@ void group_destroy(struct group *group)
 {
     if (group == NULL)
         return;
-    comm_tensors_destroy(group->talk);
     comm_destroy(group->roll);
     free(group);
 }
@@ -97,8 +96,7 @@ static enum err call_roll(struct group *group, enum err own)
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
     double timeout_s = comm_timeout_s(group->roll);
-    if (own != ERR_COMM)
-        timeout_s *= PATIENCE;
+    timeout_s *= own == ERR_COMM ? PATIENCE_MISSED : PATIENCE_OWN;
     TRY(comm_start_barrier(group->roll, &request));
     TRY(comm_wait(request, timeout_s));
     if (own != ERR_COMM)

@@ -1,12 +1,12 @@
 /* Ranks that share one computation: the experts of a block or the chunks of a
  * sequence (struct group_access, for the model).
  *
- * Groups are `degree` neighbouring ranks, [g degree, (g + 1) degree). Their
- * messages have a communicator of their own. A rank that does not come in time
- * may itself wait for another one that is dead. So whoever's wait fails holds a
- * roll call: a message from each rank of the run to each on one more
- * communicator. Who does not answer it is missing, and all others name the
- * same. */
+ * Groups are `degree` neighbouring ranks, [g degree, (g + 1) degree). They
+ * exchange by the run's own comm_tensors, so that all tensors of a rank travel
+ * in one order (src/comm/DESIGN.md). A rank that does not come in time may
+ * itself wait for another one that is dead. So whoever's wait fails holds a
+ * roll call: a message from each rank of the run to each on a communicator for
+ * that. Who does not answer it is missing, and all others name the same. */
 #ifndef TESSERA_PARALLEL_GROUP_H
 #define TESSERA_PARALLEL_GROUP_H
 
@@ -16,10 +16,10 @@
 
 struct group;
 
-/* comm, memory and stream are borrowed, way is comm_tensors_create()'s; degree
- * divides the ranks. Collective. */
-enum err group_create(struct comm *comm, const struct kernel_memory *memory,
-                      void *stream, const char *way, int degree,
+/* comm and talk, of the same ranks, are borrowed; of talk's exchanges (not its
+ * collectives) the group has all for itself. degree divides the ranks.
+ * Collective. */
+enum err group_create(struct comm *comm, struct comm_tensors *talk, int degree,
                       struct group **out);
 /* NULL is fine. Collective; left out after a roll call, when the ranks are no
  * longer together and the process is to end. */

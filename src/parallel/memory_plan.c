@@ -13,8 +13,9 @@
 /* ... OpenBLAS's buffer and the stack of each thread: */
 #define THREAD_BYTES MIB
 /* ... and for each peer, requests of two communicators and OpenMPI's buffers
- * (the library itself is loaded in any case). */
+ * (the library itself is loaded in any case), and those of one more: */
 #define PEER_BYTES (64 * (size_t)1024)
+#define PEER_ROLL_BYTES (32 * (size_t)1024)
 
 enum err memory_plan(const struct memory_plan_input *input,
                      struct memory_plan *out)
@@ -38,7 +39,7 @@ enum err memory_plan(const struct memory_plan_input *input,
     if (input->ranks > 1)
         out->comm += (size_t)input->ranks * PEER_BYTES;
     if (input->replica.expert_degree > 1 || input->replica.sequence_degree > 1)
-        out->comm += (size_t)input->ranks * PEER_BYTES; /* two more */
+        out->comm += (size_t)input->ranks * PEER_ROLL_BYTES;
     out->runtime = RUNTIME_BYTES + (size_t)options->threads * THREAD_BYTES +
                    replica.sums + 3 * replica.items; /* the saver has two */
     size_t tensors = out->weights + out->master + out->moments +

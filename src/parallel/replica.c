@@ -252,8 +252,7 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
                           &replica->reduce));
     TRY(comm_agree(comm, make_blocks(replica)));
     if (group_degree(replica) > 1)
-        TRY(group_create(comm, kernels->memory, ctx->stream,
-                         replica->options.exchange, group_degree(replica),
+        TRY(group_create(comm, replica->tensors, group_degree(replica),
                          &replica->group));
     *out = replica;
     replica = NULL;

@@ -1,0 +1,117 @@
+/* A group's exchanges among the collectives of the whole run, on one
+ * comm_tensors: the order in which a step of zero3 with a sequence or experts
+ * in parts issues them. By NCCL all of them follow each other on one stream, so
+ * that a rank with another order would stop all. */
+#include "src/parallel/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/deferred_memory.h"
+#include "tests/nccl_fake.h"
+#include "tests/tensors_bench.h"
+
+#define BYTES ((size_t)300)
+
+/* What a rank sends in a lap of a turn. */
+static unsigned seed_of(int rank, int lap, int turn)
+{
+    return (unsigned)((rank * 7 + lap) * 11 + turn);
+}
+
+/* The ring of a block's attention: in lap t what place p has goes to p + t. */
+static void ring(struct bench *b, const struct group_access *group, int turn)
+{
+    int me = group->rank, size = group->size;
+    int first = comm_rank(b->comm) - me;
+    for (int t = 1; t < size; t++) {
+        char *out = tensor(b, BYTES), *in = tensor(b, BYTES);
+        int to = me + t < size ? me + t : -1, from = me - t;
+        put(b, out, BYTES, seed_of(first + me, t, turn));
+        note(b, group->start(group->arg, t % 2, to, to >= 0 ? out : NULL,
+                             to >= 0 ? BYTES : 0, from, from >= 0 ? in : NULL,
+                             from >= 0 ? BYTES : 0));
+        note(b, group->wait(group->arg, t % 2));
+        if (from >= 0)
+            look(b, in, BYTES, seed_of(first + from, t, turn));
+    }
+}
+
+/* A turn: the next block is gathered while a group computes, and a gradient of
+ * the last one is on its way all the time. Groups without a leaf leave the ring
+ * out. */
+static void take_turn(struct bench *b, const struct group_access *group,
+                      int turn, bool serves)
+{
+    char *ahead = NULL, *last = NULL;
+    struct comm_tensors_request *gathered = gather(b, turn, &ahead);
+    if (serves)
+        ring(b, group, turn);
+    struct comm_tensors_request *scattered = gather(b, turn + 1, &last);
+    if (serves)
+        ring(b, group, turn + 100);
+    wait_for(b, gathered);
+    wait_for(b, scattered);
+    for (int r = 0; r < comm_size(b->comm); r++) {
+        size_t at = (size_t)(comm_size(b->comm) - 1 - r) * 200 + 3;
+        look(b, ahead + at, share(r, turn), (unsigned)(r + turn));
+        look(b, last + at, share(r, turn + 1), (unsigned)(r + turn + 1));
+    }
+}
+
+static void test_order(struct comm *comm, const char *way, int degree)
+{
+    struct bench b = { .comm = comm, .memory = &deferred_memory };
+    struct group *group = NULL;
+    enum err rc = b.memory->stream_create(false, &b.stream);
+    rc |= b.memory->tensors_create(ROOM, &b.device);
+    rc |= b.memory->host_create(ROOM, &b.host);
+    if (rc == ERR_OK)
+        rc = comm_tensors_create_lent(comm, b.memory, b.stream, way,
+                                      &nccl_fake_library, &b.tensors);
+    if (rc == ERR_OK)
+        rc = group_create(comm, b.tensors, degree, &group);
+    everywhere(comm, rc == ERR_OK, way, "begins");
+    everywhere(comm, nccl_fake.alive == (strcmp(way, "nccl") == 0), way,
+               "one communicator of NCCL at most");
+    for (int turn = 0; rc == ERR_OK && turn < 4; turn++) {
+        bool last_group =
+            comm_rank(comm) / degree == (comm_size(comm) - 1) / degree;
+        begin(&b);
+        take_turn(&b, group_access(group), turn, turn < 3 || !last_group);
+        end(&b, "exchanges of groups among those of all");
+    }
+    group_destroy(group);
+    comm_tensors_destroy(b.tensors);
+    b.memory->tensors_destroy(&b.device);
+    b.memory->host_destroy(&b.host);
+    b.memory->stream_destroy(b.stream);
+}
+
+int main(int argc, char **argv)
+{
+    static const enum deferred_eager eager[] = { EAGER_NONE, EAGER_URGENT,
+                                                 EAGER_OTHERS };
+    struct comm *comm;
+    deferred.name = "0000:01:00.0";
+    if (comm_create("auto", &argc, &argv, 60.0, &comm) != ERR_OK ||
+        comm_duplicate(comm, &nccl_fake.comm) != ERR_OK) {
+        tap_ok(false, "create: %s", err_text());
+        return tap_done();
+    }
+    if (comm_rank(comm) > 0)
+        tap_silence();
+    for (size_t i = 0; i < sizeof eager / sizeof *eager; i++)
+        for (int degree = 2; degree <= comm_size(comm); degree *= 2) {
+            deferred.eager = eager[i];
+            test_order(comm, "nccl", degree);
+            test_order(comm, "staged", degree);
+        }
+    everywhere(comm,
+               nccl_fake.alive == 0 && nccl_fake.aborts == 0 &&
+                   !nccl_fake.misused,
+               "nccl", "was used well");
+    comm_destroy(nccl_fake.comm);
+    comm_destroy(comm);
+    return tap_done();
+}
