@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ static struct group *open_group; /* between group_start and group_end */
 static struct group *held;       /* not enqueued while busy_left > 0 */
 static int busy_left, state;
 static char communicator;
+static unsigned char met[MOST]; /* 1: received from, 2: sent to, 3: both */
 
 static int fake_id(struct comm_nccl_id *id)
 {
@@ -41,16 +43,21 @@ static int fake_init(void **comm, int ranks, struct comm_nccl_id id, int rank,
                      struct comm_nccl_config *config)
 {
     *comm = NULL;
+    if (nccl_fake.alive != 0) {
+        fprintf(stderr, "Bail out! NCCL: a second communicator is made while "
+                        "there is one\n");
+        abort();
+    }
     if (strcmp(id.bytes, "fake") != 0 || ranks != comm_size(nccl_fake.comm) ||
-        rank != comm_rank(nccl_fake.comm) || nccl_fake.alive != 0 ||
-        config->bytes != sizeof *config || config->blocking != 0 ||
-        config->unset != INT_MIN)
+        rank != comm_rank(nccl_fake.comm) || config->bytes != sizeof *config ||
+        config->blocking != 0 || config->unset != INT_MIN)
         return COMM_NCCL_INVALID_ARGUMENT;
     if (nccl_fake.start_result != COMM_NCCL_SUCCESS)
         return nccl_fake.start_result;
     nccl_fake.alive++;
     *comm = &communicator;
-    nccl_fake.groups = 0;
+    nccl_fake.groups = nccl_fake.met = 0;
+    memset(met, 0, sizeof met);
     busy_left = nccl_fake.busy;
     state = busy_left > 0 ? COMM_NCCL_IN_PROGRESS : COMM_NCCL_SUCCESS;
     return state;
@@ -183,6 +190,9 @@ static int add(bool receive, const void *data, size_t count, int type, int peer,
     if (type != COMM_NCCL_BYTE || comm != &communicator || count == 0 ||
         peer == comm_rank(nccl_fake.comm))
         nccl_fake.misused = true;
+    unsigned char seen = met[peer];
+    met[peer] |= receive ? 1 : 2;
+    nccl_fake.met += seen != 3 && met[peer] == 3;
     open_group->stream = stream;
     open_group->messages[open_group->count++] =
         (struct message){ .receive = receive,

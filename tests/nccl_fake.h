@@ -1,6 +1,7 @@
 /* NCCL as far as src/comm uses it, on the streams of tests/deferred_memory.h:
  * a group is done when the stream has come to it on both sides, by messages of
- * a comm that the test lends. One communicator at a time. */
+ * a comm that the test lends. A second communicator ends the test: two that are
+ * issued in different orders on two ranks are a deadlock. */
 #ifndef TESSERA_TESTS_NCCL_FAKE_H
 #define TESSERA_TESTS_NCCL_FAKE_H
 
@@ -17,6 +18,7 @@ struct nccl_fake {
     int error_result;
     /* What happened: */
     int groups, alive, aborts;
+    int met; /* ranks from which and to which a message has gone */
     int ahead, ahead_most; /* groups that are not done */
     bool misused;
 };

@@ -17,6 +17,10 @@ static void test_ahead(struct comm *comm)
         rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream, "nccl",
                                       &nccl_fake_library, &b.tensors);
     everywhere(comm, rc == ERR_OK, "nccl", "begins");
+    everywhere(comm,
+               nccl_fake.groups == 1 && nccl_fake.met == size - 1 &&
+                   nccl_fake.ahead == 0,
+               "nccl", "after a message from and to everybody");
     nccl_fake.ahead_most = 0;
     for (int turn = 0; rc == ERR_OK && turn < 50; turn++) {
         struct comm_tensors_request *request;
@@ -83,6 +87,31 @@ static void drop(struct comm *comm)
         ERR_OK)
         (void)comm_wait(request, 0.01);
     comm_destroy(comm);
+}
+
+/* The first messages fail on the last rank. */
+static void test_bad_greeting(struct comm *comm, int result, enum err want)
+{
+    struct comm_tensors *tensors;
+    bool last = comm_rank(comm) == comm_size(comm) - 1;
+    void *stream;
+    enum err rc = deferred_memory.stream_create(false, &stream);
+    rc |= comm_duplicate(comm, &nccl_fake.comm);
+    comm->timeout_s = 4.0;
+    nccl_fake.groups_good = 0;
+    nccl_fake.error_result = last ? result : COMM_NCCL_SUCCESS;
+    if (rc == ERR_OK)
+        rc = comm_tensors_create_lent(comm, &deferred_memory, stream, "nccl",
+                                      &nccl_fake_library, &tensors);
+    everywhere(comm,
+               rc == want && tensors == NULL && nccl_fake.alive == 0 &&
+                   nccl_fake.aborts == 1 &&
+                   strstr(err_text(), "NCCL: first messages") != NULL,
+               "nccl", "bad first messages on one rank are everybody's");
+    nccl_fake.aborts = 0;
+    nccl_fake.error_result = COMM_NCCL_SUCCESS;
+    comm->timeout_s = 60.0;
+    drop(nccl_fake.comm);
 }
 
 static struct arena left_to_mpi[2];
@@ -179,6 +208,8 @@ int main(int argc, char **argv)
                    !nccl_fake.misused,
                "nccl", "was used well");
     comm_destroy(nccl_fake.comm);
+    test_bad_greeting(comm, COMM_NCCL_SYSTEM_ERROR, ERR_IO);
+    test_bad_greeting(comm, COMM_NCCL_REMOTE_ERROR, ERR_COMM);
     test_error(comm, 0, 3);
     test_error(comm, 1, 22);
     comm_destroy(comm);

@@ -101,6 +101,39 @@ static void test_shared(const struct memory_plan_input *base)
                "a rank of 4 has a quarter of the experts");
 }
 
+/* NCCL's buffers are the device's, between two ranks and more. */
+static void test_nccl(const struct memory_plan_input *base)
+{
+    struct memory_plan_input input = *base;
+    struct kernel_memory memory = *base->kernels->memory;
+    struct kernels table = *base->kernels;
+    int64_t buffers[3]; /* 1, 2 and 64 ranks */
+    memory.device = true;
+    table.memory = &memory;
+    input.kernels = &table;
+    input.replica.slots = 64;
+    for (int i = 0; i < 3; i++) {
+        input.ranks = i == 2 ? 64 : i + 1;
+        input.replica.exchange = "staged";
+        struct memory_plan staged = plan_of(&input);
+        input.replica.exchange = NULL;
+        struct memory_plan plan = plan_of(&input);
+        buffers[i] = (int64_t)(plan.total - staged.total);
+        tap_ok(plan.host == staged.host &&
+                   buffers[i] == (int64_t)(plan.comm - staged.comm),
+               "NCCL's buffers are on the device alone");
+    }
+    tap_is_int(buffers[0], 0, "one rank has none");
+    tap_is_int(buffers[1], (int64_t)32 * 12 << 20, "one peer on the node");
+    tap_is_int(buffers[2], (int64_t)(7 * 2 * 12 + 2 * 64) << 20,
+               "7 peers on the node, others elsewhere");
+    input.kernels = base->kernels;
+    input.ranks = 2;
+    struct memory_plan plan = plan_of(&input);
+    input.replica.exchange = "staged";
+    tap_ok(plan.total == plan_of(&input).total, "without a device none");
+}
+
 int main(void)
 {
     static const char *const presets[] = { "mpt-tiny", "llama-tiny",
@@ -129,6 +162,7 @@ int main(void)
         test_kinds(&input);
         test_model(&input);
         test_shared(&input);
+        test_nccl(&input);
         params_destroy(params);
     }
     return tap_done();

@@ -30,6 +30,7 @@ struct nccl {
     bool used;  /* the library */
     void *stream;
     void *settled;                        /* event */
+    struct arena greeting;                /* a byte from and for each rank */
     struct comm_tensors_request *issuing; /* NCCL is not done enqueueing it */
     struct past pasts[AHEAD];
     unsigned long waits;
@@ -191,6 +192,36 @@ out:
     return rc;
 }
 
+/* NCCL connects two ranks and takes its buffers of device memory at their first
+ * message: so that comes now, before others have taken what there is. */
+static enum err greet(struct comm_tensors *tensors)
+{
+    enum err rc = ERR_OK;
+    struct nccl *nccl = tensors->state;
+    const struct comm *comm = tensors->comm;
+    const struct comm_nccl_library *library = &nccl->library;
+    const struct kernel_memory *memory = tensors->memory;
+    size_t size = (size_t)comm->size;
+    TRY(memory->tensors_create(2 * size, &nccl->greeting));
+    int result = library->group_start();
+    for (int i = 1; i < comm->size; i++) {
+        int from = (comm->rank - i + comm->size) % comm->size;
+        int to = (comm->rank + i) % comm->size;
+        (void)library->recv(nccl->greeting.base + from, 1, COMM_NCCL_BYTE, from,
+                            nccl->comm, nccl->stream);
+        (void)library->send(nccl->greeting.base + size + to, 1, COMM_NCCL_BYTE,
+                            to, nccl->comm, nccl->stream);
+    }
+    int last = library->group_end(); /* has the first error */
+    TRY(nccl_error(nccl, result == COMM_NCCL_SUCCESS ? last : result,
+                   "first messages"));
+    TRY(reach(tensors, "first messages", NULL, 0.5 * comm->timeout_s));
+    TRY(memory->event_record(nccl->settled, nccl->stream));
+    TRY(reach(tensors, "first messages", nccl->settled, 0.5 * comm->timeout_s));
+out:
+    return rc;
+}
+
 /* Collective. Half the patience for NCCL, because a rank that fails at once
  * waits for the others in comm_agree(). */
 static enum err meet(struct comm_tensors *tensors)
@@ -218,6 +249,10 @@ static enum err meet(struct comm_tensors *tensors)
     if (rc == ERR_OK)
         rc = reach(tensors, "starting", NULL, 0.5 * comm->timeout_s);
     TRY(comm_agree(comm, rc));
+    /* who has failed says more than who has waited for it */
+    enum err met = comm->size > 1 ? greet(tensors) : ERR_OK;
+    TRY(comm_agree(comm, met == ERR_COMM ? ERR_OK : met));
+    TRY(comm_agree(comm, met));
 out:
     if (rc != ERR_OK)
         give_up(nccl);
@@ -270,6 +305,7 @@ static void nccl_close(struct comm_tensors *tensors)
     }
     memory->event_destroy(nccl->settled);
     memory->stream_destroy(nccl->stream);
+    memory->tensors_destroy(&nccl->greeting);
     free(nccl);
     tensors->state = NULL;
 }

@@ -9,10 +9,12 @@
  *
  * Where tensors lie on a device, `total` is the device's share and `host` the
  * program's. What comes from other ranks counts on both sides: it may pass
- * through memory of the host.
+ * through memory of the host. NCCL's buffers count on the device, as an
+ * estimate from above: it takes them at its start, before what is counted here.
  *
- * Not counted: what a device's driver takes for itself; pages of data set files, which the system takes back when
- * memory is short, and node-local checkpoints, which are files. */
+ * Not counted: what a device's driver takes for itself; pages of data set
+ * files, which the system takes back when memory is short, and node-local
+ * checkpoints, which are files. */
 #ifndef TESSERA_PARALLEL_MEMORY_PLAN_H
 #define TESSERA_PARALLEL_MEMORY_PLAN_H
 
@@ -46,7 +48,7 @@ struct memory_plan {
     struct model_bytes model; /* activations and what computes them */
     size_t staging;           /* the copy that is being saved */
     size_t data;              /* a microbatch of tokens */
-    size_t comm;              /* gradient exchange, the library's buffers */
+    size_t comm;              /* gradient exchange, the libraries' buffers */
     size_t runtime;           /* program, libraries, threads, tables */
     size_t host;  /* beside tensors on a device: staging, data, comm, runtime */
     size_t total; /* of the memory in which tensors lie: with 0 as host all */
