@@ -49,8 +49,9 @@ static inline enum err device_done(void *arg, int block)
 
 static inline struct param_access device_access(struct device *d)
 {
-    return (struct param_access){ d, device_gather, device_release,
-                                  device_gradient, device_done, NULL };
+    return (struct param_access){
+        d, device_gather, device_release, device_gradient, device_done, NULL
+    };
 }
 
 static inline uint16_t to_bf16(float x)

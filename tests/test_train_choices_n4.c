@@ -1,6 +1,8 @@
 /* Algorithms that are chosen by measurement: once per run, by rank 0, taken by
  * all ranks and by every later attempt, from a checkpoint or from the run
  * directory. Works with any number of ranks up to the slots. */
+#include "src/base/clock.h"
+#include "src/comm/comm_impl.h"
 #include "src/train/train_checkpoint.h"
 #include "src/train/train_choices.h"
 #include "src/train/trainer_memory.h"
@@ -13,6 +15,7 @@
  * use. */
 static int measured, embeddings;
 static size_t measured_bytes;
+static double measure_s; /* that it takes */
 static char chosen[64];
 static const char *installed = "1"; /* version of the library */
 static const struct kernels *whole;
@@ -26,6 +29,7 @@ static enum err table_measure(const struct kernel_ctx *ctx, void *memory,
     for (size_t i = 0; i < 1000; i++)
         ordinary = ordinary && words[i] != 0 && (words[i] >> 23 & 0xff) < 127 &&
                    (words[i] >> 23 & 0xff) > 0;
+    clock_sleep(measure_s);
     measured++;
     measured_bytes = ordinary ? bytes : 0;
     return ERR_OK;
@@ -207,6 +211,23 @@ static void test_fast(struct world *world)
     installed = "1";
 }
 
+/* The others wait as long as rank 0 measures. */
+static void test_slow(struct world *world)
+{
+    struct run run;
+    double timeout_s = world->comm->timeout_s;
+    enum err rc = open_run(world, "slow", "elastic", &run);
+    world->comm->timeout_s = 2.0;
+    measure_s = 5.0;
+    if (rc == ERR_OK)
+        rc = train_choices_settle(run.trainer);
+    world->comm->timeout_s = timeout_s;
+    measure_s = 0.0;
+    everywhere(world, rc == ERR_OK && strcmp(chosen, "1 measured\n") == 0,
+               "measuring may take longer than a deadline");
+    close_run(&run);
+}
+
 /* The warm-up changes no bit. */
 static void test_same(struct world *world)
 {
@@ -234,6 +255,7 @@ static void run_tests(struct world *world)
     test_fresh(world);
     test_resumed(world);
     test_fast(world);
+    test_slow(world);
     test_same(world);
 }
 

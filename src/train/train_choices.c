@@ -6,6 +6,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/rng.h"
+#include "src/train/train_alone.h"
 
 /* For the operands that are measured: products that need more keep what the
  * library proposes. The first that can be had. */
@@ -55,15 +56,23 @@ out:
     return rc;
 }
 
-/* On rank 0, after a microbatch. A machine without room takes the libraries'
- * proposals. */
-static enum err measure(const struct trainer *trainer, char **text)
+struct measuring {
+    const struct trainer *trainer;
+    char *text;
+};
+
+/* On rank 0, after a microbatch, in a thread of its own: it takes minutes. A
+ * machine without room takes the libraries' proposals. */
+static enum err measure(void *arg)
 {
     enum err rc = ERR_OK;
+    struct measuring *measuring = arg;
+    const struct trainer *trainer = measuring->trainer;
     const struct kernels *kernels = trainer->kernels;
     const struct kernel_ctx *ctx = model_ctx(trainer->model);
     struct arena room = { 0 };
     size_t count = sizeof room_bytes / sizeof *room_bytes;
+    TRY(kernels->memory->use(comm_local_rank(trainer->comm)));
     TRY(kernels->memory->wait(trainer->stream));
     for (size_t i = 0; i < count && room.base == NULL; i++)
         if (kernels->memory->tensors_create(room_bytes[i], &room) != ERR_OK)
@@ -75,7 +84,7 @@ static enum err measure(const struct trainer *trainer, char **text)
         TRY(fill(trainer, &room));
         TRY(kernels->measure(ctx, room.base, room.capacity));
     }
-    TRY(kernels->choices(text));
+    TRY(kernels->choices(&measuring->text));
 out:
     kernels->memory->tensors_destroy(&room);
     return rc;
@@ -115,10 +124,11 @@ out:
 static enum err measure_together(struct trainer *trainer, char **text)
 {
     enum err rc = ERR_OK;
+    struct measuring measuring = { .trainer = trainer };
     TRY(trainer_warm_up(trainer));
-    if (trainer->rank == 0)
-        rc = measure(trainer, text);
-    TRY(comm_agree(trainer->comm, rc));
+    rc = train_alone(trainer->comm, measure, &measuring);
+    *text = measuring.text;
+    TRY(rc);
     if (trainer->rank == 0)
         rc = write_file(trainer, *text);
     TRY(comm_agree(trainer->comm, rc));
