@@ -12,12 +12,14 @@
 static const struct {
     const char *what, *way;
     int signal;
+    bool computes; /* and the host would not wait for anything */
 } cases[] = {
-    { "direct, killed", "direct", SIGKILL },
-    { "staged, killed", "staged", SIGKILL },
-    { "staged, stopped", "staged", SIGSTOP },
-    { "nccl, killed", "nccl", SIGKILL },
-    { "nccl, stopped", "nccl", SIGSTOP },
+    { "direct, killed", "direct", SIGKILL, false },
+    { "staged, killed", "staged", SIGKILL, false },
+    { "staged, stopped", "staged", SIGSTOP, false },
+    { "nccl, killed", "nccl", SIGKILL, false },
+    { "nccl, stopped", "nccl", SIGSTOP, false },
+    { "nccl, stopped, much to compute", "nccl", SIGSTOP, true },
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -31,6 +33,24 @@ static enum err step(struct bench *b)
         TRY(comm_tensors_wait(request, 0.0));
     }
     TRY(comm_tensors_settle(b->tensors, 0.0));
+out:
+    return rc;
+}
+
+/* The stream waits for what was gathered, and much more is enqueued. */
+static enum err compute(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    char *data;
+    struct comm_tensors_request *request = gather(b, 0, &data);
+    TRY(b->rc);
+    TRY(comm_tensors_wait(request, 0.0));
+    for (int i = 0; i < 100; i++) {
+        TRY(comm_tensors_pace(b->tensors, COMM_TENSORS_AHEAD));
+        TRY(b->memory->copy(b->stream, 1, data, tensor(b, 1)));
+    }
+    for (;;) /* a queue that is full */
+        clock_sleep(1.0);
 out:
     return rc;
 }
@@ -57,6 +77,8 @@ static enum err act(struct comm *comm, int number)
             (void)gather(&b, 0, &data);
             kill(getpid(), cases[number].signal);
         }
+        if (turn == 3 && cases[number].computes)
+            TRY(compute(&b));
         TRY(step(&b));
     }
 out:

@@ -44,6 +44,44 @@ static void test_ahead(struct comm *comm)
     deferred_memory.stream_destroy(b.stream);
 }
 
+/* Ops of the stream that are not done. */
+static bool run_op(void *argument)
+{
+    --*(int *)argument;
+    return true;
+}
+
+static int most_waiting(struct comm *comm, const char *way, int ahead)
+{
+    struct comm_tensors *tensors = NULL;
+    int waiting = 0, most = -1;
+    void *stream;
+    enum err rc = deferred_memory.stream_create(false, &stream);
+    if (rc == ERR_OK)
+        rc = comm_tensors_create_lent(comm, &deferred_memory, stream, way,
+                                      &nccl_fake_library, &tensors);
+    for (int i = 0; rc == ERR_OK && i < 100; i++) {
+        rc = comm_tensors_pace(tensors, ahead);
+        most = waiting > most ? waiting : most;
+        waiting++;
+        deferred_call(stream, run_op, &waiting);
+    }
+    if (rc == ERR_OK)
+        rc = comm_tensors_settle(tensors, 0.0);
+    comm_tensors_destroy(tensors);
+    deferred_memory.stream_destroy(stream);
+    return rc == ERR_OK && waiting == 0 ? most : -1;
+}
+
+static void test_pace(struct comm *comm)
+{
+    everywhere(comm, most_waiting(comm, "nccl", 16) == 16, "nccl",
+               "16 portions ahead and no more");
+    everywhere(comm, most_waiting(comm, "nccl", 1) == 1, "nccl", "1 ahead");
+    everywhere(comm, most_waiting(comm, "staged", 1) == 99, "staged",
+               "as far ahead as may be");
+}
+
 /* NCCL that starts badly, on the last rank, is everybody's error, and no reason
  * to go another way. */
 static void test_bad_start(struct comm *comm)
@@ -199,6 +237,7 @@ int main(int argc, char **argv)
     if (comm_rank(comm) > 0)
         tap_silence();
     test_bad_start(comm);
+    test_pace(comm);
     for (int busy = 0; busy < 6; busy += 3) {
         nccl_fake.busy = busy;
         test_ahead(comm);

@@ -73,6 +73,8 @@ static enum err make_room(struct comm_tensors *tensors)
         TRY(tensors->memory->event_create(&request->ready));
         TRY(tensors->memory->event_create(&request->reached));
     }
+    for (int i = 0; i < COMM_TENSORS_AHEAD; i++)
+        TRY(tensors->memory->event_create(&tensors->paces[i]));
 out:
     return rc;
 }
@@ -183,6 +185,8 @@ void comm_tensors_destroy(struct comm_tensors *tensors)
         tensors->memory->event_destroy(tensors->requests[i].reached);
         tensors->memory->event_destroy(tensors->requests[i].ready);
     }
+    for (int i = 0; tensors->pieces != NULL && i < COMM_TENSORS_AHEAD; i++)
+        tensors->memory->event_destroy(tensors->paces[i]);
     comm_destroy(tensors->comm);
     free(tensors->pieces);
     free(tensors);
@@ -386,4 +390,17 @@ enum err comm_tensors_reach(struct comm_tensors *tensors, void *event,
         return tensors->memory->event_wait(event);
     enum err rc = tensors->way->reach(tensors, event, timeout_s);
     return rc == ERR_OK ? rc : broken(tensors, rc);
+}
+
+enum err comm_tensors_pace(struct comm_tensors *tensors, int ahead)
+{
+    enum err rc = ERR_OK;
+    assert(ahead >= 1 && ahead <= COMM_TENSORS_AHEAD);
+    if (tensors->way->reach == NULL)
+        return ERR_OK;
+    void *event = tensors->paces[tensors->paced++ % (unsigned long)ahead];
+    TRY(comm_tensors_reach(tensors, event, 0.0));
+    TRY(tensors->memory->event_record(event, tensors->stream));
+out:
+    return rc;
 }

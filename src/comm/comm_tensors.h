@@ -84,4 +84,12 @@ enum err comm_tensors_settle(struct comm_tensors *tensors, double timeout_s);
 enum err comm_tensors_reach(struct comm_tensors *tensors, void *event,
                             double timeout_s);
 
+/* To be called between portions of ops on the stream: the host waits, likewise,
+ * until the stream has come to where this was called `ahead` calls ago. A
+ * device's queue that is full stops the host where there are no deadlines.
+ * ahead: from 1 to COMM_TENSORS_AHEAD, always the same. Does nothing by ways
+ * where the stream never waits for other ranks. */
+#define COMM_TENSORS_AHEAD 16
+enum err comm_tensors_pace(struct comm_tensors *tensors, int ahead);
+
 #endif

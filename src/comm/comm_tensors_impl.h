@@ -68,6 +68,8 @@ struct comm_tensors {
     void *state;                             /* the way's */
     struct comm_tensors_request requests[COMM_TENSORS_REQUESTS];
     struct comm_tensors_piece *pieces;
+    void *paces[COMM_TENSORS_AHEAD]; /* events */
+    unsigned long paced;
 };
 
 extern const struct comm_tensors_way comm_tensors_staged;

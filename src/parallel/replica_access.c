@@ -3,18 +3,29 @@
 
 #include "src/parallel/replica_impl.h"
 
+/* The model enters a block, with some 40 launches for each of this rank's
+ * leaves; a device takes about 1000 before it stops the host. */
+static enum err pace(struct replica *replica)
+{
+    int ahead = COMM_TENSORS_AHEAD / replica_part(&replica->options);
+    return comm_tensors_pace(replica->tensors, ahead > 0 ? ahead : 1);
+}
+
 /* --- whole gradients of a slot: nothing happens but the first call -----------
  */
 
 static enum err whole_gather(void *arg, int block, const void **weights)
 {
+    enum err rc = ERR_OK;
     struct replica *replica = arg;
     size_t item = dtype_bytes(replica->options.dtype);
+    TRY(pace(replica));
     *weights = replica_by_block(&replica->options)
                    ? replica_shard(replica, block)
                    : replica->weights +
                          (size_t)replica->params->blocks[block].offset * item;
-    return ERR_OK;
+out:
+    return rc;
 }
 
 static enum err whole_release(void *arg, int block)
@@ -78,8 +89,11 @@ static enum err block_gather(void *arg, int block, const void **weights)
     struct replica *replica = arg;
     walk_step(replica->walk, WALK_GATHER, block);
     if (!is_gathered(replica, block))
-        return whole_gather(arg, block, weights);
-    return noted(replica, gather_block(replica->gather, block, weights));
+        return noted(replica, whole_gather(arg, block, weights));
+    enum err rc = pace(replica);
+    if (rc == ERR_OK)
+        rc = gather_block(replica->gather, block, weights);
+    return noted(replica, rc);
 }
 
 static enum err block_release(void *arg, int block)
