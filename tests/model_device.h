@@ -17,6 +17,7 @@ struct device {
     void *weights;
     float *gradient;
     struct leaf_loss *loss; /* [DEVICE_LEAVES] */
+    int reached;            /* events that the host has waited for */
 };
 
 static inline enum err device_gather(void *arg, int block, const void **weights)
@@ -47,10 +48,18 @@ static inline enum err device_done(void *arg, int block)
     return fixture_done(((struct device *)arg)->f, block);
 }
 
+static inline enum err device_reach(void *arg, void *event)
+{
+    struct device *d = arg;
+    d->reached++;
+    return d->kernels->memory->event_wait(event);
+}
+
 static inline struct param_access device_access(struct device *d)
 {
     return (struct param_access){
-        d, device_gather, device_release, device_gradient, device_done, NULL
+        d,           device_gather, device_release, device_gradient,
+        device_done, device_reach
     };
 }
 
