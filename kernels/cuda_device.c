@@ -16,6 +16,8 @@ struct advice {
     "install NVIDIA's driver 580 or newer (nvidia-smi shows it) or use cpu"
 #define ILL "see nvidia-smi -q and dmesg for Xid, drain the node"
 
+#define UNKEPT "use hardware.graphs = off, where ops are enqueued one by one"
+
 static const struct advice advices[] = {
     { cudaErrorInsufficientDriver, ERR_UNSUPPORTED, NO_DRIVER },
     { cudaErrorStubLibrary, ERR_UNSUPPORTED, NO_DRIVER },
@@ -36,6 +38,13 @@ static const struct advice advices[] = {
     { cudaErrorECCUncorrectable, ERR_IO, ILL },
     { cudaErrorNvlinkUncorrectable, ERR_IO, ILL },
     { cudaErrorHardwareStackError, ERR_IO, ILL },
+    { cudaErrorStreamCaptureUnsupported, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureInvalidated, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureMerge, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureUnjoined, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureIsolation, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorStreamCaptureImplicit, ERR_UNSUPPORTED, UNKEPT },
+    { cudaErrorCapturedEvent, ERR_UNSUPPORTED, UNKEPT },
 };
 
 enum err cuda_device_error(int code, const char *format, ...)

@@ -81,6 +81,13 @@ enum err cuda_device_event_elapsed(void *begin, void *end, double *us);
 enum err cuda_device_time(void *stream, enum err (*run)(void *), void *argument,
                           double *us);
 
+/* What the thread enqueues on a stream, as a cudaGraphExec_t
+ * (kernel_memory.h). capture_end comes after capture_begin in any case. */
+enum err cuda_device_capture_begin(void *stream);
+enum err cuda_device_capture_end(void *stream, void **graph);
+enum err cuda_device_graph_launch(void *graph, void *stream);
+void cuda_device_graph_destroy(void *graph);
+
 /* Until the event is reached; whether it is, without waiting. */
 enum err cuda_device_event_wait(void *event);
 enum err cuda_device_event_done(void *event, bool *done);

@@ -1,4 +1,4 @@
-/* Streams, events, arenas and copies of the CUDA device. */
+/* Streams, graphs, events, arenas and copies of the CUDA device. */
 #include "kernels/cuda_device.h"
 
 #include <cuda_runtime_api.h>
@@ -177,6 +177,50 @@ enum err cuda_device_copy(void *stream, size_t bytes, const void *from,
                           void *to)
 {
     return copy(stream, bytes, from, to, cudaMemcpyDeviceToDevice);
+}
+
+/* Of this thread alone: while it captures, others copy, wait and take pinned
+ * memory for a checkpoint, which a capture of all threads would be spoilt by.
+ * A relaxed one would also let pass what this thread must not do. */
+enum err cuda_device_capture_begin(void *stream)
+{
+    return cuda_device_error(
+        (int)cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+        "beginning to keep a stream's work");
+}
+
+enum err cuda_device_capture_end(void *stream, void **graph)
+{
+    enum err rc = ERR_OK;
+    cudaGraph_t kept = NULL;
+    cudaGraphExec_t made = NULL;
+    *graph = NULL;
+    TRY(cuda_device_error((int)cudaStreamEndCapture(stream, &kept),
+                          "keeping a stream's work"));
+    TRY(cuda_device_error((int)cudaGraphInstantiate(&made, kept, 0),
+                          "making a graph of a stream's work"));
+    TRY(cuda_device_error((int)cudaGraphUpload(made, stream),
+                          "bringing a graph to the device"));
+    *graph = made;
+    made = NULL;
+out:
+    if (made != NULL)
+        (void)cudaGraphExecDestroy(made);
+    if (kept != NULL)
+        (void)cudaGraphDestroy(kept);
+    return rc;
+}
+
+enum err cuda_device_graph_launch(void *graph, void *stream)
+{
+    return cuda_device_error((int)cudaGraphLaunch(graph, stream),
+                             "launching a graph");
+}
+
+void cuda_device_graph_destroy(void *graph)
+{
+    if (graph != NULL)
+        (void)cudaGraphExecDestroy(graph);
 }
 
 /* Runs between two events; one before them finds caches and clocks cold. */

@@ -1,4 +1,5 @@
-/* Tensors in the memory of a GPU, copies and events on CUDA's streams. */
+/* Tensors in the memory of a GPU; copies, graphs and events on CUDA's streams.
+ */
 #include "kernels/cuda_memory.h"
 
 #include <stdio.h>
@@ -38,6 +39,10 @@ const struct kernel_memory cuda_memory = {
     .download = cuda_device_download,
     .copy = cuda_device_copy,
     .wait = cuda_device_stream_wait,
+    .capture_begin = cuda_device_capture_begin,
+    .capture_end = cuda_device_capture_end,
+    .graph_launch = cuda_device_graph_launch,
+    .graph_destroy = cuda_device_graph_destroy,
     .event_create = event_create,
     .event_destroy = cuda_device_event_destroy,
     .event_record = cuda_device_event_record,

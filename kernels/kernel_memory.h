@@ -48,15 +48,20 @@ struct kernel_memory {
     /* Until all that was enqueued is done; what failed in it shows here. */
     enum err (*wait)(void *stream);
 
-    /* Graphs: what the calling thread enqueues on a stream between begin and
-     * end is not done but kept, to be enqueued again and again with the same
-     * arguments: ops, copies between tensors, and events recorded and awaited
-     * on this stream only. Nothing may wait in between. All four are NULL where
-     * there are none (CPU). */
+    /* Graphs: ops and copies between tensors that the calling thread enqueues
+     * on a stream between begin and end are not done but kept, to be enqueued
+     * again and again with the same arguments, in their order. Nothing else may
+     * be asked of the stream meanwhile, and the thread waits for nothing, asks
+     * no event and takes no memory of the device; other threads do what they
+     * like with other streams. An op of the same shape has been done before, so
+     * that its library has made its plan and is loaded. All four are NULL where
+     * there are no graphs (CPU). */
     enum err (*capture_begin)(void *stream);
-    /* After it the stream is as before, also when it fails; *graph is NULL
-     * then. ERR_UNSUPPORTED: something was enqueued that cannot be kept. */
+    /* Also after a call in between has failed. After it the stream is as
+     * before, also when it fails; *graph is NULL then. ERR_UNSUPPORTED:
+     * something was asked for that cannot be kept. */
     enum err (*capture_end)(void *stream, void **graph);
+    /* Enqueues it on any stream, one launch of a graph after the other. */
     enum err (*graph_launch)(void *graph, void *stream);
     /* Of one whose launches are done; NULL is fine. */
     void (*graph_destroy)(void *graph);

@@ -25,6 +25,9 @@ static void check_errors(void)
         { 46, ERR_IO, "another process" },
         { 214, ERR_IO, "drain the node" },
         { 802, ERR_IO, "fabricmanager" },
+        { 900, ERR_UNSUPPORTED, "hardware.graphs = off" },
+        { 901, ERR_UNSUPPORTED, "cudaErrorStreamCaptureInvalidated" },
+        { 907, ERR_UNSUPPORTED, "hardware.graphs = off" },
         { 700, ERR_INTERNAL, "compute-sanitizer" },
         { 123456, ERR_INTERNAL, "CUDA error 123456" },
     };
@@ -111,6 +114,11 @@ static void check_without(void)
            "and names the bytes");
     refused(cuda_device_upload(NULL, 4, bytes + 4, bytes), NULL, "upload");
     refused(cuda_device_download(NULL, 4, bytes + 4, bytes), NULL, "download");
+    refused(cuda_device_capture_begin(NULL), NULL, "capture_begin");
+    made = &info;
+    refused(cuda_device_capture_end(NULL, &made), &made, "capture_end");
+    refused(cuda_device_graph_launch(NULL, NULL), NULL, "graph_launch");
+    cuda_device_graph_destroy(NULL);
     (void)cuda_device_event_elapsed(NULL, NULL, &us);
     tap_ok(us == 0, "no time between no events");
     cuda_device_tensors_destroy(&arena);
@@ -150,6 +158,42 @@ out:
     cuda_device_stream_destroy(stream);
 }
 
+/* A copy that is kept happens at each launch, and never before. */
+static void check_graph(struct arena *device, struct arena *host)
+{
+    void *stream = NULL, *graph = NULL, *none = &graph;
+    unsigned char *on = arena_take(device, 128);
+    unsigned char *here = arena_take(host, 256);
+    bool same = true;
+    enum err rc = ERR_OK;
+    TRY(cuda_device_stream_create(false, &stream));
+    TRY(cuda_device_capture_begin(stream));
+    TRY(cuda_device_copy(stream, 64, on, on + 64));
+    TRY(cuda_device_capture_end(stream, &graph));
+    for (int i = 0; i < 2; i++) {
+        memset(here + 64 * i, i + 1, 64);
+        TRY(cuda_device_upload(stream, 64, here + 64 * i, on));
+        TRY(cuda_device_graph_launch(graph, stream));
+        TRY(cuda_device_download(stream, 64, on + 64, here + 128 + 64 * i));
+    }
+    TRY(cuda_device_stream_wait(stream));
+    for (int i = 0; i < 128; i++)
+        same &= here[128 + i] == i / 64 + 1;
+    tap_ok(same, "a kept copy takes what is there at each launch");
+    TRY(cuda_device_capture_begin(stream));
+    tap_is_int(cuda_device_stream_wait(stream), ERR_UNSUPPORTED,
+               "nobody waits for what is only kept");
+    tap_ok(cuda_device_capture_end(stream, &none) == ERR_UNSUPPORTED &&
+               none == NULL,
+           "and then nothing is kept: %s", err_text());
+    TRY(cuda_device_copy(stream, 64, on, on + 64));
+    TRY(cuda_device_stream_wait(stream));
+out:
+    tap_ok(rc == ERR_OK, "graphs: %s", err_text());
+    cuda_device_graph_destroy(graph);
+    cuda_device_stream_destroy(stream);
+}
+
 static void check_with(void)
 {
     struct cuda_device_info info;
@@ -161,9 +205,10 @@ static void check_with(void)
     tap_ok(info.multiprocessors > 0 && info.bytes_total > 0 &&
                info.bytes_free <= info.bytes_total,
            "GPU %d is known: %s", device, info.name);
-    TRY(cuda_device_tensors_create(4096, &device_memory));
-    TRY(cuda_device_host_create(4096, &host));
+    TRY(cuda_device_tensors_create(8192, &device_memory));
+    TRY(cuda_device_host_create(8192, &host));
     check_copies(&device_memory, &host);
+    check_graph(&device_memory, &host);
 out:
     tap_ok(rc == ERR_OK, "a GPU can be used: %s", err_text());
     cuda_device_tensors_destroy(&device_memory);
