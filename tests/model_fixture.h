@@ -74,8 +74,11 @@ static inline enum err fixture_done(void *arg, int block)
 
 static inline struct param_access fixture_access(struct model_fixture *f)
 {
-    return (struct param_access){ f, fixture_gather, fixture_release,
-                                  fixture_gradient, fixture_done, NULL };
+    return (struct param_access){ .arg = f,
+                                  .gather = fixture_gather,
+                                  .release = fixture_release,
+                                  .gradient = fixture_gradient,
+                                  .gradient_done = fixture_done };
 }
 
 static inline size_t fixture_bytes(const struct model_fixture *f)

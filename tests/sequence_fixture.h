@@ -74,8 +74,11 @@ static inline void *rank_main(void *arg)
     enum err rc = ERR_OK;
     struct sequence_rank *rank = arg;
     const struct model_config *config = &rank->f->config;
-    struct param_access access = { rank, rank_gather, rank_release,
-                                   rank_gradient, rank_done, NULL };
+    struct param_access access = { .arg = rank,
+                                   .gather = rank_gather,
+                                   .release = rank_release,
+                                   .gradient = rank_gradient,
+                                   .gradient_done = rank_done };
     struct model *model = NULL;
     TRY(model_create(config, rank->f->params, rank->kernels, &rank->options,
                      &model));

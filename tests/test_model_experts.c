@@ -144,8 +144,11 @@ out:
 static void *run_member(void *arg)
 {
     struct member *m = arg;
-    struct param_access access = { m, member_gather, member_release,
-                                   member_gradient, member_done, NULL };
+    struct param_access access = { .arg = m,
+                                   .gather = member_gather,
+                                   .release = member_release,
+                                   .gradient = member_gradient,
+                                   .gradient_done = member_done };
     run(m, &access);
     return NULL;
 }

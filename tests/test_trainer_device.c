@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "src/base/log.h"
+#include "src/model/model_graph.h"
 #include "src/train/train_checkpoint.h"
 #include "src/train/train_eval.h"
 #include "tests/cuda_emulator_memory.h"
@@ -38,7 +39,9 @@ struct variant {
 struct results {
     double losses[STEPS];
     double eval_loss;
-    int64_t waits; /* of the host, in the first step */
+    int64_t waits; /* of the host, in the first step, and in any later one */
+    int64_t later_waits;
+    int64_t launches; /* of leaves as graphs */
     char arithmetic[256];
 };
 
@@ -85,14 +88,18 @@ static enum err train(struct trainer *trainer, int64_t steps,
     while (trainer->step < steps) {
         int64_t before = cuda_emulator_memory_waits();
         TRY(trainer_step(trainer));
+        int64_t waits = cuda_emulator_memory_waits() - before;
         if (trainer->step == 1) /* there is no saver's thread yet that waits */
-            out->waits = cuda_emulator_memory_waits() - before;
+            out->waits = waits;
+        else if (waits > out->later_waits)
+            out->later_waits = waits;
         out->losses[trainer->step - 1] = trainer->loss;
         trainer->finished = trainer->step == steps;
         TRY(trainer_event(trainer, EVENT_BATCH_CHECKPOINT));
     }
     snprintf(out->arithmetic, sizeof out->arithmetic, "%s",
              trainer->arithmetic);
+    out->launches = model_graph_launches(trainer->model);
 out:
     return rc;
 }
@@ -183,6 +190,30 @@ static void test_variant(const struct world *world,
            "and the same losses");
 }
 
+/* The run that goes on as graphs has begun without. */
+static void test_graphs(const struct world *world, const char *run,
+                        const char *settings)
+{
+    char off[160], on[160];
+    struct results without = { 0 }, with = { 0 };
+    snprintf(off, sizeof off, "%s checkpoint.async=false hardware.graphs=off",
+             settings);
+    snprintf(on, sizeof on, "%s checkpoint.async=false", settings);
+    enum err rc = run_to(world, "without", off, PART, &without);
+    tap_ok(rc == ERR_OK && without.launches == 0 &&
+               same_checkpoint(world, run, "without", PART),
+           "%s: as graphs and op by op, the same bits", run);
+    rc = run_to(world, "without", on, STEPS, &with);
+    /* four leaves a step, whose gradients come into two slots in two ways */
+    tap_is_int(with.launches, 4 * (STEPS - PART) - 4,
+               "all leaves but the first ones of their kinds are launched");
+    tap_ok(rc == ERR_OK && same_checkpoint(world, run, "without", STEPS),
+           "which may change within a run");
+    tap_is_int(with.later_waits, without.later_waits,
+               "and the host waits as often");
+    tap_ok(with.later_waits <= WAITS, "which is where it must");
+}
+
 /* Masters are fp32, so the processor can go on with either. */
 static void test_change(const struct world *world, const char *run,
                         const struct results *reference)
@@ -235,6 +266,7 @@ int main(int argc, char **argv)
     tap_ok(rc == ERR_OK, "the processor trains");
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
         test_variant(&world, &variants[i], &reference);
+    test_graphs(&world, variants[1].name, variants[1].settings);
     test_change(&world, "bf16", &reference);
     rc = run_to(&world, "cpu-experts", EXPERTS "hardware.backend=cpu", STEPS,
                 &reference);

@@ -3,6 +3,7 @@
  * each step has the bits of one rank alone on such a device. */
 #include <string.h>
 
+#include "src/model/model_graph.h"
 #include "src/train/trainer.h"
 #include "tests/trainer_world.h"
 
@@ -29,6 +30,14 @@ static const struct variant {
       "train.precision=bf16 model.preset=moe-tiny model.d_model=128 "
       "parallel.strategy=zero3",
       "parallel.expert_degree=2" },
+    { "ddp, leaves as graphs",
+      "train.precision=bf16 train.microbatch=1 model.dropout_residual=0 "
+      "hardware.graphs=off",
+      "parallel.strategy=ddp hardware.graphs=auto" },
+    { "zero1, leaves as graphs",
+      "train.precision=fp32 train.microbatch=1 model.dropout_residual=0 "
+      "hardware.graphs=off",
+      "parallel.strategy=zero1 hardware.graphs=auto" },
     { "sequences in two parts",
       "train.precision=fp32 parallel.strategy=zero2 "
       "parallel.sequence_chunks=2",
@@ -48,6 +57,7 @@ static const char *const model[] = {
 
 struct results {
     double losses[STEPS], norms[STEPS];
+    int64_t launches; /* of leaves as graphs */
 };
 
 static enum err load_settings(const struct world *world, const char *both,
@@ -83,6 +93,7 @@ static enum err train(const struct world *world, struct comm *comm,
         out->losses[i] = trainer->loss;
         out->norms[i] = trainer->grad_norm;
     }
+    out->launches = model_graph_launches(trainer->model);
 out:
     trainer_destroy(trainer);
     free(settings);
@@ -106,8 +117,14 @@ static void test_variant(struct world *world, const struct variant *variant)
                  together.norms[STEPS - 1], alone.losses[STEPS - 1],
                  alone.norms[STEPS - 1]);
     everywhere(world,
-               rc == ERR_OK && memcmp(&alone, &together, sizeof alone) == 0,
+               rc == ERR_OK &&
+                   memcmp(alone.losses, together.losses, sizeof alone.losses) ==
+                       0 &&
+                   memcmp(alone.norms, together.norms, sizeof alone.norms) == 0,
                "together they have the bits of one");
+    bool graphs = strstr(variant->shared, "hardware.graphs=auto") != NULL;
+    everywhere(world, alone.launches == 0 && graphs == (together.launches > 0),
+               graphs ? "as graphs, the one without" : "op by op");
 }
 
 static void run_tests(struct world *world)

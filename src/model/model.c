@@ -185,6 +185,7 @@ static enum err model_allocate(struct model *model)
     model_layout_host(model, &model->host);
     TRY(model_input_create(model));
     TRY(model_experts_exchange_create(model));
+    TRY(model_graph_create(model));
 out:
     return rc;
 }
@@ -224,6 +225,7 @@ void model_destroy(struct model *model)
     /* what is still under way has its memory here */
     if (model->arena.base != NULL)
         (void)model->kernels->memory->wait(model->ctx.stream);
+    model_graph_destroy(model);
     model_input_destroy(model);
     model_experts_exchange_destroy(model);
     model->kernels->memory->host_destroy(&model->host);
@@ -283,6 +285,7 @@ const int64_t *model_expert_counts(const struct model *model)
     return model->ws.host_expert_counts;
 }
 
+/* All that differs from leaf to leaf of a kind. */
 static enum err model_begin(struct model *model,
                             const struct param_access *access,
                             const struct leaf *leaf, bool training,
@@ -301,12 +304,17 @@ static enum err model_begin(struct model *model,
         pass->first = pass->chunk * pass->leaf.seq_len;
         pass->loss = loss + i;
     }
-    TRY(model->kernels->zero(&model->ctx, DTYPE_F64,
-                             model->options.own_chunks *
-                                 (int64_t)(sizeof *loss / sizeof(double)),
-                             loss));
 out:
     return rc;
+}
+
+static enum err clear_loss(struct model *model)
+{
+    struct leaf_loss *loss = model->passes[0].loss;
+    return model->kernels->zero(&model->ctx, DTYPE_F64,
+                                model->options.own_chunks *
+                                    (int64_t)(sizeof *loss / sizeof(double)),
+                                loss);
 }
 
 /* `gradient` is the first chunk's, NULL in forward. */
@@ -338,12 +346,20 @@ static void enter_experts(struct model *model, int block, const void *weights,
     }
 }
 
+static enum err pace(const struct model *model)
+{
+    const struct param_access *access = model->passes[0].access;
+    return access->pace != NULL && !model->capturing ? access->pace(access->arg)
+                                                     : ERR_OK;
+}
+
 enum err model_enter(struct model *model, int block, bool gradient)
 {
     enum err rc = ERR_OK;
     const struct param_access *access = model->passes[0].access;
     const void *weights = NULL;
     float *first = NULL;
+    TRY(pace(model));
     TRY(access->gather(access->arg, block, &weights));
     if (gradient)
         TRY(access->gradient(access->arg, block, &first));
@@ -361,6 +377,7 @@ enum err model_enter_layer(struct model *model, int layer, bool gradient)
     int end = block + params->layer_blocks;
     const void *weights[1 + PARAM_EXPERT_KINDS];
     float *first[1 + PARAM_EXPERT_KINDS] = { NULL };
+    TRY(pace(model));
     for (int b = block; b < end; b++)
         TRY(access->gather(access->arg, b, &weights[b - block]));
     for (int b = block; b < end && gradient; b++)
@@ -413,12 +430,10 @@ out:
     return rc;
 }
 
-enum err model_train_leaf(struct model *model,
-                          const struct param_access *access,
-                          const struct leaf *leaf, struct leaf_loss *loss)
+static enum err train(struct model *model)
 {
     enum err rc = ERR_OK;
-    TRY(model_begin(model, access, leaf, true, loss));
+    TRY(clear_loss(model));
     TRY(model_embed(model));
     TRY(model_blocks_forward(model));
     TRY(model_head(model, true));
@@ -428,11 +443,23 @@ out:
     return rc;
 }
 
+enum err model_train_leaf(struct model *model,
+                          const struct param_access *access,
+                          const struct leaf *leaf, struct leaf_loss *loss)
+{
+    enum err rc = ERR_OK;
+    TRY(model_begin(model, access, leaf, true, loss));
+    TRY(model_graph_run(model, train));
+out:
+    return rc;
+}
+
 enum err model_eval_leaf(struct model *model, const struct param_access *access,
                          const struct leaf *leaf, struct leaf_loss *loss)
 {
     enum err rc = ERR_OK;
     TRY(model_begin(model, access, leaf, false, loss));
+    TRY(clear_loss(model));
     TRY(model_embed(model));
     TRY(model_blocks_forward(model));
     TRY(model_head(model, false));

@@ -16,6 +16,7 @@
 #ifndef TESSERA_MODEL_MODEL_H
 #define TESSERA_MODEL_MODEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,6 +61,7 @@ struct model_options {
      * weighs with are fp32. ERR_UNSUPPORTED where the table lacks it. */
     enum dtype dtype;
     struct model_memory memory;
+    bool graphs; /* of leaves, where there can be some (model_graph.h) */
     /* Expert parallelism: a group of so many ranks shares each block's experts,
      * the place s of it has [s experts / degree, (s + 1) experts / degree). 0
      * or 1: no group */

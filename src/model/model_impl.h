@@ -5,6 +5,7 @@
 
 #include "src/base/arena.h"
 #include "src/model/model.h"
+#include "src/model/model_graph.h"
 
 /* What backward needs from forward, per transformer block and chunk; n rows of
  * a chunk, r rows of its hidden layer: n, or with experts the most that one
@@ -142,9 +143,12 @@ struct model {
     struct workspace ws;
     struct ring ring;
     struct input input;
-    int64_t loss_tokens; /* of the whole leaf: labels >= 0 */
-    float *rope;         /* [seq_len, 2, head_dim / 2] */
-    float *slopes;       /* [n_heads] of ALiBi */
+    struct model_graphs *graphs;  /* NULL: leaves are not kept */
+    bool capturing;               /* the calls of a leaf are kept */
+    struct leaf_loss *graph_loss; /* a tensor, of the leaf at work as a graph */
+    int64_t loss_tokens;          /* of the whole leaf: labels >= 0 */
+    float *rope;                  /* [seq_len, 2, head_dim / 2] */
+    float *slopes;                /* [n_heads] of ALiBi */
     int64_t head_dim;
     int64_t qkv_width;    /* (n_heads + 2 n_kv_heads) head_dim */
     int64_t hidden_width; /* ffn_width, twice that with gates */
@@ -203,9 +207,8 @@ static inline enum err model_reach(const struct model *model,
                                    const struct param_access *access,
                                    void *event)
 {
-    return access->reach != NULL
-               ? access->reach(access->arg, event)
-               : model->kernels->memory->event_wait(event);
+    return access->reach != NULL ? access->reach(access->arg, event)
+                                 : model->kernels->memory->event_wait(event);
 }
 
 /* An element of weights or activations. */

@@ -280,6 +280,7 @@ static void layout_workspace(struct model *model, struct arena *arena)
     for (int i = 0; i < model->options.own_chunks; i++)
         layout_pass(&model->passes[i], arena);
     model_input_layout(model, n, arena);
+    model_graph_layout(model, arena);
     if (model->options.chunks > 1)
         model_sequence_layout(model, n, arena);
     ws->norm = take_elements(model, arena, n * d);

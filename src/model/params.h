@@ -142,6 +142,16 @@ struct param_access {
      * other ranks before it: ERR_COMM names those that don't come in time.
      * NULL: there is nobody to wait for. */
     enum err (*reach)(void *arg, void *event);
+    /* The model enters a block: the host waits until it is not too far ahead of
+     * the device, as `reach` does. Not while calls are kept (`fixed`). NULL: it
+     * may be. */
+    enum err (*pace)(void *arg);
+    /* A number that decides, with the block of each call, what the calls of the
+     * leaf at hand answer and enqueue. A later leaf with the same number may do
+     * without the calls if what they have enqueued is done once more
+     * (model_graph.h), and a leaf's calls may be made again from the first on.
+     * NULL: there is no such number, for exchanges happen. */
+    int64_t (*fixed)(void *arg);
 };
 
 #endif

@@ -252,6 +252,12 @@ enum err reduce_slot(struct reduce *reduce, float **gradient)
                                  *gradient);
 }
 
+int reduce_lent(const struct reduce *reduce)
+{
+    assert(reduce->lent);
+    return reduce->nodes.depth;
+}
+
 enum err reduce_slot_done(struct reduce *reduce)
 {
     assert(reduce->lent);

@@ -62,6 +62,8 @@ void reduce_begin(struct reduce *reduce);
 /* The zeroed arena [elements] into which the next slot's gradient is to be
  * accumulated; lent until reduce_slot_done(). */
 enum err reduce_slot(struct reduce *reduce, float **gradient);
+/* Which of the rank's arenas it is, while it is lent. */
+int reduce_lent(const struct reduce *reduce);
 /* The slot's gradient is complete: combine what can be combined. Slots finish
  * in order, each of this rank's range exactly once. */
 enum err reduce_slot_done(struct reduce *reduce);

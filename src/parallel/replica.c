@@ -172,6 +172,7 @@ static enum err make_sums(struct replica *replica)
     TRY(replica->kernels->memory->tensors_create(plan.used,
                                                  &replica->leaf_arena));
     leaf_layout(replica, &replica->leaf_arena);
+    replica->leaf_layouts++;
 out:
     return rc;
 }

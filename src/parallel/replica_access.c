@@ -2,30 +2,21 @@
 #include <assert.h>
 
 #include "src/parallel/replica_impl.h"
-
-/* The model enters a block, with some 40 launches for each of this rank's
- * leaves; a device takes about 1000 before it stops the host. */
-static enum err pace(struct replica *replica)
-{
-    int ahead = COMM_TENSORS_AHEAD / replica_part(&replica->options);
-    return comm_tensors_pace(replica->tensors, ahead > 0 ? ahead : 1);
-}
+#include "src/parallel/tree.h"
 
 /* --- whole gradients of a slot: nothing happens but the first call -----------
  */
 
 static enum err whole_gather(void *arg, int block, const void **weights)
 {
-    enum err rc = ERR_OK;
     struct replica *replica = arg;
     size_t item = dtype_bytes(replica->options.dtype);
-    TRY(pace(replica));
+    replica->leaf_opened &= block != 0; /* with which a leaf begins */
     *weights = replica_by_block(&replica->options)
                    ? replica_shard(replica, block)
                    : replica->weights +
                          (size_t)replica->params->blocks[block].offset * item;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err whole_release(void *arg, int block)
@@ -69,6 +60,16 @@ static enum err whole_done(void *arg, int block)
                                         replica->slot_gradient + b->offset);
 }
 
+/* In which of the sum's buffers the slot's gradient is, and whether the leaf
+ * has one of its own. */
+static int64_t whole_fixed(void *arg)
+{
+    const struct replica *replica = arg;
+    int64_t number =
+        replica->leaf_layouts * TREE_DEPTH_MAX + reduce_lent(replica->reduce);
+    return 2 * number + (leaf_block(replica, 0) != NULL);
+}
+
 /* --- block by block ----------------------------------------------------------
  */
 
@@ -89,11 +90,8 @@ static enum err block_gather(void *arg, int block, const void **weights)
     struct replica *replica = arg;
     walk_step(replica->walk, WALK_GATHER, block);
     if (!is_gathered(replica, block))
-        return noted(replica, whole_gather(arg, block, weights));
-    enum err rc = pace(replica);
-    if (rc == ERR_OK)
-        rc = gather_block(replica->gather, block, weights);
-    return noted(replica, rc);
+        return whole_gather(arg, block, weights);
+    return noted(replica, gather_block(replica->gather, block, weights));
 }
 
 static enum err block_release(void *arg, int block)
@@ -125,6 +123,16 @@ static enum err reach(void *arg, void *event)
     return noted(replica, comm_tensors_reach(replica->tensors, event, 0.0));
 }
 
+/* A block is some 40 launches for each of this rank's leaves; a device takes
+ * about 1000 before it stops the host. */
+static enum err pace(void *arg)
+{
+    struct replica *replica = arg;
+    int ahead = COMM_TENSORS_AHEAD / replica_part(&replica->options);
+    return noted(replica,
+                 comm_tensors_pace(replica->tensors, ahead > 0 ? ahead : 1));
+}
+
 struct param_access replica_access_table(struct replica *replica)
 {
     if (replica_by_block(&replica->options))
@@ -133,13 +141,16 @@ struct param_access replica_access_table(struct replica *replica)
                                       .release = block_release,
                                       .gradient = block_gradient,
                                       .gradient_done = block_done,
-                                      .reach = reach };
+                                      .reach = reach,
+                                      .pace = pace };
     return (struct param_access){ .arg = replica,
                                   .gather = whole_gather,
                                   .release = whole_release,
                                   .gradient = whole_gradient,
                                   .gradient_done = whole_done,
-                                  .reach = reach };
+                                  .fixed = whole_fixed,
+                                  .reach = reach,
+                                  .pace = pace };
 }
 
 enum err replica_walk_on(struct replica *replica)

@@ -73,7 +73,6 @@ enum err replica_begin_leaf(struct replica *replica, int turn)
         walk_begin(replica->walk, true);
         return ERR_OK;
     }
-    replica->leaf_opened = false;
     if (begins_slot(replica, turn))
         return reduce_slot(replica->reduce, &replica->slot_gradient);
     return ERR_OK;

@@ -42,6 +42,7 @@ struct replica {
     struct arena leaf_arena;
     float *leaf_block[WALK_PLACES]; /* of a slot's leaves after the first; NULL:
                                      * they add to the slot's gradient */
+    int64_t leaf_layouts;           /* how often they were laid out */
     bool leaf_opened;               /* the embedding's, by the head */
 
     /* zero2, zero3 */

@@ -6,6 +6,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/rng.h"
+#include "src/model/model_graph.h"
 #include "src/train/train_alone.h"
 
 /* For the operands that are measured: products that need more keep what the
@@ -157,14 +158,29 @@ static bool may_change(const struct trainer *trainer)
            trainer->settings.parallel.allow_arithmetic_change;
 }
 
+/* What was kept of leaves would go on with other algorithms. */
+static enum err choose(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    TRY(model_graph_forget(trainer->model));
+    TRY(trainer->kernels->choose(trainer->choices));
+out:
+    return rc;
+}
+
+/* Collective. */
+static enum err choose_together(struct trainer *trainer)
+{
+    return comm_agree(trainer->comm, choose(trainer));
+}
+
 enum err train_choices_settle(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
-    const struct kernels *kernels = trainer->kernels;
-    if (kernels->measure == NULL)
+    if (trainer->kernels->measure == NULL)
         return ERR_OK;
     TRY(find(trainer));
-    rc = comm_agree(trainer->comm, kernels->choose(trainer->choices));
+    rc = choose_together(trainer);
     if (rc != ERR_UNSUPPORTED || !may_change(trainer))
         return rc;
     if (trainer->rank == 0)
@@ -172,7 +188,7 @@ enum err train_choices_settle(struct trainer *trainer)
     free(trainer->choices);
     trainer->choices = NULL;
     TRY(measure_together(trainer, &trainer->choices));
-    TRY(comm_agree(trainer->comm, kernels->choose(trainer->choices)));
+    TRY(choose_together(trainer));
 out:
     return rc;
 }

@@ -62,6 +62,7 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
         .own_chunks =
             (int)(s->parallel.sequence_chunks / s->parallel.sequence_degree),
         .expert_degree = (int)s->parallel.expert_degree,
+        .graphs = strcmp(s->hardware.graphs, "off") != 0,
     };
     return train_settings_memory(s, &out->memory);
 }

@@ -243,6 +243,10 @@ const struct setting train_settings_schema[] = {
       "and hardware.kernel_set is auto, else the processor" },
     { "hardware.kernel_set", SETTING_STRING, AT(hardware.kernel_set), "auto", 0,
       0, NULL, "of the processor: auto, avx512, avx2 or generic" },
+    { "hardware.graphs", SETTING_CHOICE, AT(hardware.graphs), "auto", 0, 0,
+      "auto|off",
+      "of a GPU with ddp and zero1: a microbatch as one launch, not op by op; "
+      "the same bits" },
     { "hardware.peak_flops", SETTING_FLOAT, AT(hardware.peak_flops), "0", 0,
       1e18, NULL, "FLOP/s of one rank, for mfu; 0: unknown" },
 

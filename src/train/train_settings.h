@@ -98,6 +98,7 @@ struct train_settings {
         int64_t threads;
         char backend[SETTINGS_TEXT_BYTES];
         char kernel_set[SETTINGS_TEXT_BYTES];
+        char graphs[SETTINGS_TEXT_BYTES];
         double peak_flops; /* per rank */
     } hardware;
     struct {
