@@ -34,4 +34,7 @@ struct cuda_emulator_memory_counts cuda_emulator_memory_counts(void);
 /* The first of these. */
 int64_t cuda_emulator_memory_waits(void);
 
+/* From now on no capture ends with a graph, or each one may. */
+void cuda_emulator_memory_refuse_graphs(bool refuse);
+
 #endif

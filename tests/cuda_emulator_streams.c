@@ -36,6 +36,7 @@ static pthread_mutex_t lock;
 static pthread_once_t lock_once = PTHREAD_ONCE_INIT;
 static struct stream *streams[STREAMS_MAX];
 static struct cuda_emulator_memory_counts counts;
+static bool graphs_refused;
 
 static void lock_create(void)
 {
@@ -298,7 +299,7 @@ enum err cuda_emulator_streams_capture_end(void *stream, void **graph)
            "another thread has begun to keep the stream's work");
     *graph = s->capture;
     s->capture = NULL;
-    if (s->capture_broken) {
+    if (s->capture_broken || graphs_refused) {
         graph_free(*graph);
         *graph = NULL;
         rc = err_set(ERR_UNSUPPORTED,
@@ -356,4 +357,11 @@ struct cuda_emulator_memory_counts cuda_emulator_memory_counts(void)
 int64_t cuda_emulator_memory_waits(void)
 {
     return cuda_emulator_memory_counts().waits;
+}
+
+void cuda_emulator_memory_refuse_graphs(bool refuse)
+{
+    cuda_emulator_streams_lock();
+    graphs_refused = refuse;
+    cuda_emulator_streams_unlock();
 }

@@ -214,6 +214,25 @@ static void test_graphs(const struct world *world, const char *run,
     tap_ok(with.later_waits <= WAITS, "which is where it must");
 }
 
+/* Of three leaves in a slot the third one is the second of its kind, whose
+ * calls are made twice then. */
+static void test_refused(const struct world *world)
+{
+    struct results refused = { 0 }, plain = { 0 };
+    const char *three = DEVICE "checkpoint.async=false train.global_batch=6";
+    enum err rc = run_to(world, "plain",
+                         DEVICE "checkpoint.async=false train.global_batch=6 "
+                                "hardware.graphs=off",
+                         2, &plain);
+    cuda_emulator_memory_refuse_graphs(true);
+    if (rc == ERR_OK)
+        rc = run_to(world, "refused", three, 2, &refused);
+    cuda_emulator_memory_refuse_graphs(false);
+    tap_ok(rc == ERR_OK && refused.launches == 0 &&
+               same_checkpoint(world, "plain", "refused", 2),
+           "a leaf that could not be kept has the same bits");
+}
+
 /* Masters are fp32, so the processor can go on with either. */
 static void test_change(const struct world *world, const char *run,
                         const struct results *reference)
@@ -267,6 +286,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
         test_variant(&world, &variants[i], &reference);
     test_graphs(&world, variants[1].name, variants[1].settings);
+    test_refused(&world);
     test_change(&world, "bf16", &reference);
     rc = run_to(&world, "cpu-experts", EXPERTS "hardware.backend=cpu", STEPS,
                 &reference);

@@ -10,6 +10,7 @@
 #include "src/cmd/bench_step.h"
 #include "src/cmd/bench_text.h"
 #include "src/comm/comm.h"
+#include "src/model/model_graph.h"
 #include "src/train/train_backend.h"
 #include "src/train/train_choices.h"
 #include "src/train/trainer.h"
@@ -83,13 +84,15 @@ static json_t *report(const struct trainer *trainer, double step_s, int steps,
                    model_config_flops_per_sequence(&config, s->data.seq_len);
     double causal = sequences_per_s * model_config_flops_per_sequence_causal(
                                           &config, s->data.seq_len);
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:i, s:f, s:f, s:f, s:f, s:f}",
-                     "bench", "mfu", "model", s->model.preset, "precision",
-                     s->train.precision, "arithmetic", trainer->arithmetic,
-                     "params", (json_int_t)trainer->params->numel, "rounds",
-                     steps, "step_ms", step_s * 1e3, "tokens_per_s",
-                     tokens_per_s, "gemm_flops_per_s", gemm_flops, "mfu",
-                     flops / gemm_flops, "mfu_causal", causal / gemm_flops);
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:i, s:f, s:f, s:I, s:f, s:f, s:f}", "bench",
+        "mfu", "model", s->model.preset, "precision", s->train.precision,
+        "arithmetic", trainer->arithmetic, "params",
+        (json_int_t)trainer->params->numel, "rounds", steps, "step_ms",
+        step_s * 1e3, "tokens_per_s", tokens_per_s, "graph_leaves",
+        (json_int_t)model_graph_launches(trainer->model), "gemm_flops_per_s",
+        gemm_flops, "mfu", flops / gemm_flops, "mfu_causal",
+        causal / gemm_flops);
 }
 
 static enum err measure(const struct bench_options *options, struct comm *comm,

@@ -47,7 +47,8 @@ enum err bench_data(const struct bench_options *options, json_t **result);
  * and which share of a ceiling that is: of the rate of one large matrix product
  * by the same backend in the same dtype, measured in the same run. FLOPs per
  * token are 6 N + 12 L d S (mfu) or with half of attention (mfu_causal), as in
- * metrics.jsonl. Medians; the first step is left out. */
+ * metrics.jsonl. Medians; the first step is left out. graph_leaves is how many
+ * microbatches were one launch, 0 with hardware.graphs=off. */
 enum err bench_mfu(const struct bench_options *options, json_t **result);
 
 #endif

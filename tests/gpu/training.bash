@@ -81,6 +81,16 @@ resume_test() {
     train resumed hardware.backend=cuda train.precision=bf16 checkpoint.interval=10ba && same_digest resumed cuda-bf16
 }
 
+# Microbatches as graphs, beside the same op by op.
+graphs_test() {
+    train op-by-op hardware.backend=cuda train.precision=bf16 hardware.graphs=off && same_digest op-by-op cuda-bf16
+    if grep -q 'not as graphs' "$OUT/train-cuda-bf16.log"; then
+        verdict graphs FAILED "$(grep 'not as graphs' "$OUT/train-cuda-bf16.log" | head -n 1 | cut -c 1-200)"
+    else
+        verdict graphs ok "CUDA refused none"
+    fi
+}
+
 # Two ranks on one GPU exchange through the host; elastic runs have the bits of
 # one rank.
 ranks_test() {
@@ -141,6 +151,7 @@ training_tests() {
         train cuda-fp32 hardware.backend=cuda train.precision=fp32 && close_losses cuda-fp32 cpu-fp32 1e-3
         if train cuda-bf16 hardware.backend=cuda train.precision=bf16; then
             close_losses cuda-bf16 cpu-fp32 2e-2
+            graphs_test
             resume_test
             ranks_test
         fi
@@ -149,11 +160,15 @@ training_tests() {
 }
 
 # Whole models, one GPU: name, then settings; elastic unless they say otherwise.
-# Of 7b as many layers as fit with their optimizer state.
+# Of 7b as many layers as fit with their optimizer state. "ops": without graphs,
+# whose gain is largest with small microbatches.
 models() {
     cat <<'END'
 125m model.preset=mpt-125m data.seq_len=2048 train.microbatch=32 train.global_batch=64 parallel.slots=1
 125m-fast model.preset=mpt-125m data.seq_len=2048 train.microbatch=32 train.global_batch=64 parallel.slots=1 parallel.determinism=fast
+125m-ops model.preset=mpt-125m data.seq_len=2048 train.microbatch=32 train.global_batch=64 parallel.slots=1 hardware.graphs=off
+125m-small model.preset=mpt-125m data.seq_len=512 train.microbatch=1 train.global_batch=64 parallel.slots=1
+125m-small-ops model.preset=mpt-125m data.seq_len=512 train.microbatch=1 train.global_batch=64 parallel.slots=1 hardware.graphs=off
 350m model.preset=mpt-350m data.seq_len=2048 train.microbatch=32 train.global_batch=64 parallel.slots=1
 760m model.preset=mpt-760m data.seq_len=2048 train.microbatch=16 train.global_batch=32 parallel.slots=1
 1b model.preset=mpt-1b data.seq_len=2048 train.microbatch=16 train.global_batch=32 parallel.slots=1
