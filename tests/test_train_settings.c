@@ -18,8 +18,7 @@ static enum err load(const char *more, struct train_settings *out)
     char *overrides[16] = { BASE };
     int count = BASE_COUNT;
     strcpy(text, more);
-    for (char *word = strtok(text, " "); word != NULL;
-         word = strtok(NULL, " "))
+    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
         overrides[count++] = word;
     return train_settings_load(NULL, overrides, count, out);
 }
@@ -52,10 +51,19 @@ static const struct {
     { "optimizer.lrr=1", "optimizer.lr" },
     { "optimizer.beta1=1.5", "optimizer.beta1" },
     { "optimizer.name=sgd", "adamw|lion" },
-    { "train.precision=fp16", "auto|fp32|bf16" },
+    { "train.precision=fp16", "auto|fp32|bf16|fp8" },
     { "hardware.backend=rocm", "auto|cpu|cuda" },
     { "train.precision=bf16 hardware.backend=cpu",
       "needs a GPU and hardware.backend is cpu" },
+    { "train.precision=fp8 hardware.backend=cpu",
+      "fp8 needs a GPU and hardware.backend is cpu" },
+    { "train.precision=fp8 model.d_model=96 model.n_heads=24 "
+      "model.n_kv_heads=1",
+      "model.d_model / model.n_heads is 8: change it, or use bf16" },
+    { "train.precision=fp8 data.seq_len=120",
+      "data.seq_len / parallel.sequence_chunks is 120" },
+    { "train.precision=fp8 parallel.strategy=zero2 parallel.sequence_chunks=16",
+      "data.seq_len / parallel.sequence_chunks is 8" },
     { "checkpoint.interval=3auto", "'3auto' is not a duration" },
     { "checkpoint.local_interval=auto", "'auto' is not a duration" },
     { "eval.interval=auto", "'auto' is not a duration" },
@@ -82,8 +90,7 @@ static const struct {
 
 static void test_completion(struct train_settings *s)
 {
-    tap_ok(load("", s) == ERR_OK, "the smallest configuration: %s",
-           err_text());
+    tap_ok(load("", s) == ERR_OK, "the smallest configuration: %s", err_text());
     tap_is_int(s->model.d_model, 128, "the preset fills the shape");
     tap_is_int(s->data.seq_len, 128, "seq_len is the model's");
     tap_is_int(s->parallel.slots, 8, "32 samples: 8 slots");
@@ -124,6 +131,7 @@ static void test_hash(struct train_settings *s)
         { "optimizer.lr=1e-3", false },
         { "optimizer.name=lion", false },
         { "train.precision=fp32", false },
+        { "train.precision=fp8", false },
         { "train.seed=18", false },
         { "parallel.slots=4", false },
         { "scheduler.warmup=7ba", false },
@@ -199,8 +207,15 @@ static void test_backend(struct train_settings *s)
                train_backend_find(s, &kernels) == ERR_UNSUPPORTED &&
                strstr(err_text(), "needs a GPU and there is none") != NULL,
            "bf16 is refused where no GPU is found");
-    tap_ok(load("", s) == ERR_OK &&
-               train_backend_plan(s, &kernels) == ERR_OK &&
+    tap_ok(load("hardware.kernel_set=generic train.precision=fp8", s) ==
+                   ERR_OK &&
+               train_backend_find(s, &kernels) == ERR_UNSUPPORTED &&
+               strstr(err_text(), "fp8 needs a GPU and there is none") != NULL,
+           "and so is fp8");
+    tap_ok(load("train.precision=fp8", s) == ERR_OK && train_backend_fp8(s) &&
+               train_backend_dtype(s) == DTYPE_BF16,
+           "which is bf16 but for products");
+    tap_ok(load("", s) == ERR_OK && train_backend_plan(s, &kernels) == ERR_OK &&
                strcmp(kernels->backend, "cpu") == 0 &&
                train_backend_dtype(s) == DTYPE_F32,
            "a plan does not look for one");

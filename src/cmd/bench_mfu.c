@@ -108,6 +108,7 @@ static enum err measure(const struct bench_options *options, struct comm *comm,
     TRY(trainer_create(comm, settings, 1, &trainer));
     TRY(trainer_start(trainer));
     TRY(train_choices_settle(trainer));
+    TRY(trainer_calibrate(trainer));
     TRY(time_steps(trainer, options->seconds, steps, &count));
     TRY(gemm_rate(trainer, &gemm_flops));
     *result = report(trainer, bench_median(steps, count), count, gemm_flops);

@@ -48,6 +48,7 @@ static enum err model_open(const struct model_config *config,
     assert(model->options.chunks % model->options.own_chunks == 0);
     assert(options->first_chunk % model->options.own_chunks == 0);
     assert(options->first_chunk < model->options.chunks);
+    assert(!options->fp8 || options->dtype == DTYPE_BF16);
     model->ctx.threads = options->threads;
     model->ctx.stream = options->stream;
     model->head_dim = config->d_model / config->n_heads;
@@ -162,6 +163,7 @@ static enum err model_constants(struct model *model)
         TRY(upload_identity(model));
     if (model->rope != NULL || model->slopes != NULL)
         TRY(upload_positions(model));
+    TRY(model_fp8_create(model));
 out:
     return rc;
 }

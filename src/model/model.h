@@ -60,6 +60,11 @@ struct model_options {
      * weights, statistics, losses, the router's probabilities and what it
      * weighs with are fp32. ERR_UNSUPPORTED where the table lacks it. */
     enum dtype dtype;
+    /* With DTYPE_BF16: products of blocks' linear layers but the router and the
+     * experts have their operands in 8 bits. Each of these layers' rows and
+     * columns and a chunk's rows are multiples of 16. ERR_UNSUPPORTED where the
+     * table lacks it. */
+    bool fp8;
     struct model_memory memory;
     bool graphs; /* of leaves, where there can be some (model_graph.h) */
     /* Expert parallelism: a group of so many ranks shares each block's experts,
@@ -139,5 +144,21 @@ enum err model_expert_counts_fetch(struct model *model);
 /* What was fetched, when the stream has come there; NULL without experts. Lent.
  */
 const int64_t *model_expert_counts(const struct model *model);
+
+/* With options.fp8 an operand is multiplied by a scale before it is rounded,
+ * and the product by the inverse: one pair for the activations, the weights and
+ * the gradients of each linear layer. They are 1 first and the caller's matter
+ * from then on (train_fp8.h): so many numbers ... */
+int64_t model_fp8_count(const struct model_config *config);
+/* ... and what the one operand's format goes up to. */
+float model_fp8_largest(int64_t number);
+/* Enqueue the way of new ones to the device, [count] each. */
+enum err model_fp8_upload(struct model *model, const float *scale,
+                          const float *unscale);
+/* The operands' largest finite magnitudes, [count], before they are scaled,
+ * over all leaves since they were cleared, but of those without a loss token;
+ * both are enqueued. Without options.fp8 there is nothing to clear. */
+enum err model_fp8_clear(struct model *model);
+enum err model_fp8_download(struct model *model, float *largest);
 
 #endif

@@ -98,8 +98,8 @@ enum err model_attention_before(struct pass *pass)
     const struct model_config *config = &model->config;
     void *qkv = layer->live[SAVED_QKV];
     TRY(model_norm(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X]));
-    TRY(model_linear(pass, model->qkv_width, config->d_model, model->ws.norm,
-                     pass_weight(pass, PARAM_WQKV_WEIGHT),
+    TRY(model_linear(pass, LINEAR_QKV, model->qkv_width, config->d_model,
+                     model->ws.norm, pass_weight(pass, PARAM_WQKV_WEIGHT),
                      pass_weight(pass, PARAM_WQKV_BIAS), qkv));
     if (config->clip_qkv > 0.0)
         TRY(model->kernels->clip_forward(&model->ctx, model->options.dtype,
@@ -131,7 +131,7 @@ enum err model_attention_after(struct pass *pass)
     const struct layer *layer = pass->layer;
     int64_t d = model->config.d_model;
     struct norm norm = model_norm_shape(pass);
-    TRY(model_linear(pass, d, d, layer->live[SAVED_ATT],
+    TRY(model_linear(pass, LINEAR_OUT, d, d, layer->live[SAVED_ATT],
                      pass_weight(pass, PARAM_OUT_WEIGHT),
                      pass_weight(pass, PARAM_OUT_BIAS), ws->branch));
     TRY(model_drop_branch(pass, layer->dropout_attention));
@@ -206,7 +206,8 @@ enum err model_attention_after_backward(struct pass *pass)
     int64_t d = pass->model->config.d_model;
     const void *dbranch = NULL;
     TRY(model_branch_gradient(pass, layer->dropout_attention, &dbranch));
-    TRY(model_linear_backward(pass, d, d, dbranch, layer->live[SAVED_ATT],
+    TRY(model_linear_backward(pass, LINEAR_OUT, d, d, dbranch,
+                              layer->live[SAVED_ATT],
                               pass_weight(pass, PARAM_OUT_WEIGHT), pass->x_last,
                               pass_gradient(pass, PARAM_OUT_WEIGHT),
                               pass_gradient(pass, PARAM_OUT_BIAS)));
@@ -236,9 +237,9 @@ enum err model_attention_before_backward(struct pass *pass)
     int64_t d = model->config.d_model;
     TRY(qkv_backward(pass));
     TRY(model_norm(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X]));
-    TRY(model_linear_backward(pass, model->qkv_width, d, pass->dqkv, ws->norm,
-                              pass_weight(pass, PARAM_WQKV_WEIGHT), ws->dnorm,
-                              pass_gradient(pass, PARAM_WQKV_WEIGHT),
+    TRY(model_linear_backward(pass, LINEAR_QKV, model->qkv_width, d, pass->dqkv,
+                              ws->norm, pass_weight(pass, PARAM_WQKV_WEIGHT),
+                              ws->dnorm, pass_gradient(pass, PARAM_WQKV_WEIGHT),
                               pass_gradient(pass, PARAM_WQKV_BIAS)));
     TRY(model_norm_backward(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X],
                             ws->dnorm, pass->dx));

@@ -5,8 +5,14 @@
 /* --- what the halves of a block share ----------------------------------------
  */
 
-enum err model_linear(struct pass *pass, int64_t out, int64_t in, const void *x,
-                      const void *weight, const void *bias, void *y)
+static bool in_fp8(const struct pass *pass, enum linear linear)
+{
+    return pass->model->options.fp8 && linear < LINEARS_FP8;
+}
+
+enum err model_linear(struct pass *pass, enum linear linear, int64_t out,
+                      int64_t in, const void *x, const void *weight,
+                      const void *bias, void *y)
 {
     struct gemm gemm = { .form = GEMM_NT,
                          .m = pass->n,
@@ -16,14 +22,16 @@ enum err model_linear(struct pass *pass, int64_t out, int64_t in, const void *x,
                          .b = weight,
                          .c = y,
                          .bias = bias };
+    if (in_fp8(pass, linear))
+        return model_fp8_linear(pass, linear, out, in, x, weight, bias, y);
     return pass->model->kernels->gemm(&pass->model->ctx,
                                       pass->model->options.dtype, &gemm);
 }
 
-enum err model_linear_backward(struct pass *pass, int64_t out, int64_t in,
-                               const void *dy, const void *x,
-                               const void *weight, void *dx, float *dweight,
-                               float *dbias)
+enum err model_linear_backward(struct pass *pass, enum linear linear,
+                               int64_t out, int64_t in, const void *dy,
+                               const void *x, const void *weight, void *dx,
+                               float *dweight, float *dbias)
 {
     enum err rc = ERR_OK;
     const struct model *model = pass->model;
@@ -44,8 +52,13 @@ enum err model_linear_backward(struct pass *pass, int64_t out, int64_t in,
                             .b = x,
                             .c = dweight,
                             .accumulate = true };
-    TRY(k->gemm(ctx, model->options.dtype, &inputs));
-    TRY(k->gemm(ctx, model->options.dtype, &weights));
+    if (in_fp8(pass, linear)) {
+        TRY(model_fp8_linear_backward(pass, linear, out, in, dy, x, weight, dx,
+                                      dweight));
+    } else {
+        TRY(k->gemm(ctx, model->options.dtype, &inputs));
+        TRY(k->gemm(ctx, model->options.dtype, &weights));
+    }
     if (dbias != NULL)
         TRY(k->bias_backward(ctx, model->options.dtype, pass->n, out, dy,
                              dbias));

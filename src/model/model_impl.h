@@ -80,6 +80,29 @@ struct expert_travel {
     void *offsets_read;                /* event: the host has them */
 };
 
+/* Linear layers of a block; products of those before LINEARS_FP8 may be in 8
+ * bits. */
+enum linear {
+    LINEAR_QKV,
+    LINEAR_OUT,    /* of attention */
+    LINEAR_HIDDEN, /* MLP's up, or gate and up */
+    LINEAR_DOWN,
+    LINEARS_FP8,
+    LINEAR_ROUTER = LINEARS_FP8
+};
+
+/* Of products in 8 bits; nothing of it is there in other precisions. */
+struct fp8_products {
+    /* [n_layers, LINEARS_FP8, 3] of activations, weights, gradients */
+    float *scale, *unscale; /* by which operands are multiplied, and products */
+    float *largest;         /* magnitudes since they were cleared */
+    float *uncounted;       /* [1] those of leaves without loss tokens */
+    void *x;  /* [n, in], in backward its transpose; of all linear layers */
+    void *w;  /* [out, in], in backward its transpose */
+    void *dy; /* [n, out] */
+    void *dy_across; /* [out, n] */
+};
+
 /* Used by all blocks and all chunks in turn. */
 struct workspace {
     void *norm;             /* [n, d] a norm's output */
@@ -141,6 +164,7 @@ struct model {
     struct pass *passes;  /* [own_chunks] */
     struct layer *layers; /* [own_chunks][n_layers] */
     struct workspace ws;
+    struct fp8_products fp8;
     struct ring ring;
     struct input input;
     struct model_graphs *graphs;  /* NULL: leaves are not kept */
@@ -257,13 +281,26 @@ int64_t model_saved_cols(const struct model *model, enum saved kind);
 enum packing model_packing(const struct model *model, enum saved kind);
 
 /* y[n, out] = x[n, in] W^T + bias (NULL: none). */
-enum err model_linear(struct pass *pass, int64_t out, int64_t in, const void *x,
-                      const void *weight, const void *bias, void *y);
+enum err model_linear(struct pass *pass, enum linear linear, int64_t out,
+                      int64_t in, const void *x, const void *weight,
+                      const void *bias, void *y);
 /* dx = dy W, dweight += dy^T x, dbias += column sums of dy (NULL: none). */
-enum err model_linear_backward(struct pass *pass, int64_t out, int64_t in,
-                               const void *dy, const void *x,
-                               const void *weight, void *dx, float *dweight,
-                               float *dbias);
+enum err model_linear_backward(struct pass *pass, enum linear linear,
+                               int64_t out, int64_t in, const void *dy,
+                               const void *x, const void *weight, void *dx,
+                               float *dweight, float *dbias);
+
+/* Products in 8 bits (model_fp8.c): what they take, scales of 1, and the same
+ * two but for the bias's gradient. */
+void model_fp8_layout(struct model *model, int64_t n, struct arena *arena);
+enum err model_fp8_create(struct model *model);
+enum err model_fp8_linear(struct pass *pass, enum linear linear, int64_t out,
+                          int64_t in, const void *x, const void *weight,
+                          const void *bias, void *y);
+enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
+                                   int64_t out, int64_t in, const void *dy,
+                                   const void *x, const void *weight, void *dx,
+                                   float *dweight);
 
 /* The norm whose weight has this role: ws.norm = norm(x), statistics to ws. */
 enum err model_norm(struct pass *pass, enum param_role role, const void *x);

@@ -298,6 +298,7 @@ static void layout_workspace(struct model *model, struct arena *arena)
         ws->dhidden = take_elements(model, arena, r * model->hidden_width);
     if (config->experts > 0)
         layout_experts(model, arena);
+    model_fp8_layout(model, n, arena);
     if (config->positions == POSITIONS_ROPE)
         model->rope = take(arena, model->options.seq_len * model->head_dim);
     if (config->positions == POSITIONS_ALIBI)

@@ -23,10 +23,10 @@ static enum param_role hidden_bias(const struct model *model)
 static enum err hidden(struct pass *pass)
 {
     struct model *model = pass->model;
-    return model_linear(pass, model->hidden_width, model->config.d_model,
-                        model->ws.norm, pass_weight(pass, hidden_weight(model)),
-                        pass_weight(pass, hidden_bias(model)),
-                        pass->layer->live[SAVED_HIDDEN]);
+    return model_linear(
+        pass, LINEAR_HIDDEN, model->hidden_width, model->config.d_model,
+        model->ws.norm, pass_weight(pass, hidden_weight(model)),
+        pass_weight(pass, hidden_bias(model)), pass->layer->live[SAVED_HIDDEN]);
 }
 
 /* SAVED_HIDDEN -> layer.act. */
@@ -69,8 +69,9 @@ enum err model_mlp_forward(struct pass *pass)
     struct model *model = pass->model;
     TRY(hidden(pass));
     TRY(activate(pass));
-    TRY(model_linear(pass, model->config.d_model, model->config.ffn_width,
-                     pass->layer->act, pass_weight(pass, PARAM_DOWN_WEIGHT),
+    TRY(model_linear(pass, LINEAR_DOWN, model->config.d_model,
+                     model->config.ffn_width, pass->layer->act,
+                     pass_weight(pass, PARAM_DOWN_WEIGHT),
                      pass_weight(pass, PARAM_DOWN_BIAS), model->ws.branch));
 out:
     return rc;
@@ -98,15 +99,16 @@ enum err model_mlp_backward(struct pass *pass)
     TRY(model_branch_gradient(pass, layer->dropout_ffn, &dbranch));
     if (!layer->keeps_act)
         TRY(activate(pass));
-    TRY(model_linear_backward(pass, d, model->config.ffn_width, dbranch,
-                              layer->act, pass_weight(pass, PARAM_DOWN_WEIGHT),
-                              ws->dact, pass_gradient(pass, PARAM_DOWN_WEIGHT),
+    TRY(model_linear_backward(pass, LINEAR_DOWN, d, model->config.ffn_width,
+                              dbranch, layer->act,
+                              pass_weight(pass, PARAM_DOWN_WEIGHT), ws->dact,
+                              pass_gradient(pass, PARAM_DOWN_WEIGHT),
                               pass_gradient(pass, PARAM_DOWN_BIAS)));
     TRY(activate_backward(pass));
     TRY(model_norm(pass, PARAM_NORM_2_WEIGHT, layer->live[SAVED_MID]));
-    TRY(model_linear_backward(pass, model->hidden_width, d, ws->dhidden,
-                              ws->norm, pass_weight(pass, weight), ws->dnorm,
-                              pass_gradient(pass, weight),
+    TRY(model_linear_backward(pass, LINEAR_HIDDEN, model->hidden_width, d,
+                              ws->dhidden, ws->norm, pass_weight(pass, weight),
+                              ws->dnorm, pass_gradient(pass, weight),
                               pass_gradient(pass, bias)));
     TRY(model_norm_backward(pass, PARAM_NORM_2_WEIGHT, layer->live[SAVED_MID],
                             ws->dnorm, pass->dx));

@@ -8,26 +8,56 @@
 #define CUDA "cuda"
 #define FP32 "fp32"
 #define BF16 "bf16"
+#define FP8 "fp8"
+#define FP8_MULTIPLE 16 /* of what is rounded to it, rows and columns */
 
 static bool is(const char *text, const char *name)
 {
     return strcmp(text, name) == 0;
 }
 
-static enum err no_bf16(enum err code, const char *why)
+/* Of the precisions that only a GPU has. */
+static enum err no_gpu(enum err code, const char *precision, const char *why)
 {
     return err_set(code,
-                   "train.precision = bf16 needs a GPU and %s: use "
+                   "train.precision = %s needs a GPU and %s: use "
                    "hardware.backend = cuda, or train.precision = fp32",
-                   why);
+                   precision, why);
+}
+
+static bool needs_gpu(const struct train_settings *s)
+{
+    return is(s->train.precision, BF16) || is(s->train.precision, FP8);
+}
+
+/* Other widths always are such multiples. */
+static enum err check_fp8_shape(const struct train_settings *s)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {
+        { "2 model.n_kv_heads x model.d_model / model.n_heads",
+          2 * s->model.n_kv_heads * (s->model.d_model / s->model.n_heads) },
+        { "data.seq_len / parallel.sequence_chunks",
+          s->data.seq_len / s->parallel.sequence_chunks },
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].value % FP8_MULTIPLE != 0)
+            return err_set(ERR_USAGE,
+                           "train.precision = fp8 needs multiples of %d, and "
+                           "%s is %lld: change it, or use bf16",
+                           FP8_MULTIPLE, sizes[i].name,
+                           (long long)sizes[i].value);
+    return ERR_OK;
 }
 
 enum err train_backend_check(const struct train_settings *settings)
 {
-    if (is(settings->hardware.backend, CPU) &&
-        is(settings->train.precision, BF16))
-        return no_bf16(ERR_USAGE, "hardware.backend is cpu");
-    return ERR_OK;
+    const struct train_settings *s = settings;
+    if (is(s->hardware.backend, CPU) && needs_gpu(s))
+        return no_gpu(ERR_USAGE, s->train.precision, "hardware.backend is cpu");
+    return train_backend_fp8(s) ? check_fp8_shape(s) : ERR_OK;
 }
 
 enum err train_backend_find(struct train_settings *settings,
@@ -42,10 +72,14 @@ enum err train_backend_find(struct train_settings *settings,
     if (!found)
         TRY(kernels_find(is(wanted, CUDA) ? CUDA : CPU, kernel_set, out));
     bool cpu = is((*out)->backend, CPU);
-    if (cpu && is(s->train.precision, BF16)) {
-        rc = no_bf16(ERR_UNSUPPORTED, "there is none to compute with");
-        goto out;
-    }
+    if (cpu && needs_gpu(s))
+        TRY(no_gpu(ERR_UNSUPPORTED, s->train.precision,
+                   "there is none to compute with"));
+    if (train_backend_fp8(s) && (*out)->quantize == NULL)
+        TRY(err_set(ERR_UNSUPPORTED,
+                    "train.precision = fp8: %s/%s has no 8-bit floats: use "
+                    "bf16",
+                    (*out)->backend, (*out)->kernel_set));
     snprintf(s->hardware.backend, sizeof s->hardware.backend, "%s",
              (*out)->backend);
     if (is(s->train.precision, AUTO))
@@ -66,7 +100,12 @@ enum err train_backend_plan(const struct train_settings *settings,
 enum dtype train_backend_dtype(const struct train_settings *settings)
 {
     const struct train_settings *s = settings;
-    bool bf16 = is(s->train.precision, BF16) ||
+    bool bf16 = needs_gpu(s) ||
                 (is(s->train.precision, AUTO) && is(s->hardware.backend, CUDA));
     return bf16 ? DTYPE_BF16 : DTYPE_F32;
+}
+
+bool train_backend_fp8(const struct train_settings *settings)
+{
+    return is(settings->train.precision, FP8);
 }

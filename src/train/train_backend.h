@@ -3,13 +3,15 @@
 #ifndef TESSERA_TRAIN_TRAIN_BACKEND_H
 #define TESSERA_TRAIN_TRAIN_BACKEND_H
 
+#include <stdbool.h>
+
 #include "kernels/kernels.h"
 #include "src/base/dtype.h"
 #include "src/base/err.h"
 #include "src/train/train_settings.h"
 
 /* As far as it does not depend on the machine: ERR_USAGE for a precision that
- * the backend does not have. */
+ * the backend does not have, or not for this shape. */
 enum err train_backend_check(const struct train_settings *settings);
 
 /* The table of this machine; hardware.backend and train.precision are no longer
@@ -25,5 +27,7 @@ enum err train_backend_plan(const struct train_settings *settings,
 
 /* Of weights and activations at work; "auto" as above. */
 enum dtype train_backend_dtype(const struct train_settings *settings);
+/* Whether products are in 8 bits besides. */
+bool train_backend_fp8(const struct train_settings *settings);
 
 #endif

@@ -58,6 +58,7 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
         .seq_len = s->data.seq_len,
         .seed = (uint64_t)s->train.seed,
         .dtype = train_backend_dtype(s),
+        .fp8 = train_backend_fp8(s),
         .chunks = (int)s->parallel.sequence_chunks,
         .own_chunks =
             (int)(s->parallel.sequence_chunks / s->parallel.sequence_degree),

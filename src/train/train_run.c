@@ -212,8 +212,10 @@ static enum err run_train(struct run *run, int *exit_code)
                  (long long)run->trainer->step);
     else if (run->rank == 0)
         log_plan(run);
-    if (!run->trainer->finished)
+    if (!run->trainer->finished) {
         TRY(train_choices_settle(run->trainer));
+        TRY(trainer_calibrate(run->trainer));
+    }
     TRY(trainer_fit(run->trainer));
     TRY(log_memory(run));
     *exit_code = run->trainer->finished && !run->trainer->eval_missing

@@ -127,9 +127,10 @@ const struct setting train_settings_schema[] = {
     { "train.seed", SETTING_INT, AT(train.seed), "17", 0, LARGE, NULL,
       "seed of weights and sample order" },
     { "train.precision", SETTING_CHOICE, AT(train.precision), "auto", 0, 0,
-      "auto|fp32|bf16",
+      "auto|fp32|bf16|fp8",
       "of weights and activations at work, beside fp32 masters; auto: bf16 "
-      "with cuda, fp32 with cpu, which has no other" },
+      "with cuda, fp32 with cpu, which has no other; fp8: bf16, but 8 bits in "
+      "the products of the blocks" },
     { "train.clip_norm", SETTING_FLOAT, AT(train.clip_norm), "1.0", 0, LARGE,
       NULL, "limit of the gradient's global L2 norm; 0: no clipping" },
 

@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/train/train_fixed.h"
+#include "src/train/train_fp8.h"
 
 enum err train_state_make(const struct trainer *trainer, json_t *arithmetics,
                           json_t **out)
@@ -24,7 +25,9 @@ enum err train_state_make(const struct trainer *trainer, json_t *arithmetics,
         "arithmetic", arithmetics, "fixed", train_fixed_state(trainer));
     if (*out != NULL && trainer->choices != NULL)
         json_object_set_new(*out, "choices", json_string(trainer->choices));
-    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+    if (*out != NULL)
+        rc = train_fp8_store(trainer->fp8, *out);
+    return *out != NULL ? rc : err_set(ERR_MEMORY, "out of memory");
 }
 
 static enum err check_arithmetic(const struct trainer *trainer,
@@ -85,6 +88,9 @@ enum err train_state_restore(struct trainer *trainer, int64_t step,
     trainer->choices = choices != NULL ? strdup(choices) : NULL;
     if (choices != NULL && trainer->choices == NULL)
         return err_set(ERR_MEMORY, "out of memory");
+    rc = train_fp8_restore(trainer->fp8, state);
+    if (rc != ERR_OK)
+        return rc;
     *arithmetics = json_deep_copy(json_object_get(state, "arithmetic"));
     if (trainer->rank == 0) {
         log_info("resumed at step %lld (attempt %d, %d ranks)", (long long)step,

@@ -107,6 +107,9 @@ static enum err create_local(struct trainer *trainer)
         .shuffle = true,
     };
     TRY(params_create(&config, &trainer->params));
+    if (train_backend_fp8(s))
+        TRY(train_fp8_create(trainer->kernels->memory,
+                             model_fp8_count(&config), &trainer->fp8));
     if (s->model.experts > 0)
         trainer->expert_counts =
             calloc((size_t)(s->model.n_layers * s->model.experts),
@@ -176,6 +179,7 @@ void trainer_destroy(struct trainer *trainer)
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);
     trainer_losses_destroy(&trainer->losses);
+    train_fp8_destroy(trainer->fp8);
     close_kernels(trainer);
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);
@@ -210,6 +214,8 @@ enum err trainer_start(struct trainer *trainer)
     enum err rc = ERR_OK;
     TRY(trainer_event(trainer, EVENT_INIT));
     TRY(trainer_event(trainer, EVENT_BEFORE_LOAD));
+    if (trainer->fp8 != NULL)
+        TRY(train_fp8_give(trainer->fp8, trainer->model));
     if (trainer->step == 0)
         TRY(replica_init(trainer->replica,
                          (uint64_t)trainer->settings.train.seed));

@@ -19,6 +19,7 @@
 #include "src/parallel/replica.h"
 #include "src/train/events.h"
 #include "src/train/schedule.h"
+#include "src/train/train_fp8.h"
 #include "src/train/train_settings.h"
 #include "src/train/trainer_losses.h"
 
@@ -41,6 +42,7 @@ struct trainer {
     struct params *params;
     struct model *model;
     struct replica *replica;
+    struct train_fp8 *fp8; /* NULL in other precisions */
     struct dataset *train_data;
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order order;
@@ -105,6 +107,13 @@ enum err trainer_fit(struct trainer *trainer);
 /* Computes the first microbatch of every rank and gives the batch up; the run's
  * state stays. Collective. */
 enum err trainer_warm_up(struct trainer *trainer);
+
+/* What the first step of a run needs to know besides, when algorithms are
+ * chosen, for they decide bits: with train.precision = "fp8" the first batch is
+ * computed, all of it, with scales of 1, and given up, but for the magnitudes
+ * that it has shown. Nothing happens in other precisions and later.
+ * Collective. */
+enum err trainer_calibrate(struct trainer *trainer);
 
 /* One optimizer step; increments trainer->step (trainer_step.c). */
 enum err trainer_step(struct trainer *trainer);

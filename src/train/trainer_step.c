@@ -95,11 +95,16 @@ static enum err train_batch(struct trainer *trainer, int turns,
         replica_begin_batch(trainer->replica);
         rc = model_expert_counts_clear(trainer->model);
         if (rc == ERR_OK)
+            rc = model_fp8_clear(trainer->model);
+        if (rc == ERR_OK)
             rc = train_leaves(trainer, turns, loss_tokens);
         if (rc == ERR_OK)
             rc = trainer_losses_fetch(&trainer->losses, trainer->stream);
         if (rc == ERR_OK)
             rc = model_expert_counts_fetch(trainer->model);
+        if (rc == ERR_OK && trainer->fp8 != NULL)
+            rc = model_fp8_download(trainer->model,
+                                    train_fp8_found(trainer->fp8));
         if (!trainer->adrift)
             rc = comm_agree(trainer->comm, rc);
         if (rc != ERR_MEMORY || trainer->adrift)
@@ -169,6 +174,30 @@ enum err trainer_warm_up(struct trainer *trainer)
     return train_batch(trainer, 1, &tokens);
 }
 
+/* From what was fetched and waited for to the scales of the next batch. */
+static enum err learn_scales(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    TRY(train_fp8_learn(trainer->fp8, trainer->comm));
+    TRY(train_fp8_give(trainer->fp8, trainer->model));
+out:
+    return rc;
+}
+
+enum err trainer_calibrate(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    int64_t tokens = 0;
+    if (trainer->fp8 == NULL || trainer->step > 0)
+        return ERR_OK;
+    TRY(train_batch(trainer, INT_MAX, &tokens));
+    TRY(comm_agree(trainer->comm,
+                   trainer->kernels->memory->wait(trainer->stream)));
+    TRY(learn_scales(trainer));
+out:
+    return rc;
+}
+
 enum err trainer_step(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
@@ -200,6 +229,8 @@ enum err trainer_step(struct trainer *trainer)
     TRY(trainer->kernels->memory->event_await(trainer->copied,
                                               trainer->stream));
     TRY(replica_update(trainer->replica, &step));
+    if (trainer->fp8 != NULL)
+        TRY(learn_scales(trainer));
     trainer->step++;
 out:
     return rc;
