@@ -261,7 +261,7 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 $(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
-$(filter $(B)/tests/test_kernels% $(addprefix $(B)/tests/,test_cuda_graph test_health_probe test_model_device test_model_fp8 test_model_graph test_trainer_device test_trainer_device_n4),$(TESTS)): $(EMULATED)
+$(filter $(B)/tests/test_kernels% $(addprefix $(B)/tests/,test_cuda_graph test_health_probe test_model_device test_model_fp8 test_model_fp8_layer test_model_graph test_trainer_device test_trainer_device_n4),$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device_n4 $(B)/tests/test_group_dead $(B)/tests/test_group_tensors_n4,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 $(B)/tests/test_gpu_managed: $(MANAGED)

@@ -1,0 +1,270 @@
+/* Models whose products are in 8 bits, on a device whose memory the host cannot
+ * touch, beside bf16 and fp32; which magnitudes count; plans and refusals. */
+#include <stdio.h>
+
+#include "src/train/train_fp8.h"
+#include "tests/cuda_emulator_memory.h"
+#include "tests/kernel_check.h"
+#include "tests/model_fp8.h"
+
+/* --- whole models ----------------------------------------------------------
+ */
+
+/* Of the cross entropy, relative. */
+#define LOSS_NEAR 0.02
+/* Of a tensor's gradient, |difference| / |gradient|: an operand is rounded by
+ * up to 2^-4 (E4M3) or 2^-3 (E5M2) of an element, at random, and errors of the
+ * layers behind come to it. */
+#define GRADIENT_NEAR 0.25
+#define LEAST 0.5 /* length of a gradient that is not small */
+
+static const struct {
+    const char *name;
+    struct model_config config;
+    const char *memory;
+} models[] = {
+    { "mpt", { .bias = true, .tied = true }, "block" },
+    { "llama", { FP8_LLAMA }, "ffn" },
+    { "qk norm", { FP8_LLAMA, .qk_norm = QK_NORM_HEAD }, "attention" },
+    { "experts",
+      { .experts = 3,
+        .experts_top_k = 3,
+        .router_normalize = 1.0,
+        .balance_weight = 0.5 },
+      "ffn" },
+};
+
+struct outcome {
+    struct leaf_loss loss, eval;
+    float *gradient, *found;
+    bool waited;
+};
+
+static void outcome_free(struct outcome *o)
+{
+    free(o->gradient);
+    free(o->found);
+}
+
+static bool train_leaf(struct device *d, struct model *model,
+                       const struct leaf *leaf)
+{
+    struct param_access access = device_access(d);
+    memset(d->f->done, 0, sizeof d->f->done);
+    return model_train_leaf(model, &access, leaf, d->loss) == ERR_OK;
+}
+
+/* The magnitudes of a first pass make the scales. */
+static bool calibrate(struct device *d, struct model *model)
+{
+    struct train_fp8 *fp8 = NULL;
+    struct comm *self = NULL;
+    const struct kernel_memory *memory = d->kernels->memory;
+    bool fine = comm_create("self", NULL, NULL, 60.0, &self) == ERR_OK &&
+                train_fp8_create(memory, model_fp8_count(&d->f->config),
+                                 &fp8) == ERR_OK &&
+                model_fp8_clear(model) == ERR_OK &&
+                train_leaf(d, model, &d->f->leaf) &&
+                model_fp8_download(model, train_fp8_found(fp8)) == ERR_OK &&
+                memory->wait(d->stream) == ERR_OK &&
+                train_fp8_learn(fp8, self) == ERR_OK &&
+                train_fp8_give(fp8, model) == ERR_OK &&
+                memory->wait(d->stream) == ERR_OK;
+    train_fp8_destroy(fp8);
+    comm_destroy(self);
+    return fine;
+}
+
+static bool run(struct device *d, bool fp8, const char *memory,
+                struct outcome *out)
+{
+    struct leaf_loss loss[DEVICE_LEAVES];
+    struct param_access access = device_access(d);
+    struct model *model = fp8_model(d, fp8, memory);
+    size_t bytes = fixture_bytes(d->f);
+    size_t count = (size_t)model_fp8_count(&d->f->config);
+    *out = (struct outcome){ .gradient = check_alloc(bytes),
+                             .found = check_alloc(count * sizeof(float)) };
+    bool fine = model != NULL && (!fp8 || calibrate(d, model));
+    int64_t waits = cuda_emulator_memory_waits();
+    fine = fine && device_zero(d) && model_fp8_clear(model) == ERR_OK &&
+           train_leaf(d, model, &d->f->leaf) &&
+           model_eval_leaf(model, &access, &d->f->leaf, d->loss + 1) == ERR_OK;
+    out->waited = cuda_emulator_memory_waits() != waits;
+    fine = fine && device_read(d, loss) &&
+           (!fp8 || model_fp8_download(model, out->found) == ERR_OK);
+    out->loss = loss[0];
+    out->eval = loss[1];
+    memcpy(out->gradient, d->f->gradient, bytes);
+    model_destroy(model);
+    return fine;
+}
+
+/* The worst tensor's. */
+static double distance(const struct model_fixture *f, const float *got,
+                       const float *wanted, const char **name)
+{
+    double worst = 0.0;
+    *name = "";
+    for (int p = 0; p < f->params->count; p++) {
+        double off = fixture_distance(&f->params->list[p], got, wanted, LEAST);
+        *name = off > worst ? f->params->list[p].name : *name;
+        worst = fmax(worst, off);
+    }
+    return worst;
+}
+
+static bool near(struct leaf_loss a, struct leaf_loss b)
+{
+    return fabs(a.cross_entropy / b.cross_entropy - 1.0) <= LOSS_NEAR;
+}
+
+static void check_beside(const struct model_fixture *f,
+                         const struct outcome *fp8, struct leaf_loss loss,
+                         const float *gradient, const char *name,
+                         const char *other)
+{
+    const char *tensor;
+    double off = distance(f, fp8->gradient, gradient, &tensor);
+    tap_ok(near(fp8->loss, loss) && near(fp8->eval, loss),
+           "%s: loss %.4f beside %s's %.4f", name, fp8->loss.cross_entropy,
+           other, loss.cross_entropy);
+    tap_ok(off <= GRADIENT_NEAR && off > 0.01,
+           "%s: gradients beside %s's: %.2g (%s)", name, other, off, tensor);
+}
+
+static bool same(const struct model_fixture *f, const struct outcome *a,
+                 const struct outcome *b)
+{
+    size_t count = (size_t)model_fp8_count(&f->config);
+    return fixture_same_loss(a->loss, b->loss) &&
+           memcmp(a->gradient, b->gradient, fixture_bytes(f)) == 0 &&
+           memcmp(a->found, b->found, count * sizeof(float)) == 0;
+}
+
+static void check_model(struct device *d, const char *memory, const char *name)
+{
+    struct model_fixture *f = d->f;
+    struct outcome fp8, again, bf16;
+    struct model_options options = fixture_options(f, 1);
+    struct leaf_loss loss = { 0 };
+    tap_ok(run(d, true, NULL, &fp8), "%s trains", name);
+    tap_ok(!fp8.waited, "%s: nobody waits", name);
+    tap_ok(run(d, true, memory, &again) && same(f, &fp8, &again),
+           "%s: the same bits where %s is computed again", name, memory);
+    tap_ok(run(d, false, NULL, &bf16), "%s: in bf16", name);
+    check_beside(f, &fp8, bf16.loss, bf16.gradient, name, "bf16");
+    tap_ok(fixture_run(f, kernels_all()[0], &options, &loss),
+           "%s: on the processor", name);
+    check_beside(f, &fp8, loss, f->gradient, name, "fp32");
+    outcome_free(&fp8);
+    outcome_free(&again);
+    outcome_free(&bf16);
+}
+
+static void test_models(const struct kernels *kernels)
+{
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct device d;
+        struct model_fixture *f = fp8_fixture(models[i].config);
+        device_open(&d, f, kernels, DTYPE_BF16);
+        check_model(&d, models[i].memory, models[i].name);
+        device_close(&d);
+        fixture_destroy(f);
+    }
+}
+
+/* --- what counts -----------------------------------------------------------
+ */
+
+static bool found_in(struct device *d, struct model *model,
+                     const struct leaf *leaf, float *found)
+{
+    return model_fp8_clear(model) == ERR_OK && train_leaf(d, model, leaf) &&
+           model_fp8_download(model, found) == ERR_OK &&
+           d->kernels->memory->wait(d->stream) == ERR_OK;
+}
+
+/* One linear layer's numbers of `operand` that are 0. */
+static int zeros(const float *found, int64_t count, int operand)
+{
+    int zero = 0;
+    for (int64_t i = operand; i < count; i += FP8_OPERANDS)
+        zero += found[i] == 0.0f;
+    return zero;
+}
+
+static void test_counted(const struct kernels *kernels, bool experts)
+{
+    struct model_config config = { .experts = experts ? 3 : 0,
+                                   .experts_top_k = experts ? 1 : 0 };
+    struct model_fixture *f = fp8_fixture(config);
+    int32_t labels[FIXTURE_TOKENS_MAX];
+    int64_t count = model_fp8_count(&f->config);
+    float *found = check_alloc((size_t)count * sizeof *found);
+    int unused = experts ? 2 * (int)f->config.n_layers : 0;
+    struct device d;
+    struct leaf empty = f->leaf;
+    for (int i = 0; i < FIXTURE_TOKENS_MAX; i++)
+        labels[i] = -100;
+    empty.labels = labels;
+    device_open(&d, f, kernels, DTYPE_BF16);
+    struct model *model = fp8_model(&d, true, NULL);
+    const char *name = experts ? "experts" : "dense";
+    tap_ok(found_in(&d, model, &f->leaf, found) &&
+               zeros(found, count, 0) == unused &&
+               zeros(found, count, 1) == unused &&
+               zeros(found, count, 2) == unused,
+           "%s: layers that have magnitudes", name);
+    tap_ok(found_in(&d, model, &empty, found) &&
+               zeros(found, count, 0) == count / FP8_OPERANDS &&
+               zeros(found, count, 1) == count / FP8_OPERANDS,
+           "%s: a leaf without loss tokens does not count", name);
+    model_destroy(model);
+    device_close(&d);
+    fixture_destroy(f);
+    free(found);
+}
+
+/* --- plans and refusals ----------------------------------------------------
+ */
+
+static void test_plan(const struct kernels *kernels)
+{
+    struct model_config llama = { FP8_LLAMA };
+    struct model_fixture *f = fp8_fixture(llama);
+    struct model_options options = fixture_options(f, 1);
+    struct model_bytes bf16 = { 0 }, fp8 = { 0 };
+    struct model *model = NULL;
+    int64_t rows = options.samples * options.seq_len;
+    options.dtype = DTYPE_BF16;
+    bool fine = model_plan(&f->config, kernels, &options, &bf16) == ERR_OK;
+    options.fp8 = true;
+    fine = fine && model_plan(&f->config, kernels, &options, &fp8) == ERR_OK;
+    int64_t more = (int64_t)(fp8.workspace - bf16.workspace);
+    /* x of down, W of gate and up, and twice its dy */
+    int64_t operands = rows * 48 + 96 * 32 + 2 * rows * 96;
+    tap_ok(fine && fp8.total - bf16.total == (size_t)more && more > operands &&
+               more < operands + 1024,
+           "the plan has %lld bytes more, operands %lld", (long long)more,
+           (long long)operands);
+    tap_ok(model_create(&f->config, f->params, kernels_all()[0], &options,
+                        &model) == ERR_UNSUPPORTED &&
+               model == NULL && strstr(err_text(), "8-bit") != NULL,
+           "the processor has none: %s", err_text());
+    fixture_destroy(f);
+}
+
+int main(void)
+{
+    const struct kernels *kernels = NULL;
+    if (!tap_ok(kernels_find("cuda", "emulated", &kernels) == ERR_OK &&
+                    kernels->quantize != NULL,
+                "an emulated device with 8-bit floats"))
+        return tap_done();
+    test_models(kernels);
+    test_counted(kernels, false);
+    test_counted(kernels, true);
+    test_plan(kernels);
+    return tap_done();
+}
