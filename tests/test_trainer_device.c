@@ -23,6 +23,7 @@
  * to that. */
 #define TOLERANCE_FP32 1e-4
 #define TOLERANCE_BF16 2e-2
+#define TOLERANCE_FP8 4e-2 /* operands of products by up to 2^-4 */
 
 struct world {
     struct comm *comm;
@@ -121,6 +122,7 @@ static enum err run_to(const struct world *world, const char *run,
     trainer_listen(trainer, train_checkpoint_listener(checkpoint));
     TRY(train_eval_create(trainer, &eval));
     TRY(trainer_start(trainer));
+    TRY(trainer_calibrate(trainer));
     TRY(train(trainer, steps, out));
     TRY(train_eval_run(eval, trainer, &out->eval_loss, &done));
 out:
@@ -188,6 +190,9 @@ static void test_variant(const struct world *world,
     tap_ok(memcmp(whole.losses, parts.losses, sizeof whole.losses) == 0 &&
                whole.eval_loss == parts.eval_loss,
            "and the same losses");
+    rc = run_to(world, again, variant->settings, STEPS, &parts);
+    tap_ok(rc == ERR_OK && whole.eval_loss == parts.eval_loss,
+           "what was loaded is evaluated the same");
 }
 
 /* The run that goes on as graphs has begun without. */
@@ -253,6 +258,10 @@ static void test_change(const struct world *world, const char *run,
     tap_ok(rc == ERR_CHECKPOINT &&
                strstr(err_text(), "train.precision") != NULL,
            "the precision stays for a run");
+    rc = run_to(world, run, DEVICE "train.precision=fp8", STEPS, &device);
+    tap_ok(rc == ERR_CHECKPOINT &&
+               strstr(err_text(), "train.precision") != NULL,
+           "also that of its products");
 }
 
 int main(int argc, char **argv)
@@ -262,6 +271,7 @@ int main(int argc, char **argv)
         { "bf16", DEVICE, TOLERANCE_BF16 },
         { "zero3", DEVICE "parallel.strategy=zero3 checkpoint.async=false",
           TOLERANCE_BF16 },
+        { "fp8", DEVICE "train.precision=fp8", TOLERANCE_FP8 },
     };
     struct world world = { 0 };
     static const struct variant experts = { "experts", DEVICE EXPERTS,

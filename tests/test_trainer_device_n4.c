@@ -38,6 +38,18 @@ static const struct variant {
       "train.precision=fp32 train.microbatch=1 model.dropout_residual=0 "
       "hardware.graphs=off",
       "parallel.strategy=zero1 hardware.graphs=auto" },
+    { "ddp, fp8", "train.precision=fp8", "parallel.strategy=ddp" },
+    { "zero1, fp8", "train.precision=fp8", "parallel.strategy=zero1" },
+    { "zero3, fp8", "train.precision=fp8 train.microbatch=1",
+      "parallel.strategy=zero3" },
+    { "zero3, fp8, experts in two halves, an odd number of leaves",
+      "train.precision=fp8 model.preset=moe-tiny model.d_model=128 "
+      "train.global_batch=3 parallel.slots=3 parallel.strategy=zero3",
+      "parallel.expert_degree=2" },
+    { "sequences in two parts, fp8",
+      "train.precision=fp8 parallel.strategy=zero2 data.seq_len=32 "
+      "parallel.sequence_chunks=2",
+      "parallel.sequence_degree=2" },
     { "sequences in two parts",
       "train.precision=fp32 parallel.strategy=zero2 "
       "parallel.sequence_chunks=2",
@@ -88,6 +100,7 @@ static enum err train(const struct world *world, struct comm *comm,
     TRY(load_settings(world, both, shared, settings));
     TRY(trainer_create(comm, settings, 1, &trainer));
     TRY(trainer_start(trainer));
+    TRY(trainer_calibrate(trainer));
     for (int i = 0; i < STEPS; i++) {
         TRY(trainer_step(trainer));
         out->losses[i] = trainer->loss;
