@@ -95,6 +95,7 @@ run_tree() {
     [[ "$output" == *"test_kernels_glu "*" ok       2 points, 1 skipped: lacks lion"* ]]
     [[ "$output" == *"loss-cuda-bf16 "*" ok       2.5001"*"2.5000"* ]]
     [[ "$output" == *"digest-op-by-op "*" ok "*"graphs "*" ok       CUDA refused none"* ]]
+    [[ "$output" == *"loss-cuda-fp8 "*" ok       2.5001"*", in bf16 2.5001"* ]]
     [[ "$output" == *"digest-resumed "*" ok "*"digest-two-ranks "*" ok "* ]]
     [[ "$output" == *"nccl "*"skipped  NCCL refuses two ranks on one GPU, and 1 are visible"* ]]
     [[ "$output" == *"sanitizer-racecheck-update "*" ok "* ]]

@@ -57,10 +57,12 @@ static inline enum err device_reach(void *arg, void *event)
 
 static inline struct param_access device_access(struct device *d)
 {
-    return (struct param_access){
-        d,           device_gather, device_release, device_gradient,
-        device_done, device_reach
-    };
+    return (struct param_access){ .arg = d,
+                                  .gather = device_gather,
+                                  .release = device_release,
+                                  .gradient = device_gradient,
+                                  .gradient_done = device_done,
+                                  .reach = device_reach };
 }
 
 static inline uint16_t to_bf16(float x)

@@ -29,17 +29,17 @@ last_losses() {
         sort -n | tail -n 10 | awk '{ sum += $2 } END { if (NR == 10) printf "%.6f\n", sum / NR }'
 }
 
-# close_losses NAME REFERENCE LIMIT
+# close_losses NAME REFERENCE LIMIT [WHERE]
 close_losses() {
-    local got want
+    local got want where=${4:-on the CPU}
     got=$(last_losses "$1")
     want=$(last_losses "$2")
     if [ -z "$got" ] || [ -z "$want" ]; then
         verdict "loss-$1" FAILED "no losses of ten steps"
     elif awk -v a="$got" -v b="$want" -v limit="$3" 'BEGIN { d = (a - b) / b; exit !(d <= limit && -d <= limit) }'; then
-        verdict "loss-$1" ok "$got, on the CPU $want, limit $3"
+        verdict "loss-$1" ok "$got, $where $want, limit $3"
     else
-        verdict "loss-$1" FAILED "$got, on the CPU $want: more than $3 apart"
+        verdict "loss-$1" FAILED "$got, $where $want: more than $3 apart"
     fi
 }
 
@@ -152,6 +152,7 @@ training_tests() {
         if train cuda-bf16 hardware.backend=cuda train.precision=bf16; then
             close_losses cuda-bf16 cpu-fp32 2e-2
             graphs_test
+            train cuda-fp8 hardware.backend=cuda train.precision=fp8 && close_losses cuda-fp8 cuda-bf16 3e-2 "in bf16"
             resume_test
             ranks_test
         fi
@@ -173,6 +174,8 @@ models() {
 760m model.preset=mpt-760m data.seq_len=2048 train.microbatch=16 train.global_batch=32 parallel.slots=1
 1b model.preset=mpt-1b data.seq_len=2048 train.microbatch=16 train.global_batch=32 parallel.slots=1
 7b-layers model.preset=mpt-7b model.n_layers=20 data.seq_len=2048 train.microbatch=8 train.global_batch=16 parallel.slots=1
+1b-fp8 model.preset=mpt-1b data.seq_len=2048 train.microbatch=16 train.global_batch=32 parallel.slots=1 train.precision=fp8
+7b-layers-fp8 model.preset=mpt-7b model.n_layers=20 data.seq_len=2048 train.microbatch=8 train.global_batch=16 parallel.slots=1 train.precision=fp8
 END
 }
 
