@@ -42,8 +42,8 @@ const float *train_fp8_scales(const struct train_fp8 *fp8);
 const float *train_fp8_unscales(const struct train_fp8 *fp8);
 
 /* The history, exactly, to and from a checkpoint's state; nothing happens
- * without one (NULL). ERR_CHECKPOINT, and fp8 is what it was: there is none of
- * so many operands. */
+ * without one (NULL). Restoring makes new scales, as learning does.
+ * ERR_CHECKPOINT, and fp8 is what it was: there is none of so many operands. */
 enum err train_fp8_store(const struct train_fp8 *fp8, json_t *state);
 enum err train_fp8_restore(struct train_fp8 *fp8, const json_t *state);
 

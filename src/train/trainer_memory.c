@@ -64,8 +64,11 @@ static enum err make_model(struct trainer *trainer)
         options.first_chunk = options.sequence->rank * options.own_chunks;
     TRY(model_create(&config, trainer->params, trainer->kernels, &options,
                      &trainer->model));
-    if (trainer->fp8 != NULL)
+    if (trainer->fp8 != NULL) {
         TRY(train_fp8_give(trainer->fp8, trainer->model));
+        /* what is loaded next takes their place */
+        TRY(trainer->kernels->memory->wait(trainer->stream));
+    }
     trainer->ctx = *model_ctx(trainer->model);
 out:
     return rc;
