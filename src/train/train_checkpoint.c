@@ -294,9 +294,8 @@ static enum err checkpoint_start(struct train_checkpoint *checkpoint,
 {
     enum err rc = ERR_OK;
     json_t *state = NULL;
-    TRY(comm_agree(
-        trainer->comm,
-        train_state_make(trainer, checkpoint->arithmetics, &state)));
+    TRY(comm_agree(trainer->comm,
+                   train_state_make(trainer, checkpoint->arithmetics, &state)));
     checkpoint->start_s = clock_now();
     TRY(train_copies_begin(checkpoint->copies));
     TRY(local ? ckpt_saver_start_local(checkpoint->saver, trainer->step, state)
