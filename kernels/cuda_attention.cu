@@ -9,21 +9,29 @@
 #include <float.h>
 
 /* In bf16 a warp has 32 rows, for which it reads a tile of columns once; more
- * columns beside the widest heads' sums would not fit into the registers. */
-template <class T, int D> struct forward {
-    static const int columns = sizeof(T) == 4 ? 32 : D <= 64 ? 64 : 48;
-    static const int blocks = sizeof(T) == 2 ? 2 : 1; /* of 16 rows, per warp */
+ * columns beside the widest heads' sums, or more rows beside dropout, would not
+ * fit into the registers. */
+template <class T, int D, bool DROPOUT> struct forward {
+    static const int columns = sizeof(T) == 4 || D > 64 ? 32 : 64;
+    /* of 16 rows, per warp */
+    static const int blocks = sizeof(T) == 4 || DROPOUT ? 1 : 2;
     static const int warp_rows = blocks * CUDA_MMA_ROWS;
     static const int rows = cuda_tile<T>::warps * warp_rows;
 };
 
-/* The block's arrays in shared memory. */
-template <class T, int D> struct forward_shared {
-    T q[forward<T, D>::rows * CUDA_MMA_STRIDE(T, D)];
-    T k[forward<T, D>::columns * CUDA_MMA_STRIDE(T, D)];
-    T v[forward<T, D>::columns * CUDA_MMA_STRIDE(T, D)];
+/* A tile of keys and their values. */
+template <class T, int D, int COLUMNS> struct forward_stage {
+    T k[COLUMNS * CUDA_MMA_STRIDE(T, D)];
+    T v[COLUMNS * CUDA_MMA_STRIDE(T, D)];
+};
+
+/* The block's arrays in shared memory. The next tile of columns comes while one
+ * is computed. */
+template <class T, int D, bool DROPOUT> struct forward_shared {
+    T q[forward<T, D, DROPOUT>::rows * CUDA_MMA_STRIDE(T, D)];
+    struct forward_stage<T, D, forward<T, D, DROPOUT>::columns> stage[2];
     T spare[cuda_tile<T>::warps *
-                cuda_mma_spare<T, forward<T, D>::columns>::count +
+                cuda_mma_spare<T, forward<T, D, DROPOUT>::columns>::count +
             cuda_lanes<T>::count];
 };
 
@@ -45,10 +53,8 @@ struct running {
 template <class T, int D>
 CUDA_DEVICE void begin(const struct cuda_pair &pair, const struct cuda_view &v,
                        int first, const T *out, const float *lse,
-                       struct cuda_part *part, struct running *all,
-                       float (*sum)[4])
+                       struct running *all, float (*sum)[4])
 {
-    *part = cuda_part_of(pair, v.ids, first);
     *all = { { -FLT_MAX, -FLT_MAX }, { 0, 0 } };
     cuda_tile_zero<D>(sum);
     if (!pair.more)
@@ -63,11 +69,12 @@ CUDA_DEVICE void begin(const struct cuda_pair &pair, const struct cuda_view &v,
         all->peak[r] = seen ? before * CUDA_LOG2_E : -FLT_MAX;
         all->sum[r] = seen && column == 0 ? 1.0f : 0.0f;
         CUDA_UNROLL
-        for (int j = 0; j < D / 8; j++)
+        for (int j = 0; j < D / 8; j++) {
             for (int i = 0; i < 2; i++)
                 sum[j][2 * r + i] = seen && j * 8 + column + i < width
                                         ? cuda_value(p[j * 8 + i])
                                         : 0.0f;
+        }
     }
 }
 
@@ -142,73 +149,83 @@ CUDA_DEVICE void finish(const struct cuda_pair &pair, const struct cuda_view &v,
                        out + v.out);
 }
 
+template <class T, int D, int COLUMNS>
+CUDA_DEVICE void load_keys(const struct cuda_pair &pair,
+                           const struct cuda_view &v, int at, const T *kv,
+                           struct forward_stage<T, D, COLUMNS> *stage)
+{
+    cuda_tile_load<COLUMNS, D>(pair, at, kv + v.k, pair.key_stride, stage->k);
+    cuda_tile_load<COLUMNS, D>(pair, at, kv + v.v, pair.key_stride, stage->v);
+}
+
 /* The last queries, which have the most keys, come first: that balances better.
  */
 template <class T, int D, bool DROPOUT>
-static __global__ void __launch_bounds__(cuda_tile<T>::threads)
+static __global__ void __launch_bounds__(cuda_tile<T>::threads,
+                                         cuda_tile<T>::resident)
     attention_forward(struct cuda_pair pair, const T *q, const T *kv, T *out,
                       float *lse)
 {
-    const int rows = forward<T, D>::rows, columns = forward<T, D>::columns;
-    const int blocks = forward<T, D>::blocks,
-              warp_rows = forward<T, D>::warp_rows;
-    typedef struct forward_shared<T, D> arrays;
+    const int rows = forward<T, D, DROPOUT>::rows,
+              columns = forward<T, D, DROPOUT>::columns;
+    const int blocks = forward<T, D, DROPOUT>::blocks,
+              warp_rows = forward<T, D, DROPOUT>::warp_rows;
+    typedef struct forward_shared<T, D, DROPOUT> arrays;
     CUDA_SHARED(arrays, shared);
     const struct attention &s = pair.shape;
     int64_t heads = s.batch * s.heads, head = blockIdx.x % heads;
     int first = (int)(gridDim.x / heads - 1 - blockIdx.x / heads) * rows;
-    int warp = (int)threadIdx.x / CUDA_WARP;
-    const struct cuda_view v =
-        cuda_view_of(pair, head / s.heads, head % s.heads);
-    const struct cuda_range range = cuda_range_of(pair, v.ids, first, rows);
+    int warp = (int)threadIdx.x / CUDA_WARP, stage = 0;
+    struct cuda_view v = cuda_view_of(pair, head / s.heads, head % s.heads);
+    const struct cuda_range range =
+        cuda_range_of(pair, cuda_ids_of(pair, v, false), first, rows);
     struct cuda_walk walk = cuda_walk_keys(pair, first + rows);
     struct cuda_part part[blocks];
     struct running all[blocks];
     T *spare = shared->spare + warp * cuda_mma_spare<T, columns>::count;
     float sum[blocks * D / 8][4], x[blocks * columns / 8][4], factor[2];
     CUDA_UNROLL
-    for (int m = 0; m < blocks; m++)
-        begin<T, D>(pair, v, first + warp * warp_rows + m * CUDA_MMA_ROWS, out,
-                    lse, &part[m], &all[m], sum + m * D / 8);
-    cuda_walk_on(pair, v.key_ids, range, columns, &walk);
+    for (int m = 0; m < blocks; m++) {
+        part[m].first_row = first + warp * warp_rows + m * CUDA_MMA_ROWS;
+        begin<T, D>(pair, v, part[m].first_row, out, lse, &all[m],
+                    sum + m * D / 8);
+    }
+    cuda_walk_on(pair, cuda_ids_of(pair, v, true), range, columns, &walk);
     if (walk.at < walk.end) {
         cuda_tile_load<rows, D>(pair, first, q + v.q, cuda_qkv_stride(s),
                                 shared->q);
-        cuda_tile_load<columns, D>(pair, walk.at, kv + v.k, pair.key_stride,
-                                   shared->k);
+        load_keys<T, D, columns>(pair, v, walk.at, kv, &shared->stage[0]);
     }
-    while (walk.at < walk.end) {
+    for (; walk.at < walk.end; stage = 1 - stage) {
         bool mixed = walk.mixed;
         CUDA_UNROLL
         for (int m = 0; m < blocks; m++)
             part[m].first_column = walk.at;
-        bool apart = cuda_apart<false, columns>(pair, part[0], warp_rows);
         cuda_mma_fetched();
         __syncthreads();
-        cuda_tile_load<columns, D>(pair, walk.at, kv + v.v, pair.key_stride,
-                                   shared->v);
-        cuda_tile_zero<blocks * columns>(x);
-        if (!apart)
-            cuda_mma_rows<blocks, columns, D>(
-                shared->q + warp * warp_rows * CUDA_MMA_STRIDE(T, D), shared->k,
-                x);
         walk.at += columns;
-        cuda_walk_on(pair, v.key_ids, range, columns, &walk);
-        cuda_mma_fetched();
-        __syncthreads();
+        cuda_walk_on(pair, cuda_ids_of(pair, v, true), range, columns, &walk);
         if (walk.at < walk.end)
-            cuda_tile_load<columns, D>(pair, walk.at, kv + v.k, pair.key_stride,
-                                       shared->k);
-        if (apart)
+            load_keys<T, D, columns>(pair, v, walk.at, kv,
+                                     &shared->stage[1 - stage]);
+        if (cuda_apart<false, columns>(pair, part[0], warp_rows))
             continue;
+        cuda_tile_zero<blocks * columns>(x);
+        cuda_mma_rows<blocks, columns, D>(shared->q + warp * warp_rows *
+                                                          CUDA_MMA_STRIDE(T, D),
+                                          shared->stage[stage].k, x);
         CUDA_UNROLL
         for (int m = 0; m < blocks; m++) {
             softmax<DROPOUT, columns>(pair, v, part[m], mixed,
                                       x + m * columns / 8, &all[m], factor);
-            scale_rows<D>(factor, sum + m * D / 8);
+            if (__any_sync(CUDA_ALL_LANES, factor[0] != 1 || factor[1] != 1))
+                scale_rows<D>(factor, sum + m * D / 8);
         }
-        cuda_mma_columns<blocks, D, columns>(x, spare, shared->v, sum);
+        cuda_mma_columns<blocks, D, columns>(x, spare, shared->stage[stage].v,
+                                             sum);
     }
+    head = cuda_anew((int)blockIdx.x) % heads;
+    v = cuda_view_of(pair, head / s.heads, head % s.heads);
     CUDA_UNROLL
     for (int m = 0; m < blocks; m++)
         finish<T, D>(pair, v, part[m].first_row, all[m], sum + m * D / 8, out,
@@ -225,14 +242,13 @@ struct forward_call {
     float *lse;
 };
 
-template <class T, int D>
-static enum err forward_run(const struct forward_call *c)
+template <class T, int D, bool DROPOUT>
+static enum err forward_launch(const struct forward_call *c)
 {
     const struct attention *s = &c->pair.shape;
-    auto kernel = s->dropout > 0 ? attention_forward<T, D, true>
-                                 : attention_forward<T, D, false>;
-    const size_t bytes = sizeof(struct forward_shared<T, D>);
-    int64_t tiles = cuda_parts(s->seq, forward<T, D>::rows);
+    auto kernel = attention_forward<T, D, DROPOUT>;
+    const size_t bytes = sizeof(struct forward_shared<T, D, DROPOUT>);
+    int64_t tiles = cuda_parts(s->seq, forward<T, D, DROPOUT>::rows);
     enum err rc = cuda_attention_grant(c->op, kernel, bytes);
     if (rc != ERR_OK)
         return rc;
@@ -240,6 +256,13 @@ static enum err forward_run(const struct forward_call *c)
                 cuda_tile<T>::threads, bytes, cuda_stream(c->ctx), c->pair,
                 (const T *)c->q, (const T *)c->kv, (T *)c->out, c->lse);
     return cuda_launched(c->op);
+}
+
+template <class T, int D>
+static enum err forward_run(const struct forward_call *c)
+{
+    return c->pair.shape.dropout > 0 ? forward_launch<T, D, true>(c)
+                                     : forward_launch<T, D, false>(c);
 }
 
 template <class T> static enum err forward_any(const struct forward_call *c)

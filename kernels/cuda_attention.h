@@ -22,6 +22,9 @@ template <class T> struct cuda_tile {
     static const int warps = sizeof(T) == 2 ? 4 : 2;
     static const int threads = warps * CUDA_WARP;
     static const int rows = warps * CUDA_MMA_ROWS;
+    /* Blocks of a multiprocessor for which the compiler may use up the
+     * registers; 0: it weighs more blocks against registers itself. */
+    static const int resident = sizeof(T) == 2 ? 0 : 2;
 };
 
 /* Results below 2^-126 are 0. */
@@ -96,7 +99,7 @@ struct cuda_view {
     int64_t k, v;  /* among the keys and values */
     int64_t out;   /* and in out */
     int64_t stats; /* and in lse */
-    const int32_t *ids, *key_ids;
+    int64_t token; /* the sequence's first one */
     float scale, slope;
     /* Without a bias scores stay products until exp2, whose argument's
      * multiplication by `unit`, then the scale, costs nothing. */
@@ -112,13 +115,12 @@ CUDA_DEVICE struct cuda_view cuda_view_of(const struct cuda_pair &pair,
     const struct attention &s = pair.shape;
     struct cuda_view v;
     int64_t kv = head / (s.heads / s.kv_heads), token = sequence * s.seq;
+    v.token = token;
     v.q = token * cuda_qkv_stride(s) + head * s.head_dim;
     v.k = token * pair.key_stride + kv * s.head_dim;
     v.v = v.k + s.kv_heads * s.head_dim;
     v.out = (token * s.heads + head) * s.head_dim;
     v.stats = (sequence * s.heads + head) * s.seq;
-    v.ids = s.sequence_ids == NULL ? NULL : s.sequence_ids + token;
-    v.key_ids = s.sequence_ids == NULL ? NULL : pair.key_ids + token;
     v.scale = s.scale * CUDA_LOG2_E;
     v.slope =
         s.alibi_slopes == NULL ? 0.0f : s.alibi_slopes[head] * CUDA_LOG2_E;
@@ -127,6 +129,17 @@ CUDA_DEVICE struct cuda_view cuda_view_of(const struct cuda_pair &pair,
     v.random_key = s.dropout > 0 ? cuda_random_key(s.random, sequence) : 0;
     v.random_row = head * s.seq;
     return v;
+}
+
+/* The documents of the sequence's keys, or of its queries, NULL if there is but
+ * one. */
+CUDA_DEVICE const int32_t *cuda_ids_of(const struct cuda_pair &pair,
+                                       const struct cuda_view &v, bool keys)
+{
+    const int32_t *ids = pair.shape.sequence_ids;
+    if (ids == NULL)
+        return NULL;
+    return (keys ? pair.key_ids : ids) + v.token;
 }
 
 /* to[ROWS, D] = the tokens from `first` on, zeros after seq and head_dim. By
@@ -143,7 +156,8 @@ CUDA_DEVICE void cuda_tile_load(const struct cuda_pair &pair, int first,
     bool whole = even && width == D && first + ROWS <= pair.seq;
     from += first * stride;
     CUDA_ROLL
-    for (int i = (int)threadIdx.x; i < ROWS * vectors; i += threads) {
+    for (int i = cuda_anew((int)threadIdx.x); i < ROWS * vectors;
+         i += threads) {
         int row = i / vectors, column = i % vectors * lanes;
         const T *p = from + row * stride + column;
         T *q = to + row * CUDA_MMA_STRIDE(T, D) + column;
@@ -248,10 +262,9 @@ CUDA_DEVICE void cuda_walk_on(const struct cuda_pair &pair, const int32_t *ids,
     }
 }
 
-/* What a lane knows of 16 rows of its warp and of the tile of columns. */
+/* Where 16 rows of a warp and the tile of columns are. */
 struct cuda_part {
     int first_row, first_column;
-    int32_t ids[2]; /* of the lane's rows */
 };
 
 /* Products become scores if there is a bias. */
@@ -301,9 +314,14 @@ CUDA_DEVICE void cuda_mask(const struct cuda_pair &pair,
                            const struct cuda_view &v, const struct cuda_part &p,
                            float value, float (*x)[4])
 {
-    const int32_t *ids = TURNED ? v.ids : v.key_ids;
+    const int32_t *ids = cuda_ids_of(pair, v, !TURNED);
+    const int32_t *row_ids = cuda_ids_of(pair, v, TURNED);
     int row = p.first_row + cuda_lane() / 4, causal = pair.distance == 0;
     int column = p.first_column + cuda_lane() % 4 * 2;
+    int32_t own[2] = { 0, 0 };
+    for (int r = 0; r < 2; r++)
+        if (ids != NULL && row + 8 * r < pair.seq)
+            own[r] = row_ids[row + 8 * r];
     CUDA_UNROLL
     for (int j = 0; j < N / 8; j++)
         CUDA_UNROLL
@@ -313,7 +331,7 @@ CUDA_DEVICE void cuda_mask(const struct cuda_pair &pair,
         CUDA_UNROLL
         for (int r = 0; r < 2; r++) {
             int rest = TURNED ? c - row - 8 * r : row + 8 * r - c;
-            if (c >= pair.seq || (causal && rest < 0) || id != p.ids[r])
+            if (c >= pair.seq || (causal && rest < 0) || id != own[r])
                 x[j][2 * r + i] = value;
         }
     }
@@ -358,18 +376,6 @@ CUDA_DEVICE unsigned cuda_dropped(const struct cuda_pair &pair,
     for (int i = 0; i < 4; i++)
         bits |= (unsigned)(words[i] < threshold) << i;
     return bits;
-}
-
-/* The 16 rows from `row` on, of documents `ids`. */
-CUDA_DEVICE struct cuda_part cuda_part_of(const struct cuda_pair &pair,
-                                          const int32_t *ids, int row)
-{
-    struct cuda_part p = { row, 0, { 0, 0 } };
-    row += cuda_lane() / 4;
-    for (int r = 0; r < 2; r++)
-        if (ids != NULL && row + 8 * r < pair.seq)
-            p.ids[r] = ids[row + 8 * r];
-    return p;
 }
 
 template <int D> CUDA_DEVICE void cuda_tile_zero(float (*x)[4])

@@ -92,7 +92,8 @@ CUDA_DEVICE void load_keys(const struct cuda_pair &pair,
 }
 
 template <class T, int D, bool DROPOUT>
-static __global__ void __launch_bounds__(cuda_tile<T>::threads)
+static __global__ void __launch_bounds__(cuda_tile<T>::threads,
+                                         cuda_tile<T>::resident)
     attention_dq(struct cuda_pair pair, const T *q, const T *kv,
                  const float *lse, const float *delta, const T *dout, T *dq)
 {
@@ -106,9 +107,9 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
     int warp = (int)threadIdx.x / CUDA_WARP, stage = 0;
     const struct cuda_view v =
         cuda_view_of(pair, head / s.heads, head % s.heads);
-    const struct cuda_range range = cuda_range_of(pair, v.ids, first, rows);
-    struct cuda_part part =
-        cuda_part_of(pair, v.ids, first + warp * CUDA_MMA_ROWS);
+    const struct cuda_range range =
+        cuda_range_of(pair, cuda_ids_of(pair, v, false), first, rows);
+    struct cuda_part part = { first + warp * CUDA_MMA_ROWS, 0 };
     struct cuda_walk walk = cuda_walk_keys(pair, first + rows);
     float sum[D / 8][4], row_lse[2], row_delta[2];
     for (int r = 0; r < 2; r++) {
@@ -117,7 +118,7 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
         row_delta[r] = row < pair.seq ? delta[v.stats + row] : 0;
     }
     cuda_tile_zero<D>(sum);
-    cuda_walk_on(pair, v.key_ids, range, columns, &walk);
+    cuda_walk_on(pair, cuda_ids_of(pair, v, true), range, columns, &walk);
     if (walk.at < walk.end) {
         cuda_tile_load<rows, D>(pair, first, q + v.q, stride, shared->rows[0]);
         cuda_tile_load<rows, D>(pair, first, dout + v.out, s.heads * s.head_dim,
@@ -130,7 +131,7 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
         cuda_mma_fetched();
         __syncthreads();
         walk.at += columns;
-        cuda_walk_on(pair, v.key_ids, range, columns, &walk);
+        cuda_walk_on(pair, cuda_ids_of(pair, v, true), range, columns, &walk);
         if (walk.at < walk.end)
             load_keys<T, D>(pair, v, walk.at, kv, &shared->stage[1 - stage]);
         if (!cuda_apart<false, columns>(pair, part, CUDA_MMA_ROWS))
@@ -236,7 +237,8 @@ CUDA_DEVICE void walk_queries(const struct cuda_pair &pair, const int32_t *ids,
 }
 
 template <class T, int D, bool DROPOUT>
-static __global__ void __launch_bounds__(cuda_tile<T>::threads)
+static __global__ void __launch_bounds__(cuda_tile<T>::threads,
+                                         cuda_tile<T>::resident)
     attention_dkv(struct cuda_pair pair, const T *q, const T *kv,
                   const float *lse, const float *delta, const T *dout, T *dkv)
 {
@@ -250,19 +252,21 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
     int64_t head = blockIdx.x % kv_heads % s.kv_heads * group;
     int first = (int)(blockIdx.x / kv_heads) * rows;
     struct cuda_view v = cuda_view_of(pair, sequence, head);
-    const struct cuda_range range = cuda_range_of(pair, v.key_ids, first, rows);
+    const struct cuda_range range =
+        cuda_range_of(pair, cuda_ids_of(pair, v, true), first, rows);
     const struct queries<T> from = {
         q + v.q, dout + v.out, lse + v.stats, delta + v.stats
     };
-    struct cuda_part part = cuda_part_of(
-        pair, v.key_ids, first + (int)threadIdx.x / CUDA_WARP * CUDA_MMA_ROWS);
+    struct cuda_part part = {
+        first + (int)threadIdx.x / CUDA_WARP * CUDA_MMA_ROWS, 0
+    };
     struct cuda_walk walk = { pair.distance == 0 ? first / columns * columns
                                                  : 0,
                               pair.seq, false };
     float dk[D / 8][4], dv[D / 8][4], held = 0;
     cuda_tile_zero<D>(dk);
     cuda_tile_zero<D>(dv);
-    cuda_walk_on(pair, v.ids, range, columns, &walk);
+    cuda_walk_on(pair, cuda_ids_of(pair, v, false), range, columns, &walk);
     const int begin = walk.at;
     if (begin < walk.end) {
         cuda_tile_load<rows, D>(pair, first, kv + v.k, stride, shared->rows[0]);
@@ -278,7 +282,8 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads)
             now->list[threadIdx.x] = held;
         cuda_mma_fetched();
         __syncthreads();
-        walk_queries<columns>(pair, v.ids, range, begin, group, &walk, &member);
+        walk_queries<columns>(pair, cuda_ids_of(pair, v, false), range, begin,
+                              group, &walk, &member);
         if (walk.at < walk.end)
             load_queries<T, D>(pair, from, member, walk.at,
                                &shared->stage[1 - stage], &held);

@@ -104,6 +104,17 @@ CUDA_DEVICE void cuda_mma_fetched(void)
 #endif
 }
 
+/* x, which the compiler computes with anew from here on: it would otherwise
+ * compute before a loop what does not change in it, and hold it in registers.
+ */
+CUDA_DEVICE int cuda_anew(int x)
+{
+#ifndef CUDA_EMULATED
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
 CUDA_DEVICE int cuda_lane(void)
 {
     return (int)(threadIdx.x % CUDA_WARP);
@@ -116,7 +127,7 @@ CUDA_DEVICE void cuda_mma_rows(const struct cuda_bf16 *a,
                                const struct cuda_bf16 *b, float (*c)[4])
 {
     const int stride = CUDA_MMA_STRIDE(struct cuda_bf16, K);
-    int i = cuda_lane();
+    int i = cuda_anew(cuda_lane());
     a += i % 16 * stride + i / 16 * 8;
     b += (i / 16 * 8 + i % 8) * stride + i / 8 % 2 * 8;
     CUDA_UNROLL
@@ -177,7 +188,7 @@ CUDA_DEVICE void cuda_mma_columns(const float (*a)[4], struct cuda_bf16 *,
                                   const struct cuda_bf16 *b, float (*c)[4])
 {
     const int stride = CUDA_MMA_STRIDE(struct cuda_bf16, N);
-    int i = cuda_lane();
+    int i = cuda_anew(cuda_lane());
     b += i % 16 * stride + i / 16 * 8;
     CUDA_UNROLL
     for (int k = 0; k < K / 16; k++) {
