@@ -23,9 +23,10 @@ static __global__ void adamw_step(int64_t n, struct coefficients c, float *p,
     if (left <= 0)
         return;
     cuda_load<LANES>(p + at, left, 0, weight);
-    cuda_load<LANES>(g + at, left, 0, gradient);
     cuda_load<LANES>(m + at, left, 0, first);
     cuda_load<LANES>(v + at, left, 0, second);
+    /* last, as bf16 becomes fp32 at once, which waits for it */
+    cuda_load<LANES>(g + at, left, 0, gradient);
     for (int i = 0; i < LANES; i++) {
         float slope = gradient[i] * c.scale;
         first[i] = fmaf(c.rest1, slope, first[i] * c.beta1);

@@ -1,9 +1,8 @@
 /* Attention forward: a block per tile of queries, which goes through the keys
  * from the first to the last with a running maximum and sum per query (Milakov
  * and Gimelshein 2018; Dao et al. 2022). The scores become probabilities in the
- * registers that they were summed in. The values of a tile come while its
- * scores are computed, the next tile's keys while the values are added up (Dao
- * 2023). */
+ * registers that they were summed in. A tile of keys and values comes while the
+ * one before is computed. */
 #include "kernels/cuda_attention.h"
 
 #include <float.h>
@@ -218,6 +217,7 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads,
         for (int m = 0; m < blocks; m++) {
             softmax<DROPOUT, columns>(pair, v, part[m], mixed,
                                       x + m * columns / 8, &all[m], factor);
+            /* the peaks seldom rise once many keys were seen */
             if (__any_sync(CUDA_ALL_LANES, factor[0] != 1 || factor[1] != 1))
                 scale_rows<D>(factor, sum + m * D / 8);
         }

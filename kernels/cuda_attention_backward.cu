@@ -294,6 +294,9 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads,
             v = cuda_view_of(pair, sequence, head + member);
     }
     const float factor[2] = { s.scale, s.scale }, one[2] = { 1, 1 };
+    sequence = cuda_anew((int)blockIdx.x) % kv_heads / s.kv_heads;
+    head = cuda_anew((int)blockIdx.x) % kv_heads % s.kv_heads * group;
+    v = cuda_view_of(pair, sequence, head);
     cuda_tile_store<D>(pair, part.first_row, 3, factor, dk, stride, pair.more,
                        dkv + v.k);
     cuda_tile_store<D>(pair, part.first_row, 3, one, dv, stride, pair.more,

@@ -1,12 +1,15 @@
 /* Sums over rows: bias gradients, and the last step of the norms' weight
  * gradients. Rows are cut into chunks whose number follows from the shape, each
  * is summed in order into its own row of scratch, then the chunks. */
+#include "kernels/cuda_held.h"
 #include "kernels/cuda_reduce.h"
-#include "kernels/cuda_vec.h"
 
 /* Chunks that rows are cut into, at most; fewer if they get too short. */
 #define CHUNKS_MAX 256
 #define CHUNK_MIN 8
+
+/* Rows that a thread reads at a time. */
+#define ROWS_HELD 4
 
 /* Threads that add every SLICES'th partial row of the same column, before their
  * sums are added in order. */
@@ -55,13 +58,20 @@ static __global__ void columns_sum(int64_t n, int64_t d, int64_t rows,
 {
     const int lanes = cuda_lanes<T>::count;
     int64_t at = cuda_index() * lanes, chunk = blockIdx.y;
+    int64_t end = cuda_min(n, (chunk + 1) * rows);
+    struct cuda_held<T, ROWS_HELD> held;
     float sum[lanes] = { 0 }, x[lanes];
     if (at >= d)
         return;
-    for (int64_t i = chunk * rows; i < cuda_min(n, (chunk + 1) * rows); i++) {
-        cuda_load<lanes>(dy + i * d + at, d - at, 0, x);
-        for (int k = 0; k < lanes; k++)
-            sum[k] += x[k];
+    for (int64_t i = chunk * rows; i < end; i += ROWS_HELD) {
+        /* a vector over the end of a row has sums that are not stored */
+        cuda_hold(dy + i * d + at, d, (end - i) * d - at, &held);
+        CUDA_UNROLL
+        for (int r = 0; r < ROWS_HELD; r++) {
+            cuda_held_values(held, r, x);
+            for (int k = 0; k < lanes; k++)
+                sum[k] += x[k];
+        }
     }
     cuda_store<lanes>(partial + chunk * d + at, d - at, sum);
 }

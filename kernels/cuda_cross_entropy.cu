@@ -1,9 +1,10 @@
 /* Cross entropy: a block per row, which reads it once for maximum and sum and,
- * where the gradient is wanted, once more from the L2 cache. */
+ * where the gradient is wanted, once more from the L2 cache. Blocks are as
+ * large as they may be, so that few rows are under way and stay there. */
 #include "kernels/cuda_reduce.h"
 #include "kernels/cuda_vec.h"
 
-#define WARPS (CUDA_THREADS / CUDA_WARP)
+#define THREADS_MAX (CUDA_WARPS_MAX * CUDA_WARP)
 
 struct row_sum {
     float peak;  /* largest logit so far */
@@ -25,7 +26,7 @@ CUDA_DEVICE struct row_sum thread_sum(int64_t vocab, float scale, const T *x)
     struct row_sum sum = { -INFINITY, 0 };
     float v[lanes];
     for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
-         at += CUDA_THREADS * lanes) {
+         at += (int64_t)blockDim.x * lanes) {
         cuda_load<lanes>(x + at, vocab - at, -INFINITY, v);
         float peak = sum.peak;
         for (int i = 0; i < lanes; i++)
@@ -43,11 +44,12 @@ CUDA_DEVICE struct row_sum thread_sum(int64_t vocab, float scale, const T *x)
 
 CUDA_DEVICE struct row_sum block_sum(struct row_sum mine, float scale)
 {
+    const int warps = (int)blockDim.x / CUDA_WARP;
     struct row_sum sum;
-    sum.peak = cuda_team_reduce(WARPS, mine.peak, cuda_most());
+    sum.peak = cuda_team_reduce(warps, mine.peak, cuda_most());
     if (mine.peak > -INFINITY)
         mine.total *= expf((mine.peak - sum.peak) * scale);
-    sum.total = cuda_team_sum(WARPS, mine.total);
+    sum.total = cuda_team_sum(warps, mine.total);
     sum.peak = base_of(sum.peak);
     return sum;
 }
@@ -59,7 +61,7 @@ CUDA_DEVICE void row_gradient(int64_t vocab, float scale, struct row_sum sum,
     const int lanes = cuda_lanes<T>::count;
     float v[lanes], share = scale / sum.total;
     for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
-         at += CUDA_THREADS * lanes) {
+         at += (int64_t)blockDim.x * lanes) {
         cuda_load<lanes>(x + at, vocab - at, 0, v);
         for (int i = 0; i < lanes; i++) {
             v[i] = expf((v[i] - sum.peak) * scale) * share;
@@ -75,14 +77,14 @@ template <class T> CUDA_DEVICE void row_zero(int64_t vocab, T *x)
     const int lanes = cuda_lanes<T>::count;
     const float none[lanes] = { 0 };
     for (int64_t at = (int64_t)threadIdx.x * lanes; at < vocab;
-         at += CUDA_THREADS * lanes)
+         at += (int64_t)blockDim.x * lanes)
         cuda_store<lanes>(x + at, vocab - at, none);
 }
 
 template <class T>
-static __global__ void cross_entropy(int64_t vocab, float scale, T *logits,
-                                     const int32_t *labels, bool gradient,
-                                     float *losses)
+static __global__ void __launch_bounds__(THREADS_MAX, 2)
+    cross_entropy(int64_t vocab, float scale, T *logits, const int32_t *labels,
+                  bool gradient, float *losses)
 {
     const int32_t label = labels[blockIdx.x];
     T *x = logits + blockIdx.x * vocab;
@@ -108,9 +110,11 @@ static enum err cross_entropy_run(const struct kernel_ctx *ctx, int64_t n,
                                   const int32_t *labels, bool gradient,
                                   float *losses)
 {
-    CUDA_LAUNCH(cross_entropy<T>, cuda_blocks(n), CUDA_THREADS, 0,
-                cuda_stream(ctx), vocab, scale, (T *)logits, labels, gradient,
-                losses);
+    int64_t vectors = cuda_parts(vocab, cuda_lanes<T>::count);
+    int64_t warps = cuda_min(CUDA_WARPS_MAX, cuda_parts(vectors, CUDA_WARP));
+    CUDA_LAUNCH(cross_entropy<T>, cuda_blocks(n), (unsigned)(warps * CUDA_WARP),
+                0, cuda_stream(ctx), vocab, scale, (T *)logits, labels,
+                gradient, losses);
     return cuda_launched("cross_entropy");
 }
 

@@ -1,12 +1,13 @@
 /* Dropout and jitter: a product with a random factor per element. A block has
  * one sample's elements, so that the sample's key is computed once. */
+#include "kernels/cuda_map.h"
 #include "kernels/cuda_random.h"
-#include "kernels/cuda_vec.h"
 
-/* Words of one Philox block, elements of a thread at a time. */
+/* Words of one Philox block. */
 #define WORDS 4
-/* Elements of a block. */
-#define STRETCH (16 * CUDA_THREADS)
+/* Elements of a thread, and of a block. */
+#define THREAD_STRETCH 16
+#define STRETCH (THREAD_STRETCH * CUDA_THREADS)
 
 /* A word below `threshold` drops its element: a factor of 0, so that a NaN
  * stays one. */
@@ -45,20 +46,29 @@ static __global__ void randomize(int64_t elements, int64_t stretches,
     int64_t sample = blockIdx.x / stretches;
     int64_t first = blockIdx.x % stretches * STRETCH;
     int64_t end = cuda_min(elements, first + STRETCH);
+    const int lanes = cuda_lanes<T>::count, vectors = THREAD_STRETCH / lanes;
+    int64_t at = first + (int64_t)threadIdx.x * lanes;
+    int64_t step = (int64_t)blockDim.x * lanes;
+    struct cuda_held<T, vectors> held;
     uint32_t words[WORDS];
-    float v[WORDS];
+    float v[lanes];
+    x += sample * elements;
+    y += sample * elements;
+    cuda_hold(x + at, step, end - at, &held);
     if (threadIdx.x == 0)
         key = cuda_random_key(random, sample);
     __syncthreads();
-    x += sample * elements;
-    y += sample * elements;
-    for (int64_t at = first + (int64_t)threadIdx.x * WORDS; at < end;
-         at += (int64_t)blockDim.x * WORDS) {
-        cuda_philox(key, (uint64_t)at / WORDS, 0, words);
-        cuda_load<WORDS>(x + at, end - at, 0, v);
-        for (int i = 0; i < WORDS; i++)
-            v[i] *= f(words[i]);
-        cuda_store<WORDS>(y + at, end - at, v);
+    CUDA_UNROLL
+    for (int k = 0; k < vectors; k++, at += step) {
+        if (at >= end)
+            return;
+        cuda_held_values(held, k, v);
+        for (int i = 0; i < lanes; i++) {
+            if (i % WORDS == 0)
+                cuda_philox(key, (uint64_t)(at + i) / WORDS, 0, words);
+            v[i] *= f(words[i % WORDS]);
+        }
+        cuda_store<lanes>(y + at, end - at, v);
     }
 }
 
@@ -71,7 +81,7 @@ static enum err randomize_run(const struct kernel_ctx *ctx, const char *op,
     auto kernel = randomize<T, F>;
     int64_t stretches = cuda_parts(elements, STRETCH);
     unsigned threads =
-        cuda_threads(cuda_parts(cuda_min(elements, STRETCH), WORDS));
+        cuda_threads(cuda_parts(cuda_min(elements, STRETCH), THREAD_STRETCH));
     if (samples == 0)
         return ERR_OK;
     CUDA_LAUNCH(kernel, cuda_blocks(samples * stretches), threads, 0,

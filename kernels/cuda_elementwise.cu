@@ -1,6 +1,6 @@
 /* Elementwise ops: sums, clipping, activations and gated units. */
 #include "kernels/cuda_activation.h"
-#include "kernels/cuda_vec.h"
+#include "kernels/cuda_map.h"
 
 struct scaled_sum {
     float scale;
@@ -134,14 +134,17 @@ static __global__ void glu_forward(enum activation act, int64_t width,
                                    T *y)
 {
     const int lanes = cuda_lanes<T>::count;
+    struct cuda_held<T, 1> held_gate, held_up;
     float g[lanes], u[lanes], slope;
     gate += blockIdx.x * stride;
     up += blockIdx.x * stride;
     y += blockIdx.x * width;
     for (int64_t at = (int64_t)threadIdx.x * lanes; at < width;
          at += (int64_t)blockDim.x * lanes) {
-        cuda_load<lanes>(gate + at, width - at, 0, g);
-        cuda_load<lanes>(up + at, width - at, 0, u);
+        cuda_hold_one(gate + at, width - at, &held_gate);
+        cuda_hold_one(up + at, width - at, &held_up);
+        cuda_held_values(held_gate, 0, g);
+        cuda_held_values(held_up, 0, u);
         for (int i = 0; i < lanes; i++)
             g[i] = g[i] * cuda_gate(act, g[i], &slope) * u[i];
         cuda_store<lanes>(y + at, width - at, g);
@@ -155,15 +158,19 @@ static __global__ void glu_backward(enum activation act, int64_t width,
                                     const T *dy, T *dgate, T *dup)
 {
     const int lanes = cuda_lanes<T>::count;
+    struct cuda_held<T, 1> held_gate, held_up, held_dy;
     float g[lanes], u[lanes], out[lanes], slope;
     int64_t row = blockIdx.x * stride;
     dy += blockIdx.x * width;
     for (int64_t at = (int64_t)threadIdx.x * lanes; at < width;
          at += (int64_t)blockDim.x * lanes) {
         int64_t left = width - at;
-        cuda_load<lanes>(gate + row + at, left, 0, g);
-        cuda_load<lanes>(up + row + at, left, 0, u);
-        cuda_load<lanes>(dy + at, left, 0, out);
+        cuda_hold_one(gate + row + at, left, &held_gate);
+        cuda_hold_one(up + row + at, left, &held_up);
+        cuda_hold_one(dy + at, left, &held_dy);
+        cuda_held_values(held_gate, 0, g);
+        cuda_held_values(held_up, 0, u);
+        cuda_held_values(held_dy, 0, out);
         for (int i = 0; i < lanes; i++) {
             float x = g[i];
             float open = cuda_gate(act, x, &slope);

@@ -5,9 +5,9 @@
  * tokens after it, the blocks of the others find an earlier place and end. That
  * reads tokens n / 2 times n at most, from the L2 cache: 8192 tokens are 0.13
  * GB, 65536 are 8.6 GB, per slab of columns. */
+#include "kernels/cuda_held.h"
 #include "kernels/cuda_mma.h"
 #include "kernels/cuda_reduce.h"
-#include "kernels/cuda_vec.h"
 
 /* Rows of a token that a thread loads before it adds them: a frequent one has
  * thousands, which one block adds, each as slow as memory answers. */
@@ -21,13 +21,17 @@ static __global__ void embedding_forward(int64_t seq, int64_t d,
     const int lanes = cuda_lanes<T>::count;
     const T *token = wte + tokens[blockIdx.x] * d;
     const T *position = wpe + (wpe == NULL ? 0 : blockIdx.x % seq * d);
+    struct cuda_held<T, 1> held_token, held_position;
     float x[lanes], y[lanes] = { 0 };
     out += blockIdx.x * d;
     for (int64_t at = (int64_t)threadIdx.x * lanes; at < d;
          at += (int64_t)blockDim.x * lanes) {
-        cuda_load<lanes>(token + at, d - at, 0, x);
+        cuda_hold_one(token + at, d - at, &held_token);
         if (wpe != NULL)
-            cuda_load<lanes>(position + at, d - at, 0, y);
+            cuda_hold_one(position + at, d - at, &held_position);
+        cuda_held_values(held_token, 0, x);
+        if (wpe != NULL)
+            cuda_held_values(held_position, 0, y);
         for (int i = 0; i < lanes; i++)
             x[i] += y[i];
         cuda_store<lanes>(out + at, d - at, x);

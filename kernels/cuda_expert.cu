@@ -1,6 +1,6 @@
 /* Rows on their way to experts and back: a block per row. */
+#include "kernels/cuda_held.h"
 #include "kernels/cuda_reduce.h"
-#include "kernels/cuda_vec.h"
 
 /* Columns of this thread: the first, and the step to the next. */
 #define FOR_COLUMNS(at, d, lanes)                                              \
@@ -52,13 +52,16 @@ static __global__ void weigh(int64_t width, const int32_t *source,
     const int lanes = cuda_lanes<T>::count;
     int32_t choice = source[blockIdx.x];
     float weight = weights[choice], dot = 0;
+    struct cuda_held<T, 1> held_h, held_dh;
     float a[lanes], b[lanes];
     h += blockIdx.x * width;
     dh += blockIdx.x * width;
     FOR_COLUMNS(at, width, lanes)
     {
-        cuda_load<lanes>(h + at, width - at, 0, a);
-        cuda_load<lanes>(dh + at, width - at, 0, b);
+        cuda_hold_one(h + at, width - at, &held_h);
+        cuda_hold_one(dh + at, width - at, &held_dh);
+        cuda_held_values(held_h, 0, a);
+        cuda_held_values(held_dh, 0, b);
         for (int i = 0; i < lanes; i++) {
             dot = fmaf(a[i], b[i], dot);
             a[i] *= weight;

@@ -26,8 +26,9 @@ static __global__ void lion_step(int64_t n, struct coefficients c, float *p,
     if (left <= 0)
         return;
     cuda_load<LANES>(p + at, left, 0, weight);
-    cuda_load<LANES>(g + at, left, 0, gradient);
     cuda_load<LANES>(m + at, left, 0, mean);
+    /* last, as bf16 becomes fp32 at once, which waits for it */
+    cuda_load<LANES>(g + at, left, 0, gradient);
     for (int i = 0; i < LANES; i++) {
         float slope = gradient[i] * c.scale;
         float toward = fmaf(c.rest1, slope, mean[i] * c.beta1);

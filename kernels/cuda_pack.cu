@@ -9,16 +9,19 @@
  * must be finite. */
 #define INT8_PEAK_MIN 0x1p-120f
 
+/* Elements of a thread, 16 bytes of bf16. */
+#define CONVERT_LANES 8
+
 /* Between fp32 and bf16, or a copy. */
 template <class From, class To>
 static __global__ void convert_elements(int64_t n, const From *x, To *y)
 {
-    float v[LANES];
-    int64_t at = cuda_index() * LANES;
+    float v[CONVERT_LANES];
+    int64_t at = cuda_index() * CONVERT_LANES;
     if (at >= n)
         return;
-    cuda_load<LANES>(x + at, n - at, 0, v);
-    cuda_store<LANES>(y + at, n - at, v);
+    cuda_load<CONVERT_LANES>(x + at, n - at, 0, v);
+    cuda_store<CONVERT_LANES>(y + at, n - at, v);
 }
 
 template <class From, class To>
@@ -26,7 +29,7 @@ static enum err convert_run(const struct kernel_ctx *ctx, const char *op,
                             int64_t n, const void *x, void *y)
 {
     auto kernel = convert_elements<From, To>;
-    int64_t vectors = cuda_parts(n, LANES);
+    int64_t vectors = cuda_parts(n, CONVERT_LANES);
     unsigned threads = cuda_threads(vectors);
     CUDA_LAUNCH(kernel, cuda_blocks(cuda_parts(vectors, threads)), threads, 0,
                 cuda_stream(ctx), n, (const From *)x, (To *)y);

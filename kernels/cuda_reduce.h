@@ -8,6 +8,8 @@
 #include "kernels/cuda_launch.h"
 
 #define CUDA_ALL_LANES 0xffffffffu
+/* Of a block. */
+#define CUDA_WARPS_MAX 32
 
 struct cuda_plus {
     template <class T> __device__ T operator()(T a, T b) const
@@ -39,7 +41,7 @@ template <class T> CUDA_DEVICE T cuda_warp_sum(T x)
 /* `warps` is the number of warps of the team: 1, or all of the block. */
 template <class T, class F> CUDA_DEVICE T cuda_team_reduce(int warps, T x, F f)
 {
-    __shared__ T parts[CUDA_THREADS / CUDA_WARP];
+    __shared__ T parts[CUDA_WARPS_MAX];
     x = cuda_warp_reduce(x, f);
     if (warps == 1)
         return x;

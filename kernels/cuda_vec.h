@@ -167,39 +167,4 @@ CUDA_DEVICE int64_t cuda_index(void)
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* out = f(a, b) for n elements, a vector per thread; `b` NULL: f(a, 0). Out may
- * be a or b. F has float operator()(float, float) on the device. */
-template <class T, class F>
-static __global__ void cuda_map_kernel(int64_t n, F f, const T *a, const T *b,
-                                       T *out)
-{
-    const int lanes = cuda_lanes<T>::count;
-    float x[lanes], y[lanes] = { 0 };
-    int64_t at = cuda_index() * lanes;
-    if (at >= n)
-        return;
-    cuda_load<lanes>(a + at, n - at, 0, x);
-    if (b != NULL)
-        cuda_load<lanes>(b + at, n - at, 0, y);
-    for (int i = 0; i < lanes; i++)
-        x[i] = f(x[i], y[i]);
-    cuda_store<lanes>(out + at, n - at, x);
-}
-
-template <class T, class F>
-static enum err cuda_map(const struct kernel_ctx *ctx, const char *op,
-                         int64_t n, F f, const void *a, const void *b,
-                         void *out)
-{
-    if (n == 0)
-        return ERR_OK;
-    int64_t vectors = cuda_parts(n, cuda_lanes<T>::count);
-    unsigned threads = cuda_threads(vectors);
-    auto map_kernel = cuda_map_kernel<T, F>;
-    CUDA_LAUNCH(map_kernel, cuda_blocks(cuda_parts(vectors, threads)), threads,
-                0, cuda_stream(ctx), n, f, (const T *)a, (const T *)b,
-                (T *)out);
-    return cuda_launched(op);
-}
-
 #endif

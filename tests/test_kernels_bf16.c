@@ -230,6 +230,8 @@ static void check_norms(const struct kernels *table)
         { NORM_RMS, 11, 3, 64, 200, false, 1e-5f, false },
         { NORM_LAYER, 6, 3, 700, 2100, false, 1e-5f, false },
         { NORM_LAYER, 4, 1, 40, 40, true, 1e-5f, true },
+        { NORM_RMS, 3, 1, 8192, 8192, true, 1e-5f, false },
+        { NORM_LAYER, 2, 1, 9000, 9000, true, 1e-5f, false },
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
         normed_check(table, &shapes[i], i % 2 == 0);

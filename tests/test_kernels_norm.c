@@ -296,7 +296,8 @@ static void check_cases(const struct kernels *table)
         { 19, 3, 64, 128, true }, { 70, 5, 33, 1, true },
         { 5, 1, 1501, 0, true },  { 7, 1, 1100, 0, true },
         { 4, 1, 6403, 0, true },  { 9, 3, 700, 0, false },
-        { 3, 1, 6144, 0, true },
+        { 3, 1, 6144, 0, true },  { 2, 1, 8192, 0, true },
+        { 3, 1, 9001, 7, true },  { 2, 1, 16640, 0, true },
     };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
         struct norm norm = { .n = shapes[i].n,
@@ -318,43 +319,44 @@ static void check_cases(const struct kernels *table)
 }
 
 /* The fused op gives the bits of add and norm_forward. */
-static void check_add_norm(const struct kernels *table, enum norm_kind kind,
-                           bool low_precision, float scale)
+static void check_add_norm(const struct kernels *table, int64_t n, int64_t d,
+                           enum norm_kind kind, bool low_precision, float scale)
 {
-    enum { N = 41, D = 133, COUNT = N * D };
+    const int64_t count = n * d;
     const struct norm norm = { .kind = kind,
-                               .n = N,
+                               .n = n,
                                .groups = 1,
-                               .d = D,
-                               .stride = D,
+                               .d = d,
+                               .stride = d,
                                .shared = true,
                                .eps = (float)EPS,
                                .low_precision = low_precision };
-    float *a = check_random(COUNT, 1, 1), *b = check_random(COUNT, 2, 1);
-    float *gamma = check_random(D, 3, 1), *beta = check_random(D, 4, 1);
-    float *want = check_poisoned(2 * COUNT + 2 * N);
+    float *a = check_random(count, 1, 1), *b = check_random(count, 2, 1);
+    float *gamma = check_random(d, 3, 1), *beta = check_random(d, 4, 1);
+    float *want = check_poisoned(2 * count + 2 * n);
     bool same = true;
     struct kernel_ctx one = { .threads = 1 };
-    table->add(&one, DTYPE_F32, COUNT, a, scale, b, want);
-    table->norm_forward(&one, DTYPE_F32, &norm, want, gamma, beta, want + COUNT,
-                        want + 2 * COUNT, want + 2 * COUNT + N);
+    table->add(&one, DTYPE_F32, count, a, scale, b, want);
+    table->norm_forward(&one, DTYPE_F32, &norm, want, gamma, beta, want + count,
+                        want + 2 * count, want + 2 * count + n);
     for (int t = 1; t <= CHECK_THREADS_MAX + 1; t++) {
         struct kernel_ctx ctx = { .threads = t > 3 ? 1 : t };
-        float *got = check_poisoned(2 * COUNT + 2 * N);
+        float *got = check_poisoned(2 * count + 2 * n);
         if (t > 3)
-            memcpy(got, a, COUNT * sizeof(float));
+            memcpy(got, a, (size_t)count * sizeof(float));
         table->add_norm_forward(&ctx, DTYPE_F32, &norm, t > 3 ? got : a, scale,
-                                b, got, gamma, beta, got + COUNT,
-                                got + 2 * COUNT, got + 2 * COUNT + N);
-        same &= check_same(got, want, 2 * COUNT + 2 * N);
+                                b, got, gamma, beta, got + count,
+                                got + 2 * count, got + 2 * count + n);
+        same &= check_same(got, want, 2 * count + 2 * n);
         free(got);
     }
     tap_ok(same,
-           "%s/%s add_norm_forward: %s%s, scale %g: bits of add, then norm, on "
+           "%s/%s add_norm_forward: %s%s, %lld wide, scale %g: bits of add, "
+           "then norm, on "
            "1, 2, 3 threads and in place",
            table->backend, table->kernel_set,
            kind == NORM_RMS ? "RMSNorm" : "LayerNorm",
-           low_precision ? " low precision" : "", (double)scale);
+           low_precision ? " low precision" : "", (long long)d, (double)scale);
     float *all[] = { want, beta, gamma, b, a };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
@@ -467,10 +469,12 @@ int main(void)
         check_reference(i % 2 ? NORM_RMS : NORM_LAYER, i / 2);
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
         check_cases(*t);
-        check_add_norm(*t, NORM_LAYER, false, 1);
-        check_add_norm(*t, NORM_LAYER, true, 0.3f);
-        check_add_norm(*t, NORM_RMS, false, 0.3f);
-        check_add_norm(*t, NORM_RMS, true, 1);
+        check_add_norm(*t, 41, 133, NORM_LAYER, false, 1);
+        check_add_norm(*t, 41, 133, NORM_LAYER, true, 0.3f);
+        check_add_norm(*t, 41, 133, NORM_RMS, false, 0.3f);
+        check_add_norm(*t, 41, 133, NORM_RMS, true, 1);
+        check_add_norm(*t, 3, 4100, NORM_LAYER, true, 1);
+        check_add_norm(*t, 2, 9000, NORM_LAYER, false, 0.3f);
         check_alignment(*t, 260);
         check_alignment(*t, 2052);
         check_nan_row(*t, NORM_LAYER);
