@@ -83,7 +83,7 @@ CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 # a main has no underscore in its name; NAME_part.c belongs to NAME.c
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
-TEST_SRC := $(filter-out $(if $(HAVE_CXX),,$(addprefix tests/,test_cuda_emulator.c test_cuda_probe.c test_cuda_graph.c test_health_probe.c test_model_device.c test_model_graph.c test_trainer_device.c test_trainer_device_n4.c)),$(TEST_SRC))
+TEST_SRC := $(filter-out $(if $(HAVE_CXX),,$(addprefix tests/,test_cuda_emulator.c test_cuda_far.c test_cuda_probe.c test_cuda_graph.c test_health_probe.c test_model_device.c test_model_graph.c test_trainer_device.c test_trainer_device_n4.c)),$(TEST_SRC))
 TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,tests/test_cuda_blas.c tests/test_cuda_device.c tests/test_cuda_dnn.c),$(TEST_SRC))
 TEST_SRC := $(filter-out $(if $(HAVE_CUDNN),,tests/test_cuda_dnn.c),$(TEST_SRC))
 LIB      := $(B)/libtessera.a
@@ -261,7 +261,7 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 $(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
-$(filter $(B)/tests/test_kernels% $(addprefix $(B)/tests/,test_cuda_graph test_health_probe test_model_device test_model_fp8 test_model_fp8_layer test_model_graph test_trainer_device test_trainer_device_n4),$(TESTS)): $(EMULATED)
+$(filter $(B)/tests/test_kernels% $(addprefix $(B)/tests/,test_cuda_far test_cuda_graph test_health_probe test_model_device test_model_fp8 test_model_fp8_layer test_model_graph test_trainer_device test_trainer_device_n4),$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device_n4 $(B)/tests/test_group_dead $(B)/tests/test_group_tensors_n4,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 $(B)/tests/test_gpu_managed: $(MANAGED)
