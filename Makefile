@@ -83,7 +83,7 @@ CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 # a main has no underscore in its name; NAME_part.c belongs to NAME.c
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
-TEST_SRC := $(filter-out $(if $(HAVE_CXX),,$(addprefix tests/,test_cuda_emulator.c test_cuda_far.c test_cuda_probe.c test_cuda_graph.c test_health_probe.c test_model_device.c test_model_graph.c test_trainer_device.c test_trainer_device_n4.c)),$(TEST_SRC))
+TEST_SRC := $(filter-out $(if $(HAVE_CXX),,$(addprefix tests/,test_cuda_emulator.c test_cuda_far.c test_cuda_probe.c test_cuda_race.c test_cuda_graph.c test_health_probe.c test_model_device.c test_model_fp8.c test_model_fp8_layer.c test_model_graph.c test_trainer_device.c test_trainer_device_n4.c)),$(TEST_SRC))
 TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,tests/test_cuda_blas.c tests/test_cuda_device.c tests/test_cuda_dnn.c),$(TEST_SRC))
 TEST_SRC := $(filter-out $(if $(HAVE_CUDNN),,tests/test_cuda_dnn.c),$(TEST_SRC))
 LIB      := $(B)/libtessera.a
@@ -98,6 +98,8 @@ TESTS    := $(TEST_SRC:tests/%.c=$(B)/tests/%)
 CRASH    := $(B)/checkpoint/ckpt_crash.points.o
 # the CUDA kernels on the processor, for tests; needs a C++ compiler
 EMULATED := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.emulated.o) $(B)/kernels/cuda_table.emulated.o $(addprefix $(B)/tests/cuda_emulator,.o _memory.o _streams.o))
+# the same with a look at every access: tests/cuda_race.h
+RACED    := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.raced.o) $(B)/kernels/cuda_table.emulated.o $(addprefix $(B)/tests/,cuda_emulator.o cuda_emulator_memory.o cuda_emulator_streams.o cuda_race.o))
 SOAK     := $(addprefix $(B)/soak/,victim shim.so)
 CRASHING := $(B)/crash/bin/tessera-train
 # libraries of GPUs that tests open where there are none
@@ -108,6 +110,7 @@ MANAGED  := $(addprefix $(B)/tests/gpu/,managed.o managed_memory.o)
 WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-needed
 GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(B)/gpu/bench_kernels)
 GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/,$(filter-out $(if $(HAVE_CXX),,%bf16 %fp8),$(OP_TESTS)))
+RACES    := $(addprefix $(B)/race/,$(OP_TESTS) test_cuda_probe)
 # tests on N ranks get one wrapper per rank count, for prove
 TESTS_N  := $(filter %_n4,$(TESTS))
 TESTS_1  := $(filter-out %_n4,$(TESTS))
@@ -134,13 +137,13 @@ BATS     := $(sort $(wildcard tests/*.bats))
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run lint \
+.PHONY: all help info deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run racecheck lint \
     layers install uninstall clean tiny-data soak-ckpt matrix
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests gpu check demo bench sanitize install tiny-data soak-ckpt matrix: deps
+all tests gpu check demo bench sanitize racecheck install tiny-data soak-ckpt matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS)
@@ -180,17 +183,29 @@ $(if $(HAVE_CUDNN),$(CUDA_C)): CPPFLAGS += -DKERNELS_CUDNN
 CXXFLAGS = -std=c++17 $(OPT) -Wall -Wextra -Wshadow $(if $(filter 1,$(WERROR)),-Werror) $(SANITIZE) \
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off -pthread -MMD -MP
 
+# a vector at an address that no GPU takes ends the program, with words if SAN=1
+ALIGNED := -fsanitize=alignment -fsanitize-undefined-trap-on-error
+
+# shared memory gets a section of its own: g++ forgets that attribute in templates
 $(B)/%.emulated.o: %.cu
 	@mkdir -p $(@D)
 	@echo "  CXX   $< (emulated)"
-	$(Q)$(CXX) -I. $(CXXFLAGS) -include tests/cuda_emulator.h -x c++ -c $< -o $@
+	$(Q)$(CXX) -I. $(CXXFLAGS) $(if $(SANITIZE),,$(ALIGNED)) -include tests/cuda_emulator.h -x c++ -c $< -o $@
+	$(Q)objcopy --rename-section .bss=cuda_shared $@
 
 $(B)/%.emulated.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC    $< (emulated)"
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DCUDA_EMULATED -c $< -o $@
 
-$(B)/tests/cuda_emulator.o: tests/cuda_emulator.cc
+# with calls at every access, which tests/cuda_race.cc answers
+$(B)/%.raced.o: %.cu
+	@mkdir -p $(@D)
+	@echo "  CXX   $< (raced)"
+	$(Q)$(CXX) -I. $(filter-out $(SANITIZE),$(CXXFLAGS)) -O1 -fsanitize=thread $(ALIGNED) -include tests/cuda_emulator.h -x c++ -c $< -o $@
+	$(Q)objcopy --rename-section .bss=cuda_shared $@
+
+$(B)/tests/%.o: tests/%.cc
 	@mkdir -p $(@D)
 	@echo "  CXX   $<"
 	$(Q)$(CXX) -I. $(CXXFLAGS) -c $< -o $@
@@ -266,7 +281,19 @@ $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_e
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device_n4 $(B)/tests/test_group_dead $(B)/tests/test_group_tensors_n4,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 $(B)/tests/test_gpu_managed: $(MANAGED)
 $(B)/tests/test_gpu_managed: LDFLAGS += $(WRAPPED)
+$(B)/tests/test_cuda_race: $(B)/tests/cuda_race_cases.raced.o $(B)/tests/cuda_emulator.o $(B)/tests/cuda_race.o
 $(B)/tests/test_cuda_emulator: $(B)/tests/cuda_emulator_cases.emulated.o $(B)/tests/cuda_emulator.o
+
+# one of the processor's threads: it is the kernels' that count here
+$(B)/race/%.o: tests/%.c
+	@mkdir -p $(@D)
+	@echo "  CC    $< (raced)"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DCHECK_THREADS_MAX=1 -c $< -o $@
+
+$(B)/race/test_%: $(B)/race/test_%.o $(B)/tests/tap.o $(B)/tests/cuda_race_tables.o $(RACED) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=kernels_all -o $@ $^ $(LDLIBS)
 
 $(B)/gpu/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/managed_cuda.o $(LIB)
 	@mkdir -p $(@D)
@@ -359,6 +386,9 @@ sanitize: ## the C tests under ASan and UBSan
 
 sanitize-run: $(TESTS_1)
 	ASAN_OPTIONS=detect_leaks=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1)
+
+racecheck: $(B)/tests/test_cuda_race $(RACES) ## the CUDA kernels' tests, looking for data races
+	prove --timer $^
 
 tiny-data: $(B)/tiny-data/train/index.json ## data of jobs/conf/tiny.cfg
 

@@ -100,7 +100,7 @@ CUDA_DEVICE void cuda_load(const T *p, int64_t left, float rest, float x[N])
 CUDA_DEVICE void cuda_put_words(const unsigned words[4], size_t bytes, void *to)
 {
 #ifdef CUDA_EMULATED
-    memcpy(to, words, bytes);
+    cuda_emulator_store(words, bytes, to);
 #else
     if (bytes == 16)
         asm volatile("st.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to),

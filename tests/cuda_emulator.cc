@@ -3,16 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
-#endif
+
+#include "tests/cuda_emulator_context.h"
+#include "tests/cuda_race.h"
 
 #define THREADS_MAX 1024u
 #define WARP 32u
-#define STACK_BYTES ((size_t)64 << 10)
 /* What a kernel gets without asking for more, less what it may have besides in
  * static arrays. */
 #define SHARED_BYTES_MAX ((size_t)47 << 10)
@@ -29,86 +25,37 @@ dim3 threadIdx, blockIdx, blockDim, gridDim;
 extern "C" char __start_cuda_shared[] __attribute__((weak));
 extern "C" char __stop_cuda_shared[] __attribute__((weak));
 
-/* --- a stack of one's own --- */
+/* --- without cuda_race.o nobody looks for races --- */
 
-struct context {
-#if defined(__x86_64__)
-    void *sp;
-#else
-    ucontext_t registers;
-#endif
-    const void *bottom; /* of the stack, for AddressSanitizer */
-    size_t bytes;
-    void *fake;
-};
+#define NOBODY __attribute__((weak)) void
 
-#if defined(__x86_64__)
-extern "C" void cuda_emulator_switch(void **save, void *load);
-/* Saves what a call must keep, changes the stack, restores. */
-asm(".text\n"
-    ".globl cuda_emulator_switch\n"
-    ".type cuda_emulator_switch, @function\n"
-    "cuda_emulator_switch:\n"
-    "  push %rbp\n  push %rbx\n  push %r12\n"
-    "  push %r13\n  push %r14\n  push %r15\n"
-    "  mov %rsp, (%rdi)\n"
-    "  mov %rsi, %rsp\n"
-    "  pop %r15\n  pop %r14\n  pop %r13\n"
-    "  pop %r12\n  pop %rbx\n  pop %rbp\n"
-    "  ret\n"
-    ".size cuda_emulator_switch, . - cuda_emulator_switch\n");
-
-static void context_create(struct context *c, void *stack, void (*entry)())
-{
-    /* six registers, the entry's address and its missing return address, so
-     * that the stack is aligned as after a call */
-    void **top = (void **)((char *)stack + STACK_BYTES) - 8;
-    memset(top, 0, 8 * sizeof(*top));
-    memcpy(&top[6], &entry, sizeof(entry));
-    c->sp = top;
-}
-
-static void context_exchange(struct context *from, struct context *to)
-{
-    cuda_emulator_switch(&from->sp, to->sp);
-}
-#else
-static void context_create(struct context *c, void *stack, void (*entry)())
-{
-    getcontext(&c->registers);
-    c->registers.uc_stack.ss_sp = stack;
-    c->registers.uc_stack.ss_size = STACK_BYTES;
-    c->registers.uc_link = NULL;
-    makecontext(&c->registers, entry, 0);
-}
-
-static void context_exchange(struct context *from, struct context *to)
-{
-    swapcontext(&from->registers, &to->registers);
-}
-#endif
-
-#if defined(__SANITIZE_ADDRESS__)
-static void context_arrived(struct context *here, struct context *from)
-{
-    __sanitizer_finish_switch_fiber(here->fake, &from->bottom, &from->bytes);
-}
-
-static void context_switch(struct context *from, struct context *to)
-{
-    __sanitizer_start_switch_fiber(&from->fake, to->bottom, to->bytes);
-    context_exchange(from, to);
-}
-#else
-static void context_arrived(struct context *, struct context *)
+NOBODY cuda_race_launch(const struct cuda_race_shared *)
 {
 }
 
-static void context_switch(struct context *from, struct context *to)
+NOBODY cuda_race_block()
 {
-    context_exchange(from, to);
 }
-#endif
+
+NOBODY cuda_race_thread(unsigned, const void *, size_t)
+{
+}
+
+NOBODY cuda_race_barrier()
+{
+}
+
+NOBODY cuda_race_warp_barrier(unsigned)
+{
+}
+
+NOBODY cuda_race_fetch(bool, const void *, void *, size_t, const void *)
+{
+}
+
+NOBODY cuda_race_store(const void *, size_t, const void *)
+{
+}
 
 /* --- threads --- */
 
@@ -188,7 +135,7 @@ static size_t shared_bytes_max(const void *kernel)
     return SHARED_BYTES_MAX;
 }
 
-[[noreturn]] static void fail(const char *text)
+void cuda_emulator_fail(const char *text)
 {
     fprintf(stderr, "cuda emulator: %s, block (%u, %u, %u): %s\n", run.name,
             blockIdx.x, blockIdx.y, blockIdx.z, text);
@@ -201,22 +148,37 @@ static void thread_begin(unsigned thread)
     threadIdx.x = thread % blockDim.x;
     threadIdx.y = thread / blockDim.x % blockDim.y;
     threadIdx.z = thread / blockDim.x / blockDim.y;
+    cuda_race_thread(thread, current->context.bottom, current->context.bytes);
 }
 
 void cuda_emulator_fetch(const void *from, void *to)
 {
     if (current->fetch_count == FETCHES_MAX)
-        fail("a thread has begun too many copies");
+        cuda_emulator_fail("a thread has begun too many copies");
     if (((uintptr_t)from | (uintptr_t)to) % FETCH_BYTES != 0)
-        fail("an asynchronous copy's address is no multiple of 16");
+        cuda_emulator_fail(
+            "an asynchronous copy's address is no multiple of 16");
+    cuda_race_fetch(false, from, to, FETCH_BYTES, __builtin_return_address(0));
     current->fetches[current->fetch_count++] = { from, to };
 }
 
 void cuda_emulator_fetched()
 {
-    for (unsigned i = 0; i < current->fetch_count; i++)
-        memcpy(current->fetches[i].to, current->fetches[i].from, FETCH_BYTES);
+    for (unsigned i = 0; i < current->fetch_count; i++) {
+        struct fetch fetch = current->fetches[i];
+        cuda_race_fetch(true, fetch.from, fetch.to, FETCH_BYTES,
+                        __builtin_return_address(0));
+        memcpy(fetch.to, fetch.from, FETCH_BYTES);
+    }
     current->fetch_count = 0;
+}
+
+void cuda_emulator_store(const unsigned *words, size_t bytes, void *to)
+{
+    if ((uintptr_t)to % bytes != 0)
+        cuda_emulator_fail("a store's address is no multiple of its bytes");
+    cuda_race_store(to, bytes, __builtin_return_address(0));
+    memcpy(to, words, bytes);
 }
 
 /* A fiber takes threads until one of them waits, then others take over. */
@@ -230,7 +192,8 @@ static void fiber_main()
             thread_begin((unsigned)((run.first + i * run.step) % run.threads));
             run.body(run.argument);
             if (self->fetch_count != 0)
-                fail("a thread ended before what it copies was there");
+                cuda_emulator_fail(
+                    "a thread ended before what it copies was there");
             run.ended++;
         }
         self->waits = IDLE;
@@ -248,7 +211,7 @@ static struct fiber *fiber_next()
     void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fiber == NULL || stack == MAP_FAILED)
-        fail("no memory for a thread");
+        cuda_emulator_fail("no memory for a thread");
     fiber->context.bottom = stack;
     fiber->context.bytes = STACK_BYTES;
     context_create(&fiber->context, stack, fiber_main);
@@ -282,6 +245,7 @@ void __syncthreads()
     if (++run.arrived == run.threads) {
         run.arrived = 0;
         run.generation++;
+        cuda_race_barrier();
         return;
     }
     wait_for(WAITS_FOR_BLOCK, generation, "__syncthreads");
@@ -295,15 +259,18 @@ const uint64_t *cuda_emulator_exchange(const char *collective, unsigned mask,
     uint64_t *values = warp->values[generation % 2];
     if (mask != 0xffffffffu || run.threads % WARP != 0 || blockDim.y != 1 ||
         blockDim.z != 1)
-        fail("collectives are for whole warps of blocks in one dimension");
+        cuda_emulator_fail(
+            "collectives are for whole warps of blocks in one dimension");
     if (warp->arrived == 0)
         warp->where = collective;
     if (strcmp(warp->where, collective) != 0)
-        fail("lanes of a warp meet in different collectives");
+        cuda_emulator_fail("lanes of a warp meet in different collectives");
     values[current->thread % WARP] = value;
     if (++warp->arrived == WARP) {
         warp->arrived = 0;
         warp->generation++;
+        if (strcmp(collective, "__syncwarp") == 0)
+            cuda_race_warp_barrier(current->thread / WARP);
         return values;
     }
     wait_for(WAITS_FOR_WARP, generation, collective);
@@ -352,14 +319,28 @@ static bool sweep(bool slow)
     snprintf(text, sizeof(text),
              "%u threads wait, thread %u at %s, and the other %u have ended",
              waiting, one->thread, one->where, run.ended);
-    fail(text);
+    cuda_emulator_fail(text);
+}
+
+/* Also what AddressSanitizer puts between the arrays, so not by memset(). */
+__attribute__((no_sanitize("address"))) static void poison_arrays()
+{
+    const uint64_t word = UINT64_MAX;
+    char *at = __start_cuda_shared;
+    for (; __stop_cuda_shared - at >= 8; at += sizeof(word)) {
+        __builtin_memcpy(at, &word, sizeof(word));
+        asm volatile("" ::: "memory");
+    }
+    for (; at < __stop_cuda_shared; at++) {
+        *at = '\xff';
+        asm volatile("" ::: "memory");
+    }
 }
 
 static void block_run(size_t shared_bytes)
 {
-    if (__start_cuda_shared != NULL)
-        memset(__start_cuda_shared, 0xff,
-               (size_t)(__stop_cuda_shared - __start_cuda_shared));
+    cuda_race_block();
+    poison_arrays();
     if (shared_bytes > 0)
         memset(run.shared, 0xff, shared_bytes);
     run.started = run.ended = run.fibers = run.arrived = 0;
@@ -374,7 +355,7 @@ static void block_run(size_t shared_bytes)
     }
     for (size_t i = 0; i < run.threads / WARP; i++)
         if (run.warps[i].arrived != 0)
-            fail("a warp's collective was left half done");
+            cuda_emulator_fail("a warp's collective was left half done");
 }
 
 static unsigned coprime_below(unsigned n)
@@ -412,11 +393,16 @@ void cuda_emulator_run(const char *name, const void *kernel, dim3 grid,
     if (blocks == 0 || grid.x > GRID_X_MAX || grid.y > GRID_YZ_MAX ||
         grid.z > GRID_YZ_MAX || threads == 0 || threads > THREADS_MAX ||
         block.z > 64 || shared_bytes > shared_bytes_max(kernel))
-        fail("no device grants such a launch");
+        cuda_emulator_fail("no device grants such a launch");
     if (blocks > GRID_X_MAX)
-        fail("so many blocks would run for hours");
+        cuda_emulator_fail("so many blocks would run for hours");
     /* exactly as large as asked for, so that AddressSanitizer sees its end */
     run.shared = (char *)malloc(shared_bytes);
+    const struct cuda_race_shared shared[2] = {
+        { (uintptr_t)run.shared, (uintptr_t)run.shared + shared_bytes },
+        { (uintptr_t)__start_cuda_shared, (uintptr_t)__stop_cuda_shared },
+    };
+    cuda_race_launch(shared);
     unsigned first = random_below((unsigned)blocks);
     unsigned step = coprime_below((unsigned)blocks);
     for (uint64_t i = 0; i < blocks; i++) {
@@ -426,6 +412,7 @@ void cuda_emulator_run(const char *name, const void *kernel, dim3 grid,
         blockIdx.z = at / grid.x / grid.y;
         block_run(shared_bytes);
     }
+    cuda_race_launch(NULL);
     free(run.shared);
     run.shared = NULL;
 }

@@ -25,9 +25,10 @@
 #define __device__
 #define __host__
 #define __launch_bounds__(...)
-/* Threads of a block share it and blocks run one at a time: a static variable,
- * in a section of its own so that all of them can be poisoned. */
-#define __shared__ static __attribute__((section("cuda_shared")))
+/* Threads of a block share it and blocks run one at a time: a static variable.
+ * These are the only variables of a kernel file, so that its .bss can be made a
+ * section of its own, which is poisoned before every block. */
+#define __shared__ static
 
 struct dim3 {
     unsigned x, y, z;
@@ -97,6 +98,12 @@ static inline void cuda_emulator_launch(const char *name, void (*kernel)(P...),
     cuda_emulator_enqueue(stream, name, reinterpret_cast<const void *>(kernel),
                           grid, block, shared_bytes, call, &body, sizeof(body));
 }
+
+/* Ends the program: what is wrong with the block that runs. */
+[[noreturn]] void cuda_emulator_fail(const char *text);
+
+/* Stores 4, 8 or 16 bytes at once. */
+void cuda_emulator_store(const unsigned *words, size_t bytes, void *to);
 
 /* --- barriers and warp collectives --- */
 

@@ -1,6 +1,6 @@
 #include "tests/cuda_emulator_cases.h"
 
-#include "kernels/cuda_launch.h"
+#include "kernels/cuda_vec.h"
 
 #define ALL 0xffffffffu
 
@@ -81,20 +81,62 @@ static __global__ void mask(float *out)
     out[threadIdx.x] = (float)__ballot_sync(0xffffu, 1);
 }
 
+static __global__ void load_alignment(float *out)
+{
+    out[threadIdx.x] = 0;
+    struct cuda_piece<4, float> some =
+        *(const struct cuda_piece<4, float> *)(out + 1);
+    out[threadIdx.x] = some.at[0];
+}
+
+static __global__ void store_alignment(float *out)
+{
+    const unsigned words[4] = { 0 };
+    cuda_put_words(words, sizeof(words), out + 1);
+}
+
+static __global__ void dynamic_end(float *out)
+{
+    CUDA_SHARED(float, numbers);
+    numbers[threadIdx.x] = 0;
+    __syncthreads();
+    out[threadIdx.x] = numbers[threadIdx.x + 1];
+}
+
+/* A template, as most kernels are. */
+template <class T> static __global__ void static_end(T *out)
+{
+    __shared__ T numbers[CASE_THREADS];
+    const T *behind = numbers + threadIdx.x + 1;
+    numbers[threadIdx.x] = 0;
+    __syncthreads();
+    out[threadIdx.x] = *behind;
+}
+
+static __global__ void tensor_end(float *out)
+{
+    float x[4];
+    cuda_load<4>(out + CASE_THREADS / 4 * 4, 4, 0, x);
+    out[threadIdx.x] = x[0];
+}
+
 void cuda_emulator_case(enum cuda_emulator_case which, float *out)
 {
     const unsigned blocks = CASE_BLOCKS, threads = CASE_THREADS;
-    void (*const kernels[])(float *) = { dynamic,    last_block, left_over,
-                                         shuffles,   early_end,  half_warp,
-                                         two_kinds,  mask,       last_block,
-                                         last_block, last_block };
+    void (*const kernels[])(float *) = {
+        dynamic,         last_block,  left_over,         shuffles,
+        early_end,       half_warp,   two_kinds,         mask,
+        last_block,      last_block,  last_block,        load_alignment,
+        store_alignment, dynamic_end, static_end<float>, tensor_end
+    };
     if (which == CASE_BARRIER || which == CASE_NO_BARRIER) {
         CUDA_LAUNCH(barrier, blocks, threads, 0, NULL, which == CASE_BARRIER,
                     out);
         return;
     }
     auto kernel = kernels[which - CASE_DYNAMIC];
-    size_t shared_bytes = which == CASE_DYNAMIC ? sizeof(float) * threads : 0;
+    bool dynamic_memory = which == CASE_DYNAMIC || which == CASE_DYNAMIC_END;
+    size_t shared_bytes = dynamic_memory ? sizeof(float) * threads : 0;
     if (which == CASE_MUCH_SHARED)
         shared_bytes = CUDA_SHARED_BYTES + 1;
     CUDA_LAUNCH(kernel, which == CASE_NO_BLOCKS ? 0 : blocks,

@@ -8,11 +8,16 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include "kernels/kernels.h"
 #include "tests/tap.h"
 
+#ifndef CHECK_THREADS_MAX
 #define CHECK_THREADS_MAX 3
+#endif
 
 /* Uniform in [-1, 1), a function of seed and index (splitmix64). */
 static inline double check_uniform(uint64_t seed, int64_t index)
@@ -23,11 +28,16 @@ static inline double check_uniform(uint64_t seed, int64_t index)
     return (double)((z ^ (z >> 29)) >> 11) * 0x1p-52 - 1.0;
 }
 
+/* Ends where it ends: AddressSanitizer finds what is read behind it. */
 static inline void *check_alloc(size_t bytes)
 {
-    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    size_t whole = (bytes + 63) / 64 * 64;
+    char *p = aligned_alloc(64, whole);
     if (p == NULL)
         abort();
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_poison_memory_region(p + bytes, whole - bytes);
+#endif
     return p;
 }
 

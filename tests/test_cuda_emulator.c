@@ -59,10 +59,9 @@ static void check_shuffles(void)
     tap_ok(right, "warp collectives");
 }
 
-/* The process of a fault ends with SIGABRT and says why. */
-static void check_fault(enum cuda_emulator_case which, const char *says)
+/* How the process of a fault ends, and all that it says. */
+static int ending_of(enum cuda_emulator_case which, char *text, size_t bytes)
 {
-    char text[512] = "";
     int ends[2], status = 0;
     fflush(stdout);
     if (pipe(ends) != 0)
@@ -71,22 +70,50 @@ static void check_fault(enum cuda_emulator_case which, const char *says)
     if (child < 0)
         abort();
     if (child == 0) {
-        float out[CASE_THREADS];
+        float *out = check_poisoned(CASE_THREADS);
         dup2(ends[1], STDERR_FILENO);
         cuda_emulator_case(which, out);
         _exit(0);
     }
     close(ends[1]);
     FILE *stream = fdopen(ends[0], "r");
-    if (stream == NULL || fgets(text, sizeof(text), stream) == NULL)
-        text[0] = '\0';
+    text[stream == NULL ? 0 : fread(text, 1, bytes - 1, stream)] = '\0';
     if (stream != NULL)
         fclose(stream);
     waitpid(child, &status, 0);
+    return status;
+}
+
+/* It ends with SIGABRT and says why. */
+static void check_fault(enum cuda_emulator_case which, const char *says)
+{
+    char text[4096];
+    int status = ending_of(which, text, sizeof(text));
     text[strcspn(text, "\n")] = '\0';
     tap_ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT &&
                strstr(text, says) != NULL,
            "%s", text);
+}
+
+/* What the compiler's sanitizers find. */
+static void check_found(enum cuda_emulator_case which, const char *what,
+                        const char *says)
+{
+    char text[4096];
+#if defined(__SANITIZE_ADDRESS__)
+    int status = ending_of(which, text, sizeof(text));
+    if (!tap_ok(status != 0 && strstr(text, says) != NULL, "%s: %s", what,
+                says))
+        tap_note("status %d: %s", status, text);
+#else
+    if (which != CASE_LOAD_ALIGNMENT) {
+        tap_skip("%s is found with AddressSanitizer: make sanitize", what);
+        return;
+    }
+    int status = ending_of(which, text, sizeof(text));
+    tap_ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGILL, "%s", what);
+    (void)says;
+#endif
 }
 
 int main(void)
@@ -102,11 +129,19 @@ int main(void)
         { CASE_WIDE_BLOCK, "no device grants" },
         { CASE_NO_BLOCKS, "no device grants" },
         { CASE_MUCH_SHARED, "no device grants" },
+        { CASE_STORE_ALIGNMENT, "no multiple" },
     };
+    static const char overflow[] = "buffer-overflow";
     check_barriers();
     check_orders();
     check_shuffles();
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
         check_fault(faults[i].which, faults[i].says);
+    check_found(CASE_LOAD_ALIGNMENT, "a vector at an odd address",
+                "misaligned address");
+    check_found(CASE_DYNAMIC_END, "a read behind dynamic shared memory",
+                overflow);
+    check_found(CASE_STATIC_END, "a read behind a static array", overflow);
+    check_found(CASE_TENSOR_END, "a vector over a tensor's end", overflow);
     return tap_done();
 }
