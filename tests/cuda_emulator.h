@@ -8,8 +8,8 @@
  *   - threads of a block wait where others of it never come,
  *   - lanes of a warp meet in different collectives, or not all of them,
  *   - a launch asks for what no device grants.
- * What lies outside of arrays is AddressSanitizer's to find. Only what the
- * kernels use is there. One thread of the process may launch, more of them with
+ * What lies outside of arrays is AddressSanitizer's to find, data races are
+ * cuda_race.h's. Only what the kernels use is there. One thread of the process may launch, more of them with
  * the memory of cuda_emulator_memory.h. */
 #ifndef TESSERA_TESTS_CUDA_EMULATOR_H
 #define TESSERA_TESTS_CUDA_EMULATOR_H

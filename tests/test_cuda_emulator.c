@@ -141,7 +141,8 @@ int main(void)
                 "misaligned address");
     check_found(CASE_DYNAMIC_END, "a read behind dynamic shared memory",
                 overflow);
-    check_found(CASE_STATIC_END, "a read behind a static array", overflow);
+    check_found(CASE_STATIC_END, "a read behind a static array",
+                "cuda_emulator_cases.cu");
     check_found(CASE_TENSOR_END, "a vector over a tensor's end", overflow);
     return tap_done();
 }
