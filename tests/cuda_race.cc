@@ -109,12 +109,13 @@ static bool is_shared(uintptr_t at)
 {
     char place[512];
     bool same = other->epoch >= now.block_epoch;
+    bool others = other->lanes || other->warps || other->blocks;
     write_place(other->where, place, sizeof(place));
     fail(at, write, where,
-         ", which thread %u of %s block has %s at %s, and no barrier is in "
+         ", which thread %u%s of %s block has %s at %s, and no barrier is in "
          "between",
-         other->thread, same ? "this" : "another",
-         other_write ? "written" : "read", place);
+         other->thread, others ? ", like others," : "",
+         same ? "this" : "another", other_write ? "written" : "read", place);
 }
 
 /* --- accesses --- */

@@ -92,7 +92,7 @@ int main(void)
         [RACE_COPY] = { "copies that are waited for", NULL },
         [RACE_NO_BARRIER] = { "no barrier", "shared memory at" },
         [RACE_NO_BARRIER_AFTER] = { "no barrier before the next round",
-                                    "of this block has" },
+                                    "and no barrier is in between" },
         [RACE_NO_WARP_BARRIER] = { "a shuffle for a barrier",
                                    "and no barrier is in between" },
         [RACE_ONLY_WARP] = { "a warp's barrier for the block's",
