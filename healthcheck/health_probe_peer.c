@@ -1,5 +1,7 @@
 /* Copies between all pairs of GPUs, over NVLink where there is one. A sick link
  * shows on both its ends, a sick GPU in all its pairs. */
+#include <string.h>
+
 #include "healthcheck/health_probe.h"
 #include "src/base/clock.h"
 
@@ -32,8 +34,7 @@ static enum err peer_open(struct peer_probe *test, int i)
     const struct health_probe *probe = test->probe;
     test->measures[i].gpu = i;
     TRY(health_probe_open(probe->gpus, i, gpu));
-    snprintf(test->measures[i].bus, sizeof test->measures[i].bus, "%s",
-             gpu->bus);
+    memcpy(test->measures[i].bus, gpu->bus, sizeof test->measures[i].bus);
     TRY(gpu->memory->tensors_create(2 * (size_t)probe->copy_bytes,
                                     &gpu->tensors));
     TRY(gpu->gpus->fill(&gpu->ctx, probe->copy_bytes / 4,

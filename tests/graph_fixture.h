@@ -202,7 +202,7 @@ static inline enum err device_read(struct device *d, struct model *model,
     TRY(d->memory.download(d->stream, bytes, d->gradient, out->gradient));
     TRY(d->memory.download(d->stream, sizeof out->loss - sizeof out->loss[0],
                            d->loss, out->loss));
-    TRY(model_expert_counts_read(model, out->experts));
+    TRY(fixture_counts(model, &d->kernels, &d->f->config, out->experts));
     TRY(d->memory.wait(d->stream));
 out:
     return rc;

@@ -18,6 +18,7 @@ struct device {
     float *gradient;
     struct leaf_loss *loss; /* [DEVICE_LEAVES] */
     int reached;            /* events that the host has waited for */
+    bool fixed;             /* leaves may be kept (model_graph.h) */
 };
 
 static inline enum err device_gather(void *arg, int block, const void **weights)
@@ -55,6 +56,12 @@ static inline enum err device_reach(void *arg, void *event)
     return d->kernels->memory->event_wait(event);
 }
 
+static inline int64_t device_fixed(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
 static inline struct param_access device_access(struct device *d)
 {
     return (struct param_access){ .arg = d,
@@ -62,7 +69,8 @@ static inline struct param_access device_access(struct device *d)
                                   .release = device_release,
                                   .gradient = device_gradient,
                                   .gradient_done = device_done,
-                                  .reach = device_reach };
+                                  .reach = device_reach,
+                                  .fixed = d->fixed ? device_fixed : NULL };
 }
 
 static inline uint16_t to_bf16(float x)

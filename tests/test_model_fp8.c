@@ -2,6 +2,7 @@
  * touch, beside bf16 and fp32; which magnitudes count; plans and refusals. */
 #include <stdio.h>
 
+#include "src/model/model_graph.h"
 #include "src/train/train_fp8.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/kernel_check.h"
@@ -253,6 +254,37 @@ static void test_counted(const struct kernels *kernels, bool experts)
     free(found);
 }
 
+/* Leaves of the same shape, of which some count: a graph is of one sort. */
+static void test_counted_as_graphs(const struct kernels *kernels)
+{
+    struct model_fixture *f =
+        fp8_fixture((struct model_config){ .bias = true });
+    int32_t labels[FIXTURE_TOKENS_MAX];
+    int64_t count = model_fp8_count(&f->config);
+    float *found = check_alloc((size_t)count * sizeof *found);
+    struct device d;
+    struct leaf empty = f->leaf;
+    bool fine = true;
+    for (int i = 0; i < FIXTURE_TOKENS_MAX; i++)
+        labels[i] = -100;
+    empty.labels = labels;
+    device_open(&d, f, kernels, DTYPE_BF16);
+    d.fixed = true;
+    struct model *model = fp8_model(&d, true, NULL);
+    for (int i = 0; i < 3; i++) {
+        fine = fine && found_in(&d, model, &f->leaf, found) &&
+               zeros(found, count, 0) == 0;
+        fine = fine && found_in(&d, model, &empty, found) &&
+               zeros(found, count, 0) == count / FP8_OPERANDS;
+    }
+    tap_ok(fine, "as graphs: a leaf without loss tokens does not count");
+    tap_is_int(model_graph_launches(model), 4, "as graphs: two of three each");
+    model_destroy(model);
+    device_close(&d);
+    fixture_destroy(f);
+    free(found);
+}
+
 /* --- plans and refusals ----------------------------------------------------
  */
 
@@ -292,6 +324,7 @@ int main(void)
     test_models(kernels);
     test_counted(kernels, false);
     test_counted(kernels, true);
+    test_counted_as_graphs(kernels);
     test_plan(kernels);
     return tap_done();
 }
