@@ -27,35 +27,18 @@ extern "C" char __stop_cuda_shared[] __attribute__((weak));
 
 /* --- without cuda_race.o nobody looks for races --- */
 
-#define NOBODY __attribute__((weak)) void
+#define NOBODY(name, ...)                                                      \
+    __attribute__((weak)) void name(__VA_ARGS__)                               \
+    {                                                                          \
+    }
 
-NOBODY cuda_race_launch(const struct cuda_race_shared *)
-{
-}
-
-NOBODY cuda_race_block()
-{
-}
-
-NOBODY cuda_race_thread(unsigned, const void *, size_t)
-{
-}
-
-NOBODY cuda_race_barrier()
-{
-}
-
-NOBODY cuda_race_warp_barrier(unsigned)
-{
-}
-
-NOBODY cuda_race_fetch(bool, const void *, void *, size_t, const void *)
-{
-}
-
-NOBODY cuda_race_store(const void *, size_t, const void *)
-{
-}
+NOBODY(cuda_race_launch, const struct cuda_race_shared *)
+NOBODY(cuda_race_block)
+NOBODY(cuda_race_thread, unsigned, const void *, size_t)
+NOBODY(cuda_race_barrier)
+NOBODY(cuda_race_warp_barrier, unsigned)
+NOBODY(cuda_race_fetch, bool, const void *, void *, size_t, const void *)
+NOBODY(cuda_race_store, const void *, size_t, const void *)
 
 /* --- threads --- */
 
