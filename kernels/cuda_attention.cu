@@ -157,6 +157,35 @@ CUDA_DEVICE void load_keys(const struct cuda_pair &pair,
     cuda_tile_load<COLUMNS, D>(pair, at, kv + v.v, pair.key_stride, stage->v);
 }
 
+/* A tile of keys: sum = sum * factor + p v, for the warp's rows. */
+template <class T, int D, bool DROPOUT>
+CUDA_DEVICE void add_keys(
+    const struct cuda_pair &pair, const struct cuda_view &v,
+    const struct cuda_part *part, bool mixed,
+    struct forward_shared<T, D, DROPOUT> *shared,
+    const struct forward_stage<T, D, forward<T, D, DROPOUT>::columns> *stage,
+    struct running *all, float (*sum)[4])
+{
+    const int columns = forward<T, D, DROPOUT>::columns;
+    const int blocks = forward<T, D, DROPOUT>::blocks;
+    const int warp_rows = forward<T, D, DROPOUT>::warp_rows;
+    int warp = (int)threadIdx.x / CUDA_WARP;
+    T *spare = shared->spare + warp * cuda_mma_spare<T, columns>::count;
+    float x[blocks * columns / 8][4], factor[2];
+    cuda_tile_zero<blocks * columns>(x);
+    cuda_mma_rows<blocks, columns, D>(
+        shared->q + warp * warp_rows * CUDA_MMA_STRIDE(T, D), stage->k, x);
+    CUDA_UNROLL
+    for (int m = 0; m < blocks; m++) {
+        softmax<DROPOUT, columns>(pair, v, part[m], mixed, x + m * columns / 8,
+                                  &all[m], factor);
+        /* the peaks seldom rise once many keys were seen */
+        if (__any_sync(CUDA_ALL_LANES, factor[0] != 1 || factor[1] != 1))
+            scale_rows<D>(factor, sum + m * D / 8);
+    }
+    cuda_mma_columns<blocks, D, columns>(x, spare, stage->v, sum);
+}
+
 /* The last queries, which have the most keys, come first: that balances better.
  */
 template <class T, int D, bool DROPOUT>
@@ -181,8 +210,7 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads,
     struct cuda_walk walk = cuda_walk_keys(pair, first + rows);
     struct cuda_part part[blocks];
     struct running all[blocks];
-    T *spare = shared->spare + warp * cuda_mma_spare<T, columns>::count;
-    float sum[blocks * D / 8][4], x[blocks * columns / 8][4], factor[2];
+    float sum[blocks * D / 8][4];
     CUDA_UNROLL
     for (int m = 0; m < blocks; m++) {
         part[m].first_row = first + warp * warp_rows + m * CUDA_MMA_ROWS;
@@ -209,20 +237,8 @@ static __global__ void __launch_bounds__(cuda_tile<T>::threads,
                                      &shared->stage[1 - stage]);
         if (cuda_apart<false, columns>(pair, part[0], warp_rows))
             continue;
-        cuda_tile_zero<blocks * columns>(x);
-        cuda_mma_rows<blocks, columns, D>(shared->q + warp * warp_rows *
-                                                          CUDA_MMA_STRIDE(T, D),
-                                          shared->stage[stage].k, x);
-        CUDA_UNROLL
-        for (int m = 0; m < blocks; m++) {
-            softmax<DROPOUT, columns>(pair, v, part[m], mixed,
-                                      x + m * columns / 8, &all[m], factor);
-            /* the peaks seldom rise once many keys were seen */
-            if (__any_sync(CUDA_ALL_LANES, factor[0] != 1 || factor[1] != 1))
-                scale_rows<D>(factor, sum + m * D / 8);
-        }
-        cuda_mma_columns<blocks, D, columns>(x, spare, shared->stage[stage].v,
-                                             sum);
+        add_keys<T, D, DROPOUT>(pair, v, part, mixed, shared,
+                                &shared->stage[stage], all, sum);
     }
     head = cuda_anew((int)blockIdx.x) % heads;
     v = cuda_view_of(pair, head / s.heads, head % s.heads);
