@@ -9,8 +9,8 @@
  *   - lanes of a warp meet in different collectives, or not all of them,
  *   - a launch asks for what no device grants.
  * What lies outside of arrays is AddressSanitizer's to find, data races are
- * cuda_race.h's. Only what the kernels use is there. One thread of the process may launch, more of them with
- * the memory of cuda_emulator_memory.h. */
+ * cuda_race.h's. Only what the kernels use is there. One thread of the process
+ * may launch, more of them with the memory of cuda_emulator_memory.h. */
 #ifndef TESSERA_TESTS_CUDA_EMULATOR_H
 #define TESSERA_TESTS_CUDA_EMULATOR_H
 
@@ -269,8 +269,9 @@ static inline unsigned __byte_perm(unsigned x, unsigned y, unsigned places)
     return bytes;
 }
 
-/* Blocks and threads come one after the other. */
-static inline int atomicMax(int *to, int value)
+/* Blocks and threads come one after the other. Not for cuda_race.h to see. */
+__attribute__((no_sanitize("thread"))) static inline int atomicMax(int *to,
+                                                                   int value)
 {
     int before = *to;
     *to = before < value ? value : before;

@@ -13,7 +13,7 @@
  *   - anybody touches what cp.async copies to before its thread has waited,
  *   - a block reads shared memory that it has not written.
  * A race is found if the kernel comes to both accesses; no right kernel is
- * reported. There are no atomics, as no kernel has any.
+ * reported. Atomics are not looked at.
  *
  * The emulator says by these calls what its kernels do; in programs without
  * cuda_race.o they do nothing. */

@@ -11,7 +11,9 @@ struct kind {
     const void *access; /* whose, and ... */
     int64_t fixed;      /* ... what it says */
     int64_t samples, seq_len;
-    int64_t loss_tokens; /* with experts, whose balance is weighed by them */
+    /* With experts, whose balance is weighed by them; in 8 bits whether there
+     * are any, for only then operands count. */
+    int64_t loss_tokens;
     bool documents;
 };
 
@@ -44,6 +46,13 @@ static bool is_wanted(const struct model *model)
            !draws(&model->config);
 }
 
+static int64_t loss_tokens_of(const struct model *model)
+{
+    if (model->config.experts > 0)
+        return model->loss_tokens;
+    return model->options.fp8 && model->loss_tokens > 0;
+}
+
 static struct kind kind_of(const struct model *model)
 {
     const struct pass *pass = &model->passes[0];
@@ -53,7 +62,7 @@ static struct kind kind_of(const struct model *model)
         .fixed = access->fixed(access->arg),
         .samples = pass->leaf.samples,
         .seq_len = pass->leaf.seq_len,
-        .loss_tokens = model->config.experts > 0 ? model->loss_tokens : 0,
+        .loss_tokens = loss_tokens_of(model),
         .documents = pass->leaf.sequence_ids != NULL,
     };
 }
