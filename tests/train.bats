@@ -341,6 +341,22 @@ bad() {
     same_bits "$DIR/other"
 }
 
+@test "attention within documents or within samples, as long as a run lives" {
+    "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.05 \
+        --separator '' --out "$DIR/short" "$DIR/text"
+    local data=("data.train=$DIR/short/train" "data.eval=$DIR/short/eval")
+    local within=model.attn_uses_sequence_id
+    train 1 "$DIR/documents" "${data[@]}" train.max_duration=3ba
+    train 1 "$DIR/samples" "${data[@]}" train.max_duration=3ba $within=false
+    [ "$(digest "$DIR/documents")" != "$(digest "$DIR/samples")" ]
+    run train 1 "$DIR/samples" "${data[@]}" train.max_duration=6ba
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"$within"* ]]
+    # where a sample is one document there is nothing to tell apart
+    train 1 "$DIR/one" $within=false
+    same_bits "$DIR/one"
+}
+
 @test "other arithmetic is refused, unless allowed" {
     cp -r "$DIR/ref" "$DIR/generic"
     rm -r "$DIR/generic/checkpoints/step-000000024"

@@ -151,7 +151,7 @@ static enum err eval_leaf(struct train_eval *eval, struct trainer *trainer,
     enum err rc = ERR_OK;
     int degree = degree_of(eval);
     int64_t turn = number - leaf_begin(eval, trainer->rank / degree);
-    struct leaf leaf = trainer_leaf(trainer->batch, 0);
+    struct leaf leaf = trainer_leaf(trainer, 0);
     TRY(model_eval_leaf(
         trainer->model, replica_access(trainer->replica), &leaf,
         trainer_losses_at(&eval->sums, counts ? turn * eval->own : -1)));

@@ -59,6 +59,9 @@ const struct setting train_settings_schema[] = {
       "none|full|head", "norm of queries and keys: of all heads, or each" },
     { "model.clip_qkv", SETTING_FLOAT, AT(model.clip_qkv), "0", 0, 1e6, NULL,
       "bound of queries, keys and values; 0: none" },
+    { "model.attn_uses_sequence_id", SETTING_BOOL,
+      AT(model.attn_uses_sequence_id), "true", 0, 0, NULL,
+      "tokens attend within their document; false: within their sample" },
     { "model.ffn", SETTING_CHOICE, AT(model.ffn), "mlp", 0, 0, "mlp|glu",
       "down(act(up(x))), or down(act(gate(x)) up(x))" },
     { "model.activation", SETTING_CHOICE, AT(model.activation), "gelu", 0, 0,
@@ -105,7 +108,8 @@ const struct setting train_settings_schema[] = {
     { "memory.compression", SETTING_CHOICE, AT(memory.compression), "none", 0,
       0, "none|bf16|int8", "what forward keeps for backward, in fewer bits" },
     { "memory.limit", SETTING_BYTES, AT(memory.limit), "none", 0, LARGE, NULL,
-      "memory that a rank may plan for, of the GPU with cuda: 80GiB; none: what "
+      "memory that a rank may plan for, of the GPU with cuda: 80GiB; none: "
+      "what "
       "there is" },
 
     { "data.train", SETTING_PATH, AT(data.train), NULL, 0, 0, NULL,

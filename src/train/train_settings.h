@@ -27,6 +27,7 @@ struct train_settings {
         double norm_eps;
         char qk_norm[SETTINGS_TEXT_BYTES];
         double clip_qkv;
+        bool attn_uses_sequence_id;
         char ffn[SETTINGS_TEXT_BYTES];
         char activation[SETTINGS_TEXT_BYTES];
         bool bias, tied;

@@ -56,6 +56,7 @@ static void settings_of(const struct model_config *c, struct train_settings *s)
     s->model.norm_eps = c->norm_eps;
     set_text(s->model.qk_norm, "", qk_norms[c->qk_norm]);
     s->model.clip_qkv = c->clip_qkv;
+    s->model.attn_uses_sequence_id = true; /* of samples, not of a shape */
     set_text(s->model.ffn, "", ffns[c->ffn]);
     set_text(s->model.activation, "", activations[c->activation]);
     s->model.bias = c->bias;

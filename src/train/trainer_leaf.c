@@ -2,14 +2,16 @@
 
 #include <string.h>
 
-struct leaf trainer_leaf(const struct batch *batch, int64_t first_sample)
+struct leaf trainer_leaf(const struct trainer *trainer, int64_t first_sample)
 {
+    const struct batch *batch = trainer->batch;
+    bool documents = trainer->settings.model.attn_uses_sequence_id;
     return (struct leaf){
         .samples = batch->samples,
         .seq_len = batch->seq_len,
         .tokens = batch->tokens,
         .labels = batch->labels,
-        .sequence_ids = batch->sequence_ids,
+        .sequence_ids = documents ? batch->sequence_ids : NULL,
         .first_sample = first_sample,
     };
 }

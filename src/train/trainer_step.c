@@ -38,7 +38,7 @@ static enum err train_leaf(struct trainer *trainer, int number,
     if (number < 0)
         trainer_leaf_empty(s->train.microbatch, batch);
     struct leaf leaf =
-        trainer_leaf(batch, number < 0 ? 0 : first_sample(trainer, number));
+        trainer_leaf(trainer, number < 0 ? 0 : first_sample(trainer, number));
     TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
                          &leaf, trainer_losses_at(&trainer->losses, number)));
     /* the ranks of a sequence have read the same labels */
