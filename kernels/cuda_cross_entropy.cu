@@ -95,9 +95,11 @@ static __global__ void __launch_bounds__(THREADS_MAX, 2)
             losses[blockIdx.x] = 0;
         return;
     }
-    /* read before the sums' barriers: the gradient is written after them */
     float chosen = cuda_value(x[label]);
     struct row_sum sum = block_sum(thread_sum(vocab, scale, x), scale);
+    /* Where the block is one warp the sum has no barrier, and what all lanes
+     * have read the gradient overwrites. */
+    __syncwarp();
     if (threadIdx.x == 0)
         losses[blockIdx.x] = logf(sum.total) + scale * (sum.peak - chosen);
     if (gradient)

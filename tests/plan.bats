@@ -177,3 +177,9 @@ bad() { # TEXT ARGUMENT ...: exit 64 and one line with the text
     "$PLAN" --help | grep -q -- --write-rate
     "$PLAN" --version | grep -q tessera
 }
+
+@test "a precision that only GPUs have is planned for one" {
+    "$PLAN" hardware.backend=cuda >/dev/null 2>&1 || skip "built without CUDA"
+    local bf16=(model.preset=mpt-125m train.precision=bf16 --ranks 8 --json)
+    [ "$("$PLAN" "${bf16[@]}")" = "$("$PLAN" hardware.backend=cuda "${bf16[@]}")" ]
+}

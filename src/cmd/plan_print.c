@@ -28,7 +28,7 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
         { "partial_sums", b->partial_sums, "of slots, waiting to be added" },
         { "activations", b->model.saved, "kept for backward" },
         { "workspace", b->model.workspace, "shared by all blocks" },
-        { "logits", b->model.logits, "of 128 tokens at a time" },
+        { "logits", b->model.logits, "of the tokens at work" },
         { "scratch", b->model.scratch, "of kernels and threads" },
         { "staging", b->staging, "checkpoint.async: the copy" },
         { "data", b->data, "a microbatch of tokens" },

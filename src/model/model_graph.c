@@ -168,7 +168,7 @@ enum err model_graph_forget(struct model *model)
     enum err rc = ERR_OK;
     struct model_graphs *graphs = model->graphs;
     const struct kernel_memory *memory = model->kernels->memory;
-    if (graphs == NULL)
+    if (graphs == NULL || graphs->count == 0)
         return ERR_OK;
     TRY(memory->wait(model->ctx.stream));
     for (int i = 0; i < graphs->count; i++)

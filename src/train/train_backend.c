@@ -92,9 +92,13 @@ out:
 enum err train_backend_plan(const struct train_settings *settings,
                             const struct kernels **out)
 {
-    return kernels_find_planned(is(settings->hardware.backend, CUDA) ? CUDA
-                                                                     : CPU,
-                                settings->hardware.kernel_set, out);
+    const char *backend = settings->hardware.backend;
+    const char *kernel_set = settings->hardware.kernel_set;
+    if (!is(backend, CUDA) && needs_gpu(settings) &&
+        kernels_find_planned(CUDA, kernel_set, out) == ERR_OK)
+        return ERR_OK;
+    return kernels_find_planned(is(backend, CUDA) ? CUDA : CPU, kernel_set,
+                                out);
 }
 
 enum dtype train_backend_dtype(const struct train_settings *settings)

@@ -127,6 +127,8 @@ static enum err measure_together(struct trainer *trainer, char **text)
     enum err rc = ERR_OK;
     struct measuring measuring = { .trainer = trainer };
     TRY(trainer_warm_up(trainer));
+    /* so that rank 0 waits for its own work only, and not for peers */
+    TRY(replica_settle(trainer->replica));
     rc = train_alone(trainer->comm, measure, &measuring);
     *text = measuring.text;
     TRY(rc);

@@ -30,7 +30,7 @@ train_memory_replica(const struct train_settings *settings)
         .strategy = strategy_of(s->parallel.strategy),
         .dtype = train_backend_dtype(s),
         .optimizer = strcmp(s->optimizer.name, "lion") == 0 ? OPTIMIZER_LION
-                                                             : OPTIMIZER_ADAMW,
+                                                            : OPTIMIZER_ADAMW,
         .shard_degree = (int)s->parallel.shard_degree,
         .prefetch = (int)s->parallel.prefetch,
         .slots = (int)s->parallel.slots,
@@ -168,7 +168,8 @@ enum err train_memory_auto(const struct train_settings *settings,
     if (settings->memory.limit == 0)
         goto out;
     /* the processor's is of every build and processor */
-    if (strcmp(settings->hardware.backend, "cuda") == 0)
+    if (train_backend_dtype(settings) != DTYPE_F32 ||
+        strcmp(settings->hardware.backend, "cuda") == 0)
         TRY(train_backend_plan(settings, &place.kernels));
     else
         TRY(kernels_find("cpu", "generic", &place.kernels));
@@ -194,7 +195,7 @@ static bool all_again(const struct train_settings *settings)
     struct model_memory memory;
     bool all = train_settings_memory(settings, &memory) == ERR_OK;
     for (int64_t i = 0; i < settings->model.n_layers; i++)
-        all = all && memory.recompute[i] == RECOMPUTE_BLOCK;
+        all = all && (memory.recompute[i] & RECOMPUTE_BLOCK) != 0;
     return all;
 }
 
@@ -207,7 +208,8 @@ static bool apply_change(int change, struct train_settings *settings)
     if (change % 3 >= 1 && !all_again(settings))
         set_text(settings->memory.checkpoint, "block: all");
     if (change % 3 == 2 && strcmp(settings->memory.compression, "none") == 0)
-        set_text(settings->memory.compression, "bf16");
+        set_text(settings->memory.compression,
+                 train_backend_dtype(settings) == DTYPE_F32 ? "bf16" : "int8");
     if (change >= 3)
         settings->checkpoint.async = false;
     return true;

@@ -47,6 +47,7 @@ struct trainer {
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order order;
     struct batch *batch;    /* one microbatch */
+    bool whole_samples;     /* for now each of its samples is one document */
     struct trainer_losses losses; /* of a batch's leaves, this rank's */
     double *leaf_loss;    /* [leaves of a batch] of this rank's */
     double *leaf_balance; /* [leaves of a batch] the load-balance losses */

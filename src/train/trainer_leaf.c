@@ -5,7 +5,8 @@
 struct leaf trainer_leaf(const struct trainer *trainer, int64_t first_sample)
 {
     const struct batch *batch = trainer->batch;
-    bool documents = trainer->settings.model.attn_uses_sequence_id;
+    bool documents = trainer->settings.model.attn_uses_sequence_id &&
+                     !trainer->whole_samples;
     return (struct leaf){
         .samples = batch->samples,
         .seq_len = batch->seq_len,

@@ -170,8 +170,18 @@ static struct adamw adamw_step(const struct trainer *trainer, double scale)
 
 enum err trainer_warm_up(struct trainer *trainer)
 {
+    enum err rc = ERR_OK;
     int64_t tokens = 0;
-    return train_batch(trainer, 1, &tokens);
+    /* later leaves may be of either kind, and attention is another */
+    if (trainer->kernels->memory->device) {
+        trainer->whole_samples = true;
+        rc = train_batch(trainer, 1, &tokens);
+        trainer->whole_samples = false;
+        TRY(rc);
+    }
+    TRY(train_batch(trainer, 1, &tokens));
+out:
+    return rc;
 }
 
 /* From what was fetched and waited for to the scales of the next batch. */
@@ -191,8 +201,7 @@ enum err trainer_calibrate(struct trainer *trainer)
     if (trainer->fp8 == NULL || trainer->step > 0)
         return ERR_OK;
     TRY(train_batch(trainer, INT_MAX, &tokens));
-    TRY(comm_agree(trainer->comm,
-                   trainer->kernels->memory->wait(trainer->stream)));
+    TRY(replica_settle(trainer->replica));
     TRY(learn_scales(trainer));
 out:
     return rc;
