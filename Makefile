@@ -111,6 +111,8 @@ WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-nee
 GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(B)/gpu/bench_kernels)
 GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/,$(filter-out $(if $(HAVE_CXX),,%bf16 %fp8),$(OP_TESTS)))
 RACES    := $(addprefix $(B)/race/,$(OP_TESTS) test_cuda_probe)
+# those that take seconds, for make check
+RACES_SHORT := $(if $(HAVE_CXX),$(filter-out %gemm %gemm_bf16 %norm %moe %attention %attention_chunk,$(RACES)))
 # tests on N ranks get one wrapper per rank count, for prove
 TESTS_N  := $(filter %_n4,$(TESTS))
 TESTS_1  := $(filter-out %_n4,$(TESTS))
@@ -356,8 +358,8 @@ tests: $(TESTS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
-	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests tiny-data
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
+	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests $(RACES_SHORT) tiny-data
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
 
 soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
 	tests/soak/matrix $(B)/soak
