@@ -343,18 +343,18 @@ bad() {
 
 @test "attention within documents or within samples, as long as a run lives" {
     "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.05 \
-        --separator '' --out "$DIR/short" "$DIR/text"
-    local data=("data.train=$DIR/short/train" "data.eval=$DIR/short/eval")
+        --separator '' --out "$DIR/paragraphs" "$DIR/text"
+    local data=("data.train=$DIR/paragraphs/train" "data.eval=$DIR/paragraphs/eval")
     local within=model.attn_uses_sequence_id
-    train 1 "$DIR/documents" "${data[@]}" train.max_duration=3ba
-    train 1 "$DIR/samples" "${data[@]}" train.max_duration=3ba $within=false
-    [ "$(digest "$DIR/documents")" != "$(digest "$DIR/samples")" ]
-    run train 1 "$DIR/samples" "${data[@]}" train.max_duration=6ba
+    train 1 "$DIR/attn-documents" "${data[@]}" train.max_duration=3ba
+    train 1 "$DIR/attn-samples" "${data[@]}" train.max_duration=3ba $within=false
+    [ "$(digest "$DIR/attn-documents")" != "$(digest "$DIR/attn-samples")" ]
+    run train 1 "$DIR/attn-samples" "${data[@]}" train.max_duration=6ba
     [ "$status" -eq 93 ]
     [[ "$output" == *"$within"* ]]
     # where a sample is one document there is nothing to tell apart
-    train 1 "$DIR/one" $within=false
-    same_bits "$DIR/one"
+    train 1 "$DIR/attn-one" $within=false
+    same_bits "$DIR/attn-one"
 }
 
 @test "other arithmetic is refused, unless allowed" {
