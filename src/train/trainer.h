@@ -105,8 +105,9 @@ enum err trainer_start(struct trainer *trainer);
  * goes from fit_start to fit_end. Collective. */
 enum err trainer_fit(struct trainer *trainer);
 
-/* Computes the first microbatch of every rank and gives the batch up; the run's
- * state stays. Collective. */
+/* Computes the first microbatch of every rank and gives the batch up; on a
+ * device also as if each of its samples were one document, for which there may
+ * be other algorithms. The run's state stays. Collective. */
 enum err trainer_warm_up(struct trainer *trainer);
 
 /* What the first step of a run needs to know besides, when algorithms are

@@ -173,7 +173,8 @@ enum err trainer_warm_up(struct trainer *trainer)
     enum err rc = ERR_OK;
     int64_t tokens = 0;
     /* later leaves may be of either kind, and attention is another */
-    if (trainer->kernels->memory->device) {
+    if (trainer->kernels->memory->device &&
+        trainer->settings.model.attn_uses_sequence_id) {
         trainer->whole_samples = true;
         rc = train_batch(trainer, 1, &tokens);
         trainer->whole_samples = false;
