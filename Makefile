@@ -135,7 +135,7 @@ RANKS_test_comm_tensors_n4 := 1 2 3 4
 RANKS_test_comm_tensors_nccl_n4 := 2 3 4
 ranks_of  = $(or $(RANKS_$(1)),4)
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(notdir $(t))),$(t).np$(n).t))
-BATS     := $(sort $(wildcard tests/*.bats))
+BATS     := $(sort $(wildcard tests/*.bats)) tests/inputs.t
 
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -430,7 +430,7 @@ lint: layers ## cppcheck, shellcheck, layers
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
 	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo \
-	    tests/mpirun tests/english-text tests/layers tests/matrix tests/soak/matrix tests/gpu/run tests/gpu/pack tests/gpu/training.bash $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
+	    tests/mpirun tests/english-text tests/inputs.t tests/layers tests/matrix tests/soak/matrix tests/gpu/run tests/gpu/pack tests/gpu/training.bash $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
 
 layers: ## no include against the direction of dependencies
 	@tests/layers
