@@ -287,8 +287,9 @@ END
     sleep 600 3>&- &
     owner=$!
     start=$(sed 's/.*) //' "/proc/$owner/stat" | cut -d' ' -f20)
-    printf '{"host": "%s", "pid": %d, "start_time": %d, "boot_id": "%s", "job": 0, "attempt": 0}' \
-        "$(hostname)" "$owner" "$start" "$boot" >"$RUN/.lock"
+    printf '{"cluster": "", "host": "%s", "pid": %d, "pid_namespace": "%s",
+        "start_time": %d, "boot_id": "%s", "job": 0, "attempt": 0, "beat_s": 2.0}' \
+        "$(hostname)" "$owner" "$(readlink /proc/self/ns/pid)" "$start" "$boot" >"$RUN/.lock"
     run "$CKPT" prune "$RUN" --keep 1
     kill "$owner"
     wait "$owner" || true

@@ -1,5 +1,6 @@
 /* Owners are real child processes; "another host" is a record with a name that
- * no host has, and squeue is a script of the test. */
+ * no host has, whose heart a child of the test lets beat, and squeue and
+ * scontrol are scripts of the test. */
 #include "src/job/lock.h"
 
 #include <jansson.h>
@@ -11,12 +12,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/job/lock_beat.h"
 #include "tests/tap.h"
 
 #define RACE_ROUNDS 60
 #define RACERS 4
+#define BEAT_S 0.02
 
 static char folder[FSIO_PATH_MAX];
 static char lock_path[FSIO_PATH_MAX];
@@ -51,7 +55,7 @@ static pid_t start_owner(void)
     pid_t pid = fork();
     if (pid == 0) {
         struct lock *lock;
-        bool won = lock_acquire(folder, &lock) == ERR_OK;
+        bool won = lock_acquire(folder, BEAT_S, &lock) == ERR_OK;
         if (write(ready[1], won ? "y" : "n", 1) != 1)
             _exit(1);
         for (;;)
@@ -71,10 +75,23 @@ static void kill_owner(pid_t pid, bool reap)
     waitid(P_PID, (id_t)pid, &info, WEXITED | (reap ? 0 : WNOWAIT));
 }
 
+/* A child that beats as a live owner elsewhere does. */
+static pid_t start_heart(void)
+{
+    char path[FSIO_PATH_MAX];
+    snprintf(path, sizeof path, "%.900s/.lock.beat", folder);
+    pid_t pid = fork();
+    for (long count = 0; pid == 0; count++) {
+        lock_beat_once(path, count);
+        clock_sleep(BEAT_S);
+    }
+    return pid;
+}
+
 static void expect(enum err want, const char *name)
 {
     struct lock *lock = NULL;
-    enum err rc = lock_acquire(folder, &lock);
+    enum err rc = lock_acquire(folder, BEAT_S, &lock);
     tap_is_int(rc, want, "%s", name);
     if (rc != ERR_OK && want != ERR_OK)
         tap_note("%s", err_text());
@@ -85,12 +102,12 @@ static void test_plain(void)
 {
     struct lock *lock = NULL;
     struct lock *second = NULL;
-    tap_is_int(lock_acquire(folder, &lock), ERR_OK, "first owner");
+    tap_is_int(lock_acquire(folder, BEAT_S, &lock), ERR_OK, "first owner");
     json_t *object = read_lock();
     tap_is_int(json_integer_value(json_object_get(object, "pid")), getpid(),
                "the record names the process");
     json_decref(object);
-    tap_is_int(lock_acquire(folder, &second), ERR_BUSY, "not twice");
+    tap_is_int(lock_acquire(folder, BEAT_S, &second), ERR_BUSY, "not twice");
     tap_ok(second == NULL, "no lock is returned with an error");
     pid_t pid = fork();
     if (pid == 0) { /* a fork is not the owner */
@@ -129,24 +146,74 @@ static void test_owners_here(void)
 
     pid = start_owner();
     change_lock("boot_id", json_string("00000000-0000-0000-0000-000000000000"));
-    expect(ERR_OK, "the host was booted since");
     kill_owner(pid, true);
+    expect(ERR_OK, "the host was booted since");
 }
 
-static void test_release_of_a_lost_lock(void)
+static bool beat_moves(void)
+{
+    char *before = NULL, *after = NULL;
+    size_t bytes;
+    char path[FSIO_PATH_MAX];
+    snprintf(path, sizeof path, "%.900s/.lock.beat", folder);
+    bool read = fsio_read_file(path, 64, &before, &bytes) == ERR_OK;
+    clock_sleep(4 * BEAT_S);
+    read = read && fsio_read_file(path, 64, &after, &bytes) == ERR_OK;
+    bool moves = read && strcmp(before, after) != 0;
+    free(before);
+    free(after);
+    return moves;
+}
+
+/* Records of owners that the kernel shows nothing of, though they may live. */
+static void test_owners_hidden(void)
+{
+    static const struct {
+        const char *name, *key, *value;
+        bool beats;
+    } cases[] = {
+        { "another boot, or host of this name, whose heart beats", "boot_id",
+          "00000000-0000-0000-0000-000000000000", true },
+        { "another container of this host", "pid_namespace", "pid:[1]", true },
+        { "the same, without a heartbeat", "pid_namespace", "pid:[1]", false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        kill_owner(start_owner(), true);
+        change_lock(cases[i].key, json_string(cases[i].value));
+        pid_t heart = cases[i].beats ? start_heart() : -1;
+        expect(ERR_BUSY, cases[i].name);
+        tap_ok(strstr(err_text(), "heartbeat") != NULL,
+               "%s: the error tells of the heartbeat", cases[i].name);
+        if (heart > 0)
+            kill_owner(heart, true);
+        unlink(lock_path);
+    }
+}
+
+static void test_heartbeat(void)
 {
     struct lock *lock = NULL;
-    lock_acquire(folder, &lock);
+    tap_is_int(lock_acquire(folder, BEAT_S, &lock), ERR_OK, "owner");
+    tap_ok(beat_moves(), "the heart beats while the lock is held");
+    tap_is_int(lock_check(lock), ERR_OK, "the lock is ours");
     change_lock("attempt", json_integer(77));
+    clock_sleep(4 * BEAT_S);
+    tap_ok(!beat_moves(), "no beat for another owner's lock");
+    tap_is_int(lock_check(lock), ERR_BUSY, "who was taken over from hears it");
     lock_release(lock);
     tap_ok(fsio_exists(lock_path), "another owner's lock is not removed");
     unlink(lock_path);
+    tap_is_int(lock_acquire(folder, BEAT_S, &lock), ERR_OK, "owner");
+    unlink(lock_path);
+    tap_is_int(lock_check(lock), ERR_BUSY, "a lock that was removed is lost");
+    lock_release(lock);
+    tap_ok(!beat_moves(), "no beat after the release");
 }
 
-static void fake_squeue(const char *body)
+static void fake(const char *command, const char *body)
 {
     char path[FSIO_PATH_MAX];
-    snprintf(path, sizeof path, "%.900s/bin/squeue", folder);
+    snprintf(path, sizeof path, "%.900s/bin/%s", folder, command);
     FILE *file = fopen(path, "w");
     if (file == NULL)
         return;
@@ -155,49 +222,108 @@ static void fake_squeue(const char *body)
     chmod(path, 0755);
 }
 
+#define ABSENT "echo Invalid job id specified >&2; exit 1"
+#define AWAY "echo timeout >&2; exit 1"
+
+/* Two signs are needed: each alone is not enough. */
 static void test_owners_elsewhere(void)
 {
     static const struct {
         const char *name;
         const char *squeue;
-        const char *own_job, *own_restart, *own_step;
-        int job, attempt; /* of the owner */
+        const char *own_cluster, *own_job, *own_restart, *own_step;
+        const char *cluster; /* of the owner, like the rest */
+        int job, attempt;
+        bool beats;
         enum err want;
     } cases[] = {
-        { "other host, job runs", "echo RUNNING", "", "", "", 12, 0, ERR_BUSY },
-        { "other host, job ended", "exit 0", "", "", "", 12, 0, ERR_OK },
-        { "other host, job forgotten",
-          "echo Invalid job id specified >&2; exit 1", "", "", "", 12, 0,
+        /* the job cannot run and the heart has stopped */
+        { "job ended", "echo COMPLETED", "a", "13", "", "", "a", 12, 0, false,
           ERR_OK },
-        { "other host, controller away", "echo timeout >&2; exit 1", "", "", "",
-          12, 0, ERR_BUSY },
-        { "other host, no job", "exit 0", "", "", "", 0, 0, ERR_BUSY },
-        { "own job, earlier step", "echo RUNNING", "12", "0", "3", 12, 2,
+        { "job requeued", "echo PENDING", "a", "13", "", "", "a", 12, 0, false,
           ERR_OK },
-        { "own job, earlier restart", "echo RUNNING", "12", "1", "0", 12, 9,
+        { "our job, forgotten", ABSENT, "a", "13", "", "", "a", 12, 0, false,
           ERR_OK },
-        { "own job, same step", "exit 0", "12", "0", "3", 12, 3, ERR_BUSY },
-        { "own job, later step", "exit 0", "12", "0", "3", 12, 4, ERR_BUSY },
-        { "other job runs, we are in one", "echo RUNNING", "13", "5", "5", 12,
-          0, ERR_BUSY },
+        { "own job, earlier step", "echo RUNNING", "a", "12", "0", "3", "a", 12,
+          2, false, ERR_OK },
+        { "own job, earlier restart", "echo RUNNING", "a", "12", "1", "0", "a",
+          12, 9, false, ERR_OK },
+        { "asked from a login node", "echo COMPLETED", "", "", "", "", "a", 12,
+          0, false, ERR_OK },
+        /* only the first sign */
+        { "job ended, heart beats", "echo COMPLETED", "a", "13", "", "", "a",
+          12, 0, true, ERR_BUSY },
+        { "job absent, heart beats", ABSENT, "a", "13", "", "", "a", 12, 0,
+          true, ERR_BUSY },
+        { "own job, earlier step, heart beats", "echo RUNNING", "a", "12", "0",
+          "3", "a", 12, 2, true, ERR_BUSY },
+        /* only the second */
+        { "job runs", "echo RUNNING", "a", "13", "", "", "a", 12, 0, false,
+          ERR_BUSY },
+        { "job suspended", "echo SUSPENDED", "a", "13", "", "", "a", 12, 0,
+          false, ERR_BUSY },
+        { "job's processes end", "echo COMPLETING", "a", "13", "", "", "a", 12,
+          0, false, ERR_BUSY },
+        { "controller away", AWAY, "a", "13", "", "", "a", 12, 0, false,
+          ERR_BUSY },
+        { "another cluster, where we know no such job", ABSENT, "a", "13", "",
+          "", "b", 12, 0, false, ERR_BUSY },
+        { "another cluster, an ended job has the number", "echo COMPLETED", "a",
+          "13", "", "", "b", 12, 0, false, ERR_BUSY },
+        { "another cluster, our own number", "echo RUNNING", "a", "12", "1",
+          "0", "b", 12, 0, false, ERR_BUSY },
+        { "no job", "exit 0", "a", "13", "", "", "", 0, 0, false, ERR_BUSY },
+        { "own job, same step", "echo RUNNING", "a", "12", "0", "3", "a", 12, 3,
+          false, ERR_BUSY },
+        { "own job, later step", "echo RUNNING", "a", "12", "0", "3", "a", 12,
+          4, false, ERR_BUSY },
     };
+    fake("scontrol", "printf 'Configuration\\nClusterName = a\\n'");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char record[512];
         snprintf(record, sizeof record,
-                 "{\"host\": \"no.such-host\", \"pid\": 1, \"start_time\": 2, "
-                 "\"boot_id\": \"x\", \"job\": %d, \"attempt\": %d}",
-                 cases[i].job, cases[i].attempt);
+                 "{\"cluster\": \"%s\", \"host\": \"no.such-host\", \"pid\": "
+                 "1, \"pid_namespace\": \"x\", \"start_time\": 2, "
+                 "\"boot_id\": \"x\", \"job\": %d, \"attempt\": %d, "
+                 "\"beat_s\": %g}",
+                 cases[i].cluster, cases[i].job, cases[i].attempt, BEAT_S);
         write_lock(record);
-        fake_squeue(cases[i].squeue);
+        fake("squeue", cases[i].squeue);
+        setenv("SLURM_CLUSTER_NAME", cases[i].own_cluster, 1);
         setenv("SLURM_JOB_ID", cases[i].own_job, 1);
         setenv("SLURM_RESTART_COUNT", cases[i].own_restart, 1);
         setenv("SLURM_STEP_ID", cases[i].own_step, 1);
+        pid_t heart = cases[i].beats ? start_heart() : -1;
         expect(cases[i].want, cases[i].name);
         if (cases[i].want == ERR_BUSY)
             tap_ok(fsio_exists(lock_path), "%s: the lock stays", cases[i].name);
+        if (heart > 0)
+            kill_owner(heart, true);
         unlink(lock_path);
     }
+    setenv("SLURM_CLUSTER_NAME", "", 1);
     setenv("SLURM_JOB_ID", "", 1);
+}
+
+/* What Slurm does not show may be another user's job that lives. */
+static void test_owner_of_another_user(void)
+{
+    if (geteuid() != 0) {
+        tap_skip("only root can give a file to another user");
+        return;
+    }
+    write_lock("{\"cluster\": \"a\", \"host\": \"no.such-host\", \"pid\": 1, "
+               "\"pid_namespace\": \"x\", \"start_time\": 2, \"boot_id\": "
+               "\"x\", \"job\": 12, \"attempt\": 0, \"beat_s\": 0.02}");
+    if (chown(lock_path, 60011, 60011) != 0)
+        return;
+    fake("squeue", ABSENT);
+    setenv("SLURM_CLUSTER_NAME", "a", 1);
+    setenv("SLURM_JOB_ID", "13", 1);
+    expect(ERR_BUSY, "a job of another user that Slurm does not show");
+    setenv("SLURM_CLUSTER_NAME", "", 1);
+    setenv("SLURM_JOB_ID", "", 1);
+    unlink(lock_path);
 }
 
 static void test_damaged(void)
@@ -235,7 +361,7 @@ static void test_damaged(void)
     char missing[FSIO_PATH_MAX];
     struct lock *lock = NULL;
     snprintf(missing, sizeof missing, "%.900s/missing", folder);
-    tap_ok(lock_acquire(missing, &lock) != ERR_OK && lock == NULL,
+    tap_ok(lock_acquire(missing, BEAT_S, &lock) != ERR_OK && lock == NULL,
            "no such run directory");
 }
 
@@ -258,7 +384,7 @@ static int race(void)
         close(tell[0]);
         if (read(go[0], &byte, 1) != 0)
             _exit(1);
-        enum err rc = lock_acquire(folder, &lock);
+        enum err rc = lock_acquire(folder, BEAT_S, &lock);
         byte = rc == ERR_OK ? 'y' : rc == ERR_BUSY ? 'n' : 'e';
         if (write(tell[1], &byte, 1) != 1)
             _exit(1);
@@ -319,8 +445,10 @@ int main(void)
     unsetenv("SLURM_JOB_ID");
     test_plain();
     test_owners_here();
-    test_release_of_a_lost_lock();
+    test_owners_hidden();
+    test_heartbeat();
     test_owners_elsewhere();
+    test_owner_of_another_user();
     test_damaged();
     test_races();
     fsio_remove_tree(folder);

@@ -103,17 +103,18 @@ static void test_squeue(void)
         enum slurm_job_state state;
     } cases[] = {
         { "running",
-          "[ \"$*\" = \"-h -j 7 -o %L\" ] && echo 1:00:05 && exit 0\n"
-          "[ \"$*\" = \"-h -j 7 -o %T\" ] && echo RUNNING",
+          "[ \"$*\" = \"-h -t all -j 7 -o %L\" ] && echo 1:00:05 && exit 0\n"
+          "[ \"$*\" = \"-h -t all -j 7 -o %T\" ] && echo RUNNING",
           3605, SLURM_JOB_RUNNING },
         { "unlimited, completing",
-          "case \"$5\" in %L) echo UNLIMITED;; *) echo COMPLETING;; esac", -1,
+          "case \"$7\" in %L) echo UNLIMITED;; *) echo COMPLETING;; esac", -1,
           SLURM_JOB_RUNNING },
         { "pending again", "echo PENDING", -1, SLURM_JOB_ENDED },
-        { "ended a while ago", "exit 0", -1, SLURM_JOB_ENDED },
+        { "ended a while ago", "echo CANCELLED", -1, SLURM_JOB_ENDED },
+        { "not shown", "exit 0", -1, SLURM_JOB_ABSENT },
         { "forgotten",
           "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1",
-          -1, SLURM_JOB_ENDED },
+          -1, SLURM_JOB_ABSENT },
         { "no controller",
           "echo 'slurm_load_jobs error: Unable to contact slurm controller' "
           ">&2; exit 1",

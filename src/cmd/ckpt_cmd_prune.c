@@ -91,7 +91,7 @@ enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code)
     }
     TRY(ckpt_cmd_need_run(cmd->paths[0]));
     if (!cmd->dry_run)
-        TRY(lock_acquire(cmd->paths[0], &lock));
+        TRY(lock_acquire(cmd->paths[0], LOCK_BEAT_S, &lock));
     TRY(prune(cmd, removed, &bytes));
     units_bytes((double)bytes, size, sizeof size);
     if (cmd->json)

@@ -1,26 +1,51 @@
-/* The run lock: RUN/.lock holds {"host", "pid", "start_time", "boot_id", "job",
- * "attempt"} of the process that owns the run directory (rank 0). "attempt"
- * grows with every start inside a job: SLURM_RESTART_COUNT * 1000000 +
- * SLURM_STEP_ID.
+/* The run lock: RUN/.lock holds {"cluster", "host", "pid", "pid_namespace",
+ * "start_time", "boot_id", "job", "attempt", "beat_s"} of the process that owns
+ * the run directory (rank 0). "cluster" is Slurm's name of it, "" where there is
+ * none; "attempt" grows with every start inside a job: SLURM_RESTART_COUNT *
+ * 1000000 + SLURM_STEP_ID. It is made by link(2) of a complete temporary file,
+ * so that a half-written lock cannot exist. While it is held, a thread writes
+ * RUN/.lock.beat every beat_s seconds (lock_beat.h).
  *
- * It is made by link(2) of a complete temporary file, so that a half-written
- * lock cannot exist. An owner on this host that is dead (no such pid, or
- * another start time in /proc/PID/stat, or another boot id) loses the lock at
- * once. An owner on another host is dead if its Slurm job is not running any
- * more (squeue) or is this very job with an older attempt; else ERR_BUSY, with
- * host, pid and job in the text and what to do. A lock file that does not hold
- * such a record was damaged by something else and tells nothing about its
- * owner: ERR_BUSY too. Takeovers are serialized by flock(2) on RUN/.lock.guard,
- * which stays behind. Threads and forks do not inherit the lock. */
+ * Who may take a lock over? Where the owner's process can be seen (same host,
+ * boot and PID namespace), the kernel says whether it is there, and that is
+ * all. Of any other owner two independent signs are needed:
+ *
+ * 1. its job cannot run any more: it is this very job with an older attempt, or
+ *    Slurm of the same cluster says that it has ended, or does not know a job of
+ *    this user (that of another may only be hidden), or its host has been booted
+ *    since;
+ * 2. its heartbeat has stopped, as seen from here: no change during five
+ *    periods, or during one and a half if the file is as old as five by the
+ *    clock of the file system.
+ *
+ * All else is ERR_BUSY, with host, pid, job, cluster and heartbeat in the text
+ * and what to do. A lock file that does not hold such a record was damaged by
+ * something else and tells nothing about its owner: ERR_BUSY too. Takeovers are
+ * serialized by flock(2) on RUN/.lock.guard, which stays behind. Threads and
+ * forks do not inherit the lock. */
 #ifndef TESSERA_JOB_LOCK_H
 #define TESSERA_JOB_LOCK_H
+
+#include <stdbool.h>
 
 #include "src/base/err.h"
 
 struct lock;
 
-enum err lock_acquire(const char *run_dir, struct lock **out);
-/* Removes the lock if it is still ours; NULL is fine. */
+/* The period of the heartbeat outside tests, in seconds. */
+#define LOCK_BEAT_S 2.0
+
+/* Where the owner cannot be seen, this takes up to five of its periods. */
+enum err lock_acquire(const char *run_dir, double beat_s, struct lock **out);
+
+/* Is the lock still ours? ERR_BUSY: another process has taken it over, after
+ * this one had stood still for long, or the file was removed, and whatever
+ * belongs to the run must not be written any more; stays so. Reads the file;
+ * where it cannot be read, what the heartbeat saw last counts. For any
+ * thread. */
+enum err lock_check(struct lock *lock);
+
+/* Ends the heartbeat and removes the lock if it is still ours; NULL is fine. */
 void lock_release(struct lock *lock);
 
 #endif

@@ -19,6 +19,7 @@
 
 #define SLURM_SQUEUE_TIMEOUT_S 10.0
 #define SLURM_ANSWER_BYTES 512
+#define SLURM_CONFIG_BYTES 65536
 
 extern char **environ;
 
@@ -52,6 +53,9 @@ void slurm_read(struct slurm *out)
         snprintf(out->node, sizeof out->node, "%s", node);
     else if (gethostname(out->node, sizeof out->node - 1) != 0)
         snprintf(out->node, sizeof out->node, "localhost");
+    const char *cluster = getenv("SLURM_CLUSTER_NAME");
+    snprintf(out->cluster, sizeof out->cluster, "%s",
+             cluster != NULL ? cluster : "");
 }
 
 double slurm_parse_seconds(const char *text)
@@ -143,24 +147,11 @@ static bool slurm_collect(int fd, char *text, size_t bytes)
     }
 }
 
-/* Runs `squeue -h -j ID -o FORMAT`; its exit status, or -1 when it could not
- * run or did not end in time. */
-static int slurm_squeue(long job_id, const char *format, char *text,
-                        size_t bytes)
+/* Runs a command of Slurm; its exit status, or -1 when it could not run or did
+ * not end in time. */
+static int slurm_run(char *const *argv, char *text, size_t bytes)
 {
-    char id[32];
-    char *argv[] = { (char[]){ "squeue" },
-                     (char[]){ "-h" },
-                     (char[]){ "-j" },
-                     id,
-                     (char[]){ "-o" },
-                     NULL,
-                     NULL };
-    char format_copy[16];
     int pipe_fd[2];
-    snprintf(id, sizeof id, "%ld", job_id);
-    snprintf(format_copy, sizeof format_copy, "%s", format);
-    argv[5] = format_copy;
     if (pipe2(pipe_fd, O_CLOEXEC) != 0)
         return -1;
     pid_t pid = slurm_spawn(argv, pipe_fd[1]);
@@ -176,8 +167,47 @@ static int slurm_squeue(long job_id, const char *format, char *text,
     int status = -1;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    text[strcspn(text, "\r\n")] = '\0';
     return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* `squeue -h -t all -j ID -o FORMAT`: the first line of its answer. */
+static int slurm_squeue(long job_id, const char *format, char *text,
+                        size_t bytes)
+{
+    char id[32];
+    char form[16];
+    char *argv[] = { (char[]){ "squeue" },
+                     (char[]){ "-h" },
+                     (char[]){ "-t" },
+                     (char[]){ "all" },
+                     (char[]){ "-j" },
+                     id,
+                     (char[]){ "-o" },
+                     form,
+                     NULL };
+    snprintf(id, sizeof id, "%ld", job_id);
+    snprintf(form, sizeof form, "%s", format);
+    int status = slurm_run(argv, text, bytes);
+    if (status >= 0)
+        text[strcspn(text, "\r\n")] = '\0';
+    return status;
+}
+
+void slurm_ask_cluster(char *name, size_t bytes)
+{
+    char *argv[] = { (char[]){ "scontrol" }, (char[]){ "show" },
+                     (char[]){ "config" }, NULL };
+    char *text = malloc(SLURM_CONFIG_BYTES);
+    name[0] = '\0';
+    if (text != NULL && slurm_run(argv, text, SLURM_CONFIG_BYTES) == 0) {
+        const char *line = strstr(text, "\nClusterName");
+        const char *value = line == NULL ? NULL : strchr(line, '=');
+        if (value != NULL) {
+            value += 1 + strspn(value + 1, " ");
+            snprintf(name, bytes, "%.*s", (int)strcspn(value, " \r\n"), value);
+        }
+    }
+    free(text);
 }
 
 double slurm_seconds_left(long job_id)
@@ -191,18 +221,20 @@ double slurm_seconds_left(long job_id)
 enum slurm_job_state slurm_job_state(long job_id)
 {
     static const char *const ended[] = {
-        "",         "PENDING",   "COMPLETED",     "CANCELLED",
-        "FAILED",   "TIMEOUT",   "NODE_FAIL",     "PREEMPTED",
-        "DEADLINE", "BOOT_FAIL", "OUT_OF_MEMORY", "SPECIAL_EXIT",
-        "REVOKED",  "REQUEUED",  "REQUEUE_HOLD",  "REQUEUE_FED",
+        "PENDING",   "COMPLETED",     "CANCELLED",    "FAILED",
+        "TIMEOUT",   "NODE_FAIL",     "PREEMPTED",    "DEADLINE",
+        "BOOT_FAIL", "OUT_OF_MEMORY", "SPECIAL_EXIT", "REVOKED",
+        "REQUEUED",  "REQUEUE_HOLD",  "REQUEUE_FED",
     };
     char text[SLURM_ANSWER_BYTES];
     assert(job_id > 0);
     int status = slurm_squeue(job_id, "%T", text, sizeof text);
     if (status != 0)
         return status > 0 && strstr(text, "Invalid job id") != NULL
-                   ? SLURM_JOB_ENDED
+                   ? SLURM_JOB_ABSENT
                    : SLURM_JOB_UNKNOWN;
+    if (text[0] == '\0')
+        return SLURM_JOB_ABSENT;
     for (size_t i = 0; i < sizeof ended / sizeof ended[0]; i++)
         if (strcmp(text, ended[i]) == 0)
             return SLURM_JOB_ENDED;

@@ -1,9 +1,12 @@
 /* What Slurm tells a process: environment only, nothing is contacted except
- * by slurm_seconds_left() and slurm_job_state(), which run squeue as a child
- * process with a deadline: not in the step. Outside Slurm every field has its
+ * by slurm_seconds_left(), slurm_job_state() and slurm_ask_cluster(), which run
+ * squeue or scontrol as a child process with a deadline: not in the step. Outside
+ * Slurm every field has its
  * stated default. */
 #ifndef TESSERA_JOB_SLURM_H
 #define TESSERA_JOB_SLURM_H
+
+#include <stddef.h>
 
 #include "src/base/err.h"
 
@@ -14,9 +17,14 @@ struct slurm {
     int procid;        /* SLURM_PROCID; 0 */
     int step_id;       /* SLURM_STEP_ID; 0. Grows by one with every srun */
     char node[64];     /* SLURMD_NODENAME or the host name */
+    char cluster[128]; /* SLURM_CLUSTER_NAME; "" */
 };
 
 void slurm_read(struct slurm *out);
+
+/* The cluster that Slurm's commands speak to, from `scontrol show config`; ""
+ * when there is none or it does not answer. */
+void slurm_ask_cluster(char *name, size_t bytes);
 
 /* Seconds until the job's time limit, from `squeue -h -j ID -o %L`; -1 when
  * unlimited, unknown or not in a job. */
@@ -26,10 +34,16 @@ double slurm_seconds_left(long job_id);
  * minutes:seconds; -1 for anything else ("UNLIMITED", "NOT_SET", "INVALID"). */
 double slurm_parse_seconds(const char *text);
 
-/* Whether processes of the job may still run. ENDED: finished, pending again
- * or unknown to the controller. UNKNOWN: squeue is missing or failed, so that
- * nothing may be concluded. */
-enum slurm_job_state { SLURM_JOB_UNKNOWN, SLURM_JOB_RUNNING, SLURM_JOB_ENDED };
+/* Whether processes of the job may still run. ENDED: finished, or pending again.
+ * ABSENT: the controller shows no such job, which may be forgotten, of another
+ * cluster, or hidden from this user (PrivateData=jobs). UNKNOWN: squeue is
+ * missing or failed, so that nothing may be concluded. */
+enum slurm_job_state {
+    SLURM_JOB_UNKNOWN,
+    SLURM_JOB_RUNNING,
+    SLURM_JOB_ENDED,
+    SLURM_JOB_ABSENT,
+};
 enum slurm_job_state slurm_job_state(long job_id);
 
 #endif

@@ -59,7 +59,7 @@ static enum err run_open(struct run *run)
     const char *dir = run->settings->run.dir;
     char path[FSIO_PATH_MAX];
     TRY(make_run_dir(dir));
-    TRY(lock_acquire(dir, &run->lock));
+    TRY(lock_acquire(dir, LOCK_BEAT_S, &run->lock));
     TRY(fsio_path(path, "%s/checkpoints", dir));
     TRY(fsio_mkdirs(path));
     TRY(ckpt_sweep(dir));
@@ -153,7 +153,7 @@ static enum err run_listen(struct run *run)
     struct trainer *trainer = run->trainer;
     if (run->rank == 0 && run->settings->checkpoint.interval.unit == UNIT_AUTO)
         TRY(train_interval_create(run->settings->run.dir, &run->interval));
-    TRY(train_stop_create(run->interval, &run->stop));
+    TRY(train_stop_create(run->interval, run->lock, &run->stop));
     trainer_listen(trainer, train_stop_listener(run->stop));
     if (run->rank == 0)
         TRY(train_metrics_create(run->settings->run.dir, &run->metrics));

@@ -8,6 +8,7 @@
 
 struct train_stop {
     struct train_interval *interval; /* lent; NULL: none on this rank */
+    struct lock *lock;               /* lent; NULL: another rank's */
     double commit_at; /* rank 0's clock when the interval began */
     double local_at;
     double eval_at;
@@ -20,6 +21,7 @@ enum {
     WORD_LOCAL,
     WORD_EVAL,
     WORD_HOPELESS,
+    WORD_LOST,
     WORDS
 };
 
@@ -41,6 +43,8 @@ static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
     if (trainer->max_steps >= 0)
         words[WORD_FINISHED] = trainer->step >= trainer->max_steps;
     words[WORD_HOPELESS] = trainer->saves_failed >= s->checkpoint.failures_max;
+    if (stop->lock != NULL)
+        words[WORD_LOST] = lock_check(stop->lock) != ERR_OK;
     if (trainer->rank == 0) {
         if (trainer->max_steps < 0)
             words[WORD_FINISHED] =
@@ -53,6 +57,10 @@ static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
         words[WORD_EVAL] = seconds_due(s->eval.interval, &stop->eval_at);
     }
     TRY(comm_all_reduce_i64(trainer->comm, words, WORDS, COMM_MAX));
+    if (words[WORD_LOST] != 0)
+        return stop->lock != NULL
+                   ? lock_check(stop->lock)
+                   : err_set(ERR_BUSY, "rank 0 has lost the run's lock");
     trainer->stop_signal = (int)words[WORD_SIGNAL];
     trainer->finished = words[WORD_FINISHED] != 0;
     trainer->commit_due = words[WORD_COMMIT] != 0;
@@ -79,13 +87,14 @@ static enum err stop_handle(void *self, enum event event,
     return stop_agree(stop, trainer);
 }
 
-enum err train_stop_create(struct train_interval *interval,
+enum err train_stop_create(struct train_interval *interval, struct lock *lock,
                            struct train_stop **out)
 {
     *out = calloc(1, sizeof **out);
     if (*out == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     (*out)->interval = interval;
+    (*out)->lock = lock;
     return ERR_OK;
 }
 

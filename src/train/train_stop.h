@@ -1,20 +1,23 @@
 /* Listener: when to stop. At the end of every step all ranks agree on whether a
  * signal has asked one of them to stop, whether max_duration is reached,
  * which intervals in seconds have passed on rank 0's clock, whether a save is
- * due by rank 0's choice (train_interval.h), and whether too many saves have
- * failed, which the ranks see at different steps. One exchange of six integers.
- */
+ * due by rank 0's choice (train_interval.h), whether too many saves have
+ * failed, which the ranks see at different steps, and whether another process
+ * has taken the run over, which ends all of them with ERR_BUSY. One exchange of
+ * seven integers. */
 #ifndef TESSERA_TRAIN_TRAIN_STOP_H
 #define TESSERA_TRAIN_TRAIN_STOP_H
 
 #include "src/base/err.h"
+#include "src/job/lock.h"
 #include "src/train/train_interval.h"
 #include "src/train/trainer.h"
 
 struct train_stop;
 
-/* Lends `interval`, which may be NULL and is asked on rank 0 alone. */
-enum err train_stop_create(struct train_interval *interval,
+/* Lends `interval` and `lock`, which may be NULL and are asked on rank 0 alone.
+ */
+enum err train_stop_create(struct train_interval *interval, struct lock *lock,
                            struct train_stop **out);
 void train_stop_destroy(struct train_stop *stop);
 /* Must be the first listener, so that the others see its decision. */

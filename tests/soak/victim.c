@@ -160,7 +160,7 @@ static int save_locked(struct comm *comm, const struct options *options,
 {
     struct lock *lock = NULL;
     if (options->lock && comm_rank(comm) == 0) {
-        enum err rc = lock_acquire(run, &lock);
+        enum err rc = lock_acquire(run, LOCK_BEAT_S, &lock);
         if (rc != ERR_OK) {
             printf("refused: %s\n", err_text());
             return rc == ERR_BUSY ? EXIT_REFUSED : EXIT_WRONG;

@@ -1,0 +1,178 @@
+#include "src/job/lock_beat.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+
+#define BEAT_BYTES 64
+#define BEAT_LOOKS 4.0   /* a period */
+#define BEAT_STOPPED 5.0 /* periods without a change */
+#define BEAT_GLANCE 1.5  /* periods, where the file is old */
+#define NANOSECONDS 1000000000L
+
+struct lock_beat {
+    char path[FSIO_PATH_MAX];
+    double beat_s;
+    bool (*may_beat)(void *);
+    void *arg;
+    long count;
+    bool stop;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+};
+
+/* Opened and closed each time: that is when file systems show it to others. */
+void lock_beat_once(const char *path, long count)
+{
+    char text[BEAT_BYTES];
+    int n =
+        snprintf(text, sizeof text, "%020ld %012ld\n", count, (long)getpid());
+    int fd = open(
+        path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0)
+        return;
+    ssize_t done = pwrite(fd, text, (size_t)n, 0);
+    (void)done;
+    close(fd);
+}
+
+static struct timespec later(double seconds)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    long nanoseconds =
+        at.tv_nsec + (long)((seconds - (double)(long)seconds) * NANOSECONDS);
+    at.tv_sec += (time_t)seconds + nanoseconds / NANOSECONDS;
+    at.tv_nsec = nanoseconds % NANOSECONDS;
+    return at;
+}
+
+static void *beat_main(void *arg)
+{
+    struct lock_beat *beat = arg;
+    pthread_mutex_lock(&beat->mutex);
+    while (!beat->stop) {
+        struct timespec next = later(beat->beat_s);
+        while (!beat->stop && pthread_cond_timedwait(&beat->wake, &beat->mutex,
+                                                     &next) != ETIMEDOUT)
+            ;
+        if (beat->stop)
+            break;
+        pthread_mutex_unlock(&beat->mutex);
+        bool goes_on = beat->may_beat(beat->arg);
+        if (goes_on)
+            lock_beat_once(beat->path, ++beat->count);
+        pthread_mutex_lock(&beat->mutex);
+        beat->stop |= !goes_on;
+    }
+    pthread_mutex_unlock(&beat->mutex);
+    return NULL;
+}
+
+/* Signals are the main thread's. */
+static int start_thread(struct lock_beat *beat)
+{
+    sigset_t all, before;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&beat->mutex, NULL);
+    pthread_cond_init(&beat->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&beat->thread, NULL, beat_main, beat);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
+enum err lock_beat_start(const char *path, double beat_s,
+                         bool (*may_beat)(void *), void *arg,
+                         struct lock_beat **out)
+{
+    *out = NULL;
+    struct lock_beat *beat = calloc(1, sizeof *beat);
+    if (beat == NULL)
+        return err_set(ERR_MEMORY, "lock: no memory");
+    snprintf(beat->path, sizeof beat->path, "%s", path);
+    beat->beat_s = beat_s;
+    beat->may_beat = may_beat;
+    beat->arg = arg;
+    int failed = start_thread(beat);
+    if (failed != 0) {
+        free(beat);
+        return err_set(ERR_MEMORY, "lock: no thread: %s", strerror(failed));
+    }
+    *out = beat;
+    return ERR_OK;
+}
+
+void lock_beat_stop(struct lock_beat *beat)
+{
+    if (beat == NULL)
+        return;
+    pthread_mutex_lock(&beat->mutex);
+    beat->stop = true;
+    pthread_cond_signal(&beat->wake);
+    pthread_mutex_unlock(&beat->mutex);
+    pthread_join(beat->thread, NULL);
+    pthread_cond_destroy(&beat->wake);
+    pthread_mutex_destroy(&beat->mutex);
+    free(beat);
+}
+
+static double seconds_of(struct timespec time)
+{
+    return (double)time.tv_sec + (double)time.tv_nsec / NANOSECONDS;
+}
+
+/* What a beat changes; "" if there is none. */
+static void beat_read(const char *path, char text[BEAT_BYTES], double *at)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ssize_t bytes = 0;
+    *at = -1;
+    if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+        bytes = pread(fd, text, BEAT_BYTES - 1, 0);
+        *at = seconds_of(status.st_mtim);
+    }
+    text[bytes > 0 ? bytes : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+bool lock_beat_stopped(const char *path, double beat_s, int clock_fd,
+                       double *age_s)
+{
+    char first[BEAT_BYTES], now[BEAT_BYTES];
+    struct stat status;
+    double begin = clock_now();
+    double at;
+    beat_read(path, first, &at);
+    /* the file system's time, which need not be this host's */
+    bool dated = futimens(clock_fd, NULL) == 0 && fstat(clock_fd, &status) == 0;
+    *age_s = dated && at >= 0 ? seconds_of(status.st_mtim) - at : -1;
+    bool old = dated && (at < 0 || *age_s >= BEAT_STOPPED * beat_s);
+    double enough_s = (old ? BEAT_GLANCE : BEAT_STOPPED) * beat_s;
+    while (clock_now() - begin < enough_s) {
+        clock_sleep(beat_s / BEAT_LOOKS);
+        beat_read(path, now, &at);
+        if (strcmp(first, now) != 0) {
+            *age_s = 0;
+            return false;
+        }
+    }
+    return true;
+}
