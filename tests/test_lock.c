@@ -195,10 +195,12 @@ static void test_heartbeat(void)
     struct lock *lock = NULL;
     tap_is_int(lock_acquire(folder, BEAT_S, &lock), ERR_OK, "owner");
     tap_ok(beat_moves(), "the heart beats while the lock is held");
+    tap_ok(!lock_lost(lock), "not lost");
     tap_is_int(lock_check(lock), ERR_OK, "the lock is ours");
     change_lock("attempt", json_integer(77));
     clock_sleep(4 * BEAT_S);
     tap_ok(!beat_moves(), "no beat for another owner's lock");
+    tap_ok(lock_lost(lock), "the heartbeat has found it out");
     tap_is_int(lock_check(lock), ERR_BUSY, "who was taken over from hears it");
     lock_release(lock);
     tap_ok(fsio_exists(lock_path), "another owner's lock is not removed");

@@ -462,15 +462,20 @@ out:
     return rc;
 }
 
+bool lock_lost(const struct lock *lock)
+{
+    return atomic_load(&lock->lost);
+}
+
 enum err lock_check(struct lock *lock)
 {
     struct lock_file file;
-    if (!atomic_load(&lock->lost) && lock_read(lock->path, &file) == ERR_OK) {
+    if (!lock_lost(lock) && lock_read(lock->path, &file) == ERR_OK) {
         if (!lock_is(&file, lock->record))
             atomic_store(&lock->lost, true);
         free(file.text);
     }
-    return !atomic_load(&lock->lost)
+    return !lock_lost(lock)
                ? ERR_OK
                : err_set(ERR_BUSY,
                          "%s: another process has taken this run over, or the "

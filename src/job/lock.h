@@ -38,11 +38,14 @@ struct lock;
 /* Where the owner cannot be seen, this takes up to five of its periods. */
 enum err lock_acquire(const char *run_dir, double beat_s, struct lock **out);
 
-/* Is the lock still ours? ERR_BUSY: another process has taken it over, after
- * this one had stood still for long, or the file was removed, and whatever
- * belongs to the run must not be written any more; stays so. Reads the file;
- * where it cannot be read, what the heartbeat saw last counts. For any
- * thread. */
+/* Has the heartbeat found that the lock is another's, or gone? Reads no file; for
+ * any thread. */
+bool lock_lost(const struct lock *lock);
+
+/* Before something is written that a second writer must not meet. ERR_BUSY:
+ * another process has taken the run over, after this one had stood still for
+ * long, or the lock was removed; stays so. Reads the file; where it cannot be
+ * read, what the heartbeat saw last counts. For any thread. */
 enum err lock_check(struct lock *lock);
 
 /* Ends the heartbeat and removes the lock if it is still ours; NULL is fine. */

@@ -44,7 +44,7 @@ static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
         words[WORD_FINISHED] = trainer->step >= trainer->max_steps;
     words[WORD_HOPELESS] = trainer->saves_failed >= s->checkpoint.failures_max;
     if (stop->lock != NULL)
-        words[WORD_LOST] = lock_check(stop->lock) != ERR_OK;
+        words[WORD_LOST] = lock_lost(stop->lock);
     if (trainer->rank == 0) {
         if (trainer->max_steps < 0)
             words[WORD_FINISHED] =
