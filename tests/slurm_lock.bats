@@ -55,6 +55,9 @@ one_writer() {
     TESSERA_CLUSTER_DIR=$SOUTH
     within 90 trained private 5
     chmod -R a+rwX "$home/runs/private"
+    # its owner sees it and the time that it has left
+    run "$CLUSTER" exec squeue -h -t all -j "$(job_of private)" -o %L
+    [[ "$output" =~ ^1[0-9]:[0-9][0-9]$ ]]
     # it is hidden from this user
     run "$CLUSTER" exec --root setpriv --reuid 60012 --regid 60012 \
         --clear-groups squeue -h -j "$(job_of private)"

@@ -1,6 +1,7 @@
 #include "src/train/train_checkpoint.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +212,9 @@ static void take_in(struct train_checkpoint *checkpoint,
     if (progress->local)
         return;
     if (progress->phase == CKPT_COMMITTED) {
+        trainer->save_s =
+            fmax(trainer->save_s,
+                 progress->stage_s + progress->persist_s + progress->commit_s);
         checkpoint->last_step = progress->step;
         trainer->saves_failed = 0;
     } else if (progress->phase == CKPT_FAILED) {

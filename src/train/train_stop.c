@@ -1,14 +1,23 @@
 #include "src/train/train_stop.h"
 
+#include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/job/slurm.h"
 #include "src/job/stop.h"
+#include "src/job/time_left.h"
+
+#define STOP_LEAD_S_MIN 30.0
 
 struct train_stop {
     struct train_interval *interval; /* lent; NULL: none on this rank */
-    struct lock *lock;               /* lent; NULL: another rank's */
+    struct lock *lock;               /* lent; NULL: not rank 0 */
+    struct time_left left;           /* rank 0's */
+    double look_at;                  /* rank 0's clock at the last look */
+    double look_s;                   /* the longest time between two looks */
     double commit_at; /* rank 0's clock when the interval began */
     double local_at;
     double eval_at;
@@ -34,11 +43,29 @@ static bool seconds_due(struct duration interval, double *since)
     return true;
 }
 
+/* Is the job's end so near that another step might not be saved? */
+static void look_at_time(struct train_stop *stop, const struct trainer *trainer)
+{
+    double now = clock_now();
+    stop->look_s = fmax(stop->look_s, now - stop->look_at);
+    stop->look_at = now;
+    double need_s =
+        fmax(STOP_LEAD_S_MIN, 1.5 * stop->look_s + 2 * trainer->save_s);
+    if (stop_requested() != 0 || !time_left_under(&stop->left, need_s))
+        return;
+    log_info("the job ends in less than %.0f s, which a step and a checkpoint "
+             "may take",
+             need_s);
+    stop_request(SIGUSR1);
+}
+
 static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     int64_t words[WORDS] = { 0 };
+    if (trainer->rank == 0)
+        look_at_time(stop, trainer);
     words[WORD_SIGNAL] = stop_requested();
     if (trainer->max_steps >= 0)
         words[WORD_FINISHED] = trainer->step >= trainer->max_steps;
@@ -81,7 +108,8 @@ static enum err stop_handle(void *self, enum event event,
     if (event == EVENT_FIT_START) {
         /* a signal may have come while data and weights were loaded */
         train_interval_begin(stop->interval, trainer->step);
-        stop->commit_at = stop->local_at = stop->eval_at = clock_now();
+        stop->look_at = clock_now();
+        stop->commit_at = stop->local_at = stop->eval_at = stop->look_at;
         return trainer->finished ? ERR_OK : stop_agree(stop, trainer);
     }
     return stop_agree(stop, trainer);
@@ -95,6 +123,11 @@ enum err train_stop_create(struct train_interval *interval, struct lock *lock,
         return err_set(ERR_MEMORY, "out of memory");
     (*out)->interval = interval;
     (*out)->lock = lock;
+    if (lock != NULL) {
+        struct slurm slurm;
+        slurm_read(&slurm);
+        time_left_begin(&(*out)->left, slurm.job_id);
+    }
     return ERR_OK;
 }
 

@@ -82,6 +82,7 @@ struct trainer {
     bool finished;   /* max_duration reached, agreed */
     /* by rank 0's clock or measurements, agreed in batch_end */
     bool commit_due, local_due, eval_due;
+    double save_s; /* the longest save into the run directory so far */
     int64_t saves_failed; /* in a row, as far as this rank has seen */
     bool saves_hopeless;  /* a rank has seen too many; agreed in batch_end */
     bool eval_missing; /* a signal took the last step's evaluation; agreed */

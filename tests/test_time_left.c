@@ -1,0 +1,66 @@
+/* squeue is a script of the test that prints what a file says. */
+#include "src/job/time_left.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "tests/tap.h"
+
+static char folder[FSIO_PATH_MAX];
+
+static void answer(const char *text)
+{
+    char path[FSIO_PATH_MAX];
+    snprintf(path, sizeof path, "%.900s/squeue", folder);
+    FILE *file = fopen(path, "w");
+    if (file == NULL)
+        return;
+    fprintf(file, "#!/bin/sh\n%s\n", text);
+    fclose(file);
+    chmod(path, 0755);
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name, *script;
+        bool under_100, under_1000;
+    } cases[] = {
+        { "five minutes", "echo 5:00", false, true },
+        { "one minute", "echo 1:00", true, true },
+        { "a day", "echo 1-00:00:00", false, false },
+        { "no limit", "echo UNLIMITED", false, false },
+        { "no answer", "exit 1", false, false },
+    };
+    const char *base = getenv("TMPDIR");
+    char path[2048];
+    struct time_left left;
+    snprintf(folder, sizeof folder, "%.800s/test_time_left.XXXXXX",
+             base != NULL ? base : "/tmp");
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    snprintf(path, sizeof path, "%s:/usr/bin:/bin", folder);
+    setenv("PATH", path, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        answer(cases[i].script);
+        time_left_begin(&left, 7);
+        tap_is_int(time_left_under(&left, 100), cases[i].under_100,
+                   "%s: under 100 s", cases[i].name);
+        tap_is_int(time_left_under(&left, 1000), cases[i].under_1000,
+                   "%s: under 1000 s", cases[i].name);
+    }
+    answer("echo 1:00");
+    time_left_begin(&left, 0);
+    tap_ok(!time_left_under(&left, 1000), "not in a job");
+    time_left_begin(&left, 7);
+    answer("echo 2:00:00");
+    tap_ok(time_left_under(&left, 100), "asked a moment ago");
+    left.asked_at -= 31;
+    tap_ok(!time_left_under(&left, 100), "the limit was moved");
+    fsio_remove_tree(folder);
+    return tap_done();
+}
