@@ -135,6 +135,8 @@ RANKS_test_comm_tensors_n4 := 1 2 3 4
 RANKS_test_comm_tensors_nccl_n4 := 2 3 4
 ranks_of  = $(or $(RANKS_$(1)),4)
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(notdir $(t))),$(t).np$(n).t))
+# jobs on Slurm mostly wait: they run one after the other beside all other tests
+LANES    := -j2 --rules 'seq=tests/{slurm_*,cluster}.bats' --rules 'seq=**'
 BATS     := $(sort $(wildcard tests/*.bats)) tests/inputs.t
 
 .SECONDARY:
@@ -359,7 +361,7 @@ tests: $(TESTS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(
 # cannot be installed.
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests $(RACES_SHORT) tiny-data
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(LANES) $(TESTS_1) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
 
 soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
 	tests/soak/matrix $(B)/soak
