@@ -77,7 +77,7 @@ struct ckpt_options {
     const char *attempt;   /* "JOB.ATTEMPT", names the temporary folder */
     int keep;              /* committed checkpoints to keep, >= 1; 0: all */
     int64_t keep_every;    /* multiples of it are kept for good; 0: none */
-    double timeout_s;      /* of a whole save; 0: 600 */
+    double timeout_s;      /* of writing, and of each wait for others; 0: 600 */
     bool stage;            /* save copies; the items may change at once */
     const char *local_dir; /* this node's, for ckpt_saver_start_local(); NULL:
                             * none. Swept when the saver is made */
@@ -88,9 +88,9 @@ struct ckpt_options {
      * whatever `stage` says. Lent to the saver. */
     const struct ckpt_memory *memory;
 
-    /* Called on rank 0 in the writer's thread when a save is COMMITTED or has
-     * FAILED, before the ranks learn of it; for records of it in files. May be
-     * NULL. */
+    /* Called on rank 0 in the saver's thread when a save is PERSISTED,
+     * COMMITTED or has FAILED, before the ranks learn of it; for records of it
+     * in files. May be NULL. */
     void (*record)(void *arg, const struct ckpt_progress *progress);
     void *record_arg;
 };
@@ -98,11 +98,11 @@ struct ckpt_options {
 /* --- saving ---
  *
  * A saver copies this rank's items at a step boundary into memory that was
- * allocated and touched when it was made, and a thread of its own writes the
- * copy while training goes on. The ranks agree without waiting: each
- * ckpt_saver_poll() looks whether the thread or an exchange on the saver's own
- * communicator has ended, and starts what comes next. All file operations are
- * the thread's. At most one saver of a process may have a save in flight. */
+ * allocated and touched when it was made. A thread of its own does the rest
+ * while training goes on: it writes the copy, and agrees with those of the
+ * other ranks on the saver's own communicator; so a save takes the time of its
+ * writes, however long a step is. At most one saver of a process may have a
+ * save in flight. */
 struct ckpt_saver;
 
 enum ckpt_phase {
@@ -114,7 +114,8 @@ enum ckpt_phase {
 };
 
 /* Of the save in flight or just ended. From the phase PERSISTED on everything
- * is the same on all ranks, though they may see it at different steps. */
+ * but total_s is the same on all ranks, though they may see it at different
+ * steps. */
 struct ckpt_progress {
     enum ckpt_phase phase;
     bool local; /* to the nodes' own folders */
@@ -123,6 +124,8 @@ struct ckpt_progress {
     double stage_s;   /* the copy: what training waited for; largest of ranks */
     double persist_s; /* the shards; largest of ranks */
     double commit_s;  /* manifest, commit, retention */
+    double total_s;   /* from the start to the end, which training may see later
+                       */
     enum err error;   /* why it FAILED, with the rank if there are several */
     char text[512];
 };
@@ -141,9 +144,9 @@ size_t ckpt_saver_stage_bytes(const struct ckpt_item *items, int item_count);
 
 /* Begin to save the items' present values as `step`. `state` (rank 0's counts)
  * is copied, stored in the manifest and given back on load. A copy that fails
- * fails the save. Without options.stage the items must not change before the save has ended. ERR_BUSY
- * while a save is in flight here. All ranks start the same saves; does not wait
- * for them. */
+ * fails the save. Without options.stage the items must not change before the
+ * save has ended. ERR_BUSY while a save is in flight here. All ranks start the
+ * same saves; does not wait for them. */
 enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
                           const json_t *state);
 
@@ -154,16 +157,16 @@ enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
 enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
                                 const json_t *state);
 
-/* Go on as far as possible without waiting; to be called often, from the thread
- * that made the saver. COMMITTED and FAILED are reported once, then IDLE. A
- * save that fails is not an error here; ERR_COMM is: a rank does not answer
- * within options.timeout_s after the start, or its writes don't end. (A time
- * between two polls counts for a tenth of that at most.) The saver is of no use
- * then, and the process should end soon: the thread may still write. */
+/* Look how far the save is, without waiting; from the thread that made the
+ * saver. COMMITTED and FAILED are reported once, then IDLE. A save that fails
+ * is not an error here; ERR_COMM is: others waited options.timeout_s for a
+ * rank, or this one's writes don't end in that time. (Of that a time between
+ * two polls counts for a tenth at most.) The saver is of no use then, and the
+ * process should end soon: the thread may still write. */
 enum err ckpt_saver_poll(struct ckpt_saver *saver,
                          struct ckpt_progress *progress);
 
-/* Poll until the save in flight has ended; IDLE if there is none. */
+/* Wait until the save in flight has ended; IDLE if there is none. */
 enum err ckpt_saver_wait(struct ckpt_saver *saver,
                          struct ckpt_progress *progress);
 
@@ -177,10 +180,10 @@ struct ckpt_result {
 };
 
 /* The same in one call: write and commit checkpoint `step` under run_dir, from
- * the items in place (or, with options.memory, from a copy). A committed checkpoint of the same step that is good is
- * replaced only after the new one is complete. Any failure on any rank leaves
- * no `step-*` folder, removes or hides the temporary one and is returned on all
- * ranks. Collective. */
+ * the items in place (or, with options.memory, from a copy). A committed
+ * checkpoint of the same step that is good is replaced only after the new one
+ * is complete. Any failure on any rank leaves no `step-*` folder, removes or
+ * hides the temporary one and is returned on all ranks. Collective. */
 enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
                    const json_t *state, const struct ckpt_item *items,
                    int item_count, const struct ckpt_options *options,

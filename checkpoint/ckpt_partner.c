@@ -109,7 +109,7 @@ out:
     return rc;
 }
 
-enum err ckpt_partner_start(struct ckpt_partner *partner)
+static enum err start(struct ckpt_partner *partner)
 {
     enum err rc = ERR_OK;
     int rank = comm_rank(partner->comm);
@@ -126,19 +126,6 @@ out:
     return rc;
 }
 
-static bool mapping_done(const struct mapping *mapping)
-{
-    return mapping->request == NULL || comm_test(mapping->request);
-}
-
-bool ckpt_partner_test(struct ckpt_partner *partner)
-{
-    bool done = mapping_done(&partner->own);
-    for (int i = 0; i < partner->kept_count; i++)
-        done &= mapping_done(&partner->kept[i]);
-    return done;
-}
-
 static enum err mapping_wait(struct mapping *mapping, double timeout_s)
 {
     enum err rc = ERR_OK;
@@ -148,34 +135,31 @@ static enum err mapping_wait(struct mapping *mapping, double timeout_s)
     return rc;
 }
 
-enum err ckpt_partner_wait(struct ckpt_partner *partner, double timeout_s)
+/* A late peer may still write to the memory of a transfer that met its
+ * deadline: such mappings stay until the process ends. */
+enum err ckpt_partner_exchange(struct ckpt_partner *partner, double timeout_s)
 {
     enum err rc = ERR_OK;
+    TRY(start(partner));
     TRY(mapping_wait(&partner->own, timeout_s));
     for (int i = 0; i < partner->kept_count; i++)
         TRY(mapping_wait(&partner->kept[i], timeout_s));
+    ckpt_partner_release(partner);
 out:
     return rc;
 }
 
-/* A late peer may still write to the memory of a transfer that met its
- * deadline: such a mapping stays until the process ends. */
-static enum err mapping_finish(struct mapping *mapping)
+static void mapping_release(struct mapping *mapping)
 {
-    enum err rc = mapping_wait(mapping, 0.0);
-    if (rc == ERR_OK)
-        ckpt_map_release(&mapping->map);
+    assert(mapping->request == NULL);
+    ckpt_map_release(&mapping->map);
     *mapping = (struct mapping){ 0 };
-    return rc;
 }
 
-enum err ckpt_partner_finish(struct ckpt_partner *partner)
+void ckpt_partner_release(struct ckpt_partner *partner)
 {
-    enum err rc = mapping_finish(&partner->own);
-    for (int i = 0; i < partner->kept_count; i++) {
-        enum err one = mapping_finish(&partner->kept[i]);
-        rc = rc == ERR_OK ? one : rc;
-    }
+    mapping_release(&partner->own);
+    for (int i = 0; i < partner->kept_count; i++)
+        mapping_release(&partner->kept[i]);
     partner->kept_count = 0;
-    return rc;
 }

@@ -5,11 +5,10 @@
  * Nodes are taken in the order of their lowest ranks, in a ring; the keeper of
  * a rank is the rank at the same place on the next node, counted round where
  * that has fewer ranks. Files travel by mapped memory, whole, over the
- * communicator of the caller, while it does other things. */
+ * communicator of the caller. */
 #ifndef TESSERA_CHECKPOINT_CKPT_PARTNER_H
 #define TESSERA_CHECKPOINT_CKPT_PARTNER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
@@ -32,22 +31,16 @@ void ckpt_partner_destroy(struct ckpt_partner *partner);
 int ckpt_partner_keeper(const struct ckpt_partner *partner, int rank);
 
 /* Map the own file (NULL: none) and make, reserve and map the files that this
- * rank will keep, `kept` of them in ascending order of rank. May be called from
- * another thread than that of the communicator. After a failure on any rank all
- * ranks call ckpt_partner_finish() instead of start. */
+ * rank will keep, `kept` of them in ascending order of rank. */
 enum err ckpt_partner_prepare(struct ckpt_partner *partner,
                               const struct ckpt_partner_file *own,
                               const struct ckpt_partner_file *kept,
                               int kept_count);
-/* Start all transfers of this rank: every keeper calls it in the same save. */
-enum err ckpt_partner_start(struct ckpt_partner *partner);
-/* True when everything has arrived; polls once. */
-bool ckpt_partner_test(struct ckpt_partner *partner);
-/* Wait so long for each that has not: ERR_COMM names who is missing, and leaves
- * a communicator that is of no use. */
-enum err ckpt_partner_wait(struct ckpt_partner *partner, double timeout_s);
-/* Wait for what was started, to the communicator's deadline, and unmap. The
- * kept files are complete when this returns ERR_OK after a start. */
-enum err ckpt_partner_finish(struct ckpt_partner *partner);
+/* All ranks are prepared: send and receive, and unmap. Each transfer may take
+ * timeout_s; ERR_COMM names who is missing, and leaves a communicator that is
+ * of no use. */
+enum err ckpt_partner_exchange(struct ckpt_partner *partner, double timeout_s);
+/* A rank is not prepared: unmap. */
+void ckpt_partner_release(struct ckpt_partner *partner);
 
 #endif

@@ -2,11 +2,9 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_index.h"
@@ -17,89 +15,60 @@
 /* While training computes, or the process is stopped, nobody looks; so a gap
  * between two looks counts for no more than this part of the deadline. */
 #define GAP_MAX 0.1
-/* Between two looks for an exchange, and longest wait for a task. */
-#define PAUSE_MIN_S 20e-6
-#define PAUSE_MAX_S 200e-6
-#define TASK_PAUSE_S 1e-3
-/* A poll of a node-local save looks so many times at least, and for this share
- * of the time since the last poll. */
-#define LOOKS_MIN 8
-#define LINGER_SHARE 0.01
-#define LINGER_MAX_S 0.01
+/* Of one who waits for the end of a save. */
+#define LOOK_S 0.1
 
-/* A save to the nodes is many short exchanges and tasks. All ranks poll at
- * about the same time, at the end of a step, and an exchange needs several
- * looks of each: with one look a poll each would take some steps. */
-static enum err linger(struct ckpt_saver *saver, double gap_s)
+/* Waiting for others has a deadline of its own, in the thread, which names who
+ * is missing. */
+static enum err check_deadline(struct ckpt_saver *saver, bool meets)
 {
-    enum err rc = ERR_OK;
-    double linger_s = LINGER_SHARE * gap_s;
-    double end_s =
-        saver->polled_s + (linger_s < LINGER_MAX_S ? linger_s : LINGER_MAX_S);
-    for (int looks = 1; saver->progress.local && saver->state != STATE_IDLE &&
-                        saver->state != STATE_LOCAL_WRITE;
-         looks++) {
-        if (looks >= LOOKS_MIN) {
-            if (clock_now() >= end_s)
-                break;
-            sched_yield();
-        }
-        TRY(ckpt_saver_advance(saver));
-    }
-out:
-    return rc;
+    double timeout_s = saver->save.options.timeout_s;
+    double gap_s = clock_now() - saver->polled_s;
+    saver->polled_s += gap_s;
+    saver->waited_s +=
+        gap_s < GAP_MAX * timeout_s ? gap_s : GAP_MAX * timeout_s;
+    if (meets || saver->waited_s <= timeout_s)
+        return ERR_OK;
+    return err_set(ERR_COMM,
+                   "the save of step %" PRId64 ": rank %d (%s) is still "
+                   "writing after %.3g s: look at its file system",
+                   saver->progress.step, saver->save.rank,
+                   comm_host(saver->comm, saver->save.rank), timeout_s);
 }
 
 enum err ckpt_saver_poll(struct ckpt_saver *saver,
                          struct ckpt_progress *progress)
 {
     enum err rc = ERR_OK;
-    double timeout_s = saver->save.options.timeout_s;
     if (saver->broken)
         return err_set(ERR_COMM, "%s", saver->failure);
-    double gap_s = clock_now() - saver->polled_s;
-    saver->polled_s += gap_s;
-    saver->waited_s +=
-        gap_s < GAP_MAX * timeout_s ? gap_s : GAP_MAX * timeout_s;
-    rc = ckpt_saver_advance(saver);
-    if (rc == ERR_OK)
-        rc = linger(saver, gap_s);
-    if (rc == ERR_OK && saver->state != STATE_IDLE &&
-        saver->waited_s > timeout_s) {
-        rc = ckpt_saver_deadline(saver);
-        if (rc == ERR_COMM)
-            err_prefix(rc, "the save of step %" PRId64 " took over %.3g s",
-                       saver->progress.step, timeout_s);
-    }
+    pthread_mutex_lock(&saver->mutex);
+    bool done = saver->job == JOB_NONE;
+    bool meets = saver->meets;
+    if (saver->lost != ERR_OK)
+        rc = err_set(saver->lost, "%s", saver->lost_text);
+    *progress = saver->progress;
+    if (done)
+        saver->progress = (struct ckpt_progress){ .phase = CKPT_IDLE };
+    pthread_mutex_unlock(&saver->mutex);
+    if (!done)
+        rc = check_deadline(saver, meets);
     if (rc != ERR_OK) {
         saver->broken = true;
         snprintf(saver->failure, sizeof saver->failure, "%s", err_text());
-        return rc;
     }
-    *progress = saver->progress;
-    if (saver->state == STATE_IDLE)
-        saver->progress = (struct ckpt_progress){ .phase = CKPT_IDLE };
-    return ERR_OK;
+    return rc;
 }
 
 enum err ckpt_saver_wait(struct ckpt_saver *saver,
                          struct ckpt_progress *progress)
 {
     enum err rc = ERR_OK;
-    double pause_s = PAUSE_MIN_S;
     TRY(ckpt_saver_poll(saver, progress));
     while (progress->phase == CKPT_STAGED ||
            progress->phase == CKPT_PERSISTED) {
-        enum ckpt_saver_state state = saver->state;
-        if (saver->state != STATE_LOCAL_COPY && !ckpt_saver_task_done(saver)) {
-            ckpt_saver_task_wait(saver, TASK_PAUSE_S);
-        } else {
-            clock_sleep(pause_s);
-            pause_s = pause_s * 2 < PAUSE_MAX_S ? pause_s * 2 : PAUSE_MAX_S;
-        }
+        ckpt_saver_thread_wait(saver, LOOK_S);
         TRY(ckpt_saver_poll(saver, progress));
-        if (saver->state != state)
-            pause_s = PAUSE_MIN_S;
     }
 out:
     return rc;
@@ -155,28 +124,39 @@ enum err ckpt_saver_staged(struct ckpt_saver *saver)
     return rc;
 }
 
-enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step)
+static void begin(struct ckpt_saver *saver, int64_t step)
+{
+    saver->start_s = saver->polled_s = clock_now();
+    saver->waited_s = 0.0;
+    saver->staged = ERR_OK;
+    saver->save.step = step;
+    saver->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
+                                              .step = step,
+                                              .bytes = saver->save.bytes };
+    if (saver->stage.base != NULL) {
+        begin_copies(saver);
+        saver->progress.stage_s = clock_now() - saver->start_s;
+    }
+}
+
+enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step,
+                          const json_t *state)
 {
     struct ckpt_save *save = &saver->save;
     assert(step >= 0);
     if (saver->broken)
         return err_set(ERR_COMM, "%s", saver->failure);
-    if (saver->state != STATE_IDLE || saver->progress.phase != CKPT_IDLE)
+    if (!ckpt_saver_thread_done(saver) || saver->progress.phase != CKPT_IDLE)
         return err_set(ERR_BUSY,
                        "step %" PRId64 " can't be saved while step %" PRId64
                        " is being saved",
                        step, saver->progress.step);
-    double start_s = clock_now();
-    saver->polled_s = start_s;
-    saver->waited_s = 0.0;
-    save->step = step;
-    saver->outcome = (struct ckpt_saver_outcome){ 0 };
-    saver->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
-                                              .step = step,
-                                              .bytes = save->bytes };
-    if (saver->stage.base != NULL) {
-        begin_copies(saver);
-        saver->progress.stage_s = clock_now() - start_s;
+    begin(saver, step);
+    if (save->rank == 0 && state != NULL &&
+        (save->state = json_deep_copy(state)) == NULL) {
+        saver->staged = ERR_MEMORY;
+        snprintf(saver->staged_text, sizeof saver->staged_text,
+                 "checkpoint: out of memory");
     }
     ckpt_crash_point("staged", save->rank);
     return ERR_OK;
@@ -189,19 +169,9 @@ enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
     struct ckpt_save *save = &saver->save;
     char tmp[FSIO_PATH_MAX];
     TRY(ckpt_index_tmp_path(tmp, save->run_dir, step, save->attempt));
-    TRY(ckpt_saver_stage(saver, step));
+    TRY(ckpt_saver_stage(saver, step, state));
     memcpy(save->tmp, tmp, sizeof tmp);
-    if (save->rank != 0)
-        return ckpt_saver_broadcast(saver, STATE_FOLDER, 0);
-    if (state != NULL && (save->state = json_deep_copy(state)) == NULL) {
-        /* The others wait to hear of the folder. */
-        saver->done =
-            (struct ckpt_saver_outcome){ .code = ERR_MEMORY,
-                                         .text = "checkpoint: out of memory" };
-        return ckpt_saver_after_begin(saver);
-    }
-    saver->state = STATE_BEGIN;
-    ckpt_saver_task_give(saver, TASK_BEGIN);
+    ckpt_saver_thread_give(saver, JOB_SAVE);
 out:
     return rc;
 }
@@ -318,6 +288,7 @@ static enum err create(struct comm *comm, bool lent, const char *run_dir,
     TRY(ckpt_save_plan(&saver->save, comm));
     if (!lent) {
         TRY(comm_duplicate(comm, &saver->own));
+        comm_detach(saver->own);
         saver->comm = saver->own;
     }
     if (options->local_dir != NULL)
@@ -343,11 +314,11 @@ void ckpt_saver_destroy(struct ckpt_saver *saver)
     struct ckpt_progress progress;
     if (saver == NULL)
         return;
-    if (saver->state != STATE_IDLE && !saver->broken)
+    if (!saver->broken)
         (void)ckpt_saver_wait(saver, &progress);
     /* A thread that hangs reads its items, and a late rank may still write into
      * what it was asked for: those stay until the process ends. */
-    if (saver->broken && !ckpt_saver_task_done(saver))
+    if (saver->broken && !ckpt_saver_thread_done(saver))
         return;
     ckpt_saver_thread_end(saver);
     if (!saver->broken)
@@ -356,7 +327,6 @@ void ckpt_saver_destroy(struct ckpt_saver *saver)
     stage_destroy(saver);
     if (saver->broken)
         return;
-    ckpt_saver_forget(&saver->save);
     pthread_cond_destroy(&saver->wake);
     pthread_mutex_destroy(&saver->mutex);
     free(saver->save.view.image);

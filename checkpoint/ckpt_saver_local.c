@@ -1,18 +1,21 @@
-/* The order of a save to the nodes' own folders. No node sees another's, so all
- * must have agreed before any of them renames:
+/* The order of a save to the nodes' own folders, all of it in the saver's
+ * thread. No node sees another's, so all must have agreed before any of them
+ * renames:
  *
- *   every thread    write: the shard
+ *   every rank      write: the shard
  *   all-reduce, records to rank 0
- *   rank 0's thread the manifest, broadcast to all
- *   every thread    prepare: map the own shard and make room for kept copies
+ *   rank 0          the manifest, broadcast to all
+ *   every rank      prepare: map the own shard and make room for kept copies
  *                   or parity
- *   all-reduce, copies to and from partners; or rounds of parity, each XORed
- *                   by the thread while the next one travels
- *   every thread    verify: the kept copies or parity; the manifest, once a
- * node all-reduce every thread    commit: the rename, once a node all-reduce
- *   every thread    tidy: older steps go, once a node
+ *   all-reduce, copies to and from partners; or rounds of parity
+ *   every rank      verify: the kept copies or parity; the manifest, once a
+ *                   node
+ *   all-reduce
+ *   every rank      commit: the rename, once a node
+ *   all-reduce
+ *   every rank      tidy: older steps go, once a node
  *
- * A failure in any of the agreements ends in a task that removes everything. */
+ * A failure in any of the agreements ends in removing everything. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,14 +100,6 @@ void ckpt_saver_local_destroy(struct ckpt_saver *saver)
     saver->local = NULL;
 }
 
-static enum err do_task(struct ckpt_saver *saver, enum ckpt_saver_task task,
-                        enum ckpt_saver_state state)
-{
-    saver->state = state;
-    ckpt_saver_task_give(saver, task);
-    return ERR_OK;
-}
-
 enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
                                 const json_t *state)
 {
@@ -113,17 +108,15 @@ enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
     char tmp[FSIO_PATH_MAX];
     assert(saver->local != NULL && (save->rank != 0 || state != NULL));
     TRY(ckpt_index_tmp_path(tmp, saver->local->dir, step, save->attempt));
-    TRY(ckpt_saver_stage(saver, step));
+    TRY(ckpt_saver_stage(saver, step, state));
     memcpy(save->tmp, tmp, sizeof tmp);
     saver->progress.local = true;
-    if (save->rank == 0)
-        save->state = json_deep_copy(state);
-    TRY(do_task(saver, TASK_LOCAL_WRITE, STATE_LOCAL_WRITE));
+    ckpt_saver_thread_give(saver, JOB_SAVE_LOCAL);
 out:
     return rc;
 }
 
-/* --- tasks ---------------------------------------------------------------- */
+/* --- what a rank does ----------------------------------------------------- */
 
 static enum err write_shard(struct ckpt_saver *saver)
 {
@@ -141,8 +134,6 @@ out:
 static enum err make_manifest(struct ckpt_saver *saver)
 {
     struct ckpt_saver_local *local = saver->local;
-    if (saver->save.state == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
     return ckpt_save_manifest(&saver->save, NULL, &local->text, &local->bytes);
 }
 
@@ -276,8 +267,6 @@ static enum err tidy(const struct ckpt_saver *saver)
     int64_t *steps = NULL;
     int count = 0;
     bool evidence;
-    if (saver->save.rank == 0)
-        ckpt_saver_record(saver, ERR_OK, 0.0);
     if (!local->leads)
         return ERR_OK;
     TRY(ckpt_index_steps(local->dir, &steps, &count, &evidence));
@@ -304,62 +293,26 @@ out:
     return rc;
 }
 
-enum err ckpt_saver_local_task(struct ckpt_saver *saver,
-                               enum ckpt_saver_task task)
-{
-    switch (task) {
-    case TASK_LOCAL_WRITE:
-        return write_shard(saver);
-    case TASK_LOCAL_MANIFEST:
-        return make_manifest(saver);
-    case TASK_LOCAL_PREPARE:
-        return prepare(saver);
-    case TASK_LOCAL_FOLD:
-        ckpt_xor_fold(saver->local->xor);
-        return ERR_OK;
-    case TASK_LOCAL_VERIFY:
-        return verify(saver);
-    case TASK_LOCAL_COMMIT:
-        return commit(saver);
-    case TASK_LOCAL_TIDY:
-        return tidy(saver);
-    case TASK_LOCAL_CLEAN:
-    default:
-        return clean(saver);
-    }
-}
-
 /* --- order ---------------------------------------------------------------- */
 
-/* All ranks are ready for the next task, or hear why one is not. */
-static enum err agreed(struct ckpt_saver *saver, enum ckpt_saver_task task,
-                       enum ckpt_saver_state state)
+static bool failed(const struct ckpt_saver *saver)
 {
-    int failed = ckpt_saver_agreed(saver);
-    if (failed >= 0)
-        return ckpt_saver_broadcast(saver, STATE_LOCAL_REASON, failed);
-    return do_task(saver, task, state);
+    return saver->outcome.code != ERR_OK;
 }
 
-static enum err after_records(struct ckpt_saver *saver)
+/* The manifest of rank 0 goes to all. */
+static enum err share_manifest(struct ckpt_saver *saver)
 {
-    if (saver->save.rank == 0)
-        return do_task(saver, TASK_LOCAL_MANIFEST, STATE_LOCAL_MANIFEST);
-    return ckpt_saver_broadcast(saver, STATE_LOCAL_OUTCOME, 0);
-}
-
-static enum err after_manifest(struct ckpt_saver *saver)
-{
-    ckpt_saver_take_outcome(saver);
-    saver->outcome.bytes = (int64_t)saver->local->bytes;
-    return ckpt_saver_broadcast(saver, STATE_LOCAL_OUTCOME, 0);
-}
-
-static enum err after_outcome(struct ckpt_saver *saver)
-{
+    enum err rc = ERR_OK;
     struct ckpt_saver_local *local = saver->local;
-    if (saver->outcome.code != ERR_OK)
-        return do_task(saver, TASK_LOCAL_CLEAN, STATE_LOCAL_CLEAN);
+    struct comm_request *request;
+    if (saver->save.rank == 0) {
+        ckpt_saver_set_outcome(saver, make_manifest(saver));
+        saver->outcome.bytes = (int64_t)local->bytes;
+    }
+    TRY(ckpt_saver_tell(saver, 0));
+    if (failed(saver))
+        return ERR_OK;
     if (saver->save.rank != 0) {
         local->bytes = (size_t)saver->outcome.bytes;
         local->text = malloc(local->bytes);
@@ -367,133 +320,71 @@ static enum err after_outcome(struct ckpt_saver *saver)
         if (local->text == NULL)
             return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
     }
-    saver->state = STATE_LOCAL_TEXT;
-    return comm_start_broadcast(saver->comm, local->text, local->bytes, 0,
-                                &saver->request);
+    TRY(comm_start_broadcast(saver->comm, local->text, local->bytes, 0,
+                             &request));
+    TRY(ckpt_saver_meet(saver, request));
+out:
+    return rc;
 }
 
-static enum err after_prepared(struct ckpt_saver *saver)
+/* Copies or parity of all shards on other nodes. */
+static enum err protect(struct ckpt_saver *saver)
 {
     enum err rc = ERR_OK;
     const struct ckpt_saver_local *local = saver->local;
-    int failed = ckpt_saver_agreed(saver);
-    if (failed < 0) {
-        saver->state = STATE_LOCAL_COPY;
-        return local->xor != NULL ? ckpt_xor_start(local->xor)
-                                  : ckpt_partner_start(local->partner);
-    }
-    if (local->xor != NULL)
+    double timeout_s = saver->save.options.timeout_s;
+    TRY(ckpt_saver_agree(saver, prepare(saver)));
+    if (failed(saver) && local->xor != NULL)
         ckpt_xor_release(local->xor);
-    else
-        TRY(ckpt_partner_finish(local->partner));
-    TRY(ckpt_saver_broadcast(saver, STATE_LOCAL_REASON, failed));
+    else if (failed(saver))
+        ckpt_partner_release(local->partner);
+    if (failed(saver))
+        return ERR_OK;
+    ckpt_saver_meets(saver, true);
+    TRY(local->xor != NULL ? ckpt_xor_exchange(local->xor, timeout_s)
+                           : ckpt_partner_exchange(local->partner, timeout_s));
+    ckpt_saver_meets(saver, false);
+    TRY(ckpt_saver_agree(saver, verify(saver)));
 out:
     return rc;
 }
 
-static enum err after_copy(struct ckpt_saver *saver)
+/* As far as it goes without a failure on any rank. */
+static enum err save(struct ckpt_saver *saver)
 {
     enum err rc = ERR_OK;
-    const struct ckpt_saver_local *local = saver->local;
-    if (local->xor == NULL) {
-        TRY(ckpt_partner_finish(local->partner));
-    } else if (!ckpt_xor_ended(local->xor)) {
-        bool fold;
-        TRY(ckpt_xor_turn(local->xor, &fold));
-        if (fold)
-            ckpt_saver_task_give(saver, TASK_LOCAL_FOLD);
-        goto out;
-    }
-    TRY(do_task(saver, TASK_LOCAL_VERIFY, STATE_LOCAL_VERIFY));
+    TRY(ckpt_saver_agree(saver, write_shard(saver)));
+    if (failed(saver))
+        return ERR_OK;
+    TRY(ckpt_saver_gather(saver));
+    TRY(share_manifest(saver));
+    if (failed(saver))
+        return ERR_OK;
+    TRY(protect(saver));
+    if (failed(saver))
+        return ERR_OK;
+    ckpt_saver_persisted(saver);
+    TRY(ckpt_saver_agree(saver, commit(saver)));
 out:
     return rc;
-}
-
-static enum err finish(struct ckpt_saver *saver)
-{
-    forget(saver->local);
-    return ckpt_saver_finish(saver);
-}
-
-static enum err after_committed(struct ckpt_saver *saver)
-{
-    int failed = ckpt_saver_agreed(saver);
-    if (failed >= 0)
-        return ckpt_saver_broadcast(saver, STATE_LOCAL_REASON, failed);
-    return do_task(saver, TASK_LOCAL_TIDY, STATE_LOCAL_TIDY);
 }
 
 /* What could not be removed costs room and nothing else. */
-static enum err after_tidy(struct ckpt_saver *saver)
+enum err ckpt_saver_save_local(struct ckpt_saver *saver)
 {
-    if (saver->done.code != ERR_OK)
-        log_warn("old node-local checkpoints stay: %s", saver->done.text);
-    saver->outcome = (struct ckpt_saver_outcome){ 0 };
-    return finish(saver);
-}
-
-bool ckpt_saver_local_waits(struct ckpt_saver *saver)
-{
-    const struct ckpt_saver_local *local = saver->local;
-    if (local->xor == NULL)
-        return !ckpt_partner_test(local->partner);
-    return !ckpt_saver_task_done(saver) || !ckpt_xor_test(local->xor);
-}
-
-enum err ckpt_saver_local_deadline(struct ckpt_saver *saver, double timeout_s)
-{
-    const struct ckpt_saver_local *local = saver->local;
-    return local->xor != NULL ? ckpt_xor_wait(local->xor, timeout_s)
-                              : ckpt_partner_wait(local->partner, timeout_s);
-}
-
-enum err ckpt_saver_local_next(struct ckpt_saver *saver)
-{
-    switch (saver->state) {
-    case STATE_LOCAL_WRITE:
-        return ckpt_saver_agree(saver, STATE_LOCAL_AGREE);
-    case STATE_LOCAL_AGREE: {
-        int failed = ckpt_saver_agreed(saver);
-        if (failed >= 0)
-            return ckpt_saver_broadcast(saver, STATE_LOCAL_REASON, failed);
-        return ckpt_saver_gather(saver, STATE_LOCAL_RECORDS);
-    }
-    case STATE_LOCAL_RECORDS:
-        return after_records(saver);
-    case STATE_LOCAL_MANIFEST:
-        return after_manifest(saver);
-    case STATE_LOCAL_OUTCOME:
-        return after_outcome(saver);
-    case STATE_LOCAL_TEXT:
-        return do_task(saver, TASK_LOCAL_PREPARE, STATE_LOCAL_PREPARE);
-    case STATE_LOCAL_PREPARE:
-        return ckpt_saver_agree(saver, STATE_LOCAL_PREPARED);
-    case STATE_LOCAL_PREPARED:
-        return after_prepared(saver);
-    case STATE_LOCAL_COPY:
-        return after_copy(saver);
-    case STATE_LOCAL_VERIFY:
-        return ckpt_saver_agree(saver, STATE_LOCAL_VERIFIED);
-    case STATE_LOCAL_VERIFIED:
-        saver->progress.phase = CKPT_PERSISTED;
-        return agreed(saver, TASK_LOCAL_COMMIT, STATE_LOCAL_COMMIT);
-    case STATE_LOCAL_COMMIT:
-        return ckpt_saver_agree(saver, STATE_LOCAL_COMMITTED);
-    case STATE_LOCAL_COMMITTED:
-        return after_committed(saver);
-    case STATE_LOCAL_TIDY:
-        return after_tidy(saver);
-    case STATE_LOCAL_REASON:
-        return do_task(saver, TASK_LOCAL_CLEAN, STATE_LOCAL_CLEAN);
-    case STATE_LOCAL_CLEAN: {
-        /* What can't be removed must not become the reason of the failure. */
-        struct ckpt_saver_outcome reason = saver->outcome;
-        enum err rc = ckpt_saver_agree(saver, STATE_LOCAL_CLEANED);
-        saver->outcome = reason;
-        return rc;
-    }
-    case STATE_LOCAL_CLEANED:
-    default:
-        return finish(saver);
-    }
+    enum err rc = ERR_OK;
+    TRY(save(saver));
+    struct ckpt_saver_outcome end = saver->outcome;
+    if (failed(saver))
+        TRY(ckpt_saver_agree(saver, clean(saver)));
+    saver->outcome = end;
+    if (failed(saver))
+        err_set((enum err)end.code, "%s", end.text);
+    if (saver->save.rank == 0)
+        ckpt_saver_record(saver, (enum err)end.code, 0.0);
+    if (!failed(saver) && tidy(saver) != ERR_OK)
+        log_warn("old node-local checkpoints stay: %s", err_text());
+    forget(saver->local);
+out:
+    return rc;
 }

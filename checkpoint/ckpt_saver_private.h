@@ -1,5 +1,7 @@
 /* What the parts of the saver share: ckpt_saver.c is the interface,
- * ckpt_saver_order.c decides what comes next, ckpt_saver_thread.c does it. */
+ * ckpt_saver_order.c what the thread does for a save to the run directory,
+ * ckpt_saver_local.c for one to the nodes' own folders, ckpt_saver_thread.c
+ * the thread itself. */
 #ifndef TESSERA_CHECKPOINT_CKPT_SAVER_PRIVATE_H
 #define TESSERA_CHECKPOINT_CKPT_SAVER_PRIVATE_H
 
@@ -8,53 +10,7 @@
 #include "checkpoint/ckpt_save.h"
 #include "src/base/arena.h"
 
-enum ckpt_saver_task {
-    TASK_NONE,
-    TASK_BEGIN,
-    TASK_WRITE,
-    TASK_END,
-    /* of the node-local level */
-    TASK_LOCAL_WRITE,
-    TASK_LOCAL_MANIFEST,
-    TASK_LOCAL_PREPARE,
-    TASK_LOCAL_FOLD,
-    TASK_LOCAL_VERIFY,
-    TASK_LOCAL_COMMIT,
-    TASK_LOCAL_TIDY,
-    TASK_LOCAL_CLEAN,
-    TASK_QUIT
-};
-
-/* What a save waits for. */
-enum ckpt_saver_state {
-    STATE_IDLE,
-    STATE_BEGIN,   /* task */
-    STATE_FOLDER,  /* broadcast */
-    STATE_WRITE,   /* task */
-    STATE_AGREE,   /* all-reduce */
-    STATE_RECORDS, /* to rank 0 */
-    STATE_REASON,  /* broadcast */
-    STATE_END,     /* task */
-    STATE_RESULT,  /* broadcast */
-    /* of the node-local level, in this order */
-    STATE_LOCAL_WRITE,     /* task */
-    STATE_LOCAL_AGREE,     /* all-reduce */
-    STATE_LOCAL_RECORDS,   /* to rank 0 */
-    STATE_LOCAL_MANIFEST,  /* task, rank 0 */
-    STATE_LOCAL_OUTCOME,   /* broadcast, with the manifest's length */
-    STATE_LOCAL_TEXT,      /* broadcast */
-    STATE_LOCAL_PREPARE,   /* task */
-    STATE_LOCAL_PREPARED,  /* all-reduce */
-    STATE_LOCAL_COPY,      /* copies, or rounds of parity, on their way */
-    STATE_LOCAL_VERIFY,    /* task */
-    STATE_LOCAL_VERIFIED,  /* all-reduce */
-    STATE_LOCAL_COMMIT,    /* task */
-    STATE_LOCAL_COMMITTED, /* all-reduce */
-    STATE_LOCAL_TIDY,      /* task */
-    STATE_LOCAL_REASON,    /* broadcast, after a failure */
-    STATE_LOCAL_CLEAN,     /* task */
-    STATE_LOCAL_CLEANED,   /* all-reduce */
-};
+enum ckpt_saver_job { JOB_NONE, JOB_SAVE, JOB_SAVE_LOCAL, JOB_QUIT };
 
 struct ckpt_saver_outcome {
     int64_t code;  /* enum err */
@@ -70,8 +26,8 @@ struct ckpt_saver_numbers {
 };
 
 struct ckpt_saver {
-    struct comm *comm;
-    struct comm *own; /* the duplicate; NULL: comm is lent */
+    struct comm *comm; /* the thread's while it has a job */
+    struct comm *own;  /* the duplicate; NULL: comm is lent */
     struct ckpt_save save;
     struct ckpt_item *sources; /* as the caller gave them */
     struct ckpt_item *items;   /* as the thread reads them */
@@ -79,84 +35,80 @@ struct ckpt_saver {
     bool copying;              /* options.memory's copies may be under way */
     enum err staged;           /* how they were begun, ... */
     char staged_text[512];     /* ... and why not */
+    double start_s;            /* of the save */
 
-    enum ckpt_saver_state state;
+    /* the caller's thread */
     double polled_s, waited_s; /* last looked at; of the deadline */
-    struct comm_request *request;
-    struct ckpt_saver_numbers numbers;
-    struct ckpt_saver_outcome outcome; /* ends equal on all ranks */
-    struct ckpt_progress progress;
     bool broken;
     char failure[512];
 
+    /* the saver's thread */
+    struct ckpt_saver_numbers numbers;
+    struct ckpt_saver_outcome outcome; /* agreed by all ranks so far */
+    struct ckpt_progress work;
+    double met_s;                   /* when the last exchange ended */
     struct ckpt_saver_local *local; /* NULL: no node-local level */
 
     pthread_t thread;
     bool thread_made;
     pthread_mutex_t mutex;
-    pthread_cond_t wake; /* of the thread, and of who waits for its task */
-    enum ckpt_saver_task task; /* guarded; TASK_NONE again when it is done */
-    struct ckpt_saver_outcome done;
-    double task_s;
+    pthread_cond_t wake; /* of the thread, and of who waits for its job */
+    /* guarded */
+    enum ckpt_saver_job job; /* JOB_NONE again when it is done */
+    bool meets;              /* it waits for other ranks, not for files */
+    struct ckpt_progress progress;
+    enum err lost; /* the job ended without an outcome, for lost_text */
+    char lost_text[512];
 };
 
 /* --- the thread --- */
 
 enum err ckpt_saver_thread_create(struct ckpt_saver *saver);
-/* Only when it has no task. */
+/* Only when it has no job. */
 void ckpt_saver_thread_end(struct ckpt_saver *saver);
-/* In the thread: tell the caller's `record` how the save has ended; err_text()
- * stays. */
-void ckpt_saver_record(const struct ckpt_saver *saver, enum err rc,
-                       double commit_s);
-/* One task at a time; `done` and `task_s` are its result. */
-void ckpt_saver_task_give(struct ckpt_saver *saver, enum ckpt_saver_task task);
-bool ckpt_saver_task_done(struct ckpt_saver *saver);
+/* One job at a time. */
+void ckpt_saver_thread_give(struct ckpt_saver *saver, enum ckpt_saver_job job);
+bool ckpt_saver_thread_done(struct ckpt_saver *saver);
 /* Wait for its end, no longer than this. */
-void ckpt_saver_task_wait(struct ckpt_saver *saver, double seconds);
+void ckpt_saver_thread_wait(struct ckpt_saver *saver, double seconds);
 
-/* --- the order --- */
+/* --- begun by the caller, used by the thread --- */
 
 /* Begin a save: ERR_BUSY or ERR_COMM, or the items are copied, or will be. */
-enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step);
+enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step,
+                          const json_t *state);
 /* In the thread, before it reads the copy: it is there, or why it is not. */
 enum err ckpt_saver_staged(struct ckpt_saver *saver);
 
-/* The outcome goes from `root` to all, who then are in `state`. */
-enum err ckpt_saver_broadcast(struct ckpt_saver *saver,
-                              enum ckpt_saver_state state, int root);
-/* Rank 0: `done` says how the temporary folder was made. */
-enum err ckpt_saver_after_begin(struct ckpt_saver *saver);
-/* Go on as far as possible without waiting. */
-enum err ckpt_saver_advance(struct ckpt_saver *saver);
-/* It is too late: an error that names who is missing, unless it came now. */
-enum err ckpt_saver_deadline(struct ckpt_saver *saver);
-/* The outcome of this rank's task, for the others. */
-void ckpt_saver_take_outcome(struct ckpt_saver *saver);
-/* Every rank's code, length of its record and times go to all. */
-enum err ckpt_saver_agree(struct ckpt_saver *saver,
-                          enum ckpt_saver_state state);
-/* What was agreed: the rank that speaks for a failure, -1: none failed. Times
- * go into the progress. */
-int ckpt_saver_agreed(struct ckpt_saver *saver);
-/* Records to rank 0. */
-enum err ckpt_saver_gather(struct ckpt_saver *saver,
-                           enum ckpt_saver_state state);
-/* The outcome is the end of the save. */
-enum err ckpt_saver_finish(struct ckpt_saver *saver);
+/* --- the order, in the thread. What these return is the end of the saver: a
+ * rank is missing. Whether the save goes on is in the outcome. --- */
 
-/* --- the node-local level: the same interface for its states and tasks --- */
+enum err ckpt_saver_save(struct ckpt_saver *saver);
+enum err ckpt_saver_save_local(struct ckpt_saver *saver);
+
+/* The outcome becomes rc and its text. */
+void ckpt_saver_set_outcome(struct ckpt_saver *saver, enum err rc);
+/* It becomes that of `root`, on all ranks. */
+enum err ckpt_saver_tell(struct ckpt_saver *saver, int root);
+/* Of each rank's rc the worst becomes the outcome, on all ranks. Times go into
+ * the progress. */
+enum err ckpt_saver_agree(struct ckpt_saver *saver, enum err rc);
+/* Records to rank 0. */
+enum err ckpt_saver_gather(struct ckpt_saver *saver);
+/* Wait for the others as long as the options say. */
+enum err ckpt_saver_meet(struct ckpt_saver *saver,
+                         struct comm_request *request);
+/* From here on, or until here, the thread waits for others. */
+void ckpt_saver_meets(struct ckpt_saver *saver, bool meets);
+/* All shards are durable. */
+void ckpt_saver_persisted(struct ckpt_saver *saver);
+/* Rank 0: tell the caller's `record` how the save has ended; err_text() stays.
+ */
+void ckpt_saver_record(struct ckpt_saver *saver, enum err rc, double commit_s);
+
+/* --- the node-local level --- */
 
 enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir);
 void ckpt_saver_local_destroy(struct ckpt_saver *saver);
-bool ckpt_saver_local_waits(struct ckpt_saver *saver);
-/* In STATE_LOCAL_COPY: an error that names who is missing after so long. */
-enum err ckpt_saver_local_deadline(struct ckpt_saver *saver, double timeout_s);
-enum err ckpt_saver_local_next(struct ckpt_saver *saver);
-enum err ckpt_saver_local_task(struct ckpt_saver *saver,
-                               enum ckpt_saver_task task);
-
-/* Free what belongs to one save. */
-void ckpt_saver_forget(struct ckpt_save *save);
 
 #endif

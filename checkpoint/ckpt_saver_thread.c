@@ -1,108 +1,118 @@
 #include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "checkpoint/ckpt_crash.h"
 #include "src/base/clock.h"
 
 #define NANOSECONDS 1000000000
 
-void ckpt_saver_record(const struct ckpt_saver *saver, enum err rc,
-                       double commit_s)
+static void forget(struct ckpt_save *save)
 {
-    const struct ckpt_options *options = &saver->save.options;
-    struct ckpt_progress progress = saver->progress;
-    progress.phase = rc == ERR_OK ? CKPT_COMMITTED : CKPT_FAILED;
-    progress.commit_s = commit_s;
-    progress.error = rc;
-    snprintf(progress.text, sizeof progress.text, "%s",
-             rc == ERR_OK ? "" : err_text());
-    if (options->record != NULL)
-        options->record(options->record_arg, &progress);
+    free(save->record);
+    free(save->records);
+    json_decref(save->state);
+    save->record = save->records = NULL;
+    save->state = NULL;
+}
+
+/* The outcome is the end of the save. */
+static void finish(struct ckpt_saver *saver)
+{
+    struct ckpt_progress *work = &saver->work;
+    work->error = (enum err)saver->outcome.code;
+    work->commit_s = saver->outcome.commit_s;
+    work->total_s = clock_now() - saver->start_s;
+    snprintf(work->text, sizeof work->text, "%s", saver->outcome.text);
+    work->phase = work->error == ERR_OK ? CKPT_COMMITTED : CKPT_FAILED;
+    forget(&saver->save);
+    if (work->error == ERR_OK) {
+        ckpt_crash_point("result-agreed", saver->save.rank);
+        ckpt_crash_point("done", saver->save.rank);
+    }
+}
+
+static enum err run_job(struct ckpt_saver *saver, enum ckpt_saver_job job)
+{
+    saver->outcome = (struct ckpt_saver_outcome){ 0 };
+    saver->met_s = clock_now();
+    enum err rc =
+        job == JOB_SAVE ? ckpt_saver_save(saver) : ckpt_saver_save_local(saver);
     if (rc != ERR_OK)
-        err_set(rc, "%s", progress.text);
-}
-
-/* Commit, or clear away what a rank's failure left; the error stays. */
-static enum err run_end(struct ckpt_saver *saver, double start_s)
-{
-    enum err rc = (enum err)saver->outcome.code;
-    if (rc == ERR_OK)
-        rc = ckpt_save_commit(&saver->save);
-    else
-        err_set(rc, "%s", saver->outcome.text);
-    if (rc != ERR_OK) {
-        char text[512];
-        snprintf(text, sizeof text, "%s", err_text());
-        ckpt_save_give_up(&saver->save);
-        err_set(rc, "%s", text);
-    }
-    ckpt_saver_record(saver, rc, clock_now() - start_s);
-    return rc;
-}
-
-static enum err run_task(struct ckpt_saver *saver, enum ckpt_saver_task task)
-{
-    enum err rc = ERR_OK;
-    switch (task) {
-    case TASK_BEGIN:
-        return ckpt_save_begin(&saver->save);
-    case TASK_WRITE:
-        rc = ckpt_saver_staged(saver);
-        return rc != ERR_OK ? rc : ckpt_save_write(&saver->save);
-    case TASK_END:
-        return run_end(saver, clock_now());
-    default:
-        return ckpt_saver_local_task(saver, task);
-    }
+        return err_prefix(rc, "the save of step %" PRId64, saver->work.step);
+    finish(saver);
+    return ERR_OK;
 }
 
 static void *thread_main(void *arg)
 {
     struct ckpt_saver *saver = arg;
     pthread_mutex_lock(&saver->mutex);
-    while (saver->task != TASK_QUIT) {
-        if (saver->task == TASK_NONE) {
+    while (saver->job != JOB_QUIT) {
+        if (saver->job == JOB_NONE) {
             pthread_cond_wait(&saver->wake, &saver->mutex);
             continue;
         }
-        enum ckpt_saver_task task = saver->task;
+        enum ckpt_saver_job job = saver->job;
+        saver->work = saver->progress;
         pthread_mutex_unlock(&saver->mutex);
-        double start_s = clock_now();
-        enum err rc = run_task(saver, task);
+        enum err rc = run_job(saver, job);
         pthread_mutex_lock(&saver->mutex);
-        saver->task_s = clock_now() - start_s;
-        saver->done.code = rc;
-        snprintf(saver->done.text, sizeof saver->done.text, "%s",
-                 rc == ERR_OK ? "" : err_text());
-        saver->task = TASK_NONE;
+        saver->lost = rc;
+        if (rc != ERR_OK)
+            snprintf(saver->lost_text, sizeof saver->lost_text, "%s",
+                     err_text());
+        saver->progress = saver->work;
+        saver->meets = false;
+        saver->job = JOB_NONE;
         pthread_cond_signal(&saver->wake);
     }
     pthread_mutex_unlock(&saver->mutex);
     return NULL;
 }
 
-void ckpt_saver_task_give(struct ckpt_saver *saver, enum ckpt_saver_task task)
+void ckpt_saver_meets(struct ckpt_saver *saver, bool meets)
 {
     pthread_mutex_lock(&saver->mutex);
-    assert(saver->task == TASK_NONE);
-    saver->task = task;
+    saver->meets = meets;
+    pthread_mutex_unlock(&saver->mutex);
+}
+
+void ckpt_saver_persisted(struct ckpt_saver *saver)
+{
+    saver->work.phase = CKPT_PERSISTED;
+    if (saver->save.rank == 0 && saver->save.options.record != NULL)
+        saver->save.options.record(saver->save.options.record_arg,
+                                   &saver->work);
+    pthread_mutex_lock(&saver->mutex);
+    saver->progress = saver->work;
+    pthread_mutex_unlock(&saver->mutex);
+}
+
+void ckpt_saver_thread_give(struct ckpt_saver *saver, enum ckpt_saver_job job)
+{
+    pthread_mutex_lock(&saver->mutex);
+    assert(saver->job == JOB_NONE);
+    saver->job = job;
     pthread_cond_signal(&saver->wake);
     pthread_mutex_unlock(&saver->mutex);
 }
 
-bool ckpt_saver_task_done(struct ckpt_saver *saver)
+bool ckpt_saver_thread_done(struct ckpt_saver *saver)
 {
     pthread_mutex_lock(&saver->mutex);
-    bool done = saver->task == TASK_NONE;
+    bool done = saver->job == JOB_NONE;
     pthread_mutex_unlock(&saver->mutex);
     return done;
 }
 
-void ckpt_saver_task_wait(struct ckpt_saver *saver, double seconds)
+void ckpt_saver_thread_wait(struct ckpt_saver *saver, double seconds)
 {
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
@@ -111,7 +121,7 @@ void ckpt_saver_task_wait(struct ckpt_saver *saver, double seconds)
     end.tv_nsec = ns % NANOSECONDS;
     pthread_mutex_lock(&saver->mutex);
     int failed = 0;
-    while (saver->task != TASK_NONE && failed == 0)
+    while (saver->job != JOB_NONE && failed == 0)
         failed = pthread_cond_timedwait(&saver->wake, &saver->mutex, &end);
     pthread_mutex_unlock(&saver->mutex);
 }
@@ -136,6 +146,7 @@ void ckpt_saver_thread_end(struct ckpt_saver *saver)
 {
     if (!saver->thread_made)
         return;
-    ckpt_saver_task_give(saver, TASK_QUIT);
+    ckpt_saver_thread_give(saver, JOB_QUIT);
     pthread_join(saver->thread, NULL);
+    forget(&saver->save);
 }

@@ -45,9 +45,8 @@ struct ckpt_xor {
     int set_count;
     /* of one save */
     struct ckpt_map own;
-    int rounds;  /* the most of any set */
-    int round;   /* under way: 0 for the CRCs, then the segments */
-    int folding; /* the segment */
+    int rounds; /* the most of any set */
+    int round;  /* under way: 0 for the CRCs, then the segments */
     bool damaged;
     char failure[512];
 };
@@ -364,26 +363,6 @@ out:
     return rc;
 }
 
-enum err ckpt_xor_start(struct ckpt_xor *x)
-{
-    return start_round(x);
-}
-
-static bool request_done(struct comm_request *request)
-{
-    return request == NULL || comm_test(request);
-}
-
-bool ckpt_xor_test(const struct ckpt_xor *x)
-{
-    bool done = true;
-    for (int i = 0; i < x->set_count; i++)
-        for (int m = 0; m < x->sets[i].parity.members; m++)
-            done = request_done(x->sets[i].receives[m]) &&
-                   request_done(x->sets[i].sends[m]) && done;
-    return done;
-}
-
 static enum err finish_request(struct comm_request **request, double timeout_s)
 {
     enum err rc = ERR_OK;
@@ -393,7 +372,7 @@ static enum err finish_request(struct comm_request **request, double timeout_s)
     return rc;
 }
 
-enum err ckpt_xor_wait(struct ckpt_xor *x, double timeout_s)
+static enum err finish_round(struct ckpt_xor *x, double timeout_s)
 {
     enum err rc = ERR_OK;
     for (int i = 0; i < x->set_count; i++)
@@ -405,28 +384,10 @@ out:
     return rc;
 }
 
-enum err ckpt_xor_turn(struct ckpt_xor *x, bool *fold)
-{
-    enum err rc = ERR_OK;
-    assert(!ckpt_xor_ended(x));
-    TRY(ckpt_xor_wait(x, 0.0));
-    *fold = x->round > 0;
-    x->folding = x->round - 1;
-    x->round++;
-    TRY(start_round(x));
-out:
-    return rc;
-}
-
-bool ckpt_xor_ended(const struct ckpt_xor *x)
-{
-    return x->round > x->rounds;
-}
-
-static void fold_segment(struct ckpt_xor *x, struct set *set, int from)
+static void fold_segment(struct ckpt_xor *x, struct set *set, int segment,
+                         int from)
 {
     int me = set->parity.member;
-    int segment = x->folding;
     int64_t offset;
     int64_t bytes = segment_at(set, from, me, segment, &offset);
     const char *data = slot(set, segment, from);
@@ -447,15 +408,31 @@ static void fold_segment(struct ckpt_xor *x, struct set *set, int from)
                     data, bytes);
 }
 
-void ckpt_xor_fold(struct ckpt_xor *x)
+static void fold(struct ckpt_xor *x, int segment)
 {
     for (int i = 0; i < x->set_count; i++) {
         struct set *set = &x->sets[i];
         for (int m = 0; m < set->parity.members; m++)
-            if (m != set->parity.member && x->folding < set->rounds)
-                fold_segment(x, set, m);
+            if (m != set->parity.member && segment < set->rounds)
+                fold_segment(x, set, segment, m);
     }
     ckpt_crash_point("local-folded", comm_rank(x->comm));
+}
+
+/* The segment of the last round is XORed while the next one travels. */
+enum err ckpt_xor_exchange(struct ckpt_xor *x, double timeout_s)
+{
+    enum err rc = ERR_OK;
+    for (x->round = 0; x->round <= x->rounds; x->round++) {
+        TRY(start_round(x));
+        if (x->round > 1)
+            fold(x, x->round - 2);
+        TRY(finish_round(x, timeout_s));
+    }
+    if (x->rounds > 0)
+        fold(x, x->rounds - 1);
+out:
+    return rc;
 }
 
 enum err ckpt_xor_seal(struct ckpt_xor *x, const struct ckpt_manifest *manifest)

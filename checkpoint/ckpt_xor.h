@@ -9,15 +9,14 @@
  * of them without a shard of their own.
  *
  * Every member sends each other member its chunk, in rounds of one segment of
- * each chunk over the communicator of the caller, while that does other things.
- * A segment is 1/32 of a chunk or 1 MiB if that is more; two rounds are in
- * memory: one is on its way while a thread XORs the other into the parity file.
- * So a save takes at most some 33 rounds, and 1/16 of a shard of memory (or a
- * few MiB). Traffic is that of a partner copy. */
+ * each chunk over the communicator of the caller. A segment is 1/32 of a chunk
+ * or 1 MiB if that is more; two rounds are in memory: one is on its way while
+ * the other is XORed into the parity file. So a save takes at most some 33
+ * rounds, and 1/16 of a shard of memory (or a few MiB). Traffic is that of a
+ * partner copy. */
 #ifndef TESSERA_CHECKPOINT_CKPT_XOR_H
 #define TESSERA_CHECKPOINT_CKPT_XOR_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "checkpoint/ckpt_manifest.h"
@@ -39,27 +38,17 @@ void ckpt_xor_destroy(struct ckpt_xor *x);
  * and nothing is protected. */
 void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest);
 
-/* One save. In another thread than that of the communicator: check the own
- * shard in `dir` against the manifest, whose text has that CRC32C, map it, make
- * and reserve parity files there. Rank r has a shard if lengths[r] > 0. */
+/* One save: check the own shard in `dir` against the manifest, whose text has
+ * that CRC32C, map it, make and reserve parity files there. Rank r has a shard
+ * if lengths[r] > 0. */
 enum err ckpt_xor_prepare(struct ckpt_xor *x, const char *dir,
                           const struct ckpt_manifest *manifest,
                           uint32_t manifest_crc, const int64_t *lengths);
-/* All ranks are prepared: start the first round. */
-enum err ckpt_xor_start(struct ckpt_xor *x);
-/* True when the round under way has arrived, or none is; polls once. */
-bool ckpt_xor_test(const struct ckpt_xor *x);
-/* Wait so long for each message of it: ERR_COMM names who is missing, and
- * leaves a communicator that is of no use. */
-enum err ckpt_xor_wait(struct ckpt_xor *x, double timeout_s);
-/* It has, and the last fold has ended: start the next round. *fold: what
- * arrived is to be folded, meanwhile, in the other thread. */
-enum err ckpt_xor_turn(struct ckpt_xor *x, bool *fold);
-/* XOR what arrived into the parity. Damage on the way is told by seal. */
-void ckpt_xor_fold(struct ckpt_xor *x);
-/* Whether all rounds have ended. */
-bool ckpt_xor_ended(const struct ckpt_xor *x);
-/* In the other thread, after the last fold: complete the parity files, let go
+/* All ranks are prepared: exchange, and XOR what arrives into the parity; seal
+ * tells damage on the way. Each message may take timeout_s: ERR_COMM names who
+ * is missing, and leaves a communicator that is of no use. */
+enum err ckpt_xor_exchange(struct ckpt_xor *x, double timeout_s);
+/* Then: complete the parity files, let go
  * of them, read them again and check them. */
 enum err ckpt_xor_seal(struct ckpt_xor *x,
                        const struct ckpt_manifest *manifest);

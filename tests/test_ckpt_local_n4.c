@@ -117,19 +117,15 @@ static void test_copies(struct comm *comm, struct ckpt_partner *partner,
     int count = kept_files(partner, rank, folder, kept, paths);
     enum err rc = ckpt_partner_prepare(partner, &own, kept, count);
     everywhere(comm, written && rc == ERR_OK, "every rank is prepared");
-    rc = ckpt_partner_start(partner);
-    while (rc == ERR_OK && !ckpt_partner_test(partner))
-        usleep(100);
-    enum err end = ckpt_partner_finish(partner);
-    everywhere(comm, rc == ERR_OK && end == ERR_OK, "everything has arrived");
+    rc = ckpt_partner_exchange(partner, comm_timeout_s(comm));
+    everywhere(comm, rc == ERR_OK, "everything has arrived");
     bool same = true;
     for (int i = 0; i < count; i++)
         same &= file_is(kept[i].path, kept[i].rank);
     everywhere(comm, same, "the copies are the same bytes");
     rc = ckpt_partner_prepare(partner, &own, kept, count);
-    everywhere(comm,
-               (count == 0) == (rc == ERR_OK) &&
-                   ckpt_partner_finish(partner) == ERR_OK,
+    ckpt_partner_release(partner);
+    everywhere(comm, (count == 0) == (rc == ERR_OK),
                "a file that is there already is an error, and no more");
 }
 

@@ -3,6 +3,7 @@
  * with any number of ranks. */
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_index.h"
@@ -13,6 +14,7 @@
 #define ITEMS (FIXTURE_ITEMS + 1)
 #define TIMEOUT_S 60.0
 #define DEADLINE_S 1.0
+#define STEP_S 5.0
 
 /* Large enough that a rank's shard meets the limit of its files. */
 #define FILE_LIMIT ((rlim_t)1 << 20)
@@ -114,6 +116,47 @@ static void test_isolation(struct world *world, struct ckpt_saver *saver)
     tap_ok(world->rank != 0 || world->committed == 1, "it was recorded once");
 }
 
+/* A long step: nobody looks at the save until it is over. */
+static void test_unobserved(struct world *world, struct ckpt_saver *saver)
+{
+    struct ckpt_progress progress = { 0 };
+    struct ckpt_options options = world->options;
+    struct ckpt_result blocking = { 0 };
+    char path[FSIO_PATH_MAX];
+    fixture_fill(world->items, ITEMS, 12);
+    json_t *state = fixture_state(12);
+    double best_s = STEP_S;
+    enum err rc = ERR_OK;
+    for (int i = 0; i < 5 && rc == ERR_OK; i++) {
+        comm_barrier(world->comm);
+        rc = ckpt_save(world->comm, world->run, 12, state, world->items, ITEMS,
+                       &options, &blocking);
+        if (blocking.persist_s < best_s)
+            best_s = blocking.persist_s;
+    }
+    json_decref(state);
+    everywhere(world, rc == ERR_OK, "blocking saves");
+    double begin_s = clock_now(), took_s = 0.0;
+    rc = start(world, saver, 13);
+    ckpt_index_path(path, world->run, 13);
+    while (took_s == 0.0 && clock_now() - begin_s < STEP_S) {
+        clock_sleep(1e-3);
+        if (access(path, F_OK) == 0)
+            took_s = clock_now() - begin_s;
+    }
+    everywhere(world, rc == ERR_OK && took_s > 0.0,
+               "a save commits while no rank looks");
+    if (world->rank == 0)
+        printf("# staged to committed %.3f s, a blocking save %.3f s\n", took_s,
+               best_s);
+    rc = ckpt_saver_wait(saver, &progress);
+    everywhere(world,
+               rc == ERR_OK && progress.phase == CKPT_COMMITTED &&
+                   progress.step == 13,
+               "and its end is told at the next look");
+    everywhere(world, loads(world, 13), "it holds");
+}
+
 /* The same failure on all ranks, nothing left, and the next save works. */
 static void check_failure(struct world *world, struct ckpt_saver *saver,
                           int64_t step, enum err want, int who)
@@ -166,7 +209,7 @@ static void test_failures(struct world *world, struct ckpt_saver *saver)
         setrlimit(RLIMIT_FSIZE, &small);
     check_failure(world, saver, 20, ERR_IO, world->ranks - 1);
     setrlimit(RLIMIT_FSIZE, &before);
-    everywhere(world, loads(world, 10), "the older checkpoint stays good");
+    everywhere(world, loads(world, 13), "the older checkpoint stays good");
     check_next(world, saver, 21);
 
     ckpt_index_root(root, world->run);
@@ -190,7 +233,7 @@ static void test_destroy(struct world *world, struct ckpt_saver **saver)
     everywhere(world, fixture_count(world->run, ".") == 2, "nothing else");
 }
 
-/* The last rank starts a save and never looks at it again. */
+/* The last rank starts a save when the others have given it up. */
 static void test_deadline(struct world *world)
 {
     struct ckpt_saver *saver = NULL;
@@ -205,20 +248,24 @@ static void test_deadline(struct world *world)
     enum err rc = ckpt_saver_create(world->comm, world->run, &world->options,
                                     world->items, ITEMS, &saver);
     everywhere(world, rc == ERR_OK, "a saver with a deadline");
-    rc = start(world, saver, 40);
+    if (!silent)
+        rc = start(world, saver, 40);
     if (rc == ERR_OK && !silent)
         rc = ckpt_saver_wait(saver, &progress);
     snprintf(text, sizeof text, "%s", err_text());
     snprintf(rank, sizeof rank, "rank %d (", world->ranks - 1);
     everywhere(world,
-               silent ? rc == ERR_OK
-                      : rc == ERR_COMM && strstr(text, "step 40") != NULL &&
-                            strstr(text, rank) != NULL,
+               silent || (rc == ERR_COMM && strstr(text, "step 40") != NULL &&
+                          strstr(text, rank) != NULL),
                "a silent rank is named by all others");
     everywhere(world, silent || ckpt_saver_poll(saver, &progress) == ERR_COMM,
                "again and again");
     everywhere(world, silent || ckpt_saver_start(saver, 41, NULL) == ERR_COMM,
                "no save starts any more");
+    rc = start(world, saver, 40);
+    if (rc == ERR_OK)
+        rc = ckpt_saver_wait(saver, &progress);
+    everywhere(world, rc == ERR_COMM, "the late rank finds itself alone");
     ckpt_saver_destroy(saver);
     everywhere(world, loads(world, 30), "nothing was committed");
 }
@@ -251,6 +298,7 @@ static int run_tests(struct world *world)
     everywhere(world, rc == ERR_OK, "a saver");
     if (rc == ERR_OK) {
         test_isolation(world, saver);
+        test_unobserved(world, saver);
         test_failures(world, saver);
         test_destroy(world, &saver);
         test_deadline(world);

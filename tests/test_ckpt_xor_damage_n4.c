@@ -77,23 +77,6 @@ static void test_damage(const struct world *world, int group, int at,
 
 /* --- damage while saving -------------------------------------------------- */
 
-/* One round after the other, as a saver does it. */
-static enum err exchange(struct ckpt_xor *x)
-{
-    enum err rc = ERR_OK;
-    TRY(ckpt_xor_start(x));
-    while (!ckpt_xor_ended(x)) {
-        bool fold;
-        while (!ckpt_xor_test(x))
-            usleep(100);
-        TRY(ckpt_xor_turn(x, &fold));
-        if (fold)
-            ckpt_xor_fold(x);
-    }
-out:
-    return rc;
-}
-
 /* A folder with nothing but the own shard of a step of the run. */
 static bool own_shard(const struct world *world, int64_t step, const char *dir,
                       char path[FSIO_PATH_MAX])
@@ -143,7 +126,8 @@ static void test_exchange(const struct world *world, int64_t *step)
             ckpt_xor_release(x);
             continue;
         }
-        everywhere(world, exchange(x) == ERR_OK, "the exchange ends");
+        everywhere(world, ckpt_xor_exchange(x, TIMEOUT_S) == ERR_OK,
+                   "the exchange ends");
         rc = ckpt_xor_seal(x, manifest);
         int64_t failed = rc == ERR_IO;
         comm_all_reduce_i64(world->comm, &failed, 1, COMM_SUM);

@@ -57,9 +57,10 @@ static int64_t after_save(struct train_interval *interval, struct save save)
 {
     struct ckpt_progress progress = { .phase = save.phase,
                                       .step = 100,
-                                      .stage_s = save.stage_s };
+                                      .stage_s = save.stage_s,
+                                      .total_s = save.save_s };
     train_interval_started(interval);
-    train_interval_ended(interval, &progress, save.stall_s, save.save_s);
+    train_interval_ended(interval, &progress, save.stall_s);
     return first_due(interval, 100) - 100;
 }
 
@@ -194,7 +195,7 @@ static void test_failures(const char *dir)
     train_interval_begin(NULL, 0);
     train_interval_step(NULL, 1);
     train_interval_started(NULL);
-    train_interval_ended(NULL, &progress, 1, 1);
+    train_interval_ended(NULL, &progress, 1);
     train_interval_destroy(NULL);
     tap_ok(!train_interval_due(NULL, FAR_STEPS), "NULL: never due");
 }

@@ -428,6 +428,23 @@ bad() {
     done
 }
 
+@test "a save is committed while a long step computes" {
+    run_dir=$DIR/long
+    for ranks in 1 2; do
+        start $ranks "$run_dir-$ranks" train.global_batch=800 \
+            checkpoint.interval=1ba parallel.slots=8 eval.interval=24ba
+        wait_for 60 test -d "$run_dir-$ranks/checkpoints/step-000000001"
+        # the second step has not ended
+        steps=$(wc -l <"$run_dir-$ranks/metrics.jsonl")
+        kill -9 $(ranks_of $pid) $pid
+        wait $pid || true
+        [ "$steps" -eq 1 ]
+    done
+    train 1 "$run_dir-2" train.global_batch=800 train.max_duration=2ba \
+        scheduler.t_max=24ba parallel.slots=8 eval.interval=24ba
+    [ "$(wc -l <"$run_dir-2/metrics.jsonl")" -eq 2 ]
+}
+
 @test "stopped while a save is written: named within parallel.timeout_s, too" {
     run_dir=$DIR/halted
     # the save itself may take 600 s

@@ -117,6 +117,15 @@ out:
     return rc;
 }
 
+void comm_detach(struct comm *duplicate)
+{
+    struct comm *before = duplicate;
+    while (before->next != duplicate)
+        before = before->next;
+    before->next = duplicate->next;
+    duplicate->next = duplicate;
+}
+
 void comm_destroy(struct comm *comm)
 {
     if (comm == NULL)
@@ -124,13 +133,9 @@ void comm_destroy(struct comm *comm)
     assert(comm->duplicates == 0);
     if (comm->state != NULL)
         comm->transport->close(comm);
-    if (comm->parent != NULL) {
+    comm_detach(comm);
+    if (comm->parent != NULL)
         comm->parent->duplicates--;
-        struct comm *before = comm;
-        while (before->next != comm)
-            before = before->next;
-        before->next = comm->next;
-    }
     comm_request_pool_destroy(comm);
     free(comm->hosts);
     free(comm);

@@ -5,11 +5,11 @@
  * blocks inside the MPI library after start-up. A peer that does not answer in
  * time is named (rank and host) in the error text, code ERR_COMM. Buffers must
  * stay valid and untouched until the wait returns. Counts are in elements.
- * All ranks start their collectives on one communicator in the same order. Only
- * one thread may use a communicator and its duplicates: the one that created
- * it. Time in which this process itself was stopped does not count.
- * Waiting polls, first spinning, then yielding, then sleeping up to 1 ms, so
- * that more ranks than cores make progress.
+ * All ranks start their collectives on one communicator in the same order. A
+ * communicator and its duplicates are one thread's, but for those duplicates
+ * that were given to another (comm_detach()). Time in which this process itself
+ * was stopped does not count. Waiting polls, first spinning, then yielding,
+ * then sleeping up to 1 ms, so that more ranks than cores make progress.
  *
  * Floating-point sums are not offered: sums whose order matters are made with
  * send/recv and our own add (src/parallel/reduce.h). Integers may be summed.
@@ -47,6 +47,11 @@ _Noreturn void comm_abort(struct comm *comm, int exit_code);
 /* A second communicator over the same ranks for independent traffic (its
  * messages never match those of the first). Collective. */
 enum err comm_duplicate(struct comm *comm, struct comm **out);
+/* Waits on the communicators that it was made from do not carry on what was
+ * started on this duplicate any more, so that one other thread may use it at
+ * the same time. It is destroyed by the first thread, when the other has ended.
+ */
+void comm_detach(struct comm *duplicate);
 
 int comm_rank(const struct comm *comm);
 int comm_size(const struct comm *comm);

@@ -88,7 +88,7 @@ struct comm {
     void *state; /* transport's */
     struct comm *parent;
     int duplicates;    /* alive */
-    struct comm *next; /* ring of a comm and all duplicates */
+    struct comm *next; /* ring of a comm and its duplicates of this thread */
     int staged_count;  /* requests with more to be started */
     int rank, size;
     int local_rank, local_size;

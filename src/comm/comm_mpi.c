@@ -1,23 +1,39 @@
 /* Ranks under MPI. Only nonblocking point-to-point calls are made once the
  * communicator is open; what blocks is start-up and MPI_Finalize(), the latter
- * only after a barrier of our own. Point-to-point messages and collectives have
- * an MPI communicator each, so that tags never meet. */
+ * only after a barrier of our own. So a mutex around each call is all that
+ * threads with a communicator each need, and of the library no more than
+ * MPI_THREAD_SERIALIZED. Point-to-point messages and collectives have an MPI
+ * communicator each, so that tags never meet. */
 #include "src/comm/comm_impl.h"
 
 #include <assert.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
 
+/* Of the library, which is one for the process. */
+static pthread_mutex_t mpi_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* code = call, alone in the library */
+#define MPI_ALONE(code, call)                                                  \
+    do {                                                                       \
+        pthread_mutex_lock(&mpi_mutex);                                        \
+        (code) = (call);                                                       \
+        pthread_mutex_unlock(&mpi_mutex);                                      \
+    } while (0)
+
 #define MPI_TRY(call)                                                          \
     do {                                                                       \
-        int mpi_code_ = (call);                                                \
+        int mpi_code_;                                                         \
+        MPI_ALONE(mpi_code_, call);                                            \
         if (mpi_code_ != MPI_SUCCESS) {                                        \
             rc = mpi_error(mpi_code_, #call);                                  \
             goto out;                                                          \
@@ -25,6 +41,7 @@
     } while (0)
 
 #define POLL_S 100e-6
+#define ABORT_PATIENCE_S 1
 
 struct mpi_state {
     MPI_Comm point;
@@ -38,7 +55,10 @@ static enum err mpi_error(int code, const char *call)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
-    MPI_Error_string(code, text, &length);
+    int failed;
+    MPI_ALONE(failed, MPI_Error_string(code, text, &length));
+    if (failed != MPI_SUCCESS)
+        snprintf(text, sizeof text, "MPI error %d", code);
     return err_set(ERR_COMM, "%.40s: %s; a peer or the network failed", call,
                    text);
 }
@@ -90,8 +110,9 @@ static enum err mpi_poll(struct comm_request *request)
     enum err rc = ERR_OK;
     const struct mpi_state *state = request->comm->state;
     int count = 0;
-    int code = MPI_Testsome(request->transfer_count, handles_of(request),
-                            &count, state->indices, state->statuses);
+    int code;
+    MPI_ALONE(code, MPI_Testsome(request->transfer_count, handles_of(request),
+                                 &count, state->indices, state->statuses));
     if (code == MPI_ERR_IN_STATUS)
         return piece_error(request, count);
     MPI_TRY(code);
@@ -114,6 +135,7 @@ out:
 static void mpi_cancel(struct comm_request *request)
 {
     MPI_Request *handles = handles_of(request);
+    pthread_mutex_lock(&mpi_mutex);
     for (int i = 0; i < request->transfer_count; i++) {
         if (handles[i] == MPI_REQUEST_NULL)
             continue;
@@ -121,6 +143,7 @@ static void mpi_cancel(struct comm_request *request)
             MPI_Cancel(&handles[i]);
         MPI_Request_free(&handles[i]);
     }
+    pthread_mutex_unlock(&mpi_mutex);
 }
 
 static enum err state_create(struct comm *comm, struct mpi_state **out)
@@ -192,8 +215,10 @@ static void mpi_close(struct comm *comm)
     /* Without the others MPI would wait for them for ever: the process ends
      * without MPI_Finalize(), which makes the launcher end the job. */
     if (together) {
+        pthread_mutex_lock(&mpi_mutex);
         MPI_Comm_free(&state->point);
         MPI_Comm_free(&state->collective);
+        pthread_mutex_unlock(&mpi_mutex);
     }
     if (together && comm->parent == NULL) {
         comm_segment_restore(&state->segment);
@@ -205,9 +230,14 @@ static void mpi_close(struct comm *comm)
     free(state);
 }
 
+/* A thread that never leaves the library must not keep the process. */
 static void mpi_abort(struct comm *comm, int exit_code)
 {
+    struct timespec end;
     (void)comm;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += ABORT_PATIENCE_S;
+    (void)pthread_mutex_timedlock(&mpi_mutex, &end);
     MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
@@ -277,11 +307,11 @@ static enum err start_mpi(int *argc, char ***argv)
     MPI_TRY(MPI_Initialized(&started));
     if (started)
         return err_set(ERR_INTERNAL, "MPI can be started only once");
-    MPI_TRY(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
-    if (provided < MPI_THREAD_FUNNELED)
+    MPI_TRY(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided));
+    if (provided < MPI_THREAD_SERIALIZED)
         return err_set(ERR_UNSUPPORTED,
-                       "this MPI does not allow threads beside it; install one "
-                       "with MPI_THREAD_FUNNELED");
+                       "this MPI can't be called by several threads in turn; "
+                       "install one with MPI_THREAD_SERIALIZED");
     /* OpenMPI writes to sockets of ranks that have died: that is an error to be
      * told, not the end of this one. */
     signal(SIGPIPE, SIG_IGN);

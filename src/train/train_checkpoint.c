@@ -26,9 +26,7 @@ struct train_checkpoint {
     struct train_copies *copies; /* NULL: the host reaches the state */
     struct ckpt_saver *saver;
     struct ckpt_progress progress; /* of the save in flight or last ended */
-    double start_s;                /* when it was started */
     double stall_s;                /* what training waited for then */
-    bool persisted_logged;
     bool wait_logged;
     struct train_interval *interval; /* lent; NULL: none on this rank */
 
@@ -111,11 +109,25 @@ out:
     return rc;
 }
 
-/* In the saver's thread: a line of the ledger is a file operation too. One that
- * can't be written costs no checkpoint. */
-static void record_save(void *arg, const struct ckpt_progress *progress)
+static void log_save(const struct ckpt_progress *p)
 {
-    const struct train_checkpoint *checkpoint = arg;
+    char size[32];
+    units_bytes((double)p->bytes, size, sizeof size);
+    if (p->phase == CKPT_PERSISTED)
+        log_info("step %lld persisted: %.2fs", (long long)p->step,
+                 p->persist_s);
+    else if (p->phase == CKPT_COMMITTED)
+        log_info("step %lld committed%s: %s in %.2fs", (long long)p->step,
+                 p->local ? " on the nodes" : "", size, p->total_s);
+    else
+        log_warn("step %lld: the save has failed: %s", (long long)p->step,
+                 p->text);
+}
+
+/* A line that can't be written costs no checkpoint. */
+static void record_end(const struct train_checkpoint *checkpoint,
+                       const struct ckpt_progress *progress)
+{
     bool committed = progress->phase == CKPT_COMMITTED;
     const char *event = !committed        ? "save-failed"
                         : progress->local ? "commit-local"
@@ -134,6 +146,15 @@ static void record_save(void *arg, const struct ckpt_progress *progress)
                       fields) != ERR_OK)
         log_warn("step %lld: no line in the ledger: %s",
                  (long long)progress->step, err_text());
+}
+
+/* In the saver's thread, when it happens: the step that computes meanwhile may
+ * be long. */
+static void record_save(void *arg, const struct ckpt_progress *progress)
+{
+    log_save(progress);
+    if (progress->phase != CKPT_PERSISTED)
+        record_end(arg, progress);
 }
 
 static enum err checkpoint_open(struct train_checkpoint *checkpoint,
@@ -182,32 +203,11 @@ static bool in_flight(const struct train_checkpoint *checkpoint)
            checkpoint->progress.phase == CKPT_PERSISTED;
 }
 
-static void log_progress(struct train_checkpoint *checkpoint)
-{
-    const struct ckpt_progress *p = &checkpoint->progress;
-    char size[32];
-    units_bytes((double)p->bytes, size, sizeof size);
-    bool persisted = p->phase == CKPT_PERSISTED || p->phase == CKPT_COMMITTED;
-    if (persisted && !checkpoint->persisted_logged)
-        log_info("step %lld persisted: %.2fs", (long long)p->step,
-                 p->persist_s);
-    checkpoint->persisted_logged |= persisted;
-    if (p->phase == CKPT_COMMITTED)
-        log_info("step %lld committed%s: %s in %.2fs", (long long)p->step,
-                 p->local ? " on the nodes" : "", size,
-                 p->stage_s + p->persist_s + p->commit_s);
-    if (p->phase == CKPT_FAILED)
-        log_warn("step %lld: the save has failed: %s", (long long)p->step,
-                 p->text);
-}
-
 /* What the save in flight has come to. */
 static void take_in(struct train_checkpoint *checkpoint,
                     struct trainer *trainer)
 {
     const struct ckpt_progress *progress = &checkpoint->progress;
-    if (trainer->rank == 0)
-        log_progress(checkpoint);
     /* What happens on the nodes alone neither mends nor ends a run. */
     if (progress->local)
         return;
@@ -222,8 +222,7 @@ static void take_in(struct train_checkpoint *checkpoint,
     }
     if (!in_flight(checkpoint))
         train_interval_ended(checkpoint->interval, progress,
-                             checkpoint->stall_s,
-                             clock_now() - checkpoint->start_s);
+                             checkpoint->stall_s);
 }
 
 /* Look how the save in flight is doing. */
@@ -285,7 +284,7 @@ static enum err wait_for_last(struct train_checkpoint *checkpoint,
                  "%.2fs: a longer checkpoint.%sinterval would not wait",
                  (long long)trainer->step, clock_now() - begin_s,
                  (long long)checkpoint->progress.step,
-                 clock_now() - checkpoint->start_s,
+                 checkpoint->progress.total_s,
                  checkpoint->progress.local ? "local_" : "");
     }
     TRY(check_failures(checkpoint, trainer));
@@ -300,7 +299,7 @@ static enum err checkpoint_start(struct train_checkpoint *checkpoint,
     json_t *state = NULL;
     TRY(comm_agree(trainer->comm,
                    train_state_make(trainer, checkpoint->arithmetics, &state)));
-    checkpoint->start_s = clock_now();
+    double start_s = clock_now();
     TRY(train_copies_begin(checkpoint->copies));
     TRY(local ? ckpt_saver_start_local(checkpoint->saver, trainer->step, state)
               : ckpt_saver_start(checkpoint->saver, trainer->step, state));
@@ -308,8 +307,7 @@ static enum err checkpoint_start(struct train_checkpoint *checkpoint,
     checkpoint->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
                                                    .local = local,
                                                    .step = trainer->step };
-    checkpoint->persisted_logged = false;
-    checkpoint->stall_s = clock_now() - checkpoint->start_s;
+    checkpoint->stall_s = clock_now() - start_s;
     if (!local)
         train_interval_started(checkpoint->interval);
     if (trainer->rank == 0)

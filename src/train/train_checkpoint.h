@@ -1,16 +1,18 @@
 /* Listener: resume, and commit checkpoints.
  *
  * before_load restores the newest good checkpoint; batch_checkpoint saves every
- * checkpoint.interval ("auto": see train_interval.h), at an agreed stop, and at the last step, and looks how
- * the save in flight is doing. With checkpoint.async training waits for the
- * copy of the state only; a save that is due while another is in flight waits
- * for that one. A failed save is counted, recorded and training goes on, until
- * checkpoint.failures_max in a row end the run with the last one's error. At a
- * stop and at the last step the save is awaited, and tried twice. The state
- * in the manifest is the run's position and what must not change in a run: a
- * resume with another model, data set, batch, seed or slot count is refused,
- * naming the setting; one with other arithmetic (kernel set, BLAS) too, under
- * "elastic", unless parallel.allow_arithmetic_change is set. */
+ * checkpoint.interval ("auto": see train_interval.h), at an agreed stop, and at
+ * the last step, and looks how the save in flight is doing. With
+ * checkpoint.async training waits for the copy of the state only, and the save
+ * is written and committed while the next step computes; a save that is due
+ * while another is in flight waits for that one. A failed save is counted,
+ * recorded and training goes on, until checkpoint.failures_max in a row end the
+ * run with the last one's error. At a stop and at the last step the save is
+ * awaited, and tried twice. The state in the manifest is the run's position and
+ * what must not change in a run: a resume with another model, data set, batch,
+ * seed or slot count is refused, naming the setting; one with other arithmetic
+ * (kernel set, BLAS) too, under "elastic", unless
+ * parallel.allow_arithmetic_change is set. */
 #ifndef TESSERA_TRAIN_TRAIN_CHECKPOINT_H
 #define TESSERA_TRAIN_TRAIN_CHECKPOINT_H
 

@@ -155,11 +155,11 @@ static void choose(struct train_interval *interval)
 }
 
 void train_interval_ended(struct train_interval *interval,
-                          const struct ckpt_progress *progress, double stall_s,
-                          double save_s)
+                          const struct ckpt_progress *progress, double stall_s)
 {
     if (interval == NULL)
         return;
+    double save_s = progress->total_s;
     bool staged = progress->stage_s > 0;
     if (progress->phase == CKPT_COMMITTED && interval->steps.count > 0) {
         double cost_s = staged ? fmax(stall_s, progress->stage_s) : save_s;

@@ -8,7 +8,7 @@
  * early enough that the cost of a save is known almost from the start (and a
  * place that cannot be written to, too). With each commit the interval is made
  * anew from the medians of the newest saves and steps. It is at least 1.1 times
- * what a save takes from its start until its end is seen, and long enough that
+ * what a save takes from its start to its end, and long enough that
  * training waits for saves a tenth of the time at most: where the formula asks
  * for more, too few failures were seen to believe it. Times decide when saves
  * are made, never what is computed. */
@@ -44,12 +44,10 @@ bool train_interval_due(const struct train_interval *interval, int64_t step);
 
 void train_interval_started(struct train_interval *interval);
 
-/* A save has ended, for which training waited `stall_s` at its start; `save_s`
- * passed from there until its end was seen. If it was not staged, training has
- * waited for all of that. A commit chooses the interval anew, which is logged
- * when it is another by more than a tenth. */
+/* A save has ended, for which training waited `stall_s` at its start, and if it
+ * was not staged to its end. A commit chooses the interval anew, which is
+ * logged when it is another by more than a tenth. */
 void train_interval_ended(struct train_interval *interval,
-                          const struct ckpt_progress *progress, double stall_s,
-                          double save_s);
+                          const struct ckpt_progress *progress, double stall_s);
 
 #endif
