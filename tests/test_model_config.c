@@ -145,6 +145,18 @@ static void wrong_ffn(struct model_config *c)
 {
     c->ffn_width = 40;
 }
+static void wrong_no_ffn(struct model_config *c)
+{
+    c->ffn_width = 0;
+}
+static void wrong_overflow(struct model_config *c)
+{
+    c->ffn_width = INT64_MIN;
+}
+static void wrong_no_layers(struct model_config *c)
+{
+    c->n_layers = 0;
+}
 static void wrong_head_dim(struct model_config *c)
 {
     c->d_model = 2048;
@@ -179,6 +191,9 @@ static void test_failures(void)
         { wrong_kv, "model.n_kv_heads" },
         { wrong_width, "model.d_model (120) is not a multiple of 16" },
         { wrong_ffn, "model.ffn_width" },
+        { wrong_no_ffn, "model.ffn_width" },
+        { wrong_overflow, "model.ffn_width" },
+        { wrong_no_layers, "model.n_layers is 0" },
         { wrong_head_dim, "at most 256" },
         { wrong_baseline, "model.init_std" },
         { wrong_pairs, "rope" },

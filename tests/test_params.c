@@ -130,6 +130,27 @@ static void test_kinds(void)
     }
 }
 
+/* Kaiming's gain is not for the matrix that makes the logits, the embedding
+ * where they are tied. */
+static void test_logits(enum model_init init, bool tied)
+{
+    struct model_config config = config_of(init);
+    struct params *params = NULL;
+    const char *name = tied ? "transformer.wte.weight" : "lm_head.weight";
+    config.tied = tied;
+    if (params_create(&config, &params) != ERR_OK)
+        abort();
+    float *w = malloc((size_t)params->elements * sizeof *w);
+    if (w == NULL)
+        abort();
+    params_init(params, 17, 0, params->elements, w);
+    tap_ok(tensor_spread(params, w, name, sqrt(PARAM_LOGIT_VARIANCE / D),
+                         init == MODEL_INIT_KAIMING_UNIFORM),
+           "logits: %s", name);
+    free(w);
+    params_destroy(params);
+}
+
 /* Experts have the spread of a layer of their own. */
 static void test_experts(void)
 {
@@ -230,6 +251,10 @@ static void test_intervals(void)
 int main(void)
 {
     test_kinds();
+    test_logits(MODEL_INIT_KAIMING_NORMAL, true);
+    test_logits(MODEL_INIT_KAIMING_NORMAL, false);
+    test_logits(MODEL_INIT_KAIMING_UNIFORM, true);
+    test_logits(MODEL_INIT_KAIMING_UNIFORM, false);
     test_experts();
     test_intervals();
     return tap_done();

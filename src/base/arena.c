@@ -121,9 +121,9 @@ void arena_destroy(struct arena *arena)
 
 void *arena_take(struct arena *arena, size_t bytes)
 {
-    size_t size = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    size_t size = arena_sum(bytes, ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     size_t at = arena->used;
-    arena->used += size;
+    arena->used = arena_sum(at, size);
     if (arena->base == NULL)
         return NULL;
     assert(arena->used <= arena->capacity);

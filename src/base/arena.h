@@ -11,8 +11,21 @@
 #define TESSERA_BASE_ARENA_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "src/base/err.h"
+
+/* What a plan counts at most: "that much or more", which nothing fits. */
+#define ARENA_BYTES_MAX ((size_t)INT64_MAX)
+
+/* The sum of two plans, ARENA_BYTES_MAX where it would be more. */
+static inline size_t arena_sum(size_t a, size_t b)
+{
+    size_t sum = 0;
+    return __builtin_add_overflow(a, b, &sum) || sum > ARENA_BYTES_MAX
+               ? ARENA_BYTES_MAX
+               : sum;
+}
 
 struct arena {
     char *base;      /* NULL: only count */
@@ -33,8 +46,8 @@ void *arena_map_file(size_t bytes, int fd);
 /* A zeroed struct arena is fine. */
 void arena_destroy(struct arena *arena);
 
-/* The next `bytes`, 64-byte aligned; NULL when counting. Taking more than the
- * capacity is a programmer error. */
+/* The next `bytes`, 64-byte aligned; NULL when counting, which ends at
+ * ARENA_BYTES_MAX. Taking more than the capacity is a programmer error. */
 void *arena_take(struct arena *arena, size_t bytes);
 
 #endif

@@ -16,6 +16,7 @@
 /* From a failure to the next attempt's first step; as tessera-ckpt interval. */
 #define RESTART_S 300.0
 #define SECONDS_PER_HOUR 3600.0
+#define STEPS_MAX 1e18 /* still whole in an int64_t */
 /* A checkpoint's weights and each of its moments, in fp32. */
 #define STATE_BYTES 4.0
 
@@ -122,7 +123,7 @@ static void add_disk(struct plan_figures *f)
         .samples_per_step = s->train.global_batch,
         .tokens_per_step = s->train.global_batch * s->data.seq_len,
         .samples_per_epoch = f->samples > 0 ? (int64_t)f->samples : 0,
-        .max_steps = f->steps > 0 ? (int64_t)f->steps : 0,
+        .max_steps = f->steps > 0 ? (int64_t)fmin(f->steps, STEPS_MAX) : 0,
     };
     int64_t every = 0;
     int tensors = strcmp(s->optimizer.name, "lion") == 0 ? 2 : 3;

@@ -1,6 +1,7 @@
 #include "src/cmd/plan_print.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,8 @@ static void line_bytes(const char *name, double bytes, const char *what)
 {
     char text[32];
     units_bytes(bytes, text, sizeof text);
+    if (bytes >= (double)ARENA_BYTES_MAX)
+        snprintf(text, sizeof text, "> 8 EiB");
     line(name, bytes < 0 ? "?" : text, what);
 }
 
@@ -181,11 +184,14 @@ void plan_print(const struct plan_figures *figures)
 
 static json_t *number(double value)
 {
-    return value < 0 ? json_null() : json_real(value);
+    return value < 0 || !isfinite(value) ? json_null() : json_real(value);
 }
 
+/* Beyond what a JSON integer holds it is a real number. */
 static json_t *whole(double value)
 {
+    if (value >= (double)INT64_MAX)
+        return number(value);
     return value < 0 ? json_null() : json_integer((json_int_t)value);
 }
 

@@ -2,6 +2,7 @@
 #include "src/model/model.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,6 +238,16 @@ void model_destroy(struct model *model)
     free(model);
 }
 
+/* Products take so many rows at most, and sizes are whole numbers of 64 bits as
+ * long as there are no more. */
+static bool countable(const struct model_config *config,
+                      const struct model_options *options)
+{
+    double rows = (double)options->samples * (double)options->seq_len;
+    double choices = config->experts > 0 ? (double)config->experts_top_k : 1.0;
+    return rows * choices <= INT_MAX;
+}
+
 enum err model_plan(const struct model_config *config,
                     const struct kernels *kernels,
                     const struct model_options *options,
@@ -245,6 +256,11 @@ enum err model_plan(const struct model_config *config,
     enum err rc = ERR_OK;
     struct arena plan = { 0 }, host = { 0 };
     struct model *model = NULL;
+    if (!countable(config, options)) {
+        *out = (struct model_bytes){ .saved = ARENA_BYTES_MAX,
+                                     .total = ARENA_BYTES_MAX };
+        return ERR_OK;
+    }
     TRY(model_open(config, options, kernels, &model));
     model_layout(model, &plan, out);
     model_layout_host(model, &host);

@@ -98,7 +98,8 @@ struct model_bytes {
     size_t host;    /* of the host's memory besides, for a device */
 };
 
-/* Without creating one; of the groups only the degrees are looked at. */
+/* Without creating one; of the groups only the degrees are looked at. A leaf of
+ * more rows than products take (INT_MAX) counts as ARENA_BYTES_MAX. */
 enum err model_plan(const struct model_config *config,
                     const struct kernels *kernels,
                     const struct model_options *options,

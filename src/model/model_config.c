@@ -1,10 +1,39 @@
 #include "src/model/model_config.h"
 
 #include <math.h>
+#include <stddef.h>
+
+/* Every size is at least 1: what follows divides by them, and a product with
+ * one of 0 would be none. */
+static enum err check_sizes(const struct model_config *c)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {
+        { "model.d_model", c->d_model },
+        { "model.n_heads", c->n_heads },
+        { "model.n_kv_heads", c->n_kv_heads },
+        { "model.n_layers", c->n_layers },
+        { "model.vocab_size", c->vocab_size },
+        { "model.max_seq_len", c->max_seq_len },
+        { "the MLP's width (model.ffn_width, or model.expansion_ratio x "
+          "model.d_model)",
+          c->ffn_width },
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].value < 1)
+            return err_set(ERR_USAGE, "%s is %lld: it must be at least 1",
+                           sizes[i].name, (long long)sizes[i].value);
+    return ERR_OK;
+}
 
 enum err model_config_check(const struct model_config *config)
 {
     const struct model_config *c = config;
+    enum err rc = check_sizes(c);
+    if (rc != ERR_OK)
+        return rc;
     if (c->d_model % c->n_heads != 0)
         return err_set(ERR_USAGE,
                        "model.d_model (%lld) is not divisible by model.n_heads "

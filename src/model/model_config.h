@@ -33,7 +33,9 @@ enum model_ffn {
 enum model_activation { MODEL_GELU, MODEL_SILU };
 
 /* Standard deviation (or half width) of fresh matrices; every kind but neox
- * divides those that write into the residual stream by sqrt(2 L). */
+ * divides those that write into the residual stream by sqrt(2 L). With kaiming
+ * the matrix that makes the logits, and the positions beside it where it is the
+ * embedding, are those of PARAM_LOGIT_VARIANCE (params.h). */
 enum model_init {
     MODEL_INIT_KAIMING_NORMAL,  /* sqrt(2 / fan_in) */
     MODEL_INIT_KAIMING_UNIFORM, /* within sqrt(6 / fan_in) */
@@ -77,7 +79,7 @@ struct model_config {
 
     enum model_init init;
     double init_std;           /* of MODEL_INIT_BASELINE */
-    double init_embedding_std; /* 0: as the other matrices, fan_in d */
+    double init_embedding_std; /* 0: by init */
 
     int64_t experts;         /* 0: no mixture of experts */
     int64_t experts_top_k;   /* of them for each token */

@@ -91,6 +91,23 @@ static double init_std(const struct model_config *config, int64_t out,
     return config->init_std;
 }
 
+/* Of the matrix that makes the logits, which is the embedding where they are
+ * tied. Kaiming's gain is for a rectifier, and nothing follows the logits: with
+ * it their variance would be 2, and a fresh model a nat worse than one that
+ * knows nothing. */
+static double logit_init_std(const struct model_config *config)
+{
+    double d = (double)config->d_model;
+    switch (config->init) {
+    case MODEL_INIT_KAIMING_NORMAL:
+        return sqrt(PARAM_LOGIT_VARIANCE / d);
+    case MODEL_INIT_KAIMING_UNIFORM:
+        return sqrt(3.0 * PARAM_LOGIT_VARIANCE / d);
+    default:
+        return init_std(config, config->vocab_size, config->d_model);
+    }
+}
+
 /* What matrices that write into the residual stream are divided by. */
 static double residual_divisor(const struct model_config *config)
 {
@@ -118,10 +135,21 @@ static void add_embedding(struct builder *b, enum param_role role,
 {
     int64_t d = b->config->d_model;
     struct param *param = add_matrix(b, role, name, rows, d, rows, d, false);
+    if (b->config->tied)
+        param->init_std = logit_init_std(b->config);
     if (b->config->init_embedding_std > 0.0) {
         param->init = PARAM_INIT_NORMAL;
         param->init_std = b->config->init_embedding_std;
     }
+}
+
+static void add_lm_head(struct builder *b)
+{
+    int64_t d = b->config->d_model;
+    int64_t rows = b->config->vocab_size;
+    struct param *param =
+        add_matrix(b, PARAM_LM_HEAD, "lm_head.weight", rows, d, rows, d, false);
+    param->init_std = logit_init_std(b->config);
 }
 
 static void add_bias(struct builder *b, enum param_role role, const char *name,
@@ -245,8 +273,7 @@ static void add_all(struct builder *b)
     add_norm(b, PARAM_NORM_F_WEIGHT, "norm_f", config->d_model);
     b->prefix[0] = '\0';
     if (!config->tied)
-        add_matrix(b, PARAM_LM_HEAD, "lm_head.weight", config->vocab_size,
-                   config->d_model, config->vocab_size, config->d_model, false);
+        add_lm_head(b);
     close_block(b);
 }
 

@@ -47,6 +47,14 @@ static size_t nccl_bytes(const struct memory_plan_input *input)
     return near * NCCL_CHANNELS * NCCL_CONNECTION_BYTES;
 }
 
+static size_t sum(const size_t *bytes, int count)
+{
+    size_t all = 0;
+    for (int i = 0; i < count; i++)
+        all = arena_sum(all, bytes[i]);
+    return all;
+}
+
 enum err memory_plan(const struct memory_plan_input *input,
                      struct memory_plan *out)
 {
@@ -72,14 +80,17 @@ enum err memory_plan(const struct memory_plan_input *input,
         out->comm += (size_t)input->ranks * PEER_ROLL_BYTES;
     out->runtime = RUNTIME_BYTES + (size_t)options->threads * THREAD_BYTES +
                    replica.sums + 3 * replica.items; /* the saver has two */
-    size_t tensors = out->weights + out->master + out->moments +
-                     out->gradients + out->partial_sums + out->model.total;
-    size_t others = out->staging + out->data + out->comm + out->runtime;
+    size_t tensors =
+        sum((size_t[]){ out->weights, out->master, out->moments, out->gradients,
+                        out->partial_sums, out->model.total },
+            6);
+    size_t others =
+        sum((size_t[]){ out->staging, out->data, out->comm, out->runtime }, 4);
     bool device = input->kernels->memory->device;
     size_t nccl = nccl_bytes(input);
-    out->host = device ? others + out->model.host : 0;
+    out->host = device ? arena_sum(others, out->model.host) : 0;
     out->comm += nccl;
-    out->total = device ? tensors + replica.exchange + nccl : tensors + others;
+    out->total = arena_sum(tensors, device ? replica.exchange + nccl : others);
 out:
     return rc;
 }

@@ -38,7 +38,7 @@ struct memory_plan_input {
                    a device needs in any case */
 };
 
-/* Bytes on the rank that needs most. */
+/* Bytes on the rank that needs most; ARENA_BYTES_MAX: that much or more. */
 struct memory_plan {
     size_t weights;
     size_t master;  /* in fp32, of the part, where weights are bf16 */

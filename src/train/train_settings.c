@@ -83,11 +83,12 @@ const struct setting train_settings_schema[] = {
     { "model.init", SETTING_CHOICE, AT(model.init), "kaiming_normal", 0, 0,
       "kaiming_normal|kaiming_uniform|xavier_normal|xavier_uniform|small|neox|"
       "baseline",
-      "fresh matrices; those that write into the stream are smaller" },
+      "fresh matrices; those that write into the stream are smaller, and with "
+      "kaiming the one that makes logits" },
     { "model.init_std", SETTING_FLOAT, AT(model.init_std), "0", 0, 1e3, NULL,
       "standard deviation of model.init = \"baseline\"" },
     { "model.init_embedding_std", SETTING_FLOAT, AT(model.init_embedding_std),
-      "0", 0, 1e3, NULL, "of the embedding; 0: as other matrices" },
+      "0", 0, 1e3, NULL, "of the embedding; 0: by model.init" },
     { "model.experts", SETTING_INT, AT(model.experts), "0", 0, 256, NULL,
       "experts of each block; 0: a dense model" },
     { "model.experts_top_k", SETTING_INT, AT(model.experts_top_k), "0", 0, 16,
