@@ -2,17 +2,19 @@
 #include "src/job/stop.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/tap.h"
 
-static int run_child(const int *signals, int count)
+static int run_child(const int *signals, int count, bool outlive)
 {
     pid_t pid = fork();
     if (pid == 0) {
-        if (stop_install() != ERR_OK || stop_requested() != 0)
+        if (stop_install() != ERR_OK || stop_requested() != 0 ||
+            (outlive && stop_outlive_readers() != ERR_OK))
             _exit(99);
         for (int i = 0; i < count; i++)
             raise(signals[i]);
@@ -40,11 +42,21 @@ int main(void)
         { "many terms do no harm", 3, { SIGTERM, SIGTERM, SIGTERM }, SIGTERM },
         { "term, then one interrupt", 2, { SIGTERM, SIGINT }, SIGTERM },
         { "second interrupt ends", 2, { SIGINT, SIGINT }, 1000 + SIGINT },
+        { "a closed terminal", 1, { SIGHUP }, SIGHUP },
+        { "nobody reads", 1, { SIGPIPE }, 1000 + SIGPIPE },
         { "others keep their action", 1, { SIGUSR2 }, 1000 + SIGUSR2 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        tap_is_int(run_child(cases[i].signals, cases[i].count), cases[i].want,
+        tap_is_int(run_child(cases[i].signals, cases[i].count, false),
+                   cases[i].want,
                    "%s", cases[i].name);
+
+    signal(SIGHUP, SIG_IGN);
+    static const int hangup = SIGHUP;
+    tap_is_int(run_child(&hangup, 1, false), 0, "under nohup a closed terminal is none");
+
+    static const int pipes[] = { SIGPIPE, SIGPIPE };
+    tap_is_int(run_child(pipes, 2, true), 0, "nobody reads, outlived");
 
     tap_is_int(stop_requested(), 0, "not requested in this process");
     stop_request(SIGUSR1);

@@ -2,6 +2,7 @@
 #include "src/base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,8 +18,20 @@ static struct {
     enum log_level level;
 } log_sink = { .module = "tessera", .rank = -1, .level = LOG_INFO };
 
+/* Where stdin, stdout or stderr is closed, the next file that is opened would
+ * get its number, and log lines would go into a checkpoint. */
+static void log_fill_standard(void)
+{
+    int fd = 0;
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = open("/dev/null", O_RDWR);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 void log_init(const char *module, int rank, enum log_level level)
 {
+    log_fill_standard();
     snprintf(log_sink.module, sizeof log_sink.module, "%s", module);
     log_sink.rank = rank;
     log_sink.level = level;
@@ -61,7 +74,7 @@ static void log_line(enum log_level level, const char *format, va_list args)
                      marks[level], text);
     if (n >= (int)sizeof line)
         n = (int)sizeof line - 1;
-    /* nothing useful can be done when stderr itself fails */
+    /* nothing useful can be done when stderr itself fails: lines are dropped */
     ssize_t written = write(STDERR_FILENO, line, (size_t)n);
     (void)written;
     errno = saved;

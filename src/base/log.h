@@ -9,7 +9,8 @@
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 /* Set what precedes every line. rank < 0: no rank is shown. The module name is
- * copied (at most 15 bytes). */
+ * copied (at most 15 bytes). First of all in a main: stdin, stdout and stderr
+ * are opened on /dev/null where they are closed. */
 void log_init(const char *module, int rank, enum log_level level);
 
 /* Only lines of this level or graver are written; rank 0 is usually LOG_INFO,

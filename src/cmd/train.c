@@ -69,6 +69,7 @@ static int train(int argc, char **argv)
     snprintf(text, sizeof text, "%s", err_text());
     double timeout_s = loaded == ERR_OK ? settings->parallel.timeout_s : 60.0;
     TRY(stop_install());
+    TRY(stop_outlive_readers());
     TRY(comm_create("auto", NULL, NULL, timeout_s, &comm));
     int rank = comm_rank(comm);
     log_init("train", rank, rank == 0 ? LOG_INFO : LOG_ERROR);

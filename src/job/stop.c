@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 static atomic_int stop_flag;
@@ -23,6 +24,33 @@ int stop_requested(void)
     return atomic_load_explicit(&stop_flag, memory_order_relaxed);
 }
 
+/* A handler and not SIG_IGN, which the programs that this one starts would
+ * inherit. */
+static void stop_nothing(int signal_number)
+{
+    (void)signal_number;
+}
+
+/* Of what nohup has started, a closed terminal is no reason to stop. */
+static bool stop_is_nohup(int number)
+{
+    struct sigaction now;
+    return number == SIGHUP && sigaction(number, NULL, &now) == 0 &&
+           now.sa_handler == SIG_IGN;
+}
+
+static enum err stop_handle(int number, void (*handler)(int), int flags)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    action.sa_flags = flags;
+    sigemptyset(&action.sa_mask);
+    if (sigaction(number, &action, NULL) != 0)
+        return err_errno("sigaction %d", number);
+    return ERR_OK;
+}
+
 enum err stop_install(void)
 {
     static const struct {
@@ -31,17 +59,22 @@ enum err stop_install(void)
     } handled[] = {
         { SIGUSR1, SA_RESTART },
         { SIGTERM, SA_RESTART },
+        { SIGHUP, SA_RESTART },
         /* The default action is back after the first: the second ends us. */
         { SIGINT, SA_RESTART | (int)SA_RESETHAND },
     };
     for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
-        struct sigaction action;
-        memset(&action, 0, sizeof action);
-        action.sa_handler = stop_request;
-        action.sa_flags = handled[i].flags;
-        sigemptyset(&action.sa_mask);
-        if (sigaction(handled[i].number, &action, NULL) != 0)
-            return err_errno("sigaction %d", handled[i].number);
+        if (stop_is_nohup(handled[i].number))
+            continue;
+        enum err rc =
+            stop_handle(handled[i].number, stop_request, handled[i].flags);
+        if (rc != ERR_OK)
+            return rc;
     }
     return ERR_OK;
+}
+
+enum err stop_outlive_readers(void)
+{
+    return stop_handle(SIGPIPE, stop_nothing, SA_RESTART);
 }
