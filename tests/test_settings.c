@@ -5,9 +5,9 @@
 static void test_defaults(void)
 {
     struct values v;
-    bool given[COUNT];
+    struct settings_origin origins[COUNT];
     char *overrides[] = { "data.path=/d" };
-    tap_is_int(settings_load(schema, COUNT, NULL, overrides, 1, &v, given),
+    tap_is_int(settings_load(schema, COUNT, NULL, overrides, 1, &v, origins),
                ERR_OK, "defaults alone: %s", err_text());
     tap_is_str(v.name, "run", "string");
     tap_is_int(v.batch, 256, "whole number");
@@ -20,8 +20,12 @@ static void test_defaults(void)
     tap_ok(v.length.value == 60 && v.length.unit == UNIT_BA, "duration");
     int set = 0;
     for (int i = 0; i < COUNT; i++)
-        set += given[i];
-    tap_ok(set == 1 && given[2], "only the override counts as given");
+        set += origins[i].place[0] != '\0';
+    tap_is_int(set, 1, "only the override counts as given");
+    tap_is_str(origins[2].place, "command line", "it has its place");
+    tap_ok(settings_given(schema, COUNT, origins, "data.path") &&
+               !settings_given(schema, COUNT, origins, "name"),
+           "by name");
 }
 
 static const char whole_file[] =
@@ -148,7 +152,7 @@ static void test_format(void)
     int wrong = 0;
     for (int i = 0; i < 24; i++) {
         struct values out;
-        bool given[COUNT] = { false };
+        struct settings_origin origins[COUNT] = { 0 };
         char *text = NULL;
         in.lr = numbers[i % 12];
         in.decay = numbers[(i + 5) % 12];
@@ -160,9 +164,9 @@ static void test_format(void)
         else
             write_file("again.cfg", text);
         enum err rc = settings_load(free_schema, COUNT, at("again.cfg"), NULL,
-                                    0, &out, given);
+                                    0, &out, origins);
         for (int k = 0; k < COUNT; k++)
-            wrong += !given[k];
+            wrong += origins[k].place[0] == '\0';
         bool same = rc == ERR_OK && strcmp(in.name, out.name) == 0 &&
                     in.batch == out.batch && in.tokens == out.tokens &&
                     in.lr == out.lr && in.decay == out.decay &&
@@ -213,7 +217,7 @@ static void test_help(void)
     FILE *stream = open_memstream(&text, &bytes);
     if (!tap_ok(stream != NULL, "open a stream"))
         return;
-    settings_help(schema, COUNT, stream);
+    settings_help(schema, COUNT, NULL, stream);
     fclose(stream);
     int lines = 0;
     for (size_t i = 0; i < bytes; i++)

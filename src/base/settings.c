@@ -1,6 +1,7 @@
 #include "src/base/settings_private.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,18 @@ enum err settings_unknown(const struct settings_table *table, const char *key,
                           const char *place)
 {
     char near[SETTINGS_KEY_BYTES];
+    const char *ours = NULL;
+    const char *note = NULL;
+    if (settings_foreign(table, key, &ours, &note)) {
+        if (ours == NULL)
+            return err_set(ERR_USAGE, "%s: unknown setting '%s': %s", place,
+                           key, note);
+        if (note == NULL)
+            note = table->schema[settings_find(table, ours)].help;
+        return err_set(ERR_USAGE,
+                       "%s: unknown setting '%s'; here it is '%s': %s", place,
+                       key, ours, note);
+    }
     if (settings_nearest(table->schema, table->count, key, near) == NULL)
         return err_set(ERR_USAGE,
                        "%s: unknown setting '%s'; --help lists all settings",
@@ -66,14 +79,30 @@ static enum err settings_defaults(struct settings_table *table,
     return ERR_OK;
 }
 
+static const char command_line[] = "command line";
+
+/* An argument that sets nothing. */
+static enum err settings_no_override(const char *argument)
+{
+    const char *dot = strrchr(argument, '.');
+    const char *advice = "";
+    if (argument[0] == '-')
+        advice = ", which is written without dashes";
+    else if (dot != NULL && strcmp(dot, ".cfg") == 0)
+        advice = ": there can be only one configuration; it may @include others";
+    else if (argument[0] != '\0')
+        advice = ", without blanks";
+    return err_set(ERR_USAGE, "%s: '%.100s' is not of the form key=value%s",
+                   command_line, argument, advice);
+}
+
 static enum err settings_override(struct settings_table *table,
                                   const char *override, const char *folder)
 {
-    static const char place[] = "command line";
+    static const char *const place = command_line;
     const char *equals = strchr(override, '=');
     if (equals == NULL || equals == override)
-        return err_set(ERR_USAGE, "%s: '%.100s' is not of the form key=value",
-                       place, override);
+        return settings_no_override(override);
     char key[SETTINGS_KEY_BYTES];
     int n =
         snprintf(key, sizeof key, "%.*s", (int)(equals - override), override);
@@ -98,7 +127,7 @@ static enum err settings_override(struct settings_table *table,
                        key, SETTINGS_TEXT_BYTES - 1);
     memcpy(text, value, bytes);
     text[bytes] = '\0';
-    table->values[i].given = true;
+    snprintf(table->values[i].place, SETTINGS_PLACE_BYTES, "%s", place);
     return settings_value_parse(&table->schema[i], text, folder, place,
                                 &table->values[i]);
 }
@@ -111,7 +140,7 @@ static enum err settings_check_required(const struct settings_table *table,
         if (table->values[i].present)
             continue;
         return err_set(ERR_USAGE, "%s: required setting '%s' is missing (%s)",
-                       path == NULL ? "command line" : path, setting->key,
+                       path == NULL ? command_line : path, setting->key,
                        setting->help);
     }
     return ERR_OK;
@@ -119,7 +148,8 @@ static enum err settings_check_required(const struct settings_table *table,
 
 enum err settings_load(const struct setting *schema, int count,
                        const char *path, char *const *overrides,
-                       int override_count, void *out, bool *given)
+                       int override_count, void *out,
+                       struct settings_origin *origins)
 {
     enum err rc = ERR_OK;
     assert(count > 0);
@@ -139,15 +169,80 @@ enum err settings_load(const struct setting *schema, int count,
     TRY(settings_check_required(&table, path));
     for (int i = 0; i < count; i++) {
         settings_value_apply(&schema[i], &table.values[i], out);
-        if (given != NULL)
-            given[i] = table.values[i].given;
+        if (origins != NULL)
+            memcpy(origins[i].place, table.values[i].place,
+                   sizeof origins[i].place);
     }
 out:
     free(table.values);
     return rc;
 }
 
-void settings_help(const struct setting *schema, int count, FILE *out)
+bool settings_given(const struct setting *schema, int count,
+                    const struct settings_origin *origins, const char *key)
+{
+    const struct settings_table table = { schema, count, NULL };
+    int i = settings_find(&table, key);
+    assert(i >= 0);
+    return origins[i].place[0] != '\0';
+}
+
+/* Whether the text has the key as a whole word. */
+static bool settings_names(const char *text, const char *key)
+{
+    size_t bytes = strlen(key);
+    for (const char *p = strstr(text, key); p != NULL; p = strstr(p + 1, key))
+        if ((p == text || !isalnum((unsigned char)p[-1])) &&
+            !isalnum((unsigned char)p[bytes]) && p[bytes] != '_')
+            return true;
+    return false;
+}
+
+const char *settings_blame(const struct setting *schema, int count,
+                           const struct settings_origin *origins,
+                           const char *text, const char *otherwise)
+{
+    const char *place = otherwise;
+    for (int i = 0; i < count; i++) {
+        if (origins[i].place[0] == '\0' || !settings_names(text, schema[i].key))
+            continue;
+        if (place == otherwise || strcmp(origins[i].place, command_line) == 0)
+            place = origins[i].place;
+    }
+    return place;
+}
+
+enum err settings_no_such(const struct setting *schema, int count,
+                          const char *key, const char *place)
+{
+    const struct settings_table table = { schema, count, NULL };
+    return settings_unknown(&table, key, place);
+}
+
+/* What a required setting has as long as nobody has set it. */
+static bool settings_is_nothing(const char *text)
+{
+    return text[0] == '\0' || strcmp(text, "0") == 0 ||
+           strcmp(text, "0ba") == 0;
+}
+
+/* What stands in the column of values. */
+static void settings_help_value(const struct setting *setting,
+                                const void *values, FILE *out)
+{
+    char text[SETTINGS_TEXT_BYTES] = "";
+    if (values != NULL)
+        settings_text(setting, values, text);
+    else if (setting->preset != NULL)
+        snprintf(text, sizeof text, "%s", setting->preset);
+    if (setting->preset == NULL && settings_is_nothing(text))
+        fprintf(out, "%-10s", "(required)");
+    else
+        fprintf(out, "[%s]%*s", text, 8 - (int)strnlen(text, 8), "");
+}
+
+void settings_help(const struct setting *schema, int count, const void *values,
+                   FILE *out)
 {
     static const char *const types[] = {
         [SETTING_INT] = "whole",         [SETTING_FLOAT] = "number",
@@ -166,11 +261,7 @@ void settings_help(const struct setting *schema, int count, FILE *out)
                                ? setting->choices
                                : types[setting->type];
         fprintf(out, "  %-*s  %-10s  ", key_width, setting->key, type);
-        if (setting->preset == NULL)
-            fprintf(out, "%-10s", "(required)");
-        else
-            fprintf(out, "[%s]%*s", setting->preset,
-                    8 - (int)strnlen(setting->preset, 8), "");
+        settings_help_value(setting, values, out);
         fprintf(out, "  %s\n", setting->help);
     }
 }

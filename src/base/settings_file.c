@@ -12,11 +12,10 @@ struct settings_file {
 };
 
 /* libconfig names an included file as the @include line does. */
-static enum err settings_file_source(const struct settings_file *file,
-                                     const config_setting_t *node,
-                                     char path[SETTINGS_TEXT_BYTES])
+static enum err settings_file_path(const struct settings_file *file,
+                                   const char *source,
+                                   char path[SETTINGS_TEXT_BYTES])
 {
-    const char *source = config_setting_source_file(node);
     int n;
     if (source == NULL || strcmp(source, file->path) == 0)
         n = snprintf(path, SETTINGS_TEXT_BYTES, "%s", file->path);
@@ -51,7 +50,7 @@ static enum err settings_file_value(const struct setting *setting,
 {
     enum err rc = ERR_OK;
     char folder[SETTINGS_TEXT_BYTES];
-    value->given = true;
+    snprintf(value->place, sizeof value->place, "%s", place);
     switch (config_setting_type(node)) {
     case CONFIG_TYPE_INT:
     case CONFIG_TYPE_INT64:
@@ -89,7 +88,7 @@ static enum err settings_file_node(const struct settings_file *file,
     char key[SETTINGS_KEY_BYTES];
     char source[SETTINGS_TEXT_BYTES];
     char place[SETTINGS_PLACE_BYTES];
-    TRY(settings_file_source(file, node, source));
+    TRY(settings_file_path(file, config_setting_source_file(node), source));
     snprintf(place, sizeof place, "%.240s:%u", source,
              config_setting_source_line(node));
     int n = snprintf(key, sizeof key, "%s%s%s", prefix,
@@ -124,6 +123,24 @@ out:
     return rc;
 }
 
+/* libconfig's error, with what may be behind it. */
+static enum err settings_file_syntax(const char *path, int line,
+                                     const char *error)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    char hint[SETTINGS_PLACE_BYTES];
+    TRY(settings_scan_read(path, SETTINGS_SCAN_BYTES_MAX, &text, &bytes));
+    if (settings_hint_line(text, line, hint))
+        rc = err_set(ERR_USAGE, "%s:%d: %s: %s", path, line, error, hint);
+    else
+        rc = err_set(ERR_USAGE, "%s:%d: %s", path, line, error);
+out:
+    free(text);
+    return rc;
+}
+
 static enum err settings_file_parse(const struct settings_file *file,
                                     config_t *config)
 {
@@ -135,10 +152,11 @@ static enum err settings_file_parse(const struct settings_file *file,
         return err_set(ERR_USAGE, "configuration file %s: %s", file->path,
                        text);
     const char *source = config_error_file(config);
-    bool included = source != NULL && strcmp(source, file->path) != 0;
-    return err_set(ERR_USAGE, "%s%s%s:%d: %s", included ? file->folder : "",
-                   included ? "/" : "", included ? source : file->path,
-                   config_error_line(config), text);
+    char path[SETTINGS_TEXT_BYTES];
+    enum err rc = settings_file_path(file, source, path);
+    if (rc == ERR_OK)
+        rc = settings_file_syntax(path, config_error_line(config), text);
+    return rc;
 }
 
 enum err settings_file_read(const char *path, struct settings_table *table)

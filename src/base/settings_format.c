@@ -26,16 +26,21 @@ static void settings_format_string(FILE *stream, const char *text)
     fputc('"', stream);
 }
 
-/* The fewest digits that read back as the same number, with a point, as
- * libconfig tells decimal numbers from whole ones by it. */
-static void settings_format_number(FILE *stream, double number)
+/* The fewest digits that read back as the same number. */
+static void settings_format_digits(double number, char text[40])
 {
-    char text[40];
     for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, number);
+        snprintf(text, 40, "%.*g", digits, number);
         if (strtod(text, NULL) == number)
             break;
     }
+}
+
+/* With a point, as libconfig tells decimal numbers from whole ones by it. */
+static void settings_format_number(FILE *stream, double number)
+{
+    char text[40];
+    settings_format_digits(number, text);
     size_t mantissa = strcspn(text, "e");
     bool pointed = strchr(text, '.') != NULL;
     fprintf(stream, "%.*s%s%s", (int)mantissa, text, pointed ? "" : ".0",
@@ -112,6 +117,34 @@ static void settings_format_group(const struct settings_writer *writer,
         fprintf(stream, "%*s%s = ", 4 * depth, "", name);
         settings_format_value(stream, setting, &value);
         fputs(";\n", stream);
+    }
+}
+
+void settings_text(const struct setting *setting, const void *values,
+                   char out[SETTINGS_TEXT_BYTES])
+{
+    struct settings_value value;
+    settings_value_fetch(setting, values, &value);
+    switch (setting->type) {
+    case SETTING_INT:
+        snprintf(out, SETTINGS_TEXT_BYTES, "%lld", (long long)value.integer);
+        break;
+    case SETTING_FLOAT:
+        settings_format_digits(value.number, out);
+        break;
+    case SETTING_BOOL:
+        snprintf(out, SETTINGS_TEXT_BYTES, "%s",
+                 value.truth ? "true" : "false");
+        break;
+    case SETTING_DURATION:
+        units_format(value.duration, out, SETTINGS_TEXT_BYTES);
+        break;
+    case SETTING_BYTES:
+        units_bytes_format(value.integer, out, SETTINGS_TEXT_BYTES);
+        break;
+    default:
+        memcpy(out, value.text, SETTINGS_TEXT_BYTES);
+        break;
     }
 }
 

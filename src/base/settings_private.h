@@ -1,7 +1,9 @@
 /* What the parts of the settings reader share: settings.c puts them together,
  * settings_file.c reads libconfig files, settings_scan.c guards libconfig
  * against what it gets wrong, settings_value.c turns text into checked values,
- * settings_nearest.c guesses what was meant, settings_format.c writes. */
+ * settings_nearest.c and settings_foreign.c guess which setting was meant,
+ * settings_hint.c what was meant by a text that is no libconfig,
+ * settings_format.c writes. */
 #ifndef TESSERA_BASE_SETTINGS_PRIVATE_H
 #define TESSERA_BASE_SETTINGS_PRIVATE_H
 
@@ -12,14 +14,12 @@
 
 /* The longest dotted key. */
 #define SETTINGS_KEY_BYTES 256
-/* Room for "path:line" in error texts; longer ones are cut. */
-#define SETTINGS_PLACE_BYTES 256
 
 /* One checked value, before it is applied; the setting's type says which member
  * holds it. */
 struct settings_value {
     bool present; /* by default, file or override */
-    bool given;   /* by file or override */
+    char place[SETTINGS_PLACE_BYTES]; /* as of struct settings_origin */
     int64_t integer;
     double number;
     bool truth;
@@ -56,6 +56,9 @@ enum err settings_value_string(const struct setting *setting, const char *text,
 enum err settings_value_parse(const struct setting *setting, const char *text,
                               const char *folder, const char *place,
                               struct settings_value *out);
+/* Whether the text from `text` to `end` is not 0 but too small for `number`,
+ * which was read from it. */
+bool settings_vanishes(const char *text, const char *end, double number);
 /* ERR_USAGE "place: 'key' must be <what>, not <found>". */
 enum err settings_value_wrong(const struct setting *setting, const char *found,
                               const char *place);
@@ -73,17 +76,37 @@ enum err settings_folder_of(const char *path, char out[SETTINGS_TEXT_BYTES]);
 enum err settings_file_read(const char *path, struct settings_table *table);
 
 /* libconfig 1.5 silently cuts whole numbers to 32 bits where there is no L
- * suffix, drops strings and comments without an end, and its lexer ends the
- * process when @include names a folder. Look through the file and what it
+ * suffix, takes numbers that are too small for 0, drops strings and comments
+ * without an end, takes time with the square of its input, and its lexer ends
+ * the process when @include names a folder. Look through the file and what it
  * includes (relative to `folder`) for these; other faults are left for
  * libconfig to find. */
 enum err settings_scan_file(const char *path, const char *folder);
+/* The text of a file, NUL-terminated; the caller frees it. */
+enum err settings_scan_read(const char *path, size_t bytes_max, char **text,
+                            size_t *bytes);
+#define SETTINGS_SCAN_BYTES_MAX ((size_t)256 << 10)
 
 /* The schema's key or group that `key` was probably meant to be; NULL if none
  * is near. Compares whole keys, and last components for keys that stand in the
  * wrong group or in none. The text lives in `out`. */
 const char *settings_nearest(const struct setting *schema, int count,
                              const char *key, char out[SETTINGS_KEY_BYTES]);
+/* The schema's setting that has the name `key`, or one with its last component,
+ * in other trainers: its key, and what to know of it (NULL: nothing). The key
+ * is NULL, with a note, where nothing here is like it. False if the name is not
+ * known. */
+bool settings_foreign(const struct settings_table *table, const char *key,
+                      const char **ours, const char **note);
+
+/* What a text is that can't be libconfig, and how that is written here; NULL if
+ * it could be libconfig by what it begins with, in *line. `bytes` without the
+ * NUL at its end. */
+const char *settings_hint_format(const char *text, size_t bytes, int *line);
+/* What may be wrong with a text in which libconfig finds an error in `line`;
+ * false if nothing comes to mind. */
+bool settings_hint_line(const char *text, int line,
+                        char hint[SETTINGS_PLACE_BYTES]);
 /* Edits (insertion, deletion, substitution, swap of neighbours) between two
  * texts, of which at most 255 bytes are compared. */
 int settings_nearest_edits(const char *a, const char *b);

@@ -9,11 +9,20 @@
 
 #include "src/base/fsio.h"
 
-#define SETTINGS_SCAN_BYTES_MAX ((size_t)16 << 20)
+#define SETTINGS_SCAN_SETTINGS_MAX 4096
+#define SETTINGS_SCAN_FILES_MAX 64
 /* libconfig's own limit of nested includes is 10; it reports the excess. */
 #define SETTINGS_SCAN_DEPTH_MAX 11
 
+/* What is left for the file and all that it includes. */
+struct settings_scan_room {
+    size_t bytes;
+    int settings;
+    int files;
+};
+
 struct settings_scan {
+    struct settings_scan_room *room;
     const char *path;   /* for error texts */
     const char *folder; /* that @include is relative to */
     const char *next;   /* text not looked at yet; NUL-terminated */
@@ -22,7 +31,8 @@ struct settings_scan {
 };
 
 static enum err settings_scan_nested(const char *path, const char *folder,
-                                     int depth);
+                                     int depth,
+                                     struct settings_scan_room *room);
 
 /* libconfig takes what has no end for the end of the file. */
 static enum err settings_scan_endless(const struct settings_scan *scan,
@@ -90,6 +100,10 @@ static enum err settings_scan_number(struct settings_scan *scan)
            ((*end == '+' || *end == '-') && tolower(end[-1]) == 'e' && !hex))
         end++;
     scan->next = end;
+    if (decimal && settings_vanishes(first, end, strtod(first, NULL)))
+        return err_set(ERR_USAGE,
+                       "%s:%d: %.*s is too small: the least number is 2.3e-308",
+                       scan->path, scan->line, (int)(end - first), first);
     if (decimal)
         return ERR_OK;
     if (overflow)
@@ -134,9 +148,31 @@ static enum err settings_scan_include(struct settings_scan *scan)
                      scan->line, path, strerror(errno));
         goto out;
     }
-    TRY(settings_scan_nested(path, scan->folder, scan->depth + 1));
+    if (scan->room->files-- == 0) {
+        rc = err_set(ERR_USAGE, "%s:%d: more than %d includes", scan->path,
+                     scan->line, SETTINGS_SCAN_FILES_MAX);
+        goto out;
+    }
+    TRY(settings_scan_nested(path, scan->folder, scan->depth + 1, scan->room));
 out:
     return rc;
+}
+
+static void settings_scan_name(struct settings_scan *scan)
+{
+    while (isalnum((unsigned char)*scan->next) ||
+           (*scan->next != '\0' && strchr("-_*", *scan->next) != NULL))
+        scan->next++;
+}
+
+/* `next` stands on an = or :. */
+static enum err settings_scan_setting(struct settings_scan *scan)
+{
+    scan->next++;
+    if (scan->room->settings-- > 0)
+        return ERR_OK;
+    return err_set(ERR_USAGE, "%s:%d: more than %d settings", scan->path,
+                   scan->line, SETTINGS_SCAN_SETTINGS_MAX);
 }
 
 static enum err settings_scan_text(struct settings_scan *scan)
@@ -165,9 +201,9 @@ static enum err settings_scan_text(struct settings_scan *scan)
                                 isdigit((unsigned char)scan->next[1])))
             TRY(settings_scan_number(scan));
         else if (isalpha(c) || c == '*')
-            while (isalnum((unsigned char)*scan->next) ||
-                   (*scan->next != '\0' && strchr("-_*", *scan->next) != NULL))
-                scan->next++;
+            settings_scan_name(scan);
+        else if (c == '=' || c == ':')
+            TRY(settings_scan_setting(scan));
         else
             scan->next++;
         line_start = false;
@@ -176,15 +212,10 @@ out:
     return rc;
 }
 
-static enum err settings_scan_nested(const char *path, const char *folder,
-                                     int depth)
+enum err settings_scan_read(const char *path, size_t bytes_max, char **text,
+                            size_t *bytes)
 {
-    enum err rc = ERR_OK;
-    char *text = NULL;
-    size_t bytes = 0;
     struct stat st;
-    if (depth > SETTINGS_SCAN_DEPTH_MAX)
-        return ERR_OK;
     if (stat(path, &st) != 0)
         return err_set(ERR_USAGE, "configuration file %s: %s", path,
                        strerror(errno));
@@ -192,13 +223,35 @@ static enum err settings_scan_nested(const char *path, const char *folder,
         return err_set(ERR_USAGE, "configuration file %s: is %s", path,
                        S_ISDIR(st.st_mode) ? "a folder, not a file"
                                            : "not a regular file");
-    rc = fsio_read_file(path, SETTINGS_SCAN_BYTES_MAX, &text, &bytes);
-    if (rc != ERR_OK) {
-        if (rc != ERR_MEMORY)
-            rc = ERR_USAGE;
-        return err_prefix(rc, "configuration file");
+    if (st.st_size > (off_t)bytes_max)
+        return err_set(ERR_USAGE,
+                       "configuration file %s: more than %zu KiB, included "
+                       "files counted in",
+                       path, SETTINGS_SCAN_BYTES_MAX >> 10);
+    enum err rc = fsio_read_file(path, bytes_max, text, bytes);
+    if (rc == ERR_OK || rc == ERR_MEMORY)
+        return rc;
+    return err_prefix(ERR_USAGE, "configuration file");
+}
+
+static enum err settings_scan_nested(const char *path, const char *folder,
+                                     int depth,
+                                     struct settings_scan_room *room)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    if (depth > SETTINGS_SCAN_DEPTH_MAX)
+        return ERR_OK;
+    TRY(settings_scan_read(path, room->bytes, &text, &bytes));
+    room->bytes -= bytes;
+    int line = 1;
+    const char *hint = settings_hint_format(text, bytes, &line);
+    if (hint != NULL) {
+        rc = err_set(ERR_USAGE, "%s:%d: %s", path, line, hint);
+        goto out;
     }
-    struct settings_scan scan = { path, folder, text, 1, depth };
+    struct settings_scan scan = { room, path, folder, text, 1, depth };
     TRY(settings_scan_text(&scan));
 out:
     free(text);
@@ -207,5 +260,8 @@ out:
 
 enum err settings_scan_file(const char *path, const char *folder)
 {
-    return settings_scan_nested(path, folder, 0);
+    struct settings_scan_room room = { SETTINGS_SCAN_BYTES_MAX,
+                                       SETTINGS_SCAN_SETTINGS_MAX,
+                                       SETTINGS_SCAN_FILES_MAX };
+    return settings_scan_nested(path, folder, 0, &room);
 }

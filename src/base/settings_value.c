@@ -9,7 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* Limits from here on mean "none on this side" and are not told to people. */
+/* Limits from here on are told only to those who have gone beyond them. */
 #define SETTINGS_LIMIT_SHOWN_MAX 1e15
 
 enum err settings_value_wrong(const struct setting *setting, const char *found,
@@ -39,11 +39,11 @@ static enum err settings_value_check(const struct setting *setting,
     double max = setting->max;
     if ((min == 0 && max == 0) || (number >= min && number <= max))
         return ERR_OK;
-    if (max >= SETTINGS_LIMIT_SHOWN_MAX)
-        return err_set(ERR_USAGE, "%s: '%s' must be at least %.15g, not %.40s",
+    if (max >= SETTINGS_LIMIT_SHOWN_MAX && number < min)
+        return err_set(ERR_USAGE, "%s: '%s' must be at least %.16g, not %.40s",
                        place, setting->key, min, shown);
-    if (min <= -SETTINGS_LIMIT_SHOWN_MAX)
-        return err_set(ERR_USAGE, "%s: '%s' must be at most %.15g, not %.40s",
+    if (max >= SETTINGS_LIMIT_SHOWN_MAX || min <= -SETTINGS_LIMIT_SHOWN_MAX)
+        return err_set(ERR_USAGE, "%s: '%s' must be at most %.16g, not %.40s",
                        place, setting->key, max, shown);
     return err_set(ERR_USAGE, "%s: '%s' must be from %.15g to %.15g, not %.40s",
                    place, setting->key, min, max, shown);
@@ -200,6 +200,17 @@ enum err settings_value_string(const struct setting *setting, const char *text,
     return ERR_OK;
 }
 
+bool settings_vanishes(const char *text, const char *end, double number)
+{
+    size_t mantissa = strcspn(text, "eE");
+    if (number != 0)
+        return false;
+    for (const char *p = text; p < end && p < text + mantissa; p++)
+        if (*p >= '1' && *p <= '9')
+            return true;
+    return false;
+}
+
 /* The whole of `text` is a number, without blanks, hex floats, inf or nan. */
 static bool settings_read_number(const char *text, double *number)
 {
@@ -207,7 +218,7 @@ static bool settings_read_number(const char *text, double *number)
         return false;
     char *end = NULL;
     *number = strtod(text, &end);
-    return *end == '\0';
+    return *end == '\0' && !settings_vanishes(text, end, *number);
 }
 
 static bool settings_read_integer(const char *text, int64_t *integer)

@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     self[length] = '\0';
     const char *folder = dirname(self);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 ||
-        strcmp(argv[1], "help") == 0)
+        strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
         return list_commands(folder);
     if (strcmp(argv[1], "--version") == 0) {
         puts("tessera " TESSERA_VERSION);

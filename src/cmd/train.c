@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/kernels.h"
 #include "src/base/log.h"
@@ -16,14 +17,38 @@ static void usage(FILE *out)
     fprintf(out,
             "usage: tessera-train RUN.cfg [key=value ...]\n"
             "       tessera-train --print KEY RUN.cfg [key=value ...]\n"
-            "       tessera-train --help | --version\n\n"
+            "       tessera-train --help [RUN.cfg] [key=value ...]\n"
+            "       tessera-train --version\n\n"
             "Trains the model that RUN.cfg describes, alone or on the ranks "
             "that mpirun or\nsrun starts, from the newest good checkpoint in "
-            "run.dir. --print shows one\nresolved setting.\n\n"
+            "run.dir. --print shows one\nresolved setting, --help all of them: with RUN.cfg or "
+            "key=value, such as\nmodel.preset=llama3-8b, what they resolve "
+            "to.\n\n"
             "exit codes: 0 finished; 85 stopped by a signal, checkpointed; 75 "
             "transient\nfailure, start again; 93 do not start again; 64 usage "
             "or configuration\n\nsettings:\n");
-    settings_help(train_settings_schema, train_settings_count, out);
+}
+
+/* Everything after --help may be missing. */
+static int help(int argc, char **argv)
+{
+    bool has_path = argc > 0 && strchr(argv[0], '=') == NULL;
+    const char *path = has_path ? argv[0] : NULL;
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    enum err rc = settings == NULL ? err_set(ERR_MEMORY, "out of memory")
+                                   : ERR_OK;
+    if (rc == ERR_OK && argc > 0)
+        rc = train_settings_load_partial(path, argv + has_path,
+                                         argc - has_path, settings);
+    if (rc == ERR_OK) {
+        usage(stdout);
+        settings_help(train_settings_schema, train_settings_count,
+                      argc > 0 ? settings : NULL, stdout);
+    } else {
+        log_error("%s", err_text());
+    }
+    free(settings);
+    return err_exit_code(rc);
 }
 
 static int print_setting(const char *key, const char *path, char **overrides,
@@ -98,20 +123,27 @@ int main(int argc, char **argv)
 {
     kernels_wait_passively(argv);
     log_init("train", -1, LOG_INFO);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        usage(stdout);
-        return EXIT_DONE;
-    }
+    if (argc >= 2 &&
+        (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+        return help(argc - 2, argv + 2);
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         puts("tessera " TESSERA_VERSION);
         return EXIT_DONE;
     }
-    if (argc >= 4 && strcmp(argv[1], "--print") == 0)
+    bool print = argc >= 2 && strcmp(argv[1], "--print") == 0;
+    if (print && argc >= 4)
         return print_setting(argv[2], argv[3], argv + 4, argc - 4);
-    if (argc < 2 || argv[1][0] == '-') {
+    if (print)
+        log_error("usage: tessera-train --print KEY RUN.cfg [key=value ...]");
+    else if (argc < 2)
         log_error("which configuration? usage: tessera-train RUN.cfg "
                   "[key=value ...]; see --help");
-        return EXIT_USAGE;
-    }
-    return train(argc, argv);
+    else if (argv[1][0] == '-')
+        log_error("no option '%s'; --help tells what there is", argv[1]);
+    else if (strchr(argv[1], '=') != NULL && access(argv[1], F_OK) != 0)
+        log_error("RUN.cfg comes first: tessera-train RUN.cfg %s%s", argv[1],
+                  argc > 2 ? " ..." : "");
+    else
+        return train(argc, argv);
+    return EXIT_USAGE;
 }

@@ -5,16 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/train/train_backend.h"
 #include "src/train/train_memory.h"
+#include "src/train/train_settings_check.h"
 #include "src/train/train_settings_model.h"
 
 #define AT(field) offsetof(struct train_settings, field)
 #define LARGE 1e15
 #define SAMPLES_MAX 1e9 /* of a batch: times the longest sample still exact */
-#define RUN_DIR_MAX                                                            \
-    (SETTINGS_TEXT_BYTES - 128) /* room for the files' names                   \
-                                 */
 
 const struct setting train_settings_schema[] = {
     { "run.dir", SETTING_PATH, AT(run.dir), NULL, 0, 0, NULL,
@@ -268,12 +265,12 @@ const int train_settings_count =
 #define LION_BETA2 0.99
 
 /* Betas that are not given are those of the optimizer (Chen et al. 2023). */
-static void complete_optimizer(struct train_settings *s, const bool *given)
+static void complete_optimizer(struct train_settings *s,
+                               const struct settings_origin *origins)
 {
-    int i = 0;
-    while (strcmp(train_settings_schema[i].key, "optimizer.beta2") != 0)
-        i++;
-    if (!given[i] && strcmp(s->optimizer.name, "lion") == 0)
+    if (strcmp(s->optimizer.name, "lion") == 0 &&
+        !settings_given(train_settings_schema, train_settings_count, origins,
+                        "optimizer.beta2"))
         s->optimizer.beta2 = LION_BETA2;
 }
 
@@ -295,135 +292,30 @@ static void settings_complete(struct train_settings *s)
         s->train.microbatch = 1;
 }
 
-static enum err check_run_dir(const char *dir)
-{
-    if (dir[0] == '\0')
-        return err_set(ERR_USAGE, "run.dir is empty: name a folder");
-    if (strlen(dir) > RUN_DIR_MAX)
-        return err_set(
-            ERR_USAGE,
-            "run.dir has %zu bytes, more than %d: use a shorter path",
-            strlen(dir), RUN_DIR_MAX);
-    return ERR_OK;
-}
-
-static enum err check_durations(const struct train_settings *s)
-{
-    if (s->train.max_duration.unit == UNIT_DUR)
-        return err_set(ERR_USAGE, "train.max_duration cannot be a fraction of "
-                                  "itself: use ba, tok, sp, ep or sec");
-    if (s->train.max_duration.value <= 0)
-        return err_set(ERR_USAGE, "train.max_duration is 0: how long should "
-                                  "the run be?");
-    if (s->train.max_duration.unit == UNIT_SEC &&
-        (s->scheduler.t_max.unit == UNIT_DUR ||
-         s->scheduler.warmup.unit == UNIT_DUR))
-        return err_set(ERR_USAGE,
-                       "train.max_duration in sec has no number of steps: give "
-                       "scheduler.t_max and scheduler.warmup in ba, tok, sp or "
-                       "ep");
-    if (s->scheduler.t_max.unit == UNIT_SEC ||
-        s->scheduler.warmup.unit == UNIT_SEC)
-        return err_set(ERR_USAGE, "scheduler.t_max and scheduler.warmup cannot "
-                                  "be in sec: the learning rate would depend "
-                                  "on the machine's speed");
-    return ERR_OK;
-}
-
-static enum err check_degree(const char *name, int degree,
-                             const struct train_settings *s)
-{
-    int ranks = train_memory_ranks_max(s);
-    if (degree <= ranks)
-        return ERR_OK;
-    return err_set(ERR_USAGE,
-                   "parallel.%s (%d) is more than %d, the most ranks of the "
-                   "run (parallel.slots x parallel.sequence_degree): choose a "
-                   "smaller one",
-                   name, degree, ranks);
-}
-
-/* As far as it does not depend on the number of ranks. */
-static enum err check_parallel(const struct train_settings *s)
-{
-    enum err rc = ERR_OK;
-    struct replica_options options = train_memory_replica(s);
-    struct model_config model = train_settings_model(s);
-    struct params *params = NULL;
-    int degree = options.shard_degree > 0 ? options.shard_degree : 1;
-    TRY(check_degree("shard_degree", degree, s));
-    TRY(check_degree("expert_degree", options.expert_degree, s));
-    TRY(replica_check(&options, degree * options.expert_degree *
-                                    options.sequence_degree));
-    if (s->data.seq_len % options.sequence_chunks != 0)
-        return err_set(ERR_USAGE,
-                       "data.seq_len (%lld) is not divisible by "
-                       "parallel.sequence_chunks (%d): choose a divisor",
-                       (long long)s->data.seq_len, options.sequence_chunks);
-    TRY(params_create(&model, &params));
-    TRY(replica_check_model(&options, params));
-out:
-    params_destroy(params);
-    return rc;
-}
-
-/* partial: what is missing is not checked. */
-static enum err settings_check(const struct train_settings *s, bool partial)
-{
-    enum err rc = ERR_OK;
-    struct model_config model = train_settings_model(s);
-    struct model_memory memory;
-    if (!partial || s->run.dir[0] != '\0')
-        TRY(check_run_dir(s->run.dir));
-    TRY(model_config_check(&model));
-    TRY(train_settings_memory(s, &memory));
-    TRY(check_parallel(s));
-    TRY(train_backend_check(s));
-    if (s->data.seq_len > s->model.max_seq_len)
-        return err_set(ERR_USAGE,
-                       "data.seq_len (%lld) is larger than model.max_seq_len "
-                       "(%lld): make one of them fit",
-                       (long long)s->data.seq_len,
-                       (long long)s->model.max_seq_len);
-    if (s->train.global_batch % s->parallel.slots != 0)
-        return err_set(ERR_USAGE,
-                       "train.global_batch (%lld) is not divisible by "
-                       "parallel.slots (%lld): choose a multiple",
-                       (long long)s->train.global_batch,
-                       (long long)s->parallel.slots);
-    int64_t slot = s->train.global_batch / s->parallel.slots;
-    if (slot % s->train.microbatch != 0)
-        return err_set(ERR_USAGE,
-                       "a slot has %lld samples (train.global_batch / "
-                       "parallel.slots), not divisible by train.microbatch "
-                       "(%lld): choose a divisor",
-                       (long long)slot, (long long)s->train.microbatch);
-    if (!partial || s->train.max_duration.value > 0)
-        TRY(check_durations(s));
-    if (s->eval.samples > 0 && s->data.eval[0] == '\0')
-        return err_set(ERR_USAGE, "eval.samples needs data.eval");
-out:
-    return rc;
-}
-
 static enum err load(const struct setting *schema, const char *path,
                      char *const *overrides, int override_count, bool partial,
                      struct train_settings *out)
 {
     enum err rc = ERR_OK;
-    bool given[sizeof train_settings_schema / sizeof train_settings_schema[0]];
-    TRY(settings_load(schema, train_settings_count, path, overrides,
-                      override_count, out, given));
-    TRY(train_settings_preset(out, given));
-    complete_optimizer(out, given);
+    int count = train_settings_count;
+    struct settings_origin *origins = calloc((size_t)count, sizeof *origins);
+    if (origins == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY(settings_load(schema, count, path, overrides, override_count, out,
+                      origins));
+    TRY(train_settings_preset(out, origins));
+    complete_optimizer(out, origins);
     settings_complete(out);
-    rc = settings_check(out, partial);
+    rc = train_settings_check(out, partial);
     if (rc == ERR_OK && out->train.microbatch_automatic &&
         out->train.global_batch > 0)
         rc = train_memory_auto(out, &out->train.microbatch);
-    if (rc != ERR_OK && path != NULL)
-        return err_prefix(rc, "%s", path);
+    if (rc != ERR_OK)
+        rc = err_prefix(rc, "%s",
+                        settings_blame(schema, count, origins, err_text(),
+                                       path != NULL ? path : "command line"));
 out:
+    free(origins);
     return rc;
 }
 
@@ -468,7 +360,8 @@ enum err train_settings_print(const struct train_settings *settings,
 {
     const struct setting *setting = settings_find(key);
     if (setting == NULL)
-        return err_set(ERR_USAGE, "no setting '%s'; see --help", key);
+        return settings_no_such(train_settings_schema, train_settings_count,
+                                key, "--print");
     const char *at = (const char *)settings + setting->offset;
     char number[64];
     const char *value = number;

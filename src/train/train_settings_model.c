@@ -100,7 +100,7 @@ static void fill(int64_t *value, int64_t preset)
 }
 
 enum err train_settings_preset(struct train_settings *settings,
-                               const bool *given)
+                               const struct settings_origin *origins)
 {
     enum err rc = ERR_OK;
     struct train_settings *s = settings;
@@ -110,7 +110,7 @@ enum err train_settings_preset(struct train_settings *settings,
     settings_of(&config, &preset);
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
-        if (given[i] || strncmp(setting->key, "model.", 6) != 0 ||
+        if (origins[i].place[0] != '\0' || strncmp(setting->key, "model.", 6) != 0 ||
             strcmp(setting->key, "model.preset") == 0)
             continue;
         memcpy((char *)s + setting->offset, (char *)&preset + setting->offset,

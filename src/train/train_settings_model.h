@@ -5,8 +5,8 @@
 #include "src/train/train_settings.h"
 
 /* Model settings that were not given, or given as 0 where 0 says so, become the
- * preset's; given: by place in the schema. */
+ * preset's. */
 enum err train_settings_preset(struct train_settings *settings,
-                               const bool *given);
+                               const struct settings_origin *origins);
 
 #endif

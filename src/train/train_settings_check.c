@@ -1,0 +1,143 @@
+#include "src/train/train_settings_check.h"
+
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/train/train_backend.h"
+#include "src/train/train_memory.h"
+
+/* Room for the names of files. */
+#define RUN_DIR_MAX (SETTINGS_TEXT_BYTES - 128)
+
+static enum err check_run_dir(const char *dir)
+{
+    if (dir[0] == '\0')
+        return err_set(ERR_USAGE, "run.dir is empty: name a folder");
+    if (strlen(dir) > RUN_DIR_MAX)
+        return err_set(
+            ERR_USAGE,
+            "run.dir has %zu bytes, more than %d: use a shorter path",
+            strlen(dir), RUN_DIR_MAX);
+    return ERR_OK;
+}
+
+static enum err check_durations(const struct train_settings *s)
+{
+    if (s->train.max_duration.unit == UNIT_DUR)
+        return err_set(ERR_USAGE, "train.max_duration cannot be a fraction of "
+                                  "itself: use ba, tok, sp, ep or sec");
+    if (s->train.max_duration.value <= 0)
+        return err_set(ERR_USAGE, "train.max_duration is 0: how long should "
+                                  "the run be?");
+    if (s->train.max_duration.unit == UNIT_SEC &&
+        (s->scheduler.t_max.unit == UNIT_DUR ||
+         s->scheduler.warmup.unit == UNIT_DUR))
+        return err_set(ERR_USAGE,
+                       "train.max_duration in sec has no number of steps: give "
+                       "scheduler.t_max and scheduler.warmup in ba, tok, sp or "
+                       "ep");
+    if (s->scheduler.t_max.unit == UNIT_SEC ||
+        s->scheduler.warmup.unit == UNIT_SEC)
+        return err_set(ERR_USAGE, "scheduler.t_max and scheduler.warmup cannot "
+                                  "be in sec: the learning rate would depend "
+                                  "on the machine's speed");
+    return ERR_OK;
+}
+
+static enum err check_degree(const char *name, int degree,
+                             const struct train_settings *s)
+{
+    int ranks = train_memory_ranks_max(s);
+    if (degree <= ranks)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "parallel.%s (%d) is more than %d, the most ranks of the "
+                   "run (parallel.slots x parallel.sequence_degree): choose a "
+                   "smaller one",
+                   name, degree, ranks);
+}
+
+/* As far as it does not depend on the number of ranks. */
+static enum err check_parallel(const struct train_settings *s)
+{
+    enum err rc = ERR_OK;
+    struct replica_options options = train_memory_replica(s);
+    struct model_config model = train_settings_model(s);
+    struct params *params = NULL;
+    int degree = options.shard_degree > 0 ? options.shard_degree : 1;
+    TRY(check_degree("shard_degree", degree, s));
+    TRY(check_degree("expert_degree", options.expert_degree, s));
+    TRY(replica_check(&options, degree * options.expert_degree *
+                                    options.sequence_degree));
+    if (s->data.seq_len % options.sequence_chunks != 0)
+        return err_set(ERR_USAGE,
+                       "data.seq_len (%lld) is not divisible by "
+                       "parallel.sequence_chunks (%d): choose a divisor",
+                       (long long)s->data.seq_len, options.sequence_chunks);
+    TRY(params_create(&model, &params));
+    TRY(replica_check_model(&options, params));
+out:
+    params_destroy(params);
+    return rc;
+}
+
+enum err train_settings_check(const struct train_settings *s, bool partial)
+{
+    enum err rc = ERR_OK;
+    struct model_config model = train_settings_model(s);
+    struct model_memory memory;
+    if (!partial || s->run.dir[0] != '\0')
+        TRY(check_run_dir(s->run.dir));
+    TRY(model_config_check(&model));
+    TRY(train_settings_memory(s, &memory));
+    TRY(check_parallel(s));
+    TRY(train_backend_check(s));
+    if (s->data.seq_len > s->model.max_seq_len)
+        return err_set(ERR_USAGE,
+                       "data.seq_len (%lld) is larger than model.max_seq_len "
+                       "(%lld): make one of them fit",
+                       (long long)s->data.seq_len,
+                       (long long)s->model.max_seq_len);
+    if (s->train.global_batch % s->parallel.slots != 0)
+        return err_set(ERR_USAGE,
+                       "train.global_batch (%lld) is not divisible by "
+                       "parallel.slots (%lld): choose a multiple",
+                       (long long)s->train.global_batch,
+                       (long long)s->parallel.slots);
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    if (slot % s->train.microbatch != 0)
+        return err_set(ERR_USAGE,
+                       "a slot has %lld samples (train.global_batch / "
+                       "parallel.slots), not divisible by train.microbatch "
+                       "(%lld): choose a divisor",
+                       (long long)slot, (long long)s->train.microbatch);
+    if (!partial || s->train.max_duration.value > 0)
+        TRY(check_durations(s));
+    if (s->eval.samples > 0 && s->data.eval[0] == '\0')
+        return err_set(ERR_USAGE, "eval.samples needs data.eval");
+out:
+    return rc;
+}
+
+enum err train_settings_check_schedule(const struct train_settings *s,
+                                       const struct schedule *schedule,
+                                       int64_t max_steps)
+{
+    struct duration t_max = s->scheduler.t_max;
+    bool whole_run = t_max.unit == UNIT_DUR && t_max.value == 1.0;
+    if (schedule->kind != SCHEDULE_CONSTANT && !whole_run &&
+        schedule->t_max < schedule->warmup)
+        return err_set(ERR_USAGE,
+                       "scheduler.t_max is %lld step%s, before the end of "
+                       "scheduler.warmup, %lld steps: the learning rate would "
+                       "never decay; make it longer, or scheduler.name "
+                       "\"constant\"",
+                       (long long)schedule->t_max,
+                       schedule->t_max == 1 ? "" : "s",
+                       (long long)schedule->warmup);
+    if (max_steps >= 0 && schedule->warmup > max_steps)
+        log_warn("scheduler.warmup is %lld steps and the run has %lld: the "
+                 "learning rate never reaches optimizer.lr",
+                 (long long)schedule->warmup, (long long)max_steps);
+    return ERR_OK;
+}
