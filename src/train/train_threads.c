@@ -4,13 +4,36 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/kernels.h"
+#include "src/base/log.h"
+
+#define TOO_MANY 8 /* threads per processor */
 
 struct place {
     char host[64];
     cpu_set_t mask;
 };
+
+/* Somewhat more threads than processors are only slow; of very many the OpenMP
+ * library ends the process when it can't make one. */
+static enum err check_requested(const struct comm *comm, int requested)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const char *host = comm_host(comm, comm_rank(comm));
+    if (processors < 1 || requested <= processors)
+        return ERR_OK;
+    if (requested > processors * TOO_MANY)
+        return err_set(ERR_USAGE,
+                       "hardware.threads is %d, and %s has %ld processors: "
+                       "give at most that many, or 0 for what there is",
+                       requested, host, processors);
+    log_warn("hardware.threads is %d, and %s has %ld processors: they will "
+             "wait for each other",
+             requested, host, processors);
+    return ERR_OK;
+}
 
 enum err train_threads(struct comm *comm, int requested, int *threads)
 {
@@ -37,6 +60,7 @@ enum err train_threads(struct comm *comm, int requested, int *threads)
     for (int r = 0; r < ranks; r++)
         sharing += memcmp(&places[r], &places[rank], sizeof *places) == 0;
     *threads = requested > 0 ? requested : kernels_threads_default(sharing);
+    TRY(comm_agree(comm, check_requested(comm, requested)));
 out:
     free(places);
     free(bytes);

@@ -8,7 +8,8 @@
 #include "src/base/err.h"
 #include "src/comm/comm.h"
 
-/* requested > 0 is taken as it is. Collective. */
+/* requested > 0 is taken as it is: with a warning where it is more than there
+ * are processors, ERR_USAGE for more than eight times as many. Collective. */
 enum err train_threads(struct comm *comm, int requested, int *threads);
 
 #endif

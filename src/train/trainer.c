@@ -9,6 +9,7 @@
 #include "src/train/train_backend.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_same.h"
+#include "src/train/train_settings_check.h"
 #include "src/train/train_threads.h"
 #include "src/train/trainer_memory.h"
 
@@ -88,6 +89,8 @@ static enum err plan_steps(struct trainer *trainer)
                     &trainer->schedule.warmup));
     TRY(units_steps(s->scheduler.t_max, &trainer->rates,
                     &trainer->schedule.t_max));
+    TRY(train_settings_check_schedule(s, &trainer->schedule,
+                                      trainer->max_steps));
 out:
     return rc;
 }
