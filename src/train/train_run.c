@@ -14,6 +14,7 @@
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
+#include "src/train/train_changes.h"
 #include "src/train/train_checkpoint.h"
 #include "src/train/train_choices.h"
 #include "src/train/train_eval.h"
@@ -137,6 +138,7 @@ static enum err write_config(const struct run *run)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
+    TRY(train_changes_tell(run->trainer));
     TRY(settings_format(train_settings_schema, train_settings_count,
                         &run->trainer->settings, &text));
     TRY(fsio_path(path, "%s/config.cfg", run->settings->run.dir));

@@ -134,9 +134,12 @@ enum err train_settings_memory(const struct train_settings *settings,
 enum err train_settings_print(const struct train_settings *settings,
                               const char *key, char **text);
 
-/* SHA-256 over the resolved settings that decide the result (model.*, data.*,
- * train.*, optimizer.*, scheduler.*, parallel.slots, parallel.sequence_chunks,
- * parallel.determinism). */
+/* Whether the setting decides the result: model.*, data.seq_len,
+ * memory.compression, train.*, optimizer.*, scheduler.*, parallel.slots,
+ * parallel.sequence_chunks, parallel.determinism. */
+bool train_settings_decides(const char *key);
+
+/* SHA-256 over the resolved settings that decide the result. */
 enum err train_settings_hash(const struct train_settings *settings,
                              char hex[65]);
 

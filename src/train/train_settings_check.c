@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "src/base/log.h"
 #include "src/train/train_backend.h"
 #include "src/train/train_memory.h"
 
@@ -117,27 +116,4 @@ enum err train_settings_check(const struct train_settings *s, bool partial)
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
 out:
     return rc;
-}
-
-enum err train_settings_check_schedule(const struct train_settings *s,
-                                       const struct schedule *schedule,
-                                       int64_t max_steps)
-{
-    struct duration t_max = s->scheduler.t_max;
-    bool whole_run = t_max.unit == UNIT_DUR && t_max.value == 1.0;
-    if (schedule->kind != SCHEDULE_CONSTANT && !whole_run &&
-        schedule->t_max < schedule->warmup)
-        return err_set(ERR_USAGE,
-                       "scheduler.t_max is %lld step%s, before the end of "
-                       "scheduler.warmup, %lld steps: the learning rate would "
-                       "never decay; make it longer, or scheduler.name "
-                       "\"constant\"",
-                       (long long)schedule->t_max,
-                       schedule->t_max == 1 ? "" : "s",
-                       (long long)schedule->warmup);
-    if (max_steps >= 0 && schedule->warmup > max_steps)
-        log_warn("scheduler.warmup is %lld steps and the run has %lld: the "
-                 "learning rate never reaches optimizer.lr",
-                 (long long)schedule->warmup, (long long)max_steps);
-    return ERR_OK;
 }

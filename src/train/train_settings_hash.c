@@ -4,8 +4,7 @@
 #include "src/base/digest.h"
 #include "src/train/train_settings.h"
 
-enum err train_settings_hash(const struct train_settings *settings,
-                             char hex[65])
+bool train_settings_decides(const char *key)
 {
     static const char *const groups[] = {
         "model.",
@@ -18,16 +17,22 @@ enum err train_settings_hash(const struct train_settings *settings,
         "parallel.sequence_chunks",
         "parallel.determinism",
     };
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
+        if (strncmp(key, groups[g], strlen(groups[g])) == 0)
+            return true;
+    return false;
+}
+
+enum err train_settings_hash(const struct train_settings *settings,
+                             char hex[65])
+{
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
     char *text = NULL;
     TRY(digest_create(&digest));
     for (int i = 0; i < train_settings_count; i++) {
         const char *key = train_settings_schema[i].key;
-        bool counts = false;
-        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
-            counts |= strncmp(key, groups[g], strlen(groups[g])) == 0;
-        if (!counts)
+        if (!train_settings_decides(key))
             continue;
         TRY(train_settings_print(settings, key, &text));
         TRY(digest_update(digest, key, strlen(key) + 1));

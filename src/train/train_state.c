@@ -96,8 +96,8 @@ enum err train_state_restore(struct trainer *trainer, int64_t step,
         log_info("resumed at step %lld (attempt %d, %d ranks)", (long long)step,
                  trainer->attempt, trainer->ranks);
         if (old == NULL || strcmp(old, hash) != 0)
-            log_warn("the configuration has changed since the last checkpoint; "
-                     "see config.cfg in the run directory");
+            log_warn("settings have changed since this checkpoint was saved: "
+                     "ledger.jsonl tells which (event \"settings\")");
     }
     return ERR_OK;
 }

@@ -9,7 +9,7 @@
 #include "src/train/train_backend.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_same.h"
-#include "src/train/train_settings_check.h"
+#include "src/train/train_schedule.h"
 #include "src/train/train_threads.h"
 #include "src/train/trainer_memory.h"
 
@@ -72,25 +72,12 @@ static enum err plan_steps(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
-    trainer->rates = (struct unit_rates){
-        .samples_per_step = s->train.global_batch,
-        .tokens_per_step = s->train.global_batch * s->data.seq_len,
-        .samples_per_epoch = dataset_samples(trainer->train_data),
-    };
-    trainer->max_steps = -1;
-    if (s->train.max_duration.unit != UNIT_SEC) {
-        TRY(units_steps(s->train.max_duration, &trainer->rates,
-                        &trainer->max_steps));
-        trainer->rates.max_steps = trainer->max_steps;
-    }
-    trainer->schedule.kind = schedule_kind(s->scheduler.name);
-    trainer->schedule.alpha_final = s->scheduler.alpha_final;
-    TRY(units_steps(s->scheduler.warmup, &trainer->rates,
-                    &trainer->schedule.warmup));
-    TRY(units_steps(s->scheduler.t_max, &trainer->rates,
-                    &trainer->schedule.t_max));
-    TRY(train_settings_check_schedule(s, &trainer->schedule,
-                                      trainer->max_steps));
+    struct train_schedule plan;
+    TRY(train_schedule(s, dataset_samples(trainer->train_data), &plan));
+    TRY(train_schedule_check(s, &plan));
+    trainer->rates = plan.rates;
+    trainer->schedule = plan.schedule;
+    trainer->max_steps = plan.max_steps;
 out:
     return rc;
 }
