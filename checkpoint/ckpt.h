@@ -92,7 +92,11 @@ struct ckpt_options {
      * COMMITTED or has FAILED, before the ranks learn of it; for records of it
      * in files. May be NULL. */
     void (*record)(void *arg, const struct ckpt_progress *progress);
-    void *record_arg;
+    /* Asked on rank 0, in that thread, when all is written and the commit is
+     * next: may the run directory still be written to? An error fails the save
+     * and nothing is committed. May be NULL. */
+    enum err (*may_commit)(void *arg);
+    void *record_arg; /* of both */
 };
 
 /* --- saving ---

@@ -226,6 +226,8 @@ enum err ckpt_save_commit(struct ckpt_save *save)
     ckpt_crash_point("records-gathered", save->rank);
     TRY(write_manifest(save));
     ckpt_crash_point("manifest-written", save->rank);
+    if (save->options.may_commit != NULL)
+        TRY(save->options.may_commit(save->options.record_arg));
     TRY(ckpt_index_commit(save->run_dir, save->step, save->tmp, true));
     tidy(save);
 out:

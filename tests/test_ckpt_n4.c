@@ -177,6 +177,33 @@ static void test_refusals(struct comm *comm, const char *run)
                "nothing of it stays");
 }
 
+static enum err taken_over(void *arg)
+{
+    (void)arg;
+    return err_set(ERR_BUSY, "another process has this run");
+}
+
+/* Who has lost the run directory after the last byte was written commits
+ * nothing. */
+static void test_lost(struct comm *comm, const char *run)
+{
+    struct ckpt_item items[ITEMS];
+    struct ckpt_options options = { .attempt = "7.1",
+                                    .keep = 1,
+                                    .may_commit = taken_over };
+    make(items, comm_rank(comm), comm_size(comm));
+    fixture_fill(items, ITEMS, 6);
+    enum err rc = ckpt_save(comm, run, 6, NULL, items, ITEMS, &options, NULL);
+    everywhere(comm, rc == ERR_BUSY,
+               "a commit that is refused fails everywhere");
+    fixture_free(items, ITEMS);
+    comm_barrier(comm);
+    everywhere(comm,
+               fixture_count(run, ".tmp") == 0 &&
+                   fixture_count(run, "step-000000006") == 0,
+               "and leaves nothing");
+}
+
 static int run_tests(struct comm *comm)
 {
     char folder[FSIO_PATH_MAX] = "", run[FSIO_PATH_MAX];
@@ -193,6 +220,7 @@ static int run_tests(struct comm *comm)
     test_one_writer(comm, run);
     test_fall_back(comm, run);
     test_refusals(comm, run);
+    test_lost(comm, run);
     comm_barrier(comm);
     if (comm_rank(comm) == 0)
         fsio_remove_tree(folder);

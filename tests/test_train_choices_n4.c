@@ -93,7 +93,7 @@ static enum err open_run(struct world *world, const char *name,
     TRY(train_settings_load(NULL, overrides, count, settings));
     TRY(fsio_mkdirs(settings->run.dir));
     TRY(trainer_create(world->comm, settings, 1, &run->trainer));
-    TRY(train_checkpoint_create(NULL, &run->checkpoint));
+    TRY(train_checkpoint_create(NULL, NULL, &run->checkpoint));
     trainer_listen(run->trainer, train_checkpoint_listener(run->checkpoint));
     whole = run->trainer->kernels;
     table = *whole;

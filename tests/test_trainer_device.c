@@ -118,7 +118,7 @@ static enum err run_to(const struct world *world, const char *run,
     TRY(load_settings(world, run, more, settings));
     TRY(fsio_mkdirs(settings->run.dir));
     TRY(trainer_create(world->comm, settings, 1, &trainer));
-    TRY(train_checkpoint_create(NULL, &checkpoint));
+    TRY(train_checkpoint_create(NULL, NULL, &checkpoint));
     trainer_listen(trainer, train_checkpoint_listener(checkpoint));
     TRY(train_eval_create(trainer, &eval));
     TRY(trainer_start(trainer));

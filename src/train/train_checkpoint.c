@@ -11,6 +11,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/job/ledger.h"
+#include "src/job/lock.h"
 #include "src/job/slurm.h"
 #include "src/train/train_copies.h"
 #include "src/train/train_fixed.h"
@@ -29,6 +30,7 @@ struct train_checkpoint {
     double stall_s;                /* what training waited for then */
     bool wait_logged;
     struct train_interval *interval; /* lent; NULL: none on this rank */
+    struct lock *lock;               /* lent; NULL: not rank 0 */
 
     /* for the records of the saver's thread */
     const char *run_dir;
@@ -157,6 +159,14 @@ static void record_save(void *arg, const struct ckpt_progress *progress)
         record_end(arg, progress);
 }
 
+/* In the saver's thread. A process that stood still for long may have lost the
+ * run to another, which trains. */
+static enum err may_commit(void *arg)
+{
+    const struct train_checkpoint *checkpoint = arg;
+    return checkpoint->lock == NULL ? ERR_OK : lock_check(checkpoint->lock);
+}
+
 static enum err checkpoint_open(struct train_checkpoint *checkpoint,
                                 struct trainer *trainer)
 {
@@ -177,6 +187,7 @@ static enum err checkpoint_open(struct train_checkpoint *checkpoint,
         .timeout_s = s->checkpoint.timeout_s,
         .stage = s->checkpoint.async,
         .record = record_save,
+        .may_commit = may_commit,
         .record_arg = checkpoint,
         .memory = train_copies_memory(checkpoint->copies),
     };
@@ -384,6 +395,7 @@ static enum err checkpoint_handle(void *self, enum event event,
 }
 
 enum err train_checkpoint_create(struct train_interval *interval,
+                                 struct lock *lock,
                                  struct train_checkpoint **out)
 {
     *out = calloc(1, sizeof **out);
@@ -391,6 +403,7 @@ enum err train_checkpoint_create(struct train_interval *interval,
         return err_set(ERR_MEMORY, "out of memory");
     (*out)->last_step = -1;
     (*out)->interval = interval;
+    (*out)->lock = lock;
     return ERR_OK;
 }
 

@@ -17,13 +17,16 @@
 #define TESSERA_TRAIN_TRAIN_CHECKPOINT_H
 
 #include "src/base/err.h"
+#include "src/job/lock.h"
 #include "src/train/train_interval.h"
 #include "src/train/trainer.h"
 
 struct train_checkpoint;
 
-/* Lends `interval`, which may be NULL; it is told of steps and saves. */
+/* Lends both, which may be NULL: `interval` is told of steps and saves; with
+ * `lock` (rank 0's) nothing is committed to a run that another has taken over. */
 enum err train_checkpoint_create(struct train_interval *interval,
+                                 struct lock *lock,
                                  struct train_checkpoint **out);
 void train_checkpoint_destroy(struct train_checkpoint *checkpoint);
 /* Must come after evaluation in the table, so that a step is evaluated before

@@ -164,7 +164,7 @@ static enum err run_listen(struct run *run)
         TRY(train_eval_create(trainer, &run->eval));
         trainer_listen(trainer, train_eval_listener(run->eval));
     }
-    TRY(train_checkpoint_create(run->interval, &run->checkpoint));
+    TRY(train_checkpoint_create(run->interval, run->lock, &run->checkpoint));
     trainer_listen(trainer, train_checkpoint_listener(run->checkpoint));
 out:
     return rc;
