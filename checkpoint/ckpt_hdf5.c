@@ -1,4 +1,5 @@
 #include "checkpoint/ckpt_hdf5_private.h"
+#include "checkpoint/ckpt_view.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -71,14 +72,21 @@ enum err ckpt_hdf5_check_name(const char *name)
         if (*c == '\0')
             break;
     }
-    static const char *const reserved[] = { CKPT_HDF5_INDEX_NAME, CRC_NAME };
-    for (int i = 0; i < 2; i++) {
-        size_t length = strlen(reserved[i]);
-        if (strncmp(name, reserved[i], length) == 0 &&
-            (name[length] == '\0' || name[length] == '/'))
+    static const struct {
+        const char *name;
+        bool group; /* of the view: a tensor may be called so, in no group */
+    } reserved[] = { { CKPT_HDF5_INDEX_NAME, false },
+                     { CRC_NAME, false },
+                     { CKPT_VIEW_WEIGHTS, true },
+                     { CKPT_VIEW_CONFIG, true } };
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
+        size_t length = strlen(reserved[i].name);
+        if (strncmp(name, reserved[i].name, length) == 0 &&
+            ((name[length] == '\0' && !reserved[i].group) ||
+             name[length] == '/'))
             return err_set(ERR_INTERNAL,
                            "checkpoint: the name '%s' is reserved",
-                           reserved[i]);
+                           reserved[i].name);
     }
     return ERR_OK;
 }

@@ -37,7 +37,8 @@ struct ckpt_hdf5_identity {
 };
 
 /* ERR_INTERNAL unless `name` can be a dataset: printable ASCII without blanks,
- * no empty and no "." component, not `_index` or `_crc32c`. */
+ * no empty and no "." component, not `_index` or `_crc32c`, not in a group
+ * `weights` or `config`, which are the view's. */
 enum err ckpt_hdf5_check_name(const char *name);
 
 /* The shape of the dataset that holds this part; returns its dimensions. */

@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 
 #define MANIFEST_BYTES_MAX ((size_t)1 << 30)
 #define TENSOR_BYTES_MAX ((int64_t)1 << 62)
@@ -89,8 +90,8 @@ enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text)
 /* One member of the manifest; steals `value`. */
 static bool print_member(FILE *out, const char *name, json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    if (text != NULL)
+    char *text = NULL;
+    if (jsontext_make(value, 0, &text) == ERR_OK)
         fprintf(out, "\"%s\": %s,\n", name, text);
     free(text);
     json_decref(value);

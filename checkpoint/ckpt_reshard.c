@@ -143,7 +143,7 @@ static enum err write_manifest(const struct reshard *reshard)
     TRY(ckpt_manifest_format(&head, reshard->records, reshard->writers, &text,
                              &bytes));
     TRY(ckpt_manifest_parse(text, bytes, path, &check));
-    TRY(ckpt_view_write(reshard->tmp, check, NULL, &head.view));
+    TRY(ckpt_view_write(reshard->tmp, check, &head.view));
     free(text);
     TRY(ckpt_manifest_format(&head, reshard->records, reshard->writers, &text,
                              &bytes));

@@ -195,7 +195,7 @@ static enum err write_manifest(struct ckpt_save *save)
     TRY(ckpt_manifest_parse(text, bytes, path, &check));
     TRY(ckpt_manifest_check_sizes(check, save->tmp));
     ckpt_crash_point("manifest-checked", save->rank);
-    TRY(ckpt_view_write(save->tmp, check, &save->view, &view));
+    TRY(ckpt_view_write(save->tmp, check, &view));
     ckpt_crash_point("view-written", save->rank);
     free(text);
     TRY(ckpt_save_manifest(save, &view, &text, &bytes));

@@ -19,8 +19,6 @@ struct ckpt_save {
     const struct ckpt_item *items; /* where the values are */
     int item_count;
 
-    struct ckpt_view_cache view; /* rank 0 */
-
     /* of one save */
     int64_t step;
     json_t *state;

@@ -329,7 +329,6 @@ void ckpt_saver_destroy(struct ckpt_saver *saver)
         return;
     pthread_cond_destroy(&saver->wake);
     pthread_mutex_destroy(&saver->mutex);
-    free(saver->save.view.image);
     free(saver->numbers.codes);
     free(saver->items);
     free(saver->sources);

@@ -176,7 +176,7 @@ static enum err write_manifest(const struct scavenge *s,
     for (int i = 0; i < manifest->shard_count; i++)
         TRY(ckpt_manifest_shard_text(&manifest->shards[i], &records[i]));
     TRY(fsio_path(path, "%s/%s", s->tmp, CKPT_MANIFEST_FILE));
-    TRY(ckpt_view_write(s->tmp, manifest, NULL, &head.view));
+    TRY(ckpt_view_write(s->tmp, manifest, &head.view));
     TRY(ckpt_manifest_format(&head, records, manifest->shard_count, &text,
                              &bytes));
     TRY(ckpt_manifest_parse(text, bytes, path, &check));

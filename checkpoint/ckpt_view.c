@@ -37,24 +37,42 @@ static enum err file_crc(int fd, const char *path, struct ckpt_view *view)
 
 enum err ckpt_view_write(const char *checkpoint_dir,
                          const struct ckpt_manifest *manifest,
-                         struct ckpt_view_cache *cache, struct ckpt_view *view)
+                         struct ckpt_view *view)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    struct ckpt_view_cache made = { 0 };
+    void *image = NULL;
     size_t bytes;
-    if (cache == NULL)
-        cache = &made;
     TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
-    if (cache->image == NULL) {
-        TRY(ckpt_view_image(manifest, &cache->image, &bytes));
-        cache->view = (struct ckpt_view){ (int64_t)bytes,
-                                          crc32c(0, cache->image, bytes) };
-    }
-    *view = cache->view;
-    TRY(fsio_write_atomic(path, cache->image, (size_t)view->bytes));
+    TRY(ckpt_view_image(manifest, &image, &bytes));
+    *view = (struct ckpt_view){ (int64_t)bytes, crc32c(0, image, bytes) };
+    TRY(fsio_write_atomic(path, image, bytes));
 out:
-    free(made.image);
+    free(image);
+    return rc;
+}
+
+enum err ckpt_view_mend(const char *checkpoint_dir,
+                        const struct ckpt_manifest *manifest)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    void *image = NULL;
+    size_t bytes;
+    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    TRY(ckpt_view_image(manifest, &image, &bytes));
+    if ((int64_t)bytes != manifest->view.bytes ||
+        crc32c(0, image, bytes) != manifest->view.crc) {
+        rc = err_set(ERR_UNSUPPORTED,
+                     "%s: another version of Tessera has written this "
+                     "checkpoint: `tessera-ckpt reshard` makes a copy that has "
+                     "the file",
+                     path);
+        goto out;
+    }
+    TRY(fsio_write_atomic(path, image, bytes));
+out:
+    free(image);
     return rc;
 }
 

@@ -1,11 +1,14 @@
-/* checkpoint.h5: the whole checkpoint as one HDF5 file.
+/* checkpoint.h5: the whole checkpoint as one HDF5 file that says what it is.
  *
- * It holds one virtual dataset per tensor, under the tensor's name, with its
- * whole shape ({1} for a tensor of no dimensions), whose elements HDF5 fetches
- * from the shards beside it: h5py and h5dump read a sharded checkpoint as if it
- * were one file, from any working directory and wherever the folder is moved. A
- * tensor without elements is an ordinary dataset. The root has the attribute
- * format_version.
+ * It holds one virtual dataset per tensor, with its whole shape ({1} for a
+ * tensor of no dimensions), whose elements HDF5 fetches from the shards beside
+ * it: h5py and h5dump read a sharded checkpoint as if it were one file, from
+ * any working directory and wherever the folder is moved. What a shard that is
+ * not there would hold reads as NaN (integers: the least number). A tensor
+ * without elements is an ordinary dataset. Tensors whose names have no slash
+ * are in the group weights, others in the groups that their names say.
+ * Attributes: see ckpt_view_about.h; the root's format_version is 2 (1 had no
+ * weights group, no other attributes, and read as 0 where a shard was missing).
  *
  * Loading never reads it; ckpt_verify() checks it against the manifest. */
 #ifndef TESSERA_CHECKPOINT_CKPT_VIEW_H
@@ -13,19 +16,20 @@
 
 #include "checkpoint/ckpt_manifest.h"
 
-/* The bytes of a view: it is the same for every step of the same tensors in the
- * same shards. Zeroed at first; the caller frees `image`. */
-struct ckpt_view_cache {
-    void *image;
-    struct ckpt_view view;
-};
+/* Its groups besides those of the tensors' names. */
+#define CKPT_VIEW_WEIGHTS "weights"
+#define CKPT_VIEW_CONFIG "config"
 
 /* Write the view of these tensors and shards (the manifest's own view is not
- * looked at) into the folder, durably. cache may be NULL; once it is filled, it
- * is written instead, and must be of the same tensors and shards. */
+ * looked at) into the folder, durably. */
 enum err ckpt_view_write(const char *checkpoint_dir,
                          const struct ckpt_manifest *manifest,
-                         struct ckpt_view_cache *cache, struct ckpt_view *view);
+                         struct ckpt_view *view);
+
+/* Write a view that is lost or damaged again: the same bytes. ERR_UNSUPPORTED
+ * when these would be others than the manifest tells of. */
+enum err ckpt_view_mend(const char *checkpoint_dir,
+                        const struct ckpt_manifest *manifest);
 
 /* Size and CRC are those of the manifest; ERR_CHECKPOINT if not. */
 enum err ckpt_view_check(const char *checkpoint_dir,

@@ -1,9 +1,7 @@
-/* The bytes of checkpoint.h5, without the HDF5 library: its price of a virtual
- * dataset is 50 us, most of which it copies lists of properties.
- *
- * What is written is the library's own latest format (HDF5 File Format
- * Specification 3.0): superblock 3, object headers 2, a group's links in its
- * header, the mappings of the virtual datasets in global heaps. */
+/* The bytes of checkpoint.h5, without the HDF5 library (ckpt_h5.h): its price
+ * of a virtual dataset is 50 us, most of which it copies lists of properties.
+ * A group's links are in its header, the mappings of the virtual datasets in
+ * global heaps. */
 #ifndef TESSERA_CHECKPOINT_CKPT_VIEW_IMAGE_H
 #define TESSERA_CHECKPOINT_CKPT_VIEW_IMAGE_H
 

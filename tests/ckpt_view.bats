@@ -33,9 +33,14 @@ stored() {
     tail -c "+$((offset + 1))" "$ONE/shard-00000-of-00001.h5" | head -c "$3"
 }
 
-# numbers FILE: the values of the tensor of bfloat16
+# shown NAME: where the view has the tensor
+shown() {
+    [[ $1 == */* ]] && echo "$1" || echo "weights/$1"
+}
+
+# numbers FILE NAME: the values of the tensor of bfloat16
 numbers() {
-    h5dump -d head.bias -y -m %.9g "$1" | sed -n '/DATA {/,/}/p' |
+    h5dump -d "$2" -y -m %.9g "$1" | sed -n '/DATA {/,/}/p' |
         tr -d ' DATA{}' | tr ',' '\n' | grep .
 }
 
@@ -44,14 +49,15 @@ shows() {
     local number name elements size
     cd /
     while read -r number name elements size; do
-        h5dump -d "$name" -b LE -o "$DIR/raw" "$1" >/dev/null
+        h5dump -d "$(shown "$name")" -b LE -o "$DIR/raw" "$1" >/dev/null
         stored "$number" "$elements" $((elements * size)) >"$DIR/want"
         cmp "$DIR/raw" "$DIR/want"
         [ "$(wc -c <"$DIR/raw")" -eq $((elements * size)) ]
     done <<<"$TENSORS"
     # h5dump writes no bytes of types like bfloat16, but numbers
-    diff <(numbers "$1") <(numbers "$ONE/shard-00000-of-00001.h5")
-    [ "$(numbers "$1" | grep -c '[0-9]')" -eq 7 ]
+    diff <(numbers "$1" weights/head.bias) \
+        <(numbers "$ONE/shard-00000-of-00001.h5" head.bias)
+    [ "$(numbers "$1" weights/head.bias | grep -c '[0-9]')" -eq 7 ]
 }
 
 @test "every whole tensor through checkpoint.h5, bit for bit" {
@@ -71,7 +77,26 @@ shows() {
     [[ $output == *"( 1700, 1024 ) / ( 1700, 1024 )"* ]]
     [[ $output == *"( 0, 4 ) / ( 0, 4 )"* ]]
     run h5dump -a format_version "$STEP/checkpoint.h5"
-    [[ $output == *"(0): 1"* ]]
+    [[ $output == *"(0): 2"* ]]
+    run h5dump -a step -a ranks "$STEP/checkpoint.h5"
+    [[ $output == *"(0): 7"*"(0): 3"* ]]
+}
+
+@test "what a missing shard holds reads as NaN, or the least integer" {
+    name=optimizer/exp_avg/transformer.wte.weight
+    [ "$(numbers "$STEP/checkpoint.h5" $name | grep -c nan)" -eq 0 ]
+    rm "$STEP/shard-00001-of-00003.h5"
+    whole=$(numbers "$STEP/checkpoint.h5" $name | wc -l)
+    missing=$(numbers "$STEP/checkpoint.h5" $name | grep -c nan)
+    [ "$missing" -gt 0 ] && [ "$missing" -lt "$whole" ]
+    mkdir "$DIR/alone"
+    cp "$STEP/checkpoint.h5" "$DIR/alone"
+    cd "$DIR/alone"
+    for name in weights/head.bias weights/loss.sum \
+        optimizer/exp_avg/transformer.wte.weight; do
+        [ "$(numbers checkpoint.h5 $name | grep -vc nan)" -eq 0 ]
+    done
+    [ "$(numbers checkpoint.h5 counts/tokens | sort -u)" = -2147483648 ]
 }
 
 @test "a shard's own checksums lie behind its payload" {

@@ -1,6 +1,7 @@
 /* checkpoint.h5 as the HDF5 library reads it: names, groups, types, shapes and
  * where the elements come from. Real data through it: ckpt_view.bats. */
 #include <hdf5.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,15 @@ static hid_t open_image(const void *image, size_t bytes)
     hid_t file = H5Fopen("view.h5", H5F_ACC_RDONLY, access);
     H5Pclose(access);
     return file;
+}
+
+/* In the view a tensor without a group is one of the weights. */
+static const char *shown_as(const char *name)
+{
+    static char path[CKPT_NAME_BYTES + 16];
+    snprintf(path, sizeof path, "%s%s", strchr(name, '/') ? "" : "weights/",
+             name);
+    return path;
 }
 
 /* A tensor, cut into two pieces at element `cut` of the flattened tensor. */
@@ -111,7 +121,7 @@ static void check_sample(hid_t file, const struct sample *sample)
     hsize_t sizes[3] = { 0 }, first[3] = { 0 }, last[3] = { 0 };
     char text[64] = "", source[64] = "";
     size_t count = 0;
-    hid_t set = H5Dopen2(file, sample->name, H5P_DEFAULT);
+    hid_t set = H5Dopen2(file, shown_as(sample->name), H5P_DEFAULT);
     if (!tap_ok(set >= 0, "%s: is there", sample->name))
         return;
     hid_t type = H5Dget_type(set), space = H5Dget_space(set);
@@ -147,15 +157,11 @@ static void check_sample(hid_t file, const struct sample *sample)
     H5Dclose(set);
 }
 
-static void test_samples(void)
+static void create_samples(struct world *w)
 {
-    struct world w;
-    void *image = NULL, *again = NULL;
-    size_t bytes = 0, bytes_again = 0;
-    H5G_info_t group = { 0 };
-    create(&w, SAMPLES);
+    create(w, SAMPLES);
     for (int i = 0; i < SAMPLES; i++) {
-        struct ckpt_tensor *tensor = &w.manifest.tensors[i];
+        struct ckpt_tensor *tensor = &w->manifest.tensors[i];
         int64_t elements = 1;
         snprintf(tensor->name, sizeof tensor->name, "%s", samples[i].name);
         tensor->dtype = samples[i].dtype;
@@ -164,9 +170,18 @@ static void test_samples(void)
             tensor->shape[d] = samples[i].shape[d];
             elements *= samples[i].shape[d];
         }
-        add_piece(&w, 0, i, 0, samples[i].cut);
-        add_piece(&w, 1, i, samples[i].cut, elements);
+        add_piece(w, 0, i, 0, samples[i].cut);
+        add_piece(w, 1, i, samples[i].cut, elements);
     }
+}
+
+static void test_samples(void)
+{
+    struct world w;
+    void *image = NULL, *again = NULL;
+    size_t bytes = 0, bytes_again = 0;
+    H5G_info_t group = { 0 };
+    create_samples(&w);
     tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK &&
                ckpt_view_image(&w.manifest, &again, &bytes_again) == ERR_OK,
            "a view of all kinds of tensors");
@@ -193,7 +208,7 @@ static int flips_accepted(unsigned char *image, size_t bytes)
     for (size_t at = 8; at < bytes; at = at == 47 ? 48 + 4096 : at + 1) {
         image[at] ^= 4;
         hid_t file = open_image(image, bytes);
-        hid_t set = file < 0 ? -1 : H5Dopen2(file, "t", H5P_DEFAULT);
+        hid_t set = file < 0 ? -1 : H5Dopen2(file, "weights/t", H5P_DEFAULT);
         accepted += set >= 0;
         if (set >= 0)
             H5Dclose(set);
@@ -247,10 +262,11 @@ static void test_many(void)
     tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
            "a view of %d tensors", MANY);
     hid_t file = open_image(image, bytes);
-    H5Gget_info(file, &group);
+    H5Gget_info_by_name(file, "weights", &group, H5P_DEFAULT);
     tap_is_int((long long)group.nlinks, MANY, "as many links");
     for (int i = 0; i < MANY; i++) {
-        hid_t set = H5Dopen2(file, w.manifest.tensors[i].name, H5P_DEFAULT);
+        hid_t set =
+            H5Dopen2(file, shown_as(w.manifest.tensors[i].name), H5P_DEFAULT);
         hid_t space = H5Dget_space(set);
         hid_t list = H5Dget_create_plist(set);
         size_t count = 0;
@@ -266,6 +282,160 @@ static void test_many(void)
     destroy(&w);
 }
 
+/* Nothing of its shards is there. */
+static void check_missing(hid_t file, const struct sample *sample)
+{
+    union {
+        double f64[40];
+        int64_t i64[40];
+    } values = { { 0 } };
+    bool whole = sample->dtype == DTYPE_I32;
+    if (sample->shape[1] > 8) /* "huge" */
+        return;
+    hid_t set = H5Dopen2(file, shown_as(sample->name), H5P_DEFAULT);
+    hid_t space = H5Dget_space(set);
+    int missing = 0, count = (int)H5Sget_simple_extent_npoints(space);
+    herr_t read = H5Dread(set, whole ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE,
+                          H5S_ALL, H5S_ALL, H5P_DEFAULT, &values);
+    for (int i = 0; i < count; i++)
+        missing += whole ? values.i64[i] == INT32_MIN : isnan(values.f64[i]);
+    tap_ok(read >= 0 && missing == count, "%s: reads as %s without its shards",
+           sample->name, whole ? "the least number" : "NaN");
+    H5Sclose(space);
+    H5Dclose(set);
+}
+
+static void test_missing(void)
+{
+    struct world w;
+    void *image = NULL;
+    size_t bytes = 0;
+    create_samples(&w);
+    tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
+           "a view alone");
+    hid_t file = open_image(image, bytes);
+    for (int i = 0; i < SAMPLES; i++)
+        check_missing(file, &samples[i]);
+    H5Fclose(file);
+    free(image);
+    destroy(&w);
+}
+
+/* --- attributes ------------------------------------------------------------
+ */
+
+static const char state_text[] =
+    "{\"run_uuid\": \"u\", \"tokens\": 1536, \"lr0\": 1e-05, \"yes\": true, "
+    "\"none\": null, \"empty\": \"\", \"step\": 99, "
+    "\"arithmetic\": [\"first\", \"h\u00f6here\"], \"mixed\": [\"a\", 1], "
+    "\"fixed\": {\"tokenizer\": \"t\", \"model.d_model\": 128, "
+    "\"model.norm_eps\": 1e-05, \"model.bias\": false, \"train.x.y\": 3}, "
+    "\"about\": {\"kinds\": {\"\": {\"kind\": \"weight\"}, "
+    "\"a/b\": {\"kind\": \"moment\"}}, "
+    "\"tensors\": {\"c\": {\"role\": \"sea\"}, "
+    "\"h.*.w\": {\"axes\": [\"out\", \"in\"]}}}}";
+
+/* An attribute as text: "i 128", "r 1e-05", "b 1", "t u", "l a,b". */
+static void print_attribute(hid_t at, char *text, size_t room)
+{
+    hid_t type = H5Aget_type(at), space = H5Aget_space(at);
+    int count = (int)H5Sget_simple_extent_npoints(space);
+    bool list = H5Sget_simple_extent_type(space) == H5S_SIMPLE;
+    long long whole = 0;
+    double real = 0;
+    signed char truth = -1;
+    char *texts[8] = { NULL };
+    switch (H5Tget_class(type)) {
+    case H5T_INTEGER:
+        H5Aread(at, H5T_NATIVE_LLONG, &whole);
+        snprintf(text, room, "i %lld", whole);
+        break;
+    case H5T_FLOAT:
+        H5Aread(at, H5T_NATIVE_DOUBLE, &real);
+        snprintf(text, room, "r %g", real);
+        break;
+    case H5T_ENUM:
+        H5Aread(at, type, &truth);
+        snprintf(text, room, "b %d", truth);
+        break;
+    default:
+        H5Aread(at, type, texts);
+        snprintf(text, room, "%s %s%s%s", list ? "l" : "t",
+                 texts[0] ? texts[0] : "", count > 1 ? "," : "",
+                 count > 1 ? texts[1] : "");
+        H5Dvlen_reclaim(type, space, H5P_DEFAULT, texts);
+    }
+    H5Sclose(space);
+    H5Tclose(type);
+}
+
+static void test_attributes(void)
+{
+    static const struct {
+        const char *object, *name;
+        const char *want; /* NULL: there is none */
+    } cases[] = {
+        { "/", "format_version", "i 2" },
+        { "/", "step", "i 60" }, /* the checkpoint's own */
+        { "/", "ranks", "i 2" },
+        { "/", "run_uuid", "t u" },
+        { "/", "tokens", "i 1536" },
+        { "/", "lr0", "r 1e-05" },
+        { "/", "yes", "b 1" },
+        { "/", "empty", "t " },
+        { "/", "arithmetic", "l first,h\xc3\xb6here" },
+        { "/", "none", NULL },
+        { "/", "mixed", NULL },
+        { "/", "fixed", NULL },
+        { "/config", "tokenizer", "t t" },
+        { "/config/model", "d_model", "i 128" },
+        { "/config/model", "norm_eps", "r 1e-05" },
+        { "/config/model", "bias", "b 0" },
+        { "/config/train", "x.y", "i 3" },
+        { "/weights/z", "kind", "t weight" },
+        { "/weights/z", "role", NULL },
+        { "/a/b/c", "kind", "t moment" },
+        { "/a/b/c", "role", "t sea" },
+        { "/weights/h.12.w", "axes", "l out,in" },
+        { "/weights/h.12.w", "layer", "i 12" },
+        { "/weights/h.12.w", "kind", "t weight" },
+        { "/weights/h.1x.w", "axes", NULL },
+    };
+    static const char *const names[] = { "z", "a/b/c", "h.12.w", "h.1x.w" };
+    struct world w;
+    void *image = NULL;
+    size_t bytes = 0;
+    create(&w, 4);
+    w.manifest.step = 60;
+    w.manifest.ranks = 2;
+    w.manifest.state = json_loads(state_text, 0, NULL);
+    for (int i = 0; i < 4; i++) {
+        snprintf(w.manifest.tensors[i].name, CKPT_NAME_BYTES, "%s", names[i]);
+        w.manifest.tensors[i].dims = 1;
+        w.manifest.tensors[i].shape[0] = 8;
+        add_piece(&w, 0, i, 0, 8);
+    }
+    tap_ok(ckpt_view_image(&w.manifest, &image, &bytes) == ERR_OK,
+           "a view with a state");
+    hid_t file = open_image(image, bytes);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[128] = "nothing";
+        hid_t object = H5Oopen(file, cases[i].object, H5P_DEFAULT);
+        hid_t at = H5Aopen(object, cases[i].name, H5P_DEFAULT);
+        if (at >= 0) {
+            print_attribute(at, text, sizeof text);
+            H5Aclose(at);
+        }
+        tap_is_str(text, cases[i].want ? cases[i].want : "nothing",
+                   "attribute %s of %s", cases[i].name, cases[i].object);
+        H5Oclose(object);
+    }
+    H5Fclose(file);
+    free(image);
+    json_decref(w.manifest.state);
+    destroy(&w);
+}
+
 int main(void)
 {
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -273,5 +443,7 @@ int main(void)
     test_samples();
     test_flips();
     test_many();
+    test_missing();
+    test_attributes();
     return tap_done();
 }

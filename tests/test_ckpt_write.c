@@ -140,7 +140,7 @@ static enum err write_all(const char *dir, const char *how, int ranks,
         TRY(write_one(dir, how, r, ranks, folder_files, &records[r]));
     TRY(ckpt_manifest_format(&head, records, ranks, &text, &bytes));
     TRY(ckpt_manifest_parse(text, bytes, dir, &manifest));
-    TRY(ckpt_view_write(dir, manifest, NULL, &head.view));
+    TRY(ckpt_view_write(dir, manifest, &head.view));
     free(text);
     TRY(ckpt_manifest_format(&head, records, ranks, &text, &bytes));
     TRY(fsio_write_atomic(path, text, bytes));

@@ -7,18 +7,17 @@
 
 #include "checkpoint/ckpt_manifest.h"
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 
 enum err ckpt_cmd_print(json_t *value)
 {
-    char *text = value != NULL
-                     ? json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY)
-                     : NULL;
-    if (text != NULL)
+    char *text = NULL;
+    enum err rc = jsontext_make(value, 2, &text);
+    if (rc == ERR_OK)
         puts(text);
     json_decref(value);
-    bool printed = text != NULL;
     free(text);
-    return printed ? ERR_OK : err_set(ERR_MEMORY, "JSON: out of memory");
+    return rc;
 }
 
 json_t *ckpt_cmd_text(const char *text)

@@ -18,6 +18,43 @@ static bool stays(const char *key)
     return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.preset") != 0;
 }
 
+/* A number as a number. */
+static json_t *value_json(const struct train_settings *settings,
+                          const struct setting *setting)
+{
+    const void *at = (const char *)settings + setting->offset;
+    char *text = NULL;
+    switch (setting->type) {
+    case SETTING_INT:
+        return json_integer(*(const int64_t *)at);
+    case SETTING_FLOAT:
+        return json_real(*(const double *)at);
+    case SETTING_BOOL:
+        return json_boolean(*(const bool *)at);
+    default:
+        break;
+    }
+    json_t *string =
+        train_settings_print(settings, setting->key, &text) == ERR_OK
+            ? json_string(text)
+            : NULL;
+    free(text);
+    return string;
+}
+
+/* The first checkpoints had every value as its text. */
+static bool is_same(const struct train_settings *settings, const char *key,
+                    const json_t *now, const json_t *then)
+{
+    char *text = NULL;
+    bool same = json_equal(now, then);
+    if (!same && json_is_string(then) && !json_is_string(now) &&
+        train_settings_print(settings, key, &text) == ERR_OK)
+        same = strcmp(text, json_string_value(then)) == 0;
+    free(text);
+    return same;
+}
+
 /* What must be the same for the whole run, by the names of the settings. */
 json_t *train_fixed_state(const struct trainer *trainer)
 {
@@ -26,16 +63,14 @@ json_t *train_fixed_state(const struct trainer *trainer)
         json_pack("{s:s, s:s}", "data.train", dataset_id(trainer->train_data),
                   "tokenizer", dataset_tokenizer_sha256(trainer->train_data));
     for (int i = 0; fixed != NULL && i < train_settings_count; i++) {
-        const char *key = train_settings_schema[i].key;
-        char *text = NULL;
-        if (!stays(key))
+        const struct setting *setting = &train_settings_schema[i];
+        if (!stays(setting->key))
             continue;
-        if (train_settings_print(s, key, &text) != ERR_OK ||
-            json_object_set_new(fixed, key, json_string(text)) != 0) {
+        if (json_object_set_new(fixed, setting->key,
+                                value_json(s, setting)) != 0) {
             json_decref(fixed);
             fixed = NULL;
         }
-        free(text);
     }
     /* what is computed again is exact, what is packed is not */
     if (fixed != NULL && strcmp(s->memory.compression, "none") != 0) {
@@ -73,7 +108,7 @@ enum err train_fixed_check(const struct trainer *trainer, const json_t *state)
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(then, key);
-        if (json_equal(value, old))
+        if (is_same(&trainer->settings, key, value, old))
             continue;
         if (strcmp(key, "train.microbatch") == 0 &&
             train_fixed_microbatch(trainer, state) > 0)
@@ -98,11 +133,13 @@ int64_t train_fixed_microbatch(const struct trainer *trainer,
                                const json_t *state)
 {
     const struct train_settings *s = &trainer->settings;
-    const char *text = json_string_value(
-        json_object_get(json_object_get(state, "fixed"), "train.microbatch"));
+    const json_t *stored =
+        json_object_get(json_object_get(state, "fixed"), "train.microbatch");
     int64_t slot = s->train.global_batch / s->parallel.slots;
     int64_t now = s->train.microbatch;
-    int64_t then = text != NULL ? strtoll(text, NULL, 10) : 0;
+    int64_t then = json_is_string(stored)
+                       ? strtoll(json_string_value(stored), NULL, 10)
+                       : json_integer_value(stored);
     bool elastic = strcmp(s->parallel.determinism, "elastic") == 0;
     if (then < 1 || slot % then != 0)
         return 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/train/train_about.h"
 #include "src/train/train_fixed.h"
 #include "src/train/train_fp8.h"
 
@@ -16,13 +17,14 @@ enum err train_state_make(const struct trainer *trainer, json_t *arithmetics,
     if (rc != ERR_OK)
         return rc;
     *out = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i, s:O, s:o}", "run_uuid",
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i, s:O, s:o, s:o}", "run_uuid",
         trainer->run_uuid, "code_version", TESSERA_VERSION, "config_sha256",
         hash, "step", (json_int_t)trainer->step, "samples",
         (json_int_t)(trainer->step * trainer->settings.train.global_batch),
         "tokens", (json_int_t)trainer_tokens(trainer), "elapsed_s",
         trainer->elapsed_s, "lr0", trainer->lr0, "attempt", trainer->attempt,
-        "arithmetic", arithmetics, "fixed", train_fixed_state(trainer));
+        "arithmetic", arithmetics, "fixed", train_fixed_state(trainer),
+        "about", train_about(trainer));
     if (*out != NULL && trainer->choices != NULL)
         json_object_set_new(*out, "choices", json_string(trainer->choices));
     if (*out != NULL)

@@ -56,11 +56,31 @@ for ranks in 1 2 3 4; do
     check "h5py reads what $ranks ranks have written" \
         "$PYTHON" "$HERE/ckpt.py" same "$WORK/$ranks/$STEP/checkpoint.h5" "$ONE"
 done
+cp -r "$WORK/3/$STEP" "$WORK/lost"
+rm "$WORK/lost/shard-00001-of-00003.h5"
+check "what a missing shard holds is NaN" "$PYTHON" "$HERE/ckpt.py" lost \
+    "$WORK/lost/checkpoint.h5" "$WORK/1/$STEP/checkpoint.h5"
+mkdir "$WORK/alone" && cp "$WORK/3/$STEP/checkpoint.h5" "$WORK/alone"
+check "also all of it" "$PYTHON" "$HERE/ckpt.py" lost \
+    "$WORK/alone/checkpoint.h5" "$WORK/1/$STEP/checkpoint.h5"
 mv "$WORK/3/$STEP" "$WORK/moved"
 check "also after the folder has moved" \
     "$PYTHON" "$HERE/ckpt.py" same "$WORK/moved/checkpoint.h5" "$ONE"
 check "a shard's checksums can be verified with h5py" \
     "$PYTHON" "$HERE/ckpt.py" crc "$WORK/moved/shard-00001-of-00003.h5"
+
+cd "$WORK" || exit 1
+"$HERE/../english-text" 60000 >text
+cat >run.cfg <<'END'
+run: { dir = "run"; };
+model: { preset = "mpt-tiny"; n_layers = 1; };
+data: { train = "data"; seq_len = 64; };
+train: { max_duration = "2ba"; global_batch = 4; };
+END
+"$BIN/tessera-data" tokenize --seq-len 64 --out data text >/dev/null 2>&1 &&
+    "$BIN/tessera-train" run.cfg >/dev/null 2>&1
+check "a run's checkpoint says what it is" "$PYTHON" "$HERE/ckpt.py" about \
+    run/checkpoints/step-000000002/checkpoint.h5 2
 
 echo "1..$COUNT"
 [ "$FAILED" -eq 0 ]

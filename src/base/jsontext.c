@@ -1,0 +1,106 @@
+#include "src/base/jsontext.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIGITS_MIN 15
+#define DIGITS_MAX 17 /* make any double again */
+
+struct writer {
+    FILE *out;
+    int indent;
+    bool failed;
+};
+
+static void put_value(struct writer *w, const json_t *value, int depth);
+
+static void put_real(struct writer *w, double value)
+{
+    char text[64];
+    for (int digits = DIGITS_MIN; digits <= DIGITS_MAX; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    /* a reader must still see a real number */
+    fprintf(w->out, "%s%s", text, strpbrk(text, ".e") == NULL ? ".0" : "");
+}
+
+/* What jansson writes well. */
+static void put_simple(struct writer *w, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+    w->failed |= text == NULL;
+    fputs(text != NULL ? text : "", w->out);
+    free(text);
+}
+
+static void break_line(struct writer *w, int depth)
+{
+    if (w->indent > 0)
+        fprintf(w->out, "\n%*s", w->indent * depth, "");
+}
+
+static void put_object(struct writer *w, const json_t *object, int depth)
+{
+    const char *before = "";
+    for (void *at = json_object_iter((json_t *)object); at != NULL;
+         at = json_object_iter_next((json_t *)object, at)) {
+        json_t *key = json_string(json_object_iter_key(at));
+        fputs(before, w->out);
+        break_line(w, depth + 1);
+        put_simple(w, key);
+        fputs(w->indent > 0 ? ": " : ":", w->out);
+        put_value(w, json_object_iter_value(at), depth + 1);
+        json_decref(key);
+        before = ",";
+    }
+}
+
+static void put_array(struct writer *w, const json_t *array, int depth)
+{
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        fputs(i == 0 ? "" : ",", w->out);
+        break_line(w, depth + 1);
+        put_value(w, json_array_get(array, i), depth + 1);
+    }
+}
+
+static void put_value(struct writer *w, const json_t *value, int depth)
+{
+    bool object = json_is_object(value);
+    bool some = (object ? json_object_size(value) : json_array_size(value)) > 0;
+    if (json_is_real(value)) {
+        put_real(w, json_real_value(value));
+    } else if (!object && !json_is_array(value)) {
+        put_simple(w, value);
+    } else {
+        fputc(object ? '{' : '[', w->out);
+        if (object)
+            put_object(w, value, depth);
+        else
+            put_array(w, value, depth);
+        if (some)
+            break_line(w, depth);
+        fputc(object ? '}' : ']', w->out);
+    }
+}
+
+enum err jsontext_make(const json_t *value, int indent, char **text)
+{
+    size_t bytes;
+    *text = NULL;
+    struct writer w = { .out = open_memstream(text, &bytes), .indent = indent };
+    if (w.out != NULL) {
+        put_value(&w, value, 0);
+        w.failed |= ferror(w.out) != 0;
+        w.failed |= fclose(w.out) != 0;
+    }
+    if (w.out != NULL && !w.failed)
+        return ERR_OK;
+    free(*text);
+    *text = NULL;
+    return err_set(ERR_MEMORY, "JSON: out of memory");
+}

@@ -1,0 +1,15 @@
+/* JSON as text in which a real number has as few digits as make it again: 1e-05
+ * where jansson's own writer has 1.0000000000000001e-05. */
+#ifndef TESSERA_BASE_JSONTEXT_H
+#define TESSERA_BASE_JSONTEXT_H
+
+#include <jansson.h>
+
+#include "src/base/err.h"
+
+/* indent: blanks of a level, 0 for one line without blanks. Members have the
+ * order in which they were set. *text is malloc'ed; ERR_MEMORY alone, also when
+ * value is NULL. */
+enum err jsontext_make(const json_t *value, int indent, char **text);
+
+#endif
