@@ -8,30 +8,21 @@
 #define NAME_BYTES_MAX 256 /* of an attribute */
 #define LIST_MAX 256       /* texts of a list */
 
-struct attribute {
-    const char *name;
-    const json_t *value;
-    struct ckpt_h5_object *texts; /* NULL: it is no text and no list */
-};
-
+/* The attributes of one object, as messages for headers. */
 struct attributes {
     const char *of; /* whose */
-    struct attribute *list;
-    size_t count;
+    struct ckpt_h5 messages;
 };
 
-/* Sets of attributes, by whose they are. */
+/* By whose they are. */
 struct sets {
     struct attributes *list;
     size_t count;
 };
 
 struct ckpt_view_about {
-    int64_t step;
-    int ranks;
     struct sets root; /* one */
-    struct sets config;
-    struct sets kinds, tensors;
+    struct sets config, kinds, tensors;
     json_t *fixed; /* its keys cut at the first dot */
 };
 
@@ -62,43 +53,42 @@ static struct ckpt_h5_object put_text(struct ckpt_h5 *file,
     return object;
 }
 
-static bool put_texts(struct ckpt_h5 *file, struct attribute *attribute)
+/* The texts go into the heap, the attribute into the messages. */
+static bool put_attribute(struct ckpt_h5 *file, struct ckpt_h5 *messages,
+                          const char *name, const json_t *value)
 {
-    const json_t *value = attribute->value;
-    size_t count = json_array_size(value);
-    if (!json_is_string(value) && !json_is_array(value))
-        return true;
-    attribute->texts = calloc(count + 1, sizeof *attribute->texts);
-    if (attribute->texts == NULL)
-        return false;
-    if (json_is_string(value))
-        attribute->texts[0] = put_text(file, value);
-    for (size_t i = 0; i < count; i++)
-        attribute->texts[i] = put_text(file, json_array_get(value, i));
-    return true;
+    bool list = json_is_array(value);
+    size_t count = list ? json_array_size(value) : 1;
+    if (json_is_integer(value)) {
+        ckpt_h5_attribute_integer(messages, name, json_integer_value(value));
+    } else if (json_is_real(value)) {
+        ckpt_h5_attribute_real(messages, name, json_real_value(value));
+    } else if (json_is_boolean(value)) {
+        ckpt_h5_attribute_boolean(messages, name, json_is_true(value));
+    } else {
+        struct ckpt_h5_object *texts = calloc(count + 1, sizeof *texts);
+        if (texts == NULL)
+            return false;
+        for (size_t i = 0; i < count; i++)
+            texts[i] = put_text(file, list ? json_array_get(value, i) : value);
+        ckpt_h5_attribute_texts(messages, name, texts, list ? (int)count : -1);
+        free(texts);
+    }
+    return !messages->failed;
 }
 
-/* Append the set of one object; its texts go into the heap. */
-static bool add_set(struct ckpt_h5 *file, struct sets *sets, const char *of,
-                    json_t *object)
+static bool put_object(struct ckpt_h5 *file, struct attributes *set,
+                       json_t *object)
 {
     const char *name;
     json_t *value;
-    struct attributes *set = &sets->list[sets->count++];
-    set->of = of;
-    set->list = calloc(json_object_size(object) + 1, sizeof *set->list);
-    if (set->list == NULL)
-        return false;
+    bool good = true;
     json_object_foreach(object, name, value)
     {
-        if (!is_shown(name, value))
-            continue;
-        struct attribute *attribute = &set->list[set->count++];
-        *attribute = (struct attribute){ .name = name, .value = value };
-        if (!put_texts(file, attribute))
-            return false;
+        if (good && is_shown(name, value))
+            good = put_attribute(file, &set->messages, name, value);
     }
-    return true;
+    return good;
 }
 
 static int set_order(const void *a, const void *b)
@@ -113,21 +103,23 @@ static bool add_sets(struct ckpt_h5 *file, struct sets *sets, json_t *object)
     const char *of;
     json_t *member;
     sets->list = calloc(json_object_size(object) + 1, sizeof *sets->list);
-    bool good = sets->list != NULL;
-    json_object_foreach(object, of, member) good =
-        good && add_set(file, sets, of, member);
-    if (good)
-        qsort(sets->list, sets->count, sizeof *sets->list, set_order);
+    if (sets->list == NULL)
+        return false;
+    bool good = true;
+    json_object_foreach(object, of, member)
+    {
+        struct attributes *set = &sets->list[sets->count++];
+        set->of = of;
+        good = good && put_object(file, set, member);
+    }
+    qsort(sets->list, sets->count, sizeof *sets->list, set_order);
     return good;
 }
 
 static void free_sets(struct sets *sets)
 {
-    for (size_t i = 0; i < sets->count; i++) {
-        for (size_t a = 0; a < sets->list[i].count; a++)
-            free(sets->list[i].list[a].texts);
-        free(sets->list[i].list);
-    }
+    for (size_t i = 0; i < sets->count; i++)
+        free(sets->list[i].messages.data);
     free(sets->list);
 }
 
@@ -141,27 +133,10 @@ static const struct attributes *find_set(const struct sets *sets,
                    set_order);
 }
 
-static void put_attribute(struct ckpt_h5 *file,
-                          const struct attribute *attribute)
-{
-    const char *name = attribute->name;
-    const json_t *value = attribute->value;
-    if (json_is_integer(value))
-        ckpt_h5_attribute_integer(file, name, json_integer_value(value));
-    else if (json_is_real(value))
-        ckpt_h5_attribute_real(file, name, json_real_value(value));
-    else if (json_is_boolean(value))
-        ckpt_h5_attribute_boolean(file, name, json_is_true(value));
-    else
-        ckpt_h5_attribute_texts(
-            file, name, attribute->texts,
-            json_is_array(value) ? (int)json_array_size(value) : -1);
-}
-
 static void put_set(struct ckpt_h5 *file, const struct attributes *set)
 {
-    for (size_t i = 0; set != NULL && i < set->count; i++)
-        put_attribute(file, &set->list[i]);
+    if (set != NULL)
+        ckpt_h5_put(file, set->messages.data, set->messages.bytes);
 }
 
 /* --- the whole ------------------------------------------------------------
@@ -189,23 +164,37 @@ static json_t *cut_keys(json_t *flat)
     return cut;
 }
 
+/* What the checkpoint itself says comes first, and once. */
+static bool add_root(struct ckpt_h5 *file, struct sets *root,
+                     const struct ckpt_manifest *manifest)
+{
+    json_t *own =
+        json_pack("{s:i, s:I, s:i}", "format_version", FORMAT_VERSION, "step",
+                  (json_int_t)manifest->step, "ranks", manifest->ranks);
+    bool good =
+        own != NULL && (manifest->state == NULL ||
+                        json_object_update_missing(own, manifest->state) == 0);
+    json_t *only = good ? json_pack("{s:O}", "", own) : NULL;
+    good = only != NULL && add_sets(file, root, only);
+    if (good)
+        root->list[0].of = "";
+    json_decref(only);
+    json_decref(own);
+    return good;
+}
+
 enum err ckpt_view_about_create(struct ckpt_h5 *file,
                                 const struct ckpt_manifest *manifest,
                                 struct ckpt_view_about **out)
 {
-    json_t *state = manifest->state;
-    const json_t *said = json_object_get(state, "about");
+    const json_t *said = json_object_get(manifest->state, "about");
     struct ckpt_view_about *about = calloc(1, sizeof *about);
     *out = about;
     bool good = about != NULL;
     if (good) {
-        about->step = manifest->step;
-        about->ranks = manifest->ranks;
-        about->fixed = cut_keys(json_object_get(state, "fixed"));
-        about->root.list = calloc(1, sizeof *about->root.list);
+        about->fixed = cut_keys(json_object_get(manifest->state, "fixed"));
         good =
-            about->fixed != NULL && about->root.list != NULL &&
-            add_set(file, &about->root, "", state) &&
+            about->fixed != NULL && add_root(file, &about->root, manifest) &&
             add_sets(file, &about->config, about->fixed) &&
             add_sets(file, &about->kinds, json_object_get(said, "kinds")) &&
             add_sets(file, &about->tensors, json_object_get(said, "tensors"));
@@ -229,19 +218,10 @@ void ckpt_view_about_destroy(struct ckpt_view_about *about)
     free(about);
 }
 
-/* What the checkpoint itself says comes first, and once. */
 void ckpt_view_about_root(const struct ckpt_view_about *about,
                           struct ckpt_h5 *file)
 {
-    const struct attributes *root = &about->root.list[0];
-    ckpt_h5_attribute_integer(file, "format_version", FORMAT_VERSION);
-    ckpt_h5_attribute_integer(file, "step", about->step);
-    ckpt_h5_attribute_integer(file, "ranks", about->ranks);
-    for (size_t i = 0; i < root->count; i++)
-        if (strcmp(root->list[i].name, "format_version") != 0 &&
-            strcmp(root->list[i].name, "step") != 0 &&
-            strcmp(root->list[i].name, "ranks") != 0)
-            put_attribute(file, &root->list[i]);
+    put_set(file, &about->root.list[0]);
 }
 
 bool ckpt_view_about_has_config(const struct ckpt_view_about *about)
