@@ -20,9 +20,10 @@ enum err err_set(enum err code, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    /* what comes from a file or a user may hold line ends */
+    /* what comes from a file or a user may hold line ends, and more that a
+     * terminal obeys */
     for (char *p = text; *p != '\0'; p++)
-        if (*p == '\n' || *p == '\r')
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
             *p = ' ';
     memcpy(err_buffer, text, sizeof text);
     return code;

@@ -39,7 +39,7 @@ enum err {
     } while (0)
 
 /* Store the thread's error text (printf format, at most 511 bytes, line ends
- * become blanks) and return `code`. The stored text may be an argument. */
+ * and other control characters become blanks) and return `code`. The stored text may be an argument. */
 enum err err_set(enum err code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

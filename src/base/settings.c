@@ -27,6 +27,9 @@ bool settings_is_group(const struct settings_table *table, const char *group)
 enum err settings_unknown(const struct settings_table *table, const char *key,
                           const char *place)
 {
+    if (settings_is_group(table, key))
+        return err_set(ERR_USAGE, "%s: '%s' is a group: name one of %s.*", place,
+                       key, key);
     char near[SETTINGS_KEY_BYTES];
     const char *ours = NULL;
     const char *note = NULL;

@@ -130,12 +130,12 @@ static enum err settings_file_syntax(const char *path, int line,
     enum err rc = ERR_OK;
     char *text = NULL;
     size_t bytes = 0;
-    char hint[SETTINGS_PLACE_BYTES];
+    char hint[SETTINGS_PLACE_BYTES] =
+        "it is set twice; a group is opened once, with all that is in it";
     TRY(settings_scan_read(path, SETTINGS_SCAN_BYTES_MAX, &text, &bytes));
-    if (settings_hint_line(text, line, hint))
-        rc = err_set(ERR_USAGE, "%s:%d: %s: %s", path, line, error, hint);
-    else
-        rc = err_set(ERR_USAGE, "%s:%d: %s", path, line, error);
+    if (strcmp(error, "duplicate setting name") != 0)
+        settings_hint_line(text, line, hint);
+    rc = err_set(ERR_USAGE, "%s:%d: %s: %s", path, line, error, hint);
 out:
     free(text);
     return rc;

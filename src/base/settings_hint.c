@@ -3,6 +3,7 @@
 #include "src/base/settings_private.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -89,43 +90,94 @@ static bool settings_hint_is_one_of(const char *const *words, const char *value,
     return false;
 }
 
+/* Whether libconfig takes it for a number or a boolean. */
+static bool settings_hint_is_value(const char *value, size_t length)
+{
+    static const char *const booleans[] = { "true", "false", NULL };
+    if (settings_hint_is_one_of(booleans, value, length))
+        return true;
+    char *end = NULL;
+    (void)strtod(value, &end);
+    size_t used = (size_t)(end - value);
+    return used > 0 && (used == length || strncmp(end, "L", length - used) == 0);
+}
+
+/* A duration or a size, which are strings here. */
+static bool settings_hint_is_quantity(const char *value, size_t length)
+{
+    char text[64];
+    struct duration duration;
+    int64_t bytes = 0;
+    snprintf(text, sizeof text, "%.*s", (int)length, value);
+    return units_parse(text, &duration) == ERR_OK ||
+           units_bytes_parse(text, &bytes) == ERR_OK;
+}
+
 /* What is wrong with the value, which ends a line or a member of a group. */
 static bool settings_hint_value(const char *value,
                                 char hint[SETTINGS_PLACE_BYTES])
 {
-    static const char *const booleans[] = { "true", "false", NULL };
     static const char *const nothings[] = { "none", "null", "nil", "nan",
                                             "inf",  "-inf", NULL };
+    static const char *const answers[] = { "yes", "no", "on", "off", NULL };
     size_t length = strcspn(value, " \t\r\n;,{}()#");
-    size_t number = strspn(value, "+-0123456789._");
-    if (value[0] == '\'') {
+    int shown = length < 64 ? (int)length : 64;
+    bool word = isalpha((unsigned char)value[0]) ||
+                (value[0] != '\0' && strchr("/.~$%", value[0]) != NULL);
+    bool digit = isdigit((unsigned char)value[0]);
+    if (value[0] == '\'')
         snprintf(hint, SETTINGS_PLACE_BYTES,
                  "write strings in double quotes, not in single ones");
-        return true;
-    }
-    if (settings_hint_is_one_of(nothings, value, length)) {
+    else if (value[0] == '=')
+        snprintf(hint, SETTINGS_PLACE_BYTES, "write one =");
+    else if (value[0] == '$' || value[0] == '%')
+        snprintf(hint, SETTINGS_PLACE_BYTES,
+                 "variables are not filled in: give it on the command line");
+    else if (settings_hint_is_one_of(nothings, value, length))
         snprintf(hint, SETTINGS_PLACE_BYTES,
                  "there is no %.*s: leave the setting out for its default",
-                 (int)length, value);
-        return true;
-    }
-    if (number == length && memchr(value, '_', length) != NULL) {
-        snprintf(hint, SETTINGS_PLACE_BYTES, "write numbers without _");
-        return true;
-    }
-    bool word = isalpha((unsigned char)value[0]) ||
-                strchr("/.~$%", value[0]) != NULL ||
-                isalpha((unsigned char)value[number]);
-    bool exponent = (value[number] == 'e' || value[number] == 'E') &&
-                    length == number + 1 +
-                                  strspn(value + number + 1, "+-0123456789");
-    bool hex = settings_hint_begins(value, "0x") ||
-               settings_hint_begins(value, "0X") || value[number] == 'L';
-    if (length == 0 || value[0] == '"' || !word || exponent || hex ||
-        settings_hint_is_one_of(booleans, value, length))
+                 shown, value);
+    else if (settings_hint_is_one_of(answers, value, length))
+        snprintf(hint, SETTINGS_PLACE_BYTES, "write true or false, not %.*s",
+                 shown, value);
+    else if (settings_hint_is_value(value, length) || (!word && !digit))
         return false;
-    snprintf(hint, SETTINGS_PLACE_BYTES, "write \"%.*s\" in double quotes",
-             length < 64 ? (int)length : 64, value);
+    else if (digit && !settings_hint_is_quantity(value, length))
+        snprintf(hint, SETTINGS_PLACE_BYTES,
+                 "%.*s is not a number: write 12, 1.5 or 6e-4", shown, value);
+    else
+        snprintf(hint, SETTINGS_PLACE_BYTES, "write \"%.*s\" in double quotes",
+                 shown, value);
+    return true;
+}
+
+/* A line that begins like one of another language. */
+static bool settings_hint_name(const char *line,
+                               char hint[SETTINGS_PLACE_BYTES])
+{
+    line += strspn(line, " \t");
+    size_t word = strspn(line, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQ"
+                               "RSTUVWXYZ0123456789_-.");
+    const char *after = line + word + strspn(line + word, " \t");
+    const char *dot = memchr(line, '.', word);
+    if (*line == '@') {
+        snprintf(hint, SETTINGS_PLACE_BYTES, "write @include \"FILE\"");
+        return true;
+    }
+    if (word == 0)
+        return false;
+    if (settings_hint_begins(line, "include "))
+        snprintf(hint, SETTINGS_PLACE_BYTES, "write @include \"FILE\"");
+    else if (dot != NULL && (*after == '=' || *after == ':'))
+        snprintf(hint, SETTINGS_PLACE_BYTES,
+                 "write %.*s: { %.*s = ...; }; for %.*s, which is for the "
+                 "command line",
+                 (int)(dot - line), line, (int)(line + word - dot - 1), dot + 1,
+                 (int)word, line);
+    else if (*after == '{')
+        snprintf(hint, SETTINGS_PLACE_BYTES, "write %.*s: {", (int)word, line);
+    else
+        return false;
     return true;
 }
 
@@ -133,11 +185,18 @@ static bool settings_hint_value(const char *value,
 static bool settings_hint_in_line(const char *line,
                                   char hint[SETTINGS_PLACE_BYTES])
 {
+    if (settings_hint_name(line, hint))
+        return true;
     for (const char *p = line; *p != '\0' && *p != '\n' && *p != '#'; p++) {
         if (*p == '"') {
             p += 1 + strcspn(p + 1, "\"\n");
             if (*p != '"')
                 return false;
+        } else if ((unsigned char)*p >= 0x80) {
+            snprintf(hint, SETTINGS_PLACE_BYTES,
+                     "a character outside of ASCII, such as a typographic "
+                     "quote or a no-break space, stands outside of a string");
+            return true;
         } else if (*p == '=' || *p == ':') {
             p++;
             p += strspn(p, " \t");
@@ -149,20 +208,54 @@ static bool settings_hint_in_line(const char *line,
     return false;
 }
 
-bool settings_hint_line(const char *text, int line,
+/* Braces that have no partner. */
+static bool settings_hint_braces(const char *text,
+                                 char hint[SETTINGS_PLACE_BYTES])
+{
+    int opened[16] = { 0 };
+    int depth = 0;
+    int line = 1;
+    for (const char *p = text; *p != '\0'; p++) {
+        if (*p == '"')
+            p += 1 + strcspn(p + 1, "\"\n");
+        else if (*p == '#' || settings_hint_begins(p, "//"))
+            p += strcspn(p, "\n");
+        if (*p == '\0')
+            break;
+        line += *p == '\n';
+        if (*p == '{' && depth < 16)
+            opened[depth++] = line;
+        if (*p == '}' && depth-- == 0) {
+            snprintf(hint, SETTINGS_PLACE_BYTES,
+                     "the } in line %d has no {", line);
+            return true;
+        }
+    }
+    if (depth > 0)
+        snprintf(hint, SETTINGS_PLACE_BYTES, "the { in line %d has no }",
+                 opened[depth - 1]);
+    return depth > 0;
+}
+
+void settings_hint_line(const char *text, int line,
                         char hint[SETTINGS_PLACE_BYTES])
 {
     if (settings_hint_is_yaml(text)) {
         snprintf(hint, SETTINGS_PLACE_BYTES, "%s", SETTINGS_HINT_YAML);
-        return true;
+        return;
     }
     /* the line before may lack its end */
+    const char *here = text;
     const char *before = text;
     for (int i = 1; i < line; i++) {
-        before = text;
-        text += strcspn(text, "\n");
-        text += *text == '\n';
+        before = here;
+        here += strcspn(here, "\n");
+        here += *here == '\n';
     }
-    return settings_hint_in_line(text, hint) ||
-           settings_hint_in_line(before, hint);
+    if (settings_hint_in_line(here, hint) ||
+        settings_hint_in_line(before, hint) || settings_hint_braces(text, hint))
+        return;
+    snprintf(hint, SETTINGS_PLACE_BYTES,
+             "write settings as name = value; and groups as "
+             "name: { name = value; };");
 }

@@ -1,5 +1,6 @@
 #include "src/base/settings_private.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <string.h>
 
@@ -25,7 +26,9 @@ int settings_nearest_edits(const char *a, const char *b)
         row = spare;
         row[0] = i;
         for (int j = 1; j <= b_bytes; j++) {
-            int edits = above[j - 1] + (a[i - 1] != b[j - 1]);
+            int differ = tolower((unsigned char)a[i - 1]) !=
+                         tolower((unsigned char)b[j - 1]);
+            int edits = above[j - 1] + differ;
             edits = settings_nearest_min(edits, above[j] + 1);
             edits = settings_nearest_min(edits, row[j - 1] + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
@@ -84,4 +87,24 @@ const char *settings_nearest(const struct setting *schema, int count,
         }
     }
     return best == INT_MAX ? NULL : out;
+}
+
+bool settings_nearest_choice(const char *choices, const char *text,
+                             char out[SETTINGS_KEY_BYTES])
+{
+    int best = (int)strlen(text) / 3 + 1;
+    bool found = false;
+    while (*choices != '\0') {
+        char choice[SETTINGS_KEY_BYTES];
+        size_t length = strcspn(choices, "|");
+        snprintf(choice, sizeof choice, "%.*s", (int)length, choices);
+        int edits = settings_nearest_edits(text, choice);
+        if (edits < best) {
+            best = edits;
+            found = true;
+            memcpy(out, choice, sizeof choice);
+        }
+        choices += length + (choices[length] == '|');
+    }
+    return found;
 }

@@ -103,12 +103,16 @@ bool settings_foreign(const struct settings_table *table, const char *key,
  * it could be libconfig by what it begins with, in *line. `bytes` without the
  * NUL at its end. */
 const char *settings_hint_format(const char *text, size_t bytes, int *line);
-/* What may be wrong with a text in which libconfig finds an error in `line`;
- * false if nothing comes to mind. */
-bool settings_hint_line(const char *text, int line,
+/* What may be wrong with a text in which libconfig finds a syntax error in
+ * `line`. */
+void settings_hint_line(const char *text, int line,
                         char hint[SETTINGS_PLACE_BYTES]);
+/* The choice of "a|b|c" that is nearest to the text; false if none is near. */
+bool settings_nearest_choice(const char *choices, const char *text,
+                             char out[SETTINGS_KEY_BYTES]);
 /* Edits (insertion, deletion, substitution, swap of neighbours) between two
- * texts, of which at most 255 bytes are compared. */
+ * texts, of which at most 255 bytes are compared; upper and lower case are the
+ * same. */
 int settings_nearest_edits(const char *a, const char *b);
 
 #endif

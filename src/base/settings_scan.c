@@ -69,6 +69,10 @@ static enum err settings_scan_comment(struct settings_scan *scan)
 {
     int line = scan->line;
     const char *p = scan->next;
+    if (strncmp(p, "#include \"", 10) == 0)
+        return err_set(ERR_USAGE, "%s:%d: #include is a comment: write "
+                       "@include",
+                       scan->path, line);
     if (p[0] == '#' || p[1] == '/') {
         scan->next = p + strcspn(p, "\n");
         return ERR_OK;
@@ -143,9 +147,14 @@ static enum err settings_scan_include(struct settings_scan *scan)
     TRY(fsio_path(path, "%s/%s", scan->folder, name));
     scan->next = p;
     struct stat st;
-    if (stat(path, &st) != 0) {
+    const char *wrong = NULL;
+    if (stat(path, &st) != 0)
+        wrong = strerror(errno);
+    else if (!S_ISREG(st.st_mode))
+        wrong = S_ISDIR(st.st_mode) ? "is a folder" : "is not a regular file";
+    if (wrong != NULL) {
         rc = err_set(ERR_USAGE, "%s:%d: cannot include %s: %s", scan->path,
-                     scan->line, path, strerror(errno));
+                     scan->line, path, wrong);
         goto out;
     }
     if (scan->room->files-- == 0) {

@@ -152,6 +152,44 @@ static bool settings_is_auto(const struct setting *setting, const char *text)
            strcmp(text, "auto") == 0;
 }
 
+static enum err settings_value_no_choice(const struct setting *setting,
+                                         const char *text, const char *place)
+{
+    char near[SETTINGS_KEY_BYTES];
+    if (settings_nearest_choice(setting->choices, text, near))
+        return err_set(ERR_USAGE,
+                       "%s: '%s' must be one of %s, not '%.40s'; did you mean "
+                       "'%s'?",
+                       place, setting->key, setting->choices, text, near);
+    return err_set(ERR_USAGE, "%s: '%s' must be one of %s, not '%.40s'", place,
+                   setting->key, setting->choices, text);
+}
+
+/* What a shell or a library of paths would understand, but mkdir would make a
+ * folder of. */
+static enum err settings_value_path(const struct setting *setting,
+                                    const char *text, const char *folder,
+                                    const char *place,
+                                    struct settings_value *out)
+{
+    const char *wrong = NULL;
+    for (const char *p = text; *p != '\0'; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            wrong = "has a line end or another control character";
+    if (text[0] == '~')
+        wrong = "begins with ~, which only a shell understands: write it out";
+    else if (text[0] == '$')
+        wrong = "begins with $, and variables are not filled in: write it out";
+    else if (strstr(text, "://") != NULL)
+        wrong = "is an address: give a folder of this machine";
+    if (wrong != NULL)
+        return err_set(ERR_USAGE, "%s: '%s' %s", place, setting->key, wrong);
+    if (text[0] == '\0')
+        return ERR_OK;
+    enum err rc = settings_join(folder, text, out->text);
+    return rc == ERR_OK ? rc : err_prefix(rc, "%s: '%s'", place, setting->key);
+}
+
 enum err settings_value_string(const struct setting *setting, const char *text,
                                const char *folder, const char *place,
                                struct settings_value *out)
@@ -171,16 +209,16 @@ enum err settings_value_string(const struct setting *setting, const char *text,
         return settings_value_wrong(setting, "a string", place);
     case SETTING_CHOICE:
         if (!settings_is_choice(setting->choices, text))
-            return err_set(ERR_USAGE, "%s: '%s' must be one of %s, not '%.40s'",
-                           place, setting->key, setting->choices, text);
+            return settings_value_no_choice(setting, text, place);
         memcpy(out->text, text, strlen(text));
         break;
     case SETTING_STRING:
         memcpy(out->text, text, strlen(text));
         break;
     case SETTING_PATH:
-        if (text[0] != '\0')
-            rc = settings_join(folder, text, out->text);
+        rc = settings_value_path(setting, text, folder, place, out);
+        if (rc != ERR_OK)
+            return rc;
         break;
     case SETTING_DURATION:
         if (setting->choices != NULL && settings_is_choice(setting->choices, text))

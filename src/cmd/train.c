@@ -29,9 +29,19 @@ static void usage(FILE *out)
             "or configuration\n\nsettings:\n");
 }
 
-/* Everything after --help may be missing. */
+static bool is_help(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+}
+
+/* --help may stand anywhere; what else there is may be missing. */
 static int help(int argc, char **argv)
 {
+    int kept = 0;
+    for (int i = 0; i < argc; i++)
+        if (!is_help(argv[i]))
+            argv[kept++] = argv[i];
+    argc = kept;
     bool has_path = argc > 0 && strchr(argv[0], '=') == NULL;
     const char *path = has_path ? argv[0] : NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
@@ -123,9 +133,9 @@ int main(int argc, char **argv)
 {
     kernels_wait_passively(argv);
     log_init("train", -1, LOG_INFO);
-    if (argc >= 2 &&
-        (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return help(argc - 2, argv + 2);
+    for (int i = 1; i < argc; i++)
+        if (is_help(argv[i]))
+            return help(argc - 1, argv + 1);
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         puts("tessera " TESSERA_VERSION);
         return EXIT_DONE;

@@ -2,6 +2,13 @@
 
 #include "src/base/log.h"
 
+static enum err steps_of(const char *key, struct duration duration,
+                         const struct unit_rates *rates, int64_t *steps)
+{
+    enum err rc = units_steps(duration, rates, steps);
+    return rc == ERR_OK ? rc : err_prefix(rc, "%s", key);
+}
+
 enum err train_schedule(const struct train_settings *s,
                         int64_t samples_per_epoch, struct train_schedule *out)
 {
@@ -13,13 +20,18 @@ enum err train_schedule(const struct train_settings *s,
     };
     out->max_steps = -1;
     if (s->train.max_duration.unit != UNIT_SEC) {
-        TRY(units_steps(s->train.max_duration, &out->rates, &out->max_steps));
+        TRY(steps_of("train.max_duration", s->train.max_duration, &out->rates,
+                     &out->max_steps));
+        if (out->max_steps == 0)
+            return err_set(ERR_USAGE, "train.max_duration is less than a step");
         out->rates.max_steps = out->max_steps;
     }
     out->schedule.kind = schedule_kind(s->scheduler.name);
     out->schedule.alpha_final = s->scheduler.alpha_final;
-    TRY(units_steps(s->scheduler.warmup, &out->rates, &out->schedule.warmup));
-    TRY(units_steps(s->scheduler.t_max, &out->rates, &out->schedule.t_max));
+    TRY(steps_of("scheduler.warmup", s->scheduler.warmup, &out->rates,
+                 &out->schedule.warmup));
+    TRY(steps_of("scheduler.t_max", s->scheduler.t_max, &out->rates,
+                 &out->schedule.t_max));
 out:
     return rc;
 }

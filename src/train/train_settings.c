@@ -162,13 +162,15 @@ const struct setting train_settings_schema[] = {
       NULL, "where the schedule ends" },
 
     { "eval.interval", SETTING_DURATION, AT(eval.interval), "1dur", 0, 0, NULL,
-      "between evaluations on data.eval" },
+      "between evaluations on data.eval, of which the last step has one in any "
+      "case (0ba: it alone)" },
     { "eval.samples", SETTING_INT, AT(eval.samples), "0", 0, LARGE, NULL,
       "samples per evaluation; 0: all" },
 
     { "checkpoint.interval", SETTING_DURATION, AT(checkpoint.interval), "100ba",
       0, 0, "auto",
-      "between checkpoints; the last step always has one; auto: what loses the "
+      "between checkpoints, of which the last step has one in any case (0ba: it "
+      "alone); auto: what loses the "
       "least time by measured cost and the ledger's failures" },
     { "checkpoint.local_dir", SETTING_STRING, AT(checkpoint.local_dir), "", 0,
       0, NULL,

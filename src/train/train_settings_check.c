@@ -12,11 +12,41 @@ static enum err check_run_dir(const char *dir)
 {
     if (dir[0] == '\0')
         return err_set(ERR_USAGE, "run.dir is empty: name a folder");
+    if (dir[strspn(dir, "/")] == '\0')
+        return err_set(ERR_USAGE, "run.dir is /: a run needs a folder of its "
+                                  "own");
     if (strlen(dir) > RUN_DIR_MAX)
         return err_set(
             ERR_USAGE,
             "run.dir has %zu bytes, more than %d: use a shorter path",
             strlen(dir), RUN_DIR_MAX);
+    return ERR_OK;
+}
+
+static enum err check_data(const struct train_settings *s)
+{
+    if (s->data.train[0] == '\0')
+        return err_set(ERR_USAGE, "data.train is empty: name the folder of a "
+                                  "data set");
+    if (strcmp(s->run.dir, s->data.train) == 0 ||
+        strcmp(s->run.dir, s->data.eval) == 0)
+        return err_set(ERR_USAGE,
+                       "run.dir is the folder of a data set (data.train, "
+                       "data.eval): a run needs a folder of its own");
+    return ERR_OK;
+}
+
+static enum err check_local(const struct train_settings *s)
+{
+    bool dir = s->checkpoint.local_dir[0] != '\0';
+    bool interval = s->checkpoint.local_interval.value > 0;
+    if (interval && !dir)
+        return err_set(ERR_USAGE, "checkpoint.local_interval needs a folder on "
+                                  "every node: give checkpoint.local_dir");
+    if (dir && !interval)
+        return err_set(ERR_USAGE,
+                       "checkpoint.local_dir is given, but not how often to "
+                       "save there: give checkpoint.local_interval");
     return ERR_OK;
 }
 
@@ -87,6 +117,8 @@ enum err train_settings_check(const struct train_settings *s, bool partial)
     struct model_memory memory;
     if (!partial || s->run.dir[0] != '\0')
         TRY(check_run_dir(s->run.dir));
+    if (!partial)
+        TRY(check_data(s));
     TRY(model_config_check(&model));
     TRY(train_settings_memory(s, &memory));
     TRY(check_parallel(s));
@@ -112,6 +144,7 @@ enum err train_settings_check(const struct train_settings *s, bool partial)
                        (long long)slot, (long long)s->train.microbatch);
     if (!partial || s->train.max_duration.value > 0)
         TRY(check_durations(s));
+    TRY(check_local(s));
     if (s->eval.samples > 0 && s->data.eval[0] == '\0')
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
 out:
