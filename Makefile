@@ -93,6 +93,11 @@ CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(CUDA_C)
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_OBJ)) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
 MAINS    := $(filter-out tessera,$(MAIN_SRC:src/cmd/%.c=%))
 PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-launch
+# the part of the health check that root runs: no MPI, no BLAS, and of other
+# libraries their archives, where there are any
+NODE     := $(B)/libexec/node-health
+NODE_OBJ := $(addprefix $(B)/,src/cmd/health.node.o healthcheck/health.node.o healthcheck/health_cpu.node.o)
+archive   = $(or $(filter /%,$(shell $(CC) -print-file-name=lib$(1).a)),-l$(1))
 TESTS    := $(TEST_SRC:tests/%.c=$(B)/tests/%)
 # linked before the library, this object makes crash points work
 CRASH    := $(B)/checkpoint/ckpt_crash.points.o
@@ -142,15 +147,15 @@ BATS     := $(sort $(wildcard tests/*.bats)) tests/inputs.t
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all help info deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run racecheck lint \
-    layers install uninstall clean tiny-data soak-ckpt matrix
+    layers install uninstall clean tiny-data soak-ckpt matrix install-node
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests gpu check demo bench sanitize racecheck install tiny-data soak-ckpt matrix: deps
+all tests gpu check demo bench sanitize racecheck install install-node tiny-data soak-ckpt matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
-all: $(PROGRAMS)
+all: $(PROGRAMS) $(NODE)
 endif
 
 $(B)/%.o: %.c
@@ -169,6 +174,7 @@ $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 
 $(B)/healthcheck/%.o $(B)/tests/test_health_gpu.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
+$(B)/healthcheck/health.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DHEALTH_PROBES)
 
 # Without contraction, as in C: a fused multiply-add happens where it is written.
 NVCCFLAGS = -std=c++17 -O3 -fmad=false $(if $(filter 1,$(WERROR)),-Werror all-warnings) \
@@ -236,6 +242,17 @@ $(B)/crash/bin/tessera-%: $(CRASH) $(B)/bin/tessera-%
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(CRASH) $(patsubst %.c,$(B)/%.o,src/cmd/$*.c $(wildcard src/cmd/$*_*.c)) $(LIB) $(LDLIBS)
+
+$(B)/%.node.o: %.c
+	@mkdir -p $(@D)
+	@echo "  CC    $< (node)"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -O3 -DHEALTH_NODE -c $< -o $@
+
+$(NODE): $(NODE_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(filter-out -fopenmp,$(LDFLAGS)) -Wl,--as-needed -o $@ $^ \
+	    $(call archive,config) $(call archive,jansson) $(call archive,gomp) -ldl -lm
 
 $(B)/bin/tessera-launch: jobs/launch
 	@mkdir -p $(@D)
@@ -401,17 +418,23 @@ $(B)/tiny-data/train/index.json: $(B)/bin/tessera-data tests/english-text
 	$(Q)$(B)/bin/tessera-data tokenize --force --seq-len 128 --eval-fraction 0.05 --out $(B)/tiny-data $(B)/tiny.txt
 	$(Q)rm -f $(B)/tiny.txt
 
-install: all ## into PREFIX (DESTDIR is honoured), with a modulefile
+# What root runs, whole: for a disk of the node itself.
+install-node: $(NODE) ## prolog, epilog and their check alone, into PREFIX on a local disk
+	install -d $(DESTDIR)$(PREFIX)/libexec/tessera/lib $(DESTDIR)$(PREFIX)/etc
+	install $(NODE) jobs/prolog jobs/epilog $(DESTDIR)$(PREFIX)/libexec/tessera
+	install -m 644 jobs/lib/admin.sh $(DESTDIR)$(PREFIX)/libexec/tessera/lib
+	[ -f $(DESTDIR)$(PREFIX)/etc/tessera.conf ] || install -m 644 jobs/tessera.conf $(DESTDIR)$(PREFIX)/etc
+
+install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefile
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/tessera/lib \
 	    $(DESTDIR)$(PREFIX)/etc $(DESTDIR)$(PREFIX)/share/tessera/conf \
 	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(MODULEDIR)/tessera
 	install $(filter-out %launch,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
-	install jobs/launch jobs/prolog jobs/epilog $(DESTDIR)$(PREFIX)/libexec/tessera
+	install jobs/launch $(DESTDIR)$(PREFIX)/libexec/tessera
 	install -m 644 $(wildcard jobs/lib/*.sh) $(DESTDIR)$(PREFIX)/libexec/tessera/lib
 	ln -sf ../libexec/tessera/launch $(DESTDIR)$(PREFIX)/bin/tessera-launch
 	install -m 644 $(wildcard jobs/*.sbatch) $(DESTDIR)$(PREFIX)/share/tessera
 	install -m 644 $(wildcard jobs/conf/*.cfg) $(DESTDIR)$(PREFIX)/share/tessera/conf
-	[ -f $(DESTDIR)$(PREFIX)/etc/tessera.conf ] || install -m 644 jobs/tessera.conf $(DESTDIR)$(PREFIX)/etc
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/tessera.in \
 	    > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)

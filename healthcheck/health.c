@@ -17,6 +17,8 @@
 
 #define RUN_RETESTS 2
 #define RUN_SKIP_S 0.05 /* with less than this left a check is not begun */
+#define RUN_SHORT_S 5.0 /* a hang within less is looked at again */
+#define RUN_PAUSE_S 1.0 /* before that */
 
 #define ALL (HEALTH_QUICK | HEALTH_PROLOG | HEALTH_EPILOG | HEALTH_JOB)
 
@@ -32,13 +34,37 @@ static const struct health_check health_checks[] = {
     { "gpu", "gpu", ALL, 10, health_gpu_state },
     { "xid", "gpu", ALL & ~(unsigned)HEALTH_JOB, 5, health_xid_log },
     { "gpumem", "gpu", HEALTH_PROLOG | HEALTH_EPILOG, 10, health_gpu_used },
-#ifdef KERNELS_CUDA
+#ifdef HEALTH_PROBES
     { "gpugemm", "probe", HEALTH_JOB, 70, health_probe_gemm },
     { "hbm", "probe", HEALTH_JOB, 70, health_probe_hbm },
     { "pcie", "probe", HEALTH_JOB, 140, health_probe_pcie },
     { "peer", "probe", HEALTH_JOB, 40, health_probe_peer },
     { "allreduce", "probe", HEALTH_JOB, 60, health_probe_allreduce },
 #endif
+};
+
+#define CHECK_COUNT (sizeof health_checks / sizeof health_checks[0])
+
+/* The names of all builds: one file of thresholds is for all. */
+static const struct {
+    const char *id, *about;
+} health_names[] = {
+    { "load", "processes that want to run" },
+    { "memory", "available memory" },
+    { "blocked", "processes that wait in the kernel" },
+    { "zombies", "ended processes that nobody asked for" },
+    { "shm", "room in /dev/shm, and writing there" },
+    { "tmp", "room in /tmp, and writing there" },
+    { "gemm", "equal products on every processor" },
+    { "triad", "memory bandwidth" },
+    { "gpu", "what the driver says of the GPUs" },
+    { "xid", "GPU faults in the kernel's log" },
+    { "gpumem", "GPU memory in use between jobs" },
+    { "gpugemm", "equal products on every GPU" },
+    { "hbm", "patterns in GPU memory, its speed" },
+    { "pcie", "copies between host and GPU" },
+    { "peer", "copies between GPUs" },
+    { "allreduce", "sums over the GPUs by NCCL" },
 };
 
 static const struct {
@@ -57,8 +83,40 @@ static const struct {
 
 const struct health_check *health_table(int *count)
 {
-    *count = (int)(sizeof health_checks / sizeof health_checks[0]);
+    *count = (int)CHECK_COUNT;
     return health_checks;
+}
+
+bool health_known(const char *id, size_t length)
+{
+    for (size_t i = 0; i < sizeof health_names / sizeof *health_names; i++)
+        if (strlen(health_names[i].id) == length &&
+            strncmp(health_names[i].id, id, length) == 0)
+            return true;
+    return false;
+}
+
+static unsigned phases_of(const char *id)
+{
+    for (size_t i = 0; i < CHECK_COUNT; i++)
+        if (strcmp(health_checks[i].id, id) == 0)
+            return health_checks[i].phases;
+    return 0;
+}
+
+void health_print_checks(FILE *file)
+{
+    for (size_t i = 0; i < sizeof health_names / sizeof *health_names; i++) {
+        unsigned phases = phases_of(health_names[i].id);
+        if (phases == 0)
+            continue;
+        fprintf(file, "  %-9s  %-38s", health_names[i].id,
+                health_names[i].about);
+        for (size_t j = 0; j < PHASE_COUNT; j++)
+            if ((phases & (unsigned)health_phases[j].phase) != 0)
+                fprintf(file, " %s", health_phases[j].name);
+        fputc('\n', file);
+    }
 }
 
 static size_t health_phase_index(enum health_phase phase)
@@ -109,8 +167,7 @@ enum health_state health_worse(enum health_state a, enum health_state b)
     return gravity[a] >= gravity[b] ? a : b;
 }
 
-/* The next item of a comma-separated list; false: there is none. */
-static bool list_item(const char **list, const char **item, size_t *length)
+bool health_item(const char **list, const char **item, size_t *length)
 {
     *list += strspn(*list, ", ");
     if (**list == '\0')
@@ -125,7 +182,7 @@ bool health_listed(const char *list, const char *word)
 {
     const char *item;
     size_t length;
-    while (list_item(&list, &item, &length))
+    while (health_item(&list, &item, &length))
         if (strlen(word) == length && strncmp(item, word, length) == 0)
             return true;
     return false;
@@ -204,6 +261,7 @@ static void child_late(const struct health_check *check, pid_t pid, bool cut,
                     gone ? "does not answer"
                          : "does not answer and cannot be killed");
         out->limit = check->timeout_s;
+        out->retest = check->timeout_s < RUN_SHORT_S;
         snprintf(out->unit, sizeof out->unit, "s");
     }
 }
@@ -262,8 +320,10 @@ static void run_check(const struct health_check *check,
     double start = clock_now();
     int tries = 0;
     do {
+        if (tries > 0 && strncmp(out->code, "HANG_", 5) == 0)
+            clock_sleep(fmin(RUN_PAUSE_S, fmax(end_s - clock_now(), 0)));
         if (end_s - clock_now() < RUN_SKIP_S) {
-            /* A slow result that could not be confirmed is not bad. */
+            /* What could not be confirmed is not bad. */
             memset(out, 0, sizeof *out);
             out->cut = true;
             result_fail(out, HEALTH_UNKNOWN, "BUDGET",

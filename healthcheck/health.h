@@ -6,14 +6,18 @@
  * not help; the parent touches nothing but /proc, the names of PCI devices and
  * pipes. A check that waited its whole time asleep (state S or D) is a hang:
  * bad, since every check here looks at something local. One that was still
- * computing, or whose time the phase's budget cut short, is unknown.
+ * computing, or whose time the phase's budget cut short, is unknown. A hang
+ * within a short deadline needs a second one after a pause: file systems stand
+ * still for seconds and go on.
  *
  * Verdict of the node: the gravest state of its checks, bad > unknown > warn >
  * ok; code and reason are those of the first check with that state. Speeds are
  * reported; they are bad only below a floor that the administrator has set, or,
  * of GPUs, far below the others of the node, and only twice in a row. Hard
- * faults (wrong arithmetic, full or unwritable local file systems, hangs) are
- * bad at once. */
+ * faults (wrong arithmetic, unwritable local file systems) are bad at once.
+ *
+ * The phases of root, prolog and epilog, lead to drains. There nothing that a
+ * user of the node can bring about is bad: it is worth a warning at most. */
 #ifndef TESSERA_HEALTH_H
 #define TESSERA_HEALTH_H
 
@@ -43,6 +47,7 @@ struct health_limits {
     double shm_free_min_mib, shm_inodes_min;
     double tmp_free_min_mib, tmp_inodes_min;
     double memory_available_min_mib;
+    double load_max, blocked_max, zombies_max; /* 0: only reported */
     double gemm_min_gflops;
     double triad_min_gbps;
     double pair_min_gbps;
@@ -51,6 +56,7 @@ struct health_limits {
     double gpu_nvlinks; /* active ones per GPU; 0: as many as any other has */
     double gpu_used_max_mib;
     double gpu_xid_hours;
+    char gpu_xid_fatal[1024], gpu_xid_suspect[1024]; /* numbers */
     double gpu_ratio_min; /* of the other GPUs' median */
     double gpu_gemm_min_tflops;
     double gpu_hbm_min_gbps, gpu_pcie_min_gbps, gpu_peer_min_gbps;
@@ -63,6 +69,7 @@ struct health_env {
     const char *root; /* before every path; "" in production */
     const char *host; /* Slurm's node name, else the host name */
     enum health_phase phase;
+    int gpus; /* that Slurm says the node has; 0: nobody has said */
     struct health_limits limits;
     /* "gemm:HOST:wrong,shm:HOST:full,gpu:HOST:lost,hbm:HOST:wrong,
      * hbm:HOST:slow,hang:fs"; NULL: none */
@@ -81,7 +88,7 @@ struct health_result {
     double limit; /* 0: none */
     int tries;
     double dur_s;
-    bool retest; /* a bad result needs a second one: speeds */
+    bool retest; /* a bad result needs a second one: speeds, hangs */
     bool cut;    /* ended by the budget */
 };
 
@@ -119,6 +126,10 @@ const struct health_check *health_table(int *count);
  * GPUs, by their number. */
 double health_budget_s(const struct health_env *env);
 const char *health_phase_name(enum health_phase phase);
+/* One line per check: its name, its phases, what it looks at. */
+void health_print_checks(FILE *file);
+/* Whether any build of this program has such a check. */
+bool health_known(const char *id, size_t length);
 /* False: no such phase. */
 bool health_phase_parse(const char *text, enum health_phase *out);
 /* Run the checks of env->phase one after the other within budget_s; always
@@ -135,15 +146,19 @@ const char *health_state_name(enum health_state state);
  * means every host. */
 bool health_injected(const char *inject, const char *kind, const char *name,
                      const char *what);
-/* Whether `word` is in a comma-separated list. */
+/* The next item of a list with commas or spaces; false: there is none. */
+bool health_item(const char **list, const char **item, size_t *length);
+/* Whether `word` is in such a list. */
 bool health_listed(const char *list, const char *word);
 
 /* --- health_limits.c ------------------------------------------------------ */
 
-/* Defaults, then the file (libconfig; NULL: defaults only). */
+/* Defaults, then the file (libconfig; NULL: defaults only). ERR_USAGE also for
+ * a check to disable that is none, or an Xid that is no number. */
 enum err health_limits_load(const char *path, struct health_limits *out);
 /* The same with the administrator's file, etc/health.cfg beside the folder of
- * the running program, if there is one. */
+ * the running program, if there is one. Root obeys only a file that nobody else
+ * can have written, says so, and takes the defaults otherwise. */
 enum err health_limits_default(struct health_limits *out);
 
 /* --- the checks ----------------------------------------------------------- */
@@ -178,6 +193,9 @@ enum err health_gpu_used(const struct health_env *env,
                          struct health_result *out);
 enum err health_xid_log(const struct health_env *env,
                         struct health_result *out);
+/* After a repair: what the kernel's log holds now does not count any more,
+ * until the next boot. Writes ROOT/var/lib/tessera/repaired. */
+enum err health_xid_repaired(const char *root);
 /* Products, memory, the bus, peers and an all-reduce of all visible GPUs; only
  * in builds with CUDA. */
 enum err health_probe_gemm(const struct health_env *env,
@@ -205,7 +223,8 @@ void health_report_print(const struct health_verdict *verdict, FILE *file);
 /* An array of verdicts, one line each. */
 enum err health_report_dump(const json_t *verdicts, FILE *file);
 /* The same into PATH, or each into PATH/HOST.json when PATH is a folder; files
- * are replaced in one step. */
+ * are replaced in one step. ERR_USAGE where something else than a file that may
+ * be written is in the way: a device, a link, somebody's file. */
 enum err health_report_write(const json_t *verdicts, const char *path);
 
 #endif

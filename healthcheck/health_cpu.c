@@ -12,9 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/kernels.h"
 #include "src/base/clock.h"
 #include "src/base/rng.h"
+#ifndef HEALTH_NODE
+#include "kernels/kernels.h"
+#endif
 
 #define CPU_SIDE 384
 #define CPU_ELEMENTS (CPU_SIDE * CPU_SIDE)
@@ -23,7 +25,9 @@
 #define CPU_TRIAD_PASSES 5
 
 struct cpu_gemm {
+#ifndef HEALTH_NODE
     const struct kernels *kernels;
+#endif
     float *a, *b;
     float *good; /* the product that all must reproduce */
     int threads;
@@ -43,10 +47,43 @@ static void *cpu_allocate(size_t bytes)
     return aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
-static enum err cpu_product(const struct cpu_gemm *test, int threads,
-                            float *out)
+#ifdef HEALTH_NODE
+/* Without any library, for the program that root runs on every node. */
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+__attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#endif
+static void
+cpu_multiply(const float *restrict a, const float *restrict b,
+             float *restrict c)
 {
-    struct kernel_ctx ctx = { .threads = threads };
+    memset(c, 0, CPU_ELEMENTS * sizeof *c);
+    for (int i = 0; i < CPU_SIDE; i++)
+        for (int k = 0; k < CPU_SIDE; k++)
+            for (int j = 0; j < CPU_SIDE; j++)
+                c[i * CPU_SIDE + j] +=
+                    a[i * CPU_SIDE + k] * b[k * CPU_SIDE + j];
+}
+
+static enum err cpu_product(const struct cpu_gemm *test, float *out)
+{
+    cpu_multiply(test->a, test->b, out);
+    return ERR_OK;
+}
+
+static enum err cpu_begin(struct cpu_gemm *test)
+{
+    (void)test;
+    return ERR_OK;
+}
+
+static int cpu_threads(void)
+{
+    return omp_get_num_procs();
+}
+#else
+static enum err cpu_product(const struct cpu_gemm *test, float *out)
+{
+    struct kernel_ctx ctx = { .threads = 1 };
     struct gemm gemm = { .form = GEMM_NN,
                          .m = CPU_SIDE,
                          .n = CPU_SIDE,
@@ -56,6 +93,17 @@ static enum err cpu_product(const struct cpu_gemm *test, int threads,
                          .c = out };
     return test->kernels->gemm(&ctx, DTYPE_F32, &gemm);
 }
+
+static enum err cpu_begin(struct cpu_gemm *test)
+{
+    return kernels_find("cpu", "auto", &test->kernels);
+}
+
+static int cpu_threads(void)
+{
+    return kernels_threads_default(1);
+}
+#endif
 
 /* Elements of `good` that are off by more than the op table allows. */
 static int64_t cpu_against_fp64(const struct cpu_gemm *test)
@@ -118,7 +166,7 @@ static enum err cpu_loop(const struct cpu_gemm *test, struct cpu_tally *tally)
         return err_set(ERR_MEMORY, "no memory for a matrix");
     double start = clock_now();
     do {
-        TRY(cpu_product(test, 1, c));
+        TRY(cpu_product(test, c));
         if (test->inject && omp_get_thread_num() == 0)
             c[CPU_ELEMENTS / 2] = -c[CPU_ELEMENTS / 2];
         int64_t wrong = cpu_differences(c, test->good);
@@ -206,7 +254,7 @@ enum err health_cpu_gemm(const struct health_env *env,
 {
     enum err rc = ERR_OK;
     struct cpu_gemm test = {
-        .threads = kernels_threads_default(1),
+        .threads = cpu_threads(),
         .seconds = env->phase == HEALTH_JOB ? 3.0 : 0.3,
         .inject = health_injected(env->inject, "gemm", env->host, "wrong"),
         .a = cpu_allocate(CPU_ELEMENTS * sizeof(float)),
@@ -218,12 +266,12 @@ enum err health_cpu_gemm(const struct health_env *env,
         rc = err_set(ERR_MEMORY, "no memory for three matrices");
         goto out;
     }
-    TRY(kernels_find("cpu", "auto", &test.kernels));
+    TRY(cpu_begin(&test));
     rng_fill_normal(CPU_SEED, rng_stream("health.a"), 0, CPU_ELEMENTS, 1.0f,
                     test.a);
     rng_fill_normal(CPU_SEED, rng_stream("health.b"), 0, CPU_ELEMENTS, 1.0f,
                     test.b);
-    TRY(cpu_product(&test, 1, test.good));
+    TRY(cpu_product(&test, test.good));
     TRY(cpu_judge(env, &test, out));
 out:
     free(test.good);
@@ -257,7 +305,7 @@ enum err health_cpu_triad(const struct health_env *env,
                           struct health_result *out)
 {
     enum err rc = ERR_OK;
-    int threads = kernels_threads_default(1);
+    int threads = cpu_threads();
     int64_t count = cpu_triad_count();
     int64_t wrong = 0;
     double best_s = 1e30;

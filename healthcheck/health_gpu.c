@@ -76,6 +76,8 @@ int health_gpu_expected(const struct health_env *env)
         return 0;
     if (env->limits.gpu_count > 0)
         return (int)env->limits.gpu_count;
+    if (env->gpus > 0)
+        return env->gpus;
     return GPU_BUILT ? pci_count(env->root) : 0;
 }
 

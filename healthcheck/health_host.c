@@ -43,6 +43,18 @@ void health_host_name(char *text, size_t bytes)
     }
 }
 
+/* What users of the node bring about: never more than a warning. */
+static void host_judge(const char *code, const char *text, double max,
+                       struct health_result *out)
+{
+    out->limit = max;
+    if (max <= 0 || out->value <= max)
+        return;
+    out->state = HEALTH_WARN;
+    snprintf(out->code, sizeof out->code, "%s", code);
+    snprintf(out->text, sizeof out->text, "%s", text);
+}
+
 enum err health_host_load(const struct health_env *env,
                           struct health_result *out)
 {
@@ -53,6 +65,9 @@ enum err health_host_load(const struct health_env *env,
     out->value = strtod(text, &end);
     if (end == text)
         rc = err_set(ERR_DATA, "/proc/loadavg: not a number: %.20s", text);
+    else
+        host_judge("LOAD_HIGH", "many processes want to run",
+                   env->limits.load_max, out);
 out:
     free(text);
     return rc;
@@ -75,7 +90,9 @@ enum err health_host_memory(const struct health_env *env,
     out->value = available_kib / 1024;
     out->limit = env->limits.memory_available_min_mib;
     if (out->value < out->limit) {
-        out->state = HEALTH_BAD;
+        out->state = (env->phase & (HEALTH_PROLOG | HEALTH_EPILOG)) != 0
+                         ? HEALTH_WARN
+                         : HEALTH_BAD;
         snprintf(out->code, sizeof out->code, "MEMORY_LOW");
         snprintf(out->text, sizeof out->text, "little memory is available");
     }
@@ -122,12 +139,20 @@ enum err health_host_blocked(const struct health_env *env,
                              struct health_result *out)
 {
     snprintf(out->unit, sizeof out->unit, "processes");
-    return host_count(env->root, 'D', &out->value);
+    enum err rc = host_count(env->root, 'D', &out->value);
+    if (rc == ERR_OK)
+        host_judge("BLOCKED", "many processes wait in the kernel",
+                   env->limits.blocked_max, out);
+    return rc;
 }
 
 enum err health_host_zombies(const struct health_env *env,
                              struct health_result *out)
 {
     snprintf(out->unit, sizeof out->unit, "processes");
-    return host_count(env->root, 'Z', &out->value);
+    enum err rc = host_count(env->root, 'Z', &out->value);
+    if (rc == ERR_OK)
+        host_judge("ZOMBIES", "many ended processes are still there",
+                   env->limits.zombies_max, out);
+    return rc;
 }

@@ -2,10 +2,12 @@
 #include "healthcheck/health.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "src/base/fsio.h"
 
@@ -158,6 +160,23 @@ out:
     return rc;
 }
 
+/* Replaces a file that we may write, or makes one; nothing else. */
+static enum err report_replace(const char *path, const char *text)
+{
+    struct stat status;
+    if (lstat(path, &status) == 0) {
+        if (!S_ISREG(status.st_mode))
+            return err_set(
+                ERR_USAGE,
+                "--out %s: %s; give a file or a folder (--json "
+                "prints the line)",
+                path, S_ISLNK(status.st_mode) ? "is a link" : "is not a file");
+        if (faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) != 0)
+            return err_errno("--out %s: may not be written", path);
+    }
+    return fsio_write_atomic(path, text, strlen(text));
+}
+
 static enum err report_into_folder(const json_t *verdict, const char *folder)
 {
     enum err rc = ERR_OK;
@@ -166,7 +185,7 @@ static enum err report_into_folder(const json_t *verdict, const char *folder)
     TRY(fsio_path(path, "%s/%s.json", folder,
                   json_string_value(json_object_get(verdict, "host"))));
     TRY(report_lines(verdict, &text));
-    TRY(fsio_write_atomic(path, text, strlen(text)));
+    TRY(report_replace(path, text));
 out:
     free(text);
     return rc;
@@ -184,7 +203,7 @@ enum err health_report_write(const json_t *verdicts, const char *path)
                    : report_lines(verdict, &text));
     }
     if (!folder && text != NULL)
-        TRY(fsio_write_atomic(path, text, strlen(text)));
+        TRY(report_replace(path, text));
 out:
     free(text);
     return rc;

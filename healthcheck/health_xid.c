@@ -1,6 +1,9 @@
 /* Faults that the GPUs' driver wrote into the kernel's log. The public lists of
  * their numbers disagree on some; those are worth a warning when they come
- * once. What programs do wrong themselves (13, 31, 43, 45) says nothing. */
+ * once. What programs do wrong themselves (13, 31, 43, 45) says nothing.
+ *
+ * Users can have words of theirs in that log, as names of programs and files,
+ * so a record counts only if it is the driver's from its first letter on. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -14,73 +17,114 @@
 
 #define XID_GPUS_MAX 64
 #define XID_RECORD_BYTES 16384
+#define XID_SAME_S 10.0 /* one event has a record for each process */
+#define XID_RECOVERY 154
+#define XID_FOLDER "/var/lib/tessera"
+#define XID_REPAIRED XID_FOLDER "/repaired"
 
-static const int xid_fatal[] = { 46, 48, 62, 64, 74, 79, 95, 119, 120, 140 };
-static const int xid_suspect[] = { 54,  56,  57,  58,  61,  63, 65,  68,
-                                   69,  73,  80,  81,  92,  94, 110, 121,
-                                   122, 123, 124, 125, 143, 154 };
-
-struct xid_tally {
-    struct health_result *out;
-    double oldest_s; /* since the start of the machine */
-    int gpus;
-    struct {
-        char bus[24];
-        int suspects;
-    } gpu[XID_GPUS_MAX];
+struct xid_gpu {
+    char bus[24];
+    int fatal;       /* the first number; 0: none */
+    int suspects;    /* events */
+    int suspect;     /* the last number */
+    int number;      /* of the last record */
+    double number_s; /* and when it was */
 };
 
-static bool listed(const int *list, size_t bytes, int number)
+struct xid_tally {
+    const struct health_limits *limits;
+    struct health_result *out;
+    double oldest_s;    /* since the start of the machine */
+    long long repaired; /* number of the last record that is settled */
+    long long last;     /* number of the last record */
+    int gpus;
+    struct xid_gpu gpu[XID_GPUS_MAX];
+};
+
+static bool listed(const char *list, int number)
 {
-    for (size_t i = 0; i < bytes / sizeof *list; i++)
-        if (list[i] == number)
-            return true;
-    return false;
+    char word[16];
+    snprintf(word, sizeof word, "%d", number);
+    return health_listed(list, word);
 }
 
-/* How often this GPU was suspected, this time included. */
-static int xid_suspected(struct xid_tally *tally, const char *bus)
+/* The last place is for all that do not fit. */
+static struct xid_gpu *xid_gpu(struct xid_tally *tally, const char *bus)
 {
     int i = 0;
     while (i < tally->gpus && strcmp(tally->gpu[i].bus, bus) != 0)
         i++;
     if (i == XID_GPUS_MAX)
-        return 1;
+        return &tally->gpu[XID_GPUS_MAX - 1];
     if (i == tally->gpus) {
         snprintf(tally->gpu[i].bus, sizeof tally->gpu[i].bus, "%s", bus);
         tally->gpus++;
     }
-    return ++tally->gpu[i].suspects;
+    return &tally->gpu[i];
+}
+
+static void xid_event(struct xid_tally *tally, const char *bus, int number,
+                      double when_s, const char *text)
+{
+    struct xid_gpu *gpu = xid_gpu(tally, bus);
+    bool again = gpu->number == number && when_s - gpu->number_s < XID_SAME_S;
+    gpu->number = number;
+    gpu->number_s = when_s;
+    const char *to = number == XID_RECOVERY ? strstr(text, " to 0x") : NULL;
+    if (to != NULL && strtol(to + 4, NULL, 16) == 0) {
+        /* The driver wants nothing any more: it was repaired. */
+        gpu->fatal = gpu->suspects = gpu->number = 0;
+        return;
+    }
+    if (again)
+        return;
+    tally->out->value += 1;
+    if (listed(tally->limits->gpu_xid_fatal, number)) {
+        gpu->fatal = gpu->fatal == 0 ? number : gpu->fatal;
+    } else if (listed(tally->limits->gpu_xid_suspect, number)) {
+        gpu->suspects++;
+        gpu->suspect = number;
+    }
 }
 
 /* A record is "priority,number,microseconds,flags;text". */
 static void xid_record(struct xid_tally *tally, const char *record)
 {
     char bus[24];
-    int number;
+    int number, end = 0;
+    long long sequence;
     double us;
     const char *text = strchr(record, ';');
-    if (text == NULL || sscanf(record, "%*[^,],%*[^,],%lf", &us) != 1 ||
-        us / 1e6 < tally->oldest_s)
+    if (text == NULL || sscanf(record, "%*[^,],%lld,%lf", &sequence, &us) != 2)
         return;
-    const char *xid = strstr(text, "NVRM: Xid (PCI:");
-    const char *switched = strstr(text, "SXid (PCI:");
-    if (switched != NULL && strstr(switched, ", Fatal") != NULL)
+    tally->last = sequence;
+    if (us / 1e6 < tally->oldest_s || sequence <= tally->repaired)
+        return;
+    text++;
+    if (sscanf(text, "NVRM: Xid (PCI:%23[0-9a-fA-F:.]): %d%n", bus, &number,
+               &end) == 2)
+        xid_event(tally, bus, number, us / 1e6, text + end);
+    else if (sscanf(text,
+                    "nvidia-nvswitch%*d: SXid (PCI:%23[0-9a-fA-F:.]): %d%n",
+                    bus, &number, &end) == 2 &&
+             strncmp(text + end, ", Fatal", 7) == 0)
         health_gpu_found(tally->out, HEALTH_BAD, "SXID", -1, "",
-                         "NVSwitch: %.60s", switched);
-    if (xid == NULL ||
-        sscanf(xid, "NVRM: Xid (PCI:%23[0-9a-fA-F:.]): %d", bus, &number) != 2)
-        return;
-    tally->out->value += 1;
-    if (listed(xid_fatal, sizeof xid_fatal, number)) {
-        health_gpu_found(tally->out, HEALTH_BAD, "XID", -1, "",
-                         "Xid %d of the GPU at %s", number, bus);
-    } else if (listed(xid_suspect, sizeof xid_suspect, number)) {
-        int times = xid_suspected(tally, bus);
-        health_gpu_found(tally->out, times > 1 ? HEALTH_BAD : HEALTH_WARN,
-                         times > 1 ? "XID_AGAIN" : "XID_ONCE", -1, "",
-                         "Xid %d of the GPU at %s, %d suspect one%s", number,
-                         bus, times, times > 1 ? "s" : "");
+                         "NVSwitch: SXid %d of the one at %s", number, bus);
+}
+
+static void xid_judge(const struct xid_tally *tally)
+{
+    for (int i = 0; i < tally->gpus; i++) {
+        const struct xid_gpu *gpu = &tally->gpu[i];
+        if (gpu->fatal != 0)
+            health_gpu_found(tally->out, HEALTH_BAD, "XID", -1, "",
+                             "Xid %d of the GPU at %s", gpu->fatal, gpu->bus);
+        else if (gpu->suspects > 0)
+            health_gpu_found(
+                tally->out, gpu->suspects > 1 ? HEALTH_BAD : HEALTH_WARN,
+                gpu->suspects > 1 ? "XID_AGAIN" : "XID_ONCE", -1, "",
+                "Xid %d of the GPU at %s, %d suspect one%s", gpu->suspect,
+                gpu->bus, gpu->suspects, gpu->suspects > 1 ? "s" : "");
     }
 }
 
@@ -118,20 +162,63 @@ static enum err xid_read(const char *path, struct xid_tally *tally)
     return rc;
 }
 
+/* What an administrator has settled in this boot: "BOOT-ID NUMBER". */
+static enum err xid_settled(const char *root, long long *number)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX], boot_id[64], settled_id[64];
+    char *text = NULL;
+    size_t bytes;
+    *number = -1;
+    TRY(fsio_path(path, "%s" XID_REPAIRED, root));
+    if (!fsio_exists(path))
+        goto out;
+    TRY(fsio_read_file(path, 256, &text, &bytes));
+    health_host_boot_id(root, boot_id, sizeof boot_id);
+    if (sscanf(text, "%63s %lld", settled_id, number) != 2)
+        rc = err_set(ERR_DATA, "%s: not what --repaired writes", path);
+    else if (strcmp(boot_id, settled_id) != 0)
+        *number = -1;
+out:
+    free(text);
+    return rc;
+}
+
 enum err health_xid_log(const struct health_env *env, struct health_result *out)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
     size_t bytes;
-    struct xid_tally tally = { .out = out };
+    struct xid_tally tally = { .limits = &env->limits, .out = out };
     snprintf(out->unit, sizeof out->unit, "Xids");
     TRY(fsio_path(path, "%s/proc/uptime", env->root));
     TRY(fsio_read_file(path, 256, &text, &bytes));
     tally.oldest_s = strtod(text, NULL) - env->limits.gpu_xid_hours * 3600;
+    TRY(xid_settled(env->root, &tally.repaired));
     TRY(fsio_path(path, "%s/dev/kmsg", env->root));
     TRY(xid_read(path, &tally));
+    xid_judge(&tally);
 out:
     free(text);
+    return rc;
+}
+
+enum err health_xid_repaired(const char *root)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX], boot_id[64], text[128];
+    struct health_limits limits = { .gpu_xid_hours = 0 };
+    struct health_result result = { .state = HEALTH_OK };
+    struct xid_tally tally = { .limits = &limits, .out = &result, .last = -1 };
+    TRY(fsio_path(path, "%s/dev/kmsg", root));
+    TRY(xid_read(path, &tally));
+    TRY(fsio_path(path, "%s" XID_FOLDER, root));
+    TRY(fsio_mkdirs(path));
+    TRY(fsio_path(path, "%s" XID_REPAIRED, root));
+    health_host_boot_id(root, boot_id, sizeof boot_id);
+    snprintf(text, sizeof text, "%s %lld\n", boot_id, tally.last);
+    TRY(fsio_write_atomic(path, text, strlen(text)));
+out:
     return rc;
 }

@@ -115,7 +115,7 @@ field() {
     [ "$(cat "$DIR/one")" = "$output" ]
     [ "$(ls "$DIR/verdicts")" = n5.json ]
     run check quick --json --out "$DIR/none/one"
-    [ "$status" -eq 0 ]
+    [ "$status" -eq 3 ]
     [ "$(field verdict)" = ok ]
     grep -q none/one "$DIR/errors"
 }

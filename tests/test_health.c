@@ -110,6 +110,16 @@ static enum err run_glitch(const struct health_env *env,
     return fd < 0 ? run_fine(env, out) : run_slow(env, out);
 }
 
+/* Hangs the first time only. */
+static enum err run_freeze(const struct health_env *env,
+                           struct health_result *out)
+{
+    char path[FSIO_PATH_MAX];
+    snprintf(path, sizeof path, "%.900s.freeze", env->root);
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    return fd < 0 ? run_fine(env, out) : run_sleep(env, out);
+}
+
 static enum err run_descriptors(const struct health_env *env,
                                 struct health_result *out)
 {
@@ -147,7 +157,9 @@ static void test_one_check(void)
         { "bad", run_bad, LONG_S, HEALTH_BAD, "TOO_SMALL", 1 },
         { "slow twice", run_slow, LONG_S, HEALTH_BAD, "TOO_SMALL", 2 },
         { "slow once", run_glitch, LONG_S, HEALTH_OK, "", 2 },
-        { "hangs", run_sleep, 0.3, HEALTH_BAD, "HANG_PROBE", 1 },
+        { "hangs", run_sleep, 0.3, HEALTH_BAD, "HANG_PROBE", 2 },
+        { "hangs long", run_sleep, 5, HEALTH_BAD, "HANG_PROBE", 1 },
+        { "stands still once", run_freeze, 0.3, HEALTH_OK, "", 2 },
         { "computes too long", run_spin, 0.3, HEALTH_UNKNOWN, "TIMEOUT", 1 },
         { "dies", run_die, LONG_S, HEALTH_UNKNOWN, "CHECK_DIED", 1 },
         { "leaves early", run_leave, LONG_S, HEALTH_UNKNOWN, "CHECK_DIED", 1 },
@@ -315,7 +327,7 @@ static void test_machines(void)
         const char *code;
     } cases[] = {
         { "tests/machines/busy", "load", 97.5, HEALTH_OK, "" },
-        { "tests/machines/busy", "memory", 512, HEALTH_BAD, "MEMORY_LOW" },
+        { "tests/machines/busy", "memory", 512, HEALTH_WARN, "MEMORY_LOW" },
         { "tests/machines/busy", "blocked", 2, HEALTH_OK, "" },
         { "tests/machines/busy", "zombies", 1, HEALTH_OK, "" },
         { "tests/machines/broken", "load", 0, HEALTH_UNKNOWN, "CHECK_FAILED" },
@@ -384,18 +396,51 @@ static void test_injection(void)
     tap_ok(result.value > 0, "the speed is reported");
 }
 
+/* In a folder of `owner`: files of that many bytes, with two names each. */
+static void fill(const char *path, uid_t owner, int files, size_t bytes)
+{
+    char name[FSIO_PATH_MAX], link_name[FSIO_PATH_MAX];
+    char *zeros = calloc(1, bytes + 1);
+    snprintf(name, sizeof name, "%.900s/%d", path, (int)owner);
+    if (mkdir(name, 0700) != 0 || chown(name, owner, owner) != 0)
+        files = 0;
+    for (int i = 0; i < files && zeros != NULL; i++) {
+        snprintf(name, sizeof name, "%.900s/%d/%d", path, (int)owner, i);
+        snprintf(link_name, sizeof link_name, "%.1000s.too", name);
+        int fd = open(name, O_CREAT | O_WRONLY, 0600);
+        tap_ok(write(fd, zeros, bytes) == (ssize_t)bytes &&
+                   fchown(fd, owner, owner) == 0 && link(name, link_name) == 0,
+               "file %d of user %d", i, (int)owner);
+        close(fd);
+    }
+    free(zeros);
+}
+
 static void test_file_systems(void)
 {
     static const struct {
         const char *name, *options;
         unsigned long flags;
+        uid_t owner; /* of files */
+        int files;
+        size_t bytes;
         enum health_state state;
         const char *code;
     } cases[] = {
-        { "large enough", "size=64m", 0, HEALTH_OK, "" },
-        { "too small", "size=16m", 0, HEALTH_BAD, "SHM_FULL" },
-        { "few inodes", "size=64m,nr_inodes=20", 0, HEALTH_BAD, "SHM_INODES" },
-        { "read-only", "size=64m", MS_RDONLY, HEALTH_BAD, "SHM_WRITE" },
+        { "large enough", "size=64m", 0, 0, 0, 0, HEALTH_OK, "" },
+        { "too small", "size=16m", 0, 0, 0, 0, HEALTH_BAD, "SHM_FULL" },
+        { "few inodes", "size=64m,nr_inodes=20", 0, 0, 0, 0, HEALTH_BAD,
+          "SHM_INODES" },
+        { "read-only", "size=64m", MS_RDONLY, 0, 0, 0, HEALTH_BAD,
+          "SHM_WRITE" },
+        { "a user's", "size=40m", 0, 60011, 1, 9 << 20, HEALTH_WARN,
+          "SHM_USED" },
+        { "root's", "size=40m", 0, 0, 1, 9 << 20, HEALTH_BAD, "SHM_FULL" },
+        { "root's, but little", "size=64m", 0, 0, 1, 9 << 20, HEALTH_OK, "" },
+        { "many files of a user", "size=64m,nr_inodes=80", 0, 60011, 20, 1,
+          HEALTH_WARN, "SHM_USED" },
+        { "many files of root", "size=64m,nr_inodes=80", 0, 0, 20, 1,
+          HEALTH_BAD, "SHM_INODES" },
     };
     char path[FSIO_PATH_MAX];
     struct health_limits limits;
@@ -417,10 +462,19 @@ static void test_file_systems(void)
             tap_skip("%s: cannot mount a tmpfs", cases[i].name);
             continue;
         }
+        fill(path, cases[i].owner, cases[i].files, cases[i].bytes);
         run_builtin("shm", folder, NULL, &limits, &result);
         tap_is_int(result.state, cases[i].state, "%s: state", cases[i].name);
         tap_is_str(result.code, cases[i].code, "%s: code", cases[i].name);
         tap_note("%s: %s", cases[i].name, result.text);
+        struct health_env job = {
+            .root = folder, .host = "n7", .phase = HEALTH_JOB, .limits = limits
+        };
+        struct health_result of_job = { .state = HEALTH_OK };
+        health_fs_shm(&job, &of_job);
+        tap_ok((of_job.state == HEALTH_OK) == (cases[i].state == HEALTH_OK) &&
+                   of_job.state != HEALTH_WARN,
+               "%s: a job cannot use it", cases[i].name);
         umount(path);
     }
 }
@@ -448,6 +502,11 @@ static void test_limits(void)
     fclose(file);
     tap_is_int(health_limits_load(path, &limits), ERR_USAGE,
                "a misspelt threshold");
+    file = fopen(path, "w");
+    fputs("disable = \"triad,gem\";\n", file);
+    fclose(file);
+    tap_is_int(health_limits_load(path, &limits), ERR_USAGE,
+               "a misspelt check: %s", err_text());
 }
 
 int main(void)

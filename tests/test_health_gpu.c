@@ -123,6 +123,16 @@ static void test_settings(void)
     tap_is_str(here.code, "GPU_MISSING", "or not");
     unsetenv("SLURM_GPUS_ON_NODE");
     tap_is_int(health_gpu_expected(&env), 2, "without a limit it has all");
+    env.gpus = 3;
+    tap_is_int(health_gpu_expected(&env), 2, "a threshold is above Slurm");
+    env.limits.gpu_count = 0;
+    env.phase = HEALTH_PROLOG;
+    setenv("NVML_FAKE", "", 1);
+    run_check(health_gpu_state, &env, &result);
+    tap_is_str(result.code, "GPU_MISSING", "a GPU that only Slurm knows");
+    tap_ok(result.value == 2 && result.limit == 3, "is one of three");
+    env = env_here();
+    env.phase = HEALTH_JOB;
     setenv("CUDA_VISIBLE_DEVICES", "NoDevFiles", 1);
     tap_is_int(health_gpu_expected(&env), 0, "a job without GPUs");
     env.phase = HEALTH_PROLOG;
@@ -251,6 +261,33 @@ static void test_bus(void)
     "4,77," second "000000,-;NVRM: Xid (PCI:" bus "): " number                 \
     ", pid='<unknown>', name=<unknown>\n SUBSYSTEM=pci\n"
 
+#define ACTION(from, to)                                                       \
+    ", GPU recovery action changed from 0x" from " (x) to 0x" to " (y)"
+
+/* Whoever repairs a GPU says so: older records do not count any more. */
+static void test_repaired(struct health_env *env)
+{
+    struct health_result result;
+    write_file("dev/kmsg", XID("79", "0000:0f:00", "99000"));
+    tap_is_int(health_xid_repaired(folder), ERR_OK, "a repair: %s", err_text());
+    run_check(health_xid_log, env, &result);
+    tap_is_int(result.state, HEALTH_OK, "is believed");
+    write_file(
+        "dev/kmsg",
+        XID("79", "0000:0f:00",
+            "99000") "4,78,99001000000,-;NVRM: Xid (PCI:0000:0f:00): 48, x\n");
+    run_check(health_xid_log, env, &result);
+    tap_ok(strstr(result.text, "Xid 48 ") != NULL, "until the next: '%s'",
+           result.text);
+    write_file("var/lib/tessera/repaired", "another-boot 1000\n");
+    run_check(health_xid_log, env, &result);
+    tap_is_str(result.code, "XID", "and not in another boot");
+    write_file("var/lib/tessera/repaired", "nonsense");
+    run_check(health_xid_log, env, &result);
+    tap_is_int(result.state, HEALTH_UNKNOWN, "nonsense is said: '%s'",
+               result.text);
+}
+
 static void test_log(void)
 {
     static const struct {
@@ -273,6 +310,33 @@ static void test_log(void)
           HEALTH_BAD, "XID_AGAIN", "92" },
         { XID("94", "0000:0f:00", "99000") XID("119", "0000:10:00", "99000"),
           HEALTH_BAD, "XID", "119" },
+        { XID("154" ACTION("0", "1"), "0000:0f:00", "99000"), HEALTH_BAD, "XID",
+          "154" },
+        { XID("79", "0000:0f:00", "99000")
+              XID("154" ACTION("0", "1"), "0000:0f:00", "99001")
+                  XID("154" ACTION("1", "0"), "0000:0f:00", "99002"),
+          HEALTH_OK, "", "" },
+        { XID("154" ACTION("1", "0"), "0000:0f:00", "99002")
+              XID("154" ACTION("0", "2"), "0000:0f:00", "99003"),
+          HEALTH_BAD, "XID", "154" },
+        { XID("79", "0000:10:00", "99000")
+              XID("154" ACTION("1", "0"), "0000:0f:00", "99002"),
+          HEALTH_BAD, "XID", "79" },
+        { XID("94", "0000:0f:00", "99000") XID("94", "0000:0f:00", "99000"),
+          HEALTH_WARN, "XID_ONCE", "94" },
+        { XID("94", "0000:0f:00", "99000") XID("94", "0000:0f:00", "99060"),
+          HEALTH_BAD, "XID_AGAIN", "94" },
+        { XID("145", "0000:0f:00", "99000"), HEALTH_WARN, "XID_ONCE", "145" },
+        { XID("149", "0000:0f:00", "99000"), HEALTH_WARN, "XID_ONCE", "149" },
+        { XID("167", "0000:0f:00", "99000"), HEALTH_BAD, "XID", "167" },
+        { XID("171", "0000:0f:00", "99000"), HEALTH_BAD, "XID", "171" },
+        /* what a user can have the kernel write */
+        { "4,1,99000000000,-;process '/tmp/NVRM: Xid (PCI:0000:0f:00): 79,' "
+          "started with executable stack\n",
+          HEALTH_OK, "", "" },
+        { "4,1,99000000000,-;nvidia-nvswitch[7]: segfault at 0 in SXid "
+          "(PCI:0000:05:00.0): 19084, Fatal[400000]\n",
+          HEALTH_OK, "", "" },
         { "4,1,99000000000,-;nvidia-nvswitch1: SXid (PCI:0000:05:00.0): "
           "19084, Fatal, Link 3\n",
           HEALTH_BAD, "SXID", "19084" },
@@ -302,6 +366,14 @@ static void test_log(void)
     write_file("dev/kmsg", XID("79", "0000:0f:00", "13000"));
     run_check(health_xid_log, &env, &result);
     tap_is_str(result.code, "XID", "an old one, where old ones count");
+    env = env_here();
+    snprintf(env.limits.gpu_xid_fatal, sizeof env.limits.gpu_xid_fatal,
+             "7, 31");
+    write_file("dev/kmsg", XID("31", "0000:0f:00", "99000"));
+    run_check(health_xid_log, &env, &result);
+    tap_is_str(result.code, "XID", "numbers that were set");
+    env = env_here();
+    test_repaired(&env);
 }
 
 int main(void)

@@ -1,0 +1,23 @@
+/* What the parts of tessera-health share. The same main without pairs of ranks,
+ * and so without MPI (HEALTH_NODE), is libexec/tessera/node-health. */
+#ifndef TESSERA_CMD_HEALTH_ARGS_H
+#define TESSERA_CMD_HEALTH_ARGS_H
+
+#include "healthcheck/health.h"
+
+struct health_args {
+    bool json, pairs, allow_inject, repaired, help, version;
+    double budget_s; /* 0: the phase's own */
+    int gpus;        /* 0: not said */
+    const char *out, *root, *config, *phase;
+};
+
+/* Prints and stores verdicts; steals them. They are out before a sick shared
+ * file system can stop us. */
+enum err health_publish(const struct health_args *arguments, json_t *verdicts);
+
+/* The pairing rounds; the exit status. */
+int health_pairs(const struct health_args *arguments,
+                 const struct health_env *env, int argc, char **argv);
+
+#endif

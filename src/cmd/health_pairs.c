@@ -1,0 +1,49 @@
+/* tessera-health --pairs: ranks against each other. */
+#include "healthcheck/health_pair.h"
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/cmd/health_args.h"
+#include "src/comm/comm.h"
+
+#define HEALTH_PAIRS_BUDGET_S 60.0
+#define HEALTH_PAIRS_BYTES ((size_t)8 << 20)
+
+int health_pairs(const struct health_args *arguments,
+                 const struct health_env *env, int argc, char **argv)
+{
+    enum err rc = ERR_OK;
+    enum health_state state = HEALTH_UNKNOWN;
+    struct comm *comm = NULL;
+    struct health_pairs *pairs = NULL;
+    double budget_s =
+        arguments->budget_s > 0 ? arguments->budget_s : HEALTH_PAIRS_BUDGET_S;
+    struct health_pair_options options = {
+        .bytes = HEALTH_PAIRS_BYTES,
+        .repeats = 4,
+        .timeout_s = budget_s / 4,
+        .min_gbps = env->limits.pair_min_gbps,
+        .ratio_min = env->limits.pair_ratio_min,
+        .inject = env->inject,
+    };
+    TRY(comm_create("auto", &argc, &argv, budget_s / 4, &comm));
+    TRY(health_pair_run(comm, &options, &pairs));
+    state = health_pair_state(pairs);
+    if (comm_rank(comm) == 0) {
+        if (!arguments->json)
+            health_pair_print(pairs, stdout);
+        TRY(health_publish(arguments, health_pair_json(pairs)));
+    }
+out:
+    if (rc != ERR_OK) {
+        log_error("%s", err_text());
+        state = state == HEALTH_BAD ? state : HEALTH_UNKNOWN;
+    }
+    health_pair_destroy(pairs);
+    if (rc == ERR_COMM && comm != NULL) {
+        /* Let every rank say whom it missed before the first one leaves. */
+        clock_sleep(1);
+        comm_abort(comm, HEALTH_UNKNOWN);
+    }
+    comm_destroy(comm);
+    return (int)state;
+}
