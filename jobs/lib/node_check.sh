@@ -2,7 +2,8 @@
 # node_check.sh BIN FOLDER PHASE BUDGET_S: runs once on every node, before each
 # attempt. Ends what an attempt that was cut off has left here, makes an empty
 # folder for the shared memory of the next one, and writes the verdict on this
-# node to FOLDER/NODE.json.
+# node to FOLDER/NODE.json. A node where that folder is somebody else's gives no
+# verdict: MPI would put its memory there.
 set -u
 
 # ours PID: a process of an attempt of this job.
@@ -26,8 +27,18 @@ for tries in {1..50}; do
 done
 [ -z "$left" ] || echo "$SLURMD_NODENAME: cannot end process$left" >&2
 
-rm -rf "/dev/shm/tessera.$SLURM_JOB_ID"
-mkdir -m 700 "/dev/shm/tessera.$SLURM_JOB_ID"
+folder=/dev/shm/tessera.$SLURM_JOB_ID
+rm -rf "$folder"
+# A name that is there already, even a link, makes mkdir fail.
+if ! mkdir -m 700 "$folder" &&
+    { [ -e "$folder" ] || [ -L "$folder" ]; }; then
+    printf '{"schema":"tessera-health/1","host":"%s","phase":"%s","job":%d,' \
+        "$SLURMD_NODENAME" "$3" "$SLURM_JOB_ID" >"$2/$SLURMD_NODENAME.json"
+    printf '"verdict":"unknown","code":"SHM_TAKEN","reason":"tessera: %s"}\n' \
+        "SHM_TAKEN $folder belongs to $(stat -c %U "$folder")" \
+        >>"$2/$SLURMD_NODENAME.json"
+    exit 3
+fi
 
 exec "$1/tessera-health" "$3" --json --budget "$4" \
     </dev/null >"$2/$SLURMD_NODENAME.json"
