@@ -11,7 +11,7 @@ setup_file() {
     "$CLUSTER" possible || return 0
     cluster_start 6
     cp "$TESSERA_INSTALL/etc/tessera.conf" "$DIR/tessera.conf"
-    cp "$TESSERA_INSTALL/bin/tessera-health" "$DIR/tessera-health"
+    cp "$TESSERA_INSTALL/libexec/tessera/node-health" "$DIR/node-health"
 }
 
 teardown_file() {
@@ -29,7 +29,7 @@ teardown() {
     [ -n "${home:-}" ] || return 0
     cat "$log"
     cp "$DIR/tessera.conf" "$TESSERA_INSTALL/etc/tessera.conf"
-    install_check "$DIR/tessera-health"
+    install_check "$DIR/node-health"
     for node in n{1..6}; do
         "$CLUSTER" full "$node" undo
         node_state_is "$node" IDLE ||
@@ -40,9 +40,10 @@ teardown() {
 
 # Replaces the program, which may be running.
 install_check() { # FILE
-    cp "$1" "$TESSERA_INSTALL/bin/.new"
-    chmod 755 "$TESSERA_INSTALL/bin/.new"
-    mv -f "$TESSERA_INSTALL/bin/.new" "$TESSERA_INSTALL/bin/tessera-health"
+    cp "$1" "$TESSERA_INSTALL/libexec/tessera/.new"
+    chmod 755 "$TESSERA_INSTALL/libexec/tessera/.new"
+    mv -f "$TESSERA_INSTALL/libexec/tessera/.new" \
+        "$TESSERA_INSTALL/libexec/tessera/node-health"
 }
 
 configure() { # LINE
@@ -166,18 +167,41 @@ drained_by_user() {
         "$log"
 }
 
-@test "the breaker: too many bad nodes are not the nodes' fault" {
+@test "the breaker: too many bad nodes at once are not the nodes' fault" {
     configure TESSERA_DRAIN_PERCENT=34
-    for node in n1 n2 n3; do
+    for node in n{1..6}; do
         "$CLUSTER" full "$node"
-        as_slurmd epilog "$node"
     done
-    drained n1
-    drained n2
-    node_state_is n3 IDLE
-    grep '2 of 6 nodes are drained by tessera, the limit is 2' "$log"
-    run as_slurmd prolog n3
+    for node in n{1..6}; do
+        as_slurmd epilog "$node" &
+    done
+    wait
+    count=0
+    for node in n{1..6}; do
+        if drained "$node"; then
+            count=$((count + 1))
+        else
+            node_state_is "$node" IDLE
+            spared=$node
+        fi
+    done
+    [ "$count" -eq 2 ]
+    [ "$(grep -c '2 of 6 nodes are drained by tessera' "$log")" -eq 4 ]
+    run as_slurmd prolog "$spared"
     [ "$status" -eq 0 ]
+    [ "$("$CLUSTER" exec scontrol show reservation)" = \
+        "No reservations in the system" ]
+}
+
+@test "a job that fills /dev/shm drains nothing, and what it left is removed" {
+    run "$CLUSTER" exec srun -N2 -w n1,n2 bash -c \
+        'mkdir /dev/shm/x; cat /dev/zero >/dev/shm/full'
+    for node in n1 n2; do
+        within 60 node_state_is "$node" IDLE
+        within 60 grep "$node job .*: removed what user 60011 has left" "$log"
+        [ -z "$(node_reason "$node")" ]
+        [ -z "$("$CLUSTER" exec --root --node "$node" ls /dev/shm)" ]
+    done
 }
 
 @test "without TESSERA_ENFORCE nothing is drained, only said" {
@@ -229,7 +253,7 @@ END
         [ "$status" -eq 0 ]
         node_state_is n1 IDLE
     done
-    rm "$TESSERA_INSTALL/bin/tessera-health"
+    rm "$TESSERA_INSTALL/libexec/tessera/node-health"
     run "$CLUSTER" exec srun -w n1 hostname
     [ "$status" -eq 0 ]
     [ "$output" = n1 ]
@@ -246,6 +270,7 @@ END
     as_slurmd epilog n1
     [ "$("$CLUSTER" exec --root --node n1 ls /dev/shm | xargs)" = \
         "keep tessera.4712" ]
+    [ "$(grep -c removed "$log")" -eq 0 ]
     "$CLUSTER" exec --root --node n1 test -e /dev/shm/keep/file
     # of somebody else, or a link: left alone
     "$CLUSTER" exec --root --node n1 ln -s keep /dev/shm/tessera.4711

@@ -21,7 +21,9 @@ cluster_start() {
     export TESSERA_INSTALL=$DIR/stage/opt/tessera
     cat >>"$TESSERA_INSTALL/etc/tessera.conf" <<'END'
 TESSERA_ENFORCE=1
+TESSERA_SPOOL=/var/spool/tessera
 TESSERA_DRAIN_PERCENT=50
+TESSERA_AGAIN_S=0
 TESSERA_LOG=/srv/cluster/log/tessera
 END
     "$CLUSTER" up "$1" >/dev/null

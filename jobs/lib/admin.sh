@@ -1,39 +1,157 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/{pro,epi}log
 # For prolog and epilog: root, and nothing in the environment but what slurmd
-# sets. All that is not known for certain leaves the node as it is.
+# sets. All that is not known for certain leaves the node as it is, and is said.
+#
+# Whatever may hang (file systems, slurmctld, GPUs) is asked by a child that is
+# left behind when it does not answer, and all of it together has END_S seconds:
+# slurmd drains a node whose prolog or epilog takes too long.
 
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+inherited=${PATH:-}
+export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
+readonly END_S=45
 # Whatever is drained by us starts like this; any other reason is someone else's
 # and stays.
 readonly OURS='tessera: '
+# Slurm drains on its own when a prolog or epilog fails: those count as well.
+readonly COUNTED='^(tessera: |Prolog |Epilog )'
+readonly LOG_BYTES_MAX=1048576
+# One name for the whole cluster: slurmctld makes a reservation only once.
+readonly LOCK=tessera-drain LOCK_S=15
+end_s=$((SECONDS + END_S))
+
+# bounded SECONDS COMMAND...: sets out (stdout and stderr) and rc, 124 if there
+# is no answer. Nothing is waited for that cannot be killed.
+bounded()
+{
+    local limit_s=$1 text=
+    shift
+    [ "$limit_s" -le $((end_s - SECONDS)) ] || limit_s=$((end_s - SECONDS))
+    out='' rc=124
+    [ "$limit_s" -ge 1 ] || return
+    IFS= read -r -d '' -t $((limit_s + 2)) text < <(
+        timeout --kill-after=1 "$limit_s" "$@" </dev/null 2>&1 | tr -d '\0'
+        printf '\nrc=%d' "${PIPESTATUS[0]}"
+    )
+    out=$text
+    case $text in
+    *$'\n'rc=*)
+        rc=${text##*$'\n'rc=}
+        out=${text%$'\n'rc=*}
+        ;;
+    esac
+    out=${out%$'\n'}
+}
 
 say()
 {
-    local line
+    # with time of its own: the last words are the most needed
+    local out rc line end_s=$((SECONDS + 6))
     line="$(date +%FT%T) ${0##*/} ${SLURMD_NODENAME:-?}"
     line+=" job ${SLURM_JOB_ID:-?}: $*"
-    echo "$line" >&2
-    logger -t tessera -- "${0##*/}: job ${SLURM_JOB_ID:-?}: $*" 2>/dev/null
-    [ -z "$TESSERA_LOG" ] || echo "$line" >>"$TESSERA_LOG"
+    line=${line//[[:cntrl:]]/?}
+    printf '%s\n' "$line" >&2
+    bounded 2 logger -t tessera -- "${line#* }"
+    [ -n "$TESSERA_LOG" ] || return
+    # shellcheck disable=SC2016 # expanded by the child
+    bounded 3 bash -c '[ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -lt "$3" ] ||
+        mv -f "$1" "$1.old"; printf "%s\n" "$2" >>"$1"' \
+        _ "$TESSERA_LOG" "$line" "$LOG_BYTES_MAX"
+    [ "$rc" -eq 0 ] || printf '%s\n' "TESSERA_LOG: $out" >&2
 }
 
-# read_settings FILE: as root, so only if nobody else can have written it.
+# --- settings -----------------------------------------------------------------
+
+# setting NAME VALUE: takes it, or adds to $wrong what it should be.
+setting()
+{
+    local min=0 max=1 text="'${2:0:80}'"
+    case $1 in
+    TESSERA_SPOOL | TESSERA_LOG | TESSERA_SLURM_BIN)
+        if [[ $2 =~ ^(/[A-Za-z0-9._/@%+:-]+)?$ ]]; then
+            printf -v "$1" %s "$2"
+        else
+            wrong+=" $1=$text: give a path from / on;"
+        fi
+        return
+        ;;
+    TESSERA_CLEAN)
+        case $2 in
+        '' | /dev/shm | /tmp | '/dev/shm /tmp') TESSERA_CLEAN=$2 ;;
+        *) wrong+=" $1=$text: give /dev/shm, /tmp or both;" ;;
+        esac
+        return
+        ;;
+    TESSERA_ENFORCE | TESSERA_TRUST_USERS) ;;
+    TESSERA_DRAIN_PERCENT) min=1 max=100 ;;
+    TESSERA_PROLOG_S | TESSERA_EPILOG_S) min=1 max=40 ;;
+    TESSERA_AGAIN_S) max=20 ;;
+    TESSERA_STORM_NODES) max=100000 ;;
+    TESSERA_STORM_S) max=86400 ;;
+    *)
+        wrong+=" ${1:0:80}: there is no such setting;"
+        return
+        ;;
+    esac
+    if [[ $2 =~ ^[0-9]{1,6}$ ]] && ((10#$2 >= min && 10#$2 <= max)); then
+        printf -v "$1" %d $((10#$2))
+    else
+        wrong+=" $1=$text: give a whole number from $min to $max;"
+    fi
+}
+
+# read_settings FILE: as root, so only if nobody else can have written it, and
+# as words, not as a program. A wrong one is never taken for permission.
 read_settings()
 {
-    local owner mode
-    TESSERA_ENFORCE=0 TESSERA_SPOOL=/var/spool/tessera TESSERA_LOG=
-    TESSERA_DRAIN_PERCENT=10 TESSERA_TRUST_USERS=0
-    TESSERA_PROLOG_S=8 TESSERA_EPILOG_S=20
-    [ -f "$1" ] || return
-    read -r owner mode < <(stat -L -c '%u %a' "$1")
-    if [ "$owner" != 0 ] || [ $((0$mode & 022)) -ne 0 ]; then
-        say "$1: not read: it must belong to root and be writable by root only"
+    local owner mode line name value
+    TESSERA_ENFORCE=0 TESSERA_SPOOL='' TESSERA_LOG='' TESSERA_SLURM_BIN=''
+    TESSERA_DRAIN_PERCENT=10 TESSERA_TRUST_USERS=0 TESSERA_AGAIN_S=3
+    TESSERA_PROLOG_S=8 TESSERA_EPILOG_S=20 TESSERA_CLEAN=/dev/shm
+    TESSERA_STORM_NODES=5 TESSERA_STORM_S=600
+    wrong=
+    bounded 3 stat -L -c '%u %a' "$1"
+    if [ "$rc" -ne 0 ]; then
+        say "no settings, so this is a dry run: $out"
         return
     fi
-    # shellcheck source=jobs/tessera.conf
-    . "$1"
+    read -r owner mode < <(printf '%s\n' "$out")
+    if [ "$owner" != 0 ] || [ $((0$mode & 022)) -ne 0 ]; then
+        say "$1: not read, so this is a dry run: it must belong to root and be" \
+            "writable by root only"
+        return
+    fi
+    bounded 3 cat "$1"
+    [ "$rc" -eq 0 ] || wrong=" $out;"
+    while IFS= read -r line; do
+        line=${line%%#*}
+        line=${line%"${line##*[![:space:]]}"}
+        line=${line#"${line%%[![:space:]]*}"}
+        [ -n "$line" ] || continue
+        name=${line%%=*} value=${line#*=}
+        [[ $value =~ ^\"(.*)\"$ || $value =~ ^\'(.*)\'$ ]] &&
+            value=${BASH_REMATCH[1]}
+        setting "$name" "$value"
+    done < <(printf '%s\n' "$out")
+    [ -z "$wrong" ] || say "$1:$wrong nothing is drained until that is right"
 }
+
+# Slurm's programs: where a setting says, in the system's folders, beside the
+# slurmd that called us, or on its PATH.
+find_slurm()
+{
+    local folder slurmd
+    slurmd=$(readlink "/proc/$PPID/exe")
+    PATH=${TESSERA_SLURM_BIN:+$TESSERA_SLURM_BIN:}$PATH
+    IFS=: read -ra inherited < <(printf '%s\n' "$inherited")
+    for folder in "${slurmd%/*}/../bin" "${inherited[@]}"; do
+        [[ $folder == /* ]] && PATH+=:$folder
+    done
+    command -v scontrol sinfo >/dev/null ||
+        say "no scontrol in $PATH: no node can be drained; set TESSERA_SLURM_BIN"
+}
+
+# --- looking ------------------------------------------------------------------
 
 # json_text LINE KEY: the first string of that name in a line of JSON.
 json_text()
@@ -42,69 +160,294 @@ json_text()
     [[ $1 =~ $pattern ]] && printf '%s' "${BASH_REMATCH[1]}"
 }
 
-# check PHASE SECONDS: runs the check; sets check_rc and check_reason. The check
-# keeps its time itself and then says what it has found; it is ended from outside
-# only if it cannot.
-check()
+# How many GPUs Slurm says this node has, to tell a GPU that is not even on the
+# bus any more. Asked once an hour, and only where NVIDIA's driver is. MIG's
+# slices are no GPUs of their own.
+find_gpus()
 {
-    local line limit_s=${2%%[!0-9]*}
-    line=$(timeout --kill-after=2 $((10#${limit_s:-0} + 2)) \
-        "$prefix/bin/tessera-health" "$1" --json --budget "$2" 2>/dev/null \
-        </dev/null)
-    check_rc=$?
-    line=$(grep '"verdict"' <<<"$line" | tail -n 1)
-    check_reason=$(json_text "$line" reason)
-    check_reason=${check_reason:-$(json_text "$line" code)}
+    local cache=/run/tessera/gpus entry slices='^gpu:.*[0-9]g\.'
+    gpus=
+    [ -d /proc/driver/nvidia ] || return
+    if [ -n "$(find "$cache" -mmin -60 2>/dev/null)" ]; then
+        read -r gpus <"$cache"
+    else
+        bounded 5 scontrol -o show node "$SLURMD_NODENAME"
+        [[ $rc -eq 0 && $out =~ \ Gres=([^\ ]*) ]] || return
+        for entry in ${BASH_REMATCH[1]//,/ }; do
+            [[ $entry =~ $slices ]] && continue
+            [[ $entry =~ ^gpu:(.*:)?([0-9]+)(\(|$) ]] || continue
+            gpus=$((${gpus:-0} + BASH_REMATCH[2]))
+        done
+        mkdir -p "${cache%/*}" && printf '%s\n' "$gpus" >"$cache"
+    fi
+    [[ $gpus =~ ^[1-9][0-9]?$ ]] || gpus=
 }
 
-# May one more node be drained? Prints why not.
+# check PHASE SECONDS: looks at the node; sets check_state (ok, warn, bad or
+# unknown), check_reason and check_line. Whatever is not ok is said.
+check()
+{
+    local line words=
+    bounded $(($2 + 2)) "$here/node-health" "$1" --json --budget "$2" \
+        ${gpus:+--gpus "$gpus"}
+    check_line=
+    while IFS= read -r line; do
+        case $line in
+        *'"verdict":'*) check_line=$line ;;
+        ?*) words+=" $line" ;;
+        esac
+    done < <(printf '%s\n' "$out")
+    words=${words:0:300}
+    check_state=$(json_text "$check_line" verdict)
+    check_reason=$(json_text "$check_line" reason)
+    check_reason=${check_reason:-$(json_text "$check_line" code)}
+    case $rc:$check_state in
+    0:ok) [ -z "$words" ] || say "the check is ok, but says:$words" ;;
+    1:warn) say "warning: $check_reason$words" ;;
+    2:bad) say "bad: $check_reason$words" ;;
+    3:unknown | 76:unknown) say "not known: $check_reason$words" ;;
+    124:* | 137:*) say "the check does not answer within $2 s$words" ;;
+    64:*) say "nothing is checked, the settings are wrong:$words" ;;
+    126:* | 127:*) say "nothing is checked, the check does not start:$words" ;;
+    *) say "nothing is checked, the check ended with code $rc:$words" ;;
+    esac
+    case $rc:$check_state in
+    0:ok | 1:warn | 2:bad) ;;
+    *) check_state=unknown ;;
+    esac
+}
+
+# Whether users' files fill that folder.
+used_up()
+{
+    case $1:$check_line in
+    /dev/shm:*'"SHM_USED"'* | /tmp:*'"TMP_USED"'*) return 0 ;;
+    esac
+    return 1
+}
+
+# Says whose files are the most in a folder.
+say_owner()
+{
+    # shellcheck disable=SC2016 # expanded by the child
+    bounded 5 bash -c 'find "$1" -xdev -mindepth 1 -printf "%U %b\n" |
+        awk "{ b[\$1] += \$2 } END { for (u in b) if (b[u] >= m) { m = b[u]; w = u }
+            printf \"user %s has %d MiB\", w, m / 2048 }"' _ "$1"
+    [ "$rc" -eq 0 ] && say "$1 stays full: $out there"
+}
+
+# look PHASE SECONDS: the same, where what users have left does not count, and
+# bad is only what is bad again after a pause.
+look()
+{
+    local folder
+    find_gpus
+    check "$1" "$2"
+    for folder in $TESSERA_CLEAN; do
+        used_up "$folder" && remove_leavings "$folder" && check "$1" "$2"
+    done
+    for folder in /dev/shm /tmp; do
+        used_up "$folder" && say_owner "$folder"
+    done
+    [ "$check_state" = bad ] || return
+    if [ $((SECONDS + TESSERA_AGAIN_S + 5)) -gt "$end_s" ]; then
+        say "no time for a second look: left as it is"
+        check_state=unknown
+        return
+    fi
+    sleep "$TESSERA_AGAIN_S"
+    check "$1" "$2"
+    [ "$check_state" = bad ] ||
+        say "bad at first, but not at a second look: left as it is"
+}
+
+# remove_leavings FOLDER: of ordinary users who have neither a job nor a process
+# here. It is done with the rights of each, so that nothing else can be removed,
+# whatever links and names there are; and what was changed since we asked Slurm
+# for jobs stays (also folders that had to be opened first, until the next time).
+remove_leavings()
+{
+    local folder=$1 now busy owner uid_min done=1
+    now=$(date +%s.%N)
+    bounded 5 squeue -h -w "$SLURMD_NODENAME" -o '%A %U'
+    if [ "$rc" -ne 0 ]; then
+        say "$folder is not cleaned, whose jobs are here is not known: $out"
+        return 1
+    fi
+    busy=$(printf '%s\n' "$out" |
+        awk -v own="${SLURM_JOB_ID:-}" '$1 != own { print $2 }')
+    bounded 3 ps -eo ruid=,euid=
+    [ "$rc" -eq 0 ] || return 1
+    busy=" $(printf '%s\n' "$busy" "$out" | xargs) "
+    uid_min=$(awk '$1 == "UID_MIN" { print $2 }' /etc/login.defs 2>/dev/null)
+    # shellcheck disable=SC2016 # expanded by the child
+    bounded 3 bash -c 'find "$1" -xdev -mindepth 1 -maxdepth 1 -printf "%U\n" |
+        sort -u | head -n 64' _ "$folder"
+    for owner in $out; do
+        if [[ ! $owner =~ ^[0-9]+$ || $busy == *" $owner "* ]] ||
+            [ "$owner" -lt "${uid_min:-1000}" ] || [ "$owner" -eq 65534 ]; then
+            continue
+        fi
+        # shellcheck disable=SC2016 # expanded by the child
+        as_user "$owner" 65534 5 bash -c 'cd /
+            find "$1" -xdev -mindepth 1 -user "$2" -type d ! -perm -700 \
+                -exec chmod u+rwx {} + 2>/dev/null
+            find "$1" -xdev -mindepth 1 -user "$2" ! -newerct "@$3" \
+                -delete 2>/dev/null' _ "$folder" "$owner" "$now"
+        say "removed what user $owner has left in $folder"
+        done=0
+    done
+    return "$done"
+}
+
+# as_user UID GID SECONDS COMMAND...: bounded, and with no more rights.
+as_user()
+{
+    bounded "$3" setpriv --reuid "$1" --regid "$2" --clear-groups \
+        --inh-caps=-all env -i "PATH=$PATH" LC_ALL=C "${@:4}"
+}
+
+# --- draining -----------------------------------------------------------------
+
+# May one more node be drained, for this reason? Prints why not. Too many are no
+# faults of nodes but of what they share; nor are many of one kind in a short
+# time.
 breaker()
 {
-    local all ours max
-    all=$(sinfo -h -N -o '%N|%E' 2>/dev/null | sort -u) || all=
-    [ -n "$all" ] || { echo "sinfo does not answer"; return; }
-    ours=$(grep -c "|$OURS" <<<"$all")
-    all=$(cut -d'|' -f1 <<<"$all" | sort -u | wc -l)
-    max=$((all * TESSERA_DRAIN_PERCENT / 100))
-    [ "$max" -ge 1 ] || max=1
-    [ "$ours" -lt "$max" ] ||
-        echo "$ours of $all nodes are drained by tessera, the limit is $max"
+    local since
+    bounded 5 sinfo -h -N -o '%N|%H|%E'
+    if [ "$rc" -ne 0 ] || [ -z "$out" ]; then
+        echo "sinfo does not answer: $out"
+        return
+    fi
+    since=$(date -d "-$TESSERA_STORM_S seconds" +%FT%T)
+    printf '%s\n' "$out" | sort -u | awk -F'|' -v percent="$TESSERA_DRAIN_PERCENT" \
+        -v counted="$COUNTED" -v code="$1" -v since="$since" \
+        -v storm="$TESSERA_STORM_NODES" -v storm_s="$TESSERA_STORM_S" '
+        $1 == "" || seen[$1]++ { next }
+        {
+            all++
+            reason = substr($0, length($1) + length($2) + 3)
+            if (reason ~ counted)
+                ours++
+            if (index(reason " ", code " ") == 1 && $2 >= since &&
+                $2 ~ /^[0-9]/)
+                same++
+        }
+        END {
+            max = int(all * percent / 100)
+            if (max < 1)
+                max = 1
+            if (ours + 0 >= max)
+                printf "%d of %d nodes are drained by tessera, prolog or " \
+                    "epilog, the limit is %d\n", ours, all, max
+            else if (storm > 0 && same + 0 >= storm)
+                printf "%d nodes were drained for the same within %d s: " \
+                    "look at what they share\n", same, storm_s
+        }'
+}
+
+# Takes the lock of the whole cluster: a reservation of this node, which is gone
+# by itself after a minute. Prints why not.
+lock()
+{
+    local until_s=$((SECONDS + LOCK_S)) tries why
+    for tries in {1..30}; do
+        bounded 5 scontrol create reservation "reservationname=$LOCK" \
+            "nodes=$SLURMD_NODENAME" starttime=now duration=1 users=root \
+            flags=IGNORE_JOBS,OVERLAP
+        [ "$rc" -ne 0 ] || return 0
+        why=$out
+        if [[ ${why,,} != *duplicate* ]]; then
+            bounded 5 scontrol -o show reservation "$LOCK"
+            [ "$rc" -eq 0 ] || {
+                echo "no lock: $why"
+                return 1
+            }
+        fi
+        why=$(breaker "$1")
+        [ -z "$why" ] || break
+        why="other nodes are being drained just now"
+        [ "$SECONDS" -lt "$until_s" ] || break
+        # slurmctld may have a thousand of us
+        sleep "$((tries / 4)).$((RANDOM % 9 + 1))"
+    done
+    echo "$why"
+    return 1
+}
+
+# Whether the node is in service; else says why it is left alone. Sets $left to
+# 0 if it takes no jobs already.
+in_service()
+{
+    local state why
+    left=1
+    bounded 5 scontrol -o show node "$SLURMD_NODENAME"
+    if [ "$rc" -ne 0 ] || [[ ! $out =~ \ State=([^\ ]*) ]]; then
+        say "state unknown, not drained: $1: ${out:0:200}"
+        return 1
+    fi
+    state=${BASH_REMATCH[1]}
+    case $state in
+    *DRAIN* | *DOWN* | *FAIL*)
+        [[ $out =~ \ Reason=(.*)$ ]]
+        why=${BASH_REMATCH[1]:-no reason}
+        say "is $state already (${why%%$'\n'*}), left so: $1"
+        # A dry run refuses no job.
+        left=$((1 - TESSERA_ENFORCE))
+        return 1
+        ;;
+    esac
 }
 
 # drain TEXT: TEXT may have our prefix already. Returns 0 if the node is drained
-# afterwards, by us or by anyone.
+# afterwards, by us or by anyone, and this is no dry run.
 drain()
 {
-    local reason node state why
-    reason=$(tr -dc '[:print:]' <<<"$OURS${1#"$OURS"}" | tr -d "\"'" |
-        cut -c 1-150)
-    node=$(timeout 5 scontrol -o show node "$SLURMD_NODENAME" 2>/dev/null)
-    state=$(sed -n 's/.* State=\([^ ]*\) .*/\1/p' <<<"$node")
-    why=$(sed -n 's/.* Reason=//p' <<<"$node")
-    case $state in
-    '')
-        say "state unknown, not drained: $reason"
+    local reason code why left
+    reason=$(printf '%s' "$OURS${1#"$OURS"}" | tr -dc '[:print:]' |
+        tr -d "\"'" | cut -c 1-150)
+    code=${reason#"$OURS"}
+    code=$OURS${code%% *}
+    if [ -n "$wrong" ]; then
+        say "not drained, because of wrong settings:$wrong $reason"
         return 1
-        ;;
-    *DRAIN* | *DOWN* | *FAIL*)
-        say "is $state already (${why:-no reason}), left so: $reason"
-        return 0
-        ;;
-    esac
-    why=$(breaker)
+    fi
+    in_service "$reason" || return "$left"
+    why=$(breaker "$code")
+    if [ -z "$why" ] && [ "$TESSERA_ENFORCE" != 1 ]; then
+        say "dry run, would drain: $reason"
+        return 1
+    fi
+    [ -n "$why" ] || why=$(lock "$code") || why=${why:-no lock}
     if [ -n "$why" ]; then
         say "not drained: $why: $reason"
         return 1
     fi
-    if [ "$TESSERA_ENFORCE" != 1 ]; then
-        say "dry run, would drain: $reason"
+    drain_locked "$reason" "$code"
+    left=$?
+    # What slurmctld did not answer it may still do: the lock stays its minute.
+    [ "$left" -eq 124 ] && return 1
+    bounded 5 scontrol delete "reservationname=$LOCK"
+    return "$left"
+}
+
+# With the lock nobody else counts, but an administrator may have come.
+drain_locked()
+{
+    local why left
+    in_service "$1" || return "$left"
+    why=$(breaker "$2")
+    if [ -n "$why" ]; then
+        say "not drained: $why: $1"
         return 1
     fi
-    if timeout 5 scontrol update nodename="$SLURMD_NODENAME" state=drain \
-        reason="$reason"; then
-        say "drained: $reason"
-        return 0
+    bounded 5 scontrol update "nodename=$SLURMD_NODENAME" state=drain \
+        "reason=$1"
+    if [ "$rc" -ne 0 ]; then
+        say "scontrol failed, not drained: $1: $out"
+        [ "$rc" -eq 124 ] && return 124
+        return 1
     fi
-    say "scontrol failed, not drained: $reason"
-    return 1
+    say "drained: $1"
 }

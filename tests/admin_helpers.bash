@@ -1,0 +1,120 @@
+# shellcheck shell=bash disable=SC2034 # variables of the bats files
+# A node with prolog and epilog as `make install-node` lays them out, below $NODE,
+# and programs that stand in for Slurm's: a cluster of 20 nodes is a folder of
+# files, each request takes 20 ms and changes are made one after the other, as
+# slurmctld makes them. $NODE/check, where a test writes it, stands in for the
+# node's check.
+
+JOBS=${TESSERA_JOBS:-$BATS_TEST_DIRNAME/../jobs}
+BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
+
+# node_install: makes $NODE
+node_install() {
+    NODE=$(mktemp -d "${TMPDIR:-/tmp}/tessera-admin.XXXXXX")
+    chmod 755 "$NODE"
+    mkdir -p "$NODE"/{libexec/tessera/lib,etc,slurm,cluster,bin}
+    cp "$JOBS/prolog" "$JOBS/epilog" "$NODE/libexec/tessera"
+    cp "$JOBS/lib/admin.sh" "$NODE/libexec/tessera/lib"
+    cp "$JOBS/lib/node_check.sh" "$NODE"
+    install_check "$BIN/../libexec/node-health"
+    cp "$JOBS/tessera.conf" "$NODE/etc"
+    LOG=$NODE/log
+    configure TESSERA_ENFORCE=1
+    configure "TESSERA_LOG=$LOG"
+    configure "TESSERA_SLURM_BIN=$NODE/slurm"
+    configure TESSERA_AGAIN_S=0
+    : >"$LOG"
+    slurm_stands_in
+    for node in n{1..20}; do
+        echo "IDLE|Unknown|none" >"$NODE/cluster/$node"
+    done
+}
+
+configure() { # LINE
+    echo "$1" >>"$NODE/etc/tessera.conf"
+}
+
+install_check() { # FILE
+    cp "$1" "$NODE/libexec/tessera/.new"
+    chmod 755 "$NODE/libexec/tessera/.new"
+    mv -f "$NODE/libexec/tessera/.new" "$NODE/libexec/tessera/node-health"
+    ln -sf ../libexec/tessera/node-health "$NODE/bin/tessera-health"
+}
+
+# check_says CODE-OF-EXIT JSON [WORDS ON STDERR]
+check_says() {
+    printf '#!/bin/bash\necho "%s" >&2\necho %q\nexit %d\n' "${3:-}" "$2" "$1" \
+        >"$NODE/check"
+    install_check "$NODE/check"
+}
+
+# bad_with CODE: a check that finds the node bad
+bad_with() {
+    check_says 2 "{\"host\":\"x\",\"verdict\":\"bad\",\"code\":\"$1\",\"reason\":\"tessera: $1 shm 0MiB/32\"}"
+}
+
+# as_slurmd prolog|epilog NODE: as slurmd calls it
+as_slurmd() {
+    env -i SLURMD_NODENAME="$2" SLURM_JOB_ID="${job:-4711}" \
+        SLURM_JOB_UID=60011 SLURM_JOB_GID=60011 \
+        "$NODE/libexec/tessera/$1" 2>/dev/null
+}
+
+# drained: how many nodes are
+drained() {
+    grep -l DRAIN "$NODE"/cluster/n* | wc -l
+}
+
+slurm_stands_in() {
+    cat >"$NODE/slurm/sinfo" <<'END'
+#!/bin/bash
+sleep 0.02
+cd "${0%/*}/../cluster" || exit 1
+for node in n*; do
+    IFS='|' read -r state time reason <"$node"
+    echo "$node|$time|$reason"
+done
+END
+    cat >"$NODE/slurm/squeue" <<'END'
+#!/bin/bash
+sleep 0.02
+cat "${0%/*}/../jobs" 2>/dev/null
+exit 0
+END
+    cat >"$NODE/slurm/scontrol" <<'END'
+#!/bin/bash
+sleep 0.02
+cd "${0%/*}/../cluster" || exit 1
+exec 9<.
+flock 9
+case $* in
+"-o show node "*)
+    IFS='|' read -r state time reason <"$4"
+    echo "NodeName=$4 Gres=$(cat ../gres 2>/dev/null) State=$state Reason=$reason"
+    ;;
+"create reservation reservationname="*)
+    set -- "${3#*=}"
+    mkdir "lock.$1" 2>/dev/null && exit 0
+    echo "Error creating the reservation: Duplicate reservation name" >&2
+    exit 1
+    ;;
+"delete reservationname="*) rmdir "lock.${2#*=}" ;;
+"-o show reservation "*) [ -d "lock.$4" ] && echo "ReservationName=$4" ;;
+"update nodename="*state=drain*)
+    for word in "$@"; do
+        case $word in
+        nodename=*) node=${word#*=} ;;
+        reason=*) reason=${word#*=} ;;
+        esac
+    done
+    echo "IDLE+DRAIN|$(date +%FT%T)|$reason" >".new.$node"
+    mv ".new.$node" "$node"
+    ;;
+*)
+    echo "not known: $*" >&2
+    exit 1
+    ;;
+esac
+END
+    chmod 755 "$NODE"/slurm/*
+}

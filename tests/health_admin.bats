@@ -1,0 +1,353 @@
+#!/usr/bin/env bats
+# What prolog and epilog decide as root on one node, where Slurm is a stand-in:
+# no user's doing drains a node, no race and no slip of the administrator drains
+# too many, and nothing that is not ok passes in silence.
+# shellcheck disable=SC2016 # commands that run elsewhere
+
+load admin_helpers
+
+setup() {
+    [ "$(id -u)" -eq 0 ] || skip "prolog and epilog are root's"
+    node_install
+}
+
+teardown() {
+    [ -n "${NODE:-}" ] || return 0
+    cat "$LOG"
+    rm -rf "$NODE"
+}
+
+# --- the breaker --------------------------------------------------------------
+
+@test "twenty epilogs at once drain no more than the limit" {
+    configure TESSERA_DRAIN_PERCENT=10
+    bad_with SHM_FULL
+    for node in n{1..20}; do
+        as_slurmd epilog "$node" &
+    done
+    wait
+    [ "$(drained)" -eq 2 ]
+    [ "$(grep -c ' not drained: .*the limit is 2' "$LOG")" -eq 18 ]
+    [ ! -e "$NODE/cluster/lock.tessera-drain" ]
+}
+
+@test "drains by Slurm itself count" {
+    configure TESSERA_DRAIN_PERCENT=10
+    echo "IDLE+DRAIN|2026-11-22T10:00:00|Prolog error" >"$NODE/cluster/n2"
+    echo "IDLE+DRAIN|2026-11-22T10:00:00|Epilog error" >"$NODE/cluster/n3"
+    echo "IDLE+DRAIN|2026-11-22T10:00:00|fan is loud" >"$NODE/cluster/n4"
+    bad_with SHM_FULL
+    as_slurmd epilog n1
+    [ "$(drained)" -eq 3 ]
+    grep 'not drained: 2 of 20 nodes are drained' "$LOG"
+}
+
+@test "a setting that is wrong drains nothing, and is said" {
+    bad_with SHM_FULL
+    for setting in TESSERA_DRAIN_PERCENT=10% TESSERA_DRAIN_PERCENT= \
+        TESSERA_DRAIN_PERCNT=20 'TESSERA_ENFORCE=$UNSET' 'exit 1' 'if ('; do
+        cp "$NODE/etc/tessera.conf" "$NODE/good.conf"
+        configure "$setting"
+        : >"$LOG"
+        run as_slurmd prolog n1
+        [ "$status" -eq 0 ]
+        [ "$(drained)" -eq 0 ]
+        grep 'nothing is drained until that is right' "$LOG"
+        grep 'not drained, because of wrong settings: .*SHM_FULL' "$LOG"
+        grep -F "${setting%%=*}" "$LOG"
+        cp "$NODE/good.conf" "$NODE/etc/tessera.conf"
+    done
+    run as_slurmd prolog n1
+    [ "$status" -eq 1 ]
+}
+
+@test "many drains of one kind in a short time stop the next" {
+    configure TESSERA_DRAIN_PERCENT=100
+    configure TESSERA_STORM_NODES=2
+    echo "IDLE+DRAIN|2020-11-22T10:00:00|tessera: SHM_FULL long ago" \
+        >"$NODE/cluster/n9"
+    bad_with SHM_FULL
+    for node in n1 n2 n3; do
+        as_slurmd epilog $node
+    done
+    [ "$(drained)" -eq 3 ]
+    grep 'n3 .*2 nodes were drained for the same within 600 s' "$LOG"
+    bad_with GPU_ECC
+    as_slurmd epilog n3
+    [ "$(drained)" -eq 4 ]
+}
+
+@test "Slurm that answers nothing or cannot lock drains nothing" {
+    bad_with SHM_FULL
+    for program in sinfo scontrol; do
+        mv "$NODE/slurm/$program" "$NODE/slurm/$program.real"
+        printf '#!/bin/bash\necho "Unable to contact slurm controller" >&2\nexit 1\n' \
+            >"$NODE/slurm/$program"
+        chmod 755 "$NODE/slurm/$program"
+        run as_slurmd prolog n1
+        [ "$status" -eq 0 ]
+        mv "$NODE/slurm/$program.real" "$NODE/slurm/$program"
+    done
+    sed -i '/^set -- /d; s/mkdir "lock[^|]*/false/; s/Duplicate.*name/Access denied/' \
+        "$NODE/slurm/scontrol"
+    run as_slurmd prolog n1
+    [ "$status" -eq 0 ]
+    [ "$(drained)" -eq 0 ]
+    [ "$(grep -c 'not drained.*Unable to contact' "$LOG")" -eq 2 ]
+    grep 'not drained: no lock: .*Access denied' "$LOG"
+}
+
+@test "a dry run refuses no job, whoever drained the node" {
+    configure TESSERA_ENFORCE=0
+    bad_with SHM_FULL
+    echo "IDLE+DRAIN|2026-11-22T10:00:00|fan is loud" >"$NODE/cluster/n1"
+    run as_slurmd prolog n1
+    [ "$status" -eq 0 ]
+    run as_slurmd prolog n2
+    [ "$status" -eq 0 ]
+    [ "$(drained)" -eq 1 ]
+    grep 'dry run, would drain: tessera: SHM_FULL' "$LOG"
+}
+
+# --- what is said -------------------------------------------------------------
+
+@test "whatever is not ok is said, with the words of the program" {
+    while IFS='|' read -r code json words says; do
+        check_says "$code" "$json" "$words"
+        : >"$LOG"
+        run as_slurmd prolog n1
+        [ "$status" -eq 0 ]
+        grep -- "$says" "$LOG"
+        [ "$(drained)" -eq 0 ]
+    done <<'END'
+0|{"verdict":"ok"}|health.cfg: not read|ok, but says: .*not read
+1|{"verdict":"warn","code":"GPU_USED","reason":"tessera: GPU_USED"}||warning: tessera: GPU_USED
+3|{"verdict":"unknown","reason":"tessera: CHECK_FAILED"}||not known: tessera: CHECK_FAILED
+76|{"verdict":"unknown","reason":"tessera: BUDGET"}||not known: tessera: BUDGET
+64||health.cfg:3: unknown setting|settings are wrong: .*health.cfg:3
+127||libmpi.so.40: cannot open shared object|does not start: .*libmpi
+2||nonsense|ended with code 2: nonsense
+139|||ended with code 139
+END
+    rm "$NODE/libexec/tessera/node-health"
+    as_slurmd prolog n1
+    grep 'nothing is checked, the check does not start: .*No such file' "$LOG"
+    rm "$NODE/libexec/tessera/lib/admin.sh"
+    run as_slurmd prolog n1
+    [ "$status" -eq 0 ]
+}
+
+@test "a misspelt threshold is said, not taken for health" {
+    echo 'gem: { min_gflops = 1.0; };' >"$NODE/etc/health.cfg"
+    run as_slurmd prolog n1
+    [ "$status" -eq 0 ]
+    grep "settings are wrong: .*health.cfg:1: unknown setting 'gem" "$LOG"
+}
+
+@test "thresholds that others can write are not obeyed, and that is said" {
+    echo 'shm: { free_min_mib = 1e9; };' >"$NODE/etc/health.cfg"
+    chmod 666 "$NODE/etc/health.cfg"
+    run as_slurmd prolog n1
+    [ "$status" -eq 0 ]
+    grep 'health.cfg: not read: it must belong to root' "$LOG"
+    chmod 644 "$NODE/etc/health.cfg"
+    run as_slurmd prolog n1
+    [ "$status" -eq 1 ]
+}
+
+@test "a bad node that is well at the second look stays" {
+    cat >"$NODE/check" <<END
+#!/bin/bash
+[ ! -e "$NODE/again" ] || { echo '{"verdict":"ok"}'; exit 0; }
+touch "$NODE/again"
+echo '{"verdict":"bad","code":"HANG_TMP","reason":"tessera: HANG_TMP"}'
+exit 2
+END
+    install_check "$NODE/check"
+    run as_slurmd prolog n1
+    [ "$status" -eq 0 ]
+    [ "$(drained)" -eq 0 ]
+    grep 'bad at first, but not at a second look' "$LOG"
+}
+
+@test "the log is kept short" {
+    head -c 1100000 /dev/zero | tr '\0' x >"$LOG"
+    check_says 1 '{"verdict":"warn","reason":"tessera: GPU_USED"}'
+    as_slurmd prolog n1
+    [ "$(stat -c %s "$LOG")" -lt 1000 ]
+    [ "$(stat -c %s "$LOG.old")" -eq 1100000 ]
+}
+
+@test "without Slurm's programs that is said, also where all is well" {
+    configure TESSERA_SLURM_BIN=
+    PATH=/usr/bin:/bin
+    command -v scontrol && skip "Slurm is installed here"
+    as_slurmd prolog n1
+    grep 'no scontrol in .*: no node can be drained' "$LOG"
+}
+
+# --- what may hang ------------------------------------------------------------
+
+# A file system whose every access waits: FUSE whose server does nothing. It ends
+# with the mount namespace of the shell.
+@test "a spool that hangs costs seconds and a line, not the node" {
+    python3 -c 'import ctypes' 2>/dev/null || skip "no python3"
+    [ -c /dev/fuse ] || skip "no /dev/fuse"
+    configure "TESSERA_SPOOL=$NODE/spool"
+    mkdir "$NODE/spool"
+    check_says 0 '{"verdict":"ok"}'
+    SECONDS=0
+    run timeout 60 unshare -m --propagation private python3 - "$NODE" <<'END'
+import ctypes, os, subprocess, sys
+node = sys.argv[1]
+libc = ctypes.CDLL(None, use_errno=True)
+fd = os.open("/dev/fuse", os.O_RDWR)
+data = "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other" % fd
+if libc.mount(b"hangs", (node + "/spool").encode(), b"fuse", 0, data.encode()):
+    sys.exit(77)
+env = dict(SLURMD_NODENAME="n1", SLURM_JOB_ID="4711", SLURM_JOB_UID="60011",
+           SLURM_JOB_GID="60011")
+rc = subprocess.call([node + "/libexec/tessera/epilog"], env=env, close_fds=True)
+os.close(fd)
+sys.exit(rc)
+END
+    [ "$status" -ne 77 ] || skip "cannot mount FUSE here"
+    [ "$status" -eq 0 ]
+    [ "$SECONDS" -lt 20 ]
+    grep 'TESSERA_SPOOL .* does not answer' "$LOG"
+}
+
+# --- what users do ------------------------------------------------------------
+
+# in_shm COMMAND: on a node with a /dev/shm of 48 MiB, $NODE/node in there. Users
+# 60011 (whose job this is), 60012 (no job) and 60013 (a job) have files.
+in_shm() {
+    unshare -m true 2>/dev/null || skip "mounting needs root"
+    printf '%s 60011\n4712 60013\n' "${job:-4711}" >"$NODE/jobs"
+    unshare -m --propagation private bash -c 'mount -t tmpfs -o size=48m,mode=1777 \
+        tmpfs /dev/shm && . "$1" && eval "$2"' _ "$NODE/in_shm" "$1"
+}
+
+helpers_in_shm() {
+    {
+        declare -f as_slurmd
+        echo "NODE=$NODE"
+        echo 'fill() { setpriv --reuid "$1" --regid "$1" --clear-groups \
+            bash -c "cd /dev/shm && $2" 2>/dev/null; sleep 0.02; }'
+    } >"$NODE/in_shm"
+}
+
+@test "what a user without a job has left in /dev/shm is removed, and no more" {
+    helpers_in_shm
+    in_shm '
+        fill 60013 "mkdir keep13; echo 13 >keep13/file"
+        echo root >/dev/shm/keep0; mkdir /dev/shm/of-root
+        fill 60012 "mkdir -p a/b; chmod 500 a; ln -s /dev/shm/keep0 link; \
+            ln -s /dev/shm/keep13 a/b/dir; head -c 60M /dev/zero >a/b/full; \
+            head -c 60M /dev/zero >full"
+        as_slurmd epilog n1
+        ls -R /dev/shm >"$NODE/list"'
+    cat "$NODE/list"
+    [ "$(drained)" -eq 0 ]
+    grep 'removed what user 60012 has left in /dev/shm' "$LOG"
+    [ "$(grep -c full "$NODE/list")" -eq 0 ]
+    grep keep0 "$NODE/list"
+    grep keep13 "$NODE/list"
+    grep file "$NODE/list"
+}
+
+@test "a user's full /dev/shm warns, root's drains" {
+    helpers_in_shm
+    in_shm 'fill 60013 "head -c 60M /dev/zero >full"; as_slurmd prolog n1'
+    [ "$(drained)" -eq 0 ]
+    grep 'warning: tessera: SHM_USED .*full of users' "$LOG"
+    grep '/dev/shm stays full: user 60013 has 48 MiB there' "$LOG"
+    # with an open file that has no name any more
+    in_shm 'fill 60013 "head -c 60M /dev/zero >full; exec 5<full; rm full; sleep 3 &"
+        as_slurmd prolog n1'
+    [ "$(drained)" -eq 0 ]
+    run in_shm 'head -c 60M /dev/zero >/dev/shm/full 2>/dev/null
+        fill 60013 "mkdir x"; as_slurmd prolog n2'
+    [ "$status" -eq 1 ]
+    [ "$(drained)" -eq 1 ]
+    grep 'n2 .*drained: tessera: SHM_FULL' "$LOG"
+}
+
+@test "the epilog removes a tree of the job's that resists" {
+    helpers_in_shm
+    in_shm '
+        fill 60011 "mkdir -p tessera.4711/a/b; touch tessera.4711/a/b/c; \
+            chmod 000 tessera.4711/a"
+        fill 60012 "mkdir tessera-ckpt.4711; touch tessera-ckpt.4711/x"
+        as_slurmd epilog n1
+        ls -R /dev/shm >"$NODE/list"'
+    [ "$(grep -c 'tessera\.' "$NODE/list")" -eq 0 ]
+    grep x "$NODE/list"
+}
+
+@test "a folder of a stranger is not given to MPI" {
+    helpers_in_shm
+    mkdir "$NODE/verdicts"
+    chmod 777 "$NODE/verdicts"
+    run in_shm 'fill 60012 "mkdir -m 777 tessera.4711"
+        SLURM_JOB_ID=4711 SLURMD_NODENAME=n1 setpriv --reuid 60011 --regid 60011 \
+            --clear-groups bash "$NODE/node_check.sh" "$NODE/bin" \
+            "$NODE/verdicts" quick 10
+        code=$?; ls /dev/shm/tessera.4711; stat -c %u /dev/shm/tessera.4711
+        exit $code'
+    [ "$status" -eq 3 ]
+    [ "${lines[-1]}" = 60012 ]
+    grep '"host":"n1".*"verdict":"unknown","code":"SHM_TAKEN","reason":"tessera: SHM_TAKEN /dev/shm/tessera.4711 belongs to' \
+        "$NODE/verdicts/n1.json"
+    run in_shm 'fill 60011 "mkdir tessera.4711; touch tessera.4711/old"
+        SLURM_JOB_ID=4711 SLURMD_NODENAME=n1 setpriv --reuid 60011 --regid 60011 \
+            --clear-groups bash "$NODE/node_check.sh" "$NODE/bin" \
+            "$NODE/verdicts" quick 10
+        ls /dev/shm/tessera.4711; stat -c "%u %a" /dev/shm/tessera.4711'
+    [ "${lines[-1]}" = "60011 700" ]
+    grep '"verdict":"ok"' "$NODE/verdicts/n1.json"
+}
+
+# --- GPUs ---------------------------------------------------------------------
+
+@test "a GPU that Slurm has and the bus has not is missing" {
+    unshare -m true 2>/dev/null || skip "mounting needs root"
+    cat >"$NODE/check" <<'END'
+#!/bin/bash
+echo "{\"verdict\":\"warn\",\"reason\":\"tessera: called with $*\"}"
+exit 1
+END
+    install_check "$NODE/check"
+    declare -f as_slurmd >"$NODE/functions"
+    while read -r gres says; do
+        echo "$gres" >"$NODE/gres"
+        NODE=$NODE unshare -m --propagation private bash -c '
+            mount -t tmpfs tmpfs /proc/driver && mkdir /proc/driver/nvidia &&
+            mount -t tmpfs tmpfs /run && . "$NODE/functions" &&
+            as_slurmd prolog n1 && : >"$NODE/gres" && as_slurmd prolog n1'
+        [ "$(grep -c -- "--budget 8${says:+ $says}\$" "$LOG")" -eq 2 ]
+        : >"$LOG"
+    done <<'END'
+gpu:8  --gpus 8
+gpu:h100:4(S:0-1),gpu:a100:2(S:2),shard:80  --gpus 6
+gpu:a100_1g.5gb:7(S:0)
+(null)
+END
+}
+
+# --- what is installed --------------------------------------------------------
+
+@test "make install-node is all that root needs" {
+    env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make --no-print-directory \
+        -C "$BATS_TEST_DIRNAME/.." install-node "B=$(dirname "$BIN")" \
+        "DESTDIR=$NODE/stage" PREFIX=/opt/node >/dev/null
+    [ "$(cd "$NODE/stage/opt/node" && find . -type f | sort | xargs)" = \
+        "./etc/tessera.conf ./libexec/tessera/epilog ./libexec/tessera/lib/admin.sh ./libexec/tessera/node-health ./libexec/tessera/prolog" ]
+    sed -i "s|^TESSERA_SLURM_BIN=|&$NODE/slurm|" \
+        "$NODE/stage/opt/node/etc/tessera.conf"
+    run env -i SLURMD_NODENAME=n1 SLURM_JOB_ID=1 SLURM_JOB_UID=60011 \
+        "$NODE/stage/opt/node/libexec/tessera/prolog"
+    [ "$status" -eq 0 ]
+    # Only the test machine itself can be worth a word.
+    [ -z "$(grep -v 'warning\|not known' <<<"$output")" ]
+}
