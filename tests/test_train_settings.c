@@ -38,6 +38,9 @@ static const struct {
     { "memory.limit=8GB", "memory.limit" },
     { "memory.limit=-1GiB", "memory.limit" },
     { "run.dir=", "run.dir is empty" },
+    { "run.mode=rwx", "run.mode" },
+    { "run.mode=1750", "run.mode" },
+    { "run.mode=0650", "7 for the owner" },
     { "data.seq_len=129", "data.seq_len" },
     { "model.n_heads=5", "model.n_heads" },
     { "model.preset=mpt-1t", "model.preset" },
@@ -124,6 +127,7 @@ static void test_hash(struct train_settings *s)
         bool same;
     } cases[] = {
         { "run.dir=/tmp/other", true },
+        { "run.mode=0750", true },
         { "hardware.threads=3 log.interval=7", true },
         { "checkpoint.interval=7ba", true },
         { "checkpoint.interval=auto", true },

@@ -14,6 +14,7 @@
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
+#include "src/train/train_access.h"
 #include "src/train/train_changes.h"
 #include "src/train/train_checkpoint.h"
 #include "src/train/train_choices.h"
@@ -60,6 +61,7 @@ static enum err run_open(struct run *run)
     const char *dir = run->settings->run.dir;
     char path[FSIO_PATH_MAX];
     TRY(make_run_dir(dir));
+    TRY(train_access_give(run->settings));
     TRY(lock_acquire(dir, LOCK_BEAT_S, &run->lock));
     TRY(fsio_path(path, "%s/checkpoints", dir));
     TRY(fsio_mkdirs(path));
@@ -260,6 +262,7 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
         .settings = settings,
         .rank = comm_rank(comm),
     };
+    train_access_mask(settings);
     if (run.rank == 0)
         rc = run_open(&run);
     TRY(comm_agree(comm, rc));

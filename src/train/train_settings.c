@@ -16,6 +16,11 @@
 const struct setting train_settings_schema[] = {
     { "run.dir", SETTING_PATH, AT(run.dir), NULL, 0, 0, NULL,
       "run directory: checkpoints, metrics, ledger, resolved configuration" },
+    { "run.mode", SETTING_STRING, AT(run.mode), "", 0, 0, NULL,
+      "permissions of the run's folders, such as 0750 or 0770, files alike; "
+      "empty: what the umask leaves" },
+    { "run.group", SETTING_STRING, AT(run.group), "", 0, 0, NULL,
+      "group that the run directory and all in it belong to; empty: yours" },
 
     { "model.preset", SETTING_CHOICE, AT(model.preset), "mpt-tiny", 0, 0,
       "mpt-tiny|llama-tiny|moe-tiny|mpt-125m|mpt-350m|mpt-760m|mpt-1b|mpt-3b|"

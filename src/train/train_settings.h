@@ -15,6 +15,7 @@
 struct train_settings {
     struct {
         char dir[SETTINGS_TEXT_BYTES];
+        char mode[SETTINGS_TEXT_BYTES], group[SETTINGS_TEXT_BYTES];
     } run;
     struct {
         char preset[SETTINGS_TEXT_BYTES];

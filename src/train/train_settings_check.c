@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "src/train/train_access.h"
 #include "src/train/train_backend.h"
 #include "src/train/train_memory.h"
 
@@ -119,6 +120,7 @@ enum err train_settings_check(const struct train_settings *s, bool partial)
         TRY(check_run_dir(s->run.dir));
     if (!partial)
         TRY(check_data(s));
+    TRY(train_access_check(s));
     TRY(model_config_check(&model));
     TRY(train_settings_memory(s, &memory));
     TRY(check_parallel(s));
