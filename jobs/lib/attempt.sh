@@ -1,27 +1,43 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
 # One attempt: start the training step, watch over it, and decide what its end
 # means. Needs what nodes.sh needs, and $program, arguments=(), $start_s,
-# $hang_s.
+# $hang_s, $watch_s, $tasks_per_node, $cpus_per_task, $launch_beat, and a pipe
+# open as 9.
+
+readonly STANDSTILL_S=5
 
 # start_attempt NODE...: one step over these nodes.
 start_attempt()
 {
-    local cpus=()
-    [ -n "${SLURM_CPUS_PER_TASK:-}" ] &&
-        cpus=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
     # When a rank has ended, the others get some seconds to leave together and
     # to say why; ending them at once would turn a clean 85 into a 143.
-    TESSERA_ATTEMPT_OF=$job start_step "train-$attempt" --mpi=pmix --wait=10 \
-        --nodes=$# --ntasks=$(($# * tasks_per_node)) \
-        --ntasks-per-node="$tasks_per_node" ${cpus[@]+"${cpus[@]}"} \
+    TESSERA_ATTEMPT_OF=$job start_step "train-$attempt" --mpi="$mpi" \
+        --wait=10 --nodes=$# --ntasks=$(($# * tasks_per_node)) \
+        --ntasks-per-node="$tasks_per_node" \
+        --cpus-per-task="$cpus_per_task" \
         --nodelist="$(join "$@")" "$program" "${arguments[@]}"
 }
 
-# The last sign of life: the training writes metrics.jsonl every step.
-last_beat()
+# What can be seen of the run without asking Slurm, at every tick: the last sign
+# of life of the training, which writes metrics.jsonl every step, and a file
+# STOP. The guards in turn see this script in its own sign. It runs beside the
+# script, since a file system that stands still would stop it.
+look()
 {
-    stat -c %Y "$run_dir/metrics.jsonl" "$run_dir/heartbeat" 2>/dev/null |
-        sort -n | tail -n 1
+    local stop=
+    touch "$launch_beat"
+    [ ! -e "$run_dir/STOP" ] || stop=STOP
+    echo "$(stat -c %.Y+%s "$run_dir/metrics.jsonl" || echo none) $stop" >&9
+}
+
+# The newest of what look() has seen: sets beat, and passes STOP on.
+take_look()
+{
+    local seen stop
+    while read -r -t 0.01 -u 9 seen stop; do
+        beat=$seen
+        [ -z "$stop" ] || stop_signal=STOP
+    done
 }
 
 # Passes a request to stop on to all ranks; again at the next tick if the step
@@ -38,40 +54,91 @@ forward_stop()
     scancel --signal=USR1 "$id" 2>/dev/null && stop_forwarded=yes
 }
 
+# Sets passed_s: since the last tick, as far as time passed for the job as well.
+# While this script stood still, suspended by an administrator or waiting for
+# storage, so did the ranks.
+measure_tick()
+{
+    local now=$SECONDS
+    passed_s=$((now - tick_at))
+    tick_at=$now
+    if [ "$passed_s" -gt $((watch_s + STANDSTILL_S)) ]; then
+        say "stood still for $passed_s s, which do not count"
+        passed_s=$watch_s
+    fi
+}
+
+# Sets gap_s and quiet_s, between the last two steps and since the last one. A
+# suspension ends in either.
+listen()
+{
+    take_look
+    quiet_s=$((quiet_s + passed_s))
+    if [ "$beat" != "$beat_seen" ]; then
+        [ -z "$beat_seen" ] || gap_s=$quiet_s
+        beat_seen=$beat
+        quiet_s=0
+    fi
+}
+
+# Is it time to ask Slurm for the nodes? Once a minute while steps come as they
+# came before. Else soon, and the longer nothing has come the more seldom: a
+# death that Slurm learns of is heard of after an eighth of the silence more.
+time_to_ask()
+{
+    local pause_s=60
+    if [ "$quiet_s" -gt $((5 + 2 * gap_s)) ]; then
+        pause_s=$((quiet_s / 8))
+        pause_s=$((pause_s < 2 ? 2 : pause_s > 15 ? 15 : pause_s))
+    fi
+    [ $((SECONDS - asked_at)) -ge "$pause_s" ]
+}
+
+# ask_nodes NODE...: sets lost.
+ask_nodes()
+{
+    local answer
+    asked_at=$SECONDS
+    if answer=$(job_lacks "$@"); then
+        answered=yes
+        [ -z "$answer" ] || mapfile -t lost <<<"$answer"
+    elif [ "$answered" = yes ]; then
+        answered=no
+        say "Slurm does not say which nodes the job has, going on"
+    fi
+}
+
+end_attempt()
+{
+    ended_by=$1
+    shift
+    say "$*: ending the attempt"
+    end_step
+}
+
 # watch_attempt NODE...: until the step has ended; sets ended_by to "node",
 # "start" or "hang" where we ended it, and lost=().
 watch_attempt()
 {
-    local beat beat_seen=none beat_at=$SECONDS start_by=$((SECONDS + start_s))
+    local beat='' beat_seen='' quiet_s=0 gap_s=60 started=no
+    local tick_at=$SECONDS passed_s asked_at=$SECONDS answered=yes
     ended_by='' lost=() stop_forwarded=no
-    until await "$watch_s"; do
-        [ -e "$run_dir/STOP" ] && stop_signal=STOP
+    until await "$watch_s" look; do
+        measure_tick
+        listen
         if [ -n "$stop_signal" ] && [ "$stop_forwarded" != yes ]; then
             forward_stop
         fi
-        mapfile -t lost < <(nodes_lost "$@")
+        ! time_to_ask || ask_nodes "$@"
+        [ "$started" = yes ] || ! attempt_started || started=yes
         if [ ${#lost[@]} -gt 0 ]; then
-            ended_by=node
-            say "lost $(join "${lost[@]}"): ending the attempt"
-            end_step
+            end_attempt node "lost $(join "${lost[@]}")"
             return
-        fi
-        if [ -n "$start_by" ] && attempt_started; then
-            start_by=
-        elif [ -n "$start_by" ] && [ "$SECONDS" -ge "$start_by" ]; then
-            ended_by=start
-            say "not started within $start_s s: ending the attempt"
-            end_step
+        elif [ "$started" = no ] && [ "$quiet_s" -ge "$start_s" ]; then
+            end_attempt start "not started within $start_s s"
             return
-        fi
-        beat=$(last_beat)
-        if [ "$beat" != "$beat_seen" ]; then
-            beat_seen=$beat
-            beat_at=$SECONDS
-        elif [ $((SECONDS - beat_at)) -ge "$hang_s" ]; then
-            ended_by=hang
-            say "no step for $hang_s s: ending the attempt"
-            end_step
+        elif [ "$quiet_s" -ge "$hang_s" ]; then
+            end_attempt hang "no step for $hang_s s"
             return
         fi
     done
@@ -107,13 +174,13 @@ attempt_reason()
 classify()
 {
     local written state
+    if [ "$step_rc:$ended_by" = 0: ]; then
+        action="done" cause="finished"
+        return
+    fi
     written=$(attempt_reason)
     state=$(job_state)
     case $step_rc:$ended_by in
-    0:)
-        action="done" cause="finished"
-        return
-        ;;
     *:node) action=retry cause="lost node $(join "${lost[@]}")" ;;
     *:start) action=retry cause="not started within $start_s s" ;;
     *:hang) action=retry cause="no step for $hang_s s" ;;
@@ -144,7 +211,11 @@ classify()
     if [ "$stop_signal" = STOP ] && [ "$action" = requeue ]; then
         action=stop cause="$run_dir/STOP: remove it to go on"
     fi
-    if [ "$state" != RUNNING ]; then
-        action=leave cause="job is ${state:-unknown to Slurm}; $cause"
-    fi
+    case $state in
+    RUNNING) ;;
+    unanswered)
+        action=leave cause="Slurm did not answer for $controller_s s; $cause"
+        ;;
+    *) action=leave cause="job is $state; $cause" ;;
+    esac
 }

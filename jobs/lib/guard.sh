@@ -1,12 +1,12 @@
 #!/bin/bash
-# guard.sh RUN_DIR BIN LOCAL_DIR SCAVENGE_S: runs on two nodes beside the one of
-# the launch script. With --no-kill Slurm keeps a job when the node of its batch
+# guard.sh RUN_DIR BIN LOCAL_DIR SCAVENGE_S MPI CONTROLLER_S: runs on two nodes
+# beside the one of the launch script. With --no-kill Slurm keeps a job when the node of its batch
 # script dies, as an allocation in which nothing happens any more; this saves
 # what the other nodes have and requeues it then.
 set -u
 export LC_ALL=C
 here=$(dirname "$(readlink -f "$0")")
-run_dir=$1 bin=$2 local_dir=$3 scavenge_s=$4
+run_dir=$1 bin=$2 local_dir=$3 scavenge_s=$4 mpi=$5 controller_s=$6
 job=$SLURM_JOB_ID
 stop_signal=
 
@@ -28,14 +28,30 @@ say()
 # own node back.
 batch_host_lost()
 {
-    local nodes host
-    host=$(job_field BatchHost)
-    nodes=$(job_nodes)
+    local text host nodes
+    text=$(ask scontrol -o show job "$slurm_id")
+    host=$(field BatchHost <<<"$text")
+    nodes=$(hostnames "$(field NodeList <<<"$text")")
     [ -n "$host" ] && [ -n "$nodes" ] && ! grep -qx "$host" <<<"$nodes"
 }
 
-until batch_host_lost; do
-    sleep 5
+# While the launch script touches its file nobody needs to be asked. It does not
+# while it checks nodes, or storage stands still: then Slurm is asked, ever less
+# often.
+silent_s=0 pause_s=5 beat_seen=
+while :; do
+    sleep "$pause_s"
+    beat=$(stat -c %.Y "$run_dir/health/beat.$job" 2>/dev/null)
+    if [ "$beat" != "$beat_seen" ]; then
+        beat_seen=$beat
+        silent_s=0 pause_s=5
+        continue
+    fi
+    silent_s=$((silent_s + pause_s))
+    [ "$silent_s" -ge 15 ] || continue
+    ! batch_host_lost || break
+    pause_s=$((silent_s / 8))
+    pause_s=$((pause_s < 5 ? 5 : pause_s > 60 ? 60 : pause_s))
 done
 # The second guard is there for the case that the first has died, too; it must
 # not begin while the first still saves.
@@ -46,4 +62,4 @@ mapfile -t good < <(nodes_usable "${nodes[@]}")
 scavenge "${good[@]}"
 ledger requeue "$(ledger_attempts)" code=75 progress=null \
     reason="lost $(job_field BatchHost), the node of the launch script"
-scontrol requeue "$job" || scancel "$job"
+ask scontrol requeue "$slurm_id" || scancel "$slurm_id"

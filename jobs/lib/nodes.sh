@@ -1,10 +1,16 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
 # Which of the job's nodes are good. Needs $bin, $here, $job, $run_dir, $spool,
-# $check_s; sets good=() and allocated=().
+# $check_s, $mpi; sets good=() and allocated=().
+
+readonly CHECKS_KEPT=20
 
 good=()
 check_count=0
+check_end=
 guard_pid=
+
+# A tick of await().
+trap : ALRM
 
 # start_step NAME SRUN-ARGUMENTS...: in the background; sets $srun_pid. Steps
 # overlap because one on a dead node keeps its resources until Slurm gives up.
@@ -15,29 +21,34 @@ start_step()
     srun --job-name="$step_name" --overlap --no-kill --kill-on-bad-exit=0 \
         "$@" </dev/null &
     srun_pid=$!
+    srun_rc=
 }
 
-# await SECONDS: until the step has ended (returns 0), the time is over, or a
-# signal has come.
+# await SECONDS [COMMAND]: until the step has ended (returns 0), the time is
+# over, or a signal has come. The command runs first, beside this script: where
+# it gets stuck there is no tick, but signals and the step's end are heard.
 await()
 {
-    local timer
-    kill -0 "$srun_pid" 2>/dev/null || return 0
-    sleep "$1" &
+    local timer code
+    [ -z "$srun_rc" ] || return 0
+    # It signals again and again: once might be just before the wait.
+    { ${2:-}; while sleep "$1" && kill -ALRM $$; do :; done; } >/dev/null 2>&1 &
     timer=$!
-    wait -n 2>/dev/null
-    wait_rc=$?
-    kill "$timer" 2>/dev/null && wait "$timer" 2>/dev/null
-    ! kill -0 "$srun_pid" 2>/dev/null
+    wait "$srun_pid" 2>/dev/null
+    code=$?
+    kill "$timer" 2>/dev/null
+    kill -0 "$srun_pid" 2>/dev/null && return 1
+    # It may have been the signal that ended the wait.
+    wait "$srun_pid" 2>/dev/null
+    srun_rc=$?
+    [ "$srun_rc" -ne 127 ] || srun_rc=$code
 }
 
-# The exit code of the step that has ended.
+# The exit code of the step, when it ends.
 step_code()
 {
-    wait "$srun_pid" 2>/dev/null
-    step_rc=$?
-    # `wait -n` may have collected it already.
-    [ "$step_rc" -eq 127 ] && step_rc=${wait_rc:-127}
+    until await 1; do :; done
+    step_rc=$srun_rc
 }
 
 # Ends the step at once and for good, also where a dead node does not answer.
@@ -58,7 +69,7 @@ bounded_step()
 {
     local end=$((SECONDS + $1))
     start_step "${@:2}"
-    until await "$((end > SECONDS ? end - SECONDS : 1))"; do
+    until await 1; do
         if [ "$SECONDS" -ge "$end" ] || [ -n "$stop_signal" ]; then
             end_step
             return 1
@@ -72,7 +83,7 @@ bounded_step()
 read_verdict()
 {
     local line
-    verdict=unknown code=NO_VERDICT reason="no verdict in time"
+    verdict=unknown code=NO_VERDICT reason=$check_end
     [ -s "$2" ] || return
     while read -r line; do
         [ "$(json_text "$line" host | cut -d. -f1)" = "${1%%.*}" ] || continue
@@ -164,21 +175,54 @@ keep_guard()
     srun --job-name="guard-$check_count" --overlap --no-kill --mpi=none \
         --nodes=${#others[@]} --ntasks=${#others[@]} --ntasks-per-node=1 \
         --nodelist="$guard_nodes" bash "$here/lib/guard.sh" "$run_dir" \
-        "$bin" "$local_dir" "$scavenge_s" </dev/null >/dev/null 2>&1 &
+        "$bin" "$local_dir" "$scavenge_s" "$mpi" "$controller_s" \
+        </dev/null >/dev/null 2>&1 &
     guard_pid=$!
+}
+
+# how_it_ended FOLDER BEGIN: what became of a check that gave no verdict, with the
+# last words of srun where it was over before its time.
+how_it_ended()
+{
+    local words
+    if [ "$ended_late" = yes ]; then
+        echo "no verdict within $((SECONDS - $2)) s"
+        return
+    fi
+    words=$(grep -E '^(srun|slurmstepd)[^ ]*: ' "$1/log" | tail -n 1)
+    echo "no verdict, the check ended with code $step_rc after" \
+        "$((SECONDS - $2)) s: ${words:-see $1/log}"
 }
 
 # check_each PHASE SECONDS FOLDER NODE...: every node looks at itself, and is
 # judged.
 check_each()
 {
-    local phase=$1 budget_s=$2 folder=$3
+    local phase=$1 budget_s=$2 folder=$3 begin=$SECONDS ended_late=no
     shift 3
     bounded_step $((budget_s + 5)) "health-$check_count" --mpi=none \
         --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$(join "$@")" \
         bash "$here/lib/node_check.sh" "$bin" "$folder" "$phase" \
-        "$budget_s" >>"$folder/log" 2>&1
-    [ -z "$stop_signal" ] && judge "$folder/%s.json" "$@"
+        "$budget_s" >>"$folder/log" 2>&1 || ended_late=yes
+    [ -z "$stop_signal" ] || return
+    check_end=$(how_it_ended "$folder" "$begin")
+    judge "$folder/%s.json" "$@"
+    keep_verdicts "$folder" "$@"
+}
+
+# keep_verdicts FOLDER NODE...: one file for all of them instead of one each, and
+# the checks of old jobs go.
+keep_verdicts()
+{
+    local node folder=$1
+    shift
+    for node in "$@"; do
+        [ ! -e "$folder/$node.json" ] || cat "$folder/$node.json"
+        rm -f "$folder/$node.json"
+    done >>"$folder/verdicts"
+    find "$run_dir/health" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' |
+        sort -rn | tail -n "+$((CHECKS_KEPT + 1))" | cut -d' ' -f2- |
+        tr '\n' '\0' | xargs -0 -r rm -rf
 }
 
 # check_again FOLDER NODE...: before the job goes back into the queue for want of
@@ -195,13 +239,6 @@ check_again()
     done
     good=("${both[@]}")
     give_back
-}
-
-# check_seconds: for a check of nodes before the first attempt; those of GPUs
-# take their time for each.
-check_seconds()
-{
-    echo "${TESSERA_CHECK_S:-$((60 + 10 * ${SLURM_GPUS_ON_NODE:-0}))}"
 }
 
 # check_nodes PHASE: "job" or "quick" on every node that can be used, then, in
@@ -249,7 +286,7 @@ check_nodes()
 check_pairs()
 {
     local folder=$1 tried=("${good[@]}")
-    bounded_step $((check_s + 5)) "pairs-$check_count" --mpi=pmix \
+    bounded_step $((check_s + 5)) "pairs-$check_count" --mpi="$mpi" \
         --nodes=${#tried[@]} --ntasks=${#tried[@]} --ntasks-per-node=1 \
         --nodelist="$(join "${tried[@]}")" --output="$folder/pairs" \
         "$bin/tessera-health" job --pairs --json --budget "$check_s" \
@@ -259,6 +296,7 @@ check_pairs()
         say "the pair check gave no verdict (code $step_rc), going on"
         return
     fi
+    check_end="no verdict of the pair check"
     judge "$folder/pairs" "${tried[@]}"
     give_back
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
 # Before a job ends without another attempt: a checkpoint that only its nodes
 # have goes into the run directory. Needs what attempt.sh needs, and $local_dir
-# (empty: there are none), $scavenge_s.
+# (empty: there are none), $scavenge_s, $mpi.
 
 # The seconds that the copy may take: Slurm must not end the job before it is
 # requeued, nor the half minute between its SIGTERM and SIGKILL be over.
@@ -33,11 +33,11 @@ scavenge()
     fi
     say "saving $(newest_local) from the nodes $(join "$@")"
     end=$((SECONDS + seconds))
-    TESSERA_ATTEMPT_OF=$job start_step scavenge --mpi=pmix --nodes=$# \
+    TESSERA_ATTEMPT_OF=$job start_step scavenge --mpi="$mpi" --nodes=$# \
         --ntasks=$# --ntasks-per-node=1 --nodelist="$(join "$@")" \
         "$bin/tessera-ckpt" scavenge "$run_dir" --local "$local_dir" \
         --timeout "$seconds"
-    until await "$((end > SECONDS ? end - SECONDS : 1))"; do
+    until await 1; do
         if [ "$SECONDS" -ge "$end" ]; then
             say "not done after $seconds s: ending it"
             end_step

@@ -1,42 +1,92 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
-# What the launch script asks of Slurm. Needs $job.
+# What the launch script and its guards ask of Slurm. Needs $job, and
+# $controller_s: for how long a controller that does not answer is waited for.
+# Every question costs the one controller of the whole cluster something, so
+# only the job itself is asked for, and while all goes well hardly ever.
 
-# job_field NAME: a field of `scontrol show job`, tried again for some seconds
-# when the controller does not answer.
+# The job's name for Slurm's commands. One task of an array has the number of
+# the whole array as its own, and would be told about all of them.
+if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then
+    slurm_id=${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID:-}
+else
+    slurm_id=${SLURM_JOB_ID:-}
+fi
+
+# unanswered TEXT: does the error of a Slurm command leave the question open?
+# What is not known to be an answer is taken for a fault on the way to it.
+unanswered()
+{
+    local answers='invalid (job|node)|disabled|denied|complet|no longer'
+    answers+='|pending|not found|no such file'
+    ! grep -qiE "$answers" <<<"$1"
+}
+
+# ask COMMAND...: prints what the Slurm command does. Returns 1 if it says no,
+# 2 if there was no answer within $controller_s. The pauses between two trials
+# grow from 2 s to a minute. A command that a signal has ended returns more than
+# 128: that is the end of this job.
+ask()
+{
+    local text code pause=2 end=$((SECONDS + controller_s))
+    while :; do
+        text=$(timeout --foreground 60 "$@" 2>&1)
+        code=$?
+        if [ "$code" -eq 0 ] || [ "$code" -gt 128 ]; then
+            printf '%s\n' "$text"
+            return "$code"
+        fi
+        if ! unanswered "$text"; then
+            say "$*: ${text##*$'\n'}"
+            return 1
+        fi
+        if [ "$SECONDS" -ge "$end" ]; then
+            say "Slurm has not answered for $controller_s s: ${text##*$'\n'}"
+            return 2
+        fi
+        [ "$pause" -gt 2 ] || say "Slurm does not answer" \
+            "(${text##*$'\n'}): waiting, at most $controller_s s"
+        sleep "$((pause < 60 ? pause : 60))"
+        pause=$((pause * 2))
+    done
+}
+
+# field NAME: of what `scontrol -o show job` prints, on stdin.
+field()
+{
+    sed -n "s/^\(.* \)\{0,1\}$1=\([^ ]*\).*/\2/p"
+}
+
+# job_field NAME: of this job, now.
 job_field()
 {
-    local text tries
-    for tries in 1 2 3 4 5; do
-        text=$(scontrol -o show job "$job" 2>/dev/null) && break
-        [ "$tries" -lt 5 ] && sleep "$tries"
-    done
-    sed -n "s/^\(.* \)\{0,1\}$1=\([^ ]*\).*/\2/p" <<<"$text"
+    ask scontrol -o show job "$slurm_id" | field "$1"
 }
 
 # Only a running job may be requeued: what is cancelled, at its end or requeued
-# by Slurm itself is not ours to decide on.
+# by Slurm itself is not ours to decide on. "unknown": Slurm has no such job;
+# "unanswered": nobody could say.
 job_state()
 {
-    job_field JobState
+    local text
+    text=$(ask scontrol -o show job "$slurm_id")
+    case $? in
+    1) echo unknown ;;
+    2) echo unanswered ;;
+    *) field JobState <<<"$text" ;;
+    esac
+}
+
+# hostnames LIST: one a line. Asks nobody.
+hostnames()
+{
+    [ -z "$1" ] || [ "$1" = "(null)" ] || scontrol show hostnames "$1"
 }
 
 # Prints the nodes that the job has now, one a line. The environment keeps the
 # list of the beginning; Slurm takes dead nodes off its own.
 job_nodes()
 {
-    local list
-    list=$(job_field NodeList)
-    if [ -n "$list" ] && [ "$list" != "(null)" ]; then
-        scontrol show hostnames "$list"
-    fi
-}
-
-# node_states NODE...: prints "NODE STATE" a line, with all flags of the state.
-# One that does not answer for a moment (*) is not dead yet.
-node_states()
-{
-    scontrol -o show node "$(join "$@")" 2>/dev/null |
-        sed -n 's/^NodeName=\([^ ]*\) .* State=\([^ ]*\) .*/\1 \2/p'
+    hostnames "$(job_field NodeList)"
 }
 
 join()
@@ -45,40 +95,65 @@ join()
     echo "$*"
 }
 
-# nodes_lost NODE...: prints those which are dead for certain.
-nodes_lost()
+# node_states NODE...: prints "NODE STATE" a line, with all flags of the state.
+node_states()
 {
-    node_states "$@" | awk '$2 ~ /DOWN|FAIL|ERROR|NOT_FOUND/ { print $1 }'
+    ask scontrol -o show node "$(join "$@")" |
+        sed -n 's/^NodeName=\([^ ]*\) .* State=\([^ ]*\) .*/\1 \2/p'
 }
 
-# nodes_usable NODE...: prints those on which something may be started; not one
-# that does not answer, which would only delay the others.
+# usable_states: of lines "NODE STATE+FLAG+...", prints the nodes on which
+# something may be started. Not one that does not answer ("*" or a flag, by
+# Slurm's version), which would only delay the others, nor one that is to be
+# used no further. A node that is to be powered down when it is free is ours.
+usable_states()
+{
+    local out='DOWN|ERROR|FAIL|FAILING|DRAIN|DRAINED|DRAINING|FUTURE'
+    out+='|NOT_RESPONDING|POWERED_DOWN'
+    sed -E "/[ +](${out})\>/d; /\*/d; s/ .*//"
+}
+
+# nodes_usable NODE...: one query for all.
 nodes_usable()
 {
-    node_states "$@" | awk '$2 !~ /DOWN|FAIL|ERROR|DRAIN|NOT_FOUND|\*/ {
-        print $1 }'
+    [ $# -eq 0 ] || node_states "$@" | usable_states
+}
+
+# job_lacks NODE...: prints those that Slurm has taken off the running job: dead
+# ones, and only those. A node that is to be drained or marked as failing when
+# the job is over, or is late to answer, stays. Fails where nothing is known.
+job_lacks()
+{
+    local text
+    text=$(timeout --foreground 20 scontrol -o show job "$slurm_id" 2>&1) ||
+        return
+    [ "$(field JobState <<<"$text")" = RUNNING ] || return
+    text=$(hostnames "$(field NodeList <<<"$text")")
+    [ -n "$text" ] || return
+    printf '%s\n' "$@" | grep -vxF "$text"
+    return 0
 }
 
 # step_id NAME: the number of our step of that name, if Slurm has it.
 step_id()
 {
-    squeue -h -s -j "$job" -o '%i %j' 2>/dev/null |
-        awk -v name="$1" '$2 == name { print $1 }'
+    timeout --foreground 20 squeue -h -s -j "$slurm_id" -o '%i %j' \
+        2>/dev/null | awk -v name="$1" '$2 == name { print $1 }'
 }
 
 # shrink NODE...: give all other nodes back. Root's epilog runs on them at once,
 # while the job goes on here.
 shrink()
 {
-    local folder rc=0
+    local folder file rc=0
     folder=$(mktemp -d "${TMPDIR:-/tmp}/tessera-shrink.XXXXXX") || return 1
     # scontrol leaves scripts here with the job's new environment.
-    (cd "$folder" && scontrol update jobid="$job" NodeList="$(join "$@")" \
-        >/dev/null) || rc=1
-    if [ -f "$folder/slurm_job_${job}_resize.sh" ]; then
+    (cd "$folder" && scontrol update jobid="$slurm_id" \
+        NodeList="$(join "$@")" >/dev/null) || rc=1
+    for file in "$folder"/slurm_job_*_resize.sh; do
         # shellcheck source=/dev/null
-        . "$folder/slurm_job_${job}_resize.sh"
-    fi
+        [ -f "$file" ] && . "$file"
+    done
     rm -rf "$folder"
     return "$rc"
 }
