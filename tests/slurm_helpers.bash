@@ -107,8 +107,9 @@ job_of() { # NAME
     cat "$DIR/$1.job"
 }
 
+# As root, so that the user's questions to Slurm are those of his jobs.
 job_field() { # NAME FIELD
-    "$CLUSTER" exec scontrol -o show job "$(job_of "$1")" |
+    "$CLUSTER" exec --root scontrol -o show job "$(job_of "$1")" |
         tr ' ' '\n' | sed -n "s/^$2=//p"
 }
 
@@ -188,6 +189,20 @@ completed() {
         return 1
     fi
     same_bits "$1"
+}
+
+# The signal that Slurm sends the batch script before the end of its time.
+warn_job() { # NAME
+    user scancel --signal=USR1 --batch "$(job_of "$1")"
+}
+
+# went_on NAME: its second attempt began at the step after the one at which the
+# first was asked to stop.
+went_on() {
+    local stopped
+    stopped=$(events "$1" stop | head -n 1 | sed 's/.*"step":\([0-9]*\).*/\1/')
+    grep -A 1 "\"step\": $stopped," "$home/runs/$1/metrics.jsonl" |
+        tail -n 1 | grep "\"attempt\": 2, \"step\": $((stopped + 1)),"
 }
 
 # ranks_on NODE: the training processes there, by their numbers in the node

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Jobs of the researcher on a real Slurm, and how they end: done, on the wrong
-# configuration, with a killed rank, cancelled, at the time limit, in vain.
+# configuration, with a killed rank, cancelled, at the time limit, in vain,
+# preempted, without the right to come back, as one of an array.
 # Nodes die in slurm_nodes.bats. Jobs that mostly wait are started early and run
 # beside the others.
 
@@ -63,7 +64,19 @@ setup() {
     submit typo --nodes=1 -- train.max_durations=3ba
     # only the ranks can know
     submit ranks --nodes=2 -- parallel.slots=1
-    for name in typo ranks; do
+    # a Slurm in which srun finds no PMIx
+    cp -r "$(dirname "$(find / -xdev -name mpi_pmi2.so | head -n 1)")" \
+        "$TESSERA_INSTALL/plugins"
+    rm "$TESSERA_INSTALL/plugins"/mpi_pmix*
+    { grep -v MpiDefault "$TESSERA_CLUSTER_DIR/etc/slurm/slurm.conf"
+        echo "PluginDir=/opt/tessera/plugins"; } >"$home/slurm.conf"
+    cat >"$home/nopmix.sbatch" <<'END'
+#!/bin/bash -l
+export SLURM_CONF=$PWD/slurm.conf
+exec bash -l /opt/tessera/share/tessera/pretrain.sbatch "$@"
+END
+    script=nopmix.sbatch submit nopmix --nodes=1
+    for name in typo ranks nopmix; do
         within 180 ended $name
         state_is $name FAILED
         [ "$(job_field $name ExitCode)" = 64:0 ]
@@ -71,14 +84,19 @@ setup() {
     done
     grep 'train.max_durations' "$home/typo.out"
     grep 'parallel.slots' "$home/ranks.out"
+    grep 'this Slurm has no PMIx, only .*pmi2' "$home/nopmix.out"
     [ "$(events ranks stop | grep -c '"code":64')" -eq 2 ]
 }
 
-@test "a killed rank: the job starts again by itself, to the same bits" {
-    submit rank --nodes=2
+@test "a killed rank while Slurm is away: the job starts again, same bits" {
+    # With nobody to ask, srun cannot end the other rank: it leaves by itself.
+    submit rank --nodes=2 -- parallel.timeout_s=10
     within 180 trained rank 40
     node=$(hosts rank | tail -n 1)
+    "$CLUSTER" controller stop
     "$CLUSTER" exec --root --node "$node" kill -KILL "$(ranks_on "$node")"
+    within 60 grep 'Slurm does not answer' "$home/rank.out"
+    "$CLUSTER" controller start
     completed rank 300
     [ "$(job_field rank Restarts)" -eq 0 ]
     [ "$(events rank start | wc -l)" -eq 2 ]
@@ -138,7 +156,7 @@ END
     completed cancel 300
 }
 
-@test "three attempts without a new checkpoint: held, with the reason" {
+@test "three attempts without a new checkpoint: given up, with the reason" {
     # too long an interval, and every attempt loses a rank before it is over
     submit vain --nodes=2 -- checkpoint.interval=100000ba \
         train.max_duration=100000ba
@@ -152,8 +170,8 @@ END
     [ "$(job_field vain ExitCode)" = 93:0 ]
     [ "$(job_field vain Restarts)" -eq 0 ]
     [ "$(events vain start | wc -l)" -eq 3 ]
-    [ "$(events vain hold | wc -l)" -eq 1 ]
-    grep 'held: 3 attempts in a row without a new checkpoint' "$home/vain.out"
+    [ "$(events vain give-up | wc -l)" -eq 1 ]
+    grep 'given up: 3 attempts in a row without a new checkpoint' "$home/vain.out"
     # somebody has mended the cause
     submit vain --nodes=2
     completed vain 300
@@ -165,10 +183,59 @@ END
     [ "$(job_field limit Restarts)" -eq 1 ]
     events limit requeue | grep '"code":85'
     [ "$(events limit start | wc -l)" -eq 2 ]
-    # the step of the signal is the one that the second job went on from
-    stopped=$(events limit stop | head -n 1 | sed 's/.*"step":\([0-9]*\).*/\1/')
-    grep -A 1 "\"step\": $stopped," "$home/runs/limit/metrics.jsonl" |
-        tail -n 1 | grep "\"attempt\": 2, \"step\": $((stopped + 1)),"
+    went_on limit
+}
+
+@test "preempted by a higher partition: a checkpoint, and on after it" {
+    submit preempted --nodes=2 --nodelist=n5,n6 --partition=low
+    within 180 trained preempted 20
+    user sbatch --parsable --partition=urgent --nodes=2 --nodelist=n5,n6 \
+        --exclusive --output=urgent.out --wrap=true >"$DIR/urgent.job"
+    completed preempted 300
+    state_is urgent COMPLETED
+    [ "$(job_field preempted Restarts)" -eq 1 ]
+    [ "$(events preempted start | wc -l)" -eq 2 ]
+    went_on preempted
+}
+
+@test "a job that may not be requeued: the next of its chain goes on" {
+    submit chain --nodes=1 --no-requeue
+    cp "$DIR/chain.job" "$DIR/chained.job"
+    submit chain --nodes=1 --no-requeue --dependency=singleton \
+        --open-mode=append
+    within 180 trained chain 20
+    warn_job chained
+    within 180 ended chained
+    state_is chained FAILED
+    [ "$(job_field chained ExitCode)" = 85:0 ]
+    grep 'may not be requeued (Requeue=0)' "$home/chain.out"
+    grep 'cannot be requeued, nothing is lost' "$home/chain.out"
+    completed chain 300
+    went_on chain
+}
+
+@test "tasks of an array: each is a job of its own, also its requeue" {
+    cat >"$home/array.sbatch" <<'END'
+#!/bin/bash -l
+exec bash -l /opt/tessera/share/tessera/pretrain.sbatch run.cfg \
+    run.dir="runs/array$SLURM_ARRAY_TASK_ID"
+END
+    # without --ntasks-per-node: two ranks all the same
+    user TESSERA_SPARES=0 sbatch --parsable --array=0-1 -N1 -n2 --time=20 \
+        --output=array%a.out array.sbatch >"$DIR/array.job"
+    for task in 0 1; do
+        echo "$(job_of array)_$task" >"$DIR/array$task.job"
+    done
+    # the last one has the number of the array
+    [ "$(job_field array1 JobId)" = "$(job_of array)" ]
+    within 180 trained array1 20
+    warn_job array1
+    completed array0 300
+    [ "$(job_field array0 Restarts)" -eq 0 ]
+    completed array1 300
+    [ "$(job_field array1 Restarts)" -eq 1 ]
+    events array1 start | grep '"ranks":2'
+    went_on array1
 }
 
 @test "a file STOP ends the job for good, and its removal lets it go on" {
@@ -184,8 +251,15 @@ END
     completed stop 300
 }
 
+# questions: how many the user's jobs have had for Slurm since the last reset
+questions() {
+    "$CLUSTER" exec --root sdiag | sed -n '/statistics by user/,$p' |
+        sed -n 's/.*researcher *( *60011) *count:\([0-9]*\).*/\1/p'
+}
+
 @test "the same run submitted twice: one trains, the other ends and says why" {
-    submit twice --nodes=1 -- train.max_duration=100000ba
+    settings=TESSERA_HANG_S=10 submit twice --nodes=2 --nodelist=n1,n3 -- \
+        train.max_duration=100000ba
     within 180 trained twice 5
     cp "$DIR/twice.job" "$DIR/first.job"
     submit twice --nodes=1 --nodelist=n2 --output=second.out -- \
@@ -196,5 +270,33 @@ END
     events twice stop | grep 'before the run was opened'
     state_is first RUNNING
     [ "$(events twice start | wc -l)" -eq 1 ]
+}
+
+@test "while it trains, Slurm is hardly asked anything" {
+    for job in limit preempted chain array0 array1; do
+        within 300 ended $job
+    done
+    "$CLUSTER" exec --root sdiag -r
+    sleep 20
+    asked=$(questions)
+    note "${asked:-0} messages to Slurm in 20 s of a job on 2 nodes"
+    # one question is two messages
+    [ "${asked:-0}" -le 2 ]
+    state_is first RUNNING
+}
+
+@test "suspended, and told to finish on its node: it trains on" {
+    "$CLUSTER" exec --root scontrol update nodename=n3 state=fail reason=later
+    "$CLUSTER" exec --root scontrol suspend "$(job_of first)"
+    sleep 15
+    step=$(last twice step)
+    "$CLUSTER" exec --root scontrol resume "$(job_of first)"
+    within 60 trained twice $((step + 50))
+    within 30 grep 'stood still for 1[0-9] s' "$home/twice.out"
+    # it has asked Slurm after the silence
+    sleep 3
+    within 60 trained twice $(($(last twice step) + 50))
+    [ "$(events twice start | wc -l)" -eq 1 ]
     user scancel "$(job_of first)"
+    "$CLUSTER" exec --root scontrol update nodename=n3 state=resume
 }

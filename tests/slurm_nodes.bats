@@ -17,11 +17,12 @@ only() {
     (IFS=, && echo "--exclude=${others[*]}")
 }
 
-# kill_in_training NAME head|tail: kills the first or the last node of the job.
+# kill_in_training NAME head|tail [cut]: kills the first or the last node of the
+# job, or cuts it off the network, where its processes live on.
 kill_in_training() {
     within 300 trained "$1" 40
     hosts "$1" | "$2" -n 1 >"$DIR/$1.victim"
-    "$CLUSTER" kill "$(cat "$DIR/$1.victim")"
+    "$CLUSTER" "${3:-kill}" "$(cat "$DIR/$1.victim")"
     last "$1" step >"$DIR/$1.step"
 }
 
@@ -79,7 +80,7 @@ END
         kill_in_training nospare tail 3>&- &
         kill_in_training scavenged tail 3>&- &
         kill_in_training batchhost head 3>&- &
-        { kill_in_training spare tail && measure_restart spare; } 3>&- &
+        { kill_in_training spare tail cut && measure_restart spare; } 3>&- &
     } >"$DIR/harm.log" 2>&1
 }
 
@@ -109,7 +110,7 @@ drained() {
     [ "$(grep -o 'tessera:' <<<"$reason" | wc -l)" -eq 1 ]
 }
 
-@test "a dead node with a spare: the job starts again in its allocation" {
+@test "a node cut off the network, with a spare: again in its allocation" {
     completed spare 300
     [ "$(job_field spare Restarts)" -eq 0 ]
     victim=$(cat "$DIR/spare.victim")

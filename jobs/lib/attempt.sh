@@ -97,9 +97,13 @@ time_to_ask()
 # ask_nodes NODE...: sets lost.
 ask_nodes()
 {
-    local answer
-    asked_at=$SECONDS
-    if answer=$(job_lacks "$@"); then
+    local answer known
+    answer=$(job_lacks "$@")
+    known=$?
+    # Waiting for Slurm is no standstill.
+    quiet_s=$((quiet_s + SECONDS - tick_at))
+    tick_at=$SECONDS asked_at=$SECONDS
+    if [ "$known" -eq 0 ]; then
         answered=yes
         [ -z "$answer" ] || mapfile -t lost <<<"$answer"
     elif [ "$answered" = yes ]; then

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables of jobs/launch
 # The ledger of a run, RUN/ledger.jsonl: one line of JSON per event. The
 # training program writes "start", "commit" and "stop"; what is decided about
-# attempts ("check", "drain", "restart", "requeue", "hold", "stop") is written
+# attempts ("check", "drain", "restart", "requeue", "give-up", "stop") is written
 # here. Needs $run_dir and $job.
 
 # json_value TEXT: TEXT as JSON, a number where it looks like one.
@@ -61,11 +61,11 @@ ledger()
 }
 
 # How many decisions of this job in a row, up to now, followed an attempt without
-# a newly committed checkpoint. A hold ends the row: someone has looked.
+# a newly committed checkpoint. Having given up ends the row: someone has looked.
 ledger_futile()
 {
     grep "\"job\": *${job}[,}]" "$run_dir/ledger.jsonl" 2>/dev/null | awk '
-    /"event": *"hold"/ || /"progress": *true/ { row = 0 }
+    /"event": *"(give-up|hold)"/ || /"progress": *true/ { row = 0 }
     /"progress": *false/ { row++ }
     END { print row + 0 }'
 }

@@ -5,8 +5,8 @@
  * waited for)} or, by tessera-ckpt, {step, bytes, copy_s, scavenged: true},
  * "commit-local" (as "commit", on the nodes), "save-failed" {step, error,
  * reason}, "settings" {step, changed: {key: [before, now]}, lr: [before, now] if
- * the learning rate jumps}, "stop" {step, code, reason}, and those of the launch script
- * ("check", "drain", "restart", "requeue", "hold"). Every line has "event",
+ * the learning rate jumps}, "stop" {step, code, reason}, and those of the launch
+ * script ("check", "drain", "restart", "requeue", "give-up"). Every line has "event",
  * "time" (seconds since the epoch, ms) and "attempt". */
 #ifndef TESSERA_JOB_LEDGER_H
 #define TESSERA_JOB_LEDGER_H

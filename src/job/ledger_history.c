@@ -128,7 +128,8 @@ static enum err take_event(void *arg, const json_t *line)
         scan->open = false;
         scan->decided_s = time_s;
         return ERR_OK;
-    } else if (strcmp(event, "hold") == 0) {
+    } else if (strcmp(event, "give-up") == 0 ||
+               strcmp(event, "hold") == 0 /* its name in older ledgers */) {
         scan->open = false;
     }
     if (scan->decided_s == 0 && time_s > scan->last_s)
