@@ -276,6 +276,7 @@ questions() {
     for job in limit preempted chain array0 array1; do
         within 300 ended $job
     done
+    [ "$(questions)" -gt 0 ]
     "$CLUSTER" exec --root sdiag -r
     sleep 20
     asked=$(questions)
@@ -293,8 +294,9 @@ questions() {
     "$CLUSTER" exec --root scontrol resume "$(job_of first)"
     within 60 trained twice $((step + 50))
     within 30 grep 'stood still for 1[0-9] s' "$home/twice.out"
-    # it has asked Slurm after the silence
-    sleep 3
+    # it has asked Slurm for its nodes meanwhile
+    asked() { [ "$(questions)" -gt 0 ]; }
+    within 90 asked
     within 60 trained twice $(($(last twice step) + 50))
     [ "$(events twice start | wc -l)" -eq 1 ]
     user scancel "$(job_of first)"

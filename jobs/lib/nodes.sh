@@ -154,6 +154,14 @@ give_back()
     fi
 }
 
+end_guard()
+{
+    [ -n "$guard_pid" ] || return
+    kill -KILL "$guard_pid" 2>/dev/null
+    wait "$guard_pid" 2>/dev/null
+    guard_pid=
+}
+
 # Two good nodes watch over the node of this script, see guard.sh. Started again
 # when one of them is not good any more.
 keep_guard()
@@ -166,9 +174,7 @@ keep_guard()
     if [ -n "$guard_pid" ]; then
         [ "$guard_nodes" = "$(join "${others[@]}")" ] &&
             kill -0 "$guard_pid" 2>/dev/null && return
-        kill -KILL "$guard_pid" 2>/dev/null
-        wait "$guard_pid" 2>/dev/null
-        guard_pid=
+        end_guard
     fi
     guard_nodes=$(join "${others[@]}")
     [ ${#others[@]} -gt 0 ] || return
@@ -195,19 +201,39 @@ how_it_ended()
 }
 
 # check_each PHASE SECONDS FOLDER NODE...: every node looks at itself, and is
-# judged.
+# judged. Where not even a step could be started this is tried again.
 check_each()
 {
-    local phase=$1 budget_s=$2 folder=$3 begin=$SECONDS ended_late=no
+    local phase=$1 budget_s=$2 folder=$3 begin=$SECONDS ended_late=no tries
     shift 3
-    bounded_step $((budget_s + 5)) "health-$check_count" --mpi=none \
-        --nodes=$# --ntasks=$# --ntasks-per-node=1 --nodelist="$(join "$@")" \
-        bash "$here/lib/node_check.sh" "$bin" "$folder" "$phase" \
-        "$budget_s" >>"$folder/log" 2>&1 || ended_late=yes
-    [ -z "$stop_signal" ] || return
-    check_end=$(how_it_ended "$folder" "$begin")
-    judge "$folder/%s.json" "$@"
+    for tries in 1 2 3; do
+        bounded_step $((budget_s + 5)) "health-$check_count" --mpi=none \
+            --nodes=$# --ntasks=$# --ntasks-per-node=1 \
+            --nodelist="$(join "$@")" bash "$here/lib/node_check.sh" "$bin" \
+            "$folder" "$phase" "$budget_s" >>"$folder/log" 2>&1 ||
+            ended_late=yes
+        [ -z "$stop_signal" ] || return
+        check_end=$(how_it_ended "$folder" "$begin")
+        judge "$folder/%s.json" "$@"
+        if [ "$ended_late" = yes ] || [ "$step_rc" -eq 0 ] ||
+            [ ${#unknown[@]} -lt $# ] || [ "$tries" -eq 3 ]; then
+            break
+        fi
+        say "the check did not start, trying again"
+        end_steps
+        sleep 5
+    done
     keep_verdicts "$folder" "$@"
+}
+
+# Ends every step that this job still has, the guards' too. A controller that has
+# been started anew counts what the older ones use as taken, although they
+# overlap, and none can begin beside them.
+end_steps()
+{
+    end_guard
+    timeout --foreground 20 squeue -h -s -j "$slurm_id" -o %i 2>/dev/null |
+        grep '\.[0-9]*$' | xargs -r scancel --signal=KILL 2>/dev/null
 }
 
 # keep_verdicts FOLDER NODE...: one file for all of them instead of one each, and
