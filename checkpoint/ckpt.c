@@ -15,25 +15,29 @@ enum err ckpt_sweep(const char *run_dir)
     return ckpt_index_sweep(run_dir);
 }
 
-/* Damage becomes a line of the list; only other failures are errors. */
-static enum err describe(const char *run_dir, int64_t step,
-                         struct ckpt_info *info)
+/* What is wrong with one checkpoint is a line of the list, not its end. */
+enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    info->step = step;
-    TRY(ckpt_index_path(info->path, run_dir, step));
+    *info = (struct ckpt_info){ .step = ckpt_index_step_of(checkpoint_dir) };
+    TRY(fsio_path(info->path, "%s", checkpoint_dir));
     rc = ckpt_manifest_read(info->path, NULL, NULL, &manifest);
     if (rc == ERR_OK) {
+        info->step = manifest->step;
         info->ranks = manifest->ranks;
         info->bytes = manifest->bytes;
         rc = ckpt_manifest_check_sizes(manifest, info->path);
     }
+    bool judged =
+        rc == ERR_OK || rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED;
     snprintf(info->state, sizeof info->state, "%s",
-             rc == ERR_OK ? "good" : "bad");
+             !judged        ? "unknown"
+             : rc == ERR_OK ? "good"
+                            : "bad");
     if (rc != ERR_OK)
         snprintf(info->reason, sizeof info->reason, "%.255s", err_text());
-    if (rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED)
+    if (rc != ERR_MEMORY)
         rc = ERR_OK;
 out:
     ckpt_manifest_destroy(manifest);
@@ -55,8 +59,11 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
         rc = err_set(ERR_MEMORY, "%s: out of memory", run_dir);
         goto out;
     }
-    for (int i = 0; i < found; i++)
-        TRY(describe(run_dir, steps[i], &infos[i]));
+    for (int i = 0; i < found; i++) {
+        char path[FSIO_PATH_MAX];
+        TRY(ckpt_index_path(path, run_dir, steps[i]));
+        TRY(ckpt_describe(path, &infos[i]));
+    }
     *list = infos;
     *count = found;
     infos = NULL;
@@ -85,10 +92,14 @@ out:
 enum err ckpt_identify(const char *run_dir, const char *run_uuid)
 {
     enum err rc = ERR_OK;
-    char known[CKPT_UUID_BYTES];
-    TRY(ckpt_index_uuid_read(run_dir, known));
-    if (strcmp(known, run_uuid) != 0)
-        TRY(ckpt_index_uuid_write(run_dir, run_uuid));
+    if (!ckpt_index_uuid_valid(run_uuid)) {
+        rc = err_set(ERR_CHECKPOINT,
+                     "%s: the checkpoint names the run '%s', which is no uuid: "
+                     "go on from an older one",
+                     run_dir, run_uuid);
+        goto out;
+    }
+    TRY(ckpt_index_uuid_write(run_dir, run_uuid));
 out:
     return rc;
 }

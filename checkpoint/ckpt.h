@@ -269,9 +269,13 @@ struct ckpt_info {
     int ranks;
     int64_t bytes; /* payload */
     char path[1024];
-    char state[16];   /* "good" (manifest and sizes check), "bad" */
-    char reason[256]; /* why bad */
+    char state[16]; /* "good" (manifest and sizes check), "bad", or "unknown":
+                     * it can't be read now */
+    char reason[256]; /* why not good */
 };
+
+/* One checkpoint folder; `step` is -1 where neither manifest nor name tells. */
+enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info);
 
 /* All committed checkpoints of a run, oldest first; *list is malloc'ed. */
 enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count);

@@ -1,5 +1,14 @@
 #include "checkpoint/ckpt_check.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/ckpt_index_private.h"
+
 /* Pass damage on as a line. */
 static enum err report(enum err rc, ckpt_check_fn damaged, void *arg)
 {
@@ -36,5 +45,96 @@ enum err ckpt_check_shard(struct ckpt_read *reader,
         TRY(check_piece(reader, manifest, shard,
                         &manifest->shards[shard].pieces[p], damaged, arg));
 out:
+    return rc;
+}
+
+/* --- files that are no part of the checkpoint ------------------------------
+ */
+
+struct others {
+    const char *dir;
+    const char **files; /* of the checkpoint, in order */
+    size_t count;
+    ckpt_check_fn other;
+    void *arg;
+};
+
+static int name_order(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static enum err list_files(const struct ckpt_manifest *manifest,
+                           struct others *others)
+{
+    others->files =
+        malloc(((size_t)manifest->shard_count + 3) * sizeof *others->files);
+    if (others->files == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", others->dir);
+    for (int s = 0; s < manifest->shard_count; s++)
+        others->files[others->count++] = manifest->shards[s].file;
+    others->files[others->count++] = CKPT_MANIFEST_FILE;
+    others->files[others->count++] = CKPT_INDEX_PINNED;
+    if (manifest->view.bytes > 0)
+        others->files[others->count++] = CKPT_VIEW_FILE;
+    qsort(others->files, others->count, sizeof *others->files, name_order);
+    return ERR_OK;
+}
+
+/* Shards lie in folders of these names where there are many. */
+static bool is_shard_folder(const char *path, const char *name)
+{
+    struct stat status;
+    return (strcmp(name, "shards") == 0 ||
+            fnmatch("shards/[0-9]*", name, FNM_PATHNAME) == 0) &&
+           lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* `inside` is the folder's path in the checkpoint, "" or with a slash after it.
+ */
+static enum err walk(const struct others *others, const char *inside)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX], name[FSIO_PATH_MAX], text[FSIO_PATH_MAX + 64];
+    TRY(fsio_path(path, "%s/%s", others->dir, inside));
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return err_errno("%s: open", path);
+    for (struct dirent *entry; rc == ERR_OK && (entry = readdir(folder));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        const char *key = name;
+        rc = fsio_path(name, "%s%s", inside, entry->d_name);
+        if (rc == ERR_OK)
+            rc = fsio_path(path, "%s/%s", others->dir, name);
+        if (rc != ERR_OK || bsearch(&key, others->files, others->count,
+                                    sizeof *others->files, name_order) != NULL)
+            continue;
+        if (is_shard_folder(path, name)) {
+            rc = fsio_path(path, "%s/", name);
+            rc = rc == ERR_OK ? walk(others, path) : rc;
+        } else {
+            snprintf(text, sizeof text, "%s: is no part of the checkpoint",
+                     path);
+            rc = others->other(others->arg, text);
+        }
+    }
+    closedir(folder);
+out:
+    return rc;
+}
+
+enum err ckpt_check_others(const char *checkpoint_dir,
+                           const struct ckpt_manifest *manifest,
+                           ckpt_check_fn other, void *arg)
+{
+    enum err rc = ERR_OK;
+    struct others others = { .dir = checkpoint_dir,
+                             .other = other,
+                             .arg = arg };
+    TRY(list_files(manifest, &others));
+    TRY(walk(&others, ""));
+out:
+    free(others.files);
     return rc;
 }

@@ -14,4 +14,10 @@ enum err ckpt_check_shard(struct ckpt_read *reader,
                           const struct ckpt_manifest *manifest, int shard,
                           ckpt_check_fn damaged, void *arg);
 
+/* Gets a line of text for each file in the folder that the manifest does not
+ * tell of. */
+enum err ckpt_check_others(const char *checkpoint_dir,
+                           const struct ckpt_manifest *manifest,
+                           ckpt_check_fn other, void *arg);
+
 #endif

@@ -1,6 +1,5 @@
 #include "checkpoint/ckpt_index.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -410,36 +409,4 @@ int64_t ckpt_index_latest_read(const char *run_dir)
         step = number_after(text, strcspn(text, "\n"), STEP_PREFIX);
     free(text);
     return step;
-}
-
-/* --- whose ---------------------------------------------------------------- */
-
-enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid)
-{
-    enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX], root[FSIO_PATH_MAX];
-    assert(strlen(uuid) < CKPT_UUID_BYTES && strchr(uuid, '\n') == NULL);
-    TRY(ckpt_index_root(root, run_dir));
-    TRY(fsio_mkdirs(root));
-    TRY(fsio_path(path, "%s/%s", root, CKPT_INDEX_UUID));
-    TRY(fsio_write_atomic(path, uuid, strlen(uuid)));
-out:
-    return rc;
-}
-
-enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES])
-{
-    enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes;
-    uuid[0] = '\0';
-    TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_UUID));
-    if (!fsio_exists(path))
-        goto out;
-    TRY(fsio_read_file(path, CKPT_UUID_BYTES - 1, &text, &bytes));
-    snprintf(uuid, CKPT_UUID_BYTES, "%.*s", (int)strcspn(text, "\n"), text);
-out:
-    free(text);
-    return rc;
 }

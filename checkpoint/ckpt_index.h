@@ -56,8 +56,11 @@ int64_t ckpt_index_latest_read(const char *run_dir);
 /* The uuid of the run that the folder belongs to, in a file RUN_UUID. A folder
  * that is made anew is of no run until it is written: node-local checkpoints of
  * what was there before do not count then. Reading gives "" if there is none;
- * what is written is shorter than CKPT_UUID_BYTES. */
+ * where the file is damaged, what the newest checkpoint says, with a warning. A
+ * uuid has printable characters without blanks, at least one and fewer than
+ * CKPT_UUID_BYTES. */
 #define CKPT_UUID_BYTES 64
+bool ckpt_index_uuid_valid(const char *uuid);
 enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid);
 enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);
 

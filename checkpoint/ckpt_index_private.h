@@ -1,6 +1,7 @@
 /* What the parts of the index share: ckpt_index.c names, lists, renames and
  * commits; ckpt_index_retain.c decides what may be deleted and pins;
- * ckpt_index_owner.c knows whose a temporary folder is, and sweeps. */
+ * ckpt_index_owner.c knows whose a temporary folder is, and sweeps;
+ * ckpt_index_uuid.c says which run it all belongs to. */
 #ifndef TESSERA_CHECKPOINT_CKPT_INDEX_PRIVATE_H
 #define TESSERA_CHECKPOINT_CKPT_INDEX_PRIVATE_H
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "checkpoint/ckpt_cover.h"
+#include "checkpoint/ckpt_index.h"
 #include "src/base/crc32c.h"
 
 static enum err no_memory(void)
@@ -274,6 +275,10 @@ static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
         !get_integer(json_object_get(root, "ranks"), 1, INT32_MAX, &ranks) ||
         out->state == NULL)
         return malformed("step, ranks or state");
+    const json_t *uuid = json_object_get(out->state, "run_uuid");
+    if (uuid != NULL && (!json_is_string(uuid) ||
+                         !ckpt_index_uuid_valid(json_string_value(uuid))))
+        return malformed("run_uuid");
     out->ranks = (int)ranks;
     TRY(parse_view(json_object_get(root, "view"), &out->view));
     TRY(parse_tensors(json_object_get(root, "tensors"), out));

@@ -229,7 +229,7 @@ enum err ckpt_reshard(const char *checkpoint_dir, const char *out, int ranks,
 {
     assert(ranks >= 1 && ranks <= CKPT_RESHARD_RANKS_MAX);
     enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
     bool made = false;
     struct ckpt_manifest *manifest = NULL;
     struct reshard reshard = { .from = checkpoint_dir, .ranks = ranks };
@@ -237,9 +237,9 @@ enum err ckpt_reshard(const char *checkpoint_dir, const char *out, int ranks,
     reshard.manifest = manifest;
     TRY(check_out(out, manifest->step, path, parent));
     /* A name that neither loading nor listing takes for a checkpoint. */
-    TRY(fsio_path(reshard.tmp, "%s/.tmp-reshard.%ld", parent, (long)getpid()));
+    TRY(fsio_path(prefix, "%s/.tmp-reshard", parent));
+    TRY(fsio_mkdir_new(prefix, reshard.tmp));
     made = true;
-    TRY(fsio_mkdirs(reshard.tmp));
     TRY(copy(&reshard));
     if (rename(reshard.tmp, path) != 0) {
         rc = err_errno("%s: rename to %s", reshard.tmp, path);

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/ckpt_view_image.h"
@@ -76,21 +78,38 @@ out:
     return rc;
 }
 
+/* ERR_CHECKPOINT for what is no file; `missing` says whether it is there. */
+static enum err check_kind(const char *path, bool *missing)
+{
+    struct stat status = { 0 };
+    bool found = lstat(path, &status) == 0;
+    *missing = !found && errno == ENOENT;
+    if (!found && !*missing)
+        return err_errno("%s: stat", path);
+    return *missing || S_ISREG(status.st_mode)
+               ? ERR_OK
+               : err_set(ERR_CHECKPOINT, "%s: is not a regular file", path);
+}
+
 enum err ckpt_view_check(const char *checkpoint_dir,
                          const struct ckpt_manifest *manifest)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
+    bool missing;
     int fd = -1;
     struct ckpt_view found = { 0 };
     if (manifest->view.bytes == 0)
         goto out;
     TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    TRY(check_kind(path, &missing));
+    if (missing) {
+        rc = err_set(ERR_CHECKPOINT, "%s: file is missing", path);
+        goto out;
+    }
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        rc = errno == ENOENT
-                 ? err_set(ERR_CHECKPOINT, "%s: file is missing", path)
-                 : err_errno("%s: open", path);
+        rc = err_errno("%s: open", path);
         goto out;
     }
     TRY(file_crc(fd, path, &found));

@@ -53,6 +53,8 @@ number() {
 
 @test "step --parallel: ratios of two ranks, one object" {
     command -v mpirun >/dev/null || skip "there is no mpirun"
+    mkdir "$DIR/parallel" "$DIR/bench-parallel"
+    echo mine >"$DIR/bench-parallel/mine"
     run --separate-stderr "$BENCH" step --parallel --model 10m --json \
         --seconds 0.1 --dir "$DIR"
     echo "$output"
@@ -68,5 +70,6 @@ number() {
     awk -v a="$(number ddp_ms)" -v b="$(number zero3_ms)" \
         -v ratio="$(number zero3_ratio)" \
         'BEGIN { exit !(ratio > 0.999 * a / b && ratio < 1.001 * a / b) }'
-    [ -z "$(ls -A "$DIR")" ]
+    [ "$(ls -A "$DIR")" = $'bench-parallel\nparallel' ]
+    [ "$(<"$DIR/bench-parallel/mine")" = mine ]
 }

@@ -56,10 +56,11 @@ damage() {
     [[ ${lines[3]} == *"must have"* ]]
     run "$CKPT" ls "$DIR/none"
     [ "$status" -eq 64 ]
-    mkdir "$DIR/empty"
+    mkdir -p "$DIR/empty/checkpoints"
     run "$CKPT" ls "$DIR/empty"
     [ "$status" -eq 0 ]
-    [ -z "$output" ]
+    [ "$output" = "$DIR/empty: no checkpoint yet" ]
+    [ "$("$CKPT" ls "$DIR/empty" 2>/dev/null --json)" = "[]" ]
 }
 
 @test "verify and digest read every byte" {
@@ -77,7 +78,7 @@ damage() {
     [ ! -s "$DIR/out" ]
     [ -s "$DIR/err" ]
     run "$CKPT" verify "$DIR/none"
-    [ "$status" -eq 93 ]
+    [ "$status" -eq 64 ]
 }
 
 @test "show names the tensors" {

@@ -20,6 +20,8 @@
 #define FSIO_WALK_FDS 16
 /* A tree that another process removes at the same time is walked again. */
 #define FSIO_WALK_TRIES 8
+/* Names that a new temporary file tries. */
+#define FSIO_NAME_TRIES 100
 
 enum err fsio_path(char out[FSIO_PATH_MAX], const char *format, ...)
 {
@@ -138,6 +140,41 @@ out:
     return rc;
 }
 
+/* What a file may be put over: nothing, or a file. A link is somebody's wish to
+ * have it elsewhere, a device or a folder is no file. */
+static enum err check_replaceable(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0 || S_ISREG(st.st_mode))
+        return ERR_OK;
+    return err_set(ERR_SPACE,
+                   "%s: is %s, not a regular file, and is not replaced: remove "
+                   "it or name another file",
+                   path,
+                   S_ISLNK(st.st_mode)   ? "a link"
+                   : S_ISDIR(st.st_mode) ? "a folder"
+                                         : "a device, pipe or socket");
+}
+
+/* A new file path.tmp.PID, or path.tmp.PID.N where one is left of another
+ * process. */
+static enum err open_temporary(const char *path, char temporary[FSIO_PATH_MAX],
+                               int *fd)
+{
+    enum err rc = ERR_OK;
+    TRY(fsio_path(temporary, "%s.tmp.%ld", path, (long)getpid()));
+    for (int i = 1;; i++) {
+        *fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (*fd >= 0 || errno != EEXIST || i == FSIO_NAME_TRIES)
+            break;
+        TRY(fsio_path(temporary, "%s.tmp.%ld.%d", path, (long)getpid(), i));
+    }
+    if (*fd < 0)
+        rc = err_errno("%s: create", temporary);
+out:
+    return rc;
+}
+
 static enum err write_replace(const char *path, const void *data, size_t bytes,
                               bool durable)
 {
@@ -146,13 +183,9 @@ static enum err write_replace(const char *path, const void *data, size_t bytes,
     bool made = false;
     char temporary[FSIO_PATH_MAX];
     char parent[FSIO_PATH_MAX];
-    TRY(fsio_path(temporary, "%s.tmp.%ld", path, (long)getpid()));
+    TRY(check_replaceable(path));
     TRY(fsio_parent(path, parent));
-    fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        rc = err_errno("%s: create", temporary);
-        goto out;
-    }
+    TRY(open_temporary(path, temporary, &fd));
     made = true;
     TRY(fsio_pwrite(fd, data, bytes, 0, temporary));
     if (durable && fsync(fd) != 0) {
@@ -251,8 +284,25 @@ enum err fsio_fsync_dir(const char *path)
     return rc;
 }
 
+/* Something that is no folder has the name. */
+static enum err fsio_not_folder(const char *path)
+{
+    char target[FSIO_PATH_MAX];
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0 || fsio_exists(path)) {
+        errno = ENOTDIR;
+        return err_errno("%s: create folder", path);
+    }
+    target[length] = '\0';
+    return err_set(ERR_USAGE,
+                   "%s is a link to %s, which does not exist: make that folder "
+                   "or remove the link",
+                   path, target);
+}
+
 static enum err fsio_mkdir_one(const char *path)
 {
+    char parent[FSIO_PATH_MAX];
     if (mkdir(path, 0777) == 0)
         return ERR_OK;
     /* on network and read-only mounts an existing folder may be answered with
@@ -261,7 +311,13 @@ static enum err fsio_mkdir_one(const char *path)
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return ERR_OK;
-    errno = saved == EEXIST ? ENOTDIR : saved;
+    if (saved == EEXIST)
+        return fsio_not_folder(path);
+    /* /proc says so of what it does not know */
+    if (saved == ENOENT && fsio_parent(path, parent) == ERR_OK &&
+        fsio_exists(parent))
+        return err_set(ERR_USAGE, "%s: no folder can be made there", path);
+    errno = saved;
     return err_errno("%s: create folder", path);
 }
 
@@ -278,6 +334,26 @@ enum err fsio_mkdirs(const char *path)
         *p = '/';
     }
     TRY(fsio_mkdir_one(part));
+out:
+    return rc;
+}
+
+enum err fsio_mkdir_new(const char *prefix, char out[FSIO_PATH_MAX])
+{
+    enum err rc = ERR_OK;
+    char parent[FSIO_PATH_MAX];
+    TRY(fsio_path(out, "%s.%ld", prefix, (long)getpid()));
+    TRY(fsio_parent(out, parent));
+    TRY(fsio_mkdirs(parent));
+    for (int i = 1; mkdir(out, 0777) != 0; i++) {
+        if (errno != EEXIST || i == FSIO_NAME_TRIES) {
+            TRY(fsio_mkdir_one(out));
+            rc = err_set(ERR_SPACE, "%s: exists, as do others: remove them",
+                         out);
+            goto out;
+        }
+        TRY(fsio_path(out, "%s.%ld.%d", prefix, (long)getpid(), i));
+    }
 out:
     return rc;
 }

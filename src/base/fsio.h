@@ -22,7 +22,8 @@ enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
                         size_t *bytes);
 
 /* Write path.tmp.PID, fsync, rename to path, fsync the folder. On failure the
- * old file is untouched and no temporary stays. */
+ * old file is untouched and no temporary stays. Anything but a regular file at
+ * path is left alone: ERR_SPACE. */
 enum err fsio_write_atomic(const char *path, const void *data, size_t bytes);
 
 /* The same without a sync, for what may be lost: after a power cut the file may
@@ -37,8 +38,12 @@ enum err fsio_pread(int fd, void *data, size_t bytes, int64_t offset,
                     const char *path);
 
 enum err fsio_fsync_dir(const char *path);
-/* mkdir -p, mode 0777 less umask. */
+/* mkdir -p, mode 0777 less umask. ERR_USAGE where the path can't be a folder: a
+ * link to nothing, /proc. */
 enum err fsio_mkdirs(const char *path);
+/* A new folder PREFIX.PID, or PREFIX.PID.N where there is one of that name: it
+ * and its parents are made. For whoever removes it again. */
+enum err fsio_mkdir_new(const char *prefix, char out[FSIO_PATH_MAX]);
 bool fsio_exists(const char *path);
 /* rm -r; a missing path is fine. Does not follow links. */
 enum err fsio_remove_tree(const char *path);

@@ -14,8 +14,13 @@
 #include "src/cmd/bench_comm.h"
 #include "src/cmd/bench_memory.h"
 #include "src/cmd/bench_parallel.h"
+#include "src/cmd/bench_ranks.h"
 #include "src/cmd/bench_step.h"
 #include "src/job/exit_code.h"
+
+#define NAMES "step, data, mfu, ckpt, memory, context and comm"
+#define SECONDS_MAX 1e6
+#define THREADS_MAX 4096
 
 static const struct {
     const char *name;
@@ -39,14 +44,15 @@ static const struct {
 
 static void usage(FILE *out)
 {
-    fprintf(out, "usage: tessera-bench NAME [--json] [--dir DIR] [--threads N] "
-                 "[--seconds S]\n"
-                 "       tessera-bench step [--model 125m|10m|moe] [--parallel] "
-                 "...\n"
-                 "       tessera-bench mfu [key=value ...] ...\n\n"
-                 "Data is synthesised in DIR (default: a temporary folder). "
-                 "--json prints one\nobject on stdout; everything else goes to "
-                 "stderr.\n\n");
+    fprintf(out,
+            "usage: tessera-bench NAME [--json] [--dir DIR] [--threads N] "
+            "[--seconds S]\n"
+            "       tessera-bench step [--model 125m|10m|moe] [--parallel] "
+            "...\n"
+            "       tessera-bench mfu [key=value ...] ...\n\n"
+            "Files are made in a new folder in DIR (TMPDIR or /tmp), "
+            "which is removed\nafterwards. --json prints one object on "
+            "stdout; everything else goes to stderr.\n\n");
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
         if (benches[i].help != NULL)
             fprintf(out, "  %-7s %s\n", benches[i].name, benches[i].help);
@@ -75,92 +81,176 @@ static void print_table(json_t *result)
     }
 }
 
-static enum err run_bench(const char *name, const struct bench_options *options,
-                          json_t **result)
+static enum err find_bench(const char *name)
 {
     for (size_t i = 0; i < sizeof benches / sizeof benches[0]; i++)
         if (strcmp(name, benches[i].name) == 0)
-            return benches[i].run(options, result);
-    return err_set(ERR_USAGE, "no benchmark '%s'; there are step, data, mfu, "
-                   "ckpt, memory, context and comm",
-                   name);
+            return ERR_OK;
+    return err_set(ERR_USAGE, "no benchmark '%s'; there are " NAMES, name);
 }
 
-/* The value of an option; NULL when it is missing. */
-static const char *option_value(int argc, char **argv, int *at)
+static enum err run_bench(const char *name, const struct bench_options *options,
+                          json_t **result)
 {
-    return *at + 1 < argc ? argv[++*at] : NULL;
+    size_t i = 0;
+    while (strcmp(name, benches[i].name) != 0)
+        i++;
+    return benches[i].run(options, result);
+}
+
+struct arguments {
+    const char *name;
+    const char *dir; /* NULL: a temporary one */
+    bool json, help, version;
+    struct bench_options options;
+};
+
+static enum err bad_value(const char *option, const char *value)
+{
+    if (value == NULL)
+        return err_set(ERR_USAGE, "%s needs a value; see --help", option);
+    return err_set(ERR_USAGE, "%s cannot be '%s'; see --help", option, value);
+}
+
+static enum err parse_number(const char *option, const char *text, double max,
+                             double *out)
+{
+    char *end = NULL;
+    if (text != NULL)
+        *out = strtod(text, &end);
+    if (text == NULL || end == text || *end != '\0' ||
+        !(*out > 0 && *out <= max))
+        return bad_value(option, text);
+    return ERR_OK;
+}
+
+/* An option with a value; `value` is what follows, NULL if nothing does. */
+static enum err set_value(struct arguments *out, const char *option,
+                          const char *value)
+{
+    enum err rc = ERR_OK;
+    double threads = 1;
+    if (strcmp(option, "--dir") == 0) {
+        out->dir = value;
+    } else if (strcmp(option, "--model") == 0) {
+        out->options.model = value;
+    } else if (strcmp(option, "--seconds") == 0) {
+        return parse_number(option, value, SECONDS_MAX, &out->options.seconds);
+    } else if (strcmp(option, "--threads") == 0) {
+        TRY(parse_number(option, value, THREADS_MAX, &threads));
+        out->options.threads = (int)threads;
+        return threads == (int)threads ? ERR_OK : bad_value(option, value);
+    } else {
+        return err_set(ERR_USAGE, "no option '%s'; see --help", option);
+    }
+    if (value == NULL || value[0] == '\0')
+        return bad_value(option, value);
+out:
+    return rc;
+}
+
+static enum err parse(int argc, char **argv, struct arguments *out)
+{
+    enum err rc = ERR_OK;
+    struct bench_options *options = &out->options;
+    for (int i = 1; i < argc; i++) {
+        const char *argument = argv[i];
+        if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0) {
+            out->help = true;
+        } else if (strcmp(argument, "--version") == 0) {
+            out->version = true;
+        } else if (strcmp(argument, "--json") == 0) {
+            out->json = true;
+        } else if (strcmp(argument, "--parallel") == 0) {
+            options->parallel = true;
+        } else if (argument[0] == '-') {
+            TRY(set_value(out, argument, i + 1 < argc ? argv[i + 1] : NULL));
+            i++;
+        } else if (strchr(argument, '=') != NULL) {
+            options->overrides[options->override_count++] = argv[i];
+        } else if (out->name == NULL) {
+            out->name = argument;
+        } else {
+            return err_set(ERR_USAGE,
+                           "'%s': one benchmark at a time, and %s "
+                           "was named before",
+                           argument, out->name);
+        }
+    }
+    if (out->name == NULL && !out->help && !out->version)
+        rc = err_set(ERR_USAGE,
+                     "no benchmark was named; there are " NAMES "; see --help");
+out:
+    return rc;
+}
+
+/* Everything is written in a fresh folder, which goes afterwards: nothing else
+ * in DIR is touched. A rank works in the folder that its parent has made. */
+static enum err run_in_folder(const struct arguments *arguments,
+                              json_t **result)
+{
+    enum err rc = ERR_OK;
+    char prefix[FSIO_PATH_MAX], folder[FSIO_PATH_MAX] = "";
+    struct bench_options options = arguments->options;
+    const char *dir = arguments->dir;
+    if (dir == NULL)
+        dir = getenv("TMPDIR");
+    if (dir == NULL || dir[0] == '\0')
+        dir = "/tmp";
+    options.dir = dir;
+    if (strstr(arguments->name, "-rank") != NULL) {
+        TRY(bench_ranks_check(&options));
+        return run_bench(arguments->name, &options, result);
+    }
+    TRY(fsio_path(prefix, "%s/tessera-bench", dir));
+    TRY(fsio_mkdir_new(prefix, folder));
+    options.dir = folder;
+    rc = run_bench(arguments->name, &options, result);
+    if (fsio_remove_tree(folder) != ERR_OK)
+        log_warn("%s stays: it cannot be removed", folder);
+out:
+    return rc;
+}
+
+static void print_result(const struct arguments *arguments, json_t *result)
+{
+    if (strstr(arguments->name, "-rank") != NULL)
+        return; /* its parent prints */
+    if (arguments->json)
+        json_dumpf(result, stdout, JSON_REAL_PRECISION(6)), putchar('\n');
+    else
+        print_table(result);
 }
 
 int main(int argc, char **argv)
 {
-    bool json = false;
-    char folder[256];
-    const char *tmp = getenv("TMPDIR");
-    struct bench_options options = {
-        .threads = processors() < 2 ? processors() : 2,
-        .seconds = 60.0,
-        .model = "125m",
-        .overrides = argv + 2, /* moved to the front */
+    struct arguments arguments = {
+        .options = { .threads = processors() < 2 ? processors() : 2,
+                     .seconds = 60.0,
+                     .model = "125m",
+                     .overrides = argv + 1 /* moved to the front */ },
     };
+    json_t *result = NULL;
     kernels_wait_passively(argv);
     log_init("bench", -1, LOG_INFO);
     signal(SIGPIPE, SIG_IGN); /* a child that ended is an error with a text */
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+    enum err rc = parse(argc, argv, &arguments);
+    if (rc == ERR_OK && arguments.help) {
         usage(stdout);
         return EXIT_DONE;
     }
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+    if (rc == ERR_OK && arguments.version) {
         puts("tessera " TESSERA_VERSION);
         return EXIT_DONE;
     }
-    if (argc < 2 || argv[1][0] == '-') {
-        usage(stderr);
-        return EXIT_USAGE;
-    }
-    for (int i = 2; i < argc; i++) {
-        const char *value = "";
-        if (strcmp(argv[i], "--json") == 0)
-            json = true;
-        else if (strcmp(argv[i], "--parallel") == 0)
-            options.parallel = true;
-        else if (strcmp(argv[i], "--dir") == 0)
-            options.dir = value = option_value(argc, argv, &i);
-        else if (strcmp(argv[i], "--threads") == 0)
-            options.threads =
-                (value = option_value(argc, argv, &i)) ? atoi(value) : 0;
-        else if (strcmp(argv[i], "--seconds") == 0)
-            options.seconds =
-                (value = option_value(argc, argv, &i)) ? atof(value) : 0;
-        else if (strcmp(argv[i], "--model") == 0)
-            options.model = value = option_value(argc, argv, &i);
-        else if (argv[i][0] != '-' && strchr(argv[i], '=') != NULL)
-            options.overrides[options.override_count++] = argv[i];
-        else
-            value = NULL;
-        if (value == NULL || options.threads < 1 || !(options.seconds > 0)) {
-            log_error("bad option or value '%s'; see --help", argv[i]);
-            return EXIT_USAGE;
-        }
-    }
-    snprintf(folder, sizeof folder, "%.200s/tessera-bench.XXXXXX",
-             tmp != NULL ? tmp : "/tmp");
-    if (options.dir == NULL && (options.dir = mkdtemp(folder)) == NULL) {
-        log_error("%s: cannot make a temporary folder; give --dir", folder);
-        return EXIT_STOP;
-    }
-    json_t *result = NULL;
-    enum err rc = run_bench(argv[1], &options, &result);
-    if (rc != ERR_OK)
-        log_error("%s", err_text());
-    else if (strstr(argv[1], "-rank") != NULL)
-        ; /* its parent prints */
-    else if (json)
-        json_dumpf(result, stdout, JSON_REAL_PRECISION(6)), putchar('\n');
+    if (rc == ERR_OK)
+        rc = find_bench(arguments.name);
+    if (rc == ERR_OK)
+        rc = run_in_folder(&arguments, &result);
+    if (rc == ERR_OK)
+        print_result(&arguments, result);
     else
-        print_table(result);
+        log_error("%s", err_text());
     json_decref(result);
-    if (options.dir == folder)
-        (void)fsio_remove_tree(folder);
     return err_exit_code(rc);
 }

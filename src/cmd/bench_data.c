@@ -41,14 +41,14 @@ out:
 enum err bench_data(const struct bench_options *options, json_t **result)
 {
     enum err rc = ERR_OK;
-    char data[FSIO_PATH_MAX] = "";
+    char data[FSIO_PATH_MAX];
     char train[FSIO_PATH_MAX + 32];
     char threads[64];
     struct comm *comm = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
     if (settings == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(fsio_path(data, "%s/bench-data", options->dir));
+    TRY(fsio_path(data, "%s/data", options->dir));
     snprintf(train, sizeof train, "data.train=%s", data);
     snprintf(threads, sizeof threads, "hardware.threads=%d", options->threads);
     char *overrides[] = { "run.dir=unused", train, threads,
@@ -61,7 +61,5 @@ enum err bench_data(const struct bench_options *options, json_t **result)
 out:
     comm_destroy(comm);
     free(settings);
-    if (data[0] != '\0')
-        (void)fsio_remove_tree(data);
     return rc;
 }

@@ -121,7 +121,7 @@ out:
 enum err bench_mfu(const struct bench_options *options, json_t **result)
 {
     enum err rc = ERR_OK;
-    char data[FSIO_PATH_MAX] = "";
+    char data[FSIO_PATH_MAX];
     char train[FSIO_PATH_MAX + 32];
     char run[FSIO_PATH_MAX + 32]; /* for what is measured before the steps */
     char *overrides[OVERRIDES_MAX] = { run, train,
@@ -132,7 +132,7 @@ enum err bench_mfu(const struct bench_options *options, json_t **result)
     struct train_settings *settings = calloc(1, sizeof *settings);
     if (settings == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(fsio_path(data, "%s/bench-data", options->dir));
+    TRY(fsio_path(data, "%s/data", options->dir));
     snprintf(train, sizeof train, "data.train=%s", data);
     snprintf(run, sizeof run, "run.dir=%s", data);
     for (int i = 0; i < options->override_count && count < OVERRIDES_MAX; i++)
@@ -144,7 +144,5 @@ enum err bench_mfu(const struct bench_options *options, json_t **result)
 out:
     comm_destroy(comm);
     free(settings);
-    if (data[0] != '\0')
-        (void)fsio_remove_tree(data);
     return rc;
 }

@@ -57,8 +57,10 @@ enum err bench_ranks(const char *name, const struct bench_options *options,
     char dir[FSIO_PATH_MAX] = "", path[FSIO_PATH_MAX];
     char *text = NULL;
     size_t bytes;
-    TRY(fsio_path(dir, "%s/bench-%s", options->dir, name));
+    TRY(fsio_path(dir, "%s/%s", options->dir, name));
     TRY(fsio_mkdirs(dir));
+    TRY(fsio_path(path, "%s/" BENCH_RANKS_MARK, dir));
+    TRY(fsio_write_hint(path, "", 0));
     TRY(fsio_path(path, "%s/" RESULT, dir));
     TRY(run_ranks(name, dir, options));
     TRY(fsio_read_file(path, RESULT_BYTES_MAX, &text, &bytes));
@@ -66,9 +68,20 @@ enum err bench_ranks(const char *name, const struct bench_options *options,
     if (*result == NULL)
         rc = err_set(ERR_INTERNAL, "%s: is not JSON", path);
 out:
-    if (dir[0] != '\0')
-        (void)fsio_remove_tree(dir);
     free(text);
+    return rc;
+}
+
+enum err bench_ranks_check(const struct bench_options *options)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/" BENCH_RANKS_MARK, options->dir));
+    if (!fsio_exists(path))
+        rc = err_set(ERR_USAGE,
+                     "the benchmarks *-rank are started by tessera-bench ckpt, "
+                     "comm and step --parallel only");
+out:
     return rc;
 }
 

@@ -9,6 +9,11 @@
 enum err bench_ranks(const char *name, const struct bench_options *options,
                      json_t **result);
 
+/* ERR_USAGE unless bench_ranks() has started this process: a rank removes files
+ * in its folder, which bench_ranks() has made and marked. */
+#define BENCH_RANKS_MARK "tessera-bench"
+enum err bench_ranks_check(const struct bench_options *options);
+
 /* On rank 0, at the end. ERR_MEMORY when result is NULL. */
 enum err bench_ranks_write(const struct bench_options *options,
                            const json_t *result);

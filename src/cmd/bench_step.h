@@ -27,7 +27,8 @@
 #include "src/base/err.h"
 
 struct bench_options {
-    const char *dir; /* scratch folder */
+    const char
+        *dir; /* a folder that was made for this, and is removed after it */
     int threads;
     double seconds;    /* stop starting rounds after this */
     const char *model; /* of step */

@@ -1,6 +1,7 @@
 #include "src/cmd/bench_text.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "src/base/rng.h"
@@ -20,8 +21,7 @@ enum err bench_text(const char *dir, const char *data, int64_t seq_len)
         return err_set(ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < TEXT_BYTES; i++)
         text[i] = " etaoinshrdlu\netaoinshrdlcumwfgypbv"[rng_u64(1, 2, i) % 36];
-    TRY(fsio_mkdirs(dir));
-    TRY(fsio_path(path, "%s/bench-text", dir));
+    TRY(fsio_path(path, "%s/text", dir));
     TRY(fsio_write_atomic(path, text, TEXT_BYTES));
     struct tokenize_options options = {
         .out = data,
@@ -33,7 +33,7 @@ enum err bench_text(const char *dir, const char *data, int64_t seq_len)
     TRY(tokenize_files(&options, files, 1, &result));
 out:
     if (path[0] != '\0')
-        (void)fsio_remove_tree(path);
+        (void)unlink(path);
     free(text);
     return rc;
 }

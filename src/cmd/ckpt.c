@@ -9,11 +9,14 @@
 #include "src/job/exit_code.h"
 
 static const char usage[] =
-    "usage: tessera-ckpt ls RUN                  committed checkpoints of a "
+    "usage: tessera-ckpt ls RUN|CHECKPOINT       committed checkpoints of a "
     "run\n"
     "       tessera-ckpt show CHECKPOINT [--stats]\n"
     "                                            step, ranks and tensors\n"
     "       tessera-ckpt verify CHECKPOINT|RUN   check every byte\n"
+    "       tessera-ckpt view CHECKPOINT         write a lost or damaged "
+    "checkpoint.h5\n"
+    "                                            again\n"
     "       tessera-ckpt digest CHECKPOINT       SHA-256 of the contents, "
     "whatever the\n"
     "                                            number of shards\n"
@@ -58,39 +61,54 @@ static const struct {
     ckpt_cmd_fn run;
     const char *letters;
     int paths_min, paths_max;
+    int checkpoints; /* so many paths, from the first on, are checkpoints */
 } commands[] = {
-    { "ls", ckpt_cmd_ls, "j", 1, 1 },
-    { "show", ckpt_cmd_show, "js", 1, 1 },
-    { "verify", ckpt_cmd_verify, "j", 1, 1 },
-    { "digest", ckpt_cmd_digest, "j", 1, 1 },
-    { "diff", ckpt_cmd_diff, "j", 2, 2 },
-    { "reshard", ckpt_cmd_reshard, "jr", 2, 2 },
-    { "pin", ckpt_cmd_pin, "jt", 1, 1 },
-    { "unpin", ckpt_cmd_unpin, "j", 1, 1 },
-    { "prune", ckpt_cmd_prune, "jken", 1, 1 },
-    { "interval", ckpt_cmd_interval, "jCMPRDOH", 0, 1 },
-    { "scavenge", ckpt_cmd_scavenge, "jLT", 1, 1 },
+    { "ls", ckpt_cmd_ls, "j", 1, 1, 0 },
+    { "show", ckpt_cmd_show, "js", 1, 1, 1 },
+    { "verify", ckpt_cmd_verify, "j", 1, 1, 0 },
+    { "view", ckpt_cmd_view, "j", 1, 1, 1 },
+    { "digest", ckpt_cmd_digest, "j", 1, 1, 1 },
+    { "diff", ckpt_cmd_diff, "j", 2, 2, 2 },
+    { "reshard", ckpt_cmd_reshard, "jr", 2, 2, 1 },
+    { "pin", ckpt_cmd_pin, "jt", 1, 1, 1 },
+    { "unpin", ckpt_cmd_unpin, "j", 1, 1, 1 },
+    { "prune", ckpt_cmd_prune, "jken", 1, 1, 0 },
+    { "interval", ckpt_cmd_interval, "jCMPRDOH", 0, 1, 0 },
+    { "scavenge", ckpt_cmd_scavenge, "jLT", 1, 1, 0 },
 };
 
 static enum err run(int argc, char **argv, int *exit_code)
 {
+    enum err rc = ERR_OK;
     struct ckpt_cmd cmd;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;
-        enum err rc =
-            ckpt_cmd_parse(argc - 1, argv + 1, commands[i].letters,
-                           commands[i].paths_min, commands[i].paths_max, &cmd);
-        return rc == ERR_OK ? commands[i].run(&cmd, exit_code) : rc;
+        TRY(ckpt_cmd_parse(argc - 1, argv + 1, commands[i].letters,
+                           commands[i].paths_min, commands[i].paths_max, &cmd));
+        for (int p = 0; p < commands[i].checkpoints; p++)
+            TRY(ckpt_cmd_need_checkpoint(cmd.paths[p]));
+        return commands[i].run(&cmd, exit_code);
     }
-    return err_set(ERR_USAGE, "no command '%s'; see --help", argv[1]);
+    rc = err_set(ERR_USAGE, "no command '%s'; see --help", argv[1]);
+out:
+    return rc;
+}
+
+/* After a command too. */
+static bool wants_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc && i <= 2; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
 }
 
 int main(int argc, char **argv)
 {
     int exit_code = EXIT_DONE;
     log_init("ckpt", -1, LOG_INFO);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+    if (wants_help(argc, argv)) {
         fputs(usage, stdout);
         return EXIT_DONE;
     }

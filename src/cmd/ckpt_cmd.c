@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_manifest.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
@@ -53,4 +54,47 @@ enum err ckpt_cmd_need_run(const char *run_dir)
     return fsio_exists(run_dir)
                ? ERR_OK
                : err_set(ERR_USAGE, "%s: no such run directory", run_dir);
+}
+
+/* Say which one to give instead. */
+static enum err is_run(const char *run_dir)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX] = "";
+    int64_t *steps = NULL;
+    int count = 0;
+    bool evidence;
+    TRY(ckpt_index_steps(run_dir, &steps, &count, &evidence));
+    if (count > 0)
+        TRY(ckpt_index_path(path, run_dir, steps[count - 1]));
+    rc = err_set(ERR_USAGE,
+                 "%s: is a run directory; give one of its "
+                 "checkpoints%s%s",
+                 run_dir,
+                 count > 0 ? ": the newest is " : ", of which it has none yet",
+                 path);
+out:
+    free(steps);
+    return rc;
+}
+
+enum err ckpt_cmd_need_checkpoint(const char *checkpoint_dir)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    if (!fsio_exists(checkpoint_dir))
+        return err_set(ERR_USAGE, "%s: no such checkpoint folder",
+                       checkpoint_dir);
+    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
+    if (fsio_exists(path) || ckpt_index_step_of(checkpoint_dir) >= 0)
+        goto out;
+    TRY(ckpt_index_root(path, checkpoint_dir));
+    rc = fsio_exists(path)
+             ? is_run(checkpoint_dir)
+             : err_set(ERR_USAGE,
+                       "%s: no checkpoint: it has no %s; give a folder "
+                       "RUN/checkpoints/step-*",
+                       checkpoint_dir, CKPT_MANIFEST_FILE);
+out:
+    return rc;
 }

@@ -37,6 +37,7 @@ typedef enum err (*ckpt_cmd_fn)(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_show(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code);
+enum err ckpt_cmd_view(const struct ckpt_cmd *cmd, int *exit_code);
 enum err ckpt_cmd_digest(const struct ckpt_cmd *cmd, int *exit_code);
 /* *exit_code is CKPT_CMD_DIFFERENT when the checkpoints differ. */
 #define CKPT_CMD_DIFFERENT 1
@@ -63,5 +64,7 @@ struct ckpt_tensor;
 void ckpt_cmd_form(const struct ckpt_tensor *tensor, char *text, size_t size);
 /* ERR_USAGE unless the run directory exists. */
 enum err ckpt_cmd_need_run(const char *run_dir);
+/* ERR_USAGE unless it is the folder of a checkpoint, damaged or not. */
+enum err ckpt_cmd_need_checkpoint(const char *checkpoint_dir);
 
 #endif

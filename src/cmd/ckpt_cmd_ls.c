@@ -49,10 +49,13 @@ static enum err print_json(const struct ckpt_info *list, int count)
     return ckpt_cmd_print(array);
 }
 
-static void print_list(const struct ckpt_info *list, int count)
+static void print_list(const char *run_dir, const struct ckpt_info *list,
+                       int count)
 {
     double now = clock_wall();
-    if (count > 0)
+    if (count == 0)
+        fprintf(stderr, "%s: no checkpoint yet\n", run_dir);
+    else
         printf("%-12s %6s %11s %9s %-5s %-6s %s\n", "step", "ranks", "size",
                "age", "state", "pinned", "path");
     for (int i = 0; i < count; i++) {
@@ -69,6 +72,29 @@ static void print_list(const struct ckpt_info *list, int count)
     }
 }
 
+/* Those of a run, or a single one. */
+static enum err find(const char *path, struct ckpt_info **list, int *count)
+{
+    enum err rc = ERR_OK;
+    char root[FSIO_PATH_MAX], manifest[FSIO_PATH_MAX];
+    TRY(ckpt_index_root(root, path));
+    if (fsio_exists(root))
+        return ckpt_list(path, list, count);
+    TRY(fsio_path(manifest, "%s/%s", path, CKPT_MANIFEST_FILE));
+    if (!fsio_exists(manifest) && ckpt_index_step_of(path) < 0)
+        return err_set(ERR_USAGE,
+                       "%s: no run directory: it has no folder checkpoints; "
+                       "give a run directory or one of its checkpoints",
+                       path);
+    *list = calloc(1, sizeof **list);
+    if (*list == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY(ckpt_describe(path, *list));
+    *count = 1;
+out:
+    return rc;
+}
+
 enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code)
 {
     enum err rc = ERR_OK;
@@ -76,11 +102,11 @@ enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code)
     int count = 0;
     (void)exit_code;
     TRY(ckpt_cmd_need_run(cmd->paths[0]));
-    TRY(ckpt_list(cmd->paths[0], &list, &count));
+    TRY(find(cmd->paths[0], &list, &count));
     if (cmd->json)
         rc = print_json(list, count);
     else
-        print_list(list, count);
+        print_list(cmd->paths[0], list, count);
 out:
     free(list);
     return rc;

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,13 +47,16 @@ static enum err parse_whole(int letter, int64_t max, int64_t *out)
     return ERR_OK;
 }
 
+/* Seconds or hours: products of two stay far from the end of doubles. */
+#define NUMBER_MAX 1e12
+
 static enum err parse_number(int letter, double *out)
 {
     char *end = NULL;
     *out = strtod(optarg, &end);
-    if (end == optarg || *end != '\0' || !isfinite(*out) || *out < 0)
-        return err_set(ERR_USAGE, "--%s takes a number of at least 0, not '%s'",
-                       option_name(letter), optarg);
+    if (end == optarg || *end != '\0' || !(*out >= 0 && *out <= NUMBER_MAX))
+        return err_set(ERR_USAGE, "--%s takes a number from 0 to %g, not '%s'",
+                       option_name(letter), NUMBER_MAX, optarg);
     return ERR_OK;
 }
 
@@ -101,6 +103,17 @@ static enum err set_option(struct ckpt_cmd *out, int letter)
     }
 }
 
+/* optopt is 0 after a long option that is unknown. Short ones can be several in
+ * one argument, of which optind tells nothing. */
+static enum err no_option(char **argv, int letter)
+{
+    if (letter == '?' && optopt != 0)
+        return err_set(ERR_USAGE, "%s has no option -%c; see --help", argv[0],
+                       optopt);
+    return err_set(ERR_USAGE, "%s has no option %s; see --help", argv[0],
+                   argv[optind - 1]);
+}
+
 enum err ckpt_cmd_parse(int argc, char **argv, const char *letters,
                         int paths_min, int paths_max, struct ckpt_cmd *out)
 {
@@ -124,8 +137,7 @@ enum err ckpt_cmd_parse(int argc, char **argv, const char *letters,
             return err_set(ERR_USAGE, "%s needs a value; see --help",
                            argv[optind - 1]);
         if (letter == '?' || strchr(letters, letter) == NULL)
-            return err_set(ERR_USAGE, "%s has no option %s; see --help",
-                           argv[0], argv[optind - 1]);
+            return no_option(argv, letter);
         TRY(set_option(out, letter));
     }
     int paths = argc - optind;

@@ -47,11 +47,10 @@ static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
     if (!cmd->json)
         printf("%s: %s, %s\n", path, size,
                cmd->dry_run ? "would go" : "deleted");
-    if (json_array_append_new(removed,
-                              json_pack("{s:I, s:o, s:I}", "step",
-                                        (json_int_t)step, "path",
-                                        ckpt_cmd_text(path), "bytes",
-                                        (json_int_t)own)) != 0)
+    if (json_array_append_new(removed, json_pack("{s:I, s:o, s:I}", "step",
+                                                 (json_int_t)step, "path",
+                                                 ckpt_cmd_text(path), "bytes",
+                                                 (json_int_t)own)) != 0)
         rc = err_set(ERR_MEMORY, "prune: out of memory");
 out:
     return rc;

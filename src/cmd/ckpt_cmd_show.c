@@ -7,6 +7,7 @@
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_stats.h"
+#include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 
@@ -77,6 +78,27 @@ out:
     return rc;
 }
 
+/* A line for every number, text, true or false and list of those. */
+static enum err print_members(const char *title, json_t *object)
+{
+    enum err rc = ERR_OK;
+    const char *name;
+    json_t *value;
+    if (json_object_size(object) > 0)
+        printf("%s\n", title);
+    json_object_foreach(object, name, value)
+    {
+        char *text = NULL;
+        if (json_is_object(value))
+            continue;
+        TRY(jsontext_make(value, 0, &text));
+        printf("  %s %s\n", name, text);
+        free(text);
+    }
+out:
+    return rc;
+}
+
 static enum err show_json(const struct ckpt_cmd *cmd,
                           const struct ckpt_manifest *manifest)
 {
@@ -107,10 +129,11 @@ enum err ckpt_cmd_show(const struct ckpt_cmd *cmd, int *exit_code)
         goto out;
     }
     units_bytes((double)manifest->bytes, size, sizeof size);
-    printf("step    %" PRId64 "\nranks   %d\nshards  %d\nsize    %s\n"
-           "tensors %d\n",
-           manifest->step, manifest->ranks, manifest->shard_count, size,
-           manifest->tensor_count);
+    printf("step    %" PRId64 "\nranks   %d\nshards  %d\nsize    %s\n",
+           manifest->step, manifest->ranks, manifest->shard_count, size);
+    TRY(print_members("state", manifest->state));
+    TRY(print_members("config", json_object_get(manifest->state, "fixed")));
+    printf("tensors %d\n", manifest->tensor_count);
     TRY(show_tensors(cmd, manifest, NULL));
 out:
     ckpt_manifest_destroy(manifest);

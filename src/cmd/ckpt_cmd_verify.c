@@ -1,4 +1,5 @@
-/* verify: every byte of a checkpoint, or of all checkpoints of a run. */
+/* verify: every byte of a checkpoint, or of all checkpoints of a run; view: the
+ * file checkpoint.h5 again. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "checkpoint/ckpt_check.h"
 #include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_view.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 
@@ -18,8 +20,8 @@ struct verify {
     int checkpoints, bad;
     char first[512]; /* the first damage of all */
     json_t *list;
-    json_t *damage; /* of the checkpoint at hand */
-    int found;      /* in the shard at hand */
+    json_t *damage, *notes; /* of the checkpoint at hand */
+    int found;              /* in the shard at hand */
 };
 
 static enum err note_damage(void *arg, const char *text)
@@ -32,6 +34,18 @@ static enum err note_damage(void *arg, const char *text)
     if (!verify->json)
         printf("damaged: %s\n", text);
     return json_array_append_new(verify->damage, ckpt_cmd_text(text)) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "verify: out of memory");
+}
+
+static enum err note_other(void *arg, const char *text)
+{
+    struct verify *verify = arg;
+    if (json_array_size(verify->notes) >= DAMAGE_LISTED)
+        return ERR_OK;
+    if (!verify->json)
+        printf("note: %s\n", text);
+    return json_array_append_new(verify->notes, ckpt_cmd_text(text)) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "verify: out of memory");
 }
@@ -69,17 +83,45 @@ out:
     return rc;
 }
 
+/* Damage there costs no step, and can be undone. */
+static enum err verify_view(struct verify *verify, const char *path,
+                            const struct ckpt_manifest *manifest)
+{
+    char text[FSIO_PATH_MAX + 256];
+    enum err rc = ckpt_view_check(path, manifest);
+    if (rc != ERR_CHECKPOINT)
+        return rc;
+    snprintf(text, sizeof text,
+             "%s; training does without it, and `tessera-ckpt view %s` writes "
+             "it again",
+             err_text(), path);
+    verify->found = 0;
+    return note_damage(verify, text);
+}
+
+static enum err verify_files(struct verify *verify, const char *path,
+                             const struct ckpt_manifest *manifest)
+{
+    enum err rc = ERR_OK;
+    TRY(verify_shards(verify, path, manifest));
+    TRY(verify_view(verify, path, manifest));
+    TRY(ckpt_check_others(path, manifest, note_other, verify));
+out:
+    return rc;
+}
+
 static enum err verify_checkpoint(struct verify *verify, const char *path)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
     verify->damage = json_array();
+    verify->notes = json_array();
     verify->found = 0;
     rc = ckpt_manifest_read(path, NULL, NULL, &manifest);
     if (rc == ERR_CHECKPOINT)
         rc = note_damage(verify, err_text());
     else if (rc == ERR_OK)
-        rc = verify_shards(verify, path, manifest);
+        rc = verify_files(verify, path, manifest);
     clear_progress(verify);
     if (rc != ERR_OK)
         goto out;
@@ -88,13 +130,15 @@ static enum err verify_checkpoint(struct verify *verify, const char *path)
     verify->bad += !good;
     if (!verify->json)
         printf("%s: %s\n", path, good ? "good" : "damaged");
-    json_t *entry =
-        json_pack("{s:o, s:o, s:s, s:O}", "path", ckpt_cmd_text(path), "step",
-                  manifest != NULL ? json_integer(manifest->step) : json_null(),
-                  "state", good ? "good" : "bad", "damage", verify->damage);
+    json_t *entry = json_pack(
+        "{s:o, s:o, s:s, s:O, s:O}", "path", ckpt_cmd_text(path), "step",
+        manifest != NULL ? json_integer(manifest->step) : json_null(), "state",
+        good ? "good" : "bad", "damage", verify->damage, "notes",
+        verify->notes);
     if (json_array_append_new(verify->list, entry) != 0)
         rc = err_set(ERR_MEMORY, "verify: out of memory");
 out:
+    json_decref(verify->notes);
     json_decref(verify->damage);
     ckpt_manifest_destroy(manifest);
     return rc;
@@ -129,6 +173,8 @@ enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code)
                              .list = json_array() };
     (void)exit_code;
     TRY(ckpt_index_root(root, path));
+    if (!fsio_exists(root))
+        TRY(ckpt_cmd_need_checkpoint(path));
     TRY(fsio_exists(root) ? verify_run(&verify, path)
                           : verify_checkpoint(&verify, path));
     if (cmd->json)
@@ -138,5 +184,24 @@ enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code)
                      verify.bad, verify.checkpoints, verify.first);
 out:
     json_decref(verify.list);
+    return rc;
+}
+
+enum err ckpt_cmd_view(const struct ckpt_cmd *cmd, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    const char *path = cmd->paths[0];
+    (void)exit_code;
+    TRY(ckpt_manifest_read(path, NULL, NULL, &manifest));
+    TRY(ckpt_view_mend(path, manifest));
+    if (cmd->json)
+        TRY(ckpt_cmd_print(json_pack(
+            "{s:o, s:s, s:I}", "path", ckpt_cmd_text(path), "file",
+            CKPT_VIEW_FILE, "bytes", (json_int_t)manifest->view.bytes)));
+    else
+        printf("%s/%s: written\n", path, CKPT_VIEW_FILE);
+out:
+    ckpt_manifest_destroy(manifest);
     return rc;
 }

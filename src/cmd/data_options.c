@@ -130,9 +130,12 @@ enum err data_options_parse(const char *command, int argc, char **argv,
     int key = 0, place = -1;
     opterr = 0;
     while ((key = getopt_long(argc, argv, ":", options, &place)) != -1) {
+        /* of a short one, none of which exists, optind tells nothing */
+        char letter[] = { '-', (char)optopt, '\0' };
         const char *name = place >= 0 && key != '?' && key != ':'
                                ? options[place].name
-                               : argv[optind - 1];
+                           : key == '?' && optopt != 0 ? letter
+                                                       : argv[optind - 1];
         TRY(data_options_set(out, name, key));
         place = -1;
     }
