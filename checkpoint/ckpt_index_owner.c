@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -85,6 +86,10 @@ enum err ckpt_index_owner_remove(const char *tmp_path)
     return rc;
 }
 
+/* As globs. */
+#define STEP "step-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]*"
+#define DROPPED CKPT_INDEX_TRASH_PREFIX
+
 /* Whether the folder or anything in it changed within the last hour. */
 static bool changed_lately(const char *path)
 {
@@ -127,15 +132,35 @@ static bool owner_lives(const char *tmp_path)
     return lives;
 }
 
+/* Names that Tessera gives to what it may delete. Others in the folder are
+ * somebody else's. */
+static bool is_leftover(const char *name)
+{
+    static const char *const patterns[] = {
+        CKPT_INDEX_TMP_PREFIX STEP,
+        CKPT_INDEX_TMP_PREFIX "reshard.[0-9]*",
+        CKPT_INDEX_LATEST ".tmp.[0-9]*",
+        CKPT_INDEX_UUID ".tmp.[0-9]*",
+        DROPPED STEP,
+        DROPPED "old-" STEP,
+        DROPPED "tmp-" STEP,
+        DROPPED "tmp-reshard.[0-9]*",
+        DROPPED CKPT_INDEX_LATEST ".tmp.[0-9]*",
+        DROPPED CKPT_INDEX_UUID ".tmp.[0-9]*",
+    };
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        if (fnmatch(patterns[i], name, 0) == 0)
+            return true;
+    return false;
+}
+
 static enum err sweep_entry(void *arg, const char *run_dir, const char *name)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     (void)arg;
     bool tmp = ckpt_index_has_prefix(name, CKPT_INDEX_TMP_PREFIX);
-    if (!tmp && !ckpt_index_has_prefix(name, CKPT_INDEX_TRASH_PREFIX) &&
-        !ckpt_index_has_prefix(name, CKPT_INDEX_LATEST ".tmp.") &&
-        !ckpt_index_has_prefix(name, CKPT_INDEX_UUID ".tmp."))
+    if (!is_leftover(name))
         return ERR_OK;
     TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, name));
     if (tmp && owner_lives(path))

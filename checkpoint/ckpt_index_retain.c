@@ -89,6 +89,12 @@ static int older_count(const char *run_dir, const int64_t *steps, int count,
     return 0;
 }
 
+/* Without a manifest nobody can tell whose it is. */
+static bool is_ours(const char *checkpoint_dir)
+{
+    return check_folder(checkpoint_dir) == ERR_OK;
+}
+
 enum err ckpt_index_prunable(const char *run_dir,
                              const struct ckpt_retention *retention,
                              int64_t step, int64_t **steps, int *count)
@@ -107,7 +113,7 @@ enum err ckpt_index_prunable(const char *run_dir,
         char path[FSIO_PATH_MAX];
         TRY(ckpt_index_path(path, run_dir, list[i]));
         bool stays =
-            ckpt_index_pinned(path) ||
+            ckpt_index_pinned(path) || !is_ours(path) ||
             (retention->keep_every > 0 && list[i] % retention->keep_every == 0);
         if (!stays)
             list[(*count)++] = list[i];
