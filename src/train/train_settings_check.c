@@ -147,6 +147,11 @@ enum err train_settings_check(const struct train_settings *s, bool partial)
     if (!partial || s->train.max_duration.value > 0)
         TRY(check_durations(s));
     TRY(check_local(s));
+    if (s->optimizer.lr > 0 && (float)s->optimizer.lr == 0.0f)
+        return err_set(ERR_USAGE,
+                       "optimizer.lr (%g) is 0 in fp32: give 0 if that is "
+                       "meant",
+                       s->optimizer.lr);
     if (s->eval.samples > 0 && s->data.eval[0] == '\0')
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
 out:
