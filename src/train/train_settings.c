@@ -140,6 +140,14 @@ const struct setting train_settings_schema[] = {
       "the products of the blocks" },
     { "train.clip_norm", SETTING_FLOAT, AT(train.clip_norm), "1.0", 0, LARGE,
       NULL, "limit of the gradient's global L2 norm; 0: no clipping" },
+    { "train.on_spike", SETTING_CHOICE, AT(train.on_spike), "warn", 0, 0,
+      "warn|stop|skip",
+      "at a step far beyond the last 32: a warning; the end of the run; no "
+      "update" },
+    { "train.spike_loss", SETTING_FLOAT, AT(train.spike_loss), "2", 0, LARGE,
+      NULL, "a loss so many times their median is far beyond; 0: none is" },
+    { "train.spike_norm", SETTING_FLOAT, AT(train.spike_norm), "10", 0, LARGE,
+      NULL, "and so is such a gradient norm; 0: none is" },
 
     { "optimizer.name", SETTING_CHOICE, AT(optimizer.name), "adamw", 0, 0,
       "adamw|lion", "Lion has one moment and no eps; both decay decoupled" },
@@ -201,7 +209,7 @@ const struct setting train_settings_schema[] = {
       "copy the state and write it while training goes on; needs memory for "
       "the copy" },
     { "checkpoint.timeout_s", SETTING_FLOAT, AT(checkpoint.timeout_s), "600",
-      0.1, 1e6, NULL, "seconds a whole save may take" },
+      0.1, 1e6, NULL, "seconds a rank may write, or be waited for in a save" },
     { "checkpoint.failures_max", SETTING_INT, AT(checkpoint.failures_max), "3",
       1, 1e6, NULL, "failed saves in a row that end the run" },
 

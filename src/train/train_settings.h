@@ -57,6 +57,8 @@ struct train_settings {
         int64_t seed;
         char precision[SETTINGS_TEXT_BYTES];
         double clip_norm;
+        char on_spike[SETTINGS_TEXT_BYTES];
+        double spike_loss, spike_norm; /* times the median; 0: no bound */
     } train;
     struct {
         char name[SETTINGS_TEXT_BYTES];

@@ -29,6 +29,8 @@ enum err train_state_make(const struct trainer *trainer, json_t *arithmetics,
         json_object_set_new(*out, "choices", json_string(trainer->choices));
     if (*out != NULL)
         rc = train_fp8_store(trainer->fp8, *out);
+    if (*out != NULL && rc == ERR_OK)
+        rc = train_spike_store(&trainer->spike, *out);
     return *out != NULL ? rc : err_set(ERR_MEMORY, "out of memory");
 }
 
@@ -91,6 +93,8 @@ enum err train_state_restore(struct trainer *trainer, int64_t step,
     if (choices != NULL && trainer->choices == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     rc = train_fp8_restore(trainer->fp8, state);
+    if (rc == ERR_OK)
+        rc = train_spike_restore(&trainer->spike, state);
     if (rc != ERR_OK)
         return rc;
     *arithmetics = json_deep_copy(json_object_get(state, "arithmetic"));

@@ -21,6 +21,7 @@
 #include "src/train/schedule.h"
 #include "src/train/train_fp8.h"
 #include "src/train/train_settings.h"
+#include "src/train/train_spike.h"
 #include "src/train/trainer_losses.h"
 
 #define TRAINER_LISTENERS_MAX 8
@@ -65,6 +66,7 @@ struct trainer {
     int64_t step;     /* completed steps */
     double elapsed_s; /* training time of all attempts up to the last commit */
     double lr0;       /* peak rate of the run's first start */
+    struct train_spike spike; /* losses and norms of the last steps */
 
     /* of the last completed step, the same on all ranks */
     double loss;         /* nats per loss-bearing token */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/log.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
 
@@ -150,6 +151,32 @@ static enum err check_finite(const struct trainer *trainer)
                    trainer->grad_norm);
 }
 
+/* The same on all ranks. */
+static enum err check_spike(struct trainer *trainer, bool *skip)
+{
+    const struct train_settings *s = &trainer->settings;
+    char text[256];
+    *skip = false;
+    /* a batch without a token to learn from says nothing */
+    if (trainer->loss_tokens == 0 ||
+        !train_spike_judge(&trainer->spike, s->train.spike_loss,
+                           s->train.spike_norm, trainer->loss,
+                           trainer->grad_norm, text, sizeof text))
+        return ERR_OK;
+    long long step = (long long)trainer->step + 1;
+    if (strcmp(s->train.on_spike, "stop") == 0)
+        return err_set(ERR_NUMERIC,
+                       "step %lld: %s: stopped before the update by "
+                       "train.on_spike; lower optimizer.lr, check the data, or "
+                       "set train.on_spike=skip",
+                       step, text);
+    *skip = strcmp(s->train.on_spike, "skip") == 0;
+    if (trainer->rank == 0)
+        log_warn("step %lld: %s%s", step, text,
+                 *skip ? ": the update is left out" : "");
+    return ERR_OK;
+}
+
 static struct adamw adamw_step(const struct trainer *trainer, double scale)
 {
     const struct train_settings *s = &trainer->settings;
@@ -216,6 +243,7 @@ enum err trainer_step(struct trainer *trainer)
     double loss_sum = 0.0;
     double balance_sum = 0.0;
     double norm = 0.0;
+    bool skip;
 
     trainer->loader_s = 0.0;
     TRY(train_batch(trainer, INT_MAX, &tokens));
@@ -233,9 +261,12 @@ enum err trainer_step(struct trainer *trainer)
     trainer->lr = s->optimizer.lr *
                   schedule_multiplier(&trainer->schedule, trainer->step);
     TRY(check_finite(trainer));
+    TRY(check_spike(trainer, &skip));
     if (s->train.clip_norm > 0.0 && trainer->grad_norm > s->train.clip_norm)
         scale *= s->train.clip_norm / trainer->grad_norm;
     struct adamw step = adamw_step(trainer, scale);
+    if (skip) /* weights stay, moments decay as by a gradient of zero */
+        step.lr = step.decay = step.grad_scale = 0.0F;
     TRY(trainer->kernels->memory->event_await(trainer->copied,
                                               trainer->stream));
     TRY(replica_update(trainer->replica, &step));

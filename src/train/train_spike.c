@@ -1,0 +1,120 @@
+#include "src/train/train_spike.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY "spike_history"
+
+static int value_order(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The upper one of an even number. */
+static double median(const double *values, int count)
+{
+    double sorted[TRAIN_SPIKE_STEPS];
+    memcpy(sorted, values, (size_t)count * sizeof sorted[0]);
+    qsort(sorted, (size_t)count, sizeof sorted[0], value_order);
+    return sorted[count / 2];
+}
+
+static void take(struct train_spike *spike, double loss, double norm)
+{
+    if (spike->count == TRAIN_SPIKE_STEPS) {
+        size_t bytes = (TRAIN_SPIKE_STEPS - 1) * sizeof spike->loss[0];
+        memmove(spike->loss, spike->loss + 1, bytes);
+        memmove(spike->norm, spike->norm + 1, bytes);
+        spike->count--;
+    }
+    spike->loss[spike->count] = loss;
+    spike->norm[spike->count] = norm;
+    spike->count++;
+}
+
+bool train_spike_judge(struct train_spike *spike, double loss_factor,
+                       double norm_factor, double loss, double norm, char *text,
+                       size_t size)
+{
+    int count = spike->count;
+    double loss_median = count > 0 ? median(spike->loss, count) : loss;
+    double norm_median = count > 0 ? median(spike->norm, count) : norm;
+    take(spike, loss, norm);
+    if (count == 0)
+        return false;
+    if (loss_factor > 0 && loss > loss_factor * loss_median &&
+        loss > loss_median + TRAIN_SPIKE_NATS)
+        snprintf(text, size,
+                 "loss %.4g is %.3g times the median of the last %d steps, "
+                 "%.4g (train.spike_loss = %g)",
+                 loss, loss / loss_median, count, loss_median, loss_factor);
+    else if (norm_factor > 0 && norm > norm_factor * norm_median)
+        snprintf(text, size,
+                 "gradient norm %.4g is %.3g times the median of the last %d "
+                 "steps, %.4g (train.spike_norm = %g)",
+                 norm, norm / norm_median, count, norm_median, norm_factor);
+    else
+        return false;
+    return true;
+}
+
+static json_t *numbers(const double *values, int count)
+{
+    json_t *array = json_array();
+    for (int i = 0; array != NULL && i < count; i++)
+        if (json_array_append_new(array, json_real(values[i])) != 0) {
+            json_decref(array);
+            array = NULL;
+        }
+    return array;
+}
+
+enum err train_spike_store(const struct train_spike *spike, json_t *state)
+{
+    if (spike->count == 0)
+        return ERR_OK;
+    json_t *history =
+        json_pack("{s:o, s:o}", "loss", numbers(spike->loss, spike->count),
+                  "grad_norm", numbers(spike->norm, spike->count));
+    /* refuses NULL */
+    return json_object_set_new(state, KEY, history) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+static bool read_numbers(const json_t *array, int count, double *out)
+{
+    if (!json_is_array(array) || json_array_size(array) != (size_t)count)
+        return false;
+    for (int i = 0; i < count; i++) {
+        const json_t *value = json_array_get(array, (size_t)i);
+        out[i] = json_number_value(value);
+        if (!json_is_number(value) || !isfinite(out[i]))
+            return false;
+    }
+    return true;
+}
+
+enum err train_spike_restore(struct train_spike *spike, const json_t *state)
+{
+    const json_t *history = json_object_get(state, KEY);
+    const json_t *loss = json_object_get(history, "loss");
+    struct train_spike read = { 0 };
+    if (history == NULL) {
+        *spike = read;
+        return ERR_OK;
+    }
+    size_t count = json_array_size(loss);
+    read.count = count <= TRAIN_SPIKE_STEPS ? (int)count : -1;
+    if (read.count < 0 || !read_numbers(loss, read.count, read.loss) ||
+        !read_numbers(json_object_get(history, "grad_norm"), read.count,
+                      read.norm))
+        return err_set(ERR_CHECKPOINT, "the checkpoint's " KEY
+                                       " is no history of losses and gradient "
+                                       "norms: go on from another one");
+    *spike = read;
+    return ERR_OK;
+}
