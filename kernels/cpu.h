@@ -21,6 +21,9 @@
  * a row's share is whole cache lines and few columns still feed all threads. */
 #define CPU_COLUMNS 64
 
+double CPU_SYMBOL(peak_flops)(const struct kernel_ctx *ctx, enum dtype dtype,
+                              bool fp8, const char **source);
+
 enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
                           const struct gemm *gemm);
 

@@ -35,6 +35,7 @@ const struct kernels CPU_SYMBOL(table) = {
     .memory = &kernel_memory_cpu,
     .describe = cpu_describe,
     .scratch_bytes = cpu_scratch_bytes,
+    .peak_flops = CPU_SYMBOL(peak_flops),
     .gemm = CPU_SYMBOL(gemm),
     .embedding_forward = CPU_SYMBOL(embedding_forward),
     .embedding_backward = CPU_SYMBOL(embedding_backward),

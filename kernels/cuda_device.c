@@ -130,7 +130,7 @@ enum err cuda_device_info(struct cuda_device_info *info)
     enum err rc = ERR_OK;
     struct cudaDeviceProp properties;
     struct cuda_device_info i = { .driver = 0 };
-    int device = 0;
+    int device = 0, clock_khz = 0;
     memset(info, 0, sizeof *info);
     TRY(cuda_device_error((int)cudaGetDevice(&device), "asking for the GPU"));
     TRY(cuda_device_error((int)cudaGetDeviceProperties(&properties, device),
@@ -138,6 +138,9 @@ enum err cuda_device_info(struct cuda_device_info *info)
     TRY(cuda_device_error(
         (int)cudaDeviceGetPCIBusId(i.bus, (int)sizeof i.bus, device),
         "asking GPU %d for its address", device));
+    TRY(cuda_device_error(
+        (int)cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device),
+        "asking GPU %d for its clock", device));
     TRY(cuda_device_error((int)cudaDriverGetVersion(&i.driver),
                           "asking for the driver's version"));
     TRY(cuda_device_error((int)cudaRuntimeGetVersion(&i.runtime),
@@ -148,6 +151,7 @@ enum err cuda_device_info(struct cuda_device_info *info)
     i.major = properties.major;
     i.minor = properties.minor;
     i.multiprocessors = properties.multiProcessorCount;
+    i.clock_hz = 1e3 * clock_khz;
     *info = i;
 out:
     return rc;
@@ -160,6 +164,53 @@ void cuda_device_describe(const struct cuda_device_info *info, char *text,
              info->name, info->major, info->minor, info->multiprocessors,
              info->driver / 1000, info->driver % 1000 / 10,
              info->runtime / 1000, info->runtime % 1000 / 10);
+}
+
+/* NVIDIA's data sheets: dense, without sparsity; 8 bits: 0 where there are
+ * none. A longer name comes before its beginning. */
+static const struct {
+    const char *name;
+    int multiprocessors;
+    double fp32, bf16, fp8;
+} sheets[] = {
+    { "H100 PCIe", 114, 51.2e12, 756e12, 1513e12 },
+    { "H100 NVL", 132, 60e12, 835e12, 1671e12 },
+    { "H100", 132, 66.9e12, 989.4e12, 1978.9e12 },
+    { "H200 NVL", 132, 60e12, 835.5e12, 1670.5e12 },
+    { "H200", 132, 66.9e12, 989.4e12, 1978.9e12 },
+    { "A100", 108, 19.5e12, 312e12, 0 },
+};
+
+/* What a multiprocessor does in a cycle. */
+static const struct {
+    int major, minor;
+    double fp32, bf16, fp8;
+} kinds[] = {
+    { 8, 0, 128, 2048, 0 },
+    { 8, 6, 256, 1024, 0 },
+    { 8, 9, 256, 1024, 2048 },
+    { 9, 0, 256, 4096, 8192 },
+};
+
+double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
+                              bool fp8, const char **source)
+{
+    double count = info->multiprocessors;
+    *source = "table";
+    for (size_t i = 0; i < sizeof sheets / sizeof sheets[0]; i++)
+        if (strstr(info->name, sheets[i].name) != NULL)
+            return count / sheets[i].multiprocessors *
+                   (fp8    ? sheets[i].fp8
+                    : fp32 ? sheets[i].fp32
+                           : sheets[i].bf16);
+    *source = "clock";
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (info->major == kinds[i].major && info->minor == kinds[i].minor)
+            return count * info->clock_hz *
+                   (fp8    ? kinds[i].fp8
+                    : fp32 ? kinds[i].fp32
+                           : kinds[i].bf16);
+    return 0.0;
 }
 
 static enum err peer_of(int from, int to, struct cuda_device_peer *peer)

@@ -35,6 +35,7 @@ struct cuda_device_info {
     char bus[24]; /* PCI address, "0000:0f:00.0" */
     int major, minor;
     int multiprocessors;
+    double clock_hz;     /* the highest */
     int driver, runtime; /* 13000: version 13.0 */
     size_t bytes_total, bytes_free;
 };
@@ -45,6 +46,13 @@ enum err cuda_device_info(struct cuda_device_info *info);
 /* "NVIDIA H200, 9.0, 132 SMs, driver 13.0, runtime 13.0", what decides bits. */
 void cuda_device_describe(const struct cuda_device_info *info, char *text,
                           size_t bytes);
+
+/* FLOP/s of dense products, by the maker's sheet where the GPU is one of those
+ * that it names, so much of it as there are multiprocessors (MIG); otherwise by
+ * compute capability and clock. fp32 is without TF32, anything else bf16, or
+ * with fp8 8 bits. 0: not known. *source: "table" or "clock". */
+double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
+                              bool fp8, const char **source);
 
 struct cuda_device_peer {
     bool access;  /* loads and stores reach the other one's memory */

@@ -64,6 +64,18 @@ static size_t cuda_scratch_bytes(const struct kernel_limits *limits)
     return most;
 }
 
+#ifndef CUDA_EMULATED
+static double cuda_peak_flops(const struct kernel_ctx *ctx, enum dtype dtype,
+                              bool fp8, const char **source)
+{
+    struct cuda_device_info info;
+    (void)ctx;
+    if (cuda_device_info(&info) != ERR_OK)
+        return 0.0;
+    return cuda_device_peak_flops(&info, dtype == DTYPE_F32, fp8, source);
+}
+#endif
+
 const struct kernels TABLE = {
     .backend = "cuda",
     .kernel_set = KERNEL_SET,
@@ -71,6 +83,7 @@ const struct kernels TABLE = {
     .describe = cuda_describe,
     .scratch_bytes = cuda_scratch_bytes,
 #ifndef CUDA_EMULATED
+    .peak_flops = cuda_peak_flops,
     .measure = cuda_choice_measure,
     .choices = cuda_choice_write,
     .choose = cuda_choice_read,

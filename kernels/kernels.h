@@ -54,6 +54,14 @@ struct kernels {
 
     size_t (*scratch_bytes)(const struct kernel_limits *limits);
 
+    /* The most FLOP/s that products take here, a multiply-add being two, with
+     * operands of this dtype or, with fp8, of 8 bits; 0: not known. *source
+     * says from where, in a word: "measured" by the processor's ctx->threads
+     * (10 ms of each), "table" of GPUs by name, "clock" of another GPU times
+     * what its kind does per cycle. NULL: never known. */
+    double (*peak_flops)(const struct kernel_ctx *ctx, enum dtype dtype,
+                         bool fp8, const char **source);
+
     /* Algorithms that decide bits and are chosen by measurement, once per run;
      * all three are NULL where there are none (CPU). Until they are chosen they
      * are what the libraries propose. */

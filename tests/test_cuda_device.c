@@ -4,6 +4,7 @@
 #include "tests/tap.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +73,48 @@ static void check_describe(void)
     cuda_device_describe(&info, text, sizeof text);
     tap_is_str(text, "NVIDIA H200, 9.0, 132 SMs, driver 13.1, runtime 13.0",
                "a device in words");
+}
+
+/* The makers' figures, and what such a GPU would have if it were not named. */
+static void check_peak(void)
+{
+    static const struct {
+        const char *name;
+        int major, multiprocessors;
+        double clock_hz;
+        bool fp32, fp8;
+        double low, high; /* TFLOP/s */
+        const char *source;
+    } cases[] = {
+        { "NVIDIA H100 80GB HBM3", 9, 132, 0, false, false, 989, 990, "table" },
+        { "NVIDIA H100 80GB HBM3", 9, 132, 0, false, true, 1978, 1980,
+          "table" },
+        { "NVIDIA H100 80GB HBM3", 9, 132, 0, true, false, 66, 68, "table" },
+        { "NVIDIA H100 MIG 3g.40gb", 9, 60, 0, false, false, 449, 450,
+          "table" },
+        { "NVIDIA H100 PCIe", 9, 114, 0, false, false, 755, 757, "table" },
+        { "NVIDIA H200", 9, 132, 0, false, false, 989, 990, "table" },
+        { "NVIDIA A100-SXM4-80GB", 8, 108, 0, false, false, 311, 313, "table" },
+        { "NVIDIA A100-SXM4-80GB", 8, 108, 0, false, true, 0, 0, "table" },
+        { "another", 9, 132, 1.83e9, false, false, 980, 1000, "clock" },
+        { "another", 8, 108, 1.41e9, true, false, 19, 20, "clock" },
+        { "another", 7, 80, 1.5e9, false, false, 0, 0, "clock" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *source = "";
+        struct cuda_device_info info = { .major = cases[i].major,
+                                         .multiprocessors =
+                                             cases[i].multiprocessors,
+                                         .clock_hz = cases[i].clock_hz };
+        snprintf(info.name, sizeof info.name, "%s", cases[i].name);
+        double peak = cuda_device_peak_flops(&info, cases[i].fp32, cases[i].fp8,
+                                             &source) /
+                      1e12;
+        tap_ok(peak >= cases[i].low && peak <= cases[i].high &&
+                   strcmp(source, cases[i].source) == 0,
+               "%s, %d SMs: %.4g TFLOP/s (%s)", info.name, info.multiprocessors,
+               peak, source);
+    }
 }
 
 /* `made` is the entry's out-argument after it. */
@@ -220,6 +263,7 @@ int main(void)
     check_errors();
     check_choice();
     check_describe();
+    check_peak();
     if (cuda_device_check() == ERR_OK)
         check_with();
     else

@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include "src/base/clock.h"
+
 static void check_find(void)
 {
     const struct kernels *table = NULL;
@@ -152,11 +154,42 @@ static void check_describe(const struct kernels *table)
            "%s/%s: '%s'", table->backend, table->kernel_set, text);
 }
 
+/* No product can be faster than the best kernel set's multiply-adds alone. */
+static void check_peak(void)
+{
+    enum { N = 384, TRIES = 5 };
+    const struct kernels *best = kernels_all()[0];
+    struct kernel_ctx ctx = { .threads = 1 };
+    const char *source = "";
+    double most = best->peak_flops(&ctx, DTYPE_F32, false, &source), rate = 0.0;
+    tap_ok(most > 0.0 && strcmp(source, "measured") == 0,
+           "the peak is measured: %.3g FLOP/s", most);
+    float *x = aligned_alloc(64, 3 * N * N * sizeof *x);
+    memset(x, 0, 3 * N * N * sizeof *x);
+    struct gemm gemm = { .form = GEMM_NT,
+                         .m = N,
+                         .n = N,
+                         .k = N,
+                         .a = x,
+                         .b = x + N * N,
+                         .c = x + 2 * N * N };
+    for (int i = 0; i < TRIES; i++) {
+        double begin_s = clock_now();
+        best->gemm(&ctx, DTYPE_F32, &gemm);
+        double one = 2.0 * N * N * N / (clock_now() - begin_s);
+        rate = one > rate ? one : rate;
+    }
+    free(x);
+    tap_ok(rate > 0.0 && rate <= most, "a product takes %.2f of it",
+           rate / most);
+}
+
 int main(void)
 {
     check_find();
     check_find_failures();
     check_threads();
+    check_peak();
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
         if (strcmp((*t)->backend, "cpu") != 0) {
             check_dtype(*t, DTYPE_I32);

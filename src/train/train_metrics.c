@@ -3,27 +3,59 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/train/train_backend.h"
 #include "src/train/train_lines.h"
 
 struct train_metrics {
     int fd;
     char path[FSIO_PATH_MAX];
     double step_s_mean; /* of this attempt, for the ETA */
+    double peak_flops;  /* of a rank; 0: not known */
+    const char *peak_source;
 };
 
-enum err train_metrics_create(const char *run_dir, struct train_metrics **out)
+static void find_peak(struct train_metrics *metrics,
+                      const struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    const struct kernels *kernels = trainer->kernels;
+    char rate[32];
+    metrics->peak_flops = s->hardware.peak_flops;
+    metrics->peak_source = "setting";
+    if (metrics->peak_flops > 0.0)
+        return;
+    /* BLAS uses all that the processor has, whatever the kernel set does. */
+    if (strcmp(kernels->backend, "cpu") == 0 &&
+        kernels_find("cpu", "auto", &kernels) != ERR_OK)
+        return;
+    if (kernels->peak_flops != NULL)
+        metrics->peak_flops =
+            kernels->peak_flops(&trainer->ctx, train_backend_dtype(s),
+                                train_backend_fp8(s), &metrics->peak_source);
+    units_count(metrics->peak_flops, rate, sizeof rate);
+    if (metrics->peak_flops > 0.0)
+        log_info("mfu is of %s FLOP/s per rank (%s)", rate,
+                 metrics->peak_source);
+    else
+        log_info("mfu is not known: give hardware.peak_flops");
+}
+
+enum err train_metrics_create(const struct trainer *trainer,
+                              struct train_metrics **out)
 {
     enum err rc = ERR_OK;
     struct train_metrics *metrics = calloc(1, sizeof *metrics);
     if (metrics == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     metrics->fd = -1;
-    TRY(train_lines_open(run_dir, "metrics.jsonl", metrics->path,
-                         &metrics->fd));
+    TRY(train_lines_open(trainer->settings.run.dir, "metrics.jsonl",
+                         metrics->path, &metrics->fd));
+    find_peak(metrics, trainer);
     *out = metrics;
     metrics = NULL;
 out:
@@ -40,18 +72,29 @@ void train_metrics_destroy(struct train_metrics *metrics)
     free(metrics);
 }
 
-/* Of the step, by a formula's FLOPs per sequence; "null": the machine's peak is
+/* Of the step, by the formulas' FLOPs per sequence; null: the machine's peak is
  * not known. */
-static void format_mfu(const struct trainer *trainer, double flops_per_sequence,
-                       char out[32])
+static void format_mfu(const struct train_metrics *metrics,
+                       const struct trainer *trainer, char *out, size_t size)
 {
     const struct train_settings *s = &trainer->settings;
-    snprintf(out, 32, "null");
-    if (s->hardware.peak_flops > 0.0)
-        snprintf(out, 32, "%.4g",
-                 flops_per_sequence * (double)s->train.global_batch /
-                     trainer->step_s /
-                     (s->hardware.peak_flops * trainer->ranks));
+    struct model_config config = train_settings_model(s);
+    double peak = metrics->peak_flops * trainer->ranks;
+    double sequences_per_s = (double)s->train.global_batch / trainer->step_s;
+    if (peak <= 0.0)
+        snprintf(out, size,
+                 "\"mfu\": null, \"mfu_causal\": null, \"peak_flops\": null, "
+                 "\"peak_source\": null");
+    else
+        snprintf(
+            out, size,
+            "\"mfu\": %.4g, \"mfu_causal\": %.4g, \"peak_flops\": %.4g, "
+            "\"peak_source\": \"%s\"",
+            model_config_flops_per_sequence(&config, s->data.seq_len) *
+                sequences_per_s / peak,
+            model_config_flops_per_sequence_causal(&config, s->data.seq_len) *
+                sequences_per_s / peak,
+            metrics->peak_flops, metrics->peak_source);
 }
 
 static int compare(const void *a, const void *b)
@@ -90,25 +133,19 @@ static void format_experts(const struct trainer *trainer, char *out,
 static enum err write_line(const struct train_metrics *metrics,
                            const struct trainer *trainer)
 {
-    char line[768], mfu[32], causal[32], experts[224];
-    const struct train_settings *s = &trainer->settings;
-    struct model_config config = train_settings_model(s);
+    char line[768], mfu[160], experts[224];
     double rate = (double)trainer->rates.tokens_per_step / trainer->step_s;
-    format_mfu(trainer,
-               model_config_flops_per_sequence(&config, s->data.seq_len), mfu);
-    format_mfu(trainer,
-               model_config_flops_per_sequence_causal(&config, s->data.seq_len),
-               causal);
+    format_mfu(metrics, trainer, mfu, sizeof mfu);
     format_experts(trainer, experts, sizeof experts);
-    int n = snprintf(line, sizeof line,
-                     "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
-                     "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
-                     "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
-                     "\"mfu\": %s, \"mfu_causal\": %s%s}\n",
-                     trainer->attempt, (long long)trainer->step,
-                     (long long)trainer_tokens(trainer), trainer->loss,
-                     trainer->lr, trainer->grad_norm, trainer->step_s * 1e3,
-                     rate, mfu, causal, experts);
+    int n =
+        snprintf(line, sizeof line,
+                 "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
+                 "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
+                 "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
+                 "%s%s}\n",
+                 trainer->attempt, (long long)trainer->step,
+                 (long long)trainer_tokens(trainer), trainer->loss, trainer->lr,
+                 trainer->grad_norm, trainer->step_s * 1e3, rate, mfu, experts);
     return train_lines_append(metrics->fd, metrics->path, line, (size_t)n);
 }
 

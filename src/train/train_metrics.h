@@ -3,9 +3,11 @@
  *
  * Fields: attempt, step, tokens (positions so far), loss (nats per loss-bearing
  * token, %.9g), lr, grad_norm (before clipping), step_ms, tokens_per_s, mfu
- * (model FLOPs by LLM Foundry's convention / hardware.peak_flops; null when
- * the peak is unknown). Append-only; a step that is replayed after a resume
- * appears again with the same loss. */
+ * (model FLOPs by LLM Foundry's convention / the peak of all ranks), mfu_causal
+ * (with half of attention), peak_flops (of a rank) and peak_source: "setting"
+ * (hardware.peak_flops) or what the kernels know (kernels.h); all four are null
+ * where nobody knows the peak. Append-only; a step that is replayed after a
+ * resume appears again with the same loss. */
 #ifndef TESSERA_TRAIN_TRAIN_METRICS_H
 #define TESSERA_TRAIN_TRAIN_METRICS_H
 
@@ -15,8 +17,10 @@
 struct train_metrics;
 
 /* Opens RUN/metrics.jsonl for appending; a torn last line of an earlier crash
- * is ended with a newline. */
-enum err train_metrics_create(const char *run_dir, struct train_metrics **out);
+ * is ended with a newline. Finds the peak: before training, for it may be
+ * measured. */
+enum err train_metrics_create(const struct trainer *trainer,
+                              struct train_metrics **out);
 void train_metrics_destroy(struct train_metrics *metrics);
 struct listener train_metrics_listener(struct train_metrics *metrics);
 

@@ -160,7 +160,7 @@ static enum err run_listen(struct run *run)
     TRY(train_stop_create(run->interval, run->lock, &run->stop));
     trainer_listen(trainer, train_stop_listener(run->stop));
     if (run->rank == 0)
-        TRY(train_metrics_create(run->settings->run.dir, &run->metrics));
+        TRY(train_metrics_create(trainer, &run->metrics));
     trainer_listen(trainer, train_metrics_listener(run->metrics));
     if (trainer->eval_data != NULL) {
         TRY(train_eval_create(trainer, &run->eval));

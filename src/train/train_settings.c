@@ -266,7 +266,7 @@ const struct setting train_settings_schema[] = {
       "of a GPU with ddp and zero1: a microbatch as one launch, not op by op; "
       "the same bits" },
     { "hardware.peak_flops", SETTING_FLOAT, AT(hardware.peak_flops), "0", 0,
-      1e18, NULL, "FLOP/s of one rank, for mfu; 0: unknown" },
+      1e18, NULL, "FLOP/s of one rank, for mfu; 0: those of its GPU, or measured" },
 
     { "log.interval", SETTING_INT, AT(log.interval), "1", 1, 1e6, NULL,
       "steps between lines of metrics and progress" },
