@@ -28,8 +28,8 @@ enum err settings_unknown(const struct settings_table *table, const char *key,
                           const char *place)
 {
     if (settings_is_group(table, key))
-        return err_set(ERR_USAGE, "%s: '%s' is a group: name one of %s.*", place,
-                       key, key);
+        return err_set(ERR_USAGE, "%s: '%s' is a group: name one of %s.*",
+                       place, key, key);
     char near[SETTINGS_KEY_BYTES];
     const char *ours = NULL;
     const char *note = NULL;
@@ -92,7 +92,8 @@ static enum err settings_no_override(const char *argument)
     if (argument[0] == '-')
         advice = ", which is written without dashes";
     else if (dot != NULL && strcmp(dot, ".cfg") == 0)
-        advice = ": there can be only one configuration; it may @include others";
+        advice = ": there can be only one configuration, which may @include "
+                 "others";
     else if (argument[0] != '\0')
         advice = ", without blanks";
     return err_set(ERR_USAGE, "%s: '%.100s' is not of the form key=value%s",

@@ -1,5 +1,5 @@
-/* Names that settings have in Hugging Face's Trainer and models, LLM Foundry and
- * Composer, nanoGPT, Megatron-LM and torchtitan. Only names that
+/* Names that settings have in Hugging Face's Trainer and models, LLM Foundry
+ * and Composer, nanoGPT, Megatron-LM and torchtitan. Only names that
  * settings_nearest() would not find. */
 #include "src/base/settings_private.h"
 
@@ -253,7 +253,7 @@ static void settings_foreign_plain(const char *key,
 {
     key += strspn(key, "-");
     size_t i = 0;
-    for (; key[i] != '\0' && i < SETTINGS_KEY_BYTES - 1; i++)
+    for (; i < SETTINGS_KEY_BYTES - 1 && key[i] != '\0'; i++)
         out[i] = key[i] == '-' ? '_' : (char)tolower((unsigned char)key[i]);
     out[i] = '\0';
 }

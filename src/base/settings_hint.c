@@ -99,7 +99,8 @@ static bool settings_hint_is_value(const char *value, size_t length)
     char *end = NULL;
     (void)strtod(value, &end);
     size_t used = (size_t)(end - value);
-    return used > 0 && (used == length || strncmp(end, "L", length - used) == 0);
+    bool is_long = used + 1 == length && *end == 'L';
+    return used > 0 && (used == length || is_long);
 }
 
 /* A duration or a size, which are strings here. */
