@@ -29,6 +29,14 @@ static void usage(FILE *out)
             "or configuration\n\nsettings:\n");
 }
 
+/* A script must not take what could not be written for an empty value. */
+static enum err written(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return err_errno("standard output");
+    return ERR_OK;
+}
+
 static bool is_help(const char *argument)
 {
     return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
@@ -54,9 +62,10 @@ static int help(int argc, char **argv)
         usage(stdout);
         settings_help(train_settings_schema, train_settings_count,
                       argc > 0 ? settings : NULL, stdout);
-    } else {
-        log_error("%s", err_text());
+        rc = written();
     }
+    if (rc != ERR_OK)
+        log_error("%s", err_text());
     free(settings);
     return err_exit_code(rc);
 }
@@ -71,9 +80,11 @@ static int print_setting(const char *key, const char *path, char **overrides,
                                                          settings);
     if (rc == ERR_OK)
         rc = train_settings_print(settings, key, &text);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK) {
         puts(text);
-    else
+        rc = written();
+    }
+    if (rc != ERR_OK)
         log_error("%s", err_text());
     free(text);
     free(settings);
