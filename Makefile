@@ -28,10 +28,10 @@ endif
 
 # --- what must be there -------------------------------------------------------
 DEPS_BUILD := gcc pkg-config libopenmpi-dev openmpi-bin libhdf5-dev \
-    libconfig-dev libjansson-dev libopenblas-dev libssl-dev
+    libconfig-dev libjansson-dev libopenblas-dev libssl-dev libxxhash-dev
 DEPS_TEST := g++ bats hdf5-tools slurm-wlm munge environment-modules dict-gcide \
     iproute2 util-linux perl procps kmod
-PKGS := hdf5 libconfig jansson openblas libcrypto
+PKGS := hdf5 libconfig jansson openblas libcrypto libxxhash
 TOOLS_TEST := g++ bats h5dump slurmctld slurmd munged modulecmd ip unshare prove mpirun
 have = $(shell for t in $(1); do command -v $$t; done | wc -l | grep -qx $(words $(1)) && echo yes)
 have_packages = $(shell pkg-config --exists $(1) && echo yes)
@@ -73,7 +73,8 @@ CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
 # cuBLASLt is opened at run time, where the loader or this path finds it
 HAVE_CUDNN := $(wildcard $(CUDA_ROOT)/include/cudnn.h)
 CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcudart_static -lpthread -ldl -lrt
-LDLIBS   := $(shell pkg-config --libs $(USED) 2>/dev/null) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
+# of libxxhash only the header is used
+LDLIBS   := $(shell pkg-config --libs $(filter-out libxxhash,$(USED)) 2>/dev/null) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
 
 LIB_DIRS := src/base src/comm src/data src/model src/parallel src/train src/job \
     checkpoint healthcheck
