@@ -78,7 +78,7 @@ fails() {
     [[ "$output" == *'"tokens": 14,'* ]]
     run "$DATA" verify set
     [ "$status" -eq 0 ]
-    [ "$output" = "set: good, 3 samples, 14 tokens" ]
+    [ "$output" = "set: good, 3 samples, 14 tokens; checksums: sha256" ]
 }
 
 @test "held-out data: the last samples" {
@@ -106,7 +106,7 @@ fails() {
     [ "$("$DATA" cat set | wc -w)" -eq 6 ]
     mkdir home
     touch home/precious
-    fails 64 "not a data set" tokenize --force --out home a
+    fails 64 "home/precious is not a file of a data set" tokenize --force --out home a
     [ -e home/precious ]
     [ "$(ls -A)" = "$(printf 'a\nb\nhome\nset')" ]
 }

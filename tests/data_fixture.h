@@ -71,7 +71,8 @@ static inline void fixture_dataset(const char *folder, const char *name,
     struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
                                .tokenizer = "bytes",
                                .samples = samples,
-                               .eos_token = 256 };
+                               .eos_token = 256,
+                               .bos_token = -1 };
     memset(sidecar.tokenizer_sha256, 'a', 64);
     const char *path = fixture_path(folder, name);
     fixture_need(fsio_mkdirs(path));

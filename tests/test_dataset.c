@@ -3,9 +3,11 @@
 
 #include <unistd.h>
 
+#include "src/base/digest.h"
+#include "src/data/tokenizer.h"
 #include "tests/data_fixture.h"
 
-#define MANY (DATASET_MAPS_MAX + 76)
+#define MANY (DATASET_FILES_MAX + 76)
 
 static const int64_t lengths[] = { 300, 1, 255, 256, 5, 40, 700, 2 };
 #define SAMPLES ((int64_t)(sizeof lengths / sizeof lengths[0]))
@@ -50,7 +52,7 @@ static void test_read(const char *folder)
     dataset_close(NULL);
 }
 
-/* More shards than are mapped at a time: back and forth. */
+/* More shards than are open at a time: back and forth. */
 static void test_many_shards(const char *folder)
 {
     static int64_t ones[MANY];
@@ -67,9 +69,12 @@ static void test_many_shards(const char *folder)
         bad += !same_sample(dataset, s, 1, 4);
     for (int64_t i = 0; i < 3 * MANY; i++)
         bad += !same_sample(dataset, i * 7919 % MANY, 1, 4);
-    tap_is_int(bad, 0, "shards are mapped anew when needed");
+    tap_is_int(bad, 0, "shards are opened anew when needed");
     dataset_close(dataset);
 }
+
+static void copy_set(const char *from, const char *to);
+static void edit(const char *path, const char *old, const char *new);
 
 static void test_id(const char *folder)
 {
@@ -86,6 +91,75 @@ static void test_id(const char *folder)
     dataset_close(dataset);
     tap_ok(strcmp(first, other) != 0, "another content, another id");
 }
+
+/* What an edited tessera.json makes of the identity. */
+static void test_id_of_sidecar(const char *folder)
+{
+    static const struct {
+        const char *name, *old, *new;
+        bool same;
+    } edits[] = {
+        { "another vocabulary, the same data", ": 257", ": 300", true },
+        { "another end of documents", "\"eos_token\": 256", "\"eos_token\": 7",
+          false },
+        { "what begins documents", "eos_token", "bos_token", false },
+        { "another tokenizer", "\"tokenizer_sha256\": \"aa",
+          "\"tokenizer_sha256\": \"bb", false },
+    };
+    char good[FSIO_PATH_MAX], bad[FSIO_PATH_MAX], first[65];
+    struct dataset *dataset = NULL;
+    snprintf(good, sizeof good, "%s", fixture_path(folder, "good"));
+    snprintf(bad, sizeof bad, "%s", fixture_path(folder, "bad"));
+    fixture_need(dataset_open(good, &dataset));
+    snprintf(first, sizeof first, "%s", dataset_id(dataset));
+    dataset_close(dataset);
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        copy_set(good, bad);
+        edit(fixture_path(bad, "tessera.json"), edits[i].old, edits[i].new);
+        fixture_need(dataset_open(bad, &dataset));
+        tap_ok((strcmp(first, dataset_id(dataset)) == 0) == edits[i].same,
+               "the id after an edit: %s", edits[i].name);
+        dataset_close(dataset);
+    }
+}
+
+/* Sets of our own have the identity that they had before it took more in. */
+static void test_id_stays(const char *folder)
+{
+    char hex[65], path[FSIO_PATH_MAX], good[FSIO_PATH_MAX];
+    struct digest *digest = NULL;
+    struct dataset *dataset = NULL;
+    struct tokenizer *tokenizer = NULL;
+    char *index = NULL;
+    size_t bytes = 0;
+    snprintf(path, sizeof path, "%s", fixture_path(folder, "bad"));
+    snprintf(good, sizeof good, "%s", fixture_path(folder, "good"));
+    copy_set(good, path);
+    fixture_need(tokenizer_create("bytes", &tokenizer));
+    const char *sha256 = tokenizer_sha256(tokenizer);
+    char aaaa[65];
+    memset(aaaa, 'a', 64);
+    aaaa[64] = '\0';
+    edit(fixture_path(path, "tessera.json"), aaaa, sha256);
+    fixture_need(fsio_read_file(fixture_path(path, "index.json"), 1 << 20,
+                                &index, &bytes));
+    fixture_need(digest_create(&digest));
+    fixture_need(digest_update(digest, index, bytes));
+    fixture_need(digest_update(digest, sha256, strlen(sha256)));
+    fixture_need(digest_finish(digest, hex));
+    fixture_need(dataset_open(path, &dataset));
+    tap_is_str(dataset_id(dataset), hex,
+               "index and tokenizer identify a set "
+               "of ours");
+    dataset_close(dataset);
+    digest_destroy(digest);
+    tokenizer_destroy(tokenizer);
+    free(index);
+}
+
+#define DIGEST                                                                 \
+    "00000000000000000000000000000000"                                         \
+    "00000000000000000000000000000000"
 
 /* One change to a good data set, and the refusal that it has to meet. */
 static const struct damage {
@@ -109,10 +183,6 @@ static const struct damage {
     { "a later shard version", "index.json", "1400, \"version\": 2",
       "1400, \"version\": 3", "shard 0: 'version'" },
     { "another format", "index.json", "\"mds\"", "\"csv\"", "'format'" },
-    { "compressed", "index.json", "\"zip_data\": null",
-      "\"zip_data\": {\"bytes\": 3}", "compressed" },
-    { "compression named", "index.json", "\"compression\": null",
-      "\"compression\": \"zstd:3\"", "compressed" },
     { "no file name", "index.json", "\"basename\": \"shard.00001.mds\"",
       "\"basename\": 7", "shard 1: 'raw_data.basename'" },
     { "a file elsewhere", "index.json", "\"shard.00001.mds\"",
@@ -146,13 +216,15 @@ static const struct damage {
       "[\"ndarray:int32\", \"ndarray:int32\"], \"column_names\": [\"tokens\", "
       "\"tokens\"], \"column_sizes\": [null, null]",
       "two columns" },
-    { "int64 tokens", "index.json", "ndarray:int32", "ndarray:int64",
-      "'ndarray:int64'" },
+    { "no type of tokens", "index.json", "ndarray:int32", "ndarray:float32",
+      "'ndarray:float32'" },
+    { "a shape of 0", "index.json", "ndarray:int32", "ndarray:int32:0",
+      "'ndarray:int32:0'" },
     { "int32 in the name only", "index.json", "ndarray:int32", "ndarray:int32x",
       "ndarray:int32x" },
     { "two dimensions", "index.json", "ndarray:int32", "ndarray:int32:2,3",
       "ndarray:int32:2,3" },
-    { "tokens as bytes", "index.json", "ndarray:int32", "bytes", "'bytes'" },
+    { "tokens as text", "index.json", "ndarray:int32", "str", "'str'" },
     { "fewer encodings", "index.json", "[\"ndarray:int32\"]", "[]",
       "not lists of one length" },
     { "fewer sizes", "index.json", "[null]", "[]", "not lists of one length" },
@@ -175,6 +247,14 @@ static const struct damage {
       "\"samples\": 9", "says 9 samples, but the index has 8" },
     { "an impossible end token", "tessera.json", ": 256", ": 257",
       "eos_token" },
+    { "both ends", "tessera.json", "\"eos_token\"",
+      "\"bos_token\": 1, \"eos_token\"", "bos_token" },
+    { "no type of bytes", "tessera.json", "\"eos_token\"",
+      "\"token_type\": \"float32\", \"eos_token\"", "token_type" },
+    { "digests of fewer shards", "tessera.json", "\"eos_token\"",
+      "\"shards_sha256\": [\"" DIGEST "\"], \"eos_token\"", "1 shards" },
+    { "a digest of another length", "tessera.json", "\"eos_token\"",
+      "\"shards_sha256\": [\"00\"], \"eos_token\"", "64 hexadecimal" },
 };
 
 static void copy_set(const char *from, const char *to)
@@ -271,7 +351,7 @@ static void test_digest(const char *folder)
     free(data);
     tap_is_int(read_all(bad), ERR_DATA, "one flipped bit in a token");
     tap_ok(strstr(err_text(), "shard.00006.mds") != NULL &&
-               strstr(err_text(), "SHA-256") != NULL,
+               strstr(err_text(), "sha256") != NULL,
            "... is found by the checksum");
 }
 
@@ -310,6 +390,8 @@ int main(void)
     test_read(folder);
     test_many_shards(folder);
     test_id(folder);
+    test_id_of_sidecar(folder);
+    test_id_stays(folder);
     test_damages(folder);
     test_digest(folder);
     test_vocabulary(folder);

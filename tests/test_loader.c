@@ -18,7 +18,8 @@ static void write_rows(const char *folder, const char *name, int64_t eos)
                                .tokenizer = "bytes",
                                .samples = 5,
                                .tokens = 20,
-                               .eos_token = eos };
+                               .eos_token = eos,
+                               .bos_token = -1 };
     memset(sidecar.tokenizer_sha256, 'a', 64);
     const char *path = fixture_path(folder, name);
     fixture_need(fsio_mkdirs(path));
@@ -120,6 +121,29 @@ static void test_no_eos(const char *folder)
     dataset_close(dataset);
 }
 
+/* Sample 1 is 1, 2, 256, 3, 256, 4. */
+static void test_bos(const char *folder)
+{
+    static const int32_t ids[6] = { 0, 0, 1, 1, 2, 2 };
+    char path[FSIO_PATH_MAX];
+    struct dataset *dataset = NULL;
+    struct batch *batch = NULL;
+    struct order order = { 0, 5, false };
+    struct sidecar sidecar;
+    snprintf(path, sizeof path, "%s", fixture_path(folder, "no-eos"));
+    fixture_need(sidecar_read(path, &sidecar));
+    sidecar.bos_token = 256;
+    fixture_need(sidecar_write(path, &sidecar));
+    sidecar_release(&sidecar);
+    fixture_need(dataset_open(path, &dataset));
+    fixture_need(batch_create(1, 6, &batch));
+    fixture_need(loader_read(dataset, &order, 1, 1, batch));
+    tap_ok(same(batch->sequence_ids, ids, "ids"),
+           "a document begins with the token that begins one");
+    batch_destroy(batch);
+    dataset_close(dataset);
+}
+
 static void test_epochs(const char *folder)
 {
     struct dataset *dataset = NULL;
@@ -156,6 +180,13 @@ static void test_failures(const char *folder)
                strstr(err_text(), "6 tokens") != NULL,
            "the text names the setting: %s", err_text());
     fixture_need(loader_read(dataset, &order, 2, 3, batch));
+    batch->truncate = true;
+    fixture_need(loader_read(dataset, &order, 0, 5, batch));
+    static const int32_t first[] = { 5, 6, 7, 8, 9 };
+    static const int32_t labels[] = { 6, 7, 8, 9, LOADER_IGNORE };
+    tap_ok(memcmp(batch->tokens, first, sizeof first) == 0 &&
+               memcmp(batch->labels, labels, sizeof labels) == 0,
+           "... or is cut as asked, without the label beyond");
     batch_destroy(batch);
     tap_is_int(batch_create(INT64_MAX / 2, INT64_MAX / 2, &batch), ERR_MEMORY,
                "a batch that does not fit");
@@ -170,6 +201,7 @@ int main(void)
     write_rows(folder, "no-eos", -1);
     test_rows(folder);
     test_no_eos(folder);
+    test_bos(folder);
     test_epochs(folder);
     test_failures(folder);
     fixture_need(fsio_remove_tree(folder));

@@ -306,10 +306,10 @@ static void test_replacing(const char *folder)
             "a folder that exists");
     options.replace = true;
     snprintf(path, sizeof path, "%s", folder);
-    refused(folder, options, files[0], ERR_USAGE, "is not a data set",
+    refused(folder, options, files[0], ERR_USAGE, "--force does not replace",
             "to replace another folder");
     snprintf(path, sizeof path, "%s", files[0]);
-    refused(folder, options, files[0], ERR_USAGE, "is not a data set",
+    refused(folder, options, files[0], ERR_USAGE, "--force does not replace",
             "to replace a file");
     snprintf(path, sizeof path, "%s/..", folder);
     refused(folder, options, files[0], ERR_USAGE, "does not name",
@@ -399,29 +399,36 @@ static void test_describe(const char *folder)
     dataset_close(dataset);
 }
 
+static enum err adopt(const char *path, const char *tokenizer,
+                      int64_t vocab_size)
+{
+    struct scan_result result;
+    struct scan_adoption adoption = { .tokenizer = tokenizer,
+                                      .vocab_size = vocab_size,
+                                      .eos_token = -1,
+                                      .bos_token = -1 };
+    return scan_adopt(path, &adoption, false, NULL, &result);
+}
+
 static void test_adopt(const char *folder)
 {
     static const int64_t lengths[] = { 4, 300, 1 };
     char path[FSIO_PATH_MAX];
-    struct scan_result result;
     struct dataset *dataset = NULL;
     snprintf(path, sizeof path, "%s", fixture_path(folder, "adopted"));
     fixture_dataset(folder, "adopted", lengths, 3, 900, false);
-    tap_is_int(scan_adopt(path, "x", 257, false, NULL, &result), ERR_USAGE,
+    tap_is_int(adopt(path, "x", 257), ERR_USAGE,
                "a data set that is described already");
     unlink(fixture_path(path, SIDECAR_NAME));
-    tap_is_int(scan_adopt(path, "x", 256, false, NULL, &result), ERR_DATA,
+    tap_is_int(adopt(path, "x", 256), ERR_DATA,
                "a vocabulary that is too small");
-    tap_is_int(scan_adopt(path, "bytes", 300, false, NULL, &result), ERR_USAGE,
+    tap_is_int(adopt(path, "bytes", 300), ERR_USAGE,
                "another vocabulary than the tokenizer's");
-    tap_is_int(scan_adopt(path, "", 300, false, NULL, &result), ERR_USAGE,
-               "a tokenizer without a name");
-    tap_is_int(scan_adopt(path, "x", 0, false, NULL, &result), ERR_USAGE,
-               "no vocabulary");
+    tap_is_int(adopt(path, "", 300), ERR_USAGE, "a tokenizer without a name");
+    tap_is_int(adopt(path, "x", 0), ERR_USAGE, "no vocabulary");
     tap_ok(!fsio_exists(fixture_path(path, SIDECAR_NAME)),
            "a refusal writes nothing");
-    tap_is_int(scan_adopt(path, "some-bpe", 300, false, NULL, &result), ERR_OK,
-               "adopted");
+    tap_is_int(adopt(path, "some-bpe", 300), ERR_OK, "adopted");
     fixture_need(dataset_open(path, &dataset));
     tap_ok(dataset_vocab_size(dataset) == 300 &&
                dataset_tokens(dataset) == 305 &&

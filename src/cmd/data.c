@@ -19,7 +19,7 @@ static const char usage[] =
     "       tessera-data verify DIR           check every shard and sample\n"
     "       tessera-data cat [--from N] [--count N] DIR\n"
     "                                         tokens, a line per sample\n"
-    "       tessera-data adopt --vocab-size N [--tokenizer NAME] DIR\n"
+    "       tessera-data adopt --vocab-size N [OPTION]... DIR\n"
     "       tessera-data --help | --version\n\n"
     "tokenize makes a data set of text files ('-': stdin). Each file is a\n"
     "document; samples are cut from the stream of all documents.\n"
@@ -31,9 +31,15 @@ static const char usage[] =
     "  --separator LINE   lines equal to this one divide a file into\n"
     "                     documents ('': blank lines)\n"
     "  --tokenizer NAME   bytes: one token per byte, vocabulary 257\n"
-    "  --force            replace DIR if it is a data set\n\n"
+    "  --force            replace DIR if tokenize made it\n\n"
     "adopt describes a data set that Python's Streaming library wrote (column\n"
-    "tokens, ndarray:int32), so that it can be used here.\n\n"
+    "tokens: whole numbers), so that it can be used here.\n"
+    "  --vocab-size N     size of the vocabulary\n"
+    "  --tokenizer NAME   of the tokenizer, any name that identifies it\n"
+    "  --eos-token-id N   the token that ends a document, or\n"
+    "  --bos-token-id N   the one that begins it; without them documents of a\n"
+    "                     sample are not separated\n"
+    "  --token-type TYPE  of a column 'bytes': int8 to uint64 (int64)\n\n"
     "exit codes: 0 done; 64 usage; 75 try again; 93 missing or damaged data\n";
 
 static enum err one_folder(const struct data_options *options)
@@ -89,8 +95,14 @@ static enum err command_verify(struct data_options *options)
     TRY(one_folder(options));
     TRY(dataset_open(options->operands[0], &dataset));
     TRY(scan_verify(dataset, true, stop_requested, &result));
-    printf("%s: good, %" PRId64 " samples, %" PRId64 " tokens\n",
-           options->operands[0], result.samples, result.tokens);
+    char known[256], unknown[256];
+    dataset_checksums(dataset, true, known, sizeof known);
+    dataset_checksums(dataset, false, unknown, sizeof unknown);
+    printf("%s: good, %" PRId64 " samples, %" PRId64
+           " tokens; checksums: %s%s%s\n",
+           options->operands[0], result.samples, result.tokens,
+           known[0] != '\0' ? known : "none",
+           unknown[0] != '\0' ? "; not checked: " : "", unknown);
 out:
     dataset_close(dataset);
     return rc;
@@ -109,17 +121,40 @@ out:
     return rc;
 }
 
+/* What the new description leaves open. */
+static enum err adopt_hint(const char *path)
+{
+    enum err rc = ERR_OK;
+    char unknown[256];
+    struct dataset *dataset = NULL;
+    TRY(dataset_open(path, &dataset));
+    if (dataset_eos_token(dataset) < 0 && dataset_bos_token(dataset) < 0)
+        printf("%s: documents are not separated: training on it needs "
+               "model.attn_uses_sequence_id=false, or adopt it again with "
+               "--eos-token-id N\n",
+               path);
+    dataset_checksums(dataset, false, unknown, sizeof unknown);
+    if (unknown[0] != '\0')
+        printf("%s: checksums not known here, not checked: %s\n", path,
+               unknown);
+out:
+    dataset_close(dataset);
+    return rc;
+}
+
 static enum err command_adopt(struct data_options *options)
 {
     enum err rc = ERR_OK;
     struct scan_result result;
     TRY(one_folder(options));
-    if (options->vocab_size == 0)
+    const struct scan_adoption *adoption = &options->adoption;
+    if (adoption->vocab_size == 0)
         return err_set(ERR_USAGE, "adopt needs --vocab-size N");
-    TRY(scan_adopt(options->operands[0], options->tokenize.tokenizer,
-                   options->vocab_size, true, stop_requested, &result));
+    TRY(scan_adopt(options->operands[0], adoption, true, stop_requested,
+                   &result));
     printf("%s: adopted, %" PRId64 " samples, %" PRId64 " tokens\n",
            options->operands[0], result.samples, result.tokens);
+    TRY(adopt_hint(options->operands[0]));
 out:
     return rc;
 }

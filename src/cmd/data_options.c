@@ -29,6 +29,9 @@ static const struct option data_options_cat[] = {
 static const struct option data_options_adopt[] = {
     { "vocab-size", required_argument, NULL, 'v' },
     { "tokenizer", required_argument, NULL, 't' },
+    { "eos-token-id", required_argument, NULL, 'E' },
+    { "bos-token-id", required_argument, NULL, 'B' },
+    { "token-type", required_argument, NULL, 'T' },
     { NULL, 0, NULL, 0 }
 };
 
@@ -86,12 +89,20 @@ static enum err data_options_set(struct data_options *out, const char *name,
         return ERR_OK;
     case 't':
         tokenize->tokenizer = optarg;
+        out->adoption.tokenizer = optarg;
+        return ERR_OK;
+    case 'E':
+        return data_options_int(name, optarg, 0, &out->adoption.eos_token);
+    case 'B':
+        return data_options_int(name, optarg, 0, &out->adoption.bos_token);
+    case 'T':
+        out->adoption.token_type = optarg;
         return ERR_OK;
     case 'f':
         tokenize->replace = true;
         return ERR_OK;
     case 'v':
-        return data_options_int(name, optarg, 1, &out->vocab_size);
+        return data_options_int(name, optarg, 1, &out->adoption.vocab_size);
     case 'i':
         return data_options_int(name, optarg, 0, &out->from);
     case 'n':
@@ -125,6 +136,7 @@ enum err data_options_parse(const char *command, int argc, char **argv,
                       .shard_bytes = TOKENIZE_SHARD_BYTES_DEFAULT,
                       .tokenizer = TOKENIZER_DEFAULT,
                       .show = true },
+        .adoption = { .eos_token = -1, .bos_token = -1 },
         .count = INT64_MAX,
     };
     int key = 0, place = -1;

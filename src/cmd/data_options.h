@@ -6,11 +6,12 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/scan.h"
 #include "src/data/tokenize.h"
 
 struct data_options {
     struct tokenize_options tokenize;
-    int64_t vocab_size; /* 0: not given */
+    struct scan_adoption adoption; /* vocab_size 0: not given */
     int64_t from;       /* first sample */
     int64_t count;      /* how many at most */
     bool json;

@@ -1,29 +1,62 @@
 #include "src/data/dataset.h"
 
 #include <assert.h>
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/data/checksum.h"
 #include "src/data/mds.h"
 #include "src/data/mds_index.h"
+#include "src/data/regular.h"
+#include "src/data/tokenizer.h"
 
-struct dataset_map {
-    struct mds_shard *shard; /* NULL: not mapped */
+/* Names of data sets in a message. */
+#define DATASET_NAMES_MAX 6
+
+struct dataset_file {
+    struct mds_shard *shard; /* NULL: not open */
     uint64_t used;           /* when last */
 };
 
 struct dataset {
     char path[FSIO_PATH_MAX];
-    struct sidecar sidecar;
+    struct sidecar sidecar; /* without shards_sha256 */
+    bool described;         /* the sidecar is the file */
     char id[65];
     struct mds_index *index;
-    int64_t *first;           /* first sample of each shard, and the total */
-    struct dataset_map *maps; /* one per shard */
-    int64_t mapped;           /* how many are */
+    int64_t *first;             /* first sample of each shard, and the total */
+    struct dataset_file *files; /* one per shard */
+    int64_t open;               /* how many are */
     uint64_t clock;
+    struct mds_buffer buffer;
 };
+
+/* What the tokenizer's hash says already is left out, so that the identity of a
+ * set is what it was before the sidecar could say more. */
+static enum err dataset_identify_more(struct dataset *dataset,
+                                      struct digest *digest)
+{
+    enum err rc = ERR_OK;
+    char text[160];
+    const struct sidecar *sidecar = &dataset->sidecar;
+    int64_t eos = tokenizer_eos_of(sidecar->tokenizer_sha256);
+    if (sidecar->eos_token != eos || sidecar->bos_token >= 0 ||
+        sidecar->token_type != 0) {
+        snprintf(text, sizeof text, "\neos %lld, bos %lld, type %d\n",
+                 (long long)sidecar->eos_token, (long long)sidecar->bos_token,
+                 sidecar->token_type);
+        TRY(digest_update(digest, text, strlen(text)));
+    }
+    if (sidecar->shards_sha256 != NULL)
+        TRY(digest_update(digest, sidecar->shards_sha256,
+                          64 * (size_t)sidecar->shards_hashed));
+out:
+    return rc;
+}
 
 static enum err dataset_identify(struct dataset *dataset)
 {
@@ -34,6 +67,7 @@ static enum err dataset_identify(struct dataset *dataset)
     TRY(digest_update(digest, dataset->index->text,
                       dataset->index->text_bytes));
     TRY(digest_update(digest, tokenizer, strlen(tokenizer)));
+    TRY(dataset_identify_more(dataset, digest));
     TRY(digest_finish(digest, dataset->id));
 out:
     digest_destroy(digest);
@@ -44,9 +78,14 @@ static enum err dataset_number_samples(struct dataset *dataset)
 {
     const struct mds_index *index = dataset->index;
     size_t count = (size_t)index->shards + 1;
+    if (index->samples == 0)
+        return err_set(ERR_DATA,
+                       "%s: there are no samples in it; make another data set "
+                       "with tessera-data tokenize",
+                       dataset->path);
     dataset->first = calloc(count, sizeof *dataset->first);
-    dataset->maps = calloc(count, sizeof *dataset->maps);
-    if (dataset->first == NULL || dataset->maps == NULL)
+    dataset->files = calloc(count, sizeof *dataset->files);
+    if (dataset->first == NULL || dataset->files == NULL)
         return err_set(ERR_MEMORY, "%s: no memory for %zu shards",
                        dataset->path, count);
     for (int64_t s = 0; s < index->shards; s++)
@@ -54,19 +93,109 @@ static enum err dataset_number_samples(struct dataset *dataset)
     return ERR_OK;
 }
 
-/* A folder made with a held-out part is a likely mistake. */
+static int dataset_is_shown(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* Say what is there in place of an index. */
+static enum err dataset_no_index(const char *path)
+{
+    char index[FSIO_PATH_MAX];
+    char names[512] = "";
+    struct dirent **entries = NULL;
+    int found = 0;
+    int count = scandir(path, &entries, dataset_is_shown, alphasort);
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        size_t length = strlen(names);
+        if (fsio_path(index, "%s/%s/%s", path, name, MDS_INDEX_NAME) ==
+                ERR_OK &&
+            fsio_exists(index) && found++ < DATASET_NAMES_MAX)
+            snprintf(names + length, sizeof names - length, "%s%s/%s",
+                     length > 0 ? ", " : "", path, name);
+        free(entries[i]);
+    }
+    free(entries);
+    if (found > 0)
+        return err_set(ERR_DATA,
+                       "%s is not a data set but has %d in it; name one of "
+                       "them: %s%s",
+                       path, found, names,
+                       found > DATASET_NAMES_MAX ? ", ..." : "");
+    return err_set(ERR_DATA,
+                   "%s/%s: no such file; make a data set with: tessera-data "
+                   "tokenize --out %s FILE...",
+                   path, MDS_INDEX_NAME, path);
+}
+
 static enum err dataset_check_path(const char *path)
 {
     enum err rc = ERR_OK;
     char index[FSIO_PATH_MAX];
-    char train[FSIO_PATH_MAX];
+    TRY(regular_local(path));
     TRY(fsio_path(index, "%s/%s", path, MDS_INDEX_NAME));
-    TRY(fsio_path(train, "%s/train/%s", path, MDS_INDEX_NAME));
-    if (!fsio_exists(index) && fsio_exists(train))
-        rc = err_set(ERR_DATA,
-                     "%s holds two data sets; name one of them: %s/train or "
-                     "%s/eval",
-                     path, path, path);
+    if (!fsio_exists(index))
+        rc = dataset_no_index(path);
+out:
+    return rc;
+}
+
+static enum err dataset_shard_path(const struct dataset *dataset, int64_t index,
+                                   char path[FSIO_PATH_MAX])
+{
+    return fsio_path(path, "%s/%s", dataset->path,
+                     dataset->index->shard[index].basename);
+}
+
+/* All shard files are there and as long as they should be. */
+static enum err dataset_look(const struct dataset *dataset)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    for (int64_t s = 0; s < dataset->index->shards; s++) {
+        TRY(dataset_shard_path(dataset, s, path));
+        TRY(mds_shard_check(path, &dataset->index->shard[s]));
+    }
+out:
+    return rc;
+}
+
+/* What only the sidecar knows of the shards. */
+static enum err dataset_describe_shards(struct dataset *dataset)
+{
+    enum err rc = ERR_OK;
+    char hex[65] = "";
+    struct mds_index *index = dataset->index;
+    const struct sidecar *sidecar = &dataset->sidecar;
+    int64_t hashed = sidecar->shards_hashed;
+    if (hashed != 0 && hashed != index->shards)
+        return err_set(ERR_DATA,
+                       "%s/%s: has digests of %lld shards, but the index has "
+                       "%lld; copy the data set again",
+                       dataset->path, SIDECAR_NAME, (long long)hashed,
+                       (long long)index->shards);
+    for (int64_t s = 0; s < index->shards; s++) {
+        struct mds_shard_info *info = &index->shard[s];
+        if (sidecar->token_type != 0 && !info->tokens.bytes)
+            return err_set(ERR_USAGE,
+                           "%s: a token type (--token-type) is for columns of "
+                           "'bytes'; this one names its own, %s",
+                           dataset->path,
+                           info->tokens.type != 0
+                               ? mds_encoding_type_name(info->tokens.type)
+                               : "in every sample");
+        if (sidecar->token_type != 0)
+            info->tokens.type = sidecar->token_type;
+        if (hashed == 0)
+            continue;
+        memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
+        rc = mds_index_add_hash(info, "sha256", hex);
+        if (rc != ERR_OK) {
+            err_prefix(rc, "%s/%s", dataset->path, SIDECAR_NAME);
+            goto out;
+        }
+    }
 out:
     return rc;
 }
@@ -81,9 +210,13 @@ enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
         return err_set(ERR_MEMORY, "%s: out of memory", path);
     dataset->sidecar = *sidecar;
     TRY(fsio_path(dataset->path, "%s", path));
+    TRY(dataset_check_path(path));
     TRY(mds_index_read(path, &dataset->index));
     TRY(dataset_number_samples(dataset));
+    TRY(dataset_describe_shards(dataset));
+    TRY(dataset_look(dataset));
     TRY(dataset_identify(dataset));
+    dataset->sidecar.shards_sha256 = NULL; /* the caller's */
     *out = dataset;
     dataset = NULL;
 out:
@@ -95,18 +228,12 @@ enum err dataset_open(const char *path, struct dataset **out)
 {
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
-    char index[FSIO_PATH_MAX];
-    struct sidecar sidecar;
+    struct sidecar sidecar = { 0 };
     struct dataset *dataset = NULL;
     TRY(dataset_check_path(path));
-    TRY(fsio_path(index, "%s/%s", path, MDS_INDEX_NAME));
-    if (!fsio_exists(index))
-        return err_set(ERR_DATA,
-                       "%s: no such file; make a data set with: tessera-data "
-                       "tokenize --out %s FILE...",
-                       index, path);
     TRY(sidecar_read(path, &sidecar));
     TRY(dataset_open_with(path, &sidecar, &dataset));
+    dataset->described = true;
     if (sidecar.samples != dataset->index->samples) {
         rc = err_set(ERR_DATA,
                      "%s/%s: says %lld samples, but the index has %lld; copy "
@@ -118,6 +245,7 @@ enum err dataset_open(const char *path, struct dataset **out)
     *out = dataset;
     dataset = NULL;
 out:
+    sidecar_release(&sidecar);
     dataset_close(dataset);
     return rc;
 }
@@ -126,10 +254,11 @@ void dataset_close(struct dataset *dataset)
 {
     if (dataset == NULL)
         return;
-    for (int64_t s = 0; dataset->maps != NULL && s < dataset->index->shards;
+    for (int64_t s = 0; dataset->files != NULL && s < dataset->index->shards;
          s++)
-        mds_shard_close(dataset->maps[s].shard);
-    free(dataset->maps);
+        mds_shard_close(dataset->files[s].shard);
+    free(dataset->buffer.data);
+    free(dataset->files);
     mds_index_destroy(dataset->index);
     free(dataset->first);
     free(dataset);
@@ -158,6 +287,31 @@ int64_t dataset_vocab_size(const struct dataset *dataset)
 int64_t dataset_eos_token(const struct dataset *dataset)
 {
     return dataset->sidecar.eos_token;
+}
+
+int64_t dataset_bos_token(const struct dataset *dataset)
+{
+    return dataset->sidecar.bos_token;
+}
+
+int64_t dataset_longest(const struct dataset *dataset)
+{
+    int64_t longest = dataset->sidecar.longest;
+    for (int64_t s = 0; longest == 0 && s < dataset->index->shards; s++)
+        if (dataset->index->shard[s].tokens.count == 0)
+            return 0;
+    for (int64_t s = 0; s < dataset->index->shards; s++)
+        if (dataset->index->shard[s].tokens.count > longest)
+            longest = dataset->index->shard[s].tokens.count;
+    return longest;
+}
+
+int64_t dataset_bytes(const struct dataset *dataset)
+{
+    int64_t bytes = 0;
+    for (int64_t s = 0; s < dataset->index->shards; s++)
+        bytes += dataset->index->shard[s].bytes;
+    return bytes;
 }
 
 const char *dataset_id(const struct dataset *dataset)
@@ -195,37 +349,37 @@ static int64_t dataset_find_shard(const struct dataset *dataset, int64_t sample)
     return low;
 }
 
-/* Unmap the shard that was not used for longest. */
+/* Close the shard that was not used for longest. */
 static void dataset_evict(struct dataset *dataset)
 {
-    struct dataset_map *oldest = NULL;
+    struct dataset_file *oldest = NULL;
     for (int64_t s = 0; s < dataset->index->shards; s++) {
-        struct dataset_map *map = &dataset->maps[s];
-        if (map->shard != NULL && (oldest == NULL || map->used < oldest->used))
-            oldest = map;
+        struct dataset_file *file = &dataset->files[s];
+        if (file->shard != NULL &&
+            (oldest == NULL || file->used < oldest->used))
+            oldest = file;
     }
     assert(oldest != NULL);
     mds_shard_close(oldest->shard);
     oldest->shard = NULL;
-    dataset->mapped--;
+    dataset->open--;
 }
 
-static enum err dataset_map_shard(struct dataset *dataset, int64_t index,
-                                  struct mds_shard **out)
+static enum err dataset_open_shard(struct dataset *dataset, int64_t index,
+                                   struct mds_shard **out)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    struct dataset_map *map = &dataset->maps[index];
-    if (map->shard == NULL) {
-        const struct mds_shard_info *info = &dataset->index->shard[index];
-        if (dataset->mapped == DATASET_MAPS_MAX)
+    struct dataset_file *file = &dataset->files[index];
+    if (file->shard == NULL) {
+        if (dataset->open == DATASET_FILES_MAX)
             dataset_evict(dataset);
-        TRY(fsio_path(path, "%s/%s", dataset->path, info->basename));
-        TRY(mds_shard_open(path, info, &map->shard));
-        dataset->mapped++;
+        TRY(dataset_shard_path(dataset, index, path));
+        TRY(mds_shard_open(path, &dataset->index->shard[index], &file->shard));
+        dataset->open++;
     }
-    map->used = ++dataset->clock;
-    *out = map->shard;
+    file->used = ++dataset->clock;
+    *out = file->shard;
 out:
     return rc;
 }
@@ -235,24 +389,26 @@ enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
 {
     enum err rc = ERR_OK;
     struct mds_shard *shard = NULL;
-    const uint8_t *values = NULL;
+    struct mds_values values;
     assert(index >= 0 && index < dataset->index->samples);
     assert(capacity >= 0 && (tokens != NULL || capacity == 0));
     int64_t s = dataset_find_shard(dataset, index);
     int64_t sample = index - dataset->first[s];
-    TRY(dataset_map_shard(dataset, s, &shard));
-    TRY(mds_shard_tokens(shard, sample, &values, length));
+    TRY(dataset_open_shard(dataset, s, &shard));
+    TRY(mds_shard_read(shard, sample, &dataset->buffer, &values));
+    *length = values.count;
     int64_t count = *length < capacity ? *length : capacity;
-    if (count > 0)
-        memcpy(tokens, values, (size_t)count * sizeof *tokens);
-    int64_t vocab_size = dataset->sidecar.vocab_size;
-    for (int64_t t = 0; t < count; t++)
-        if (tokens[t] < 0 || tokens[t] >= vocab_size)
-            return err_set(ERR_DATA,
-                           "%s: sample %lld: token %d at position %lld is "
-                           "outside the vocabulary [0, %lld) of %s",
-                           mds_shard_path(shard), (long long)sample, tokens[t],
-                           (long long)t, (long long)vocab_size, SIDECAR_NAME);
+    if (count == 0)
+        return ERR_OK;
+    rc = mds_encoding_tokens(&values, count, dataset->sidecar.vocab_size,
+                             tokens);
+    if (rc != ERR_OK)
+        rc = err_set(rc, "%s: sample %lld: %s%s", mds_shard_path(shard),
+                     (long long)sample, err_text(),
+                     dataset->described
+                         ? " of " SIDECAR_NAME
+                         : "; give the vocabulary of the set's tokenizer: "
+                           "--vocab-size N --tokenizer NAME");
 out:
     return rc;
 }
@@ -262,8 +418,61 @@ enum err dataset_verify_shard(struct dataset *dataset, int64_t index)
     enum err rc = ERR_OK;
     struct mds_shard *shard = NULL;
     assert(index >= 0 && index < dataset->index->shards);
-    TRY(dataset_map_shard(dataset, index, &shard));
+    TRY(dataset_open_shard(dataset, index, &shard));
     TRY(mds_shard_verify(shard));
 out:
     return rc;
+}
+
+enum err dataset_shard_sha256(struct dataset *dataset, int64_t index,
+                              char hex[65])
+{
+    enum err rc = ERR_OK;
+    struct mds_shard *shard = NULL;
+    assert(index >= 0 && index < dataset->index->shards);
+    TRY(dataset_open_shard(dataset, index, &shard));
+    TRY(mds_shard_sha256(shard, hex));
+out:
+    return rc;
+}
+
+/* Is `name` one of "a, b, c"? */
+static bool dataset_is_listed(const char *names, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)) != NULL; at++)
+        if ((at == names || at[-1] == ' ') &&
+            (at[length] == '\0' || at[length] == ','))
+            return true;
+    return false;
+}
+
+void dataset_checksums(const struct dataset *dataset, bool known, char *names,
+                       size_t bytes)
+{
+    names[0] = '\0';
+    for (int64_t s = 0; s < dataset->index->shards; s++) {
+        const struct mds_shard_info *info = &dataset->index->shard[s];
+        for (int h = 0; h < info->hashes; h++) {
+            const char *name = info->hash[h].name;
+            size_t length = strlen(names);
+            if ((checksum_digits(name) > 0) == known &&
+                !dataset_is_listed(names, name))
+                snprintf(names + length, bytes - length, "%s%s",
+                         length > 0 ? ", " : "", name);
+        }
+    }
+}
+
+int64_t dataset_unchecked(const struct dataset *dataset)
+{
+    int64_t unchecked = dataset->index->shards;
+    for (int64_t s = 0; s < dataset->index->shards; s++) {
+        const struct mds_shard_info *info = &dataset->index->shard[s];
+        bool known = false;
+        for (int h = 0; h < info->hashes; h++)
+            known = known || checksum_digits(info->hash[h].name) > 0;
+        unchecked -= known ? 1 : 0;
+    }
+    return unchecked;
 }

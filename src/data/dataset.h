@@ -1,30 +1,33 @@
 /* A data set: a folder of MDS shards (index.json + shard.NNNNN.mds, the format
- * of the Streaming library) with the column `tokens` (ndarray:int32, or
- * ndarray with dynamic dtype int32), plus the sidecar tessera.json:
- * {"format": "tessera-data/1", "vocab_size": N, "tokenizer": NAME,
- *  "tokenizer_sha256": HEX, "samples": N, "tokens": N}, and optionally
- * "eos_token": N (src/data/sidecar.h).
+ * of the Streaming library) with the column `tokens`, whole numbers of any
+ * width (src/data/mds_encoding.h), plus the sidecar tessera.json
+ * (src/data/sidecar.h).
  *
- * Opening reads the index and maps nothing; shards are mapped when first used
- * and checked then (size, offset table, column). Shards without samples are
- * fine; truncated or inconsistent ones are ERR_DATA naming the file. At most
- * DATASET_MAPS_MAX shards are mapped at a time. A dataset may be used by one
- * thread at a time. */
+ * Opening reads the index and looks at every shard file (there, regular, as
+ * long as the index says), so that no run meets a missing one after hours;
+ * shards are opened when first used and checked further then. Shards without
+ * samples are fine, a set without samples is not; what is truncated or
+ * inconsistent is ERR_DATA naming the file. At most DATASET_FILES_MAX shards
+ * are open at a time. A dataset may be used by one thread at a time. */
 #ifndef TESSERA_DATA_DATASET_H
 #define TESSERA_DATA_DATASET_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
 #include "src/data/sidecar.h"
 
-#define DATASET_MAPS_MAX 1024
+/* A quarter of the open files that a process usually may have. */
+#define DATASET_FILES_MAX 256
 
 struct dataset;
 
 enum err dataset_open(const char *path, struct dataset **out);
 /* The same with `sidecar` in place of the file, for a set that has none; its
- * `samples` and `tokens` are not looked at. */
+ * `samples` and `tokens` are not looked at. ERR_USAGE for a `token_type` where
+ * the index gives one. */
 enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
                            struct dataset **out);
 void dataset_close(struct dataset *dataset);
@@ -35,8 +38,16 @@ int64_t dataset_shards(const struct dataset *dataset);
 int64_t dataset_vocab_size(const struct dataset *dataset);
 /* The token that ends a document; -1: not known. */
 int64_t dataset_eos_token(const struct dataset *dataset);
-/* Hex digest that identifies content order: SHA-256 over index.json's bytes
- * and the tokenizer hash. Stored in checkpoints. Lent. */
+/* The token that begins one; -1: not known, or the other is. */
+int64_t dataset_bos_token(const struct dataset *dataset);
+/* Tokens of the longest sample; 0: neither index nor sidecar tells. */
+int64_t dataset_longest(const struct dataset *dataset);
+/* Of all shard files. */
+int64_t dataset_bytes(const struct dataset *dataset);
+/* Hex digest that identifies content order: SHA-256 over index.json's bytes,
+ * the tokenizer hash, and what the sidecar says beside it that changes what is
+ * trained: tokens that end or begin documents, the type of bytes, the shards'
+ * digests. Stored in checkpoints. Lent. */
 const char *dataset_id(const struct dataset *dataset);
 const char *dataset_tokenizer_sha256(const struct dataset *dataset);
 /* Lent. */
@@ -50,8 +61,20 @@ const char *dataset_path(const struct dataset *dataset);
 enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
                       int64_t capacity, int64_t *length);
 
-/* Map shard `index` if need be, check its file's SHA-256 where the index
- * records one. Shards without samples are checked too. */
+/* Check all checksums of the file of shard `index` that index and sidecar
+ * record and that are known here. Shards without samples are checked too. */
 enum err dataset_verify_shard(struct dataset *dataset, int64_t index);
+
+/* Its SHA-256. */
+enum err dataset_shard_sha256(struct dataset *dataset, int64_t index,
+                              char hex[65]);
+
+/* The names of the shards' checksums, "sha1, xxh64", of those known here or of
+ * the others; cut at `bytes`. */
+void dataset_checksums(const struct dataset *dataset, bool known, char *names,
+                       size_t bytes);
+
+/* Shards without a checksum that is known here. */
+int64_t dataset_unchecked(const struct dataset *dataset);
 
 #endif

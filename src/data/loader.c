@@ -1,6 +1,7 @@
 #include "src/data/loader.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* What batch_create() hands out; the batch comes first. */
@@ -58,8 +59,10 @@ void batch_destroy(struct batch *batch)
 
 /* Labels, documents and padding of a row that has `length` tokens. */
 static int64_t loader_finish_row(struct batch *batch, int64_t row,
-                                 int64_t length, int64_t eos)
+                                 int64_t length, const struct dataset *dataset)
 {
+    int64_t eos = dataset_eos_token(dataset);
+    int64_t bos = dataset_bos_token(dataset);
     int32_t *tokens = batch->tokens + row * batch->seq_len;
     int32_t *labels = batch->labels + row * batch->seq_len;
     int32_t *ids = batch->sequence_ids + row * batch->seq_len;
@@ -67,7 +70,7 @@ static int64_t loader_finish_row(struct batch *batch, int64_t row,
     for (int64_t t = 0; t < length; t++) {
         /* Padding belongs to the last document, so that a row that holds one
          * document holds the id 0 only. */
-        if (t > 0 && tokens[t - 1] == eos)
+        if (t > 0 && (tokens[t - 1] == eos || tokens[t] == bos))
             id++;
         ids[t] = id;
         labels[t] = t + 1 < length ? tokens[t + 1] : LOADER_IGNORE;
@@ -80,6 +83,29 @@ static int64_t loader_finish_row(struct batch *batch, int64_t row,
     return length > 0 ? length - 1 : 0;
 }
 
+static enum err loader_too_long(const struct dataset *dataset,
+                                const char *which, int64_t length,
+                                int64_t seq_len)
+{
+    return err_set(ERR_DATA,
+                   "%s: %s has %lld tokens, more than data.seq_len = %lld; set "
+                   "it to %lld, tokenize with --seq-len %lld, or cut longer "
+                   "samples: data.too_long = truncate",
+                   dataset_path(dataset), which, (long long)length,
+                   (long long)seq_len, (long long)length, (long long)seq_len);
+}
+
+enum err loader_check(const struct dataset *dataset, int64_t seq_len,
+                      bool truncate, int64_t *longest)
+{
+    int64_t length = dataset_longest(dataset);
+    *longest = length > seq_len ? length : 0;
+    return *longest == 0 || truncate
+               ? ERR_OK
+               : loader_too_long(dataset, "the longest sample", length,
+                                 seq_len);
+}
+
 enum err loader_read(struct dataset *dataset, const struct order *order,
                      int64_t first, int64_t count, struct batch *batch)
 {
@@ -87,7 +113,6 @@ enum err loader_read(struct dataset *dataset, const struct order *order,
     assert(order->samples <= dataset_samples(dataset));
     assert(first >= 0 && count >= 0);
     assert(count <= ((struct loader_batch *)(void *)batch)->capacity);
-    int64_t eos = dataset_eos_token(dataset);
     batch->samples = count;
     batch->loss_tokens = 0;
     for (int64_t row = 0; row < count; row++) {
@@ -95,16 +120,15 @@ enum err loader_read(struct dataset *dataset, const struct order *order,
         int64_t sample = order_sample(order, first + row);
         int32_t *tokens = batch->tokens + row * batch->seq_len;
         TRY(dataset_read(dataset, sample, tokens, batch->seq_len, &length));
+        if (length > batch->seq_len && !batch->truncate) {
+            char which[48];
+            snprintf(which, sizeof which, "sample %lld", (long long)sample);
+            return loader_too_long(dataset, which, length, batch->seq_len);
+        }
         if (length > batch->seq_len)
-            return err_set(ERR_DATA,
-                           "%s: sample %lld has %lld tokens, more than "
-                           "seq_len = %lld; set seq_len to at least that, or "
-                           "tokenize with --seq-len %lld",
-                           dataset_path(dataset), (long long)sample,
-                           (long long)length, (long long)batch->seq_len,
-                           (long long)batch->seq_len);
+            length = batch->seq_len;
         batch->sample_ids[row] = sample;
-        batch->loss_tokens += loader_finish_row(batch, row, length, eos);
+        batch->loss_tokens += loader_finish_row(batch, row, length, dataset);
     }
 out:
     return rc;

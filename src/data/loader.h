@@ -3,14 +3,17 @@
  * A batch is tokens, labels, sequence ids and sample ids; all arrays are
  * [samples, seq_len] except sample_ids [samples]. labels[t] = tokens[t+1];
  * the last position of a sample has no label, nor has padding: LOADER_IGNORE.
- * A sample shorter than seq_len is padded with token 0; one longer than seq_len
- * is ERR_DATA (it says which setting to change). sequence_ids number documents
- * within a row: the token after dataset_eos_token() begins the next one, and
- * padding belongs to the last; with one document per sample, or where the data
- * set names no such token, they are 0, padding included. */
+ * A sample shorter than seq_len is padded with token 0; of one longer than
+ * seq_len the rest is left out if batch->truncate says so, else it is ERR_DATA
+ * (it says which setting to change). sequence_ids number documents within a
+ * row: the token after dataset_eos_token(), or dataset_bos_token() itself,
+ * begins the next one, and padding belongs to the last; with one document per
+ * sample, or where the data set names no such token, they are 0, padding
+ * included. */
 #ifndef TESSERA_DATA_LOADER_H
 #define TESSERA_DATA_LOADER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +26,7 @@
 struct batch {
     int64_t samples;
     int64_t seq_len;
+    bool truncate; /* longer samples are cut, not refused; the caller's */
     int32_t *tokens;
     int32_t *labels;
     int32_t *sequence_ids;
@@ -35,6 +39,12 @@ enum err batch_create(int64_t samples, int64_t seq_len, struct batch **out);
 /* Bytes of one. */
 size_t batch_bytes(int64_t samples, int64_t seq_len);
 void batch_destroy(struct batch *batch);
+
+/* Whether samples of `seq_len` tokens can be made of the data set, as far as
+ * its description tells: ERR_DATA if its longest is longer, which *longest then
+ * says, unless `truncate`; 0: it is not known or no longer. */
+enum err loader_check(const struct dataset *dataset, int64_t seq_len,
+                      bool truncate, int64_t *longest);
 
 /* Fill `batch` with stream positions first .. first+count-1 of the order;
  * count <= the samples it was created for, order->samples <= those of the data

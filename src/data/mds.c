@@ -1,28 +1,24 @@
 #include "src/data/mds.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/data/checksum.h"
+#include "src/data/regular.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "MDS is little-endian and is read without conversion");
 
-/* NumPy's int32 in a column of dynamic type. */
-#define MDS_TYPE_INT32 33
+/* Bytes that checksums take at once. */
+#define MDS_PIECE_BYTES ((size_t)1 << 20)
 
 struct mds_shard {
     char path[FSIO_PATH_MAX];
     const struct mds_shard_info *info;
-    const uint8_t *map;
-    size_t bytes;
+    int fd;
 };
 
 static uint32_t mds_u32(const uint8_t *data)
@@ -32,74 +28,108 @@ static uint32_t mds_u32(const uint8_t *data)
     return value;
 }
 
-static uint32_t mds_offset(const struct mds_shard *shard, int64_t index)
+/* The program that unpacks what Streaming's compression of this name made. */
+static const char *mds_unpacker(const char *compression)
 {
-    return mds_u32(shard->map + 4 + 4 * index);
+    static const struct {
+        const char *name, *program;
+    } known[] = {
+        { "zstd", "zstd -dc" },    { "gz", "gzip -dc" },
+        { "bz2", "bzip2 -dc" },    { "br", "brotli -dc" },
+        { "snappy", "snzip -dc" },
+    };
+    size_t length = strcspn(compression, ":");
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+        if (strlen(known[k].name) == length &&
+            strncmp(known[k].name, compression, length) == 0)
+            return known[k].program;
+    return NULL;
 }
 
-static enum err mds_map(struct mds_shard *shard)
+/* `rc` of looking at the file: what an index that names it means. */
+static enum err mds_missing(enum err rc, const char *path,
+                            const struct mds_shard_info *info)
+{
+    if (rc != ERR_DATA || fsio_exists(path))
+        return rc;
+    if (info->compression == NULL)
+        return err_set(ERR_DATA,
+                       "%s: no such file, but the index names it; copy the "
+                       "data set again",
+                       path);
+    const char *program = mds_unpacker(info->compression);
+    /* both names are relative to the folder of the index */
+    int folder = (int)(strlen(path) - strlen(info->basename));
+    if (program == NULL || info->zip == NULL)
+        return err_set(ERR_DATA,
+                       "%s: no such file: the shard is compressed (%.20s), "
+                       "which is not read; unpack it",
+                       path, info->compression);
+    return err_set(ERR_DATA,
+                   "%s: no such file: the shard is compressed (%.20s), which "
+                   "is not read; unpack every shard so: %s %.*s%s >%s",
+                   path, info->compression, program, folder, path, info->zip,
+                   path);
+}
+
+static enum err mds_check_size(const char *path, int64_t bytes,
+                               const struct mds_shard_info *info)
+{
+    if (bytes == info->bytes)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: has %lld bytes, but the index says %lld; copy the "
+                   "data set again",
+                   path, (long long)bytes, (long long)info->bytes);
+}
+
+enum err mds_shard_check(const char *path, const struct mds_shard_info *info)
 {
     enum err rc = ERR_OK;
-    struct stat status;
-    int fd = open(shard->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return err_set(ERR_DATA, "%s: no such file, but the index names it",
-                       shard->path);
-    if (fd < 0)
-        return err_errno("%s: open", shard->path);
-    if (fstat(fd, &status) != 0) {
-        rc = err_errno("%s: stat", shard->path);
-        goto out;
-    }
-    if (!S_ISREG(status.st_mode) || status.st_size != shard->info->bytes) {
-        rc = err_set(ERR_DATA,
-                     "%s: has %lld bytes, but the index says %lld; copy the "
-                     "data set again",
-                     shard->path, (long long)status.st_size,
-                     (long long)shard->info->bytes);
-        goto out;
-    }
-    void *map =
-        mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        rc = err_errno("%s: mmap", shard->path);
-        goto out;
-    }
-    shard->map = map;
-    shard->bytes = (size_t)status.st_size;
+    int64_t bytes = 0;
+    TRY(mds_missing(regular_size(path, &bytes), path, info));
+    TRY(mds_check_size(path, bytes, info));
 out:
-    close(fd);
     return rc;
 }
 
-static enum err mds_check_offsets(const struct mds_shard *shard)
+static enum err mds_pread(const struct mds_shard *shard, void *data,
+                          size_t bytes, int64_t offset)
 {
+    enum err rc = fsio_pread(shard->fd, data, bytes, offset, shard->path);
+    if (rc != ERR_DATA)
+        return rc;
+    return err_set(ERR_DATA,
+                   "%s: was cut short while it was in use: it ends before "
+                   "byte %lld, and the index says %lld; copy the data set "
+                   "again, then start again",
+                   shard->path, (long long)offset + (long long)bytes,
+                   (long long)shard->info->bytes);
+}
+
+/* Where the last sample ends is where the file ends. */
+static enum err mds_check_head(const struct mds_shard *shard)
+{
+    enum err rc = ERR_OK;
+    uint8_t word[4];
     int64_t samples = shard->info->samples;
-    if (shard->bytes < 8 || mds_u32(shard->map) != samples)
+    TRY(mds_pread(shard, word, sizeof word, 0));
+    if (mds_u32(word) != samples)
         return err_set(ERR_DATA,
                        "%s: holds %u samples, but the index says %lld",
-                       shard->path, shard->bytes < 4 ? 0 : mds_u32(shard->map),
-                       (long long)samples);
-    uint64_t before = 4 + 4 * ((uint64_t)samples + 1);
-    if (before > shard->bytes)
+                       shard->path, mds_u32(word), (long long)samples);
+    if (4 + 4 * (samples + 1) > shard->info->bytes)
         return err_set(ERR_DATA, "%s: too short for its offset table",
                        shard->path);
-    for (int64_t i = 0; i <= samples; i++) {
-        uint32_t offset = mds_offset(shard, i);
-        if (offset < before || offset > shard->bytes)
-            return err_set(ERR_DATA,
-                           "%s: offset %lld is %u, outside [%llu, %zu]; the "
-                           "file is damaged",
-                           shard->path, (long long)i, offset,
-                           (unsigned long long)before, shard->bytes);
-        before = offset;
-    }
-    if (before != shard->bytes)
+    TRY(mds_pread(shard, word, sizeof word, 4 + 4 * samples));
+    if (mds_u32(word) != shard->info->bytes)
         return err_set(ERR_DATA,
-                       "%s: samples end at byte %llu of %zu; the file is "
+                       "%s: samples end at byte %u of %lld; the file is "
                        "damaged",
-                       shard->path, (unsigned long long)before, shard->bytes);
-    return ERR_OK;
+                       shard->path, mds_u32(word),
+                       (long long)shard->info->bytes);
+out:
+    return rc;
 }
 
 enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
@@ -107,13 +137,16 @@ enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
 {
     assert(path != NULL && info != NULL && out != NULL);
     enum err rc = ERR_OK;
+    int64_t bytes = 0;
     struct mds_shard *shard = calloc(1, sizeof *shard);
     if (shard == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", path);
     shard->info = info;
+    shard->fd = -1;
     TRY(fsio_path(shard->path, "%s", path));
-    TRY(mds_map(shard));
-    TRY(mds_check_offsets(shard));
+    TRY(mds_missing(regular_open(path, &shard->fd, &bytes), path, info));
+    TRY(mds_check_size(path, bytes, info));
+    TRY(mds_check_head(shard));
     *out = shard;
     shard = NULL;
 out:
@@ -125,29 +158,56 @@ void mds_shard_close(struct mds_shard *shard)
 {
     if (shard == NULL)
         return;
-    if (shard->map != NULL)
-        munmap((void *)(uintptr_t)shard->map, shard->bytes);
+    if (shard->fd >= 0)
+        close(shard->fd);
     free(shard);
 }
 
-void mds_shard_sample(const struct mds_shard *shard, int64_t index,
-                      const uint8_t **data, size_t *bytes)
+static enum err mds_room(struct mds_buffer *buffer, size_t bytes)
 {
-    assert(index >= 0 && index < shard->info->samples);
-    uint32_t begin = mds_offset(shard, index);
-    *data = shard->map + begin;
-    *bytes = mds_offset(shard, index + 1) - begin;
+    if (bytes <= buffer->bytes)
+        return ERR_OK;
+    uint8_t *grown = realloc(buffer->data, bytes);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "no memory for a sample of %zu bytes",
+                       bytes);
+    buffer->data = grown;
+    buffer->bytes = bytes;
+    return ERR_OK;
 }
 
-/* Where the column `tokens` lies in a sample; NULL: the sizes do not add up. */
-static const char *mds_find_column(const struct mds_shard_info *info,
-                                   const uint8_t **data, size_t *bytes)
+static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
+                                struct mds_buffer *buffer, size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    uint8_t pair[8];
+    int64_t first = 4 + 4 * (shard->info->samples + 1);
+    TRY(mds_pread(shard, pair, sizeof pair, 4 + 4 * index));
+    int64_t begin = mds_u32(pair), end = mds_u32(pair + 4);
+    if (begin < first || end < begin || end > shard->info->bytes)
+        return err_set(ERR_DATA,
+                       "%s: sample %lld is damaged: its offsets are %lld and "
+                       "%lld, outside [%lld, %lld]",
+                       shard->path, (long long)index, (long long)begin,
+                       (long long)end, (long long)first,
+                       (long long)shard->info->bytes);
+    *bytes = (size_t)(end - begin);
+    TRY(mds_room(buffer, *bytes));
+    TRY(mds_pread(shard, buffer->data, *bytes, begin));
+out:
+    return rc;
+}
+
+/* Where the column `tokens` lies in a sample. */
+static enum err mds_find_column(const struct mds_shard_info *info,
+                                const uint8_t **data, size_t *bytes)
 {
     uint64_t head = 0;
     for (int c = 0; c < info->columns; c++)
         head += info->column_bytes[c] < 0 ? 4 : 0;
     if (head > *bytes)
-        return "it is too short for its column sizes";
+        return err_set(ERR_DATA,
+                       "is damaged: it is too short for its column sizes");
     uint64_t end = head, begin = 0, size = 0;
     const uint8_t *next = *data;
     for (int c = 0; c < info->columns; c++) {
@@ -161,70 +221,103 @@ static const char *mds_find_column(const struct mds_shard_info *info,
         end += column; /* at most 16 terms below 2^32 */
     }
     if (end != *bytes)
-        return "its column sizes do not add up to its size";
+        return err_set(ERR_DATA, "is damaged: its column sizes do not add up "
+                                 "to its size");
     *data += begin;
     *bytes = (size_t)size;
-    return NULL;
+    return ERR_OK;
 }
 
-/* Strip type and shape; the text says what is wrong, NULL: nothing. */
-static const char *mds_decode_array(const struct mds_shard_info *info,
-                                    const uint8_t *data, size_t bytes,
-                                    const uint8_t **values, int64_t *count)
+enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
+                        struct mds_buffer *buffer, struct mds_values *out)
 {
-    if (!info->tokens_typed) {
-        if (bytes < 1 || data[0] != MDS_TYPE_INT32)
-            return "its tokens are not int32";
-        data++;
-        bytes--;
-    }
-    uint64_t dimension = bytes / 4;
-    if (!info->tokens_shaped) {
-        if (bytes < 1 || data[0] >> 2 != 1)
-            return "its tokens are not a one-dimensional array";
-        size_t width = (size_t)1 << (data[0] & 3);
-        if (bytes < 1 + width)
-            return "its shape is cut off";
-        dimension = 0;
-        memcpy(&dimension, data + 1, width);
-        data += 1 + width;
-        bytes -= 1 + width;
-    }
-    if (bytes % 4 != 0 || dimension != bytes / 4 || dimension == 0)
-        return "its shape does not agree with its size";
-    *values = data;
-    *count = (int64_t)dimension;
-    return NULL;
-}
-
-enum err mds_shard_tokens(const struct mds_shard *shard, int64_t index,
-                          const uint8_t **values, int64_t *count)
-{
-    const uint8_t *data = NULL;
+    assert(index >= 0 && index < shard->info->samples);
+    enum err rc = ERR_OK;
     size_t bytes = 0;
-    mds_shard_sample(shard, index, &data, &bytes);
-    const char *problem = mds_find_column(shard->info, &data, &bytes);
-    if (problem == NULL)
-        problem = mds_decode_array(shard->info, data, bytes, values, count);
-    if (problem == NULL)
-        return ERR_OK;
-    return err_set(ERR_DATA, "%s: sample %lld is damaged: %s", shard->path,
-                   (long long)index, problem);
+    TRY(mds_read_sample(shard, index, buffer, &bytes));
+    const uint8_t *data = buffer->data;
+    rc = mds_find_column(shard->info, &data, &bytes);
+    if (rc == ERR_OK)
+        rc = mds_encoding_decode(&shard->info->tokens, data, bytes, out);
+    if (rc != ERR_OK)
+        err_prefix(rc, "%s: sample %lld", shard->path, (long long)index);
+out:
+    return rc;
+}
+
+/* The checksums of these names, of a whole file in one pass. */
+static enum err mds_sum(const struct mds_shard *shard, int count,
+                        struct checksum *const *sums)
+{
+    enum err rc = ERR_OK;
+    uint8_t *piece = malloc(MDS_PIECE_BYTES);
+    if (piece == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
+    for (int64_t at = 0; at < shard->info->bytes;) {
+        int64_t left = shard->info->bytes - at;
+        size_t bytes =
+            left < (int64_t)MDS_PIECE_BYTES ? (size_t)left : MDS_PIECE_BYTES;
+        TRY(mds_pread(shard, piece, bytes, at));
+        for (int c = 0; c < count; c++)
+            if (sums[c] != NULL)
+                TRY(checksum_update(sums[c], piece, bytes));
+        at += (int64_t)bytes;
+    }
+out:
+    free(piece);
+    return rc;
+}
+
+static enum err mds_compare(const struct mds_shard *shard,
+                            const struct mds_hash *hash, struct checksum *sum)
+{
+    enum err rc = ERR_OK;
+    char hex[CHECKSUM_TEXT_BYTES];
+    TRY(checksum_finish(sum, hex));
+    if (strcmp(hex, hash->hex) != 0)
+        rc = err_set(ERR_DATA,
+                     "%s: its %s should be %s and is %s; the file is damaged "
+                     "or was replaced: copy the data set again",
+                     shard->path, hash->name, hash->hex, hex);
+out:
+    return rc;
 }
 
 enum err mds_shard_verify(const struct mds_shard *shard)
 {
     enum err rc = ERR_OK;
-    char hex[65];
-    if (shard->info->sha256[0] == '\0')
+    int count = shard->info->hashes;
+    const struct mds_hash *hash = shard->info->hash;
+    if (count == 0)
         return ERR_OK;
-    TRY(digest_bytes(shard->map, shard->bytes, hex));
-    if (strcmp(hex, shard->info->sha256) != 0)
-        return err_set(ERR_DATA,
-                       "%s: its SHA-256 is not the one in the index; the file "
-                       "is damaged or was replaced",
-                       shard->path);
+    struct checksum **sums = calloc((size_t)count, sizeof(*sums));
+    if (sums == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
+    for (int h = 0; h < count; h++)
+        if (checksum_digits(hash[h].name) > 0)
+            TRY(checksum_create(hash[h].name, &sums[h]));
+    TRY(mds_sum(shard, count, sums));
+    for (int h = 0; h < count; h++)
+        if (sums[h] != NULL)
+            TRY(mds_compare(shard, &hash[h], sums[h]));
 out:
+    for (int h = 0; h < count; h++)
+        checksum_destroy(sums[h]);
+    free(sums);
+    return rc;
+}
+
+enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65])
+{
+    enum err rc = ERR_OK;
+    char text[CHECKSUM_TEXT_BYTES];
+    struct checksum *sum = NULL;
+    TRY(checksum_create("sha256", &sum));
+    TRY(mds_sum(shard, 1, &sum));
+    TRY(checksum_finish(sum, text));
+    memcpy(hex, text, 65);
+out:
+    checksum_destroy(sum);
     return rc;
 }
 

@@ -1,15 +1,14 @@
-/* One MDS shard file, mapped into memory.
+/* One MDS shard file, read with pread(): a file that becomes shorter while it
+ * is in use is an error with its name, where a map would end the process.
  *
  * Layout, little-endian: u32 samples, u32 offset[samples + 1] from the start of
  * the file, a JSON text that readers do not need, the samples back to back.
  * A sample is a u32 size for each column without a fixed one, then the
- * columns' bytes. An ndarray is [u8 type code] [u8 ndim << 2 | k, then ndim
- * dimensions of 2^k bytes] values; the parts in brackets are absent where the
- * column's encoding gives them. Values are not aligned.
+ * columns' bytes (src/data/mds_encoding.h).
  *
- * Opening checks the size and the whole offset table, so that no sample reaches
- * outside the map, whatever the file holds. A file that another process
- * shortens while it is mapped ends the process (SIGBUS). */
+ * Opening checks size, samples and the last offset; a sample's own offsets and
+ * sizes are checked when it is read, so that whatever the file holds, nothing
+ * outside of it is. */
 #ifndef TESSERA_DATA_MDS_H
 #define TESSERA_DATA_MDS_H
 
@@ -17,27 +16,40 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/mds_encoding.h"
 #include "src/data/mds_index.h"
 
 struct mds_shard;
 
-/* Map the file, which must agree with `info` (lent until the close). ERR_DATA
+/* Room for a sample as it is in the file, which grows; the caller frees data.
+ */
+struct mds_buffer {
+    uint8_t *data;
+    size_t bytes;
+};
+
+/* Whether the file is there, regular and as long as `info` says; ERR_DATA names
+ * it and what to do. */
+enum err mds_shard_check(const char *path, const struct mds_shard_info *info);
+
+/* Open the file, which must agree with `info` (lent until the close). ERR_DATA
  * names the file and what is wrong with it. */
 enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
                         struct mds_shard **out);
 void mds_shard_close(struct mds_shard *shard);
 
-/* The bytes of sample `index`, 0 <= index < samples; lent until the close. */
-void mds_shard_sample(const struct mds_shard *shard, int64_t index,
-                      const uint8_t **data, size_t *bytes);
+/* The tokens of sample `index`, 0 <= index < samples, as they are in `buffer`
+ * until its next use. ERR_DATA when the sample is malformed or no array of
+ * whole numbers. */
+enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
+                        struct mds_buffer *buffer, struct mds_values *out);
 
-/* Its tokens: `count` int32 values at any address; copy them with memcpy.
- * ERR_DATA when the sample is malformed or no one-dimensional int32 array. */
-enum err mds_shard_tokens(const struct mds_shard *shard, int64_t index,
-                          const uint8_t **values, int64_t *count);
-
-/* The file has the SHA-256 that the index records; true if it records none. */
+/* The file has all checksums that `info` has and src/data/checksum.h knows;
+ * ERR_DATA names the file, the algorithm and both values. */
 enum err mds_shard_verify(const struct mds_shard *shard);
+
+/* Its SHA-256. */
+enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65]);
 
 const char *mds_shard_path(const struct mds_shard *shard);
 

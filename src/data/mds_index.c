@@ -2,15 +2,18 @@
 
 #include <assert.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/data/checksum.h"
+#include "src/data/regular.h"
 
 /* Some 600,000 shards. */
 #define MDS_INDEX_BYTES_MAX ((size_t)256 << 20)
-#define MDS_INDEX_INT32 "ndarray:int32"
-#define MDS_INDEX_INT32_BYTES (sizeof MDS_INDEX_INT32 - 1)
+#define MDS_INDEX_NAME_BYTES_MAX ((size_t)512)
+#define MDS_INDEX_HASHES_MAX 32
 /* A shard's offsets are 32-bit. */
 #define MDS_INDEX_SHARD_BYTES_MAX ((json_int_t)UINT32_MAX)
 
@@ -31,7 +34,8 @@ static enum err mds_index_int(const json_t *object, const char *key,
 /* Merged indexes name files in subfolders; none may lead out of the set. */
 static bool mds_index_name_is_safe(const char *name)
 {
-    if (name[0] == '\0' || name[0] == '/')
+    if (name[0] == '\0' || name[0] == '/' ||
+        strlen(name) > MDS_INDEX_NAME_BYTES_MAX)
         return false;
     for (const char *part = name; part != NULL; part = strchr(part, '/')) {
         part += part[0] == '/';
@@ -42,59 +46,100 @@ static bool mds_index_name_is_safe(const char *name)
     return true;
 }
 
+enum err mds_index_add_hash(struct mds_shard_info *info, const char *name,
+                            const char *hex)
+{
+    size_t digits = checksum_digits(name);
+    if (digits > 0 &&
+        (strlen(hex) != digits || strspn(hex, "0123456789abcdef") != digits))
+        return err_set(ERR_DATA,
+                       "'raw_data.hashes.%s' is not %zu lower-case "
+                       "hexadecimal digits",
+                       name, digits);
+    size_t count = (size_t)info->hashes + 1;
+    struct mds_hash *grown = realloc(info->hash, count * sizeof *grown);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    info->hash = grown;
+    struct mds_hash *hash = &grown[info->hashes++];
+    hash->name = strdup(name);
+    hash->hex = strdup(hex);
+    if (hash->name == NULL || hash->hex == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    return ERR_OK;
+}
+
+static enum err mds_index_hashes(const json_t *raw, struct mds_shard_info *info)
+{
+    enum err rc = ERR_OK;
+    json_t *hashes = json_object_get(raw, "hashes");
+    const char *name = NULL;
+    json_t *value = NULL;
+    if (hashes != NULL && !json_is_object(hashes))
+        return err_set(ERR_DATA, "'raw_data.hashes' is not an object");
+    if (json_object_size(hashes) > MDS_INDEX_HASHES_MAX)
+        return err_set(ERR_DATA, "'raw_data.hashes' has more than %d entries",
+                       MDS_INDEX_HASHES_MAX);
+    json_object_foreach(hashes, name, value)
+    {
+        const char *hex = json_string_value(value);
+        if (hex == NULL)
+            return err_set(ERR_DATA, "'raw_data.hashes.%.40s' is not a text",
+                           name);
+        TRY(mds_index_add_hash(info, name, hex));
+    }
+out:
+    return rc;
+}
+
+static enum err mds_index_copy(const char *text, char **out)
+{
+    if (text == NULL)
+        return ERR_OK;
+    *out = strdup(text);
+    return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}
+
+/* Only the names: whether the raw file is there shows when it is opened. */
+static enum err mds_index_compression(const json_t *object,
+                                      struct mds_shard_info *info)
+{
+    enum err rc = ERR_OK;
+    const json_t *zip = json_object_get(object, "zip_data");
+    const json_t *compression = json_object_get(object, "compression");
+    if ((zip == NULL || json_is_null(zip)) &&
+        (compression == NULL || json_is_null(compression)))
+        return ERR_OK;
+    const char *name = json_string_value(compression);
+    const char *file = json_string_value(json_object_get(zip, "basename"));
+    TRY(mds_index_copy(name != NULL ? name : "a form that is not named",
+                       &info->compression));
+    if (file != NULL && mds_index_name_is_safe(file))
+        TRY(mds_index_copy(file, &info->zip));
+out:
+    return rc;
+}
+
 static enum err mds_index_file(const json_t *object,
                                struct mds_shard_info *info)
 {
-    if (!json_is_null(json_object_get(object, "zip_data")) ||
-        !json_is_null(json_object_get(object, "compression")))
-        return err_set(ERR_DATA, "the shard is compressed, which is not "
-                                 "supported; write the data set without "
-                                 "compression");
     const json_t *raw = json_object_get(object, "raw_data");
     const char *name = json_string_value(json_object_get(raw, "basename"));
     if (name == NULL || !mds_index_name_is_safe(name))
-        return err_set(ERR_DATA, "'raw_data.basename' is not the name of a "
-                                 "file in the data set");
+        return err_set(ERR_DATA,
+                       "'raw_data.basename' is not the name of a file in the "
+                       "data set, of at most %zu bytes",
+                       MDS_INDEX_NAME_BYTES_MAX);
     enum err rc = ERR_OK;
     TRY(mds_index_int(raw, "bytes", 8, MDS_INDEX_SHARD_BYTES_MAX,
                       &info->bytes));
     TRY(mds_index_int(object, "samples", 0, (info->bytes - 8) / 4,
                       &info->samples));
-    info->basename = strdup(name);
-    if (info->basename == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    const char *sha256 = json_string_value(
-        json_object_get(json_object_get(raw, "hashes"), "sha256"));
-    if (sha256 == NULL)
-        return ERR_OK;
-    if (strlen(sha256) != 64 || strspn(sha256, "0123456789abcdef") != 64)
-        return err_set(ERR_DATA, "'raw_data.hashes.sha256' is not 64 "
-                                 "lower-case hexadecimal digits");
-    memcpy(info->sha256, sha256, sizeof info->sha256);
+    TRY(mds_index_copy(name, &info->basename));
+    TRY(mds_index_compression(object, info));
+    TRY(mds_index_hashes(raw, info));
 out:
     return rc;
-}
-
-static enum err mds_index_tokens(const char *encoding, int column,
-                                 struct mds_shard_info *info)
-{
-    const char *shape = NULL;
-    bool typed = strncmp(encoding, MDS_INDEX_INT32, MDS_INDEX_INT32_BYTES) == 0;
-    bool valid = typed || strcmp(encoding, "ndarray") == 0;
-    if (typed && encoding[MDS_INDEX_INT32_BYTES] != '\0') {
-        shape = encoding + MDS_INDEX_INT32_BYTES;
-        valid = shape[0] == ':' && shape[1] != '\0' &&
-                strspn(shape + 1, "0123456789") == strlen(shape + 1);
-    }
-    if (!valid)
-        return err_set(ERR_DATA,
-                       "column 'tokens' is '%.60s'; it has to be "
-                       "'ndarray:int32'",
-                       encoding);
-    info->tokens_column = column;
-    info->tokens_typed = typed;
-    info->tokens_shaped = shape != NULL;
-    return ERR_OK;
 }
 
 static enum err mds_index_column(const json_t *name, const json_t *encoding,
@@ -119,7 +164,40 @@ static enum err mds_index_column(const json_t *name, const json_t *encoding,
         return ERR_OK;
     if (info->tokens_column >= 0)
         return err_set(ERR_DATA, "there are two columns 'tokens'");
-    return mds_index_tokens(json_string_value(encoding), column, info);
+    info->tokens_column = column;
+    return mds_encoding_parse(json_string_value(encoding), &info->tokens);
+}
+
+/* What there is in place of tokens, and what helps. */
+static enum err mds_index_no_tokens(const json_t *names,
+                                    const json_t *encodings)
+{
+    static const struct {
+        const char *column, *advice;
+    } known[] = {
+        { "input_ids", "; write input_ids as tokens, and leave out labels, "
+                       "which are the next tokens here" },
+        { "text", "; make tokens of its text with tessera-data tokenize" },
+        { "prompt", "; tessera does not read sets for fine-tuning" },
+        { "messages", "; tessera does not read sets for fine-tuning" },
+    };
+    char columns[200] = "";
+    const char *advice = "";
+    size_t length = 0;
+    for (size_t c = 0; c < json_array_size(names); c++) {
+        const char *name = json_string_value(json_array_get(names, c));
+        length +=
+            (size_t)snprintf(columns + length, sizeof columns - length,
+                             "%s%.40s (%.30s)", c > 0 ? ", " : "", name,
+                             json_string_value(json_array_get(encodings, c)));
+        if (length >= sizeof columns)
+            length = sizeof columns - 1;
+        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+            if (strcmp(name, known[k].column) == 0)
+                advice = known[k].advice;
+    }
+    return err_set(ERR_DATA, "there is no column 'tokens', only %s%s", columns,
+                   advice);
 }
 
 static enum err mds_index_columns(const json_t *object,
@@ -144,8 +222,7 @@ static enum err mds_index_columns(const json_t *object,
                              json_array_get(encodings, c),
                              json_array_get(sizes, c), (int)c, info));
     if (info->tokens_column < 0)
-        return err_set(ERR_DATA, "there is no column 'tokens'; tokenize the "
-                                 "text with tessera-data tokenize");
+        return mds_index_no_tokens(names, encodings);
 out:
     return rc;
 }
@@ -159,7 +236,11 @@ static enum err mds_index_shard(const json_t *object,
         return err_set(ERR_DATA, "is not an object");
     const char *format = json_string_value(json_object_get(object, "format"));
     if (format == NULL || strcmp(format, "mds") != 0)
-        return err_set(ERR_DATA, "'format' is not \"mds\"");
+        return err_set(ERR_DATA,
+                       "'format' is '%.20s', not 'mds': it holds no tokens; "
+                       "make tokens of its text with tessera-data tokenize, or "
+                       "write tokens with Streaming's MDSWriter",
+                       format != NULL ? format : "");
     TRY(mds_index_int(object, "version", 2, 2, &version));
     TRY(mds_index_file(object, info));
     TRY(mds_index_columns(object, info));
@@ -216,8 +297,8 @@ enum err mds_index_read(const char *folder, struct mds_index **out)
     if (index == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     TRY(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));
-    TRY(fsio_read_file(path, MDS_INDEX_BYTES_MAX, &index->text,
-                       &index->text_bytes));
+    TRY(regular_read(path, MDS_INDEX_BYTES_MAX, &index->text,
+                     &index->text_bytes));
     TRY(mds_index_parse(index, path));
     *out = index;
     index = NULL;
@@ -230,8 +311,17 @@ void mds_index_destroy(struct mds_index *index)
 {
     if (index == NULL)
         return;
-    for (int64_t s = 0; s < index->shards; s++)
-        free(index->shard[s].basename);
+    for (int64_t s = 0; s < index->shards; s++) {
+        struct mds_shard_info *info = &index->shard[s];
+        for (int h = 0; h < info->hashes; h++) {
+            free(info->hash[h].name);
+            free(info->hash[h].hex);
+        }
+        free(info->hash);
+        free(info->basename);
+        free(info->compression);
+        free(info->zip);
+    }
     free(index->shard);
     free(index->text);
     free(index);

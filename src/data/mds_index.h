@@ -1,10 +1,11 @@
 /* index.json of an MDS data set (the format of the Streaming library, version
- * 2): which shard files there are, their sizes, and how a sample is laid out.
+ * 2): which shard files there are, their sizes and checksums, and how a sample
+ * is laid out.
  *
  * Reading checks everything that the shards are later checked against. Only
- * the column `tokens` is used; it must be ndarray:int32, ndarray:int32:N or
- * ndarray (dynamic type, then int32). Other columns are skipped. Compressed
- * shards are ERR_DATA: this build reads plain ones. */
+ * the column `tokens` is used (src/data/mds_encoding.h). Other columns are
+ * skipped. Of compressed shards the raw files are read, where Streaming has
+ * unpacked them. */
 #ifndef TESSERA_DATA_MDS_INDEX_H
 #define TESSERA_DATA_MDS_INDEX_H
 
@@ -13,21 +14,29 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/mds_encoding.h"
 
 #define MDS_INDEX_NAME "index.json"
 #define MDS_INDEX_COLUMNS_MAX 16
 #define MDS_INDEX_VARIABLE (-1)
 
+struct mds_hash {
+    char *name; /* Streaming's, known to src/data/checksum.h or not */
+    char *hex;  /* of a known one: lower-case, of the right length */
+};
+
 struct mds_shard_info {
-    char *basename;  /* relative to the folder of the index */
-    int64_t bytes;   /* of the file */
-    int64_t samples; /* 0 is fine */
-    char sha256[65]; /* of the file, lower-case hex; empty: not recorded */
-    int columns;     /* of a sample, in order */
+    char *basename;    /* relative to the folder of the index */
+    char *compression; /* "zstd:3"; NULL: none */
+    char *zip;         /* the compressed file's basename; NULL: not named */
+    int64_t bytes;     /* of the file */
+    int64_t samples;   /* 0 is fine */
+    int hashes;        /* of the file */
+    struct mds_hash *hash;
+    int columns;                                 /* of a sample, in order */
     int64_t column_bytes[MDS_INDEX_COLUMNS_MAX]; /* or MDS_INDEX_VARIABLE */
     int tokens_column;                           /* which of them is `tokens` */
-    bool tokens_typed;  /* ndarray:int32...; false: the data name the type */
-    bool tokens_shaped; /* ndarray:int32:N; false: the data name the shape */
+    struct mds_encoding tokens;
 };
 
 struct mds_index {
@@ -42,5 +51,9 @@ struct mds_index {
  * that is not supported; the text names the file and the shard. */
 enum err mds_index_read(const char *folder, struct mds_index **out);
 void mds_index_destroy(struct mds_index *index);
+
+/* One more checksum of a shard, which is copied. `name` is known. */
+enum err mds_index_add_hash(struct mds_shard_info *info, const char *name,
+                            const char *hex);
 
 #endif

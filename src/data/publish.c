@@ -9,29 +9,126 @@
 #include <unistd.h>
 
 #include "src/data/mds_index.h"
+#include "src/data/sidecar.h"
 
-static bool publish_is_empty(const char *path)
+/* Folders that killed processes with the same number have left. */
+#define PUBLISH_NAMES_MAX 100
+
+static bool publish_is_shard(const char *name)
 {
-    DIR *folder = opendir(path);
-    if (folder == NULL)
-        return false;
-    int entries = 0;
-    while (entries < 3 && readdir(folder) != NULL)
-        entries++;
-    closedir(folder);
-    return entries == 2; /* . and .. */
+    static const char head[] = "shard.";
+    size_t digits = strspn(name + sizeof head - 1, "0123456789");
+    return strncmp(name, head, sizeof head - 1) == 0 && digits >= 5 &&
+           strcmp(name + sizeof head - 1 + digits, ".mds") == 0;
 }
 
-static bool publish_is_data(const char *path)
+enum publish_entry { PUBLISH_FILE, PUBLISH_PART };
+
+/* What tokenizing makes; `top`: also its parts. */
+static bool publish_is_ours(int folder, const char *name, bool top,
+                            enum publish_entry *entry)
 {
-    static const char *const sets[] = { "", "train/", "eval/" };
-    char index[FSIO_PATH_MAX];
-    bool found[3] = { false };
-    for (int i = 0; i < 3; i++)
-        found[i] = fsio_path(index, "%s/%s%s", path, sets[i], MDS_INDEX_NAME) ==
-                       ERR_OK &&
-                   fsio_exists(index);
-    return found[0] || (found[1] && found[2]);
+    struct stat status;
+    if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return false;
+    bool part = strcmp(name, "train") == 0 || strcmp(name, "eval") == 0;
+    *entry = part ? PUBLISH_PART : PUBLISH_FILE;
+    if (part)
+        return top && S_ISDIR(status.st_mode);
+    return S_ISREG(status.st_mode) &&
+           (strcmp(name, MDS_INDEX_NAME) == 0 ||
+            strcmp(name, SIDECAR_NAME) == 0 || publish_is_shard(name));
+}
+
+static enum err publish_foreign(const char *path, const char *what)
+{
+    return err_set(ERR_USAGE,
+                   "%s%s, so --force does not replace the folder; remove it "
+                   "yourself or choose another one",
+                   path, what);
+}
+
+/* The next name in a folder but . and ..; NULL: there is none. */
+static const char *publish_next(DIR *folder)
+{
+    const struct dirent *entry = NULL;
+    while ((entry = readdir(folder)) != NULL)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            return entry->d_name;
+    return NULL;
+}
+
+/* A sidecar that tokenizing wrote is what tells a folder of ours. */
+static enum err publish_check_sidecar(const char *path)
+{
+    struct sidecar sidecar;
+    enum err rc = sidecar_read(path, &sidecar);
+    if (rc != ERR_OK)
+        return publish_foreign(path, " is not a data set of tessera-data "
+                                     "tokenize");
+    bool adopted = sidecar.adopted;
+    sidecar_release(&sidecar);
+    return adopted ? publish_foreign(path, " was written by another program "
+                                           "(tessera-data adopt described it)")
+                   : ERR_OK;
+}
+
+/* Empty, or nothing but what tokenizing makes. */
+static enum err publish_check_folder(const char *path, bool top)
+{
+    enum err rc = ERR_OK;
+    char inner[FSIO_PATH_MAX];
+    const char *name = NULL;
+    bool any_file = false;
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return err_errno("%s: open", path);
+    while ((name = publish_next(folder)) != NULL) {
+        enum publish_entry entry = PUBLISH_FILE;
+        TRY(fsio_path(inner, "%s/%s", path, name));
+        if (!publish_is_ours(dirfd(folder), name, top, &entry)) {
+            rc = publish_foreign(inner, " is not a file of a data set");
+            goto out;
+        }
+        if (entry == PUBLISH_PART)
+            TRY(publish_check_folder(inner, false));
+        any_file = any_file || entry == PUBLISH_FILE;
+    }
+    if (any_file)
+        TRY(publish_check_sidecar(path));
+out:
+    closedir(folder);
+    return rc;
+}
+
+/* Remove a folder that publish_check_folder() allowed, by the names that it
+ * allows, so that what came to it meanwhile stays. */
+static enum err publish_remove(const char *path, bool top)
+{
+    enum err rc = ERR_OK;
+    char inner[FSIO_PATH_MAX];
+    const char *name = NULL;
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return err_errno("%s: open", path);
+    while ((name = publish_next(folder)) != NULL) {
+        enum publish_entry entry = PUBLISH_FILE;
+        if (!publish_is_ours(dirfd(folder), name, top, &entry))
+            continue;
+        TRY(fsio_path(inner, "%s/%s", path, name));
+        if (entry == PUBLISH_PART)
+            TRY(publish_remove(inner, false));
+        else if (unlink(inner) != 0 && errno != ENOENT)
+            return err_errno("%s: remove", inner);
+    }
+    if (rmdir(path) != 0)
+        rc = err_set(ERR_DATA,
+                     "%s: the folder that was replaced has files that are not "
+                     "of a data set, so it was not removed",
+                     path);
+out:
+    closedir(folder);
+    return rc;
 }
 
 static enum err publish_check(const char *path, bool replace)
@@ -44,13 +141,29 @@ static enum err publish_check(const char *path, bool replace)
                        "%s exists already; choose another folder, or replace "
                        "it with --force",
                        path);
-    if (!S_ISDIR(status.st_mode) ||
-        !(publish_is_empty(path) || publish_is_data(path)))
-        return err_set(ERR_USAGE,
-                       "%s is not a data set, so --force does not replace "
-                       "it; remove it yourself or choose another folder",
-                       path);
-    return ERR_OK;
+    if (!S_ISDIR(status.st_mode))
+        return publish_foreign(path, " is not a folder");
+    return publish_check_folder(path, true);
+}
+
+/* A folder that nobody has yet; what a killed process has left stays. */
+static enum err publish_make(struct publish *publish, const char *name)
+{
+    enum err rc = ERR_OK;
+    char building[FSIO_PATH_MAX];
+    for (int i = 0; i < PUBLISH_NAMES_MAX; i++) {
+        TRY(fsio_path(building, "%s/.%s.tmp.%ld.%d", publish->parent, name,
+                      (long)getpid(), i));
+        if (mkdir(building, 0777) == 0) {
+            memcpy(publish->building, building, sizeof building);
+            return ERR_OK;
+        }
+        if (errno != EEXIST)
+            break;
+    }
+    rc = err_errno("%s: mkdir", building);
+out:
+    return rc;
 }
 
 enum err publish_begin(struct publish *publish, const char *path, bool replace)
@@ -71,25 +184,18 @@ enum err publish_begin(struct publish *publish, const char *path, bool replace)
                   slash == NULL ? 1 : (int)(slash - publish->path) + 1,
                   slash == NULL ? "." : publish->path));
     TRY(fsio_mkdirs(publish->parent));
-    char building[FSIO_PATH_MAX];
-    TRY(fsio_path(building, "%s/.%s.tmp.%ld", publish->parent, name,
-                  (long)getpid()));
-    TRY(fsio_remove_tree(building));
-    if (mkdir(building, 0777) != 0)
-        return err_errno("%s: mkdir", building);
-    memcpy(publish->building, building, sizeof building);
+    TRY(publish_make(publish, name));
 out:
     return rc;
 }
 
 /* Where the file system cannot exchange two names, the old folder steps aside
  * first; between the two renames there is none. */
-static enum err publish_step_aside(struct publish *publish)
+static enum err publish_step_aside(struct publish *publish,
+                                   char old[FSIO_PATH_MAX])
 {
     enum err rc = ERR_OK;
-    char old[FSIO_PATH_MAX];
     TRY(fsio_path(old, "%s.old", publish->building));
-    TRY(fsio_remove_tree(old));
     if (rename(publish->path, old) != 0)
         return err_errno("%s: rename", publish->path);
     if (rename(publish->building, publish->path) != 0) {
@@ -98,7 +204,6 @@ static enum err publish_step_aside(struct publish *publish)
         goto out;
     }
     publish->building[0] = '\0';
-    TRY(fsio_remove_tree(old));
 out:
     return rc;
 }
@@ -112,6 +217,7 @@ static int publish_rename(const struct publish *publish, unsigned flags)
 enum err publish_commit(struct publish *publish)
 {
     enum err rc = ERR_OK;
+    char old[FSIO_PATH_MAX] = ""; /* what was replaced */
     TRY(fsio_fsync_dir(publish->building));
     bool moved = publish_rename(publish, RENAME_NOREPLACE) == 0;
     /* Some network file systems know no flags. */
@@ -122,18 +228,21 @@ enum err publish_commit(struct publish *publish)
             return err_errno("%s: rename", publish->building);
         moved = true;
     }
-    if (moved)
-        publish->building[0] = '\0';
-    else if (!publish->replace)
+    if (!moved && !publish->replace)
         return err_set(ERR_USAGE,
                        "%s was made by another process meanwhile; choose "
                        "another folder",
                        publish->path);
-    else if (publish_rename(publish, RENAME_EXCHANGE) != 0)
-        TRY(publish_step_aside(publish));
-    /* After an exchange `building` is the old folder: publish_end() removes
-     * it. */
+    if (!moved)
+        TRY(publish_check(publish->path, true)); /* as at the beginning */
+    if (!moved && publish_rename(publish, RENAME_EXCHANGE) == 0)
+        memcpy(old, publish->building, sizeof old);
+    else if (!moved)
+        TRY(publish_step_aside(publish, old));
+    publish->building[0] = '\0';
     TRY(fsio_fsync_dir(publish->parent));
+    if (old[0] != '\0')
+        TRY(publish_remove(old, true));
 out:
     return rc;
 }

@@ -15,11 +15,14 @@ struct publish {
     bool replace;
 };
 
-/* Make PARENT/.NAME.tmp.PID. ERR_USAGE when `path` exists, unless replace is
- * true and it is empty or a data set (index.json, or train/ and eval/ that have
- * one): anything else is never removed. */
+/* Make PARENT/.NAME.tmp.PID.N. ERR_USAGE when `path` exists, unless replace is
+ * true and it is empty or a data set of our own making: index.json, a
+ * tessera.json that is not of an adopted set, shard.NNNNN.mds, nothing else; or
+ * train/ and eval/ that are so. Anything else is never removed. */
 enum err publish_begin(struct publish *publish, const char *path, bool replace);
-/* Move it to its place; what was there is removed. */
+/* Move it to its place. Of what was there the files that publish_begin() allows
+ * are removed; should there be others by now, the old folder stays beside the
+ * new one, and the error, ERR_DATA, names it. */
 enum err publish_commit(struct publish *publish);
 /* Remove what was built; after a commit nothing. */
 void publish_end(struct publish *publish);

@@ -7,6 +7,7 @@
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
+#include "src/data/mds_encoding.h"
 #include "src/data/progress.h"
 #include "src/data/sidecar.h"
 #include "src/data/tokenizer.h"
@@ -103,59 +104,150 @@ out:
     return rc;
 }
 
-static enum err scan_name_tokenizer(const char *name, struct sidecar *sidecar)
+static enum err scan_name_tokenizer(const struct scan_adoption *adoption,
+                                    struct sidecar *sidecar)
 {
     enum err rc = ERR_OK;
     char text[160];
     struct tokenizer *tokenizer = NULL;
-    if (name[0] == '\0' || strlen(name) >= sizeof sidecar->tokenizer)
-        return err_set(ERR_USAGE,
-                       "a tokenizer's name has 1 to %zu bytes: '%.80s'",
-                       sizeof sidecar->tokenizer - 1, name);
-    snprintf(sidecar->tokenizer, sizeof sidecar->tokenizer, "%s", name);
-    if (strcmp(name, TOKENIZER_DEFAULT) != 0) {
-        snprintf(text, sizeof text, "tokenizer %s, vocab_size %lld\n", name,
-                 (long long)sidecar->vocab_size);
-        return digest_bytes(text, strlen(text), sidecar->tokenizer_sha256);
-    }
-    TRY(tokenizer_create(name, &tokenizer));
-    if (tokenizer_vocab_size(tokenizer) != sidecar->vocab_size) {
+    TRY(tokenizer_create(TOKENIZER_DEFAULT, &tokenizer));
+    int64_t vocab_size = tokenizer_vocab_size(tokenizer);
+    const char *name = adoption->tokenizer;
+    if (name == NULL && adoption->vocab_size != vocab_size) {
         rc = err_set(ERR_USAGE,
-                     "tokenizer '%s' has a vocabulary of %lld, not %lld", name,
-                     (long long)tokenizer_vocab_size(tokenizer),
-                     (long long)sidecar->vocab_size);
+                     "which tokenizer has a vocabulary of %lld? Name it with "
+                     "--tokenizer NAME, such as gpt-neox-20b; the name only "
+                     "has to be the same for all data of a run",
+                     (long long)adoption->vocab_size);
         goto out;
     }
-    sidecar->eos_token = tokenizer_eos(tokenizer);
-    memcpy(sidecar->tokenizer_sha256, tokenizer_sha256(tokenizer),
-           sizeof sidecar->tokenizer_sha256);
+    name = name != NULL ? name : tokenizer_name(tokenizer);
+    if (name[0] == '\0' || strlen(name) >= sizeof sidecar->tokenizer) {
+        rc =
+            err_set(ERR_USAGE, "a tokenizer's name has 1 to %zu bytes: '%.80s'",
+                    sizeof sidecar->tokenizer - 1, name);
+        goto out;
+    }
+    snprintf(sidecar->tokenizer, sizeof sidecar->tokenizer, "%s", name);
+    if (strcmp(name, tokenizer_name(tokenizer)) != 0) {
+        snprintf(text, sizeof text, "tokenizer %s, vocab_size %lld\n", name,
+                 (long long)sidecar->vocab_size);
+        TRY(digest_bytes(text, strlen(text), sidecar->tokenizer_sha256));
+    } else if (vocab_size != sidecar->vocab_size) {
+        rc = err_set(ERR_USAGE,
+                     "tokenizer '%s' has a vocabulary of %lld, not %lld", name,
+                     (long long)vocab_size, (long long)sidecar->vocab_size);
+    } else {
+        if (adoption->eos_token < 0 && adoption->bos_token < 0)
+            sidecar->eos_token = tokenizer_eos(tokenizer);
+        memcpy(sidecar->tokenizer_sha256, tokenizer_sha256(tokenizer),
+               sizeof sidecar->tokenizer_sha256);
+    }
 out:
     tokenizer_destroy(tokenizer);
     return rc;
 }
 
-enum err scan_adopt(const char *path, const char *tokenizer, int64_t vocab_size,
+static enum err scan_check_adoption(const struct scan_adoption *adoption,
+                                    struct sidecar *sidecar)
+{
+    int64_t vocab_size = adoption->vocab_size;
+    if (vocab_size < 1 || vocab_size > INT32_MAX)
+        return err_set(ERR_USAGE, "vocab_size has to be in [1, %d], not %lld",
+                       INT32_MAX, (long long)vocab_size);
+    if (adoption->eos_token >= 0 && adoption->bos_token >= 0)
+        return err_set(ERR_USAGE, "--eos-token-id and --bos-token-id: name one "
+                                  "of them, the one that every document has");
+    if (adoption->eos_token >= vocab_size || adoption->bos_token >= vocab_size)
+        return err_set(
+            ERR_USAGE, "--%s-token-id has to be in the vocabulary [0, %lld)",
+            adoption->eos_token >= 0 ? "eos" : "bos", (long long)vocab_size);
+    *sidecar = (struct sidecar){ .vocab_size = vocab_size,
+                                 .eos_token = adoption->eos_token,
+                                 .bos_token = adoption->bos_token,
+                                 .adopted = true };
+    if (adoption->token_type == NULL)
+        return ERR_OK;
+    sidecar->token_type = mds_encoding_type(adoption->token_type);
+    if (sidecar->token_type == 0)
+        return err_set(ERR_USAGE,
+                       "--token-type is one of int8, uint8, int16, uint16, "
+                       "int32, uint32, int64 and uint64, not '%.40s'",
+                       adoption->token_type);
+    return ERR_OK;
+}
+
+/* Digests of all shards, where not every one has a checksum. */
+static enum err scan_hash_shards(struct dataset *dataset,
+                                 struct sidecar *sidecar)
+{
+    enum err rc = ERR_OK;
+    char hex[65];
+    int64_t shards = dataset_shards(dataset);
+    if (dataset_unchecked(dataset) == 0)
+        return ERR_OK;
+    sidecar->shards_sha256 = malloc((size_t)shards * 64);
+    if (sidecar->shards_sha256 == NULL)
+        return err_set(ERR_MEMORY, "%s: no memory for %lld shards",
+                       dataset_path(dataset), (long long)shards);
+    sidecar->shards_hashed = shards;
+    for (int64_t s = 0; s < shards; s++) {
+        TRY(dataset_shard_sha256(dataset, s, hex));
+        memcpy(sidecar->shards_sha256 + 64 * s, hex, 64);
+    }
+out:
+    return rc;
+}
+
+/* A token that divides documents and that no document has was mistyped. */
+static enum err scan_check_divider(const struct dataset *dataset,
+                                   const struct scan_adoption *adoption,
+                                   const int64_t *counts)
+{
+    int64_t token =
+        adoption->eos_token >= 0 ? adoption->eos_token : adoption->bos_token;
+    if (token < 0 || counts[token] > 0)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: token %lld (--%s-token-id) occurs nowhere in it, so it "
+                   "divides no documents; name another one or none",
+                   dataset_path(dataset), (long long)token,
+                   adoption->eos_token >= 0 ? "eos" : "bos");
+}
+
+enum err scan_adopt(const char *path, const struct scan_adoption *adoption,
                     bool show, int (*stop)(void), struct scan_result *out)
 {
     enum err rc = ERR_OK;
     char file[FSIO_PATH_MAX];
-    struct sidecar sidecar = { .vocab_size = vocab_size, .eos_token = -1 };
+    struct sidecar sidecar = { 0 };
     struct dataset *dataset = NULL;
-    if (vocab_size < 1 || vocab_size > INT32_MAX)
-        return err_set(ERR_USAGE, "vocab_size has to be in [1, %d], not %lld",
-                       INT32_MAX, (long long)vocab_size);
+    int64_t *counts = NULL;
+    TRY(scan_check_adoption(adoption, &sidecar));
     TRY(fsio_path(file, "%s/%s", path, SIDECAR_NAME));
     if (fsio_exists(file))
         return err_set(ERR_USAGE,
                        "%s exists already; remove it first if it is wrong",
                        file);
-    TRY(scan_name_tokenizer(tokenizer, &sidecar));
+    TRY(scan_name_tokenizer(adoption, &sidecar));
     TRY(dataset_open_with(path, &sidecar, &dataset));
-    TRY(scan_samples(dataset, NULL, show, stop, out));
+    counts = calloc((size_t)sidecar.vocab_size, sizeof *counts);
+    if (counts == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: no memory to count %lld tokens", path,
+                     (long long)sidecar.vocab_size);
+        goto out;
+    }
+    TRY(scan_shards(dataset, show, stop));
+    TRY(scan_samples(dataset, counts, show, stop, out));
+    TRY(scan_check_divider(dataset, adoption, counts));
+    TRY(scan_hash_shards(dataset, &sidecar));
     sidecar.samples = out->samples;
     sidecar.tokens = out->tokens;
+    sidecar.longest = out->longest;
     TRY(sidecar_write(path, &sidecar));
 out:
+    sidecar_release(&sidecar);
+    free(counts);
     dataset_close(dataset);
     return rc;
 }

@@ -27,17 +27,29 @@ enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
 enum err scan_samples(struct dataset *dataset, int64_t *counts, bool show,
                       int (*stop)(void), struct scan_result *out);
 
-/* scan_samples(), the SHA-256 of every shard, and whether samples and tokens
+/* scan_samples(), the checksums of every shard, and whether samples and tokens
  * agree with tessera.json. */
 enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
                      struct scan_result *out);
 
+/* What a data set's files do not say. */
+struct scan_adoption {
+    const char
+        *tokenizer; /* NULL: the built-in one, if it has this vocabulary */
+    int64_t vocab_size;
+    int64_t eos_token;      /* ends a document; -1: not given */
+    int64_t bos_token;      /* begins one; -1: not given. Not both */
+    const char *token_type; /* of a column "bytes": "int32"; NULL: int64 */
+};
+
 /* Write tessera.json for a data set that has none (one that Python wrote),
- * after checking every token against vocab_size. The tokenizer is the one of
- * this name here if there is one, which then has to have this vocabulary;
- * otherwise only its name is known and identifies it. ERR_USAGE when the file
- * exists. */
-enum err scan_adopt(const char *path, const char *tokenizer, int64_t vocab_size,
+ * after checking the shards' checksums and every token against vocab_size;
+ * where a shard has no checksum that is known here, the file records digests of
+ * all. The tokenizer is the one of this name here if there is one, which then
+ * has to have this vocabulary; otherwise only its name is known and identifies
+ * it. ERR_USAGE when the file exists or the options do not fit together,
+ * ERR_DATA when the token that divides documents occurs nowhere. */
+enum err scan_adopt(const char *path, const struct scan_adoption *adoption,
                     bool show, int (*stop)(void), struct scan_result *out);
 
 #endif

@@ -6,8 +6,12 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/data/mds_encoding.h"
+#include "src/data/regular.h"
 
-#define SIDECAR_BYTES_MAX ((size_t)1 << 20)
+/* The limit of an index: both have a line per shard. */
+#define SIDECAR_BYTES_MAX ((size_t)256 << 20)
+#define SIDECAR_SHA256_DIGITS ((size_t)64)
 
 static enum err sidecar_int(const json_t *root, const char *key, int64_t min,
                             int64_t max, int64_t *out)
@@ -33,6 +37,58 @@ static enum err sidecar_string(const json_t *root, const char *key, char *out,
     return ERR_OK;
 }
 
+static enum err sidecar_hashes(const json_t *list, struct sidecar *out)
+{
+    size_t count = json_array_size(list);
+    if (!json_is_array(list) || count == 0)
+        return err_set(ERR_DATA, "'shards_sha256' has to be a list");
+    out->shards_sha256 = malloc(count * SIDECAR_SHA256_DIGITS);
+    if (out->shards_sha256 == NULL)
+        return err_set(ERR_MEMORY, "no memory for %zu shards", count);
+    for (size_t s = 0; s < count; s++) {
+        const char *hex = json_string_value(json_array_get(list, s));
+        if (hex == NULL || strlen(hex) != SIDECAR_SHA256_DIGITS)
+            return err_set(ERR_DATA, "'shards_sha256' has to hold texts of 64 "
+                                     "hexadecimal digits");
+        memcpy(out->shards_sha256 + s * SIDECAR_SHA256_DIGITS, hex,
+               SIDECAR_SHA256_DIGITS);
+    }
+    out->shards_hashed = (int64_t)count;
+    return ERR_OK;
+}
+
+/* What need not be there. */
+static enum err sidecar_parse_more(const json_t *root, struct sidecar *out)
+{
+    enum err rc = ERR_OK;
+    char type[16];
+    if (json_object_get(root, "eos_token") != NULL)
+        TRY(sidecar_int(root, "eos_token", 0, out->vocab_size - 1,
+                        &out->eos_token));
+    if (json_object_get(root, "bos_token") != NULL)
+        TRY(sidecar_int(root, "bos_token", 0, out->vocab_size - 1,
+                        &out->bos_token));
+    if (out->eos_token >= 0 && out->bos_token >= 0)
+        return err_set(ERR_DATA, "'eos_token' and 'bos_token': documents are "
+                                 "divided by one of them, not by both");
+    if (json_object_get(root, "longest") != NULL)
+        TRY(sidecar_int(root, "longest", 1, INT64_MAX, &out->longest));
+    if (json_object_get(root, "token_type") != NULL) {
+        TRY(sidecar_string(root, "token_type", type, sizeof type));
+        out->token_type = mds_encoding_type(type);
+        if (out->token_type == 0)
+            return err_set(ERR_DATA,
+                           "'token_type' is '%s'; it has to be one of int8, "
+                           "uint8, ... uint64",
+                           type);
+    }
+    out->adopted = json_is_true(json_object_get(root, "adopted"));
+    if (json_object_get(root, "shards_sha256") != NULL)
+        TRY(sidecar_hashes(json_object_get(root, "shards_sha256"), out));
+out:
+    return rc;
+}
+
 static enum err sidecar_parse(const json_t *root, struct sidecar *out)
 {
     enum err rc = ERR_OK;
@@ -51,10 +107,7 @@ static enum err sidecar_parse(const json_t *root, struct sidecar *out)
                                  "digits");
     TRY(sidecar_int(root, "samples", 0, INT64_MAX, &out->samples));
     TRY(sidecar_int(root, "tokens", 0, INT64_MAX, &out->tokens));
-    out->eos_token = -1;
-    if (json_object_get(root, "eos_token") != NULL)
-        TRY(sidecar_int(root, "eos_token", 0, out->vocab_size - 1,
-                        &out->eos_token));
+    TRY(sidecar_parse_more(root, out));
 out:
     return rc;
 }
@@ -67,13 +120,15 @@ enum err sidecar_read(const char *folder, struct sidecar *out)
     size_t bytes = 0;
     json_t *root = NULL;
     json_error_t problem;
+    *out = (struct sidecar){ .eos_token = -1, .bos_token = -1 };
     TRY(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
     if (!fsio_exists(path))
         return err_set(ERR_DATA,
                        "%s: no such file, so the vocabulary is unknown; make "
-                       "it with: tessera-data adopt --vocab-size N %s",
+                       "it with: tessera-data adopt --vocab-size N "
+                       "--tokenizer NAME --eos-token-id N %s",
                        path, folder);
-    TRY(fsio_read_file(path, SIDECAR_BYTES_MAX, &text, &bytes));
+    TRY(regular_read(path, SIDECAR_BYTES_MAX, &text, &bytes));
     root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
         rc = err_set(ERR_DATA, "%s:%d: not valid JSON: %s", path, problem.line,
@@ -84,9 +139,47 @@ enum err sidecar_read(const char *folder, struct sidecar *out)
     if (rc != ERR_OK)
         err_prefix(rc, "%s", path);
 out:
+    if (rc != ERR_OK)
+        sidecar_release(out);
     json_decref(root);
     free(text);
     return rc;
+}
+
+void sidecar_release(struct sidecar *sidecar)
+{
+    free(sidecar->shards_sha256);
+    sidecar->shards_sha256 = NULL;
+    sidecar->shards_hashed = 0;
+}
+
+static void sidecar_set(json_t *root, const char *key, int64_t value,
+                        int64_t least)
+{
+    if (value >= least)
+        json_object_set_new(root, key, json_integer(value));
+}
+
+static void sidecar_set_more(json_t *root, const struct sidecar *sidecar)
+{
+    sidecar_set(root, "eos_token", sidecar->eos_token, 0);
+    sidecar_set(root, "bos_token", sidecar->bos_token, 0);
+    sidecar_set(root, "longest", sidecar->longest, 1);
+    if (sidecar->token_type != 0)
+        json_object_set_new(
+            root, "token_type",
+            json_string(mds_encoding_type_name(sidecar->token_type)));
+    if (sidecar->adopted)
+        json_object_set_new(root, "adopted", json_true());
+    if (sidecar->shards_sha256 == NULL)
+        return;
+    json_t *hashes = json_array();
+    for (int64_t s = 0; s < sidecar->shards_hashed; s++)
+        json_array_append_new(
+            hashes, json_stringn(sidecar->shards_sha256 +
+                                     (size_t)s * SIDECAR_SHA256_DIGITS,
+                                 SIDECAR_SHA256_DIGITS));
+    json_object_set_new(root, "shards_sha256", hashes);
 }
 
 enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
@@ -102,9 +195,7 @@ enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
                      sidecar->tokenizer_sha256, "samples",
                      (json_int_t)sidecar->samples, "tokens",
                      (json_int_t)sidecar->tokens);
-    if (sidecar->eos_token >= 0)
-        json_object_set_new(root, "eos_token",
-                            json_integer(sidecar->eos_token));
+    sidecar_set_more(root, sidecar);
     text = json_dumps(root, JSON_INDENT(2));
     if (text == NULL) {
         rc = err_set(ERR_DATA, "%s: the tokenizer's name is not UTF-8 text",

@@ -1,10 +1,16 @@
 /* tessera.json beside an index: what the MDS format does not say about a data
  * set. {"format": "tessera-data/1", "vocab_size": N, "tokenizer": NAME,
  * "tokenizer_sha256": HEX, "samples": N, "tokens": N} and optionally
- * "eos_token": N, the token that ends a document. */
+ *   "eos_token": N, "bos_token": N   the token that ends or begins a document
+ *   "token_type": NAME    of the values of a column "bytes"
+ *   "longest": N          tokens of the longest sample
+ *   "adopted": true       the shards were not written by tessera-data
+ *   "shards_sha256": [HEX, ...]   of each shard file, where the index has none
+ */
 #ifndef TESSERA_DATA_SIDECAR_H
 #define TESSERA_DATA_SIDECAR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
@@ -20,10 +26,18 @@ struct sidecar {
     int64_t samples;
     int64_t tokens;
     int64_t eos_token; /* -1: none */
+    int64_t bos_token; /* -1: none; there is one of both at most */
+    int64_t longest;   /* 0: not known */
+    int token_type;    /* code of src/data/mds_encoding.h; 0: not named */
+    bool adopted;
+    char *shards_sha256;   /* 64 digits a shard, without a NUL; NULL: none */
+    int64_t shards_hashed; /* how many */
 };
 
-/* ERR_DATA when it is missing (the text says how to make it) or malformed. */
+/* ERR_DATA when it is missing (the text says how to make it) or malformed. What
+ * was read is for sidecar_release(). */
 enum err sidecar_read(const char *folder, struct sidecar *out);
+void sidecar_release(struct sidecar *sidecar);
 enum err sidecar_write(const char *folder, const struct sidecar *sidecar);
 
 #endif

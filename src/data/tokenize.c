@@ -12,6 +12,7 @@
 #include "src/data/mds_writer.h"
 #include "src/data/progress.h"
 #include "src/data/publish.h"
+#include "src/data/regular.h"
 #include "src/data/sidecar.h"
 #include "src/data/text.h"
 #include "src/data/tokenizer.h"
@@ -132,8 +133,11 @@ static enum err tokenize_finish_set(struct tokenize *job, const char *folder,
     struct sidecar sidecar = {
         .vocab_size = tokenizer_vocab_size(job->tokenizer),
         .eos_token = tokenizer_eos(job->tokenizer),
+        .bos_token = -1,
         .samples = samples,
         .tokens = tokens,
+        .longest =
+            tokens < job->options->seq_len ? tokens : job->options->seq_len,
     };
     snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
              tokenizer_name(job->tokenizer));
@@ -246,6 +250,34 @@ out:
     return rc;
 }
 
+/* A folder that is going to be replaced is none to read from. */
+static enum err tokenize_check_inputs(const struct tokenize_options *options,
+                                      char *const *files, int count)
+{
+    enum err rc = ERR_OK;
+    char *out = NULL, *file = NULL;
+    out = realpath(options->out, NULL);
+    size_t length = out != NULL ? strlen(out) : 0;
+    for (int i = 0; i < count; i++) {
+        TRY(regular_local(files[i]));
+        file = realpath(files[i], NULL);
+        if (out != NULL && file != NULL && strncmp(file, out, length) == 0 &&
+            file[length] == '/') {
+            rc = err_set(ERR_USAGE,
+                         "%s lies in %s, which would be replaced; choose "
+                         "another --out",
+                         files[i], options->out);
+            goto out;
+        }
+        free(file);
+        file = NULL;
+    }
+out:
+    free(file);
+    free(out);
+    return rc;
+}
+
 static enum err tokenize_create(struct tokenize *job)
 {
     enum err rc = ERR_OK;
@@ -273,7 +305,9 @@ enum err tokenize_files(const struct tokenize_options *options,
     assert(options != NULL && files != NULL && count > 0 && out != NULL);
     enum err rc = ERR_OK;
     struct tokenize job = { .options = options };
+    TRY(regular_local(options->out));
     TRY(tokenize_create(&job));
+    TRY(tokenize_check_inputs(options, files, count));
     TRY(tokenize_read(&job, files, count));
     if (job.spool != NULL)
         TRY(tokenize_divide(&job));

@@ -67,6 +67,17 @@ int32_t tokenizer_eos(const struct tokenizer *tokenizer)
     return TOKENIZER_BYTE_VALUES;
 }
 
+int64_t tokenizer_eos_of(const char *sha256)
+{
+    int64_t eos = -1;
+    struct tokenizer *tokenizer = NULL;
+    if (tokenizer_create(TOKENIZER_DEFAULT, &tokenizer) == ERR_OK &&
+        strcmp(tokenizer->sha256, sha256) == 0)
+        eos = tokenizer_eos(tokenizer);
+    tokenizer_destroy(tokenizer);
+    return eos;
+}
+
 enum err tokenizer_encode(const struct tokenizer *tokenizer,
                           const uint8_t *text, size_t bytes, int32_t *tokens,
                           size_t *count)

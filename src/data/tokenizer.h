@@ -27,6 +27,9 @@ int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
 /* The token that ends a document. */
 int32_t tokenizer_eos(const struct tokenizer *tokenizer);
 
+/* The same of the tokenizer with this SHA-256; -1: it is not built in. */
+int64_t tokenizer_eos_of(const char *sha256);
+
 /* Tokens of a piece of text; *count <= bytes, which is what `tokens` has to
  * hold. A document may be encoded piece by piece; no token crosses a piece. */
 enum err tokenizer_encode(const struct tokenizer *tokenizer,

@@ -121,6 +121,12 @@ const struct setting train_settings_schema[] = {
       "held-out data set; empty: no evaluation" },
     { "data.seq_len", SETTING_INT, AT(data.seq_len), "0", 0, 1048576, NULL,
       "tokens per sample; 0: model.max_seq_len" },
+    { "data.too_long", SETTING_CHOICE, AT(data.too_long), "refuse", 0, 0,
+      "refuse|truncate", "samples of more than data.seq_len tokens" },
+    { "data.verify", SETTING_CHOICE, AT(data.verify), "auto", 0, 0,
+      "auto|sizes|bytes",
+      "what is checked of shards at the start; bytes: their checksums, each "
+      "rank its share; auto: bytes up to 256 MiB a rank" },
 
     { "train.max_duration", SETTING_DURATION, AT(train.max_duration), NULL, 0,
       0, NULL, "length of the run: ba, tok, sp, ep or sec" },

@@ -48,6 +48,8 @@ struct train_settings {
         char train[SETTINGS_TEXT_BYTES];
         char eval[SETTINGS_TEXT_BYTES];
         int64_t seq_len;
+        char too_long[SETTINGS_TEXT_BYTES];
+        char verify[SETTINGS_TEXT_BYTES];
     } data;
     struct {
         struct duration max_duration;

@@ -7,6 +7,7 @@
 
 #include "src/base/clock.h"
 #include "src/train/train_backend.h"
+#include "src/train/train_data.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_same.h"
 #include "src/train/train_schedule.h"
@@ -26,43 +27,6 @@ static enum err open_kernels(struct trainer *trainer)
     trainer->kernels->describe(blas, sizeof blas);
     snprintf(trainer->arithmetic, sizeof trainer->arithmetic, "%s/%s %s",
              trainer->kernels->backend, trainer->kernels->kernel_set, blas);
-out:
-    return rc;
-}
-
-static enum err check_vocabulary(const struct dataset *data,
-                                 const struct train_settings *s)
-{
-    if (dataset_vocab_size(data) <= s->model.vocab_size)
-        return ERR_OK;
-    return err_set(ERR_DATA,
-                   "%s: the data set's vocabulary has %lld tokens, "
-                   "model.vocab_size is %lld: use another data set or a larger "
-                   "model.vocab_size",
-                   dataset_path(data), (long long)dataset_vocab_size(data),
-                   (long long)s->model.vocab_size);
-}
-
-static enum err open_data(struct trainer *trainer)
-{
-    enum err rc = ERR_OK;
-    const struct train_settings *s = &trainer->settings;
-    TRY(dataset_open(s->data.train, &trainer->train_data));
-    if (s->data.eval[0] != '\0')
-        TRY(dataset_open(s->data.eval, &trainer->eval_data));
-    if (dataset_samples(trainer->train_data) == 0)
-        return err_set(ERR_DATA, "%s: the data set has no samples",
-                       s->data.train);
-    TRY(check_vocabulary(trainer->train_data, s));
-    if (trainer->eval_data != NULL)
-        TRY(check_vocabulary(trainer->eval_data, s));
-    if (trainer->eval_data != NULL &&
-        strcmp(dataset_tokenizer_sha256(trainer->eval_data),
-               dataset_tokenizer_sha256(trainer->train_data)) != 0)
-        return err_set(ERR_DATA,
-                       "%s: made with another tokenizer than %s: tokenize both "
-                       "with the same",
-                       s->data.eval, s->data.train);
 out:
     return rc;
 }
@@ -89,7 +53,7 @@ static enum err create_local(struct trainer *trainer)
     const struct train_settings *s = &trainer->settings;
     struct model_config config = train_settings_model(s);
     TRY(open_kernels(trainer));
-    TRY(open_data(trainer));
+    TRY(train_data_open(trainer));
     TRY(plan_steps(trainer));
     trainer->order = (struct order){
         .seed = (uint64_t)s->train.seed,

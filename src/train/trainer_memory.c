@@ -37,6 +37,7 @@ static enum err make_leaf(struct trainer *trainer)
         return ERR_OK;
     TRY(train_memory_check(s, &place));
     TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
+    trainer->batch->truncate = strcmp(s->data.too_long, "truncate") == 0;
     TRY(probe_eval(trainer));
     trainer->leaf_loss = calloc(leaves, sizeof trainer->leaf_loss[0]);
     trainer->leaf_balance = calloc(leaves, sizeof trainer->leaf_balance[0]);

@@ -1,0 +1,82 @@
+#include "src/data/regular.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+
+static const char *regular_kind(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+static enum err regular_check(const char *path, const struct stat *status,
+                              int64_t *bytes)
+{
+    if (!S_ISREG(status->st_mode))
+        return err_set(ERR_DATA, "%s: is %s, not a regular file", path,
+                       regular_kind(status->st_mode));
+    *bytes = (int64_t)status->st_size;
+    return ERR_OK;
+}
+
+enum err regular_size(const char *path, int64_t *bytes)
+{
+    struct stat status;
+    if (stat(path, &status) == 0)
+        return regular_check(path, &status, bytes);
+    if (errno == ENOENT || errno == ENOTDIR)
+        return err_set(ERR_DATA, "%s: no such file", path);
+    return err_errno("%s: stat", path);
+}
+
+enum err regular_open(const char *path, int *fd, int64_t *bytes)
+{
+    enum err rc = ERR_OK;
+    struct stat status;
+    *fd = -1;
+    /* looked at before, since opening a device may act on it, and after, since
+     * it may have become another file meanwhile */
+    TRY(regular_size(path, bytes));
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0)
+        return err_errno("%s: open", path);
+    if (fstat(*fd, &status) != 0)
+        rc = err_errno("%s: stat", path);
+    else
+        rc = regular_check(path, &status, bytes);
+    if (rc != ERR_OK) {
+        close(*fd);
+        *fd = -1;
+    }
+out:
+    return rc;
+}
+
+enum err regular_read(const char *path, size_t bytes_max, char **data,
+                      size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    int64_t size = 0;
+    *data = NULL;
+    *bytes = 0;
+    TRY(regular_size(path, &size));
+    TRY(fsio_read_file(path, bytes_max, data, bytes));
+out:
+    return rc;
+}
+
+enum err regular_local(const char *path)
+{
+    if (!fsio_is_url(path))
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "%s is not in this machine's file systems; copy the data "
+                   "set to a folder, and name that",
+                   path);
+}

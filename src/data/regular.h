@@ -1,0 +1,25 @@
+/* Files of a data set: regular ones only. Opening a FIFO would wait for ever,
+ * and opening a device can do anything. Links to regular files are fine. */
+#ifndef TESSERA_DATA_REGULAR_H
+#define TESSERA_DATA_REGULAR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+/* ERR_DATA when there is no such file or it is not a regular one. */
+enum err regular_size(const char *path, int64_t *bytes);
+
+/* The same, and open it for reading. */
+enum err regular_open(const char *path, int *fd, int64_t *bytes);
+
+/* fsio_read_file() of one. */
+enum err regular_read(const char *path, size_t bytes_max, char **data,
+                      size_t *bytes);
+
+/* ERR_USAGE for "s3://bucket/set" and other places that are not in this
+ * machine's file systems, whatever a folder "s3:" may hold. */
+enum err regular_local(const char *path);
+
+#endif

@@ -1,0 +1,109 @@
+#include "src/train/train_data.h"
+
+#include <string.h>
+
+#include "src/base/log.h"
+
+static enum err check_vocabulary(const struct dataset *data,
+                                 const struct train_settings *s)
+{
+    if (dataset_vocab_size(data) <= s->model.vocab_size)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: the data set's vocabulary has %lld tokens, "
+                   "model.vocab_size is %lld: use another data set or a larger "
+                   "model.vocab_size",
+                   dataset_path(data), (long long)dataset_vocab_size(data),
+                   (long long)s->model.vocab_size);
+}
+
+static enum err check_documents(const struct dataset *data,
+                                const struct train_settings *s)
+{
+    if (!s->model.attn_uses_sequence_id || dataset_eos_token(data) >= 0 ||
+        dataset_bos_token(data) >= 0)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: documents cannot be told apart: no token is named "
+                   "that ends or begins one. Remove its tessera.json and adopt "
+                   "it again with --eos-token-id N or --bos-token-id N; or, "
+                   "for attention across documents, set "
+                   "model.attn_uses_sequence_id = false",
+                   dataset_path(data));
+}
+
+static enum err check_lengths(const struct trainer *trainer,
+                              const struct dataset *data)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    bool truncate = strcmp(s->data.too_long, "truncate") == 0;
+    int64_t longest = 0;
+    TRY(loader_check(data, s->data.seq_len, truncate, &longest));
+    if (longest > 0 && trainer->rank == 0)
+        log_info("%s: samples of more than %lld tokens are cut "
+                 "(data.too_long); the longest has %lld",
+                 dataset_path(data), (long long)s->data.seq_len,
+                 (long long)longest);
+out:
+    return rc;
+}
+
+static enum err verify(const struct trainer *trainer, struct dataset *data)
+{
+    enum err rc = ERR_OK;
+    const char *how = trainer->settings.data.verify;
+    int64_t bytes = dataset_bytes(data);
+    bool all = strcmp(how, "bytes") == 0 ||
+               (strcmp(how, "auto") == 0 &&
+                bytes / trainer->ranks <= TRAIN_DATA_VERIFY_BYTES);
+    if (!all && trainer->rank == 0)
+        log_info("%s: sizes of all %lld shards are right; their bytes (%.1f "
+                 "GiB) are not checked (data.verify = %s): tessera-data "
+                 "verify does it",
+                 dataset_path(data), (long long)dataset_shards(data),
+                 (double)bytes / (1 << 30), how);
+    if (!all)
+        return ERR_OK;
+    if (dataset_unchecked(data) > 0 && trainer->rank == 0)
+        log_info("%s: %lld of %lld shards have no checksum that is known here",
+                 dataset_path(data), (long long)dataset_unchecked(data),
+                 (long long)dataset_shards(data));
+    for (int64_t s = trainer->rank; s < dataset_shards(data);
+         s += trainer->ranks)
+        TRY(dataset_verify_shard(data, s));
+out:
+    return rc;
+}
+
+static enum err open_one(const struct trainer *trainer, const char *path,
+                         struct dataset **out)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    TRY(dataset_open(path, out));
+    TRY(check_vocabulary(*out, s));
+    TRY(check_documents(*out, s));
+    TRY(check_lengths(trainer, *out));
+    TRY(verify(trainer, *out));
+out:
+    return rc;
+}
+
+enum err train_data_open(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    TRY(open_one(trainer, s->data.train, &trainer->train_data));
+    if (s->data.eval[0] == '\0')
+        return ERR_OK;
+    TRY(open_one(trainer, s->data.eval, &trainer->eval_data));
+    if (strcmp(dataset_tokenizer_sha256(trainer->eval_data),
+               dataset_tokenizer_sha256(trainer->train_data)) != 0)
+        return err_set(ERR_DATA,
+                       "%s: made with another tokenizer than %s: tokenize both "
+                       "with the same",
+                       s->data.eval, s->data.train);
+out:
+    return rc;
+}
