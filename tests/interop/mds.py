@@ -8,6 +8,7 @@
 Streaming imports PyTorch for its samplers. Only its shard format is tested, so
 without PyTorch the few names that the format code imports are stood in for.
 """
+import glob
 import importlib.machinery
 import importlib.util
 import sys
@@ -45,7 +46,9 @@ def stand_in_for_torch():
 if importlib.util.find_spec('torch') is None:
     stand_in_for_torch()
 
+from streaming.base.compression import decompress  # noqa: E402
 from streaming.base.format.mds import MDSWriter  # noqa: E402
+from streaming.base.hashing import get_hashes  # noqa: E402
 from streaming.base.local import LocalDataset  # noqa: E402
 
 
@@ -57,8 +60,9 @@ def read(folder):
     data = LocalDataset(folder)
     for i in range(len(data)):
         tokens = data[i]['tokens']
-        assert tokens.dtype == np.int32 and tokens.ndim == 1
-        show(tokens)
+        if isinstance(tokens, bytes):  # as LLM Foundry reads them
+            tokens = np.frombuffer(tokens, np.int64)
+        show(np.atleast_1d(tokens))
 
 
 def text(seq_len, files):
@@ -78,26 +82,64 @@ def copy(source, folder, limit):
             out.write({'tokens': data[i]['tokens']})
 
 
+# kind of data set: encoding of the tokens, if not that of the type
+KINDS = {'plain': 'ndarray:int32', 'columns': 'ndarray:int32',
+         'dynamic': 'ndarray', 'shaped': 'ndarray:int32:40',
+         'zstd': 'ndarray:int32', 'gz': 'ndarray:int32',
+         'unpacked': 'ndarray:int32', 'empty': 'ndarray:int32',
+         'hashed': 'ndarray:int32', 'changed': 'ndarray:int32',
+         'dynamic64': 'ndarray', 'bytes': 'bytes', 'scalar': 'uint16'}
+COMPRESSION = {'zstd': 'zstd:3', 'gz': 'gz', 'unpacked': 'zstd:3'}
+
+
+def unpack(folder):
+    """The raw shards beside the compressed ones, as StreamingDataset does."""
+    for zipped in glob.glob(f'{folder}/*.zstd'):
+        with open(zipped, 'rb') as source:
+            data = decompress('zstd:3', source.read())
+        with open(zipped[:-len('.zstd')], 'wb') as raw:
+            raw.write(data)
+
+
+def change(folder):
+    """Another token, which only a checksum tells."""
+    with open(f'{folder}/shard.00001.mds', 'r+b') as shard:
+        shard.seek(-4, 2)
+        value = shard.read(1)
+        shard.seek(-4, 2)
+        shard.write(bytes([value[0] ^ 1]))
+
+
 def write(folder, kind):
-    encoding = {'plain': 'ndarray:int32', 'columns': 'ndarray:int32',
-                'dynamic': 'ndarray', 'shaped': 'ndarray:int32:40',
-                'zstd': 'ndarray:int32', 'int64': 'ndarray:int64',
-                'empty': 'ndarray:int32'}[kind]
+    encoding = KINDS.get(kind, f'ndarray:{kind}')
     columns = {'tokens': encoding}
     extra = {}
     if kind == 'columns':
         columns.update({'a': 'int', 'b': 'str', 'z': 'bytes'})
         extra = {'a': 7, 'b': 'naïve text', 'z': b'\0' * 3}
     random = np.random.default_rng(1)
-    kwargs = {'compression': 'zstd:3'} if kind == 'zstd' else {}
+    hashes = {'hashed': sorted(get_hashes()), 'changed': ['xxh64']}
     limit = 100 if kind == 'empty' else 3000
-    dtype = np.int64 if kind == 'int64' else np.int32
+    if kind in KINDS:
+        dtype = np.int64 if kind in ('dynamic64', 'bytes') else np.int32
+    else:
+        dtype = np.dtype(kind)
+    top = min(1000, np.iinfo(dtype).max)
     with MDSWriter(columns=columns, out=folder, size_limit=limit,
-                   **kwargs) as out:
+                   compression=COMPRESSION.get(kind),
+                   hashes=hashes.get(kind)) as out:
         for i in range(50):
             count = 40 if kind == 'shaped' else 1 + 17 * i
-            tokens = random.integers(0, 1000, count).astype(dtype)
+            tokens = random.integers(0, top, count).astype(dtype)
+            if kind == 'bytes':
+                tokens = tokens.tobytes()
+            if kind == 'scalar':
+                tokens = tokens[0]
             out.write({'tokens': tokens, **extra})
+    if kind == 'unpacked':
+        unpack(folder)
+    if kind == 'changed':
+        change(folder)
 
 
 if __name__ == '__main__':

@@ -68,6 +68,18 @@ refuses() {
     [ "$status" -eq 93 ] && grep -q "$3" "$WORK/answer"
 }
 
+# all_checksums: none is left to be believed
+all_checksums() {
+    local checked
+    reads_theirs hashed 1000 || return 1
+    checked=$("$DATA" verify "$WORK/hashed")
+    echo "$checked"
+    [[ $checked != *"not checked"* ]] || return 1
+    checked=${checked##*: }
+    checked=${checked//[^,]/}
+    [ ${#checked} -eq 16 ]
+}
+
 [ -x "$DATA" ] || skip "$DATA was not built"
 command -v python3 >/dev/null || skip "no python3"
 if ! [ -e "$VENV/complete" ]; then
@@ -103,8 +115,17 @@ check "... with the shape in the index" reads_theirs shaped 1000
 check "... with empty shards" reads_theirs empty 1000
 check "tokens outside the vocabulary are refused" \
     refuses plain 900 "outside the vocabulary"
-check "compression is refused" refuses zstd 1000 "compressed"
-check "int64 tokens are refused" refuses int64 1000 "ndarray:int32"
+for type in int8 uint8 int16 uint16 uint32 int64 uint64; do
+    check "... with $type" reads_theirs $type 1000
+done
+check "... with int64 in the data" reads_theirs dynamic64 1000
+check "... with bytes, as LLM Foundry has them" reads_theirs bytes 1000
+check "... with one token a sample" reads_theirs scalar 1000
+check "... unpacked beside compressed shards" reads_theirs unpacked 1000
+check "compression is refused" refuses zstd 1000 "zstd -dc"
+check "... of any kind" refuses gz 1000 "gzip -dc"
+check "every checksum of Streaming is checked" all_checksums
+check "a changed byte is found by xxh64" refuses changed 1000 "its xxh64 should"
 
 echo "1..$COUNT"
 [ "$FAILED" -eq 0 ]
