@@ -103,6 +103,7 @@ CUDA_DEVICE void cuda_gemm_mma_multiply(const struct cuda_bf16 *a,
                                         float (*sum)[CUDA_GEMM_MMA_WIDE][4])
 {
     const int warp = (int)threadIdx.x / CUDA_WARP, matrix = cuda_lane() / 8;
+    cuda_mma_together();
     int down = warp / CUDA_GEMM_MMA_RIGHT * CUDA_GEMM_MMA_ROWS / 8;
     int right = warp % CUDA_GEMM_MMA_RIGHT * CUDA_GEMM_MMA_COLUMNS / 8;
     a += cuda_gemm_mma_place<A_ACROSS>(down + matrix % 2, matrix / 2);

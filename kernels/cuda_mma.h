@@ -120,6 +120,13 @@ CUDA_DEVICE int cuda_lane(void)
     return (int)(threadIdx.x % CUDA_WARP);
 }
 
+/* ldmatrix and mma.sync are for a whole warp at once, whose lanes may have
+ * parted before: where some copied the elements at an edge one by one. */
+CUDA_DEVICE void cuda_mma_together(void)
+{
+    __syncwarp();
+}
+
 /* c[16 M,N] += a[16 M,K] b[N,K]^T; the parts of c are those of the first 16
  * rows, then those of the next. More rows read b once. */
 template <int M, int N, int K>
@@ -128,6 +135,7 @@ CUDA_DEVICE void cuda_mma_rows(const struct cuda_bf16 *a,
 {
     const int stride = CUDA_MMA_STRIDE(struct cuda_bf16, K);
     int i = cuda_anew(cuda_lane());
+    cuda_mma_together();
     a += i % 16 * stride + i / 16 * 8;
     b += (i / 16 * 8 + i % 8) * stride + i / 8 % 2 * 8;
     CUDA_UNROLL
@@ -189,6 +197,7 @@ CUDA_DEVICE void cuda_mma_columns(const float (*a)[4], struct cuda_bf16 *,
 {
     const int stride = CUDA_MMA_STRIDE(struct cuda_bf16, N);
     int i = cuda_anew(cuda_lane());
+    cuda_mma_together();
     b += i % 16 * stride + i / 16 * 8;
     CUDA_UNROLL
     for (int k = 0; k < K / 16; k++) {
