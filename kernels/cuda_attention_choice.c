@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda_dnn_attention.h"
+#include "kernels/cuda_fallback.h"
 #include "src/base/log.h"
 
 #define SHAPES_MAX 64 /* others have the own kernels */
@@ -32,6 +33,9 @@ struct cuda_attention_choice {
     const struct cuda_dnn_library *library;
     struct cuda_attention_own own;
     cudnnHandle_t handle;
+    bool settled; /* by text: other shapes have the own kernels from now on */
+    bool full;    /* a shape had no place, which was asked for */
+    const char *unfit; /* what cuDNN is not asked for, as met last; or NULL */
     int count;
     struct entry entries[SHAPES_MAX];
 };
@@ -75,6 +79,15 @@ void cuda_attention_choice_destroy(struct cuda_attention_choice *choice)
 size_t cuda_attention_choice_version(const struct cuda_attention_choice *choice)
 {
     return choice->library->version();
+}
+
+void cuda_attention_choice_count(const struct cuda_attention_choice *choice,
+                                 struct cuda_attention_count *out)
+{
+    *out = (struct cuda_attention_count){ .shapes = choice->count,
+                                          .unfit = choice->unfit };
+    for (int i = 0; i < choice->count; i++)
+        out->dnn += choice->entries[i].dnn;
 }
 
 /* --- shapes ------------------------------------------------------------------
@@ -148,6 +161,50 @@ static enum err make_plan(struct cuda_attention_choice *choice,
                                      &entry->plan);
 }
 
+/* "forward of 8 x 2048, 16 heads of 128". */
+static const char *words_of(const struct key *key, char words[96])
+{
+    snprintf(words, 96,
+             "attention %s of %" PRId64 " x %" PRId64 ", %" PRId64
+             " heads of %" PRId64 " for %" PRId64 "%s",
+             key->backward ? "backward" : "forward", key->batch, key->seq,
+             key->heads, key->head_dim, key->kv_heads,
+             key->alibi ? ", ALiBi" : "");
+    return words;
+}
+
+/* Half of cuDNN's speed, and a matter of the configuration, so not of
+ * cuda_fallback(): said when it is met first. */
+static void note_unfit(struct cuda_attention_choice *choice, enum dtype dtype,
+                       const struct attention *shape)
+{
+    const char *why = dtype != DTYPE_BF16           ? "fp32"
+                      : shape->sequence_ids != NULL ? "samples of several "
+                                                      "documents"
+                      : shape->dropout > 0          ? "dropout"
+                                                    : "heads of this width";
+    if (choice->unfit != NULL && strcmp(choice->unfit, why) == 0)
+        return;
+    choice->unfit = why;
+    if (dtype == DTYPE_BF16)
+        log_info("attention with %s is the own one, at about half of cuDNN's "
+                 "speed",
+                 why);
+}
+
+/* After the choices were taken, as of an evaluation's last microbatch: nobody
+ * has measured it, and a run is not ended for that. */
+static void note_unmeasured(const struct cuda_attention_choice *choice,
+                            struct entry *entry)
+{
+    char words[96];
+    if (!choice->settled || entry->chosen)
+        return;
+    entry->chosen = true;
+    log_warn("%s is the own one: it came after the others were measured",
+             words_of(&entry->key, words));
+}
+
 /* *plan: cuDNN's, if it is to be used. */
 static enum err look_up(struct cuda_attention_choice *choice, enum dtype dtype,
                         const struct attention *shape, bool backward,
@@ -156,10 +213,19 @@ static enum err look_up(struct cuda_attention_choice *choice, enum dtype dtype,
     enum err rc = ERR_OK;
     struct key key = key_of(shape, backward);
     *plan = NULL;
-    if (!cuda_dnn_attention_fits(dtype, shape))
+    if (!cuda_dnn_attention_fits(dtype, shape)) {
+        note_unfit(choice, dtype, shape);
         return ERR_OK;
+    }
     struct entry *entry = entry_of(choice, &key);
-    if (entry == NULL || !entry->dnn)
+    if (entry == NULL) {
+        if (!choice->full)
+            TRY(cuda_fallback("attention of more than %d shapes", SHAPES_MAX));
+        choice->full = true;
+        return ERR_OK;
+    }
+    note_unmeasured(choice, entry);
+    if (!entry->dnn)
         return ERR_OK;
     TRY(make_plan(choice, entry));
     *plan = entry->plan;
@@ -293,24 +359,42 @@ static enum err measure(struct cuda_attention_choice *choice,
 {
     enum err rc = make_plan(choice, entry);
     double own_us = 0, dnn_us = 0;
-    if (rc != ERR_OK && rc != ERR_MEMORY) {
-        /* there is no engine for it, or cuDNN is not what it was built for */
-        log_info("attention is the own one: %s", err_text());
-        goto own;
+    char words[96];
+    if (rc == ERR_OK &&
+        cuda_dnn_attention_scratch(entry->plan) > ctx->scratch_bytes)
+        rc = err_set(ERR_UNSUPPORTED, "cuDNN needs %zu KiB of scratch, of %zu",
+                     cuda_dnn_attention_scratch(entry->plan) >> 10,
+                     ctx->scratch_bytes >> 10);
+    if (rc == ERR_OK) {
+        timing->dnn = true;
+        rc = choice->own.time(ctx->stream, timing_run, timing, &dnn_us);
     }
-    TRY(rc);
-    if (cuda_dnn_attention_scratch(entry->plan) > ctx->scratch_bytes)
-        goto own;
-    timing->dnn = false;
-    TRY(choice->own.time(ctx->stream, timing_run, timing, &own_us));
-    timing->dnn = true;
-    rc = choice->own.time(ctx->stream, timing_run, timing, &dnn_us);
-    if (rc == ERR_UNSUPPORTED)
-        goto own;
-    TRY(rc);
-    entry->dnn = dnn_us < own_us;
-own:
-    rc = ERR_OK;
+    if (rc == ERR_MEMORY ||
+        (rc != ERR_OK && entry->plan != NULL && rc != ERR_UNSUPPORTED))
+        return rc;
+    if (rc != ERR_OK) {
+        /* there is no engine for it, or cuDNN is not what it was built for */
+        TRY(cuda_fallback("%s: %s", words_of(&entry->key, words), err_text()));
+    } else {
+        timing->dnn = false;
+        TRY(choice->own.time(ctx->stream, timing_run, timing, &own_us));
+        entry->dnn = dnn_us < own_us;
+        log_info("%s: cuDNN %.0f us, own %.0f us", words_of(&entry->key, words),
+                 dnn_us, own_us);
+    }
+    entry->chosen = true;
+out:
+    return rc;
+}
+
+/* Its operands do not fit into the memory to measure in. */
+static enum err no_room(struct entry *entry, size_t bytes)
+{
+    enum err rc = ERR_OK;
+    char words[96];
+    TRY(cuda_fallback("%s does not fit into the %zu MiB that are left to "
+                      "measure in",
+                      words_of(&entry->key, words), bytes >> 20));
     entry->chosen = true;
 out:
     return rc;
@@ -325,8 +409,12 @@ enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
     for (int i = 0; i < choice->count; i++) {
         struct entry *entry = &choice->entries[i];
         struct timing timing = { .choice = choice, .ctx = ctx, .entry = entry };
-        if (entry->chosen || !place(&entry->key, memory, bytes, &timing))
+        if (entry->chosen)
             continue;
+        if (!place(&entry->key, memory, bytes, &timing)) {
+            TRY(no_room(entry, bytes));
+            continue;
+        }
         timing.shape = shape_of(&entry->key, timing.slopes);
         TRY(measure(choice, ctx, entry, &timing));
     }
@@ -427,5 +515,6 @@ enum err cuda_attention_choice_read(struct cuda_attention_choice *choice,
         entry->chosen = true;
         entry->dnn = entries[i].dnn;
     }
+    choice->settled = true;
     return ERR_OK;
 }

@@ -44,6 +44,14 @@ void cuda_attention_choice_destroy(struct cuda_attention_choice *choice);
 size_t
 cuda_attention_choice_version(const struct cuda_attention_choice *choice);
 
+/* What attention is. */
+struct cuda_attention_count {
+    int shapes, dnn;   /* that cuDNN is asked for, and has */
+    const char *unfit; /* the last reason not to ask; NULL: there was none */
+};
+void cuda_attention_choice_count(const struct cuda_attention_choice *choice,
+                                 struct cuda_attention_count *out);
+
 enum err cuda_attention_choice_forward(struct cuda_attention_choice *choice,
                                        const struct kernel_ctx *ctx,
                                        enum dtype dtype,
@@ -55,8 +63,9 @@ enum err cuda_attention_choice_backward(
     const void *out, const float *lse, const void *dout, void *dqkv);
 
 /* Times both for all shapes that were used so far and have no choice, on
- * operands in `memory` (device memory of ordinary numbers, overwritten); those
- * that need more than `bytes` stay with the own kernels. */
+ * operands in `memory` (device memory of ordinary numbers, overwritten). Those
+ * that need more than `bytes`, and those that cuDNN has nothing for or not
+ * enough scratch, stay with the own kernels if cuda_fallback() lets them. */
 enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
                                        const struct kernel_ctx *ctx,
                                        void *memory, size_t bytes);

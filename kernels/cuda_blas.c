@@ -3,13 +3,14 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda.h"
 #include "kernels/cuda_blas_plan.h"
 #include "kernels/cuda_blas_text.h"
-#include "src/base/log.h"
+#include "kernels/cuda_fallback.h"
 
 #define CANDIDATES 8
 
@@ -86,6 +87,17 @@ static enum err no_memory(void)
     return err_set(ERR_MEMORY, "no memory for the plan of a product");
 }
 
+static enum err none_found(const struct cuda_blas_plan_key *key)
+{
+    return err_set(ERR_UNSUPPORTED,
+                   "gemm: cuBLASLt has no algorithm for %s %lld x %lld x %lld "
+                   "in %s%s",
+                   cuda_blas_text_form(key->form), (long long)key->m,
+                   (long long)key->n, (long long)key->k,
+                   cuda_blas_text_type(key->a_type),
+                   key->bias ? " with a bias" : "");
+}
+
 static enum err multiply(struct cuda_blas *blas, const struct kernel_ctx *ctx,
                          const struct cuda_blas_plan_key *key,
                          const struct cuda_blas_plan_operands *operands)
@@ -99,15 +111,13 @@ static enum err multiply(struct cuda_blas *blas, const struct kernel_ctx *ctx,
     if (!plan->made)
         TRY(cuda_blas_plan_make(blas->library, blas->handle, plan));
     if (!plan->found)
-        return err_set(ERR_UNSUPPORTED,
-                       "gemm: cuBLASLt has no algorithm for %lld x %lld x %lld "
-                       "in %s",
-                       (long long)key->m, (long long)key->n, (long long)key->k,
-                       cuda_blas_text_type(key->a_type));
+        return none_found(key);
     rc = cuda_blas_plan_run(blas->library, blas->handle, plan, &plan->algo,
                             operands, ctx);
-    if (rc == ERR_UNSUPPORTED)
+    if (rc == ERR_UNSUPPORTED) {
         plan->found = false; /* the heuristics did not know; so from now on */
+        rc = none_found(key);
+    }
 out:
     return rc;
 }
@@ -131,6 +141,92 @@ enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
         gemm->a, gemm->b, gemm->bias, gemm->c, gemm->unscale_a, gemm->unscale_b
     };
     return multiply(blas, ctx, &key, &operands);
+}
+
+/* After an ERR_UNSUPPORTED, whose text is the reason. */
+static enum err ask_for_own(struct cuda_blas *blas,
+                            const struct cuda_blas_plan_key *key)
+{
+    enum err rc = ERR_OK;
+    struct cuda_blas_plan *plan = plan_of(blas, key);
+    if (plan == NULL)
+        return no_memory();
+    if (!plan->told)
+        TRY(cuda_fallback("%s", err_text()));
+    plan->told = true;
+out:
+    return rc;
+}
+
+enum err cuda_blas_gemm_or(struct cuda_blas *blas, const struct kernel_ctx *ctx,
+                           enum dtype dtype, const struct gemm *gemm,
+                           enum err (*own)(const struct kernel_ctx *ctx,
+                                           enum dtype dtype,
+                                           const struct gemm *gemm))
+{
+    enum err rc = cuda_blas_gemm(blas, ctx, dtype, gemm);
+    const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
+    if (rc != ERR_UNSUPPORTED)
+        return rc;
+    TRY(ask_for_own(blas, &key));
+    TRY(own(ctx, dtype, gemm));
+out:
+    return rc;
+}
+
+enum err cuda_blas_gemm_fp8_or(struct cuda_blas *blas,
+                               const struct kernel_ctx *ctx,
+                               const struct gemm_fp8 *gemm,
+                               enum err (*own)(const struct kernel_ctx *ctx,
+                                               const struct gemm_fp8 *gemm))
+{
+    enum err rc = cuda_blas_gemm_fp8(blas, ctx, gemm);
+    const struct cuda_blas_plan_key key = cuda_blas_plan_key_fp8(gemm);
+    if (rc != ERR_UNSUPPORTED)
+        return rc;
+    TRY(ask_for_own(blas, &key));
+    TRY(own(ctx, gemm));
+out:
+    return rc;
+}
+
+enum err cuda_blas_gemm_by(struct cuda_blas *blas, const struct kernel_ctx *ctx,
+                           enum dtype dtype, const struct gemm *gemm, int which,
+                           bool *there)
+{
+    enum err rc = ERR_OK;
+    const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
+    const struct cuda_blas_plan_operands operands = {
+        .a = gemm->a, .b = gemm->b, .bias = gemm->bias, .c = gemm->c
+    };
+    cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+    struct cuda_blas_plan *plan = plan_of(blas, &key);
+    int count = 0;
+    *there = false;
+    if (plan == NULL)
+        return no_memory();
+    memset(results, 0, sizeof results);
+    if (!plan->made)
+        TRY(cuda_blas_plan_make(blas->library, blas->handle, plan));
+    TRY(cuda_blas_plan_candidates(blas->library, blas->handle, plan, CANDIDATES,
+                                  results, &count));
+    if (which >= count)
+        return ERR_OK;
+    rc = cuda_blas_plan_run(blas->library, blas->handle, plan,
+                            &results[which].algo, &operands, ctx);
+    *there = rc == ERR_OK;
+    return rc == ERR_UNSUPPORTED ? ERR_OK : rc;
+out:
+    return rc;
+}
+
+void cuda_blas_count(const struct cuda_blas *blas, int *kinds, int *own)
+{
+    *kinds = *own = 0;
+    for (size_t i = 0; i < blas->count; i++) {
+        *kinds += blas->plans[i].made || blas->plans[i].told;
+        *own += blas->plans[i].told;
+    }
 }
 
 struct timing {
@@ -241,6 +337,7 @@ enum err cuda_blas_choose(struct cuda_blas *blas, const char *text)
         if (plan == NULL)
             TRY(no_memory());
         cuda_blas_plan_free(blas->library, plan);
+        chosen[i].told = plan->told;
         *plan = chosen[i];
     }
 out:
@@ -249,12 +346,13 @@ out:
 }
 
 static struct cuda_blas *shared;
+static char missing[256];
 static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 
 static void shared_create(void)
 {
     if (cuda_blas_create(NULL, &shared) != ERR_OK)
-        log_warn("gemm runs on slower kernels of our own: %s", err_text());
+        snprintf(missing, sizeof missing, "%s", err_text());
 }
 
 struct cuda_blas *cuda_blas_shared(void)
@@ -263,24 +361,28 @@ struct cuda_blas *cuda_blas_shared(void)
     return shared;
 }
 
+const char *cuda_blas_missing(void)
+{
+    pthread_once(&shared_once, shared_create);
+    return missing;
+}
+
 enum err cuda_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
                    const struct gemm *gemm)
 {
     struct cuda_blas *blas = NULL;
     if (dtype == DTYPE_F32 || dtype == DTYPE_BF16)
         blas = cuda_blas_shared();
-    enum err rc = ERR_UNSUPPORTED;
-    if (blas != NULL)
-        rc = cuda_blas_gemm(blas, ctx, dtype, gemm);
-    return rc == ERR_UNSUPPORTED ? cuda_gemm_tiled(ctx, dtype, gemm) : rc;
+    if (blas == NULL)
+        return cuda_gemm_tiled(ctx, dtype, gemm);
+    return cuda_blas_gemm_or(blas, ctx, dtype, gemm, cuda_gemm_tiled);
 }
 
 enum err cuda_gemm_fp8(const struct kernel_ctx *ctx,
                        const struct gemm_fp8 *gemm)
 {
     struct cuda_blas *blas = cuda_blas_shared();
-    enum err rc = ERR_UNSUPPORTED;
-    if (blas != NULL)
-        rc = cuda_blas_gemm_fp8(blas, ctx, gemm);
-    return rc == ERR_UNSUPPORTED ? cuda_gemm_fp8_tiled(ctx, gemm) : rc;
+    if (blas == NULL)
+        return cuda_gemm_fp8_tiled(ctx, gemm);
+    return cuda_blas_gemm_fp8_or(blas, ctx, gemm, cuda_gemm_fp8_tiled);
 }

@@ -7,6 +7,7 @@
 #ifndef TESSERA_KERNELS_CUDA_BLAS_H
 #define TESSERA_KERNELS_CUDA_BLAS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "kernels/kernels.h"
@@ -39,6 +40,30 @@ enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
                             const struct kernel_ctx *ctx,
                             const struct gemm_fp8 *gemm);
 
+/* The ops: cuBLASLt's, or for what that lacks `own`, if cuda_fallback() lets
+ * it, which is asked once for every kind of product. */
+enum err cuda_blas_gemm_or(struct cuda_blas *blas, const struct kernel_ctx *ctx,
+                           enum dtype dtype, const struct gemm *gemm,
+                           enum err (*own)(const struct kernel_ctx *ctx,
+                                           enum dtype dtype,
+                                           const struct gemm *gemm));
+enum err cuda_blas_gemm_fp8_or(struct cuda_blas *blas,
+                               const struct kernel_ctx *ctx,
+                               const struct gemm_fp8 *gemm,
+                               enum err (*own)(const struct kernel_ctx *ctx,
+                                               const struct gemm_fp8 *gemm));
+
+/* The product by the heuristics' algorithm number `which`, of those that are
+ * measured, for comparisons; the plan's own stays. *there: there are as many,
+ * and this one computes it. */
+enum err cuda_blas_gemm_by(struct cuda_blas *blas, const struct kernel_ctx *ctx,
+                           enum dtype dtype, const struct gemm *gemm, int which,
+                           bool *there);
+
+/* Kinds of products that were asked for, and of them those that the own kernel
+ * does. */
+void cuda_blas_count(const struct cuda_blas *blas, int *kinds, int *own);
+
 /* Times up to 8 algorithms for every plan that was used so far and keeps the
  * fastest: after the first steps, once per run, on one rank. Operands lie in
  * `memory` (device memory of ordinary numbers, which is overwritten); plans
@@ -56,10 +81,12 @@ enum err cuda_blas_choices(const struct cuda_blas *blas, char **text);
 enum err cuda_blas_choose(struct cuda_blas *blas, const char *text);
 
 /* The one of this process that the op table uses; NULL if cuBLASLt cannot be
- * used here, which the log says once. */
+ * used here, for which cuda_blas_missing() is the reason. */
 struct cuda_blas *cuda_blas_shared(void);
+const char *cuda_blas_missing(void);
 
-/* The ops: cuBLASLt, or the tiled kernels for what that lacks. */
+/* The ops of the table, the tiled kernels being the own ones. Without cuBLASLt
+ * they are those, which cuda_choice_allow() asks for. */
 enum err cuda_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
                    const struct gemm *gemm);
 enum err cuda_gemm_fp8(const struct kernel_ctx *ctx,

@@ -34,6 +34,7 @@ struct cuda_blas_plan {
     bool made;   /* the descriptors are there */
     bool chosen; /* by cuda_blas_choose, not by the heuristics */
     bool found;  /* there is an algorithm */
+    bool told;   /* the own kernel does it, which was asked and said */
     cublasLtMatmulAlgo_t algo;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t b, a, c; /* in cuBLASLt's order */

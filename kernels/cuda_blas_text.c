@@ -11,6 +11,11 @@
 static const char *const forms[] = { "NT", "NN", "TN" };
 static const char *const types[] = { "f32", "bf16", "e4m3", "e5m2" };
 
+const char *cuda_blas_text_form(int form)
+{
+    return forms[form];
+}
+
 const char *cuda_blas_text_type(int type)
 {
     return types[type];

@@ -11,7 +11,8 @@
 
 #include "kernels/cuda_blas_plan.h"
 
-/* "bf16", of enum cuda_blas_plan_type. */
+/* "NT", of enum gemm_form; "bf16", of enum cuda_blas_plan_type. */
+const char *cuda_blas_text_form(int form);
 const char *cuda_blas_text_type(int type);
 
 /* The caller frees *text. */

@@ -8,7 +8,7 @@
 #include "kernels/cuda.h"
 #include "kernels/cuda_blas.h"
 #include "kernels/cuda_device.h"
-#include "src/base/log.h"
+#include "kernels/cuda_fallback.h"
 #ifdef KERNELS_CUDNN /* the headers were there */
 #include "kernels/cuda_attention_choice.h"
 #endif
@@ -22,6 +22,7 @@
 #ifdef KERNELS_CUDNN
 /* Of this process, as cuda_blas_shared(). */
 static struct cuda_attention_choice *attention;
+static char attention_missing[256]; /* why it is NULL */
 static pthread_once_t attention_once = PTHREAD_ONCE_INIT;
 
 static void attention_create(void)
@@ -30,7 +31,7 @@ static void attention_create(void)
                                                    cuda_attention_backward,
                                                    cuda_device_time };
     if (cuda_attention_choice_create(NULL, &own, &attention) != ERR_OK)
-        log_info("attention is the own one: %s", err_text());
+        snprintf(attention_missing, sizeof attention_missing, "%s", err_text());
 }
 
 static struct cuda_attention_choice *attention_shared(void)
@@ -176,6 +177,67 @@ enum err cuda_choice_read(const char *text)
 out:
     free(products);
     return rc;
+}
+
+/* NULL: cuDNN is there. */
+static const char *dnn_missing(void)
+{
+#ifdef KERNELS_CUDNN
+    return attention_shared() != NULL ? NULL : attention_missing;
+#else
+    return "cuDNN: its headers were missing when this was built";
+#endif
+}
+
+enum err cuda_choice_allow(bool allow)
+{
+    enum err rc = ERR_OK;
+    cuda_fallback_allow(allow);
+    if (cuda_blas_shared() == NULL)
+        TRY(cuda_fallback("products: %s", cuda_blas_missing()));
+    if (dnn_missing() != NULL)
+        TRY(cuda_fallback("attention: %s", dnn_missing()));
+out:
+    return rc;
+}
+
+static int write_products(struct kernel_chosen *out)
+{
+    struct cuda_blas *blas = cuda_blas_shared();
+    int kinds, own;
+    out->products = "own";
+    if (blas == NULL)
+        return snprintf(out->text, sizeof out->text, "products own");
+    cuda_blas_count(blas, &kinds, &own);
+    out->products = own == 0      ? "cublaslt"
+                    : own < kinds ? "cublaslt+own"
+                                  : "own";
+    return snprintf(out->text, sizeof out->text,
+                    "products cuBLASLt %zu for %d of %d kinds",
+                    cuda_blas_version(blas), kinds - own, kinds);
+}
+
+void cuda_choice_chosen(struct kernel_chosen *out)
+{
+    int used = write_products(out);
+    char *text = out->text + used;
+    size_t bytes = sizeof out->text - (size_t)used;
+    out->attention = "own";
+    snprintf(text, bytes, ", attention own");
+#ifdef KERNELS_CUDNN
+    struct cuda_attention_count count;
+    if (attention_shared() == NULL)
+        return;
+    cuda_attention_choice_count(attention, &count);
+    if (count.dnn > 0)
+        out->attention = count.dnn == count.shapes && count.unfit == NULL
+                             ? "cudnn"
+                             : "cudnn+own";
+    snprintf(text, bytes, ", attention cuDNN %zu for %d of %d shapes%s%s",
+             cuda_attention_choice_version(attention), count.dnn, count.shapes,
+             count.unfit != NULL ? ", own for " : "",
+             count.unfit != NULL ? count.unfit : "");
+#endif
 }
 
 size_t cuda_choice_dnn_version(void)

@@ -27,6 +27,10 @@ enum err cuda_choice_attention_backward(const struct kernel_ctx *ctx,
 /* Scratch that it may take, besides the own kernels'. */
 size_t cuda_choice_scratch(const struct kernel_limits *limits);
 
+/* The table's allow_fallback and chosen. */
+enum err cuda_choice_allow(bool allow);
+void cuda_choice_chosen(struct kernel_chosen *out);
+
 /* 91900: version 9.19; 0: there is none. */
 size_t cuda_choice_dnn_version(void);
 

@@ -69,7 +69,7 @@ enum err cuda_device_error(int code, const char *format, ...)
                    cudaGetErrorString((cudaError_t)code), todo);
 }
 
-static enum err visible_count(int *count)
+enum err cuda_device_count(int *count)
 {
     cudaError_t code = cudaGetDeviceCount(count);
     if (code == cudaSuccess && *count == 0)
@@ -84,7 +84,7 @@ enum err cuda_device_check(void)
 {
     enum err rc = ERR_OK;
     int count, major = 0, minor = 0;
-    TRY(visible_count(&count));
+    TRY(cuda_device_count(&count));
     TRY(cuda_device_error((int)cudaDeviceGetAttribute(
                               &major, cudaDevAttrComputeCapabilityMajor, 0),
                           "asking GPU 0 for its capability"));
@@ -117,7 +117,7 @@ enum err cuda_device_use(int local_rank, int *device)
     enum err rc = ERR_OK;
     int count, chosen;
     *device = 0;
-    TRY(visible_count(&count));
+    TRY(cuda_device_count(&count));
     TRY(cuda_device_choose(local_rank, count, &chosen));
     TRY(cuda_device_error((int)cudaSetDevice(chosen), "using GPU %d", chosen));
     *device = chosen;

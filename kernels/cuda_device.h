@@ -22,9 +22,13 @@ enum err cuda_device_error(int code, const char *format, ...)
 /* ERR_UNSUPPORTED says why device 0 cannot run the kernels. */
 enum err cuda_device_check(void);
 
+/* GPUs that this process sees. ERR_UNSUPPORTED if there are none. */
+enum err cuda_device_count(int *count);
+
 /* Makes the calling thread use the GPU of this rank and tells its number: where
  * one GPU is visible that one, otherwise the one numbered as the rank on its
- * node. ERR_USAGE if there are fewer GPUs than ranks. */
+ * node. ERR_USAGE if there are several, but fewer than ranks. Whether the one
+ * is another rank's as well can't be seen from here: train_devices() asks. */
 enum err cuda_device_use(int local_rank, int *device);
 
 /* The rule of cuda_device_use, for `count` visible GPUs. */

@@ -20,6 +20,14 @@ static enum err identify(char *text, size_t bytes)
     return rc;
 }
 
+static enum err used(size_t *bytes)
+{
+    struct cuda_device_info info;
+    enum err rc = cuda_device_info(&info);
+    *bytes = info.bytes_total - info.bytes_free;
+    return rc;
+}
+
 static enum err event_create(void **event)
 {
     return cuda_device_event_create(false, event);
@@ -29,6 +37,8 @@ const struct kernel_memory cuda_memory = {
     .device = true,
     .use = use,
     .identify = identify,
+    .visible = cuda_device_count,
+    .used = used,
     .stream_create = cuda_device_stream_create,
     .stream_destroy = cuda_device_stream_destroy,
     .tensors_create = cuda_device_tensors_create,

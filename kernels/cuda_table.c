@@ -87,6 +87,8 @@ const struct kernels TABLE = {
     .measure = cuda_choice_measure,
     .choices = cuda_choice_write,
     .choose = cuda_choice_read,
+    .allow_fallback = cuda_choice_allow,
+    .chosen = cuda_choice_chosen,
 #endif
     .gemm = GEMM,
     .quantize = CUDA_SYMBOL(quantize),

@@ -21,6 +21,10 @@ struct kernel_memory {
     /* What tells it from the node's other devices, its PCI address. NULL: not a
      * device that NCCL knows. */
     enum err (*identify)(char *text, size_t bytes);
+    /* How many devices this rank sees, and how much of its own one's memory is
+     * in use, by whomever. NULL: not known. */
+    enum err (*visible)(int *count);
+    enum err (*used)(size_t *bytes);
 
     /* A stream, NULL on CPU. It waits for no other; work on an urgent one goes
      * first. */

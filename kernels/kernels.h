@@ -43,6 +43,13 @@
 #include "src/base/dtype.h"
 #include "src/base/err.h"
 
+/* Who computes products and attention: a library, or kernels of our own. */
+struct kernel_chosen {
+    const char *products;  /* "cublaslt", "own" or "cublaslt+own" */
+    const char *attention; /* "cudnn", "own" or "cudnn+own" */
+    char text[224];        /* both with versions and numbers of shapes */
+};
+
 struct kernels {
     const char *backend;    /* "cpu", "cuda" */
     const char *kernel_set; /* "avx512", "avx2", "generic", "sm_80+sm_90a" */
@@ -76,6 +83,13 @@ struct kernels {
     /* Takes them. ERR_DATA: the text is damaged; ERR_UNSUPPORTED: a library is
      * missing or of another version. */
     enum err (*choose)(const char *text);
+    /* Whether slower kernels of our own may compute where a library is missing
+     * or has nothing for a shape: true until this is called, and the log says
+     * so. false: ops and measure return ERR_UNSUPPORTED then, and so does this
+     * if a library is missing. NULL, as the next: there are no libraries. */
+    enum err (*allow_fallback)(bool allow);
+    /* Which of them compute what was asked for so far. */
+    void (*chosen)(struct kernel_chosen *out);
 
     enum err (*gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
                      const struct gemm *gemm);

@@ -3,6 +3,7 @@
  * calls of the real library work here. */
 #include "kernels/cuda_blas.h"
 #include "kernels/cuda_blas_plan.h"
+#include "kernels/cuda_fallback.h"
 #include "tests/cuda_blas_fake.h"
 #include "tests/kernel_check.h"
 
@@ -400,6 +401,88 @@ static void check_texts(struct kernel_ctx *ctx, char *memory)
     tap_is_int(fake.alive, 0, "everything is destroyed");
 }
 
+static int own_products;
+
+static enum err own_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
+                         const struct gemm *gemm)
+{
+    (void)ctx;
+    (void)dtype;
+    (void)gemm;
+    own_products++;
+    return ERR_OK;
+}
+
+static enum err own_gemm_fp8(const struct kernel_ctx *ctx,
+                             const struct gemm_fp8 *gemm)
+{
+    (void)gemm;
+    return own_gemm(ctx, DTYPE_BF16, NULL);
+}
+
+/* What cuBLASLt has no algorithm for is the own kernel's, said once for each
+ * kind, or an error that says how to allow it. */
+static void check_instead(struct kernel_ctx *ctx, char *memory)
+{
+    struct cuda_blas *blas = blas_create();
+    struct gemm gemm = { .form = GEMM_NT,
+                         .m = M,
+                         .n = N,
+                         .k = K,
+                         .a = memory,
+                         .b = memory + 4096,
+                         .c = memory + 8192 };
+    const struct gemm_fp8 small = { .m = 16,
+                                    .n = 16,
+                                    .k = 16,
+                                    .a = memory,
+                                    .b = memory + 4096,
+                                    .c = memory + 8192,
+                                    .unscale_a = (float *)memory,
+                                    .unscale_b = (float *)memory };
+    int kinds, own, before = cuda_fallback_count();
+    own_products = 0;
+    tap_ok(cuda_blas_gemm_or(blas, ctx, DTYPE_F32, &gemm, own_gemm) == ERR_OK &&
+               own_products == 0,
+           "what cuBLASLt can do it does");
+    bool good = true, there = true;
+    int tried = 0;
+    for (int which = 0; which < 9 && good; which++) {
+        good = cuda_blas_gemm_by(blas, ctx, DTYPE_F32, &gemm, which, &there) ==
+                   ERR_OK &&
+               (!there || fake.used == 100 + (uint64_t)which);
+        tried += there;
+    }
+    tap_ok(good && !there && tried == 7,
+           "every algorithm can be had, but for the one that refuses");
+    fake.offered = 0;
+    gemm.m = M + 1;
+    good = true;
+    for (int i = 0; i < 3; i++)
+        good = good && cuda_blas_gemm_or(blas, ctx, DTYPE_F32, &gemm,
+                                         own_gemm) == ERR_OK;
+    tap_ok(good && own_products == 3, "what it can't the own kernel does");
+    tap_is_int(cuda_fallback_count() - before, 1, "which is said once");
+    gemm.m = M + 2;
+    good = cuda_blas_gemm_or(blas, ctx, DTYPE_F32, &gemm, own_gemm) == ERR_OK &&
+           cuda_blas_gemm_fp8_or(blas, ctx, &small, own_gemm_fp8) == ERR_OK;
+    cuda_blas_count(blas, &kinds, &own);
+    tap_ok(good && kinds == 4 && own == 3 &&
+               cuda_fallback_count() - before == 3,
+           "for every kind of product, fp8 too");
+    cuda_fallback_allow(false);
+    own_products = 0;
+    gemm.m = M + 3;
+    tap_ok(cuda_blas_gemm_or(blas, ctx, DTYPE_F32, &gemm, own_gemm) ==
+                   ERR_UNSUPPORTED &&
+               own_products == 0 &&
+               strstr(err_text(), "NT 8 x 7 x 11 in f32") != NULL &&
+               strstr(err_text(), "hardware.fallback") != NULL,
+           "or it is an error: %s", err_text());
+    cuda_fallback_allow(true);
+    cuda_blas_destroy(blas);
+}
+
 static void check_no_device(void)
 {
     struct cuda_blas *blas = NULL;
@@ -456,6 +539,7 @@ int main(void)
     check_measure(&ctx, memory);
     check_choices(&ctx, memory);
     check_texts(&ctx, memory);
+    check_instead(&ctx, memory);
     check_no_device();
     check_real();
     free(memory);

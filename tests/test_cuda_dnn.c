@@ -7,6 +7,7 @@
 
 #include "kernels/cuda_attention_choice.h"
 #include "kernels/cuda_dnn_attention.h"
+#include "kernels/cuda_fallback.h"
 #include "tests/cuda_dnn_fake.h"
 #include "tests/tap.h"
 
@@ -252,6 +253,62 @@ static void check_own(void)
     check_kept("wide heads", &wide, DTYPE_BF16, 2, 3, 512, MEMORY);
 }
 
+/* Where cuDNN should be and cannot: an error, unless that is allowed; a shape
+ * that nobody measured ends no run. */
+static void check_refused(const char *what, int engines, int64_t workspace,
+                          size_t bytes, const char *text)
+{
+    struct cuda_attention_choice *choice = choice_create();
+    fake_dnn.engines = engines;
+    fake_dnn.workspace = workspace;
+    own_us = 2;
+    dnn_us = 1;
+    bool good = forward(choice, DTYPE_BF16, &plain) == ERR_OK;
+    cuda_fallback_allow(false);
+    enum err rc = cuda_attention_choice_measure(choice, &ctx, memory, bytes);
+    tap_ok(good && rc == ERR_UNSUPPORTED && strstr(err_text(), text) != NULL &&
+               strstr(err_text(), "hardware.fallback") != NULL,
+           "%s: %s", what, err_text());
+    cuda_fallback_allow(true);
+    int before = cuda_fallback_count();
+    good =
+        cuda_attention_choice_measure(choice, &ctx, memory, bytes) == ERR_OK &&
+        cuda_attention_choice_measure(choice, &ctx, memory, bytes) == ERR_OK;
+    tap_ok(good && cuda_fallback_count() == before + 1,
+           "... or said once, where it is allowed");
+    cuda_attention_choice_destroy(choice);
+}
+
+static void check_fallback(void)
+{
+    struct cuda_attention_choice *choice = choice_create();
+    struct cuda_attention_count count;
+    struct attention documents = plain;
+    int32_t ids[32] = { 0 };
+    check_refused("no engine", 1, 512, MEMORY, "engines makes a plan");
+    check_refused("little scratch", 3, 8192, MEMORY, "KiB of scratch");
+    check_refused("little memory", 3, 512, 4096, "does not fit");
+    fake_dnn.engines = 3;
+    fake_dnn.version = 9;
+    cuda_fallback_allow(false);
+    bool good =
+        cuda_attention_choice_read(
+            choice, "cudnn 9\ncudnn forward 2 16 4 2 64 plain\n") == ERR_OK &&
+        forward(choice, DTYPE_BF16, &plain) == ERR_OK;
+    cuda_attention_choice_count(choice, &count);
+    tap_ok(good && count.shapes == 1 && count.dnn == 1 && count.unfit == NULL,
+           "attention is all cuDNN's");
+    documents.sequence_ids = ids;
+    good = forward(choice, DTYPE_BF16, &documents) == ERR_OK &&
+           backward(choice, &plain) == ERR_OK;
+    cuda_attention_choice_count(choice, &count);
+    tap_ok(good && count.shapes == 2 && count.dnn == 1 &&
+               strcmp(count.unfit, "samples of several documents") == 0,
+           "what cuDNN is not asked for, or was not measured, is counted");
+    cuda_fallback_allow(true);
+    cuda_attention_choice_destroy(choice);
+}
+
 static void check_text(void)
 {
     struct cuda_attention_choice *one = choice_create(), *two = NULL;
@@ -351,6 +408,7 @@ int main(void)
     check_measured();
     check_parts();
     check_own();
+    check_fallback();
     check_text();
     bool driver = PLANS && dlopen(DRIVER_DOUBLE, RTLD_NOW | RTLD_GLOBAL);
     if (!driver || cuda_dnn_library_open(&library) != ERR_OK) {

@@ -200,7 +200,7 @@ static void test_backend(struct train_settings *s)
 {
     const struct kernels *kernels = NULL;
     tap_ok(load("hardware.kernel_set=generic", s) == ERR_OK &&
-               train_backend_find(s, &kernels) == ERR_OK &&
+               train_backend_find(s, 1, &kernels) == ERR_OK &&
                strcmp(kernels->kernel_set, "generic") == 0,
            "a kernel set of the processor chooses it");
     tap_is_str(s->hardware.backend, "cpu", "as the settings say then");
@@ -208,12 +208,12 @@ static void test_backend(struct train_settings *s)
     tap_ok(train_backend_dtype(s) == DTYPE_F32, "which has a dtype");
     tap_ok(load("hardware.kernel_set=generic train.precision=bf16", s) ==
                    ERR_OK &&
-               train_backend_find(s, &kernels) == ERR_UNSUPPORTED &&
+               train_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED &&
                strstr(err_text(), "needs a GPU and there is none") != NULL,
            "bf16 is refused where no GPU is found");
     tap_ok(load("hardware.kernel_set=generic train.precision=fp8", s) ==
                    ERR_OK &&
-               train_backend_find(s, &kernels) == ERR_UNSUPPORTED &&
+               train_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED &&
                strstr(err_text(), "fp8 needs a GPU and there is none") != NULL,
            "and so is fp8");
     tap_ok(load("train.precision=fp8", s) == ERR_OK && train_backend_fp8(s) &&
@@ -236,8 +236,27 @@ static void test_backend(struct train_settings *s)
            "if not told otherwise");
     tap_ok(load("hardware.backend=cuda hardware.kernel_set=avx2", s) ==
                    ERR_OK &&
-               train_backend_find(s, &kernels) == ERR_UNSUPPORTED,
+               train_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED,
            "it has no kernel set of the processor");
+    tap_ok(load("", s) == ERR_OK &&
+               strcmp(train_backend_exchange(s), "any") == 0 &&
+               load("hardware.fallback=refuse", s) == ERR_OK &&
+               strcmp(train_backend_exchange(s), "auto") == 0 &&
+               load("parallel.exchange=staged hardware.fallback=refuse", s) ==
+                   ERR_OK &&
+               strcmp(train_backend_exchange(s), "staged") == 0,
+           "a slower exchange is a fall-back unless it is asked for");
+    tap_ok(load("parallel.exchange=nccl hardware.backend=cpu", s) ==
+                   ERR_USAGE &&
+               load("parallel.exchange=nccl hardware.kernel_set=generic", s) ==
+                   ERR_OK &&
+               train_backend_find(s, 2, &kernels) == ERR_USAGE &&
+               strstr(err_text(), "is for GPUs") != NULL,
+           "processors have no NCCL: %s", err_text());
+    tap_ok(load("hardware.kernel_set=generic", s) == ERR_OK &&
+               train_backend_find(s, 2, &kernels) == ERR_OK,
+           "their ranks have nothing to fall back from");
+    tap_is_str(s->hardware.fallback, "warn", "as the settings say then");
 }
 
 int main(void)

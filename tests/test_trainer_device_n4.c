@@ -63,7 +63,7 @@ static const char *const model[] = {
     "train.max_duration=6ba",     "train.global_batch=4",
     "parallel.slots=2",           "data.seq_len=16",
     "hardware.threads=1",         "optimizer.lr=3e-3",
-    "model.dropout_residual=0.1",
+    "model.dropout_residual=0.1", "parallel.exchange=staged",
 };
 #define MODEL_COUNT (int)(sizeof model / sizeof model[0])
 
@@ -146,6 +146,15 @@ static void run_tests(struct world *world)
     if (kernels_find("cuda", "emulated", &table) != ERR_OK) {
         tap_skip("no emulated device: %s", err_text());
         return;
+    }
+    if (world->ranks > 1) {
+        struct results refused = { 0 };
+        enum err rc = train(world, world->comm, "train.precision=fp32",
+                            "parallel.exchange=auto", &refused);
+        everywhere(world,
+                   rc == ERR_UNSUPPORTED &&
+                       strstr(err_text(), "parallel.exchange") != NULL,
+                   "ranks without NCCL are refused");
     }
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
         test_variant(world, &variants[i]);

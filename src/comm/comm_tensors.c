@@ -1,6 +1,7 @@
 #include "src/comm/comm_tensors.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,18 +98,31 @@ static enum err open_way(struct comm_tensors *tensors,
     return rc;
 }
 
-/* NCCL where all ranks can, else through host memory. Collective. */
-static enum err open_best(struct comm_tensors *tensors)
+/* NCCL where all ranks can, else, if that is allowed, through host memory.
+ * Collective. */
+static enum err open_best(struct comm_tensors *tensors, bool slower)
 {
     tensors->automatic = true;
     if (tensors->comm->size > 1) {
         enum err rc = open_way(tensors, &comm_tensors_nccl);
         if (rc != ERR_UNSUPPORTED)
             return rc;
+        if (!slower)
+            return err_set(rc,
+                           "tensors cannot travel by NCCL: %s; or set "
+                           "parallel.exchange = \"staged\", through host "
+                           "memory, which is slower",
+                           err_text());
         if (tensors->comm->rank == 0)
-            log_info("tensors travel through host memory: %s", err_text());
+            log_warn("tensors travel through host memory, which is slower: %s",
+                     err_text());
     }
     return open_way(tensors, &comm_tensors_staged);
+}
+
+static bool is_automatic(const char *way)
+{
+    return strcmp(way, "auto") == 0 || strcmp(way, "any") == 0;
 }
 
 /* Collective. */
@@ -116,13 +130,13 @@ static enum err choose(struct comm_tensors *tensors, const char *way)
 {
     enum err rc = ERR_OK;
     bool device = tensors->memory->device;
-    if (strcmp(way, "auto") == 0 && !device)
+    if (is_automatic(way) && !device)
         way = "direct";
-    if (strcmp(way, "auto") != 0 && strcmp(way, "direct") != 0 &&
+    if (!is_automatic(way) && strcmp(way, "direct") != 0 &&
         strcmp(way, "staged") != 0 && strcmp(way, "nccl") != 0)
         return err_set(ERR_USAGE,
-                       "exchange '%s' is unknown; use auto, direct, staged or "
-                       "nccl",
+                       "exchange '%s' is unknown; use auto, any, direct, "
+                       "staged or nccl",
                        way);
     if (device == (strcmp(way, "direct") == 0))
         return err_set(ERR_UNSUPPORTED,
@@ -134,8 +148,8 @@ static enum err choose(struct comm_tensors *tensors, const char *way)
         return ERR_OK;
     }
     TRY(comm_agree(tensors->comm, make_room(tensors)));
-    if (strcmp(way, "auto") == 0)
-        TRY(open_best(tensors));
+    if (is_automatic(way))
+        TRY(open_best(tensors, strcmp(way, "any") == 0));
     else
         TRY(open_way(tensors, strcmp(way, "nccl") == 0 ? &comm_tensors_nccl
                                                        : &comm_tensors_staged));
@@ -195,6 +209,17 @@ void comm_tensors_destroy(struct comm_tensors *tensors)
 const char *comm_tensors_way(const struct comm_tensors *tensors)
 {
     return tensors->way->name;
+}
+
+void comm_tensors_label(const struct comm_tensors *tensors, char *text,
+                        size_t bytes)
+{
+    if (tensors->comm->size == 1)
+        snprintf(text, bytes, "none");
+    else if (tensors->way->label != NULL)
+        tensors->way->label(tensors, text, bytes);
+    else
+        snprintf(text, bytes, "%s", tensors->way->name);
 }
 
 struct comm *comm_tensors_comm(struct comm_tensors *tensors)

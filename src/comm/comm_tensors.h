@@ -26,12 +26,13 @@
 struct comm_tensors;
 struct comm_tensors_request; /* storage is comm_tensors' own, a fixed pool */
 
-/* way: "auto" (direct where the host reaches tensors, else nccl, else staged,
- * the same on all ranks; the log says why it is not nccl), "direct", "staged",
- * "nccl". comm, memory and stream are borrowed; messages go over a duplicate of
- * comm. The calling thread uses its device already. ERR_USAGE: no such way;
- * ERR_UNSUPPORTED says what is missing. All ranks return the same code.
- * Collective. */
+/* way: "auto" (direct where the host reaches tensors, else nccl, where there
+ * are several ranks), "any" (the same, but staged where a rank cannot use NCCL,
+ * for which the log has the rank, its host and the reason), "direct", "staged",
+ * "nccl"; the same on all ranks. comm, memory and stream are borrowed; messages
+ * go over a duplicate of comm. The calling thread uses its device already.
+ * ERR_USAGE: no such way; ERR_UNSUPPORTED says what is missing, and on which
+ * rank. All ranks return the same code. Collective. */
 enum err comm_tensors_create(struct comm *comm,
                              const struct kernel_memory *memory, void *stream,
                              const char *way, struct comm_tensors **out);
@@ -40,6 +41,9 @@ enum err comm_tensors_create(struct comm *comm,
 void comm_tensors_destroy(struct comm_tensors *tensors);
 
 const char *comm_tensors_way(const struct comm_tensors *tensors);
+/* For people: the way with its version, "nccl 2.28.9"; "none": one rank. */
+void comm_tensors_label(const struct comm_tensors *tensors, char *text,
+                        size_t bytes);
 /* The comm of all its ranks: sizes, ranks, deadlines, and arrays for the sizes
  * of a start (comm_sizes). Operations of one's own do not belong there. */
 struct comm *comm_tensors_comm(struct comm_tensors *tensors);

@@ -164,6 +164,15 @@ out:
     return rc;
 }
 
+/* Who fails is named to itself, too: it may be the rank that logs. */
+static enum err agree_named(struct comm *comm, enum err own)
+{
+    enum err rc = comm_agree(comm, own);
+    if (own == ERR_OK)
+        return rc;
+    return err_prefix(rc, "rank %d (%s)", comm->rank, comm->hosts[comm->rank]);
+}
+
 /* NCCL refuses ranks that share a GPU, but late and on some ranks only. */
 static enum err check_devices(struct comm *comm,
                               const char device[DEVICE_BYTES])
@@ -184,9 +193,10 @@ static enum err check_devices(struct comm *comm,
         if (strcmp(comm->hosts[r], comm->hosts[comm->rank]) == 0 &&
             strcmp(devices[r], device) == 0)
             rc = err_set(ERR_UNSUPPORTED,
-                         "GPU %s is shared with rank %d, which NCCL refuses",
+                         "GPU %s is shared with rank %d, which NCCL refuses: "
+                         "start one rank per GPU",
                          device, r);
-    TRY(comm_agree(comm, rc));
+    TRY(agree_named(comm, rc));
 out:
     free(devices);
     return rc;
@@ -259,11 +269,21 @@ out:
     return rc;
 }
 
+static void nccl_label(const struct comm_tensors *tensors, char *text,
+                       size_t bytes)
+{
+    const struct nccl *nccl = tensors->state;
+    int version = 0;
+    (void)nccl->library.version(&version);
+    snprintf(text, bytes, "nccl %d.%d.%d", version / 10000, version / 100 % 100,
+             version % 100);
+}
+
 static enum err nccl_open(struct comm_tensors *tensors)
 {
     enum err rc = ERR_OK;
     char device[DEVICE_BYTES] = "";
-    TRY(comm_agree(tensors->comm, prepare(tensors, device)));
+    TRY(agree_named(tensors->comm, prepare(tensors, device)));
     if (tensors->automatic)
         TRY(check_devices(tensors->comm, device));
     TRY(meet(tensors));
@@ -480,6 +500,7 @@ out:
 
 const struct comm_tensors_way comm_tensors_nccl = {
     .name = "nccl",
+    .label = nccl_label,
     .open = nccl_open,
     .close = nccl_close,
     .start = nccl_start,

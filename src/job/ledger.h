@@ -1,6 +1,7 @@
 /* The ledger: RUN/ledger.jsonl, append-only JSON lines, one per event of an
  * attempt; each append is one write(2) and an fsync(2).
- * Events: "start" {attempt, job, restart, ranks, hosts, step}, "commit" {step,
+ * Events: "start" {attempt, job, restart, ranks, hosts, step}, "hardware"
+ * {arithmetic, devices, exchange, algorithms, fallback}, "commit" {step,
  * bytes, seconds (writing and committing), stage_s (the copy that training
  * waited for)} or, by tessera-ckpt, {step, bytes, copy_s, scavenged: true},
  * "commit-local" (as "commit", on the nodes), "save-failed" {step, error,

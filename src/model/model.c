@@ -221,6 +221,14 @@ out:
     return rc;
 }
 
+void model_spare(const struct model *model, void **memory, size_t *bytes)
+{
+    const size_t aligned = 256;
+    size_t from = (model->spare + aligned - 1) / aligned * aligned;
+    *memory = model->arena.base + from;
+    *bytes = model->arena.used > from ? model->arena.used - from : 0;
+}
+
 void model_destroy(struct model *model)
 {
     if (model == NULL)

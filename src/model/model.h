@@ -108,6 +108,11 @@ enum err model_plan(const struct model_config *config,
 /* The context (threads, scratch) for ops that run between leaves. Lent. */
 const struct kernel_ctx *model_ctx(const struct model *model);
 
+/* Tensors of the device in which a leaf keeps what it has computed: between
+ * leaves nothing of it is needed, and it may be written. Lent, 256-byte
+ * aligned. */
+void model_spare(const struct model *model, void **memory, size_t *bytes);
+
 /* Sums over the loss-bearing tokens of a leaf, in fp64. A tensor: a device has
  * written it when its stream has come there. */
 struct leaf_loss {

@@ -160,6 +160,7 @@ struct model {
     const struct kernels *kernels;
     struct kernel_ctx ctx;
     struct arena arena;   /* of tensors */
+    size_t spare;         /* where in it a leaf's own begins, until the end */
     struct arena host;    /* for copies from and to a device; none on CPU */
     struct pass *passes;  /* [own_chunks] */
     struct layer *layers; /* [own_chunks][n_layers] */

@@ -345,6 +345,7 @@ void model_layout(struct model *model, struct arena *arena,
     layout_workspace(model, arena);
     bytes->workspace = arena->used - begin;
     begin = arena->used;
+    model->spare = begin;
     for (int64_t i = 0; i < model->config.n_layers; i++)
         for (int j = 0; j < model->options.own_chunks; j++) {
             struct pass *pass = &model->passes[j];

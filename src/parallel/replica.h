@@ -105,6 +105,9 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
 /* Collective; left out after ERR_COMM. NULL is fine. */
 void replica_destroy(struct replica *replica);
 
+/* How tensors travel between ranks, for people: "nccl 2.28.9". */
+void replica_exchange(const struct replica *replica, char *text, size_t bytes);
+
 /* Another number of leaves per slot, a multiple of the chunks; between batches.
  */
 enum err replica_set_leaves(struct replica *replica, int leaves);

@@ -9,6 +9,8 @@
 #define FP32 "fp32"
 #define BF16 "bf16"
 #define FP8 "fp8"
+#define REFUSE "refuse"
+#define WARN "warn"
 #define FP8_MULTIPLE 16 /* of what is rounded to it, rows and columns */
 
 static bool is(const char *text, const char *name)
@@ -52,15 +54,32 @@ static enum err check_fp8_shape(const struct train_settings *s)
     return ERR_OK;
 }
 
-enum err train_backend_check(const struct train_settings *settings)
+/* Between the processor's ranks tensors travel in one way only. */
+static enum err check_exchange(const struct train_settings *s, bool cpu)
 {
-    const struct train_settings *s = settings;
-    if (is(s->hardware.backend, CPU) && needs_gpu(s))
-        return no_gpu(ERR_USAGE, s->train.precision, "hardware.backend is cpu");
-    return train_backend_fp8(s) ? check_fp8_shape(s) : ERR_OK;
+    if (!cpu || is(s->parallel.exchange, AUTO))
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "parallel.exchange = %s is for GPUs, and the processor "
+                   "computes: use auto, or hardware.backend = cuda",
+                   s->parallel.exchange);
 }
 
-enum err train_backend_find(struct train_settings *settings,
+enum err train_backend_check(const struct train_settings *settings)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = settings;
+    bool cpu = is(s->hardware.backend, CPU);
+    if (cpu && needs_gpu(s))
+        return no_gpu(ERR_USAGE, s->train.precision, "hardware.backend is cpu");
+    TRY(check_exchange(s, cpu));
+    if (train_backend_fp8(s))
+        TRY(check_fp8_shape(s));
+out:
+    return rc;
+}
+
+enum err train_backend_find(struct train_settings *settings, int ranks,
                             const struct kernels **out)
 {
     enum err rc = ERR_OK;
@@ -75,6 +94,7 @@ enum err train_backend_find(struct train_settings *settings,
     if (cpu && needs_gpu(s))
         TRY(no_gpu(ERR_UNSUPPORTED, s->train.precision,
                    "there is none to compute with"));
+    TRY(check_exchange(s, cpu));
     if (train_backend_fp8(s) && (*out)->quantize == NULL)
         TRY(err_set(ERR_UNSUPPORTED,
                     "train.precision = fp8: %s/%s has no 8-bit floats: use "
@@ -85,6 +105,11 @@ enum err train_backend_find(struct train_settings *settings,
     if (is(s->train.precision, AUTO))
         snprintf(s->train.precision, sizeof s->train.precision, "%s",
                  cpu ? FP32 : BF16);
+    if (is(s->hardware.fallback, AUTO))
+        snprintf(s->hardware.fallback, sizeof s->hardware.fallback, "%s",
+                 !cpu && ranks > 1 ? REFUSE : WARN);
+    if ((*out)->allow_fallback != NULL)
+        TRY((*out)->allow_fallback(train_backend_falls_back(s)));
 out:
     return rc;
 }
@@ -99,6 +124,21 @@ enum err train_backend_plan(const struct train_settings *settings,
         return ERR_OK;
     return kernels_find_planned(is(backend, CUDA) ? CUDA : CPU, kernel_set,
                                 out);
+}
+
+bool train_backend_falls_back(const struct train_settings *settings)
+{
+    return !is(settings->hardware.fallback, REFUSE);
+}
+
+const char *train_backend_exchange(const struct train_settings *settings)
+{
+    const struct train_settings *s = settings;
+    if (is(s->parallel.exchange, "nccl"))
+        return "nccl";
+    if (is(s->parallel.exchange, "staged"))
+        return "staged";
+    return train_backend_falls_back(s) ? "any" : AUTO;
 }
 
 enum dtype train_backend_dtype(const struct train_settings *settings)

@@ -14,9 +14,11 @@
  * the backend does not have, or not for this shape. */
 enum err train_backend_check(const struct train_settings *settings);
 
-/* The table of this machine; hardware.backend and train.precision are no longer
- * "auto" then. */
-enum err train_backend_find(struct train_settings *settings,
+/* The table of this machine for a run of so many ranks; hardware.backend,
+ * hardware.fallback and train.precision are no longer "auto" then.
+ * ERR_UNSUPPORTED says what is missing, a library that hardware.fallback does
+ * not let go as well. */
+enum err train_backend_find(struct train_settings *settings, int ranks,
                             const struct kernels **out);
 
 /* The same for a plan, which needs no GPU: the table may only be asked for
@@ -24,6 +26,12 @@ enum err train_backend_find(struct train_settings *settings,
  * depend on the machine. */
 enum err train_backend_plan(const struct train_settings *settings,
                             const struct kernels **out);
+
+/* Whether hardware.fallback lets what is slower take the place of what is
+ * missing; "auto" counts as that it does. */
+bool train_backend_falls_back(const struct train_settings *settings);
+/* The way of tensors between ranks, as comm_tensors_create() calls it. */
+const char *train_backend_exchange(const struct train_settings *settings);
 
 /* Of weights and activations at work; "auto" as above. */
 enum dtype train_backend_dtype(const struct train_settings *settings);

@@ -9,8 +9,10 @@
 #include "src/model/model_graph.h"
 #include "src/train/train_alone.h"
 
-/* For the operands that are measured: products that need more keep what the
- * library proposes. The first that can be had. */
+/* For the operands that are measured: the first that can be had, unless a
+ * leaf's own memory is larger. Products that need more keep what the library
+ * proposes.
+ */
 static const size_t room_bytes[] = { (size_t)2 << 30, (size_t)512 << 20,
                                      (size_t)64 << 20 };
 #define FILL_BYTES ((size_t)1 << 20)
@@ -48,9 +50,12 @@ static enum err fill(const struct trainer *trainer, struct arena *room)
         numbers[i] =
             (uint16_t)((word & 0x807f) | (123 + (word >> 16) % 4) << 7);
     }
-    for (size_t at = 0; at < room->capacity; at += FILL_BYTES)
-        TRY(memory->upload(trainer->stream, FILL_BYTES, numbers,
+    for (size_t at = 0; at < room->capacity; at += FILL_BYTES) {
+        size_t left = room->capacity - at;
+        TRY(memory->upload(trainer->stream,
+                           left < FILL_BYTES ? left : FILL_BYTES, numbers,
                            room->base + at));
+    }
     TRY(memory->wait(trainer->stream));
 out:
     memory->host_destroy(&host);
@@ -62,8 +67,26 @@ struct measuring {
     char *text;
 };
 
-/* On rank 0, after a microbatch, in a thread of its own: it takes minutes. A
- * machine without room takes the libraries' proposals. */
+/* Memory of its own, or between leaves the model's, which attention's operands
+ * fit into, having been there. */
+static void take_room(const struct trainer *trainer, struct arena *own,
+                      struct arena *room)
+{
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    void *spare;
+    size_t count = sizeof room_bytes / sizeof *room_bytes;
+    *room = (struct arena){ 0 };
+    model_spare(trainer->model, &spare, &room->capacity);
+    room->base = spare;
+    for (size_t i = 0; i < count && room_bytes[i] > room->capacity; i++)
+        if (memory->tensors_create(room_bytes[i], own) == ERR_OK) {
+            *room = *own;
+            return;
+        }
+    *own = (struct arena){ 0 };
+}
+
+/* On rank 0, after a microbatch, in a thread of its own: it takes minutes. */
 static enum err measure(void *arg)
 {
     enum err rc = ERR_OK;
@@ -71,23 +94,19 @@ static enum err measure(void *arg)
     const struct trainer *trainer = measuring->trainer;
     const struct kernels *kernels = trainer->kernels;
     const struct kernel_ctx *ctx = model_ctx(trainer->model);
-    struct arena room = { 0 };
-    size_t count = sizeof room_bytes / sizeof *room_bytes;
+    struct arena own = { 0 }, room;
     TRY(kernels->memory->use(comm_local_rank(trainer->comm)));
     TRY(kernels->memory->wait(trainer->stream));
-    for (size_t i = 0; i < count && room.base == NULL; i++)
-        if (kernels->memory->tensors_create(room_bytes[i], &room) != ERR_OK)
-            room = (struct arena){ 0 };
-    if (room.base == NULL) {
-        log_warn("no device memory is left to measure algorithms in: the "
-                 "libraries' proposals are taken");
-    } else {
-        TRY(fill(trainer, &room));
-        TRY(kernels->measure(ctx, room.base, room.capacity));
-    }
+    take_room(trainer, &own, &room);
+    TRY(fill(trainer, &room));
+    TRY(kernels->measure(ctx, room.base, room.capacity));
+    if (own.base == NULL) /* as it was when the model was made */
+        TRY(kernels->zero(ctx, DTYPE_F32,
+                          (int64_t)(room.capacity / sizeof(float)), room.base));
+    TRY(kernels->memory->wait(trainer->stream));
     TRY(kernels->choices(&measuring->text));
 out:
-    kernels->memory->tensors_destroy(&room);
+    kernels->memory->tensors_destroy(&own);
     return rc;
 }
 

@@ -29,6 +29,7 @@ train_memory_replica(const struct train_settings *settings)
     return (struct replica_options){
         .strategy = strategy_of(s->parallel.strategy),
         .dtype = train_backend_dtype(s),
+        .exchange = train_backend_exchange(s),
         .optimizer = strcmp(s->optimizer.name, "lion") == 0 ? OPTIMIZER_LION
                                                             : OPTIMIZER_ADAMW,
         .shard_degree = (int)s->parallel.shard_degree,

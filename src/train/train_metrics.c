@@ -130,22 +130,40 @@ static void format_experts(const struct trainer *trainer, char *out,
              sqrt(variance) / mean);
 }
 
+/* Who computes and sends, where several can: for a device. Else empty. */
+static void format_hardware(const struct trainer *trainer, char *out,
+                            size_t size)
+{
+    struct kernel_chosen chosen;
+    char exchange[64];
+    out[0] = '\0';
+    if (trainer->kernels->chosen == NULL)
+        return;
+    trainer->kernels->chosen(&chosen);
+    replica_exchange(trainer->replica, exchange, sizeof exchange);
+    snprintf(out, size,
+             ", \"exchange\": \"%s\", \"attention\": \"%s\", "
+             "\"products\": \"%s\"",
+             exchange, chosen.attention, chosen.products);
+}
+
 static enum err write_line(const struct train_metrics *metrics,
                            const struct trainer *trainer)
 {
-    char line[768], mfu[160], experts[224];
+    char line[1024], mfu[160], experts[224], hardware[192];
     double rate = (double)trainer->rates.tokens_per_step / trainer->step_s;
     format_mfu(metrics, trainer, mfu, sizeof mfu);
     format_experts(trainer, experts, sizeof experts);
-    int n =
-        snprintf(line, sizeof line,
-                 "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
-                 "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
-                 "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
-                 "%s%s}\n",
-                 trainer->attempt, (long long)trainer->step,
-                 (long long)trainer_tokens(trainer), trainer->loss, trainer->lr,
-                 trainer->grad_norm, trainer->step_s * 1e3, rate, mfu, experts);
+    format_hardware(trainer, hardware, sizeof hardware);
+    int n = snprintf(line, sizeof line,
+                     "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
+                     "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
+                     "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
+                     "%s%s%s}\n",
+                     trainer->attempt, (long long)trainer->step,
+                     (long long)trainer_tokens(trainer), trainer->loss,
+                     trainer->lr, trainer->grad_norm, trainer->step_s * 1e3,
+                     rate, mfu, experts, hardware);
     return train_lines_append(metrics->fd, metrics->path, line, (size_t)n);
 }
 

@@ -95,6 +95,33 @@ static enum err record_start(const struct run *run)
                   "hosts", run_hosts(run->comm), "version", TESSERA_VERSION));
 }
 
+/* What computes, and how tensors travel: for the log and the ledger. */
+static void describe(const struct trainer *t, char exchange[64],
+                     struct kernel_chosen *chosen)
+{
+    *chosen = (struct kernel_chosen){ .products = NULL };
+    replica_exchange(t->replica, exchange, 64);
+    if (t->kernels->chosen != NULL)
+        t->kernels->chosen(chosen);
+}
+
+/* After "start", which stands there whatever happens meanwhile. */
+static enum err record_hardware(const struct run *run)
+{
+    const struct trainer *t = run->trainer;
+    struct kernel_chosen chosen;
+    char exchange[64];
+    describe(t, exchange, &chosen);
+    if (t->kernels->memory->device)
+        log_info("%s, exchange %s%s%s", t->devices, exchange,
+                 chosen.text[0] != '\0' ? ", " : "", chosen.text);
+    return ledger_append(
+        run->settings->run.dir, "hardware", run->attempt,
+        json_pack("{s:s, s:s, s:s, s:s, s:s}", "arithmetic", t->arithmetic,
+                  "devices", t->devices, "exchange", exchange, "algorithms",
+                  chosen.text, "fallback", t->settings.hardware.fallback));
+}
+
 /* JSON text is UTF-8; a path need not be, nor an error text that was cut. */
 static json_t *json_text(const char *text)
 {
@@ -188,15 +215,22 @@ static void log_plan(const struct run *run)
              memory, t->arithmetic);
 }
 
-/* What was planned against the largest that any rank has taken. */
+/* What was planned against the largest that any rank has taken; of a device
+ * what is in use, its driver's and libraries' share included. */
 static enum err log_memory(const struct run *run)
 {
     enum err rc = ERR_OK;
-    int64_t peak = (int64_t)train_memory_peak();
+    const struct kernel_memory *memory = run->trainer->kernels->memory;
+    size_t bytes = train_memory_peak();
+    if (memory->used != NULL)
+        rc = memory->used(&bytes);
+    TRY(comm_agree(run->comm, rc));
+    int64_t peak = (int64_t)bytes;
     TRY(comm_all_reduce_i64(run->comm, &peak, 1, COMM_MAX));
     if (run->rank == 0)
-        log_info("memory: planned %zu MiB, peak %lld MiB",
-                 run->plan.total >> 20, (long long)(peak >> 20));
+        log_info("memory: planned %zu MiB, %s %lld MiB", run->plan.total >> 20,
+                 memory->used != NULL ? "in use on the GPU" : "peak",
+                 (long long)(peak >> 20));
 out:
     return rc;
 }
@@ -218,6 +252,9 @@ static enum err run_train(struct run *run, int *exit_code)
         log_plan(run);
     if (!run->trainer->finished) {
         TRY(train_choices_settle(run->trainer));
+        if (run->rank == 0)
+            rc = record_hardware(run);
+        TRY(comm_agree(run->comm, rc));
         TRY(trainer_calibrate(run->trainer));
     }
     TRY(trainer_fit(run->trainer));

@@ -250,6 +250,11 @@ const struct setting train_settings_schema[] = {
     { "parallel.determinism", SETTING_CHOICE, AT(parallel.determinism),
       "elastic", 0, 0, "elastic|run|fast",
       "elastic: same bits for any number of ranks" },
+    { "parallel.exchange", SETTING_CHOICE, AT(parallel.exchange), "auto", 0, 0,
+      "auto|nccl|staged",
+      "how tensors travel between GPUs; auto: by NCCL, see hardware.fallback; "
+      "nccl: also where two ranks seem to share a GPU; staged: through host "
+      "memory" },
     { "parallel.slots", SETTING_INT, AT(parallel.slots), "0", 0, 65536, NULL,
       "canonical parts of a global batch, at least the number of ranks; 0: the "
       "largest power of two up to 8 that divides it" },
@@ -271,6 +276,11 @@ const struct setting train_settings_schema[] = {
       "auto|off",
       "of a GPU with ddp and zero1: a microbatch as one launch, not op by op; "
       "the same bits" },
+    { "hardware.fallback", SETTING_CHOICE, AT(hardware.fallback), "auto", 0, 0,
+      "auto|refuse|warn",
+      "where NCCL, cuDNN or cuBLASLt are missing or have nothing for a shape, "
+      "ranks share a GPU or GPUs are idle: end with the reason, or go on more "
+      "slowly and say so; auto: refuse, with one rank warn" },
     { "hardware.peak_flops", SETTING_FLOAT, AT(hardware.peak_flops), "0", 0,
       1e18, NULL, "FLOP/s of one rank, for mfu; 0: those of its GPU, or measured" },
 

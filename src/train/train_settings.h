@@ -53,8 +53,8 @@ struct train_settings {
     } data;
     struct {
         struct duration max_duration;
-        int64_t global_batch; /* samples */
-        int64_t microbatch;   /* samples per leaf */
+        int64_t global_batch;      /* samples */
+        int64_t microbatch;        /* samples per leaf */
         bool microbatch_automatic; /* not a setting: it was 0 */
         int64_t seed;
         char precision[SETTINGS_TEXT_BYTES];
@@ -90,12 +90,13 @@ struct train_settings {
     } checkpoint;
     struct {
         char strategy[SETTINGS_TEXT_BYTES];
-        int64_t shard_degree; /* ranks; 0: all */
-        int64_t prefetch;     /* blocks */
+        int64_t shard_degree;                   /* ranks; 0: all */
+        int64_t prefetch;                       /* blocks */
         int64_t expert_degree, sequence_degree; /* ranks */
         int64_t sequence_chunks;                /* of a sequence */
         char reduce_precision[SETTINGS_TEXT_BYTES];
         char determinism[SETTINGS_TEXT_BYTES];
+        char exchange[SETTINGS_TEXT_BYTES];
         int64_t slots;
         double timeout_s;
         bool allow_arithmetic_change;
@@ -105,6 +106,7 @@ struct train_settings {
         char backend[SETTINGS_TEXT_BYTES];
         char kernel_set[SETTINGS_TEXT_BYTES];
         char graphs[SETTINGS_TEXT_BYTES];
+        char fallback[SETTINGS_TEXT_BYTES];
         double peak_flops; /* per rank */
     } hardware;
     struct {

@@ -8,6 +8,7 @@
 #include "src/base/clock.h"
 #include "src/train/train_backend.h"
 #include "src/train/train_data.h"
+#include "src/train/train_devices.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_same.h"
 #include "src/train/train_schedule.h"
@@ -18,7 +19,8 @@ static enum err open_kernels(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
     char blas[224];
-    TRY(train_backend_find(&trainer->settings, &trainer->kernels));
+    TRY(train_backend_find(&trainer->settings, trainer->ranks,
+                           &trainer->kernels));
     const struct kernel_memory *memory = trainer->kernels->memory;
     TRY(memory->use(comm_local_rank(trainer->comm)));
     TRY(memory->stream_create(false, &trainer->stream));
@@ -62,8 +64,8 @@ static enum err create_local(struct trainer *trainer)
     };
     TRY(params_create(&config, &trainer->params));
     if (train_backend_fp8(s))
-        TRY(train_fp8_create(trainer->kernels->memory,
-                             model_fp8_count(&config), &trainer->fp8));
+        TRY(train_fp8_create(trainer->kernels->memory, model_fp8_count(&config),
+                             &trainer->fp8));
     if (s->model.experts > 0)
         trainer->expert_counts =
             calloc((size_t)(s->model.n_layers * s->model.experts),
@@ -104,6 +106,9 @@ enum err trainer_create(struct comm *comm,
     TRY(train_threads(comm, (int)settings->hardware.threads,
                       &trainer->threads));
     TRY(comm_agree(comm, create_local(trainer)));
+    TRY(train_devices(comm, trainer->kernels->memory,
+                      train_backend_falls_back(&trainer->settings),
+                      trainer->devices, sizeof trainer->devices));
     TRY(train_same(trainer));
     TRY(trainer_memory_create(trainer));
     *out = trainer;

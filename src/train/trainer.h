@@ -31,9 +31,10 @@ struct trainer {
     struct comm *comm;
     int rank, ranks;
     int threads;
-    int attempt;       /* 1 for the run's first start */
-    char run_uuid[37]; /* of the run, from its first start */
+    int attempt;          /* 1 for the run's first start */
+    char run_uuid[37];    /* of the run, from its first start */
     char arithmetic[256]; /* backend/kernel set, BLAS: what decides bits */
+    char devices[96];     /* "8 GPUs for 8 ranks"; empty on CPU */
     char *choices; /* of algorithms, as text (train_choices.h); NULL: none */
 
     void *stream; /* all of a step's work in its order; NULL on CPU */
@@ -47,11 +48,11 @@ struct trainer {
     struct dataset *train_data;
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order order;
-    struct batch *batch;    /* one microbatch */
-    bool whole_samples;     /* for now each of its samples is one document */
+    struct batch *batch; /* one microbatch */
+    bool whole_samples;  /* for now each of its samples is one document */
     struct trainer_losses losses; /* of a batch's leaves, this rank's */
-    double *leaf_loss;    /* [leaves of a batch] of this rank's */
-    double *leaf_balance; /* [leaves of a batch] the load-balance losses */
+    double *leaf_loss;            /* [leaves of a batch] of this rank's */
+    double *leaf_balance;   /* [leaves of a batch] the load-balance losses */
     int64_t *expert_counts; /* [n_layers, experts] choices in the last step, of
                                all ranks; NULL without experts */
     bool shrunk; /* train.microbatch is smaller than the settings wanted */
@@ -72,10 +73,10 @@ struct trainer {
     double loss;         /* nats per loss-bearing token */
     double balance_loss; /* weighted; trained, but not part of `loss` */
     double lr;
-    double grad_norm;    /* before clipping */
+    double grad_norm; /* before clipping */
     int64_t loss_tokens;
-    double step_s;       /* this rank's wall time */
-    double loader_s;     /* of it, reading samples */
+    double step_s;   /* this rank's wall time */
+    double loader_s; /* of it, reading samples */
 
     /* A failure has brought ranks that compute together out of step: nothing
      * collective can follow but trainer_roll_call(). */
@@ -87,7 +88,7 @@ struct trainer {
     double save_s; /* the longest save into the run directory so far */
     int64_t saves_failed; /* in a row, as far as this rank has seen */
     bool saves_hopeless;  /* a rank has seen too many; agreed in batch_end */
-    bool eval_missing; /* a signal took the last step's evaluation; agreed */
+    bool eval_missing;    /* a signal took the last step's evaluation; agreed */
 };
 
 /* Borrow comm, make everything that a run needs: data, model, memory. No file

@@ -1,0 +1,23 @@
+/* What computes where a library that should do it is missing or has nothing for
+ * a shape: kernels of our own, which are slower, and which the user must have
+ * allowed (hardware.fallback). */
+#ifndef TESSERA_KERNELS_CUDA_FALLBACK_H
+#define TESSERA_KERNELS_CUDA_FALLBACK_H
+
+#include <stdbool.h>
+
+#include "src/base/err.h"
+
+/* Of the process; true until somebody says otherwise. Before the first op. */
+void cuda_fallback_allow(bool allow);
+
+/* To be asked before kernels of our own take over, with what was to be done and
+ * why it can't be. ERR_OK where that is allowed, and the log says so once more;
+ * else ERR_UNSUPPORTED, which says what to do. */
+enum err cuda_fallback(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* How often that was allowed. */
+int cuda_fallback_count(void);
+
+#endif
