@@ -84,7 +84,7 @@ CPU_SRC  := $(sort $(wildcard kernels/cpu_*.c))
 # a main has no underscore in its name; NAME_part.c belongs to NAME.c
 MAIN_SRC := $(sort $(shell ls src/cmd/*.c | grep -v _))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
-TEST_SRC := $(filter-out $(if $(HAVE_CXX),,$(addprefix tests/,test_cuda_emulator.c test_cuda_far.c test_cuda_probe.c test_cuda_race.c test_cuda_graph.c test_health_probe.c test_model_device.c test_model_fp8.c test_model_fp8_layer.c test_model_graph.c test_trainer_device.c test_trainer_device_n4.c)),$(TEST_SRC))
+TEST_SRC := $(filter-out $(if $(HAVE_CXX),,$(addprefix tests/,test_cuda_emulator.c test_cuda_far.c test_cuda_probe.c test_cuda_race.c test_cuda_graph.c test_gpu_attention.c test_health_probe.c test_model_device.c test_model_fp8.c test_model_fp8_layer.c test_model_graph.c test_trainer_device.c test_trainer_device_n4.c)),$(TEST_SRC))
 TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,tests/test_cuda_blas.c tests/test_cuda_device.c tests/test_cuda_dnn.c),$(TEST_SRC))
 TEST_SRC := $(filter-out $(if $(HAVE_CUDNN),,tests/test_cuda_dnn.c),$(TEST_SRC))
 LIB      := $(B)/libtessera.a
@@ -112,9 +112,11 @@ CRASHING := $(B)/crash/bin/tessera-train
 FAKES    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
 # the tests of ops on a GPU, and with the emulator in its place (tests/gpu)
 OP_TESTS := $(patsubst tests/%.c,%,$(sort $(wildcard tests/test_kernels_*.c)))
-MANAGED  := $(addprefix $(B)/tests/gpu/,managed.o managed_memory.o)
+MANAGED  := $(addprefix $(B)/tests/gpu/,managed.o managed_again.o managed_memory.o)
 WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-needed
-GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(B)/gpu/bench_kernels)
+# what has nothing to compute with elsewhere: NCCL, and cuDNN where it is known
+GPU_ONLY := $(B)/gpu/test_nccl $(if $(HAVE_CUDNN),$(B)/gpu/test_attention_cudnn)
+GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(GPU_ONLY) $(B)/gpu/bench_kernels)
 GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/,$(filter-out $(if $(HAVE_CXX),,%bf16 %fp8),$(OP_TESTS)))
 RACES    := $(addprefix $(B)/race/,$(OP_TESTS) test_cuda_probe)
 # those that take seconds, for make check
@@ -129,6 +131,7 @@ RANKS_test_ckpt_load_n4 := 1 2 3 4
 RANKS_test_ckpt_memory_n4 := 1 2 3
 RANKS_test_ckpt_xor_n4 := 1 2 3 4
 RANKS_test_ckpt_xor_damage_n4 := 2 3 4
+RANKS_test_train_devices_n4 := 1 2 4
 RANKS_test_trainer_memory_n4 := 1 2 4
 RANKS_test_train_choices_n4 := 1 2
 RANKS_test_trainer_device_n4 := 2
@@ -298,9 +301,10 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 $(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
-$(filter $(B)/tests/test_kernels% $(addprefix $(B)/tests/,test_cuda_far test_cuda_graph test_health_probe test_model_device test_model_fp8 test_model_fp8_layer test_model_graph test_trainer_device test_trainer_device_n4),$(TESTS)): $(EMULATED)
+$(filter $(B)/tests/test_kernels% $(addprefix $(B)/tests/,test_cuda_far test_cuda_graph test_gpu_attention test_health_probe test_model_device test_model_fp8 test_model_fp8_layer test_model_graph test_trainer_device test_trainer_device_n4),$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device_n4 $(B)/tests/test_group_dead $(B)/tests/test_group_tensors_n4,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
+$(B)/tests/test_gpu_attention: $(B)/tests/gpu/attention_pair.o
 $(B)/tests/test_gpu_managed: $(MANAGED)
 $(B)/tests/test_gpu_managed: LDFLAGS += $(WRAPPED)
 $(B)/tests/test_cuda_race: $(B)/tests/cuda_race_cases.raced.o $(B)/tests/cuda_emulator.o $(B)/tests/cuda_race.o
@@ -321,6 +325,12 @@ $(B)/gpu/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) $(WRAPPED) -o $@ $^ $(LDLIBS)
+
+$(B)/gpu/test_attention_cudnn: $(B)/tests/gpu/attention_pair.o
+$(GPU_ONLY): $(B)/gpu/%: $(B)/tests/gpu/%.o $(B)/tests/tap.o $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -Wl,--as-needed -o $@ $(filter %.o,$^) $(LIB) $(LDLIBS)
 
 # only bf16 and fp8 need the emulator there: what takes fp32 is quicker on the CPU's table
 $(filter %bf16 %fp8,$(GPU_REHEARSAL)): $(EMULATED)
@@ -456,7 +466,7 @@ lint: layers ## cppcheck, shellcheck, layers
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
 	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo \
-	    tests/mpirun tests/english-text tests/inputs.t tests/layers tests/matrix tests/soak/matrix tests/gpu/run tests/gpu/pack tests/gpu/training.bash $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
+	    tests/mpirun tests/english-text tests/inputs.t tests/layers tests/matrix tests/soak/matrix tests/gpu/run tests/gpu/pack $(wildcard tests/gpu/*.bash) $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
 
 layers: ## no include against the direction of dependencies
 	@tests/layers

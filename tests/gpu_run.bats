@@ -22,46 +22,100 @@ stand_in() {
     chmod +x "$TREE/$1"
 }
 
-# A machine with a GPU on which all is well.
+# A machine with $GPUS GPUs (1) on which all is well. The ranks of the stand-in
+# for training send by NCCL, unless they share a GPU or $STAGED is set; the one
+# that is to be stopped waits, and rank 0 names it.
 # shellcheck disable=SC2016 # what stand-ins expand
 make_tree() {
-    mkdir -p "$TREE/tests/gpu" "$TREE/jobs/conf" "$TREE/build/tiny-data/train"
-    cp tests/gpu/run tests/gpu/training.bash "$TREE/tests/gpu/"
+    mkdir -p "$TREE/tests/gpu" "$TREE/jobs/conf" "$TREE/build/tiny-data/train" "$TREE/libs"
+    cp tests/gpu/run tests/gpu/*.bash "$TREE/tests/gpu/"
     touch "$TREE/jobs/conf/tiny.cfg" "$TREE/build/tiny-data/train/index.json"
+    touch "$TREE/libs/"lib{cublasLt.so.13,cudnn.so.9,nccl.so.2,nvrtc.so.13}
     echo 1234abc >"$TREE/commit"
-    stand_in tests/mpirun <<<'shift; exec "$@"'
+    stand_in tests/mpirun <<'END'
+n=$1
+shift
+for ((r = 0; r < n; r++)); do RANK=$r RANKS=$n "$@" & pids[r]=$!; done
+wait "${pids[0]}"
+code=$?
+kill -9 "${pids[@]}" 2>/dev/null
+exit $code
+END
     stand_in bin/mpirun <<<'echo "mpirun (Open MPI) 4.1.4"'
-    stand_in bin/nvidia-smi <<<'[ "$1" = -L ] && echo "GPU 0: Pretended" || echo "Pretended, 580.1"'
-    stand_in bin/compute-sanitizer <<<'exec "${@:5}"'
+    stand_in bin/nvidia-smi <<'END'
+case "$*" in
+    -L) for ((i = 0; i < ${GPUS:-1}; i++)); do echo "GPU $i: Pretended"; done ;;
+    *-lms*) echo "now, 0, 1755, 2619, 650, 70, 0x0" && echo "now, 0, 1980, 2619, 690, 71, 0x0" && exec sleep 60 ;;
+    topo*) echo NV18 ;;
+    *) echo "Pretended, 580.1" ;;
+esac
+END
+    stand_in bin/ldconfig <<<'echo "libcublasLt.so.13 (libc6,x86-64) => /here"'
+    stand_in bin/compute-sanitizer <<<'while [[ $1 == -* ]]; do shift 2; done; exec "$@"'
     stand_in build/gpu/bench_kernels <<'END'
-: libcublasLt.so.13
-if [ "$1" = --describe ]; then echo "CUDA kernels, Pretended"; exit; fi
+: libcublasLt.so.13 libcudnn.so.9
+if [ "$1" = --describe ]; then echo "CUDA kernels, Pretended, cuBLASLt 130100, cuDNN 91900"; exit; fi
+if [ "$1" = --compare ]; then echo "ok - gemm 7b up NT: 8 algorithms"; exit; fi
 echo '{"op": "copy", "shape": "ceiling", "us": 500.00, "rate": 4294.97, "unit": "GB/s", "share": 1.0000, "goal": 0.00, "ok": true}'
 echo '{"op": "norm_forward", "shape": "16384x768", "us": 20.00, "rate": 2500.00, "unit": "GB/s", "share": 0.5821, "goal": 0.85, "ok": false}'
 echo '{"op": "lion", "shape": "1x1", "skipped": "the table has no lion yet"}'
 echo "# bench: 2 rows, 1 short, 0 failed, 1 skipped" >&2
 END
-    for name in activation bf16 dropout experts glu loss pack rope update; do
-        stand_in build/gpu/test_kernels_$name <<<'printf "ok 1 - a\nok 2 # SKIP lacks lion\n1..2\n"'
+    stand_in build/gpu/test_attention_cudnn <<<'echo "ok 1 - 4 x 2048"; echo 1..1'
+    stand_in build/gpu/test_nccl <<'END'
+: libnccl.so.2
+[ "${RANK:-0}" -eq 0 ] || exit 0
+printf "ok 1 - auto: nccl 2.28.9\n# rate all-gather of 256 MiB by %d ranks: 350.0 GB/s\n1..1\n" "$RANKS"
+END
+    for name in activation bf16 dropout experts glu loss pack rope update attention_bf16 attention_chunk_bf16 gemm_bf16 grouped_gemm_bf16 norm fp8; do
+        stand_in build/gpu/test_kernels_$name <<<'printf "ok 1 - a\nok 2 # SKIP lacks lion\n1..2\n"; echo "# $TESSERA_GPU_REPEAT times"'
     done
     stand_in build/bin/tessera-ckpt <<<'cat "$2/digest"'
     stand_in build/bin/tessera-bench <<<'echo "tessera-bench step"'
     stand_in build/bin/tessera-train <<'END'
 if [ "$1" = --help ]; then echo "  hardware.backend x"; echo "  train.precision y"; exit; fi
-for word; do case $word in run.dir=*) dir=${word#*=} ;; hardware.backend=*) backend=${word#*=} ;; esac; done
+fallback=auto steps=50 exchange=none
+for word; do
+    case $word in
+        run.dir=*) dir=${word#*=} ;;
+        hardware.backend=*) backend=${word#*=} ;;
+        hardware.fallback=*) fallback=${word#*=} ;;
+        train.max_duration=*) steps=${word#*=} && steps=${steps%ba} ;;
+    esac
+done
+if [ "${RANK:-0}" -gt 0 ]; then
+    [ "$steps" -lt 1000 ] || sleep 60
+    exit 0
+fi
+if [ "${RANKS:-1}" -gt 1 ]; then
+    exchange="nccl 2.28.9"
+    if [ "${CUDA_VISIBLE_DEVICES//,/}" = "$CUDA_VISIBLE_DEVICES" ]; then
+        exchange=staged
+        [ $fallback = warn ] || { echo "rank 1 shares GPU 0000:01:00.0 of here with rank 0: start fewer"; exit 64; }
+    fi
+    [ -z "$STAGED" ] || exchange=staged
+fi
 mkdir -p "$dir/checkpoints/step-50"
+[ -e "$dir/choices" ] || echo "algorithms of ${dir##*/}" >"$dir/choices"
 from=$(wc -l 2>/dev/null <"$dir/metrics.jsonl" || echo 0)
-for ((i = from + 1; i <= 50; i++)); do
-    echo "{\"step\": $i, \"lr\": 1, \"loss\": 2.${LOSS:-500}}" >>"$dir/metrics.jsonl"
+[ "$steps" -lt 1000 ] || last=10
+for ((i = from + 1; i <= ${last:-$steps}; i++)); do
+    echo "{\"step\": $i, \"lr\": 1, \"loss\": 2.${LOSS:-500}, \"step_ms\": 12.5, \"mfu\": null, \"exchange\": \"$exchange\", \"attention\": \"cudnn\", \"products\": \"cublaslt\"}" >>"$dir/metrics.jsonl"
     [[ $dir != *resumed ]] || sleep 0.02
     [ "$backend" = cpu ] || LOSS=5001
 done
-echo "bits${BITS:+ of ${dir##*/}}" >"$dir/checkpoints/step-50/digest"
+if [ "$steps" -ge 1000 ]; then
+    sleep 1
+    echo "error: NCCL: all-gather: not done within 10 s: rank 1 (here) did not come"
+    exit 75
+fi
+echo "memory: planned 900 MiB, in use on the GPU ${MEMORY:-1800} MiB"
+echo "bits of $(cat "$dir/choices")${BITS:+ and ${dir##*/}}" >"$dir/checkpoints/step-50/digest"
 END
 }
 
 run_tree() {
-    run env PATH="$TREE/bin:$PATH" "$TREE/tests/gpu/run" --out "$DIR/out" "$@"
+    run env PATH="$TREE/bin:$PATH" LD_LIBRARY_PATH="$TREE/libs" "$TREE/tests/gpu/run" --out "$DIR/out" "$@"
     echo "$output"
 }
 
@@ -97,12 +151,23 @@ run_tree() {
     [[ "$output" == *"digest-op-by-op "*" ok "*"graphs "*" ok       CUDA refused none"* ]]
     [[ "$output" == *"loss-cuda-fp8 "*" ok       2.5001"*", in bf16 2.5001"* ]]
     [[ "$output" == *"digest-resumed "*" ok "*"digest-two-ranks "*" ok "* ]]
-    [[ "$output" == *"nccl "*"skipped  NCCL refuses two ranks on one GPU, and 1 are visible"* ]]
+    [[ "$output" == *"library-cudnn "*" ok       libcudnn.so.9: $TREE/libs/libcudnn.so.9"* ]]
+    [[ "$output" == *"products "*" ok       1 shapes by every algorithm"* ]]
+    grep -q '# 20 times' "$DIR/out/test_kernels_norm.log"
+    [[ "$output" == *"sanitizer-synccheck-grouped_gemm_bf16 "*" ok "* ]]
+    [[ "$output" == *"digest-zero3-1-auto "*" ok       that of ddp-1-auto"* ]]
+    [[ "$output" == *"chosen-ddp-1-off "*" ok       exchange none, attention cudnn"* ]]
+    [[ "$output" == *"memory-zero2-1-auto "*" ok       1800 MiB in use, 900 planned"* ]]
+    [[ "$output" == *"stopped-rank "*"skipped  it takes 2 GPUs, and 1 are visible"* ]]
+    [[ "$output" == *"test_nccl "*"skipped  NCCL refuses two ranks on one GPU, and 1 are visible"* ]]
+    [[ "$output" == *"shared-gpu-refused "*" ok "*"exchange-two-ranks "*" ok       staged"* ]]
+    [[ "$output" == *"clocks   SM 1755 to 1980 MHz, at most 690 W, 71 C"* ]]
+    [[ "$output" == *"library-nccl"*"test_attention_cudnn"*"test_kernels_norm"*"sanitizer-"*"digest-"*"loss-"*"norm_forward"* ]]
     [[ "$output" == *"sanitizer-racecheck-update "*" ok "* ]]
     [[ "$output" == *"norm_forward "*"16384x768"*"2500.0 GB/s     0.58  0.85 short"* ]]
     [[ "$output" == *"lion "*"skipped: the table has no lion yet"* ]]
     [[ "$output" == *"bench-mfu "*"skipped  tessera-bench has no mfu"* ]]
-    [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ 0\ failed,\ 2\ skipped$ ]]
+    [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ 0\ failed,\ 3\ skipped$ ]]
     diff <(echo "$output") "$DIR/out/report.txt"
     [ "$(wc -l <"$DIR/out/bench.json")" -eq 3 ]
 }
@@ -119,6 +184,34 @@ run_tree() {
     [[ "$output" == *"digest-resumed "*" FAILED   not that of cuda-bf16"* ]]
     [[ "$output" != *"norm_forward"* ]]
     [[ "${lines[-1]}" =~ ^gpu:\ [0-9]+\ checks,\ [1-9][0-9]*\ failed ]]
+}
+
+@test "several GPUs: the same bits by NCCL, a rank that stops, rates" {
+    make_tree
+    rm "$TREE/bin/compute-sanitizer"
+    GPUS=2 run_tree --check-only
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"digest-zero3-2-auto "*" ok       that of ddp-1-auto"* ]]
+    [[ "$output" == *"chosen-zero3-2-auto "*" ok       exchange nccl 2.28.9, attention cudnn"* ]]
+    [[ "$output" == *"stopped-rank "*" ok       rank 1 (here) did not come"* ]]
+    [[ "$output" == *"test_nccl "*" ok       1 points"*"rate all-gather of 256 MiB by 2 ranks: 350.0 GB/s"* ]]
+    [[ "${lines[-1]}" == *", 0 failed, "* ]]
+}
+
+@test "a slower way, memory beyond the plan and missing libraries are failures" {
+    make_tree
+    rm "$TREE/bin/compute-sanitizer" "$TREE/build/gpu/test_nccl"
+    sed -i 's/libcudnn.so.9/libcudnn.so.99/' "$TREE/build/gpu/bench_kernels"
+    stand_in build/gpu/test_attention_cudnn <<<'echo "not ok 1 - 4 x 2048, 12 heads"; echo 1..1; exit 1'
+    GPUS=2 STAGED=1 MEMORY=9000 run_tree --check-only
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"library-cublasLt "*" ok       libcublasLt.so.13: the loader's"* ]]
+    [[ "$output" == *"library-cudnn "*" FAILED   no libcudnn.so.99 in the toolkit's, the system's and Python's folders"* ]]
+    [[ "$output" == *"library-nccl "*" FAILED   this build does not know it"* ]]
+    [[ "$output" == *"test_attention_cudnn "*" FAILED "*"not ok 1 - 4 x 2048, 12 heads"* ]]
+    [[ "$output" == *"chosen-ddp-2-auto "*" FAILED   tensors did not travel by NCCL but: staged"* ]]
+    [[ "$output" == *"memory-ddp-1-auto "*" FAILED   9000 MiB in use, 900 planned"* ]]
+    [[ "$output" == *"test_nccl "*" FAILED   this build has no test of NCCL"* ]]
 }
 
 @test "what is missing is skipped with the reason" {
@@ -141,7 +234,7 @@ run_tree() {
     [ "$status" -eq 0 ]
     [[ "$output" != *"test_kernels_glu"* ]]
     stand_in build/gpu/bench_kernels <<'END'
-: libcublasLt.so.13
+: libcublasLt.so.13 libcudnn.so.9
 [ "$1" = --describe ] && echo here && exit
 echo "bench: CUDA error 700" >&2
 exit 1
@@ -149,7 +242,7 @@ END
     run_tree --bench-only
     [ "$status" -eq 1 ]
     [[ "$output" == *"bench_kernels "*"FAILED   exit status 1"*"CUDA error 700"* ]]
-    [[ "${lines[-1]}" == "gpu: 2 checks, 1 failed, 1 skipped" ]]
+    [[ "${lines[-1]}" == "gpu: 7 checks, 1 failed, 1 skipped" ]]
 }
 
 @test "a command line that makes no sense is refused" {

@@ -15,8 +15,9 @@ static struct {
     struct kernels table;
     const struct kernels *cpu;
     int stream; /* its address is the stream */
-    int adds, waits, failures, releases;
-    bool on_stream;
+    int adds, waits, failures, releases, noises;
+    int odd; /* the call of add that is wrong by a bit; 0: none */
+    bool on_stream, noise;
     size_t scratch_bytes;
     enum err wait_rc;
 } fake;
@@ -31,7 +32,10 @@ static enum err add(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
     fake.adds++;
     fake.on_stream = ctx->stream == &fake.stream;
     fake.scratch_bytes = ctx->scratch == NULL ? 0 : ctx->scratch_bytes;
-    return fake.cpu->add(ctx, dtype, n, a, scale, b, out);
+    enum err rc = fake.cpu->add(ctx, dtype, n, a, scale, b, out);
+    if (fake.adds == fake.odd)
+        *(char *)out ^= 1;
+    return rc;
 }
 
 static size_t scratch_bytes(const struct kernel_limits *limits)
@@ -70,6 +74,12 @@ static enum err wait_for(void *stream)
                                   : err_set(fake.wait_rc, "the stream is ill");
 }
 
+static void noise(bool on)
+{
+    fake.noises += on;
+    fake.noise = on;
+}
+
 static void failed(const char *op)
 {
     fake.failures += strcmp(op, "add") == 0;
@@ -79,6 +89,7 @@ const struct managed_source managed_source = { .start = start,
                                                .allocate = allocate,
                                                .release = release,
                                                .wait = wait_for,
+                                               .noise = noise,
                                                .failed = failed };
 
 static void check_members(const struct kernels *table)
@@ -90,7 +101,9 @@ static void check_members(const struct kernels *table)
         /* what is chosen by measurement is no op */
         bool op = at != offsetof(struct kernels, measure) &&
                   at != offsetof(struct kernels, choices) &&
-                  at != offsetof(struct kernels, choose);
+                  at != offsetof(struct kernels, choose) &&
+                  at != offsetof(struct kernels, allow_fallback) &&
+                  at != offsetof(struct kernels, chosen);
         missing += op && member == NULL;
         count += op;
     }
@@ -161,11 +174,34 @@ static void check_calls(const struct kernels *table)
     free(a);
 }
 
+/* The same op again, in place here, beside noise; one that changes is told. */
+static void check_again(const struct kernels *table)
+{
+    struct kernel_ctx ctx = { .threads = 1 };
+    float *a = CHECK_HELD(float, 1, 2), *b = CHECK_HELD(float, 10, 20);
+    setenv("TESSERA_GPU_REPEAT", "5", 1);
+    fake.adds = fake.failures = 0;
+    tap_ok(table->add(&ctx, DTYPE_F32, 2, a, 2, b, a) == ERR_OK && a[0] == 21 &&
+               a[1] == 42 && fake.adds == 5 && fake.failures == 0,
+           "an op can be done again on what its operands were");
+    tap_ok(fake.noises == 4 && !fake.noise, "beside noise, but for the first");
+    fake.adds = 0;
+    fake.odd = 3;
+    tap_ok(table->add(&ctx, DTYPE_F32, 2, a, 2, b, a) == ERR_OK &&
+               fake.adds == 3 && fake.failures == 1,
+           "other bits are a failure: %s", err_text());
+    fake.odd = 0;
+    unsetenv("TESSERA_GPU_REPEAT");
+    free(b);
+    free(a);
+}
+
 int main(void)
 {
     const struct kernels *table = managed_table();
     check_members(table);
     check_memory();
     check_calls(table);
+    check_again(table);
     return tap_done();
 }

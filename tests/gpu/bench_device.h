@@ -65,6 +65,9 @@ void bench_run(struct bench *bench, const char *op, const char *shape,
 /* The parts. Errors of an op are rows, not errors of theirs. */
 enum err bench_ceilings(struct bench *bench);
 enum err bench_products(struct bench *bench); /* sets the ceiling of products */
+/* The tiled kernel beside every algorithm of cuBLASLt that is measured: a line
+ * for each shape, "not ok" ones are counted as failed. */
+enum err bench_products_compare(struct bench *bench);
 enum err bench_memory_ops(struct bench *bench);
 enum err bench_attention(struct bench *bench);
 enum err bench_fp8(struct bench *bench);

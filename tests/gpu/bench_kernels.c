@@ -1,5 +1,7 @@
-/* bench_kernels [--json] [--rehearse | --describe]: how near the CUDA kernels
- * are to what the GPU can do; --describe says only which GPU that is. Both
+/* bench_kernels [--json] [--rehearse] [--compare] | --describe: how near the
+ * CUDA kernels are to what the GPU can do; --compare: whether products have the
+ * numbers that they should, by every algorithm; --describe says only which GPU
+ * that is, and which libraries. Both
  * ceilings are measured first, in the same process: a copy of 1 GiB, and the
  * largest bf16 product. Exit status 77: there is no GPU. */
 #include <stdio.h>
@@ -68,12 +70,12 @@ out:
     return rc;
 }
 
-static enum err bench(bool rehearse, bool json, int *failed)
+static enum err bench(bool rehearse, bool json, bool compare, int *failed)
 {
     struct bench bench;
     enum err rc = bench_create(rehearse, json, &bench);
     if (rc == ERR_OK)
-        rc = run_all(&bench);
+        rc = compare ? bench_products_compare(&bench) : run_all(&bench);
     if (bench.rows > 0)
         fprintf(stderr, "# bench: %d rows, %d short, %d failed, %d skipped\n",
                 bench.rows, bench.shorts, bench.failed, bench.skipped);
@@ -84,7 +86,7 @@ static enum err bench(bool rehearse, bool json, int *failed)
 
 int main(int argc, char **argv)
 {
-    bool json = false, rehearse = false, name = false;
+    bool json = false, rehearse = false, name = false, compare = false;
     int failed = 0;
     log_init("bench", -1, LOG_INFO);
     for (int i = 1; i < argc; i++)
@@ -92,14 +94,16 @@ int main(int argc, char **argv)
             json = true;
         } else if (strcmp(argv[i], "--rehearse") == 0) {
             rehearse = true;
+        } else if (strcmp(argv[i], "--compare") == 0) {
+            compare = true;
         } else if (strcmp(argv[i], "--describe") == 0) {
             name = true;
         } else {
             fprintf(stderr, "usage: bench_kernels [--json] [--rehearse | "
-                            "--describe]\n");
+                            "--describe | --compare]\n");
             return 64;
         }
-    enum err rc = name ? describe() : bench(rehearse, json, &failed);
+    enum err rc = name ? describe() : bench(rehearse, json, compare, &failed);
     if (rc == ERR_UNSUPPORTED)
         printf("# no GPU: %s\n", err_text());
     else if (rc != ERR_OK)

@@ -1,8 +1,11 @@
 /* Products at the shapes of models: the heuristics' first algorithm and the
  * measured one, and the experts'. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "kernels/cuda.h"
 #include "kernels/cuda_blas.h"
 #include "tests/gpu/bench_device.h"
 
@@ -173,6 +176,135 @@ static void bench_grouped(struct bench *b)
         else
             bench_failed(b, "grouped_gemm", p.shape, rc);
     }
+}
+
+/* --- algorithms beside each other --------------------------------------------
+ */
+
+/* Of the largest element: one rounding of bf16 and another order of sums. */
+#define APART_BF16 0x1p-7
+#define APART_F32 1e-4
+#define ALGORITHMS 8
+
+/* Of GEMM_TN they are fp32 also where a and b are bf16. */
+static enum dtype result_dtype(const struct product *p)
+{
+    return p->gemm.form == GEMM_TN ? DTYPE_F32 : p->b->dtype;
+}
+
+static float element(const void *x, enum dtype dtype, int64_t i)
+{
+    uint32_t bits;
+    float value;
+    if (dtype == DTYPE_F32)
+        return ((const float *)x)[i];
+    bits = (uint32_t)((const uint16_t *)x)[i] << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The largest difference, of the largest element of y. */
+static double apart(const void *x, const void *y, enum dtype dtype, int64_t n)
+{
+    double worst = 0, largest = 0;
+    int64_t wrong = 0;
+#pragma omp parallel for reduction(max : worst, largest) reduction(+ : wrong)
+    for (int64_t i = 0; i < n; i++) {
+        double a = (double)element(x, dtype, i);
+        double b = (double)element(y, dtype, i);
+        wrong += !isfinite(a) || !isfinite(b);
+        worst = fmax(worst, fabs(a - b));
+        largest = fmax(largest, fabs(b));
+    }
+    return wrong > 0 ? INFINITY : worst / largest;
+}
+
+/* C from nothing by algorithm `which`, or by the tiled kernel, to `host`. */
+static enum err product_by(const struct product *p, int which,
+                           struct arena *host, bool *there)
+{
+    enum err rc = ERR_OK;
+    struct bench *b = p->b;
+    const struct kernel_memory *memory = b->table->memory;
+    const struct gemm *g = &p->gemm;
+    enum dtype dtype = result_dtype(p);
+    *there = true;
+    TRY(b->table->zero(&b->ctx, dtype, g->m * g->n, g->c));
+    if (!memory->device) {
+        *there = which < 1;
+        TRY(b->table->gemm(&b->ctx, b->dtype, g));
+    } else if (which < 0) {
+        TRY(cuda_gemm_tiled(&b->ctx, b->dtype, g));
+    } else {
+        TRY(cuda_blas_gemm_by(cuda_blas_shared(), &b->ctx, b->dtype, g, which,
+                              there));
+    }
+    TRY(memory->download(b->ctx.stream,
+                         (size_t)(g->m * g->n) * dtype_bytes(dtype), g->c,
+                         host->base));
+    TRY(memory->wait(b->ctx.stream));
+out:
+    return rc;
+}
+
+static enum err compare(const struct product *p, struct arena host[2])
+{
+    enum err rc = ERR_OK;
+    enum dtype dtype = result_dtype(p);
+    double limit = dtype == DTYPE_F32 ? APART_F32 : APART_BF16, worst = 0;
+    int tried = 0;
+    bool there = true;
+    TRY(bench_fill(p->b)); /* it was another product's result */
+    TRY(product_by(p, -1, &host[0], &there));
+    for (int which = 0; which < ALGORITHMS; which++) {
+        TRY(product_by(p, which, &host[1], &there));
+        if (!there)
+            continue;
+        tried++;
+        worst = fmax(worst, apart(host[1].base, host[0].base, dtype,
+                                  p->gemm.m * p->gemm.n));
+    }
+    if (tried == 0)
+        rc = err_set(ERR_UNSUPPORTED, "cuBLASLt has no algorithm");
+    else if (!(worst <= limit))
+        rc = err_set(ERR_DATA, "%d algorithms, %.3g apart, limit %.3g", tried,
+                     worst, limit);
+    else
+        printf("ok - gemm %s: %d algorithms, %.3g apart from the tiled one\n",
+               p->shape, tried, worst);
+out:
+    return rc;
+}
+
+enum err bench_products_compare(struct bench *b)
+{
+    enum err rc = ERR_OK;
+    struct arena host[2] = { { 0 }, { 0 } };
+    struct product *products = calloc(PRODUCTS, sizeof *products);
+    size_t most = 0;
+    if (products == NULL)
+        return err_set(ERR_MEMORY, "no memory for the list of products");
+    if (b->table->memory->device && cuda_blas_shared() == NULL)
+        TRY(err_set(ERR_UNSUPPORTED, "%s", cuda_blas_missing()));
+    list_products(b, products);
+    for (size_t i = 0; i < PRODUCTS; i++) {
+        size_t bytes = (size_t)(products[i].gemm.m * products[i].gemm.n) *
+                       dtype_bytes(result_dtype(&products[i]));
+        most = bytes > most ? bytes : most;
+    }
+    for (int i = 0; i < 2; i++)
+        TRY(b->table->memory->host_create(most, &host[i]));
+    for (size_t i = 0; i < PRODUCTS; i++) {
+        enum err found = compare(&products[i], host);
+        b->failed += found != ERR_OK;
+        if (found != ERR_OK)
+            printf("not ok - gemm %s: %s\n", products[i].shape, err_text());
+    }
+out:
+    for (int i = 0; i < 2; i++)
+        b->table->memory->host_destroy(&host[i]);
+    free(products);
+    return rc;
 }
 
 enum err bench_products(struct bench *b)

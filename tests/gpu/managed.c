@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/gpu/managed_again.h"
 #include "tests/tap.h"
 
 static const struct kernels *inner;
@@ -60,9 +61,18 @@ static enum err end(const char *op, enum err rc)
     {                                                                          \
         struct kernel_ctx on;                                                  \
         const void *operands[] = { __VA_ARGS__ };                              \
-        enum err rc = begin(#op, inner->op != NULL, ctx, operands,             \
-                            sizeof operands / sizeof *operands, &on);          \
-        return end(#op, rc == ERR_OK ? inner->op arguments : rc);              \
+        struct managed_again again;                                            \
+        const size_t count = sizeof operands / sizeof *operands;               \
+        enum err rc =                                                          \
+            begin(#op, inner->op != NULL, ctx, operands, count, &on);          \
+        if (rc != ERR_OK)                                                      \
+            return end(#op, rc);                                               \
+        managed_again_begin(&again, operands, count);                          \
+        do                                                                     \
+            rc = end(#op, inner->op arguments);                                \
+        while (rc == ERR_OK && managed_again_next(&again, #op));               \
+        managed_again_end(&again);                                             \
+        return rc;                                                             \
     }
 
 WRAP(gemm,

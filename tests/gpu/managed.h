@@ -22,6 +22,9 @@ struct managed_source {
     void *(*allocate)(size_t bytes);
     void (*release)(void *memory);
     enum err (*wait)(void *stream);
+    /* Begins to keep the GPU busy with other work, or waits for its end. NULL:
+     * there is none. */
+    void (*noise)(bool on);
     /* An op failed, err_text() says why: tests look at results only. */
     void (*failed)(const char *op);
 };
@@ -38,6 +41,9 @@ const struct kernels *managed_table(void);
 /* Whether a living piece of aligned_alloc()'s holds the address, or ends
  * there. */
 bool managed_holds(const void *address);
+
+/* The piece that holds the address, or NULL. */
+void *managed_piece(const void *address, size_t *bytes);
 
 /* Makes aligned_alloc() take from the source from now on. */
 void managed_memory_start(void);

@@ -4,6 +4,27 @@
 #include "kernels/cuda_device.h"
 #include "tests/gpu/managed.h"
 
+/* Own kernels on a stream of their own, over memory that is in no cache. */
+#define NOISE_ELEMENTS ((int64_t)16 << 20)
+#define NOISE_KERNELS 4
+
+static const struct kernels *noise_table;
+static struct arena noise_memory;
+static struct kernel_ctx noise_ctx = { .threads = 1 };
+
+static void noise(bool on)
+{
+    enum err rc = ERR_OK;
+    if (!on) {
+        (void)cuda_device_stream_wait(noise_ctx.stream);
+        return;
+    }
+    for (int i = 0; i < NOISE_KERNELS && rc == ERR_OK; i++)
+        rc = noise_table->activation_forward(
+            &noise_ctx, DTYPE_F32, ACTIVATION_GELU, NOISE_ELEMENTS,
+            noise_memory.base, noise_memory.base);
+}
+
 static enum err start(const struct kernels **inner, void **stream)
 {
     enum err rc = ERR_OK;
@@ -11,6 +32,10 @@ static enum err start(const struct kernels **inner, void **stream)
     TRY(kernels_find("cuda", "auto", inner));
     TRY(cuda_device_use(0, &device));
     TRY(cuda_device_stream_create(false, stream));
+    noise_table = *inner;
+    TRY(cuda_device_stream_create(false, &noise_ctx.stream));
+    TRY(cuda_device_tensors_create((size_t)NOISE_ELEMENTS * sizeof(float),
+                                   &noise_memory));
 out:
     return rc;
 }
@@ -32,5 +57,6 @@ const struct managed_source managed_source = {
     .allocate = allocate,
     .release = release,
     .wait = cuda_device_stream_wait,
+    .noise = noise,
     .failed = managed_failed,
 };

@@ -28,16 +28,25 @@ void managed_memory_start(void)
     started = true;
 }
 
-bool managed_holds(const void *address)
+void *managed_piece(const void *address, size_t *bytes)
 {
     const char *a = address;
-    bool found = false;
+    void *begin = NULL;
     pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < PIECES_MAX && !found; i++)
-        found = pieces[i].begin != NULL && a >= pieces[i].begin &&
-                a <= pieces[i].begin + pieces[i].bytes;
+    for (size_t i = 0; i < PIECES_MAX && begin == NULL; i++)
+        if (pieces[i].begin != NULL && a >= pieces[i].begin &&
+            a <= pieces[i].begin + pieces[i].bytes) {
+            begin = pieces[i].begin;
+            *bytes = pieces[i].bytes;
+        }
     pthread_mutex_unlock(&lock);
-    return found;
+    return begin;
+}
+
+bool managed_holds(const void *address)
+{
+    size_t bytes;
+    return managed_piece(address, &bytes) != NULL;
 }
 
 static bool remember(void *begin, size_t bytes)

@@ -65,6 +65,7 @@ same_digest() {
 # A run that is killed half-way and started again ends in the same bits.
 resume_test() {
     local command pid end=$((SECONDS + 300)) lines=0
+    same_choices resumed cuda-bf16
     train_command "$WORK/resumed" hardware.backend=cuda train.precision=bf16 checkpoint.interval=10ba
     LD_LIBRARY_PATH=$LIBRARIES "${command[@]}" >"$OUT/train-killed.log" 2>&1 </dev/null &
     pid=$!
@@ -81,45 +82,22 @@ resume_test() {
     train resumed hardware.backend=cuda train.precision=bf16 checkpoint.interval=10ba && same_digest resumed cuda-bf16
 }
 
+# same_choices NAME REFERENCE: the algorithms that REFERENCE measured, which bits
+# follow from
+same_choices() {
+    mkdir -p "$WORK/$1"
+    [ ! -e "$WORK/$2/choices" ] || cp "$WORK/$2/choices" "$WORK/$1/"
+}
+
 # Microbatches as graphs, beside the same op by op.
 graphs_test() {
+    same_choices op-by-op cuda-bf16
     train op-by-op hardware.backend=cuda train.precision=bf16 hardware.graphs=off && same_digest op-by-op cuda-bf16
     if grep -q 'not as graphs' "$OUT/train-cuda-bf16.log"; then
         verdict graphs FAILED "$(grep 'not as graphs' "$OUT/train-cuda-bf16.log" | head -n 1 | cut -c 1-200)"
     else
         verdict graphs ok "CUDA refused none"
     fi
-}
-
-# Two ranks on one GPU exchange through the host; elastic runs have the bits of
-# one rank.
-ranks_test() {
-    local command
-    if ! mpirun --version 2>/dev/null | grep -q '^mpirun (Open MPI) 4\.'; then
-        verdict train-two-ranks skipped "there is no mpirun of Open MPI 4"
-        return
-    fi
-    train_command "$WORK/two-ranks" hardware.backend=cuda train.precision=bf16
-    check train-two-ranks 400 "$ROOT/tests/mpirun" 2 "${command[@]}" && same_digest two-ranks cuda-bf16
-}
-
-nccl_tests() {
-    local program gpus found=0
-    gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
-    if [ "$gpus" -lt 2 ]; then
-        verdict nccl skipped "NCCL refuses two ranks on one GPU, and $gpus are visible"
-        return
-    fi
-    if ! command -v mpirun >/dev/null; then
-        verdict nccl skipped "there is no mpirun"
-        return
-    fi
-    for program in "$PROGRAMS"/test_*nccl*; do
-        [ -x "$program" ] || continue
-        found=1
-        check "${program##*/}" 300 "$ROOT/tests/mpirun" 2 "$program"
-    done
-    [ $found -eq 1 ] || verdict nccl skipped "this build has no test of NCCL"
 }
 
 # why_no_training: the reason, or nothing
@@ -145,8 +123,6 @@ training_tests() {
     if [ -n "$reason" ]; then
         verdict training skipped "$reason"
     else
-        WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-gpu-run.XXXXXX") || exit 1
-        trap 'rm -rf "$WORK"' EXIT
         train cpu-fp32 hardware.backend=cpu train.precision=fp32
         train cuda-fp32 hardware.backend=cuda train.precision=fp32 && close_losses cuda-fp32 cpu-fp32 1e-3
         if train cuda-bf16 hardware.backend=cuda train.precision=bf16; then
@@ -154,10 +130,13 @@ training_tests() {
             graphs_test
             train cuda-fp8 hardware.backend=cuda train.precision=fp8 && close_losses cuda-fp8 cuda-bf16 3e-2 "in bf16"
             resume_test
-            ranks_test
+            if has_mpirun; then
+                shared_gpu_test
+            else
+                verdict shared-gpu skipped "there is no mpirun of Open MPI 4"
+            fi
         fi
     fi
-    nccl_tests
 }
 
 # Whole models, one GPU: name, then settings; elastic unless they say otherwise.
@@ -189,7 +168,13 @@ bench_mfu() {
     fi
     while read -r name settings; do
         # shellcheck disable=SC2086 # settings are words
-        check "bench-mfu-$name" 300 "$BIN/tessera-bench" mfu --seconds 15 --json hardware.backend=cuda $settings &&
-            say "    $(grep '^{' "$OUT/bench-mfu-$name.log" | tail -n 1)"
+        check "bench-mfu-$name" 300 "$BIN/tessera-bench" mfu --seconds 15 --json hardware.backend=cuda $settings || continue
+        say "    $(grep '^{' "$OUT/bench-mfu-$name.log" | tail -n 1)"
+        # a figure of our own attention would say little about the rest
+        if grep -qE 'attention cuDNN [0-9]+ for [1-9][0-9]* of [0-9]+ shapes"' "$OUT/bench-mfu-$name.log"; then
+            verdict "attention-$name" ok "$(grep -m 1 -oE 'attention cuDNN [^"]*' "$OUT/bench-mfu-$name.log")"
+        else
+            verdict "attention-$name" FAILED "not cuDNN's: $(grep -m 1 -oE '"algorithms": "[^"]*' "$OUT/bench-mfu-$name.log")"
+        fi
     done < <(models)
 }
