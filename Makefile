@@ -68,7 +68,7 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DTESSERA_VERSION='"$(VERSION)"' \
     -DTESSERA_PREFIX='"$(PREFIX)"' -DTESSERA_WITH_MPI=$(WITH_MPI) \
     $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(USED) 2>/dev/null))
 CFLAGS   += -std=c17 $(OPT) $(WARN) $(SANITIZE) -fopenmp -pthread -MMD -MP
-LDFLAGS  += -fopenmp -pthread $(SANITIZE)
+LDFLAGS  += -Wl,--as-needed -fopenmp -pthread $(SANITIZE)
 CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
 # cuBLASLt is opened at run time, where the loader or this path finds it
 HAVE_CUDNN := $(wildcard $(CUDA_ROOT)/include/cudnn.h)

@@ -28,6 +28,12 @@ static enum err used(size_t *bytes)
     return rc;
 }
 
+static size_t available(void)
+{
+    struct cuda_device_info info;
+    return cuda_device_info(&info) == ERR_OK ? info.bytes_free : 0;
+}
+
 static enum err event_create(void **event)
 {
     return cuda_device_event_create(false, event);
@@ -39,6 +45,7 @@ const struct kernel_memory cuda_memory = {
     .identify = identify,
     .visible = cuda_device_count,
     .used = used,
+    .available = available,
     .stream_create = cuda_device_stream_create,
     .stream_destroy = cuda_device_stream_destroy,
     .tensors_create = cuda_device_tensors_create,

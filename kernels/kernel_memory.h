@@ -26,6 +26,10 @@ struct kernel_memory {
     enum err (*visible)(int *count);
     enum err (*used)(size_t *bytes);
 
+    /* Bytes that the rank's device has left for tensors; 0: not known. NULL:
+     * not a device, or one that can't tell. */
+    size_t (*available)(void);
+
     /* A stream, NULL on CPU. It waits for no other; work on an urgent one goes
      * first. */
     enum err (*stream_create)(bool urgent, void **stream);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/memory.h"
+
 #define TABLES_MAX 5
 #define NAMES_BYTES 64
 
@@ -203,7 +205,14 @@ static enum err find(const char *backend, const char *kernel_set, bool planned,
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out)
 {
-    return find(backend, kernel_set, false, out);
+    size_t space = memory_address_space();
+    enum err rc = find(backend, kernel_set, false, out);
+    if (rc != ERR_OK || (*out)->memory->device || space >= KERNEL_THREAD_SPACE)
+        return rc;
+    return err_set(ERR_MEMORY,
+                   "ulimit -v or -d leaves %zu MiB of address space, and each "
+                   "thread's products take %zu MiB: raise it",
+                   space >> 20, KERNEL_THREAD_SPACE >> 20);
 }
 
 enum err kernels_find_planned(const char *backend, const char *kernel_set,
@@ -233,10 +242,13 @@ int kernels_threads_default(int shared_by)
 void kernels_wait_passively(char **argv)
 {
     char self[4096];
-    if (getenv("OMP_WAIT_POLICY") != NULL)
+    const char *threads = getenv("OPENBLAS_NUM_THREADS");
+    bool alone = threads != NULL && strcmp(threads, "1") == 0;
+    if (getenv("OMP_WAIT_POLICY") != NULL && alone)
         return;
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
+    if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 0) != 0 ||
+        setenv("OPENBLAS_NUM_THREADS", "1", 1) != 0)
         return;
     self[length] = '\0';
     /* returns only if it fails: then threads spin, which is merely slower */

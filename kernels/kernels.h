@@ -381,7 +381,8 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols);
 /* The table for a backend ("cpu", "cuda") and kernel set ("auto": the best that
  * this processor runs, or a name). ERR_UNSUPPORTED names what was not built or
  * what the processor lacks, and what there is instead. The table is static.
- * "cuda" needs a build with CUDA and a GPU. */
+ * "cuda" needs a build with CUDA and a GPU; "cpu" address space for a thread,
+ * or ERR_MEMORY says what is missing. */
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out);
 
@@ -396,6 +397,11 @@ enum err kernels_find_planned(const char *backend, const char *kernel_set,
  * (tests/cuda_emulator.h) have these as the last one, cuda/emulated. */
 const struct kernels *const *kernels_all(void);
 
+/* Address space that a thread of the processor takes besides: OpenBLAS's buffer
+ * of 128 MiB at its first product, which it asks for again for ever where it
+ * can't have it, and the stack. */
+#define KERNEL_THREAD_SPACE ((size_t)136 << 20)
+
 /* Threads that a rank should use: processors in its affinity mask divided by
  * the ranks that share them, no more than SLURM_CPUS_PER_TASK (which counts for
  * one rank already), at least 1. `shared_by` is the number of ranks on this
@@ -405,9 +411,12 @@ int kernels_threads_default(int shared_by);
 /* Let OpenMP's idle threads sleep instead of spin: a spinning thread takes the
  * core from the one that it waits for when processors are shared (measured: a
  * step beside one busy process is 9 times slower), and sleeping costs nothing
- * measurable otherwise. OpenMP reads this from the environment before main, so
- * the program is started anew, once, unless the user has set OMP_WAIT_POLICY.
- * The first call of a main that computes. */
+ * measurable otherwise. And OpenBLAS has no threads of its own, of which each
+ * takes 128 MiB of address space when the program is loaded, and where it can't
+ * have them (ulimit -v) asks again for ever, so that the program never ends.
+ * Both libraries read this from the environment before main, so the program is
+ * started anew, once, unless OMP_WAIT_POLICY and OPENBLAS_NUM_THREADS=1 are
+ * there. The first call of a main that has kernels. */
 void kernels_wait_passively(char **argv);
 
 #endif

@@ -1,6 +1,6 @@
 /* Memory and settings: the automatic microbatch is a function of the file, and
  * what does not fit is told with what does. */
-#include "src/train/train_memory.h"
+#include "src/train/train_memory_ways.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,10 +66,12 @@ static void test_auto(struct train_settings *s)
         tap_ok(s->train.microbatch_automatic, "by the program");
     }
     /* what only several ranks can hold is chosen for as few as can */
-    load("train.microbatch=1 model.n_layers=16", s);
+    load("parallel.strategy=zero1 train.microbatch=1 model.n_layers=16", s);
     size_t one = total(s, 1);
     tap_ok(total(s, 2) < one, "a rank of two needs less");
-    snprintf(text, sizeof text, "model.n_layers=16 memory.limit=%zuB", one - 1);
+    snprintf(text, sizeof text,
+             "parallel.strategy=zero1 model.n_layers=16 memory.limit=%zuB",
+             one - 1);
     tap_ok(load(text, s) == ERR_OK && total(s, 2) <= one - 1,
            "one rank is too few: what fits two");
     snprintf(text, sizeof text, "model.n_layers=16 memory.limit=1MiB");
@@ -145,6 +147,11 @@ static void test_odd_degrees(struct train_settings *s)
     free(nearest);
 }
 
+#define ONE "parallel.strategy=zero1 train.microbatch=1 model.n_layers=8"
+#define LEAST "parallel.strategy=zero3 train.microbatch=1 model.n_layers=8"
+#define LEAN                                                                   \
+    " memory.checkpoint=block memory.compression=bf16 checkpoint.async=false"
+
 static const struct {
     const char *overrides;
     size_t missing; /* bytes below the need */
@@ -152,18 +159,14 @@ static const struct {
     const char *changes;
 } nearest_cases[] = {
     { "", 1, 1, "train.microbatch=8" },
-    { "train.microbatch=1", 1, 1, "memory.checkpoint=\"block: all\"" },
-    { "train.microbatch=1 memory.checkpoint=block model.n_layers=8", 1, 1,
-      "memory.compression=bf16" },
-    { "train.microbatch=1 memory.checkpoint=block memory.compression=bf16 "
-      "model.n_layers=8",
-      1, 1, "checkpoint.async=false" },
-    { "train.microbatch=1 memory.checkpoint=block memory.compression=bf16 "
-      "checkpoint.async=false model.n_layers=8",
-      1, 1, "2 ranks" },
-    { "train.microbatch=1 memory.checkpoint=block memory.compression=bf16 "
-      "checkpoint.async=false model.n_layers=8",
-      1, 4, NULL },
+    { ONE, 1, 1, "memory.checkpoint=\"block: all\"" },
+    { ONE, 1, 4, "parallel.strategy=zero2" },
+    { ONE " memory.checkpoint=block", 1, 1, "memory.compression=bf16" },
+    { ONE " memory.checkpoint=block memory.compression=bf16", 1, 1,
+      "checkpoint.async=false" },
+    { ONE LEAN, 1, 1, "2 ranks" },
+    { ONE LEAN, 1, 4, "parallel.strategy=zero2" },
+    { LEAST LEAN, 1, 4, NULL },
 };
 
 static void test_nearest(struct train_settings *s)
@@ -182,12 +185,94 @@ static void test_nearest(struct train_settings *s)
                "is there one?");
         if (!nearest->found)
             continue;
-        train_memory_changes(s, ranks, nearest, changes, sizeof changes);
+        train_memory_changes(s, ranks, &nearest->settings, nearest->ranks,
+                             changes, sizeof changes);
         tap_is_str(changes, nearest_cases[i].changes, "the nearest");
         tap_ok(total(&nearest->settings, nearest->ranks) <= limit,
                "it does fit");
     }
     free(nearest);
+}
+
+/* "auto": the cheapest that fits, always the same one. */
+static void test_strategy(struct train_settings *s)
+{
+    static const char *const strategies[] = { "zero1", "zero2", "zero3" };
+    char text[128], why[256];
+    size_t need[3];
+    struct train_memory_place place = place_for(4);
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof text, "train.microbatch=16 parallel.strategy=%s",
+                 strategies[i]);
+        load(text, s);
+        need[i] = total(s, 4);
+    }
+    tap_ok(need[0] > need[1] && need[1] > need[2], "each takes less");
+    for (int i = 0; i < 4; i++) {
+        size_t limit = i == 0 ? 0 : need[i - 1];
+        load("train.microbatch=16", s);
+        tap_is_str(s->parallel.strategy, "auto", "nothing is given");
+        tap_ok(train_memory_strategy(s, &place, limit, why, sizeof why) ==
+                   ERR_OK,
+               "%s", why);
+        tap_is_str(s->parallel.strategy, strategies[i == 0 ? 0 : i - 1],
+                   "within %zu bytes", limit);
+        tap_ok(total(s, 4) <= limit || limit == 0, "it does fit");
+        tap_ok(strstr(why, i < 2 ? "sends the least" : "would take") != NULL,
+               "and it says why");
+    }
+    load("train.microbatch=16", s);
+    tap_ok(train_memory_strategy(s, &place, need[2] / 2, why, sizeof why) ==
+                   ERR_OK &&
+               strstr(why, "none fits") != NULL,
+           "%s", why);
+    tap_is_str(s->parallel.strategy, "zero3", "none fits: what takes least");
+    load("train.microbatch=16 parallel.strategy=zero1", s);
+    tap_ok(train_memory_strategy(s, &place, need[2], why, sizeof why) ==
+                   ERR_OK &&
+               why[0] == '\0',
+           "what is given stays");
+    tap_is_str(s->parallel.strategy, "zero1", "what is given stays");
+    load("train.microbatch=16 parallel.sequence_chunks=2", s);
+    tap_ok(train_memory_strategy(s, &place, 0, why, sizeof why) == ERR_OK,
+           "chunks: %s", why);
+    tap_is_str(s->parallel.strategy, "zero2", "chunks need it");
+    /* 2 nodes: weights in groups of a node come first */
+    place.node_ranks = 2;
+    load("train.microbatch=1 model.n_layers=32 parallel.strategy=zero2", s);
+    need[1] = total(s, 4);
+    load("train.microbatch=1 model.n_layers=32", s);
+    tap_ok(train_memory_strategy(s, &place, need[1] - 1, why, sizeof why) ==
+                   ERR_OK &&
+               s->parallel.shard_degree == 2,
+           "%s", why);
+}
+
+/* What a node has is for all its ranks; weights that they share count once. */
+static void test_room(struct train_settings *s)
+{
+    struct memory_plan plan;
+    struct train_memory_place place = place_for(4);
+    place.node_ranks = 4;
+    load("parallel.strategy=zero1", s);
+    tap_ok(train_memory_plan(s, &place, &plan) == ERR_OK &&
+               plan.shared == plan.weights,
+           "zero1: weights are shared");
+    size_t need = (plan.total * 4 - plan.shared * 3) / 4;
+    place.room = need * 106 / 100;
+    tap_ok(train_memory_fits(&plan, &place, 0), "as much as there is");
+    place.room = need * 104 / 100;
+    tap_ok(!train_memory_fits(&plan, &place, 0), "5 %% are left free");
+    tap_is_int(train_memory_check(s, &place), ERR_MEMORY, "the run is refused");
+    tap_ok(strstr(err_text(), "the node has") != NULL &&
+               strstr(err_text(), "what fits: ") != NULL,
+           "%s", err_text());
+    place.room = 0;
+    place.address_space = plan.total + 2 * KERNEL_THREAD_SPACE;
+    tap_ok(train_memory_fits(&plan, &place, 0), "address space is there");
+    place.address_space = plan.total;
+    tap_is_int(train_memory_check(s, &place), ERR_MEMORY, "or it is not");
+    tap_ok(strstr(err_text(), "ulimit") != NULL, "%s", err_text());
 }
 
 static void test_check(struct train_settings *s)
@@ -202,7 +287,6 @@ static void test_check(struct train_settings *s)
     tap_is_int(train_memory_check(s, &place), ERR_MEMORY, "beyond the limit");
     tap_ok(strstr(err_text(), "what fits: train.microbatch=4 (") != NULL,
            "with what fits: %s", err_text());
-    tap_ok(train_memory_peak() > 1 << 20, "this process has taken memory");
 }
 
 int main(void)
@@ -214,6 +298,8 @@ int main(void)
     test_odd_degrees(s);
     test_nearest(s);
     test_check(s);
+    test_strategy(s);
+    test_room(s);
     free(s);
     return tap_done();
 }

@@ -72,12 +72,14 @@ static const struct {
     { "eval.interval=auto", "'auto' is not a duration" },
     { "parallel.determinism=maybe", "parallel.determinism" },
     { "parallel.sequence_chunks=0", "parallel.sequence_chunks" },
-    { "parallel.sequence_chunks=2", "zero2 or zero3" },
+    { "parallel.strategy=zero1 parallel.sequence_chunks=2", "zero2 or zero3" },
     { "parallel.sequence_chunks=3 parallel.strategy=zero2", "data.seq_len" },
     { "parallel.sequence_degree=2 parallel.strategy=zero3",
       "does not divide parallel.sequence_chunks (1)" },
     { "parallel.expert_degree=2 parallel.strategy=zero2", "dense model" },
-    { "parallel.expert_degree=2 model.preset=moe-tiny", "zero2 or zero3" },
+    { "parallel.expert_degree=2 parallel.strategy=zero1 "
+      "model.preset=moe-tiny",
+      "zero2 or zero3" },
     { "parallel.expert_degree=3 parallel.strategy=zero2 model.preset=moe-tiny",
       "8 experts" },
     { "parallel.expert_degree=8 parallel.strategy=zero2 model.preset=moe-tiny "

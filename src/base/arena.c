@@ -1,11 +1,11 @@
 #include "src/base/arena.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "src/base/memory.h"
 
 #define ARENA_ALIGN 64
 #define HUGE_BYTES ((size_t)2 << 20)
@@ -13,22 +13,6 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1; older ones refuse it */
 #endif
-
-/* Memory that can be had without swapping, by the kernel's own estimate;
- * SIZE_MAX: not known. */
-static size_t memory_available(void)
-{
-    char line[128];
-    unsigned long long kib = 0;
-    bool found = false;
-    FILE *file = fopen("/proc/meminfo", "re");
-    if (file == NULL)
-        return SIZE_MAX;
-    while (!found && fgets(line, sizeof line, file) != NULL)
-        found = sscanf(line, "MemAvailable: %llu kB", &kib) == 1;
-    fclose(file);
-    return found ? (size_t)kib << 10 : SIZE_MAX;
-}
 
 /* A huge page of the file must begin at such a place in memory: more addresses
  * are taken than needed, and the rest given back. */
@@ -80,19 +64,28 @@ static enum err map_touched(size_t bytes, int fd, struct arena *out)
     if (bytes == 0)
         return ERR_OK;
     /* Touching what is not there would end in a kill without a word. */
-    size_t available = memory_available();
+    size_t available = memory_available("");
     if (bytes > available)
         return err_set(ERR_MEMORY,
                        "%zu MiB of memory are needed at once, %zu MiB are "
-                       "available: use a smaller model, train.microbatch or "
+                       "available to this job on this node: use a smaller "
+                       "model, train.microbatch or "
                        "data.seq_len",
                        bytes >> 20, available >> 20);
     void *base = map_memory(bytes, fd);
-    if (base == NULL)
+    if (base == NULL) {
+        size_t space = memory_address_space();
+        if (space < bytes + HUGE_BYTES)
+            return err_set(ERR_MEMORY,
+                           "cannot map %zu MiB of memory, ulimit -v or -d "
+                           "leaves %zu MiB: raise it, or use a smaller model, "
+                           "train.microbatch or data.seq_len",
+                           bytes >> 20, space >> 20);
         return err_set(ERR_MEMORY,
                        "cannot map %zu MiB of memory: use a smaller model, "
                        "train.microbatch or data.seq_len",
                        bytes >> 20);
+    }
     madvise(base, bytes, MADV_HUGEPAGE); /* a hint: may be refused */
     if (fd >= 0)
         collapse(base, bytes);

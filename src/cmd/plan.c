@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "src/base/log.h"
 #include "src/cmd/plan_print.h"
 #include "src/job/exit_code.h"
@@ -67,6 +68,7 @@ out:
 int main(int argc, char **argv)
 {
     int exit_code = EXIT_DONE;
+    kernels_wait_passively(argv);
     log_init("plan", -1, LOG_INFO);
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         fputs(usage, stdout);

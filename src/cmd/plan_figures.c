@@ -9,6 +9,7 @@
 #include "src/base/units.h"
 #include "src/data/dataset.h"
 #include "src/train/train_backend.h"
+#include "src/train/train_memory_ways.h"
 
 /* Of the copy that training waits for; docs/benchmarks.md has what machines
  * reach. */
@@ -38,14 +39,22 @@ static enum err add_memory(const struct plan_options *options,
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = f->settings;
-    struct train_memory_place place = { .threads = f->threads,
-                                        .ranks = f->ranks };
+    struct train_memory_place place = {
+        .threads = f->threads,
+        .ranks = f->ranks,
+        .node_ranks = (f->ranks + options->nodes - 1) / options->nodes,
+    };
     TRY(train_backend_plan(s, &place.kernels));
-    TRY(train_memory_plan(s, &place, &f->bytes));
     f->limit_bytes = s->memory.limit;
     if (options->memory_bytes > 0 &&
         (f->limit_bytes == 0 || options->memory_bytes < f->limit_bytes))
         f->limit_bytes = options->memory_bytes;
+    f->chosen = *s;
+    TRY(train_memory_strategy(&f->chosen, &place, (size_t)f->limit_bytes,
+                              f->why, sizeof f->why));
+    struct replica_options replica = train_memory_replica(&f->chosen);
+    TRY(replica_check(&replica, f->ranks));
+    TRY(train_memory_plan(&f->chosen, &place, &f->bytes));
     f->fits = (int64_t)f->bytes.total <= f->limit_bytes;
     if (f->limit_bytes > 0 && !f->fits)
         TRY(train_memory_nearest(s, &place, (size_t)f->limit_bytes,

@@ -11,6 +11,8 @@
 
 struct plan_figures {
     const struct train_settings *settings;
+    struct train_settings chosen; /* the same, its strategy no longer "auto" */
+    char why[384];                /* why it is that one; "": it was given */
     int ranks, threads;
 
     int64_t params, active_params;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
+#include "src/train/train_memory_ways.h"
 
 #define KINDS 14
 
@@ -90,32 +91,59 @@ static void print_model(const struct plan_figures *f)
                "mfu_causal: half of attention (llm.c, torchtitan)");
 }
 
+/* What each way takes and costs, the cheapest first. */
+static void print_nearest(const struct plan_figures *f)
+{
+    char changes[256], bytes[32], sent[32];
+    struct train_settings *near = malloc(sizeof *near);
+    const char *name = "nearest that fits";
+    if (!f->nearest.found || near == NULL)
+        printf("  %-22s none, on any number of ranks\n", name);
+    for (int i = 0; f->nearest.found && near != NULL && i < f->nearest.count;
+         i++) {
+        const struct train_memory_way *way = &f->nearest.ways[i];
+        train_memory_apply(f->settings, way, near);
+        train_memory_changes(f->settings, f->ranks, near, way->ranks, changes,
+                             sizeof changes);
+        units_bytes((double)way->bytes, bytes, sizeof bytes);
+        units_bytes(way->sent, sent, sizeof sent);
+        printf("  %-22s %s\n", i == 0 ? name : "or", changes);
+        printf("  %-22s %12s  a rank; it sends %s in a step", "", bytes, sent);
+        if (way->computed > 0)
+            printf(", computes %.0f %% more", 100 * way->computed);
+        if (way->packed)
+            printf(", keeps rounded values");
+        if (way->waiting)
+            printf(", waits for saves");
+        putchar('\n');
+    }
+    free(near);
+}
+
 static void print_memory(const struct plan_figures *f)
 {
     struct kind kinds[KINDS];
     char what[96];
-    char changes[256];
     list_kinds(f, kinds);
     printf(
         "memory of a rank (%d ranks, %d threads each, microbatch %lld x %lld "
-        "tokens)\n",
+        "tokens, %s)\n",
         f->ranks, f->threads, (long long)f->settings->train.microbatch,
-        (long long)f->settings->data.seq_len);
+        (long long)f->settings->data.seq_len, f->chosen.parallel.strategy);
     for (int i = 0; i < KINDS; i++)
         line_bytes(kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
     if (f->bytes.host > 0)
         line_bytes("host", (double)f->bytes.host,
                    "beside it: staging, data, comm, runtime");
+    if (f->why[0] != '\0')
+        printf("  %s\n", f->why);
     if (f->limit_bytes == 0)
         return;
     snprintf(what, sizeof what, "%s", f->fits ? "it fits" : "DOES NOT FIT");
     line_bytes("limit", (double)f->limit_bytes, what);
     if (f->fits)
         return;
-    train_memory_changes(f->settings, f->ranks, &f->nearest, changes,
-                         sizeof changes);
-    printf("  %-22s %s\n", "nearest that fits",
-           f->nearest.found ? changes : "none, on any number of ranks");
+    print_nearest(f);
 }
 
 static void print_batch(const struct plan_figures *f)
@@ -209,14 +237,18 @@ static json_t *bytes_json(const struct plan_figures *f)
     return object;
 }
 
-/* The settings to change, by name, and "ranks". */
-static json_t *nearest_json(const struct plan_figures *f)
+/* The settings that `near` changes, by name, and "ranks". */
+static json_t *changes_json(const struct plan_figures *f,
+                            const struct train_settings *near, int ranks)
 {
     const struct train_settings *s = f->settings;
-    const struct train_settings *near = &f->nearest.settings;
-    if (f->limit_bytes == 0 || f->fits || !f->nearest.found)
-        return json_null();
     json_t *object = json_object();
+    if (strcmp(near->parallel.strategy, s->parallel.strategy) != 0)
+        json_object_set_new(object, "parallel.strategy",
+                            json_string(near->parallel.strategy));
+    if (near->parallel.shard_degree != s->parallel.shard_degree)
+        json_object_set_new(object, "parallel.shard_degree",
+                            json_integer(near->parallel.shard_degree));
     if (near->train.microbatch != s->train.microbatch)
         json_object_set_new(object, "train.microbatch",
                             json_integer(near->train.microbatch));
@@ -228,9 +260,42 @@ static json_t *nearest_json(const struct plan_figures *f)
                             json_string(near->memory.compression));
     if (near->checkpoint.async != s->checkpoint.async)
         json_object_set_new(object, "checkpoint.async", json_false());
-    if (f->nearest.ranks != f->ranks)
-        json_object_set_new(object, "ranks", json_integer(f->nearest.ranks));
+    if (ranks != f->ranks)
+        json_object_set_new(object, "ranks", json_integer(ranks));
     return object;
+}
+
+static bool has_nearest(const struct plan_figures *f)
+{
+    return f->limit_bytes > 0 && !f->fits && f->nearest.found;
+}
+
+static json_t *nearest_json(const struct plan_figures *f)
+{
+    return has_nearest(f)
+               ? changes_json(f, &f->nearest.settings, f->nearest.ranks)
+               : json_null();
+}
+
+/* The cheapest ways that fit, "nearest" first, with what they cost. */
+static json_t *ways_json(const struct plan_figures *f)
+{
+    json_t *list = json_array();
+    struct train_settings *near = malloc(sizeof *near);
+    for (int i = 0; has_nearest(f) && near != NULL && i < f->nearest.count;
+         i++) {
+        const struct train_memory_way *way = &f->nearest.ways[i];
+        train_memory_apply(f->settings, way, near);
+        json_array_append_new(
+            list, json_pack("{s:o, s:s, s:i, s:i, s:I, s:f, s:f}", "changes",
+                            changes_json(f, near, way->ranks), "strategy",
+                            train_memory_name(way->strategy), "shard_degree",
+                            way->shard_degree, "ranks", way->ranks, "bytes",
+                            (json_int_t)way->bytes, "sent_bytes", way->sent,
+                            "computed_more", way->computed));
+    }
+    free(near);
+    return list;
 }
 
 static json_t *batch_json(const struct plan_figures *f)
@@ -262,7 +327,7 @@ enum err plan_print_json(const struct plan_figures *figures)
     const struct plan_figures *f = figures;
     double disk = f->kept < 0 ? UNKNOWN : f->kept * f->checkpoint_bytes;
     json_t *object = json_pack(
-        "{s:s, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, "
+        "{s:s, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, s:s, s:I, s:o, "
         "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
         "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}",
         "preset", f->settings->model.preset, "params", (json_int_t)f->params,
@@ -270,7 +335,9 @@ enum err plan_print_json(const struct plan_figures *figures)
         bytes_json(f), "microbatch", microbatch_json(f), "flops_per_token",
         "mfu", f->flops_mfu, "mfu_causal", f->flops_mfu_causal, "fits",
         f->limit_bytes > 0 ? json_boolean(f->fits) : json_null(), "nearest",
-        nearest_json(f), "limit_bytes",
+        nearest_json(f), "ways", ways_json(f), "strategy",
+        f->chosen.parallel.strategy, "shard_degree",
+        (json_int_t)f->chosen.parallel.shard_degree, "limit_bytes",
         f->limit_bytes > 0 ? json_integer(f->limit_bytes) : json_null(),
         "ranks", f->ranks, "threads", f->threads, "seq_len",
         (json_int_t)f->settings->data.seq_len, "batch", batch_json(f), "data",

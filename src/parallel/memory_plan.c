@@ -66,6 +66,7 @@ enum err memory_plan(const struct memory_plan_input *input,
     TRY(model_plan(input->config, input->kernels, options, &out->model));
     TRY(replica_plan(input->params, input->ranks, &input->replica, &replica));
     out->weights = replica.weights;
+    out->shared = input->kernels->memory->device ? 0 : replica.shared;
     out->master = replica.master;
     out->moments = replica.moments;
     out->gradients = replica.gradients;

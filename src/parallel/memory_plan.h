@@ -50,6 +50,7 @@ struct memory_plan {
     size_t data;              /* a microbatch of tokens */
     size_t comm;              /* gradient exchange, the libraries' buffers */
     size_t runtime;           /* program, libraries, threads, tables */
+    size_t shared; /* of the weights, what the ranks of a node have together */
     size_t host;  /* beside tensors on a device: staging, data, comm, runtime */
     size_t total; /* of the memory in which tensors lie: with 0 as host all */
 };

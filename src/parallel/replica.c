@@ -57,6 +57,7 @@ static void replica_layout(struct replica *replica, struct arena *arena,
                           : replica->owner->own;
     size_t piece = (size_t)updated * sizeof(float);
     bytes->weights = (size_t)replica->owner->shard * item_bytes(replica);
+    bytes->shared = replica_is_shared(replica) ? bytes->weights : 0;
     if (!replica_is_shared(replica))
         replica->weights = arena_take(arena, bytes->weights);
     size_t begin = arena->used;

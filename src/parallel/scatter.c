@@ -40,10 +40,27 @@ static void pass_turn(const struct scatter *scatter, struct sums *sums)
     }
 }
 
+/* Where a slot has more leaves than a turn, a turn ends within each slot. */
+static int deepest_of_slots(const struct scatter *scatter)
+{
+    struct tree tree = { 0 };
+    int depth = 0;
+    for (int slot = 0; slot < scatter->options.slots; slot++) {
+        if (tree.depth + 1 > depth)
+            depth = tree.depth + 1;
+        tree_push(&tree, 0, slot);
+        while (tree.depth > 0 && tree_settle(&tree, scatter->options.slots))
+            continue;
+    }
+    return depth;
+}
+
 static int deepest(const struct scatter *scatter)
 {
     struct sums sums = { .leaf = 0 };
     int depth = 0;
+    if (scatter->options.leaves > scatter_places(scatter))
+        return deepest_of_slots(scatter);
     while (sums.leaf < scatter->total) {
         pass_turn(scatter, &sums);
         if (scatter_depth(scatter, &sums) > depth)

@@ -6,17 +6,33 @@
 
 #include "src/base/units.h"
 #include "src/train/train_backend.h"
+#include "src/train/train_memory_ways.h"
 
-static enum replica_strategy strategy_of(const char *name)
+static const char *const names[] = { [REPLICA_DDP] = "ddp",
+                                     [REPLICA_ZERO1] = "zero1",
+                                     [REPLICA_ZERO2] = "zero2",
+                                     [REPLICA_ZERO3] = "zero3" };
+
+const char *train_memory_name(enum replica_strategy strategy)
 {
-    static const char *const names[] = { [REPLICA_DDP] = "ddp",
-                                         [REPLICA_ZERO1] = "zero1",
-                                         [REPLICA_ZERO2] = "zero2",
-                                         [REPLICA_ZERO3] = "zero3" };
+    return names[strategy];
+}
+
+static enum replica_strategy strategy_of(const struct train_settings *s)
+{
     int i = 0;
-    while (strcmp(names[i], name) != 0) /* the schema has checked it */
-        i++;
-    return (enum replica_strategy)i;
+    if (strcmp(s->parallel.strategy, "auto") != 0) {
+        while (strcmp(names[i], s->parallel.strategy) != 0) /* it is one */
+            i++;
+        return (enum replica_strategy)i;
+    }
+    if (s->parallel.shard_degree > 0)
+        return REPLICA_ZERO3;
+    bool by_block = s->parallel.expert_degree > 1 ||
+                    s->parallel.sequence_degree > 1 ||
+                    s->parallel.sequence_chunks > 1 ||
+                    strcmp(s->parallel.reduce_precision, "bf16") == 0;
+    return by_block ? REPLICA_ZERO2 : REPLICA_ZERO1;
 }
 
 struct replica_options
@@ -27,7 +43,7 @@ train_memory_replica(const struct train_settings *settings)
     int64_t leaves = s->train.microbatch > 0 ? slot / s->train.microbatch : 1;
     int chunks = (int)s->parallel.sequence_chunks;
     return (struct replica_options){
-        .strategy = strategy_of(s->parallel.strategy),
+        .strategy = strategy_of(s),
         .dtype = train_backend_dtype(s),
         .exchange = train_backend_exchange(s),
         .optimizer = strcmp(s->optimizer.name, "lion") == 0 ? OPTIMIZER_LION
@@ -69,6 +85,27 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
     return train_settings_memory(s, &out->memory);
 }
 
+enum err train_memory_plan_with(const struct train_settings *settings,
+                                const struct train_memory_place *place,
+                                const struct model_config *config,
+                                const struct params *params,
+                                struct memory_plan *out)
+{
+    enum err rc = ERR_OK;
+    struct memory_plan_input input = {
+        .config = config,
+        .params = params,
+        .kernels = place->kernels,
+        .replica = train_memory_replica(settings),
+        .ranks = place->ranks,
+        .stage = settings->checkpoint.async,
+    };
+    TRY(train_memory_model(settings, place->threads, &input.options));
+    TRY(memory_plan(&input, out));
+out:
+    return rc;
+}
+
 enum err train_memory_plan(const struct train_settings *settings,
                            const struct train_memory_place *place,
                            struct memory_plan *out)
@@ -76,20 +113,36 @@ enum err train_memory_plan(const struct train_settings *settings,
     enum err rc = ERR_OK;
     struct params *params = NULL;
     struct model_config config = train_settings_model(settings);
-    struct memory_plan_input input = {
-        .config = &config,
-        .kernels = place->kernels,
-        .replica = train_memory_replica(settings),
-        .ranks = place->ranks,
-        .stage = settings->checkpoint.async,
-    };
-    TRY(train_memory_model(settings, place->threads, &input.options));
     TRY(params_create(&config, &params));
-    input.params = params;
-    TRY(memory_plan(&input, out));
+    TRY(train_memory_plan_with(settings, place, &config, params, out));
 out:
     params_destroy(params);
     return rc;
+}
+
+static bool has_room(size_t bytes, size_t room)
+{
+    return room == 0 ||
+           (double)bytes * (1.0 + TRAIN_MEMORY_MARGIN) <= (double)room;
+}
+
+bool train_memory_fits(const struct memory_plan *plan,
+                       const struct train_memory_place *place,
+                       size_t limit_bytes)
+{
+    size_t node =
+        (size_t)(place->node_ranks > 0 ? place->node_ranks : place->ranks);
+    size_t here = plan->total - plan->shared / node * (node - 1);
+    /* what the runtime has mapped already is not counted twice */
+    size_t host = plan->host > 0 ? plan->host : plan->total;
+    size_t mapped =
+        host - plan->runtime + (size_t)place->threads * KERNEL_THREAD_SPACE;
+    if (plan->total >= ARENA_BYTES_MAX)
+        return false;
+    return (limit_bytes == 0 || plan->total <= limit_bytes) &&
+           has_room(here, place->room) &&
+           has_room(plan->host, place->host_room) &&
+           (place->address_space == 0 || mapped <= place->address_space);
 }
 
 int64_t train_memory_smaller(int64_t microbatch)
@@ -125,23 +178,18 @@ static int more_ranks(int ranks, const struct train_settings *settings)
     return ranks < most ? (int)most : 0;
 }
 
-/* The largest microbatch up to the settings' with which they fit; 0: none. */
+/* The largest microbatch up to the settings' with which they fit. */
 static enum err fit_microbatch(struct train_settings *settings,
                                const struct train_memory_place *place,
                                size_t limit_bytes, bool *fits)
 {
     enum err rc = ERR_OK;
     int64_t begin = settings->train.microbatch;
-    struct replica_options options = train_memory_replica(settings);
-    struct memory_plan plan;
     *fits = false;
-    if (replica_check(&options, place->ranks) != ERR_OK)
-        return ERR_OK;
-    int64_t micro = begin;
-    for (; micro > 0; micro = train_memory_smaller(micro)) {
+    for (int64_t micro = begin; micro > 0;
+         micro = train_memory_smaller(micro)) {
         settings->train.microbatch = micro;
-        TRY(train_memory_plan(settings, place, &plan));
-        *fits = plan.total <= limit_bytes;
+        TRY(train_memory_fit(settings, place, limit_bytes, fits));
         if (*fits)
             return ERR_OK;
     }
@@ -173,7 +221,7 @@ enum err train_memory_auto(const struct train_settings *settings,
         strcmp(settings->hardware.backend, "cuda") == 0)
         TRY(train_backend_plan(settings, &place.kernels));
     else
-        TRY(kernels_find("cpu", "generic", &place.kernels));
+        TRY(kernels_find_planned("cpu", "generic", &place.kernels));
     for (int ranks = more_ranks(0, settings); ranks > 0 && !fits;
          ranks = more_ranks(ranks, settings)) {
         place.ranks = ranks;
@@ -186,36 +234,6 @@ out:
     return rc;
 }
 
-static void set_text(char to[SETTINGS_TEXT_BYTES], const char *text)
-{
-    snprintf(to, SETTINGS_TEXT_BYTES, "%s", text);
-}
-
-static bool all_again(const struct train_settings *settings)
-{
-    struct model_memory memory;
-    bool all = train_settings_memory(settings, &memory) == ERR_OK;
-    for (int64_t i = 0; i < settings->model.n_layers; i++)
-        all = all && (memory.recompute[i] & RECOMPUTE_BLOCK) != 0;
-    return all;
-}
-
-/* The settings with change number `change` of those that save memory, from the
- * least to the most; false: there is none more. */
-static bool apply_change(int change, struct train_settings *settings)
-{
-    if (change >= 6)
-        return false;
-    if (change % 3 >= 1 && !all_again(settings))
-        set_text(settings->memory.checkpoint, "block: all");
-    if (change % 3 == 2 && strcmp(settings->memory.compression, "none") == 0)
-        set_text(settings->memory.compression,
-                 train_backend_dtype(settings) == DTYPE_F32 ? "bf16" : "int8");
-    if (change >= 3)
-        settings->checkpoint.async = false;
-    return true;
-}
-
 enum err train_memory_nearest(const struct train_settings *settings,
                               const struct train_memory_place *place,
                               size_t limit_bytes,
@@ -225,15 +243,14 @@ enum err train_memory_nearest(const struct train_settings *settings,
     struct train_memory_place at = *place;
     out->found = false;
     for (; at.ranks > 0; at.ranks = more_ranks(at.ranks, settings)) {
+        TRY(train_memory_ways(settings, &at, limit_bytes, TRAIN_MEMORY_WAYS_MAX,
+                              out->ways, &out->count));
+        if (out->count == 0)
+            continue;
+        out->found = true;
         out->ranks = at.ranks;
-        for (int change = 0;; change++) {
-            out->settings = *settings;
-            if (!apply_change(change, &out->settings))
-                break;
-            TRY(fit_microbatch(&out->settings, &at, limit_bytes, &out->found));
-            if (out->found)
-                return ERR_OK;
-        }
+        train_memory_apply(settings, &out->ways[0], &out->settings);
+        return ERR_OK;
     }
 out:
     return rc;
@@ -250,12 +267,18 @@ static void append(char *text, size_t size, const char *format,
 }
 
 void train_memory_changes(const struct train_settings *settings, int ranks,
-                          const struct train_memory_nearest *nearest,
+                          const struct train_settings *near, int near_ranks,
                           char *text, size_t size)
 {
-    const struct train_settings *near = &nearest->settings;
     char number[32];
     text[0] = '\0';
+    if (strcmp(near->parallel.strategy, settings->parallel.strategy) != 0)
+        append(text, size, "parallel.strategy=%s", near->parallel.strategy);
+    if (near->parallel.shard_degree != settings->parallel.shard_degree) {
+        snprintf(number, sizeof number, "%lld",
+                 (long long)near->parallel.shard_degree);
+        append(text, size, "parallel.shard_degree=%s", number);
+    }
     if (near->train.microbatch != settings->train.microbatch) {
         snprintf(number, sizeof number, "%lld",
                  (long long)near->train.microbatch);
@@ -267,10 +290,47 @@ void train_memory_changes(const struct train_settings *settings, int ranks,
         append(text, size, "memory.compression=%s", near->memory.compression);
     if (near->checkpoint.async != settings->checkpoint.async)
         append(text, size, "checkpoint.async=%s", "false");
-    if (nearest->ranks != ranks) {
-        snprintf(number, sizeof number, "%d", nearest->ranks);
+    if (near_ranks != ranks) {
+        snprintf(number, sizeof number, "%d", near_ranks);
         append(text, size, "%s ranks", number);
     }
+    if (text[0] == '\0') /* "auto" finds it there */
+        append(text, size, "%s", "as it is");
+}
+
+/* Which limit it is that the plan exceeds, and how much it leaves. */
+static void name_limit(const struct memory_plan *plan,
+                       const struct train_memory_place *place,
+                       size_t limit_bytes, char *text, size_t size)
+{
+    char bytes[32];
+    struct train_memory_place only = { .threads = place->threads,
+                                       .ranks = place->ranks,
+                                       .node_ranks = place->node_ranks };
+    if (!train_memory_fits(plan, &only, limit_bytes)) {
+        units_bytes((double)limit_bytes, bytes, sizeof bytes);
+        snprintf(text, size, "memory.limit is %s", bytes);
+        return;
+    }
+    only.address_space = place->address_space;
+    if (!train_memory_fits(plan, &only, 0)) {
+        units_bytes((double)place->address_space, bytes, sizeof bytes);
+        snprintf(text, size,
+                 "ulimit -v or -d leaves %s of address space, and each thread "
+                 "takes %zu MiB of it besides",
+                 bytes, KERNEL_THREAD_SPACE >> 20);
+        return;
+    }
+    only.room = place->room;
+    bool tensors = !train_memory_fits(plan, &only, 0);
+    bool device = plan->host > 0;
+    units_bytes((double)(tensors ? place->room : place->host_room), bytes,
+                sizeof bytes);
+    snprintf(text, size,
+             tensors && device ? "its GPU has %s left"
+                               : "the node has %s for each of its ranks "
+                                 "(cgroup or memory)",
+             bytes);
 }
 
 enum err train_memory_check(const struct train_settings *settings,
@@ -279,42 +339,26 @@ enum err train_memory_check(const struct train_settings *settings,
     enum err rc = ERR_OK;
     struct memory_plan plan;
     struct train_memory_nearest *nearest = NULL;
-    char need[32], limit[32], changes[256];
+    char need[32], limit[160], changes[256];
     size_t limit_bytes = (size_t)settings->memory.limit;
-    if (limit_bytes == 0)
-        return ERR_OK;
     TRY(train_memory_plan(settings, place, &plan));
-    if (plan.total <= limit_bytes)
+    if (train_memory_fits(&plan, place, limit_bytes))
         return ERR_OK;
     nearest = malloc(sizeof *nearest);
     if (nearest == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     TRY(train_memory_nearest(settings, place, limit_bytes, nearest));
     units_bytes((double)plan.total, need, sizeof need);
-    units_bytes((double)limit_bytes, limit, sizeof limit);
+    name_limit(&plan, place, limit_bytes, limit, sizeof limit);
     snprintf(changes, sizeof changes, "nothing near, on any number of ranks");
     if (nearest->found)
-        train_memory_changes(settings, place->ranks, nearest, changes,
-                             sizeof changes);
+        train_memory_changes(settings, place->ranks, &nearest->settings,
+                             nearest->ranks, changes, sizeof changes);
     rc = err_set(ERR_MEMORY,
-                 "a rank needs %s with train.microbatch=%lld, memory.limit is "
-                 "%s; what fits: %s (tessera-plan shows it by kind)",
+                 "a rank needs %s of memory with train.microbatch=%lld, %s; "
+                 "what fits: %s (tessera-plan shows it by kind)",
                  need, (long long)settings->train.microbatch, limit, changes);
 out:
     free(nearest);
     return rc;
-}
-
-size_t train_memory_peak(void)
-{
-    char line[128];
-    unsigned long long kib = 0;
-    bool found = false;
-    FILE *file = fopen("/proc/self/status", "re");
-    if (file == NULL)
-        return 0;
-    while (!found && fgets(line, sizeof line, file) != NULL)
-        found = sscanf(line, "VmHWM: %llu kB", &kib) == 1;
-    fclose(file);
-    return (size_t)kib << 10;
 }

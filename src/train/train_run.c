@@ -10,6 +10,7 @@
 #include "checkpoint/ckpt.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/memory.h"
 #include "src/job/exit_code.h"
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
@@ -21,7 +22,6 @@
 #include "src/train/train_eval.h"
 #include "src/train/train_metrics.h"
 #include "src/train/train_stop.h"
-#include "src/train/train_memory.h"
 #include "src/train/trainer_memory.h"
 
 struct run {
@@ -221,7 +221,7 @@ static enum err log_memory(const struct run *run)
 {
     enum err rc = ERR_OK;
     const struct kernel_memory *memory = run->trainer->kernels->memory;
-    size_t bytes = train_memory_peak();
+    size_t bytes = memory_peak();
     if (memory->used != NULL)
         rc = memory->used(&bytes);
     TRY(comm_agree(run->comm, rc));

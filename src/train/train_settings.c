@@ -219,10 +219,10 @@ const struct setting train_settings_schema[] = {
     { "checkpoint.failures_max", SETTING_INT, AT(checkpoint.failures_max), "3",
       1, 1e6, NULL, "failed saves in a row that end the run" },
 
-    { "parallel.strategy", SETTING_CHOICE, AT(parallel.strategy), "zero1", 0, 0,
-      "ddp|zero1|zero2|zero3",
+    { "parallel.strategy", SETTING_CHOICE, AT(parallel.strategy), "auto", 0, 0,
+      "auto|ddp|zero1|zero2|zero3",
       "what is spread over the ranks: nothing; optimizer state; gradients too; "
-      "weights too" },
+      "weights too; auto: the cheapest of the last three that fits" },
     { "parallel.shard_degree", SETTING_INT, AT(parallel.shard_degree), "0", 0,
       65536, NULL,
       "of zero3: neighbouring ranks that have all weights together, a divisor "

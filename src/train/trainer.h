@@ -20,6 +20,7 @@
 #include "src/train/events.h"
 #include "src/train/schedule.h"
 #include "src/train/train_fp8.h"
+#include "src/train/train_memory.h"
 #include "src/train/train_settings.h"
 #include "src/train/train_spike.h"
 #include "src/train/trainer_losses.h"
@@ -36,6 +37,8 @@ struct trainer {
     char arithmetic[256]; /* backend/kernel set, BLAS: what decides bits */
     char devices[96];     /* "8 GPUs for 8 ranks"; empty on CPU */
     char *choices; /* of algorithms, as text (train_choices.h); NULL: none */
+
+    struct train_memory_place place; /* for the plan, as it was at the start */
 
     void *stream; /* all of a step's work in its order; NULL on CPU */
     void *copied; /* event: a checkpoint's copies have read the state */

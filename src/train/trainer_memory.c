@@ -1,15 +1,116 @@
 #include "src/train/trainer_memory.h"
 
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/memory.h"
+#include "src/train/train_memory_ways.h"
 
-static struct train_memory_place place_of(const struct trainer *trainer)
+/* What there is, before anything is taken. The ranks of a node have equal parts
+ * of what it has left. */
+static void measure_place(struct trainer *trainer)
 {
-    return (struct train_memory_place){ .kernels = trainer->kernels,
-                                        .threads = trainer->threads,
-                                        .ranks = trainer->ranks };
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    int node_ranks = comm_local_size(trainer->comm);
+    size_t available = memory_available("");
+    size_t space = memory_address_space();
+    size_t part = 0;
+    if (available != SIZE_MAX)
+        part = available / (size_t)node_ranks + memory_resident();
+    trainer->place = (struct train_memory_place){
+        .kernels = trainer->kernels,
+        .threads = trainer->threads,
+        .ranks = trainer->ranks,
+        .node_ranks = node_ranks,
+        .room = memory->device ? 0 : part,
+        .host_room = memory->device ? part : 0,
+        .address_space = space == SIZE_MAX ? 0 : space + 1,
+    };
+    if (memory->device && memory->available != NULL)
+        trainer->place.room = memory->available();
+}
+
+/* What the run has been started with; false: it is new. */
+static bool read_started(const struct trainer *trainer,
+                         struct train_settings *started)
+{
+    char path[FSIO_PATH_MAX];
+    if (fsio_path(path, "%s/config.cfg", trainer->settings.run.dir) != ERR_OK ||
+        !fsio_exists(path))
+        return false;
+    if (train_settings_load_partial(path, NULL, 0, started) == ERR_OK &&
+        strcmp(started->parallel.strategy, "auto") != 0)
+        return true;
+    log_warn("%s does not tell the strategy of the last start: %s", path,
+             err_text());
+    return false;
+}
+
+/* Only elastic has the same bits under another strategy: else it stays. */
+static void keep_strategy(struct trainer *trainer, char *why, size_t size)
+{
+    struct train_settings *s = &trainer->settings;
+    bool elastic = strcmp(s->parallel.determinism, "elastic") == 0;
+    struct train_settings *started = malloc(sizeof *started);
+    if (started == NULL || !read_started(trainer, started))
+        goto out;
+    if (strcmp(started->parallel.strategy, s->parallel.strategy) == 0 &&
+        started->parallel.shard_degree == s->parallel.shard_degree)
+        goto out;
+    size_t used = strlen(why);
+    if (elastic) {
+        snprintf(why + used, size - used,
+                 " (the last start had %.8s; bits stay the same)",
+                 started->parallel.strategy);
+        goto out;
+    }
+    memcpy(s->parallel.strategy, started->parallel.strategy,
+           sizeof s->parallel.strategy);
+    s->parallel.shard_degree = started->parallel.shard_degree;
+    snprintf(why, size,
+             "parallel.strategy = \"auto\" stays %.8s, with which the run was "
+             "started: parallel.determinism is %.8s",
+             s->parallel.strategy, s->parallel.determinism);
+out:
+    free(started);
+}
+
+/* "auto" becomes the same on all ranks, for the one that has least. */
+static enum err settle_strategy(struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    struct train_settings *s = &trainer->settings;
+    struct train_memory_place place = trainer->place;
+    char why[384];
+    int64_t least[3];
+    if (strcmp(s->parallel.strategy, "auto") != 0)
+        return ERR_OK;
+    least[0] = place.room > 0 ? (int64_t)place.room : INT64_MAX;
+    least[1] = place.host_room > 0 ? (int64_t)place.host_room : INT64_MAX;
+    least[2] = -place.threads;
+    TRY(comm_all_reduce_i64(trainer->comm, least, 3, COMM_MIN));
+    place.room = least[0] == INT64_MAX ? 0 : (size_t)least[0];
+    place.host_room = least[1] == INT64_MAX ? 0 : (size_t)least[1];
+    place.threads = (int)-least[2];
+    place.address_space = 0;
+    if (trainer->rank == 0)
+        rc = train_memory_strategy(s, &place, (size_t)s->memory.limit, why,
+                                   sizeof why);
+    if (trainer->rank == 0 && rc == ERR_OK) {
+        keep_strategy(trainer, why, sizeof why);
+        log_info("%s", why);
+    }
+    TRY(comm_agree(trainer->comm, rc));
+    TRY(comm_broadcast(trainer->comm, s->parallel.strategy,
+                       sizeof s->parallel.strategy, 0));
+    TRY(comm_broadcast(trainer->comm, &s->parallel.shard_degree,
+                       sizeof s->parallel.shard_degree, 0));
+out:
+    return rc;
 }
 
 /* The first sample, so that an evaluation that cannot work fails now and not
@@ -30,12 +131,11 @@ static enum err make_leaf(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
-    struct train_memory_place place = place_of(trainer);
     struct replica_options replica = train_memory_replica(s);
     size_t leaves = (size_t)replica.slots * (size_t)replica.leaves;
     if (trainer->batch != NULL)
         return ERR_OK;
-    TRY(train_memory_check(s, &place));
+    TRY(train_memory_check(s, &trainer->place));
     TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
     trainer->batch->truncate = strcmp(s->data.too_long, "truncate") == 0;
     TRY(probe_eval(trainer));
@@ -116,8 +216,14 @@ static enum err step_down(struct trainer *trainer)
 
 enum err trainer_memory_create(struct trainer *trainer)
 {
+    enum err rc = ERR_OK;
+    if (trainer->place.ranks == 0)
+        measure_place(trainer);
+    rc = settle_strategy(trainer);
+    if (rc != ERR_OK)
+        return rc;
     for (;;) {
-        enum err rc = comm_agree(trainer->comm, make_leaf(trainer));
+        rc = comm_agree(trainer->comm, make_leaf(trainer));
         if (rc == ERR_OK)
             rc = comm_agree(trainer->comm, make_replica(trainer));
         if (rc == ERR_OK)
@@ -151,6 +257,5 @@ enum err trainer_memory_adopt(struct trainer *trainer, int64_t microbatch)
 enum err trainer_memory_plan(const struct trainer *trainer,
                              struct memory_plan *out)
 {
-    struct train_memory_place place = place_of(trainer);
-    return train_memory_plan(&trainer->settings, &place, out);
+    return train_memory_plan(&trainer->settings, &trainer->place, out);
 }

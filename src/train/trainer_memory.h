@@ -7,8 +7,9 @@
 #include "src/train/train_memory.h"
 #include "src/train/trainer.h"
 
-/* Batch, model and replica for the settings' microbatch, within memory.limit;
- * shrinks where it must and may. Collective. */
+/* Batch, model and replica for the settings' microbatch, within memory.limit
+ * and what this machine has; shrinks where it must and may. parallel.strategy
+ * is no longer "auto" then. Collective. */
 enum err trainer_memory_create(struct trainer *trainer);
 
 /* After an ERR_MEMORY that all ranks have agreed on: the next smaller
