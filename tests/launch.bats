@@ -59,6 +59,32 @@ END
     [ "$status" -eq 64 ]
 }
 
+@test "the GPUs of a node are for all its ranks, whatever binds them" {
+    SLURM_GPUS_ON_NODE=4 SLURM_GPUS_PER_TASK=1 SLURM_NTASKS_PER_GPU=1
+    SLURM_GPU_BIND=single:1 SLURM_GPUS=8
+    export SLURM_GPUS SLURM_GPUS_PER_TASK SLURM_NTASKS_PER_GPU SLURM_GPU_BIND
+    tasks_per_node=4
+    unset SLURM_DISTRIBUTION
+    share_gpus
+    [ "$(env | grep -E '^SLURM_(GPU|NTASKS_PER_GPU|DIST)' | sort | xargs)" = \
+        "SLURM_DISTRIBUTION=block:block SLURM_GPUS_PER_NODE=4" ]
+    tasks_per_node=2
+    TESSERA_GPUS=any share_gpus
+    run share_gpus
+    [ "$status" -eq 64 ]
+}
+
+@test "processors of a rank: its share of the smallest node" {
+    unset OMP_NUM_THREADS SLURM_CPUS_PER_TASK
+    SLURM_JOB_CPUS_PER_NODE='64(x2),32' tasks_per_node=8
+    share_cpus
+    [ "$cpus_per_task" = 4 ]
+    [ "$OMP_NUM_THREADS" = 4 ]
+    SLURM_CPUS_PER_TASK=6
+    share_cpus
+    [ "$cpus_per_task" = 6 ]
+}
+
 @test "a controller that does not answer is no answer" {
     for text in 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' \
         'slurm_load_jobs error: Socket timed out on send/recv operation' \

@@ -48,7 +48,7 @@ share_gpus()
     local gpus=${SLURM_GPUS_ON_NODE:-0} bound
     bound="${SLURM_GPUS_PER_TASK:-}${SLURM_NTASKS_PER_GPU:-}"
     bound+="${SLURM_GPU_BIND:-}${SLURM_GPUS_PER_SOCKET:-}"
-    [ "$gpus" -gt 0 ] || return
+    [ "$gpus" -gt 0 ] || return 0
     [ -z "$bound" ] ||
         say "every rank sees all $gpus GPUs of its node and takes one of them," \
             "whatever sbatch's options bind it to"
@@ -57,7 +57,7 @@ share_gpus()
     export SLURM_GPUS_PER_NODE=$gpus
     # Neighbouring ranks on neighbouring cores, as the GPUs are numbered.
     export SLURM_DISTRIBUTION=${SLURM_DISTRIBUTION:-block:block}
-    [ "$gpus" -ne "$tasks_per_node" ] || return
+    [ "$gpus" -ne "$tasks_per_node" ] || return 0
     case ${TESSERA_GPUS:-} in
     any) say "$tasks_per_node ranks on a node of $gpus GPUs" ;;
     '')
