@@ -188,8 +188,8 @@ END
 
 # --- what may hang ------------------------------------------------------------
 
-# A file system whose every access waits: FUSE whose server does nothing. It ends
-# with the mount namespace of the shell.
+# A file system whose every access waits, and cannot be killed: FUSE whose server
+# takes requests and never answers. It ends when the server closes its file.
 @test "a spool that hangs costs seconds and a line, not the node" {
     python3 -c 'import ctypes' 2>/dev/null || skip "no python3"
     [ -c /dev/fuse ] || skip "no /dev/fuse"
@@ -198,22 +198,40 @@ END
     check_says 0 '{"verdict":"ok"}'
     SECONDS=0
     run timeout 60 unshare -m --propagation private python3 - "$NODE" <<'END'
-import ctypes, os, subprocess, sys
+import ctypes, os, struct, subprocess, sys, threading
 node = sys.argv[1]
 libc = ctypes.CDLL(None, use_errno=True)
 fd = os.open("/dev/fuse", os.O_RDWR)
 data = "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other" % fd
 if libc.mount(b"hangs", (node + "/spool").encode(), b"fuse", 0, data.encode()):
     sys.exit(77)
+def serve():
+    unique = struct.unpack_from("<IIQ", os.read(fd, 1 << 17))[2]
+    os.write(fd, struct.pack("<IiQIIIIHHIIHH8I", 80, 0, unique, 7, 31, 0, 0, 0, 0,
+                             4096, 1, 0, 0, *[0] * 8))
+    while os.read(fd, 1 << 17):
+        pass
+threading.Thread(target=serve, daemon=True).start()
 env = dict(SLURMD_NODENAME="n1", SLURM_JOB_ID="4711", SLURM_JOB_UID="60011",
            SLURM_JOB_GID="60011")
-rc = subprocess.call([node + "/libexec/tessera/epilog"], env=env, close_fds=True)
-os.close(fd)
-sys.exit(rc)
+# slurmd waits for the last writer of its pipe
+rc = subprocess.run([node + "/libexec/tessera/epilog"], env=env, timeout=30,
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT).returncode
+for pid in os.listdir("/proc"):
+    try:
+        with open("/proc/%s/stat" % pid) as file:
+            text = file.read()
+        if "(stat) D" in text:
+            print("left behind:", text)
+    except OSError:
+        pass
+libc.umount2((node + "/spool").encode(), 1) # MNT_FORCE answers all
+os._exit(rc)
 END
     [ "$status" -ne 77 ] || skip "cannot mount FUSE here"
     [ "$status" -eq 0 ]
     [ "$SECONDS" -lt 20 ]
+    [[ $output == *"left behind:"* ]]
     grep 'TESSERA_SPOOL .* does not answer' "$LOG"
 }
 
@@ -251,6 +269,11 @@ helpers_in_shm() {
     [ "$(drained)" -eq 0 ]
     grep 'removed what user 60012 has left in /dev/shm' "$LOG"
     [ "$(grep -c full "$NODE/list")" -eq 0 ]
+    configure TESSERA_ENFORCE=0
+    in_shm 'fill 60012 "head -c 60M /dev/zero >full"; as_slurmd epilog n1
+        ls /dev/shm >"$NODE/list.dry"'
+    grep full "$NODE/list.dry"
+    grep 'dry run, would remove what users without a job left' "$LOG"
     grep keep0 "$NODE/list"
     grep keep13 "$NODE/list"
     grep file "$NODE/list"
@@ -349,5 +372,6 @@ END
         "$NODE/stage/opt/node/libexec/tessera/prolog"
     [ "$status" -eq 0 ]
     # Only the test machine itself can be worth a word.
-    [ -z "$(grep -v 'warning\|not known' <<<"$output")" ]
+    run grep -v 'warning\|not known' <<<"$output"
+    [ -z "$output" ]
 }

@@ -29,7 +29,9 @@ bounded()
     [ "$limit_s" -le $((end_s - SECONDS)) ] || limit_s=$((end_s - SECONDS))
     out='' rc=124
     [ "$limit_s" -ge 1 ] || return
+    # slurmd waits for the last writer to our stderr, so who may hang has none
     IFS= read -r -d '' -t $((limit_s + 2)) text < <(
+        exec 2>/dev/null
         timeout --kill-after=1 "$limit_s" "$@" </dev/null 2>&1 | tr -d '\0'
         printf '\nrc=%d' "${PIPESTATUS[0]}"
     )
@@ -268,6 +270,10 @@ look()
 remove_leavings()
 {
     local folder=$1 now busy owner uid_min done=1
+    if [ "$TESSERA_ENFORCE" != 1 ] || [ -n "$wrong" ]; then
+        say "dry run, would remove what users without a job left in $folder"
+        return 1
+    fi
     now=$(date +%s.%N)
     bounded 5 squeue -h -w "$SLURMD_NODENAME" -o '%A %U'
     if [ "$rc" -ne 0 ]; then
