@@ -3,19 +3,25 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LOG_LINE_BYTES 1024
+/* How long a reader may keep a line waiting before lines are dropped. */
+#define LOG_WAIT_MS 1000
 
 static struct {
     char module[16];
     char host[64];
     int rank;
     enum log_level level;
+    atomic_int dropped; /* lines since the last one that was written */
 } log_sink = { .module = "tessera", .rank = -1, .level = LOG_INFO };
 
 /* Where stdin, stdout or stderr is closed, the next file that is opened would
@@ -47,6 +53,18 @@ void log_set_level(enum log_level level)
     log_sink.level = level;
 }
 
+/* Whether a write would wait: of a pipe that nobody empties, or of a terminal
+ * that Ctrl-S has stopped. After the first such line none waits. */
+static bool log_is_stuck(void)
+{
+    struct pollfd sink = { .fd = STDERR_FILENO, .events = POLLOUT };
+    int wait_ms = atomic_load(&log_sink.dropped) > 0 ? 0 : LOG_WAIT_MS;
+    int ready = poll(&sink, 1, wait_ms);
+    if (ready < 0 && errno == EINTR)
+        ready = poll(&sink, 1, 0);
+    return ready == 0;
+}
+
 static void log_line(enum log_level level, const char *format, va_list args)
 {
     static const char *const marks[] = { "error: ", "warning: ", "",
@@ -54,8 +72,18 @@ static void log_line(enum log_level level, const char *format, va_list args)
     if (level > log_sink.level)
         return;
     int saved = errno;
+    if (log_is_stuck()) {
+        atomic_fetch_add(&log_sink.dropped, 1);
+        errno = saved;
+        return;
+    }
     char text[LOG_LINE_BYTES];
-    vsnprintf(text, sizeof text, format, args);
+    int length = vsnprintf(text, sizeof text, format, args);
+    int dropped = atomic_exchange(&log_sink.dropped, 0);
+    if (dropped > 0 && length >= 0 && length < LOG_LINE_BYTES)
+        snprintf(text + length, sizeof text - (size_t)length,
+                 " (%d lines before this one were dropped: nobody read them)",
+                 dropped);
 
     char stamp[32];
     time_t now = time(NULL);
