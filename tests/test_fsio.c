@@ -162,6 +162,41 @@ static void test_write_failures(void)
     chmod(at("full"), 0700);
 }
 
+/* What others have put where a file goes, or its temporary. */
+static void test_strangers(void)
+{
+    char temporary[300];
+    struct stat status;
+    tap_ok(symlink("file", at("link")) == 0 &&
+               symlink("nowhere", at("dangling")) == 0 &&
+               mkfifo(at("fifo"), 0600) == 0,
+           "links and a pipe");
+    fails(fsio_write_atomic(at("link"), "a", 1), ERR_SPACE, "link",
+          "write over a link");
+    fails(fsio_write_hint(at("dangling"), "a", 1), ERR_SPACE, "dangling",
+          "write over a link to nothing");
+    fails(fsio_write_atomic(at("fifo"), "a", 1), ERR_SPACE, "fifo",
+          "write over a pipe");
+    tap_ok(lstat(at("fifo"), &status) == 0 && S_ISFIFO(status.st_mode) &&
+               lstat(at("link"), &status) == 0 && S_ISLNK(status.st_mode),
+           "they are still there");
+
+    snprintf(temporary, sizeof temporary, "%s.tmp.%ld", at("new"),
+             (long)getpid());
+    tap_is_int(fsio_write_atomic(at("victim"), "kept", 4), ERR_OK, "a file");
+    tap_ok(symlink("victim", temporary) == 0, "that a temporary links to");
+    tap_is_int(fsio_write_atomic(at("new"), "a", 1), ERR_OK, "write");
+    tap_ok(holds(at("new"), "a") && holds(at("victim"), "kept"),
+           "the link was not followed");
+    tap_ok(lstat(temporary, &status) == 0, "and not removed");
+    fails(fsio_write_atomic("/proc/tessera", "a", 1), ERR_SPACE,
+          "/proc/tessera", "write where no files are made");
+    unlink(temporary);
+    unlink(at("fifo"));
+    unlink(at("link"));
+    unlink(at("dangling"));
+}
+
 static void test_transfers(void)
 {
     const char *path = at("blocks");
@@ -201,6 +236,18 @@ static void test_folders(void)
     tap_is_int(fsio_mkdirs("/"), ERR_OK, "the root is there");
     fails(fsio_mkdirs(at("file")), ERR_SPACE, "file", "a file in the place");
     fails(fsio_mkdirs(at("file/x/y")), ERR_SPACE, "file", "a file in the way");
+    tap_ok(symlink("nowhere", at("lost")) == 0, "a link to nothing");
+    fails(fsio_mkdirs(at("lost")), ERR_USAGE, "nowhere",
+          "a link to nothing in the place");
+    fails(fsio_mkdirs("/proc/tessera/x"), ERR_USAGE, "/proc/tessera",
+          "a place where no folders are made");
+    unlink(at("lost"));
+    char first[FSIO_PATH_MAX], second[FSIO_PATH_MAX];
+    tap_ok(fsio_mkdir_new(at("a/fresh"), first) == ERR_OK &&
+               fsio_mkdir_new(at("a/fresh"), second) == ERR_OK &&
+               strcmp(first, second) != 0 && fsio_exists(first) &&
+               fsio_exists(second),
+           "two new folders by one name");
     tap_is_int(fsio_fsync_dir(at("a")), ERR_OK, "sync a folder");
     fails(fsio_fsync_dir(at("none")), ERR_IO, "none", "sync a missing folder");
     fails(fsio_fsync_dir(at("file")), ERR_SPACE, "file", "sync a file");
@@ -257,6 +304,7 @@ int main(void)
     test_write_read();
     test_read_failures();
     test_write_failures();
+    test_strangers();
     test_transfers();
     test_folders();
     test_remove();

@@ -162,6 +162,7 @@ static enum err open_temporary(const char *path, char temporary[FSIO_PATH_MAX],
                                int *fd)
 {
     enum err rc = ERR_OK;
+    char parent[FSIO_PATH_MAX];
     TRY(fsio_path(temporary, "%s.tmp.%ld", path, (long)getpid()));
     for (int i = 1;; i++) {
         *fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -169,7 +170,10 @@ static enum err open_temporary(const char *path, char temporary[FSIO_PATH_MAX],
             break;
         TRY(fsio_path(temporary, "%s.tmp.%ld.%d", path, (long)getpid(), i));
     }
-    if (*fd < 0)
+    if (*fd < 0 && errno == ENOENT && fsio_parent(path, parent) == ERR_OK &&
+        fsio_exists(parent)) /* /proc */
+        rc = err_set(ERR_SPACE, "%s: no file can be made there", path);
+    else if (*fd < 0)
         rc = err_errno("%s: create", temporary);
 out:
     return rc;
