@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,7 +74,8 @@ out:
 
 enum err regular_local(const char *path)
 {
-    if (!fsio_is_url(path))
+    size_t scheme = strcspn(path, ":/");
+    if (scheme == 0 || strncmp(path + scheme, "://", 3) != 0)
         return ERR_OK;
     return err_set(ERR_USAGE,
                    "%s is not in this machine's file systems; copy the data "
