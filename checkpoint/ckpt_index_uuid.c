@@ -55,8 +55,10 @@ static enum err uuid_stored(const char *run_dir, char uuid[CKPT_UUID_BYTES],
     uuid[0] = '\0';
     *damaged = false;
     TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_UUID));
-    if (lstat(path, &status) != 0 && errno == ENOENT)
+    if (lstat(path, &status) != 0) {
+        rc = errno == ENOENT ? ERR_OK : err_errno("%s: stat", path);
         goto out;
+    }
     if (!S_ISREG(status.st_mode)) {
         rc = err_set(ERR_CHECKPOINT,
                      "%s: must be a file with the uuid of the run: remove it, "
