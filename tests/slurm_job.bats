@@ -65,8 +65,8 @@ setup() {
     # only the ranks can know
     submit ranks --nodes=2 -- parallel.slots=1
     # a Slurm in which srun finds no PMIx
-    cp -r "$(dirname "$(find / -xdev -name mpi_pmi2.so | head -n 1)")" \
-        "$TESSERA_INSTALL/plugins"
+    cp -r "$("$CLUSTER" exec scontrol show config |
+        sed -n 's/^PluginDir *= *//p')" "$TESSERA_INSTALL/plugins"
     rm "$TESSERA_INSTALL/plugins"/mpi_pmix*
     { grep -v MpiDefault "$TESSERA_CLUSTER_DIR/etc/slurm/slurm.conf"
         echo "PluginDir=/opt/tessera/plugins"; } >"$home/slurm.conf"
