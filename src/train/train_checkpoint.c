@@ -2,6 +2,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,8 @@ struct train_checkpoint {
     bool wait_logged;
     struct train_interval *interval; /* lent; NULL: none on this rank */
     struct lock *lock;               /* lent; NULL: not rank 0 */
+    pthread_mutex_t mutex;           /* of its use by the saver's thread */
+    bool left;                       /* guarded: the lock is of no use */
 
     /* for the records of the saver's thread */
     const char *run_dir;
@@ -163,8 +166,24 @@ static void record_save(void *arg, const struct ckpt_progress *progress)
  * run to another, which trains. */
 static enum err may_commit(void *arg)
 {
-    const struct train_checkpoint *checkpoint = arg;
-    return checkpoint->lock == NULL ? ERR_OK : lock_check(checkpoint->lock);
+    struct train_checkpoint *checkpoint = arg;
+    enum err rc = ERR_OK;
+    pthread_mutex_lock(&checkpoint->mutex);
+    if (checkpoint->left)
+        rc = err_set(ERR_BUSY, "the run has ended here");
+    else if (checkpoint->lock != NULL)
+        rc = lock_check(checkpoint->lock);
+    pthread_mutex_unlock(&checkpoint->mutex);
+    return rc;
+}
+
+void train_checkpoint_leave(struct train_checkpoint *checkpoint)
+{
+    if (checkpoint == NULL)
+        return;
+    pthread_mutex_lock(&checkpoint->mutex);
+    checkpoint->left = true;
+    pthread_mutex_unlock(&checkpoint->mutex);
 }
 
 static enum err checkpoint_open(struct train_checkpoint *checkpoint,
@@ -404,6 +423,7 @@ enum err train_checkpoint_create(struct train_interval *interval,
     (*out)->last_step = -1;
     (*out)->interval = interval;
     (*out)->lock = lock;
+    pthread_mutex_init(&(*out)->mutex, NULL);
     return ERR_OK;
 }
 
@@ -414,6 +434,7 @@ void train_checkpoint_destroy(struct train_checkpoint *checkpoint)
     ckpt_saver_destroy(checkpoint->saver);
     train_copies_destroy(checkpoint->copies);
     json_decref(checkpoint->arithmetics);
+    pthread_mutex_destroy(&checkpoint->mutex);
     free(checkpoint);
 }
 

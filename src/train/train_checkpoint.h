@@ -29,6 +29,9 @@ enum err train_checkpoint_create(struct train_interval *interval,
                                  struct lock *lock,
                                  struct train_checkpoint **out);
 void train_checkpoint_destroy(struct train_checkpoint *checkpoint);
+/* Instead, where the ranks are not together: the save in flight commits nothing
+ * and does not look at the lock any more. NULL is fine. */
+void train_checkpoint_leave(struct train_checkpoint *checkpoint);
 /* Must come after evaluation in the table, so that a step is evaluated before
  * it is the last one. */
 struct listener train_checkpoint_listener(struct train_checkpoint *checkpoint);

@@ -273,7 +273,9 @@ out:
  * reads stays until then. */
 static void run_close(struct run *run, bool together)
 {
-    if (together) {
+    if (!together) {
+        train_checkpoint_leave(run->checkpoint);
+    } else {
         train_checkpoint_destroy(run->checkpoint);
         train_interval_destroy(run->interval);
         trainer_destroy(run->trainer);
