@@ -7,10 +7,17 @@
 
 #define MIB ((size_t)1 << 20)
 
-/* Measured 2026-11-21 as the peak of a process minus the arenas of its model
- * (src/DESIGN.md). Program and libraries, heap, the writer's two buffers of a
- * checkpoint: */
-#define RUNTIME_BYTES (36 * MIB)
+/* Measured 2026-11-22 as the peak of a process minus the arenas of its model
+ * (src/DESIGN.md). Program and libraries, heap: */
+#define RUNTIME_BYTES (22 * MIB)
+/* ... the writer's two buffers of a checkpoint, of which as much is touched as
+ * it has bytes: */
+#define WRITER_BYTES (15 * MIB)
+/* ... OpenMPI, where there is more than one rank, and of its memory shared by a
+ * node for each of the ranks there: */
+#define MPI_BYTES (8 * MIB)
+#define MPI_NEAR_BYTES (3 * MIB / 2)
+#define MPI_NEAR 8
 /* ... OpenBLAS's buffer and the stack of each thread: */
 #define THREAD_BYTES MIB
 /* ... and for each peer, requests of two communicators and OpenMPI's buffers
@@ -31,6 +38,12 @@
 /* All peers on other nodes share a pool each way: 16 pieces of 128 KiB for each
  * channel. */
 #define NCCL_POOLS_BYTES (2 * NCCL_CHANNELS * 16 * (MIB / 8))
+
+static size_t mpi_bytes(int ranks)
+{
+    size_t near = (size_t)(ranks < MPI_NEAR ? ranks : MPI_NEAR);
+    return ranks > 1 ? MPI_BYTES + near * MPI_NEAR_BYTES : 0;
+}
 
 static size_t nccl_bytes(const struct memory_plan_input *input)
 {
@@ -79,8 +92,11 @@ enum err memory_plan(const struct memory_plan_input *input,
         out->comm += (size_t)input->ranks * PEER_BYTES;
     if (input->replica.expert_degree > 1 || input->replica.sequence_degree > 1)
         out->comm += (size_t)input->ranks * PEER_ROLL_BYTES;
-    out->runtime = RUNTIME_BYTES + (size_t)options->threads * THREAD_BYTES +
-                   replica.sums + 3 * replica.items; /* the saver has two */
+    size_t writer =
+        replica.staging < WRITER_BYTES ? replica.staging : WRITER_BYTES;
+    out->runtime = RUNTIME_BYTES + writer + mpi_bytes(input->ranks) +
+                   (size_t)options->threads * THREAD_BYTES + replica.sums +
+                   3 * replica.items; /* the saver has two */
     size_t tensors =
         sum((size_t[]){ out->weights, out->master, out->moments, out->gradients,
                         out->partial_sums, out->model.total },
