@@ -47,7 +47,7 @@ measured() { # RANKS [key=value ...]: of runs where the model counts most
 
 @test "planned and peak memory within 5 %: tiny runs, where libraries count most" {
     for ranks in 1 2 4; do
-        near $ranks 30 model.n_layers=1 hardware.threads=1 data.seq_len=64
+        near $ranks 30 hardware.threads=1 train.global_batch=16 parallel.slots=8
         near $ranks 30 model.preset=llama-tiny model.n_layers=8 \
             hardware.threads=1 data.seq_len=64 train.global_batch=8
     done
