@@ -137,7 +137,7 @@ enum err bench_mfu(const struct bench_options *options, json_t **result)
         return err_set(ERR_MEMORY, "out of memory");
     TRY(fsio_path(data, "%s/data", options->dir));
     snprintf(train, sizeof train, "data.train=%s", data);
-    snprintf(run, sizeof run, "run.dir=%s", data);
+    snprintf(run, sizeof run, "run.dir=%s", options->dir);
     for (int i = 0; i < options->override_count && count < OVERRIDES_MAX; i++)
         overrides[count++] = options->overrides[i];
     TRY(train_settings_load(NULL, overrides, count, settings));

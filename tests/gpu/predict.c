@@ -90,7 +90,7 @@ static enum err parse(int argc, char **argv, bool *shapes, bool *documents,
                       struct train_settings *settings)
 {
     enum err rc = ERR_OK;
-    char data[] = "data.train=none", run[] = "run.dir=none";
+    char data[] = "data.train=none", run[] = "run.dir=unused";
     char backend[] = "hardware.backend=cuda";
     char duration[] = "train.max_duration=1ba",
          batch[] = "train.global_batch=8";
