@@ -37,7 +37,7 @@ within()
 
 node_state_is()
 {
-    [ "$("$CLUSTER" exec sinfo -h -N -n "$1" -o %T)" = "$2" ]
+    [ "$("$CLUSTER" exec sinfo -h -N -n "$1" -p all -o %T)" = "$2" ]
 }
 
 hardware_address() { # INTERFACE [--node NODE]
@@ -54,7 +54,7 @@ processes_of()
 }
 
 @test "srun reaches four nodes, each with a name of its own" {
-    run "$CLUSTER" exec srun -N4 hostname
+    run "$CLUSTER" exec srun --immediate=60 -N4 hostname
     [ "$status" -eq 0 ]
     [ "$(sort <<<"$output" | xargs)" = "n1 n2 n3 n4" ]
 }
@@ -138,7 +138,7 @@ END
     "$CLUSTER" exec scancel -u researcher
     "$CLUSTER" revive n4
     within 20 node_state_is n4 idle
-    run "$CLUSTER" exec srun -w n4 hostname
+    run "$CLUSTER" exec srun --immediate=60 -w n4 hostname
     [ "$output" = n4 ]
     # else the others would lose packets until they have noticed
     [ "$(hardware_address br0)" = "$bridge" ]
@@ -151,9 +151,9 @@ END
     eval "$("$CLUSTER" up 2)"
     [ -n "$TESSERA_CLUSTER_DIR" ]
     [ "$TESSERA_CLUSTER_DIR" != "$first" ]
-    run "$CLUSTER" exec srun -N2 hostname
+    run "$CLUSTER" exec srun --immediate=60 -N2 hostname
     [ "$(sort <<<"$output" | xargs)" = "n1 n2" ]
-    TESSERA_CLUSTER_DIR=$first run "$CLUSTER" exec srun -N4 hostname
+    TESSERA_CLUSTER_DIR=$first run "$CLUSTER" exec srun --immediate=60 -N4 hostname
     [ "$(wc -l <<<"$output")" -eq 4 ]
     [ -n "$(processes_of "$TESSERA_CLUSTER_DIR")" ]
     "$CLUSTER" down

@@ -69,8 +69,9 @@ finish()
     cp -a "$work/fixture" "$folder"
     { cat "$work/prelude"; printf '%s\n' "$script"; } >"$work/script"
     begin=$EPOCHREALTIME
-    # A group of its own, so that what outlives the script is ended with it.
-    (cd "$folder" && exec timeout --kill-after=2 "$seconds" bash -u \
+    # A group of its own, so that what outlives the script is ended with it; and a
+    # hang-up counts, whoever started the tests.
+    (cd "$folder" && exec env --default-signal=HUP timeout --kill-after=2 "$seconds" bash -u \
         "$work/script") >"$work/output" 2>&1 </dev/null &
     wait $!
     status=$?
