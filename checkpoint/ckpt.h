@@ -174,9 +174,10 @@ enum err ckpt_saver_poll(struct ckpt_saver *saver,
 enum err ckpt_saver_wait(struct ckpt_saver *saver,
                          struct ckpt_progress *progress);
 
-/* Waits for a save in flight, unless there was ERR_COMM. NULL is fine.
- * Collective. */
-void ckpt_saver_destroy(struct ckpt_saver *saver);
+/* Waits for a save in flight, unless there was ERR_COMM. NULL is fine. false: its
+ * thread still writes, and what was lent to the saver must stay as it is until
+ * the process ends, which it should soon. Collective. */
+bool ckpt_saver_destroy(struct ckpt_saver *saver);
 
 struct ckpt_result {
     int64_t bytes;    /* payload of all ranks */

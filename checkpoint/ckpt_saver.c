@@ -27,12 +27,14 @@ static enum err check_deadline(struct ckpt_saver *saver, bool meets)
     saver->polled_s += gap_s;
     saver->waited_s +=
         gap_s < GAP_MAX * timeout_s ? gap_s : GAP_MAX * timeout_s;
-    if (meets || saver->waited_s <= timeout_s)
+    if (meets)
+        saver->waited_s = 0.0;
+    if (saver->waited_s <= timeout_s)
         return ERR_OK;
     return err_set(ERR_COMM,
                    "the save of step %" PRId64 ": rank %d (%s) is still "
                    "writing after %.3g s: look at its file system",
-                   saver->progress.step, saver->save.rank,
+                   saver->save.step, saver->save.rank,
                    comm_host(saver->comm, saver->save.rank), timeout_s);
 }
 
@@ -46,7 +48,7 @@ enum err ckpt_saver_poll(struct ckpt_saver *saver,
     bool done = saver->job == JOB_NONE;
     bool meets = saver->meets;
     if (saver->lost != ERR_OK)
-        rc = err_set(saver->lost, "%s", saver->lost_text);
+        rc = err_set(ERR_COMM, "%s", saver->lost_text);
     *progress = saver->progress;
     if (done)
         saver->progress = (struct ckpt_progress){ .phase = CKPT_IDLE };
@@ -309,30 +311,31 @@ enum err ckpt_saver_create(struct comm *comm, const char *run_dir,
     return create(comm, false, run_dir, options, items, item_count, out);
 }
 
-void ckpt_saver_destroy(struct ckpt_saver *saver)
+bool ckpt_saver_destroy(struct ckpt_saver *saver)
 {
     struct ckpt_progress progress;
     if (saver == NULL)
-        return;
+        return true;
     if (!saver->broken)
         (void)ckpt_saver_wait(saver, &progress);
     /* A thread that hangs reads its items, and a late rank may still write into
      * what it was asked for: those stay until the process ends. */
     if (saver->broken && !ckpt_saver_thread_done(saver))
-        return;
+        return false;
     ckpt_saver_thread_end(saver);
     if (!saver->broken)
         ckpt_saver_local_destroy(saver);
     comm_destroy(saver->own);
     stage_destroy(saver);
     if (saver->broken)
-        return;
+        return true;
     pthread_cond_destroy(&saver->wake);
     pthread_mutex_destroy(&saver->mutex);
     free(saver->numbers.codes);
     free(saver->items);
     free(saver->sources);
     free(saver);
+    return true;
 }
 
 enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,

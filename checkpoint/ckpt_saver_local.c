@@ -327,6 +327,16 @@ out:
     return rc;
 }
 
+/* The last that is asked before nodes commit, each for itself. */
+static enum err ready(struct ckpt_saver *saver)
+{
+    const struct ckpt_options *options = &saver->save.options;
+    enum err rc = verify(saver);
+    if (rc == ERR_OK && saver->save.rank == 0 && options->may_commit != NULL)
+        rc = options->may_commit(options->record_arg);
+    return rc;
+}
+
 /* Copies or parity of all shards on other nodes. */
 static enum err protect(struct ckpt_saver *saver)
 {
@@ -344,7 +354,7 @@ static enum err protect(struct ckpt_saver *saver)
     TRY(local->xor != NULL ? ckpt_xor_exchange(local->xor, timeout_s)
                            : ckpt_partner_exchange(local->partner, timeout_s));
     ckpt_saver_meets(saver, false);
-    TRY(ckpt_saver_agree(saver, verify(saver)));
+    TRY(ckpt_saver_agree(saver, ready(saver)));
 out:
     return rc;
 }

@@ -148,5 +148,7 @@ void ckpt_saver_thread_end(struct ckpt_saver *saver)
         return;
     ckpt_saver_thread_give(saver, JOB_QUIT);
     pthread_join(saver->thread, NULL);
-    forget(&saver->save);
+    /* of a broken one late messages may still be at work */
+    if (!saver->broken)
+        forget(&saver->save);
 }

@@ -30,10 +30,10 @@ int main(void)
         const char *name, *script;
         bool under_100, under_1000;
     } cases[] = {
-        { "five minutes", "echo 5:00", false, true },
-        { "one minute", "echo 1:00", true, true },
-        { "a day", "echo 1-00:00:00", false, false },
-        { "no limit", "echo UNLIMITED", false, false },
+        { "five minutes", "echo 7 5:00", false, true },
+        { "one minute", "echo 7 1:00", true, true },
+        { "a day", "echo 7 1-00:00:00", false, false },
+        { "no limit", "echo 7 UNLIMITED", false, false },
         { "no answer", "exit 1", false, false },
     };
     const char *base = getenv("TMPDIR");
@@ -53,14 +53,22 @@ int main(void)
         tap_is_int(time_left_under(&left, 1000), cases[i].under_1000,
                    "%s: under 1000 s", cases[i].name);
     }
-    answer("echo 1:00");
+    answer("echo 7 1:00");
     time_left_begin(&left, 0);
     tap_ok(!time_left_under(&left, 1000), "not in a job");
     time_left_begin(&left, 7);
-    answer("echo 2:00:00");
+    answer("echo 7 2:00:00");
     tap_ok(time_left_under(&left, 100), "asked a moment ago");
     left.asked_at -= 31;
     tap_ok(!time_left_under(&left, 100), "the limit was moved");
+    answer("exit 1");
+    left.asked_at -= 31;
+    tap_ok(time_left_under(&left, 10000), "no answer: what was known counts");
+    time_left_begin(&left, 7);
+    answer("echo 7 1:00");
+    tap_ok(!time_left_under(&left, 100), "never an answer: nothing is known");
+    left.asked_at -= 301;
+    tap_ok(time_left_under(&left, 100), "but it is asked again");
     fsio_remove_tree(folder);
     return tap_done();
 }

@@ -137,20 +137,24 @@ static double seconds_of(struct timespec time)
     return (double)time.tv_sec + (double)time.tv_nsec / NANOSECONDS;
 }
 
-/* What a beat changes; "" if there is none. */
-static void beat_read(const char *path, char text[BEAT_BYTES], double *at)
+/* What a beat changes; "" if there is none. false: that cannot be seen just
+ * now. */
+static bool beat_read(const char *path, char text[BEAT_BYTES], double *at)
 {
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    ssize_t bytes = 0;
+    ssize_t bytes = -1;
     *at = -1;
-    if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+    text[0] = '\0';
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT;
+    if (fstat(fd, &status) == 0) {
         bytes = pread(fd, text, BEAT_BYTES - 1, 0);
         *at = seconds_of(status.st_mtim);
     }
     text[bytes > 0 ? bytes : 0] = '\0';
-    if (fd >= 0)
-        close(fd);
+    close(fd);
+    return bytes >= 0;
 }
 
 bool lock_beat_stopped(const char *path, double beat_s, int clock_fd,
@@ -160,19 +164,19 @@ bool lock_beat_stopped(const char *path, double beat_s, int clock_fd,
     struct stat status;
     double begin = clock_now();
     double at;
-    beat_read(path, first, &at);
+    bool seen = beat_read(path, first, &at);
     /* the file system's time, which need not be this host's */
     bool dated = futimens(clock_fd, NULL) == 0 && fstat(clock_fd, &status) == 0;
     *age_s = dated && at >= 0 ? seconds_of(status.st_mtim) - at : -1;
     bool old = dated && (at < 0 || *age_s >= BEAT_STOPPED * beat_s);
     double enough_s = (old ? BEAT_GLANCE : BEAT_STOPPED) * beat_s;
-    while (clock_now() - begin < enough_s) {
+    while (seen && clock_now() - begin < enough_s) {
         clock_sleep(beat_s / BEAT_LOOKS);
-        beat_read(path, now, &at);
-        if (strcmp(first, now) != 0) {
+        seen = beat_read(path, now, &at);
+        if (seen && strcmp(first, now) != 0) {
             *age_s = 0;
             return false;
         }
     }
-    return true;
+    return seen;
 }

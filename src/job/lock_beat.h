@@ -24,7 +24,8 @@ void lock_beat_stop(struct lock_beat *beat);
 
 /* Has the heartbeat of `path` stopped? `clock_fd` is a file of the same file
  * system that this process may change: its time says how old the last beat is.
- * Takes up to five periods. Without a file there is no beat. *age_s: of the
+ * Takes up to five periods. Without a file there is no beat; one that cannot be
+ * read has not stopped. *age_s: of the
  * last beat; negative: there is none. */
 bool lock_beat_stopped(const char *path, double beat_s, int clock_fd,
                        double *age_s);

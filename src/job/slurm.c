@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -19,7 +20,7 @@
 
 #define SLURM_SQUEUE_TIMEOUT_S 10.0
 #define SLURM_ANSWER_BYTES 512
-#define SLURM_CONFIG_BYTES 65536
+#define SLURM_TEXT_BYTES 262144
 
 extern char **environ;
 
@@ -170,12 +171,28 @@ static int slurm_run(char *const *argv, char *text, size_t bytes)
     return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* `squeue -h -t all -j ID -o FORMAT`: the first line of its answer. */
+/* The rest of the line that begins with the job's number: one task of an array
+ * has the array's, for which all tasks are listed. */
+static const char *slurm_line(char *text, long job_id)
+{
+    char *rest;
+    for (char *line = strtok_r(text, "\r\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\r\n", &rest)) {
+        char *end;
+        if (strtol(line, &end, 10) == job_id && end != line && *end == ' ')
+            return end + 1;
+    }
+    return "";
+}
+
+/* `squeue -h -t all -j ID -o "%A FORMAT"`: what it says of this job, or what it
+ * printed if it failed. */
 static int slurm_squeue(long job_id, const char *format, char *text,
                         size_t bytes)
 {
     char id[32];
     char form[16];
+    char *answer = malloc(SLURM_TEXT_BYTES);
     char *argv[] = { (char[]){ "squeue" },
                      (char[]){ "-h" },
                      (char[]){ "-t" },
@@ -186,20 +203,25 @@ static int slurm_squeue(long job_id, const char *format, char *text,
                      form,
                      NULL };
     snprintf(id, sizeof id, "%ld", job_id);
-    snprintf(form, sizeof form, "%s", format);
-    int status = slurm_run(argv, text, bytes);
+    snprintf(form, sizeof form, "%%A %s", format);
+    int status =
+        answer == NULL ? -1 : slurm_run(argv, answer, SLURM_TEXT_BYTES);
+    /* a list that was cut tells nothing of a job that is not in it */
+    bool cut = status >= 0 && strlen(answer) == SLURM_TEXT_BYTES - 1;
     if (status >= 0)
-        text[strcspn(text, "\r\n")] = '\0';
-    return status;
+        snprintf(text, bytes, "%s",
+                 status == 0 ? slurm_line(answer, job_id) : answer);
+    free(answer);
+    return cut && text[0] == '\0' ? -1 : status;
 }
 
 void slurm_ask_cluster(char *name, size_t bytes)
 {
     char *argv[] = { (char[]){ "scontrol" }, (char[]){ "show" },
                      (char[]){ "config" }, NULL };
-    char *text = malloc(SLURM_CONFIG_BYTES);
+    char *text = malloc(SLURM_TEXT_BYTES);
     name[0] = '\0';
-    if (text != NULL && slurm_run(argv, text, SLURM_CONFIG_BYTES) == 0) {
+    if (text != NULL && slurm_run(argv, text, SLURM_TEXT_BYTES) == 0) {
         const char *line = strstr(text, "\nClusterName");
         const char *value = line == NULL ? NULL : strchr(line, '=');
         if (value != NULL) {
@@ -215,6 +237,8 @@ double slurm_seconds_left(long job_id)
     char text[SLURM_ANSWER_BYTES];
     if (job_id <= 0 || slurm_squeue(job_id, "%L", text, sizeof text) != 0)
         return -1;
+    if (strcmp(text, "UNLIMITED") == 0)
+        return INFINITY;
     return slurm_parse_seconds(text);
 }
 

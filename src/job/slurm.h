@@ -26,8 +26,8 @@ void slurm_read(struct slurm *out);
  * when there is none or it does not answer. */
 void slurm_ask_cluster(char *name, size_t bytes);
 
-/* Seconds until the job's time limit, from `squeue -h -j ID -o %L`; -1 when
- * unlimited, unknown or not in a job. */
+/* Seconds until the job's time limit, from squeue's %L; INFINITY when there is no
+ * limit, -1 when that is not known or this is no job. */
 double slurm_seconds_left(long job_id);
 
 /* Seconds from squeue's form of a time: [days-]hours:minutes:seconds or

@@ -1,7 +1,8 @@
 /* How long the job has left before Slurm ends it. Slurm is asked once at the
  * start and again when the end comes near, at most every 30 s, because a limit
- * can be moved. Outside a job, without a limit or without an answer the end never
- * comes near: the signal that the job's script asks Slurm for remains. */
+ * can be moved; where it gave no answer what it said before counts, and without
+ * any it is asked again every 5 minutes. Outside a job and without a limit the end
+ * never comes near. */
 #ifndef TESSERA_JOB_TIME_LEFT_H
 #define TESSERA_JOB_TIME_LEFT_H
 
@@ -9,7 +10,7 @@
 
 struct time_left {
     long job_id;
-    double end_at; /* clock_now(); negative: unknown or none */
+    double end_at; /* clock_now(); INFINITY: none; negative: unknown */
     double asked_at;
 };
 

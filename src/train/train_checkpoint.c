@@ -427,15 +427,17 @@ enum err train_checkpoint_create(struct train_interval *interval,
     return ERR_OK;
 }
 
-void train_checkpoint_destroy(struct train_checkpoint *checkpoint)
+bool train_checkpoint_destroy(struct train_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
-        return;
-    ckpt_saver_destroy(checkpoint->saver);
+        return true;
+    if (!ckpt_saver_destroy(checkpoint->saver))
+        return false;
     train_copies_destroy(checkpoint->copies);
     json_decref(checkpoint->arithmetics);
     pthread_mutex_destroy(&checkpoint->mutex);
     free(checkpoint);
+    return true;
 }
 
 struct listener train_checkpoint_listener(struct train_checkpoint *checkpoint)

@@ -28,7 +28,9 @@ struct train_checkpoint;
 enum err train_checkpoint_create(struct train_interval *interval,
                                  struct lock *lock,
                                  struct train_checkpoint **out);
-void train_checkpoint_destroy(struct train_checkpoint *checkpoint);
+/* false: the saver's thread hangs in a write, and nothing of the run may be freed
+ * (ckpt_saver_destroy()). */
+bool train_checkpoint_destroy(struct train_checkpoint *checkpoint);
 /* Instead, where the ranks are not together: the save in flight commits nothing
  * and does not look at the lock any more. NULL is fine. */
 void train_checkpoint_leave(struct train_checkpoint *checkpoint);

@@ -269,14 +269,15 @@ out:
 }
 
 /* A save in flight is awaited, with the other ranks. Where they are not
- * together the process ends by comm_abort(), and what the saver's thread still
- * reads stays until then. */
-static void run_close(struct run *run, bool together)
+ * together, or its thread hangs (false), the process ends by comm_abort(), and
+ * what the thread still reads stays until then. */
+static bool run_close(struct run *run, bool together)
 {
     if (!together) {
         train_checkpoint_leave(run->checkpoint);
     } else {
-        train_checkpoint_destroy(run->checkpoint);
+        if (!train_checkpoint_destroy(run->checkpoint))
+            return false;
         train_interval_destroy(run->interval);
         trainer_destroy(run->trainer);
         train_stop_destroy(run->stop);
@@ -284,6 +285,7 @@ static void run_close(struct run *run, bool together)
         train_eval_destroy(run->eval);
     }
     lock_release(run->lock);
+    return together;
 }
 
 static bool is_adrift(const struct run *run)
@@ -332,6 +334,6 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
         rc = comm_agree(comm, rc);
 out:
     *adrift = rc == ERR_COMM || is_adrift(&run);
-    run_close(&run, !*adrift);
+    *adrift = !run_close(&run, !*adrift);
     return rc;
 }

@@ -11,13 +11,15 @@
 #include "src/job/time_left.h"
 
 #define STOP_LEAD_S_MIN 30.0
+#define LOOKS 64
 
 struct train_stop {
     struct train_interval *interval; /* lent; NULL: none on this rank */
     struct lock *lock;               /* lent; NULL: not rank 0 */
     struct time_left left;           /* rank 0's */
     double look_at;                  /* rank 0's clock at the last look */
-    double look_s;                   /* the longest time between two looks */
+    double look_s[LOOKS];            /* times between the last looks, in turn */
+    int looks;
     double commit_at; /* rank 0's clock when the interval began */
     double local_at;
     double eval_at;
@@ -47,10 +49,13 @@ static bool seconds_due(struct duration interval, double *since)
 static void look_at_time(struct train_stop *stop, const struct trainer *trainer)
 {
     double now = clock_now();
-    stop->look_s = fmax(stop->look_s, now - stop->look_at);
+    double longest_s = 0;
+    stop->look_s[stop->looks++ % LOOKS] = now - stop->look_at;
     stop->look_at = now;
+    for (int i = 0; i < LOOKS; i++)
+        longest_s = fmax(longest_s, stop->look_s[i]);
     double need_s =
-        fmax(STOP_LEAD_S_MIN, 1.5 * stop->look_s + 2 * trainer->save_s);
+        fmax(STOP_LEAD_S_MIN, 1.5 * longest_s + 2 * trainer->save_s);
     if (stop_requested() != 0 || !time_left_under(&stop->left, need_s))
         return;
     log_info("the job ends in less than %.0f s, which a step and a checkpoint "

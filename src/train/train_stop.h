@@ -4,7 +4,13 @@
  * due by rank 0's choice (train_interval.h), whether too many saves have
  * failed, which the ranks see at different steps, and whether another process
  * has taken the run over, which ends all of them with ERR_BUSY. One exchange of
- * seven integers. */
+ * seven integers.
+ *
+ * In a job with a time limit rank 0 asks to stop by itself, as by SIGUSR1, when
+ * what is left is less than 1.5 of the longest of the last 64 steps (with
+ * evaluation and what a step waits for a save) and 2 of the longest save, and at
+ * least half a minute. So a run whose steps or saves take longer than the signal
+ * of its job's script leads loses nothing either. */
 #ifndef TESSERA_TRAIN_TRAIN_STOP_H
 #define TESSERA_TRAIN_TRAIN_STOP_H
 
