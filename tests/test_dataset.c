@@ -1,13 +1,17 @@
 /* Data sets: reading any sample, and refusing what is not right by name. */
 #include "src/data/dataset.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "src/base/digest.h"
 #include "src/data/tokenizer.h"
 #include "tests/data_fixture.h"
 
-#define MANY (DATASET_FILES_MAX + 76)
+/* Shards, and files that a process may have open, of which a quarter is a data
+ * set's. */
+#define MANY 200
+#define LIMIT 256
 
 static const int64_t lengths[] = { 300, 1, 255, 256, 5, 40, 700, 2 };
 #define SAMPLES ((int64_t)(sizeof lengths / sizeof lengths[0]))
@@ -46,10 +50,24 @@ static void test_read(const char *folder)
         tap_ok(same_sample(dataset, s, lengths[s], 0), "... its length");
     }
     for (int64_t s = 0; s < dataset_shards(dataset); s++)
-        tap_ok(dataset_verify_shard(dataset, s) == ERR_OK, "verify shard %d",
-               (int)s);
+        tap_ok(dataset_verify_shard(dataset, s, NULL) == ERR_OK,
+               "verify shard %d", (int)s);
     dataset_close(dataset);
     dataset_close(NULL);
+}
+
+/* Files that are open here below `folder`. */
+static int open_files(const char *folder)
+{
+    int count = 0;
+    char link[64], path[FSIO_PATH_MAX];
+    for (int fd = 0; fd < LIMIT; fd++) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t bytes = readlink(link, path, sizeof path);
+        count += bytes > (ssize_t)strlen(folder) &&
+                 strncmp(path, folder, strlen(folder)) == 0;
+    }
+    return count;
 }
 
 /* More shards than are open at a time: back and forth. */
@@ -61,6 +79,13 @@ static void test_many_shards(const char *folder)
     for (int i = 0; i < MANY; i++)
         ones[i] = 1;
     fixture_dataset(folder, "many", ones, MANY, 200, false);
+    struct rlimit low = { LIMIT, LIMIT };
+    fixture_need(dataset_open(fixture_path(folder, "many"), &dataset));
+    for (int64_t s = 0; s < MANY; s++)
+        bad += !same_sample(dataset, s, 1, 4);
+    tap_is_int(open_files(folder), MANY, "all shards stay open, if they may");
+    dataset_close(dataset);
+    setrlimit(RLIMIT_NOFILE, &low);
     fixture_need(dataset_open(fixture_path(folder, "many"), &dataset));
     tap_is_int(dataset_shards(dataset), MANY, "a shard for each sample");
     for (int64_t s = 0; s < MANY; s++)
@@ -70,6 +95,7 @@ static void test_many_shards(const char *folder)
     for (int64_t i = 0; i < 3 * MANY; i++)
         bad += !same_sample(dataset, i * 7919 % MANY, 1, 4);
     tap_is_int(bad, 0, "shards are opened anew when needed");
+    tap_is_int(open_files(folder), LIMIT / 4, "no more than a quarter is open");
     dataset_close(dataset);
 }
 
@@ -302,7 +328,7 @@ static enum err read_all(const char *path)
     struct dataset *dataset = NULL;
     TRY(dataset_open(path, &dataset));
     for (int64_t s = 0; s < dataset_shards(dataset); s++)
-        TRY(dataset_verify_shard(dataset, s));
+        TRY(dataset_verify_shard(dataset, s, NULL));
     for (int64_t s = 0; s < dataset_samples(dataset); s++)
         TRY(dataset_read(dataset, s, tokens, 1000, &length));
 out:

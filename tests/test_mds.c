@@ -85,8 +85,9 @@ static void test_reader(const char *folder)
         char path[FSIO_PATH_MAX];
         snprintf(path, sizeof path, "%s/hashed/%s", folder,
                  index->shard[s].basename);
-        fixture_need(mds_shard_open(path, &index->shard[s], &shard));
-        tap_ok(mds_shard_verify(shard) == ERR_OK, "digest of shard %d", (int)s);
+        fixture_need(mds_shard_open(path, &index->shard[s], false, &shard));
+        tap_ok(mds_shard_verify(shard, NULL) == ERR_OK, "digest of shard %d",
+               (int)s);
         for (int64_t i = 0; i < index->shard[s].samples; i++, sample++) {
             struct mds_values values;
             enum err rc = mds_shard_read(shard, i, &buffer, &values);
@@ -388,7 +389,7 @@ static void test_forms(const char *folder)
         struct mds_buffer buffer = { 0 };
         struct mds_values values = { 0 };
         fixture_write_file(path, file, bytes);
-        fixture_need(mds_shard_open(path, &info, &shard));
+        fixture_need(mds_shard_open(path, &info, false, &shard));
         enum err rc = mds_shard_read(shard, 0, &buffer, &values);
         if (form->count < 0)
             tap_ok(rc == ERR_DATA && strstr(err_text(), path) != NULL,
@@ -406,7 +407,7 @@ static void test_forms(const char *folder)
 static bool read_shard(const char *path, const struct mds_shard_info *info)
 {
     struct mds_shard *shard = NULL;
-    bool refused = mds_shard_open(path, info, &shard) != ERR_OK;
+    bool refused = mds_shard_open(path, info, false, &shard) != ERR_OK;
     uint32_t sum = 0;
     for (int64_t i = 0; shard != NULL && i < info->samples; i++) {
         struct mds_buffer buffer = { 0 };

@@ -19,6 +19,7 @@
 
 struct dataset_file {
     struct mds_shard *shard; /* NULL: not open */
+    bool known;              /* its head is right */
     uint64_t used;           /* when last */
 };
 
@@ -31,6 +32,7 @@ struct dataset {
     int64_t *first;             /* first sample of each shard, and the total */
     struct dataset_file *files; /* one per shard */
     int64_t open;               /* how many are */
+    int64_t open_max;
     uint64_t clock;
     struct mds_buffer buffer;
 };
@@ -148,15 +150,21 @@ static enum err dataset_shard_path(const struct dataset *dataset, int64_t index,
                      dataset->index->shard[index].basename);
 }
 
-/* All shard files are there and as long as they should be. */
-static enum err dataset_look(const struct dataset *dataset)
+enum err dataset_look(const struct dataset *dataset, int64_t index)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    for (int64_t s = 0; s < dataset->index->shards; s++) {
-        TRY(dataset_shard_path(dataset, s, path));
-        TRY(mds_shard_check(path, &dataset->index->shard[s]));
-    }
+    TRY(dataset_shard_path(dataset, index, path));
+    TRY(mds_shard_check(path, &dataset->index->shard[index]));
+out:
+    return rc;
+}
+
+static enum err dataset_look_at_all(const struct dataset *dataset)
+{
+    enum err rc = ERR_OK;
+    for (int64_t s = 0; s < dataset->index->shards; s++)
+        TRY(dataset_look(dataset, s));
 out:
     return rc;
 }
@@ -200,10 +208,9 @@ out:
     return rc;
 }
 
-enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
-                           struct dataset **out)
+static enum err dataset_create(const char *path, const struct sidecar *sidecar,
+                               bool look, struct dataset **out)
 {
-    assert(path != NULL && sidecar != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct dataset *dataset = calloc(1, sizeof *dataset);
     if (dataset == NULL)
@@ -214,7 +221,9 @@ enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
     TRY(mds_index_read(path, &dataset->index));
     TRY(dataset_number_samples(dataset));
     TRY(dataset_describe_shards(dataset));
-    TRY(dataset_look(dataset));
+    TRY(regular_limit(&dataset->open_max));
+    if (look)
+        TRY(dataset_look_at_all(dataset));
     TRY(dataset_identify(dataset));
     dataset->sidecar.shards_sha256 = NULL; /* the caller's */
     *out = dataset;
@@ -224,7 +233,15 @@ out:
     return rc;
 }
 
-enum err dataset_open(const char *path, struct dataset **out)
+enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
+                           struct dataset **out)
+{
+    assert(path != NULL && sidecar != NULL && out != NULL);
+    return dataset_create(path, sidecar, true, out);
+}
+
+static enum err dataset_open_described(const char *path, bool look,
+                                       struct dataset **out)
 {
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
@@ -232,7 +249,7 @@ enum err dataset_open(const char *path, struct dataset **out)
     struct dataset *dataset = NULL;
     TRY(dataset_check_path(path));
     TRY(sidecar_read(path, &sidecar));
-    TRY(dataset_open_with(path, &sidecar, &dataset));
+    TRY(dataset_create(path, &sidecar, look, &dataset));
     dataset->described = true;
     if (sidecar.samples != dataset->index->samples) {
         rc = err_set(ERR_DATA,
@@ -248,6 +265,16 @@ out:
     sidecar_release(&sidecar);
     dataset_close(dataset);
     return rc;
+}
+
+enum err dataset_open(const char *path, struct dataset **out)
+{
+    return dataset_open_described(path, true, out);
+}
+
+enum err dataset_open_unseen(const char *path, struct dataset **out)
+{
+    return dataset_open_described(path, false, out);
 }
 
 void dataset_close(struct dataset *dataset)
@@ -314,6 +341,15 @@ int64_t dataset_bytes(const struct dataset *dataset)
     return bytes;
 }
 
+int64_t dataset_largest(const struct dataset *dataset)
+{
+    int64_t largest = 0;
+    for (int64_t s = 0; s < dataset->index->shards; s++)
+        if (dataset->index->shard[s].bytes > largest)
+            largest = dataset->index->shard[s].bytes;
+    return largest;
+}
+
 const char *dataset_id(const struct dataset *dataset)
 {
     return dataset->id;
@@ -372,10 +408,12 @@ static enum err dataset_open_shard(struct dataset *dataset, int64_t index,
     char path[FSIO_PATH_MAX];
     struct dataset_file *file = &dataset->files[index];
     if (file->shard == NULL) {
-        if (dataset->open == DATASET_FILES_MAX)
+        if (dataset->open == dataset->open_max)
             dataset_evict(dataset);
         TRY(dataset_shard_path(dataset, index, path));
-        TRY(mds_shard_open(path, &dataset->index->shard[index], &file->shard));
+        TRY(mds_shard_open(path, &dataset->index->shard[index], file->known,
+                           &file->shard));
+        file->known = true;
         dataset->open++;
     }
     file->used = ++dataset->clock;
@@ -413,13 +451,14 @@ out:
     return rc;
 }
 
-enum err dataset_verify_shard(struct dataset *dataset, int64_t index)
+enum err dataset_verify_shard(struct dataset *dataset, int64_t index,
+                              const struct mds_watch *watch)
 {
     enum err rc = ERR_OK;
     struct mds_shard *shard = NULL;
     assert(index >= 0 && index < dataset->index->shards);
     TRY(dataset_open_shard(dataset, index, &shard));
-    TRY(mds_shard_verify(shard));
+    TRY(mds_shard_verify(shard, watch));
 out:
     return rc;
 }

@@ -5,10 +5,10 @@
  *
  * Opening reads the index and looks at every shard file (there, regular, as
  * long as the index says), so that no run meets a missing one after hours;
- * shards are opened when first used and checked further then. Shards without
- * samples are fine, a set without samples is not; what is truncated or
- * inconsistent is ERR_DATA naming the file. At most DATASET_FILES_MAX shards
- * are open at a time. A dataset may be used by one thread at a time. */
+ * shards are opened when first used, and their heads checked then. Shards
+ * without samples are fine, a set without samples is not; what is truncated or
+ * inconsistent is ERR_DATA naming the file. As many shards are open at a time
+ * as regular_limit() says. A dataset may be used by one thread at a time. */
 #ifndef TESSERA_DATA_DATASET_H
 #define TESSERA_DATA_DATASET_H
 
@@ -17,14 +17,16 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/mds.h"
 #include "src/data/sidecar.h"
-
-/* A quarter of the open files that a process usually may have. */
-#define DATASET_FILES_MAX 256
 
 struct dataset;
 
 enum err dataset_open(const char *path, struct dataset **out);
+/* The same without a look at the shards, for ranks that share that. */
+enum err dataset_open_unseen(const char *path, struct dataset **out);
+/* Shard `index` is there, regular and as long as the index says. */
+enum err dataset_look(const struct dataset *dataset, int64_t index);
 /* The same with `sidecar` in place of the file, for a set that has none; its
  * `samples` and `tokens` are not looked at. ERR_USAGE for a `token_type` where
  * the index gives one. */
@@ -42,8 +44,9 @@ int64_t dataset_eos_token(const struct dataset *dataset);
 int64_t dataset_bos_token(const struct dataset *dataset);
 /* Tokens of the longest sample; 0: neither index nor sidecar tells. */
 int64_t dataset_longest(const struct dataset *dataset);
-/* Of all shard files. */
+/* Of all shard files, and of the largest. */
 int64_t dataset_bytes(const struct dataset *dataset);
+int64_t dataset_largest(const struct dataset *dataset);
 /* Hex digest that identifies content order: SHA-256 over index.json's bytes,
  * the tokenizer hash, and what the sidecar says beside it that changes what is
  * trained: tokens that end or begin documents, the type of bytes, the shards'
@@ -62,8 +65,10 @@ enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
                       int64_t capacity, int64_t *length);
 
 /* Check all checksums of the file of shard `index` that index and sidecar
- * record and that are known here. Shards without samples are checked too. */
-enum err dataset_verify_shard(struct dataset *dataset, int64_t index);
+ * record and that are known here. Shards without samples are checked too.
+ * NULL: unwatched. */
+enum err dataset_verify_shard(struct dataset *dataset, int64_t index,
+                              const struct mds_watch *watch);
 
 /* Its SHA-256. */
 enum err dataset_shard_sha256(struct dataset *dataset, int64_t index,

@@ -16,7 +16,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define MDS_PIECE_BYTES ((size_t)1 << 20)
 
 struct mds_shard {
-    char path[FSIO_PATH_MAX];
+    char *path;
     const struct mds_shard_info *info;
     int fd;
 };
@@ -133,7 +133,7 @@ out:
 }
 
 enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
-                        struct mds_shard **out)
+                        bool known, struct mds_shard **out)
 {
     assert(path != NULL && info != NULL && out != NULL);
     enum err rc = ERR_OK;
@@ -143,10 +143,15 @@ enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
         return err_set(ERR_MEMORY, "%s: out of memory", path);
     shard->info = info;
     shard->fd = -1;
-    TRY(fsio_path(shard->path, "%s", path));
+    shard->path = strdup(path);
+    if (shard->path == NULL) {
+        rc = err_set(ERR_MEMORY, "%s: out of memory", path);
+        goto out;
+    }
     TRY(mds_missing(regular_open(path, &shard->fd, &bytes), path, info));
     TRY(mds_check_size(path, bytes, info));
-    TRY(mds_check_head(shard));
+    if (!known)
+        TRY(mds_check_head(shard));
     *out = shard;
     shard = NULL;
 out:
@@ -160,6 +165,7 @@ void mds_shard_close(struct mds_shard *shard)
         return;
     if (shard->fd >= 0)
         close(shard->fd);
+    free(shard->path);
     free(shard);
 }
 
@@ -245,16 +251,23 @@ out:
     return rc;
 }
 
-/* The checksums of these names, of a whole file in one pass. */
+/* The checksums of these names, of a whole file in one pass; *whole: the watch
+ * did not end it. */
 static enum err mds_sum(const struct mds_shard *shard, int count,
-                        struct checksum *const *sums)
+                        struct checksum *const *sums,
+                        const struct mds_watch *watch, bool *whole)
 {
     enum err rc = ERR_OK;
+    *whole = true;
     uint8_t *piece = malloc(MDS_PIECE_BYTES);
     if (piece == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
     for (int64_t at = 0; at < shard->info->bytes;) {
         int64_t left = shard->info->bytes - at;
+        if (watch != NULL && !watch->go_on(watch->self)) {
+            *whole = false;
+            break;
+        }
         size_t bytes =
             left < (int64_t)MDS_PIECE_BYTES ? (size_t)left : MDS_PIECE_BYTES;
         TRY(mds_pread(shard, piece, bytes, at));
@@ -283,9 +296,11 @@ out:
     return rc;
 }
 
-enum err mds_shard_verify(const struct mds_shard *shard)
+enum err mds_shard_verify(const struct mds_shard *shard,
+                          const struct mds_watch *watch)
 {
     enum err rc = ERR_OK;
+    bool whole = false;
     int count = shard->info->hashes;
     const struct mds_hash *hash = shard->info->hash;
     if (count == 0)
@@ -296,8 +311,8 @@ enum err mds_shard_verify(const struct mds_shard *shard)
     for (int h = 0; h < count; h++)
         if (checksum_digits(hash[h].name) > 0)
             TRY(checksum_create(hash[h].name, &sums[h]));
-    TRY(mds_sum(shard, count, sums));
-    for (int h = 0; h < count; h++)
+    TRY(mds_sum(shard, count, sums, watch, &whole));
+    for (int h = 0; h < count && whole; h++)
         if (sums[h] != NULL)
             TRY(mds_compare(shard, &hash[h], sums[h]));
 out:
@@ -312,8 +327,9 @@ enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65])
     enum err rc = ERR_OK;
     char text[CHECKSUM_TEXT_BYTES];
     struct checksum *sum = NULL;
+    bool whole = false;
     TRY(checksum_create("sha256", &sum));
-    TRY(mds_sum(shard, 1, &sum));
+    TRY(mds_sum(shard, 1, &sum, NULL, &whole));
     TRY(checksum_finish(sum, text));
     memcpy(hex, text, 65);
 out:

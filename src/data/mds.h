@@ -12,6 +12,7 @@
 #ifndef TESSERA_DATA_MDS_H
 #define TESSERA_DATA_MDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,9 +34,10 @@ struct mds_buffer {
 enum err mds_shard_check(const char *path, const struct mds_shard_info *info);
 
 /* Open the file, which must agree with `info` (lent until the close). ERR_DATA
- * names the file and what is wrong with it. */
+ * names the file and what is wrong with it. `known`: its head was found right
+ * before, and is not read again. */
 enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
-                        struct mds_shard **out);
+                        bool known, struct mds_shard **out);
 void mds_shard_close(struct mds_shard *shard);
 
 /* The tokens of sample `index`, 0 <= index < samples, as they are in `buffer`
@@ -44,9 +46,17 @@ void mds_shard_close(struct mds_shard *shard);
 enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
                         struct mds_buffer *buffer, struct mds_values *out);
 
+/* Asked before every MiB of a long reading. Once it says false, the reading
+ * ends with ERR_OK and has found nothing. */
+struct mds_watch {
+    bool (*go_on)(void *self);
+    void *self;
+};
+
 /* The file has all checksums that `info` has and src/data/checksum.h knows;
- * ERR_DATA names the file, the algorithm and both values. */
-enum err mds_shard_verify(const struct mds_shard *shard);
+ * ERR_DATA names the file, the algorithm and both values. NULL: unwatched. */
+enum err mds_shard_verify(const struct mds_shard *shard,
+                          const struct mds_watch *watch);
 
 /* Its SHA-256. */
 enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65]);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,13 +41,13 @@ enum err regular_open(const char *path, int *fd, int64_t *bytes)
 {
     enum err rc = ERR_OK;
     struct stat status;
-    *fd = -1;
-    /* looked at before, since opening a device may act on it, and after, since
-     * it may have become another file meanwhile */
-    TRY(regular_size(path, bytes));
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0)
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0) {
+        int number = errno;
+        TRY(regular_size(path, bytes)); /* says it better, if it can */
+        errno = number;
         return err_errno("%s: open", path);
+    }
     if (fstat(*fd, &status) != 0)
         rc = err_errno("%s: stat", path);
     else
@@ -57,6 +58,24 @@ enum err regular_open(const char *path, int *fd, int64_t *bytes)
     }
 out:
     return rc;
+}
+
+enum err regular_limit(int64_t *files)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return err_errno("limit of open files");
+    rlim_t wanted =
+        limit.rlim_max < REGULAR_LIMIT ? limit.rlim_max : REGULAR_LIMIT;
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = wanted;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+            return err_errno("limit of open files: raise to %llu",
+                             (unsigned long long)wanted);
+    }
+    rlim_t most = limit.rlim_cur / 4;
+    *files = most < 1 ? 1 : most > INT32_MAX ? INT32_MAX : (int64_t)most;
+    return ERR_OK;
 }
 
 enum err regular_read(const char *path, size_t bytes_max, char **data,

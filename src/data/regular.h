@@ -1,5 +1,5 @@
-/* Files of a data set: regular ones only. Opening a FIFO would wait for ever,
- * and opening a device can do anything. Links to regular files are fine. */
+/* Files of a data set: regular ones only. Opening never waits, as for the
+ * writer of a FIFO. Links to regular files are fine. */
 #ifndef TESSERA_DATA_REGULAR_H
 #define TESSERA_DATA_REGULAR_H
 
@@ -13,6 +13,12 @@ enum err regular_size(const char *path, int64_t *bytes);
 
 /* The same, and open it for reading. */
 enum err regular_open(const char *path, int *fd, int64_t *bytes);
+
+/* How many a data set may have open at a time: a quarter of what the process
+ * may, since a run has two data sets and other files. The process's limit is
+ * raised to REGULAR_LIMIT, where it is lower and that is allowed. */
+#define REGULAR_LIMIT 4096
+enum err regular_limit(int64_t *files);
 
 /* fsio_read_file() of one. */
 enum err regular_read(const char *path, size_t bytes_max, char **data,

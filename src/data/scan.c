@@ -79,7 +79,7 @@ static enum err scan_shards(struct dataset *dataset, bool show,
     progress_begin(&progress, "checksums", "shards", shards);
     for (int64_t s = 0; s < shards; s++) {
         TRY(scan_poll(dataset, stop, show ? &progress : NULL, s));
-        TRY(dataset_verify_shard(dataset, s));
+        TRY(dataset_verify_shard(dataset, s, NULL));
     }
     progress.done = shards;
 out:

@@ -71,7 +71,7 @@ static enum err verify(const struct trainer *trainer, struct dataset *data)
                  (long long)dataset_shards(data));
     for (int64_t s = trainer->rank; s < dataset_shards(data);
          s += trainer->ranks)
-        TRY(dataset_verify_shard(data, s));
+        TRY(dataset_verify_shard(data, s, NULL));
 out:
     return rc;
 }
