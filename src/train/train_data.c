@@ -49,43 +49,15 @@ out:
     return rc;
 }
 
-static enum err verify(const struct trainer *trainer, struct dataset *data)
-{
-    enum err rc = ERR_OK;
-    const char *how = trainer->settings.data.verify;
-    int64_t bytes = dataset_bytes(data);
-    bool all = strcmp(how, "bytes") == 0 ||
-               (strcmp(how, "auto") == 0 &&
-                bytes / trainer->ranks <= TRAIN_DATA_VERIFY_BYTES);
-    if (!all && trainer->rank == 0)
-        log_info("%s: sizes of all %lld shards are right; their bytes (%.1f "
-                 "GiB) are not checked (data.verify = %s): tessera-data "
-                 "verify does it",
-                 dataset_path(data), (long long)dataset_shards(data),
-                 (double)bytes / (1 << 30), how);
-    if (!all)
-        return ERR_OK;
-    if (dataset_unchecked(data) > 0 && trainer->rank == 0)
-        log_info("%s: %lld of %lld shards have no checksum that is known here",
-                 dataset_path(data), (long long)dataset_unchecked(data),
-                 (long long)dataset_shards(data));
-    for (int64_t s = trainer->rank; s < dataset_shards(data);
-         s += trainer->ranks)
-        TRY(dataset_verify_shard(data, s, NULL));
-out:
-    return rc;
-}
-
 static enum err open_one(const struct trainer *trainer, const char *path,
                          struct dataset **out)
 {
     enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
-    TRY(dataset_open(path, out));
+    TRY(dataset_open_unseen(path, out));
     TRY(check_vocabulary(*out, s));
     TRY(check_documents(*out, s));
     TRY(check_lengths(trainer, *out));
-    TRY(verify(trainer, *out));
 out:
     return rc;
 }

@@ -13,6 +13,7 @@
 #include "src/train/train_same.h"
 #include "src/train/train_schedule.h"
 #include "src/train/train_threads.h"
+#include "src/train/train_verify.h"
 #include "src/train/trainer_memory.h"
 
 static enum err open_kernels(struct trainer *trainer)
@@ -110,6 +111,7 @@ enum err trainer_create(struct comm *comm,
                       train_backend_falls_back(&trainer->settings),
                       trainer->devices, sizeof trainer->devices));
     TRY(train_same(trainer));
+    TRY(train_verify(trainer));
     TRY(trainer_memory_create(trainer));
     *out = trainer;
     trainer = NULL;
