@@ -33,6 +33,7 @@ struct train_memory_place {
      * device, and address space that it may still map; 0: not known. Ranks of a
      * node have equal parts of its memory. */
     size_t room, host_room, address_space;
+    bool resumed; /* what stays for the whole run is no choice any more */
 };
 
 /* How the settings spread the state over ranks; "auto" is the first of zero1,

@@ -287,12 +287,17 @@ out:
     return rc;
 }
 
-/* The largest microbatch up to the settings' with which it fits. */
+/* The largest microbatch up to the settings' with which it fits; a run that has
+ * begun keeps its own under "elastic". */
 static enum err fit_microbatch(struct planner *planner,
                                struct train_memory_way *way, bool *fits)
 {
     enum err rc = ERR_OK;
-    int64_t most = planner->settings->train.microbatch;
+    const struct train_settings *s = planner->settings;
+    int64_t most = s->train.microbatch;
+    if (planner->place->resumed &&
+        strcmp(s->parallel.determinism, "elastic") == 0)
+        return try_way(planner, way, fits);
     way->microbatch = 1;
     TRY(try_way(planner, way, fits));
     if (!*fits)
@@ -307,7 +312,7 @@ out:
     return rc;
 }
 
-/* false: the settings have that already. */
+/* false: the settings have that already, or a run that has begun may not. */
 static bool make_way(const struct planner *planner, const struct spread *spread,
                      int change, struct train_memory_way *way)
 {
@@ -322,6 +327,8 @@ static bool make_way(const struct planner *planner, const struct spread *spread,
                                       .again = change & 1,
                                       .packed = change & 2,
                                       .waiting = change & 4 };
+    if (planner->place->resumed && (way->packed || (way->again && packed)))
+        return false;
     return !(way->again && again) && !(way->packed && packed) &&
            !(way->waiting && !s->checkpoint.async);
 }

@@ -34,49 +34,79 @@ static void measure_place(struct trainer *trainer)
         trainer->place.room = memory->available();
 }
 
-/* What the run has been started with; false: it is new. */
-static bool read_started(const struct trainer *trainer,
-                         struct train_settings *started)
+/* What the last start had; NULL: the run is new, or nobody can tell. */
+static struct train_settings *read_started(const struct trainer *trainer)
 {
     char path[FSIO_PATH_MAX];
+    struct train_settings *started;
     if (fsio_path(path, "%s/config.cfg", trainer->settings.run.dir) != ERR_OK ||
         !fsio_exists(path))
-        return false;
-    if (train_settings_load_partial(path, NULL, 0, started) == ERR_OK &&
-        strcmp(started->parallel.strategy, "auto") != 0)
-        return true;
-    log_warn("%s does not tell the strategy of the last start: %s", path,
-             err_text());
-    return false;
+        return NULL;
+    started = malloc(sizeof *started);
+    if (started != NULL &&
+        train_settings_load_partial(path, NULL, 0, started) == ERR_OK)
+        return started;
+    log_warn("%s does not tell what the last start had: %s", path,
+             started != NULL ? err_text() : "out of memory");
+    free(started);
+    return NULL;
 }
 
-/* Only elastic has the same bits under another strategy: else it stays. */
-static void keep_strategy(struct trainer *trainer, char *why, size_t size)
+/* Only "run" promises its bits for one strategy: there it stays. */
+static void keep_strategy(struct trainer *trainer,
+                          const struct train_settings *started, char *why,
+                          size_t size)
 {
     struct train_settings *s = &trainer->settings;
-    bool elastic = strcmp(s->parallel.determinism, "elastic") == 0;
-    struct train_settings *started = malloc(sizeof *started);
-    if (started == NULL || !read_started(trainer, started))
-        goto out;
+    size_t used = strlen(why);
+    bool known = strcmp(started->parallel.strategy, "auto") != 0;
     if (strcmp(started->parallel.strategy, s->parallel.strategy) == 0 &&
         started->parallel.shard_degree == s->parallel.shard_degree)
-        goto out;
-    size_t used = strlen(why);
-    if (elastic) {
-        snprintf(why + used, size - used,
-                 " (the last start had %.8s; bits stay the same)",
-                 started->parallel.strategy);
-        goto out;
+        return;
+    if (known && strcmp(s->parallel.determinism, "run") == 0) {
+        memcpy(s->parallel.strategy, started->parallel.strategy,
+               sizeof s->parallel.strategy);
+        s->parallel.shard_degree = started->parallel.shard_degree;
+        snprintf(why, size,
+                 "parallel.strategy = \"auto\" stays %.8s, with which the run "
+                 "was started: parallel.determinism is run",
+                 s->parallel.strategy);
+        return;
     }
-    memcpy(s->parallel.strategy, started->parallel.strategy,
-           sizeof s->parallel.strategy);
-    s->parallel.shard_degree = started->parallel.shard_degree;
-    snprintf(why, size,
-             "parallel.strategy = \"auto\" stays %.8s, with which the run was "
-             "started: parallel.determinism is %.8s",
-             s->parallel.strategy, s->parallel.determinism);
-out:
-    free(started);
+    bool elastic = strcmp(s->parallel.determinism, "elastic") == 0;
+    snprintf(why + used, size - used, " (the last start had %.8s%s)",
+             started->parallel.strategy, elastic ? "; bits stay the same" : "");
+}
+
+/* The run's microbatch is in its checkpoint, which is read when the strategy is
+ * settled; the last start had the same. */
+static int64_t expected_microbatch(const struct train_settings *s,
+                                   const struct train_settings *started)
+{
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    int64_t then = started != NULL ? started->train.microbatch : 0;
+    bool known = then > 0 && slot % then == 0;
+    return known && s->train.microbatch_automatic ? then : s->train.microbatch;
+}
+
+/* Rank 0. */
+static enum err choose_strategy(struct trainer *trainer,
+                                const struct train_memory_place *place,
+                                const struct train_settings *started)
+{
+    struct train_settings *s = &trainer->settings;
+    int64_t microbatch = s->train.microbatch;
+    char why[384];
+    s->train.microbatch = expected_microbatch(s, started);
+    enum err rc = train_memory_strategy(s, place, (size_t)s->memory.limit, why,
+                                        sizeof why);
+    s->train.microbatch = microbatch;
+    if (rc != ERR_OK)
+        return rc;
+    if (started != NULL)
+        keep_strategy(trainer, started, why, sizeof why);
+    log_info("%s", why);
+    return ERR_OK;
 }
 
 /* "auto" becomes the same on all ranks, for the one that has least. */
@@ -84,11 +114,17 @@ static enum err settle_strategy(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
     struct train_settings *s = &trainer->settings;
-    struct train_memory_place place = trainer->place;
-    char why[384];
+    struct train_settings *started = NULL;
+    struct train_memory_place place;
     int64_t least[3];
+    if (trainer->rank == 0)
+        started = read_started(trainer);
+    trainer->place.resumed = started != NULL;
+    TRY(comm_broadcast(trainer->comm, &trainer->place.resumed,
+                       sizeof trainer->place.resumed, 0));
     if (strcmp(s->parallel.strategy, "auto") != 0)
-        return ERR_OK;
+        goto out;
+    place = trainer->place;
     least[0] = place.room > 0 ? (int64_t)place.room : INT64_MAX;
     least[1] = place.host_room > 0 ? (int64_t)place.host_room : INT64_MAX;
     least[2] = -place.threads;
@@ -98,18 +134,14 @@ static enum err settle_strategy(struct trainer *trainer)
     place.threads = (int)-least[2];
     place.address_space = 0;
     if (trainer->rank == 0)
-        rc = train_memory_strategy(s, &place, (size_t)s->memory.limit, why,
-                                   sizeof why);
-    if (trainer->rank == 0 && rc == ERR_OK) {
-        keep_strategy(trainer, why, sizeof why);
-        log_info("%s", why);
-    }
+        rc = choose_strategy(trainer, &place, started);
     TRY(comm_agree(trainer->comm, rc));
     TRY(comm_broadcast(trainer->comm, s->parallel.strategy,
                        sizeof s->parallel.strategy, 0));
     TRY(comm_broadcast(trainer->comm, &s->parallel.shard_degree,
                        sizeof s->parallel.shard_degree, 0));
 out:
+    free(started);
     return rc;
 }
 
@@ -217,11 +249,12 @@ static enum err step_down(struct trainer *trainer)
 enum err trainer_memory_create(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
-    if (trainer->place.ranks == 0)
+    if (trainer->place.ranks == 0) {
         measure_place(trainer);
-    rc = settle_strategy(trainer);
-    if (rc != ERR_OK)
-        return rc;
+        rc = settle_strategy(trainer);
+        if (rc != ERR_OK)
+            return rc;
+    }
     for (;;) {
         rc = comm_agree(trainer->comm, make_leaf(trainer));
         if (rc == ERR_OK)

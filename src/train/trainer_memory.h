@@ -9,7 +9,8 @@
 
 /* Batch, model and replica for the settings' microbatch, within memory.limit
  * and what this machine has; shrinks where it must and may. parallel.strategy
- * is no longer "auto" then. Collective. */
+ * is no longer "auto" then, but what fits the microbatch of the last start, if
+ * there was one. Collective. */
 enum err trainer_memory_create(struct trainer *trainer);
 
 /* After an ERR_MEMORY that all ranks have agreed on: the next smaller
