@@ -39,12 +39,32 @@ struct run {
     struct memory_plan plan;
 };
 
+/* The folders above the run directory, which are not the run's. */
+static enum err make_parents(const char *dir)
+{
+    char parent[FSIO_PATH_MAX];
+    enum err rc = fsio_path(parent, "%s", dir);
+    size_t length = strlen(dir);
+    if (rc != ERR_OK)
+        return rc;
+    while (length > 0 && dir[length - 1] == '/')
+        length--;
+    while (length > 0 && dir[length - 1] != '/')
+        length--;
+    parent[length] = '\0';
+    return length > 0 ? fsio_mkdirs(parent) : ERR_OK;
+}
+
 /* A path that can never become a folder is a matter of the configuration; other
- * failures may pass. */
-static enum err make_run_dir(const char *dir)
+ * failures may pass. Only what is the run's has its permissions. */
+static enum err make_run_dir(const struct train_settings *settings)
 {
     struct stat status;
-    enum err rc = fsio_mkdirs(dir);
+    const char *dir = settings->run.dir;
+    enum err rc = make_parents(dir);
+    train_access_mask(settings);
+    if (rc == ERR_OK)
+        rc = fsio_mkdirs(dir);
     if (rc != ERR_IO && rc != ERR_SPACE)
         return rc;
     bool found = stat(dir, &status) == 0;
@@ -60,7 +80,7 @@ static enum err run_open(struct run *run)
     enum err rc = ERR_OK;
     const char *dir = run->settings->run.dir;
     char path[FSIO_PATH_MAX];
-    TRY(make_run_dir(dir));
+    TRY(make_run_dir(run->settings));
     TRY(train_access_give(run->settings));
     TRY(lock_acquire(dir, LOCK_BEAT_S, &run->lock));
     TRY(fsio_path(path, "%s/checkpoints", dir));
@@ -303,9 +323,10 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
         .settings = settings,
         .rank = comm_rank(comm),
     };
-    train_access_mask(settings);
     if (run.rank == 0)
         rc = run_open(&run);
+    else
+        train_access_mask(settings);
     TRY(comm_agree(comm, rc));
     attempt = run.attempt;
     TRY(comm_all_reduce_i64(comm, &attempt, 1, COMM_MAX));
