@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_manifest.h"
@@ -54,6 +55,50 @@ enum err ckpt_cmd_need_run(const char *run_dir)
     return fsio_exists(run_dir)
                ? ERR_OK
                : err_set(ERR_USAGE, "%s: no such run directory", run_dir);
+}
+
+/* "a/run" of "a/run/checkpoints/"; empty: it does not end so. */
+static enum err above_root(const char *path, char run_dir[FSIO_PATH_MAX])
+{
+    enum err rc = ERR_OK;
+    static const char name[] = "checkpoints";
+    size_t length = sizeof name - 1;
+    TRY(fsio_path(run_dir, "%s", path));
+    size_t end = strlen(run_dir);
+    while (end > 0 && run_dir[end - 1] == '/')
+        end--;
+    bool so = end >= length &&
+              strncmp(run_dir + end - length, name, length) == 0 &&
+              (end == length || run_dir[end - length - 1] == '/');
+    run_dir[so ? end - length : 0] = '\0';
+    if (so && end == length)
+        TRY(fsio_path(run_dir, "."));
+    for (end = strlen(run_dir); end > 1 && run_dir[end - 1] == '/'; end--)
+        run_dir[end - 1] = '\0';
+out:
+    return rc;
+}
+
+enum err ckpt_cmd_need_root(const char *run_dir)
+{
+    enum err rc = ERR_OK;
+    char root[FSIO_PATH_MAX], ledger[FSIO_PATH_MAX];
+    TRY(ckpt_cmd_need_run(run_dir));
+    TRY(ckpt_index_root(root, run_dir));
+    TRY(fsio_path(ledger, "%s/ledger.jsonl", run_dir));
+    if (fsio_exists(root) || fsio_exists(ledger))
+        return ERR_OK;
+    TRY(above_root(run_dir, root));
+    if (root[0] != '\0')
+        return err_set(ERR_USAGE,
+                       "%s: is in a run directory and none itself: give %s",
+                       run_dir, root);
+    rc = err_set(ERR_USAGE,
+                 "%s: is no run directory: it has neither checkpoints nor "
+                 "ledger.jsonl; give the run.dir of a run",
+                 run_dir);
+out:
+    return rc;
 }
 
 /* Say which one to give instead. */

@@ -64,6 +64,9 @@ struct ckpt_tensor;
 void ckpt_cmd_form(const struct ckpt_tensor *tensor, char *text, size_t size);
 /* ERR_USAGE unless the run directory exists. */
 enum err ckpt_cmd_need_run(const char *run_dir);
+/* For a command that writes there: ERR_USAGE unless a run has been there,
+ * which has RUN/checkpoints, or if they were deleted its ledger. */
+enum err ckpt_cmd_need_root(const char *run_dir);
 /* ERR_USAGE unless it is the folder of a checkpoint, damaged or not. */
 enum err ckpt_cmd_need_checkpoint(const char *checkpoint_dir);
 

@@ -88,7 +88,7 @@ enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code)
                      "prune needs --keep K or --keep-every M; see --help");
         goto out;
     }
-    TRY(ckpt_cmd_need_run(cmd->paths[0]));
+    TRY(ckpt_cmd_need_root(cmd->paths[0]));
     if (!cmd->dry_run)
         TRY(lock_acquire(cmd->paths[0], LOCK_BEAT_S, &lock));
     TRY(prune(cmd, removed, &bytes));

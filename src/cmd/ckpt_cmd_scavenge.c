@@ -54,7 +54,7 @@ static enum err report(const struct ckpt_cmd *cmd,
 static enum err open_run(const struct ckpt_cmd *cmd, struct lock **lock)
 {
     enum err rc = ERR_OK;
-    TRY(ckpt_cmd_need_run(cmd->paths[0]));
+    TRY(ckpt_cmd_need_root(cmd->paths[0]));
     TRY(lock_acquire(cmd->paths[0], LOCK_BEAT_S, lock));
     TRY(ckpt_sweep(cmd->paths[0]));
 out:
