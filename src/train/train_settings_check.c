@@ -1,6 +1,7 @@
 #include "src/train/train_settings_check.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "src/train/train_access.h"
 #include "src/train/train_backend.h"
@@ -24,13 +25,25 @@ static enum err check_run_dir(const char *dir)
     return ERR_OK;
 }
 
+/* By its name, or where both are there by what it is. */
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat first;
+    struct stat second;
+    if (a[0] == '\0' || b[0] == '\0')
+        return false;
+    return strcmp(a, b) == 0 ||
+           (stat(a, &first) == 0 && stat(b, &second) == 0 &&
+            first.st_dev == second.st_dev && first.st_ino == second.st_ino);
+}
+
 static enum err check_data(const struct train_settings *s)
 {
     if (s->data.train[0] == '\0')
         return err_set(ERR_USAGE, "data.train is empty: name the folder of a "
                                   "data set");
-    if (strcmp(s->run.dir, s->data.train) == 0 ||
-        strcmp(s->run.dir, s->data.eval) == 0)
+    if (same_folder(s->run.dir, s->data.train) ||
+        same_folder(s->run.dir, s->data.eval))
         return err_set(ERR_USAGE,
                        "run.dir is the folder of a data set (data.train, "
                        "data.eval): a run needs a folder of its own");
