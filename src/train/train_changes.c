@@ -25,8 +25,7 @@ static bool read_before(const char *run_dir, struct train_settings *before,
     if (settings_load(train_settings_schema, train_settings_count, path, NULL,
                       0, before, origins) == ERR_OK)
         return true;
-    log_warn("what has changed in the settings cannot be told: %s",
-             err_text());
+    log_warn("what has changed in the settings cannot be told: %s", err_text());
     return false;
 }
 
@@ -106,6 +105,21 @@ static void compare_rates(const struct trainer *trainer,
     json_object_set_new(event, "lr", json_pack("[f, f]", was, is));
 }
 
+/* The set may have been replaced under its name. */
+static void compare_eval(const struct trainer *trainer, json_t *event)
+{
+    const char *was = trainer->eval_before;
+    if (trainer->eval_data == NULL || was[0] == '\0' ||
+        strcmp(was, dataset_id(trainer->eval_data)) == 0)
+        return;
+    log_warn("data.eval (%s) is another set than the one at step %lld: "
+             "evaluations before and after it do not compare",
+             trainer->settings.data.eval, (long long)trainer->step);
+    json_object_set_new(
+        event, "eval_set",
+        json_pack("[s, s]", was, dataset_id(trainer->eval_data)));
+}
+
 enum err train_changes_tell(const struct trainer *trainer)
 {
     enum err rc = ERR_OK;
@@ -127,7 +141,9 @@ enum err train_changes_tell(const struct trainer *trainer)
         if (origins[i].place[0] != '\0' && strcmp(setting->key, "run.dir") != 0)
             compare(trainer, before, setting, changed);
     }
-    if (json_object_size(changed) == 0)
+    compare_eval(trainer, event);
+    if (json_object_size(changed) == 0 &&
+        json_object_get(event, "eval_set") == NULL)
         goto out;
     compare_rates(trainer, before, event);
     rc = ledger_append(trainer->settings.run.dir, "settings", trainer->attempt,

@@ -17,16 +17,19 @@ enum err train_state_make(const struct trainer *trainer, json_t *arithmetics,
     if (rc != ERR_OK)
         return rc;
     *out = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i, s:O, s:o, s:o}", "run_uuid",
-        trainer->run_uuid, "code_version", TESSERA_VERSION, "config_sha256",
-        hash, "step", (json_int_t)trainer->step, "samples",
+        "{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:i, s:O, s:o, s:o}",
+        "run_uuid", trainer->run_uuid, "code_version", TESSERA_VERSION,
+        "config_sha256", hash, "step", (json_int_t)trainer->step, "samples",
         (json_int_t)(trainer->step * trainer->settings.train.global_batch),
         "tokens", (json_int_t)trainer_tokens(trainer), "elapsed_s",
         trainer->elapsed_s, "lr0", trainer->lr0, "attempt", trainer->attempt,
-        "arithmetic", arithmetics, "fixed", train_fixed_state(trainer),
-        "about", train_about(trainer));
+        "arithmetic", arithmetics, "fixed", train_fixed_state(trainer), "about",
+        train_about(trainer));
     if (*out != NULL && trainer->choices != NULL)
         json_object_set_new(*out, "choices", json_string(trainer->choices));
+    if (*out != NULL && trainer->eval_data != NULL)
+        json_object_set_new(*out, "eval_set",
+                            json_string(dataset_id(trainer->eval_data)));
     if (*out != NULL)
         rc = train_fp8_store(trainer->fp8, *out);
     if (*out != NULL && rc == ERR_OK)
@@ -87,6 +90,9 @@ enum err train_state_restore(struct trainer *trainer, int64_t step,
     trainer->step = step;
     trainer->elapsed_s = json_number_value(json_object_get(state, "elapsed_s"));
     trainer->lr0 = json_number_value(json_object_get(state, "lr0"));
+    const char *eval = json_string_value(json_object_get(state, "eval_set"));
+    snprintf(trainer->eval_before, sizeof trainer->eval_before, "%s",
+             eval != NULL ? eval : "");
     const char *choices = json_string_value(json_object_get(state, "choices"));
     free(trainer->choices);
     trainer->choices = choices != NULL ? strdup(choices) : NULL;

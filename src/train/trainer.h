@@ -50,6 +50,7 @@ struct trainer {
     struct train_fp8 *fp8; /* NULL in other precisions */
     struct dataset *train_data;
     struct dataset *eval_data; /* NULL: no evaluation */
+    char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */
     struct order order;
     struct batch *batch; /* one microbatch */
     bool whole_samples;  /* for now each of its samples is one document */
@@ -88,7 +89,7 @@ struct trainer {
     bool finished;   /* max_duration reached, agreed */
     /* by rank 0's clock or measurements, agreed in batch_end */
     bool commit_due, local_due, eval_due;
-    double save_s; /* the longest save into the run directory so far */
+    double save_s;        /* the longest save into the run directory so far */
     int64_t saves_failed; /* in a row, as far as this rank has seen */
     bool saves_hopeless;  /* a rank has seen too many; agreed in batch_end */
     bool eval_missing;    /* a signal took the last step's evaluation; agreed */
