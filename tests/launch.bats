@@ -1,10 +1,12 @@
 #!/usr/bin/env bats
-# shellcheck disable=SC2034,SC2317 # what the parts need
-# Parts of the launch script that need no cluster: how long it checks nodes, what
-# it makes of Slurm's words.
+# shellcheck disable=SC2016,SC2034,SC2317 # what the parts need
+# What of the launch script needs no cluster: how long it checks nodes, what it
+# makes of Slurm's words; and how whole jobs end, with stand-ins for Slurm's
+# commands and the training.
 
 setup() {
-    unset TESSERA_CHECK_S SLURM_GPUS_ON_NODE SLURM_ARRAY_JOB_ID
+    unset TESSERA_CHECK_S SLURM_GPUS_ON_NODE SLURM_ARRAY_JOB_ID TESSERA_STOP
+    JOBS=$BATS_TEST_DIRNAME/../jobs T=$BATS_TEST_TMPDIR
     job=7 controller_s=3
     say() { echo "$*" >&2; }
     die() { say "${@:2}"; exit "$1"; }
@@ -117,4 +119,169 @@ END
     run ask silent
     [ "$status" -eq 2 ]
     [[ $output == *"Slurm has not answered for 3 s"* ]]
+}
+
+# stand_in NAME: a program of that name, with the script on stdin
+stand_in() {
+    { echo '#!/bin/bash'; echo "T='$T'"; cat; } >"$T/bin/$1"
+    chmod 755 "$T/bin/$1"
+}
+
+# A job 7 on node n1. Its states are the words of $T/states, one for each time
+# that Slurm is asked; the last one stays. $T/step is the training step.
+slurm_stand_ins() {
+    mkdir -p "$T/bin" "$T/run"
+    echo RUNNING >"$T/states"
+    echo 'exit 85' >"$T/step"
+    stand_in scontrol <<'END'
+case "$*" in
+*"show job"*)
+    read -r state rest <"$T/states"
+    [ -z "$rest" ] || echo "$rest" >"$T/states"
+    echo "JobId=7 JobState=$state Requeue=1 NodeList=n1 BatchHost=n0 End"
+    ;;
+*hostnames*) tr , '\n' <<<"$3" ;;
+*"show node"*) echo "NodeName=n1 Arch=x State=ALLOCATED End" ;;
+requeue*)
+    [ ! -e "$T/refusal" ] || { cat "$T/refusal"; exit 1; }
+    touch "$T/requeued"
+    ;;
+esac
+END
+    stand_in srun <<'END'
+case "$*" in
+--version) echo "slurm 22.05.8" ;;
+--mpi=list) printf 'MPI plugin types are...\n\tpmix\n' ;;
+*--job-name=train*) . "$T/step" ;;
+esac
+END
+    stand_in squeue <<'END'
+cat "$T/steps" 2>/dev/null
+END
+    stand_in scancel <<'END'
+echo "$*" >>"$T/cancelled"
+END
+    stand_in tessera-train <<'END'
+[ "$1 $2" != "--print run.dir" ] || echo "$T/run"
+END
+    ln -s "$(readlink -f "$JOBS/launch")" "$T/bin/tessera-launch"
+    touch "$T/run.cfg"
+}
+
+# launch: the job, from its beginning to its end
+launch() {
+    PATH=$T/bin:$PATH SLURM_JOB_ID=7 TESSERA_CHECK_S=0 TESSERA_CONTROLLER_S=0 \
+        timeout -k 1 8 "$T/bin/tessera-launch" "$T/run.cfg"
+}
+
+@test "a job on request: requeued, with a line in the ledger" {
+    slurm_stand_ins
+    run launch
+    [ "$status" -eq 85 ]
+    [ -e "$T/requeued" ]
+    [ "$(grep -c '"event":"requeue"' "$T/run/ledger.jsonl")" -eq 1 ]
+}
+
+@test "a job cancelled in the last moment is not requeued" {
+    slurm_stand_ins
+    echo "RUNNING RUNNING RUNNING CANCELLED" >"$T/states"
+    run launch
+    echo "$output"
+    [ "$status" -eq 75 ]
+    [ ! -e "$T/requeued" ]
+    [[ $output == *"job is CANCELLED"* ]]
+    ! grep '"event":"requeue"' "$T/run/ledger.jsonl" || false
+    # nor for want of nodes
+    echo "RUNNING RUNNING CANCELLED" >"$T/states"
+    export TESSERA_NODES_MIN=2
+    run launch
+    [ "$status" -eq 75 ]
+    [ ! -e "$T/requeued" ]
+}
+
+@test "a ledger that cannot be written: neither begun again nor requeued" {
+    slurm_stand_ins
+    mkdir "$T/run/ledger.jsonl"
+    for code in 1 85; do
+        echo "exit $code" >"$T/step"
+        run launch
+        echo "$output"
+        [ "$status" -eq 75 ]
+        [ ! -e "$T/requeued" ]
+        [[ $output == *"ledger.jsonl cannot be written"* ]]
+        [ "$(grep -c 'attempt 1 on' <<<"$output")" -eq 1 ]
+    done
+}
+
+@test "three attempts in vain are counted without the ledger, too" {
+    slurm_stand_ins
+    # somebody removes it again and again
+    echo 'rm -f "$T/run/ledger.jsonl"; exit 1' >"$T/step"
+    run launch
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ $output == *"given up: 3 attempts in a row"* ]]
+}
+
+@test "asked to stop before the start, for the third time: given up" {
+    slurm_stand_ins
+    export TESSERA_STOP=USR1
+    for time in 1 2; do
+        run launch
+        [ "$status" -eq 85 ]
+    done
+    run launch
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ $output == *"3 times in a row"*"--time"*"--signal"* ]]
+    # somebody has looked
+    run launch
+    [ "$status" -eq 85 ]
+    # an attempt in between, and a preemption, do not count
+    echo '{"event":"start","attempt":1,"job":7}' >>"$T/run/ledger.jsonl"
+    for time in 1 2; do
+        run launch
+        [ "$status" -eq 85 ]
+        TESSERA_STOP=TERM run launch
+        [ "$status" -eq 85 ]
+    done
+    run launch
+    [ "$status" -eq 93 ]
+}
+
+@test "the signal that comes while the module is loaded is passed on" {
+    slurm_stand_ins
+    rm "$T/bin/tessera-launch"
+    stand_in tessera-launch <<'END'
+echo "stop: $TESSERA_STOP"
+END
+    module() { [ "$1" = unload ] || kill -USR1 $$; }
+    export -f module
+    PATH=$T/bin:$PATH run bash "$JOBS/pretrain.sbatch" run.cfg
+    [ "$status" -eq 0 ]
+    [ "$output" = "stop: USR1" ]
+}
+
+@test "an end before the first attempt stands in the ledger" {
+    slurm_stand_ins
+    export TESSERA_NODES=none
+    run launch
+    [ "$status" -eq 64 ]
+    grep '"event":"stop".*"code":64.*TESSERA_NODES' "$T/run/ledger.jsonl"
+    unset TESSERA_NODES
+    stand_in scontrol <<'END'
+echo "Invalid job id specified"
+exit 1
+END
+    run launch
+    [ "$status" -eq 75 ]
+    grep '"event":"stop".*"code":75.*what job 7 was given' "$T/run/ledger.jsonl"
+}
+
+@test "a TMPDIR that is not on this node: /tmp instead, and said" {
+    slurm_stand_ins
+    TMPDIR=$T/none run launch
+    echo "$output"
+    [ "$status" -eq 85 ]
+    [[ $output == *"TMPDIR=$T/none"*"/tmp"* ]]
 }

@@ -215,11 +215,7 @@ classify()
     if [ "$stop_signal" = STOP ] && [ "$action" = requeue ]; then
         action=stop cause="$run_dir/STOP: remove it to go on"
     fi
-    case $state in
-    RUNNING) ;;
-    unanswered)
-        action=leave cause="Slurm did not answer for $controller_s s; $cause"
-        ;;
-    *) action=leave cause="job is $state; $cause" ;;
-    esac
+    if [ "$state" != RUNNING ]; then
+        action=leave cause="$(state_words "$state"); $cause"
+    fi
 }

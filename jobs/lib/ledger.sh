@@ -43,7 +43,7 @@ ledger_started()
     [[ $line =~ $pattern ]] && echo "${BASH_REMATCH[1]}" || echo 0
 }
 
-# ledger EVENT ATTEMPT [KEY=VALUE ...]
+# ledger EVENT ATTEMPT [KEY=VALUE ...]: returns 1 where it cannot be written.
 ledger()
 {
     local file=$run_dir/ledger.jsonl line field before=
@@ -56,8 +56,10 @@ ledger()
     if [ -s "$file" ] && [ -n "$(tail -c 1 "$file")" ]; then
         before=$'\n'
     fi
-    printf '%s%s}\n' "$before" "$line" >>"$file" ||
+    if ! printf '%s%s}\n' "$before" "$line" >>"$file"; then
         say "$file: cannot write the event $1"
+        return 1
+    fi
 }
 
 # How many decisions of this job in a row, up to now, followed an attempt without
@@ -67,6 +69,16 @@ ledger_futile()
     grep "\"job\": *${job}[,}]" "$run_dir/ledger.jsonl" 2>/dev/null | awk '
     /"event": *"(give-up|hold)"/ || /"progress": *true/ { row = 0 }
     /"progress": *false/ { row++ }
+    END { print row + 0 }'
+}
+
+# How many times in a row this job was requeued by the signal of its time limit
+# before an attempt began.
+ledger_unstarted()
+{
+    grep "\"job\": *${job}[,}]" "$run_dir/ledger.jsonl" 2>/dev/null | awk '
+    /"event": *"(give-up|hold|start)"/ { row = 0 }
+    /"reason": *"asked to stop \(USR1\) before the start"/ { row++ }
     END { print row + 0 }'
 }
 

@@ -106,10 +106,22 @@ pick_mpi()
         "TESSERA_MPI to what the MPI library is built for"
 }
 
+# sbatch hands on the TMPDIR of the node that it was called on.
+pick_tmp()
+{
+    local folder=${TMPDIR:-/tmp}
+    if ! [ -d "$folder" ] || ! [ -w "$folder" ]; then
+        say "TMPDIR=$folder is no folder that can be written on this node:" \
+            "/tmp is used"
+        export TMPDIR=/tmp
+    fi
+}
+
 # Before anything is asked of Slurm's controller.
 check_shape()
 {
     local version
+    pick_tmp
     [ "${SLURM_HET_SIZE:-1}" -le 1 ] || die 64 "a heterogeneous job" \
         "($SLURM_HET_SIZE components) cannot be requeued or shrunk as a" \
         "whole: submit one without \":\""
