@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# shellcheck disable=SC2016,SC2034,SC2317 # what the parts need
+# shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2317 # what the parts need
 # What of the launch script needs no cluster: how long it checks nodes, what it
 # makes of Slurm's words; and how whole jobs end, with stand-ins for Slurm's
 # commands and the training.
@@ -92,15 +92,16 @@ END
         'slurm_load_jobs error: Socket timed out on send/recv operation' \
         'slurm_load_jobs error: Zero Bytes were transmitted or received' \
         'slurm_load_jobs error: Slurm backup controller in standby mode' \
-        'scontrol: error: Munge encode failed: Invalid credential' ''; do
+        'scontrol: error: Munge encode failed: Invalid credential' '' \
+        'scontrol: error: s_p_parse_file: cannot stat file /etc/slurm/slurm.conf: No such file or directory' \
+        'scontrol: error: resolve_ctls_from_dns_srv: Host not found'; do
         unanswered "$text"
     done
     for text in 'slurm_load_jobs error: Invalid job id specified' \
         'Requested operation is presently disabled for job 2' \
         'Access/permission denied for job 2' \
         'Job/step already completing or completed for job 2' \
-        'timeout: failed to run command scontrol: No such file or directory'
-    do
+        'Node n99 not found'; do
         ! unanswered "$text" || false
     done
 }
@@ -119,6 +120,15 @@ END
     run ask silent
     [ "$status" -eq 2 ]
     [[ $output == *"Slurm has not answered for 3 s"* ]]
+}
+
+@test "a command of Slurm that cannot be started is no answer" {
+    controller_s=0
+    run ask "$BATS_TEST_TMPDIR/none/scontrol"
+    [ "$status" -eq 2 ]
+    echo true >"$BATS_TEST_TMPDIR/scontrol"
+    run ask "$BATS_TEST_TMPDIR/scontrol" # Permission denied
+    [ "$status" -eq 2 ]
 }
 
 # stand_in NAME: a program of that name, with the script on stdin
@@ -153,6 +163,9 @@ case "$*" in
 --version) echo "slurm 22.05.8" ;;
 --mpi=list) printf 'MPI plugin types are...\n\tpmix\n' ;;
 *--job-name=train*) . "$T/step" ;;
+*--job-name=health*)
+    echo '{"host":"n1","verdict":"ok"}' >"${@: -3:1}/n1.json"
+    ;;
 esac
 END
     stand_in squeue <<'END'
@@ -170,8 +183,8 @@ END
 
 # launch: the job, from its beginning to its end
 launch() {
-    PATH=$T/bin:$PATH SLURM_JOB_ID=7 TESSERA_CHECK_S=0 TESSERA_CONTROLLER_S=0 \
-        timeout -k 1 8 "$T/bin/tessera-launch" "$T/run.cfg"
+    PATH=$T/bin:$PATH SLURM_JOB_ID=7 TESSERA_CHECK_S=${check_s:-0} \
+        TESSERA_CONTROLLER_S=0 timeout -k 1 8 "$T/bin/tessera-launch" "$T/run.cfg"
 }
 
 @test "a job on request: requeued, with a line in the ledger" {
@@ -284,4 +297,78 @@ END
     echo "$output"
     [ "$status" -eq 85 ]
     [[ $output == *"TMPDIR=$T/none"*"/tmp"* ]]
+}
+
+@test "checks of old jobs that cannot be removed: said, and it goes on" {
+    slurm_stand_ins
+    mkdir -p "$T/run/health/"{1..25}
+    stand_in rm <<'END'
+[ "$1" != -rf ] || exit 1
+exec /bin/rm "$@"
+END
+    check_s=5 run launch
+    echo "$output"
+    [ "$status" -eq 85 ]
+    grep '"event":"check".*"good":1' "$T/run/ledger.jsonl"
+    [[ $output == *"/health: cannot remove"* ]]
+}
+
+@test "the checks of old jobs go, whatever the run's name" {
+    # shellcheck source=jobs/lib/nodes.sh
+    . "$JOBS/lib/nodes.sh"
+    run_dir=$T/$'two\nlines'
+    mkdir -p "$run_dir/health/"{1..25} "$run_dir/health/new"
+    touch -d "1 hour ago" "$run_dir/health/"{1..25}
+    run keep_verdicts "$run_dir/health/new"
+    [ "$status" -eq 0 ]
+    [ "$(find "$run_dir/health" -mindepth 1 -maxdepth 1 -printf x | wc -c)" -eq 20 ]
+    [ -e "$run_dir/health/new/verdicts" ]
+}
+
+@test "a guard is ended with its step" {
+    slurm_stand_ins
+    # shellcheck source=jobs/lib/nodes.sh
+    . "$JOBS/lib/nodes.sh"
+    PATH=$T/bin:$PATH
+    printf '7.1 guard-1\n7.2 train-1\n7.3 guard-2\n' >"$T/steps"
+    sleep 60 3>&- &
+    guard_pid=$! guard_name=guard-2
+    ended=$guard_pid
+    end_guard || true # set -e would end it at its wait
+    [ -z "$guard_pid" ]
+    ! kill -0 "$ended" || false
+    [ "$(cat "$T/cancelled")" = "--signal=KILL 7.3" ]
+}
+
+# guard: what it does when the node of the launch script has died
+guard() {
+    stand_in sleep </dev/null
+    PATH=$T/bin:$PATH SLURM_JOB_ID=7 SLURM_PROCID=0 timeout -k 1 8 \
+        bash "$JOBS/lib/guard.sh" "$T/run" "$T/bin" "" 120 pmix 0
+}
+
+@test "the guard requeues, and ends the job only where that is refused" {
+    slurm_stand_ins
+    run guard
+    [ -e "$T/requeued" ]
+    grep '"event":"requeue".*lost n0' "$T/run/ledger.jsonl"
+    echo "Unable to contact slurm controller" >"$T/refusal"
+    run guard
+    [ ! -e "$T/cancelled" ]
+    echo "Requested operation is presently disabled" >"$T/refusal"
+    run guard
+    [ "$(cat "$T/cancelled")" = 7 ]
+}
+
+@test "the guard leaves alone a job that was cancelled meanwhile" {
+    slurm_stand_ins
+    echo "RUNNING RUNNING RUNNING CANCELLED" >"$T/states"
+    run guard
+    [ ! -e "$T/requeued" ]
+    [ ! -e "$T/cancelled" ]
+    [ ! -e "$T/run/ledger.jsonl" ]
+    echo "RUNNING RUNNING RUNNING RUNNING RUNNING COMPLETING" >"$T/states"
+    echo "Requested operation is presently disabled" >"$T/refusal"
+    run guard
+    [ ! -e "$T/cancelled" ]
 }

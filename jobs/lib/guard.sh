@@ -60,6 +60,10 @@ sleep $((SLURM_PROCID * (10 + (${#local_dir} > 0 ? scavenge_s + 10 : 0))))
 mapfile -t nodes < <(job_nodes)
 mapfile -t good < <(nodes_usable "${nodes[@]}")
 scavenge "${good[@]}"
+# Meanwhile it may have been cancelled.
+[ "$(job_state)" = RUNNING ] || exit 0
 ledger requeue "$(ledger_attempts)" code=75 progress=null \
     reason="lost $(job_field BatchHost), the node of the launch script"
-ask scontrol requeue "$slurm_id" || scancel "$slurm_id"
+ask scontrol requeue "$slurm_id"
+# An answer that got lost may have been a yes. Only a no leaves the job there.
+[ $? -eq 1 ] && [ "$(job_state)" = RUNNING ] && scancel "$slurm_id"

@@ -8,6 +8,7 @@ good=()
 check_count=0
 check_end=
 guard_pid=
+guard_count=0
 
 # A tick of await().
 trap : ALRM
@@ -154,9 +155,14 @@ give_back()
     fi
 }
 
+# Ends its step as well: of an srun that is killed it may go on.
 end_guard()
 {
+    local id
     [ -n "$guard_pid" ] || return
+    id=$(step_id "$guard_name")
+    [ -z "$id" ] ||
+        timeout --foreground 20 scancel --signal=KILL "$id" 2>/dev/null
     kill -KILL "$guard_pid" 2>/dev/null
     wait "$guard_pid" 2>/dev/null
     guard_pid=
@@ -178,7 +184,8 @@ keep_guard()
     fi
     guard_nodes=$(join "${others[@]}")
     [ ${#others[@]} -gt 0 ] || return
-    srun --job-name="guard-$check_count" --overlap --no-kill --mpi=none \
+    guard_name=guard-$((++guard_count))
+    srun --job-name="$guard_name" --overlap --no-kill --mpi=none \
         --nodes=${#others[@]} --ntasks=${#others[@]} --ntasks-per-node=1 \
         --nodelist="$guard_nodes" bash "$here/lib/guard.sh" "$run_dir" \
         "$bin" "$local_dir" "$scavenge_s" "$mpi" "$controller_s" \
@@ -246,9 +253,10 @@ keep_verdicts()
         [ ! -e "$folder/$node.json" ] || cat "$folder/$node.json"
         rm -f "$folder/$node.json"
     done >>"$folder/verdicts"
-    find "$run_dir/health" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' |
-        sort -rn | tail -n "+$((CHECKS_KEPT + 1))" | cut -d' ' -f2- |
-        tr '\n' '\0' | xargs -0 -r rm -rf
+    find "$run_dir/health" -mindepth 1 -maxdepth 1 -printf '%T@ %p\0' |
+        sort -zrn | tail -zn "+$((CHECKS_KEPT + 1))" | cut -zd' ' -f2- |
+        xargs -0 -r rm -rf ||
+        say "$run_dir/health: cannot remove the oldest checks"
 }
 
 # check_again FOLDER NODE...: before the job goes back into the queue for want of
@@ -289,7 +297,8 @@ check_nodes()
     # killed leaves it behind, and the next check and the epilog remove it.
     export OMPI_MCA_btl_vader_backing_directory=/dev/shm/tessera.$job \
         OMPI_MCA_osc_sm_backing_directory=/dev/shm/tessera.$job
-    check_each "$phase" "$budget_s" "$folder" "${tried[@]}" || return
+    check_each "$phase" "$budget_s" "$folder" "${tried[@]}"
+    [ -z "$stop_signal" ] || return
     give_back
     for again in 1 2; do
         if [ "$phase" != job ] || [ ${#good[@]} -ge "$wanted" ] ||

@@ -17,7 +17,7 @@ fi
 unanswered()
 {
     local answers='invalid (job|node)|disabled|denied|complet|no longer'
-    answers+='|pending|not found|no such file'
+    answers+='|pending|node [^ ]+ not found'
     ! grep -qiE "$answers" <<<"$1"
 }
 
@@ -35,7 +35,9 @@ ask()
             printf '%s\n' "$text"
             return "$code"
         fi
-        if ! unanswered "$text"; then
+        # 126 and 127: the command could not be started, for want of the file
+        # system that it is on.
+        if [ "$code" -lt 126 ] && ! unanswered "$text"; then
             say "$*: ${text##*$'\n'}"
             return 1
         fi
