@@ -372,3 +372,61 @@ guard() {
     run guard
     [ ! -e "$T/cancelled" ]
 }
+
+# What an attempt asks for, with a clock of its own: the step ends after $ticks
+# ticks of $watch_s seconds; at the tick $start training begins, with a step every
+# $every ticks.
+attempt_stand_ins() {
+    # shellcheck source=jobs/lib/nodes.sh
+    . "$JOBS/lib/nodes.sh"
+    # shellcheck source=jobs/lib/attempt.sh
+    . "$JOBS/lib/attempt.sh"
+    start_s=300 start=1 every=1 stop_signal='' step_name=train-1
+    await() {
+        tick=$((tick + 1)) SECONDS=$((SECONDS + watch_s))
+        [ "$tick" -gt "$ticks" ]
+    }
+    attempt_started() { [ "$tick" -ge "$start" ]; }
+    take_look() { [ "$tick" -lt "$start" ] || beat=$((tick / every)); }
+    job_lacks() { return 1; }
+    step_code() { :; }
+    end_step() { :; }
+    step_id() { echo 7.1; }
+    # shellcheck disable=SC2032 # xargs is not used here
+    scancel() { echo "$tick" >>"$T/sent"; }
+}
+
+watch() {
+    tick=0
+    watch_attempt n1 || true # set -e would end it
+}
+
+@test "a slow start does not eat the time of the first step" {
+    attempt_stand_ins
+    watch_s=10 ticks=40 start=25 every=8 hang_s=100
+    watch
+    [ -z "$ended_by" ]
+    # but a hang is one
+    start=5 every=1000
+    watch
+    [ "$ended_by" = hang ]
+    start=100
+    watch
+    [ "$ended_by" = start ]
+}
+
+@test "waiting for Slurm is no hang while steps come" {
+    attempt_stand_ins
+    watch_s=1 ticks=62 hang_s=2
+    job_lacks() { sleep 3; }
+    watch
+    [ -z "$ended_by" ]
+}
+
+@test "a request to stop is sent again while the step lives" {
+    attempt_stand_ins
+    watch_s=10 ticks=6 hang_s=600 stop_signal=USR1
+    watch 2>"$T/said"
+    [ "$(xargs <"$T/sent")" = "1 3 5" ]
+    [ "$(grep -c 'asking the ranks' "$T/said")" -eq 1 ]
+}

@@ -4,7 +4,7 @@
 # $hang_s, $watch_s, $tasks_per_node, $cpus_per_task, $launch_beat, and a pipe
 # open as 9.
 
-readonly STANDSTILL_S=5
+readonly STANDSTILL_S=5 STOP_AGAIN_S=15
 
 # start_attempt NODE...: one step over these nodes.
 start_attempt()
@@ -41,17 +41,20 @@ take_look()
 }
 
 # Passes a request to stop on to all ranks; again at the next tick if the step
-# has not started or a node did not answer. srun itself must not get a SIGTERM:
-# it would end the step without a checkpoint.
+# has not started or a node did not answer, and now and then in any case: Slurm
+# calls a signal sent that comes before the step is there to take it. srun itself
+# must not get a SIGTERM: it would end the step without a checkpoint.
 forward_stop()
 {
     local id
+    [ "$SECONDS" -ge "$stop_again_at" ] || return
     id=$(step_id "$step_name")
     [ -n "$id" ] || return
     [ "$stop_forwarded" = no ] &&
         say "asking the ranks to checkpoint and stop ($stop_signal)"
-    stop_forwarded=trying
-    scancel --signal=USR1 "$id" 2>/dev/null && stop_forwarded=yes
+    stop_forwarded=yes
+    scancel --signal=USR1 "$id" 2>/dev/null &&
+        stop_again_at=$((SECONDS + STOP_AGAIN_S))
 }
 
 # Sets passed_s: since the last tick, as far as time passed for the job as well.
@@ -126,23 +129,28 @@ watch_attempt()
 {
     local beat='' beat_seen='' quiet_s=0 gap_s=60 started=no
     local tick_at=$SECONDS passed_s asked_at=$SECONDS answered=yes
-    ended_by='' lost=() stop_forwarded=no
+    ended_by='' lost=() stop_forwarded=no stop_again_at=0
     until await "$watch_s" look; do
         measure_tick
         listen
-        if [ -n "$stop_signal" ] && [ "$stop_forwarded" != yes ]; then
-            forward_stop
+        [ -z "$stop_signal" ] || forward_stop
+        if [ "$started" = no ] && attempt_started; then
+            started=yes quiet_s=0
         fi
-        ! time_to_ask || ask_nodes "$@"
-        [ "$started" = yes ] || ! attempt_started || started=yes
-        if [ ${#lost[@]} -gt 0 ]; then
-            end_attempt node "lost $(join "${lost[@]}")"
-            return
-        elif [ "$started" = no ] && [ "$quiet_s" -ge "$start_s" ]; then
-            end_attempt start "not started within $start_s s"
-            return
+        if [ "$started" = no ]; then
+            if [ "$quiet_s" -ge "$start_s" ]; then
+                end_attempt start "not started within $start_s s"
+                return
+            fi
         elif [ "$quiet_s" -ge "$hang_s" ]; then
             end_attempt hang "no step for $hang_s s"
+            return
+        fi
+        # Last: while Slurm is waited for nobody listens, and what came then
+        # is heard at the next tick, before that wait passes for a hang.
+        ! time_to_ask || ask_nodes "$@"
+        if [ ${#lost[@]} -gt 0 ]; then
+            end_attempt node "lost $(join "${lost[@]}")"
             return
         fi
     done
