@@ -77,6 +77,23 @@ teardown() {
     [ "$(drained)" -eq 4 ]
 }
 
+@test "a node that saves power is in service, one that fails is not" {
+    bad_with SHM_FULL
+    for state in IDLE+POWER_DOWN IDLE+POWERING_DOWN MIXED+POWERED_DOWN; do
+        echo "$state|Unknown|none" >"$NODE/cluster/n1"
+        run as_slurmd prolog n1
+        [ "$status" -eq 1 ]
+        [ "$(drained)" -eq 1 ]
+    done
+    for state in 'DOWN*' IDLE+FAIL MIXED+DRAIN+POWER_DOWN; do
+        : >"$LOG"
+        echo "$state|Unknown|none" >"$NODE/cluster/n1"
+        run as_slurmd prolog n1
+        [ "$status" -eq 1 ]
+        grep -F "is $state already" "$LOG"
+    done
+}
+
 @test "Slurm that answers nothing or cannot lock drains nothing" {
     bad_with SHM_FULL
     for program in sinfo scontrol; do
@@ -188,22 +205,19 @@ END
 
 # --- what may hang ------------------------------------------------------------
 
-# A file system whose every access waits, and cannot be killed: FUSE whose server
-# takes requests and never answers. It ends when the server closes its file.
-@test "a spool that hangs costs seconds and a line, not the node" {
+# with_hang FOLDER PROGRAM: runs PROGRAM with a file system on FOLDER whose every
+# access waits, and cannot be killed: FUSE whose server takes requests and never
+# answers. It ends when the server closes its file.
+with_hang() {
     python3 -c 'import ctypes' 2>/dev/null || skip "no python3"
     [ -c /dev/fuse ] || skip "no /dev/fuse"
-    configure "TESSERA_SPOOL=$NODE/spool"
-    mkdir "$NODE/spool"
-    check_says 0 '{"verdict":"ok"}'
-    SECONDS=0
-    run timeout 60 unshare -m --propagation private python3 - "$NODE" <<'END'
+    cat >"$NODE/hang.py" <<'END'
 import ctypes, os, struct, subprocess, sys, threading
-node = sys.argv[1]
+node, folder, program = sys.argv[1:]
 libc = ctypes.CDLL(None, use_errno=True)
 fd = os.open("/dev/fuse", os.O_RDWR)
 data = "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other" % fd
-if libc.mount(b"hangs", (node + "/spool").encode(), b"fuse", 0, data.encode()):
+if libc.mount(b"hangs", folder.encode(), b"fuse", 0, data.encode()):
     sys.exit(77)
 def serve():
     unique = struct.unpack_from("<IIQ", os.read(fd, 1 << 17))[2]
@@ -215,24 +229,48 @@ threading.Thread(target=serve, daemon=True).start()
 env = dict(SLURMD_NODENAME="n1", SLURM_JOB_ID="4711", SLURM_JOB_UID="60011",
            SLURM_JOB_GID="60011")
 # slurmd waits for the last writer of its pipe
-rc = subprocess.run([node + "/libexec/tessera/epilog"], env=env, timeout=30,
-                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT).returncode
+ended = subprocess.run([node + "/libexec/tessera/" + program], env=env, timeout=30,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+print(ended.stdout.decode())
 for pid in os.listdir("/proc"):
     try:
         with open("/proc/%s/stat" % pid) as file:
             text = file.read()
-        if "(stat) D" in text:
+        if ") D " in text:
             print("left behind:", text)
     except OSError:
         pass
-libc.umount2((node + "/spool").encode(), 1) # MNT_FORCE answers all
-os._exit(rc)
+libc.umount2(folder.encode(), 1) # MNT_FORCE answers all
+sys.stdout.flush()
+os._exit(ended.returncode)
 END
+    mkdir -p "$1"
+    SECONDS=0
+    run timeout 60 unshare -m --propagation private bash -c "${3:-}"'
+        exec python3 "$@"' _ "$NODE/hang.py" "$NODE" "$1" "$2"
+    # shellcheck disable=SC2031 # of the run above
     [ "$status" -ne 77 ] || skip "cannot mount FUSE here"
+}
+
+@test "a spool that hangs costs seconds and a line, not the node" {
+    configure "TESSERA_SPOOL=$NODE/spool"
+    check_says 0 '{"verdict":"ok"}'
+    with_hang "$NODE/spool" epilog
     [ "$status" -eq 0 ]
     [ "$SECONDS" -lt 20 ]
     [[ $output == *"left behind:"* ]]
     grep 'TESSERA_SPOOL .* does not answer' "$LOG"
+}
+
+@test "a log that hangs is waited for once" {
+    configure "TESSERA_LOG=$NODE/hang/log"
+    configure TESSERA_ENFORCE=0
+    bad_with SHM_FULL
+    with_hang "$NODE/hang" prolog
+    [ "$status" -eq 0 ]
+    [ "$SECONDS" -lt 9 ]
+    [[ $output == *"TESSERA_LOG $NODE/hang/log does not answer"* ]]
+    [[ $output == *"dry run, would drain: tessera: SHM_FULL"* ]]
 }
 
 # --- what users do ------------------------------------------------------------
@@ -277,6 +315,37 @@ helpers_in_shm() {
     grep keep0 "$NODE/list"
     grep keep13 "$NODE/list"
     grep file "$NODE/list"
+}
+
+@test "a login that is another user's number changes nobody's files" {
+    helpers_in_shm
+    printf '60012:x:60013:60013::/:/bin/sh\n60011:x:60013:60013::/:/bin/sh\n' \
+        >"$NODE/passwd"
+    in_shm '
+        fill 60013 "echo 13 >keep13"
+        fill 60011 "mkdir tessera.4711; touch tessera.4711/file"
+        fill 60012 "head -c 60M /dev/zero >full"
+        mount --bind "$NODE/passwd" /etc/passwd
+        as_slurmd epilog n1
+        ls -R /dev/shm >"$NODE/list"'
+    cat "$NODE/list"
+    grep keep13 "$NODE/list"
+    [ "$(grep -c 'full\|tessera' "$NODE/list")" -eq 0 ]
+    grep 'removed what user 60012 has left in /dev/shm: 1 files' "$LOG"
+}
+
+@test "nothing is called removed that is still there" {
+    helpers_in_shm
+    in_shm 'fill 60012 "head -c 40M /dev/zero >full; exec sleep 2" &
+        sleep 0.5
+        fill 60014 "mkdir x; chmod 1777 x"
+        fill 60013 "head -c 60M /dev/zero >x/full13"
+        as_slurmd epilog n1
+        wait
+        ls -R /dev/shm >"$NODE/list"'
+    cat "$NODE/list"
+    grep x "$NODE/list"
+    [ "$(grep -c 'removed' "$LOG")" -eq 0 ]
 }
 
 @test "a user's full /dev/shm warns, root's drains" {

@@ -9,7 +9,7 @@
 inherited=${PATH:-}
 export LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
-readonly END_S=45
+readonly END_S=45 LOG_S=6 CLEAN_S=15
 # Whatever is drained by us starts like this; any other reason is someone else's
 # and stays.
 readonly OURS='tessera: '
@@ -19,6 +19,7 @@ readonly LOG_BYTES_MAX=1048576
 # One name for the whole cluster: slurmctld makes a reservation only once.
 readonly LOCK=tessera-drain LOCK_S=15
 end_s=$((SECONDS + END_S))
+log_left_s=$LOG_S logger=1
 
 # bounded SECONDS COMMAND...: sets out (stdout and stderr) and rc, 124 if there
 # is no answer. Nothing is waited for that cannot be killed.
@@ -45,21 +46,36 @@ bounded()
     out=${out%$'\n'}
 }
 
+# The log has time of its own, since the last words are the most needed: LOG_S
+# for all of them. A log that did not answer once is not written to again.
 say()
 {
-    # with time of its own: the last words are the most needed
-    local out rc line end_s=$((SECONDS + 6))
+    local out rc line begin_s=$SECONDS end_s=$((SECONDS + log_left_s))
     line="$(date +%FT%T) ${0##*/} ${SLURMD_NODENAME:-?}"
     line+=" job ${SLURM_JOB_ID:-?}: $*"
     line=${line//[[:cntrl:]]/?}
     printf '%s\n' "$line" >&2
-    bounded 2 logger -t tessera -- "${line#* }"
+    if [ "$logger" = 1 ]; then
+        bounded 2 logger -t tessera -- "${line#* }"
+        [ "$rc" -ne 124 ] && [ "$rc" -ne 137 ] || logger=0
+    fi
+    say_to_file "$line"
+    log_left_s=$((log_left_s - (SECONDS - begin_s)))
+}
+
+say_to_file()
+{
     [ -n "$TESSERA_LOG" ] || return
     # shellcheck disable=SC2016 # expanded by the child
-    bounded 3 bash -c '[ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -lt "$3" ] ||
+    bounded 2 bash -c '[ "$(stat -c %s "$1" 2>/dev/null || echo 0)" -lt "$3" ] ||
         mv -f "$1" "$1.old"; printf "%s\n" "$2" >>"$1"' \
-        _ "$TESSERA_LOG" "$line" "$LOG_BYTES_MAX"
-    [ "$rc" -eq 0 ] || printf '%s\n' "TESSERA_LOG: $out" >&2
+        _ "$TESSERA_LOG" "$1" "$LOG_BYTES_MAX"
+    if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
+        printf '%s\n' "TESSERA_LOG $TESSERA_LOG does not answer" >&2
+        TESSERA_LOG=
+    elif [ "$rc" -ne 0 ]; then
+        printf '%s\n' "TESSERA_LOG: $out" >&2
+    fi
 }
 
 # --- settings -----------------------------------------------------------------
@@ -269,7 +285,7 @@ look()
 # for jobs stays (also folders that had to be opened first, until the next time).
 remove_leavings()
 {
-    local folder=$1 now busy owner uid_min done=1
+    local folder=$1 now busy owner owners uid_min done=1
     if [ "$TESSERA_ENFORCE" != 1 ] || [ -n "$wrong" ]; then
         say "dry run, would remove what users without a job left in $folder"
         return 1
@@ -287,29 +303,48 @@ remove_leavings()
     busy=" $(printf '%s\n' "$busy" "$out" | xargs) "
     uid_min=$(awk '$1 == "UID_MIN" { print $2 }' /etc/login.defs 2>/dev/null)
     # shellcheck disable=SC2016 # expanded by the child
-    bounded 3 bash -c 'find "$1" -xdev -mindepth 1 -maxdepth 1 -printf "%U\n" |
-        sort -u | head -n 64' _ "$folder"
-    for owner in $out; do
+    bounded 3 bash -c 'find "$1" -xdev -mindepth 1 -maxdepth 1 -printf "%U\n" \
+        2>/dev/null | sort -u | head -n 64' _ "$folder"
+    owners=$out
+    if [ "$rc" -ne 0 ]; then
+        say "$folder is not cleaned, listing it takes more than 3 s"
+        return 1
+    fi
+    # the node must still be looked at afterwards
+    local end_s=$((SECONDS + CLEAN_S < end_s ? SECONDS + CLEAN_S : end_s))
+    for owner in $owners; do
         if [[ ! $owner =~ ^[0-9]+$ || $busy == *" $owner "* ]] ||
             [ "$owner" -lt "${uid_min:-1000}" ] || [ "$owner" -eq 65534 ]; then
             continue
         fi
+        if [ "$SECONDS" -ge "$end_s" ]; then
+            say "$folder is not cleaned to the end: no time is left"
+            break
+        fi
         # shellcheck disable=SC2016 # expanded by the child
         as_user "$owner" 65534 5 bash -c 'cd /
-            find "$1" -xdev -mindepth 1 -user "$2" -type d ! -perm -700 \
+            find "$1" -xdev -mindepth 1 -uid "$2" -type d ! -perm -700 \
                 -exec chmod u+rwx {} + 2>/dev/null
-            find "$1" -xdev -mindepth 1 -user "$2" ! -newerct "@$3" \
-                -delete 2>/dev/null' _ "$folder" "$owner" "$now"
-        say "removed what user $owner has left in $folder"
+            find "$1" -xdev -mindepth 1 -uid "$2" ! -newerct "@$3" \
+                -delete -printf . 2>/dev/null | wc -c' _ "$folder" "$owner" "$now"
+        if [ "$rc" -ne 0 ]; then
+            say "what user $owner has left in $folder is not removed to the" \
+                "end (code $rc): ${out:0:200}"
+        elif [ "$out" -gt 0 ]; then
+            say "removed what user $owner has left in $folder: $out files"
+        else
+            continue
+        fi
         done=0
     done
     return "$done"
 }
 
-# as_user UID GID SECONDS COMMAND...: bounded, and with no more rights.
+# as_user UID GID SECONDS COMMAND...: bounded, and with no more rights. The + is
+# for logins that are numbers: setpriv would take 1000 for a name first.
 as_user()
 {
-    bounded "$3" setpriv --reuid "$1" --regid "$2" --clear-groups \
+    bounded "$3" chroot --userspec="+$1:+$2" --groups= / setpriv \
         --inh-caps=-all env -i "PATH=$PATH" LC_ALL=C "${@:4}"
 }
 
@@ -394,8 +429,9 @@ in_service()
         return 1
     fi
     state=${BASH_REMATCH[1]}
-    case $state in
-    *DRAIN* | *DOWN* | *FAIL*)
+    # words with + between them; POWER_DOWN and its kind take no node out
+    case +$state in
+    +DOWN* | *+DRAIN* | *+FAIL*)
         [[ $out =~ \ Reason=(.*)$ ]]
         why=${BASH_REMATCH[1]:-no reason}
         say "is $state already (${why%%$'\n'*}), left so: $1"
