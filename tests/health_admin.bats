@@ -3,6 +3,7 @@
 # no user's doing drains a node, no race and no slip of the administrator drains
 # too many, and nothing that is not ok passes in silence.
 # shellcheck disable=SC2016 # commands that run elsewhere
+# shellcheck disable=SC2030,SC2031 # every test is a subshell
 
 load admin_helpers
 
@@ -248,7 +249,6 @@ END
     SECONDS=0
     run timeout 60 unshare -m --propagation private bash -c "${3:-}"'
         exec python3 "$@"' _ "$NODE/hang.py" "$NODE" "$1" "$2"
-    # shellcheck disable=SC2031 # of the run above
     [ "$status" -ne 77 ] || skip "cannot mount FUSE here"
 }
 
@@ -377,27 +377,49 @@ helpers_in_shm() {
     grep x "$NODE/list"
 }
 
-@test "a folder of a stranger is not given to MPI" {
-    helpers_in_shm
+# node_check FOLDER: of user 60011's job 4711, which has FOLDER for MPI
+helper_node_check() {
+    declare -f node_check >>"$NODE/in_shm"
     mkdir "$NODE/verdicts"
     chmod 777 "$NODE/verdicts"
-    run in_shm 'fill 60012 "mkdir -m 777 tessera.4711"
-        SLURM_JOB_ID=4711 SLURMD_NODENAME=n1 setpriv --reuid 60011 --regid 60011 \
-            --clear-groups bash "$NODE/node_check.sh" "$NODE/bin" \
-            "$NODE/verdicts" quick 10
-        code=$?; ls /dev/shm/tessera.4711; stat -c %u /dev/shm/tessera.4711
+}
+
+node_check() {
+    SLURM_JOB_ID=4711 SLURMD_NODENAME=n1 \
+        OMPI_MCA_btl_vader_backing_directory=$1 setpriv --reuid 60011 \
+        --regid 60011 --clear-groups bash "$NODE/node_check.sh" "$NODE/bin" \
+        "$NODE/verdicts" quick 10
+}
+
+@test "a folder of a stranger is not given to MPI" {
+    helpers_in_shm
+    helper_node_check
+    run in_shm 'fill 60012 "mkdir -m 777 tessera.4711.w"
+        node_check /dev/shm/tessera.4711.w
+        code=$?; ls /dev/shm/tessera.4711.w; stat -c %u /dev/shm/tessera.4711.w
         exit $code'
     [ "$status" -eq 3 ]
     [ "${lines[-1]}" = 60012 ]
-    grep '"host":"n1".*"verdict":"unknown","code":"SHM_TAKEN","reason":"tessera: SHM_TAKEN /dev/shm/tessera.4711 belongs to' \
+    grep '"host":"n1".*"verdict":"unknown","code":"SHM_TAKEN","reason":"tessera: SHM_TAKEN /dev/shm/tessera.4711.w belongs to' \
         "$NODE/verdicts/n1.json"
-    run in_shm 'fill 60011 "mkdir tessera.4711; touch tessera.4711/old"
-        SLURM_JOB_ID=4711 SLURMD_NODENAME=n1 setpriv --reuid 60011 --regid 60011 \
-            --clear-groups bash "$NODE/node_check.sh" "$NODE/bin" \
-            "$NODE/verdicts" quick 10
-        ls /dev/shm/tessera.4711; stat -c "%u %a" /dev/shm/tessera.4711'
-    [ "${lines[-1]}" = "60011 700" ]
+}
+
+@test "the job's folder for MPI is new, and strangers cannot deny it" {
+    helpers_in_shm
+    helper_node_check
+    run in_shm 'fill 60011 "mkdir tessera.4711.w tessera.4711.old
+            touch tessera.4711.w/old"
+        fill 60012 "mkdir -m 700 tessera.4711 tessera.4711.other"
+        node_check /dev/shm/tessera.4711.w
+        ls /dev/shm/tessera.4711.w; stat -c "%u %a" /dev/shm/tessera.4711.w
+        ls /dev/shm | xargs
+        as_slurmd epilog n1
+        ls /dev/shm | xargs'
     grep '"verdict":"ok"' "$NODE/verdicts/n1.json"
+    [ "${lines[-3]}" = "60011 700" ]
+    [ "${lines[-2]}" = "tessera.4711 tessera.4711.other tessera.4711.w" ]
+    [ "${lines[-1]}" = "tessera.4711 tessera.4711.other" ]
+    [ "$(grep -c 'still there' "$LOG")" -eq 0 ]
 }
 
 # --- GPUs ---------------------------------------------------------------------

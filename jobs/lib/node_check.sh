@@ -1,9 +1,9 @@
 #!/bin/bash
 # node_check.sh BIN FOLDER PHASE BUDGET_S: runs once on every node, before each
 # attempt. Ends what an attempt that was cut off has left here, makes an empty
-# folder for the shared memory of the next one, and writes the verdict on this
-# node to FOLDER/NODE.json. A node where that folder is somebody else's gives no
-# verdict: MPI would put its memory there.
+# folder for the shared memory of the next one, as the environment of MPI names it,
+# and writes the verdict on this node to FOLDER/NODE.json. A node where that folder
+# is somebody else's gives no verdict: MPI would put its memory there.
 set -u
 
 # ours PID: a process of an attempt of this job.
@@ -27,8 +27,10 @@ for tries in {1..50}; do
 done
 [ -z "$left" ] || echo "$SLURMD_NODENAME: cannot end process$left" >&2
 
-folder=/dev/shm/tessera.$SLURM_JOB_ID
-rm -rf "$folder"
+# shellcheck disable=SC2154 # of nodes.sh
+folder=$OMPI_MCA_btl_vader_backing_directory
+# with those of earlier starts of this job; what is somebody else's stays
+rm -rf "/dev/shm/tessera.$SLURM_JOB_ID".* 2>/dev/null
 # A name that is there already, even a link, makes mkdir fail.
 if ! mkdir -m 700 "$folder" &&
     { [ -e "$folder" ] || [ -L "$folder" ]; }; then

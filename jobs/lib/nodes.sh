@@ -294,9 +294,11 @@ check_nodes()
     mkdir -p "$folder"
     tried=("${usable[@]}")
     # One folder a job for what MPI shares on a node, made by this check: who is
-    # killed leaves it behind, and the next check and the epilog remove it.
-    export OMPI_MCA_btl_vader_backing_directory=/dev/shm/tessera.$job \
-        OMPI_MCA_osc_sm_backing_directory=/dev/shm/tessera.$job
+    # killed leaves it behind, and the next check and the epilog remove it. Nobody
+    # else knows its name before, so nobody can take it first.
+    : "${shm_folder:=/dev/shm/tessera.$job.$(mktemp -u XXXXXXXXXXXX)}"
+    export OMPI_MCA_btl_vader_backing_directory=$shm_folder \
+        OMPI_MCA_osc_sm_backing_directory=$shm_folder
     check_each "$phase" "$budget_s" "$folder" "${tried[@]}"
     [ -z "$stop_signal" ] || return
     give_back
