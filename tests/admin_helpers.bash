@@ -70,6 +70,7 @@ slurm_stands_in() {
 #!/bin/bash
 sleep 0.02
 cd "${0%/*}/../cluster" || exit 1
+echo >>../sinfo.calls
 for node in n*; do
     IFS='|' read -r state time reason <"$node"
     echo "$node|$time|$reason"

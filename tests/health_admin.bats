@@ -32,6 +32,17 @@ teardown() {
     [ ! -e "$NODE/cluster/lock.tessera-drain" ]
 }
 
+@test "who waits for the lock asks slurmctld little" {
+    bad_with SHM_FULL
+    mkdir "$NODE/cluster/lock.tessera-drain"
+    (sleep 5.5 && rmdir "$NODE/cluster/lock.tessera-drain") &
+    as_slurmd epilog n1
+    wait
+    [ "$(drained)" -eq 1 ]
+    wc -l "$NODE/sinfo.calls"
+    [ "$(wc -l <"$NODE/sinfo.calls")" -le 6 ]
+}
+
 @test "drains by Slurm itself count" {
     configure TESSERA_DRAIN_PERCENT=10
     echo "IDLE+DRAIN|2026-11-22T10:00:00|Prolog error" >"$NODE/cluster/n2"

@@ -17,7 +17,7 @@ readonly OURS='tessera: '
 readonly COUNTED='^(tessera: |Prolog |Epilog )'
 readonly LOG_BYTES_MAX=1048576
 # One name for the whole cluster: slurmctld makes a reservation only once.
-readonly LOCK=tessera-drain LOCK_S=15
+readonly LOCK=tessera-drain LOCK_S=15 SPREAD_TENTHS=50
 end_s=$((SECONDS + END_S))
 log_left_s=$LOG_S logger=1
 
@@ -350,19 +350,20 @@ as_user()
 
 # --- draining -----------------------------------------------------------------
 
-# May one more node be drained, for this reason? Prints why not. Too many are no
-# faults of nodes but of what they share; nor are many of one kind in a short
-# time.
+# May one more node be drained, for this reason? Sets why to why not, and nodes
+# to how many the cluster has. Too many are no faults of nodes but of what they
+# share; nor are many of one kind in a short time.
 breaker()
 {
-    local since
+    local since counted
+    nodes=0
     bounded 5 sinfo -h -N -o '%N|%H|%E'
     if [ "$rc" -ne 0 ] || [ -z "$out" ]; then
-        echo "sinfo does not answer: $out"
+        why="sinfo does not answer: $out"
         return
     fi
     since=$(date -d "-$TESSERA_STORM_S seconds" +%FT%T)
-    printf '%s\n' "$out" | sort -u | awk -F'|' -v percent="$TESSERA_DRAIN_PERCENT" \
+    counted=$(printf '%s\n' "$out" | sort -u | awk -F'|' -v percent="$TESSERA_DRAIN_PERCENT" \
         -v counted="$COUNTED" -v code="$1" -v since="$since" \
         -v storm="$TESSERA_STORM_NODES" -v storm_s="$TESSERA_STORM_S" '
         $1 == "" || seen[$1]++ { next }
@@ -376,6 +377,7 @@ breaker()
                 same++
         }
         END {
+            printf "%d ", all
             max = int(all * percent / 100)
             if (max < 1)
                 max = 1
@@ -385,36 +387,47 @@ breaker()
             else if (storm > 0 && same + 0 >= storm)
                 printf "%d nodes were drained for the same within %d s: " \
                     "look at what they share\n", same, storm_s
-        }'
+        }')
+    nodes=${counted%% *} why=${counted#* }
+}
+
+# pause TENTHS: a random part of so many tenths of a second, if there is time.
+pause()
+{
+    local tenths=$((RANDOM % $1 + 1))
+    [ $((SECONDS + tenths / 10 + 10)) -gt "$end_s" ] ||
+        sleep "$((tenths / 10)).$((tenths % 10))"
 }
 
 # Takes the lock of the whole cluster: a reservation of this node, which is gone
-# by itself after a minute. Prints why not.
+# by itself after a minute. Sets why to why not. slurmctld may have a thousand of
+# us, for whom counting is the most work: that is done every third time, and the
+# larger the cluster, the less often anyone asks.
 lock()
 {
-    local until_s=$((SECONDS + LOCK_S)) tries why
+    local until_s=$((SECONDS + LOCK_S)) tries tenths=$((10 + nodes / 20))
+    [ "$tenths" -le "$SPREAD_TENTHS" ] || tenths=$SPREAD_TENTHS
     for tries in {1..30}; do
         bounded 5 scontrol create reservation "reservationname=$LOCK" \
             "nodes=$SLURMD_NODENAME" starttime=now duration=1 users=root \
             flags=IGNORE_JOBS,OVERLAP
-        [ "$rc" -ne 0 ] || return 0
-        why=$out
+        why=
+        [ "$rc" -ne 0 ] || return
+        why=${out:-no answer}
         if [[ ${why,,} != *duplicate* ]]; then
             bounded 5 scontrol -o show reservation "$LOCK"
             [ "$rc" -eq 0 ] || {
-                echo "no lock: $why"
-                return 1
+                why="no lock: $why"
+                return
             }
         fi
-        why=$(breaker "$1")
-        [ -z "$why" ] || break
+        pause "$tenths"
+        why=
+        [ $((tries % 3)) -ne 0 ] || breaker "$1"
+        [ -z "$why" ] || return
         why="other nodes are being drained just now"
-        [ "$SECONDS" -lt "$until_s" ] || break
-        # slurmctld may have a thousand of us
-        sleep "$((tries / 4)).$((RANDOM % 9 + 1))"
+        [ "$SECONDS" -lt "$until_s" ] || return
     done
-    echo "$why"
-    return 1
 }
 
 # Whether the node is in service; else says why it is left alone. Sets $left to
@@ -446,7 +459,7 @@ in_service()
 # afterwards, by us or by anyone, and this is no dry run.
 drain()
 {
-    local reason code why left
+    local reason code why nodes left
     reason=$(printf '%s' "$OURS${1#"$OURS"}" | tr -dc '[:print:]' |
         tr -d "\"'" | cut -c 1-150)
     code=${reason#"$OURS"}
@@ -456,12 +469,15 @@ drain()
         return 1
     fi
     in_service "$reason" || return "$left"
-    why=$(breaker "$code")
+    # Where others are at it, it is known soon whether one more may be drained.
+    bounded 5 scontrol -o show reservation "$LOCK"
+    [ "$rc" -ne 0 ] || pause "$SPREAD_TENTHS"
+    breaker "$code"
     if [ -z "$why" ] && [ "$TESSERA_ENFORCE" != 1 ]; then
         say "dry run, would drain: $reason"
         return 1
     fi
-    [ -n "$why" ] || why=$(lock "$code") || why=${why:-no lock}
+    [ -n "$why" ] || lock "$code"
     if [ -n "$why" ]; then
         say "not drained: $why: $reason"
         return 1
@@ -477,9 +493,9 @@ drain()
 # With the lock nobody else counts, but an administrator may have come.
 drain_locked()
 {
-    local why left
+    local why nodes left
     in_service "$1" || return "$left"
-    why=$(breaker "$2")
+    breaker "$2"
     if [ -n "$why" ]; then
         say "not drained: $why: $1"
         return 1
