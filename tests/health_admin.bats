@@ -435,7 +435,7 @@ node_check() {
 
 # --- GPUs ---------------------------------------------------------------------
 
-@test "a GPU that Slurm has and the bus has not is missing" {
+@test "a GPU that the node had and Slurm has is missing, not what Gres invents" {
     unshare -m true 2>/dev/null || skip "mounting needs root"
     cat >"$NODE/check" <<'END'
 #!/bin/bash
@@ -444,19 +444,36 @@ exit 1
 END
     install_check "$NODE/check"
     declare -f as_slurmd >"$NODE/functions"
-    while read -r gres says; do
+    while IFS='|' read -r gres before now says warns; do
         echo "$gres" >"$NODE/gres"
         NODE=$NODE unshare -m --propagation private bash -c '
-            mount -t tmpfs tmpfs /proc/driver && mkdir /proc/driver/nvidia &&
-            mount -t tmpfs tmpfs /run && . "$NODE/functions" &&
-            as_slurmd prolog n1 && : >"$NODE/gres" && as_slurmd prolog n1'
+            gpus() {
+                rm -rf /proc/driver/nvidia /run/tessera
+                mkdir -p /proc/driver/nvidia
+                for ((i = 0; i < $1; i++)); do
+                    mkdir -p "/proc/driver/nvidia/gpus/0000:0$i:00.0"
+                    echo "GPU Excluded:  No" \
+                        >"/proc/driver/nvidia/gpus/0000:0$i:00.0/information"
+                done
+            }
+            mount -t tmpfs tmpfs /proc/driver && mount -t tmpfs tmpfs /run &&
+            mount -t tmpfs tmpfs /var/lib && . "$NODE/functions" &&
+            gpus "$1" && as_slurmd prolog n1 && gpus "$2" &&
+            : >"$NODE/log" && as_slurmd prolog n1 &&
+            : >"$NODE/gres" && as_slurmd prolog n1' _ "$before" "$now"
         [ "$(grep -c -- "--budget 8${says:+ $says}\$" "$LOG")" -eq 2 ]
-        : >"$LOG"
+        [ "$(grep -c "warning: GPU_GRES .*Gres has $warns" "$LOG")" -eq \
+            "$((${#warns} > 0))" ]
     done <<'END'
-gpu:8  --gpus 8
-gpu:h100:4(S:0-1),gpu:a100:2(S:2),shard:80  --gpus 6
-gpu:a100_1g.5gb:7(S:0)
-(null)
+gpu:8|8|8|--gpus 8
+gpu:8|8|7|--gpus 8
+gpu:7|8|7|--gpus 7
+gpu:h100:4(S:0-1),gpu:a100:2(S:2),shard:80|6|5|--gpus 6
+gpu:a100_1g.5gb:7(S:0)|1|1|
+gpu:14|2|2|--gpus 2|14 GPUs, and 2 is the most
+gpu:mig20gb:14|2|1|--gpus 2|14 GPUs, and 2 is the most
+gpu:8|0|0||8 GPUs, and 0 is the most
+(null)|1|1|
 END
 }
 

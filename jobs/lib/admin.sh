@@ -178,27 +178,58 @@ json_text()
     [[ $1 =~ $pattern ]] && printf '%s' "${BASH_REMATCH[1]}"
 }
 
-# How many GPUs Slurm says this node has, to tell a GPU that is not even on the
-# bus any more. Asked once an hour, and only where NVIDIA's driver is. MIG's
-# slices are no GPUs of their own.
-find_gpus()
+# Sets gres to how many GPUs Slurm's Gres has, asked once an hour. What looks
+# like a slice of MIG is no GPU of its own, but not all slices look like one, and
+# a Gres may have more than there are on purpose.
+find_gres()
 {
     local cache=/run/tessera/gpus entry slices='^gpu:.*[0-9]g\.'
-    gpus=
-    [ -d /proc/driver/nvidia ] || return
+    gres=
     if [ -n "$(find "$cache" -mmin -60 2>/dev/null)" ]; then
-        read -r gpus <"$cache"
+        read -r gres <"$cache"
     else
         bounded 5 scontrol -o show node "$SLURMD_NODENAME"
         [[ $rc -eq 0 && $out =~ \ Gres=([^\ ]*) ]] || return
         for entry in ${BASH_REMATCH[1]//,/ }; do
             [[ $entry =~ $slices ]] && continue
             [[ $entry =~ ^gpu:(.*:)?([0-9]+)(\(|$) ]] || continue
-            gpus=$((${gpus:-0} + BASH_REMATCH[2]))
+            gres=$((${gres:-0} + BASH_REMATCH[2]))
         done
-        mkdir -p "${cache%/*}" && printf '%s\n' "$gpus" >"$cache"
+        mkdir -p "${cache%/*}" && printf '%s\n' "$gres" >"$cache"
+        gres_is_new=1
     fi
-    [[ $gpus =~ ^[1-9][0-9]?$ ]] || gpus=
+    [[ $gres =~ ^[1-9][0-9]{0,3}$ ]] || gres=
+}
+
+# Sets gpus to how many this node must have, to tell a GPU that is not even on
+# the bus any more: the most that the driver has ever had here, but no more than
+# Slurm's Gres. Asked only where NVIDIA's driver is.
+find_gpus()
+{
+    local most=/var/lib/tessera/gpus gres gres_is_new=0 here_now known=0
+    gpus=
+    [ -d /proc/driver/nvidia ] || return
+    find_gres
+    [ -n "$gres" ] || return
+    # one folder each, also of those that an option of the driver leaves out
+    # shellcheck disable=SC2016 # expanded by the child
+    bounded 3 bash -c 'shopt -s nullglob
+        set -- /proc/driver/nvidia/gpus/*/information
+        [ $# -eq 0 ] || grep -L "^GPU Excluded:.*Yes" "$@"'
+    here_now=0
+    [ -z "$out" ] || here_now=$(printf '%s\n' "$out" | grep -c '^/')
+    read -r known 2>/dev/null <"$most"
+    [[ $known =~ ^[1-9][0-9]{0,2}$ ]] || known=0
+    if [ "$here_now" -gt "$known" ]; then
+        known=$here_now
+        mkdir -p "${most%/*}" && printf '%s\n' "$known" >"$most"
+    fi
+    if [ "$gres" -gt "$known" ] && [ "$gres_is_new" = 1 ]; then
+        say "warning: GPU_GRES Slurm's Gres has $gres GPUs, and $known is the" \
+            "most that this node ever had"
+    fi
+    gpus=$((gres < known ? gres : known))
+    [ "$gpus" -gt 0 ] || gpus=
 }
 
 # check PHASE SECONDS: looks at the node; sets check_state (ok, warn, bad or
