@@ -243,7 +243,7 @@ static void child_late(const struct health_check *check, pid_t pid, bool cut,
                        struct health_result *out)
 {
     char code[24];
-    bool computes = health_child_computes(pid);
+    bool computes = !cut && health_child_moves(pid);
     kill(pid, SIGKILL);
     bool gone = health_child_reap(pid) != -1;
     out->cut = cut;

@@ -16,6 +16,8 @@
 
 /* How long a killed child may take to go before it is abandoned. */
 #define CHILD_REAP_S 0.3
+#define CHILD_WATCH_S 0.25
+#define CHILD_LOOKS 5
 
 int health_child_isolate(int pipe_fd, pid_t parent)
 {
@@ -31,6 +33,18 @@ int health_child_isolate(int pipe_fd, pid_t parent)
     return fd;
 }
 
+/* What follows the name in a stat file below /proc; NULL: no such process. */
+static const char *stat_after_name(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = fd < 0 ? 0 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end != NULL && name_end[1] == ' ' ? name_end + 2 : NULL;
+}
+
 bool health_child_computes(pid_t pid)
 {
     char path[sizeof "/proc//task//stat" + 300];
@@ -44,18 +58,45 @@ bool health_child_computes(pid_t pid)
             continue;
         snprintf(path, sizeof path, "/proc/%ld/task/%s/stat", (long)pid,
                  entry->d_name);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t bytes = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-        if (fd >= 0)
-            close(fd);
-        text[bytes > 0 ? bytes : 0] = '\0';
-        const char *name_end = strrchr(text, ')');
-        if (name_end != NULL && name_end[1] == ' ')
-            computes |= strchr("RTt", name_end[2]) != NULL;
+        const char *state = stat_after_name(path, text, sizeof text);
+        if (state != NULL && *state != '\0')
+            computes |= strchr("RTt", *state) != NULL;
     }
     if (folder != NULL)
         closedir(folder);
     return computes;
+}
+
+struct child_work {
+    char state;
+    unsigned long long faults, user, system;
+};
+
+static struct child_work child_work(pid_t pid)
+{
+    struct child_work work = { .state = '?' };
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    const char *fields = stat_after_name(path, text, sizeof text);
+    if (fields != NULL)
+        sscanf(fields, "%c %*d %*d %*d %*d %*d %*u %*u %*u %llu %*u %llu %llu",
+               &work.state, &work.faults, &work.user, &work.system);
+    return work;
+}
+
+bool health_child_moves(pid_t pid)
+{
+    struct child_work first = child_work(pid);
+    for (int look = 0; look < CHILD_LOOKS; look++) {
+        if (health_child_computes(pid))
+            return true;
+        clock_sleep(CHILD_WATCH_S / CHILD_LOOKS);
+        struct child_work now = child_work(pid);
+        if (now.state != first.state || now.faults != first.faults ||
+            now.user != first.user || now.system != first.system)
+            return true;
+    }
+    return false;
 }
 
 bool health_child_wait(int fd, double deadline, void *result, size_t size,

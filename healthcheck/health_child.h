@@ -17,6 +17,11 @@ int health_child_isolate(int pipe_fd, pid_t parent);
  * somebody: then a missed deadline does not mean that it hangs. */
 bool health_child_computes(pid_t pid);
 
+/* The same, looked at several times within a quarter of a second, where also
+ * processor time, page faults that read or a change of state mean that it does
+ * not hang: who waits in short bits mostly sleeps. */
+bool health_child_moves(pid_t pid);
+
 /* False: the deadline (of clock_now()) came first; what is in the pipe already
  * is never late. *bytes: how much of the result came through the pipe. */
 bool health_child_wait(int fd, double deadline, void *result, size_t size,

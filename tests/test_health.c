@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "tests/tap.h"
 
@@ -48,6 +49,20 @@ static enum err run_spin(const struct health_env *env,
     (void)env;
     for (volatile int i = 0; i >= 0; i = (i + 1) % 1000)
         out->value = i;
+    return ERR_OK;
+}
+
+/* Asleep at nearly any time, and not hanging. */
+static enum err run_by_bits(const struct health_env *env,
+                            struct health_result *out)
+{
+    (void)env;
+    while (out->value >= 0) {
+        double end_s = clock_now() + 0.003;
+        clock_sleep(0.012);
+        while (clock_now() < end_s + 0.012)
+            out->value += 1;
+    }
     return ERR_OK;
 }
 
@@ -161,6 +176,7 @@ static void test_one_check(void)
         { "hangs long", run_sleep, 5, HEALTH_BAD, "HANG_PROBE", 1 },
         { "stands still once", run_freeze, 0.3, HEALTH_OK, "", 2 },
         { "computes too long", run_spin, 0.3, HEALTH_UNKNOWN, "TIMEOUT", 1 },
+        { "computes by bits", run_by_bits, 0.3, HEALTH_UNKNOWN, "TIMEOUT", 1 },
         { "dies", run_die, LONG_S, HEALTH_UNKNOWN, "CHECK_DIED", 1 },
         { "leaves early", run_leave, LONG_S, HEALTH_UNKNOWN, "CHECK_DIED", 1 },
         { "fails", run_fail, LONG_S, HEALTH_UNKNOWN, "CHECK_FAILED", 1 },
