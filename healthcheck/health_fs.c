@@ -5,18 +5,21 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "healthcheck/health_child.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 
 #define FS_PROBE_BYTES 4096
 #define FS_NAMES 8 /* tries */
 #define FS_WALK_S 1.0
+#define FS_ASK_S 1.25 /* for all of it; the check has 2 s */
 #define FS_WALK_DEPTH 32
 #define FS_MIB 1048576.0
 
@@ -110,6 +113,37 @@ static bool fs_is_roots(const struct fs_place *place, const char *path,
 
 /* --- the check ------------------------------------------------------------ */
 
+/* The same, by a process of its own: a user may have mounted a file system
+ * there that never answers. Without an answer it is not told to be root's. */
+static bool fs_ask_is_roots(const struct fs_place *place, const char *path,
+                            bool inodes, const struct statvfs *status)
+{
+    pid_t parent = getpid();
+    bool answer = false;
+    int pipe_fd[2];
+    size_t bytes;
+    if (pipe2(pipe_fd, O_CLOEXEC) != 0)
+        return false;
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = health_child_isolate(pipe_fd[1], parent);
+        answer = fs_is_roots(place, path, inodes, status);
+        ssize_t wrote = write(fd, &answer, sizeof answer);
+        _exit(wrote == (ssize_t)sizeof answer ? 0 : 1);
+    }
+    close(pipe_fd[1]);
+    if (pid > 0) {
+        if (!health_child_wait(pipe_fd[0], clock_now() + FS_ASK_S, &answer,
+                               sizeof answer, &bytes) ||
+            bytes != sizeof answer)
+            answer = false;
+        kill(pid, SIGKILL);
+        health_child_reap(pid);
+    }
+    close(pipe_fd[0]);
+    return answer;
+}
+
 static bool fs_of_root(const struct health_env *env)
 {
     return (env->phase & (HEALTH_PROLOG | HEALTH_EPILOG)) != 0;
@@ -150,7 +184,8 @@ static void fs_free(const struct health_env *env, const struct fs_place *place,
         out->limit = place->inodes_min;
         snprintf(out->unit, sizeof out->unit, "inodes");
     }
-    if (fs_of_root(env) && !full && !fs_is_roots(place, path, inodes, &status))
+    if (fs_of_root(env) && !full &&
+        !fs_ask_is_roots(place, path, inodes, &status))
         fs_used(place, out);
 }
 

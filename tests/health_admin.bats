@@ -219,8 +219,9 @@ END
 
 # with_hang FOLDER PROGRAM: runs PROGRAM with a file system on FOLDER whose every
 # access waits, and cannot be killed: FUSE whose server takes requests and never
-# answers. It ends when the server closes its file.
-with_hang() {
+# answers. It ends when the server closes its file. SCRIPT runs before, where that
+# and all its mounts are seen by nobody else; it may change $3, the folder.
+with_hang() { # FOLDER PROGRAM [SCRIPT]
     python3 -c 'import ctypes' 2>/dev/null || skip "no python3"
     [ -c /dev/fuse ] || skip "no /dev/fuse"
     cat >"$NODE/hang.py" <<'END'
@@ -343,6 +344,20 @@ helpers_in_shm() {
     grep keep13 "$NODE/list"
     [ "$(grep -c 'full\|tessera' "$NODE/list")" -eq 0 ]
     grep 'removed what user 60012 has left in /dev/shm: 1 files' "$LOG"
+}
+
+@test "a user's mount that hangs in a full /dev/shm is no hang of the node" {
+    configure TESSERA_CLEAN=
+    configure TESSERA_PROLOG_S=6
+    with_hang "$NODE/unused" prolog 'mount -t tmpfs -o size=48m,mode=1777 tmpfs /dev/shm &&
+        mkdir /dev/shm/mount && chown 60012 /dev/shm/mount &&
+        head -c 60M /dev/zero 2>/dev/null |
+            setpriv --reuid 60012 --clear-groups tee /dev/shm/full >/dev/null 2>&1
+        set -- "$1" "$2" /dev/shm/mount "$4"'
+    [ "$status" -eq 0 ]
+    [ "$(drained)" -eq 0 ]
+    [ "$(grep -c HANG "$LOG")" -eq 0 ]
+    grep 'warning: tessera: SHM_USED' "$LOG"
 }
 
 @test "nothing is called removed that is still there" {

@@ -282,7 +282,11 @@ say_owner()
     bounded 5 bash -c 'find "$1" -xdev -mindepth 1 -printf "%U %b\n" |
         awk "{ b[\$1] += \$2 } END { for (u in b) if (b[u] >= m) { m = b[u]; w = u }
             printf \"user %s has %d MiB\", w, m / 2048 }"' _ "$1"
-    [ "$rc" -eq 0 ] && say "$1 stays full: $out there"
+    if [ "$rc" -eq 0 ]; then
+        say "$1 stays full: $out there"
+    else
+        say "$1 stays full, and whose files are there is not told within 5 s"
+    fi
 }
 
 # look PHASE SECONDS: the same, where what users have left does not count, and
