@@ -278,7 +278,7 @@ bad() {
 }
 
 @test "more memory than there is: exit 93 before it is touched" {
-    bad 93 "are available" "$CONF" "run.dir=$DIR/huge" \
+    bad 93 "a rank needs 8.4 TiB of memory" "$CONF" "run.dir=$DIR/huge" \
         data.train="$DIR/data/train" data.eval="$DIR/data/eval" data.seq_len=64 \
         train.global_batch=40000000
 }
