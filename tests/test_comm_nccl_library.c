@@ -126,6 +126,14 @@ static void test_library(void)
            "and makes an id");
     comm_nccl_library_close(&library);
     tap_ok(library.opened == NULL && library.send == NULL, "closed");
+    int again = 0;
+    for (; again < 20; again++) {
+        if (comm_nccl_library_open(&library) != ERR_OK ||
+            library.unique_id(&id) != COMM_NCCL_SUCCESS)
+            break;
+        comm_nccl_library_close(&library);
+    }
+    tap_ok(again == 20, "its threads outlive being closed %d times", again);
 }
 
 int main(void)

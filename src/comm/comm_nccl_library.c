@@ -35,7 +35,8 @@ enum err comm_nccl_library_open(struct comm_nccl_library *library)
 {
     int version = 0;
     memset(library, 0, sizeof *library);
-    library->opened = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
+    /* It stays in memory when closed: threads of its own may still run. */
+    library->opened = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library->opened == NULL)
         return err_set(ERR_UNSUPPORTED,
                        "NCCL: %s; install libnccl2 or add its folder to "
