@@ -362,11 +362,13 @@ helpers_in_shm() {
 
 @test "nothing is called removed that is still there" {
     helpers_in_shm
-    in_shm 'fill 60012 "head -c 40M /dev/zero >full; exec sleep 2" &
-        sleep 0.5
+    in_shm 'fill 60012 "head -c 40M /dev/zero >full; echo \$\$ >&3; exec sleep 600" \
+            3>"$NODE/holder" &
+        until [ -s "$NODE/holder" ]; do sleep 0.1; done
         fill 60014 "mkdir x; chmod 1777 x"
         fill 60013 "head -c 60M /dev/zero >x/full13"
         as_slurmd epilog n1
+        kill "$(cat "$NODE/holder")"
         wait
         ls -R /dev/shm >"$NODE/list"'
     cat "$NODE/list"

@@ -35,9 +35,9 @@ setup_file() {
     "$CLUSTER" possible || return 0
     cluster_start 8
     home=$TESSERA_CLUSTER_DIR/home
-    # Slurm looks every 30 s, so the signal comes 29 to 59 s after the start, and
-    # the end another 30 s later.
-    submit limit --nodes=2 --nodelist=n7,n8 --time=1 --signal=B:USR1@1
+    # Slurm looks every 30 s, so the signal comes 89 to 119 s after the start,
+    # when also a busy machine has trained, and the end another 30 s later.
+    submit limit --nodes=2 --nodelist=n7,n8 --time=2 --signal=B:USR1@1
     too_slow limit 3>&- &
 }
 
