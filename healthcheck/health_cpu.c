@@ -29,7 +29,8 @@ struct cpu_gemm {
     const struct kernels *kernels;
 #endif
     float *a, *b;
-    float *good; /* the product that all must reproduce */
+    float *good;       /* the product that all must reproduce */
+    size_t room_bytes; /* that a thread's product takes */
     int threads;
     double seconds;
     bool inject;
@@ -64,15 +65,16 @@ cpu_multiply(const float *restrict a, const float *restrict b,
                     a[i * CPU_SIDE + k] * b[k * CPU_SIDE + j];
 }
 
-static enum err cpu_product(const struct cpu_gemm *test, float *out)
+static enum err cpu_product(const struct cpu_gemm *test, void *room, float *out)
 {
+    (void)room;
     cpu_multiply(test->a, test->b, out);
     return ERR_OK;
 }
 
 static enum err cpu_begin(struct cpu_gemm *test)
 {
-    (void)test;
+    test->room_bytes = 64;
     return ERR_OK;
 }
 
@@ -81,9 +83,11 @@ static int cpu_threads(void)
     return omp_get_num_procs();
 }
 #else
-static enum err cpu_product(const struct cpu_gemm *test, float *out)
+static enum err cpu_product(const struct cpu_gemm *test, void *room, float *out)
 {
-    struct kernel_ctx ctx = { .threads = 1 };
+    struct kernel_ctx ctx = { .threads = 1,
+                              .scratch = room,
+                              .scratch_bytes = test->room_bytes };
     struct gemm gemm = { .form = GEMM_NN,
                          .m = CPU_SIDE,
                          .n = CPU_SIDE,
@@ -96,7 +100,11 @@ static enum err cpu_product(const struct cpu_gemm *test, float *out)
 
 static enum err cpu_begin(struct cpu_gemm *test)
 {
-    return kernels_find("cpu", "auto", &test->kernels);
+    const struct kernel_limits limits = { .threads = 1 };
+    enum err rc = kernels_find("cpu", "auto", &test->kernels);
+    if (rc == ERR_OK)
+        test->room_bytes = test->kernels->scratch_bytes(&limits);
+    return rc;
 }
 
 static int cpu_threads(void)
@@ -161,12 +169,15 @@ static enum err cpu_loop(const struct cpu_gemm *test, struct cpu_tally *tally)
 {
     enum err rc = ERR_OK;
     float *c = cpu_allocate(CPU_ELEMENTS * sizeof *c);
+    void *room = cpu_allocate(test->room_bytes);
     tally->cpu = -1;
-    if (c == NULL)
-        return err_set(ERR_MEMORY, "no memory for a matrix");
+    if (c == NULL || room == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory for a matrix");
+        goto out;
+    }
     double start = clock_now();
     do {
-        TRY(cpu_product(test, c));
+        TRY(cpu_product(test, room, c));
         if (test->inject && omp_get_thread_num() == 0)
             c[CPU_ELEMENTS / 2] = -c[CPU_ELEMENTS / 2];
         int64_t wrong = cpu_differences(c, test->good);
@@ -177,6 +188,7 @@ static enum err cpu_loop(const struct cpu_gemm *test, struct cpu_tally *tally)
         tally->span_s = clock_now() - start;
     } while (tally->span_s < test->seconds);
 out:
+    free(room);
     free(c);
     return rc;
 }
@@ -253,6 +265,7 @@ enum err health_cpu_gemm(const struct health_env *env,
                          struct health_result *out)
 {
     enum err rc = ERR_OK;
+    void *room = NULL;
     struct cpu_gemm test = {
         .threads = cpu_threads(),
         .seconds = env->phase == HEALTH_JOB ? 3.0 : 0.3,
@@ -267,13 +280,19 @@ enum err health_cpu_gemm(const struct health_env *env,
         goto out;
     }
     TRY(cpu_begin(&test));
+    room = cpu_allocate(test.room_bytes);
+    if (room == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory for a product");
+        goto out;
+    }
     rng_fill_normal(CPU_SEED, rng_stream("health.a"), 0, CPU_ELEMENTS, 1.0f,
                     test.a);
     rng_fill_normal(CPU_SEED, rng_stream("health.b"), 0, CPU_ELEMENTS, 1.0f,
                     test.b);
-    TRY(cpu_product(&test, test.good));
+    TRY(cpu_product(&test, room, test.good));
     TRY(cpu_judge(env, &test, out));
 out:
+    free(room);
     free(test.good);
     free(test.b);
     free(test.a);

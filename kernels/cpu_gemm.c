@@ -1,122 +1,336 @@
-/* GEMM: fixed tiles of C, each one single-threaded OpenBLAS call.
+/* GEMM: the loops around the tile.
  *
- * OpenBLAS gives other bits for other thread counts, so its own threads stay
- * off (kernels.c) and the tiles are computed by ours. Tile sizes follow from
- * the shape alone. The inner dimension is never split. */
+ * A piece packs its rows of A once for up to DEPTH of k. Then it walks over B
+ * in blocks: each is packed, and all rows of A meet it while the next block is
+ * on its way from memory. With hundreds of rows reading B hardly matters; with
+ * 64 of them, as an expert or a short sequence has, it would cost half as much
+ * again. */
 #include "kernels/cpu_gemm.h"
 
-#include <cblas.h>
 #include <limits.h>
+#include <omp.h>
 #include <string.h>
 
-/* Every tile packs its own share of A and B, so small tiles waste time and few
- * tiles leave threads idle. Counts are powers of two: 5 tiles on 2 threads
- * waste a sixth of the time. Rows are rather kept whole: OpenBLAS is fastest
- * with some 256 of them. The measurements stand in DESIGN.md. */
-#define TILES_FEW 4
-#define TILES_SOME 8
-#define TILES_MANY GEMM_TILES_MAX
-#define HALVE_FLOP_FEW 8e6 /* halve a tile of more than this ... */
-#define HALVE_FLOP_SOME 80e6
-#define HALVE_AREA_SOME 32768 /* ... and elements of C */
-#define HALVE_FLOP_MANY 160e6
-#define HALVE_AREA_MANY 98304 /* ... and elements of C */
-#define HALVE_ROWS 512        /* taller tiles are cut into rows if not wide */
-#define HALVE_COLUMNS 96      /* narrower tiles are not cut into columns */
-#define HALVE_ROWS_MIN 64
-#define TILE_UNIT 16 /* sides are multiples, but for the last one */
+#include "kernels/cpu_gemm_tile.h"
 
-static bool tile_halves(int64_t count, int64_t height, int64_t width, int64_t k)
+#define BLOCK 256  /* of k: what a tile runs through */
+#define DEPTH 1024 /* of k: what is packed of A at a time */
+#define ROWS 280   /* at most, of a piece */
+/* Columns of a block of B: where they are neighbours in memory several panels
+ * are packed together, so that whole runs of lines are read of each page. */
+#define STRIP (STRIP_VECS * GEMM_COLUMNS)
+#define STRIP_VECS (256 / GEMM_COLUMNS)
+/* Columns of a piece whose sums must wait beside C. */
+#define SUMS_COLUMNS 256
+
+/* Rows of memory that are dealt to several panels at a time: they stay in the
+ * first cache meanwhile. */
+#define FEW 16
+
+#define PIECES_PER_THREAD 4
+#define PIECE_FLOP 4e6 /* at least */
+
+#define LINE 64
+
+static int64_t a_floats(void)
 {
-    double flop = 2.0 * (double)height * (double)width * (double)k;
-    if (height < HALVE_ROWS_MIN && width < HALVE_COLUMNS)
-        return false;
-    return (count < TILES_FEW && flop > HALVE_FLOP_FEW) ||
-           (count < TILES_SOME && flop > HALVE_FLOP_SOME &&
-            height * width >= HALVE_AREA_SOME) ||
-           (count < TILES_MANY && flop > HALVE_FLOP_MANY &&
-            height * width >= HALVE_AREA_MANY);
+    return cpu_parts(ROWS, GEMM_ROWS) * (GEMM_ROWS * DEPTH + VEC_LANES);
 }
 
-struct gemm_tiling CPU_SYMBOL(gemm_tiling)(const struct gemm *g)
+size_t CPU_SYMBOL(gemm_room_bytes)(void)
 {
-    struct gemm_tiling tiling = { 1, 1 };
-    for (;;) {
-        int64_t height = g->m / tiling.rows;
-        int64_t width = g->n / tiling.columns;
-        if (!tile_halves(tiling.rows * tiling.columns, height, width, g->k))
-            return tiling;
-        if ((height >= HALVE_ROWS && height > width) || width < HALVE_COLUMNS)
-            tiling.rows *= 2;
-        else
-            tiling.columns *= 2;
+    int64_t floats =
+        a_floats() + STRIP * BLOCK + VEC_LANES + ROWS * SUMS_COLUMNS;
+    return (size_t)cpu_parts(floats, 16) * LINE;
+}
+
+struct gemm_room CPU_SYMBOL(gemm_room)(const struct kernel_ctx *ctx)
+{
+    size_t bytes = CPU_SYMBOL(gemm_room_bytes)();
+    assert(ctx->scratch_bytes >= bytes * (size_t)ctx->threads);
+    float *at =
+        (float *)ctx->scratch + (size_t)omp_get_thread_num() * (bytes / 4);
+    return (struct gemm_room){ .b = at,
+                               .a = at + STRIP * BLOCK,
+                               .sums = at + STRIP * BLOCK + a_floats() };
+}
+
+double CPU_SYMBOL(gemm_grain)(const struct kernel_ctx *ctx, double flop)
+{
+    double grain = flop / (ctx->threads * PIECES_PER_THREAD);
+    if (ctx->threads == 1)
+        return flop;
+    return grain > PIECE_FLOP ? grain : PIECE_FLOP;
+}
+
+/* Equal blocks: a short one would load and store sums for little. */
+static int64_t block_of(int64_t k)
+{
+    int64_t each = cpu_parts(k, cpu_parts(k, BLOCK));
+    return cpu_parts(each, VEC_LANES) * VEC_LANES;
+}
+
+/* Whether chains wait beside C, which holds what they are added to. */
+static bool sums_wait(const struct gemm *g)
+{
+    return g->accumulate && g->k > BLOCK;
+}
+
+struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, double grain)
+{
+    double flop = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    int64_t units = cpu_parts(g->n, GEMM_COLUMNS);
+    struct gemm_cuts cuts = { cpu_parts(g->m, ROWS), 1 };
+    double more = flop / grain / (double)cuts.rows;
+    if (more > 1)
+        cuts.columns = cpu_min(units, (int64_t)(more + 0.999));
+    if (sums_wait(g))
+        while (cuts.columns < units &&
+               cpu_parts(units, cuts.columns) * GEMM_COLUMNS > SUMS_COLUMNS)
+            cuts.columns++;
+    return cuts;
+}
+
+/* --- a piece --- */
+
+/* A piece's part of C, and the panels that its rows are dealt to. */
+struct piece {
+    const struct gemm *g;
+    struct gemm_room *room;
+    int64_t row, row_end, column, column_end;
+    int64_t panels;
+    int64_t block; /* of k */
+};
+
+/* Columns [j, j_end) of B, inner dimension [l, l_end): what is packed and
+ * fetched from memory together. */
+struct strip {
+    int64_t j, j_end, l, l_end;
+};
+
+static int64_t panel_row(const struct piece *p, int64_t panel)
+{
+    return p->row + (p->row_end - p->row) * panel / p->panels;
+}
+
+/* Element l of panel `panel`, of which `depth` are packed. */
+static float *panel_at(const struct piece *p, int64_t depth, int64_t panel,
+                       int64_t l)
+{
+    return p->room->a + panel * (depth * GEMM_ROWS + VEC_LANES) + l * GEMM_ROWS;
+}
+
+/* Rows of A, inner dimension [l, l + depth). Where panels are neighbours in
+ * memory a few rows of it are dealt to all of them at a time. */
+static void pack_a(const struct piece *p, int64_t l, int64_t depth)
+{
+    const struct gemm *g = p->g;
+    bool along = g->form == GEMM_TN;
+    const float *a = g->a;
+    int64_t step = along ? FEW : depth;
+    for (int64_t at = 0; at < depth; at += step) {
+        int64_t k = cpu_min(step, depth - at);
+        for (int64_t i = 0; i < p->panels; i++) {
+            int64_t row = panel_row(p, i);
+            int64_t count = panel_row(p, i + 1) - row;
+            float *to = panel_at(p, depth, i, at);
+            if (along)
+                CPU_SYMBOL(gemm_pack_along)
+                (count, g->m - row, k, GEMM_ROWS, a + (l + at) * g->m + row,
+                 g->m, to);
+            else
+                CPU_SYMBOL(gemm_pack_across)
+                (count, k, GEMM_ROWS, a + row * g->k + l + at, g->k, to);
+        }
     }
 }
 
-/* Where part `index` of `parts` begins. */
-static int64_t cut(int64_t extent, int64_t parts, int64_t index)
+/* Panels [k][GEMM_COLUMNS] one after the other. */
+static void pack_b(const struct gemm *g, struct strip s, float *to)
 {
-    int64_t units = cpu_parts(extent, TILE_UNIT);
-    return cpu_min(extent, units * index / parts * TILE_UNIT);
-}
-
-static void tile_fill_bias(const struct gemm *g, int64_t row, int64_t row_end,
-                           int64_t column, int64_t column_end)
-{
-    const float *bias = g->bias;
-    float *c = g->c;
-    for (int64_t i = row; i < row_end; i++)
-        memcpy(c + i * g->n + column, bias + column,
-               (size_t)(column_end - column) * sizeof(float));
-}
-
-static void tile_run(const struct gemm *g, int64_t row, int64_t row_end,
-                     int64_t column, int64_t column_end)
-{
-    bool a_transposed = g->form == GEMM_TN;
-    bool b_transposed = g->form == GEMM_NT;
-    const float *a = g->a;
+    bool along = g->form != GEMM_NT;
     const float *b = g->b;
-    float *c = g->c;
-    if (row == row_end || column == column_end)
-        return;
-    /* The bias takes the place of the zeros that beta = 0 would write. */
-    if (g->bias != NULL)
-        tile_fill_bias(g, row, row_end, column, column_end);
-    cblas_sgemm(CblasRowMajor, a_transposed ? CblasTrans : CblasNoTrans,
-                b_transposed ? CblasTrans : CblasNoTrans, (int)(row_end - row),
-                (int)(column_end - column), (int)g->k, 1.0f,
-                a_transposed ? a + row : a + row * g->k,
-                (int)(a_transposed ? g->m : g->k),
-                b_transposed ? b + column * g->k : b + column,
-                (int)(b_transposed ? g->k : g->n),
-                g->accumulate || g->bias != NULL ? 1.0f : 0.0f,
-                c + row * g->n + column, (int)g->n);
+    int64_t depth = s.l_end - s.l;
+    int64_t step = along ? FEW : depth;
+    for (int64_t at = 0; at < depth; at += step) {
+        int64_t k = cpu_min(step, depth - at);
+        float *panel = to + at * GEMM_COLUMNS;
+        for (int64_t j = s.j; j < s.j_end; j += GEMM_COLUMNS) {
+            int64_t count = cpu_min(GEMM_COLUMNS, s.j_end - j);
+            if (along)
+                CPU_SYMBOL(gemm_pack_along)
+                (count, g->n - j, k, GEMM_COLUMNS, b + (s.l + at) * g->n + j,
+                 g->n, panel);
+            else
+                CPU_SYMBOL(gemm_pack_across)
+                (count, k, GEMM_COLUMNS, b + j * g->k + s.l + at, g->k, panel);
+            panel += depth * GEMM_COLUMNS;
+        }
+    }
 }
 
-void CPU_SYMBOL(gemm_tile)(const struct gemm *g, struct gemm_tiling tiling,
-                           int64_t index)
+/* Strip number `at` of inner dimension [l, l_end). Either form's strip takes
+ * whole runs of lines out of rows of B in memory, and their memory pages are
+ * used up soon. */
+static struct strip strip_at(const struct piece *p, int64_t l, int64_t l_end,
+                             int64_t at)
 {
-    int64_t i = index % tiling.rows;
-    int64_t j = index / tiling.rows;
-    tile_run(g, cut(g->m, tiling.rows, i), cut(g->m, tiling.rows, i + 1),
-             cut(g->n, tiling.columns, j), cut(g->n, tiling.columns, j + 1));
+    bool across = p->g->form == GEMM_NT;
+    int64_t columns = across ? GEMM_COLUMNS : STRIP;
+    int64_t strips = cpu_parts(p->column_end - p->column, columns);
+    int64_t blocks = cpu_parts(l_end - l, p->block);
+    struct strip s;
+    s.j = p->column + (across ? at / blocks : at % strips) * columns;
+    s.l = l + (across ? at % blocks : at / strips) * p->block;
+    s.j_end = cpu_min(p->column_end, s.j + columns);
+    s.l_end = cpu_min(l_end, s.l + p->block);
+    return s;
+}
+
+/* Prefetching the same line over and over costs nothing. */
+static struct gemm_ahead nothing_ahead(const struct gemm *g)
+{
+    return (struct gemm_ahead){ (uintptr_t)g->b, 0, 1 };
+}
+
+/* The share of panel `at` of `panels` in fetching strip s. */
+static struct gemm_ahead strip_ahead(const struct gemm *g, struct strip s,
+                                     int64_t at, int64_t panels)
+{
+    const float *b = g->b;
+    bool across = g->form == GEMM_NT;
+    int64_t ld = across ? g->k : g->n;
+    int64_t row = across ? s.j : s.l;
+    int64_t rows = across ? s.j_end - s.j : s.l_end - s.l;
+    int64_t column = across ? s.l : s.j;
+    int64_t columns = across ? s.l_end - s.l : s.j_end - s.j;
+    row += rows * at / panels;
+    return (struct gemm_ahead){ (uintptr_t)(b + row * ld + column),
+                                (uintptr_t)(ld * 4),
+                                cpu_parts(columns * 4, LINE) };
+}
+
+/* All rows of the piece meet one panel of columns, from j on; `l` is where the
+ * packed part of k begins. */
+static void panel_run(const struct piece *p, struct strip s, int64_t l,
+                      int64_t depth, int64_t j, const float *b,
+                      struct gemm_ahead ahead)
+{
+    const struct gemm *g = p->g;
+    float *c = (float *)g->c + j;
+    struct gemm_tile tile = {
+        .k = s.l_end - s.l,
+        .b = b,
+        .width = cpu_min(GEMM_COLUMNS, s.j_end - j),
+        .begin = s.l == 0,
+        .end = s.l_end == g->k,
+        .c_stride = g->n,
+        .add = g->accumulate,
+        .bias = g->bias == NULL ? NULL : (const float *)g->bias + j,
+    };
+    int64_t runs = tile.k / ahead.lines; /* that a tile fetches */
+    int64_t left = ahead.bytes == 0 ? 0 : runs * 2;
+    for (int64_t i = 0; i < p->panels; i++) {
+        int64_t row = panel_row(p, i);
+        int rows = (int)(panel_row(p, i + 1) - row);
+        tile.a = panel_at(p, depth, i, s.l - l);
+        tile.c = c + row * g->n;
+        tile.sums = tile.c;
+        tile.sums_stride = g->n;
+        if (sums_wait(g)) {
+            tile.sums_stride = SUMS_COLUMNS;
+            tile.sums =
+                p->room->sums + (row - p->row) * SUMS_COLUMNS + j - p->column;
+        }
+        ahead = CPU_SYMBOL(gemm_tile)(rows, &tile, ahead);
+        left -= runs;
+        if (left <= 0)
+            ahead = nothing_ahead(g);
+    }
+}
+
+/* Inner dimension [l, l_end), whose rows of A are packed. */
+static void piece_deep(const struct piece *p, int64_t l, int64_t l_end)
+{
+    const struct gemm *g = p->g;
+    struct strip s = strip_at(p, l, l_end, 0);
+    for (int64_t at = 1; s.j < p->column_end && s.l < l_end; at++) {
+        struct strip next = strip_at(p, l, l_end, at);
+        bool last = next.j >= p->column_end || next.l >= l_end;
+        int64_t panels = cpu_parts(s.j_end - s.j, GEMM_COLUMNS);
+        pack_b(g, s, p->room->b);
+        for (int64_t i = 0; i < panels; i++)
+            panel_run(p, s, l, l_end - l, s.j + i * GEMM_COLUMNS,
+                      p->room->b + i * (s.l_end - s.l) * GEMM_COLUMNS,
+                      last ? nothing_ahead(g)
+                           : strip_ahead(g, next, i, panels));
+        s = next;
+    }
+}
+
+/* Without an inner dimension. */
+static void piece_empty(const struct piece *p)
+{
+    const struct gemm *g = p->g;
+    for (int64_t i = p->row; i < p->row_end && !g->accumulate; i++)
+        for (int64_t j = p->column; j < p->column_end; j++)
+            ((float *)g->c)[i * g->n + j] =
+                g->bias == NULL ? 0 : ((const float *)g->bias)[j];
+}
+
+void CPU_SYMBOL(gemm_piece)(const struct gemm *g, struct gemm_cuts cuts,
+                            int64_t index, struct gemm_room *room)
+{
+    int64_t i = index / cuts.columns, j = index % cuts.columns;
+    int64_t units = cpu_parts(g->n, GEMM_COLUMNS);
+    struct piece p = {
+        .g = g,
+        .room = room,
+        .row = g->m * i / cuts.rows,
+        .row_end = g->m * (i + 1) / cuts.rows,
+        .column = units * j / cuts.columns * GEMM_COLUMNS,
+        .column_end =
+            cpu_min(g->n, units * (j + 1) / cuts.columns * GEMM_COLUMNS),
+    };
+    if (g->k == 0) {
+        piece_empty(&p);
+        return;
+    }
+    p.panels = cpu_parts(p.row_end - p.row, GEMM_ROWS);
+    p.block = block_of(g->k);
+    int64_t depth = DEPTH / p.block * p.block;
+    for (int64_t l = 0; l < g->k; l += depth) {
+        int64_t l_end = cpu_min(g->k, l + depth);
+        bool packed = room->packed == g->a && room->row == p.row &&
+                      room->row_end == p.row_end;
+        if (!packed)
+            pack_a(&p, l, l_end - l);
+        piece_deep(&p, l, l_end);
+    }
+    room->packed = g->k <= depth ? g->a : NULL;
+    room->row = p.row;
+    room->row_end = p.row_end;
 }
 
 enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
                           const struct gemm *g)
 {
-    assert(g->m > 0 && g->m <= INT_MAX);
-    assert(g->n > 0 && g->n <= INT_MAX);
-    assert(g->k > 0 && g->k <= INT_MAX);
+    assert(g->m > 0 && g->n > 0 && g->k > 0);
     assert(g->bias == NULL || !g->accumulate);
     enum err rc = cpu_require_f32(dtype, "gemm");
     if (rc != ERR_OK)
         return rc;
-    struct gemm_tiling tiling = CPU_SYMBOL(gemm_tiling)(g);
-    int64_t count = tiling.rows * tiling.columns;
-#pragma omp parallel for num_threads(ctx->threads) schedule(dynamic, 1)
-    for (int64_t t = 0; t < count; t++)
-        CPU_SYMBOL(gemm_tile)(g, tiling, t);
+    double flop = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    struct gemm_cuts cuts =
+        CPU_SYMBOL(gemm_cuts)(g, CPU_SYMBOL(gemm_grain)(ctx, flop));
+    int64_t pieces = cuts.rows * cuts.columns;
+    int threads = (int)cpu_min(ctx->threads, pieces);
+#pragma omp parallel num_threads(threads)
+    {
+        struct gemm_room room = CPU_SYMBOL(gemm_room)(ctx);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t t = 0; t < pieces; t++)
+            CPU_SYMBOL(gemm_piece)(g, cuts, t, &room);
+    }
     return ERR_OK;
 }

@@ -1,25 +1,42 @@
-/* The tiles of a GEMM, for the ops that run GEMMs in a loop of their own.
- *
- * Which tiles there are follows from the shape of this GEMM alone, and each one
- * is a single-threaded BLAS call: whoever runs them, in whatever order and
- * beside whatever else, gets the same bits. */
+/* A product in pieces of C, for the ops that run products in a loop of their
+ * own. Bits do not depend on how C is cut (cpu_gemm_tile.h): pieces are chosen
+ * by what keeps threads busy, and whoever runs them, in whatever order and
+ * beside whatever else, gets the same. */
 #ifndef TESSERA_KERNELS_CPU_GEMM_H
 #define TESSERA_KERNELS_CPU_GEMM_H
 
 #include "kernels/cpu.h"
 
-/* No GEMM is cut into more tiles. */
-#define GEMM_TILES_MAX 16
-
-struct gemm_tiling {
-    int64_t rows, columns; /* number of tiles in each direction */
+/* How often C is cut in each direction. */
+struct gemm_cuts {
+    int64_t rows, columns;
 };
 
-struct gemm_tiling CPU_SYMBOL(gemm_tiling)(const struct gemm *g);
+/* A thread's packed operands and unfinished sums. */
+struct gemm_room {
+    float *a, *b, *sums;
+    /* What is in `a`: rows [row, row_end) of this product, all of k; NULL:
+     * nothing that may be used again. */
+    const void *packed;
+    int64_t row, row_end;
+};
 
-/* Computes tile 0 <= index < rows * columns, on one thread. With k = 0 the tile
- * is zeroed, or left alone if it accumulates. */
-void CPU_SYMBOL(gemm_tile)(const struct gemm *g, struct gemm_tiling tiling,
-                           int64_t index);
+/* Bytes of scratch of one thread. */
+size_t CPU_SYMBOL(gemm_room_bytes)(void);
+
+/* The calling thread's room in ctx->scratch, with nothing packed. */
+struct gemm_room CPU_SYMBOL(gemm_room)(const struct kernel_ctx *ctx);
+
+/* The FLOPs that a piece should have, of `flop` in all. */
+double CPU_SYMBOL(gemm_grain)(const struct kernel_ctx *ctx, double flop);
+
+/* m and n > 0; pieces have about `grain` FLOPs. */
+struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, double grain);
+
+/* Computes piece 0 <= index < rows * columns, on one thread. Pieces with
+ * neighbouring numbers share rows, which are packed once. With k = 0 the
+ * product is 0. */
+void CPU_SYMBOL(gemm_piece)(const struct gemm *g, struct gemm_cuts cuts,
+                            int64_t index, struct gemm_room *room);
 
 #endif

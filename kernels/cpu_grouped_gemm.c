@@ -1,7 +1,6 @@
-/* One GEMM per expert: the tiles of all of them in one loop, so that threads
- * share the work however unevenly the rows are spread. A group's tiles follow
- * from its own rows alone, so its bits do not depend on the other groups. */
-#include "kernels/cpu_skinny.h"
+/* One GEMM per expert: the pieces of all of them in one loop, so that threads
+ * share the work however unevenly the rows are spread. */
+#include "kernels/cpu_gemm.h"
 
 #include <limits.h>
 
@@ -32,35 +31,60 @@ static struct gemm group_gemm(const struct grouped_gemm *g, int64_t group)
     return one;
 }
 
-/* Every group has GEMM_TILES_MAX places for tiles, most of which stay empty: an
- * empty one costs nothing, a list of tiles would have to be stored. */
+/* The group at work and the number of its first piece. */
+struct cursor {
+    int64_t group, first, pieces;
+    struct gemm gemm;
+    struct gemm_cuts cuts;
+};
+
+static void cursor_set(struct cursor *at, const struct grouped_gemm *g,
+                       double grain)
+{
+    at->gemm = group_gemm(g, at->group);
+    at->cuts = (struct gemm_cuts){ 0 };
+    if (at->gemm.m > 0)
+        at->cuts = CPU_SYMBOL(gemm_cuts)(&at->gemm, grain);
+    at->pieces = at->cuts.rows * at->cuts.columns;
+}
+
+static void cursor_next(struct cursor *at, const struct grouped_gemm *g,
+                        double grain)
+{
+    at->first += at->pieces;
+    at->group++;
+    cursor_set(at, g, grain);
+}
+
 enum err CPU_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
                                   enum dtype dtype,
                                   const struct grouped_gemm *g)
 {
     assert(g->groups > 0 && g->offsets[0] == 0);
-    assert(g->n > 0 && g->n <= INT_MAX);
-    assert(g->form != GEMM_TN || (g->m > 0 && g->m <= INT_MAX));
-    assert(g->form == GEMM_TN || (g->k > 0 && g->k <= INT_MAX));
+    assert(g->n > 0 && (g->form == GEMM_TN ? g->m : g->k) > 0);
     enum err rc = cpu_require_f32(dtype, "grouped_gemm");
     if (rc != ERR_OK)
         return rc;
-    int64_t places = (int64_t)g->groups * GEMM_TILES_MAX;
-#pragma omp parallel for num_threads(ctx->threads) schedule(dynamic, 1)
-    for (int64_t t = 0; t < places; t++) {
-        struct gemm one = group_gemm(g, t / GEMM_TILES_MAX);
-        int64_t tile = t % GEMM_TILES_MAX;
-        if (one.m == 0)
-            continue;
-        if (CPU_SYMBOL(skinny_fits)(&one)) {
-            int64_t tiles = CPU_SYMBOL(skinny_tiles)(&one);
-            if (tile < tiles)
-                CPU_SYMBOL(skinny_tile)(&one, tiles, tile);
-            continue;
+    double flop = 2.0 * (double)g->offsets[g->groups] * (double)g->n *
+                  (double)(g->form == GEMM_TN ? g->m : g->k);
+    double grain = CPU_SYMBOL(gemm_grain)(ctx, flop);
+    struct cursor start = { 0 };
+    cursor_set(&start, g, grain);
+    struct cursor end = start;
+    while (end.group < g->groups - 1)
+        cursor_next(&end, g, grain);
+    int64_t pieces = end.first + end.pieces;
+#pragma omp parallel num_threads(ctx->threads)
+    {
+        struct gemm_room room = CPU_SYMBOL(gemm_room)(ctx);
+        struct cursor at = start;
+        /* a thread's pieces come in order */
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t t = 0; t < pieces; t++) {
+            while (t >= at.first + at.pieces)
+                cursor_next(&at, g, grain);
+            CPU_SYMBOL(gemm_piece)(&at.gemm, at.cuts, t - at.first, &room);
         }
-        struct gemm_tiling tiling = CPU_SYMBOL(gemm_tiling)(&one);
-        if (tile < tiling.rows * tiling.columns)
-            CPU_SYMBOL(gemm_tile)(&one, tiling, tile);
     }
     return ERR_OK;
 }

@@ -1,5 +1,5 @@
 /* The op table of one kernel set. */
-#include "kernels/cpu.h"
+#include "kernels/cpu_gemm.h"
 
 #include <cblas.h>
 #include <stdio.h>
@@ -20,7 +20,8 @@ static void cpu_describe(char *text, size_t bytes)
 
 static size_t cpu_scratch_bytes(const struct kernel_limits *limits)
 {
-    const size_t needs[] = { CPU_SYMBOL(norm_scratch)(limits),
+    const size_t gemm = CPU_SYMBOL(gemm_room_bytes)() * (size_t)limits->threads;
+    const size_t needs[] = { gemm, CPU_SYMBOL(norm_scratch)(limits),
                              CPU_SYMBOL(attention_scratch)(limits),
                              CPU_SYMBOL(route_scratch)(limits) };
     size_t most = 0;

@@ -33,6 +33,22 @@ static inline vec vec_splat(float x)
     return x - (vec){ 0 };
 }
 
+/* Whether a vector's first lanes can be loaded and stored by a mask; not where
+ * the sanitizer is to see which bytes those are. */
+#if VEC_LANES > 4 && !defined(__SANITIZE_ADDRESS__)
+#define VEC_MASKED 1
+#else
+#define VEC_MASKED 0
+#endif
+
+#if VEC_MASKED && VEC_LANES == 8
+static inline __m256i vec_mask(int64_t left)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)left),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+#endif
+
 /* The first min(left, VEC_LANES) floats at p, the other lanes `fill`. The full
  * copy stands apart so that it becomes one instruction, with a variable of its
  * own so that `fill` need not be in memory for it. */
@@ -43,9 +59,16 @@ static inline vec vec_load_or(const float *p, int64_t left, vec fill)
         memcpy(&whole, p, sizeof(whole));
         return whole;
     }
+#if VEC_MASKED && VEC_LANES == 16
+    return _mm512_mask_loadu_ps(fill, (__mmask16)((1u << left) - 1), p);
+#elif VEC_MASKED
+    __m256i mask = vec_mask(left);
+    return _mm256_blendv_ps(fill, _mm256_maskload_ps(p, mask), (__m256)mask);
+#else
     vec part = fill;
     memcpy(&part, p, (size_t)left * 4);
     return part;
+#endif
 }
 
 static inline vec vec_load(const float *p, int64_t left)
@@ -66,10 +89,17 @@ static inline vec_i32 vec_load_i32(const int32_t *p, int64_t left)
 /* Stores the first min(left, VEC_LANES) lanes. */
 static inline void vec_store(float *p, int64_t left, vec v)
 {
-    if (left >= VEC_LANES)
+    if (left >= VEC_LANES) {
         memcpy(p, &v, sizeof(v));
-    else
-        memcpy(p, &v, (size_t)left * 4);
+        return;
+    }
+#if VEC_MASKED && VEC_LANES == 16
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << left) - 1), v);
+#elif VEC_MASKED
+    _mm256_maskstore_ps(p, vec_mask(left), v);
+#else
+    memcpy(p, &v, (size_t)left * 4);
+#endif
 }
 
 /* Lanes of a where the mask is all ones, of b where it is zero. */

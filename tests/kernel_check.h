@@ -165,6 +165,13 @@ static inline void check_ctx_free(struct kernel_ctx *ctx)
     free(ctx->scratch);
 }
 
+/* For ops whose scratch does not depend on shapes. */
+static inline struct kernel_ctx check_ctx_of(const struct kernels *table,
+                                             int threads)
+{
+    return check_ctx(table, (struct kernel_limits){ 0 }, threads);
+}
+
 /* True, after a visible skip, if `rc` says that the table lacks the op. */
 static inline bool check_lacks(const struct kernels *table, enum err rc)
 {
@@ -179,7 +186,7 @@ static inline bool check_lacks_gemm(const struct kernels *table)
 {
     float *one = CHECK_HELD(float, 1), *c = check_poisoned(1);
     int64_t *offsets = CHECK_HELD(int64_t, 0, 1);
-    struct kernel_ctx ctx = { .threads = 1 };
+    struct kernel_ctx ctx = check_ctx_of(table, 1);
     const struct gemm gemm = {
         .m = 1, .n = 1, .k = 1, .a = one, .b = one, .c = c
     };
@@ -193,6 +200,7 @@ static inline bool check_lacks_gemm(const struct kernels *table)
     bool lacks =
         check_lacks(table, table->gemm(&ctx, DTYPE_F32, &gemm)) ||
         check_lacks(table, table->grouped_gemm(&ctx, DTYPE_F32, &grouped));
+    check_ctx_free(&ctx);
     free(offsets);
     free(c);
     free(one);

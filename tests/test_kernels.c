@@ -159,7 +159,7 @@ static void check_peak(void)
 {
     enum { N = 384, TRIES = 5 };
     const struct kernels *best = kernels_all()[0];
-    struct kernel_ctx ctx = { .threads = 1 };
+    struct kernel_ctx ctx = check_ctx_of(best, 1);
     const char *source = "";
     double most = best->peak_flops(&ctx, DTYPE_F32, false, &source), rate = 0.0;
     tap_ok(most > 0.0 && strcmp(source, "measured") == 0,
@@ -180,6 +180,7 @@ static void check_peak(void)
         rate = one > rate ? one : rate;
     }
     free(x);
+    check_ctx_free(&ctx);
     tap_ok(rate > 0.0 && rate <= most, "a product takes %.2f of it",
            rate / most);
 }

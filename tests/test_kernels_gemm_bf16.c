@@ -36,7 +36,7 @@ static void check_gemm(const struct kernels *table, enum gemm_form form,
                        int64_t m, int64_t n, int64_t k, bool accumulate,
                        bool with_bias)
 {
-    struct kernel_ctx ctx = { .threads = 1 };
+    struct kernel_ctx ctx = check_ctx_of(table, 1), host = check_ctx_of(cpu, 1);
     struct tensor a = tensor_random(m * k, 1, 1),
                   b = tensor_random(n * k, 2, 1);
     struct tensor bias = tensor_random(n, 3, 1), c = tensor_random(m * n, 4, 1);
@@ -45,7 +45,7 @@ static void check_gemm(const struct kernels *table, enum gemm_form form,
                       k,      a.wide,     b.wide,
                       c.wide, accumulate, with_bias ? bias.wide : NULL };
     char what[96];
-    cpu->gemm(&ctx, DTYPE_F32, &g);
+    cpu->gemm(&host, DTYPE_F32, &g);
     g.a = a.half;
     g.b = b.half;
     g.c = floats != NULL ? (void *)floats : (void *)c.half;
@@ -55,6 +55,8 @@ static void check_gemm(const struct kernels *table, enum gemm_form form,
              (long long)m, (long long)n, (long long)k, accumulate ? " +=" : "",
              with_bias ? " with bias" : "");
     check_result(table, what, &c, floats, k);
+    check_ctx_free(&host);
+    check_ctx_free(&ctx);
     free(floats);
     tensor_free(&c);
     tensor_free(&bias);
@@ -67,7 +69,7 @@ static void check_grouped(const struct kernels *table, enum gemm_form form,
 {
     enum { M = 37, N = 70, K = 45, ROWS = 150 };
     int64_t *offsets = CHECK_HELD(int64_t, 0, 13, 13, 110, ROWS);
-    struct kernel_ctx ctx = { .threads = 1 };
+    struct kernel_ctx ctx = check_ctx_of(table, 1), host = check_ctx_of(cpu, 1);
     bool tn = form == GEMM_TN;
     struct tensor a = tensor_random(ROWS * (tn ? M : K), 1, 1);
     struct tensor b = tensor_random(tn ? ROWS * N : GROUPS * N * K, 2, 1);
@@ -76,7 +78,7 @@ static void check_grouped(const struct kernels *table, enum gemm_form form,
     struct grouped_gemm g = { form, GROUPS, offsets, M,      N,
                               K,    a.wide, b.wide,  c.wide, accumulate };
     char what[64];
-    cpu->grouped_gemm(&ctx, DTYPE_F32, &g);
+    cpu->grouped_gemm(&host, DTYPE_F32, &g);
     g.a = a.half;
     g.b = b.half;
     g.c = tn ? (void *)floats : (void *)c.half;
@@ -85,6 +87,8 @@ static void check_grouped(const struct kernels *table, enum gemm_form form,
     snprintf(what, sizeof(what), "grouped_gemm %s%s", forms[form],
              accumulate ? " +=" : "");
     check_result(table, what, &c, floats, tn ? ROWS : K);
+    check_ctx_free(&host);
+    check_ctx_free(&ctx);
     free(floats);
     free(offsets);
     tensor_free(&c);

@@ -116,11 +116,12 @@ static bool run(const struct kernels *table, struct problem *p)
     float *again = check_poisoned(p->c_size);
     p->g.offsets = p->offsets;
     for (int threads = 1; threads <= CHECK_THREADS_MAX; threads++) {
-        struct kernel_ctx ctx = { .threads = threads };
+        struct kernel_ctx ctx = check_ctx_of(table, threads);
         p->g.c = threads == 1 ? p->c : again;
         memcpy(p->g.c, p->before, (size_t)p->c_size * sizeof(float));
         same &= table->grouped_gemm(&ctx, DTYPE_F32, &p->g) == ERR_OK;
         same &= check_same(p->g.c, p->c, p->c_size);
+        check_ctx_free(&ctx);
     }
     free(again);
     return same;
@@ -133,7 +134,7 @@ static bool same_alone(const struct kernels *table, const struct problem *p)
     bool same = true;
     for (int64_t group = 0; group < p->g.groups; group++) {
         struct part q = part_of(&p->g, group);
-        struct kernel_ctx ctx = { .threads = 2 };
+        struct kernel_ctx ctx = check_ctx_of(table, 2);
         struct grouped_gemm g = p->g;
         int64_t *offsets =
             CHECK_HELD(int64_t, 0, p->offsets[group + 1] - p->offsets[group]);
@@ -150,6 +151,7 @@ static bool same_alone(const struct kernels *table, const struct problem *p)
         g.c = c + 7;
         same &= table->grouped_gemm(&ctx, DTYPE_F32, &g) == ERR_OK;
         same &= check_same(c + 7, p->c + q.c, q.m * q.n) && check_all_nan(c, 7);
+        check_ctx_free(&ctx);
         free(c);
         free(b);
         free(a);
