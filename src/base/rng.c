@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <math.h>
 
+#include "src/base/real.h"
+
 #define RNG_ROUNDS 10
 #define RNG_PI 3.14159265358979323846
 /* Shorter fills are not worth waking the threads. */
@@ -64,7 +66,7 @@ double rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
     /* in (0, 1], so that the logarithm is finite */
     double radius = (double)((block[0] >> 11) + 1) * 0x1p-53;
     double turn = (double)(block[1] >> 11) * 0x1p-53;
-    return sqrt(-2 * log(radius)) * cos(2 * RNG_PI * turn);
+    return sqrt(-2 * real_log(radius)) * real_cos(2 * RNG_PI * turn);
 }
 
 void rng_fill_normal(uint64_t seed, uint64_t stream, uint64_t first,

@@ -14,7 +14,7 @@ void rng_philox(const uint32_t key[2], const uint32_t counter[4],
 uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index);
 /* Uniform in [0, 1), 53 bits. */
 double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index);
-/* Standard normal, Box-Muller on one block, computed in fp64 with libm. */
+/* Standard normal, Box-Muller on one block, in fp64. */
 double rng_normal(uint64_t seed, uint64_t stream, uint64_t index);
 /* out[i] = scale * normal(seed, stream, first + i). */
 void rng_fill_normal(uint64_t seed, uint64_t stream, uint64_t first,

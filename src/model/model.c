@@ -3,10 +3,10 @@
 
 #include <assert.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/real.h"
 #include "src/base/rng.h"
 #include "src/model/model_impl.h"
 
@@ -123,11 +123,11 @@ static void fill_rope(const struct model *model, float *table)
     int64_t pairs = model->head_dim / 2;
     for (int64_t t = 0; t < model->options.seq_len; t++) {
         for (int64_t j = 0; j < pairs; j++) {
-            double angle =
-                (double)t * pow(model->config.rope_theta,
-                                -2.0 * (double)j / (double)model->head_dim);
-            table[2 * t * pairs + j] = (float)cos(angle);
-            table[(2 * t + 1) * pairs + j] = (float)sin(angle);
+            double angle = (double)t *
+                           real_pow(model->config.rope_theta,
+                                    -2.0 * (double)j / (double)model->head_dim);
+            table[2 * t * pairs + j] = (float)real_cos(angle);
+            table[(2 * t + 1) * pairs + j] = (float)real_sin(angle);
         }
     }
 }

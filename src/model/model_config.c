@@ -1,7 +1,8 @@
 #include "src/model/model_config.h"
 
-#include <math.h>
 #include <stddef.h>
+
+#include "src/base/real.h"
 
 /* Every size is at least 1: what follows divides by them, and a product with
  * one of 0 would be none. */
@@ -167,7 +168,7 @@ void model_config_alibi_slopes(const struct model_config *config, float *slopes)
         int64_t i = h; /* place among the 2^k slopes */
         if (whole != heads)
             i = h < whole / 2 ? 2 * h + 1 : 2 * (h - whole / 2);
-        slopes[h] = (float)exp2(-config->alibi_bias_max * (double)(i + 1) /
-                                (double)whole);
+        slopes[h] = (float)real_pow(2.0, -config->alibi_bias_max *
+                                             (double)(i + 1) / (double)whole);
     }
 }

@@ -1,8 +1,9 @@
 #include "src/train/schedule.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
+
+#include "src/base/real.h"
 
 double schedule_multiplier(const struct schedule *schedule, int64_t step)
 {
@@ -19,7 +20,7 @@ double schedule_multiplier(const struct schedule *schedule, int64_t step)
     double af = schedule->alpha_final;
     switch (schedule->kind) {
     case SCHEDULE_COSINE:
-        return af + (1.0 - af) * (1.0 + cos(pi * tau)) / 2.0;
+        return af + (1.0 - af) * (1.0 + real_cos(pi * tau)) / 2.0;
     case SCHEDULE_LINEAR:
         return 1.0 + tau * (af - 1.0);
     case SCHEDULE_CONSTANT:

@@ -6,6 +6,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/real.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
 
@@ -189,8 +190,8 @@ static struct adamw adamw_step(const struct trainer *trainer, double scale)
         .beta1 = (float)s->optimizer.beta1,
         .beta2 = (float)s->optimizer.beta2,
         .eps = (float)s->optimizer.eps,
-        .correction1 = (float)(1.0 - pow(s->optimizer.beta1, t)),
-        .correction2 = (float)(1.0 - pow(s->optimizer.beta2, t)),
+        .correction1 = (float)(1.0 - real_pow(s->optimizer.beta1, t)),
+        .correction2 = (float)(1.0 - real_pow(s->optimizer.beta2, t)),
         .grad_scale = (float)scale,
     };
 }

@@ -1,0 +1,24 @@
+/* Elementary functions of doubles whose bits depend on this file alone, for
+ * whatever decides the bits of a run: libm's change with its version and with
+ * the processor. Only + - * / and functions that are exact everywhere (frexp,
+ * ldexp) are used, no fused multiply-add, which is a slow call where the
+ * processor has none. Within 1 ulp, real_pow within 1 + |y log x| / 16: tests
+ * hold that against long double.
+ *
+ * NaN in gives NaN out; overflow Inf, underflow what ldexp makes of it. */
+#ifndef TESSERA_BASE_REAL_H
+#define TESSERA_BASE_REAL_H
+
+/* Larger angles would need more digits of pi than there are here. */
+#define REAL_ANGLE_MAX 0x1p27
+
+double real_exp(double x);
+/* -Inf of 0, NaN of what is below. */
+double real_log(double x);
+/* x^y for a finite y: 1 of y = 0, NaN of x below 0. */
+double real_pow(double x, double y);
+/* Of |x| <= REAL_ANGLE_MAX, in radians. */
+double real_sin(double x);
+double real_cos(double x);
+
+#endif
