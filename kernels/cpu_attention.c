@@ -90,14 +90,17 @@ static void queries_resume(const struct tile *tile, const float *lse,
     }
 }
 
-/* A query that saw no key has a sum of 0, and logf makes its lse -Inf. */
+/* A query that saw no key has a sum of 0, and the logarithm makes its lse -Inf.
+ */
 static void queries_finish(const struct tile *tile, const vec peak[TILE_VECS],
                            const vec sum[TILE_VECS], float *out, float *lse)
 {
     int64_t d = tile->shape->head_dim, stride = out_stride(tile->shape);
+    for (int64_t at = 0; at < tile->count; at += VEC_LANES)
+        vec_store(lse + at, tile->count - at,
+                  peak[at / VEC_LANES] + vec_log(sum[at / VEC_LANES]));
     for (int64_t q = 0; q < tile->count; q++) {
         float total = sum[q / VEC_LANES][q % VEC_LANES];
-        lse[q] = peak[q / VEC_LANES][q % VEC_LANES] + logf(total);
         if (total == 0)
             memset(out + q * stride, 0, (size_t)d * sizeof(*out));
         else

@@ -45,14 +45,6 @@ static void keys_add(const struct tile *tile, bool first, float scale,
     }
 }
 
-static float row_dot(const float *a, const float *b, int64_t n)
-{
-    vec sum = { 0 };
-    for (int64_t j = 0; j < n; j += VEC_LANES)
-        sum = vec_fma(vec_load(a + j, n - j), vec_load(b + j, n - j), sum);
-    return vec_sum(sum);
-}
-
 /* What all tiles of the i-th tile of queries need. */
 static void queries_prepare(struct tile *tile, const struct backward *b,
                             int64_t i)
@@ -72,7 +64,7 @@ static void queries_prepare(struct tile *tile, const struct backward *b,
     cpu_tile_pack(tile->count, d, dout, stride, to->dout, packed_stride(d));
     for (int64_t q_row = 0; q_row < tile->count; q_row++)
         to->delta[q_row] =
-            row_dot(dout + q_row * stride, out + q_row * stride, d);
+            vec_dot(dout + q_row * stride, out + q_row * stride, d);
 }
 
 /* p, the scores, become probabilities exp(score - lse) with dropout, ds, the

@@ -24,26 +24,39 @@ static float block_peak(const float *x, int64_t n)
     return vec_peak(top);
 }
 
+/* Adds exp(scale * (x - base)) of sixteen elements, or `left`, a constant but
+ * at the end: what is not there adds 0. */
+static inline void exp_add(const float *x, int64_t left, float base,
+                           float scale, struct wide *total)
+{
+    for (int i = 0; i < WIDE_VECS; i++) {
+        vec logit = vec_load_or(x + i * VEC_LANES, left - i * VEC_LANES,
+                                vec_splat(-INFINITY));
+        total->part[i] += vec_exp((logit - base) * scale);
+    }
+}
+
 /* A NaN is passed over by the maximum but not by the sum. */
 static struct row_sum row_sum(const float *x, int64_t n, float scale)
 {
-    const vec lowest = vec_splat(-INFINITY);
     float peak = -INFINITY;
     float base = 0;
-    vec total = { 0 };
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        int64_t end = cpu_min(at + BLOCK, n);
+    struct wide total = { 0 };
+    for (int64_t at = 0, end; at < n; at = end) {
+        end = cpu_min(at + BLOCK, n);
         float top = block_peak(x + at, end - at);
         if (top > peak) {
-            total *= vec_exp(vec_splat((peak - top) * scale));
+            vec factor = vec_exp(vec_splat((peak - top) * scale));
+            for (int k = 0; k < WIDE_VECS; k++)
+                total.part[k] *= factor;
             peak = top;
             base = top;
         }
-        for (int64_t i = at; i < end; i += VEC_LANES)
-            total +=
-                vec_exp((vec_load_or(x + i, end - i, lowest) - base) * scale);
+        for (; at + WIDE_LANES <= end; at += WIDE_LANES)
+            exp_add(x + at, WIDE_LANES, base, scale, &total);
+        exp_add(x + at, end - at, base, scale, &total);
     }
-    return (struct row_sum){ base, vec_sum(total) };
+    return (struct row_sum){ base, wide_sum(total) };
 }
 
 static void row_gradient(float *x, int64_t n, float scale, struct row_sum sum,
@@ -78,7 +91,7 @@ enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
         }
         assert(labels[i] < vocab);
         struct row_sum sum = row_sum(row, vocab, scale);
-        losses[i] = logf(sum.total) + scale * (sum.peak - row[labels[i]]);
+        losses[i] = cpu_log(sum.total) + scale * (sum.peak - row[labels[i]]);
         if (gradient)
             row_gradient(row, vocab, scale, sum, labels[i]);
     }

@@ -9,6 +9,12 @@
 typedef double vec_f64 __attribute__((vector_size(8 * HALF)));
 typedef float vec_half __attribute__((vector_size(4 * HALF)));
 
+/* Sixteen sums, as along a row (cpu_vec.h). */
+#define SUM_VECS (WIDE_LANES / HALF)
+struct wide_f64 {
+    vec_f64 part[SUM_VECS];
+};
+
 /* Chunks whose sums wait on the stack to be added in order. */
 #define SUMS_AT_ONCE 512
 
@@ -97,41 +103,39 @@ static inline vec_f64 half_load_f64(const float *p)
     return __builtin_convertvector(half, vec_f64);
 }
 
-static double lanes_sum(const vec_f64 *low, const vec_f64 *high)
+static double lanes_sum(const struct wide_f64 *w)
 {
+    double lane[WIDE_LANES];
     double sum = 0;
-    for (int i = 0; i < HALF; i++)
-        sum += (*low)[i] + (*high)[i];
+    memcpy(lane, w->part, sizeof(lane));
+    for (int i = 0; i < WIDE_LANES / 2; i++)
+        sum += lane[i] + lane[i + WIDE_LANES / 2];
     return sum;
 }
 
 static double chunk_sum(const float *x, int64_t n)
 {
-    vec_f64 low = { 0 };
-    vec_f64 high = { 0 };
-    float rest[VEC_LANES] = { 0 };
-    int64_t whole = n / VEC_LANES * VEC_LANES;
-    for (int64_t i = 0; i < whole; i += VEC_LANES) {
-        low += half_load_f64(x + i);
-        high += half_load_f64(x + i + HALF);
-    }
+    struct wide_f64 sum = { 0 };
+    float rest[WIDE_LANES] = { 0 };
+    int64_t whole = n / WIDE_LANES * WIDE_LANES;
+    for (int64_t i = 0; i < whole; i += WIDE_LANES)
+        for (int k = 0; k < SUM_VECS; k++)
+            sum.part[k] += half_load_f64(x + i + k * HALF);
     memcpy(rest, x + whole, (size_t)(n - whole) * sizeof(float));
-    low += half_load_f64(rest);
-    high += half_load_f64(rest + HALF);
-    return lanes_sum(&low, &high);
+    for (int k = 0; k < SUM_VECS; k++)
+        sum.part[k] += half_load_f64(rest + k * HALF);
+    return lanes_sum(&sum);
 }
 
 static double chunk_squares(const float *x)
 {
-    vec_f64 low = { 0 };
-    vec_f64 high = { 0 };
-    for (int64_t i = 0; i < KERNEL_CHUNK; i += VEC_LANES) {
-        vec_f64 a = half_load_f64(x + i);
-        vec_f64 b = half_load_f64(x + i + HALF);
-        low += a * a;
-        high += b * b;
-    }
-    return lanes_sum(&low, &high);
+    struct wide_f64 sum = { 0 };
+    for (int64_t i = 0; i < KERNEL_CHUNK; i += WIDE_LANES)
+        for (int k = 0; k < SUM_VECS; k++) {
+            vec_f64 a = half_load_f64(x + i + k * HALF);
+            sum.part[k] += a * a;
+        }
+    return lanes_sum(&sum);
 }
 
 enum err CPU_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,

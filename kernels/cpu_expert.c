@@ -65,17 +65,28 @@ enum err CPU_SYMBOL(expert_combine)(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
+/* The row's next sixteen elements, or `left`: a constant but at its end. */
+static inline void weigh_wide(int64_t left, float weight, float *h, float *dh,
+                              struct wide *dot)
+{
+    for (int k = 0; k < WIDE_VECS; k++) {
+        int64_t i = k * VEC_LANES;
+        vec a = vec_load(h + i, left - i);
+        vec b = vec_load(dh + i, left - i);
+        dot->part[k] = vec_fma(a, b, dot->part[k]);
+        vec_store(h + i, left - i, a * weight);
+        vec_store(dh + i, left - i, b * weight);
+    }
+}
+
 static float row_weigh(int64_t width, float weight, float *h, float *dh)
 {
-    vec dot = { 0 };
-    for (int64_t i = 0; i < width; i += VEC_LANES) {
-        vec a = vec_load(h + i, width - i);
-        vec b = vec_load(dh + i, width - i);
-        dot = vec_fma(a, b, dot);
-        vec_store(h + i, width - i, a * weight);
-        vec_store(dh + i, width - i, b * weight);
-    }
-    return vec_sum(dot);
+    struct wide dot = { 0 };
+    int64_t i = 0;
+    for (; i + WIDE_LANES <= width; i += WIDE_LANES)
+        weigh_wide(WIDE_LANES, weight, h + i, dh + i, &dot);
+    weigh_wide(width - i, weight, h + i, dh + i, &dot);
+    return wide_sum(dot);
 }
 
 enum err CPU_SYMBOL(expert_weigh)(const struct kernel_ctx *ctx,

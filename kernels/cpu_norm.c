@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Registers that a sum along a row goes into in turn: one would wait for each
- * addition. */
+/* Sums that a row's mean and variance run over in turn, of sixteen lanes each:
+ * one would wait for each addition. */
 #define SUMS 4
 
 /* dgamma and dbeta are sums over rows: rows are cut into at most this many
@@ -55,32 +55,48 @@ static void norm_assert(const struct norm *norm)
     (void)norm;
 }
 
+static float sums_mean(const struct wide sum[SUMS], int64_t d)
+{
+    return wide_sum(
+               wide_add(wide_add(sum[0], sum[1]), wide_add(sum[2], sum[3]))) /
+           (float)d;
+}
+
 static float group_mean(int64_t d, const float *x)
 {
     int64_t j = 0;
-    vec sum[SUMS] = { 0 };
-    for (; j + SUMS * VEC_LANES <= d; j += SUMS * VEC_LANES)
-        for (int64_t k = 0; k < SUMS; k++)
-            sum[k] += vec_load(x + j + k * VEC_LANES, VEC_LANES);
-    for (; j < d; j += VEC_LANES)
-        sum[0] += vec_load(x + j, d - j);
-    return vec_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) / (float)d;
+    struct wide sum[SUMS] = { 0 };
+    for (; j + SUMS * WIDE_LANES <= d; j += SUMS * WIDE_LANES)
+        for (int k = 0; k < SUMS; k++)
+            for (int i = 0; i < WIDE_VECS; i++)
+                sum[k].part[i] +=
+                    vec_load(x + j + k * WIDE_LANES + i * VEC_LANES, VEC_LANES);
+    for (; j < d; j += WIDE_LANES)
+        for (int i = 0; i < WIDE_VECS; i++)
+            sum[0].part[i] +=
+                vec_load(x + j + i * VEC_LANES, d - j - i * VEC_LANES);
+    return sums_mean(sum, d);
 }
 
 static float group_variance(int64_t d, const float *x, float mean)
 {
     int64_t j = 0;
-    vec sum[SUMS] = { 0 };
-    for (; j + SUMS * VEC_LANES <= d; j += SUMS * VEC_LANES)
-        for (int64_t k = 0; k < SUMS; k++) {
-            vec off = vec_load(x + j + k * VEC_LANES, VEC_LANES) - mean;
-            sum[k] = vec_fma(off, off, sum[k]);
+    struct wide sum[SUMS] = { 0 };
+    for (; j + SUMS * WIDE_LANES <= d; j += SUMS * WIDE_LANES)
+        for (int k = 0; k < SUMS; k++)
+            for (int i = 0; i < WIDE_VECS; i++) {
+                const float *at = x + j + k * WIDE_LANES + i * VEC_LANES;
+                vec off = vec_load(at, VEC_LANES) - mean;
+                sum[k].part[i] = vec_fma(off, off, sum[k].part[i]);
+            }
+    for (; j < d; j += WIDE_LANES)
+        for (int i = 0; i < WIDE_VECS; i++) {
+            int64_t left = d - j - i * VEC_LANES;
+            vec off = vec_load(x + j + i * VEC_LANES, left) - mean;
+            off = vec_keep(off, left);
+            sum[0].part[i] = vec_fma(off, off, sum[0].part[i]);
         }
-    for (; j < d; j += VEC_LANES) {
-        vec off = vec_keep(vec_load(x + j, d - j) - mean, d - j);
-        sum[0] = vec_fma(off, off, sum[0]);
-    }
-    return vec_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) / (float)d;
+    return sums_mean(sum, d);
 }
 
 static void group_scale(int64_t d, const float *x, const float *gamma,
@@ -215,28 +231,42 @@ static inline vec load(bool low, const float *p, int64_t left)
     return low ? vec_bf16(v) : v;
 }
 
+/* Sums over a group's elements, of g and of g times the normed. */
+struct sums {
+    struct wide g, g_normed;
+};
+
+/* Of the sixteen elements from j on, or `left`, a constant but at the end. */
+static inline void wide_sums(bool low, const struct group *in, int64_t j,
+                             int64_t left, float *dgamma, float *dbeta,
+                             struct sums *sums)
+{
+    for (int i = 0; i < WIDE_VECS; i++, j += VEC_LANES, left -= VEC_LANES) {
+        vec out = vec_load(in->dy + j, left);
+        vec normed = (load(low, in->x + j, left) - in->mean) * in->rstd;
+        vec g = out * vec_load(in->gamma + j, left);
+        sums->g.part[i] += g;
+        sums->g_normed.part[i] = vec_fma(g, normed, sums->g_normed.part[i]);
+        vec_store(dgamma + j, left,
+                  vec_fma(out, normed, vec_load(dgamma + j, left)));
+        if (dbeta != NULL)
+            vec_store(dbeta + j, left, vec_load(dbeta + j, left) + out);
+    }
+}
+
 /* Fills the means. dgamma += dy times the normed; dbeta += dy (NULL: without).
  * Inline, so that `low` is a constant in each copy of the loop. */
 static inline void group_sums(bool low, struct group *group, float *dgamma,
                               float *dbeta)
 {
     const struct group in = *group;
-    vec sum = { 0 };
-    vec sum_normed = { 0 };
-    for (int64_t j = 0; j < in.d; j += VEC_LANES) {
-        int64_t left = in.d - j;
-        vec out = vec_load(in.dy + j, left);
-        vec normed = (load(low, in.x + j, left) - in.mean) * in.rstd;
-        vec g = out * vec_load(in.gamma + j, left);
-        sum += g;
-        sum_normed = vec_fma(g, normed, sum_normed);
-        vec_store(dgamma + j, left,
-                  vec_fma(out, normed, vec_load(dgamma + j, left)));
-        if (dbeta != NULL)
-            vec_store(dbeta + j, left, vec_load(dbeta + j, left) + out);
-    }
-    group->g_mean = vec_sum(sum) / (float)in.d;
-    group->g_normed_mean = vec_sum(sum_normed) / (float)in.d;
+    struct sums sums = { 0 };
+    int64_t j = 0;
+    for (; j + WIDE_LANES <= in.d; j += WIDE_LANES)
+        wide_sums(low, &in, j, WIDE_LANES, dgamma, dbeta, &sums);
+    wide_sums(low, &in, j, in.d - j, dgamma, dbeta, &sums);
+    group->g_mean = wide_sum(sums.g) / (float)in.d;
+    group->g_normed_mean = wide_sum(sums.g_normed) / (float)in.d;
 }
 
 /* dx (+)= rstd (g - mean(g) - normed mean(g normed)). */

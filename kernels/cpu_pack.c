@@ -95,6 +95,10 @@ static float int8_pack(int64_t n, const float *x, int8_t *out)
 {
     const vec rounder = vec_splat(12582912.0f);
     float peak = row_peak(n, x);
+    if (!isfinite(peak)) {
+        memset(out, 0, (size_t)n);
+        return NAN;
+    }
     float inverse = peak >= INT8_PEAK_MIN ? 127.0f / peak : 0;
     for (int64_t i = 0; i < n; i += VEC_LANES) {
         vec shifted = vec_load(x + i, n - i) * inverse + rounder;
@@ -104,8 +108,6 @@ static float int8_pack(int64_t n, const float *x, int8_t *out)
         else
             memcpy(out + i, &q, (size_t)(n - i));
     }
-    if (!isfinite(peak))
-        return NAN;
     return peak >= INT8_PEAK_MIN ? peak / 127.0f : 0;
 }
 

@@ -2,6 +2,7 @@
  * and the order in which experts find their tokens. */
 #include "kernels/cpu.h"
 #include "kernels/cpu_math.h"
+#include "src/base/real.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,16 +28,18 @@ static void row_softmax(float *x, int experts)
 {
     const vec lowest = vec_splat(-INFINITY);
     vec top = lowest;
-    vec total = { 0 };
+    struct wide total = { 0 };
     for (int64_t e = 0; e < experts; e += VEC_LANES)
         top = vec_max(vec_load_or(x + e, experts - e, lowest), top);
     float peak = vec_peak(top);
-    for (int64_t e = 0; e < experts; e += VEC_LANES) {
-        vec y = vec_exp(vec_load_or(x + e, experts - e, lowest) - peak);
-        vec_store(x + e, experts - e, y);
-        total += y; /* lanes past the end are 0 */
-    }
-    float scale = 1.0f / vec_sum(total);
+    for (int64_t at = 0; at < experts; at += WIDE_LANES)
+        for (int i = 0; i < WIDE_VECS; i++) {
+            int64_t e = at + i * VEC_LANES;
+            vec y = vec_exp(vec_load_or(x + e, experts - e, lowest) - peak);
+            vec_store(x + e, experts - e, y);
+            total.part[i] += y; /* lanes past the end are 0 */
+        }
+    float scale = 1.0f / wide_sum(total);
     for (int64_t e = 0; e < experts; e += VEC_LANES)
         vec_store(x + e, experts - e, vec_load(x + e, experts - e) * scale);
 }
@@ -60,14 +63,14 @@ static void row_choose(const float *probs, int experts, int top_k,
     }
 }
 
-/* x^p; the usual exponents without libm, whose bits follow its version. */
+/* x^p, the usual exponents at less cost. */
 static float power(float x, float p)
 {
     if (p == 0.0f)
         return 1.0f;
     if (p == 1.0f)
         return x;
-    return p == 2.0f ? x * x : powf(x, p);
+    return p == 2.0f ? x * x : (float)real_pow((double)x, (double)p);
 }
 
 /* The L_p norm; powers of the parts of the largest (the first, at least 1 /
@@ -79,7 +82,7 @@ static float norm_lp(const float *x, int count, float p)
         sum += power(x[j] / x[0], p);
     if (p == 2.0f)
         return x[0] * sqrtf(sum);
-    return x[0] * (p == 1.0f ? sum : powf(sum, 1.0f / p));
+    return x[0] * power(sum, 1.0f / p);
 }
 
 static void assert_route(const struct route *route)
@@ -143,11 +146,7 @@ static void row_unchoose(const struct route *route, const float *probs,
 /* dlogits holds dprobs: dlogits = probs (dprobs - sum of probs dprobs). */
 static void row_unsoftmax(const float *probs, int experts, float *dlogits)
 {
-    vec sum = { 0 };
-    for (int64_t e = 0; e < experts; e += VEC_LANES)
-        sum = vec_fma(vec_load(probs + e, experts - e),
-                      vec_load(dlogits + e, experts - e), sum);
-    float dot = vec_sum(sum);
+    float dot = vec_dot(probs, dlogits, experts);
     for (int64_t e = 0; e < experts; e += VEC_LANES) {
         vec off = vec_load(dlogits + e, experts - e) - dot;
         vec_store(dlogits + e, experts - e,

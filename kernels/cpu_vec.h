@@ -1,10 +1,12 @@
 /* Vectors of fp32 lanes, as wide as the kernel set's registers.
  *
  * All arithmetic whose order matters is written with these and not left to the
- * vectorizer: a reduction has a fixed lane order, an element gets the same
- * operations in the body and in the tail of a loop, and neither depends on
- * alignment. -std=c17 forbids the compiler to contract a*b + c by itself, so a
- * fused multiply-add happens exactly where vec_fma() stands. */
+ * vectorizer: an element gets the same operations in the body and in the tail
+ * of a loop, a reduction runs over sixteen lanes however many a vector has, and
+ * neither depends on alignment. -ffp-contract=off forbids the compiler to
+ * contract a*b + c by itself, so a fused multiply-add happens exactly where
+ * vec_fma() stands. So every kernel set computes the same bits; of a NaN the
+ * sign and the payload may differ. */
 #ifndef TESSERA_KERNELS_CPU_VEC_H
 #define TESSERA_KERNELS_CPU_VEC_H
 
@@ -20,6 +22,8 @@
 #else
 #if defined(__SSE2__)
 #include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 #define VEC_LANES 4
 #endif
@@ -28,9 +32,25 @@ typedef float vec __attribute__((vector_size(4 * VEC_LANES)));
 typedef int32_t vec_i32 __attribute__((vector_size(4 * VEC_LANES)));
 typedef uint32_t vec_u32 __attribute__((vector_size(4 * VEC_LANES)));
 
+/* The lanes that a sum along a row runs over, in parts of one vector: lane l
+ * takes the elements l, l + 16, l + 32 and so on. */
+#define WIDE_LANES 16
+#define WIDE_VECS (WIDE_LANES / VEC_LANES)
+
+struct wide {
+    vec part[WIDE_VECS];
+};
+
 static inline vec vec_splat(float x)
 {
     return x - (vec){ 0 };
+}
+
+/* `left` elements, fewer than a vector has; none if that is negative: a row may
+ * end before the last parts of its sixteen lanes. */
+static inline size_t vec_rest(int64_t left)
+{
+    return left > 0 ? (size_t)left : 0;
 }
 
 /* Whether a vector's first lanes can be loaded and stored by a mask; not where
@@ -60,13 +80,13 @@ static inline vec vec_load_or(const float *p, int64_t left, vec fill)
         return whole;
     }
 #if VEC_MASKED && VEC_LANES == 16
-    return _mm512_mask_loadu_ps(fill, (__mmask16)((1u << left) - 1), p);
+    return _mm512_mask_loadu_ps(fill, (__mmask16)((1u << vec_rest(left)) - 1), p);
 #elif VEC_MASKED
     __m256i mask = vec_mask(left);
     return _mm256_blendv_ps(fill, _mm256_maskload_ps(p, mask), (__m256)mask);
 #else
     vec part = fill;
-    memcpy(&part, p, (size_t)left * 4);
+    memcpy(&part, p, vec_rest(left) * 4);
     return part;
 #endif
 }
@@ -82,7 +102,7 @@ static inline vec_i32 vec_load_i32(const int32_t *p, int64_t left)
     if (left >= VEC_LANES)
         memcpy(&v, p, sizeof(v));
     else
-        memcpy(&v, p, (size_t)left * 4);
+        memcpy(&v, p, vec_rest(left) * 4);
     return v;
 }
 
@@ -94,11 +114,11 @@ static inline void vec_store(float *p, int64_t left, vec v)
         return;
     }
 #if VEC_MASKED && VEC_LANES == 16
-    _mm512_mask_storeu_ps(p, (__mmask16)((1u << left) - 1), v);
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << vec_rest(left)) - 1), v);
 #elif VEC_MASKED
     _mm256_maskstore_ps(p, vec_mask(left), v);
 #else
-    memcpy(p, &v, (size_t)left * 4);
+    memcpy(p, &v, vec_rest(left) * 4);
 #endif
 }
 
@@ -114,15 +134,48 @@ static inline vec vec_keep(vec v, int64_t left)
     return left >= VEC_LANES ? v : vec_load((const float *)&v, left);
 }
 
-/* a * b + c, rounded once where the kernel set has the instruction. */
+#if defined(__SSE2__)
+/* Two lanes of a * b + c as doubles that round to the float that is wanted. The
+ * product of two floats is exact, and so is the sum together with its error
+ * (Knuth 1969). Rounded to odd, which is the sum if it is exact and otherwise
+ * of its two neighbours the one whose last bit is 1, it can be rounded once
+ * more without harm: a double has more than two bits beyond a float's (Boldo
+ * and Melquiond 2008). */
+static inline __m128d vec_fma_f64(__m128d a, __m128d b, __m128d c)
+{
+    typedef long long i64 __attribute__((vector_size(16)));
+    __m128d product = a * b;
+    __m128d sum = product + c;
+    __m128d taken = sum - product;
+    __m128d error = (product - (sum - taken)) + (c - taken);
+    i64 inexact = (error < 0) | (error > 0); /* not if it is NaN, of an Inf */
+    i64 odd = ((error < 0) ^ (sum < 0)) | 1; /* the step to that neighbour */
+    i64 bits = (i64)sum;
+    bits += odd & inexact & ((bits & 1) - 1);
+    return (__m128d)bits;
+}
+#endif
+
+/* a * b + c, rounded once, whether there is an instruction for it or not. */
 static inline vec vec_fma(vec a, vec b, vec c)
 {
 #if defined(__AVX512F__)
     return _mm512_fmadd_ps(a, b, c);
 #elif VEC_LANES == 8
     return _mm256_fmadd_ps(a, b, c);
+#elif defined(__SSE2__)
+    __m128d low =
+        vec_fma_f64(_mm_cvtps_pd(a), _mm_cvtps_pd(b), _mm_cvtps_pd(c));
+    __m128d high = vec_fma_f64(_mm_cvtps_pd(_mm_movehl_ps(a, a)),
+                               _mm_cvtps_pd(_mm_movehl_ps(b, b)),
+                               _mm_cvtps_pd(_mm_movehl_ps(c, c)));
+    return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+#elif defined(__aarch64__)
+    return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
-    return a * b + c;
+    for (int i = 0; i < VEC_LANES; i++)
+        c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+    return c;
 #endif
 }
 
@@ -148,6 +201,8 @@ static inline vec vec_sqrt(vec a)
     return _mm256_sqrt_ps(a);
 #elif defined(__SSE2__)
     return _mm_sqrt_ps(a);
+#elif defined(__aarch64__)
+    return (vec)vsqrtq_f32((float32x4_t)a);
 #else
     for (int i = 0; i < VEC_LANES; i++)
         a[i] = __builtin_sqrtf(a[i]);
@@ -155,17 +210,38 @@ static inline vec vec_sqrt(vec a)
 #endif
 }
 
-/* All lanes, added pairwise in a fixed order. */
-static inline float vec_sum(vec v)
+static inline struct wide wide_add(struct wide a, struct wide b)
 {
-    float lane[VEC_LANES];
-    memcpy(lane, &v, sizeof(v));
-    for (int half = VEC_LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < WIDE_VECS; i++)
+        a.part[i] += b.part[i];
+    return a;
+}
+
+/* All lanes, added pairwise in a fixed order. */
+static inline float wide_sum(struct wide w)
+{
+    float lane[WIDE_LANES];
+    memcpy(lane, w.part, sizeof(lane));
+    for (int half = WIDE_LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             lane[i] += lane[i + half];
     return lane[0];
 }
 
+/* The sum of a[j] b[j]. */
+static inline float vec_dot(const float *a, const float *b, int64_t n)
+{
+    struct wide sum = { 0 };
+    for (; n > 0; n -= WIDE_LANES, a += WIDE_LANES, b += WIDE_LANES)
+        for (int i = 0; i < WIDE_VECS; i++) {
+            int64_t j = i * VEC_LANES;
+            sum.part[i] = vec_fma(vec_load(a + j, n - j),
+                                  vec_load(b + j, n - j), sum.part[i]);
+        }
+    return wide_sum(sum);
+}
+
+/* Of numbers, in whatever order: a maximum rounds nothing. */
 static inline float vec_peak(vec v)
 {
     float peak = v[0];

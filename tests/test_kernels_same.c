@@ -1,0 +1,509 @@
+/* The CPU's kernel sets give the same bits: every op runs with every set and
+ * with 1 and 3 threads on the same operands, of sizes that no vector divides
+ * and with numbers that sloppy arithmetic treats differently. A NaN may have
+ * any payload. */
+#include "src/base/crc32c.h"
+#include "tests/kernel_check.h"
+
+/* What an op wrote, one output after the other. */
+struct kept {
+    unsigned char *bytes;
+    size_t count, room;
+};
+
+static void keep(struct kept *kept, const void *from, size_t bytes)
+{
+    if (kept->count + bytes > kept->room) {
+        kept->room = 2 * (kept->count + bytes);
+        kept->bytes = realloc(kept->bytes, kept->room);
+        if (kept->bytes == NULL)
+            abort();
+    }
+    memcpy(kept->bytes + kept->count, from, bytes);
+    kept->count += bytes;
+}
+
+static void keep_f32(struct kept *kept, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float y = isnan(x[i]) ? check_nan() : x[i];
+        keep(kept, &y, sizeof(y));
+    }
+}
+
+/* And frees them. */
+static void keep_last(struct kept *kept, float *x, int64_t n)
+{
+    keep_f32(kept, x, n);
+    free(x);
+}
+
+static const int64_t sizes[] = { 1,  2,  3,  7,   8,   9,    15,   16,   17,
+                                 31, 33, 63, 100, 127, 1000, 1025, 5003, 0 };
+
+/* Mostly numbers of order 1, with all that a float can be among them. */
+static float *operand(int64_t n, uint64_t seed)
+{
+    static const float odd[] = { 0.0f,         -0.0f,         0x1p-149f,
+                                 -0x1.8p-127f, 0x1p-126f,     0x1.fffffep127f,
+                                 -0x1p100f,    1.0f,          -87.3f,
+                                 88.3f,        3.919f,        -0x1p-64f,
+                                 INFINITY,     -INFINITY,     NAN,
+                                 1.5f,         0x1.fffffep-1f };
+    const int kinds = sizeof odd / sizeof odd[0];
+    float *x = check_random(n, seed, 4.0);
+    for (int64_t i = 0; i < n; i++) {
+        int kind = (int)((check_uniform(seed + 1, i) + 1.0) * 4.0 * kinds);
+        if (kind < kinds)
+            x[i] = odd[kind];
+    }
+    return x;
+}
+
+/* The same without what overflows and spreads to a whole row: zeros and
+ * denormals among numbers of many sizes. */
+static float *tame(int64_t n, uint64_t seed)
+{
+    static const float scales[] = { 1.0f, 1.0f, 0x1p-10f, 3.0f,
+                                    0.0f, 1.0f, 0x1p-80f, 0x1p-130f };
+    float *x = check_random(n, seed, 1.0);
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= scales[(int)((check_uniform(seed + 1, i) + 1.0) * 4.0)];
+    return x;
+}
+
+#define CALL(...)                                                              \
+    do {                                                                       \
+        if ((__VA_ARGS__) != ERR_OK)                                           \
+            abort();                                                           \
+    } while (0)
+
+typedef void run_fn(const struct kernels *table, const struct kernel_ctx *ctx,
+                    struct kept *kept);
+
+static void run_embedding(const struct kernels *table,
+                          const struct kernel_ctx *ctx, struct kept *kept)
+{
+    enum { N = 37, SEQ = 9, VOCAB = 11 };
+    int32_t *tokens = check_alloc(N * sizeof(*tokens));
+    for (int i = 0; i < N; i++)
+        tokens[i] = (int32_t)((check_uniform(1, i) + 1.0) * VOCAB / 2);
+    for (const int64_t *d = sizes; *d != 0; d++) {
+        float *wte = operand(VOCAB * *d, 2), *wpe = operand(SEQ * *d, 3);
+        float *out = check_poisoned(N * *d);
+        CALL(table->embedding_forward(ctx, DTYPE_F32, N, SEQ, *d, tokens, wte,
+                                      wpe, out));
+        CALL(table->embedding_backward(ctx, DTYPE_F32, N, SEQ, *d, tokens, out,
+                                       wte, wpe));
+        keep_last(kept, out, N * *d);
+        keep_last(kept, wte, VOCAB * *d);
+        keep_last(kept, wpe, SEQ * *d);
+    }
+    free(tokens);
+}
+
+/* Rows of one kind and size, forward and backward. */
+static void norm_rows(const struct kernels *table, const struct kernel_ctx *ctx,
+                      const struct norm *norm, struct kept *kept)
+{
+    int64_t n = norm->n * norm->stride, groups = norm->n * norm->groups;
+    int64_t width = norm->shared ? norm->d : norm->groups * norm->d;
+    float *a = tame(n, 4), *b = tame(n, 5), *gamma = tame(width, 6);
+    float *beta = tame(width, 7), *x = check_copy(a, n), *y = check_copy(a, n);
+    float *mean = check_poisoned(groups), *rstd = check_poisoned(groups);
+    float *dx = tame(n, 8);
+    if (norm->groups == 1)
+        CALL(table->add_norm_forward(ctx, DTYPE_F32, norm, a, 0.3f, b, x, gamma,
+                                     beta, y, mean, rstd));
+    else
+        CALL(table->norm_forward(ctx, DTYPE_F32, norm, x, gamma, beta, y, mean,
+                                 rstd));
+    CALL(table->norm_backward(ctx, DTYPE_F32, norm, b, x, gamma, mean, rstd,
+                              true, dx, a, beta));
+    keep_last(kept, y, n);
+    keep_last(kept, mean, groups);
+    keep_last(kept, rstd, groups);
+    keep_last(kept, dx, n);
+    keep_last(kept, a, width);
+    keep_last(kept, beta, width);
+    free(gamma);
+    free(x);
+    free(b);
+}
+
+static void run_norm(const struct kernels *table, const struct kernel_ctx *ctx,
+                     struct kept *kept)
+{
+    for (const int64_t *d = sizes; *d != 0; d++)
+        for (int kind = 0; kind < 8; kind++) {
+            struct norm norm = {
+                .kind = kind & 1 ? NORM_RMS : NORM_LAYER,
+                .n = 19,
+                .groups = kind & 2 ? 3 : 1,
+                .d = *d,
+                .stride = kind & 2 ? 3 * *d + 5 : *d,
+                .shared = true,
+                .eps = 1e-5f,
+                .low_precision = kind & 4,
+            };
+            norm_rows(table, ctx, &norm, kept);
+        }
+}
+
+static void run_activation(const struct kernels *table,
+                           const struct kernel_ctx *ctx, struct kept *kept)
+{
+    for (const int64_t *n = sizes; *n != 0; n++)
+        for (int act = ACTIVATION_GELU; act <= ACTIVATION_SILU; act++) {
+            float *x = operand(*n, 9), *dy = operand(*n, 10);
+            float *y = check_poisoned(*n), *dx = check_poisoned(*n);
+            CALL(table->activation_forward(ctx, DTYPE_F32, act, *n, x, y));
+            CALL(
+                table->activation_backward(ctx, DTYPE_F32, act, *n, x, dy, dx));
+            keep_last(kept, y, *n);
+            keep_last(kept, dx, *n);
+            free(dy);
+            free(x);
+        }
+}
+
+static void run_glu(const struct kernels *table, const struct kernel_ctx *ctx,
+                    struct kept *kept)
+{
+    enum { N = 3 };
+    for (const int64_t *width = sizes; *width != 0; width++)
+        for (int act = ACTIVATION_GELU; act <= ACTIVATION_SILU; act++) {
+            int64_t n = N * *width;
+            float *gate = operand(n, 11), *up = operand(n, 12);
+            float *dy = operand(n, 13), *y = check_poisoned(n);
+            CALL(table->glu_forward(ctx, DTYPE_F32, act, N, *width, *width,
+                                    gate, up, y));
+            CALL(table->glu_backward(ctx, DTYPE_F32, act, N, *width, *width,
+                                     gate, up, dy, gate, up));
+            keep_last(kept, y, n);
+            keep_last(kept, gate, n);
+            keep_last(kept, up, n);
+            free(dy);
+        }
+}
+
+static void run_clip(const struct kernels *table, const struct kernel_ctx *ctx,
+                     struct kept *kept)
+{
+    for (const int64_t *n = sizes; *n != 0; n++) {
+        float *x = operand(*n, 14), *dx = operand(*n, 15);
+        CALL(table->clip_forward(ctx, DTYPE_F32, *n, 1.5f, x));
+        CALL(table->clip_backward(ctx, DTYPE_F32, *n, 1.5f, x, dx));
+        keep_last(kept, x, *n);
+        keep_last(kept, dx, *n);
+    }
+}
+
+static void run_rope(const struct kernels *table, const struct kernel_ctx *ctx,
+                     struct kept *kept)
+{
+    enum { N = 10, SEQ = 5, HEADS = 3, ROTATED = 2 };
+    for (int64_t head_dim = 2; head_dim < 150; head_dim += 14) {
+        int64_t n = N * HEADS * head_dim;
+        float *x = operand(n, 16), *turns = tame(SEQ * head_dim, 17);
+        for (int inverse = 0; inverse < 2; inverse++) {
+            CALL(table->rope(ctx, DTYPE_F32, N, SEQ, HEADS, ROTATED, head_dim,
+                             turns, inverse, x));
+            keep_f32(kept, x, n);
+        }
+        free(turns);
+        free(x);
+    }
+}
+
+static void run_random(const struct kernels *table,
+                       const struct kernel_ctx *ctx, struct kept *kept)
+{
+    enum { SAMPLES = 3 };
+    const struct random_place place = { .seed = 18, .stream = 19 };
+    for (const int64_t *d = sizes; *d != 0; d++) {
+        int64_t n = SAMPLES * *d;
+        float *x = operand(n, 20), *y = check_poisoned(n);
+        for (int dropped = 0; dropped < 3; dropped++) {
+            CALL(table->dropout(ctx, DTYPE_F32, SAMPLES, *d,
+                                0.25f * (float)dropped, &place, 0.7f, x, y));
+            keep_f32(kept, y, n);
+        }
+        CALL(table->jitter(ctx, DTYPE_F32, SAMPLES, *d, 0.1f, &place, x, y));
+        keep_last(kept, y, n);
+        free(x);
+    }
+}
+
+static void run_cross_entropy(const struct kernels *table,
+                              const struct kernel_ctx *ctx, struct kept *kept)
+{
+    enum { N = 7 };
+    int32_t *labels = check_alloc(N * sizeof(*labels));
+    float *losses = check_poisoned(N);
+    for (const int64_t *vocab = sizes; *vocab != 0; vocab++) {
+        float *logits = check_random(N * *vocab, 21, 12.0);
+        float *wild = operand(*vocab, 22);
+        memcpy(logits, wild, (size_t)*vocab * sizeof(*wild));
+        free(wild);
+        for (int i = 0; i < N; i++)
+            labels[i] = i == 3 ? -1 : (int32_t)(i * 977 % *vocab);
+        CALL(table->cross_entropy(ctx, DTYPE_F32, N, *vocab, 0.9f, logits,
+                                  labels, true, losses));
+        keep_f32(kept, losses, N);
+        keep_last(kept, logits, N * *vocab);
+    }
+    free(losses);
+    free(labels);
+}
+
+static void route_one(const struct kernels *table, const struct kernel_ctx *ctx,
+                      const struct route *route, struct kept *kept)
+{
+    int64_t n = route->n * route->experts, choices = route->n * route->top_k;
+    float *probs = check_random(n, 23, 3.0), *weights = check_poisoned(choices);
+    float *dweights = tame(choices, 24), *dlogits = check_poisoned(n);
+    float *dprobs = tame(route->experts, 25);
+    int32_t *chosen = check_alloc((size_t)choices * 4);
+    int32_t *place = check_alloc((size_t)choices * 4);
+    int32_t *source = check_alloc((size_t)choices * 4);
+    int64_t *offsets = check_alloc((size_t)(route->experts + 1) * 8);
+    int64_t *counts = check_alloc((size_t)route->experts * 8);
+    double *sums = check_f64(route->experts), *loss = check_f64(1);
+    memset(counts, 0, (size_t)route->experts * 8);
+    CALL(table->route_forward(ctx, route, probs, chosen, weights));
+    CALL(table->route_sort(ctx, route, chosen, offsets, place, source));
+    CALL(table->route_sums(ctx, route, probs, sums));
+    CALL(table->balance_forward(ctx, route, 0.01, offsets, sums, counts, loss));
+    CALL(table->balance_backward(ctx, route, 0.01, offsets, dprobs));
+    CALL(table->route_backward(ctx, route, probs, chosen, dweights, dprobs,
+                               dlogits));
+    keep(kept, chosen, (size_t)choices * 4);
+    keep(kept, place, (size_t)choices * 4);
+    keep(kept, source, (size_t)choices * 4);
+    keep(kept, offsets, (size_t)(route->experts + 1) * 8);
+    keep(kept, counts, (size_t)route->experts * 8);
+    keep(kept, sums, (size_t)route->experts * 8);
+    keep(kept, loss, 8);
+    keep_last(kept, probs, n);
+    keep_last(kept, weights, choices);
+    keep_last(kept, dlogits, n);
+    keep_last(kept, dprobs, route->experts);
+    void *rest[] = { dweights, chosen, place, source,
+                     offsets,  counts, sums,  loss };
+    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
+        free(rest[i]);
+}
+
+static void run_route(const struct kernels *table, const struct kernel_ctx *ctx,
+                      struct kept *kept)
+{
+    static const float norms[] = { 0.0f, 1.0f, 2.0f, 1.25f, 3.0f, 7.5f };
+    static const int experts[] = { 3, 8, 16, 29, 64, 100 };
+    for (int i = 0; i < 6; i++)
+        for (int j = 0; j < 6; j++) {
+            const struct route route = { .n = 131,
+                                         .experts = experts[i],
+                                         .top_k = 3,
+                                         .normalize = norms[j] };
+            route_one(table, ctx, &route, kept);
+        }
+}
+
+static void run_expert(const struct kernels *table,
+                       const struct kernel_ctx *ctx, struct kept *kept)
+{
+    enum { N = 5, K = 2, ROWS = N * K };
+    const struct route route = { .n = N, .experts = 4, .top_k = K };
+    int32_t *place = check_alloc(ROWS * 4), *source = check_alloc(ROWS * 4);
+    for (int i = 0; i < ROWS; i++) {
+        place[i] = i * 3 % ROWS;
+        source[place[i]] = i;
+    }
+    for (const int64_t *d = sizes; *d != 0; d++) {
+        int64_t n = ROWS * *d;
+        float *x = tame(N * *d, 26), *h = check_poisoned(n), *dh = tame(n, 27);
+        float *weights = tame(ROWS, 28), *dweights = check_poisoned(ROWS);
+        CALL(table->expert_gather(ctx, DTYPE_F32, &route, *d, source, x, h));
+        CALL(table->expert_weigh(ctx, DTYPE_F32, &route, *d, source, weights, h,
+                                 dh, dweights));
+        keep_last(kept, dweights, ROWS);
+        CALL(table->expert_combine(ctx, DTYPE_F32, &route, *d, place, NULL, h,
+                                   x));
+        keep_f32(kept, x, N * *d);
+        CALL(table->expert_combine(ctx, DTYPE_F32, &route, *d, place, weights,
+                                   dh, x));
+        keep_last(kept, x, N * *d);
+        keep_last(kept, h, n);
+        keep_last(kept, dh, n);
+        free(weights);
+    }
+    free(source);
+    free(place);
+}
+
+static void run_pack(const struct kernels *table, const struct kernel_ctx *ctx,
+                     struct kept *kept)
+{
+    enum { ROWS = 4 };
+    for (const int64_t *d = sizes; *d != 0; d++)
+        for (int packing = PACKING_NONE; packing <= PACKING_INT8; packing++) {
+            int64_t n = ROWS * *d;
+            size_t bytes = kernels_packed_bytes(packing, ROWS, *d);
+            float *x = tame(n, 29), *wild = operand(*d, 30);
+            void *packed = check_alloc(bytes);
+            memset(packed, 0, bytes);
+            memcpy(x + *d, wild, (size_t)*d * sizeof(*x));
+            free(wild);
+            CALL(table->pack(ctx, DTYPE_F32, packing, ROWS, *d, x, packed));
+            CALL(table->unpack(ctx, DTYPE_F32, packing, ROWS, *d, packed, x));
+            keep_last(kept, x, n);
+            if (packing == PACKING_INT8) /* the others may hold a NaN */
+                keep(kept, (float *)packed + ROWS, (size_t)n);
+            free(packed);
+        }
+}
+
+static void run_elementwise(const struct kernels *table,
+                            const struct kernel_ctx *ctx, struct kept *kept)
+{
+    enum { N = 53 };
+    for (const int64_t *d = sizes; *d != 0; d++) {
+        int64_t n = N * *d;
+        float *x = operand(n, 31), *y = tame(n, 32), *bias = tame(*d, 33);
+        uint16_t *half = check_alloc((size_t)n * sizeof(*half));
+        CALL(table->bias_backward(ctx, DTYPE_F32, N, *d, y, bias));
+        keep_last(kept, bias, *d);
+        CALL(table->accumulate(ctx, DTYPE_F32, n, x, y));
+        keep_f32(kept, y, n);
+        CALL(table->add(ctx, DTYPE_F32, n, x, -1.3f, y, y));
+        keep_f32(kept, y, n);
+        CALL(table->convert(ctx, n, DTYPE_F32, x, DTYPE_BF16, half));
+        CALL(table->convert(ctx, n, DTYPE_BF16, half, DTYPE_F32, y));
+        keep_f32(kept, y, n);
+        CALL(table->copy_rows(ctx, DTYPE_F32, N, *d, *d, x, *d, y));
+        keep_f32(kept, y, n);
+        CALL(table->zero(ctx, DTYPE_F32, n, x));
+        keep_last(kept, x, n);
+        free(half);
+        free(y);
+    }
+}
+
+static void run_sums(const struct kernels *table, const struct kernel_ctx *ctx,
+                     struct kept *kept)
+{
+    enum { CHUNKS = 5 };
+    int64_t n = CHUNKS * KERNEL_CHUNK;
+    float *x = tame(n, 34);
+    double *out = check_f64(CHUNKS);
+    CALL(table->chunk_sum_squares(ctx, DTYPE_F32, n, x, out));
+    keep(kept, out, CHUNKS * sizeof(*out));
+    for (const int64_t *size = sizes; *size != 0; size++)
+        for (int whole = 0; whole < 2; whole++) {
+            CALL(table->sum(ctx, whole ? n - *size : *size, x, out));
+            keep(kept, out, sizeof(*out));
+        }
+    free(out);
+    free(x);
+}
+
+static void run_optimizers(const struct kernels *table,
+                           const struct kernel_ctx *ctx, struct kept *kept)
+{
+    struct adamw step = { .lr = 1e-3f,
+                          .decay = 1e-4f,
+                          .beta1 = 0.9f,
+                          .beta2 = 0.95f,
+                          .eps = 1e-8f,
+                          .correction1 = 0.19f,
+                          .correction2 = 0.0975f,
+                          .grad_scale = 0.37f };
+    for (const int64_t *n = sizes; *n != 0; n++) {
+        float *p = tame(*n, 35), *g = operand(*n, 36), *m = tame(*n, 37);
+        float *v = tame(*n, 38);
+        for (int64_t i = 0; i < *n; i++)
+            v[i] = fabsf(v[i]);
+        step.copy =
+            check_poisoned(*n); /* twice as long as its numbers in bf16 */
+        memset(step.copy, 0, (size_t)*n * sizeof(float));
+        CALL(table->adamw(ctx, DTYPE_F32, *n, &step, p, g, m, v));
+        keep_f32(kept, p, *n);
+        CALL(table->lion(ctx, DTYPE_F32, *n, &step, p, g, m));
+        keep_last(kept, p, *n);
+        keep_last(kept, m, *n);
+        keep_last(kept, v, *n);
+        free(step.copy);
+        free(g);
+    }
+}
+
+/* With the CRC32C of the bits, which every compiler and processor must come to:
+ * whoever changes an op's bits on purpose raises KERNEL_ARITHMETIC and records
+ * the new ones. Products and attention are the last to come. */
+static const struct {
+    const char *op;
+    run_fn *run;
+    uint32_t crc;
+} cases[] = {
+    { "embedding", run_embedding, 0x613fad51 },
+    { "norm", run_norm, 0x26414a9e },
+    { "activation", run_activation, 0x9b5ab8d4 },
+    { "glu", run_glu, 0x34a71ce6 },
+    { "clip", run_clip, 0xb4aa94ff },
+    { "rope", run_rope, 0xeb4bc25f },
+    { "dropout and jitter", run_random, 0x68a4e067 },
+    { "cross_entropy", run_cross_entropy, 0x5ab97fa2 },
+    { "routing", run_route, 0x96fd0475 },
+    { "experts", run_expert, 0xb8d06915 },
+    { "pack", run_pack, 0x75265abc },
+    { "elementwise", run_elementwise, 0x2d9a297d },
+    { "sums", run_sums, 0xda75f4ff },
+    { "optimizers", run_optimizers, 0xdf233881 },
+};
+
+#define CASES (sizeof cases / sizeof cases[0])
+
+/* Runs all cases; the first time `want` is filled instead. */
+static void check_table(const struct kernels *table, int threads,
+                        struct kept want[CASES])
+{
+    const struct kernel_limits limits = { .tokens = 200,
+                                          .width = 5003 * 3,
+                                          .heads = 1,
+                                          .head_dim = 8,
+                                          .experts = 100 };
+    for (size_t i = 0; i < CASES; i++) {
+        struct kernel_ctx ctx = check_ctx(table, limits, threads);
+        struct kept got = { 0 };
+        cases[i].run(table, &ctx, &got);
+        check_ctx_free(&ctx);
+        if (want[i].bytes == NULL) {
+            want[i] = got;
+            continue;
+        }
+        tap_ok(got.count == want[i].count &&
+                   memcmp(got.bytes, want[i].bytes, got.count) == 0,
+               "%s/%s: %s has the bits of the first set with %d threads",
+               table->backend, table->kernel_set, cases[i].op, threads);
+        free(got.bytes);
+    }
+}
+
+int main(void)
+{
+    struct kept want[CASES] = { 0 };
+    for (const struct kernels *const *table = kernels_all(); *table != NULL;
+         table++)
+        for (int threads = 1; threads <= 3; threads += 2)
+            if (strcmp((*table)->backend, "cpu") == 0)
+                check_table(*table, threads, want);
+    for (size_t i = 0; i < CASES; i++) {
+        uint32_t crc = crc32c(0, want[i].bytes, want[i].count);
+        if (!tap_ok(crc == cases[i].crc, "%s has the bits on record",
+                    cases[i].op))
+            tap_note("0x%08x", crc);
+        free(want[i].bytes);
+    }
+    return tap_done();
+}
