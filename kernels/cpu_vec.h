@@ -134,25 +134,44 @@ static inline vec vec_keep(vec v, int64_t left)
     return left >= VEC_LANES ? v : vec_load((const float *)&v, left);
 }
 
-#if defined(__SSE2__)
-/* Two lanes of a * b + c as doubles that round to the float that is wanted. The
- * product of two floats is exact, and so is the sum together with its error
- * (Knuth 1969). Rounded to odd, which is the sum if it is exact and otherwise
- * of its two neighbours the one whose last bit is 1, it can be rounded once
- * more without harm: a double has more than two bits beyond a float's (Boldo
- * and Melquiond 2008). */
-static inline __m128d vec_fma_f64(__m128d a, __m128d b, __m128d c)
+#if defined(__SSE2__) && VEC_LANES == 4
+/* `sum` of two doubles rounded to odd instead of to nearest: itself if it is
+ * exact, otherwise of its two neighbours the one whose last bit is 1. */
+static inline __m128d vec_to_odd(__m128d a, __m128d b, __m128d sum)
 {
     typedef long long i64 __attribute__((vector_size(16)));
-    __m128d product = a * b;
-    __m128d sum = product + c;
-    __m128d taken = sum - product;
-    __m128d error = (product - (sum - taken)) + (c - taken);
+    __m128d taken = sum - a;
+    __m128d error = (a - (sum - taken)) + (b - taken); /* exact: Knuth 1969 */
     i64 inexact = (error < 0) | (error > 0); /* not if it is NaN, of an Inf */
-    i64 odd = ((error < 0) ^ (sum < 0)) | 1; /* the step to that neighbour */
+    i64 step = ((error < 0) ^ (sum < 0)) | 1;
     i64 bits = (i64)sum;
-    bits += odd & inexact & ((bits & 1) - 1);
+    bits += step & inexact & ((bits & 1) - 1);
     return (__m128d)bits;
+}
+
+/* By doubles, in which the product of two floats is exact. Rounding their sum
+ * a second time does harm where the first one ended in the middle between two
+ * floats; these are elsewhere where the result is denormal. Then the first one
+ * is to odd, which any number of two more bits makes harmless (Boldo and
+ * Melquiond 2008). */
+static inline vec vec_fma_by_f64(vec a, vec b, vec c)
+{
+    __m128d product0 = _mm_cvtps_pd(a) * _mm_cvtps_pd(b);
+    __m128d product1 =
+        _mm_cvtps_pd(_mm_movehl_ps(a, a)) * _mm_cvtps_pd(_mm_movehl_ps(b, b));
+    __m128d term0 = _mm_cvtps_pd(c);
+    __m128d term1 = _mm_cvtps_pd(_mm_movehl_ps(c, c));
+    __m128d sum0 = product0 + term0;
+    __m128d sum1 = product1 + term1;
+    vec_i32 low = (vec_i32)_mm_shuffle_ps((vec)sum0, (vec)sum1, 0x88);
+    vec_i32 high = (vec_i32)_mm_shuffle_ps((vec)sum0, (vec)sum1, 0xdd);
+    vec_i32 doubtful = ((low & 0x1fffffff) == 0x10000000) |
+                       ((high & 0x7fffffff) < 0x38100000); /* 2^-126 */
+    if (__builtin_expect(_mm_movemask_ps((vec)doubtful) != 0, 0)) {
+        sum0 = vec_to_odd(product0, term0, sum0);
+        sum1 = vec_to_odd(product1, term1, sum1);
+    }
+    return _mm_movelh_ps(_mm_cvtpd_ps(sum0), _mm_cvtpd_ps(sum1));
 }
 #endif
 
@@ -164,12 +183,7 @@ static inline vec vec_fma(vec a, vec b, vec c)
 #elif VEC_LANES == 8
     return _mm256_fmadd_ps(a, b, c);
 #elif defined(__SSE2__)
-    __m128d low =
-        vec_fma_f64(_mm_cvtps_pd(a), _mm_cvtps_pd(b), _mm_cvtps_pd(c));
-    __m128d high = vec_fma_f64(_mm_cvtps_pd(_mm_movehl_ps(a, a)),
-                               _mm_cvtps_pd(_mm_movehl_ps(b, b)),
-                               _mm_cvtps_pd(_mm_movehl_ps(c, c)));
-    return _mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+    return vec_fma_by_f64(a, b, c);
 #elif defined(__aarch64__)
     return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
@@ -217,12 +231,15 @@ static inline struct wide wide_add(struct wide a, struct wide b)
     return a;
 }
 
-/* All lanes, added pairwise in a fixed order. */
+/* All lanes: the upper half is added to the lower one until one is left. */
 static inline float wide_sum(struct wide w)
 {
-    float lane[WIDE_LANES];
+    float lane[VEC_LANES];
+    for (int half = WIDE_VECS / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            w.part[i] += w.part[i + half];
     memcpy(lane, w.part, sizeof(lane));
-    for (int half = WIDE_LANES / 2; half > 0; half /= 2)
+    for (int half = VEC_LANES / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             lane[i] += lane[i + half];
     return lane[0];
