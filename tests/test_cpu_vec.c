@@ -65,6 +65,19 @@ static void triple(uint64_t *state, float x[3])
         x[2] = float_of(bits_of(-(x[0] * x[1])) + (uint32_t)(kind >> 58) % 3);
     else if ((kind >> 56) % 16 == 1)
         x[2] = float_of(bits_of(x[0] * x[1]) + (12u << 23));
+    /* a product in the middle between two floats, and almost nothing */
+    if ((kind >> 56) % 16 == 3) {
+        x[0] = (float)(4097 + (kind >> 8) % 1600 / 2 * 2);
+        x[1] = (float)(4097 + (kind >> 24) % 1600 / 2 * 2);
+        x[2] = (kind >> 60) % 2 != 0 ? 0x1p-60f : -0x1p-60f;
+    }
+    /* the product ends beside the middle between two denormal numbers */
+    if ((kind >> 56) % 16 == 2) {
+        float off = (float)((int)(kind >> 60) - 8) * 0x1p-23f;
+        x[0] = (1.0f + off) * 0x1p-75f;
+        x[1] = (1.0f - off) * 0x1p-75f;
+        x[2] = float_of(bits_of(x[2]) & 0x807fffffu);
+    }
 }
 
 static void check_fma(void)
