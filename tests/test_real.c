@@ -145,6 +145,12 @@ static void check_special(void)
                isnan(real_pow(2, NAN)) && real_pow(10, 400) == INFINITY &&
                real_pow(10, -400) == 0 && real_pow(10, 1e300) == INFINITY,
            "powers that are NaN, overflow or vanish");
+    tap_ok(real_pow(0.5, INFINITY) == 0 && real_pow(1, INFINITY) == 1 &&
+               real_pow(2, INFINITY) == INFINITY &&
+               real_pow(2, -INFINITY) == 0 &&
+               real_pow(0.5, -INFINITY) == INFINITY && real_pow(NAN, 0) == 1 &&
+               real_pow(1, NAN) == 1,
+           "powers of Inf and those that are 1");
     tap_ok(real_sin(0) == 0 && real_cos(0) == 1 && real_sin(-0.5) < 0 &&
                real_sin(2) > 0 && real_sin(4) < 0 && real_cos(2) < 0 &&
                real_cos(4) < 0 && real_cos(6) > 0 && real_cos(-2) < 0,

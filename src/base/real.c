@@ -129,8 +129,7 @@ double real_log(double x)
 double real_pow(double x, double y)
 {
     double low, error;
-    assert(!isinf(y));
-    if (y == 0.0)
+    if (y == 0.0 || x == 1.0)
         return 1.0;
     if (isnan(x) || isnan(y) || x < 0.0)
         return NAN;

@@ -15,7 +15,7 @@
 double real_exp(double x);
 /* -Inf of 0, NaN of what is below. */
 double real_log(double x);
-/* x^y for a finite y: 1 of y = 0, NaN of x below 0. */
+/* x^y: 1 of y = 0 and of x = 1, NaN of x below 0. */
 double real_pow(double x, double y);
 /* Of |x| <= REAL_ANGLE_MAX, in radians. */
 double real_sin(double x);
