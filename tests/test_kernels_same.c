@@ -154,7 +154,8 @@ static void run_activation(const struct kernels *table,
                            const struct kernel_ctx *ctx, struct kept *kept)
 {
     for (const int64_t *n = sizes; *n != 0; n++)
-        for (int act = ACTIVATION_GELU; act <= ACTIVATION_SILU; act++) {
+        for (enum activation act = ACTIVATION_GELU; act <= ACTIVATION_SILU;
+             act++) {
             float *x = operand(*n, 9), *dy = operand(*n, 10);
             float *y = check_poisoned(*n), *dx = check_poisoned(*n);
             CALL(table->activation_forward(ctx, DTYPE_F32, act, *n, x, y));
@@ -172,7 +173,8 @@ static void run_glu(const struct kernels *table, const struct kernel_ctx *ctx,
 {
     enum { N = 3 };
     for (const int64_t *width = sizes; *width != 0; width++)
-        for (int act = ACTIVATION_GELU; act <= ACTIVATION_SILU; act++) {
+        for (enum activation act = ACTIVATION_GELU; act <= ACTIVATION_SILU;
+             act++) {
             int64_t n = N * *width;
             float *gate = operand(n, 11), *up = operand(n, 12);
             float *dy = operand(n, 13), *y = check_poisoned(n);
@@ -347,7 +349,8 @@ static void run_pack(const struct kernels *table, const struct kernel_ctx *ctx,
 {
     enum { ROWS = 4 };
     for (const int64_t *d = sizes; *d != 0; d++)
-        for (int packing = PACKING_NONE; packing <= PACKING_INT8; packing++) {
+        for (enum packing packing = PACKING_NONE; packing <= PACKING_INT8;
+             packing++) {
             int64_t n = ROWS * *d;
             size_t bytes = kernels_packed_bytes(packing, ROWS, *d);
             float *x = tame(n, 29), *wild = operand(*d, 30);
