@@ -1,21 +1,11 @@
 /* The op table of one kernel set. */
 #include "kernels/cpu_gemm.h"
 
-#include <cblas.h>
 #include <stdio.h>
-#include <string.h>
 
-/* OpenBLAS chooses its kernels by the processor, whatever our kernel set is:
- * its version and that choice decide bits. Its configuration text starts with
- * "OpenBLAS <version> ". */
 static void cpu_describe(char *text, size_t bytes)
 {
-    const char *config = openblas_get_config();
-    size_t name = strcspn(config, " ");
-    size_t version = name + (config[name] == ' ');
-    version += strcspn(config + version, " ");
-    snprintf(text, bytes, "%.*s %s", (int)version, config,
-             openblas_get_corename());
+    snprintf(text, bytes, "arithmetic %d", KERNEL_ARITHMETIC);
 }
 
 static size_t cpu_scratch_bytes(const struct kernel_limits *limits)

@@ -1,14 +1,11 @@
 #include "kernels/kernels.h"
 
-#include <cblas.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "src/base/memory.h"
 
 #define TABLES_MAX 5
 #define NAMES_BYTES 64
@@ -91,12 +88,9 @@ _Static_assert(SET_COUNT + 1 < TABLES_MAX, "a terminating NULL must fit");
 static const struct kernels *tables[TABLES_MAX];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 
-/* Once OpenBLAS has used threads of its own, they spin and slow ours down, and
- * their number changes bits: one from the start. */
 static void tables_fill(void)
 {
     size_t count = 0;
-    openblas_set_num_threads(1);
     for (size_t i = 0; i < SET_COUNT; i++)
         if (sets[i].missing() == NULL)
             tables[count++] = sets[i].table;
@@ -205,20 +199,25 @@ static enum err find(const char *backend, const char *kernel_set, bool planned,
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out)
 {
-    size_t space = memory_address_space();
-    enum err rc = find(backend, kernel_set, false, out);
-    if (rc != ERR_OK || (*out)->memory->device || space >= KERNEL_THREAD_SPACE)
-        return rc;
-    return err_set(ERR_MEMORY,
-                   "ulimit -v or -d leaves %zu MiB of address space, and each "
-                   "thread's products take %zu MiB: raise it",
-                   space >> 20, KERNEL_THREAD_SPACE >> 20);
+    return find(backend, kernel_set, false, out);
 }
 
 enum err kernels_find_planned(const char *backend, const char *kernel_set,
                               const struct kernels **out)
 {
     return find(backend, kernel_set, true, out);
+}
+
+size_t kernels_thread_space(void)
+{
+    pthread_attr_t attributes;
+    size_t stack = 0, guard = 0;
+    if (pthread_getattr_default_np(&attributes) != 0)
+        return 0;
+    pthread_attr_getstacksize(&attributes, &stack);
+    pthread_attr_getguardsize(&attributes, &guard);
+    pthread_attr_destroy(&attributes);
+    return stack + guard;
 }
 
 static long processors_in_mask(void)
@@ -242,13 +241,10 @@ int kernels_threads_default(int shared_by)
 void kernels_wait_passively(char **argv)
 {
     char self[4096];
-    const char *threads = getenv("OPENBLAS_NUM_THREADS");
-    bool alone = threads != NULL && strcmp(threads, "1") == 0;
-    if (getenv("OMP_WAIT_POLICY") != NULL && alone)
+    if (getenv("OMP_WAIT_POLICY") != NULL)
         return;
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 0) != 0 ||
-        setenv("OPENBLAS_NUM_THREADS", "1", 1) != 0)
+    if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 0) != 0)
         return;
     self[length] = '\0';
     /* returns only if it fails: then threads spin, which is merely slower */

@@ -17,11 +17,13 @@
  *     CUDA all pointers but those to the structures below are to device memory,
  *     scalars that an op returns (sum's out) and lists (offsets) included, and
  *     ctx->scratch is 256-byte aligned.
- *   - Determinism: the result depends on the arguments and on the table
- *     (backend, kernel set, BLAS version) only, never on ctx->threads, on
- *     alignment or on earlier calls. Reductions run over fixed chunks, then in
- *     order; a GEMM is cut into fixed tiles, each one single-threaded BLAS
- * call.
+ *   - Determinism: the result depends on the arguments and on the backend only,
+ *     never on ctx->threads, on alignment or on earlier calls, and on the
+ *     processor not on its kernel set either: that decides speed. Reductions
+ *     run over fixed chunks and lanes, then in order; each element of a product
+ *     is one chain of fused multiply-adds in the order of k, started from 0.
+ *     What a GPU's libraries compute also depends on their versions and on the
+ *     algorithms chosen.
  *
  * Tolerances are against an fp64 reference on inputs of order 1: relative to
  * the largest absolute reference value of the output tensor.
@@ -43,6 +45,10 @@
 #include "src/base/dtype.h"
 #include "src/base/err.h"
 
+/* Of the processor's ops, of all kernel sets: raised whenever one of them gives
+ * other bits. Checkpoints record it. */
+#define KERNEL_ARITHMETIC 1
+
 /* Who computes products and attention: a library, or kernels of our own. */
 struct kernel_chosen {
     const char *products;  /* "cublaslt", "own" or "cublaslt+own" */
@@ -55,7 +61,8 @@ struct kernels {
     const char *kernel_set; /* "avx512", "avx2", "generic", "sm_80+sm_90a" */
     const struct kernel_memory *memory; /* where its tensors lie */
 
-    /* Writes what else decides bits, e.g. "OpenBLAS 0.3.21 SkylakeX", at most
+    /* Writes what decides bits: of the processor "arithmetic 1", whatever the
+     * kernel set is; of a GPU what else does, its name and libraries. At most
      * bytes-1 characters. */
     void (*describe)(char *text, size_t bytes);
 
@@ -381,8 +388,7 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols);
 /* The table for a backend ("cpu", "cuda") and kernel set ("auto": the best that
  * this processor runs, or a name). ERR_UNSUPPORTED names what was not built or
  * what the processor lacks, and what there is instead. The table is static.
- * "cuda" needs a build with CUDA and a GPU; "cpu" address space for a thread,
- * or ERR_MEMORY says what is missing. */
+ * "cuda" needs a build with CUDA and a GPU. */
 enum err kernels_find(const char *backend, const char *kernel_set,
                       const struct kernels **out);
 
@@ -397,10 +403,10 @@ enum err kernels_find_planned(const char *backend, const char *kernel_set,
  * (tests/cuda_emulator.h) have these as the last one, cuda/emulated. */
 const struct kernels *const *kernels_all(void);
 
-/* Address space that a thread of the processor takes besides: OpenBLAS's buffer
- * of 128 MiB at its first product, which it asks for again for ever where it
- * can't have it, and the stack. */
-#define KERNEL_THREAD_SPACE ((size_t)136 << 20)
+/* Address space that each of a rank's threads but the first takes: the stack
+ * that the C library gives it (ulimit -s; 2 MiB without a limit) and its guard
+ * page. Kernels take nothing else: their space is ctx->scratch. */
+size_t kernels_thread_space(void);
 
 /* Threads that a rank should use: processors in its affinity mask divided by
  * the ranks that share them, no more than SLURM_CPUS_PER_TASK (which counts for
@@ -411,12 +417,9 @@ int kernels_threads_default(int shared_by);
 /* Let OpenMP's idle threads sleep instead of spin: a spinning thread takes the
  * core from the one that it waits for when processors are shared (measured: a
  * step beside one busy process is 9 times slower), and sleeping costs nothing
- * measurable otherwise. And OpenBLAS has no threads of its own, of which each
- * takes 128 MiB of address space when the program is loaded, and where it can't
- * have them (ulimit -v) asks again for ever, so that the program never ends.
- * Both libraries read this from the environment before main, so the program is
- * started anew, once, unless OMP_WAIT_POLICY and OPENBLAS_NUM_THREADS=1 are
- * there. The first call of a main that has kernels. */
+ * measurable otherwise. OpenMP reads this from the environment before main, so
+ * the program is started anew, once, unless OMP_WAIT_POLICY is there. The first
+ * call of a main that has kernels. */
 void kernels_wait_passively(char **argv);
 
 #endif

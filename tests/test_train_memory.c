@@ -268,7 +268,8 @@ static void test_room(struct train_settings *s)
                strstr(err_text(), "what fits: ") != NULL,
            "%s", err_text());
     place.room = 0;
-    place.address_space = plan.total + 2 * KERNEL_THREAD_SPACE;
+    place.address_space =
+        plan.total + ((size_t)place.threads + 1) * kernels_thread_space();
     tap_ok(train_memory_fits(&plan, &place, 0), "address space is there");
     place.address_space = plan.total;
     tap_is_int(train_memory_check(s, &place), ERR_MEMORY, "or it is not");

@@ -1,5 +1,6 @@
 #include "src/base/memory.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -241,6 +242,11 @@ static size_t left_of(__rlimit_resource_t resource, const char *name)
 size_t memory_address_space(void)
 {
     return least(left_of(RLIMIT_AS, "VmSize"), left_of(RLIMIT_DATA, "VmData"));
+}
+
+void memory_share_heap(void)
+{
+    mallopt(M_ARENA_MAX, 1);
 }
 
 static size_t status_of(const char *name)

@@ -19,6 +19,11 @@ size_t memory_available(const char *root);
 /* Bytes that this process may still map; SIZE_MAX: no limit. */
 size_t memory_address_space(void);
 
+/* From here on all threads share the first one's heap: each other one would
+ * have its own and reserve 64 MiB of address space for it, out of what is
+ * needed elsewhere, wherever it can. For processes with such a limit. */
+void memory_share_heap(void);
+
 /* Its resident set, now and at its largest; 0: not known. */
 size_t memory_resident(void);
 size_t memory_peak(void);

@@ -9,17 +9,17 @@
 
 /* Measured 2026-11-22 as the peak of a process minus the arenas of its model
  * (src/DESIGN.md). Program and libraries, heap: */
-#define RUNTIME_BYTES (22 * MIB)
+#define RUNTIME_BYTES (18 * MIB)
 /* ... the writer's two buffers of a checkpoint, of which as much is touched as
  * it has bytes: */
 #define WRITER_BYTES (15 * MIB)
 /* ... OpenMPI, where there is more than one rank, and of its memory shared by a
  * node for each of the ranks there: */
 #define MPI_BYTES (8 * MIB)
-#define MPI_NEAR_BYTES (3 * MIB / 2)
+#define MPI_NEAR_BYTES (7 * MIB / 4)
 #define MPI_NEAR 8
-/* ... OpenBLAS's buffer and the stack of each thread: */
-#define THREAD_BYTES MIB
+/* ... what each thread touches of its stack: */
+#define THREAD_BYTES (MIB / 8)
 /* ... and for each peer, requests of two communicators and OpenMPI's buffers
  * (the library itself is loaded in any case), and those of one more: */
 #define PEER_BYTES (64 * (size_t)1024)

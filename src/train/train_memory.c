@@ -133,10 +133,11 @@ bool train_memory_fits(const struct memory_plan *plan,
     size_t node =
         (size_t)(place->node_ranks > 0 ? place->node_ranks : place->ranks);
     size_t here = plan->total - plan->shared / node * (node - 1);
-    /* what the runtime has mapped already is not counted twice */
+    /* all that the plan counts and the threads' stacks, the saver's and the
+     * lock's among them: little more than is missing at this moment */
     size_t host = plan->host > 0 ? plan->host : plan->total;
     size_t mapped =
-        host - plan->runtime + (size_t)place->threads * KERNEL_THREAD_SPACE;
+        host + ((size_t)place->threads + 1) * kernels_thread_space();
     if (plan->total >= ARENA_BYTES_MAX)
         return false;
     return (limit_bytes == 0 || plan->total <= limit_bytes) &&
@@ -316,9 +317,9 @@ static void name_limit(const struct memory_plan *plan,
     if (!train_memory_fits(plan, &only, 0)) {
         units_bytes((double)place->address_space, bytes, sizeof bytes);
         snprintf(text, size,
-                 "ulimit -v or -d leaves %s of address space, and each thread "
-                 "takes %zu MiB of it besides",
-                 bytes, KERNEL_THREAD_SPACE >> 20);
+                 "ulimit -v or -d leaves %s of address space, and each "
+                 "thread's stack (ulimit -s) takes %zu MiB of it besides",
+                 bytes, kernels_thread_space() >> 20);
         return;
     }
     only.room = place->room;

@@ -18,6 +18,8 @@ static void measure_place(struct trainer *trainer)
     int node_ranks = comm_local_size(trainer->comm);
     size_t available = memory_available("");
     size_t space = memory_address_space();
+    if (space != SIZE_MAX)
+        memory_share_heap();
     size_t part = 0;
     if (available != SIZE_MAX)
         part = available / (size_t)node_ranks + memory_resident();
