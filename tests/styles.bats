@@ -6,8 +6,7 @@
 load run_helpers
 
 setup_file() {
-    # another processor has another BLAS kernel, and other bits
-    export DIR OPENBLAS_CORETYPE=Haswell
+    export DIR
     DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-styles.XXXXXX")
     load run_helpers
     make_data

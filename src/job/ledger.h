@@ -1,9 +1,10 @@
 /* The ledger: RUN/ledger.jsonl, append-only JSON lines, one per event of an
  * attempt; each append is one write(2) and an fsync(2).
  * Events: "start" {attempt, job, restart, ranks, hosts, step}, "hardware"
- * {arithmetic, devices, exchange, algorithms, fallback}, "commit" {step,
- * bytes, seconds (writing and committing), stage_s (the copy that training
- * waited for)} or, by tessera-ckpt, {step, bytes, copy_s, scavenged: true},
+ * {arithmetic, kernel_set (rank 0's), devices, exchange, algorithms, fallback},
+ * "commit" {step, bytes, seconds (writing and committing), stage_s (the copy
+ * that training waited for)} or, by tessera-ckpt, {step, bytes, copy_s,
+ * scavenged: true},
  * "commit-local" (as "commit", on the nodes), "save-failed" {step, error,
  * reason}, "settings" {step, changed: {key: [before, now]}, lr: [before, now] if
  * the learning rate jumps}, "stop" {step, code, reason}, and those of the launch

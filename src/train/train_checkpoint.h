@@ -11,8 +11,8 @@
  * awaited, and tried twice. The state in the manifest is the run's position and
  * what must not change in a run: a resume with another model, data set, batch,
  * seed or slot count is refused, naming the setting; one with other arithmetic
- * (kernel set, BLAS) too, under "elastic", unless
- * parallel.allow_arithmetic_change is set. */
+ * (backend, its version; a GPU's libraries) too, unless
+ * parallel.allow_arithmetic_change is set or determinism is "fast". */
 #ifndef TESSERA_TRAIN_TRAIN_CHECKPOINT_H
 #define TESSERA_TRAIN_TRAIN_CHECKPOINT_H
 

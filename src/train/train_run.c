@@ -137,9 +137,10 @@ static enum err record_hardware(const struct run *run)
                  chosen.text[0] != '\0' ? ", " : "", chosen.text);
     return ledger_append(
         run->settings->run.dir, "hardware", run->attempt,
-        json_pack("{s:s, s:s, s:s, s:s, s:s}", "arithmetic", t->arithmetic,
-                  "devices", t->devices, "exchange", exchange, "algorithms",
-                  chosen.text, "fallback", t->settings.hardware.fallback));
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "arithmetic", t->arithmetic,
+                  "kernel_set", t->kernels->kernel_set, "devices", t->devices,
+                  "exchange", exchange, "algorithms", chosen.text, "fallback",
+                  t->settings.hardware.fallback));
 }
 
 /* JSON text is UTF-8; a path need not be, nor an error text that was cut. */
@@ -227,12 +228,12 @@ static void log_plan(const struct run *run)
     units_count((double)t->params->numel, count, sizeof count);
     units_bytes((double)run->plan.total, memory, sizeof memory);
     log_info("%s parameters, %d ranks x %d threads, %lld slots of %lld "
-             "samples, %s per rank, %s",
+             "samples, %s per rank, %s (%s)",
              count, t->ranks, t->ctx.threads,
              (long long)t->settings.parallel.slots,
              (long long)(t->settings.train.global_batch /
                          t->settings.parallel.slots),
-             memory, t->arithmetic);
+             memory, t->arithmetic, t->kernels->kernel_set);
 }
 
 /* What was planned against the largest that any rank has taken; of a device

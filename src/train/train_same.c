@@ -62,9 +62,9 @@ static enum err compare(const struct trainer *trainer, int rank,
 {
     if (strcmp(first->arithmetic, other->arithmetic) != 0)
         return err_set(ERR_UNSUPPORTED,
-                       "%s computes with %s, %s with %s: set "
-                       "hardware.backend and hardware.kernel_set to what both "
-                       "have (cpu, avx2)",
+                       "%s computes with %s, %s with %s: give both the same "
+                       "version, GPUs and libraries, or set hardware.backend "
+                       "to what both have (cpu)",
                        comm_host(trainer->comm, 0), first->arithmetic,
                        comm_host(trainer->comm, rank), other->arithmetic);
     for (int i = 0; i < train_settings_count; i++)

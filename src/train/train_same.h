@@ -9,7 +9,8 @@
 
 /* Arithmetic, the content of the data sets, and every setting but the paths of
  * the data sets, hardware.* and log.level must be those of rank 0; the error
- * names what differs and where. Collective, after the data sets are open. */
+ * names what differs and where. Processors and their kernel sets may differ.
+ * Collective, after the data sets are open. */
 enum err train_same(struct trainer *trainer);
 
 #endif

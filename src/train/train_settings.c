@@ -262,7 +262,8 @@ const struct setting train_settings_schema[] = {
       1e6, NULL, "seconds to wait for another rank before naming it" },
     { "parallel.allow_arithmetic_change", SETTING_BOOL,
       AT(parallel.allow_arithmetic_change), "false", 0, 0, NULL,
-      "resume on other kernels or libraries although the bits will differ" },
+      "resume with another backend, GPUs' libraries or version of arithmetic "
+      "although the bits will differ" },
 
     { "hardware.threads", SETTING_INT, AT(hardware.threads), "0", 0, 4096, NULL,
       "threads per rank; 0: from affinity and ranks on the node" },
@@ -271,7 +272,9 @@ const struct setting train_settings_schema[] = {
       "what computes; auto: the GPU, where there is one, this build can use it "
       "and hardware.kernel_set is auto, else the processor" },
     { "hardware.kernel_set", SETTING_STRING, AT(hardware.kernel_set), "auto", 0,
-      0, NULL, "of the processor: auto, avx512, avx2 or generic" },
+      0, NULL,
+      "of the processor, for tests: auto, avx512, avx2 or generic; decides "
+      "speed, never bits" },
     { "hardware.graphs", SETTING_CHOICE, AT(hardware.graphs), "auto", 0, 0,
       "auto|off",
       "of a GPU with ddp and zero1: a microbatch as one launch, not op by op; "

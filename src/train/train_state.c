@@ -37,6 +37,28 @@ enum err train_state_make(const struct trainer *trainer, json_t *arithmetics,
     return *out != NULL ? rc : err_set(ERR_MEMORY, "out of memory");
 }
 
+/* What the processor's results came from before they were the same everywhere:
+ * "cpu/avx512 OpenBLAS 0.3.21 SkylakeX". */
+static bool is_before_first(const char *arithmetic)
+{
+    return strncmp(arithmetic, "cpu/", 4) == 0;
+}
+
+static bool is_cpu(const char *arithmetic)
+{
+    return strncmp(arithmetic, "cpu", 3) == 0;
+}
+
+/* What gives the checkpoint's bits. */
+static const char *arithmetic_remedy(const char *then, const char *now)
+{
+    if (is_before_first(then) || (is_cpu(then) && is_cpu(now)))
+        return "finish the run with the version that began it";
+    if (is_cpu(then) != is_cpu(now))
+        return "set hardware.backend to match";
+    return "go on with such GPUs and libraries";
+}
+
 static enum err check_arithmetic(const struct trainer *trainer,
                                  const json_t *state)
 {
@@ -47,21 +69,24 @@ static enum err check_arithmetic(const struct trainer *trainer,
         count > 0 ? json_string_value(json_array_get(list, count - 1)) : NULL;
     if (then != NULL && strcmp(then, trainer->arithmetic) == 0)
         return ERR_OK;
+    then = then != NULL ? then : "?";
+    const char *before =
+        is_before_first(then) ? ", Tessera's arithmetic before 1" : "";
     if (strcmp(s->parallel.determinism, "fast") == 0 ||
         s->parallel.allow_arithmetic_change) {
         if (trainer->rank == 0)
-            log_warn("arithmetic changes from %s to %s: bits will differ from "
-                     "an undisturbed run",
-                     then ? then : "?", trainer->arithmetic);
+            log_warn("arithmetic changes from %s%s to %s: bits will differ "
+                     "from an undisturbed run",
+                     then, before, trainer->arithmetic);
         return ERR_OK;
     }
     return err_set(
         ERR_CHECKPOINT,
-        "the checkpoint was computed with %s, this machine would use "
-        "%s: set hardware.backend and hardware.kernel_set to match, or "
-        "parallel.allow_arithmetic_change=true to give up the "
-        "promise of the same bits",
-        then ? then : "?", trainer->arithmetic);
+        "the checkpoint was computed with %s%s, this start would use %s: %s, "
+        "or parallel.allow_arithmetic_change=true to give up the promise of "
+        "the same bits, which its checkpoints record",
+        then, before, trainer->arithmetic,
+        arithmetic_remedy(then, trainer->arithmetic));
 }
 
 enum err train_state_accept(void *arg, int64_t step, const json_t *state)

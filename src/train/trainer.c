@@ -16,10 +16,21 @@
 #include "src/train/train_verify.h"
 #include "src/train/trainer_memory.h"
 
+/* Kernel sets of the processor differ in speed only, those of GPUs in bits. */
+static void name_arithmetic(struct trainer *trainer)
+{
+    const struct kernels *kernels = trainer->kernels;
+    bool cpu = strcmp(kernels->backend, "cpu") == 0;
+    char text[224];
+    kernels->describe(text, sizeof text);
+    snprintf(trainer->arithmetic, sizeof trainer->arithmetic, "%s%s%s %s",
+             kernels->backend, cpu ? "" : "/", cpu ? "" : kernels->kernel_set,
+             text);
+}
+
 static enum err open_kernels(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
-    char blas[224];
     TRY(train_backend_find(&trainer->settings, trainer->ranks,
                            &trainer->kernels));
     const struct kernel_memory *memory = trainer->kernels->memory;
@@ -27,9 +38,7 @@ static enum err open_kernels(struct trainer *trainer)
     TRY(memory->stream_create(false, &trainer->stream));
     TRY(memory->event_create(&trainer->copied));
     trainer->ctx.stream = trainer->stream;
-    trainer->kernels->describe(blas, sizeof blas);
-    snprintf(trainer->arithmetic, sizeof trainer->arithmetic, "%s/%s %s",
-             trainer->kernels->backend, trainer->kernels->kernel_set, blas);
+    name_arithmetic(trainer);
 out:
     return rc;
 }

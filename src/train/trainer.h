@@ -34,7 +34,7 @@ struct trainer {
     int threads;
     int attempt;          /* 1 for the run's first start */
     char run_uuid[37];    /* of the run, from its first start */
-    char arithmetic[256]; /* backend/kernel set, BLAS: what decides bits */
+    char arithmetic[256]; /* "cpu arithmetic 1"; a GPU's tables, libraries */
     char devices[96];     /* "8 GPUs for 8 ranks"; empty on CPU */
     char *choices; /* of algorithms, as text (train_choices.h); NULL: none */
 

@@ -1,0 +1,204 @@
+/* Which arithmetic a run may go on with: that of any kernel set, on any rank,
+ * without a word; that of other versions only where the user allows it. */
+#include "checkpoint/ckpt_manifest.h"
+#include "src/train/train_checkpoint.h"
+#include "src/train/train_same.h"
+#include "tests/trainer_world.h"
+
+#include <jansson.h>
+
+#define SAMPLES 32
+#define SEQ_LEN 16
+#define STEPS 3
+#define BEFORE "cpu/avx512 OpenBLAS 0.3.21 SkylakeX"
+#define LATER "cpu arithmetic 999"
+#define PLAIN "parallel.determinism=elastic"
+#define ALLOWED "parallel.allow_arithmetic_change=true"
+
+struct run {
+    struct trainer *trainer;
+    struct train_checkpoint *checkpoint;
+};
+
+static const char *set_name(int number)
+{
+    const struct kernels *const *all = kernels_all();
+    int count = 0;
+    while (all[count] != NULL && strcmp(all[count]->backend, "cpu") == 0)
+        count++;
+    return all[number % count]->kernel_set;
+}
+
+/* Opens the run with this rank's kernel set; with `claims` it computes as
+ * always but says that this is its arithmetic. */
+static enum err open_run(struct world *world, const char *name, const char *set,
+                         const char *more, const char *claims, struct run *run)
+{
+    enum err rc = ERR_OK;
+    char dir[FSIO_PATH_MAX + 32], data[FSIO_PATH_MAX + 16], kernels[64];
+    char *overrides[] = {
+        dir,
+        data,
+        kernels,
+        (char *)more,
+        "hardware.backend=cpu",
+        "hardware.threads=1",
+        "train.max_duration=9ba",
+        "train.global_batch=4",
+        "train.microbatch=1",
+        "parallel.slots=4",
+        "data.seq_len=16",
+        "checkpoint.interval=3ba",
+        "model.d_model=32",
+        "model.n_heads=2",
+        "model.n_layers=2",
+    };
+    int count = (int)(sizeof overrides / sizeof *overrides);
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    *run = (struct run){ NULL, NULL };
+    snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
+    snprintf(data, sizeof data, "data.train=%s/data", world->folder);
+    snprintf(kernels, sizeof kernels, "hardware.kernel_set=%s", set);
+    TRY(train_settings_load(NULL, overrides, count, settings));
+    TRY(fsio_mkdirs(settings->run.dir));
+    TRY(trainer_create(world->comm, settings, 1, &run->trainer));
+    if (claims != NULL)
+        snprintf(run->trainer->arithmetic, sizeof run->trainer->arithmetic,
+                 "%s", claims);
+    TRY(train_checkpoint_create(NULL, NULL, &run->checkpoint));
+    trainer_listen(run->trainer, train_checkpoint_listener(run->checkpoint));
+    TRY(trainer_start(run->trainer));
+out:
+    free(settings);
+    return rc;
+}
+
+static void close_run(struct run *run)
+{
+    train_checkpoint_destroy(run->checkpoint);
+    trainer_destroy(run->trainer);
+}
+
+/* STEPS steps more and their checkpoint. */
+static enum err go_on(struct world *world, const char *name, const char *set,
+                      const char *more, const char *claims)
+{
+    enum err rc = ERR_OK;
+    struct run run;
+    TRY(open_run(world, name, set, more, claims, &run));
+    for (int i = 0; i < STEPS; i++) {
+        TRY(trainer_step(run.trainer));
+        run.trainer->finished = i == STEPS - 1; /* the save is awaited */
+        TRY(trainer_event(run.trainer, EVENT_BATCH_CHECKPOINT));
+    }
+out:
+    close_run(&run);
+    return rc;
+}
+
+/* Whether the step's checkpoint lists these, separated by commas, and no other
+ * arithmetic. */
+static bool lists(struct world *world, const char *name, int64_t step,
+                  const char *wanted)
+{
+    char path[FSIO_PATH_MAX], list[512] = "";
+    struct ckpt_manifest *manifest = NULL;
+    if (fsio_path(path, "%s/%s/checkpoints/step-%09lld", world->folder, name,
+                  (long long)step) != ERR_OK ||
+        ckpt_manifest_read(path, NULL, NULL, &manifest) != ERR_OK)
+        return false;
+    const json_t *all = json_object_get(manifest->state, "arithmetic");
+    for (size_t i = 0; i < json_array_size(all); i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+                 i > 0 ? "," : "", json_string_value(json_array_get(all, i)));
+    ckpt_manifest_destroy(manifest);
+    if (strcmp(list, wanted) != 0)
+        tap_note("%s: %s", name, list);
+    return strcmp(list, wanted) == 0;
+}
+
+static void test_sets(struct world *world)
+{
+    enum err rc = ERR_OK;
+    for (int start = 0; start < 3; start++) {
+        rc = go_on(world, "sets", set_name(start), PLAIN, NULL);
+        everywhere(world, rc == ERR_OK, set_name(start));
+    }
+    everywhere(world, lists(world, "sets", 3 * STEPS, "cpu arithmetic 1"),
+               "a run goes on with any kernel set, and is one run");
+}
+
+/* Each rank another one. */
+static void test_mixed(struct world *world)
+{
+    static const char *const modes[] = { "elastic", "run", "fast" };
+    char more[64];
+    for (int i = 0; i < 3; i++) {
+        snprintf(more, sizeof more, "parallel.determinism=%s", modes[i]);
+        enum err rc = go_on(world, modes[i], set_name(world->rank), more, NULL);
+        everywhere(world, rc == ERR_OK, more);
+    }
+}
+
+static void test_before(struct world *world)
+{
+    const char *set = set_name(0);
+    enum err rc = go_on(world, "old", set, PLAIN, BEFORE);
+    everywhere(world, rc == ERR_OK && lists(world, "old", STEPS, BEFORE),
+               "a run of an older version");
+    rc = go_on(world, "old", set, PLAIN, NULL);
+    everywhere(world,
+               rc == ERR_CHECKPOINT && strstr(err_text(), BEFORE) != NULL &&
+                   strstr(err_text(), "before 1") != NULL &&
+                   strstr(err_text(), ALLOWED) != NULL,
+               "is refused, by its name and with what to do");
+    rc = go_on(world, "old", set, ALLOWED, NULL);
+    everywhere(world,
+               rc == ERR_OK &&
+                   lists(world, "old", 2 * STEPS, BEFORE ",cpu arithmetic 1"),
+               "goes on where that is allowed, and its checkpoints tell");
+    rc = go_on(world, "old", set, PLAIN, NULL);
+    everywhere(world, rc == ERR_OK, "and then it need not be allowed again");
+    rc = go_on(world, "later", set, PLAIN, LATER);
+    if (rc == ERR_OK)
+        rc = go_on(world, "later", set, PLAIN, NULL);
+    everywhere(world,
+               rc == ERR_CHECKPOINT && strstr(err_text(), LATER) != NULL &&
+                   strstr(err_text(), "before 1") == NULL,
+               "so is a later one");
+    rc = go_on(world, "loose", set, "parallel.determinism=fast", BEFORE);
+    if (rc == ERR_OK)
+        rc = go_on(world, "loose", set, "parallel.determinism=fast", NULL);
+    everywhere(world, rc == ERR_OK, "fast takes any");
+}
+
+/* Ranks of one start. */
+static void test_same(struct world *world)
+{
+    struct run run;
+    if (world->ranks == 1)
+        return;
+    enum err rc = open_run(world, "same", set_name(0), PLAIN, NULL, &run);
+    if (rc == ERR_OK && world->rank == 1)
+        snprintf(run.trainer->arithmetic, sizeof run.trainer->arithmetic,
+                 LATER);
+    if (rc == ERR_OK)
+        rc = train_same(run.trainer);
+    everywhere(world,
+               rc == ERR_UNSUPPORTED && strstr(err_text(), LATER) != NULL,
+               "ranks with other versions are refused");
+    close_run(&run);
+}
+
+static void tests(struct world *world)
+{
+    test_sets(world);
+    test_mixed(world);
+    test_before(world);
+    test_same(world);
+}
+
+int main(int argc, char **argv)
+{
+    return world_main(argc, argv, SAMPLES, SEQ_LEN, tests);
+}
