@@ -98,7 +98,7 @@ CUDA_OBJ := $(CUDA_SRC:%.cu=$(B)/%.o) $(CUDA_C)
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_OBJ)) $(foreach s,$(KERNEL_SETS),$(CPU_SRC:%.c=$(B)/%.$(s).o))
 MAINS    := $(filter-out tessera,$(MAIN_SRC:src/cmd/%.c=%))
 PROGRAMS := $(B)/bin/tessera $(MAINS:%=$(B)/bin/tessera-%) $(B)/bin/tessera-launch
-# the part of the health check that root runs: no MPI, no BLAS, and of other
+# the part of the health check that root runs: no MPI, no kernels, and of other
 # libraries their archives, where there are any
 NODE     := $(B)/libexec/node-health
 NODE_OBJ := $(addprefix $(B)/,src/cmd/health.node.o healthcheck/health.node.o healthcheck/health_cpu.node.o)

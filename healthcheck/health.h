@@ -13,8 +13,9 @@
  * Verdict of the node: the gravest state of its checks, bad > unknown > warn >
  * ok; code and reason are those of the first check with that state. Speeds are
  * reported; they are bad only below a floor that the administrator has set, or,
- * of GPUs, far below the others of the node, and only twice in a row. Hard
- * faults (wrong arithmetic, unwritable local file systems) are bad at once.
+ * of GPUs, far below the others of the node, and only twice in a row. Products
+ * far below what the processors' multiply-adds reach are warned of. Hard faults
+ * (wrong arithmetic, unwritable local file systems) are bad at once.
  *
  * The phases of root, prolog and epilog, lead to drains. There nothing that a
  * user of the node can bring about is bad: it is worth a warning at most. */
@@ -49,6 +50,7 @@ struct health_limits {
     double memory_available_min_mib;
     double load_max, blocked_max, zombies_max; /* 0: only reported */
     double gemm_min_gflops;
+    double gemm_peak_ratio_min; /* less is worth a warning */
     double triad_min_gbps;
     double pair_min_gbps;
     double pair_ratio_min; /* of the median: slower pairs are looked at again */
@@ -85,7 +87,8 @@ struct health_result {
     char text[80];    /* one short clause for people; may be empty */
     char table[4096]; /* measurements for people, whole lines; may be empty */
     double value;
-    double limit; /* 0: none */
+    double limit;      /* 0: none */
+    double peak_ratio; /* of products to multiply-adds alone; 0: not known */
     int tries;
     double dur_s;
     bool retest; /* a bad result needs a second one: speeds, hangs */
@@ -178,7 +181,9 @@ void health_host_boot_id(const char *root, char *text, size_t bytes);
 /* SLURMD_NODENAME, else the host name without its domain; not a check. */
 void health_host_name(char *text, size_t bytes);
 /* All processors multiply the same matrices for a while; every product must
- * have the bits of the first one, which must agree with an fp64 reference. */
+ * have the bits of the first one, which must agree with an fp64 reference. Its
+ * peak_ratio is the sum of the threads' fastest products over what the same
+ * threads' multiply-adds reach (kernels' peak_flops). */
 enum err health_cpu_gemm(const struct health_env *env,
                          struct health_result *out);
 /* a = b + s c on arrays larger than the caches; 24 bytes per element count. */

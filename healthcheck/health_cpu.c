@@ -1,7 +1,9 @@
 /* Arithmetic and memory of the processors.
  *
  * A core that computes wrongly is rare and does not say so: every core must
- * reproduce, bit for bit, one product that was checked against fp64. */
+ * reproduce, bit for bit, one product that was checked against fp64. Products
+ * that take far longer than their multiply-adds come from kernels that do not
+ * suit the processor, or from memory: all jobs would be that slow. */
 #include "healthcheck/health.h"
 
 #include <math.h>
@@ -20,6 +22,7 @@
 
 #define CPU_SIDE 384
 #define CPU_ELEMENTS (CPU_SIDE * CPU_SIDE)
+#define CPU_FLOP (2.0 * CPU_SIDE * CPU_ELEMENTS)
 #define CPU_SEED 20251
 #define CPU_TRIAD_BYTES_MAX (768.0 * 1048576.0)
 #define CPU_TRIAD_PASSES 5
@@ -29,8 +32,8 @@ struct cpu_gemm {
     const struct kernels *kernels;
 #endif
     float *a, *b;
-    float *good;       /* the product that all must reproduce */
-    size_t room_bytes; /* that a thread's product takes */
+    float *good;          /* the product that all must reproduce */
+    size_t product_bytes; /* with scratch behind it */
     int threads;
     double seconds;
     bool inject;
@@ -41,6 +44,7 @@ struct cpu_tally {
     int64_t wrong; /* elements */
     int cpu;       /* where, the first time; -1: nowhere */
     double span_s;
+    double best; /* FLOP/s of the fastest product; of all: their sum */
 };
 
 static void *cpu_allocate(size_t bytes)
@@ -65,16 +69,15 @@ cpu_multiply(const float *restrict a, const float *restrict b,
                     a[i * CPU_SIDE + k] * b[k * CPU_SIDE + j];
 }
 
-static enum err cpu_product(const struct cpu_gemm *test, void *room, float *out)
+static enum err cpu_product(const struct cpu_gemm *test, float *out)
 {
-    (void)room;
     cpu_multiply(test->a, test->b, out);
     return ERR_OK;
 }
 
 static enum err cpu_begin(struct cpu_gemm *test)
 {
-    test->room_bytes = 64;
+    test->product_bytes = CPU_ELEMENTS * sizeof *test->good;
     return ERR_OK;
 }
 
@@ -82,12 +85,20 @@ static int cpu_threads(void)
 {
     return omp_get_num_procs();
 }
-#else
-static enum err cpu_product(const struct cpu_gemm *test, void *room, float *out)
+
+/* Its product is a plain loop, which no job computes with. */
+static double cpu_peak(const struct cpu_gemm *test)
 {
+    (void)test;
+    return 0;
+}
+#else
+static enum err cpu_product(const struct cpu_gemm *test, float *out)
+{
+    size_t bytes = CPU_ELEMENTS * sizeof *out;
     struct kernel_ctx ctx = { .threads = 1,
-                              .scratch = room,
-                              .scratch_bytes = test->room_bytes };
+                              .scratch = out + CPU_ELEMENTS,
+                              .scratch_bytes = test->product_bytes - bytes };
     struct gemm gemm = { .form = GEMM_NN,
                          .m = CPU_SIDE,
                          .n = CPU_SIDE,
@@ -100,16 +111,32 @@ static enum err cpu_product(const struct cpu_gemm *test, void *room, float *out)
 
 static enum err cpu_begin(struct cpu_gemm *test)
 {
-    const struct kernel_limits limits = { .threads = 1 };
     enum err rc = kernels_find("cpu", "auto", &test->kernels);
+    struct kernel_limits limits = { .threads = 1,
+                                    .tokens = CPU_SIDE,
+                                    .batch = 1,
+                                    .seq = CPU_SIDE,
+                                    .width = CPU_SIDE,
+                                    .heads = 1,
+                                    .head_dim = CPU_SIDE,
+                                    .vocab = CPU_SIDE };
     if (rc == ERR_OK)
-        test->room_bytes = test->kernels->scratch_bytes(&limits);
+        test->product_bytes = CPU_ELEMENTS * sizeof *test->good +
+                              test->kernels->scratch_bytes(&limits);
     return rc;
 }
 
 static int cpu_threads(void)
 {
     return kernels_threads_default(1);
+}
+
+/* FLOP/s of the threads that have computed the products, where they did. */
+static double cpu_peak(const struct cpu_gemm *test)
+{
+    struct kernel_ctx ctx = { .threads = test->threads };
+    const char *source;
+    return test->kernels->peak_flops(&ctx, DTYPE_F32, false, &source);
 }
 #endif
 
@@ -168,16 +195,16 @@ static void cpu_bind(const cpu_set_t *mask, int index)
 static enum err cpu_loop(const struct cpu_gemm *test, struct cpu_tally *tally)
 {
     enum err rc = ERR_OK;
-    float *c = cpu_allocate(CPU_ELEMENTS * sizeof *c);
-    void *room = cpu_allocate(test->room_bytes);
+    float *c = cpu_allocate(test->product_bytes);
     tally->cpu = -1;
-    if (c == NULL || room == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for a matrix");
-        goto out;
-    }
+    if (c == NULL)
+        return err_set(ERR_MEMORY, "no memory for a matrix");
     double start = clock_now();
     do {
-        TRY(cpu_product(test, room, c));
+        double begin = clock_now();
+        TRY(cpu_product(test, c));
+        tally->best =
+            fmax(tally->best, CPU_FLOP / fmax(clock_now() - begin, 1e-9));
         if (test->inject && omp_get_thread_num() == 0)
             c[CPU_ELEMENTS / 2] = -c[CPU_ELEMENTS / 2];
         int64_t wrong = cpu_differences(c, test->good);
@@ -188,7 +215,6 @@ static enum err cpu_loop(const struct cpu_gemm *test, struct cpu_tally *tally)
         tally->span_s = clock_now() - start;
     } while (tally->span_s < test->seconds);
 out:
-    free(room);
     free(c);
     return rc;
 }
@@ -212,6 +238,7 @@ static enum err cpu_all(const struct cpu_gemm *test, struct cpu_tally *total)
                 rc = err_set(own_rc, "gemm: a thread failed");
             total->products += own.products;
             total->wrong += own.wrong;
+            total->best += own.best;
             if (own.cpu >= 0 && total->cpu < 0)
                 total->cpu = own.cpu;
             total->span_s = fmax(total->span_s, own.span_s);
@@ -248,15 +275,25 @@ static enum err cpu_judge(const struct health_env *env,
     enum err rc = cpu_all(test, &tally);
     if (rc != ERR_OK)
         return rc;
-    out->value = 2.0 * CPU_SIDE * CPU_ELEMENTS * (double)tally.products /
-                 fmax(tally.span_s, 1e-9) / 1e9;
+    out->value =
+        CPU_FLOP * (double)tally.products / fmax(tally.span_s, 1e-9) / 1e9;
     out->limit = env->limits.gemm_min_gflops;
+    double peak = cpu_peak(test);
+    if (peak > 0)
+        out->peak_ratio = tally.best / peak;
     if (tally.wrong > 0) {
         cpu_wrong(out, tally.wrong, tally.cpu);
     } else if (out->value < out->limit) {
         out->state = HEALTH_BAD;
         out->retest = true;
         snprintf(out->code, sizeof out->code, "GEMM_SLOW");
+    } else if (peak > 0 && out->peak_ratio < env->limits.gemm_peak_ratio_min) {
+        out->state = HEALTH_WARN;
+        out->retest = true;
+        snprintf(out->code, sizeof out->code, "GEMM_BELOW_PEAK");
+        snprintf(out->text, sizeof out->text,
+                 "products reach %.2f of the processors' %.4g GFLOP/s",
+                 out->peak_ratio, peak / 1e9);
     }
     return ERR_OK;
 }
@@ -265,34 +302,27 @@ enum err health_cpu_gemm(const struct health_env *env,
                          struct health_result *out)
 {
     enum err rc = ERR_OK;
-    void *room = NULL;
     struct cpu_gemm test = {
         .threads = cpu_threads(),
         .seconds = env->phase == HEALTH_JOB ? 3.0 : 0.3,
         .inject = health_injected(env->inject, "gemm", env->host, "wrong"),
         .a = cpu_allocate(CPU_ELEMENTS * sizeof(float)),
         .b = cpu_allocate(CPU_ELEMENTS * sizeof(float)),
-        .good = cpu_allocate(CPU_ELEMENTS * sizeof(float)),
     };
     snprintf(out->unit, sizeof out->unit, "GFLOP/s");
+    TRY(cpu_begin(&test));
+    test.good = cpu_allocate(test.product_bytes);
     if (test.a == NULL || test.b == NULL || test.good == NULL) {
         rc = err_set(ERR_MEMORY, "no memory for three matrices");
-        goto out;
-    }
-    TRY(cpu_begin(&test));
-    room = cpu_allocate(test.room_bytes);
-    if (room == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory for a product");
         goto out;
     }
     rng_fill_normal(CPU_SEED, rng_stream("health.a"), 0, CPU_ELEMENTS, 1.0f,
                     test.a);
     rng_fill_normal(CPU_SEED, rng_stream("health.b"), 0, CPU_ELEMENTS, 1.0f,
                     test.b);
-    TRY(cpu_product(&test, room, test.good));
+    TRY(cpu_product(&test, test.good));
     TRY(cpu_judge(env, &test, out));
 out:
-    free(room);
     free(test.good);
     free(test.b);
     free(test.a);

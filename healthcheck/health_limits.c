@@ -34,6 +34,10 @@ static const struct setting health_limits_schema[] = {
       "zombies that are no reason to warn; 0: only reported" },
     { "gemm.min_gflops", SETTING_FLOAT, FIELD(gemm_min_gflops), "0", 0, 1e9,
       NULL, "fp32 GEMM of all processors, GFLOP/s; 0: only reported" },
+    { "gemm.peak_ratio_min", SETTING_FLOAT, FIELD(gemm_peak_ratio_min), "0.5",
+      0, 1, NULL,
+      "the same over what multiply-adds alone reach; less is worth a warning; "
+      "0: only reported" },
     { "triad.min_gbps", SETTING_FLOAT, FIELD(triad_min_gbps), "0", 0, 1e9, NULL,
       "memory bandwidth of all processors, GB/s; 0: only reported" },
     { "pair.min_gbps", SETTING_FLOAT, FIELD(pair_min_gbps), "0", 0, 1e9, NULL,

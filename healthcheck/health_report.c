@@ -74,12 +74,17 @@ static double report_millis(double seconds)
 
 static json_t *report_result(const struct health_result *result)
 {
-    return json_pack("{s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:i, s:f}", "id",
-                     result->id, "v", report_round(result->value), "unit",
-                     result->unit, "limit", report_round(result->limit), "st",
-                     health_state_name(result->state), "code", result->code,
-                     "text", result->text, "tries", result->tries, "dur_s",
-                     report_millis(result->dur_s));
+    json_t *one =
+        json_pack("{s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:i, s:f}", "id",
+                  result->id, "v", report_round(result->value), "unit",
+                  result->unit, "limit", report_round(result->limit), "st",
+                  health_state_name(result->state), "code", result->code,
+                  "text", result->text, "tries", result->tries, "dur_s",
+                  report_millis(result->dur_s));
+    if (one != NULL && result->peak_ratio > 0)
+        json_object_set_new(one, "peak_ratio",
+                            json_real(report_round(result->peak_ratio)));
+    return one;
 }
 
 json_t *health_report_json(const struct health_verdict *verdict)
@@ -122,6 +127,8 @@ void health_report_print(const struct health_verdict *verdict, FILE *file)
                 result->dur_s);
         if (result->state != HEALTH_OK)
             fprintf(file, "  %s %s", result->code, result->text);
+        else if (result->peak_ratio > 0)
+            fprintf(file, "  %.2f of the peak", result->peak_ratio);
         fputc('\n', file);
     }
     for (int i = 0; i < verdict->count; i++)

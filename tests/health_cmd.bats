@@ -136,6 +136,18 @@ field() {
     grep -q 'health.cfg:1' "$DIR/errors"
 }
 
+@test "products are compared with the peak, and far below it is a warning" {
+    run check prolog
+    [ "$status" -eq 0 ]
+    [[ $output =~ gemm\ +ok\ .*0\.[5-9][0-9]\ of\ the\ peak ]]
+    echo 'gemm: { peak_ratio_min = 1; };' >>"$DIR/health.cfg"
+    run check prolog --json
+    [ "$status" -eq 1 ]
+    [ "$(field code)" = GEMM_BELOW_PEAK ]
+    [ "$(field action)" = none ]
+    [[ $output =~ \"peak_ratio\":0\.[5-9] ]]
+}
+
 @test "a recorded machine is looked at instead of this one" {
     mkdir -p "$DIR/root/tmp" "$DIR/root/dev/shm"
     cp -r "$BATS_TEST_DIRNAME/machines/busy/proc" "$DIR/root/"

@@ -395,6 +395,7 @@ static void test_injection(void)
     struct health_limits limits;
     health_limits_load(NULL, &limits);
     limits.shm_free_min_mib = limits.tmp_free_min_mib = 0.001;
+    limits.gemm_peak_ratio_min = 0; /* sanitizers are slow */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct health_result result = { .state = HEALTH_UNKNOWN };
         run_builtin(cases[i].id, "", cases[i].inject, &limits, &result);
@@ -410,6 +411,14 @@ static void test_injection(void)
     tap_is_str(result.code, "GEMM_SLOW", "below a floor that was set");
     tap_is_int(result.tries, 2, "speeds are tested twice");
     tap_ok(result.value > 0, "the speed is reported");
+    tap_ok(result.peak_ratio > 0 && result.peak_ratio < 1.2,
+           "products reach %.2f of the peak", result.peak_ratio);
+    limits.gemm_min_gflops = 0;
+    limits.gemm_peak_ratio_min = 1;
+    run_builtin("gemm", "", NULL, &limits, &result);
+    tap_is_str(result.code, "GEMM_BELOW_PEAK", "%s", result.text);
+    tap_is_int(result.state, HEALTH_WARN, "which is never bad");
+    tap_is_int(result.tries, 2, "and is tested twice");
 }
 
 /* In a folder of `owner`: files of that many bytes, with two names each. */
@@ -501,8 +510,9 @@ static void test_limits(void)
     char path[FSIO_PATH_MAX];
     tap_is_int(health_limits_load(NULL, &limits), ERR_OK, "default limits");
     tap_ok(limits.shm_free_min_mib == 32 && limits.tmp_free_min_mib == 64 &&
-               limits.gemm_min_gflops == 0 && limits.triad_min_gbps == 0,
-           "floors for space, none for speed");
+               limits.gemm_min_gflops == 0 && limits.triad_min_gbps == 0 &&
+               limits.gemm_peak_ratio_min == 0.5,
+           "floors for space, none for speed, half of the peak");
     snprintf(path, sizeof path, "%.900s/health.cfg", folder);
     FILE *file = fopen(path, "w");
     fputs("shm: { free_min_mib = 5; };\ngemm: { min_gflops = 1.5; };\n"
