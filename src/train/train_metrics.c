@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/train/train_backend.h"
 #include "src/train/train_lines.h"
+#include "src/train/train_products.h"
 
 struct train_metrics {
     int fd;
@@ -29,7 +30,7 @@ static void find_peak(struct train_metrics *metrics,
     metrics->peak_source = "setting";
     if (metrics->peak_flops > 0.0)
         return;
-    /* BLAS uses all that the processor has, whatever the kernel set does. */
+    /* The processor's, whatever the kernel set makes of it. */
     if (strcmp(kernels->backend, "cpu") == 0 &&
         kernels_find("cpu", "auto", &kernels) != ERR_OK)
         return;
@@ -56,6 +57,7 @@ enum err train_metrics_create(const struct trainer *trainer,
     TRY(train_lines_open(trainer->settings.run.dir, "metrics.jsonl",
                          metrics->path, &metrics->fd));
     find_peak(metrics, trainer);
+    TRY(train_products_check(trainer));
     *out = metrics;
     metrics = NULL;
 out:
