@@ -134,7 +134,6 @@ run_tree() {
     [[ "${lines[-1]}" == "no GPU: "* ]]
     [[ "${lines[-2]}" =~ ^gpu:\ [0-9]+\ checks,\ 0\ failed,\ [0-9]+\ skipped$ ]]
     [[ "$output" == *"test_kernels_bf16 "*"skipped  no GPU; it starts"* ]]
-    [ -e tessera-gpu/lib/libopenblas.so.0 ]
     LD_LIBRARY_PATH=$PWD/tessera-gpu/lib run tessera-gpu/build/bin/tessera-train --version
     [ "$status" -eq 0 ]
     run ls tessera-gpu/lib
