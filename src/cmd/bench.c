@@ -12,34 +12,45 @@
 #include "src/base/log.h"
 #include "src/cmd/bench_ckpt.h"
 #include "src/cmd/bench_comm.h"
+#include "src/cmd/bench_gemm.h"
 #include "src/cmd/bench_memory.h"
 #include "src/cmd/bench_parallel.h"
+#include "src/cmd/bench_peer.h"
 #include "src/cmd/bench_ranks.h"
 #include "src/cmd/bench_step.h"
 #include "src/job/exit_code.h"
 
-#define NAMES "step, data, mfu, ckpt, memory, context and comm"
+#define NAMES "step, gemm, data, mfu, ckpt, memory, context and comm"
+#define PEER "gemm-peer"
 #define SECONDS_MAX 1e6
 #define THREADS_MAX 4096
+#define TOKENS_MAX 65536
 
 static const struct {
     const char *name;
     enum err (*run)(const struct bench_options *options, json_t **result);
     const char *help;
+    void (*print)(const json_t *result); /* NULL: name and value, a line each */
 } benches[] = {
     { "step", bench_step,
-      "an optimizer step against GEMM and bandwidth (--model 125m|10m|moe)" },
-    { "data", bench_data, "the data loader's share of a step" },
+      "an optimizer step against the processor's peak and another BLAS", NULL },
+    { "gemm", bench_gemm,
+      "matrix products by shape, against the peak and every BLAS here",
+      bench_gemm_print },
+    { "data", bench_data, "the data loader's share of a step", NULL },
     { "mfu", bench_mfu,
-      "tokens per second by these settings, against a large matrix product" },
-    { "ckpt", bench_ckpt, "saving and loading against the bare disk" },
+      "tokens per second by these settings, against a large matrix product",
+      NULL },
+    { "ckpt", bench_ckpt, "saving and loading against the bare disk", NULL },
     { "memory", bench_memory,
-      "what checkpointing and compression of activations save and cost" },
-    { "context", bench_memory_context, "memory and time of long sequences" },
-    { "comm", bench_comm, "two ranks' sum against MPI_Allreduce" },
-    { "ckpt-rank", bench_ckpt_rank, NULL }, /* what ckpt starts */
-    { "comm-rank", bench_comm_rank, NULL },
-    { "parallel-rank", bench_parallel_rank, NULL }, /* what step starts */
+      "what checkpointing and compression of activations save and cost", NULL },
+    { "context", bench_memory_context, "memory and time of long sequences",
+      NULL },
+    { "comm", bench_comm, "two ranks' sum against MPI_Allreduce", NULL },
+    { "ckpt-rank", bench_ckpt_rank, NULL, NULL }, /* what ckpt starts */
+    { "comm-rank", bench_comm_rank, NULL, NULL },
+    { "parallel-rank", bench_parallel_rank, NULL, NULL }, /* what step starts */
+    { PEER, bench_peer_serve, NULL, NULL }, /* what gemm and step start */
 };
 
 static void usage(FILE *out)
@@ -48,7 +59,10 @@ static void usage(FILE *out)
             "usage: tessera-bench NAME [--json] [--dir DIR] [--threads N] "
             "[--seconds S]\n"
             "       tessera-bench step [--model 125m|10m|moe] [--parallel] "
-            "...\n"
+            "[--mkl PATH] ...\n"
+            "       tessera-bench gemm [--model 125m|10m|moe] [--tokens N] "
+            "[--kernel-set NAME]\n"
+            "                          [--mkl PATH] ...\n"
             "       tessera-bench mfu [key=value ...] ...\n\n"
             "Files are made in a new folder in DIR (TMPDIR or /tmp), "
             "which is removed\nafterwards. --json prints one object on "
@@ -129,17 +143,25 @@ static enum err set_value(struct arguments *out, const char *option,
                           const char *value)
 {
     enum err rc = ERR_OK;
-    double threads = 1;
+    double number = 1;
     if (strcmp(option, "--dir") == 0) {
         out->dir = value;
     } else if (strcmp(option, "--model") == 0) {
         out->options.model = value;
+    } else if (strcmp(option, "--kernel-set") == 0) {
+        out->options.kernel_set = value;
+    } else if (strcmp(option, "--mkl") == 0) {
+        out->options.mkl = value;
     } else if (strcmp(option, "--seconds") == 0) {
         return parse_number(option, value, SECONDS_MAX, &out->options.seconds);
     } else if (strcmp(option, "--threads") == 0) {
-        TRY(parse_number(option, value, THREADS_MAX, &threads));
-        out->options.threads = (int)threads;
-        return threads == (int)threads ? ERR_OK : bad_value(option, value);
+        TRY(parse_number(option, value, THREADS_MAX, &number));
+        out->options.threads = (int)number;
+        return number == (int)number ? ERR_OK : bad_value(option, value);
+    } else if (strcmp(option, "--tokens") == 0) {
+        TRY(parse_number(option, value, TOKENS_MAX, &number));
+        out->options.tokens = (int)number;
+        return number == (int)number ? ERR_OK : bad_value(option, value);
     } else {
         return err_set(ERR_USAGE, "no option '%s'; see --help", option);
     }
@@ -184,6 +206,22 @@ out:
     return rc;
 }
 
+/* Options that would be ignored. */
+static enum err check_options(const struct arguments *arguments)
+{
+    const struct bench_options *options = &arguments->options;
+    bool gemm = strcmp(arguments->name, "gemm") == 0;
+    bool step = strcmp(arguments->name, "step") == 0;
+    if ((options->kernel_set != NULL || options->tokens > 0) && !gemm)
+        return err_set(ERR_USAGE,
+                       "--kernel-set and --tokens are for gemm, not for %s",
+                       arguments->name);
+    if (options->mkl != NULL && !gemm && !(step && !options->parallel))
+        return err_set(ERR_USAGE, "--mkl is for gemm and step, not for %s%s",
+                       arguments->name, step ? " --parallel" : "");
+    return ERR_OK;
+}
+
 /* Everything is written in a fresh folder, which goes afterwards: nothing else
  * in DIR is touched. A rank works in the folder that its parent has made. */
 static enum err run_in_folder(const struct arguments *arguments,
@@ -198,10 +236,15 @@ static enum err run_in_folder(const struct arguments *arguments,
     if (dir == NULL || dir[0] == '\0')
         dir = "/tmp";
     options.dir = dir;
+    /* gemm has all models' shapes */
+    if (options.model == NULL && strcmp(arguments->name, "gemm") != 0)
+        options.model = "125m";
     if (strstr(arguments->name, "-rank") != NULL) {
         TRY(bench_ranks_check(&options));
         return run_bench(arguments->name, &options, result);
     }
+    if (strcmp(arguments->name, PEER) == 0)
+        return run_bench(arguments->name, &options, result);
     TRY(fsio_path(prefix, "%s/tessera-bench", dir));
     TRY(fsio_mkdir_new(prefix, folder));
     options.dir = folder;
@@ -214,10 +257,15 @@ out:
 
 static void print_result(const struct arguments *arguments, json_t *result)
 {
-    if (strstr(arguments->name, "-rank") != NULL)
+    size_t i = 0;
+    while (strcmp(arguments->name, benches[i].name) != 0)
+        i++;
+    if (benches[i].help == NULL)
         return; /* its parent prints */
     if (arguments->json)
         json_dumpf(result, stdout, JSON_REAL_PRECISION(6)), putchar('\n');
+    else if (benches[i].print != NULL)
+        benches[i].print(result);
     else
         print_table(result);
 }
@@ -227,7 +275,6 @@ int main(int argc, char **argv)
     struct arguments arguments = {
         .options = { .threads = processors() < 2 ? processors() : 2,
                      .seconds = 60.0,
-                     .model = "125m",
                      .overrides = argv + 1 /* moved to the front */ },
     };
     json_t *result = NULL;
@@ -245,6 +292,8 @@ int main(int argc, char **argv)
     }
     if (rc == ERR_OK)
         rc = find_bench(arguments.name);
+    if (rc == ERR_OK)
+        rc = check_options(&arguments);
     if (rc == ERR_OK)
         rc = run_in_folder(&arguments, &result);
     if (rc == ERR_OK)

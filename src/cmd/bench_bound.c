@@ -1,32 +1,64 @@
 #include "src/cmd/bench_bound.h"
 
-#include <cblas.h>
-#include <stdlib.h>
-
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/cmd/bench_peer.h"
 
 #define TRIAD_ELEMENTS (8 << 20)
+#define TRIAD_TRIES 4
 
-static double gemm_pass(const struct bench_bound *bound, float *x, float *w,
-                        float *y)
+void bench_bound_shapes(const struct model_config *config,
+                        struct bench_shape shapes[BENCH_BOUND_SHAPES])
 {
-    double begin = clock_now();
-    for (int i = 0; i < bound->count; i++) {
-        const struct bench_shape *shape = &bound->shapes[i];
-        int m = (int)shape->m;
-        int n = (int)shape->n;
-        int k = (int)shape->k;
-        for (int t = 0; t < shape->times; t++) {
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1.0f,
-                        x, k, w, k, 0.0f, y, n);
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, k, n,
-                        1.0f, y, n, w, k, 0.0f, x, k);
-            cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n, k, m, 1.0f,
-                        y, n, x, k, 0.0f, w, k);
+    int64_t d = config->d_model;
+    int64_t f = config->ffn_width;
+    int64_t kv = d / config->n_heads * config->n_kv_heads;
+    int layers = (int)config->n_layers;
+    shapes[0] = (struct bench_shape){ "qkv", d + 2 * kv, d, layers };
+    shapes[1] = (struct bench_shape){ "out", d, d, layers };
+    shapes[2] = (struct bench_shape){ "up", config->ffn == FFN_GLU ? 2 * f : f,
+                                      d, layers };
+    shapes[3] = (struct bench_shape){ "down", d, f, layers };
+    shapes[4] = (struct bench_shape){ "head", config->vocab_size, d, 1 };
+}
+
+static enum err time_shape(struct bench_peer *peer, int64_t tokens,
+                           const struct bench_shape *shape,
+                           double seconds[BENCH_BOUND_ROUNDS])
+{
+    enum err rc = ERR_OK;
+    static const enum gemm_form forms[] = { GEMM_NT, GEMM_NN, GEMM_TN };
+    for (int f = 0; f < 3; f++) {
+        struct bench_product product = bench_product_linear(
+            forms[f], tokens, shape->outputs, shape->inputs);
+        TRY(bench_peer_prepare(peer, &product));
+        for (int round = 0; round < BENCH_BOUND_ROUNDS; round++) {
+            double one;
+            TRY(bench_peer_time(peer, shape->times, &one));
+            seconds[round] += shape->times * one;
         }
     }
-    return clock_now() - begin;
+out:
+    return rc;
+}
+
+enum err bench_bound_gemm(const struct bench_blas_choice *choice,
+                          const struct bench_model_kind *kind,
+                          double seconds[BENCH_BOUND_ROUNDS])
+{
+    enum err rc = ERR_OK;
+    struct bench_shape shapes[BENCH_BOUND_SHAPES];
+    struct bench_peer *peer = NULL;
+    bench_bound_shapes(&kind->config, shapes);
+    for (int round = 0; round < BENCH_BOUND_ROUNDS; round++)
+        seconds[round] = 0.0;
+    TRY(bench_peer_start(choice, &peer));
+    for (int i = 0; i < BENCH_BOUND_SHAPES; i++)
+        TRY(time_shape(peer, (int64_t)kind->samples * kind->seq_len, &shapes[i],
+                       seconds));
+out:
+    bench_peer_stop(peer);
+    return rc;
 }
 
 static double triad_pass(int threads, float *a)
@@ -34,11 +66,11 @@ static double triad_pass(int threads, float *a)
     float *b = a + TRIAD_ELEMENTS;
     float *c = b + TRIAD_ELEMENTS;
     double best = 1e30;
-    for (int round = 0; round < 4; round++) {
+    for (int i = 0; i < TRIAD_TRIES; i++) {
         double begin = clock_now();
 #pragma omp parallel for simd num_threads(threads) schedule(static)
-        for (int i = 0; i < TRIAD_ELEMENTS; i++)
-            a[i] = b[i] + 0.5f * c[i];
+        for (int e = 0; e < TRIAD_ELEMENTS; e++)
+            a[e] = b[e] + 0.5f * c[e];
         double seconds = clock_now() - begin;
         if (seconds < best)
             best = seconds;
@@ -46,41 +78,18 @@ static double triad_pass(int threads, float *a)
     return 12.0 * TRIAD_ELEMENTS / best;
 }
 
-/* Values stay small and finite over a pass. */
-static void fill(float *x, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        x[i] = (float)(i % 97 - 48) * 1e-4f;
-}
-
-enum err bench_bound(const void *arg, double *values)
+enum err bench_bound_triad(const void *arg, double *values)
 {
     enum err rc = ERR_OK;
-    const struct bench_bound *bound = arg;
+    const int *threads = arg;
     struct arena arena = { 0 };
-    int64_t x = 0, w = 3 * TRIAD_ELEMENTS, y = 0;
-    for (int i = 0; i < bound->count; i++) {
-        const struct bench_shape *s = &bound->shapes[i];
-        x = s->m * s->k > x ? s->m * s->k : x;
-        w = s->n * s->k > w ? s->n * s->k : w;
-        y = s->m * s->n > y ? s->m * s->n : y;
-    }
-    TRY(arena_create((size_t)(x + w + y) * sizeof(float) + 4096, &arena));
-    float *px = arena_take(&arena, (size_t)x * sizeof(float));
-    float *pw = arena_take(&arena, (size_t)w * sizeof(float));
-    float *py = arena_take(&arena, (size_t)y * sizeof(float));
-    openblas_set_num_threads(bound->threads);
-    for (int round = -1; round < BENCH_BOUND_ROUNDS; round++) {
-        fill(px, x);
-        fill(pw, w);
-        double gemm_s = gemm_pass(bound, px, pw, py);
-        fill(pw, w);
-        double triad = triad_pass(bound->threads, pw);
-        if (round >= 0) {
-            values[2 * round] = gemm_s;
-            values[2 * round + 1] = triad;
-        }
-    }
+    size_t bytes = 3 * (size_t)TRIAD_ELEMENTS * sizeof(float);
+    TRY(arena_create(bytes, &arena));
+    float *a = arena_take(&arena, bytes);
+    for (int64_t i = 0; i < 3 * TRIAD_ELEMENTS; i++)
+        a[i] = (float)(i % 97 - 48) * 1e-4f; /* no subnormal numbers */
+    for (int round = 0; round < BENCH_BOUND_ROUNDS; round++)
+        values[round] = triad_pass(*threads, a);
 out:
     arena_destroy(&arena);
     return rc;

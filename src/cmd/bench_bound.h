@@ -1,30 +1,35 @@
-/* What the machine allows: GEMM by threaded OpenBLAS and triad bandwidth. For
- * a process of its own (bench_child.h). */
+/* What the machine allows: the products of a step by another library, and triad
+ * bandwidth. */
 #ifndef TESSERA_CMD_BENCH_BOUND_H
 #define TESSERA_CMD_BENCH_BOUND_H
 
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/cmd/bench_blas.h"
+#include "src/cmd/bench_model.h"
 
 #define BENCH_BOUND_ROUNDS 3
-#define BENCH_BOUND_VALUES (2 * BENCH_BOUND_ROUNDS)
 
-/* One GEMM triple: y[m,n] = x[m,k] w[n,k]^T forward, then dX and dW. */
+/* The linear layers of a model without experts, and its head. */
+#define BENCH_BOUND_SHAPES 5
 struct bench_shape {
-    int64_t m, n, k;
-    int times;
+    const char *name;
+    int64_t outputs, inputs;
+    int times; /* layers */
 };
+void bench_bound_shapes(const struct model_config *config,
+                        struct bench_shape shapes[BENCH_BOUND_SHAPES]);
 
-struct bench_bound {
-    const struct bench_shape *shapes;
-    int count;
-    int threads;
-};
+/* Seconds of one pass over forward, dX and dW of all layers on the kind's batch
+ * by that library, in a process that is started for it; each result is checked
+ * before it is timed. */
+enum err bench_bound_gemm(const struct bench_blas_choice *choice,
+                          const struct bench_model_kind *kind,
+                          double seconds[BENCH_BOUND_ROUNDS]);
 
-/* arg: struct bench_bound. values: per round the seconds of one pass over all
- * shapes, and bytes per second of a[i] = b[i] + s c[i] (12 bytes per element).
- * A first pass is not counted. */
-enum err bench_bound(const void *arg, double *values);
+/* For bench_child(): arg is an int, the number of threads; values: per round
+ * the best bytes per second of a[i] = b[i] + s c[i] (12 bytes per element). */
+enum err bench_bound_triad(const void *arg, double *values);
 
 #endif

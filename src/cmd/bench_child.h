@@ -1,5 +1,5 @@
-/* Measurements that must not share a process: OpenBLAS's idle workers slow down
- * other threads, and memory is to be free again before the next one starts. */
+/* Measurements that must not share a process: memory is to be free again before
+ * the next one starts. */
 #ifndef TESSERA_CMD_BENCH_CHILD_H
 #define TESSERA_CMD_BENCH_CHILD_H
 
@@ -7,7 +7,7 @@
 
 /* Runs work(arg, values) in a forked child and copies values[count] back; an
  * error of the child is returned with its text. The calling process must not
- * have used OpenMP or OpenBLAS. */
+ * have used OpenMP. */
 enum err bench_child(enum err (*work)(const void *arg, double *values),
                      const void *arg, double *values, int count);
 

@@ -1,163 +1,233 @@
 #include "src/cmd/bench_step.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/cmd/bench_bound.h"
 #include "src/cmd/bench_child.h"
+#include "src/cmd/bench_flops.h"
 #include "src/cmd/bench_median.h"
 #include "src/cmd/bench_model.h"
+#include "src/cmd/bench_peer.h"
 #include "src/cmd/bench_ranks.h"
 
-/* Phases take turns: bound, step, bound, step, ... */
+/* Phases take turns: bound, steps, bound, steps, ... */
 #define PHASES_MAX 12
 #define PHASES_MIN 2
 #define STEPS_MAX 20 /* of a phase and kind */
 #define TIMES_MAX (PHASES_MAX * STEPS_MAX)
+#define BOUNDS_MAX (PHASES_MAX * BENCH_BOUND_ROUNDS)
 
-/* What a phase's child returns. */
-enum {
-    STEP_FAULTS, /* minor page faults while steps were measured */
-    STEP_SECONDS,
-    STEP_VALUES = STEP_SECONDS + 3 * STEPS_MAX
-};
+/* What a phase's child returns: after the faults (minor page faults while steps
+ * were measured), kind->steps values of each. */
+enum { OF_STEP, OF_ELASTIC, OF_DENSE, OF_PEAK, OF_COUNT };
+#define STEP_VALUES (1 + OF_COUNT * STEPS_MAX)
 
 struct step_phase {
     const struct bench_model_kind *kind;
-    const struct bench_model_kind *dense; /* NULL: none to compare with */
+    const struct bench_model_kind *dense; /* equal active FLOPs, no experts;
+                                             kind if that has none */
     int threads;
 };
 
 struct step_times {
-    double bound[PHASES_MAX * BENCH_BOUND_ROUNDS];
-    double step[TIMES_MAX];
-    double elastic[TIMES_MAX];
-    double dense[TIMES_MAX]; /* of the model without experts */
+    double values[OF_COUNT][TIMES_MAX]; /* seconds; FLOP/s */
+    double triad[BOUNDS_MAX];           /* bytes per second */
+    double gemm[BOUNDS_MAX];            /* seconds, if `bounded` */
     double faults;
     int phases;
+    bool bounded;
+    struct bench_blas_choice library; /* if `bounded` */
+    char library_text[256];
+    json_t *libraries;
 };
 
-/* In a child: the seconds of kind->steps steps as one leaf, those of as many
- * with one leaf for each sample, and those of the dense model, in turns. */
+/* In a child: in turns the seconds of kind->steps steps as one leaf, those of
+ * as many with one leaf for each sample and those of the dense model, and the
+ * peak. */
 static enum err measure_steps(const void *arg, double *values)
 {
     enum err rc = ERR_OK;
     const struct step_phase *phase = arg;
     const struct bench_model_kind *kind = phase->kind;
+    struct kernel_ctx ctx = { .threads = phase->threads };
+    const struct kernels *kernels;
+    const char *source;
     struct bench_model *bench = NULL, *dense = NULL;
+    int steps = kind->steps;
     double loss;
+    TRY(kernels_find("cpu", "auto", &kernels));
     TRY(bench_model_create(kind, phase->threads, &bench));
-    if (phase->dense != NULL)
+    if (phase->dense != kind)
         TRY(bench_model_create(phase->dense, phase->threads, &dense));
-    for (int i = -1; i < kind->steps; i++) {
+    for (int i = -1; i < steps; i++) {
         /* the first time, which touches memory, is not counted */
-        double *seconds = &values[STEP_SECONDS + (i < 0 ? 0 : i)];
+        double *at = &values[1 + (i < 0 ? 0 : i)];
         if (i == 0)
-            values[STEP_FAULTS] = (double)bench_model_faults(bench);
-        TRY(bench_model_step(bench, 1, &loss, seconds));
+            values[0] = (double)bench_model_faults(bench);
+        TRY(bench_model_step(bench, 1, &loss, at + OF_STEP * steps));
+        at[OF_PEAK * steps] =
+            kernels->peak_flops(&ctx, DTYPE_F32, false, &source);
         TRY(bench_model_step(bench, kind->samples, &loss,
-                             seconds + kind->steps));
+                             at + OF_ELASTIC * steps));
         if (dense != NULL)
-            TRY(bench_model_step(dense, 1, &loss, seconds + 2 * kind->steps));
+            TRY(bench_model_step(dense, 1, &loss, at + OF_DENSE * steps));
     }
-    values[STEP_FAULTS] =
-        (double)bench_model_faults(bench) - values[STEP_FAULTS];
+    values[0] = (double)bench_model_faults(bench) - values[0];
 out:
     bench_model_destroy(dense);
     bench_model_destroy(bench);
     return rc;
 }
 
-static enum err one_phase(const struct bench_bound *bound,
-                          const struct step_phase *step,
+/* The library that the bound is measured with; having none is no error. */
+static enum err choose_library(const struct bench_options *options,
+                               struct step_times *times)
+{
+    enum err rc = ERR_OK;
+    struct bench_peers *peers = calloc(1, sizeof *peers);
+    if (peers == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY(bench_peers_open(options, peers));
+    const struct bench_peer_note *best = bench_peers_fastest(peers);
+    times->bounded = best != NULL;
+    snprintf(times->library_text, sizeof times->library_text,
+             "none could be opened");
+    if (best != NULL) {
+        times->library = best->choice;
+        bench_peers_describe(best, times->library_text,
+                             sizeof times->library_text);
+    } else {
+        log_warn("no BLAS could be opened: bound_ms and ratio are left out");
+    }
+    times->libraries = bench_peers_report(peers);
+out:
+    if (rc == ERR_OK)
+        bench_peers_close(peers);
+    free(peers);
+    return rc;
+}
+
+static enum err measure_bound(const struct step_phase *step,
+                              struct step_times *times)
+{
+    enum err rc = ERR_OK;
+    int first = times->phases * BENCH_BOUND_ROUNDS;
+    TRY(bench_child(bench_bound_triad, &step->threads, times->triad + first,
+                    BENCH_BOUND_ROUNDS));
+    if (times->bounded && bench_bound_gemm(&times->library, step->dense,
+                                           times->gemm + first) != ERR_OK) {
+        log_warn("%s: %s: bound_ms and ratio are left out", times->library_text,
+                 err_text());
+        times->bounded = false;
+        snprintf(times->library_text, sizeof times->library_text,
+                 "none: the fastest one failed: %s", err_text());
+    }
+out:
+    return rc;
+}
+
+static enum err one_phase(const struct step_phase *step,
                           struct step_times *times)
 {
     enum err rc = ERR_OK;
-    double ideal[BENCH_BOUND_VALUES];
     double values[STEP_VALUES];
-    const double *seconds = &values[STEP_SECONDS];
     int steps = step->kind->steps;
-    int64_t params = model_config_param_count(&step->kind->config);
     int p = times->phases;
-    size_t bytes = (size_t)steps * sizeof values[0];
-    TRY(bench_child(bench_bound, bound, ideal, BENCH_BOUND_VALUES));
-    for (int i = 0; i < BENCH_BOUND_ROUNDS; i++)
-        times->bound[p * BENCH_BOUND_ROUNDS + i] =
-            ideal[2 * i] + 28.0 * (double)params / ideal[2 * i + 1];
+    TRY(measure_bound(step, times));
     TRY(bench_child(measure_steps, step, values, STEP_VALUES));
-    memcpy(times->step + p * steps, seconds, bytes);
-    memcpy(times->elastic + p * steps, seconds + steps, bytes);
-    memcpy(times->dense + p * steps, seconds + 2 * steps, bytes);
-    times->faults += values[STEP_FAULTS] / steps;
-    log_info("phase %d: bound %.0f ms (gemm %.0f ms, triad %.1f GB/s), step "
+    for (int of = 0; of < OF_COUNT; of++)
+        memcpy(times->values[of] + p * steps, values + 1 + of * steps,
+               (size_t)steps * sizeof values[0]);
+    times->faults += values[0] / steps;
+    log_info("phase %d: gemm %.0f ms, triad %.1f GB/s, peak %.0f GFLOP/s, step "
              "%.0f ms, %d leaves %.0f ms",
-             p + 1, times->bound[p * BENCH_BOUND_ROUNDS] * 1e3, ideal[0] * 1e3,
-             ideal[1] * 1e-9, seconds[0] * 1e3, step->kind->samples,
-             seconds[steps] * 1e3);
+             p + 1,
+             times->bounded ? times->gemm[p * BENCH_BOUND_ROUNDS] * 1e3 : 0.0,
+             times->triad[p * BENCH_BOUND_ROUNDS] * 1e-9,
+             times->values[OF_PEAK][p * steps] * 1e-9,
+             times->values[OF_STEP][p * steps] * 1e3, step->kind->samples,
+             times->values[OF_ELASTIC][p * steps] * 1e3);
     times->phases++;
 out:
     return rc;
 }
 
-static json_t *report(const char *model, int threads, int steps,
-                      struct step_times *times)
+static void set_real(json_t *result, const char *key, double value)
 {
-    int count = times->phases * steps;
-    double step_ms = bench_median(times->step, count) * 1e3;
-    double elastic_ms = bench_median(times->elastic, count) * 1e3;
-    double bound_ms =
-        bench_median(times->bound, times->phases * BENCH_BOUND_ROUNDS) * 1e3;
-    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f}",
-                     "bench", "step", "model", model, "threads", threads,
-                     "rounds", count, "step_ms", step_ms, "bound_ms", bound_ms,
-                     "ratio", bound_ms / step_ms, "elastic_ms", elastic_ms,
-                     "elastic_ratio", step_ms / elastic_ms, "faults",
-                     times->faults / times->phases);
+    json_object_set_new(result, key, json_real(value));
+}
+
+static json_t *report(const struct step_phase *step, struct step_times *times)
+{
+    const struct bench_model_kind *kind = step->kind;
+    double median[OF_COUNT];
+    int bounds = times->phases * BENCH_BOUND_ROUNDS;
+    int count = times->phases * kind->steps;
+    for (int of = 0; of < OF_COUNT; of++)
+        median[of] = bench_median(times->values[of], count);
+    double triad = bench_median(times->triad, bounds);
+    double flops = bench_flops_step(kind);
+    json_t *result =
+        json_pack("{s:s, s:s, s:i, s:i}", "bench", "step", "model", kind->name,
+                  "threads", step->threads, "rounds", count);
+    set_real(result, "step_ms", median[OF_STEP] * 1e3);
+    set_real(result, "gflop", flops * 1e-9);
+    set_real(result, "peak_gflops", median[OF_PEAK] * 1e-9);
+    set_real(result, "ratio_peak", flops / median[OF_PEAK] / median[OF_STEP]);
+    set_real(result, "triad_gbps", triad * 1e-9);
+    json_object_set_new(result, "bound_library",
+                        json_string(times->library_text));
+    if (times->bounded) {
+        double params = (double)model_config_param_count(&kind->config);
+        double bound =
+            bench_median(times->gemm, bounds) + 28.0 * params / triad;
+        set_real(result, "bound_ms", bound * 1e3);
+        set_real(result, "ratio", bound / median[OF_STEP]);
+    }
+    set_real(result, "elastic_ms", median[OF_ELASTIC] * 1e3);
+    set_real(result, "elastic_ratio", median[OF_STEP] / median[OF_ELASTIC]);
+    set_real(result, "faults", times->faults / times->phases);
+    if (step->dense != kind) {
+        set_real(result, "dense_ms", median[OF_DENSE] * 1e3);
+        set_real(result, "moe_ratio", median[OF_DENSE] / median[OF_STEP]);
+    }
+    json_object_set_new(result, "libraries", times->libraries);
+    return result;
 }
 
 enum err bench_step(const struct bench_options *options, json_t **result)
 {
     enum err rc = ERR_OK;
     struct bench_model_kind kind, dense;
-    struct step_times times = { .phases = 0 };
     double begin = clock_now();
+    struct step_times *times = calloc(1, sizeof *times);
+    if (times == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
     TRY(bench_model_find(options->model, &kind));
-    if (options->parallel)
-        return bench_ranks("parallel", options, result);
-    dense = kind;
-    bool experts = kind.config.experts > 0;
-    if (experts)
-        bench_model_densify(&dense);
-    const struct model_config *config = &dense.config;
-    int64_t m = kind.samples * kind.seq_len;
-    int64_t d = config->d_model;
-    int64_t f = config->ffn_width;
-    int64_t kv = d / config->n_heads * config->n_kv_heads;
-    int layers = (int)config->n_layers;
-    struct bench_shape shapes[] = {
-        { m, d + 2 * kv, d, layers },
-        { m, d, d, layers },
-        { m, config->ffn == FFN_GLU ? 2 * f : f, d, layers },
-        { m, d, f, layers },
-        { m, config->vocab_size, d, 1 },
-    };
-    struct bench_bound bound = { shapes, sizeof shapes / sizeof shapes[0],
-                                 options->threads };
-    struct step_phase phase = { &kind, experts ? &dense : NULL,
-                                options->threads };
-    while (
-        times.phases < PHASES_MAX &&
-        (times.phases < PHASES_MIN || clock_now() - begin < options->seconds))
-        TRY(one_phase(&bound, &phase, &times));
-    *result = report(kind.name, options->threads, kind.steps, &times);
-    if (experts) {
-        int count = times.phases * kind.steps;
-        double dense_s = bench_median(times.dense, count);
-        double step_s = bench_median(times.step, count);
-        json_object_set_new(*result, "dense_ms", json_real(dense_s * 1e3));
-        json_object_set_new(*result, "moe_ratio", json_real(dense_s / step_s));
+    if (options->parallel) {
+        rc = bench_ranks("parallel", options, result);
+        goto out;
     }
+    dense = kind;
+    if (kind.config.experts > 0)
+        bench_model_densify(&dense);
+    struct step_phase phase = { &kind, kind.config.experts > 0 ? &dense : &kind,
+                                options->threads };
+    TRY(choose_library(options, times));
+    while (
+        times->phases < PHASES_MAX &&
+        (times->phases < PHASES_MIN || clock_now() - begin < options->seconds))
+        TRY(one_phase(&phase, times));
+    *result = report(&phase, times);
+    times->libraries = NULL;
 out:
+    if (times->libraries != NULL)
+        json_decref(times->libraries);
+    free(times);
     return rc;
 }
