@@ -113,7 +113,9 @@ RACED    := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.raced.o) $(B)/kernels/cuda_t
 SOAK     := $(addprefix $(B)/soak/,victim shim.so)
 CRASHING := $(B)/crash/bin/tessera-train
 # libraries of GPUs that tests open where there are none
-FAKES    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
+NVMLS    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
+# a BLAS that the bench opens
+FAKES    := $(NVMLS) $(B)/fake/blas/libblis.so.4
 # the tests of ops on a GPU, and with the emulator in its place (tests/gpu); of
 # the CPU's kernel sets there is nothing to compare there
 OP_TESTS := $(filter-out test_kernels_same,$(patsubst tests/%.c,%,$(sort $(wildcard tests/test_kernels_*.c))))
@@ -288,11 +290,16 @@ $(B)/soak/shim.so: tests/soak/shim.c tests/soak/shim_store.c tests/soak/shim.h
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -o $@ $(filter %.c,$^) -ldl
 
-$(FAKES): tests/nvml_fake.c healthcheck/health_nvml.h
+$(NVMLS): tests/nvml_fake.c healthcheck/health_nvml.h
 	@mkdir -p $(@D)
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) $(if $(findstring old,$@),-DNVML_FAKE_OLD) \
 	    -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
+
+$(B)/fake/blas/%: tests/blas_fake.c
+	@mkdir -p $(@D)
+	@echo "  CC    $@"
+	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,$(@F) -o $@ $<
 
 $(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	@echo "  LD    $@"
@@ -306,7 +313,7 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	@mkdir -p $(@D)
 	@echo "  CC    $@"
 	$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
-$(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(FAKES)
+$(B)/tests/test_health_gpu $(B)/tests/test_health_probe: | $(NVMLS)
 $(filter $(filter-out %_same,$(filter $(B)/tests/test_kernels%,$(TESTS))) $(addprefix $(B)/tests/,test_cuda_far test_cuda_graph test_gpu_attention test_health_probe test_model_device test_model_fp8 test_model_fp8_layer test_model_graph test_trainer_device test_trainer_device_n4),$(TESTS)): $(EMULATED)
 $(B)/tests/test_cuda_probe: $(B)/kernels/cuda_probe.emulated.o $(B)/tests/cuda_emulator.o
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device_n4 $(B)/tests/test_group_dead $(B)/tests/test_group_tensors_n4,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o

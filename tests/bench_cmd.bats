@@ -21,7 +21,7 @@ number() {
 @test "--help names every benchmark" {
     run "$BENCH" --help
     [ "$status" -eq 0 ]
-    for name in step data ckpt memory context; do
+    for name in step gemm data ckpt memory context; do
         [[ "$output" == *"  $name "* ]]
     done
 }
@@ -44,11 +44,113 @@ number() {
     [ "$status" -eq 0 ]
     [ "${#lines[@]}" -eq 1 ]
     [[ "$output" == *'"model": "10m"'* ]]
-    for key in threads rounds step_ms bound_ms ratio elastic_ms elastic_ratio; do
+    for key in threads rounds step_ms gflop peak_gflops triad_gbps elastic_ms \
+        elastic_ratio; do
         awk -v value="$(number $key)" 'BEGIN { exit !(value > 0) }'
     done
+    # the products alone take as long as ratio_peak says, and no less
+    awk -v value="$(number ratio_peak)" -v gflop="$(number gflop)" \
+        -v peak="$(number peak_gflops)" -v ms="$(number step_ms)" 'BEGIN {
+            again = gflop / peak / ms * 1000
+            exit !(value > 0 && value <= 1 && value > 0.999 * again &&
+                value < 1.001 * again)
+        }'
+    # 6 per weight and token, and seven products of attention's causal half
+    awk -v gflop="$(number gflop)" 'BEGIN {
+            linear = 6 * 256 * (6 * 12 * 320 * 320 + 8192 * 320)
+            attention = 6 * 4 * 7 * 320 * 64 * 65
+            exit !(gflop > 0.999e-9 * (linear + attention) &&
+                gflop < 1.001e-9 * (linear + attention))
+        }'
+    # by another library where there is one, and never without its name
+    if [[ "$output" == *'"kept": true'* ]]; then
+        [[ "$output" == *'"bound_library": "'*' kernels'*/* ]]
+        awk -v value="$(number bound_ms)" 'BEGIN { exit !(value > 0) }'
+        awk -v value="$(number ratio)" 'BEGIN { exit !(value > 0) }'
+    else
+        [[ "$output" == *'"bound_library": "none'* ]]
+        ! [[ "$output" == *'"bound_ms"'* || "$output" == *'"ratio"'* ]]
+    fi
     awk -v value="$(number faults)" 'BEGIN { exit !(value < 50) }'
     ! [[ "$output" == *moe_ratio* ]]
+}
+
+# gemm FAULT: few shapes, with a library of that fault where BLIS would be
+gemm() {
+    [ -e "$BIN/../fake/blas/libblis.so.4" ] || skip "the libraries were not built"
+    BLAS_FAKE=$1 LD_LIBRARY_PATH=$BIN/../fake/blas run --separate-stderr \
+        "$BENCH" gemm --model moe --tokens 16 --json --seconds 0.1 --dir "$DIR"
+    echo "$output"
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+    [ "${#lines[@]}" -eq 1 ]
+}
+
+@test "gemm: every shape beside the peak and beside the libraries that open" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    gemm none
+    python3 - "$output" <<'EOF'
+import json, sys
+out = json.loads(sys.argv[1])
+assert len(out["shapes"]) == 9 and out["rounds"] >= 3
+fractions, of_peers = [], []
+for shape in out["shapes"]:
+    assert shape["form"] in ("NT", "NN", "TN")
+    assert shape["groups"] * shape["m"] * shape["n"] * shape["k"] > 0
+    fraction = shape["ours_gflops"] / shape["peak_gflops"]
+    assert 0 < shape["peak_fraction"] < 1.05
+    assert abs(shape["peak_fraction"] / fraction - 1) < 0.001
+    assert shape["peers"]["blis"] > 0
+    best = shape["ours_gflops"] / max(shape["peers"].values())
+    assert abs(shape["best_peer_fraction"] / best - 1) < 0.001
+    fractions.append(shape["peak_fraction"])
+    of_peers.append(shape["best_peer_fraction"])
+assert out["peak_fraction_min"] == min(fractions)
+assert out["peak_fraction_median"] == sorted(fractions)[4]
+assert out["best_peer_fraction_min"] == min(of_peers)
+assert out["best_peer_fraction_median"] == sorted(of_peers)[4]
+for way in out["attention"]:
+    assert way["tokens"] == 16 and 0 < way["peak_fraction"] < 1.05
+# one of its choices of kernels is kept, and what it is stands there
+blis = [l for l in out["libraries"] if l["library"] == "blis"]
+kept = [l for l in blis if l["kept"]]
+assert len(kept) == 1 and kept[0]["version"] == "BLIS 0.0-fake"
+assert kept[0]["core"] in ("generic", "haswell") and kept[0]["gflops"] > 0
+assert all("it has no kernels 'skx'" in l["problem"] for l in blis
+           if l["forced"] == "skx")
+assert all(l["core"] == "haswell" for l in blis if l["forced"] == "haswell")
+EOF
+}
+
+@test "gemm: a library that multiplies wrong, or dies, is no peer" {
+    for fault in wrong rounded dead; do
+        gemm $fault
+        ! [[ "$output" == *'"blis": '* ]]
+        if [ $fault = dead ]; then
+            [[ "$output" == *'"problem": "its process has ended"'* ]]
+        else
+            [[ "$output" == *'"problem": "its product NT 256 x 2304 x 768 is wrong"'* ]]
+        fi
+        [[ "$stderr" == *"no blis: its pro"* ]]
+    done
+}
+
+@test "gemm: another kernel set, and what does not exist" {
+    run "$BENCH" gemm --kernel-set sse9 --dir "$DIR"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"kernel set 'sse9' is not in this build"* ]]
+    run "$BENCH" gemm --mkl "$DIR/none" --dir "$DIR"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"--mkl $DIR/none: there is no libmkl_rt.so"* ]]
+    run "$BENCH" gemm --model 7b --dir "$DIR"
+    [ "$status" -eq 64 ]
+    run "$BENCH" data --tokens 64 --dir "$DIR"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"--kernel-set and --tokens are for gemm, not for data"* ]]
+    run "$BENCH" gemm-peer
+    [ "$status" -eq 64 ]
+    # nothing stays
+    [ -z "$(ls -A "$DIR")" ]
 }
 
 @test "step --parallel: ratios of two ranks, one object" {

@@ -1,6 +1,7 @@
 #include "src/cmd/bench_blas.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,30 +206,39 @@ static void describe_blis(const struct bench_blas *blas,
         snprintf(about->core, sizeof about->core, "%s", name_of(arch()));
 }
 
+/* MKL has a library for each kind of processor, of which it loads one. */
+static int find_mkl_kernels(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+    static const char *const kinds[] = { "libmkl_def", "libmkl_mc",
+                                         "libmkl_avx" };
+    struct bench_blas_about *about = arg;
+    const char *name = strrchr(info->dlpi_name, '/');
+    (void)bytes;
+    for (size_t i = 0; name != NULL && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strncmp(name + 1, kinds[i], strlen(kinds[i])) == 0) {
+            name += 1 + strlen("libmkl_");
+            snprintf(about->core, sizeof about->core, "%.*s",
+                     (int)strcspn(name, "."), name);
+            return 1;
+        }
+    return 0;
+}
+
 static void describe_mkl(const struct bench_blas *blas,
                          struct bench_blas_about *about)
 {
-    /* the constants of mkl_cbwr_get_auto_branch() */
-    static const char *const branches[] = {
-        [3] = "compatible",     [4] = "sse2",        [6] = "ssse3",
-        [7] = "sse4.1",         [8] = "sse4.2",      [9] = "avx",
-        [10] = "avx2",          [11] = "avx512-mic", [12] = "avx512",
-        [13] = "avx512-mic-e1", [14] = "avx512-e1",
-    };
     void (*version)(char *, int);
-    int (*branch)(void);
-    if (find(blas, "MKL_Get_Version_String", &version))
-        version(about->version, (int)sizeof about->version - 1);
-    for (size_t n = strlen(about->version);
-         n > 0 && about->version[n - 1] == ' '; n--)
-        about->version[n - 1] = '\0';
-    if (find(blas, "MKL_CBWR_Get_Auto_Branch", &branch)) {
-        size_t i = (size_t)branch();
-        if (i < sizeof branches / sizeof branches[0] && branches[i] != NULL)
-            snprintf(about->core, sizeof about->core, "%s", branches[i]);
-        else
-            snprintf(about->core, sizeof about->core, "branch %zu", i);
+    char text[512] = "";
+    if (find(blas, "MKL_Get_Version_String", &version)) {
+        version(text, (int)sizeof text - 1);
+        /* "... Version 2025.0 Product Build 20241009 for ... applications" */
+        char *end = strstr(text, " for ");
+        if (end != NULL)
+            *end = '\0';
+        snprintf(about->version, sizeof about->version, "%.*s",
+                 (int)sizeof about->version - 1, text);
     }
+    dl_iterate_phdr(find_mkl_kernels, about);
 }
 
 void bench_blas_describe(const struct bench_blas *blas,

@@ -10,6 +10,7 @@
 #define EXACT_MAX 16777216 /* whole numbers that fp32 holds: up to 2^24 */
 #define LARGEST 8191       /* of A's numbers */
 #define VECTOR_LARGEST 1000
+#define BURST_MAX_S 0.2
 
 struct bench_product bench_product_linear(enum gemm_form form, int64_t tokens,
                                           int64_t outputs, int64_t inputs)
@@ -181,10 +182,14 @@ enum err bench_product_time(const struct bench_product *product,
                             double *seconds)
 {
     enum err rc = ERR_OK;
-    double begin = clock_now();
-    for (int i = 0; i < calls; i++)
+    double begin = clock_now(), taken = 0.0;
+    int done = 0;
+    while (done < calls && taken < BURST_MAX_S) {
         TRY(multiplier->multiply(multiplier->arg, product, operands));
-    *seconds = (clock_now() - begin) / calls;
+        taken = clock_now() - begin;
+        done++;
+    }
+    *seconds = taken / done;
 out:
     return rc;
 }

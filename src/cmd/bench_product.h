@@ -58,7 +58,8 @@ enum err bench_product_prepare(const struct bench_product *product,
                                const struct bench_multiplier *multiplier,
                                struct bench_operands *operands);
 
-/* Seconds of one of `calls` calls after bench_product_prepare(). */
+/* Seconds of one of `calls` calls after bench_product_prepare(), or of fewer if
+ * they take longer than 0.2 s. */
 enum err bench_product_time(const struct bench_product *product,
                             const struct bench_multiplier *multiplier,
                             const struct bench_operands *operands, int calls,
