@@ -57,7 +57,11 @@ $(error CUDA=1, but there is no nvcc with cublasLt.h: install the CUDA toolkit w
 endif
 
 # --- compilation ----------------------------------------------------------------
-KERNEL_SETS    := $(if $(filter x86_64,$(shell uname -m)),avx512 avx2) generic
+# CC=clang works, and a cross-compiler's name: sets are those of its machine
+MACHINE        := $(shell $(CC) -dumpmachine 2>/dev/null)
+KERNEL_SETS    := $(if $(filter x86_64-%,$(MACHINE)),avx512 avx2) \
+    $(if $(filter aarch64-%,$(MACHINE)),neon) generic
+KERNEL_OPT     ?= -O3
 MARCH_avx512   := -march=x86-64-v4 -mprefer-vector-width=512
 MARCH_avx2     := -march=x86-64-v3
 ifeq ($(SAN),1)
@@ -66,11 +70,11 @@ SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 endif
 USED     := $(PKGS) $(if $(filter 1,$(WITH_MPI)),ompi-c)
 WARN     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes \
-    $(if $(filter 1,$(WERROR)),-Werror)
+    -Wno-sign-conversion $(if $(filter 1,$(WERROR)),-Werror)
 CPPFLAGS += -I. -D_GNU_SOURCE -DTESSERA_VERSION='"$(VERSION)"' \
     -DTESSERA_PREFIX='"$(PREFIX)"' -DTESSERA_WITH_MPI=$(WITH_MPI) \
     $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(USED) 2>/dev/null))
-# what is computed must not depend on what a compiler would contract
+# a fused multiply-add happens where it is written, whatever the compiler
 CFLAGS   += -std=c17 -ffp-contract=off $(OPT) $(WARN) $(SANITIZE) -fopenmp -pthread -MMD -MP
 LDFLAGS  += -Wl,--as-needed -fopenmp -pthread $(SANITIZE)
 CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
@@ -180,7 +184,7 @@ define kernel_set
 $$(B)/%.$(1).o: %.c
 	@mkdir -p $$(@D)
 	@echo "  CC    $$< ($(1))"
-	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -O3 $$(MARCH_$(1)) -DKERNEL_SET=$(1) -c $$< -o $$@
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL_OPT) $$(MARCH_$(1)) -DKERNEL_SET=$(1) -c $$< -o $$@
 endef
 $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)

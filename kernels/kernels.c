@@ -51,14 +51,19 @@ static const char *avx512_missing(void)
 extern const struct kernels cpu_table_avx2;
 #endif
 
+#if defined(KERNEL_SET_neon)
+extern const struct kernels cpu_table_neon;
+#endif
+
 #if defined(KERNEL_SET_generic)
 extern const struct kernels cpu_table_generic;
+#endif
 
-static const char *generic_missing(void)
+/* Of the sets that every processor of their machine runs. */
+static const char *nothing_missing(void)
 {
     return NULL;
 }
-#endif
 
 /* The CUDA kernels on the processor, which only tests are linked with: the
  * symbol is missing elsewhere. */
@@ -77,8 +82,11 @@ static const struct kernel_set sets[] = {
 #if defined(KERNEL_SET_avx2)
     { &cpu_table_avx2, avx2_missing },
 #endif
+#if defined(KERNEL_SET_neon)
+    { &cpu_table_neon, nothing_missing },
+#endif
 #if defined(KERNEL_SET_generic)
-    { &cpu_table_generic, generic_missing },
+    { &cpu_table_generic, nothing_missing },
 #endif
 };
 
