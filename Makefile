@@ -31,10 +31,8 @@ DEPS_BUILD := gcc pkg-config libopenmpi-dev openmpi-bin libhdf5-dev \
     libconfig-dev libjansson-dev libssl-dev libxxhash-dev
 DEPS_TEST := g++ bats hdf5-tools slurm-wlm munge environment-modules dict-gcide \
     iproute2 util-linux perl procps kmod
+DEPS_HASH := clang libomp-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 PKGS := hdf5 libconfig jansson libcrypto libxxhash
-# what kernels/cpu_gemm.c and the bench's bound still call
-DEPS_BUILD += libopenblas-dev
-PKGS += openblas
 TOOLS_TEST := g++ bats h5dump slurmctld slurmd munged modulecmd ip unshare prove mpirun
 have = $(shell for t in $(1); do command -v $$t; done | wc -l | grep -qx $(words $(1)) && echo yes)
 have_packages = $(shell pkg-config --exists $(1) && echo yes)
@@ -115,6 +113,10 @@ EMULATED := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.emulated.o) $(B)/kernels/cud
 # the same with a look at every access: tests/cuda_race.h
 RACED    := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.raced.o) $(B)/kernels/cuda_table.emulated.o $(addprefix $(B)/tests/,cuda_emulator.o cuda_emulator_memory.o cuda_emulator_streams.o cuda_race.o))
 SOAK     := $(addprefix $(B)/soak/,victim shim.so)
+# the digests of README's table, against which tessera-hash compares
+DIGESTS  = $(shell sed -nE 's/^\| `([a-z-]+)` \| `([0-9a-f]{16})` \|.*/\1=\2/p' README.md)
+# the same program without libraries, for another processor's emulator
+ALONE    := $(B)/alone/tessera-hash
 CRASHING := $(B)/crash/bin/tessera-train
 # libraries of GPUs that tests open where there are none
 NVMLS    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
@@ -162,13 +164,13 @@ BATS     := $(sort $(wildcard tests/*.bats)) tests/inputs.t
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run racecheck lint \
+.PHONY: all help info deps hash hash-deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run racecheck lint \
     layers install uninstall clean tiny-data soak-ckpt matrix install-node
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests gpu check demo bench sanitize racecheck install install-node tiny-data soak-ckpt matrix: deps
+all tests gpu check demo hash bench sanitize racecheck install install-node tiny-data soak-ckpt matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS) $(NODE)
@@ -188,6 +190,9 @@ $$(B)/%.$(1).o: %.c
 endef
 $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
+
+$(B)/src/cmd/hash.o: README.md
+$(B)/src/cmd/hash.o: CPPFLAGS += -DHASH_DIGESTS='"$(DIGESTS)"'
 
 $(B)/healthcheck/%.o $(B)/tests/test_health_gpu.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 $(B)/healthcheck/health.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DHEALTH_PROBES)
@@ -252,6 +257,12 @@ $(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)
 	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$^ $$(LDLIBS)
 endef
 $(foreach m,tessera $(MAINS),$(eval $(call program,$(m))))
+
+# what it does not reach may lack its library
+$(ALONE): $(addprefix $(B)/,src/cmd/hash.o src/cmd/hash_style.o src/cmd/hash_text.o tests/hash_alone.o) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -Wl,--gc-sections -o $@ $^ -ldl -lm
 
 # the same with crash points, for tests; never installed
 $(B)/crash/bin/tessera-%: $(CRASH) $(B)/bin/tessera-%
@@ -397,6 +408,9 @@ deps: ## install Debian packages that are missing (as root)
 	    echo "Packages are missing. As root: apt-get install $(DEPS_BUILD) $(DEPS_TEST)" >&2; exit 1; \
 	fi
 
+hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as root)
+	apt-get install -y -qq --no-install-recommends $(DEPS_HASH)
+
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
@@ -413,6 +427,9 @@ soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everyw
 
 matrix: all ## every strategy on 1 to 8 ranks, with every style of model
 	TESSERA_BIN=$(abspath $(B)/bin) tests/matrix
+
+hash: $(B)/bin/tessera-hash ## the same bits everywhere, as README has them (UPDATE=1 writes them there)
+	+@BUILD=$(B) WITH_MPI=$(WITH_MPI) MAKE="$(MAKE)" tests/hash $(if $(filter-out 0,$(UPDATE)),--update)
 
 demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch through a bad and a dead node, to the same bits
 	+@$(MAKE) --no-print-directory all
@@ -483,12 +500,12 @@ lint: layers ## cppcheck, shellcheck, layers
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
 	shellcheck -x jobs/launch jobs/prolog jobs/epilog $(wildcard jobs/lib/*.sh) tests/cluster tests/demo \
-	    tests/mpirun tests/english-text tests/inputs.t tests/layers tests/matrix tests/soak/matrix tests/gpu/run tests/gpu/pack $(wildcard tests/gpu/*.bash) $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
+	    tests/mpirun tests/english-text tests/hash tests/inputs.t tests/layers tests/matrix tests/soak/matrix tests/gpu/run tests/gpu/pack $(wildcard tests/gpu/*.bash) $(wildcard tests/*.bash tests/interop/*.sh) .ci/run
 
 layers: ## no include against the direction of dependencies
 	@tests/layers
 
 clean: ## remove what was built
-	rm -rf build build-san
+	rm -rf build build-san build-hash
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

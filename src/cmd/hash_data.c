@@ -1,0 +1,68 @@
+#include "src/cmd/hash_data.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/cmd/hash_text.h"
+#include "src/data/mds_writer.h"
+#include "src/data/sidecar.h"
+
+#define SHARD_BYTES (1 << 20)
+
+static enum err write_samples(const char *folder, const int32_t *tokens,
+                              int64_t samples, int64_t seq_len)
+{
+    enum err rc = ERR_OK;
+    struct mds_writer *writer = NULL;
+    TRY(mds_writer_create(folder, SHARD_BYTES, true, &writer));
+    for (int64_t s = 0; s < samples; s++)
+        TRY(mds_writer_add(writer, tokens + s * seq_len, seq_len));
+    TRY(mds_writer_finish(writer));
+out:
+    mds_writer_destroy(writer);
+    return rc;
+}
+
+static enum err write_sidecar(const char *folder, int64_t samples,
+                              int64_t seq_len)
+{
+    struct sidecar sidecar = { .vocab_size = HASH_TEXT_VOCAB,
+                               .tokenizer = "bytes",
+                               .samples = samples,
+                               .tokens = samples * seq_len,
+                               .eos_token = HASH_TEXT_EOS,
+                               .bos_token = -1,
+                               .longest = seq_len };
+    memset(sidecar.tokenizer_sha256, '0', 64);
+    return sidecar_write(folder, &sidecar);
+}
+
+enum err hash_data_create(int64_t samples, int64_t seq_len,
+                          char folder[FSIO_PATH_MAX])
+{
+    enum err rc = ERR_OK;
+    char prefix[FSIO_PATH_MAX];
+    const char *parent = getenv("TMPDIR");
+    size_t count = (size_t)(samples * seq_len);
+    int32_t *tokens = malloc(count * sizeof *tokens);
+    folder[0] = '\0';
+    if (tokens == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    if (parent == NULL || parent[0] == '\0')
+        parent = "/tmp";
+    TRY(fsio_path(prefix, "%s/tessera-hash", parent));
+    TRY(fsio_mkdir_new(prefix, folder));
+    hash_text_fill(tokens, samples * seq_len);
+    TRY(write_samples(folder, tokens, samples, seq_len));
+    TRY(write_sidecar(folder, samples, seq_len));
+out:
+    free(tokens);
+    return rc;
+}
+
+void hash_data_remove(const char *folder)
+{
+    if (folder[0] != '\0' && fsio_remove_tree(folder) != ERR_OK)
+        log_error("%s stays: it cannot be removed", folder);
+}

@@ -1,0 +1,118 @@
+/* tessera-hash for a processor whose libraries are not here: linked in place of
+ * src/data's files and what else needs jansson, libconfig or libcrypto, so that
+ * nothing but the C library is left. The data set of hash_data.h is in memory;
+ * all that computes is what users run. */
+#include <string.h>
+
+#include "src/base/settings_private.h"
+#include "src/cmd/hash_data.h"
+#include "src/cmd/hash_text.h"
+#include "src/data/dataset.h"
+#include "src/train/train_verify.h"
+
+#define TOKENS_MAX 16384
+
+static int32_t tokens[TOKENS_MAX];
+static int64_t samples, seq_len;
+
+enum err hash_data_create(int64_t sample_count, int64_t length,
+                          char folder[FSIO_PATH_MAX])
+{
+    if (sample_count * length > TOKENS_MAX)
+        return err_set(ERR_MEMORY, "%lld tokens are more than %d",
+                       (long long)(sample_count * length), TOKENS_MAX);
+    samples = sample_count;
+    seq_len = length;
+    strcpy(folder, "memory");
+    hash_text_fill(tokens, samples * seq_len);
+    return ERR_OK;
+}
+
+void hash_data_remove(const char *folder)
+{
+    (void)folder;
+}
+
+enum err dataset_open_unseen(const char *path, struct dataset **out)
+{
+    (void)path;
+    *out = (struct dataset *)(void *)tokens;
+    return ERR_OK;
+}
+
+void dataset_close(struct dataset *dataset)
+{
+    (void)dataset;
+}
+
+enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *out,
+                      int64_t capacity, int64_t *length)
+{
+    int64_t count = seq_len < capacity ? seq_len : capacity;
+    (void)dataset;
+    memcpy(out, tokens + index * seq_len, (size_t)count * sizeof *out);
+    *length = seq_len;
+    return ERR_OK;
+}
+
+int64_t dataset_samples(const struct dataset *dataset)
+{
+    (void)dataset;
+    return samples;
+}
+
+int64_t dataset_vocab_size(const struct dataset *dataset)
+{
+    (void)dataset;
+    return HASH_TEXT_VOCAB;
+}
+
+int64_t dataset_eos_token(const struct dataset *dataset)
+{
+    (void)dataset;
+    return HASH_TEXT_EOS;
+}
+
+int64_t dataset_bos_token(const struct dataset *dataset)
+{
+    (void)dataset;
+    return -1;
+}
+
+int64_t dataset_longest(const struct dataset *dataset)
+{
+    (void)dataset;
+    return seq_len;
+}
+
+const char *dataset_id(const struct dataset *dataset)
+{
+    (void)dataset;
+    return "memory";
+}
+
+const char *dataset_tokenizer_sha256(const struct dataset *dataset)
+{
+    (void)dataset;
+    return "bytes";
+}
+
+const char *dataset_path(const struct dataset *dataset)
+{
+    (void)dataset;
+    return "memory";
+}
+
+/* There are no files whose bytes could be checked. */
+enum err train_verify(struct trainer *trainer)
+{
+    (void)trainer;
+    return ERR_OK;
+}
+
+/* Settings come from the command line alone. */
+enum err settings_file_read(const char *path, struct settings_table *table)
+{
+    (void)table;
+    return err_set(ERR_UNSUPPORTED, "%s: no files are read here", path);
+}
