@@ -57,8 +57,8 @@ endif
 # --- compilation ----------------------------------------------------------------
 # CC=clang works, and a cross-compiler's name: sets are those of its machine
 MACHINE        := $(shell $(CC) -dumpmachine 2>/dev/null)
-KERNEL_SETS    := $(if $(filter x86_64-%,$(MACHINE)),avx512 avx2) \
-    $(if $(filter aarch64-%,$(MACHINE)),neon) generic
+KERNEL_SETS    := $(strip $(if $(filter x86_64-%,$(MACHINE)),avx512 avx2) \
+    $(if $(filter aarch64-%,$(MACHINE)),neon) generic)
 KERNEL_OPT     ?= -O3
 MARCH_avx512   := -march=x86-64-v4 -mprefer-vector-width=512
 MARCH_avx2     := -march=x86-64-v3
