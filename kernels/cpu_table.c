@@ -24,6 +24,7 @@ const struct kernels CPU_SYMBOL(table) = {
     .backend = "cpu",
     .kernel_set = CPU_TEXT(KERNEL_SET),
     .memory = &kernel_memory_cpu,
+    .adds_once = true,
     .describe = cpu_describe,
     .scratch_bytes = cpu_scratch_bytes,
     .peak_flops = CPU_SYMBOL(peak_flops),

@@ -60,6 +60,10 @@ struct kernels {
     const char *backend;    /* "cpu", "cuda" */
     const char *kernel_set; /* "avx512", "avx2", "generic", "sm_80+sm_90a" */
     const struct kernel_memory *memory; /* where its tensors lie */
+    /* Outputs that are added to ("+=") get one addition per call and element,
+     * of a sum that began at 0, but for embedding_backward's: a gradient that
+     * is one call's may be added to others in place. */
+    bool adds_once;
 
     /* Writes what decides bits: of the processor "arithmetic 1", whatever the
      * kernel set is; of a GPU what else does, its name and libraries. At most

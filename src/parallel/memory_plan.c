@@ -73,11 +73,13 @@ enum err memory_plan(const struct memory_plan_input *input,
 {
     enum err rc = ERR_OK;
     const struct model_options *options = &input->options;
+    struct replica_options state = input->replica;
     struct replica_bytes replica;
     assert(input->ranks >= 1);
+    state.adds_once = input->kernels->adds_once;
     *out = (struct memory_plan){ 0 };
     TRY(model_plan(input->config, input->kernels, options, &out->model));
-    TRY(replica_plan(input->params, input->ranks, &input->replica, &replica));
+    TRY(replica_plan(input->params, input->ranks, &state, &replica));
     out->weights = replica.weights;
     out->shared = input->kernels->memory->device ? 0 : replica.shared;
     out->master = replica.master;

@@ -133,14 +133,17 @@ static struct scatter_options scatter_options_of(const struct replica *replica)
                                      .bf16 = options->reduce_bf16 };
 }
 
-/* Leaves of a slot after the first, in ddp and zero1: block by block, too. */
+/* Leaves of a slot after the first, in ddp and zero1: block by block, too. A
+ * layer's gradients are one sum each, which may go to the slot's at once; both
+ * ends get theirs in parts. */
 static void leaf_layout(struct replica *replica, struct arena *arena)
 {
     const struct replica_options *options = &replica->options;
-    bool needed =
+    bool apart =
         !replica_by_block(options) && options->exact && options->leaves > 1;
     for (int i = 0; i < WALK_PLACES; i++) {
         int64_t elements = walk_place_elements(replica->params, i);
+        bool needed = apart && (i < WALK_LAYER || !options->adds_once);
         replica->leaf_block[i] =
             needed ? arena_take(arena, (size_t)elements * sizeof(float)) : NULL;
     }
@@ -238,6 +241,7 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
                                       options, &replica)));
     replica->comm = comm;
     replica->kernels = kernels;
+    replica->options.adds_once = kernels->adds_once;
     replica->ctx = ctx;
     replica->access = replica_access_table(replica);
     TRY(comm_tensors_create(comm, kernels->memory, ctx->stream,

@@ -71,6 +71,8 @@ struct replica_options {
     enum replica_strategy strategy;
     enum dtype dtype; /* of the weights: DTYPE_F32 or DTYPE_BF16 */
     enum optimizer optimizer;
+    bool adds_once; /* the kernel table's; of a plan only, replica_create() asks
+                       the table */
     const char *exchange; /* of tensors: comm_tensors_create()'s way; NULL:
                            * "auto" */
     int shard_degree;     /* of zero3: a divisor of the ranks; 0: all of them */
