@@ -16,8 +16,7 @@
 #define BLOCK 256  /* of k: what a tile runs through */
 #define DEPTH 1024 /* of k: what is packed of A at a time */
 #define ROWS 280   /* at most, of a piece */
-/* Columns of a block of B: where they are neighbours in memory several panels
- * are packed together, so that whole runs of lines are read of each page. */
+/* Columns of a block of B that is as deep. */
 #define STRIP (STRIP_VECS * GEMM_COLUMNS)
 #define STRIP_VECS (256 / GEMM_COLUMNS)
 /* Columns of a piece whose sums must wait beside C. */
@@ -27,8 +26,11 @@
  * first cache meanwhile. */
 #define FEW 16
 
-#define PIECES_PER_THREAD 4
-#define PIECE_FLOP 4e6 /* at least */
+/* How C is cut: packing an element takes as long as so many multiply-adds of
+ * a lane, and a thread has at most so many pieces of a small product. */
+#define PACKING 8.0
+#define TURNS 6
+#define UNEVEN 0.03
 
 #define LINE 64
 
@@ -55,14 +57,6 @@ struct gemm_room CPU_SYMBOL(gemm_room)(const struct kernel_ctx *ctx)
                                .sums = at + STRIP * BLOCK + a_floats() };
 }
 
-double CPU_SYMBOL(gemm_grain)(const struct kernel_ctx *ctx, double flop)
-{
-    double grain = flop / (ctx->threads * PIECES_PER_THREAD);
-    if (ctx->threads == 1)
-        return flop;
-    return grain > PIECE_FLOP ? grain : PIECE_FLOP;
-}
-
 /* Equal blocks: a short one would load and store sums for little. */
 static int64_t block_of(int64_t k)
 {
@@ -76,19 +70,46 @@ static bool sums_wait(const struct gemm *g)
     return g->accumulate && g->k > BLOCK;
 }
 
-struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, double grain)
+/* What a thread does with these cuts, in multiply-adds per step of k. */
+static double cuts_cost(const struct gemm *g, int threads,
+                        struct gemm_cuts cuts)
 {
-    double flop = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    double rows = (double)cpu_parts(g->m, cuts.rows);
+    double columns =
+        (double)(cpu_parts(cpu_parts(g->n, GEMM_COLUMNS), cuts.columns) *
+                 GEMM_COLUMNS);
+    double pieces = (double)cpu_parts(cuts.rows * cuts.columns, threads);
+    double packed = g->k > DEPTH
+                        ? pieces
+                        : (double)cpu_parts((int64_t)pieces, cuts.columns);
+    double cost = pieces * columns * (rows + PACKING) + packed * rows * PACKING;
+    /* who is interrupted leaves pieces to others, if there are several */
+    return cost * (1 + UNEVEN / pieces);
+}
+
+struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, int threads)
+{
     int64_t units = cpu_parts(g->n, GEMM_COLUMNS);
-    struct gemm_cuts cuts = { cpu_parts(g->m, ROWS), 1 };
-    double more = flop / grain / (double)cuts.rows;
-    if (more > 1)
-        cuts.columns = cpu_min(units, (int64_t)(more + 0.999));
-    if (sums_wait(g))
-        while (cuts.columns < units &&
-               cpu_parts(units, cuts.columns) * GEMM_COLUMNS > SUMS_COLUMNS)
-            cuts.columns++;
-    return cuts;
+    int64_t least = cpu_parts(g->m, ROWS);
+    int64_t most = cpu_parts(g->m, GEMM_ROWS);
+    int64_t narrow =
+        sums_wait(g) ? cpu_parts(units, SUMS_COLUMNS / GEMM_COLUMNS) : 1;
+    struct gemm_cuts best = { least, narrow };
+    double cost = cuts_cost(g, threads, best);
+    for (int64_t turns = 1; threads > 1 && turns <= TURNS; turns++)
+        for (int64_t rows = least; rows <= cpu_min(most, least + threads);
+             rows++) {
+            struct gemm_cuts cuts = { rows, turns * threads / rows };
+            cuts.columns = cpu_min(units, cuts.columns);
+            if (cuts.columns < narrow)
+                cuts.columns = narrow;
+            double one = cuts_cost(g, threads, cuts);
+            if (one < cost) {
+                best = cuts;
+                cost = one;
+            }
+        }
+    return best;
 }
 
 /* --- a piece --- */
@@ -136,11 +157,10 @@ static void pack_a(const struct piece *p, int64_t l, int64_t depth)
             float *to = panel_at(p, depth, i, at);
             if (along)
                 CPU_SYMBOL(gemm_pack_along)
-                (count, g->m - row, k, GEMM_ROWS, a + (l + at) * g->m + row,
-                 g->m, to);
-            else
-                CPU_SYMBOL(gemm_pack_across)
-                (count, k, GEMM_ROWS, a + row * g->k + l + at, g->k, to);
+            (count, g->m - row, k, GEMM_ROWS, a + (l + at) * g->m + row, g->m,
+             to);
+            else CPU_SYMBOL(gemm_pack_across)(
+                count, k, GEMM_ROWS, a + row * g->k + l + at, g->k, to);
         }
     }
 }
@@ -159,14 +179,22 @@ static void pack_b(const struct gemm *g, struct strip s, float *to)
             int64_t count = cpu_min(GEMM_COLUMNS, s.j_end - j);
             if (along)
                 CPU_SYMBOL(gemm_pack_along)
-                (count, g->n - j, k, GEMM_COLUMNS, b + (s.l + at) * g->n + j,
-                 g->n, panel);
-            else
-                CPU_SYMBOL(gemm_pack_across)
-                (count, k, GEMM_COLUMNS, b + j * g->k + s.l + at, g->k, panel);
+            (count, g->n - j, k, GEMM_COLUMNS, b + (s.l + at) * g->n + j, g->n,
+             panel);
+            else CPU_SYMBOL(gemm_pack_across)(
+                count, k, GEMM_COLUMNS, b + j * g->k + s.l + at, g->k, panel);
             panel += depth * GEMM_COLUMNS;
         }
     }
+}
+
+/* Columns that are packed together: where rows of B are the memory's, as many
+ * as there is room for, so that whole runs of lines are read of each page. */
+static int64_t strip_columns(const struct piece *p)
+{
+    if (p->g->form == GEMM_NT)
+        return GEMM_COLUMNS;
+    return STRIP * BLOCK / p->block / GEMM_COLUMNS * GEMM_COLUMNS;
 }
 
 /* Strip number `at` of inner dimension [l, l_end). Either form's strip takes
@@ -176,7 +204,7 @@ static struct strip strip_at(const struct piece *p, int64_t l, int64_t l_end,
                              int64_t at)
 {
     bool across = p->g->form == GEMM_NT;
-    int64_t columns = across ? GEMM_COLUMNS : STRIP;
+    int64_t columns = strip_columns(p);
     int64_t strips = cpu_parts(p->column_end - p->column, columns);
     int64_t blocks = cpu_parts(l_end - l, p->block);
     struct strip s;
@@ -193,77 +221,82 @@ static struct gemm_ahead nothing_ahead(const struct gemm *g)
     return (struct gemm_ahead){ (uintptr_t)g->b, 0, 1 };
 }
 
-/* The share of panel `at` of `panels` in fetching strip s. */
+/* Strip s, which is `runs` rows of memory. */
 static struct gemm_ahead strip_ahead(const struct gemm *g, struct strip s,
-                                     int64_t at, int64_t panels)
+                                     int64_t *runs)
 {
     const float *b = g->b;
     bool across = g->form == GEMM_NT;
     int64_t ld = across ? g->k : g->n;
     int64_t row = across ? s.j : s.l;
-    int64_t rows = across ? s.j_end - s.j : s.l_end - s.l;
     int64_t column = across ? s.l : s.j;
     int64_t columns = across ? s.l_end - s.l : s.j_end - s.j;
-    row += rows * at / panels;
+    *runs = across ? s.j_end - s.j : s.l_end - s.l;
     return (struct gemm_ahead){ (uintptr_t)(b + row * ld + column),
                                 (uintptr_t)(ld * 4),
                                 cpu_parts(columns * 4, LINE) };
 }
 
-/* All rows of the piece meet one panel of columns, from j on; `l` is where the
- * packed part of k begins. */
-static void panel_run(const struct piece *p, struct strip s, int64_t l,
-                      int64_t depth, int64_t j, const float *b,
-                      struct gemm_ahead ahead)
+/* Rows of panel `i` meet the columns of B from j on, which are packed at b;
+ * `l` is where the packed part of k begins. */
+static struct gemm_tile tile_of(const struct piece *p, struct strip s,
+                                int64_t l, int64_t depth, int64_t i, int64_t j)
 {
     const struct gemm *g = p->g;
-    float *c = (float *)g->c + j;
+    int64_t row = panel_row(p, i);
+    float *c = (float *)g->c + row * g->n + j;
     struct gemm_tile tile = {
         .k = s.l_end - s.l,
-        .b = b,
+        .a = panel_at(p, depth, i, s.l - l),
+        .b = p->room->b + (j - s.j) * (s.l_end - s.l),
         .width = cpu_min(GEMM_COLUMNS, s.j_end - j),
         .begin = s.l == 0,
         .end = s.l_end == g->k,
+        .sums = c,
+        .sums_stride = g->n,
+        .c = c,
         .c_stride = g->n,
         .add = g->accumulate,
         .bias = g->bias == NULL ? NULL : (const float *)g->bias + j,
     };
-    int64_t runs = tile.k / ahead.lines; /* that a tile fetches */
-    int64_t left = ahead.bytes == 0 ? 0 : runs * 2;
+    if (sums_wait(g)) {
+        tile.sums =
+            p->room->sums + (row - p->row) * SUMS_COLUMNS + j - p->column;
+        tile.sums_stride = SUMS_COLUMNS;
+    }
+    return tile;
+}
+
+/* All rows of the piece meet strip s, along the rows of C, while `next` comes
+ * from memory. */
+static void strip_run(const struct piece *p, struct strip s, int64_t l,
+                      int64_t depth, const struct strip *next)
+{
+    int64_t runs = 0;
+    struct gemm_ahead ahead = nothing_ahead(p->g);
+    if (next != NULL)
+        ahead = strip_ahead(p->g, *next, &runs);
     for (int64_t i = 0; i < p->panels; i++) {
-        int64_t row = panel_row(p, i);
-        int rows = (int)(panel_row(p, i + 1) - row);
-        tile.a = panel_at(p, depth, i, s.l - l);
-        tile.c = c + row * g->n;
-        tile.sums = tile.c;
-        tile.sums_stride = g->n;
-        if (sums_wait(g)) {
-            tile.sums_stride = SUMS_COLUMNS;
-            tile.sums =
-                p->room->sums + (row - p->row) * SUMS_COLUMNS + j - p->column;
+        int rows = (int)(panel_row(p, i + 1) - panel_row(p, i));
+        for (int64_t j = s.j; j < s.j_end; j += GEMM_COLUMNS) {
+            struct gemm_tile tile = tile_of(p, s, l, depth, i, j);
+            runs -= cpu_parts(tile.k, ahead.lines);
+            ahead = CPU_SYMBOL(gemm_tile)(rows, &tile, ahead);
+            if (runs <= 0)
+                ahead = nothing_ahead(p->g);
         }
-        ahead = CPU_SYMBOL(gemm_tile)(rows, &tile, ahead);
-        left -= runs;
-        if (left <= 0)
-            ahead = nothing_ahead(g);
     }
 }
 
 /* Inner dimension [l, l_end), whose rows of A are packed. */
 static void piece_deep(const struct piece *p, int64_t l, int64_t l_end)
 {
-    const struct gemm *g = p->g;
     struct strip s = strip_at(p, l, l_end, 0);
     for (int64_t at = 1; s.j < p->column_end && s.l < l_end; at++) {
         struct strip next = strip_at(p, l, l_end, at);
         bool last = next.j >= p->column_end || next.l >= l_end;
-        int64_t panels = cpu_parts(s.j_end - s.j, GEMM_COLUMNS);
-        pack_b(g, s, p->room->b);
-        for (int64_t i = 0; i < panels; i++)
-            panel_run(p, s, l, l_end - l, s.j + i * GEMM_COLUMNS,
-                      p->room->b + i * (s.l_end - s.l) * GEMM_COLUMNS,
-                      last ? nothing_ahead(g)
-                           : strip_ahead(g, next, i, panels));
+        pack_b(p->g, s, p->room->b);
+        strip_run(p, s, l, l_end - l, last ? NULL : &next);
         s = next;
     }
 }
@@ -320,9 +353,7 @@ enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
     enum err rc = cpu_require_f32(dtype, "gemm");
     if (rc != ERR_OK)
         return rc;
-    double flop = 2.0 * (double)g->m * (double)g->n * (double)g->k;
-    struct gemm_cuts cuts =
-        CPU_SYMBOL(gemm_cuts)(g, CPU_SYMBOL(gemm_grain)(ctx, flop));
+    struct gemm_cuts cuts = CPU_SYMBOL(gemm_cuts)(g, ctx->threads);
     int64_t pieces = cuts.rows * cuts.columns;
     int threads = (int)cpu_min(ctx->threads, pieces);
 #pragma omp parallel num_threads(threads)

@@ -27,11 +27,8 @@ size_t CPU_SYMBOL(gemm_room_bytes)(void);
 /* The calling thread's room in ctx->scratch, with nothing packed. */
 struct gemm_room CPU_SYMBOL(gemm_room)(const struct kernel_ctx *ctx);
 
-/* The FLOPs that a piece should have, of `flop` in all. */
-double CPU_SYMBOL(gemm_grain)(const struct kernel_ctx *ctx, double flop);
-
-/* m and n > 0; pieces have about `grain` FLOPs. */
-struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, double grain);
+/* The cuts with which so many threads are done soonest; m and n > 0. */
+struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, int threads);
 
 /* Computes piece 0 <= index < rows * columns, on one thread. Pieces with
  * neighbouring numbers share rows, which are packed once. With k = 0 the

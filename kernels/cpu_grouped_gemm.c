@@ -31,6 +31,9 @@ static struct gemm group_gemm(const struct grouped_gemm *g, int64_t group)
     return one;
 }
 
+/* Pieces per thread: groups differ. */
+#define PIECES 8
+
 /* The group at work and the number of its first piece. */
 struct cursor {
     int64_t group, first, pieces;
@@ -43,8 +46,10 @@ static void cursor_set(struct cursor *at, const struct grouped_gemm *g,
 {
     at->gemm = group_gemm(g, at->group);
     at->cuts = (struct gemm_cuts){ 0 };
+    double flop =
+        2.0 * (double)at->gemm.m * (double)at->gemm.n * (double)at->gemm.k;
     if (at->gemm.m > 0)
-        at->cuts = CPU_SYMBOL(gemm_cuts)(&at->gemm, grain);
+        at->cuts = CPU_SYMBOL(gemm_cuts)(&at->gemm, 1 + (int)(flop / grain));
     at->pieces = at->cuts.rows * at->cuts.columns;
 }
 
@@ -67,7 +72,7 @@ enum err CPU_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
         return rc;
     double flop = 2.0 * (double)g->offsets[g->groups] * (double)g->n *
                   (double)(g->form == GEMM_TN ? g->m : g->k);
-    double grain = CPU_SYMBOL(gemm_grain)(ctx, flop);
+    double grain = flop / (ctx->threads * PIECES) + 1;
     struct cursor start = { 0 };
     cursor_set(&start, g, grain);
     struct cursor end = start;
