@@ -51,20 +51,36 @@ static enum err embed_backward(struct pass *pass)
     enum err rc = ERR_OK;
     struct model *model = pass->model;
     int64_t d = model->config.d_model;
+    float *dwte = pass_gradient(pass, PARAM_WTE);
     float *dwpe = pass_gradient(pass, PARAM_WPE);
+    if (dwpe != NULL)
+        dwpe += pass->first * d;
     TRY(drop_embedding(pass, pass->dx));
+    if (model->aside.open && !model->config.tied)
+        model_aside_take_tokens(pass, dwte);
+    if (model->aside.open)
+        model_aside_take_positions(pass, dwpe);
     TRY(model->kernels->embedding_backward(
         &model->ctx, model->options.dtype, pass->n, pass->leaf.seq_len, d,
-        pass->leaf.tokens, pass->dx, pass_gradient(pass, PARAM_WTE),
-        dwpe != NULL ? dwpe + pass->first * d : NULL));
+        pass->leaf.tokens, pass->dx, dwte, dwpe));
+    if (model->aside.open)
+        TRY(model_aside_give(pass, dwte, dwpe));
 out:
     return rc;
+}
+
+static bool adds_once(const struct model *model, int block)
+{
+    const struct param_access *access = model->passes[0].access;
+    return access->once != NULL && access->once(access->arg, block);
 }
 
 enum err model_embed_backward(struct model *model)
 {
     enum err rc = ERR_OK;
     const struct param_access *access = model->passes[0].access;
+    if (!model->config.tied)
+        model->aside.open = model_aside_fits(model) && adds_once(model, 0);
     TRY(model_enter_gradient(model, 0));
     for (int i = 0; i < model->options.own_chunks; i++)
         TRY(embed_backward(&model->passes[i]));
@@ -130,7 +146,7 @@ static enum err head_weight(struct model *model, bool gradient,
                             const void **weight, float **dweight)
 {
     enum err rc = ERR_OK;
-    const struct pass *pass = &model->passes[0];
+    struct pass *pass = &model->passes[0];
     const struct param_access *access = pass->access;
     int64_t wte = model->params->blocks[0].place[PARAM_WTE];
     *weight = pass_weight(pass, PARAM_LM_HEAD);
@@ -139,10 +155,13 @@ static enum err head_weight(struct model *model, bool gradient,
         return ERR_OK;
     TRY(access->gather(access->arg, 0, weight));
     *weight = at(model, *weight, wte);
-    if (gradient) {
-        TRY(access->gradient(access->arg, 0, dweight));
-        *dweight += wte;
-    }
+    if (!gradient)
+        return ERR_OK;
+    model->aside.open = model_aside_fits(model) && adds_once(model, 0);
+    TRY(access->gradient(access->arg, 0, dweight));
+    *dweight += wte;
+    if (model->aside.open)
+        model_aside_take_tokens(&model->passes[0], *dweight);
 out:
     return rc;
 }
@@ -183,6 +202,10 @@ enum err model_head(struct model *model, bool gradient)
         &model->params->blocks[model->config.tied ? 0 : last];
     const void *weight = NULL;
     float *dweight = NULL;
+    /* what a matrix of its own gets from a few rows at a time is in parts */
+    int64_t n = model->passes[0].n;
+    if (gradient && (model->config.tied || n <= model_logit_rows(model, n)))
+        (void)adds_once(model, last);
     TRY(model_enter(model, last, gradient));
     TRY(head_weight(model, gradient, &weight, &dweight));
     for (int i = 0; i < model->options.own_chunks; i++)

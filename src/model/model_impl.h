@@ -129,6 +129,16 @@ struct workspace {
     struct expert_travel travel;
 };
 
+/* Rows of the embeddings' gradient that are set aside (model_aside.c); NULL
+ * where none can be. */
+struct aside {
+    bool open;     /* the leaf adds to the embedding's gradient in place */
+    int32_t *rows; /* [n], of which `count` are the leaf's tokens, each once */
+    int64_t count;
+    float *tokens;    /* [n, d] */
+    float *positions; /* [seq_len, d]; NULL: they are not learned */
+};
+
 /* What attention across chunks needs; nothing of it is there for a sequence in
  * one piece. A set is keys and values of a rank's chunks, one chunk after the
  * other: [own_chunks][n, 2 kv_heads, head_dim]. */
@@ -165,6 +175,7 @@ struct model {
     struct pass *passes;  /* [own_chunks] */
     struct layer *layers; /* [own_chunks][n_layers] */
     struct workspace ws;
+    struct aside aside;
     struct fp8_products fp8;
     struct ring ring;
     struct input input;
@@ -383,6 +394,16 @@ enum err model_experts_exchange_backward(struct pass *pass);
 /* All transformer blocks. */
 enum err model_blocks_forward(struct model *model);
 enum err model_blocks_backward(struct model *model);
+
+/* Whether leaves of this size can add to the embedding's gradient in place. */
+bool model_aside_fits(const struct model *model);
+void model_aside_layout(struct model *model, struct arena *arena);
+/* What the rows hold is set aside, and they are zero: [V, d] by this pass's
+ * tokens; [seq_len, d] (NULL: there are none). */
+void model_aside_take_tokens(struct pass *pass, float *dwte);
+void model_aside_take_positions(struct pass *pass, float *dwpe);
+/* It is added back, before what they hold now. */
+enum err model_aside_give(struct pass *pass, float *dwte, float *dwpe);
 
 /* Tokens to the first block's SAVED_X, and back from dx. */
 enum err model_embed(struct model *model);

@@ -140,6 +140,10 @@ struct param_access {
      * (model.h: of its chunks) one after the other, each of the block's
      * `elements`. */
     enum err (*gradient)(void *arg, int block, float **gradient);
+    /* Asked before `gradient`: if this leaf adds to each element of the block's
+     * gradient once, a finished sum, may it be to those of former leaves?
+     * false, or NULL: `gradient` answers what it would. */
+    bool (*once)(void *arg, int block);
     /* Nothing more is added to the block's gradients. */
     enum err (*gradient_done)(void *arg, int block);
     /* The host waits for an event on the model's stream, which may wait for

@@ -30,9 +30,20 @@ static enum err whole_release(void *arg, int block)
 static float *leaf_block(const struct replica *replica, int block)
 {
     int leaf = replica_leaf(replica, replica->turn);
-    if (leaf % replica->options.leaves == 0)
+    bool last = block == replica->params->block_count - 1;
+    if (leaf % replica->options.leaves == 0 || (last && replica->once[1]) ||
+        (block == 0 && replica->once[0]))
         return NULL;
     return replica->leaf_block[walk_place(replica->params, block)];
+}
+
+static bool whole_once(void *arg, int block)
+{
+    struct replica *replica = arg;
+    if (!replica->options.adds_once || leaf_block(replica, block) == NULL)
+        return false;
+    replica->once[block != 0] = true;
+    return true;
 }
 
 static enum err whole_gradient(void *arg, int block, float **gradient)
@@ -147,6 +158,7 @@ struct param_access replica_access_table(struct replica *replica)
                                   .gather = whole_gather,
                                   .release = whole_release,
                                   .gradient = whole_gradient,
+                                  .once = whole_once,
                                   .gradient_done = whole_done,
                                   .fixed = whole_fixed,
                                   .reach = reach,

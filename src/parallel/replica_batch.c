@@ -1,4 +1,6 @@
 /* The leaves of a batch: whose they are, and what comes before and after. */
+#include <string.h>
+
 #include "src/parallel/replica_impl.h"
 #include "src/parallel/shard.h"
 #include "src/parallel/tree.h"
@@ -68,6 +70,7 @@ static bool begins_slot(const struct replica *replica, int turn)
 enum err replica_begin_leaf(struct replica *replica, int turn)
 {
     replica->turn = turn;
+    memset(replica->once, 0, sizeof replica->once);
     if (replica->scatter != NULL) {
         scatter_turn(replica->scatter, turn);
         walk_begin(replica->walk, true);

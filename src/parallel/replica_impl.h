@@ -44,6 +44,7 @@ struct replica {
                                      * they add to the slot's gradient */
     int64_t leaf_layouts;           /* how often they were laid out */
     bool leaf_opened;               /* the embedding's, by the head */
+    bool once[2]; /* the first, the last block: its leaf adds in place */
 
     /* zero2, zero3 */
     struct scatter *scatter;

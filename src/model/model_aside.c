@@ -1,0 +1,103 @@
+/* Rows of the embeddings' gradient, set aside.
+ *
+ * A leaf may add its gradients to those of former leaves in place if each
+ * element gets one addition, of the leaf's finished sum (params.h: `once`).
+ * Both matrices of the embedding get theirs in parts: from every token, and the
+ * first one from the head, too, where that is tied to it. So the few rows that
+ * this leaf's tokens have are set aside and begin at zero, and what they held
+ * is added back when they are finished: (former leaves) + (this leaf), as if
+ * the leaf had a whole gradient of its own, which would have to be zeroed and
+ * added for a few of its rows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/model/model_impl.h"
+
+static int by_number(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Each token of the pass once, in order. */
+static int64_t list_rows(const struct pass *pass, int32_t *rows)
+{
+    int64_t count = 0;
+    memcpy(rows, pass->leaf.tokens, (size_t)pass->n * sizeof *rows);
+    qsort(rows, (size_t)pass->n, sizeof *rows, by_number);
+    for (int64_t i = 0; i < pass->n; i++)
+        if (count == 0 || rows[i] != rows[count - 1])
+            rows[count++] = rows[i];
+    return count;
+}
+
+bool model_aside_fits(const struct model *model)
+{
+    int64_t n = model->options.samples * model->options.seq_len;
+    bool parts = model->config.tied && n > model_logit_rows(model, n);
+    return !model->kernels->memory->device && model->options.chunks == 1 &&
+           !parts;
+}
+
+void model_aside_layout(struct model *model, struct arena *arena)
+{
+    struct aside *aside = &model->aside;
+    int64_t d = model->config.d_model;
+    int64_t n = model->options.samples * model->options.seq_len;
+    if (!model_aside_fits(model))
+        return;
+    aside->rows = arena_take(arena, (size_t)n * sizeof(int32_t));
+    aside->tokens = arena_take(arena, (size_t)(n * d) * sizeof(float));
+    if (model->config.positions == POSITIONS_LEARNED)
+        aside->positions = arena_take(
+            arena, (size_t)(model->options.seq_len * d) * sizeof(float));
+}
+
+static size_t row_bytes(const struct model *model)
+{
+    return (size_t)model->config.d_model * sizeof(float);
+}
+
+void model_aside_take_tokens(struct pass *pass, float *dwte)
+{
+    struct aside *aside = &pass->model->aside;
+    int64_t d = pass->model->config.d_model;
+    size_t bytes = row_bytes(pass->model);
+    aside->count = list_rows(pass, aside->rows);
+    for (int64_t i = 0; i < aside->count; i++) {
+        float *row = dwte + aside->rows[i] * d;
+        memcpy(aside->tokens + i * d, row, bytes);
+        memset(row, 0, bytes);
+    }
+}
+
+void model_aside_take_positions(struct pass *pass, float *dwpe)
+{
+    size_t bytes = (size_t)pass->leaf.seq_len * row_bytes(pass->model);
+    if (dwpe == NULL)
+        return;
+    memcpy(pass->model->aside.positions, dwpe, bytes);
+    memset(dwpe, 0, bytes);
+}
+
+static enum err add_back(struct pass *pass, int64_t n, const float *before,
+                         float *gradient)
+{
+    const struct model *model = pass->model;
+    return model->kernels->add(&model->ctx, DTYPE_F32, n, before, 1.0f,
+                               gradient, gradient);
+}
+
+enum err model_aside_give(struct pass *pass, float *dwte, float *dwpe)
+{
+    enum err rc = ERR_OK;
+    const struct aside *aside = &pass->model->aside;
+    int64_t d = pass->model->config.d_model;
+    for (int64_t i = 0; i < aside->count; i++)
+        TRY(add_back(pass, d, aside->tokens + i * d,
+                     dwte + aside->rows[i] * d));
+    if (dwpe != NULL)
+        TRY(add_back(pass, pass->leaf.seq_len * d, aside->positions, dwpe));
+out:
+    return rc;
+}
