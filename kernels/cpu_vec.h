@@ -80,7 +80,8 @@ static inline vec vec_load_or(const float *p, int64_t left, vec fill)
         return whole;
     }
 #if VEC_MASKED && VEC_LANES == 16
-    return _mm512_mask_loadu_ps(fill, (__mmask16)((1u << vec_rest(left)) - 1), p);
+    return _mm512_mask_loadu_ps(fill, (__mmask16)((1u << vec_rest(left)) - 1),
+                                p);
 #elif VEC_MASKED
     __m256i mask = vec_mask(left);
     return _mm256_blendv_ps(fill, _mm256_maskload_ps(p, mask), (__m256)mask);
