@@ -107,7 +107,7 @@ static double lanes_sum(const struct wide_f64 *w)
 {
     double lane[WIDE_LANES];
     double sum = 0;
-    memcpy(lane, w->part, sizeof(lane));
+    memcpy(lane, w->part, sizeof(w->part));
     for (int i = 0; i < WIDE_LANES / 2; i++)
         sum += lane[i] + lane[i + WIDE_LANES / 2];
     return sum;
