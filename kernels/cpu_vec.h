@@ -13,6 +13,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__FAST_MATH__)
+#error "-ffast-math changes what is computed: compile without it"
+#endif
+
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define VEC_LANES 16

@@ -6,6 +6,9 @@
 #include <stdint.h>
 
 _Static_assert(FLT_EVAL_METHOD == 0, "a double must be computed as a double");
+#if defined(__FAST_MATH__)
+#error "-ffast-math changes what is computed: compile without it"
+#endif
 
 /* ln 2 and pi / 2 in parts of so few bits that whole numbers times all but the
  * last one are exact. */
