@@ -69,11 +69,15 @@ static enum err measure_steps(const void *arg, double *values)
         double *at = &values[1 + (i < 0 ? 0 : i)];
         if (i == 0)
             values[0] = (double)bench_model_faults(bench);
-        TRY(bench_model_step(bench, 1, &loss, at + OF_STEP * steps));
+        /* one leaf and several, then several and one: neither always follows
+         * the other, nor the peak's load */
+        bool one_first = i % 2 == 0;
+        TRY(bench_model_step(bench, one_first ? 1 : kind->samples, &loss,
+                             at + (one_first ? OF_STEP : OF_ELASTIC) * steps));
         at[OF_PEAK * steps] =
             kernels->peak_flops(&ctx, DTYPE_F32, false, &source);
-        TRY(bench_model_step(bench, kind->samples, &loss,
-                             at + OF_ELASTIC * steps));
+        TRY(bench_model_step(bench, one_first ? kind->samples : 1, &loss,
+                             at + (one_first ? OF_ELASTIC : OF_STEP) * steps));
         if (dense != NULL)
             TRY(bench_model_step(dense, 1, &loss, at + OF_DENSE * steps));
     }
