@@ -135,6 +135,19 @@ EOF
     done
 }
 
+@test "gemm: no library hangs where address space is short" {
+    space=300000
+    (ulimit -v $space && timeout 60 "$BENCH" --version) ||
+        skip "the program wants more than $space KiB"
+    run --separate-stderr timeout 120 bash -c "ulimit -v $space; exec $BENCH \
+        gemm --model moe --tokens 16 --threads 2 --json --seconds 0.1 --dir $DIR"
+    echo "$output"
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *'"problem": "ulimit -v or -d leaves '* ]]
+    [[ "$output" == *'"peers": {}'* && "$output" != *best_peer_fraction* ]]
+}
+
 @test "gemm: another kernel set, and what does not exist" {
     run "$BENCH" gemm --kernel-set sse9 --dir "$DIR"
     [ "$status" -ne 0 ]

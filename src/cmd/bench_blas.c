@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/memory.h"
+
+#define THREAD_SPACE ((size_t)160 << 20)
+
 /* The C interface of BLAS (Blackford et al. 2002), with integers of 32 bits. */
 enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };
 typedef void cblas_sgemm_fn(int order, int transpose_a, int transpose_b, int m,
@@ -131,6 +135,20 @@ static enum err set_threads(const struct bench_blas *blas)
     return ERR_OK;
 }
 
+/* OpenBLAS asks for 128 MiB per thread, again and again for ever where it can't
+ * have them; others fail in ways of their own. */
+static enum err check_space(int threads)
+{
+    size_t space = memory_address_space();
+    size_t wanted = (size_t)threads * THREAD_SPACE;
+    if (space >= wanted)
+        return ERR_OK;
+    return err_set(ERR_MEMORY,
+                   "ulimit -v or -d leaves %zu MiB of address space, and %d "
+                   "threads of such a library may want %zu MiB",
+                   space >> 20, threads, wanted >> 20);
+}
+
 enum err bench_blas_open(const struct bench_blas_choice *choice,
                          struct bench_blas **out)
 {
@@ -140,6 +158,7 @@ enum err bench_blas_open(const struct bench_blas_choice *choice,
     if (blas == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     blas->choice = *choice;
+    TRY(check_space(choice->threads));
     TRY(open_library(choice, &blas->library));
     if (!find(blas, "cblas_sgemm", &blas->sgemm)) {
         rc = err_set(ERR_UNSUPPORTED, "it has no cblas_sgemm");
@@ -181,7 +200,8 @@ enum err bench_blas_multiply(void *arg, const struct bench_product *p,
 static void describe_openblas(const struct bench_blas *blas,
                               struct bench_blas_about *about)
 {
-    const char *(*config)(void), *(*core)(void);
+    const char *(*config)(void);
+    const char *(*core)(void);
     if (find(blas, "openblas_get_config", &config)) {
         const char *text = config();
         size_t name = strcspn(text, " ");
@@ -197,7 +217,8 @@ static void describe_openblas(const struct bench_blas *blas,
 static void describe_blis(const struct bench_blas *blas,
                           struct bench_blas_about *about)
 {
-    const char *(*version)(void), *(*name_of)(int);
+    const char *(*version)(void);
+    const char *(*name_of)(int);
     int (*arch)(void);
     if (find(blas, "bli_info_get_version_str", &version))
         snprintf(about->version, sizeof about->version, "BLIS %s", version());
