@@ -445,7 +445,7 @@ interop-step: all $(B)/interop/step ## the step beside PyTorch's on this CPU (do
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/torch_step.sh
 
 bench: all ## all benchmarks
-	@for name in step data ckpt memory context comm; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
+	@for name in step gemm data ckpt memory context comm; do echo "== $$name"; $(B)/bin/tessera-bench $$name || exit 1; done
 
 sanitize: ## the C tests under ASan and UBSan
 	+@$(MAKE) --no-print-directory SAN=1 sanitize-run
