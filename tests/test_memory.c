@@ -2,7 +2,9 @@
  * one in another, and by its own limits. */
 #include "src/base/memory.h"
 
+#include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -59,6 +61,27 @@ static bool is_limited(void)
            before - after < 101 * MIB;
 }
 
+static void *allocate(void *out)
+{
+    void **block = out;
+    *block = malloc(100);
+    return NULL;
+}
+
+/* A thread's own heap would take 64 MiB. */
+static bool is_shared(void)
+{
+    pthread_t thread;
+    void *block = NULL;
+    memory_share_heap();
+    size_t before = memory_address_space();
+    bool ran = pthread_create(&thread, NULL, allocate, &block) == 0 &&
+               pthread_join(thread, NULL) == 0;
+    size_t after = memory_address_space();
+    free(block);
+    return ran && block != NULL && before - after < 40 * MIB;
+}
+
 static bool is_refused(void)
 {
     struct arena arena;
@@ -73,6 +96,7 @@ int main(void)
            "address space");
     tap_ok(within(RLIMIT_AS, is_limited), "ulimit -v is seen");
     tap_ok(within(RLIMIT_DATA, is_limited), "ulimit -d is seen");
+    tap_ok(within(RLIMIT_AS, is_shared), "threads share a heap");
     tap_ok(within(RLIMIT_AS, is_refused), "an arena beyond it names the limit");
     tap_ok(memory_resident() > MIB / 2 && memory_peak() >= memory_resident(),
            "what this process has");
