@@ -49,6 +49,7 @@ static enum err open_run(struct world *world, const char *name, const char *set,
         "parallel.slots=4",
         "data.seq_len=16",
         "checkpoint.interval=3ba",
+        "checkpoint.keep=9",
         "model.d_model=32",
         "model.n_heads=2",
         "model.n_layers=2",
@@ -117,15 +118,34 @@ static bool lists(struct world *world, const char *name, int64_t step,
     return strcmp(list, wanted) == 0;
 }
 
+/* The last checkpoints of two runs. */
+static bool same_bits(struct world *world, const char *a, const char *b,
+                      int64_t step)
+{
+    const char *names[] = { a, b };
+    char path[FSIO_PATH_MAX], digests[2][65] = { "", "-" };
+    for (int i = 0; i < 2; i++)
+        if (fsio_path(path, "%s/%s/checkpoints/step-%09lld", world->folder,
+                      names[i], (long long)step) != ERR_OK ||
+            ckpt_digest(path, digests[i]) != ERR_OK)
+            return false;
+    return strcmp(digests[0], digests[1]) == 0;
+}
+
 static void test_sets(struct world *world)
 {
     enum err rc = ERR_OK;
+    for (int start = 0; start < 3 && rc == ERR_OK; start++)
+        rc = go_on(world, "undisturbed", set_name(0), PLAIN, NULL);
+    everywhere(world, rc == ERR_OK, "the best kernel set");
     for (int start = 0; start < 3; start++) {
         rc = go_on(world, "sets", set_name(start), PLAIN, NULL);
         everywhere(world, rc == ERR_OK, set_name(start));
     }
     everywhere(world, lists(world, "sets", 3 * STEPS, "cpu arithmetic 1"),
                "a run goes on with any kernel set, and is one run");
+    everywhere(world, same_bits(world, "sets", "undisturbed", 3 * STEPS),
+               "to the bits of the best one alone");
 }
 
 /* Each rank another one. */
@@ -138,6 +158,8 @@ static void test_mixed(struct world *world)
         enum err rc = go_on(world, modes[i], set_name(world->rank), more, NULL);
         everywhere(world, rc == ERR_OK, more);
     }
+    everywhere(world, same_bits(world, modes[0], "undisturbed", STEPS),
+               "ranks with several kernel sets: the bits of one");
 }
 
 static void test_before(struct world *world)

@@ -364,11 +364,11 @@ bad() {
     run train 1 "$DIR/sets" hardware.kernel_set=generic
     [ "$status" -eq 0 ]
     [[ "$output" != *arithmetic* ]]
-    [ "$(basename "$(newest "$DIR/sets")")" = step-000000024 ]
-    command_of 1 "$DIR/mixed" train.max_duration=3ba
+    same_bits "$DIR/sets"
+    command_of 1 "$DIR/mixed"
     "$MPIRUN" 1 "${command[@]}" : \
         -np 1 "${command[@]}" hardware.kernel_set=generic
-    [ "$(basename "$(newest "$DIR/mixed")")" = step-000000003 ]
+    same_bits "$DIR/mixed"
 }
 
 @test "a full disk: one line, exit 93, the older checkpoint stays good" {
