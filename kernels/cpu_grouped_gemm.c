@@ -84,7 +84,7 @@ enum err CPU_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
         struct gemm_room room = CPU_SYMBOL(gemm_room)(ctx);
         struct cursor at = start;
         /* a thread's pieces come in order */
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(monotonic : dynamic, 1)
         for (int64_t t = 0; t < pieces; t++) {
             while (t >= at.first + at.pieces)
                 cursor_next(&at, g, grain);
