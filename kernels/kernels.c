@@ -249,10 +249,11 @@ int kernels_threads_default(int shared_by)
 void kernels_wait_passively(char **argv)
 {
     char self[4096];
-    if (getenv("OMP_WAIT_POLICY") != NULL)
+    if (getenv("OMP_WAIT_POLICY") != NULL && getenv("GOMP_SPINCOUNT") != NULL)
         return;
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 0) != 0)
+    if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 0) != 0 ||
+        setenv("GOMP_SPINCOUNT", KERNEL_SPINS, 0) != 0)
         return;
     self[length] = '\0';
     /* returns only if it fails: then threads spin, which is merely slower */
