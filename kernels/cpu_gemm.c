@@ -237,53 +237,45 @@ static struct gemm_ahead strip_ahead(const struct gemm *g, struct strip s,
                                 cpu_parts(columns * 4, LINE) };
 }
 
-/* Rows of panel `i` meet the columns of B from j on, which are packed at b;
- * `l` is where the packed part of k begins. */
-static struct gemm_tile tile_of(const struct piece *p, struct strip s,
-                                int64_t l, int64_t depth, int64_t i, int64_t j)
-{
-    const struct gemm *g = p->g;
-    int64_t row = panel_row(p, i);
-    float *c = (float *)g->c + row * g->n + j;
-    struct gemm_tile tile = {
-        .k = s.l_end - s.l,
-        .a = panel_at(p, depth, i, s.l - l),
-        .b = p->room->b + (j - s.j) * (s.l_end - s.l),
-        .width = cpu_min(GEMM_COLUMNS, s.j_end - j),
-        .begin = s.l == 0,
-        .end = s.l_end == g->k,
-        .sums = c,
-        .sums_stride = g->n,
-        .c = c,
-        .c_stride = g->n,
-        .add = g->accumulate,
-        .bias = g->bias == NULL ? NULL : (const float *)g->bias + j,
-    };
-    if (sums_wait(g)) {
-        tile.sums =
-            p->room->sums + (row - p->row) * SUMS_COLUMNS + j - p->column;
-        tile.sums_stride = SUMS_COLUMNS;
-    }
-    return tile;
-}
-
 /* All rows of the piece meet strip s, along the rows of C, while `next` comes
- * from memory. */
+ * from memory; [l, l + depth) is packed of A. Nothing is copied here: a copy
+ * would wait until the stores of the tile before it are done. */
 static void strip_run(const struct piece *p, struct strip s, int64_t l,
                       int64_t depth, const struct strip *next)
 {
+    const struct gemm *g = p->g;
+    const bool wait = sums_wait(g);
     int64_t runs = 0;
-    struct gemm_ahead ahead = nothing_ahead(p->g);
+    struct gemm_ahead ahead = nothing_ahead(g);
+    struct gemm_tile tile = {
+        .k = s.l_end - s.l,
+        .begin = s.l == 0,
+        .end = s.l_end == g->k,
+        .sums_stride = wait ? SUMS_COLUMNS : g->n,
+        .c_stride = g->n,
+        .add = g->accumulate,
+    };
     if (next != NULL)
-        ahead = strip_ahead(p->g, *next, &runs);
+        ahead = strip_ahead(g, *next, &runs);
     for (int64_t i = 0; i < p->panels; i++) {
-        int rows = (int)(panel_row(p, i + 1) - panel_row(p, i));
+        int64_t row = panel_row(p, i);
+        int rows = (int)(panel_row(p, i + 1) - row);
+        float *c = (float *)g->c + row * g->n;
+        float *sums =
+            wait ? p->room->sums + (row - p->row) * SUMS_COLUMNS - p->column
+                 : c;
+        tile.a = panel_at(p, depth, i, s.l - l);
+        tile.b = p->room->b;
         for (int64_t j = s.j; j < s.j_end; j += GEMM_COLUMNS) {
-            struct gemm_tile tile = tile_of(p, s, l, depth, i, j);
-            runs -= cpu_parts(tile.k, ahead.lines);
-            ahead = CPU_SYMBOL(gemm_tile)(rows, &tile, ahead);
-            if (runs <= 0)
-                ahead = nothing_ahead(p->g);
+            tile.width = cpu_min(GEMM_COLUMNS, s.j_end - j);
+            tile.c = c + j;
+            tile.sums = sums + j;
+            if (g->bias != NULL)
+                tile.bias = (const float *)g->bias + j;
+            CPU_SYMBOL(gemm_tile)(rows, &tile, &ahead);
+            tile.b += tile.k * GEMM_COLUMNS;
+            if (runs > 0 && (runs -= cpu_parts(tile.k, ahead.lines)) <= 0)
+                ahead = nothing_ahead(g);
         }
     }
 }

@@ -43,23 +43,24 @@ static void prefetch_c(int rows, const struct gemm_tile *t)
  */
 
 /* Inline, so that `rows`, `vecs` and `whole` are constants in each copy. */
-static inline __attribute__((always_inline)) struct gemm_ahead
+static inline __attribute__((always_inline)) void
 chains_run(const int rows, const int vecs, const bool whole,
-           const struct gemm_tile *t, struct gemm_ahead ahead)
+           const struct gemm_tile *t, struct gemm_ahead *ahead)
 {
     vec sum[GEMM_ROWS][GEMM_VECS];
     const float *a = t->a;
     const float *b = t->b;
-    const int64_t k = t->k;
+    const int64_t k = t->k, lines = ahead->lines;
+    uintptr_t run = ahead->next;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int v = 0; v < vecs; v++)
             sum[i][v] = begin_vec(t, i, v * VEC_LANES,
                                   whole ? VEC_LANES : t->width - v * VEC_LANES);
-    for (int64_t at = 0; at < k; at += ahead.lines) {
-        int64_t end = cpu_min(k, at + ahead.lines);
-        uintptr_t next = ahead.next;
+    for (int64_t at = 0; at < k; at += lines, run += ahead->bytes) {
+        int64_t end = cpu_min(k, at + lines);
+        uintptr_t next = run;
         for (int64_t l = at; l < end; l++) {
             vec row[GEMM_VECS];
 #pragma GCC unroll 4
@@ -77,19 +78,18 @@ chains_run(const int rows, const int vecs, const bool whole,
             a += GEMM_ROWS;
             b += GEMM_COLUMNS;
         }
-        ahead.next += ahead.bytes;
     }
+    ahead->next = run;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
         for (int v = 0; v < vecs; v++)
             end_vec(t, i, v * VEC_LANES,
                     whole ? VEC_LANES : t->width - v * VEC_LANES, sum[i][v]);
-    return ahead;
 }
 
-struct gemm_ahead CPU_SYMBOL(gemm_tile)(int rows, const struct gemm_tile *t,
-                                        struct gemm_ahead ahead)
+void CPU_SYMBOL(gemm_tile)(int rows, const struct gemm_tile *t,
+                           struct gemm_ahead *ahead)
 {
     int vecs = (int)cpu_parts(t->width, VEC_LANES);
     bool whole = t->width == GEMM_COLUMNS;
@@ -97,7 +97,8 @@ struct gemm_ahead CPU_SYMBOL(gemm_tile)(int rows, const struct gemm_tile *t,
         prefetch_c(rows, t);
 #define RUN(rows, vecs, whole)                                                 \
     case ((rows)*4 + (vecs)) * 2 + (whole):                                    \
-        return chains_run(rows, vecs, whole, t, ahead);
+        chains_run(rows, vecs, whole, t, ahead);                               \
+        break;
 #if GEMM_VECS == 1
 #define CASE(rows) RUN(rows, 1, false) RUN(rows, 1, true)
 #elif GEMM_VECS == 2
@@ -131,5 +132,4 @@ struct gemm_ahead CPU_SYMBOL(gemm_tile)(int rows, const struct gemm_tile *t,
     }
 #undef CASE
 #undef RUN
-    return ahead;
 }

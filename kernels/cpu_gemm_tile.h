@@ -51,9 +51,10 @@ struct gemm_tile {
     const float *bias; /* of these columns, or NULL */
 };
 
-/* Computes `rows` of them, 1 to GEMM_ROWS; returns what is left to fetch. */
-struct gemm_ahead CPU_SYMBOL(gemm_tile)(int rows, const struct gemm_tile *tile,
-                                        struct gemm_ahead ahead);
+/* Computes `rows` of them, 1 to GEMM_ROWS; *ahead becomes what is left to
+ * fetch. */
+void CPU_SYMBOL(gemm_tile)(int rows, const struct gemm_tile *tile,
+                           struct gemm_ahead *ahead);
 
 /* `count` rows of A or columns of B, at most `width` (GEMM_ROWS or
  * GEMM_COLUMNS), of k elements become the panel to[k][width], `from` being the
