@@ -245,6 +245,7 @@ static void strip_run(const struct piece *p, struct strip s, int64_t l,
 {
     const struct gemm *g = p->g;
     const bool wait = sums_wait(g);
+    const int64_t first = wait ? p->column : 0;
     int64_t runs = 0;
     struct gemm_ahead ahead = nothing_ahead(g);
     struct gemm_tile tile = {
@@ -261,15 +262,13 @@ static void strip_run(const struct piece *p, struct strip s, int64_t l,
         int64_t row = panel_row(p, i);
         int rows = (int)(panel_row(p, i + 1) - row);
         float *c = (float *)g->c + row * g->n;
-        float *sums =
-            wait ? p->room->sums + (row - p->row) * SUMS_COLUMNS - p->column
-                 : c;
+        float *sums = wait ? p->room->sums + (row - p->row) * SUMS_COLUMNS : c;
         tile.a = panel_at(p, depth, i, s.l - l);
         tile.b = p->room->b;
         for (int64_t j = s.j; j < s.j_end; j += GEMM_COLUMNS) {
             tile.width = cpu_min(GEMM_COLUMNS, s.j_end - j);
             tile.c = c + j;
-            tile.sums = sums + j;
+            tile.sums = sums + j - first;
             if (g->bias != NULL)
                 tile.bias = (const float *)g->bias + j;
             CPU_SYMBOL(gemm_tile)(rows, &tile, &ahead);
