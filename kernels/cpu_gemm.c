@@ -26,6 +26,9 @@
  * first cache meanwhile. */
 #define FEW 16
 
+/* Panels of A for which B is not packed. */
+#define READS 12
+
 /* How C is cut: packing an element takes as long as so many multiply-adds of
  * a lane, and a thread has at most so many pieces of a small product. */
 #define PACKING 8.0
@@ -165,6 +168,15 @@ static void pack_a(const struct piece *p, int64_t l, int64_t depth)
     }
 }
 
+/* Whether tiles read B where it lies: packing it for few rows of A costs more
+ * than reading a page per row of it, if these are read in whole pairs of lines
+ * and BLOCK of them do not fall into a few sets of the second cache. */
+static bool reads_b(const struct piece *p)
+{
+    return p->g->form != GEMM_NT && p->panels <= READS &&
+           GEMM_COLUMNS * 4 >= 2 * LINE && p->g->n % 2048 != 0;
+}
+
 /* Panels [k][GEMM_COLUMNS] one after the other. */
 static void pack_b(const struct gemm *g, struct strip s, float *to)
 {
@@ -215,10 +227,10 @@ static struct strip strip_at(const struct piece *p, int64_t l, int64_t l_end,
     return s;
 }
 
-/* Prefetching the same line over and over costs nothing. */
+/* Prefetching the same few lines over and over costs nothing. */
 static struct gemm_ahead nothing_ahead(const struct gemm *g)
 {
-    return (struct gemm_ahead){ (uintptr_t)g->b, 0, 1 };
+    return (struct gemm_ahead){ (uintptr_t)g->b, 0, BLOCK / 4 };
 }
 
 /* Strip s, which is `runs` rows of memory. */
@@ -258,13 +270,21 @@ static void strip_run(const struct piece *p, struct strip s, int64_t l,
     };
     if (next != NULL)
         ahead = strip_ahead(g, *next, &runs);
+    const float *b = p->room->b;
+    int64_t panel = tile.k * GEMM_COLUMNS;
+    tile.b_stride = GEMM_COLUMNS;
+    if (reads_b(p)) {
+        b = (const float *)g->b + s.l * g->n + s.j;
+        panel = GEMM_COLUMNS;
+        tile.b_stride = g->n;
+    }
     for (int64_t i = 0; i < p->panels; i++) {
         int64_t row = panel_row(p, i);
         int rows = (int)(panel_row(p, i + 1) - row);
         float *c = (float *)g->c + row * g->n;
         float *sums = wait ? p->room->sums + (row - p->row) * SUMS_COLUMNS : c;
         tile.a = panel_at(p, depth, i, s.l - l);
-        tile.b = p->room->b;
+        tile.b = b;
         for (int64_t j = s.j; j < s.j_end; j += GEMM_COLUMNS) {
             tile.width = cpu_min(GEMM_COLUMNS, s.j_end - j);
             tile.c = c + j;
@@ -272,7 +292,7 @@ static void strip_run(const struct piece *p, struct strip s, int64_t l,
             if (g->bias != NULL)
                 tile.bias = (const float *)g->bias + j;
             CPU_SYMBOL(gemm_tile)(rows, &tile, &ahead);
-            tile.b += tile.k * GEMM_COLUMNS;
+            tile.b += panel;
             if (runs > 0 && (runs -= cpu_parts(tile.k, ahead.lines)) <= 0)
                 ahead = nothing_ahead(g);
         }
@@ -286,7 +306,8 @@ static void piece_deep(const struct piece *p, int64_t l, int64_t l_end)
     for (int64_t at = 1; s.j < p->column_end && s.l < l_end; at++) {
         struct strip next = strip_at(p, l, l_end, at);
         bool last = next.j >= p->column_end || next.l >= l_end;
-        pack_b(p->g, s, p->room->b);
+        if (!reads_b(p))
+            pack_b(p->g, s, p->room->b);
         strip_run(p, s, l, l_end - l, last ? NULL : &next);
         s = next;
     }

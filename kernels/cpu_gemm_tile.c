@@ -50,7 +50,7 @@ chains_run(const int rows, const int vecs, const bool whole,
     vec sum[GEMM_ROWS][GEMM_VECS];
     const float *a = t->a;
     const float *b = t->b;
-    const int64_t k = t->k, lines = ahead->lines;
+    const int64_t k = t->k, stride = t->b_stride, lines = ahead->lines;
     uintptr_t run = ahead->next;
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++)
@@ -65,7 +65,8 @@ chains_run(const int rows, const int vecs, const bool whole,
             vec row[GEMM_VECS];
 #pragma GCC unroll 4
             for (int v = 0; v < vecs; v++)
-                memcpy(&row[v], b + v * VEC_LANES, sizeof(vec));
+                row[v] = vec_load(b + v * VEC_LANES,
+                                  whole ? VEC_LANES : t->width - v * VEC_LANES);
             __builtin_prefetch((const void *)next, 0, 2);
             next += LINE;
 #pragma GCC unroll 16
@@ -76,7 +77,7 @@ chains_run(const int rows, const int vecs, const bool whole,
                     sum[i][v] = vec_fma(x, row[v], sum[i][v]);
             }
             a += GEMM_ROWS;
-            b += GEMM_COLUMNS;
+            b += stride;
         }
     }
     ahead->next = run;

@@ -39,7 +39,8 @@ struct gemm_ahead {
 struct gemm_tile {
     int64_t k;      /* of this block */
     const float *a; /* packed: [k][GEMM_ROWS] */
-    const float *b; /* packed: [k][GEMM_COLUMNS] */
+    const float *b; /* [k], rows of `width` elements, b_stride apart */
+    int64_t b_stride;
     int64_t width;  /* columns that are there, at most GEMM_COLUMNS */
     float *sums;    /* where chains wait between blocks of k */
     int64_t sums_stride;
