@@ -157,6 +157,14 @@ static inline bool fill_now(void *argument)
     return true;
 }
 
+/* In every other batch the leaf adds to the gradients of both ends in place, if
+ * it may: each of its elements gets one addition. */
+static inline void play_once(const struct player *player, int block)
+{
+    if (player->access->once != NULL && player->batch % 2 == 1)
+        (void)player->access->once(player->access->arg, block);
+}
+
 /* Of the rank's own leaves, or of its experts and the leaves of its group, as
  * far as they are of the batch. */
 static inline enum err play_gradient(struct player *player, int block, int part)
@@ -202,11 +210,15 @@ static inline enum err play_head(struct player *player, bool training)
     enum err rc = ERR_OK;
     int last = player->world->params->block_count - 1;
     bool tied = walk_tied(player->world->params);
+    if (training)
+        play_once(player, last);
     TRY(play_gather(player, last));
     if (training)
         TRY(play_gradient(player, last, 0));
     if (tied)
         TRY(play_gather(player, 0));
+    if (tied && training)
+        play_once(player, 0);
     if (tied && training)
         TRY(play_gradient(player, 0, 1));
     if (tied)
@@ -254,6 +266,8 @@ static inline enum err play(struct player *player, bool training)
     for (int layer = layers - 1; layer >= 0 && training; layer--)
         TRY(play_layer(player, layer, true));
     if (training) {
+        if (!walk_tied(params))
+            play_once(player, 0);
         TRY(play_gradient(player, 0, 0));
         TRY(play_done(player, 0));
     }
