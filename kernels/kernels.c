@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define TABLES_MAX 5
@@ -249,7 +250,9 @@ int kernels_threads_default(int shared_by)
 void kernels_wait_passively(char **argv)
 {
     char self[4096];
-    if (getenv("OMP_WAIT_POLICY") != NULL && getenv("GOMP_SPINCOUNT") != NULL)
+    const char *policy = getenv("OMP_WAIT_POLICY");
+    bool chosen = policy != NULL && strcasecmp(policy, "passive") != 0;
+    if (chosen || getenv("GOMP_SPINCOUNT") != NULL)
         return;
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length <= 0 || setenv("OMP_WAIT_POLICY", "passive", 0) != 0 ||

@@ -418,14 +418,15 @@ size_t kernels_thread_space(void);
  * node with the same mask. */
 int kernels_threads_default(int shared_by);
 
-/* Let OpenMP's idle threads spin for a moment, then sleep: a thread that goes on
- * spinning takes the core from the one that it waits for when processors are
+/* Let OpenMP's idle threads spin for a moment, then sleep: a thread that goes
+ * on spinning takes the core from the one that it waits for when processors are
  * shared (measured: a step beside one busy process is 9 times slower), one that
  * sleeps at once is woken for every product (4 % of them). The moment is
  * KERNEL_SPINS of GCC's runtime, some 25 us where a pause is 40 cycles. OpenMP
  * reads this from the environment before main, so the program is started anew,
- * once, unless OMP_WAIT_POLICY and GOMP_SPINCOUNT are there. The first call of a
- * main that has kernels. */
+ * once, unless OMP_WAIT_POLICY asks for something else than "passive" or
+ * GOMP_SPINCOUNT, which outdoes it, is there. The first call of a main that has
+ * kernels. */
 #define KERNEL_SPINS "2000"
 void kernels_wait_passively(char **argv);
 

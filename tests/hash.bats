@@ -42,6 +42,21 @@ END
     [ "${lines[2]}" = "hash: PASS 2 digests" ]
 }
 
+# waits SETTING ...: how long idle threads spin in the program, by GCC's runtime
+waits() {
+    env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose "$@" \
+        "$HASH" --help 2>&1 | sed -n "s/^.*GOMP_SPINCOUNT = '\(.*\)'$/\1/p" | tail -n 1
+}
+
+@test "idle threads spin for a moment, or as they are told" {
+    [ -n "$(waits)" ] || skip "another OpenMP"
+    [ "$(waits)" -eq 2000 ]
+    [ "$(waits OMP_WAIT_POLICY=passive)" -eq 2000 ]
+    [ "$(waits GOMP_SPINCOUNT=77)" -eq 77 ]
+    [ "$(waits OMP_WAIT_POLICY=active)" -gt 1000000 ]
+    [ "$(waits OMP_WAIT_POLICY=active GOMP_SPINCOUNT=5)" -eq 5 ]
+}
+
 @test "one digest everywhere passes" {
     OTHER=0123456789abcdef run "$BATS_TEST_DIRNAME/hash" --short
     echo "$output"
