@@ -206,7 +206,7 @@ static void check_case(const struct kernels *kernels,
                        const struct aside_case *test)
 {
     struct model_fixture *f = fixture_create(test->config, false);
-    struct model_options options = fixture_options(f, 1);
+    struct model_options options = fixture_options(f, 2);
     struct model *model = NULL;
     struct place place = { .f = f, .apart = malloc(fixture_bytes(f)) };
     float *want = malloc(fixture_bytes(f));

@@ -58,12 +58,15 @@ static size_t row_bytes(const struct model *model)
     return (size_t)model->config.d_model * sizeof(float);
 }
 
+/* This and the way back are one loop for all rows: an op for each would wake
+ * the threads for each. */
 void model_aside_take_tokens(struct pass *pass, float *dwte)
 {
     struct aside *aside = &pass->model->aside;
     int64_t d = pass->model->config.d_model;
     size_t bytes = row_bytes(pass->model);
     aside->count = list_rows(pass, aside->rows);
+#pragma omp parallel for num_threads(pass->model->ctx.threads) schedule(static)
     for (int64_t i = 0; i < aside->count; i++) {
         float *row = dwte + aside->rows[i] * d;
         memcpy(aside->tokens + i * d, row, bytes);
@@ -80,24 +83,21 @@ void model_aside_take_positions(struct pass *pass, float *dwpe)
     memset(dwpe, 0, bytes);
 }
 
-static enum err add_back(struct pass *pass, int64_t n, const float *before,
-                         float *gradient)
-{
-    const struct model *model = pass->model;
-    return model->kernels->add(&model->ctx, DTYPE_F32, n, before, 1.0f,
-                               gradient, gradient);
-}
-
 enum err model_aside_give(struct pass *pass, float *dwte, float *dwpe)
 {
-    enum err rc = ERR_OK;
-    const struct aside *aside = &pass->model->aside;
-    int64_t d = pass->model->config.d_model;
-    for (int64_t i = 0; i < aside->count; i++)
-        TRY(add_back(pass, d, aside->tokens + i * d,
-                     dwte + aside->rows[i] * d));
-    if (dwpe != NULL)
-        TRY(add_back(pass, pass->leaf.seq_len * d, aside->positions, dwpe));
-out:
-    return rc;
+    const struct model *model = pass->model;
+    const struct aside *aside = &model->aside;
+    int64_t d = model->config.d_model;
+#pragma omp parallel for num_threads(model->ctx.threads) schedule(static)
+    for (int64_t i = 0; i < aside->count; i++) {
+        const float *before = aside->tokens + i * d;
+        float *row = dwte + aside->rows[i] * d;
+#pragma omp simd
+        for (int64_t j = 0; j < d; j++)
+            row[j] = before[j] + row[j];
+    }
+    if (dwpe == NULL)
+        return ERR_OK;
+    return model->kernels->add(&model->ctx, DTYPE_F32, pass->leaf.seq_len * d,
+                               aside->positions, 1.0f, dwpe, dwpe);
 }
