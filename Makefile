@@ -123,8 +123,8 @@ NVMLS    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
 # a BLAS that the bench opens
 FAKES    := $(NVMLS) $(B)/fake/blas/libblis.so.4
 # the tests of ops on a GPU, and with the emulator in its place (tests/gpu); of
-# the CPU's kernel sets there is nothing to compare there
-OP_TESTS := $(filter-out test_kernels_same,$(patsubst tests/%.c,%,$(sort $(wildcard tests/test_kernels_*.c))))
+# the CPU's kernel sets there is nothing to compare there, nor are there such pages
+OP_TESTS := $(filter-out test_kernels_same test_kernels_pages,$(patsubst tests/%.c,%,$(sort $(wildcard tests/test_kernels_*.c))))
 MANAGED  := $(addprefix $(B)/tests/gpu/,managed.o managed_again.o managed_memory.o)
 WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-needed
 # what has nothing to compute with elsewhere: NCCL, and cuDNN where it is known
