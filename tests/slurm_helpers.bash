@@ -205,9 +205,10 @@ went_on() {
         tail -n 1 | grep "\"attempt\": 2, \"step\": $((stopped + 1)),"
 }
 
-# ranks_on NODE: the training processes there, by their numbers in the node
-ranks_on() {
-    "$CLUSTER" exec --root --node "$1" pgrep -x tessera-train
+# rank_on NODE: the training process there, by its number in the node. It has
+# another of the same name for a moment, when it asks Slurm something.
+rank_on() {
+    "$CLUSTER" exec --root --node "$1" pgrep -o -x tessera-train
 }
 
 note() {

@@ -9,20 +9,23 @@ load slurm_helpers
 
 # Stops the ranks of job $1 as soon as it trains, and lets them go on when the
 # launch script asks them to end: a job that does not end within its time, on
-# machines of any speed, and that needs no processor meanwhile.
+# machines of any speed, and that needs no processor meanwhile. Another test stops
+# Slurm's controller for a while, so what is asked of it is asked again.
 too_slow() {
-    local node
+    local node nodes
     within 180 trained "$1" 5
-    for node in $(hosts "$1"); do
-        "$CLUSTER" exec --root --node "$node" kill -STOP "$(ranks_on "$node")"
+    nodes=$(hosts "$1")
+    for node in $nodes; do
+        "$CLUSTER" exec --root --node "$node" kill -STOP "$(rank_on "$node")"
     done
     within 240 grep -q 'asking the ranks' "$home/$1.out"
-    for node in $(hosts "$1"); do
-        "$CLUSTER" exec --root --node "$node" kill -CONT "$(ranks_on "$node")"
+    for node in $nodes; do
+        "$CLUSTER" exec --root --node "$node" kill -CONT "$(rank_on "$node")"
     done
     # The rest takes longer than another minute on a busy machine.
     within 240 restarted "$1"
-    "$CLUSTER" exec --root scontrol update jobid="$(job_of "$1")" timelimit=20
+    within 120 "$CLUSTER" exec --root scontrol update \
+        jobid="$(job_of "$1")" timelimit=20
     touch "$DIR/$1.slow"
 }
 
@@ -38,7 +41,7 @@ setup_file() {
     # Slurm looks every 30 s, so the signal comes 89 to 119 s after the start,
     # when also a busy machine has trained, and the end another 30 s later.
     submit limit --nodes=2 --nodelist=n7,n8 --time=2 --signal=B:USR1@1
-    too_slow limit 3>&- &
+    too_slow limit >"$DIR/limit.said" 2>&1 3>&- &
 }
 
 teardown_file() {
@@ -94,7 +97,7 @@ END
     within 180 trained rank 40
     node=$(hosts rank | tail -n 1)
     "$CLUSTER" controller stop
-    "$CLUSTER" exec --root --node "$node" kill -KILL "$(ranks_on "$node")"
+    "$CLUSTER" exec --root --node "$node" kill -KILL "$(rank_on "$node")"
     within 60 grep 'Slurm does not answer' "$home/rank.out"
     "$CLUSTER" controller start
     completed rank 300
@@ -163,7 +166,7 @@ END
     for attempt in 0 1 2; do
         within 180 attempt_above vain $attempt
         node=$(hosts vain | tail -n 1)
-        "$CLUSTER" exec --root --node "$node" kill -KILL "$(ranks_on "$node")"
+        "$CLUSTER" exec --root --node "$node" kill -KILL "$(rank_on "$node")"
     done
     within 180 ended vain
     state_is vain FAILED
@@ -178,7 +181,11 @@ END
 }
 
 @test "the time limit: a checkpoint, requeued, and to the end" {
-    within 480 test -e "$DIR/limit.slow"
+    within 480 test -e "$DIR/limit.slow" || {
+        cat "$DIR/limit.said"
+        tail -n 5 "$home/limit.out"
+        false
+    }
     completed limit 300
     [ "$(job_field limit Restarts)" -eq 1 ]
     events limit requeue | grep '"code":85'

@@ -125,7 +125,7 @@ drained() {
         left=$("$CLUSTER" exec --root --node "$node" ls -lA --full-time /dev/shm)
         echo "$node: $left"
         [ "$left" = "total 0" ]
-        [ -z "$(ranks_on "$node")" ]
+        [ -z "$(rank_on "$node")" ]
     done
     note "first new step $(cat "$DIR/spare.restart_ms") ms after Slurm's DOWN"
 }
