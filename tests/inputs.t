@@ -93,7 +93,7 @@ finish()
     else
         echo "not ok $count - $name"
         printf '# %s\n' "${why[@]}"
-        head -c 2000 <<<"$output" | sed 's/^/# | /'
+        { head -c 2000 <<<"$output"; echo; } | sed 's/^/# | /'
         failed=1
     fi
     chmod -R u+rwX "$folder"
