@@ -9,8 +9,7 @@ load slurm_helpers
 
 # Stops the ranks of job $1 as soon as it trains, and lets them go on when the
 # launch script asks them to end: a job that does not end within its time, on
-# machines of any speed, and that needs no processor meanwhile. Another test stops
-# Slurm's controller for a while, so what is asked of it is asked again.
+# machines of any speed, and that needs no processor meanwhile.
 too_slow() {
     local node nodes
     within 180 trained "$1" 5
@@ -37,11 +36,6 @@ setup_file() {
     load slurm_helpers
     "$CLUSTER" possible || return 0
     cluster_start 8
-    home=$TESSERA_CLUSTER_DIR/home
-    # Slurm looks every 30 s, so the signal comes 89 to 119 s after the start,
-    # when also a busy machine has trained, and the end another 30 s later.
-    submit limit --nodes=2 --nodelist=n7,n8 --time=2 --signal=B:USR1@1
-    too_slow limit >"$DIR/limit.said" 2>&1 3>&- &
 }
 
 teardown_file() {
@@ -51,6 +45,31 @@ teardown_file() {
 
 setup() {
     need_cluster
+}
+
+@test "a killed rank while Slurm is away: the job starts again, same bits" {
+    # With nobody to ask, srun cannot end the other rank: it leaves by itself.
+    submit rank --nodes=2 -- parallel.timeout_s=10
+    within 180 trained rank 40
+    node=$(hosts rank | tail -n 1)
+    "$CLUSTER" controller stop
+    "$CLUSTER" exec --root --node "$node" kill -KILL "$(rank_on "$node")"
+    within 60 grep 'Slurm does not answer' "$home/rank.out"
+    "$CLUSTER" controller start
+    completed rank 300
+    [ "$(job_field rank Restarts)" -eq 0 ]
+    [ "$(events rank start | wc -l)" -eq 2 ]
+    events rank restart | grep '"progress":true'
+    [ "$(last rank attempt)" -eq 2 ]
+}
+
+# Not while Slurm is away: a controller that comes back after the signal's time
+# and the job's end sends both at once.
+@test "a job that will not end within its time begins, beside the others" {
+    # Slurm looks every 30 s, so the signal comes 89 to 119 s after the start,
+    # when also a busy machine has trained, and the end another 30 s later.
+    submit limit --nodes=2 --nodelist=n7,n8 --time=2 --signal=B:USR1@1
+    too_slow limit >"$DIR/limit.said" 2>&1 3>&- &
 }
 
 @test "a job over three nodes completes, with the bits of one rank" {
@@ -89,22 +108,6 @@ END
     grep 'parallel.slots' "$home/ranks.out"
     grep 'this Slurm has no PMIx, only .*pmi2' "$home/nopmix.out"
     [ "$(events ranks stop | grep -c '"code":64')" -eq 2 ]
-}
-
-@test "a killed rank while Slurm is away: the job starts again, same bits" {
-    # With nobody to ask, srun cannot end the other rank: it leaves by itself.
-    submit rank --nodes=2 -- parallel.timeout_s=10
-    within 180 trained rank 40
-    node=$(hosts rank | tail -n 1)
-    "$CLUSTER" controller stop
-    "$CLUSTER" exec --root --node "$node" kill -KILL "$(rank_on "$node")"
-    within 60 grep 'Slurm does not answer' "$home/rank.out"
-    "$CLUSTER" controller start
-    completed rank 300
-    [ "$(job_field rank Restarts)" -eq 0 ]
-    [ "$(events rank start | wc -l)" -eq 2 ]
-    events rank restart | grep '"progress":true'
-    [ "$(last rank attempt)" -eq 2 ]
 }
 
 @test "ranks that never find each other: ended, and started again" {
