@@ -29,11 +29,14 @@
 /* Panels of A for which B is not packed. */
 #define READS 12
 
-/* How C is cut: packing an element takes as long as so many multiply-adds of
- * a lane, and a thread has at most so many pieces of a small product. */
+/* How C is cut: packing an element, or reading one of B where it lies, takes
+ * as long as so many multiply-adds of a lane, and longer where rows of B are cut
+ * short; a thread has at most so many pieces of a small product. */
 #define PACKING 8.0
+#define READING 1.0
+#define RUN 512.0
 #define TURNS 6
-#define UNEVEN 0.03
+#define UNEVEN 0.01
 
 #define LINE 64
 
@@ -73,19 +76,31 @@ static bool sums_wait(const struct gemm *g)
     return g->accumulate && g->k > BLOCK;
 }
 
+/* Whether tiles read B where it lies: packing it for few rows of A costs more
+ * than reading a page per row of it, if these are read in whole pairs of lines
+ * and BLOCK of them do not fall into a few sets of the second cache. */
+static bool reads_b(const struct gemm *g, int64_t panels)
+{
+    return g->form != GEMM_NT && panels <= READS &&
+           GEMM_COLUMNS * 4 >= 2 * LINE && g->n % 2048 != 0;
+}
+
 /* What a thread does with these cuts, in multiply-adds per step of k. */
 static double cuts_cost(const struct gemm *g, int threads,
                         struct gemm_cuts cuts)
 {
-    double rows = (double)cpu_parts(g->m, cuts.rows);
-    double columns =
-        (double)(cpu_parts(cpu_parts(g->n, GEMM_COLUMNS), cuts.columns) *
-                 GEMM_COLUMNS);
+    int64_t height = cpu_parts(g->m, cuts.rows);
+    int64_t units = cpu_parts(cpu_parts(g->n, GEMM_COLUMNS), cuts.columns);
+    double rows = (double)height, columns = (double)(units * GEMM_COLUMNS);
     double pieces = (double)cpu_parts(cuts.rows * cuts.columns, threads);
     double packed = g->k > DEPTH
                         ? pieces
                         : (double)cpu_parts((int64_t)pieces, cuts.columns);
-    double cost = pieces * columns * (rows + PACKING) + packed * rows * PACKING;
+    double taken =
+        reads_b(g, cpu_parts(height, GEMM_ROWS)) ? READING : PACKING;
+    if (g->form != GEMM_NT)
+        taken += RUN / columns * RUN / columns;
+    double cost = pieces * columns * (rows + taken) + packed * rows * PACKING;
     /* who is interrupted leaves pieces to others, if there are several */
     return cost * (1 + UNEVEN / pieces);
 }
@@ -94,14 +109,13 @@ struct gemm_cuts CPU_SYMBOL(gemm_cuts)(const struct gemm *g, int threads)
 {
     int64_t units = cpu_parts(g->n, GEMM_COLUMNS);
     int64_t least = cpu_parts(g->m, ROWS);
-    int64_t most = cpu_parts(g->m, GEMM_ROWS);
+    int64_t most = cpu_min(cpu_parts(g->m, GEMM_ROWS), 2 * least + threads);
     int64_t narrow =
         sums_wait(g) ? cpu_parts(units, SUMS_COLUMNS / GEMM_COLUMNS) : 1;
     struct gemm_cuts best = { least, narrow };
     double cost = cuts_cost(g, threads, best);
     for (int64_t turns = 1; threads > 1 && turns <= TURNS; turns++)
-        for (int64_t rows = least; rows <= cpu_min(most, least + threads);
-             rows++) {
+        for (int64_t rows = least; rows <= most; rows++) {
             struct gemm_cuts cuts = { rows, turns * threads / rows };
             cuts.columns = cpu_min(units, cuts.columns);
             if (cuts.columns < narrow)
@@ -166,15 +180,6 @@ static void pack_a(const struct piece *p, int64_t l, int64_t depth)
                 count, k, GEMM_ROWS, a + row * g->k + l + at, g->k, to);
         }
     }
-}
-
-/* Whether tiles read B where it lies: packing it for few rows of A costs more
- * than reading a page per row of it, if these are read in whole pairs of lines
- * and BLOCK of them do not fall into a few sets of the second cache. */
-static bool reads_b(const struct piece *p)
-{
-    return p->g->form != GEMM_NT && p->panels <= READS &&
-           GEMM_COLUMNS * 4 >= 2 * LINE && p->g->n % 2048 != 0;
 }
 
 /* Panels [k][GEMM_COLUMNS] one after the other. */
@@ -273,7 +278,7 @@ static void strip_run(const struct piece *p, struct strip s, int64_t l,
     const float *b = p->room->b;
     int64_t panel = tile.k * GEMM_COLUMNS;
     tile.b_stride = GEMM_COLUMNS;
-    if (reads_b(p)) {
+    if (reads_b(g, p->panels)) {
         b = (const float *)g->b + s.l * g->n + s.j;
         panel = GEMM_COLUMNS;
         tile.b_stride = g->n;
@@ -306,7 +311,7 @@ static void piece_deep(const struct piece *p, int64_t l, int64_t l_end)
     for (int64_t at = 1; s.j < p->column_end && s.l < l_end; at++) {
         struct strip next = strip_at(p, l, l_end, at);
         bool last = next.j >= p->column_end || next.l >= l_end;
-        if (!reads_b(p))
+        if (!reads_b(p->g, p->panels))
             pack_b(p->g, s, p->room->b);
         strip_run(p, s, l, l_end - l, last ? NULL : &next);
         s = next;
