@@ -1,5 +1,6 @@
 #include "kernels/kernels.h"
 
+#include <omp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -245,6 +246,30 @@ int kernels_threads_default(int shared_by)
     if (granted > 0 && granted < threads)
         threads = granted;
     return threads < 1 ? 1 : (int)threads;
+}
+
+/* The processor number `index` of the mask. */
+static void keep_to(const cpu_set_t *mask, int index)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, mask) && index-- == 0) {
+            CPU_SET(cpu, &one);
+            (void)sched_setaffinity(0, sizeof one, &one);
+            return;
+        }
+}
+
+void kernels_spread_threads(int threads)
+{
+    cpu_set_t mask;
+    if (threads < 2 || sched_getaffinity(0, sizeof mask, &mask) != 0 ||
+        CPU_COUNT(&mask) != threads)
+        return;
+#pragma omp parallel num_threads(threads)
+    if (omp_get_thread_num() > 0)
+        keep_to(&mask, omp_get_thread_num());
 }
 
 void kernels_wait_passively(char **argv)

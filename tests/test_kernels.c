@@ -1,6 +1,7 @@
 /* Finding a table, threads, and what the tables say about themselves. */
 #include "tests/kernel_check.h"
 
+#include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -71,6 +72,43 @@ static void check_threads(void)
     sched_setaffinity(0, sizeof(one), &one);
     tap_is_int(kernels_threads_default(1), 1, "a mask of one processor");
     sched_setaffinity(0, sizeof(before), &before);
+}
+
+/* Two processors at most, and how many of the team's threads keep to one. */
+static int keep_to_one(int processors, int threads)
+{
+    cpu_set_t before, mask;
+    int bound = 0, own = 0;
+    sched_getaffinity(0, sizeof(before), &before);
+    CPU_ZERO(&mask);
+    for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&mask) < processors; i++)
+        if (CPU_ISSET(i, &before))
+            CPU_SET(i, &mask);
+    sched_setaffinity(0, sizeof(mask), &mask);
+    kernels_spread_threads(threads);
+#pragma omp parallel num_threads(threads) reduction(+ : bound, own)
+    {
+        cpu_set_t set;
+        sched_getaffinity(0, sizeof(set), &set);
+        bound += CPU_COUNT(&set) == 1;
+        own += CPU_EQUAL(&set, &mask) && omp_get_thread_num() == 0;
+        sched_setaffinity(0, sizeof(before), &before);
+    }
+    return own == 1 ? bound : -1;
+}
+
+static void check_spread(void)
+{
+    int processors = kernels_threads_default(1);
+    if (processors < 2) {
+        tap_skip("threads on processors of their own: one processor");
+        return;
+    }
+    tap_is_int(keep_to_one(2, 2), 1,
+               "the added thread keeps to a processor, the caller to its mask");
+    tap_is_int(keep_to_one(2, 3), 0, "not where threads share processors");
+    if (processors > 2)
+        tap_is_int(keep_to_one(3, 2), 0, "nor where some are left over");
 }
 
 /* Every op that takes a dtype must refuse one that its table lacks, before it
@@ -191,6 +229,7 @@ int main(void)
     check_find();
     check_find_failures();
     check_threads();
+    check_spread();
     check_peak();
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
         if (strcmp((*t)->backend, "cpu") != 0) {

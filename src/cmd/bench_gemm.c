@@ -149,6 +149,7 @@ static enum err open_ours(const struct bench_options *options,
                                     .head_dim = BENCH_GEMM_HEAD_DIM,
                                     .vocab = kind.config.vocab_size };
     ours->ctx.threads = options->threads;
+    kernels_spread_threads(options->threads);
     ours->ctx.scratch_bytes = ours->kernels->scratch_bytes(&limits);
     TRY(arena_create(ours->ctx.scratch_bytes + 4096, &bench->scratch));
     ours->ctx.scratch = arena_take(&bench->scratch, ours->ctx.scratch_bytes);

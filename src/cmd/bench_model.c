@@ -155,6 +155,7 @@ enum err bench_model_join(const struct bench_model_kind *kind, int threads,
     bench->kind = kind;
     bench->comm = comm;
     bench->slots = options->slots;
+    kernels_spread_threads(threads);
     TRY(comm_agree(comm, open_model(bench, threads, leaves)));
     TRY(replica_create(comm, bench->kernels, &bench->ctx, bench->params,
                        options, &bench->replica));

@@ -115,6 +115,7 @@ enum err trainer_create(struct comm *comm,
     TRY(comm_agree(comm, rc));
     TRY(train_threads(comm, (int)settings->hardware.threads,
                       &trainer->threads));
+    kernels_spread_threads(trainer->threads);
     TRY(comm_agree(comm, create_local(trainer)));
     TRY(train_devices(comm, trainer->kernels->memory,
                       train_backend_falls_back(&trainer->settings),
