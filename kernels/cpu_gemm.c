@@ -13,7 +13,7 @@
 
 #include "kernels/cpu_gemm_tile.h"
 
-#define BLOCK 256  /* of k: what a tile runs through */
+#define BLOCK 256  /* of k: what a tile runs through, twice that for NT */
 #define DEPTH 1024 /* of k: what is packed of A at a time */
 #define ROWS 280   /* at most, of a piece */
 /* Columns of a block of B that is as deep. */
@@ -63,17 +63,23 @@ struct gemm_room CPU_SYMBOL(gemm_room)(const struct kernel_ctx *ctx)
                                .sums = at + STRIP * BLOCK + a_floats() };
 }
 
-/* Equal blocks: a short one would load and store sums for little. */
-static int64_t block_of(int64_t k)
+/* Of k, at most. A strip of B across is narrow, so it may be deep. */
+static int64_t deepest_block(const struct gemm *g)
 {
-    int64_t each = cpu_parts(k, cpu_parts(k, BLOCK));
+    return g->form == GEMM_NT ? 2 * BLOCK : BLOCK;
+}
+
+/* Equal blocks: a short one would load and store sums for little. */
+static int64_t block_of(const struct gemm *g)
+{
+    int64_t each = cpu_parts(g->k, cpu_parts(g->k, deepest_block(g)));
     return cpu_parts(each, VEC_LANES) * VEC_LANES;
 }
 
 /* Whether chains wait beside C, which holds what they are added to. */
 static bool sums_wait(const struct gemm *g)
 {
-    return g->accumulate && g->k > BLOCK;
+    return g->accumulate && g->k > deepest_block(g);
 }
 
 /* Whether tiles read B where it lies: packing it for few rows of A costs more
@@ -347,7 +353,7 @@ void CPU_SYMBOL(gemm_piece)(const struct gemm *g, struct gemm_cuts cuts,
         return;
     }
     p.panels = cpu_parts(p.row_end - p.row, GEMM_ROWS);
-    p.block = block_of(g->k);
+    p.block = block_of(g);
     int64_t depth = DEPTH / p.block * p.block;
     for (int64_t l = 0; l < g->k; l += depth) {
         int64_t l_end = cpu_min(g->k, l + depth);
