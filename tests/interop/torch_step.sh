@@ -55,6 +55,7 @@ bail_out() {
 start() {
     local kind=$1 ask answer
     shift
+    rm -f "$WORK/$kind.ask" "$WORK/$kind.answer"
     mkfifo "$WORK/$kind.ask" "$WORK/$kind.answer"
     "$@" <"$WORK/$kind.ask" >"$WORK/$kind.answer" 2>>"$WORK/log" &
     PIDS+=($!)
