@@ -21,7 +21,7 @@ enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info)
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
     *info = (struct ckpt_info){ .step = ckpt_index_step_of(checkpoint_dir) };
-    TRY(fsio_path(info->path, "%s", checkpoint_dir));
+    TRY_OUT(fsio_path(info->path, "%s", checkpoint_dir));
     rc = ckpt_manifest_read(info->path, NULL, NULL, &manifest);
     if (rc == ERR_OK) {
         info->step = manifest->step;
@@ -53,7 +53,7 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
     *list = NULL;
     *count = 0;
     int found;
-    TRY(ckpt_index_steps(run_dir, &steps, &found, &evidence));
+    TRY_OUT(ckpt_index_steps(run_dir, &steps, &found, &evidence));
     infos = calloc((size_t)found + 1, sizeof *infos);
     if (infos == NULL) {
         rc = err_set(ERR_MEMORY, "%s: out of memory", run_dir);
@@ -61,8 +61,8 @@ enum err ckpt_list(const char *run_dir, struct ckpt_info **list, int *count)
     }
     for (int i = 0; i < found; i++) {
         char path[FSIO_PATH_MAX];
-        TRY(ckpt_index_path(path, run_dir, steps[i]));
-        TRY(ckpt_describe(path, &infos[i]));
+        TRY_OUT(ckpt_index_path(path, run_dir, steps[i]));
+        TRY_OUT(ckpt_describe(path, &infos[i]));
     }
     *list = infos;
     *count = found;
@@ -78,11 +78,11 @@ enum err ckpt_verify(const char *checkpoint_dir)
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
     struct ckpt_read *reader = NULL;
-    TRY(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
-    TRY(ckpt_read_create(checkpoint_dir, manifest, &reader));
+    TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_read_create(checkpoint_dir, manifest, &reader));
     for (int s = 0; s < manifest->shard_count; s++)
-        TRY(ckpt_read_all(reader, s));
-    TRY(ckpt_view_check(checkpoint_dir, manifest));
+        TRY_OUT(ckpt_read_all(reader, s));
+    TRY_OUT(ckpt_view_check(checkpoint_dir, manifest));
 out:
     ckpt_read_destroy(reader);
     ckpt_manifest_destroy(manifest);
@@ -91,15 +91,10 @@ out:
 
 enum err ckpt_identify(const char *run_dir, const char *run_uuid)
 {
-    enum err rc = ERR_OK;
-    if (!ckpt_index_uuid_valid(run_uuid)) {
-        rc = err_set(ERR_CHECKPOINT,
+    if (!ckpt_index_uuid_valid(run_uuid))
+        return err_set(ERR_CHECKPOINT,
                      "%s: the checkpoint names the run '%s', which is no uuid: "
                      "go on from an older one",
                      run_dir, run_uuid);
-        goto out;
-    }
-    TRY(ckpt_index_uuid_write(run_dir, run_uuid));
-out:
-    return rc;
+    return ckpt_index_uuid_write(run_dir, run_uuid);
 }

@@ -20,7 +20,6 @@ static enum err check_piece(struct ckpt_read *reader,
                             const struct ckpt_piece *piece,
                             ckpt_check_fn damaged, void *arg)
 {
-    enum err rc = ERR_OK;
     int64_t size = (int64_t)dtype_bytes(manifest->tensors[piece->tensor].dtype);
     int64_t elements = piece->bytes / size;
     int64_t step = CKPT_BLOCK_BYTES / size;
@@ -29,8 +28,7 @@ static enum err check_piece(struct ckpt_read *reader,
         TRY(report(ckpt_read_piece(reader, shard, piece, at, end, NULL, NULL),
                    damaged, arg));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_check_shard(struct ckpt_read *reader,
@@ -42,8 +40,8 @@ enum err ckpt_check_shard(struct ckpt_read *reader,
     if (rc != ERR_OK)
         return report(rc, damaged, arg);
     for (int p = 0; p < manifest->shards[shard].piece_count; p++)
-        TRY(check_piece(reader, manifest, shard,
-                        &manifest->shards[shard].pieces[p], damaged, arg));
+        TRY_OUT(check_piece(reader, manifest, shard,
+                            &manifest->shards[shard].pieces[p], damaged, arg));
 out:
     return rc;
 }
@@ -96,7 +94,7 @@ static enum err walk(const struct others *others, const char *inside)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], name[FSIO_PATH_MAX], text[FSIO_PATH_MAX + 64];
-    TRY(fsio_path(path, "%s/%s", others->dir, inside));
+    TRY_OUT(fsio_path(path, "%s/%s", others->dir, inside));
     DIR *folder = opendir(path);
     if (folder == NULL)
         return err_errno("%s: open", path);
@@ -132,8 +130,8 @@ enum err ckpt_check_others(const char *checkpoint_dir,
     struct others others = { .dir = checkpoint_dir,
                              .other = other,
                              .arg = arg };
-    TRY(list_files(manifest, &others));
-    TRY(walk(&others, ""));
+    TRY_OUT(list_files(manifest, &others));
+    TRY_OUT(walk(&others, ""));
 out:
     free(others.files);
     return rc;

@@ -193,7 +193,6 @@ static enum err check_sorted(const struct ckpt_manifest *m,
                              const struct ckpt_piece *const *pieces,
                              size_t count)
 {
-    enum err rc = ERR_OK;
     size_t first = 0;
     for (int t = 0; t < m->tensor_count; t++) {
         bool boxed = false;
@@ -204,8 +203,7 @@ static enum err check_sorted(const struct ckpt_manifest *m,
             &m->tensors[t], pieces + first, end - first));
         first = end;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_cover_check(const struct ckpt_manifest *manifest)

@@ -24,15 +24,12 @@ static enum err pair_open(const char *dir_a, const struct ckpt_manifest *a,
                           const char *dir_b, const struct ckpt_manifest *b,
                           struct pair *pair)
 {
-    enum err rc = ERR_OK;
     pair->window_a = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
     pair->window_b = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
     if (pair->window_a == NULL || pair->window_b == NULL)
         return err_set(ERR_MEMORY, "diff: out of memory");
     TRY(ckpt_tensor_create(dir_a, a, &pair->a));
-    TRY(ckpt_tensor_create(dir_b, b, &pair->b));
-out:
-    return rc;
+    return ckpt_tensor_create(dir_b, b, &pair->b);
 }
 
 static void compare_element(struct ckpt_diff *diff, const struct pair *pair,
@@ -71,7 +68,6 @@ static void compare_window(struct ckpt_diff *diff, const struct pair *pair,
 static enum err compare_values(struct pair *pair, int number_a, int number_b,
                                struct ckpt_diff *diff)
 {
-    enum err rc = ERR_OK;
     int64_t step = ckpt_tensor_window(diff->a);
     for (int64_t at = 0; at < diff->a->elements; at += step) {
         int64_t left = diff->a->elements - at;
@@ -83,8 +79,7 @@ static enum err compare_values(struct pair *pair, int number_a, int number_b,
         compare_window(diff, pair, at, count);
     }
     diff->kind = diff->differing == 0 ? CKPT_DIFF_EQUAL : CKPT_DIFF_VALUES;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static bool same_form(const struct ckpt_tensor *a, const struct ckpt_tensor *b)
@@ -129,7 +124,6 @@ static enum err compare(struct pair *pair, const struct ckpt_manifest *a,
                         const struct ckpt_tensor **sorted_b, ckpt_diff_fn each,
                         void *arg)
 {
-    enum err rc = ERR_OK;
     for (int t = 0; t < a->tensor_count; t++) {
         struct ckpt_diff diff = { .kind = CKPT_DIFF_ONLY_A,
                                   .a = &a->tensors[t] };
@@ -146,8 +140,7 @@ static enum err compare(struct pair *pair, const struct ckpt_manifest *a,
         if (find(sorted_a, a->tensor_count, diff.b) == NULL)
             TRY(each(arg, &diff));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_diff_tensors(const char *dir_a, const struct ckpt_manifest *a,
@@ -162,8 +155,8 @@ enum err ckpt_diff_tensors(const char *dir_a, const struct ckpt_manifest *a,
         rc = err_set(ERR_MEMORY, "diff: out of memory");
         goto out;
     }
-    TRY(pair_open(dir_a, a, dir_b, b, &pair));
-    TRY(compare(&pair, a, sorted_a, b, sorted_b, each, arg));
+    TRY_OUT(pair_open(dir_a, a, dir_b, b, &pair));
+    TRY_OUT(compare(&pair, a, sorted_a, b, sorted_b, each, arg));
 out:
     pair_close(&pair);
     free(sorted_a);

@@ -23,15 +23,13 @@ static enum err digest_i64(struct digest *digest, int64_t value)
 static enum err digest_head(struct digest *digest,
                             const struct ckpt_tensor *tensor)
 {
-    enum err rc = ERR_OK;
     const char *dtype = dtype_name(tensor->dtype);
     TRY(digest_update(digest, tensor->name, strlen(tensor->name) + 1));
     TRY(digest_update(digest, dtype, strlen(dtype) + 1));
     TRY(digest_i64(digest, tensor->dims));
     for (int i = 0; i < tensor->dims; i++)
         TRY(digest_i64(digest, tensor->shape[i]));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err digest_values(struct digest *digest,
@@ -39,7 +37,6 @@ static enum err digest_values(struct digest *digest,
                               const struct ckpt_manifest *manifest,
                               const struct ckpt_tensor *tensor, void *window)
 {
-    enum err rc = ERR_OK;
     int number = (int)(tensor - manifest->tensors);
     int64_t step = ckpt_tensor_window(tensor);
     for (int64_t at = 0; at < tensor->elements; at += step) {
@@ -49,8 +46,7 @@ static enum err digest_values(struct digest *digest,
         TRY(digest_update(digest, window,
                           (size_t)count * dtype_bytes(tensor->dtype)));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err digest_all(struct digest *digest,
@@ -69,10 +65,10 @@ static enum err digest_all(struct digest *digest,
         sorted[t] = &manifest->tensors[t];
     qsort(sorted, count, sizeof *sorted, name_order);
     for (size_t t = 0; t < count; t++) {
-        TRY(digest_head(digest, sorted[t]));
-        TRY(digest_values(digest, reader, manifest, sorted[t], window));
+        TRY_OUT(digest_head(digest, sorted[t]));
+        TRY_OUT(digest_values(digest, reader, manifest, sorted[t], window));
     }
-    TRY(digest_i64(digest, manifest->step));
+    TRY_OUT(digest_i64(digest, manifest->step));
 out:
     free(window);
     free(sorted);
@@ -85,11 +81,11 @@ enum err ckpt_digest(const char *checkpoint_dir, char hex[65])
     struct ckpt_manifest *manifest = NULL;
     struct ckpt_tensor_reader *reader = NULL;
     struct digest *digest = NULL;
-    TRY(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
-    TRY(ckpt_tensor_create(checkpoint_dir, manifest, &reader));
-    TRY(digest_create(&digest));
-    TRY(digest_all(digest, reader, manifest));
-    TRY(digest_finish(digest, hex));
+    TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_tensor_create(checkpoint_dir, manifest, &reader));
+    TRY_OUT(digest_create(&digest));
+    TRY_OUT(digest_all(digest, reader, manifest));
+    TRY_OUT(digest_finish(digest, hex));
 out:
     digest_destroy(digest);
     ckpt_tensor_destroy(reader);

@@ -225,12 +225,10 @@ static void make_round(struct exchange *x, struct round *round)
 
 static enum err pass_on(struct exchange *x, struct slot *slot)
 {
-    enum err rc = ERR_OK;
     for (int c = 0; c < slot->child_count; c++)
         TRY(comm_start_send(x->comm, slot->data, (size_t)slot->bytes,
                             slot->children[c], slot->tag, &slot->sends[c]));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void keep(struct exchange *x, const struct slot *slot)
@@ -243,7 +241,6 @@ static void keep(struct exchange *x, const struct slot *slot)
  * failed sends all the same, so that nobody waits in vain, and says so. */
 static enum err start_round(struct exchange *x, struct round *round)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < round->count; i++) {
         struct slot *slot = &round->slots[i];
         if (slot->parent >= 0)
@@ -260,15 +257,12 @@ static enum err start_round(struct exchange *x, struct round *round)
         keep(x, slot);
     }
     round->status = x->failed;
-    TRY(comm_start_all_reduce_i64(x->comm, &round->status, 1, COMM_MAX,
-                                  &round->agreement));
-out:
-    return rc;
+    return comm_start_all_reduce_i64(x->comm, &round->status, 1, COMM_MAX,
+                                     &round->agreement);
 }
 
 static enum err finish_round(struct exchange *x, struct round *round)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < round->count; i++) {
         struct slot *slot = &round->slots[i];
         if (slot->parent < 0)
@@ -281,15 +275,12 @@ static enum err finish_round(struct exchange *x, struct round *round)
     for (int i = 0; i < round->count; i++)
         for (int c = 0; c < round->slots[i].child_count; c++)
             TRY(comm_wait(round->slots[i].sends[c], 0.0));
-    TRY(comm_wait(round->agreement, 0.0));
-out:
-    return rc;
+    return comm_wait(round->agreement, 0.0);
 }
 
 /* The rounds, two in flight; all ranks stop after the same one. */
 static enum err share(struct exchange *x)
 {
-    enum err rc = ERR_OK;
     bool good = true;
     struct round *now = &x->rounds[0], *next = &x->rounds[1];
     ckpt_plan_rewind(x->plan);
@@ -309,8 +300,7 @@ static enum err share(struct exchange *x)
         now = next;
         next = done;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- all ------------------------------------------------------------------ */
@@ -326,7 +316,6 @@ static void read_private(struct exchange *x)
 
 static enum err allocate(struct exchange *x, const char *dir)
 {
-    enum err rc = ERR_OK;
     x->bytes = calloc((size_t)x->ranks, sizeof *x->bytes);
     x->counts = calloc((size_t)x->ranks, sizeof *x->counts);
     bool good = x->bytes != NULL && x->counts != NULL;
@@ -334,27 +323,21 @@ static enum err allocate(struct exchange *x, const char *dir)
         x->rounds[i].window = calloc(1, (size_t)CKPT_EXCHANGE_BYTES);
         good = good && x->rounds[i].window != NULL;
     }
-    if (!good) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory for loading", dir);
-        goto out;
-    }
+    if (!good)
+        return err_set(ERR_MEMORY, "%s: out of memory for loading", dir);
     TRY(ckpt_read_create(dir, x->manifest, &x->reader));
     x->stats->buffer_bytes =
         (int64_t)ROUNDS * CKPT_EXCHANGE_BYTES + CKPT_BLOCK_BYTES;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err run(struct exchange *x)
 {
-    enum err rc = ERR_OK;
     TRY(share(x));
     read_private(x);
     if (x->failed != ERR_OK)
         err_set(x->failed, "%s", x->failure);
-    TRY(comm_agree(x->comm, x->failed));
-out:
-    return rc;
+    return comm_agree(x->comm, x->failed);
 }
 
 enum err ckpt_exchange(struct comm *comm, const struct ckpt_source *source,
@@ -373,10 +356,10 @@ enum err ckpt_exchange(struct comm *comm, const struct ckpt_source *source,
                           .memory = memory,
                           .stats = stats };
     *stats = (struct ckpt_load_stats){ 0 };
-    TRY(comm_agree(comm, allocate(&x, source->dir)));
-    TRY(ckpt_plan_create(comm, source, manifest, items, item_of_tensor,
-                         &x.plan));
-    TRY(run(&x));
+    TRY_OUT(comm_agree(comm, allocate(&x, source->dir)));
+    TRY_OUT(ckpt_plan_create(comm, source, manifest, items, item_of_tensor,
+                             &x.plan));
+    TRY_OUT(run(&x));
 out:
     /* A late peer may still write into the windows of a broken comm. */
     for (int i = 0; i < ROUNDS && rc != ERR_COMM; i++)

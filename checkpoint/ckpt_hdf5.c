@@ -240,7 +240,7 @@ static enum err put_pieces(hid_t file, const char *path,
     struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
     hid_t types[] = { H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID,
                       H5I_INVALID_HID };
-    TRY(recipe_open(path, &recipe));
+    TRY_OUT(recipe_open(path, &recipe));
     for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
         HDF5_TRY(types[i] = file_type((enum dtype)i));
     for (int i = 0; i < count; i++) {
@@ -248,8 +248,8 @@ static enum err put_pieces(hid_t file, const char *path,
         int64_t shape[CKPT_DIMS_MAX];
         int dims =
             ckpt_hdf5_shape(&pieces[i].part, item->dims, item->shape, shape);
-        TRY(put_dataset(file, path, &recipe, item->name, types[item->dtype],
-                        dims, shape, &pieces[i].offset));
+        TRY_OUT(put_dataset(file, path, &recipe, item->name, types[item->dtype],
+                            dims, shape, &pieces[i].offset));
     }
 out:
     for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
@@ -264,9 +264,9 @@ static enum err put_crcs(hid_t file, const char *path, int64_t blocks,
 {
     enum err rc = ERR_OK;
     struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
-    TRY(recipe_open(path, &recipe));
-    TRY(put_dataset(file, path, &recipe, CRC_NAME, H5T_STD_U32LE, 1, &blocks,
-                    offset));
+    TRY_OUT(recipe_open(path, &recipe));
+    TRY_OUT(put_dataset(file, path, &recipe, CRC_NAME, H5T_STD_U32LE, 1,
+                        &blocks, offset));
 out:
     recipe_close(&recipe);
     return rc;
@@ -275,15 +275,12 @@ out:
 static enum err put_identity(hid_t file, const char *path,
                              const struct ckpt_hdf5_identity *identity)
 {
-    enum err rc = ERR_OK;
     TRY(put_integer(file, path, "format_version", FORMAT_VERSION));
     TRY(put_integer(file, path, "step", identity->step));
     TRY(put_integer(file, path, "rank", identity->rank));
     TRY(put_integer(file, path, "ranks", identity->ranks));
     TRY(put_integer(file, path, "block_bytes", CKPT_BLOCK_BYTES));
-    TRY(put_text(file, path, "attempt", identity->attempt));
-out:
-    return rc;
+    return put_text(file, path, "attempt", identity->attempt);
 }
 
 /* Datasets of `paged` bytes and more will lie at multiples of `border`. */
@@ -387,23 +384,23 @@ enum err ckpt_hdf5_create(const char *path,
     enum err rc = ERR_OK;
     hid_t file = H5I_INVALID_HID;
     int striped = 0;
-    TRY(plan_pieces(items, item_count, shard, &striped));
+    TRY_OUT(plan_pieces(items, item_count, shard, &striped));
     assert(shard->piece_count > 0);
     int paged = shard->piece_count - striped;
-    TRY(file_open(path, true, paged, PAGED_BYTES, PAGE_BYTES, &file));
-    TRY(put_identity(file, path, identity));
-    TRY(put_pieces(file, path, items, shard->pieces, paged));
+    TRY_OUT(file_open(path, true, paged, PAGED_BYTES, PAGE_BYTES, &file));
+    TRY_OUT(put_identity(file, path, identity));
+    TRY_OUT(put_pieces(file, path, items, shard->pieces, paged));
     if (striped > 0) {
         /* the alignment is a property of an open file */
         hid_t closing = file;
         file = H5I_INVALID_HID;
         HDF5_TRY(H5Fclose(closing));
-        TRY(file_open(path, false, striped, STRIPED_BYTES, STRIPE_BYTES,
-                      &file));
-        TRY(put_pieces(file, path, items, shard->pieces + paged, striped));
+        TRY_OUT(file_open(path, false, striped, STRIPED_BYTES, STRIPE_BYTES,
+                          &file));
+        TRY_OUT(put_pieces(file, path, items, shard->pieces + paged, striped));
     }
-    TRY(ckpt_hdf5_index_put(file, path, items, shard));
-    TRY(put_crcs(file, path, shard->block_count, crc_offset));
+    TRY_OUT(ckpt_hdf5_index_put(file, path, items, shard));
+    TRY_OUT(put_crcs(file, path, shard->block_count, crc_offset));
     hid_t closing = file;
     file = H5I_INVALID_HID;
     HDF5_TRY(H5Fclose(closing));

@@ -94,7 +94,7 @@ enum err ckpt_hdf5_index_put(hid_t file, const char *path,
         return err_set(ERR_MEMORY, "%s: out of memory for its index", path);
     for (hsize_t i = 0; i < count; i++)
         fill_row(&rows[i], &items[shard->pieces[i].tensor], &shard->pieces[i]);
-    TRY(index_type(path, &type));
+    TRY_OUT(index_type(path, &type));
     HDF5_TRY(space = H5Screate_simple(1, &count, NULL));
     HDF5_TRY(set = H5Dcreate2(file, CKPT_HDF5_INDEX_NAME, type, space,
                               H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));

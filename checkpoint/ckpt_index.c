@@ -89,7 +89,7 @@ enum err ckpt_index_for_each(const char *run_dir, ckpt_index_entry_fn entry,
     enum err rc = ERR_OK;
     char root[FSIO_PATH_MAX];
     DIR *folder = NULL;
-    TRY(ckpt_index_root(root, run_dir));
+    TRY_OUT(ckpt_index_root(root, run_dir));
     folder = opendir(root);
     if (folder == NULL) {
         if (errno != ENOENT)
@@ -105,7 +105,7 @@ enum err ckpt_index_for_each(const char *run_dir, ckpt_index_entry_fn entry,
             break;
         }
         if (strcmp(found->d_name, ".") != 0 && strcmp(found->d_name, "..") != 0)
-            TRY(entry(arg, run_dir, found->d_name));
+            TRY_OUT(entry(arg, run_dir, found->d_name));
     }
 out:
     if (folder != NULL)
@@ -168,8 +168,8 @@ enum err ckpt_index_quick_check(const char *checkpoint_dir)
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    TRY(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
-    TRY(ckpt_manifest_check_sizes(manifest, checkpoint_dir));
+    TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_manifest_check_sizes(manifest, checkpoint_dir));
 out:
     ckpt_manifest_destroy(manifest);
     return rc;
@@ -194,20 +194,16 @@ static enum err move(const char *from, const char *to)
 static enum err move_numbered(const char *from, const char *prefix,
                               char to[FSIO_PATH_MAX])
 {
-    enum err rc = ERR_OK;
     for (int i = 0;; i++) {
         TRY(fsio_path(to, "%s.%d", prefix, i));
         if (!fsio_exists(to))
             break;
     }
-    TRY(move(from, to));
-out:
-    return rc;
+    return move(from, to);
 }
 
 enum err ckpt_index_discard(const char *run_dir, const char *path)
 {
-    enum err rc = ERR_OK;
     char prefix[FSIO_PATH_MAX], trash[FSIO_PATH_MAX];
     const char *name = strrchr(path, '/') + 1;
     if (!fsio_exists(path))
@@ -222,15 +218,12 @@ enum err ckpt_index_discard(const char *run_dir, const char *path)
         TRY(sync_root(run_dir));
         ckpt_crash_point("prune-renamed", 0);
     }
-    TRY(fsio_remove_tree(trash));
-out:
-    return rc;
+    return fsio_remove_tree(trash);
 }
 
 enum err ckpt_index_quarantine(const char *run_dir, int64_t step,
                                const char *reason)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX], bad[FSIO_PATH_MAX];
     char note[FSIO_PATH_MAX];
     TRY(ckpt_index_path(path, run_dir, step));
@@ -243,13 +236,11 @@ enum err ckpt_index_quarantine(const char *run_dir, int64_t step,
     if (fsio_path(note, "%s/REASON", bad) != ERR_OK ||
         fsio_write_atomic(note, reason, strlen(reason)) != ERR_OK)
         log_warn("can't store the reason: %s", err_text());
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err recover_entry(void *arg, const char *run_dir, const char *name)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], old[FSIO_PATH_MAX];
     (void)arg;
     int64_t step = number_after(name, strlen(name), OLD_PREFIX);
@@ -266,8 +257,7 @@ static enum err recover_entry(void *arg, const char *run_dir, const char *name)
                  "the old one is back",
                  step);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_index_recover(const char *run_dir)
@@ -278,7 +268,6 @@ enum err ckpt_index_recover(const char *run_dir)
 enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
                           const char *attempt)
 {
-    enum err rc = ERR_OK;
     char root[FSIO_PATH_MAX];
     TRY(ckpt_index_root(root, run_dir));
     bool first = !fsio_exists(root);
@@ -289,8 +278,7 @@ enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
     ckpt_crash_point("folder-made", 0);
     TRY(ckpt_index_owner_write(tmp_path, attempt));
     ckpt_crash_point("owner-written", 0);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- commit --------------------------------------------------------------- */
@@ -307,7 +295,7 @@ static enum err commit_new(const char *run_dir, const char *path,
                            const char *tmp_path)
 {
     enum err rc = ERR_OK;
-    TRY(move(tmp_path, path));
+    TRY_OUT(move(tmp_path, path));
     ckpt_crash_point("commit-renamed", 0);
     rc = sync_root(run_dir);
     if (rc != ERR_OK)
@@ -322,9 +310,9 @@ static enum err commit_aside(const char *run_dir, int64_t step,
 {
     enum err rc = ERR_OK;
     char old[FSIO_PATH_MAX];
-    TRY(index_name(old, run_dir, OLD_PREFIX, step));
-    TRY(move(path, old));
-    TRY(sync_root(run_dir));
+    TRY_OUT(index_name(old, run_dir, OLD_PREFIX, step));
+    TRY_OUT(move(path, old));
+    TRY_OUT(sync_root(run_dir));
     ckpt_crash_point("old-aside", 0);
     rc = commit_new(run_dir, path, tmp_path);
     if (rc != ERR_OK) {
@@ -345,7 +333,7 @@ static enum err commit_over(const char *run_dir, int64_t step, const char *path,
     if (!exchange ||
         renameat2(AT_FDCWD, tmp_path, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
         /* EINVAL, ENOSYS: this file system can't; others fail again below. */
-        TRY(commit_aside(run_dir, step, path, tmp_path));
+        TRY_OUT(commit_aside(run_dir, step, path, tmp_path));
         return ERR_OK;
     }
     ckpt_crash_point("commit-renamed", 0);
@@ -363,7 +351,6 @@ out:
 enum err ckpt_index_commit(const char *run_dir, int64_t step,
                            const char *tmp_path, bool exchange)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(ckpt_index_recover(run_dir));
     TRY(ckpt_index_path(path, run_dir, step));
@@ -378,8 +365,7 @@ enum err ckpt_index_commit(const char *run_dir, int64_t step,
     else
         TRY(commit_new(run_dir, path, tmp_path));
     ckpt_crash_point("commit-synced", 0);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- LATEST ----------------------------------------------------------------
@@ -387,14 +373,11 @@ out:
 
 enum err ckpt_index_latest_write(const char *run_dir, int64_t step)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], text[64];
     int length = snprintf(text, sizeof text, "%s%0*" PRId64 "\n", STEP_PREFIX,
                           STEP_DIGITS, step);
     TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_LATEST));
-    TRY(fsio_write_hint(path, text, (size_t)length));
-out:
-    return rc;
+    return fsio_write_hint(path, text, (size_t)length);
 }
 
 int64_t ckpt_index_latest_read(const char *run_dir)

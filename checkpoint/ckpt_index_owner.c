@@ -61,8 +61,8 @@ enum err ckpt_index_owner_write(const char *tmp_path, const char *attempt)
     char path[FSIO_PATH_MAX], host[HOST_BYTES];
     char *text = NULL;
     json_t *owner = NULL;
-    TRY(fsio_path(path, "%s/%s", tmp_path, CKPT_INDEX_OWNER));
-    TRY(host_name(host));
+    TRY_OUT(fsio_path(path, "%s/%s", tmp_path, CKPT_INDEX_OWNER));
+    TRY_OUT(host_name(host));
     owner = json_pack("{s:s, s:I, s:I, s:s}", "host", host, "pid",
                       (json_int_t)getpid(), "start_time",
                       (json_int_t)start_time(getpid()), "attempt", attempt);
@@ -70,7 +70,7 @@ enum err ckpt_index_owner_write(const char *tmp_path, const char *attempt)
     if (text == NULL)
         rc = err_set(ERR_MEMORY, "%s: out of memory", path);
     else
-        TRY(fsio_write_hint(path, text, strlen(text)));
+        TRY_OUT(fsio_write_hint(path, text, strlen(text)));
 out:
     free(text);
     json_decref(owner);
@@ -156,7 +156,6 @@ static bool is_leftover(const char *name)
 
 static enum err sweep_entry(void *arg, const char *run_dir, const char *name)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     (void)arg;
     bool tmp = ckpt_index_has_prefix(name, CKPT_INDEX_TMP_PREFIX);
@@ -167,15 +166,11 @@ static enum err sweep_entry(void *arg, const char *run_dir, const char *name)
         log_warn("%s stays: its writer may be alive", path);
     else
         TRY(ckpt_index_discard(run_dir, path));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_index_sweep(const char *run_dir)
 {
-    enum err rc = ERR_OK;
     TRY(ckpt_index_recover(run_dir));
-    TRY(ckpt_index_for_each(run_dir, sweep_entry, NULL));
-out:
-    return rc;
+    return ckpt_index_for_each(run_dir, sweep_entry, NULL);
 }

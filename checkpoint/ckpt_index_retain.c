@@ -18,39 +18,32 @@ static enum err pin_path(char out[FSIO_PATH_MAX], const char *checkpoint_dir)
 
 static enum err check_folder(const char *checkpoint_dir)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
     if (!fsio_exists(path))
-        rc = err_set(ERR_CHECKPOINT, "%s: no checkpoint is there",
+        return err_set(ERR_CHECKPOINT, "%s: no checkpoint is there",
                      checkpoint_dir);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_index_pin(const char *checkpoint_dir, const char *reason)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(check_folder(checkpoint_dir));
     TRY(pin_path(path, checkpoint_dir));
-    TRY(fsio_write_atomic(path, reason, strlen(reason)));
-out:
-    return rc;
+    return fsio_write_atomic(path, reason, strlen(reason));
 }
 
 enum err ckpt_index_unpin(const char *checkpoint_dir)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(check_folder(checkpoint_dir));
     TRY(pin_path(path, checkpoint_dir));
     if (unlink(path) == 0)
         TRY(fsio_fsync_dir(checkpoint_dir));
     else if (errno != ENOENT)
-        rc = err_errno("%s: remove", path);
-out:
-    return rc;
+        return err_errno("%s: remove", path);
+    return ERR_OK;
 }
 
 bool ckpt_index_pinned(const char *checkpoint_dir)
@@ -65,9 +58,9 @@ enum err ckpt_index_pin_inherit(const char *from_dir, const char *to_dir)
     char path[FSIO_PATH_MAX];
     char *reason = NULL;
     size_t bytes;
-    TRY(pin_path(path, from_dir));
-    TRY(fsio_read_file(path, REASON_BYTES_MAX, &reason, &bytes));
-    TRY(ckpt_index_pin(to_dir, reason));
+    TRY_OUT(pin_path(path, from_dir));
+    TRY_OUT(fsio_read_file(path, REASON_BYTES_MAX, &reason, &bytes));
+    TRY_OUT(ckpt_index_pin(to_dir, reason));
 out:
     free(reason);
     return rc;
@@ -107,11 +100,11 @@ enum err ckpt_index_prunable(const char *run_dir,
     *count = 0;
     if (retention->keep <= 0)
         return ERR_OK;
-    TRY(ckpt_index_steps(run_dir, &list, &found, &evidence));
+    TRY_OUT(ckpt_index_steps(run_dir, &list, &found, &evidence));
     int older = older_count(run_dir, list, found, retention->keep);
     for (int i = 0; i < older && list[i] < step; i++) {
         char path[FSIO_PATH_MAX];
-        TRY(ckpt_index_path(path, run_dir, list[i]));
+        TRY_OUT(ckpt_index_path(path, run_dir, list[i]));
         bool stays =
             ckpt_index_pinned(path) || !is_ours(path) ||
             (retention->keep_every > 0 && list[i] % retention->keep_every == 0);
@@ -133,11 +126,11 @@ enum err ckpt_index_prune(const char *run_dir,
     enum err rc = ERR_OK;
     int64_t *steps = NULL;
     int count;
-    TRY(ckpt_index_prunable(run_dir, retention, step, &steps, &count));
+    TRY_OUT(ckpt_index_prunable(run_dir, retention, step, &steps, &count));
     for (int i = 0; i < count; i++) {
         char path[FSIO_PATH_MAX];
-        TRY(ckpt_index_path(path, run_dir, steps[i]));
-        TRY(ckpt_index_discard(run_dir, path));
+        TRY_OUT(ckpt_index_path(path, run_dir, steps[i]));
+        TRY_OUT(ckpt_index_discard(run_dir, path));
     }
 out:
     free(steps);

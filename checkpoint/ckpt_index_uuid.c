@@ -54,7 +54,7 @@ static enum err uuid_stored(const char *run_dir, char uuid[CKPT_UUID_BYTES],
     struct stat status;
     uuid[0] = '\0';
     *damaged = false;
-    TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_UUID));
+    TRY_OUT(fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_UUID));
     if (lstat(path, &status) != 0) {
         rc = errno == ENOENT ? ERR_OK : err_errno("%s: stat", path);
         goto out;
@@ -100,13 +100,13 @@ enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid)
     char path[FSIO_PATH_MAX], root[FSIO_PATH_MAX], known[CKPT_UUID_BYTES];
     bool damaged;
     assert(ckpt_index_uuid_valid(uuid));
-    TRY(uuid_stored(run_dir, known, &damaged));
+    TRY_OUT(uuid_stored(run_dir, known, &damaged));
     if (strcmp(known, uuid) == 0)
         goto out;
-    TRY(ckpt_index_root(root, run_dir));
-    TRY(fsio_mkdirs(root));
-    TRY(fsio_path(path, "%s/%s", root, CKPT_INDEX_UUID));
-    TRY(fsio_write_atomic(path, uuid, strlen(uuid)));
+    TRY_OUT(ckpt_index_root(root, run_dir));
+    TRY_OUT(fsio_mkdirs(root));
+    TRY_OUT(fsio_path(path, "%s/%s", root, CKPT_INDEX_UUID));
+    TRY_OUT(fsio_write_atomic(path, uuid, strlen(uuid)));
 out:
     return rc;
 }

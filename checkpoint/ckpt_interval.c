@@ -84,7 +84,6 @@ static enum err check(const struct ckpt_interval_input *input)
 enum err ckpt_interval(const struct ckpt_interval_input *input,
                        struct ckpt_interval *out)
 {
-    enum err rc = ERR_OK;
     double cost_s = input->cost_s;
     double mtbf_s = input->mtbf_s;
     TRY(check(input));
@@ -109,8 +108,7 @@ enum err ckpt_interval(const struct ckpt_interval_input *input,
         exp((input->restart_s + input->detect_s + input->persist_s) / mtbf_s) *
         expm1((out->recommended_s + cost_s) / mtbf_s) / out->recommended_s;
     out->goodput = 1 / out->wall_factor;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 double ckpt_interval_node_mtbf_h(double prior_hours, double node_hours,

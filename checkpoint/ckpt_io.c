@@ -138,7 +138,7 @@ enum err ckpt_io_open(const char *path, bool writing, bool direct,
     io->fd = -1;
     io->writing = writing;
     io->direct = direct;
-    TRY(fsio_path(io->path, "%s", path));
+    TRY_OUT(fsio_path(io->path, "%s", path));
     if (direct)
         io->fd = open(path, flags | O_DIRECT);
     if (io->fd < 0 && (!direct || errno == EINVAL)) {
@@ -206,7 +206,7 @@ enum err ckpt_io_start(struct ckpt_io *io, void *data, size_t bytes,
 {
     enum err rc = ERR_OK;
     if (!io->threaded)
-        TRY(thread_start(io));
+        TRY_OUT(thread_start(io));
     pthread_mutex_lock(&io->mutex);
     rc = drain(io, CKPT_IO_QUEUE - 1);
     if (rc == ERR_OK) {

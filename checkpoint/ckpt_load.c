@@ -41,13 +41,10 @@ struct load {
 
 static enum err load_list(struct load *load)
 {
-    enum err rc = ERR_OK;
     TRY(ckpt_index_recover(load->run_dir));
     TRY(ckpt_index_steps(load->run_dir, &load->steps, &load->left,
                          &load->evidence));
-    TRY(ckpt_index_uuid_read(load->run_dir, load->run_uuid));
-out:
-    return rc;
+    return ckpt_index_uuid_read(load->run_dir, load->run_uuid);
 }
 
 /* Set a damaged checkpoint aside. Where that is not possible (a read-only
@@ -69,8 +66,8 @@ static enum err read_manifest(const struct load *load, char **text,
 {
     enum err rc = ERR_OK;
     struct ckpt_manifest *manifest = NULL;
-    TRY(ckpt_manifest_read(load->dir, text, bytes, &manifest));
-    TRY(ckpt_manifest_check_sizes(manifest, load->dir));
+    TRY_OUT(ckpt_manifest_read(load->dir, text, bytes, &manifest));
+    TRY_OUT(ckpt_manifest_check_sizes(manifest, load->dir));
 out:
     ckpt_manifest_destroy(manifest);
     return rc;
@@ -83,7 +80,7 @@ static enum err share_manifest(struct load *load, char *text, size_t bytes)
     enum err rc = ERR_OK;
     bool first = comm_rank(load->comm) == 0;
     int64_t size = (int64_t)bytes;
-    TRY(comm_broadcast(load->comm, &size, sizeof size, 0));
+    TRY_OUT(comm_broadcast(load->comm, &size, sizeof size, 0));
     if (size == 0)
         goto out;
     bytes = (size_t)size;
@@ -92,10 +89,10 @@ static enum err share_manifest(struct load *load, char *text, size_t bytes)
         if (text == NULL)
             rc = err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
     }
-    TRY(comm_agree(load->comm, rc));
-    TRY(comm_broadcast(load->comm, text, bytes, 0));
+    TRY_OUT(comm_agree(load->comm, rc));
+    TRY_OUT(comm_broadcast(load->comm, text, bytes, 0));
     rc = ckpt_manifest_parse(text, bytes, load->dir, &load->manifest);
-    TRY(comm_agree(load->comm, rc));
+    TRY_OUT(comm_agree(load->comm, rc));
 out:
     free(text);
     return rc;
@@ -110,7 +107,7 @@ static enum err next_of_run(struct load *load, int64_t step, bool *damaged)
     size_t bytes = 0;
     bool first = comm_rank(load->comm) == 0;
     rc = ckpt_index_path(load->dir, load->run_dir, step);
-    TRY(comm_agree(load->comm, rc));
+    TRY_OUT(comm_agree(load->comm, rc));
     if (first) {
         load->left--;
         rc = read_manifest(load, &text, &bytes);
@@ -121,7 +118,7 @@ static enum err next_of_run(struct load *load, int64_t step, bool *damaged)
         rc = ERR_OK;
         goto out;
     }
-    TRY(rc);
+    TRY_OUT(rc);
     rc = share_manifest(load, text, bytes);
     text = NULL;
 out:
@@ -137,11 +134,11 @@ static enum err check_candidate(struct load *load, int **item_of_tensor)
     if (options != NULL && options->accept != NULL)
         rc = options->accept(options->accept_arg, load->manifest->step,
                              load->manifest->state);
-    TRY(comm_agree(load->comm, rc));
+    TRY_OUT(comm_agree(load->comm, rc));
     rc = ckpt_match(load->manifest, load->dir, options, load->items,
                     load->item_count, comm_rank(load->comm) != 0,
                     item_of_tensor);
-    TRY(comm_agree(load->comm, rc));
+    TRY_OUT(comm_agree(load->comm, rc));
 out:
     return rc;
 }
@@ -154,7 +151,7 @@ static enum err load_candidate(struct load *load, bool *damaged)
     int *item_of_tensor = NULL;
     struct ckpt_source source = { .dir = load->dir, .holds = load->holds };
     *damaged = false;
-    TRY(check_candidate(load, &item_of_tensor));
+    TRY_OUT(check_candidate(load, &item_of_tensor));
     rc = ckpt_exchange(load->comm, &source, load->manifest, load->items,
                        item_of_tensor,
                        load->options != NULL ? load->options->memory : NULL,
@@ -185,7 +182,6 @@ static enum err nothing_good(const struct load *load)
  * the candidate, if there is something. */
 static enum err next_of_nodes(struct load *load, int64_t above)
 {
-    enum err rc = ERR_OK;
     struct ckpt_local local;
     TRY(ckpt_local_choose(load->comm, load->options->local_dir, load->run_uuid,
                           above, load->below_local, &local));
@@ -199,8 +195,7 @@ static enum err next_of_nodes(struct load *load, int64_t above)
                  local.ignored, load->run_dir);
     if (local.ignored > load->ignored)
         load->ignored = local.ignored;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The newest candidate of both levels, the nodes' own first where they have the
@@ -208,7 +203,6 @@ out:
  */
 static enum err next_candidate(struct load *load, bool *damaged)
 {
-    enum err rc = ERR_OK;
     int64_t newest = load->left > 0 ? load->steps[load->left - 1] : -1;
     ckpt_manifest_destroy(load->manifest);
     free(load->holds);
@@ -221,8 +215,7 @@ static enum err next_candidate(struct load *load, bool *damaged)
     load->candidate = load->manifest != NULL ? load->manifest->step : newest;
     if (load->manifest == NULL && newest >= 0)
         TRY(next_of_run(load, newest, damaged));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Damage on the nodes is not set aside: the next save replaces the folder. */
@@ -242,18 +235,18 @@ static enum err load_newest(struct load *load)
     bool damaged;
     if (first)
         rc = load_list(load);
-    TRY(comm_agree(load->comm, rc));
+    TRY_OUT(comm_agree(load->comm, rc));
     if (load->options != NULL && load->options->local_dir != NULL) {
-        TRY(comm_broadcast(load->comm, load->run_uuid, sizeof load->run_uuid,
-                           0));
+        TRY_OUT(comm_broadcast(load->comm, load->run_uuid,
+                               sizeof load->run_uuid, 0));
         load->below_local = INT64_MAX;
     }
     do {
-        TRY(next_candidate(load, &damaged));
+        TRY_OUT(next_candidate(load, &damaged));
         if (load->candidate < 0) {
             if (first)
                 rc = nothing_good(load);
-            TRY(comm_agree(load->comm, rc));
+            TRY_OUT(comm_agree(load->comm, rc));
             break;
         }
         if (!damaged)
@@ -274,11 +267,11 @@ static enum err load_folder(struct load *load)
     bool damaged;
     if (comm_rank(load->comm) == 0)
         rc = read_manifest(load, &text, &bytes);
-    TRY(comm_agree(load->comm, rc));
+    TRY_OUT(comm_agree(load->comm, rc));
     rc = share_manifest(load, text, bytes);
     text = NULL;
-    TRY(rc);
-    TRY(load_candidate(load, &damaged));
+    TRY_OUT(rc);
+    TRY_OUT(load_candidate(load, &damaged));
 out:
     free(text);
     return rc;

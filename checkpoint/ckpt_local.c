@@ -62,9 +62,9 @@ static enum err share_manifest(struct comm *comm, int64_t step, int64_t mine,
     enum err rc = ERR_OK;
     int64_t root = mine == step ? comm_rank(comm) : comm_size(comm);
     int64_t size = (int64_t)*bytes;
-    TRY(comm_all_reduce_i64(comm, &root, 1, COMM_MIN));
+    TRY_OUT(comm_all_reduce_i64(comm, &root, 1, COMM_MIN));
     bool first = root == comm_rank(comm);
-    TRY(comm_broadcast(comm, &size, sizeof size, (int)root));
+    TRY_OUT(comm_broadcast(comm, &size, sizeof size, (int)root));
     char *shared = malloc((size_t)size + 1);
     if (shared == NULL)
         rc = err_set(ERR_MEMORY, "manifest: out of memory");
@@ -102,12 +102,12 @@ static enum err take_stock(struct comm *comm, struct ckpt_local *local,
     local->holds = calloc(count + 1, sizeof *local->holds);
     if (holders == NULL || local->holds == NULL)
         rc = err_set(ERR_MEMORY, "node-local checkpoint: out of memory");
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     for (size_t s = 0; s < count; s++) {
         local->holds[s] = same && has_shard(local, (int)s);
         holders[s] = local->holds[s];
     }
-    TRY(comm_all_reduce_i64(comm, holders, count, COMM_SUM));
+    TRY_OUT(comm_all_reduce_i64(comm, holders, count, COMM_SUM));
     *whole = true;
     for (size_t s = 0; s < count; s++)
         *whole &= holders[s] > 0;
@@ -127,12 +127,12 @@ static enum err complete(struct comm *comm, struct ckpt_local *local,
                                  .manifest_crc = manifest_crc,
                                  .holds = local->holds,
                                  .here = same };
-    TRY(ckpt_rebuild(comm, &lost, &rebuilt));
+    TRY_OUT(ckpt_rebuild(comm, &lost, &rebuilt));
     if (!rebuilt)
         goto out;
     free(local->holds);
     local->holds = NULL;
-    TRY(take_stock(comm, local, same, whole));
+    TRY_OUT(take_stock(comm, local, same, whole));
 out:
     return rc;
 }
@@ -150,19 +150,19 @@ static enum err try_newest(struct comm *comm, const char *local_dir,
     int64_t mine =
         newest_here(local_dir, run_uuid, above, below, &text, &bytes, &ignored);
     int64_t newest[] = { mine, ignored };
-    TRY(comm_all_reduce_i64(comm, newest, 2, COMM_MAX));
+    TRY_OUT(comm_all_reduce_i64(comm, newest, 2, COMM_MAX));
     int64_t step = out->step = newest[0];
     out->ignored = newest[1];
     if (step < 0)
         goto out;
-    TRY(share_manifest(comm, step, mine, &text, &bytes, &same));
+    TRY_OUT(share_manifest(comm, step, mine, &text, &bytes, &same));
     rc = ckpt_index_path(out->dir, local_dir, step);
     if (rc == ERR_OK)
         rc = ckpt_manifest_parse(text, bytes, out->dir, &out->manifest);
-    TRY(comm_agree(comm, rc));
-    TRY(take_stock(comm, out, same, whole));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(take_stock(comm, out, same, whole));
     if (!*whole)
-        TRY(complete(comm, out, crc32c(0, text, bytes), same, whole));
+        TRY_OUT(complete(comm, out, crc32c(0, text, bytes), same, whole));
 out:
     free(text);
     return rc;
@@ -176,7 +176,8 @@ enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
     bool whole = false;
     for (;;) {
         *out = (struct ckpt_local){ .step = -1, .ignored = -1 };
-        TRY(try_newest(comm, local_dir, run_uuid, above, below, out, &whole));
+        TRY_OUT(
+            try_newest(comm, local_dir, run_uuid, above, below, out, &whole));
         if (out->step < 0 || whole)
             return ERR_OK;
         below = out->step;

@@ -179,13 +179,13 @@ enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
     char *data = NULL;
     size_t length = 0;
     *out = NULL;
-    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
+    TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
     rc = fsio_read_file(path, MANIFEST_BYTES_MAX, &data, &length);
     if (rc == ERR_DATA)
         rc = err_prefix(ERR_CHECKPOINT, "not a whole checkpoint");
     if (rc != ERR_OK)
         goto out;
-    TRY(ckpt_manifest_parse(data, length, path, out));
+    TRY_OUT(ckpt_manifest_parse(data, length, path, out));
     int64_t step = ckpt_index_step_of(checkpoint_dir);
     if (step >= 0 && step != (*out)->step) {
         rc = err_set(ERR_CHECKPOINT,
@@ -213,7 +213,7 @@ static enum err check_size(const char *dir, const char *file, int64_t bytes)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     struct stat status;
-    TRY(fsio_path(path, "%s/%s", dir, file));
+    TRY_OUT(fsio_path(path, "%s/%s", dir, file));
     if (stat(path, &status) != 0)
         rc = errno == ENOENT
                  ? err_set(ERR_CHECKPOINT, "%s: file is missing", path)
@@ -228,12 +228,10 @@ out:
 enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
                                    const char *checkpoint_dir)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < manifest->shard_count; i++)
         TRY(check_size(checkpoint_dir, manifest->shards[i].file,
                        manifest->shards[i].bytes));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void ckpt_manifest_free_shard(struct ckpt_shard *shard)

@@ -88,11 +88,9 @@ static enum err parse_tensors(const json_t *list, struct ckpt_manifest *out)
     if (out->tensors == NULL)
         return no_memory();
     out->tensor_count = count;
-    enum err rc = ERR_OK;
     for (int i = 0; i < count; i++)
         TRY(parse_tensor(json_array_get(list, (size_t)i), &out->tensors[i]));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static bool get_integers(const json_t *list, int count, int64_t *out)
@@ -132,14 +130,13 @@ static enum err parse_piece(const json_t *value, const struct ckpt_manifest *m,
                             int64_t offset_min, int64_t offset_max,
                             struct ckpt_piece *piece)
 {
-    enum err rc = ERR_OK;
     int64_t tensor;
     if (json_array_size(value) != 4 ||
         !get_integer(json_array_get(value, 0), 0, m->tensor_count - 1, &tensor))
         return malformed("piece of an unknown tensor");
     const struct ckpt_tensor *owner = &m->tensors[tensor];
-    TRY(parse_part(json_array_get(value, 1), json_array_get(value, 2), owner,
-                   &piece->part));
+    TRY(parse_part(json_array_get(value, 1), json_array_get(value, 2),
+                       owner, &piece->part));
     piece->tensor = (int)tensor;
     piece->dims = owner->dims;
     piece->bytes = ckpt_part_elements(&piece->part, owner->dims) *
@@ -147,9 +144,8 @@ static enum err parse_piece(const json_t *value, const struct ckpt_manifest *m,
     if (!get_integer(json_array_get(value, 3), offset_min, offset_max,
                      &piece->offset) ||
         piece->bytes > offset_max - piece->offset)
-        rc = malformed("piece outside its file");
-out:
-    return rc;
+        return malformed("piece outside its file");
+    return ERR_OK;
 }
 
 static enum err parse_blocks(const json_t *list, struct ckpt_shard *shard)
@@ -190,7 +186,6 @@ static bool is_shard_name(const char *file)
 static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
                             struct ckpt_shard *shard)
 {
-    enum err rc = ERR_OK;
     const char *file = json_string_value(json_object_get(value, "file"));
     const json_t *pieces = json_object_get(value, "pieces");
     int64_t frame_crc;
@@ -218,14 +213,11 @@ static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
         shard->block_count += ckpt_manifest_block_count(piece->bytes);
         end = piece->offset + piece->bytes;
     }
-    TRY(parse_blocks(json_object_get(value, "block_crc32c"), shard));
-out:
-    return rc;
+    return parse_blocks(json_object_get(value, "block_crc32c"), shard);
 }
 
 static enum err parse_shards(const json_t *list, struct ckpt_manifest *out)
 {
-    enum err rc = ERR_OK;
     if (!json_is_array(list) || json_array_size(list) > INT32_MAX)
         return malformed("shards");
     int count = (int)json_array_size(list);
@@ -238,8 +230,7 @@ static enum err parse_shards(const json_t *list, struct ckpt_manifest *out)
         for (int p = 0; p < out->shards[i].piece_count; p++)
             out->bytes += out->shards[i].pieces[p].bytes;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err parse_view(const json_t *value, struct ckpt_view *view)
@@ -259,7 +250,6 @@ static enum err parse_view(const json_t *value, struct ckpt_view *view)
 
 static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
 {
-    enum err rc = ERR_OK;
     const char *format = json_string_value(json_object_get(root, "format"));
     int64_t version, ranks;
     if (format == NULL || strcmp(format, CKPT_MANIFEST_FORMAT) != 0 ||
@@ -283,9 +273,7 @@ static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
     TRY(parse_view(json_object_get(root, "view"), &out->view));
     TRY(parse_tensors(json_object_get(root, "tensors"), out));
     TRY(parse_shards(json_object_get(root, "shards"), out));
-    TRY(ckpt_cover_check(out));
-out:
-    return rc;
+    return ckpt_cover_check(out);
 }
 
 enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
@@ -298,14 +286,14 @@ enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
     *out = NULL;
     if (manifest == NULL)
         return no_memory();
-    TRY(check_crc(text, bytes));
+    TRY_OUT(check_crc(text, bytes));
     root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
                       &error);
     if (root == NULL) {
         rc = malformed(error.text);
         goto out;
     }
-    TRY(parse_root(root, manifest));
+    TRY_OUT(parse_root(root, manifest));
     *out = manifest;
     manifest = NULL;
 out:

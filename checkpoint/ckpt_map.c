@@ -11,13 +11,10 @@
 /* Where there are very many shards they are in folders of their own. */
 static enum err make_parent(const char *path)
 {
-    enum err rc = ERR_OK;
     char parent[FSIO_PATH_MAX];
     TRY(fsio_path(parent, "%s", path));
     *strrchr(parent, '/') = '\0';
-    TRY(fsio_mkdirs(parent));
-out:
-    return rc;
+    return fsio_mkdirs(parent);
 }
 
 /* Writing to a mapping that the file system can't back would be SIGBUS, so its
@@ -30,7 +27,7 @@ enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
     int fd = -1;
     *out = (struct ckpt_map){ 0 };
     if (make)
-        TRY(make_parent(path));
+        TRY_OUT(make_parent(path));
     fd = make ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
               : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)

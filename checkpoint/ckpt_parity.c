@@ -150,7 +150,6 @@ static enum err damaged(const char *path, const char *what)
 static enum err read_fixed(int fd, const char *path, struct head *head,
                            struct ckpt_parity *out)
 {
-    enum err rc = ERR_OK;
     struct stat status;
     if (fstat(fd, &status) != 0)
         return err_errno("%s: stat", path);
@@ -169,9 +168,8 @@ static enum err read_fixed(int fd, const char *path, struct head *head,
                                  .member = head->member,
                                  .members = head->members };
     if (ckpt_parity_offset(out) + out->bytes != status.st_size)
-        rc = damaged(path, "has another size than it says");
-out:
-    return rc;
+        return damaged(path, "has another size than it says");
+    return ERR_OK;
 }
 
 static enum err check_head(const char *path, const struct head *head,
@@ -206,7 +204,7 @@ static enum err check_blocks(int fd, const char *path,
         size_t bytes = (size_t)block_bytes(parity, b);
         uint32_t want;
         memcpy(&want, crc_at(file, parity, b), sizeof want);
-        TRY(fsio_pread(fd, buffer, bytes, at, path));
+        TRY_OUT(fsio_pread(fd, buffer, bytes, at, path));
         if (crc32c(0, buffer, bytes) != want) {
             rc = err_set(ERR_CHECKPOINT,
                          "%s: parity damaged in bytes [%" PRId64 ", %" PRId64
@@ -231,17 +229,17 @@ enum err ckpt_parity_read(const char *path,
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_errno("%s: open", path);
-    TRY(read_fixed(fd, path, &head, out));
+    TRY_OUT(read_fixed(fd, path, &head, out));
     size_t bytes = (size_t)ckpt_parity_offset(out);
     file = malloc(bytes);
     if (file == NULL) {
         rc = err_set(ERR_MEMORY, "%s: out of memory", path);
         goto out;
     }
-    TRY(fsio_pread(fd, file, bytes, 0, path));
-    TRY(check_head(path, &head, file, manifest, manifest_crc, out));
+    TRY_OUT(fsio_pread(fd, file, bytes, 0, path));
+    TRY_OUT(check_head(path, &head, file, manifest, manifest_crc, out));
     if (all)
-        TRY(check_blocks(fd, path, out, file));
+        TRY_OUT(check_blocks(fd, path, out, file));
 out:
     if (rc == ERR_DATA) /* it ended while it was read */
         rc = ERR_CHECKPOINT;

@@ -24,7 +24,6 @@ struct ckpt_partner {
 
 static enum err find_keepers(struct ckpt_partner *partner)
 {
-    enum err rc = ERR_OK;
     struct ckpt_nodes nodes;
     TRY(ckpt_nodes_create(partner->comm, &nodes));
     for (int r = 0; r < comm_size(partner->comm); r++)
@@ -34,8 +33,7 @@ static enum err find_keepers(struct ckpt_partner *partner)
                 : ckpt_nodes_rank_at(&nodes, (nodes.node[r] + 1) % nodes.count,
                                      nodes.place[r]);
     ckpt_nodes_free(&nodes);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_partner_create(struct comm *comm, struct ckpt_partner **out)
@@ -53,7 +51,7 @@ enum err ckpt_partner_create(struct comm *comm, struct ckpt_partner **out)
         rc = err_set(ERR_MEMORY, "node-local copies: out of memory");
         goto out;
     }
-    TRY(find_keepers(partner));
+    TRY_OUT(find_keepers(partner));
     *out = partner;
     partner = NULL;
 out:
@@ -83,11 +81,9 @@ int ckpt_partner_keeper(const struct ckpt_partner *partner, int rank)
 static enum err map_file(const struct ckpt_partner_file *file, bool make,
                          struct mapping *mapping)
 {
-    enum err rc = ERR_OK;
     TRY(ckpt_map_file(file->path, file->bytes, make, &mapping->map));
     mapping->rank = file->rank;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_partner_prepare(struct ckpt_partner *partner,
@@ -95,7 +91,6 @@ enum err ckpt_partner_prepare(struct ckpt_partner *partner,
                               const struct ckpt_partner_file *kept,
                               int kept_count)
 {
-    enum err rc = ERR_OK;
     int rank = comm_rank(partner->comm);
     assert(partner->own.map.data == NULL && partner->kept_count == 0);
     if (own != NULL && partner->keepers[rank] >= 0)
@@ -105,13 +100,11 @@ enum err ckpt_partner_prepare(struct ckpt_partner *partner,
         TRY(map_file(&kept[i], true, &partner->kept[i]));
         partner->kept_count++;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err start(struct ckpt_partner *partner)
 {
-    enum err rc = ERR_OK;
     int rank = comm_rank(partner->comm);
     for (int i = 0; i < partner->kept_count; i++) {
         struct mapping *kept = &partner->kept[i];
@@ -122,8 +115,7 @@ static enum err start(struct ckpt_partner *partner)
         TRY(comm_start_send(partner->comm, partner->own.map.data,
                             partner->own.map.bytes, partner->keepers[rank], TAG,
                             &partner->own.request));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err mapping_wait(struct mapping *mapping, double timeout_s)
@@ -139,14 +131,12 @@ static enum err mapping_wait(struct mapping *mapping, double timeout_s)
  * deadline: such mappings stay until the process ends. */
 enum err ckpt_partner_exchange(struct ckpt_partner *partner, double timeout_s)
 {
-    enum err rc = ERR_OK;
     TRY(start(partner));
     TRY(mapping_wait(&partner->own, timeout_s));
     for (int i = 0; i < partner->kept_count; i++)
         TRY(mapping_wait(&partner->kept[i], timeout_s));
     ckpt_partner_release(partner);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void mapping_release(struct mapping *mapping)

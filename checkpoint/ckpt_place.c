@@ -103,7 +103,6 @@ bool ckpt_place_touches(int dims, const int64_t *shape,
 static enum err put_elements(const struct ckpt_place *place, const char *source,
                              char *target, int64_t count)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_memory *memory = place->memory;
     enum dtype stored = place->stored_dtype, wanted = place->wanted_dtype;
     size_t size = dtype_bytes(wanted);
@@ -121,8 +120,7 @@ static enum err put_elements(const struct ckpt_place *place, const char *source,
             target += (size_t)n * size;
             done += n;
         }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Elements [from, to) of the flattened tensor are at `source`. */
@@ -130,7 +128,6 @@ static enum err copy_run(const struct ckpt_place *place,
                          const struct runs *want, int64_t from, int64_t to,
                          const char *source)
 {
-    enum err rc = ERR_OK;
     int64_t size = (int64_t)dtype_bytes(place->wanted_dtype);
     int64_t stored_size = (int64_t)dtype_bytes(place->stored_dtype);
     for (int64_t run = run_after(want, from); run < want->count; run++) {
@@ -144,14 +141,12 @@ static enum err copy_run(const struct ckpt_place *place,
         TRY(put_elements(place, source + (begin - from) * stored_size, target,
                          end - begin));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_place_copy(const struct ckpt_place *place, int64_t first,
                          int64_t end, const void *elements)
 {
-    enum err rc = ERR_OK;
     struct runs have = runs_of(&place->stored, place->dims, place->shape);
     struct runs want = runs_of(&place->wanted, place->dims, place->shape);
     int64_t size = (int64_t)dtype_bytes(place->stored_dtype);
@@ -166,8 +161,7 @@ enum err ckpt_place_copy(const struct ckpt_place *place, int64_t first,
         TRY(copy_run(place, &want, from, to,
                      (const char *)elements + (number - first) * size));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 bool ckpt_place_converts(enum dtype from, enum dtype to)

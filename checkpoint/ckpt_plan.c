@@ -99,21 +99,21 @@ static enum err gather_wants(struct ckpt_plan *plan, struct comm *comm,
     size_t *sizes = comm_sizes(comm, 0), *offsets = comm_sizes(comm, 1);
     size_t total = 0;
     rc = own_wants(plan, items, item_of_tensor, &own, &plan->want_bytes[rank]);
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     for (int r = 0; r < plan->ranks; r++) {
         sizes[r] = sizeof plan->want_bytes[0];
         offsets[r] = (size_t)r * sizes[r];
     }
-    TRY(comm_all_gather(comm, plan->want_bytes, sizes, offsets));
+    TRY_OUT(comm_all_gather(comm, plan->want_bytes, sizes, offsets));
     for (int r = 0; r < plan->ranks; r++) {
         plan->want_at[r] = total;
         total += plan->want_bytes[r];
     }
     plan->wants = malloc(total + 1);
-    TRY(comm_agree(comm, plan->wants == NULL ? no_memory() : ERR_OK));
+    TRY_OUT(comm_agree(comm, plan->wants == NULL ? no_memory() : ERR_OK));
     char *all = (char *)plan->wants;
     memcpy(all + plan->want_at[rank], own, plan->want_bytes[rank]);
-    TRY(comm_all_gather(comm, all, plan->want_bytes, plan->want_at));
+    TRY_OUT(comm_all_gather(comm, all, plan->want_bytes, plan->want_at));
 out:
     free(own);
     return rc;
@@ -351,10 +351,10 @@ enum err ckpt_plan_create(struct comm *comm, const struct ckpt_source *source,
         plan->ranks = comm_size(comm);
         rc = allocate(plan);
     }
-    TRY(comm_agree(comm, rc));
-    TRY(gather_wants(plan, comm, items, item_of_tensor));
-    TRY(gather_holds(plan, comm, source->holds));
-    TRY(check_holders(plan, source));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(gather_wants(plan, comm, items, item_of_tensor));
+    TRY_OUT(gather_holds(plan, comm, source->holds));
+    TRY_OUT(check_holders(plan, source));
     *out = plan;
     plan = NULL;
 out:

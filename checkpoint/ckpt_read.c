@@ -62,7 +62,7 @@ enum err ckpt_read_create(const char *checkpoint_dir,
     if (reader->checked == NULL || reader->now.data == NULL ||
         reader->ahead.data == NULL)
         goto no_memory;
-    TRY(fsio_path(reader->dir, "%s", checkpoint_dir));
+    TRY_OUT(fsio_path(reader->dir, "%s", checkpoint_dir));
     *out = reader;
     return ERR_OK;
 no_memory:
@@ -108,7 +108,7 @@ static enum err check_frame(struct ckpt_read *reader, int number)
     }
     /* the payload between them is read by others */
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-    TRY(as_damage(ckpt_shard_frame_crc(fd, reader->path, shard, &crc)));
+    TRY_OUT(as_damage(ckpt_shard_frame_crc(fd, reader->path, shard, &crc)));
     if (crc != shard->frame_crc)
         rc = err_set(ERR_CHECKPOINT,
                      "%s: damaged outside its payload (CRC32C %08" PRIx32
@@ -125,7 +125,6 @@ out:
 enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
 {
     assert(shard >= 0 && shard < reader->manifest->shard_count);
-    enum err rc = ERR_OK;
     const struct ckpt_shard *wanted = &reader->manifest->shards[shard];
     if (reader->shard == shard)
         return ERR_OK;
@@ -140,8 +139,7 @@ enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
     if (!reader->checked[shard])
         TRY(check_frame(reader, shard));
     reader->shard = shard;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- which bytes to read ----------------------------------------------------
@@ -227,17 +225,15 @@ static enum err start(struct ckpt_read *reader, struct span *span)
 /* The end of the read under way, of `span`. */
 static enum err finish(struct ckpt_read *reader, const struct span *span)
 {
-    enum err rc = ERR_OK;
     size_t got;
     TRY(as_damage(ckpt_io_wait(reader->io, &got)));
     int64_t end = reader->manifest->shards[reader->shard].bytes;
     if (end > span->end)
         end = span->end;
     if ((int64_t)got < end - span->begin)
-        rc = err_set(ERR_CHECKPOINT, "%s: truncated: ends at %" PRId64,
+        return err_set(ERR_CHECKPOINT, "%s: truncated: ends at %" PRId64,
                      reader->path, span->begin + (int64_t)got);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Make `now` hold the block. Who asks for what follows what he had last gets
@@ -258,20 +254,20 @@ static enum err fetch(struct ckpt_read *reader, const struct block *block,
         reader->ahead.data = reader->now.data;
         reader->now = pending;
         reader->now.end = 0; /* until it is there */
-        TRY(finish(reader, &pending));
+        TRY_OUT(finish(reader, &pending));
         reader->now.end = pending.end;
     } else {
         (void)ckpt_io_wait(reader->io, NULL);
         plan_span(shard, *block, limit, &pending);
         pending.data = reader->now.data;
         reader->now.end = 0;
-        TRY(start(reader, &pending));
-        TRY(finish(reader, &pending));
+        TRY_OUT(start(reader, &pending));
+        TRY_OUT(finish(reader, &pending));
         reader->now = pending;
     }
     if (reader->now.next.begin >= 0 && reader->now.next.begin < limit) {
         plan_span(shard, reader->now.next, limit, &reader->ahead);
-        TRY(start(reader, &reader->ahead));
+        TRY_OUT(start(reader, &reader->ahead));
     }
 out:
     return rc;
@@ -284,7 +280,7 @@ static enum err read_block(struct ckpt_read *reader, const struct block *block,
     enum err rc = ERR_OK;
     const struct ckpt_shard *shard = &reader->manifest->shards[reader->shard];
     const struct ckpt_piece *piece = &shard->pieces[block->piece];
-    TRY(fetch(reader, block, limit));
+    TRY_OUT(fetch(reader, block, limit));
     *data = reader->now.data + (block->begin - reader->now.begin);
     struct block next = block_after(shard, block);
     reader->expected = next.begin;
@@ -317,20 +313,20 @@ enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
     int64_t from = begin * size;
     int64_t to = end * size;
     assert(0 <= from && from <= to && to <= piece->bytes);
-    TRY(ckpt_read_shard(reader, shard));
+    TRY_OUT(ckpt_read_shard(reader, shard));
     if (from == to)
         goto out;
     struct block block = block_at(opened, piece_at(opened, piece->offset),
                                   from / CKPT_BLOCK_BYTES);
     for (int64_t at = from; at < to; block = block_after(opened, &block)) {
         const char *data;
-        TRY(read_block(reader, &block, piece->offset + to, &data));
+        TRY_OUT(read_block(reader, &block, piece->offset + to, &data));
         int64_t skipped = piece->offset + at - block.begin;
         int64_t stop = block.end - piece->offset;
         if (stop > to)
             stop = to;
         if (sink != NULL)
-            TRY(sink(arg, data + skipped, (size_t)(stop - at)));
+            TRY_OUT(sink(arg, data + skipped, (size_t)(stop - at)));
         at = stop;
     }
 out:
@@ -339,7 +335,6 @@ out:
 
 enum err ckpt_read_all(struct ckpt_read *reader, int shard)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_manifest *manifest = reader->manifest;
     const struct ckpt_shard *all = &manifest->shards[shard];
     TRY(ckpt_read_shard(reader, shard));
@@ -350,6 +345,5 @@ enum err ckpt_read_all(struct ckpt_read *reader, int shard)
                             piece->bytes / (int64_t)dtype_bytes(dtype), NULL,
                             NULL));
     }
-out:
-    return rc;
+    return ERR_OK;
 }

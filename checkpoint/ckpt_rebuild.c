@@ -70,9 +70,9 @@ static enum err gather_offers(struct ckpt_rebuild_run *b)
     rc = list_here(b, &mine, &count);
     if (counts == NULL || sizes == NULL)
         rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
-    TRY(comm_agree(b->comm, rc));
+    TRY_OUT(comm_agree(b->comm, rc));
     counts[b->rank] = count;
-    TRY(comm_all_reduce_i64(b->comm, counts, ranks, COMM_SUM));
+    TRY_OUT(comm_all_reduce_i64(b->comm, counts, ranks, COMM_SUM));
     for (size_t r = 0; r < ranks; r++) {
         sizes[r] = (size_t)counts[r] * sizeof *mine;
         sizes[ranks + r] = (size_t)b->offer_count * sizeof *mine;
@@ -82,11 +82,11 @@ static enum err gather_offers(struct ckpt_rebuild_run *b)
     rc = b->offers != NULL
              ? ERR_OK
              : err_set(ERR_MEMORY, "node-local parity: out of memory");
-    TRY(comm_agree(b->comm, rc));
+    TRY_OUT(comm_agree(b->comm, rc));
     if (count > 0)
         memcpy((char *)b->offers + sizes[ranks + (size_t)b->rank], mine,
                sizes[b->rank]);
-    TRY(comm_all_gather(b->comm, b->offers, sizes, sizes + ranks));
+    TRY_OUT(comm_all_gather(b->comm, b->offers, sizes, sizes + ranks));
 out:
     free(sizes);
     free(counts);
@@ -201,15 +201,13 @@ static bool plan(struct ckpt_rebuild_run *b, const int64_t *holders)
 
 static enum err agree_jobs(struct ckpt_rebuild_run *b, bool *good)
 {
-    enum err rc = ERR_OK;
     int64_t worst = ERR_OK;
     for (int j = 0; j < b->job_count; j++)
         if (b->jobs[j].code > worst)
             worst = b->jobs[j].code;
     TRY(comm_all_reduce_i64(b->comm, &worst, 1, COMM_MAX));
     *good = worst == ERR_OK;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err rebuild_all(struct ckpt_rebuild_run *b, bool *rebuilt)
@@ -221,13 +219,13 @@ static enum err rebuild_all(struct ckpt_rebuild_run *b, bool *rebuilt)
         if (b->jobs[j].code != ERR_OK)
             log_warn("%s", err_text());
     }
-    TRY(agree_jobs(b, &good));
+    TRY_OUT(agree_jobs(b, &good));
     if (!good)
         goto out;
     ckpt_crash_point("local-rebuilding", b->rank);
     for (int j = 0; j < b->job_count; j++)
-        TRY(ckpt_rebuild_chain_run(b, &b->jobs[j]));
-    TRY(agree_jobs(b, rebuilt));
+        TRY_OUT(ckpt_rebuild_chain_run(b, &b->jobs[j]));
+    TRY_OUT(agree_jobs(b, rebuilt));
     if (*rebuilt && b->rank == 0)
         log_info("node-local checkpoint step %" PRId64
                  ": made %d lost shard(s) again from XOR parity",
@@ -240,7 +238,7 @@ static enum err prepare(struct ckpt_rebuild_run *b)
 {
     enum err rc = ERR_OK;
     size_t shards = (size_t)b->lost->manifest->shard_count;
-    TRY(fsio_path(b->tmp, "%s/.rebuild-%d", b->lost->dir, b->rank));
+    TRY_OUT(fsio_path(b->tmp, "%s/.rebuild-%d", b->lost->dir, b->rank));
     b->jobs = calloc(shards + 1, sizeof *b->jobs);
     b->scratch = malloc((size_t)CKPT_REBUILD_SEGMENT_BYTES);
     bool good = b->jobs != NULL && b->scratch != NULL;
@@ -251,7 +249,7 @@ static enum err prepare(struct ckpt_rebuild_run *b)
     if (!good)
         rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
     else if (b->lost->here)
-        TRY(fsio_remove_tree(b->tmp));
+        TRY_OUT(fsio_remove_tree(b->tmp));
 out:
     return rc;
 }
@@ -270,13 +268,13 @@ enum err ckpt_rebuild(struct comm *comm, const struct ckpt_rebuild *lost,
         rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
     else
         rc = prepare(&b);
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     for (size_t s = 0; s < shards; s++)
         holders[s] = lost->holds[s];
-    TRY(comm_all_reduce_i64(comm, holders, shards, COMM_SUM));
-    TRY(gather_offers(&b));
+    TRY_OUT(comm_all_reduce_i64(comm, holders, shards, COMM_SUM));
+    TRY_OUT(gather_offers(&b));
     if (plan(&b, holders))
-        TRY(rebuild_all(&b, rebuilt));
+        TRY_OUT(rebuild_all(&b, rebuilt));
 out:
     if (lost->here && b.job_count > 0)
         (void)fsio_remove_tree(b.tmp);

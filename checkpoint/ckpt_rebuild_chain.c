@@ -29,10 +29,10 @@ static enum err make_file(const struct ckpt_rebuild_run *b,
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
     const struct ckpt_shard *shard = &b->lost->manifest->shards[job->shard];
-    TRY(fsio_path(path, "%s/%s", b->tmp, shard->file));
+    TRY_OUT(fsio_path(path, "%s/%s", b->tmp, shard->file));
     memcpy(parent, path, sizeof parent);
     *strrchr(parent, '/') = '\0';
-    TRY(fsio_mkdirs(parent));
+    TRY_OUT(fsio_mkdirs(parent));
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_errno("%s: open", path);
@@ -55,16 +55,16 @@ enum err ckpt_rebuild_chain_check(const struct ckpt_rebuild_run *b,
     if (place < 0)
         return ERR_OK;
     parity.member = job->chain[place];
-    TRY(ckpt_parity_path(path, b->lost->dir, &parity));
-    TRY(ckpt_parity_read(path, b->lost->manifest, b->lost->manifest_crc, true,
-                         &parity));
+    TRY_OUT(ckpt_parity_path(path, b->lost->dir, &parity));
+    TRY_OUT(ckpt_parity_read(path, b->lost->manifest, b->lost->manifest_crc,
+                             true, &parity));
     int own = parity.shards[parity.member];
     if (own >= 0) {
-        TRY(ckpt_read_create(b->lost->dir, b->lost->manifest, &reader));
-        TRY(ckpt_read_all(reader, own));
+        TRY_OUT(ckpt_read_create(b->lost->dir, b->lost->manifest, &reader));
+        TRY_OUT(ckpt_read_all(reader, own));
     }
     if (place == job->length - 1)
-        TRY(make_file(b, job));
+        TRY_OUT(make_file(b, job));
 out:
     ckpt_read_destroy(reader);
     return rc;
@@ -105,11 +105,11 @@ static enum err open_part(const struct ckpt_rebuild_run *b,
                            .to = -1 };
     part->parity.member = job->chain[place];
     int own = job->parity.shards[part->parity.member];
-    TRY(ckpt_parity_path(part->path, b->lost->dir, &part->parity));
+    TRY_OUT(ckpt_parity_path(part->path, b->lost->dir, &part->parity));
     part->parity_fd = open_file(part->path, O_RDONLY, &rc);
     if (own >= 0) {
-        TRY(fsio_path(part->shard_path, "%s/%s", b->lost->dir,
-                      manifest->shards[own].file));
+        TRY_OUT(fsio_path(part->shard_path, "%s/%s", b->lost->dir,
+                          manifest->shards[own].file));
         part->shard_fd = open_file(part->shard_path, O_RDONLY, &rc);
         part->shard_bytes = manifest->shards[own].bytes;
     }
@@ -117,8 +117,8 @@ static enum err open_part(const struct ckpt_rebuild_run *b,
         part->to = job->ranks[place + 1];
         goto out;
     }
-    TRY(fsio_path(part->out_path, "%s/%s", b->tmp,
-                  manifest->shards[job->shard].file));
+    TRY_OUT(fsio_path(part->out_path, "%s/%s", b->tmp,
+                      manifest->shards[job->shard].file));
     part->out_fd = open_file(part->out_path, O_WRONLY, &rc);
 out:
     return rc;
@@ -140,7 +140,6 @@ static enum err add_chunk(const struct ckpt_rebuild_run *b,
                           const struct part *part, int64_t begin, int64_t bytes,
                           char *data)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_parity *parity = &part->parity;
     int chunk = (int)(begin / parity->bytes);
     int64_t within = begin % parity->bytes;
@@ -157,15 +156,13 @@ static enum err add_chunk(const struct ckpt_rebuild_run *b,
                            part->shard_path));
     }
     ckpt_parity_xor(data, b->scratch, bytes);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err add_segment(const struct ckpt_rebuild_run *b,
                             const struct part *part, int64_t begin,
                             int64_t bytes, char *data)
 {
-    enum err rc = ERR_OK;
     for (int64_t at = begin; at < begin + bytes;) {
         int64_t rest = part->parity.bytes - at % part->parity.bytes;
         int64_t now = ckpt_parity_inside(begin + bytes, at, rest);
@@ -175,8 +172,7 @@ static enum err add_segment(const struct ckpt_rebuild_run *b,
     if (part->out_fd >= 0)
         TRY(fsio_pwrite(part->out_fd, data, (size_t)bytes, begin,
                         part->out_path));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* A rank that failed passes on all the same, so that nobody waits in vain; the
@@ -196,30 +192,31 @@ static enum err run_chain(struct ckpt_rebuild_run *b, struct part *part)
         int64_t length =
             ckpt_parity_inside(bytes, begin, CKPT_REBUILD_SEGMENT_BYTES);
         if (i + 1 < count && sends[next] != NULL) {
-            TRY(comm_wait(sends[next], 0.0));
+            TRY_OUT(comm_wait(sends[next], 0.0));
             sends[next] = NULL;
         }
         if (i + 1 < count && part->from >= 0)
-            TRY(comm_start_recv(b->comm, b->buffers[next],
-                                (size_t)ckpt_parity_inside(
-                                    bytes, begin + CKPT_REBUILD_SEGMENT_BYTES,
-                                    CKPT_REBUILD_SEGMENT_BYTES),
-                                part->from, TAG, &receives[next]));
+            TRY_OUT(comm_start_recv(
+                b->comm, b->buffers[next],
+                (size_t)ckpt_parity_inside(bytes,
+                                           begin + CKPT_REBUILD_SEGMENT_BYTES,
+                                           CKPT_REBUILD_SEGMENT_BYTES),
+                part->from, TAG, &receives[next]));
         if (i < 0)
             continue;
         if (part->from >= 0)
-            TRY(comm_wait(receives[now], 0.0));
+            TRY_OUT(comm_wait(receives[now], 0.0));
         else
             memset(b->buffers[now], 0, (size_t)length);
         if (part->rc == ERR_OK)
             part->rc = add_segment(b, part, begin, length, b->buffers[now]);
         if (part->to >= 0)
-            TRY(comm_start_send(b->comm, b->buffers[now], (size_t)length,
-                                part->to, TAG, &sends[now]));
+            TRY_OUT(comm_start_send(b->comm, b->buffers[now], (size_t)length,
+                                    part->to, TAG, &sends[now]));
     }
     for (int i = 0; i < CKPT_REBUILD_BUFFERS; i++)
         if (sends[i] != NULL)
-            TRY(comm_wait(sends[i], 0.0));
+            TRY_OUT(comm_wait(sends[i], 0.0));
 out:
     return rc;
 }
@@ -232,14 +229,14 @@ static enum err take(const struct ckpt_rebuild_run *b,
     struct ckpt_read *reader = NULL;
     const char *file = b->lost->manifest->shards[job->shard].file;
     char from[FSIO_PATH_MAX], to[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
-    TRY(ckpt_read_create(b->tmp, b->lost->manifest, &reader));
-    TRY(ckpt_read_all(reader, job->shard));
+    TRY_OUT(ckpt_read_create(b->tmp, b->lost->manifest, &reader));
+    TRY_OUT(ckpt_read_all(reader, job->shard));
     ckpt_crash_point("local-rebuilt", b->rank);
-    TRY(fsio_path(from, "%s/%s", b->tmp, file));
-    TRY(fsio_path(to, "%s/%s", b->lost->dir, file));
+    TRY_OUT(fsio_path(from, "%s/%s", b->tmp, file));
+    TRY_OUT(fsio_path(to, "%s/%s", b->lost->dir, file));
     memcpy(parent, to, sizeof parent);
     *strrchr(parent, '/') = '\0';
-    TRY(fsio_mkdirs(parent));
+    TRY_OUT(fsio_mkdirs(parent));
     if (rename(from, to) != 0)
         rc = err_errno("%s: rename", to);
 out:
@@ -258,7 +255,7 @@ enum err ckpt_rebuild_chain_run(struct ckpt_rebuild_run *b,
     part.rc = ERR_OK;
     enum err opened = open_part(b, job, place, &part);
     part.rc = opened;
-    TRY(run_chain(b, &part));
+    TRY_OUT(run_chain(b, &part));
     if (part.rc == ERR_OK && part.to < 0)
         part.rc = take(b, job);
     job->code = part.rc;

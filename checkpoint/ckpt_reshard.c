@@ -69,7 +69,6 @@ static int64_t set_parts(struct reshard *reshard, int rank)
 
 static enum err fill_parts(struct reshard *reshard)
 {
-    enum err rc = ERR_OK;
     char *to = reshard->data;
     for (int t = 0; t < reshard->manifest->tensor_count; t++) {
         struct ckpt_item *item = &reshard->items[t];
@@ -81,8 +80,7 @@ static enum err fill_parts(struct reshard *reshard)
         to += (item->part.end - item->part.begin) *
               (int64_t)dtype_bytes(item->dtype);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err write_shard(struct reshard *reshard, int rank, int writer)
@@ -96,10 +94,10 @@ static enum err write_shard(struct reshard *reshard, int rank, int writer)
     char file[sizeof shard.file];
     snprintf(file, sizeof file, "shard-%05d-of-%05d.h5", writer,
              reshard->writers);
-    TRY(fill_parts(reshard));
-    TRY(ckpt_shard_write(reshard->tmp, file, &identity, reshard->items,
-                         reshard->manifest->tensor_count, &shard));
-    TRY(ckpt_manifest_shard_text(&shard, &reshard->records[writer]));
+    TRY_OUT(fill_parts(reshard));
+    TRY_OUT(ckpt_shard_write(reshard->tmp, file, &identity, reshard->items,
+                             reshard->manifest->tensor_count, &shard));
+    TRY_OUT(ckpt_manifest_shard_text(&shard, &reshard->records[writer]));
 out:
     ckpt_manifest_free_shard(&shard);
     return rc;
@@ -139,15 +137,15 @@ static enum err write_manifest(const struct reshard *reshard)
                                        .items = reshard->items,
                                        .item_count =
                                            reshard->manifest->tensor_count };
-    TRY(fsio_path(path, "%s/%s", reshard->tmp, CKPT_MANIFEST_FILE));
-    TRY(ckpt_manifest_format(&head, reshard->records, reshard->writers, &text,
-                             &bytes));
-    TRY(ckpt_manifest_parse(text, bytes, path, &check));
-    TRY(ckpt_view_write(reshard->tmp, check, &head.view));
+    TRY_OUT(fsio_path(path, "%s/%s", reshard->tmp, CKPT_MANIFEST_FILE));
+    TRY_OUT(ckpt_manifest_format(&head, reshard->records, reshard->writers,
+                                 &text, &bytes));
+    TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
+    TRY_OUT(ckpt_view_write(reshard->tmp, check, &head.view));
     free(text);
-    TRY(ckpt_manifest_format(&head, reshard->records, reshard->writers, &text,
-                             &bytes));
-    TRY(fsio_write_atomic(path, text, bytes));
+    TRY_OUT(ckpt_manifest_format(&head, reshard->records, reshard->writers,
+                                 &text, &bytes));
+    TRY_OUT(fsio_write_atomic(path, text, bytes));
 out:
     ckpt_manifest_destroy(check);
     free(text);
@@ -156,7 +154,6 @@ out:
 
 static enum err copy(struct reshard *reshard)
 {
-    enum err rc = ERR_OK;
     uint64_t free_bytes;
     int writer = 0;
     const struct ckpt_manifest *manifest = reshard->manifest;
@@ -175,27 +172,22 @@ static enum err copy(struct reshard *reshard)
     TRY(plan(reshard));
     TRY(ckpt_tensor_create(reshard->from, manifest, &reshard->reader));
     TRY(fsio_free_bytes(reshard->tmp, &free_bytes));
-    if (free_bytes < (uint64_t)(manifest->bytes + SPACE_EXTRA_BYTES)) {
-        rc = err_set(ERR_SPACE,
+    if (free_bytes < (uint64_t)(manifest->bytes + SPACE_EXTRA_BYTES))
+        return err_set(ERR_SPACE,
                      "%s: the copy needs %" PRId64 " bytes, %" PRIu64
                      " are free: make room",
                      reshard->tmp, manifest->bytes + SPACE_EXTRA_BYTES,
                      free_bytes);
-        goto out;
-    }
     for (int rank = 0; rank < reshard->ranks; rank++)
         if (set_parts(reshard, rank) > 0)
             TRY(write_shard(reshard, rank, writer++));
-    TRY(write_manifest(reshard));
-out:
-    return rc;
+    return write_manifest(reshard);
 }
 
 /* `out` without slashes at its end, and the folder that it will be in. */
 static enum err check_out(const char *out, int64_t step,
                           char path[FSIO_PATH_MAX], char parent[FSIO_PATH_MAX])
 {
-    enum err rc = ERR_OK;
     TRY(fsio_path(path, "%s", out));
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
@@ -210,8 +202,7 @@ static enum err check_out(const char *out, int64_t step,
     TRY(fsio_path(parent, "%s", path));
     const char *folder = dirname(parent);
     memmove(parent, folder, strlen(folder) + 1);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Remove what was written, keeping the first error's text. */
@@ -233,20 +224,20 @@ enum err ckpt_reshard(const char *checkpoint_dir, const char *out, int ranks,
     bool made = false;
     struct ckpt_manifest *manifest = NULL;
     struct reshard reshard = { .from = checkpoint_dir, .ranks = ranks };
-    TRY(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
     reshard.manifest = manifest;
-    TRY(check_out(out, manifest->step, path, parent));
+    TRY_OUT(check_out(out, manifest->step, path, parent));
     /* A name that neither loading nor listing takes for a checkpoint. */
-    TRY(fsio_path(prefix, "%s/.tmp-reshard", parent));
-    TRY(fsio_mkdir_new(prefix, reshard.tmp));
+    TRY_OUT(fsio_path(prefix, "%s/.tmp-reshard", parent));
+    TRY_OUT(fsio_mkdir_new(prefix, reshard.tmp));
     made = true;
-    TRY(copy(&reshard));
+    TRY_OUT(copy(&reshard));
     if (rename(reshard.tmp, path) != 0) {
         rc = err_errno("%s: rename to %s", reshard.tmp, path);
         goto out;
     }
     made = false;
-    TRY(fsio_fsync_dir(parent));
+    TRY_OUT(fsio_fsync_dir(parent));
     *bytes = manifest->bytes;
 out:
     if (rc != ERR_OK && made)

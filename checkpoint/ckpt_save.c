@@ -42,7 +42,6 @@ static enum err check_unique(const struct ckpt_save *save)
 
 enum err ckpt_save_check(const struct ckpt_save *save)
 {
-    enum err rc = ERR_OK;
     if (strchr(save->attempt, '/') != NULL)
         return err_set(ERR_INTERNAL, "checkpoint: attempt '%s'", save->attempt);
     for (int i = 0; i < save->item_count; i++) {
@@ -52,17 +51,13 @@ enum err ckpt_save_check(const struct ckpt_save *save)
         assert(item->dims >= 0 && item->dims <= CKPT_DIMS_MAX);
         TRY(ckpt_hdf5_check_name(item->name));
         TRY(ckpt_manifest_elements(item->dtype, item->dims, item->shape,
-                                   &elements));
+                                       &elements));
         /* Here it is the caller's mistake and not a damaged file. */
         if (ckpt_part_check(&item->part, item->dims, item->shape, "checkpoint",
-                            item->name) != ERR_OK) {
-            rc = err_set(ERR_INTERNAL, "%s", err_text());
-            goto out;
-        }
+                            item->name) != ERR_OK)
+            return err_set(ERR_INTERNAL, "%s", err_text());
     }
-    TRY(check_unique(save));
-out:
-    return rc;
+    return check_unique(save);
 }
 
 /* A number that is the same on ranks with the same catalogue of tensors. */
@@ -87,16 +82,16 @@ enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm)
     int64_t *all = calloc(ranks + 2, sizeof *all);
     if (all == NULL)
         rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     for (int i = 0; i < save->item_count; i++)
         all[save->rank] +=
             ckpt_part_elements(&save->items[i].part, save->items[i].dims) *
             (int64_t)dtype_bytes(save->items[i].dtype);
-    TRY(comm_all_reduce_i64(comm, all, ranks, COMM_SUM));
+    TRY_OUT(comm_all_reduce_i64(comm, all, ranks, COMM_SUM));
     int64_t *crc = all + ranks;
     crc[0] = catalogue_crc(save);
     crc[1] = -crc[0];
-    TRY(comm_all_reduce_i64(comm, crc, 2, COMM_MAX));
+    TRY_OUT(comm_all_reduce_i64(comm, crc, 2, COMM_MAX));
     if (crc[0] != -crc[1]) {
         rc = err_set(ERR_INTERNAL,
                      "checkpoint: the ranks list different tensors");
@@ -116,7 +111,6 @@ out:
 
 enum err ckpt_save_begin(struct ckpt_save *save)
 {
-    enum err rc = ERR_OK;
     uint64_t free_bytes;
     ckpt_crash_point("begin", save->rank);
     TRY(ckpt_index_begin(save->run_dir, save->tmp, save->attempt));
@@ -124,12 +118,11 @@ enum err ckpt_save_begin(struct ckpt_save *save)
     TRY(fsio_free_bytes(save->tmp, &free_bytes));
     uint64_t need = (uint64_t)(save->bytes + SPACE_EXTRA_BYTES);
     if (free_bytes < need)
-        rc = err_set(ERR_SPACE,
+        return err_set(ERR_SPACE,
                      "%s: checkpoint needs %" PRIu64 " bytes, %" PRIu64
                      " are free: make room",
                      save->run_dir, need, free_bytes);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Write the shard and describe it. */
@@ -145,9 +138,9 @@ enum err ckpt_save_write(struct ckpt_save *save)
     if (save->writer < 0)
         return ERR_OK;
     ckpt_shard_name(save->writer, save->writers, CKPT_SHARD_FOLDER_FILES, file);
-    TRY(ckpt_shard_write(save->tmp, file, &identity, save->items,
-                         save->item_count, &shard));
-    TRY(ckpt_manifest_shard_text(&shard, &save->record));
+    TRY_OUT(ckpt_shard_write(save->tmp, file, &identity, save->items,
+                             save->item_count, &shard));
+    TRY_OUT(ckpt_manifest_shard_text(&shard, &save->record));
 out:
     ckpt_manifest_free_shard(&shard);
     return rc;
@@ -190,16 +183,16 @@ static enum err write_manifest(struct ckpt_save *save)
     size_t bytes;
     struct ckpt_manifest *check = NULL;
     struct ckpt_view view;
-    TRY(fsio_path(path, "%s/%s", save->tmp, CKPT_MANIFEST_FILE));
-    TRY(ckpt_save_manifest(save, NULL, &text, &bytes));
-    TRY(ckpt_manifest_parse(text, bytes, path, &check));
-    TRY(ckpt_manifest_check_sizes(check, save->tmp));
+    TRY_OUT(fsio_path(path, "%s/%s", save->tmp, CKPT_MANIFEST_FILE));
+    TRY_OUT(ckpt_save_manifest(save, NULL, &text, &bytes));
+    TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
+    TRY_OUT(ckpt_manifest_check_sizes(check, save->tmp));
     ckpt_crash_point("manifest-checked", save->rank);
-    TRY(ckpt_view_write(save->tmp, check, &view));
+    TRY_OUT(ckpt_view_write(save->tmp, check, &view));
     ckpt_crash_point("view-written", save->rank);
     free(text);
-    TRY(ckpt_save_manifest(save, &view, &text, &bytes));
-    TRY(fsio_write_atomic(path, text, bytes));
+    TRY_OUT(ckpt_save_manifest(save, &view, &text, &bytes));
+    TRY_OUT(fsio_write_atomic(path, text, bytes));
 out:
     ckpt_manifest_destroy(check);
     free(text);
@@ -222,7 +215,6 @@ static void tidy(const struct ckpt_save *save)
 
 enum err ckpt_save_commit(struct ckpt_save *save)
 {
-    enum err rc = ERR_OK;
     ckpt_crash_point("records-gathered", save->rank);
     TRY(write_manifest(save));
     ckpt_crash_point("manifest-written", save->rank);
@@ -230,8 +222,7 @@ enum err ckpt_save_commit(struct ckpt_save *save)
         TRY(save->options.may_commit(save->options.record_arg));
     TRY(ckpt_index_commit(save->run_dir, save->step, save->tmp, true));
     tidy(save);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void ckpt_save_give_up(const struct ckpt_save *save)

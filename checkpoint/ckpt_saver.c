@@ -65,20 +65,17 @@ enum err ckpt_saver_poll(struct ckpt_saver *saver,
 enum err ckpt_saver_wait(struct ckpt_saver *saver,
                          struct ckpt_progress *progress)
 {
-    enum err rc = ERR_OK;
     TRY(ckpt_saver_poll(saver, progress));
     while (progress->phase == CKPT_STAGED ||
            progress->phase == CKPT_PERSISTED) {
         ckpt_saver_thread_wait(saver, LOOK_S);
         TRY(ckpt_saver_poll(saver, progress));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err copy_items(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_memory *memory = saver->save.options.memory;
     for (int i = 0; i < saver->save.item_count; i++) {
         const struct ckpt_item *from = &saver->sources[i];
@@ -90,8 +87,7 @@ static enum err copy_items(struct ckpt_saver *saver)
         else if (bytes > 0)
             TRY(memory->copy_out(memory->arg, to, from->data, bytes));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The copies that were begun are done. */
@@ -167,15 +163,13 @@ enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step,
 enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
                           const json_t *state)
 {
-    enum err rc = ERR_OK;
     struct ckpt_save *save = &saver->save;
     char tmp[FSIO_PATH_MAX];
     TRY(ckpt_index_tmp_path(tmp, save->run_dir, step, save->attempt));
     TRY(ckpt_saver_stage(saver, step, state));
     memcpy(save->tmp, tmp, sizeof tmp);
     ckpt_saver_thread_give(saver, JOB_SAVE);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void *stage_take(struct arena *arena, const struct ckpt_item *item)
@@ -230,7 +224,6 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
                              const struct ckpt_options *options,
                              const struct ckpt_item *items)
 {
-    enum err rc = ERR_OK;
     struct ckpt_save *save = &saver->save;
     size_t count = (size_t)save->item_count;
     size_t ranks = (size_t)save->ranks;
@@ -258,9 +251,7 @@ static enum err create_local(struct ckpt_saver *saver, const char *run_dir,
         for (int i = 0; i < save->item_count; i++)
             saver->items[i].data = stage_take(&saver->stage, &items[i]);
     }
-    TRY(ckpt_saver_thread_create(saver));
-out:
-    return rc;
+    return ckpt_saver_thread_create(saver);
 }
 
 static enum err create(struct comm *comm, bool lent, const char *run_dir,
@@ -286,16 +277,16 @@ static enum err create(struct comm *comm, bool lent, const char *run_dir,
         pthread_condattr_destroy(&clock);
         rc = create_local(saver, run_dir, options, items);
     }
-    TRY(comm_agree(comm, rc));
-    TRY(ckpt_save_plan(&saver->save, comm));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(ckpt_save_plan(&saver->save, comm));
     if (!lent) {
-        TRY(comm_duplicate(comm, &saver->own));
+        TRY_OUT(comm_duplicate(comm, &saver->own));
         comm_detach(saver->own);
         saver->comm = saver->own;
     }
     if (options->local_dir != NULL)
         rc = ckpt_saver_local_create(saver, options->local_dir);
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     *out = saver;
     saver = NULL;
 out:
@@ -349,9 +340,9 @@ enum err ckpt_save(struct comm *comm, const char *run_dir, int64_t step,
     struct ckpt_options in_place = *options;
     double start_s = clock_now();
     in_place.stage = false;
-    TRY(create(comm, true, run_dir, &in_place, items, item_count, &saver));
-    TRY(ckpt_saver_start(saver, step, state));
-    TRY(ckpt_saver_wait(saver, &progress));
+    TRY_OUT(create(comm, true, run_dir, &in_place, items, item_count, &saver));
+    TRY_OUT(ckpt_saver_start(saver, step, state));
+    TRY_OUT(ckpt_saver_wait(saver, &progress));
     if (progress.phase == CKPT_FAILED)
         rc = err_set(progress.error, "%s", progress.text);
 out:

@@ -48,7 +48,6 @@ struct ckpt_saver_local {
 
 enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
 {
-    enum err rc = ERR_OK;
     int group = saver->save.options.xor_group;
     int smallest = 1, largest = 1; /* groups of nodes */
     struct ckpt_saver_local *local = calloc(1, sizeof *local);
@@ -72,8 +71,7 @@ enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir)
     local->leads = ckpt_nodes_leads(saver->comm);
     if (local->leads)
         TRY(ckpt_index_sweep(local->dir));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void forget(struct ckpt_saver_local *local)
@@ -103,7 +101,6 @@ void ckpt_saver_local_destroy(struct ckpt_saver *saver)
 enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
                                 const json_t *state)
 {
-    enum err rc = ERR_OK;
     struct ckpt_save *save = &saver->save;
     char tmp[FSIO_PATH_MAX];
     assert(saver->local != NULL && (save->rank != 0 || state != NULL));
@@ -112,23 +109,20 @@ enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
     memcpy(save->tmp, tmp, sizeof tmp);
     saver->progress.local = true;
     ckpt_saver_thread_give(saver, JOB_SAVE_LOCAL);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- what a rank does ----------------------------------------------------- */
 
 static enum err write_shard(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     struct ckpt_save *save = &saver->save;
     TRY(ckpt_saver_staged(saver));
     TRY(fsio_mkdirs(save->tmp));
     ckpt_crash_point("local-folder-made", save->rank);
     TRY(ckpt_save_write(save));
     ckpt_crash_point("local-shard-written", save->rank);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err make_manifest(struct ckpt_saver *saver)
@@ -178,15 +172,15 @@ static enum err prepare_copies(struct ckpt_saver *saver)
             shard_of(saver, r) < 0)
             continue;
         local->kept[count] = shard_of(saver, r);
-        TRY(name_file(saver, r, paths[count], &files[count]));
+        TRY_OUT(name_file(saver, r, paths[count], &files[count]));
         count++;
     }
     local->kept_count = count;
     bool own = save->writer >= 0;
     if (own)
-        TRY(name_file(saver, save->rank, paths[ranks], &files[ranks]));
-    TRY(ckpt_partner_prepare(local->partner, own ? &files[ranks] : NULL, files,
-                             count));
+        TRY_OUT(name_file(saver, save->rank, paths[ranks], &files[ranks]));
+    TRY_OUT(ckpt_partner_prepare(local->partner, own ? &files[ranks] : NULL,
+                                 files, count));
 out:
     free(files);
     free(paths);
@@ -195,7 +189,6 @@ out:
 
 static enum err prepare(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     struct ckpt_saver_local *local = saver->local;
     TRY(ckpt_manifest_parse(local->text, local->bytes, saver->save.tmp,
                             &local->manifest));
@@ -206,8 +199,7 @@ static enum err prepare(struct ckpt_saver *saver)
     else
         TRY(prepare_copies(saver));
     ckpt_crash_point("local-prepared", saver->save.rank);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err verify(struct ckpt_saver *saver)
@@ -217,14 +209,14 @@ static enum err verify(struct ckpt_saver *saver)
     struct ckpt_read *reader = NULL;
     char path[FSIO_PATH_MAX];
     if (local->xor != NULL)
-        TRY(ckpt_xor_seal(local->xor, local->manifest));
-    TRY(ckpt_read_create(saver->save.tmp, local->manifest, &reader));
+        TRY_OUT(ckpt_xor_seal(local->xor, local->manifest));
+    TRY_OUT(ckpt_read_create(saver->save.tmp, local->manifest, &reader));
     for (int i = 0; i < local->kept_count; i++)
-        TRY(ckpt_read_all(reader, local->kept[i]));
+        TRY_OUT(ckpt_read_all(reader, local->kept[i]));
     ckpt_crash_point("local-verified", saver->save.rank);
     if (local->leads) {
-        TRY(fsio_path(path, "%s/%s", saver->save.tmp, CKPT_MANIFEST_FILE));
-        TRY(fsio_write_atomic(path, local->text, local->bytes));
+        TRY_OUT(fsio_path(path, "%s/%s", saver->save.tmp, CKPT_MANIFEST_FILE));
+        TRY_OUT(fsio_write_atomic(path, local->text, local->bytes));
     }
 out:
     ckpt_read_destroy(reader);
@@ -233,19 +225,15 @@ out:
 
 static enum err remove_step(const struct ckpt_saver_local *local, int64_t step)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(ckpt_index_path(path, local->dir, step));
-    TRY(ckpt_index_discard(local->dir, path));
-out:
-    return rc;
+    return ckpt_index_discard(local->dir, path);
 }
 
 /* A folder of the same step has the same values or a timeline that was given
  * up; the step before it stays until all nodes have the new one. */
 static enum err commit(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     struct ckpt_saver_local *local = saver->local;
     if (!local->leads)
         return ERR_OK;
@@ -255,8 +243,7 @@ static enum err commit(struct ckpt_saver *saver)
     TRY(ckpt_index_commit(local->dir, saver->save.step, saver->save.tmp,
                           false));
     ckpt_crash_point("local-committed", saver->save.rank);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* All nodes have the step: any other only takes room. */
@@ -269,10 +256,10 @@ static enum err tidy(const struct ckpt_saver *saver)
     bool evidence;
     if (!local->leads)
         return ERR_OK;
-    TRY(ckpt_index_steps(local->dir, &steps, &count, &evidence));
+    TRY_OUT(ckpt_index_steps(local->dir, &steps, &count, &evidence));
     for (int i = 0; i < count; i++)
         if (steps[i] != saver->save.step)
-            TRY(remove_step(local, steps[i]));
+            TRY_OUT(remove_step(local, steps[i]));
     ckpt_crash_point("local-tidied", saver->save.rank);
 out:
     free(steps);
@@ -282,15 +269,13 @@ out:
 /* Also what this node may have renamed already: others have not. */
 static enum err clean(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_saver_local *local = saver->local;
     if (!local->leads)
         return ERR_OK;
     TRY(ckpt_index_discard(local->dir, saver->save.tmp));
     if (local->committing)
         TRY(remove_step(local, saver->save.step));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- order ---------------------------------------------------------------- */
@@ -303,7 +288,6 @@ static bool failed(const struct ckpt_saver *saver)
 /* The manifest of rank 0 goes to all. */
 static enum err share_manifest(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     struct ckpt_saver_local *local = saver->local;
     struct comm_request *request;
     if (saver->save.rank == 0) {
@@ -322,9 +306,7 @@ static enum err share_manifest(struct ckpt_saver *saver)
     }
     TRY(comm_start_broadcast(saver->comm, local->text, local->bytes, 0,
                              &request));
-    TRY(ckpt_saver_meet(saver, request));
-out:
-    return rc;
+    return ckpt_saver_meet(saver, request);
 }
 
 /* The last that is asked before nodes commit, each for itself. */
@@ -340,7 +322,6 @@ static enum err ready(struct ckpt_saver *saver)
 /* Copies or parity of all shards on other nodes. */
 static enum err protect(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_saver_local *local = saver->local;
     double timeout_s = saver->save.options.timeout_s;
     TRY(ckpt_saver_agree(saver, prepare(saver)));
@@ -354,15 +335,12 @@ static enum err protect(struct ckpt_saver *saver)
     TRY(local->xor != NULL ? ckpt_xor_exchange(local->xor, timeout_s)
                            : ckpt_partner_exchange(local->partner, timeout_s));
     ckpt_saver_meets(saver, false);
-    TRY(ckpt_saver_agree(saver, ready(saver)));
-out:
-    return rc;
+    return ckpt_saver_agree(saver, ready(saver));
 }
 
 /* As far as it goes without a failure on any rank. */
 static enum err save(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     TRY(ckpt_saver_agree(saver, write_shard(saver)));
     if (failed(saver))
         return ERR_OK;
@@ -374,15 +352,12 @@ static enum err save(struct ckpt_saver *saver)
     if (failed(saver))
         return ERR_OK;
     ckpt_saver_persisted(saver);
-    TRY(ckpt_saver_agree(saver, commit(saver)));
-out:
-    return rc;
+    return ckpt_saver_agree(saver, commit(saver));
 }
 
 /* What could not be removed costs room and nothing else. */
 enum err ckpt_saver_save_local(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     TRY(save(saver));
     struct ckpt_saver_outcome end = saver->outcome;
     if (failed(saver))
@@ -395,6 +370,5 @@ enum err ckpt_saver_save_local(struct ckpt_saver *saver)
     if (!failed(saver) && tidy(saver) != ERR_OK)
         log_warn("old node-local checkpoints stay: %s", err_text());
     forget(saver->local);
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -41,13 +41,10 @@ void ckpt_saver_set_outcome(struct ckpt_saver *saver, enum err rc)
 
 enum err ckpt_saver_tell(struct ckpt_saver *saver, int root)
 {
-    enum err rc = ERR_OK;
     struct comm_request *request;
     TRY(comm_start_broadcast(saver->comm, &saver->outcome,
                              sizeof saver->outcome, root, &request));
-    TRY(ckpt_saver_meet(saver, request));
-out:
-    return rc;
+    return ckpt_saver_meet(saver, request);
 }
 
 /* The largest code and, of the ranks that have it, the lowest speaks; -1: none
@@ -72,7 +69,6 @@ static int take_numbers(struct ckpt_saver *saver)
 
 enum err ckpt_saver_agree(struct ckpt_saver *saver, enum err own)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_save *save = &saver->save;
     struct ckpt_saver_numbers *numbers = &saver->numbers;
     struct comm_request *request;
@@ -90,13 +86,11 @@ enum err ckpt_saver_agree(struct ckpt_saver *saver, enum err own)
     int failed = take_numbers(saver);
     if (failed >= 0)
         TRY(ckpt_saver_tell(saver, failed));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_saver_gather(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     struct ckpt_save *save = &saver->save;
     struct comm_request *request;
     size_t ranks = (size_t)save->ranks;
@@ -122,9 +116,7 @@ enum err ckpt_saver_gather(struct ckpt_saver *saver)
     TRY(comm_start_all_to_all(saver->comm, save->record, send_bytes,
                               send_offsets, save->records, recv_bytes,
                               recv_offsets, &request));
-    TRY(ckpt_saver_meet(saver, request));
-out:
-    return rc;
+    return ckpt_saver_meet(saver, request);
 }
 
 void ckpt_saver_record(struct ckpt_saver *saver, enum err rc, double commit_s)
@@ -168,7 +160,6 @@ static void end(struct ckpt_saver *saver)
 
 enum err ckpt_saver_save(struct ckpt_saver *saver)
 {
-    enum err rc = ERR_OK;
     struct ckpt_save *save = &saver->save;
     if (save->rank == 0)
         ckpt_saver_set_outcome(saver, ckpt_save_begin(save));
@@ -184,7 +175,5 @@ enum err ckpt_saver_save(struct ckpt_saver *saver)
     }
     if (save->rank == 0)
         end(saver);
-    TRY(ckpt_saver_tell(saver, 0));
-out:
-    return rc;
+    return ckpt_saver_tell(saver, 0);
 }

@@ -38,11 +38,11 @@ static enum err newest_of_run(const char *run_dir, int64_t *newest)
     int count = 0;
     bool evidence;
     *newest = -1;
-    TRY(ckpt_index_recover(run_dir));
-    TRY(ckpt_index_steps(run_dir, &steps, &count, &evidence));
+    TRY_OUT(ckpt_index_recover(run_dir));
+    TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
     while (count > 0 && *newest < 0) {
         char path[FSIO_PATH_MAX];
-        TRY(ckpt_index_path(path, run_dir, steps[--count]));
+        TRY_OUT(ckpt_index_path(path, run_dir, steps[--count]));
         rc = ckpt_index_quick_check(path);
         if (rc == ERR_OK)
             *newest = steps[count];
@@ -58,18 +58,16 @@ out:
 /* Rank 0: the temporary folder, with room for everything. */
 static enum err begin(const struct scavenge *s)
 {
-    enum err rc = ERR_OK;
     uint64_t free_bytes, need = (uint64_t)(s->bytes + SPACE_EXTRA_BYTES);
     TRY(ckpt_index_begin(s->run_dir, s->tmp, s->attempt));
     ckpt_shard_stripe_hint(s->tmp);
     TRY(fsio_free_bytes(s->tmp, &free_bytes));
     if (free_bytes < need)
-        rc = err_set(ERR_SPACE,
+        return err_set(ERR_SPACE,
                      "%s: step %" PRId64 " of the nodes needs %" PRIu64
                      " bytes, %" PRIu64 " are free: make room",
                      s->run_dir, s->local.step, need, free_bytes);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- copies --------------------------------------------------------------- */
@@ -78,7 +76,6 @@ out:
  * when one has no holder left. *left: how many are still to be copied. */
 static enum err choose_sources(struct scavenge *s, int *left)
 {
-    enum err rc = ERR_OK;
     size_t count = (size_t)s->local.manifest->shard_count;
     int size = comm_size(s->comm);
     *left = 0;
@@ -89,16 +86,13 @@ static enum err choose_sources(struct scavenge *s, int *left)
     TRY(comm_all_reduce_i64(s->comm, s->source, count, COMM_MIN));
     for (size_t i = 0; i < count; i++) {
         *left += s->source[i] >= 0;
-        if (s->source[i] == size) {
-            rc = err_set(ERR_CHECKPOINT,
+        if (s->source[i] == size)
+            return err_set(ERR_CHECKPOINT,
                          "no node has %s of the node-local checkpoint step "
                          "%" PRId64 " undamaged",
                          s->local.manifest->shards[i].file, s->local.step);
-            goto out;
-        }
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* This rank's part of a round. Damage is for the next round to go round. */
@@ -116,7 +110,7 @@ static enum err copy_mine(struct scavenge *s)
             rc = ERR_OK;
             continue;
         }
-        TRY(rc);
+        TRY_OUT(rc);
         s->copied[i] = 1;
     }
 out:
@@ -125,7 +119,6 @@ out:
 
 static enum err copy_shards(struct scavenge *s)
 {
-    enum err rc = ERR_OK;
     size_t count = (size_t)s->local.manifest->shard_count;
     int left;
     for (;;) {
@@ -135,8 +128,7 @@ static enum err copy_shards(struct scavenge *s)
         TRY(comm_agree(s->comm, copy_mine(s)));
         TRY(comm_all_reduce_i64(s->comm, s->copied, count, COMM_MAX));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- the commit ----------------------------------------------------------- */
@@ -174,14 +166,14 @@ static enum err write_manifest(const struct scavenge *s,
                                        .items = items,
                                        .item_count = manifest->tensor_count };
     for (int i = 0; i < manifest->shard_count; i++)
-        TRY(ckpt_manifest_shard_text(&manifest->shards[i], &records[i]));
-    TRY(fsio_path(path, "%s/%s", s->tmp, CKPT_MANIFEST_FILE));
-    TRY(ckpt_view_write(s->tmp, manifest, &head.view));
-    TRY(ckpt_manifest_format(&head, records, manifest->shard_count, &text,
-                             &bytes));
-    TRY(ckpt_manifest_parse(text, bytes, path, &check));
-    TRY(ckpt_manifest_check_sizes(check, s->tmp));
-    TRY(fsio_write_atomic(path, text, bytes));
+        TRY_OUT(ckpt_manifest_shard_text(&manifest->shards[i], &records[i]));
+    TRY_OUT(fsio_path(path, "%s/%s", s->tmp, CKPT_MANIFEST_FILE));
+    TRY_OUT(ckpt_view_write(s->tmp, manifest, &head.view));
+    TRY_OUT(ckpt_manifest_format(&head, records, manifest->shard_count, &text,
+                                 &bytes));
+    TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
+    TRY_OUT(ckpt_manifest_check_sizes(check, s->tmp));
+    TRY_OUT(fsio_write_atomic(path, text, bytes));
 out:
     ckpt_manifest_destroy(check);
     free(text);
@@ -199,8 +191,8 @@ static enum err commit(const struct scavenge *s)
         rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
         goto out;
     }
-    TRY(write_manifest(s, items, records));
-    TRY(ckpt_index_commit(s->run_dir, s->local.step, s->tmp, true));
+    TRY_OUT(write_manifest(s, items, records));
+    TRY_OUT(ckpt_index_commit(s->run_dir, s->local.step, s->tmp, true));
     if (ckpt_index_latest_write(s->run_dir, s->local.step) != ERR_OK)
         log_warn("LATEST is not up to date: %s", err_text());
 out:
@@ -237,10 +229,10 @@ static enum err take(struct scavenge *s)
         rc = err_set(ERR_MEMORY, "node-local checkpoint: out of memory");
     else
         rc = ckpt_index_tmp_path(s->tmp, s->run_dir, s->local.step, s->attempt);
-    TRY(comm_agree(s->comm, rc));
-    TRY(comm_agree(s->comm, first ? begin(s) : ERR_OK));
-    TRY(copy_shards(s));
-    TRY(comm_agree(s->comm, first ? commit(s) : ERR_OK));
+    TRY_OUT(comm_agree(s->comm, rc));
+    TRY_OUT(comm_agree(s->comm, first ? begin(s) : ERR_OK));
+    TRY_OUT(copy_shards(s));
+    TRY_OUT(comm_agree(s->comm, first ? commit(s) : ERR_OK));
 out:
     if (rc != ERR_OK && rc != ERR_COMM && first)
         give_up(s, rc);
@@ -267,13 +259,13 @@ enum err ckpt_scavenge(struct comm *comm, const char *run_dir,
         if (rc == ERR_OK)
             rc = ckpt_index_uuid_read(run_dir, run_uuid);
     }
-    TRY(comm_agree(comm, rc));
-    TRY(comm_broadcast(comm, &newest, sizeof newest, 0));
-    TRY(comm_broadcast(comm, run_uuid, sizeof run_uuid, 0));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_broadcast(comm, &newest, sizeof newest, 0));
+    TRY_OUT(comm_broadcast(comm, run_uuid, sizeof run_uuid, 0));
     do {
         ckpt_local_free(&s.local);
-        TRY(ckpt_local_choose(comm, local_dir, run_uuid, newest, below,
-                              &s.local));
+        TRY_OUT(ckpt_local_choose(comm, local_dir, run_uuid, newest, below,
+                                  &s.local));
         if (s.local.step < 0)
             goto out;
         below = s.local.step;

@@ -25,7 +25,6 @@
 static enum err crc_range(int fd, const char *path, int64_t begin, int64_t end,
                           char *buffer, uint32_t *crc)
 {
-    enum err rc = ERR_OK;
     while (begin < end) {
         int64_t bytes = end - begin;
         if (bytes > FRAME_READ_BYTES)
@@ -34,8 +33,7 @@ static enum err crc_range(int fd, const char *path, int64_t begin, int64_t end,
         *crc = crc32c(*crc, buffer, (size_t)bytes);
         begin += bytes;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_shard_frame_crc(int fd, const char *path,
@@ -49,10 +47,10 @@ enum err ckpt_shard_frame_crc(int fd, const char *path,
     *crc = 0;
     for (int i = 0; i < shard->piece_count; i++) {
         const struct ckpt_piece *piece = &shard->pieces[i];
-        TRY(crc_range(fd, path, done, piece->offset, buffer, crc));
+        TRY_OUT(crc_range(fd, path, done, piece->offset, buffer, crc));
         done = piece->offset + piece->bytes;
     }
-    TRY(crc_range(fd, path, done, shard->bytes, buffer, crc));
+    TRY_OUT(crc_range(fd, path, done, shard->bytes, buffer, crc));
 out:
     free(buffer);
     return rc;
@@ -118,7 +116,6 @@ static void overlay(char *buffer, int64_t at, int64_t bytes, const void *data,
  * of them are known, for they lie behind the payload. */
 static enum err put_frame(struct writer *w, int64_t begin, int64_t end)
 {
-    enum err rc = ERR_OK;
     struct ckpt_shard *shard = w->shard;
     int64_t crc_bytes = shard->block_count * (int64_t)sizeof shard->blocks[0];
     while (begin < end) {
@@ -132,8 +129,7 @@ static enum err put_frame(struct writer *w, int64_t begin, int64_t end)
         TRY(ckpt_stream_put(w->stream, w->frame, bytes));
         begin += bytes;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Equal steps, whole pages except for the last one. */
@@ -148,7 +144,6 @@ static int64_t step_of(int64_t bytes)
  * so that it comes from memory only once. */
 static enum err put_piece(struct writer *w, const struct ckpt_piece *piece)
 {
-    enum err rc = ERR_OK;
     const char *data = w->items[piece->tensor].data;
     uint32_t *crcs = &w->shard->blocks[piece->block];
     int64_t step = ckpt_stream_takes(data) ? step_of(piece->bytes) : COPY_BYTES;
@@ -166,8 +161,7 @@ static enum err put_piece(struct writer *w, const struct ckpt_piece *piece)
         if (w->left > 0 && (w->left -= bytes) <= 0)
             ckpt_crash_point("shard-half", w->rank);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err put_all(struct writer *w)
@@ -185,11 +179,11 @@ static enum err put_all(struct writer *w)
                 err_set(ERR_INTERNAL, "%s: datasets are not in order", w->path);
             goto out;
         }
-        TRY(put_frame(w, done, piece->offset));
-        TRY(put_piece(w, piece));
+        TRY_OUT(put_frame(w, done, piece->offset));
+        TRY_OUT(put_piece(w, piece));
         done = piece->offset + piece->bytes;
     }
-    TRY(put_frame(w, done, w->shard->bytes));
+    TRY_OUT(put_frame(w, done, w->shard->bytes));
 out:
     return rc;
 }
@@ -213,10 +207,10 @@ static enum err fill(struct writer *w)
         goto out;
     }
     w->shard->bytes = status.st_size;
-    TRY(ckpt_stream_create(w->path, w->shard->bytes, &w->stream));
-    TRY(put_all(w));
+    TRY_OUT(ckpt_stream_create(w->path, w->shard->bytes, &w->stream));
+    TRY_OUT(put_all(w));
     ckpt_crash_point("shard-written", w->rank);
-    TRY(ckpt_stream_finish(w->stream));
+    TRY_OUT(ckpt_stream_finish(w->stream));
 out:
     ckpt_stream_destroy(w->stream);
     if (w->fd >= 0)
@@ -229,7 +223,6 @@ out:
 static enum err each_folder(const char *dir, const char *file,
                             enum err (*apply)(const char *path))
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/%s", dir, file));
     for (size_t length = strlen(path); length > strlen(dir); length--)
@@ -237,24 +230,17 @@ static enum err each_folder(const char *dir, const char *file,
             path[length] = '\0';
             TRY(apply(path));
         }
-    TRY(apply(dir));
-out:
-    return rc;
+    return apply(dir);
 }
 
 /* The complete file gets its name, durably. */
 static enum err publish(const char *dir, const char *file, const char *part)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/%s", dir, file));
-    if (rename(part, path) != 0) {
-        rc = err_errno("%s: rename", part);
-        goto out;
-    }
-    TRY(each_folder(dir, file, fsio_fsync_dir));
-out:
-    return rc;
+    if (rename(part, path) != 0)
+        return err_errno("%s: rename", part);
+    return each_folder(dir, file, fsio_fsync_dir);
 }
 
 enum err ckpt_shard_write(const char *dir, const char *file,
@@ -262,7 +248,6 @@ enum err ckpt_shard_write(const char *dir, const char *file,
                           const struct ckpt_item *items, int item_count,
                           struct ckpt_shard *shard)
 {
-    enum err rc = ERR_OK;
     char part[FSIO_PATH_MAX];
     struct writer writer = { .path = part,
                              .rank = identity->rank,
@@ -281,8 +266,7 @@ enum err ckpt_shard_write(const char *dir, const char *file,
     ckpt_crash_point("shard-synced", identity->rank);
     TRY(publish(dir, file, part));
     ckpt_crash_point("shard-renamed", identity->rank);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- copying -------------------------------------------------------------- */
@@ -300,7 +284,6 @@ struct copy {
 static enum err copy_bytes(const struct copy *copy, int64_t begin, int64_t end,
                            uint32_t *crc)
 {
-    enum err rc = ERR_OK;
     while (begin < end) {
         int64_t bytes = end - begin < COPY_BYTES ? end - begin : COPY_BYTES;
         if (fsio_pread(copy->fd, copy->buffer, (size_t)bytes, begin,
@@ -310,14 +293,12 @@ static enum err copy_bytes(const struct copy *copy, int64_t begin, int64_t end,
         TRY(ckpt_stream_put(copy->stream, copy->buffer, bytes));
         begin += bytes;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err copy_piece(const struct copy *copy,
                            const struct ckpt_piece *piece)
 {
-    enum err rc = ERR_OK;
     int64_t block = piece->block;
     for (int64_t at = 0; at < piece->bytes; at += CKPT_BLOCK_BYTES) {
         int64_t begin = piece->offset + at;
@@ -330,13 +311,11 @@ static enum err copy_piece(const struct copy *copy,
             return err_set(ERR_CHECKPOINT, "%s: bytes %lld to %lld are damaged",
                            copy->from, (long long)begin, (long long)end);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err copy_all(const struct copy *copy)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_shard *shard = copy->shard;
     int64_t done = 0;
     uint32_t frame_crc = 0;
@@ -348,9 +327,8 @@ static enum err copy_all(const struct copy *copy)
     }
     TRY(copy_bytes(copy, done, shard->bytes, &frame_crc));
     if (frame_crc != shard->frame_crc)
-        rc = err_set(ERR_CHECKPOINT, "%s: the frame is damaged", copy->from);
-out:
-    return rc;
+        return err_set(ERR_CHECKPOINT, "%s: the frame is damaged", copy->from);
+    return ERR_OK;
 }
 
 /* The stream wants a file that exists. */
@@ -369,7 +347,7 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
     enum err rc = ERR_OK;
     char from[FSIO_PATH_MAX], part[FSIO_PATH_MAX] = "";
     struct copy copy = { .from = from, .fd = -1, .shard = shard };
-    TRY(fsio_path(from, "%s/%s", from_dir, shard->file));
+    TRY_OUT(fsio_path(from, "%s/%s", from_dir, shard->file));
     copy.buffer = malloc((size_t)COPY_BYTES);
     if (copy.buffer == NULL) {
         rc = err_set(ERR_MEMORY, "%s: out of memory", from);
@@ -381,13 +359,13 @@ enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
         goto out;
     }
     if (strchr(shard->file, '/') != NULL)
-        TRY(each_folder(to_dir, shard->file, fsio_mkdirs));
-    TRY(fsio_path(part, "%s/%s.part", to_dir, shard->file));
-    TRY(make_file(part));
-    TRY(ckpt_stream_create(part, shard->bytes, &copy.stream));
-    TRY(copy_all(&copy));
-    TRY(ckpt_stream_finish(copy.stream));
-    TRY(publish(to_dir, shard->file, part));
+        TRY_OUT(each_folder(to_dir, shard->file, fsio_mkdirs));
+    TRY_OUT(fsio_path(part, "%s/%s.part", to_dir, shard->file));
+    TRY_OUT(make_file(part));
+    TRY_OUT(ckpt_stream_create(part, shard->bytes, &copy.stream));
+    TRY_OUT(copy_all(&copy));
+    TRY_OUT(ckpt_stream_finish(copy.stream));
+    TRY_OUT(publish(to_dir, shard->file, part));
 out:
     ckpt_stream_destroy(copy.stream);
     if (rc != ERR_OK && part[0] != '\0')

@@ -89,7 +89,6 @@ static enum err add_tensor(struct ckpt_tensor_reader *reader,
                            void *window, double *values,
                            struct ckpt_stats *stats, struct sums *sums)
 {
-    enum err rc = ERR_OK;
     int64_t step = ckpt_tensor_window(tensor);
     for (int64_t at = 0; at < tensor->elements; at += step) {
         int64_t count =
@@ -99,8 +98,7 @@ static enum err add_tensor(struct ckpt_tensor_reader *reader,
             values[i] = ckpt_stats_value(tensor->dtype, window, i);
         add_window(sums, values, sort_out(stats, values, count));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_stats_tensor(struct ckpt_tensor_reader *reader,
@@ -122,7 +120,7 @@ enum err ckpt_stats_tensor(struct ckpt_tensor_reader *reader,
         rc = err_set(ERR_MEMORY, "tensor %s: out of memory", which->name);
         goto out;
     }
-    TRY(add_tensor(reader, which, tensor, window, values, out, &sums));
+    TRY_OUT(add_tensor(reader, which, tensor, window, values, out, &sums));
     if (sums.count > 0) {
         out->mean = (double)sums.mean;
         out->std = (double)sqrtl(sums.deviation / (long double)sums.count);

@@ -48,9 +48,10 @@ enum err ckpt_stream_create(const char *path, int64_t bytes,
             rc = err_set(ERR_MEMORY, "%s: out of memory", path);
             goto out;
         }
-    TRY(fsio_path(stream->path, "%s", path));
-    TRY(ckpt_io_open(path, true, bytes >= CKPT_IO_DIRECT_BYTES, &stream->io));
-    TRY(reserve(stream));
+    TRY_OUT(fsio_path(stream->path, "%s", path));
+    TRY_OUT(
+        ckpt_io_open(path, true, bytes >= CKPT_IO_DIRECT_BYTES, &stream->io));
+    TRY_OUT(reserve(stream));
     *out = stream;
     stream = NULL;
 out:
@@ -79,8 +80,8 @@ static enum err flush(struct ckpt_stream *stream)
     int64_t padded =
         (stream->filled + CKPT_IO_ALIGN - 1) / CKPT_IO_ALIGN * CKPT_IO_ALIGN;
     memset(buffer + stream->filled, 0, (size_t)(padded - stream->filled));
-    TRY(ckpt_io_start(stream->io, buffer, (size_t)padded,
-                      stream->at - stream->filled));
+    TRY_OUT(ckpt_io_start(stream->io, buffer, (size_t)padded,
+                          stream->at - stream->filled));
     stream->current = 1 - stream->current;
     stream->filled = 0;
 out:
@@ -105,7 +106,6 @@ static int64_t direct_bytes(const struct ckpt_stream *stream, const void *data,
 enum err ckpt_stream_put(struct ckpt_stream *stream, const void *data,
                          int64_t bytes)
 {
-    enum err rc = ERR_OK;
     const char *from = data;
     assert(bytes <= stream->bytes - stream->at);
     while (bytes > 0) {
@@ -132,8 +132,7 @@ enum err ckpt_stream_put(struct ckpt_stream *stream, const void *data,
         if (stream->filled == CKPT_STREAM_BUFFER_BYTES)
             TRY(flush(stream));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_stream_finish(struct ckpt_stream *stream)
@@ -141,8 +140,8 @@ enum err ckpt_stream_finish(struct ckpt_stream *stream)
     enum err rc = ERR_OK;
     int fd = ckpt_io_fd(stream->io);
     assert(stream->at == stream->bytes);
-    TRY(flush(stream));
-    TRY(ckpt_io_wait(stream->io, NULL));
+    TRY_OUT(flush(stream));
+    TRY_OUT(ckpt_io_wait(stream->io, NULL));
     if (stream->bytes % CKPT_IO_ALIGN != 0 &&
         ftruncate(fd, (off_t)stream->bytes) != 0)
         rc = err_errno("%s: truncate", stream->path);

@@ -94,8 +94,8 @@ enum err ckpt_tensor_create(const char *checkpoint_dir,
     if (reader == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", checkpoint_dir);
     reader->manifest = manifest;
-    TRY(index_pieces(reader));
-    TRY(ckpt_read_create(checkpoint_dir, manifest, &reader->read));
+    TRY_OUT(index_pieces(reader));
+    TRY_OUT(ckpt_read_create(checkpoint_dir, manifest, &reader->read));
     *out = reader;
     reader = NULL;
 out:
@@ -133,7 +133,6 @@ static enum err fill_block(struct ckpt_tensor_reader *reader,
                            const struct placed *placed, int64_t index,
                            struct block *block)
 {
-    enum err rc = ERR_OK;
     int64_t size = (int64_t)dtype_bytes(
         reader->manifest->tensors[placed->piece->tensor].dtype);
     int64_t block_elements = CKPT_BLOCK_BYTES / size;
@@ -151,8 +150,7 @@ static enum err fill_block(struct ckpt_tensor_reader *reader,
                         keep_sink, &to));
     block->piece = placed->piece;
     block->index = index;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The block's bytes, from the kept ones if it is among them; else it replaces
@@ -161,7 +159,6 @@ static enum err get_block(struct ckpt_tensor_reader *reader,
                           const struct placed *placed, int64_t index,
                           const char **data)
 {
-    enum err rc = ERR_OK;
     struct block *block = &reader->blocks[0];
     for (int i = 0; i < CKPT_TENSOR_BLOCKS; i++) {
         struct block *found = &reader->blocks[i];
@@ -176,8 +173,7 @@ static enum err get_block(struct ckpt_tensor_reader *reader,
         TRY(fill_block(reader, placed, index, block));
     block->used = ++reader->clock;
     *data = block->data;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Bytes [from, from + bytes) of the piece. */
@@ -185,7 +181,6 @@ static enum err copy_bytes(struct ckpt_tensor_reader *reader,
                            const struct placed *placed, int64_t from,
                            int64_t bytes, char *to)
 {
-    enum err rc = ERR_OK;
     while (bytes > 0) {
         const char *data;
         int64_t at = from % CKPT_BLOCK_BYTES;
@@ -197,8 +192,7 @@ static enum err copy_bytes(struct ckpt_tensor_reader *reader,
         to += part;
         bytes -= part;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The piece's first run that ends behind `begin`. */
@@ -225,7 +219,6 @@ static enum err copy_runs(struct ckpt_tensor_reader *reader,
                           const struct placed *placed, int64_t begin,
                           int64_t end, char *data, int64_t *found)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_tensor *tensor =
         &reader->manifest->tensors[placed->piece->tensor];
     int64_t size = (int64_t)dtype_bytes(tensor->dtype);
@@ -242,14 +235,12 @@ static enum err copy_runs(struct ckpt_tensor_reader *reader,
                        (to - from) * size, data + (from - begin) * size));
         *found += to - from;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_tensor_read(struct ckpt_tensor_reader *reader, int tensor,
                           int64_t begin, int64_t end, void *data)
 {
-    enum err rc = ERR_OK;
     int64_t found = 0;
     assert(tensor >= 0 && tensor < reader->manifest->tensor_count);
     assert(begin >= 0 && begin <= end &&
@@ -262,10 +253,9 @@ enum err ckpt_tensor_read(struct ckpt_tensor_reader *reader, int tensor,
             TRY(copy_runs(reader, placed, begin, end, data, &found));
     }
     if (found != end - begin)
-        rc = err_set(ERR_CHECKPOINT,
+        return err_set(ERR_CHECKPOINT,
                      "tensor %s: %" PRId64 " elements of [%" PRId64 ", %" PRId64
                      ") are stored",
                      reader->manifest->tensors[tensor].name, found, begin, end);
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -45,10 +45,10 @@ enum err ckpt_view_write(const char *checkpoint_dir,
     char path[FSIO_PATH_MAX];
     void *image = NULL;
     size_t bytes;
-    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
-    TRY(ckpt_view_image(manifest, &image, &bytes));
+    TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    TRY_OUT(ckpt_view_image(manifest, &image, &bytes));
     *view = (struct ckpt_view){ (int64_t)bytes, crc32c(0, image, bytes) };
-    TRY(fsio_write_atomic(path, image, bytes));
+    TRY_OUT(fsio_write_atomic(path, image, bytes));
 out:
     free(image);
     return rc;
@@ -61,8 +61,8 @@ enum err ckpt_view_mend(const char *checkpoint_dir,
     char path[FSIO_PATH_MAX];
     void *image = NULL;
     size_t bytes;
-    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
-    TRY(ckpt_view_image(manifest, &image, &bytes));
+    TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    TRY_OUT(ckpt_view_image(manifest, &image, &bytes));
     if ((int64_t)bytes != manifest->view.bytes ||
         crc32c(0, image, bytes) != manifest->view.crc) {
         rc = err_set(ERR_UNSUPPORTED,
@@ -72,7 +72,7 @@ enum err ckpt_view_mend(const char *checkpoint_dir,
                      path);
         goto out;
     }
-    TRY(fsio_write_atomic(path, image, bytes));
+    TRY_OUT(fsio_write_atomic(path, image, bytes));
 out:
     free(image);
     return rc;
@@ -101,8 +101,8 @@ enum err ckpt_view_check(const char *checkpoint_dir,
     struct ckpt_view found = { 0 };
     if (manifest->view.bytes == 0)
         goto out;
-    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
-    TRY(check_kind(path, &missing));
+    TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    TRY_OUT(check_kind(path, &missing));
     if (missing) {
         rc = err_set(ERR_CHECKPOINT, "%s: file is missing", path);
         goto out;
@@ -112,7 +112,7 @@ enum err ckpt_view_check(const char *checkpoint_dir,
         rc = err_errno("%s: open", path);
         goto out;
     }
-    TRY(file_crc(fd, path, &found));
+    TRY_OUT(file_crc(fd, path, &found));
     if (found.bytes != manifest->view.bytes || found.crc != manifest->view.crc)
         rc = err_set(ERR_CHECKPOINT,
                      "%s: damaged (%" PRId64 " bytes, CRC32C %08" PRIx32

@@ -303,9 +303,9 @@ enum err ckpt_view_image(const struct ckpt_manifest *manifest, void **out,
     enum err rc = ERR_OK;
     struct image image = { 0 };
     size_t tensors = (size_t)manifest->tensor_count;
-    TRY(prepare(&image, manifest));
+    TRY_OUT(prepare(&image, manifest));
     ckpt_h5_zeros(&image.file, CKPT_H5_SUPERBLOCK_BYTES);
-    TRY(ckpt_view_about_create(&image.file, manifest, &image.about));
+    TRY_OUT(ckpt_view_about_create(&image.file, manifest, &image.about));
     put_tensors(&image, manifest);
     qsort(image.entries, tensors, sizeof *image.entries, entry_order);
     ckpt_h5_superblock(&image.file, put_root(&image, tensors));

@@ -105,7 +105,6 @@ static enum err check_load(const struct ckpt_nodes *nodes, int groups)
 static enum err find_sets(struct ckpt_xor *x, const struct ckpt_nodes *nodes,
                           int group_max)
 {
-    enum err rc = ERR_OK;
     int number = 0;
     int groups = group_count(nodes->count, group_max);
     x->smallest = nodes->count / groups;
@@ -125,8 +124,7 @@ static enum err find_sets(struct ckpt_xor *x, const struct ckpt_nodes *nodes,
             x->set_count += set->parity.member >= 0;
         }
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_xor_create(struct comm *comm, int group_max,
@@ -140,8 +138,8 @@ enum err ckpt_xor_create(struct comm *comm, int group_max,
     if (x == NULL)
         return err_set(ERR_MEMORY, "node-local parity: out of memory");
     x->comm = comm;
-    TRY(ckpt_nodes_create(comm, &nodes));
-    TRY(find_sets(x, &nodes, group_max));
+    TRY_OUT(ckpt_nodes_create(comm, &nodes));
+    TRY_OUT(find_sets(x, &nodes, group_max));
     *out = x;
     x = NULL;
 out:
@@ -228,9 +226,9 @@ static enum err make_file(struct set *set, const char *dir)
     }
     if (set->sent == NULL || rc != ERR_OK)
         return err_set(ERR_MEMORY, "node-local parity: out of memory");
-    TRY(ckpt_parity_path(set->path, dir, parity));
-    TRY(ckpt_map_file(set->path, ckpt_parity_offset(parity) + parity->bytes,
-                      true, &set->file));
+    TRY_OUT(ckpt_parity_path(set->path, dir, parity));
+    TRY_OUT(ckpt_map_file(set->path, ckpt_parity_offset(parity) + parity->bytes,
+                          true, &set->file));
 out:
     return rc;
 }
@@ -255,10 +253,10 @@ static enum err take_own(struct ckpt_xor *x, const char *dir,
     enum err rc = ERR_OK;
     struct ckpt_read *reader = NULL;
     char path[FSIO_PATH_MAX];
-    TRY(ckpt_read_create(dir, manifest, &reader));
-    TRY(ckpt_read_all(reader, shard));
-    TRY(fsio_path(path, "%s/%s", dir, manifest->shards[shard].file));
-    TRY(ckpt_map_file(path, manifest->shards[shard].bytes, false, &x->own));
+    TRY_OUT(ckpt_read_create(dir, manifest, &reader));
+    TRY_OUT(ckpt_read_all(reader, shard));
+    TRY_OUT(fsio_path(path, "%s/%s", dir, manifest->shards[shard].file));
+    TRY_OUT(ckpt_map_file(path, manifest->shards[shard].bytes, false, &x->own));
 out:
     ckpt_read_destroy(reader);
     return rc;
@@ -268,7 +266,6 @@ enum err ckpt_xor_prepare(struct ckpt_xor *x, const char *dir,
                           const struct ckpt_manifest *manifest,
                           uint32_t manifest_crc, const int64_t *lengths)
 {
-    enum err rc = ERR_OK;
     int own = shard_of(lengths, comm_rank(x->comm));
     x->rounds = x->round = 0;
     x->damaged = false;
@@ -284,8 +281,7 @@ enum err ckpt_xor_prepare(struct ckpt_xor *x, const char *dir,
         if (set->rounds > x->rounds)
             x->rounds = set->rounds;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void ckpt_xor_release(struct ckpt_xor *x)
@@ -332,7 +328,6 @@ static const void *message_data(const struct ckpt_xor *x, const struct set *set,
 
 static enum err start_set(struct ckpt_xor *x, struct set *set)
 {
-    enum err rc = ERR_OK;
     int me = set->parity.member;
     int tag = TAG + set->parity.set % TAGS;
     for (int m = 0; m < set->parity.members; m++) {
@@ -349,18 +344,15 @@ static enum err start_set(struct ckpt_xor *x, struct set *set)
             TRY(comm_start_send(x->comm, message_data(x, set, m), (size_t)out,
                                 set->ranks[m], tag, &set->sends[m]));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err start_round(struct ckpt_xor *x)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < x->set_count; i++)
         if (x->sets[i].rounds > 0 && x->round <= x->sets[i].rounds)
             TRY(start_set(x, &x->sets[i]));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err finish_request(struct comm_request **request, double timeout_s)
@@ -374,14 +366,12 @@ static enum err finish_request(struct comm_request **request, double timeout_s)
 
 static enum err finish_round(struct ckpt_xor *x, double timeout_s)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < x->set_count; i++)
         for (int m = 0; m < x->sets[i].parity.members; m++) {
             TRY(finish_request(&x->sets[i].receives[m], timeout_s));
             TRY(finish_request(&x->sets[i].sends[m], timeout_s));
         }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void fold_segment(struct ckpt_xor *x, struct set *set, int segment,
@@ -422,7 +412,6 @@ static void fold(struct ckpt_xor *x, int segment)
 /* The segment of the last round is XORed while the next one travels. */
 enum err ckpt_xor_exchange(struct ckpt_xor *x, double timeout_s)
 {
-    enum err rc = ERR_OK;
     for (x->round = 0; x->round <= x->rounds; x->round++) {
         TRY(start_round(x));
         if (x->round > 1)
@@ -431,13 +420,11 @@ enum err ckpt_xor_exchange(struct ckpt_xor *x, double timeout_s)
     }
     if (x->rounds > 0)
         fold(x, x->rounds - 1);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_xor_seal(struct ckpt_xor *x, const struct ckpt_manifest *manifest)
 {
-    enum err rc = ERR_OK;
     struct ckpt_parity again;
     for (int i = 0; i < x->set_count; i++)
         if (x->sets[i].rounds > 0)
@@ -450,6 +437,5 @@ enum err ckpt_xor_seal(struct ckpt_xor *x, const struct ckpt_manifest *manifest)
         if (x->sets[i].rounds > 0)
             TRY(ckpt_parity_read(x->sets[i].path, manifest,
                                  x->sets[i].parity.manifest_crc, true, &again));
-out:
-    return rc;
+    return ERR_OK;
 }

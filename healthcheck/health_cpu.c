@@ -202,7 +202,7 @@ static enum err cpu_loop(const struct cpu_gemm *test, struct cpu_tally *tally)
     double start = clock_now();
     do {
         double begin = clock_now();
-        TRY(cpu_product(test, c));
+        TRY_OUT(cpu_product(test, c));
         tally->best =
             fmax(tally->best, CPU_FLOP / fmax(clock_now() - begin, 1e-9));
         if (test->inject && omp_get_thread_num() == 0)
@@ -310,7 +310,7 @@ enum err health_cpu_gemm(const struct health_env *env,
         .b = cpu_allocate(CPU_ELEMENTS * sizeof(float)),
     };
     snprintf(out->unit, sizeof out->unit, "GFLOP/s");
-    TRY(cpu_begin(&test));
+    TRY_OUT(cpu_begin(&test));
     test.good = cpu_allocate(test.product_bytes);
     if (test.a == NULL || test.b == NULL || test.good == NULL) {
         rc = err_set(ERR_MEMORY, "no memory for three matrices");
@@ -320,8 +320,8 @@ enum err health_cpu_gemm(const struct health_env *env,
                     test.a);
     rng_fill_normal(CPU_SEED, rng_stream("health.b"), 0, CPU_ELEMENTS, 1.0f,
                     test.b);
-    TRY(cpu_product(&test, test.good));
-    TRY(cpu_judge(env, &test, out));
+    TRY_OUT(cpu_product(&test, test.good));
+    TRY_OUT(cpu_judge(env, &test, out));
 out:
     free(test.good);
     free(test.b);

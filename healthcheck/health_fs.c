@@ -245,7 +245,7 @@ static enum err fs_check(const struct health_env *env,
 {
     char path[FSIO_PATH_MAX];
     enum err rc = ERR_OK;
-    TRY(fsio_path(path, "%s%s", env->root, place->path));
+    TRY_OUT(fsio_path(path, "%s%s", env->root, place->path));
     snprintf(out->unit, sizeof out->unit, "MiB");
     out->limit = place->free_min_mib;
     fs_free(env, place, path, out);

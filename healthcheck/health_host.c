@@ -61,7 +61,7 @@ enum err health_host_load(const struct health_env *env,
     enum err rc = ERR_OK;
     char *text = NULL;
     char *end;
-    TRY(host_read(env->root, "/proc/loadavg", &text));
+    TRY_OUT(host_read(env->root, "/proc/loadavg", &text));
     out->value = strtod(text, &end);
     if (end == text)
         rc = err_set(ERR_DATA, "/proc/loadavg: not a number: %.20s", text);
@@ -80,7 +80,7 @@ enum err health_host_memory(const struct health_env *env,
     char *text = NULL;
     double available_kib;
     snprintf(out->unit, sizeof out->unit, "MiB");
-    TRY(host_read(env->root, "/proc/meminfo", &text));
+    TRY_OUT(host_read(env->root, "/proc/meminfo", &text));
     const char *line = strstr(text, "MemAvailable:");
     if (line == NULL ||
         sscanf(line, "MemAvailable: %lf kB", &available_kib) != 1) {

@@ -79,7 +79,7 @@ enum err health_nvml_open(const char *file, struct health_nvml *library)
             goto out;
         }
     }
-    TRY(nvml_error(library, library->init(), "starting"));
+    TRY_OUT(nvml_error(library, library->init(), "starting"));
 out:
     if (rc != ERR_OK) {
         (void)dlclose(library->opened);
@@ -242,7 +242,6 @@ enum err health_nvml_load(const struct health_nvml *library, int index,
 enum err health_nvml_find(const struct health_nvml *library, const char *bus,
                           int *index)
 {
-    enum err rc = ERR_OK;
     struct health_nvml_state state;
     void *device;
     int count = 0;
@@ -252,7 +251,5 @@ enum err health_nvml_find(const struct health_nvml *library, const char *bus,
         if (nvml_device(library, *index, &state, &device, &hidden) == ERR_OK &&
             !hidden && strcasecmp(state.bus, bus) == 0)
             return ERR_OK;
-    rc = err_set(ERR_DATA, "NVML has no GPU at %s", bus);
-out:
-    return rc;
+    return err_set(ERR_DATA, "NVML has no GPU at %s", bus);
 }

@@ -112,7 +112,6 @@ static enum err bench_create(struct comm *comm,
 
 static enum err bench_exchange(struct pair_bench *bench, int peer)
 {
-    enum err rc = ERR_OK;
     struct comm_request *recv = NULL;
     struct comm_request *send = NULL;
     size_t bytes = bench->count * sizeof(float);
@@ -126,8 +125,7 @@ static enum err bench_exchange(struct pair_bench *bench, int peer)
     TRY(comm_wait(send, timeout_s));
     for (size_t i = 0; i < bench->count; i++)
         bench->sum[i] = bench->own[i] + bench->other[i];
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static int64_t bench_verify(const struct pair_bench *bench, int peer)
@@ -142,7 +140,6 @@ static int64_t bench_verify(const struct pair_bench *bench, int peer)
 static enum err bench_meet(struct pair_bench *bench, int peer,
                            int64_t *nanoseconds, int64_t *wrong)
 {
-    enum err rc = ERR_OK;
     double best_s = INFINITY;
     /* The first one warms up and brings both to the same time. */
     for (int i = 0; i <= bench->options->repeats; i++) {
@@ -155,8 +152,7 @@ static enum err bench_meet(struct pair_bench *bench, int peer,
         *wrong = now > *wrong ? now : *wrong;
     }
     *nanoseconds = (int64_t)(best_s * 1e9);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- rounds --------------------------------------------------------------- */
@@ -185,10 +181,10 @@ static enum err pairs_round(struct health_pairs *pairs,
         int a = meetings[i].a;
         int b = meetings[i].b;
         if (rank == a || rank == b)
-            TRY(bench_meet(bench, rank == a ? b : a, &values[2 * i],
-                           &values[2 * i + 1]));
+            TRY_OUT(bench_meet(bench, rank == a ? b : a, &values[2 * i],
+                               &values[2 * i + 1]));
     }
-    TRY(pairs_share(bench, values, 2 * (size_t)added));
+    TRY_OUT(pairs_share(bench, values, 2 * (size_t)added));
     for (int i = 0; i < added; i++) {
         double seconds = (double)values[2 * i] / 1e9;
         meetings[i].gbps = (double)pairs->bytes / fmax(seconds, 1e-9) / 1e9;
@@ -223,11 +219,11 @@ enum err health_pair_run(struct comm *comm,
         return err_set(ERR_UNSUPPORTED,
                        "pairs: one rank has nobody to meet; start one task on "
                        "each of several nodes with srun or mpirun");
-    TRY(comm_agree(comm, pairs_create(comm, options->bytes, &pairs)));
-    TRY(comm_agree(comm, bench_create(comm, options, &bench)));
+    TRY_OUT(comm_agree(comm, pairs_create(comm, options->bytes, &pairs)));
+    TRY_OUT(comm_agree(comm, bench_create(comm, options, &bench)));
     int added = health_rounds_neighbours(pairs->size, pairs->meetings);
     for (int round = 1; round <= HEALTH_ROUNDS && added > 0; round++) {
-        TRY(pairs_round(pairs, &bench, added));
+        TRY_OUT(pairs_round(pairs, &bench, added));
         if (round < HEALTH_ROUNDS)
             added = health_rounds_retest(pairs->size, pairs->meetings,
                                          pairs->count, round + 1);

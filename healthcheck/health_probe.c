@@ -133,13 +133,11 @@ void health_probe_each(const struct health_probe *probe, int count,
 static enum err count_run(const struct health_probe *probe, int gpu,
                           struct health_measure *out)
 {
-    enum err rc = ERR_OK;
     int count = 0;
     (void)gpu;
     TRY(probe->gpus->count(&count));
     out->values[0] = count;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 bool health_probe_count(const struct health_probe *probe, int *count,
@@ -285,7 +283,6 @@ enum err health_probe_default(const struct health_env *env,
 enum err health_probe_open(const struct cuda_probe *gpus, int gpu,
                            struct health_probe_gpu *out)
 {
-    enum err rc = ERR_OK;
     size_t counts = CUDA_PROBE_COUNTS * sizeof(uint64_t);
     struct cuda_device_info info;
     struct kernel_limits limits = { .threads = 1,
@@ -310,8 +307,7 @@ enum err health_probe_open(const struct cuda_probe *gpus, int gpu,
     out->ctx.scratch = out->scratch.base;
     out->ctx.scratch_bytes = scratch;
     out->bytes_free = info.bytes_free > scratch ? info.bytes_free - scratch : 0;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void health_probe_close(struct health_probe_gpu *gpu)
@@ -328,7 +324,6 @@ void health_probe_close(struct health_probe_gpu *gpu)
 
 enum err health_probe_counted(struct health_probe_gpu *gpu, uint64_t *sum)
 {
-    enum err rc = ERR_OK;
     size_t bytes = CUDA_PROBE_COUNTS * sizeof(uint64_t);
     uint64_t *counts = (uint64_t *)(void *)gpu->host_counts.base;
     *sum = 0;
@@ -339,7 +334,5 @@ enum err health_probe_counted(struct health_probe_gpu *gpu, uint64_t *sum)
         *sum += counts[i];
     memset(counts, 0, bytes);
     TRY(gpu->memory->upload(gpu->ctx.stream, bytes, counts, gpu->counts.base));
-    TRY(gpu->memory->wait(gpu->ctx.stream));
-out:
-    return rc;
+    return gpu->memory->wait(gpu->ctx.stream);
 }

@@ -35,7 +35,6 @@ static float *reduce_to(const struct reduce_probe *test, int gpu, bool in_place)
 static enum err reduce_once(struct reduce_probe *test, int64_t elements,
                             bool in_place)
 {
-    enum err rc = ERR_OK;
     const struct health_nccl *nccl = &test->nccl;
     TRY(health_nccl_error(nccl, nccl->group_start(), "beginning a group"));
     for (int i = 0; i < test->count; i++) {
@@ -48,40 +47,32 @@ static enum err reduce_once(struct reduce_probe *test, int64_t elements,
                              test->gpus[i].ctx.stream),
             "an all-reduce"));
     }
-    TRY(health_nccl_error(nccl, nccl->group_end(), "an all-reduce"));
-out:
-    return rc;
+    return health_nccl_error(nccl, nccl->group_end(), "an all-reduce");
 }
 
 static enum err reduce_wait(struct reduce_probe *test)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < test->count; i++) {
         TRY(test->gpus[i].memory->use(i));
         TRY(test->gpus[i].memory->wait(test->gpus[i].ctx.stream));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err reduce_fill(struct reduce_probe *test, int64_t elements)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < test->count; i++) {
         struct health_probe_gpu *gpu = &test->gpus[i];
         TRY(gpu->memory->use(i));
         TRY(gpu->gpus->numbers(&gpu->ctx, DTYPE_F32, elements,
                                REDUCE_SEED + (uint32_t)i, gpu->tensors.base));
     }
-    TRY(reduce_wait(test));
-out:
-    return rc;
+    return reduce_wait(test);
 }
 
 static enum err reduce_check(struct reduce_probe *test, int64_t elements,
                              bool in_place, uint64_t *wrong)
 {
-    enum err rc = ERR_OK;
     const struct health_env *env = test->probe->env;
     *wrong = 0;
     TRY(reduce_fill(test, elements));
@@ -100,14 +91,12 @@ static enum err reduce_check(struct reduce_probe *test, int64_t elements,
         TRY(health_probe_counted(gpu, &now));
         *wrong += now;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err reduce_side(struct reduce_probe *test, int64_t bytes,
                             bool in_place, struct reduce_side *out)
 {
-    enum err rc = ERR_OK;
     int64_t elements = bytes / (int64_t)sizeof(float);
     double n = test->count;
     TRY(reduce_fill(test, elements));
@@ -127,8 +116,7 @@ static enum err reduce_side(struct reduce_probe *test, int64_t bytes,
     test->busbw_most =
         out->busbw > test->busbw_most ? out->busbw : test->busbw_most;
     test->measured++;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void reduce_head(struct health_result *out)
@@ -147,7 +135,6 @@ static void reduce_head(struct health_result *out)
 static enum err reduce_sizes(struct reduce_probe *test,
                              struct health_result *out)
 {
-    enum err rc = ERR_OK;
     reduce_head(out);
     for (int64_t bytes = test->probe->reduce_bytes_min;
          bytes <= test->probe->reduce_bytes_max; bytes *= REDUCE_STEP) {
@@ -168,8 +155,7 @@ static enum err reduce_sizes(struct reduce_probe *test,
                        (unsigned long long)test->wrong,
                        test->wrong == 0 ? "OK" : "FAILED",
                        test->busbw_sum / test->measured);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void reduce_judge(const struct reduce_probe *test,
@@ -194,7 +180,6 @@ static void reduce_judge(const struct reduce_probe *test,
 
 static enum err reduce_open(struct reduce_probe *test)
 {
-    enum err rc = ERR_OK;
     int devices[HEALTH_PROBE_GPUS];
     for (int i = 0; i < test->count; i++) {
         struct health_probe_gpu *gpu = &test->gpus[i];
@@ -203,11 +188,9 @@ static enum err reduce_open(struct reduce_probe *test)
         TRY(gpu->memory->tensors_create(
             2 * (size_t)test->probe->reduce_bytes_max, &gpu->tensors));
     }
-    TRY(health_nccl_error(
+    return health_nccl_error(
         &test->nccl, test->nccl.create_all(test->comms, test->count, devices),
-        "joining the node's GPUs"));
-out:
-    return rc;
+        "joining the node's GPUs");
 }
 
 enum err health_probe_allreduce_run(const struct health_probe *probe,
@@ -225,13 +208,13 @@ enum err health_probe_allreduce_run(const struct health_probe *probe,
         snprintf(out->text, sizeof out->text, "%.79s", err_text());
         return ERR_OK;
     }
-    TRY(probe->gpus->count(&test.count));
+    TRY_OUT(probe->gpus->count(&test.count));
     if (test.count > HEALTH_PROBE_GPUS)
         test.count = HEALTH_PROBE_GPUS;
     if (test.count < 2)
         goto out;
-    TRY(reduce_open(&test));
-    TRY(reduce_sizes(&test, out));
+    TRY_OUT(reduce_open(&test));
+    TRY_OUT(reduce_sizes(&test, out));
     reduce_judge(&test, out);
 out:
     for (int i = 0; i < test.count; i++)

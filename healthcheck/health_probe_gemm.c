@@ -91,20 +91,20 @@ static enum err gemm_first(struct gemm_probe *test, struct health_measure *out)
     int64_t side = test->probe->side;
     size_t row_bytes = (size_t)side * sizeof(uint16_t);
     int64_t wrong = 0;
-    TRY(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_A,
-                      test->a));
-    TRY(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_B,
-                      test->b));
-    TRY(gemm_product(test, test->good));
-    TRY(gpus->checksum(&test->gpu.ctx, side * side / 2, test->good,
-                       (uint64_t *)(void *)test->gpu.counts.base));
-    TRY(health_probe_counted(&test->gpu, &out->checksum));
+    TRY_OUT(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_A,
+                          test->a));
+    TRY_OUT(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_B,
+                          test->b));
+    TRY_OUT(gemm_product(test, test->good));
+    TRY_OUT(gpus->checksum(&test->gpu.ctx, side * side / 2, test->good,
+                           (uint64_t *)(void *)test->gpu.counts.base));
+    TRY_OUT(health_probe_counted(&test->gpu, &out->checksum));
     for (int i = 0; i < GEMM_ROWS; i++)
-        TRY(memory->download(test->gpu.ctx.stream, row_bytes,
-                             (char *)test->good +
-                                 (size_t)gemm_row(side, i) * row_bytes,
-                             test->gpu.host.base + (size_t)i * row_bytes));
-    TRY(memory->wait(test->gpu.ctx.stream));
+        TRY_OUT(memory->download(test->gpu.ctx.stream, row_bytes,
+                                 (char *)test->good +
+                                     (size_t)gemm_row(side, i) * row_bytes,
+                                 test->gpu.host.base + (size_t)i * row_bytes));
+    TRY_OUT(memory->wait(test->gpu.ctx.stream));
     wrong = rows_wrong(side, (const uint16_t *)(void *)test->gpu.host.base);
     if (wrong < 0)
         rc = err_set(ERR_MEMORY, "no memory for some rows");
@@ -154,7 +154,6 @@ static void gemm_throttled(const struct gemm_probe *test,
 
 static enum err gemm_loop(struct gemm_probe *test, struct health_measure *out)
 {
-    enum err rc = ERR_OK;
     const struct cuda_probe *gpus = test->gpu.gpus;
     const struct health_env *env = test->probe->env;
     double side = (double)test->probe->side;
@@ -187,8 +186,7 @@ static enum err gemm_loop(struct gemm_probe *test, struct health_measure *out)
                  "%llu words differ from the first product",
                  (unsigned long long)wrong);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err gemm_one(const struct health_probe *probe, int gpu,
@@ -197,11 +195,11 @@ static enum err gemm_one(const struct health_probe *probe, int gpu,
     enum err rc = ERR_OK;
     struct gemm_probe test = { .probe = probe };
     size_t bytes = (size_t)(probe->side * probe->side) * sizeof(uint16_t);
-    TRY(health_probe_open(probe->gpus, gpu, &test.gpu));
+    TRY_OUT(health_probe_open(probe->gpus, gpu, &test.gpu));
     snprintf(out->bus, sizeof out->bus, "%s", test.gpu.bus);
-    TRY(test.gpu.memory->tensors_create(4 * bytes, &test.gpu.tensors));
-    TRY(test.gpu.memory->host_create(GEMM_ROWS * bytes / (size_t)probe->side,
-                                     &test.gpu.host));
+    TRY_OUT(test.gpu.memory->tensors_create(4 * bytes, &test.gpu.tensors));
+    TRY_OUT(test.gpu.memory->host_create(
+        GEMM_ROWS * bytes / (size_t)probe->side, &test.gpu.host));
     test.a = arena_take(&test.gpu.tensors, bytes);
     test.b = arena_take(&test.gpu.tensors, bytes);
     test.c = arena_take(&test.gpu.tensors, bytes);
@@ -210,9 +208,9 @@ static enum err gemm_one(const struct health_probe *probe, int gpu,
         health_nvml_open(probe->nvml, &test.nvml) == ERR_OK &&
         health_nvml_find(&test.nvml, test.gpu.bus, &test.nvml_index) != ERR_OK)
         health_nvml_close(&test.nvml);
-    TRY(gemm_first(&test, out));
+    TRY_OUT(gemm_first(&test, out));
     if (out->state == HEALTH_OK)
-        TRY(gemm_loop(&test, out));
+        TRY_OUT(gemm_loop(&test, out));
     gemm_throttled(&test, out);
 out:
     health_nvml_close(&test.nvml);

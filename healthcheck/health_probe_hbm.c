@@ -11,7 +11,6 @@ static enum err hbm_pattern(const struct health_probe *probe,
                             struct health_probe_gpu *gpu, uint32_t seed,
                             size_t half, double *gbps, uint64_t *wrong)
 {
-    enum err rc = ERR_OK;
     const struct health_env *env = probe->env;
     char *from = gpu->tensors.base;
     char *to = from + half;
@@ -29,9 +28,7 @@ static enum err hbm_pattern(const struct health_probe *probe,
                          counts));
     TRY(gpu->gpus->wrong(&gpu->ctx, words, seed, (uint32_t *)(void *)to,
                          counts));
-    TRY(health_probe_counted(gpu, wrong));
-out:
-    return rc;
+    return health_probe_counted(gpu, wrong);
 }
 
 static enum err hbm_one(const struct health_probe *probe, int number,
@@ -40,16 +37,16 @@ static enum err hbm_one(const struct health_probe *probe, int number,
     enum err rc = ERR_OK;
     struct health_probe_gpu gpu = { .memory = NULL };
     uint64_t wrong = 0;
-    TRY(health_probe_open(probe->gpus, number, &gpu));
+    TRY_OUT(health_probe_open(probe->gpus, number, &gpu));
     snprintf(out->bus, sizeof out->bus, "%s", gpu.bus);
     size_t half = (size_t)((double)gpu.bytes_free * probe->memory_part / 2) /
                   HBM_ALIGN * HBM_ALIGN;
     half = half < HBM_ALIGN ? HBM_ALIGN : half;
-    TRY(gpu.memory->tensors_create(2 * half, &gpu.tensors));
+    TRY_OUT(gpu.memory->tensors_create(2 * half, &gpu.tensors));
     for (uint32_t i = 0; i < HBM_PATTERNS; i++) {
         double gbps;
         uint64_t now;
-        TRY(hbm_pattern(probe, &gpu, 21 + i, half, &gbps, &now));
+        TRY_OUT(hbm_pattern(probe, &gpu, 21 + i, half, &gbps, &now));
         out->values[0] = gbps > out->values[0] ? gbps : out->values[0];
         wrong += now;
     }

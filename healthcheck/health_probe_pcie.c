@@ -14,7 +14,6 @@
 static enum err pcie_pass(struct health_probe_gpu *gpu, size_t bytes, bool up,
                           double *gbps)
 {
-    enum err rc = ERR_OK;
     double start = clock_now();
     TRY(up ? gpu->memory->upload(gpu->ctx.stream, bytes, gpu->host.base,
                                  gpu->tensors.base)
@@ -23,8 +22,7 @@ static enum err pcie_pass(struct health_probe_gpu *gpu, size_t bytes, bool up,
     TRY(gpu->memory->wait(gpu->ctx.stream));
     double got = (double)bytes / (clock_now() - start) / 1e9;
     *gbps = got > *gbps ? got : *gbps;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err pcie_look(const struct health_probe *probe,
@@ -41,10 +39,10 @@ static enum err pcie_look(const struct health_probe *probe,
     if (health_nvml_find(&nvml, gpu->bus, &index) != ERR_OK)
         goto out;
     for (int i = 0; i < PCIE_QUEUED; i++)
-        TRY(gpu->memory->upload(gpu->ctx.stream, bytes, gpu->host.base,
-                                gpu->tensors.base));
+        TRY_OUT(gpu->memory->upload(gpu->ctx.stream, bytes, gpu->host.base,
+                                    gpu->tensors.base));
     enum err looked = health_nvml_load(&nvml, index, &s, &hidden);
-    TRY(gpu->memory->wait(gpu->ctx.stream));
+    TRY_OUT(gpu->memory->wait(gpu->ctx.stream));
     if (looked == ERR_OK && !hidden && out->state == HEALTH_OK &&
         s.generation > 0 && s.width > 0 &&
         (s.generation < s.generation_max || s.width < s.width_max)) {
@@ -68,24 +66,24 @@ static enum err pcie_one(const struct health_probe *probe, int number,
     size_t bytes = (size_t)probe->copy_bytes;
     int64_t words = probe->copy_bytes / 4;
     uint64_t wrong = 0;
-    TRY(health_probe_open(probe->gpus, number, &gpu));
+    TRY_OUT(health_probe_open(probe->gpus, number, &gpu));
     snprintf(out->bus, sizeof out->bus, "%s", gpu.bus);
-    TRY(gpu.memory->tensors_create(bytes, &gpu.tensors));
-    TRY(gpu.memory->host_create(bytes, &gpu.host));
+    TRY_OUT(gpu.memory->tensors_create(bytes, &gpu.tensors));
+    TRY_OUT(gpu.memory->host_create(bytes, &gpu.host));
     uint32_t *words_there = (uint32_t *)(void *)gpu.tensors.base;
-    TRY(gpu.gpus->fill(&gpu.ctx, words, PCIE_SEED, words_there));
-    TRY(gpu.memory->wait(gpu.ctx.stream));
+    TRY_OUT(gpu.gpus->fill(&gpu.ctx, words, PCIE_SEED, words_there));
+    TRY_OUT(gpu.memory->wait(gpu.ctx.stream));
     for (int i = 0; i < PCIE_PASSES; i++)
-        TRY(pcie_pass(&gpu, bytes, false, &out->values[1]));
-    TRY(gpu.gpus->fill(&gpu.ctx, words, ~(uint32_t)PCIE_SEED, words_there));
-    TRY(gpu.memory->wait(gpu.ctx.stream));
+        TRY_OUT(pcie_pass(&gpu, bytes, false, &out->values[1]));
+    TRY_OUT(gpu.gpus->fill(&gpu.ctx, words, ~(uint32_t)PCIE_SEED, words_there));
+    TRY_OUT(gpu.memory->wait(gpu.ctx.stream));
     if (health_injected(env->inject, "pcie", env->host, "wrong"))
         gpu.host.base[words] ^= 4;
     for (int i = 0; i < PCIE_PASSES; i++)
-        TRY(pcie_pass(&gpu, bytes, true, &out->values[0]));
-    TRY(gpu.gpus->wrong(&gpu.ctx, words, PCIE_SEED, words_there,
-                        (uint64_t *)(void *)gpu.counts.base));
-    TRY(health_probe_counted(&gpu, &wrong));
+        TRY_OUT(pcie_pass(&gpu, bytes, true, &out->values[0]));
+    TRY_OUT(gpu.gpus->wrong(&gpu.ctx, words, PCIE_SEED, words_there,
+                            (uint64_t *)(void *)gpu.counts.base));
+    TRY_OUT(health_probe_counted(&gpu, &wrong));
     if (wrong > 0) {
         out->state = HEALTH_BAD;
         snprintf(out->code, sizeof out->code, "PCIE_WRONG");
@@ -93,7 +91,7 @@ static enum err pcie_one(const struct health_probe *probe, int number,
                  "%llu words changed on the way to the host and back",
                  (unsigned long long)wrong);
     }
-    TRY(pcie_look(probe, &gpu, bytes, out));
+    TRY_OUT(pcie_look(probe, &gpu, bytes, out));
 out:
     health_probe_close(&gpu);
     return rc;

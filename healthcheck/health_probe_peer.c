@@ -29,7 +29,6 @@ static uint32_t *words_to(const struct health_probe *probe,
 
 static enum err peer_open(struct peer_probe *test, int i)
 {
-    enum err rc = ERR_OK;
     struct health_probe_gpu *gpu = &test->gpus[i];
     const struct health_probe *probe = test->probe;
     test->measures[i].gpu = i;
@@ -39,14 +38,11 @@ static enum err peer_open(struct peer_probe *test, int i)
                                     &gpu->tensors));
     TRY(gpu->gpus->fill(&gpu->ctx, probe->copy_bytes / 4,
                         PEER_SEED + (uint32_t)i, words_from(gpu)));
-    TRY(gpu->memory->wait(gpu->ctx.stream));
-out:
-    return rc;
+    return gpu->memory->wait(gpu->ctx.stream);
 }
 
 static enum err peer_pair(struct peer_probe *test, int from, int to)
 {
-    enum err rc = ERR_OK;
     const struct health_probe *probe = test->probe;
     const struct health_env *env = probe->env;
     struct health_probe_gpu *a = &test->gpus[from];
@@ -79,8 +75,7 @@ static enum err peer_pair(struct peer_probe *test, int from, int to)
         snprintf(m->text, sizeof m->text, "%llu words changed on the way to %d",
                  (unsigned long long)wrong, to);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void peer_slowest(struct peer_probe *test)
@@ -118,17 +113,17 @@ enum err health_probe_peer_run(const struct health_probe *probe,
     enum err rc = ERR_OK;
     struct peer_probe test = { .probe = probe };
     snprintf(out->unit, sizeof out->unit, "GB/s");
-    TRY(probe->gpus->count(&test.count));
+    TRY_OUT(probe->gpus->count(&test.count));
     if (test.count > HEALTH_PROBE_GPUS)
         test.count = HEALTH_PROBE_GPUS;
     if (test.count < 2)
         goto out;
     for (int i = 0; i < test.count; i++)
-        TRY(peer_open(&test, i));
+        TRY_OUT(peer_open(&test, i));
     for (int i = 0; i < test.count; i++)
         for (int j = 0; j < test.count; j++)
             if (i != j)
-                TRY(peer_pair(&test, i, j));
+                TRY_OUT(peer_pair(&test, i, j));
     peer_slowest(&test);
     health_probe_result(probe, "peer", "GB/s to a peer",
                         probe->env->limits.gpu_peer_min_gbps, test.measures,

@@ -159,7 +159,7 @@ enum err health_report_dump(const json_t *verdicts, FILE *file)
     enum err rc = ERR_OK;
     char *text = NULL;
     for (size_t i = 0; i < json_array_size(verdicts); i++)
-        TRY(report_lines(json_array_get(verdicts, i), &text));
+        TRY_OUT(report_lines(json_array_get(verdicts, i), &text));
     if (text != NULL && (fputs(text, file) == EOF || fflush(file) != 0))
         rc = err_errno("write the verdict");
 out:
@@ -189,10 +189,10 @@ static enum err report_into_folder(const json_t *verdict, const char *folder)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
-    TRY(fsio_path(path, "%s/%s.json", folder,
-                  json_string_value(json_object_get(verdict, "host"))));
-    TRY(report_lines(verdict, &text));
-    TRY(report_replace(path, text));
+    TRY_OUT(fsio_path(path, "%s/%s.json", folder,
+                      json_string_value(json_object_get(verdict, "host"))));
+    TRY_OUT(report_lines(verdict, &text));
+    TRY_OUT(report_replace(path, text));
 out:
     free(text);
     return rc;
@@ -206,11 +206,11 @@ enum err health_report_write(const json_t *verdicts, const char *path)
     bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
     for (size_t i = 0; i < json_array_size(verdicts); i++) {
         const json_t *verdict = json_array_get(verdicts, i);
-        TRY(folder ? report_into_folder(verdict, path)
-                   : report_lines(verdict, &text));
+        TRY_OUT(folder ? report_into_folder(verdict, path)
+                       : report_lines(verdict, &text));
     }
     if (!folder && text != NULL)
-        TRY(report_replace(path, text));
+        TRY_OUT(report_replace(path, text));
 out:
     free(text);
     return rc;

@@ -170,10 +170,10 @@ static enum err xid_settled(const char *root, long long *number)
     char *text = NULL;
     size_t bytes;
     *number = -1;
-    TRY(fsio_path(path, "%s" XID_REPAIRED, root));
+    TRY_OUT(fsio_path(path, "%s" XID_REPAIRED, root));
     if (!fsio_exists(path))
         goto out;
-    TRY(fsio_read_file(path, 256, &text, &bytes));
+    TRY_OUT(fsio_read_file(path, 256, &text, &bytes));
     health_host_boot_id(root, boot_id, sizeof boot_id);
     if (sscanf(text, "%63s %lld", settled_id, number) != 2)
         rc = err_set(ERR_DATA, "%s: not what --repaired writes", path);
@@ -192,12 +192,12 @@ enum err health_xid_log(const struct health_env *env, struct health_result *out)
     size_t bytes;
     struct xid_tally tally = { .limits = &env->limits, .out = out };
     snprintf(out->unit, sizeof out->unit, "Xids");
-    TRY(fsio_path(path, "%s/proc/uptime", env->root));
-    TRY(fsio_read_file(path, 256, &text, &bytes));
+    TRY_OUT(fsio_path(path, "%s/proc/uptime", env->root));
+    TRY_OUT(fsio_read_file(path, 256, &text, &bytes));
     tally.oldest_s = strtod(text, NULL) - env->limits.gpu_xid_hours * 3600;
-    TRY(xid_settled(env->root, &tally.repaired));
-    TRY(fsio_path(path, "%s/dev/kmsg", env->root));
-    TRY(xid_read(path, &tally));
+    TRY_OUT(xid_settled(env->root, &tally.repaired));
+    TRY_OUT(fsio_path(path, "%s/dev/kmsg", env->root));
+    TRY_OUT(xid_read(path, &tally));
     xid_judge(&tally);
 out:
     free(text);
@@ -206,7 +206,6 @@ out:
 
 enum err health_xid_repaired(const char *root)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], boot_id[64], text[128];
     struct health_limits limits = { .gpu_xid_hours = 0 };
     struct health_result result = { .state = HEALTH_OK };
@@ -218,7 +217,5 @@ enum err health_xid_repaired(const char *root)
     TRY(fsio_path(path, "%s" XID_REPAIRED, root));
     health_host_boot_id(root, boot_id, sizeof boot_id);
     snprintf(text, sizeof text, "%s %lld\n", boot_id, tally.last);
-    TRY(fsio_write_atomic(path, text, strlen(text)));
-out:
-    return rc;
+    return fsio_write_atomic(path, text, strlen(text));
 }

@@ -52,10 +52,10 @@ enum err cuda_attention_choice_create(const struct cuda_dnn_library *library,
     choice->own = *own;
     choice->library = library;
     if (library == NULL) {
-        TRY(cuda_dnn_library_open(&choice->opened));
+        TRY_OUT(cuda_dnn_library_open(&choice->opened));
         choice->library = &choice->opened;
     }
-    TRY(cuda_dnn_library_error(
+    TRY_OUT(cuda_dnn_library_error(
         choice->library, choice->library->create(&choice->handle), "starting"));
     *out = choice;
     choice = NULL;
@@ -210,7 +210,6 @@ static enum err look_up(struct cuda_attention_choice *choice, enum dtype dtype,
                         const struct attention *shape, bool backward,
                         const struct cuda_dnn_attention **plan)
 {
-    enum err rc = ERR_OK;
     struct key key = key_of(shape, backward);
     *plan = NULL;
     if (!cuda_dnn_attention_fits(dtype, shape)) {
@@ -229,8 +228,7 @@ static enum err look_up(struct cuda_attention_choice *choice, enum dtype dtype,
         return ERR_OK;
     TRY(make_plan(choice, entry));
     *plan = entry->plan;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err cuda_attention_choice_forward(struct cuda_attention_choice *choice,
@@ -239,15 +237,12 @@ enum err cuda_attention_choice_forward(struct cuda_attention_choice *choice,
                                        const struct attention *shape,
                                        const void *qkv, void *out, float *lse)
 {
-    enum err rc = ERR_OK;
     const struct cuda_dnn_attention *plan = NULL;
     TRY(look_up(choice, dtype, shape, false, &plan));
     if (plan == NULL)
         return choice->own.forward(ctx, dtype, shape, qkv, out, lse);
-    TRY(cuda_dnn_attention_forward(plan, choice->handle, ctx, shape, qkv, out,
-                                   lse));
-out:
-    return rc;
+    return cuda_dnn_attention_forward(plan, choice->handle, ctx, shape, qkv,
+                                      out, lse);
 }
 
 static const void *past(const void *tensor, int64_t elements)
@@ -263,7 +258,6 @@ static enum err run_parts(struct cuda_attention_choice *choice,
                           const void *out, const float *lse, const void *dout,
                           void *dqkv)
 {
-    enum err rc = ERR_OK;
     struct attention part = *shape;
     int64_t rows = shape->heads * shape->seq;
     int64_t width = (shape->heads + 2 * shape->kv_heads) * shape->seq;
@@ -275,8 +269,7 @@ static enum err run_parts(struct cuda_attention_choice *choice,
             plan, choice->handle, ctx, &part, past(qkv, at), past(out, out_at),
             lse + s * rows, past(dout, out_at), (char *)dqkv + 2 * at));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err cuda_attention_choice_backward(
@@ -284,15 +277,12 @@ enum err cuda_attention_choice_backward(
     enum dtype dtype, const struct attention *shape, const void *qkv,
     const void *out, const float *lse, const void *dout, void *dqkv)
 {
-    enum err rc = ERR_OK;
     const struct cuda_dnn_attention *plan = NULL;
     TRY(look_up(choice, dtype, shape, true, &plan));
     if (plan == NULL)
         return choice->own.backward(ctx, dtype, shape, qkv, out, lse, dout,
                                     dqkv);
-    TRY(run_parts(choice, plan, ctx, shape, qkv, out, lse, dout, dqkv));
-out:
-    return rc;
+    return run_parts(choice, plan, ctx, shape, qkv, out, lse, dout, dqkv);
 }
 
 /* --- measuring ---------------------------------------------------------------
@@ -374,10 +364,11 @@ static enum err measure(struct cuda_attention_choice *choice,
         return rc;
     if (rc != ERR_OK) {
         /* there is no engine for it, or cuDNN is not what it was built for */
-        TRY(cuda_fallback("%s: %s", words_of(&entry->key, words), err_text()));
+        TRY_OUT(
+            cuda_fallback("%s: %s", words_of(&entry->key, words), err_text()));
     } else {
         timing->dnn = false;
-        TRY(choice->own.time(ctx->stream, timing_run, timing, &own_us));
+        TRY_OUT(choice->own.time(ctx->stream, timing_run, timing, &own_us));
         entry->dnn = dnn_us < own_us;
         log_info("%s: cuDNN %.0f us, own %.0f us", words_of(&entry->key, words),
                  dnn_us, own_us);
@@ -390,21 +381,18 @@ out:
 /* Its operands do not fit into the memory to measure in. */
 static enum err no_room(struct entry *entry, size_t bytes)
 {
-    enum err rc = ERR_OK;
     char words[96];
     TRY(cuda_fallback("%s does not fit into the %zu MiB that are left to "
                       "measure in",
                       words_of(&entry->key, words), bytes >> 20));
     entry->chosen = true;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
                                        const struct kernel_ctx *ctx,
                                        void *memory, size_t bytes)
 {
-    enum err rc = ERR_OK;
     assert((uintptr_t)memory % ALIGNMENT == 0);
     for (int i = 0; i < choice->count; i++) {
         struct entry *entry = &choice->entries[i];
@@ -418,8 +406,7 @@ enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
         timing.shape = shape_of(&entry->key, timing.slopes);
         TRY(measure(choice, ctx, entry, &timing));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 size_t cuda_attention_choice_scratch(const struct kernel_limits *limits)

@@ -31,11 +31,11 @@ enum err cuda_blas_create(const struct cuda_blas_library *library,
     if (blas == NULL)
         return err_set(ERR_MEMORY, "no memory for the plans of products");
     if (library == NULL)
-        TRY(cuda_blas_library_open(&blas->own));
+        TRY_OUT(cuda_blas_library_open(&blas->own));
     blas->library = library != NULL ? library : &blas->own;
-    TRY(cuda_blas_library_error(blas->library,
-                                blas->library->create(&blas->handle),
-                                "starting on the GPU"));
+    TRY_OUT(cuda_blas_library_error(blas->library,
+                                    blas->library->create(&blas->handle),
+                                    "starting on the GPU"));
     *out = blas;
     blas = NULL;
 out:
@@ -109,7 +109,7 @@ static enum err multiply(struct cuda_blas *blas, const struct kernel_ctx *ctx,
     if (plan == NULL)
         return no_memory();
     if (!plan->made)
-        TRY(cuda_blas_plan_make(blas->library, blas->handle, plan));
+        TRY_OUT(cuda_blas_plan_make(blas->library, blas->handle, plan));
     if (!plan->found)
         return none_found(key);
     rc = cuda_blas_plan_run(blas->library, blas->handle, plan, &plan->algo,
@@ -147,15 +147,13 @@ enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
 static enum err ask_for_own(struct cuda_blas *blas,
                             const struct cuda_blas_plan_key *key)
 {
-    enum err rc = ERR_OK;
     struct cuda_blas_plan *plan = plan_of(blas, key);
     if (plan == NULL)
         return no_memory();
     if (!plan->told)
         TRY(cuda_fallback("%s", err_text()));
     plan->told = true;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err cuda_blas_gemm_or(struct cuda_blas *blas, const struct kernel_ctx *ctx,
@@ -168,8 +166,8 @@ enum err cuda_blas_gemm_or(struct cuda_blas *blas, const struct kernel_ctx *ctx,
     const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
     if (rc != ERR_UNSUPPORTED)
         return rc;
-    TRY(ask_for_own(blas, &key));
-    TRY(own(ctx, dtype, gemm));
+    TRY_OUT(ask_for_own(blas, &key));
+    TRY_OUT(own(ctx, dtype, gemm));
 out:
     return rc;
 }
@@ -184,8 +182,8 @@ enum err cuda_blas_gemm_fp8_or(struct cuda_blas *blas,
     const struct cuda_blas_plan_key key = cuda_blas_plan_key_fp8(gemm);
     if (rc != ERR_UNSUPPORTED)
         return rc;
-    TRY(ask_for_own(blas, &key));
-    TRY(own(ctx, gemm));
+    TRY_OUT(ask_for_own(blas, &key));
+    TRY_OUT(own(ctx, gemm));
 out:
     return rc;
 }
@@ -207,9 +205,9 @@ enum err cuda_blas_gemm_by(struct cuda_blas *blas, const struct kernel_ctx *ctx,
         return no_memory();
     memset(results, 0, sizeof results);
     if (!plan->made)
-        TRY(cuda_blas_plan_make(blas->library, blas->handle, plan));
-    TRY(cuda_blas_plan_candidates(blas->library, blas->handle, plan, CANDIDATES,
-                                  results, &count));
+        TRY_OUT(cuda_blas_plan_make(blas->library, blas->handle, plan));
+    TRY_OUT(cuda_blas_plan_candidates(blas->library, blas->handle, plan,
+                                      CANDIDATES, results, &count));
     if (which >= count)
         return ERR_OK;
     rc = cuda_blas_plan_run(blas->library, blas->handle, plan,
@@ -284,14 +282,14 @@ static enum err plan_measure(struct cuda_blas *blas,
     double best_us = 0, us;
     int count, best = -1;
     memset(results, 0, sizeof results);
-    TRY(cuda_blas_plan_candidates(blas->library, blas->handle, plan, CANDIDATES,
-                                  results, &count));
+    TRY_OUT(cuda_blas_plan_candidates(blas->library, blas->handle, plan,
+                                      CANDIDATES, results, &count));
     for (int i = 0; i < count; i++) {
         timing.algo = &results[i].algo;
         rc = blas->library->time(ctx->stream, timing_run, &timing, &us);
         if (rc == ERR_UNSUPPORTED)
             continue; /* the heuristics did not know */
-        TRY(rc);
+        TRY_OUT(rc);
         if (best >= 0 && us >= best_us)
             continue;
         best = i;
@@ -307,7 +305,6 @@ out:
 enum err cuda_blas_measure(struct cuda_blas *blas, const struct kernel_ctx *ctx,
                            void *memory, size_t bytes)
 {
-    enum err rc = ERR_OK;
     struct cuda_blas_plan_operands operands;
     assert((uintptr_t)memory % 256 == 0);
     for (size_t i = 0; i < blas->count; i++) {
@@ -316,8 +313,7 @@ enum err cuda_blas_measure(struct cuda_blas *blas, const struct kernel_ctx *ctx,
             operands_place(&plan->key, memory, bytes, &operands))
             TRY(plan_measure(blas, ctx, plan, &operands));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err cuda_blas_choices(const struct cuda_blas *blas, char **text)
@@ -331,11 +327,12 @@ enum err cuda_blas_choose(struct cuda_blas *blas, const char *text)
     enum err rc = ERR_OK;
     struct cuda_blas_plan *chosen = NULL;
     size_t count = 0;
-    TRY(cuda_blas_text_read(blas->library->version(), text, &chosen, &count));
+    TRY_OUT(
+        cuda_blas_text_read(blas->library->version(), text, &chosen, &count));
     for (size_t i = 0; i < count; i++) {
         struct cuda_blas_plan *plan = plan_of(blas, &chosen[i].key);
         if (plan == NULL)
-            TRY(no_memory());
+            TRY_OUT(no_memory());
         cuda_blas_plan_free(blas->library, plan);
         chosen[i].told = plan->told;
         *plan = chosen[i];

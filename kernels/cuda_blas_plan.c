@@ -102,15 +102,13 @@ static enum err unscales_set(const struct cuda_blas_library *library,
                              const float *unscale_a, const float *unscale_b)
 {
     const char *what = "placing the scales";
-    enum err rc = ERR_OK;
     BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
                                &unscale_b, sizeof unscale_b),
              what);
     BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
                                &unscale_a, sizeof unscale_a),
              what);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Of 8-bit floats. What stands for the scales shows that there are some. */
@@ -119,13 +117,11 @@ static enum err desc_fp8_make(const struct cuda_blas_library *library,
 {
     const float *some = (const float *)(uintptr_t)CUDA_BLAS_PLAN_ALIGNMENT;
     int8_t fast = (int8_t)plan->key.fast;
-    enum err rc = ERR_OK;
     TRY(unscales_set(library, plan, some, some));
     BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
                                &fast, sizeof fast),
              "describing a product of 8-bit floats");
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The bias's address stands for its alignment until there is one. */
@@ -134,7 +130,6 @@ static enum err desc_make(const struct cuda_blas_library *library,
 {
     const struct cuda_blas_plan_key *key = &plan->key;
     const char *what = "describing a product";
-    enum err rc = ERR_OK;
     cublasOperation_t first = key->form == GEMM_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = key->form == GEMM_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
@@ -157,8 +152,7 @@ static enum err desc_make(const struct cuda_blas_library *library,
     BLAS_TRY(library->desc_set(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                &bias, sizeof bias),
              what);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err descriptors_make(const struct cuda_blas_library *library,
@@ -166,15 +160,12 @@ static enum err descriptors_make(const struct cuda_blas_library *library,
 {
     const struct cuda_blas_plan_key *key = &plan->key;
     bool nt = key->form == GEMM_NT, tn = key->form == GEMM_TN;
-    enum err rc = ERR_OK;
     TRY(desc_make(library, plan));
     TRY(layout_make(library, key->b_type, nt ? key->k : key->n,
                     nt ? key->n : key->k, &plan->b));
     TRY(layout_make(library, key->a_type, tn ? key->m : key->k,
                     tn ? key->k : key->m, &plan->a));
-    TRY(layout_make(library, key->c_type, key->n, key->m, &plan->c));
-out:
-    return rc;
+    return layout_make(library, key->c_type, key->n, key->m, &plan->c);
 }
 
 static enum err preference_make(const struct cuda_blas_library *library,
@@ -195,7 +186,6 @@ static enum err preference_make(const struct cuda_blas_library *library,
         { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key->align_c },
     };
     const char *what = "stating what an algorithm may need";
-    enum err rc = ERR_OK;
     BLAS_TRY(library->preference_create(preference), what);
     BLAS_TRY(library->preference_set(*preference,
                                      CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
@@ -210,8 +200,7 @@ static enum err preference_make(const struct cuda_blas_library *library,
                                          &alignments[i].bytes,
                                          sizeof alignments[i].bytes),
                  what);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err cuda_blas_plan_candidates(const struct cuda_blas_library *library,
@@ -223,14 +212,15 @@ enum err cuda_blas_plan_candidates(const struct cuda_blas_library *library,
     enum err rc = ERR_OK;
     cublasLtMatmulPreference_t preference = NULL;
     *count = 0;
-    TRY(preference_make(library, &plan->key, &preference));
+    TRY_OUT(preference_make(library, &plan->key, &preference));
     cublasStatus_t status =
         library->heuristic(handle, plan->desc, plan->b, plan->a, plan->c,
                            plan->c, preference, most, results, count);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED)
         *count = 0;
     else
-        BLAS_TRY(status, "looking for an algorithm");
+        TRY_OUT(cuda_blas_library_error(library, status,
+                                        "looking for an algorithm"));
     int good = 0;
     for (int i = 0; i < *count; i++)
         if (results[i].state == CUBLAS_STATUS_SUCCESS)
@@ -270,14 +260,14 @@ enum err cuda_blas_plan_make(const struct cuda_blas_library *library,
     cublasLtMatmulHeuristicResult_t result;
     const struct cuda_blas_plan_key *key = &plan->key;
     int count = 0;
-    TRY(descriptors_make(library, plan));
+    TRY_OUT(descriptors_make(library, plan));
     if (plan->chosen) {
         if (plan->found)
-            TRY(chosen_check(library, handle, plan));
+            TRY_OUT(chosen_check(library, handle, plan));
     } else if (!key->bias || cuda_blas_plan_bias(key) == key->c_type) {
         memset(&result, 0, sizeof result);
-        TRY(cuda_blas_plan_candidates(library, handle, plan, 1, &result,
-                                      &count));
+        TRY_OUT(cuda_blas_plan_candidates(library, handle, plan, 1, &result,
+                                          &count));
         plan->found = count > 0;
         if (plan->found)
             plan->algo = result.algo;
@@ -313,7 +303,6 @@ enum err cuda_blas_plan_run(const struct cuda_blas_library *library,
                             const struct kernel_ctx *ctx)
 {
     const float one = 1, beta = plan->key.accumulate ? 1 : 0;
-    enum err rc = ERR_OK;
     assert(ctx->scratch_bytes >= CUDA_BLAS_WORKSPACE);
     assert((uintptr_t)ctx->scratch % 256 == 0);
     if (plan->key.bias)
@@ -323,12 +312,11 @@ enum err cuda_blas_plan_run(const struct cuda_blas_library *library,
                  "placing the bias");
     if (is_narrow(&plan->key))
         TRY(unscales_set(library, plan, operands->unscale_a,
-                         operands->unscale_b));
+                             operands->unscale_b));
     BLAS_TRY(library->matmul(handle, plan->desc, &one, operands->b, plan->b,
                              operands->a, plan->a, &beta, operands->c, plan->c,
                              operands->c, plan->c, algo, ctx->scratch,
                              CUDA_BLAS_WORKSPACE, (cudaStream_t)ctx->stream),
              "multiplying");
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -180,18 +180,19 @@ enum err cuda_blas_text_read(size_t version, const char *text,
     *plans = NULL;
     *count = 0;
     if (copy == NULL || read == NULL)
-        TRY(err_set(ERR_MEMORY, "no memory for the algorithms of products"));
+        TRY_OUT(
+            err_set(ERR_MEMORY, "no memory for the algorithms of products"));
     line = strsep(&rest, "\n");
-    TRY(version_check(line, version));
+    TRY_OUT(version_check(line, version));
     while ((line = strsep(&rest, "\n")) != NULL && *line != '\0')
         if (!plan_read(line, &read[n++]))
-            TRY(err_set(ERR_DATA,
-                        "algorithms of products: line %zu is damaged: %.60s",
-                        n + 1, line));
+            TRY_OUT(err_set(
+                ERR_DATA, "algorithms of products: line %zu is damaged: %.60s",
+                n + 1, line));
     if (rest != NULL && *rest != '\0')
-        TRY(err_set(ERR_DATA,
-                    "algorithms of products: text after the empty line %zu",
-                    n + 2));
+        TRY_OUT(err_set(ERR_DATA,
+                        "algorithms of products: text after the empty line %zu",
+                        n + 2));
     *plans = read;
     *count = n;
     read = NULL;

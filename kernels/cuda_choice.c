@@ -123,13 +123,10 @@ static enum err attention_read(const char *text)
 enum err cuda_choice_measure(const struct kernel_ctx *ctx, void *memory,
                              size_t bytes)
 {
-    enum err rc = ERR_OK;
     struct cuda_blas *blas = cuda_blas_shared();
     if (blas != NULL)
         TRY(cuda_blas_measure(blas, ctx, memory, bytes));
-    TRY(attention_measure(ctx, memory, bytes));
-out:
-    return rc;
+    return attention_measure(ctx, memory, bytes);
 }
 
 enum err cuda_choice_write(char **text)
@@ -139,8 +136,8 @@ enum err cuda_choice_write(char **text)
     char *products = NULL, *rest = NULL;
     *text = NULL;
     if (blas != NULL)
-        TRY(cuda_blas_choices(blas, &products));
-    TRY(attention_write(&rest));
+        TRY_OUT(cuda_blas_choices(blas, &products));
+    TRY_OUT(attention_write(&rest));
     if (asprintf(text, "%s" SEPARATOR "%s", products != NULL ? products : "",
                  rest != NULL ? rest : "") < 0) {
         *text = NULL;
@@ -168,12 +165,13 @@ enum err cuda_choice_read(const char *text)
     if (products == NULL)
         return err_set(ERR_MEMORY, "no memory for the choices of algorithms");
     if (*products != '\0' && blas == NULL)
-        TRY(err_set(ERR_UNSUPPORTED,
+        TRY_OUT(
+            err_set(ERR_UNSUPPORTED,
                     "the run's products are cuBLASLt's, which cannot be used "
                     "here: load the version that the run began with"));
-    TRY(attention_read(at + strlen(SEPARATOR)));
+    TRY_OUT(attention_read(at + strlen(SEPARATOR)));
     if (*products != '\0')
-        TRY(cuda_blas_choose(blas, products));
+        TRY_OUT(cuda_blas_choose(blas, products));
 out:
     free(products);
     return rc;
@@ -191,14 +189,12 @@ static const char *dnn_missing(void)
 
 enum err cuda_choice_allow(bool allow)
 {
-    enum err rc = ERR_OK;
     cuda_fallback_allow(allow);
     if (cuda_blas_shared() == NULL)
         TRY(cuda_fallback("products: %s", cuda_blas_missing()));
     if (dnn_missing() != NULL)
         TRY(cuda_fallback("attention: %s", dnn_missing()));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static int write_products(struct kernel_chosen *out)

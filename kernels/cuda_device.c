@@ -84,13 +84,13 @@ enum err cuda_device_check(void)
 {
     enum err rc = ERR_OK;
     int count, major = 0, minor = 0;
-    TRY(cuda_device_count(&count));
-    TRY(cuda_device_error((int)cudaDeviceGetAttribute(
-                              &major, cudaDevAttrComputeCapabilityMajor, 0),
-                          "asking GPU 0 for its capability"));
-    TRY(cuda_device_error((int)cudaDeviceGetAttribute(
-                              &minor, cudaDevAttrComputeCapabilityMinor, 0),
-                          "asking GPU 0 for its capability"));
+    TRY_OUT(cuda_device_count(&count));
+    TRY_OUT(cuda_device_error((int)cudaDeviceGetAttribute(
+                                  &major, cudaDevAttrComputeCapabilityMajor, 0),
+                              "asking GPU 0 for its capability"));
+    TRY_OUT(cuda_device_error((int)cudaDeviceGetAttribute(
+                                  &minor, cudaDevAttrComputeCapabilityMinor, 0),
+                              "asking GPU 0 for its capability"));
     if (major != 8 && (major != 9 || minor != 0))
         rc = err_set(ERR_UNSUPPORTED,
                      "the GPU has compute capability %d.%d, the kernels are "
@@ -114,20 +114,17 @@ enum err cuda_device_choose(int local_rank, int count, int *device)
 
 enum err cuda_device_use(int local_rank, int *device)
 {
-    enum err rc = ERR_OK;
     int count, chosen;
     *device = 0;
     TRY(cuda_device_count(&count));
     TRY(cuda_device_choose(local_rank, count, &chosen));
     TRY(cuda_device_error((int)cudaSetDevice(chosen), "using GPU %d", chosen));
     *device = chosen;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err cuda_device_info(struct cuda_device_info *info)
 {
-    enum err rc = ERR_OK;
     struct cudaDeviceProp properties;
     struct cuda_device_info i = { .driver = 0 };
     int device = 0, clock_khz = 0;
@@ -153,8 +150,7 @@ enum err cuda_device_info(struct cuda_device_info *info)
     i.multiprocessors = properties.multiProcessorCount;
     i.clock_hz = 1e3 * clock_khz;
     *info = i;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void cuda_device_describe(const struct cuda_device_info *info, char *text,
@@ -215,7 +211,6 @@ double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
 
 static enum err peer_of(int from, int to, struct cuda_device_peer *peer)
 {
-    enum err rc = ERR_OK;
     int access = 0, atomics = 0;
     TRY(cuda_device_error((int)cudaDeviceCanAccessPeer(&access, from, to),
                           "asking GPU %d for its peer %d", from, to));
@@ -229,8 +224,7 @@ static enum err peer_of(int from, int to, struct cuda_device_peer *peer)
         "asking GPU %d for the path to its peer %d", from, to));
     peer->access = access != 0;
     peer->atomics = atomics != 0;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err cuda_device_peers(int count, struct cuda_device_peer *peers)

@@ -6,7 +6,6 @@
 
 enum err cuda_device_stream_create(bool urgent, void **stream)
 {
-    enum err rc = ERR_OK;
     int least = 0, greatest = 0;
     cudaStream_t made = NULL;
     *stream = NULL;
@@ -18,8 +17,7 @@ enum err cuda_device_stream_create(bool urgent, void **stream)
                                           urgent ? greatest : least),
         "making a stream"));
     *stream = made;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void cuda_device_stream_destroy(void *stream)
@@ -74,7 +72,6 @@ enum err cuda_device_event_await(void *event, void *stream)
 
 enum err cuda_device_event_elapsed(void *begin, void *end, double *us)
 {
-    enum err rc = ERR_OK;
     float ms = 0;
     *us = 0;
     TRY(cuda_device_error((int)cudaEventSynchronize(end),
@@ -82,8 +79,7 @@ enum err cuda_device_event_elapsed(void *begin, void *end, double *us)
     TRY(cuda_device_error((int)cudaEventElapsedTime(&ms, begin, end),
                           "asking for the time between two events"));
     *us = (double)ms * 1e3;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err cuda_device_event_wait(void *event)
@@ -110,13 +106,13 @@ enum err cuda_device_tensors_create(size_t bytes, struct arena *out)
     *out = (struct arena){ 0 };
     if (bytes == 0)
         return ERR_OK;
-    TRY(cuda_device_error((int)cudaMalloc(&memory, bytes),
-                          "asking for %zu bytes of device memory", bytes));
+    TRY_OUT(cuda_device_error((int)cudaMalloc(&memory, bytes),
+                              "asking for %zu bytes of device memory", bytes));
     *out = (struct arena){ .base = memory, .capacity = bytes };
-    TRY(cuda_device_error((int)cudaMemset(memory, 0, bytes),
-                          "filling %zu bytes of device memory", bytes));
-    TRY(cuda_device_error((int)cudaDeviceSynchronize(),
-                          "filling %zu bytes of device memory", bytes));
+    TRY_OUT(cuda_device_error((int)cudaMemset(memory, 0, bytes),
+                              "filling %zu bytes of device memory", bytes));
+    TRY_OUT(cuda_device_error((int)cudaDeviceSynchronize(),
+                              "filling %zu bytes of device memory", bytes));
 out:
     if (rc != ERR_OK)
         cuda_device_tensors_destroy(out);
@@ -132,7 +128,6 @@ void cuda_device_tensors_destroy(struct arena *arena)
 
 enum err cuda_device_host_create(size_t bytes, struct arena *out)
 {
-    enum err rc = ERR_OK;
     void *memory = NULL;
     *out = (struct arena){ 0 };
     if (bytes == 0)
@@ -142,8 +137,7 @@ enum err cuda_device_host_create(size_t bytes, struct arena *out)
         "asking for %zu bytes of pinned host memory", bytes));
     memset(memory, 0, bytes);
     *out = (struct arena){ .base = memory, .capacity = bytes };
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void cuda_device_host_destroy(struct arena *arena)
@@ -195,12 +189,12 @@ enum err cuda_device_capture_end(void *stream, void **graph)
     cudaGraph_t kept = NULL;
     cudaGraphExec_t made = NULL;
     *graph = NULL;
-    TRY(cuda_device_error((int)cudaStreamEndCapture(stream, &kept),
-                          "keeping a stream's work"));
-    TRY(cuda_device_error((int)cudaGraphInstantiate(&made, kept, 0),
-                          "making a graph of a stream's work"));
-    TRY(cuda_device_error((int)cudaGraphUpload(made, stream),
-                          "bringing a graph to the device"));
+    TRY_OUT(cuda_device_error((int)cudaStreamEndCapture(stream, &kept),
+                              "keeping a stream's work"));
+    TRY_OUT(cuda_device_error((int)cudaGraphInstantiate(&made, kept, 0),
+                              "making a graph of a stream's work"));
+    TRY_OUT(cuda_device_error((int)cudaGraphUpload(made, stream),
+                              "bringing a graph to the device"));
     *graph = made;
     made = NULL;
 out:
@@ -233,14 +227,14 @@ enum err cuda_device_time(void *stream, enum err (*run)(void *), void *argument,
     void *begin = NULL, *end = NULL;
     double all = 0;
     *us = 0;
-    TRY(cuda_device_event_create(true, &begin));
-    TRY(cuda_device_event_create(true, &end));
-    TRY(run(argument));
-    TRY(cuda_device_event_record(begin, stream));
+    TRY_OUT(cuda_device_event_create(true, &begin));
+    TRY_OUT(cuda_device_event_create(true, &end));
+    TRY_OUT(run(argument));
+    TRY_OUT(cuda_device_event_record(begin, stream));
     for (int i = 0; i < RUNS; i++)
-        TRY(run(argument));
-    TRY(cuda_device_event_record(end, stream));
-    TRY(cuda_device_event_elapsed(begin, end, &all));
+        TRY_OUT(run(argument));
+    TRY_OUT(cuda_device_event_record(end, stream));
+    TRY_OUT(cuda_device_event_elapsed(begin, end, &all));
     *us = all / RUNS;
 out:
     cuda_device_event_destroy(end);

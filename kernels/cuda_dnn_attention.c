@@ -261,13 +261,13 @@ enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
     if (backward)
         attention->delta_bytes =
             (rows * sizeof(float) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    TRY(cuda_dnn_graph_create(library, &attention->graph));
+    TRY_OUT(cuda_dnn_graph_create(library, &attention->graph));
     parts.graph = attention->graph;
     if (backward)
         build_backward(&parts);
     else
         build_forward(&parts);
-    TRY(cuda_dnn_graph_plan(attention->graph, handle, device));
+    TRY_OUT(cuda_dnn_graph_plan(attention->graph, handle, device));
     *out = attention;
     attention = NULL;
 out:
@@ -330,7 +330,6 @@ static enum err run(const struct cuda_dnn_attention *attention,
                     cudnnHandle_t handle, const struct kernel_ctx *ctx,
                     const struct operands *o)
 {
-    enum err rc = ERR_OK;
     const struct cuda_dnn_library *library = attention->library;
     if (cuda_dnn_attention_scratch(attention) > ctx->scratch_bytes)
         return err_set(ERR_INTERNAL,
@@ -341,11 +340,9 @@ static enum err run(const struct cuda_dnn_attention *attention,
     TRY(cuda_dnn_library_error(library,
                                library->set_stream(handle, ctx->stream),
                                "setting the stream"));
-    TRY(cuda_dnn_graph_run(attention->graph, handle, o->count, o->ids,
-                           o->pointers,
-                           (char *)ctx->scratch + attention->delta_bytes));
-out:
-    return rc;
+    return cuda_dnn_graph_run(attention->graph, handle, o->count, o->ids,
+                              o->pointers,
+                              (char *)ctx->scratch + attention->delta_bytes);
 }
 
 enum err cuda_dnn_attention_forward(const struct cuda_dnn_attention *attention,

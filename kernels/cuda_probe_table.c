@@ -8,12 +8,9 @@ extern const struct kernels cuda_table;
 
 static enum err gpu_count(int *count)
 {
-    enum err rc = ERR_OK;
     *count = 0;
     TRY(cuda_device_check());
-    TRY(cuda_device_error((int)cudaGetDeviceCount(count), "counting GPUs"));
-out:
-    return rc;
+    return cuda_device_error((int)cudaGetDeviceCount(count), "counting GPUs");
 }
 
 static enum err gpu_peer(int other, bool *direct)
@@ -21,8 +18,9 @@ static enum err gpu_peer(int other, bool *direct)
     enum err rc = ERR_OK;
     int own = 0, possible = 0;
     *direct = false;
-    TRY(cuda_device_error((int)cudaGetDevice(&own), "asking for the GPU"));
-    TRY(cuda_device_error((int)cudaDeviceCanAccessPeer(&possible, own, other),
+    TRY_OUT(cuda_device_error((int)cudaGetDevice(&own), "asking for the GPU"));
+    TRY_OUT(
+        cuda_device_error((int)cudaDeviceCanAccessPeer(&possible, own, other),
                           "asking GPU %d for its peer %d", own, other));
     if (!possible)
         goto out;
@@ -31,8 +29,8 @@ static enum err gpu_peer(int other, bool *direct)
         (void)cudaGetLastError(); /* no error, so not for the next launch */
         code = cudaSuccess;
     }
-    TRY(cuda_device_error((int)code, "letting GPU %d reach its peer %d", own,
-                          other));
+    TRY_OUT(cuda_device_error((int)code, "letting GPU %d reach its peer %d",
+                              own, other));
     *direct = true;
 out:
     return rc;

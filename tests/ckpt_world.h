@@ -90,13 +90,13 @@ static inline enum err save(const struct world *world, int group,
     *progress = (struct ckpt_progress){ 0 };
     make_items(world, cut, items);
     fixture_fill(items, ITEMS, step);
-    TRY(ckpt_saver_create(world->comm, world->run, &options, items, ITEMS,
-                          &saver));
+    TRY_OUT(ckpt_saver_create(world->comm, world->run, &options, items, ITEMS,
+                              &saver));
     if (block != NULL)
-        TRY(fsio_mkdirs(block));
-    TRY(ckpt_saver_start_local(saver, step, state));
+        TRY_OUT(fsio_mkdirs(block));
+    TRY_OUT(ckpt_saver_start_local(saver, step, state));
     fixture_fill(items, ITEMS, step + 1000);
-    TRY(ckpt_saver_wait(saver, progress));
+    TRY_OUT(ckpt_saver_wait(saver, progress));
 out:
     ckpt_saver_destroy(saver);
     json_decref(state);

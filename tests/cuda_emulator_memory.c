@@ -60,7 +60,7 @@ static enum err area_create(size_t bytes, bool device, struct arena *out)
     int i = 0;
     *out = (struct arena){ 0 };
     cuda_emulator_streams_lock();
-    TRY(cuda_emulator_streams_kept_here("taking memory"));
+    TRY_OUT(cuda_emulator_streams_kept_here("taking memory"));
     while (i < AREAS_MAX && areas[i].base != NULL)
         i++;
     assert(i < AREAS_MAX && opened == 0);
@@ -69,7 +69,7 @@ static enum err area_create(size_t bytes, bool device, struct arena *out)
     if (base != MAP_FAILED)
         areas[i] = (struct area){ base, whole, device };
     if (base == MAP_FAILED)
-        TRY(err_set(ERR_MEMORY, "emulated device: no %zu bytes", bytes));
+        TRY_OUT(err_set(ERR_MEMORY, "emulated device: no %zu bytes", bytes));
     *out = (struct arena){ .base = base, .capacity = bytes };
 out:
     cuda_emulator_streams_unlock();
@@ -144,7 +144,7 @@ static enum err upload(void *stream, size_t bytes, const void *host,
 {
     enum err rc = ERR_OK;
     cuda_emulator_streams_lock();
-    TRY(cuda_emulator_streams_kept_by(stream, "an upload"));
+    TRY_OUT(cuda_emulator_streams_kept_by(stream, "an upload"));
     enqueue_copy(stream, bytes, host, tensor, !is_pinned(host));
 out:
     cuda_emulator_streams_unlock();
@@ -156,7 +156,7 @@ static enum err download(void *stream, size_t bytes, const void *tensor,
 {
     enum err rc = ERR_OK;
     cuda_emulator_streams_lock();
-    TRY(cuda_emulator_streams_kept_by(stream, "a download"));
+    TRY_OUT(cuda_emulator_streams_kept_by(stream, "a download"));
     enqueue_copy(stream, bytes, tensor, host, !is_pinned(host));
 out:
     cuda_emulator_streams_unlock();

@@ -157,7 +157,7 @@ enum err cuda_emulator_streams_wait(void *stream)
     enum err rc = ERR_OK;
     struct stream *s = stream;
     cuda_emulator_streams_lock();
-    TRY(cuda_emulator_streams_kept_here("a wait"));
+    TRY_OUT(cuda_emulator_streams_kept_here("a wait"));
     if (s != NULL)
         stream_wait(s, s->enqueued);
 out:
@@ -179,7 +179,7 @@ enum err cuda_emulator_streams_event_record(void *event, void *stream)
     enum err rc = ERR_OK;
     struct stream *s = stream;
     cuda_emulator_streams_lock();
-    TRY(cuda_emulator_streams_kept_by(stream, "an event"));
+    TRY_OUT(cuda_emulator_streams_kept_by(stream, "an event"));
     *(struct event *)event = (struct event){ s, s != NULL ? s->enqueued : 0 };
 out:
     cuda_emulator_streams_unlock();
@@ -197,7 +197,7 @@ enum err cuda_emulator_streams_event_await(void *event, void *stream)
 {
     enum err rc = ERR_OK;
     cuda_emulator_streams_lock();
-    TRY(cuda_emulator_streams_kept_by(stream, "an event"));
+    TRY_OUT(cuda_emulator_streams_kept_by(stream, "an event"));
     if (stream != NULL && ((struct event *)event)->stream != NULL) {
         struct event *now = checked(malloc(sizeof *now));
         memcpy(now, event, sizeof *now);
@@ -213,7 +213,7 @@ enum err cuda_emulator_streams_event_wait(void *event)
     enum err rc = ERR_OK;
     const struct event *e = event;
     cuda_emulator_streams_lock();
-    TRY(cuda_emulator_streams_kept_here("a wait"));
+    TRY_OUT(cuda_emulator_streams_kept_here("a wait"));
     if (e->stream != NULL)
         stream_wait(e->stream, e->place);
 out:
@@ -228,7 +228,7 @@ enum err cuda_emulator_streams_event_done(void *event, bool *done)
     const struct event *e = event;
     *done = false;
     cuda_emulator_streams_lock();
-    TRY(cuda_emulator_streams_kept_here("asking an event"));
+    TRY_OUT(cuda_emulator_streams_kept_here("asking an event"));
     *done = e->stream == NULL || e->stream->done >= e->place;
     if (!*done)
         stream_run(e->stream, e->stream->done + 1);

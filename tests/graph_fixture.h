@@ -194,7 +194,6 @@ static inline enum err device_zero(struct device *d)
 static inline enum err device_read(struct device *d, struct model *model,
                                    struct results *out)
 {
-    enum err rc = ERR_OK;
     size_t bytes = SUMS * fixture_bytes(d->f);
     out->gradient = malloc(bytes);
     if (out->gradient == NULL)
@@ -203,9 +202,7 @@ static inline enum err device_read(struct device *d, struct model *model,
     TRY(d->memory.download(d->stream, sizeof out->loss - sizeof out->loss[0],
                            d->loss, out->loss));
     TRY(fixture_counts(model, &d->kernels, &d->f->config, out->experts));
-    TRY(d->memory.wait(d->stream));
-out:
-    return rc;
+    return d->memory.wait(d->stream);
 }
 
 static inline enum err model_open(struct device *d, bool graphs,
@@ -237,24 +234,24 @@ static inline bool run(struct device *d, bool graphs, struct results *out)
     struct model *model = NULL;
     struct param_access access = device_access(d);
     *out = (struct results){ .calls = 0 };
-    TRY(model_open(d, graphs, &model));
-    TRY(device_zero(d));
-    TRY(model_expert_counts_clear(model));
+    TRY_OUT(model_open(d, graphs, &model));
+    TRY_OUT(device_zero(d));
+    TRY_OUT(model_expert_counts_clear(model));
     struct cuda_emulator_memory_counts before = cuda_emulator_memory_counts();
     d->f->calls = 0;
     for (int i = 0; i < d->steps; i++) {
-        TRY(train_one(d, model, i, &script[i]));
+        TRY_OUT(train_one(d, model, i, &script[i]));
         if (i == STEPS / 2) {
             int calls = d->f->calls;
-            TRY(model_eval_leaf(model, &access, &d->f->leaf,
-                                d->loss + LEAVES - 1));
+            TRY_OUT(model_eval_leaf(model, &access, &d->f->leaf,
+                                    d->loss + LEAVES - 1));
             d->f->calls = calls;
         }
     }
     out->calls = d->f->calls;
     out->counts = counts_since(before);
     out->launches = model_graph_launches(model);
-    TRY(device_read(d, model, out));
+    TRY_OUT(device_read(d, model, out));
 out:
     if (rc != ERR_OK)
         tap_note("%s", err_text());

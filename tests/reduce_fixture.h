@@ -107,7 +107,6 @@ static inline enum err fixture_slots(struct reduce *reduce, int rank, int ranks,
                                      int slots, int64_t elements, int batch,
                                      int64_t stride)
 {
-    enum err rc = ERR_OK;
     int end = shard_slot_begin(rank + 1, ranks, slots);
     reduce_begin(reduce);
     for (int s = shard_slot_begin(rank, ranks, slots); s < end; s++) {
@@ -117,8 +116,7 @@ static inline enum err fixture_slots(struct reduce *reduce, int rank, int ranks,
             gradient[i] += fixture_value(batch, s, i);
         TRY(reduce_slot_done(reduce));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Elements of the interval whose bits are not those of the serial tree. */

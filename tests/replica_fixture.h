@@ -107,7 +107,6 @@ static inline bool compare_now(void *argument)
 
 static inline enum err play_gather(struct player *player, int block)
 {
-    enum err rc = ERR_OK;
     const void *weights, *want;
     int degree;
     int64_t begin, elements;
@@ -122,8 +121,7 @@ static inline enum err play_gather(struct player *player, int block)
                          .tensor = (void *)(uintptr_t)weights,
                          .want = (const float *)want + begin };
     in_order(player->world, compare_now, &deed);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static inline enum err play_release(struct player *player, int block)
@@ -169,7 +167,6 @@ static inline void play_once(const struct player *player, int block)
  * far as they are of the batch. */
 static inline enum err play_gradient(struct player *player, int block, int part)
 {
-    enum err rc = ERR_OK;
     const struct replica_options *options = player->options;
     int rank = player->world->rank;
     float *gradient;
@@ -193,8 +190,7 @@ static inline enum err play_gradient(struct player *player, int block, int part)
                              .tensor = gradient + i * elements };
         in_order(player->world, fill_now, &deed);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static inline enum err play_done(struct player *player, int block)
@@ -207,7 +203,6 @@ static inline enum err play_done(struct player *player, int block)
 
 static inline enum err play_head(struct player *player, bool training)
 {
-    enum err rc = ERR_OK;
     int last = player->world->params->block_count - 1;
     bool tied = walk_tied(player->world->params);
     if (training)
@@ -225,16 +220,13 @@ static inline enum err play_head(struct player *player, bool training)
         TRY(play_release(player, 0));
     if (training)
         TRY(play_done(player, last));
-    TRY(play_release(player, last));
-out:
-    return rc;
+    return play_release(player, last);
 }
 
 /* The layer's block and those of its experts. */
 static inline enum err play_layer(struct player *player, int layer,
                                   bool backward)
 {
-    enum err rc = ERR_OK;
     const struct params *params = player->world->params;
     int block = params_layer_block(params, layer);
     int end = block + params->layer_blocks;
@@ -248,14 +240,11 @@ static inline enum err play_layer(struct player *player, int layer,
         TRY(play_release(player, b));
     if (backward)
         TRY(play_done(player, block));
-    TRY(play_release(player, block));
-out:
-    return rc;
+    return play_release(player, block);
 }
 
 static inline enum err play(struct player *player, bool training)
 {
-    enum err rc = ERR_OK;
     const struct params *params = player->world->params;
     int layers = params_layer(params, params->block_count - 1);
     TRY(play_gather(player, 0));
@@ -271,8 +260,7 @@ static inline enum err play(struct player *player, bool training)
         TRY(play_gradient(player, 0, 0));
         TRY(play_done(player, 0));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static inline double loss_of(int batch, int leaf)
@@ -287,7 +275,6 @@ play_batch(const struct world *world, struct replica *replica,
            const struct replica_options *options, struct replica *reference,
            int batch, int fail_rank, int fail_calls, double results[2])
 {
-    enum err rc = ERR_OK;
     double losses[LEAVES_MAX] = { 0 };
     struct player player = { .world = world,
                              .options = options,
@@ -332,8 +319,7 @@ play_batch(const struct world *world, struct replica *replica,
     if (*world->wrong > 0)
         return err_set(ERR_INTERNAL, "%d blocks with wrong weights",
                        *world->wrong);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Whether what this rank would save is what the whole replica, of the host, has
@@ -370,12 +356,9 @@ static inline enum err make(struct world *world, struct comm *comm,
                             const struct replica_options *options,
                             struct replica **out)
 {
-    enum err rc = ERR_OK;
     TRY(replica_create(comm, world->kernels, &world->ctx, world->params,
                        options, out));
-    TRY(replica_init(*out, 17));
-out:
-    return rc;
+    return replica_init(*out, 17);
 }
 
 /* All ranks evaluate, the last one without a leaf. */
@@ -383,7 +366,6 @@ static inline enum err play_eval(struct world *world, struct replica *replica,
                                  const struct replica_options *options,
                                  struct replica *reference)
 {
-    enum err rc = ERR_OK;
     struct player player = { .world = world,
                              .options = options,
                              .access = replica_access(replica),
@@ -396,8 +378,7 @@ static inline enum err play_eval(struct world *world, struct replica *replica,
     TRY(world->kernels->memory->wait(world->ctx.stream));
     if (*world->wrong > 0)
         return err_set(ERR_INTERNAL, "evaluation: wrong weights");
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The strategy on all ranks against ddp on one, batch by batch. */
@@ -422,22 +403,23 @@ static inline void test_bits(struct world *world,
     options.slots = slots;
     options.leaves = leaves;
     options.exact = true;
-    TRY(make(&alone, world->self, &one, &whole));
-    TRY(make(world, world->comm, &options, &replica));
+    TRY_OUT(make(&alone, world->self, &one, &whole));
+    TRY_OUT(make(world, world->comm, &options, &replica));
     for (int batch = 0; batch < BATCHES; batch++) {
         double want[2], got[2];
         /* somewhere forward, somewhere backward */
         if (fails)
-            TRY(play_batch(world, replica, &options, whole, batch,
-                           world->ranks - 1, 3 + 9 * batch, got));
-        TRY(play_batch(world, replica, &options, whole, batch, NEVER, NEVER,
-                       got));
-        TRY(play_batch(&alone, whole, &one, NULL, batch, NEVER, NEVER, want));
+            TRY_OUT(play_batch(world, replica, &options, whole, batch,
+                               world->ranks - 1, 3 + 9 * batch, got));
+        TRY_OUT(play_batch(world, replica, &options, whole, batch, NEVER, NEVER,
+                           got));
+        TRY_OUT(
+            play_batch(&alone, whole, &one, NULL, batch, NEVER, NEVER, want));
         same = same && memcmp(want, got, sizeof want) == 0;
     }
-    TRY(play_eval(world, replica, &options, whole));
+    TRY_OUT(play_eval(world, replica, &options, whole));
     same = same && same_state(world, replica, whole, &elements);
-    TRY(comm_all_reduce_i64(world->comm, &elements, 1, COMM_SUM));
+    TRY_OUT(comm_all_reduce_i64(world->comm, &elements, 1, COMM_SUM));
     if (elements != kinds * world->params->numel)
         rc = err_set(ERR_INTERNAL, "not every element is saved once");
 out:

@@ -80,12 +80,12 @@ static inline void *rank_main(void *arg)
                                    .gradient = rank_gradient,
                                    .gradient_done = rank_done };
     struct model *model = NULL;
-    TRY(model_create(config, rank->f->params, rank->kernels, &rank->options,
-                     &model));
-    TRY(model_train_leaf(model, &access, &rank->f->leaf, rank->train));
-    TRY(model_expert_counts_clear(model));
-    TRY(model_eval_leaf(model, &access, &rank->f->leaf, rank->eval));
-    TRY(fixture_counts(model, rank->kernels, config, rank->counts));
+    TRY_OUT(model_create(config, rank->f->params, rank->kernels, &rank->options,
+                         &model));
+    TRY_OUT(model_train_leaf(model, &access, &rank->f->leaf, rank->train));
+    TRY_OUT(model_expert_counts_clear(model));
+    TRY_OUT(model_eval_leaf(model, &access, &rank->f->leaf, rank->eval));
+    TRY_OUT(fixture_counts(model, rank->kernels, config, rank->counts));
 out:
     model_destroy(model);
     rank->fine = rc == ERR_OK;

@@ -50,11 +50,11 @@ static enum err sum(const char *name, const uint8_t *data, size_t piece,
 {
     enum err rc = ERR_OK;
     struct checksum *checksum = NULL;
-    TRY(checksum_create(name, &checksum));
+    TRY_OUT(checksum_create(name, &checksum));
     for (size_t at = 0; at < BYTES; at += piece)
-        TRY(checksum_update(checksum, data + at,
-                            piece < BYTES - at ? piece : BYTES - at));
-    TRY(checksum_finish(checksum, hex));
+        TRY_OUT(checksum_update(checksum, data + at,
+                                piece < BYTES - at ? piece : BYTES - at));
+    TRY_OUT(checksum_finish(checksum, hex));
 out:
     checksum_destroy(checksum);
     return rc;

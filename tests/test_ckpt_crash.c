@@ -35,7 +35,6 @@ static enum err save_first_step(struct world *world, const char *run)
 /* A file system that can't exchange: step 2 is replaced by two renames. */
 static enum err commit_aside(struct world *world, const char *run)
 {
-    enum err rc = ERR_OK;
     char other[FSIO_PATH_MAX], from[FSIO_PATH_MAX], tmp[FSIO_PATH_MAX];
     TRY(fsio_path(other, "%s.other", run));
     TRY(fixture_save(world->comm, other, 2, 4, 0));
@@ -44,9 +43,7 @@ static enum err commit_aside(struct world *world, const char *run)
     if (rename(from, tmp) != 0)
         return err_errno("rename");
     setenv("TESSERA_CRASH_AT", getenv("CRASH_LATER"), 1);
-    TRY(ckpt_index_commit(run, 2, tmp, false));
-out:
-    return rc;
+    return ckpt_index_commit(run, 2, tmp, false);
 }
 
 /* Whether a child that runs `doomed` with this crash point dies of it. */

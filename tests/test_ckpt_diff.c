@@ -41,11 +41,11 @@ static enum err compare(const char *run_a, const char *run_b, struct seen *seen)
     struct ckpt_manifest *a = NULL, *b = NULL;
     char path_a[FSIO_PATH_MAX], path_b[FSIO_PATH_MAX];
     seen->count = 0;
-    TRY(fsio_path(path_a, "%s/checkpoints/step-000000001", run_a));
-    TRY(fsio_path(path_b, "%s/checkpoints/step-000000001", run_b));
-    TRY(ckpt_manifest_read(path_a, NULL, NULL, &a));
-    TRY(ckpt_manifest_read(path_b, NULL, NULL, &b));
-    TRY(ckpt_diff_tensors(path_a, a, path_b, b, keep, seen));
+    TRY_OUT(fsio_path(path_a, "%s/checkpoints/step-000000001", run_a));
+    TRY_OUT(fsio_path(path_b, "%s/checkpoints/step-000000001", run_b));
+    TRY_OUT(ckpt_manifest_read(path_a, NULL, NULL, &a));
+    TRY_OUT(ckpt_manifest_read(path_b, NULL, NULL, &b));
+    TRY_OUT(ckpt_diff_tensors(path_a, a, path_b, b, keep, seen));
     for (int i = 0; i < seen->count; i++) /* the manifests go */
         seen->diffs[i].a = seen->diffs[i].b = NULL;
 out:

@@ -211,12 +211,13 @@ static enum err exchange(struct comm *comm, const char *dir, const char *node,
     catalogue(items);
     shard(items, kind, comm_rank(comm), comm_size(comm));
     allocate(items);
-    TRY(ckpt_manifest_read(dir, NULL, NULL, &manifest));
-    TRY(ckpt_match(manifest, dir, NULL, items, ITEMS, false, &item_of_tensor));
+    TRY_OUT(ckpt_manifest_read(dir, NULL, NULL, &manifest));
+    TRY_OUT(
+        ckpt_match(manifest, dir, NULL, items, ITEMS, false, &item_of_tensor));
     if (!make_node(dir, node, manifest, comm_rank(comm), comm_size(comm), place,
                    holds))
         rc = err_errno("%s", node);
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     rc = ckpt_exchange(comm, &source, manifest, items, item_of_tensor, NULL,
                        &stats);
     *same = rc == ERR_OK && values(items, step, true);

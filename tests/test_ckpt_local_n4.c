@@ -240,9 +240,9 @@ static enum err save_local(struct comm *comm, struct ckpt_saver *saver,
     enum err rc = ERR_OK;
     json_t *state = comm_rank(comm) == 0 ? fixture_state(step) : NULL;
     fixture_fill(items, FIXTURE_ITEMS, step);
-    TRY(ckpt_saver_start_local(saver, step, state));
+    TRY_OUT(ckpt_saver_start_local(saver, step, state));
     fixture_fill(items, FIXTURE_ITEMS, step + 1000);
-    TRY(ckpt_saver_wait(saver, progress));
+    TRY_OUT(ckpt_saver_wait(saver, progress));
 out:
     json_decref(state);
     return rc;
@@ -342,9 +342,10 @@ static enum err run_save(struct comm *comm, const char *run, char *local,
     memcpy(items, fixture_tensors, sizeof items);
     fixture_make(items, FIXTURE_ITEMS, comm_rank(comm), RANKS);
     rc = comm_rank(comm) == 0 ? ckpt_identify(run, "u-1") : ERR_OK;
-    TRY(comm_agree(comm, rc));
-    TRY(ckpt_saver_create(comm, run, &options, items, FIXTURE_ITEMS, &saver));
-    TRY(save_local(comm, saver, items, step, &progress));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(
+        ckpt_saver_create(comm, run, &options, items, FIXTURE_ITEMS, &saver));
+    TRY_OUT(save_local(comm, saver, items, step, &progress));
     if (progress.phase != CKPT_COMMITTED)
         rc = err_set(ERR_IO, "%s", progress.text);
 out:
@@ -364,13 +365,13 @@ static enum err run_load(struct comm *comm, const char *run, const char *local)
     int64_t step = -1;
     memcpy(items, fixture_tensors, sizeof items);
     fixture_make(items, FIXTURE_ITEMS, RANKS - 1 - comm_rank(comm), RANKS);
-    TRY(ckpt_load(comm, run, &options, items, FIXTURE_ITEMS, &step, &state,
-                  &stats));
+    TRY_OUT(ckpt_load(comm, run, &options, items, FIXTURE_ITEMS, &step, &state,
+                      &stats));
     if (step >= 0 &&
         !(stats.local && fixture_holds(items, FIXTURE_ITEMS, step)))
         rc = err_set(ERR_CHECKPOINT, "step %lld has other values",
                      (long long)step);
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     if (comm_rank(comm) == 0)
         printf("%lld\n", (long long)step);
 out:

@@ -231,9 +231,9 @@ static enum err save(struct world *world, struct ckpt_saver *saver,
     enum err rc = ERR_OK;
     json_t *state = fixture_state(step);
     fill(world, items, step);
-    TRY(local ? ckpt_saver_start_local(saver, step, state)
-              : ckpt_saver_start(saver, step, state));
-    TRY(ckpt_saver_wait(saver, progress));
+    TRY_OUT(local ? ckpt_saver_start_local(saver, step, state)
+                  : ckpt_saver_start(saver, step, state));
+    TRY_OUT(ckpt_saver_wait(saver, progress));
     fill(world, items, step + 1000);
 out:
     json_decref(state);

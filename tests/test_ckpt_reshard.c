@@ -154,9 +154,9 @@ static enum err check(const char *dir, struct found *found)
     struct ckpt_manifest *manifest = NULL;
     struct ckpt_read *reader = NULL;
     found->count = 0;
-    TRY(ckpt_manifest_read(dir, NULL, NULL, &manifest));
-    TRY(ckpt_read_create(dir, manifest, &reader));
-    TRY(ckpt_check_shard(reader, manifest, 0, note, found));
+    TRY_OUT(ckpt_manifest_read(dir, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_read_create(dir, manifest, &reader));
+    TRY_OUT(ckpt_check_shard(reader, manifest, 0, note, found));
 out:
     ckpt_read_destroy(reader);
     ckpt_manifest_destroy(manifest);

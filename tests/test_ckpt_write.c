@@ -109,8 +109,8 @@ static enum err write_one(const char *dir, const char *how, int rank, int ranks,
     struct ckpt_hdf5_identity identity = { 1, rank, ranks, "1.1" };
     items_make(items, how, rank, ranks);
     ckpt_shard_name(rank, ranks, folder_files, name);
-    TRY(ckpt_shard_write(dir, name, &identity, items, TENSORS, &shard));
-    TRY(ckpt_manifest_shard_text(&shard, record));
+    TRY_OUT(ckpt_shard_write(dir, name, &identity, items, TENSORS, &shard));
+    TRY_OUT(ckpt_manifest_shard_text(&shard, record));
 out:
     ckpt_manifest_free_shard(&shard);
     items_free(items);
@@ -134,16 +134,16 @@ static enum err write_all(const char *dir, const char *how, int ranks,
                                        .state = state,
                                        .items = tensors,
                                        .item_count = TENSORS };
-    TRY(fsio_mkdirs(dir));
-    TRY(fsio_path(path, "%s/%s", dir, CKPT_MANIFEST_FILE));
+    TRY_OUT(fsio_mkdirs(dir));
+    TRY_OUT(fsio_path(path, "%s/%s", dir, CKPT_MANIFEST_FILE));
     for (int r = 0; r < ranks; r++)
-        TRY(write_one(dir, how, r, ranks, folder_files, &records[r]));
-    TRY(ckpt_manifest_format(&head, records, ranks, &text, &bytes));
-    TRY(ckpt_manifest_parse(text, bytes, dir, &manifest));
-    TRY(ckpt_view_write(dir, manifest, &head.view));
+        TRY_OUT(write_one(dir, how, r, ranks, folder_files, &records[r]));
+    TRY_OUT(ckpt_manifest_format(&head, records, ranks, &text, &bytes));
+    TRY_OUT(ckpt_manifest_parse(text, bytes, dir, &manifest));
+    TRY_OUT(ckpt_view_write(dir, manifest, &head.view));
     free(text);
-    TRY(ckpt_manifest_format(&head, records, ranks, &text, &bytes));
-    TRY(fsio_write_atomic(path, text, bytes));
+    TRY_OUT(ckpt_manifest_format(&head, records, ranks, &text, &bytes));
+    TRY_OUT(fsio_write_atomic(path, text, bytes));
 out:
     ckpt_manifest_destroy(manifest);
     json_decref(state);

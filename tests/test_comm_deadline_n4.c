@@ -25,7 +25,6 @@ static const char *const names[COUNT] = { "barrier", "all-reduce", "all-gather",
 static enum err meet_survivors(struct comm *comm, int survivors)
 {
     struct comm_request *request;
-    enum err rc = ERR_OK;
     bool first = comm_rank(comm) == 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int r = 1; r < survivors; r++) {
@@ -39,14 +38,12 @@ static enum err meet_survivors(struct comm *comm, int survivors)
             TRY(comm_wait(request, 0.0));
         }
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err run(struct comm *comm, enum operation operation, int absent,
                     double deadline_s)
 {
-    enum err rc = ERR_OK;
     static int64_t value = 1;
     static char data[64];
     struct comm_request *request;
@@ -74,9 +71,7 @@ static enum err run(struct comm *comm, enum operation operation, int absent,
         TRY(comm_start_recv(comm, data, sizeof data, absent, 0, &request));
         break;
     }
-    TRY(comm_wait(request, deadline_s));
-out:
-    return rc;
+    return comm_wait(request, deadline_s);
 }
 
 static bool names_only(const char *text, const struct comm *comm, int absent)

@@ -157,15 +157,12 @@ static struct arena left_to_mpi[2];
 /* The last rank sends to the one before it. */
 static enum err send_back(struct bench *b)
 {
-    enum err rc = ERR_OK;
     int last = comm_size(b->comm) - 1, rank = comm_rank(b->comm);
     struct comm_tensors_request *request;
     TRY(comm_tensors_start_exchange(
         b->tensors, rank == last ? last - 1 : -1, tensor(b, 50), 50,
         rank == last - 1 ? last : -1, tensor(b, 50), 50, 0, &request));
-    TRY(comm_tensors_wait(request, 0.5));
-out:
-    return rc;
+    return comm_tensors_wait(request, 0.5);
 }
 
 static enum err gather_all(struct bench *b)

@@ -178,19 +178,19 @@ static void check_copies(struct arena *device, struct arena *host)
     double us = -1;
     bool same = true, done = false;
     enum err rc = ERR_OK;
-    TRY(cuda_device_stream_create(false, &stream));
-    TRY(cuda_device_event_create(true, &begin));
-    TRY(cuda_device_event_create(true, &end));
+    TRY_OUT(cuda_device_stream_create(false, &stream));
+    TRY_OUT(cuda_device_event_create(true, &begin));
+    TRY_OUT(cuda_device_event_create(true, &end));
     memset(here, 1, 4096);
-    TRY(cuda_device_event_record(begin, stream));
-    TRY(cuda_device_upload(stream, 2048, here, on + 2048));
-    TRY(cuda_device_copy(stream, 1024, on + 2048, on + 1024));
-    TRY(cuda_device_download(stream, 4096, on, here));
-    TRY(cuda_device_event_record(end, stream));
-    TRY(cuda_device_event_wait(end));
-    TRY(cuda_device_event_done(end, &done));
-    TRY(cuda_device_event_elapsed(begin, end, &us));
-    TRY(cuda_device_stream_wait(stream));
+    TRY_OUT(cuda_device_event_record(begin, stream));
+    TRY_OUT(cuda_device_upload(stream, 2048, here, on + 2048));
+    TRY_OUT(cuda_device_copy(stream, 1024, on + 2048, on + 1024));
+    TRY_OUT(cuda_device_download(stream, 4096, on, here));
+    TRY_OUT(cuda_device_event_record(end, stream));
+    TRY_OUT(cuda_device_event_wait(end));
+    TRY_OUT(cuda_device_event_done(end, &done));
+    TRY_OUT(cuda_device_event_elapsed(begin, end, &us));
+    TRY_OUT(cuda_device_stream_wait(stream));
     for (int i = 0; i < 4096; i++)
         same &= here[i] == (i < 1024 ? 0 : 1);
     tap_ok(same && done && us >= 0, "bytes go to the device and come back");
@@ -209,28 +209,28 @@ static void check_graph(struct arena *device, struct arena *host)
     unsigned char *here = arena_take(host, 256);
     bool same = true;
     enum err rc = ERR_OK;
-    TRY(cuda_device_stream_create(false, &stream));
-    TRY(cuda_device_capture_begin(stream));
-    TRY(cuda_device_copy(stream, 64, on, on + 64));
-    TRY(cuda_device_capture_end(stream, &graph));
+    TRY_OUT(cuda_device_stream_create(false, &stream));
+    TRY_OUT(cuda_device_capture_begin(stream));
+    TRY_OUT(cuda_device_copy(stream, 64, on, on + 64));
+    TRY_OUT(cuda_device_capture_end(stream, &graph));
     for (int i = 0; i < 2; i++) {
         memset(here + 64 * i, i + 1, 64);
-        TRY(cuda_device_upload(stream, 64, here + 64 * i, on));
-        TRY(cuda_device_graph_launch(graph, stream));
-        TRY(cuda_device_download(stream, 64, on + 64, here + 128 + 64 * i));
+        TRY_OUT(cuda_device_upload(stream, 64, here + 64 * i, on));
+        TRY_OUT(cuda_device_graph_launch(graph, stream));
+        TRY_OUT(cuda_device_download(stream, 64, on + 64, here + 128 + 64 * i));
     }
-    TRY(cuda_device_stream_wait(stream));
+    TRY_OUT(cuda_device_stream_wait(stream));
     for (int i = 0; i < 128; i++)
         same &= here[128 + i] == i / 64 + 1;
     tap_ok(same, "a kept copy takes what is there at each launch");
-    TRY(cuda_device_capture_begin(stream));
+    TRY_OUT(cuda_device_capture_begin(stream));
     tap_is_int(cuda_device_stream_wait(stream), ERR_UNSUPPORTED,
                "nobody waits for what is only kept");
     tap_ok(cuda_device_capture_end(stream, &none) == ERR_UNSUPPORTED &&
                none == NULL,
            "and then nothing is kept: %s", err_text());
-    TRY(cuda_device_copy(stream, 64, on, on + 64));
-    TRY(cuda_device_stream_wait(stream));
+    TRY_OUT(cuda_device_copy(stream, 64, on, on + 64));
+    TRY_OUT(cuda_device_stream_wait(stream));
 out:
     tap_ok(rc == ERR_OK, "graphs: %s", err_text());
     cuda_device_graph_destroy(graph);
@@ -243,13 +243,13 @@ static void check_with(void)
     struct arena device_memory = { 0 }, host = { 0 };
     int device;
     enum err rc = ERR_OK;
-    TRY(cuda_device_use(0, &device));
-    TRY(cuda_device_info(&info));
+    TRY_OUT(cuda_device_use(0, &device));
+    TRY_OUT(cuda_device_info(&info));
     tap_ok(info.multiprocessors > 0 && info.bytes_total > 0 &&
                info.bytes_free <= info.bytes_total,
            "GPU %d is known: %s", device, info.name);
-    TRY(cuda_device_tensors_create(8192, &device_memory));
-    TRY(cuda_device_host_create(8192, &host));
+    TRY_OUT(cuda_device_tensors_create(8192, &device_memory));
+    TRY_OUT(cuda_device_host_create(8192, &host));
     check_copies(&device_memory, &host);
     check_graph(&device_memory, &host);
 out:

@@ -23,7 +23,6 @@ struct bench {
 
 static enum err bench_open(struct bench *b)
 {
-    enum err rc = ERR_OK;
     b->memory = b->kernels->memory;
     b->ctx.threads = 1;
     TRY(b->memory->stream_create(false, &b->ctx.stream));
@@ -32,8 +31,7 @@ static enum err bench_open(struct bench *b)
     b->x = arena_take(&b->tensors, BYTES);
     b->y = arena_take(&b->tensors, BYTES);
     b->here = arena_take(&b->host, BYTES);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void bench_close(struct bench *b)
@@ -46,11 +44,8 @@ static void bench_close(struct bench *b)
 /* y = 2 x by two ops whose order matters. */
 static enum err enqueue(struct bench *b)
 {
-    enum err rc = ERR_OK;
     TRY(b->memory->copy(b->ctx.stream, BYTES, b->x, b->y));
-    TRY(b->kernels->accumulate(&b->ctx, DTYPE_F32, COUNT, b->x, b->y));
-out:
-    return rc;
+    return b->kernels->accumulate(&b->ctx, DTYPE_F32, COUNT, b->x, b->y);
 }
 
 static enum err put(struct bench *b, float value, float *tensor)
@@ -74,12 +69,9 @@ static float get(struct bench *b, const float *tensor)
 
 static enum err keep(struct bench *b, void **graph)
 {
-    enum err rc = ERR_OK;
     TRY(b->memory->capture_begin(b->ctx.stream));
     TRY(enqueue(b));
-    TRY(b->memory->capture_end(b->ctx.stream, graph));
-out:
-    return rc;
+    return b->memory->capture_end(b->ctx.stream, graph);
 }
 
 static void test_replay(struct bench *b)
@@ -87,30 +79,30 @@ static void test_replay(struct bench *b)
     enum err rc = ERR_OK;
     void *graph = NULL;
     struct cuda_emulator_memory_counts before, after;
-    TRY(put(b, 1.0f, b->x));
-    TRY(put(b, 5.0f, b->y));
+    TRY_OUT(put(b, 1.0f, b->x));
+    TRY_OUT(put(b, 5.0f, b->y));
     before = cuda_emulator_memory_counts();
-    TRY(keep(b, &graph));
+    TRY_OUT(keep(b, &graph));
     after = cuda_emulator_memory_counts();
     tap_ok(after.enqueued == before.enqueued && after.captures == 1 &&
                after.launches == 0 && get(b, b->y) == 5.0f,
            "what is kept is not done");
     for (int i = 1; i <= 3; i++) {
-        TRY(put(b, (float)i, b->x));
+        TRY_OUT(put(b, (float)i, b->x));
         before = cuda_emulator_memory_counts();
-        TRY(b->memory->graph_launch(graph, b->ctx.stream));
+        TRY_OUT(b->memory->graph_launch(graph, b->ctx.stream));
         after = cuda_emulator_memory_counts();
         tap_ok(after.enqueued == before.enqueued + 1 &&
                    after.waits == before.waits && after.launches == i,
                "launch %d is one call, without a wait", i);
         tap_is_close(get(b, b->y), 2.0 * i, 0, "and takes what is there");
     }
-    TRY(put(b, 1.0f, b->x));
-    TRY(b->memory->graph_launch(graph, b->ctx.stream));
-    TRY(b->memory->copy(b->ctx.stream, BYTES, b->y, b->x));
-    TRY(b->memory->graph_launch(graph, b->ctx.stream));
+    TRY_OUT(put(b, 1.0f, b->x));
+    TRY_OUT(b->memory->graph_launch(graph, b->ctx.stream));
+    TRY_OUT(b->memory->copy(b->ctx.stream, BYTES, b->y, b->x));
+    TRY_OUT(b->memory->graph_launch(graph, b->ctx.stream));
     tap_is_close(get(b, b->y), 4.0, 0, "launches and ops come in their order");
-    TRY(enqueue(b));
+    TRY_OUT(enqueue(b));
     tap_is_close(get(b, b->y), 4.0, 0, "later ops are done, not kept");
 out:
     tap_ok(rc == ERR_OK, "nothing failed");

@@ -326,11 +326,11 @@ static enum err read_all(const char *path)
     int32_t tokens[1000];
     int64_t length = 0;
     struct dataset *dataset = NULL;
-    TRY(dataset_open(path, &dataset));
+    TRY_OUT(dataset_open(path, &dataset));
     for (int64_t s = 0; s < dataset_shards(dataset); s++)
-        TRY(dataset_verify_shard(dataset, s, NULL));
+        TRY_OUT(dataset_verify_shard(dataset, s, NULL));
     for (int64_t s = 0; s < dataset_samples(dataset); s++)
-        TRY(dataset_read(dataset, s, tokens, 1000, &length));
+        TRY_OUT(dataset_read(dataset, s, tokens, 1000, &length));
 out:
     dataset_close(dataset);
     return rc;

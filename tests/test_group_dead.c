@@ -34,7 +34,6 @@ static const struct {
  * the victim itself. */
 static enum err pass_on(const struct group_access *group, char *data, int laps)
 {
-    enum err rc = ERR_OK;
     size_t bytes = sizeof(int);
     int next = (group->rank + 1) % group->size;
     int last = (group->rank + group->size - 1) % group->size;
@@ -46,8 +45,7 @@ static enum err pass_on(const struct group_access *group, char *data, int laps)
         TRY(group->start(group->arg, 0, next, data, bytes, last, NULL, 0));
         TRY(group->wait(group->arg, 0));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err compute(struct comm *comm, int number)
@@ -63,14 +61,14 @@ static enum err compute(struct comm *comm, int number)
         strcmp(way, "direct") == 0 ? &kernel_memory_cpu : &deferred_memory;
     deferred.name = "0000:01:00.0";
     nccl_fake.busy = 1;
-    TRY(comm_duplicate(comm, &nccl_fake.comm));
-    TRY(memory->stream_create(false, &stream));
-    TRY(memory->event_create(&come));
-    TRY(memory->tensors_create(ROOM, &tensors));
-    TRY(comm_tensors_create_lent(comm, memory, stream, way, &nccl_fake_library,
-                                 &talk));
-    TRY(group_create(comm, talk, cases[number].degree, &group));
-    TRY(comm_barrier(comm));
+    TRY_OUT(comm_duplicate(comm, &nccl_fake.comm));
+    TRY_OUT(memory->stream_create(false, &stream));
+    TRY_OUT(memory->event_create(&come));
+    TRY_OUT(memory->tensors_create(ROOM, &tensors));
+    TRY_OUT(comm_tensors_create_lent(comm, memory, stream, way,
+                                     &nccl_fake_library, &talk));
+    TRY_OUT(group_create(comm, talk, cases[number].degree, &group));
+    TRY_OUT(comm_barrier(comm));
     rc = pass_on(group_access(group), tensors.base, victim ? 1 : 3);
     if (rc == ERR_OK && victim)
         raise(cases[number].signal);

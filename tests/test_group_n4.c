@@ -35,7 +35,6 @@ static enum err ring(struct comm *comm, const struct group_access *group,
                      int *errors)
 {
     static int send[USED][WORDS], recv[USED][WORDS];
-    enum err rc = ERR_OK;
     int size = group->size;
     int next = (group->rank + 1) % size;
     int last = (group->rank + size - 1) % size;
@@ -56,14 +55,12 @@ static enum err ring(struct comm *comm, const struct group_access *group,
             *errors += wrong(recv[u], first + last, round, slot);
         }
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The first one sends to the last one, and nothing comes back. */
 static enum err one_way(const struct group_access *group, int *errors)
 {
-    enum err rc = ERR_OK;
     int data = group->rank == 0 ? 42 : 0;
     size_t bytes = sizeof data;
     bool from = group->rank == 0, to = group->rank == group->size - 1;
@@ -73,8 +70,7 @@ static enum err one_way(const struct group_access *group, int *errors)
                      from ? bytes : 0, 0, to ? &data : NULL, to ? bytes : 0));
     TRY(group->wait(group->arg, 7));
     *errors += (to || from) && data != 42;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void test_groups(struct comm *comm, struct comm_tensors *talk,
@@ -83,13 +79,13 @@ static void test_groups(struct comm *comm, struct comm_tensors *talk,
     enum err rc = ERR_OK;
     struct group *group = NULL;
     int errors = 0;
-    TRY(group_create(comm, talk, degree, &group));
+    TRY_OUT(group_create(comm, talk, degree, &group));
     const struct group_access *access = group_access(group);
     errors += access->size != degree;
     errors += access->rank != comm_rank(comm) % degree;
     if (degree > 1)
-        TRY(ring(comm, access, &errors));
-    TRY(one_way(access, &errors));
+        TRY_OUT(ring(comm, access, &errors));
+    TRY_OUT(one_way(access, &errors));
 out:
     rc = comm_agree(comm, rc);
     int64_t sum = errors;
@@ -108,7 +104,7 @@ static void test_own_error(struct comm *comm, struct comm_tensors *talk)
     enum err rc = ERR_OK;
     struct group *group = NULL;
     int rank = comm_rank(comm), last = comm_size(comm) - 1;
-    TRY(group_create(comm, talk, comm_size(comm), &group));
+    TRY_OUT(group_create(comm, talk, comm_size(comm), &group));
     rc = rank == last ? err_set(ERR_NUMERIC, "it was me")
                       : err_set(ERR_COMM, "somebody did not come");
     rc = group_roll_call(group, rc);
@@ -122,7 +118,7 @@ static void test_own_error(struct comm *comm, struct comm_tensors *talk)
            "the error of the last rank ends all, also the second time");
     group_destroy(group);
     group = NULL;
-    TRY(group_create(comm, talk, 1, &group));
+    TRY_OUT(group_create(comm, talk, 1, &group));
     err_set(ERR_COMM, "somebody was late, rank %d", rank);
     rc = group_roll_call(group, ERR_COMM);
     all = rc == ERR_COMM && strstr(err_text(), "was late") != NULL;

@@ -131,11 +131,12 @@ static void run(struct member *m, const struct param_access *access)
     fewer.samples = (fewer.samples + 1) / 2;
     memset(f->gradient, 0, fixture_bytes(f));
     memset(f->done, 0, sizeof f->done);
-    TRY(model_create(&f->config, f->params, m->kernels, &m->options, &model));
-    TRY(model_train_leaf(model, access, &f->leaf, &m->train));
-    TRY(fixture_counts(model, m->kernels, &f->config, m->counts[0]));
-    TRY(model_eval_leaf(model, access, &fewer, &m->eval));
-    TRY(fixture_counts(model, m->kernels, &f->config, m->counts[1]));
+    TRY_OUT(
+        model_create(&f->config, f->params, m->kernels, &m->options, &model));
+    TRY_OUT(model_train_leaf(model, access, &f->leaf, &m->train));
+    TRY_OUT(fixture_counts(model, m->kernels, &f->config, m->counts[0]));
+    TRY_OUT(model_eval_leaf(model, access, &fewer, &m->eval));
+    TRY_OUT(fixture_counts(model, m->kernels, &f->config, m->counts[1]));
 out:
     model_destroy(model);
     m->rc = rc;

@@ -180,13 +180,13 @@ static enum err compute(struct layer_test *t)
     pass->number = 1;
     pass->n = t->n;
     model->loss_tokens = 1;
-    TRY(model_fp8_clear(model));
-    TRY(model_fp8_upload(model, scales, scales + count));
-    TRY(model_linear(pass, t->linear, t->out, t->in, t->x.device, t->w.device,
-                     t->bias.device, t->y.device));
-    TRY(model_linear_backward(pass, t->linear, t->out, t->in, t->dy.device,
-                              t->x.device, t->w.device, t->dx.device,
-                              t->dweight.device, t->dbias.device));
+    TRY_OUT(model_fp8_clear(model));
+    TRY_OUT(model_fp8_upload(model, scales, scales + count));
+    TRY_OUT(model_linear(pass, t->linear, t->out, t->in, t->x.device,
+                         t->w.device, t->bias.device, t->y.device));
+    TRY_OUT(model_linear_backward(pass, t->linear, t->out, t->in, t->dy.device,
+                                  t->x.device, t->w.device, t->dx.device,
+                                  t->dweight.device, t->dbias.device));
 out:
     free(scales);
     return rc;

@@ -162,14 +162,14 @@ static void test_error(struct device *d)
     struct model *model = NULL;
     d->kernels.sum = failing_sum;
     out_of_memory = false;
-    TRY(model_open(d, true, &model));
-    TRY(train_one(d, model, 0, &script[0]));
+    TRY_OUT(model_open(d, true, &model));
+    TRY_OUT(train_one(d, model, 0, &script[0]));
     out_of_memory = true;
     rc = train_one(d, model, 1, &script[1]);
     tap_ok(rc == ERR_MEMORY && strcmp(err_text(), "an op without memory") == 0,
            "an op that fails fails the leaf: %s", err_text());
     out_of_memory = false;
-    TRY(train_one(d, model, 2, &script[2]));
+    TRY_OUT(train_one(d, model, 2, &script[2]));
 out:
     tap_ok(rc == ERR_OK, "and the next one is trained");
     model_destroy(model);
@@ -227,25 +227,25 @@ static void test_limit(const struct kernels *kernels)
     struct step step = { 1, 2, 0, false, 0 };
     struct cuda_emulator_memory_counts before = cuda_emulator_memory_counts();
     device_open(&d, f, kernels, DTYPE_F32);
-    TRY(model_open(&d, true, &model));
+    TRY_OUT(model_open(&d, true, &model));
     for (int turn = 0; turn < 2; turn++)
         for (int i = 0; i < KINDS; i++) {
             step.fixed = i;
-            TRY(train_one(&d, model, i, &step));
+            TRY_OUT(train_one(&d, model, i, &step));
         }
     tap_is_int(counts_since(before).captures, MODEL_GRAPHS_MAX,
                "so many kinds and no more are kept");
     step.fixed = 0;
-    TRY(train_one(&d, model, 0, &step));
+    TRY_OUT(train_one(&d, model, 0, &step));
     tap_is_int(model_graph_launches(model), MODEL_GRAPHS_MAX + 1,
                "and they are launched");
     before = cuda_emulator_memory_counts();
-    TRY(model_graph_forget(model));
-    TRY(train_one(&d, model, 0, &step));
+    TRY_OUT(model_graph_forget(model));
+    TRY_OUT(train_one(&d, model, 0, &step));
     tap_ok(counts_since(before).launches == 0 &&
                counts_since(before).captures == 0,
            "after forgetting a kind is new");
-    TRY(train_one(&d, model, 0, &step));
+    TRY_OUT(train_one(&d, model, 0, &step));
     tap_ok(counts_since(before).launches == 1 &&
                counts_since(before).captures == 1,
            "and kept again");
@@ -271,10 +271,10 @@ static void test_others(const struct kernels *kernels)
     device_open(&d, f, kernels, DTYPE_F32);
     access = device_access(&d);
     access.fixed = NULL;
-    TRY(model_open(&d, true, &model));
+    TRY_OUT(model_open(&d, true, &model));
     for (int i = 0; i < 3; i++) {
         memset(f->done, 0, sizeof f->done);
-        TRY(model_train_leaf(model, &access, &f->leaf, d.loss));
+        TRY_OUT(model_train_leaf(model, &access, &f->leaf, d.loss));
     }
 out:
     tap_ok(rc == ERR_OK && counts_since(before).captures == 0 &&

@@ -46,7 +46,6 @@ static enum err add_or_end(const struct kernel_ctx *ctx, enum dtype dtype,
 
 static enum err exchange(struct comm *comm, int number)
 {
-    enum err rc = ERR_OK;
     struct kernel_ctx ctx = { .threads = 1 };
     struct kernels kernels = fixture_kernels;
     struct reduce *reduce = NULL;
@@ -68,9 +67,7 @@ static enum err exchange(struct comm *comm, int number)
     TRY(reduce_finish(reduce, &own));
     if (place == WEIGHTS)
         raise(cases[number].signal);
-    TRY(weights_exchange(weights));
-out:
-    return rc;
+    return weights_exchange(weights);
 }
 
 /* Names in /dev/shm that end processes of ours may have left. */

@@ -56,7 +56,6 @@ static void test_strategies(struct world *world, enum dtype dtype,
 static enum err load(const struct world *world, struct replica *from,
                      struct replica *to)
 {
-    enum err rc = ERR_OK;
     int count;
     const struct kernel_memory *memory = world->kernels->memory;
     const struct ckpt_item *all = replica_items(from, &count);
@@ -68,9 +67,7 @@ static enum err load(const struct world *world, struct replica *from,
                                (const float *)all[i].data + own[i].part.begin,
                                own[i].data));
     }
-    TRY(replica_loaded(to));
-out:
-    return rc;
+    return replica_loaded(to);
 }
 
 /* A state of fp32 weights goes on with bf16 ones, and the other way. */
@@ -96,12 +93,12 @@ static void test_load(struct world *world, const struct strategy *strategy,
     *world->wrong = 0;
     if (replica_check(&options, world->ranks) != ERR_OK)
         return;
-    TRY(make(&alone, world->self, &one, &whole));
-    TRY(play_batch(&alone, whole, &one, NULL, 0, NEVER, NEVER, want));
-    TRY(make(world, world->comm, &options, &replica));
-    TRY(load(world, whole, replica));
-    TRY(play_batch(world, replica, &options, NULL, 1, NEVER, NEVER, got));
-    TRY(play_batch(&alone, whole, &one, NULL, 1, NEVER, NEVER, want));
+    TRY_OUT(make(&alone, world->self, &one, &whole));
+    TRY_OUT(play_batch(&alone, whole, &one, NULL, 0, NEVER, NEVER, want));
+    TRY_OUT(make(world, world->comm, &options, &replica));
+    TRY_OUT(load(world, whole, replica));
+    TRY_OUT(play_batch(world, replica, &options, NULL, 1, NEVER, NEVER, got));
+    TRY_OUT(play_batch(&alone, whole, &one, NULL, 1, NEVER, NEVER, want));
 out:
     tap_note("from %s to %s, %s", dtype_name(from), dtype_name(to),
              world->kernels->backend);
@@ -136,9 +133,9 @@ static void test_rounded(struct world *host, struct world *device)
                                        .leaves = 2 };
     for (int i = 0; i < 2; i++) {
         options.exchange = i == 1 ? "staged" : NULL;
-        TRY(make(worlds[i], host->comm, &options, &replica));
-        TRY(play_batch(worlds[i], replica, &options, NULL, 0, NEVER, NEVER,
-                       results[i]));
+        TRY_OUT(make(worlds[i], host->comm, &options, &replica));
+        TRY_OUT(play_batch(worlds[i], replica, &options, NULL, 0, NEVER, NEVER,
+                           results[i]));
         replica_destroy(replica);
         replica = NULL;
     }

@@ -29,9 +29,9 @@ static void test_load(struct world *world)
     enum err rc = ERR_OK;
     to.strategy = REPLICA_ZERO3;
     to.shard_degree = world->ranks % 2 == 0 ? 2 : 0;
-    TRY(make(world, world->self, &from, &whole));
-    TRY(play_batch(world, whole, &from, NULL, 0, NEVER, NEVER, results));
-    TRY(make(world, world->comm, &to, &replica));
+    TRY_OUT(make(world, world->self, &from, &whole));
+    TRY_OUT(play_batch(world, whole, &from, NULL, 0, NEVER, NEVER, results));
+    TRY_OUT(make(world, world->comm, &to, &replica));
     const struct ckpt_item *all = replica_items(whole, &count);
     const struct ckpt_item *own = replica_items(replica, &count);
     for (int i = 0; i < count; i++) {
@@ -40,9 +40,9 @@ static void test_load(struct world *world)
             memcpy(own[i].data, (const float *)all[i].data + own[i].part.begin,
                    n * sizeof(float));
     }
-    TRY(replica_loaded(replica));
-    TRY(play_batch(world, replica, &to, whole, 1, NEVER, NEVER, results));
-    TRY(play_batch(world, whole, &from, NULL, 1, NEVER, NEVER, results));
+    TRY_OUT(replica_loaded(replica));
+    TRY_OUT(play_batch(world, replica, &to, whole, 1, NEVER, NEVER, results));
+    TRY_OUT(play_batch(world, whole, &from, NULL, 1, NEVER, NEVER, results));
 out:
     everywhere(world,
                rc == ERR_OK && same_state(world, replica, whole, &elements),
@@ -59,15 +59,15 @@ static void test_bf16(struct world *world, struct replica_options options)
     enum err rc = ERR_OK;
     options.slots = 4;
     options.leaves = 2;
-    TRY(make(world, world->comm, &options, &replica));
-    TRY(play_batch(world, replica, &options, NULL, 0, NEVER, NEVER, exact));
+    TRY_OUT(make(world, world->comm, &options, &replica));
+    TRY_OUT(play_batch(world, replica, &options, NULL, 0, NEVER, NEVER, exact));
     for (int i = 0; i < 2; i++) {
         replica_destroy(replica);
         replica = NULL;
         options.reduce_bf16 = true;
-        TRY(make(world, world->comm, &options, &replica));
-        TRY(play_batch(world, replica, &options, NULL, 0, NEVER, NEVER,
-                       i == 0 ? first : again));
+        TRY_OUT(make(world, world->comm, &options, &replica));
+        TRY_OUT(play_batch(world, replica, &options, NULL, 0, NEVER, NEVER,
+                           i == 0 ? first : again));
     }
 out:
     everywhere(world, rc == ERR_OK && first[1] == again[1],

@@ -34,16 +34,13 @@ static enum err work(void *arg)
 
 static enum err act(struct comm *comm, int number)
 {
-    enum err rc = ERR_OK;
     struct job job = { .number = number };
     TRY(train_alone(comm, work, &job));
     if (job.worked != (comm_rank(comm) == 0))
         return err_set(ERR_INTERNAL, "rank 0 works, and nobody else");
     if (comm_rank(comm) == cases[number].victim)
         kill(getpid(), cases[number].signal);
-    TRY(comm_barrier(comm));
-out:
-    return rc;
+    return comm_barrier(comm);
 }
 
 int main(int argc, char **argv)

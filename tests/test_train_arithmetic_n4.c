@@ -60,15 +60,15 @@ static enum err open_run(struct world *world, const char *name, const char *set,
     snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(kernels, sizeof kernels, "hardware.kernel_set=%s", set);
-    TRY(train_settings_load(NULL, overrides, count, settings));
-    TRY(fsio_mkdirs(settings->run.dir));
-    TRY(trainer_create(world->comm, settings, 1, &run->trainer));
+    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(fsio_mkdirs(settings->run.dir));
+    TRY_OUT(trainer_create(world->comm, settings, 1, &run->trainer));
     if (claims != NULL)
         snprintf(run->trainer->arithmetic, sizeof run->trainer->arithmetic,
                  "%s", claims);
-    TRY(train_checkpoint_create(NULL, NULL, &run->checkpoint));
+    TRY_OUT(train_checkpoint_create(NULL, NULL, &run->checkpoint));
     trainer_listen(run->trainer, train_checkpoint_listener(run->checkpoint));
-    TRY(trainer_start(run->trainer));
+    TRY_OUT(trainer_start(run->trainer));
 out:
     free(settings);
     return rc;
@@ -86,11 +86,11 @@ static enum err go_on(struct world *world, const char *name, const char *set,
 {
     enum err rc = ERR_OK;
     struct run run;
-    TRY(open_run(world, name, set, more, claims, &run));
+    TRY_OUT(open_run(world, name, set, more, claims, &run));
     for (int i = 0; i < STEPS; i++) {
-        TRY(trainer_step(run.trainer));
+        TRY_OUT(trainer_step(run.trainer));
         run.trainer->finished = i == STEPS - 1; /* the save is awaited */
-        TRY(trainer_event(run.trainer, EVENT_BATCH_CHECKPOINT));
+        TRY_OUT(trainer_event(run.trainer, EVENT_BATCH_CHECKPOINT));
     }
 out:
     close_run(&run);

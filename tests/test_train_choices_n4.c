@@ -100,10 +100,10 @@ static enum err open_run(struct world *world, const char *name,
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(mode, sizeof mode, "parallel.determinism=%s", determinism);
     enum err rc = ERR_OK;
-    TRY(train_settings_load(NULL, overrides, count, settings));
-    TRY(fsio_mkdirs(settings->run.dir));
-    TRY(trainer_create(world->comm, settings, 1, &run->trainer));
-    TRY(train_checkpoint_create(NULL, NULL, &run->checkpoint));
+    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(fsio_mkdirs(settings->run.dir));
+    TRY_OUT(trainer_create(world->comm, settings, 1, &run->trainer));
+    TRY_OUT(train_checkpoint_create(NULL, NULL, &run->checkpoint));
     trainer_listen(run->trainer, train_checkpoint_listener(run->checkpoint));
     whole = run->trainer->kernels;
     table = *whole;
@@ -116,10 +116,10 @@ static enum err open_run(struct world *world, const char *name,
     table.memory = &memory;
     run->trainer->kernels = &table;
     /* the model takes the table, too */
-    TRY(trainer_memory_adopt(run->trainer, 1));
+    TRY_OUT(trainer_memory_adopt(run->trainer, 1));
     measured = embeddings = 0;
     snprintf(chosen, sizeof chosen, "none");
-    TRY(trainer_start(run->trainer));
+    TRY_OUT(trainer_start(run->trainer));
 out:
     free(settings);
     return rc;
@@ -134,12 +134,9 @@ static void close_run(struct run *run)
 /* One step, with its checkpoint. */
 static enum err go_on(struct run *run)
 {
-    enum err rc = ERR_OK;
     TRY(trainer_step(run->trainer));
     run->trainer->finished = true; /* the save is awaited */
-    TRY(trainer_event(run->trainer, EVENT_BATCH_CHECKPOINT));
-out:
-    return rc;
+    return trainer_event(run->trainer, EVENT_BATCH_CHECKPOINT);
 }
 
 static void test_fresh(struct world *world)

@@ -85,7 +85,6 @@ static enum err load_settings(const struct world *world, const char *run,
 static enum err train(struct trainer *trainer, int64_t steps,
                       struct results *out)
 {
-    enum err rc = ERR_OK;
     while (trainer->step < steps) {
         int64_t before = cuda_emulator_memory_waits();
         TRY(trainer_step(trainer));
@@ -101,8 +100,7 @@ static enum err train(struct trainer *trainer, int64_t steps,
     snprintf(out->arithmetic, sizeof out->arithmetic, "%s",
              trainer->arithmetic);
     out->launches = model_graph_launches(trainer->model);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Begin or go on in the run directory. */
@@ -115,16 +113,16 @@ static enum err run_to(const struct world *world, const char *run,
     struct train_checkpoint *checkpoint = NULL;
     struct train_eval *eval = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
-    TRY(load_settings(world, run, more, settings));
-    TRY(fsio_mkdirs(settings->run.dir));
-    TRY(trainer_create(world->comm, settings, 1, &trainer));
-    TRY(train_checkpoint_create(NULL, NULL, &checkpoint));
+    TRY_OUT(load_settings(world, run, more, settings));
+    TRY_OUT(fsio_mkdirs(settings->run.dir));
+    TRY_OUT(trainer_create(world->comm, settings, 1, &trainer));
+    TRY_OUT(train_checkpoint_create(NULL, NULL, &checkpoint));
     trainer_listen(trainer, train_checkpoint_listener(checkpoint));
-    TRY(train_eval_create(trainer, &eval));
-    TRY(trainer_start(trainer));
-    TRY(trainer_calibrate(trainer));
-    TRY(train(trainer, steps, out));
-    TRY(train_eval_run(eval, trainer, &out->eval_loss, &done));
+    TRY_OUT(train_eval_create(trainer, &eval));
+    TRY_OUT(trainer_start(trainer));
+    TRY_OUT(trainer_calibrate(trainer));
+    TRY_OUT(train(trainer, steps, out));
+    TRY_OUT(train_eval_run(eval, trainer, &out->eval_loss, &done));
 out:
     if (rc != ERR_OK)
         tap_note("%s: %s", run, err_text());
@@ -151,12 +149,12 @@ static bool same_checkpoint(const struct world *world, const char *a,
 {
     char path[FSIO_PATH_MAX], one[65] = "", other[65] = "-";
     enum err rc = ERR_OK;
-    TRY(fsio_path(path, "%s/%s/checkpoints/step-%09lld", world->folder, a,
-                  (long long)step));
-    TRY(ckpt_digest(path, one));
-    TRY(fsio_path(path, "%s/%s/checkpoints/step-%09lld", world->folder, b,
-                  (long long)step));
-    TRY(ckpt_digest(path, other));
+    TRY_OUT(fsio_path(path, "%s/%s/checkpoints/step-%09lld", world->folder, a,
+                      (long long)step));
+    TRY_OUT(ckpt_digest(path, one));
+    TRY_OUT(fsio_path(path, "%s/%s/checkpoints/step-%09lld", world->folder, b,
+                      (long long)step));
+    TRY_OUT(ckpt_digest(path, other));
 out:
     if (rc != ERR_OK)
         tap_note("%s", err_text());

@@ -97,12 +97,12 @@ static enum err train(const struct world *world, struct comm *comm,
     enum err rc = ERR_OK;
     struct trainer *trainer = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
-    TRY(load_settings(world, both, shared, settings));
-    TRY(trainer_create(comm, settings, 1, &trainer));
-    TRY(trainer_start(trainer));
-    TRY(trainer_calibrate(trainer));
+    TRY_OUT(load_settings(world, both, shared, settings));
+    TRY_OUT(trainer_create(comm, settings, 1, &trainer));
+    TRY_OUT(trainer_start(trainer));
+    TRY_OUT(trainer_calibrate(trainer));
     for (int i = 0; i < STEPS; i++) {
-        TRY(trainer_step(trainer));
+        TRY_OUT(trainer_step(trainer));
         out->losses[i] = trainer->loss;
         out->norms[i] = trainer->grad_norm;
     }

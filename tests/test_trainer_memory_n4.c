@@ -48,9 +48,9 @@ static enum err open_run(struct world *world, const char *determinism,
     snprintf(micro, sizeof micro, "train.microbatch=%d", microbatch);
     snprintf(bound, sizeof bound, "memory.limit=%lldB", (long long)limit);
     enum err rc = ERR_OK;
-    TRY(train_settings_load(NULL, overrides, count, settings));
-    TRY(trainer_create(world->comm, settings, 1, out));
-    TRY(trainer_start(*out));
+    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(trainer_create(world->comm, settings, 1, out));
+    TRY_OUT(trainer_start(*out));
 out:
     free(settings);
     return rc;

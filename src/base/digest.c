@@ -72,9 +72,9 @@ enum err digest_bytes(const void *data, size_t bytes, char hex[65])
 {
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
-    TRY(digest_create(&digest));
-    TRY(digest_update(digest, data, bytes));
-    TRY(digest_finish(digest, hex));
+    TRY_OUT(digest_create(&digest));
+    TRY_OUT(digest_update(digest, data, bytes));
+    TRY_OUT(digest_finish(digest, hex));
 out:
     digest_destroy(digest);
     return rc;

@@ -3,11 +3,16 @@
  * A fallible function returns `enum err`, ERR_OK (0) on success. Where a
  * failure is first seen, the function stores one line of text (what, where,
  * what to do) with err_set() and returns its code; everybody above passes the
- * code on with TRY, which jumps to the function's one `out:` label, where
- * resources are released in reverse order. Only mains print and exit.
+ * code on. TRY returns at once, where there is nothing to release. TRY_OUT
+ * stores the code and jumps to the function's one `out:` label, where resources
+ * are released in reverse order; nothing returns between the first of them and
+ * the label. Only mains print and exit.
+ *
+ *     TRY(thing_check(path));
+ *     return thing_use(path);
  *
  *     enum err rc = ERR_OK;
- *     TRY(thing_create(&thing));
+ *     TRY_OUT(thing_create(&thing));
  *     ...
  * out:
  *     thing_destroy(thing);
@@ -33,6 +38,13 @@ enum err {
 };
 
 #define TRY(call)                                                              \
+    do {                                                                       \
+        enum err try_rc_ = (call);                                             \
+        if (try_rc_ != ERR_OK)                                                 \
+            return try_rc_;                                                    \
+    } while (0)
+
+#define TRY_OUT(call)                                                          \
     do {                                                                       \
         if ((rc = (call)) != ERR_OK)                                           \
             goto out;                                                          \

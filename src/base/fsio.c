@@ -106,7 +106,7 @@ enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
     size_t length = 0;
     *data = NULL;
     *bytes = 0;
-    TRY(fsio_open_read(path, &fd));
+    TRY_OUT(fsio_open_read(path, &fd));
     struct stat st;
     if (fstat(fd, &st) != 0) {
         rc = err_errno("%s: stat", path);
@@ -128,7 +128,7 @@ enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
         rc = err_set(ERR_MEMORY, "%s: no memory for %zu bytes", path, room);
         goto out;
     }
-    TRY(fsio_read_all(fd, path, bytes_max, &buffer, &length, room));
+    TRY_OUT(fsio_read_all(fd, path, bytes_max, &buffer, &length, room));
     buffer[length] = '\0';
     *data = buffer;
     *bytes = length;
@@ -163,12 +163,12 @@ static enum err open_temporary(const char *path, char temporary[FSIO_PATH_MAX],
 {
     enum err rc = ERR_OK;
     char parent[FSIO_PATH_MAX];
-    TRY(fsio_path(temporary, "%s.tmp.%ld", path, (long)getpid()));
+    TRY_OUT(fsio_path(temporary, "%s.tmp.%ld", path, (long)getpid()));
     for (int i = 1;; i++) {
         *fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (*fd >= 0 || errno != EEXIST || i == FSIO_NAME_TRIES)
             break;
-        TRY(fsio_path(temporary, "%s.tmp.%ld.%d", path, (long)getpid(), i));
+        TRY_OUT(fsio_path(temporary, "%s.tmp.%ld.%d", path, (long)getpid(), i));
     }
     if (*fd < 0 && errno == ENOENT && fsio_parent(path, parent) == ERR_OK &&
         fsio_exists(parent)) /* /proc */
@@ -187,11 +187,11 @@ static enum err write_replace(const char *path, const void *data, size_t bytes,
     bool made = false;
     char temporary[FSIO_PATH_MAX];
     char parent[FSIO_PATH_MAX];
-    TRY(check_replaceable(path));
-    TRY(fsio_parent(path, parent));
-    TRY(open_temporary(path, temporary, &fd));
+    TRY_OUT(check_replaceable(path));
+    TRY_OUT(fsio_parent(path, parent));
+    TRY_OUT(open_temporary(path, temporary, &fd));
     made = true;
-    TRY(fsio_pwrite(fd, data, bytes, 0, temporary));
+    TRY_OUT(fsio_pwrite(fd, data, bytes, 0, temporary));
     if (durable && fsync(fd) != 0) {
         rc = err_errno("%s: fsync", temporary);
         goto out;
@@ -209,7 +209,7 @@ static enum err write_replace(const char *path, const void *data, size_t bytes,
     }
     made = false;
     if (durable)
-        TRY(fsio_fsync_dir(parent));
+        TRY_OUT(fsio_fsync_dir(parent));
 out:
     if (fd >= 0)
         close(fd);
@@ -327,7 +327,6 @@ static enum err fsio_mkdir_one(const char *path)
 
 enum err fsio_mkdirs(const char *path)
 {
-    enum err rc = ERR_OK;
     char part[FSIO_PATH_MAX];
     TRY(fsio_path(part, "%s", path));
     for (char *p = part + 1; part[0] != '\0' && *p != '\0'; p++) {
@@ -337,14 +336,11 @@ enum err fsio_mkdirs(const char *path)
         TRY(fsio_mkdir_one(part));
         *p = '/';
     }
-    TRY(fsio_mkdir_one(part));
-out:
-    return rc;
+    return fsio_mkdir_one(part);
 }
 
 enum err fsio_mkdir_new(const char *prefix, char out[FSIO_PATH_MAX])
 {
-    enum err rc = ERR_OK;
     char parent[FSIO_PATH_MAX];
     TRY(fsio_path(out, "%s.%ld", prefix, (long)getpid()));
     TRY(fsio_parent(out, parent));
@@ -352,14 +348,12 @@ enum err fsio_mkdir_new(const char *prefix, char out[FSIO_PATH_MAX])
     for (int i = 1; mkdir(out, 0777) != 0; i++) {
         if (errno != EEXIST || i == FSIO_NAME_TRIES) {
             TRY(fsio_mkdir_one(out));
-            rc = err_set(ERR_SPACE, "%s: exists, as do others: remove them",
+            return err_set(ERR_SPACE, "%s: exists, as do others: remove them",
                          out);
-            goto out;
         }
         TRY(fsio_path(out, "%s.%ld.%d", prefix, (long)getpid(), i));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 bool fsio_exists(const char *path)

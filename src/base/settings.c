@@ -164,13 +164,13 @@ enum err settings_load(const struct setting *schema, int count,
     if (table.values == NULL)
         return err_set(ERR_MEMORY, "settings: no memory for %d values", count);
     settings_check_schema(&table);
-    TRY(settings_folder_current(folder));
-    TRY(settings_defaults(&table, folder));
+    TRY_OUT(settings_folder_current(folder));
+    TRY_OUT(settings_defaults(&table, folder));
     if (path != NULL)
-        TRY(settings_file_read(path, &table));
+        TRY_OUT(settings_file_read(path, &table));
     for (int i = 0; i < override_count; i++)
-        TRY(settings_override(&table, overrides[i], folder));
-    TRY(settings_check_required(&table, path));
+        TRY_OUT(settings_override(&table, overrides[i], folder));
+    TRY_OUT(settings_check_required(&table, path));
     for (int i = 0; i < count; i++) {
         settings_value_apply(&schema[i], &table.values[i], out);
         if (origins != NULL)

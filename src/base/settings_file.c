@@ -48,7 +48,6 @@ static enum err settings_file_value(const struct setting *setting,
                                     const char *source, const char *place,
                                     struct settings_value *value)
 {
-    enum err rc = ERR_OK;
     char folder[SETTINGS_TEXT_BYTES];
     snprintf(value->place, sizeof value->place, "%s", place);
     switch (config_setting_type(node)) {
@@ -74,8 +73,7 @@ static enum err settings_file_value(const struct setting *setting,
     default:
         return settings_value_wrong(setting, settings_file_kind(node), place);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* One setting, or one group with what it holds. The depth is bounded by the
@@ -88,7 +86,7 @@ static enum err settings_file_node(const struct settings_file *file,
     char key[SETTINGS_KEY_BYTES];
     char source[SETTINGS_TEXT_BYTES];
     char place[SETTINGS_PLACE_BYTES];
-    TRY(settings_file_path(file, config_setting_source_file(node), source));
+    TRY_OUT(settings_file_path(file, config_setting_source_file(node), source));
     snprintf(place, sizeof place, "%.240s:%u", source,
              config_setting_source_line(node));
     int n = snprintf(key, sizeof key, "%s%s%s", prefix,
@@ -98,8 +96,8 @@ static enum err settings_file_node(const struct settings_file *file,
 
     int index = settings_find(file->table, key);
     if (index >= 0) {
-        TRY(settings_file_value(&file->table->schema[index], node, source,
-                                place, &file->table->values[index]));
+        TRY_OUT(settings_file_value(&file->table->schema[index], node, source,
+                                    place, &file->table->values[index]));
         goto out;
     }
     int members =
@@ -117,8 +115,8 @@ static enum err settings_file_node(const struct settings_file *file,
     }
     /* an unknown group is reported by its first member, which tells more */
     for (int i = 0; i < members; i++)
-        TRY(settings_file_node(file, config_setting_get_elem(node, (unsigned)i),
-                               key));
+        TRY_OUT(settings_file_node(
+            file, config_setting_get_elem(node, (unsigned)i), key));
 out:
     return rc;
 }
@@ -132,7 +130,7 @@ static enum err settings_file_syntax(const char *path, int line,
     size_t bytes = 0;
     char hint[SETTINGS_PLACE_BYTES] =
         "it is set twice; a group is opened once, with all that is in it";
-    TRY(settings_scan_read(path, SETTINGS_SCAN_BYTES_MAX, &text, &bytes));
+    TRY_OUT(settings_scan_read(path, SETTINGS_SCAN_BYTES_MAX, &text, &bytes));
     if (strcmp(error, "duplicate setting name") != 0)
         settings_hint_line(text, line, hint);
     rc = err_set(ERR_USAGE, "%s:%d: %s: %s", path, line, error, hint);
@@ -165,14 +163,14 @@ enum err settings_file_read(const char *path, struct settings_table *table)
     struct settings_file file = { .path = path, .table = table };
     config_t config;
     config_init(&config);
-    TRY(settings_folder_of(path, file.folder));
-    TRY(settings_scan_file(path, file.folder));
-    TRY(settings_file_parse(&file, &config));
+    TRY_OUT(settings_folder_of(path, file.folder));
+    TRY_OUT(settings_scan_file(path, file.folder));
+    TRY_OUT(settings_file_parse(&file, &config));
     const config_setting_t *root = config_root_setting(&config);
     int members = config_setting_length(root);
     for (int i = 0; i < members; i++)
-        TRY(settings_file_node(&file,
-                               config_setting_get_elem(root, (unsigned)i), ""));
+        TRY_OUT(settings_file_node(
+            &file, config_setting_get_elem(root, (unsigned)i), ""));
 out:
     config_destroy(&config);
     return rc;

@@ -124,7 +124,6 @@ static enum err settings_scan_number(struct settings_scan *scan)
 /* `next` stands on an @ that begins a line. */
 static enum err settings_scan_include(struct settings_scan *scan)
 {
-    enum err rc = ERR_OK;
     static const char word[] = "@include";
     const char *p = scan->next++;
     if (strncmp(p, word, sizeof word - 1) != 0)
@@ -137,13 +136,11 @@ static enum err settings_scan_include(struct settings_scan *scan)
     char name[FSIO_PATH_MAX];
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(name, "%.*s", (int)bytes, p + 1));
-    if (name[0] == '/') {
-        rc = err_set(ERR_USAGE,
+    if (name[0] == '/')
+        return err_set(ERR_USAGE,
                      "%s:%d: @include \"%s\": give a path relative to the "
                      "configuration file's folder %s",
                      scan->path, scan->line, name, scan->folder);
-        goto out;
-    }
     TRY(fsio_path(path, "%s/%s", scan->folder, name));
     scan->next = p;
     struct stat st;
@@ -152,19 +149,14 @@ static enum err settings_scan_include(struct settings_scan *scan)
         wrong = strerror(errno);
     else if (!S_ISREG(st.st_mode))
         wrong = S_ISDIR(st.st_mode) ? "is a folder" : "is not a regular file";
-    if (wrong != NULL) {
-        rc = err_set(ERR_USAGE, "%s:%d: cannot include %s: %s", scan->path,
+    if (wrong != NULL)
+        return err_set(ERR_USAGE, "%s:%d: cannot include %s: %s", scan->path,
                      scan->line, path, wrong);
-        goto out;
-    }
-    if (scan->room->files-- == 0) {
-        rc = err_set(ERR_USAGE, "%s:%d: more than %d includes", scan->path,
+    if (scan->room->files-- == 0)
+        return err_set(ERR_USAGE, "%s:%d: more than %d includes", scan->path,
                      scan->line, SETTINGS_SCAN_FILES_MAX);
-        goto out;
-    }
-    TRY(settings_scan_nested(path, scan->folder, scan->depth + 1, scan->room));
-out:
-    return rc;
+    return 
+        settings_scan_nested(path, scan->folder, scan->depth + 1, scan->room);
 }
 
 static void settings_scan_name(struct settings_scan *scan)
@@ -186,7 +178,6 @@ static enum err settings_scan_setting(struct settings_scan *scan)
 
 static enum err settings_scan_text(struct settings_scan *scan)
 {
-    enum err rc = ERR_OK;
     bool line_start = true;
     while (*scan->next != '\0') {
         unsigned char c = (unsigned char)*scan->next;
@@ -217,8 +208,7 @@ static enum err settings_scan_text(struct settings_scan *scan)
             scan->next++;
         line_start = false;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err settings_scan_read(const char *path, size_t bytes_max, char **text,
@@ -252,7 +242,7 @@ static enum err settings_scan_nested(const char *path, const char *folder,
     size_t bytes = 0;
     if (depth > SETTINGS_SCAN_DEPTH_MAX)
         return ERR_OK;
-    TRY(settings_scan_read(path, room->bytes, &text, &bytes));
+    TRY_OUT(settings_scan_read(path, room->bytes, &text, &bytes));
     room->bytes -= bytes;
     int line = 1;
     const char *hint = settings_hint_format(text, bytes, &line);
@@ -261,7 +251,7 @@ static enum err settings_scan_nested(const char *path, const char *folder,
         goto out;
     }
     struct settings_scan scan = { room, path, folder, text, 1, depth };
-    TRY(settings_scan_text(&scan));
+    TRY_OUT(settings_scan_text(&scan));
 out:
     free(text);
     return rc;

@@ -112,7 +112,6 @@ static enum err settings_join(const char *folder, const char *path,
 
 enum err settings_folder_of(const char *path, char out[SETTINGS_TEXT_BYTES])
 {
-    enum err rc = ERR_OK;
     char current[SETTINGS_TEXT_BYTES] = "";
     char parent[SETTINGS_TEXT_BYTES];
     const char *slash = strrchr(path, '/');
@@ -126,9 +125,7 @@ enum err settings_folder_of(const char *path, char out[SETTINGS_TEXT_BYTES])
         snprintf(parent, sizeof parent, "/");
     if (path[0] != '/')
         TRY(settings_folder_current(current));
-    TRY(settings_join(current, parent, out));
-out:
-    return rc;
+    return settings_join(current, parent, out);
 }
 
 static bool settings_is_choice(const char *choices, const char *text)

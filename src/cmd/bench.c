@@ -142,7 +142,6 @@ static enum err parse_number(const char *option, const char *text, double max,
 static enum err set_value(struct arguments *out, const char *option,
                           const char *value)
 {
-    enum err rc = ERR_OK;
     double number = 1;
     if (strcmp(option, "--dir") == 0) {
         out->dir = value;
@@ -167,13 +166,11 @@ static enum err set_value(struct arguments *out, const char *option,
     }
     if (value == NULL || value[0] == '\0')
         return bad_value(option, value);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err parse(int argc, char **argv, struct arguments *out)
 {
-    enum err rc = ERR_OK;
     struct bench_options *options = &out->options;
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
@@ -186,7 +183,8 @@ static enum err parse(int argc, char **argv, struct arguments *out)
         } else if (strcmp(argument, "--parallel") == 0) {
             options->parallel = true;
         } else if (argument[0] == '-') {
-            TRY(set_value(out, argument, i + 1 < argc ? argv[i + 1] : NULL));
+            TRY(
+                set_value(out, argument, i + 1 < argc ? argv[i + 1] : NULL));
             i++;
         } else if (strchr(argument, '=') != NULL) {
             options->overrides[options->override_count++] = argv[i];
@@ -200,10 +198,9 @@ static enum err parse(int argc, char **argv, struct arguments *out)
         }
     }
     if (out->name == NULL && !out->help && !out->version)
-        rc = err_set(ERR_USAGE,
+        return err_set(ERR_USAGE,
                      "no benchmark was named; there are " NAMES "; see --help");
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Options that would be ignored. */
@@ -240,13 +237,13 @@ static enum err run_in_folder(const struct arguments *arguments,
     if (options.model == NULL && strcmp(arguments->name, "gemm") != 0)
         options.model = "125m";
     if (strstr(arguments->name, "-rank") != NULL) {
-        TRY(bench_ranks_check(&options));
+        TRY_OUT(bench_ranks_check(&options));
         return run_bench(arguments->name, &options, result);
     }
     if (strcmp(arguments->name, PEER) == 0)
         return run_bench(arguments->name, &options, result);
-    TRY(fsio_path(prefix, "%s/tessera-bench", dir));
-    TRY(fsio_mkdir_new(prefix, folder));
+    TRY_OUT(fsio_path(prefix, "%s/tessera-bench", dir));
+    TRY_OUT(fsio_mkdir_new(prefix, folder));
     options.dir = folder;
     rc = run_bench(arguments->name, &options, result);
     if (fsio_remove_tree(folder) != ERR_OK)

@@ -158,15 +158,15 @@ enum err bench_blas_open(const struct bench_blas_choice *choice,
     if (blas == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     blas->choice = *choice;
-    TRY(check_space(choice->threads));
-    TRY(open_library(choice, &blas->library));
+    TRY_OUT(check_space(choice->threads));
+    TRY_OUT(open_library(choice, &blas->library));
     if (!find(blas, "cblas_sgemm", &blas->sgemm)) {
         rc = err_set(ERR_UNSUPPORTED, "it has no cblas_sgemm");
         goto out;
     }
     if (choice->kind == BLAS_BLIS && choice->forced[0] != '\0')
-        TRY(force_blis(blas));
-    TRY(set_threads(blas));
+        TRY_OUT(force_blis(blas));
+    TRY_OUT(set_threads(blas));
     *out = blas;
     blas = NULL;
 out:

@@ -26,7 +26,6 @@ static enum err time_shape(struct bench_peer *peer, int64_t tokens,
                            const struct bench_shape *shape,
                            double seconds[BENCH_BOUND_ROUNDS])
 {
-    enum err rc = ERR_OK;
     static const enum gemm_form forms[] = { GEMM_NT, GEMM_NN, GEMM_TN };
     for (int f = 0; f < 3; f++) {
         struct bench_product product = bench_product_linear(
@@ -38,8 +37,7 @@ static enum err time_shape(struct bench_peer *peer, int64_t tokens,
             seconds[round] += shape->times * one;
         }
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err bench_bound_gemm(const struct bench_blas_choice *choice,
@@ -52,10 +50,10 @@ enum err bench_bound_gemm(const struct bench_blas_choice *choice,
     bench_bound_shapes(&kind->config, shapes);
     for (int round = 0; round < BENCH_BOUND_ROUNDS; round++)
         seconds[round] = 0.0;
-    TRY(bench_peer_start(choice, &peer));
+    TRY_OUT(bench_peer_start(choice, &peer));
     for (int i = 0; i < BENCH_BOUND_SHAPES; i++)
-        TRY(time_shape(peer, (int64_t)kind->samples * kind->seq_len, &shapes[i],
-                       seconds));
+        TRY_OUT(time_shape(peer, (int64_t)kind->samples * kind->seq_len,
+                           &shapes[i], seconds));
 out:
     bench_peer_stop(peer);
     return rc;
@@ -84,7 +82,7 @@ enum err bench_bound_triad(const void *arg, double *values)
     const int *threads = arg;
     struct arena arena = { 0 };
     size_t bytes = 3 * (size_t)TRIAD_ELEMENTS * sizeof(float);
-    TRY(arena_create(bytes, &arena));
+    TRY_OUT(arena_create(bytes, &arena));
     float *a = arena_take(&arena, bytes);
     for (int64_t i = 0; i < 3 * TRIAD_ELEMENTS; i++)
         a[i] = (float)(i % 97 - 48) * 1e-4f; /* no subnormal numbers */

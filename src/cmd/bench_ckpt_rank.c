@@ -125,8 +125,8 @@ static enum err make_state(struct bench *b)
     enum err rc = ERR_OK;
     struct model_config config;
     struct params *params = NULL;
-    TRY(model_config_preset("mpt-125m", &config));
-    TRY(params_create(&config, &params));
+    TRY_OUT(model_config_preset("mpt-125m", &config));
+    TRY_OUT(params_create(&config, &params));
     b->items = calloc((size_t)params->count * COPIES, sizeof *b->items);
     if (b->items == NULL) {
         rc = err_set(ERR_MEMORY, "out of memory");
@@ -135,13 +135,13 @@ static enum err make_state(struct bench *b)
     struct arena plan = { 0 };
     lay_out(b, params, &plan);
     b->bytes = (int64_t)plan.used;
-    TRY(arena_create(plan.used, &b->arena));
+    TRY_OUT(arena_create(plan.used, &b->arena));
     lay_out(b, params, &b->arena);
     uint64_t *words = (uint64_t *)(void *)b->arena.base;
     for (int64_t i = 0; i < b->bytes / 8; i++)
         words[i] = (uint64_t)i * 0x9e3779b97f4a7c15u;
-    TRY(lay_out_small(b, FEW_TENSORS, &b->small[INDEX_FEW]));
-    TRY(lay_out_small(b, SMALL_TENSORS, &b->small[INDEX_MANY]));
+    TRY_OUT(lay_out_small(b, FEW_TENSORS, &b->small[INDEX_FEW]));
+    TRY_OUT(lay_out_small(b, SMALL_TENSORS, &b->small[INDEX_MANY]));
 out:
     params_destroy(params);
     return rc;
@@ -153,15 +153,13 @@ out:
 static enum err raw_open(struct bench *b, int kind, int flags, int *fd,
                          char path[FSIO_PATH_MAX])
 {
-    enum err rc = ERR_OK;
     TRY(fsio_path(path, "%s/raw.%d", b->dir, b->rank));
     *fd = open(path, flags | (kind == RAW_DIRECT ? O_DIRECT : 0), 0666);
     if (*fd < 0 && kind == RAW_DIRECT) /* refused: the other kind, twice */
         *fd = open(path, flags, 0666);
     if (*fd < 0)
-        rc = err_errno("%s: open", path);
-out:
-    return rc;
+        return err_errno("%s: open", path);
+    return ERR_OK;
 }
 
 static enum err raw_transfer(struct bench *b, int kind, bool writing)
@@ -169,13 +167,13 @@ static enum err raw_transfer(struct bench *b, int kind, bool writing)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     int fd = -1;
-    TRY(raw_open(b, kind, writing ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY,
-                 &fd, path));
+    TRY_OUT(raw_open(b, kind, writing ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY,
+                     &fd, path));
     for (int64_t at = 0; at < b->bytes; at += IO_BYTES) {
         size_t part =
             (size_t)(b->bytes - at < IO_BYTES ? b->bytes - at : IO_BYTES);
-        TRY((writing) ? fsio_pwrite(fd, b->arena.base + at, part, at, path)
-                      : fsio_pread(fd, b->arena.base + at, part, at, path));
+        TRY_OUT((writing) ? fsio_pwrite(fd, b->arena.base + at, part, at, path)
+                          : fsio_pread(fd, b->arena.base + at, part, at, path));
     }
     if (writing && fsync(fd) != 0)
         rc = err_errno("%s: fsync", path);
@@ -224,20 +222,18 @@ static enum err save(struct bench *b, const struct ckpt_item *items, int count)
 /* As training does it: with a saver that has saved before. */
 static enum err save_state(struct bench *b)
 {
-    enum err rc = ERR_OK;
     char run[FSIO_PATH_MAX];
     struct ckpt_options options = { .attempt = "1.1", .keep = 0 };
     struct ckpt_progress progress;
     TRY(fsio_path(run, "%s/run", b->dir));
     if (b->saver == NULL)
-        TRY(ckpt_saver_create(b->comm, run, &options, b->items, b->item_count,
-                              &b->saver));
+        TRY(ckpt_saver_create(b->comm, run, &options, b->items,
+                                  b->item_count, &b->saver));
     TRY(ckpt_saver_start(b->saver, ++b->step, NULL));
     TRY(ckpt_saver_wait(b->saver, &progress));
     if (progress.phase == CKPT_FAILED)
-        rc = err_set(progress.error, "%s", progress.text);
-out:
-    return rc;
+        return err_set(progress.error, "%s", progress.text);
+    return ERR_OK;
 }
 
 static enum err load(struct bench *b)
@@ -260,14 +256,14 @@ static enum err clear(struct bench *b)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    TRY(comm_barrier(b->comm));
-    TRY(fsio_path(path, "%s/raw.%d", b->dir, b->rank));
+    TRY_OUT(comm_barrier(b->comm));
+    TRY_OUT(fsio_path(path, "%s/raw.%d", b->dir, b->rank));
     (void)unlink(path);
-    TRY(fsio_path(path, "%s/run", b->dir));
+    TRY_OUT(fsio_path(path, "%s/run", b->dir));
     if (b->rank == 0)
         rc = fsio_remove_tree(path);
     sync();
-    TRY(comm_agree(b->comm, rc));
+    TRY_OUT(comm_agree(b->comm, rc));
 out:
     return rc;
 }
@@ -275,10 +271,10 @@ out:
 static enum err one_write(struct bench *b, int kind, double *seconds)
 {
     enum err rc = ERR_OK;
-    TRY(comm_barrier(b->comm));
+    TRY_OUT(comm_barrier(b->comm));
     double begin = clock_now();
     rc = kind == OURS ? save_state(b) : raw_transfer(b, kind, true);
-    TRY(comm_agree(b->comm, rc));
+    TRY_OUT(comm_agree(b->comm, rc));
     *seconds = clock_now() - begin;
 out:
     return rc;
@@ -288,10 +284,10 @@ static enum err one_read(struct bench *b, int kind, double *seconds)
 {
     enum err rc = ERR_OK;
     drop_all(b);
-    TRY(comm_barrier(b->comm));
+    TRY_OUT(comm_barrier(b->comm));
     double begin = clock_now();
     rc = kind == OURS ? load(b) : raw_transfer(b, kind, false);
-    TRY(comm_agree(b->comm, rc));
+    TRY_OUT(comm_agree(b->comm, rc));
     *seconds = clock_now() - begin;
 out:
     return rc;
@@ -300,11 +296,11 @@ out:
 static enum err one_index(struct bench *b, int kind, double *seconds)
 {
     enum err rc = ERR_OK;
-    TRY(clear(b));
+    TRY_OUT(clear(b));
     double begin = clock_now();
     rc = save(b, b->small[kind],
               kind == INDEX_MANY ? SMALL_TENSORS : FEW_TENSORS);
-    TRY(comm_agree(b->comm, rc));
+    TRY_OUT(comm_agree(b->comm, rc));
     *seconds = clock_now() - begin;
 out:
     return rc;
@@ -315,7 +311,6 @@ static enum err one_round(struct bench *b)
 {
     static const int orders[2][KINDS] = { { RAW_DIRECT, OURS, RAW_CACHED },
                                           { RAW_CACHED, OURS, RAW_DIRECT } };
-    enum err rc = ERR_OK;
     int r = b->rounds;
     for (int i = 0; i < KINDS; i++) {
         int kind = orders[r % 2][i];
@@ -343,8 +338,7 @@ static enum err one_round(struct bench *b)
                  b->read_s[RAW_DIRECT][r], b->read_s[RAW_CACHED][r],
                  b->index_s[INDEX_MANY][r], b->index_s[INDEX_FEW][r]);
     b->rounds++;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static int64_t peak_bytes(void)
@@ -390,28 +384,28 @@ static enum err measure(struct bench *b, const struct bench_options *options,
     char path[FSIO_PATH_MAX];
     double begin = clock_now();
     int64_t go = 1;
-    TRY(comm_agree(b->comm, make_state(b)));
+    TRY_OUT(comm_agree(b->comm, make_state(b)));
     int64_t before = peak_bytes();
     while (go != 0) {
-        TRY(one_round(b));
+        TRY_OUT(one_round(b));
         go = b->rounds < ROUNDS_MIN ||
              (b->rounds < ROUNDS_MAX && clock_now() - begin < options->seconds);
-        TRY(comm_broadcast(b->comm, &go, sizeof go, 0));
+        TRY_OUT(comm_broadcast(b->comm, &go, sizeof go, 0));
     }
     int64_t total = b->bytes, grown = peak_bytes() - before;
     double stall_s, copy_s;
-    TRY(clear(b));
-    TRY(fsio_path(path, "%s/run", b->dir));
-    TRY(bench_ckpt_stall(b->comm, path, b->items, b->item_count, &stall_s,
-                         &copy_s));
-    TRY(comm_all_reduce_i64(b->comm, &total, 1, COMM_SUM));
-    TRY(comm_all_reduce_i64(b->comm, &grown, 1, COMM_MAX));
-    TRY(clear(b));
+    TRY_OUT(clear(b));
+    TRY_OUT(fsio_path(path, "%s/run", b->dir));
+    TRY_OUT(bench_ckpt_stall(b->comm, path, b->items, b->item_count, &stall_s,
+                             &copy_s));
+    TRY_OUT(comm_all_reduce_i64(b->comm, &total, 1, COMM_SUM));
+    TRY_OUT(comm_all_reduce_i64(b->comm, &grown, 1, COMM_MAX));
+    TRY_OUT(clear(b));
     if (b->rank != 0)
         goto out;
     const int64_t sums[2] = { total, grown };
     *result = report(b, sums, stall_s, copy_s);
-    TRY(bench_ranks_write(options, *result));
+    TRY_OUT(bench_ranks_write(options, *result));
 out:
     return rc;
 }
@@ -424,13 +418,13 @@ enum err bench_ckpt_rank(const struct bench_options *options, json_t **result)
     if (b == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     b->dir = options->dir;
-    TRY(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b->comm));
+    TRY_OUT(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b->comm));
     if (comm_size(b->comm) != 2) {
         rc = err_set(ERR_USAGE, "ckpt-rank is for two ranks under mpirun");
         goto out;
     }
     b->rank = comm_rank(b->comm);
-    TRY(measure(b, options, result));
+    TRY_OUT(measure(b, options, result));
 out:
     ckpt_saver_destroy(b->saver);
     comm_destroy(b->comm);

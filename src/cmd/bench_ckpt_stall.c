@@ -45,16 +45,14 @@ static int first_items(const struct ckpt_item *items, int item_count,
 static enum err one_stall(struct ckpt_saver *saver, int64_t step,
                           double *seconds)
 {
-    enum err rc = ERR_OK;
     struct ckpt_progress progress;
     double begin = clock_now();
     TRY(ckpt_saver_start(saver, step, NULL));
     *seconds = clock_now() - begin;
     TRY(ckpt_saver_wait(saver, &progress));
     if (progress.phase == CKPT_FAILED)
-        rc = err_set(progress.error, "%s", progress.text);
-out:
-    return rc;
+        return err_set(progress.error, "%s", progress.text);
+    return ERR_OK;
 }
 
 enum err bench_ckpt_stall(struct comm *comm, const char *run_dir,
@@ -76,12 +74,12 @@ enum err bench_ckpt_stall(struct comm *comm, const char *run_dir,
         if (rc == ERR_OK)
             rc = arena_create((size_t)bytes + 1, &to);
     }
-    TRY(comm_agree(comm, rc));
-    TRY(ckpt_saver_create(comm, run_dir, &options, items, count, &saver));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(ckpt_saver_create(comm, run_dir, &options, items, count, &saver));
     for (int round = 0; round < ROUNDS; round++) {
-        TRY(comm_barrier(comm));
-        TRY(one_stall(saver, round + 1, &stalls[round]));
-        TRY(comm_barrier(comm));
+        TRY_OUT(comm_barrier(comm));
+        TRY_OUT(one_stall(saver, round + 1, &stalls[round]));
+        TRY_OUT(comm_barrier(comm));
         double begin = clock_now();
         if (from.base != NULL)
             memcpy(to.base, from.base, (size_t)bytes);

@@ -62,7 +62,6 @@ static void lay_out(struct bench *b, struct arena *arena)
 
 static enum err open_size(struct bench *b)
 {
-    enum err rc = ERR_OK;
     struct arena plan = { 0 };
     lay_out(b, &plan);
     TRY(comm_agree(b->comm, arena_create(plan.used, &b->arena)));
@@ -74,8 +73,7 @@ static enum err open_size(struct bench *b)
                       comm_size(b->comm), &b->reduce));
     b->rounds = 0;
     b->known = false;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void close_size(struct bench *b)
@@ -102,7 +100,6 @@ static enum err sum_mpi(struct bench *b, const float *gradient, bool in_place)
 /* The slot's gradient is made anew each time: the sum overwrites a part. */
 static enum err one_sum(struct bench *b, int kind, double *seconds)
 {
-    enum err rc = ERR_OK;
     size_t bytes = (size_t)b->elements * sizeof(float);
     float *gradient;
     reduce_begin(b->reduce);
@@ -118,8 +115,7 @@ static enum err one_sum(struct bench *b, int kind, double *seconds)
     int64_t ns = (int64_t)(1e9 * (clock_now() - begin));
     TRY(comm_all_reduce_i64(b->comm, &ns, 1, COMM_MAX));
     *seconds = 1e-9 * (double)ns;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err check_bits(struct bench *b, int kind)
@@ -134,7 +130,6 @@ static enum err check_bits(struct bench *b, int kind)
 
 static enum err one_round(struct bench *b)
 {
-    enum err rc = ERR_OK;
     double seconds;
     for (int i = 0; i < KINDS; i++) {
         int kind = b->rounds % 2 == 0 ? i : KINDS - 1 - i;
@@ -143,8 +138,7 @@ static enum err one_round(struct bench *b)
         b->seconds[kind][b->rounds] = seconds;
     }
     b->rounds++;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err add_figures(struct bench *b, int mib, json_t *result)
@@ -180,19 +174,19 @@ static enum err measure_size(struct bench *b, int mib, double seconds,
     enum err rc = ERR_OK;
     int64_t go = 1;
     b->elements = mib * MIB / (int64_t)sizeof(float);
-    TRY(open_size(b));
-    TRY(one_round(b)); /* pages, caches, MPI's buffers */
+    TRY_OUT(open_size(b));
+    TRY_OUT(one_round(b)); /* pages, caches, MPI's buffers */
     b->rounds = 0;
     double begin = clock_now();
     while (go != 0) {
-        TRY(one_round(b));
+        TRY_OUT(one_round(b));
         go = b->rounds < ROUNDS_MIN ||
              (b->rounds < ROUNDS_MAX && clock_now() - begin < seconds);
-        TRY(comm_broadcast(b->comm, &go, sizeof go, 0));
+        TRY_OUT(comm_broadcast(b->comm, &go, sizeof go, 0));
     }
     if (b->rank == 0)
         rc = add_figures(b, mib, result);
-    TRY(comm_agree(b->comm, rc));
+    TRY_OUT(comm_agree(b->comm, rc));
 out:
     close_size(b);
     return rc;
@@ -203,18 +197,19 @@ enum err bench_comm_rank(const struct bench_options *options, json_t **result)
     enum err rc = ERR_OK;
     struct bench b = { .ctx = { .threads = 1 } };
     *result = NULL;
-    TRY(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b.comm));
+    TRY_OUT(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b.comm));
     b.rank = comm_rank(b.comm);
     if (comm_size(b.comm) != 2) {
         rc = err_set(ERR_USAGE, "comm-rank is for two ranks under mpirun");
         goto out;
     }
-    TRY(kernels_find("cpu", "auto", &b.kernels));
-    TRY(comm_tensors_create(b.comm, b.kernels->memory, NULL, "auto",
-                            &b.tensors));
+    TRY_OUT(kernels_find("cpu", "auto", &b.kernels));
+    TRY_OUT(comm_tensors_create(b.comm, b.kernels->memory, NULL, "auto",
+                                &b.tensors));
     *result = json_pack("{s:s, s:i}", "bench", "comm", "ranks", 2);
     for (int i = 0; i < SIZES; i++)
-        TRY(measure_size(&b, sizes_mib[i], options->seconds / SIZES, *result));
+        TRY_OUT(
+            measure_size(&b, sizes_mib[i], options->seconds / SIZES, *result));
     if (b.rank == 0)
         rc = bench_ranks_write(options, *result);
 out:

@@ -18,12 +18,12 @@ static enum err measure(struct comm *comm,
     enum err rc = ERR_OK;
     struct trainer *trainer = NULL;
     double loader_s = 0.0, step_s = 0.0;
-    TRY(trainer_create(comm, settings, 1, &trainer));
-    TRY(trainer_start(trainer));
-    TRY(trainer_step(trainer)); /* first touch, not counted */
+    TRY_OUT(trainer_create(comm, settings, 1, &trainer));
+    TRY_OUT(trainer_start(trainer));
+    TRY_OUT(trainer_step(trainer)); /* first touch, not counted */
     for (int i = 0; i < STEPS; i++) {
         double begin = clock_now();
-        TRY(trainer_step(trainer));
+        TRY_OUT(trainer_step(trainer));
         step_s += clock_now() - begin;
         loader_s += trainer->loader_s;
     }
@@ -48,16 +48,16 @@ enum err bench_data(const struct bench_options *options, json_t **result)
     struct train_settings *settings = calloc(1, sizeof *settings);
     if (settings == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(fsio_path(data, "%s/data", options->dir));
+    TRY_OUT(fsio_path(data, "%s/data", options->dir));
     snprintf(train, sizeof train, "data.train=%s", data);
     snprintf(threads, sizeof threads, "hardware.threads=%d", options->threads);
     char *overrides[] = { "run.dir=unused", train, threads,
                           "train.max_duration=100ba", "train.global_batch=32" };
-    TRY(bench_text(options->dir, data, 128));
-    TRY(train_settings_load(NULL, overrides,
-                            sizeof overrides / sizeof overrides[0], settings));
-    TRY(comm_create("self", NULL, NULL, 60.0, &comm));
-    TRY(measure(comm, settings, result));
+    TRY_OUT(bench_text(options->dir, data, 128));
+    TRY_OUT(train_settings_load(
+        NULL, overrides, sizeof overrides / sizeof overrides[0], settings));
+    TRY_OUT(comm_create("self", NULL, NULL, 60.0, &comm));
+    TRY_OUT(measure(comm, settings, result));
 out:
     comm_destroy(comm);
     free(settings);

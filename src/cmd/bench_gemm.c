@@ -88,7 +88,6 @@ static enum err prepare(struct gemm_bench *bench,
 static enum err take_turn(struct gemm_bench *bench,
                           struct bench_gemm_shape *shape, int turn, int calls)
 {
-    enum err rc = ERR_OK;
     const struct bench_product *product = &shape->product;
     struct bench_multiplier ours = { multiply_ours, &bench->ours };
     double flops = bench_product_flops(product);
@@ -107,14 +106,12 @@ static enum err take_turn(struct gemm_bench *bench,
         else
             bench_peers_drop(&bench->peers, (enum bench_blas_kind)kind);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err measure_shape(struct gemm_bench *bench,
                               struct bench_gemm_shape *shape)
 {
-    enum err rc = ERR_OK;
     double flops = bench_product_flops(&shape->product);
     double calls = ceil(BURST_S * bench_gemm_peak(&bench->ours) / flops);
     calls = calls < 1.0 ? 1.0 : calls > CALLS_MAX ? CALLS_MAX : calls;
@@ -125,15 +122,13 @@ static enum err measure_shape(struct gemm_bench *bench,
                           (int)calls));
         shape->count++;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The scratch of a model with all of these shapes. */
 static enum err open_ours(const struct bench_options *options,
                           struct gemm_bench *bench)
 {
-    enum err rc = ERR_OK;
     struct bench_gemm_ours *ours = &bench->ours;
     const char *set = options->kernel_set;
     int64_t tokens = options->tokens > 0 ? options->tokens : ATTENTION_TOKENS;
@@ -153,15 +148,13 @@ static enum err open_ours(const struct bench_options *options,
     ours->ctx.scratch_bytes = ours->kernels->scratch_bytes(&limits);
     TRY(arena_create(ours->ctx.scratch_bytes + 4096, &bench->scratch));
     ours->ctx.scratch = arena_take(&bench->scratch, ours->ctx.scratch_bytes);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err measure(const struct bench_options *options,
                         struct gemm_bench *bench,
                         struct bench_gemm_shape *shapes, int count)
 {
-    enum err rc = ERR_OK;
     double begin = clock_now();
     for (int pass = 0; pass < PASSES_MAX; pass++) {
         for (int i = 0; i < count; i++)
@@ -171,8 +164,7 @@ static enum err measure(const struct bench_options *options,
         if (clock_now() - begin >= options->seconds)
             break;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err bench_gemm(const struct bench_options *options, json_t **result)
@@ -186,11 +178,11 @@ enum err bench_gemm(const struct bench_options *options, json_t **result)
         rc = err_set(ERR_MEMORY, "out of memory");
         goto out;
     }
-    TRY(bench_gemm_shapes(options, shapes, &count));
-    TRY(open_ours(options, bench));
-    TRY(bench_peers_open(options, &bench->peers));
-    TRY(measure(options, bench, shapes, count));
-    TRY(bench_gemm_attention(
+    TRY_OUT(bench_gemm_shapes(options, shapes, &count));
+    TRY_OUT(open_ours(options, bench));
+    TRY_OUT(bench_peers_open(options, &bench->peers));
+    TRY_OUT(measure(options, bench, shapes, count));
+    TRY_OUT(bench_gemm_attention(
         &bench->ours, options->tokens > 0 ? options->tokens : ATTENTION_TOKENS,
         shapes[0].count, &attention));
     *result = bench_gemm_report(&bench->ours, &bench->peers, shapes, count);

@@ -19,7 +19,6 @@ struct attention_bench {
 
 static enum err make(int64_t tokens, struct attention_bench *out)
 {
-    enum err rc = ERR_OK;
     size_t one = (size_t)(tokens * BENCH_GEMM_HEADS * BENCH_GEMM_HEAD_DIM);
     size_t bytes = one * sizeof(float);
     struct arena *arena = &out->arena;
@@ -37,15 +36,13 @@ static enum err make(int64_t tokens, struct attention_bench *out)
     out->lse = arena_take(arena, bytes / BENCH_GEMM_HEAD_DIM);
     rng_fill_normal(SEED, 1, 0, (int64_t)(3 * one), 1.0f, out->qkv);
     rng_fill_normal(SEED, 2, 0, (int64_t)one, 1.0f, out->dout);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err compute(const struct bench_gemm_ours *ours,
                         const struct attention_bench *a, bool backward,
                         double *seconds)
 {
-    enum err rc = ERR_OK;
     const struct kernels *kernels = ours->kernels;
     double begin = clock_now();
     if (backward)
@@ -56,8 +53,7 @@ static enum err compute(const struct bench_gemm_ours *ours,
         TRY(kernels->attention_forward(&ours->ctx, DTYPE_F32, &a->shape, a->qkv,
                                        a->out, a->lse));
     *seconds = clock_now() - begin;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static json_t *entry(const struct attention_bench *a, bool backward,
@@ -80,13 +76,13 @@ enum err bench_gemm_attention(const struct bench_gemm_ours *ours,
     double seconds[2][BENCH_GEMM_SAMPLES], peak[BENCH_GEMM_SAMPLES];
     struct attention_bench a = { .qkv = NULL };
     *result = json_array();
-    TRY(make(tokens, &a));
+    TRY_OUT(make(tokens, &a));
     for (int round = -1; round < rounds; round++) {
         /* the first time, which touches memory, is not counted */
         int at = round < 0 ? 0 : round;
-        TRY(compute(ours, &a, false, &seconds[0][at]));
+        TRY_OUT(compute(ours, &a, false, &seconds[0][at]));
         peak[at] = bench_gemm_peak(ours);
-        TRY(compute(ours, &a, true, &seconds[1][at]));
+        TRY_OUT(compute(ours, &a, true, &seconds[1][at]));
     }
     double most = bench_median(peak, rounds);
     for (int backward = 0; backward < 2; backward++)

@@ -60,7 +60,6 @@ static void add_attention(struct shape_list *list, int64_t tokens)
 static enum err add_model(struct shape_list *list, const char *model,
                           const int64_t *tokens, int counts)
 {
-    enum err rc = ERR_OK;
     struct bench_model_kind kind;
     struct bench_shape shapes[BENCH_BOUND_SHAPES];
     TRY(bench_model_find(model, &kind));
@@ -68,14 +67,12 @@ static enum err add_model(struct shape_list *list, const char *model,
     for (int t = 0; t < counts; t++)
         for (int i = 0; i < BENCH_BOUND_SHAPES; i++)
             add_linear(list, model, shapes[i].name, 1, tokens[t], &shapes[i]);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* One layer's; what has no experts there is like 10m's. */
 static enum err add_experts(struct shape_list *list)
 {
-    enum err rc = ERR_OK;
     struct bench_model_kind kind;
     struct bench_shape shapes[BENCH_BOUND_SHAPES];
     TRY(bench_model_find("moe", &kind));
@@ -85,14 +82,12 @@ static enum err add_experts(struct shape_list *list)
             strcmp(shapes[i].name, "down") == 0)
             add_linear(list, "moe", shapes[i].name, GROUPS, GROUP_ROWS,
                        &shapes[i]);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err bench_gemm_shapes(const struct bench_options *options,
                            struct bench_gemm_shape *shapes, int *count)
 {
-    enum err rc = ERR_OK;
     static const int64_t usual[] = { 64, 256, 2048 };
     const int64_t given[] = { options->tokens };
     const int64_t *tokens = options->tokens > 0 ? given : usual;
@@ -111,6 +106,5 @@ enum err bench_gemm_shapes(const struct bench_options *options,
     for (int t = 0; t < counts; t++)
         add_attention(&list, tokens[t]);
     *count = list.count;
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -60,10 +60,10 @@ enum err bench_leaf_create(const struct model_config *config,
     }
     bench_model_batch(config->vocab_size, (int)options->samples,
                       (int)options->seq_len, bench->tokens, bench->labels);
-    TRY(kernels_find("cpu", "auto", &bench->kernels));
-    TRY(params_create(config, &bench->params));
-    TRY(model_create(config, bench->params, bench->kernels, options,
-                     &bench->model));
+    TRY_OUT(kernels_find("cpu", "auto", &bench->kernels));
+    TRY_OUT(params_create(config, &bench->params));
+    TRY_OUT(model_create(config, bench->params, bench->kernels, options,
+                         &bench->model));
     *out = bench;
     bench = NULL;
 out:
@@ -84,7 +84,6 @@ void bench_leaf_destroy(struct bench_leaf *bench)
 
 enum err bench_leaf_run(struct bench_leaf *bench, double *seconds)
 {
-    enum err rc = ERR_OK;
     struct leaf_loss loss;
     struct param_access access = { .arg = bench,
                                    .gather = access_gather,
@@ -100,8 +99,7 @@ enum err bench_leaf_run(struct bench_leaf *bench, double *seconds)
     double begin = clock_now();
     TRY(model_train_leaf(bench->model, &access, &leaf, &loss));
     *seconds = clock_now() - begin;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err bench_leaf_elements(const struct model_config *config,
@@ -129,10 +127,7 @@ enum err bench_leaf_plan(const struct model_config *config,
                          const struct model_options *options,
                          struct model_bytes *bytes)
 {
-    enum err rc = ERR_OK;
     const struct kernels *kernels;
     TRY(kernels_find("cpu", "auto", &kernels));
-    TRY(model_plan(config, kernels, options, bytes));
-out:
-    return rc;
+    return model_plan(config, kernels, options, bytes);
 }

@@ -90,13 +90,13 @@ static enum err measure_way(const void *arg, double *values)
     struct arena arena = { 0 };
     struct bench_leaf *leaf = NULL;
     double unused;
-    TRY(arena_create(bytes, &arena));
+    TRY_OUT(arena_create(bytes, &arena));
     float *gradient = arena_take(&arena, bytes);
-    TRY(bench_leaf_create(&bench->config, &bench->options[way->number],
-                          bench->weights, gradient, &leaf));
-    TRY(bench_leaf_run(leaf, &unused)); /* first touch, not counted */
+    TRY_OUT(bench_leaf_create(&bench->config, &bench->options[way->number],
+                              bench->weights, gradient, &leaf));
+    TRY_OUT(bench_leaf_run(leaf, &unused)); /* first touch, not counted */
     for (int i = 0; i < LEAVES; i++)
-        TRY(bench_leaf_run(leaf, &values[VALUE_SECONDS + i]));
+        TRY_OUT(bench_leaf_run(leaf, &values[VALUE_SECONDS + i]));
     if (way->number == 0)
         memcpy(bench->reference, gradient, bytes);
     values[VALUE_DIFFERENCE] = difference(bench, gradient);
@@ -108,7 +108,6 @@ out:
 
 static enum err one_round(struct memory_bench *bench)
 {
-    enum err rc = ERR_OK;
     double values[VALUES];
     for (int i = 0; i < WAYS; i++) {
         struct way way = { bench, i };
@@ -120,13 +119,11 @@ static enum err one_round(struct memory_bench *bench)
                  values[VALUE_SECONDS] * 1e3);
     }
     bench->rounds++;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err plan(struct memory_bench *bench, int threads)
 {
-    enum err rc = ERR_OK;
     TRY(model_config_preset("mpt-125m", &bench->config));
     bench->config.max_seq_len = SEQ_LEN;
     for (int i = 0; i < WAYS; i++) {
@@ -139,9 +136,7 @@ static enum err plan(struct memory_bench *bench, int threads)
                                &options->memory));
         TRY(bench_leaf_plan(&bench->config, options, &bench->bytes[i]));
     }
-    TRY(bench_leaf_elements(&bench->config, &bench->elements));
-out:
-    return rc;
+    return bench_leaf_elements(&bench->config, &bench->elements);
 }
 
 static void set(json_t *result, const char *way, const char *what, double value)
@@ -185,15 +180,15 @@ enum err bench_memory(const struct bench_options *options, json_t **result)
     struct memory_bench bench = { .rounds = 0 };
     double begin = clock_now(), unused;
     size_t bytes = 0;
-    TRY(plan(&bench, options->threads));
+    TRY_OUT(plan(&bench, options->threads));
     bytes = (size_t)bench.elements * sizeof(float);
-    TRY(share(bytes, &bench.weights));
-    TRY(share(bytes, &bench.reference));
-    TRY(bench_child(init_weights, &bench, &unused, 1));
+    TRY_OUT(share(bytes, &bench.weights));
+    TRY_OUT(share(bytes, &bench.reference));
+    TRY_OUT(bench_child(init_weights, &bench, &unused, 1));
     while (
         bench.rounds < ROUNDS_MAX &&
         (bench.rounds < ROUNDS_MIN || clock_now() - begin < options->seconds))
-        TRY(one_round(&bench));
+        TRY_OUT(one_round(&bench));
     *result = report(&bench);
 out:
     if (bench.weights != NULL)

@@ -22,7 +22,6 @@ struct context {
 static enum err context_of(int64_t seq_len, int threads,
                            struct context *context)
 {
-    enum err rc = ERR_OK;
     memset(context, 0, sizeof *context);
     TRY(model_config_preset("mpt-tiny", &context->config));
     context->config.n_layers = 2;
@@ -32,9 +31,7 @@ static enum err context_of(int64_t seq_len, int threads,
     context->options = (struct model_options){ .threads = threads,
                                                .samples = 1,
                                                .seq_len = seq_len };
-    TRY(model_config_check(&context->config));
-out:
-    return rc;
+    return model_config_check(&context->config);
 }
 
 static double largest_bytes(void)
@@ -54,17 +51,17 @@ static enum err measure_context(const void *arg, double *values)
     struct bench_leaf *leaf = NULL;
     struct model_bytes planned;
     int64_t elements;
-    TRY(bench_leaf_elements(&context->config, &elements));
+    TRY_OUT(bench_leaf_elements(&context->config, &elements));
     size_t bytes = (size_t)elements * sizeof(float);
-    TRY(arena_create(2 * bytes, &arena));
+    TRY_OUT(arena_create(2 * bytes, &arena));
     float *weights = arena_take(&arena, bytes);
     float *gradient = arena_take(&arena, bytes);
-    TRY(bench_leaf_init(&context->config, weights));
-    TRY(bench_leaf_plan(&context->config, &context->options, &planned));
+    TRY_OUT(bench_leaf_init(&context->config, weights));
+    TRY_OUT(bench_leaf_plan(&context->config, &context->options, &planned));
     double before = largest_bytes();
-    TRY(bench_leaf_create(&context->config, &context->options, weights,
-                          gradient, &leaf));
-    TRY(bench_leaf_run(leaf, &values[VALUE_SECONDS]));
+    TRY_OUT(bench_leaf_create(&context->config, &context->options, weights,
+                              gradient, &leaf));
+    TRY_OUT(bench_leaf_run(leaf, &values[VALUE_SECONDS]));
     values[VALUE_BYTES] = (double)planned.total;
     values[VALUE_GROWN] = largest_bytes() - before;
 out:
@@ -84,8 +81,8 @@ enum err bench_memory_context(const struct bench_options *options,
     for (int i = 0; i < LENGTHS; i++) {
         struct context context;
         int64_t seq_len = (int64_t)SHORTEST << i;
-        TRY(context_of(seq_len, options->threads, &context));
-        TRY(bench_child(measure_context, &context, values[i], VALUES));
+        TRY_OUT(context_of(seq_len, options->threads, &context));
+        TRY_OUT(bench_child(measure_context, &context, values[i], VALUES));
         log_info("%lld tokens: %.1f MB, %.1f s", (long long)seq_len,
                  values[i][VALUE_BYTES] * 1e-6, values[i][VALUE_SECONDS]);
         for (int k = 0; k < VALUES; k++) {

@@ -34,7 +34,7 @@ static enum err gemm_rate(const struct trainer *trainer, double *flops_per_s)
     size_t bytes = (size_t)(side * side) * dtype_bytes(dtype);
     double seconds[GEMMS];
     struct arena arena = { 0 };
-    TRY(memory->tensors_create(3 * bytes, &arena));
+    TRY_OUT(memory->tensors_create(3 * bytes, &arena));
     struct gemm gemm = { .form = GEMM_NT,
                          .m = side,
                          .n = side,
@@ -43,10 +43,10 @@ static enum err gemm_rate(const struct trainer *trainer, double *flops_per_s)
                          .b = arena_take(&arena, bytes),
                          .c = arena_take(&arena, bytes) };
     for (int i = -1; i < GEMMS; i++) {
-        TRY(memory->wait(trainer->stream));
+        TRY_OUT(memory->wait(trainer->stream));
         double begin = clock_now();
-        TRY(kernels->gemm(&trainer->ctx, dtype, &gemm));
-        TRY(memory->wait(trainer->stream));
+        TRY_OUT(kernels->gemm(&trainer->ctx, dtype, &gemm));
+        TRY_OUT(memory->wait(trainer->stream));
         seconds[i < 0 ? 0 : i] = clock_now() - begin;
     }
     *flops_per_s = 2.0 * pow((double)side, 3.0) / bench_median(seconds, GEMMS);
@@ -59,7 +59,6 @@ out:
 static enum err time_steps(struct trainer *trainer, double seconds,
                            double *steps, int *count)
 {
-    enum err rc = ERR_OK;
     double begin = clock_now();
     TRY(trainer_step(trainer));
     *count = 0;
@@ -69,8 +68,7 @@ static enum err time_steps(struct trainer *trainer, double seconds,
         TRY(trainer_step(trainer));
         steps[(*count)++] = clock_now() - start;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static json_t *report(const struct trainer *trainer, double step_s, int steps,
@@ -108,12 +106,12 @@ static enum err measure(const struct bench_options *options, struct comm *comm,
     double *steps = calloc(STEPS_MAX, sizeof *steps);
     if (steps == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(trainer_create(comm, settings, 1, &trainer));
-    TRY(trainer_start(trainer));
-    TRY(train_choices_settle(trainer));
-    TRY(trainer_calibrate(trainer));
-    TRY(time_steps(trainer, options->seconds, steps, &count));
-    TRY(gemm_rate(trainer, &gemm_flops));
+    TRY_OUT(trainer_create(comm, settings, 1, &trainer));
+    TRY_OUT(trainer_start(trainer));
+    TRY_OUT(train_choices_settle(trainer));
+    TRY_OUT(trainer_calibrate(trainer));
+    TRY_OUT(time_steps(trainer, options->seconds, steps, &count));
+    TRY_OUT(gemm_rate(trainer, &gemm_flops));
     *result = report(trainer, bench_median(steps, count), count, gemm_flops);
 out:
     trainer_destroy(trainer);
@@ -135,15 +133,15 @@ enum err bench_mfu(const struct bench_options *options, json_t **result)
     struct train_settings *settings = calloc(1, sizeof *settings);
     if (settings == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(fsio_path(data, "%s/data", options->dir));
+    TRY_OUT(fsio_path(data, "%s/data", options->dir));
     snprintf(train, sizeof train, "data.train=%s", data);
     snprintf(run, sizeof run, "run.dir=%s", options->dir);
     for (int i = 0; i < options->override_count && count < OVERRIDES_MAX; i++)
         overrides[count++] = options->overrides[i];
-    TRY(train_settings_load(NULL, overrides, count, settings));
-    TRY(bench_text(options->dir, data, settings->data.seq_len));
-    TRY(comm_create("self", NULL, NULL, 60.0, &comm));
-    TRY(measure(options, comm, settings, result));
+    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
+    TRY_OUT(bench_text(options->dir, data, settings->data.seq_len));
+    TRY_OUT(comm_create("self", NULL, NULL, 60.0, &comm));
+    TRY_OUT(measure(options, comm, settings, result));
 out:
     comm_destroy(comm);
     free(settings);

@@ -74,7 +74,6 @@ static const struct {
 
 enum err bench_model_find(const char *name, struct bench_model_kind *out)
 {
-    enum err rc = ERR_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(name, kinds[i].name) != 0)
             continue;
@@ -83,9 +82,8 @@ enum err bench_model_find(const char *name, struct bench_model_kind *out)
         out->config.max_seq_len = out->seq_len;
         return model_config_check(&out->config);
     }
-    rc = err_set(ERR_USAGE, "no model '%s'; there are 125m, 10m and moe", name);
-out:
-    return rc;
+    return err_set(ERR_USAGE, "no model '%s'; there are 125m, 10m and moe", name);
+    return ERR_OK;
 }
 
 void bench_model_densify(struct bench_model_kind *kind)
@@ -124,7 +122,6 @@ static enum err make_batch(struct bench_model *bench)
 /* What may fail on one rank alone. */
 static enum err open_model(struct bench_model *bench, int threads, int leaves)
 {
-    enum err rc = ERR_OK;
     const struct bench_model_kind *kind = bench->kind;
     struct model_options options = { .threads = threads,
                                      .samples = kind->samples / leaves,
@@ -134,9 +131,7 @@ static enum err open_model(struct bench_model *bench, int threads, int leaves)
     TRY(model_create(&kind->config, bench->params, bench->kernels, &options,
                      &bench->model));
     bench->ctx = *model_ctx(bench->model);
-    TRY(make_batch(bench));
-out:
-    return rc;
+    return make_batch(bench);
 }
 
 enum err bench_model_join(const struct bench_model_kind *kind, int threads,
@@ -151,15 +146,15 @@ enum err bench_model_join(const struct bench_model_kind *kind, int threads,
     assert(kind->samples % leaves == 0);
     if (bench == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     bench->kind = kind;
     bench->comm = comm;
     bench->slots = options->slots;
     kernels_spread_threads(threads);
-    TRY(comm_agree(comm, open_model(bench, threads, leaves)));
-    TRY(replica_create(comm, bench->kernels, &bench->ctx, bench->params,
-                       options, &bench->replica));
-    TRY(replica_init(bench->replica, SEED));
+    TRY_OUT(comm_agree(comm, open_model(bench, threads, leaves)));
+    TRY_OUT(replica_create(comm, bench->kernels, &bench->ctx, bench->params,
+                           options, &bench->replica));
+    TRY_OUT(replica_init(bench->replica, SEED));
     *out = bench;
     bench = NULL;
 out:
@@ -175,8 +170,8 @@ enum err bench_model_create(const struct bench_model_kind *kind, int threads,
     struct replica_options options = {
         .strategy = REPLICA_ZERO1, .slots = 1, .leaves = 1, .exact = true
     };
-    TRY(comm_create("self", NULL, NULL, 60.0, &comm));
-    TRY(bench_model_join(kind, threads, comm, &options, out));
+    TRY_OUT(comm_create("self", NULL, NULL, 60.0, &comm));
+    TRY_OUT(bench_model_join(kind, threads, comm, &options, out));
     (*out)->own = comm;
     comm = NULL;
 out:
@@ -218,7 +213,6 @@ static enum err train_leaf(struct bench_model *bench, int rows, int number)
 /* The gradient of the sum of the batch's losses, and that sum. */
 static enum err gradient(struct bench_model *bench, int leaves, double *sum)
 {
-    enum err rc = ERR_OK;
     struct replica *replica = bench->replica;
     int rows = bench->kind->samples / (bench->slots * leaves);
     replica_begin_batch(replica);
@@ -230,9 +224,7 @@ static enum err gradient(struct bench_model *bench, int leaves, double *sum)
         TRY(replica_end_leaf(replica));
     }
     TRY(replica_finish_batch(replica));
-    TRY(replica_leaf_sum(replica, bench->losses, sum));
-out:
-    return rc;
+    return replica_leaf_sum(replica, bench->losses, sum);
 }
 
 static long minor_faults(void)
@@ -244,7 +236,6 @@ static long minor_faults(void)
 enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
                           double *seconds)
 {
-    enum err rc = ERR_OK;
     const struct bench_model_kind *kind = bench->kind;
     assert(kind->samples % (bench->slots * leaves) == 0);
     double labels = kind->samples * (kind->seq_len - 1);
@@ -271,8 +262,7 @@ enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
     TRY(replica_update(bench->replica, &step));
     *seconds = clock_now() - begin;
     bench->faults += minor_faults() - faults;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 long bench_model_faults(const struct bench_model *bench)

@@ -64,7 +64,6 @@ struct bench {
 
 static enum err choose_model(struct bench *b, const char *name)
 {
-    enum err rc = ERR_OK;
     struct model_config *config = &b->model.config;
     TRY(bench_model_find(name, &b->model));
     b->model.samples = PARALLEL_SLOTS;
@@ -73,9 +72,7 @@ static enum err choose_model(struct bench *b, const char *name)
     config->n_layers = LAYERS;
     if (config->vocab_size > VOCAB_SIZE)
         config->vocab_size = VOCAB_SIZE;
-    TRY(model_config_check(config));
-out:
-    return rc;
+    return model_config_check(config);
 }
 
 static enum err open_kind(struct bench *b, int kind)
@@ -125,16 +122,16 @@ static enum err one_step(struct bench *b, int kind, int round)
 {
     enum err rc = ERR_OK;
     double loss = 0.0, seconds = 0.0;
-    TRY(comm_barrier(b->comm));
+    TRY_OUT(comm_barrier(b->comm));
     if (b->models[kind] != NULL)
         rc = bench_model_step(b->models[kind], 1, &loss, &seconds);
     if (rc == ERR_COMM)
         return rc;
     if (rc == ERR_OK && comm_rank(b->comm) == 0 && !kinds[kind].fast)
         rc = check_loss(b, round, loss);
-    TRY(comm_agree(b->comm, rc));
+    TRY_OUT(comm_agree(b->comm, rc));
     int64_t ns = (int64_t)(1e9 * seconds);
-    TRY(comm_all_reduce_i64(b->comm, &ns, 1, COMM_MAX));
+    TRY_OUT(comm_all_reduce_i64(b->comm, &ns, 1, COMM_MAX));
     if (round > 0)
         b->seconds[kind][b->rounds[kind]++] = 1e-9 * (double)ns;
 out:
@@ -143,14 +140,12 @@ out:
 
 static enum err one_round(struct bench *b, int group, int round)
 {
-    enum err rc = ERR_OK;
     int count = groups[group].count;
     for (int i = 0; i < count; i++) {
         int at = round % 2 == 0 ? i : count - 1 - i;
         TRY(one_step(b, groups[group].kinds[at], round));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err measure_group(struct bench *b, int group, double seconds)
@@ -158,14 +153,14 @@ static enum err measure_group(struct bench *b, int group, double seconds)
     enum err rc = ERR_OK;
     int64_t go = 1;
     for (int i = 0; i < groups[group].count; i++)
-        TRY(open_kind(b, groups[group].kinds[i]));
-    TRY(one_round(b, group, 0));
+        TRY_OUT(open_kind(b, groups[group].kinds[i]));
+    TRY_OUT(one_round(b, group, 0));
     double begin = clock_now();
     for (int round = 1; go != 0; round++) {
-        TRY(one_round(b, group, round));
+        TRY_OUT(one_round(b, group, round));
         go = round < ROUNDS_MIN ||
              (round < ROUNDS_MAX && clock_now() - begin < seconds);
-        TRY(comm_broadcast(b->comm, &go, sizeof go, 0));
+        TRY_OUT(comm_broadcast(b->comm, &go, sizeof go, 0));
     }
 out:
     close_group(b);
@@ -197,20 +192,20 @@ enum err bench_parallel_rank(const struct bench_options *options,
     enum err rc = ERR_OK;
     struct bench b = { .losses_known = 0 };
     *result = NULL;
-    TRY(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b.comm));
+    TRY_OUT(comm_create("mpi", NULL, NULL, TIMEOUT_S, &b.comm));
     if (comm_size(b.comm) != RANKS) {
         rc = err_set(ERR_USAGE, "parallel-rank is for two ranks under mpirun");
         goto out;
     }
-    TRY(comm_create("self", NULL, NULL, TIMEOUT_S, &b.self));
-    TRY(choose_model(&b, options->model));
+    TRY_OUT(comm_create("self", NULL, NULL, TIMEOUT_S, &b.self));
+    TRY_OUT(choose_model(&b, options->model));
     *result = json_pack("{s:s, s:s, s:i, s:i, s:i}", "bench", "step", "model",
                         b.model.name, "ranks", RANKS, "slots", PARALLEL_SLOTS,
                         "leaf_tokens", LEAF_TOKENS);
     for (int i = 0; i < GROUPS; i++)
-        TRY(measure_group(&b, i, options->seconds / GROUPS));
+        TRY_OUT(measure_group(&b, i, options->seconds / GROUPS));
     if (comm_rank(b.comm) == 0)
-        TRY(add_figures(&b, *result));
+        TRY_OUT(add_figures(&b, *result));
     if (comm_rank(b.comm) == 0)
         rc = bench_ranks_write(options, *result);
 out:

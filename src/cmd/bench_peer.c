@@ -138,8 +138,8 @@ static enum err ask(struct bench_peer *peer, int calls, double *seconds)
     memset(&request, 0, sizeof request); /* what lies between members, too */
     request.product = peer->product;
     request.calls = calls;
-    TRY(send_all(peer->socket, &request, sizeof request));
-    TRY(receive_all(peer->socket, &reply, sizeof reply));
+    TRY_OUT(send_all(peer->socket, &request, sizeof request));
+    TRY_OUT(receive_all(peer->socket, &reply, sizeof reply));
     peer->about = reply.about;
     *seconds = reply.seconds;
     if (reply.rc != ERR_OK)
@@ -164,8 +164,8 @@ enum err bench_peer_start(const struct bench_blas_choice *choice,
         goto out;
     }
     peer->socket = ends[0];
-    TRY(spawn(peer, ends[1]));
-    TRY(send_all(peer->socket, choice, sizeof *choice));
+    TRY_OUT(spawn(peer, ends[1]));
+    TRY_OUT(send_all(peer->socket, choice, sizeof *choice));
     *out = peer;
     peer = NULL;
 out:

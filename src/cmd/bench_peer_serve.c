@@ -57,7 +57,6 @@ static enum err answer(const struct bench_multiplier *multiplier,
                        struct bench_product *product,
                        struct bench_operands *operands, double *seconds)
 {
-    enum err rc = ERR_OK;
     if (request->calls == 0) {
         *product = request->product;
         TRY(bench_product_prepare(product, multiplier, operands));
@@ -66,8 +65,7 @@ static enum err answer(const struct bench_multiplier *multiplier,
                                seconds));
     }
     settle();
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err bench_peer_serve(const struct bench_options *options, json_t **result)

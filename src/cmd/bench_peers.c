@@ -84,7 +84,6 @@ static void usual_mkl(char file[FSIO_PATH_MAX])
 /* The file, or what the folder holds. */
 static enum err given_mkl(const char *path, char file[FSIO_PATH_MAX])
 {
-    enum err rc = ERR_OK;
     char pattern[FSIO_PATH_MAX];
     struct stat status;
     TRY(fsio_path(pattern, "%s/libmkl_rt.so*", path));
@@ -92,15 +91,13 @@ static enum err given_mkl(const char *path, char file[FSIO_PATH_MAX])
         return ERR_OK;
     TRY(fsio_path(file, "%s", path));
     if (stat(path, &status) != 0 || S_ISDIR(status.st_mode))
-        rc = err_set(ERR_USAGE, "--mkl %s: there is no libmkl_rt.so", path);
-out:
-    return rc;
+        return err_set(ERR_USAGE, "--mkl %s: there is no libmkl_rt.so", path);
+    return ERR_OK;
 }
 
 static enum err list_choices(const struct bench_options *options,
                              struct bench_peers *peers)
 {
-    enum err rc = ERR_OK;
     char mkl[FSIO_PATH_MAX];
     if (options->mkl != NULL)
         TRY(given_mkl(options->mkl, mkl));
@@ -118,8 +115,7 @@ static enum err list_choices(const struct bench_options *options,
         if (choice->kind == BLAS_MKL)
             snprintf(choice->file, sizeof choice->file, "%s", mkl);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Keeps the error's text. */
@@ -183,7 +179,6 @@ static void keep_fastest(struct bench_peers *peers, struct bench_peer **started)
 enum err bench_peers_open(const struct bench_options *options,
                           struct bench_peers *out)
 {
-    enum err rc = ERR_OK;
     struct bench_peer *started[BENCH_PEER_NOTES] = { NULL };
     char text[256];
     memset(out, 0, sizeof *out);
@@ -197,8 +192,7 @@ enum err bench_peers_open(const struct bench_options *options,
         bench_peers_describe(&out->notes[i], text, sizeof text);
         log_info("%s", text);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void bench_peers_close(struct bench_peers *peers)

@@ -65,7 +65,6 @@ static void fill(float *x, int64_t count, uint64_t state, int64_t largest)
 enum err bench_operands_make(const struct bench_product *product,
                              struct bench_operands *operands)
 {
-    enum err rc = ERR_OK;
     int64_t a = product->groups * product->m * product->k;
     int64_t b = product->groups * product->n * product->k;
     int64_t c = product->groups * product->m * product->n;
@@ -83,8 +82,7 @@ enum err bench_operands_make(const struct bench_product *product,
     fill(operands->b, b, 2, 1);
     for (int64_t i = 0; i < c; i++)
         operands->c[i] = NAN;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void bench_operands_destroy(struct bench_operands *operands)
@@ -168,12 +166,9 @@ enum err bench_product_prepare(const struct bench_product *product,
                                const struct bench_multiplier *multiplier,
                                struct bench_operands *operands)
 {
-    enum err rc = ERR_OK;
     TRY(bench_operands_make(product, operands));
     TRY(multiplier->multiply(multiplier->arg, product, operands));
-    TRY(check(product, operands));
-out:
-    return rc;
+    return check(product, operands);
 }
 
 enum err bench_product_time(const struct bench_product *product,
@@ -181,7 +176,6 @@ enum err bench_product_time(const struct bench_product *product,
                             const struct bench_operands *operands, int calls,
                             double *seconds)
 {
-    enum err rc = ERR_OK;
     double begin = clock_now(), taken = 0.0;
     int done = 0;
     while (done < calls && taken < BURST_MAX_S) {
@@ -190,6 +184,5 @@ enum err bench_product_time(const struct bench_product *product,
         done++;
     }
     *seconds = taken / done;
-out:
-    return rc;
+    return ERR_OK;
 }

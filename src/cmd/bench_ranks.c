@@ -57,13 +57,13 @@ enum err bench_ranks(const char *name, const struct bench_options *options,
     char dir[FSIO_PATH_MAX] = "", path[FSIO_PATH_MAX];
     char *text = NULL;
     size_t bytes;
-    TRY(fsio_path(dir, "%s/%s", options->dir, name));
-    TRY(fsio_mkdirs(dir));
-    TRY(fsio_path(path, "%s/" BENCH_RANKS_MARK, dir));
-    TRY(fsio_write_hint(path, "", 0));
-    TRY(fsio_path(path, "%s/" RESULT, dir));
-    TRY(run_ranks(name, dir, options));
-    TRY(fsio_read_file(path, RESULT_BYTES_MAX, &text, &bytes));
+    TRY_OUT(fsio_path(dir, "%s/%s", options->dir, name));
+    TRY_OUT(fsio_mkdirs(dir));
+    TRY_OUT(fsio_path(path, "%s/" BENCH_RANKS_MARK, dir));
+    TRY_OUT(fsio_write_hint(path, "", 0));
+    TRY_OUT(fsio_path(path, "%s/" RESULT, dir));
+    TRY_OUT(run_ranks(name, dir, options));
+    TRY_OUT(fsio_read_file(path, RESULT_BYTES_MAX, &text, &bytes));
     *result = json_loadb(text, bytes, 0, NULL);
     if (*result == NULL)
         rc = err_set(ERR_INTERNAL, "%s: is not JSON", path);
@@ -74,27 +74,23 @@ out:
 
 enum err bench_ranks_check(const struct bench_options *options)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/" BENCH_RANKS_MARK, options->dir));
     if (!fsio_exists(path))
-        rc = err_set(ERR_USAGE,
+        return err_set(ERR_USAGE,
                      "the benchmarks *-rank are started by tessera-bench ckpt, "
                      "comm and step --parallel only");
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err bench_ranks_write(const struct bench_options *options,
                            const json_t *result)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     if (result == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     TRY(fsio_path(path, "%s/" RESULT, options->dir));
     if (json_dump_file(result, path, 0) != 0)
-        rc = err_set(ERR_IO, "%s: cannot be written", path);
-out:
-    return rc;
+        return err_set(ERR_IO, "%s: cannot be written", path);
+    return ERR_OK;
 }

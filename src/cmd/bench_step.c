@@ -60,10 +60,10 @@ static enum err measure_steps(const void *arg, double *values)
     struct bench_model *bench = NULL, *dense = NULL;
     int steps = kind->steps;
     double loss;
-    TRY(kernels_find("cpu", "auto", &kernels));
-    TRY(bench_model_create(kind, phase->threads, &bench));
+    TRY_OUT(kernels_find("cpu", "auto", &kernels));
+    TRY_OUT(bench_model_create(kind, phase->threads, &bench));
     if (phase->dense != kind)
-        TRY(bench_model_create(phase->dense, phase->threads, &dense));
+        TRY_OUT(bench_model_create(phase->dense, phase->threads, &dense));
     for (int i = -1; i < steps; i++) {
         /* the first time, which touches memory, is not counted */
         double *at = &values[1 + (i < 0 ? 0 : i)];
@@ -72,14 +72,16 @@ static enum err measure_steps(const void *arg, double *values)
         /* one leaf and several, then several and one: neither always follows
          * the other, nor the peak's load */
         bool one_first = i % 2 == 0;
-        TRY(bench_model_step(bench, one_first ? 1 : kind->samples, &loss,
+        TRY_OUT(
+            bench_model_step(bench, one_first ? 1 : kind->samples, &loss,
                              at + (one_first ? OF_STEP : OF_ELASTIC) * steps));
         at[OF_PEAK * steps] =
             kernels->peak_flops(&ctx, DTYPE_F32, false, &source);
-        TRY(bench_model_step(bench, one_first ? kind->samples : 1, &loss,
+        TRY_OUT(
+            bench_model_step(bench, one_first ? kind->samples : 1, &loss,
                              at + (one_first ? OF_ELASTIC : OF_STEP) * steps));
         if (dense != NULL)
-            TRY(bench_model_step(dense, 1, &loss, at + OF_DENSE * steps));
+            TRY_OUT(bench_model_step(dense, 1, &loss, at + OF_DENSE * steps));
     }
     values[0] = (double)bench_model_faults(bench) - values[0];
 out:
@@ -96,7 +98,7 @@ static enum err choose_library(const struct bench_options *options,
     struct bench_peers *peers = calloc(1, sizeof *peers);
     if (peers == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(bench_peers_open(options, peers));
+    TRY_OUT(bench_peers_open(options, peers));
     const struct bench_peer_note *best = bench_peers_fastest(peers);
     times->bounded = best != NULL;
     snprintf(times->library_text, sizeof times->library_text,
@@ -119,7 +121,6 @@ out:
 static enum err measure_bound(const struct step_phase *step,
                               struct step_times *times)
 {
-    enum err rc = ERR_OK;
     int first = times->phases * BENCH_BOUND_ROUNDS;
     TRY(bench_child(bench_bound_triad, &step->threads, times->triad + first,
                     BENCH_BOUND_ROUNDS));
@@ -131,14 +132,12 @@ static enum err measure_bound(const struct step_phase *step,
         snprintf(times->library_text, sizeof times->library_text,
                  "none: the fastest one failed: %s", err_text());
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err one_phase(const struct step_phase *step,
                           struct step_times *times)
 {
-    enum err rc = ERR_OK;
     double values[STEP_VALUES];
     int steps = step->kind->steps;
     int p = times->phases;
@@ -157,8 +156,7 @@ static enum err one_phase(const struct step_phase *step,
              times->values[OF_STEP][p * steps] * 1e3, step->kind->samples,
              times->values[OF_ELASTIC][p * steps] * 1e3);
     times->phases++;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void set_real(json_t *result, const char *key, double value)
@@ -212,7 +210,7 @@ enum err bench_step(const struct bench_options *options, json_t **result)
     struct step_times *times = calloc(1, sizeof *times);
     if (times == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(bench_model_find(options->model, &kind));
+    TRY_OUT(bench_model_find(options->model, &kind));
     if (options->parallel) {
         rc = bench_ranks("parallel", options, result);
         goto out;
@@ -222,11 +220,11 @@ enum err bench_step(const struct bench_options *options, json_t **result)
         bench_model_densify(&dense);
     struct step_phase phase = { &kind, kind.config.experts > 0 ? &dense : &kind,
                                 options->threads };
-    TRY(choose_library(options, times));
+    TRY_OUT(choose_library(options, times));
     while (
         times->phases < PHASES_MAX &&
         (times->phases < PHASES_MIN || clock_now() - begin < options->seconds))
-        TRY(one_phase(&phase, times));
+        TRY_OUT(one_phase(&phase, times));
     *result = report(&phase, times);
     times->libraries = NULL;
 out:

@@ -21,8 +21,8 @@ enum err bench_text(const char *dir, const char *data, int64_t seq_len)
         return err_set(ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < TEXT_BYTES; i++)
         text[i] = " etaoinshrdlu\netaoinshrdlcumwfgypbv"[rng_u64(1, 2, i) % 36];
-    TRY(fsio_path(path, "%s/text", dir));
-    TRY(fsio_write_atomic(path, text, TEXT_BYTES));
+    TRY_OUT(fsio_path(path, "%s/text", dir));
+    TRY_OUT(fsio_write_atomic(path, text, TEXT_BYTES));
     struct tokenize_options options = {
         .out = data,
         .tokenizer = "bytes",
@@ -30,7 +30,7 @@ enum err bench_text(const char *dir, const char *data, int64_t seq_len)
         .shard_bytes = 1 << 20,
         .replace = true,
     };
-    TRY(tokenize_files(&options, files, 1, &result));
+    TRY_OUT(tokenize_files(&options, files, 1, &result));
 out:
     if (path[0] != '\0')
         (void)unlink(path);

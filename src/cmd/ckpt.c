@@ -79,20 +79,19 @@ static const struct {
 
 static enum err run(int argc, char **argv, int *exit_code)
 {
-    enum err rc = ERR_OK;
     struct ckpt_cmd cmd;
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;
         TRY(ckpt_cmd_parse(argc - 1, argv + 1, commands[i].letters,
-                           commands[i].paths_min, commands[i].paths_max, &cmd));
+                               commands[i].paths_min, commands[i].paths_max,
+                               &cmd));
         for (int p = 0; p < commands[i].checkpoints; p++)
             TRY(ckpt_cmd_need_checkpoint(cmd.paths[p]));
         return commands[i].run(&cmd, exit_code);
     }
-    rc = err_set(ERR_USAGE, "no command '%s'; see --help", argv[1]);
-out:
-    return rc;
+    return err_set(ERR_USAGE, "no command '%s'; see --help", argv[1]);
+    return ERR_OK;
 }
 
 /* After a command too. */

@@ -60,7 +60,6 @@ enum err ckpt_cmd_need_run(const char *run_dir)
 /* "a/run" of "a/run/checkpoints/"; empty: it does not end so. */
 static enum err above_root(const char *path, char run_dir[FSIO_PATH_MAX])
 {
-    enum err rc = ERR_OK;
     static const char name[] = "checkpoints";
     size_t length = sizeof name - 1;
     TRY(fsio_path(run_dir, "%s", path));
@@ -75,13 +74,11 @@ static enum err above_root(const char *path, char run_dir[FSIO_PATH_MAX])
         TRY(fsio_path(run_dir, "."));
     for (end = strlen(run_dir); end > 1 && run_dir[end - 1] == '/'; end--)
         run_dir[end - 1] = '\0';
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_cmd_need_root(const char *run_dir)
 {
-    enum err rc = ERR_OK;
     char root[FSIO_PATH_MAX], ledger[FSIO_PATH_MAX];
     TRY(ckpt_cmd_need_run(run_dir));
     TRY(ckpt_index_root(root, run_dir));
@@ -93,12 +90,11 @@ enum err ckpt_cmd_need_root(const char *run_dir)
         return err_set(ERR_USAGE,
                        "%s: is in a run directory and none itself: give %s",
                        run_dir, root);
-    rc = err_set(ERR_USAGE,
+    return err_set(ERR_USAGE,
                  "%s: is no run directory: it has neither checkpoints nor "
                  "ledger.jsonl; give the run.dir of a run",
                  run_dir);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Say which one to give instead. */
@@ -109,9 +105,9 @@ static enum err is_run(const char *run_dir)
     int64_t *steps = NULL;
     int count = 0;
     bool evidence;
-    TRY(ckpt_index_steps(run_dir, &steps, &count, &evidence));
+    TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
     if (count > 0)
-        TRY(ckpt_index_path(path, run_dir, steps[count - 1]));
+        TRY_OUT(ckpt_index_path(path, run_dir, steps[count - 1]));
     rc = err_set(ERR_USAGE,
                  "%s: is a run directory; give one of its "
                  "checkpoints%s%s",
@@ -130,10 +126,10 @@ enum err ckpt_cmd_need_checkpoint(const char *checkpoint_dir)
     if (!fsio_exists(checkpoint_dir))
         return err_set(ERR_USAGE, "%s: no such checkpoint folder",
                        checkpoint_dir);
-    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
+    TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
     if (fsio_exists(path) || ckpt_index_step_of(checkpoint_dir) >= 0)
         goto out;
-    TRY(ckpt_index_root(path, checkpoint_dir));
+    TRY_OUT(ckpt_index_root(path, checkpoint_dir));
     rc = fsio_exists(path)
              ? is_run(checkpoint_dir)
              : err_set(ERR_USAGE,

@@ -98,14 +98,15 @@ enum err ckpt_cmd_diff(const struct ckpt_cmd *cmd, int *exit_code)
     struct ckpt_manifest *a = NULL, *b = NULL;
     json_t *states = NULL;
     struct compared compared = { .json = cmd->json, .list = json_array() };
-    TRY(ckpt_manifest_read(cmd->paths[0], NULL, NULL, &a));
-    TRY(ckpt_manifest_read(cmd->paths[1], NULL, NULL, &b));
+    TRY_OUT(ckpt_manifest_read(cmd->paths[0], NULL, NULL, &a));
+    TRY_OUT(ckpt_manifest_read(cmd->paths[1], NULL, NULL, &b));
     states = ckpt_diff_states(a->state, b->state);
     if (states == NULL || compared.list == NULL) {
         rc = err_set(ERR_MEMORY, "diff: out of memory");
         goto out;
     }
-    TRY(ckpt_diff_tensors(cmd->paths[0], a, cmd->paths[1], b, take, &compared));
+    TRY_OUT(
+        ckpt_diff_tensors(cmd->paths[0], a, cmd->paths[1], b, take, &compared));
     bool equal = compared.different == 0 && a->step == b->step;
     if (!equal)
         *exit_code = CKPT_CMD_DIFFERENT;

@@ -27,16 +27,13 @@ static double chosen(double given, double measured)
 static enum err from_run(const struct ckpt_cmd *cmd,
                          struct ledger_history *ledger, struct plan *plan)
 {
-    enum err rc = ERR_OK;
     TRY(ckpt_cmd_need_run(cmd->paths[0]));
     TRY(ledger_history_read(cmd->paths[0], ledger));
-    if (ledger->cost_s < 0 && cmd->interval.cost_s < 0) {
-        rc = err_set(ERR_DATA,
+    if (ledger->cost_s < 0 && cmd->interval.cost_s < 0)
+        return err_set(ERR_DATA,
                      "%s/ledger.jsonl has no commit with its duration: give "
                      "--cost",
                      cmd->paths[0]);
-        goto out;
-    }
     double node_mtbf_h = ckpt_interval_node_mtbf_h(
         cmd->prior_hours, ledger->node_hours, ledger->failures);
     int nodes = ledger->nodes > 0 ? ledger->nodes : 1;
@@ -48,8 +45,7 @@ static enum err from_run(const struct ckpt_cmd *cmd,
     plan->input.restart_s =
         chosen(plan->input.restart_s,
                ledger->restart_s >= 0 ? ledger->restart_s : RESTART_S);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static const char *limit_name(enum ckpt_interval_limit limit)
@@ -133,7 +129,7 @@ enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code)
     struct ckpt_interval_input *input = &plan.input;
     (void)exit_code;
     if (cmd->paths[0] != NULL)
-        TRY(from_run(cmd, &ledger, &plan));
+        TRY_OUT(from_run(cmd, &ledger, &plan));
     if (input->cost_s < 0 || input->mtbf_s < 0) {
         rc = err_set(ERR_USAGE,
                      "interval needs RUN, or --cost S and --mtbf S; see "
@@ -144,7 +140,7 @@ enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code)
     input->restart_s = chosen(input->restart_s, RESTART_S);
     input->detect_s = chosen(input->detect_s, 0);
     input->overhead_max = chosen(input->overhead_max, 0);
-    TRY(ckpt_interval(input, &plan.best));
+    TRY_OUT(ckpt_interval(input, &plan.best));
     /* Upwards: a limit must hold, and near the best T the loss is flat. */
     if (plan.ledger != NULL && ledger.step_s > 0)
         plan.steps = fmax(1, ceil(plan.best.recommended_s / ledger.step_s));

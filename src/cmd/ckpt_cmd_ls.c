@@ -75,7 +75,6 @@ static void print_list(const char *run_dir, const struct ckpt_info *list,
 /* Those of a run, or a single one. */
 static enum err find(const char *path, struct ckpt_info **list, int *count)
 {
-    enum err rc = ERR_OK;
     char root[FSIO_PATH_MAX], manifest[FSIO_PATH_MAX];
     TRY(ckpt_index_root(root, path));
     if (fsio_exists(root))
@@ -91,8 +90,7 @@ static enum err find(const char *path, struct ckpt_info **list, int *count)
         return err_set(ERR_MEMORY, "%s: out of memory", path);
     TRY(ckpt_describe(path, *list));
     *count = 1;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code)
@@ -101,8 +99,8 @@ enum err ckpt_cmd_ls(const struct ckpt_cmd *cmd, int *exit_code)
     struct ckpt_info *list = NULL;
     int count = 0;
     (void)exit_code;
-    TRY(ckpt_cmd_need_run(cmd->paths[0]));
-    TRY(find(cmd->paths[0], &list, &count));
+    TRY_OUT(ckpt_cmd_need_run(cmd->paths[0]));
+    TRY_OUT(find(cmd->paths[0], &list, &count));
     if (cmd->json)
         rc = print_json(list, count);
     else

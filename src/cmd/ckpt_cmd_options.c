@@ -117,7 +117,6 @@ static enum err no_option(char **argv, int letter)
 enum err ckpt_cmd_parse(int argc, char **argv, const char *letters,
                         int paths_min, int paths_max, struct ckpt_cmd *out)
 {
-    enum err rc = ERR_OK;
     *out = (struct ckpt_cmd){
         .interval = { .cost_s = -1,
                       .persist_s = -1,
@@ -149,6 +148,5 @@ enum err ckpt_cmd_parse(int argc, char **argv, const char *letters,
         if (out->paths[i][0] == '\0')
             return err_set(ERR_USAGE, "%s: a path is empty", argv[0]);
     }
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -35,7 +35,6 @@ static enum err folder_bytes(const char *path, int64_t *bytes)
 static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
                            json_t *removed, int64_t *bytes)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], size[32];
     int64_t own;
     TRY(ckpt_index_path(path, cmd->paths[0], step));
@@ -51,9 +50,8 @@ static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
                                                  (json_int_t)step, "path",
                                                  ckpt_cmd_text(path), "bytes",
                                                  (json_int_t)own)) != 0)
-        rc = err_set(ERR_MEMORY, "prune: out of memory");
-out:
-    return rc;
+        return err_set(ERR_MEMORY, "prune: out of memory");
+    return ERR_OK;
 }
 
 /* The newest good one stays in any case. */
@@ -66,10 +64,10 @@ static enum err prune(const struct ckpt_cmd *cmd, json_t *removed,
                                         .keep_every = cmd->keep_every };
     int64_t *steps = NULL;
     int count = 0;
-    TRY(ckpt_index_prunable(cmd->paths[0], &retention, INT64_MAX, &steps,
-                            &count));
+    TRY_OUT(ckpt_index_prunable(cmd->paths[0], &retention, INT64_MAX, &steps,
+                                &count));
     for (int i = 0; i < count; i++)
-        TRY(prune_step(cmd, steps[i], removed, bytes));
+        TRY_OUT(prune_step(cmd, steps[i], removed, bytes));
 out:
     free(steps);
     return rc;
@@ -88,10 +86,10 @@ enum err ckpt_cmd_prune(const struct ckpt_cmd *cmd, int *exit_code)
                      "prune needs --keep K or --keep-every M; see --help");
         goto out;
     }
-    TRY(ckpt_cmd_need_root(cmd->paths[0]));
+    TRY_OUT(ckpt_cmd_need_root(cmd->paths[0]));
     if (!cmd->dry_run)
-        TRY(lock_acquire(cmd->paths[0], LOCK_BEAT_S, &lock));
-    TRY(prune(cmd, removed, &bytes));
+        TRY_OUT(lock_acquire(cmd->paths[0], LOCK_BEAT_S, &lock));
+    TRY_OUT(prune(cmd, removed, &bytes));
     units_bytes((double)bytes, size, sizeof size);
     if (cmd->json)
         rc = ckpt_cmd_print(json_pack("{s:b, s:I, s:O}", "dry_run",

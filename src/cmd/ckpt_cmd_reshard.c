@@ -7,7 +7,6 @@
 
 enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code)
 {
-    enum err rc = ERR_OK;
     int64_t bytes;
     char size[32];
     (void)exit_code;
@@ -20,6 +19,5 @@ enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code)
             (json_int_t)cmd->ranks, "bytes", (json_int_t)bytes));
     units_bytes((double)bytes, size, sizeof size);
     printf("%s: %s for %d ranks\n", cmd->paths[1], size, (int)cmd->ranks);
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -21,16 +21,13 @@
 static enum err record(const char *run_dir,
                        const struct ckpt_scavenged *scavenged)
 {
-    enum err rc = ERR_OK;
     int next;
     TRY(ledger_next_attempt(run_dir, &next));
-    TRY(ledger_append(run_dir, "commit", next - 1,
-                      json_pack("{s:I, s:I, s:f, s:b}", "step",
-                                (json_int_t)scavenged->step, "bytes",
-                                (json_int_t)scavenged->bytes, "copy_s",
-                                scavenged->seconds, "scavenged", 1)));
-out:
-    return rc;
+    return ledger_append(run_dir, "commit", next - 1,
+                         json_pack("{s:I, s:I, s:f, s:b}", "step",
+                                   (json_int_t)scavenged->step, "bytes",
+                                   (json_int_t)scavenged->bytes, "copy_s",
+                                   scavenged->seconds, "scavenged", 1));
 }
 
 static enum err report(const struct ckpt_cmd *cmd,
@@ -53,12 +50,9 @@ static enum err report(const struct ckpt_cmd *cmd,
 /* Rank 0. */
 static enum err open_run(const struct ckpt_cmd *cmd, struct lock **lock)
 {
-    enum err rc = ERR_OK;
     TRY(ckpt_cmd_need_root(cmd->paths[0]));
     TRY(lock_acquire(cmd->paths[0], LOCK_BEAT_S, lock));
-    TRY(ckpt_sweep(cmd->paths[0]));
-out:
-    return rc;
+    return ckpt_sweep(cmd->paths[0]);
 }
 
 static enum err scavenge(struct comm *comm, const struct ckpt_cmd *cmd,
@@ -71,10 +65,10 @@ static enum err scavenge(struct comm *comm, const struct ckpt_cmd *cmd,
     struct slurm slurm;
     slurm_read(&slurm);
     snprintf(attempt, sizeof attempt, "%ld.scavenge", slurm.job_id);
-    TRY(comm_agree(comm, first ? open_run(cmd, lock) : ERR_OK));
+    TRY_OUT(comm_agree(comm, first ? open_run(cmd, lock) : ERR_OK));
     rc = train_local_dir(cmd->local_dir, cmd->paths[0], local_dir);
-    TRY(comm_agree(comm, rc));
-    TRY(ckpt_scavenge(comm, cmd->paths[0], local_dir, attempt, &scavenged));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(ckpt_scavenge(comm, cmd->paths[0], local_dir, attempt, &scavenged));
     if (first && scavenged.step >= 0 &&
         record(cmd->paths[0], &scavenged) != ERR_OK)
         log_warn("step %lld: no line in the ledger: %s",
@@ -94,8 +88,9 @@ enum err ckpt_cmd_scavenge(const struct ckpt_cmd *cmd, int *exit_code)
     (void)exit_code;
     if (cmd->local_dir == NULL || cmd->local_dir[0] == '\0')
         return err_set(ERR_USAGE, "scavenge needs --local DIR; see --help");
-    TRY(comm_create("auto", NULL, NULL,
-                    cmd->timeout_s > 0 ? cmd->timeout_s : TIMEOUT_S, &comm));
+    TRY_OUT(comm_create("auto", NULL, NULL,
+                        cmd->timeout_s > 0 ? cmd->timeout_s : TIMEOUT_S,
+                        &comm));
     if (comm_size(comm) > 1)
         log_init("ckpt", comm_rank(comm), LOG_INFO);
     rc = scavenge(comm, cmd, &lock);

@@ -59,12 +59,12 @@ static enum err show_tensors(const struct ckpt_cmd *cmd,
     enum err rc = ERR_OK;
     struct ckpt_tensor_reader *reader = NULL;
     if (cmd->stats)
-        TRY(ckpt_tensor_create(cmd->paths[0], manifest, &reader));
+        TRY_OUT(ckpt_tensor_create(cmd->paths[0], manifest, &reader));
     for (int t = 0; t < manifest->tensor_count; t++) {
         const struct ckpt_tensor *tensor = &manifest->tensors[t];
         struct ckpt_stats stats;
         if (cmd->stats)
-            TRY(ckpt_stats_tensor(reader, manifest, t, &stats));
+            TRY_OUT(ckpt_stats_tensor(reader, manifest, t, &stats));
         const struct ckpt_stats *given = cmd->stats ? &stats : NULL;
         if (array == NULL)
             print_tensor(tensor, given);
@@ -81,7 +81,6 @@ out:
 /* A line for every number, text, true or false and list of those. */
 static enum err print_members(const char *title, json_t *object)
 {
-    enum err rc = ERR_OK;
     const char *name;
     json_t *value;
     if (json_object_size(object) > 0)
@@ -95,8 +94,7 @@ static enum err print_members(const char *title, json_t *object)
         printf("  %s %s\n", name, text);
         free(text);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err show_json(const struct ckpt_cmd *cmd,
@@ -122,8 +120,8 @@ enum err ckpt_cmd_show(const struct ckpt_cmd *cmd, int *exit_code)
     struct ckpt_manifest *manifest = NULL;
     char size[32];
     (void)exit_code;
-    TRY(ckpt_manifest_read(cmd->paths[0], NULL, NULL, &manifest));
-    TRY(ckpt_manifest_check_sizes(manifest, cmd->paths[0]));
+    TRY_OUT(ckpt_manifest_read(cmd->paths[0], NULL, NULL, &manifest));
+    TRY_OUT(ckpt_manifest_check_sizes(manifest, cmd->paths[0]));
     if (cmd->json) {
         rc = show_json(cmd, manifest);
         goto out;
@@ -131,10 +129,10 @@ enum err ckpt_cmd_show(const struct ckpt_cmd *cmd, int *exit_code)
     units_bytes((double)manifest->bytes, size, sizeof size);
     printf("step    %" PRId64 "\nranks   %d\nshards  %d\nsize    %s\n",
            manifest->step, manifest->ranks, manifest->shard_count, size);
-    TRY(print_members("state", manifest->state));
-    TRY(print_members("config", json_object_get(manifest->state, "fixed")));
+    TRY_OUT(print_members("state", manifest->state));
+    TRY_OUT(print_members("config", json_object_get(manifest->state, "fixed")));
     printf("tensors %d\n", manifest->tensor_count);
-    TRY(show_tensors(cmd, manifest, NULL));
+    TRY_OUT(show_tensors(cmd, manifest, NULL));
 out:
     ckpt_manifest_destroy(manifest);
     return rc;

@@ -61,7 +61,7 @@ static enum err verify_shards(struct verify *verify, const char *path,
 {
     enum err rc = ERR_OK;
     struct ckpt_read *reader = NULL;
-    TRY(ckpt_read_create(path, manifest, &reader));
+    TRY_OUT(ckpt_read_create(path, manifest, &reader));
     for (int s = 0; s < manifest->shard_count; s++) {
         const struct ckpt_shard *shard = &manifest->shards[s];
         char size[32];
@@ -70,7 +70,7 @@ static enum err verify_shards(struct verify *verify, const char *path,
             fprintf(stderr, "\r\033[K%d/%d %s, %s", s + 1,
                     manifest->shard_count, shard->file, size);
         verify->found = 0;
-        TRY(ckpt_check_shard(reader, manifest, s, note_damage, verify));
+        TRY_OUT(ckpt_check_shard(reader, manifest, s, note_damage, verify));
         clear_progress(verify);
         if (!verify->json && verify->found > DAMAGE_LISTED)
             printf("  and %d more\n", verify->found - DAMAGE_LISTED);
@@ -102,12 +102,9 @@ static enum err verify_view(struct verify *verify, const char *path,
 static enum err verify_files(struct verify *verify, const char *path,
                              const struct ckpt_manifest *manifest)
 {
-    enum err rc = ERR_OK;
     TRY(verify_shards(verify, path, manifest));
     TRY(verify_view(verify, path, manifest));
-    TRY(ckpt_check_others(path, manifest, note_other, verify));
-out:
-    return rc;
+    return ckpt_check_others(path, manifest, note_other, verify);
 }
 
 static enum err verify_checkpoint(struct verify *verify, const char *path)
@@ -150,11 +147,11 @@ static enum err verify_run(struct verify *verify, const char *run_dir)
     int64_t *steps = NULL;
     int count = 0;
     bool evidence;
-    TRY(ckpt_index_steps(run_dir, &steps, &count, &evidence));
+    TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
     for (int i = 0; i < count; i++) {
         char path[FSIO_PATH_MAX];
-        TRY(ckpt_index_path(path, run_dir, steps[i]));
-        TRY(verify_checkpoint(verify, path));
+        TRY_OUT(ckpt_index_path(path, run_dir, steps[i]));
+        TRY_OUT(verify_checkpoint(verify, path));
     }
     if (count == 0)
         rc = err_set(ERR_CHECKPOINT, "%s: no committed checkpoint", run_dir);
@@ -172,13 +169,13 @@ enum err ckpt_cmd_verify(const struct ckpt_cmd *cmd, int *exit_code)
                              .progress = isatty(STDERR_FILENO) == 1,
                              .list = json_array() };
     (void)exit_code;
-    TRY(ckpt_index_root(root, path));
+    TRY_OUT(ckpt_index_root(root, path));
     if (!fsio_exists(root))
-        TRY(ckpt_cmd_need_checkpoint(path));
-    TRY(fsio_exists(root) ? verify_run(&verify, path)
-                          : verify_checkpoint(&verify, path));
+        TRY_OUT(ckpt_cmd_need_checkpoint(path));
+    TRY_OUT(fsio_exists(root) ? verify_run(&verify, path)
+                              : verify_checkpoint(&verify, path));
     if (cmd->json)
-        TRY(ckpt_cmd_print(json_incref(verify.list)));
+        TRY_OUT(ckpt_cmd_print(json_incref(verify.list)));
     if (verify.bad > 0)
         rc = err_set(ERR_CHECKPOINT, "%d of %d checkpoints damaged; first: %s",
                      verify.bad, verify.checkpoints, verify.first);
@@ -193,10 +190,10 @@ enum err ckpt_cmd_view(const struct ckpt_cmd *cmd, int *exit_code)
     struct ckpt_manifest *manifest = NULL;
     const char *path = cmd->paths[0];
     (void)exit_code;
-    TRY(ckpt_manifest_read(path, NULL, NULL, &manifest));
-    TRY(ckpt_view_mend(path, manifest));
+    TRY_OUT(ckpt_manifest_read(path, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_view_mend(path, manifest));
     if (cmd->json)
-        TRY(ckpt_cmd_print(json_pack(
+        TRY_OUT(ckpt_cmd_print(json_pack(
             "{s:o, s:s, s:I}", "path", ckpt_cmd_text(path), "file",
             CKPT_VIEW_FILE, "bytes", (json_int_t)manifest->view.bytes)));
     else

@@ -54,7 +54,6 @@ static enum err one_folder(const struct data_options *options)
 
 static enum err command_tokenize(struct data_options *all)
 {
-    enum err rc = ERR_OK;
     struct tokenize_result result;
     struct tokenize_options *options = &all->tokenize;
     if (options->out == NULL || all->operand_count < 1)
@@ -69,8 +68,7 @@ static enum err command_tokenize(struct data_options *all)
     if (options->eval_fraction > 0)
         printf("%s/train: %" PRId64 " samples\n%s/eval: %" PRId64 " samples\n",
                options->out, result.samples, options->out, result.eval_samples);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err command_info(struct data_options *options)
@@ -78,9 +76,10 @@ static enum err command_info(struct data_options *options)
     enum err rc = ERR_OK;
     struct describe info;
     char *text = NULL;
-    TRY(one_folder(options));
-    TRY(describe_dataset(options->operands[0], true, stop_requested, &info));
-    TRY(describe_format(&info, options->json, &text));
+    TRY_OUT(one_folder(options));
+    TRY_OUT(
+        describe_dataset(options->operands[0], true, stop_requested, &info));
+    TRY_OUT(describe_format(&info, options->json, &text));
     fputs(text, stdout);
 out:
     free(text);
@@ -92,9 +91,9 @@ static enum err command_verify(struct data_options *options)
     enum err rc = ERR_OK;
     struct scan_result result;
     struct dataset *dataset = NULL;
-    TRY(one_folder(options));
-    TRY(dataset_open(options->operands[0], &dataset));
-    TRY(scan_verify(dataset, true, stop_requested, &result));
+    TRY_OUT(one_folder(options));
+    TRY_OUT(dataset_open(options->operands[0], &dataset));
+    TRY_OUT(scan_verify(dataset, true, stop_requested, &result));
     char known[256], unknown[256];
     dataset_checksums(dataset, true, known, sizeof known);
     dataset_checksums(dataset, false, unknown, sizeof unknown);
@@ -112,10 +111,10 @@ static enum err command_cat(struct data_options *options)
 {
     enum err rc = ERR_OK;
     struct dataset *dataset = NULL;
-    TRY(one_folder(options));
-    TRY(dataset_open(options->operands[0], &dataset));
-    TRY(describe_print(dataset, options->from, options->count, stdout,
-                       stop_requested));
+    TRY_OUT(one_folder(options));
+    TRY_OUT(dataset_open(options->operands[0], &dataset));
+    TRY_OUT(describe_print(dataset, options->from, options->count, stdout,
+                           stop_requested));
 out:
     dataset_close(dataset);
     return rc;
@@ -127,7 +126,7 @@ static enum err adopt_hint(const char *path)
     enum err rc = ERR_OK;
     char unknown[256];
     struct dataset *dataset = NULL;
-    TRY(dataset_open(path, &dataset));
+    TRY_OUT(dataset_open(path, &dataset));
     if (dataset_eos_token(dataset) < 0 && dataset_bos_token(dataset) < 0)
         printf("%s: documents are not separated: training on it needs "
                "model.attn_uses_sequence_id=false, or adopt it again with "
@@ -144,7 +143,6 @@ out:
 
 static enum err command_adopt(struct data_options *options)
 {
-    enum err rc = ERR_OK;
     struct scan_result result;
     TRY(one_folder(options));
     const struct scan_adoption *adoption = &options->adoption;
@@ -154,9 +152,7 @@ static enum err command_adopt(struct data_options *options)
                    &result));
     printf("%s: adopted, %" PRId64 " samples, %" PRId64 " tokens\n",
            options->operands[0], result.samples, result.tokens);
-    TRY(adopt_hint(options->operands[0]));
-out:
-    return rc;
+    return adopt_hint(options->operands[0]);
 }
 
 static enum err run(int argc, char **argv)
@@ -169,15 +165,13 @@ static enum err run(int argc, char **argv)
         { "verify", command_verify },     { "cat", command_cat },
         { "adopt", command_adopt },
     };
-    enum err rc = ERR_OK;
     struct data_options options;
     TRY(data_options_parse(argv[1], argc - 1, argv + 1, &options));
     TRY(stop_install());
     for (size_t c = 0; c < sizeof commands / sizeof commands[0]; c++)
         if (strcmp(argv[1], commands[c].name) == 0)
             TRY(commands[c].run(&options));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 int main(int argc, char **argv)

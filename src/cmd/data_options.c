@@ -122,7 +122,6 @@ static enum err data_options_set(struct data_options *out, const char *name,
 enum err data_options_parse(const char *command, int argc, char **argv,
                             struct data_options *out)
 {
-    enum err rc = ERR_OK;
     const struct option *options = NULL;
     size_t count = sizeof data_options_commands / sizeof *data_options_commands;
     for (size_t c = 0; c < count; c++)
@@ -153,6 +152,5 @@ enum err data_options_parse(const char *command, int argc, char **argv,
     }
     out->operands = argv + optind;
     out->operand_count = argc - optind;
-out:
-    return rc;
+    return ERR_OK;
 }

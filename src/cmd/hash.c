@@ -59,7 +59,6 @@ static enum err choose_style(const char *name, struct arguments *out)
 
 static enum err parse(int argc, char **argv, struct arguments *out)
 {
-    enum err rc = ERR_OK;
     out->overrides = argv + 1; /* moved to the front */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -77,8 +76,7 @@ static enum err parse(int argc, char **argv, struct arguments *out)
             TRY(choose_style(argv[i], out));
         }
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* README's digest of the style, "" if it has none. */
@@ -110,7 +108,6 @@ static bool report(const char *style, const char *digest)
 static enum err hash_styles(struct comm *comm,
                             const struct arguments *arguments, int *differ)
 {
-    enum err rc = ERR_OK;
     int count = 0;
     bool prints = comm_rank(comm) == 0;
     for (int i = 0; hash_style_name(i) != NULL; i++) {
@@ -127,8 +124,7 @@ static enum err hash_styles(struct comm *comm,
         printf("hash: FAIL %d of %d digests differ\n", *differ, count);
     else if (prints)
         printf("hash: PASS %d digests\n", count);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static int hash(int argc, char **argv, const struct arguments *arguments)
@@ -137,9 +133,9 @@ static int hash(int argc, char **argv, const struct arguments *arguments)
     int differ = 0;
     struct comm *comm = NULL;
     const char *kind = arguments->alone ? "self" : "auto";
-    TRY(comm_create(kind, &argc, &argv, TIMEOUT_S, &comm));
+    TRY_OUT(comm_create(kind, &argc, &argv, TIMEOUT_S, &comm));
     log_init("hash", comm_rank(comm), LOG_ERROR);
-    TRY(hash_styles(comm, arguments, &differ));
+    TRY_OUT(hash_styles(comm, arguments, &differ));
 out:
     if (rc != ERR_OK &&
         (comm == NULL || comm_rank(comm) == 0 || rc == ERR_COMM))

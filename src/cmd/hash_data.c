@@ -15,10 +15,10 @@ static enum err write_samples(const char *folder, const int32_t *tokens,
 {
     enum err rc = ERR_OK;
     struct mds_writer *writer = NULL;
-    TRY(mds_writer_create(folder, SHARD_BYTES, true, &writer));
+    TRY_OUT(mds_writer_create(folder, SHARD_BYTES, true, &writer));
     for (int64_t s = 0; s < samples; s++)
-        TRY(mds_writer_add(writer, tokens + s * seq_len, seq_len));
-    TRY(mds_writer_finish(writer));
+        TRY_OUT(mds_writer_add(writer, tokens + s * seq_len, seq_len));
+    TRY_OUT(mds_writer_finish(writer));
 out:
     mds_writer_destroy(writer);
     return rc;
@@ -51,11 +51,11 @@ enum err hash_data_create(int64_t samples, int64_t seq_len,
         return err_set(ERR_MEMORY, "out of memory");
     if (parent == NULL || parent[0] == '\0')
         parent = "/tmp";
-    TRY(fsio_path(prefix, "%s/tessera-hash", parent));
-    TRY(fsio_mkdir_new(prefix, folder));
+    TRY_OUT(fsio_path(prefix, "%s/tessera-hash", parent));
+    TRY_OUT(fsio_mkdir_new(prefix, folder));
     hash_text_fill(tokens, samples * seq_len);
-    TRY(write_samples(folder, tokens, samples, seq_len));
-    TRY(write_sidecar(folder, samples, seq_len));
+    TRY_OUT(write_samples(folder, tokens, samples, seq_len));
+    TRY_OUT(write_sidecar(folder, samples, seq_len));
 out:
     free(tokens);
     return rc;

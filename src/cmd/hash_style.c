@@ -132,13 +132,13 @@ static enum err gather_item(struct comm *comm, const struct ckpt_item *item,
     int64_t *all = calloc(2 * (size_t)ranks, sizeof *all);
     if (all == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     for (int r = 0; r < ranks; r++) {
         bytes[r] = sizeof mine;
         offsets[r] = (size_t)r * sizeof mine;
     }
     memcpy(all + 2 * comm_rank(comm), mine, sizeof mine);
-    TRY(comm_all_gather(comm, all, bytes, offsets));
+    TRY_OUT(comm_all_gather(comm, all, bytes, offsets));
     for (int r = 0; r < ranks; r++) {
         bytes[r] = (size_t)(all[2 * r + 1] - all[2 * r]) * sizeof(float);
         offsets[r] = (size_t)all[2 * r] * sizeof(float);
@@ -146,7 +146,7 @@ static enum err gather_item(struct comm *comm, const struct ckpt_item *item,
     if (mine[1] > mine[0])
         memcpy(whole + (size_t)mine[0] * sizeof(float), item->data,
                bytes[comm_rank(comm)]);
-    TRY(comm_all_gather(comm, whole, bytes, offsets));
+    TRY_OUT(comm_all_gather(comm, whole, bytes, offsets));
 out:
     free(all);
     return rc;
@@ -165,12 +165,12 @@ static enum err digest_items(const struct trainer *trainer,
     char *whole = malloc((size_t)trainer->params->numel * sizeof(float));
     if (bytes == NULL || offsets == NULL || whole == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
     for (int i = 0; i < count; i++) {
         size_t elements = 1;
         for (int d = 0; d < items[i].dims; d++)
             elements *= (size_t)items[i].shape[d];
-        TRY(gather_item(trainer->comm, &items[i], bytes, offsets, whole));
+        TRY_OUT(gather_item(trainer->comm, &items[i], bytes, offsets, whole));
         XXH64_update(state, items[i].name, strlen(items[i].name));
         XXH64_update(state, whole, elements * sizeof(float));
     }
@@ -188,14 +188,14 @@ static enum err train(struct comm *comm, const struct train_settings *settings,
     XXH64_state_t state;
     struct trainer *trainer = NULL;
     XXH64_reset(&state, 0);
-    TRY(trainer_create(comm, settings, 1, &trainer));
-    TRY(trainer_start(trainer));
+    TRY_OUT(trainer_create(comm, settings, 1, &trainer));
+    TRY_OUT(trainer_start(trainer));
     while (trainer->step < trainer->max_steps) {
-        TRY(trainer_step(trainer));
+        TRY_OUT(trainer_step(trainer));
         XXH64_update(&state, &trainer->loss, sizeof trainer->loss);
         XXH64_update(&state, &trainer->grad_norm, sizeof trainer->grad_norm);
     }
-    TRY(digest_items(trainer, &state));
+    TRY_OUT(digest_items(trainer, &state));
     snprintf(digest, HASH_STYLE_DIGITS + 1, "%016llx",
              (unsigned long long)XXH64_digest(&state));
 out:
@@ -221,9 +221,9 @@ enum err hash_style_train(struct comm *comm, int index, char *const *overrides,
         rc = load_settings(&styles[index], overrides, override_count, settings);
     if (rc == ERR_OK)
         rc = hash_data_create(SAMPLES, settings->data.seq_len, folder);
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     snprintf(settings->data.train, sizeof settings->data.train, "%s", folder);
-    TRY(train(comm, settings, digest));
+    TRY_OUT(train(comm, settings, digest));
 out:
     hash_data_remove(folder);
     free(settings);

@@ -25,13 +25,13 @@ int health_pairs(const struct health_args *arguments,
         .ratio_min = env->limits.pair_ratio_min,
         .inject = env->inject,
     };
-    TRY(comm_create("auto", &argc, &argv, budget_s / 4, &comm));
-    TRY(health_pair_run(comm, &options, &pairs));
+    TRY_OUT(comm_create("auto", &argc, &argv, budget_s / 4, &comm));
+    TRY_OUT(health_pair_run(comm, &options, &pairs));
     state = health_pair_state(pairs);
     if (comm_rank(comm) == 0) {
         if (!arguments->json)
             health_pair_print(pairs, stdout);
-        TRY(health_publish(arguments, health_pair_json(pairs)));
+        TRY_OUT(health_publish(arguments, health_pair_json(pairs)));
     }
 out:
     if (rc != ERR_OK) {

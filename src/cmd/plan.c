@@ -45,16 +45,16 @@ static enum err plan(int argc, char **argv, int *exit_code)
         rc = err_set(ERR_MEMORY, "out of memory");
         goto out;
     }
-    TRY(plan_options_parse(argc, argv, &options));
-    TRY(train_settings_load_partial(options.path, options.overrides,
-                                    options.override_count, settings));
+    TRY_OUT(plan_options_parse(argc, argv, &options));
+    TRY_OUT(train_settings_load_partial(options.path, options.overrides,
+                                        options.override_count, settings));
     /* a job may have more ranks than the slots of a batch that is not known */
     if (settings->train.global_batch == 0 &&
         settings->parallel.slots < options.ranks)
         settings->parallel.slots = options.ranks;
-    TRY(plan_figures(&options, settings, figures));
+    TRY_OUT(plan_figures(&options, settings, figures));
     if (options.json)
-        TRY(plan_print_json(figures));
+        TRY_OUT(plan_print_json(figures));
     else
         plan_print(figures);
     if (figures->limit_bytes > 0 && !figures->fits)

@@ -37,7 +37,6 @@ static void add_model(struct plan_figures *f)
 static enum err add_memory(const struct plan_options *options,
                            struct plan_figures *f)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = f->settings;
     struct train_memory_place place = {
         .threads = f->threads,
@@ -59,8 +58,7 @@ static enum err add_memory(const struct plan_options *options,
     if (f->limit_bytes > 0 && !f->fits)
         TRY(train_memory_nearest(s, &place, (size_t)f->limit_bytes,
                                  &f->nearest));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* A data set that is not there yet leaves its numbers open. */
@@ -154,7 +152,6 @@ static void add_disk(struct plan_figures *f)
 static enum err add_interval(const struct plan_options *options,
                              struct plan_figures *f)
 {
-    enum err rc = ERR_OK;
     struct ckpt_interval best;
     if (options->write_bytes_per_s == 0)
         return ERR_OK;
@@ -176,15 +173,13 @@ static enum err add_interval(const struct plan_options *options,
     f->goodput = best.goodput;
     if (f->step_s > 0)
         f->interval_steps = fmax(1, ceil(best.recommended_s / f->step_s));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err plan_figures(const struct plan_options *options,
                       const struct train_settings *settings,
                       struct plan_figures *out)
 {
-    enum err rc = ERR_OK;
     struct plan_figures *f = out;
     *f = (struct plan_figures){ .settings = settings,
                                 .ranks = options->ranks,
@@ -216,7 +211,5 @@ enum err plan_figures(const struct plan_options *options,
     add_data(f);
     add_steps(f);
     add_disk(f);
-    TRY(add_interval(options, f));
-out:
-    return rc;
+    return add_interval(options, f);
 }

@@ -82,7 +82,6 @@ static enum err set_option(int letter, struct plan_options *out)
 
 enum err plan_options_parse(int argc, char **argv, struct plan_options *out)
 {
-    enum err rc = ERR_OK;
     *out = (struct plan_options){ .ranks = 1, .nodes = 1 };
     opterr = 0;
     for (;;) {
@@ -106,6 +105,5 @@ enum err plan_options_parse(int argc, char **argv, struct plan_options *out)
         out->path = argv[optind++];
     out->overrides = argv + optind;
     out->override_count = argc - optind;
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -114,17 +114,17 @@ static int train(int argc, char **argv)
     char text[512];
     snprintf(text, sizeof text, "%s", err_text());
     double timeout_s = loaded == ERR_OK ? settings->parallel.timeout_s : 60.0;
-    TRY(stop_install());
-    TRY(stop_outlive_readers());
-    TRY(comm_create("auto", NULL, NULL, timeout_s, &comm));
+    TRY_OUT(stop_install());
+    TRY_OUT(stop_outlive_readers());
+    TRY_OUT(comm_create("auto", NULL, NULL, timeout_s, &comm));
     int rank = comm_rank(comm);
     log_init("train", rank, rank == 0 ? LOG_INFO : LOG_ERROR);
     if (loaded != ERR_OK)
         err_set(loaded, "%s", text);
-    TRY(comm_agree(comm, loaded));
+    TRY_OUT(comm_agree(comm, loaded));
     if (rank == 0)
         log_set_level(level_of(settings->log.level));
-    TRY(train_run(comm, settings, &exit_code, &adrift));
+    TRY_OUT(train_run(comm, settings, &exit_code, &adrift));
 out:
     if (rc != ERR_OK) {
         exit_code = err_exit_code(rc);

@@ -75,8 +75,8 @@ enum err comm_create(const char *kind, int *argc, char ***argv,
         return err_set(ERR_MEMORY, "communicator: out of memory");
     comm->next = comm;
     comm->timeout_s = timeout_s;
-    TRY(open_transport(comm, kind, argc, argv));
-    TRY(comm_request_pool_create(comm));
+    TRY_OUT(open_transport(comm, kind, argc, argv));
+    TRY_OUT(comm_request_pool_create(comm));
     *out = comm;
     comm = NULL;
 out:
@@ -108,8 +108,8 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
         goto out;
     }
     memcpy(copy->hosts, comm->hosts, hosts_bytes);
-    TRY(comm_request_pool_create(copy));
-    TRY(comm->transport->duplicate(comm, copy));
+    TRY_OUT(comm_request_pool_create(copy));
+    TRY_OUT(comm->transport->duplicate(comm, copy));
     *out = copy;
     copy = NULL;
 out:
@@ -194,8 +194,8 @@ enum err comm_start_send(struct comm *comm, const void *data, size_t bytes,
 {
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
-    TRY(comm_request_take(comm, false, "send", &request));
-    TRY(comm_request_add(request, false, (void *)data, bytes, to, tag));
+    TRY_OUT(comm_request_take(comm, false, "send", &request));
+    TRY_OUT(comm_request_add(request, false, (void *)data, bytes, to, tag));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -205,8 +205,8 @@ enum err comm_start_recv(struct comm *comm, void *data, size_t bytes, int from,
 {
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
-    TRY(comm_request_take(comm, false, "receive", &request));
-    TRY(comm_request_add(request, true, data, bytes, from, tag));
+    TRY_OUT(comm_request_take(comm, false, "receive", &request));
+    TRY_OUT(comm_request_add(request, true, data, bytes, from, tag));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -232,16 +232,16 @@ enum err comm_start_all_gather(struct comm *comm, void *data,
     char *base = data;
     char *own = base + offsets[comm->rank];
     size_t own_bytes = bytes[comm->rank];
-    TRY(comm_request_take(comm, true, "all-gather", &request));
+    TRY_OUT(comm_request_take(comm, true, "all-gather", &request));
     for (int i = 1; i < comm->size; i++) {
         int r = peer_before(comm, i);
         if (bytes[r] > 0)
-            TRY(comm_request_add(request, true, base + offsets[r], bytes[r], r,
-                                 request->tag));
+            TRY_OUT(comm_request_add(request, true, base + offsets[r], bytes[r],
+                                     r, request->tag));
     }
     for (int i = 1; i < comm->size && own_bytes > 0; i++)
-        TRY(comm_request_add(request, false, own, own_bytes,
-                             peer_after(comm, i), request->tag));
+        TRY_OUT(comm_request_add(request, false, own, own_bytes,
+                                 peer_after(comm, i), request->tag));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -252,12 +252,13 @@ enum err comm_start_broadcast(struct comm *comm, void *data, size_t bytes,
     assert(root >= 0 && root < comm->size);
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
-    TRY(comm_request_take(comm, true, "broadcast", &request));
+    TRY_OUT(comm_request_take(comm, true, "broadcast", &request));
     if (comm->rank != root)
-        TRY(comm_request_add(request, true, data, bytes, root, request->tag));
+        TRY_OUT(
+            comm_request_add(request, true, data, bytes, root, request->tag));
     for (int i = 1; i < comm->size && comm->rank == root; i++)
-        TRY(comm_request_add(request, false, data, bytes, peer_after(comm, i),
-                             request->tag));
+        TRY_OUT(comm_request_add(request, false, data, bytes,
+                                 peer_after(comm, i), request->tag));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -268,11 +269,11 @@ enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
 {
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
-    TRY(comm_request_take(comm, true, "all-reduce", &request));
+    TRY_OUT(comm_request_take(comm, true, "all-reduce", &request));
     request->fold = (struct comm_fold){
         .send = values, .stride = 0, .out = values, .count = count, .op = op
     };
-    TRY(comm_request_fold(request));
+    TRY_OUT(comm_request_fold(request));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -283,13 +284,13 @@ enum err comm_start_reduce_scatter_i64(struct comm *comm, const int64_t *send,
 {
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
-    TRY(comm_request_take(comm, true, "reduce-scatter", &request));
+    TRY_OUT(comm_request_take(comm, true, "reduce-scatter", &request));
     request->fold = (struct comm_fold){ .send = send,
                                         .stride = count,
                                         .out = recv,
                                         .count = count,
                                         .op = COMM_SUM };
-    TRY(comm_request_fold(request));
+    TRY_OUT(comm_request_fold(request));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -307,19 +308,19 @@ enum err comm_start_all_to_all(struct comm *comm, const void *send,
     char *to = recv;
     int me = comm->rank;
     assert(send_bytes[me] == recv_bytes[me]);
-    TRY(comm_request_take(comm, true, "all-to-all", &request));
+    TRY_OUT(comm_request_take(comm, true, "all-to-all", &request));
     for (int i = 1; i < comm->size; i++) {
         int r = peer_before(comm, i);
         if (recv_bytes[r] > 0)
-            TRY(comm_request_add(request, true, to + recv_offsets[r],
-                                 recv_bytes[r], r, request->tag));
+            TRY_OUT(comm_request_add(request, true, to + recv_offsets[r],
+                                     recv_bytes[r], r, request->tag));
     }
     for (int i = 1; i < comm->size; i++) {
         int r = peer_after(comm, i);
         if (send_bytes[r] > 0)
-            TRY(comm_request_add(request, false,
-                                 (void *)(from + send_offsets[r]),
-                                 send_bytes[r], r, request->tag));
+            TRY_OUT(comm_request_add(request, false,
+                                     (void *)(from + send_offsets[r]),
+                                     send_bytes[r], r, request->tag));
     }
     if (send_bytes[me] > 0)
         memcpy(to + recv_offsets[me], from + send_offsets[me], send_bytes[me]);
@@ -332,13 +333,13 @@ enum err comm_start_barrier(struct comm *comm, struct comm_request **out)
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
     atomic_thread_fence(memory_order_seq_cst);
-    TRY(comm_request_take(comm, true, "barrier", &request));
+    TRY_OUT(comm_request_take(comm, true, "barrier", &request));
     for (int i = 1; i < comm->size; i++)
-        TRY(comm_request_add(request, true, NULL, 0, peer_before(comm, i),
-                             request->tag));
+        TRY_OUT(comm_request_add(request, true, NULL, 0, peer_before(comm, i),
+                                 request->tag));
     for (int i = 1; i < comm->size; i++)
-        TRY(comm_request_add(request, false, NULL, 0, peer_after(comm, i),
-                             request->tag));
+        TRY_OUT(comm_request_add(request, false, NULL, 0, peer_after(comm, i),
+                                 request->tag));
 out:
     return comm_request_started(rc, request, out);
 }
@@ -447,13 +448,13 @@ enum err comm_agree(struct comm *comm, enum err rc)
     int64_t worst = (int64_t)own * comm->size + (comm->size - 1 - comm->rank);
     if (own != ERR_OK)
         snprintf(text, sizeof text, "%s", err_text());
-    TRY(comm_all_reduce_i64(comm, &worst, 1, COMM_MAX));
+    TRY_OUT(comm_all_reduce_i64(comm, &worst, 1, COMM_MAX));
     rc = (enum err)(worst / comm->size);
     if (rc == ERR_OK)
         return ERR_OK;
     enum err agreed = rc;
     int rank = comm->size - 1 - (int)(worst % comm->size);
-    TRY(comm_broadcast(comm, text, sizeof text, rank));
+    TRY_OUT(comm_broadcast(comm, text, sizeof text, rank));
     rc = agreed;
     if (own == ERR_OK)
         return err_set(rc, "rank %d (%s): %s", rank, comm->hosts[rank], text);

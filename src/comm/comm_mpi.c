@@ -124,7 +124,7 @@ static enum err mpi_poll(struct comm_request *request)
         int bytes = (int)comm_request_piece_bytes(transfer);
         if (transfer->receive)
             MPI_TRY(MPI_Get_count(&state->statuses[i], MPI_BYTE, &bytes));
-        TRY(comm_request_piece_done(request, index, (size_t)bytes));
+        TRY_OUT(comm_request_piece_done(request, index, (size_t)bytes));
     }
 out:
     return rc;
@@ -190,12 +190,12 @@ static enum err mpi_duplicate(struct comm *comm, struct comm *copy)
     const struct mpi_state *from = comm->state;
     struct mpi_state *state = NULL;
     MPI_Request handle;
-    TRY(state_create(copy, &state));
-    TRY(comm_barrier(comm));
+    TRY_OUT(state_create(copy, &state));
+    TRY_OUT(comm_barrier(comm));
     MPI_TRY(MPI_Comm_idup(from->point, &state->point, &handle));
-    TRY(wait_duplicate(comm, &handle));
+    TRY_OUT(wait_duplicate(comm, &handle));
     MPI_TRY(MPI_Comm_idup(from->collective, &state->collective, &handle));
-    TRY(wait_duplicate(comm, &handle));
+    TRY_OUT(wait_duplicate(comm, &handle));
     MPI_TRY(MPI_Comm_set_errhandler(state->point, MPI_ERRORS_RETURN));
     MPI_TRY(MPI_Comm_set_errhandler(state->collective, MPI_ERRORS_RETURN));
 out:
@@ -329,18 +329,18 @@ enum err comm_mpi_open(struct comm *comm, int *argc, char ***argv)
     comm_segment_create(&segment);
     rc = start_mpi(argc, argv);
     comm_segment_forget(&segment);
-    TRY(rc);
+    TRY_OUT(rc);
     MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, &comm->rank));
     MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &comm->size));
-    TRY(check_world(comm));
-    TRY(state_create(comm, &state));
-    TRY(find_hosts(comm));
+    TRY_OUT(check_world(comm));
+    TRY_OUT(state_create(comm, &state));
+    TRY_OUT(find_hosts(comm));
     MPI_TRY(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED,
                                 comm->rank, MPI_INFO_NULL, &local));
     MPI_TRY(MPI_Comm_rank(local, &comm->local_rank));
     MPI_TRY(MPI_Comm_size(local, &comm->local_size));
-    TRY(meet_local_ranks(local, comm->local_size));
+    TRY_OUT(meet_local_ranks(local, comm->local_size));
     MPI_TRY(MPI_Comm_free(&local));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->point));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &state->collective));

@@ -185,7 +185,6 @@ static size_t fold_round_count(const struct comm_fold *fold)
 /* Exchange the next integers with everybody. */
 static enum err fold_round_start(struct comm_request *request)
 {
-    enum err rc = ERR_OK;
     const struct comm *comm = request->comm;
     struct comm_fold *fold = &request->fold;
     size_t bytes = fold_round_count(fold) * sizeof(int64_t);
@@ -203,8 +202,7 @@ static enum err fold_round_start(struct comm_request *request)
         TRY(comm_request_add(request, false, (void *)block, bytes, to,
                              request->tag));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Everybody's integers of this round are here. */

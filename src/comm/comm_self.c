@@ -115,7 +115,6 @@ static const struct comm_transport self_transport = {
 
 enum err comm_self_open(struct comm *comm)
 {
-    enum err rc = ERR_OK;
     comm->transport = &self_transport;
     comm->rank = 0;
     comm->size = 1;
@@ -123,12 +122,9 @@ enum err comm_self_open(struct comm *comm)
     comm->local_size = 1;
     TRY(state_create(comm));
     comm->hosts = calloc(1, sizeof *comm->hosts);
-    if (comm->hosts == NULL) {
-        rc = err_set(ERR_MEMORY, "communicator: out of memory");
-        goto out;
-    }
+    if (comm->hosts == NULL)
+        return err_set(ERR_MEMORY, "communicator: out of memory");
     if (gethostname(comm->hosts[0], COMM_HOST_BYTES - 1) != 0)
         snprintf(comm->hosts[0], COMM_HOST_BYTES, "localhost");
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -62,7 +62,6 @@ static bool is_direct(const struct comm_tensors *tensors)
 /* What requests of ways for devices need. */
 static enum err make_room(struct comm_tensors *tensors)
 {
-    enum err rc = ERR_OK;
     size_t each = 2 * (size_t)tensors->comm->size;
     tensors->pieces =
         calloc(COMM_TENSORS_REQUESTS * each, sizeof *tensors->pieces);
@@ -76,8 +75,7 @@ static enum err make_room(struct comm_tensors *tensors)
     }
     for (int i = 0; i < COMM_TENSORS_AHEAD; i++)
         TRY(tensors->memory->event_create(&tensors->paces[i]));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void close_way(struct comm_tensors *tensors)
@@ -128,7 +126,6 @@ static bool is_automatic(const char *way)
 /* Collective. */
 static enum err choose(struct comm_tensors *tensors, const char *way)
 {
-    enum err rc = ERR_OK;
     bool device = tensors->memory->device;
     if (is_automatic(way) && !device)
         way = "direct";
@@ -153,8 +150,7 @@ static enum err choose(struct comm_tensors *tensors, const char *way)
     else
         TRY(open_way(tensors, strcmp(way, "nccl") == 0 ? &comm_tensors_nccl
                                                        : &comm_tensors_staged));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err comm_tensors_create(struct comm *comm,
@@ -175,14 +171,14 @@ enum err comm_tensors_create_lent(struct comm *comm,
     *out = NULL;
     if (tensors == NULL)
         rc = err_set(ERR_MEMORY, "exchange of tensors: out of memory");
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     tensors->memory = memory;
     tensors->stream = stream;
     tensors->library = library;
     for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)
         tensors->requests[i].tensors = tensors;
-    TRY(comm_agree(comm, comm_duplicate(comm, &tensors->comm)));
-    TRY(comm_agree(comm, choose(tensors, way)));
+    TRY_OUT(comm_agree(comm, comm_duplicate(comm, &tensors->comm)));
+    TRY_OUT(comm_agree(comm, choose(tensors, way)));
     *out = tensors;
     tensors = NULL;
 out:
@@ -298,18 +294,18 @@ enum err comm_tensors_start_exchange(struct comm_tensors *tensors, int to,
     struct comm_tensors_request *request;
     bool sends = to >= 0 && send_bytes > 0;
     bool receives = from >= 0 && recv_bytes > 0;
-    TRY(take(tensors, "exchange", false, &request));
+    TRY_OUT(take(tensors, "exchange", false, &request));
     request->tag = tag;
     if ((sends && to == comm->rank) || (receives && from == comm->rank)) {
         assert(sends && receives && to == from && send_bytes == recv_bytes);
-        TRY(tensors->memory->copy(tensors->stream, send_bytes, send, recv));
+        TRY_OUT(tensors->memory->copy(tensors->stream, send_bytes, send, recv));
     } else if (is_direct(tensors)) {
         if (receives)
-            TRY(comm_start_recv(comm, recv, recv_bytes, from, tag,
-                                &request->parts[0]));
+            TRY_OUT(comm_start_recv(comm, recv, recv_bytes, from, tag,
+                                    &request->parts[0]));
         if (sends)
-            TRY(comm_start_send(comm, send, send_bytes, to, tag,
-                                &request->parts[1]));
+            TRY_OUT(comm_start_send(comm, send, send_bytes, to, tag,
+                                    &request->parts[1]));
     } else {
         add(request, true, recv, receives ? recv_bytes : 0, from);
         add(request, false, send, sends ? send_bytes : 0, to);
@@ -327,10 +323,10 @@ enum err comm_tensors_start_all_gather(struct comm_tensors *tensors, void *data,
     struct comm_tensors_request *request;
     int size = tensors->comm->size, me = tensors->comm->rank;
     char *base = data;
-    TRY(take(tensors, "all-gather", true, &request));
+    TRY_OUT(take(tensors, "all-gather", true, &request));
     if (is_direct(tensors)) {
-        TRY(comm_start_all_gather(tensors->comm, data, bytes, offsets,
-                                  &request->parts[0]));
+        TRY_OUT(comm_start_all_gather(tensors->comm, data, bytes, offsets,
+                                      &request->parts[0]));
         goto out;
     }
     for (int i = 1; i < size; i++) {
@@ -354,11 +350,11 @@ enum err comm_tensors_start_all_to_all(
     const char *source = send;
     char *target = recv;
     assert(send_bytes[me] == recv_bytes[me]);
-    TRY(take(tensors, "all-to-all", true, &request));
+    TRY_OUT(take(tensors, "all-to-all", true, &request));
     if (is_direct(tensors)) {
-        TRY(comm_start_all_to_all(tensors->comm, send, send_bytes, send_offsets,
-                                  recv, recv_bytes, recv_offsets,
-                                  &request->parts[0]));
+        TRY_OUT(comm_start_all_to_all(tensors->comm, send, send_bytes,
+                                      send_offsets, recv, recv_bytes,
+                                      recv_offsets, &request->parts[0]));
         goto out;
     }
     for (int i = 1; i < size; i++) {
@@ -370,9 +366,9 @@ enum err comm_tensors_start_all_to_all(
         add(request, false, source + send_offsets[to], send_bytes[to], to);
     }
     if (send_bytes[me] > 0)
-        TRY(tensors->memory->copy(tensors->stream, send_bytes[me],
-                                  source + send_offsets[me],
-                                  target + recv_offsets[me]));
+        TRY_OUT(tensors->memory->copy(tensors->stream, send_bytes[me],
+                                      source + send_offsets[me],
+                                      target + recv_offsets[me]));
 out:
     return started(rc, request, out);
 }
@@ -419,13 +415,10 @@ enum err comm_tensors_reach(struct comm_tensors *tensors, void *event,
 
 enum err comm_tensors_pace(struct comm_tensors *tensors, int ahead)
 {
-    enum err rc = ERR_OK;
     assert(ahead >= 1 && ahead <= COMM_TENSORS_AHEAD);
     if (tensors->way->reach == NULL)
         return ERR_OK;
     void *event = tensors->paces[tensors->paced++ % (unsigned long)ahead];
     TRY(comm_tensors_reach(tensors, event, 0.0));
-    TRY(tensors->memory->event_record(event, tensors->stream));
-out:
-    return rc;
+    return tensors->memory->event_record(event, tensors->stream);
 }

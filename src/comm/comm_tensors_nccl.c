@@ -60,7 +60,6 @@ static enum err reach_either(const struct comm_tensors *tensors,
                              const char *what, void *event, void *enough,
                              double timeout_s)
 {
-    enum err rc = ERR_OK;
     const struct nccl *nccl = tensors->state;
     struct comm_patience patience = { .timeout_s = timeout_s };
     bool busy = false, done = false;
@@ -75,9 +74,7 @@ static enum err reach_either(const struct comm_tensors *tensors,
             return ERR_OK;
         comm_request_progress(tensors->comm);
     } while (comm_patience_left(&patience));
-    rc = err_set(ERR_COMM, "NCCL: %s: not done within %.3g s", what, timeout_s);
-out:
-    return rc;
+    return err_set(ERR_COMM, "NCCL: %s: not done within %.3g s", what, timeout_s);
 }
 
 static enum err reach(const struct comm_tensors *tensors, const char *what,
@@ -141,7 +138,6 @@ static enum err failed(struct comm_tensors *tensors, enum err rc,
 
 static enum err prepare(struct comm_tensors *tensors, char device[DEVICE_BYTES])
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = tensors->memory;
     struct nccl *nccl = calloc(1, sizeof *nccl);
     tensors->state = nccl;
@@ -160,8 +156,7 @@ static enum err prepare(struct comm_tensors *tensors, char device[DEVICE_BYTES])
         TRY(memory->event_create(&nccl->pasts[i].ready));
         TRY(memory->event_create(&nccl->pasts[i].reached));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Who fails is named to itself, too: it may be the rank that logs. */
@@ -182,13 +177,13 @@ static enum err check_devices(struct comm *comm,
     char(*devices)[DEVICE_BYTES] = calloc((size_t)comm->size, sizeof *devices);
     if (devices == NULL)
         rc = err_set(ERR_MEMORY, "exchange of tensors: out of memory");
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     for (int r = 0; r < comm->size; r++) {
         bytes[r] = sizeof *devices;
         offsets[r] = (size_t)r * sizeof *devices;
     }
     memcpy(devices[comm->rank], device, sizeof *devices);
-    TRY(comm_all_gather(comm, devices, bytes, offsets));
+    TRY_OUT(comm_all_gather(comm, devices, bytes, offsets));
     for (int r = 0; r < comm->rank && rc == ERR_OK; r++)
         if (strcmp(comm->hosts[r], comm->hosts[comm->rank]) == 0 &&
             strcmp(devices[r], device) == 0)
@@ -196,7 +191,7 @@ static enum err check_devices(struct comm *comm,
                          "GPU %s is shared with rank %d, which NCCL refuses: "
                          "start one rank per GPU",
                          device, r);
-    TRY(agree_named(comm, rc));
+    TRY_OUT(agree_named(comm, rc));
 out:
     free(devices);
     return rc;
@@ -206,7 +201,6 @@ out:
  * message: so that comes now, before others have taken what there is. */
 static enum err greet(struct comm_tensors *tensors)
 {
-    enum err rc = ERR_OK;
     struct nccl *nccl = tensors->state;
     const struct comm *comm = tensors->comm;
     const struct comm_nccl_library *library = &nccl->library;
@@ -227,9 +221,8 @@ static enum err greet(struct comm_tensors *tensors)
                    "first messages"));
     TRY(reach(tensors, "first messages", NULL, 0.5 * comm->timeout_s));
     TRY(memory->event_record(nccl->settled, nccl->stream));
-    TRY(reach(tensors, "first messages", nccl->settled, 0.5 * comm->timeout_s));
-out:
-    return rc;
+    return reach(tensors, "first messages", nccl->settled,
+                 0.5 * comm->timeout_s);
 }
 
 /* Collective. Half the patience for NCCL, because a rank that fails at once
@@ -250,19 +243,19 @@ static enum err meet(struct comm_tensors *tensors)
     nccl->used = true;
     if (comm->rank == 0)
         rc = nccl_error(nccl, nccl->library.unique_id(&id), "making an id");
-    TRY(comm_agree(comm, rc));
-    TRY(comm_broadcast(comm, &id, sizeof id, 0));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_broadcast(comm, &id, sizeof id, 0));
     rc = nccl_error(
         nccl,
         nccl->library.init(&nccl->comm, comm->size, id, comm->rank, &config),
         "starting");
     if (rc == ERR_OK)
         rc = reach(tensors, "starting", NULL, 0.5 * comm->timeout_s);
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     /* who has failed says more than who has waited for it */
     enum err met = comm->size > 1 ? greet(tensors) : ERR_OK;
-    TRY(comm_agree(comm, met == ERR_COMM ? ERR_OK : met));
-    TRY(comm_agree(comm, met));
+    TRY_OUT(comm_agree(comm, met == ERR_COMM ? ERR_OK : met));
+    TRY_OUT(comm_agree(comm, met));
 out:
     if (rc != ERR_OK)
         give_up(nccl);
@@ -281,20 +274,16 @@ static void nccl_label(const struct comm_tensors *tensors, char *text,
 
 static enum err nccl_open(struct comm_tensors *tensors)
 {
-    enum err rc = ERR_OK;
     char device[DEVICE_BYTES] = "";
     TRY(agree_named(tensors->comm, prepare(tensors, device)));
     if (tensors->automatic)
         TRY(check_devices(tensors->comm, device));
-    TRY(meet(tensors));
-out:
-    return rc;
+    return meet(tensors);
 }
 
 /* All ranks together: all they were told is done before they leave. */
 static enum err leave(const struct comm_tensors *tensors)
 {
-    enum err rc = ERR_OK;
     struct nccl *nccl = tensors->state;
     double timeout_s = tensors->comm->timeout_s;
     TRY(tensors->memory->event_record(nccl->settled, nccl->stream));
@@ -303,8 +292,7 @@ static enum err leave(const struct comm_tensors *tensors)
     TRY(reach(tensors, "ending", NULL, timeout_s));
     (void)nccl->library.destroy(nccl->comm);
     nccl->comm = NULL;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void nccl_close(struct comm_tensors *tensors)
@@ -345,14 +333,11 @@ static enum err note_issued(const struct comm_tensors *tensors, bool busy)
 static enum err wait_issued(const struct comm_tensors *tensors,
                             double timeout_s)
 {
-    enum err rc = ERR_OK;
     const struct nccl *nccl = tensors->state;
     if (nccl->issuing == NULL)
         return ERR_OK;
     TRY(reach(tensors, nccl->issuing->what, NULL, timeout_s));
-    TRY(note_issued(tensors, false));
-out:
-    return rc;
+    return note_issued(tensors, false);
 }
 
 static enum err issue(struct comm_tensors_request *request)
@@ -388,12 +373,12 @@ static enum err nccl_start(struct comm_tensors_request *request)
     bool busy = false;
     if (request->piece_count == 0)
         return ERR_OK;
-    TRY(wait_issued(tensors, timeout_s));
-    TRY(memory->event_record(request->ready, tensors->stream));
-    TRY(memory->event_await(request->ready, nccl->stream));
-    TRY(issue(request));
-    TRY(look(nccl, request->what, &busy));
-    TRY(note_issued(tensors, busy));
+    TRY_OUT(wait_issued(tensors, timeout_s));
+    TRY_OUT(memory->event_record(request->ready, tensors->stream));
+    TRY_OUT(memory->event_await(request->ready, nccl->stream));
+    TRY_OUT(issue(request));
+    TRY_OUT(look(nccl, request->what, &busy));
+    TRY_OUT(note_issued(tensors, busy));
 out:
     return rc == ERR_OK ? rc : failed(tensors, rc, timeout_s);
 }
@@ -404,11 +389,8 @@ static enum err reach_past(const struct comm_tensors *tensors,
                            const struct past *past, void *enough,
                            double timeout_s)
 {
-    enum err rc = ERR_OK;
     TRY(reach_either(tensors, "own work", past->ready, enough, INFINITY));
-    TRY(reach_either(tensors, "exchange", past->reached, enough, timeout_s));
-out:
-    return rc;
+    return reach_either(tensors, "exchange", past->reached, enough, timeout_s);
 }
 
 /* What the stream waits for is among the operations that were waited for, in
@@ -416,13 +398,11 @@ out:
 static enum err reach_pasts(const struct comm_tensors *tensors, void *enough,
                             double timeout_s)
 {
-    enum err rc = ERR_OK;
     const struct nccl *nccl = tensors->state;
     for (unsigned long i = 0; i < AHEAD; i++)
         TRY(reach_past(tensors, &nccl->pasts[(nccl->waits + i) % AHEAD], enough,
                        timeout_s));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static bool nccl_test(struct comm_tensors_request *request)
@@ -452,11 +432,11 @@ static enum err nccl_wait(struct comm_tensors_request *request,
         return ERR_OK;
     timeout_s = deadline_s(tensors, timeout_s);
     if (nccl->issuing == request)
-        TRY(wait_issued(tensors, timeout_s));
-    TRY(look(nccl, request->what, &busy));
-    TRY(tensors->memory->event_await(request->reached, tensors->stream));
+        TRY_OUT(wait_issued(tensors, timeout_s));
+    TRY_OUT(look(nccl, request->what, &busy));
+    TRY_OUT(tensors->memory->event_await(request->reached, tensors->stream));
     struct past *past = &nccl->pasts[nccl->waits++ % AHEAD];
-    TRY(reach_past(tensors, past, NULL, timeout_s));
+    TRY_OUT(reach_past(tensors, past, NULL, timeout_s));
     struct past last = *past;
     *past = (struct past){ request->ready, request->reached };
     request->ready = last.ready;
@@ -470,10 +450,10 @@ static enum err nccl_settle(struct comm_tensors *tensors, double timeout_s)
     enum err rc = ERR_OK;
     struct nccl *nccl = tensors->state;
     timeout_s = deadline_s(tensors, timeout_s);
-    TRY(wait_issued(tensors, timeout_s));
-    TRY(reach_pasts(tensors, NULL, timeout_s));
-    TRY(tensors->memory->event_record(nccl->settled, tensors->stream));
-    TRY(reach(tensors, "own work", nccl->settled, INFINITY));
+    TRY_OUT(wait_issued(tensors, timeout_s));
+    TRY_OUT(reach_pasts(tensors, NULL, timeout_s));
+    TRY_OUT(tensors->memory->event_record(nccl->settled, tensors->stream));
+    TRY_OUT(reach(tensors, "own work", nccl->settled, INFINITY));
 out:
     if (rc != ERR_OK)
         return failed(tensors, rc, timeout_s);
@@ -489,11 +469,11 @@ static enum err nccl_reach(struct comm_tensors *tensors, void *event,
     enum err rc = ERR_OK;
     bool done = false;
     timeout_s = deadline_s(tensors, timeout_s);
-    TRY(tensors->memory->event_done(event, &done));
+    TRY_OUT(tensors->memory->event_done(event, &done));
     if (done)
         return ERR_OK;
-    TRY(reach_pasts(tensors, event, timeout_s));
-    TRY(reach(tensors, "own work", event, INFINITY));
+    TRY_OUT(reach_pasts(tensors, event, timeout_s));
+    TRY_OUT(reach(tensors, "own work", event, INFINITY));
 out:
     return rc == ERR_OK ? rc : failed(tensors, rc, timeout_s);
 }

@@ -38,7 +38,6 @@ static void staged_close(struct comm_tensors *tensors)
 
 static enum err staged_open(struct comm_tensors *tensors)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = tensors->memory;
     struct staged *staged = calloc(1, sizeof *staged);
     tensors->state = staged;
@@ -48,8 +47,7 @@ static enum err staged_open(struct comm_tensors *tensors)
     TRY(memory->stream_create(true, &staged->up));
     for (int i = 0; i < COMM_TENSORS_REQUESTS; i++)
         TRY(memory->event_create(&staged->stagings[i].uploaded));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The smallest that is large enough, of equals the one used longest ago; else
@@ -75,7 +73,6 @@ static struct comm_tensors_staging *find_staging(struct staged *staged,
 
 static enum err take_staging(struct comm_tensors_request *request, size_t bytes)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = request->tensors->memory;
     struct staged *staged = request->tensors->state;
     request->staging = NULL;
@@ -90,8 +87,7 @@ static enum err take_staging(struct comm_tensors_request *request, size_t bytes)
     staging->busy = true;
     staging->used = ++staged->uses;
     request->staging = staging;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Where the pieces lie in the staging memory. What goes to several ranks lies
@@ -117,7 +113,6 @@ static size_t lay_out(struct comm_tensors_request *request)
 
 static enum err download(struct comm_tensors_request *request)
 {
-    enum err rc = ERR_OK;
     const struct comm_tensors *tensors = request->tensors;
     const struct kernel_memory *memory = tensors->memory;
     const struct staged *staged = tensors->state;
@@ -132,14 +127,11 @@ static enum err download(struct comm_tensors_request *request)
         TRY(memory->download(staged->down, piece->bytes, piece->tensor,
                              request->staging->host.base + piece->at));
     }
-    TRY(memory->event_record(request->reached, staged->down));
-out:
-    return rc;
+    return memory->event_record(request->reached, staged->down);
 }
 
 static enum err upload(struct comm_tensors_request *request)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = request->tensors->memory;
     const struct staged *staged = request->tensors->state;
     struct comm_tensors_staging *staging = request->staging;
@@ -158,8 +150,7 @@ static enum err upload(struct comm_tensors_request *request)
     }
     if (any)
         TRY(memory->event_record(staging->uploaded, staged->up));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err start_messages(struct comm_tensors_request *request)
@@ -168,19 +159,19 @@ static enum err start_messages(struct comm_tensors_request *request)
     struct comm *comm = request->tensors->comm;
     struct comm_request *all = NULL;
     if (request->collective)
-        TRY(comm_request_take(comm, true, request->what, &all));
+        TRY_OUT(comm_request_take(comm, true, request->what, &all));
     for (int i = 0; i < request->piece_count; i++) {
         const struct comm_tensors_piece *piece = &request->pieces[i];
         char *data = request->staging->host.base + piece->at;
         if (request->collective)
-            TRY(comm_request_add(all, piece->receive, data, piece->bytes,
-                                 piece->peer, all->tag));
+            TRY_OUT(comm_request_add(all, piece->receive, data, piece->bytes,
+                                     piece->peer, all->tag));
         else if (piece->receive)
-            TRY(comm_start_recv(comm, data, piece->bytes, piece->peer,
-                                request->tag, &request->parts[0]));
+            TRY_OUT(comm_start_recv(comm, data, piece->bytes, piece->peer,
+                                    request->tag, &request->parts[0]));
         else
-            TRY(comm_start_send(comm, data, piece->bytes, piece->peer,
-                                request->tag, &request->parts[1]));
+            TRY_OUT(comm_start_send(comm, data, piece->bytes, piece->peer,
+                                    request->tag, &request->parts[1]));
     }
 out:
     return request->collective
@@ -197,12 +188,12 @@ static enum err progress(struct comm_tensors *tensors)
     while (staged->first != NULL) {
         struct comm_tensors_request *request = staged->first;
         bool done = false;
-        TRY(tensors->memory->event_done(request->reached, &done));
+        TRY_OUT(tensors->memory->event_done(request->reached, &done));
         if (!done)
             break;
         staged->first = request->next;
         request->queued = false;
-        TRY(start_messages(request));
+        TRY_OUT(start_messages(request));
     }
 out:
     if (rc != ERR_OK)
@@ -217,9 +208,9 @@ static enum err staged_start(struct comm_tensors_request *request)
     struct staged *staged = tensors->state;
     request->rc = ERR_OK;
     request->arrived = false;
-    TRY(take_staging(request, lay_out(request)));
-    TRY(tensors->memory->event_record(request->ready, tensors->stream));
-    TRY(download(request));
+    TRY_OUT(take_staging(request, lay_out(request)));
+    TRY_OUT(tensors->memory->event_record(request->ready, tensors->stream));
+    TRY_OUT(download(request));
     request->queued = true;
     request->next = NULL;
     if (staged->first == NULL)
@@ -227,7 +218,7 @@ static enum err staged_start(struct comm_tensors_request *request)
     else
         staged->last->next = request;
     staged->last = request;
-    TRY(progress(tensors));
+    TRY_OUT(progress(tensors));
 out:
     return rc;
 }
@@ -263,17 +254,17 @@ static enum err staged_wait(struct comm_tensors_request *request,
     const struct kernel_memory *memory = tensors->memory;
     const struct staged *staged = tensors->state;
     struct comm_tensors_staging *staging = request->staging;
-    TRY(progress(request->tensors));
+    TRY_OUT(progress(request->tensors));
     /* This rank's own device: it does not wait for others. */
     while (request->queued) {
-        TRY(memory->event_wait(staged->first->reached));
-        TRY(progress(request->tensors));
+        TRY_OUT(memory->event_wait(staged->first->reached));
+        TRY_OUT(progress(request->tensors));
     }
     if (!request->arrived)
         arrive(request, timeout_s);
-    TRY(request->rc);
+    TRY_OUT(request->rc);
     if (staging != NULL) {
-        TRY(memory->event_await(staging->uploaded, tensors->stream));
+        TRY_OUT(memory->event_await(staging->uploaded, tensors->stream));
         staging->busy = false;
     }
 out:

@@ -187,7 +187,6 @@ static void find_nodes(struct comm_window *window)
  * ranks. */
 static enum err share(struct comm_window *window, size_t bytes)
 {
-    enum err rc = ERR_OK;
     struct comm *comm = window->comm;
     struct card *own = &window->cards[comm->rank];
     enum err able = wanted(window) ? make_card(bytes, own) : ERR_OK;
@@ -204,8 +203,7 @@ static enum err share(struct comm_window *window, size_t bytes)
     comm->window_refused |= able != ERR_OK;
     TRY(gather_items(comm, window->cards, sizeof *own));
     find_nodes(window);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Pages for the own part: shared, or private where nobody maps it. */
@@ -245,9 +243,9 @@ enum err comm_window_create(struct comm *comm, enum comm_window_kind kind,
         rc = err_set(ERR_MEMORY, "shared memory: out of memory");
     else
         window->cards[comm->rank].fd = -1;
-    TRY(comm_agree(comm, rc));
-    TRY(share(window, bytes));
-    TRY(comm_agree(comm, take_pages(window, bytes)));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(share(window, bytes));
+    TRY_OUT(comm_agree(comm, take_pages(window, bytes)));
     *out = window;
 out:
     if (window != NULL && window->cards != NULL) {
@@ -297,13 +295,13 @@ enum err comm_window_start_meet(struct comm_window *window,
     struct comm_request *request = NULL;
     int me = comm->rank;
     atomic_thread_fence(memory_order_seq_cst);
-    TRY(comm_request_take(comm, true, "barrier of a node", &request));
+    TRY_OUT(comm_request_take(comm, true, "barrier of a node", &request));
     for (int send = 0; send < 2; send++)
         for (int i = 1; i < comm->size; i++) {
             int r = (me + i) % comm->size;
             if (window->nodes[r] == window->nodes[me])
-                TRY(comm_request_add(request, send == 0, NULL, 0, r,
-                                     request->tag));
+                TRY_OUT(comm_request_add(request, send == 0, NULL, 0, r,
+                                         request->tag));
         }
 out:
     return comm_request_started(rc, request, out);

@@ -106,7 +106,7 @@ enum err checksum_create(const char *name, struct checksum **out)
         return err_set(ERR_MEMORY, "%s: no memory for the state", name);
     checksum->algorithm = checksum_find(name);
     assert(checksum->algorithm != NULL);
-    TRY(checksum_begin(checksum));
+    TRY_OUT(checksum_begin(checksum));
     *out = checksum;
     checksum = NULL;
 out:
@@ -164,7 +164,6 @@ static enum err checksum_finish_evp(struct checksum *checksum,
 enum err checksum_finish(struct checksum *checksum,
                          char hex[CHECKSUM_TEXT_BYTES])
 {
-    enum err rc = ERR_OK;
     XXH128_hash_t pair;
     switch (checksum->algorithm->kind) {
     case LIBCRYPTO:
@@ -190,6 +189,5 @@ enum err checksum_finish(struct checksum *checksum,
         break;
     }
     assert(strlen(hex) == checksum->algorithm->digits);
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -42,7 +42,6 @@ struct dataset {
 static enum err dataset_identify_more(struct dataset *dataset,
                                       struct digest *digest)
 {
-    enum err rc = ERR_OK;
     char text[160];
     const struct sidecar *sidecar = &dataset->sidecar;
     int64_t eos = tokenizer_eos_of(sidecar->tokenizer_sha256);
@@ -56,8 +55,7 @@ static enum err dataset_identify_more(struct dataset *dataset,
     if (sidecar->shards_sha256 != NULL)
         TRY(digest_update(digest, sidecar->shards_sha256,
                           64 * (size_t)sidecar->shards_hashed));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err dataset_identify(struct dataset *dataset)
@@ -65,12 +63,12 @@ static enum err dataset_identify(struct dataset *dataset)
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
     const char *tokenizer = dataset->sidecar.tokenizer_sha256;
-    TRY(digest_create(&digest));
-    TRY(digest_update(digest, dataset->index->text,
-                      dataset->index->text_bytes));
-    TRY(digest_update(digest, tokenizer, strlen(tokenizer)));
-    TRY(dataset_identify_more(dataset, digest));
-    TRY(digest_finish(digest, dataset->id));
+    TRY_OUT(digest_create(&digest));
+    TRY_OUT(digest_update(digest, dataset->index->text,
+                          dataset->index->text_bytes));
+    TRY_OUT(digest_update(digest, tokenizer, strlen(tokenizer)));
+    TRY_OUT(dataset_identify_more(dataset, digest));
+    TRY_OUT(digest_finish(digest, dataset->id));
 out:
     digest_destroy(digest);
     return rc;
@@ -133,14 +131,12 @@ static enum err dataset_no_index(const char *path)
 
 static enum err dataset_check_path(const char *path)
 {
-    enum err rc = ERR_OK;
     char index[FSIO_PATH_MAX];
     TRY(regular_local(path));
     TRY(fsio_path(index, "%s/%s", path, MDS_INDEX_NAME));
     if (!fsio_exists(index))
-        rc = dataset_no_index(path);
-out:
-    return rc;
+        return dataset_no_index(path);
+    return ERR_OK;
 }
 
 static enum err dataset_shard_path(const struct dataset *dataset, int64_t index,
@@ -152,21 +148,16 @@ static enum err dataset_shard_path(const struct dataset *dataset, int64_t index,
 
 enum err dataset_look(const struct dataset *dataset, int64_t index)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(dataset_shard_path(dataset, index, path));
-    TRY(mds_shard_check(path, &dataset->index->shard[index]));
-out:
-    return rc;
+    return mds_shard_check(path, &dataset->index->shard[index]);
 }
 
 static enum err dataset_look_at_all(const struct dataset *dataset)
 {
-    enum err rc = ERR_OK;
     for (int64_t s = 0; s < dataset->index->shards; s++)
         TRY(dataset_look(dataset, s));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* What only the sidecar knows of the shards. */
@@ -216,15 +207,15 @@ static enum err dataset_create(const char *path, const struct sidecar *sidecar,
     if (dataset == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", path);
     dataset->sidecar = *sidecar;
-    TRY(fsio_path(dataset->path, "%s", path));
-    TRY(dataset_check_path(path));
-    TRY(mds_index_read(path, &dataset->index));
-    TRY(dataset_number_samples(dataset));
-    TRY(dataset_describe_shards(dataset));
-    TRY(regular_limit(&dataset->open_max));
+    TRY_OUT(fsio_path(dataset->path, "%s", path));
+    TRY_OUT(dataset_check_path(path));
+    TRY_OUT(mds_index_read(path, &dataset->index));
+    TRY_OUT(dataset_number_samples(dataset));
+    TRY_OUT(dataset_describe_shards(dataset));
+    TRY_OUT(regular_limit(&dataset->open_max));
     if (look)
-        TRY(dataset_look_at_all(dataset));
-    TRY(dataset_identify(dataset));
+        TRY_OUT(dataset_look_at_all(dataset));
+    TRY_OUT(dataset_identify(dataset));
     dataset->sidecar.shards_sha256 = NULL; /* the caller's */
     *out = dataset;
     dataset = NULL;
@@ -247,9 +238,9 @@ static enum err dataset_open_described(const char *path, bool look,
     enum err rc = ERR_OK;
     struct sidecar sidecar = { 0 };
     struct dataset *dataset = NULL;
-    TRY(dataset_check_path(path));
-    TRY(sidecar_read(path, &sidecar));
-    TRY(dataset_create(path, &sidecar, look, &dataset));
+    TRY_OUT(dataset_check_path(path));
+    TRY_OUT(sidecar_read(path, &sidecar));
+    TRY_OUT(dataset_create(path, &sidecar, look, &dataset));
     dataset->described = true;
     if (sidecar.samples != dataset->index->samples) {
         rc = err_set(ERR_DATA,
@@ -404,7 +395,6 @@ static void dataset_evict(struct dataset *dataset)
 static enum err dataset_open_shard(struct dataset *dataset, int64_t index,
                                    struct mds_shard **out)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     struct dataset_file *file = &dataset->files[index];
     if (file->shard == NULL) {
@@ -418,8 +408,7 @@ static enum err dataset_open_shard(struct dataset *dataset, int64_t index,
     }
     file->used = ++dataset->clock;
     *out = file->shard;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
@@ -432,8 +421,8 @@ enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
     assert(capacity >= 0 && (tokens != NULL || capacity == 0));
     int64_t s = dataset_find_shard(dataset, index);
     int64_t sample = index - dataset->first[s];
-    TRY(dataset_open_shard(dataset, s, &shard));
-    TRY(mds_shard_read(shard, sample, &dataset->buffer, &values));
+    TRY_OUT(dataset_open_shard(dataset, s, &shard));
+    TRY_OUT(mds_shard_read(shard, sample, &dataset->buffer, &values));
     *length = values.count;
     int64_t count = *length < capacity ? *length : capacity;
     if (count == 0)
@@ -454,25 +443,19 @@ out:
 enum err dataset_verify_shard(struct dataset *dataset, int64_t index,
                               const struct mds_watch *watch)
 {
-    enum err rc = ERR_OK;
     struct mds_shard *shard = NULL;
     assert(index >= 0 && index < dataset->index->shards);
     TRY(dataset_open_shard(dataset, index, &shard));
-    TRY(mds_shard_verify(shard, watch));
-out:
-    return rc;
+    return mds_shard_verify(shard, watch);
 }
 
 enum err dataset_shard_sha256(struct dataset *dataset, int64_t index,
                               char hex[65])
 {
-    enum err rc = ERR_OK;
     struct mds_shard *shard = NULL;
     assert(index >= 0 && index < dataset->index->shards);
     TRY(dataset_open_shard(dataset, index, &shard));
-    TRY(mds_shard_sha256(shard, hex));
-out:
-    return rc;
+    return mds_shard_sha256(shard, hex);
 }
 
 /* Is `name` one of "a, b, c"? */

@@ -15,7 +15,7 @@ enum err describe_dataset(const char *path, bool show, int (*stop)(void),
     struct scan_result result;
     struct dataset *dataset = NULL;
     int64_t *counts = NULL;
-    TRY(dataset_open(path, &dataset));
+    TRY_OUT(dataset_open(path, &dataset));
     int64_t size = dataset_vocab_size(dataset);
     counts = calloc((size_t)size, sizeof *counts);
     if (counts == NULL) {
@@ -23,7 +23,7 @@ enum err describe_dataset(const char *path, bool show, int (*stop)(void),
                      (long long)size);
         goto out;
     }
-    TRY(scan_samples(dataset, counts, show, stop, &result));
+    TRY_OUT(scan_samples(dataset, counts, show, stop, &result));
     *out = (struct describe){
         .samples = result.samples,
         .tokens = result.tokens,
@@ -96,7 +96,7 @@ enum err describe_print(struct dataset *dataset, int64_t first, int64_t count,
                        (long long)samples);
     int64_t end = count < samples - first ? first + count : samples;
     for (int64_t i = first; i < end && (stop == NULL || stop() == 0); i++) {
-        TRY(scan_read(dataset, i, &tokens, &capacity, &length));
+        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length));
         for (int64_t t = 0; t < length; t++)
             fprintf(out, t == 0 ? "%d" : " %d", tokens[t]);
         fputc('\n', out);

@@ -26,7 +26,7 @@ enum err entropy_unigram(struct dataset *dataset, double *nats)
     if (counts == NULL)
         return err_set(ERR_MEMORY, "no memory to count %lld tokens",
                        (long long)size);
-    TRY(scan_samples(dataset, counts, false, NULL, &result));
+    TRY_OUT(scan_samples(dataset, counts, false, NULL, &result));
     *nats = entropy_of_counts(counts, size);
 out:
     free(counts);

@@ -109,7 +109,6 @@ enum err loader_check(const struct dataset *dataset, int64_t seq_len,
 enum err loader_read(struct dataset *dataset, const struct order *order,
                      int64_t first, int64_t count, struct batch *batch)
 {
-    enum err rc = ERR_OK;
     assert(order->samples <= dataset_samples(dataset));
     assert(first >= 0 && count >= 0);
     assert(count <= ((struct loader_batch *)(void *)batch)->capacity);
@@ -130,6 +129,5 @@ enum err loader_read(struct dataset *dataset, const struct order *order,
         batch->sample_ids[row] = sample;
         batch->loss_tokens += loader_finish_row(batch, row, length, dataset);
     }
-out:
-    return rc;
+    return ERR_OK;
 }

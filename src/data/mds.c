@@ -85,12 +85,9 @@ static enum err mds_check_size(const char *path, int64_t bytes,
 
 enum err mds_shard_check(const char *path, const struct mds_shard_info *info)
 {
-    enum err rc = ERR_OK;
     int64_t bytes = 0;
     TRY(mds_missing(regular_size(path, &bytes), path, info));
-    TRY(mds_check_size(path, bytes, info));
-out:
-    return rc;
+    return mds_check_size(path, bytes, info);
 }
 
 static enum err mds_pread(const struct mds_shard *shard, void *data,
@@ -110,7 +107,6 @@ static enum err mds_pread(const struct mds_shard *shard, void *data,
 /* Where the last sample ends is where the file ends. */
 static enum err mds_check_head(const struct mds_shard *shard)
 {
-    enum err rc = ERR_OK;
     uint8_t word[4];
     int64_t samples = shard->info->samples;
     TRY(mds_pread(shard, word, sizeof word, 0));
@@ -128,8 +124,7 @@ static enum err mds_check_head(const struct mds_shard *shard)
                        "damaged",
                        shard->path, mds_u32(word),
                        (long long)shard->info->bytes);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
@@ -148,10 +143,10 @@ enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
         rc = err_set(ERR_MEMORY, "%s: out of memory", path);
         goto out;
     }
-    TRY(mds_missing(regular_open(path, &shard->fd, &bytes), path, info));
-    TRY(mds_check_size(path, bytes, info));
+    TRY_OUT(mds_missing(regular_open(path, &shard->fd, &bytes), path, info));
+    TRY_OUT(mds_check_size(path, bytes, info));
     if (!known)
-        TRY(mds_check_head(shard));
+        TRY_OUT(mds_check_head(shard));
     *out = shard;
     shard = NULL;
 out:
@@ -185,7 +180,6 @@ static enum err mds_room(struct mds_buffer *buffer, size_t bytes)
 static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
                                 struct mds_buffer *buffer, size_t *bytes)
 {
-    enum err rc = ERR_OK;
     uint8_t pair[8];
     int64_t first = 4 + 4 * (shard->info->samples + 1);
     TRY(mds_pread(shard, pair, sizeof pair, 4 + 4 * index));
@@ -199,9 +193,7 @@ static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
                        (long long)shard->info->bytes);
     *bytes = (size_t)(end - begin);
     TRY(mds_room(buffer, *bytes));
-    TRY(mds_pread(shard, buffer->data, *bytes, begin));
-out:
-    return rc;
+    return mds_pread(shard, buffer->data, *bytes, begin);
 }
 
 /* Where the column `tokens` lies in a sample. */
@@ -240,7 +232,7 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
     assert(index >= 0 && index < shard->info->samples);
     enum err rc = ERR_OK;
     size_t bytes = 0;
-    TRY(mds_read_sample(shard, index, buffer, &bytes));
+    TRY_OUT(mds_read_sample(shard, index, buffer, &bytes));
     const uint8_t *data = buffer->data;
     rc = mds_find_column(shard->info, &data, &bytes);
     if (rc == ERR_OK)
@@ -270,10 +262,10 @@ static enum err mds_sum(const struct mds_shard *shard, int count,
         }
         size_t bytes =
             left < (int64_t)MDS_PIECE_BYTES ? (size_t)left : MDS_PIECE_BYTES;
-        TRY(mds_pread(shard, piece, bytes, at));
+        TRY_OUT(mds_pread(shard, piece, bytes, at));
         for (int c = 0; c < count; c++)
             if (sums[c] != NULL)
-                TRY(checksum_update(sums[c], piece, bytes));
+                TRY_OUT(checksum_update(sums[c], piece, bytes));
         at += (int64_t)bytes;
     }
 out:
@@ -284,16 +276,14 @@ out:
 static enum err mds_compare(const struct mds_shard *shard,
                             const struct mds_hash *hash, struct checksum *sum)
 {
-    enum err rc = ERR_OK;
     char hex[CHECKSUM_TEXT_BYTES];
     TRY(checksum_finish(sum, hex));
     if (strcmp(hex, hash->hex) != 0)
-        rc = err_set(ERR_DATA,
+        return err_set(ERR_DATA,
                      "%s: its %s should be %s and is %s; the file is damaged "
                      "or was replaced: copy the data set again",
                      shard->path, hash->name, hash->hex, hex);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err mds_shard_verify(const struct mds_shard *shard,
@@ -310,11 +300,11 @@ enum err mds_shard_verify(const struct mds_shard *shard,
         return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
     for (int h = 0; h < count; h++)
         if (checksum_digits(hash[h].name) > 0)
-            TRY(checksum_create(hash[h].name, &sums[h]));
-    TRY(mds_sum(shard, count, sums, watch, &whole));
+            TRY_OUT(checksum_create(hash[h].name, &sums[h]));
+    TRY_OUT(mds_sum(shard, count, sums, watch, &whole));
     for (int h = 0; h < count && whole; h++)
         if (sums[h] != NULL)
-            TRY(mds_compare(shard, &hash[h], sums[h]));
+            TRY_OUT(mds_compare(shard, &hash[h], sums[h]));
 out:
     for (int h = 0; h < count; h++)
         checksum_destroy(sums[h]);
@@ -328,9 +318,9 @@ enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65])
     char text[CHECKSUM_TEXT_BYTES];
     struct checksum *sum = NULL;
     bool whole = false;
-    TRY(checksum_create("sha256", &sum));
-    TRY(mds_sum(shard, 1, &sum, NULL, &whole));
-    TRY(checksum_finish(sum, text));
+    TRY_OUT(checksum_create("sha256", &sum));
+    TRY_OUT(mds_sum(shard, 1, &sum, NULL, &whole));
+    TRY_OUT(checksum_finish(sum, text));
     memcpy(hex, text, 65);
 out:
     checksum_destroy(sum);

@@ -115,7 +115,6 @@ enum err mds_encoding_decode(const struct mds_encoding *encoding,
                              const uint8_t *data, size_t bytes,
                              struct mds_values *out)
 {
-    enum err rc = ERR_OK;
     int code = encoding->type;
     if (code == 0) {
         if (bytes < 1)
@@ -146,8 +145,7 @@ enum err mds_encoding_decode(const struct mds_encoding *encoding,
         return err_set(ERR_DATA, "is damaged: its shape does not agree with "
                                  "its size");
     *out = (struct mds_values){ code, data, (int64_t)count };
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* A value of any type; those above INT64_MAX are negative. */

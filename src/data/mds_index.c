@@ -71,7 +71,6 @@ enum err mds_index_add_hash(struct mds_shard_info *info, const char *name,
 
 static enum err mds_index_hashes(const json_t *raw, struct mds_shard_info *info)
 {
-    enum err rc = ERR_OK;
     json_t *hashes = json_object_get(raw, "hashes");
     const char *name = NULL;
     json_t *value = NULL;
@@ -88,8 +87,7 @@ static enum err mds_index_hashes(const json_t *raw, struct mds_shard_info *info)
                            name);
         TRY(mds_index_add_hash(info, name, hex));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err mds_index_copy(const char *text, char **out)
@@ -104,7 +102,6 @@ static enum err mds_index_copy(const char *text, char **out)
 static enum err mds_index_compression(const json_t *object,
                                       struct mds_shard_info *info)
 {
-    enum err rc = ERR_OK;
     const json_t *zip = json_object_get(object, "zip_data");
     const json_t *compression = json_object_get(object, "compression");
     if ((zip == NULL || json_is_null(zip)) &&
@@ -116,8 +113,7 @@ static enum err mds_index_compression(const json_t *object,
                        &info->compression));
     if (file != NULL && mds_index_name_is_safe(file))
         TRY(mds_index_copy(file, &info->zip));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err mds_index_file(const json_t *object,
@@ -130,16 +126,13 @@ static enum err mds_index_file(const json_t *object,
                        "'raw_data.basename' is not the name of a file in the "
                        "data set, of at most %zu bytes",
                        MDS_INDEX_NAME_BYTES_MAX);
-    enum err rc = ERR_OK;
     TRY(mds_index_int(raw, "bytes", 8, MDS_INDEX_SHARD_BYTES_MAX,
                       &info->bytes));
     TRY(mds_index_int(object, "samples", 0, (info->bytes - 8) / 4,
                       &info->samples));
     TRY(mds_index_copy(name, &info->basename));
     TRY(mds_index_compression(object, info));
-    TRY(mds_index_hashes(raw, info));
-out:
-    return rc;
+    return mds_index_hashes(raw, info);
 }
 
 static enum err mds_index_column(const json_t *name, const json_t *encoding,
@@ -203,7 +196,6 @@ static enum err mds_index_no_tokens(const json_t *names,
 static enum err mds_index_columns(const json_t *object,
                                   struct mds_shard_info *info)
 {
-    enum err rc = ERR_OK;
     const json_t *names = json_object_get(object, "column_names");
     const json_t *encodings = json_object_get(object, "column_encodings");
     const json_t *sizes = json_object_get(object, "column_sizes");
@@ -223,14 +215,12 @@ static enum err mds_index_columns(const json_t *object,
                              json_array_get(sizes, c), (int)c, info));
     if (info->tokens_column < 0)
         return mds_index_no_tokens(names, encodings);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err mds_index_shard(const json_t *object,
                                 struct mds_shard_info *info)
 {
-    enum err rc = ERR_OK;
     int64_t version = 0;
     if (!json_is_object(object))
         return err_set(ERR_DATA, "is not an object");
@@ -243,9 +233,7 @@ static enum err mds_index_shard(const json_t *object,
                        format != NULL ? format : "");
     TRY(mds_index_int(object, "version", 2, 2, &version));
     TRY(mds_index_file(object, info));
-    TRY(mds_index_columns(object, info));
-out:
-    return rc;
+    return mds_index_columns(object, info);
 }
 
 static enum err mds_index_parse(struct mds_index *index, const char *path)
@@ -296,10 +284,10 @@ enum err mds_index_read(const char *folder, struct mds_index **out)
     struct mds_index *index = calloc(1, sizeof *index);
     if (index == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));
-    TRY(regular_read(path, MDS_INDEX_BYTES_MAX, &index->text,
-                     &index->text_bytes));
-    TRY(mds_index_parse(index, path));
+    TRY_OUT(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));
+    TRY_OUT(regular_read(path, MDS_INDEX_BYTES_MAX, &index->text,
+                         &index->text_bytes));
+    TRY_OUT(mds_index_parse(index, path));
     *out = index;
     index = NULL;
 out:

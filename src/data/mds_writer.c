@@ -63,7 +63,7 @@ enum err mds_writer_create(const char *folder, int64_t size_limit, bool sha256,
         return err_set(ERR_MEMORY, "%s: out of memory", folder);
     writer->size_limit = size_limit;
     writer->sha256 = sha256;
-    TRY(fsio_path(writer->folder, "%s", folder));
+    TRY_OUT(fsio_path(writer->folder, "%s", folder));
     writer->shards = json_array();
     config = mds_writer_config(writer);
     writer->config = json_dumps(config, MDS_WRITER_JSON);
@@ -98,7 +98,7 @@ static enum err mds_writer_save(const struct mds_writer *writer,
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    TRY(fsio_path(path, "%s/%s", writer->folder, name));
+    TRY_OUT(fsio_path(path, "%s/%s", writer->folder, name));
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_errno("%s: create", path);
@@ -122,10 +122,10 @@ static enum err mds_writer_hashes(const struct mds_writer *writer,
     char hex[65];
     struct digest *digest = NULL;
     if (writer->sha256) {
-        TRY(digest_create(&digest));
-        TRY(digest_update(digest, head, head_bytes));
-        TRY(digest_update(digest, writer->data, writer->used));
-        TRY(digest_finish(digest, hex));
+        TRY_OUT(digest_create(&digest));
+        TRY_OUT(digest_update(digest, head, head_bytes));
+        TRY_OUT(digest_update(digest, writer->data, writer->used));
+        TRY_OUT(digest_finish(digest, hex));
     }
     *out = writer->sha256 ? json_pack("{s:s}", "sha256", hex) : json_object();
 out:
@@ -162,8 +162,8 @@ static enum err mds_writer_flush(struct mds_writer *writer)
     if (head == NULL)
         return err_set(ERR_MEMORY, "%s: no memory for %zu offsets", name,
                        writer->samples);
-    TRY(mds_writer_hashes(writer, head, bytes, &hashes));
-    TRY(mds_writer_save(writer, name, head, bytes));
+    TRY_OUT(mds_writer_hashes(writer, head, bytes, &hashes));
+    TRY_OUT(mds_writer_save(writer, name, head, bytes));
     json_t *shard = mds_writer_config(writer);
     json_t *rest = json_pack(
         "{s:I, s:{s:s, s:I, s:O}, s:n}", "samples", (json_int_t)writer->samples,
@@ -224,7 +224,6 @@ static size_t mds_writer_sample_head(int64_t count,
 enum err mds_writer_add(struct mds_writer *writer, const int32_t *tokens,
                         int64_t count)
 {
-    enum err rc = ERR_OK;
     assert(count > 0 && tokens != NULL);
     uint8_t head[MDS_WRITER_HEAD_BYTES];
     if (count > (UINT32_MAX - 4096) / 4)
@@ -242,8 +241,7 @@ enum err mds_writer_add(struct mds_writer *writer, const int32_t *tokens,
     writer->used += bytes;
     writer->ends[writer->samples++] = writer->used;
     writer->shard_bytes += (int64_t)bytes + 4;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err mds_writer_finish(struct mds_writer *writer)
@@ -253,15 +251,15 @@ enum err mds_writer_finish(struct mds_writer *writer)
     char *text = NULL;
     json_t *index = NULL;
     if (writer->samples > 0)
-        TRY(mds_writer_flush(writer));
-    TRY(fsio_path(path, "%s/%s", writer->folder, MDS_INDEX_NAME));
+        TRY_OUT(mds_writer_flush(writer));
+    TRY_OUT(fsio_path(path, "%s/%s", writer->folder, MDS_INDEX_NAME));
     index = json_pack("{s:i, s:O}", "version", 2, "shards", writer->shards);
     text = json_dumps(index, MDS_WRITER_JSON);
     if (text == NULL) {
         rc = err_set(ERR_MEMORY, "%s: out of memory", path);
         goto out;
     }
-    TRY(fsio_write_atomic(path, text, strlen(text)));
+    TRY_OUT(fsio_write_atomic(path, text, strlen(text)));
 out:
     free(text);
     json_decref(index);

@@ -85,17 +85,17 @@ static enum err publish_check_folder(const char *path, bool top)
         return err_errno("%s: open", path);
     while ((name = publish_next(folder)) != NULL) {
         enum publish_entry entry = PUBLISH_FILE;
-        TRY(fsio_path(inner, "%s/%s", path, name));
+        TRY_OUT(fsio_path(inner, "%s/%s", path, name));
         if (!publish_is_ours(dirfd(folder), name, top, &entry)) {
             rc = publish_foreign(inner, " is not a file of a data set");
             goto out;
         }
         if (entry == PUBLISH_PART)
-            TRY(publish_check_folder(inner, false));
+            TRY_OUT(publish_check_folder(inner, false));
         any_file = any_file || entry == PUBLISH_FILE;
     }
     if (any_file)
-        TRY(publish_check_sidecar(path));
+        TRY_OUT(publish_check_sidecar(path));
 out:
     closedir(folder);
     return rc;
@@ -115,9 +115,9 @@ static enum err publish_remove(const char *path, bool top)
         enum publish_entry entry = PUBLISH_FILE;
         if (!publish_is_ours(dirfd(folder), name, top, &entry))
             continue;
-        TRY(fsio_path(inner, "%s/%s", path, name));
+        TRY_OUT(fsio_path(inner, "%s/%s", path, name));
         if (entry == PUBLISH_PART)
-            TRY(publish_remove(inner, false));
+            TRY_OUT(publish_remove(inner, false));
         else if (unlink(inner) != 0 && errno != ENOENT)
             return err_errno("%s: remove", inner);
     }
@@ -149,11 +149,10 @@ static enum err publish_check(const char *path, bool replace)
 /* A folder that nobody has yet; what a killed process has left stays. */
 static enum err publish_make(struct publish *publish, const char *name)
 {
-    enum err rc = ERR_OK;
     char building[FSIO_PATH_MAX];
     for (int i = 0; i < PUBLISH_NAMES_MAX; i++) {
         TRY(fsio_path(building, "%s/.%s.tmp.%ld.%d", publish->parent, name,
-                      (long)getpid(), i));
+                          (long)getpid(), i));
         if (mkdir(building, 0777) == 0) {
             memcpy(publish->building, building, sizeof building);
             return ERR_OK;
@@ -161,14 +160,11 @@ static enum err publish_make(struct publish *publish, const char *name)
         if (errno != EEXIST)
             break;
     }
-    rc = err_errno("%s: mkdir", building);
-out:
-    return rc;
+    return err_errno("%s: mkdir", building);
 }
 
 enum err publish_begin(struct publish *publish, const char *path, bool replace)
 {
-    enum err rc = ERR_OK;
     publish->building[0] = '\0';
     publish->replace = replace;
     TRY(fsio_path(publish->path, "%s", path));
@@ -184,9 +180,7 @@ enum err publish_begin(struct publish *publish, const char *path, bool replace)
                   slash == NULL ? 1 : (int)(slash - publish->path) + 1,
                   slash == NULL ? "." : publish->path));
     TRY(fsio_mkdirs(publish->parent));
-    TRY(publish_make(publish, name));
-out:
-    return rc;
+    return publish_make(publish, name);
 }
 
 /* Where the file system cannot exchange two names, the old folder steps aside
@@ -195,7 +189,7 @@ static enum err publish_step_aside(struct publish *publish,
                                    char old[FSIO_PATH_MAX])
 {
     enum err rc = ERR_OK;
-    TRY(fsio_path(old, "%s.old", publish->building));
+    TRY_OUT(fsio_path(old, "%s.old", publish->building));
     if (rename(publish->path, old) != 0)
         return err_errno("%s: rename", publish->path);
     if (rename(publish->building, publish->path) != 0) {
@@ -216,7 +210,6 @@ static int publish_rename(const struct publish *publish, unsigned flags)
 
 enum err publish_commit(struct publish *publish)
 {
-    enum err rc = ERR_OK;
     char old[FSIO_PATH_MAX] = ""; /* what was replaced */
     TRY(fsio_fsync_dir(publish->building));
     bool moved = publish_rename(publish, RENAME_NOREPLACE) == 0;
@@ -243,8 +236,7 @@ enum err publish_commit(struct publish *publish)
     TRY(fsio_fsync_dir(publish->parent));
     if (old[0] != '\0')
         TRY(publish_remove(old, true));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void publish_end(struct publish *publish)

@@ -44,7 +44,7 @@ enum err regular_open(const char *path, int *fd, int64_t *bytes)
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0) {
         int number = errno;
-        TRY(regular_size(path, bytes)); /* says it better, if it can */
+        TRY_OUT(regular_size(path, bytes)); /* says it better, if it can */
         errno = number;
         return err_errno("%s: open", path);
     }
@@ -81,14 +81,11 @@ enum err regular_limit(int64_t *files)
 enum err regular_read(const char *path, size_t bytes_max, char **data,
                       size_t *bytes)
 {
-    enum err rc = ERR_OK;
     int64_t size = 0;
     *data = NULL;
     *bytes = 0;
     TRY(regular_size(path, &size));
-    TRY(fsio_read_file(path, bytes_max, data, bytes));
-out:
-    return rc;
+    return fsio_read_file(path, bytes_max, data, bytes);
 }
 
 enum err regular_local(const char *path)

@@ -18,7 +18,6 @@
 enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
                    int64_t *capacity, int64_t *length)
 {
-    enum err rc = ERR_OK;
     TRY(dataset_read(dataset, index, *tokens, *capacity, length));
     if (*length <= *capacity)
         return ERR_OK;
@@ -28,9 +27,7 @@ enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
                        dataset_path(dataset), (long long)*length);
     *tokens = grown;
     *capacity = *length;
-    TRY(dataset_read(dataset, index, *tokens, *capacity, length));
-out:
-    return rc;
+    return dataset_read(dataset, index, *tokens, *capacity, length);
 }
 
 static enum err scan_poll(struct dataset *dataset, int (*stop)(void),
@@ -54,8 +51,8 @@ enum err scan_samples(struct dataset *dataset, int64_t *counts, bool show,
     for (int64_t i = 0; i < result.samples; i++) {
         int64_t length = 0;
         if (i % SCAN_POLL_SAMPLES == 0)
-            TRY(scan_poll(dataset, stop, show ? &progress : NULL, i));
-        TRY(scan_read(dataset, i, &tokens, &capacity, &length));
+            TRY_OUT(scan_poll(dataset, stop, show ? &progress : NULL, i));
+        TRY_OUT(scan_read(dataset, i, &tokens, &capacity, &length));
         for (int64_t t = 0; counts != NULL && t < length; t++)
             counts[tokens[t]]++;
         result.tokens += length;
@@ -78,8 +75,8 @@ static enum err scan_shards(struct dataset *dataset, bool show,
     int64_t shards = dataset_shards(dataset);
     progress_begin(&progress, "checksums", "shards", shards);
     for (int64_t s = 0; s < shards; s++) {
-        TRY(scan_poll(dataset, stop, show ? &progress : NULL, s));
-        TRY(dataset_verify_shard(dataset, s, NULL));
+        TRY_OUT(scan_poll(dataset, stop, show ? &progress : NULL, s));
+        TRY_OUT(dataset_verify_shard(dataset, s, NULL));
     }
     progress.done = shards;
 out:
@@ -91,8 +88,8 @@ enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
                      struct scan_result *out)
 {
     enum err rc = ERR_OK;
-    TRY(scan_shards(dataset, show, stop));
-    TRY(scan_samples(dataset, NULL, show, stop, out));
+    TRY_OUT(scan_shards(dataset, show, stop));
+    TRY_OUT(scan_samples(dataset, NULL, show, stop, out));
     if (out->tokens != dataset_tokens(dataset))
         rc =
             err_set(ERR_DATA,
@@ -110,7 +107,7 @@ static enum err scan_name_tokenizer(const struct scan_adoption *adoption,
     enum err rc = ERR_OK;
     char text[160];
     struct tokenizer *tokenizer = NULL;
-    TRY(tokenizer_create(TOKENIZER_DEFAULT, &tokenizer));
+    TRY_OUT(tokenizer_create(TOKENIZER_DEFAULT, &tokenizer));
     int64_t vocab_size = tokenizer_vocab_size(tokenizer);
     const char *name = adoption->tokenizer;
     if (name == NULL && adoption->vocab_size != vocab_size) {
@@ -132,7 +129,7 @@ static enum err scan_name_tokenizer(const struct scan_adoption *adoption,
     if (strcmp(name, tokenizer_name(tokenizer)) != 0) {
         snprintf(text, sizeof text, "tokenizer %s, vocab_size %lld\n", name,
                  (long long)sidecar->vocab_size);
-        TRY(digest_bytes(text, strlen(text), sidecar->tokenizer_sha256));
+        TRY_OUT(digest_bytes(text, strlen(text), sidecar->tokenizer_sha256));
     } else if (vocab_size != sidecar->vocab_size) {
         rc = err_set(ERR_USAGE,
                      "tokenizer '%s' has a vocabulary of %lld, not %lld", name,
@@ -181,7 +178,6 @@ static enum err scan_check_adoption(const struct scan_adoption *adoption,
 static enum err scan_hash_shards(struct dataset *dataset,
                                  struct sidecar *sidecar)
 {
-    enum err rc = ERR_OK;
     char hex[65];
     int64_t shards = dataset_shards(dataset);
     if (dataset_unchecked(dataset) == 0)
@@ -195,8 +191,7 @@ static enum err scan_hash_shards(struct dataset *dataset,
         TRY(dataset_shard_sha256(dataset, s, hex));
         memcpy(sidecar->shards_sha256 + 64 * s, hex, 64);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* A token that divides documents and that no document has was mistyped. */
@@ -223,28 +218,28 @@ enum err scan_adopt(const char *path, const struct scan_adoption *adoption,
     struct sidecar sidecar = { 0 };
     struct dataset *dataset = NULL;
     int64_t *counts = NULL;
-    TRY(scan_check_adoption(adoption, &sidecar));
-    TRY(fsio_path(file, "%s/%s", path, SIDECAR_NAME));
+    TRY_OUT(scan_check_adoption(adoption, &sidecar));
+    TRY_OUT(fsio_path(file, "%s/%s", path, SIDECAR_NAME));
     if (fsio_exists(file))
         return err_set(ERR_USAGE,
                        "%s exists already; remove it first if it is wrong",
                        file);
-    TRY(scan_name_tokenizer(adoption, &sidecar));
-    TRY(dataset_open_with(path, &sidecar, &dataset));
+    TRY_OUT(scan_name_tokenizer(adoption, &sidecar));
+    TRY_OUT(dataset_open_with(path, &sidecar, &dataset));
     counts = calloc((size_t)sidecar.vocab_size, sizeof *counts);
     if (counts == NULL) {
         rc = err_set(ERR_MEMORY, "%s: no memory to count %lld tokens", path,
                      (long long)sidecar.vocab_size);
         goto out;
     }
-    TRY(scan_shards(dataset, show, stop));
-    TRY(scan_samples(dataset, counts, show, stop, out));
-    TRY(scan_check_divider(dataset, adoption, counts));
-    TRY(scan_hash_shards(dataset, &sidecar));
+    TRY_OUT(scan_shards(dataset, show, stop));
+    TRY_OUT(scan_samples(dataset, counts, show, stop, out));
+    TRY_OUT(scan_check_divider(dataset, adoption, counts));
+    TRY_OUT(scan_hash_shards(dataset, &sidecar));
     sidecar.samples = out->samples;
     sidecar.tokens = out->tokens;
     sidecar.longest = out->longest;
-    TRY(sidecar_write(path, &sidecar));
+    TRY_OUT(sidecar_write(path, &sidecar));
 out:
     sidecar_release(&sidecar);
     free(counts);

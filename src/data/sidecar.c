@@ -60,7 +60,6 @@ static enum err sidecar_hashes(const json_t *list, struct sidecar *out)
 /* What need not be there. */
 static enum err sidecar_parse_more(const json_t *root, struct sidecar *out)
 {
-    enum err rc = ERR_OK;
     char type[16];
     if (json_object_get(root, "eos_token") != NULL)
         TRY(sidecar_int(root, "eos_token", 0, out->vocab_size - 1,
@@ -85,13 +84,11 @@ static enum err sidecar_parse_more(const json_t *root, struct sidecar *out)
     out->adopted = json_is_true(json_object_get(root, "adopted"));
     if (json_object_get(root, "shards_sha256") != NULL)
         TRY(sidecar_hashes(json_object_get(root, "shards_sha256"), out));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err sidecar_parse(const json_t *root, struct sidecar *out)
 {
-    enum err rc = ERR_OK;
     char format[64];
     TRY(sidecar_string(root, "format", format, sizeof format));
     if (strcmp(format, SIDECAR_FORMAT) != 0)
@@ -107,9 +104,7 @@ static enum err sidecar_parse(const json_t *root, struct sidecar *out)
                                  "digits");
     TRY(sidecar_int(root, "samples", 0, INT64_MAX, &out->samples));
     TRY(sidecar_int(root, "tokens", 0, INT64_MAX, &out->tokens));
-    TRY(sidecar_parse_more(root, out));
-out:
-    return rc;
+    return sidecar_parse_more(root, out);
 }
 
 enum err sidecar_read(const char *folder, struct sidecar *out)
@@ -121,14 +116,14 @@ enum err sidecar_read(const char *folder, struct sidecar *out)
     json_t *root = NULL;
     json_error_t problem;
     *out = (struct sidecar){ .eos_token = -1, .bos_token = -1 };
-    TRY(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
+    TRY_OUT(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
     if (!fsio_exists(path))
         return err_set(ERR_DATA,
                        "%s: no such file, so the vocabulary is unknown; make "
                        "it with: tessera-data adopt --vocab-size N "
                        "--tokenizer NAME --eos-token-id N %s",
                        path, folder);
-    TRY(regular_read(path, SIDECAR_BYTES_MAX, &text, &bytes));
+    TRY_OUT(regular_read(path, SIDECAR_BYTES_MAX, &text, &bytes));
     root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
         rc = err_set(ERR_DATA, "%s:%d: not valid JSON: %s", path, problem.line,
@@ -188,7 +183,7 @@ enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
     char path[FSIO_PATH_MAX];
     char *text = NULL;
     json_t *root = NULL;
-    TRY(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
+    TRY_OUT(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
     root = json_pack("{s:s, s:I, s:s, s:s, s:I, s:I}", "format", SIDECAR_FORMAT,
                      "vocab_size", (json_int_t)sidecar->vocab_size, "tokenizer",
                      sidecar->tokenizer, "tokenizer_sha256",
@@ -205,7 +200,7 @@ enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
     /* The NUL becomes the line end. */
     size_t bytes = strlen(text) + 1;
     text[bytes - 1] = '\n';
-    TRY(fsio_write_atomic(path, text, bytes));
+    TRY_OUT(fsio_write_atomic(path, text, bytes));
 out:
     json_decref(root);
     free(text);

@@ -42,7 +42,6 @@ static enum err text_end(struct text *text)
 /* One byte of a line that may be a separator; *taken tells if it was used. */
 static enum err text_match(struct text *text, uint8_t byte, bool *taken)
 {
-    enum err rc = ERR_OK;
     bool complete = text->matched == text->separator_bytes;
     *taken = true;
     if (complete && byte == '\n') {
@@ -55,13 +54,11 @@ static enum err text_match(struct text *text, uint8_t byte, bool *taken)
         text->other = true;
         TRY(text_piece(text, text->separator, text->matched));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err text_split(struct text *text, const uint8_t *data, size_t bytes)
 {
-    enum err rc = ERR_OK;
     const uint8_t *end = data + bytes;
     if (text->separator == NULL)
         return text_piece(text, data, bytes);
@@ -79,20 +76,16 @@ static enum err text_split(struct text *text, const uint8_t *data, size_t bytes)
         text->matched = 0;
         data = next;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The end of the file ends the last line and the last document. */
 static enum err text_finish(struct text *text)
 {
-    enum err rc = ERR_OK;
     if (text->separator != NULL && !text->other &&
         text->matched < text->separator_bytes)
         TRY(text_piece(text, text->separator, text->matched));
-    TRY(text_end(text));
-out:
-    return rc;
+    return text_end(text);
 }
 
 /* Training on compressed bytes by mistake would not fail otherwise. */
@@ -123,19 +116,16 @@ static enum err text_check_format(const char *path, const uint8_t *data,
 /* Wait for input, so that a stop is noticed while a pipe gives none. */
 static enum err text_wait(int fd, const struct text_sink *sink)
 {
-    enum err rc = ERR_OK;
     struct pollfd wanted = { .fd = fd, .events = POLLIN };
     while (sink->idle != NULL && poll(&wanted, 1, TEXT_IDLE_MS) <= 0)
         TRY(sink->idle(sink->context));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err text_fill(int fd, const char *path,
                           const struct text_sink *sink, uint8_t *buffer,
                           size_t *bytes)
 {
-    enum err rc = ERR_OK;
     *bytes = 0;
     while (*bytes < TEXT_PIECE_BYTES_MAX) {
         TRY(text_wait(fd, sink));
@@ -148,8 +138,7 @@ static enum err text_fill(int fd, const char *path,
             break;
         *bytes += got > 0 ? (size_t)got : 0;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err text_open(const char *path, int *fd)
@@ -179,19 +168,19 @@ enum err text_read(const char *path, const char *separator,
                            "bytes",
                            TEXT_SEPARATOR_BYTES_MAX);
     }
-    TRY(text_open(path, &fd));
+    TRY_OUT(text_open(path, &fd));
     buffer = malloc(TEXT_PIECE_BYTES_MAX);
     if (buffer == NULL) {
         rc = err_set(ERR_MEMORY, "%s: no memory for a buffer", path);
         goto out;
     }
-    TRY(text_fill(fd, path, sink, buffer, &bytes));
-    TRY(text_check_format(path, buffer, bytes));
+    TRY_OUT(text_fill(fd, path, sink, buffer, &bytes));
+    TRY_OUT(text_check_format(path, buffer, bytes));
     while (bytes > 0) {
-        TRY(text_split(&text, buffer, bytes));
-        TRY(text_fill(fd, path, sink, buffer, &bytes));
+        TRY_OUT(text_split(&text, buffer, bytes));
+        TRY_OUT(text_fill(fd, path, sink, buffer, &bytes));
     }
-    TRY(text_finish(&text));
+    TRY_OUT(text_finish(&text));
 out:
     free(buffer);
     if (fd >= 0)

@@ -45,7 +45,6 @@ static enum err tokenize_poll(struct tokenize *job, int64_t done)
 
 static enum err tokenize_put_sample(struct tokenize *job)
 {
-    enum err rc = ERR_OK;
     size_t count = (size_t)job->filled;
     if (count == 0)
         return ERR_OK;
@@ -57,14 +56,12 @@ static enum err tokenize_put_sample(struct tokenize *job)
     job->result.samples++;
     job->result.tokens += job->filled;
     job->filled = 0;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err tokenize_put(struct tokenize *job, const int32_t *tokens,
                              size_t count)
 {
-    enum err rc = ERR_OK;
     while (count > 0) {
         size_t room = (size_t)(job->options->seq_len - job->filled);
         size_t part = count < room ? count : room;
@@ -75,21 +72,17 @@ static enum err tokenize_put(struct tokenize *job, const int32_t *tokens,
         if (part == room)
             TRY(tokenize_put_sample(job));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err tokenize_piece(void *context, const uint8_t *text, size_t bytes)
 {
-    enum err rc = ERR_OK;
     struct tokenize *job = context;
     size_t count = 0;
     TRY(tokenizer_encode(job->tokenizer, text, bytes, job->encoded, &count));
     TRY(tokenize_put(job, job->encoded, count));
     job->result.bytes += (int64_t)bytes;
-    TRY(tokenize_poll(job, job->result.bytes));
-out:
-    return rc;
+    return tokenize_poll(job, job->result.bytes);
 }
 
 static enum err tokenize_end(void *context)
@@ -109,7 +102,6 @@ static enum err tokenize_idle(void *context)
 static enum err tokenize_read(struct tokenize *job, char *const *files,
                               int count)
 {
-    enum err rc = ERR_OK;
     const struct text_sink sink = { job, tokenize_piece, tokenize_end,
                                     tokenize_idle };
     progress_begin(&job->progress, "tokenizing", NULL,
@@ -119,10 +111,9 @@ static enum err tokenize_read(struct tokenize *job, char *const *files,
     TRY(tokenize_put_sample(job));
     progress_end(&job->progress);
     if (job->result.samples == 0)
-        rc = err_set(ERR_DATA, "%s%s: no text in it", files[0],
+        return err_set(ERR_DATA, "%s%s: no text in it", files[0],
                      count > 1 ? " and the other files" : "");
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Index and sidecar of the set whose samples the writer was given. */
@@ -143,8 +134,8 @@ static enum err tokenize_finish_set(struct tokenize *job, const char *folder,
              tokenizer_name(job->tokenizer));
     snprintf(sidecar.tokenizer_sha256, sizeof sidecar.tokenizer_sha256, "%s",
              tokenizer_sha256(job->tokenizer));
-    TRY(sidecar_write(folder, &sidecar));
-    TRY(mds_writer_finish(job->writer));
+    TRY_OUT(sidecar_write(folder, &sidecar));
+    TRY_OUT(mds_writer_finish(job->writer));
 out:
     mds_writer_destroy(job->writer);
     job->writer = NULL;
@@ -153,19 +144,15 @@ out:
 
 static enum err tokenize_begin_set(struct tokenize *job, const char *folder)
 {
-    enum err rc = ERR_OK;
     TRY(fsio_mkdirs(folder));
-    TRY(mds_writer_create(folder, job->options->shard_bytes, true,
-                          &job->writer));
-out:
-    return rc;
+    return mds_writer_create(folder, job->options->shard_bytes, true,
+                             &job->writer);
 }
 
 /* The next `samples` samples of the spool, the last of which may be short. */
 static enum err tokenize_copy_set(struct tokenize *job, const char *name,
                                   int64_t samples)
 {
-    enum err rc = ERR_OK;
     char folder[FSIO_PATH_MAX];
     int64_t tokens = 0;
     int64_t done = job->progress.done;
@@ -182,14 +169,11 @@ static enum err tokenize_copy_set(struct tokenize *job, const char *name,
             TRY(tokenize_poll(job, done + i));
     }
     job->progress.done = done + samples;
-    TRY(tokenize_finish_set(job, folder, samples, tokens));
-out:
-    return rc;
+    return tokenize_finish_set(job, folder, samples, tokens);
 }
 
 static enum err tokenize_divide(struct tokenize *job)
 {
-    enum err rc = ERR_OK;
     double fraction = job->options->eval_fraction;
     int64_t total = job->result.samples;
     int64_t eval = (int64_t)floor((double)total * fraction + 0.5);
@@ -206,21 +190,18 @@ static enum err tokenize_divide(struct tokenize *job)
     TRY(tokenize_copy_set(job, "train", total - eval));
     TRY(tokenize_copy_set(job, "eval", eval));
     progress_end(&job->progress);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* A temporary file without a name, so that nothing can leave it behind. */
 static enum err tokenize_open_spool(struct tokenize *job)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/spool", job->publish.building));
     job->spool = fopen(path, "w+be");
     if (job->spool == NULL || unlink(path) != 0)
         return err_errno("%s: create", path);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err tokenize_check(const struct tokenize_options *options)
@@ -237,8 +218,8 @@ static enum err tokenize_check(const struct tokenize_options *options)
                        "--eval-fraction has to be between 0 and 1, "
                        "not %g",
                        options->eval_fraction);
-    TRY(mds_writer_create("", options->shard_bytes, true, &writer));
-    TRY(mds_writer_shard_bytes(writer, options->seq_len, &bytes));
+    TRY_OUT(mds_writer_create("", options->shard_bytes, true, &writer));
+    TRY_OUT(mds_writer_shard_bytes(writer, options->seq_len, &bytes));
     if (bytes > options->shard_bytes)
         rc = err_set(ERR_USAGE,
                      "--shard-bytes %lld is too small for a sample of %lld "
@@ -259,7 +240,7 @@ static enum err tokenize_check_inputs(const struct tokenize_options *options,
     out = realpath(options->out, NULL);
     size_t length = out != NULL ? strlen(out) : 0;
     for (int i = 0; i < count; i++) {
-        TRY(regular_local(files[i]));
+        TRY_OUT(regular_local(files[i]));
         file = realpath(files[i], NULL);
         if (out != NULL && file != NULL && strncmp(file, out, length) == 0 &&
             file[length] == '/') {
@@ -280,7 +261,6 @@ out:
 
 static enum err tokenize_create(struct tokenize *job)
 {
-    enum err rc = ERR_OK;
     const struct tokenize_options *options = job->options;
     TRY(tokenize_check(options));
     TRY(tokenizer_create(options->tokenizer, &job->tokenizer));
@@ -294,8 +274,7 @@ static enum err tokenize_create(struct tokenize *job)
         TRY(tokenize_open_spool(job));
     else
         TRY(tokenize_begin_set(job, job->publish.building));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err tokenize_files(const struct tokenize_options *options,
@@ -305,16 +284,16 @@ enum err tokenize_files(const struct tokenize_options *options,
     assert(options != NULL && files != NULL && count > 0 && out != NULL);
     enum err rc = ERR_OK;
     struct tokenize job = { .options = options };
-    TRY(regular_local(options->out));
-    TRY(tokenize_create(&job));
-    TRY(tokenize_check_inputs(options, files, count));
-    TRY(tokenize_read(&job, files, count));
+    TRY_OUT(regular_local(options->out));
+    TRY_OUT(tokenize_create(&job));
+    TRY_OUT(tokenize_check_inputs(options, files, count));
+    TRY_OUT(tokenize_read(&job, files, count));
     if (job.spool != NULL)
-        TRY(tokenize_divide(&job));
+        TRY_OUT(tokenize_divide(&job));
     else
-        TRY(tokenize_finish_set(&job, job.publish.building, job.result.samples,
-                                job.result.tokens));
-    TRY(publish_commit(&job.publish));
+        TRY_OUT(tokenize_finish_set(&job, job.publish.building,
+                                    job.result.samples, job.result.tokens));
+    TRY_OUT(publish_commit(&job.publish));
     *out = job.result;
 out:
     mds_writer_destroy(job.writer);

@@ -30,8 +30,9 @@ enum err tokenizer_create(const char *name, struct tokenizer **out)
         return err_set(ERR_MEMORY, "no memory for a tokenizer");
     for (int b = 0; b < TOKENIZER_BYTE_VALUES; b++)
         tokenizer->bytes[b] = (uint8_t)b;
-    TRY(digest_bytes(tokenizer_bytes_definition,
-                     sizeof tokenizer_bytes_definition - 1, tokenizer->sha256));
+    TRY_OUT(digest_bytes(tokenizer_bytes_definition,
+                         sizeof tokenizer_bytes_definition - 1,
+                         tokenizer->sha256));
     *out = tokenizer;
     tokenizer = NULL;
 out:

@@ -74,14 +74,14 @@ enum err ledger_append(const char *run_dir, const char *event, int attempt,
     int fd = -1;
     assert(run_dir != NULL && event != NULL);
     assert(fields == NULL || json_is_object(fields));
-    TRY(ledger_line(event, attempt, fields, &text, &bytes));
-    TRY(fsio_path(path, "%s/%s", run_dir, LEDGER_NAME));
+    TRY_OUT(ledger_line(event, attempt, fields, &text, &bytes));
+    TRY_OUT(fsio_path(path, "%s/%s", run_dir, LEDGER_NAME));
     fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) {
         rc = err_errno("%s: open", path);
         goto out;
     }
-    TRY(ledger_ends_torn(fd, path, &torn));
+    TRY_OUT(ledger_ends_torn(fd, path, &torn));
     size_t skip = torn ? 0 : 1;
     ssize_t written;
     do
@@ -125,7 +125,7 @@ enum err ledger_next_attempt(const char *run_dir, int *attempt)
     size_t capacity = 0;
     int starts = 0;
     assert(run_dir != NULL && attempt != NULL);
-    TRY(fsio_path(path, "%s/%s", run_dir, LEDGER_NAME));
+    TRY_OUT(fsio_path(path, "%s/%s", run_dir, LEDGER_NAME));
     file = fopen(path, "re");
     if (file == NULL && errno != ENOENT) {
         rc = err_errno("%s: open", path);

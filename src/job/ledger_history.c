@@ -80,7 +80,6 @@ static void close_attempt(struct scan *scan)
 
 static enum err take_start(struct scan *scan, const json_t *line, double time_s)
 {
-    enum err rc = ERR_OK;
     size_t nodes = json_array_size(json_object_get(line, "hosts"));
     if (scan->open)
         fail(scan);
@@ -93,13 +92,11 @@ static enum err take_start(struct scan *scan, const json_t *line, double time_s)
     scan->failed = false;
     scan->start_s = scan->last_s = time_s;
     scan->decided_s = 0;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err take_event(void *arg, const json_t *line)
 {
-    enum err rc = ERR_OK;
     struct scan *scan = arg;
     const char *event = json_string_value(json_object_get(line, "event"));
     double time_s = number(line, "time");
@@ -134,8 +131,7 @@ static enum err take_event(void *arg, const json_t *line)
     }
     if (scan->decided_s == 0 && time_s > scan->last_s)
         scan->last_s = time_s;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err take_step(void *arg, const json_t *line)
@@ -156,7 +152,7 @@ static enum err each_line(const char *run_dir, const char *name, long tail,
     char *text = NULL;
     size_t room = 0;
     FILE *file = NULL;
-    TRY(fsio_path(path, "%s/%s", run_dir, name));
+    TRY_OUT(fsio_path(path, "%s/%s", run_dir, name));
     file = fopen(path, "re");
     if (file == NULL) {
         rc = errno == ENOENT ? err_set(ERR_DATA, "%s: no such file", path)
@@ -188,7 +184,7 @@ enum err ledger_history_read(const char *run_dir, struct ledger_history *out)
     enum err rc = ERR_OK;
     struct scan scan = { .out = out };
     *out = (struct ledger_history){ 0 };
-    TRY(each_line(run_dir, "ledger.jsonl", 0, take_event, &scan));
+    TRY_OUT(each_line(run_dir, "ledger.jsonl", 0, take_event, &scan));
     close_attempt(&scan);
     rc = each_line(run_dir, "metrics.jsonl", METRICS_TAIL_BYTES, take_step,
                    &scan);

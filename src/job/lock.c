@@ -172,17 +172,15 @@ static enum err lock_guard_enter(const struct lock *lock, int *fd_out)
 /* The caller closes *fd, also after an error. */
 static enum err lock_write_temporary(const struct lock *lock, int *fd)
 {
-    enum err rc = ERR_OK;
     unlink(lock->temporary); /* of an earlier process with our number */
     *fd = open(lock->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (*fd < 0)
         return err_errno("%s: create", lock->temporary);
     TRY(fsio_pwrite(*fd, lock->record, strlen(lock->record), 0,
-                    lock->temporary));
+                        lock->temporary));
     if (fsync(*fd) != 0)
-        rc = err_errno("%s: fsync", lock->temporary);
-out:
-    return rc;
+        return err_errno("%s: fsync", lock->temporary);
+    return ERR_OK;
 }
 
 static bool lock_is_ours(void *arg)
@@ -199,7 +197,7 @@ static enum err lock_take(struct lock *lock, const struct lock_file *judged,
     enum err rc = ERR_OK;
     struct lock_file now;
     *won = false;
-    TRY(lock_record_read(lock->path, &now));
+    TRY_OUT(lock_record_read(lock->path, &now));
     bool same =
         now.bytes == judged->bytes &&
         (now.text == NULL) == (judged->text == NULL) &&
@@ -239,11 +237,11 @@ static enum err lock_round(struct lock *lock, int clock_fd, bool *won)
     enum err rc = ERR_OK;
     struct lock_file judged;
     int guard = -1;
-    TRY(lock_record_read(lock->path, &judged));
+    TRY_OUT(lock_record_read(lock->path, &judged));
     if (judged.text != NULL)
-        TRY(lock_judge(lock, &judged, clock_fd));
-    TRY(lock_guard_enter(lock, &guard));
-    TRY(lock_take(lock, &judged, won));
+        TRY_OUT(lock_judge(lock, &judged, clock_fd));
+    TRY_OUT(lock_guard_enter(lock, &guard));
+    TRY_OUT(lock_take(lock, &judged, won));
 out:
     if (guard >= 0)
         close(guard);
@@ -263,21 +261,21 @@ enum err lock_acquire(const char *run_dir, double beat_s, struct lock **out)
     if (lock == NULL)
         return err_set(ERR_MEMORY, "lock: no memory");
     lock->pid = getpid();
-    TRY(lock_record_self(&lock->self, beat_s));
-    TRY(fsio_path(lock->path, "%s/.lock", run_dir));
-    TRY(fsio_path(lock->guard, "%s/.lock.guard", run_dir));
-    TRY(fsio_path(lock->beat_path, "%s/.lock.beat", run_dir));
-    TRY(fsio_path(lock->temporary, "%s/.lock.tmp.%s.%lld", run_dir,
-                  lock->self.host, lock->self.pid));
+    TRY_OUT(lock_record_self(&lock->self, beat_s));
+    TRY_OUT(fsio_path(lock->path, "%s/.lock", run_dir));
+    TRY_OUT(fsio_path(lock->guard, "%s/.lock.guard", run_dir));
+    TRY_OUT(fsio_path(lock->beat_path, "%s/.lock.beat", run_dir));
+    TRY_OUT(fsio_path(lock->temporary, "%s/.lock.tmp.%s.%lld", run_dir,
+                      lock->self.host, lock->self.pid));
     lock->record = lock_record_format(&lock->self);
     if (lock->record == NULL) {
         rc = err_set(ERR_INTERNAL, "lock: host name '%s' is not UTF-8",
                      lock->self.host);
         goto out;
     }
-    TRY(lock_write_temporary(lock, &temporary));
+    TRY_OUT(lock_write_temporary(lock, &temporary));
     for (int round = 0; round < LOCK_ROUNDS_MAX && !won; round++)
-        TRY(lock_round(lock, temporary, &won));
+        TRY_OUT(lock_round(lock, temporary, &won));
     if (!won) {
         rc = err_set(ERR_BUSY,
                      "%s changes all the time; how many jobs were "
@@ -285,7 +283,7 @@ enum err lock_acquire(const char *run_dir, double beat_s, struct lock **out)
                      lock->path);
         goto out;
     }
-    TRY(fsio_fsync_dir(run_dir));
+    TRY_OUT(fsio_fsync_dir(run_dir));
 out:
     if (temporary >= 0) {
         close(temporary);

@@ -70,8 +70,8 @@ enum err lock_record_self(struct lock_owner *self, double beat_s)
     self->attempt =
         (long long)slurm.restart_count * LOCK_STEPS_PER_RESTART + slurm.step_id;
     process_state(self->pid, &self->start_time);
-    TRY(fsio_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id,
-                       &bytes));
+    TRY_OUT(fsio_read_file("/proc/sys/kernel/random/boot_id", 256, &boot_id,
+                           &bytes));
     boot_id[strcspn(boot_id, "\n")] = '\0';
     snprintf(self->boot_id, sizeof self->boot_id, "%s", boot_id);
 out:

@@ -57,7 +57,7 @@ static enum err model_open(const struct model_config *config,
         (config->n_heads + 2 * config->n_kv_heads) * model->head_dim;
     model->hidden_width =
         config->ffn == FFN_GLU ? 2 * config->ffn_width : config->ffn_width;
-    TRY(model_open_passes(model));
+    TRY_OUT(model_open_passes(model));
     *out = model;
     model = NULL;
 out:
@@ -157,16 +157,13 @@ static enum err upload_positions(struct model *model)
 
 static enum err model_constants(struct model *model)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < model->options.own_chunks; i++)
         pass_streams(&model->passes[i]);
     if (model->ws.travel.rows > 0)
         TRY(upload_identity(model));
     if (model->rope != NULL || model->slopes != NULL)
         TRY(upload_positions(model));
-    TRY(model_fp8_create(model));
-out:
-    return rc;
+    return model_fp8_create(model);
 }
 
 /* --- making one ------------------------------------------------------------
@@ -175,7 +172,6 @@ out:
 /* Memory, laid out. */
 static enum err model_allocate(struct model *model)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = model->kernels->memory;
     struct arena plan = { 0 }, host = { 0 };
     struct model_bytes bytes;
@@ -188,9 +184,7 @@ static enum err model_allocate(struct model *model)
     model_layout_host(model, &model->host);
     TRY(model_input_create(model));
     TRY(model_experts_exchange_create(model));
-    TRY(model_graph_create(model));
-out:
-    return rc;
+    return model_graph_create(model);
 }
 
 enum err model_create(const struct model_config *config,
@@ -203,7 +197,7 @@ enum err model_create(const struct model_config *config,
     assert(options->expert_degree <= 1 ||
            (options->experts != NULL &&
             options->experts->size == options->expert_degree));
-    TRY(model_open(config, options, kernels, &model));
+    TRY_OUT(model_open(config, options, kernels, &model));
     const struct group_access *sequence = options->sequence;
     int ranks = model->options.chunks / model->options.own_chunks;
     assert(ranks == (sequence != NULL ? sequence->size : 1));
@@ -212,8 +206,8 @@ enum err model_create(const struct model_config *config,
     (void)sequence;
     (void)ranks;
     model->params = params;
-    TRY(model_allocate(model));
-    TRY(model_constants(model));
+    TRY_OUT(model_allocate(model));
+    TRY_OUT(model_constants(model));
     *out = model;
     model = NULL;
 out:
@@ -269,7 +263,7 @@ enum err model_plan(const struct model_config *config,
                                      .total = ARENA_BYTES_MAX };
         return ERR_OK;
     }
-    TRY(model_open(config, options, kernels, &model));
+    TRY_OUT(model_open(config, options, kernels, &model));
     model_layout(model, &plan, out);
     model_layout_host(model, &host);
     out->host = host.used;
@@ -317,7 +311,6 @@ static enum err model_begin(struct model *model,
                             const struct leaf *leaf, bool training,
                             struct leaf_loss *loss)
 {
-    enum err rc = ERR_OK;
     assert(leaf->samples >= 1 && leaf->samples <= model->options.samples);
     assert(leaf->seq_len >= 1 && leaf->seq_len <= model->options.seq_len);
     assert(leaf->seq_len % model->options.chunks == 0);
@@ -330,8 +323,7 @@ static enum err model_begin(struct model *model,
         pass->first = pass->chunk * pass->leaf.seq_len;
         pass->loss = loss + i;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err clear_loss(struct model *model)
@@ -381,7 +373,6 @@ static enum err pace(const struct model *model)
 
 enum err model_enter(struct model *model, int block, bool gradient)
 {
-    enum err rc = ERR_OK;
     const struct param_access *access = model->passes[0].access;
     const void *weights = NULL;
     float *first = NULL;
@@ -390,13 +381,11 @@ enum err model_enter(struct model *model, int block, bool gradient)
     if (gradient)
         TRY(access->gradient(access->arg, block, &first));
     enter_passes(model, block, weights, first);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_enter_layer(struct model *model, int layer, bool gradient)
 {
-    enum err rc = ERR_OK;
     const struct params *params = model->params;
     const struct param_access *access = model->passes[0].access;
     int block = params_layer_block(params, layer);
@@ -415,13 +404,11 @@ enum err model_enter_layer(struct model *model, int layer, bool gradient)
         model->passes[i].number = layer;
         model->passes[i].layer = &model->passes[i].layers[layer];
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_leave_experts(struct model *model)
 {
-    enum err rc = ERR_OK;
     const struct pass *pass = &model->passes[0];
     const struct param_access *access = pass->access;
     int end = pass->block + model->params->layer_blocks;
@@ -429,66 +416,51 @@ enum err model_leave_experts(struct model *model)
         TRY(access->gradient_done(access->arg, b));
     for (int b = pass->block + 1; b < end; b++)
         TRY(access->release(access->arg, b));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_enter_gradient(struct model *model, int block)
 {
-    enum err rc = ERR_OK;
     const struct param_access *access = model->passes[0].access;
     float *first = NULL;
     TRY(access->gradient(access->arg, block, &first));
     enter_passes(model, block, NULL, first);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_leave(struct model *model)
 {
-    enum err rc = ERR_OK;
     const struct pass *pass = &model->passes[0];
     const struct param_access *access = pass->access;
     if (pass->gradient != NULL)
         TRY(access->gradient_done(access->arg, pass->block));
-    TRY(access->release(access->arg, pass->block));
-out:
-    return rc;
+    return access->release(access->arg, pass->block);
 }
 
 static enum err train(struct model *model)
 {
-    enum err rc = ERR_OK;
     TRY(clear_loss(model));
     TRY(model_embed(model));
     TRY(model_blocks_forward(model));
     TRY(model_head(model, true));
     TRY(model_blocks_backward(model));
-    TRY(model_embed_backward(model));
-out:
-    return rc;
+    return model_embed_backward(model);
 }
 
 enum err model_train_leaf(struct model *model,
                           const struct param_access *access,
                           const struct leaf *leaf, struct leaf_loss *loss)
 {
-    enum err rc = ERR_OK;
     TRY(model_begin(model, access, leaf, true, loss));
-    TRY(model_graph_run(model, train));
-out:
-    return rc;
+    return model_graph_run(model, train);
 }
 
 enum err model_eval_leaf(struct model *model, const struct param_access *access,
                          const struct leaf *leaf, struct leaf_loss *loss)
 {
-    enum err rc = ERR_OK;
     TRY(model_begin(model, access, leaf, false, loss));
     TRY(clear_loss(model));
     TRY(model_embed(model));
     TRY(model_blocks_forward(model));
-    TRY(model_head(model, false));
-out:
-    return rc;
+    return model_head(model, false);
 }

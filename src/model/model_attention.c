@@ -51,7 +51,6 @@ static enum err rotate(struct pass *pass, bool inverse, void *qkv)
 
 static enum err norm_heads(struct pass *pass, const void *qkv)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     int64_t keys = model->config.n_heads * model->head_dim;
@@ -61,19 +60,16 @@ static enum err norm_heads(struct pass *pass, const void *qkv)
                         pass_weight(pass, PARAM_Q_NORM_WEIGHT),
                         pass_weight(pass, PARAM_Q_NORM_BIAS), pass->qkv,
                         pass->q_mean, pass->q_rstd));
-    TRY(k->norm_forward(
+    return k->norm_forward(
         &model->ctx, model->options.dtype, &key, at(model, qkv, keys),
         pass_weight(pass, PARAM_K_NORM_WEIGHT),
         pass_weight(pass, PARAM_K_NORM_BIAS), at(model, pass->qkv, keys),
-        pass->k_mean, pass->k_rstd));
-out:
-    return rc;
+        pass->k_mean, pass->k_rstd);
 }
 
 /* SAVED_QKV as attention reads it: itself, rotated in place, or a copy. */
 static enum err make_ready(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const void *qkv = pass->layer->live[SAVED_QKV];
     pass->ready = qkv;
@@ -86,13 +82,11 @@ static enum err make_ready(struct pass *pass)
         TRY(norm_heads(pass, qkv));
     TRY(rotate(pass, false, pass->qkv));
     pass->ready = pass->qkv;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_attention_before(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct layer *layer = pass->layer;
     const struct model_config *config = &model->config;
@@ -107,9 +101,7 @@ enum err model_attention_before(struct pass *pass)
                                          (float)config->clip_qkv, qkv));
     if (pass->qkv == NULL)
         TRY(rotate(pass, false, qkv));
-    TRY(make_ready(pass));
-out:
-    return rc;
+    return make_ready(pass);
 }
 
 enum err model_attention_forward(struct model *model)
@@ -125,7 +117,6 @@ enum err model_attention_forward(struct model *model)
 
 enum err model_attention_after(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer;
@@ -135,18 +126,15 @@ enum err model_attention_after(struct pass *pass)
                      pass_weight(pass, PARAM_OUT_WEIGHT),
                      pass_weight(pass, PARAM_OUT_BIAS), ws->branch));
     TRY(model_drop_branch(pass, layer->dropout_attention));
-    TRY(model->kernels->add_norm_forward(
+    return model->kernels->add_norm_forward(
         &model->ctx, model->options.dtype, &norm, layer->live[SAVED_X],
         (float)model->config.residual_scale, ws->branch, layer->live[SAVED_MID],
         pass_weight(pass, PARAM_NORM_2_WEIGHT),
-        pass_weight(pass, PARAM_NORM_2_BIAS), ws->norm, ws->mean, ws->rstd));
-out:
-    return rc;
+        pass_weight(pass, PARAM_NORM_2_BIAS), ws->norm, ws->mean, ws->rstd);
 }
 
 static enum err norm_heads_backward(struct pass *pass, const void *qkv)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     int64_t keys = model->config.n_heads * model->head_dim;
@@ -157,14 +145,12 @@ static enum err norm_heads_backward(struct pass *pass, const void *qkv)
                          pass->q_rstd, false, pass->dqkv,
                          pass_gradient(pass, PARAM_Q_NORM_WEIGHT),
                          pass_gradient(pass, PARAM_Q_NORM_BIAS)));
-    TRY(k->norm_backward(&model->ctx, model->options.dtype, &key,
-                         at(model, pass->dqkv, keys), at(model, qkv, keys),
-                         pass_weight(pass, PARAM_K_NORM_WEIGHT), pass->k_mean,
-                         pass->k_rstd, false, at(model, pass->dqkv, keys),
-                         pass_gradient(pass, PARAM_K_NORM_WEIGHT),
-                         pass_gradient(pass, PARAM_K_NORM_BIAS)));
-out:
-    return rc;
+    return k->norm_backward(
+        &model->ctx, model->options.dtype, &key, at(model, pass->dqkv, keys),
+        at(model, qkv, keys), pass_weight(pass, PARAM_K_NORM_WEIGHT),
+        pass->k_mean, pass->k_rstd, false, at(model, pass->dqkv, keys),
+        pass_gradient(pass, PARAM_K_NORM_WEIGHT),
+        pass_gradient(pass, PARAM_K_NORM_BIAS));
 }
 
 /* The bound of |qkv| as it comes back: bf16, in which SAVED_QKV is packed, may
@@ -185,7 +171,6 @@ static float kept_bound(const struct pass *pass)
  * layer's output. */
 static enum err qkv_backward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const void *qkv = pass->layer->live[SAVED_QKV];
     TRY(rotate(pass, true, pass->dqkv));
@@ -195,13 +180,11 @@ static enum err qkv_backward(struct pass *pass)
         TRY(model->kernels->clip_backward(&model->ctx, model->options.dtype,
                                           pass->n * model->qkv_width,
                                           kept_bound(pass), qkv, pass->dqkv));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_attention_after_backward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     const struct layer *layer = pass->layer;
     int64_t d = pass->model->config.d_model;
     const void *dbranch = NULL;
@@ -211,9 +194,7 @@ enum err model_attention_after_backward(struct pass *pass)
                               pass_weight(pass, PARAM_OUT_WEIGHT), pass->x_last,
                               pass_gradient(pass, PARAM_OUT_WEIGHT),
                               pass_gradient(pass, PARAM_OUT_BIAS)));
-    TRY(make_ready(pass));
-out:
-    return rc;
+    return make_ready(pass);
 }
 
 enum err model_attention_backward(struct model *model)
@@ -230,7 +211,6 @@ enum err model_attention_backward(struct model *model)
 
 enum err model_attention_before_backward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer;
@@ -241,8 +221,6 @@ enum err model_attention_before_backward(struct pass *pass)
                               ws->norm, pass_weight(pass, PARAM_WQKV_WEIGHT),
                               ws->dnorm, pass_gradient(pass, PARAM_WQKV_WEIGHT),
                               pass_gradient(pass, PARAM_WQKV_BIAS)));
-    TRY(model_norm_backward(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X],
-                            ws->dnorm, pass->dx));
-out:
-    return rc;
+    return model_norm_backward(pass, PARAM_NORM_1_WEIGHT, layer->live[SAVED_X],
+                               ws->dnorm, pass->dx);
 }

@@ -33,7 +33,6 @@ enum err model_linear_backward(struct pass *pass, enum linear linear,
                                const void *x, const void *weight, void *dx,
                                float *dweight, float *dbias)
 {
-    enum err rc = ERR_OK;
     const struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     const struct kernel_ctx *ctx = &model->ctx;
@@ -62,8 +61,7 @@ enum err model_linear_backward(struct pass *pass, enum linear linear,
     if (dbias != NULL)
         TRY(k->bias_backward(ctx, model->options.dtype, pass->n, out, dy,
                              dbias));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 struct norm model_norm_shape(const struct pass *pass)
@@ -174,7 +172,6 @@ static const struct layer *first_layer(const struct model *model)
 /* What attention's backward needs, of all chunks. */
 static enum err bring_back_attention(struct model *model)
 {
-    enum err rc = ERR_OK;
     bool again = first_layer(model)->recompute[SAVED_QKV];
     for (int i = 0; i < model->options.own_chunks; i++) {
         struct pass *pass = &model->passes[i];
@@ -185,15 +182,13 @@ static enum err bring_back_attention(struct model *model)
     }
     if (again)
         TRY(model_attention_forward(model));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* What the other half's needs, of one chunk: it lies where the next one's
  * will. */
 static enum err bring_back_ffn(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     const struct layer *layer = pass->layer;
     TRY(unpack(pass, SAVED_MID));
     TRY(unpack(pass, SAVED_HIDDEN));
@@ -202,8 +197,7 @@ static enum err bring_back_ffn(struct pass *pass)
     if (layer->recompute[SAVED_HIDDEN])
         TRY(pass->model->config.experts > 0 ? model_moe_recompute(pass)
                                             : model_mlp_recompute(pass));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- the blocks
@@ -220,7 +214,6 @@ static void *output_of(const struct pass *pass)
 /* From SAVED_ATT to the block's output. */
 static enum err finish_forward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct layer *layer = pass->layer;
     TRY(model_attention_after(pass));
@@ -229,17 +222,14 @@ static enum err finish_forward(struct pass *pass)
     TRY(model_drop_branch(pass, layer->dropout_ffn));
     for (int kind = SAVED_QKV; kind < SAVED_KINDS; kind++)
         TRY(pack(pass, kind));
-    TRY(model->kernels->add(
+    return model->kernels->add(
         &model->ctx, model->options.dtype, pass->n * model->config.d_model,
         layer->live[SAVED_MID], (float)model->config.residual_scale,
-        model->ws.branch, output_of(pass)));
-out:
-    return rc;
+        model->ws.branch, output_of(pass));
 }
 
 static enum err block_forward(struct model *model)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < model->options.own_chunks; i++) {
         TRY(pack(&model->passes[i], SAVED_X));
         TRY(model_attention_before(&model->passes[i]));
@@ -247,14 +237,11 @@ static enum err block_forward(struct model *model)
     TRY(model_attention_forward(model));
     for (int i = 0; i < model->options.own_chunks; i++)
         TRY(finish_forward(&model->passes[i]));
-    TRY(model_leave_experts(model));
-out:
-    return rc;
+    return model_leave_experts(model);
 }
 
 static enum err block_backward(struct model *model)
 {
-    enum err rc = ERR_OK;
     TRY(bring_back_attention(model));
     for (int i = 0; i < model->options.own_chunks; i++) {
         struct pass *pass = &model->passes[i];
@@ -267,30 +254,25 @@ static enum err block_backward(struct model *model)
     TRY(model_attention_backward(model));
     for (int i = 0; i < model->options.own_chunks; i++)
         TRY(model_attention_before_backward(&model->passes[i]));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_blocks_forward(struct model *model)
 {
-    enum err rc = ERR_OK;
     for (int layer = 0; layer < model->config.n_layers; layer++) {
         TRY(model_enter_layer(model, layer, false));
         TRY(block_forward(model));
         TRY(model_leave(model));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_blocks_backward(struct model *model)
 {
-    enum err rc = ERR_OK;
     for (int layer = (int)model->config.n_layers - 1; layer >= 0; layer--) {
         TRY(model_enter_layer(model, layer, true));
         TRY(block_backward(model));
         TRY(model_leave(model));
     }
-out:
-    return rc;
+    return ERR_OK;
 }

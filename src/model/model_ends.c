@@ -21,7 +21,6 @@ static enum err drop_embedding(struct pass *pass, void *x)
 
 static enum err embed(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     int64_t d = model->config.d_model;
     const void *wpe = pass_weight(pass, PARAM_WPE);
@@ -30,25 +29,19 @@ static enum err embed(struct pass *pass)
         &model->ctx, model->options.dtype, pass->n, pass->leaf.seq_len, d,
         pass->leaf.tokens, pass_weight(pass, PARAM_WTE),
         wpe != NULL ? at(model, wpe, pass->first * d) : NULL, x));
-    TRY(drop_embedding(pass, x));
-out:
-    return rc;
+    return drop_embedding(pass, x);
 }
 
 enum err model_embed(struct model *model)
 {
-    enum err rc = ERR_OK;
     TRY(model_enter(model, 0, false));
     for (int i = 0; i < model->options.own_chunks; i++)
         TRY(embed(&model->passes[i]));
-    TRY(model_leave(model));
-out:
-    return rc;
+    return model_leave(model);
 }
 
 static enum err embed_backward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     int64_t d = model->config.d_model;
     float *dwte = pass_gradient(pass, PARAM_WTE);
@@ -65,8 +58,7 @@ static enum err embed_backward(struct pass *pass)
         pass->leaf.tokens, pass->dx, dwte, dwpe));
     if (model->aside.open)
         TRY(model_aside_give(pass, dwte, dwpe));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static bool adds_once(const struct model *model, int block)
@@ -77,16 +69,13 @@ static bool adds_once(const struct model *model, int block)
 
 enum err model_embed_backward(struct model *model)
 {
-    enum err rc = ERR_OK;
     const struct param_access *access = model->passes[0].access;
     if (!model->config.tied)
         model->aside.open = model_aside_fits(model) && adds_once(model, 0);
     TRY(model_enter_gradient(model, 0));
     for (int i = 0; i < model->options.own_chunks; i++)
         TRY(embed_backward(&model->passes[i]));
-    TRY(access->gradient_done(access->arg, 0));
-out:
-    return rc;
+    return access->gradient_done(access->arg, 0);
 }
 
 /* --- head
@@ -97,7 +86,6 @@ out:
 static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
                           const void *weight, float *dweight)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     const struct kernels *k = model->kernels;
@@ -135,8 +123,7 @@ static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
         TRY(k->gemm(ctx, model->options.dtype, &dx));
         TRY(k->gemm(ctx, model->options.dtype, &dw));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The matrix of the head and the first chunk's gradient; when it is the
@@ -145,7 +132,6 @@ out:
 static enum err head_weight(struct model *model, bool gradient,
                             const void **weight, float **dweight)
 {
-    enum err rc = ERR_OK;
     struct pass *pass = &model->passes[0];
     const struct param_access *access = pass->access;
     int64_t wte = model->params->blocks[0].place[PARAM_WTE];
@@ -162,14 +148,12 @@ static enum err head_weight(struct model *model, bool gradient,
     *dweight += wte;
     if (model->aside.open)
         model_aside_take_tokens(&model->passes[0], *dweight);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* dweight: this chunk's; NULL in evaluation. */
 static enum err head(struct pass *pass, const void *weight, float *dweight)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     const struct kernels *k = model->kernels;
@@ -189,13 +173,11 @@ static enum err head(struct pass *pass, const void *weight, float *dweight)
         TRY(model_norm_backward(pass, PARAM_NORM_F_WEIGHT, pass->x_last,
                                 ws->dnorm, pass->dx));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_head(struct model *model, bool gradient)
 {
-    enum err rc = ERR_OK;
     const struct param_access *access = model->passes[0].access;
     int last = model->params->block_count - 1;
     const struct param_block *block =
@@ -213,7 +195,5 @@ enum err model_head(struct model *model, bool gradient)
                  gradient ? dweight + i * block->elements : NULL));
     if (model->config.tied)
         TRY(access->release(access->arg, 0));
-    TRY(model_leave(model));
-out:
-    return rc;
+    return model_leave(model);
 }

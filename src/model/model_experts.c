@@ -72,7 +72,6 @@ static void *up_of(const struct pass *pass, const struct expert_rows *rows,
 
 enum err model_experts_hidden(struct pass *pass, const struct expert_rows *rows)
 {
-    enum err rc = ERR_OK;
     const struct model_config *config = &pass->model->config;
     void *gate = pass->layer->live[SAVED_HIDDEN];
     int64_t d = config->d_model;
@@ -80,10 +79,8 @@ enum err model_experts_hidden(struct pass *pass, const struct expert_rows *rows)
     if (config->ffn == FFN_GLU)
         TRY(experts_gemm(pass, rows, GEMM_NT, f, d, rows->x, PARAM_EXPERTS_GATE,
                          false, gate));
-    TRY(experts_gemm(pass, rows, GEMM_NT, f, d, rows->x, PARAM_EXPERTS_UP,
-                     false, up_of(pass, rows, gate)));
-out:
-    return rc;
+    return experts_gemm(pass, rows, GEMM_NT, f, d, rows->x, PARAM_EXPERTS_UP,
+                        false, up_of(pass, rows, gate));
 }
 
 static enum err activate(struct pass *pass, const struct expert_rows *rows)
@@ -122,21 +119,17 @@ static enum err activate_backward(struct pass *pass,
 enum err model_experts_forward(struct pass *pass,
                                const struct expert_rows *rows)
 {
-    enum err rc = ERR_OK;
     const struct model *model = pass->model;
     TRY(model_experts_hidden(pass, rows));
     TRY(activate(pass, rows));
-    TRY(experts_gemm(pass, rows, GEMM_NN, model->config.d_model,
-                     model->config.ffn_width, model->ws.act, PARAM_EXPERTS_DOWN,
-                     false, rows->x));
-out:
-    return rc;
+    return experts_gemm(pass, rows, GEMM_NN, model->config.d_model,
+                        model->config.ffn_width, model->ws.act,
+                        PARAM_EXPERTS_DOWN, false, rows->x);
 }
 
 enum err model_experts_down_backward(struct pass *pass,
                                      const struct expert_rows *rows)
 {
-    enum err rc = ERR_OK;
     const struct model *model = pass->model;
     const struct workspace *ws = &model->ws;
     struct route route = { .n = rows->count,
@@ -151,15 +144,12 @@ enum err model_experts_down_backward(struct pass *pass,
                                      f, rows->source, rows->weights, ws->act,
                                      ws->dact, rows->dweights));
     TRY(experts_gradient(pass, rows, ws->act, rows->dy, PARAM_EXPERTS_DOWN));
-    TRY(activate_backward(pass, rows));
-out:
-    return rc;
+    return activate_backward(pass, rows);
 }
 
 enum err model_experts_hidden_backward(struct pass *pass,
                                        const struct expert_rows *rows)
 {
-    enum err rc = ERR_OK;
     const struct model_config *config = &pass->model->config;
     bool gated = config->ffn == FFN_GLU;
     int64_t d = config->d_model;
@@ -174,6 +164,5 @@ enum err model_experts_hidden_backward(struct pass *pass,
     if (gated)
         TRY(experts_gemm(pass, rows, GEMM_NN, d, f, dgate, PARAM_EXPERTS_GATE,
                          true, rows->x));
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -111,7 +111,6 @@ static enum err finish(const struct pass *pass, int slot)
 /* From every place what it sends here; the slots are all free. */
 static enum err exchange_offsets(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     const struct model *model = pass->model;
     const struct group_access *group = group_of(pass);
     const struct routing *routing = &pass->layer->routing;
@@ -133,14 +132,12 @@ static enum err exchange_offsets(struct pass *pass)
     for (int v = group->size > GROUP_SLOTS ? group->size - GROUP_SLOTS : 1;
          v < group->size; v++)
         TRY(finish(pass, v % GROUP_SLOTS));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* How many rows go to whom the host must know: here it waits for the device. */
 static enum err read_offsets(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     const struct model *model = pass->model;
     const struct kernel_memory *memory = model->kernels->memory;
     const struct routing *routing = &pass->layer->routing;
@@ -154,15 +151,12 @@ static enum err read_offsets(struct pass *pass)
     TRY(memory->download(stream, served, routing->served,
                          routing->host_served));
     TRY(memory->event_record(model->ws.travel.offsets_read, stream));
-    TRY(model_reach(model, pass->access, model->ws.travel.offsets_read));
-out:
-    return rc;
+    return model_reach(model, pass->access, model->ws.travel.offsets_read);
 }
 
 /* Which of the rows that each place sends here are whose. */
 static enum err find_served(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     const struct model *model = pass->model;
     const struct kernel_memory *memory = model->kernels->memory;
     const struct routing *routing = &pass->layer->routing;
@@ -180,8 +174,7 @@ static enum err find_served(struct pass *pass)
                            (size_t)(model->config.experts + size) *
                                sizeof(int64_t),
                            routing->host_served, routing->served));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* To those who serve this rank in a visit, from the one that it serves. */
@@ -197,14 +190,16 @@ static enum err start_rows(struct pass *pass, int visit, bool backward)
     int64_t count = first_row(pass, to + 1) - first;
     struct expert_rows in = visit_rows(pass, visit);
     int room = (visit - 1) % TRAVEL_ROOMS;
-    TRY(start(pass, SLOT_X, bytes, to, at(pass->model, ws->rows, first * d),
-              count, in.place, in.x, in.count));
+    TRY_OUT(start(pass, SLOT_X, bytes, to, at(pass->model, ws->rows, first * d),
+                  count, in.place, in.x, in.count));
     if (!backward)
         goto out;
-    TRY(start(pass, SLOT_DY, bytes, to, at(pass->model, travel->dy, first * d),
-              count, in.place, travel->in_dy[room], in.count));
-    TRY(start(pass, SLOT_WEIGHTS, sizeof(float), to, travel->weights + first,
-              count, in.place, travel->in_weights[room], in.count));
+    TRY_OUT(start(pass, SLOT_DY, bytes, to,
+                  at(pass->model, travel->dy, first * d), count, in.place,
+                  travel->in_dy[room], in.count));
+    TRY_OUT(start(pass, SLOT_WEIGHTS, sizeof(float), to,
+                  travel->weights + first, count, in.place,
+                  travel->in_weights[room], in.count));
 out:
     return rc;
 }
@@ -212,11 +207,11 @@ out:
 static enum err wait_rows(struct pass *pass, bool backward)
 {
     enum err rc = ERR_OK;
-    TRY(finish(pass, SLOT_X));
+    TRY_OUT(finish(pass, SLOT_X));
     if (!backward)
         goto out;
-    TRY(finish(pass, SLOT_DY));
-    TRY(finish(pass, SLOT_WEIGHTS));
+    TRY_OUT(finish(pass, SLOT_DY));
+    TRY_OUT(finish(pass, SLOT_WEIGHTS));
 out:
     return rc;
 }
@@ -224,7 +219,6 @@ out:
 /* The way back. */
 static enum err start_results(struct pass *pass, int visit, bool backward)
 {
-    enum err rc = ERR_OK;
     const struct workspace *ws = &pass->model->ws;
     int64_t d = pass->model->config.d_model;
     int from = serving_place(pass, visit);
@@ -236,18 +230,15 @@ static enum err start_results(struct pass *pass, int visit, bool backward)
     if (backward)
         TRY(start(pass, SLOT_DWEIGHTS, sizeof(float), out.place, out.dweights,
                   out.count, from, ws->travel.dweights + first, count));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err wait_results(struct pass *pass, bool backward)
 {
-    enum err rc = ERR_OK;
     TRY(finish(pass, SLOT_RESULTS));
     if (backward)
         TRY(finish(pass, SLOT_DWEIGHTS));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- the visits
@@ -255,22 +246,18 @@ out:
 
 static enum err serve(struct pass *pass, int visit, bool backward)
 {
-    enum err rc = ERR_OK;
     struct expert_rows rows = visit_rows(pass, visit);
     if (!backward)
         return model_experts_forward(pass, &rows);
     TRY(model_experts_hidden(pass, &rows));
     TRY(model_experts_down_backward(pass, &rows));
-    TRY(model_experts_hidden_backward(pass, &rows));
-out:
-    return rc;
+    return model_experts_hidden_backward(pass, &rows);
 }
 
 /* Results of the last visit but one have left before those of the next are
  * there, so the room of their tokens is free for the one after. */
 static enum err exchange(struct pass *pass, bool backward)
 {
-    enum err rc = ERR_OK;
     int visits = group_of(pass)->size;
     for (int v = 0; v < visits; v++) {
         if (v > 0)
@@ -283,9 +270,7 @@ static enum err exchange(struct pass *pass, bool backward)
         if (v > 0)
             TRY(start_results(pass, v, backward));
     }
-    TRY(wait_results(pass, backward));
-out:
-    return rc;
+    return wait_results(pass, backward);
 }
 
 enum err model_experts_exchange_create(struct model *model)
@@ -303,11 +288,8 @@ void model_experts_exchange_destroy(struct model *model)
 
 enum err model_experts_exchange_forward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     TRY(find_served(pass));
-    TRY(exchange(pass, false));
-out:
-    return rc;
+    return exchange(pass, false);
 }
 
 enum err model_experts_exchange_backward(struct pass *pass)

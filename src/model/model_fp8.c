@@ -79,8 +79,8 @@ enum err model_fp8_create(struct model *model)
         return err_set(ERR_MEMORY, "model: out of memory");
     for (size_t i = 0; i < count; i++)
         ones[i] = 1.0f;
-    TRY(model_fp8_upload(model, ones, ones));
-    TRY(model->kernels->memory->wait(model->ctx.stream));
+    TRY_OUT(model_fp8_upload(model, ones, ones));
+    TRY_OUT(model->kernels->memory->wait(model->ctx.stream));
 out:
     free(ones);
     return rc;
@@ -92,14 +92,12 @@ out:
 enum err model_fp8_upload(struct model *model, const float *scale,
                           const float *unscale)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = model->kernels->memory;
     size_t bytes = (size_t)model_fp8_count(&model->config) * sizeof(float);
     assert(model->options.fp8);
     TRY(memory->upload(model->ctx.stream, bytes, scale, model->fp8.scale));
-    TRY(memory->upload(model->ctx.stream, bytes, unscale, model->fp8.unscale));
-out:
-    return rc;
+    return memory->upload(model->ctx.stream, bytes, unscale,
+                          model->fp8.unscale);
 }
 
 enum err model_fp8_clear(struct model *model)
@@ -148,7 +146,6 @@ enum err model_fp8_linear(struct pass *pass, enum linear linear, int64_t out,
                           int64_t in, const void *x, const void *weight,
                           const void *bias, void *y)
 {
-    enum err rc = ERR_OK;
     const struct model *model = pass->model;
     const struct fp8_products *fp8 = &model->fp8;
     struct quantized qx = { OPERAND_X, pass->n, in, x, fp8->x, NULL };
@@ -170,9 +167,7 @@ enum err model_fp8_linear(struct pass *pass, enum linear linear, int64_t out,
     };
     TRY(quantize(pass, linear, &qx));
     TRY(quantize(pass, linear, &qw));
-    TRY(model->kernels->gemm_fp8(&model->ctx, &gemm));
-out:
-    return rc;
+    return model->kernels->gemm_fp8(&model->ctx, &gemm);
 }
 
 enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
@@ -180,7 +175,6 @@ enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
                                    const void *x, const void *weight, void *dx,
                                    float *dweight)
 {
-    enum err rc = ERR_OK;
     const struct model *model = pass->model;
     const struct fp8_products *fp8 = &model->fp8;
     const float *unscale = fp8->unscale;
@@ -219,7 +213,5 @@ enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
     TRY(quantize(pass, linear, &qx));
     TRY(quantize(pass, linear, &qw));
     TRY(model->kernels->gemm_fp8(&model->ctx, &inputs));
-    TRY(model->kernels->gemm_fp8(&model->ctx, &weights));
-out:
-    return rc;
+    return model->kernels->gemm_fp8(&model->ctx, &weights);
 }

@@ -96,7 +96,7 @@ static enum err capture(struct model *model, enum err (*run)(struct model *),
     char text[512];
     const struct kernel_memory *memory = model->kernels->memory;
     struct leaf_loss *loss = model->passes[0].loss;
-    TRY(memory->capture_begin(model->ctx.stream));
+    TRY_OUT(memory->capture_begin(model->ctx.stream));
     model->passes[0].loss = model->graph_loss;
     model->capturing = true;
     rc = run(model);
@@ -115,14 +115,12 @@ out:
 
 static enum err launch(struct model *model, void *graph)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = model->kernels->memory;
     TRY(memory->graph_launch(graph, model->ctx.stream));
     TRY(memory->copy(model->ctx.stream, sizeof *model->graph_loss,
                      model->graph_loss, model->passes[0].loss));
     model->graphs->launches++;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err model_graph_run(struct model *model, enum err (*run)(struct model *))
@@ -165,7 +163,6 @@ enum err model_graph_create(struct model *model)
 
 enum err model_graph_forget(struct model *model)
 {
-    enum err rc = ERR_OK;
     struct model_graphs *graphs = model->graphs;
     const struct kernel_memory *memory = model->kernels->memory;
     if (graphs == NULL || graphs->count == 0)
@@ -175,8 +172,7 @@ enum err model_graph_forget(struct model *model)
         memory->graph_destroy(graphs->kept[i].graph);
     *graphs = (struct model_graphs){ .launches = graphs->launches,
                                      .failed = graphs->failed };
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void model_graph_destroy(struct model *model)

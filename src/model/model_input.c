@@ -41,11 +41,9 @@ void model_input_layout_host(struct model *model, struct arena *arena)
 
 enum err model_input_create(struct model *model)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < INPUT_SETS; i++)
         TRY(model->kernels->memory->event_create(&model->input.uploaded[i]));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void model_input_destroy(struct model *model)
@@ -144,7 +142,6 @@ static void count(struct model *model, const struct leaf *leaf)
 static enum err upload(struct model *model, const struct param_access *access,
                        const struct leaf *leaf)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = model->kernels->memory;
     struct input *input = &model->input;
     int set = input->next;
@@ -154,9 +151,7 @@ static enum err upload(struct model *model, const struct param_access *access,
     TRY(memory->upload(model->ctx.stream,
                        bytes_of(model, leaf->sequence_ids != NULL),
                        input->sets[set], input->numbers));
-    TRY(memory->event_record(input->uploaded[set], model->ctx.stream));
-out:
-    return rc;
+    return memory->event_record(input->uploaded[set], model->ctx.stream);
 }
 
 /* Every row is one document. */
@@ -177,7 +172,6 @@ enum err model_input_leaf(struct model *model,
                           const struct param_access *access,
                           const struct leaf *given)
 {
-    enum err rc = ERR_OK;
     struct leaf leaf = *given;
     bool device = model->kernels->memory->device;
     if (device && is_whole(&leaf))
@@ -188,6 +182,5 @@ enum err model_input_leaf(struct model *model,
     else if (copies(model))
         cut_leaf(model, &leaf, model->input.numbers);
     point(model, &leaf);
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -140,7 +140,6 @@ static enum err add_blocks(struct span target, unsigned char recompute,
                            const struct model_memory *before,
                            struct model_memory *out)
 {
-    enum err rc = ERR_OK;
     while (blocks.length > 0) {
         int64_t first, end;
         struct span term = span_next(&blocks, ',');
@@ -156,8 +155,7 @@ static enum err add_blocks(struct span target, unsigned char recompute,
             out->recompute[i] |= recompute;
         }
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err add_target(struct span part, int64_t layers,
@@ -185,7 +183,6 @@ static enum err add_target(struct span part, int64_t layers,
 enum err model_memory_parse(const char *text, int64_t n_layers,
                             struct model_memory *out)
 {
-    enum err rc = ERR_OK;
     struct span rest = span_trim((struct span){ text, strlen(text) });
     memset(out->recompute, 0, sizeof out->recompute);
     if (n_layers > MODEL_LAYERS_MAX)
@@ -198,6 +195,5 @@ enum err model_memory_parse(const char *text, int64_t n_layers,
         if (part.length > 0)
             TRY(add_target(part, n_layers, out));
     }
-out:
-    return rc;
+    return ERR_OK;
 }

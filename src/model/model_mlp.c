@@ -65,30 +65,23 @@ static enum err activate_backward(struct pass *pass)
 
 enum err model_mlp_forward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     TRY(hidden(pass));
     TRY(activate(pass));
-    TRY(model_linear(pass, LINEAR_DOWN, model->config.d_model,
-                     model->config.ffn_width, pass->layer->act,
-                     pass_weight(pass, PARAM_DOWN_WEIGHT),
-                     pass_weight(pass, PARAM_DOWN_BIAS), model->ws.branch));
-out:
-    return rc;
+    return model_linear(pass, LINEAR_DOWN, model->config.d_model,
+                        model->config.ffn_width, pass->layer->act,
+                        pass_weight(pass, PARAM_DOWN_WEIGHT),
+                        pass_weight(pass, PARAM_DOWN_BIAS), model->ws.branch);
 }
 
 enum err model_mlp_recompute(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     TRY(model_norm(pass, PARAM_NORM_2_WEIGHT, pass->layer->live[SAVED_MID]));
-    TRY(hidden(pass));
-out:
-    return rc;
+    return hidden(pass);
 }
 
 enum err model_mlp_backward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer;
@@ -110,8 +103,6 @@ enum err model_mlp_backward(struct pass *pass)
                               ws->dhidden, ws->norm, pass_weight(pass, weight),
                               ws->dnorm, pass_gradient(pass, weight),
                               pass_gradient(pass, bias)));
-    TRY(model_norm_backward(pass, PARAM_NORM_2_WEIGHT, layer->live[SAVED_MID],
-                            ws->dnorm, pass->dx));
-out:
-    return rc;
+    return model_norm_backward(pass, PARAM_NORM_2_WEIGHT,
+                               layer->live[SAVED_MID], ws->dnorm, pass->dx);
 }

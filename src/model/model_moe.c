@@ -51,7 +51,6 @@ static double balance_scale(const struct pass *pass)
  * do not count. */
 static enum err balance_loss(struct pass *pass, const struct route *route)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     const struct routing *routing = &pass->layer->routing;
@@ -60,18 +59,15 @@ static enum err balance_loss(struct pass *pass, const struct route *route)
     if (model->loss_tokens == 0)
         return ERR_OK;
     TRY(k->route_sums(&model->ctx, route, routing->probs, model->ws.prob_sums));
-    TRY(k->balance_forward(&model->ctx, route, balance_scale(pass),
-                           routing->offsets, model->ws.prob_sums, counts,
-                           &pass->loss->balance));
-out:
-    return rc;
+    return k->balance_forward(&model->ctx, route, balance_scale(pass),
+                              routing->offsets, model->ws.prob_sums, counts,
+                              &pass->loss->balance);
 }
 
 /* Probabilities are fp32 whatever the router's product was computed in. */
 static enum err router_logits(struct pass *pass, const void *input,
                               float *logits)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     int64_t experts = model->config.experts;
     bool same = model->options.dtype == DTYPE_F32;
@@ -82,14 +78,12 @@ static enum err router_logits(struct pass *pass, const void *input,
         TRY(model->kernels->convert(&model->ctx, pass->n * experts,
                                     model->options.dtype, product, DTYPE_F32,
                                     logits));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* ws.drouter and the weight's gradient from ws.dlogits. */
 static enum err router_backward(struct pass *pass, const void *input)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     int64_t experts = model->config.experts;
@@ -100,17 +94,14 @@ static enum err router_backward(struct pass *pass, const void *input)
                                     ws->dlogits, model->options.dtype,
                                     ws->router_logits));
     }
-    TRY(model_linear_backward(pass, LINEAR_ROUTER, experts,
-                              model->config.d_model, dlogits, input,
-                              pass_weight(pass, PARAM_ROUTER), ws->drouter,
-                              pass_gradient(pass, PARAM_ROUTER), NULL));
-out:
-    return rc;
+    return model_linear_backward(pass, LINEAR_ROUTER, experts,
+                                 model->config.d_model, dlogits, input,
+                                 pass_weight(pass, PARAM_ROUTER), ws->drouter,
+                                 pass_gradient(pass, PARAM_ROUTER), NULL);
 }
 
 static enum err choose(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     const struct kernel_ctx *ctx = &model->ctx;
@@ -123,15 +114,12 @@ static enum err choose(struct pass *pass)
                          routing->weights));
     TRY(k->route_sort(ctx, &route, routing->chosen, routing->offsets,
                       routing->place, routing->source));
-    TRY(balance_loss(pass, &route));
-out:
-    return rc;
+    return balance_loss(pass, &route);
 }
 
 /* From ws.dweights; adds to ws.dnorm. ws.norm must be there. */
 static enum err choose_backward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     const struct kernel_ctx *ctx = &model->ctx;
@@ -154,10 +142,8 @@ static enum err choose_backward(struct pass *pass)
                       pass->leaf.seq_len * d,
                       (float)model->config.router_jitter, &random, ws->drouter,
                       ws->drouter));
-    TRY(k->accumulate(ctx, model->options.dtype, pass->n * d, ws->drouter,
-                      ws->dnorm));
-out:
-    return rc;
+    return k->accumulate(ctx, model->options.dtype, pass->n * d, ws->drouter,
+                         ws->dnorm);
 }
 
 /* --- the half
@@ -204,7 +190,6 @@ static struct expert_rows all_rows(const struct pass *pass)
 
 enum err model_moe_forward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     const struct routing *routing = &pass->layer->routing;
     struct route route = route_of(pass);
@@ -216,47 +201,38 @@ enum err model_moe_forward(struct pass *pass)
         struct expert_rows rows = all_rows(pass);
         TRY(model_experts_forward(pass, &rows));
     }
-    TRY(model->kernels->expert_combine(
+    return model->kernels->expert_combine(
         &model->ctx, model->options.dtype, &route, model->config.d_model,
-        routing->place, routing->weights, model->ws.rows, model->ws.branch));
-out:
-    return rc;
+        routing->place, routing->weights, model->ws.rows, model->ws.branch);
 }
 
 enum err model_moe_recompute(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     const struct workspace *ws = &pass->model->ws;
     struct expert_rows rows = all_rows(pass);
     if (model_expert_degree(pass->model) > 1)
         return ERR_OK;
     TRY(model_norm(pass, PARAM_NORM_2_WEIGHT, pass->layer->live[SAVED_MID]));
     TRY(sort_rows(pass, ws->norm, ws->rows));
-    TRY(model_experts_hidden(pass, &rows));
-out:
-    return rc;
+    return model_experts_hidden(pass, &rows);
 }
 
 /* From dbranch to ws.rows, the tokens' gradient, and ws.dweights; leaves norm_2
  * in ws.norm. */
 static enum err experts_backward(struct pass *pass, const void *dbranch)
 {
-    enum err rc = ERR_OK;
     const struct workspace *ws = &pass->model->ws;
     struct expert_rows rows = all_rows(pass);
     TRY(sort_rows(pass, dbranch, ws->rows));
     TRY(model_experts_down_backward(pass, &rows));
     TRY(model_norm(pass, PARAM_NORM_2_WEIGHT, pass->layer->live[SAVED_MID]));
     TRY(sort_rows(pass, ws->norm, ws->rows));
-    TRY(model_experts_hidden_backward(pass, &rows));
-out:
-    return rc;
+    return model_experts_hidden_backward(pass, &rows);
 }
 
 /* The same where a group shares the experts. */
 static enum err group_backward(struct pass *pass, const void *dbranch)
 {
-    enum err rc = ERR_OK;
     const struct workspace *ws = &pass->model->ws;
     const struct routing *routing = &pass->layer->routing;
     TRY(model_norm(pass, PARAM_NORM_2_WEIGHT, pass->layer->live[SAVED_MID]));
@@ -265,14 +241,12 @@ static enum err group_backward(struct pass *pass, const void *dbranch)
     TRY(sort_numbers(pass, routing->source, routing->weights,
                      ws->travel.weights));
     TRY(model_experts_exchange_backward(pass));
-    TRY(sort_numbers(pass, routing->place, ws->travel.dweights, ws->dweights));
-out:
-    return rc;
+    return sort_numbers(pass, routing->place, ws->travel.dweights,
+                        ws->dweights);
 }
 
 enum err model_moe_backward(struct pass *pass)
 {
-    enum err rc = ERR_OK;
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
     const struct layer *layer = pass->layer;
@@ -285,8 +259,6 @@ enum err model_moe_backward(struct pass *pass)
         &model->ctx, model->options.dtype, &route, model->config.d_model,
         layer->routing.place, NULL, ws->rows, ws->dnorm));
     TRY(choose_backward(pass));
-    TRY(model_norm_backward(pass, PARAM_NORM_2_WEIGHT, layer->live[SAVED_MID],
-                            ws->dnorm, pass->dx));
-out:
-    return rc;
+    return model_norm_backward(pass, PARAM_NORM_2_WEIGHT,
+                               layer->live[SAVED_MID], ws->dnorm, pass->dx);
 }

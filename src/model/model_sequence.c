@@ -67,7 +67,6 @@ void model_sequence_layout(struct model *model, int64_t n, struct arena *arena)
 /* The own keys and values without the queries between them. */
 static enum err collect_kv(const struct model *model)
 {
-    enum err rc = ERR_OK;
     int64_t width = kv_width(model);
     int64_t queries = model->config.n_heads * model->head_dim;
     for (int i = 0; i < model->options.own_chunks; i++) {
@@ -77,14 +76,12 @@ static enum err collect_kv(const struct model *model)
             at(model, pass->ready, queries), width,
             at(model, model->ring.kv, i * chunk_elements(model))));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Their gradient, when it is complete, to its place beside the queries'. */
 static enum err spread_dkv(const struct model *model, const void *set)
 {
-    enum err rc = ERR_OK;
     int64_t width = kv_width(model);
     int64_t queries = model->config.n_heads * model->head_dim;
     for (int i = 0; i < model->options.own_chunks; i++) {
@@ -94,8 +91,7 @@ static enum err spread_dkv(const struct model *model, const void *set)
             at(model, set, i * chunk_elements(model)), model->qkv_width,
             at(model, pass->dqkv, queries)));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static struct attention_chunk chunk_shape(const struct pass *pass, int keys)
@@ -137,13 +133,11 @@ static enum err attend(const struct pass *pass, int j, int keys, const void *kv,
 static enum err work(const struct model *model, int owner, const void *kv,
                      void *dkv)
 {
-    enum err rc = ERR_OK;
     int own = model->options.own_chunks;
     for (int j = own - 1; j >= 0; j--)
         for (int i = owner == rank_of(model) ? j : 0; i < own; i++)
             TRY(attend(&model->passes[i], j, owner * own + j, kv, dkv));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- exchanges
@@ -237,7 +231,6 @@ static const void *kv_of_step(const struct model *model, int t)
 
 enum err model_sequence_forward(struct model *model)
 {
-    enum err rc = ERR_OK;
     int rank = rank_of(model);
     TRY(collect_kv(model));
     for (int t = 0; t < ranks_of(model); t++) {
@@ -247,13 +240,11 @@ enum err model_sequence_forward(struct model *model)
         if (t <= rank)
             TRY(work(model, rank - t, kv_of_step(model, t), NULL));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err step_backward(struct model *model, int t)
 {
-    enum err rc = ERR_OK;
     int rank = rank_of(model);
     void *dkv = model->ring.dkv[t % 2];
     if (t > 0)
@@ -264,14 +255,11 @@ static enum err step_backward(struct model *model, int t)
     TRY(start(model, send_home(model, t)));
     if (t > 0)
         TRY(finish(model, send_home(model, t - 1)));
-    TRY(start(model, dkv_exchange(model, t)));
-out:
-    return rc;
+    return start(model, dkv_exchange(model, t));
 }
 
 static enum err begin_backward(struct model *model)
 {
-    enum err rc = ERR_OK;
     const struct kernels *k = model->kernels;
     const struct kernel_ctx *ctx = &model->ctx;
     for (int i = 0; i < model->options.own_chunks; i++)
@@ -280,14 +268,11 @@ static enum err begin_backward(struct model *model)
                     model->passes[i].dqkv));
     TRY(k->zero(ctx, model->options.dtype, set_elements(model),
                 model->ring.dkv[0]));
-    TRY(collect_kv(model));
-out:
-    return rc;
+    return collect_kv(model);
 }
 
 enum err model_sequence_backward(struct model *model)
 {
-    enum err rc = ERR_OK;
     int rank = rank_of(model);
     int ranks = ranks_of(model);
     TRY(begin_backward(model));
@@ -307,6 +292,5 @@ enum err model_sequence_backward(struct model *model)
     TRY(finish(model, receive_home(model)));
     if (rank < ranks - 1)
         TRY(spread_dkv(model, model->ring.dkv_home));
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -152,7 +152,6 @@ static enum err copy_own(const struct gather *gather, int block, char *data)
  * in use. */
 static enum err fetch(struct gather *gather, int block, struct room **out)
 {
-    enum err rc = ERR_OK;
     struct room *room = NULL;
     int first, end;
     rooms_for(gather, block, &first, &end);
@@ -173,15 +172,13 @@ static enum err fetch(struct gather *gather, int block, struct room **out)
                            &room->request));
     room->block = block;
     gather->flights++;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The blocks that the walk gathers next, as far as there are rooms and requests
  * for them. What arrives meanwhile is moved on. */
 static enum err fetch_ahead(struct gather *gather)
 {
-    enum err rc = ERR_OK;
     const struct walk_call *call;
     int left = gather->prefetch * gather->kinds;
     for (int i = 0; left > 0; i++) {
@@ -201,8 +198,7 @@ static enum err fetch_ahead(struct gather *gather)
         if (room->request != NULL)
             comm_tensors_test(room->request);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err gather_block(struct gather *gather, int block, const void **weights)
@@ -210,11 +206,11 @@ enum err gather_block(struct gather *gather, int block, const void **weights)
     enum err rc = ERR_OK;
     struct room *room = find_room(gather, block);
     if (room == NULL)
-        TRY(fetch(gather, block, &room));
+        TRY_OUT(fetch(gather, block, &room));
     assert(room != NULL);
     room->users++;
     room->wanted = ++gather->clock;
-    TRY(fetch_ahead(gather));
+    TRY_OUT(fetch_ahead(gather));
     if (room->request != NULL) {
         struct comm_tensors_request *request = room->request;
         room->request = NULL;

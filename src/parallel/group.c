@@ -59,9 +59,9 @@ enum err group_create(struct comm *comm, struct comm_tensors *talk, int degree,
     int rank = comm_rank(comm);
     struct group *group = calloc(1, sizeof *group);
     assert(degree >= 1 && comm_size(comm) % degree == 0);
-    TRY(comm_agree(comm, group != NULL
-                             ? ERR_OK
-                             : err_set(ERR_MEMORY, "group: out of memory")));
+    TRY_OUT(comm_agree(
+        comm,
+        group != NULL ? ERR_OK : err_set(ERR_MEMORY, "group: out of memory")));
     group->talk = talk;
     group->first = rank - rank % degree;
     group->access = (struct group_access){ .arg = group,
@@ -69,7 +69,7 @@ enum err group_create(struct comm *comm, struct comm_tensors *talk, int degree,
                                            .size = degree,
                                            .start = start,
                                            .wait = wait_for };
-    TRY(comm_duplicate(comm, &group->roll));
+    TRY_OUT(comm_duplicate(comm, &group->roll));
     *out = group;
     group = NULL;
 out:
@@ -93,7 +93,6 @@ const struct group_access *group_access(const struct group *group)
 /* Everybody comes, then says what happened to it. */
 static enum err call_roll(struct group *group, enum err own)
 {
-    enum err rc = ERR_OK;
     struct comm_request *request = NULL;
     double timeout_s = comm_timeout_s(group->roll);
     timeout_s *= own == ERR_COMM ? PATIENCE_MISSED : PATIENCE_OWN;
@@ -101,9 +100,7 @@ static enum err call_roll(struct group *group, enum err own)
     TRY(comm_wait(request, timeout_s));
     if (own != ERR_COMM)
         err_set(own, "%s", group->text);
-    TRY(comm_agree(group->roll, own == ERR_COMM ? ERR_OK : own));
-out:
-    return rc;
+    return comm_agree(group->roll, own == ERR_COMM ? ERR_OK : own);
 }
 
 enum err group_roll_call(struct group *group, enum err rc)

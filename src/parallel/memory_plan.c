@@ -71,7 +71,6 @@ static size_t sum(const size_t *bytes, int count)
 enum err memory_plan(const struct memory_plan_input *input,
                      struct memory_plan *out)
 {
-    enum err rc = ERR_OK;
     const struct model_options *options = &input->options;
     struct replica_options state = input->replica;
     struct replica_bytes replica;
@@ -110,6 +109,5 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->host = device ? arena_sum(others, out->model.host) : 0;
     out->comm += nccl;
     out->total = arena_sum(tensors, device ? replica.exchange + nccl : others);
-out:
-    return rc;
+    return ERR_OK;
 }

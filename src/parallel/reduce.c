@@ -142,7 +142,6 @@ static void list_pieces(struct reduce *reduce)
 /* Where the node's other ranks can read it, if that can be. Collective. */
 static enum err open_stacks(struct reduce *reduce)
 {
-    enum err rc = ERR_OK;
     struct shape *plan = &reduce->plan;
     const struct kernel_memory *memory = reduce->kernels->memory;
     size_t bytes = (size_t)plan->buffers * whole_bytes(reduce);
@@ -165,14 +164,12 @@ static enum err open_stacks(struct reduce *reduce)
         if (reduce_stack(reduce, r) == NULL)
             plan->received += nodes.depth;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The tables and what is received. */
 static enum err open_rest(struct reduce *reduce)
 {
-    enum err rc = ERR_OK;
     struct arena tables = { 0 };
     struct arena rest = { 0 };
     layout_tables(reduce, &tables);
@@ -181,8 +178,7 @@ static enum err open_rest(struct reduce *reduce)
     TRY(reduce->kernels->memory->tensors_create(rest.used, &reduce->arena));
     layout_tables(reduce, &reduce->tables);
     layout(reduce, &reduce->arena);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
@@ -203,7 +199,7 @@ enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
         rc = err_set(ERR_MEMORY, "gradient reduction: out of memory");
     else
         reduce->kernels = kernels;
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     reduce->comm = comm;
     reduce->tensors = tensors;
     reduce->ctx = ctx;
@@ -212,8 +208,8 @@ enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
     reduce->ranks = comm_size(comm);
     reduce->slots = slots;
     make_plan(elements, reduce->rank, reduce->ranks, slots, &reduce->plan);
-    TRY(open_stacks(reduce));
-    TRY(comm_agree(comm, open_rest(reduce)));
+    TRY_OUT(open_stacks(reduce));
+    TRY_OUT(comm_agree(comm, open_rest(reduce)));
     list_pieces(reduce);
     reduce_begin(reduce);
     *out = reduce;
@@ -261,7 +257,6 @@ int reduce_lent(const struct reduce *reduce)
 enum err reduce_slot_done(struct reduce *reduce)
 {
     assert(reduce->lent);
-    enum err rc = ERR_OK;
     struct tree *nodes = &reduce->nodes;
     reduce->lent = false;
     tree_push(nodes, 0, reduce->slot++);
@@ -269,6 +264,5 @@ enum err reduce_slot_done(struct reduce *reduce)
         TRY(reduce->kernels->accumulate(
             reduce->ctx, DTYPE_F32, reduce->elements,
             reduce->stack[nodes->depth], reduce->stack[nodes->depth - 1]));
-out:
-    return rc;
+    return ERR_OK;
 }

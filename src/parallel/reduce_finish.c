@@ -76,12 +76,10 @@ static struct comm_tensors_request **round_requests(const struct reduce *reduce,
 
 static enum err start_round(struct reduce *reduce, int64_t round)
 {
-    enum err rc = ERR_OK;
     struct comm_tensors_request **requests = round_requests(reduce, round);
     for (int i = 0; i < reduce->plan.layers; i++)
         TRY(start_layer(reduce, round, i, &requests[i]));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* `at`: from the begin of the round. */
@@ -110,7 +108,6 @@ static void spread(const struct reduce *reduce, const float *own, int64_t count)
 static enum err add_last(const struct reduce *reduce, int64_t count,
                          const float *left, const float *right, float *own)
 {
-    enum err rc = ERR_OK;
     bool several = reduce->everywhere && reduce->window != NULL;
     int64_t most = several ? SPREAD_ELEMENTS * reduce->ctx->threads : count;
     for (int64_t at = 0; at < count; at += most) {
@@ -120,8 +117,7 @@ static enum err add_last(const struct reduce *reduce, int64_t count,
         if (several)
             spread(reduce, own + at, n);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Elements that are added up at once: without a window all, because a device
@@ -146,7 +142,6 @@ static float *sum_place(const struct reduce *reduce, int left, float *value)
 static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
                           int64_t count)
 {
-    enum err rc = ERR_OK;
     struct tree nodes = { 0 };
     float *values[TREE_DEPTH_MAX] = { NULL };
     float *own =
@@ -169,14 +164,12 @@ static enum err add_block(struct reduce *reduce, int64_t round, int64_t at,
         }
     }
     assert(nodes.depth == 1 && values[0] == own);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* All pieces of the round are here. */
 static enum err finish_round(struct reduce *reduce, int64_t round)
 {
-    enum err rc = ERR_OK;
     struct comm_tensors_request **requests = round_requests(reduce, round);
     int64_t count = round_elements(reduce, reduce->rank, round);
     int64_t most = block_elements(reduce);
@@ -185,8 +178,7 @@ static enum err finish_round(struct reduce *reduce, int64_t round)
     for (int64_t at = 0; at < count; at += most)
         TRY(add_block(reduce, round, at,
                       count - at < most ? count - at : most));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Until nobody reads or writes another's stack. Of its own node a rank waits
@@ -194,7 +186,6 @@ out:
  * here, and would be named with it. */
 static enum err leave_stacks(struct reduce *reduce)
 {
-    enum err rc = ERR_OK;
     struct comm_request *node, *all;
     bool far = reduce->plan.received > 0;
     if (reduce->window == NULL)
@@ -205,13 +196,11 @@ static enum err leave_stacks(struct reduce *reduce)
     TRY(comm_wait(node, 0.0));
     if (far)
         TRY(comm_wait(all, 0.0));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err finish(struct reduce *reduce)
 {
-    enum err rc = ERR_OK;
     int64_t rounds = reduce->plan.rounds;
     assert(!reduce->lent);
     assert(reduce->slot ==
@@ -226,9 +215,7 @@ static enum err finish(struct reduce *reduce)
             TRY(start_round(reduce, round + 1));
         TRY(finish_round(reduce, round));
     }
-    TRY(leave_stacks(reduce));
-out:
-    return rc;
+    return leave_stacks(reduce);
 }
 
 enum err reduce_finish(struct reduce *reduce, float **own)
@@ -242,7 +229,6 @@ enum err reduce_finish(struct reduce *reduce, float **own)
 /* Intervals of the total to and from other nodes. */
 static enum err exchange_far(struct reduce *reduce)
 {
-    enum err rc = ERR_OK;
     struct comm *comm = comm_tensors_comm(reduce->tensors);
     struct comm_tensors_request *request;
     size_t *send_bytes = comm_sizes(comm, 0);
@@ -266,19 +252,15 @@ static enum err exchange_far(struct reduce *reduce)
     TRY(comm_tensors_start_all_to_all(
         reduce->tensors, reduce->stack[0], send_bytes, send_offsets,
         reduce->stack[0], recv_bytes, recv_offsets, &request));
-    TRY(comm_tensors_wait(request, 0.0));
-out:
-    return rc;
+    return comm_tensors_wait(request, 0.0);
 }
 
 enum err reduce_finish_all(struct reduce *reduce, float **total)
 {
-    enum err rc = ERR_OK;
     *total = reduce->stack[0];
     reduce->everywhere = true;
     TRY(finish(reduce));
     if (reduce->plan.received > 0)
         TRY(exchange_far(reduce));
-out:
-    return rc;
+    return ERR_OK;
 }

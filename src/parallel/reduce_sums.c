@@ -6,7 +6,6 @@
 enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
                           double *sum)
 {
-    enum err rc = ERR_OK;
     int ranks = comm_size(comm);
     size_t *bytes = comm_sizes(comm, 0);
     size_t *offsets = comm_sizes(comm, 1);
@@ -18,8 +17,7 @@ enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
     }
     TRY(comm_all_gather(comm, values, bytes, offsets));
     *sum = tree_sum(values, slots);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Of the intervals, `item_bytes` for every `item_elements`. */
@@ -37,7 +35,6 @@ static void interval_sizes(int ranks, int64_t elements, int64_t item_elements,
 enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
                        enum dtype dtype, void *arena)
 {
-    enum err rc = ERR_OK;
     struct comm *comm = comm_tensors_comm(tensors);
     struct comm_tensors_request *request;
     size_t *bytes = comm_sizes(comm, 0);
@@ -46,15 +43,12 @@ enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
                    offsets);
     TRY(comm_tensors_start_all_gather(tensors, arena, bytes, offsets,
                                       &request));
-    TRY(comm_tensors_wait(request, 0.0));
-out:
-    return rc;
+    return comm_tensors_wait(request, 0.0);
 }
 
 enum err reduce_chunk_sums(struct comm *comm, int64_t elements, double *values,
                            double *sum)
 {
-    enum err rc = ERR_OK;
     size_t *bytes = comm_sizes(comm, 0);
     size_t *offsets = comm_sizes(comm, 1);
     interval_sizes(comm_size(comm), elements, KERNEL_CHUNK, sizeof *values,
@@ -64,6 +58,5 @@ enum err reduce_chunk_sums(struct comm *comm, int64_t elements, double *values,
     for (int64_t i = 0; i < elements / KERNEL_CHUNK; i++)
         total += values[i];
     *sum = total;
-out:
-    return rc;
+    return ERR_OK;
 }

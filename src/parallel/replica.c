@@ -93,8 +93,8 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
 {
     enum err rc = ERR_OK;
     struct replica *replica = NULL;
-    TRY(replica_check(options, ranks));
-    TRY(replica_check_model(options, params));
+    TRY_OUT(replica_check(options, ranks));
+    TRY_OUT(replica_check_model(options, params));
     replica = calloc(1, sizeof *replica);
     if (replica == NULL)
         return err_set(ERR_MEMORY, "replica: out of memory");
@@ -102,9 +102,9 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
     replica->options = replica_filled(options);
     assert(replica->options.leaves % replica->options.sequence_chunks == 0);
     assert(options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16);
-    TRY(owner_create(params, replica_by_block(options), rank, ranks,
-                     shard_degree(options, ranks),
-                     replica->options.expert_degree, &replica->owner));
+    TRY_OUT(owner_create(params, replica_by_block(options), rank, ranks,
+                         shard_degree(options, ranks),
+                         replica->options.expert_degree, &replica->owner));
     *out = replica;
     replica = NULL;
 out:
@@ -152,7 +152,6 @@ static void leaf_layout(struct replica *replica, struct arena *arena)
 /* What depends on the number of leaves. */
 static enum err make_sums(struct replica *replica)
 {
-    enum err rc = ERR_OK;
     const struct replica_options *options = &replica->options;
     struct arena plan = { 0 };
     size_t leaves = (size_t)options->slots * (size_t)options->leaves;
@@ -177,14 +176,12 @@ static enum err make_sums(struct replica *replica)
                                                  &replica->leaf_arena));
     leaf_layout(replica, &replica->leaf_arena);
     replica->leaf_layouts++;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* What is kept; the caller agrees. */
 static enum err make_state(struct replica *replica)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = replica->kernels->memory;
     struct arena tensors = { 0 };
     struct arena host = { 0 };
@@ -195,14 +192,12 @@ static enum err make_state(struct replica *replica)
     TRY(memory->host_create(host.used, &replica->host));
     replica_layout(replica, &replica->arena, &bytes);
     host_layout(replica, &replica->host, &bytes);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* What goes with blocks; the caller agrees. */
 static enum err make_blocks(struct replica *replica)
 {
-    enum err rc = ERR_OK;
     const struct replica_options *options = &replica->options;
     struct gather_place place = { .tensors = replica->tensors,
                                   .memory = replica->kernels->memory,
@@ -216,9 +211,7 @@ static enum err make_blocks(struct replica *replica)
         TRY(gather_create(&place, options->prefetch, options->dtype,
                           replica->weights, &replica->gather));
     TRY(make_sums(replica));
-    TRY(replica_list_items(replica));
-out:
-    return rc;
+    return replica_list_items(replica);
 }
 
 /* Experts and sequences are not shared together. */
@@ -237,29 +230,29 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
 {
     enum err rc = ERR_OK;
     struct replica *replica = NULL;
-    TRY(comm_agree(comm, replica_open(params, comm_rank(comm), comm_size(comm),
-                                      options, &replica)));
+    TRY_OUT(comm_agree(comm, replica_open(params, comm_rank(comm),
+                                          comm_size(comm), options, &replica)));
     replica->comm = comm;
     replica->kernels = kernels;
     replica->options.adds_once = kernels->adds_once;
     replica->ctx = ctx;
     replica->access = replica_access_table(replica);
-    TRY(comm_tensors_create(comm, kernels->memory, ctx->stream,
-                            replica->options.exchange, &replica->tensors));
-    TRY(comm_agree(comm, make_state(replica)));
+    TRY_OUT(comm_tensors_create(comm, kernels->memory, ctx->stream,
+                                replica->options.exchange, &replica->tensors));
+    TRY_OUT(comm_agree(comm, make_state(replica)));
     if (replica_is_shared(replica)) {
-        TRY(weights_create(comm, params->elements, options->dtype,
-                           &replica->shared));
+        TRY_OUT(weights_create(comm, params->elements, options->dtype,
+                               &replica->shared));
         replica->weights = weights_data(replica->shared);
     }
     if (!replica_by_block(options))
-        TRY(reduce_create(comm, replica->tensors, kernels, ctx,
-                          params->elements, reduce_slots(replica),
-                          &replica->reduce));
-    TRY(comm_agree(comm, make_blocks(replica)));
+        TRY_OUT(reduce_create(comm, replica->tensors, kernels, ctx,
+                              params->elements, reduce_slots(replica),
+                              &replica->reduce));
+    TRY_OUT(comm_agree(comm, make_blocks(replica)));
     if (group_degree(replica) > 1)
-        TRY(group_create(comm, replica->tensors, group_degree(replica),
-                         &replica->group));
+        TRY_OUT(group_create(comm, replica->tensors, group_degree(replica),
+                             &replica->group));
     *out = replica;
     replica = NULL;
 out:
@@ -316,10 +309,10 @@ enum err replica_plan(const struct params *params, int ranks,
     struct arena plan = { 0 };
     struct replica *replica = NULL;
     /* the last rank's pieces are the longest */
-    TRY(replica_open(params, ranks - 1, ranks, options, &replica));
+    TRY_OUT(replica_open(params, ranks - 1, ranks, options, &replica));
     replica_layout(replica, &plan, out);
     host_layout(replica, &plan, out);
-    TRY(replica_list_items(replica));
+    TRY_OUT(replica_list_items(replica));
     plan_exchange(replica, out);
     out->items = (size_t)replica->item_count * sizeof replica->items[0];
     out->staging = ckpt_saver_stage_bytes(replica->items, replica->item_count);

@@ -167,7 +167,6 @@ struct param_access replica_access_table(struct replica *replica)
 
 enum err replica_walk_on(struct replica *replica)
 {
-    enum err rc = ERR_OK;
     const struct walk_call *call;
     const void *weights;
     float *gradient;
@@ -187,6 +186,5 @@ enum err replica_walk_on(struct replica *replica)
             break;
         }
     }
-out:
-    return rc;
+    return ERR_OK;
 }

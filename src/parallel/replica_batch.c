@@ -83,7 +83,6 @@ enum err replica_begin_leaf(struct replica *replica, int turn)
 
 enum err replica_end_leaf(struct replica *replica)
 {
-    enum err rc = ERR_OK;
     int turn = replica->turn;
     if (replica->scatter != NULL) {
         TRY(replica_walk_on(replica));
@@ -92,14 +91,11 @@ enum err replica_end_leaf(struct replica *replica)
     if (turn + 1 < replica_turns(replica) && !begins_slot(replica, turn + 1))
         return ERR_OK;
     replica->slot_gradient = NULL;
-    TRY(reduce_slot_done(replica->reduce));
-out:
-    return rc;
+    return reduce_slot_done(replica->reduce);
 }
 
 enum err replica_finish_batch(struct replica *replica)
 {
-    enum err rc = ERR_OK;
     float *total;
     if (replica->scatter != NULL) {
         replica->gradient = scatter_total(replica->scatter);
@@ -109,8 +105,7 @@ enum err replica_finish_batch(struct replica *replica)
         return reduce_finish(replica->reduce, &replica->gradient);
     TRY(reduce_finish_all(replica->reduce, &total));
     replica->gradient = total + replica->owner->blocks[0].begin;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 void replica_begin_eval(struct replica *replica)
@@ -180,7 +175,6 @@ static enum err gather_leaves(struct replica *replica, const double *values)
 enum err replica_leaf_sum(struct replica *replica, const double *values,
                           double *sum)
 {
-    enum err rc = ERR_OK;
     int leaves = replica->options.leaves;
     int slots = replica->options.slots;
     double *all = replica->leaf_values;
@@ -195,6 +189,5 @@ enum err replica_leaf_sum(struct replica *replica, const double *values,
         *slot = leaf % leaves == 0 ? value : *slot + value;
     }
     *sum = tree_sum(sums, slots);
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -111,14 +111,11 @@ static enum err check_experts(const struct replica_options *options, int ranks)
 
 enum err replica_check(const struct replica_options *options, int ranks)
 {
-    enum err rc = ERR_OK;
     struct replica_options filled = replica_filled(options);
     TRY(check_weights(&filled, ranks));
     TRY(check_precision(&filled));
     TRY(check_sequence(&filled, ranks));
-    TRY(check_experts(&filled, ranks));
-out:
-    return rc;
+    return check_experts(&filled, ranks);
 }
 
 enum err replica_check_model(const struct replica_options *options,

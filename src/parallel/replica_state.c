@@ -103,7 +103,6 @@ static enum err start_share(struct replica *replica, int block,
 /* Weights go to all who have the same shard. */
 static enum err share_weights(struct replica *replica)
 {
-    enum err rc = ERR_OK;
     struct comm_tensors_request *requests[2] = { NULL };
     int count = replica->owner->block_count;
     if (replica->shared != NULL)
@@ -119,8 +118,7 @@ static enum err share_weights(struct replica *replica)
         if (b > 0 && requests[(b - 1) % 2] != NULL)
             TRY(comm_tensors_wait(requests[(b - 1) % 2], 0.0));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err round_weights(const struct replica *replica, int64_t elements,
@@ -135,15 +133,12 @@ static enum err round_weights(const struct replica *replica, int64_t elements,
 /* The masters of all pieces have changed. */
 static enum err publish(struct replica *replica)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < replica->owner->block_count; i++) {
         const struct owner_block *b = &replica->owner->blocks[i];
         TRY(round_weights(replica, b->end - b->begin, master_piece(replica, i),
                           replica_piece(replica, i)));
     }
-    TRY(share_weights(replica));
-out:
-    return rc;
+    return share_weights(replica);
 }
 
 /* Of ddp: all masters. */
@@ -161,7 +156,6 @@ static enum err publish_ddp(struct replica *replica)
 
 enum err replica_loaded(struct replica *replica)
 {
-    enum err rc = ERR_OK;
     int64_t elements = replica->params->elements;
     if (!is_ddp(replica))
         return publish(replica);
@@ -170,9 +164,7 @@ enum err replica_loaded(struct replica *replica)
     if (replica->exp_avg_sq != NULL)
         TRY(reduce_gather(replica->tensors, elements, DTYPE_F32,
                           replica->exp_avg_sq));
-    TRY(publish_ddp(replica));
-out:
-    return rc;
+    return publish_ddp(replica);
 }
 
 /* By way of the host's memory, part by part. */
@@ -180,7 +172,6 @@ static enum err upload_fresh(struct replica *replica, uint64_t seed,
                              const struct owner_block *b, float *master,
                              struct arena *host)
 {
-    enum err rc = ERR_OK;
     const struct kernel_memory *memory = replica->kernels->memory;
     void *stream = replica->ctx->stream;
     float *values = (float *)(void *)host->base;
@@ -191,8 +182,7 @@ static enum err upload_fresh(struct replica *replica, uint64_t seed,
                            master + (at - b->begin)));
         TRY(memory->wait(stream));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err replica_init(struct replica *replica, uint64_t seed)
@@ -204,7 +194,7 @@ enum err replica_init(struct replica *replica, uint64_t seed)
     if (device)
         rc = kernels->memory->host_create((size_t)INIT_ELEMENTS * sizeof(float),
                                           &host);
-    TRY(comm_agree(replica->comm, rc));
+    TRY_OUT(comm_agree(replica->comm, rc));
     for (int i = 0; i < replica->owner->block_count; i++) {
         const struct owner_block *b = &replica->owner->blocks[i];
         float *master = master_piece(replica, i);
@@ -212,16 +202,16 @@ enum err replica_init(struct replica *replica, uint64_t seed)
         if (b->begin == b->end)
             continue;
         if (device)
-            TRY(upload_fresh(replica, seed, b, master, &host));
+            TRY_OUT(upload_fresh(replica, seed, b, master, &host));
         else
             params_init(replica->params, seed, b->begin, b->end, master);
-        TRY(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
-                          replica->exp_avg + at));
+        TRY_OUT(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
+                              replica->exp_avg + at));
         if (replica->exp_avg_sq != NULL)
-            TRY(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
-                              replica->exp_avg_sq + at));
+            TRY_OUT(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
+                                  replica->exp_avg_sq + at));
     }
-    TRY(replica_loaded(replica));
+    TRY_OUT(replica_loaded(replica));
 out:
     kernels->memory->host_destroy(&host);
     return rc;
@@ -241,10 +231,10 @@ static enum err sum_squares(struct replica *replica)
     double *host = replica->chunk_sums + owner_chunks_at(owner, owner->rank);
     double *sums = replica->own_sums != NULL ? replica->own_sums : host;
     if (owner->own > 0)
-        TRY(kernels->chunk_sum_squares(replica->ctx, DTYPE_F32, owner->own,
-                                       replica->gradient, sums));
+        TRY_OUT(kernels->chunk_sum_squares(replica->ctx, DTYPE_F32, owner->own,
+                                           replica->gradient, sums));
     if (owner->own > 0 && sums != host)
-        TRY(kernels->memory->download(
+        TRY_OUT(kernels->memory->download(
             replica->ctx->stream,
             (size_t)(owner->own / KERNEL_CHUNK) * sizeof *sums, sums, host));
 out:
@@ -258,15 +248,13 @@ out:
 
 enum err replica_gradient_norm(struct replica *replica, double *norm)
 {
-    enum err rc = ERR_OK;
     double sum = 0.0;
     assert(replica->gradient != NULL || replica->owner->own == 0);
     TRY(sum_squares(replica));
     TRY(owner_chunk_sum(replica->owner, replica->comm, replica->chunk_sums,
                         &sum));
     *norm = sqrt(sum);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* at: of the moments. */
@@ -286,18 +274,14 @@ static enum err optimize(const struct replica *replica,
 /* Every rank has the whole total, and updates everything. */
 static enum err update_ddp(struct replica *replica, const struct adamw *step)
 {
-    enum err rc = ERR_OK;
     const float *total = replica->gradient - replica->owner->blocks[0].begin;
     TRY(optimize(replica, step, replica->params->elements, masters(replica),
                  total, 0));
-    TRY(publish_ddp(replica));
-out:
-    return rc;
+    return publish_ddp(replica);
 }
 
 enum err replica_update(struct replica *replica, const struct adamw *step)
 {
-    enum err rc = ERR_OK;
     if (is_ddp(replica))
         return update_ddp(replica, step);
     for (int i = 0; i < replica->owner->block_count; i++) {
@@ -307,7 +291,5 @@ enum err replica_update(struct replica *replica, const struct adamw *step)
                          master_piece(replica, i), replica->gradient + b->at,
                          b->at));
     }
-    TRY(publish(replica));
-out:
-    return rc;
+    return publish(replica);
 }

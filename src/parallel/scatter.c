@@ -168,8 +168,8 @@ enum err scatter_create(struct comm_tensors *tensors,
     scatter->opened =
         calloc((size_t)params->block_count, sizeof scatter->opened[0]);
     if (scatter->opened == NULL)
-        TRY(err_set(ERR_MEMORY, "gradients: out of memory"));
-    TRY(kernels->memory->tensors_create(bytes.total, &scatter->arena));
+        TRY_OUT(err_set(ERR_MEMORY, "gradients: out of memory"));
+    TRY_OUT(kernels->memory->tensors_create(bytes.total, &scatter->arena));
     scatter_layout(scatter, &scatter->arena, &bytes);
     *out = scatter;
     scatter = NULL;
@@ -226,7 +226,6 @@ void scatter_turn(struct scatter *scatter, int turn)
 
 enum err scatter_gradient(struct scatter *scatter, int block, float **gradient)
 {
-    enum err rc = ERR_OK;
     struct flight *flight = &scatter->flight;
     int64_t elements = scatter->params->blocks[block].elements;
     /* without a leaf there may be those of the group for experts */
@@ -244,18 +243,14 @@ enum err scatter_gradient(struct scatter *scatter, int block, float **gradient)
     for (int i = 0; i < REQUESTS; i++)
         if (flight->requests[i] != NULL)
             comm_tensors_test(flight->requests[i]);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err scatter_done(struct scatter *scatter, int block)
 {
-    enum err rc = ERR_OK;
     assert(scatter->opened[block]);
     TRY(scatter_flight_land(scatter));
-    TRY(scatter_flight_start(scatter, block));
-out:
-    return rc;
+    return scatter_flight_start(scatter, block);
 }
 
 enum err scatter_turn_end(struct scatter *scatter)

@@ -83,7 +83,6 @@ static enum err add(const struct scatter *scatter, int64_t count,
 /* All pieces of the round are here. What of them stays goes to the stack. */
 static enum err add_round(struct scatter *scatter, int64_t count)
 {
-    enum err rc = ERR_OK;
     const struct flight *flight = &scatter->flight;
     const struct owner_block *b = &scatter->owner->blocks[flight->block];
     struct crowd crowd = crowd_of(scatter, flight->block);
@@ -113,8 +112,7 @@ static enum err add_round(struct scatter *scatter, int64_t count)
             TRY(scatter->kernels->memory->copy(
                 scatter->ctx->stream, (size_t)count * sizeof(float), values[i],
                 scatter->stack[i] + at));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- travelling --------------------------------------------------------------
@@ -132,7 +130,6 @@ static enum err pack_piece(const struct scatter *scatter, int64_t place,
 /* Each member sends its part to each, where it is a leaf of the batch. */
 static enum err start_part(struct scatter *scatter, int part)
 {
-    enum err rc = ERR_OK;
     struct flight *flight = &scatter->flight;
     struct comm *comm = comm_tensors_comm(scatter->tensors);
     struct crowd crowd = crowd_of(scatter, flight->block);
@@ -167,29 +164,24 @@ static enum err start_part(struct scatter *scatter, int part)
         if (bf16)
             TRY(pack_piece(scatter, place, gradient + begin, count));
     }
-    TRY(comm_tensors_start_all_to_all(
+    return comm_tensors_start_all_to_all(
         scatter->tensors, bf16 ? (const void *)scatter->wire_out : gradient,
         send_bytes, send_offsets,
         bf16 ? (void *)scatter->wire_in : scatter->receive, recv_bytes,
-        recv_offsets, &flight->requests[part % REQUESTS]));
-out:
-    return rc;
+        recv_offsets, &flight->requests[part % REQUESTS]);
 }
 
 static enum err start_round(struct scatter *scatter)
 {
-    enum err rc = ERR_OK;
     int parts = crowd_of(scatter, scatter->flight.block).parts;
     for (int part = 0; part < parts && part < REQUESTS; part++)
         TRY(start_part(scatter, part));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* What was started, and the parts for which there was no request yet. */
 static enum err wait_round(struct scatter *scatter)
 {
-    enum err rc = ERR_OK;
     struct flight *flight = &scatter->flight;
     int parts = crowd_of(scatter, flight->block).parts;
     for (int part = 0; part < parts; part++) {
@@ -200,13 +192,11 @@ static enum err wait_round(struct scatter *scatter)
         if (part + REQUESTS < parts)
             TRY(start_part(scatter, part + REQUESTS));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err unpack_round(const struct scatter *scatter, int64_t count)
 {
-    enum err rc = ERR_OK;
     struct crowd crowd = crowd_of(scatter, scatter->flight.block);
     int64_t leaf = scatter->flight.sums.leaf;
     int64_t active = scatter_leaf_end(scatter, leaf) - leaf;
@@ -220,8 +210,7 @@ static enum err unpack_round(const struct scatter *scatter, int64_t count)
                 scatter->ctx, DTYPE_F32, PACKING_BF16, 1, count,
                 scatter->wire_in + at * BF16_BYTES, scatter->receive + at));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err scatter_flight_start(struct scatter *scatter, int block)
@@ -233,7 +222,6 @@ enum err scatter_flight_start(struct scatter *scatter, int block)
 
 enum err scatter_flight_land(struct scatter *scatter)
 {
-    enum err rc = ERR_OK;
     struct flight *flight = &scatter->flight;
     if (flight->block == NO_BLOCK)
         return ERR_OK;
@@ -251,6 +239,5 @@ enum err scatter_flight_land(struct scatter *scatter)
         TRY(start_round(scatter));
     }
     flight->block = NO_BLOCK;
-out:
-    return rc;
+    return ERR_OK;
 }

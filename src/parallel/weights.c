@@ -66,9 +66,10 @@ enum err weights_create(struct comm *comm, int64_t elements, enum dtype dtype,
     }
     if (weights == NULL || weights->receivers == NULL || weights->taken == NULL)
         rc = err_set(ERR_MEMORY, "weights: out of memory");
-    TRY(comm_agree(comm, rc));
-    TRY(comm_window_create(comm, COMM_WINDOW_NODE,
-                           (size_t)elements * weights->item, &weights->window));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_window_create(comm, COMM_WINDOW_NODE,
+                               (size_t)elements * weights->item,
+                               &weights->window));
     weights->data = comm_window_part(weights->window, comm_rank(comm));
     deal(weights);
     *out = weights;
@@ -128,7 +129,6 @@ static enum err start_messages(struct weights *weights,
  * blame that one. */
 enum err weights_exchange(struct weights *weights)
 {
-    enum err rc = ERR_OK;
     struct comm_request *messages = NULL;
     if (weights->far)
         TRY(start_messages(weights, &messages));
@@ -137,6 +137,5 @@ enum err weights_exchange(struct weights *weights)
         TRY(comm_wait(messages, 0.0));
         TRY(comm_barrier(weights->comm));
     }
-out:
-    return rc;
+    return ERR_OK;
 }

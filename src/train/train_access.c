@@ -60,7 +60,6 @@ void train_access_mask(const struct train_settings *settings)
 static enum err find_access(const struct train_settings *settings,
                             const struct stat *status, mode_t *mode, gid_t *gid)
 {
-    enum err rc = ERR_OK;
     *gid = status->st_gid;
     *mode = status->st_mode & (MODE_ALL | S_ISGID);
     if (settings->run.mode[0] != '\0') {
@@ -71,14 +70,12 @@ static enum err find_access(const struct train_settings *settings,
         TRY(find_group(settings->run.group, gid));
         *mode |= S_ISGID;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err give_open(const struct train_settings *settings, int fd,
                           const char *path, bool own_only)
 {
-    enum err rc = ERR_OK;
     struct stat status;
     mode_t mode;
     gid_t gid;
@@ -96,8 +93,7 @@ static enum err give_open(const struct train_settings *settings, int fd,
                        settings->run.group, path, strerror(errno));
     if (remode && fchmod(fd, mode) != 0)
         return err_set(ERR_USAGE, "run.mode: %s: %s", path, strerror(errno));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* A folder of the run that an earlier start has made; what is a link, or no

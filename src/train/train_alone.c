@@ -41,7 +41,6 @@ static bool look(const struct task *task, double sign_s)
 
 static enum err give_signs(struct comm *comm, const struct task *task)
 {
-    enum err rc = ERR_OK;
     double sign_s = SIGN_SHARE * comm_timeout_s(comm);
     bool done = false;
     if (sign_s > SIGN_MAX_S)
@@ -51,8 +50,7 @@ static enum err give_signs(struct comm *comm, const struct task *task)
             done = look(task, sign_s);
         TRY(comm_broadcast(comm, &done, sizeof done, 0));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err train_alone(struct comm *comm, enum err (*work)(void *arg), void *arg)
@@ -66,7 +64,7 @@ enum err train_alone(struct comm *comm, enum err (*work)(void *arg), void *arg)
         if (!begun)
             rc = err_set(ERR_MEMORY, "no thread can be started");
     }
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     rc = give_signs(comm, &task);
 out:
     if (begun)

@@ -67,7 +67,6 @@ static enum err check_exchange(const struct train_settings *s, bool cpu)
 
 enum err train_backend_check(const struct train_settings *settings)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = settings;
     bool cpu = is(s->hardware.backend, CPU);
     if (cpu && needs_gpu(s))
@@ -75,14 +74,12 @@ enum err train_backend_check(const struct train_settings *settings)
     TRY(check_exchange(s, cpu));
     if (train_backend_fp8(s))
         TRY(check_fp8_shape(s));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err train_backend_find(struct train_settings *settings, int ranks,
                             const struct kernels **out)
 {
-    enum err rc = ERR_OK;
     struct train_settings *s = settings;
     const char *wanted = s->hardware.backend;
     const char *kernel_set = s->hardware.kernel_set;
@@ -110,8 +107,7 @@ enum err train_backend_find(struct train_settings *settings, int ranks,
                  !cpu && ranks > 1 ? REFUSE : WARN);
     if ((*out)->allow_fallback != NULL)
         TRY((*out)->allow_fallback(train_backend_falls_back(s)));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err train_backend_plan(const struct train_settings *settings,

@@ -68,39 +68,39 @@ static enum err checkpoint_restore(struct train_checkpoint *checkpoint,
                                          .accept_arg = trainer };
     struct ckpt_load_stats stats;
     rc = train_copies_create(trainer, &checkpoint->copies);
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
     options.memory = train_copies_memory(checkpoint->copies);
     rc = train_local_dir(trainer->settings.checkpoint.local_dir,
                          trainer->settings.run.dir, checkpoint->local_dir);
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
     if (checkpoint->local_dir[0] != '\0')
         options.local_dir = checkpoint->local_dir;
-    TRY(ckpt_load(trainer->comm, trainer->settings.run.dir, &options, items,
-                  count, &step, &state, &stats));
+    TRY_OUT(ckpt_load(trainer->comm, trainer->settings.run.dir, &options, items,
+                      count, &step, &state, &stats));
     if (step >= 0) {
         int64_t microbatch = train_fixed_microbatch(trainer, state);
         if (microbatch != trainer->settings.train.microbatch)
-            TRY(trainer_memory_adopt(trainer, microbatch));
-        TRY(comm_agree(trainer->comm,
-                       train_state_restore(trainer, step, state,
-                                           &checkpoint->arithmetics)));
+            TRY_OUT(trainer_memory_adopt(trainer, microbatch));
+        TRY_OUT(comm_agree(trainer->comm,
+                           train_state_restore(trainer, step, state,
+                                               &checkpoint->arithmetics)));
         checkpoint->last_step = stats.local ? -1 : step;
         if (trainer->rank == 0)
             log_info("step %lld came from %s in %.2fs", (long long)step,
                      stats.local ? "the nodes' own folders"
                                  : "the run directory",
                      stats.seconds);
-        TRY(replica_loaded(trainer->replica));
+        TRY_OUT(replica_loaded(trainer->replica));
     } else {
         rc = trainer->rank == 0 ? make_uuid(trainer->run_uuid) : ERR_OK;
-        TRY(comm_agree(trainer->comm, rc));
-        TRY(comm_broadcast(trainer->comm, trainer->run_uuid,
-                           sizeof trainer->run_uuid, 0));
+        TRY_OUT(comm_agree(trainer->comm, rc));
+        TRY_OUT(comm_broadcast(trainer->comm, trainer->run_uuid,
+                               sizeof trainer->run_uuid, 0));
     }
     rc = trainer->rank == 0
              ? ckpt_identify(trainer->settings.run.dir, trainer->run_uuid)
              : ERR_OK;
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
     if (checkpoint->arithmetics == NULL)
         checkpoint->arithmetics = json_array();
     size_t n = json_array_size(checkpoint->arithmetics);
@@ -221,7 +221,7 @@ static enum err checkpoint_open(struct train_checkpoint *checkpoint,
          * tensors are */
         if (rc != ERR_MEMORY || options.memory != NULL)
             return rc;
-        TRY(trainer_memory_shrink(trainer));
+        TRY_OUT(trainer_memory_shrink(trainer));
     }
 out:
     return rc;
@@ -259,13 +259,11 @@ static void take_in(struct train_checkpoint *checkpoint,
 static enum err checkpoint_follow(struct train_checkpoint *checkpoint,
                                   struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     if (!in_flight(checkpoint))
         return ERR_OK;
     TRY(ckpt_saver_poll(checkpoint->saver, &checkpoint->progress));
     take_in(checkpoint, trainer);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Wait until all ranks have seen its end. They ask each other meanwhile: a save
@@ -274,7 +272,6 @@ out:
 static enum err checkpoint_wait(struct train_checkpoint *checkpoint,
                                 struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     for (;;) {
         TRY(checkpoint_follow(checkpoint, trainer));
         int64_t busy = in_flight(checkpoint);
@@ -283,8 +280,7 @@ static enum err checkpoint_wait(struct train_checkpoint *checkpoint,
             break;
         clock_sleep(WAIT_PAUSE_S);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Only where all ranks have seen the end of the last save. */
@@ -304,7 +300,6 @@ static enum err check_failures(const struct train_checkpoint *checkpoint,
 static enum err wait_for_last(struct train_checkpoint *checkpoint,
                               struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     bool waits = in_flight(checkpoint);
     double begin_s = clock_now();
     TRY(checkpoint_wait(checkpoint, trainer));
@@ -317,9 +312,7 @@ static enum err wait_for_last(struct train_checkpoint *checkpoint,
                  checkpoint->progress.total_s,
                  checkpoint->progress.local ? "local_" : "");
     }
-    TRY(check_failures(checkpoint, trainer));
-out:
-    return rc;
+    return check_failures(checkpoint, trainer);
 }
 
 static enum err checkpoint_start(struct train_checkpoint *checkpoint,
@@ -327,13 +320,15 @@ static enum err checkpoint_start(struct train_checkpoint *checkpoint,
 {
     enum err rc = ERR_OK;
     json_t *state = NULL;
-    TRY(comm_agree(trainer->comm,
+    TRY_OUT(
+        comm_agree(trainer->comm,
                    train_state_make(trainer, checkpoint->arithmetics, &state)));
     double start_s = clock_now();
-    TRY(train_copies_begin(checkpoint->copies));
-    TRY(local ? ckpt_saver_start_local(checkpoint->saver, trainer->step, state)
+    TRY_OUT(train_copies_begin(checkpoint->copies));
+    TRY_OUT(
+        local ? ckpt_saver_start_local(checkpoint->saver, trainer->step, state)
               : ckpt_saver_start(checkpoint->saver, trainer->step, state));
-    TRY(train_copies_end(checkpoint->copies));
+    TRY_OUT(train_copies_end(checkpoint->copies));
     checkpoint->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
                                                    .local = local,
                                                    .step = trainer->step };
@@ -344,7 +339,7 @@ static enum err checkpoint_start(struct train_checkpoint *checkpoint,
         log_info("step %lld staged: %.3fs", (long long)trainer->step,
                  checkpoint->stall_s);
     if (!trainer->settings.checkpoint.async)
-        TRY(checkpoint_wait(checkpoint, trainer));
+        TRY_OUT(checkpoint_wait(checkpoint, trainer));
 out:
     json_decref(state);
     return rc;
@@ -355,7 +350,6 @@ out:
 static enum err checkpoint_finish(struct train_checkpoint *checkpoint,
                                   struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     TRY(checkpoint_wait(checkpoint, trainer));
     if (checkpoint->last_step == trainer->step)
         return ERR_OK;
@@ -365,17 +359,15 @@ static enum err checkpoint_finish(struct train_checkpoint *checkpoint,
     TRY(checkpoint_start(checkpoint, trainer, false));
     TRY(checkpoint_wait(checkpoint, trainer));
     if (checkpoint->last_step != trainer->step)
-        rc = err_set(checkpoint->progress.error,
+        return err_set(checkpoint->progress.error,
                      "step %lld, the last one, could not be saved twice: %s",
                      (long long)trainer->step, checkpoint->progress.text);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err checkpoint_step(struct train_checkpoint *checkpoint,
                                 struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     bool last = trainer->finished || trainer->stop_signal != 0;
     bool due = last || trainer->commit_due ||
                trainer_due(trainer, trainer->settings.checkpoint.interval);
@@ -395,8 +387,7 @@ static enum err checkpoint_step(struct train_checkpoint *checkpoint,
     TRY(checkpoint_start(checkpoint, trainer, local_due));
     if (last)
         TRY(checkpoint_finish(checkpoint, trainer));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err checkpoint_handle(void *self, enum event event,

@@ -26,14 +26,12 @@ static enum err path_of(const struct trainer *trainer, char *path)
 /* On rank 0; *text stays NULL where there is no file. */
 static enum err read_file(const struct trainer *trainer, char **text)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     size_t bytes = 0;
     TRY(path_of(trainer, path));
     if (fsio_exists(path))
         TRY(fsio_read_file(path, CHOICES_BYTES_MAX, text, &bytes));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Ordinary numbers, in bf16 as in fp32: times depend on them. */
@@ -42,7 +40,7 @@ static enum err fill(const struct trainer *trainer, struct arena *room)
     enum err rc = ERR_OK;
     const struct kernel_memory *memory = trainer->kernels->memory;
     struct arena host = { 0 };
-    TRY(memory->host_create(FILL_BYTES, &host));
+    TRY_OUT(memory->host_create(FILL_BYTES, &host));
     uint16_t *numbers = arena_take(&host, FILL_BYTES);
     for (size_t i = 0; i < FILL_BYTES / sizeof *numbers; i++) {
         uint64_t word = rng_u64(1, 2, i);
@@ -52,11 +50,11 @@ static enum err fill(const struct trainer *trainer, struct arena *room)
     }
     for (size_t at = 0; at < room->capacity; at += FILL_BYTES) {
         size_t left = room->capacity - at;
-        TRY(memory->upload(trainer->stream,
-                           left < FILL_BYTES ? left : FILL_BYTES, numbers,
-                           room->base + at));
+        TRY_OUT(memory->upload(trainer->stream,
+                               left < FILL_BYTES ? left : FILL_BYTES, numbers,
+                               room->base + at));
     }
-    TRY(memory->wait(trainer->stream));
+    TRY_OUT(memory->wait(trainer->stream));
 out:
     memory->host_destroy(&host);
     return rc;
@@ -95,16 +93,17 @@ static enum err measure(void *arg)
     const struct kernels *kernels = trainer->kernels;
     const struct kernel_ctx *ctx = model_ctx(trainer->model);
     struct arena own = { 0 }, room;
-    TRY(kernels->memory->use(comm_local_rank(trainer->comm)));
-    TRY(kernels->memory->wait(trainer->stream));
+    TRY_OUT(kernels->memory->use(comm_local_rank(trainer->comm)));
+    TRY_OUT(kernels->memory->wait(trainer->stream));
     take_room(trainer, &own, &room);
-    TRY(fill(trainer, &room));
-    TRY(kernels->measure(ctx, room.base, room.capacity));
+    TRY_OUT(fill(trainer, &room));
+    TRY_OUT(kernels->measure(ctx, room.base, room.capacity));
     if (own.base == NULL) /* as it was when the model was made */
-        TRY(kernels->zero(ctx, DTYPE_F32,
-                          (int64_t)(room.capacity / sizeof(float)), room.base));
-    TRY(kernels->memory->wait(trainer->stream));
-    TRY(kernels->choices(&measuring->text));
+        TRY_OUT(kernels->zero(ctx, DTYPE_F32,
+                              (int64_t)(room.capacity / sizeof(float)),
+                              room.base));
+    TRY_OUT(kernels->memory->wait(trainer->stream));
+    TRY_OUT(kernels->choices(&measuring->text));
 out:
     kernels->memory->tensors_destroy(&own);
     return rc;
@@ -113,12 +112,9 @@ out:
 /* Before they are used: who starts again after a kill takes the same. */
 static enum err write_file(const struct trainer *trainer, const char *text)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(path_of(trainer, path));
-    TRY(fsio_write_atomic(path, text, strlen(text)));
-out:
-    return rc;
+    return fsio_write_atomic(path, text, strlen(text));
 }
 
 /* Rank 0's text to everybody; NULL stays NULL. Collective. */
@@ -126,16 +122,16 @@ static enum err share(const struct trainer *trainer, char **text)
 {
     enum err rc = ERR_OK;
     int64_t bytes = *text != NULL ? (int64_t)strlen(*text) + 1 : 0;
-    TRY(comm_broadcast(trainer->comm, &bytes, sizeof bytes, 0));
+    TRY_OUT(comm_broadcast(trainer->comm, &bytes, sizeof bytes, 0));
     if (bytes > 0 && trainer->rank != 0) {
         free(*text);
         *text = malloc((size_t)bytes);
         if (*text == NULL)
             rc = err_set(ERR_MEMORY, "out of memory");
     }
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
     if (bytes > 0)
-        TRY(comm_broadcast(trainer->comm, *text, (size_t)bytes, 0));
+        TRY_OUT(comm_broadcast(trainer->comm, *text, (size_t)bytes, 0));
 out:
     return rc;
 }
@@ -145,16 +141,16 @@ static enum err measure_together(struct trainer *trainer, char **text)
 {
     enum err rc = ERR_OK;
     struct measuring measuring = { .trainer = trainer };
-    TRY(trainer_warm_up(trainer));
+    TRY_OUT(trainer_warm_up(trainer));
     /* so that rank 0 waits for its own work only, and not for peers */
-    TRY(replica_settle(trainer->replica));
+    TRY_OUT(replica_settle(trainer->replica));
     rc = train_alone(trainer->comm, measure, &measuring);
     *text = measuring.text;
-    TRY(rc);
+    TRY_OUT(rc);
     if (trainer->rank == 0)
         rc = write_file(trainer, *text);
-    TRY(comm_agree(trainer->comm, rc));
-    TRY(share(trainer, text));
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(share(trainer, text));
 out:
     return rc;
 }
@@ -165,10 +161,10 @@ static enum err find(struct trainer *trainer)
     enum err rc = ERR_OK;
     if (trainer->choices == NULL && trainer->rank == 0)
         rc = read_file(trainer, &trainer->choices);
-    TRY(comm_agree(trainer->comm, rc));
-    TRY(share(trainer, &trainer->choices));
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(share(trainer, &trainer->choices));
     if (trainer->choices == NULL)
-        TRY(measure_together(trainer, &trainer->choices));
+        TRY_OUT(measure_together(trainer, &trainer->choices));
 out:
     return rc;
 }
@@ -182,11 +178,8 @@ static bool may_change(const struct trainer *trainer)
 /* What was kept of leaves would go on with other algorithms. */
 static enum err choose(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     TRY(model_graph_forget(trainer->model));
-    TRY(trainer->kernels->choose(trainer->choices));
-out:
-    return rc;
+    return trainer->kernels->choose(trainer->choices);
 }
 
 /* Collective. */
@@ -200,7 +193,7 @@ enum err train_choices_settle(struct trainer *trainer)
     enum err rc = ERR_OK;
     if (trainer->kernels->measure == NULL)
         return ERR_OK;
-    TRY(find(trainer));
+    TRY_OUT(find(trainer));
     rc = choose_together(trainer);
     if (rc != ERR_UNSUPPORTED || !may_change(trainer))
         return rc;
@@ -208,8 +201,8 @@ enum err train_choices_settle(struct trainer *trainer)
         log_warn("algorithms are measured anew: %s", err_text());
     free(trainer->choices);
     trainer->choices = NULL;
-    TRY(measure_together(trainer, &trainer->choices));
-    TRY(choose_together(trainer));
+    TRY_OUT(measure_together(trainer, &trainer->choices));
+    TRY_OUT(choose_together(trainer));
 out:
     return rc;
 }

@@ -20,25 +20,19 @@ static enum err copy_out(void *arg, void *to, const void *from, size_t bytes)
 /* In the saver's thread. */
 static enum err finish(void *arg)
 {
-    enum err rc = ERR_OK;
     const struct train_copies *copies = arg;
     TRY(copies->memory->use(copies->local_rank));
-    TRY(copies->memory->wait(copies->stream));
-out:
-    return rc;
+    return copies->memory->wait(copies->stream);
 }
 
 /* On the training's stream, after what has made the tensors. `from` is not
  * pinned and is used again at once. */
 static enum err copy_in(void *arg, void *to, const void *from, size_t bytes)
 {
-    enum err rc = ERR_OK;
     const struct train_copies *copies = arg;
     void *stream = copies->trainer->stream;
     TRY(copies->memory->upload(stream, bytes, from, to));
-    TRY(copies->memory->wait(stream));
-out:
-    return rc;
+    return copies->memory->wait(stream);
 }
 
 enum err train_copies_create(struct trainer *trainer, struct train_copies **out)
@@ -62,8 +56,8 @@ enum err train_copies_create(struct trainer *trainer, struct train_copies **out)
                    .stage_destroy = memory->host_destroy,
                    .copy_in = copy_in },
     };
-    TRY(memory->stream_create(false, &copies->stream));
-    TRY(memory->event_create(&copies->computed));
+    TRY_OUT(memory->stream_create(false, &copies->stream));
+    TRY_OUT(memory->event_create(&copies->computed));
     *out = copies;
     copies = NULL;
 out:
@@ -89,14 +83,11 @@ const struct ckpt_memory *train_copies_memory(const struct train_copies *copies)
 
 enum err train_copies_begin(struct train_copies *copies)
 {
-    enum err rc = ERR_OK;
     if (copies == NULL)
         return ERR_OK;
     TRY(copies->memory->event_record(copies->computed,
                                      copies->trainer->stream));
-    TRY(copies->memory->event_await(copies->computed, copies->stream));
-out:
-    return rc;
+    return copies->memory->event_await(copies->computed, copies->stream);
 }
 
 enum err train_copies_end(struct train_copies *copies)

@@ -35,7 +35,6 @@ static enum err check_documents(const struct dataset *data,
 static enum err check_lengths(const struct trainer *trainer,
                               const struct dataset *data)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     bool truncate = strcmp(s->data.too_long, "truncate") == 0;
     int64_t longest = 0;
@@ -45,26 +44,21 @@ static enum err check_lengths(const struct trainer *trainer,
                  "(data.too_long); the longest has %lld",
                  dataset_path(data), (long long)s->data.seq_len,
                  (long long)longest);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err open_one(const struct trainer *trainer, const char *path,
                          struct dataset **out)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     TRY(dataset_open_unseen(path, out));
     TRY(check_vocabulary(*out, s));
     TRY(check_documents(*out, s));
-    TRY(check_lengths(trainer, *out));
-out:
-    return rc;
+    return check_lengths(trainer, *out);
 }
 
 enum err train_data_open(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     TRY(open_one(trainer, s->data.train, &trainer->train_data));
     if (s->data.eval[0] == '\0')
@@ -76,6 +70,5 @@ enum err train_data_open(struct trainer *trainer)
                        "%s: made with another tokenizer than %s: tokenize both "
                        "with the same",
                        s->data.eval, s->data.train);
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -112,7 +112,6 @@ static void note_isolated(const struct ranks *all, int host)
 
 static enum err check(const struct ranks *all)
 {
-    enum err rc = ERR_OK;
     for (int r = 0; r < comm_size(all->comm); r++) {
         TRY(check_shared(all, r));
         if (!is_first_of_host(all, r))
@@ -120,19 +119,16 @@ static enum err check(const struct ranks *all)
         TRY(check_idle(all, r));
         note_isolated(all, r);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err ask(const struct kernel_memory *memory, struct facts *own)
 {
-    enum err rc = ERR_OK;
     if (memory->identify != NULL)
         TRY(memory->identify(own->device, sizeof own->device));
     if (memory->visible != NULL)
         TRY(memory->visible(&own->visible));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Collective. */
@@ -145,14 +141,14 @@ static enum err gather(struct ranks *all, const struct facts *own)
     all->facts = calloc(count, sizeof *all->facts);
     if (bytes == NULL || all->facts == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     offsets = bytes + count;
     for (size_t r = 0; r < count; r++) {
         bytes[r] = sizeof *all->facts;
         offsets[r] = r * sizeof *all->facts;
     }
     all->facts[comm_rank(comm)] = *own;
-    TRY(comm_all_gather(comm, all->facts, bytes, offsets));
+    TRY_OUT(comm_all_gather(comm, all->facts, bytes, offsets));
 out:
     free(bytes);
     return rc;
@@ -168,9 +164,9 @@ enum err train_devices(struct comm *comm, const struct kernel_memory *memory,
     text[0] = '\0';
     if (!memory->device)
         return ERR_OK;
-    TRY(comm_agree(comm, ask(memory, &own)));
-    TRY(gather(&all, &own));
-    TRY(check(&all));
+    TRY_OUT(comm_agree(comm, ask(memory, &own)));
+    TRY_OUT(gather(&all, &own));
+    TRY_OUT(check(&all));
     for (int r = 0; r < ranks; r++)
         devices += first_with(&all, r) == r;
     snprintf(text, bytes, "%d %s for %d %s", devices,

@@ -60,7 +60,6 @@ static int64_t eval_turns(const struct train_eval *eval)
 static enum err eval_layout(struct train_eval *eval,
                             const struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     int64_t micro = trainer->settings.train.microbatch;
     if (eval->micro == micro)
         return ERR_OK;
@@ -84,8 +83,7 @@ static enum err eval_layout(struct train_eval *eval,
             (size_t)loss_at(eval, group, begin, chunk) * sizeof(double);
         eval->bytes[r] = (size_t)((end - begin) * eval->own) * sizeof(double);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err train_eval_create(const struct trainer *trainer,
@@ -148,7 +146,6 @@ static enum err read_leaf(const struct train_eval *eval,
 static enum err eval_leaf(struct train_eval *eval, struct trainer *trainer,
                           int64_t number, bool counts, int64_t *tokens)
 {
-    enum err rc = ERR_OK;
     int degree = degree_of(eval);
     int64_t turn = number - leaf_begin(eval, trainer->rank / degree);
     struct leaf leaf = trainer_leaf(trainer, 0);
@@ -157,8 +154,7 @@ static enum err eval_leaf(struct train_eval *eval, struct trainer *trainer,
         trainer_losses_at(&eval->sums, counts ? turn * eval->own : -1)));
     if (counts && trainer->rank % degree == 0)
         *tokens += trainer->batch->loss_tokens;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* One turn; those with which the rank computes need it also when it has no leaf
@@ -194,15 +190,13 @@ static enum err eval_turn(struct train_eval *eval, struct trainer *trainer,
 static enum err eval_goes_on(const struct trainer *trainer, enum err failed,
                              bool *goes_on)
 {
-    enum err rc = ERR_OK;
     int64_t ends = failed != ERR_OK || stop_requested() != 0;
     *goes_on = true;
     if (!replica_shares(trainer->replica))
         return ERR_OK;
     TRY(comm_all_reduce_i64(trainer->comm, &ends, 1, COMM_MAX));
     *goes_on = ends == 0;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* This rank's leaves; it stops early when a signal has come or a leaf fails,
@@ -210,7 +204,6 @@ out:
 static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
                             int64_t *tokens)
 {
-    enum err rc = ERR_OK;
     enum err failed = ERR_OK;
     char text[512] = "";
     int64_t begin = leaf_begin(eval, trainer->rank / degree_of(eval));
@@ -232,15 +225,13 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
     }
     if (failed != ERR_OK)
         return err_set(failed, "%s", text);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* What the leaves of this rank have left on the device. */
 static enum err eval_fetch(struct train_eval *eval,
                            const struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     int group = trainer->rank / degree_of(eval);
     int first = trainer->rank % degree_of(eval) * eval->own;
     int64_t begin = leaf_begin(eval, group), end = leaf_begin(eval, group + 1);
@@ -251,8 +242,7 @@ static enum err eval_fetch(struct train_eval *eval,
         for (int i = 0; i < eval->own; i++, loss++)
             eval->losses[loss_at(eval, group, leaf, first + i)] =
                 loss->cross_entropy;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The order is that of leaves and their chunks. */
@@ -274,22 +264,22 @@ enum err train_eval_run(struct train_eval *eval, struct trainer *trainer,
 {
     enum err rc = ERR_OK;
     int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
-    TRY(trainer_event(trainer, EVENT_EVAL_START));
-    TRY(comm_agree(trainer->comm, eval_layout(eval, trainer)));
+    TRY_OUT(trainer_event(trainer, EVENT_EVAL_START));
+    TRY_OUT(comm_agree(trainer->comm, eval_layout(eval, trainer)));
     rc = eval_leaves(eval, trainer, &words[0]);
     if (!trainer->adrift)
         rc = comm_agree(trainer->comm, rc);
-    TRY(rc);
+    TRY_OUT(rc);
     /* waits for all ranks, so none may have left */
-    TRY(comm_agree(trainer->comm, eval_fetch(eval, trainer)));
+    TRY_OUT(comm_agree(trainer->comm, eval_fetch(eval, trainer)));
     words[1] = stop_requested() != 0;
-    TRY(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
-    TRY(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
-                        eval->offsets));
+    TRY_OUT(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
+    TRY_OUT(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
+                            eval->offsets));
     eval->tokens = words[0];
     *loss = words[0] > 0 ? eval_sum(eval) / (double)words[0] : NAN;
     *done = words[1] == 0;
-    TRY(trainer_event(trainer, EVENT_EVAL_END));
+    TRY_OUT(trainer_event(trainer, EVENT_EVAL_END));
 out:
     return rc;
 }
@@ -305,7 +295,7 @@ static enum err eval_write(const struct train_eval *eval,
     int fd = -1;
     if (isfinite(loss))
         snprintf(value, sizeof value, "%.9g", loss);
-    TRY(train_lines_open(trainer->settings.run.dir, EVAL_FILE, path, &fd));
+    TRY_OUT(train_lines_open(trainer->settings.run.dir, EVAL_FILE, path, &fd));
     int n = snprintf(line, sizeof line,
                      "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %s, "
                      "\"tokens\": %lld, \"seconds\": %.3f}\n",
@@ -320,7 +310,6 @@ out:
 /* Rank 0: has an earlier attempt written a result for this step? */
 static enum err eval_find(const struct trainer *trainer, bool *found)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char key[48];
     char *line = NULL;
@@ -336,8 +325,7 @@ static enum err eval_find(const struct trainer *trainer, bool *found)
     if (file != NULL)
         fclose(file);
     free(line);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* An attempt may have ended between the last commit and the evaluation that
@@ -349,10 +337,10 @@ static enum err eval_resume(struct train_eval *eval, struct trainer *trainer)
     int64_t step = -1;
     if (trainer->rank == 0)
         rc = eval_find(trainer, &found);
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
     if (found)
         step = trainer->step;
-    TRY(comm_all_reduce_i64(trainer->comm, &step, 1, COMM_MAX));
+    TRY_OUT(comm_all_reduce_i64(trainer->comm, &step, 1, COMM_MAX));
     eval->last_step = step;
 out:
     return rc;
@@ -364,7 +352,7 @@ static enum err eval_now(struct train_eval *eval, struct trainer *trainer,
     enum err rc = ERR_OK;
     double loss = 0.0;
     double begin = clock_now();
-    TRY(train_eval_run(eval, trainer, &loss, done));
+    TRY_OUT(train_eval_run(eval, trainer, &loss, done));
     if (!*done)
         return ERR_OK;
     eval->last_step = trainer->step;
@@ -375,7 +363,7 @@ static enum err eval_now(struct train_eval *eval, struct trainer *trainer,
                  seconds);
         rc = eval_write(eval, trainer, loss, seconds);
     }
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
 out:
     return rc;
 }
@@ -383,7 +371,6 @@ out:
 static enum err eval_handle(void *self, enum event event,
                             struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     struct train_eval *eval = self;
     bool done = false;
     bool last = event == EVENT_FIT_END;
@@ -399,8 +386,7 @@ static enum err eval_handle(void *self, enum event event,
     if (trainer->stop_signal == 0)
         TRY(eval_now(eval, trainer, &done));
     trainer->eval_missing = last && !done;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 struct listener train_eval_listener(struct train_eval *eval)

@@ -62,10 +62,10 @@ enum err train_fp8_create(const struct kernel_memory *memory, int64_t count,
     fp8->history = calloc(TRAIN_FP8_STEPS, row_bytes(fp8));
     fp8->bits = calloc((size_t)count, sizeof fp8->bits[0]);
     if (fp8->history == NULL || fp8->bits == NULL)
-        TRY(err_set(ERR_MEMORY, "out of memory"));
+        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
     for (int i = 0; i < 3; i++)
         (void)arena_take(&plan, row_bytes(fp8));
-    TRY(memory->host_create(plan.used, &fp8->pinned));
+    TRY_OUT(memory->host_create(plan.used, &fp8->pinned));
     fp8->scale = arena_take(&fp8->pinned, row_bytes(fp8));
     fp8->unscale = arena_take(&fp8->pinned, row_bytes(fp8));
     fp8->largest = arena_take(&fp8->pinned, row_bytes(fp8));
@@ -100,7 +100,6 @@ float *train_fp8_found(struct train_fp8 *fp8)
 /* Floats that are not negative have the order of their bits. */
 enum err train_fp8_learn(struct train_fp8 *fp8, struct comm *comm)
 {
-    enum err rc = ERR_OK;
     size_t row = row_bytes(fp8);
     uint32_t word;
     for (int64_t i = 0; i < fp8->count; i++) {
@@ -115,8 +114,7 @@ enum err train_fp8_learn(struct train_fp8 *fp8, struct comm *comm)
         memcpy(&fp8->history[i], &word, sizeof word);
     }
     make_scales(fp8);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 const float *train_fp8_scales(const struct train_fp8 *fp8)

@@ -21,7 +21,7 @@ enum err train_lines_open(const char *run_dir, const char *name,
 {
     enum err rc = ERR_OK;
     *fd = -1;
-    TRY(fsio_path(path, "%s/%s", run_dir, name));
+    TRY_OUT(fsio_path(path, "%s/%s", run_dir, name));
     *fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (*fd < 0)
         return err_errno("%s: open", path);

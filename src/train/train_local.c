@@ -11,7 +11,6 @@
 enum err train_local_dir(const char *setting, const char *run_dir,
                          char out[FSIO_PATH_MAX])
 {
-    enum err rc = ERR_OK;
     const char *job = strstr(setting, "%j");
     struct slurm slurm;
     out[0] = '\0';
@@ -33,6 +32,5 @@ enum err train_local_dir(const char *setting, const char *run_dir,
     else
         TRY(fsio_path(out, "%.*s%ld%s/%08" PRIx32, (int)(job - setting),
                       setting, slurm.job_id, job + 2, number));
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -91,7 +91,6 @@ enum err train_memory_plan_with(const struct train_settings *settings,
                                 const struct params *params,
                                 struct memory_plan *out)
 {
-    enum err rc = ERR_OK;
     struct memory_plan_input input = {
         .config = config,
         .params = params,
@@ -101,9 +100,7 @@ enum err train_memory_plan_with(const struct train_settings *settings,
         .stage = settings->checkpoint.async,
     };
     TRY(train_memory_model(settings, place->threads, &input.options));
-    TRY(memory_plan(&input, out));
-out:
-    return rc;
+    return memory_plan(&input, out);
 }
 
 enum err train_memory_plan(const struct train_settings *settings,
@@ -113,8 +110,8 @@ enum err train_memory_plan(const struct train_settings *settings,
     enum err rc = ERR_OK;
     struct params *params = NULL;
     struct model_config config = train_settings_model(settings);
-    TRY(params_create(&config, &params));
-    TRY(train_memory_plan_with(settings, place, &config, params, out));
+    TRY_OUT(params_create(&config, &params));
+    TRY_OUT(train_memory_plan_with(settings, place, &config, params, out));
 out:
     params_destroy(params);
     return rc;
@@ -184,7 +181,6 @@ static enum err fit_microbatch(struct train_settings *settings,
                                const struct train_memory_place *place,
                                size_t limit_bytes, bool *fits)
 {
-    enum err rc = ERR_OK;
     int64_t begin = settings->train.microbatch;
     *fits = false;
     for (int64_t micro = begin; micro > 0;
@@ -195,8 +191,7 @@ static enum err fit_microbatch(struct train_settings *settings,
             return ERR_OK;
     }
     settings->train.microbatch = begin;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err train_memory_auto(const struct train_settings *settings,
@@ -220,14 +215,14 @@ enum err train_memory_auto(const struct train_settings *settings,
     /* the processor's is of every build and processor */
     if (train_backend_dtype(settings) != DTYPE_F32 ||
         strcmp(settings->hardware.backend, "cuda") == 0)
-        TRY(train_backend_plan(settings, &place.kernels));
+        TRY_OUT(train_backend_plan(settings, &place.kernels));
     else
-        TRY(kernels_find_planned("cpu", "generic", &place.kernels));
+        TRY_OUT(kernels_find_planned("cpu", "generic", &place.kernels));
     for (int ranks = more_ranks(0, settings); ranks > 0 && !fits;
          ranks = more_ranks(ranks, settings)) {
         place.ranks = ranks;
-        TRY(fit_microbatch(trial, &place, (size_t)settings->memory.limit,
-                           &fits));
+        TRY_OUT(fit_microbatch(trial, &place, (size_t)settings->memory.limit,
+                               &fits));
     }
     *microbatch = fits ? trial->train.microbatch : 1;
 out:
@@ -240,7 +235,6 @@ enum err train_memory_nearest(const struct train_settings *settings,
                               size_t limit_bytes,
                               struct train_memory_nearest *out)
 {
-    enum err rc = ERR_OK;
     struct train_memory_place at = *place;
     out->found = false;
     for (; at.ranks > 0; at.ranks = more_ranks(at.ranks, settings)) {
@@ -253,8 +247,7 @@ enum err train_memory_nearest(const struct train_settings *settings,
         train_memory_apply(settings, &out->ways[0], &out->settings);
         return ERR_OK;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void append(char *text, size_t size, const char *format,
@@ -342,13 +335,13 @@ enum err train_memory_check(const struct train_settings *settings,
     struct train_memory_nearest *nearest = NULL;
     char need[32], limit[160], changes[256];
     size_t limit_bytes = (size_t)settings->memory.limit;
-    TRY(train_memory_plan(settings, place, &plan));
+    TRY_OUT(train_memory_plan(settings, place, &plan));
     if (train_memory_fits(&plan, place, limit_bytes))
         return ERR_OK;
     nearest = malloc(sizeof *nearest);
     if (nearest == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(train_memory_nearest(settings, place, limit_bytes, nearest));
+    TRY_OUT(train_memory_nearest(settings, place, limit_bytes, nearest));
     units_bytes((double)plan.total, need, sizeof need);
     name_limit(&plan, place, limit_bytes, limit, sizeof limit);
     snprintf(changes, sizeof changes, "nothing near, on any number of ranks");

@@ -278,13 +278,11 @@ static int by_cost(const void *a, const void *b)
 static enum err try_way(struct planner *planner, struct train_memory_way *way,
                         bool *fits)
 {
-    enum err rc = ERR_OK;
     struct memory_plan plan;
     TRY(plan_way(planner, way, &plan));
     way->bytes = plan.total;
     *fits = train_memory_fits(&plan, planner->place, planner->limit_bytes);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The largest microbatch up to the settings' with which it fits; a run that has
@@ -292,7 +290,6 @@ out:
 static enum err fit_microbatch(struct planner *planner,
                                struct train_memory_way *way, bool *fits)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = planner->settings;
     int64_t most = s->train.microbatch;
     if (planner->place->resumed &&
@@ -308,8 +305,7 @@ static enum err fit_microbatch(struct planner *planner,
         way->microbatch = micro;
         TRY(try_way(planner, way, fits));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* false: the settings have that already, or a run that has begun may not. */
@@ -367,7 +363,7 @@ enum err train_memory_ways(const struct train_settings *settings,
     struct planner planner;
     int found = 0;
     *count = 0;
-    TRY(planner_open(settings, place, limit_bytes, &planner));
+    TRY_OUT(planner_open(settings, place, limit_bytes, &planner));
     int spread_count = list_spreads(&planner, true, spreads);
     for (int i = 0; i < spread_count; i++)
         for (int change = 0; change < CHANGES; change++) {
@@ -375,7 +371,7 @@ enum err train_memory_ways(const struct train_settings *settings,
             bool fits = false;
             if (!make_way(&planner, &spreads[i], change, way))
                 continue;
-            TRY(fit_microbatch(&planner, way, &fits));
+            TRY_OUT(fit_microbatch(&planner, way, &fits));
             if (!fits)
                 continue;
             set_cost(&planner, way);
@@ -397,11 +393,11 @@ enum err train_memory_fit(const struct train_settings *settings,
     struct train_memory_way way;
     struct planner planner;
     *fits = false;
-    TRY(planner_open(settings, place, limit_bytes, &planner));
+    TRY_OUT(planner_open(settings, place, limit_bytes, &planner));
     int count = list_spreads(&planner, false, spreads);
     for (int i = 0; i < count && !*fits; i++) {
         (void)make_way(&planner, &spreads[i], 0, &way);
-        TRY(try_way(&planner, &way, fits));
+        TRY_OUT(try_way(&planner, &way, fits));
     }
 out:
     planner_close(&planner);
@@ -458,11 +454,11 @@ enum err train_memory_strategy(struct train_settings *settings,
     why[0] = '\0';
     if (!is_auto(settings))
         return ERR_OK;
-    TRY(planner_open(settings, place, limit_bytes, &planner));
+    TRY_OUT(planner_open(settings, place, limit_bytes, &planner));
     int count = list_spreads(&planner, false, spreads);
     if (count == 0) {
         struct replica_options options = train_memory_replica(settings);
-        TRY(replica_check(&options, place->ranks));
+        TRY_OUT(replica_check(&options, place->ranks));
     }
     for (int i = 0; i < count; i++) {
         (void)make_way(&planner, &spreads[i], 0, &ways[i]);
@@ -470,7 +466,7 @@ enum err train_memory_strategy(struct train_settings *settings,
     }
     qsort(ways, (size_t)count, sizeof ways[0], by_cost);
     for (int i = 0; i < count && !fits; i++) {
-        TRY(try_way(&planner, &ways[i], &fits));
+        TRY_OUT(try_way(&planner, &ways[i], &fits));
         if (fits || ways[i].bytes < ways[chosen].bytes)
             chosen = i;
     }

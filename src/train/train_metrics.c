@@ -54,10 +54,10 @@ enum err train_metrics_create(const struct trainer *trainer,
     if (metrics == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     metrics->fd = -1;
-    TRY(train_lines_open(trainer->settings.run.dir, "metrics.jsonl",
-                         metrics->path, &metrics->fd));
+    TRY_OUT(train_lines_open(trainer->settings.run.dir, "metrics.jsonl",
+                             metrics->path, &metrics->fd));
     find_peak(metrics, trainer);
-    TRY(train_products_check(trainer));
+    TRY_OUT(train_products_check(trainer));
     *out = metrics;
     metrics = NULL;
 out:

@@ -92,7 +92,6 @@ static void warn(const struct trainer *trainer, double rate, double peak)
 
 enum err train_products_check(const struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     const struct kernels *best;
     const char *source;
     if (strcmp(trainer->kernels->backend, "cpu") != 0)
@@ -104,6 +103,5 @@ enum err train_products_check(const struct trainer *trainer)
         return err_set(ERR_MEMORY, "no memory to time products");
     if (rate < SHARE_MIN * peak)
         warn(trainer, rate, peak);
-out:
-    return rc;
+    return ERR_OK;
 }

@@ -77,7 +77,6 @@ static enum err make_run_dir(const struct train_settings *settings)
 /* Rank 0 owns the run directory. */
 static enum err run_open(struct run *run)
 {
-    enum err rc = ERR_OK;
     const char *dir = run->settings->run.dir;
     char path[FSIO_PATH_MAX];
     TRY(make_run_dir(run->settings));
@@ -86,9 +85,7 @@ static enum err run_open(struct run *run)
     TRY(fsio_path(path, "%s/checkpoints", dir));
     TRY(fsio_mkdirs(path));
     TRY(ckpt_sweep(dir));
-    TRY(ledger_next_attempt(dir, &run->attempt));
-out:
-    return rc;
+    return ledger_next_attempt(dir, &run->attempt);
 }
 
 static json_t *run_hosts(const struct comm *comm)
@@ -188,11 +185,11 @@ static enum err write_config(const struct run *run)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
-    TRY(train_changes_tell(run->trainer));
-    TRY(settings_format(train_settings_schema, train_settings_count,
-                        &run->trainer->settings, &text));
-    TRY(fsio_path(path, "%s/config.cfg", run->settings->run.dir));
-    TRY(fsio_write_atomic(path, text, strlen(text)));
+    TRY_OUT(train_changes_tell(run->trainer));
+    TRY_OUT(settings_format(train_settings_schema, train_settings_count,
+                            &run->trainer->settings, &text));
+    TRY_OUT(fsio_path(path, "%s/config.cfg", run->settings->run.dir));
+    TRY_OUT(fsio_write_atomic(path, text, strlen(text)));
 out:
     free(text);
     return rc;
@@ -201,7 +198,6 @@ out:
 /* The table of listeners; the order matters (see their headers). */
 static enum err run_listen(struct run *run)
 {
-    enum err rc = ERR_OK;
     struct trainer *trainer = run->trainer;
     if (run->rank == 0 && run->settings->checkpoint.interval.unit == UNIT_AUTO)
         TRY(train_interval_create(run->settings->run.dir, &run->interval));
@@ -216,8 +212,7 @@ static enum err run_listen(struct run *run)
     }
     TRY(train_checkpoint_create(run->interval, run->lock, &run->checkpoint));
     trainer_listen(trainer, train_checkpoint_listener(run->checkpoint));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void log_plan(const struct run *run)
@@ -245,9 +240,9 @@ static enum err log_memory(const struct run *run)
     size_t bytes = memory_peak();
     if (memory->used != NULL)
         rc = memory->used(&bytes);
-    TRY(comm_agree(run->comm, rc));
+    TRY_OUT(comm_agree(run->comm, rc));
     int64_t peak = (int64_t)bytes;
-    TRY(comm_all_reduce_i64(run->comm, &peak, 1, COMM_MAX));
+    TRY_OUT(comm_all_reduce_i64(run->comm, &peak, 1, COMM_MAX));
     if (run->rank == 0)
         log_info("memory: planned %zu MiB, %s %lld MiB", run->plan.total >> 20,
                  memory->used != NULL ? "in use on the GPU" : "peak",
@@ -259,27 +254,29 @@ out:
 static enum err run_train(struct run *run, int *exit_code)
 {
     enum err rc = ERR_OK;
-    TRY(trainer_create(run->comm, run->settings, run->attempt, &run->trainer));
-    TRY(comm_agree(run->comm, run_listen(run)));
-    TRY(trainer_start(run->trainer));
-    TRY(comm_agree(run->comm, trainer_memory_plan(run->trainer, &run->plan)));
+    TRY_OUT(
+        trainer_create(run->comm, run->settings, run->attempt, &run->trainer));
+    TRY_OUT(comm_agree(run->comm, run_listen(run)));
+    TRY_OUT(trainer_start(run->trainer));
+    TRY_OUT(
+        comm_agree(run->comm, trainer_memory_plan(run->trainer, &run->plan)));
     if (run->rank == 0)
         rc = write_config(run);
-    TRY(comm_agree(run->comm, rc));
+    TRY_OUT(comm_agree(run->comm, rc));
     if (run->rank == 0 && run->trainer->finished)
         log_info("finished at step %lld already",
                  (long long)run->trainer->step);
     else if (run->rank == 0)
         log_plan(run);
     if (!run->trainer->finished) {
-        TRY(train_choices_settle(run->trainer));
+        TRY_OUT(train_choices_settle(run->trainer));
         if (run->rank == 0)
             rc = record_hardware(run);
-        TRY(comm_agree(run->comm, rc));
-        TRY(trainer_calibrate(run->trainer));
+        TRY_OUT(comm_agree(run->comm, rc));
+        TRY_OUT(trainer_calibrate(run->trainer));
     }
-    TRY(trainer_fit(run->trainer));
-    TRY(log_memory(run));
+    TRY_OUT(trainer_fit(run->trainer));
+    TRY_OUT(log_memory(run));
     *exit_code = run->trainer->finished && !run->trainer->eval_missing
                      ? EXIT_DONE
                      : EXIT_REQUEUE;
@@ -328,13 +325,13 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
         rc = run_open(&run);
     else
         train_access_mask(settings);
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     attempt = run.attempt;
-    TRY(comm_all_reduce_i64(comm, &attempt, 1, COMM_MAX));
+    TRY_OUT(comm_all_reduce_i64(comm, &attempt, 1, COMM_MAX));
     run.attempt = (int)attempt;
     if (run.rank == 0)
         rc = record_start(&run);
-    TRY(comm_agree(comm, rc));
+    TRY_OUT(comm_agree(comm, rc));
     rc = run_train(&run, exit_code);
     if (rc != ERR_OK)
         write_reason(&run, rc);

@@ -25,7 +25,6 @@ static bool may_differ(const char *key)
 
 static enum err collect(const struct trainer *trainer, struct facts *facts)
 {
-    enum err rc = ERR_OK;
     char *text = NULL;
     snprintf(facts->arithmetic, sizeof facts->arithmetic, "%s",
              trainer->arithmetic);
@@ -43,8 +42,7 @@ static enum err collect(const struct trainer *trainer, struct facts *facts)
         free(text);
         text = NULL;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err differs(const struct trainer *trainer, int rank,
@@ -90,13 +88,13 @@ enum err train_same(struct trainer *trainer)
         rc = err_set(ERR_MEMORY, "out of memory");
     else
         rc = collect(trainer, own);
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
     for (int r = 0; r < trainer->ranks; r++) {
         bytes[r] = width;
         offsets[r] = (size_t)r * width;
     }
     memcpy(all + offsets[trainer->rank], own, width);
-    TRY(comm_all_gather(trainer->comm, all, bytes, offsets));
+    TRY_OUT(comm_all_gather(trainer->comm, all, bytes, offsets));
     for (int r = 1; r < trainer->ranks && rc == ERR_OK; r++)
         rc = compare(trainer, r, (const struct facts *)(const void *)all,
                      (const struct facts *)(const void *)(all + offsets[r]));

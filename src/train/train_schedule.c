@@ -12,7 +12,6 @@ static enum err steps_of(const char *key, struct duration duration,
 enum err train_schedule(const struct train_settings *s,
                         int64_t samples_per_epoch, struct train_schedule *out)
 {
-    enum err rc = ERR_OK;
     out->rates = (struct unit_rates){
         .samples_per_step = s->train.global_batch,
         .tokens_per_step = s->train.global_batch * s->data.seq_len,
@@ -30,10 +29,8 @@ enum err train_schedule(const struct train_settings *s,
     out->schedule.alpha_final = s->scheduler.alpha_final;
     TRY(steps_of("scheduler.warmup", s->scheduler.warmup, &out->rates,
                  &out->schedule.warmup));
-    TRY(steps_of("scheduler.t_max", s->scheduler.t_max, &out->rates,
-                 &out->schedule.t_max));
-out:
-    return rc;
+    return steps_of("scheduler.t_max", s->scheduler.t_max, &out->rates,
+                    &out->schedule.t_max);
 }
 
 enum err train_schedule_check(const struct train_settings *s,

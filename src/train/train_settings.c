@@ -335,9 +335,9 @@ static enum err load(const struct setting *schema, const char *path,
     struct settings_origin *origins = calloc((size_t)count, sizeof *origins);
     if (origins == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(settings_load(schema, count, path, overrides, override_count, out,
-                      origins));
-    TRY(train_settings_preset(out, origins));
+    TRY_OUT(settings_load(schema, count, path, overrides, override_count, out,
+                          origins));
+    TRY_OUT(train_settings_preset(out, origins));
     complete_optimizer(out, origins);
     settings_complete(out);
     rc = train_settings_check(out, partial);

@@ -108,17 +108,17 @@ static enum err check_parallel(const struct train_settings *s)
     struct model_config model = train_settings_model(s);
     struct params *params = NULL;
     int degree = options.shard_degree > 0 ? options.shard_degree : 1;
-    TRY(check_degree("shard_degree", degree, s));
-    TRY(check_degree("expert_degree", options.expert_degree, s));
-    TRY(replica_check(&options, degree * options.expert_degree *
-                                    options.sequence_degree));
+    TRY_OUT(check_degree("shard_degree", degree, s));
+    TRY_OUT(check_degree("expert_degree", options.expert_degree, s));
+    TRY_OUT(replica_check(&options, degree * options.expert_degree *
+                                        options.sequence_degree));
     if (s->data.seq_len % options.sequence_chunks != 0)
         return err_set(ERR_USAGE,
                        "data.seq_len (%lld) is not divisible by "
                        "parallel.sequence_chunks (%d): choose a divisor",
                        (long long)s->data.seq_len, options.sequence_chunks);
-    TRY(params_create(&model, &params));
-    TRY(replica_check_model(&options, params));
+    TRY_OUT(params_create(&model, &params));
+    TRY_OUT(replica_check_model(&options, params));
 out:
     params_destroy(params);
     return rc;
@@ -126,7 +126,6 @@ out:
 
 enum err train_settings_check(const struct train_settings *s, bool partial)
 {
-    enum err rc = ERR_OK;
     struct model_config model = train_settings_model(s);
     struct model_memory memory;
     if (!partial || s->run.dir[0] != '\0')
@@ -167,6 +166,5 @@ enum err train_settings_check(const struct train_settings *s, bool partial)
                        s->optimizer.lr);
     if (s->eval.samples > 0 && s->data.eval[0] == '\0')
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
-out:
-    return rc;
+    return ERR_OK;
 }

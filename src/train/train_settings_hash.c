@@ -29,18 +29,18 @@ enum err train_settings_hash(const struct train_settings *settings,
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
     char *text = NULL;
-    TRY(digest_create(&digest));
+    TRY_OUT(digest_create(&digest));
     for (int i = 0; i < train_settings_count; i++) {
         const char *key = train_settings_schema[i].key;
         if (!train_settings_decides(key))
             continue;
-        TRY(train_settings_print(settings, key, &text));
-        TRY(digest_update(digest, key, strlen(key) + 1));
-        TRY(digest_update(digest, text, strlen(text) + 1));
+        TRY_OUT(train_settings_print(settings, key, &text));
+        TRY_OUT(digest_update(digest, key, strlen(key) + 1));
+        TRY_OUT(digest_update(digest, text, strlen(text) + 1));
         free(text);
         text = NULL;
     }
-    TRY(digest_finish(digest, hex));
+    TRY_OUT(digest_finish(digest, hex));
 out:
     free(text);
     digest_destroy(digest);

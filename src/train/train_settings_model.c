@@ -102,7 +102,6 @@ static void fill(int64_t *value, int64_t preset)
 enum err train_settings_preset(struct train_settings *settings,
                                const struct settings_origin *origins)
 {
-    enum err rc = ERR_OK;
     struct train_settings *s = settings;
     struct train_settings preset = { 0 };
     struct model_config config;
@@ -130,8 +129,7 @@ enum err train_settings_preset(struct train_settings *settings,
             llround(s->model.expansion_ratio * (double)s->model.d_model);
     s->model.expansion_ratio =
         (double)s->model.ffn_width / (double)s->model.d_model;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 struct model_config train_settings_model(const struct train_settings *settings)

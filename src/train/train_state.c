@@ -91,13 +91,10 @@ static enum err check_arithmetic(const struct trainer *trainer,
 
 enum err train_state_accept(void *arg, int64_t step, const json_t *state)
 {
-    enum err rc = ERR_OK;
     const struct trainer *trainer = arg;
     (void)step;
     TRY(train_fixed_check(trainer, state));
-    TRY(check_arithmetic(trainer, state));
-out:
-    return rc;
+    return check_arithmetic(trainer, state);
 }
 
 enum err train_state_restore(struct trainer *trainer, int64_t step,

@@ -66,7 +66,6 @@ static void look_at_time(struct train_stop *stop, const struct trainer *trainer)
 
 static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     int64_t words[WORDS] = { 0 };
     if (trainer->rank == 0)
@@ -102,8 +101,7 @@ static enum err stop_agree(struct train_stop *stop, struct trainer *trainer)
     if (trainer->stop_signal != 0 && trainer->rank == 0)
         log_info("signal %d: stopping after step %lld", trainer->stop_signal,
                  (long long)trainer->step);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err stop_handle(void *self, enum event event,

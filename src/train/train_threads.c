@@ -56,11 +56,11 @@ enum err train_threads(struct comm *comm, int requested, int *threads)
             sizeof places[rank].host - 1);
     /* a failure leaves an empty mask: then ranks of one host share */
     (void)sched_getaffinity(0, sizeof places[rank].mask, &places[rank].mask);
-    TRY(comm_all_gather(comm, places, bytes, offsets));
+    TRY_OUT(comm_all_gather(comm, places, bytes, offsets));
     for (int r = 0; r < ranks; r++)
         sharing += memcmp(&places[r], &places[rank], sizeof *places) == 0;
     *threads = requested > 0 ? requested : kernels_threads_default(sharing);
-    TRY(comm_agree(comm, check_requested(comm, requested)));
+    TRY_OUT(comm_agree(comm, check_requested(comm, requested)));
 out:
     free(places);
     free(bytes);

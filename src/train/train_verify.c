@@ -43,7 +43,6 @@ static int64_t nanoseconds(struct timespec time)
 
 static enum err identify(const struct dataset *data, struct identity *out)
 {
-    enum err rc = ERR_OK;
     struct stat status;
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/%s", dataset_path(data), MDS_INDEX_NAME));
@@ -56,8 +55,7 @@ static enum err identify(const struct dataset *data, struct identity *out)
         .modified_ns = nanoseconds(status.st_mtim),
         .changed_ns = nanoseconds(status.st_ctim),
     };
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* A node's ranks are those of its host name, if they are as many as they should
@@ -98,12 +96,12 @@ static enum err agree_on_share(const struct trainer *trainer,
         rc = err_set(ERR_MEMORY, "out of memory");
     else
         rc = identify(data, &all[trainer->rank]);
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
     for (size_t r = 0; r < ranks; r++) {
         bytes[r] = sizeof *all;
         offsets[r] = r * sizeof *all;
     }
-    TRY(comm_all_gather(trainer->comm, all, bytes, offsets));
+    TRY_OUT(comm_all_gather(trainer->comm, all, bytes, offsets));
     *out = find_share(trainer, all);
 out:
     free(all);
@@ -131,7 +129,6 @@ static void beat(struct watch *watch)
 /* All ranks meet. */
 static enum err meet(struct watch *watch, bool failed, bool busy)
 {
-    enum err rc = ERR_OK;
     enum { FAILED, STOP, BUSY, WORDS };
     int64_t words[WORDS] = { failed, stop_requested() != 0, busy };
     TRY(comm_all_reduce_i64(watch->trainer->comm, words, WORDS, COMM_MAX));
@@ -139,8 +136,7 @@ static enum err meet(struct watch *watch, bool failed, bool busy)
     watch->ended = words[FAILED] != 0 || words[STOP] != 0 || words[BUSY] == 0;
     watch->round_at = clock_now();
     beat(watch);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static bool go_on(void *self)
@@ -156,7 +152,6 @@ static bool go_on(void *self)
 static enum err check_share(struct watch *watch, struct dataset *data,
                             struct share share, bool bytes)
 {
-    enum err rc = ERR_OK;
     struct mds_watch reading = { go_on, watch };
     int64_t shards = dataset_shards(data);
     for (int64_t s = share.first; s < shards && go_on(watch); s += share.ranks)
@@ -165,8 +160,7 @@ static enum err check_share(struct watch *watch, struct dataset *data,
         return ERR_OK;
     for (int64_t s = share.first; s < shards && go_on(watch); s += share.ranks)
         TRY(dataset_verify_shard(data, s, &reading));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Whether the bytes are checked; the same on all ranks. */
@@ -174,7 +168,6 @@ static enum err settle_bytes(const struct trainer *trainer,
                              const struct dataset *data, struct share share,
                              bool *bytes)
 {
-    enum err rc = ERR_OK;
     const char *how = trainer->settings.data.verify;
     int64_t shards = (dataset_shards(data) + share.ranks - 1) / share.ranks;
     int64_t most = shards * dataset_largest(data);
@@ -192,8 +185,7 @@ static enum err settle_bytes(const struct trainer *trainer,
         log_info("%s: %lld of %lld shards have no checksum that is known here",
                  dataset_path(data), (long long)dataset_unchecked(data),
                  (long long)dataset_shards(data));
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err verify_one(struct trainer *trainer, struct dataset *data)
@@ -205,14 +197,14 @@ static enum err verify_one(struct trainer *trainer, struct dataset *data)
     struct watch watch = { .trainer = trainer,
                            .round_at = now,
                            .beat_at = now };
-    TRY(agree_on_share(trainer, data, &share));
-    TRY(settle_bytes(trainer, data, share, &bytes));
+    TRY_OUT(agree_on_share(trainer, data, &share));
+    TRY_OUT(settle_bytes(trainer, data, share, &bytes));
     rc = check_share(&watch, data, share, bytes);
     while (watch.rc == ERR_OK && !watch.ended)
         watch.rc = meet(&watch, rc != ERR_OK, false);
     if (watch.rc != ERR_OK)
         return watch.rc;
-    TRY(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_agree(trainer->comm, rc));
     if (watch.stopped && trainer->rank == 0)
         log_info("%s: the checks end unfinished, by a signal",
                  dataset_path(data));
@@ -222,10 +214,8 @@ out:
 
 enum err train_verify(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     TRY(verify_one(trainer, trainer->train_data));
     if (trainer->eval_data != NULL)
         TRY(verify_one(trainer, trainer->eval_data));
-out:
-    return rc;
+    return ERR_OK;
 }

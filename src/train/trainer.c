@@ -30,7 +30,6 @@ static void name_arithmetic(struct trainer *trainer)
 
 static enum err open_kernels(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     TRY(train_backend_find(&trainer->settings, trainer->ranks,
                            &trainer->kernels));
     const struct kernel_memory *memory = trainer->kernels->memory;
@@ -39,14 +38,12 @@ static enum err open_kernels(struct trainer *trainer)
     TRY(memory->event_create(&trainer->copied));
     trainer->ctx.stream = trainer->stream;
     name_arithmetic(trainer);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Durations become steps. */
 static enum err plan_steps(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     struct train_schedule plan;
     TRY(train_schedule(s, dataset_samples(trainer->train_data), &plan));
@@ -54,14 +51,12 @@ static enum err plan_steps(struct trainer *trainer)
     trainer->rates = plan.rates;
     trainer->schedule = plan.schedule;
     trainer->max_steps = plan.max_steps;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* What may fail on one rank alone; the caller agrees. */
 static enum err create_local(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     struct model_config config = train_settings_model(s);
     TRY(open_kernels(trainer));
@@ -82,8 +77,7 @@ static enum err create_local(struct trainer *trainer)
                    sizeof trainer->expert_counts[0]);
     if (s->model.experts > 0 && trainer->expert_counts == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err trainer_create(struct comm *comm,
@@ -112,17 +106,17 @@ enum err trainer_create(struct comm *comm,
     struct replica_options options = train_memory_replica(settings);
     if (rc == ERR_OK)
         rc = replica_check(&options, trainer->ranks);
-    TRY(comm_agree(comm, rc));
-    TRY(train_threads(comm, (int)settings->hardware.threads,
-                      &trainer->threads));
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(train_threads(comm, (int)settings->hardware.threads,
+                          &trainer->threads));
     kernels_spread_threads(trainer->threads);
-    TRY(comm_agree(comm, create_local(trainer)));
-    TRY(train_devices(comm, trainer->kernels->memory,
-                      train_backend_falls_back(&trainer->settings),
-                      trainer->devices, sizeof trainer->devices));
-    TRY(train_same(trainer));
-    TRY(train_verify(trainer));
-    TRY(trainer_memory_create(trainer));
+    TRY_OUT(comm_agree(comm, create_local(trainer)));
+    TRY_OUT(train_devices(comm, trainer->kernels->memory,
+                          train_backend_falls_back(&trainer->settings),
+                          trainer->devices, sizeof trainer->devices));
+    TRY_OUT(train_same(trainer));
+    TRY_OUT(train_verify(trainer));
+    TRY_OUT(trainer_memory_create(trainer));
     *out = trainer;
     trainer = NULL;
 out:
@@ -182,7 +176,6 @@ enum err trainer_event(struct trainer *trainer, enum event event)
 
 enum err trainer_start(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     TRY(trainer_event(trainer, EVENT_INIT));
     TRY(trainer_event(trainer, EVENT_BEFORE_LOAD));
     if (trainer->fp8 != NULL)
@@ -196,8 +189,7 @@ enum err trainer_start(struct trainer *trainer)
     if (trainer->max_steps < 0)
         trainer->finished =
             trainer->elapsed_s >= trainer->settings.train.max_duration.value;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Does the step that follows `step` completed ones begin a new epoch? */
@@ -211,7 +203,6 @@ static bool epoch_begins(const struct trainer *trainer, int64_t step)
 
 enum err trainer_fit(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     TRY(trainer_event(trainer, EVENT_FIT_START));
     while (!trainer->finished && trainer->stop_signal == 0) {
         if (epoch_begins(trainer, trainer->step))
@@ -228,9 +219,7 @@ enum err trainer_fit(struct trainer *trainer)
         if (epoch_begins(trainer, trainer->step))
             TRY(trainer_event(trainer, EVENT_EPOCH_END));
     }
-    TRY(trainer_event(trainer, EVENT_FIT_END));
-out:
-    return rc;
+    return trainer_event(trainer, EVENT_FIT_END);
 }
 
 bool trainer_due(const struct trainer *trainer, struct duration interval)

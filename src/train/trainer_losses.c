@@ -9,9 +9,9 @@ enum err trainer_losses_create(const struct kernel_memory *memory,
     enum err rc = ERR_OK;
     size_t bytes = (size_t)(count + own) * sizeof(struct leaf_loss);
     *out = (struct trainer_losses){ .memory = memory, .count = count };
-    TRY(memory->tensors_create(bytes, &out->tensors));
+    TRY_OUT(memory->tensors_create(bytes, &out->tensors));
     if (memory->device)
-        TRY(memory->host_create(bytes, &out->pinned));
+        TRY_OUT(memory->host_create(bytes, &out->pinned));
 out:
     if (rc != ERR_OK)
         trainer_losses_destroy(out);

@@ -122,26 +122,26 @@ static enum err settle_strategy(struct trainer *trainer)
     if (trainer->rank == 0)
         started = read_started(trainer);
     trainer->place.resumed = started != NULL;
-    TRY(comm_broadcast(trainer->comm, &trainer->place.resumed,
-                       sizeof trainer->place.resumed, 0));
+    TRY_OUT(comm_broadcast(trainer->comm, &trainer->place.resumed,
+                           sizeof trainer->place.resumed, 0));
     if (strcmp(s->parallel.strategy, "auto") != 0)
         goto out;
     place = trainer->place;
     least[0] = place.room > 0 ? (int64_t)place.room : INT64_MAX;
     least[1] = place.host_room > 0 ? (int64_t)place.host_room : INT64_MAX;
     least[2] = -place.threads;
-    TRY(comm_all_reduce_i64(trainer->comm, least, 3, COMM_MIN));
+    TRY_OUT(comm_all_reduce_i64(trainer->comm, least, 3, COMM_MIN));
     place.room = least[0] == INT64_MAX ? 0 : (size_t)least[0];
     place.host_room = least[1] == INT64_MAX ? 0 : (size_t)least[1];
     place.threads = (int)-least[2];
     place.address_space = 0;
     if (trainer->rank == 0)
         rc = choose_strategy(trainer, &place, started);
-    TRY(comm_agree(trainer->comm, rc));
-    TRY(comm_broadcast(trainer->comm, s->parallel.strategy,
-                       sizeof s->parallel.strategy, 0));
-    TRY(comm_broadcast(trainer->comm, &s->parallel.shard_degree,
-                       sizeof s->parallel.shard_degree, 0));
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(comm_broadcast(trainer->comm, s->parallel.strategy,
+                           sizeof s->parallel.strategy, 0));
+    TRY_OUT(comm_broadcast(trainer->comm, &s->parallel.shard_degree,
+                           sizeof s->parallel.shard_degree, 0));
 out:
     free(started);
     return rc;
@@ -163,7 +163,6 @@ static enum err probe_eval(struct trainer *trainer)
  * rank alone. */
 static enum err make_leaf(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     struct replica_options replica = train_memory_replica(s);
     size_t leaves = (size_t)replica.slots * (size_t)replica.leaves;
@@ -177,16 +176,13 @@ static enum err make_leaf(struct trainer *trainer)
     trainer->leaf_balance = calloc(leaves, sizeof trainer->leaf_balance[0]);
     if (trainer->leaf_loss == NULL || trainer->leaf_balance == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    TRY(trainer_losses_create(trainer->kernels->memory, (int64_t)leaves,
-                              replica.sequence_chunks, &trainer->losses));
-out:
-    return rc;
+    return trainer_losses_create(trainer->kernels->memory, (int64_t)leaves,
+                                 replica.sequence_chunks, &trainer->losses);
 }
 
 /* With the replica's groups; may fail on one rank alone. */
 static enum err make_model(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     struct model_config config = train_settings_model(&trainer->settings);
     struct model_options options;
     if (trainer->model != NULL)
@@ -205,8 +201,7 @@ static enum err make_model(struct trainer *trainer)
         TRY(trainer->kernels->memory->wait(trainer->stream));
     }
     trainer->ctx = *model_ctx(trainer->model);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void drop_leaf(struct trainer *trainer)
@@ -274,12 +269,9 @@ enum err trainer_memory_create(struct trainer *trainer)
 
 enum err trainer_memory_shrink(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     TRY(step_down(trainer));
     drop_leaf(trainer);
-    TRY(trainer_memory_create(trainer));
-out:
-    return rc;
+    return trainer_memory_create(trainer);
 }
 
 enum err trainer_memory_adopt(struct trainer *trainer, int64_t microbatch)

@@ -20,21 +20,18 @@ static int64_t first_sample(const struct trainer *trainer, int leaf)
 
 static enum err read_leaf(struct trainer *trainer, int leaf)
 {
-    enum err rc = ERR_OK;
     double begin = clock_now();
     TRY(loader_read(trainer->train_data, &trainer->order,
                     first_sample(trainer, leaf),
                     trainer->settings.train.microbatch, trainer->batch));
     trainer->loader_s += clock_now() - begin;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* This rank's leaves of the microbatch; -1: only for others. */
 static enum err train_leaf(struct trainer *trainer, int number,
                            int64_t *loss_tokens)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     struct batch *batch = trainer->batch;
     if (number < 0)
@@ -46,8 +43,7 @@ static enum err train_leaf(struct trainer *trainer, int number,
     /* the ranks of a sequence have read the same labels */
     if (number >= 0 && number % s->parallel.sequence_chunks == 0)
         *loss_tokens += batch->loss_tokens;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* A leaf that fails is the rank's last in this batch, but the others need the
@@ -63,7 +59,7 @@ static enum err train_leaves(struct trainer *trainer, int turns,
     for (int turn = 0; turn < replica_turns(replica); turn++) {
         int leaf =
             failed == ERR_OK && turn < turns ? replica_leaf(replica, turn) : -1;
-        TRY(replica_begin_leaf(replica, turn));
+        TRY_OUT(replica_begin_leaf(replica, turn));
         if (leaf >= 0)
             failed = read_leaf(trainer, leaf);
         bool computes = leaf >= 0 && failed == ERR_OK;
@@ -78,7 +74,7 @@ static enum err train_leaves(struct trainer *trainer, int turns,
             if (rc != ERR_OK)
                 snprintf(text, sizeof text, "%s", err_text());
         }
-        TRY(replica_end_leaf(replica));
+        TRY_OUT(replica_end_leaf(replica));
     }
     if (failed != ERR_OK)
         return err_set(failed, "%s", text);
@@ -111,7 +107,7 @@ static enum err train_batch(struct trainer *trainer, int turns,
             rc = comm_agree(trainer->comm, rc);
         if (rc != ERR_MEMORY || trainer->adrift)
             return rc;
-        TRY(trainer_memory_shrink(trainer));
+        TRY_OUT(trainer_memory_shrink(trainer));
     }
 out:
     return rc;
@@ -121,7 +117,6 @@ out:
 static enum err sum_leaves(struct trainer *trainer, double *loss_sum,
                            double *balance_sum)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     const struct leaf_loss *host = trainer_losses_host(&trainer->losses);
     size_t experts = (size_t)(s->model.n_layers * s->model.experts);
@@ -135,10 +130,8 @@ static enum err sum_leaves(struct trainer *trainer, double *loss_sum,
     TRY(replica_leaf_sum(trainer->replica, trainer->leaf_balance, balance_sum));
     memcpy(trainer->expert_counts, model_expert_counts(trainer->model),
            experts * sizeof trainer->expert_counts[0]);
-    TRY(comm_all_reduce_i64(trainer->comm, trainer->expert_counts, experts,
-                            COMM_SUM));
-out:
-    return rc;
+    return comm_all_reduce_i64(trainer->comm, trainer->expert_counts, experts,
+                               COMM_SUM);
 }
 
 static enum err check_finite(const struct trainer *trainer)
@@ -206,9 +199,9 @@ enum err trainer_warm_up(struct trainer *trainer)
         trainer->whole_samples = true;
         rc = train_batch(trainer, 1, &tokens);
         trainer->whole_samples = false;
-        TRY(rc);
+        TRY_OUT(rc);
     }
-    TRY(train_batch(trainer, 1, &tokens));
+    TRY_OUT(train_batch(trainer, 1, &tokens));
 out:
     return rc;
 }
@@ -216,29 +209,22 @@ out:
 /* From what was fetched and waited for to the scales of the next batch. */
 static enum err learn_scales(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     TRY(train_fp8_learn(trainer->fp8, trainer->comm));
-    TRY(train_fp8_give(trainer->fp8, trainer->model));
-out:
-    return rc;
+    return train_fp8_give(trainer->fp8, trainer->model);
 }
 
 enum err trainer_calibrate(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     int64_t tokens = 0;
     if (trainer->fp8 == NULL || trainer->step > 0)
         return ERR_OK;
     TRY(train_batch(trainer, INT_MAX, &tokens));
     TRY(replica_settle(trainer->replica));
-    TRY(learn_scales(trainer));
-out:
-    return rc;
+    return learn_scales(trainer);
 }
 
 enum err trainer_step(struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &trainer->settings;
     int64_t tokens = 0;
     double loss_sum = 0.0;
@@ -274,6 +260,5 @@ enum err trainer_step(struct trainer *trainer)
     if (trainer->fp8 != NULL)
         TRY(learn_scales(trainer));
     trainer->step++;
-out:
-    return rc;
+    return ERR_OK;
 }

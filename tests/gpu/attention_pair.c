@@ -67,7 +67,6 @@ static void soften_values(const struct run *run)
 static enum err send(const struct run *run, const float *from, int64_t count,
                      void *tensor)
 {
-    enum err rc = ERR_OK;
     const struct attention_pair *pair = run->pair;
     uint16_t *halves = (void *)run->host.base;
     memcpy(run->host.base, from, (size_t)count * sizeof *from);
@@ -80,15 +79,12 @@ static enum err send(const struct run *run, const float *from, int64_t count,
     TRY(pair->memory->upload(pair->ctx.stream,
                              (size_t)count * dtype_bytes(pair->dtype),
                              run->host.base, tensor));
-    TRY(pair->memory->wait(pair->ctx.stream));
-out:
-    return rc;
+    return pair->memory->wait(pair->ctx.stream);
 }
 
 static enum err fetch(const struct run *run, const void *tensor, int64_t count,
                       enum dtype dtype, float **out)
 {
-    enum err rc = ERR_OK;
     const struct attention_pair *pair = run->pair;
     const uint16_t *halves = (const void *)run->host.base;
     *out = malloc((size_t)count * sizeof **out);
@@ -104,13 +100,11 @@ static enum err fetch(const struct run *run, const void *tensor, int64_t count,
         uint32_t bits = (uint32_t)halves[i] << 16;
         memcpy(*out + i, &bits, sizeof bits);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err make_room(struct run *run)
 {
-    enum err rc = ERR_OK;
     const struct attention_pair *pair = run->pair;
     size_t element = dtype_bytes(pair->dtype);
     size_t qkv = (size_t)run->qkv_count * element;
@@ -137,13 +131,11 @@ static enum err make_room(struct run *run)
         TRY(pair->memory->wait(pair->ctx.stream));
         run->shape.alibi_slopes = slopes;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err compute(struct run *run, int i)
 {
-    enum err rc = ERR_OK;
     const struct attention_pair *pair = run->pair;
     const struct attention_side *side = &pair->sides[i];
     struct made *made = &run->made[i];
@@ -154,9 +146,7 @@ static enum err compute(struct run *run, int i)
                        run->device_dout, run->device_dqkv));
     TRY(fetch(run, run->device_out, run->out_count, pair->dtype, &made->out));
     TRY(fetch(run, run->device_dqkv, run->qkv_count, pair->dtype, &made->dqkv));
-    TRY(fetch(run, run->device_lse, run->lse_count, DTYPE_F32, &made->lse));
-out:
-    return rc;
+    return fetch(run, run->device_lse, run->lse_count, DTYPE_F32, &made->lse);
 }
 
 /* --- where things lie --------------------------------------------------------
@@ -402,13 +392,13 @@ enum err attention_pair_run(const struct attention_pair *pair,
     run.dout = numbers(&run, run.out_count, 2, 1);
     run.slopes = alibi ? slopes_of(shape->heads) : NULL;
     if (run.qkv == NULL || run.dout == NULL || (alibi && run.slopes == NULL))
-        TRY(err_set(ERR_MEMORY, "out of memory"));
+        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
     soften_values(&run);
-    TRY(make_room(&run));
-    TRY(compute(&run, 0));
-    TRY(compute(&run, 1));
+    TRY_OUT(make_room(&run));
+    TRY_OUT(compute(&run, 0));
+    TRY_OUT(compute(&run, 1));
     compare_sides(&run, errors);
-    TRY(compare_places(&run, errors));
+    TRY_OUT(compare_places(&run, errors));
 out:
     pair->memory->tensors_destroy(&run.device);
     pair->memory->host_destroy(&run.host);

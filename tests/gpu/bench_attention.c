@@ -61,11 +61,9 @@ static void run_shape(struct bench *b, int64_t head_dim, int64_t seq)
 enum err bench_attention(struct bench *b)
 {
     static const int64_t dims[] = { 64, 128 };
-    enum err rc = ERR_OK;
     TRY(bench_fill(b));
     for (int i = 0; i < 2; i++)
         for (int64_t seq = b->tokens / 16; seq <= b->tokens; seq *= 2)
             run_shape(b, dims[i] / b->shrink, seq);
-out:
-    return rc;
+    return ERR_OK;
 }

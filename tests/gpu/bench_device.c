@@ -27,12 +27,10 @@ static enum err scratch_create(struct bench *b)
         .top_k = 2,
     };
     size_t bytes = b->table->scratch_bytes(&limits);
-    enum err rc = ERR_OK;
     TRY(b->table->memory->tensors_create(bytes, &b->scratch));
     b->ctx.scratch = arena_take(&b->scratch, bytes);
     b->ctx.scratch_bytes = bytes;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err bench_create(bool cpu, bool json, struct bench *out)
@@ -46,13 +44,13 @@ enum err bench_create(bool cpu, bool json, struct bench *out)
         .json = json,
     };
     memset(out, 0, sizeof *out);
-    TRY(kernels_find(cpu ? "cpu" : "cuda", "auto", &b.table));
-    TRY(b.table->memory->use(0));
-    TRY(b.table->memory->stream_create(false, &b.ctx.stream));
-    TRY(scratch_create(&b));
-    TRY(b.table->memory->tensors_create(cpu ? OPERANDS_REHEARSAL : OPERANDS,
-                                        &b.operands));
-    TRY(bench_fill(&b));
+    TRY_OUT(kernels_find(cpu ? "cpu" : "cuda", "auto", &b.table));
+    TRY_OUT(b.table->memory->use(0));
+    TRY_OUT(b.table->memory->stream_create(false, &b.ctx.stream));
+    TRY_OUT(scratch_create(&b));
+    TRY_OUT(b.table->memory->tensors_create(cpu ? OPERANDS_REHEARSAL : OPERANDS,
+                                            &b.operands));
+    TRY_OUT(bench_fill(&b));
 out:
     *out = b;
     return rc;
@@ -82,12 +80,12 @@ enum err bench_fill(struct bench *b)
     const struct kernel_memory *memory = b->table->memory;
     struct arena host = { 0 };
     enum err rc = ERR_OK;
-    TRY(memory->host_create(BLOCK, &host));
+    TRY_OUT(memory->host_create(BLOCK, &host));
     fill_block((void *)host.base, BLOCK / sizeof(uint32_t));
     for (size_t at = 0; at < b->operands.capacity; at += BLOCK)
-        TRY(memory->upload(b->ctx.stream, BLOCK, host.base,
-                           b->operands.base + at));
-    TRY(memory->wait(b->ctx.stream));
+        TRY_OUT(memory->upload(b->ctx.stream, BLOCK, host.base,
+                               b->operands.base + at));
+    TRY_OUT(memory->wait(b->ctx.stream));
 out:
     memory->host_destroy(&host);
     return rc;
@@ -106,24 +104,19 @@ void *bench_take(struct bench *b, int64_t elements, size_t element_bytes)
 enum err bench_upload(struct bench *b, size_t bytes, const void *host,
                       void *tensor)
 {
-    enum err rc = ERR_OK;
     TRY(b->table->memory->upload(b->ctx.stream, bytes, host, tensor));
-    TRY(b->table->memory->wait(b->ctx.stream));
-out:
-    return rc;
+    return b->table->memory->wait(b->ctx.stream);
 }
 
 enum err bench_time(struct bench *b, enum err (*run)(void *), void *argument,
                     double *us)
 {
-    enum err rc = ERR_OK;
     if (b->table->memory->device)
         return cuda_device_time(b->ctx.stream, run, argument, us);
     double begin = clock_now();
     TRY(run(argument));
     *us = (clock_now() - begin) * 1e6;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err bench_lacks(const char *op)

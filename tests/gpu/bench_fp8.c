@@ -53,7 +53,6 @@ static enum err operands_take(struct bench *b, int64_t rows, int64_t cols,
                               struct work *f)
 {
     const float one = 1, none = 0;
-    enum err rc = ERR_OK;
     f->b = b;
     f->rows = rows;
     f->cols = cols;
@@ -63,9 +62,7 @@ static enum err operands_take(struct bench *b, int64_t rows, int64_t cols,
     f->scale = bench_take(b, 1, sizeof(float));
     f->largest = bench_take(b, 1, sizeof(float));
     TRY(bench_upload(b, sizeof one, &one, f->scale));
-    TRY(bench_upload(b, sizeof none, &none, f->largest));
-out:
-    return rc;
+    return bench_upload(b, sizeof none, &none, f->largest);
 }
 
 static void bench_quantize(struct bench *b)
@@ -98,7 +95,6 @@ static void bench_quantize(struct bench *b)
 static enum err product_take(struct bench *b, struct gemm_fp8 g, struct work *f)
 {
     struct work left = { .type = g.a_type }, right = { .type = g.b_type };
-    enum err rc = ERR_OK;
     bench_begin(b);
     TRY(operands_take(b, g.m, g.k, &left));
     TRY(operands_take(b, g.n, g.k, &right));
@@ -112,8 +108,7 @@ static enum err product_take(struct bench *b, struct gemm_fp8 g, struct work *f)
     g.c = bench_take(b, g.m * g.n, sizeof(float));
     f->b = b;
     f->gemm = g;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* In the memory that this product leaves. */
@@ -121,12 +116,9 @@ static enum err measure(struct work *f)
 {
     struct arena *memory = &f->b->operands;
     size_t used = (memory->used + 255) / 256 * 256;
-    enum err rc = ERR_OK;
     TRY(run_measured(f));
-    TRY(cuda_blas_measure(f->blas, &f->b->ctx, memory->base + used,
-                          memory->capacity - used));
-out:
-    return rc;
+    return cuda_blas_measure(f->blas, &f->b->ctx, memory->base + used,
+                             memory->capacity - used);
 }
 
 static void bench_product(struct bench *b, const char *shape, struct gemm_fp8 g,
@@ -158,7 +150,7 @@ enum err bench_fp8(struct bench *b)
     enum err rc = ERR_OK;
     const int64_t rows = b->tokens, d = WIDTH / b->shrink;
     struct cuda_blas *blas = NULL;
-    TRY(bench_fill(b));
+    TRY_OUT(bench_fill(b));
     bench_quantize(b);
     if (b->table->memory->device && cuda_blas_create(NULL, &blas) != ERR_OK)
         bench_failed(b, "gemm_fp8 measured", "all", ERR_UNSUPPORTED);

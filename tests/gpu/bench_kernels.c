@@ -28,19 +28,16 @@ static enum err run_copy(void *argument)
 /* Read and written bytes count, as they do in every op. */
 enum err bench_ceilings(struct bench *b)
 {
-    enum err rc = ERR_OK;
     double us;
     struct copy copy = { b, b->operands.capacity / 6 };
     TRY(bench_time(b, run_copy, &copy, &us));
     b->copy_gbs = 2 * (double)copy.bytes / us * 1e-3;
     bench_row(b, "copy", "ceiling", us, BENCH_GBS, 2 * (double)copy.bytes, 0);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err run_all(struct bench *b)
 {
-    enum err rc = ERR_OK;
     char text[256];
     b->table->describe(text, sizeof text);
     fprintf(stderr, "# %s/%s: %s\n", b->table->backend, b->table->kernel_set,
@@ -52,22 +49,18 @@ static enum err run_all(struct bench *b)
     TRY(bench_products(b));
     TRY(bench_memory_ops(b));
     TRY(bench_attention(b));
-    TRY(bench_fp8(b));
-out:
-    return rc;
+    return bench_fp8(b);
 }
 
 static enum err describe(void)
 {
     const struct kernels *table;
-    enum err rc = ERR_OK;
     char text[256];
     TRY(kernels_find("cuda", "auto", &table));
     TRY(table->memory->use(0));
     table->describe(text, sizeof text);
     printf("%s\n", text);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err bench(bool rehearse, bool json, bool compare, int *failed)

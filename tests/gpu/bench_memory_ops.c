@@ -196,8 +196,8 @@ static enum err upload_ids(struct work *w)
         ids[count + i] =
             (int32_t)(((i / TOP_K * 40503u >> 4) + i % TOP_K) % EXPERTS);
     }
-    TRY(bench_upload(w->b, (size_t)w->n * sizeof *ids, ids, w->ids));
-    TRY(bench_upload(w->b, count * sizeof *ids, ids + count, w->chosen));
+    TRY_OUT(bench_upload(w->b, (size_t)w->n * sizeof *ids, ids, w->ids));
+    TRY_OUT(bench_upload(w->b, count * sizeof *ids, ids + count, w->chosen));
 out:
     free(ids);
     return rc;
@@ -226,7 +226,6 @@ static enum err prepare(struct work *w, struct bench *b, int64_t n, int64_t d,
 
 static enum err run_experts(struct bench *b, int64_t d)
 {
-    enum err rc = ERR_OK;
     struct work w;
     TRY(prepare(&w, b, b->tokens, d, TOP_K));
     enum err sorted = run_route_sort(&w);
@@ -240,8 +239,7 @@ static enum err run_experts(struct bench *b, int64_t d)
         { "route_sort", run_route_sort, 0, 0.75, 0 },
     };
     RUN_OPS(&w, route_ops);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err bench_memory_ops(struct bench *b)
@@ -249,7 +247,6 @@ enum err bench_memory_ops(struct bench *b)
     static const int64_t widths[] = { 768, 1024, 2048, 4096 };
     const int64_t parameters = ((int64_t)128 << 20) / b->shrink / b->shrink;
     struct work w;
-    enum err rc = ERR_OK;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         int64_t d = widths[i] / b->shrink;
         TRY(bench_fill(b));
@@ -264,6 +261,5 @@ enum err bench_memory_ops(struct bench *b)
     run_ops(&w, &loss_op, 1);
     TRY(prepare(&w, b, parameters / 1024, 1024, 1));
     RUN_OPS(&w, state_ops);
-out:
-    return rc;
+    return ERR_OK;
 }

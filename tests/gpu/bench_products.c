@@ -124,7 +124,6 @@ static double flops(const struct gemm *g)
 /* On one device, the plans that the first pass made. */
 static enum err measure(struct bench *b)
 {
-    enum err rc = ERR_OK;
     if (!b->table->memory->device)
         return ERR_OK;
     struct cuda_blas *blas = cuda_blas_shared();
@@ -132,9 +131,7 @@ static enum err measure(struct bench *b)
         return err_set(ERR_UNSUPPORTED, "there is no cuBLASLt");
     TRY(cuda_blas_measure(blas, &b->ctx, b->operands.base,
                           b->operands.capacity));
-    TRY(bench_fill(b));
-out:
-    return rc;
+    return bench_fill(b);
 }
 
 /* Rows of an expert each; the forms as above. */
@@ -223,7 +220,6 @@ static double apart(const void *x, const void *y, enum dtype dtype, int64_t n)
 static enum err product_by(const struct product *p, int which,
                            struct arena *host, bool *there)
 {
-    enum err rc = ERR_OK;
     struct bench *b = p->b;
     const struct kernel_memory *memory = b->table->memory;
     const struct gemm *g = &p->gemm;
@@ -242,9 +238,7 @@ static enum err product_by(const struct product *p, int which,
     TRY(memory->download(b->ctx.stream,
                          (size_t)(g->m * g->n) * dtype_bytes(dtype), g->c,
                          host->base));
-    TRY(memory->wait(b->ctx.stream));
-out:
-    return rc;
+    return memory->wait(b->ctx.stream);
 }
 
 static enum err compare(const struct product *p, struct arena host[2])
@@ -254,10 +248,10 @@ static enum err compare(const struct product *p, struct arena host[2])
     double limit = dtype == DTYPE_F32 ? APART_F32 : APART_BF16, worst = 0;
     int tried = 0;
     bool there = true;
-    TRY(bench_fill(p->b)); /* it was another product's result */
-    TRY(product_by(p, -1, &host[0], &there));
+    TRY_OUT(bench_fill(p->b)); /* it was another product's result */
+    TRY_OUT(product_by(p, -1, &host[0], &there));
     for (int which = 0; which < ALGORITHMS; which++) {
-        TRY(product_by(p, which, &host[1], &there));
+        TRY_OUT(product_by(p, which, &host[1], &there));
         if (!there)
             continue;
         tried++;
@@ -285,7 +279,7 @@ enum err bench_products_compare(struct bench *b)
     if (products == NULL)
         return err_set(ERR_MEMORY, "no memory for the list of products");
     if (b->table->memory->device && cuda_blas_shared() == NULL)
-        TRY(err_set(ERR_UNSUPPORTED, "%s", cuda_blas_missing()));
+        TRY_OUT(err_set(ERR_UNSUPPORTED, "%s", cuda_blas_missing()));
     list_products(b, products);
     for (size_t i = 0; i < PRODUCTS; i++) {
         size_t bytes = (size_t)(products[i].gemm.m * products[i].gemm.n) *
@@ -293,7 +287,7 @@ enum err bench_products_compare(struct bench *b)
         most = bytes > most ? bytes : most;
     }
     for (int i = 0; i < 2; i++)
-        TRY(b->table->memory->host_create(most, &host[i]));
+        TRY_OUT(b->table->memory->host_create(most, &host[i]));
     for (size_t i = 0; i < PRODUCTS; i++) {
         enum err found = compare(&products[i], host);
         b->failed += found != ERR_OK;

@@ -354,17 +354,15 @@ static enum err start_source(void)
                                        .heads = 1,
                                        .head_dim = 1,
                                        .vocab = 1 };
-    enum err rc = ERR_OK;
     TRY(managed_source.start(&inner, &stream));
     least.scratch_bytes = inner->scratch_bytes(&one);
     if (least.scratch_bytes == 0)
         return ERR_OK;
     least.scratch = managed_source.allocate(least.scratch_bytes);
     if (least.scratch == NULL)
-        rc = err_set(ERR_MEMORY, "no managed memory: %zu bytes of scratch",
+        return err_set(ERR_MEMORY, "no managed memory: %zu bytes of scratch",
                      least.scratch_bytes);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void start(void)

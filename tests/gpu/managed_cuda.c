@@ -27,17 +27,14 @@ static void noise(bool on)
 
 static enum err start(const struct kernels **inner, void **stream)
 {
-    enum err rc = ERR_OK;
     int device;
     TRY(kernels_find("cuda", "auto", inner));
     TRY(cuda_device_use(0, &device));
     TRY(cuda_device_stream_create(false, stream));
     noise_table = *inner;
     TRY(cuda_device_stream_create(false, &noise_ctx.stream));
-    TRY(cuda_device_tensors_create((size_t)NOISE_ELEMENTS * sizeof(float),
-                                   &noise_memory));
-out:
-    return rc;
+    return cuda_device_tensors_create((size_t)NOISE_ELEMENTS * sizeof(float),
+                                      &noise_memory);
 }
 
 static void *allocate(size_t bytes)

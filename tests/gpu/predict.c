@@ -89,7 +89,6 @@ static enum err parse_rate(const char *option)
 static enum err parse(int argc, char **argv, bool *shapes, bool *documents,
                       struct train_settings *settings)
 {
-    enum err rc = ERR_OK;
     char data[] = "data.train=none", run[] = "run.dir=unused";
     char backend[] = "hardware.backend=cuda";
     char duration[] = "train.max_duration=1ba",
@@ -110,15 +109,13 @@ static enum err parse(int argc, char **argv, bool *shapes, bool *documents,
     if (settings->model.experts > 0)
         return err_set(ERR_UNSUPPORTED,
                        "a mixture of experts: only dense models are predicted");
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* --- a step --- */
 
 static enum err make(struct step *step, bool documents)
 {
-    enum err rc = ERR_OK;
     const struct train_settings *s = &step->settings;
     struct model_config config = train_settings_model(s);
     struct model_options options;
@@ -151,8 +148,7 @@ static enum err make(struct step *step, bool documents)
                                 .tokens = numbers,
                                 .labels = numbers,
                                 .sequence_ids = numbers + tokens };
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err run(struct step *step)
@@ -162,17 +158,18 @@ static enum err run(struct step *step)
     struct adamw adamw = { .correction1 = 1.0f, .correction2 = 1.0f };
     struct arena loss = { 0 };
     double norm;
-    TRY(step->kernels->memory->tensors_create(sizeof(struct leaf_loss), &loss));
+    TRY_OUT(
+        step->kernels->memory->tensors_create(sizeof(struct leaf_loss), &loss));
     replica_begin_batch(replica);
     for (int turn = 0; turn < replica_turns(replica); turn++) {
-        TRY(replica_begin_leaf(replica, turn));
-        TRY(model_train_leaf(step->model, replica_access(replica), &step->leaf,
-                             (void *)loss.base));
-        TRY(replica_end_leaf(replica));
+        TRY_OUT(replica_begin_leaf(replica, turn));
+        TRY_OUT(model_train_leaf(step->model, replica_access(replica),
+                                 &step->leaf, (void *)loss.base));
+        TRY_OUT(replica_end_leaf(replica));
     }
-    TRY(replica_finish_batch(replica));
-    TRY(replica_gradient_norm(replica, &norm));
-    TRY(replica_update(replica, &adamw));
+    TRY_OUT(replica_finish_batch(replica));
+    TRY_OUT(replica_gradient_norm(replica, &norm));
+    TRY_OUT(replica_update(replica, &adamw));
 out:
     step->kernels->memory->tensors_destroy(&loss);
     return rc;
@@ -291,10 +288,10 @@ int main(int argc, char **argv)
         rc = err_set(ERR_MEMORY, "out of memory");
         goto out;
     }
-    TRY(parse(argc, argv, &shapes, &documents, &step->settings));
-    TRY(make(step, documents));
-    TRY(run(step));
-    TRY(report(step, shapes));
+    TRY_OUT(parse(argc, argv, &shapes, &documents, &step->settings));
+    TRY_OUT(make(step, documents));
+    TRY_OUT(run(step));
+    TRY_OUT(report(step, shapes));
 out:
     if (rc != ERR_OK)
         fprintf(stderr, "predict: %s\n", err_text());

@@ -142,7 +142,6 @@ static enum err start(struct attention_pair *pair,
     static const struct cuda_attention_own own = { cuda_attention_forward,
                                                    cuda_attention_backward,
                                                    cuda_device_time };
-    enum err rc = ERR_OK;
     struct arena scratch = { 0 };
     const struct kernels *table;
     TRY(kernels_find("cuda", "auto", &table));
@@ -152,9 +151,7 @@ static enum err start(struct attention_pair *pair,
     TRY(table->memory->tensors_create(SCRATCH, &scratch));
     pair->ctx.scratch = scratch.base;
     pair->ctx.scratch_bytes = SCRATCH;
-    TRY(cuda_attention_choice_create(NULL, &own, choice));
-out:
-    return rc;
+    return cuda_attention_choice_create(NULL, &own, choice);
 }
 
 int main(void)

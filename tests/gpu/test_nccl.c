@@ -53,22 +53,18 @@ static enum err start(const struct rates *r, enum operation operation,
 static enum err turns(const struct rates *r, enum operation operation,
                       size_t bytes, int count)
 {
-    enum err rc = ERR_OK;
     for (int i = 0; i < count; i++) {
         struct comm_tensors_request *request;
         TRY(start(r, operation, bytes, &request));
         TRY(comm_tensors_wait(request, 0.0));
     }
-    TRY(comm_tensors_settle(r->tensors, 0.0));
-out:
-    return rc;
+    return comm_tensors_settle(r->tensors, 0.0);
 }
 
 /* What a link carries: all-gather and all-to-all keep a part at home. */
 static enum err rate(const struct rates *r, enum operation operation,
                      size_t bytes, double *gbs)
 {
-    enum err rc = ERR_OK;
     double size = (double)comm_size(r->comm);
     TRY(turns(r, operation, bytes, 3));
     TRY(comm_barrier(r->comm));
@@ -77,8 +73,7 @@ static enum err rate(const struct rates *r, enum operation operation,
     double sent = (double)bytes * TURNS;
     *gbs = (operation == EXCHANGE ? sent : sent * (size - 1) / size) /
            (clock_now() - begin) * 1e-9;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static void rates(struct rates *r)
@@ -103,16 +98,13 @@ static void rates(struct rates *r)
 
 static enum err open_bench(struct bench *b, const struct kernels *table)
 {
-    enum err rc = ERR_OK;
     b->memory = table->memory;
     TRY(b->memory->use(comm_local_rank(b->comm)));
     TRY(b->memory->stream_create(false, &b->stream));
     TRY(b->memory->tensors_create(ROOM, &b->device));
     TRY(b->memory->host_create(ROOM, &b->host));
-    TRY(comm_tensors_create(b->comm, b->memory, b->stream, "auto",
-                            &b->tensors));
-out:
-    return rc;
+    return comm_tensors_create(b->comm, b->memory, b->stream, "auto",
+                               &b->tensors);
 }
 
 static void run(struct comm *comm, const struct kernels *table)

@@ -55,7 +55,6 @@ static void lay_out(struct side *side, int rank, struct arena *arena)
 
 static enum err make_items(struct side *side, int rank)
 {
-    enum err rc = ERR_OK;
     struct model_config config;
     struct arena plan = { 0 };
     TRY(model_config_preset("mpt-125m", &config));
@@ -67,8 +66,7 @@ static enum err make_items(struct side *side, int rank)
     lay_out(side, rank, &plan);
     TRY(arena_create(plan.used, &side->arena));
     lay_out(side, rank, &side->arena);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* The same formula as in dcp.py. */
@@ -111,7 +109,6 @@ static void clear(struct side *side)
  */
 static enum err drop(const struct side *side, int step)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/checkpoints/step-%09d", side->dir, step));
     DIR *dir = opendir(path);
@@ -125,15 +122,12 @@ static enum err drop(const struct side *side, int step)
         }
     }
     closedir(dir);
-    rc = comm_barrier(side->comm);
-out:
-    return rc;
+    return comm_barrier(side->comm);
 }
 
 static enum err save(struct side *side, struct ckpt_saver *saver, int step,
                      double times[2])
 {
-    enum err rc = ERR_OK;
     struct ckpt_progress progress;
     TRY(comm_barrier(side->comm));
     double begin_s = clock_now();
@@ -145,9 +139,8 @@ static enum err save(struct side *side, struct ckpt_saver *saver, int step,
     TRY(comm_all_reduce_i64(side->comm, &return_us, 1, COMM_MAX));
     times[0] = (double)return_us / 1e6;
     if (progress.phase != CKPT_COMMITTED)
-        rc = err_set(progress.error, "%s", progress.text);
-out:
-    return rc;
+        return err_set(progress.error, "%s", progress.text);
+    return ERR_OK;
 }
 
 static enum err load(struct side *side, double *seconds)
@@ -156,11 +149,11 @@ static enum err load(struct side *side, double *seconds)
     int64_t step;
     json_t *state = NULL;
     clear(side);
-    TRY(comm_barrier(side->comm));
+    TRY_OUT(comm_barrier(side->comm));
     double begin_s = clock_now();
-    TRY(ckpt_load(side->comm, side->dir, NULL, side->items, side->item_count,
-                  &step, &state, NULL));
-    TRY(comm_barrier(side->comm));
+    TRY_OUT(ckpt_load(side->comm, side->dir, NULL, side->items,
+                      side->item_count, &step, &state, NULL));
+    TRY_OUT(comm_barrier(side->comm));
     *seconds = clock_now() - begin_s;
 out:
     json_decref(state);
@@ -175,24 +168,24 @@ static enum err run_times(struct side *side, bool async)
     struct ckpt_saver *saver = NULL;
     struct ckpt_options options = { .attempt = "1.1", .stage = async };
     fill(side);
-    TRY(fsio_mkdirs(side->dir));
-    TRY(ckpt_saver_create(side->comm, side->dir, &options, side->items,
-                          side->item_count, &saver));
-    TRY(save(side, saver, 1, times));
+    TRY_OUT(fsio_mkdirs(side->dir));
+    TRY_OUT(ckpt_saver_create(side->comm, side->dir, &options, side->items,
+                              side->item_count, &saver));
+    TRY_OUT(save(side, saver, 1, times));
     sync();
-    TRY(save(side, saver, 2, times));
+    TRY_OUT(save(side, saver, 2, times));
     if (!async)
         times[0] = times[1];
     double begin_s = clock_now();
     sync();
     sync_s = clock_now() - begin_s;
     for (int i = 0; i < 2; i++) {
-        TRY(drop(side, 2));
-        TRY(load(side, &load_s));
+        TRY_OUT(drop(side, 2));
+        TRY_OUT(load(side, &load_s));
     }
     if (!filled(side))
         rc = err_set(ERR_INTERNAL, "what was loaded differs");
-    TRY(comm_agree(side->comm, rc));
+    TRY_OUT(comm_agree(side->comm, rc));
     if (comm_rank(side->comm) == 0)
         printf("%.4f %.4f %.4f %.4f\n", times[0], times[1], sync_s, load_s);
 out:
@@ -229,20 +222,20 @@ int main(int argc, char **argv)
     enum err rc = ERR_OK;
     struct side side = { .dir = argc > 2 ? argv[2] : "" };
     if (argc == 2 && strcmp(argv[1], "shapes") == 0) {
-        TRY(make_items(&side, 0));
+        TRY_OUT(make_items(&side, 0));
         print_shapes(&side);
         goto out;
     }
-    TRY(comm_create("mpi", NULL, NULL, TIMEOUT_S, &side.comm));
+    TRY_OUT(comm_create("mpi", NULL, NULL, TIMEOUT_S, &side.comm));
     if (argc < 3 || comm_size(side.comm) != 2) {
         rc = err_set(ERR_USAGE, "two ranks: side times DIR sync|async, or side "
                                 "load DIR");
         goto out;
     }
-    TRY(comm_agree(side.comm, make_items(&side, comm_rank(side.comm))));
-    TRY(strcmp(argv[1], "load") == 0
-            ? run_load(&side)
-            : run_times(&side, argc > 3 && strcmp(argv[3], "async") == 0));
+    TRY_OUT(comm_agree(side.comm, make_items(&side, comm_rank(side.comm))));
+    TRY_OUT(strcmp(argv[1], "load") == 0
+                ? run_load(&side)
+                : run_times(&side, argc > 3 && strcmp(argv[3], "async") == 0));
 out:
     if (rc != ERR_OK)
         fprintf(stderr, "side: %s\n", err_text());

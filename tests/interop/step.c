@@ -19,14 +19,12 @@
 
 static enum err open_in(const char *dir, const char *name, FILE **out)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/%s", dir, name));
     *out = fopen(path, "wb");
     if (*out == NULL)
-        rc = err_errno("%s", path);
-out:
-    return rc;
+        return err_errno("%s", path);
+    return ERR_OK;
 }
 
 static enum err close_written(FILE *file)
@@ -42,8 +40,8 @@ static enum err write_weights(const char *dir, const struct bench_model *bench)
     enum err rc = ERR_OK;
     FILE *tensors = NULL, *weights = NULL;
     const struct params *params = bench_model_params(bench);
-    TRY(open_in(dir, "tensors", &tensors));
-    TRY(open_in(dir, "weights", &weights));
+    TRY_OUT(open_in(dir, "tensors", &tensors));
+    TRY_OUT(open_in(dir, "weights", &weights));
     for (int i = 0; i < params->count; i++) {
         const struct param *p = &params->list[i];
         fprintf(tensors, "%s", p->name);
@@ -73,8 +71,8 @@ static enum err write_batch(const char *dir,
         return err_set(ERR_MEMORY, "out of memory");
     bench_model_batch(config->vocab_size, kind->samples, kind->seq_len, tokens,
                       tokens + count);
-    TRY(open_in(dir, "model", &model));
-    TRY(open_in(dir, "batch", &batch));
+    TRY_OUT(open_in(dir, "model", &model));
+    TRY_OUT(open_in(dir, "batch", &batch));
     fprintf(model, "%lld %lld %lld %lld %d %d\n", (long long)config->n_layers,
             (long long)config->d_model, (long long)config->n_heads,
             (long long)config->vocab_size, kind->samples, kind->seq_len);
@@ -90,7 +88,6 @@ out:
 
 static enum err print_times(struct bench_model *bench)
 {
-    enum err rc = ERR_OK;
     char line[16];
     while (fgets(line, sizeof line, stdin) != NULL) {
         double loss, seconds;
@@ -98,8 +95,7 @@ static enum err print_times(struct bench_model *bench)
         printf("%.6f %.7f\n", seconds, loss);
         fflush(stdout);
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 int main(int argc, char **argv)
@@ -115,16 +111,16 @@ int main(int argc, char **argv)
                         "THREADS\n");
         return EXIT_USAGE;
     }
-    TRY(bench_model_find(argv[2], &kind));
+    TRY_OUT(bench_model_find(argv[2], &kind));
     int threads = times ? atoi(argv[3]) : 2;
     if (threads < 1)
         return EXIT_USAGE;
-    TRY(bench_model_create(&kind, threads, &bench));
+    TRY_OUT(bench_model_create(&kind, threads, &bench));
     if (writes) {
-        TRY(write_weights(argv[3], bench));
-        TRY(write_batch(argv[3], &kind));
+        TRY_OUT(write_weights(argv[3], bench));
+        TRY_OUT(write_batch(argv[3], &kind));
     } else {
-        TRY(print_times(bench));
+        TRY_OUT(print_times(bench));
     }
 out:
     bench_model_destroy(bench);
