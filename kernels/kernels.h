@@ -421,8 +421,8 @@ int kernels_threads_default(int shared_by);
 /* Give each thread that OpenMP adds to the caller a processor of its own, where
  * the affinity mask has as many processors as there are `threads`. A thread that
  * slept is often woken on the processor of the one that woke it, and Linux parts
- * them only milliseconds later: on two processors one product in thirty took
- * twice its time. The caller itself stays free, and with it what it starts
+ * them only milliseconds later: products take up to twice their time
+ * (docs/benchmarks.md). The caller itself stays free, and with it what it starts
  * later. Does nothing with fewer threads than processors: then ranks may share
  * them. */
 void kernels_spread_threads(int threads);
