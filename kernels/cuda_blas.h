@@ -44,14 +44,11 @@ enum err cuda_blas_gemm_fp8(struct cuda_blas *blas,
  * it, which is asked once for every kind of product. */
 enum err cuda_blas_gemm_or(struct cuda_blas *blas, const struct kernel_ctx *ctx,
                            enum dtype dtype, const struct gemm *gemm,
-                           enum err (*own)(const struct kernel_ctx *ctx,
-                                           enum dtype dtype,
-                                           const struct gemm *gemm));
+                           enum err(*own) KERNEL_LIKE(gemm));
 enum err cuda_blas_gemm_fp8_or(struct cuda_blas *blas,
                                const struct kernel_ctx *ctx,
                                const struct gemm_fp8 *gemm,
-                               enum err (*own)(const struct kernel_ctx *ctx,
-                                               const struct gemm_fp8 *gemm));
+                               enum err(*own) KERNEL_LIKE(gemm_fp8));
 
 /* The product by the heuristics' algorithm number `which`, of those that are
  * measured, for comparisons; the plan's own stays. *there: there are as many,
@@ -84,12 +81,5 @@ enum err cuda_blas_choose(struct cuda_blas *blas, const char *text);
  * used here, for which cuda_blas_missing() is the reason. */
 struct cuda_blas *cuda_blas_shared(void);
 const char *cuda_blas_missing(void);
-
-/* The ops of the table, the tiled kernels being the own ones. Without cuBLASLt
- * they are those, which cuda_choice_allow() asks for. */
-enum err cuda_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
-                   const struct gemm *gemm);
-enum err cuda_gemm_fp8(const struct kernel_ctx *ctx,
-                       const struct gemm_fp8 *gemm);
 
 #endif

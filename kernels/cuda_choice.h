@@ -14,16 +14,8 @@ enum err cuda_choice_write(char **text);
 enum err cuda_choice_read(const char *text);
 
 /* The table's attention: the own kernels' or cuDNN's. */
-enum err cuda_choice_attention_forward(const struct kernel_ctx *ctx,
-                                       enum dtype dtype,
-                                       const struct attention *shape,
-                                       const void *qkv, void *out, float *lse);
-enum err cuda_choice_attention_backward(const struct kernel_ctx *ctx,
-                                        enum dtype dtype,
-                                        const struct attention *shape,
-                                        const void *qkv, const void *out,
-                                        const float *lse, const void *dout,
-                                        void *dqkv);
+enum err cuda_choice_attention_forward KERNEL_LIKE(attention_forward);
+enum err cuda_choice_attention_backward KERNEL_LIKE(attention_backward);
 /* Scratch that it may take, besides the own kernels'. */
 size_t cuda_choice_scratch(const struct kernel_limits *limits);
 

@@ -13,17 +13,17 @@
 #ifdef CUDA_EMULATED
 #define TABLE cuda_table_emulated
 #define KERNEL_SET "emulated"
-#define GEMM cuda_gemm_tiled_emulated
-#define GEMM_FP8 cuda_gemm_fp8_tiled_emulated
-#define ATTENTION(way) cuda_attention_##way##_emulated
+/* There are no libraries, so products are the own kernels'. */
+#define cuda_gemm_emulated cuda_gemm_tiled_emulated
+#define cuda_gemm_fp8_emulated cuda_gemm_fp8_tiled_emulated
 #define MEMORY cuda_emulator_memory
 extern const struct kernel_memory cuda_emulator_memory;
 #else
 #define TABLE cuda_table
 #define KERNEL_SET "sm_80+sm_90a"
-#define GEMM cuda_gemm
-#define GEMM_FP8 cuda_gemm_fp8
-#define ATTENTION(way) cuda_choice_attention_##way
+/* The own kernels' attention or cuDNN's. */
+#define cuda_attention_forward cuda_choice_attention_forward
+#define cuda_attention_backward cuda_choice_attention_backward
 #define MEMORY cuda_memory
 #endif
 
@@ -76,6 +76,8 @@ static double cuda_peak_flops(const struct kernel_ctx *ctx, enum dtype dtype,
 }
 #endif
 
+#define TABLE_ENTRY(op, ...) .op = CUDA_SYMBOL(op),
+
 const struct kernels TABLE = {
     .backend = "cuda",
     .kernel_set = KERNEL_SET,
@@ -90,48 +92,8 @@ const struct kernels TABLE = {
     .allow_fallback = cuda_choice_allow,
     .chosen = cuda_choice_chosen,
 #endif
-    .gemm = GEMM,
-    .quantize = CUDA_SYMBOL(quantize),
-    .gemm_fp8 = GEMM_FP8,
-    .embedding_forward = CUDA_SYMBOL(embedding_forward),
-    .embedding_backward = CUDA_SYMBOL(embedding_backward),
-    .norm_forward = CUDA_SYMBOL(norm_forward),
-    .add_norm_forward = CUDA_SYMBOL(add_norm_forward),
-    .norm_backward = CUDA_SYMBOL(norm_backward),
-    .activation_forward = CUDA_SYMBOL(activation_forward),
-    .activation_backward = CUDA_SYMBOL(activation_backward),
-    .glu_forward = CUDA_SYMBOL(glu_forward),
-    .glu_backward = CUDA_SYMBOL(glu_backward),
-    .clip_forward = CUDA_SYMBOL(clip_forward),
-    .clip_backward = CUDA_SYMBOL(clip_backward),
-    .rope = CUDA_SYMBOL(rope),
-    .dropout = CUDA_SYMBOL(dropout),
-    .jitter = CUDA_SYMBOL(jitter),
-    .attention_forward = ATTENTION(forward),
-    .attention_backward = ATTENTION(backward),
-    .attention_chunk_forward = CUDA_SYMBOL(attention_chunk_forward),
-    .attention_chunk_backward = CUDA_SYMBOL(attention_chunk_backward),
-    .cross_entropy = CUDA_SYMBOL(cross_entropy),
-    .route_forward = CUDA_SYMBOL(route_forward),
-    .route_backward = CUDA_SYMBOL(route_backward),
-    .route_sort = CUDA_SYMBOL(route_sort),
-    .route_sums = CUDA_SYMBOL(route_sums),
-    .balance_forward = CUDA_SYMBOL(balance_forward),
-    .balance_backward = CUDA_SYMBOL(balance_backward),
-    .expert_gather = CUDA_SYMBOL(expert_gather),
-    .expert_combine = CUDA_SYMBOL(expert_combine),
-    .expert_weigh = CUDA_SYMBOL(expert_weigh),
-    .grouped_gemm = CUDA_SYMBOL(grouped_gemm),
-    .pack = CUDA_SYMBOL(pack),
-    .unpack = CUDA_SYMBOL(unpack),
-    .bias_backward = CUDA_SYMBOL(bias_backward),
-    .accumulate = CUDA_SYMBOL(accumulate),
-    .add = CUDA_SYMBOL(add),
-    .zero = CUDA_SYMBOL(zero),
-    .convert = CUDA_SYMBOL(convert),
-    .copy_rows = CUDA_SYMBOL(copy_rows),
-    .sum = CUDA_SYMBOL(sum),
-    .chunk_sum_squares = CUDA_SYMBOL(chunk_sum_squares),
-    .adamw = CUDA_SYMBOL(adamw),
-    .lion = CUDA_SYMBOL(lion),
+    /* clang-format off */
+    KERNEL_OPS(TABLE_ENTRY)
+    KERNEL_OPS_FP8(TABLE_ENTRY)
+    /* clang-format on */
 };

@@ -93,17 +93,14 @@ static inline void *deferred_tensor(const void *tensor)
     return (void *)(uintptr_t)tensor;
 }
 
-static inline enum err deferred_zero(const struct kernel_ctx *ctx,
-                                     enum dtype dtype, int64_t n, void *x)
+static inline enum err deferred_zero KERNEL_LIKE(zero)
 {
     struct deferred_op op = { DEFERRED_ZERO, .from = dtype, .n = n };
     op.tensors[0] = x;
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_accumulate(const struct kernel_ctx *ctx,
-                                           enum dtype dtype, int64_t n,
-                                           const void *x, void *y)
+static inline enum err deferred_accumulate KERNEL_LIKE(accumulate)
 {
     struct deferred_op op = { DEFERRED_ACCUMULATE, .from = dtype, .n = n };
     op.tensors[0] = deferred_tensor(x);
@@ -111,9 +108,7 @@ static inline enum err deferred_accumulate(const struct kernel_ctx *ctx,
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_add(const struct kernel_ctx *ctx,
-                                    enum dtype dtype, int64_t n, const void *a,
-                                    float scale, const void *b, void *out)
+static inline enum err deferred_add KERNEL_LIKE(add)
 {
     struct deferred_op op = { DEFERRED_ADD, .from = dtype, .n = n,
                               .scale = scale };
@@ -123,9 +118,7 @@ static inline enum err deferred_add(const struct kernel_ctx *ctx,
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_convert(const struct kernel_ctx *ctx, int64_t n,
-                                        enum dtype from, const void *x,
-                                        enum dtype to, void *y)
+static inline enum err deferred_convert KERNEL_LIKE(convert)
 {
     struct deferred_op op = { DEFERRED_CONVERT, .from = from, .to = to,
                               .n = n };
@@ -134,9 +127,7 @@ static inline enum err deferred_convert(const struct kernel_ctx *ctx, int64_t n,
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_squares(const struct kernel_ctx *ctx,
-                                        enum dtype dtype, int64_t n,
-                                        const void *x, double *out)
+static inline enum err deferred_chunk_sum_squares KERNEL_LIKE(chunk_sum_squares)
 {
     struct deferred_op op = { DEFERRED_SQUARES, .from = dtype, .n = n };
     op.tensors[0] = deferred_tensor(x);
@@ -144,10 +135,7 @@ static inline enum err deferred_squares(const struct kernel_ctx *ctx,
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_adamw(const struct kernel_ctx *ctx,
-                                      enum dtype dtype, int64_t n,
-                                      const struct adamw *step, float *p,
-                                      const void *g, float *m, float *v)
+static inline enum err deferred_adamw KERNEL_LIKE(adamw)
 {
     struct deferred_op op = { DEFERRED_ADAMW, .from = dtype, .n = n,
                               .step = *step };
@@ -158,10 +146,7 @@ static inline enum err deferred_adamw(const struct kernel_ctx *ctx,
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_lion(const struct kernel_ctx *ctx,
-                                     enum dtype dtype, int64_t n,
-                                     const struct adamw *step, float *p,
-                                     const void *g, float *m)
+static inline enum err deferred_lion KERNEL_LIKE(lion)
 {
     struct deferred_op op = { DEFERRED_LION, .from = dtype, .n = n,
                               .step = *step };
@@ -171,10 +156,7 @@ static inline enum err deferred_lion(const struct kernel_ctx *ctx,
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_pack(const struct kernel_ctx *ctx,
-                                     enum dtype dtype, enum packing packing,
-                                     int64_t rows, int64_t cols, const void *x,
-                                     void *packed)
+static inline enum err deferred_pack KERNEL_LIKE(pack)
 {
     struct deferred_op op = { DEFERRED_PACK, .from = dtype, .packing = packing,
                               .rows = rows, .n = cols };
@@ -183,10 +165,7 @@ static inline enum err deferred_pack(const struct kernel_ctx *ctx,
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_unpack(const struct kernel_ctx *ctx,
-                                       enum dtype dtype, enum packing packing,
-                                       int64_t rows, int64_t cols,
-                                       const void *packed, void *x)
+static inline enum err deferred_unpack KERNEL_LIKE(unpack)
 {
     struct deferred_op op = { DEFERRED_UNPACK, .from = dtype,
                               .packing = packing, .rows = rows, .n = cols };
@@ -203,7 +182,7 @@ static const struct kernels deferred_kernels = {
     .accumulate = deferred_accumulate,
     .add = deferred_add,
     .convert = deferred_convert,
-    .chunk_sum_squares = deferred_squares,
+    .chunk_sum_squares = deferred_chunk_sum_squares,
     .adamw = deferred_adamw,
     .lion = deferred_lion,
     .pack = deferred_pack,

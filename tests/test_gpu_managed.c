@@ -5,7 +5,6 @@
  * the same table (gpu/rehearsal). */
 #include "tests/gpu/managed.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +25,7 @@ const struct kernels *const *__real_kernels_all(void);
 void *__real_aligned_alloc(size_t alignment, size_t bytes);
 void __real_free(void *memory);
 
-static enum err add(const struct kernel_ctx *ctx, enum dtype dtype, int64_t n,
-                    const void *a, float scale, const void *b, void *out)
+static enum err add KERNEL_LIKE(add)
 {
     fake.adds++;
     fake.on_stream = ctx->stream == &fake.stream;
@@ -95,20 +93,9 @@ const struct managed_source managed_source = { .start = start,
 static void check_members(const struct kernels *table)
 {
     size_t missing = 0, count = 0;
-    for (size_t at = 0; at < sizeof *table; at += sizeof(void *)) {
-        void *member;
-        memcpy(&member, (const char *)table + at, sizeof member);
-        /* a promise is no op, nor what is measured or chosen */
-        bool op = at != offsetof(struct kernels, adds_once) &&
-                  at != offsetof(struct kernels, peak_flops) &&
-                  at != offsetof(struct kernels, measure) &&
-                  at != offsetof(struct kernels, choices) &&
-                  at != offsetof(struct kernels, choose) &&
-                  at != offsetof(struct kernels, allow_fallback) &&
-                  at != offsetof(struct kernels, chosen);
-        missing += op && member == NULL;
-        count += op;
-    }
+#define CHECK_MEMBER(op, ...) missing += table->op == NULL, count++;
+    KERNEL_OPS(CHECK_MEMBER)
+    KERNEL_OPS_FP8(CHECK_MEMBER)
     tap_is_int((long long)missing, 0, "none of the table's %zu ops is NULL",
                count);
     tap_ok(kernels_all()[0] == fake.cpu && kernels_all()[1] == table &&

@@ -48,9 +48,9 @@ static double size(enum dtype dtype, int64_t rows, int64_t columns)
 
 /* --- products and attention --- */
 
-static enum err note_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
-                          const struct gemm *g)
+static enum err note_gemm KERNEL_LIKE(gemm)
 {
+    const struct gemm *g = gemm;
     static const char *const names[] = { "gemm NT", "gemm NN", "gemm TN" };
     double c = size(g->form == GEMM_TN ? DTYPE_F32 : dtype, g->m, g->n);
     return note(ctx,
@@ -88,10 +88,7 @@ static struct note attention(const char *op, enum note_kind kind,
     };
 }
 
-static enum err note_attention_forward(const struct kernel_ctx *ctx,
-                                       enum dtype dtype,
-                                       const struct attention *shape,
-                                       const void *qkv, void *out, float *lse)
+static enum err note_attention_forward KERNEL_LIKE(attention_forward)
 {
     struct note what =
         attention(shape->sequence_ids != NULL ? "attention_forward, documents"
@@ -101,12 +98,7 @@ static enum err note_attention_forward(const struct kernel_ctx *ctx,
     return note(ctx, what);
 }
 
-static enum err note_attention_backward(const struct kernel_ctx *ctx,
-                                        enum dtype dtype,
-                                        const struct attention *shape,
-                                        const void *qkv, const void *out,
-                                        const float *lse, const void *dout,
-                                        void *dqkv)
+static enum err note_attention_backward KERNEL_LIKE(attention_backward)
 {
     struct note what =
         attention(shape->sequence_ids != NULL ? "attention_backward, documents"
@@ -118,11 +110,7 @@ static enum err note_attention_backward(const struct kernel_ctx *ctx,
 
 /* --- what is bound by memory --- */
 
-static enum err note_embedding_forward(const struct kernel_ctx *ctx,
-                                       enum dtype dtype, int64_t n, int64_t seq,
-                                       int64_t d, const int32_t *tokens,
-                                       const void *wte, const void *wpe,
-                                       void *out)
+static enum err note_embedding_forward KERNEL_LIKE(embedding_forward)
 {
     return stream(ctx, "embedding_forward", n, d,
                   (wpe != NULL ? 3.0 : 2.0) * size(dtype, n, d), 1);
@@ -130,11 +118,7 @@ static enum err note_embedding_forward(const struct kernel_ctx *ctx,
 
 /* As if every token were another one, and with the look at all tokens before
  * each. */
-static enum err note_embedding_backward(const struct kernel_ctx *ctx,
-                                        enum dtype dtype, int64_t n,
-                                        int64_t seq, int64_t d,
-                                        const int32_t *tokens, const void *dout,
-                                        void *dwte, void *dwpe)
+static enum err note_embedding_backward KERNEL_LIKE(embedding_backward)
 {
     double slabs = (double)((d + SLAB - 1) / SLAB);
     double search = slabs * (double)n * (double)n / 2.0 * 4.0;
@@ -159,177 +143,120 @@ static enum err norm_note(const struct kernel_ctx *ctx, const char *op,
                   launches);
 }
 
-static enum err note_norm_forward(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, const struct norm *norm,
-                                  const void *x, const void *gamma,
-                                  const void *beta, void *y, float *mean,
-                                  float *rstd)
+static enum err note_norm_forward KERNEL_LIKE(norm_forward)
 {
     return norm_note(ctx, "norm_forward", dtype, norm, 2.0, 1);
 }
 
-static enum err note_add_norm_forward(const struct kernel_ctx *ctx,
-                                      enum dtype dtype, const struct norm *norm,
-                                      const void *a, float scale, const void *b,
-                                      void *x, const void *gamma,
-                                      const void *beta, void *y, float *mean,
-                                      float *rstd)
+static enum err note_add_norm_forward KERNEL_LIKE(add_norm_forward)
 {
     return norm_note(ctx, "add_norm_forward", dtype, norm, 4.0, 1);
 }
 
-static enum err note_norm_backward(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, const struct norm *norm,
-                                   const void *dy, const void *x,
-                                   const void *gamma, const float *mean,
-                                   const float *rstd, bool accumulate, void *dx,
-                                   void *dgamma, void *dbeta)
+static enum err note_norm_backward KERNEL_LIKE(norm_backward)
 {
     return norm_note(ctx, "norm_backward", dtype, norm, accumulate ? 4.0 : 3.0,
                      dbeta != NULL ? 3 : 2);
 }
 
-static enum err note_activation_forward(const struct kernel_ctx *ctx,
-                                        enum dtype dtype, enum activation act,
-                                        int64_t n, const void *x, void *y)
+static enum err note_activation_forward KERNEL_LIKE(activation_forward)
 {
     return stream(ctx, "activation_forward", n, 1, 2.0 * size(dtype, n, 1), 1);
 }
 
-static enum err note_activation_backward(const struct kernel_ctx *ctx,
-                                         enum dtype dtype, enum activation act,
-                                         int64_t n, const void *x,
-                                         const void *dy, void *dx)
+static enum err note_activation_backward KERNEL_LIKE(activation_backward)
 {
     return stream(ctx, "activation_backward", n, 1, 3.0 * size(dtype, n, 1), 1);
 }
 
-static enum err note_glu_forward(const struct kernel_ctx *ctx, enum dtype dtype,
-                                 enum activation act, int64_t n, int64_t width,
-                                 int64_t stride, const void *gate,
-                                 const void *up, void *y)
+static enum err note_glu_forward KERNEL_LIKE(glu_forward)
 {
     return stream(ctx, "glu_forward", n, width, 3.0 * size(dtype, n, width), 1);
 }
 
-static enum err note_glu_backward(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, enum activation act,
-                                  int64_t n, int64_t width, int64_t stride,
-                                  const void *gate, const void *up,
-                                  const void *dy, void *dgate, void *dup)
+static enum err note_glu_backward KERNEL_LIKE(glu_backward)
 {
     return stream(ctx, "glu_backward", n, width, 5.0 * size(dtype, n, width),
                   1);
 }
 
-static enum err note_clip_forward(const struct kernel_ctx *ctx,
-                                  enum dtype dtype, int64_t n, float limit,
-                                  void *x)
+static enum err note_clip_forward KERNEL_LIKE(clip_forward)
 {
     return stream(ctx, "clip_forward", n, 1, 2.0 * size(dtype, n, 1), 1);
 }
 
-static enum err note_clip_backward(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, float limit,
-                                   const void *x, void *dx)
+static enum err note_clip_backward KERNEL_LIKE(clip_backward)
 {
     return stream(ctx, "clip_backward", n, 1, 3.0 * size(dtype, n, 1), 1);
 }
 
-static enum err note_rope(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, int64_t seq, int64_t heads,
-                          int64_t rotated, int64_t head_dim, const float *table,
-                          bool inverse, void *x)
+static enum err note_rope KERNEL_LIKE(rope)
 {
     return stream(ctx, "rope", n, rotated * head_dim,
                   2.0 * size(dtype, n, rotated * head_dim), 1);
 }
 
-static enum err note_dropout(const struct kernel_ctx *ctx, enum dtype dtype,
-                             int64_t samples, int64_t elements, float p,
-                             const struct random_place *random, float scale,
-                             const void *x, void *y)
+static enum err note_dropout KERNEL_LIKE(dropout)
 {
     return stream(ctx, "dropout", samples, elements,
                   2.0 * size(dtype, samples, elements), 1);
 }
 
-static enum err note_cross_entropy(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, int64_t vocab,
-                                   float scale, void *logits,
-                                   const int32_t *labels, bool gradient,
-                                   float *losses)
+static enum err note_cross_entropy KERNEL_LIKE(cross_entropy)
 {
     return stream(ctx, "cross_entropy", n, vocab,
                   (gradient ? 2.0 : 1.0) * size(dtype, n, vocab), 1);
 }
 
-static enum err note_bias_backward(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, int64_t d,
-                                   const void *dy, void *dbias)
+static enum err note_bias_backward KERNEL_LIKE(bias_backward)
 {
     return stream(ctx, "bias_backward", n, d, size(dtype, n, d), 2);
 }
 
-static enum err note_accumulate(const struct kernel_ctx *ctx, enum dtype dtype,
-                                int64_t n, const void *x, void *y)
+static enum err note_accumulate KERNEL_LIKE(accumulate)
 {
     return stream(ctx, "accumulate", n, 1, 3.0 * size(dtype, n, 1), 1);
 }
 
-static enum err note_add(const struct kernel_ctx *ctx, enum dtype dtype,
-                         int64_t n, const void *a, float scale, const void *b,
-                         void *out)
+static enum err note_add KERNEL_LIKE(add)
 {
     return stream(ctx, "add", n, 1, 3.0 * size(dtype, n, 1), 1);
 }
 
-static enum err note_zero(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, void *x)
+static enum err note_zero KERNEL_LIKE(zero)
 {
     return stream(ctx, "zero", n, 1, size(dtype, n, 1), 1);
 }
 
-static enum err note_copy_rows(const struct kernel_ctx *ctx, enum dtype dtype,
-                               int64_t rows, int64_t width, int64_t x_stride,
-                               const void *x, int64_t y_stride, void *y)
+static enum err note_copy_rows KERNEL_LIKE(copy_rows)
 {
     return stream(ctx, "copy_rows", rows, width, 2.0 * size(dtype, rows, width),
                   1);
 }
 
-static enum err note_convert(const struct kernel_ctx *ctx, int64_t n,
-                             enum dtype from, const void *x, enum dtype to,
-                             void *y)
+static enum err note_convert KERNEL_LIKE(convert)
 {
     return stream(ctx, "convert", n, 1, size(from, n, 1) + size(to, n, 1), 1);
 }
 
-static enum err note_sum(const struct kernel_ctx *ctx, int64_t n,
-                         const float *x, double *out)
+static enum err note_sum KERNEL_LIKE(sum)
 {
     return stream(ctx, "sum", n, 1, size(DTYPE_F32, n, 1), 2);
 }
 
-static enum err note_chunk_sum_squares(const struct kernel_ctx *ctx,
-                                       enum dtype dtype, int64_t n,
-                                       const void *x, double *out)
+static enum err note_chunk_sum_squares KERNEL_LIKE(chunk_sum_squares)
 {
     return stream(ctx, "chunk_sum_squares", n, 1, size(dtype, n, 1), 1);
 }
 
-static enum err note_adamw(const struct kernel_ctx *ctx, enum dtype dtype,
-                           int64_t n, const struct adamw *step, float *p,
-                           const void *g, float *m, float *v)
+static enum err note_adamw KERNEL_LIKE(adamw)
 {
     double copy = step->copy != NULL ? size(DTYPE_BF16, n, 1) : 0.0;
     return stream(ctx, "adamw", n, 1,
                   6.0 * size(DTYPE_F32, n, 1) + size(dtype, n, 1) + copy, 1);
 }
 
-static enum err note_lion(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, const struct adamw *step, float *p,
-                          const void *g, float *m)
+static enum err note_lion KERNEL_LIKE(lion)
 {
     double copy = step->copy != NULL ? size(DTYPE_BF16, n, 1) : 0.0;
     return stream(ctx, "lion", n, 1,
