@@ -22,13 +22,8 @@ struct cuda_dnn_library;
 
 /* The own kernels, and cuda_device_time; others in tests. */
 struct cuda_attention_own {
-    enum err (*forward)(const struct kernel_ctx *ctx, enum dtype dtype,
-                        const struct attention *shape, const void *qkv,
-                        void *out, float *lse);
-    enum err (*backward)(const struct kernel_ctx *ctx, enum dtype dtype,
-                         const struct attention *shape, const void *qkv,
-                         const void *out, const float *lse, const void *dout,
-                         void *dqkv);
+    enum err(*forward) KERNEL_LIKE(attention_forward);
+    enum err(*backward) KERNEL_LIKE(attention_backward);
     enum err (*time)(void *stream, enum err (*run)(void *), void *argument,
                      double *us);
 };

@@ -158,9 +158,7 @@ static enum err ask_for_own(struct cuda_blas *blas,
 
 enum err cuda_blas_gemm_or(struct cuda_blas *blas, const struct kernel_ctx *ctx,
                            enum dtype dtype, const struct gemm *gemm,
-                           enum err (*own)(const struct kernel_ctx *ctx,
-                                           enum dtype dtype,
-                                           const struct gemm *gemm))
+                           enum err(*own) KERNEL_LIKE(gemm))
 {
     enum err rc = cuda_blas_gemm(blas, ctx, dtype, gemm);
     const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
@@ -175,8 +173,7 @@ out:
 enum err cuda_blas_gemm_fp8_or(struct cuda_blas *blas,
                                const struct kernel_ctx *ctx,
                                const struct gemm_fp8 *gemm,
-                               enum err (*own)(const struct kernel_ctx *ctx,
-                                               const struct gemm_fp8 *gemm))
+                               enum err(*own) KERNEL_LIKE(gemm_fp8))
 {
     enum err rc = cuda_blas_gemm_fp8(blas, ctx, gemm);
     const struct cuda_blas_plan_key key = cuda_blas_plan_key_fp8(gemm);

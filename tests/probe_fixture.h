@@ -78,8 +78,7 @@ static enum err gpu_upload(void *stream, size_t bytes, const void *host,
     return rc;
 }
 
-static enum err gpu_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
-                         const struct gemm *gemm)
+static enum err gpu_gemm KERNEL_LIKE(gemm)
 {
     enum err rc = cuda_table_emulated.gemm(ctx, dtype, gemm);
     uint16_t *c = gemm->c;

@@ -57,9 +57,7 @@ static inline bool fixture_same_bits(float a, float b)
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
-static inline enum err fixture_accumulate(const struct kernel_ctx *ctx,
-                                          enum dtype dtype, int64_t n,
-                                          const void *x, void *y)
+static inline enum err fixture_accumulate KERNEL_LIKE(accumulate)
 {
     const float *from = x;
     float *to = y;
@@ -70,9 +68,7 @@ static inline enum err fixture_accumulate(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-static inline enum err fixture_add(const struct kernel_ctx *ctx,
-                                   enum dtype dtype, int64_t n, const void *a,
-                                   float scale, const void *b, void *out)
+static inline enum err fixture_add KERNEL_LIKE(add)
 {
     const float *left = a;
     const float *right = b;
@@ -84,8 +80,7 @@ static inline enum err fixture_add(const struct kernel_ctx *ctx,
     return ERR_OK;
 }
 
-static inline enum err fixture_zero(const struct kernel_ctx *ctx,
-                                    enum dtype dtype, int64_t n, void *x)
+static inline enum err fixture_zero KERNEL_LIKE(zero)
 {
     (void)ctx;
     memset(x, 0, (size_t)n * dtype_bytes(dtype));

@@ -403,8 +403,7 @@ static void check_texts(struct kernel_ctx *ctx, char *memory)
 
 static int own_products;
 
-static enum err own_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
-                         const struct gemm *gemm)
+static enum err own_gemm KERNEL_LIKE(gemm)
 {
     (void)ctx;
     (void)dtype;
@@ -413,8 +412,7 @@ static enum err own_gemm(const struct kernel_ctx *ctx, enum dtype dtype,
     return ERR_OK;
 }
 
-static enum err own_gemm_fp8(const struct kernel_ctx *ctx,
-                             const struct gemm_fp8 *gemm)
+static enum err own_gemm_fp8 KERNEL_LIKE(gemm_fp8)
 {
     (void)gemm;
     return own_gemm(ctx, DTYPE_BF16, NULL);

@@ -2,7 +2,7 @@
 #include "src/base/rng.h"
 #include "tests/kernel_check.h"
 
-/* Element e of sample s as kernels.h defines it. */
+/* Element e of sample s as kernel_shapes.h defines it. */
 static uint32_t word_of(const struct random_place *random, int64_t s, int64_t e)
 {
     uint64_t number = (uint64_t)(random->first_sample + s);

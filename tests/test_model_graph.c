@@ -129,18 +129,16 @@ static enum err refuse_end(void *stream, void **graph)
 }
 
 /* An op that needs the host. */
-static enum err waiting_sum(const struct kernel_ctx *ctx, int64_t n,
-                            const float *x, double *sum)
+static enum err waiting_sum KERNEL_LIKE(sum)
 {
     enum err rc = whole->memory->wait(ctx->stream);
-    return rc == ERR_OK ? whole->sum(ctx, n, x, sum) : rc;
+    return rc == ERR_OK ? whole->sum(ctx, n, x, out) : rc;
 }
 
-static enum err failing_sum(const struct kernel_ctx *ctx, int64_t n,
-                            const float *x, double *sum)
+static enum err failing_sum KERNEL_LIKE(sum)
 {
     return out_of_memory ? err_set(ERR_MEMORY, "an op without memory")
-                         : whole->sum(ctx, n, x, sum);
+                         : whole->sum(ctx, n, x, out);
 }
 
 static void check_failure(struct device *d, const struct results *want,

@@ -35,9 +35,7 @@ static const struct {
 
 static int adding_signal; /* what ends this rank as it adds; 0: nothing */
 
-static enum err add_or_end(const struct kernel_ctx *ctx, enum dtype dtype,
-                           int64_t n, const void *a, float scale, const void *b,
-                           void *out)
+static enum err add_or_end KERNEL_LIKE(add)
 {
     if (adding_signal != 0)
         raise(adding_signal);

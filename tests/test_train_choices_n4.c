@@ -61,10 +61,7 @@ static enum err table_choose(const char *text)
     return ERR_OK;
 }
 
-static enum err count_embedding(const struct kernel_ctx *ctx, enum dtype dtype,
-                                int64_t n, int64_t seq, int64_t d,
-                                const int32_t *tokens, const void *wte,
-                                const void *wpe, void *out)
+static enum err count_embedding KERNEL_LIKE(embedding_forward)
 {
     embeddings++;
     return whole->embedding_forward(ctx, dtype, n, seq, d, tokens, wte, wpe,
