@@ -76,10 +76,16 @@ static int64_t block_of(const struct gemm *g)
     return cpu_parts(each, VEC_LANES) * VEC_LANES;
 }
 
-/* Whether chains wait beside C, which holds what they are added to. */
+/* Whether C holds what chains are added to. */
+static bool adds(const struct gemm *g)
+{
+    return g->accumulate && !g->begins;
+}
+
+/* Whether chains wait beside C, which is not theirs yet. */
 static bool sums_wait(const struct gemm *g)
 {
-    return g->accumulate && g->k > deepest_block(g);
+    return adds(g) && g->k > deepest_block(g);
 }
 
 /* Whether tiles read B where it lies: packing it for few rows of A costs more
@@ -277,7 +283,8 @@ static void strip_run(const struct piece *p, struct strip s, int64_t l,
         .end = s.l_end == g->k,
         .sums_stride = wait ? SUMS_COLUMNS : g->n,
         .c_stride = g->n,
-        .add = g->accumulate,
+        .add = adds(g),
+        .plus_zero = g->begins,
     };
     if (next != NULL)
         ahead = strip_ahead(g, *next, &runs);
@@ -328,7 +335,7 @@ static void piece_deep(const struct piece *p, int64_t l, int64_t l_end)
 static void piece_empty(const struct piece *p)
 {
     const struct gemm *g = p->g;
-    for (int64_t i = p->row; i < p->row_end && !g->accumulate; i++)
+    for (int64_t i = p->row; i < p->row_end && !adds(g); i++)
         for (int64_t j = p->column; j < p->column_end; j++)
             ((float *)g->c)[i * g->n + j] =
                 g->bias == NULL ? 0 : ((const float *)g->bias)[j];
@@ -373,6 +380,7 @@ enum err CPU_SYMBOL(gemm)(const struct kernel_ctx *ctx, enum dtype dtype,
 {
     assert(g->m > 0 && g->n > 0 && g->k > 0);
     assert(g->bias == NULL || !g->accumulate);
+    assert(g->accumulate || !g->begins);
     enum err rc = cpu_require_f32(dtype, "gemm");
     if (rc != ERR_OK)
         return rc;

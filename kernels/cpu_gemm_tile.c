@@ -24,6 +24,8 @@ static inline void end_vec(const struct gemm_tile *t, int64_t i, int64_t j,
     float *c = t->c + i * t->c_stride + j;
     if (t->add)
         chain = vec_load(c, left) + chain;
+    else if (t->plus_zero)
+        chain = (vec){ 0 } + chain; /* no -0 */
     if (t->bias != NULL)
         chain = chain + vec_load(t->bias + j, left);
     vec_store(c, left, chain);

@@ -45,10 +45,11 @@ struct gemm_tile {
     float *sums;    /* where chains wait between blocks of k */
     int64_t sums_stride;
     bool begin, end; /* the first, the last block of k */
-    /* Used at the end: C = chain, or C + chain with `add`, then + bias. */
+    /* Used at the end: C = chain, or C + chain with `add`, or +0 + chain with
+     * `plus_zero`, then + bias. */
     float *c;
     int64_t c_stride;
-    bool add;
+    bool add, plus_zero;
     const float *bias; /* of these columns, or NULL */
 };
 

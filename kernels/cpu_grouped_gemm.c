@@ -14,7 +14,8 @@ static struct gemm group_gemm(const struct grouped_gemm *g, int64_t group)
     assert(rows >= 0 && rows <= INT_MAX);
     struct gemm one = { .form = g->form,
                         .n = g->n,
-                        .accumulate = g->accumulate };
+                        .accumulate = g->accumulate,
+                        .begins = g->begins };
     if (g->form == GEMM_TN) {
         one.m = g->m;
         one.k = rows;

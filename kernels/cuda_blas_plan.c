@@ -58,7 +58,7 @@ struct cuda_blas_plan_key cuda_blas_plan_key_fp8(const struct gemm_fp8 *gemm)
 {
     const struct gemm plain = { GEMM_NT, gemm->m,          gemm->n,
                                 gemm->k, gemm->a,          gemm->b,
-                                gemm->c, gemm->accumulate, gemm->bias };
+                                gemm->c, gemm->accumulate, gemm->bias, false };
     struct cuda_blas_plan_key key = cuda_blas_plan_key(gemm->c_type, &plain);
     key.a_type = narrow_type(gemm->a_type);
     key.b_type = narrow_type(gemm->b_type);

@@ -43,6 +43,7 @@ enum err CUDA_SYMBOL(gemm_tiled)(const struct kernel_ctx *ctx, enum dtype dtype,
 {
     assert(g->m > 0 && g->n > 0 && g->k > 0);
     assert(g->bias == NULL || !g->accumulate);
+    assert(!g->begins);
     if (dtype == DTYPE_BF16)
         return CUDA_GEMM_MMA_BY_FORM(g->form, gemm_mma_run, ctx, g);
     if (dtype != DTYPE_F32)

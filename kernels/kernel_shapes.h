@@ -48,6 +48,9 @@ struct gemm {
     bool accumulate;  /* C += instead of C = */
     const void *bias; /* [n], added to every row of C; NULL: none; not with
                          accumulate */
+    /* With accumulate: what C holds counts as +0, whatever it is, so that C
+     * need not be zeroed. Where the table's adds_once says so. */
+    bool begins;
 };
 
 /* 8-bit floats of the Open Compute Project (2023), in which operands of
@@ -91,6 +94,7 @@ struct grouped_gemm {
     const void *b;
     void *c;
     bool accumulate;
+    bool begins; /* as in struct gemm; also for groups without rows */
 };
 
 enum norm_kind {

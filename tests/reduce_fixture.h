@@ -106,7 +106,7 @@ static inline enum err fixture_slots(struct reduce *reduce, int rank, int ranks,
     reduce_begin(reduce);
     for (int s = shard_slot_begin(rank, ranks, slots); s < end; s++) {
         float *gradient;
-        TRY(reduce_slot(reduce, &gradient));
+        TRY(reduce_slot(reduce, true, &gradient));
         for (int64_t i = 0; i < elements; i += stride)
             gradient[i] += fixture_value(batch, s, i);
         TRY(reduce_slot_done(reduce));

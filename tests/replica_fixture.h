@@ -62,6 +62,7 @@ struct deed {
     struct player player;
     int block, part, leaf;
     int64_t begin, elements;
+    bool begins; /* the matrices of the gradient */
     void *tensor;
     const float *want;
 };
@@ -143,6 +144,10 @@ static inline bool fill_now(void *argument)
     for (int p = 0; p < params->count; p++) {
         const struct param *param = &params->list[p];
         int64_t end = param->offset + param->numel;
+        if (deed->begins && param->block == deed->block &&
+            param_multiplies(param))
+            memset(gradient + param->offset - begin, 0,
+                   (size_t)param->numel * sizeof *gradient);
         for (int64_t i = param->offset + deed->part;
              i < end && param->block == deed->block; i += 17)
             if (i >= begin && i < begin + deed->elements)
@@ -163,6 +168,15 @@ static inline void play_once(const struct player *player, int block)
         (void)player->access->once(player->access->arg, block);
 }
 
+/* In two of three batches a leaf begins the matrices of layers, if it may. */
+static inline bool play_begins(const struct player *player, int block)
+{
+    const struct param_access *access = player->access;
+    bool layer = block > 0 && block < player->world->params->block_count - 1;
+    return layer && player->batch % 3 > 0 && access->begins != NULL &&
+           access->begins(access->arg, block);
+}
+
 /* Of the rank's own leaves, or of its experts and the leaves of its group, as
  * far as they are of the batch. */
 static inline enum err play_gradient(struct player *player, int block, int part)
@@ -173,6 +187,7 @@ static inline enum err play_gradient(struct player *player, int block, int part)
     int degree;
     int64_t begin, elements;
     TRY(may_go_on(player));
+    bool begins = play_begins(player, block);
     TRY(player->access->gradient(player->access->arg, block, &gradient));
     seen(player, block, &degree, &begin, &elements);
     int count = degree > 1 ? degree : player->own_leaves;
@@ -187,6 +202,7 @@ static inline enum err play_gradient(struct player *player, int block, int part)
                              .leaf = real ? first + i : NO_LEAF,
                              .begin = begin,
                              .elements = elements,
+                             .begins = begins,
                              .tensor = gradient + i * elements };
         in_order(player->world, fill_now, &deed);
     }

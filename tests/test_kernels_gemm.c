@@ -101,10 +101,14 @@ static void check_case(const struct kernels *table, const struct gemm *g,
     bool exact = true, same = run(table, *g, before, c);
     snprintf(what, sizeof(what), "%s/%s gemm: %s %lldx%lldx%lld%s%s",
              table->backend, table->kernel_set, forms[g->form], (long long)g->m,
-             (long long)g->n, (long long)g->k, g->accumulate ? " +=" : "",
+             (long long)g->n, (long long)g->k,
+             g->begins       ? " 0 +="
+             : g->accumulate ? " +="
+                             : "",
              bias != NULL ? " with bias" : "");
     for (int64_t i = 0; i < n; i++) {
-        float more = g->accumulate  ? before[i]
+        float more = g->begins      ? 0
+                     : g->accumulate ? before[i]
                      : bias != NULL ? bias[i % g->n]
                                     : 0;
         float chain =
@@ -145,6 +149,10 @@ static void check_shape(enum gemm_form form, const struct gemm_case *shape)
         g.bias = NULL;
         g.accumulate = true;
         check_case(*t, &g, &r, before);
+        g.begins = (*t)->adds_once;
+        if (g.begins)
+            check_case(*t, &g, &r, poisoned);
+        g.begins = false;
     }
     reference_free(&r);
     free(poisoned);

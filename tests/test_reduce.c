@@ -51,11 +51,11 @@ static void test_begin_again(struct comm *comm, struct comm_tensors *tensors)
                                 5, &reduce);
     reduce_begin(reduce);
     for (int s = 0; s < 3; s++) {
-        rc |= reduce_slot(reduce, &gradient);
+        rc |= reduce_slot(reduce, true, &gradient);
         gradient[s] = 1e30f;
         rc |= reduce_slot_done(reduce);
     }
-    rc |= reduce_slot(reduce, &gradient);
+    rc |= reduce_slot(reduce, true, &gradient);
     rc |= fixture_slots(reduce, 0, 1, 5, elements, 2, 1);
     rc |= reduce_finish(reduce, &own);
     if (rc == ERR_OK)

@@ -103,7 +103,7 @@ static enum err one_sum(struct bench *b, int kind, double *seconds)
     size_t bytes = (size_t)b->elements * sizeof(float);
     float *gradient;
     reduce_begin(b->reduce);
-    TRY(reduce_slot(b->reduce, &gradient));
+    TRY(reduce_slot(b->reduce, true, &gradient));
     memcpy(gradient, b->values, bytes);
     TRY(reduce_slot_done(b->reduce));
     if (kind == MPI_INSIDE)

@@ -384,6 +384,13 @@ enum err model_enter(struct model *model, int block, bool gradient)
     return ERR_OK;
 }
 
+bool model_begins(const struct model *model, int block)
+{
+    const struct param_access *access = model->passes[0].access;
+    return model->kernels->adds_once && model->options.chunks == 1 &&
+           access->begins != NULL && access->begins(access->arg, block);
+}
+
 enum err model_enter_layer(struct model *model, int layer, bool gradient)
 {
     const struct params *params = model->params;
@@ -395,8 +402,10 @@ enum err model_enter_layer(struct model *model, int layer, bool gradient)
     TRY(pace(model));
     for (int b = block; b < end; b++)
         TRY(access->gather(access->arg, b, &weights[b - block]));
-    for (int b = block; b < end && gradient; b++)
+    for (int b = block; b < end && gradient; b++) {
+        model->begins = model_begins(model, b);
         TRY(access->gradient(access->arg, b, &first[b - block]));
+    }
     enter_passes(model, block, weights[0], first[0]);
     for (int b = block + 1; b < end; b++)
         enter_experts(model, b, weights[b - block], first[b - block]);

@@ -50,7 +50,8 @@ enum err model_linear_backward(struct pass *pass, enum linear linear,
                             .a = dy,
                             .b = x,
                             .c = dweight,
-                            .accumulate = true };
+                            .accumulate = true,
+                            .begins = model->begins };
     if (in_fp8(pass, linear)) {
         TRY(model_fp8_linear_backward(pass, linear, out, in, dy, x, weight, dx,
                                       dweight));

@@ -113,7 +113,8 @@ static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
                        .a = ws->logits,
                        .b = at(model, ws->norm, first * d),
                        .c = dweight,
-                       .accumulate = true };
+                       .accumulate = true,
+                       .begins = model->begins && first == 0 };
     TRY(k->gemm(ctx, model->options.dtype, &logits));
     TRY(k->cross_entropy(ctx, model->options.dtype, rows, v,
                          (float)model->config.logit_scale, ws->logits,
@@ -144,6 +145,7 @@ static enum err head_weight(struct model *model, bool gradient,
     if (!gradient)
         return ERR_OK;
     model->aside.open = model_aside_fits(model) && adds_once(model, 0);
+    model->begins = model_begins(model, 0);
     TRY(access->gradient(access->arg, 0, dweight));
     *dweight += wte;
     if (model->aside.open)
@@ -188,6 +190,7 @@ enum err model_head(struct model *model, bool gradient)
     int64_t n = model->passes[0].n;
     if (gradient && (model->config.tied || n <= model_logit_rows(model, n)))
         (void)adds_once(model, last);
+    model->begins = gradient && model_begins(model, last);
     TRY(model_enter(model, last, gradient));
     TRY(head_weight(model, gradient, &weight, &dweight));
     for (int i = 0; i < model->options.own_chunks; i++)

@@ -55,7 +55,8 @@ static enum err experts_gradient(struct pass *pass,
                                  .a = a,
                                  .b = b,
                                  .c = gradient_of(pass, rows, role),
-                                 .accumulate = true };
+                                 .accumulate = true,
+                                 .begins = pass->model->begins };
     return pass->model->kernels->grouped_gemm(
         &pass->model->ctx, pass->model->options.dtype, &gemm);
 }

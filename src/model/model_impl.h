@@ -176,6 +176,7 @@ struct model {
     struct layer *layers; /* [own_chunks][n_layers] */
     struct workspace ws;
     struct aside aside;
+    bool begins; /* products begin the matrices of the gradients at hand */
     struct fp8_products fp8;
     struct ring ring;
     struct input input;
@@ -234,6 +235,9 @@ enum err model_leave(struct model *model);
  * and do nothing where there are none. */
 enum err model_enter_layer(struct model *model, int layer, bool gradient);
 enum err model_leave_experts(struct model *model);
+/* Whether products begin the matrices of the block's gradient; asked before it
+ * is found. */
+bool model_begins(const struct model *model, int block);
 /* Find the gradients only. */
 enum err model_enter_gradient(struct model *model, int block);
 

@@ -12,6 +12,7 @@
 #ifndef TESSERA_MODEL_PARAMS_H
 #define TESSERA_MODEL_PARAMS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
@@ -101,6 +102,13 @@ struct params {
     int64_t elements; /* with padding */
 };
 
+/* A matrix that is multiplied with, not a table of positions: its gradient is
+ * a product. */
+static inline bool param_multiplies(const struct param *param)
+{
+    return param->dims == 2 && param->role != PARAM_WPE;
+}
+
 /* The table only: no element is allocated. */
 enum err params_create(const struct model_config *config, struct params **out);
 void params_destroy(struct params *params);
@@ -144,6 +152,11 @@ struct param_access {
      * gradient once, a finished sum, may it be to those of former leaves?
      * false, or NULL: `gradient` answers what it would. */
     bool (*once)(void *arg, int block);
+    /* Asked before `gradient`: if this leaf fills each matrix of the block by
+     * products of which one begins it (struct gemm), may the matrices hold
+     * anything? Then they do; all else is zero as ever. false, or NULL: they
+     * hold what they must be added to. */
+    bool (*begins)(void *arg, int block);
     /* Nothing more is added to the block's gradients. */
     enum err (*gradient_done)(void *arg, int block);
     /* The host waits for an event on the model's stream, which may wait for

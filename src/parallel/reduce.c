@@ -237,13 +237,15 @@ void reduce_begin(struct reduce *reduce)
     reduce->lent = false;
 }
 
-enum err reduce_slot(struct reduce *reduce, float **gradient)
+enum err reduce_slot(struct reduce *reduce, bool zero, float **gradient)
 {
     assert(!reduce->lent);
     assert(reduce->slot <
            shard_slot_begin(reduce->rank + 1, reduce->ranks, reduce->slots));
     reduce->lent = true;
     *gradient = reduce->stack[reduce->nodes.depth];
+    if (!zero)
+        return ERR_OK;
     return reduce->kernels->zero(reduce->ctx, DTYPE_F32, reduce->elements,
                                  *gradient);
 }

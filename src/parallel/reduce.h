@@ -23,6 +23,7 @@
 #ifndef TESSERA_PARALLEL_REDUCE_H
 #define TESSERA_PARALLEL_REDUCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -59,9 +60,10 @@ void reduce_plan(int64_t elements, int rank, int ranks, int slots,
 
 /* Begin a batch: forget all partial sums. */
 void reduce_begin(struct reduce *reduce);
-/* The zeroed arena [elements] into which the next slot's gradient is to be
- * accumulated; lent until reduce_slot_done(). */
-enum err reduce_slot(struct reduce *reduce, float **gradient);
+/* The arena [elements] into which the next slot's gradient is to be
+ * accumulated; lent until reduce_slot_done(). It is zero, or the caller zeroes
+ * all but the padding behind blocks, or begins sums. */
+enum err reduce_slot(struct reduce *reduce, bool zero, float **gradient);
 /* Which of the rank's arenas it is, while it is lent. */
 int reduce_lent(const struct reduce *reduce);
 /* The slot's gradient is complete: combine what can be combined. Slots finish

@@ -46,17 +46,57 @@ static bool whole_once(void *arg, int block)
     return true;
 }
 
+static bool whole_begins(void *arg, int block)
+{
+    struct replica *replica = arg;
+    if (!replica->options.adds_once ||
+        !replica_begins_slot(replica, replica->turn))
+        return false;
+    replica->begun = block;
+    return true;
+}
+
+/* All of a block's gradient but the matrices that products begin. */
+static enum err zero_rest(const struct replica *replica, int block,
+                          float *gradient)
+{
+    const struct params *params = replica->params;
+    const struct param_block *b = &params->blocks[block];
+    int64_t at = 0;
+    for (int i = 0; i < params->count; i++) {
+        const struct param *param = &params->list[i];
+        if (param->block != block || !param_multiplies(param))
+            continue;
+        int64_t begin = param->offset - b->offset;
+        TRY(replica->kernels->zero(replica->ctx, DTYPE_F32, begin - at,
+                                   gradient + at));
+        at = begin + param->numel;
+    }
+    return replica->kernels->zero(replica->ctx, DTYPE_F32, b->elements - at,
+                                  gradient + at);
+}
+
+/* A leaf's own gradient begins at zero, and so does the slot's with its first
+ * leaf. */
 static enum err whole_gradient(void *arg, int block, float **gradient)
 {
     struct replica *replica = arg;
     const struct param_block *b = &replica->params->blocks[block];
     float *leaf = leaf_block(replica, block);
+    bool opened = block == 0 && replica->leaf_opened;
+    bool fresh = leaf != NULL || (replica->options.adds_once &&
+                                  replica_begins_slot(replica, replica->turn));
+    bool begun = replica->begun == block;
     assert(replica->slot_gradient != NULL);
     *gradient = leaf != NULL ? leaf : replica->slot_gradient + b->offset;
-    if (leaf == NULL || (block == 0 && replica->leaf_opened))
-        return ERR_OK;
+    replica->begun = -1;
     replica->leaf_opened |= block == 0;
-    return replica->kernels->zero(replica->ctx, DTYPE_F32, b->elements, leaf);
+    if (opened || !fresh)
+        return ERR_OK;
+    if (begun)
+        return zero_rest(replica, block, *gradient);
+    return replica->kernels->zero(replica->ctx, DTYPE_F32, b->elements,
+                                  *gradient);
 }
 
 static enum err whole_done(void *arg, int block)
@@ -159,6 +199,7 @@ struct param_access replica_access_table(struct replica *replica)
                                   .release = whole_release,
                                   .gradient = whole_gradient,
                                   .once = whole_once,
+                                  .begins = whole_begins,
                                   .gradient_done = whole_done,
                                   .fixed = whole_fixed,
                                   .reach = reach,

@@ -59,8 +59,7 @@ void replica_begin_batch(struct replica *replica)
         reduce_begin(replica->reduce);
 }
 
-/* The leaf begins a slot of the sum, which may hold all that the rank has. */
-static bool begins_slot(const struct replica *replica, int turn)
+bool replica_begins_slot(const struct replica *replica, int turn)
 {
     if (!replica->options.exact)
         return turn == 0;
@@ -70,14 +69,16 @@ static bool begins_slot(const struct replica *replica, int turn)
 enum err replica_begin_leaf(struct replica *replica, int turn)
 {
     replica->turn = turn;
+    replica->begun = -1;
     memset(replica->once, 0, sizeof replica->once);
     if (replica->scatter != NULL) {
         scatter_turn(replica->scatter, turn);
         walk_begin(replica->walk, true);
         return ERR_OK;
     }
-    if (begins_slot(replica, turn))
-        return reduce_slot(replica->reduce, &replica->slot_gradient);
+    if (replica_begins_slot(replica, turn))
+        return reduce_slot(replica->reduce, !replica->options.adds_once,
+                           &replica->slot_gradient);
     return ERR_OK;
 }
 
@@ -88,7 +89,7 @@ enum err replica_end_leaf(struct replica *replica)
         TRY(replica_walk_on(replica));
         return replica->broken ? ERR_OK : scatter_turn_end(replica->scatter);
     }
-    if (turn + 1 < replica_turns(replica) && !begins_slot(replica, turn + 1))
+    if (turn + 1 < replica_turns(replica) && !replica_begins_slot(replica, turn + 1))
         return ERR_OK;
     replica->slot_gradient = NULL;
     return reduce_slot_done(replica->reduce);

@@ -44,6 +44,7 @@ struct replica {
                                      * they add to the slot's gradient */
     int64_t leaf_layouts;           /* how often they were laid out */
     bool leaf_opened;               /* the embedding's, by the head */
+    int begun; /* the block whose matrices products begin, or -1 */
     bool once[2]; /* the first, the last block: its leaf adds in place */
 
     /* zero2, zero3 */
@@ -72,6 +73,10 @@ struct replica_options replica_filled(const struct replica_options *options);
 
 /* Leaves of a rank in a turn. */
 int replica_part(const struct replica_options *options);
+
+/* The turn's leaf begins a slot of the sum, which may hold all that the rank
+ * has. */
+bool replica_begins_slot(const struct replica *replica, int turn);
 
 /* The table of checkpoint items, without memory and with (replica_state.c). */
 enum err replica_list_items(struct replica *replica);
