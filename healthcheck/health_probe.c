@@ -6,7 +6,6 @@
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "healthcheck/health_gpu.h"
 #include "kernels/cuda_device.h"
 #include "src/base/clock.h"
+#include "src/base/median.h"
 
 #define PROBE_WARN_RATIO 0.95
 #define PROBE_COHORT 8 /* fewer GPUs do not show what is normal */
@@ -153,19 +153,6 @@ bool health_probe_count(const struct health_probe *probe, int *count,
 
 /* --- speeds --------------------------------------------------------------- */
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_size);
-    return (values[(count - 1) / 2] + values[count / 2]) / 2;
-}
-
 enum health_state health_probe_among(const double *values, int count, int at,
                                      double ratio_min)
 {
@@ -176,12 +163,12 @@ enum health_state health_probe_among(const double *values, int count, int at,
             others[n++] = values[i];
     if (n == 0 || ratio_min <= 0)
         return HEALTH_OK;
-    double middle = median(others, n);
+    double middle = median_of(others, n);
     if (values[at] >= fmax(PROBE_WARN_RATIO, ratio_min) * middle)
         return HEALTH_OK;
     for (int i = 0; i < n; i++)
         others[i] = fabs(others[i] - middle);
-    double spread = fmax(median(others, n), PROBE_MAD_MIN * middle);
+    double spread = fmax(median_of(others, n), PROBE_MAD_MIN * middle);
     bool far =
         values[at] - middle < -PROBE_SIGMAS * PROBE_SIGMA_OF_MAD * spread;
     return values[at] < ratio_min * middle && far && n + 1 >= PROBE_COHORT

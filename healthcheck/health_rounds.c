@@ -3,7 +3,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "src/base/median.h"
 
 #define ROUNDS_PARTNERS_MIN 2
 
@@ -100,13 +101,6 @@ int health_rounds_retest(int size, struct health_meeting *meetings, int count,
     return count - before;
 }
 
-static int rounds_compare(const void *a, const void *b)
-{
-    double left = *(const double *)a;
-    double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 double health_rounds_median(const struct health_meeting *meetings, int count)
 {
     double *values = malloc((size_t)(count + 1) * sizeof *values);
@@ -116,7 +110,7 @@ double health_rounds_median(const struct health_meeting *meetings, int count)
     for (int i = 0; i < count; i++)
         if (meetings[i].round == 1 && meetings[i].wrong == 0)
             values[used++] = meetings[i].gbps;
-    qsort(values, (size_t)used, sizeof *values, rounds_compare);
+    median_sort(values, used);
     int middle = used < HEALTH_COHORT_MIN ? used * 3 / 4 : used / 2;
     double median = used > 0 ? values[middle] : 0;
     free(values);

@@ -1,7 +1,6 @@
 #include "src/cmd/bench_child.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -13,6 +13,7 @@
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/median.h"
 #include "src/cmd/bench_ckpt.h"
 #include "src/cmd/bench_ckpt_stall.h"
 #include "src/cmd/bench_ranks.h"
@@ -47,21 +48,6 @@ struct bench {
     double index_s[INDEX_KINDS][ROUNDS_MAX];
     int rounds;
 };
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, int count)
-{
-    double sorted[ROUNDS_MAX];
-    memcpy(sorted, values, (size_t)count * sizeof values[0]);
-    qsort(sorted, (size_t)count, sizeof sorted[0], compare);
-    return count % 2 == 1 ? sorted[count / 2]
-                          : (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0;
-}
 
 /* --- state -----------------------------------------------------------------
  */
@@ -353,18 +339,19 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-static json_t *report(const struct bench *b, const int64_t *sums,
-                      double stall_s, double copy_s)
+/* Sorts the times. */
+static json_t *report(struct bench *b, const int64_t *sums, double stall_s,
+                      double copy_s)
 {
     int n = b->rounds;
-    double ours_write = median(b->write_s[OURS], n);
-    double ours_read = median(b->read_s[OURS], n);
-    double raw_write = smaller(median(b->write_s[RAW_DIRECT], n),
-                               median(b->write_s[RAW_CACHED], n));
-    double raw_read = smaller(median(b->read_s[RAW_DIRECT], n),
-                              median(b->read_s[RAW_CACHED], n));
-    double many = median(b->index_s[INDEX_MANY], n);
-    double few = median(b->index_s[INDEX_FEW], n);
+    double ours_write = median_of(b->write_s[OURS], n);
+    double ours_read = median_of(b->read_s[OURS], n);
+    double raw_write = smaller(median_of(b->write_s[RAW_DIRECT], n),
+                               median_of(b->write_s[RAW_CACHED], n));
+    double raw_read = smaller(median_of(b->read_s[RAW_DIRECT], n),
+                              median_of(b->read_s[RAW_CACHED], n));
+    double many = median_of(b->index_s[INDEX_MANY], n);
+    double few = median_of(b->index_s[INDEX_FEW], n);
     return json_pack(
         "{s:s, s:i, s:i, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
         "s:f, s:f, s:f, s:I}",

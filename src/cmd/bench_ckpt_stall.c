@@ -1,25 +1,13 @@
 #include "src/cmd/bench_ckpt_stall.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
+#include "src/base/median.h"
 
 #define STATE_BYTES_MAX ((int64_t)256 << 20)
 #define ROUNDS 9
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-    qsort(values, ROUNDS, sizeof *values, compare);
-    return values[ROUNDS / 2];
-}
 
 /* How many items, and this rank's bytes of them. */
 static int first_items(const struct ckpt_item *items, int item_count,
@@ -86,8 +74,8 @@ enum err bench_ckpt_stall(struct comm *comm, const char *run_dir,
         copies[round] = clock_now() - begin;
     }
     if (comm_rank(comm) == 0) {
-        *stall_s = median(stalls);
-        *copy_s = median(copies);
+        *stall_s = median_of(stalls, ROUNDS);
+        *copy_s = median_of(copies, ROUNDS);
     }
 out:
     ckpt_saver_destroy(saver);

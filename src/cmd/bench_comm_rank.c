@@ -1,11 +1,11 @@
 /* tessera-bench comm, one of the ranks. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/median.h"
 #include "src/cmd/bench_comm.h"
 #include "src/cmd/bench_ranks.h"
 #include "src/parallel/reduce.h"
@@ -40,18 +40,6 @@ struct bench {
     double seconds[KINDS][ROUNDS_MAX];
     int rounds;
 };
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
-}
 
 static void lay_out(struct bench *b, struct arena *arena)
 {
@@ -145,9 +133,9 @@ static enum err add_figures(struct bench *b, int mib, json_t *result)
 {
     char name[64];
     double bytes = (double)(mib * MIB);
-    double ours = median(b->seconds[OURS], b->rounds);
-    double other = median(b->seconds[MPI_APART], b->rounds);
-    double in_place = median(b->seconds[MPI_INSIDE], b->rounds);
+    double ours = median_upper(b->seconds[OURS], b->rounds);
+    double other = median_upper(b->seconds[MPI_APART], b->rounds);
+    double in_place = median_upper(b->seconds[MPI_INSIDE], b->rounds);
     double mpi = other < in_place ? other : in_place;
     const struct {
         const char *format;

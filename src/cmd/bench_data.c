@@ -1,7 +1,6 @@
 /* tessera-bench data; see bench_step.h. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"

@@ -1,11 +1,10 @@
 /* Attention beside the peak; see bench_gemm.h. */
-#include <stdlib.h>
 
 #include "src/base/clock.h"
+#include "src/base/median.h"
 #include "src/base/rng.h"
 #include "src/cmd/bench_flops.h"
 #include "src/cmd/bench_gemm.h"
-#include "src/cmd/bench_median.h"
 
 #define SEED 29
 
@@ -84,11 +83,11 @@ enum err bench_gemm_attention(const struct bench_gemm_ours *ours,
         peak[at] = bench_gemm_peak(ours);
         TRY_OUT(compute(ours, &a, true, &seconds[1][at]));
     }
-    double most = bench_median(peak, rounds);
+    double most = median_of(peak, rounds);
     for (int backward = 0; backward < 2; backward++)
         json_array_append_new(
             *result, entry(&a, backward == 1,
-                           bench_median(seconds[backward], rounds), most));
+                           median_of(seconds[backward], rounds), most));
 out:
     arena_destroy(&a.arena);
     if (rc != ERR_OK) {

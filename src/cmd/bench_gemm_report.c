@@ -1,9 +1,8 @@
 /* What tessera-bench gemm has found; see bench_gemm.h. */
 #include <stdio.h>
-#include <string.h>
 
+#include "src/base/median.h"
 #include "src/cmd/bench_gemm.h"
-#include "src/cmd/bench_median.h"
 
 /* The ratios of all shapes. */
 struct ratios {
@@ -16,7 +15,7 @@ static void set_ratios(json_t *result, const char *name, struct ratios *ratios)
     char key[64];
     if (ratios->count == 0)
         return;
-    double median = bench_median(ratios->values, ratios->count); /* sorts */
+    double median = median_of(ratios->values, ratios->count); /* sorts */
     snprintf(key, sizeof key, "%s_min", name);
     json_object_set_new(result, key, json_real(ratios->values[0]));
     snprintf(key, sizeof key, "%s_median", name);
@@ -28,14 +27,14 @@ static json_t *report_shape(const struct bench_peers *peers,
                             struct ratios *of_peak, struct ratios *of_peer)
 {
     const struct bench_product *p = &shape->product;
-    double ours = bench_median(shape->ours, shape->count);
-    double peak = bench_median(shape->peak, shape->count);
+    double ours = median_of(shape->ours, shape->count);
+    double peak = median_of(shape->peak, shape->count);
     double best = 0.0;
     json_t *rates = json_object();
     for (int kind = 0; kind < BLAS_KINDS; kind++) {
         if (peers->best[kind] == NULL)
             continue;
-        double rate = bench_median(shape->peers[kind], shape->count);
+        double rate = median_of(shape->peers[kind], shape->count);
         best = rate > best ? rate : best;
         json_object_set_new(rates, bench_blas_name((enum bench_blas_kind)kind),
                             json_real(rate * 1e-9));

@@ -8,9 +8,9 @@
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/median.h"
 #include "src/cmd/bench_child.h"
 #include "src/cmd/bench_leaf.h"
-#include "src/cmd/bench_median.h"
 
 #define SAMPLES 4
 #define SEQ_LEN 256
@@ -155,7 +155,7 @@ static json_t *report(struct memory_bench *bench)
                   bench->options[0].threads, "rounds", bench->rounds * LEAVES);
     for (int i = 0; i < WAYS; i++) {
         double bytes = (double)bench->bytes[i].total;
-        double median = bench_median(bench->seconds[i], bench->rounds * LEAVES);
+        double median = median_of(bench->seconds[i], bench->rounds * LEAVES);
         if (i == 0)
             time = median;
         set(result, ways[i].name, "bytes", bytes);

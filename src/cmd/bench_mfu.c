@@ -2,11 +2,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
-#include "src/cmd/bench_median.h"
+#include "src/base/median.h"
 #include "src/cmd/bench_step.h"
 #include "src/cmd/bench_text.h"
 #include "src/comm/comm.h"
@@ -49,7 +48,7 @@ static enum err gemm_rate(const struct trainer *trainer, double *flops_per_s)
         TRY_OUT(memory->wait(trainer->stream));
         seconds[i < 0 ? 0 : i] = clock_now() - begin;
     }
-    *flops_per_s = 2.0 * pow((double)side, 3.0) / bench_median(seconds, GEMMS);
+    *flops_per_s = 2.0 * pow((double)side, 3.0) / median_of(seconds, GEMMS);
 out:
     memory->tensors_destroy(&arena);
     return rc;
@@ -112,7 +111,7 @@ static enum err measure(const struct bench_options *options, struct comm *comm,
     TRY_OUT(trainer_calibrate(trainer));
     TRY_OUT(time_steps(trainer, options->seconds, steps, &count));
     TRY_OUT(gemm_rate(trainer, &gemm_flops));
-    *result = report(trainer, bench_median(steps, count), count, gemm_flops);
+    *result = report(trainer, median_of(steps, count), count, gemm_flops);
 out:
     trainer_destroy(trainer);
     free(steps);

@@ -1,7 +1,7 @@
 /* tessera-bench step --parallel, one of the ranks. */
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/cmd/bench_median.h"
+#include "src/base/median.h"
 #include "src/cmd/bench_model.h"
 #include "src/cmd/bench_parallel.h"
 #include "src/cmd/bench_ranks.h"
@@ -172,7 +172,7 @@ static enum err add_figures(struct bench *b, json_t *result)
     int failed = 0;
     double ms[KINDS];
     for (int kind = 0; kind < KINDS; kind++) {
-        ms[kind] = 1e3 * bench_median(b->seconds[kind], b->rounds[kind]);
+        ms[kind] = 1e3 * median_of(b->seconds[kind], b->rounds[kind]);
         failed |=
             json_object_set_new(result, kinds[kind].name, json_real(ms[kind]));
         log_info("%s %.0f (%.0f to %.0f, %d steps)", kinds[kind].name, ms[kind],

@@ -7,10 +7,10 @@
 #include "kernels/kernels.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/median.h"
 #include "src/cmd/bench_bound.h"
 #include "src/cmd/bench_child.h"
 #include "src/cmd/bench_flops.h"
-#include "src/cmd/bench_median.h"
 #include "src/cmd/bench_model.h"
 #include "src/cmd/bench_peer.h"
 #include "src/cmd/bench_ranks.h"
@@ -171,8 +171,8 @@ static json_t *report(const struct step_phase *step, struct step_times *times)
     int bounds = times->phases * BENCH_BOUND_ROUNDS;
     int count = times->phases * kind->steps;
     for (int of = 0; of < OF_COUNT; of++)
-        median[of] = bench_median(times->values[of], count);
-    double triad = bench_median(times->triad, bounds);
+        median[of] = median_of(times->values[of], count);
+    double triad = median_of(times->triad, bounds);
     double flops = bench_flops_step(kind);
     json_t *result =
         json_pack("{s:s, s:s, s:i, s:i}", "bench", "step", "model", kind->name,
@@ -186,8 +186,7 @@ static json_t *report(const struct step_phase *step, struct step_times *times)
                         json_string(times->library_text));
     if (times->bounded) {
         double params = (double)model_config_param_count(&kind->config);
-        double bound =
-            bench_median(times->gemm, bounds) + 28.0 * params / triad;
+        double bound = median_of(times->gemm, bounds) + 28.0 * params / triad;
         set_real(result, "bound_ms", bound * 1e3);
         set_real(result, "ratio", bound / median[OF_STEP]);
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/median.h"
 #include "src/job/exit_code.h"
 
 #define SECONDS_PER_HOUR 3600.0
@@ -42,20 +43,9 @@ static enum err add(struct values *values, double value)
     return ERR_OK;
 }
 
-static int value_order(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(struct values *values)
 {
-    size_t n = values->count;
-    if (n == 0)
-        return -1;
-    qsort(values->list, n, sizeof *values->list, value_order);
-    return n % 2 == 1 ? values->list[n / 2]
-                      : (values->list[n / 2 - 1] + values->list[n / 2]) / 2;
+    return values->count > 0 ? median_of(values->list, (int)values->count) : -1;
 }
 
 static double number(const json_t *line, const char *key)

@@ -1,12 +1,12 @@
 #include "src/train/train_interval.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/ckpt_interval.h"
 #include "src/base/log.h"
+#include "src/base/median.h"
 #include "src/job/ledger_history.h"
 
 #define SECONDS_PER_HOUR 3600.0
@@ -41,21 +41,13 @@ static void window_add(struct window *window, double value)
         window->count++;
 }
 
-static int value_order(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The upper one of an even number. */
 static double window_median(const struct window *window)
 {
     double sorted[WINDOW_VALUES];
     size_t count = (size_t)window->count;
-    assert(count > 0);
     memcpy(sorted, window->values, count * sizeof sorted[0]);
-    qsort(sorted, count, sizeof sorted[0], value_order);
-    return sorted[count / 2];
+    return median_upper(sorted, window->count);
 }
 
 enum err train_interval_create(const char *run_dir, struct train_interval **out)

@@ -2,24 +2,18 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define KEY "spike_history"
+#include "src/base/median.h"
 
-static int value_order(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+#define KEY "spike_history"
 
 /* The upper one of an even number. */
 static double median(const double *values, int count)
 {
     double sorted[TRAIN_SPIKE_STEPS];
     memcpy(sorted, values, (size_t)count * sizeof sorted[0]);
-    qsort(sorted, (size_t)count, sizeof sorted[0], value_order);
-    return sorted[count / 2];
+    return median_upper(sorted, count);
 }
 
 static void take(struct train_spike *spike, double loss, double norm)
