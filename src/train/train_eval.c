@@ -9,9 +9,9 @@
 
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/job/stop.h"
-#include "src/train/train_lines.h"
 #include "src/train/trainer_leaf.h"
 
 #define EVAL_FILE "eval.jsonl"
@@ -295,15 +295,14 @@ static enum err eval_write(const struct train_eval *eval,
     int fd = -1;
     if (isfinite(loss))
         snprintf(value, sizeof value, "%.9g", loss);
-    TRY_OUT(train_lines_open(trainer->settings.run.dir, EVAL_FILE, path, &fd));
-    int n = snprintf(line, sizeof line,
-                     "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %s, "
-                     "\"tokens\": %lld, \"seconds\": %.3f}\n",
-                     trainer->attempt, (long long)trainer->step, value,
-                     (long long)eval->tokens, seconds);
-    rc = train_lines_append(fd, path, line, (size_t)n);
+    TRY(lines_open(trainer->settings.run.dir, EVAL_FILE, path, &fd));
+    snprintf(line, sizeof line,
+             "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %s, "
+             "\"tokens\": %lld, \"seconds\": %.3f}",
+             trainer->attempt, (long long)trainer->step, value,
+             (long long)eval->tokens, seconds);
+    rc = lines_append(fd, path, line);
     close(fd);
-out:
     return rc;
 }
 

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/train/train_backend.h"
-#include "src/train/train_lines.h"
 #include "src/train/train_products.h"
 
 struct train_metrics {
@@ -54,8 +54,8 @@ enum err train_metrics_create(const struct trainer *trainer,
     if (metrics == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     metrics->fd = -1;
-    TRY_OUT(train_lines_open(trainer->settings.run.dir, "metrics.jsonl",
-                             metrics->path, &metrics->fd));
+    TRY_OUT(lines_open(trainer->settings.run.dir, "metrics.jsonl",
+                       metrics->path, &metrics->fd));
     find_peak(metrics, trainer);
     TRY_OUT(train_products_check(trainer));
     *out = metrics;
@@ -157,16 +157,16 @@ static enum err write_line(const struct train_metrics *metrics,
     format_mfu(metrics, trainer, mfu, sizeof mfu);
     format_experts(trainer, experts, sizeof experts);
     format_hardware(trainer, hardware, sizeof hardware);
-    int n = snprintf(line, sizeof line,
-                     "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
-                     "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
-                     "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
-                     "%s%s%s}\n",
-                     trainer->attempt, (long long)trainer->step,
-                     (long long)trainer_tokens(trainer), trainer->loss,
-                     trainer->lr, trainer->grad_norm, trainer->step_s * 1e3,
-                     rate, mfu, experts, hardware);
-    return train_lines_append(metrics->fd, metrics->path, line, (size_t)n);
+    snprintf(line, sizeof line,
+             "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
+             "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
+             "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
+             "%s%s%s}",
+             trainer->attempt, (long long)trainer->step,
+             (long long)trainer_tokens(trainer), trainer->loss, trainer->lr,
+             trainer->grad_norm, trainer->step_s * 1e3, rate, mfu, experts,
+             hardware);
+    return lines_append(metrics->fd, metrics->path, line);
 }
 
 static void print_progress(const struct train_metrics *metrics,

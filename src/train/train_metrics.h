@@ -16,9 +16,9 @@
 
 struct train_metrics;
 
-/* Opens RUN/metrics.jsonl for appending; a torn last line of an earlier crash
- * is ended with a newline. Finds the peak, and looks whether products reach a
- * fair part of it (train_products.h): before training, for it is measured. */
+/* Opens RUN/metrics.jsonl for appending. Finds the peak, and looks whether
+ * products reach a fair part of it (train_products.h): before training, for it
+ * is measured. */
 enum err train_metrics_create(const struct trainer *trainer,
                               struct train_metrics **out);
 void train_metrics_destroy(struct train_metrics *metrics);

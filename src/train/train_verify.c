@@ -8,10 +8,10 @@
 #include "src/base/clock.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
+#include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/data/mds_index.h"
 #include "src/job/stop.h"
-#include "src/train/train_lines.h"
 
 #define ROUND_S 1.0
 #define BEAT_S 5.0
@@ -119,8 +119,8 @@ static void beat(struct watch *watch)
     if (watch->trainer->rank != 0 || clock_now() - watch->beat_at < BEAT_S)
         return;
     watch->beat_at = clock_now();
-    if (train_lines_open(watch->trainer->settings.run.dir, "metrics.jsonl",
-                         path, &fd) != ERR_OK)
+    if (lines_open(watch->trainer->settings.run.dir, "metrics.jsonl", path,
+                   &fd) != ERR_OK)
         return;
     (void)futimens(fd, NULL);
     close(fd);

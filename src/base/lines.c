@@ -1,0 +1,43 @@
+/* Appending to files of lines. What a line says, and whether it must be
+ * durable, is its writer's business. */
+#include "src/base/lines.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum err lines_open(const char *dir, const char *name, char path[FSIO_PATH_MAX],
+                    int *fd)
+{
+    *fd = -1;
+    TRY(fsio_path(path, "%s/%s", dir, name));
+    *fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    return *fd < 0 ? err_errno("%s: open", path) : ERR_OK;
+}
+
+enum err lines_append(int fd, const char *path, const char *line)
+{
+    enum err rc = ERR_OK;
+    char last = '\n';
+    char *text = NULL;
+    off_t end = lseek(fd, 0, SEEK_END); /* a pipe has none */
+    if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
+        return err_errno("%s: read the last byte", path);
+    int bytes = asprintf(&text, "%s%s\n", last != '\n' ? "\n" : "", line);
+    if (bytes < 0)
+        return err_set(ERR_MEMORY, "%s: no memory for a line", path);
+    ssize_t written;
+    do
+        written = write(fd, text, (size_t)bytes);
+    while (written < 0 && errno == EINTR);
+    if (written < 0)
+        rc = err_errno("%s: append", path);
+    else if (written != bytes)
+        rc = err_set(ERR_SPACE,
+                     "%s: only %zd of %d bytes written; free some space", path,
+                     written, bytes);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,18 @@
+/* Files of lines that only ever grow, as the run directory's *.jsonl. A crash
+ * can leave half a line at the end: the next line ends it, so that it costs
+ * itself and nothing else. */
+#ifndef TESSERA_BASE_LINES_H
+#define TESSERA_BASE_LINES_H
+
+#include "src/base/err.h"
+#include "src/base/fsio.h"
+
+/* Open DIR/name for reading and appending, made if need be, and set `path` to
+ * it. The caller closes *fd, -1 after an error. */
+enum err lines_open(const char *dir, const char *name, char path[FSIO_PATH_MAX],
+                    int *fd);
+
+/* Append the line, which has no newline of its own, in one write. */
+enum err lines_append(int fd, const char *path, const char *line);
+
+#endif
