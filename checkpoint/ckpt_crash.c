@@ -57,11 +57,6 @@ const char *const *ckpt_crash_names(void)
     return names;
 }
 
-const char *const *ckpt_crash_local_names(void)
-{
-    return local_names;
-}
-
 static bool is_in(const char *const *list, const char *name)
 {
     while (*list != NULL && strcmp(*list, name) != 0)

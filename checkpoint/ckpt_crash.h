@@ -13,9 +13,8 @@
  * Nothing at all in a shipped build. */
 void ckpt_crash_point(const char *name, int rank);
 
-/* All names in the order of the protocol, NULL-terminated. */
+/* The names in the order of the protocol, without those of a save to the nodes'
+ * own folders; NULL-terminated. */
 const char *const *ckpt_crash_names(void);
-/* Those of a save to the nodes' own folders. */
-const char *const *ckpt_crash_local_names(void);
 
 #endif

@@ -40,19 +40,6 @@ int64_t ckpt_part_elements(const struct ckpt_part *part, int dims)
     return elements;
 }
 
-bool ckpt_part_equal(const struct ckpt_part *a, const struct ckpt_part *b,
-                     int dims)
-{
-    if (a->boxed != b->boxed)
-        return false;
-    if (!a->boxed)
-        return a->begin == b->begin && a->end == b->end;
-    for (int d = 0; d < dims; d++)
-        if (a->origin[d] != b->origin[d] || a->extent[d] != b->extent[d])
-            return false;
-    return true;
-}
-
 /* The dimensions [first, dims) are taken whole, and dimension first - 1 in one
  * stretch: together they make a run. */
 static int whole_from(const struct ckpt_part *part, int dims,

@@ -30,8 +30,6 @@ enum err ckpt_part_check(const struct ckpt_part *part, int dims,
                          const char *name);
 
 int64_t ckpt_part_elements(const struct ckpt_part *part, int dims);
-bool ckpt_part_equal(const struct ckpt_part *a, const struct ckpt_part *b,
-                     int dims);
 
 /* A box whose elements are consecutive becomes an interval; others stay. */
 void ckpt_part_normalise(struct ckpt_part *part, int dims,

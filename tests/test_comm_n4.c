@@ -170,26 +170,6 @@ static void test_all_reduce(struct comm *comm)
     }
 }
 
-static void test_reduce_scatter(struct comm *comm)
-{
-    enum { COUNT = 37 };
-    int size = comm_size(comm);
-    int64_t *send = malloc((size_t)size * COUNT * sizeof *send);
-    int64_t recv[COUNT];
-    struct comm_request *request;
-    for (int i = 0; i < size * COUNT; i++)
-        send[i] = i * (comm_rank(comm) + 1);
-    enum err rc =
-        comm_start_reduce_scatter_i64(comm, send, recv, COUNT, &request);
-    rc = rc == ERR_OK ? wait_for(request) : rc;
-    bool pass = rc == ERR_OK;
-    for (int i = 0; i < COUNT; i++)
-        pass = pass && recv[i] == (int64_t)(comm_rank(comm) * COUNT + i) *
-                                      size * (size + 1) / 2;
-    everywhere(comm, pass, "reduce-scatter");
-    free(send);
-}
-
 static void test_all_to_all(struct comm *comm)
 {
     int size = comm_size(comm);
@@ -358,7 +338,6 @@ int main(int argc, char **argv)
     test_all_gather(comm);
     test_broadcast(comm);
     test_all_reduce(comm);
-    test_reduce_scatter(comm);
     test_all_to_all(comm);
     test_overlap(comm);
     test_duplicate(comm);

@@ -71,63 +71,6 @@ static void test_tree(struct comm *comm, struct comm_tensors *tensors,
     reduce_destroy(reduce);
 }
 
-static double sum_value(int i)
-{
-    return (double)fixture_value(3, i, i) * 1.0000001;
-}
-
-static double tree_of_doubles(int slots, int level, int index)
-{
-    if (level == 0)
-        return sum_value(index);
-    double left = tree_of_doubles(slots, level - 1, 2 * index);
-    if (((2 * index + 1) << (level - 1)) >= slots)
-        return left;
-    return left + tree_of_doubles(slots, level - 1, 2 * index + 1);
-}
-
-static void test_slot_sums(struct comm *comm, int slots)
-{
-    double values[64] = { 0 };
-    double sum = 0.0;
-    int level = 0;
-    int rank = comm_rank(comm);
-    int ranks = comm_size(comm);
-    if (ranks > slots)
-        return;
-    int end = shard_slot_begin(rank + 1, ranks, slots);
-    for (int s = shard_slot_begin(rank, ranks, slots); s < end; s++)
-        values[s] = sum_value(s);
-    while (1 << level < slots)
-        level++;
-    double want = tree_of_doubles(slots, level, 0);
-    bool pass = reduce_slot_sums(comm, slots, values, &sum) == ERR_OK &&
-                memcmp(&sum, &want, sizeof sum) == 0;
-    for (int s = 0; s < slots; s++)
-        pass = pass && values[s] == sum_value(s);
-    everywhere(comm, pass, "sum of one double per slot", slots, 0);
-}
-
-static void test_chunk_sums(struct comm *comm, int chunks)
-{
-    double values[64] = { 0 };
-    double sum = 0.0;
-    double want = 0.0;
-    int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
-    int rank = comm_rank(comm);
-    int ranks = comm_size(comm);
-    for (int c = 0; c < chunks; c++) {
-        int64_t first = (int64_t)c * KERNEL_CHUNK;
-        if (first >= shard_begin(elements, rank, ranks) &&
-            first < shard_begin(elements, rank + 1, ranks))
-            values[c] = sum_value(c);
-        want += sum_value(c);
-    }
-    bool pass = reduce_chunk_sums(comm, elements, values, &sum) == ERR_OK &&
-                memcmp(&sum, &want, sizeof sum) == 0;
-    everywhere(comm, pass, "sum of one double per chunk", 0, chunks);
-}
-
 static void test_gather(struct comm *comm, struct comm_tensors *tensors,
                         int chunks)
 {
@@ -206,10 +149,7 @@ int main(int argc, char **argv)
     everywhere(comm, node_hide(comm_rank(comm)), "/proc as it is to be", 0, 0);
     test_trees(comm, tensors, &fixture_kernels);
     test_trees(comm, tensors, &apart);
-    for (int slots = 1; slots <= 9; slots++)
-        test_slot_sums(comm, slots);
     for (unsigned c = 0; c < sizeof sizes / sizeof sizes[0]; c++) {
-        test_chunk_sums(comm, sizes[c]);
         test_gather(comm, tensors, sizes[c]);
         test_weights(comm, sizes[c]);
     }

@@ -67,8 +67,7 @@ static bool log_is_stuck(void)
 
 static void log_line(enum log_level level, const char *format, va_list args)
 {
-    static const char *const marks[] = { "error: ", "warning: ", "",
-                                         "debug: " };
+    static const char *const marks[] = { "error: ", "warning: ", "" };
     if (level > log_sink.level)
         return;
     int saved = errno;
@@ -127,9 +126,4 @@ void log_warn(const char *format, ...)
 void log_info(const char *format, ...)
 {
     LOG_BODY(LOG_INFO);
-}
-
-void log_debug(const char *format, ...)
-{
-    LOG_BODY(LOG_DEBUG);
 }

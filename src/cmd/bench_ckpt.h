@@ -25,8 +25,6 @@
 
 #include "src/cmd/bench_step.h"
 
-enum err bench_ckpt(const struct bench_options *options, json_t **result);
-
 /* One of the ranks, in a process of its own; *result is that of rank 0. */
 enum err bench_ckpt_rank(const struct bench_options *options, json_t **result);
 

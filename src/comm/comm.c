@@ -270,26 +270,8 @@ enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
     enum err rc = ERR_OK;
     struct comm_request *request = NULL;
     TRY_OUT(comm_request_take(comm, true, "all-reduce", &request));
-    request->fold = (struct comm_fold){
-        .send = values, .stride = 0, .out = values, .count = count, .op = op
-    };
-    TRY_OUT(comm_request_fold(request));
-out:
-    return comm_request_started(rc, request, out);
-}
-
-enum err comm_start_reduce_scatter_i64(struct comm *comm, const int64_t *send,
-                                       int64_t *recv, size_t count,
-                                       struct comm_request **out)
-{
-    enum err rc = ERR_OK;
-    struct comm_request *request = NULL;
-    TRY_OUT(comm_request_take(comm, true, "reduce-scatter", &request));
-    request->fold = (struct comm_fold){ .send = send,
-                                        .stride = count,
-                                        .out = recv,
-                                        .count = count,
-                                        .op = COMM_SUM };
+    request->fold =
+        (struct comm_fold){ .values = values, .count = count, .op = op };
     TRY_OUT(comm_request_fold(request));
 out:
     return comm_request_started(rc, request, out);

@@ -86,10 +86,6 @@ enum err comm_start_broadcast(struct comm *comm, void *data, size_t bytes,
 enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
                                    size_t count, enum comm_op op,
                                    struct comm_request **out);
-/* Rank r gets the sum of everybody's block r (count elements each). */
-enum err comm_start_reduce_scatter_i64(struct comm *comm, const int64_t *send,
-                                       int64_t *recv, size_t count,
-                                       struct comm_request **out);
 /* Sends send_bytes[r] at send + send_offsets[r] to every rank r, receives
  * likewise. The arrays need not outlive the call. */
 enum err comm_start_all_to_all(struct comm *comm, const void *send,

@@ -40,9 +40,7 @@ struct comm_transfer {
 /* Integers of all ranks combined: one round per COMM_FOLD_COUNT integers. */
 struct comm_fold {
     bool active;
-    const int64_t *send; /* block for rank r at send + r * stride */
-    size_t stride;
-    int64_t *out;
+    int64_t *values;
     size_t count;
     size_t done;
     enum comm_op op;

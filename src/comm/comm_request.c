@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define REQUESTS (COMM_POINT_REQUESTS + COMM_COLLECTIVE_REQUESTS)
 #define NAMED_MAX 4
@@ -197,10 +196,8 @@ static enum err fold_round_start(struct comm_request *request)
     }
     for (int i = 1; i < comm->size; i++) {
         int to = (comm->rank + i) % comm->size;
-        const int64_t *block =
-            fold->send + (size_t)to * fold->stride + fold->done;
-        TRY(comm_request_add(request, false, (void *)block, bytes, to,
-                             request->tag));
+        TRY(comm_request_add(request, false, fold->values + fold->done, bytes,
+                             to, request->tag));
     }
     return ERR_OK;
 }
@@ -211,18 +208,16 @@ static void fold_round_end(struct comm_request *request)
     const struct comm *comm = request->comm;
     struct comm_fold *fold = &request->fold;
     size_t count = fold_round_count(fold);
-    const int64_t *own =
-        fold->send + (size_t)comm->rank * fold->stride + fold->done;
-    int64_t *out = fold->out + fold->done;
+    int64_t *values = fold->values + fold->done;
     for (size_t i = 0; i < count; i++) {
-        int64_t value = own[i];
+        int64_t value = values[i];
         for (int r = 0; r < comm->size; r++) {
             if (r != comm->rank)
                 value = combine(
                     fold->op, value,
                     request->fold_scratch[r * COMM_FOLD_COUNT + (int)i]);
         }
-        out[i] = value;
+        values[i] = value;
     }
     fold->done += count;
 }

@@ -268,3 +268,22 @@ enum err reduce_slot_done(struct reduce *reduce)
             reduce->stack[nodes->depth], reduce->stack[nodes->depth - 1]));
     return ERR_OK;
 }
+
+enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
+                       enum dtype dtype, void *arena)
+{
+    struct comm *comm = comm_tensors_comm(tensors);
+    struct comm_tensors_request *request;
+    int ranks = comm_size(comm);
+    size_t *bytes = comm_sizes(comm, 0);
+    size_t *offsets = comm_sizes(comm, 1);
+    for (int r = 0; r < ranks; r++) {
+        offsets[r] =
+            (size_t)shard_begin(elements, r, ranks) * dtype_bytes(dtype);
+        bytes[r] =
+            (size_t)reduce_interval(elements, r, ranks) * dtype_bytes(dtype);
+    }
+    TRY(comm_tensors_start_all_gather(tensors, arena, bytes, offsets,
+                                      &request));
+    return comm_tensors_wait(request, 0.0);
+}

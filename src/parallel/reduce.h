@@ -79,22 +79,10 @@ enum err reduce_finish(struct reduce *reduce, float **own);
  * other nodes come in messages. Valid likewise. Collective. */
 enum err reduce_finish_all(struct reduce *reduce, float **total);
 
-/* The same tree over one double per slot: values[slots] of which this rank has
- * filled its own slots; all ranks get every value (exact copies) and the sum in
- * tree order. Collective. */
-enum err reduce_slot_sums(struct comm *comm, int slots, double *values,
-                          double *sum);
-
 /* Give every rank the whole arena, elements of `dtype` in its own memory: rank
  * r's interval is current on rank r. Collective. (weights.h: one for a node.)
  */
 enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
                        enum dtype dtype, void *arena);
-
-/* Every chunk's value on every rank: values[elements / KERNEL_CHUNK], this
- * rank has filled the chunks of its interval. *sum adds them in chunk order.
- * Collective. */
-enum err reduce_chunk_sums(struct comm *comm, int64_t elements, double *values,
-                           double *sum);
 
 #endif

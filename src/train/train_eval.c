@@ -288,7 +288,6 @@ static enum err eval_write(const struct train_eval *eval,
                            const struct trainer *trainer, double loss,
                            double seconds)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char line[256];
     char value[32] = "null"; /* JSON has no NaN and no infinity */
@@ -301,7 +300,7 @@ static enum err eval_write(const struct train_eval *eval,
              "\"tokens\": %lld, \"seconds\": %.3f}",
              trainer->attempt, (long long)trainer->step, value,
              (long long)eval->tokens, seconds);
-    rc = lines_append(fd, path, line);
+    enum err rc = lines_append(fd, path, line);
     close(fd);
     return rc;
 }
