@@ -214,7 +214,8 @@ out:
     return rc;
 }
 
-int ckpt_hdf5_shape(const struct ckpt_part *part, int dims,
+/* The shape of the dataset that holds this part; returns its dimensions. */
+static int shape_of(const struct ckpt_part *part, int dims,
                     const int64_t *shape, int64_t out[CKPT_DIMS_MAX])
 {
     int64_t row = 1;
@@ -246,8 +247,7 @@ static enum err put_pieces(hid_t file, const char *path,
     for (int i = 0; i < count; i++) {
         const struct ckpt_item *item = &items[pieces[i].tensor];
         int64_t shape[CKPT_DIMS_MAX];
-        int dims =
-            ckpt_hdf5_shape(&pieces[i].part, item->dims, item->shape, shape);
+        int dims = shape_of(&pieces[i].part, item->dims, item->shape, shape);
         TRY_OUT(put_dataset(file, path, &recipe, item->name, types[item->dtype],
                             dims, shape, &pieces[i].offset));
     }

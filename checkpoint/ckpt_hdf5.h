@@ -41,10 +41,6 @@ struct ckpt_hdf5_identity {
  * `weights` or `config`, which are the view's. */
 enum err ckpt_hdf5_check_name(const char *name);
 
-/* The shape of the dataset that holds this part; returns its dimensions. */
-int ckpt_hdf5_shape(const struct ckpt_part *part, int dims,
-                    const int64_t *shape, int64_t out[CKPT_DIMS_MAX]);
-
 /* Create the file with one dataset for every item whose part is not empty, of
  * which there is at least one, and close it. Fills the shard's pieces, in file
  * order and normal form (allocated; the caller frees them, also after a

@@ -135,11 +135,6 @@ double health_budget_s(const struct health_env *env)
            health_phases[phase].gpu_s * health_gpu_expected(env);
 }
 
-const char *health_phase_name(enum health_phase phase)
-{
-    return health_phases[health_phase_index(phase)].name;
-}
-
 bool health_phase_parse(const char *text, enum health_phase *out)
 {
     for (size_t i = 0; i < PHASE_COUNT; i++) {
@@ -345,7 +340,7 @@ static void verdict_begin(const struct health_env *env,
     const char *job = getenv("SLURM_JOB_ID");
     memset(out, 0, sizeof *out);
     snprintf(out->host, sizeof out->host, "%s", env->host);
-    out->phase = health_phase_name(env->phase);
+    out->phase = health_phases[health_phase_index(env->phase)].name;
     out->job = job != NULL ? strtol(job, NULL, 10) : 0;
     out->t0 = clock_wall();
     health_host_boot_id(env->root, out->boot_id, sizeof out->boot_id);

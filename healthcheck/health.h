@@ -128,7 +128,6 @@ const struct health_check *health_table(int *count);
 /* Seconds that env->phase may take unless the caller says otherwise; more with
  * GPUs, by their number. */
 double health_budget_s(const struct health_env *env);
-const char *health_phase_name(enum health_phase phase);
 /* One line per check: its name, its phases, what it looks at. */
 void health_print_checks(FILE *file);
 /* Whether any build of this program has such a check. */

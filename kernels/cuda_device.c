@@ -208,35 +208,3 @@ double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
                            : kinds[i].bf16);
     return 0.0;
 }
-
-static enum err peer_of(int from, int to, struct cuda_device_peer *peer)
-{
-    int access = 0, atomics = 0;
-    TRY(cuda_device_error((int)cudaDeviceCanAccessPeer(&access, from, to),
-                          "asking GPU %d for its peer %d", from, to));
-    TRY(cuda_device_error(
-        (int)cudaDeviceGetP2PAttribute(
-            &atomics, cudaDevP2PAttrNativeAtomicSupported, from, to),
-        "asking GPU %d for atomics on its peer %d", from, to));
-    TRY(cuda_device_error(
-        (int)cudaDeviceGetP2PAttribute(&peer->rank,
-                                       cudaDevP2PAttrPerformanceRank, from, to),
-        "asking GPU %d for the path to its peer %d", from, to));
-    peer->access = access != 0;
-    peer->atomics = atomics != 0;
-    return ERR_OK;
-}
-
-enum err cuda_device_peers(int count, struct cuda_device_peer *peers)
-{
-    memset(peers, 0, (size_t)count * (size_t)count * sizeof *peers);
-    for (int i = 0; i < count; i++)
-        for (int j = 0; j < count; j++) {
-            enum err rc = ERR_OK;
-            if (i != j)
-                rc = peer_of(i, j, &peers[i * count + j]);
-            if (rc != ERR_OK)
-                return rc;
-        }
-    return ERR_OK;
-}

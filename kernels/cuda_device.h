@@ -58,24 +58,12 @@ void cuda_device_describe(const struct cuda_device_info *info, char *text,
 double cuda_device_peak_flops(const struct cuda_device_info *info, bool fp32,
                               bool fp8, const char **source);
 
-struct cuda_device_peer {
-    bool access;  /* loads and stores reach the other one's memory */
-    bool atomics; /* and so do its atomics */
-    int rank;     /* of the path's speed: 0 is the fastest */
-};
-
-/* peers[i * count + j] of all `count` pairs of visible GPUs; zero for i = j. */
-enum err cuda_device_peers(int count, struct cuda_device_peer *peers);
-
 /* A cudaStream_t that waits for no other; work on an urgent one goes first. */
 enum err cuda_device_stream_create(bool urgent, void **stream);
 void cuda_device_stream_destroy(void *stream);
 
 /* Until all work on the stream is done; errors of its kernels show here. */
 enum err cuda_device_stream_wait(void *stream);
-
-/* Whether it is done, without waiting. */
-enum err cuda_device_stream_done(void *stream, bool *done);
 
 /* A cudaEvent_t. Only timed ones have a time. */
 enum err cuda_device_event_create(bool timed, void **event);

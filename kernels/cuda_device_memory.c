@@ -32,17 +32,6 @@ enum err cuda_device_stream_wait(void *stream)
                              "waiting for a stream");
 }
 
-enum err cuda_device_stream_done(void *stream, bool *done)
-{
-    cudaError_t code = cudaStreamQuery(stream);
-    *done = code == cudaSuccess;
-    if (code == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* no error, so not for the next launch */
-        code = cudaSuccess;
-    }
-    return cuda_device_error((int)code, "looking at a stream");
-}
-
 enum err cuda_device_event_create(bool timed, void **event)
 {
     cudaEvent_t made = NULL;

@@ -104,3 +104,16 @@ enum err jsontext_make(const json_t *value, int indent, char **text)
     *text = NULL;
     return err_set(ERR_MEMORY, "JSON: out of memory");
 }
+
+json_t *jsontext_string(const char *text)
+{
+    char ascii[1024];
+    json_t *string = json_string(text);
+    if (string != NULL)
+        return string;
+    snprintf(ascii, sizeof ascii, "%s", text);
+    for (char *p = ascii; *p != '\0'; p++)
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    return json_string(ascii);
+}

@@ -12,4 +12,8 @@
  * value is NULL. */
 enum err jsontext_make(const json_t *value, int indent, char **text);
 
+/* A string, in which bytes that are no UTF-8 become '?': JSON is UTF-8, a path
+ * need not be, nor an error text that was cut. NULL: out of memory. */
+json_t *jsontext_string(const char *text);
+
 #endif

@@ -104,7 +104,8 @@ void units_format(struct duration duration, char *text, size_t bytes)
         snprintf(text, bytes, "auto");
         return;
     }
-    const char *name = units_name(duration.unit);
+    assert((int)duration.unit >= 0 && (int)duration.unit < UNITS_COUNT);
+    const char *name = units_names[duration.unit];
     if (value == floor(value) && value <= UNITS_WHOLE_MAX) {
         snprintf(text, bytes, "%.0f%s", value, name);
         return;
@@ -117,12 +118,6 @@ void units_format(struct duration duration, char *text, size_t bytes)
     }
     size_t used = strlen(text);
     snprintf(text + used, bytes - used, "%s", name);
-}
-
-const char *units_name(enum unit unit)
-{
-    assert((int)unit >= 0 && (int)unit < UNITS_COUNT);
-    return units_names[unit];
 }
 
 /* ceil(x), taking what is a rounding error above a whole number for it. */
@@ -188,7 +183,7 @@ enum err units_steps(struct duration duration, const struct unit_rates *rates,
     }
     if (count > UNITS_WHOLE_MAX)
         return err_set(ERR_USAGE, "%g%s is %g steps, more than 2^53", value,
-                       units_name(duration.unit), count);
+                       units_names[duration.unit], count);
     *steps = (int64_t)count;
     return ERR_OK;
 }

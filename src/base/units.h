@@ -34,7 +34,6 @@ enum err units_parse(const char *text, struct duration *out);
 /* "60ba"; parse(format(x)) == x, except for "auto". `text` holds at least 32
  * bytes. */
 void units_format(struct duration duration, char *text, size_t bytes);
-const char *units_name(enum unit unit);
 
 /* What one step advances; sizes the conversion to steps. */
 struct unit_rates {

@@ -62,8 +62,9 @@ static void fill(float *x, int64_t count, uint64_t state, int64_t largest)
         x[i] = (float)draw_within(&state, largest);
 }
 
-enum err bench_operands_make(const struct bench_product *product,
-                             struct bench_operands *operands)
+/* Fills a and b, and c with NaN. */
+static enum err make_operands(const struct bench_product *product,
+                              struct bench_operands *operands)
 {
     int64_t a = product->groups * product->m * product->k;
     int64_t b = product->groups * product->n * product->k;
@@ -166,7 +167,7 @@ enum err bench_product_prepare(const struct bench_product *product,
                                const struct bench_multiplier *multiplier,
                                struct bench_operands *operands)
 {
-    TRY(bench_operands_make(product, operands));
+    TRY(make_operands(product, operands));
     TRY(multiplier->multiply(multiplier->arg, product, operands));
     return check(product, operands);
 }

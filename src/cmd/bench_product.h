@@ -29,7 +29,7 @@ struct bench_operands {
     float *a, *b, *c;
 };
 
-/* Who computes: c of each group, from operands that bench_operands_make() has
+/* Who computes: c of each group, from operands that bench_product_prepare() has
  * made. */
 struct bench_multiplier {
     enum err (*multiply)(void *arg, const struct bench_product *product,
@@ -48,9 +48,7 @@ const char *bench_product_form(const struct bench_product *product);
 /* 2 m n k of every group. */
 double bench_product_flops(const struct bench_product *product);
 
-/* Fills a and b, and c with NaN. A zeroed struct bench_operands is empty. */
-enum err bench_operands_make(const struct bench_product *product,
-                             struct bench_operands *operands);
+/* A zeroed struct bench_operands is empty. */
 void bench_operands_destroy(struct bench_operands *operands);
 
 /* Makes the operands and computes once. ERR_NUMERIC: the result is wrong. */

@@ -22,19 +22,6 @@ enum err ckpt_cmd_print(json_t *value)
     return rc;
 }
 
-json_t *ckpt_cmd_text(const char *text)
-{
-    char ascii[FSIO_PATH_MAX];
-    json_t *string = json_string(text);
-    if (string != NULL)
-        return string;
-    snprintf(ascii, sizeof ascii, "%s", text);
-    for (char *p = ascii; *p != '\0'; p++)
-        if ((unsigned char)*p >= 0x80)
-            *p = '?';
-    return json_string(ascii);
-}
-
 json_t *ckpt_cmd_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

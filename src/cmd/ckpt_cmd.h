@@ -55,8 +55,6 @@ enum err ckpt_cmd_scavenge(const struct ckpt_cmd *cmd, int *exit_code);
 
 /* Print and release; ERR_MEMORY when value is NULL. */
 enum err ckpt_cmd_print(json_t *value);
-/* A string for JSON, which is UTF-8, while a path need not be. */
-json_t *ckpt_cmd_text(const char *text);
 /* A number for JSON, which has no NaN and Inf: null. */
 json_t *ckpt_cmd_number(double value);
 /* "f32[50, 8]" */

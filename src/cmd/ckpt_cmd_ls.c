@@ -9,6 +9,7 @@
 #include "checkpoint/ckpt_index.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 
@@ -33,8 +34,8 @@ static json_t *info_json(const struct ckpt_info *info)
                      (json_int_t)info->bytes, "state", info->state, "pinned",
                      ckpt_index_pinned(info->path), "written",
                      written < 0 ? json_null() : json_real(written), "path",
-                     ckpt_cmd_text(info->path), "reason",
-                     ckpt_cmd_text(info->reason));
+                     jsontext_string(info->path), "reason",
+                     jsontext_string(info->reason));
 }
 
 static enum err print_json(const struct ckpt_info *list, int count)
@@ -114,8 +115,8 @@ static enum err say_pinned(const struct ckpt_cmd *cmd, bool pinned)
 {
     const char *path = cmd->paths[0];
     if (cmd->json)
-        return ckpt_cmd_print(json_pack("{s:o, s:b}", "path",
-                                        ckpt_cmd_text(path), "pinned", pinned));
+        return ckpt_cmd_print(json_pack(
+            "{s:o, s:b}", "path", jsontext_string(path), "pinned", pinned));
     printf("%s: %s\n", path, pinned ? "pinned" : "not pinned");
     return ERR_OK;
 }

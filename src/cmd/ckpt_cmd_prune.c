@@ -1,15 +1,14 @@
 /* prune: delete what nobody wants to go back to. */
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_index.h"
+#include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 #include "src/job/lock.h"
@@ -48,7 +47,7 @@ static enum err prune_step(const struct ckpt_cmd *cmd, int64_t step,
                cmd->dry_run ? "would go" : "deleted");
     if (json_array_append_new(removed, json_pack("{s:I, s:o, s:I}", "step",
                                                  (json_int_t)step, "path",
-                                                 ckpt_cmd_text(path), "bytes",
+                                                 jsontext_string(path), "bytes",
                                                  (json_int_t)own)) != 0)
         return err_set(ERR_MEMORY, "prune: out of memory");
     return ERR_OK;

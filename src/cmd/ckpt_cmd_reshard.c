@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "checkpoint/ckpt_reshard.h"
+#include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 
@@ -15,7 +16,7 @@ enum err ckpt_cmd_reshard(const struct ckpt_cmd *cmd, int *exit_code)
     TRY(ckpt_reshard(cmd->paths[0], cmd->paths[1], (int)cmd->ranks, &bytes));
     if (cmd->json)
         return ckpt_cmd_print(json_pack(
-            "{s:o, s:I, s:I}", "path", ckpt_cmd_text(cmd->paths[1]), "ranks",
+            "{s:o, s:I, s:I}", "path", jsontext_string(cmd->paths[1]), "ranks",
             (json_int_t)cmd->ranks, "bytes", (json_int_t)bytes));
     units_bytes((double)bytes, size, sizeof size);
     printf("%s: %s for %d ranks\n", cmd->paths[1], size, (int)cmd->ranks);

@@ -108,7 +108,7 @@ static enum err show_json(const struct ckpt_cmd *cmd,
     }
     return ckpt_cmd_print(json_pack(
         "{s:o, s:I, s:i, s:i, s:I, s:b, s:O, s:o}", "path",
-        ckpt_cmd_text(cmd->paths[0]), "step", (json_int_t)manifest->step,
+        jsontext_string(cmd->paths[0]), "step", (json_int_t)manifest->step,
         "ranks", manifest->ranks, "shards", manifest->shard_count, "bytes",
         (json_int_t)manifest->bytes, "pinned", ckpt_index_pinned(cmd->paths[0]),
         "state", manifest->state, "tensors", tensors));
@@ -144,8 +144,9 @@ enum err ckpt_cmd_digest(const struct ckpt_cmd *cmd, int *exit_code)
     (void)exit_code;
     enum err rc = ckpt_digest(cmd->paths[0], hex);
     if (rc == ERR_OK && cmd->json)
-        return ckpt_cmd_print(json_pack(
-            "{s:o, s:s}", "path", ckpt_cmd_text(cmd->paths[0]), "digest", hex));
+        return ckpt_cmd_print(json_pack("{s:o, s:s}", "path",
+                                        jsontext_string(cmd->paths[0]),
+                                        "digest", hex));
     if (rc == ERR_OK)
         puts(hex);
     return rc;

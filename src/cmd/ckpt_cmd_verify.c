@@ -8,6 +8,7 @@
 #include "checkpoint/ckpt_check.h"
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_view.h"
+#include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"
 
@@ -33,7 +34,7 @@ static enum err note_damage(void *arg, const char *text)
         return ERR_OK;
     if (!verify->json)
         printf("damaged: %s\n", text);
-    return json_array_append_new(verify->damage, ckpt_cmd_text(text)) == 0
+    return json_array_append_new(verify->damage, jsontext_string(text)) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "verify: out of memory");
 }
@@ -45,7 +46,7 @@ static enum err note_other(void *arg, const char *text)
         return ERR_OK;
     if (!verify->json)
         printf("note: %s\n", text);
-    return json_array_append_new(verify->notes, ckpt_cmd_text(text)) == 0
+    return json_array_append_new(verify->notes, jsontext_string(text)) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "verify: out of memory");
 }
@@ -128,7 +129,7 @@ static enum err verify_checkpoint(struct verify *verify, const char *path)
     if (!verify->json)
         printf("%s: %s\n", path, good ? "good" : "damaged");
     json_t *entry = json_pack(
-        "{s:o, s:o, s:s, s:O, s:O}", "path", ckpt_cmd_text(path), "step",
+        "{s:o, s:o, s:s, s:O, s:O}", "path", jsontext_string(path), "step",
         manifest != NULL ? json_integer(manifest->step) : json_null(), "state",
         good ? "good" : "bad", "damage", verify->damage, "notes",
         verify->notes);
@@ -194,7 +195,7 @@ enum err ckpt_cmd_view(const struct ckpt_cmd *cmd, int *exit_code)
     TRY_OUT(ckpt_view_mend(path, manifest));
     if (cmd->json)
         TRY_OUT(ckpt_cmd_print(json_pack(
-            "{s:o, s:s, s:I}", "path", ckpt_cmd_text(path), "file",
+            "{s:o, s:s, s:I}", "path", jsontext_string(path), "file",
             CKPT_VIEW_FILE, "bytes", (json_int_t)manifest->view.bytes)));
     else
         printf("%s/%s: written\n", path, CKPT_VIEW_FILE);

@@ -24,7 +24,8 @@ static bool is_on_device(const struct replica *replica)
     return replica->kernels != NULL && replica->kernels->memory->device;
 }
 
-bool replica_is_shared(const struct replica *replica)
+/* One copy of the weights per node. */
+static bool is_shared(const struct replica *replica)
 {
     return replica->options.strategy == REPLICA_ZERO1 && !is_on_device(replica);
 }
@@ -57,8 +58,8 @@ static void replica_layout(struct replica *replica, struct arena *arena,
                           : replica->owner->own;
     size_t piece = (size_t)updated * sizeof(float);
     bytes->weights = (size_t)replica->owner->shard * item_bytes(replica);
-    bytes->shared = replica_is_shared(replica) ? bytes->weights : 0;
-    if (!replica_is_shared(replica))
+    bytes->shared = is_shared(replica) ? bytes->weights : 0;
+    if (!is_shared(replica))
         replica->weights = arena_take(arena, bytes->weights);
     size_t begin = arena->used;
     if (replica->options.dtype != DTYPE_F32)
@@ -240,7 +241,7 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
     TRY_OUT(comm_tensors_create(comm, kernels->memory, ctx->stream,
                                 replica->options.exchange, &replica->tensors));
     TRY_OUT(comm_agree(comm, make_state(replica)));
-    if (replica_is_shared(replica)) {
+    if (is_shared(replica)) {
         TRY_OUT(weights_create(comm, params->elements, options->dtype,
                                &replica->shared));
         replica->weights = weights_data(replica->shared);

@@ -61,8 +61,6 @@ struct replica {
 };
 
 bool replica_by_block(const struct replica_options *options);
-/* One copy of the weights per node. */
-bool replica_is_shared(const struct replica *replica);
 
 /* Where the weights of this rank's piece of a block lie, and of its shard. */
 void *replica_piece(const struct replica *replica, int block);

@@ -6,14 +6,15 @@
 
 #define SPAN_UNIT 16 /* elements: pieces begin at multiples of 64 bytes */
 
-int64_t scatter_places(const struct scatter *scatter)
+/* Leaves of a full turn. */
+static int64_t places_of(const struct scatter *scatter)
 {
     return (int64_t)scatter->owner->ranks * scatter->options.own_leaves;
 }
 
 int64_t scatter_leaf_end(const struct scatter *scatter, int64_t begin)
 {
-    int64_t end = begin + scatter_places(scatter);
+    int64_t end = begin + places_of(scatter);
     return end < scatter->total ? end : scatter->total;
 }
 
@@ -59,7 +60,7 @@ static int deepest(const struct scatter *scatter)
 {
     struct sums sums = { .leaf = 0 };
     int depth = 0;
-    if (scatter->options.leaves > scatter_places(scatter))
+    if (scatter->options.leaves > places_of(scatter))
         return deepest_of_slots(scatter);
     while (sums.leaf < scatter->total) {
         pass_turn(scatter, &sums);
@@ -114,7 +115,7 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
         scatter->stack[i] =
             arena_take(arena, (size_t)owner->own * sizeof(float));
     bytes->partial_sums = arena->used - bytes->gradients;
-    size_t places = owner->ranks > 1 ? (size_t)scatter_places(scatter) : 0;
+    size_t places = owner->ranks > 1 ? (size_t)places_of(scatter) : 0;
     size_t wire =
         scatter->options.bf16 ? places * (size_t)scatter->span * BF16_BYTES : 0;
     scatter->receive =
@@ -192,13 +193,13 @@ void scatter_destroy(struct scatter *scatter)
 
 int scatter_turns(const struct scatter *scatter)
 {
-    int64_t places = scatter_places(scatter);
+    int64_t places = places_of(scatter);
     return (int)((scatter->total + places - 1) / places);
 }
 
 int scatter_leaf(const struct scatter *scatter, int turn)
 {
-    int64_t leaf = turn * scatter_places(scatter) +
+    int64_t leaf = turn * places_of(scatter) +
                    scatter->owner->rank * scatter->options.own_leaves;
     return leaf < scatter->total ? (int)leaf : -1;
 }
@@ -216,7 +217,7 @@ void scatter_turn(struct scatter *scatter, int turn)
     if (turn > 0)
         pass_turn(scatter, &scatter->sums);
     scatter->turn = turn;
-    assert(scatter->sums.leaf == turn * scatter_places(scatter));
+    assert(scatter->sums.leaf == turn * places_of(scatter));
     memset(scatter->opened, 0,
            (size_t)scatter->params->block_count * sizeof scatter->opened[0]);
 }

@@ -50,9 +50,6 @@ struct scatter {
     struct flight flight;
 };
 
-/* Leaves of a full turn. */
-int64_t scatter_places(const struct scatter *scatter);
-
 /* The first leaf after the turn that begins with this one. */
 int64_t scatter_leaf_end(const struct scatter *scatter, int64_t begin);
 

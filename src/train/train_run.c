@@ -9,6 +9,7 @@
 
 #include "checkpoint/ckpt.h"
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/job/exit_code.h"
@@ -140,27 +141,13 @@ static enum err record_hardware(const struct run *run)
                   t->settings.hardware.fallback));
 }
 
-/* JSON text is UTF-8; a path need not be, nor an error text that was cut. */
-static json_t *json_text(const char *text)
-{
-    char ascii[512];
-    json_t *string = json_string(text);
-    if (string != NULL)
-        return string;
-    snprintf(ascii, sizeof ascii, "%s", text);
-    for (char *p = ascii; *p != '\0'; p++)
-        if ((unsigned char)*p >= 0x80)
-            *p = '?';
-    return json_string(ascii);
-}
-
 static enum err record_stop(const struct run *run, int code, const char *reason)
 {
     return ledger_append(
         run->settings->run.dir, "stop", run->attempt,
         json_pack("{s:I, s:i, s:o}", "step",
                   (json_int_t)(run->trainer ? run->trainer->step : -1), "code",
-                  code, "reason", json_text(reason)));
+                  code, "reason", jsontext_string(reason)));
 }
 
 /* Why this rank leaves: for the launch script and for people. */
