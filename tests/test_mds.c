@@ -63,7 +63,7 @@ static void test_rotation(const char *folder)
     mds_index_destroy(index);
 }
 
-static bool same_tokens(const struct mds_values *values, int64_t sample)
+static bool same_tokens(const struct values *values, int64_t sample)
 {
     for (int64_t t = 0; t < values->count; t++) {
         int32_t token;
@@ -89,7 +89,7 @@ static void test_reader(const char *folder)
         tap_ok(mds_shard_verify(shard, NULL) == ERR_OK, "digest of shard %d",
                (int)s);
         for (int64_t i = 0; i < index->shard[s].samples; i++, sample++) {
-            struct mds_values values;
+            struct values values;
             enum err rc = mds_shard_read(shard, i, &buffer, &values);
             tap_ok(rc == ERR_OK && values.count == lengths[sample] &&
                        same_tokens(&values, sample),
@@ -387,7 +387,7 @@ static void test_forms(const char *folder)
                sizeof form->column_bytes);
         struct mds_shard *shard = NULL;
         struct mds_buffer buffer = { 0 };
-        struct mds_values values = { 0 };
+        struct values values = { 0 };
         fixture_write_file(path, file, bytes);
         fixture_need(mds_shard_open(path, &info, false, &shard));
         enum err rc = mds_shard_read(shard, 0, &buffer, &values);
@@ -411,7 +411,7 @@ static bool read_shard(const char *path, const struct mds_shard_info *info)
     uint32_t sum = 0;
     for (int64_t i = 0; shard != NULL && i < info->samples; i++) {
         struct mds_buffer buffer = { 0 };
-        struct mds_values values;
+        struct values values;
         if (mds_shard_read(shard, i, &buffer, &values) != ERR_OK)
             refused = true;
         else /* touch every byte, for the address sanitizer */

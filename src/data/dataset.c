@@ -182,7 +182,7 @@ static enum err dataset_describe_shards(struct dataset *dataset)
                            "'bytes'; this one names its own, %s",
                            dataset->path,
                            info->tokens.type != 0
-                               ? mds_encoding_type_name(info->tokens.type)
+                               ? values_type(info->tokens.type)->name
                                : "in every sample");
         if (sidecar->token_type != 0)
             info->tokens.type = sidecar->token_type;
@@ -416,7 +416,7 @@ enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
 {
     enum err rc = ERR_OK;
     struct mds_shard *shard = NULL;
-    struct mds_values values;
+    struct values values;
     assert(index >= 0 && index < dataset->index->samples);
     assert(capacity >= 0 && (tokens != NULL || capacity == 0));
     int64_t s = dataset_find_shard(dataset, index);
@@ -427,8 +427,7 @@ enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
     int64_t count = *length < capacity ? *length : capacity;
     if (count == 0)
         return ERR_OK;
-    rc = mds_encoding_tokens(&values, count, dataset->sidecar.vocab_size,
-                             tokens);
+    rc = values_tokens(&values, count, dataset->sidecar.vocab_size, tokens);
     if (rc != ERR_OK)
         rc = err_set(rc, "%s: sample %lld: %s%s", mds_shard_path(shard),
                      (long long)sample, err_text(),

@@ -227,7 +227,7 @@ static enum err mds_find_column(const struct mds_shard_info *info,
 }
 
 enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
-                        struct mds_buffer *buffer, struct mds_values *out)
+                        struct mds_buffer *buffer, struct values *out)
 {
     assert(index >= 0 && index < shard->info->samples);
     enum err rc = ERR_OK;
@@ -280,9 +280,9 @@ static enum err mds_compare(const struct mds_shard *shard,
     TRY(checksum_finish(sum, hex));
     if (strcmp(hex, hash->hex) != 0)
         return err_set(ERR_DATA,
-                     "%s: its %s should be %s and is %s; the file is damaged "
-                     "or was replaced: copy the data set again",
-                     shard->path, hash->name, hash->hex, hex);
+                       "%s: its %s should be %s and is %s; the file is damaged "
+                       "or was replaced: copy the data set again",
+                       shard->path, hash->name, hash->hex, hex);
     return ERR_OK;
 }
 

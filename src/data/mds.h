@@ -44,7 +44,7 @@ void mds_shard_close(struct mds_shard *shard);
  * until its next use. ERR_DATA when the sample is malformed or no array of
  * whole numbers. */
 enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
-                        struct mds_buffer *buffer, struct mds_values *out);
+                        struct mds_buffer *buffer, struct values *out);
 
 /* Asked before every MiB of a long reading. Once it says false, the reading
  * ends with ERR_OK and has found nothing. */

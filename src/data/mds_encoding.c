@@ -1,46 +1,11 @@
 #include "src/data/mds_encoding.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MDS_ENCODING_ARRAY "ndarray"
 /* No sample is larger: a shard's offsets have 32 bits. */
 #define MDS_ENCODING_COUNT_MAX ((long long)UINT32_MAX)
-
-static const struct mds_type {
-    const char *name;
-    int code;
-    int bytes; /* 0: not whole numbers */
-} mds_types[] = {
-    { "uint8", 8, 1 },  { "int8", 9, 1 },     { "uint16", 16, 2 },
-    { "int16", 17, 2 }, { "float16", 18, 0 }, { "uint32", 32, 4 },
-    { "int32", 33, 4 }, { "float32", 34, 0 }, { "uint64", 64, 8 },
-    { "int64", 65, 8 }, { "float64", 66, 0 },
-};
-#define MDS_TYPES (sizeof mds_types / sizeof mds_types[0])
-
-static const struct mds_type *mds_type_of_code(int code)
-{
-    for (size_t t = 0; t < MDS_TYPES; t++)
-        if (mds_types[t].code == code)
-            return &mds_types[t];
-    return NULL;
-}
-
-int mds_encoding_type(const char *name)
-{
-    for (size_t t = 0; t < MDS_TYPES; t++)
-        if (mds_types[t].bytes > 0 && strcmp(mds_types[t].name, name) == 0)
-            return mds_types[t].code;
-    return 0;
-}
-
-const char *mds_encoding_type_name(int type)
-{
-    const struct mds_type *known = mds_type_of_code(type);
-    return known != NULL ? known->name : "unknown";
-}
 
 /* ":int32:8", ":int32" or "" behind "ndarray". */
 static bool mds_encoding_parse_array(const char *text, struct mds_encoding *out)
@@ -53,7 +18,7 @@ static bool mds_encoding_parse_array(const char *text, struct mds_encoding *out)
     if (text[0] != ':' || length >= sizeof name)
         return false;
     memcpy(name, text + 1, length);
-    out->type = mds_encoding_type(name);
+    out->type = values_code(name);
     text += 1 + length;
     if (out->type == 0 || text[0] == '\0')
         return out->type != 0;
@@ -73,10 +38,9 @@ enum err mds_encoding_parse(const char *text, struct mds_encoding *out)
         valid = mds_encoding_parse_array(text + array, out);
     } else if (strcmp(text, "bytes") == 0) {
         out->bytes = true;
-        out->type = MDS_TYPE_INT64;
+        out->type = values_code("int64");
     } else {
-        out->type =
-            mds_encoding_type(strcmp(text, "int") == 0 ? "int64" : text);
+        out->type = values_code(strcmp(text, "int") == 0 ? "int64" : text);
         out->count = 1;
         valid = out->type != 0;
     }
@@ -113,7 +77,7 @@ static enum err mds_encoding_shape(const uint8_t **data, size_t *bytes,
 
 enum err mds_encoding_decode(const struct mds_encoding *encoding,
                              const uint8_t *data, size_t bytes,
-                             struct mds_values *out)
+                             struct values *out)
 {
     int code = encoding->type;
     if (code == 0) {
@@ -123,14 +87,14 @@ enum err mds_encoding_decode(const struct mds_encoding *encoding,
         data++;
         bytes--;
     }
-    const struct mds_type *type = mds_type_of_code(code);
+    const struct values_type *type = values_type(code);
     if (type == NULL)
         return err_set(ERR_DATA, "is damaged: there is no type %d", code);
-    if (type->bytes == 0)
+    if (type->width == 0)
         return err_set(ERR_DATA,
                        "its tokens are %s; they have to be whole numbers",
                        type->name);
-    size_t width = (size_t)type->bytes;
+    size_t width = (size_t)type->width;
     uint64_t count = (uint64_t)encoding->count;
     if (encoding->bytes)
         count = bytes / width;
@@ -144,79 +108,6 @@ enum err mds_encoding_decode(const struct mds_encoding *encoding,
     if (count == 0 || bytes % width != 0 || count != bytes / width)
         return err_set(ERR_DATA, "is damaged: its shape does not agree with "
                                  "its size");
-    *out = (struct mds_values){ code, data, (int64_t)count };
-    return ERR_OK;
-}
-
-/* A value of any type; those above INT64_MAX are negative. */
-static int64_t mds_encoding_value(const struct mds_values *values, int64_t i)
-{
-    union {
-        uint8_t u8;
-        int8_t i8;
-        uint16_t u16;
-        int16_t i16;
-        uint32_t u32;
-        int32_t i32;
-        int64_t i64;
-    } value;
-    const uint8_t *data = values->data;
-    switch (values->type) {
-    case 8:
-        return data[i];
-    case 9:
-        memcpy(&value.i8, data + i, 1);
-        return value.i8;
-    case 16:
-        memcpy(&value.u16, data + 2 * i, 2);
-        return value.u16;
-    case 17:
-        memcpy(&value.i16, data + 2 * i, 2);
-        return value.i16;
-    case 32:
-        memcpy(&value.u32, data + 4 * i, 4);
-        return value.u32;
-    case MDS_TYPE_INT32:
-        memcpy(&value.i32, data + 4 * i, 4);
-        return value.i32;
-    default:
-        memcpy(&value.i64, data + 8 * i, 8);
-        return value.i64;
-    }
-}
-
-enum err mds_encoding_tokens(const struct mds_values *values, int64_t count,
-                             int64_t vocab_size, int32_t *tokens)
-{
-    assert(count <= values->count && vocab_size <= INT32_MAX);
-    bool inside = true;
-    if (values->type == MDS_TYPE_INT32) {
-        int outside = 0; /* without a branch, for vectors */
-        memcpy(tokens, values->data, (size_t)count * sizeof *tokens);
-        for (int64_t t = 0; t < count; t++)
-            outside |= (uint32_t)tokens[t] >= (uint32_t)vocab_size;
-        inside = outside == 0;
-    } else {
-        for (int64_t t = 0; t < count; t++) {
-            int64_t value = mds_encoding_value(values, t);
-            inside = inside && value >= 0 && value < vocab_size;
-            tokens[t] = (int32_t)value;
-        }
-    }
-    for (int64_t t = 0; t < count && !inside; t++) {
-        int64_t value = mds_encoding_value(values, t);
-        if (value < 0 && values->type == 64)
-            return err_set(ERR_DATA,
-                           "token %llu at position %lld is outside the "
-                           "vocabulary [0, %lld)",
-                           (unsigned long long)value, (long long)t,
-                           (long long)vocab_size);
-        if (value < 0 || value >= vocab_size)
-            return err_set(ERR_DATA,
-                           "token %lld at position %lld is outside the "
-                           "vocabulary [0, %lld)",
-                           (long long)value, (long long)t,
-                           (long long)vocab_size);
-    }
+    *out = (struct values){ code, data, (int64_t)count };
     return ERR_OK;
 }

@@ -7,10 +7,10 @@
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
-#include "src/data/mds_encoding.h"
 #include "src/data/progress.h"
 #include "src/data/sidecar.h"
 #include "src/data/tokenizer.h"
+#include "src/data/values.h"
 
 /* Samples between looks at the clock and the stop flag. */
 #define SCAN_POLL_SAMPLES 256
@@ -165,7 +165,7 @@ static enum err scan_check_adoption(const struct scan_adoption *adoption,
                                  .adopted = true };
     if (adoption->token_type == NULL)
         return ERR_OK;
-    sidecar->token_type = mds_encoding_type(adoption->token_type);
+    sidecar->token_type = values_code(adoption->token_type);
     if (sidecar->token_type == 0)
         return err_set(ERR_USAGE,
                        "--token-type is one of int8, uint8, int16, uint16, "

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
-#include "src/data/mds_encoding.h"
 #include "src/data/regular.h"
+#include "src/data/values.h"
 
 /* The limit of an index: both have a line per shard. */
 #define SIDECAR_BYTES_MAX ((size_t)256 << 20)
@@ -74,7 +74,7 @@ static enum err sidecar_parse_more(const json_t *root, struct sidecar *out)
         TRY(sidecar_int(root, "longest", 1, INT64_MAX, &out->longest));
     if (json_object_get(root, "token_type") != NULL) {
         TRY(sidecar_string(root, "token_type", type, sizeof type));
-        out->token_type = mds_encoding_type(type);
+        out->token_type = values_code(type);
         if (out->token_type == 0)
             return err_set(ERR_DATA,
                            "'token_type' is '%s'; it has to be one of int8, "
@@ -163,7 +163,7 @@ static void sidecar_set_more(json_t *root, const struct sidecar *sidecar)
     if (sidecar->token_type != 0)
         json_object_set_new(
             root, "token_type",
-            json_string(mds_encoding_type_name(sidecar->token_type)));
+            json_string(values_type(sidecar->token_type)->name));
     if (sidecar->adopted)
         json_object_set_new(root, "adopted", json_true());
     if (sidecar->shards_sha256 == NULL)

@@ -28,7 +28,7 @@ struct sidecar {
     int64_t eos_token; /* -1: none */
     int64_t bos_token; /* -1: none; there is one of both at most */
     int64_t longest;   /* 0: not known */
-    int token_type;    /* code of src/data/mds_encoding.h; 0: not named */
+    int token_type;    /* src/data/values.h; 0: not named */
     bool adopted;
     char *shards_sha256;   /* 64 digits a shard, without a NUL; NULL: none */
     int64_t shards_hashed; /* how many */

@@ -1,0 +1,35 @@
+/* Whole numbers of every width as tokens, whatever file they come from.
+ *
+ * TYPE: int8, uint8, int16, ... uint64, by the codes that Streaming's MDS has
+ * for them, which are part of a data set's identity. Values are not aligned. */
+#ifndef TESSERA_DATA_VALUES_H
+#define TESSERA_DATA_VALUES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+struct values {
+    int type; /* its code */
+    const uint8_t *data;
+    int64_t count; /* > 0 */
+};
+
+struct values_type {
+    const char *name;
+    int code;
+    int width; /* bytes; 0: not whole numbers */
+};
+
+/* By its code; NULL: there is no such type. */
+const struct values_type *values_type(int code);
+/* The code of "int32" and so on; 0: no type of whole numbers. */
+int values_code(const char *name);
+
+/* The first `count` values as tokens. ERR_DATA names the first one outside
+ * [0, vocab_size), without the place. */
+enum err values_tokens(const struct values *values, int64_t count,
+                       int64_t vocab_size, int32_t *tokens);
+
+#endif
