@@ -2,6 +2,7 @@
 #include "src/data/dataset.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/digest.h"
@@ -31,6 +32,22 @@ static bool same_sample(struct dataset *dataset, int64_t sample, int64_t length,
     return good;
 }
 
+/* Of the seven shard files together, or of the largest. */
+static int64_t shard_bytes(const char *path, bool largest)
+{
+    int64_t sum = 0, most = 0;
+    for (int s = 0; s < 7; s++) {
+        char file[FSIO_PATH_MAX];
+        struct stat status;
+        fixture_need(fsio_path(file, "%s/shard.%05d.mds", path, s));
+        if (stat(file, &status) != 0)
+            return -1;
+        sum += status.st_size;
+        most = status.st_size > most ? status.st_size : most;
+    }
+    return largest ? most : sum;
+}
+
 static void test_read(const char *folder)
 {
     struct dataset *dataset = NULL;
@@ -38,8 +55,16 @@ static void test_read(const char *folder)
     fixture_dataset(folder, "good", lengths, SAMPLES, 1400, true);
     tap_is_int(dataset_open(path, &dataset), ERR_OK, "opens");
     tap_is_int(dataset_samples(dataset), SAMPLES, "samples");
-    tap_is_int(dataset_shards(dataset), 7, "shards, one of them empty");
+    tap_is_int(dataset_contents(dataset)->shards, 7,
+               "shards, one of them empty");
     tap_is_int(dataset_tokens(dataset), 1559, "tokens");
+    tap_is_int(dataset_contents(dataset)->bytes, shard_bytes(path, false),
+               "bytes");
+    tap_is_int(dataset_contents(dataset)->largest, shard_bytes(path, true),
+               "largest");
+    tap_is_int(dataset_contents(dataset)->unchecked, 0,
+               "shards without a checksum");
+    tap_is_str(dataset_index(dataset), "index.json", "index");
     tap_is_int(dataset_vocab_size(dataset), FIXTURE_VOCAB, "vocabulary");
     tap_is_int(dataset_eos_token(dataset), 256, "end of document");
     tap_is_str(dataset_tokenizer(dataset), "bytes", "tokenizer");
@@ -49,7 +74,7 @@ static void test_read(const char *folder)
         tap_ok(same_sample(dataset, s, lengths[s], 3), "... its first tokens");
         tap_ok(same_sample(dataset, s, lengths[s], 0), "... its length");
     }
-    for (int64_t s = 0; s < dataset_shards(dataset); s++)
+    for (int64_t s = 0; s < dataset_contents(dataset)->shards; s++)
         tap_ok(dataset_verify_shard(dataset, s, NULL) == ERR_OK,
                "verify shard %d", (int)s);
     dataset_close(dataset);
@@ -87,7 +112,8 @@ static void test_many_shards(const char *folder)
     dataset_close(dataset);
     setrlimit(RLIMIT_NOFILE, &low);
     fixture_need(dataset_open(fixture_path(folder, "many"), &dataset));
-    tap_is_int(dataset_shards(dataset), MANY, "a shard for each sample");
+    tap_is_int(dataset_contents(dataset)->shards, MANY,
+               "a shard for each sample");
     for (int64_t s = 0; s < MANY; s++)
         bad += !same_sample(dataset, s, 1, 4);
     for (int64_t s = MANY - 1; s >= 0; s--)
@@ -327,7 +353,7 @@ static enum err read_all(const char *path)
     int64_t length = 0;
     struct dataset *dataset = NULL;
     TRY_OUT(dataset_open(path, &dataset));
-    for (int64_t s = 0; s < dataset_shards(dataset); s++)
+    for (int64_t s = 0; s < dataset_contents(dataset)->shards; s++)
         TRY_OUT(dataset_verify_shard(dataset, s, NULL));
     for (int64_t s = 0; s < dataset_samples(dataset); s++)
         TRY_OUT(dataset_read(dataset, s, tokens, 1000, &length));

@@ -1,3 +1,5 @@
+/* A data set of any format: opened, described, identified and read. What its
+ * files look like is the format's (src/data/dataset_format.h). */
 #include "src/data/dataset.h"
 
 #include <assert.h>
@@ -8,34 +10,28 @@
 
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
-#include "src/data/checksum.h"
-#include "src/data/mds.h"
-#include "src/data/mds_index.h"
+#include "src/data/dataset_format.h"
 #include "src/data/regular.h"
 #include "src/data/tokenizer.h"
 
 /* Names of data sets in a message. */
 #define DATASET_NAMES_MAX 6
 
-struct dataset_file {
-    struct mds_shard *shard; /* NULL: not open */
-    bool known;              /* its head is right */
-    uint64_t used;           /* when last */
-};
-
 struct dataset {
     char path[FSIO_PATH_MAX];
     struct sidecar sidecar; /* without shards_sha256 */
     bool described;         /* the sidecar is the file */
     char id[65];
-    struct mds_index *index;
-    int64_t *first;             /* first sample of each shard, and the total */
-    struct dataset_file *files; /* one per shard */
-    int64_t open;               /* how many are */
-    int64_t open_max;
-    uint64_t clock;
-    struct mds_buffer buffer;
+    const struct dataset_format *format;
+    void *state; /* the format's */
+    struct dataset_contents contents;
 };
+
+static const struct dataset_format *const dataset_formats[] = {
+    DATASET_FORMATS
+};
+#define DATASET_FORMAT_COUNT                                                   \
+    (sizeof dataset_formats / sizeof dataset_formats[0])
 
 /* What the tokenizer's hash says already is left out, so that the identity of a
  * set is what it was before the sidecar could say more. */
@@ -64,8 +60,7 @@ static enum err dataset_identify(struct dataset *dataset)
     struct digest *digest = NULL;
     const char *tokenizer = dataset->sidecar.tokenizer_sha256;
     TRY_OUT(digest_create(&digest));
-    TRY_OUT(digest_update(digest, dataset->index->text,
-                          dataset->index->text_bytes));
+    TRY_OUT(dataset->format->identify(dataset->state, digest));
     TRY_OUT(digest_update(digest, tokenizer, strlen(tokenizer)));
     TRY_OUT(dataset_identify_more(dataset, digest));
     TRY_OUT(digest_finish(digest, dataset->id));
@@ -74,22 +69,17 @@ out:
     return rc;
 }
 
-static enum err dataset_number_samples(struct dataset *dataset)
+/* The format whose index is in the folder; *out NULL: none. */
+static enum err dataset_find_format(const char *folder,
+                                    const struct dataset_format **out)
 {
-    const struct mds_index *index = dataset->index;
-    size_t count = (size_t)index->shards + 1;
-    if (index->samples == 0)
-        return err_set(ERR_DATA,
-                       "%s: there are no samples in it; make another data set "
-                       "with tessera-data tokenize",
-                       dataset->path);
-    dataset->first = calloc(count, sizeof *dataset->first);
-    dataset->files = calloc(count, sizeof *dataset->files);
-    if (dataset->first == NULL || dataset->files == NULL)
-        return err_set(ERR_MEMORY, "%s: no memory for %zu shards",
-                       dataset->path, count);
-    for (int64_t s = 0; s < index->shards; s++)
-        dataset->first[s + 1] = dataset->first[s] + index->shard[s].samples;
+    char index[FSIO_PATH_MAX];
+    *out = NULL;
+    for (size_t f = 0; f < DATASET_FORMAT_COUNT && *out == NULL; f++) {
+        TRY(fsio_path(index, "%s/%s", folder, dataset_formats[f]->index));
+        if (fsio_exists(index))
+            *out = dataset_formats[f];
+    }
     return ERR_OK;
 }
 
@@ -98,10 +88,11 @@ static int dataset_is_shown(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* Say what is there in place of an index. */
+/* Say what is there in place of an index; tokenizing makes the first format. */
 static enum err dataset_no_index(const char *path)
 {
-    char index[FSIO_PATH_MAX];
+    char folder[FSIO_PATH_MAX];
+    const struct dataset_format *format = NULL;
     char names[512] = "";
     struct dirent **entries = NULL;
     int found = 0;
@@ -109,9 +100,9 @@ static enum err dataset_no_index(const char *path)
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
         size_t length = strlen(names);
-        if (fsio_path(index, "%s/%s/%s", path, name, MDS_INDEX_NAME) ==
-                ERR_OK &&
-            fsio_exists(index) && found++ < DATASET_NAMES_MAX)
+        if (fsio_path(folder, "%s/%s", path, name) == ERR_OK &&
+            dataset_find_format(folder, &format) == ERR_OK && format != NULL &&
+            found++ < DATASET_NAMES_MAX)
             snprintf(names + length, sizeof names - length, "%s%s/%s",
                      length > 0 ? ", " : "", path, name);
         free(entries[i]);
@@ -126,130 +117,43 @@ static enum err dataset_no_index(const char *path)
     return err_set(ERR_DATA,
                    "%s/%s: no such file; make a data set with: tessera-data "
                    "tokenize --out %s FILE...",
-                   path, MDS_INDEX_NAME, path);
+                   path, dataset_formats[0]->index, path);
 }
 
-static enum err dataset_check_path(const char *path)
-{
-    char index[FSIO_PATH_MAX];
-    TRY(regular_local(path));
-    TRY(fsio_path(index, "%s/%s", path, MDS_INDEX_NAME));
-    if (!fsio_exists(index))
-        return dataset_no_index(path);
-    return ERR_OK;
-}
-
-static enum err dataset_shard_path(const struct dataset *dataset, int64_t index,
-                                   char path[FSIO_PATH_MAX])
-{
-    return fsio_path(path, "%s/%s", dataset->path,
-                     dataset->index->shard[index].basename);
-}
-
-enum err dataset_look(const struct dataset *dataset, int64_t index)
-{
-    char path[FSIO_PATH_MAX];
-    TRY(dataset_shard_path(dataset, index, path));
-    return mds_shard_check(path, &dataset->index->shard[index]);
-}
-
-static enum err dataset_look_at_all(const struct dataset *dataset)
-{
-    for (int64_t s = 0; s < dataset->index->shards; s++)
-        TRY(dataset_look(dataset, s));
-    return ERR_OK;
-}
-
-/* What only the sidecar knows of the shards. */
-static enum err dataset_describe_shards(struct dataset *dataset)
-{
-    enum err rc = ERR_OK;
-    char hex[65] = "";
-    struct mds_index *index = dataset->index;
-    const struct sidecar *sidecar = &dataset->sidecar;
-    int64_t hashed = sidecar->shards_hashed;
-    if (hashed != 0 && hashed != index->shards)
-        return err_set(ERR_DATA,
-                       "%s/%s: has digests of %lld shards, but the index has "
-                       "%lld; copy the data set again",
-                       dataset->path, SIDECAR_NAME, (long long)hashed,
-                       (long long)index->shards);
-    for (int64_t s = 0; s < index->shards; s++) {
-        struct mds_shard_info *info = &index->shard[s];
-        if (sidecar->token_type != 0 && !info->tokens.bytes)
-            return err_set(ERR_USAGE,
-                           "%s: a token type (--token-type) is for columns of "
-                           "'bytes'; this one names its own, %s",
-                           dataset->path,
-                           info->tokens.type != 0
-                               ? values_type(info->tokens.type)->name
-                               : "in every sample");
-        if (sidecar->token_type != 0)
-            info->tokens.type = sidecar->token_type;
-        if (hashed == 0)
-            continue;
-        memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
-        rc = mds_index_add_hash(info, "sha256", hex);
-        if (rc != ERR_OK) {
-            err_prefix(rc, "%s/%s", dataset->path, SIDECAR_NAME);
-            goto out;
-        }
-    }
-out:
-    return rc;
-}
-
-static enum err dataset_create(const char *path, const struct sidecar *sidecar,
+/* `given`: in place of the file. */
+static enum err dataset_create(const char *path, const struct sidecar *given,
                                bool look, struct dataset **out)
-{
-    enum err rc = ERR_OK;
-    struct dataset *dataset = calloc(1, sizeof *dataset);
-    if (dataset == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
-    dataset->sidecar = *sidecar;
-    TRY_OUT(fsio_path(dataset->path, "%s", path));
-    TRY_OUT(dataset_check_path(path));
-    TRY_OUT(mds_index_read(path, &dataset->index));
-    TRY_OUT(dataset_number_samples(dataset));
-    TRY_OUT(dataset_describe_shards(dataset));
-    TRY_OUT(regular_limit(&dataset->open_max));
-    if (look)
-        TRY_OUT(dataset_look_at_all(dataset));
-    TRY_OUT(dataset_identify(dataset));
-    dataset->sidecar.shards_sha256 = NULL; /* the caller's */
-    *out = dataset;
-    dataset = NULL;
-out:
-    dataset_close(dataset);
-    return rc;
-}
-
-enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
-                           struct dataset **out)
-{
-    assert(path != NULL && sidecar != NULL && out != NULL);
-    return dataset_create(path, sidecar, true, out);
-}
-
-static enum err dataset_open_described(const char *path, bool look,
-                                       struct dataset **out)
 {
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
     struct sidecar sidecar = { 0 };
-    struct dataset *dataset = NULL;
-    TRY_OUT(dataset_check_path(path));
-    TRY_OUT(sidecar_read(path, &sidecar));
-    TRY_OUT(dataset_create(path, &sidecar, look, &dataset));
-    dataset->described = true;
-    if (sidecar.samples != dataset->index->samples) {
+    struct dataset *dataset = calloc(1, sizeof *dataset);
+    if (dataset == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY_OUT(regular_local(path));
+    TRY_OUT(dataset_find_format(path, &dataset->format));
+    if (dataset->format == NULL)
+        TRY_OUT(dataset_no_index(path));
+    TRY_OUT(fsio_path(dataset->path, "%s", path));
+    dataset->described = given == NULL;
+    if (given == NULL)
+        TRY_OUT(sidecar_read(path, &sidecar));
+    dataset->sidecar = given == NULL ? sidecar : *given;
+    TRY_OUT(dataset->format->open(path, &dataset->sidecar, &dataset->contents,
+                                  &dataset->state));
+    assert(dataset->contents.samples > 0 && dataset->contents.shards > 0);
+    for (int64_t s = 0; look && s < dataset->contents.shards; s++)
+        TRY_OUT(dataset_look(dataset, s));
+    TRY_OUT(dataset_identify(dataset));
+    if (given == NULL && sidecar.samples != dataset->contents.samples) {
         rc = err_set(ERR_DATA,
                      "%s/%s: says %lld samples, but the index has %lld; copy "
                      "the data set again",
                      path, SIDECAR_NAME, (long long)sidecar.samples,
-                     (long long)dataset->index->samples);
+                     (long long)dataset->contents.samples);
         goto out;
     }
+    dataset->sidecar.shards_sha256 = NULL; /* not ours to keep */
     *out = dataset;
     dataset = NULL;
 out:
@@ -258,43 +162,45 @@ out:
     return rc;
 }
 
+enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
+                           struct dataset **out)
+{
+    assert(sidecar != NULL);
+    return dataset_create(path, sidecar, true, out);
+}
+
 enum err dataset_open(const char *path, struct dataset **out)
 {
-    return dataset_open_described(path, true, out);
+    return dataset_create(path, NULL, true, out);
 }
 
 enum err dataset_open_unseen(const char *path, struct dataset **out)
 {
-    return dataset_open_described(path, false, out);
+    return dataset_create(path, NULL, false, out);
 }
 
 void dataset_close(struct dataset *dataset)
 {
     if (dataset == NULL)
         return;
-    for (int64_t s = 0; dataset->files != NULL && s < dataset->index->shards;
-         s++)
-        mds_shard_close(dataset->files[s].shard);
-    free(dataset->buffer.data);
-    free(dataset->files);
-    mds_index_destroy(dataset->index);
-    free(dataset->first);
+    if (dataset->state != NULL)
+        dataset->format->close(dataset->state);
     free(dataset);
+}
+
+const struct dataset_contents *dataset_contents(const struct dataset *dataset)
+{
+    return &dataset->contents;
 }
 
 int64_t dataset_samples(const struct dataset *dataset)
 {
-    return dataset->index->samples;
+    return dataset->contents.samples;
 }
 
 int64_t dataset_tokens(const struct dataset *dataset)
 {
     return dataset->sidecar.tokens;
-}
-
-int64_t dataset_shards(const struct dataset *dataset)
-{
-    return dataset->index->shards;
 }
 
 int64_t dataset_vocab_size(const struct dataset *dataset)
@@ -314,31 +220,8 @@ int64_t dataset_bos_token(const struct dataset *dataset)
 
 int64_t dataset_longest(const struct dataset *dataset)
 {
-    int64_t longest = dataset->sidecar.longest;
-    for (int64_t s = 0; longest == 0 && s < dataset->index->shards; s++)
-        if (dataset->index->shard[s].tokens.count == 0)
-            return 0;
-    for (int64_t s = 0; s < dataset->index->shards; s++)
-        if (dataset->index->shard[s].tokens.count > longest)
-            longest = dataset->index->shard[s].tokens.count;
-    return longest;
-}
-
-int64_t dataset_bytes(const struct dataset *dataset)
-{
-    int64_t bytes = 0;
-    for (int64_t s = 0; s < dataset->index->shards; s++)
-        bytes += dataset->index->shard[s].bytes;
-    return bytes;
-}
-
-int64_t dataset_largest(const struct dataset *dataset)
-{
-    int64_t largest = 0;
-    for (int64_t s = 0; s < dataset->index->shards; s++)
-        if (dataset->index->shard[s].bytes > largest)
-            largest = dataset->index->shard[s].bytes;
-    return largest;
+    return dataset->sidecar.longest > 0 ? dataset->sidecar.longest
+                                        : dataset->contents.longest;
 }
 
 const char *dataset_id(const struct dataset *dataset)
@@ -361,139 +244,56 @@ const char *dataset_path(const struct dataset *dataset)
     return dataset->path;
 }
 
-/* The last shard whose first sample is at or before `sample`; of several with
- * the same first sample that is the only one with samples. */
-static int64_t dataset_find_shard(const struct dataset *dataset, int64_t sample)
+const char *dataset_index(const struct dataset *dataset)
 {
-    int64_t low = 0, high = dataset->index->shards - 1;
-    while (low < high) {
-        int64_t middle = low + (high - low + 1) / 2;
-        if (dataset->first[middle] <= sample)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
-/* Close the shard that was not used for longest. */
-static void dataset_evict(struct dataset *dataset)
-{
-    struct dataset_file *oldest = NULL;
-    for (int64_t s = 0; s < dataset->index->shards; s++) {
-        struct dataset_file *file = &dataset->files[s];
-        if (file->shard != NULL &&
-            (oldest == NULL || file->used < oldest->used))
-            oldest = file;
-    }
-    assert(oldest != NULL);
-    mds_shard_close(oldest->shard);
-    oldest->shard = NULL;
-    dataset->open--;
-}
-
-static enum err dataset_open_shard(struct dataset *dataset, int64_t index,
-                                   struct mds_shard **out)
-{
-    char path[FSIO_PATH_MAX];
-    struct dataset_file *file = &dataset->files[index];
-    if (file->shard == NULL) {
-        if (dataset->open == dataset->open_max)
-            dataset_evict(dataset);
-        TRY(dataset_shard_path(dataset, index, path));
-        TRY(mds_shard_open(path, &dataset->index->shard[index], file->known,
-                           &file->shard));
-        file->known = true;
-        dataset->open++;
-    }
-    file->used = ++dataset->clock;
-    *out = file->shard;
-    return ERR_OK;
+    return dataset->format->index;
 }
 
 enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
                       int64_t capacity, int64_t *length)
 {
-    enum err rc = ERR_OK;
-    struct mds_shard *shard = NULL;
-    struct values values;
-    assert(index >= 0 && index < dataset->index->samples);
+    struct dataset_sample sample;
+    assert(index >= 0 && index < dataset->contents.samples);
     assert(capacity >= 0 && (tokens != NULL || capacity == 0));
-    int64_t s = dataset_find_shard(dataset, index);
-    int64_t sample = index - dataset->first[s];
-    TRY_OUT(dataset_open_shard(dataset, s, &shard));
-    TRY_OUT(mds_shard_read(shard, sample, &dataset->buffer, &values));
-    *length = values.count;
+    TRY(dataset->format->read(dataset->state, index, &sample));
+    *length = sample.values.count;
     int64_t count = *length < capacity ? *length : capacity;
     if (count == 0)
         return ERR_OK;
-    rc = values_tokens(&values, count, dataset->sidecar.vocab_size, tokens);
-    if (rc != ERR_OK)
-        rc = err_set(rc, "%s: sample %lld: %s%s", mds_shard_path(shard),
-                     (long long)sample, err_text(),
-                     dataset->described
-                         ? " of " SIDECAR_NAME
-                         : "; give the vocabulary of the set's tokenizer: "
-                           "--vocab-size N --tokenizer NAME");
-out:
-    return rc;
+    enum err rc = values_tokens(&sample.values, count,
+                                dataset->sidecar.vocab_size, tokens);
+    if (rc == ERR_OK)
+        return ERR_OK;
+    return err_set(rc, "%s: sample %lld: %s%s", sample.file,
+                   (long long)sample.number, err_text(),
+                   dataset->described
+                       ? " of " SIDECAR_NAME
+                       : "; give the vocabulary of the set's tokenizer: "
+                         "--vocab-size N --tokenizer NAME");
+}
+
+enum err dataset_look(const struct dataset *dataset, int64_t index)
+{
+    assert(index >= 0 && index < dataset->contents.shards);
+    return dataset->format->look(dataset->state, index);
 }
 
 enum err dataset_verify_shard(struct dataset *dataset, int64_t index,
-                              const struct mds_watch *watch)
+                              const struct dataset_watch *watch)
 {
-    struct mds_shard *shard = NULL;
-    assert(index >= 0 && index < dataset->index->shards);
-    TRY(dataset_open_shard(dataset, index, &shard));
-    return mds_shard_verify(shard, watch);
+    assert(index >= 0 && index < dataset->contents.shards);
+    return dataset->format->verify(dataset->state, index, watch);
 }
 
 enum err dataset_shard_sha256(struct dataset *dataset, int64_t index,
                               char hex[65])
 {
-    struct mds_shard *shard = NULL;
-    assert(index >= 0 && index < dataset->index->shards);
-    TRY(dataset_open_shard(dataset, index, &shard));
-    return mds_shard_sha256(shard, hex);
-}
-
-/* Is `name` one of "a, b, c"? */
-static bool dataset_is_listed(const char *names, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = names; (at = strstr(at, name)) != NULL; at++)
-        if ((at == names || at[-1] == ' ') &&
-            (at[length] == '\0' || at[length] == ','))
-            return true;
-    return false;
+    assert(index >= 0 && index < dataset->contents.shards);
+    return dataset->format->sha256(dataset->state, index, hex);
 }
 
 void dataset_checksums(const struct dataset *dataset, bool known, char *names,
                        size_t bytes)
 {
-    names[0] = '\0';
-    for (int64_t s = 0; s < dataset->index->shards; s++) {
-        const struct mds_shard_info *info = &dataset->index->shard[s];
-        for (int h = 0; h < info->hashes; h++) {
-            const char *name = info->hash[h].name;
-            size_t length = strlen(names);
-            if ((checksum_digits(name) > 0) == known &&
-                !dataset_is_listed(names, name))
-                snprintf(names + length, bytes - length, "%s%s",
-                         length > 0 ? ", " : "", name);
-        }
-    }
-}
-
-int64_t dataset_unchecked(const struct dataset *dataset)
-{
-    int64_t unchecked = dataset->index->shards;
-    for (int64_t s = 0; s < dataset->index->shards; s++) {
-        const struct mds_shard_info *info = &dataset->index->shard[s];
-        bool known = false;
-        for (int h = 0; h < info->hashes; h++)
-            known = known || checksum_digits(info->hash[h].name) > 0;
-        unchecked -= known ? 1 : 0;
-    }
-    return unchecked;
+    dataset->format->checksums(dataset->state, known, names, bytes);
 }

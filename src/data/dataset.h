@@ -1,14 +1,12 @@
-/* A data set: a folder of MDS shards (index.json + shard.NNNNN.mds, the format
- * of the Streaming library) with the column `tokens`, whole numbers of any
- * width (src/data/mds_encoding.h), plus the sidecar tessera.json
- * (src/data/sidecar.h).
+/* A data set: a folder of shards, files of samples, in a format of
+ * src/data/dataset_format.h, whose index says what is in them, plus the sidecar
+ * tessera.json (src/data/sidecar.h). A sample is whole numbers of any width.
  *
- * Opening reads the index and looks at every shard file (there, regular, as
- * long as the index says), so that no run meets a missing one after hours;
- * shards are opened when first used, and their heads checked then. Shards
+ * Opening reads the index and looks at every shard (there, regular, as long as
+ * the index says), so that no run meets a missing one after hours. Shards
  * without samples are fine, a set without samples is not; what is truncated or
- * inconsistent is ERR_DATA naming the file. As many shards are open at a time
- * as regular_limit() says. A dataset may be used by one thread at a time. */
+ * inconsistent is ERR_DATA naming the file. A dataset may be used by one thread
+ * at a time. */
 #ifndef TESSERA_DATA_DATASET_H
 #define TESSERA_DATA_DATASET_H
 
@@ -17,10 +15,18 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/mds.h"
 #include "src/data/sidecar.h"
 
 struct dataset;
+
+struct dataset_contents {
+    int64_t samples;   /* > 0 */
+    int64_t shards;    /* files that are checked one by one, > 0 */
+    int64_t bytes;     /* of all shards */
+    int64_t largest;   /* shard's bytes */
+    int64_t longest;   /* sample's tokens; 0: the index does not tell */
+    int64_t unchecked; /* shards without a checksum that is known here */
+};
 
 enum err dataset_open(const char *path, struct dataset **out);
 /* The same without a look at the shards, for ranks that share that. */
@@ -34,9 +40,10 @@ enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
                            struct dataset **out);
 void dataset_close(struct dataset *dataset);
 
+/* Lent. */
+const struct dataset_contents *dataset_contents(const struct dataset *dataset);
 int64_t dataset_samples(const struct dataset *dataset);
 int64_t dataset_tokens(const struct dataset *dataset);
-int64_t dataset_shards(const struct dataset *dataset);
 int64_t dataset_vocab_size(const struct dataset *dataset);
 /* The token that ends a document; -1: not known. */
 int64_t dataset_eos_token(const struct dataset *dataset);
@@ -44,18 +51,18 @@ int64_t dataset_eos_token(const struct dataset *dataset);
 int64_t dataset_bos_token(const struct dataset *dataset);
 /* Tokens of the longest sample; 0: neither index nor sidecar tells. */
 int64_t dataset_longest(const struct dataset *dataset);
-/* Of all shard files, and of the largest. */
-int64_t dataset_bytes(const struct dataset *dataset);
-int64_t dataset_largest(const struct dataset *dataset);
-/* Hex digest that identifies content order: SHA-256 over index.json's bytes,
- * the tokenizer hash, and what the sidecar says beside it that changes what is
- * trained: tokens that end or begin documents, the type of bytes, the shards'
- * digests. Stored in checkpoints. Lent. */
+/* Hex digest that identifies content order: SHA-256 over what the format says
+ * of it (the bytes of index.json), the tokenizer hash, and what the sidecar
+ * says beside it that changes what is trained: tokens that end or begin
+ * documents, the type of bytes, the shards' digests. Stored in checkpoints.
+ * Lent. */
 const char *dataset_id(const struct dataset *dataset);
 const char *dataset_tokenizer_sha256(const struct dataset *dataset);
 /* Lent. */
 const char *dataset_tokenizer(const struct dataset *dataset);
 const char *dataset_path(const struct dataset *dataset);
+/* The name of its index, a file in the folder. */
+const char *dataset_index(const struct dataset *dataset);
 
 /* Copy sample `index` (0 <= index < samples) into tokens[capacity]; *length is
  * its full length, which may be larger than capacity (then only the first
@@ -64,11 +71,18 @@ const char *dataset_path(const struct dataset *dataset);
 enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
                       int64_t capacity, int64_t *length);
 
+/* Asked before every MiB of a long reading. Once it says false, the reading
+ * ends with ERR_OK and has found nothing. */
+struct dataset_watch {
+    bool (*go_on)(void *self);
+    void *self;
+};
+
 /* Check all checksums of the file of shard `index` that index and sidecar
  * record and that are known here. Shards without samples are checked too.
  * NULL: unwatched. */
 enum err dataset_verify_shard(struct dataset *dataset, int64_t index,
-                              const struct mds_watch *watch);
+                              const struct dataset_watch *watch);
 
 /* Its SHA-256. */
 enum err dataset_shard_sha256(struct dataset *dataset, int64_t index,
@@ -78,8 +92,5 @@ enum err dataset_shard_sha256(struct dataset *dataset, int64_t index,
  * the others; cut at `bytes`. */
 void dataset_checksums(const struct dataset *dataset, bool known, char *names,
                        size_t bytes);
-
-/* Shards without a checksum that is known here. */
-int64_t dataset_unchecked(const struct dataset *dataset);
 
 #endif

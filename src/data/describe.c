@@ -28,7 +28,7 @@ enum err describe_dataset(const char *path, bool show, int (*stop)(void),
         .samples = result.samples,
         .tokens = result.tokens,
         .longest = result.longest,
-        .shards = dataset_shards(dataset),
+        .shards = dataset_contents(dataset)->shards,
         .vocab_size = size,
         .unigram_entropy = entropy_of_counts(counts, size),
     };

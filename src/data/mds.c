@@ -247,7 +247,7 @@ out:
  * did not end it. */
 static enum err mds_sum(const struct mds_shard *shard, int count,
                         struct checksum *const *sums,
-                        const struct mds_watch *watch, bool *whole)
+                        const struct dataset_watch *watch, bool *whole)
 {
     enum err rc = ERR_OK;
     *whole = true;
@@ -280,14 +280,14 @@ static enum err mds_compare(const struct mds_shard *shard,
     TRY(checksum_finish(sum, hex));
     if (strcmp(hex, hash->hex) != 0)
         return err_set(ERR_DATA,
-                       "%s: its %s should be %s and is %s; the file is damaged "
-                       "or was replaced: copy the data set again",
-                       shard->path, hash->name, hash->hex, hex);
+                     "%s: its %s should be %s and is %s; the file is damaged "
+                     "or was replaced: copy the data set again",
+                     shard->path, hash->name, hash->hex, hex);
     return ERR_OK;
 }
 
 enum err mds_shard_verify(const struct mds_shard *shard,
-                          const struct mds_watch *watch)
+                          const struct dataset_watch *watch)
 {
     enum err rc = ERR_OK;
     bool whole = false;

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/dataset.h"
 #include "src/data/mds_encoding.h"
 #include "src/data/mds_index.h"
 
@@ -46,17 +47,10 @@ void mds_shard_close(struct mds_shard *shard);
 enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
                         struct mds_buffer *buffer, struct values *out);
 
-/* Asked before every MiB of a long reading. Once it says false, the reading
- * ends with ERR_OK and has found nothing. */
-struct mds_watch {
-    bool (*go_on)(void *self);
-    void *self;
-};
-
 /* The file has all checksums that `info` has and src/data/checksum.h knows;
  * ERR_DATA names the file, the algorithm and both values. NULL: unwatched. */
 enum err mds_shard_verify(const struct mds_shard *shard,
-                          const struct mds_watch *watch);
+                          const struct dataset_watch *watch);
 
 /* Its SHA-256. */
 enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65]);

@@ -72,7 +72,7 @@ static enum err scan_shards(struct dataset *dataset, bool show,
 {
     enum err rc = ERR_OK;
     struct progress progress;
-    int64_t shards = dataset_shards(dataset);
+    int64_t shards = dataset_contents(dataset)->shards;
     progress_begin(&progress, "checksums", "shards", shards);
     for (int64_t s = 0; s < shards; s++) {
         TRY_OUT(scan_poll(dataset, stop, show ? &progress : NULL, s));
@@ -179,8 +179,8 @@ static enum err scan_hash_shards(struct dataset *dataset,
                                  struct sidecar *sidecar)
 {
     char hex[65];
-    int64_t shards = dataset_shards(dataset);
-    if (dataset_unchecked(dataset) == 0)
+    int64_t shards = dataset_contents(dataset)->shards;
+    if (dataset_contents(dataset)->unchecked == 0)
         return ERR_OK;
     sidecar->shards_sha256 = malloc((size_t)shards * 64);
     if (sidecar->shards_sha256 == NULL)

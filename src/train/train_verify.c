@@ -10,7 +10,6 @@
 #include "src/base/fsio.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
-#include "src/data/mds_index.h"
 #include "src/job/stop.h"
 
 #define ROUND_S 1.0
@@ -45,7 +44,7 @@ static enum err identify(const struct dataset *data, struct identity *out)
 {
     struct stat status;
     char path[FSIO_PATH_MAX];
-    TRY(fsio_path(path, "%s/%s", dataset_path(data), MDS_INDEX_NAME));
+    TRY(fsio_path(path, "%s/%s", dataset_path(data), dataset_index(data)));
     if (stat(path, &status) != 0)
         return err_errno("%s: stat", path);
     *out = (struct identity){
@@ -152,8 +151,8 @@ static bool go_on(void *self)
 static enum err check_share(struct watch *watch, struct dataset *data,
                             struct share share, bool bytes)
 {
-    struct mds_watch reading = { go_on, watch };
-    int64_t shards = dataset_shards(data);
+    struct dataset_watch reading = { go_on, watch };
+    int64_t shards = dataset_contents(data)->shards;
     for (int64_t s = share.first; s < shards && go_on(watch); s += share.ranks)
         TRY(dataset_look(data, s));
     if (!bytes)
@@ -169,8 +168,9 @@ static enum err settle_bytes(const struct trainer *trainer,
                              bool *bytes)
 {
     const char *how = trainer->settings.data.verify;
-    int64_t shards = (dataset_shards(data) + share.ranks - 1) / share.ranks;
-    int64_t most = shards * dataset_largest(data);
+    const struct dataset_contents *has = dataset_contents(data);
+    int64_t shards = (has->shards + share.ranks - 1) / share.ranks;
+    int64_t most = shards * has->largest;
     TRY(comm_all_reduce_i64(trainer->comm, &most, 1, COMM_MAX));
     *bytes = strcmp(how, "bytes") == 0 ||
              (strcmp(how, "auto") == 0 && most <= TRAIN_VERIFY_BYTES);
@@ -179,12 +179,12 @@ static enum err settle_bytes(const struct trainer *trainer,
     if (!*bytes)
         log_info("%s: the bytes of all %lld shards (%.1f GiB) are not checked "
                  "(data.verify = %s), only sizes: tessera-data verify does it",
-                 dataset_path(data), (long long)dataset_shards(data),
-                 (double)dataset_bytes(data) / (1 << 30), how);
-    else if (dataset_unchecked(data) > 0)
+                 dataset_path(data), (long long)has->shards,
+                 (double)has->bytes / (1 << 30), how);
+    else if (has->unchecked > 0)
         log_info("%s: %lld of %lld shards have no checksum that is known here",
-                 dataset_path(data), (long long)dataset_unchecked(data),
-                 (long long)dataset_shards(data));
+                 dataset_path(data), (long long)has->unchecked,
+                 (long long)has->shards);
     return ERR_OK;
 }
 
