@@ -1,3 +1,6 @@
+/* Gathers whole blocks of sharded weights into a few buffers, ahead of their
+ * use, and keeps each until another block needs its buffer. Gradients go the
+ * other way in scatter.c; the order of blocks comes from walk.c. */
 #include "src/parallel/gather.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Messages between the ranks that share experts or sequences, and the roll call
+ * that finds out who is missing. It exchanges bytes only: what is computed with
+ * them is in src/model/model_experts_exchange.c and model_sequence.c. */
 #include "src/parallel/group.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Cuts each block into the shards and pieces of the ranks, and starts the
+ * exchanges that bring a block's parts together. It has no tensors of its own:
+ * weights and moments lie in the replica (replica_state.c). */
 #include "src/parallel/owner.h"
 
 #include <assert.h>

@@ -1,6 +1,7 @@
-/* Slots are leaves of one tree; ranks add what lies within their range, then
- * every owner finishes the tree for its interval from all ranks' pieces
- * (reduce_finish.c). */
+/* Adds the gradients of whole slots under ddp and zero1: each rank adds what
+ * lies within its range of slots, by the tree of tree.h. The exchange between
+ * ranks that ends it is in reduce_finish.c, the sums under zero2 and zero3 are
+ * in scatter.c. */
 #include "src/parallel/reduce.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* The last part of the reduction: pieces are exchanged and added up. */
+/* The last part of the reduction: each owner gets, for its interval, the
+ * subtrees that all ranks are left with, and adds them up in slot order. Under
+ * ddp the total then goes to every rank. */
 #include <assert.h>
 #include <string.h>
 

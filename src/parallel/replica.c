@@ -1,3 +1,7 @@
+/* Makes a replica by its strategy: lays out weights, gradients and moments, and
+ * opens the exchanges that the strategy needs. The model's calls are in
+ * replica_access.c, the leaves of a batch in replica_batch.c, the optimizer's
+ * update and checkpoint items in replica_state.c. */
 #include "src/parallel/replica.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* The model's way to weights and gradients. */
+/* The model's way to weights and gradients: the calls of struct param_access,
+ * which hide from the model whether a block is here or has to be gathered. */
 #include <assert.h>
 
 #include "src/parallel/replica_impl.h"

@@ -1,4 +1,5 @@
-/* The leaves of a batch: whose they are, and what comes before and after. */
+/* Deals the leaves of a batch to the ranks, and does what comes before and
+ * after each leaf. The leaf itself is computed by src/model. */
 #include <string.h>
 
 #include "src/parallel/replica_impl.h"

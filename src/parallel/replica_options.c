@@ -1,4 +1,5 @@
-/* Options of a replica: which go together. */
+/* Completes the options of a replica with their defaults and checks which go
+ * together, and whether they fit the number of ranks and the model. */
 #include "src/parallel/replica_impl.h"
 
 bool replica_by_block(const struct replica_options *options)

@@ -1,4 +1,5 @@
-/* The state of a replica: how it begins, changes, is saved and is shared. */
+/* The state of a replica: how it begins, how the optimizer updates it, which
+ * items a checkpoint has, and how ranks share the weights. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,3 +1,7 @@
+/* Keeps the sums of gradients under zero2 and zero3 on the owners of each
+ * block: memory for a block's gradients, the stack of partial sums, and the
+ * order of turns. The exchange of one block and its addition are in
+ * scatter_flight.c. */
 #include "src/parallel/scatter_impl.h"
 
 #include <assert.h>

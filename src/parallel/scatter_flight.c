@@ -1,4 +1,5 @@
-/* A block's gradients on their way to its owners, and how they are added. */
+/* Sends a block's gradients to the block's owners while backward goes on with
+ * the next block, and adds what arrives in the order of leaves. */
 #include <assert.h>
 
 #include "src/parallel/scatter_impl.h"

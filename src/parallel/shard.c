@@ -1,3 +1,6 @@
+/* Where the slots and the interval of a rank begin when the parameters are one
+ * flat array (ddp, zero1). The cut of each block by itself, for zero2 and
+ * zero3, is in owner.c. */
 #include "src/parallel/shard.h"
 
 #include <assert.h>

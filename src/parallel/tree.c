@@ -1,3 +1,5 @@
+/* The order of additions as a list of complete subtrees. It only says what is
+ * to be added to what; reduce.c and scatter.c add tensors by it. */
 #include "src/parallel/tree.h"
 
 #include <assert.h>

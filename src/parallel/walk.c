@@ -1,3 +1,6 @@
+/* Writes down the calls that the model will make for its blocks, checks the
+ * real calls against that list and looks ahead in it. The calls themselves are
+ * answered by replica_access.c. */
 #include "src/parallel/walk.h"
 
 #include <assert.h>

@@ -1,4 +1,7 @@
-/* Within a node a barrier is all that is needed. From other nodes each interval
+/* Brings every rank's updated interval of the weights to all ranks, where the
+ * ranks of a node share one copy in memory.
+ *
+ * Within a node a barrier is all that is needed. From other nodes each interval
  * comes once per node, to one rank of it: the intervals are dealt out. */
 #include "src/parallel/weights.h"
 
