@@ -1,3 +1,6 @@
+/* The names of the events of a training loop, and the call of all who listen to
+ * one. When events happen is decided where the loop is, in trainer.c, and in
+ * train_eval.c for evaluations. */
 #include "src/train/events.h"
 
 #include <assert.h>

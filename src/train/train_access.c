@@ -1,3 +1,5 @@
+/* Gives the run directory and what is made in it the permissions of run.mode
+ * and the group of run.group. */
 #include "src/train/train_access.h"
 
 #include <errno.h>

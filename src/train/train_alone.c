@@ -1,3 +1,5 @@
+/* Runs work of rank 0 in a thread while the other ranks wait and are told
+ * several times per deadline that rank 0 lives. */
 #include "src/train/train_alone.h"
 
 #include <pthread.h>

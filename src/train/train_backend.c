@@ -1,3 +1,6 @@
+/* Chooses the kernel table, the data type and the way of exchange from the
+ * settings. The backends are found by kernels/kernels.c; which GPU a rank has
+ * is train_devices.c. */
 #include "src/train/train_backend.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* Compares the settings with config.cfg of the attempt before and tells what
+ * has changed. It refuses nothing: what must not change is checked in
+ * train_fixed.c. */
 #include "src/train/train_changes.h"
 
 #include <jansson.h>

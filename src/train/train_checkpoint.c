@@ -1,3 +1,6 @@
+/* The listener that restores a run and saves it: when a save begins, what
+ * becomes of it, and how many may fail. Files, commits and formats belong to
+ * checkpoint/; when a save is due under "auto" to train_interval.c. */
 #include "src/train/train_checkpoint.h"
 
 #include <jansson.h>

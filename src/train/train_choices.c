@@ -1,3 +1,6 @@
+/* Chooses the algorithms of matrix products and attention once per run, by
+ * measurement on rank 0, and brings them to all ranks, to the run directory and
+ * to checkpoints. The measurement itself is the kernel table's. */
 #include "src/train/train_choices.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Copies a device's tensors to and from the host for checkpoints, on a stream
+ * beside the training. */
 #include "src/train/train_copies.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Opens the data sets of a run and checks that they fit the settings. It reads
+ * no shard: train_verify.c does. */
 #include "src/train/train_data.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* The listener that evaluates: deals the leaves of the evaluation set to the
+ * ranks, sums their losses in one order and writes eval.jsonl. */
 #include "src/train/train_eval.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* The settings that must stay what they were at the start of a run: stored in
+ * every checkpoint, checked on every resume. */
 #include "src/train/train_fixed.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Scales of 8-bit operands from the largest magnitudes of the last steps. The
+ * products that use them are in src/model/model_fp8.c. */
 #include "src/train/train_fp8.h"
 
 #include <math.h>

@@ -1,3 +1,6 @@
+/* Chooses how often to save under checkpoint.interval = "auto", from measured
+ * costs and the ledger's failures. The formula is
+ * checkpoint/ckpt_interval.c. */
 #include "src/train/train_interval.h"
 
 #include <math.h>

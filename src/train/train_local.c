@@ -1,3 +1,5 @@
+/* The folder of node-local checkpoints from checkpoint.local_dir, the job's
+ * number and the run. */
 #include "src/train/train_local.h"
 
 #include <inttypes.h>

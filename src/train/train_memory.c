@@ -1,3 +1,7 @@
+/* Compares what a configuration needs with what there is: the automatic
+ * microbatch, and whether a run fits. What it needs is counted by
+ * src/parallel/memory_plan.c; other ways to run it are in
+ * train_memory_ways.c. */
 #include "src/train/train_memory.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* Lists the ways in which a configuration can run on a number of ranks,
+ * estimates what each costs, and chooses the strategy under "auto". The costs
+ * are assumptions for an order, not measurements. */
 #include "src/train/train_memory_ways.h"
 
 #include <math.h>

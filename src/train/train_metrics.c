@@ -1,3 +1,5 @@
+/* The listener that writes metrics.jsonl and the progress line: losses, rates
+ * and utilization (MFU) of each logged step. */
 #include "src/train/train_metrics.h"
 
 #include <math.h>

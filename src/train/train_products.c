@@ -1,3 +1,6 @@
+/* Warns at the start of a run where matrix products reach less than half of
+ * what the processor can do. tessera-health has the same comparison for
+ * nodes. */
 #include "src/train/train_products.h"
 
 #include <math.h>

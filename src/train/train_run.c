@@ -1,3 +1,6 @@
+/* One attempt from the run lock to the exit code: makes the run directory and
+ * the parts of a run, trains, and records how it ended. The steps themselves
+ * are trainer.c and trainer_step.c. */
 #include "src/train/train_run.h"
 
 #include <errno.h>

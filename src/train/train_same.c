@@ -1,3 +1,5 @@
+/* Compares arithmetic, data sets and settings between the ranks before
+ * training. train_fixed.c compares them with an earlier attempt. */
 #include "src/train/train_same.h"
 
 #include <stdio.h>

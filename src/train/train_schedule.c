@@ -1,3 +1,5 @@
+/* Turns the durations of the settings into steps and checks them against each
+ * other. The multiplier of a step is schedule.c. */
 #include "src/train/train_schedule.h"
 
 #include "src/base/log.h"

@@ -1,3 +1,6 @@
+/* The schema of a training run's settings, and how they are loaded and
+ * completed. Whether they go together is checked in train_settings_check.c;
+ * files and overrides are read by src/base/settings.c. */
 #include "src/train/train_settings.h"
 
 #include <stddef.h>

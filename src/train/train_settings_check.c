@@ -1,3 +1,5 @@
+/* Checks between settings each of which is valid by itself. What depends on the
+ * data set or on the number of ranks is checked where that is known. */
 #include "src/train/train_settings_check.h"
 
 #include <string.h>

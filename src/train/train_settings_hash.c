@@ -1,3 +1,4 @@
+/* Which settings decide the result of a run, and the hash over them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+/* The model part of the settings: completes it from the preset and makes the
+ * model's configuration of it. The presets are in src/model/model_presets.c. */
 #include "src/train/train_settings_model.h"
 
 #include <math.h>

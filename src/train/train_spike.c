@@ -1,3 +1,6 @@
+/* Judges whether a step's loss or gradient is far beyond those before, and
+ * keeps the history by which it judges. What follows from it is done in
+ * trainer_step.c. */
 #include "src/train/train_spike.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* A run's position and fixed settings as a checkpoint's state, and back.
+ * Tensors are no part of it: the replica lists those. */
 #include "src/train/train_state.h"
 
 #include <stdio.h>

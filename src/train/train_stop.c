@@ -1,3 +1,6 @@
+/* The listener by which all ranks agree, once a step, on whether to stop, save
+ * or evaluate. Signals set the flag of src/job/stop.c; how long the job has
+ * left is src/job/time_left.c. */
 #include "src/train/train_stop.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* How many threads a rank computes with: the node's processors divided among
+ * its ranks. */
 #include "src/train/train_threads.h"
 
 #include <sched.h>

@@ -1,3 +1,5 @@
+/* Checks the files of the data sets before training, each copy once, shared by
+ * the ranks. How one shard is checked is src/data/mds.c. */
 #include "src/train/train_verify.h"
 
 #include <stdlib.h>

@@ -1,3 +1,7 @@
+/* A training run on this rank: makes its parts, resolves its schedule, and runs
+ * the loop of epochs, steps and events. One step is in trainer_step.c, memory
+ * in trainer_memory.c, and what surrounds a run (lock, ledger, exit code) in
+ * train_run.c. */
 #include "src/train/trainer.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Makes the model's leaf (its tokens, labels and documents) of a loader's
+ * batch. */
 #include "src/train/trainer_leaf.h"
 
 #include <string.h>

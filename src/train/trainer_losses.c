@@ -1,3 +1,5 @@
+/* Memory for the losses of a rank's leaves, and their one copy to the host
+ * after all of them. */
 #include "src/train/trainer_losses.h"
 
 #include <assert.h>

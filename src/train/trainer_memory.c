@@ -1,3 +1,6 @@
+/* Makes the model, replica and batch for a microbatch that fits into memory,
+ * and makes them again with a smaller one where it must. Whether something fits
+ * is decided in train_memory.c. */
 #include "src/train/trainer_memory.h"
 
 #include <stdint.h>

@@ -1,4 +1,8 @@
-/* One optimizer step: slots, reduction, clipping, update. */
+/* Loads and computes the leaves of this rank turn by turn, then all ranks add
+ * gradients, judge the step and update. Events around a step come from
+ * trainer.c.
+ *
+ * One optimizer step: slots, reduction, clipping, update. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
