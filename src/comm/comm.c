@@ -1,4 +1,6 @@
-/* Chooses the transport, turns operations into transfers, and waits. */
+/* Chooses the transport, turns operations into transfers, and waits with a
+ * deadline. It sends what the host reaches; tensors of a device go by
+ * comm_tensors.c. */
 #include "src/comm/comm.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Opens NCCL with dlopen, finds its functions and turns its codes into errors.
+ * What travels by it is comm_tensors_nccl.c; healthcheck/health_nccl.c opens
+ * its own, with fewer functions. */
 #include "src/comm/comm_nccl_library.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,6 @@
-/* Keeps /dev/shm clean: DESIGN.md in this folder says what was found. */
+/* Keeps /dev/shm clean: OpenMPI puts the files that it shares in a node into a
+ * folder of ours there, which is removed as soon as the ranks have opened them.
+ * DESIGN.md in this folder says what was found. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,6 @@
+/* Messages of tensors: chooses the way (direct, staged or nccl), keeps requests
+ * and their order, and passes operations on to the way. Integers and doubles of
+ * the host go by comm.c. */
 #include "src/comm/comm_tensors.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Shares memory between the ranks of a node through memory files that peers
+ * open below /proc. There is no MPI window here: ranks read and write the
+ * memory directly. */
 #include "src/comm/comm_window.h"
 
 #include <assert.h>
