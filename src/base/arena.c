@@ -1,3 +1,5 @@
+/* Memory that is laid out by a plan and taken once. There is no free of a part:
+ * an arena lives and dies as a whole. */
 #include "src/base/arena.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Monotonic time, wall time and sleep. */
 #include "src/base/clock.h"
 
 #include <math.h>

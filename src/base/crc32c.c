@@ -1,4 +1,6 @@
-/* The instruction takes 3 cycles but a new one can start in each, so long
+/* CRC32C by the processor's instruction, or by a table where it has none.
+ *
+ * The instruction takes 3 cycles but a new one can start in each, so long
  * buffers run as four streams: three would do, the fourth fills the gaps. With
  * c0 to c3 the remainders of four adjacent blocks of B bytes, the whole is
  * c0 x^(24B) + c1 x^(16B) + c2 x^(8B) + c3 modulo the polynomial. A carry-less

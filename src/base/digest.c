@@ -1,3 +1,5 @@
+/* SHA-256 by libcrypto. Bits that nobody forges are guarded by CRC32C
+ * (crc32c.c), which is faster. */
 #include "src/base/digest.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* Error texts are kept per thread, so that a worker's failure does not
+/* Codes and texts of errors.
+ *
+ * Error texts are kept per thread, so that a worker's failure does not
  * overwrite the one being reported. */
 #include "src/base/err.h"
 

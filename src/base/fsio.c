@@ -1,3 +1,5 @@
+/* Files and folders: whole reads, atomic writes, sync, removal. Large transfers
+ * of checkpoints are checkpoint/ckpt_io.c. */
 #include "src/base/fsio.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Writes JSON as text with the shortest numbers that read back the same.
+ * Reading is jansson's own. */
 #include "src/base/jsontext.h"
 
 #include <stdbool.h>

@@ -1,4 +1,7 @@
-/* One line, one write: lines of several ranks on one terminal do not mix. */
+/* Log lines for people, on stderr. Metrics are JSON lines of their own
+ * (src/train/train_lines.c).
+ *
+ * One line, one write: lines of several ranks on one terminal do not mix. */
 #include "src/base/log.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* How much memory a process may still take, by the machine, its cgroups and its
+ * limits, and how much it has taken. It allocates nothing: arena.c does. */
 #include "src/base/memory.h"
 
 #include <malloc.h>

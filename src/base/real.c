@@ -1,3 +1,5 @@
+/* exp, log, powers, sine and cosine of doubles with the same bits on every
+ * machine, in place of libm's where they decide results. */
 #include "src/base/real.h"
 
 #include <assert.h>

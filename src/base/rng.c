@@ -1,3 +1,5 @@
+/* Random numbers by Philox: each draw is a function of key and counter, so
+ * there is no state to save. */
 #include "src/base/rng.h"
 
 #include <assert.h>

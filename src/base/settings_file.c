@@ -1,3 +1,5 @@
+/* Reads a libconfig file into the table of settings, and says where an error
+ * is. */
 #include "src/base/settings_private.h"
 
 #include <libconfig.h>

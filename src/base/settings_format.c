@@ -1,3 +1,4 @@
+/* Writes settings as a libconfig file that reads back as the same values. */
 #include "src/base/settings_private.h"
 
 #include <limits.h>

@@ -1,4 +1,7 @@
-/* Most first configurations are written in another format, or as in one:
+/* Guesses what a file that is no libconfig was meant to be, for the text of the
+ * error.
+ *
+ * Most first configurations are written in another format, or as in one:
  * libconfig says "syntax error" to all of them. */
 #include "src/base/settings_private.h"
 

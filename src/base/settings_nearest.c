@@ -1,3 +1,5 @@
+/* Finds the key or choice that a misspelt one was meant to be, by edit
+ * distance. */
 #include "src/base/settings_private.h"
 
 #include <ctype.h>

@@ -1,3 +1,5 @@
+/* Looks through a file before libconfig reads it, for what libconfig gets wrong
+ * or takes minutes for. It gives no values: settings_file.c does. */
 #include "src/base/settings_private.h"
 
 #include <ctype.h>

@@ -1,3 +1,5 @@
+/* Turns text and numbers into checked values of settings: types, limits,
+ * choices, paths. */
 #include "src/base/settings_private.h"
 
 #include <assert.h>

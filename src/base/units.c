@@ -1,3 +1,5 @@
+/* Durations ("60ba", "2ep") and sizes ("8GiB") from text, as text, and
+ * durations in steps. */
 #include "src/base/units.h"
 
 #include <assert.h>
