@@ -1,4 +1,7 @@
-/* Lines are only ever added; readers skip what does not parse, so a torn line
+/* Appends the events of a run's attempts to ledger.jsonl. Summaries of it are
+ * ledger_history.c.
+ *
+ * Lines are only ever added; readers skip what does not parse, so a torn line
  * costs itself and nothing else. */
 #include "src/job/ledger.h"
 

@@ -1,3 +1,5 @@
+/* Reads a run's ledger and metrics for what saves cost and how often the run
+ * failed. The ledger is written by ledger.c. */
 #include "src/job/ledger_history.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* A stale lock is judged first, without holding anything, because squeue may
+/* Takes, checks and gives up the run lock, so that one run directory has one
+ * run.
+ *
+ * A stale lock is judged first, without holding anything, because squeue may
  * take seconds; then, under the guard, it is replaced only if it still is the
  * very record that was judged. So two processes that find the same dead owner
  * cannot both win. */

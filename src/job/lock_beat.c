@@ -1,3 +1,5 @@
+/* The heartbeat of a run lock: the thread that writes it, and the look of
+ * another process at it. Who may take a lock over is decided in lock.c. */
 #include "src/job/lock_beat.h"
 
 #include <errno.h>

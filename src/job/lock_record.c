@@ -1,3 +1,4 @@
+/* What a lock file says of its owner, and whether that process still lives. */
 #include "src/job/lock_record.h"
 
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* squeue may hang for minutes when the controller is away, and a failed squeue
+/* What Slurm's environment says, and the questions to squeue and scontrol, each
+ * with a deadline.
+ *
+ * squeue may hang for minutes when the controller is away, and a failed squeue
  * is not a finished job: both are told apart here. */
 #include "src/job/slurm.h"
 

@@ -1,4 +1,7 @@
-/* The flag is a lock-free atomic: handlers may write it, threads may read it.
+/* The stop flag and the signal handlers that set it. Ranks agree on a stop in
+ * src/train/train_stop.c.
+ *
+ * The flag is a lock-free atomic: handlers may write it, threads may read it.
  */
 #include "src/job/stop.h"
 

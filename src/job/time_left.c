@@ -1,3 +1,5 @@
+/* Whether the job's time limit is near, asking Slurm as rarely as possible. The
+ * question itself is slurm.c's. */
 #include "src/job/time_left.h"
 
 #include <math.h>
