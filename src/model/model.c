@@ -1,4 +1,6 @@
-/* Making a model, and the two entries. */
+/* Makes a model, and trains or evaluates one leaf with it: the two entries.
+ * What a leaf computes is in the files of its parts (model_ends.c,
+ * model_blocks.c, model_attention.c, model_mlp.c, model_moe.c). */
 #include "src/model/model.h"
 
 #include <assert.h>

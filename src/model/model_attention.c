@@ -1,4 +1,6 @@
-/* The attention half of a block. */
+/* The attention half of a block: norm, projections, attention of one chunk,
+ * residual sum. Attention across chunks is model_sequence.c, the op itself a
+ * kernel's. */
 #include <math.h>
 #include <string.h>
 

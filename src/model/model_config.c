@@ -1,3 +1,5 @@
+/* Checks a model's shape and counts its parameters and FLOPs. The presets are
+ * in model_presets.c, the tensors in params.c. */
 #include "src/model/model_config.h"
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Both ends of the model: the embedding, and the head with the loss. */
+/* Both ends of the model: the embedding, and the head with the loss. The blocks
+ * in between are model_blocks.c. */
 #include "src/model/model_impl.h"
 
 /* --- embedding

@@ -1,3 +1,5 @@
+/* Keeps the calls of one leaf as a device graph and launches it for later
+ * leaves of the same kind. What is called is in the other model_*.c files. */
 #include "src/model/model_graph.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Where a model's activations lie. */
+/* Where a model's activations lie in its arena, for the plan and for the
+ * run. */
 #include "src/model/model_impl.h"
 
 static float *take(struct arena *arena, int64_t count)

@@ -1,3 +1,5 @@
+/* Reads memory.checkpoint: what of which blocks is computed again in backward.
+ * How many bytes that takes follows in model_layout.c. */
 #include "src/model/model_memory.h"
 
 #include <ctype.h>

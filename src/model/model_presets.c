@@ -1,4 +1,5 @@
-/* The named shapes. */
+/* The named shapes (model.preset). Hyperparameters beside the shape are
+ * settings of their own. */
 #include <stddef.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+/* Names, shapes, places and first values of a model's parameters. Who keeps
+ * them in a run is src/parallel's matter. */
 #include "src/model/params.h"
 
 #include <assert.h>
