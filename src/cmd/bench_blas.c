@@ -1,3 +1,6 @@
+/* Opens another BLAS library with dlopen, forces one of its kernels and
+ * multiplies with it. It runs in the process of a peer (bench_peer_serve.c)
+ * only. */
 #include "src/cmd/bench_blas.h"
 
 #include <dlfcn.h>

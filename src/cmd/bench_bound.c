@@ -1,3 +1,5 @@
+/* What a step could take at best: its products by another library, and the
+ * memory's bandwidth (triad). */
 #include "src/cmd/bench_bound.h"
 
 #include "src/base/arena.h"

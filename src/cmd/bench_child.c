@@ -1,3 +1,4 @@
+/* Runs a measurement in a forked process and brings its numbers back. */
 #include "src/cmd/bench_child.h"
 
 #include <assert.h>

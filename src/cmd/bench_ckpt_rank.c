@@ -1,4 +1,5 @@
-/* tessera-bench ckpt, one of the ranks. */
+/* tessera-bench ckpt, one of the ranks: saves and loads a state in turns with
+ * plain writes of the same bytes. */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Measures how long training waits for a staged save, beside one memcpy of the
+ * same bytes. */
 #include "src/cmd/bench_ckpt_stall.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Counts the FLOPs of matrix products of a step for the bench. The MFU of a run
+ * counts by another convention (src/model/model_config.c). */
 #include "src/cmd/bench_flops.h"
 
 /* Of one product over the pairs that the causal mask leaves. */

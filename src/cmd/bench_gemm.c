@@ -1,3 +1,5 @@
+/* tessera-bench gemm: times our products, the peak and the peers in turns.
+ * Shapes are in bench_gemm_shapes.c, the table in bench_gemm_report.c. */
 #include "src/cmd/bench_gemm.h"
 
 #include <math.h>

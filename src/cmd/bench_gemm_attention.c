@@ -1,4 +1,5 @@
-/* Attention beside the peak; see bench_gemm.h. */
+/* The part of tessera-bench gemm that times attention beside the peak. The
+ * tables are made in bench_gemm_report.c. */
 
 #include "src/base/clock.h"
 #include "src/base/median.h"

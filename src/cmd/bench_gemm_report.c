@@ -1,4 +1,5 @@
-/* What tessera-bench gemm has found; see bench_gemm.h. */
+/* Shows what tessera-bench gemm has found as text or JSON. Nothing is measured
+ * here: see bench_gemm.c. */
 #include <stdio.h>
 
 #include "src/base/median.h"

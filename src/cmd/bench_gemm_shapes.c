@@ -1,4 +1,5 @@
-/* The shapes of tessera-bench gemm; see bench_gemm.h. */
+/* Lists the shapes of products that tessera-bench gemm times; see
+ * bench_gemm.h. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+/* One leaf forward and backward without an optimizer, for tessera-bench
+ * memory. */
 #include "src/cmd/bench_leaf.h"
 
 #include <stdlib.h>

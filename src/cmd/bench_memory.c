@@ -1,3 +1,5 @@
+/* tessera-bench memory: what each way of keeping activations takes and costs,
+ * and what it does to the gradient. */
 #include "src/cmd/bench_memory.h"
 
 #include <math.h>

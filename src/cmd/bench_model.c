@@ -1,3 +1,5 @@
+/* The models of the benchmarks and their optimizer step. It has no data set,
+ * events or checkpoints: that is src/train. */
 #include "src/cmd/bench_model.h"
 
 #include <assert.h>

@@ -1,4 +1,5 @@
-/* tessera-bench step --parallel, one of the ranks. */
+/* tessera-bench step --parallel, one of the ranks: times steps of two ranks in
+ * turns with steps of one. */
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/base/median.h"

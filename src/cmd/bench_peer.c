@@ -1,3 +1,5 @@
+/* Starts a peer (another BLAS library in a process of its own) and asks it for
+ * products and times. The other end is bench_peer_serve.c. */
 #include "src/cmd/bench_peer.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* The process of a peer; see bench_peer.h. */
+/* The process of a peer: opens one BLAS library and answers the requests of
+ * bench_peer.c on its stdin. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Which peers are here; see bench_peer.h. */
+/* Finds out which BLAS libraries are here, opens each as a peer and keeps the
+ * fastest choice of each; see bench_peer.h. */
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>

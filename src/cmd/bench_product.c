@@ -1,3 +1,5 @@
+/* Matrix products to be timed, with operands whose exact result is known, and
+ * the check of a result. */
 #include "src/cmd/bench_product.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Starts two ranks of this program under mpirun and brings their result
+ * back. */
 #include "src/cmd/bench_ranks.h"
 
 #include <errno.h>

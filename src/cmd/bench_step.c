@@ -1,3 +1,5 @@
+/* tessera-bench step: the time of an optimizer step beside what the machine
+ * allows. */
 #include "src/cmd/bench_step.h"
 
 #include <stdio.h>

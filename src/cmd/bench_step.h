@@ -7,18 +7,22 @@
  *   peak_gflops  GFLOP/s of multiply-adds in registers by the same threads,
  *             measured after every step (peak_flops in kernels.h)
  *   ratio_peak  (gflop / peak_gflops) / step time: from medians, and from
- * nothing that a library does well or badly triad_gbps  bytes per second of
- * a[i] = b[i] + s c[i], 12 per element bound_library  the fastest BLAS that
- * could be opened (bench_peer.h), in its own words, or why there is none;
- * libraries lists all that were tried bound_ms  the same GEMMs (forward, dX, dW
- * of every linear layer and the head) by that library, plus AdamW's 28 bytes
- * per parameter at triad bandwidth; an expert model's by those of the dense
- * model of as many FLOPs ratio     bound_ms / step_ms, from medians; both are
- * absent without a library elastic_ms, elastic_ratio  the step as one leaf for
- * each sample, summed in order, and step_ms / elastic_ms faults    minor page
- * faults per round of steps, after the first one dense_ms, moe_ratio  of an
- * expert model only: the step of the dense model of equal active FLOPs, and
- * dense_ms / step_ms
+ *             nothing that a library does well or badly
+ *   triad_gbps  bytes per second of a[i] = b[i] + s c[i], 12 per element
+ *   bound_library  the fastest BLAS that could be opened (bench_peer.h), in its
+ *             own words, or why there is none; libraries lists all that were
+ *             tried
+ *   bound_ms  the same GEMMs (forward, dX, dW of every linear layer and the
+ *             head) by that library, plus AdamW's 28 bytes per parameter at
+ *             triad bandwidth; an expert model's by those of the dense model
+ *             of as many FLOPs
+ *   ratio     bound_ms / step_ms, from medians; both are absent without a
+ *             library
+ *   elastic_ms, elastic_ratio  the step as one leaf for each sample, summed in
+ *             order, and step_ms / elastic_ms
+ *   faults    minor page faults per round of steps, after the first one
+ *   dense_ms, moe_ratio  of an expert model only: the step of the dense model
+ *             of equal active FLOPs, and dense_ms / step_ms
  *
  * Bound and steps are measured in turns, each in a process of its own
  * (bench_child.h), so that no more than 2 GiB are in use at any time; 2.5 GiB

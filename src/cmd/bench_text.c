@@ -1,3 +1,5 @@
+/* Writes words of random letters and makes a data set of them, for the
+ * benchmarks that train from one. */
 #include "src/cmd/bench_text.h"
 
 #include <stdlib.h>

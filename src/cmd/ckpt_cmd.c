@@ -1,3 +1,5 @@
+/* What the commands of tessera-ckpt share: JSON, forms of tensors, checks of
+ * paths. */
 #include "src/cmd/ckpt_cmd.h"
 
 #include <inttypes.h>

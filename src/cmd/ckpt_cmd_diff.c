@@ -1,4 +1,5 @@
-/* diff: two checkpoints, tensor by tensor. */
+/* tessera-ckpt diff: shows what checkpoint/ckpt_diff.c finds between two
+ * checkpoints, tensor by tensor. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

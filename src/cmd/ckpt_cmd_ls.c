@@ -1,4 +1,5 @@
-/* ls, pin, unpin: what there is, and what must stay. */
+/* tessera-ckpt ls, pin and unpin: what checkpoints there are, and which must
+ * stay. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* The options of tessera-ckpt's commands. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>

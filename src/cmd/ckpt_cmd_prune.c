@@ -1,4 +1,5 @@
-/* prune: delete what nobody wants to go back to. */
+/* tessera-ckpt prune: deletes what nobody wants to go back to, by the rules of
+ * checkpoint/ckpt_index_retain.c. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* reshard: the same checkpoint in another number of shards. */
+/* tessera-ckpt reshard: the same checkpoint in another number of shards
+ * (checkpoint/ckpt_reshard.c). */
 #include <stdio.h>
 
 #include "checkpoint/ckpt_reshard.h"

@@ -1,4 +1,4 @@
-/* show, digest: what a checkpoint holds. */
+/* tessera-ckpt show and digest: what a checkpoint holds. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

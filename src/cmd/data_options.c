@@ -1,3 +1,4 @@
+/* The options of tessera-data's commands. */
 #include "src/cmd/data_options.h"
 
 #include <errno.h>

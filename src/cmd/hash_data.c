@@ -1,3 +1,4 @@
+/* Makes and removes the data set that tessera-hash trains on. */
 #include "src/cmd/hash_data.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* The model styles of tessera-hash, and the training whose bits are hashed.
+ * README has the digests that they are compared with. */
 #include "src/cmd/hash_style.h"
 
 #include <stdio.h>

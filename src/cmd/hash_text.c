@@ -1,3 +1,4 @@
+/* The text that tessera-hash trains on, made by arithmetic alone. */
 #include "src/cmd/hash_text.h"
 
 #include "src/base/rng.h"

@@ -1,4 +1,5 @@
-/* tessera-health: is this node fit for a job? See docs/man/tessera-health.1. */
+/* tessera-health: is this node fit for a job? It reads options and prints
+ * verdicts; the checks are in healthcheck/. See docs/man/tessera-health.1. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Works out every figure of tessera-plan from settings, model, memory plan and
+ * data set. plan_print.c shows them. */
 #include "src/cmd/plan_figures.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* The options of tessera-plan. */
 #include "src/cmd/plan_options.h"
 
 #include <errno.h>

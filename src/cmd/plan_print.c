@@ -1,3 +1,4 @@
+/* Shows the figures of tessera-plan as text for people or as JSON. */
 #include "src/cmd/plan_print.h"
 
 #include <jansson.h>

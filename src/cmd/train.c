@@ -1,4 +1,6 @@
-/* tessera-train RUN.cfg [key=value ...]: train, or go on training. */
+/* tessera-train RUN.cfg [key=value ...]: starts a run or goes on with it. Here
+ * are its command line and its exit code only: an attempt is
+ * src/train/train_run.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
