@@ -1,4 +1,5 @@
-/* Bias gradient, sums and the elementwise ops. */
+/* Bias gradient, sums, and the elementwise ops that have no file of their
+ * own. */
 #include "kernels/cpu.h"
 #include "kernels/cpu_vec.h"
 

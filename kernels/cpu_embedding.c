@@ -1,4 +1,5 @@
-/* Token and position embeddings. */
+/* Token and position embeddings, forward and backward. Rotary positions are
+ * cpu_rope.c. */
 #include "kernels/cpu.h"
 
 #include <string.h>

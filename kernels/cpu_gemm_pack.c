@@ -1,4 +1,4 @@
-/* Operands of products in the order in which tiles read them. */
+/* Packs operands of products in the order in which tiles read them. */
 #include "kernels/cpu_gemm_tile.h"
 
 /* v[i] and v[i + size] exchange their halves in blocks of 2 size lanes; all

@@ -1,4 +1,4 @@
-/* Gated linear units. */
+/* Gated linear units, forward and backward. */
 #include "kernels/cpu.h"
 #include "kernels/cpu_activation.h"
 

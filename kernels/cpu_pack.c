@@ -1,4 +1,6 @@
-/* Tensors in fewer bits. */
+/* Packs activations into bf16 or int8 with a scale for each row, and back, for
+ * memory.compression. Products in 8 bits are another thing (model_fp8.c, on
+ * GPUs only). */
 #include "kernels/cpu.h"
 #include "kernels/cpu_bf16.h"
 

@@ -1,4 +1,5 @@
-/* Rotary positions. */
+/* Rotary position embeddings (RoPE): turns pairs of elements of queries and
+ * keys. */
 #include "kernels/cpu.h"
 #include "kernels/cpu_vec.h"
 

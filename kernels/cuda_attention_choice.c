@@ -1,3 +1,6 @@
+/* Which way computes attention for which shape: our kernels or cuDNN, by
+ * measurement, kept as text for checkpoints. The ways themselves are
+ * cuda_attention.cu and cuda_dnn_attention.c. */
 #include "kernels/cuda_attention_choice.h"
 
 #include <assert.h>

@@ -1,4 +1,6 @@
-/* The plans of a process, and which algorithms they take. */
+/* Products by cuBLASLt: keeps a plan for each shape that a process has met, and
+ * measures or reads which algorithm each takes. One plan is made in
+ * cuda_blas_plan.c; where there is no cuBLASLt, cuda_gemm.cu computes. */
 #include "kernels/cuda_blas.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Opens cuBLASLt with dlopen and finds its functions. What is computed with it
+ * is in cuda_blas.c. */
 #include "kernels/cuda_blas_library.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+/* One product as cuBLASLt wants it: descriptors, candidate algorithms, the
+ * launch. Which candidate is taken is decided in cuda_blas.c. */
 #include "kernels/cuda_blas_plan.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* The chosen algorithms of products as lines of text, and back. Checkpoints
+ * keep this text, so a resumed run has the same bits. */
 #include "kernels/cuda_blas_text.h"
 
 #include <inttypes.h>

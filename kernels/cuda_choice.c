@@ -1,3 +1,6 @@
+/* The kernel table's choices together: those of products (cuda_blas.c) and of
+ * attention (cuda_attention_choice.c) in one text, measured, read and
+ * written. */
 #include "kernels/cuda_choice.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* Translation of CUDA's errors, choice of a device, and what it is. */
+/* Translates CUDA's errors, chooses a device and says what it is. Its memory
+ * and streams are in cuda_device_memory.c. */
 #include "kernels/cuda_device.h"
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,5 @@
-/* Streams, graphs, events, arenas and copies of the CUDA device. */
+/* Streams, graphs, events, arenas and copies of the CUDA device, as calls of
+ * CUDA's. The table of kernel_memory.h that uses them is in cuda_memory.c. */
 #include "kernels/cuda_device.h"
 
 #include <cuda_runtime_api.h>

@@ -1,3 +1,6 @@
+/* Attention forward and backward as graphs of cuDNN operations. Our own kernels
+ * are cuda_attention.cu; which of both runs is decided in
+ * cuda_attention_choice.c. */
 #include "kernels/cuda_dnn_attention.h"
 
 #include <math.h>

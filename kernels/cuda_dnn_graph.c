@@ -1,3 +1,5 @@
+/* Builds, plans and runs graphs of cuDNN's backend interface. It knows tensors
+ * and operations, but not attention. */
 #include "kernels/cuda_dnn_graph.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Opens cuDNN with dlopen and finds its functions. */
 #include "kernels/cuda_dnn_library.h"
 
 #include <dlfcn.h>

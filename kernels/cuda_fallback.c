@@ -1,3 +1,5 @@
+/* Warns, or refuses by hardware.fallback, when a kernel of ours has to do what
+ * a library was meant to do faster. */
 #include "kernels/cuda_fallback.h"
 
 #include <stdarg.h>

@@ -1,4 +1,5 @@
-/* Tensors in fewer bits; the bytes are the CPU's. */
+/* Packs activations into fewer bits and back; the bytes are the same as the
+ * CPU's. */
 #include "kernels/cuda_reduce.h"
 #include "kernels/cuda_vec.h"
 

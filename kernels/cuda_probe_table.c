@@ -1,4 +1,5 @@
-/* The GPUs of this node for health checks. */
+/* The GPUs of this node for health checks. Training does not use this table:
+ * its GPU is chosen in cuda_device.c. */
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda_device.h"

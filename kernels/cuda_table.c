@@ -1,4 +1,5 @@
-/* The op table of the CUDA backend. */
+/* The op table of the CUDA backend. The tables of the processor are
+ * cpu_table.c. */
 #include "kernels/cuda.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Finds a table of ops by name among those of this build that this machine can
+ * run, and sets up threads. The ops are in the cpu_*.c and cuda_* files. */
 #include "kernels/kernels.h"
 
 #include <omp.h>
