@@ -1,4 +1,5 @@
-/* What works without a communicator: listing, verifying, sweeping. */
+/* What works on checkpoints without a communicator: listing, verifying,
+ * sweeping. Saves begin in ckpt_saver.c, loads in ckpt_load.c. */
 #include "checkpoint/ckpt.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* Checks every byte of a shard and names all damage, for tessera-ckpt verify. A
+ * load checks its bytes by itself (ckpt_read.c) and ends at the first
+ * damage. */
 #include "checkpoint/ckpt_check.h"
 
 #include <dirent.h>

@@ -1,4 +1,7 @@
-/* Intervals are sorted and must follow each other. Where a tensor has boxes,
+/* Checks that the pieces of a checkpoint hold every element of every tensor
+ * exactly once.
+ *
+ * Intervals are sorted and must follow each other. Where a tensor has boxes,
  * everything becomes boxes: if their volumes add up to the tensor's and no two
  * overlap, they cover it. Overlaps are looked for only among boxes that no
  * plane keeps apart: in the grids that models are cut into, planes soon part

@@ -1,3 +1,5 @@
+/* Kills or stops the process at a named place of the commit protocol, for
+ * tests. A shipped build has none of it. */
 #include "checkpoint/ckpt_crash.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Compares two checkpoints tensor by tensor and entry by entry of their states.
+ * The text that people see is made in src/cmd/ckpt_cmd_diff.c. */
 #include "checkpoint/ckpt_diff.h"
 
 #include <math.h>

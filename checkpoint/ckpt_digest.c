@@ -1,3 +1,5 @@
+/* One SHA-256 over the step and all tensors, names, forms and values, which
+ * does not depend on how they are sharded. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,6 @@
+/* Reads each block of a checkpoint once and passes it to all ranks that want
+ * it, down a binary tree. Who reads what is decided in ckpt_plan.c, where bytes
+ * go in memory in ckpt_place.c. */
 #include "checkpoint/ckpt_exchange.h"
 
 #include <assert.h>

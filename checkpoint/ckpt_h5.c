@@ -1,3 +1,5 @@
+/* Puts together the bytes of an HDF5 file in memory, without the HDF5 library,
+ * for checkpoint.h5. Shards are made with the library, in ckpt_hdf5.c. */
 #include "checkpoint/ckpt_h5.h"
 
 #include <assert.h>

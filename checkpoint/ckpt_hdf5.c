@@ -1,3 +1,6 @@
+/* Makes the frame of a shard with the HDF5 library: datasets that have their
+ * places in the file but not yet their values. ckpt_shard.c writes the values,
+ * ckpt_read.c reads them, both without the library. */
 #include "checkpoint/ckpt_hdf5_private.h"
 #include "checkpoint/ckpt_view.h"
 

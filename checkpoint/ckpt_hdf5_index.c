@@ -1,4 +1,5 @@
-/* The dataset _index of a shard. */
+/* Writes the dataset _index of a shard, which tells readers of the HDF5 file
+ * what each piece is. Our own loads take this from the manifest. */
 #include "checkpoint/ckpt_hdf5_private.h"
 
 #include <stdio.h>

@@ -1,3 +1,6 @@
+/* The folder RUN/checkpoints: names, lists, quick checks, the commit by one
+ * rename, and LATEST. What may be deleted is decided in ckpt_index_retain.c; no
+ * file of a checkpoint is written here. */
 #include "checkpoint/ckpt_index.h"
 
 #include <ctype.h>

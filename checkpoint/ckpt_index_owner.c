@@ -1,4 +1,7 @@
-/* A temporary folder may be reaped only when nobody writes there any more. The
+/* Writes down who writes into a temporary folder, and removes the folders that
+ * dead writers have left (the sweep).
+ *
+ * A temporary folder may be reaped only when nobody writes there any more. The
  * run lock tells of rank 0's process alone, and only where it could be judged;
  * so each temporary names its writer. */
 #include "checkpoint/ckpt_index_private.h"

@@ -1,3 +1,5 @@
+/* Pins of checkpoints, and the retention that deletes those beyond the newest
+ * few. */
 #include "checkpoint/ckpt_index_private.h"
 
 #include <errno.h>

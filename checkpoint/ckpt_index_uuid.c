@@ -1,3 +1,5 @@
+/* The file RUN_UUID and the rules that say whose run a checkpoints folder
+ * is. */
 #include <assert.h>
 #include <ctype.h>
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Direct reads and writes of one file in a thread, with the next transfer
+ * queued. It knows nothing of checkpoints; checksums are its callers' work. */
 #include "checkpoint/ckpt_io.h"
 
 #include <assert.h>

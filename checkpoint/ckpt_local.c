@@ -1,3 +1,6 @@
+/* Finds the newest checkpoint that the nodes' local folders hold together. The
+ * saves are made in ckpt_saver_local.c, copies and parity in ckpt_partner.c and
+ * ckpt_xor.c. */
 #include "checkpoint/ckpt_local.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Bob Jenkins' lookup3, with which HDF5 guards its metadata. Checkpoints' own
+ * checksums are CRC32C (src/base/crc32c.c). */
 #include "checkpoint/ckpt_lookup3.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* Writes MANIFEST.json, and reads it with its checks of size and CRC. The text
+ * is parsed in ckpt_manifest_parse.c. */
 #include "checkpoint/ckpt_manifest.h"
 
 #include <assert.h>

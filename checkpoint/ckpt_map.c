@@ -1,3 +1,6 @@
+/* Maps whole files into memory, for shards and parity that travel between
+ * nodes. Saves and loads of the run directory do not map files: they use
+ * ckpt_io.c. */
 #include "checkpoint/ckpt_map.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Finds the caller's item for each tensor of a checkpoint by name, and lists
+ * all that does not fit. */
 #include "checkpoint/ckpt_match.h"
 
 #include <fnmatch.h>

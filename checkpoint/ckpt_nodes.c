@@ -1,3 +1,4 @@
+/* Which ranks are on which node, as copies and parity need it. */
 #include "checkpoint/ckpt_nodes.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* The form of parity files: chunks, XOR, head and checksums. Which nodes form a
+ * group, and the messages between them, are in ckpt_xor.c. */
 #include "checkpoint/ckpt_parity.h"
 
 #include <assert.h>

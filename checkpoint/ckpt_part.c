@@ -1,3 +1,5 @@
+/* Arithmetic of parts of a tensor: intervals, boxes, and the runs of
+ * consecutive elements that they are made of. */
 #include "checkpoint/ckpt_part.h"
 
 #include <inttypes.h>

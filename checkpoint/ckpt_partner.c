@@ -1,3 +1,5 @@
+/* Sends each rank's node-local shard to a rank on the next node, which keeps a
+ * copy. The alternative that takes less space is parity (ckpt_xor.c). */
 #include "checkpoint/ckpt_partner.h"
 
 #include <assert.h>

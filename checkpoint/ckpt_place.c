@@ -1,3 +1,5 @@
+/* Copies stored elements to their places in a rank's memory, converted where
+ * types differ. */
 #include "checkpoint/ckpt_place.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Decides for each block of a checkpoint who reads it and who gets it. Nothing
+ * is read here: ckpt_exchange.c carries the plan out. */
 #include "checkpoint/ckpt_plan.h"
 
 #include <stdlib.h>

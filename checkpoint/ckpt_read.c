@@ -1,3 +1,5 @@
+/* Reads blocks of shards past the page cache and checks each against its CRC
+ * before anybody sees it. */
 #include "checkpoint/ckpt_read.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Finds out which lost shards of a node-local checkpoint can be made again from
+ * parity, and which ranks do it. ckpt_rebuild_chain.c does it. */
 #include "checkpoint/ckpt_rebuild.h"
 
 #include <dirent.h>

@@ -1,3 +1,5 @@
+/* Makes one lost shard again: the members that are left pass segments along a
+ * chain, each adding what it has by XOR. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

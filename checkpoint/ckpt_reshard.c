@@ -1,3 +1,6 @@
+/* Writes a copy of a checkpoint with another number of shards, for tessera-ckpt
+ * reshard. A load needs no such copy: it reads any number of shards
+ * (ckpt_load.c). */
 #include "checkpoint/ckpt_reshard.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* The steps of a save to the run directory: checks, plan, temporary folder,
+ * shard, manifest, commit. Their order, and what ranks agree on in between, is
+ * ckpt_saver_order.c. */
 #include "checkpoint/ckpt_save.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* The saver as its caller sees it: begins a save by copying the state, and
+ * tells how the save in flight is doing. All the rest happens in its thread
+ * (ckpt_saver_thread.c, ckpt_saver_order.c, ckpt_saver_local.c). */
 #include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>

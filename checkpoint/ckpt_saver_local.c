@@ -1,4 +1,7 @@
-/* The order of a save to the nodes' own folders, all of it in the saver's
+/* A save to the nodes' own folders, with copies on partners or parity;
+ * ckpt_saver_order.c is one to the run directory.
+ *
+ * The order of a save to the nodes' own folders, all of it in the saver's
  * thread. No node sees another's, so all must have agreed before any of them
  * renames:
  *

@@ -1,4 +1,7 @@
-/* The order of a save, all of it in the saver's thread:
+/* A save to the run directory; ckpt_saver_local.c is one to the nodes' own
+ * folders.
+ *
+ * The order of a save, all of it in the saver's thread:
  *
  *   rank 0        begin: the temporary folder
  *   broadcast     its outcome

@@ -1,3 +1,5 @@
+/* The saver's thread: takes one job at a time, runs it and holds its outcome
+ * until the caller asks. */
 #include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Copies the newest node-local checkpoint into the run directory before a job
+ * ends, for tessera-ckpt scavenge. A load takes node-local shards where they
+ * lie (ckpt_load.c). */
 #include "checkpoint/ckpt_scavenge.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* Writes the file of one shard: HDF5 frame, values, checksums, sync and rename.
+ * The form of the frame is made in ckpt_hdf5.c. */
 #include "checkpoint/ckpt_shard.h"
 
 #include <assert.h>

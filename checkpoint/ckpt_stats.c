@@ -1,3 +1,5 @@
+/* Counts, extremes, mean and deviation of a tensor's values, for tessera-ckpt
+ * show. */
 #include "checkpoint/ckpt_stats.h"
 
 #include <math.h>

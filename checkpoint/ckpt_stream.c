@@ -1,3 +1,5 @@
+/* Writes a file from its first to its last byte in aligned buffers, with the
+ * transfers of ckpt_io.c. */
 #include "checkpoint/ckpt_stream.h"
 
 #include <assert.h>

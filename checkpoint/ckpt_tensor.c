@@ -1,3 +1,5 @@
+/* Reads any interval of a tensor as if it lay in one piece, for the tools that
+ * compare, digest and copy. Loads go by ckpt_exchange.c instead. */
 #include "checkpoint/ckpt_tensor.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Writes and checks checkpoint.h5, which shows all shards as one HDF5 file. Its
+ * bytes are made in ckpt_view_image.c; loads never read it. */
 #include "checkpoint/ckpt_view.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* The attributes of checkpoint.h5: what the run was and what each tensor is,
+ * from the state. */
 #include "checkpoint/ckpt_view_about.h"
 
 #include <ctype.h>

@@ -1,3 +1,5 @@
+/* Makes the bytes of checkpoint.h5: groups, and virtual datasets that point
+ * into the shards. */
 #include "checkpoint/ckpt_view_image.h"
 
 #include <stdbool.h>

@@ -1,3 +1,6 @@
+/* Parity of node-local shards: which nodes form a group, and the rounds in
+ * which members exchange chunks. The form of the files is in ckpt_parity.c, the
+ * way back in ckpt_rebuild.c. */
 #include "checkpoint/ckpt_xor.h"
 
 #include <assert.h>
