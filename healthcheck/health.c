@@ -1,4 +1,5 @@
-/* The runner. It trusts no check to end: see health.h. */
+/* The runner: runs the checks of a phase, each in a process of its own, and
+ * makes a verdict of their results. It trusts no check to end: see health.h. */
 #include "healthcheck/health.h"
 
 #include <assert.h>

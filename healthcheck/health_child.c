@@ -1,3 +1,5 @@
+/* Starts processes that may hang, waits for them with a deadline, and tells a
+ * hang from slow work. What they check is in the files of the checks. */
 #include "healthcheck/health_child.h"
 
 #include <dirent.h>

@@ -1,4 +1,8 @@
-/* The classes (bad or worth a warning) are those on which the public health
+/* Checks of the GPUs by what the driver says of them (NVML, PCI devices):
+ * number, errors, clocks, links, memory in use. It starts no work on them:
+ * health_probe*.c do.
+ *
+ * The classes (bad or worth a warning) are those on which the public health
  * checks of GPU clusters agree; DESIGN.md has the list. */
 #include "healthcheck/health_gpu.h"
 

@@ -1,4 +1,5 @@
-/* The state of the host from /proc. */
+/* Checks of the host by what /proc says: load, memory, blocked processes and
+ * zombies. */
 #include "healthcheck/health.h"
 
 #include <ctype.h>

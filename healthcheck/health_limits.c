@@ -1,4 +1,6 @@
-/* Every threshold has its unit in its name and its help line, because a floor
+/* The administrator's thresholds: the schema of health.cfg.
+ *
+ * Every threshold has its unit in its name and its help line, because a floor
  * in the wrong unit never fires. */
 #include "healthcheck/health.h"
 

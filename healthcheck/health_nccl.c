@@ -1,3 +1,5 @@
+/* Opens NCCL with dlopen for the all-reduce of one node's GPUs. The training
+ * run has its own table of NCCL's functions (src/comm/comm_nccl_library.c). */
 #include "healthcheck/health_nccl.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+/* Opens NVML with dlopen and asks each GPU for its state. What of it is bad is
+ * decided in health_gpu.c. */
 #include "healthcheck/health_nvml.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,6 @@
+/* What all probes share: a process for each GPU with a deadline, comparison of
+ * GPUs with each other, and tables of results. Each probe has a file of its
+ * own. */
 #include "healthcheck/health_probe.h"
 
 #include <assert.h>

@@ -1,4 +1,7 @@
-/* Quadratic in the number of suspects and meetings, which are few. */
+/* The logic of pairing rounds: who meets whom, which meeting is suspicious, who
+ * is to blame. Messages and measurements are in health_pair.c.
+ *
+ * Quadratic in the number of suspects and meetings, which are few. */
 #include "healthcheck/health_rounds.h"
 
 #include <assert.h>
