@@ -23,7 +23,8 @@
 #include "src/comm/comm_tensors.h"
 #include "src/model/params.h"
 
-/* Of this rank; begin and end in the flat space, `at` in the packed one. */
+/* One block as this rank sees it; begin and end lie in the flat space, `at` in
+ * the packed one. */
 struct owner_block {
     int64_t offset, elements; /* of the block */
     int degree;               /* ranks of a shard group */

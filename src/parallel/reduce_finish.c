@@ -7,8 +7,8 @@
 #include "src/parallel/reduce_impl.h"
 #include "src/parallel/shard.h"
 
-/* Of a total that is stored several times, added at once by each thread, so
- * that it is still in a cache. */
+/* A thread adds so many elements at once of a total that is stored several
+ * times, so that they are still in a cache. */
 #define SPREAD_ELEMENTS ((int64_t)4096)
 
 /* Elements of a rank's interval that are exchanged in a round. */

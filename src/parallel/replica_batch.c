@@ -6,7 +6,8 @@
 #include "src/parallel/shard.h"
 #include "src/parallel/tree.h"
 
-/* Of ddp and zero1. */
+/* The rank's first leaf under ddp and zero1, where ranks have ranges of
+ * slots. */
 static int first_leaf(const struct replica *replica, int rank)
 {
     return shard_slot_begin(rank, replica->owner->ranks,

@@ -7,7 +7,7 @@
 
 #include "src/parallel/replica_impl.h"
 
-/* Of fresh weights, made by the host at once for a device. */
+/* The host makes so many fresh weights at once for a device. */
 #define INIT_ELEMENTS ((int64_t)1 << 20)
 
 static bool is_ddp(const struct replica *replica)
@@ -142,7 +142,7 @@ static enum err publish(struct replica *replica)
     return share_weights(replica);
 }
 
-/* Of ddp: all masters. */
+/* All masters, which every rank has under ddp. */
 static float *masters(const struct replica *replica)
 {
     return replica->master != NULL ? replica->master

@@ -6,7 +6,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Of a block: gather and release forward, four calls backward. */
+/* A block has one call to gather and one to release forward, and four calls
+ * backward. */
 #define CALLS_PER_BLOCK 6
 #define CALLS_OF_HEAD 10
 
