@@ -9,7 +9,8 @@
 
 #include "src/base/clock.h"
 
-/* Of a deadline, and at most: between two signs of life. */
+/* The time between two signs of life is this share of a deadline, and at most
+ * so many seconds. */
 #define SIGN_SHARE 0.25
 #define SIGN_MAX_S 1.0
 #define LOOK_S 2e-3

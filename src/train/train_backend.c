@@ -21,7 +21,7 @@ static bool is(const char *text, const char *name)
     return strcmp(text, name) == 0;
 }
 
-/* Of the precisions that only a GPU has. */
+/* The error for a precision that only a GPU has. */
 static enum err no_gpu(enum err code, const char *precision, const char *why)
 {
     return err_set(code,

@@ -33,7 +33,7 @@ bool train_backend_falls_back(const struct train_settings *settings);
 /* The way of tensors between ranks, as comm_tensors_create() calls it. */
 const char *train_backend_exchange(const struct train_settings *settings);
 
-/* Of weights and activations at work; "auto" as above. */
+/* The type of weights and activations at work; "auto" as above. */
 enum dtype train_backend_dtype(const struct train_settings *settings);
 /* Whether products are in 8 bits besides. */
 bool train_backend_fp8(const struct train_settings *settings);

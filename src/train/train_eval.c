@@ -52,7 +52,7 @@ static int degree_of(const struct train_eval *eval)
     return eval->chunks / eval->own;
 }
 
-/* Of each group; the last one of some has no leaf. */
+/* The turns of each group; in the last turn some groups have no leaf. */
 static int64_t eval_turns(const struct train_eval *eval)
 {
     return (eval->leaves + eval->groups - 1) / eval->groups;

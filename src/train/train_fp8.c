@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of scales: the product of two inverse ones stays finite. */
+/* Bounds the exponents of scales: the product of two inverse ones stays
+ * finite. */
 #define EXPONENT_MAX 60
 #define KEY "fp8" /* of the history in a state, as text */
 #define DIGITS 8  /* of a number in the text: its bits in hexadecimal */

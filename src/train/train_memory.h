@@ -46,8 +46,8 @@ train_memory_replica(const struct train_settings *settings);
  * parallel.sequence_degree has a slot together. */
 int train_memory_ranks_max(const struct train_settings *settings);
 
-/* Of the model of a rank: all but what is the rank's own, its first chunk and
- * groups. */
+/* The options of a rank's model: all but what is the rank's own, its first
+ * chunk and groups. */
 enum err train_memory_model(const struct train_settings *settings, int threads,
                             struct model_options *out);
 

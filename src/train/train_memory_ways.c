@@ -186,8 +186,8 @@ static int list_spreads(const struct planner *planner, bool others,
 
 /* --- what it costs -------------------------------------------------------- */
 
-/* Of what goes to `group` neighbouring ranks, the part on other nodes counts
- * whole. */
+/* How much a byte counts that goes to `group` neighbouring ranks: whole to
+ * other nodes, less within the node. */
 static double weigh(const struct train_memory_place *place, double group)
 {
     double node = (double)node_ranks(place);
@@ -340,7 +340,7 @@ static bool alike(const struct train_memory_way *a,
            a->packed == b->packed && a->waiting == b->waiting;
 }
 
-/* Of those that fit and are sorted the first ones that differ. */
+/* Keeps the first ways that differ, of those that fit and are sorted. */
 static void keep_unlike(const struct train_memory_way *all, int found,
                         bool by_itself, int max, struct train_memory_way *ways,
                         int *count)

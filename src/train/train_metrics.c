@@ -76,8 +76,8 @@ void train_metrics_destroy(struct train_metrics *metrics)
     free(metrics);
 }
 
-/* Of the step, by the formulas' FLOPs per sequence; null: the machine's peak is
- * not known. */
+/* The step's utilization by the formulas' FLOPs per sequence; null: the
+ * machine's peak is not known. */
 static void format_mfu(const struct train_metrics *metrics,
                        const struct trainer *trainer, char *out, size_t size)
 {

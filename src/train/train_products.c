@@ -43,7 +43,7 @@ static double measure_thread(const struct kernels *kernels,
     return best;
 }
 
-/* Of all threads together; 0: no memory. */
+/* The rate of all threads together, FLOP/s; 0: no memory. */
 static double measure(const struct trainer *trainer, double peak_flops)
 {
     const struct kernels *kernels = trainer->kernels;

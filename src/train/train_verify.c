@@ -23,7 +23,7 @@ struct identity {
     int64_t path, inode, bytes, modified_ns, changed_ns;
 };
 
-/* Of the shards this rank has `first`, `first + ranks`, ... */
+/* This rank's share of the shards: `first`, `first + ranks`, ... */
 struct share {
     int64_t first, ranks;
 };
