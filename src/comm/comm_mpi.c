@@ -19,7 +19,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 
-/* Of the library, which is one for the process. */
+/* Guards the library, which is one for the process. */
 static pthread_mutex_t mpi_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* code = call, alone in the library */

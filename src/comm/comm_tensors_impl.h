@@ -28,7 +28,7 @@ struct comm_tensors_request {
     const char *what; /* for error texts: "exchange" */
     bool busy;
     struct comm_request *parts[2]; /* the receive first; NULL: none */
-    /* Of ways for devices: */
+    /* These are for ways of devices. */
     bool collective; /* else an exchange: at most one piece each way */
     int tag;         /* of an exchange */
     int piece_count;
@@ -36,7 +36,7 @@ struct comm_tensors_request {
     void *ready;   /* event: the stream has come to the start */
     void *reached; /* event: the downloads of staged, or nccl's messages, are
                       done */
-    /* Of staged: */
+    /* These are for the way "staged". */
     struct comm_tensors_staging *staging;
     struct comm_tensors_request *next; /* downloads are not known to be done */
     bool queued;

@@ -16,7 +16,7 @@
  * that is full stops the host, beyond all deadlines. */
 #define AHEAD 16
 #define DEVICE_BYTES 64
-/* Of a deadline: how long the roll call waits for ranks that meet the same
+/* The share of a deadline that the roll call waits for ranks that meet the same
  * deadline, which begin to wait up to one deadline later. */
 #define ROLL_SHARE 1.25
 
