@@ -137,9 +137,10 @@ static size_t left_in(const char *root, const char *folder,
     return usage < limit ? limit - usage : 0;
 }
 
-/* Of all from this process's up to where the hierarchy is mounted. `path` is
- * as in /proc/self/cgroup; of what is not below the mount's own root (a
- * container may see neither) only the mount is there to look at. */
+/* The least that any cgroup has left, from this process's own up to where the
+ * hierarchy is mounted. `path` is as in /proc/self/cgroup; where it is not
+ * below the mount's own root (a container may see neither), only the mount is
+ * there to look at. */
 static size_t left_above(const char *root, const char *mount,
                          const char *mount_root, const char *path,
                          const struct version *version)

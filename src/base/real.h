@@ -17,7 +17,7 @@ double real_exp(double x);
 double real_log(double x);
 /* x^y: 1 of y = 0 and of x = 1, NaN of x below 0. */
 double real_pow(double x, double y);
-/* Of |x| <= REAL_ANGLE_MAX, in radians. */
+/* For |x| <= REAL_ANGLE_MAX, in radians. */
 double real_sin(double x);
 double real_cos(double x);
 

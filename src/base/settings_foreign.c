@@ -247,7 +247,7 @@ static const struct {
       "of a rank; data is read without workers" },
 };
 
-/* Of "--Lr-Decay" lr_decay. */
+/* Makes lr_decay of "--Lr-Decay". */
 static void settings_foreign_plain(const char *key,
                                    char out[SETTINGS_KEY_BYTES])
 {

@@ -43,7 +43,7 @@ bool lock_record_parse(const struct lock_file *file, struct lock_owner *out);
  * not a regular file reads as an empty one. */
 enum err lock_record_read(const char *path, struct lock_file *out);
 
-/* Of an owner on this host, boot and PID namespace: is its process gone, or
+/* For an owner on this host, boot and PID namespace: is its process gone, or
  * another one in its place? */
 bool lock_record_gone(const struct lock_owner *owner);
 

@@ -34,7 +34,7 @@ static void stop_nothing(int signal_number)
     (void)signal_number;
 }
 
-/* Of what nohup has started, a closed terminal is no reason to stop. */
+/* A closed terminal is no reason to stop for what nohup has started. */
 static bool stop_is_nohup(int number)
 {
     struct sigaction now;
