@@ -25,7 +25,7 @@ struct group_access {
     enum err (*start)(void *arg, int slot, int to, const void *send,
                       size_t send_bytes, int from, void *recv,
                       size_t recv_bytes);
-    /* Of a slot that was started; the slot is free then. */
+    /* Waits for a slot that was started; the slot is free then. */
     enum err (*wait)(void *arg, int slot);
 };
 

@@ -56,8 +56,8 @@ struct model_options {
     uint64_t seed;   /* of dropout and jitter */
     void *stream;    /* on which all is done (kernel_memory.h); borrowed; NULL
                         on CPU */
-    /* Of weights and activations: DTYPE_F32 or DTYPE_BF16. Gradients of
-     * weights, statistics, losses, the router's probabilities and what it
+    /* The type of weights and activations: DTYPE_F32 or DTYPE_BF16. Gradients
+     * of weights, statistics, losses, the router's probabilities and what it
      * weighs with are fp32. ERR_UNSUPPORTED where the table lacks it. */
     enum dtype dtype;
     /* With DTYPE_BF16: products of blocks' linear layers but the router and the

@@ -26,7 +26,7 @@ struct attention model_attention_shape(const struct pass *pass)
     };
 }
 
-/* Of the queries, or of the keys, inside packed qkv. */
+/* The norm of the queries, or of the keys, inside packed qkv. */
 static struct norm qk_norm_shape(const struct pass *pass, int64_t heads)
 {
     const struct model *model = pass->model;

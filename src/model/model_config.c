@@ -86,7 +86,7 @@ static int64_t norm_count(const struct model_config *config, int64_t width)
     return beta ? 2 * width : width;
 }
 
-/* Of one block, with `experts` of the experts. */
+/* Parameters of one block, with `experts` of the experts. */
 static int64_t block_count(const struct model_config *config, int64_t experts)
 {
     int64_t d = config->d_model;

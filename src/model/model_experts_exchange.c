@@ -42,14 +42,14 @@ static int64_t first_row(const struct pass *pass, int place)
     return pass->layer->routing.host_offsets[place * own_experts(pass)];
 }
 
-/* Of what a place sends, in `served` or `host_served`. */
+/* The offsets of what a place sends, in `served` or `host_served`. */
 static int64_t *served_offsets(const struct pass *pass, int64_t *all, int place)
 {
     return all + place * (own_experts(pass) + 1);
 }
 
-/* Of this rank's rows for its own experts in visit 0, of the served place's
- * in its rooms afterwards. */
+/* The rows of a visit: in visit 0 this rank's own rows for its own experts,
+ * afterwards those of the served place, in its rooms. */
 static struct expert_rows visit_rows(const struct pass *pass, int visit)
 {
     const struct model *model = pass->model;
@@ -96,7 +96,7 @@ static enum err start(const struct pass *pass, int slot, size_t bytes, int to,
                         recv_rows > 0 ? recv : NULL, (size_t)recv_rows * bytes);
 }
 
-/* Of a token's row. */
+/* Bytes of a token's row. */
 static size_t row_bytes(const struct pass *pass)
 {
     return (size_t)pass->model->config.d_model *

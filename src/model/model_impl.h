@@ -91,7 +91,7 @@ enum linear {
     LINEAR_ROUTER = LINEARS_FP8
 };
 
-/* Of products in 8 bits; nothing of it is there in other precisions. */
+/* Memory for products in 8 bits; nothing of it is there in other precisions. */
 struct fp8_products {
     /* [n_layers, LINEARS_FP8, 3] of activations, weights, gradients */
     float *scale, *unscale; /* by which operands are multiplied, and products */
@@ -285,11 +285,11 @@ static inline int model_expert_degree(const struct model *model)
     return model->options.expert_degree > 1 ? model->options.expert_degree : 1;
 }
 
-/* Of n rows of a chunk, how many have their logits at a time. */
+/* How many of the n rows of a chunk have their logits at a time. */
 int64_t model_logit_rows(const struct model *model, int64_t n);
 
-/* Of what is saved for n rows of a chunk: rows that a packed tensor has scales
- * for. */
+/* Rows of what is saved for n rows of a chunk: those that a packed tensor has
+ * scales for. */
 int64_t model_saved_rows(const struct model *model, enum saved kind, int64_t n);
 int64_t model_saved_cols(const struct model *model, enum saved kind);
 /* How a kind is stored: not packed where that is what it has. 8 bits only where

@@ -14,7 +14,7 @@ static void *take_elements(const struct model *model, struct arena *arena,
     return arena_take(arena, (size_t)count * dtype_bytes(model->options.dtype));
 }
 
-/* Of what forward keeps; statistics are always fp32. */
+/* Takes elements for what forward keeps; statistics are always fp32. */
 static void *take_saved(const struct model *model, enum saved kind,
                         struct arena *arena, int64_t count)
 {
@@ -22,7 +22,7 @@ static void *take_saved(const struct model *model, enum saved kind,
                              : take_elements(model, arena, count);
 }
 
-/* Of a chunk. */
+/* Rows of the largest chunk. */
 static int64_t max_rows(const struct model *model)
 {
     return model->options.samples * model->options.seq_len /
@@ -241,7 +241,7 @@ static void layout_pass(struct pass *pass, struct arena *arena)
     pass->dqkv = take_elements(model, arena, n * model->qkv_width);
 }
 
-/* Of choices of experts. */
+/* Takes counters for the choices of experts. */
 static int64_t *take_counts(const struct model *model, struct arena *arena)
 {
     const struct model_config *config = &model->config;

@@ -93,10 +93,10 @@ static double init_std(const struct model_config *config, int64_t out,
     return config->init_std;
 }
 
-/* Of the matrix that makes the logits, which is the embedding where they are
- * tied. Kaiming's gain is for a rectifier, and nothing follows the logits: with
- * it their variance would be 2, and a fresh model a nat worse than one that
- * knows nothing. */
+/* Deviation of the matrix that makes the logits, which is the embedding where
+ * they are tied. Kaiming's gain is for a rectifier, and nothing follows the
+ * logits: with it their variance would be 2, and a fresh model a nat worse than
+ * one that knows nothing. */
 static double logit_init_std(const struct model_config *config)
 {
     double d = (double)config->d_model;

@@ -18,8 +18,8 @@
 #include "src/base/err.h"
 #include "src/model/model_config.h"
 
-/* Of a fresh model's logits with Kaiming's initialization: its loss is half of
- * it, 0.1 nats, above that of a uniform guess. */
+/* Variance of a fresh model's logits with Kaiming's initialization: its loss is
+ * half of it, 0.1 nats, above that of a uniform guess. */
 #define PARAM_LOGIT_VARIANCE 0.2
 
 /* What a tensor is within its block; a configuration has some of them. */
