@@ -5,8 +5,8 @@
 
 #include "checkpoint/ckpt.h"
 
-/* Of the first items of the state, up to 256 MiB over all ranks: medians of
- * ckpt_saver_start() with staging, and of one memcpy() of as many bytes into
+/* Medians of ckpt_saver_start() with staging, for the first items of the state,
+ * up to 256 MiB over all ranks, and of one memcpy() of as many bytes into
  * memory that is touched already, taken in turn. Rank 0's; the others get 0.
  * Saves into RUN. Collective. */
 enum err bench_ckpt_stall(struct comm *comm, const char *run_dir,

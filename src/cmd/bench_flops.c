@@ -2,7 +2,7 @@
  * counts by another convention (src/model/model_config.c). */
 #include "src/cmd/bench_flops.h"
 
-/* Of one product over the pairs that the causal mask leaves. */
+/* FLOPs of one product over the pairs that the causal mask leaves. */
 static double pairs_flops(const struct attention *shape)
 {
     double pairs =

@@ -14,10 +14,10 @@
 #include "kernels/kernel_shapes.h"
 #include "src/cmd/bench_model.h"
 
-/* Of one optimizer step on the kind's batch. */
+/* FLOPs of one optimizer step on the kind's batch. */
 double bench_flops_step(const struct bench_model_kind *kind);
 
-/* Of attention on the whole batch, causal. */
+/* FLOPs of causal attention on the whole batch. */
 double bench_flops_attention_forward(const struct attention *shape);
 double bench_flops_attention_backward(const struct attention *shape);
 

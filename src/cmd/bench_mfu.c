@@ -17,7 +17,7 @@
 #define STEPS_MAX 1000
 #define STEPS_MIN 3
 #define GEMMS 9
-/* Of the square matrices: what fills a processor's cores, and a GPU. */
+/* Sides of square matrices that fill a processor's cores, and a GPU. */
 #define SIDE_CPU 2048
 #define SIDE_DEVICE 8192
 #define OVERRIDES_MAX 64

@@ -57,7 +57,7 @@ long bench_model_faults(const struct bench_model *bench);
 
 /* Lent. */
 const struct params *bench_model_params(const struct bench_model *bench);
-/* Of params->list[param]. */
+/* The values of params->list[param]. */
 const float *bench_model_weights(const struct bench_model *bench, int param);
 
 #endif

@@ -13,8 +13,8 @@
 #include "src/train/train_backend.h"
 #include "src/train/train_memory_ways.h"
 
-/* Of the copy that training waits for; docs/benchmarks.md has what machines
- * reach. */
+/* The rate of the copy that training waits for; docs/benchmarks.md has what
+ * machines reach. */
 #define COPY_BYTES_PER_S 4e9
 /* From a failure to the next attempt's first step; as tessera-ckpt interval. */
 #define RESTART_S 300.0
