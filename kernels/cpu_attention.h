@@ -89,7 +89,8 @@ static inline int64_t qkv_stride(const struct attention *shape)
     return (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
 }
 
-/* Of a chunk's keys and values, which lie in a tensor of their own. */
+/* The stride of a chunk's keys and values, which lie in a tensor of their
+ * own. */
 static inline int64_t kv_stride(const struct attention *shape)
 {
     return 2 * shape->kv_heads * shape->head_dim;

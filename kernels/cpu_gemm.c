@@ -63,7 +63,8 @@ struct gemm_room CPU_SYMBOL(gemm_room)(const struct kernel_ctx *ctx)
                                .sums = at + STRIP * BLOCK + a_floats() };
 }
 
-/* Of k, at most. A strip of B across is narrow, so it may be deep. */
+/* A block's largest extent along k. A strip of B across is narrow, so it may be
+ * deep. */
 static int64_t deepest_block(const struct gemm *g)
 {
     return g->form == GEMM_NT ? 2 * BLOCK : BLOCK;

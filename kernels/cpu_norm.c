@@ -236,7 +236,8 @@ struct sums {
     struct wide g, g_normed;
 };
 
-/* Of the sixteen elements from j on, or `left`, a constant but at the end. */
+/* The sums over the sixteen elements from j on, or `left`, a constant but at
+ * the end. */
 static inline void wide_sums(bool low, const struct group *in, int64_t j,
                              int64_t left, float *dgamma, float *dbeta,
                              struct sums *sums)

@@ -46,7 +46,7 @@ static inline vec_i32 vec_max_i32(vec_i32 a, vec_i32 b)
 #endif
 }
 
-/* Of lanes in [-128, 127]. */
+/* Narrows lanes in [-128, 127] to bytes. */
 static inline vec_i8 vec_narrow(vec_i32 v)
 {
 #if defined(__AVX512F__)

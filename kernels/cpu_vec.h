@@ -263,7 +263,8 @@ static inline float vec_dot(const float *a, const float *b, int64_t n)
     return wide_sum(sum);
 }
 
-/* Of numbers, in whatever order: a maximum rounds nothing. */
+/* The largest of the lanes, which are numbers, in whatever order: a maximum
+ * rounds nothing. */
 static inline float vec_peak(vec v)
 {
     float peak = v[0];

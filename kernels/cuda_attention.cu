@@ -41,7 +41,7 @@ template <class F> CUDA_DEVICE float quad_reduce(float x, F f)
     return f(x, __shfl_xor_sync(CUDA_ALL_LANES, x, 2));
 }
 
-/* Of a lane's two rows. */
+/* The running maximum and sum of a lane's two rows. */
 struct running {
     float peak[2]; /* of scores in units of log 2 */
     float sum[2];  /* of this lane's columns */

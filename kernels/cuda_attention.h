@@ -212,8 +212,8 @@ struct cuda_least {
     }
 };
 
-/* Of the documents of tokens [first, first + count), by each warp for itself.
- */
+/* The range of documents among tokens [first, first + count), found by each
+ * warp for itself. */
 CUDA_DEVICE struct cuda_range cuda_range_of(const struct cuda_pair &pair,
                                             const int32_t *ids, int first,
                                             int count)
@@ -237,7 +237,7 @@ struct cuda_walk {
     bool mixed; /* rows and columns may be of different documents */
 };
 
-/* Of the keys that queries before `row` may see. */
+/* A walk over the keys that queries before `row` may see. */
 CUDA_DEVICE struct cuda_walk cuda_walk_keys(const struct cuda_pair &pair,
                                             int row)
 {

@@ -113,7 +113,8 @@ static enum err unscales_set(const struct cuda_blas_library *library,
     return ERR_OK;
 }
 
-/* Of 8-bit floats. What stands for the scales shows that there are some. */
+/* Completes the description of a product of 8-bit floats. What stands for the
+ * scales shows that there are some. */
 static enum err desc_fp8_make(const struct cuda_blas_library *library,
                               const struct cuda_blas_plan *plan)
 {

@@ -23,7 +23,7 @@
  */
 
 #ifdef KERNELS_CUDNN
-/* Of this process, as cuda_blas_shared(). */
+/* One for this process, as cuda_blas_shared(). */
 static struct cuda_attention_choice *attention;
 static char attention_missing[256]; /* why it is NULL */
 static pthread_once_t attention_once = PTHREAD_ONCE_INIT;

@@ -17,8 +17,8 @@ CUDA_DEVICE float base_of(float peak)
     return peak == -INFINITY ? 0.0f : peak;
 }
 
-/* Of this thread's logits. A NaN is passed over by the maximum but not by the
- * sum, which is rescaled once per vector at most. */
+/* Maximum and sum of this thread's logits. A NaN is passed over by the maximum
+ * but not by the sum, which is rescaled once per vector at most. */
 template <class T>
 CUDA_DEVICE struct row_sum thread_sum(int64_t vocab, float scale, const T *x)
 {

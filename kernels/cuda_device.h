@@ -44,7 +44,7 @@ struct cuda_device_info {
     size_t bytes_total, bytes_free;
 };
 
-/* Of the device that the thread uses. */
+/* What the device is that the thread uses. */
 enum err cuda_device_info(struct cuda_device_info *info);
 
 /* "NVIDIA H200, 9.0, 132 SMs, driver 13.0, runtime 13.0", what decides bits. */

@@ -163,9 +163,9 @@ enum err cuda_device_copy(void *stream, size_t bytes, const void *from,
     return copy(stream, bytes, from, to, cudaMemcpyDeviceToDevice);
 }
 
-/* Of this thread alone: while it captures, others copy, wait and take pinned
- * memory for a checkpoint, which a capture of all threads would be spoilt by.
- * A relaxed one would also let pass what this thread must not do. */
+/* The capture is this thread's alone: meanwhile others copy, wait and take
+ * pinned memory for a checkpoint, which would spoil a capture of all threads. A
+ * relaxed one would also let pass what this thread must not do. */
 enum err cuda_device_capture_begin(void *stream)
 {
     return cuda_device_error(

@@ -9,7 +9,7 @@
 
 #include "kernels/cuda_dnn_graph.h"
 
-/* Of tensors in memory. */
+/* Identifiers of the tensors in memory. */
 enum {
     ID_Q = 1,
     ID_K,

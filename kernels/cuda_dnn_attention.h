@@ -25,7 +25,7 @@ enum err cuda_dnn_attention_create(const struct cuda_dnn_library *library,
                                    struct cuda_dnn_attention **out);
 void cuda_dnn_attention_destroy(struct cuda_dnn_attention *attention);
 
-/* Of ctx->scratch. Backward's grows with seq squared. */
+/* Bytes of ctx->scratch that it needs. Backward's grow with seq squared. */
 size_t cuda_dnn_attention_scratch(const struct cuda_dnn_attention *attention);
 
 /* As the ops of the table; the handle's stream is ctx->stream. */

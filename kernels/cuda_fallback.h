@@ -8,7 +8,8 @@
 
 #include "src/base/err.h"
 
-/* Of the process; true until somebody says otherwise. Before the first op. */
+/* Set for the process, before the first op; true until somebody says
+ * otherwise. */
 void cuda_fallback_allow(bool allow);
 
 /* To be asked before kernels of our own take over, with what was to be done and

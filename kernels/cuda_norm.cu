@@ -5,7 +5,7 @@
 /* Vectors of a group that a thread holds at most: 32 elements. */
 #define HELD_MAX(T) (32 / cuda_lanes<T>::count)
 
-/* Of the group at x, in two passes. */
+/* Mean and reciprocal deviation of the group at x, in two passes. */
 template <class T, int N>
 CUDA_DEVICE struct statistics
 group_statistics(const struct norm &norm, int warps, struct member m,

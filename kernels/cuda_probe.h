@@ -69,7 +69,7 @@ struct cuda_probe {
     const struct kernels *kernels;
     /* Visible GPUs. ERR_UNSUPPORTED: none that the kernels run on. */
     enum err (*count)(int *count);
-    /* Of the GPU that the thread uses. */
+    /* What the GPU is that the thread uses. */
     enum err (*info)(struct cuda_device_info *info);
     /* Lets the GPU that the thread uses reach the memory of another, if the
      * hardware can. */

@@ -8,7 +8,7 @@
 #include "kernels/cuda_launch.h"
 
 #define CUDA_ALL_LANES 0xffffffffu
-/* Of a block. */
+/* A block has at most so many warps. */
 #define CUDA_WARPS_MAX 32
 
 struct cuda_plus {
@@ -18,7 +18,7 @@ struct cuda_plus {
     }
 };
 
-/* Of floats, a NaN is passed over. */
+/* The larger of two; among floats a NaN is passed over. */
 struct cuda_most {
     template <class T> __device__ T operator()(T a, T b) const
     {

@@ -50,8 +50,8 @@ CUDA_DEVICE void cuda_put(float x, struct cuda_bf16 *to)
     to->bits = (uint16_t)((x != x ? bits | 0x400000 : rounded) >> 16);
 }
 
-/* Of numbers in [-128, 127], and anything for a NaN: adding 1.5 * 2^23 rounds
- * to an integer, which the bits then count. */
+/* Rounds a number in [-128, 127], and makes anything of a NaN: adding 1.5 *
+ * 2^23 rounds to an integer, which the bits then count. */
 CUDA_DEVICE void cuda_put(float x, int8_t *to)
 {
     const float rounder = 12582912.0f;

@@ -71,7 +71,7 @@ struct kernel_memory {
     enum err (*capture_end)(void *stream, void **graph);
     /* Enqueues it on any stream, one launch of a graph after the other. */
     enum err (*graph_launch)(void *graph, void *stream);
-    /* Of one whose launches are done; NULL is fine. */
+    /* The graph's launches are done; NULL is fine. */
     void (*graph_destroy)(void *graph);
 
     /* Events: a place in a stream. One that was never recorded is reached. */
@@ -86,7 +86,7 @@ struct kernel_memory {
     enum err (*event_done)(void *event, bool *done);
 };
 
-/* Of the CPU's tables. */
+/* The memory of the CPU's tables. */
 extern const struct kernel_memory kernel_memory_cpu;
 
 #endif

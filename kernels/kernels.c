@@ -63,7 +63,7 @@ extern const struct kernels cpu_table_neon;
 extern const struct kernels cpu_table_generic;
 #endif
 
-/* Of the sets that every processor of their machine runs. */
+/* For kernel sets that every processor of their machine runs. */
 static const char *nothing_missing(void)
 {
     return NULL;
