@@ -117,9 +117,9 @@ enum ckpt_phase {
     CKPT_FAILED     /* nothing of it is left */
 };
 
-/* Of the save in flight or just ended. From the phase PERSISTED on everything
- * but total_s is the same on all ranks, though they may see it at different
- * steps. */
+/* How the save in flight, or the one that has just ended, is doing. From the
+ * phase PERSISTED on everything but total_s is the same on all ranks, though
+ * they may see it at different steps. */
 struct ckpt_progress {
     enum ckpt_phase phase;
     bool local; /* to the nodes' own folders */

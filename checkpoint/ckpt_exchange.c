@@ -11,7 +11,7 @@
 #include "checkpoint/ckpt_place.h"
 #include "checkpoint/ckpt_read.h"
 
-/* Of two rounds; each slot has at most one receive and two sends in flight,
+/* Two rounds are in flight; each slot has at most one receive and two sends,
  * which fits into comm's pool of requests. */
 #define ROUNDS 2
 #define SLOTS 32

@@ -39,7 +39,7 @@ void ckpt_h5_number(struct ckpt_h5 *file, uint64_t value, size_t bytes);
 void ckpt_h5_zeros(struct ckpt_h5 *file, size_t bytes);
 /* Overwrite what was put. */
 void ckpt_h5_set(struct ckpt_h5 *file, size_t at, uint64_t value, size_t bytes);
-/* Of all from `begin` on. */
+/* Append the checksum of all bytes from `begin` on. */
 void ckpt_h5_checksum(struct ckpt_h5 *file, size_t begin);
 
 /* --- the heap: objects of any length, before the headers that point at them

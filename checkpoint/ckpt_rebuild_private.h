@@ -6,7 +6,7 @@
 #include "checkpoint/ckpt_parity.h"
 #include "checkpoint/ckpt_rebuild.h"
 
-/* Of a chain, and how many of them are in memory. */
+/* The segments of a chain, and how many of them are in memory. */
 #define CKPT_REBUILD_SEGMENT_BYTES ((int64_t)CKPT_BLOCK_BYTES)
 #define CKPT_REBUILD_BUFFERS 2
 

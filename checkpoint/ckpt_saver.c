@@ -18,7 +18,7 @@
 /* While training computes, or the process is stopped, nobody looks; so a gap
  * between two looks counts for no more than this part of the deadline. */
 #define GAP_MAX 0.1
-/* Of one who waits for the end of a save. */
+/* Who waits for the end of a save looks this often. */
 #define LOOK_S 0.1
 
 /* Waiting for others has a deadline of its own, in the thread, which names who

@@ -90,8 +90,8 @@ enum err ckpt_saver_save_local(struct ckpt_saver *saver);
 void ckpt_saver_set_outcome(struct ckpt_saver *saver, enum err rc);
 /* It becomes that of `root`, on all ranks. */
 enum err ckpt_saver_tell(struct ckpt_saver *saver, int root);
-/* Of each rank's rc the worst becomes the outcome, on all ranks. Times go into
- * the progress. */
+/* The worst of the ranks' codes becomes the outcome, on all ranks. Times go
+ * into the progress. */
 enum err ckpt_saver_agree(struct ckpt_saver *saver, enum err rc);
 /* Records to rank 0. */
 enum err ckpt_saver_gather(struct ckpt_saver *saver);
