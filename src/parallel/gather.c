@@ -53,7 +53,7 @@ static int gathered_kinds(const struct params *params,
     return kinds;
 }
 
-/* rooms NULL: only to count. */
+/* Lays the rooms out in the arena; with rooms NULL it only counts them. */
 static void gather_layout(const struct params *params, int depth, int kinds,
                           enum dtype dtype, struct room *rooms,
                           struct arena *arena)
@@ -140,7 +140,7 @@ static struct room *find_room(struct gather *gather, int block)
     return NULL;
 }
 
-/* To its place in the block. */
+/* Copies the rank's own shard to its place in the block. */
 static enum err copy_own(const struct gather *gather, int block, char *data)
 {
     const struct owner_block *b = &gather->at.owner->blocks[block];

@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* In deadlines. Ranks that miss somebody's messages may have begun to wait for
- * them a deadline apart. One with an error of its own comes before them: they
- * wait for a deadline, and with NCCL for its roll call, which takes 1.25. */
+/* How many deadlines a roll call waits. Ranks that miss somebody's messages may
+ * have begun to wait for them a deadline apart. One with an error of its own
+ * comes before them: they wait for a deadline, and with NCCL for its roll call,
+ * which takes 1.25. */
 #define PATIENCE_MISSED 1.25
 #define PATIENCE_OWN 3.5
 
@@ -93,7 +94,7 @@ const struct group_access *group_access(const struct group *group)
     return &group->access;
 }
 
-/* Everybody comes, then says what happened to it. */
+/* Waits until every rank has come, then each tells what happened to it. */
 static enum err call_roll(struct group *group, enum err own)
 {
     struct comm_request *request = NULL;

@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 #include "src/parallel/shard.h"
 
-/* Groups are the ranks [g degree, (g + 1) degree). */
+/* Shard groups are the ranks [g degree, (g + 1) degree). */
 static int shard_of(const struct owner *owner, int block, int rank)
 {
     return rank % owner->blocks[block].degree;
@@ -107,7 +107,7 @@ static bool is_peer(const struct owner *owner, int block,
     return rank % degree == owner->rank % degree;
 }
 
-/* What the rank brings into the group. */
+/* The part of the block that the rank brings into the group. */
 static void part_of(const struct owner *owner, int block,
                     enum owner_group group, int rank, int64_t *begin,
                     int64_t *end)

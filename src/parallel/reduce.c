@@ -75,7 +75,7 @@ static size_t whole_bytes(const struct reduce *reduce)
     return (size_t)reduce->elements * sizeof(float);
 }
 
-/* What is not in the stacks. */
+/* Lays out the tables, which are not in the stacks' memory. */
 static void layout_tables(struct reduce *reduce, struct arena *arena)
 {
     struct shape *plan = &reduce->plan;
@@ -140,7 +140,8 @@ static void list_pieces(struct reduce *reduce)
     assert(received == reduce->plan.received);
 }
 
-/* Where the node's other ranks can read it, if that can be. Collective. */
+/* Opens the memory of the stacks where the node's other ranks can read it, if
+ * that can be. Collective. */
 static enum err open_stacks(struct reduce *reduce)
 {
     struct shape *plan = &reduce->plan;
@@ -168,7 +169,7 @@ static enum err open_stacks(struct reduce *reduce)
     return ERR_OK;
 }
 
-/* The tables and what is received. */
+/* Opens the memory of the tables and of what is received. */
 static enum err open_rest(struct reduce *reduce)
 {
     struct arena tables = { 0 };

@@ -84,7 +84,7 @@ static enum err start_round(struct reduce *reduce, int64_t round)
     return ERR_OK;
 }
 
-/* `at`: from the begin of the round. */
+/* The values of a piece; `at` counts from the begin of the round. */
 static float *piece_values(const struct reduce *reduce,
                            const struct piece *piece, int64_t round, int64_t at)
 {
@@ -95,8 +95,8 @@ static float *piece_values(const struct reduce *reduce,
            round_begin(reduce, reduce->rank, round) + at;
 }
 
-/* To the same place in the memory of the node's other ranks. What they had
- * there only this rank reads, and has read. */
+/* Copies the interval's sum to the same place in the memory of the node's other
+ * ranks. What they had there only this rank reads, and has read. */
 static void spread(const struct reduce *reduce, const float *own, int64_t count)
 {
     for (int r = 0; r < reduce->ranks; r++) {
@@ -183,9 +183,9 @@ static enum err finish_round(struct reduce *reduce, int64_t round)
     return ERR_OK;
 }
 
-/* Until nobody reads or writes another's stack. Of its own node a rank waits
- * first: ranks of others may still wait for messages of the one that is missing
- * here, and would be named with it. */
+/* Waits until nobody reads or writes another's stack. A rank waits for those of
+ * its own node first: ranks of others may still wait for messages of the one
+ * that is missing here, and would be named with it. */
 static enum err leave_stacks(struct reduce *reduce)
 {
     struct comm_request *node, *all;
@@ -228,7 +228,7 @@ enum err reduce_finish(struct reduce *reduce, float **own)
     return finish(reduce);
 }
 
-/* Intervals of the total to and from other nodes. */
+/* Exchanges intervals of the total with other nodes. */
 static enum err exchange_far(struct reduce *reduce)
 {
     struct comm *comm = comm_tensors_comm(reduce->tensors);

@@ -91,7 +91,7 @@ static void host_layout(struct replica *replica, struct arena *arena,
     bytes->sums += arena->used - begin;
 }
 
-/* The part of `rank`, without memory for it. */
+/* Makes the replica of `rank` without its memory. */
 static enum err replica_open(const struct params *params, int rank, int ranks,
                              const struct replica_options *options,
                              struct replica **out)
@@ -117,8 +117,8 @@ out:
     return rc;
 }
 
-/* Leaves of reduce's tree: where bits need not be the same on other ranks, a
- * rank's slots are one. */
+/* How many leaves the tree of the reduction has: where bits need not be the
+ * same on other ranks, a rank's slots are one. */
 static int reduce_slots(const struct replica *replica)
 {
     return replica->options.exact ? replica->options.slots
@@ -154,7 +154,7 @@ static void leaf_layout(struct replica *replica, struct arena *arena)
     }
 }
 
-/* What depends on the number of leaves. */
+/* Makes the sums, which depend on the number of leaves. */
 static enum err make_sums(struct replica *replica)
 {
     const struct replica_options *options = &replica->options;
@@ -184,7 +184,8 @@ static enum err make_sums(struct replica *replica)
     return ERR_OK;
 }
 
-/* What is kept; the caller agrees. */
+/* Takes memory for weights, masters and moments. It may fail on one rank alone;
+ * the caller agrees. */
 static enum err make_state(struct replica *replica)
 {
     const struct kernel_memory *memory = replica->kernels->memory;
@@ -200,7 +201,8 @@ static enum err make_state(struct replica *replica)
     return ERR_OK;
 }
 
-/* What goes with blocks; the caller agrees. */
+/* Makes what goes by blocks, the sums and the list of checkpoint items. It may
+ * fail on one rank alone; the caller agrees. */
 static enum err make_blocks(struct replica *replica)
 {
     const struct replica_options *options = &replica->options;
@@ -219,7 +221,7 @@ static enum err make_blocks(struct replica *replica)
     return replica_list_items(replica);
 }
 
-/* Experts and sequences are not shared together. */
+/* The size of a group; experts and sequences are not shared together. */
 static int group_degree(const struct replica *replica)
 {
     const struct replica_options *options = &replica->options;

@@ -122,7 +122,7 @@ enum err replica_end_eval(struct replica *replica)
     return replica->walk != NULL ? replica_walk_on(replica) : ERR_OK;
 }
 
-/* Who computes a leaf, where it comes after `rank`'s. */
+/* The rank that computes a leaf; `rank` is where the search begins. */
 static int leaf_rank(const struct replica *replica, int leaf, int rank)
 {
     int ranks = replica->owner->ranks;

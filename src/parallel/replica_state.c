@@ -50,7 +50,8 @@ static void item_set(struct ckpt_item *item, const struct param *param,
         item->data = piece + (param->offset + item->part.begin - b->begin);
 }
 
-/* One kind of items; data: of this rank's pieces, NULL while it is planned. */
+/* Lists one kind of checkpoint items; data is that of this rank's pieces, NULL
+ * while it is planned. */
 static void list_kind(struct replica *replica, const char *prefix, float *data)
 {
     const struct params *params = replica->params;
@@ -101,7 +102,7 @@ static enum err start_share(struct replica *replica, int block,
                               request);
 }
 
-/* Weights go to all who have the same shard. */
+/* Starts to send a block's new weights to all who have the same shard. */
 static enum err share_weights(struct replica *replica)
 {
     struct comm_tensors_request *requests[2] = { NULL };
@@ -131,7 +132,8 @@ static enum err round_weights(const struct replica *replica, int64_t elements,
                                      replica->options.dtype, weights);
 }
 
-/* The masters of all pieces have changed. */
+/* The masters of all pieces have changed: their weights go to those who keep
+ * them. */
 static enum err publish(struct replica *replica)
 {
     for (int i = 0; i < replica->owner->block_count; i++) {
@@ -168,7 +170,7 @@ enum err replica_loaded(struct replica *replica)
     return publish_ddp(replica);
 }
 
-/* By way of the host's memory, part by part. */
+/* Makes fresh weights in the host's memory and uploads them part by part. */
 static enum err upload_fresh(struct replica *replica, uint64_t seed,
                              const struct owner_block *b, float *master,
                              struct arena *host)
@@ -223,7 +225,7 @@ enum err replica_settle(struct replica *replica)
     return comm_tensors_settle(replica->tensors, 0.0);
 }
 
-/* This rank's sums of squares, in the host's memory. */
+/* Brings this rank's sums of squares into the host's memory. */
 static enum err sum_squares(struct replica *replica)
 {
     enum err rc = ERR_OK;
@@ -258,7 +260,8 @@ enum err replica_gradient_norm(struct replica *replica, double *norm)
     return ERR_OK;
 }
 
-/* at: of the moments. */
+/* Updates `elements` masters by their gradient; `at` is where their moments
+ * begin. */
 static enum err optimize(const struct replica *replica,
                          const struct adamw *step, int64_t elements,
                          float *master, const float *gradient, int64_t at)
@@ -272,7 +275,7 @@ static enum err optimize(const struct replica *replica,
                           replica->exp_avg_sq + at);
 }
 
-/* Every rank has the whole total, and updates everything. */
+/* Under ddp every rank has the whole total, and updates everything. */
 static enum err update_ddp(struct replica *replica, const struct adamw *step)
 {
     const float *total = replica->gradient - replica->owner->blocks[0].begin;

@@ -62,7 +62,7 @@ static int64_t round_begin(const struct scatter *scatter,
            crowd->begin + flight->round * scatter->span;
 }
 
-/* The piece of this round for a leaf of the turn. */
+/* Where the piece of this round lies for a leaf of the turn. */
 static float *piece_of(const struct scatter *scatter, const struct crowd *crowd,
                        int place)
 {
@@ -128,7 +128,8 @@ static enum err pack_piece(const struct scatter *scatter, int64_t place,
         scatter->wire_out + place * scatter->span * BF16_BYTES);
 }
 
-/* Each member sends its part to each, where it is a leaf of the batch. */
+/* Starts one part's exchange: each member sends its part to each, where it is a
+ * leaf of the batch. */
 static enum err start_part(struct scatter *scatter, int part)
 {
     struct flight *flight = &scatter->flight;

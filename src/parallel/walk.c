@@ -71,7 +71,7 @@ static int list_blocks(const struct params *params, int layer, int first,
     return params->layer_blocks - first;
 }
 
-/* Forward and, in training, backward. */
+/* Lists the calls for a layer: forward and, in training, backward. */
 static int list_layer(const struct params *params, int layer, bool backward,
                       struct walk_call *calls)
 {
