@@ -73,7 +73,8 @@ static json_t *about_param(const struct model_config *config,
                      axes[1]);
 }
 
-/* All layers are alike: a star stands for the first one's number. */
+/* Describes each tensor once for all layers, which are alike: a star stands for
+ * the first one's number. */
 static json_t *about_params(const struct model_config *config,
                             const struct params *params)
 {

@@ -17,7 +17,8 @@
 #define MODE_ALL 0777
 #define MODE_OWNER 0700
 
-/* Octal, with or without a leading 0, and the owner can do everything. */
+/* Reads an octal mode, with or without a leading 0, in which the owner can do
+ * everything. */
 static bool read_mode(const char *text, mode_t *mode)
 {
     char *end;
@@ -58,7 +59,8 @@ void train_access_mask(const struct train_settings *settings)
         umask(MODE_ALL & ~mode);
 }
 
-/* What a folder is to have, by the settings and what it has. */
+/* The mode and group that a folder is to have, by the settings and by what it
+ * has. */
 static enum err find_access(const struct train_settings *settings,
                             const struct stat *status, mode_t *mode, gid_t *gid)
 {

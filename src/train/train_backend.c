@@ -35,7 +35,7 @@ static bool needs_gpu(const struct train_settings *s)
     return is(s->train.precision, BF16) || is(s->train.precision, FP8);
 }
 
-/* Other widths always are such multiples. */
+/* Checks the widths that may be no multiples of 16; others always are. */
 static enum err check_fp8_shape(const struct train_settings *s)
 {
     const struct {
@@ -57,7 +57,8 @@ static enum err check_fp8_shape(const struct train_settings *s)
     return ERR_OK;
 }
 
-/* Between the processor's ranks tensors travel in one way only. */
+/* Refuses a way of exchange for ranks on processors, whose tensors travel in
+ * one way only. */
 static enum err check_exchange(const struct train_settings *s, bool cpu)
 {
     if (!cpu || is(s->parallel.exchange, AUTO))

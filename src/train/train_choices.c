@@ -37,7 +37,8 @@ static enum err read_file(const struct trainer *trainer, char **text)
     return ERR_OK;
 }
 
-/* Ordinary numbers, in bf16 as in fp32: times depend on them. */
+/* Fills the operands with numbers that are ordinary in bf16 as in fp32: times
+ * depend on them. */
 static enum err fill(const struct trainer *trainer, struct arena *room)
 {
     enum err rc = ERR_OK;
@@ -112,7 +113,8 @@ out:
     return rc;
 }
 
-/* Before they are used: who starts again after a kill takes the same. */
+/* Stores the choices before they are used: who starts again after a kill takes
+ * the same. */
 static enum err write_file(const struct trainer *trainer, const char *text)
 {
     char path[FSIO_PATH_MAX];

@@ -19,7 +19,7 @@ static enum err copy_out(void *arg, void *to, const void *from, size_t bytes)
     return copies->memory->download(copies->stream, bytes, from, to);
 }
 
-/* In the saver's thread. */
+/* Waits in the saver's thread until the copies have come. */
 static enum err finish(void *arg)
 {
     const struct train_copies *copies = arg;

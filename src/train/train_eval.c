@@ -144,7 +144,7 @@ static enum err read_leaf(const struct train_eval *eval,
                        leaf_samples(eval, number), trainer->batch);
 }
 
-/* What is in the batch; counts: it is this rank's leaf. */
+/* Evaluates what is in the batch; it counts if it is this rank's leaf. */
 static enum err eval_leaf(struct train_eval *eval, struct trainer *trainer,
                           int64_t number, bool counts, int64_t *tokens)
 {
@@ -230,7 +230,7 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
     return ERR_OK;
 }
 
-/* What the leaves of this rank have left on the device. */
+/* Brings to the host what the leaves of this rank have left on the device. */
 static enum err eval_fetch(struct train_eval *eval,
                            const struct trainer *trainer)
 {
@@ -247,7 +247,7 @@ static enum err eval_fetch(struct train_eval *eval,
     return ERR_OK;
 }
 
-/* The order is that of leaves and their chunks. */
+/* Sums the losses in the order of leaves and their chunks. */
 static double eval_sum(const struct train_eval *eval)
 {
     double sum = 0.0;

@@ -20,7 +20,7 @@ static bool stays(const char *key)
     return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.preset") != 0;
 }
 
-/* A number as a number. */
+/* A setting's value as JSON, a number as a number. */
 static json_t *value_json(const struct train_settings *settings,
                           const struct setting *setting)
 {

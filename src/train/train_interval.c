@@ -44,7 +44,7 @@ static void window_add(struct window *window, double value)
         window->count++;
 }
 
-/* The upper one of an even number. */
+/* The median, of an even number of values the upper one. */
 static double window_median(const struct window *window)
 {
     double sorted[WINDOW_VALUES];

@@ -21,7 +21,7 @@
 #define FLOPS_PER_BYTE_HOST 250.0
 #define NEAR 0.1
 
-/* What costs something else than time. */
+/* Prices of changes that cost something else than time. */
 #define PRICE_HALF 0.01     /* a microbatch of half the size */
 #define PRICE_BY_BLOCK 0.02 /* zero2, zero3: leaves are added one by one */
 #define PRICE_PACKED 0.4
@@ -91,7 +91,7 @@ static void apply_spread(const struct spread *spread, int ranks,
         spread->degree == ranks ? 0 : (int64_t)spread->degree;
 }
 
-/* All but the strategy. */
+/* Puts all of a way but its strategy into the settings. */
 static void apply_changes(const struct train_memory_way *way,
                           struct train_settings *s)
 {
@@ -152,7 +152,8 @@ static int node_ranks(const struct train_memory_place *place)
     return place->node_ranks > 0 ? place->node_ranks : place->ranks;
 }
 
-/* Where only the settings' own strategy is wanted, it alone. */
+/* Lists the strategies with their degrees; where only the settings' own
+ * strategy is wanted, it alone. */
 static int list_spreads(const struct planner *planner, bool others,
                         struct spread list[SPREADS_MAX])
 {
@@ -311,7 +312,8 @@ static enum err fit_microbatch(struct planner *planner,
     return ERR_OK;
 }
 
-/* false: the settings have that already, or a run that has begun may not. */
+/* Makes the way of one change; false: the settings have that already, or a run
+ * that has begun may not. */
 static bool make_way(const struct planner *planner, const struct spread *spread,
                      int change, struct train_memory_way *way)
 {

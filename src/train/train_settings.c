@@ -311,7 +311,7 @@ static void complete_optimizer(struct train_settings *s,
         s->optimizer.beta2 = LION_BETA2;
 }
 
-/* Automatic values. */
+/* Fills in the automatic values. */
 static void settings_complete(struct train_settings *s)
 {
     if (s->data.seq_len == 0)

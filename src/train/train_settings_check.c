@@ -9,7 +9,8 @@
 #include "src/train/train_backend.h"
 #include "src/train/train_memory.h"
 
-/* Room for the names of files. */
+/* The longest path of a run directory, which leaves room for the names of
+ * files. */
 #define RUN_DIR_MAX (SETTINGS_TEXT_BYTES - 128)
 
 static enum err check_run_dir(const char *dir)
@@ -27,7 +28,8 @@ static enum err check_run_dir(const char *dir)
     return ERR_OK;
 }
 
-/* By its name, or where both are there by what it is. */
+/* Whether both name one folder: by the name, or where both are there by what
+ * they are. */
 static bool same_folder(const char *a, const char *b)
 {
     struct stat first;

@@ -11,7 +11,7 @@
 
 #define KEY "spike_history"
 
-/* The upper one of an even number. */
+/* The median, of an even number of values the upper one. */
 static double median(const double *values, int count)
 {
     double sorted[TRAIN_SPIKE_STEPS];
