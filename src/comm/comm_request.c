@@ -230,7 +230,7 @@ enum err comm_request_fold(struct comm_request *request)
     return request->fold.count == 0 ? ERR_OK : fold_round_start(request);
 }
 
-/* Go on while nothing is in flight. */
+/* Starts what comes next as long as nothing is in flight. */
 static enum err advance(struct comm_request *request)
 {
     struct comm_fold *fold = &request->fold;

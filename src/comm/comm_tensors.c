@@ -62,7 +62,7 @@ static bool is_direct(const struct comm_tensors *tensors)
     return tensors->way == &direct;
 }
 
-/* What requests of ways for devices need. */
+/* Makes what the requests of ways for devices need. */
 static enum err make_room(struct comm_tensors *tensors)
 {
     size_t each = 2 * (size_t)tensors->comm->size;

@@ -90,7 +90,7 @@ static enum err take_staging(struct comm_tensors_request *request, size_t bytes)
     return ERR_OK;
 }
 
-/* Where the pieces lie in the staging memory. What goes to several ranks lies
+/* Lays out the pieces in the staging memory. What goes to several ranks lies
  * there once: in an all-gather all send the same. */
 static size_t lay_out(struct comm_tensors_request *request)
 {
@@ -223,7 +223,7 @@ out:
     return rc;
 }
 
-/* The messages are here, or must be within timeout_s. */
+/* Waits for the messages for timeout_s at most, and starts the uploads. */
 static void arrive(struct comm_tensors_request *request, double timeout_s)
 {
     request->rc = comm_tensors_parts_wait(request, timeout_s);

@@ -82,7 +82,7 @@ static bool wanted(const struct comm_window *window)
                           host_first(comm, comm->rank) == comm->rank);
 }
 
-/* Memory without pages yet, and its card. */
+/* Makes this rank's memory, still without pages, and its card. */
 static enum err make_card(size_t bytes, struct card *card)
 {
     uint64_t random[2];
@@ -103,7 +103,7 @@ static enum err make_card(size_t bytes, struct card *card)
     return ERR_OK;
 }
 
-/* The text of an error is about `rank`. */
+/* Opens the memory of `rank`; the text of an error is about it. */
 static enum err open_part(const struct card *card, int rank, int *fd)
 {
     char path[64];
@@ -209,7 +209,7 @@ static enum err share(struct comm_window *window, size_t bytes)
     return ERR_OK;
 }
 
-/* Pages for the own part: shared, or private where nobody maps it. */
+/* Takes pages for the own part: shared, or private where nobody maps it. */
 static enum err take_pages(struct comm_window *window, size_t bytes)
 {
     const struct comm *comm = window->comm;
