@@ -12,7 +12,7 @@
 
 #include "checkpoint/ckpt_index_private.h"
 
-/* Pass damage on as a line. */
+/* Passes damage on as a line of text; other errors stay errors. */
 static enum err report(enum err rc, ckpt_check_fn damaged, void *arg)
 {
     return rc == ERR_CHECKPOINT ? damaged(arg, err_text()) : rc;

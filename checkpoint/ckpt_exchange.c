@@ -110,7 +110,7 @@ static enum err take(void *arg, const void *data, size_t bytes)
     return rc;
 }
 
-/* The first one counts. */
+/* Notes a failure; the first one counts. */
 static void note(struct exchange *x, enum err rc)
 {
     if (rc == ERR_OK || x->failed != ERR_OK)
@@ -136,7 +136,7 @@ static void read_elements(struct exchange *x, int shard,
 
 /* --- rounds --------------------------------------------------------------- */
 
-/* The next block that is not private. */
+/* Moves on to the next block that is not private. */
 static void advance(struct exchange *x)
 {
     do
@@ -203,7 +203,8 @@ static void add_slot(struct exchange *x, struct round *round,
         slot->children[slot->child_count++] = tree_rank(tree, c);
 }
 
-/* The same blocks on all ranks; a rank keeps those in which it takes part. */
+/* Fills a round with the same blocks on all ranks; a rank keeps those in which
+ * it takes part. */
 static void make_round(struct exchange *x, struct round *round)
 {
     memset(x->bytes, 0, (size_t)x->ranks * sizeof *x->bytes);
@@ -281,7 +282,7 @@ static enum err finish_round(struct exchange *x, struct round *round)
     return comm_wait(round->agreement, 0.0);
 }
 
-/* The rounds, two in flight; all ranks stop after the same one. */
+/* Exchanges all rounds, two in flight; all ranks stop after the same one. */
 static enum err share(struct exchange *x)
 {
     bool good = true;

@@ -307,7 +307,8 @@ out:
     return rc;
 }
 
-/* Two renames with a gap between them, which ckpt_index_recover() closes. */
+/* Commits by two renames with a gap between them, which ckpt_index_recover()
+ * closes. */
 static enum err commit_aside(const char *run_dir, int64_t step,
                              const char *path, const char *tmp_path)
 {

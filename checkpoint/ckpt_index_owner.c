@@ -89,7 +89,7 @@ enum err ckpt_index_owner_remove(const char *tmp_path)
     return rc;
 }
 
-/* As globs. */
+/* Patterns of folder names, as globs. */
 #define STEP "step-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]*"
 #define DROPPED CKPT_INDEX_TRASH_PREFIX
 

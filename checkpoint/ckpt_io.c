@@ -113,7 +113,8 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Signals belong to the program's own threads. */
+/* Starts the thread without signals, which belong to the program's own
+ * threads. */
 static enum err thread_start(struct ckpt_io *io)
 {
     sigset_t all, old;

@@ -119,7 +119,7 @@ out:
     return rc;
 }
 
-/* Where shards are missing, parity may bring them back. */
+/* Completes a step where shards are missing and parity can bring them back. */
 static enum err complete(struct comm *comm, struct ckpt_local *local,
                          uint32_t manifest_crc, bool same, bool *whole)
 {
@@ -140,7 +140,8 @@ out:
     return rc;
 }
 
-/* One candidate: the newest below; sets out->step, -1 when there is none. */
+/* Tries one candidate, the newest below; sets out->step, -1 when there is
+ * none. */
 static enum err try_newest(struct comm *comm, const char *local_dir,
                            const char *run_uuid, int64_t above, int64_t below,
                            struct ckpt_local *out, bool *whole)

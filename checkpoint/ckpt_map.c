@@ -11,7 +11,7 @@
 
 #include "src/base/fsio.h"
 
-/* Where there are very many shards they are in folders of their own. */
+/* Makes the file's folder: very many shards are in folders of their own. */
 static enum err make_parent(const char *path)
 {
     char parent[FSIO_PATH_MAX];

@@ -101,7 +101,7 @@ static int64_t block_bytes(const struct ckpt_parity *parity, int64_t block)
                               CKPT_BLOCK_BYTES);
 }
 
-/* Where the numbers behind the fixed part are. */
+/* Where a member's shard number is, behind the fixed part of the head. */
 static char *shard_at(void *file, int member)
 {
     return (char *)file + sizeof(struct head) +

@@ -181,7 +181,8 @@ static int64_t align_up(int64_t offset)
     return align_down(offset + CKPT_IO_ALIGN - 1);
 }
 
-/* From `first` on as many blocks as fit and begin before `limit`. */
+/* Plans a read from `first` on, of as many blocks as fit and begin before
+ * `limit`. */
 static void plan_span(const struct ckpt_shard *shard, struct block first,
                       int64_t limit, struct span *span)
 {
@@ -224,7 +225,7 @@ static enum err start(struct ckpt_read *reader, struct span *span)
                          (size_t)(span->end - span->begin), span->begin);
 }
 
-/* The end of the read under way, of `span`. */
+/* Waits for the read under way, which is that of `span`. */
 static enum err finish(struct ckpt_read *reader, const struct span *span)
 {
     size_t got;

@@ -60,7 +60,7 @@ static enum err list_here(const struct ckpt_rebuild_run *b,
     return rc;
 }
 
-/* All ranks get the offers of all. */
+/* Gives every rank the offers of all. */
 static enum err gather_offers(struct ckpt_rebuild_run *b)
 {
     enum err rc = ERR_OK;

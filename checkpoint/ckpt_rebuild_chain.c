@@ -223,7 +223,7 @@ out:
     return rc;
 }
 
-/* The file is what the manifest says: it gets its name. */
+/* Gives the file its name if it is what the manifest says. */
 static enum err take(const struct ckpt_rebuild_run *b,
                      const struct ckpt_rebuild_job *job)
 {

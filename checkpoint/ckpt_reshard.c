@@ -17,7 +17,8 @@
 #include "checkpoint/ckpt_view.h"
 #include "src/base/fsio.h"
 
-/* HDF5 metadata, the manifest and the file system's own needs. */
+/* Room on disk for HDF5 metadata, the manifest and the file system's own
+ * needs. */
 #define SPACE_EXTRA_BYTES ((int64_t)64 << 10)
 
 struct reshard {

@@ -15,7 +15,8 @@
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 
-/* HDF5 metadata, the manifest and the file system's own needs. */
+/* Room on disk for HDF5 metadata, the manifest and the file system's own
+ * needs. */
 #define SPACE_EXTRA_BYTES ((int64_t)64 << 10)
 
 static int name_order(const void *a, const void *b)

@@ -16,7 +16,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 
-/* The view, the manifest and the file system's own needs. */
+/* Room on disk for the view, the manifest and the file system's own needs. */
 #define SPACE_EXTRA_BYTES ((int64_t)1 << 20)
 
 struct scavenge {
@@ -98,7 +98,8 @@ static enum err choose_sources(struct scavenge *s, int *left)
     return ERR_OK;
 }
 
-/* This rank's part of a round. Damage is for the next round to go round. */
+/* Copies this rank's part of a round. A damaged shard is left to the next
+ * round, which takes it from elsewhere. */
 static enum err copy_mine(struct scavenge *s)
 {
     enum err rc = ERR_OK;
@@ -183,7 +184,8 @@ out:
     return rc;
 }
 
-/* Rank 0. Older checkpoints stay: how many to keep is the run's affair. */
+/* Commits, on rank 0. Older checkpoints stay: how many to keep is the run's
+ * affair. */
 static enum err commit(const struct scavenge *s)
 {
     enum err rc = ERR_OK;
@@ -206,7 +208,7 @@ out:
     return rc;
 }
 
-/* Rank 0, keeping the first error's text. */
+/* Removes what was made, on rank 0, keeping the first error's text. */
 static void give_up(const struct scavenge *s, enum err rc)
 {
     char text[512];

@@ -134,7 +134,7 @@ static enum err put_frame(struct writer *w, int64_t begin, int64_t end)
     return ERR_OK;
 }
 
-/* Equal steps, whole pages except for the last one. */
+/* Cuts data into equal steps of whole pages, except for the last one. */
 static int64_t step_of(int64_t bytes)
 {
     int64_t steps = (bytes + WRITE_BYTES - 1) / WRITE_BYTES;
@@ -235,7 +235,7 @@ static enum err each_folder(const char *dir, const char *file,
     return apply(dir);
 }
 
-/* The complete file gets its name, durably. */
+/* Gives the complete file its name, durably. */
 static enum err publish(const char *dir, const char *file, const char *part)
 {
     char path[FSIO_PATH_MAX];
@@ -333,7 +333,7 @@ static enum err copy_all(const struct copy *copy)
     return ERR_OK;
 }
 
-/* The stream wants a file that exists. */
+/* Makes an empty file: the stream wants one that exists. */
 static enum err make_file(const char *path)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

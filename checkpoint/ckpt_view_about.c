@@ -16,7 +16,7 @@ struct attributes {
     struct ckpt_h5 messages;
 };
 
-/* By whose they are. */
+/* Attributes of several objects, by whose they are. */
 struct sets {
     struct attributes *list;
     size_t count;

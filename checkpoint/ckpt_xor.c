@@ -249,7 +249,7 @@ static void sum_own(const struct ckpt_xor *x, struct set *set)
         }
 }
 
-/* What others rely on must be what the manifest says. */
+/* Checks the own shard, on which others rely, against the manifest. */
 static enum err take_own(struct ckpt_xor *x, const char *dir,
                          const struct ckpt_manifest *manifest, int shard)
 {
