@@ -6,14 +6,15 @@
  *             the weights (TN) of every linear layer and the head; attention's,
  *             one head of 64 by as many queries and keys, without the mask;
  *             those of moe's experts, 8 groups of 64 rows, which a peer
- * computes by 8 calls. Left out: what takes more than 256 MiB. ours_gflops  2 m
- * n k per group and second by kernels->gemm or grouped_gemm peak_gflops  of
- * multiply-adds in registers by the same threads and kernel set; peak_fraction
- * = ours_gflops / peak_gflops peers     GFLOP/s by library; best_peer_fraction
- * = ours over the fastest attention forward and backward of 12 heads of 64 on
- * one sequence of 2048 tokens; FLOPs of the causal half (bench_flops.h)
+ *             computes by 8 calls; what takes more than 256 MiB is left out
+ *   ours_gflops  2 m n k per group and second by kernels->gemm or grouped_gemm
+ *   peak_gflops  of multiply-adds in registers by the same threads and kernel
+ *             set; peak_fraction = ours_gflops / peak_gflops
+ *   peers     GFLOP/s by library; best_peer_fraction = ours over the fastest
+ *   attention  forward and backward of 12 heads of 64 on one sequence of 2048
+ *             tokens; FLOPs of the causal half (bench_flops.h)
  *   peak_fraction_min, _median, best_peer_fraction_min, _median  over the
- * shapes
+ *             shapes
  *
  * Everyone computes the same numbers, and everyone's result is checked before
  * it is timed. Bursts of some 10 ms take turns: peak, ours, the peers, and back
