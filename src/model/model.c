@@ -134,7 +134,7 @@ static void fill_rope(const struct model *model, float *table)
     }
 }
 
-/* The table of positions, or the slopes. */
+/* Uploads the table of rotary positions, or ALiBi's slopes. */
 static enum err upload_positions(struct model *model)
 {
     enum err rc = ERR_OK;

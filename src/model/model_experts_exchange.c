@@ -85,7 +85,7 @@ static struct expert_rows visit_rows(const struct pass *pass, int visit)
 /* --- what travels
  * ------------------------------------------------------------ */
 
-/* Rows of so many bytes. */
+/* Starts an exchange of rows of so many bytes with two ranks of the group. */
 static enum err start(const struct pass *pass, int slot, size_t bytes, int to,
                       const void *send, int64_t send_rows, int from, void *recv,
                       int64_t recv_rows)
@@ -216,7 +216,7 @@ out:
     return rc;
 }
 
-/* The way back. */
+/* Starts the way back: results go to the rank whose rows they are. */
 static enum err start_results(struct pass *pass, int visit, bool backward)
 {
     const struct workspace *ws = &pass->model->ws;

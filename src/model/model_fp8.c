@@ -61,7 +61,7 @@ void model_fp8_layout(struct model *model, int64_t n, struct arena *arena)
     fp8->dy_across = take_larger(arena, n * d, n * out);
 }
 
-/* Scales of 1. */
+/* Sets all scales to 1, which they are until the caller sets others. */
 enum err model_fp8_create(struct model *model)
 {
     enum err rc = ERR_OK;

@@ -154,7 +154,7 @@ static enum err upload(struct model *model, const struct param_access *access,
     return memory->event_record(input->uploaded[set], model->ctx.stream);
 }
 
-/* Every row is one document. */
+/* Whether every row of the leaf is one document. */
 static bool is_whole(const struct leaf *leaf)
 {
     const int32_t *ids = leaf->sequence_ids;
