@@ -145,9 +145,15 @@ static void grouped(const struct kernels *table, struct state *s,
                     enum gemm_form form, int64_t m, int64_t n, int64_t k,
                     const float *a, const float *b, float *c)
 {
-    struct grouped_gemm g = {
-        form, EXPERTS, s->offsets, m, n, k, a, b, c, false
-    };
+    struct grouped_gemm g = { .form = form,
+                              .groups = EXPERTS,
+                              .offsets = s->offsets,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .a = a,
+                              .b = b,
+                              .c = c };
     table->grouped_gemm(&s->ctx, DTYPE_F32, &g);
 }
 
