@@ -43,9 +43,8 @@ enum err ckpt_check_shard(struct ckpt_read *reader,
     if (rc != ERR_OK)
         return report(rc, damaged, arg);
     for (int p = 0; p < manifest->shards[shard].piece_count; p++)
-        TRY_OUT(check_piece(reader, manifest, shard,
-                            &manifest->shards[shard].pieces[p], damaged, arg));
-out:
+        TRY(check_piece(reader, manifest, shard,
+                        &manifest->shards[shard].pieces[p], damaged, arg));
     return rc;
 }
 
@@ -97,7 +96,7 @@ static enum err walk(const struct others *others, const char *inside)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], name[FSIO_PATH_MAX], text[FSIO_PATH_MAX + 64];
-    TRY_OUT(fsio_path(path, "%s/%s", others->dir, inside));
+    TRY(fsio_path(path, "%s/%s", others->dir, inside));
     DIR *folder = opendir(path);
     if (folder == NULL)
         return err_errno("%s: open", path);
@@ -121,7 +120,6 @@ static enum err walk(const struct others *others, const char *inside)
         }
     }
     closedir(folder);
-out:
     return rc;
 }
 

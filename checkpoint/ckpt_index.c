@@ -298,12 +298,11 @@ static enum err commit_new(const char *run_dir, const char *path,
                            const char *tmp_path)
 {
     enum err rc = ERR_OK;
-    TRY_OUT(move(tmp_path, path));
+    TRY(move(tmp_path, path));
     ckpt_crash_point("commit-renamed", 0);
     rc = sync_root(run_dir);
     if (rc != ERR_OK)
         take_back(path, tmp_path, false);
-out:
     return rc;
 }
 
@@ -314,19 +313,18 @@ static enum err commit_aside(const char *run_dir, int64_t step,
 {
     enum err rc = ERR_OK;
     char old[FSIO_PATH_MAX];
-    TRY_OUT(index_name(old, run_dir, OLD_PREFIX, step));
-    TRY_OUT(move(path, old));
-    TRY_OUT(sync_root(run_dir));
+    TRY(index_name(old, run_dir, OLD_PREFIX, step));
+    TRY(move(path, old));
+    TRY(sync_root(run_dir));
     ckpt_crash_point("old-aside", 0);
     rc = commit_new(run_dir, path, tmp_path);
     if (rc != ERR_OK) {
         if (rename(old, path) != 0)
             log_warn("%s: can't put it back: %s", old, strerror(errno));
-        goto out;
+        return rc;
     }
     if (ckpt_index_discard(run_dir, old) != ERR_OK)
         log_warn("replaced checkpoint stays: %s", err_text());
-out:
     return rc;
 }
 
@@ -337,18 +335,17 @@ static enum err commit_over(const char *run_dir, int64_t step, const char *path,
     if (!exchange ||
         renameat2(AT_FDCWD, tmp_path, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
         /* EINVAL, ENOSYS: this file system can't; others fail again below. */
-        TRY_OUT(commit_aside(run_dir, step, path, tmp_path));
+        TRY(commit_aside(run_dir, step, path, tmp_path));
         return ERR_OK;
     }
     ckpt_crash_point("commit-renamed", 0);
     rc = sync_root(run_dir);
     if (rc != ERR_OK) {
         take_back(path, tmp_path, true);
-        goto out;
+        return rc;
     }
     if (ckpt_index_discard(run_dir, tmp_path) != ERR_OK)
         log_warn("replaced checkpoint stays: %s", err_text());
-out:
     return rc;
 }
 

@@ -98,17 +98,15 @@ enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES])
 
 enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], root[FSIO_PATH_MAX], known[CKPT_UUID_BYTES];
     bool damaged;
     assert(ckpt_index_uuid_valid(uuid));
-    TRY_OUT(uuid_stored(run_dir, known, &damaged));
+    TRY(uuid_stored(run_dir, known, &damaged));
     if (strcmp(known, uuid) == 0)
-        goto out;
-    TRY_OUT(ckpt_index_root(root, run_dir));
-    TRY_OUT(fsio_mkdirs(root));
-    TRY_OUT(fsio_path(path, "%s/%s", root, CKPT_INDEX_UUID));
-    TRY_OUT(fsio_write_atomic(path, uuid, strlen(uuid)));
-out:
-    return rc;
+        return ERR_OK;
+    TRY(ckpt_index_root(root, run_dir));
+    TRY(fsio_mkdirs(root));
+    TRY(fsio_path(path, "%s/%s", root, CKPT_INDEX_UUID));
+    TRY(fsio_write_atomic(path, uuid, strlen(uuid)));
+    return ERR_OK;
 }

@@ -209,7 +209,7 @@ enum err ckpt_io_start(struct ckpt_io *io, void *data, size_t bytes,
 {
     enum err rc = ERR_OK;
     if (!io->threaded)
-        TRY_OUT(thread_start(io));
+        TRY(thread_start(io));
     pthread_mutex_lock(&io->mutex);
     rc = drain(io, CKPT_IO_QUEUE - 1);
     if (rc == ERR_OK) {
@@ -219,7 +219,6 @@ enum err ckpt_io_start(struct ckpt_io *io, void *data, size_t bytes,
         pthread_cond_signal(&io->changed);
     }
     pthread_mutex_unlock(&io->mutex);
-out:
     return rc;
 }
 

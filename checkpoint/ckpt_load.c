@@ -134,13 +134,11 @@ static enum err check_candidate(struct load *load, int **item_of_tensor)
     if (options != NULL && options->accept != NULL)
         rc = options->accept(options->accept_arg, load->manifest->step,
                              load->manifest->state);
-    TRY_OUT(comm_agree(load->comm, rc));
+    TRY(comm_agree(load->comm, rc));
     rc = ckpt_match(load->manifest, load->dir, options, load->items,
                     load->item_count, comm_rank(load->comm) != 0,
                     item_of_tensor);
-    TRY_OUT(comm_agree(load->comm, rc));
-out:
-    return rc;
+    return comm_agree(load->comm, rc);
 }
 
 /* Fill the items from the candidate. *damaged: it was fine until its payload
@@ -152,10 +150,9 @@ static enum err load_candidate(struct load *load, bool *damaged)
     struct ckpt_source source = { .dir = load->dir, .holds = load->holds };
     *damaged = false;
     TRY_OUT(check_candidate(load, &item_of_tensor));
-    rc = ckpt_exchange(load->comm, &source, load->manifest, load->items,
-                       item_of_tensor,
-                       load->options != NULL ? load->options->memory : NULL,
-                       &load->stats);
+    rc = ckpt_exchange(
+        load->comm, &source, load->manifest, load->items, item_of_tensor,
+        load->options != NULL ? load->options->memory : NULL, &load->stats);
     *damaged = rc == ERR_CHECKPOINT;
 out:
     free(item_of_tensor);
@@ -235,18 +232,16 @@ static enum err load_newest(struct load *load)
     bool damaged;
     if (first)
         rc = load_list(load);
-    TRY_OUT(comm_agree(load->comm, rc));
+    TRY(comm_agree(load->comm, rc));
     if (load->options != NULL && load->options->local_dir != NULL) {
-        TRY_OUT(comm_broadcast(load->comm, load->run_uuid,
-                               sizeof load->run_uuid, 0));
+        TRY(comm_broadcast(load->comm, load->run_uuid, sizeof load->run_uuid,
+                           0));
         load->below_local = INT64_MAX;
     }
     do {
-        TRY_OUT(next_candidate(load, &damaged));
+        TRY(next_candidate(load, &damaged));
         if (load->candidate < 0) {
-            if (first)
-                rc = nothing_good(load);
-            TRY_OUT(comm_agree(load->comm, rc));
+            rc = comm_agree(load->comm, first ? nothing_good(load) : ERR_OK);
             break;
         }
         if (!damaged)
@@ -255,7 +250,6 @@ static enum err load_newest(struct load *load)
             pass_over(load);
     } while (damaged);
     load->stats.local = load->holds != NULL;
-out:
     return rc;
 }
 

@@ -65,9 +65,9 @@ static enum err share_manifest(struct comm *comm, int64_t step, int64_t mine,
     enum err rc = ERR_OK;
     int64_t root = mine == step ? comm_rank(comm) : comm_size(comm);
     int64_t size = (int64_t)*bytes;
-    TRY_OUT(comm_all_reduce_i64(comm, &root, 1, COMM_MIN));
+    TRY(comm_all_reduce_i64(comm, &root, 1, COMM_MIN));
     bool first = root == comm_rank(comm);
-    TRY_OUT(comm_broadcast(comm, &size, sizeof size, (int)root));
+    TRY(comm_broadcast(comm, &size, sizeof size, (int)root));
     char *shared = malloc((size_t)size + 1);
     if (shared == NULL)
         rc = err_set(ERR_MEMORY, "manifest: out of memory");
@@ -81,7 +81,6 @@ static enum err share_manifest(struct comm *comm, int64_t step, int64_t mine,
     free(*text);
     *text = shared;
     *bytes = (size_t)size;
-out:
     return rc;
 }
 
@@ -123,21 +122,19 @@ out:
 static enum err complete(struct comm *comm, struct ckpt_local *local,
                          uint32_t manifest_crc, bool same, bool *whole)
 {
-    enum err rc = ERR_OK;
     bool rebuilt;
     struct ckpt_rebuild lost = { .dir = local->dir,
                                  .manifest = local->manifest,
                                  .manifest_crc = manifest_crc,
                                  .holds = local->holds,
                                  .here = same };
-    TRY_OUT(ckpt_rebuild(comm, &lost, &rebuilt));
+    TRY(ckpt_rebuild(comm, &lost, &rebuilt));
     if (!rebuilt)
-        goto out;
+        return ERR_OK;
     free(local->holds);
     local->holds = NULL;
-    TRY_OUT(take_stock(comm, local, same, whole));
-out:
-    return rc;
+    TRY(take_stock(comm, local, same, whole));
+    return ERR_OK;
 }
 
 /* Tries one candidate, the newest below; sets out->step, -1 when there is
@@ -183,12 +180,13 @@ enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
         TRY_OUT(
             try_newest(comm, local_dir, run_uuid, above, below, out, &whole));
         if (out->step < 0 || whole)
-            return ERR_OK;
+            goto out;
         below = out->step;
         ckpt_local_free(out);
     }
 out:
-    ckpt_local_free(out);
+    if (rc != ERR_OK)
+        ckpt_local_free(out);
     return rc;
 }
 

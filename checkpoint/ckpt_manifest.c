@@ -215,7 +215,7 @@ static enum err check_size(const char *dir, const char *file, int64_t bytes)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     struct stat status;
-    TRY_OUT(fsio_path(path, "%s/%s", dir, file));
+    TRY(fsio_path(path, "%s/%s", dir, file));
     if (stat(path, &status) != 0)
         rc = errno == ENOENT
                  ? err_set(ERR_CHECKPOINT, "%s: file is missing", path)
@@ -223,7 +223,6 @@ static enum err check_size(const char *dir, const char *file, int64_t bytes)
     else if (status.st_size != bytes)
         rc = err_set(ERR_CHECKPOINT, "%s: has %lld bytes, must have %" PRId64,
                      path, (long long)status.st_size, bytes);
-out:
     return rc;
 }
 

@@ -33,8 +33,10 @@ enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
         TRY_OUT(make_parent(path));
     fd = make ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666)
               : open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_errno("%s: open", path);
+    if (fd < 0) {
+        rc = err_errno("%s: open", path);
+        goto out;
+    }
     if (make)
         failed = posix_fallocate(fd, 0, (off_t)bytes);
     if (failed != 0) {

@@ -66,7 +66,8 @@ enum err ckpt_read_create(const char *checkpoint_dir,
         goto no_memory;
     TRY_OUT(fsio_path(reader->dir, "%s", checkpoint_dir));
     *out = reader;
-    return ERR_OK;
+    reader = NULL;
+    goto out;
 no_memory:
     rc = err_set(ERR_MEMORY, "%s: out of memory for reading", checkpoint_dir);
 out:
@@ -235,7 +236,7 @@ static enum err finish(struct ckpt_read *reader, const struct span *span)
         end = span->end;
     if ((int64_t)got < end - span->begin)
         return err_set(ERR_CHECKPOINT, "%s: truncated: ends at %" PRId64,
-                     reader->path, span->begin + (int64_t)got);
+                       reader->path, span->begin + (int64_t)got);
     return ERR_OK;
 }
 
@@ -244,11 +245,10 @@ static enum err finish(struct ckpt_read *reader, const struct span *span)
 static enum err fetch(struct ckpt_read *reader, const struct block *block,
                       int64_t limit)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_shard *shard = &reader->manifest->shards[reader->shard];
     struct span pending = reader->ahead;
     if (holds(&reader->now, block))
-        goto out;
+        return ERR_OK;
     if (block->begin == reader->expected)
         limit = INT64_MAX;
     reader->ahead.end = 0;
@@ -257,83 +257,77 @@ static enum err fetch(struct ckpt_read *reader, const struct block *block,
         reader->ahead.data = reader->now.data;
         reader->now = pending;
         reader->now.end = 0; /* until it is there */
-        TRY_OUT(finish(reader, &pending));
+        TRY(finish(reader, &pending));
         reader->now.end = pending.end;
     } else {
         (void)ckpt_io_wait(reader->io, NULL);
         plan_span(shard, *block, limit, &pending);
         pending.data = reader->now.data;
         reader->now.end = 0;
-        TRY_OUT(start(reader, &pending));
-        TRY_OUT(finish(reader, &pending));
+        TRY(start(reader, &pending));
+        TRY(finish(reader, &pending));
         reader->now = pending;
     }
     if (reader->now.next.begin >= 0 && reader->now.next.begin < limit) {
         plan_span(shard, reader->now.next, limit, &reader->ahead);
-        TRY_OUT(start(reader, &reader->ahead));
+        TRY(start(reader, &reader->ahead));
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* *data points at the block, read and checked. */
 static enum err read_block(struct ckpt_read *reader, const struct block *block,
                            int64_t limit, const char **data)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_shard *shard = &reader->manifest->shards[reader->shard];
     const struct ckpt_piece *piece = &shard->pieces[block->piece];
-    TRY_OUT(fetch(reader, block, limit));
+    TRY(fetch(reader, block, limit));
     *data = reader->now.data + (block->begin - reader->now.begin);
     struct block next = block_after(shard, block);
     reader->expected = next.begin;
     if (reader->verified == block->begin)
-        goto out;
+        return ERR_OK;
     uint32_t want = shard->blocks[piece->block + block->index];
     uint32_t crc = crc32c(0, *data, (size_t)(block->end - block->begin));
     if (crc != want) {
-        rc = err_set(
+        return err_set(
             ERR_CHECKPOINT,
             "%s: tensor %s damaged in bytes [%" PRId64 ", %" PRId64
             ") of the file (CRC32C %08" PRIx32 ", must be %08" PRIx32 ")",
             reader->path, reader->manifest->tensors[piece->tensor].name,
             block->begin, block->end, crc, want);
-        goto out;
     }
     reader->verified = block->begin;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
                          const struct ckpt_piece *piece, int64_t begin,
                          int64_t end, ckpt_read_sink sink, void *arg)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_shard *opened = &reader->manifest->shards[shard];
     enum dtype dtype = reader->manifest->tensors[piece->tensor].dtype;
     int64_t size = (int64_t)dtype_bytes(dtype);
     int64_t from = begin * size;
     int64_t to = end * size;
     assert(0 <= from && from <= to && to <= piece->bytes);
-    TRY_OUT(ckpt_read_shard(reader, shard));
+    TRY(ckpt_read_shard(reader, shard));
     if (from == to)
-        goto out;
+        return ERR_OK;
     struct block block = block_at(opened, piece_at(opened, piece->offset),
                                   from / CKPT_BLOCK_BYTES);
     for (int64_t at = from; at < to; block = block_after(opened, &block)) {
         const char *data;
-        TRY_OUT(read_block(reader, &block, piece->offset + to, &data));
+        TRY(read_block(reader, &block, piece->offset + to, &data));
         int64_t skipped = piece->offset + at - block.begin;
         int64_t stop = block.end - piece->offset;
         if (stop > to)
             stop = to;
         if (sink != NULL)
-            TRY_OUT(sink(arg, data + skipped, (size_t)(stop - at)));
+            TRY(sink(arg, data + skipped, (size_t)(stop - at)));
         at = stop;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 enum err ckpt_read_all(struct ckpt_read *reader, int shard)

@@ -214,33 +214,31 @@ static enum err agree_jobs(struct ckpt_rebuild_run *b, bool *good)
 
 static enum err rebuild_all(struct ckpt_rebuild_run *b, bool *rebuilt)
 {
-    enum err rc = ERR_OK;
     bool good;
     for (int j = 0; j < b->job_count; j++) {
         b->jobs[j].code = ckpt_rebuild_chain_check(b, &b->jobs[j]);
         if (b->jobs[j].code != ERR_OK)
             log_warn("%s", err_text());
     }
-    TRY_OUT(agree_jobs(b, &good));
+    TRY(agree_jobs(b, &good));
     if (!good)
-        goto out;
+        return ERR_OK;
     ckpt_crash_point("local-rebuilding", b->rank);
     for (int j = 0; j < b->job_count; j++)
-        TRY_OUT(ckpt_rebuild_chain_run(b, &b->jobs[j]));
-    TRY_OUT(agree_jobs(b, rebuilt));
+        TRY(ckpt_rebuild_chain_run(b, &b->jobs[j]));
+    TRY(agree_jobs(b, rebuilt));
     if (*rebuilt && b->rank == 0)
         log_info("node-local checkpoint step %" PRId64
                  ": made %d lost shard(s) again from XOR parity",
                  b->lost->manifest->step, b->job_count);
-out:
-    return rc;
+    return ERR_OK;
 }
 
 static enum err prepare(struct ckpt_rebuild_run *b)
 {
     enum err rc = ERR_OK;
     size_t shards = (size_t)b->lost->manifest->shard_count;
-    TRY_OUT(fsio_path(b->tmp, "%s/.rebuild-%d", b->lost->dir, b->rank));
+    TRY(fsio_path(b->tmp, "%s/.rebuild-%d", b->lost->dir, b->rank));
     b->jobs = calloc(shards + 1, sizeof *b->jobs);
     b->scratch = malloc((size_t)CKPT_REBUILD_SEGMENT_BYTES);
     bool good = b->jobs != NULL && b->scratch != NULL;
@@ -251,8 +249,7 @@ static enum err prepare(struct ckpt_rebuild_run *b)
     if (!good)
         rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
     else if (b->lost->here)
-        TRY_OUT(fsio_remove_tree(b->tmp));
-out:
+        TRY(fsio_remove_tree(b->tmp));
     return rc;
 }
 

@@ -31,10 +31,10 @@ static enum err make_file(const struct ckpt_rebuild_run *b,
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
     const struct ckpt_shard *shard = &b->lost->manifest->shards[job->shard];
-    TRY_OUT(fsio_path(path, "%s/%s", b->tmp, shard->file));
+    TRY(fsio_path(path, "%s/%s", b->tmp, shard->file));
     memcpy(parent, path, sizeof parent);
     *strrchr(parent, '/') = '\0';
-    TRY_OUT(fsio_mkdirs(parent));
+    TRY(fsio_mkdirs(parent));
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_errno("%s: open", path);
@@ -42,7 +42,6 @@ static enum err make_file(const struct ckpt_rebuild_run *b,
     if (errno != 0)
         rc = err_errno("%s: reserve %" PRId64 " bytes", path, shard->bytes);
     close(fd);
-out:
     return rc;
 }
 
@@ -107,22 +106,21 @@ static enum err open_part(const struct ckpt_rebuild_run *b,
                            .to = -1 };
     part->parity.member = job->chain[place];
     int own = job->parity.shards[part->parity.member];
-    TRY_OUT(ckpt_parity_path(part->path, b->lost->dir, &part->parity));
+    TRY(ckpt_parity_path(part->path, b->lost->dir, &part->parity));
     part->parity_fd = open_file(part->path, O_RDONLY, &rc);
     if (own >= 0) {
-        TRY_OUT(fsio_path(part->shard_path, "%s/%s", b->lost->dir,
-                          manifest->shards[own].file));
+        TRY(fsio_path(part->shard_path, "%s/%s", b->lost->dir,
+                      manifest->shards[own].file));
         part->shard_fd = open_file(part->shard_path, O_RDONLY, &rc);
         part->shard_bytes = manifest->shards[own].bytes;
     }
     if (place < job->length - 1) {
         part->to = job->ranks[place + 1];
-        goto out;
+        return rc;
     }
-    TRY_OUT(fsio_path(part->out_path, "%s/%s", b->tmp,
-                      manifest->shards[job->shard].file));
+    TRY(fsio_path(part->out_path, "%s/%s", b->tmp,
+                  manifest->shards[job->shard].file));
     part->out_fd = open_file(part->out_path, O_WRONLY, &rc);
-out:
     return rc;
 }
 
@@ -194,32 +192,30 @@ static enum err run_chain(struct ckpt_rebuild_run *b, struct part *part)
         int64_t length =
             ckpt_parity_inside(bytes, begin, CKPT_REBUILD_SEGMENT_BYTES);
         if (i + 1 < count && sends[next] != NULL) {
-            TRY_OUT(comm_wait(sends[next], 0.0));
+            TRY(comm_wait(sends[next], 0.0));
             sends[next] = NULL;
         }
         if (i + 1 < count && part->from >= 0)
-            TRY_OUT(comm_start_recv(
-                b->comm, b->buffers[next],
-                (size_t)ckpt_parity_inside(bytes,
-                                           begin + CKPT_REBUILD_SEGMENT_BYTES,
-                                           CKPT_REBUILD_SEGMENT_BYTES),
-                part->from, TAG, &receives[next]));
+            TRY(comm_start_recv(b->comm, b->buffers[next],
+                                (size_t)ckpt_parity_inside(
+                                    bytes, begin + CKPT_REBUILD_SEGMENT_BYTES,
+                                    CKPT_REBUILD_SEGMENT_BYTES),
+                                part->from, TAG, &receives[next]));
         if (i < 0)
             continue;
         if (part->from >= 0)
-            TRY_OUT(comm_wait(receives[now], 0.0));
+            TRY(comm_wait(receives[now], 0.0));
         else
             memset(b->buffers[now], 0, (size_t)length);
         if (part->rc == ERR_OK)
             part->rc = add_segment(b, part, begin, length, b->buffers[now]);
         if (part->to >= 0)
-            TRY_OUT(comm_start_send(b->comm, b->buffers[now], (size_t)length,
-                                    part->to, TAG, &sends[now]));
+            TRY(comm_start_send(b->comm, b->buffers[now], (size_t)length,
+                                part->to, TAG, &sends[now]));
     }
     for (int i = 0; i < CKPT_REBUILD_BUFFERS; i++)
         if (sends[i] != NULL)
-            TRY_OUT(comm_wait(sends[i], 0.0));
-out:
+            TRY(comm_wait(sends[i], 0.0));
     return rc;
 }
 

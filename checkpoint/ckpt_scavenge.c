@@ -67,9 +67,9 @@ static enum err begin(const struct scavenge *s)
     TRY(fsio_free_bytes(s->tmp, &free_bytes));
     if (free_bytes < need)
         return err_set(ERR_SPACE,
-                     "%s: step %" PRId64 " of the nodes needs %" PRIu64
-                     " bytes, %" PRIu64 " are free: make room",
-                     s->run_dir, s->local.step, need, free_bytes);
+                       "%s: step %" PRId64 " of the nodes needs %" PRIu64
+                       " bytes, %" PRIu64 " are free: make room",
+                       s->run_dir, s->local.step, need, free_bytes);
     return ERR_OK;
 }
 
@@ -91,9 +91,9 @@ static enum err choose_sources(struct scavenge *s, int *left)
         *left += s->source[i] >= 0;
         if (s->source[i] == size)
             return err_set(ERR_CHECKPOINT,
-                         "no node has %s of the node-local checkpoint step "
-                         "%" PRId64 " undamaged",
-                         s->local.manifest->shards[i].file, s->local.step);
+                           "no node has %s of the node-local checkpoint step "
+                           "%" PRId64 " undamaged",
+                           s->local.manifest->shards[i].file, s->local.step);
     }
     return ERR_OK;
 }
@@ -114,10 +114,9 @@ static enum err copy_mine(struct scavenge *s)
             rc = ERR_OK;
             continue;
         }
-        TRY_OUT(rc);
+        TRY(rc);
         s->copied[i] = 1;
     }
-out:
     return rc;
 }
 

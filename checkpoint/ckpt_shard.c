@@ -179,15 +179,13 @@ static enum err put_all(struct writer *w)
         if (piece->offset < done || w->crc_offset < piece->offset) {
             rc =
                 err_set(ERR_INTERNAL, "%s: datasets are not in order", w->path);
-            goto out;
+            return rc;
         }
-        TRY_OUT(put_frame(w, done, piece->offset));
-        TRY_OUT(put_piece(w, piece));
+        TRY(put_frame(w, done, piece->offset));
+        TRY(put_piece(w, piece));
         done = piece->offset + piece->bytes;
     }
-    TRY_OUT(put_frame(w, done, w->shard->bytes));
-out:
-    return rc;
+    return put_frame(w, done, w->shard->bytes);
 }
 
 /* Payload, CRCs and frame of the file that HDF5 has made: all of it is written

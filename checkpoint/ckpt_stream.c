@@ -75,19 +75,17 @@ void ckpt_stream_destroy(struct ckpt_stream *stream)
  * lie behind the end of the file, which is cut off there at last. */
 static enum err flush(struct ckpt_stream *stream)
 {
-    enum err rc = ERR_OK;
     if (stream->filled == 0)
-        goto out;
+        return ERR_OK;
     char *buffer = stream->buffers[stream->current];
     int64_t padded =
         (stream->filled + CKPT_IO_ALIGN - 1) / CKPT_IO_ALIGN * CKPT_IO_ALIGN;
     memset(buffer + stream->filled, 0, (size_t)(padded - stream->filled));
-    TRY_OUT(ckpt_io_start(stream->io, buffer, (size_t)padded,
-                          stream->at - stream->filled));
+    TRY(ckpt_io_start(stream->io, buffer, (size_t)padded,
+                      stream->at - stream->filled));
     stream->current = 1 - stream->current;
     stream->filled = 0;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 bool ckpt_stream_takes(const void *data)
@@ -142,13 +140,12 @@ enum err ckpt_stream_finish(struct ckpt_stream *stream)
     enum err rc = ERR_OK;
     int fd = ckpt_io_fd(stream->io);
     assert(stream->at == stream->bytes);
-    TRY_OUT(flush(stream));
-    TRY_OUT(ckpt_io_wait(stream->io, NULL));
+    TRY(flush(stream));
+    TRY(ckpt_io_wait(stream->io, NULL));
     if (stream->bytes % CKPT_IO_ALIGN != 0 &&
         ftruncate(fd, (off_t)stream->bytes) != 0)
         rc = err_errno("%s: truncate", stream->path);
     else if (fsync(fd) != 0)
         rc = err_errno("%s: fsync", stream->path);
-out:
     return rc;
 }

@@ -229,11 +229,9 @@ static enum err make_file(struct set *set, const char *dir)
     }
     if (set->sent == NULL || rc != ERR_OK)
         return err_set(ERR_MEMORY, "node-local parity: out of memory");
-    TRY_OUT(ckpt_parity_path(set->path, dir, parity));
-    TRY_OUT(ckpt_map_file(set->path, ckpt_parity_offset(parity) + parity->bytes,
-                          true, &set->file));
-out:
-    return rc;
+    TRY(ckpt_parity_path(set->path, dir, parity));
+    return ckpt_map_file(set->path, ckpt_parity_offset(parity) + parity->bytes,
+                         true, &set->file);
 }
 
 static void sum_own(const struct ckpt_xor *x, struct set *set)

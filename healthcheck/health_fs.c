@@ -245,15 +245,15 @@ static enum err fs_check(const struct health_env *env,
 {
     char path[FSIO_PATH_MAX];
     enum err rc = ERR_OK;
-    TRY_OUT(fsio_path(path, "%s%s", env->root, place->path));
+    TRY(fsio_path(path, "%s%s", env->root, place->path));
     snprintf(out->unit, sizeof out->unit, "MiB");
     out->limit = place->free_min_mib;
     fs_free(env, place, path, out);
     if (out->state != HEALTH_OK)
-        goto out;
+        return rc;
     const char *failed = fs_write_and_read(path);
     if (failed == NULL)
-        goto out;
+        return rc;
     int cause = errno;
     if (cause == EEXIST || cause == ENOMEM || cause == EMFILE ||
         cause == ENFILE) {
@@ -266,7 +266,6 @@ static enum err fs_check(const struct health_env *env,
         snprintf(out->text, sizeof out->text, "%s: %s: %s", place->path, failed,
                  cause != 0 ? strerror(cause) : "not what was written");
     }
-out:
     return rc;
 }
 

@@ -91,20 +91,20 @@ static enum err gemm_first(struct gemm_probe *test, struct health_measure *out)
     int64_t side = test->probe->side;
     size_t row_bytes = (size_t)side * sizeof(uint16_t);
     int64_t wrong = 0;
-    TRY_OUT(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_A,
-                          test->a));
-    TRY_OUT(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_B,
-                          test->b));
-    TRY_OUT(gemm_product(test, test->good));
-    TRY_OUT(gpus->checksum(&test->gpu.ctx, side * side / 2, test->good,
-                           (uint64_t *)(void *)test->gpu.counts.base));
-    TRY_OUT(health_probe_counted(&test->gpu, &out->checksum));
+    TRY(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_A,
+                      test->a));
+    TRY(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_B,
+                      test->b));
+    TRY(gemm_product(test, test->good));
+    TRY(gpus->checksum(&test->gpu.ctx, side * side / 2, test->good,
+                       (uint64_t *)(void *)test->gpu.counts.base));
+    TRY(health_probe_counted(&test->gpu, &out->checksum));
     for (int i = 0; i < GEMM_ROWS; i++)
-        TRY_OUT(memory->download(test->gpu.ctx.stream, row_bytes,
-                                 (char *)test->good +
-                                     (size_t)gemm_row(side, i) * row_bytes,
-                                 test->gpu.host.base + (size_t)i * row_bytes));
-    TRY_OUT(memory->wait(test->gpu.ctx.stream));
+        TRY(memory->download(test->gpu.ctx.stream, row_bytes,
+                             (char *)test->good +
+                                 (size_t)gemm_row(side, i) * row_bytes,
+                             test->gpu.host.base + (size_t)i * row_bytes));
+    TRY(memory->wait(test->gpu.ctx.stream));
     wrong = rows_wrong(side, (const uint16_t *)(void *)test->gpu.host.base);
     if (wrong < 0)
         rc = err_set(ERR_MEMORY, "no memory for some rows");
@@ -114,7 +114,6 @@ static enum err gemm_first(struct gemm_probe *test, struct health_measure *out)
         snprintf(out->text, sizeof out->text,
                  "%lld elements of a product are wrong", (long long)wrong);
     }
-out:
     return rc;
 }
 

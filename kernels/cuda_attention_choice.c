@@ -367,18 +367,16 @@ static enum err measure(struct cuda_attention_choice *choice,
         return rc;
     if (rc != ERR_OK) {
         /* there is no engine for it, or cuDNN is not what it was built for */
-        TRY_OUT(
-            cuda_fallback("%s: %s", words_of(&entry->key, words), err_text()));
+        TRY(cuda_fallback("%s: %s", words_of(&entry->key, words), err_text()));
     } else {
         timing->dnn = false;
-        TRY_OUT(choice->own.time(ctx->stream, timing_run, timing, &own_us));
+        TRY(choice->own.time(ctx->stream, timing_run, timing, &own_us));
         entry->dnn = dnn_us < own_us;
         log_info("%s: cuDNN %.0f us, own %.0f us", words_of(&entry->key, words),
                  dnn_us, own_us);
     }
     entry->chosen = true;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 /* Its operands do not fit into the memory to measure in. */

@@ -111,7 +111,7 @@ static enum err multiply(struct cuda_blas *blas, const struct kernel_ctx *ctx,
     if (plan == NULL)
         return no_memory();
     if (!plan->made)
-        TRY_OUT(cuda_blas_plan_make(blas->library, blas->handle, plan));
+        TRY(cuda_blas_plan_make(blas->library, blas->handle, plan));
     if (!plan->found)
         return none_found(key);
     rc = cuda_blas_plan_run(blas->library, blas->handle, plan, &plan->algo,
@@ -120,7 +120,6 @@ static enum err multiply(struct cuda_blas *blas, const struct kernel_ctx *ctx,
         plan->found = false; /* the heuristics did not know; so from now on */
         rc = none_found(key);
     }
-out:
     return rc;
 }
 
@@ -166,10 +165,8 @@ enum err cuda_blas_gemm_or(struct cuda_blas *blas, const struct kernel_ctx *ctx,
     const struct cuda_blas_plan_key key = cuda_blas_plan_key(dtype, gemm);
     if (rc != ERR_UNSUPPORTED)
         return rc;
-    TRY_OUT(ask_for_own(blas, &key));
-    TRY_OUT(own(ctx, dtype, gemm));
-out:
-    return rc;
+    TRY(ask_for_own(blas, &key));
+    return own(ctx, dtype, gemm);
 }
 
 enum err cuda_blas_gemm_fp8_or(struct cuda_blas *blas,
@@ -181,10 +178,8 @@ enum err cuda_blas_gemm_fp8_or(struct cuda_blas *blas,
     const struct cuda_blas_plan_key key = cuda_blas_plan_key_fp8(gemm);
     if (rc != ERR_UNSUPPORTED)
         return rc;
-    TRY_OUT(ask_for_own(blas, &key));
-    TRY_OUT(own(ctx, gemm));
-out:
-    return rc;
+    TRY(ask_for_own(blas, &key));
+    return own(ctx, gemm);
 }
 
 enum err cuda_blas_gemm_by(struct cuda_blas *blas, const struct kernel_ctx *ctx,
@@ -204,17 +199,15 @@ enum err cuda_blas_gemm_by(struct cuda_blas *blas, const struct kernel_ctx *ctx,
         return no_memory();
     memset(results, 0, sizeof results);
     if (!plan->made)
-        TRY_OUT(cuda_blas_plan_make(blas->library, blas->handle, plan));
-    TRY_OUT(cuda_blas_plan_candidates(blas->library, blas->handle, plan,
-                                      CANDIDATES, results, &count));
+        TRY(cuda_blas_plan_make(blas->library, blas->handle, plan));
+    TRY(cuda_blas_plan_candidates(blas->library, blas->handle, plan, CANDIDATES,
+                                  results, &count));
     if (which >= count)
         return ERR_OK;
     rc = cuda_blas_plan_run(blas->library, blas->handle, plan,
                             &results[which].algo, &operands, ctx);
     *there = rc == ERR_OK;
     return rc == ERR_UNSUPPORTED ? ERR_OK : rc;
-out:
-    return rc;
 }
 
 void cuda_blas_count(const struct cuda_blas *blas, int *kinds, int *own)
@@ -281,14 +274,14 @@ static enum err plan_measure(struct cuda_blas *blas,
     double best_us = 0, us;
     int count, best = -1;
     memset(results, 0, sizeof results);
-    TRY_OUT(cuda_blas_plan_candidates(blas->library, blas->handle, plan,
-                                      CANDIDATES, results, &count));
+    TRY(cuda_blas_plan_candidates(blas->library, blas->handle, plan, CANDIDATES,
+                                  results, &count));
     for (int i = 0; i < count; i++) {
         timing.algo = &results[i].algo;
         rc = blas->library->time(ctx->stream, timing_run, &timing, &us);
         if (rc == ERR_UNSUPPORTED)
             continue; /* the heuristics did not know */
-        TRY_OUT(rc);
+        TRY(rc);
         if (best >= 0 && us >= best_us)
             continue;
         best = i;
@@ -297,7 +290,6 @@ static enum err plan_measure(struct cuda_blas *blas,
     rc = ERR_OK;
     if (best >= 0)
         plan->algo = results[best].algo;
-out:
     return rc;
 }
 

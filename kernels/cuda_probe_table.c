@@ -16,25 +16,22 @@ static enum err gpu_count(int *count)
 
 static enum err gpu_peer(int other, bool *direct)
 {
-    enum err rc = ERR_OK;
     int own = 0, possible = 0;
     *direct = false;
-    TRY_OUT(cuda_device_error((int)cudaGetDevice(&own), "asking for the GPU"));
-    TRY_OUT(
-        cuda_device_error((int)cudaDeviceCanAccessPeer(&possible, own, other),
+    TRY(cuda_device_error((int)cudaGetDevice(&own), "asking for the GPU"));
+    TRY(cuda_device_error((int)cudaDeviceCanAccessPeer(&possible, own, other),
                           "asking GPU %d for its peer %d", own, other));
     if (!possible)
-        goto out;
+        return ERR_OK;
     cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
     if (code == cudaErrorPeerAccessAlreadyEnabled) {
         (void)cudaGetLastError(); /* no error, so not for the next launch */
         code = cudaSuccess;
     }
-    TRY_OUT(cuda_device_error((int)code, "letting GPU %d reach its peer %d",
-                              own, other));
+    TRY(cuda_device_error((int)code, "letting GPU %d reach its peer %d", own,
+                          other));
     *direct = true;
-out:
-    return rc;
+    return ERR_OK;
 }
 
 const struct cuda_probe cuda_probe_table = {

@@ -165,19 +165,18 @@ static enum err open_temporary(const char *path, char temporary[FSIO_PATH_MAX],
 {
     enum err rc = ERR_OK;
     char parent[FSIO_PATH_MAX];
-    TRY_OUT(fsio_path(temporary, "%s.tmp.%ld", path, (long)getpid()));
+    TRY(fsio_path(temporary, "%s.tmp.%ld", path, (long)getpid()));
     for (int i = 1;; i++) {
         *fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (*fd >= 0 || errno != EEXIST || i == FSIO_NAME_TRIES)
             break;
-        TRY_OUT(fsio_path(temporary, "%s.tmp.%ld.%d", path, (long)getpid(), i));
+        TRY(fsio_path(temporary, "%s.tmp.%ld.%d", path, (long)getpid(), i));
     }
     if (*fd < 0 && errno == ENOENT && fsio_parent(path, parent) == ERR_OK &&
         fsio_exists(parent)) /* /proc */
         rc = err_set(ERR_SPACE, "%s: no file can be made there", path);
     else if (*fd < 0)
         rc = err_errno("%s: create", temporary);
-out:
     return rc;
 }
 
@@ -351,7 +350,7 @@ enum err fsio_mkdir_new(const char *prefix, char out[FSIO_PATH_MAX])
         if (errno != EEXIST || i == FSIO_NAME_TRIES) {
             TRY(fsio_mkdir_one(out));
             return err_set(ERR_SPACE, "%s: exists, as do others: remove them",
-                         out);
+                           out);
         }
         TRY(fsio_path(out, "%s.%ld.%d", prefix, (long)getpid(), i));
     }

@@ -84,11 +84,10 @@ static enum err settings_file_node(const struct settings_file *file,
                                    const config_setting_t *node,
                                    const char *prefix)
 {
-    enum err rc = ERR_OK;
     char key[SETTINGS_KEY_BYTES];
     char source[SETTINGS_TEXT_BYTES];
     char place[SETTINGS_PLACE_BYTES];
-    TRY_OUT(settings_file_path(file, config_setting_source_file(node), source));
+    TRY(settings_file_path(file, config_setting_source_file(node), source));
     snprintf(place, sizeof place, "%.240s:%u", source,
              config_setting_source_line(node));
     int n = snprintf(key, sizeof key, "%s%s%s", prefix,
@@ -98,29 +97,26 @@ static enum err settings_file_node(const struct settings_file *file,
 
     int index = settings_find(file->table, key);
     if (index >= 0) {
-        TRY_OUT(settings_file_value(&file->table->schema[index], node, source,
-                                    place, &file->table->values[index]));
-        goto out;
+        TRY(settings_file_value(&file->table->schema[index], node, source,
+                                place, &file->table->values[index]));
+        return ERR_OK;
     }
     int members =
         config_setting_is_group(node) ? config_setting_length(node) : 0;
     if (settings_is_group(file->table, key)) {
         if (!config_setting_is_group(node)) {
-            rc = err_set(ERR_USAGE,
-                         "%s: '%s' is a group: write %s: { name = value; }",
-                         place, key, config_setting_name(node));
-            goto out;
+            return err_set(ERR_USAGE,
+                           "%s: '%s' is a group: write %s: { name = value; }",
+                           place, key, config_setting_name(node));
         }
     } else if (members == 0) {
-        rc = settings_unknown(file->table, key, place);
-        goto out;
+        return settings_unknown(file->table, key, place);
     }
     /* an unknown group is reported by its first member, which tells more */
     for (int i = 0; i < members; i++)
-        TRY_OUT(settings_file_node(
-            file, config_setting_get_elem(node, (unsigned)i), key));
-out:
-    return rc;
+        TRY(settings_file_node(file, config_setting_get_elem(node, (unsigned)i),
+                               key));
+    return ERR_OK;
 }
 
 /* libconfig's error, with what may be behind it. */

@@ -185,8 +185,7 @@ static enum err parse(int argc, char **argv, struct arguments *out)
         } else if (strcmp(argument, "--parallel") == 0) {
             options->parallel = true;
         } else if (argument[0] == '-') {
-            TRY(
-                set_value(out, argument, i + 1 < argc ? argv[i + 1] : NULL));
+            TRY(set_value(out, argument, i + 1 < argc ? argv[i + 1] : NULL));
             i++;
         } else if (strchr(argument, '=') != NULL) {
             options->overrides[options->override_count++] = argv[i];
@@ -200,8 +199,8 @@ static enum err parse(int argc, char **argv, struct arguments *out)
         }
     }
     if (out->name == NULL && !out->help && !out->version)
-        return err_set(ERR_USAGE,
-                     "no benchmark was named; there are " NAMES "; see --help");
+        return err_set(ERR_USAGE, "no benchmark was named; there are " NAMES
+                                  "; see --help");
     return ERR_OK;
 }
 
@@ -239,18 +238,17 @@ static enum err run_in_folder(const struct arguments *arguments,
     if (options.model == NULL && strcmp(arguments->name, "gemm") != 0)
         options.model = "125m";
     if (strstr(arguments->name, "-rank") != NULL) {
-        TRY_OUT(bench_ranks_check(&options));
+        TRY(bench_ranks_check(&options));
         return run_bench(arguments->name, &options, result);
     }
     if (strcmp(arguments->name, PEER) == 0)
         return run_bench(arguments->name, &options, result);
-    TRY_OUT(fsio_path(prefix, "%s/tessera-bench", dir));
-    TRY_OUT(fsio_mkdir_new(prefix, folder));
+    TRY(fsio_path(prefix, "%s/tessera-bench", dir));
+    TRY(fsio_mkdir_new(prefix, folder));
     options.dir = folder;
     rc = run_bench(arguments->name, &options, result);
     if (fsio_remove_tree(folder) != ERR_OK)
         log_warn("%s stays: it cannot be removed", folder);
-out:
     return rc;
 }
 

@@ -214,8 +214,8 @@ static enum err save_state(struct bench *b)
     struct ckpt_progress progress;
     TRY(fsio_path(run, "%s/run", b->dir));
     if (b->saver == NULL)
-        TRY(ckpt_saver_create(b->comm, run, &options, b->items,
-                                  b->item_count, &b->saver));
+        TRY(ckpt_saver_create(b->comm, run, &options, b->items, b->item_count,
+                              &b->saver));
     TRY(ckpt_saver_start(b->saver, ++b->step, NULL));
     TRY(ckpt_saver_wait(b->saver, &progress));
     if (progress.phase == CKPT_FAILED)
@@ -243,27 +243,24 @@ static enum err clear(struct bench *b)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    TRY_OUT(comm_barrier(b->comm));
-    TRY_OUT(fsio_path(path, "%s/raw.%d", b->dir, b->rank));
+    TRY(comm_barrier(b->comm));
+    TRY(fsio_path(path, "%s/raw.%d", b->dir, b->rank));
     (void)unlink(path);
-    TRY_OUT(fsio_path(path, "%s/run", b->dir));
+    TRY(fsio_path(path, "%s/run", b->dir));
     if (b->rank == 0)
         rc = fsio_remove_tree(path);
     sync();
-    TRY_OUT(comm_agree(b->comm, rc));
-out:
-    return rc;
+    return comm_agree(b->comm, rc);
 }
 
 static enum err one_write(struct bench *b, int kind, double *seconds)
 {
     enum err rc = ERR_OK;
-    TRY_OUT(comm_barrier(b->comm));
+    TRY(comm_barrier(b->comm));
     double begin = clock_now();
     rc = kind == OURS ? save_state(b) : raw_transfer(b, kind, true);
-    TRY_OUT(comm_agree(b->comm, rc));
+    TRY(comm_agree(b->comm, rc));
     *seconds = clock_now() - begin;
-out:
     return rc;
 }
 
@@ -271,25 +268,23 @@ static enum err one_read(struct bench *b, int kind, double *seconds)
 {
     enum err rc = ERR_OK;
     drop_all(b);
-    TRY_OUT(comm_barrier(b->comm));
+    TRY(comm_barrier(b->comm));
     double begin = clock_now();
     rc = kind == OURS ? load(b) : raw_transfer(b, kind, false);
-    TRY_OUT(comm_agree(b->comm, rc));
+    TRY(comm_agree(b->comm, rc));
     *seconds = clock_now() - begin;
-out:
     return rc;
 }
 
 static enum err one_index(struct bench *b, int kind, double *seconds)
 {
     enum err rc = ERR_OK;
-    TRY_OUT(clear(b));
+    TRY(clear(b));
     double begin = clock_now();
     rc = save(b, b->small[kind],
               kind == INDEX_MANY ? SMALL_TENSORS : FEW_TENSORS);
-    TRY_OUT(comm_agree(b->comm, rc));
+    TRY(comm_agree(b->comm, rc));
     *seconds = clock_now() - begin;
-out:
     return rc;
 }
 
@@ -368,34 +363,32 @@ static json_t *report(struct bench *b, const int64_t *sums, double stall_s,
 static enum err measure(struct bench *b, const struct bench_options *options,
                         json_t **result)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     double begin = clock_now();
     int64_t go = 1;
-    TRY_OUT(comm_agree(b->comm, make_state(b)));
+    TRY(comm_agree(b->comm, make_state(b)));
     int64_t before = peak_bytes();
     while (go != 0) {
-        TRY_OUT(one_round(b));
+        TRY(one_round(b));
         go = b->rounds < ROUNDS_MIN ||
              (b->rounds < ROUNDS_MAX && clock_now() - begin < options->seconds);
-        TRY_OUT(comm_broadcast(b->comm, &go, sizeof go, 0));
+        TRY(comm_broadcast(b->comm, &go, sizeof go, 0));
     }
     int64_t total = b->bytes, grown = peak_bytes() - before;
     double stall_s, copy_s;
-    TRY_OUT(clear(b));
-    TRY_OUT(fsio_path(path, "%s/run", b->dir));
-    TRY_OUT(bench_ckpt_stall(b->comm, path, b->items, b->item_count, &stall_s,
-                             &copy_s));
-    TRY_OUT(comm_all_reduce_i64(b->comm, &total, 1, COMM_SUM));
-    TRY_OUT(comm_all_reduce_i64(b->comm, &grown, 1, COMM_MAX));
-    TRY_OUT(clear(b));
+    TRY(clear(b));
+    TRY(fsio_path(path, "%s/run", b->dir));
+    TRY(bench_ckpt_stall(b->comm, path, b->items, b->item_count, &stall_s,
+                         &copy_s));
+    TRY(comm_all_reduce_i64(b->comm, &total, 1, COMM_SUM));
+    TRY(comm_all_reduce_i64(b->comm, &grown, 1, COMM_MAX));
+    TRY(clear(b));
     if (b->rank != 0)
-        goto out;
+        return ERR_OK;
     const int64_t sums[2] = { total, grown };
     *result = report(b, sums, stall_s, copy_s);
-    TRY_OUT(bench_ranks_write(options, *result));
-out:
-    return rc;
+    TRY(bench_ranks_write(options, *result));
+    return ERR_OK;
 }
 
 enum err bench_ckpt_rank(const struct bench_options *options, json_t **result)

@@ -123,19 +123,18 @@ static enum err one_step(struct bench *b, int kind, int round)
 {
     enum err rc = ERR_OK;
     double loss = 0.0, seconds = 0.0;
-    TRY_OUT(comm_barrier(b->comm));
+    TRY(comm_barrier(b->comm));
     if (b->models[kind] != NULL)
         rc = bench_model_step(b->models[kind], 1, &loss, &seconds);
     if (rc == ERR_COMM)
         return rc;
     if (rc == ERR_OK && comm_rank(b->comm) == 0 && !kinds[kind].fast)
         rc = check_loss(b, round, loss);
-    TRY_OUT(comm_agree(b->comm, rc));
+    TRY(comm_agree(b->comm, rc));
     int64_t ns = (int64_t)(1e9 * seconds);
-    TRY_OUT(comm_all_reduce_i64(b->comm, &ns, 1, COMM_MAX));
+    TRY(comm_all_reduce_i64(b->comm, &ns, 1, COMM_MAX));
     if (round > 0)
         b->seconds[kind][b->rounds[kind]++] = 1e-9 * (double)ns;
-out:
     return rc;
 }
 

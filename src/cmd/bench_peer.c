@@ -139,13 +139,12 @@ static enum err ask(struct bench_peer *peer, int calls, double *seconds)
     memset(&request, 0, sizeof request); /* what lies between members, too */
     request.product = peer->product;
     request.calls = calls;
-    TRY_OUT(send_all(peer->socket, &request, sizeof request));
-    TRY_OUT(receive_all(peer->socket, &reply, sizeof reply));
+    TRY(send_all(peer->socket, &request, sizeof request));
+    TRY(receive_all(peer->socket, &reply, sizeof reply));
     peer->about = reply.about;
     *seconds = reply.seconds;
     if (reply.rc != ERR_OK)
         rc = err_set(reply.rc, "%s", reply.text);
-out:
     return rc;
 }
 

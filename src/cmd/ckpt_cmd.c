@@ -80,9 +80,9 @@ enum err ckpt_cmd_need_root(const char *run_dir)
                        "%s: is in a run directory and none itself: give %s",
                        run_dir, root);
     return err_set(ERR_USAGE,
-                 "%s: is no run directory: it has neither checkpoints nor "
-                 "ledger.jsonl; give the run.dir of a run",
-                 run_dir);
+                   "%s: is no run directory: it has neither checkpoints nor "
+                   "ledger.jsonl; give the run.dir of a run",
+                   run_dir);
     return ERR_OK;
 }
 
@@ -110,21 +110,18 @@ out:
 
 enum err ckpt_cmd_need_checkpoint(const char *checkpoint_dir)
 {
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     if (!fsio_exists(checkpoint_dir))
         return err_set(ERR_USAGE, "%s: no such checkpoint folder",
                        checkpoint_dir);
-    TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
+    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
     if (fsio_exists(path) || ckpt_index_step_of(checkpoint_dir) >= 0)
-        goto out;
-    TRY_OUT(ckpt_index_root(path, checkpoint_dir));
-    rc = fsio_exists(path)
-             ? is_run(checkpoint_dir)
-             : err_set(ERR_USAGE,
-                       "%s: no checkpoint: it has no %s; give a folder "
-                       "RUN/checkpoints/step-*",
-                       checkpoint_dir, CKPT_MANIFEST_FILE);
-out:
-    return rc;
+        return ERR_OK;
+    TRY(ckpt_index_root(path, checkpoint_dir));
+    return fsio_exists(path)
+               ? is_run(checkpoint_dir)
+               : err_set(ERR_USAGE,
+                         "%s: no checkpoint: it has no %s; give a folder "
+                         "RUN/checkpoints/step-*",
+                         checkpoint_dir, CKPT_MANIFEST_FILE);
 }

@@ -31,9 +31,9 @@ static enum err from_run(const struct ckpt_cmd *cmd,
     TRY(ledger_history_read(cmd->paths[0], ledger));
     if (ledger->cost_s < 0 && cmd->interval.cost_s < 0)
         return err_set(ERR_DATA,
-                     "%s/ledger.jsonl has no commit with its duration: give "
-                     "--cost",
-                     cmd->paths[0]);
+                       "%s/ledger.jsonl has no commit with its duration: give "
+                       "--cost",
+                       cmd->paths[0]);
     double node_mtbf_h = ckpt_interval_node_mtbf_h(
         cmd->prior_hours, ledger->node_hours, ledger->failures);
     int nodes = ledger->nodes > 0 ? ledger->nodes : 1;
@@ -129,18 +129,17 @@ enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code)
     struct ckpt_interval_input *input = &plan.input;
     (void)exit_code;
     if (cmd->paths[0] != NULL)
-        TRY_OUT(from_run(cmd, &ledger, &plan));
+        TRY(from_run(cmd, &ledger, &plan));
     if (input->cost_s < 0 || input->mtbf_s < 0) {
-        rc = err_set(ERR_USAGE,
-                     "interval needs RUN, or --cost S and --mtbf S; see "
-                     "--help");
-        goto out;
+        return err_set(ERR_USAGE,
+                       "interval needs RUN, or --cost S and --mtbf S; see "
+                       "--help");
     }
     input->persist_s = chosen(input->persist_s, 0);
     input->restart_s = chosen(input->restart_s, RESTART_S);
     input->detect_s = chosen(input->detect_s, 0);
     input->overhead_max = chosen(input->overhead_max, 0);
-    TRY_OUT(ckpt_interval(input, &plan.best));
+    TRY(ckpt_interval(input, &plan.best));
     /* Upwards: a limit must hold, and near the best T the loss is flat. */
     if (plan.ledger != NULL && ledger.step_s > 0)
         plan.steps = fmax(1, ceil(plan.best.recommended_s / ledger.step_s));
@@ -148,6 +147,5 @@ enum err ckpt_cmd_interval(const struct ckpt_cmd *cmd, int *exit_code)
         rc = ckpt_cmd_print(plan_json(&plan));
     else
         print_plan(&plan);
-out:
     return rc;
 }

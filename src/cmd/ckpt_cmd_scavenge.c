@@ -65,19 +65,17 @@ static enum err scavenge(struct comm *comm, const struct ckpt_cmd *cmd,
     struct slurm slurm;
     slurm_read(&slurm);
     snprintf(attempt, sizeof attempt, "%ld.scavenge", slurm.job_id);
-    TRY_OUT(comm_agree(comm, first ? open_run(cmd, lock) : ERR_OK));
+    TRY(comm_agree(comm, first ? open_run(cmd, lock) : ERR_OK));
     rc = train_local_dir(cmd->local_dir, cmd->paths[0], local_dir);
-    TRY_OUT(comm_agree(comm, rc));
-    TRY_OUT(ckpt_scavenge(comm, cmd->paths[0], local_dir, attempt, &scavenged));
+    TRY(comm_agree(comm, rc));
+    TRY(ckpt_scavenge(comm, cmd->paths[0], local_dir, attempt, &scavenged));
     if (first && scavenged.step >= 0 &&
         record(cmd->paths[0], &scavenged) != ERR_OK)
         log_warn("step %lld: no line in the ledger: %s",
                  (long long)scavenged.step, err_text());
     if (first)
         rc = report(cmd, &scavenged);
-    rc = comm_agree(comm, rc);
-out:
-    return rc;
+    return comm_agree(comm, rc);
 }
 
 enum err ckpt_cmd_scavenge(const struct ckpt_cmd *cmd, int *exit_code)

@@ -432,16 +432,15 @@ enum err comm_agree(struct comm *comm, enum err rc)
     int64_t worst = (int64_t)own * comm->size + (comm->size - 1 - comm->rank);
     if (own != ERR_OK)
         snprintf(text, sizeof text, "%s", err_text());
-    TRY_OUT(comm_all_reduce_i64(comm, &worst, 1, COMM_MAX));
+    TRY(comm_all_reduce_i64(comm, &worst, 1, COMM_MAX));
     rc = (enum err)(worst / comm->size);
     if (rc == ERR_OK)
         return ERR_OK;
     enum err agreed = rc;
     int rank = comm->size - 1 - (int)(worst % comm->size);
-    TRY_OUT(comm_broadcast(comm, text, sizeof text, rank));
+    TRY(comm_broadcast(comm, text, sizeof text, rank));
     rc = agreed;
     if (own == ERR_OK)
         return err_set(rc, "rank %d (%s): %s", rank, comm->hosts[rank], text);
-out:
     return rc;
 }

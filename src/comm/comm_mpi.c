@@ -305,13 +305,15 @@ static enum err start_mpi(int *argc, char ***argv)
     int started = 0;
     int provided = 0;
     MPI_TRY(MPI_Initialized(&started));
-    if (started)
-        return err_set(ERR_INTERNAL, "MPI can be started only once");
+    if (started) {
+        rc = err_set(ERR_INTERNAL, "MPI can be started only once");
+        goto out;
+    }
     MPI_TRY(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided));
     if (provided < MPI_THREAD_SERIALIZED)
-        return err_set(ERR_UNSUPPORTED,
-                       "this MPI can't be called by several threads in turn; "
-                       "install one with MPI_THREAD_SERIALIZED");
+        rc = err_set(ERR_UNSUPPORTED,
+                     "this MPI can't be called by several threads in turn; "
+                     "install one with MPI_THREAD_SERIALIZED");
     /* OpenMPI writes to sockets of ranks that have died: that is an error to be
      * told, not the end of this one. */
     signal(SIGPIPE, SIG_IGN);

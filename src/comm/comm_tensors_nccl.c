@@ -74,7 +74,8 @@ static enum err reach_either(const struct comm_tensors *tensors,
             return ERR_OK;
         comm_request_progress(tensors->comm);
     } while (comm_patience_left(&patience));
-    return err_set(ERR_COMM, "NCCL: %s: not done within %.3g s", what, timeout_s);
+    return err_set(ERR_COMM, "NCCL: %s: not done within %.3g s", what,
+                   timeout_s);
 }
 
 static enum err reach(const struct comm_tensors *tensors, const char *what,
@@ -470,10 +471,10 @@ static enum err nccl_reach(struct comm_tensors *tensors, void *event,
     bool done = false;
     timeout_s = deadline_s(tensors, timeout_s);
     TRY_OUT(tensors->memory->event_done(event, &done));
-    if (done)
-        return ERR_OK;
-    TRY_OUT(reach_pasts(tensors, event, timeout_s));
-    TRY_OUT(reach(tensors, "own work", event, INFINITY));
+    if (!done) {
+        TRY_OUT(reach_pasts(tensors, event, timeout_s));
+        TRY_OUT(reach(tensors, "own work", event, INFINITY));
+    }
 out:
     return rc == ERR_OK ? rc : failed(tensors, rc, timeout_s);
 }

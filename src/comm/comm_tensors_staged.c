@@ -203,14 +203,13 @@ out:
 
 static enum err staged_start(struct comm_tensors_request *request)
 {
-    enum err rc = ERR_OK;
     struct comm_tensors *tensors = request->tensors;
     struct staged *staged = tensors->state;
     request->rc = ERR_OK;
     request->arrived = false;
-    TRY_OUT(take_staging(request, lay_out(request)));
-    TRY_OUT(tensors->memory->event_record(request->ready, tensors->stream));
-    TRY_OUT(download(request));
+    TRY(take_staging(request, lay_out(request)));
+    TRY(tensors->memory->event_record(request->ready, tensors->stream));
+    TRY(download(request));
     request->queued = true;
     request->next = NULL;
     if (staged->first == NULL)
@@ -218,9 +217,7 @@ static enum err staged_start(struct comm_tensors_request *request)
     else
         staged->last->next = request;
     staged->last = request;
-    TRY_OUT(progress(tensors));
-out:
-    return rc;
+    return progress(tensors);
 }
 
 /* Waits for the messages for timeout_s at most, and starts the uploads. */
@@ -249,26 +246,24 @@ static bool staged_test(struct comm_tensors_request *request)
 static enum err staged_wait(struct comm_tensors_request *request,
                             double timeout_s)
 {
-    enum err rc = ERR_OK;
     const struct comm_tensors *tensors = request->tensors;
     const struct kernel_memory *memory = tensors->memory;
     const struct staged *staged = tensors->state;
     struct comm_tensors_staging *staging = request->staging;
-    TRY_OUT(progress(request->tensors));
+    TRY(progress(request->tensors));
     /* This rank's own device: it does not wait for others. */
     while (request->queued) {
-        TRY_OUT(memory->event_wait(staged->first->reached));
-        TRY_OUT(progress(request->tensors));
+        TRY(memory->event_wait(staged->first->reached));
+        TRY(progress(request->tensors));
     }
     if (!request->arrived)
         arrive(request, timeout_s);
-    TRY_OUT(request->rc);
+    TRY(request->rc);
     if (staging != NULL) {
-        TRY_OUT(memory->event_await(staging->uploaded, tensors->stream));
+        TRY(memory->event_await(staging->uploaded, tensors->stream));
         staging->busy = false;
     }
-out:
-    return rc;
+    return ERR_OK;
 }
 
 const struct comm_tensors_way comm_tensors_staged = {

@@ -232,14 +232,13 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
     assert(index >= 0 && index < shard->info->samples);
     enum err rc = ERR_OK;
     size_t bytes = 0;
-    TRY_OUT(mds_read_sample(shard, index, buffer, &bytes));
+    TRY(mds_read_sample(shard, index, buffer, &bytes));
     const uint8_t *data = buffer->data;
     rc = mds_find_column(shard->info, &data, &bytes);
     if (rc == ERR_OK)
         rc = mds_encoding_decode(&shard->info->tokens, data, bytes, out);
     if (rc != ERR_OK)
         err_prefix(rc, "%s: sample %lld", shard->path, (long long)index);
-out:
     return rc;
 }
 
@@ -280,9 +279,9 @@ static enum err mds_compare(const struct mds_shard *shard,
     TRY(checksum_finish(sum, hex));
     if (strcmp(hex, hash->hex) != 0)
         return err_set(ERR_DATA,
-                     "%s: its %s should be %s and is %s; the file is damaged "
-                     "or was replaced: copy the data set again",
-                     shard->path, hash->name, hash->hex, hex);
+                       "%s: its %s should be %s and is %s; the file is damaged "
+                       "or was replaced: copy the data set again",
+                       shard->path, hash->name, hash->hex, hex);
     return ERR_OK;
 }
 

@@ -98,7 +98,7 @@ static enum err mds_writer_save(const struct mds_writer *writer,
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    TRY_OUT(fsio_path(path, "%s/%s", writer->folder, name));
+    TRY(fsio_path(path, "%s/%s", writer->folder, name));
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_errno("%s: create", path);
@@ -110,7 +110,6 @@ static enum err mds_writer_save(const struct mds_writer *writer,
         rc = err_errno("%s: fsync", path);
     if (close(fd) != 0 && rc == ERR_OK)
         rc = err_errno("%s: close", path);
-out:
     return rc;
 }
 

@@ -118,8 +118,10 @@ static enum err publish_remove(const char *path, bool top)
         TRY_OUT(fsio_path(inner, "%s/%s", path, name));
         if (entry == PUBLISH_PART)
             TRY_OUT(publish_remove(inner, false));
-        else if (unlink(inner) != 0 && errno != ENOENT)
-            return err_errno("%s: remove", inner);
+        else if (unlink(inner) != 0 && errno != ENOENT) {
+            rc = err_errno("%s: remove", inner);
+            goto out;
+        }
     }
     if (rmdir(path) != 0)
         rc = err_set(ERR_DATA,
@@ -152,7 +154,7 @@ static enum err publish_make(struct publish *publish, const char *name)
     char building[FSIO_PATH_MAX];
     for (int i = 0; i < PUBLISH_NAMES_MAX; i++) {
         TRY(fsio_path(building, "%s/.%s.tmp.%ld.%d", publish->parent, name,
-                          (long)getpid(), i));
+                      (long)getpid(), i));
         if (mkdir(building, 0777) == 0) {
             memcpy(publish->building, building, sizeof building);
             return ERR_OK;
@@ -189,16 +191,15 @@ static enum err publish_step_aside(struct publish *publish,
                                    char old[FSIO_PATH_MAX])
 {
     enum err rc = ERR_OK;
-    TRY_OUT(fsio_path(old, "%s.old", publish->building));
+    TRY(fsio_path(old, "%s.old", publish->building));
     if (rename(publish->path, old) != 0)
         return err_errno("%s: rename", publish->path);
     if (rename(publish->building, publish->path) != 0) {
         rc = err_errno("%s: rename", publish->building);
         (void)rename(old, publish->path);
-        goto out;
+        return rc;
     }
     publish->building[0] = '\0';
-out:
     return rc;
 }
 

@@ -44,7 +44,7 @@ enum err regular_open(const char *path, int *fd, int64_t *bytes)
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0) {
         int number = errno;
-        TRY_OUT(regular_size(path, bytes)); /* says it better, if it can */
+        TRY(regular_size(path, bytes)); /* says it better, if it can */
         errno = number;
         return err_errno("%s: open", path);
     }
@@ -56,7 +56,6 @@ enum err regular_open(const char *path, int *fd, int64_t *bytes)
         close(*fd);
         *fd = -1;
     }
-out:
     return rc;
 }
 

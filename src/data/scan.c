@@ -88,8 +88,8 @@ enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
                      struct scan_result *out)
 {
     enum err rc = ERR_OK;
-    TRY_OUT(scan_shards(dataset, show, stop));
-    TRY_OUT(scan_samples(dataset, NULL, show, stop, out));
+    TRY(scan_shards(dataset, show, stop));
+    TRY(scan_samples(dataset, NULL, show, stop, out));
     if (out->tokens != dataset_tokens(dataset))
         rc =
             err_set(ERR_DATA,
@@ -97,7 +97,6 @@ enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
                     "the data set again",
                     dataset_path(dataset), SIDECAR_NAME,
                     (long long)dataset_tokens(dataset), (long long)out->tokens);
-out:
     return rc;
 }
 
@@ -220,10 +219,11 @@ enum err scan_adopt(const char *path, const struct scan_adoption *adoption,
     int64_t *counts = NULL;
     TRY_OUT(scan_check_adoption(adoption, &sidecar));
     TRY_OUT(fsio_path(file, "%s/%s", path, SIDECAR_NAME));
-    if (fsio_exists(file))
-        return err_set(ERR_USAGE,
-                       "%s exists already; remove it first if it is wrong",
-                       file);
+    if (fsio_exists(file)) {
+        rc = err_set(ERR_USAGE,
+                     "%s exists already; remove it first if it is wrong", file);
+        goto out;
+    }
     TRY_OUT(scan_name_tokenizer(adoption, &sidecar));
     TRY_OUT(dataset_open_with(path, &sidecar, &dataset));
     counts = calloc((size_t)sidecar.vocab_size, sizeof *counts);

@@ -180,7 +180,6 @@ static enum err find_served(struct pass *pass)
 /* To those who serve this rank in a visit, from the one that it serves. */
 static enum err start_rows(struct pass *pass, int visit, bool backward)
 {
-    enum err rc = ERR_OK;
     const struct workspace *ws = &pass->model->ws;
     const struct expert_travel *travel = &ws->travel;
     int64_t d = pass->model->config.d_model;
@@ -190,30 +189,25 @@ static enum err start_rows(struct pass *pass, int visit, bool backward)
     int64_t count = first_row(pass, to + 1) - first;
     struct expert_rows in = visit_rows(pass, visit);
     int room = (visit - 1) % TRAVEL_ROOMS;
-    TRY_OUT(start(pass, SLOT_X, bytes, to, at(pass->model, ws->rows, first * d),
-                  count, in.place, in.x, in.count));
+    TRY(start(pass, SLOT_X, bytes, to, at(pass->model, ws->rows, first * d),
+              count, in.place, in.x, in.count));
     if (!backward)
-        goto out;
-    TRY_OUT(start(pass, SLOT_DY, bytes, to,
-                  at(pass->model, travel->dy, first * d), count, in.place,
-                  travel->in_dy[room], in.count));
-    TRY_OUT(start(pass, SLOT_WEIGHTS, sizeof(float), to,
-                  travel->weights + first, count, in.place,
-                  travel->in_weights[room], in.count));
-out:
-    return rc;
+        return ERR_OK;
+    TRY(start(pass, SLOT_DY, bytes, to, at(pass->model, travel->dy, first * d),
+              count, in.place, travel->in_dy[room], in.count));
+    TRY(start(pass, SLOT_WEIGHTS, sizeof(float), to, travel->weights + first,
+              count, in.place, travel->in_weights[room], in.count));
+    return ERR_OK;
 }
 
 static enum err wait_rows(struct pass *pass, bool backward)
 {
-    enum err rc = ERR_OK;
-    TRY_OUT(finish(pass, SLOT_X));
+    TRY(finish(pass, SLOT_X));
     if (!backward)
-        goto out;
-    TRY_OUT(finish(pass, SLOT_DY));
-    TRY_OUT(finish(pass, SLOT_WEIGHTS));
-out:
-    return rc;
+        return ERR_OK;
+    TRY(finish(pass, SLOT_DY));
+    TRY(finish(pass, SLOT_WEIGHTS));
+    return ERR_OK;
 }
 
 /* Starts the way back: results go to the rank whose rows they are. */

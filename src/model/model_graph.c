@@ -98,7 +98,7 @@ static enum err capture(struct model *model, enum err (*run)(struct model *),
     char text[512];
     const struct kernel_memory *memory = model->kernels->memory;
     struct leaf_loss *loss = model->passes[0].loss;
-    TRY_OUT(memory->capture_begin(model->ctx.stream));
+    TRY(memory->capture_begin(model->ctx.stream));
     model->passes[0].loss = model->graph_loss;
     model->capturing = true;
     rc = run(model);
@@ -111,7 +111,6 @@ static enum err capture(struct model *model, enum err (*run)(struct model *),
     memory->graph_destroy(*graph);
     *graph = NULL;
     err_set(rc, "%s", text);
-out:
     return rc;
 }
 

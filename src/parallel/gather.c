@@ -209,11 +209,11 @@ enum err gather_block(struct gather *gather, int block, const void **weights)
     enum err rc = ERR_OK;
     struct room *room = find_room(gather, block);
     if (room == NULL)
-        TRY_OUT(fetch(gather, block, &room));
+        TRY(fetch(gather, block, &room));
     assert(room != NULL);
     room->users++;
     room->wanted = ++gather->clock;
-    TRY_OUT(fetch_ahead(gather));
+    TRY(fetch_ahead(gather));
     if (room->request != NULL) {
         struct comm_tensors_request *request = room->request;
         room->request = NULL;
@@ -223,7 +223,6 @@ enum err gather_block(struct gather *gather, int block, const void **weights)
             room->block = NO_BLOCK;
     }
     *weights = room->data;
-out:
     return rc;
 }
 

@@ -97,10 +97,9 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
                              struct replica **out)
 {
     enum err rc = ERR_OK;
-    struct replica *replica = NULL;
-    TRY_OUT(replica_check(options, ranks));
-    TRY_OUT(replica_check_model(options, params));
-    replica = calloc(1, sizeof *replica);
+    TRY(replica_check(options, ranks));
+    TRY(replica_check_model(options, params));
+    struct replica *replica = calloc(1, sizeof *replica);
     if (replica == NULL)
         return err_set(ERR_MEMORY, "replica: out of memory");
     replica->params = params;

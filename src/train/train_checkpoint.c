@@ -224,9 +224,8 @@ static enum err checkpoint_open(struct train_checkpoint *checkpoint,
          * tensors are */
         if (rc != ERR_MEMORY || options.memory != NULL)
             return rc;
-        TRY_OUT(trainer_memory_shrink(trainer));
+        TRY(trainer_memory_shrink(trainer));
     }
-out:
     return rc;
 }
 
@@ -363,8 +362,8 @@ static enum err checkpoint_finish(struct train_checkpoint *checkpoint,
     TRY(checkpoint_wait(checkpoint, trainer));
     if (checkpoint->last_step != trainer->step)
         return err_set(checkpoint->progress.error,
-                     "step %lld, the last one, could not be saved twice: %s",
-                     (long long)trainer->step, checkpoint->progress.text);
+                       "step %lld, the last one, could not be saved twice: %s",
+                       (long long)trainer->step, checkpoint->progress.text);
     return ERR_OK;
 }
 

@@ -127,17 +127,16 @@ static enum err share(const struct trainer *trainer, char **text)
 {
     enum err rc = ERR_OK;
     int64_t bytes = *text != NULL ? (int64_t)strlen(*text) + 1 : 0;
-    TRY_OUT(comm_broadcast(trainer->comm, &bytes, sizeof bytes, 0));
+    TRY(comm_broadcast(trainer->comm, &bytes, sizeof bytes, 0));
     if (bytes > 0 && trainer->rank != 0) {
         free(*text);
         *text = malloc((size_t)bytes);
         if (*text == NULL)
             rc = err_set(ERR_MEMORY, "out of memory");
     }
-    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY(comm_agree(trainer->comm, rc));
     if (bytes > 0)
-        TRY_OUT(comm_broadcast(trainer->comm, *text, (size_t)bytes, 0));
-out:
+        TRY(comm_broadcast(trainer->comm, *text, (size_t)bytes, 0));
     return rc;
 }
 
@@ -146,18 +145,16 @@ static enum err measure_together(struct trainer *trainer, char **text)
 {
     enum err rc = ERR_OK;
     struct measuring measuring = { .trainer = trainer };
-    TRY_OUT(trainer_warm_up(trainer));
+    TRY(trainer_warm_up(trainer));
     /* so that rank 0 waits for its own work only, and not for peers */
-    TRY_OUT(replica_settle(trainer->replica));
+    TRY(replica_settle(trainer->replica));
     rc = train_alone(trainer->comm, measure, &measuring);
     *text = measuring.text;
-    TRY_OUT(rc);
+    TRY(rc);
     if (trainer->rank == 0)
         rc = write_file(trainer, *text);
-    TRY_OUT(comm_agree(trainer->comm, rc));
-    TRY_OUT(share(trainer, text));
-out:
-    return rc;
+    TRY(comm_agree(trainer->comm, rc));
+    return share(trainer, text);
 }
 
 /* Collective. */
@@ -166,11 +163,10 @@ static enum err find(struct trainer *trainer)
     enum err rc = ERR_OK;
     if (trainer->choices == NULL && trainer->rank == 0)
         rc = read_file(trainer, &trainer->choices);
-    TRY_OUT(comm_agree(trainer->comm, rc));
-    TRY_OUT(share(trainer, &trainer->choices));
+    TRY(comm_agree(trainer->comm, rc));
+    TRY(share(trainer, &trainer->choices));
     if (trainer->choices == NULL)
-        TRY_OUT(measure_together(trainer, &trainer->choices));
-out:
+        TRY(measure_together(trainer, &trainer->choices));
     return rc;
 }
 
@@ -198,7 +194,7 @@ enum err train_choices_settle(struct trainer *trainer)
     enum err rc = ERR_OK;
     if (trainer->kernels->measure == NULL)
         return ERR_OK;
-    TRY_OUT(find(trainer));
+    TRY(find(trainer));
     rc = choose_together(trainer);
     if (rc != ERR_UNSUPPORTED || !may_change(trainer))
         return rc;
@@ -206,8 +202,6 @@ enum err train_choices_settle(struct trainer *trainer)
         log_warn("algorithms are measured anew: %s", err_text());
     free(trainer->choices);
     trainer->choices = NULL;
-    TRY_OUT(measure_together(trainer, &trainer->choices));
-    TRY_OUT(choose_together(trainer));
-out:
-    return rc;
+    TRY(measure_together(trainer, &trainer->choices));
+    return choose_together(trainer);
 }

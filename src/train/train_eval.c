@@ -26,8 +26,8 @@ struct train_eval {
     int groups;      /* of ranks that compute a leaf together */
     double *losses;  /* [leaves * chunks] sums, listed rank by rank */
     struct trainer_losses sums; /* of this rank, turn by turn */
-    size_t *bytes;   /* [ranks] for the exchange */
-    size_t *offsets; /* [ranks] */
+    size_t *bytes;              /* [ranks] for the exchange */
+    size_t *offsets;            /* [ranks] */
     int64_t tokens;
     int64_t last_step; /* evaluated last; -1: never */
 };
@@ -266,24 +266,22 @@ enum err train_eval_run(struct train_eval *eval, struct trainer *trainer,
 {
     enum err rc = ERR_OK;
     int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
-    TRY_OUT(trainer_event(trainer, EVENT_EVAL_START));
-    TRY_OUT(comm_agree(trainer->comm, eval_layout(eval, trainer)));
+    TRY(trainer_event(trainer, EVENT_EVAL_START));
+    TRY(comm_agree(trainer->comm, eval_layout(eval, trainer)));
     rc = eval_leaves(eval, trainer, &words[0]);
     if (!trainer->adrift)
         rc = comm_agree(trainer->comm, rc);
-    TRY_OUT(rc);
+    TRY(rc);
     /* waits for all ranks, so none may have left */
-    TRY_OUT(comm_agree(trainer->comm, eval_fetch(eval, trainer)));
+    TRY(comm_agree(trainer->comm, eval_fetch(eval, trainer)));
     words[1] = stop_requested() != 0;
-    TRY_OUT(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
-    TRY_OUT(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
-                            eval->offsets));
+    TRY(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
+    TRY(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
+                        eval->offsets));
     eval->tokens = words[0];
     *loss = words[0] > 0 ? eval_sum(eval) / (double)words[0] : NAN;
     *done = words[1] == 0;
-    TRY_OUT(trainer_event(trainer, EVENT_EVAL_END));
-out:
-    return rc;
+    return trainer_event(trainer, EVENT_EVAL_END);
 }
 
 static enum err eval_write(const struct train_eval *eval,
@@ -337,12 +335,11 @@ static enum err eval_resume(struct train_eval *eval, struct trainer *trainer)
     int64_t step = -1;
     if (trainer->rank == 0)
         rc = eval_find(trainer, &found);
-    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY(comm_agree(trainer->comm, rc));
     if (found)
         step = trainer->step;
-    TRY_OUT(comm_all_reduce_i64(trainer->comm, &step, 1, COMM_MAX));
+    TRY(comm_all_reduce_i64(trainer->comm, &step, 1, COMM_MAX));
     eval->last_step = step;
-out:
     return rc;
 }
 
@@ -352,7 +349,7 @@ static enum err eval_now(struct train_eval *eval, struct trainer *trainer,
     enum err rc = ERR_OK;
     double loss = 0.0;
     double begin = clock_now();
-    TRY_OUT(train_eval_run(eval, trainer, &loss, done));
+    TRY(train_eval_run(eval, trainer, &loss, done));
     if (!*done)
         return ERR_OK;
     eval->last_step = trainer->step;
@@ -363,9 +360,7 @@ static enum err eval_now(struct train_eval *eval, struct trainer *trainer,
                  seconds);
         rc = eval_write(eval, trainer, loss, seconds);
     }
-    TRY_OUT(comm_agree(trainer->comm, rc));
-out:
-    return rc;
+    return comm_agree(trainer->comm, rc);
 }
 
 static enum err eval_handle(void *self, enum event event,

@@ -336,13 +336,12 @@ enum err train_memory_check(const struct train_settings *settings,
 {
     enum err rc = ERR_OK;
     struct memory_plan plan;
-    struct train_memory_nearest *nearest = NULL;
     char need[32], limit[160], changes[256];
     size_t limit_bytes = (size_t)settings->memory.limit;
-    TRY_OUT(train_memory_plan(settings, place, &plan));
+    TRY(train_memory_plan(settings, place, &plan));
     if (train_memory_fits(&plan, place, limit_bytes))
         return ERR_OK;
-    nearest = malloc(sizeof *nearest);
+    struct train_memory_nearest *nearest = malloc(sizeof *nearest);
     if (nearest == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     TRY_OUT(train_memory_nearest(settings, place, limit_bytes, nearest));

@@ -230,14 +230,13 @@ static enum err log_memory(const struct run *run)
     size_t bytes = memory_peak();
     if (memory->used != NULL)
         rc = memory->used(&bytes);
-    TRY_OUT(comm_agree(run->comm, rc));
+    TRY(comm_agree(run->comm, rc));
     int64_t peak = (int64_t)bytes;
-    TRY_OUT(comm_all_reduce_i64(run->comm, &peak, 1, COMM_MAX));
+    TRY(comm_all_reduce_i64(run->comm, &peak, 1, COMM_MAX));
     if (run->rank == 0)
         log_info("memory: planned %zu MiB, %s %lld MiB", run->plan.total >> 20,
                  memory->used != NULL ? "in use on the GPU" : "peak",
                  (long long)(peak >> 20));
-out:
     return rc;
 }
 

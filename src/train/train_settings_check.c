@@ -112,10 +112,10 @@ static enum err check_parallel(const struct train_settings *s)
     struct model_config model = train_settings_model(s);
     struct params *params = NULL;
     int degree = options.shard_degree > 0 ? options.shard_degree : 1;
-    TRY_OUT(check_degree("shard_degree", degree, s));
-    TRY_OUT(check_degree("expert_degree", options.expert_degree, s));
-    TRY_OUT(replica_check(&options, degree * options.expert_degree *
-                                        options.sequence_degree));
+    TRY(check_degree("shard_degree", degree, s));
+    TRY(check_degree("expert_degree", options.expert_degree, s));
+    TRY(replica_check(&options, degree * options.expert_degree *
+                                    options.sequence_degree));
     if (s->data.seq_len % options.sequence_chunks != 0)
         return err_set(ERR_USAGE,
                        "data.seq_len (%lld) is not divisible by "

@@ -199,18 +199,17 @@ static enum err verify_one(struct trainer *trainer, struct dataset *data)
     struct watch watch = { .trainer = trainer,
                            .round_at = now,
                            .beat_at = now };
-    TRY_OUT(agree_on_share(trainer, data, &share));
-    TRY_OUT(settle_bytes(trainer, data, share, &bytes));
+    TRY(agree_on_share(trainer, data, &share));
+    TRY(settle_bytes(trainer, data, share, &bytes));
     rc = check_share(&watch, data, share, bytes);
     while (watch.rc == ERR_OK && !watch.ended)
         watch.rc = meet(&watch, rc != ERR_OK, false);
     if (watch.rc != ERR_OK)
         return watch.rc;
-    TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY(comm_agree(trainer->comm, rc));
     if (watch.stopped && trainer->rank == 0)
         log_info("%s: the checks end unfinished, by a signal",
                  dataset_path(data));
-out:
     return rc;
 }
 

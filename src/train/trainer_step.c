@@ -63,7 +63,7 @@ static enum err train_leaves(struct trainer *trainer, int turns,
     for (int turn = 0; turn < replica_turns(replica); turn++) {
         int leaf =
             failed == ERR_OK && turn < turns ? replica_leaf(replica, turn) : -1;
-        TRY_OUT(replica_begin_leaf(replica, turn));
+        TRY(replica_begin_leaf(replica, turn));
         if (leaf >= 0)
             failed = read_leaf(trainer, leaf);
         bool computes = leaf >= 0 && failed == ERR_OK;
@@ -78,11 +78,10 @@ static enum err train_leaves(struct trainer *trainer, int turns,
             if (rc != ERR_OK)
                 snprintf(text, sizeof text, "%s", err_text());
         }
-        TRY_OUT(replica_end_leaf(replica));
+        TRY(replica_end_leaf(replica));
     }
     if (failed != ERR_OK)
         return err_set(failed, "%s", text);
-out:
     return rc;
 }
 
@@ -111,9 +110,8 @@ static enum err train_batch(struct trainer *trainer, int turns,
             rc = comm_agree(trainer->comm, rc);
         if (rc != ERR_MEMORY || trainer->adrift)
             return rc;
-        TRY_OUT(trainer_memory_shrink(trainer));
+        TRY(trainer_memory_shrink(trainer));
     }
-out:
     return rc;
 }
 
@@ -203,11 +201,9 @@ enum err trainer_warm_up(struct trainer *trainer)
         trainer->whole_samples = true;
         rc = train_batch(trainer, 1, &tokens);
         trainer->whole_samples = false;
-        TRY_OUT(rc);
+        TRY(rc);
     }
-    TRY_OUT(train_batch(trainer, 1, &tokens));
-out:
-    return rc;
+    return train_batch(trainer, 1, &tokens);
 }
 
 /* From what was fetched and waited for to the scales of the next batch. */
