@@ -61,8 +61,7 @@ struct exchange {
     bool has_next;
     int64_t sequence; /* of shared blocks */
     /* the first failure of this rank's own reads and copies */
-    enum err failed;
-    char failure[512];
+    struct err_kept failed;
     struct ckpt_load_stats *stats;
 };
 
@@ -113,10 +112,8 @@ static enum err take(void *arg, const void *data, size_t bytes)
 /* Notes a failure; the first one counts. */
 static void note(struct exchange *x, enum err rc)
 {
-    if (rc == ERR_OK || x->failed != ERR_OK)
-        return;
-    x->failed = rc;
-    snprintf(x->failure, sizeof x->failure, "%s", err_text());
+    if (x->failed.code == ERR_OK)
+        err_keep(&x->failed, rc);
 }
 
 /* Read elements [first, end) of a piece; nothing more after a failure. */
@@ -126,11 +123,11 @@ static void read_elements(struct exchange *x, int shard,
 {
     struct target target = { x, piece, first, data };
     enum dtype dtype = x->manifest->tensors[piece->tensor].dtype;
-    if (x->failed != ERR_OK)
+    if (x->failed.code != ERR_OK)
         return;
     note(x,
          ckpt_read_piece(x->reader, shard, piece, first, end, take, &target));
-    if (x->failed == ERR_OK)
+    if (x->failed.code == ERR_OK)
         x->stats->read_bytes += (end - first) * (int64_t)dtype_bytes(dtype);
 }
 
@@ -260,7 +257,7 @@ static enum err start_round(struct exchange *x, struct round *round)
         TRY(pass_on(x, slot));
         keep(x, slot);
     }
-    round->status = x->failed;
+    round->status = x->failed.code;
     return comm_start_all_reduce_i64(x->comm, &round->status, 1, COMM_MAX,
                                      &round->agreement);
 }
@@ -313,7 +310,7 @@ static void read_private(struct exchange *x)
 {
     struct ckpt_stretch own;
     ckpt_plan_rewind(x->plan);
-    while (x->failed == ERR_OK && ckpt_plan_next(x->plan, &own))
+    while (x->failed.code == ERR_OK && ckpt_plan_next(x->plan, &own))
         if (own.private && own.reader == x->rank)
             read_elements(x, own.shard, own.piece, own.first, own.end, NULL);
 }
@@ -339,9 +336,7 @@ static enum err run(struct exchange *x)
 {
     TRY(share(x));
     read_private(x);
-    if (x->failed != ERR_OK)
-        err_set(x->failed, "%s", x->failure);
-    return comm_agree(x->comm, x->failed);
+    return comm_agree(x->comm, err_again(&x->failed));
 }
 
 enum err ckpt_exchange(struct comm *comm, const struct ckpt_source *source,

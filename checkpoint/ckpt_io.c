@@ -34,9 +34,8 @@ struct ckpt_io {
     struct request queue[CKPT_IO_QUEUE];
     int first, count; /* of the queue: the first is being transferred */
     bool closing;
-    size_t done;    /* bytes of the latest */
-    enum err rc;    /* the first failure; those behind it are not tried */
-    char text[512]; /* err_text() belongs to a thread */
+    size_t done;         /* bytes of the latest */
+    struct err_kept end; /* the first failure; those behind are not tried */
 };
 
 /* One system call; 0 is the end of the file. */
@@ -94,16 +93,14 @@ static void *serve(void *arg)
             pthread_cond_wait(&io->changed, &io->mutex);
         if (io->count == 0)
             break;
-        if (io->rc == ERR_OK) {
+        if (io->end.code == ERR_OK) {
             struct request request = io->queue[io->first];
             size_t done;
             pthread_mutex_unlock(&io->mutex);
             enum err rc = transfer(io, &request, &done);
             pthread_mutex_lock(&io->mutex);
             io->done = done;
-            io->rc = rc;
-            if (rc != ERR_OK)
-                snprintf(io->text, sizeof io->text, "%s", err_text());
+            err_keep(&io->end, rc);
         }
         io->first = (io->first + 1) % CKPT_IO_QUEUE;
         io->count--;
@@ -195,12 +192,10 @@ bool ckpt_io_is_direct(const struct ckpt_io *io)
  * after a failure, which is told once. */
 static enum err drain(struct ckpt_io *io, int left)
 {
-    while (io->count > (io->rc == ERR_OK ? left : 0))
+    while (io->count > (io->end.code == ERR_OK ? left : 0))
         pthread_cond_wait(&io->changed, &io->mutex);
-    enum err rc = io->rc;
-    if (rc != ERR_OK)
-        err_set(rc, "%s", io->text);
-    io->rc = ERR_OK;
+    enum err rc = err_again(&io->end);
+    io->end.code = ERR_OK;
     return rc;
 }
 

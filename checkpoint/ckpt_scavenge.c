@@ -210,11 +210,11 @@ out:
 /* Removes what was made, on rank 0, keeping the first error's text. */
 static void give_up(const struct scavenge *s, enum err rc)
 {
-    char text[512];
-    snprintf(text, sizeof text, "%s", err_text());
+    struct err_kept kept;
+    err_keep(&kept, rc);
     if (ckpt_index_discard(s->run_dir, s->tmp) != ERR_OK)
         log_warn("unfinished checkpoint stays: %s", err_text());
-    err_set(rc, "%s", text);
+    err_again(&kept);
 }
 
 /* All ranks: the chosen step. Where a peer is dead, or late, it may still write

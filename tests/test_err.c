@@ -32,6 +32,19 @@ static void test_try(void)
     tap_is_str(err_text(), "inner failed", "the text stays");
 }
 
+static void test_kept(void)
+{
+    struct err_kept kept;
+    err_keep(&kept, err_set(ERR_DATA, "the first failure"));
+    err_set(ERR_IO, "another one");
+    tap_is_int(err_again(&kept), ERR_DATA, "a kept failure has its code");
+    tap_is_str(err_text(), "the first failure", "and its text");
+    err_keep(&kept, ERR_OK);
+    tap_is_str(kept.text, "", "success keeps no text");
+    tap_is_int(err_again(&kept), ERR_OK, "success is success again");
+    tap_is_str(err_text(), "the first failure", "and stores nothing");
+}
+
 static void test_texts(void)
 {
     tap_is_int(err_set(ERR_IO, "file %d: %s", 7, "gone"), ERR_IO,
@@ -129,6 +142,7 @@ int main(void)
 {
     tap_is_str(err_text(), "", "empty before the first error");
     test_try();
+    test_kept();
     test_texts();
     test_errno();
     test_codes();

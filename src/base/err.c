@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ERR_TEXT_BYTES 512
-
 static _Thread_local char err_buffer[ERR_TEXT_BYTES];
 
 enum err err_set(enum err code, const char *format, ...)
@@ -42,8 +40,7 @@ enum err err_errno(const char *format, ...)
     enum err code = ERR_IO;
     if (saved == ENOSPC || saved == EDQUOT || saved == EROFS ||
         saved == ENOTDIR || saved == EISDIR || saved == ENAMETOOLONG ||
-        saved == ELOOP ||
-        saved == EACCES || saved == EPERM)
+        saved == ELOOP || saved == EACCES || saved == EPERM)
         code = ERR_SPACE;
     else if (saved == ENOMEM)
         code = ERR_MEMORY;
@@ -66,6 +63,19 @@ enum err err_prefix(enum err code, const char *format, ...)
 const char *err_text(void)
 {
     return err_buffer;
+}
+
+void err_keep(struct err_kept *kept, enum err code)
+{
+    kept->code = code;
+    snprintf(kept->text, sizeof kept->text, "%s",
+             code != ERR_OK ? err_text() : "");
+}
+
+enum err err_again(const struct err_kept *kept)
+{
+    return kept->code == ERR_OK ? ERR_OK
+                                : err_set(kept->code, "%s", kept->text);
 }
 
 const char *err_name(enum err code)

@@ -37,6 +37,8 @@ enum err {
     ERR_COUNT
 };
 
+#define ERR_TEXT_BYTES 512
+
 #define TRY(call)                                                              \
     do {                                                                       \
         enum err try_rc_ = (call);                                             \
@@ -50,15 +52,16 @@ enum err {
             goto out;                                                          \
     } while (0)
 
-/* Store the thread's error text (printf format, at most 511 bytes, line ends
- * and other control characters become blanks) and return `code`. The stored text may be an argument. */
+/* Store the thread's error text (printf format, cut to ERR_TEXT_BYTES, line ends
+ * and other control characters become blanks) and return `code`. The stored
+ * text may be an argument. */
 enum err err_set(enum err code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Like err_set(), for a failed system call: appends ": strerror(errno)" and
- * chooses ERR_SPACE (no room or no place to write: ENOSPC, EDQUOT, EROFS, EACCES, EPERM,
- * ENOTDIR, EISDIR, ENAMETOOLONG, ELOOP), ERR_MEMORY (ENOMEM)
- * or ERR_IO from errno. */
+ * chooses ERR_SPACE (no room or no place to write: ENOSPC, EDQUOT, EROFS,
+ * EACCES, EPERM, ENOTDIR, EISDIR, ENAMETOOLONG, ELOOP), ERR_MEMORY (ENOMEM) or
+ * ERR_IO from errno. */
 enum err err_errno(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
@@ -68,6 +71,19 @@ enum err err_prefix(enum err code, const char *format, ...)
 
 /* The text that the calling thread stored last; never NULL. */
 const char *err_text(void);
+
+/* A failure that is kept for later, or for another thread, while other calls
+ * store texts of their own. */
+struct err_kept {
+    enum err code;
+    char text[ERR_TEXT_BYTES];
+};
+
+/* Keep `code` with the calling thread's text, "" if it is ERR_OK. */
+void err_keep(struct err_kept *kept, enum err code);
+
+/* Store the kept text; returns the kept code, and ERR_OK does nothing. */
+enum err err_again(const struct err_kept *kept);
 
 /* A short name of the code: "usage", "data", ... */
 const char *err_name(enum err code);

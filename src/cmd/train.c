@@ -24,7 +24,8 @@ static void usage(FILE *out)
             "Trains the model that RUN.cfg describes, alone or on the ranks "
             "that mpirun or\nsrun starts, from the newest good checkpoint in "
             "run.dir. --print shows one\nresolved setting, --help all of "
-            "them: with RUN.cfg or key=value, such as\nmodel.preset=llama3-8b, what they resolve "
+            "them: with RUN.cfg or key=value, such as\nmodel.preset=llama3-8b, "
+            "what they resolve "
             "to.\n\n"
             "exit codes: 0 finished; 85 stopped by a signal, checkpointed; 75 "
             "transient\nfailure, start again; 93 do not start again; 64 usage "
@@ -55,11 +56,11 @@ static int help(int argc, char **argv)
     bool has_path = argc > 0 && strchr(argv[0], '=') == NULL;
     const char *path = has_path ? argv[0] : NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
-    enum err rc = settings == NULL ? err_set(ERR_MEMORY, "out of memory")
-                                   : ERR_OK;
+    enum err rc =
+        settings == NULL ? err_set(ERR_MEMORY, "out of memory") : ERR_OK;
     if (rc == ERR_OK && argc > 0)
-        rc = train_settings_load_partial(path, argv + has_path,
-                                         argc - has_path, settings);
+        rc = train_settings_load_partial(path, argv + has_path, argc - has_path,
+                                         settings);
     if (rc == ERR_OK) {
         usage(stdout);
         settings_help(train_settings_schema, train_settings_count,
@@ -77,9 +78,9 @@ static int print_setting(const char *key, const char *path, char **overrides,
 {
     struct train_settings *settings = calloc(1, sizeof *settings);
     char *text = NULL;
-    enum err rc = settings == NULL ? err_set(ERR_MEMORY, "out of memory")
-                                   : train_settings_load(path, overrides, count,
-                                                         settings);
+    enum err rc = settings == NULL
+                      ? err_set(ERR_MEMORY, "out of memory")
+                      : train_settings_load(path, overrides, count, settings);
     if (rc == ERR_OK)
         rc = train_settings_print(settings, key, &text);
     if (rc == ERR_OK) {
@@ -113,17 +114,15 @@ static int train(int argc, char **argv)
         return EXIT_STOP;
     enum err loaded =
         train_settings_load(argv[1], argv + 2, argc - 2, settings);
-    char text[512];
-    snprintf(text, sizeof text, "%s", err_text());
+    struct err_kept loading;
+    err_keep(&loading, loaded);
     double timeout_s = loaded == ERR_OK ? settings->parallel.timeout_s : 60.0;
     TRY_OUT(stop_install());
     TRY_OUT(stop_outlive_readers());
     TRY_OUT(comm_create("auto", NULL, NULL, timeout_s, &comm));
     int rank = comm_rank(comm);
     log_init("train", rank, rank == 0 ? LOG_INFO : LOG_ERROR);
-    if (loaded != ERR_OK)
-        err_set(loaded, "%s", text);
-    TRY_OUT(comm_agree(comm, loaded));
+    TRY_OUT(comm_agree(comm, err_again(&loading)));
     if (rank == 0)
         log_set_level(level_of(settings->log.level));
     TRY_OUT(train_run(comm, settings, &exit_code, &adrift));

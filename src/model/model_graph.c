@@ -95,7 +95,7 @@ static enum err capture(struct model *model, enum err (*run)(struct model *),
                         void **graph)
 {
     enum err rc = ERR_OK;
-    char text[512];
+    struct err_kept kept;
     const struct kernel_memory *memory = model->kernels->memory;
     struct leaf_loss *loss = model->passes[0].loss;
     TRY(memory->capture_begin(model->ctx.stream));
@@ -104,14 +104,13 @@ static enum err capture(struct model *model, enum err (*run)(struct model *),
     rc = run(model);
     model->capturing = false;
     model->passes[0].loss = loss;
-    snprintf(text, sizeof text, "%s", rc != ERR_OK ? err_text() : "");
+    err_keep(&kept, rc);
     enum err end = memory->capture_end(model->ctx.stream, graph);
     if (rc == ERR_OK)
         return end;
     memory->graph_destroy(*graph);
     *graph = NULL;
-    err_set(rc, "%s", text);
-    return rc;
+    return err_again(&kept);
 }
 
 static enum err launch(struct model *model, void *graph)

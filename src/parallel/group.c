@@ -24,8 +24,7 @@ struct group {
     int first;                 /* rank of the run at place 0 */
     struct comm_tensors_request *requests[GROUP_SLOTS];
     bool called;
-    enum err found; /* by the roll call */
-    char text[512];
+    struct err_kept found; /* by the roll call */
 };
 
 static enum err start(void *arg, int slot, int to, const void *send,
@@ -95,16 +94,16 @@ const struct group_access *group_access(const struct group *group)
 }
 
 /* Waits until every rank has come, then each tells what happened to it. */
-static enum err call_roll(struct group *group, enum err own)
+static enum err call_roll(struct group *group)
 {
+    enum err own = group->found.code;
     struct comm_request *request = NULL;
     double timeout_s = comm_timeout_s(group->roll);
     timeout_s *= own == ERR_COMM ? PATIENCE_MISSED : PATIENCE_OWN;
     TRY(comm_start_barrier(group->roll, &request));
     TRY(comm_wait(request, timeout_s));
-    if (own != ERR_COMM)
-        err_set(own, "%s", group->text);
-    return comm_agree(group->roll, own == ERR_COMM ? ERR_OK : own);
+    return comm_agree(group->roll,
+                      own == ERR_COMM ? ERR_OK : err_again(&group->found));
 }
 
 enum err group_roll_call(struct group *group, enum err rc)
@@ -112,13 +111,10 @@ enum err group_roll_call(struct group *group, enum err rc)
     assert(rc != ERR_OK);
     if (!group->called) {
         group->called = true;
-        group->found = rc;
-        snprintf(group->text, sizeof group->text, "%s", err_text());
-        rc = call_roll(group, rc);
-        if (rc != ERR_OK) {
-            group->found = rc;
-            snprintf(group->text, sizeof group->text, "%s", err_text());
-        }
+        err_keep(&group->found, rc);
+        rc = call_roll(group);
+        if (rc != ERR_OK)
+            err_keep(&group->found, rc);
     }
-    return err_set(group->found, "%s", group->text);
+    return err_again(&group->found);
 }

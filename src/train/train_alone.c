@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "src/base/clock.h"
 
@@ -18,17 +17,14 @@
 struct task {
     enum err (*work)(void *arg);
     void *arg;
-    enum err rc;
-    char text[512];
+    struct err_kept end;
     atomic_bool done;
 };
 
 static void *work_main(void *arg)
 {
     struct task *task = arg;
-    task->rc = task->work(task->arg);
-    if (task->rc != ERR_OK)
-        snprintf(task->text, sizeof task->text, "%s", err_text());
+    err_keep(&task->end, task->work(task->arg));
     atomic_store(&task->done, true);
     return NULL;
 }
@@ -74,7 +70,5 @@ out:
         pthread_join(thread, NULL);
     if (rc != ERR_OK)
         return rc;
-    if (task.rc != ERR_OK)
-        err_set(task.rc, "%s", task.text);
-    return comm_agree(comm, task.rc);
+    return comm_agree(comm, err_again(&task.end));
 }

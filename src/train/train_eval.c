@@ -207,7 +207,7 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
                             int64_t *tokens)
 {
     enum err failed = ERR_OK;
-    char text[512] = "";
+    struct err_kept kept = { ERR_OK, "" };
     int64_t begin = leaf_begin(eval, trainer->rank / degree_of(eval));
     int64_t turns = eval_turns(eval);
     for (int64_t turn = 0; turn < turns; turn++) {
@@ -222,12 +222,10 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
         replica_begin_eval(trainer->replica);
         TRY(eval_turn(eval, trainer, begin + turn, &failed, tokens));
         if (failed != before)
-            snprintf(text, sizeof text, "%s", err_text());
+            err_keep(&kept, failed);
         TRY(replica_end_eval(trainer->replica));
     }
-    if (failed != ERR_OK)
-        return err_set(failed, "%s", text);
-    return ERR_OK;
+    return err_again(&kept);
 }
 
 /* Brings to the host what the leaves of this rank have left on the device. */

@@ -158,16 +158,17 @@ static void write_reason(const struct run *run, enum err code)
 {
     char path[FSIO_PATH_MAX];
     char line[FSIO_PATH_MAX];
-    char text[512];
-    snprintf(text, sizeof text, "%s", err_text());
-    int n = snprintf(line, sizeof line, "%d %s %s: %s\n", err_exit_code(code),
-                     err_name(code), comm_host(run->comm, run->rank), text);
+    struct err_kept kept;
+    err_keep(&kept, code);
+    int n =
+        snprintf(line, sizeof line, "%d %s %s: %s\n", err_exit_code(code),
+                 err_name(code), comm_host(run->comm, run->rank), kept.text);
     if (fsio_path(path, "%s/reasons", run->settings->run.dir) == ERR_OK &&
         fsio_mkdirs(path) == ERR_OK &&
         fsio_path(path, "%s/reasons/attempt-%04d.rank-%04d",
                   run->settings->run.dir, run->attempt, run->rank) == ERR_OK)
         (void)fsio_write_atomic(path, line, (size_t)n);
-    err_set(code, "%s", text);
+    err_again(&kept);
 }
 
 static enum err write_config(const struct run *run)
@@ -325,18 +326,18 @@ enum err train_run(struct comm *comm, const struct train_settings *settings,
     if (rc != ERR_OK)
         write_reason(&run, rc);
     if (run.rank == 0) {
-        char text[512];
-        snprintf(text, sizeof text, "%s", err_text());
+        struct err_kept kept;
+        err_keep(&kept, rc);
         int code = rc == ERR_OK ? *exit_code : err_exit_code(rc);
         enum err recorded = record_stop(
             &run, code,
-            rc != ERR_OK           ? text
+            rc != ERR_OK           ? kept.text
             : code == EXIT_REQUEUE ? "stopped by a signal, checkpointed"
                                    : "max_duration reached");
         if (rc == ERR_OK)
             rc = recorded;
         else
-            err_set(rc, "%s", text);
+            err_again(&kept);
     }
     if (rc != ERR_COMM && !is_adrift(&run))
         rc = comm_agree(comm, rc);

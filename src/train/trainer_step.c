@@ -56,33 +56,28 @@ static enum err train_leaf(struct trainer *trainer, int number,
 static enum err train_leaves(struct trainer *trainer, int turns,
                              int64_t *loss_tokens)
 {
-    enum err rc = ERR_OK;
-    enum err failed = ERR_OK;
-    char text[512];
+    struct err_kept failed = { ERR_OK, "" };
     struct replica *replica = trainer->replica;
     for (int turn = 0; turn < replica_turns(replica); turn++) {
-        int leaf =
-            failed == ERR_OK && turn < turns ? replica_leaf(replica, turn) : -1;
+        int leaf = failed.code == ERR_OK && turn < turns
+                       ? replica_leaf(replica, turn)
+                       : -1;
         TRY(replica_begin_leaf(replica, turn));
         if (leaf >= 0)
-            failed = read_leaf(trainer, leaf);
-        bool computes = leaf >= 0 && failed == ERR_OK;
-        if (leaf >= 0 && failed != ERR_OK)
-            snprintf(text, sizeof text, "%s", err_text());
+            err_keep(&failed, read_leaf(trainer, leaf));
+        bool computes = leaf >= 0 && failed.code == ERR_OK;
         if (computes || replica_serves(replica)) {
-            rc = train_leaf(trainer, computes ? leaf : -1, loss_tokens);
+            enum err rc =
+                train_leaf(trainer, computes ? leaf : -1, loss_tokens);
             trainer->adrift = rc != ERR_OK && replica_shares(replica);
             if (rc == ERR_COMM || trainer->adrift)
                 return rc;
-            failed = rc != ERR_OK ? rc : failed;
             if (rc != ERR_OK)
-                snprintf(text, sizeof text, "%s", err_text());
+                err_keep(&failed, rc);
         }
         TRY(replica_end_leaf(replica));
     }
-    if (failed != ERR_OK)
-        return err_set(failed, "%s", text);
-    return rc;
+    return err_again(&failed);
 }
 
 /* The leaves of this rank in so many turns, again in smaller ones when they do
