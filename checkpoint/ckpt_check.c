@@ -48,8 +48,7 @@ enum err ckpt_check_shard(struct ckpt_read *reader,
     return rc;
 }
 
-/* --- files that are no part of the checkpoint ------------------------------
- */
+/* --- files that are no part of the checkpoint --- */
 
 struct others {
     const char *dir;

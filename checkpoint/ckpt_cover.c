@@ -47,8 +47,7 @@ int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
     return count;
 }
 
-/* --- boxes -----------------------------------------------------------------
- */
+/* --- boxes --- */
 
 static int order_in(const struct ckpt_part *x, const struct ckpt_part *y, int d)
 {
@@ -130,8 +129,7 @@ static bool any_overlap(struct ckpt_part *boxes, size_t count, int dims)
     return overlap_in_pairs(boxes, count, dims);
 }
 
-/* --- tensors ---------------------------------------------------------------
- */
+/* --- tensors --- */
 
 static int piece_order(const void *a, const void *b)
 {

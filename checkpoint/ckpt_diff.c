@@ -166,7 +166,7 @@ out:
     return rc;
 }
 
-/* --- states --------------------------------------------------------------- */
+/* --- states --- */
 
 static int compare_states(const char *entry, const json_t *a, const json_t *b,
                           json_t *out)

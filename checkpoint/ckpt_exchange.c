@@ -65,7 +65,7 @@ struct exchange {
     struct ckpt_load_stats *stats;
 };
 
-/* --- one block ------------------------------------------------------------ */
+/* --- one block --- */
 
 static enum err scatter(const struct exchange *x,
                         const struct ckpt_piece *piece, int64_t first,
@@ -131,7 +131,7 @@ static void read_elements(struct exchange *x, int shard,
         x->stats->read_bytes += (end - first) * (int64_t)dtype_bytes(dtype);
 }
 
-/* --- rounds --------------------------------------------------------------- */
+/* --- rounds --- */
 
 /* Moves on to the next block that is not private. */
 static void advance(struct exchange *x)
@@ -304,7 +304,7 @@ static enum err share(struct exchange *x)
     return ERR_OK;
 }
 
-/* --- all ------------------------------------------------------------------ */
+/* --- all --- */
 
 static void read_private(struct exchange *x)
 {

@@ -18,8 +18,7 @@
 #define TEXT_TYPE_BYTES 20
 #define TEXT_BYTES 16 /* length, and where it is in the heap */
 
-/* --- bytes ----------------------------------------------------------------
- */
+/* --- bytes --- */
 
 void ckpt_h5_put(struct ckpt_h5 *file, const void *data, size_t bytes)
 {
@@ -63,8 +62,7 @@ void ckpt_h5_checksum(struct ckpt_h5 *file, size_t begin)
             file, ckpt_lookup3(file->data + begin, file->bytes - begin), 4);
 }
 
-/* --- heap -----------------------------------------------------------------
- */
+/* --- heap --- */
 
 /* A collection below the least size is filled up with a free object. */
 void ckpt_h5_heap_end(struct ckpt_h5 *file)
@@ -113,8 +111,7 @@ void ckpt_h5_object_end(struct ckpt_h5 *file, struct ckpt_h5_object *object)
     ckpt_h5_zeros(file, (8 - object->bytes % 8) % 8);
 }
 
-/* --- headers --------------------------------------------------------------
- */
+/* --- headers --- */
 
 size_t ckpt_h5_header_begin(struct ckpt_h5 *file)
 {
@@ -215,8 +212,7 @@ void ckpt_h5_link(struct ckpt_h5 *file, const char *name, size_t length,
     ckpt_h5_number(file, address, 8);
 }
 
-/* --- attributes -----------------------------------------------------------
- */
+/* --- attributes --- */
 
 /* All but type, space and value. count -1: a scalar. */
 static void begin_attribute(struct ckpt_h5 *file, const char *name,

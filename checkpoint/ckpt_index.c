@@ -22,7 +22,7 @@
 #define OLD_PREFIX ".old-step-"
 #define STEP_DIGITS 9
 
-/* --- names ---------------------------------------------------------------- */
+/* --- names --- */
 
 enum err ckpt_index_root(char out[FSIO_PATH_MAX], const char *run_dir)
 {
@@ -84,7 +84,7 @@ int64_t ckpt_index_step_of(const char *path)
     return number_after(path + start, length - start, STEP_PREFIX);
 }
 
-/* --- listing -------------------------------------------------------------- */
+/* --- listing --- */
 
 enum err ckpt_index_for_each(const char *run_dir, ckpt_index_entry_fn entry,
                              void *arg)
@@ -178,7 +178,7 @@ out:
     return rc;
 }
 
-/* --- renames -------------------------------------------------------------- */
+/* --- renames --- */
 
 static enum err sync_root(const char *run_dir)
 {
@@ -284,7 +284,7 @@ enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
     return ERR_OK;
 }
 
-/* --- commit --------------------------------------------------------------- */
+/* --- commit --- */
 
 /* Undo a commit whose rename may not be durable. */
 static void take_back(const char *path, const char *tmp_path, bool exchanged)
@@ -369,8 +369,7 @@ enum err ckpt_index_commit(const char *run_dir, int64_t step,
     return ERR_OK;
 }
 
-/* --- LATEST ----------------------------------------------------------------
- */
+/* --- LATEST --- */
 
 enum err ckpt_index_latest_write(const char *run_dir, int64_t step)
 {

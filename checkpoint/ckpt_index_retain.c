@@ -11,7 +11,7 @@
 
 #define REASON_BYTES_MAX 4096
 
-/* --- pins ----------------------------------------------------------------- */
+/* --- pins --- */
 
 static enum err pin_path(char out[FSIO_PATH_MAX], const char *checkpoint_dir)
 {
@@ -68,7 +68,7 @@ out:
     return rc;
 }
 
-/* --- retention ------------------------------------------------------------ */
+/* --- retention --- */
 
 /* steps[0 .. result) are older than the keep-th newest good one. */
 static int older_count(const char *run_dir, const int64_t *steps, int count,

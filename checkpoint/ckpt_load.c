@@ -37,7 +37,7 @@ struct load {
     struct ckpt_load_stats stats;
 };
 
-/* --- candidates ----------------------------------------------------------- */
+/* --- candidates --- */
 
 static enum err load_list(struct load *load)
 {

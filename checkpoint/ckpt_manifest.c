@@ -40,7 +40,7 @@ int64_t ckpt_manifest_block_count(int64_t bytes)
     return (bytes + CKPT_BLOCK_BYTES - 1) / CKPT_BLOCK_BYTES;
 }
 
-/* --- writing ------------------------------------------------------------- */
+/* --- writing --- */
 
 static enum err no_memory(void)
 {
@@ -171,7 +171,7 @@ enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
     return no_memory();
 }
 
-/* --- reading ------------------------------------------------------------- */
+/* --- reading --- */
 
 enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
                             size_t *bytes, struct ckpt_manifest **out)

@@ -35,7 +35,7 @@ enum err ckpt_parity_path(char out[FSIO_PATH_MAX], const char *dir,
                      parity->set, parity->member);
 }
 
-/* --- chunks --------------------------------------------------------------- */
+/* --- chunks --- */
 
 int64_t ckpt_parity_chunk_bytes(const struct ckpt_parity *parity,
                                 const struct ckpt_manifest *manifest)
@@ -80,7 +80,7 @@ void ckpt_parity_xor(void *to, const void *from, int64_t bytes)
         out[i] = (char)(out[i] ^ in[i]);
 }
 
-/* --- the file ------------------------------------------------------------- */
+/* --- the file --- */
 
 static int64_t block_count(const struct ckpt_parity *parity)
 {

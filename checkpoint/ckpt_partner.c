@@ -78,7 +78,7 @@ int ckpt_partner_keeper(const struct ckpt_partner *partner, int rank)
     return partner->keepers[rank];
 }
 
-/* --- transfers ------------------------------------------------------------ */
+/* --- transfers --- */
 
 static enum err map_file(const struct ckpt_partner_file *file, bool make,
                          struct mapping *mapping)

@@ -40,7 +40,7 @@ struct ckpt_plan {
     int64_t block;
 };
 
-/* --- what all want -------------------------------------------------------- */
+/* --- what all want --- */
 
 /* Append to wants[*count]; adjacent intervals become one. */
 static void add_want(struct want *wants, size_t *count, int64_t base,
@@ -165,7 +165,7 @@ static bool want_of(const struct ckpt_plan *plan, int rank, int t,
     return true;
 }
 
-/* --- who reads ------------------------------------------------------------ */
+/* --- who reads --- */
 
 static bool holds(const struct ckpt_plan *plan, int rank, int shard)
 {

@@ -145,8 +145,7 @@ enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
     return ERR_OK;
 }
 
-/* --- which bytes to read ----------------------------------------------------
- */
+/* --- which bytes to read --- */
 
 static struct block block_at(const struct ckpt_shard *shard, int piece,
                              int64_t index)
@@ -212,8 +211,7 @@ static int piece_at(const struct ckpt_shard *shard, int64_t offset)
     return low;
 }
 
-/* --- reading ----------------------------------------------------------------
- */
+/* --- reading --- */
 
 static bool holds(const struct span *span, const struct block *block)
 {

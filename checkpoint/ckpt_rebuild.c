@@ -13,7 +13,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 
-/* --- what is there -------------------------------------------------------- */
+/* --- what is there --- */
 
 static int offer_here(const struct ckpt_rebuild_run *b, const char *name,
                       struct ckpt_rebuild_offer *offer)
@@ -96,7 +96,7 @@ out:
     return rc;
 }
 
-/* --- what is to do -------------------------------------------------------- */
+/* --- what is to do --- */
 
 /* The member of the set whose shard it is; -1: none. */
 static int member_with(const struct ckpt_parity *parity, int shard)
@@ -199,7 +199,7 @@ static bool plan(struct ckpt_rebuild_run *b, const int64_t *holders)
     return b->job_count > 0;
 }
 
-/* --- all ------------------------------------------------------------------ */
+/* --- all --- */
 
 static enum err agree_jobs(struct ckpt_rebuild_run *b, bool *good)
 {

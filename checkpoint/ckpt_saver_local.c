@@ -115,7 +115,7 @@ enum err ckpt_saver_start_local(struct ckpt_saver *saver, int64_t step,
     return ERR_OK;
 }
 
-/* --- what a rank does ----------------------------------------------------- */
+/* --- what a rank does --- */
 
 static enum err write_shard(struct ckpt_saver *saver)
 {
@@ -281,7 +281,7 @@ static enum err clean(struct ckpt_saver *saver)
     return ERR_OK;
 }
 
-/* --- order ---------------------------------------------------------------- */
+/* --- order --- */
 
 static bool failed(const struct ckpt_saver *saver)
 {

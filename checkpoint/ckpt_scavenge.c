@@ -30,7 +30,7 @@ struct scavenge {
     int64_t bytes;   /* of all files */
 };
 
-/* --- before --------------------------------------------------------------- */
+/* --- before --- */
 
 /* Rank 0: the newest step of the run directory that could be loaded; -1: none.
  */
@@ -73,7 +73,7 @@ static enum err begin(const struct scavenge *s)
     return ERR_OK;
 }
 
-/* --- copies --------------------------------------------------------------- */
+/* --- copies --- */
 
 /* The lowest rank that holds a shard copies it; ERR_CHECKPOINT, on all ranks,
  * when one has no holder left. *left: how many are still to be copied. */
@@ -134,7 +134,7 @@ static enum err copy_shards(struct scavenge *s)
     return ERR_OK;
 }
 
-/* --- the commit ----------------------------------------------------------- */
+/* --- the commit --- */
 
 /* The manifest's tensors as the items of a head; malloc'ed. */
 static struct ckpt_item *make_items(const struct ckpt_manifest *manifest)

@@ -86,8 +86,7 @@ void ckpt_shard_stripe_hint(const char *dir)
     posix_spawn_file_actions_destroy(&actions);
 }
 
-/* --- writing ---------------------------------------------------------------
- */
+/* --- writing --- */
 
 /* What passes by on its way to the file, in the file's order. */
 struct writer {
@@ -269,7 +268,7 @@ enum err ckpt_shard_write(const char *dir, const char *file,
     return ERR_OK;
 }
 
-/* --- copying -------------------------------------------------------------- */
+/* --- copying --- */
 
 struct copy {
     const char *from;

@@ -28,8 +28,7 @@ struct ckpt_view_about {
     json_t *fixed; /* its keys cut at the first dot */
 };
 
-/* --- sets -----------------------------------------------------------------
- */
+/* --- sets --- */
 
 static bool is_shown(const char *name, const json_t *value)
 {
@@ -141,8 +140,7 @@ static void put_set(struct ckpt_h5 *file, const struct attributes *set)
         ckpt_h5_put(file, set->messages.data, set->messages.bytes);
 }
 
-/* --- the whole ------------------------------------------------------------
- */
+/* --- the whole --- */
 
 /* {"a.b": x, "c": y} as {"a": {"b": x}, "": {"c": y}} */
 static json_t *cut_keys(json_t *flat)

@@ -43,8 +43,7 @@ struct image {
     size_t link_count;
 };
 
-/* --- mappings -------------------------------------------------------------
- */
+/* --- mappings --- */
 
 static void put_selection(struct ckpt_h5 *file, int kind, int dims,
                           const int64_t *origin, const int64_t *extent)
@@ -117,8 +116,7 @@ static void put_mappings(struct ckpt_h5 *file, struct entry *entry,
     ckpt_h5_object_end(file, &entry->mappings);
 }
 
-/* --- datasets and groups --------------------------------------------------
- */
+/* --- datasets and groups --- */
 
 static uint64_t put_dataset(struct image *image, const struct entry *entry)
 {
@@ -237,8 +235,7 @@ static uint64_t put_root(struct image *image, size_t tensors)
     return end_group(image, at, 0);
 }
 
-/* --- the whole ------------------------------------------------------------
- */
+/* --- the whole --- */
 
 static int placed_order(const void *a, const void *b)
 {

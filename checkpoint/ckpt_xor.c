@@ -54,7 +54,7 @@ struct ckpt_xor {
     char failure[512];
 };
 
-/* --- who is in a set ------------------------------------------------------ */
+/* --- who is in a set --- */
 
 static int group_count(int nodes, int group_max)
 {
@@ -166,7 +166,7 @@ void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest)
     *largest = x->largest;
 }
 
-/* --- before: files, buffers, CRCs ----------------------------------------- */
+/* --- before: files, buffers, CRCs --- */
 
 /* Bytes of segment `number` of what member `of` gives to member `to`, and where
  * they are in its shard. */
@@ -300,7 +300,7 @@ void ckpt_xor_release(struct ckpt_xor *x)
     ckpt_map_release(&x->own);
 }
 
-/* --- rounds --------------------------------------------------------------- */
+/* --- rounds --- */
 
 static char *slot(const struct set *set, int segment, int member)
 {

@@ -196,7 +196,7 @@ bool health_injected(const char *inject, const char *kind, const char *name,
     return health_listed(inject, exact) || health_listed(inject, every);
 }
 
-/* --- one child ------------------------------------------------------------ */
+/* --- one child --- */
 
 static void result_fail(struct health_result *result, enum health_state state,
                         const char *code, const char *text)
@@ -307,7 +307,7 @@ static void run_once(const struct health_check *check,
     close(pipe_fd[0]);
 }
 
-/* --- all ------------------------------------------------------------------ */
+/* --- all --- */
 
 static void run_check(const struct health_check *check,
                       const struct health_env *env, double end_s,

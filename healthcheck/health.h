@@ -121,7 +121,7 @@ struct health_verdict {
     struct health_result results[HEALTH_CHECKS_MAX];
 };
 
-/* --- health.c ------------------------------------------------------------- */
+/* --- health.c --- */
 
 /* The built-in checks. */
 const struct health_check *health_table(int *count);
@@ -153,7 +153,7 @@ bool health_item(const char **list, const char **item, size_t *length);
 /* Whether `word` is in such a list. */
 bool health_listed(const char *list, const char *word);
 
-/* --- health_limits.c ------------------------------------------------------ */
+/* --- health_limits.c --- */
 
 /* Defaults, then the file (libconfig; NULL: defaults only). ERR_USAGE also for
  * a check to disable that is none, or an Xid that is no number. */
@@ -163,7 +163,7 @@ enum err health_limits_load(const char *path, struct health_limits *out);
  * can have written, says so, and takes the defaults otherwise. */
 enum err health_limits_default(struct health_limits *out);
 
-/* --- the checks ----------------------------------------------------------- */
+/* --- the checks --- */
 
 enum err health_fs_shm(const struct health_env *env, struct health_result *out);
 enum err health_fs_tmp(const struct health_env *env, struct health_result *out);
@@ -213,7 +213,7 @@ enum err health_probe_peer(const struct health_env *env,
 enum err health_probe_allreduce(const struct health_env *env,
                                 struct health_result *out);
 
-/* --- health_report.c ------------------------------------------------------ */
+/* --- health_report.c --- */
 
 /* Fill code and reason of a verdict from its results. */
 void health_report_reason(struct health_verdict *verdict);

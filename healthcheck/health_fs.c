@@ -38,7 +38,7 @@ static void fs_bad(const struct fs_place *place, const char *code,
     snprintf(out->code, sizeof out->code, "%s_%s", place->name, code);
 }
 
-/* --- whose it is ---------------------------------------------------------- */
+/* --- whose it is --- */
 
 /* What root's files below a folder take. Folders of others are not entered, so
  * that nobody can make this walk a long one. */
@@ -111,7 +111,7 @@ static bool fs_is_roots(const struct fs_place *place, const char *path,
                          place->free_min_mib);
 }
 
-/* --- the check ------------------------------------------------------------ */
+/* --- the check --- */
 
 /* The same, by a process of its own: a user may have mounted a file system
  * there that never answers. Without an answer it is not told to be root's. */

@@ -105,7 +105,7 @@ void health_gpu_found(struct health_result *out, enum health_state state,
         snprintf(out->text, sizeof out->text, "%.79s", text);
 }
 
-/* --- what each says ------------------------------------------------------- */
+/* --- what each says --- */
 
 #define BAD(code, ...)                                                         \
     health_gpu_found(out, HEALTH_BAD, code, gpu, s->bus, __VA_ARGS__)
@@ -181,7 +181,7 @@ void health_gpu_judge(const struct health_env *env,
         judge_one(env, &states[i], i, links, out);
 }
 
-/* --- the checks ----------------------------------------------------------- */
+/* --- the checks --- */
 
 /* A job sees what it was given. */
 static int expected_here(const struct health_env *env)

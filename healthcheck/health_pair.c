@@ -61,7 +61,7 @@ static enum err pairs_create(struct comm *comm, size_t bytes,
     return ERR_OK;
 }
 
-/* --- one meeting ---------------------------------------------------------- */
+/* --- one meeting --- */
 
 /* Small whole numbers: their sums are exact. */
 static float pair_value(int rank, size_t index)
@@ -155,7 +155,7 @@ static enum err bench_meet(struct pair_bench *bench, int peer,
     return ERR_OK;
 }
 
-/* --- rounds --------------------------------------------------------------- */
+/* --- rounds --- */
 
 /* The slower side's time and the larger number of wrong elements count. */
 static enum err pairs_share(struct pair_bench *bench, int64_t *values,

@@ -24,7 +24,7 @@
 #define PROBE_SIGMA_OF_MAD 1.4826
 #define PROBE_MAD_MIN 0.01 /* of the median */
 
-/* --- processes ------------------------------------------------------------ */
+/* --- processes --- */
 
 struct member {
     pid_t pid; /* 0: not there */
@@ -154,7 +154,7 @@ bool health_probe_count(const struct health_probe *probe, int *count,
     return measure.state == HEALTH_OK;
 }
 
-/* --- speeds --------------------------------------------------------------- */
+/* --- speeds --- */
 
 enum health_state health_probe_among(const double *values, int count, int at,
                                      double ratio_min)
@@ -242,7 +242,7 @@ void health_probe_print(struct health_result *out, const char *format, ...)
         out->table[used] = '\0';
 }
 
-/* --- what is probed ------------------------------------------------------- */
+/* --- what is probed --- */
 
 enum err health_probe_default(const struct health_env *env,
                               struct health_probe *out)
@@ -268,7 +268,7 @@ enum err health_probe_default(const struct health_env *env,
 #endif
 }
 
-/* --- one GPU -------------------------------------------------------------- */
+/* --- one GPU --- */
 
 enum err health_probe_open(const struct cuda_probe *gpus, int gpu,
                            struct health_probe_gpu *out)

@@ -44,7 +44,7 @@ struct health_measure {
 typedef enum err health_probe_run(const struct health_probe *probe, int gpu,
                                   struct health_measure *out);
 
-/* --- health_probe.c ------------------------------------------------------- */
+/* --- health_probe.c --- */
 
 /* The real ones. ERR_UNSUPPORTED in builds without CUDA. */
 enum err health_probe_default(const struct health_env *env,
@@ -97,7 +97,7 @@ void health_probe_close(struct health_probe_gpu *gpu);
 /* Waits; *sum: of the counts since the last call. */
 enum err health_probe_counted(struct health_probe_gpu *gpu, uint64_t *sum);
 
-/* --- what the checks do, on what is lent ---------------------------------- */
+/* --- what the checks do, on what is lent --- */
 
 enum err health_probe_gemm_run(const struct health_probe *probe,
                                struct health_result *out);

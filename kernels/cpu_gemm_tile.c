@@ -41,8 +41,7 @@ static void prefetch_c(int rows, const struct gemm_tile *t)
             __builtin_prefetch(row + v, 1, 3);
 }
 
-/* --- chains ----------------------------------------------------------------
- */
+/* --- chains --- */
 
 /* Inline, so that `rows`, `vecs` and `whole` are constants in each copy. */
 static inline __attribute__((always_inline)) void

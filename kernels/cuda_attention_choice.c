@@ -93,8 +93,7 @@ void cuda_attention_choice_count(const struct cuda_attention_choice *choice,
         out->dnn += choice->entries[i].dnn;
 }
 
-/* --- shapes ------------------------------------------------------------------
- */
+/* --- shapes --- */
 
 /* What backward needs for so many rows of heads. */
 static size_t backward_scratch(int64_t rows, int64_t seq, int64_t head_dim)
@@ -288,8 +287,7 @@ enum err cuda_attention_choice_backward(
     return run_parts(choice, plan, ctx, shape, qkv, out, lse, dout, dqkv);
 }
 
-/* --- measuring ---------------------------------------------------------------
- */
+/* --- measuring --- */
 
 struct timing {
     struct cuda_attention_choice *choice;
@@ -379,21 +377,11 @@ static enum err measure(struct cuda_attention_choice *choice,
     return ERR_OK;
 }
 
-/* Its operands do not fit into the memory to measure in. */
-static enum err no_room(struct entry *entry, size_t bytes)
-{
-    char words[96];
-    TRY(cuda_fallback("%s does not fit into the %zu MiB that are left to "
-                      "measure in",
-                      words_of(&entry->key, words), bytes >> 20));
-    entry->chosen = true;
-    return ERR_OK;
-}
-
 enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
                                        const struct kernel_ctx *ctx,
                                        void *memory, size_t bytes)
 {
+    char words[96];
     assert((uintptr_t)memory % ALIGNMENT == 0);
     for (int i = 0; i < choice->count; i++) {
         struct entry *entry = &choice->entries[i];
@@ -401,7 +389,10 @@ enum err cuda_attention_choice_measure(struct cuda_attention_choice *choice,
         if (entry->chosen)
             continue;
         if (!place(&entry->key, memory, bytes, &timing)) {
-            TRY(no_room(entry, bytes));
+            TRY(cuda_fallback("%s does not fit into the %zu MiB that are left "
+                              "to measure in",
+                              words_of(&entry->key, words), bytes >> 20));
+            entry->chosen = true;
             continue;
         }
         timing.shape = shape_of(&entry->key, timing.slopes);
@@ -422,8 +413,7 @@ size_t cuda_attention_choice_scratch(const struct kernel_limits *limits)
     return 0;
 }
 
-/* --- text --------------------------------------------------------------------
- */
+/* --- text --- */
 
 enum err cuda_attention_choice_write(const struct cuda_attention_choice *choice,
                                      char **text)

@@ -19,8 +19,7 @@
 /* Between the choices of products and those of attention. */
 #define SEPARATOR "--\n"
 
-/* --- attention ---------------------------------------------------------------
- */
+/* --- attention --- */
 
 #ifdef KERNELS_CUDNN
 /* One for this process, as cuda_blas_shared(). */
@@ -120,8 +119,7 @@ static enum err attention_read(const char *text)
                    "here: load the version that the run began with");
 }
 
-/* --- both --------------------------------------------------------------------
- */
+/* --- both --- */
 
 enum err cuda_choice_measure(const struct kernel_ctx *ctx, void *memory,
                              size_t bytes)

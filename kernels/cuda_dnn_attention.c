@@ -291,8 +291,7 @@ size_t cuda_dnn_attention_scratch(const struct cuda_dnn_attention *attention)
     return attention->delta_bytes + cuda_dnn_graph_workspace(attention->graph);
 }
 
-/* --- running -----------------------------------------------------------------
- */
+/* --- running --- */
 
 /* What cuDNN is given: memory by id. */
 struct operands {

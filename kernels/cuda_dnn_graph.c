@@ -24,8 +24,7 @@ struct cuda_dnn_graph {
     char text[512];
 };
 
-/* --- descriptors -------------------------------------------------------------
- */
+/* --- descriptors --- */
 
 static void keep(struct cuda_dnn_graph *graph, enum err rc)
 {
@@ -144,8 +143,7 @@ void cuda_dnn_graph_destroy(struct cuda_dnn_graph *graph)
     free(graph);
 }
 
-/* --- tensors -----------------------------------------------------------------
- */
+/* --- tensors --- */
 
 struct cuda_dnn_shape cuda_dnn_packed(int64_t a, int64_t b, int64_t c,
                                       int64_t d)
@@ -199,8 +197,7 @@ int cuda_dnn_scalar(struct cuda_dnn_graph *graph, int64_t id)
     return add_tensor(graph, CUDNN_DATA_FLOAT, &one, id, true);
 }
 
-/* --- operations --------------------------------------------------------------
- */
+/* --- operations --- */
 
 static void pointwise(struct cuda_dnn_graph *graph, cudnnPointwiseMode_t mode,
                       int64_t axis, int x, int b, int t, int y)
@@ -282,8 +279,7 @@ void cuda_dnn_transpose(struct cuda_dnn_graph *graph, int x, int y)
     finish(graph, op, "adding a transposition");
 }
 
-/* --- plans -------------------------------------------------------------------
- */
+/* --- plans --- */
 
 static void describe_device(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
                             const char *device)

@@ -238,8 +238,7 @@
        (dtype, n, vocab, scale, logits, labels, gradient, losses), logits,     \
        labels, losses)
 
-/* --- mixture of experts: n tokens, each goes to top_k experts -------------
- */
+/* --- mixture of experts: n tokens, each goes to top_k experts --- */
 
 /* probs[n, experts] holds logits and becomes their softmax; chosen[n,
  * top_k] are the experts in falling order of probability (equal ones: the
@@ -317,8 +316,7 @@
     OP(grouped_gemm, (enum dtype dtype, const struct grouped_gemm *gemm),      \
        (dtype, gemm), gemm->offsets, gemm->a, gemm->b, gemm->c)
 
-/* --- tensors in fewer bits ------------------------------------------------
- */
+/* --- tensors in fewer bits --- */
 
 /* packed: kernels_packed_bytes(packing, rows, cols) bytes. bf16 goes to
  * PACKING_INT8 only, in the bytes of the same numbers in fp32; what comes
@@ -397,8 +395,7 @@
         const void *g, float *m),                                              \
        (dtype, n, step, p, g, m), p, g, m, step->copy)
 
-/* --- 8-bit floats: NULL where there are none (CPU) -------------------------
- */
+/* --- 8-bit floats: NULL where there are none (CPU) --- */
 
 /* y = x * *scale in fp32, rounded to nearest even in 8 bits; what is beyond
  * the largest finite value, Inf too, becomes that, NaN stays NaN (of either
@@ -416,8 +413,7 @@
     OP(gemm_fp8, (const struct gemm_fp8 *gemm), (gemm), gemm->a, gemm->b,      \
        gemm->c, gemm->bias, gemm->unscale_a, gemm->unscale_b)
 
-/* --- the list: ops of every backend, and those of 8-bit floats --------------
- */
+/* --- the list: ops of every backend, and those of 8-bit floats --- */
 
 /* clang-format off */
 #define KERNEL_OPS(OP)                                                         \

@@ -45,7 +45,7 @@ static const char *const names[] = { "replica owner", "flat",    "uneven",
                                      "rows",          "columns", "replicated",
                                      "random boxes",  "nothing" };
 
-/* --- items ---------------------------------------------------------------- */
+/* --- items --- */
 
 static inline void catalogue(struct ckpt_item *items)
 {
@@ -254,7 +254,7 @@ static inline int64_t payload(void)
     return bytes;
 }
 
-/* --- helpers -------------------------------------------------------------- */
+/* --- helpers --- */
 
 /* A point counts when it holds on every rank. */
 static inline void everywhere(struct comm *comm, bool pass, const char *what,

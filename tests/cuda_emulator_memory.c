@@ -27,8 +27,7 @@ struct copy {
 static struct area areas[AREAS_MAX];
 static int opened;
 
-/* --- memory ----------------------------------------------------------------
- */
+/* --- memory --- */
 
 static void protect(int access)
 {
@@ -111,8 +110,7 @@ static void area_destroy(struct arena *arena)
     *arena = (struct arena){ 0 };
 }
 
-/* --- copies ----------------------------------------------------------------
- */
+/* --- copies --- */
 
 static void run_copy(void *what)
 {

@@ -74,8 +74,7 @@ static void forbid(bool wrong, const char *text)
     abort();
 }
 
-/* --- streams ---------------------------------------------------------------
- */
+/* --- streams --- */
 
 static void stream_run(struct stream *stream, int64_t until)
 {
@@ -165,8 +164,7 @@ out:
     return rc;
 }
 
-/* --- events ----------------------------------------------------------------
- */
+/* --- events --- */
 
 enum err cuda_emulator_streams_event_create(void **event)
 {
@@ -237,8 +235,7 @@ out:
     return rc;
 }
 
-/* --- what is kept ----------------------------------------------------------
- */
+/* --- what is kept --- */
 
 static enum err spoil(struct stream *stream, const char *what)
 {

@@ -12,7 +12,7 @@
 #define LEAVES 16
 #define EXPERTS_MAX 8
 
-/* --- the script ---------------------------------------------------------- */
+/* --- the script --- */
 
 struct step {
     int64_t samples, seq_len, fixed;
@@ -30,8 +30,7 @@ static const struct step script[] = {
 };
 #define STEPS (int)(sizeof script / sizeof script[0])
 
-/* --- the device ------------------------------------------------------------
- */
+/* --- the device --- */
 
 /* A fixture whose weights and gradients are tensors. */
 struct device {
@@ -128,8 +127,7 @@ static inline void device_close(struct device *d)
     d->memory.stream_destroy(d->stream);
 }
 
-/* --- leaves ----------------------------------------------------------------
- */
+/* --- leaves --- */
 
 static inline bool same_step(const struct step *a, const struct step *b,
                              bool experts)

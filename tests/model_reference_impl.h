@@ -59,8 +59,7 @@ static inline void choose(struct run *run, int64_t choice)
     run->loss.choices = (run->loss.choices ^ (uint64_t)choice) * 0x100000001b3u;
 }
 
-/* --- random numbers ----------------------------------------------------------
- */
+/* --- random numbers --- */
 
 /* Which chunk, and where in it, a token of the leaf is. */
 static inline int chunk_of(const struct run *run, int64_t token)

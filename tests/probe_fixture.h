@@ -14,8 +14,7 @@
 
 extern const struct kernels cuda_table_emulated;
 
-/* --- three GPUs, of which the second may be ill ----------------------------
- */
+/* --- three GPUs, of which the second may be ill --- */
 
 enum ill {
     SOUND,
@@ -129,7 +128,7 @@ static const struct cuda_probe gpus = {
     .wrong_sum = cuda_probe_wrong_sum_emulated,
 };
 
-/* --- NCCL: calls wait until their group ends ------------------------------ */
+/* --- NCCL: calls wait until their group ends --- */
 
 static struct {
     const float *from[GPUS];

@@ -10,8 +10,7 @@
 
 #define SHARD "shard-00000-of-00001.h5"
 
-/* --- ways to damage the newest of steps 1 and 2 ----------------------------
- */
+/* --- ways to damage the newest of steps 1 and 2 --- */
 
 /* Flip one bit of a file, `from_end` bytes before its end. */
 static void flip(const char *path, off_t from_end)
@@ -256,8 +255,7 @@ static void test_no_fresh_start(struct comm *comm, const char *run)
     tap_ok(strstr(err_text(), ".bad-step") != NULL, "the text says where");
 }
 
-/* --- every byte ------------------------------------------------------------
- */
+/* --- every byte --- */
 
 /* Flip one bit of every byte in turn; count the flips that verify misses. */
 static void test_every_byte(const char *dir, const char *file)
@@ -311,8 +309,7 @@ static void test_exhaustive(struct comm *comm, const char *run)
     tap_ok(ckpt_verify(dir) == ERR_OK, "it is good again");
 }
 
-/* --- manifests with a good CRC and wrong contents ---------------------------
- */
+/* --- manifests with a good CRC and wrong contents --- */
 
 static const struct {
     const char *find, *put;

@@ -16,8 +16,7 @@ static void is_ok(enum err rc, const char *what)
         tap_note("%s: %s", err_name(rc), err_text());
 }
 
-/* --- transfers -------------------------------------------------------------
- */
+/* --- transfers --- */
 
 /* A transfer that O_DIRECT does not allow is made all the same. */
 static void test_direct_refused(const char *folder)
@@ -55,8 +54,7 @@ static void test_direct_refused(const char *folder)
     free(buffer);
 }
 
-/* --- sizes -----------------------------------------------------------------
- */
+/* --- sizes --- */
 
 /* mpt-125m's weights and moments, cut flat; nothing is written but metadata. */
 static int model_items(struct ckpt_item **out, const struct params *params,
@@ -171,8 +169,7 @@ static void test_small_bound(const char *folder)
     free(items);
 }
 
-/* --- covering --------------------------------------------------------------
- */
+/* --- covering --- */
 
 /* [4, 6, 5]: three intervals whose boxes are known. */
 static void test_boxes_of_intervals(void)

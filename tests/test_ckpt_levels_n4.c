@@ -56,7 +56,7 @@ static void everywhere(const struct levels *l, bool pass, const char *format,
     tap_ok(rc == ERR_OK && good == 1, "%s", what);
 }
 
-/* --- what the levels hold ------------------------------------------------- */
+/* --- what the levels hold --- */
 
 /* A run of its own, known as u-1, and the nodes' folders beside it. */
 static void begin(struct levels *l, const char *name)
@@ -179,7 +179,7 @@ static bool node_damage(const struct levels *l, int64_t step, int node,
     return done;
 }
 
-/* --- the newest intact step of both levels -------------------------------- */
+/* --- the newest intact step of both levels --- */
 
 static void test_levels(struct levels *l)
 {
@@ -218,7 +218,7 @@ static void test_levels(struct levels *l)
     loads(l, -2, false, "nothing is left, and that is no fresh start");
 }
 
-/* --- whose ---------------------------------------------------------------- */
+/* --- whose --- */
 
 static enum err identify(const struct levels *l, const char *uuid)
 {
@@ -249,7 +249,7 @@ static void test_afresh(struct levels *l)
     loads(l, 20, true, "its copies count");
 }
 
-/* --- scavenging ----------------------------------------------------------- */
+/* --- scavenging --- */
 
 static void scavenges(const struct levels *l, int64_t want, const char *when)
 {

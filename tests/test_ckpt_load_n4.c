@@ -11,7 +11,7 @@
 
 #define TIMEOUT_S 60.0
 
-/* --- tests ---------------------------------------------------------------- */
+/* --- tests --- */
 
 /* Every block is read once, whoever wants it, and by all in turn. */
 static void check_stats(struct comm *comm, enum sharding stored,
@@ -166,7 +166,7 @@ static void test_mismatch(struct comm *comm, const char *run)
                "and nothing", "is set aside");
 }
 
-/* --- shards that only some can open --------------------------------------- */
+/* --- shards that only some can open --- */
 
 enum placement { ROUND_ROBIN, ALL_AT_LAST, TWO_COPIES, MISSING, LOST };
 static const char *const placements[] = { "each shard at one rank",
@@ -253,7 +253,7 @@ static void test_nodes(struct comm *comm, const char *run, int64_t step)
                "a shard lost by its only holder", "ends it on all ranks");
 }
 
-/* --- damage --------------------------------------------------------------- */
+/* --- damage --- */
 
 /* Rank 0 changes a byte of the payload: of the last piece of the shard. */
 static void damage(struct comm *comm, const char *dir, int which)

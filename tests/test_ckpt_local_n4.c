@@ -46,7 +46,7 @@ static void everywhere(struct comm *comm, bool pass, const char *what)
     tap_ok(rc == ERR_OK && good == 1, "%s", what);
 }
 
-/* --- copies --------------------------------------------------------------- */
+/* --- copies --- */
 
 static int64_t file_bytes(int rank)
 {
@@ -129,7 +129,7 @@ static void test_copies(struct comm *comm, struct ckpt_partner *partner,
                "a file that is there already is an error, and no more");
 }
 
-/* --- putting together ----------------------------------------------------- */
+/* --- putting together --- */
 
 /* What rank r put into the folder of node `node`, copied from the run. */
 static bool copy_file(const char *run, int64_t step, const char *local,
@@ -231,7 +231,7 @@ static void test_choose(struct comm *comm, const struct ckpt_partner *partner,
                "and nothing newer than that");
 }
 
-/* --- saving --------------------------------------------------------------- */
+/* --- saving --- */
 
 static enum err save_local(struct comm *comm, struct ckpt_saver *saver,
                            struct ckpt_item *items, int64_t step,
@@ -325,7 +325,7 @@ static void test_save(struct comm *comm, const struct ckpt_partner *partner,
     fixture_free(items, FIXTURE_ITEMS);
 }
 
-/* --- one save or load, for crashes ---------------------------------------- */
+/* --- one save or load, for crashes --- */
 
 static enum err run_save(struct comm *comm, const char *run, char *local,
                          int64_t step, int xor_group)

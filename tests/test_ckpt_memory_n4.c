@@ -45,7 +45,7 @@ struct world {
     struct ckpt_memory memory;
 };
 
-/* --- the memory ----------------------------------------------------------- */
+/* --- the memory --- */
 
 static void reach(struct device *device, bool may)
 {
@@ -100,7 +100,7 @@ static enum err no_stage(size_t bytes, struct arena *out)
     return err_set(ERR_MEMORY, "no %zu bytes of such memory", bytes);
 }
 
-/* --- items ---------------------------------------------------------------- */
+/* --- items --- */
 
 enum sharding { SPREAD, TURNED, WHOLE };
 
@@ -174,7 +174,7 @@ static bool holds(struct world *world, const struct ckpt_item *items,
     return good;
 }
 
-/* --- points --------------------------------------------------------------- */
+/* --- points --- */
 
 /* A point counts when it holds on every rank. */
 static void everywhere(struct world *world, bool pass, const char *what)

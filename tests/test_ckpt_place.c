@@ -15,7 +15,7 @@
 
 static const int64_t shape[CKPT_DIMS_MAX] = { 5, 6, 7 };
 
-/* --- parts ---------------------------------------------------------------- */
+/* --- parts --- */
 
 static int64_t draw(uint64_t *state, int64_t end)
 {
@@ -105,7 +105,7 @@ static void test_parts(void)
     tap_is_int(bad, 0, "%d pairs of intervals and boxes", TRIALS);
 }
 
-/* --- conversion ----------------------------------------------------------- */
+/* --- conversion --- */
 
 static double bf16_value(uint16_t half)
 {

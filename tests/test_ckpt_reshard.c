@@ -129,8 +129,7 @@ static void test_refusals(const char *dir, const char *folder)
     damage(dir, "shard-00000-of-00001.h5", 4200);
 }
 
-/* --- checks ----------------------------------------------------------------
- */
+/* --- checks --- */
 
 #define BIG_ELEMENTS (5 * 1024 * 1024)
 

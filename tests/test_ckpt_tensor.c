@@ -10,7 +10,7 @@
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 
-/* --- boxes ---------------------------------------------------------------- */
+/* --- boxes --- */
 
 #define SHARDS 3
 #define TENSORS 2
@@ -201,7 +201,7 @@ static void test_boxes(const char *dir)
         ckpt_manifest_free_shard(&shards[s]);
 }
 
-/* --- statistics ----------------------------------------------------------- */
+/* --- statistics --- */
 
 static const float special[] = { 1, -2, NAN, INFINITY, 0, -0.0f, 3, -INFINITY };
 static const uint16_t half[] = { 0x3f80, 0xc020,

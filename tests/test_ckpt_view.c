@@ -321,8 +321,7 @@ static void test_missing(void)
     destroy(&w);
 }
 
-/* --- attributes ------------------------------------------------------------
- */
+/* --- attributes --- */
 
 static const char state_text[] =
     "{\"run_uuid\": \"u\", \"tokens\": 1536, \"lr0\": 1e-05, \"yes\": true, "

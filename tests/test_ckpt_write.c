@@ -18,8 +18,7 @@ static void is_ok(enum err rc, const char *what)
         tap_note("%s: %s", err_name(rc), err_text());
 }
 
-/* --- checkpoints made by hand ----------------------------------------------
- */
+/* --- checkpoints made by hand --- */
 
 static const struct ckpt_item tensors[TENSORS] = {
     { .name = "grid", .dims = 2, .shape = { 12, 10 } },
@@ -153,8 +152,7 @@ out:
     return rc;
 }
 
-/* --- reading back ----------------------------------------------------------
- */
+/* --- reading back --- */
 
 struct expected {
     const struct ckpt_item *item;
@@ -261,8 +259,7 @@ static void test_memory_file_system(void)
     fsio_remove_tree(dir);
 }
 
-/* --- what else a checkpoint of boxes must be proof against -------------------
- */
+/* --- what else a checkpoint of boxes must be proof against --- */
 
 static const struct {
     const char *find, *put;

@@ -8,7 +8,7 @@
 #include "checkpoint/ckpt_xor.h"
 #include "tests/ckpt_world.h"
 
-/* --- damage --------------------------------------------------------------- */
+/* --- damage --- */
 
 enum harm { FLIP_HEAD, FLIP_PARITY, CUT_PARITY, NO_PARITY, FLIP_SHARD, HARMS };
 
@@ -75,7 +75,7 @@ static void test_damage(const struct world *world, int group, int at,
     }
 }
 
-/* --- damage while saving -------------------------------------------------- */
+/* --- damage while saving --- */
 
 /* A folder with nothing but the own shard of a step of the run. */
 static bool own_shard(const struct world *world, int64_t step, const char *dir,
@@ -161,7 +161,7 @@ static void test_failure(const struct world *world, int64_t *step)
                "the next save works");
 }
 
-/* --- all ------------------------------------------------------------------ */
+/* --- all --- */
 
 static void run_tests(struct world *world)
 {

@@ -12,7 +12,7 @@ static int members_of(int ranks, int group)
     return ranks == 3 ? 3 : ranks < group ? ranks : group;
 }
 
-/* --- groups --------------------------------------------------------------- */
+/* --- groups --- */
 
 static void test_groups(const struct world *world)
 {
@@ -35,7 +35,7 @@ static void test_groups(const struct world *world)
     }
 }
 
-/* --- any node lost -------------------------------------------------------- */
+/* --- any node lost --- */
 
 static int64_t bytes_here(const char *dir, const char *prefix, int *count)
 {
@@ -146,7 +146,7 @@ static void test_any_lost(const struct world *world, int group, const int *cut,
     }
 }
 
-/* --- more lost ------------------------------------------------------------ */
+/* --- more lost --- */
 
 /* Nodes `a` and `b` are lost: the step, or the run's own if `held` is not. */
 static void two_lost(const struct world *world, int group, int a, int b,
@@ -163,7 +163,7 @@ static void two_lost(const struct world *world, int group, int a, int b,
     lose(world, world->rank); /* each its own */
 }
 
-/* --- all ------------------------------------------------------------------ */
+/* --- all --- */
 
 static void run_tests(struct world *world)
 {

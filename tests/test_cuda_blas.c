@@ -122,8 +122,7 @@ static void check_products(struct kernel_ctx *ctx)
     tap_is_int(fake.alive, 0, "everything is destroyed");
 }
 
-/* --- 8-bit floats ------------------------------------------------------------
- */
+/* --- 8-bit floats --- */
 
 #define FP8_N 16
 #define FP8_K 32

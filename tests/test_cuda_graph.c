@@ -110,8 +110,7 @@ out:
     b->memory->graph_destroy(NULL);
 }
 
-/* --- what cannot be kept ---------------------------------------------------
- */
+/* --- what cannot be kept --- */
 
 static enum err do_upload(struct bench *b)
 {
@@ -229,8 +228,7 @@ static void test_spoilt(struct bench *b)
                "nothing is kept without a stream");
 }
 
-/* --- another thread --------------------------------------------------------
- */
+/* --- another thread --- */
 
 static void *copies(void *argument)
 {

@@ -28,7 +28,7 @@ static const struct {
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
 
-/* --- a rank -------------------------------------------------------------- */
+/* --- a rank --- */
 
 /* What comes goes on to the next one: only the next one of the victim waits for
  * the victim itself. */

@@ -21,7 +21,7 @@
 static char folder[FSIO_PATH_MAX];
 static int pipe_of_parent[2];
 
-/* --- checks that misbehave ------------------------------------------------ */
+/* --- checks that misbehave --- */
 
 static enum err run_fine(const struct health_env *env,
                          struct health_result *out)
@@ -305,7 +305,7 @@ static void test_many(void)
     tap_is_int(verdict.state, HEALTH_UNKNOWN, "no checks, no verdict");
 }
 
-/* --- the built-in checks -------------------------------------------------- */
+/* --- the built-in checks --- */
 
 /* Runs one built-in check; false: there is none. */
 static bool run_builtin(const char *id, const char *root, const char *inject,

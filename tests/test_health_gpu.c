@@ -48,7 +48,7 @@ static struct health_env env_here(void)
     return env;
 }
 
-/* --- states --------------------------------------------------------------- */
+/* --- states --- */
 
 static void test_states(void)
 {
@@ -199,7 +199,7 @@ static void test_library(void)
     health_nvml_close(&library);
 }
 
-/* --- the bus -------------------------------------------------------------- */
+/* --- the bus --- */
 
 static void test_bus(void)
 {
@@ -255,7 +255,7 @@ static void test_bus(void)
                "a job's check has, for each of 8 GPUs");
 }
 
-/* --- the kernel's log ----------------------------------------------------- */
+/* --- the kernel's log --- */
 
 #define XID(number, bus, second)                                               \
     "4,77," second "000000,-;NVRM: Xid (PCI:" bus "): " number                 \

@@ -14,7 +14,7 @@
 #include "tests/probe_fixture.h"
 #include "tests/tap.h"
 
-/* --- the probes ----------------------------------------------------------- */
+/* --- the probes --- */
 
 typedef enum err probe_run(const struct health_probe *, struct health_result *);
 
@@ -201,7 +201,7 @@ static void test_floors(void)
     env.limits = none;
 }
 
-/* --- how speeds are judged ------------------------------------------------ */
+/* --- how speeds are judged --- */
 
 static void test_among(void)
 {
@@ -291,7 +291,7 @@ static void test_result(void)
     env.limits = none;
 }
 
-/* --- all-reduce ----------------------------------------------------------- */
+/* --- all-reduce --- */
 
 static void test_allreduce(void)
 {

@@ -65,8 +65,7 @@ static void name(const struct kernels *table, const struct format *f,
     tap_note("%s/%s %s, %s", table->backend, table->kernel_set, f->name, what);
 }
 
-/* --- quantize ----------------------------------------------------------------
- */
+/* --- quantize --- */
 
 /* What the outputs must be for x[rows, cols], an element at a time. */
 static void check_codes(const struct format *f, int64_t rows, int64_t cols,
@@ -175,8 +174,7 @@ static void check_shapes(const struct kernels *table, const struct format *f)
     tensor_free(&x);
 }
 
-/* --- products ----------------------------------------------------------------
- */
+/* --- products --- */
 
 struct product {
     int64_t m, n, k;
@@ -346,8 +344,7 @@ static void check_products(const struct kernels *table)
     check_product(table, &products[1], 1, 1);
 }
 
-/* --- tables ------------------------------------------------------------------
- */
+/* --- tables --- */
 
 /* Also of tables that can only say so when they are asked. */
 static bool lacks(const struct kernels *table)

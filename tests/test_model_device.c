@@ -62,8 +62,7 @@ static const struct {
       .unclipped = true },
 };
 
-/* --- one configuration -----------------------------------------------------
- */
+/* --- one configuration --- */
 
 #define LOSS_F32 2e-6
 #define LOSS_BF16 (1.0 / 128)
@@ -247,8 +246,7 @@ static void test_cases(const struct kernels *kernels)
         }
 }
 
-/* --- leaves that follow each other -----------------------------------------
- */
+/* --- leaves that follow each other --- */
 
 /* Of other samples, with other tokens. */
 static struct leaf other_leaf(const struct model_fixture *f, int number,
@@ -412,8 +410,7 @@ static void test_packed(const struct kernels *kernels)
     }
 }
 
-/* --- the proof, and failures -----------------------------------------------
- */
+/* --- the proof, and failures --- */
 
 /* That the host cannot read a tensor is what all of the above relies on. */
 static void test_reach(const struct kernels *kernels)

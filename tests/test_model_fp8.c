@@ -8,8 +8,7 @@
 #include "tests/kernel_check.h"
 #include "tests/model_fp8.h"
 
-/* --- whole models ----------------------------------------------------------
- */
+/* --- whole models --- */
 
 /* Of the cross entropy, relative. */
 #define LOSS_NEAR 0.02
@@ -202,8 +201,7 @@ static void test_models(const struct kernels *kernels)
     }
 }
 
-/* --- what counts -----------------------------------------------------------
- */
+/* --- what counts --- */
 
 static bool found_in(struct device *d, struct model *model,
                      const struct leaf *leaf, float *found)
@@ -285,8 +283,7 @@ static void test_counted_as_graphs(const struct kernels *kernels)
     free(found);
 }
 
-/* --- plans and refusals ----------------------------------------------------
- */
+/* --- plans and refusals --- */
 
 static void test_plan(const struct kernels *kernels)
 {

@@ -13,8 +13,7 @@
     LLAMA, .experts = 4, .experts_top_k = 2, .router_normalize = 1.0,          \
            .balance_weight = 0.5
 
-/* --- the same bits ---------------------------------------------------------
- */
+/* --- the same bits --- */
 
 static void test_bits(const struct kernels *kernels, const char *name,
                       struct model_config config, enum dtype dtype)
@@ -55,8 +54,7 @@ static void test_bits(const struct kernels *kernels, const char *name,
     fixture_destroy(f);
 }
 
-/* --- what is not kept ------------------------------------------------------
- */
+/* --- what is not kept --- */
 
 /* op_by_op: what is changed leaves nothing to keep. */
 static void check_plain(struct device *d, const char *name)
@@ -100,8 +98,7 @@ static void test_plain(const struct kernels *kernels)
     fixture_destroy(f);
 }
 
-/* --- failures --------------------------------------------------------------
- */
+/* --- failures --- */
 
 static int begun;
 static const struct kernels *whole;
@@ -210,8 +207,7 @@ static void test_failures(const struct kernels *kernels)
     fixture_destroy(f);
 }
 
-/* --- a limit, and forgetting -----------------------------------------------
- */
+/* --- a limit, and forgetting --- */
 
 #define KINDS (MODEL_GRAPHS_MAX + 3)
 

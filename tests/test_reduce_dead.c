@@ -31,7 +31,7 @@ static const struct {
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
 
-/* --- a rank -------------------------------------------------------------- */
+/* --- a rank --- */
 
 static int adding_signal; /* what ends this rank as it adds; 0: nothing */
 

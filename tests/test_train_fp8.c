@@ -105,8 +105,7 @@ static void test_operands(const struct world *world)
     train_fp8_destroy(fp8);
 }
 
-/* --- a checkpoint's state --------------------------------------------------
- */
+/* --- a checkpoint's state --- */
 
 static bool same_scales(const struct train_fp8 *a, const struct train_fp8 *b)
 {

@@ -45,7 +45,7 @@ static bool read_kib(const char *root, const char *file, const char *name,
     return found;
 }
 
-/* --- cgroups -------------------------------------------------------------- */
+/* --- cgroups --- */
 
 /* Names of what both versions have. */
 struct version {
@@ -229,7 +229,7 @@ size_t memory_available(const char *root)
     return left;
 }
 
-/* --- this process --------------------------------------------------------- */
+/* --- this process --- */
 
 static size_t left_of(__rlimit_resource_t resource, const char *name)
 {

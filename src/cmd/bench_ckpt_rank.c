@@ -50,8 +50,7 @@ struct bench {
     int rounds;
 };
 
-/* --- state -----------------------------------------------------------------
- */
+/* --- state --- */
 
 /* Every parameter once per copy, with the part that lies in this rank's half of
  * the flat space. The parts begin at page borders, as those do that a saver has
@@ -134,8 +133,7 @@ out:
     return rc;
 }
 
-/* --- the bare disk ---------------------------------------------------------
- */
+/* --- the bare disk --- */
 
 static enum err raw_open(struct bench *b, int kind, int flags, int *fd,
                          char path[FSIO_PATH_MAX])
@@ -192,8 +190,7 @@ static void drop_all(struct bench *b)
         drop(path);
 }
 
-/* --- measuring -------------------------------------------------------------
- */
+/* --- measuring --- */
 
 static enum err save(struct bench *b, const struct ckpt_item *items, int count)
 {

@@ -35,7 +35,7 @@ enum err bench_gemm(const struct bench_options *options, json_t **result);
 /* The result as a table. */
 void bench_gemm_print(const json_t *result);
 
-/* --- what its files share ------------------------------------------------- */
+/* --- what its files share --- */
 
 #define BENCH_GEMM_SAMPLES 24
 #define BENCH_GEMM_SHAPES 160

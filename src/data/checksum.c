@@ -1,3 +1,5 @@
+/* Computes the checksums that an index may name, one after the other over a
+ * shard's bytes. What is compared with what is decided in mds.c. */
 #include "src/data/checksum.h"
 
 #include <assert.h>

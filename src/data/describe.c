@@ -1,3 +1,5 @@
+/* Gathers what tessera-data info and head print, and formats it. Samples are
+ * read through scan.c. */
 #include "src/data/describe.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* The unigram entropy of a data set, from one pass over its tokens. */
 #include "src/data/entropy.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Fills a batch from a data set: tokens, labels, padding and documents. Which
+ * samples a rank reads is the trainer's business. */
 #include "src/data/loader.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/* Reads samples out of one MDS shard, and checks its size and checksums. Which
+ * shards there are is read in mds_index.c, values are decoded in
+ * mds_encoding.c. */
 #include "src/data/mds.h"
 
 #include <assert.h>

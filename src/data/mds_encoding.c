@@ -1,3 +1,5 @@
+/* Reads the name of a column's encoding, and turns a sample's bytes into
+ * tokens. */
 #include "src/data/mds_encoding.h"
 
 #include <stdlib.h>

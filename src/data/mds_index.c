@@ -1,3 +1,5 @@
+/* Reads index.json into a list of shards and columns, and refuses what can't be
+ * right. No shard is opened here. */
 #include "src/data/mds_index.h"
 
 #include <assert.h>

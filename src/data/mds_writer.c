@@ -1,3 +1,5 @@
+/* Writes shards and their index as Streaming does. The folder appears by
+ * publish.c; text becomes tokens in tokenize.c. */
 #include "src/data/mds_writer.h"
 
 #include <assert.h>

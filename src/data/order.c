@@ -1,3 +1,4 @@
+/* The sample at a position of the shuffled stream, computed and not stored. */
 #include "src/data/order.h"
 
 #include <assert.h>

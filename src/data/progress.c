@@ -1,3 +1,5 @@
+/* Prints how far long work has come. Those that do the work call it; it keeps
+ * no thread. */
 #include "src/data/progress.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* Builds a data set's folder under a hidden name and puts it in its place, over
+ * an older one only if that holds nothing but a data set. */
 #include "src/data/publish.h"
 
 #include <dirent.h>

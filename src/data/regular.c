@@ -1,3 +1,4 @@
+/* Opens, sizes and reads regular files, and says what else a path may be. */
 #include "src/data/regular.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Passes over whole data sets: to count, to verify, to adopt. What one sample's
+ * bytes mean is the format's business. */
 #include "src/data/scan.h"
 
 #include <assert.h>

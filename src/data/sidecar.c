@@ -1,3 +1,4 @@
+/* Reads, checks and writes tessera.json. */
 #include "src/data/sidecar.h"
 
 #include <jansson.h>

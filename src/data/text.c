@@ -1,3 +1,5 @@
+/* Reads text files and divides them into documents, a piece at a time. What
+ * becomes of the text is the caller's business. */
 #include "src/data/text.h"
 
 #include <assert.h>

@@ -1,3 +1,5 @@
+/* Makes a data set of text files: documents to tokens, tokens to samples,
+ * samples to shards. */
 #include "src/data/tokenize.h"
 
 #include <assert.h>
@@ -112,7 +114,7 @@ static enum err tokenize_read(struct tokenize *job, char *const *files,
     progress_end(&job->progress);
     if (job->result.samples == 0)
         return err_set(ERR_DATA, "%s%s: no text in it", files[0],
-                     count > 1 ? " and the other files" : "");
+                       count > 1 ? " and the other files" : "");
     return ERR_OK;
 }
 

@@ -1,3 +1,4 @@
+/* The tokenizers that there are by name: bytes alone. */
 #include "src/data/tokenizer.h"
 
 #include <assert.h>

@@ -100,7 +100,7 @@ static void pass_streams(struct pass *pass)
     }
 }
 
-/* --- what does not change from leaf to leaf ------------------------------- */
+/* --- what does not change from leaf to leaf --- */
 
 static enum err upload_identity(struct model *model)
 {
@@ -168,8 +168,7 @@ static enum err model_constants(struct model *model)
     return model_fp8_create(model);
 }
 
-/* --- making one ------------------------------------------------------------
- */
+/* --- making one --- */
 
 /* Memory, laid out. */
 static enum err model_allocate(struct model *model)

@@ -2,8 +2,7 @@
  * bringing back what backward needs. */
 #include "src/model/model_impl.h"
 
-/* --- what the halves of a block share ----------------------------------------
- */
+/* --- what the halves of a block share --- */
 
 static bool in_fp8(const struct pass *pass, enum linear linear)
 {

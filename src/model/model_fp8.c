@@ -31,8 +31,7 @@ float model_fp8_largest(int64_t number)
     return number % OPERANDS == OPERAND_DY ? E5M2_LARGEST : E4M3_LARGEST;
 }
 
-/* --- memory ----------------------------------------------------------------
- */
+/* --- memory --- */
 
 static void *take_larger(struct arena *arena, int64_t a, int64_t b)
 {
@@ -86,8 +85,7 @@ out:
     return rc;
 }
 
-/* --- scales ----------------------------------------------------------------
- */
+/* --- scales --- */
 
 enum err model_fp8_upload(struct model *model, const float *scale,
                           const float *unscale)
@@ -118,8 +116,7 @@ enum err model_fp8_download(struct model *model, float *largest)
         model->fp8.largest, largest);
 }
 
-/* --- products --------------------------------------------------------------
- */
+/* --- products --- */
 
 static int64_t number_of(const struct pass *pass, enum linear linear,
                          enum operand operand)

@@ -31,8 +31,7 @@ struct model_graphs {
     bool failed; /* the device does not keep what the model does */
 };
 
-/* --- what can be kept ------------------------------------------------------
- */
+/* --- what can be kept --- */
 
 static bool draws(const struct model_config *config)
 {
@@ -88,8 +87,7 @@ static struct kept *find(struct model_graphs *graphs, const struct kind *kind)
     return NULL;
 }
 
-/* --- a leaf ----------------------------------------------------------------
- */
+/* --- a leaf --- */
 
 static enum err capture(struct model *model, enum err (*run)(struct model *),
                         void **graph)
@@ -142,8 +140,7 @@ enum err model_graph_run(struct model *model, enum err (*run)(struct model *))
     return launch(model, kept->graph);
 }
 
-/* --- making and forgetting -------------------------------------------------
- */
+/* --- making and forgetting --- */
 
 void model_graph_layout(struct model *model, struct arena *arena)
 {

@@ -62,7 +62,7 @@ void model_sequence_layout(struct model *model, int64_t n, struct arena *arena)
     }
 }
 
-/* --- one step: the own queries, the keys and values of one rank ----------- */
+/* --- one step: the own queries, the keys and values of one rank --- */
 
 /* The own keys and values without the queries between them. */
 static enum err collect_kv(const struct model *model)

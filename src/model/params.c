@@ -17,7 +17,7 @@ static int64_t round_up(int64_t value, int64_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/* --- the block that is being laid out ------------------------------------- */
+/* --- the block that is being laid out --- */
 
 struct builder {
     const struct model_config *config;
@@ -173,8 +173,7 @@ static void add_norm(struct builder *b, enum param_role role, const char *name,
         add_bias(b, role + 1, text, width);
 }
 
-/* --- the parts of a transformer block ---------------------------------------
- */
+/* --- the parts of a transformer block --- */
 
 static void add_attention(struct builder *b)
 {
@@ -256,8 +255,7 @@ static void add_layer(struct builder *b, int layer)
         add_experts(b);
 }
 
-/* --- the table ---------------------------------------------------------------
- */
+/* --- the table --- */
 
 static void add_all(struct builder *b)
 {
@@ -320,8 +318,7 @@ void params_destroy(struct params *params)
     free(params);
 }
 
-/* --- fresh values ------------------------------------------------------------
- */
+/* --- fresh values --- */
 
 /* Elements [first, last) of a tensor. */
 static void init_part(const struct param *param, uint64_t seed, int64_t first,

@@ -5,8 +5,7 @@
 #include "src/parallel/replica_impl.h"
 #include "src/parallel/tree.h"
 
-/* --- whole gradients of a slot: nothing happens but the first call -----------
- */
+/* --- whole gradients of a slot: nothing happens but the first call --- */
 
 static enum err whole_gather(void *arg, int block, const void **weights)
 {
@@ -122,8 +121,7 @@ static int64_t whole_fixed(void *arg)
     return 2 * number + (leaf_block(replica, 0) != NULL);
 }
 
-/* --- block by block ----------------------------------------------------------
- */
+/* --- block by block --- */
 
 /* After a failed exchange the order of calls is lost for good. */
 static enum err noted(struct replica *replica, enum err rc)

@@ -74,8 +74,7 @@ static int deepest(const struct scatter *scatter)
     return depth;
 }
 
-/* --- memory -----------------------------------------------------------------
- */
+/* --- memory --- */
 
 /* Layers take turns in two. */
 float *scatter_buffer(const struct scatter *scatter, int block)
@@ -192,8 +191,7 @@ void scatter_destroy(struct scatter *scatter)
     free(scatter);
 }
 
-/* --- dealing ----------------------------------------------------------------
- */
+/* --- dealing --- */
 
 int scatter_turns(const struct scatter *scatter)
 {
@@ -226,8 +224,7 @@ void scatter_turn(struct scatter *scatter, int turn)
            (size_t)scatter->params->block_count * sizeof scatter->opened[0]);
 }
 
-/* --- a block ----------------------------------------------------------------
- */
+/* --- a block --- */
 
 enum err scatter_gradient(struct scatter *scatter, int block, float **gradient)
 {

@@ -12,8 +12,7 @@ struct crowd {
     int64_t begin, elements;
 };
 
-/* --- adding -----------------------------------------------------------------
- */
+/* --- adding --- */
 
 static struct crowd crowd_of(const struct scatter *scatter, int block)
 {
@@ -116,8 +115,7 @@ static enum err add_round(struct scatter *scatter, int64_t count)
     return ERR_OK;
 }
 
-/* --- travelling --------------------------------------------------------------
- */
+/* --- travelling --- */
 
 /* The piece is at the wire's place for it. */
 static enum err pack_piece(const struct scatter *scatter, int64_t place,

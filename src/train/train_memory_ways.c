@@ -129,7 +129,7 @@ static enum err plan_way(struct planner *planner,
                                   planner->params, plan);
 }
 
-/* --- what there is to choose from ----------------------------------------- */
+/* --- what there is to choose from --- */
 
 static void add_spread(const struct planner *planner, struct spread spread,
                        struct spread list[SPREADS_MAX], int *count)
@@ -185,7 +185,7 @@ static int list_spreads(const struct planner *planner, bool others,
     return count;
 }
 
-/* --- what it costs -------------------------------------------------------- */
+/* --- what it costs --- */
 
 /* How much a byte counts that goes to `group` neighbouring ranks: whole to
  * other nodes, less within the node. */
@@ -277,7 +277,7 @@ static int by_cost(const void *a, const void *b)
                                       : x->shard_degree - y->shard_degree;
 }
 
-/* --- the search ----------------------------------------------------------- */
+/* --- the search --- */
 
 static enum err try_way(struct planner *planner, struct train_memory_way *way,
                         bool *fits)
@@ -409,7 +409,7 @@ out:
     return rc;
 }
 
-/* --- auto ----------------------------------------------------------------- */
+/* --- auto --- */
 
 /* "zero1", "zero3 over 8 ranks" */
 static void name_way(const struct train_memory_way *way, char *text,

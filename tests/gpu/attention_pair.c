@@ -61,8 +61,7 @@ static void soften_values(const struct run *run)
             run->qkv[i] *= 0.25f; /* exact */
 }
 
-/* --- the device --------------------------------------------------------------
- */
+/* --- the device --- */
 
 static enum err send(const struct run *run, const float *from, int64_t count,
                      void *tensor)
@@ -149,8 +148,7 @@ static enum err compute(struct run *run, int i)
     return fetch(run, run->device_lse, run->lse_count, DTYPE_F32, &made->lse);
 }
 
-/* --- where things lie --------------------------------------------------------
- */
+/* --- where things lie --- */
 
 /* The row of a token's part: of query head h, or of its key or value. */
 static int64_t place(const struct attention *s, int64_t b, int64_t t,
@@ -196,8 +194,7 @@ static double worse(double worst, double error)
     return error >= 0 ? fmax(worst, error) : INFINITY;
 }
 
-/* --- one side and the other --------------------------------------------------
- */
+/* --- one side and the other --- */
 
 static double difference_near(const struct run *run, int64_t b, int64_t first,
                               enum attention_part part, int64_t h)
@@ -235,8 +232,7 @@ static void compare_sides(const struct run *run,
                                               (double)run->made[1].lse[i]));
 }
 
-/* --- fp64 --------------------------------------------------------------------
- */
+/* --- fp64 --- */
 
 static double dot(const float *x, const float *y, int64_t n)
 {

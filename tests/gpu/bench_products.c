@@ -175,8 +175,7 @@ static void bench_grouped(struct bench *b)
     }
 }
 
-/* --- algorithms beside each other --------------------------------------------
- */
+/* --- algorithms beside each other --- */
 
 /* Of the largest element: one rounding of bf16 and another order of sums. */
 #define APART_BF16 0x1p-7

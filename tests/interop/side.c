@@ -30,8 +30,7 @@ struct side {
     int item_count;
 };
 
-/* --- state -----------------------------------------------------------------
- */
+/* --- state --- */
 
 static void lay_out(struct side *side, int rank, struct arena *arena)
 {
@@ -102,8 +101,7 @@ static void clear(struct side *side)
     memset(side->arena.base, 0, side->arena.used);
 }
 
-/* --- measuring -------------------------------------------------------------
- */
+/* --- measuring --- */
 
 /* Files of the newest step leave the page cache; they are on the disk already.
  */

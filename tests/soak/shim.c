@@ -127,8 +127,7 @@ static int failed(int number)
     return -1;
 }
 
-/* --- the calls --------------------------------------------------------------
- */
+/* --- the calls --- */
 
 static int open_any(const char *path, int flags, mode_t mode)
 {

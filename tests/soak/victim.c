@@ -51,7 +51,7 @@ static bool same(struct found a, struct found b)
     return a.step == b.step && a.values == b.values;
 }
 
-/* --- journal -------------------------------------------------------------- */
+/* --- journal --- */
 
 static void journal_write(const char *journal, const char *what, int64_t a,
                           int64_t b)
@@ -87,7 +87,7 @@ static void journal_read(const char *journal, struct found *committed,
     fclose(file);
 }
 
-/* --- save ----------------------------------------------------------------- */
+/* --- save --- */
 
 /* What a failed save must leave behind: the checkpoint before it. */
 static bool still_there(struct comm *comm, const char *run, const char *journal)
@@ -171,7 +171,7 @@ static int save_locked(struct comm *comm, const struct options *options,
     return status;
 }
 
-/* --- check ---------------------------------------------------------------- */
+/* --- check --- */
 
 static bool wrong(const char *text)
 {
