@@ -4,13 +4,13 @@
 setup() {
     BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
     CKPT=$BIN/tessera-ckpt
-    [ -x "$BIN/../tests/test_ckpt_n4" ] || skip "test_ckpt_n4 was not built"
+    [ -x "$BIN/../tests/test_ckpt_n1234" ] || skip "test_ckpt_n1234 was not built"
     DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-ckpt-cmd.XXXXXX")
     RUN=$DIR/run
     STEP=$RUN/checkpoints/step-000000007
     SHARD=$STEP/shard-00000-of-00001.h5
-    "$BIN/../tests/test_ckpt_n4" save "$RUN" 5
-    "$BIN/../tests/test_ckpt_n4" save "$RUN" 7
+    "$BIN/../tests/test_ckpt_n1234" save "$RUN" 5
+    "$BIN/../tests/test_ckpt_n1234" save "$RUN" 7
 }
 
 teardown() {

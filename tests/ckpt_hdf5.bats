@@ -6,9 +6,9 @@
 load run_helpers
 
 setup() {
-    SAVER=$BIN/../tests/test_ckpt_n4
+    SAVER=$BIN/../tests/test_ckpt_n1234
     CKPT=$BIN/tessera-ckpt
-    [ -x "$SAVER" ] || skip "test_ckpt_n4 was not built"
+    [ -x "$SAVER" ] || skip "test_ckpt_n1234 was not built"
     command -v h5dump >/dev/null || skip "h5dump is not installed"
     command -v python3 >/dev/null || skip "python3 is not installed"
     "$MPIRUN" 2 true || skip "no working mpirun"

@@ -5,9 +5,9 @@
 MPIRUN=$BATS_TEST_DIRNAME/mpirun
 
 setup() {
-    TEST_PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_n4
+    TEST_PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_n1234
     CKPT=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/tessera-ckpt
-    [ -x "$TEST_PROGRAM" ] || skip "test_ckpt_n4 was not built"
+    [ -x "$TEST_PROGRAM" ] || skip "test_ckpt_n1234 was not built"
     "$MPIRUN" 2 true || skip "no working mpirun"
     DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-reshard.XXXXXX")
 }

@@ -5,8 +5,8 @@
 setup() {
     BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
     CKPT=$BIN/tessera-ckpt
-    SAVER=$BIN/../tests/test_ckpt_n4
-    [ -x "$SAVER" ] || skip "test_ckpt_n4 was not built"
+    SAVER=$BIN/../tests/test_ckpt_n1234
+    [ -x "$SAVER" ] || skip "test_ckpt_n1234 was not built"
     DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-ckpt-tools.XXXXXX")
     RUN=$DIR/run
     ROOT=$RUN/checkpoints

@@ -10,8 +10,8 @@ TENSORS="0 transformer.wte.weight 400 4
 6 big 1740800 4"
 
 setup() {
-    TEST_PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_n4
-    [ -x "$TEST_PROGRAM" ] || skip "test_ckpt_n4 was not built"
+    TEST_PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_n1234
+    [ -x "$TEST_PROGRAM" ] || skip "test_ckpt_n1234 was not built"
     command -v h5dump >/dev/null || skip "h5dump is not installed"
     "$MPIRUN" 2 true || skip "no working mpirun"
     DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-view.XXXXXX")

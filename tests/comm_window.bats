@@ -5,7 +5,7 @@
 load run_helpers
 
 setup() {
-    PROGRAM=$BIN/../tests/test_reduce_n4
+    PROGRAM=$BIN/../tests/test_reduce_n1234
     DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-window.XXXXXX")
     unshare --uts --mount true || skip "nodes can't be made up here"
 }

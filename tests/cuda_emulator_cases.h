@@ -1,5 +1,5 @@
 /* Small kernels that a device would run well, badly, or not at all: what the
- * emulator must do with each is test_cuda_emulator.c's. */
+ * emulator must do with each is test_cuda_emulator_emu.c's. */
 #ifndef TESSERA_TESTS_CUDA_EMULATOR_CASES_H
 #define TESSERA_TESTS_CUDA_EMULATOR_CASES_H
 

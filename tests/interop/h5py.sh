@@ -7,7 +7,7 @@ set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
-PROGRAM=$BIN/../tests/test_ckpt_n4
+PROGRAM=$BIN/../tests/test_ckpt_n1234
 VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/h5py
 PYTHON=/usr/bin/python3
 COUNT=0
@@ -32,7 +32,7 @@ check() {
     fi
 }
 
-[ -x "$PROGRAM" ] || skip "test_ckpt_n4 was not built"
+[ -x "$PROGRAM" ] || skip "test_ckpt_n1234 was not built"
 "$HERE/../mpirun" 2 true 2>/dev/null || skip "no working mpirun"
 if ! "$PYTHON" -c 'import h5py' 2>/dev/null; then
     PYTHON=$VENV/bin/python

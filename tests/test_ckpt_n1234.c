@@ -1,9 +1,9 @@
 /* Checkpoints of several ranks: sharded save, load by other intervals, one
  * decision for all ranks. Works with any number of ranks.
  *
- *     test_ckpt_n4                  the tests
- *     test_ckpt_n4 save RUN STEP    save, each rank its part
- *     test_ckpt_n4 load RUN STEP    load with this number of ranks; exit 0 if
+ *     test_ckpt_n1234                  the tests
+ *     test_ckpt_n1234 save RUN STEP    save, each rank its part
+ *     test_ckpt_n1234 load RUN STEP    load with this number of ranks; exit 0 if
  *                                   exactly that step's values came back
  */
 #include <fcntl.h>

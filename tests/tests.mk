@@ -1,0 +1,243 @@
+# How tests are built and run; the Makefile includes it. A test is tests/test_*.c,
+# and what it needs stands at the end of its name:
+#
+#   _n124   runs on 1, 2 and on 4 ranks (each digit is a number of them)
+#   _emu    links the CUDA kernels compiled for the processor; needs a C++ compiler
+#   _nvcc   needs the headers of the CUDA toolkit, or of cuDNN
+#
+# tests/*.bats are jobs and commands, tests/gpu what a machine with a GPU runs.
+DEPS_TEST := g++ bats clang-format hdf5-tools slurm-wlm munge environment-modules dict-gcide \
+    iproute2 util-linux perl procps kmod
+DEPS_HASH := clang libomp-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+TOOLS_TEST := g++ bats h5dump slurmctld slurmd munged modulecmd ip unshare prove mpirun
+MISSING_TEST := $(if $(and $(call have,$(TOOLS_TEST)),$(wildcard /usr/share/dictd/gcide.dict.dz)),,yes)
+HAVE_CXX := $(shell command -v $(CXX))
+TEST_SRC := $(sort $(wildcard tests/test_*.c))
+TEST_SRC := $(if $(HAVE_CXX),$(TEST_SRC),$(foreach t,$(TEST_SRC),$(if $(findstring _emu,$(t)),,$(t))))
+TEST_SRC := $(filter-out $(if $(filter 1,$(WITH_CUDA)),,%_nvcc.c) $(if $(HAVE_CUDNN),,%_dnn_nvcc.c),$(TEST_SRC))
+TESTS    := $(TEST_SRC:tests/%.c=$(B)/tests/%)
+# one wrapper for each number of ranks, for prove
+ranks_of  = $(foreach d,1 2 3 4 5 6 7 8,$(findstring $(d),$(lastword $(subst _n, ,$(1)))))
+TESTS_N  := $(shell printf '%s\n' $(TESTS) | grep -E '_n[1-8]+$$')
+TESTS_1  := $(filter-out $(TESTS_N),$(TESTS))
+WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(t)),$(t).np$(n).t))
+TESTS_EMU := $(foreach t,$(TESTS),$(if $(findstring _emu,$(t)),$(t)))
+# jobs on Slurm mostly wait: they run one after the other beside all other tests
+LANES    := -j2 --rules 'seq=tests/{slurm_*,cluster}.bats' --rules 'seq=**'
+BATS     := $(sort $(wildcard tests/*.bats)) tests/inputs.t tests/style.t
+
+# linked before the library, this object makes crash points work
+CRASH    := $(B)/checkpoint/ckpt_crash.points.o
+CRASHING := $(B)/crash/bin/tessera-train
+SOAK     := $(addprefix $(B)/soak/,victim shim.so)
+EMULATOR := $(addprefix $(B)/tests/cuda_emulator,.o _memory.o _streams.o)
+EMULATED := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.emulated.o) $(B)/kernels/cuda_table.emulated.o $(EMULATOR))
+# the same with a look at every access: tests/cuda_race.h
+RACED    := $(if $(HAVE_CXX),$(CUDA_SRC:%.cu=$(B)/%.raced.o) $(B)/kernels/cuda_table.emulated.o $(EMULATOR) $(B)/tests/cuda_race.o)
+# libraries of GPUs that tests open where there are none, a BLAS for the bench
+NVMLS    := $(addprefix $(B)/fake/,libnvidia-ml.so.1 libnvidia-ml-old.so)
+FAKES    := $(NVMLS) $(B)/fake/blas/libblis.so.4
+# the tests of ops on a GPU, and with the emulator in its place (tests/gpu); of
+# the CPU's kernel sets there is nothing to compare there, nor are there such pages
+OP_TESTS := $(filter-out test_kernels_same test_kernels_pages,$(patsubst tests/%.c,%,$(sort $(wildcard tests/test_kernels_*.c))))
+MANAGED  := $(addprefix $(B)/tests/gpu/,managed.o managed_again.o managed_memory.o)
+WRAPPED  := -Wl,--wrap=aligned_alloc,--wrap=free,--wrap=kernels_all -Wl,--as-needed
+# what has nothing to compute with elsewhere: NCCL, and cuDNN where it is known
+GPU_ONLY := $(B)/gpu/test_nccl $(if $(HAVE_CUDNN),$(B)/gpu/test_attention_cudnn)
+GPU      := $(if $(filter 1,$(WITH_CUDA)),$(OP_TESTS:%=$(B)/gpu/%) $(GPU_ONLY) $(B)/gpu/bench_kernels)
+GPU_REHEARSAL := $(addprefix $(B)/gpu/rehearsal/,$(filter-out $(if $(HAVE_CXX),,%bf16 %fp8),$(OP_TESTS)))
+RACES    := $(addprefix $(B)/race/,$(OP_TESTS) test_cuda_probe_emu)
+# those that take seconds, for make check
+RACES_SHORT := $(if $(HAVE_CXX),$(filter-out %gemm %gemm_bf16 %norm %moe %attention %attention_chunk,$(RACES)))
+
+# --- objects ------------------------------------------------------------------
+$(B)/tests/test_health_gpu.o: CPPFLAGS += $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
+$(addprefix $(B)/tests/,gpu/managed_cuda.o $(patsubst %,%.o,cuda_blas_fake cuda_dnn_fake) $(notdir $(patsubst tests/%.c,%.o,$(wildcard tests/*_nvcc.c)))): CPPFLAGS += -isystem $(CUDA_ROOT)/include
+$(B)/tests/test_cuda_dnn_nvcc.o: CPPFLAGS += -DDRIVER_DOUBLE='"$(abspath $(B))/tests/libcuda.so.1"'
+
+CXXFLAGS = -std=c++17 $(OPT) -Wall -Wextra -Wshadow $(if $(filter 1,$(WERROR)),-Werror) $(SANITIZE) \
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics -ffp-contract=off -pthread -MMD -MP
+# a vector at an address that no GPU takes ends the program, with words if SAN=1
+ALIGNED := -fsanitize=alignment -fsanitize-undefined-trap-on-error
+
+define compile_cxx
+@mkdir -p $(@D)
+@echo "  CXX   $<$(1)"
+$(Q)$(CXX) -I. $(CXXFLAGS) $(2) -c $< -o $@
+endef
+define shared
+@mkdir -p $(@D)
+@echo "  CC    $@"
+$(Q)$(CC) $(filter-out -MMD -MP -fopenmp $(SANITIZE),$(CPPFLAGS) $(CFLAGS)) $(1) -fPIC -shared \
+    -Wl,-soname,$(@F) -o $@ $(filter %.c,$^) -ldl
+endef
+
+$(B)/tests/%.o: tests/%.cc
+	$(call compile_cxx,,)
+
+# shared memory gets a section of its own: g++ forgets that attribute in templates
+$(B)/%.emulated.o: %.cu
+	$(call compile_cxx, (emulated),$(if $(SANITIZE),,$(ALIGNED)) -include tests/cuda_emulator.h -x c++)
+	$(Q)objcopy --rename-section .bss=cuda_shared $@
+
+$(B)/%.emulated.o: %.c
+	$(call compile, (emulated),-DCUDA_EMULATED)
+
+# with calls at every access, which tests/cuda_race.cc answers
+$(B)/%.raced.o: CXXFLAGS := $(filter-out $(SANITIZE),$(CXXFLAGS)) -O1 -fsanitize=thread
+$(B)/%.raced.o: %.cu
+	$(call compile_cxx, (raced),$(ALIGNED) -include tests/cuda_emulator.h -x c++)
+	$(Q)objcopy --rename-section .bss=cuda_shared $@
+
+$(CRASH): checkpoint/ckpt_crash.c
+	$(call compile, (crash points),-DCKPT_CRASH_POINTS)
+
+# one of the processor's threads: it is the kernels' that count here
+$(B)/race/%.o: tests/%.c
+	$(call compile, (raced),-DCHECK_THREADS_MAX=1)
+
+# --- tests --------------------------------------------------------------------
+$(B)/tests/%: $(B)/tests/%.o $(B)/tests/tap.o $(CRASH) $(LIB)
+	$(call link,)
+
+# those of the emulator itself have kernels of their own
+EMU_OWN := $(addprefix $(B)/tests/,test_cuda_race_emu test_cuda_emulator_emu)
+$(filter-out $(EMU_OWN) %_same,$(TESTS_EMU) $(filter $(B)/tests/test_kernels%,$(TESTS))): $(EMULATED)
+$(EMU_OWN): $(B)/tests/cuda_emulator.o
+$(B)/tests/test_cuda_race_emu: $(B)/tests/cuda_race_cases.raced.o $(B)/tests/cuda_race.o
+$(B)/tests/test_cuda_emulator_emu: $(B)/tests/cuda_emulator_cases.emulated.o
+$(B)/tests/test_gpu_attention_emu: $(B)/tests/gpu/attention_pair.o
+$(B)/tests/test_gpu_managed: $(MANAGED)
+$(B)/tests/test_gpu_managed: LDFLAGS += $(WRAPPED)
+$(addprefix $(B)/tests/,test_model test_model_sequence test_model_device_emu): $(B)/tests/model_reference.o
+$(B)/tests/test_cuda_blas_nvcc: $(B)/tests/cuda_blas_fake.o
+$(B)/tests/test_cuda_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o | $(B)/tests/libcuda.so.1
+$(B)/tests/test_health_gpu $(B)/tests/test_health_probe_emu: | $(NVMLS)
+$(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
+
+define wrapper
+$(1).np$(2).t: $(1)
+	$$(Q)printf '%s\n' '#!/bin/sh' 'exec tests/mpirun $(2) $(1)' > $$@ && chmod +x $$@
+endef
+$(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(t)),$(eval $(call wrapper,$(t),$(n)))))
+
+$(B)/race/test_%: $(B)/race/test_%.o $(B)/tests/tap.o $(B)/tests/cuda_race_tables.o $(RACED) $(LIB)
+	$(call link,-Wl$(comma)--wrap=kernels_all)
+
+$(B)/gpu/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/managed_cuda.o $(LIB)
+	$(call link,$(WRAPPED))
+
+$(B)/gpu/test_attention_cudnn: $(B)/tests/gpu/attention_pair.o
+$(GPU_ONLY): $(B)/gpu/%: $(B)/tests/gpu/%.o $(B)/tests/tap.o $(LIB)
+	$(call link,-Wl$(comma)--as-needed)
+
+# only bf16 and fp8 need the emulator there: what takes fp32 is quicker on the CPU's table
+$(filter %bf16 %fp8,$(GPU_REHEARSAL)): $(EMULATED)
+$(B)/gpu/rehearsal/test_%: $(B)/tests/test_%.o $(B)/tests/tap.o $(MANAGED) $(B)/tests/gpu/managed_host.o $(LIB)
+	$(call link,$(WRAPPED))
+
+$(B)/gpu/bench_kernels: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/bench_*.c)) $(LIB)
+	$(call link,-Wl$(comma)--as-needed)
+
+$(B)/gpu/predict: $(patsubst %.c,$(B)/%.o,$(wildcard tests/gpu/predict*.c)) $(LIB)
+	$(call link,-Wl$(comma)--as-needed)
+
+# --- programs and libraries for tests -------------------------------------------
+# with crash points; never installed
+$(B)/crash/bin/tessera-%: $(CRASH) $(B)/bin/tessera-%
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(CRASH) $(patsubst %.c,$(B)/%.o,src/cmd/$*.c $(wildcard src/cmd/$*_*.c)) $(LIB) $(LDLIBS)
+
+$(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/tests/tap.o $(CRASH) $(LIB)
+	$(call link,-rdynamic)
+
+$(B)/interop/side: $(B)/tests/interop/side.o $(LIB)
+	$(call link,)
+
+$(B)/interop/step: $(B)/tests/interop/step.o $(B)/src/cmd/bench_model.o $(LIB)
+	$(call link,)
+
+# the program of make hash without libraries, for another processor's emulator;
+# what it does not reach may lack its library
+$(B)/alone/tessera-hash: LDLIBS := -ldl -lm
+$(B)/alone/tessera-hash: $(addprefix $(B)/,src/cmd/hash.o src/cmd/hash_style.o src/cmd/hash_text.o tests/hash_alone.o) $(LIB)
+	$(call link,-Wl$(comma)--gc-sections)
+
+$(B)/soak/shim.so: tests/soak/shim.c tests/soak/shim_store.c tests/soak/shim.h
+	$(call shared,)
+
+$(NVMLS): tests/nvml_fake.c healthcheck/health_nvml.h
+	$(call shared,$(if $(findstring old,$@),-DNVML_FAKE_OLD))
+
+$(B)/fake/blas/%: tests/blas_fake.c
+	$(call shared,)
+
+$(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
+	$(call shared,)
+
+# --- targets -------------------------------------------------------------------
+ifeq ($(MISSING_BUILD),)
+gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
+
+tests: $(TESTS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
+
+# The tests that need Slurm say themselves that they skip when it is missing and
+# cannot be installed.
+check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
+	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests $(RACES_SHORT) tiny-data
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(LANES) $(TESTS_1) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
+
+soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
+	tests/soak/matrix $(B)/soak
+
+matrix: all ## every strategy on 1 to 8 ranks, with every style of model
+	TESSERA_BIN=$(abspath $(B)/bin) tests/matrix
+
+hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as root)
+	apt-get install -y -qq --no-install-recommends $(DEPS_HASH)
+
+hash: $(B)/bin/tessera-hash ## the same bits everywhere, as README has them (UPDATE=1 writes them there)
+	+@BUILD=$(B) WITH_MPI=$(WITH_MPI) MAKE="$(MAKE)" tests/hash $(if $(filter-out 0,$(UPDATE)),--update)
+
+demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch through a bad and a dead node, to the same bits
+	+@$(MAKE) --no-print-directory all
+	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
+
+interop: all tests ## data against Streaming, checkpoints against h5py
+	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh tests/interop/h5py.sh
+
+interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
+	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh
+
+interop-step: all $(B)/interop/step ## the step beside PyTorch's on this CPU (downloads 3 GB)
+	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/torch_step.sh
+
+sanitize: ## the C tests under ASan and UBSan
+	+@$(MAKE) --no-print-directory SAN=1 sanitize-run
+
+sanitize-run: $(TESTS_1)
+	ASAN_OPTIONS=detect_leaks=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1)
+
+racecheck: $(B)/tests/test_cuda_race_emu $(RACES) ## the CUDA kernels' tests, looking for data races
+	prove --timer $^
+
+tiny-data: $(B)/tiny-data/train/index.json ## data of jobs/conf/tiny.cfg
+
+$(B)/tiny-data/train/index.json: $(B)/bin/tessera-data tests/english-text
+	$(Q)tests/english-text 4000000 > $(B)/tiny.txt
+	$(Q)$(B)/bin/tessera-data tokenize --force --seq-len 128 --eval-fraction 0.05 --out $(B)/tiny-data $(B)/tiny.txt
+	$(Q)rm -f $(B)/tiny.txt
+endif
+
+lint: layers ## cppcheck, shellcheck, layers, style
+	@tests/style --format
+	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
+	shellcheck -x $$(git ls-files jobs tests .ci | xargs grep -lE '^#!.*[/ ](ba)?sh$$') $(wildcard jobs/lib/*.sh tests/*.bash tests/gpu/*.bash)
+
+layers: ## no include against the direction of dependencies
+	@tests/layers
+
+format: ## lay the C files out as .clang-format says (clang-format 14)
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu')
