@@ -19,7 +19,7 @@ struct bench_model {
     const struct bench_model_kind *kind;
     struct comm *own; /* NULL: the communicator is the caller's */
     struct comm *comm;
-    int slots;
+    int leaves; /* of a batch */
     const struct kernels *kernels;
     struct params *params;
     struct model *model;
@@ -84,7 +84,8 @@ enum err bench_model_find(const char *name, struct bench_model_kind *out)
         out->config.max_seq_len = out->seq_len;
         return model_config_check(&out->config);
     }
-    return err_set(ERR_USAGE, "no model '%s'; there are 125m, 10m and moe", name);
+    return err_set(ERR_USAGE, "no model '%s'; there are 125m, 10m and moe",
+                   name);
     return ERR_OK;
 }
 
@@ -151,7 +152,7 @@ enum err bench_model_join(const struct bench_model_kind *kind, int threads,
     TRY_OUT(comm_agree(comm, rc));
     bench->kind = kind;
     bench->comm = comm;
-    bench->slots = options->slots;
+    bench->leaves = leaves;
     kernels_spread_threads(threads);
     TRY_OUT(comm_agree(comm, open_model(bench, threads, leaves)));
     TRY_OUT(replica_create(comm, bench->kernels, &bench->ctx, bench->params,
@@ -165,12 +166,12 @@ out:
 }
 
 enum err bench_model_create(const struct bench_model_kind *kind, int threads,
-                            struct bench_model **out)
+                            int leaves, struct bench_model **out)
 {
     enum err rc = ERR_OK;
     struct comm *comm = NULL;
     struct replica_options options = {
-        .strategy = REPLICA_ZERO1, .slots = 1, .leaves = 1, .exact = true
+        .strategy = REPLICA_ZERO1, .slots = 1, .leaves = leaves, .exact = true
     };
     TRY_OUT(comm_create("self", NULL, NULL, 60.0, &comm));
     TRY_OUT(bench_model_join(kind, threads, comm, &options, out));
@@ -213,10 +214,10 @@ static enum err train_leaf(struct bench_model *bench, int rows, int number)
 }
 
 /* The gradient of the sum of the batch's losses, and that sum. */
-static enum err gradient(struct bench_model *bench, int leaves, double *sum)
+static enum err gradient(struct bench_model *bench, double *sum)
 {
     struct replica *replica = bench->replica;
-    int rows = bench->kind->samples / (bench->slots * leaves);
+    int rows = bench->kind->samples / bench->leaves;
     replica_begin_batch(replica);
     for (int turn = 0; turn < replica_turns(replica); turn++) {
         int leaf = replica_leaf(replica, turn);
@@ -235,11 +236,10 @@ static long minor_faults(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_minflt : 0;
 }
 
-enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
+enum err bench_model_step(struct bench_model *bench, double *loss,
                           double *seconds)
 {
     const struct bench_model_kind *kind = bench->kind;
-    assert(kind->samples % (bench->slots * leaves) == 0);
     double labels = kind->samples * (kind->seq_len - 1);
     double norm = 0.0;
     double t = (double)++bench->step;
@@ -253,12 +253,9 @@ enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
         .correction2 = (float)(1.0 - pow(0.95, t)),
         .grad_scale = (float)(1.0 / labels),
     };
-    /* another number of leaves takes other memory, which is no part of a step
-     */
-    TRY(replica_set_leaves(bench->replica, leaves));
     double begin = clock_now();
     long faults = minor_faults();
-    TRY(gradient(bench, leaves, loss));
+    TRY(gradient(bench, loss));
     *loss /= labels;
     TRY(replica_gradient_norm(bench->replica, &norm));
     TRY(replica_update(bench->replica, &step));

@@ -34,10 +34,10 @@ void bench_model_batch(int64_t vocab_size, int samples, int seq_len,
 
 struct bench_model;
 
-/* By itself, to be trained by steps of any number of leaves. kind is borrowed.
- */
+/* By itself, with the memory of a run whose batch is so many leaves of one slot,
+ * which divide the samples. kind is borrowed. */
 enum err bench_model_create(const struct bench_model_kind *kind, int threads,
-                            struct bench_model **out);
+                            int leaves, struct bench_model **out);
 /* One rank of several, on what the options say; slots * leaves divide the
  * samples. kind and comm are borrowed. Collective. */
 enum err bench_model_join(const struct bench_model_kind *kind, int threads,
@@ -46,10 +46,9 @@ enum err bench_model_join(const struct bench_model_kind *kind, int threads,
                           struct bench_model **out);
 void bench_model_destroy(struct bench_model *bench);
 
-/* One optimizer step (forward, backward, norm, AdamW) over `leaves` leaves of a
- * slot, which divide the samples. loss: mean over the labels, before the
- * update; the same bits on every rank. Collective. */
-enum err bench_model_step(struct bench_model *bench, int leaves, double *loss,
+/* One optimizer step (forward, backward, norm, AdamW). loss: mean over the
+ * labels, before the update; the same bits on every rank. Collective. */
+enum err bench_model_step(struct bench_model *bench, double *loss,
                           double *seconds);
 
 /* Minor page faults in all steps so far. */

@@ -125,7 +125,7 @@ static enum err one_step(struct bench *b, int kind, int round)
     double loss = 0.0, seconds = 0.0;
     TRY(comm_barrier(b->comm));
     if (b->models[kind] != NULL)
-        rc = bench_model_step(b->models[kind], 1, &loss, &seconds);
+        rc = bench_model_step(b->models[kind], &loss, &seconds);
     if (rc == ERR_COMM)
         return rc;
     if (rc == ERR_OK && comm_rank(b->comm) == 0 && !kinds[kind].fast)

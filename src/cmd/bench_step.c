@@ -59,35 +59,40 @@ static enum err measure_steps(const void *arg, double *values)
     struct kernel_ctx ctx = { .threads = phase->threads };
     const struct kernels *kernels;
     const char *source;
-    struct bench_model *bench = NULL, *dense = NULL;
+    struct bench_model *bench = NULL, *elastic = NULL, *dense = NULL;
     int steps = kind->steps;
     double loss;
     TRY_OUT(kernels_find("cpu", "auto", &kernels));
-    TRY_OUT(bench_model_create(kind, phase->threads, &bench));
+    TRY_OUT(bench_model_create(kind, phase->threads, 1, &bench));
+    TRY_OUT(bench_model_create(kind, phase->threads, kind->samples, &elastic));
     if (phase->dense != kind)
-        TRY_OUT(bench_model_create(phase->dense, phase->threads, &dense));
+        TRY_OUT(bench_model_create(phase->dense, phase->threads, 1, &dense));
     for (int i = -1; i < steps; i++) {
         /* the first time, which touches memory, is not counted */
         double *at = &values[1 + (i < 0 ? 0 : i)];
         if (i == 0)
-            values[0] = (double)bench_model_faults(bench);
+            values[0] = (double)(bench_model_faults(bench) +
+                                 bench_model_faults(elastic));
         /* one leaf and several, then several and one: neither always follows
          * the other, nor the peak's load */
         bool one_first = i % 2 == 0;
         TRY_OUT(
-            bench_model_step(bench, one_first ? 1 : kind->samples, &loss,
+            bench_model_step(one_first ? bench : elastic, &loss,
                              at + (one_first ? OF_STEP : OF_ELASTIC) * steps));
         at[OF_PEAK * steps] =
             kernels->peak_flops(&ctx, DTYPE_F32, false, &source);
         TRY_OUT(
-            bench_model_step(bench, one_first ? kind->samples : 1, &loss,
+            bench_model_step(one_first ? elastic : bench, &loss,
                              at + (one_first ? OF_ELASTIC : OF_STEP) * steps));
         if (dense != NULL)
-            TRY_OUT(bench_model_step(dense, 1, &loss, at + OF_DENSE * steps));
+            TRY_OUT(bench_model_step(dense, &loss, at + OF_DENSE * steps));
     }
-    values[0] = (double)bench_model_faults(bench) - values[0];
+    values[0] =
+        (double)(bench_model_faults(bench) + bench_model_faults(elastic)) -
+        values[0];
 out:
     bench_model_destroy(dense);
+    bench_model_destroy(elastic);
     bench_model_destroy(bench);
     return rc;
 }

@@ -91,7 +91,7 @@ static enum err print_times(struct bench_model *bench)
     char line[16];
     while (fgets(line, sizeof line, stdin) != NULL) {
         double loss, seconds;
-        TRY(bench_model_step(bench, 1, &loss, &seconds));
+        TRY(bench_model_step(bench, &loss, &seconds));
         printf("%.6f %.7f\n", seconds, loss);
         fflush(stdout);
     }
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     int threads = times ? atoi(argv[3]) : 2;
     if (threads < 1)
         return EXIT_USAGE;
-    TRY_OUT(bench_model_create(&kind, threads, &bench));
+    TRY_OUT(bench_model_create(&kind, threads, 1, &bench));
     if (writes) {
         TRY_OUT(write_weights(argv[3], bench));
         TRY_OUT(write_batch(argv[3], &kind));
