@@ -22,9 +22,10 @@ TESTS_N  := $(shell printf '%s\n' $(TESTS) | grep -E '_n[1-8]+$$')
 TESTS_1  := $(filter-out $(TESTS_N),$(TESTS))
 WRAPPERS := $(foreach t,$(TESTS_N),$(foreach n,$(call ranks_of,$(t)),$(t).np$(n).t))
 TESTS_EMU := $(foreach t,$(TESTS),$(if $(findstring _emu,$(t)),$(t)))
-# jobs on Slurm mostly wait: they run one after the other beside all other tests
-LANES    := -j2 --rules 'seq=tests/{slurm_*,cluster}.bats' --rules 'seq=**'
-BATS     := $(sort $(wildcard tests/*.bats)) tests/inputs.t tests/style.t
+# Jobs on Slurm mostly wait, as do checks of health and killed checkpoints: they run
+# one after the other beside all other tests, in two lanes of about the same time.
+LANES    := -j2 --rules 'seq=tests/{slurm_*,cluster,ckpt_*,health_*,launch,comm_window,matrix}.bats' --rules 'seq=**'
+BATS     := tests/style.t $(sort $(wildcard tests/*.bats)) tests/inputs.t
 
 # linked before the library, this object makes crash points work
 CRASH    := $(B)/checkpoint/ckpt_crash.points.o
