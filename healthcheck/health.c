@@ -1,6 +1,6 @@
 /* The runner: runs the checks of a phase, each in a process of its own, and
  * makes a verdict of their results. It trusts no check to end: see health.h. */
-#include "healthcheck/health.h"
+#include "healthcheck/health_checks.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,26 +21,13 @@
 #define RUN_SHORT_S 5.0 /* a hang within less is looked at again */
 #define RUN_PAUSE_S 1.0 /* before that */
 
-#define ALL (HEALTH_QUICK | HEALTH_PROLOG | HEALTH_EPILOG | HEALTH_JOB)
+#define ROW(id, group, phases, timeout_s, run, about)                          \
+    { id, group, phases, timeout_s, run },
+#define NAME(id, group, phases, timeout_s, run, about) { id, about },
 
-static const struct health_check health_checks[] = {
-    { "load", "host", ALL, 2, health_host_load },
-    { "memory", "host", ALL, 2, health_host_memory },
-    { "blocked", "host", ALL, 2, health_host_blocked },
-    { "zombies", "host", ALL, 2, health_host_zombies },
-    { "shm", "fs", ALL, 2, health_fs_shm },
-    { "tmp", "fs", ALL, 2, health_fs_tmp },
-    { "gemm", "cpu", ALL & ~(unsigned)HEALTH_QUICK, 8, health_cpu_gemm },
-    { "triad", "cpu", HEALTH_JOB, 15, health_cpu_triad },
-    { "gpu", "gpu", ALL, 10, health_gpu_state },
-    { "xid", "gpu", ALL & ~(unsigned)HEALTH_JOB, 5, health_xid_log },
-    { "gpumem", "gpu", HEALTH_PROLOG | HEALTH_EPILOG, 10, health_gpu_used },
+static const struct health_check health_checks[] = { HEALTH_CHECK_LIST(ROW)
 #ifdef HEALTH_PROBES
-    { "gpugemm", "probe", HEALTH_JOB, 70, health_probe_gemm },
-    { "hbm", "probe", HEALTH_JOB, 70, health_probe_hbm },
-    { "pcie", "probe", HEALTH_JOB, 140, health_probe_pcie },
-    { "peer", "probe", HEALTH_JOB, 40, health_probe_peer },
-    { "allreduce", "probe", HEALTH_JOB, 60, health_probe_allreduce },
+                                                         HEALTH_PROBE_LIST(ROW)
 #endif
 };
 
@@ -49,24 +36,7 @@ static const struct health_check health_checks[] = {
 /* The names of all builds: one file of thresholds is for all. */
 static const struct {
     const char *id, *about;
-} health_names[] = {
-    { "load", "processes that want to run" },
-    { "memory", "available memory" },
-    { "blocked", "processes that wait in the kernel" },
-    { "zombies", "ended processes that nobody asked for" },
-    { "shm", "room in /dev/shm, and writing there" },
-    { "tmp", "room in /tmp, and writing there" },
-    { "gemm", "equal products on every processor" },
-    { "triad", "memory bandwidth" },
-    { "gpu", "what the driver says of the GPUs" },
-    { "xid", "GPU faults in the kernel's log" },
-    { "gpumem", "GPU memory in use between jobs" },
-    { "gpugemm", "equal products on every GPU" },
-    { "hbm", "patterns in GPU memory, its speed" },
-    { "pcie", "copies between host and GPU" },
-    { "peer", "copies between GPUs" },
-    { "allreduce", "sums over the GPUs by NCCL" },
-};
+} health_names[] = { HEALTH_CHECK_LIST(NAME) HEALTH_PROBE_LIST(NAME) };
 
 static const struct {
     enum health_phase phase;

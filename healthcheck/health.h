@@ -95,14 +95,11 @@ struct health_result {
     bool cut;    /* ended by the budget */
 };
 
-struct health_check {
+struct health_check { /* a row of health_checks.h */
     const char *id;
-    const char *group; /* "host", "fs", "cpu", "gpu", "probe": for fault
-                        * injection; the last two need GPUs */
-    unsigned phases;   /* mask of enum health_phase */
+    const char *group;
+    unsigned phases; /* mask of enum health_phase */
     double timeout_s;
-    /* In the child: fill state, code, unit, text, value, limit, retest. An
-     * error code makes the state unknown, with err_text(). */
     enum err (*run)(const struct health_env *env, struct health_result *out);
 };
 
@@ -163,55 +160,15 @@ enum err health_limits_load(const char *path, struct health_limits *out);
  * can have written, says so, and takes the defaults otherwise. */
 enum err health_limits_default(struct health_limits *out);
 
-/* --- the checks --- */
+/* --- what checks find out besides --- */
 
-enum err health_fs_shm(const struct health_env *env, struct health_result *out);
-enum err health_fs_tmp(const struct health_env *env, struct health_result *out);
-enum err health_host_load(const struct health_env *env,
-                          struct health_result *out);
-enum err health_host_memory(const struct health_env *env,
-                            struct health_result *out);
-enum err health_host_blocked(const struct health_env *env,
-                             struct health_result *out);
-enum err health_host_zombies(const struct health_env *env,
-                             struct health_result *out);
-/* The boot id, or "unknown"; not a check, reads one file of /proc. */
+/* The boot id, or "unknown"; reads one file of /proc. */
 void health_host_boot_id(const char *root, char *text, size_t bytes);
-/* SLURMD_NODENAME, else the host name without its domain; not a check. */
+/* SLURMD_NODENAME, else the host name without its domain. */
 void health_host_name(char *text, size_t bytes);
-/* All processors multiply the same matrices for a while; every product must
- * have the bits of the first one, which must agree with an fp64 reference. Its
- * peak_ratio is the sum of the threads' fastest products over what the same
- * threads' multiply-adds reach (kernels' peak_flops). */
-enum err health_cpu_gemm(const struct health_env *env,
-                         struct health_result *out);
-/* a = b + s c on arrays larger than the caches; 24 bytes per element count. */
-enum err health_cpu_triad(const struct health_env *env,
-                          struct health_result *out);
-
-/* What the driver says of its GPUs; who uses their memory; what the kernel's
- * log says of them. They run only where GPUs are expected. */
-enum err health_gpu_state(const struct health_env *env,
-                          struct health_result *out);
-enum err health_gpu_used(const struct health_env *env,
-                         struct health_result *out);
-enum err health_xid_log(const struct health_env *env,
-                        struct health_result *out);
 /* After a repair: what the kernel's log holds now does not count any more,
  * until the next boot. Writes ROOT/var/lib/tessera/repaired. */
 enum err health_xid_repaired(const char *root);
-/* Products, memory, the bus, peers and an all-reduce of all visible GPUs; only
- * in builds with CUDA. */
-enum err health_probe_gemm(const struct health_env *env,
-                           struct health_result *out);
-enum err health_probe_hbm(const struct health_env *env,
-                          struct health_result *out);
-enum err health_probe_pcie(const struct health_env *env,
-                           struct health_result *out);
-enum err health_probe_peer(const struct health_env *env,
-                           struct health_result *out);
-enum err health_probe_allreduce(const struct health_env *env,
-                                struct health_result *out);
 
 /* --- health_report.c --- */
 

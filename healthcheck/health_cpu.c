@@ -4,7 +4,7 @@
  * reproduce, bit for bit, one product that was checked against fp64. Products
  * that take far longer than their multiply-adds come from kernels that do not
  * suit the processor, or from memory: all jobs would be that slow. */
-#include "healthcheck/health.h"
+#include "healthcheck/health_checks.h"
 
 #include <math.h>
 #include <omp.h>

@@ -1,6 +1,6 @@
 /* Local file systems: a full /dev/shm crashes MPI and NCCL at start-up with
  * errors that do not name it, a full /tmp stops Slurm's own step launch. */
-#include "healthcheck/health.h"
+#include "healthcheck/health_checks.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,6 +4,7 @@
  *
  * The classes (bad or worth a warning) are those on which the public health
  * checks of GPU clusters agree; DESIGN.md has the list. */
+#include "healthcheck/health_checks.h"
 #include "healthcheck/health_gpu.h"
 
 #include <dirent.h>

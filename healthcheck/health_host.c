@@ -1,6 +1,6 @@
 /* Checks of the host by what /proc says: load, memory, blocked processes and
  * zombies. */
-#include "healthcheck/health.h"
+#include "healthcheck/health_checks.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -3,6 +3,7 @@
  * calls; algbw = size / time and busbw = algbw * 2 (n - 1) / n, in 1e9 bytes
  * per second; #wrong is counted after a separate call on fresh numbers, whose
  * sums are whole and so exact in any order. */
+#include "healthcheck/health_checks.h"
 #include "healthcheck/health_probe.h"
 #include "src/base/clock.h"
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "healthcheck/health_gpu.h"
+#include "healthcheck/health_checks.h"
 #include "healthcheck/health_probe.h"
 #include "src/base/clock.h"
 

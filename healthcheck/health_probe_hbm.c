@@ -1,5 +1,6 @@
 /* The GPUs' own memory: patterns over most of what is free, written, copied and
  * read back; the speed of the copy counts what is read and what is written. */
+#include "healthcheck/health_checks.h"
 #include "healthcheck/health_probe.h"
 #include "src/base/clock.h"
 

@@ -2,6 +2,7 @@
  * shows on both its ends, a sick GPU in all its pairs. */
 #include <string.h>
 
+#include "healthcheck/health_checks.h"
 #include "healthcheck/health_probe.h"
 #include "src/base/clock.h"
 

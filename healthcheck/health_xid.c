@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "healthcheck/health.h"
+#include "healthcheck/health_checks.h"
 #include "healthcheck/health_gpu.h"
 #include "src/base/fsio.h"
 

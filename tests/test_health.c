@@ -1,6 +1,6 @@
 /* The runner with checks that misbehave in every way, and the built-in checks
  * on recorded machines and on small file systems of their own. */
-#include "healthcheck/health.h"
+#include "healthcheck/health_checks.h"
 
 #include <fcntl.h>
 #include <sched.h>

@@ -1,5 +1,6 @@
 /* What the checks say of GPUs that a fake NVML shows, of GPUs on a PCI bus made
  * of files, and of a kernel log written down. */
+#include "healthcheck/health_checks.h"
 #include "healthcheck/health_gpu.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,7 @@
 /* The probes on GPUs that are made of the emulated kernels and of memory that
  * lies, stops or breaks; and how speeds are judged. */
 #define CUDA_EMULATED
+#include "healthcheck/health_checks.h"
 #include "healthcheck/health_probe.h"
 
 #include <libgen.h>
