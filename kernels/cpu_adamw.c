@@ -52,7 +52,7 @@ static void adamw_block(const struct coefficients *c, int64_t n, float *p,
 
 enum err CPU_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
                            int64_t n, const struct adamw *step, float *p,
-                           const void *g, float *m, float *v)
+                           const void *g, float *const m[UPDATE_MOMENTS])
 {
     assert(step->correction1 > 0 && step->correction2 > 0);
     enum err rc = cpu_require_f32(dtype, "adamw");
@@ -65,7 +65,7 @@ enum err CPU_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         int64_t at = chunk * KERNEL_CHUNK;
         adamw_block(&c, cpu_min(KERNEL_CHUNK, n - at), p + at,
-                    (const float *)g + at, m + at, v + at,
+                    (const float *)g + at, m[0] + at, m[1] + at,
                     copy == NULL ? NULL : copy + at);
     }
     return ERR_OK;

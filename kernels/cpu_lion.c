@@ -34,8 +34,8 @@ static void lion_block(const struct coefficients *c, int64_t n, float *p,
 }
 
 enum err CPU_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
-                          int64_t n, const struct adamw *step, float *p,
-                          const void *g, float *m)
+                          int64_t n, const struct lion *step, float *p,
+                          const void *g, float *const m[UPDATE_MOMENTS])
 {
     enum err rc = cpu_require_f32(dtype, "lion");
     if (rc != ERR_OK)
@@ -55,7 +55,7 @@ enum err CPU_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         int64_t at = chunk * KERNEL_CHUNK;
         lion_block(&c, cpu_min(KERNEL_CHUNK, n - at), p + at,
-                   (const float *)g + at, m + at,
+                   (const float *)g + at, m[0] + at,
                    copy == NULL ? NULL : copy + at);
     }
     return ERR_OK;

@@ -56,7 +56,7 @@ static enum err adamw_run(const struct kernel_ctx *ctx, int64_t n,
 
 enum err CUDA_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
                             int64_t n, const struct adamw *step, float *p,
-                            const void *g, float *m, float *v)
+                            const void *g, float *const m[UPDATE_MOMENTS])
 {
     assert(step->correction1 > 0 && step->correction2 > 0);
     const struct coefficients c = { 1.0f - step->decay,
@@ -70,6 +70,6 @@ enum err CUDA_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
                                     step->eps };
     if (n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "adamw", adamw_run, ctx, n, c, p, g, m, v,
+    return CUDA_BY_DTYPE(dtype, "adamw", adamw_run, ctx, n, c, p, g, m[0], m[1],
                          step->copy);
 }

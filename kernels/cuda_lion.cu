@@ -55,8 +55,8 @@ static enum err lion_run(const struct kernel_ctx *ctx, int64_t n,
 }
 
 enum err CUDA_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
-                           int64_t n, const struct adamw *step, float *p,
-                           const void *g, float *m)
+                           int64_t n, const struct lion *step, float *p,
+                           const void *g, float *const m[UPDATE_MOMENTS])
 {
     const struct coefficients c = { 1.0f - step->decay,
                                     step->beta1,
@@ -67,6 +67,6 @@ enum err CUDA_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
                                     step->lr };
     if (n == 0)
         return ERR_OK;
-    return CUDA_BY_DTYPE(dtype, "lion", lion_run, ctx, n, c, p, g, m,
+    return CUDA_BY_DTYPE(dtype, "lion", lion_run, ctx, n, c, p, g, m[0],
                          step->copy);
 }

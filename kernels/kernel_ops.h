@@ -38,7 +38,7 @@
  * Tolerances are against an fp64 reference on inputs of order 1: relative to
  * the largest absolute reference value of the output tensor.
  *   gemm 2e-6*sqrt(k), norms 5e-6, activations 2e-6, attention 5e-6, rope 2e-6,
- *   cross_entropy 5e-6, routing 5e-6, adamw 2e-6 (one step), sums 1e-12 (fp64
+ *   cross_entropy 5e-6, routing 5e-6, updates 2e-6 (one step), sums 1e-12 (fp64
  *   accumulation).
  * gemm_fp8: 2^-11 of the sum of an element's terms' magnitudes, as tensor cores
  * keep fewer bits of such sums than fp32 has; `fast`: none.
@@ -47,6 +47,7 @@
 #define TESSERA_KERNELS_KERNEL_OPS_H
 
 #include "kernels/kernel_shapes.h"
+#include "kernels/kernel_updates.h"
 #include "src/base/err.h"
 
 /* An entry's parameters or arguments without their parentheses. */
@@ -55,6 +56,7 @@
 #define KERNEL_PARAMETERS(parameters)                                          \
     (const struct kernel_ctx *ctx, KERNEL_BARE parameters)
 #define KERNEL_LIKE(op) KERNEL_##op(KERNEL_ENTRY_PARAMETERS)
+#define KERNEL_UPDATE_LIKE(name) KERNEL_UPDATE(KERNEL_ENTRY_PARAMETERS, name, )
 #define KERNEL_ENTRY_PARAMETERS(op, parameters, ...)                           \
     KERNEL_PARAMETERS(parameters)
 
@@ -377,23 +379,7 @@
        (enum dtype dtype, int64_t n, const void *x, double *out),              \
        (dtype, n, x, out), x, out)
 
-/* DecoupledAdamW, one step on n elements (Composer's definition):
- * p *= 1 - decay; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
- * p -= lr / correction1 * m / (sqrt(v) / sqrt(correction2) + eps).
- * p, m, v fp32; g of `dtype`. */
-#define KERNEL_adamw(OP)                                                       \
-    OP(adamw,                                                                  \
-       (enum dtype dtype, int64_t n, const struct adamw *step, float *p,       \
-        const void *g, float *m, float *v),                                    \
-       (dtype, n, step, p, g, m, v), p, g, m, v, step->copy)
-/* DecoupledLionW (Chen et al. 2023; Composer's definition), with adamw's
- * lr, decay, beta1, beta2 and grad_scale: p *= 1 - decay;
- * p -= lr * sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g. */
-#define KERNEL_lion(OP)                                                        \
-    OP(lion,                                                                   \
-       (enum dtype dtype, int64_t n, const struct adamw *step, float *p,       \
-        const void *g, float *m),                                              \
-       (dtype, n, step, p, g, m), p, g, m, step->copy)
+/* The updates of optimizers are in kernel_updates.h. */
 
 /* --- 8-bit floats: NULL where there are none (CPU) --- */
 
@@ -432,7 +418,7 @@
     KERNEL_grouped_gemm(OP) KERNEL_pack(OP) KERNEL_unpack(OP)                  \
     KERNEL_bias_backward(OP) KERNEL_accumulate(OP) KERNEL_add(OP)              \
     KERNEL_zero(OP) KERNEL_copy_rows(OP) KERNEL_convert(OP) KERNEL_sum(OP)     \
-    KERNEL_chunk_sum_squares(OP) KERNEL_adamw(OP) KERNEL_lion(OP)
+    KERNEL_chunk_sum_squares(OP) KERNEL_UPDATES(KERNEL_UPDATE, OP)
 #define KERNEL_OPS_FP8(OP) KERNEL_quantize(OP) KERNEL_gemm_fp8(OP)
 /* clang-format on */
 

@@ -183,14 +183,4 @@ enum packing {
     PACKING_INT8
 };
 
-struct adamw {
-    float lr;    /* lr(t) */
-    float decay; /* p *= 1 - decay first; (lr / lr0) * weight_decay */
-    float beta1, beta2, eps;
-    float correction1; /* 1 - beta1^t */
-    float correction2; /* 1 - beta2^t */
-    float grad_scale;  /* gradient is g * grad_scale (1/tokens, clipping) */
-    void *copy;        /* [n] the new p in bf16, beside p; NULL: none */
-};
-
 #endif

@@ -14,8 +14,10 @@ enum deferred_kind {
     DEFERRED_ADD,
     DEFERRED_CONVERT,
     DEFERRED_SQUARES,
-    DEFERRED_ADAMW,
-    DEFERRED_LION,
+#define DEFERRED_KIND(OP, name, ...) DEFERRED_##name,
+    /* clang-format off */
+    KERNEL_UPDATES(DEFERRED_KIND, )
+    /* clang-format on */
     DEFERRED_PACK,
     DEFERRED_UNPACK
 };
@@ -27,8 +29,11 @@ struct deferred_op {
     enum packing packing;
     int64_t rows, n;
     float scale;
-    struct adamw step;
-    void *tensors[4];
+    union {
+#define DEFERRED_STEP(OP, name, ...) struct name name;
+        KERNEL_UPDATES(DEFERRED_STEP, )
+    } step;
+    void *tensors[2 + UPDATE_MOMENTS];
 };
 
 /* Who computes; to be set before the first op. */
@@ -38,8 +43,8 @@ static inline enum err deferred_compute(const struct deferred_op *op)
 {
     const struct kernels *k = deferred_host;
     const struct kernel_ctx *ctx = &op->ctx;
-    void *t[4];
-    for (int i = 0; i < 4; i++)
+    void *t[2 + UPDATE_MOMENTS];
+    for (int i = 0; i < 2 + UPDATE_MOMENTS; i++)
         t[i] = op->tensors[i] != NULL ? deferred_reach(op->tensors[i]) : NULL;
     switch (op->kind) {
     case DEFERRED_ZERO:
@@ -52,11 +57,13 @@ static inline enum err deferred_compute(const struct deferred_op *op)
         return k->convert(ctx, op->n, op->from, t[0], op->to, t[1]);
     case DEFERRED_SQUARES:
         return k->chunk_sum_squares(ctx, op->from, op->n, t[0], t[1]);
-    case DEFERRED_ADAMW:
-        return k->adamw(ctx, op->from, op->n, &op->step, t[0], t[1], t[2],
-                        t[3]);
-    case DEFERRED_LION:
-        return k->lion(ctx, op->from, op->n, &op->step, t[0], t[1], t[2]);
+#define DEFERRED_RUN(OP, name, ...)                                            \
+    case DEFERRED_##name:                                                      \
+        return k->name(ctx, op->from, op->n, &op->step.name, t[0], t[1],       \
+                       (float *[]){ t[2], t[3] });
+        /* clang-format off */
+    KERNEL_UPDATES(DEFERRED_RUN, )
+        /* clang-format on */
     case DEFERRED_PACK:
         return k->pack(ctx, op->from, op->packing, op->rows, op->n, t[0], t[1]);
     case DEFERRED_UNPACK:
@@ -135,26 +142,20 @@ static inline enum err deferred_chunk_sum_squares KERNEL_LIKE(chunk_sum_squares)
     return deferred_enqueue(ctx, &op);
 }
 
-static inline enum err deferred_adamw KERNEL_LIKE(adamw)
-{
-    struct deferred_op op = { DEFERRED_ADAMW, .from = dtype, .n = n,
-                              .step = *step };
-    op.tensors[0] = p;
-    op.tensors[1] = deferred_tensor(g);
-    op.tensors[2] = m;
-    op.tensors[3] = v;
-    return deferred_enqueue(ctx, &op);
-}
-
-static inline enum err deferred_lion KERNEL_LIKE(lion)
-{
-    struct deferred_op op = { DEFERRED_LION, .from = dtype, .n = n,
-                              .step = *step };
-    op.tensors[0] = p;
-    op.tensors[1] = deferred_tensor(g);
-    op.tensors[2] = m;
-    return deferred_enqueue(ctx, &op);
-}
+#define DEFERRED_UPDATE(OP, name, ...)                                         \
+    static inline enum err deferred_##name KERNEL_UPDATE_LIKE(name)            \
+    {                                                                          \
+        struct deferred_op op = { DEFERRED_##name, .from = dtype, .n = n,      \
+                                  .step.name = *step };                        \
+        op.tensors[0] = p;                                                     \
+        op.tensors[1] = deferred_tensor(g);                                    \
+        for (int i = 0; i < UPDATE_MOMENTS; i++)                               \
+            op.tensors[2 + i] = m[i];                                          \
+        return deferred_enqueue(ctx, &op);                                     \
+    }
+/* clang-format off */
+KERNEL_UPDATES(DEFERRED_UPDATE, )
+/* clang-format on */
 
 static inline enum err deferred_pack KERNEL_LIKE(pack)
 {
@@ -183,10 +184,12 @@ static const struct kernels deferred_kernels = {
     .add = deferred_add,
     .convert = deferred_convert,
     .chunk_sum_squares = deferred_chunk_sum_squares,
-    .adamw = deferred_adamw,
-    .lion = deferred_lion,
     .pack = deferred_pack,
     .unpack = deferred_unpack,
+#define DEFERRED_ENTRY(OP, name, ...) .name = deferred_##name,
+    /* clang-format off */
+    KERNEL_UPDATES(DEFERRED_ENTRY, )
+    /* clang-format on */
 };
 
 #endif

@@ -320,14 +320,13 @@ play_batch(const struct world *world, struct replica *replica,
     }
     if (fail_calls != NEVER)
         return ERR_OK;
-    struct adamw step = { .lr = 1e-2f,
-                          .decay = 1e-3f,
-                          .beta1 = 0.9f,
-                          .beta2 = 0.95f,
-                          .eps = 1e-8f,
-                          .correction1 = 0.1f,
-                          .correction2 = 0.05f,
-                          .grad_scale = 0.1f };
+    struct optimizer_step step = { .lr = 1e-2,
+                                   .decay = 1e-3,
+                                   .grad_scale = 0.1,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.95,
+                                   .eps = 1e-8,
+                                   .count = batch + 1 };
     TRY(replica_finish_batch(replica));
     TRY(replica_leaf_sum(replica, losses, &results[0]));
     TRY(replica_gradient_norm(replica, &results[1]));
@@ -413,8 +412,10 @@ static inline void test_bits(struct world *world,
     struct world alone = alone_in(world);
     bool same = true;
     int64_t elements = 0;
-    int64_t kinds = options.optimizer == OPTIMIZER_LION ? 2 : 3;
     one.optimizer = options.optimizer;
+    int64_t kinds =
+        1 + optimizer_moments(options.optimizer != NULL ? options.optimizer
+                                                        : optimizer_at(0));
     *world->wrong = 0;
     options.slots = slots;
     options.leaves = leaves;

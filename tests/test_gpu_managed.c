@@ -153,9 +153,9 @@ static void check_calls(const struct kernels *table)
                fake.failures == 3,
            "what fails on the stream fails the op");
     fake.wait_rc = ERR_OK;
-    const struct adamw step = { .lr = 1 };
-    tap_ok(table->lion(&ctx, DTYPE_F32, 2, &step, a, b, out) ==
-                   ERR_UNSUPPORTED &&
+    const struct lion step = { .lr = 1 };
+    tap_ok(table->lion(&ctx, DTYPE_F32, 2, &step, a, b,
+                       (float *[]){ out, NULL }) == ERR_UNSUPPORTED &&
                fake.failures == 3,
            "an op that is not there is one that tests skip: %s", err_text());
     free(out);

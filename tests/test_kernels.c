@@ -172,7 +172,8 @@ static void check_dtype(const struct kernels *table, enum dtype dtype)
         table->accumulate(&c, dtype, 1, NULL, NULL),
         table->add(&c, dtype, 1, NULL, 1, NULL, NULL),
         table->chunk_sum_squares(&c, dtype, KERNEL_CHUNK, NULL, NULL),
-        table->adamw(&c, dtype, 1, &step, NULL, NULL, NULL, NULL),
+        table->adamw(&c, dtype, 1, &step, NULL, NULL,
+                     (float *[UPDATE_MOMENTS]){ NULL }),
     };
     size_t count = sizeof(codes) / sizeof(*codes);
     size_t refused = 0;

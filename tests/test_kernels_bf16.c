@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 
+#include "src/base/real.h"
+
 /* Of a rounding to 8 significant bits, with room for the fp32 error before. */
 #define ROUNDING 0x1.002p-8
 #define FLOATS 5e-6 /* relative to the largest */
@@ -386,14 +388,14 @@ static void check_bias(const struct kernels *table, int64_t n, int64_t d)
 static void check_update(const struct kernels *table)
 {
     enum { N = 2 * KERNEL_CHUNK };
-    const struct adamw step = { .lr = 0.05f,
-                                .decay = 0.01f,
-                                .beta1 = 0.9f,
-                                .beta2 = 0.95f,
-                                .eps = 1e-8f,
-                                .correction1 = 0.1f,
-                                .correction2 = 0.05f,
-                                .grad_scale = 0.125f };
+    const struct optimizer_step values = { .lr = 0.05,
+                                           .decay = 0.01,
+                                           .grad_scale = 0.125,
+                                           .beta1 = 0.9,
+                                           .beta2 = 0.95,
+                                           .eps = 1e-8,
+                                           .count = 1 },
+                                *s = &values;
     struct kernel_ctx c = { .threads = 1 };
     struct tensor g = guarded(N, 1, 1);
     float *want = check_random(3 * N, 2, 1);
@@ -401,14 +403,16 @@ static void check_update(const struct kernels *table)
     for (int64_t i = 2 * N; i < 3 * N; i++)
         want[i] = fabsf(want[i]);
     float *got = check_copy(want, 3 * N);
-    cpu->adamw(&c, DTYPE_F32, N - 3, &step, want, g.wide, want + N,
-               want + 2 * N);
-    table->adamw(&c, DTYPE_BF16, N - 3, &step, got, g.half, got + N,
-                 got + 2 * N);
-    check_floats(table, "adamw", "p, m and v", got, want, 3 * N);
-    cpu->lion(&c, DTYPE_F32, N - 3, &step, want, g.wide, want + N);
-    table->lion(&c, DTYPE_BF16, N - 3, &step, got, g.half, got + N);
-    check_floats(table, "lion", "p and m", got, want, 2 * N);
+    float *from[] = { want + N, want + 2 * N };
+    float *to[] = { got + N, got + 2 * N };
+#define CHECK(OP, name, names, members, ...)                                   \
+    {                                                                          \
+        const struct name step = UPDATE_STEP(KERNEL_BARE members);             \
+        cpu->name(&c, DTYPE_F32, N - 3, &step, want, g.wide, from);            \
+        table->name(&c, DTYPE_BF16, N - 3, &step, got, g.half, to);            \
+        check_floats(table, #name, "p and moments", got, want, 3 * N);         \
+    }
+    KERNEL_UPDATES(CHECK, )
     cpu->chunk_sum_squares(&c, DTYPE_F32, N, g.wide, wide);
     table->chunk_sum_squares(&c, DTYPE_BF16, N, g.half, sums);
     tap_ok(fabs(sums[0] / wide[0] - 1) < 1e-12 &&

@@ -430,9 +430,16 @@ static void run_optimizers(const struct kernels *table,
         step.copy =
             check_poisoned(*n); /* twice as long as its numbers in bf16 */
         memset(step.copy, 0, (size_t)*n * sizeof(float));
-        CALL(table->adamw(ctx, DTYPE_F32, *n, &step, p, g, m, v));
+        float *moments[UPDATE_MOMENTS] = { m, v };
+        struct lion lion = { .lr = step.lr,
+                             .decay = step.decay,
+                             .beta1 = step.beta1,
+                             .beta2 = step.beta2,
+                             .grad_scale = step.grad_scale,
+                             .copy = step.copy };
+        CALL(table->adamw(ctx, DTYPE_F32, *n, &step, p, g, moments));
         keep_f32(kept, p, *n);
-        CALL(table->lion(ctx, DTYPE_F32, *n, &step, p, g, m));
+        CALL(table->lion(ctx, DTYPE_F32, *n, &lion, p, g, moments));
         keep_last(kept, p, *n);
         keep_last(kept, m, *n);
         keep_last(kept, v, *n);

@@ -1,52 +1,102 @@
-/* adamw, lion, sums and elementwise ops on every table against fp64. */
+/* Optimizers' updates, sums and elementwise ops on every table against fp64. */
 #include "tests/kernel_check.h"
 
 /* Large enough that decay and update both show in p. */
-static const struct adamw step = { .lr = 0.05f,
-                                   .decay = 0.01f,
-                                   .beta1 = 0.9f,
-                                   .beta2 = 0.95f,
-                                   .eps = 1e-8f,
-                                   .correction1 = 0.1f,
-                                   .correction2 = 0.05f,
-                                   .grad_scale = 0.125f };
+#define COMMON .lr = 0.05f, .decay = 0.01f, .grad_scale = 0.125f
+static const struct adamw adamw_step = {
+    COMMON,       .beta1 = 0.9f,       .beta2 = 0.95f,
+    .eps = 1e-8f, .correction1 = 0.1f, .correction2 = 0.05f
+};
+static const struct lion lion_step = { COMMON, .beta1 = 0.9f, .beta2 = 0.95f };
 
-/* One element; the constants are the floats of `step`. */
+/* References: one element, of which g is scaled; the constants are the floats
+ * of the steps. */
 static void adamw_reference(double *p, double g, double *m, double *v)
 {
-    g *= (double)step.grad_scale;
-    *p *= 1 - (double)step.decay;
-    *m = (double)step.beta1 * *m + (1 - (double)step.beta1) * g;
-    *v = (double)step.beta2 * *v + (1 - (double)step.beta2) * g * g;
-    *p -= (double)step.lr / (double)step.correction1 * *m /
-          (sqrt(*v) / sqrt((double)step.correction2) + (double)step.eps);
+    const struct adamw s = adamw_step;
+    *p *= 1 - (double)s.decay;
+    *m = (double)s.beta1 * *m + (1 - (double)s.beta1) * g;
+    *v = (double)s.beta2 * *v + (1 - (double)s.beta2) * g * g;
+    *p -= (double)s.lr / (double)s.correction1 * *m /
+          (sqrt(*v) / sqrt((double)s.correction2) + (double)s.eps);
 }
 
-static void check_adamw(const struct kernels *table, int64_t n)
+/* Chen et al. 2023, algorithm 2, decay before the update as Composer has it. */
+static void lion_reference(double *p, double g, double *m, double *v)
 {
-    float *state = check_random(3 * n, 1, 1); /* p, m, v */
+    const struct lion s = lion_step;
+    double mean = (double)s.beta1 * *m + (1 - (double)s.beta1) * g;
+    (void)v;
+    *p *= 1 - (double)s.decay;
+    *p -= (double)s.lr * (double)((mean > 0) - (mean < 0));
+    *m = (double)s.beta2 * *m + (1 - (double)s.beta2) * g;
+}
+
+/* p, then the moments, n of each. */
+#define RUN(OP, name, ...)                                                     \
+    static void name##_run(const struct kernels *table, int threads,           \
+                           int64_t n, float *state, const float *g,            \
+                           int moments, void *copy)                            \
+    {                                                                          \
+        struct kernel_ctx ctx = { .threads = threads };                        \
+        struct name step = name##_step;                                        \
+        step.copy = copy;                                                      \
+        table->name(                                                           \
+            &ctx, DTYPE_F32, n, &step, state, g,                               \
+            (float *[]){ state + n, moments > 1 ? state + 2 * n : NULL });     \
+    }
+KERNEL_UPDATES(RUN, )
+
+#define UPDATE(OP, name_, names, ...)                                          \
+    { #name_, sizeof((const char *[]){ KERNEL_BARE names }) / sizeof(char *),  \
+      name_##_reference, name_##_run },
+static const struct update {
+    const char *name;
+    int moments;
+    void (*reference)(double *p, double g, double *m, double *v);
+    void (*run)(const struct kernels *table, int threads, int64_t n,
+                float *state, const float *g, int moments, void *copy);
+} updates[] = { KERNEL_UPDATES(UPDATE, ) };
+#define UPDATES (sizeof(updates) / sizeof(updates[0]))
+
+/* Random weights and moments; second moments are sums of squares. */
+static float *make_state(const struct update *update, int64_t n)
+{
+    float *state = check_random((1 + update->moments) * n, 1, 1);
+    for (int64_t i = 2 * n; i < (1 + update->moments) * n; i++)
+        state[i] = (0.6f + 0.4f * state[i]) * (0.6f + 0.4f * state[i]);
+    return state;
+}
+
+static void check_update(const struct kernels *table,
+                         const struct update *update, int64_t n)
+{
+    int64_t all = (1 + update->moments) * n;
+    float *state = make_state(update, n);
     float *g = check_random(n, 2, 1);
     float *got[CHECK_THREADS_MAX];
-    bool same = true;
-    for (int64_t i = 2 * n; i < 3 * n; i++)
-        state[i] = (0.6f + 0.4f * state[i]) * (0.6f + 0.4f * state[i]);
-    state[n] = state[2 * n] = g[0] = 0; /* an element without history */
-    double *want = check_widened(state, 3 * n);
-    for (int64_t i = 0; i < n; i++)
-        adamw_reference(want + i, (double)g[i], want + n + i, want + 2 * n + i);
-    for (int t = 0; t < CHECK_THREADS_MAX; t++) {
-        struct kernel_ctx ctx = { .threads = t + 1 };
-        got[t] = check_copy(state, 3 * n);
-        table->adamw(&ctx, DTYPE_F32, n, &step, got[t], g, got[t] + n,
-                     got[t] + 2 * n);
-        same &= check_same(got[t], got[0], 3 * n);
-    }
     double error = 0;
-    for (int part = 0; part < 3; part++)
-        error = fmax(error, check_error(got[0] + part * n, want + part * n, n));
-    check_below(table, "adamw", "p, m and v", error, 2e-6);
-    tap_ok(same, "%s/%s adamw: same bits on 1, 2, 3 threads", table->backend,
-           table->kernel_set);
+    bool same = true;
+    bool cpu = strcmp(table->backend, "cpu") == 0; /* all sets are the same */
+    for (int64_t i = n; i < all; i += n)
+        state[i] = g[0] = 0; /* an element without history */
+    double *want = check_widened(state, all);
+    for (int64_t i = 0; i < n; i++)
+        update->reference(
+            want + i, (double)g[i] * (double)adamw_step.grad_scale,
+            want + n + i, update->moments > 1 ? want + 2 * n + i : NULL);
+    for (int t = 0; t < CHECK_THREADS_MAX; t++) {
+        got[t] = check_copy(state, all);
+        update->run(cpu && t == 0 ? kernels_all()[0] : table, t + 1, n, got[t],
+                    g, update->moments, NULL);
+        same &= check_same(got[t], got[0], all);
+    }
+    for (int64_t at = 0; at < all; at += n)
+        error = fmax(error, check_error(got[0] + at, want + at, n));
+    check_below(table, update->name, "p and moments", error, 2e-6);
+    tap_ok(same && got[0][0] == state[0] * (1 - adamw_step.decay),
+           "%s/%s %s: same bits on 1, 2, 3 threads, only decay where all is 0",
+           table->backend, table->kernel_set, update->name);
     for (int t = 0; t < CHECK_THREADS_MAX; t++)
         free(got[t]);
     free(want);
@@ -54,114 +104,44 @@ static void check_adamw(const struct kernels *table, int64_t n)
     free(state);
 }
 
-/* Chen et al. 2023, algorithm 2, decay before the update as Composer has it. */
-static void lion_reference(double *p, double g, double *m)
-{
-    double mean;
-    g *= (double)step.grad_scale;
-    mean = (double)step.beta1 * *m + (1 - (double)step.beta1) * g;
-    *p *= 1 - (double)step.decay;
-    *p -= (double)step.lr * (double)((mean > 0) - (mean < 0));
-    *m = (double)step.beta2 * *m + (1 - (double)step.beta2) * g;
-}
-
-static void check_lion(const struct kernels *table, int64_t n)
-{
-    float *state = check_random(2 * n, 1, 1); /* p, m */
-    float *g = check_random(n, 2, 1);
-    float *first = NULL;
-    bool same = true;
-    state[n] = g[0] = 0; /* an element without history */
-    double *want = check_widened(state, 2 * n);
-    for (int64_t i = 0; i < n; i++)
-        lion_reference(want + i, (double)g[i], want + n + i);
-    for (int t = 1; t <= CHECK_THREADS_MAX; t++) {
-        struct kernel_ctx ctx = { .threads = t };
-        float *got = check_copy(state, 2 * n);
-        table->lion(&ctx, DTYPE_F32, n, &step, got, g, got + n);
-        same &= first == NULL || check_same(got, first, 2 * n);
-        if (first == NULL)
-            first = got;
-        else
-            free(got);
-    }
-    check_below(
-        table, "lion", "p and m",
-        fmax(check_error(first, want, n), check_error(first + n, want + n, n)),
-        2e-6);
-    tap_ok(same && first[0] == state[0] * (1 - step.decay),
-           "%s/%s lion: same bits on 1, 2, 3 threads, no step where the sign "
-           "is 0",
-           table->backend, table->kernel_set);
-    free(first);
-    free(want);
-    free(g);
-    free(state);
-}
-
 /* The bf16 copy is the new p as `convert` would round it; p's bits are those
  * without a copy. */
-static void check_copies(const struct kernels *table, int64_t n, bool lion)
+static void check_copies(const struct kernels *table,
+                         const struct update *update, int64_t n)
 {
-    float *state = check_random(3 * n, 1, 1), *g = check_random(n, 2, 1);
+    int64_t all = (1 + update->moments) * n;
+    float *plain = make_state(update, n), *got = check_copy(plain, all);
+    float *g = check_random(n, 2, 1);
     uint16_t *halves = check_alloc((size_t)(2 * (n + 1)) * sizeof(*halves));
     struct kernel_ctx ctx = { .threads = 2 };
-    struct adamw with = step;
-    for (int64_t i = 2 * n; i < 3 * n; i++)
-        state[i] = fabsf(state[i]);
-    float *plain = check_copy(state, 3 * n), *got = check_copy(state, 3 * n);
     memset(halves, 0xff, (size_t)(2 * (n + 1)) * sizeof(*halves));
-    with.copy = halves;
-    if (lion) {
-        table->lion(&ctx, DTYPE_F32, n, &step, plain, g, plain + n);
-        table->lion(&ctx, DTYPE_F32, n, &with, got, g, got + n);
-    } else {
-        table->adamw(&ctx, DTYPE_F32, n, &step, plain, g, plain + n,
-                     plain + 2 * n);
-        table->adamw(&ctx, DTYPE_F32, n, &with, got, g, got + n, got + 2 * n);
-    }
+    update->run(table, 2, n, plain, g, update->moments, NULL);
+    update->run(table, 2, n, got, g, update->moments, halves);
     table->convert(&ctx, n, DTYPE_F32, plain, DTYPE_BF16, halves + n + 1);
-    tap_ok(check_same(got, plain, 3 * n) &&
+    tap_ok(check_same(got, plain, all) &&
                memcmp(halves, halves + n + 1, (size_t)(n + 1) * 2) == 0 &&
                halves[n] == 0xffff,
            "%s/%s %s: a bf16 copy of %lld new parameters", table->backend,
-           table->kernel_set, lion ? "lion" : "adamw", (long long)n);
+           table->kernel_set, update->name, (long long)n);
     free(got);
     free(plain);
     free(halves);
     free(g);
-    free(state);
 }
 
-static void check_lion_nan(const struct kernels *table)
+static void check_nan_gradient(const struct kernels *table,
+                               const struct update *update)
 {
-    struct kernel_ctx ctx = { .threads = 1 };
-    float *p = CHECK_HELD(float, 1, 2, 3), *m = CHECK_HELD(float, 0, 0, 0);
+    float *state = CHECK_HELD(float, 1, 2, 3, 0, 0, 0, 0, 0, 0);
     float *g = CHECK_HELD(float, 1, check_nan(), -1);
-    table->lion(&ctx, DTYPE_F32, 3, &step, p, g, m);
-    tap_ok(isnan(p[1]) && isnan(m[1]) && p[0] < 1 && p[2] > 2.97f,
-           "%s/%s lion: a NaN gradient reaches its parameter", table->backend,
-           table->kernel_set);
+    bool right = true;
+    update->run(table, 1, 3, state, g, update->moments, NULL);
+    for (int i = 0; i < 3 * (1 + update->moments); i++)
+        right = right && isnan(state[i]) == (i % 3 == 1);
+    tap_ok(right, "%s/%s %s: a NaN gradient reaches its parameter",
+           table->backend, table->kernel_set, update->name);
     free(g);
-    free(m);
-    free(p);
-}
-
-static void check_adamw_nan(const struct kernels *table)
-{
-    struct kernel_ctx ctx = { .threads = 1 };
-    float *p = CHECK_HELD(float, 1, 2, 3), *m = CHECK_HELD(float, 0, 0, 0);
-    float *v = CHECK_HELD(float, 0, 0, 0);
-    float *g = CHECK_HELD(float, 1, check_nan(), 1);
-    table->adamw(&ctx, DTYPE_F32, 3, &step, p, g, m, v);
-    tap_ok(isnan(p[1]) && isnan(m[1]) && isnan(v[1]) && !isnan(p[0]) &&
-               !isnan(p[2]),
-           "%s/%s adamw: a NaN gradient reaches its parameter", table->backend,
-           table->kernel_set);
-    free(g);
-    free(v);
-    free(m);
-    free(p);
+    free(state);
 }
 
 static void check_sums(const struct kernels *table, int64_t n)
@@ -314,15 +294,12 @@ static void check_elementwise(const struct kernels *table, int threads)
 int main(void)
 {
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
-        check_adamw(*t, 1);
-        check_adamw(*t, 3 * KERNEL_CHUNK + 77);
-        check_adamw_nan(*t);
-        check_lion(*t, 1);
-        check_lion(*t, 3 * KERNEL_CHUNK + 77);
-        check_lion_nan(*t);
-        for (int lion = 0; lion < 2; lion++) {
-            check_copies(*t, 1, lion);
-            check_copies(*t, KERNEL_CHUNK + 13, lion);
+        for (size_t i = 0; i < UPDATES; i++) {
+            check_update(*t, &updates[i], 1);
+            check_update(*t, &updates[i], 3 * KERNEL_CHUNK + 77);
+            check_nan_gradient(*t, &updates[i]);
+            check_copies(*t, &updates[i], 1);
+            check_copies(*t, &updates[i], KERNEL_CHUNK + 13);
         }
         check_sums(*t, 0);
         check_sums(*t, 4 * KERNEL_CHUNK + 501);

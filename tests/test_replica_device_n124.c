@@ -33,7 +33,7 @@ static bool open_device(const struct world *host, struct world *out)
 }
 
 static void test_strategies(struct world *world, enum dtype dtype,
-                            enum optimizer optimizer)
+                            const struct optimizer_ops *optimizer)
 {
     for (int i = 0; i < STRATEGIES; i++) {
         struct strategy strategy = strategies[i];
@@ -44,7 +44,7 @@ static void test_strategies(struct world *world, enum dtype dtype,
         strategy.options.exchange =
             world->kernels->memory->device ? "staged" : NULL;
         tap_note("%s, %s, %s", world->kernels->backend, dtype_name(dtype),
-                 optimizer == OPTIMIZER_LION ? "lion" : "adamw");
+                 optimizer->name);
         test_bits(world, &strategy, 5, 2, false);
         if (dtype == DTYPE_F32)
             test_bits(world, &strategy, 4, 1, true);
@@ -157,7 +157,7 @@ static void test_plan(const struct world *world)
     tap_ok(replica_plan(world->params, 2, &options, &wide) == ERR_OK, "a plan");
     options.dtype = DTYPE_BF16;
     tap_ok(replica_plan(world->params, 2, &options, &half) == ERR_OK, "bf16");
-    options.optimizer = OPTIMIZER_LION;
+    options.optimizer = optimizer_find("lion");
     tap_ok(replica_plan(world->params, 2, &options, &lion) == ERR_OK, "lion");
     tap_is_int((int64_t)wide.master, 0, "fp32 weights have no masters");
     tap_is_int(2 * (int64_t)half.weights, (int64_t)wide.weights,
@@ -180,15 +180,17 @@ int main(int argc, char **argv)
     make_model(&host, "mpt-tiny", 3, 300);
     test_plan(&host);
     tap_ok(open_device(&host, &device), "a device");
-    test_strategies(&host, DTYPE_BF16, OPTIMIZER_ADAMW);
-    test_strategies(&host, DTYPE_F32, OPTIMIZER_LION);
+    test_strategies(&host, DTYPE_BF16, optimizer_at(0));
+    for (int i = 1; optimizer_at(i) != NULL; i++)
+        test_strategies(&host, DTYPE_F32, optimizer_at(i));
     test_loads(&host);
-    test_strategies(&device, DTYPE_F32, OPTIMIZER_ADAMW);
-    test_strategies(&device, DTYPE_BF16, OPTIMIZER_ADAMW);
+    test_strategies(&device, DTYPE_F32, optimizer_at(0));
+    test_strategies(&device, DTYPE_BF16, optimizer_at(0));
     test_loads(&device);
     test_rounded(&host, &device);
     deferred.eager = true;
-    test_strategies(&device, DTYPE_BF16, OPTIMIZER_LION);
+    for (int i = 1; optimizer_at(i) != NULL; i++)
+        test_strategies(&device, DTYPE_BF16, optimizer_at(i));
     deferred_memory.stream_destroy(device.ctx.stream);
     params_destroy(host.params);
     return close_world(&host);

@@ -53,7 +53,7 @@ static const struct {
     { "eval.samples=5", "data.eval" },
     { "optimizer.lrr=1", "optimizer.lr" },
     { "optimizer.beta1=1.5", "optimizer.beta1" },
-    { "optimizer.name=sgd", "adamw|lion" },
+    { "optimizer.name=adagrad", "adamw|lion" },
     { "train.precision=fp16", "auto|fp32|bf16|fp8" },
     { "hardware.backend=rocm", "auto|cpu|cuda" },
     { "train.precision=bf16 hardware.backend=cpu",

@@ -3,7 +3,6 @@
 #include "src/cmd/bench_model.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -242,16 +241,14 @@ enum err bench_model_step(struct bench_model *bench, double *loss,
     const struct bench_model_kind *kind = bench->kind;
     double labels = kind->samples * (kind->seq_len - 1);
     double norm = 0.0;
-    double t = (double)++bench->step;
-    struct adamw step = {
-        .lr = 1e-4f,
-        .decay = 1e-5f,
-        .beta1 = 0.9f,
-        .beta2 = 0.95f,
-        .eps = 1e-8f,
-        .correction1 = (float)(1.0 - pow(0.9, t)),
-        .correction2 = (float)(1.0 - pow(0.95, t)),
-        .grad_scale = (float)(1.0 / labels),
+    struct optimizer_step step = {
+        .lr = 1e-4,
+        .decay = 1e-5,
+        .grad_scale = 1.0 / labels,
+        .beta1 = 0.9,
+        .beta2 = 0.95,
+        .eps = 1e-8,
+        .count = ++bench->step,
     };
     double begin = clock_now();
     long faults = minor_faults();

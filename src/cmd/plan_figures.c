@@ -10,6 +10,7 @@
 #include "src/base/fsio.h"
 #include "src/base/units.h"
 #include "src/data/dataset.h"
+#include "src/parallel/optimizer.h"
 #include "src/train/train_backend.h"
 #include "src/train/train_memory_ways.h"
 
@@ -135,7 +136,7 @@ static void add_disk(struct plan_figures *f)
         .max_steps = f->steps > 0 ? (int64_t)fmin(f->steps, STEPS_MAX) : 0,
     };
     int64_t every = 0;
-    int tensors = strcmp(s->optimizer.name, "lion") == 0 ? 2 : 3;
+    int tensors = 1 + optimizer_moments(optimizer_find(s->optimizer.name));
     f->checkpoint_bytes = tensors * STATE_BYTES * (double)f->params;
     if (s->checkpoint.keep > 0)
         f->kept = (double)s->checkpoint.keep + 1;

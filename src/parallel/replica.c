@@ -70,9 +70,8 @@ static void replica_layout(struct replica *replica, struct arena *arena,
         replica->master = arena_take(arena, piece);
     bytes->master = arena->used - begin;
     begin = arena->used;
-    replica->exp_avg = arena_take(arena, piece);
-    if (replica->options.optimizer != OPTIMIZER_LION)
-        replica->exp_avg_sq = arena_take(arena, piece);
+    for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
+        replica->moments[i] = arena_take(arena, piece);
     bytes->moments = arena->used - begin;
     begin = arena->used;
     if (is_on_device(replica))

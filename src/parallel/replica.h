@@ -52,6 +52,7 @@
 #include "src/comm/comm.h"
 #include "src/model/group_access.h"
 #include "src/model/params.h"
+#include "src/parallel/optimizer.h"
 
 struct replica;
 
@@ -62,15 +63,10 @@ enum replica_strategy {
     REPLICA_ZERO3
 };
 
-enum optimizer {
-    OPTIMIZER_ADAMW,
-    OPTIMIZER_LION /* has no second moment */
-};
-
 struct replica_options {
     enum replica_strategy strategy;
     enum dtype dtype; /* of the weights: DTYPE_F32 or DTYPE_BF16 */
-    enum optimizer optimizer;
+    const struct optimizer_ops *optimizer; /* NULL: AdamW */
     bool adds_once; /* the kernel table's; of a plan only, replica_create() asks
                        the table */
     const char *exchange; /* of tensors: comm_tensors_create()'s way; NULL:
@@ -199,10 +195,11 @@ enum err replica_gradient_norm(struct replica *replica, double *norm);
 enum err replica_settle(struct replica *replica);
 
 /* Update, and exchange what other ranks need of it. Collective. */
-enum err replica_update(struct replica *replica, const struct adamw *step);
+enum err replica_update(struct replica *replica,
+                        const struct optimizer_step *step);
 
 /* Checkpoint items: every tensor's weights (masters) and moments
- * ("optimizer/exp_avg/", "optimizer/exp_avg_sq/" before the name), this rank's
+ * ("optimizer/", the moment's name and "/" before the tensor's), this rank's
  * interval of each, fp32. Lent, for saving and for loading; after loading call
  * replica_loaded(). */
 const struct ckpt_item *replica_items(const struct replica *replica,

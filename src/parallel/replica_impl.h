@@ -28,8 +28,7 @@ struct replica {
                          * rank per shard group */
     float *master;      /* this rank's pieces, packed; [elements] in ddp; NULL:
                          * the weights are fp32 themselves */
-    float *exp_avg;     /* likewise */
-    float *exp_avg_sq;  /* likewise; NULL: the optimizer has none */
+    float *moments[UPDATE_MOMENTS]; /* likewise, as many as there are */
     double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank, host */
     double *own_sums;   /* this rank's, before they come to the host; NULL:
                          * they are made there */
@@ -66,7 +65,8 @@ bool replica_by_block(const struct replica_options *options);
 void *replica_piece(const struct replica *replica, int block);
 void *replica_shard(const struct replica *replica, int block);
 
-/* The options with 1 for what is not given, and the way to exchange. */
+/* The options with 1 for what is not given, the way to exchange and the
+ * optimizer. */
 struct replica_options replica_filled(const struct replica_options *options);
 
 /* Leaves of a rank in a turn. */

@@ -22,6 +22,8 @@ struct replica_options replica_filled(const struct replica_options *options)
     fill(&filled.expert_degree);
     if (filled.exchange == NULL)
         filled.exchange = "auto";
+    if (filled.optimizer == NULL)
+        filled.optimizer = optimizer_at(0);
     return filled;
 }
 

@@ -69,17 +69,20 @@ static void list_kind(struct replica *replica, const char *prefix, float *data)
 
 enum err replica_list_items(struct replica *replica)
 {
-    bool second = replica->options.optimizer != OPTIMIZER_LION;
-    size_t kinds = second ? 3 : 2;
-    replica->items = calloc((size_t)replica->params->count * kinds,
-                            sizeof replica->items[0]);
+    const struct optimizer_ops *optimizer = replica->options.optimizer;
+    int moments = optimizer_moments(optimizer);
+    replica->items =
+        calloc((size_t)replica->params->count * (size_t)(1 + moments),
+               sizeof replica->items[0]);
     if (replica->items == NULL)
         return err_set(ERR_MEMORY, "replica: out of memory");
     replica->item_count = 0;
     list_kind(replica, "", replica->master);
-    list_kind(replica, "optimizer/exp_avg/", replica->exp_avg);
-    if (second)
-        list_kind(replica, "optimizer/exp_avg_sq/", replica->exp_avg_sq);
+    for (int i = 0; i < moments; i++) {
+        char prefix[64];
+        snprintf(prefix, sizeof prefix, "optimizer/%s/", optimizer->moments[i]);
+        list_kind(replica, prefix, replica->moments[i]);
+    }
     return ERR_OK;
 }
 
@@ -163,10 +166,9 @@ enum err replica_loaded(struct replica *replica)
     if (!is_ddp(replica))
         return publish(replica);
     TRY(reduce_gather(replica->tensors, elements, DTYPE_F32, masters(replica)));
-    TRY(reduce_gather(replica->tensors, elements, DTYPE_F32, replica->exp_avg));
-    if (replica->exp_avg_sq != NULL)
+    for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
         TRY(reduce_gather(replica->tensors, elements, DTYPE_F32,
-                          replica->exp_avg_sq));
+                          replica->moments[i]));
     return publish_ddp(replica);
 }
 
@@ -208,11 +210,9 @@ enum err replica_init(struct replica *replica, uint64_t seed)
             TRY_OUT(upload_fresh(replica, seed, b, master, &host));
         else
             params_init(replica->params, seed, b->begin, b->end, master);
-        TRY_OUT(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
-                              replica->exp_avg + at));
-        if (replica->exp_avg_sq != NULL)
+        for (int m = 0; m < optimizer_moments(replica->options.optimizer); m++)
             TRY_OUT(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
-                                  replica->exp_avg_sq + at));
+                                  replica->moments[m] + at));
     }
     TRY_OUT(replica_loaded(replica));
 out:
@@ -263,20 +263,21 @@ enum err replica_gradient_norm(struct replica *replica, double *norm)
 /* Updates `elements` masters by their gradient; `at` is where their moments
  * begin. */
 static enum err optimize(const struct replica *replica,
-                         const struct adamw *step, int64_t elements,
+                         const struct optimizer_step *step, int64_t elements,
                          float *master, const float *gradient, int64_t at)
 {
-    const struct kernels *kernels = replica->kernels;
-    if (replica->options.optimizer == OPTIMIZER_LION)
-        return kernels->lion(replica->ctx, DTYPE_F32, elements, step, master,
-                             gradient, replica->exp_avg + at);
-    return kernels->adamw(replica->ctx, DTYPE_F32, elements, step, master,
-                          gradient, replica->exp_avg + at,
-                          replica->exp_avg_sq + at);
+    const struct optimizer_ops *optimizer = replica->options.optimizer;
+    struct optimizer_piece piece = { .elements = elements,
+                                     .weights = master,
+                                     .gradient = gradient };
+    for (int i = 0; i < optimizer_moments(optimizer); i++)
+        piece.moments[i] = replica->moments[i] + at;
+    return optimizer->update(step, replica->kernels, replica->ctx, &piece);
 }
 
 /* Under ddp every rank has the whole total, and updates everything. */
-static enum err update_ddp(struct replica *replica, const struct adamw *step)
+static enum err update_ddp(struct replica *replica,
+                           const struct optimizer_step *step)
 {
     const float *total = replica->gradient - replica->owner->blocks[0].begin;
     TRY(optimize(replica, step, replica->params->elements, masters(replica),
@@ -284,7 +285,8 @@ static enum err update_ddp(struct replica *replica, const struct adamw *step)
     return publish_ddp(replica);
 }
 
-enum err replica_update(struct replica *replica, const struct adamw *step)
+enum err replica_update(struct replica *replica,
+                        const struct optimizer_step *step)
 {
     if (is_ddp(replica))
         return update_ddp(replica, step);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/model/params.h"
+#include "src/parallel/optimizer.h"
 
 #define D "d_model"
 #define F "ffn_width"
@@ -98,13 +99,29 @@ static json_t *about_params(const struct model_config *config,
     return about;
 }
 
+/* Weights, and the moments of the run's optimizer. */
+static json_t *about_kinds(const struct train_settings *s)
+{
+    static const char *const kinds[UPDATE_MOMENTS] = { "first moment",
+                                                       "second moment" };
+    const struct optimizer_ops *optimizer = optimizer_find(s->optimizer.name);
+    json_t *about = json_pack("{s:{s:s, s:s}}", "", "kind", "weight",
+                              "trained_in", s->train.precision);
+    for (int i = 0; i < optimizer_moments(optimizer) && about != NULL; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "optimizer/%s", optimizer->moments[i]);
+        if (json_object_set_new(about, name,
+                                json_pack("{s:s}", "kind", kinds[i])) != 0) {
+            json_decref(about);
+            return NULL;
+        }
+    }
+    return about;
+}
+
 json_t *train_about(const struct trainer *trainer)
 {
     struct model_config config = train_settings_model(&trainer->settings);
-    return json_pack("{s:{s:{s:s, s:s}, s:{s:s}, s:{s:s}}, s:o}", "kinds", "",
-                     "kind", "weight", "trained_in",
-                     trainer->settings.train.precision, "optimizer/exp_avg",
-                     "kind", "first moment", "optimizer/exp_avg_sq", "kind",
-                     "second moment", "tensors",
-                     about_params(&config, trainer->params));
+    return json_pack("{s:o, s:o}", "kinds", about_kinds(&trainer->settings),
+                     "tensors", about_params(&config, trainer->params));
 }

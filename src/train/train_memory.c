@@ -50,8 +50,7 @@ train_memory_replica(const struct train_settings *settings)
         .strategy = strategy_of(s),
         .dtype = train_backend_dtype(s),
         .exchange = train_backend_exchange(s),
-        .optimizer = strcmp(s->optimizer.name, "lion") == 0 ? OPTIMIZER_LION
-                                                            : OPTIMIZER_ADAMW,
+        .optimizer = optimizer_find(s->optimizer.name),
         .shard_degree = (int)s->parallel.shard_degree,
         .prefetch = (int)s->parallel.prefetch,
         .slots = (int)s->parallel.slots,

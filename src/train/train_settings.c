@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/parallel/optimizer.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_settings_check.h"
 #include "src/train/train_settings_model.h"
@@ -159,7 +160,7 @@ const struct setting train_settings_schema[] = {
       NULL, "and so is such a gradient norm; 0: none is" },
 
     { "optimizer.name", SETTING_CHOICE, AT(optimizer.name), "adamw", 0, 0,
-      "adamw|lion", "Lion has one moment and no eps; both decay decoupled" },
+      OPTIMIZER_CHOICES, "each has its own moments; all decay decoupled" },
     { "optimizer.lr", SETTING_FLOAT, AT(optimizer.lr), "6e-4", 0, 1e3, NULL,
       "peak learning rate" },
     { "optimizer.beta1", SETTING_FLOAT, AT(optimizer.beta1), "0.9", 0, 0.99999,
@@ -299,16 +300,23 @@ const struct setting train_settings_schema[] = {
 const int train_settings_count =
     sizeof train_settings_schema / sizeof train_settings_schema[0];
 
-#define LION_BETA2 0.99
-
-/* Betas that are not given are those of the optimizer (Chen et al. 2023). */
+/* What is not given is as the optimizer has it, if it differs from AdamW. */
 static void complete_optimizer(struct train_settings *s,
                                const struct settings_origin *origins)
 {
-    if (strcmp(s->optimizer.name, "lion") == 0 &&
-        !settings_given(train_settings_schema, train_settings_count, origins,
-                        "optimizer.beta2"))
-        s->optimizer.beta2 = LION_BETA2;
+    const struct optimizer_ops *optimizer = optimizer_find(s->optimizer.name);
+    const struct {
+        const char *key;
+        double *value, own;
+    } list[] = {
+        { "optimizer.lr", &s->optimizer.lr, optimizer->defaults.lr },
+        { "optimizer.beta2", &s->optimizer.beta2, optimizer->defaults.beta2 },
+    };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (list[i].own > 0 &&
+            !settings_given(train_settings_schema, train_settings_count,
+                            origins, list[i].key))
+            *list[i].value = list[i].own;
 }
 
 /* Fills in the automatic values. */

@@ -10,7 +10,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/base/real.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
 
@@ -168,21 +167,20 @@ static enum err check_spike(struct trainer *trainer, bool *skip)
     return ERR_OK;
 }
 
-static struct adamw adamw_step(const struct trainer *trainer, double scale)
+static struct optimizer_step step_of(const struct trainer *trainer,
+                                     double scale)
 {
     const struct train_settings *s = &trainer->settings;
-    double t = (double)(trainer->step + 1);
     /* a peak rate of 0 trains nothing and must not make NaN of 0 / 0 */
     double share = trainer->lr0 > 0.0 ? trainer->lr / trainer->lr0 : 0.0;
-    return (struct adamw){
-        .lr = (float)trainer->lr,
-        .decay = (float)(share * s->optimizer.weight_decay),
-        .beta1 = (float)s->optimizer.beta1,
-        .beta2 = (float)s->optimizer.beta2,
-        .eps = (float)s->optimizer.eps,
-        .correction1 = (float)(1.0 - real_pow(s->optimizer.beta1, t)),
-        .correction2 = (float)(1.0 - real_pow(s->optimizer.beta2, t)),
-        .grad_scale = (float)scale,
+    return (struct optimizer_step){
+        .lr = trainer->lr,
+        .decay = share * s->optimizer.weight_decay,
+        .grad_scale = scale,
+        .beta1 = s->optimizer.beta1,
+        .beta2 = s->optimizer.beta2,
+        .eps = s->optimizer.eps,
+        .count = trainer->step + 1,
     };
 }
 
@@ -246,9 +244,9 @@ enum err trainer_step(struct trainer *trainer)
     TRY(check_spike(trainer, &skip));
     if (s->train.clip_norm > 0.0 && trainer->grad_norm > s->train.clip_norm)
         scale *= s->train.clip_norm / trainer->grad_norm;
-    struct adamw step = adamw_step(trainer, scale);
+    struct optimizer_step step = step_of(trainer, scale);
     if (skip) /* weights stay, moments decay as by a gradient of zero */
-        step.lr = step.decay = step.grad_scale = 0.0F;
+        step.lr = step.decay = step.grad_scale = 0.0;
     TRY(trainer->kernels->memory->event_await(trainer->copied,
                                               trainer->stream));
     TRY(replica_update(trainer->replica, &step));

@@ -54,11 +54,21 @@ struct work {
     {                                                                          \
         .seed = 17, .stream = 1                                                \
     }
-#define STEP                                                                   \
+#define ADAMW                                                                  \
     &(struct adamw)                                                            \
     {                                                                          \
-        .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f,              \
-        .correction1 = 0.1f, .correction2 = 0.05f, .grad_scale = 1             \
+        .lr = 1e-3f, .grad_scale = 1, .beta1 = 0.9f, .beta2 = 0.95f,           \
+        .eps = 1e-8f, .correction1 = 0.1f, .correction2 = 0.05f                \
+    }
+#define LION                                                                   \
+    &(struct lion)                                                             \
+    {                                                                          \
+        .lr = 1e-3f, .grad_scale = 1, .beta1 = 0.9f, .beta2 = 0.95f            \
+    }
+#define MOMENTS                                                                \
+    (float *[])                                                                \
+    {                                                                          \
+        t[2], t[3]                                                             \
     }
 #define SAMPLES 16
 
@@ -109,9 +119,9 @@ RUN(expert_combine, expert_combine, c, type, ROUTE, d, w->place, w->stats[0],
     t[0], t[1])
 RUN(expert_weigh, expert_weigh, c, type, ROUTE, d, w->source, w->stats[0], t[0],
     t[1], w->stats[1])
-RUN(adamw, adamw, c, type, all, STEP, t[0], t[1], t[2], t[3])
-RUN(adamw_f32, adamw, c, DTYPE_F32, all, STEP, t[0], t[1], t[2], t[3])
-RUN(lion, lion, c, type, all, STEP, t[0], t[1], t[2])
+RUN(adamw, adamw, c, type, all, ADAMW, t[0], t[1], MOMENTS)
+RUN(adamw_f32, adamw, c, DTYPE_F32, all, ADAMW, t[0], t[1], MOMENTS)
+RUN(lion, lion, c, type, all, LION, t[0], t[1], MOMENTS)
 
 /* Per element of n * d: tensors of the measured type, and of fp32, that must be
  * read or written. */

@@ -155,7 +155,7 @@ static enum err run(struct step *step)
 {
     enum err rc = ERR_OK;
     struct replica *replica = step->replica;
-    struct adamw adamw = { .correction1 = 1.0f, .correction2 = 1.0f };
+    struct optimizer_step step_of = { .count = 1 };
     struct arena loss = { 0 };
     double norm;
     TRY_OUT(
@@ -169,7 +169,7 @@ static enum err run(struct step *step)
     }
     TRY_OUT(replica_finish_batch(replica));
     TRY_OUT(replica_gradient_norm(replica, &norm));
-    TRY_OUT(replica_update(replica, &adamw));
+    TRY_OUT(replica_update(replica, &step_of));
 out:
     step->kernels->memory->tensors_destroy(&loss);
     return rc;

@@ -249,19 +249,19 @@ static enum err note_chunk_sum_squares KERNEL_LIKE(chunk_sum_squares)
     return stream(ctx, "chunk_sum_squares", n, 1, size(dtype, n, 1), 1);
 }
 
-static enum err note_adamw KERNEL_LIKE(adamw)
-{
-    double copy = step->copy != NULL ? size(DTYPE_BF16, n, 1) : 0.0;
-    return stream(ctx, "adamw", n, 1,
-                  6.0 * size(DTYPE_F32, n, 1) + size(dtype, n, 1) + copy, 1);
-}
-
-static enum err note_lion KERNEL_LIKE(lion)
-{
-    double copy = step->copy != NULL ? size(DTYPE_BF16, n, 1) : 0.0;
-    return stream(ctx, "lion", n, 1,
-                  4.0 * size(DTYPE_F32, n, 1) + size(dtype, n, 1) + copy, 1);
-}
+/* Reads and writes weights and moments, reads gradients. */
+#define NOTE_UPDATE(OP, name, ...)                                             \
+    static enum err note_##name KERNEL_UPDATE_LIKE(name)                       \
+    {                                                                          \
+        double bytes = 2.0 * size(DTYPE_F32, n, 1) + size(dtype, n, 1);        \
+        for (int i = 0; i < UPDATE_MOMENTS; i++)                               \
+            bytes += m[i] != NULL ? 2.0 * size(DTYPE_F32, n, 1) : 0.0;         \
+        bytes += step->copy != NULL ? size(DTYPE_BF16, n, 1) : 0.0;            \
+        return stream(ctx, #name, n, 1, bytes, 1);                             \
+    }
+/* clang-format off */
+KERNEL_UPDATES(NOTE_UPDATE, )
+/* clang-format on */
 
 /* --- memory that is not there --- */
 
@@ -351,8 +351,10 @@ static struct kernels table = {
     .convert = note_convert,
     .sum = note_sum,
     .chunk_sum_squares = note_chunk_sum_squares,
-    .adamw = note_adamw,
-    .lion = note_lion,
+#define NOTE_ENTRY(OP, name, ...) .name = note_##name,
+    /* clang-format off */
+    KERNEL_UPDATES(NOTE_ENTRY, )
+    /* clang-format on */
 };
 
 const struct kernels *predict_table(const struct kernels *scratch)

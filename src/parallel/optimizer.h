@@ -1,0 +1,49 @@
+/* The table of optimizers: all that differs from one to the other. What changes
+ * weights element by element is a row of kernels/kernel_updates.h, of which its
+ * entry here is made. */
+#ifndef TESSERA_PARALLEL_OPTIMIZER_H
+#define TESSERA_PARALLEL_OPTIMIZER_H
+
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "src/base/err.h"
+
+/* What is updated at once. */
+struct optimizer_piece {
+    int64_t elements;
+    float *weights; /* the fp32 ones */
+    const float *gradient;
+    float *moments[UPDATE_MOMENTS]; /* NULL: the optimizer has none */
+};
+
+struct optimizer_ops {
+    const char *name; /* in settings */
+    /* Of its moments in checkpoints, each of a weight's shape in fp32; NULL
+     * after the last. */
+    const char *moments[UPDATE_MOMENTS];
+    /* Of settings that are not given; 0: those of the table of settings. */
+    struct {
+        double lr, beta2;
+    } defaults;
+    /* Enqueues one step. */
+    enum err (*update)(const struct optimizer_step *step,
+                       const struct kernels *kernels,
+                       const struct kernel_ctx *ctx,
+                       const struct optimizer_piece *piece);
+};
+
+/* The names as choices of a setting, the first being AdamW's. */
+#define OPTIMIZER_CHOICE(OP, name, ...) "|" #name
+#define OPTIMIZER_CHOICES (&KERNEL_UPDATES(OPTIMIZER_CHOICE, )[1])
+
+/* One of the choices, or NULL. */
+const struct optimizer_ops *optimizer_find(const char *name);
+
+/* By index, NULL behind the last. */
+const struct optimizer_ops *optimizer_at(int index);
+
+/* How many moments it has. */
+int optimizer_moments(const struct optimizer_ops *optimizer);
+
+#endif
