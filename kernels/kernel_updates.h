@@ -64,8 +64,21 @@ struct lion {
     ROW(OP, lion, ("exp_avg"),                                                 \
         (.beta1 = (float)s->beta1, .beta2 = (float)s->beta2), (.beta2 = 0.99))
 
+/* DecoupledSGDW (Composer's definition: PyTorch's SGD with momentum, without
+ * dampening and Nesterov, and decay that does not pass through the momentum):
+ * m = b1 m + g; p *= 1 - decay; p -= lr m. */
+struct sgd {
+    float lr, decay, grad_scale;
+    float momentum;
+    void *copy;
+};
+#define UPDATE_sgd(ROW, OP)                                                    \
+    ROW(OP, sgd, ("momentum_buffer"), (.momentum = (float)s->beta1),           \
+        (.lr = 0.1))
+
 /* The rows; the first is the optimizer where none is named. */
-#define KERNEL_UPDATES(ROW, OP) UPDATE_adamw(ROW, OP) UPDATE_lion(ROW, OP)
+#define KERNEL_UPDATES(ROW, OP)                                                \
+    UPDATE_adamw(ROW, OP) UPDATE_lion(ROW, OP) UPDATE_sgd(ROW, OP)
 
 /* The structure of a row, set from `s`. */
 #define UPDATE_STEP(...)                                                       \

@@ -8,6 +8,7 @@ static const struct adamw adamw_step = {
     .eps = 1e-8f, .correction1 = 0.1f, .correction2 = 0.05f
 };
 static const struct lion lion_step = { COMMON, .beta1 = 0.9f, .beta2 = 0.95f };
+static const struct sgd sgd_step = { COMMON, .momentum = 0.9f };
 
 /* References: one element, of which g is scaled; the constants are the floats
  * of the steps. */
@@ -30,6 +31,15 @@ static void lion_reference(double *p, double g, double *m, double *v)
     *p *= 1 - (double)s.decay;
     *p -= (double)s.lr * (double)((mean > 0) - (mean < 0));
     *m = (double)s.beta2 * *m + (1 - (double)s.beta2) * g;
+}
+
+/* torch.optim.SGD with momentum, no dampening; decay as Composer has it. */
+static void sgd_reference(double *p, double g, double *m, double *v)
+{
+    const struct sgd s = sgd_step;
+    (void)v;
+    *m = (double)s.momentum * *m + g;
+    *p = (1 - (double)s.decay) * *p - (double)s.lr * *m;
 }
 
 /* p, then the moments, n of each. */
