@@ -61,6 +61,19 @@ same_bits() { # RUN
     done
 }
 
+@test "other optimizers: the same bits from a checkpoint, on other ranks" {
+    for name in lion sgd; do
+        local run="$DIR/$name" short=(optimizer.name=$name train.max_duration=6ba
+            checkpoint.interval=3ba eval.interval=0ba)
+        train 1 "$run" "${short[@]}"
+        digest "$run" >"$run.digest"
+        rm -r "$run"/checkpoints/step-000000006*
+        train 3 "$run" "${short[@]}" parallel.strategy=zero3
+        [ "$(digest "$run")" = "$(cat "$run.digest")" ]
+        [ "$(grep -c '"attempt": 2' "$run/metrics.jsonl")" -eq 3 ]
+    done
+}
+
 @test "five slots, leaves smaller than a slot, resumed: the same bits" {
     odd=(train.max_duration=4ba checkpoint.interval=1ba parallel.slots=5
         train.global_batch=10 train.microbatch=1 optimizer.weight_decay=1e-3
