@@ -11,7 +11,7 @@ static void test_tree(struct comm *comm, struct comm_tensors *tensors,
     struct reduce *reduce = NULL;
     float *own;
     enum err rc = reduce_create(comm, tensors, &fixture_kernels, &ctx, elements,
-                                slots, &reduce);
+                                NULL, slots, &reduce);
     int64_t wrong = -1;
     if (rc == ERR_OK)
         rc = fixture_slots(reduce, 0, 1, slots, elements, 1, 1);
@@ -47,7 +47,7 @@ static void test_begin_again(struct comm *comm, struct comm_tensors *tensors)
     float *gradient;
     int64_t wrong = -1;
     enum err rc = reduce_create(comm, tensors, &fixture_kernels, &ctx, elements,
-                                5, &reduce);
+                                NULL, 5, &reduce);
     reduce_begin(reduce);
     for (int s = 0; s < 3; s++) {
         rc |= reduce_slot(reduce, true, &gradient);
@@ -75,8 +75,8 @@ static void test_bytes(void)
     int64_t arena = elements * (int64_t)sizeof(float);
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct reduce_bytes bytes;
-        reduce_plan(elements, cases[i].rank, cases[i].ranks, cases[i].slots,
-                    &bytes);
+        reduce_plan(elements, NULL, cases[i].rank, cases[i].ranks,
+                    cases[i].slots, &bytes);
         int64_t rest = (int64_t)bytes.total - cases[i].buffers * arena;
         int64_t receive = cases[i].ranks == 1 ? 0 : (int64_t)128 << 20;
         /* a node's ranks see at least one piece of each other rank */
@@ -90,7 +90,7 @@ static void test_bytes(void)
 static void test_gather(struct comm_tensors *tensors)
 {
     float arena[1] = { 3.0f };
-    tap_ok(reduce_gather(tensors, 0, DTYPE_F32, arena) == ERR_OK &&
+    tap_ok(reduce_gather(tensors, 0, NULL, DTYPE_F32, arena) == ERR_OK &&
                arena[0] == 3.0f,
            "gather on one rank");
 }

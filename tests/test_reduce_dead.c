@@ -55,8 +55,9 @@ static enum err exchange(struct comm *comm, int number)
     float *own;
     kernels.add = add_or_end;
     TRY(comm_tensors_create(comm, kernels.memory, NULL, "auto", &tensors));
-    TRY(reduce_create(comm, tensors, &kernels, &ctx, ELEMENTS, RANKS, &reduce));
-    TRY(weights_create(comm, ELEMENTS, DTYPE_F32, &weights));
+    TRY(reduce_create(comm, tensors, &kernels, &ctx, ELEMENTS, NULL, RANKS,
+                      &reduce));
+    TRY(weights_create(comm, ELEMENTS, NULL, DTYPE_F32, &weights));
     TRY(fixture_slots(reduce, rank, RANKS, RANKS, ELEMENTS, 0, 1));
     TRY(comm_barrier(comm));
     if (place == BEFORE)

@@ -1,6 +1,46 @@
 /* Every strategy on any number of ranks has the bits of one rank: gradients,
  * norm, weights, moments. */
+#include <math.h>
+
 #include "tests/replica_fixture.h"
+
+/* Momentum of gradients, of which each matrix is divided by its norm: the
+ * result depends on all of it. A matrix that is cut is an error. */
+static enum err whole_update(const struct optimizer_step *step,
+                             const struct kernels *kernels,
+                             const struct kernel_ctx *ctx,
+                             const struct optimizer_piece *piece)
+{
+    (void)kernels, (void)ctx;
+    for (int p = 0; p < piece->params->count; p++) {
+        const struct param *param = &piece->params->list[p];
+        int64_t begin = param->offset - piece->begin;
+        int64_t end = begin + param->numel;
+        double sum = 0.0;
+        int64_t first = begin < 0 ? 0 : begin;
+        int64_t last = end < piece->elements ? end : piece->elements;
+        if (first >= last)
+            continue;
+        if (param->dims == 2 && (first != begin || last != end))
+            return err_set(ERR_INTERNAL, "%s is cut", param->name);
+        for (int64_t i = first; i < last && param->dims == 2; i++)
+            sum += (double)piece->gradient[i] * (double)piece->gradient[i];
+        float scale = sum > 0.0 ? (float)(1.0 / sqrt(sum)) : 1.0f;
+        for (int64_t i = first; i < last; i++) {
+            float *m = &piece->moments[0][i];
+            *m = 0.9f * *m + piece->gradient[i] * scale;
+            piece->weights[i] -= (float)step->lr * *m;
+        }
+    }
+    return ERR_OK;
+}
+
+static const struct optimizer_ops whole_matrices = {
+    .name = "whole",
+    .moments = { "momentum_buffer" },
+    .whole_matrices = true,
+    .update = whole_update
+};
 
 static const struct strategy strategies[] = {
     { "ddp", { .strategy = REPLICA_DDP } },
@@ -12,6 +52,10 @@ static const struct strategy strategies[] = {
     { "zero3 of 1", { .strategy = REPLICA_ZERO3, .shard_degree = 1 } },
     { "zero3 of 2",
       { .strategy = REPLICA_ZERO3, .shard_degree = 2, .prefetch = 1 } },
+    { "ddp, whole matrices",
+      { .strategy = REPLICA_DDP, .optimizer = &whole_matrices } },
+    { "zero1, whole matrices",
+      { .strategy = REPLICA_ZERO1, .optimizer = &whole_matrices } },
 };
 
 /* What one strategy has saved another one loads. */
@@ -113,6 +157,12 @@ static void test_check(void)
             .sequence_degree = 2 },
           3,
           "3 ranks" },
+        { { .strategy = REPLICA_ZERO1, .optimizer = &whole_matrices },
+          3,
+          NULL },
+        { { .strategy = REPLICA_ZERO2, .optimizer = &whole_matrices },
+          1,
+          "optimizer.name=whole" },
         { { .strategy = REPLICA_ZERO1, .expert_degree = 2 }, 2, "zero2" },
         { { .strategy = REPLICA_ZERO2, .expert_degree = 2 }, 3, "3 ranks" },
         { { .strategy = REPLICA_ZERO2,

@@ -2,6 +2,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
+#include "src/parallel/owner.h"
 #include "src/parallel/shard.h"
 #include "tests/tap.h"
 
@@ -35,6 +36,105 @@ static void test_elements(int ranks, int64_t chunks)
            (long long)chunks, ranks);
 }
 
+#define TENSORS_MAX 24
+#define RANKS_MAX 40
+
+static uint64_t state = 1;
+
+static int64_t below(int64_t bound)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int64_t)((state >> 33) % (uint64_t)bound);
+}
+
+/* Tensors of a few elements up to some chunks, in blocks that begin at chunks;
+ * gaps as alignment makes them. */
+static void random_layout(struct params *params)
+{
+    int64_t at = 0;
+    params->count = 1 + (int)below(TENSORS_MAX);
+    for (int p = 0; p < params->count; p++) {
+        struct param *param = &params->list[p];
+        bool matrix = below(3) > 0;
+        param->dims = matrix ? 2 : 1;
+        param->numel = 1 + below(matrix && below(2) > 0 ? 5 * KERNEL_CHUNK
+                                                        : KERNEL_CHUNK / 2);
+        if (below(3) == 0)
+            at = (at + KERNEL_CHUNK - 1) / KERNEL_CHUNK * KERNEL_CHUNK;
+        param->offset = (at + 15) / 16 * 16;
+        at = param->offset + param->numel;
+    }
+    params->elements = (at + KERNEL_CHUNK - 1) / KERNEL_CHUNK * KERNEL_CHUNK;
+}
+
+static bool cuts_matrix(const struct params *params, int64_t at)
+{
+    for (int p = 0; p < params->count; p++) {
+        const struct param *param = &params->list[p];
+        if (param->dims == 2 && at > param->offset &&
+            at < param->offset + param->numel)
+            return true;
+    }
+    return false;
+}
+
+/* The shortest longest interval, from all places where a cut may be:
+ * best[i] is that of the first i chunks, one rank more in each round. */
+static int64_t best_longest(const struct params *params, int ranks)
+{
+    int chunks = (int)(params->elements / KERNEL_CHUNK);
+    int64_t best[TENSORS_MAX * 7];
+    for (int i = 0; i <= chunks; i++)
+        best[i] = i;
+    for (int r = 1; r < ranks; r++)
+        for (int i = chunks; i >= 0; i--)
+            for (int from = 0; from <= i; from++) {
+                int64_t longest = i - from;
+                if (cuts_matrix(params, (int64_t)from * KERNEL_CHUNK))
+                    continue;
+                longest = best[from] > longest ? best[from] : longest;
+                best[i] = longest < best[i] ? longest : best[i];
+            }
+    return best[chunks] * KERNEL_CHUNK;
+}
+
+/* Every element is one rank's, as intervals follow each other from 0 on to the
+ * end, and so is every matrix. */
+static bool whole_is_good(const struct params *params, int ranks)
+{
+    int64_t cut[RANKS_MAX + 1], longest = 0;
+    struct owner *owner = NULL;
+    shard_cut_whole(params, ranks, cut);
+    bool good = cut[0] == 0 && cut[ranks] == params->elements;
+    for (int r = 0; r < ranks; r++) {
+        int64_t count = cut[r + 1] - cut[r];
+        good = good && count >= 0 && cut[r] % KERNEL_CHUNK == 0 &&
+               !cuts_matrix(params, cut[r]);
+        longest = count > longest ? count : longest;
+    }
+    good = good && longest == best_longest(params, ranks);
+    good = good && owner_create(params, OWNER_CUT_WHOLE, OWNER_LARGEST, ranks,
+                                1, 1, &owner) == ERR_OK;
+    good = good && owner->own == longest &&
+           owner_begin(owner, 0, owner->rank) == cut[owner->rank];
+    owner_destroy(owner);
+    return good;
+}
+
+static void test_whole(void)
+{
+    struct param list[TENSORS_MAX] = { 0 };
+    struct params params = { .list = list };
+    int wrong = 0;
+    for (int i = 0; i < 300; i++) {
+        random_layout(&params);
+        for (int k = 0; k < 3; k++)
+            wrong += !whole_is_good(&params, 1 + (int)below(RANKS_MAX));
+    }
+    tap_is_int(wrong, 0,
+               "whole matrices: complete, balanced as well as can be");
+}
+
 int main(void)
 {
     static const struct {
@@ -53,5 +153,6 @@ int main(void)
     tap_is_int(shard_slot_begin(1, 2, 3), 1, "rank 1 of 2 begins at slot 1");
     tap_is_int(shard_begin(7 * KERNEL_CHUNK, 1, 3), 2 * KERNEL_CHUNK,
                "rank 1 of 3 begins at the third of 7 chunks");
+    test_whole();
     return tap_done();
 }

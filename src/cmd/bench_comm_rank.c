@@ -59,7 +59,7 @@ static enum err open_size(struct bench *b)
         b->values[i] =
             (float)((i * 2654435761 + b->rank * 7) % 1000003) * 1e-3f;
     TRY(reduce_create(b->comm, b->tensors, b->kernels, &b->ctx, b->elements,
-                      comm_size(b->comm), &b->reduce));
+                      NULL, comm_size(b->comm), &b->reduce));
     b->rounds = 0;
     b->known = false;
     return ERR_OK;

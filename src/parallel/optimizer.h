@@ -4,14 +4,18 @@
 #ifndef TESSERA_PARALLEL_OPTIMIZER_H
 #define TESSERA_PARALLEL_OPTIMIZER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"
+#include "src/model/params.h"
 
-/* What is updated at once. */
+/* What is updated at once: `elements` of the flat space of params from `begin`
+ * on. */
 struct optimizer_piece {
-    int64_t elements;
+    const struct params *params;
+    int64_t begin, elements;
     float *weights; /* the fp32 ones */
     const float *gradient;
     float *moments[UPDATE_MOMENTS]; /* NULL: the optimizer has none */
@@ -22,6 +26,8 @@ struct optimizer_ops {
     /* Of its moments in checkpoints, each of a weight's shape in fp32; NULL
      * after the last. */
     const char *moments[UPDATE_MOMENTS];
+    /* A matrix is to lie in one piece: not with strategies that cut blocks. */
+    bool whole_matrices;
     /* Of settings that are not given; 0: those of the table of settings. */
     struct {
         double lr, beta2;

@@ -29,7 +29,8 @@ int owner_place(const struct owner *owner, int block, int rank)
 int64_t owner_begin(const struct owner *owner, int block, int place)
 {
     const struct owner_block *b = &owner->blocks[block];
-    return b->offset + shard_begin(b->elements, place, owner->ranks);
+    return b->offset +
+           shard_cut_begin(owner->cut, b->elements, place, owner->ranks);
 }
 
 int64_t owner_longest(const struct owner *owner, int block)
@@ -54,22 +55,39 @@ static void cut_block(struct owner *owner, int block)
     owner->elements += b->elements;
 }
 
-enum err owner_create(const struct params *params, bool by_block, int rank,
+/* The rank whose piece is the longest. */
+static int largest(const struct owner *owner)
+{
+    int rank = owner->ranks - 1;
+    for (int r = 0; r < owner->ranks && owner->cut != NULL; r++)
+        if (owner->cut[r + 1] - owner->cut[r] >
+            owner->cut[rank + 1] - owner->cut[rank])
+            rank = r;
+    return rank;
+}
+
+enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
                       int ranks, int degree, int expert_degree,
                       struct owner **out)
 {
+    bool by_block = cut == OWNER_CUT_BLOCKS;
     assert(degree >= 1 && ranks % degree == 0);
     assert(expert_degree >= 1 && ranks % expert_degree == 0);
     int count = by_block ? params->block_count : 1;
     struct owner *owner = calloc(1, sizeof *owner);
     if (owner != NULL)
         owner->blocks = calloc((size_t)count, sizeof owner->blocks[0]);
-    if (owner == NULL || owner->blocks == NULL) {
+    if (owner != NULL && cut == OWNER_CUT_WHOLE)
+        owner->cut = calloc((size_t)ranks + 1, sizeof owner->cut[0]);
+    if (owner == NULL || owner->blocks == NULL ||
+        (cut == OWNER_CUT_WHOLE && owner->cut == NULL)) {
         owner_destroy(owner);
         return err_set(ERR_MEMORY, "shards: out of memory");
     }
-    owner->rank = rank;
+    if (owner->cut != NULL)
+        shard_cut_whole(params, ranks, owner->cut);
     owner->ranks = ranks;
+    owner->rank = rank == OWNER_LARGEST ? largest(owner) : rank;
     owner->degree = degree;
     owner->expert_degree = expert_degree;
     owner->block_count = count;
@@ -93,6 +111,7 @@ void owner_destroy(struct owner *owner)
     if (owner == NULL)
         return;
     free(owner->blocks);
+    free(owner->cut);
     free(owner);
 }
 

@@ -7,7 +7,7 @@
  * its shard; the piece that it updates lies within, and the pieces of the ranks
  * with the same shard, one of each group, make up the shard. What a rank owns
  * of all blocks lies packed, block after block. Without blocks the whole space
- * is cut as if it were one.
+ * is cut as if it were one, or so that every matrix is one rank's.
  *
  * Experts may lie apart: with an expert degree above 1 their blocks have that
  * degree, whatever the others have, and a shard is whole experts, which stay
@@ -39,21 +39,30 @@ struct owner {
     int expert_degree;
     int block_count;
     struct owner_block *blocks;
+    int64_t *cut;     /* of whole matrices (shard.h); NULL: even chunks */
     int64_t elements; /* of all */
     int64_t own;      /* of this rank's pieces */
     int64_t shard;    /* of its shards */
 };
 
+enum owner_cut {
+    OWNER_CUT_FLAT,  /* the whole space */
+    OWNER_CUT_WHOLE, /* the whole space, each matrix one rank's */
+    OWNER_CUT_BLOCKS
+};
+
+#define OWNER_LARGEST (-1) /* as rank: one that owns most */
+
 /* degree, expert_degree: divisors of ranks. */
-enum err owner_create(const struct params *params, bool by_block, int rank,
+enum err owner_create(const struct params *params, enum owner_cut cut, int rank,
                       int ranks, int degree, int expert_degree,
                       struct owner **out);
 void owner_destroy(struct owner *owner);
 
 /* Which piece of a block the rank owns, counted from the left. */
 int owner_place(const struct owner *owner, int block, int rank);
-/* Where piece `place` of a block begins, in the flat space. The last piece is
- * the longest. */
+/* Where piece `place` of a block begins, in the flat space. Of a cut by
+ * chunks the last piece is the longest. */
 int64_t owner_begin(const struct owner *owner, int block, int place);
 int64_t owner_longest(const struct owner *owner, int block);
 

@@ -30,22 +30,29 @@ static int range_nodes(int rank, int ranks, int slots, struct tree *nodes)
     return deepest;
 }
 
-int64_t reduce_interval(int64_t elements, int rank, int ranks)
+int64_t reduce_interval_begin(const struct reduce *reduce, int rank)
 {
-    return shard_begin(elements, rank + 1, ranks) -
-           shard_begin(elements, rank, ranks);
+    return shard_cut_begin(reduce->cut, reduce->elements, rank, reduce->ranks);
 }
 
-static void make_plan(int64_t elements, int rank, int ranks, int slots,
+int64_t reduce_interval(const struct reduce *reduce, int rank)
+{
+    return reduce_interval_begin(reduce, rank + 1) -
+           reduce_interval_begin(reduce, rank);
+}
+
+/* Of `reduce` only elements, cut and ranks are there. */
+static void make_plan(const struct reduce *reduce, int rank, int slots,
                       struct shape *plan)
 {
+    int ranks = reduce->ranks;
     int64_t longest = 0;
     int fewest = TREE_DEPTH_MAX;
     memset(plan, 0, sizeof *plan);
     for (int r = 0; r < ranks; r++) {
         struct tree nodes;
         int deepest = range_nodes(r, ranks, slots, &nodes);
-        int64_t own = reduce_interval(elements, r, ranks);
+        int64_t own = reduce_interval(reduce, r);
         if ((r == rank || rank == REDUCE_ANY_RANK) && deepest > plan->buffers)
             plan->buffers = deepest;
         plan->pieces += nodes.depth;
@@ -98,12 +105,12 @@ static void layout(struct reduce *reduce, struct arena *arena)
     reduce->receive = arena_take(arena, plan->receive_bytes);
 }
 
-void reduce_plan(int64_t elements, int rank, int ranks, int slots,
-                 struct reduce_bytes *out)
+void reduce_plan(int64_t elements, const int64_t *cut, int rank, int ranks,
+                 int slots, struct reduce_bytes *out)
 {
     struct arena plan = { 0 };
-    struct reduce reduce = { .elements = elements, .ranks = ranks };
-    make_plan(elements, rank, ranks, slots, &reduce.plan);
+    struct reduce reduce = { .elements = elements, .cut = cut, .ranks = ranks };
+    make_plan(&reduce, rank, slots, &reduce.plan);
     layout_tables(&reduce, &plan);
     layout(&reduce, &plan);
     size_t messages = reduce.plan.receive_bytes;
@@ -186,7 +193,7 @@ static enum err open_rest(struct reduce *reduce)
 enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
                        const struct kernels *kernels,
                        const struct kernel_ctx *ctx, int64_t elements,
-                       int slots, struct reduce **out)
+                       const int64_t *cut, int slots, struct reduce **out)
 {
     assert(elements > 0 && elements % KERNEL_CHUNK == 0);
     enum err rc = ERR_OK;
@@ -206,10 +213,11 @@ enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
     reduce->tensors = tensors;
     reduce->ctx = ctx;
     reduce->elements = elements;
+    reduce->cut = cut;
     reduce->rank = comm_rank(comm);
     reduce->ranks = comm_size(comm);
     reduce->slots = slots;
-    make_plan(elements, reduce->rank, reduce->ranks, slots, &reduce->plan);
+    make_plan(reduce, reduce->rank, slots, &reduce->plan);
     TRY_OUT(open_stacks(reduce));
     TRY_OUT(comm_agree(comm, open_rest(reduce)));
     list_pieces(reduce);
@@ -272,7 +280,7 @@ enum err reduce_slot_done(struct reduce *reduce)
 }
 
 enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
-                       enum dtype dtype, void *arena)
+                       const int64_t *cut, enum dtype dtype, void *arena)
 {
     struct comm *comm = comm_tensors_comm(tensors);
     struct comm_tensors_request *request;
@@ -280,10 +288,10 @@ enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
     size_t *bytes = comm_sizes(comm, 0);
     size_t *offsets = comm_sizes(comm, 1);
     for (int r = 0; r < ranks; r++) {
-        offsets[r] =
-            (size_t)shard_begin(elements, r, ranks) * dtype_bytes(dtype);
-        bytes[r] =
-            (size_t)reduce_interval(elements, r, ranks) * dtype_bytes(dtype);
+        int64_t begin = shard_cut_begin(cut, elements, r, ranks);
+        int64_t end = shard_cut_begin(cut, elements, r + 1, ranks);
+        offsets[r] = (size_t)begin * dtype_bytes(dtype);
+        bytes[r] = (size_t)(end - begin) * dtype_bytes(dtype);
     }
     TRY(comm_tensors_start_all_gather(tensors, arena, bytes, offsets,
                                       &request));

@@ -35,12 +35,13 @@
 struct reduce;
 
 /* comm, tensors (of the same ranks), kernels and ctx are borrowed for the life
- * of the object. elements: of the arena, a multiple of KERNEL_CHUNK.
- * Collective; fails on all ranks or on none. */
+ * of the object, and so is cut, the ranks' intervals (shard_cut_begin(); NULL:
+ * even ones). elements: of the arena, a multiple of KERNEL_CHUNK. Collective;
+ * fails on all ranks or on none. */
 enum err reduce_create(struct comm *comm, struct comm_tensors *tensors,
                        const struct kernels *kernels,
                        const struct kernel_ctx *ctx, int64_t elements,
-                       int slots, struct reduce **out);
+                       const int64_t *cut, int slots, struct reduce **out);
 void reduce_destroy(struct reduce *reduce);
 
 /* What reduce_create() takes, by kind. */
@@ -55,8 +56,8 @@ struct reduce_bytes {
 #define REDUCE_ANY_RANK (-1) /* the one that needs most */
 
 /* Without creating one. */
-void reduce_plan(int64_t elements, int rank, int ranks, int slots,
-                 struct reduce_bytes *out);
+void reduce_plan(int64_t elements, const int64_t *cut, int rank, int ranks,
+                 int slots, struct reduce_bytes *out);
 
 /* Begin a batch: forget all partial sums. */
 void reduce_begin(struct reduce *reduce);
@@ -70,7 +71,7 @@ int reduce_lent(const struct reduce *reduce);
  * in order, each of this rank's range exactly once. */
 enum err reduce_slot_done(struct reduce *reduce);
 /* Exchange and finish: *own points at this rank's interval
- * [shard_begin(rank), shard_begin(rank+1)) of the total, at its place in an
+ * [begin of rank, begin of rank + 1) of the total, at its place in an
  * arena [elements] whose rest the caller may fill by reduce_gather(); valid
  * until the next reduce_begin(). Collective. */
 enum err reduce_finish(struct reduce *reduce, float **own);
@@ -83,6 +84,6 @@ enum err reduce_finish_all(struct reduce *reduce, float **total);
  * r's interval is current on rank r. Collective. (weights.h: one for a node.)
  */
 enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
-                       enum dtype dtype, void *arena);
+                       const int64_t *cut, enum dtype dtype, void *arena);
 
 #endif

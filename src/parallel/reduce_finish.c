@@ -15,16 +15,14 @@
 static int64_t round_elements(const struct reduce *reduce, int rank,
                               int64_t round)
 {
-    int64_t left = reduce_interval(reduce->elements, rank, reduce->ranks) -
-                   round * reduce->plan.span;
+    int64_t left = reduce_interval(reduce, rank) - round * reduce->plan.span;
     left = left < 0 ? 0 : left;
     return left < reduce->plan.span ? left : reduce->plan.span;
 }
 
 static int64_t round_begin(const struct reduce *reduce, int rank, int64_t round)
 {
-    return shard_begin(reduce->elements, rank, reduce->ranks) +
-           round * reduce->plan.span;
+    return reduce_interval_begin(reduce, rank) + round * reduce->plan.span;
 }
 
 /* Where the piece of a round is received. */
@@ -222,8 +220,7 @@ static enum err finish(struct reduce *reduce)
 
 enum err reduce_finish(struct reduce *reduce, float **own)
 {
-    *own = reduce->stack[0] +
-           shard_begin(reduce->elements, reduce->rank, reduce->ranks);
+    *own = reduce->stack[0] + reduce_interval_begin(reduce, reduce->rank);
     reduce->everywhere = false;
     return finish(reduce);
 }
@@ -237,19 +234,16 @@ static enum err exchange_far(struct reduce *reduce)
     size_t *send_offsets = comm_sizes(comm, 1);
     size_t *recv_bytes = comm_sizes(comm, 2);
     size_t *recv_offsets = comm_sizes(comm, 3);
-    int64_t own =
-        reduce_interval(reduce->elements, reduce->rank, reduce->ranks);
+    int64_t own = reduce_interval(reduce, reduce->rank);
     for (int r = 0; r < reduce->ranks; r++) {
         bool far = reduce_stack(reduce, r) == NULL;
-        int64_t other = reduce_interval(reduce->elements, r, reduce->ranks);
+        int64_t other = reduce_interval(reduce, r);
         send_bytes[r] = far ? (size_t)own * sizeof(float) : 0;
         send_offsets[r] =
-            (size_t)shard_begin(reduce->elements, reduce->rank, reduce->ranks) *
-            sizeof(float);
+            (size_t)reduce_interval_begin(reduce, reduce->rank) * sizeof(float);
         recv_bytes[r] = far ? (size_t)other * sizeof(float) : 0;
         recv_offsets[r] =
-            (size_t)shard_begin(reduce->elements, r, reduce->ranks) *
-            sizeof(float);
+            (size_t)reduce_interval_begin(reduce, r) * sizeof(float);
     }
     TRY(comm_tensors_start_all_to_all(
         reduce->tensors, reduce->stack[0], send_bytes, send_offsets,

@@ -39,6 +39,7 @@ struct reduce {
     const struct kernels *kernels;
     const struct kernel_ctx *ctx;
     int64_t elements;
+    const int64_t *cut;
     int rank, ranks, slots;
     struct shape plan;
     struct arena tables;
@@ -61,7 +62,8 @@ struct reduce {
  * come in messages. */
 float *reduce_stack(const struct reduce *reduce, int rank);
 
-/* Elements of a rank's interval. */
-int64_t reduce_interval(int64_t elements, int rank, int ranks);
+/* A rank's interval: its first element, and how many. */
+int64_t reduce_interval_begin(const struct reduce *reduce, int rank);
+int64_t reduce_interval(const struct reduce *reduce, int rank);
 
 #endif

@@ -90,6 +90,17 @@ static void host_layout(struct replica *replica, struct arena *arena,
     bytes->sums += arena->used - begin;
 }
 
+/* Under ddp every rank updates everything, however it is cut. */
+static enum owner_cut cut_of(const struct replica_options *options)
+{
+    if (replica_by_block(options))
+        return OWNER_CUT_BLOCKS;
+    return options->optimizer->whole_matrices &&
+                   options->strategy == REPLICA_ZERO1
+               ? OWNER_CUT_WHOLE
+               : OWNER_CUT_FLAT;
+}
+
 /* Makes the replica of `rank` without its memory. */
 static enum err replica_open(const struct params *params, int rank, int ranks,
                              const struct replica_options *options,
@@ -105,7 +116,7 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
     replica->options = replica_filled(options);
     assert(replica->options.leaves % replica->options.sequence_chunks == 0);
     assert(options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16);
-    TRY_OUT(owner_create(params, replica_by_block(options), rank, ranks,
+    TRY_OUT(owner_create(params, cut_of(&replica->options), rank, ranks,
                          shard_degree(options, ranks),
                          replica->options.expert_degree, &replica->owner));
     *out = replica;
@@ -246,14 +257,14 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
                                 replica->options.exchange, &replica->tensors));
     TRY_OUT(comm_agree(comm, make_state(replica)));
     if (is_shared(replica)) {
-        TRY_OUT(weights_create(comm, params->elements, options->dtype,
-                               &replica->shared));
+        TRY_OUT(weights_create(comm, params->elements, replica->owner->cut,
+                               options->dtype, &replica->shared));
         replica->weights = weights_data(replica->shared);
     }
     if (!replica_by_block(options))
         TRY_OUT(reduce_create(comm, replica->tensors, kernels, ctx,
-                              params->elements, reduce_slots(replica),
-                              &replica->reduce));
+                              params->elements, replica->owner->cut,
+                              reduce_slots(replica), &replica->reduce));
     TRY_OUT(comm_agree(comm, make_blocks(replica)));
     if (group_degree(replica) > 1)
         TRY_OUT(group_create(comm, replica->tensors, group_degree(replica),
@@ -293,8 +304,8 @@ static void plan_exchange(struct replica *replica, struct replica_bytes *out)
         out->partial_sums = block.partial_sums;
         out->exchange = block.exchange;
     } else {
-        reduce_plan(params->elements, REDUCE_ANY_RANK, replica->owner->ranks,
-                    reduce_slots(replica), &whole);
+        reduce_plan(params->elements, replica->owner->cut, REDUCE_ANY_RANK,
+                    replica->owner->ranks, reduce_slots(replica), &whole);
         out->gradients = whole.gradients;
         out->partial_sums = whole.partial_sums;
         out->exchange = whole.exchange;
@@ -313,8 +324,7 @@ enum err replica_plan(const struct params *params, int ranks,
     enum err rc = ERR_OK;
     struct arena plan = { 0 };
     struct replica *replica = NULL;
-    /* the last rank's pieces are the longest */
-    TRY_OUT(replica_open(params, ranks - 1, ranks, options, &replica));
+    TRY_OUT(replica_open(params, OWNER_LARGEST, ranks, options, &replica));
     replica_layout(replica, &plan, out);
     host_layout(replica, &plan, out);
     TRY_OUT(replica_list_items(replica));

@@ -48,6 +48,16 @@ static enum err check_weights(const struct replica_options *options, int ranks)
     return ERR_OK;
 }
 
+static enum err check_optimizer(const struct replica_options *options)
+{
+    if (!options->optimizer->whole_matrices || !replica_by_block(options))
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "optimizer.name=%s updates whole matrices, which "
+                   "parallel.strategy=zero2 and zero3 cut: use ddp or zero1",
+                   options->optimizer->name);
+}
+
 static enum err check_precision(const struct replica_options *options)
 {
     if (options->reduce_bf16 && options->exact)
@@ -115,6 +125,7 @@ static enum err check_experts(const struct replica_options *options, int ranks)
 enum err replica_check(const struct replica_options *options, int ranks)
 {
     struct replica_options filled = replica_filled(options);
+    TRY(check_optimizer(&filled));
     TRY(check_weights(&filled, ranks));
     TRY(check_precision(&filled));
     TRY(check_sequence(&filled, ranks));

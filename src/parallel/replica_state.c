@@ -114,7 +114,8 @@ static enum err share_weights(struct replica *replica)
         return weights_exchange(replica->shared);
     if (!replica_by_block(&replica->options))
         return reduce_gather(replica->tensors, replica->params->elements,
-                             replica->options.dtype, replica->weights);
+                             replica->owner->cut, replica->options.dtype,
+                             replica->weights);
     if (replica->gather != NULL)
         gather_forget(replica->gather);
     for (int b = 0; b <= count; b++) {
@@ -165,9 +166,10 @@ enum err replica_loaded(struct replica *replica)
     int64_t elements = replica->params->elements;
     if (!is_ddp(replica))
         return publish(replica);
-    TRY(reduce_gather(replica->tensors, elements, DTYPE_F32, masters(replica)));
+    TRY(reduce_gather(replica->tensors, elements, replica->owner->cut, DTYPE_F32,
+                      masters(replica)));
     for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
-        TRY(reduce_gather(replica->tensors, elements, DTYPE_F32,
+        TRY(reduce_gather(replica->tensors, elements, replica->owner->cut, DTYPE_F32,
                           replica->moments[i]));
     return publish_ddp(replica);
 }
@@ -260,14 +262,17 @@ enum err replica_gradient_norm(struct replica *replica, double *norm)
     return ERR_OK;
 }
 
-/* Updates `elements` masters by their gradient; `at` is where their moments
- * begin. */
+/* Updates `elements` masters by their gradient: those from `begin` on in the
+ * flat space, whose moments are at `at`. */
 static enum err optimize(const struct replica *replica,
-                         const struct optimizer_step *step, int64_t elements,
-                         float *master, const float *gradient, int64_t at)
+                         const struct optimizer_step *step, int64_t begin,
+                         int64_t elements, float *master, const float *gradient,
+                         int64_t at)
 {
     const struct optimizer_ops *optimizer = replica->options.optimizer;
-    struct optimizer_piece piece = { .elements = elements,
+    struct optimizer_piece piece = { .params = replica->params,
+                                     .begin = begin,
+                                     .elements = elements,
                                      .weights = master,
                                      .gradient = gradient };
     for (int i = 0; i < optimizer_moments(optimizer); i++)
@@ -280,7 +285,7 @@ static enum err update_ddp(struct replica *replica,
                            const struct optimizer_step *step)
 {
     const float *total = replica->gradient - replica->owner->blocks[0].begin;
-    TRY(optimize(replica, step, replica->params->elements, masters(replica),
+    TRY(optimize(replica, step, 0, replica->params->elements, masters(replica),
                  total, 0));
     return publish_ddp(replica);
 }
@@ -293,7 +298,7 @@ enum err replica_update(struct replica *replica,
     for (int i = 0; i < replica->owner->block_count; i++) {
         const struct owner_block *b = &replica->owner->blocks[i];
         if (b->end > b->begin)
-            TRY(optimize(replica, step, b->end - b->begin,
+            TRY(optimize(replica, step, b->begin, b->end - b->begin,
                          master_piece(replica, i), replica->gradient + b->at,
                          b->at));
     }

@@ -15,6 +15,7 @@
 struct weights {
     struct comm *comm;
     int64_t elements;
+    const int64_t *cut;
     struct comm_window *window;
     size_t item; /* bytes of an element */
     void *data;
@@ -53,8 +54,8 @@ static void deal(struct weights *weights)
     }
 }
 
-enum err weights_create(struct comm *comm, int64_t elements, enum dtype dtype,
-                        struct weights **out)
+enum err weights_create(struct comm *comm, int64_t elements, const int64_t *cut,
+                        enum dtype dtype, struct weights **out)
 {
     enum err rc = ERR_OK;
     size_t size = (size_t)comm_size(comm);
@@ -63,6 +64,7 @@ enum err weights_create(struct comm *comm, int64_t elements, enum dtype dtype,
     if (weights != NULL) {
         weights->comm = comm;
         weights->elements = elements;
+        weights->cut = cut;
         weights->item = dtype_bytes(dtype);
         weights->receivers = calloc(size, sizeof *weights->receivers);
         weights->taken = calloc(size, sizeof *weights->taken);
@@ -97,6 +99,12 @@ void *weights_data(const struct weights *weights)
     return weights->data;
 }
 
+static int64_t begin_of(const struct weights *weights, int rank)
+{
+    return shard_cut_begin(weights->cut, weights->elements, rank,
+                           comm_size(weights->comm));
+}
+
 static enum err start_messages(struct weights *weights,
                                struct comm_request **request)
 {
@@ -108,14 +116,14 @@ static enum err start_messages(struct weights *weights,
     size_t *recv_bytes = comm_sizes(comm, 2);
     size_t *recv_offsets = comm_sizes(comm, 3);
     for (int r = 0; r < size; r++) {
-        int64_t begin = shard_begin(weights->elements, r, size);
-        int64_t end = shard_begin(weights->elements, r + 1, size);
+        int64_t begin = begin_of(weights, r);
+        int64_t end = begin_of(weights, r + 1);
         recv_offsets[r] = (size_t)begin * weights->item;
         recv_bytes[r] =
             weights->taken[r] ? (size_t)(end - begin) * weights->item : 0;
     }
-    int64_t begin = shard_begin(weights->elements, me, size);
-    int64_t end = shard_begin(weights->elements, me + 1, size);
+    int64_t begin = begin_of(weights, me);
+    int64_t end = begin_of(weights, me + 1);
     for (int r = 0; r < size; r++) {
         send_offsets[r] = (size_t)begin * weights->item;
         send_bytes[r] = weights->receivers[r] == r

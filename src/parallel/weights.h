@@ -17,10 +17,11 @@
 
 struct weights;
 
-/* elements: a multiple of KERNEL_CHUNK. Zeroed. comm is borrowed. Collective;
- * fails on all ranks or on none. */
-enum err weights_create(struct comm *comm, int64_t elements, enum dtype dtype,
-                        struct weights **out);
+/* elements: a multiple of KERNEL_CHUNK. Zeroed. comm is borrowed, and cut, the
+ * ranks' intervals (shard_cut_begin(); NULL: even ones). Collective; fails on
+ * all ranks or on none. */
+enum err weights_create(struct comm *comm, int64_t elements, const int64_t *cut,
+                        enum dtype dtype, struct weights **out);
 void weights_destroy(struct weights *weights);
 
 /* [elements]; lent. */
