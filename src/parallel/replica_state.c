@@ -166,11 +166,11 @@ enum err replica_loaded(struct replica *replica)
     int64_t elements = replica->params->elements;
     if (!is_ddp(replica))
         return publish(replica);
-    TRY(reduce_gather(replica->tensors, elements, replica->owner->cut, DTYPE_F32,
-                      masters(replica)));
+    TRY(reduce_gather(replica->tensors, elements, replica->owner->cut,
+                      DTYPE_F32, masters(replica)));
     for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
-        TRY(reduce_gather(replica->tensors, elements, replica->owner->cut, DTYPE_F32,
-                          replica->moments[i]));
+        TRY(reduce_gather(replica->tensors, elements, replica->owner->cut,
+                          DTYPE_F32, replica->moments[i]));
     return publish_ddp(replica);
 }
 
