@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/ckpt_index_private.h"
+#include "checkpoint/ckpt_named.h"
 
 /* Passes damage on as a line of text; other errors stay errors. */
 static enum err report(enum err rc, ckpt_check_fn damaged, void *arg)
@@ -52,15 +53,15 @@ enum err ckpt_check_shard(struct ckpt_read *reader,
 
 struct others {
     const char *dir;
-    const char **files; /* of the checkpoint, in order */
+    struct ckpt_named *files; /* of the checkpoint, sorted */
     size_t count;
     ckpt_check_fn other;
     void *arg;
 };
 
-static int name_order(const void *a, const void *b)
+static void add_file(struct others *others, const char *name)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    others->files[others->count++] = (struct ckpt_named){ .name = name };
 }
 
 static enum err list_files(const struct ckpt_manifest *manifest,
@@ -71,12 +72,12 @@ static enum err list_files(const struct ckpt_manifest *manifest,
     if (others->files == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", others->dir);
     for (int s = 0; s < manifest->shard_count; s++)
-        others->files[others->count++] = manifest->shards[s].file;
-    others->files[others->count++] = CKPT_MANIFEST_FILE;
-    others->files[others->count++] = CKPT_INDEX_PINNED;
+        add_file(others, manifest->shards[s].file);
+    add_file(others, CKPT_MANIFEST_FILE);
+    add_file(others, CKPT_INDEX_PINNED);
     if (manifest->view.bytes > 0)
-        others->files[others->count++] = CKPT_VIEW_FILE;
-    qsort(others->files, others->count, sizeof *others->files, name_order);
+        add_file(others, CKPT_VIEW_FILE);
+    ckpt_named_sort(others->files, others->count);
     return ERR_OK;
 }
 
@@ -102,12 +103,11 @@ static enum err walk(const struct others *others, const char *inside)
     for (struct dirent *entry; rc == ERR_OK && (entry = readdir(folder));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        const char *key = name;
         rc = fsio_path(name, "%s%s", inside, entry->d_name);
         if (rc == ERR_OK)
             rc = fsio_path(path, "%s/%s", others->dir, name);
-        if (rc != ERR_OK || bsearch(&key, others->files, others->count,
-                                    sizeof *others->files, name_order) != NULL)
+        if (rc != ERR_OK ||
+            ckpt_named_find(others->files, others->count, name) >= 0)
             continue;
         if (is_shard_folder(path, name)) {
             rc = fsio_path(path, "%s/", name);

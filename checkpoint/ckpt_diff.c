@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/ckpt_named.h"
 #include "checkpoint/ckpt_stats.h"
 
 struct pair {
@@ -70,10 +71,8 @@ static void compare_window(struct ckpt_diff *diff, const struct pair *pair,
 static enum err compare_values(struct pair *pair, int number_a, int number_b,
                                struct ckpt_diff *diff)
 {
-    int64_t step = ckpt_tensor_window(diff->a);
-    for (int64_t at = 0; at < diff->a->elements; at += step) {
-        int64_t left = diff->a->elements - at;
-        int64_t count = left < step ? left : step;
+    for (int64_t at = 0, count; at < diff->a->elements; at += count) {
+        count = ckpt_tensor_window(diff->a, at);
         TRY(ckpt_tensor_read(pair->a, number_a, at, at + count,
                              pair->window_a));
         TRY(ckpt_tensor_read(pair->b, number_b, at, at + count,
@@ -91,55 +90,29 @@ static bool same_form(const struct ckpt_tensor *a, const struct ckpt_tensor *b)
                0;
 }
 
-static int name_order(const void *a, const void *b)
-{
-    const struct ckpt_tensor *x = *(const struct ckpt_tensor *const *)a;
-    const struct ckpt_tensor *y = *(const struct ckpt_tensor *const *)b;
-    return strcmp(x->name, y->name);
-}
-
-/* The tensors of a manifest by name; free() the array. */
-static const struct ckpt_tensor **by_name(const struct ckpt_manifest *manifest)
-{
-    size_t count = (size_t)manifest->tensor_count;
-    const struct ckpt_tensor **sorted = malloc((count + 1) * sizeof *sorted);
-    if (sorted == NULL)
-        return NULL;
-    for (size_t i = 0; i < count; i++)
-        sorted[i] = &manifest->tensors[i];
-    qsort(sorted, count, sizeof *sorted, name_order);
-    return sorted;
-}
-
-static const struct ckpt_tensor *find(const struct ckpt_tensor **sorted,
-                                      int count,
-                                      const struct ckpt_tensor *wanted)
-{
-    const struct ckpt_tensor **found =
-        bsearch(&wanted, sorted, (size_t)count, sizeof *sorted, name_order);
-    return found != NULL ? *found : NULL;
-}
-
 static enum err compare(struct pair *pair, const struct ckpt_manifest *a,
-                        const struct ckpt_tensor **sorted_a,
+                        const struct ckpt_named *sorted_a,
                         const struct ckpt_manifest *b,
-                        const struct ckpt_tensor **sorted_b, ckpt_diff_fn each,
+                        const struct ckpt_named *sorted_b, ckpt_diff_fn each,
                         void *arg)
 {
+    size_t count_a = (size_t)a->tensor_count, count_b = (size_t)b->tensor_count;
     for (int t = 0; t < a->tensor_count; t++) {
         struct ckpt_diff diff = { .kind = CKPT_DIFF_ONLY_A,
                                   .a = &a->tensors[t] };
-        diff.b = find(sorted_b, b->tensor_count, diff.a);
-        if (diff.b != NULL && !same_form(diff.a, diff.b))
+        int other = ckpt_named_find(sorted_b, count_b, diff.a->name);
+        if (other >= 0) {
+            diff.b = &b->tensors[other];
             diff.kind = CKPT_DIFF_FORM;
-        else if (diff.b != NULL)
-            TRY(compare_values(pair, t, (int)(diff.b - b->tensors), &diff));
+            if (same_form(diff.a, diff.b))
+                TRY(compare_values(pair, t, other, &diff));
+        }
         TRY(each(arg, &diff));
     }
     for (int t = 0; t < b->tensor_count; t++) {
         struct ckpt_diff diff = { .kind = CKPT_DIFF_ONLY_B,
                                   .b = &b->tensors[t] };
-        if (find(sorted_a, a->tensor_count, diff.b) == NULL)
+        if (ckpt_named_find(sorted_a, count_a, diff.b->name) < 0)
             TRY(each(arg, &diff));
     }
     return ERR_OK;
@@ -151,8 +124,8 @@ enum err ckpt_diff_tensors(const char *dir_a, const struct ckpt_manifest *a,
 {
     enum err rc = ERR_OK;
     struct pair pair = { 0 };
-    const struct ckpt_tensor **sorted_a = by_name(a);
-    const struct ckpt_tensor **sorted_b = by_name(b);
+    struct ckpt_named *sorted_a = ckpt_named_tensors(a);
+    struct ckpt_named *sorted_b = ckpt_named_tensors(b);
     if (sorted_a == NULL || sorted_b == NULL) {
         rc = err_set(ERR_MEMORY, "diff: out of memory");
         goto out;

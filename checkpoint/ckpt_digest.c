@@ -4,15 +4,9 @@
 #include <string.h>
 
 #include "checkpoint/ckpt.h"
+#include "checkpoint/ckpt_named.h"
 #include "checkpoint/ckpt_tensor.h"
 #include "src/base/digest.h"
-
-static int name_order(const void *a, const void *b)
-{
-    const struct ckpt_tensor *x = *(const struct ckpt_tensor *const *)a;
-    const struct ckpt_tensor *y = *(const struct ckpt_tensor *const *)b;
-    return strcmp(x->name, y->name);
-}
 
 static enum err digest_i64(struct digest *digest, int64_t value)
 {
@@ -36,14 +30,11 @@ static enum err digest_head(struct digest *digest,
 
 static enum err digest_values(struct digest *digest,
                               struct ckpt_tensor_reader *reader,
-                              const struct ckpt_manifest *manifest,
-                              const struct ckpt_tensor *tensor, void *window)
+                              const struct ckpt_tensor *tensor, int number,
+                              void *window)
 {
-    int number = (int)(tensor - manifest->tensors);
-    int64_t step = ckpt_tensor_window(tensor);
-    for (int64_t at = 0; at < tensor->elements; at += step) {
-        int64_t left = tensor->elements - at;
-        int64_t count = left < step ? left : step;
+    for (int64_t at = 0, count; at < tensor->elements; at += count) {
+        count = ckpt_tensor_window(tensor, at);
         TRY(ckpt_tensor_read(reader, number, at, at + count, window));
         TRY(digest_update(digest, window,
                           (size_t)count * dtype_bytes(tensor->dtype)));
@@ -56,19 +47,17 @@ static enum err digest_all(struct digest *digest,
                            const struct ckpt_manifest *manifest)
 {
     enum err rc = ERR_OK;
-    size_t count = (size_t)manifest->tensor_count;
-    const struct ckpt_tensor **sorted = malloc((count + 1) * sizeof *sorted);
+    struct ckpt_named *sorted = ckpt_named_tensors(manifest);
     void *window = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
     if (sorted == NULL || window == NULL) {
         rc = err_set(ERR_MEMORY, "digest: out of memory");
         goto out;
     }
-    for (size_t t = 0; t < count; t++)
-        sorted[t] = &manifest->tensors[t];
-    qsort(sorted, count, sizeof *sorted, name_order);
-    for (size_t t = 0; t < count; t++) {
-        TRY_OUT(digest_head(digest, sorted[t]));
-        TRY_OUT(digest_values(digest, reader, manifest, sorted[t], window));
+    for (int i = 0; i < manifest->tensor_count; i++) {
+        int t = sorted[i].index;
+        TRY_OUT(digest_head(digest, &manifest->tensors[t]));
+        TRY_OUT(
+            digest_values(digest, reader, &manifest->tensors[t], t, window));
     }
     TRY_OUT(digest_i64(digest, manifest->step));
 out:

@@ -235,6 +235,20 @@ enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
     return ERR_OK;
 }
 
+struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest)
+{
+    struct ckpt_item *items =
+        calloc((size_t)manifest->tensor_count + 1, sizeof *items);
+    for (int t = 0; items != NULL && t < manifest->tensor_count; t++) {
+        const struct ckpt_tensor *tensor = &manifest->tensors[t];
+        items[t].dtype = tensor->dtype;
+        items[t].dims = tensor->dims;
+        memcpy(items[t].name, tensor->name, sizeof items[t].name);
+        memcpy(items[t].shape, tensor->shape, sizeof items[t].shape);
+    }
+    return items;
+}
+
 void ckpt_manifest_free_shard(struct ckpt_shard *shard)
 {
     free(shard->pieces);

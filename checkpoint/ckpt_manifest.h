@@ -132,6 +132,10 @@ enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
 enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
                                    const char *checkpoint_dir);
 
+/* The tensors as items of no part and no data; malloc'ed. NULL: out of memory.
+ */
+struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest);
+
 /* NULL is fine. */
 void ckpt_manifest_destroy(struct ckpt_manifest *manifest);
 /* Frees what a shard points to, not the shard. */

@@ -8,22 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/ckpt_named.h"
 #include "checkpoint/ckpt_place.h"
 #include "src/base/log.h"
 
 #define MISMATCHES_LOGGED 20
-
-/* An entry of either side, sorted by name so that one walk finds all. */
-struct named {
-    const char *name;
-    int index;
-};
-
-static int named_order(const void *a, const void *b)
-{
-    return strcmp(((const struct named *)a)->name,
-                  ((const struct named *)b)->name);
-}
 
 struct mismatches {
     int count;
@@ -61,7 +50,7 @@ struct match {
     const struct ckpt_item *items;
     int *item_of_tensor;
     /* both sides without what is ignored, by name */
-    struct named *tensors, *wanted;
+    struct ckpt_named *tensors, *wanted;
     int tensor_count, wanted_count;
     struct mismatches list;
 };
@@ -99,7 +88,7 @@ static void compare(struct match *match, const struct ckpt_tensor *tensor,
 
 static void compare_all(struct match *match)
 {
-    const struct named *tensors = match->tensors, *wanted = match->wanted;
+    const struct ckpt_named *tensors = match->tensors, *wanted = match->wanted;
     int t = 0, i = 0;
     while (t < match->tensor_count || i < match->wanted_count) {
         int order = t == match->tensor_count ? 1
@@ -127,11 +116,11 @@ static bool ignored(const struct ckpt_load_options *options, const char *name)
     return false;
 }
 
-static void add(struct named *list, int *count, const char *name, int index,
-                const struct ckpt_load_options *options)
+static void add(struct ckpt_named *list, int *count, const char *name,
+                int index, const struct ckpt_load_options *options)
 {
     if (!ignored(options, name))
-        list[(*count)++] = (struct named){ name, index };
+        list[(*count)++] = (struct ckpt_named){ name, index };
 }
 
 enum err ckpt_match(const struct ckpt_manifest *manifest, const char *where,
@@ -162,10 +151,8 @@ enum err ckpt_match(const struct ckpt_manifest *manifest, const char *where,
     }
     for (int i = 0; i < item_count; i++)
         add(match.wanted, &match.wanted_count, items[i].name, i, options);
-    qsort(match.tensors, (size_t)match.tensor_count, sizeof *match.tensors,
-          named_order);
-    qsort(match.wanted, (size_t)match.wanted_count, sizeof *match.wanted,
-          named_order);
+    ckpt_named_sort(match.tensors, (size_t)match.tensor_count);
+    ckpt_named_sort(match.wanted, (size_t)match.wanted_count);
     compare_all(&match);
     if (match.list.count > 0) {
         rc = err_set(ERR_CHECKPOINT,

@@ -161,27 +161,18 @@ static enum err copy(struct reshard *reshard)
     uint64_t free_bytes;
     int writer = 0;
     const struct ckpt_manifest *manifest = reshard->manifest;
-    reshard->items =
-        calloc((size_t)manifest->tensor_count + 1, sizeof *reshard->items);
+    reshard->items = ckpt_manifest_items(manifest);
     if (reshard->items == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", reshard->from);
-    for (int t = 0; t < manifest->tensor_count; t++) {
-        const struct ckpt_tensor *tensor = &manifest->tensors[t];
-        struct ckpt_item *item = &reshard->items[t];
-        *item =
-            (struct ckpt_item){ .dtype = tensor->dtype, .dims = tensor->dims };
-        memcpy(item->name, tensor->name, sizeof item->name);
-        memcpy(item->shape, tensor->shape, sizeof item->shape);
-    }
     TRY(plan(reshard));
     TRY(ckpt_tensor_create(reshard->from, manifest, &reshard->reader));
     TRY(fsio_free_bytes(reshard->tmp, &free_bytes));
     if (free_bytes < (uint64_t)(manifest->bytes + SPACE_EXTRA_BYTES))
         return err_set(ERR_SPACE,
-                     "%s: the copy needs %" PRId64 " bytes, %" PRIu64
-                     " are free: make room",
-                     reshard->tmp, manifest->bytes + SPACE_EXTRA_BYTES,
-                     free_bytes);
+                       "%s: the copy needs %" PRId64 " bytes, %" PRIu64
+                       " are free: make room",
+                       reshard->tmp, manifest->bytes + SPACE_EXTRA_BYTES,
+                       free_bytes);
     for (int rank = 0; rank < reshard->ranks; rank++)
         if (set_parts(reshard, rank) > 0)
             TRY(write_shard(reshard, rank, writer++));

@@ -11,6 +11,7 @@
 
 #include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_index.h"
+#include "checkpoint/ckpt_named.h"
 #include "checkpoint/ckpt_shard.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
@@ -19,27 +20,20 @@
  * needs. */
 #define SPACE_EXTRA_BYTES ((int64_t)64 << 10)
 
-static int name_order(const void *a, const void *b)
-{
-    const struct ckpt_item *x = *(const struct ckpt_item *const *)a;
-    const struct ckpt_item *y = *(const struct ckpt_item *const *)b;
-    return strcmp(x->name, y->name);
-}
-
 static enum err check_unique(const struct ckpt_save *save)
 {
     enum err rc = ERR_OK;
     size_t count = (size_t)save->item_count;
-    const struct ckpt_item **sorted = malloc((count + 1) * sizeof *sorted);
+    struct ckpt_named *sorted = malloc((count + 1) * sizeof *sorted);
     if (sorted == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory");
     for (size_t i = 0; i < count; i++)
-        sorted[i] = &save->items[i];
-    qsort(sorted, count, sizeof *sorted, name_order);
+        sorted[i] = (struct ckpt_named){ save->items[i].name, (int)i };
+    ckpt_named_sort(sorted, count);
     for (size_t i = 1; i < count && rc == ERR_OK; i++)
-        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+        if (strcmp(sorted[i - 1].name, sorted[i].name) == 0)
             rc = err_set(ERR_INTERNAL, "checkpoint: two tensors are named %s",
-                         sorted[i]->name);
+                         sorted[i].name);
     free(sorted);
     return rc;
 }
@@ -55,7 +49,7 @@ enum err ckpt_save_check(const struct ckpt_save *save)
         assert(item->dims >= 0 && item->dims <= CKPT_DIMS_MAX);
         TRY(ckpt_hdf5_check_name(item->name));
         TRY(ckpt_manifest_elements(item->dtype, item->dims, item->shape,
-                                       &elements));
+                                   &elements));
         /* Here it is the caller's mistake and not a damaged file. */
         if (ckpt_part_check(&item->part, item->dims, item->shape, "checkpoint",
                             item->name) != ERR_OK)
@@ -123,9 +117,9 @@ enum err ckpt_save_begin(struct ckpt_save *save)
     uint64_t need = (uint64_t)(save->bytes + SPACE_EXTRA_BYTES);
     if (free_bytes < need)
         return err_set(ERR_SPACE,
-                     "%s: checkpoint needs %" PRIu64 " bytes, %" PRIu64
-                     " are free: make room",
-                     save->run_dir, need, free_bytes);
+                       "%s: checkpoint needs %" PRIu64 " bytes, %" PRIu64
+                       " are free: make room",
+                       save->run_dir, need, free_bytes);
     return ERR_OK;
 }
 

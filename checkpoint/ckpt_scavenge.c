@@ -136,21 +136,6 @@ static enum err copy_shards(struct scavenge *s)
 
 /* --- the commit --- */
 
-/* The manifest's tensors as the items of a head; malloc'ed. */
-static struct ckpt_item *make_items(const struct ckpt_manifest *manifest)
-{
-    struct ckpt_item *items =
-        calloc((size_t)manifest->tensor_count + 1, sizeof *items);
-    for (int t = 0; items != NULL && t < manifest->tensor_count; t++) {
-        const struct ckpt_tensor *tensor = &manifest->tensors[t];
-        items[t].dtype = tensor->dtype;
-        items[t].dims = tensor->dims;
-        memcpy(items[t].name, tensor->name, sizeof items[t].name);
-        memcpy(items[t].shape, tensor->shape, sizeof items[t].shape);
-    }
-    return items;
-}
-
 /* That of the nodes names no view: only here is there one. What could not be
  * loaded must not be committed. */
 static enum err write_manifest(const struct scavenge *s,
@@ -189,7 +174,7 @@ static enum err commit(const struct scavenge *s)
 {
     enum err rc = ERR_OK;
     int count = s->local.manifest->shard_count;
-    struct ckpt_item *items = make_items(s->local.manifest);
+    struct ckpt_item *items = ckpt_manifest_items(s->local.manifest);
     char **records = calloc((size_t)count + 1, sizeof *records);
     if (items == NULL || records == NULL) {
         rc = err_set(ERR_MEMORY, "checkpoint: out of memory");

@@ -91,10 +91,8 @@ static enum err add_tensor(struct ckpt_tensor_reader *reader,
                            void *window, double *values,
                            struct ckpt_stats *stats, struct sums *sums)
 {
-    int64_t step = ckpt_tensor_window(tensor);
-    for (int64_t at = 0; at < tensor->elements; at += step) {
-        int64_t count =
-            tensor->elements - at < step ? tensor->elements - at : step;
+    for (int64_t at = 0, count; at < tensor->elements; at += count) {
+        count = ckpt_tensor_window(tensor, at);
         TRY(ckpt_tensor_read(reader, number, at, at + count, window));
         for (int64_t i = 0; i < count; i++)
             values[i] = ckpt_stats_value(tensor->dtype, window, i);
@@ -111,7 +109,8 @@ enum err ckpt_stats_tensor(struct ckpt_tensor_reader *reader,
     const struct ckpt_tensor *which = &manifest->tensors[tensor];
     struct sums sums = { 0 };
     void *window = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
-    double *values = malloc((size_t)ckpt_tensor_window(which) * sizeof *values);
+    size_t most = (size_t)ckpt_tensor_window(which, 0);
+    double *values = malloc((most + 1) * sizeof *values);
     *out = (struct ckpt_stats){ .elements = which->elements,
                                 .min = NAN,
                                 .max = NAN,

@@ -117,9 +117,11 @@ void ckpt_tensor_destroy(struct ckpt_tensor_reader *reader)
     free(reader);
 }
 
-int64_t ckpt_tensor_window(const struct ckpt_tensor *tensor)
+int64_t ckpt_tensor_window(const struct ckpt_tensor *tensor, int64_t at)
 {
-    return CKPT_TENSOR_WINDOW_BYTES / (int64_t)dtype_bytes(tensor->dtype);
+    int64_t most =
+        CKPT_TENSOR_WINDOW_BYTES / (int64_t)dtype_bytes(tensor->dtype);
+    return tensor->elements - at < most ? tensor->elements - at : most;
 }
 
 static enum err keep_sink(void *arg, const void *data, size_t bytes)
@@ -256,8 +258,9 @@ enum err ckpt_tensor_read(struct ckpt_tensor_reader *reader, int tensor,
     }
     if (found != end - begin)
         return err_set(ERR_CHECKPOINT,
-                     "tensor %s: %" PRId64 " elements of [%" PRId64 ", %" PRId64
-                     ") are stored",
-                     reader->manifest->tensors[tensor].name, found, begin, end);
+                       "tensor %s: %" PRId64 " elements of [%" PRId64
+                       ", %" PRId64 ") are stored",
+                       reader->manifest->tensors[tensor].name, found, begin,
+                       end);
     return ERR_OK;
 }

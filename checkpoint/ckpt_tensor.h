@@ -26,7 +26,7 @@ void ckpt_tensor_destroy(struct ckpt_tensor_reader *reader);
 enum err ckpt_tensor_read(struct ckpt_tensor_reader *reader, int tensor,
                           int64_t begin, int64_t end, void *data);
 
-/* Elements of a window of this tensor. */
-int64_t ckpt_tensor_window(const struct ckpt_tensor *tensor);
+/* Elements of this tensor's window that begins at element `at`. */
+int64_t ckpt_tensor_window(const struct ckpt_tensor *tensor, int64_t at);
 
 #endif
