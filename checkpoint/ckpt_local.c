@@ -1,6 +1,6 @@
 /* Finds the newest checkpoint that the nodes' local folders hold together. The
- * saves are made in ckpt_saver_local.c, copies and parity in ckpt_partner.c and
- * ckpt_xor.c. */
+ * saves are made in ckpt_saver_local.c, copies and parity by what
+ * ckpt_redundancy.h lists. */
 #include "checkpoint/ckpt_local.h"
 
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_rebuild.h"
+#include "checkpoint/ckpt_redundancy.h"
 #include "src/base/crc32c.h"
-#include "src/base/log.h"
 
 static bool is_of_run(const struct ckpt_manifest *manifest,
                       const char *run_uuid)
@@ -118,7 +118,7 @@ out:
     return rc;
 }
 
-/* Completes a step where shards are missing and parity can bring them back. */
+/* Completes a step where shards are missing and can be made again. */
 static enum err complete(struct comm *comm, struct ckpt_local *local,
                          uint32_t manifest_crc, bool same, bool *whole)
 {
@@ -128,7 +128,7 @@ static enum err complete(struct comm *comm, struct ckpt_local *local,
                                  .manifest_crc = manifest_crc,
                                  .holds = local->holds,
                                  .here = same };
-    TRY(ckpt_rebuild(comm, &lost, &rebuilt));
+    TRY_OUT(ckpt_redundancy_rebuild(comm, &lost, &rebuilt));
     if (!rebuilt)
         return ERR_OK;
     free(local->holds);
@@ -188,26 +188,6 @@ out:
     if (rc != ERR_OK)
         ckpt_local_free(out);
     return rc;
-}
-
-void ckpt_local_tell_space(const char *local_dir, bool parity, int smallest,
-                           int largest)
-{
-    if (smallest < 2) {
-        log_warn("node-local checkpoints in %s: all ranks are on one node, and "
-                 "nothing is kept elsewhere: they are lost with it",
-                 local_dir);
-        return;
-    }
-    double factor = (double)smallest / (smallest - 1);
-    if (parity)
-        log_info("node-local checkpoints in %s: XOR parity over groups of %d "
-                 "to %d nodes, %.2f times the state, %.2f while saving",
-                 local_dir, smallest, largest, factor, 2 * factor);
-    else
-        log_info("node-local checkpoints in %s: copies on the next node, %.2f "
-                 "times the state, %.2f while saving",
-                 local_dir, factor, 2 * factor);
 }
 
 void ckpt_local_free(struct ckpt_local *local)

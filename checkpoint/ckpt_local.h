@@ -1,6 +1,5 @@
 /* Node-local checkpoints: quick to write and to read, and lost with their node;
- * so a partner on another node keeps a copy of every shard (ckpt_partner.h), or
- * groups of nodes keep parity (ckpt_xor.h).
+ * so other nodes keep copies of every shard, or parity (ckpt_redundancy.h).
  *
  * A folder of the node (tmpfs or NVMe) is laid out like a run directory:
  *
@@ -38,10 +37,6 @@ struct ckpt_local {
 enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
                            const char *run_uuid, int64_t above, int64_t below,
                            struct ckpt_local *out);
-/* Log how much room the nodes' folders need, and what for: every node is in a
- * group of so many (copies: 2; one node only: 1). */
-void ckpt_local_tell_space(const char *local_dir, bool parity, int smallest,
-                           int largest);
 /* Frees what it points to. */
 void ckpt_local_free(struct ckpt_local *local);
 

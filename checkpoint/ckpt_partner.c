@@ -3,10 +3,13 @@
 #include "checkpoint/ckpt_partner.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "checkpoint/ckpt_map.h"
 #include "checkpoint/ckpt_nodes.h"
+#include "checkpoint/ckpt_read.h"
+#include "src/base/fsio.h"
 
 #define TAG 1
 
@@ -17,54 +20,36 @@ struct mapping {
 };
 
 struct ckpt_partner {
-    struct comm *comm;
-    int *keepers; /* [size] */
+    struct ckpt_redundancy base; /* first */
+    int *keepers; /* [size]: of each rank's shard; -1: there is one node */
     struct mapping own;
     struct mapping *kept; /* [size], kept_count of them in use */
     int kept_count;
 };
 
+static struct ckpt_partner *partner_of(struct ckpt_redundancy *self)
+{
+    return (struct ckpt_partner *)self;
+}
+
 static enum err find_keepers(struct ckpt_partner *partner)
 {
     struct ckpt_nodes nodes;
-    TRY(ckpt_nodes_create(partner->comm, &nodes));
-    for (int r = 0; r < comm_size(partner->comm); r++)
+    TRY(ckpt_nodes_create(partner->base.comm, &nodes));
+    for (int r = 0; r < comm_size(partner->base.comm); r++)
         partner->keepers[r] =
             nodes.count < 2
                 ? -1
                 : ckpt_nodes_rank_at(&nodes, (nodes.node[r] + 1) % nodes.count,
                                      nodes.place[r]);
+    partner->base.smallest = partner->base.largest = nodes.count < 2 ? 1 : 2;
     ckpt_nodes_free(&nodes);
     return ERR_OK;
 }
 
-enum err ckpt_partner_create(struct comm *comm, struct ckpt_partner **out)
+static void destroy(struct ckpt_redundancy *self)
 {
-    enum err rc = ERR_OK;
-    size_t size = (size_t)comm_size(comm);
-    struct ckpt_partner *partner = calloc(1, sizeof *partner);
-    *out = NULL;
-    if (partner != NULL) {
-        partner->comm = comm;
-        partner->keepers = calloc(size, sizeof *partner->keepers);
-        partner->kept = calloc(size, sizeof *partner->kept);
-    }
-    if (partner == NULL || partner->keepers == NULL || partner->kept == NULL) {
-        rc = err_set(ERR_MEMORY, "node-local copies: out of memory");
-        goto out;
-    }
-    TRY_OUT(find_keepers(partner));
-    *out = partner;
-    partner = NULL;
-out:
-    ckpt_partner_destroy(partner);
-    return rc;
-}
-
-void ckpt_partner_destroy(struct ckpt_partner *partner)
-{
-    if (partner == NULL)
-        return;
+    struct ckpt_partner *partner = partner_of(self);
     assert(partner->own.request == NULL && partner->own.map.data == NULL);
     assert(partner->kept_count == 0);
     free(partner->kept);
@@ -72,34 +57,70 @@ void ckpt_partner_destroy(struct ckpt_partner *partner)
     free(partner);
 }
 
-int ckpt_partner_keeper(const struct ckpt_partner *partner, int rank)
+static enum err create(struct comm *comm, int group_max,
+                       struct ckpt_redundancy **out)
 {
-    assert(rank >= 0 && rank < comm_size(partner->comm));
-    return partner->keepers[rank];
+    enum err rc = ERR_OK;
+    size_t size = (size_t)comm_size(comm);
+    struct ckpt_partner *partner = calloc(1, sizeof *partner);
+    (void)group_max;
+    *out = NULL;
+    if (partner == NULL)
+        return err_set(ERR_MEMORY, "node-local copies: out of memory");
+    partner->base = (struct ckpt_redundancy){ .ops = &ckpt_partner_ops,
+                                              .comm = comm,
+                                              .what = "copies on the next "
+                                                      "node" };
+    partner->keepers = calloc(size, sizeof *partner->keepers);
+    partner->kept = calloc(size, sizeof *partner->kept);
+    if (partner->keepers == NULL || partner->kept == NULL) {
+        rc = err_set(ERR_MEMORY, "node-local copies: out of memory");
+        goto out;
+    }
+    TRY_OUT(find_keepers(partner));
+    *out = &partner->base;
+    partner = NULL;
+out:
+    if (partner != NULL)
+        destroy(&partner->base);
+    return rc;
+}
+
+/* Whether this rank keeps the shard of `rank`, which may have none. */
+static bool keeps(const struct ckpt_partner *partner,
+                  const struct ckpt_redundancy_save *save, int rank)
+{
+    return partner->keepers[rank] == comm_rank(partner->base.comm) &&
+           save->shards[rank] >= 0;
 }
 
 /* --- transfers --- */
 
-static enum err map_file(const struct ckpt_partner_file *file, bool make,
-                         struct mapping *mapping)
+static enum err map_shard(const struct ckpt_redundancy_save *save, int rank,
+                          bool make, struct mapping *mapping)
 {
-    TRY(ckpt_map_file(file->path, file->bytes, make, &mapping->map));
-    mapping->rank = file->rank;
-    return ERR_OK;
+    char path[FSIO_PATH_MAX];
+    const struct ckpt_shard *shard =
+        &save->manifest->shards[save->shards[rank]];
+    TRY(fsio_path(path, "%s/%s", save->dir, shard->file));
+    return ckpt_map_file(path, shard->bytes, make, &mapping->map);
 }
 
-enum err ckpt_partner_prepare(struct ckpt_partner *partner,
-                              const struct ckpt_partner_file *own,
-                              const struct ckpt_partner_file *kept,
-                              int kept_count)
+static enum err prepare(struct ckpt_redundancy *self,
+                        const struct ckpt_redundancy_save *save)
 {
-    int rank = comm_rank(partner->comm);
+    struct ckpt_partner *partner = partner_of(self);
+    int rank = comm_rank(self->comm);
     assert(partner->own.map.data == NULL && partner->kept_count == 0);
-    if (own != NULL && partner->keepers[rank] >= 0)
-        TRY(map_file(own, false, &partner->own));
-    for (int i = 0; i < kept_count; i++) {
-        assert(partner->keepers[kept[i].rank] == rank);
-        TRY(map_file(&kept[i], true, &partner->kept[i]));
+    partner->own.rank = partner->keepers[rank];
+    if (save->shards[rank] >= 0 && partner->keepers[rank] >= 0)
+        TRY(map_shard(save, rank, false, &partner->own));
+    for (int r = 0; r < comm_size(self->comm); r++) {
+        struct mapping *kept = &partner->kept[partner->kept_count];
+        if (!keeps(partner, save, r))
+            continue;
+        TRY(map_shard(save, r, true, kept));
+        kept->rank = r;
         partner->kept_count++;
     }
     return ERR_OK;
@@ -107,16 +128,16 @@ enum err ckpt_partner_prepare(struct ckpt_partner *partner,
 
 static enum err start(struct ckpt_partner *partner)
 {
-    int rank = comm_rank(partner->comm);
+    struct comm *comm = partner->base.comm;
     for (int i = 0; i < partner->kept_count; i++) {
         struct mapping *kept = &partner->kept[i];
-        TRY(comm_start_recv(partner->comm, kept->map.data, kept->map.bytes,
-                            kept->rank, TAG, &kept->request));
+        TRY(comm_start_recv(comm, kept->map.data, kept->map.bytes, kept->rank,
+                            TAG, &kept->request));
     }
-    if (partner->own.map.data != NULL)
-        TRY(comm_start_send(partner->comm, partner->own.map.data,
-                            partner->own.map.bytes, partner->keepers[rank], TAG,
-                            &partner->own.request));
+    struct mapping *own = &partner->own;
+    if (own->map.data != NULL)
+        TRY(comm_start_send(comm, own->map.data, own->map.bytes, own->rank, TAG,
+                            &own->request));
     return ERR_OK;
 }
 
@@ -129,18 +150,6 @@ static enum err mapping_wait(struct mapping *mapping, double timeout_s)
     return rc;
 }
 
-/* A late peer may still write to the memory of a transfer that met its
- * deadline: such mappings stay until the process ends. */
-enum err ckpt_partner_exchange(struct ckpt_partner *partner, double timeout_s)
-{
-    TRY(start(partner));
-    TRY(mapping_wait(&partner->own, timeout_s));
-    for (int i = 0; i < partner->kept_count; i++)
-        TRY(mapping_wait(&partner->kept[i], timeout_s));
-    ckpt_partner_release(partner);
-    return ERR_OK;
-}
-
 static void mapping_release(struct mapping *mapping)
 {
     assert(mapping->request == NULL);
@@ -148,10 +157,47 @@ static void mapping_release(struct mapping *mapping)
     *mapping = (struct mapping){ 0 };
 }
 
-void ckpt_partner_release(struct ckpt_partner *partner)
+static void release(struct ckpt_redundancy *self)
 {
+    struct ckpt_partner *partner = partner_of(self);
     mapping_release(&partner->own);
     for (int i = 0; i < partner->kept_count; i++)
         mapping_release(&partner->kept[i]);
     partner->kept_count = 0;
 }
+
+/* A late peer may still write to the memory of a transfer that met its
+ * deadline: such mappings stay until the process ends. */
+static enum err exchange(struct ckpt_redundancy *self, double timeout_s)
+{
+    struct ckpt_partner *partner = partner_of(self);
+    TRY(start(partner));
+    TRY(mapping_wait(&partner->own, timeout_s));
+    for (int i = 0; i < partner->kept_count; i++)
+        TRY(mapping_wait(&partner->kept[i], timeout_s));
+    release(self);
+    return ERR_OK;
+}
+
+static enum err verify(struct ckpt_redundancy *self,
+                       const struct ckpt_redundancy_save *save)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_read *reader = NULL;
+    TRY_OUT(ckpt_read_create(save->dir, save->manifest, &reader));
+    for (int r = 0; r < comm_size(self->comm); r++)
+        if (keeps(partner_of(self), save, r))
+            TRY_OUT(ckpt_read_all(reader, save->shards[r]));
+out:
+    ckpt_read_destroy(reader);
+    return rc;
+}
+
+const struct ckpt_redundancy_ops ckpt_partner_ops = {
+    .create = create,
+    .destroy = destroy,
+    .prepare = prepare,
+    .exchange = exchange,
+    .verify = verify,
+    .release = release,
+};

@@ -1,6 +1,6 @@
 /* The saver as its caller sees it: begins a save by copying the state, and
- * tells how the save in flight is doing. All the rest happens in its thread
- * (ckpt_saver_thread.c, ckpt_saver_order.c, ckpt_saver_local.c). */
+ * tells how the save in flight is doing. All the rest happens in its thread, in
+ * the order of the table in ckpt_saver_order.c. */
 #include "checkpoint/ckpt_saver_private.h"
 
 #include <assert.h>
@@ -48,7 +48,7 @@ enum err ckpt_saver_poll(struct ckpt_saver *saver,
     if (saver->broken)
         return err_set(ERR_COMM, "%s", saver->failure);
     pthread_mutex_lock(&saver->mutex);
-    bool done = saver->job == JOB_NONE;
+    bool done = saver->first == SAVER_IDLE;
     bool meets = saver->meets;
     if (saver->lost != ERR_OK)
         rc = err_set(ERR_COMM, "%s", saver->lost_text);
@@ -147,7 +147,7 @@ enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step,
     assert(step >= 0);
     if (saver->broken)
         return err_set(ERR_COMM, "%s", saver->failure);
-    if (!ckpt_saver_thread_done(saver) || saver->progress.phase != CKPT_IDLE)
+    if (!ckpt_saver_thread_idle(saver) || saver->progress.phase != CKPT_IDLE)
         return err_set(ERR_BUSY,
                        "step %" PRId64 " can't be saved while step %" PRId64
                        " is being saved",
@@ -171,7 +171,7 @@ enum err ckpt_saver_start(struct ckpt_saver *saver, int64_t step,
     TRY(ckpt_index_tmp_path(tmp, save->run_dir, step, save->attempt));
     TRY(ckpt_saver_stage(saver, step, state));
     memcpy(save->tmp, tmp, sizeof tmp);
-    ckpt_saver_thread_give(saver, JOB_SAVE);
+    ckpt_saver_thread_give(saver, RUN_BEGIN);
     return ERR_OK;
 }
 
@@ -314,7 +314,7 @@ bool ckpt_saver_destroy(struct ckpt_saver *saver)
         (void)ckpt_saver_wait(saver, &progress);
     /* A thread that hangs reads its items, and a late rank may still write into
      * what it was asked for: those stay until the process ends. */
-    if (saver->broken && !ckpt_saver_thread_done(saver))
+    if (saver->broken && !ckpt_saver_thread_idle(saver))
         return false;
     ckpt_saver_thread_end(saver);
     if (!saver->broken)

@@ -1,35 +1,20 @@
-/* A save to the run directory; ckpt_saver_local.c is one to the nodes' own
- * folders.
- *
- * The order of a save, all of it in the saver's thread:
- *
- *   rank 0        begin: the temporary folder
- *   broadcast     its outcome
- *   every rank    write: the shard
- *   all-reduce    every rank's code, length of its record, times
- *   to rank 0     the records; or, if a rank failed, its text to all
- *   rank 0        end: manifest, commit, retention; or remove everything
- *   broadcast     the outcome
- */
-#include "checkpoint/ckpt_saver_private.h"
-
+/* The life of a save, as one table of states: what each rank does in it, what
+ * the ranks exchange at its end, and which state is next. It begins when the
+ * caller's thread has copied the items (ckpt_saver_stage() in ckpt_saver.c) and
+ * is all in the saver's thread. What is done to files is in ckpt_save.c and,
+ * for the nodes' own folders, in ckpt_saver_local.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/ckpt_crash.h"
+#include "checkpoint/ckpt_saver_private.h"
 #include "src/base/clock.h"
 
-enum err ckpt_saver_meet(struct ckpt_saver *saver, struct comm_request *request)
-{
-    ckpt_saver_meets(saver, true);
-    enum err rc = comm_wait(request, saver->save.options.timeout_s);
-    ckpt_saver_meets(saver, false);
-    saver->met_s = clock_now();
-    return rc;
-}
+/* --- the outcome ---------------------------------------------------------- */
 
-void ckpt_saver_set_outcome(struct ckpt_saver *saver, enum err rc)
+/* The outcome becomes rc and its text. */
+static void set_outcome(struct ckpt_saver *saver, enum err rc)
 {
     const struct ckpt_save *save = &saver->save;
     struct ckpt_saver_outcome *outcome = &saver->outcome;
@@ -42,12 +27,108 @@ void ckpt_saver_set_outcome(struct ckpt_saver *saver, enum err rc)
     snprintf(outcome->text, sizeof outcome->text, "%s", err_text());
 }
 
-enum err ckpt_saver_tell(struct ckpt_saver *saver, int root)
+/* How the save stands if the outcome is its end. */
+static void conclude(const struct ckpt_saver *saver,
+                     struct ckpt_progress *progress)
+{
+    const struct ckpt_saver_outcome *outcome = &saver->outcome;
+    progress->error = (enum err)outcome->code;
+    progress->phase = progress->error == ERR_OK ? CKPT_COMMITTED : CKPT_FAILED;
+    progress->commit_s = outcome->commit_s;
+    progress->total_s = clock_now() - saver->start_s;
+    snprintf(progress->text, sizeof progress->text, "%s", outcome->text);
+}
+
+/* --- what a rank does for a save to the run directory --------------------- */
+
+static enum err begin(struct ckpt_saver *saver)
+{
+    return ckpt_save_begin(&saver->save);
+}
+
+static enum err write_shard(struct ckpt_saver *saver)
+{
+    ckpt_crash_point("folder-agreed", saver->save.rank);
+    TRY(ckpt_saver_staged(saver));
+    return ckpt_save_write(&saver->save);
+}
+
+/* Tells both the caller and its `record` that all shards are durable. */
+static enum err persisted(struct ckpt_saver *saver)
+{
+    const struct ckpt_options *options = &saver->save.options;
+    saver->work.phase = CKPT_PERSISTED;
+    if (saver->save.rank == 0 && options->record != NULL)
+        options->record(options->record_arg, &saver->work);
+    ckpt_saver_publish(saver);
+    return ERR_OK;
+}
+
+static enum err persisted_in_run(struct ckpt_saver *saver)
+{
+    (void)persisted(saver);
+    ckpt_crash_point("shards-agreed", saver->save.rank);
+    return ERR_OK;
+}
+
+static enum err commit(struct ckpt_saver *saver)
+{
+    return ckpt_save_commit(&saver->save);
+}
+
+static enum err give_up(struct ckpt_saver *saver)
+{
+    ckpt_save_give_up(&saver->save);
+    return ERR_OK;
+}
+
+/* Tells the caller's `record` how the save has ended. */
+static enum err record(struct ckpt_saver *saver)
+{
+    const struct ckpt_options *options = &saver->save.options;
+    struct ckpt_progress progress = saver->work;
+    conclude(saver, &progress);
+    if (options->record != NULL)
+        options->record(options->record_arg, &progress);
+    return ERR_OK;
+}
+
+static enum err record_in_run(struct ckpt_saver *saver)
+{
+    saver->outcome.commit_s = clock_now() - saver->met_s;
+    return record(saver);
+}
+
+/* --- what the ranks exchange ---------------------------------------------- */
+
+enum err ckpt_saver_meet(struct ckpt_saver *saver, struct comm_request *request)
+{
+    enum err rc = comm_wait(request, saver->save.options.timeout_s);
+    saver->met_s = clock_now();
+    return rc;
+}
+
+/* The outcome of `root` becomes that of all ranks. */
+static enum err tell_from(struct ckpt_saver *saver, int root)
 {
     struct comm_request *request;
     TRY(comm_start_broadcast(saver->comm, &saver->outcome,
                              sizeof saver->outcome, root, &request));
     return ckpt_saver_meet(saver, request);
+}
+
+/* A failure stays what it was, whatever else fails behind it. */
+static enum err note(struct ckpt_saver *saver, enum err rc)
+{
+    if (rc != ERR_OK && saver->outcome.code == ERR_OK)
+        set_outcome(saver, rc);
+    return ERR_OK;
+}
+
+static enum err tell(struct ckpt_saver *saver, enum err rc)
+{
+    TRY(note(saver, rc));
+    return tell_from(saver, 0);
 }
 
 /* The largest code and, of the ranks that have it, the lowest speaks; -1: none
@@ -70,13 +151,16 @@ static int take_numbers(struct ckpt_saver *saver)
     return numbers->codes[worst] != ERR_OK ? worst : -1;
 }
 
-enum err ckpt_saver_agree(struct ckpt_saver *saver, enum err own)
+/* The worst of the ranks' codes becomes the outcome, on all ranks, unless the
+ * save had failed before. Lengths of records are known then, and times. */
+static enum err agree(struct ckpt_saver *saver, enum err own)
 {
     const struct ckpt_save *save = &saver->save;
     struct ckpt_saver_numbers *numbers = &saver->numbers;
+    struct ckpt_saver_outcome before = saver->outcome;
     struct comm_request *request;
     int rank = save->rank;
-    ckpt_saver_set_outcome(saver, own);
+    set_outcome(saver, own);
     memset(numbers->codes, 0, numbers->count * sizeof *numbers->codes);
     numbers->codes[rank] = own;
     if (save->record != NULL)
@@ -88,11 +172,14 @@ enum err ckpt_saver_agree(struct ckpt_saver *saver, enum err own)
     TRY(ckpt_saver_meet(saver, request));
     int failed = take_numbers(saver);
     if (failed >= 0)
-        TRY(ckpt_saver_tell(saver, failed));
+        TRY(tell_from(saver, failed));
+    if (before.code != ERR_OK)
+        saver->outcome = before;
     return ERR_OK;
 }
 
-enum err ckpt_saver_gather(struct ckpt_saver *saver)
+/* The shards' records go to rank 0. */
+static enum err gather(struct ckpt_saver *saver, enum err rc)
 {
     struct ckpt_save *save = &saver->save;
     struct comm_request *request;
@@ -102,6 +189,7 @@ enum err ckpt_saver_gather(struct ckpt_saver *saver)
     size_t *recv_bytes = comm_sizes(saver->comm, 2);
     size_t *recv_offsets = comm_sizes(saver->comm, 3);
     size_t total = 0;
+    (void)rc;
     for (size_t r = 0; r < ranks; r++) {
         size_t length = (size_t)saver->numbers.lengths[r];
         send_bytes[r] = send_offsets[r] = 0;
@@ -122,61 +210,63 @@ enum err ckpt_saver_gather(struct ckpt_saver *saver)
     return ckpt_saver_meet(saver, request);
 }
 
-void ckpt_saver_record(struct ckpt_saver *saver, enum err rc, double commit_s)
-{
-    const struct ckpt_options *options = &saver->save.options;
-    struct ckpt_progress progress = saver->work;
-    progress.phase = rc == ERR_OK ? CKPT_COMMITTED : CKPT_FAILED;
-    progress.commit_s = commit_s;
-    progress.total_s = clock_now() - saver->start_s;
-    progress.error = rc;
-    snprintf(progress.text, sizeof progress.text, "%s",
-             rc == ERR_OK ? "" : err_text());
-    if (options->record != NULL)
-        options->record(options->record_arg, &progress);
-    if (rc != ERR_OK)
-        err_set(rc, "%s", progress.text);
-}
+/* --- the table ------------------------------------------------------------ */
 
-static enum err write_shard(struct ckpt_saver *saver)
-{
-    enum err rc = ckpt_saver_staged(saver);
-    return rc != ERR_OK ? rc : ckpt_save_write(&saver->save);
-}
+enum who { EVERY, FIRST };
 
-/* Rank 0: commit, or clear away what a rank's failure left. */
-static void end(struct ckpt_saver *saver)
-{
-    struct ckpt_save *save = &saver->save;
-    bool told = saver->outcome.code != ERR_OK; /* and it names the rank */
-    double start_s = clock_now();
-    if (!told)
-        ckpt_saver_set_outcome(saver, ckpt_save_commit(save));
-    enum err rc = (enum err)saver->outcome.code;
-    if (rc != ERR_OK) {
-        ckpt_save_give_up(save);
-        err_set(rc, "%s", saver->outcome.text);
-    }
-    ckpt_saver_record(saver, rc, clock_now() - start_s);
-    saver->outcome.commit_s = clock_now() - start_s;
-}
+struct row {
+    enum who who; /* every rank, or rank 0 */
+    /* NULL: nothing. A failure does not end the saver: it becomes, by `meet`,
+     * the outcome of the save on all ranks. */
+    enum err (*work)(struct ckpt_saver *saver);
+    /* All ranks hear of it; a failure ends the saver: a rank is missing. note:
+     * nothing is exchanged, and no rank's next exchange depends on it. */
+    enum err (*meet)(struct ckpt_saver *saver, enum err rc);
+    enum ckpt_saver_state good, failed; /* what is next, by the outcome */
+};
 
-enum err ckpt_saver_save(struct ckpt_saver *saver)
+/* No node sees another's folder, so all agree before any of them renames, and
+ * all have renamed before any removes an older step. */
+static const struct row rows[] = {
+    /* clang-format off */
+    /* to the run directory */
+    [RUN_BEGIN]     = { FIRST, begin,            tell,   RUN_WRITE,     RUN_GIVE_UP },
+    [RUN_WRITE]     = { EVERY, write_shard,      agree,  RUN_PERSISTED, RUN_GIVE_UP },
+    [RUN_PERSISTED] = { EVERY, persisted_in_run, gather, RUN_COMMIT,    RUN_GIVE_UP },
+    [RUN_COMMIT]    = { FIRST, commit,           note,   RUN_END,       RUN_GIVE_UP },
+    [RUN_GIVE_UP]   = { FIRST, give_up,          note,   RUN_END,       RUN_END },
+    [RUN_END]       = { FIRST, record_in_run,    tell,   SAVER_IDLE,    SAVER_IDLE },
+    /* to the nodes' own folders */
+    [NODE_WRITE]     = { EVERY, ckpt_saver_local_write,   agree,  NODE_GATHER,    NODE_CLEAN },
+    [NODE_GATHER]    = { EVERY, NULL,                     gather, NODE_MANIFEST,  NODE_CLEAN },
+    [NODE_MANIFEST]  = { FIRST, ckpt_saver_local_format,  tell,   NODE_SHARE,     NODE_CLEAN },
+    [NODE_SHARE]     = { EVERY, NULL,     ckpt_saver_local_share, NODE_PREPARE,   NODE_CLEAN },
+    [NODE_PREPARE]   = { EVERY, ckpt_saver_local_prepare, agree,  NODE_EXCHANGE,  NODE_CLEAN },
+    [NODE_EXCHANGE]  = { EVERY, NULL,  ckpt_saver_local_exchange, NODE_VERIFY,    NODE_CLEAN },
+    [NODE_VERIFY]    = { EVERY, ckpt_saver_local_verify,  agree,  NODE_PERSISTED, NODE_CLEAN },
+    [NODE_PERSISTED] = { EVERY, persisted,                note,   NODE_COMMIT,    NODE_CLEAN },
+    [NODE_COMMIT]    = { EVERY, ckpt_saver_local_commit,  agree,  NODE_END,       NODE_TAKE_BACK },
+    [NODE_TAKE_BACK] = { EVERY, ckpt_saver_local_revoke,  note,   NODE_CLEAN,     NODE_CLEAN },
+    [NODE_CLEAN]     = { EVERY, ckpt_saver_local_clean,   agree,  NODE_END,       NODE_END },
+    [NODE_END]       = { FIRST, record,                   note,   NODE_TIDY,      SAVER_IDLE },
+    [NODE_TIDY]      = { EVERY, ckpt_saver_local_tidy,    note,   SAVER_IDLE,     SAVER_IDLE },
+    /* clang-format on */
+};
+
+enum err ckpt_saver_run(struct ckpt_saver *saver, enum ckpt_saver_state state)
 {
-    struct ckpt_save *save = &saver->save;
-    if (save->rank == 0)
-        ckpt_saver_set_outcome(saver, ckpt_save_begin(save));
-    TRY(ckpt_saver_tell(saver, 0));
-    if (saver->outcome.code == ERR_OK) {
-        ckpt_crash_point("folder-agreed", save->rank);
-        TRY(ckpt_saver_agree(saver, write_shard(saver)));
+    saver->outcome = (struct ckpt_saver_outcome){ 0 };
+    saver->met_s = clock_now();
+    while (state != SAVER_IDLE) {
+        const struct row *row = &rows[state];
+        enum err rc = ERR_OK;
+        if (row->work != NULL && (row->who == EVERY || saver->save.rank == 0))
+            rc = row->work(saver);
+        ckpt_saver_meets(saver, true);
+        TRY(row->meet(saver, rc));
+        ckpt_saver_meets(saver, false);
+        state = saver->outcome.code == ERR_OK ? row->good : row->failed;
     }
-    if (saver->outcome.code == ERR_OK) {
-        ckpt_saver_persisted(saver);
-        ckpt_crash_point("shards-agreed", save->rank);
-        TRY(ckpt_saver_gather(saver));
-    }
-    if (save->rank == 0)
-        end(saver);
-    return ckpt_saver_tell(saver, 0);
+    conclude(saver, &saver->work);
+    return ERR_OK;
 }

@@ -1,7 +1,7 @@
 /* What the parts of the saver share: ckpt_saver.c is the interface,
- * ckpt_saver_order.c what the thread does for a save to the run directory,
- * ckpt_saver_local.c for one to the nodes' own folders, ckpt_saver_thread.c
- * the thread itself. */
+ * ckpt_saver_order.c the table of all that the thread does for a save,
+ * ckpt_saver_local.c what it does in the nodes' own folders,
+ * ckpt_saver_thread.c the thread itself. */
 #ifndef TESSERA_CHECKPOINT_CKPT_SAVER_PRIVATE_H
 #define TESSERA_CHECKPOINT_CKPT_SAVER_PRIVATE_H
 
@@ -10,7 +10,30 @@
 #include "checkpoint/ckpt_save.h"
 #include "src/base/arena.h"
 
-enum ckpt_saver_job { JOB_NONE, JOB_SAVE, JOB_SAVE_LOCAL, JOB_QUIT };
+/* Of the thread; the table in ckpt_saver_order.c says what is done in each. */
+enum ckpt_saver_state {
+    SAVER_IDLE, /* no save, or it has ended */
+    SAVER_QUIT, /* the thread ends */
+    RUN_BEGIN,  /* a save to the run directory begins here, ... */
+    RUN_WRITE,
+    RUN_PERSISTED,
+    RUN_COMMIT,
+    RUN_GIVE_UP,
+    RUN_END,
+    NODE_WRITE, /* ... and here one to the nodes' own folders */
+    NODE_GATHER,
+    NODE_MANIFEST,
+    NODE_SHARE,
+    NODE_PREPARE,
+    NODE_EXCHANGE,
+    NODE_VERIFY,
+    NODE_PERSISTED,
+    NODE_COMMIT,
+    NODE_TAKE_BACK,
+    NODE_CLEAN,
+    NODE_END,
+    NODE_TIDY
+};
 
 struct ckpt_saver_outcome {
     int64_t code;  /* enum err */
@@ -54,8 +77,8 @@ struct ckpt_saver {
     pthread_mutex_t mutex;
     pthread_cond_t wake; /* of the thread, and of who waits for its job */
     /* guarded */
-    enum ckpt_saver_job job; /* JOB_NONE again when it is done */
-    bool meets;              /* it waits for other ranks, not for files */
+    enum ckpt_saver_state first; /* of the save to run; SAVER_IDLE: none */
+    bool meets;                  /* it waits for other ranks, not for files */
     struct ckpt_progress progress;
     enum err lost; /* the job ended without an outcome, for lost_text */
     char lost_text[512];
@@ -64,13 +87,18 @@ struct ckpt_saver {
 /* --- the thread --- */
 
 enum err ckpt_saver_thread_create(struct ckpt_saver *saver);
-/* Only when it has no job. */
+/* Only when it is idle. */
 void ckpt_saver_thread_end(struct ckpt_saver *saver);
-/* One job at a time. */
-void ckpt_saver_thread_give(struct ckpt_saver *saver, enum ckpt_saver_job job);
-bool ckpt_saver_thread_done(struct ckpt_saver *saver);
-/* Wait for its end, no longer than this. */
+/* Run the save that begins with this state; one at a time. */
+void ckpt_saver_thread_give(struct ckpt_saver *saver,
+                            enum ckpt_saver_state first);
+bool ckpt_saver_thread_idle(struct ckpt_saver *saver);
+/* Wait until it is idle, no longer than this. */
 void ckpt_saver_thread_wait(struct ckpt_saver *saver, double seconds);
+/* In it: from here on, or until here, it waits for others. */
+void ckpt_saver_meets(struct ckpt_saver *saver, bool meets);
+/* In it: the caller may see how far the work is. */
+void ckpt_saver_publish(struct ckpt_saver *saver);
 
 /* --- begun by the caller, used by the thread --- */
 
@@ -80,35 +108,38 @@ enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step,
 /* In the thread, before it reads the copy: it is there, or why it is not. */
 enum err ckpt_saver_staged(struct ckpt_saver *saver);
 
-/* --- the order, in the thread. What these return is the end of the saver: a
- * rank is missing. Whether the save goes on is in the outcome. --- */
+/* --- the order, in the thread --- */
 
-enum err ckpt_saver_save(struct ckpt_saver *saver);
-enum err ckpt_saver_save_local(struct ckpt_saver *saver);
-
-/* The outcome becomes rc and its text. */
-void ckpt_saver_set_outcome(struct ckpt_saver *saver, enum err rc);
-/* It becomes that of `root`, on all ranks. */
-enum err ckpt_saver_tell(struct ckpt_saver *saver, int root);
-/* The worst of the ranks' codes becomes the outcome, on all ranks. Times go
- * into the progress. */
-enum err ckpt_saver_agree(struct ckpt_saver *saver, enum err rc);
-/* Records to rank 0. */
-enum err ckpt_saver_gather(struct ckpt_saver *saver);
+/* A whole save; how it ended is in `work`. An error is the end of the saver: a
+ * rank is missing. */
+enum err ckpt_saver_run(struct ckpt_saver *saver, enum ckpt_saver_state first);
 /* Wait for the others as long as the options say. */
 enum err ckpt_saver_meet(struct ckpt_saver *saver,
                          struct comm_request *request);
-/* From here on, or until here, the thread waits for others. */
-void ckpt_saver_meets(struct ckpt_saver *saver, bool meets);
-/* All shards are durable. */
-void ckpt_saver_persisted(struct ckpt_saver *saver);
-/* Rank 0: tell the caller's `record` how the save has ended; err_text() stays.
- */
-void ckpt_saver_record(struct ckpt_saver *saver, enum err rc, double commit_s);
 
 /* --- the node-local level --- */
 
 enum err ckpt_saver_local_create(struct ckpt_saver *saver, const char *dir);
 void ckpt_saver_local_destroy(struct ckpt_saver *saver);
+/* What is of one save; without the level nothing. */
+void ckpt_saver_local_forget(struct ckpt_saver *saver);
+
+/* What the table's rows do, on each rank. */
+enum err ckpt_saver_local_write(struct ckpt_saver *saver);
+/* Rank 0 makes the manifest, and it goes to all. */
+enum err ckpt_saver_local_format(struct ckpt_saver *saver);
+enum err ckpt_saver_local_share(struct ckpt_saver *saver, enum err rc);
+/* The shards are protected by what other nodes hold (ckpt_redundancy.h). */
+enum err ckpt_saver_local_prepare(struct ckpt_saver *saver);
+enum err ckpt_saver_local_exchange(struct ckpt_saver *saver, enum err rc);
+/* The last that is asked before nodes commit, each for itself. */
+enum err ckpt_saver_local_verify(struct ckpt_saver *saver);
+/* The rename, once a node; and back. */
+enum err ckpt_saver_local_commit(struct ckpt_saver *saver);
+enum err ckpt_saver_local_revoke(struct ckpt_saver *saver);
+/* What was made for a save that failed goes. */
+enum err ckpt_saver_local_clean(struct ckpt_saver *saver);
+/* All nodes have the step: older ones go. */
+enum err ckpt_saver_local_tidy(struct ckpt_saver *saver);
 
 #endif

@@ -1,4 +1,4 @@
-/* The saver's thread: takes one job at a time, runs it and holds its outcome
+/* The saver's thread: takes one save at a time, runs it and holds its outcome
  * until the caller asks. */
 #include "checkpoint/ckpt_saver_private.h"
 
@@ -11,7 +11,6 @@
 #include <time.h>
 
 #include "checkpoint/ckpt_crash.h"
-#include "src/base/clock.h"
 
 #define NANOSECONDS 1000000000
 
@@ -24,31 +23,17 @@ static void forget(struct ckpt_save *save)
     save->state = NULL;
 }
 
-/* The outcome is the end of the save. */
-static void finish(struct ckpt_saver *saver)
+static enum err run(struct ckpt_saver *saver, enum ckpt_saver_state first)
 {
-    struct ckpt_progress *work = &saver->work;
-    work->error = (enum err)saver->outcome.code;
-    work->commit_s = saver->outcome.commit_s;
-    work->total_s = clock_now() - saver->start_s;
-    snprintf(work->text, sizeof work->text, "%s", saver->outcome.text);
-    work->phase = work->error == ERR_OK ? CKPT_COMMITTED : CKPT_FAILED;
+    enum err rc = ckpt_saver_run(saver, first);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "the save of step %" PRId64, saver->work.step);
     forget(&saver->save);
-    if (work->error == ERR_OK) {
+    ckpt_saver_local_forget(saver);
+    if (saver->work.error == ERR_OK) {
         ckpt_crash_point("result-agreed", saver->save.rank);
         ckpt_crash_point("done", saver->save.rank);
     }
-}
-
-static enum err run_job(struct ckpt_saver *saver, enum ckpt_saver_job job)
-{
-    saver->outcome = (struct ckpt_saver_outcome){ 0 };
-    saver->met_s = clock_now();
-    enum err rc =
-        job == JOB_SAVE ? ckpt_saver_save(saver) : ckpt_saver_save_local(saver);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "the save of step %" PRId64, saver->work.step);
-    finish(saver);
     return ERR_OK;
 }
 
@@ -56,15 +41,15 @@ static void *thread_main(void *arg)
 {
     struct ckpt_saver *saver = arg;
     pthread_mutex_lock(&saver->mutex);
-    while (saver->job != JOB_QUIT) {
-        if (saver->job == JOB_NONE) {
+    while (saver->first != SAVER_QUIT) {
+        if (saver->first == SAVER_IDLE) {
             pthread_cond_wait(&saver->wake, &saver->mutex);
             continue;
         }
-        enum ckpt_saver_job job = saver->job;
+        enum ckpt_saver_state first = saver->first;
         saver->work = saver->progress;
         pthread_mutex_unlock(&saver->mutex);
-        enum err rc = run_job(saver, job);
+        enum err rc = run(saver, first);
         pthread_mutex_lock(&saver->mutex);
         saver->lost = rc;
         if (rc != ERR_OK)
@@ -72,7 +57,7 @@ static void *thread_main(void *arg)
                      err_text());
         saver->progress = saver->work;
         saver->meets = false;
-        saver->job = JOB_NONE;
+        saver->first = SAVER_IDLE;
         pthread_cond_signal(&saver->wake);
     }
     pthread_mutex_unlock(&saver->mutex);
@@ -86,32 +71,29 @@ void ckpt_saver_meets(struct ckpt_saver *saver, bool meets)
     pthread_mutex_unlock(&saver->mutex);
 }
 
-void ckpt_saver_persisted(struct ckpt_saver *saver)
+void ckpt_saver_publish(struct ckpt_saver *saver)
 {
-    saver->work.phase = CKPT_PERSISTED;
-    if (saver->save.rank == 0 && saver->save.options.record != NULL)
-        saver->save.options.record(saver->save.options.record_arg,
-                                   &saver->work);
     pthread_mutex_lock(&saver->mutex);
     saver->progress = saver->work;
     pthread_mutex_unlock(&saver->mutex);
 }
 
-void ckpt_saver_thread_give(struct ckpt_saver *saver, enum ckpt_saver_job job)
+void ckpt_saver_thread_give(struct ckpt_saver *saver,
+                            enum ckpt_saver_state first)
 {
     pthread_mutex_lock(&saver->mutex);
-    assert(saver->job == JOB_NONE);
-    saver->job = job;
+    assert(saver->first == SAVER_IDLE);
+    saver->first = first;
     pthread_cond_signal(&saver->wake);
     pthread_mutex_unlock(&saver->mutex);
 }
 
-bool ckpt_saver_thread_done(struct ckpt_saver *saver)
+bool ckpt_saver_thread_idle(struct ckpt_saver *saver)
 {
     pthread_mutex_lock(&saver->mutex);
-    bool done = saver->job == JOB_NONE;
+    bool idle = saver->first == SAVER_IDLE;
     pthread_mutex_unlock(&saver->mutex);
-    return done;
+    return idle;
 }
 
 void ckpt_saver_thread_wait(struct ckpt_saver *saver, double seconds)
@@ -123,7 +105,7 @@ void ckpt_saver_thread_wait(struct ckpt_saver *saver, double seconds)
     end.tv_nsec = ns % NANOSECONDS;
     pthread_mutex_lock(&saver->mutex);
     int failed = 0;
-    while (saver->job != JOB_NONE && failed == 0)
+    while (saver->first != SAVER_IDLE && failed == 0)
         failed = pthread_cond_timedwait(&saver->wake, &saver->mutex, &end);
     pthread_mutex_unlock(&saver->mutex);
 }
@@ -148,7 +130,7 @@ void ckpt_saver_thread_end(struct ckpt_saver *saver)
 {
     if (!saver->thread_made)
         return;
-    ckpt_saver_thread_give(saver, JOB_QUIT);
+    ckpt_saver_thread_give(saver, SAVER_QUIT);
     pthread_join(saver->thread, NULL);
     /* of a broken one late messages may still be at work */
     if (!saver->broken)

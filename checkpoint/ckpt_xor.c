@@ -14,6 +14,7 @@
 #include "checkpoint/ckpt_nodes.h"
 #include "checkpoint/ckpt_parity.h"
 #include "checkpoint/ckpt_read.h"
+#include "checkpoint/ckpt_rebuild.h"
 #include "src/base/crc32c.h"
 
 #define TAG 2 /* and one for each set behind it */
@@ -42,8 +43,7 @@ struct set {
 };
 
 struct ckpt_xor {
-    struct comm *comm;
-    int smallest, largest;
+    struct ckpt_redundancy base; /* first */
     struct set *sets;
     int set_count;
     /* of one save */
@@ -54,7 +54,12 @@ struct ckpt_xor {
     char failure[512];
 };
 
-/* --- who is in a set --- */
+static struct ckpt_xor *xor_of(struct ckpt_redundancy *self)
+{
+    return (struct ckpt_xor *)self;
+}
+
+/* --- who is in a set ------------------------------------------------------ */
 
 static int group_count(int nodes, int group_max)
 {
@@ -110,19 +115,19 @@ static enum err find_sets(struct ckpt_xor *x, const struct ckpt_nodes *nodes,
 {
     int number = 0;
     int groups = group_count(nodes->count, group_max);
-    x->smallest = nodes->count / groups;
-    x->largest = (nodes->count + groups - 1) / groups;
+    x->base.smallest = nodes->count / groups;
+    x->base.largest = (nodes->count + groups - 1) / groups;
     if (nodes->count < 2)
         return ERR_OK;
     TRY(check_load(nodes, groups));
-    x->sets = calloc((size_t)comm_size(x->comm), sizeof *x->sets);
+    x->sets = calloc((size_t)comm_size(x->base.comm), sizeof *x->sets);
     if (x->sets == NULL)
         return err_set(ERR_MEMORY, "node-local parity: out of memory");
     for (int g = 0; g < groups; g++) {
         int sets = sets_of(nodes, groups, g);
         for (int p = 0; p < sets; p++, number++) {
             struct set *set = &x->sets[x->set_count];
-            fill_set(nodes, groups, g, p, comm_rank(x->comm), set);
+            fill_set(nodes, groups, g, p, comm_rank(x->base.comm), set);
             set->parity.set = number;
             x->set_count += set->parity.member >= 0;
         }
@@ -130,8 +135,31 @@ static enum err find_sets(struct ckpt_xor *x, const struct ckpt_nodes *nodes,
     return ERR_OK;
 }
 
-enum err ckpt_xor_create(struct comm *comm, int group_max,
-                         struct ckpt_xor **out)
+static void release(struct ckpt_redundancy *self)
+{
+    struct ckpt_xor *x = xor_of(self);
+    for (int i = 0; i < x->set_count; i++) {
+        struct set *set = &x->sets[i];
+        for (int w = 0; w < WINDOWS; w++) {
+            free(set->windows[w]);
+            set->windows[w] = NULL;
+        }
+        free(set->sent);
+        set->sent = set->received = NULL;
+        ckpt_map_release(&set->file);
+    }
+    ckpt_map_release(&x->own);
+}
+
+static void destroy(struct ckpt_redundancy *self)
+{
+    release(self);
+    free(xor_of(self)->sets);
+    free(self);
+}
+
+static enum err create(struct comm *comm, int group_max,
+                       struct ckpt_redundancy **out)
 {
     enum err rc = ERR_OK;
     struct ckpt_nodes nodes = { 0 };
@@ -140,33 +168,22 @@ enum err ckpt_xor_create(struct comm *comm, int group_max,
     *out = NULL;
     if (x == NULL)
         return err_set(ERR_MEMORY, "node-local parity: out of memory");
-    x->comm = comm;
+    x->base = (struct ckpt_redundancy){ .ops = &ckpt_xor_ops, .comm = comm };
     TRY_OUT(ckpt_nodes_create(comm, &nodes));
     TRY_OUT(find_sets(x, &nodes, group_max));
-    *out = x;
+    snprintf(x->base.what, sizeof x->base.what,
+             "XOR parity over groups of %d to %d nodes", x->base.smallest,
+             x->base.largest);
+    *out = &x->base;
     x = NULL;
 out:
     ckpt_nodes_free(&nodes);
-    ckpt_xor_destroy(x);
+    if (x != NULL)
+        destroy(&x->base);
     return rc;
 }
 
-void ckpt_xor_destroy(struct ckpt_xor *x)
-{
-    if (x == NULL)
-        return;
-    ckpt_xor_release(x);
-    free(x->sets);
-    free(x);
-}
-
-void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest)
-{
-    *smallest = x->smallest;
-    *largest = x->largest;
-}
-
-/* --- before: files, buffers, CRCs --- */
+/* --- before: files, buffers, CRCs ----------------------------------------- */
 
 /* Bytes of segment `number` of what member `of` gives to member `to`, and where
  * they are in its shard. */
@@ -181,24 +198,14 @@ static int64_t segment_at(const struct set *set, int of, int to, int number,
         ckpt_parity_inside(set->parity.bytes, within, set->segment));
 }
 
-static int shard_of(const int64_t *lengths, int rank)
-{
-    int shard = 0;
-    if (lengths[rank] == 0)
-        return -1;
-    for (int r = 0; r < rank; r++)
-        shard += lengths[r] > 0;
-    return shard;
-}
-
-static void describe(struct set *set, const struct ckpt_manifest *manifest,
-                     uint32_t manifest_crc, const int64_t *lengths)
+static void describe(struct set *set, const struct ckpt_redundancy_save *save)
 {
     struct ckpt_parity *parity = &set->parity;
+    const struct ckpt_manifest *manifest = save->manifest;
     parity->step = manifest->step;
-    parity->manifest_crc = manifest_crc;
+    parity->manifest_crc = save->manifest_crc;
     for (int m = 0; m < parity->members; m++) {
-        int shard = set->gives[m] ? shard_of(lengths, set->ranks[m]) : -1;
+        int shard = set->gives[m] ? save->shards[set->ranks[m]] : -1;
         parity->shards[m] = shard;
         set->sizes[m] = shard < 0 ? 0 : manifest->shards[shard].bytes;
     }
@@ -248,36 +255,37 @@ static void sum_own(const struct ckpt_xor *x, struct set *set)
 }
 
 /* Checks the own shard, on which others rely, against the manifest. */
-static enum err take_own(struct ckpt_xor *x, const char *dir,
-                         const struct ckpt_manifest *manifest, int shard)
+static enum err take_own(struct ckpt_xor *x,
+                         const struct ckpt_redundancy_save *save, int number)
 {
     enum err rc = ERR_OK;
+    const struct ckpt_shard *shard = &save->manifest->shards[number];
     struct ckpt_read *reader = NULL;
     char path[FSIO_PATH_MAX];
-    TRY_OUT(ckpt_read_create(dir, manifest, &reader));
-    TRY_OUT(ckpt_read_all(reader, shard));
-    TRY_OUT(fsio_path(path, "%s/%s", dir, manifest->shards[shard].file));
-    TRY_OUT(ckpt_map_file(path, manifest->shards[shard].bytes, false, &x->own));
+    TRY_OUT(ckpt_read_create(save->dir, save->manifest, &reader));
+    TRY_OUT(ckpt_read_all(reader, number));
+    TRY_OUT(fsio_path(path, "%s/%s", save->dir, shard->file));
+    TRY_OUT(ckpt_map_file(path, shard->bytes, false, &x->own));
 out:
     ckpt_read_destroy(reader);
     return rc;
 }
 
-enum err ckpt_xor_prepare(struct ckpt_xor *x, const char *dir,
-                          const struct ckpt_manifest *manifest,
-                          uint32_t manifest_crc, const int64_t *lengths)
+static enum err prepare(struct ckpt_redundancy *self,
+                        const struct ckpt_redundancy_save *save)
 {
-    int own = shard_of(lengths, comm_rank(x->comm));
+    struct ckpt_xor *x = xor_of(self);
+    int own = save->shards[comm_rank(self->comm)];
     x->rounds = x->round = 0;
     x->damaged = false;
     if (own >= 0 && x->set_count > 0)
-        TRY(take_own(x, dir, manifest, own));
+        TRY(take_own(x, save, own));
     for (int i = 0; i < x->set_count; i++) {
         struct set *set = &x->sets[i];
-        describe(set, manifest, manifest_crc, lengths);
+        describe(set, save);
         if (set->rounds == 0)
             continue;
-        TRY(make_file(set, dir));
+        TRY(make_file(set, save->dir));
         sum_own(x, set);
         if (set->rounds > x->rounds)
             x->rounds = set->rounds;
@@ -285,22 +293,7 @@ enum err ckpt_xor_prepare(struct ckpt_xor *x, const char *dir,
     return ERR_OK;
 }
 
-void ckpt_xor_release(struct ckpt_xor *x)
-{
-    for (int i = 0; i < x->set_count; i++) {
-        struct set *set = &x->sets[i];
-        for (int w = 0; w < WINDOWS; w++) {
-            free(set->windows[w]);
-            set->windows[w] = NULL;
-        }
-        free(set->sent);
-        set->sent = set->received = NULL;
-        ckpt_map_release(&set->file);
-    }
-    ckpt_map_release(&x->own);
-}
-
-/* --- rounds --- */
+/* --- rounds --------------------------------------------------------------- */
 
 static char *slot(const struct set *set, int segment, int member)
 {
@@ -339,11 +332,12 @@ static enum err start_set(struct ckpt_xor *x, struct set *set)
         void *to = x->round == 0 ? (void *)(set->received + m * set->rounds)
                                  : slot(set, x->round - 1, m);
         if (in > 0)
-            TRY(comm_start_recv(x->comm, to, (size_t)in, set->ranks[m], tag,
-                                &set->receives[m]));
+            TRY(comm_start_recv(x->base.comm, to, (size_t)in, set->ranks[m],
+                                tag, &set->receives[m]));
         if (out > 0)
-            TRY(comm_start_send(x->comm, message_data(x, set, m), (size_t)out,
-                                set->ranks[m], tag, &set->sends[m]));
+            TRY(comm_start_send(x->base.comm, message_data(x, set, m),
+                                (size_t)out, set->ranks[m], tag,
+                                &set->sends[m]));
     }
     return ERR_OK;
 }
@@ -392,7 +386,7 @@ static void fold_segment(struct ckpt_xor *x, struct set *set, int segment,
                  "%.300s: bytes [%" PRId64 ", %" PRId64
                  ") of the shard of rank %d (%s) came damaged",
                  set->path, offset, offset + bytes, set->ranks[from],
-                 comm_host(x->comm, set->ranks[from]));
+                 comm_host(x->base.comm, set->ranks[from]));
     }
     ckpt_parity_xor((char *)set->file.data + ckpt_parity_offset(&set->parity) +
                         segment * set->segment,
@@ -407,12 +401,13 @@ static void fold(struct ckpt_xor *x, int segment)
             if (m != set->parity.member && segment < set->rounds)
                 fold_segment(x, set, segment, m);
     }
-    ckpt_crash_point("local-folded", comm_rank(x->comm));
+    ckpt_crash_point("local-folded", comm_rank(x->base.comm));
 }
 
 /* The segment of the last round is XORed while the next one travels. */
-enum err ckpt_xor_exchange(struct ckpt_xor *x, double timeout_s)
+static enum err exchange(struct ckpt_redundancy *self, double timeout_s)
 {
+    struct ckpt_xor *x = xor_of(self);
     for (x->round = 0; x->round <= x->rounds; x->round++) {
         TRY(start_round(x));
         if (x->round > 1)
@@ -424,19 +419,32 @@ enum err ckpt_xor_exchange(struct ckpt_xor *x, double timeout_s)
     return ERR_OK;
 }
 
-enum err ckpt_xor_seal(struct ckpt_xor *x, const struct ckpt_manifest *manifest)
+/* Here the damage is told that was seen when segments came. */
+static enum err verify(struct ckpt_redundancy *self,
+                       const struct ckpt_redundancy_save *save)
 {
+    struct ckpt_xor *x = xor_of(self);
     struct ckpt_parity again;
     for (int i = 0; i < x->set_count; i++)
         if (x->sets[i].rounds > 0)
             ckpt_parity_seal(&x->sets[i].parity, x->sets[i].file.data);
-    ckpt_xor_release(x);
-    ckpt_crash_point("local-sealed", comm_rank(x->comm));
+    release(self);
+    ckpt_crash_point("local-sealed", comm_rank(self->comm));
     if (x->damaged)
         return err_set(ERR_IO, "%s", x->failure);
     for (int i = 0; i < x->set_count; i++)
         if (x->sets[i].rounds > 0)
-            TRY(ckpt_parity_read(x->sets[i].path, manifest,
-                                 x->sets[i].parity.manifest_crc, true, &again));
+            TRY(ckpt_parity_read(x->sets[i].path, save->manifest,
+                                 save->manifest_crc, true, &again));
     return ERR_OK;
 }
+
+const struct ckpt_redundancy_ops ckpt_xor_ops = {
+    .create = create,
+    .destroy = destroy,
+    .prepare = prepare,
+    .exchange = exchange,
+    .verify = verify,
+    .release = release,
+    .rebuild = ckpt_rebuild,
+};

@@ -17,42 +17,13 @@
 #ifndef TESSERA_CHECKPOINT_CKPT_XOR_H
 #define TESSERA_CHECKPOINT_CKPT_XOR_H
 
-#include <stdint.h>
-
-#include "checkpoint/ckpt_manifest.h"
-#include "src/base/err.h"
-#include "src/comm/comm.h"
-
-struct ckpt_xor;
+#include "checkpoint/ckpt_redundancy.h"
 
 /* Groups of group_max nodes at most (2 to CKPT_PARITY_MEMBERS_MAX; one more
- * only where a node would be left alone, with group_max 2). comm is borrowed.
- * ERR_UNSUPPORTED, the same on all ranks: nodes with so unequal numbers of
- * ranks that one of them would have too much to do at once. */
-enum err ckpt_xor_create(struct comm *comm, int group_max,
-                         struct ckpt_xor **out);
-/* Only when nothing is on its way; NULL is fine. */
-void ckpt_xor_destroy(struct ckpt_xor *x);
-
-/* Nodes in the smallest and in the largest group; 1: there is only one node,
- * and nothing is protected. */
-void ckpt_xor_groups(const struct ckpt_xor *x, int *smallest, int *largest);
-
-/* One save: check the own shard in `dir` against the manifest, whose text has
- * that CRC32C, map it, make and reserve parity files there. Rank r has a shard
- * if lengths[r] > 0. */
-enum err ckpt_xor_prepare(struct ckpt_xor *x, const char *dir,
-                          const struct ckpt_manifest *manifest,
-                          uint32_t manifest_crc, const int64_t *lengths);
-/* All ranks are prepared: exchange, and XOR what arrives into the parity; seal
- * tells damage on the way. Each message may take timeout_s: ERR_COMM names who
- * is missing, and leaves a communicator that is of no use. */
-enum err ckpt_xor_exchange(struct ckpt_xor *x, double timeout_s);
-/* Then: complete the parity files, let go
- * of them, read them again and check them. */
-enum err ckpt_xor_seal(struct ckpt_xor *x,
-                       const struct ckpt_manifest *manifest);
-/* Let go of what prepare made; after a failure before start. */
-void ckpt_xor_release(struct ckpt_xor *x);
+ * only where a node would be left alone, with group_max 2). create is
+ * ERR_UNSUPPORTED for nodes with so unequal numbers of ranks that one of them
+ * would have too much to do at once; prepare checks the own shard against the
+ * manifest; verify tells damage on the way. */
+extern const struct ckpt_redundancy_ops ckpt_xor_ops;
 
 #endif

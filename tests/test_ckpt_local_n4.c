@@ -18,13 +18,15 @@
 
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_local.h"
-#include "checkpoint/ckpt_partner.h"
+#include "checkpoint/ckpt_redundancy.h"
 #include "tests/ckpt_fixture.h"
 
 #define TIMEOUT_S 60.0
 #define RANKS 4
 
 static const int node_of[RANKS] = { 0, 0, 1, 2 };
+/* who has the copy of a rank's shard */
+static const int keeper_of[RANKS] = { 2, 2, 3, 0 };
 
 /* A host name of its own for each node, before communication starts. */
 static bool become_node(void)
@@ -75,58 +77,45 @@ static bool file_is(const char *path, int rank)
     return same;
 }
 
-static void test_keepers(struct comm *comm, const struct ckpt_partner *partner)
-{
-    static const int keepers[RANKS] = { 2, 2, 3, 0 };
-    for (int r = 0; r < RANKS; r++)
-        tap_is_int(ckpt_partner_keeper(partner, r), keepers[r],
-                   "the keeper of rank %d is on the next node", r);
-    (void)comm;
-}
-
-/* The files that this rank keeps, in its folder. */
-static int kept_files(const struct ckpt_partner *partner, int rank,
-                      const char *folder, struct ckpt_partner_file *files,
-                      char (*paths)[FSIO_PATH_MAX])
-{
-    int count = 0;
-    for (int r = 0; r < RANKS; r++) {
-        if (ckpt_partner_keeper(partner, r) != rank)
-            continue;
-        fsio_path(paths[count], "%s/kept-%d-by-%d", folder, r, rank);
-        files[count] = (struct ckpt_partner_file){ .rank = r,
-                                                   .path = paths[count],
-                                                   .bytes = file_bytes(r) };
-        count++;
-    }
-    return count;
-}
-
-static void test_copies(struct comm *comm, struct ckpt_partner *partner,
-                        const char *folder)
+/* Four files instead of shards, on their ranks and on those that keep them. */
+static void test_copies(struct comm *comm, const char *folder)
 {
     int rank = comm_rank(comm);
-    char own_path[FSIO_PATH_MAX];
-    static char paths[RANKS][FSIO_PATH_MAX];
-    struct ckpt_partner_file kept[RANKS];
-    fsio_path(own_path, "%s/own-%d", folder, rank);
-    bool written = write_file(own_path, rank);
-    struct ckpt_partner_file own = { .rank = rank,
-                                     .path = own_path,
-                                     .bytes = file_bytes(rank) };
-    int count = kept_files(partner, rank, folder, kept, paths);
-    enum err rc = ckpt_partner_prepare(partner, &own, kept, count);
-    everywhere(comm, written && rc == ERR_OK, "every rank is prepared");
-    rc = ckpt_partner_exchange(partner, comm_timeout_s(comm));
+    char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
+    int numbers[RANKS] = { 0, 1, 2, 3 };
+    struct ckpt_shard shards[RANKS] = { 0 };
+    struct ckpt_manifest manifest = { .shards = shards, .shard_count = RANKS };
+    struct ckpt_redundancy_save save = { .dir = dir,
+                                         .manifest = &manifest,
+                                         .shards = numbers };
+    struct ckpt_redundancy *copies = NULL;
+    for (int r = 0; r < RANKS; r++) {
+        snprintf(shards[r].file, sizeof shards[r].file, "shard-%d", r);
+        shards[r].bytes = file_bytes(r);
+    }
+    fsio_path(dir, "%s/copies-%d", folder, rank);
+    fsio_path(path, "%s/shard-%d", dir, rank);
+    bool written = fsio_mkdirs(dir) == ERR_OK && write_file(path, rank);
+    enum err rc = ckpt_redundancy_create(comm, 0, dir, &copies);
+    everywhere(comm, written && rc == ERR_OK, "copies");
+    rc = copies->ops->prepare(copies, &save);
+    everywhere(comm, rc == ERR_OK, "every rank is prepared");
+    rc = copies->ops->exchange(copies, comm_timeout_s(comm));
     everywhere(comm, rc == ERR_OK, "everything has arrived");
     bool same = true;
-    for (int i = 0; i < count; i++)
-        same &= file_is(kept[i].path, kept[i].rank);
-    everywhere(comm, same, "the copies are the same bytes");
-    rc = ckpt_partner_prepare(partner, &own, kept, count);
-    ckpt_partner_release(partner);
+    int count = 0;
+    for (int r = 0; r < RANKS; r++) {
+        fsio_path(path, "%s/shard-%d", dir, r);
+        bool kept = keeper_of[r] == rank;
+        count += kept;
+        same &= kept || r == rank ? file_is(path, r) : !fsio_exists(path);
+    }
+    everywhere(comm, same, "the copies are the same bytes on the next node");
+    rc = copies->ops->prepare(copies, &save);
+    copies->ops->release(copies);
     everywhere(comm, (count == 0) == (rc == ERR_OK),
                "a file that is there already is an error, and no more");
+    ckpt_redundancy_destroy(copies);
 }
 
 /* --- putting together --- */
@@ -151,15 +140,14 @@ static bool copy_file(const char *run, int64_t step, const char *local,
 
 /* A checkpoint of the run as the nodes would have it: own shards, those of the
  * ranks that they keep, and the manifest. */
-static bool spread(struct comm *comm, const struct ckpt_partner *partner,
-                   const char *run, int64_t step, const char *local)
+static bool spread(struct comm *comm, const char *run, int64_t step,
+                   const char *local)
 {
     bool good = true;
     for (int r = 0; r < RANKS; r++) {
         char name[64];
         snprintf(name, sizeof name, "shard-%05d-of-%05d.h5", r, RANKS);
-        if (r == comm_rank(comm) ||
-            ckpt_partner_keeper(partner, r) == comm_rank(comm))
+        if (r == comm_rank(comm) || keeper_of[r] == comm_rank(comm))
             good &= copy_file(run, step, local, name);
     }
     return good && copy_file(run, step, local, CKPT_MANIFEST_FILE);
@@ -197,8 +185,7 @@ static void damage_manifest(struct comm *comm, const char *local, int64_t step,
     comm_barrier(comm);
 }
 
-static void test_choose(struct comm *comm, const struct ckpt_partner *partner,
-                        const char *folder)
+static void test_choose(struct comm *comm, const char *folder)
 {
     char run[FSIO_PATH_MAX], local[FSIO_PATH_MAX];
     fsio_path(run, "%s/run", folder);
@@ -208,7 +195,7 @@ static void test_choose(struct comm *comm, const struct ckpt_partner *partner,
     for (int64_t step = 1; step <= 3; step++) {
         everywhere(comm,
                    fixture_save(comm, run, step, step, 0) == ERR_OK &&
-                       spread(comm, partner, run, step, local),
+                       spread(comm, run, step, local),
                    "a step is on its nodes");
         comm_barrier(comm);
     }
@@ -256,19 +243,17 @@ static bool committed(enum err rc, const struct ckpt_progress *progress,
 }
 
 /* What rank r saved under `step` is what this rank finds in its folder. */
-static bool keeps(const struct ckpt_partner *partner, const char *local,
-                  int rank, int of, int64_t step)
+static bool keeps(const char *local, int rank, int of, int64_t step)
 {
     char dir[FSIO_PATH_MAX], path[FSIO_PATH_MAX];
     bool should = of == rank || node_of[of] == node_of[rank] ||
-                  node_of[ckpt_partner_keeper(partner, of)] == node_of[rank];
+                  node_of[keeper_of[of]] == node_of[rank];
     ckpt_index_path(dir, local, step);
     fsio_path(path, "%s/shard-%05d-of-%05d.h5", dir, of, RANKS);
     return fsio_exists(path) == should;
 }
 
-static void test_save(struct comm *comm, const struct ckpt_partner *partner,
-                      const char *folder)
+static void test_save(struct comm *comm, const char *folder)
 {
     int rank = comm_rank(comm);
     char run[FSIO_PATH_MAX], local[FSIO_PATH_MAX], block[FSIO_PATH_MAX];
@@ -289,7 +274,7 @@ static void test_save(struct comm *comm, const struct ckpt_partner *partner,
     everywhere(comm, committed(rc, &progress, 5), "a local save is committed");
     bool good = true;
     for (int r = 0; r < RANKS; r++)
-        good &= keeps(partner, local, rank, r, 5);
+        good &= keeps(local, rank, r, 5);
     everywhere(comm, good, "each node has its own shards and those it keeps");
     everywhere(comm, fixture_count(run, "step-") == 0,
                "nothing is in the run directory");
@@ -398,7 +383,6 @@ static int run_command(struct comm *comm, char **words, int count)
 int main(int argc, char **argv)
 {
     struct comm *comm = NULL;
-    struct ckpt_partner *partner = NULL;
     char folder[FSIO_PATH_MAX] = "";
     bool named = become_node();
     if (comm_create("auto", &argc, &argv, TIMEOUT_S, &comm) != ERR_OK) {
@@ -420,12 +404,9 @@ int main(int argc, char **argv)
     if (comm_rank(comm) == 0)
         fixture_folder(folder);
     comm_broadcast(comm, folder, sizeof folder, 0);
-    everywhere(comm, ckpt_partner_create(comm, &partner) == ERR_OK, "partners");
-    test_keepers(comm, partner);
-    test_copies(comm, partner, folder);
-    test_choose(comm, partner, folder);
-    test_save(comm, partner, folder);
-    ckpt_partner_destroy(partner);
+    test_copies(comm, folder);
+    test_choose(comm, folder);
+    test_save(comm, folder);
     comm_barrier(comm);
     if (comm_rank(comm) == 0)
         fsio_remove_tree(folder);

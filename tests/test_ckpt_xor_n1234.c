@@ -4,7 +4,7 @@
 
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_parity.h"
-#include "checkpoint/ckpt_xor.h"
+#include "checkpoint/ckpt_redundancy.h"
 #include "tests/ckpt_world.h"
 
 static int members_of(int ranks, int group)
@@ -22,13 +22,16 @@ static void test_groups(const struct world *world)
                   { 3, 8, 3, 3 }, { 3, 3, 3, 3 }, { 3, 2, 3, 3 },
                   { 4, 8, 4, 4 }, { 4, 3, 2, 2 }, { 4, 2, 2, 2 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct ckpt_xor *x = NULL;
+        struct ckpt_redundancy *parity = NULL;
         int smallest = 0, largest = 0;
         if (cases[i].ranks != world->ranks)
             continue;
-        if (ckpt_xor_create(world->comm, cases[i].group, &x) == ERR_OK)
-            ckpt_xor_groups(x, &smallest, &largest);
-        ckpt_xor_destroy(x);
+        if (ckpt_redundancy_create(world->comm, cases[i].group, world->local,
+                                   &parity) == ERR_OK) {
+            smallest = parity->smallest;
+            largest = parity->largest;
+        }
+        ckpt_redundancy_destroy(parity);
         tap_ok(smallest == cases[i].smallest && largest == cases[i].largest,
                "%d nodes in groups of up to %d: %d to %d", world->ranks,
                cases[i].group, smallest, largest);
