@@ -73,24 +73,16 @@ out:
     return rc;
 }
 
-/* All ranks get rank 0's text of a manifest and parse it; no bytes: there is
- * none. `text` is freed. */
-static enum err share_manifest(struct load *load, char *text, size_t bytes)
+/* All ranks: the candidate's manifest, which only rank 0 reads. */
+static enum err take_manifest(struct load *load)
 {
     enum err rc = ERR_OK;
-    bool first = comm_rank(load->comm) == 0;
-    int64_t size = (int64_t)bytes;
-    TRY_OUT(comm_broadcast(load->comm, &size, sizeof size, 0));
-    if (size == 0)
-        goto out;
-    bytes = (size_t)size;
-    if (!first) {
-        text = malloc(bytes);
-        if (text == NULL)
-            rc = err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
-    }
+    char *text = NULL;
+    size_t bytes = 0;
+    if (comm_rank(load->comm) == 0)
+        rc = read_manifest(load, &text, &bytes);
     TRY_OUT(comm_agree(load->comm, rc));
-    TRY_OUT(comm_broadcast(load->comm, text, bytes, 0));
+    TRY_OUT(ckpt_manifest_share(load->comm, 0, &text, &bytes));
     rc = ckpt_manifest_parse(text, bytes, load->dir, &load->manifest);
     TRY_OUT(comm_agree(load->comm, rc));
 out:
@@ -99,31 +91,16 @@ out:
 }
 
 /* All ranks: the newest step that the run directory has left is the candidate.
- * Only rank 0 reads the manifest. */
+ */
 static enum err next_of_run(struct load *load, int64_t step, bool *damaged)
 {
-    enum err rc = ERR_OK;
-    char *text = NULL;
-    size_t bytes = 0;
-    bool first = comm_rank(load->comm) == 0;
-    rc = ckpt_index_path(load->dir, load->run_dir, step);
-    TRY_OUT(comm_agree(load->comm, rc));
-    if (first) {
+    enum err rc = ckpt_index_path(load->dir, load->run_dir, step);
+    TRY(comm_agree(load->comm, rc));
+    if (comm_rank(load->comm) == 0)
         load->left--;
-        rc = read_manifest(load, &text, &bytes);
-    }
-    rc = comm_agree(load->comm, rc);
+    rc = take_manifest(load);
     *damaged = rc == ERR_CHECKPOINT;
-    if (*damaged) {
-        rc = ERR_OK;
-        goto out;
-    }
-    TRY_OUT(rc);
-    rc = share_manifest(load, text, bytes);
-    text = NULL;
-out:
-    free(text);
-    return rc;
+    return *damaged ? ERR_OK : rc;
 }
 
 /* The caller accepts the candidate and its tensors are the items'. */
@@ -255,20 +232,9 @@ static enum err load_newest(struct load *load)
 
 static enum err load_folder(struct load *load)
 {
-    enum err rc = ERR_OK;
-    char *text = NULL;
-    size_t bytes = 0;
     bool damaged;
-    if (comm_rank(load->comm) == 0)
-        rc = read_manifest(load, &text, &bytes);
-    TRY_OUT(comm_agree(load->comm, rc));
-    rc = share_manifest(load, text, bytes);
-    text = NULL;
-    TRY_OUT(rc);
-    TRY_OUT(load_candidate(load, &damaged));
-out:
-    free(text);
-    return rc;
+    TRY(take_manifest(load));
+    return load_candidate(load, &damaged);
 }
 
 /* Give out what was loaded, if it was, and free the rest. */

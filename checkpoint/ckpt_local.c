@@ -62,25 +62,18 @@ static int64_t newest_here(const char *local_dir, const char *run_uuid,
 static enum err share_manifest(struct comm *comm, int64_t step, int64_t mine,
                                char **text, size_t *bytes, bool *same)
 {
-    enum err rc = ERR_OK;
     int64_t root = mine == step ? comm_rank(comm) : comm_size(comm);
-    int64_t size = (int64_t)*bytes;
     TRY(comm_all_reduce_i64(comm, &root, 1, COMM_MIN));
     bool first = root == comm_rank(comm);
-    TRY(comm_broadcast(comm, &size, sizeof size, (int)root));
-    char *shared = malloc((size_t)size + 1);
-    if (shared == NULL)
-        rc = err_set(ERR_MEMORY, "manifest: out of memory");
-    if (first && shared != NULL)
-        memcpy(shared, *text, (size_t)size);
-    rc = comm_agree(comm, rc);
-    if (rc == ERR_OK)
-        rc = comm_broadcast(comm, shared, (size_t)size, (int)root);
-    *same = rc == ERR_OK && mine == step && *bytes == (size_t)size &&
-            memcmp(*text, shared, *bytes) == 0;
-    free(*text);
+    char *shared = first ? *text : NULL;
+    size_t size = first ? *bytes : 0;
+    enum err rc = ckpt_manifest_share(comm, (int)root, &shared, &size);
+    *same = rc == ERR_OK && mine == step && *bytes == size &&
+            memcmp(*text, shared, size) == 0;
+    if (!first)
+        free(*text);
     *text = shared;
-    *bytes = (size_t)size;
+    *bytes = size;
     return rc;
 }
 

@@ -235,6 +235,22 @@ enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
     return ERR_OK;
 }
 
+enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
+                             size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    int64_t size = (int64_t)*bytes;
+    TRY(comm_broadcast(comm, &size, sizeof size, root));
+    if (comm_rank(comm) != root) {
+        *bytes = (size_t)size;
+        *text = malloc(*bytes + 1);
+        if (*text == NULL)
+            rc = err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
+    }
+    TRY(comm_agree(comm, rc));
+    return comm_broadcast(comm, *text, *bytes, root);
+}
+
 struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest)
 {
     struct ckpt_item *items =

@@ -127,6 +127,11 @@ enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
 enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
                             size_t *bytes, struct ckpt_manifest **out);
 
+/* All ranks get root's text; *text is malloc'ed, and to be freed after an error
+ * too. Collective. */
+enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
+                             size_t *bytes);
+
 /* Every shard is there and has its size; reads no contents. The view is not
  * looked at: a step is not lost with it. */
 enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,

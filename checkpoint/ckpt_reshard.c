@@ -127,35 +127,6 @@ static enum err plan(struct reshard *reshard)
     return ERR_OK;
 }
 
-static enum err write_manifest(const struct reshard *reshard)
-{
-    enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes;
-    struct ckpt_manifest *check = NULL;
-    struct ckpt_manifest_head head = { .step = reshard->manifest->step,
-                                       .ranks = reshard->ranks,
-                                       .attempt = "reshard",
-                                       .state = reshard->manifest->state,
-                                       .items = reshard->items,
-                                       .item_count =
-                                           reshard->manifest->tensor_count };
-    TRY_OUT(fsio_path(path, "%s/%s", reshard->tmp, CKPT_MANIFEST_FILE));
-    TRY_OUT(ckpt_manifest_format(&head, reshard->records, reshard->writers,
-                                 &text, &bytes));
-    TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
-    TRY_OUT(ckpt_view_write(reshard->tmp, check, &head.view));
-    free(text);
-    TRY_OUT(ckpt_manifest_format(&head, reshard->records, reshard->writers,
-                                 &text, &bytes));
-    TRY_OUT(fsio_write_atomic(path, text, bytes));
-out:
-    ckpt_manifest_destroy(check);
-    free(text);
-    return rc;
-}
-
 static enum err copy(struct reshard *reshard)
 {
     uint64_t free_bytes;
@@ -176,7 +147,14 @@ static enum err copy(struct reshard *reshard)
     for (int rank = 0; rank < reshard->ranks; rank++)
         if (set_parts(reshard, rank) > 0)
             TRY(write_shard(reshard, rank, writer++));
-    return write_manifest(reshard);
+    struct ckpt_manifest_head head = { .step = manifest->step,
+                                       .ranks = reshard->ranks,
+                                       .attempt = "reshard",
+                                       .state = manifest->state,
+                                       .items = reshard->items,
+                                       .item_count = manifest->tensor_count };
+    return ckpt_view_seal(reshard->tmp, &head, reshard->records,
+                          reshard->writers);
 }
 
 /* `out` without slashes at its end, and the folder that it will be in. */

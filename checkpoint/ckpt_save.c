@@ -13,6 +13,7 @@
 #include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_named.h"
 #include "checkpoint/ckpt_shard.h"
+#include "checkpoint/ckpt_view.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 
@@ -144,56 +145,48 @@ out:
     return rc;
 }
 
-enum err ckpt_save_manifest(const struct ckpt_save *save,
-                            const struct ckpt_view *view, char **text,
-                            size_t *bytes)
+/* Head and shard records of the manifest; *records points into the save's. */
+static enum err describe(const struct ckpt_save *save,
+                         struct ckpt_manifest_head *head, char ***records)
 {
-    struct ckpt_manifest_head head = { .step = save->step,
-                                       .ranks = save->ranks,
-                                       .attempt = save->attempt,
-                                       .state = save->state,
-                                       .items = save->items,
-                                       .item_count = save->item_count };
     char *record = save->records;
-    char **records = calloc((size_t)save->writers + 1, sizeof *records);
-    *text = NULL;
-    if (records == NULL)
-        return err_set(ERR_MEMORY, "checkpoint: out of memory");
-    if (view != NULL)
-        head.view = *view;
     int count = 0;
+    *head = (struct ckpt_manifest_head){ .step = save->step,
+                                         .ranks = save->ranks,
+                                         .attempt = save->attempt,
+                                         .state = save->state,
+                                         .items = save->items,
+                                         .item_count = save->item_count };
+    *records = calloc((size_t)save->writers + 1, sizeof **records);
+    if (*records == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory");
     for (int r = 0; r < save->ranks; record += save->lengths[r], r++)
         if (save->lengths[r] > 0)
-            records[count++] = record;
+            (*records)[count++] = record;
     assert(count == save->writers);
-    enum err rc = ckpt_manifest_format(&head, records, count, text, bytes);
+    return ERR_OK;
+}
+
+enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
+                            size_t *bytes)
+{
+    struct ckpt_manifest_head head;
+    char **records;
+    *text = NULL;
+    TRY(describe(save, &head, &records));
+    enum err rc =
+        ckpt_manifest_format(&head, records, save->writers, text, bytes);
     free(records);
     return rc;
 }
 
-/* What could not be loaded must not be committed; parsing also finds elements
- * that no rank or two ranks wrote. */
-static enum err write_manifest(struct ckpt_save *save)
+static enum err seal(const struct ckpt_save *save)
 {
-    enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes;
-    struct ckpt_manifest *check = NULL;
-    struct ckpt_view view;
-    TRY_OUT(fsio_path(path, "%s/%s", save->tmp, CKPT_MANIFEST_FILE));
-    TRY_OUT(ckpt_save_manifest(save, NULL, &text, &bytes));
-    TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
-    TRY_OUT(ckpt_manifest_check_sizes(check, save->tmp));
-    ckpt_crash_point("manifest-checked", save->rank);
-    TRY_OUT(ckpt_view_write(save->tmp, check, &view));
-    ckpt_crash_point("view-written", save->rank);
-    free(text);
-    TRY_OUT(ckpt_save_manifest(save, &view, &text, &bytes));
-    TRY_OUT(fsio_write_atomic(path, text, bytes));
-out:
-    ckpt_manifest_destroy(check);
-    free(text);
+    struct ckpt_manifest_head head;
+    char **records;
+    TRY(describe(save, &head, &records));
+    enum err rc = ckpt_view_seal(save->tmp, &head, records, save->writers);
+    free(records);
     return rc;
 }
 
@@ -214,7 +207,7 @@ static void tidy(const struct ckpt_save *save)
 enum err ckpt_save_commit(struct ckpt_save *save)
 {
     ckpt_crash_point("records-gathered", save->rank);
-    TRY(write_manifest(save));
+    TRY(seal(save));
     ckpt_crash_point("manifest-written", save->rank);
     if (save->options.may_commit != NULL)
         TRY(save->options.may_commit(save->options.record_arg));

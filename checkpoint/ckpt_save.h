@@ -6,7 +6,6 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_manifest.h"
-#include "checkpoint/ckpt_view.h"
 #include "src/base/fsio.h"
 
 struct ckpt_save {
@@ -40,10 +39,9 @@ enum err ckpt_save_begin(struct ckpt_save *save);
 /* Write this rank's shard and its record. */
 enum err ckpt_save_write(struct ckpt_save *save);
 
-/* Rank 0: the manifest of the gathered records; view may be NULL, *text is
+/* Rank 0: the manifest of the gathered records, without a view; *text is
  * malloc'ed. */
-enum err ckpt_save_manifest(const struct ckpt_save *save,
-                            const struct ckpt_view *view, char **text,
+enum err ckpt_save_manifest(const struct ckpt_save *save, char **text,
                             size_t *bytes);
 
 /* Rank 0: manifest, commit, LATEST, retention. */

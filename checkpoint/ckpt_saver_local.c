@@ -96,7 +96,7 @@ enum err ckpt_saver_local_write(struct ckpt_saver *saver)
 enum err ckpt_saver_local_format(struct ckpt_saver *saver)
 {
     struct ckpt_saver_local *local = saver->local;
-    TRY(ckpt_save_manifest(&saver->save, NULL, &local->text, &local->bytes));
+    TRY(ckpt_save_manifest(&saver->save, &local->text, &local->bytes));
     saver->outcome.bytes = (int64_t)local->bytes;
     return ERR_OK;
 }

@@ -136,51 +136,28 @@ static enum err copy_shards(struct scavenge *s)
 
 /* --- the commit --- */
 
-/* That of the nodes names no view: only here is there one. What could not be
- * loaded must not be committed. */
-static enum err write_manifest(const struct scavenge *s,
-                               const struct ckpt_item *items, char **records)
+/* Commits, on rank 0: the manifest of the nodes names no view, only here is
+ * there one. Older checkpoints stay: how many to keep is the run's affair. */
+static enum err commit(const struct scavenge *s)
 {
     enum err rc = ERR_OK;
     const struct ckpt_manifest *manifest = s->local.manifest;
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    size_t bytes;
-    struct ckpt_manifest *check = NULL;
+    int count = manifest->shard_count;
     struct ckpt_manifest_head head = { .step = manifest->step,
                                        .ranks = manifest->ranks,
                                        .attempt = s->attempt,
                                        .state = manifest->state,
-                                       .items = items,
                                        .item_count = manifest->tensor_count };
-    for (int i = 0; i < manifest->shard_count; i++)
-        TRY_OUT(ckpt_manifest_shard_text(&manifest->shards[i], &records[i]));
-    TRY_OUT(fsio_path(path, "%s/%s", s->tmp, CKPT_MANIFEST_FILE));
-    TRY_OUT(ckpt_view_write(s->tmp, manifest, &head.view));
-    TRY_OUT(ckpt_manifest_format(&head, records, manifest->shard_count, &text,
-                                 &bytes));
-    TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
-    TRY_OUT(ckpt_manifest_check_sizes(check, s->tmp));
-    TRY_OUT(fsio_write_atomic(path, text, bytes));
-out:
-    ckpt_manifest_destroy(check);
-    free(text);
-    return rc;
-}
-
-/* Commits, on rank 0. Older checkpoints stay: how many to keep is the run's
- * affair. */
-static enum err commit(const struct scavenge *s)
-{
-    enum err rc = ERR_OK;
-    int count = s->local.manifest->shard_count;
-    struct ckpt_item *items = ckpt_manifest_items(s->local.manifest);
+    struct ckpt_item *items = ckpt_manifest_items(manifest);
     char **records = calloc((size_t)count + 1, sizeof *records);
     if (items == NULL || records == NULL) {
         rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
         goto out;
     }
-    TRY_OUT(write_manifest(s, items, records));
+    head.items = items;
+    for (int i = 0; i < count; i++)
+        TRY_OUT(ckpt_manifest_shard_text(&manifest->shards[i], &records[i]));
+    TRY_OUT(ckpt_view_seal(s->tmp, &head, records, count));
     TRY_OUT(ckpt_index_commit(s->run_dir, s->local.step, s->tmp, true));
     if (ckpt_index_latest_write(s->run_dir, s->local.step) != ERR_OK)
         log_warn("LATEST is not up to date: %s", err_text());

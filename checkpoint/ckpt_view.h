@@ -20,11 +20,13 @@
 #define CKPT_VIEW_WEIGHTS "weights"
 #define CKPT_VIEW_CONFIG "config"
 
-/* Write the view of these tensors and shards (the manifest's own view is not
- * looked at) into the folder, durably. */
-enum err ckpt_view_write(const char *checkpoint_dir,
-                         const struct ckpt_manifest *manifest,
-                         struct ckpt_view *view);
+/* Complete a checkpoint's folder, whose shards are there: its view, and its
+ * manifest of this head (in which `view` is set) and these shard records. What
+ * could not be loaded is no checkpoint: ERR_CHECKPOINT when elements were
+ * written by no rank or by two, or a file has not its size. */
+enum err ckpt_view_seal(const char *checkpoint_dir,
+                        struct ckpt_manifest_head *head, char *const *records,
+                        int record_count);
 
 /* Write a view that is lost or damaged again: the same bytes. ERR_UNSUPPORTED
  * when these would be others than the manifest tells of. */

@@ -121,11 +121,7 @@ static enum err write_all(const char *dir, const char *how, int ranks,
                           int folder_files)
 {
     enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
     char *records[RANKS_MAX] = { NULL };
-    char *text = NULL;
-    size_t bytes;
-    struct ckpt_manifest *manifest = NULL;
     json_t *state = json_object();
     struct ckpt_manifest_head head = { .step = 1,
                                        .ranks = ranks,
@@ -134,19 +130,11 @@ static enum err write_all(const char *dir, const char *how, int ranks,
                                        .items = tensors,
                                        .item_count = TENSORS };
     TRY_OUT(fsio_mkdirs(dir));
-    TRY_OUT(fsio_path(path, "%s/%s", dir, CKPT_MANIFEST_FILE));
     for (int r = 0; r < ranks; r++)
         TRY_OUT(write_one(dir, how, r, ranks, folder_files, &records[r]));
-    TRY_OUT(ckpt_manifest_format(&head, records, ranks, &text, &bytes));
-    TRY_OUT(ckpt_manifest_parse(text, bytes, dir, &manifest));
-    TRY_OUT(ckpt_view_write(dir, manifest, &head.view));
-    free(text);
-    TRY_OUT(ckpt_manifest_format(&head, records, ranks, &text, &bytes));
-    TRY_OUT(fsio_write_atomic(path, text, bytes));
+    TRY_OUT(ckpt_view_seal(dir, &head, records, ranks));
 out:
-    ckpt_manifest_destroy(manifest);
     json_decref(state);
-    free(text);
     for (int r = 0; r < ranks; r++)
         free(records[r]);
     return rc;
