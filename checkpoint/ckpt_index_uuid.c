@@ -107,6 +107,5 @@ enum err ckpt_index_uuid_write(const char *run_dir, const char *uuid)
     TRY(ckpt_index_root(root, run_dir));
     TRY(fsio_mkdirs(root));
     TRY(fsio_path(path, "%s/%s", root, CKPT_INDEX_UUID));
-    TRY(fsio_write_atomic(path, uuid, strlen(uuid)));
-    return ERR_OK;
+    return fsio_write_atomic(path, uuid, strlen(uuid));
 }

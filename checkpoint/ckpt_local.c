@@ -121,13 +121,12 @@ static enum err complete(struct comm *comm, struct ckpt_local *local,
                                  .manifest_crc = manifest_crc,
                                  .holds = local->holds,
                                  .here = same };
-    TRY_OUT(ckpt_redundancy_rebuild(comm, &lost, &rebuilt));
+    TRY(ckpt_redundancy_rebuild(comm, &lost, &rebuilt));
     if (!rebuilt)
         return ERR_OK;
     free(local->holds);
     local->holds = NULL;
-    TRY(take_stock(comm, local, same, whole));
-    return ERR_OK;
+    return take_stock(comm, local, same, whole);
 }
 
 /* Tries one candidate, the newest below; sets out->step, -1 when there is

@@ -287,14 +287,13 @@ static enum err read_block(struct ckpt_read *reader, const struct block *block,
         return ERR_OK;
     uint32_t want = shard->blocks[piece->block + block->index];
     uint32_t crc = crc32c(0, *data, (size_t)(block->end - block->begin));
-    if (crc != want) {
+    if (crc != want)
         return err_set(
             ERR_CHECKPOINT,
             "%s: tensor %s damaged in bytes [%" PRId64 ", %" PRId64
             ") of the file (CRC32C %08" PRIx32 ", must be %08" PRIx32 ")",
             reader->path, reader->manifest->tensors[piece->tensor].name,
             block->begin, block->end, crc, want);
-    }
     reader->verified = block->begin;
     return ERR_OK;
 }

@@ -1,6 +1,5 @@
 /* Makes one lost shard again: the members that are left pass segments along a
  * chain, each adding what it has by XOR. */
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt_crash.h"
+#include "checkpoint/ckpt_map.h"
 #include "checkpoint/ckpt_read.h"
 #include "checkpoint/ckpt_rebuild_private.h"
 #include "src/base/fsio.h"
@@ -25,24 +25,17 @@ static int place_in(const struct ckpt_rebuild_run *b,
     return -1;
 }
 
+/* The room of the lost shard, which grows there. */
 static enum err make_file(const struct ckpt_rebuild_run *b,
                           const struct ckpt_rebuild_job *job)
 {
-    enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX];
+    struct ckpt_map map;
     const struct ckpt_shard *shard = &b->lost->manifest->shards[job->shard];
     TRY(fsio_path(path, "%s/%s", b->tmp, shard->file));
-    memcpy(parent, path, sizeof parent);
-    *strrchr(parent, '/') = '\0';
-    TRY(fsio_mkdirs(parent));
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_errno("%s: open", path);
-    errno = posix_fallocate(fd, 0, (off_t)shard->bytes);
-    if (errno != 0)
-        rc = err_errno("%s: reserve %" PRId64 " bytes", path, shard->bytes);
-    close(fd);
-    return rc;
+    TRY(ckpt_map_file(path, shard->bytes, true, &map));
+    ckpt_map_release(&map);
+    return ERR_OK;
 }
 
 enum err ckpt_rebuild_chain_check(const struct ckpt_rebuild_run *b,

@@ -167,7 +167,6 @@ static enum err put_piece(struct writer *w, const struct ckpt_piece *piece)
 
 static enum err put_all(struct writer *w)
 {
-    enum err rc = ERR_OK;
     int64_t done = 0;
     int64_t payload = 0;
     for (int i = 0; i < w->shard->piece_count; i++)
@@ -175,11 +174,9 @@ static enum err put_all(struct writer *w)
     w->left = (payload + 1) / 2;
     for (int i = 0; i < w->shard->piece_count; i++) {
         const struct ckpt_piece *piece = &w->shard->pieces[i];
-        if (piece->offset < done || w->crc_offset < piece->offset) {
-            rc =
-                err_set(ERR_INTERNAL, "%s: datasets are not in order", w->path);
-            return rc;
-        }
+        if (piece->offset < done || w->crc_offset < piece->offset)
+            return err_set(ERR_INTERNAL, "%s: datasets are not in order",
+                           w->path);
         TRY(put_frame(w, done, piece->offset));
         TRY(put_piece(w, piece));
         done = piece->offset + piece->bytes;

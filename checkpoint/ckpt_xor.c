@@ -223,18 +223,17 @@ static void describe(struct set *set, const struct ckpt_redundancy_save *save)
 
 static enum err make_file(struct set *set, const char *dir)
 {
-    enum err rc = ERR_OK;
     struct ckpt_parity *parity = &set->parity;
     size_t window = (size_t)parity->members * (size_t)set->segment;
     size_t sums = (size_t)parity->members * (size_t)set->rounds;
     set->sent = calloc(2 * sums, sizeof *set->sent);
-    set->received = set->sent != NULL ? set->sent + sums : NULL;
+    bool good = set->sent != NULL;
+    set->received = good ? set->sent + sums : NULL;
     for (int w = 0; w < WINDOWS && w < set->rounds; w++) {
         set->windows[w] = malloc(window);
-        if (set->windows[w] == NULL)
-            rc = ERR_MEMORY;
+        good = good && set->windows[w] != NULL;
     }
-    if (set->sent == NULL || rc != ERR_OK)
+    if (!good)
         return err_set(ERR_MEMORY, "node-local parity: out of memory");
     TRY(ckpt_parity_path(set->path, dir, parity));
     return ckpt_map_file(set->path, ckpt_parity_offset(parity) + parity->bytes,
