@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_manifest.h"
-#include "checkpoint/ckpt_read.h"
-#include "checkpoint/ckpt_view.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_read.h"
+#include "checkpoint/files/ckpt_view.h"
 
 enum err ckpt_sweep(const char *run_dir)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "checkpoint/ckpt_place.h"
-#include "checkpoint/ckpt_read.h"
+#include "checkpoint/files/ckpt_read.h"
 
 /* Two rounds are in flight; each slot has at most one receive and two sends,
  * which fits into comm's pool of requests. */

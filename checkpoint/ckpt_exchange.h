@@ -10,6 +10,7 @@
 #ifndef TESSERA_CHECKPOINT_CKPT_EXCHANGE_H
 #define TESSERA_CHECKPOINT_CKPT_EXCHANGE_H
 
+#include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_plan.h"
 
 #define CKPT_EXCHANGE_BYTES ((int64_t)4 * CKPT_BLOCK_BYTES)

@@ -7,10 +7,10 @@
 
 #include "checkpoint/ckpt.h"
 #include "checkpoint/ckpt_exchange.h"
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_local.h"
-#include "checkpoint/ckpt_manifest.h"
 #include "checkpoint/ckpt_match.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_manifest.h"
+#include "checkpoint/local/ckpt_local.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/log.h"

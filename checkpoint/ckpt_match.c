@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_named.h"
 #include "checkpoint/ckpt_place.h"
+#include "checkpoint/files/ckpt_named.h"
 #include "src/base/log.h"
 
 #define MISMATCHES_LOGGED 20

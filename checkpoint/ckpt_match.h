@@ -2,7 +2,8 @@
 #ifndef TESSERA_CHECKPOINT_CKPT_MATCH_H
 #define TESSERA_CHECKPOINT_CKPT_MATCH_H
 
-#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/ckpt.h"
+#include "checkpoint/files/ckpt_manifest.h"
 
 /* *item_of_tensor (malloc'ed): the item of every tensor, -1 where options
  * ignore it. All differences of names, dtypes and shapes, and parts outside

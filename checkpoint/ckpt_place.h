@@ -3,7 +3,7 @@
 #ifndef TESSERA_CHECKPOINT_CKPT_PLACE_H
 #define TESSERA_CHECKPOINT_CKPT_PLACE_H
 
-#include "checkpoint/ckpt_part.h"
+#include "checkpoint/files/ckpt_part.h"
 #include "src/base/dtype.h"
 #include "src/base/err.h"
 

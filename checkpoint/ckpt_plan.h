@@ -11,7 +11,7 @@
 #ifndef TESSERA_CHECKPOINT_CKPT_PLAN_H
 #define TESSERA_CHECKPOINT_CKPT_PLAN_H
 
-#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_manifest.h"
 
 struct ckpt_plan;
 

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_crash.h"
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_named.h"
-#include "checkpoint/ckpt_shard.h"
-#include "checkpoint/ckpt_view.h"
+#include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_named.h"
+#include "checkpoint/files/ckpt_shard.h"
+#include "checkpoint/files/ckpt_view.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 

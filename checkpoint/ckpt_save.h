@@ -5,7 +5,7 @@
 #define TESSERA_CHECKPOINT_CKPT_SAVE_H
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/fsio.h"
 
 struct ckpt_save {

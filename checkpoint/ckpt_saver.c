@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_crash.h"
-#include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_stage.h"
+#include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
 
 #define TIMEOUT_S 600.0

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_crash.h"
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_nodes.h"
-#include "checkpoint/ckpt_redundancy.h"
 #include "checkpoint/ckpt_saver_private.h"
+#include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/local/ckpt_nodes.h"
+#include "checkpoint/local/ckpt_redundancy.h"
 #include "src/base/crc32c.h"
 #include "src/base/log.h"
 

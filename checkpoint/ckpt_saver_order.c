@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_crash.h"
 #include "checkpoint/ckpt_saver_private.h"
+#include "checkpoint/files/ckpt_crash.h"
 #include "src/base/clock.h"
 
 /* --- the outcome ---------------------------------------------------------- */

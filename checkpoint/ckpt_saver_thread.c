@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "checkpoint/ckpt_crash.h"
+#include "checkpoint/files/ckpt_crash.h"
 
 #define NANOSECONDS 1000000000
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/crc32c.h"
 #include "src/base/fsio.h"
 #include "tests/tap.h"

@@ -4,9 +4,9 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_manifest.h"
-#include "checkpoint/ckpt_read.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_read.h"
 #include "src/base/digest.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"

@@ -4,8 +4,8 @@
 #include <sys/wait.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_crash.h"
-#include "checkpoint/ckpt_index.h"
+#include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 

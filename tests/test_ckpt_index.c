@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_index.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 

@@ -1,9 +1,9 @@
 /* Where datasets lie and how long shards are, direct transfers, and whether
  * pieces cover a tensor. */
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_cover.h"
-#include "checkpoint/ckpt_io.h"
-#include "checkpoint/ckpt_shard.h"
+#include "checkpoint/files/ckpt_cover.h"
+#include "checkpoint/files/ckpt_io.h"
+#include "checkpoint/files/ckpt_shard.h"
 #include "src/base/log.h"
 #include "src/model/params.h"
 #include "tests/ckpt_fixture.h"

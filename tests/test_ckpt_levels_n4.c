@@ -11,8 +11,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_scavenge.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/tools/ckpt_scavenge.h"
 #include "tests/ckpt_fixture.h"
 
 #define TIMEOUT_S 60.0

@@ -4,8 +4,8 @@
 #include <fcntl.h>
 
 #include "checkpoint/ckpt_exchange.h"
-#include "checkpoint/ckpt_index.h"
 #include "checkpoint/ckpt_match.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "tests/ckpt_sharding.h"
 

@@ -16,9 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_local.h"
-#include "checkpoint/ckpt_redundancy.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/local/ckpt_local.h"
+#include "checkpoint/local/ckpt_redundancy.h"
 #include "tests/ckpt_fixture.h"
 
 #define TIMEOUT_S 60.0

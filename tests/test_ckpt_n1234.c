@@ -9,7 +9,7 @@
 #include <fcntl.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_index.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_parity.h"
+#include "checkpoint/local/ckpt_parity.h"
 #include "tests/ckpt_fixture.h"
 
 #define MEMBERS_MAX 5

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_part.h"
+#include "checkpoint/files/ckpt_part.h"
 #include "tests/tap.h"
 
 #define ELEMENTS_MAX 4096

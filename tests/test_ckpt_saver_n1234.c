@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_index.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"

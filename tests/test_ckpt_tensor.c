@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_shard.h"
-#include "checkpoint/ckpt_stats.h"
-#include "checkpoint/ckpt_tensor.h"
+#include "checkpoint/files/ckpt_shard.h"
+#include "checkpoint/tools/ckpt_stats.h"
+#include "checkpoint/tools/ckpt_tensor.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 

@@ -2,9 +2,9 @@
  * written by hand, shard by shard, so that one process can be any number of
  * ranks. */
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_read.h"
-#include "checkpoint/ckpt_shard.h"
-#include "checkpoint/ckpt_view.h"
+#include "checkpoint/files/ckpt_read.h"
+#include "checkpoint/files/ckpt_shard.h"
+#include "checkpoint/files/ckpt_view.h"
 #include "src/base/log.h"
 #include "tests/ckpt_fixture.h"
 

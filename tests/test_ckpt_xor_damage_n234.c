@@ -3,9 +3,9 @@
  * 4 ranks. */
 #include <sys/stat.h>
 
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_parity.h"
-#include "checkpoint/ckpt_redundancy.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/local/ckpt_parity.h"
+#include "checkpoint/local/ckpt_redundancy.h"
 #include "tests/ckpt_world.h"
 
 /* --- damage --- */

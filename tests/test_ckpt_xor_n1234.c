@@ -2,9 +2,9 @@
  * saves, any node lost, two lost. Works with 1 to 4 ranks. */
 #include <sys/stat.h>
 
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_parity.h"
-#include "checkpoint/ckpt_redundancy.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/local/ckpt_parity.h"
+#include "checkpoint/local/ckpt_redundancy.h"
 #include "tests/ckpt_world.h"
 
 static int members_of(int ranks, int group)

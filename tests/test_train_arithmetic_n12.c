@@ -1,6 +1,6 @@
 /* Which arithmetic a run may go on with: that of any kernel set, on any rank,
  * without a word; that of other versions only where the user allows it. */
-#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/train/train_checkpoint.h"
 #include "src/train/train_same.h"
 #include "tests/trainer_world.h"

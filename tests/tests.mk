@@ -28,7 +28,7 @@ LANES    := -j2 --rules 'seq=tests/{slurm_*,cluster,ckpt_*,health_*,launch,comm_
 BATS     := tests/style.t $(sort $(wildcard tests/*.bats)) tests/inputs.t
 
 # linked before the library, this object makes crash points work
-CRASH    := $(B)/checkpoint/ckpt_crash.points.o
+CRASH    := $(B)/checkpoint/files/ckpt_crash.points.o
 CRASHING := $(B)/crash/bin/tessera-train
 SOAK     := $(addprefix $(B)/soak/,victim shim.so)
 EMULATOR := $(addprefix $(B)/tests/cuda_emulator,.o _memory.o _streams.o)
@@ -90,7 +90,7 @@ $(B)/%.raced.o: %.cu
 	$(call compile_cxx, (raced),$(ALIGNED) -include tests/cuda_emulator.h -x c++)
 	$(Q)objcopy --rename-section .bss=cuda_shared $@
 
-$(CRASH): checkpoint/ckpt_crash.c
+$(CRASH): checkpoint/files/ckpt_crash.c
 	$(call compile, (crash points),-DCKPT_CRASH_POINTS)
 
 # one of the processor's threads: it is the kernels' that count here

@@ -1,5 +1,5 @@
 /* Files and folders: whole reads, atomic writes, sync, removal. Large transfers
- * of checkpoints are checkpoint/ckpt_io.c. */
+ * of checkpoints are checkpoint/files/ckpt_io.c. */
 #include "src/base/fsio.h"
 
 #include <assert.h>

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/arena.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 

@@ -1,10 +1,10 @@
-/* tessera-ckpt diff: shows what checkpoint/ckpt_diff.c finds between two
+/* tessera-ckpt diff: shows what checkpoint/tools/ckpt_diff.c finds between two
  * checkpoints, tensor by tensor. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checkpoint/ckpt_diff.h"
+#include "checkpoint/tools/ckpt_diff.h"
 #include "src/cmd/ckpt_cmd.h"
 
 struct compared {

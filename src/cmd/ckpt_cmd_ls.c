@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_manifest.h"
-#include "checkpoint/ckpt_index.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/ckpt_reshard.h"
+#include "checkpoint/tools/ckpt_reshard.h"
 #include "src/cmd/ckpt_cmd.h"
 
 static const struct option options[] = {

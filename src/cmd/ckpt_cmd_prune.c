@@ -1,5 +1,5 @@
 /* tessera-ckpt prune: deletes what nobody wants to go back to, by the rules of
- * checkpoint/ckpt_index_retain.c. */
+ * checkpoint/files/ckpt_index_retain.c. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_index.h"
+#include "checkpoint/files/ckpt_index.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"

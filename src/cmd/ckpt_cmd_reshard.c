@@ -1,8 +1,8 @@
 /* tessera-ckpt reshard: the same checkpoint in another number of shards
- * (checkpoint/ckpt_reshard.c). */
+ * (checkpoint/tools/ckpt_reshard.c). */
 #include <stdio.h>
 
-#include "checkpoint/ckpt_reshard.h"
+#include "checkpoint/tools/ckpt_reshard.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_scavenge.h"
+#include "checkpoint/tools/ckpt_scavenge.h"
 #include "src/base/log.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "checkpoint/ckpt.h"
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_stats.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/tools/ckpt_stats.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"

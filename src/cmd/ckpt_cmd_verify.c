@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "checkpoint/ckpt_check.h"
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_view.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_view.h"
+#include "checkpoint/tools/ckpt_check.h"
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/ckpt_cmd.h"

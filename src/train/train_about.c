@@ -1,5 +1,5 @@
 /* Describes each tensor of a checkpoint (kind, role, axes) for readers without
- * Tessera. checkpoint/ckpt_view_about.c makes HDF5 attributes of it. */
+ * Tessera. checkpoint/files/ckpt_view_about.c makes HDF5 attributes of it. */
 #include "src/train/train_about.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* What the tensors of a checkpoint are, for who reads it without Tessera: in
- * every state as "about" (checkpoint/ckpt_view_about.h says how it is read).
+ * every state as "about" (checkpoint/files/ckpt_view_about.h says how it is
+ * read).
  *
  *   kind        "weight", "first moment", "second moment"
  *   trained_in  of weights: train.precision; they are stored in full

@@ -27,7 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/ckpt_crash.h"
+#include "checkpoint/files/ckpt_crash.h"
 #include "src/base/log.h"
 #include "src/job/lock.h"
 #include "tests/ckpt_fixture.h"

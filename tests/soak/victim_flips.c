@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/ckpt_index.h"
-#include "checkpoint/ckpt_manifest.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_manifest.h"
 #include "tests/ckpt_fixture.h"
 
 struct flips {

@@ -1,0 +1,414 @@
+/* Makes the frame of a shard with the HDF5 library: datasets that have their
+ * places in the file but not yet their values. ckpt_shard.c writes the values,
+ * ckpt_read.c reads them, both without the library. */
+#include "checkpoint/files/ckpt_hdf5_private.h"
+#include "checkpoint/files/ckpt_view.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT_VERSION 1
+#define CRC_NAME "_crc32c"
+/* From this size on, datasets lie at page borders. */
+#define PAGED_BYTES ((int64_t)256 << 10)
+#define PAGE_BYTES 4096
+/* From this size on they lie where stripes of file systems begin, if a shard
+ * has STRIPED_TOTAL_BYTES of those that lose no more than 1 in
+ * STRIPED_WASTE. */
+#define STRIPED_BYTES ((int64_t)8 << 20)
+#define STRIPE_BYTES ((int64_t)1 << 20)
+#define STRIPED_TOTAL_BYTES ((int64_t)128 << 20)
+#define STRIPED_WASTE 128
+/* Metadata is reserved in stretches of so much per dataset, within limits, so
+ * that it does not lie scattered between the small datasets. */
+#define META_BYTES 320
+#define META_BYTES_MIN 2048
+#define META_BYTES_MAX 65536
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "payload is written as it lies in memory");
+
+/* Keeps the description of the innermost error, which is walked last. */
+static herr_t keep_description(unsigned depth, const H5E_error2_t *error,
+                               void *text)
+{
+    (void)depth;
+    snprintf(text, 256, "%s", error->desc != NULL ? error->desc : "");
+    return 0;
+}
+
+enum err ckpt_hdf5_failed(const char *path, const char *call)
+{
+    char text[256] = "";
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, keep_description, text);
+    const char *number = strstr(text, "errno = ");
+    if (number != NULL) {
+        errno = (int)strtol(number + strlen("errno = "), NULL, 10);
+        return err_errno("%s: HDF5", path);
+    }
+    return err_set(ERR_INTERNAL, "%s: HDF5 %.*s: %s", path,
+                   (int)strcspn(call, "("), call, text);
+}
+
+enum err ckpt_hdf5_check_name(const char *name)
+{
+    const char *part = name;
+    for (const char *c = name;; c++) {
+        if (*c == '/' || *c == '\0') {
+            bool dot = c - part == 1 && *part == '.';
+            if (c == part || dot)
+                return err_set(ERR_INTERNAL,
+                               "checkpoint: tensor name '%s' has an empty "
+                               "component or a single dot",
+                               name);
+            part = c + 1;
+        } else if (*c <= ' ' || *c > '~' || *c == '"' || *c == '\\') {
+            return err_set(ERR_INTERNAL,
+                           "checkpoint: tensor name '%s' has characters other "
+                           "than printable ASCII",
+                           name);
+        }
+        if (*c == '\0')
+            break;
+    }
+    static const struct {
+        const char *name;
+        bool group; /* of the view: a tensor may be called so, in no group */
+    } reserved[] = { { CKPT_HDF5_INDEX_NAME, false },
+                     { CRC_NAME, false },
+                     { CKPT_VIEW_WEIGHTS, true },
+                     { CKPT_VIEW_CONFIG, true } };
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
+        size_t length = strlen(reserved[i].name);
+        if (strncmp(name, reserved[i].name, length) == 0 &&
+            ((name[length] == '\0' && !reserved[i].group) ||
+             name[length] == '/'))
+            return err_set(ERR_INTERNAL,
+                           "checkpoint: the name '%s' is reserved",
+                           reserved[i].name);
+    }
+    return ERR_OK;
+}
+
+/* The stored type; the caller closes it. bfloat16 is not predefined, but HDF5
+ * describes and converts any floating-point layout. */
+static hid_t file_type(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_F32:
+        return H5Tcopy(H5T_IEEE_F32LE);
+    case DTYPE_I32:
+        return H5Tcopy(H5T_STD_I32LE);
+    case DTYPE_F64:
+        return H5Tcopy(H5T_IEEE_F64LE);
+    case DTYPE_BF16:
+        break;
+    }
+    hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+    if (H5Tset_fields(type, 15, 7, 8, 0, 7) < 0 || H5Tset_size(type, 2) < 0 ||
+        H5Tset_ebias(type, 127) < 0) {
+        H5Tclose(type);
+        return H5I_INVALID_HID;
+    }
+    return type;
+}
+
+static enum err put_integer(hid_t file, const char *path, const char *name,
+                            int64_t value)
+{
+    enum err rc = ERR_OK;
+    hid_t space = H5I_INVALID_HID;
+    hid_t attribute = H5I_INVALID_HID;
+    HDF5_TRY(space = H5Screate(H5S_SCALAR));
+    HDF5_TRY(attribute = H5Acreate2(file, name, H5T_STD_I64LE, space,
+                                    H5P_DEFAULT, H5P_DEFAULT));
+    HDF5_TRY(H5Awrite(attribute, H5T_NATIVE_INT64, &value));
+out:
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    if (space >= 0)
+        H5Sclose(space);
+    return rc;
+}
+
+static enum err put_text(hid_t file, const char *path, const char *name,
+                         const char *value)
+{
+    enum err rc = ERR_OK;
+    hid_t space = H5I_INVALID_HID;
+    hid_t attribute = H5I_INVALID_HID;
+    hid_t type = H5Tcopy(H5T_C_S1);
+    HDF5_TRY(type);
+    HDF5_TRY(H5Tset_size(type, strlen(value) + 1));
+    HDF5_TRY(space = H5Screate(H5S_SCALAR));
+    HDF5_TRY(attribute =
+                 H5Acreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT));
+    HDF5_TRY(H5Awrite(attribute, type, value));
+out:
+    if (attribute >= 0)
+        H5Aclose(attribute);
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    return rc;
+}
+
+/* How every dataset of payload is created. */
+struct recipe {
+    hid_t layout, links;
+};
+
+static void recipe_close(struct recipe *recipe)
+{
+    if (recipe->links >= 0)
+        H5Pclose(recipe->links);
+    if (recipe->layout >= 0)
+        H5Pclose(recipe->layout);
+}
+
+static enum err recipe_open(const char *path, struct recipe *recipe)
+{
+    enum err rc = ERR_OK;
+    HDF5_TRY(recipe->layout = H5Pcreate(H5P_DATASET_CREATE));
+    HDF5_TRY(H5Pset_layout(recipe->layout, H5D_CONTIGUOUS));
+    HDF5_TRY(H5Pset_alloc_time(recipe->layout, H5D_ALLOC_TIME_EARLY));
+    HDF5_TRY(H5Pset_fill_time(recipe->layout, H5D_FILL_TIME_NEVER));
+    HDF5_TRY(H5Pset_obj_track_times(recipe->layout, false));
+    HDF5_TRY(recipe->links = H5Pcreate(H5P_LINK_CREATE));
+    HDF5_TRY(H5Pset_create_intermediate_group(recipe->links, 1));
+out:
+    return rc;
+}
+
+/* One dataset, allocated but never written here: *offset is where its bytes
+ * go. */
+static enum err put_dataset(hid_t file, const char *path,
+                            const struct recipe *recipe, const char *name,
+                            hid_t type, int dims, const int64_t *shape,
+                            int64_t *offset)
+{
+    enum err rc = ERR_OK;
+    hid_t space = H5I_INVALID_HID;
+    hid_t set = H5I_INVALID_HID;
+    hsize_t sizes[CKPT_DIMS_MAX];
+    for (int d = 0; d < dims; d++)
+        sizes[d] = (hsize_t)shape[d];
+    HDF5_TRY(space = H5Screate_simple(dims, sizes, NULL));
+    HDF5_TRY(set = H5Dcreate2(file, name, type, space, recipe->links,
+                              recipe->layout, H5P_DEFAULT));
+    haddr_t address = H5Dget_offset(set);
+    if (address == HADDR_UNDEF) {
+        rc = ckpt_hdf5_failed(path, "H5Dget_offset");
+        goto out;
+    }
+    *offset = (int64_t)address;
+out:
+    if (rc != ERR_OK)
+        err_prefix(rc, "tensor %s", name);
+    if (set >= 0)
+        H5Dclose(set);
+    if (space >= 0)
+        H5Sclose(space);
+    return rc;
+}
+
+/* The shape of the dataset that holds this part; returns its dimensions. */
+static int shape_of(const struct ckpt_part *part, int dims,
+                    const int64_t *shape, int64_t out[CKPT_DIMS_MAX])
+{
+    int64_t row = 1;
+    if (part->boxed) {
+        memcpy(out, part->extent, (size_t)dims * sizeof out[0]);
+        return dims;
+    }
+    for (int d = 1; d < dims; d++)
+        row *= shape[d];
+    out[0] = part->end - part->begin;
+    if (dims < 2 || part->begin % row != 0 || part->end % row != 0)
+        return 1;
+    memcpy(out, shape, (size_t)dims * sizeof out[0]);
+    out[0] = (part->end - part->begin) / row;
+    return dims;
+}
+
+static enum err put_pieces(hid_t file, const char *path,
+                           const struct ckpt_item *items,
+                           struct ckpt_piece *pieces, int count)
+{
+    enum err rc = ERR_OK;
+    struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
+    hid_t types[] = { H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID,
+                      H5I_INVALID_HID };
+    TRY_OUT(recipe_open(path, &recipe));
+    for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
+        HDF5_TRY(types[i] = file_type((enum dtype)i));
+    for (int i = 0; i < count; i++) {
+        const struct ckpt_item *item = &items[pieces[i].tensor];
+        int64_t shape[CKPT_DIMS_MAX];
+        int dims = shape_of(&pieces[i].part, item->dims, item->shape, shape);
+        TRY_OUT(put_dataset(file, path, &recipe, item->name, types[item->dtype],
+                            dims, shape, &pieces[i].offset));
+    }
+out:
+    for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
+        if (types[i] >= 0)
+            H5Tclose(types[i]);
+    recipe_close(&recipe);
+    return rc;
+}
+
+static enum err put_crcs(hid_t file, const char *path, int64_t blocks,
+                         int64_t *offset)
+{
+    enum err rc = ERR_OK;
+    struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
+    TRY_OUT(recipe_open(path, &recipe));
+    TRY_OUT(put_dataset(file, path, &recipe, CRC_NAME, H5T_STD_U32LE, 1,
+                        &blocks, offset));
+out:
+    recipe_close(&recipe);
+    return rc;
+}
+
+static enum err put_identity(hid_t file, const char *path,
+                             const struct ckpt_hdf5_identity *identity)
+{
+    TRY(put_integer(file, path, "format_version", FORMAT_VERSION));
+    TRY(put_integer(file, path, "step", identity->step));
+    TRY(put_integer(file, path, "rank", identity->rank));
+    TRY(put_integer(file, path, "ranks", identity->ranks));
+    TRY(put_integer(file, path, "block_bytes", CKPT_BLOCK_BYTES));
+    return put_text(file, path, "attempt", identity->attempt);
+}
+
+/* Datasets of `paged` bytes and more will lie at multiples of `border`. */
+static enum err file_open(const char *path, bool creating, int datasets,
+                          int64_t paged, int64_t border, hid_t *out)
+{
+    enum err rc = ERR_OK;
+    hid_t creation = H5I_INVALID_HID;
+    hid_t access = H5I_INVALID_HID;
+    int64_t meta = META_BYTES_MIN + (int64_t)datasets * META_BYTES;
+    if (meta > META_BYTES_MAX)
+        meta = META_BYTES_MAX;
+    /* A file whose close failed on a full disk stays open inside the library,
+     * which would crash on it when the process exits. */
+    (void)H5dont_atexit();
+    HDF5_TRY(H5Eset_auto2(H5E_DEFAULT, NULL, NULL));
+    HDF5_TRY(access = H5Pcreate(H5P_FILE_ACCESS));
+    /* Only the latest format has checksums on its metadata. */
+    HDF5_TRY(
+        H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST));
+    HDF5_TRY(H5Pset_alignment(access, (hsize_t)paged, (hsize_t)border));
+    HDF5_TRY(H5Pset_meta_block_size(access, (hsize_t)meta));
+    /* flock(2) fails on several parallel file systems. */
+    HDF5_TRY(H5Pset_file_locking(access, false, true));
+    /* No lists of free space and no stretches for small data: what is
+     * allocated later lies further back. */
+    HDF5_TRY(H5Pset_small_data_block_size(access, 0));
+    HDF5_TRY(creation = H5Pcreate(H5P_FILE_CREATE));
+    HDF5_TRY(H5Pset_file_space_strategy(creation, H5F_FSPACE_STRATEGY_AGGR,
+                                        false, 1));
+    if (creating)
+        HDF5_TRY(*out = H5Fcreate(path, H5F_ACC_TRUNC, creation, access));
+    else
+        HDF5_TRY(*out = H5Fopen(path, H5F_ACC_RDWR, access));
+out:
+    if (creation >= 0)
+        H5Pclose(creation);
+    if (access >= 0)
+        H5Pclose(access);
+    return rc;
+}
+
+enum piece_kind { PIECE_SMALL, PIECE_PAGED, PIECE_STRIPED, PIECE_KINDS };
+
+static enum piece_kind kind_of(int64_t bytes)
+{
+    int64_t over = bytes % STRIPE_BYTES;
+    int64_t waste = over == 0 ? 0 : STRIPE_BYTES - over;
+    if (bytes >= STRIPED_BYTES && waste <= bytes / STRIPED_WASTE)
+        return PIECE_STRIPED;
+    return bytes >= PAGED_BYTES ? PIECE_PAGED : PIECE_SMALL;
+}
+
+/* Choose the pieces and their order; *striped is how many of them, at the end,
+ * are to lie at multiples of STRIPE_BYTES. */
+static enum err plan_pieces(const struct ckpt_item *items, int item_count,
+                            struct ckpt_shard *shard, int *striped)
+{
+    int64_t bytes[PIECE_KINDS] = { 0 };
+    int count[PIECE_KINDS] = { 0 };
+    int next[PIECE_KINDS] = { 0 };
+    struct ckpt_piece *all =
+        calloc((size_t)item_count + 1, 2 * sizeof *shard->pieces);
+    shard->pieces = all;
+    if (all == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory");
+    struct ckpt_piece *unsorted = all + item_count;
+    for (int i = 0; i < item_count; i++) {
+        const struct ckpt_item *item = &items[i];
+        struct ckpt_piece *piece = &unsorted[shard->piece_count];
+        *piece = (struct ckpt_piece){ .tensor = i,
+                                      .dims = item->dims,
+                                      .part = item->part };
+        ckpt_part_normalise(&piece->part, item->dims, item->shape);
+        piece->bytes = ckpt_part_elements(&piece->part, item->dims) *
+                       (int64_t)dtype_bytes(item->dtype);
+        if (piece->bytes == 0)
+            continue;
+        shard->piece_count++;
+        bytes[kind_of(piece->bytes)] += piece->bytes;
+        count[kind_of(piece->bytes)]++;
+    }
+    *striped =
+        bytes[PIECE_STRIPED] >= STRIPED_TOTAL_BYTES ? count[PIECE_STRIPED] : 0;
+    next[PIECE_PAGED] = count[PIECE_SMALL];
+    next[PIECE_STRIPED] = next[PIECE_PAGED] + count[PIECE_PAGED];
+    for (int i = 0; i < shard->piece_count; i++)
+        all[next[kind_of(unsorted[i].bytes)]++] = unsorted[i];
+    for (int i = 0; i < shard->piece_count; i++) {
+        all[i].block = shard->block_count;
+        shard->block_count += ckpt_manifest_block_count(all[i].bytes);
+    }
+    return ERR_OK;
+}
+
+enum err ckpt_hdf5_create(const char *path,
+                          const struct ckpt_hdf5_identity *identity,
+                          const struct ckpt_item *items, int item_count,
+                          struct ckpt_shard *shard, int64_t *crc_offset)
+{
+    enum err rc = ERR_OK;
+    hid_t file = H5I_INVALID_HID;
+    int striped = 0;
+    TRY_OUT(plan_pieces(items, item_count, shard, &striped));
+    assert(shard->piece_count > 0);
+    int paged = shard->piece_count - striped;
+    TRY_OUT(file_open(path, true, paged, PAGED_BYTES, PAGE_BYTES, &file));
+    TRY_OUT(put_identity(file, path, identity));
+    TRY_OUT(put_pieces(file, path, items, shard->pieces, paged));
+    if (striped > 0) {
+        /* the alignment is a property of an open file */
+        hid_t closing = file;
+        file = H5I_INVALID_HID;
+        HDF5_TRY(H5Fclose(closing));
+        TRY_OUT(file_open(path, false, striped, STRIPED_BYTES, STRIPE_BYTES,
+                          &file));
+        TRY_OUT(put_pieces(file, path, items, shard->pieces + paged, striped));
+    }
+    TRY_OUT(ckpt_hdf5_index_put(file, path, items, shard));
+    TRY_OUT(put_crcs(file, path, shard->block_count, crc_offset));
+    hid_t closing = file;
+    file = H5I_INVALID_HID;
+    HDF5_TRY(H5Fclose(closing));
+out:
+    if (file >= 0)
+        H5Fclose(file);
+    return rc;
+}

@@ -1,0 +1,53 @@
+/* The form of a shard: an HDF5 file whose payload is written by others. The
+ * only user of the HDF5 library, which serves for writing alone, on one thread
+ * at a time, because the stock library is not thread-safe and can crash on
+ * damaged files.
+ *
+ * A dataset has the name of its tensor. It is N-D where its part is: a box has
+ * the shape of its extent, an interval of whole rows (indices of the first
+ * dimension) that of these rows; any other interval is 1-D, as is a tensor of
+ * no dimensions. Small datasets (below 256 KiB) come first, one directly after
+ * the other; then the larger ones at multiples of 4 KiB; then, in files with
+ * 128 MiB of such, those of 8 MiB and more at multiples of 1 MiB where that
+ * wastes less than 1/128 of their size. Within each kind they have the order of
+ * the items.
+ *
+ * Besides the tensors a shard has
+ *   _index   {name, dtype, dims, shape, boxed, begin, end, origin, extent,
+ *            first_block, blocks}, one row per dataset in file order
+ *   _crc32c  u32, one per CKPT_BLOCK_BYTES of each dataset, to which
+ *            first_block and blocks of the row point; behind all payload
+ * and on its root the attributes format_version, step, rank, ranks, attempt and
+ * block_bytes: nobody needs the manifest to make sense of a shard or to verify
+ * its payload, and no two shards have the same frame.
+ *
+ * A file is longer than its payload by at most 16 KiB and, per dataset, 1 KiB
+ * and 1/64 of its size: less than 1.02 times its payload where datasets have
+ * 256 KiB on average, and there are 16 MiB of them. */
+#ifndef TESSERA_CHECKPOINT_CKPT_HDF5_H
+#define TESSERA_CHECKPOINT_CKPT_HDF5_H
+
+#include "checkpoint/files/ckpt_manifest.h"
+
+struct ckpt_hdf5_identity {
+    int64_t step;
+    int rank, ranks;
+    const char *attempt;
+};
+
+/* ERR_INTERNAL unless `name` can be a dataset: printable ASCII without blanks,
+ * no empty and no "." component, not `_index` or `_crc32c`, not in a group
+ * `weights` or `config`, which are the view's. */
+enum err ckpt_hdf5_check_name(const char *name);
+
+/* Create the file with one dataset for every item whose part is not empty, of
+ * which there is at least one, and close it. Fills the shard's pieces, in file
+ * order and normal form (allocated; the caller frees them, also after a
+ * failure) and its count of blocks; *crc_offset is where the contents of
+ * _crc32c go. */
+enum err ckpt_hdf5_create(const char *path,
+                          const struct ckpt_hdf5_identity *identity,
+                          const struct ckpt_item *items, int item_count,
+                          struct ckpt_shard *shard, int64_t *crc_offset);
+
+#endif

@@ -1,0 +1,395 @@
+/* The folder RUN/checkpoints: names, lists, quick checks, the commit by one
+ * rename, and LATEST. What may be deleted is decided in ckpt_index_retain.c; no
+ * file of a checkpoint is written here. */
+#include "checkpoint/files/ckpt_index.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/files/ckpt_index_private.h"
+#include "checkpoint/files/ckpt_manifest.h"
+#include "src/base/log.h"
+
+#define STEP_PREFIX "step-"
+#define BAD_PREFIX ".bad-step-"
+#define OLD_PREFIX ".old-step-"
+#define STEP_DIGITS 9
+
+/* --- names --- */
+
+enum err ckpt_index_root(char out[FSIO_PATH_MAX], const char *run_dir)
+{
+    return fsio_path(out, "%s/checkpoints", run_dir);
+}
+
+static enum err index_name(char out[FSIO_PATH_MAX], const char *run_dir,
+                           const char *prefix, int64_t step)
+{
+    return fsio_path(out, "%s/checkpoints/%s%0*" PRId64, run_dir, prefix,
+                     STEP_DIGITS, step);
+}
+
+enum err ckpt_index_path(char out[FSIO_PATH_MAX], const char *run_dir,
+                         int64_t step)
+{
+    return index_name(out, run_dir, STEP_PREFIX, step);
+}
+
+enum err ckpt_index_tmp_path(char out[FSIO_PATH_MAX], const char *run_dir,
+                             int64_t step, const char *attempt)
+{
+    return fsio_path(out, "%s/checkpoints/%s%s%0*" PRId64 ".%s", run_dir,
+                     CKPT_INDEX_TMP_PREFIX, STEP_PREFIX, STEP_DIGITS, step,
+                     attempt);
+}
+
+bool ckpt_index_has_prefix(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* The number in PREFIXnnnnnnnnn, written as we write it and nothing after it;
+ * -1: no. */
+static int64_t number_after(const char *name, size_t length, const char *prefix)
+{
+    size_t skip = strlen(prefix);
+    if (length < skip + STEP_DIGITS || strncmp(name, prefix, skip) != 0 ||
+        length > skip + 18)
+        return -1;
+    int64_t step = 0;
+    for (size_t i = skip; i < length; i++) {
+        if (!isdigit((unsigned char)name[i]))
+            return -1;
+        step = step * 10 + (name[i] - '0');
+    }
+    bool padded = length > skip + STEP_DIGITS && name[skip] == '0';
+    return padded ? -1 : step;
+}
+
+int64_t ckpt_index_step_of(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 0 && path[length - 1] == '/')
+        length--;
+    size_t start = length;
+    while (start > 0 && path[start - 1] != '/')
+        start--;
+    return number_after(path + start, length - start, STEP_PREFIX);
+}
+
+/* --- listing --- */
+
+enum err ckpt_index_for_each(const char *run_dir, ckpt_index_entry_fn entry,
+                             void *arg)
+{
+    enum err rc = ERR_OK;
+    char root[FSIO_PATH_MAX];
+    DIR *folder = NULL;
+    TRY_OUT(ckpt_index_root(root, run_dir));
+    folder = opendir(root);
+    if (folder == NULL) {
+        if (errno != ENOENT)
+            rc = err_errno("%s: open", root);
+        goto out;
+    }
+    for (;;) {
+        errno = 0;
+        struct dirent *found = readdir(folder);
+        if (found == NULL) {
+            if (errno != 0)
+                rc = err_errno("%s: read", root);
+            break;
+        }
+        if (strcmp(found->d_name, ".") != 0 && strcmp(found->d_name, "..") != 0)
+            TRY_OUT(entry(arg, run_dir, found->d_name));
+    }
+out:
+    if (folder != NULL)
+        closedir(folder);
+    return rc;
+}
+
+struct steps {
+    int64_t *list;
+    int count, room;
+    bool evidence;
+};
+
+static enum err add_step(void *arg, const char *run_dir, const char *name)
+{
+    struct steps *steps = arg;
+    (void)run_dir;
+    if (ckpt_index_has_prefix(name, STEP_PREFIX) ||
+        ckpt_index_has_prefix(name, BAD_PREFIX))
+        steps->evidence = true;
+    int64_t step = number_after(name, strlen(name), STEP_PREFIX);
+    if (step < 0)
+        return ERR_OK;
+    if (steps->count == steps->room) {
+        int room = steps->room * 2 + 16;
+        int64_t *list = realloc(steps->list, (size_t)room * sizeof *list);
+        if (list == NULL)
+            return err_set(ERR_MEMORY, "list of checkpoints: out of memory");
+        steps->list = list;
+        steps->room = room;
+    }
+    steps->list[steps->count++] = step;
+    return ERR_OK;
+}
+
+static int step_order(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+enum err ckpt_index_steps(const char *run_dir, int64_t **steps, int *count,
+                          bool *evidence)
+{
+    struct steps found = { 0 };
+    enum err rc = ckpt_index_for_each(run_dir, add_step, &found);
+    if (rc != ERR_OK) {
+        free(found.list);
+        found = (struct steps){ 0 };
+    }
+    if (found.count > 0)
+        qsort(found.list, (size_t)found.count, sizeof *found.list, step_order);
+    *steps = found.list;
+    *count = found.count;
+    *evidence = found.evidence;
+    return rc;
+}
+
+enum err ckpt_index_quick_check(const char *checkpoint_dir)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_manifest *manifest = NULL;
+    TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
+    TRY_OUT(ckpt_manifest_check_sizes(manifest, checkpoint_dir));
+out:
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}
+
+/* --- renames --- */
+
+static enum err sync_root(const char *run_dir)
+{
+    char root[FSIO_PATH_MAX];
+    enum err rc = ckpt_index_root(root, run_dir);
+    return rc != ERR_OK ? rc : fsio_fsync_dir(root);
+}
+
+static enum err move(const char *from, const char *to)
+{
+    return rename(from, to) == 0 ? ERR_OK
+                                 : err_errno("%s: rename to %s", from, to);
+}
+
+/* Rename to the first free of PREFIX.0, PREFIX.1, ...; `to` tells which. */
+static enum err move_numbered(const char *from, const char *prefix,
+                              char to[FSIO_PATH_MAX])
+{
+    for (int i = 0;; i++) {
+        TRY(fsio_path(to, "%s.%d", prefix, i));
+        if (!fsio_exists(to))
+            break;
+    }
+    return move(from, to);
+}
+
+enum err ckpt_index_discard(const char *run_dir, const char *path)
+{
+    char prefix[FSIO_PATH_MAX], trash[FSIO_PATH_MAX];
+    const char *name = strrchr(path, '/') + 1;
+    if (!fsio_exists(path))
+        return ERR_OK;
+    if (ckpt_index_has_prefix(name, CKPT_INDEX_TRASH_PREFIX)) {
+        TRY(fsio_path(trash, "%s", path));
+    } else {
+        TRY(fsio_path(prefix, "%s/checkpoints/%s%s", run_dir,
+                      CKPT_INDEX_TRASH_PREFIX,
+                      name[0] == '.' ? name + 1 : name));
+        TRY(move_numbered(path, prefix, trash));
+        TRY(sync_root(run_dir));
+        ckpt_crash_point("prune-renamed", 0);
+    }
+    return fsio_remove_tree(trash);
+}
+
+enum err ckpt_index_quarantine(const char *run_dir, int64_t step,
+                               const char *reason)
+{
+    char path[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX], bad[FSIO_PATH_MAX];
+    char note[FSIO_PATH_MAX];
+    TRY(ckpt_index_path(path, run_dir, step));
+    TRY(index_name(prefix, run_dir, BAD_PREFIX, step));
+    TRY(move_numbered(path, prefix, bad));
+    TRY(sync_root(run_dir));
+    log_warn("checkpoint step %" PRId64 " is damaged and now %s: %s", step, bad,
+             reason);
+    /* The note is a convenience; the log has the reason too. */
+    if (fsio_path(note, "%s/REASON", bad) != ERR_OK ||
+        fsio_write_atomic(note, reason, strlen(reason)) != ERR_OK)
+        log_warn("can't store the reason: %s", err_text());
+    return ERR_OK;
+}
+
+static enum err recover_entry(void *arg, const char *run_dir, const char *name)
+{
+    char path[FSIO_PATH_MAX], old[FSIO_PATH_MAX];
+    (void)arg;
+    int64_t step = number_after(name, strlen(name), OLD_PREFIX);
+    if (step < 0)
+        return ERR_OK;
+    TRY(index_name(old, run_dir, OLD_PREFIX, step));
+    TRY(ckpt_index_path(path, run_dir, step));
+    if (fsio_exists(path)) {
+        TRY(ckpt_index_discard(run_dir, old));
+    } else {
+        TRY(move(old, path));
+        TRY(sync_root(run_dir));
+        log_warn("checkpoint step %" PRId64 ": its replacement was cut off, "
+                 "the old one is back",
+                 step);
+    }
+    return ERR_OK;
+}
+
+enum err ckpt_index_recover(const char *run_dir)
+{
+    return ckpt_index_for_each(run_dir, recover_entry, NULL);
+}
+
+enum err ckpt_index_begin(const char *run_dir, const char *tmp_path,
+                          const char *attempt)
+{
+    char root[FSIO_PATH_MAX];
+    TRY(ckpt_index_root(root, run_dir));
+    bool first = !fsio_exists(root);
+    TRY(ckpt_index_discard(run_dir, tmp_path));
+    TRY(fsio_mkdirs(tmp_path));
+    if (first)
+        TRY(fsio_fsync_dir(run_dir));
+    ckpt_crash_point("folder-made", 0);
+    TRY(ckpt_index_owner_write(tmp_path, attempt));
+    ckpt_crash_point("owner-written", 0);
+    return ERR_OK;
+}
+
+/* --- commit --- */
+
+/* Undo a commit whose rename may not be durable. */
+static void take_back(const char *path, const char *tmp_path, bool exchanged)
+{
+    if (renameat2(AT_FDCWD, path, AT_FDCWD, tmp_path,
+                  exchanged ? RENAME_EXCHANGE : 0) != 0)
+        log_warn("%s: can't take the commit back: %s", path, strerror(errno));
+}
+
+static enum err commit_new(const char *run_dir, const char *path,
+                           const char *tmp_path)
+{
+    enum err rc = ERR_OK;
+    TRY(move(tmp_path, path));
+    ckpt_crash_point("commit-renamed", 0);
+    rc = sync_root(run_dir);
+    if (rc != ERR_OK)
+        take_back(path, tmp_path, false);
+    return rc;
+}
+
+/* Commits by two renames with a gap between them, which ckpt_index_recover()
+ * closes. */
+static enum err commit_aside(const char *run_dir, int64_t step,
+                             const char *path, const char *tmp_path)
+{
+    enum err rc = ERR_OK;
+    char old[FSIO_PATH_MAX];
+    TRY(index_name(old, run_dir, OLD_PREFIX, step));
+    TRY(move(path, old));
+    TRY(sync_root(run_dir));
+    ckpt_crash_point("old-aside", 0);
+    rc = commit_new(run_dir, path, tmp_path);
+    if (rc != ERR_OK) {
+        if (rename(old, path) != 0)
+            log_warn("%s: can't put it back: %s", old, strerror(errno));
+        return rc;
+    }
+    if (ckpt_index_discard(run_dir, old) != ERR_OK)
+        log_warn("replaced checkpoint stays: %s", err_text());
+    return rc;
+}
+
+static enum err commit_over(const char *run_dir, int64_t step, const char *path,
+                            const char *tmp_path, bool exchange)
+{
+    enum err rc = ERR_OK;
+    if (!exchange ||
+        renameat2(AT_FDCWD, tmp_path, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
+        /* EINVAL, ENOSYS: this file system can't; others fail again below. */
+        TRY(commit_aside(run_dir, step, path, tmp_path));
+        return ERR_OK;
+    }
+    ckpt_crash_point("commit-renamed", 0);
+    rc = sync_root(run_dir);
+    if (rc != ERR_OK) {
+        take_back(path, tmp_path, true);
+        return rc;
+    }
+    if (ckpt_index_discard(run_dir, tmp_path) != ERR_OK)
+        log_warn("replaced checkpoint stays: %s", err_text());
+    return rc;
+}
+
+enum err ckpt_index_commit(const char *run_dir, int64_t step,
+                           const char *tmp_path, bool exchange)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(ckpt_index_recover(run_dir));
+    TRY(ckpt_index_path(path, run_dir, step));
+    if (fsio_exists(path) && ckpt_index_quick_check(path) == ERR_CHECKPOINT)
+        TRY(ckpt_index_quarantine(run_dir, step, err_text()));
+    if (ckpt_index_pinned(path))
+        TRY(ckpt_index_pin_inherit(path, tmp_path));
+    TRY(ckpt_index_owner_remove(tmp_path));
+    ckpt_crash_point("owner-removed", 0);
+    if (fsio_exists(path))
+        TRY(commit_over(run_dir, step, path, tmp_path, exchange));
+    else
+        TRY(commit_new(run_dir, path, tmp_path));
+    ckpt_crash_point("commit-synced", 0);
+    return ERR_OK;
+}
+
+/* --- LATEST --- */
+
+enum err ckpt_index_latest_write(const char *run_dir, int64_t step)
+{
+    char path[FSIO_PATH_MAX], text[64];
+    int length = snprintf(text, sizeof text, "%s%0*" PRId64 "\n", STEP_PREFIX,
+                          STEP_DIGITS, step);
+    TRY(fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_LATEST));
+    return fsio_write_hint(path, text, (size_t)length);
+}
+
+int64_t ckpt_index_latest_read(const char *run_dir)
+{
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes;
+    int64_t step = -1;
+    if (fsio_path(path, "%s/checkpoints/%s", run_dir, CKPT_INDEX_LATEST) ==
+            ERR_OK &&
+        fsio_read_file(path, 64, &text, &bytes) == ERR_OK)
+        step = number_after(text, strcspn(text, "\n"), STEP_PREFIX);
+    free(text);
+    return step;
+}

@@ -1,0 +1,286 @@
+/* Writes MANIFEST.json, and reads it with its checks of size and CRC. The text
+ * is parsed in ckpt_manifest_parse.c. */
+#include "checkpoint/files/ckpt_manifest.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/files/ckpt_index.h"
+#include "src/base/clock.h"
+#include "src/base/crc32c.h"
+#include "src/base/fsio.h"
+#include "src/base/jsontext.h"
+
+#define MANIFEST_BYTES_MAX ((size_t)1 << 30)
+#define TENSOR_BYTES_MAX ((int64_t)1 << 62)
+
+enum err ckpt_manifest_elements(enum dtype dtype, int dims,
+                                const int64_t *shape, int64_t *elements)
+{
+    int64_t product = 1;
+    for (int i = 0; i < dims; i++)
+        if (shape[i] < 0 ||
+            __builtin_mul_overflow(product, shape[i], &product) ||
+            product >= TENSOR_BYTES_MAX / (int64_t)dtype_bytes(dtype))
+            return err_set(ERR_CHECKPOINT,
+                           "impossible tensor shape (dimension %d is %" PRId64
+                           ")",
+                           i, shape[i]);
+    *elements = product;
+    return ERR_OK;
+}
+
+int64_t ckpt_manifest_block_count(int64_t bytes)
+{
+    return (bytes + CKPT_BLOCK_BYTES - 1) / CKPT_BLOCK_BYTES;
+}
+
+/* --- writing --- */
+
+static enum err no_memory(void)
+{
+    return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
+}
+
+static json_t *numbers_json(const int64_t *numbers, int count)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++)
+        if (json_array_append_new(list, json_integer(numbers[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static json_t *piece_json(const struct ckpt_piece *piece)
+{
+    const struct ckpt_part *part = &piece->part;
+    if (!part->boxed) {
+        int64_t numbers[] = { piece->tensor, part->begin, part->end,
+                              piece->offset };
+        return numbers_json(numbers, 4);
+    }
+    return json_pack(
+        "[i,o,o,I]", piece->tensor, numbers_json(part->origin, piece->dims),
+        numbers_json(part->extent, piece->dims), (json_int_t)piece->offset);
+}
+
+enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text)
+{
+    json_t *pieces = json_array();
+    json_t *blocks = json_array();
+    int failed = 0;
+    for (int i = 0; i < shard->piece_count; i++)
+        failed |= json_array_append_new(pieces, piece_json(&shard->pieces[i]));
+    for (int64_t i = 0; i < shard->block_count; i++)
+        failed |= json_array_append_new(blocks, json_integer(shard->blocks[i]));
+    json_t *record = json_pack("{s:s,s:I,s:I,s:o,s:o}", "file", shard->file,
+                               "bytes", (json_int_t)shard->bytes,
+                               "frame_crc32c", (json_int_t)shard->frame_crc,
+                               "pieces", pieces, "block_crc32c", blocks);
+    *text = failed || record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
+    json_decref(record);
+    return *text == NULL ? no_memory() : ERR_OK;
+}
+
+/* One member of the manifest; steals `value`. */
+static bool print_member(FILE *out, const char *name, json_t *value)
+{
+    char *text = NULL;
+    if (jsontext_make(value, 0, &text) == ERR_OK)
+        fprintf(out, "\"%s\": %s,\n", name, text);
+    free(text);
+    json_decref(value);
+    return text != NULL;
+}
+
+static bool print_view(FILE *out, const struct ckpt_view *view)
+{
+    if (view->bytes == 0)
+        return print_member(out, "view", json_null());
+    json_t *record =
+        json_pack("{s:s,s:I,s:I}", "file", CKPT_VIEW_FILE, "bytes",
+                  (json_int_t)view->bytes, "crc32c", (json_int_t)view->crc);
+    return record != NULL && print_member(out, "view", record);
+}
+
+static bool print_tensors(FILE *out, const struct ckpt_manifest_head *head)
+{
+    fprintf(out, "\"tensors\": [");
+    for (int i = 0; i < head->item_count; i++) {
+        const struct ckpt_item *item = &head->items[i];
+        fprintf(out, "%s\n{\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":[",
+                i == 0 ? "" : ",", item->name, dtype_name(item->dtype));
+        for (int d = 0; d < item->dims; d++)
+            fprintf(out, "%s%" PRId64, d == 0 ? "" : ",", item->shape[d]);
+        fprintf(out, "]}");
+    }
+    fprintf(out, "\n],\n");
+    return true;
+}
+
+static bool print_all(FILE *out, const struct ckpt_manifest_head *head,
+                      char *const *shard_texts, int shard_count)
+{
+    const char *uuid =
+        json_string_value(json_object_get(head->state, "run_uuid"));
+    json_t *state =
+        head->state != NULL ? json_deep_copy(head->state) : json_object();
+    fprintf(out, "{\n");
+    bool good = print_member(out, "format", json_string(CKPT_MANIFEST_FORMAT));
+    good &= print_member(out, "version", json_integer(CKPT_MANIFEST_VERSION));
+    good &= print_member(out, "run_uuid", json_string(uuid ? uuid : ""));
+    good &= print_member(out, "step", json_integer(head->step));
+    good &= print_member(out, "ranks", json_integer(head->ranks));
+    good &= print_member(out, "attempt", json_string(head->attempt));
+    good &= print_member(out, "created", json_real(clock_wall()));
+    good &= print_member(out, "state", state);
+    good &= print_view(out, &head->view);
+    good &= print_tensors(out, head);
+    fprintf(out, "\"shards\": [");
+    for (int i = 0; i < shard_count; i++)
+        fprintf(out, "%s\n%s", i == 0 ? "" : ",", shard_texts[i]);
+    fprintf(out, "\n],\n%s", CKPT_MANIFEST_CRC_BEFORE);
+    return good;
+}
+
+enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
+                              char *const *shard_texts, int shard_count,
+                              char **text, size_t *bytes)
+{
+    *text = NULL;
+    FILE *out = open_memstream(text, bytes);
+    if (out == NULL)
+        return no_memory();
+    bool good = print_all(out, head, shard_texts, shard_count);
+    if (fflush(out) == 0 && good)
+        fprintf(out, "%08" PRIx32 "%s", crc32c(0, *text, *bytes),
+                CKPT_MANIFEST_CRC_AFTER);
+    good &= !ferror(out);
+    good &= fclose(out) == 0;
+    if (good)
+        return ERR_OK;
+    free(*text);
+    *text = NULL;
+    return no_memory();
+}
+
+/* --- reading --- */
+
+enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
+                            size_t *bytes, struct ckpt_manifest **out)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *data = NULL;
+    size_t length = 0;
+    *out = NULL;
+    TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
+    rc = fsio_read_file(path, MANIFEST_BYTES_MAX, &data, &length);
+    if (rc == ERR_DATA)
+        rc = err_prefix(ERR_CHECKPOINT, "not a whole checkpoint");
+    if (rc != ERR_OK)
+        goto out;
+    TRY_OUT(ckpt_manifest_parse(data, length, path, out));
+    int64_t step = ckpt_index_step_of(checkpoint_dir);
+    if (step >= 0 && step != (*out)->step) {
+        rc = err_set(ERR_CHECKPOINT,
+                     "%s: holds step %" PRId64 ", not what the folder's name "
+                     "says",
+                     path, (*out)->step);
+        goto out;
+    }
+    if (text != NULL) {
+        *text = data;
+        *bytes = length;
+        data = NULL;
+    }
+out:
+    if (rc != ERR_OK) {
+        ckpt_manifest_destroy(*out);
+        *out = NULL;
+    }
+    free(data);
+    return rc;
+}
+
+static enum err check_size(const char *dir, const char *file, int64_t bytes)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    struct stat status;
+    TRY(fsio_path(path, "%s/%s", dir, file));
+    if (stat(path, &status) != 0)
+        rc = errno == ENOENT
+                 ? err_set(ERR_CHECKPOINT, "%s: file is missing", path)
+                 : err_errno("%s: stat", path);
+    else if (status.st_size != bytes)
+        rc = err_set(ERR_CHECKPOINT, "%s: has %lld bytes, must have %" PRId64,
+                     path, (long long)status.st_size, bytes);
+    return rc;
+}
+
+enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
+                                   const char *checkpoint_dir)
+{
+    for (int i = 0; i < manifest->shard_count; i++)
+        TRY(check_size(checkpoint_dir, manifest->shards[i].file,
+                       manifest->shards[i].bytes));
+    return ERR_OK;
+}
+
+enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
+                             size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    int64_t size = (int64_t)*bytes;
+    TRY(comm_broadcast(comm, &size, sizeof size, root));
+    if (comm_rank(comm) != root) {
+        *bytes = (size_t)size;
+        *text = malloc(*bytes + 1);
+        if (*text == NULL)
+            rc = err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
+    }
+    TRY(comm_agree(comm, rc));
+    return comm_broadcast(comm, *text, *bytes, root);
+}
+
+struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest)
+{
+    struct ckpt_item *items =
+        calloc((size_t)manifest->tensor_count + 1, sizeof *items);
+    for (int t = 0; items != NULL && t < manifest->tensor_count; t++) {
+        const struct ckpt_tensor *tensor = &manifest->tensors[t];
+        items[t].dtype = tensor->dtype;
+        items[t].dims = tensor->dims;
+        memcpy(items[t].name, tensor->name, sizeof items[t].name);
+        memcpy(items[t].shape, tensor->shape, sizeof items[t].shape);
+    }
+    return items;
+}
+
+void ckpt_manifest_free_shard(struct ckpt_shard *shard)
+{
+    free(shard->pieces);
+    free(shard->blocks);
+    shard->pieces = NULL;
+    shard->blocks = NULL;
+}
+
+void ckpt_manifest_destroy(struct ckpt_manifest *manifest)
+{
+    if (manifest == NULL)
+        return;
+    for (int i = 0; i < manifest->shard_count; i++)
+        ckpt_manifest_free_shard(&manifest->shards[i]);
+    free(manifest->shards);
+    free(manifest->tensors);
+    json_decref(manifest->state);
+    free(manifest);
+}

@@ -1,0 +1,151 @@
+/* MANIFEST.json: what a checkpoint consists of, and the proof that it is whole.
+ *
+ * The file is JSON with one tensor and one shard a line. Its last member is the
+ * CRC32C of every byte before the eight hex digits; the bytes after them are
+ * fixed, so that no byte of the file can change unseen:
+ *
+ *   {
+ *   "format": "tessera-checkpoint",
+ *   "version": 1,
+ *   "run_uuid": "...",            copied from the state's "run_uuid", or ""
+ *   "step": 60, "ranks": 2, "attempt": "12.1", "created": 1763690000.123,
+ *   "state": {...},               the caller's, untouched
+ *   "view": {"file":"checkpoint.h5","bytes":9000,"crc32c":123},   or null
+ *   "tensors": [
+ *   {"name":"wte","dtype":"f32","shape":[50368,768]},
+ *   ...],
+ *   "shards": [
+ *   {"file":"shard-00000-of-00002.h5","bytes":4096,
+ *    "frame_crc32c":123,          over all bytes outside the pieces
+ *    "pieces":[[0,0,1024,2048],   tensor, begin, end (elements), file offset
+ *              [1,[0,8],[4,8],6144]],   or tensor, origin, extent, file offset
+ *    "block_crc32c":[456]},       per 4 MiB of each piece, piece after piece
+ *   ...],
+ *   "crc32c": "0123abcd"
+ *   }
+ */
+#ifndef TESSERA_CHECKPOINT_CKPT_MANIFEST_H
+#define TESSERA_CHECKPOINT_CKPT_MANIFEST_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "checkpoint/files/ckpt_item.h"
+#include "src/base/err.h"
+#include "src/comm/comm.h"
+
+#define CKPT_MANIFEST_FILE "MANIFEST.json"
+#define CKPT_MANIFEST_FORMAT "tessera-checkpoint"
+#define CKPT_MANIFEST_VERSION 1
+#define CKPT_VIEW_FILE "checkpoint.h5"
+/* Room for a shard's name in the checkpoint's folder. */
+#define CKPT_FILE_BYTES 64
+/* What stands before and after the eight digits of the manifest's CRC. */
+#define CKPT_MANIFEST_CRC_BEFORE "\"crc32c\": \""
+#define CKPT_MANIFEST_CRC_AFTER "\"\n}\n"
+
+struct ckpt_tensor {
+    char name[CKPT_NAME_BYTES];
+    enum dtype dtype;
+    int dims;
+    int64_t shape[CKPT_DIMS_MAX];
+    int64_t elements; /* product of shape */
+};
+
+/* A part of a tensor in normal form, stored at `offset` of the shard's file. */
+struct ckpt_piece {
+    int tensor;
+    int dims; /* of the tensor */
+    struct ckpt_part part;
+    int64_t offset;
+    int64_t bytes;
+    int64_t block; /* index in the shard's `blocks` of the piece's first CRC */
+};
+
+struct ckpt_shard {
+    char file[CKPT_FILE_BYTES]; /* may have a folder: shards/000/... */
+    int64_t bytes;              /* size of the file */
+    uint32_t frame_crc;         /* over all bytes outside the pieces */
+    struct ckpt_piece *pieces;  /* by ascending offset, never overlapping */
+    int piece_count;
+    uint32_t *blocks; /* CRC32C per CKPT_BLOCK_BYTES of each piece */
+    int64_t block_count;
+};
+
+/* The file CKPT_VIEW_FILE beside the shards, see ckpt_view.h. */
+struct ckpt_view {
+    int64_t bytes; /* 0: there is none */
+    uint32_t crc;  /* of the whole file */
+};
+
+struct ckpt_manifest {
+    int64_t step;
+    int ranks;
+    int64_t bytes; /* payload */
+    struct ckpt_view view;
+    struct ckpt_tensor *tensors;
+    int tensor_count;
+    struct ckpt_shard *shards;
+    int shard_count;
+    json_t *state;
+};
+
+/* What a manifest is made of, besides the shards. */
+struct ckpt_manifest_head {
+    int64_t step;
+    int ranks;
+    const char *attempt;
+    const json_t *state;
+    struct ckpt_view view;
+    const struct ckpt_item *items; /* for the tensor catalogue */
+    int item_count;
+};
+
+/* Elements of a shape; ERR_CHECKPOINT when a dimension is negative or the
+ * tensor would have 2^62 bytes or more. */
+enum err ckpt_manifest_elements(enum dtype dtype, int dims,
+                                const int64_t *shape, int64_t *elements);
+
+/* How many block CRCs a piece of so many bytes has. */
+int64_t ckpt_manifest_block_count(int64_t bytes);
+
+/* One shard's record as one line of JSON; *text is malloc'ed. */
+enum err ckpt_manifest_shard_text(const struct ckpt_shard *shard, char **text);
+
+/* The whole file from its head and the shard records; *text is malloc'ed. */
+enum err ckpt_manifest_format(const struct ckpt_manifest_head *head,
+                              char *const *shard_texts, int shard_count,
+                              char **text, size_t *bytes);
+
+/* Check and parse. `where` is for error texts. ERR_CHECKPOINT when the CRC or
+ * the form is wrong, a piece lies outside its tensor or file, pieces overlap,
+ * or an element of a tensor is not covered exactly once. ERR_UNSUPPORTED when
+ * a newer version wrote it. */
+enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
+                             struct ckpt_manifest **out);
+
+/* The same from a checkpoint folder; a folder named step-* must hold that very
+ * step. The text is given too unless `text` is NULL. */
+enum err ckpt_manifest_read(const char *checkpoint_dir, char **text,
+                            size_t *bytes, struct ckpt_manifest **out);
+
+/* All ranks get root's text; *text is malloc'ed, and to be freed after an error
+ * too. Collective. */
+enum err ckpt_manifest_share(struct comm *comm, int root, char **text,
+                             size_t *bytes);
+
+/* Every shard is there and has its size; reads no contents. The view is not
+ * looked at: a step is not lost with it. */
+enum err ckpt_manifest_check_sizes(const struct ckpt_manifest *manifest,
+                                   const char *checkpoint_dir);
+
+/* The tensors as items of no part and no data; malloc'ed. NULL: out of memory.
+ */
+struct ckpt_item *ckpt_manifest_items(const struct ckpt_manifest *manifest);
+
+/* NULL is fine. */
+void ckpt_manifest_destroy(struct ckpt_manifest *manifest);
+/* Frees what a shard points to, not the shard. */
+void ckpt_manifest_free_shard(struct ckpt_shard *shard);
+
+#endif

@@ -1,0 +1,305 @@
+/* The strict reader of MANIFEST.json: what it accepts needs no further checks.
+ */
+#include "checkpoint/files/ckpt_manifest.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/files/ckpt_cover.h"
+#include "checkpoint/files/ckpt_index.h"
+#include "src/base/crc32c.h"
+
+static enum err no_memory(void)
+{
+    return err_set(ERR_MEMORY, "checkpoint manifest: out of memory");
+}
+
+#define CRC_TAIL_BYTES                                                         \
+    (sizeof CKPT_MANIFEST_CRC_BEFORE - 1 + CRC_DIGITS +                        \
+     sizeof CKPT_MANIFEST_CRC_AFTER - 1)
+#define CRC_DIGITS 8
+
+/* Damage that the CRC did not show can only be a bug or another version. */
+static enum err malformed(const char *what)
+{
+    return err_set(ERR_CHECKPOINT, "malformed: %s", what);
+}
+
+static enum err check_crc(const char *text, size_t bytes)
+{
+    char want[CRC_TAIL_BYTES + 1];
+    if (bytes <= CRC_TAIL_BYTES)
+        return err_set(ERR_CHECKPOINT, "truncated (%zu bytes)", bytes);
+    size_t covered = bytes - CRC_DIGITS - (sizeof CKPT_MANIFEST_CRC_AFTER - 1);
+    uint32_t crc = crc32c(0, text, covered);
+    snprintf(want, sizeof want, "%s%08" PRIx32 "%s", CKPT_MANIFEST_CRC_BEFORE,
+             crc, CKPT_MANIFEST_CRC_AFTER);
+    if (memcmp(text + bytes - CRC_TAIL_BYTES, want, CRC_TAIL_BYTES) != 0)
+        return err_set(ERR_CHECKPOINT, "damaged: its CRC32C does not match");
+    return ERR_OK;
+}
+
+static bool get_integer(const json_t *value, int64_t min, int64_t max,
+                        int64_t *out)
+{
+    if (!json_is_integer(value))
+        return false;
+    *out = json_integer_value(value);
+    return *out >= min && *out <= max;
+}
+
+static bool dtype_of(const char *name, enum dtype *out)
+{
+    for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
+        if (name != NULL && strcmp(name, dtype_name((enum dtype)i)) == 0) {
+            *out = (enum dtype)i;
+            return true;
+        }
+    return false;
+}
+
+static enum err parse_tensor(const json_t *value, struct ckpt_tensor *tensor)
+{
+    const char *name = json_string_value(json_object_get(value, "name"));
+    const json_t *shape = json_object_get(value, "shape");
+    const char *dtype = json_string_value(json_object_get(value, "dtype"));
+    if (name == NULL || strlen(name) >= sizeof tensor->name ||
+        !json_is_array(shape) || json_array_size(shape) > CKPT_DIMS_MAX ||
+        !dtype_of(dtype, &tensor->dtype))
+        return malformed("tensor");
+    memcpy(tensor->name, name, strlen(name) + 1);
+    tensor->dims = (int)json_array_size(shape);
+    for (int i = 0; i < tensor->dims; i++)
+        if (!get_integer(json_array_get(shape, (size_t)i), 0, INT64_MAX,
+                         &tensor->shape[i]))
+            return malformed("tensor shape");
+    return ckpt_manifest_elements(tensor->dtype, tensor->dims, tensor->shape,
+                                  &tensor->elements);
+}
+
+static enum err parse_tensors(const json_t *list, struct ckpt_manifest *out)
+{
+    if (!json_is_array(list) || json_array_size(list) > INT32_MAX)
+        return malformed("tensors");
+    int count = (int)json_array_size(list);
+    out->tensors = calloc((size_t)count + 1, sizeof *out->tensors);
+    if (out->tensors == NULL)
+        return no_memory();
+    out->tensor_count = count;
+    for (int i = 0; i < count; i++)
+        TRY(parse_tensor(json_array_get(list, (size_t)i), &out->tensors[i]));
+    return ERR_OK;
+}
+
+static bool get_integers(const json_t *list, int count, int64_t *out)
+{
+    bool good = json_is_array(list) && json_array_size(list) == (size_t)count;
+    for (int i = 0; good && i < count; i++)
+        good =
+            get_integer(json_array_get(list, (size_t)i), 0, INT64_MAX, &out[i]);
+    return good;
+}
+
+/* Not empty, inside the tensor, and in normal form. */
+static enum err parse_part(const json_t *first, const json_t *second,
+                           const struct ckpt_tensor *owner,
+                           struct ckpt_part *part)
+{
+    part->boxed = json_is_array(first);
+    if (!part->boxed) {
+        if (!get_integer(first, 0, owner->elements, &part->begin) ||
+            !get_integer(second, part->begin + 1, owner->elements, &part->end))
+            return malformed("piece outside its tensor");
+        return ERR_OK;
+    }
+    if (!get_integers(first, owner->dims, part->origin) ||
+        !get_integers(second, owner->dims, part->extent) ||
+        ckpt_part_check(part, owner->dims, owner->shape, "box", owner->name) !=
+            ERR_OK)
+        return malformed("box outside its tensor");
+    struct ckpt_part normal = *part;
+    ckpt_part_normalise(&normal, owner->dims, owner->shape);
+    if (!normal.boxed)
+        return malformed("box that is an interval");
+    return ERR_OK;
+}
+
+static enum err parse_piece(const json_t *value, const struct ckpt_manifest *m,
+                            int64_t offset_min, int64_t offset_max,
+                            struct ckpt_piece *piece)
+{
+    int64_t tensor;
+    if (json_array_size(value) != 4 ||
+        !get_integer(json_array_get(value, 0), 0, m->tensor_count - 1, &tensor))
+        return malformed("piece of an unknown tensor");
+    const struct ckpt_tensor *owner = &m->tensors[tensor];
+    TRY(parse_part(json_array_get(value, 1), json_array_get(value, 2),
+                       owner, &piece->part));
+    piece->tensor = (int)tensor;
+    piece->dims = owner->dims;
+    piece->bytes = ckpt_part_elements(&piece->part, owner->dims) *
+                   (int64_t)dtype_bytes(owner->dtype);
+    if (!get_integer(json_array_get(value, 3), offset_min, offset_max,
+                     &piece->offset) ||
+        piece->bytes > offset_max - piece->offset)
+        return malformed("piece outside its file");
+    return ERR_OK;
+}
+
+static enum err parse_blocks(const json_t *list, struct ckpt_shard *shard)
+{
+    if (!json_is_array(list) ||
+        json_array_size(list) != (size_t)shard->block_count)
+        return malformed("number of block CRCs");
+    shard->blocks =
+        calloc((size_t)shard->block_count + 1, sizeof *shard->blocks);
+    if (shard->blocks == NULL)
+        return no_memory();
+    for (size_t i = 0; i < (size_t)shard->block_count; i++) {
+        int64_t crc;
+        if (!get_integer(json_array_get(list, i), 0, UINT32_MAX, &crc))
+            return malformed("block CRC");
+        shard->blocks[i] = (uint32_t)crc;
+    }
+    return ERR_OK;
+}
+
+/* "shard-..." or "shards/NNN/shard-...": any other path would let a manifest
+ * point outside its folder. */
+static bool is_shard_name(const char *file)
+{
+    static const char folder[] = "shards/";
+    if (file == NULL || strlen(file) >= CKPT_FILE_BYTES)
+        return false;
+    if (strncmp(file, folder, strlen(folder)) == 0) {
+        file += strlen(folder);
+        size_t digits = strspn(file, "0123456789");
+        if (digits < 3 || file[digits] != '/')
+            return false;
+        file += digits + 1;
+    }
+    return strncmp(file, "shard-", 6) == 0 && strchr(file, '/') == NULL;
+}
+
+static enum err parse_shard(const json_t *value, const struct ckpt_manifest *m,
+                            struct ckpt_shard *shard)
+{
+    const char *file = json_string_value(json_object_get(value, "file"));
+    const json_t *pieces = json_object_get(value, "pieces");
+    int64_t frame_crc;
+    if (!is_shard_name(file))
+        return malformed("shard file name");
+    memcpy(shard->file, file, strlen(file) + 1);
+    if (!get_integer(json_object_get(value, "bytes"), 0, INT64_MAX,
+                     &shard->bytes) ||
+        !get_integer(json_object_get(value, "frame_crc32c"), 0, UINT32_MAX,
+                     &frame_crc) ||
+        !json_is_array(pieces) || json_array_size(pieces) > INT32_MAX)
+        return malformed("shard");
+    shard->frame_crc = (uint32_t)frame_crc;
+    size_t count = json_array_size(pieces);
+    shard->pieces = calloc(count + 1, sizeof *shard->pieces);
+    if (shard->pieces == NULL)
+        return no_memory();
+    shard->piece_count = (int)count;
+    int64_t end = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct ckpt_piece *piece = &shard->pieces[i];
+        TRY(parse_piece(json_array_get(pieces, i), m, end, shard->bytes,
+                        piece));
+        piece->block = shard->block_count;
+        shard->block_count += ckpt_manifest_block_count(piece->bytes);
+        end = piece->offset + piece->bytes;
+    }
+    return parse_blocks(json_object_get(value, "block_crc32c"), shard);
+}
+
+static enum err parse_shards(const json_t *list, struct ckpt_manifest *out)
+{
+    if (!json_is_array(list) || json_array_size(list) > INT32_MAX)
+        return malformed("shards");
+    int count = (int)json_array_size(list);
+    out->shards = calloc((size_t)count + 1, sizeof *out->shards);
+    if (out->shards == NULL)
+        return no_memory();
+    out->shard_count = count;
+    for (int i = 0; i < count; i++) {
+        TRY(parse_shard(json_array_get(list, (size_t)i), out, &out->shards[i]));
+        for (int p = 0; p < out->shards[i].piece_count; p++)
+            out->bytes += out->shards[i].pieces[p].bytes;
+    }
+    return ERR_OK;
+}
+
+static enum err parse_view(const json_t *value, struct ckpt_view *view)
+{
+    const char *file = json_string_value(json_object_get(value, "file"));
+    int64_t crc;
+    if (json_is_null(value))
+        return ERR_OK;
+    if (file == NULL || strcmp(file, CKPT_VIEW_FILE) != 0 ||
+        !get_integer(json_object_get(value, "bytes"), 1, INT64_MAX,
+                     &view->bytes) ||
+        !get_integer(json_object_get(value, "crc32c"), 0, UINT32_MAX, &crc))
+        return malformed("view");
+    view->crc = (uint32_t)crc;
+    return ERR_OK;
+}
+
+static enum err parse_root(const json_t *root, struct ckpt_manifest *out)
+{
+    const char *format = json_string_value(json_object_get(root, "format"));
+    int64_t version, ranks;
+    if (format == NULL || strcmp(format, CKPT_MANIFEST_FORMAT) != 0 ||
+        !get_integer(json_object_get(root, "version"), 1, INT64_MAX, &version))
+        return malformed("not a Tessera manifest");
+    if (version != CKPT_MANIFEST_VERSION)
+        return err_set(ERR_UNSUPPORTED,
+                       "format version %" PRId64
+                       ", this program reads version %d: use a newer one",
+                       version, CKPT_MANIFEST_VERSION);
+    out->state = json_incref(json_object_get(root, "state"));
+    if (!get_integer(json_object_get(root, "step"), 0, INT64_MAX, &out->step) ||
+        !get_integer(json_object_get(root, "ranks"), 1, INT32_MAX, &ranks) ||
+        out->state == NULL)
+        return malformed("step, ranks or state");
+    const json_t *uuid = json_object_get(out->state, "run_uuid");
+    if (uuid != NULL && (!json_is_string(uuid) ||
+                         !ckpt_index_uuid_valid(json_string_value(uuid))))
+        return malformed("run_uuid");
+    out->ranks = (int)ranks;
+    TRY(parse_view(json_object_get(root, "view"), &out->view));
+    TRY(parse_tensors(json_object_get(root, "tensors"), out));
+    TRY(parse_shards(json_object_get(root, "shards"), out));
+    return ckpt_cover_check(out);
+}
+
+enum err ckpt_manifest_parse(const char *text, size_t bytes, const char *where,
+                             struct ckpt_manifest **out)
+{
+    enum err rc = ERR_OK;
+    json_t *root = NULL;
+    json_error_t error;
+    struct ckpt_manifest *manifest = calloc(1, sizeof *manifest);
+    *out = NULL;
+    if (manifest == NULL)
+        return no_memory();
+    TRY_OUT(check_crc(text, bytes));
+    root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
+                      &error);
+    if (root == NULL) {
+        rc = malformed(error.text);
+        goto out;
+    }
+    TRY_OUT(parse_root(root, manifest));
+    *out = manifest;
+    manifest = NULL;
+out:
+    if (rc != ERR_OK)
+        err_prefix(rc, "%s", where);
+    json_decref(root);
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}

@@ -1,0 +1,100 @@
+/* Arithmetic of parts of a tensor: intervals, boxes, and the runs of
+ * consecutive elements that they are made of. */
+#include "checkpoint/files/ckpt_part.h"
+
+#include <inttypes.h>
+
+enum err ckpt_part_check(const struct ckpt_part *part, int dims,
+                         const int64_t *shape, const char *where,
+                         const char *name)
+{
+    int64_t elements = 1;
+    for (int d = 0; d < dims; d++)
+        elements *= shape[d];
+    if (!part->boxed) {
+        if (part->begin >= 0 && part->begin <= part->end &&
+            part->end <= elements)
+            return ERR_OK;
+        return err_set(ERR_CHECKPOINT,
+                       "%s: tensor %s has %" PRId64 " elements, not [%" PRId64
+                       ", %" PRId64 ")",
+                       where, name, elements, part->begin, part->end);
+    }
+    for (int d = 0; d < dims; d++)
+        if (part->origin[d] < 0 || part->extent[d] < 0 ||
+            part->origin[d] > shape[d] ||
+            part->extent[d] > shape[d] - part->origin[d])
+            return err_set(
+                ERR_CHECKPOINT,
+                "%s: tensor %s has %" PRId64
+                " elements in dimension %d, not [%" PRId64 ", +%" PRId64 ")",
+                where, name, shape[d], d, part->origin[d], part->extent[d]);
+    return ERR_OK;
+}
+
+int64_t ckpt_part_elements(const struct ckpt_part *part, int dims)
+{
+    if (!part->boxed)
+        return part->end - part->begin;
+    int64_t elements = 1;
+    for (int d = 0; d < dims; d++)
+        elements *= part->extent[d];
+    return elements;
+}
+
+/* The dimensions [first, dims) are taken whole, and dimension first - 1 in one
+ * stretch: together they make a run. */
+static int whole_from(const struct ckpt_part *part, int dims,
+                      const int64_t *shape)
+{
+    int first = dims;
+    while (first > 0 && part->extent[first - 1] == shape[first - 1])
+        first--;
+    return first;
+}
+
+int64_t ckpt_part_runs(const struct ckpt_part *part, int dims,
+                       const int64_t *shape, int64_t *run_elements)
+{
+    int64_t elements = ckpt_part_elements(part, dims);
+    *run_elements = elements;
+    if (!part->boxed || elements == 0)
+        return elements > 0;
+    int whole = whole_from(part, dims, shape);
+    *run_elements = 1;
+    for (int d = whole > 0 ? whole - 1 : 0; d < dims; d++)
+        *run_elements *= part->extent[d];
+    return elements / *run_elements;
+}
+
+int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
+                            const int64_t *shape, int64_t run)
+{
+    if (!part->boxed)
+        return part->begin;
+    int64_t begin = 0;
+    int64_t stride = 1;
+    int whole = whole_from(part, dims, shape);
+    for (int d = dims - 1; d >= 0; d--) {
+        int64_t index = part->origin[d];
+        if (d < whole - 1) {
+            index += run % part->extent[d];
+            run /= part->extent[d];
+        }
+        begin += index * stride;
+        stride *= shape[d];
+    }
+    return begin;
+}
+
+void ckpt_part_normalise(struct ckpt_part *part, int dims, const int64_t *shape)
+{
+    int64_t run_elements;
+    if (!part->boxed)
+        return;
+    int64_t runs = ckpt_part_runs(part, dims, shape, &run_elements);
+    if (runs > 1)
+        return;
+    int64_t begin = runs == 0 ? 0 : ckpt_part_run_begin(part, dims, shape, 0);
+    *part = (struct ckpt_part){ .begin = begin, .end = begin + run_elements };
+}

@@ -1,0 +1,343 @@
+/* Reads blocks of shards past the page cache and checks each against its CRC
+ * before anybody sees it. */
+#include "checkpoint/files/ckpt_read.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/files/ckpt_io.h"
+#include "checkpoint/files/ckpt_shard.h"
+#include "src/base/crc32c.h"
+#include "src/base/fsio.h"
+
+/* One read from disk. */
+#define SPAN_BYTES ((int64_t)8 << 20)
+
+/* A CRC block of the open shard. */
+struct block {
+    int piece;          /* number in the shard */
+    int64_t index;      /* in the piece */
+    int64_t begin, end; /* in the file; begin -1: no block */
+};
+
+/* Consecutive blocks that are read together, with what lies between them. */
+struct span {
+    int64_t begin, end; /* in the file; end 0: empty */
+    struct block next;  /* the block behind it */
+    char *data;         /* SPAN_BYTES and what alignment adds */
+};
+
+struct ckpt_read {
+    char dir[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX]; /* of the open shard */
+    const struct ckpt_manifest *manifest;
+    bool *checked; /* per shard: size and frame are good */
+    int shard;     /* the open one; -1: none */
+    struct ckpt_io *io;
+    struct span now;   /* holds data */
+    struct span ahead; /* is being read; empty: nothing is */
+    int64_t expected;  /* where a sequential reader goes on in the file */
+    int64_t verified;  /* begin of the block whose CRC was checked last */
+};
+
+enum err ckpt_read_create(const char *checkpoint_dir,
+                          const struct ckpt_manifest *manifest,
+                          struct ckpt_read **out)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_read *reader = calloc(1, sizeof *reader);
+    *out = NULL;
+    if (reader == NULL)
+        goto no_memory;
+    reader->manifest = manifest;
+    reader->shard = -1;
+    reader->checked =
+        calloc((size_t)manifest->shard_count + 1, sizeof *reader->checked);
+    reader->now.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
+    reader->ahead.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
+    if (reader->checked == NULL || reader->now.data == NULL ||
+        reader->ahead.data == NULL)
+        goto no_memory;
+    TRY_OUT(fsio_path(reader->dir, "%s", checkpoint_dir));
+    *out = reader;
+    reader = NULL;
+    goto out;
+no_memory:
+    rc = err_set(ERR_MEMORY, "%s: out of memory for reading", checkpoint_dir);
+out:
+    ckpt_read_destroy(reader);
+    return rc;
+}
+
+void ckpt_read_destroy(struct ckpt_read *reader)
+{
+    if (reader == NULL)
+        return;
+    ckpt_io_close(reader->io);
+    free(reader->checked);
+    free(reader->ahead.data);
+    free(reader->now.data);
+    free(reader);
+}
+
+/* A file that ends too early is damage, not a mistake in somebody's data. */
+static enum err as_damage(enum err rc)
+{
+    return rc == ERR_DATA ? ERR_CHECKPOINT : rc;
+}
+
+/* The frame is many short stretches, which go through the page cache. */
+static enum err check_frame(struct ckpt_read *reader, int number)
+{
+    enum err rc = ERR_OK;
+    const struct ckpt_shard *shard = &reader->manifest->shards[number];
+    struct stat status;
+    uint32_t crc;
+    int fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        rc = err_errno("%s: open", reader->path);
+        goto out;
+    }
+    if (status.st_size != shard->bytes) {
+        rc = err_set(ERR_CHECKPOINT, "%s: has %lld bytes, must have %" PRId64,
+                     reader->path, (long long)status.st_size, shard->bytes);
+        goto out;
+    }
+    /* the payload between them is read by others */
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+    TRY_OUT(as_damage(ckpt_shard_frame_crc(fd, reader->path, shard, &crc)));
+    if (crc != shard->frame_crc)
+        rc = err_set(ERR_CHECKPOINT,
+                     "%s: damaged outside its payload (CRC32C %08" PRIx32
+                     ", must be %08" PRIx32 ")",
+                     reader->path, crc, shard->frame_crc);
+    else
+        reader->checked[number] = true;
+out:
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
+{
+    assert(shard >= 0 && shard < reader->manifest->shard_count);
+    const struct ckpt_shard *wanted = &reader->manifest->shards[shard];
+    if (reader->shard == shard)
+        return ERR_OK;
+    ckpt_io_close(reader->io);
+    reader->io = NULL;
+    reader->shard = -1;
+    reader->now.end = reader->ahead.end = 0;
+    reader->expected = reader->verified = -1;
+    TRY(fsio_path(reader->path, "%s/%s", reader->dir, wanted->file));
+    TRY(ckpt_io_open(reader->path, false, wanted->bytes >= CKPT_IO_DIRECT_BYTES,
+                     &reader->io));
+    if (!reader->checked[shard])
+        TRY(check_frame(reader, shard));
+    reader->shard = shard;
+    return ERR_OK;
+}
+
+/* --- which bytes to read --- */
+
+static struct block block_at(const struct ckpt_shard *shard, int piece,
+                             int64_t index)
+{
+    const struct ckpt_piece *p = &shard->pieces[piece];
+    struct block block = { .piece = piece, .index = index };
+    block.begin = p->offset + index * CKPT_BLOCK_BYTES;
+    block.end = block.begin + CKPT_BLOCK_BYTES;
+    if (block.end > p->offset + p->bytes)
+        block.end = p->offset + p->bytes;
+    return block;
+}
+
+/* begin is -1 behind the last one. */
+static struct block block_after(const struct ckpt_shard *shard,
+                                const struct block *block)
+{
+    const struct ckpt_piece *p = &shard->pieces[block->piece];
+    if (block->end < p->offset + p->bytes)
+        return block_at(shard, block->piece, block->index + 1);
+    if (block->piece + 1 < shard->piece_count)
+        return block_at(shard, block->piece + 1, 0);
+    return (struct block){ .begin = -1 };
+}
+
+static int64_t align_down(int64_t offset)
+{
+    return offset / CKPT_IO_ALIGN * CKPT_IO_ALIGN;
+}
+
+static int64_t align_up(int64_t offset)
+{
+    return align_down(offset + CKPT_IO_ALIGN - 1);
+}
+
+/* Plans a read from `first` on, of as many blocks as fit and begin before
+ * `limit`. */
+static void plan_span(const struct ckpt_shard *shard, struct block first,
+                      int64_t limit, struct span *span)
+{
+    span->begin = align_down(first.begin);
+    do {
+        span->end = align_up(first.end);
+        first = block_after(shard, &first);
+    } while (first.begin >= 0 && first.begin < limit &&
+             align_up(first.end) - span->begin <= SPAN_BYTES);
+    span->next = first;
+}
+
+/* The number of the piece that begins at this offset. */
+static int piece_at(const struct ckpt_shard *shard, int64_t offset)
+{
+    int low = 0;
+    int high = shard->piece_count - 1;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (shard->pieces[middle].offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    assert(shard->pieces[low].offset == offset);
+    return low;
+}
+
+/* --- reading --- */
+
+static bool holds(const struct span *span, const struct block *block)
+{
+    return span->begin <= block->begin && block->end <= span->end;
+}
+
+static enum err start(struct ckpt_read *reader, struct span *span)
+{
+    return ckpt_io_start(reader->io, span->data,
+                         (size_t)(span->end - span->begin), span->begin);
+}
+
+/* Waits for the read under way, which is that of `span`. */
+static enum err finish(struct ckpt_read *reader, const struct span *span)
+{
+    size_t got;
+    TRY(as_damage(ckpt_io_wait(reader->io, &got)));
+    int64_t end = reader->manifest->shards[reader->shard].bytes;
+    if (end > span->end)
+        end = span->end;
+    if ((int64_t)got < end - span->begin)
+        return err_set(ERR_CHECKPOINT, "%s: truncated: ends at %" PRId64,
+                       reader->path, span->begin + (int64_t)got);
+    return ERR_OK;
+}
+
+/* Make `now` hold the block. Who asks for what follows what he had last gets
+ * all that comes next read ahead; else no more than up to `limit`. */
+static enum err fetch(struct ckpt_read *reader, const struct block *block,
+                      int64_t limit)
+{
+    const struct ckpt_shard *shard = &reader->manifest->shards[reader->shard];
+    struct span pending = reader->ahead;
+    if (holds(&reader->now, block))
+        return ERR_OK;
+    if (block->begin == reader->expected)
+        limit = INT64_MAX;
+    reader->ahead.end = 0;
+    reader->verified = -1;
+    if (pending.end > 0 && holds(&pending, block)) {
+        reader->ahead.data = reader->now.data;
+        reader->now = pending;
+        reader->now.end = 0; /* until it is there */
+        TRY(finish(reader, &pending));
+        reader->now.end = pending.end;
+    } else {
+        (void)ckpt_io_wait(reader->io, NULL);
+        plan_span(shard, *block, limit, &pending);
+        pending.data = reader->now.data;
+        reader->now.end = 0;
+        TRY(start(reader, &pending));
+        TRY(finish(reader, &pending));
+        reader->now = pending;
+    }
+    if (reader->now.next.begin >= 0 && reader->now.next.begin < limit) {
+        plan_span(shard, reader->now.next, limit, &reader->ahead);
+        TRY(start(reader, &reader->ahead));
+    }
+    return ERR_OK;
+}
+
+/* *data points at the block, read and checked. */
+static enum err read_block(struct ckpt_read *reader, const struct block *block,
+                           int64_t limit, const char **data)
+{
+    const struct ckpt_shard *shard = &reader->manifest->shards[reader->shard];
+    const struct ckpt_piece *piece = &shard->pieces[block->piece];
+    TRY(fetch(reader, block, limit));
+    *data = reader->now.data + (block->begin - reader->now.begin);
+    struct block next = block_after(shard, block);
+    reader->expected = next.begin;
+    if (reader->verified == block->begin)
+        return ERR_OK;
+    uint32_t want = shard->blocks[piece->block + block->index];
+    uint32_t crc = crc32c(0, *data, (size_t)(block->end - block->begin));
+    if (crc != want)
+        return err_set(
+            ERR_CHECKPOINT,
+            "%s: tensor %s damaged in bytes [%" PRId64 ", %" PRId64
+            ") of the file (CRC32C %08" PRIx32 ", must be %08" PRIx32 ")",
+            reader->path, reader->manifest->tensors[piece->tensor].name,
+            block->begin, block->end, crc, want);
+    reader->verified = block->begin;
+    return ERR_OK;
+}
+
+enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
+                         const struct ckpt_piece *piece, int64_t begin,
+                         int64_t end, ckpt_read_sink sink, void *arg)
+{
+    const struct ckpt_shard *opened = &reader->manifest->shards[shard];
+    enum dtype dtype = reader->manifest->tensors[piece->tensor].dtype;
+    int64_t size = (int64_t)dtype_bytes(dtype);
+    int64_t from = begin * size;
+    int64_t to = end * size;
+    assert(0 <= from && from <= to && to <= piece->bytes);
+    TRY(ckpt_read_shard(reader, shard));
+    if (from == to)
+        return ERR_OK;
+    struct block block = block_at(opened, piece_at(opened, piece->offset),
+                                  from / CKPT_BLOCK_BYTES);
+    for (int64_t at = from; at < to; block = block_after(opened, &block)) {
+        const char *data;
+        TRY(read_block(reader, &block, piece->offset + to, &data));
+        int64_t skipped = piece->offset + at - block.begin;
+        int64_t stop = block.end - piece->offset;
+        if (stop > to)
+            stop = to;
+        if (sink != NULL)
+            TRY(sink(arg, data + skipped, (size_t)(stop - at)));
+        at = stop;
+    }
+    return ERR_OK;
+}
+
+enum err ckpt_read_all(struct ckpt_read *reader, int shard)
+{
+    const struct ckpt_manifest *manifest = reader->manifest;
+    const struct ckpt_shard *all = &manifest->shards[shard];
+    TRY(ckpt_read_shard(reader, shard));
+    for (int p = 0; p < all->piece_count; p++) {
+        const struct ckpt_piece *piece = &all->pieces[p];
+        enum dtype dtype = manifest->tensors[piece->tensor].dtype;
+        TRY(ckpt_read_piece(reader, shard, piece, 0,
+                            piece->bytes / (int64_t)dtype_bytes(dtype), NULL,
+                            NULL));
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,35 @@
+/* Verified streaming reads: no byte reaches the caller whose block CRC was not
+ * checked, and no shard is trusted before its size and frame CRC were. Two
+ * buffers of 8 MiB, one open file and one thread, however large the checkpoint
+ * is: past the page cache where the file system takes that, and ahead of a
+ * caller who goes through a shard in the order of the file. */
+#ifndef TESSERA_CHECKPOINT_CKPT_READ_H
+#define TESSERA_CHECKPOINT_CKPT_READ_H
+
+#include "checkpoint/files/ckpt_manifest.h"
+
+struct ckpt_read;
+
+/* Gets verified bytes in ascending order; `arg` is the caller's. */
+typedef enum err (*ckpt_read_sink)(void *arg, const void *data, size_t bytes);
+
+/* The manifest is lent and must outlive the reader. */
+enum err ckpt_read_create(const char *checkpoint_dir,
+                          const struct ckpt_manifest *manifest,
+                          struct ckpt_read **out);
+void ckpt_read_destroy(struct ckpt_read *reader);
+
+/* Open shard number `shard` (if it isn't) and check size and frame, once. */
+enum err ckpt_read_shard(struct ckpt_read *reader, int shard);
+
+/* Stream elements [begin, end) of the piece, counted from 0 in stored order, to
+ * the sink; every block touched is read whole and checked. sink NULL: only
+ * check. Damage is ERR_CHECKPOINT. */
+enum err ckpt_read_piece(struct ckpt_read *reader, int shard,
+                         const struct ckpt_piece *piece, int64_t begin,
+                         int64_t end, ckpt_read_sink sink, void *arg);
+
+/* Check all payload of a shard, and its frame. */
+enum err ckpt_read_all(struct ckpt_read *reader, int shard);
+
+#endif

@@ -1,0 +1,45 @@
+/* Writing one rank's shard: HDF5 frame, payload past the library, checksums,
+ * and the order of syncs and renames that makes it durable. */
+#ifndef TESSERA_CHECKPOINT_CKPT_SHARD_H
+#define TESSERA_CHECKPOINT_CKPT_SHARD_H
+
+#include "checkpoint/files/ckpt_hdf5.h"
+#include "checkpoint/files/ckpt_manifest.h"
+
+/* Where there are more shards, each so many share a folder shards/NNN. */
+#define CKPT_SHARD_FOLDER_FILES 1024
+
+/* "shard-00001-of-00002.h5", or below shards/NNN/ when there are more than
+ * folder_files of them. */
+void ckpt_shard_name(int number, int count, int folder_files,
+                     char name[CKPT_FILE_BYTES]);
+
+/* Ask a Lustre file system, by its command lfs if there is one, to keep each
+ * file of this folder on one server: a shard has one writer, and the shards
+ * spread over all servers anyhow. Failure means nothing. */
+void ckpt_shard_stripe_hint(const char *dir);
+
+/* Write `file` (a name from ckpt_shard_name(), whose folder is made) into the
+ * checkpoint's folder and fill *shard, which the caller frees with
+ * ckpt_manifest_free_shard(), also after a failure.
+ *
+ * May be called from one background thread, while nobody else uses HDF5.
+ * Items of 1 MiB and more whose data is aligned to 4 KiB are written from where
+ * it lies, all else is copied to two buffers of 8 MiB; the order in the file is
+ * that of ckpt_hdf5.h. */
+enum err ckpt_shard_write(const char *dir, const char *file,
+                          const struct ckpt_hdf5_identity *identity,
+                          const struct ckpt_item *items, int item_count,
+                          struct ckpt_shard *shard);
+
+/* Copy this shard from one checkpoint's folder into another's, byte for byte,
+ * durable, and every byte verified while it passes. ERR_CHECKPOINT: the one in
+ * from_dir is damaged or can't be read. A failure leaves no file. */
+enum err ckpt_shard_copy(const char *from_dir, const char *to_dir,
+                         const struct ckpt_shard *shard);
+
+/* CRC32C over all bytes of the file that belong to no piece. */
+enum err ckpt_shard_frame_crc(int fd, const char *path,
+                              const struct ckpt_shard *shard, uint32_t *crc);
+
+#endif

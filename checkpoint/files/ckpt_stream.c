@@ -1,0 +1,151 @@
+/* Writes a file from its first to its last byte in aligned buffers, with the
+ * transfers of ckpt_io.c. */
+#include "checkpoint/files/ckpt_stream.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/files/ckpt_io.h"
+#include "src/base/fsio.h"
+
+struct ckpt_stream {
+    char path[FSIO_PATH_MAX];
+    struct ckpt_io *io;
+    int64_t bytes;    /* of the file */
+    int64_t at;       /* of the next byte */
+    char *buffers[2]; /* one is filled while the other is written */
+    int current;      /* the one being filled */
+    int64_t filled;   /* bytes in it, which end at `at` */
+};
+
+/* File systems that can't reserve are fine: the writes will tell. */
+static enum err reserve(const struct ckpt_stream *stream)
+{
+    int failed;
+    do
+        failed = fallocate(ckpt_io_fd(stream->io), 0, 0, (off_t)stream->bytes);
+    while (failed != 0 && errno == EINTR);
+    if (failed == 0 || errno == EOPNOTSUPP || errno == ENOSYS)
+        return ERR_OK;
+    return err_errno("%s: reserve %lld bytes", stream->path,
+                     (long long)stream->bytes);
+}
+
+enum err ckpt_stream_create(const char *path, int64_t bytes,
+                            struct ckpt_stream **out)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_stream *stream = calloc(1, sizeof *stream);
+    *out = NULL;
+    if (stream == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    stream->bytes = bytes;
+    for (int i = 0; i < 2; i++)
+        if ((stream->buffers[i] = ckpt_io_buffer(CKPT_STREAM_BUFFER_BYTES)) ==
+            NULL) {
+            rc = err_set(ERR_MEMORY, "%s: out of memory", path);
+            goto out;
+        }
+    TRY_OUT(fsio_path(stream->path, "%s", path));
+    TRY_OUT(
+        ckpt_io_open(path, true, bytes >= CKPT_IO_DIRECT_BYTES, &stream->io));
+    TRY_OUT(reserve(stream));
+    *out = stream;
+    stream = NULL;
+out:
+    ckpt_stream_destroy(stream);
+    return rc;
+}
+
+void ckpt_stream_destroy(struct ckpt_stream *stream)
+{
+    if (stream == NULL)
+        return;
+    ckpt_io_close(stream->io);
+    for (int i = 0; i < 2; i++)
+        free(stream->buffers[i]);
+    free(stream);
+}
+
+/* Write what is in the buffer, and zeros up to the alignment: those can only
+ * lie behind the end of the file, which is cut off there at last. */
+static enum err flush(struct ckpt_stream *stream)
+{
+    if (stream->filled == 0)
+        return ERR_OK;
+    char *buffer = stream->buffers[stream->current];
+    int64_t padded =
+        (stream->filled + CKPT_IO_ALIGN - 1) / CKPT_IO_ALIGN * CKPT_IO_ALIGN;
+    memset(buffer + stream->filled, 0, (size_t)(padded - stream->filled));
+    TRY(ckpt_io_start(stream->io, buffer, (size_t)padded,
+                      stream->at - stream->filled));
+    stream->current = 1 - stream->current;
+    stream->filled = 0;
+    return ERR_OK;
+}
+
+bool ckpt_stream_takes(const void *data)
+{
+    return (uintptr_t)data % CKPT_IO_ALIGN == 0;
+}
+
+/* How much of the data can be written from where it lies. */
+static int64_t direct_bytes(const struct ckpt_stream *stream, const void *data,
+                            int64_t bytes)
+{
+    if (bytes < CKPT_STREAM_DIRECT_BYTES || stream->at % CKPT_IO_ALIGN != 0 ||
+        !ckpt_stream_takes(data))
+        return 0;
+    return bytes / CKPT_IO_ALIGN * CKPT_IO_ALIGN;
+}
+
+enum err ckpt_stream_put(struct ckpt_stream *stream, const void *data,
+                         int64_t bytes)
+{
+    const char *from = data;
+    assert(bytes <= stream->bytes - stream->at);
+    while (bytes > 0) {
+        int64_t part = direct_bytes(stream, from, bytes);
+        if (part > 0) {
+            TRY(flush(stream));
+            /* only read: the transfer is a write */
+            TRY(ckpt_io_start(stream->io, (void *)(uintptr_t)from, (size_t)part,
+                              stream->at));
+        } else {
+            /* what this buffer held before has been written then */
+            if (stream->filled == 0)
+                TRY(ckpt_io_drain(stream->io, 1));
+            part = CKPT_STREAM_BUFFER_BYTES - stream->filled;
+            if (part > bytes)
+                part = bytes;
+            memcpy(stream->buffers[stream->current] + stream->filled, from,
+                   (size_t)part);
+            stream->filled += part;
+        }
+        from += part;
+        bytes -= part;
+        stream->at += part;
+        if (stream->filled == CKPT_STREAM_BUFFER_BYTES)
+            TRY(flush(stream));
+    }
+    return ERR_OK;
+}
+
+enum err ckpt_stream_finish(struct ckpt_stream *stream)
+{
+    enum err rc = ERR_OK;
+    int fd = ckpt_io_fd(stream->io);
+    assert(stream->at == stream->bytes);
+    TRY(flush(stream));
+    TRY(ckpt_io_wait(stream->io, NULL));
+    if (stream->bytes % CKPT_IO_ALIGN != 0 &&
+        ftruncate(fd, (off_t)stream->bytes) != 0)
+        rc = err_errno("%s: truncate", stream->path);
+    else if (fsync(fd) != 0)
+        rc = err_errno("%s: fsync", stream->path);
+    return rc;
+}

@@ -1,0 +1,105 @@
+/* Writes and checks checkpoint.h5, which shows all shards as one HDF5 file. Its
+ * bytes are made in ckpt_view_image.c; loads never read it. */
+#include "checkpoint/files/ckpt_view.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/files/ckpt_view_image.h"
+#include "src/base/crc32c.h"
+#include "src/base/fsio.h"
+
+/* Make the view and write it; `want`: only these bytes. */
+static enum err write_view(const char *checkpoint_dir,
+                           const struct ckpt_manifest *manifest,
+                           const struct ckpt_view *want, struct ckpt_view *view)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    void *image = NULL;
+    size_t bytes;
+    TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    TRY_OUT(ckpt_view_image(manifest, &image, &bytes));
+    *view = (struct ckpt_view){ (int64_t)bytes, crc32c(0, image, bytes) };
+    if (want != NULL &&
+        (view->bytes != want->bytes || view->crc != want->crc)) {
+        rc = err_set(ERR_UNSUPPORTED,
+                     "%s: another version of Tessera has written this "
+                     "checkpoint: `tessera-ckpt reshard` makes a copy that has "
+                     "the file",
+                     path);
+        goto out;
+    }
+    TRY_OUT(fsio_write_atomic(path, image, bytes));
+out:
+    free(image);
+    return rc;
+}
+
+enum err ckpt_view_seal(const char *checkpoint_dir,
+                        struct ckpt_manifest_head *head, char *const *records,
+                        int record_count)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes;
+    struct ckpt_manifest *check = NULL;
+    TRY_OUT(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
+    TRY_OUT(ckpt_manifest_format(head, records, record_count, &text, &bytes));
+    TRY_OUT(ckpt_manifest_parse(text, bytes, path, &check));
+    TRY_OUT(ckpt_manifest_check_sizes(check, checkpoint_dir));
+    ckpt_crash_point("manifest-checked", 0);
+    TRY_OUT(write_view(checkpoint_dir, check, NULL, &head->view));
+    ckpt_crash_point("view-written", 0);
+    free(text);
+    TRY_OUT(ckpt_manifest_format(head, records, record_count, &text, &bytes));
+    TRY_OUT(fsio_write_atomic(path, text, bytes));
+out:
+    ckpt_manifest_destroy(check);
+    free(text);
+    return rc;
+}
+
+enum err ckpt_view_mend(const char *checkpoint_dir,
+                        const struct ckpt_manifest *manifest)
+{
+    struct ckpt_view view;
+    return write_view(checkpoint_dir, manifest, &manifest->view, &view);
+}
+
+enum err ckpt_view_check(const char *checkpoint_dir,
+                         const struct ckpt_manifest *manifest)
+{
+    const struct ckpt_view *view = &manifest->view;
+    char path[FSIO_PATH_MAX];
+    char *data = NULL;
+    size_t bytes;
+    struct stat status = { 0 };
+    if (view->bytes == 0)
+        return ERR_OK;
+    TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_VIEW_FILE));
+    if (lstat(path, &status) != 0)
+        return errno == ENOENT
+                   ? err_set(ERR_CHECKPOINT, "%s: file is missing", path)
+                   : err_errno("%s: stat", path);
+    if (!S_ISREG(status.st_mode))
+        return err_set(ERR_CHECKPOINT, "%s: is not a regular file", path);
+    if (status.st_size != view->bytes)
+        return err_set(ERR_CHECKPOINT,
+                       "%s: damaged (%" PRId64 " bytes, must be %" PRId64 ")",
+                       path, (int64_t)status.st_size, view->bytes);
+    TRY(fsio_read_file(path, (size_t)view->bytes, &data, &bytes));
+    uint32_t crc = crc32c(0, data, bytes);
+    free(data);
+    if (crc != view->crc)
+        return err_set(ERR_CHECKPOINT,
+                       "%s: damaged (CRC32C %08" PRIx32 ", must be %08" PRIx32
+                       ")",
+                       path, crc, view->crc);
+    return ERR_OK;
+}

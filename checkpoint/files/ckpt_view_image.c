@@ -1,0 +1,325 @@
+/* Makes the bytes of checkpoint.h5: groups, and virtual datasets that point
+ * into the shards. */
+#include "checkpoint/files/ckpt_view_image.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/files/ckpt_cover.h"
+#include "checkpoint/files/ckpt_h5.h"
+#include "checkpoint/files/ckpt_view.h"
+#include "checkpoint/files/ckpt_view_about.h"
+
+enum { LAYOUT_VERSION = 4, LAYOUT_CONTIGUOUS = 1, LAYOUT_VIRTUAL = 3 };
+enum { SELECT_BOX = 2, SELECT_ALL = 3 };
+
+/* A piece and the shard that holds it. */
+struct placed {
+    const struct ckpt_piece *piece;
+    const char *file;
+};
+
+struct entry {
+    const char *name;
+    const struct ckpt_tensor *tensor;
+    struct ckpt_h5_object mappings;
+    uint64_t address; /* of its header */
+};
+
+struct link {
+    const char *name;
+    size_t length;
+    uint64_t address;
+};
+
+struct image {
+    struct ckpt_h5 file;
+    struct ckpt_view_about *about;
+    struct placed *pieces;
+    struct entry *entries; /* in the end those of no group first, by name */
+    struct link *links;    /* a stack: those of the groups being made */
+    size_t link_count;
+};
+
+/* --- mappings --- */
+
+static void put_selection(struct ckpt_h5 *file, int kind, int dims,
+                          const int64_t *origin, const int64_t *extent)
+{
+    ckpt_h5_number(file, (uint64_t)kind, 4);
+    if (kind == SELECT_ALL) {
+        ckpt_h5_number(file, 1, 4); /* version */
+        ckpt_h5_zeros(file, 8);
+        return;
+    }
+    ckpt_h5_number(file, 2, 4); /* version */
+    ckpt_h5_number(file, 1, 1); /* regular */
+    ckpt_h5_number(file, 4 + (uint64_t)dims * 32, 4);
+    ckpt_h5_number(file, (uint64_t)dims, 4);
+    for (int d = 0; d < dims; d++) {
+        ckpt_h5_number(file, (uint64_t)origin[d], 8);
+        ckpt_h5_number(file, 1, 8); /* stride */
+        ckpt_h5_number(file, 1, 8); /* count */
+        ckpt_h5_number(file, (uint64_t)extent[d], 8);
+    }
+}
+
+/* A tensor of no dimensions is shown as {1}. */
+static int view_shape(const struct ckpt_tensor *tensor,
+                      int64_t shape[CKPT_DIMS_MAX])
+{
+    shape[0] = 1;
+    memcpy(shape, tensor->shape, (size_t)tensor->dims * sizeof shape[0]);
+    return tensor->dims > 0 ? tensor->dims : 1;
+}
+
+/* The mappings of a piece; returns how many. Only a piece that is stored as
+ * one dimension needs several. */
+static uint64_t put_piece(struct ckpt_h5 *file,
+                          const struct ckpt_tensor *tensor,
+                          const struct placed *placed)
+{
+    int64_t shape[CKPT_DIMS_MAX];
+    int dims = view_shape(tensor, shape);
+    const struct ckpt_part *part = &placed->piece->part;
+    struct ckpt_part boxes[CKPT_COVER_BOXES_MAX];
+    int64_t done = 0;
+    int count = ckpt_cover_boxes(part, dims, shape, boxes);
+    for (int i = 0; i < count; i++) {
+        int64_t elements = ckpt_part_elements(&boxes[i], dims);
+        ckpt_h5_put(file, placed->file, strlen(placed->file) + 1);
+        ckpt_h5_put(file, tensor->name, strlen(tensor->name) + 1);
+        put_selection(file, count > 1 ? SELECT_BOX : SELECT_ALL, 1, &done,
+                      &elements);
+        put_selection(file, SELECT_BOX, dims, boxes[i].origin, boxes[i].extent);
+        done += elements;
+    }
+    return (uint64_t)count;
+}
+
+/* The mappings of a tensor, to the `count` pieces of it, as an object of the
+ * heap. */
+static void put_mappings(struct ckpt_h5 *file, struct entry *entry,
+                         const struct placed *pieces, size_t count)
+{
+    uint64_t mappings = 0;
+    entry->mappings = ckpt_h5_object_begin(file);
+    size_t begin = file->bytes;
+    ckpt_h5_number(file, 0, 1); /* version */
+    ckpt_h5_number(file, 0, 8);
+    for (size_t i = 0; i < count; i++)
+        mappings += put_piece(file, entry->tensor, &pieces[i]);
+    ckpt_h5_set(file, begin + 1, mappings, 8);
+    ckpt_h5_checksum(file, begin);
+    ckpt_h5_object_end(file, &entry->mappings);
+}
+
+/* --- datasets and groups --- */
+
+static uint64_t put_dataset(struct image *image, const struct entry *entry)
+{
+    struct ckpt_h5 *file = &image->file;
+    int64_t shape[CKPT_DIMS_MAX];
+    int dims = view_shape(entry->tensor, shape);
+    bool mapped = entry->mappings.heap != 0;
+    size_t at = ckpt_h5_header_begin(file);
+    ckpt_h5_message(file, CKPT_H5_DATASPACE, 4 + (size_t)dims * 8, 0);
+    ckpt_h5_number(file, 2, 1); /* version */
+    ckpt_h5_number(file, (uint64_t)dims, 1);
+    ckpt_h5_number(file, 0, 1);
+    ckpt_h5_number(file, 1, 1); /* simple */
+    for (int d = 0; d < dims; d++)
+        ckpt_h5_number(file, (uint64_t)shape[d], 8);
+    ckpt_h5_datatype(file, entry->tensor->dtype);
+    ckpt_h5_fill(file, entry->tensor->dtype);
+    ckpt_h5_message(file, CKPT_H5_LAYOUT, mapped ? 14 : 18, 0);
+    ckpt_h5_number(file, LAYOUT_VERSION, 1);
+    ckpt_h5_number(file, mapped ? LAYOUT_VIRTUAL : LAYOUT_CONTIGUOUS, 1);
+    ckpt_h5_number(file, mapped ? entry->mappings.heap : CKPT_H5_UNDEFINED, 8);
+    ckpt_h5_number(file, entry->mappings.index, mapped ? 4 : 8);
+    ckpt_view_about_tensor(image->about, file, entry->name);
+    ckpt_h5_header_end(file, at);
+    return at;
+}
+
+static size_t begin_group(struct ckpt_h5 *file)
+{
+    size_t at = ckpt_h5_header_begin(file);
+    ckpt_h5_message(file, CKPT_H5_LINK_INFO, 18, 0);
+    ckpt_h5_number(file, 0, 2); /* version, flags */
+    ckpt_h5_number(file, CKPT_H5_UNDEFINED, 8);
+    ckpt_h5_number(file, CKPT_H5_UNDEFINED, 8);
+    ckpt_h5_message(file, CKPT_H5_GROUP_INFO, 2, CKPT_H5_CONSTANT);
+    ckpt_h5_number(file, 0, 2); /* version, flags */
+    return at;
+}
+
+/* The links that were pushed after the first `first` go into the header, which
+ * is complete then. */
+static uint64_t end_group(struct image *image, size_t at, size_t first)
+{
+    for (size_t i = first; i < image->link_count; i++)
+        ckpt_h5_link(&image->file, image->links[i].name, image->links[i].length,
+                     image->links[i].address);
+    image->link_count = first;
+    ckpt_h5_header_end(&image->file, at);
+    return at;
+}
+
+static void push_link(struct image *image, const char *name, size_t length,
+                      uint64_t address)
+{
+    image->links[image->link_count++] = (struct link){ name, length, address };
+}
+
+/* Push links to these entries, whose names begin with the same `skip` bytes;
+ * groups inside are made. Names with a common beginning are neighbours. */
+static void push_entries(struct image *image, const struct entry *entries,
+                         size_t count, size_t skip)
+{
+    for (size_t i = 0; i < count;) {
+        const char *name = entries[i].name + skip;
+        const char *slash = strchr(name, '/');
+        size_t length = strlen(name), same = 1, first = image->link_count;
+        uint64_t address = entries[i].address;
+        if (slash != NULL) {
+            length = (size_t)(slash - name);
+            while (i + same < count && strncmp(entries[i + same].name + skip,
+                                               name, length + 1) == 0)
+                same++;
+            push_entries(image, entries + i, same, skip + length + 1);
+            address = end_group(image, begin_group(&image->file), first);
+        }
+        push_link(image, name, length, address);
+        i += same;
+    }
+}
+
+static uint64_t put_config(struct image *image)
+{
+    struct ckpt_h5 *file = &image->file;
+    const char *name;
+    size_t first = image->link_count;
+    for (int i = 0; (name = ckpt_view_about_group(image->about, i)) != NULL;
+         i++) {
+        size_t at = begin_group(file);
+        ckpt_view_about_group_put(image->about, file, i);
+        ckpt_h5_header_end(file, at);
+        push_link(image, name, strlen(name), at);
+    }
+    size_t at = begin_group(file);
+    ckpt_view_about_config(image->about, file);
+    return end_group(image, at, first);
+}
+
+/* Tensors without a group of their own are the weights. */
+static uint64_t put_root(struct image *image, size_t tensors)
+{
+    struct ckpt_h5 *file = &image->file;
+    const struct entry *entries = image->entries;
+    size_t weights = 0;
+    while (weights < tensors && strchr(entries[weights].name, '/') == NULL)
+        weights++;
+    bool configured = ckpt_view_about_has_config(image->about);
+    uint64_t config = configured ? put_config(image) : 0;
+    push_entries(image, entries, weights, 0);
+    uint64_t group = end_group(image, begin_group(file), 0);
+    push_entries(image, entries + weights, tensors - weights, 0);
+    if (configured)
+        push_link(image, CKPT_VIEW_CONFIG, strlen(CKPT_VIEW_CONFIG), config);
+    push_link(image, CKPT_VIEW_WEIGHTS, strlen(CKPT_VIEW_WEIGHTS), group);
+    size_t at = begin_group(file);
+    ckpt_view_about_root(image->about, file);
+    return end_group(image, at, 0);
+}
+
+/* --- the whole --- */
+
+static int placed_order(const void *a, const void *b)
+{
+    const struct ckpt_piece *x = ((const struct placed *)a)->piece;
+    const struct ckpt_piece *y = ((const struct placed *)b)->piece;
+    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+static int entry_order(const void *a, const void *b)
+{
+    const char *x = ((const struct entry *)a)->name;
+    const char *y = ((const struct entry *)b)->name;
+    bool x_grouped = strchr(x, '/') != NULL, y_grouped = strchr(y, '/') != NULL;
+    return x_grouped != y_grouped ? x_grouped - y_grouped : strcmp(x, y);
+}
+
+static enum err prepare(struct image *image, const struct ckpt_manifest *m)
+{
+    size_t count = 0;
+    for (int s = 0; s < m->shard_count; s++)
+        count += (size_t)m->shards[s].piece_count;
+    size_t tensors = (size_t)m->tensor_count;
+    /* all of a group's at most, weights, config and what is in that */
+    size_t links =
+        tensors + 2 + json_object_size(json_object_get(m->state, "fixed"));
+    image->pieces = malloc((count + 1) * sizeof *image->pieces);
+    image->entries = malloc((tensors + 1) * sizeof *image->entries);
+    image->links = malloc(links * sizeof *image->links);
+    if (image->pieces == NULL || image->entries == NULL || image->links == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", CKPT_VIEW_FILE);
+    count = 0;
+    for (int s = 0; s < m->shard_count; s++)
+        for (int p = 0; p < m->shards[s].piece_count; p++)
+            image->pieces[count++] =
+                (struct placed){ &m->shards[s].pieces[p], m->shards[s].file };
+    qsort(image->pieces, count, sizeof *image->pieces, placed_order);
+    image->pieces[count].piece = NULL;
+    return ERR_OK;
+}
+
+/* All mappings, then all headers: a collection of the heap is in one piece. */
+static void put_tensors(struct image *image, const struct ckpt_manifest *m)
+{
+    const struct placed *next = image->pieces;
+    for (int t = 0; t < m->tensor_count; t++) {
+        struct entry *entry = &image->entries[t];
+        *entry = (struct entry){ .name = m->tensors[t].name,
+                                 .tensor = &m->tensors[t] };
+        size_t count = 0;
+        while (next[count].piece != NULL && next[count].piece->tensor == t)
+            count++;
+        if (count > 0)
+            put_mappings(&image->file, entry, next, count);
+        next += count;
+    }
+    ckpt_h5_heap_end(&image->file);
+    for (int t = 0; t < m->tensor_count; t++)
+        image->entries[t].address = put_dataset(image, &image->entries[t]);
+}
+
+enum err ckpt_view_image(const struct ckpt_manifest *manifest, void **out,
+                         size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    struct image image = { 0 };
+    size_t tensors = (size_t)manifest->tensor_count;
+    TRY_OUT(prepare(&image, manifest));
+    ckpt_h5_zeros(&image.file, CKPT_H5_SUPERBLOCK_BYTES);
+    TRY_OUT(ckpt_view_about_create(&image.file, manifest, &image.about));
+    put_tensors(&image, manifest);
+    qsort(image.entries, tensors, sizeof *image.entries, entry_order);
+    ckpt_h5_superblock(&image.file, put_root(&image, tensors));
+    if (image.file.failed) {
+        rc = err_set(ERR_MEMORY, "%s: out of memory", CKPT_VIEW_FILE);
+        goto out;
+    }
+    *out = image.file.data;
+    *bytes = image.file.bytes;
+    image.file.data = NULL;
+out:
+    ckpt_view_about_destroy(image.about);
+    free(image.file.data);
+    free(image.links);
+    free(image.entries);
+    free(image.pieces);
+    return rc;
+}

@@ -1,0 +1,190 @@
+/* Finds the newest checkpoint that the nodes' local folders hold together. The
+ * saves are made in ckpt_saver_local.c, copies and parity by what
+ * ckpt_redundancy.h lists. */
+#include "checkpoint/local/ckpt_local.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/local/ckpt_rebuild.h"
+#include "checkpoint/local/ckpt_redundancy.h"
+#include "src/base/crc32c.h"
+
+static bool is_of_run(const struct ckpt_manifest *manifest,
+                      const char *run_uuid)
+{
+    const char *uuid =
+        json_string_value(json_object_get(manifest->state, "run_uuid"));
+    return uuid != NULL && uuid[0] != '\0' && strcmp(uuid, run_uuid) == 0;
+}
+
+/* This rank's newest step of the run in (above, below) with a good manifest,
+ * and its text; -1: none. What can't be read is as good as lost. *ignored: the
+ * newest of another run. */
+static int64_t newest_here(const char *local_dir, const char *run_uuid,
+                           int64_t above, int64_t below, char **text,
+                           size_t *bytes, int64_t *ignored)
+{
+    int64_t *steps = NULL;
+    int64_t newest = -1;
+    int count = 0;
+    bool evidence;
+    *text = NULL;
+    *bytes = 0;
+    if (ckpt_index_steps(local_dir, &steps, &count, &evidence) != ERR_OK)
+        count = 0;
+    for (int i = count - 1; i >= 0 && steps[i] > above && newest < 0; i--) {
+        char path[FSIO_PATH_MAX];
+        struct ckpt_manifest *manifest = NULL;
+        if (steps[i] >= below ||
+            ckpt_index_path(path, local_dir, steps[i]) != ERR_OK)
+            continue;
+        if (ckpt_manifest_read(path, text, bytes, &manifest) != ERR_OK)
+            continue;
+        if (is_of_run(manifest, run_uuid)) {
+            newest = steps[i];
+        } else {
+            *ignored = steps[i] > *ignored ? steps[i] : *ignored;
+            free(*text);
+            *text = NULL;
+            *bytes = 0;
+        }
+        ckpt_manifest_destroy(manifest);
+    }
+    free(steps);
+    return newest;
+}
+
+/* All ranks get the text of the lowest rank that has `step`; *same: this rank
+ * has that very text. */
+static enum err share_manifest(struct comm *comm, int64_t step, int64_t mine,
+                               char **text, size_t *bytes, bool *same)
+{
+    int64_t root = mine == step ? comm_rank(comm) : comm_size(comm);
+    TRY(comm_all_reduce_i64(comm, &root, 1, COMM_MIN));
+    bool first = root == comm_rank(comm);
+    char *shared = first ? *text : NULL;
+    size_t size = first ? *bytes : 0;
+    enum err rc = ckpt_manifest_share(comm, (int)root, &shared, &size);
+    *same = rc == ERR_OK && mine == step && *bytes == size &&
+            memcmp(*text, shared, size) == 0;
+    if (!first)
+        free(*text);
+    *text = shared;
+    *bytes = size;
+    return rc;
+}
+
+static bool has_shard(const struct ckpt_local *local, int shard)
+{
+    char path[FSIO_PATH_MAX];
+    struct stat status;
+    const struct ckpt_shard *want = &local->manifest->shards[shard];
+    return fsio_path(path, "%s/%s", local->dir, want->file) == ERR_OK &&
+           stat(path, &status) == 0 && S_ISREG(status.st_mode) &&
+           status.st_size == want->bytes;
+}
+
+/* Fill `holds`; *whole: every shard is somewhere. */
+static enum err take_stock(struct comm *comm, struct ckpt_local *local,
+                           bool same, bool *whole)
+{
+    enum err rc = ERR_OK;
+    size_t count = (size_t)local->manifest->shard_count;
+    int64_t *holders = calloc(count + 1, sizeof *holders);
+    local->holds = calloc(count + 1, sizeof *local->holds);
+    if (holders == NULL || local->holds == NULL)
+        rc = err_set(ERR_MEMORY, "node-local checkpoint: out of memory");
+    TRY_OUT(comm_agree(comm, rc));
+    for (size_t s = 0; s < count; s++) {
+        local->holds[s] = same && has_shard(local, (int)s);
+        holders[s] = local->holds[s];
+    }
+    TRY_OUT(comm_all_reduce_i64(comm, holders, count, COMM_SUM));
+    *whole = true;
+    for (size_t s = 0; s < count; s++)
+        *whole &= holders[s] > 0;
+out:
+    free(holders);
+    return rc;
+}
+
+/* Completes a step where shards are missing and can be made again. */
+static enum err complete(struct comm *comm, struct ckpt_local *local,
+                         uint32_t manifest_crc, bool same, bool *whole)
+{
+    bool rebuilt;
+    struct ckpt_rebuild lost = { .dir = local->dir,
+                                 .manifest = local->manifest,
+                                 .manifest_crc = manifest_crc,
+                                 .holds = local->holds,
+                                 .here = same };
+    TRY(ckpt_redundancy_rebuild(comm, &lost, &rebuilt));
+    if (!rebuilt)
+        return ERR_OK;
+    free(local->holds);
+    local->holds = NULL;
+    return take_stock(comm, local, same, whole);
+}
+
+/* Tries one candidate, the newest below; sets out->step, -1 when there is
+ * none. */
+static enum err try_newest(struct comm *comm, const char *local_dir,
+                           const char *run_uuid, int64_t above, int64_t below,
+                           struct ckpt_local *out, bool *whole)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    size_t bytes;
+    bool same;
+    int64_t ignored = -1;
+    int64_t mine =
+        newest_here(local_dir, run_uuid, above, below, &text, &bytes, &ignored);
+    int64_t newest[] = { mine, ignored };
+    TRY_OUT(comm_all_reduce_i64(comm, newest, 2, COMM_MAX));
+    int64_t step = out->step = newest[0];
+    out->ignored = newest[1];
+    if (step < 0)
+        goto out;
+    TRY_OUT(share_manifest(comm, step, mine, &text, &bytes, &same));
+    rc = ckpt_index_path(out->dir, local_dir, step);
+    if (rc == ERR_OK)
+        rc = ckpt_manifest_parse(text, bytes, out->dir, &out->manifest);
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(take_stock(comm, out, same, whole));
+    if (!*whole)
+        TRY_OUT(complete(comm, out, crc32c(0, text, bytes), same, whole));
+out:
+    free(text);
+    return rc;
+}
+
+enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
+                           const char *run_uuid, int64_t above, int64_t below,
+                           struct ckpt_local *out)
+{
+    enum err rc = ERR_OK;
+    bool whole = false;
+    for (;;) {
+        *out = (struct ckpt_local){ .step = -1, .ignored = -1 };
+        TRY_OUT(
+            try_newest(comm, local_dir, run_uuid, above, below, out, &whole));
+        if (out->step < 0 || whole)
+            goto out;
+        below = out->step;
+        ckpt_local_free(out);
+    }
+out:
+    if (rc != ERR_OK)
+        ckpt_local_free(out);
+    return rc;
+}
+
+void ckpt_local_free(struct ckpt_local *local)
+{
+    ckpt_manifest_destroy(local->manifest);
+    free(local->holds);
+    *local = (struct ckpt_local){ .step = -1 };
+}

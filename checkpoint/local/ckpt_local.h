@@ -1,0 +1,43 @@
+/* Node-local checkpoints: quick to write and to read, and lost with their node;
+ * so other nodes keep copies of every shard, or parity (ckpt_redundancy.h).
+ *
+ * A folder of the node (tmpfs or NVMe) is laid out like a run directory:
+ *
+ *   LOCAL/checkpoints/step-000000060/shard-00002-of-00008.h5  own and kept
+ *   LOCAL/checkpoints/step-000000060/parity-00001-02  only with groups
+ *   LOCAL/checkpoints/step-000000060/MANIFEST.json  the same on every node
+ *
+ * Nothing there is synced: what outlives the processes is enough, and a node
+ * that loses power is replaced by its partners. Ranks on one node see the same
+ * folder. */
+#ifndef TESSERA_CHECKPOINT_CKPT_LOCAL_H
+#define TESSERA_CHECKPOINT_CKPT_LOCAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "checkpoint/files/ckpt_manifest.h"
+#include "src/base/fsio.h"
+#include "src/comm/comm.h"
+
+/* A local checkpoint that the nodes of a communicator hold together. */
+struct ckpt_local {
+    int64_t step;
+    int64_t ignored; /* the newest looked at that is another run's; -1: none */
+    char dir[FSIO_PATH_MAX];        /* of this rank's node */
+    struct ckpt_manifest *manifest; /* NULL: there is none */
+    bool *holds; /* [shards]: this rank can open it, with its right size */
+};
+
+/* The newest one of a step in (above, below) of which every shard is on some
+ * node, or was made again there from parity (ckpt_rebuild.h); *out is empty
+ * when there is none. A folder that is not there, or whose manifest is damaged,
+ * of another run than run_uuid or another than that of the lowest rank that has
+ * the step, holds nothing. Collective. */
+enum err ckpt_local_choose(struct comm *comm, const char *local_dir,
+                           const char *run_uuid, int64_t above, int64_t below,
+                           struct ckpt_local *out);
+/* Frees what it points to. */
+void ckpt_local_free(struct ckpt_local *local);
+
+#endif

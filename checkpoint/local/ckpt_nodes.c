@@ -1,0 +1,57 @@
+/* Which ranks are on which node, as copies and parity need it. */
+#include "checkpoint/local/ckpt_nodes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool same_node(const struct comm *comm, int a, int b)
+{
+    return strcmp(comm_host(comm, a), comm_host(comm, b)) == 0;
+}
+
+enum err ckpt_nodes_create(const struct comm *comm, struct ckpt_nodes *out)
+{
+    size_t size = (size_t)comm_size(comm);
+    int *numbers = calloc(4 * size, sizeof *numbers);
+    *out = (struct ckpt_nodes){ 0 };
+    if (numbers == NULL)
+        return err_set(ERR_MEMORY, "node-local checkpoints: out of memory");
+    out->node = numbers;
+    out->place = numbers + size;
+    out->lowest = numbers + 2 * size;
+    out->ranks = numbers + 3 * size;
+    for (int r = 0; r < (int)size; r++) {
+        int n = 0;
+        while (n < out->count && !same_node(comm, out->lowest[n], r))
+            n++;
+        if (n == out->count)
+            out->lowest[out->count++] = r;
+        out->node[r] = n;
+        out->place[r] = out->ranks[n]++;
+    }
+    return ERR_OK;
+}
+
+void ckpt_nodes_free(struct ckpt_nodes *nodes)
+{
+    free(nodes->node); /* the others lie behind it */
+    *nodes = (struct ckpt_nodes){ 0 };
+}
+
+int ckpt_nodes_rank_at(const struct ckpt_nodes *nodes, int node, int place)
+{
+    int r = nodes->lowest[node];
+    int at = place % nodes->ranks[node];
+    while (nodes->node[r] != node || nodes->place[r] != at)
+        r++;
+    return r;
+}
+
+bool ckpt_nodes_leads(const struct comm *comm)
+{
+    int rank = comm_rank(comm);
+    for (int r = 0; r < rank; r++)
+        if (same_node(comm, r, rank))
+            return false;
+    return true;
+}

@@ -1,0 +1,288 @@
+/* Finds out which lost shards of a node-local checkpoint can be made again from
+ * parity, and which ranks do it. ckpt_rebuild_chain.c does it. */
+#include "checkpoint/local/ckpt_rebuild.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/local/ckpt_rebuild_private.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+
+/* --- what is there --- */
+
+static int offer_here(const struct ckpt_rebuild_run *b, const char *name,
+                      struct ckpt_rebuild_offer *offer)
+{
+    char path[FSIO_PATH_MAX];
+    struct ckpt_parity *parity = &offer->parity;
+    *offer = (struct ckpt_rebuild_offer){ .rank = b->rank };
+    enum err rc = fsio_path(path, "%s/%s", b->lost->dir, name);
+    if (rc == ERR_OK)
+        rc = ckpt_parity_read(path, b->lost->manifest, b->lost->manifest_crc,
+                              false, parity);
+    if (rc != ERR_OK) {
+        log_warn("%s", err_text());
+        return 0;
+    }
+    int shard = parity->shards[parity->member];
+    return shard < 0 || b->lost->holds[shard];
+}
+
+/* This rank's offers; *offers is malloc'ed. */
+static enum err list_here(const struct ckpt_rebuild_run *b,
+                          struct ckpt_rebuild_offer **offers, int *count)
+{
+    enum err rc = ERR_OK;
+    DIR *folder = b->lost->here ? opendir(b->lost->dir) : NULL;
+    *offers = NULL;
+    *count = 0;
+    for (struct dirent *entry;
+         folder != NULL && (entry = readdir(folder)) != NULL;) {
+        if (strncmp(entry->d_name, CKPT_PARITY_PREFIX,
+                    strlen(CKPT_PARITY_PREFIX)) != 0)
+            continue;
+        struct ckpt_rebuild_offer *more =
+            realloc(*offers, ((size_t)*count + 1) * sizeof *more);
+        if (more == NULL) {
+            rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
+            break;
+        }
+        *offers = more;
+        *count += offer_here(b, entry->d_name, &more[*count]);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return rc;
+}
+
+/* Gives every rank the offers of all. */
+static enum err gather_offers(struct ckpt_rebuild_run *b)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_rebuild_offer *mine = NULL;
+    int count = 0;
+    size_t ranks = (size_t)comm_size(b->comm);
+    int64_t *counts = calloc(ranks, sizeof *counts);
+    size_t *sizes = calloc(2 * ranks, sizeof *sizes);
+    rc = list_here(b, &mine, &count);
+    if (counts == NULL || sizes == NULL)
+        rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
+    TRY_OUT(comm_agree(b->comm, rc));
+    counts[b->rank] = count;
+    TRY_OUT(comm_all_reduce_i64(b->comm, counts, ranks, COMM_SUM));
+    for (size_t r = 0; r < ranks; r++) {
+        sizes[r] = (size_t)counts[r] * sizeof *mine;
+        sizes[ranks + r] = (size_t)b->offer_count * sizeof *mine;
+        b->offer_count += (int)counts[r];
+    }
+    b->offers = calloc((size_t)b->offer_count + 1, sizeof *b->offers);
+    rc = b->offers != NULL
+             ? ERR_OK
+             : err_set(ERR_MEMORY, "node-local parity: out of memory");
+    TRY_OUT(comm_agree(b->comm, rc));
+    if (count > 0)
+        memcpy((char *)b->offers + sizes[ranks + (size_t)b->rank], mine,
+               sizes[b->rank]);
+    TRY_OUT(comm_all_gather(b->comm, b->offers, sizes, sizes + ranks));
+out:
+    free(sizes);
+    free(counts);
+    free(mine);
+    return rc;
+}
+
+/* --- what is to do --- */
+
+/* The member of the set whose shard it is; -1: none. */
+static int member_with(const struct ckpt_parity *parity, int shard)
+{
+    for (int m = 0; m < parity->members; m++)
+        if (parity->shards[m] == shard)
+            return m;
+    return -1;
+}
+
+static bool stands_for(const struct ckpt_rebuild_offer *offer,
+                       const struct ckpt_rebuild_job *job, int member)
+{
+    const struct ckpt_parity *one = &offer->parity, *set = &job->parity;
+    return one->set == set->set && one->member == member &&
+           one->members == set->members && one->bytes == set->bytes &&
+           memcmp(one->shards, set->shards, sizeof one->shards) == 0;
+}
+
+static bool is_able(const struct ckpt_rebuild_run *b, int number,
+                    const struct ckpt_rebuild_job *job, int member)
+{
+    const struct ckpt_rebuild_offer *offer = &b->offers[number];
+    for (int i = 0; i < job->length; i++)
+        if (job->ranks[i] == offer->rank)
+            return false;
+    return stands_for(offer, job, member);
+}
+
+/* One of the ranks that can and have no place in the chain, a different one for
+ * different sets; -1: none. */
+static int choose_rank(const struct ckpt_rebuild_run *b,
+                       const struct ckpt_rebuild_job *job, int member)
+{
+    int able = 0;
+    for (int o = 0; o < b->offer_count; o++)
+        able += is_able(b, o, job, member);
+    int skip = able > 0 ? job->parity.set % able : 0;
+    for (int o = 0; o < b->offer_count; o++)
+        if (is_able(b, o, job, member) && skip-- == 0)
+            return b->offers[o].rank;
+    return -1;
+}
+
+/* The chain ends at another member for different sets. False: too much is lost
+ * (`missing` members, with this one; 0: there is no parity of it). */
+static bool plan_job(const struct ckpt_rebuild_run *b, int shard,
+                     struct ckpt_rebuild_job *job, int *missing)
+{
+    *job = (struct ckpt_rebuild_job){ .shard = shard, .member = -1 };
+    *missing = 0;
+    for (int o = 0; o < b->offer_count && job->member < 0; o++) {
+        job->parity = b->offers[o].parity;
+        job->member = member_with(&job->parity, shard);
+    }
+    if (job->member < 0)
+        return false;
+    int members = job->parity.members;
+    for (int i = 0; i < members; i++) {
+        int member = (job->parity.set + i) % members;
+        int rank = member == job->member ? -1 : choose_rank(b, job, member);
+        *missing += rank < 0;
+        if (rank < 0)
+            continue;
+        job->chain[job->length] = member;
+        job->ranks[job->length++] = rank;
+    }
+    return job->length == members - 1;
+}
+
+static void tell_lost(const struct ckpt_manifest *manifest,
+                      const struct ckpt_rebuild_job *job, int shard,
+                      int missing)
+{
+    char why[64] = "";
+    if (missing > 0)
+        snprintf(why, sizeof why, " (%d of %d members of its XOR group are)",
+                 missing, job->parity.members);
+    log_warn("node-local checkpoint step %" PRId64
+             " is not used: %s is lost with all that could replace it%s",
+             manifest->step, manifest->shards[shard].file, why);
+}
+
+/* The same on all ranks. */
+static bool plan(struct ckpt_rebuild_run *b, const int64_t *holders)
+{
+    const struct ckpt_manifest *manifest = b->lost->manifest;
+    for (int s = 0; s < manifest->shard_count; s++) {
+        int missing;
+        if (holders[s] > 0)
+            continue;
+        if (plan_job(b, s, &b->jobs[b->job_count], &missing)) {
+            b->job_count++;
+            continue;
+        }
+        if (b->rank == 0)
+            tell_lost(manifest, &b->jobs[b->job_count], s, missing);
+        return false;
+    }
+    return b->job_count > 0;
+}
+
+/* --- all --- */
+
+static enum err agree_jobs(struct ckpt_rebuild_run *b, bool *good)
+{
+    int64_t worst = ERR_OK;
+    for (int j = 0; j < b->job_count; j++)
+        if (b->jobs[j].code > worst)
+            worst = b->jobs[j].code;
+    TRY(comm_all_reduce_i64(b->comm, &worst, 1, COMM_MAX));
+    *good = worst == ERR_OK;
+    return ERR_OK;
+}
+
+static enum err rebuild_all(struct ckpt_rebuild_run *b, bool *rebuilt)
+{
+    bool good;
+    for (int j = 0; j < b->job_count; j++) {
+        b->jobs[j].code = ckpt_rebuild_chain_check(b, &b->jobs[j]);
+        if (b->jobs[j].code != ERR_OK)
+            log_warn("%s", err_text());
+    }
+    TRY(agree_jobs(b, &good));
+    if (!good)
+        return ERR_OK;
+    ckpt_crash_point("local-rebuilding", b->rank);
+    for (int j = 0; j < b->job_count; j++)
+        TRY(ckpt_rebuild_chain_run(b, &b->jobs[j]));
+    TRY(agree_jobs(b, rebuilt));
+    if (*rebuilt && b->rank == 0)
+        log_info("node-local checkpoint step %" PRId64
+                 ": made %d lost shard(s) again from XOR parity",
+                 b->lost->manifest->step, b->job_count);
+    return ERR_OK;
+}
+
+static enum err prepare(struct ckpt_rebuild_run *b)
+{
+    enum err rc = ERR_OK;
+    size_t shards = (size_t)b->lost->manifest->shard_count;
+    TRY(fsio_path(b->tmp, "%s/.rebuild-%d", b->lost->dir, b->rank));
+    b->jobs = calloc(shards + 1, sizeof *b->jobs);
+    b->scratch = malloc((size_t)CKPT_REBUILD_SEGMENT_BYTES);
+    bool good = b->jobs != NULL && b->scratch != NULL;
+    for (int i = 0; i < CKPT_REBUILD_BUFFERS; i++) {
+        b->buffers[i] = malloc((size_t)CKPT_REBUILD_SEGMENT_BYTES);
+        good = good && b->buffers[i] != NULL;
+    }
+    if (!good)
+        rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
+    else if (b->lost->here)
+        TRY(fsio_remove_tree(b->tmp));
+    return rc;
+}
+
+enum err ckpt_rebuild(struct comm *comm, const struct ckpt_rebuild *lost,
+                      bool *rebuilt)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_rebuild_run b = { .comm = comm,
+                                  .rank = comm_rank(comm),
+                                  .lost = lost };
+    size_t shards = (size_t)lost->manifest->shard_count;
+    int64_t *holders = calloc(shards + 1, sizeof *holders);
+    *rebuilt = false;
+    if (holders == NULL)
+        rc = err_set(ERR_MEMORY, "node-local parity: out of memory");
+    else
+        rc = prepare(&b);
+    TRY_OUT(comm_agree(comm, rc));
+    for (size_t s = 0; s < shards; s++)
+        holders[s] = lost->holds[s];
+    TRY_OUT(comm_all_reduce_i64(comm, holders, shards, COMM_SUM));
+    TRY_OUT(gather_offers(&b));
+    if (plan(&b, holders))
+        TRY_OUT(rebuild_all(&b, rebuilt));
+out:
+    if (lost->here && b.job_count > 0)
+        (void)fsio_remove_tree(b.tmp);
+    /* A late peer may still write into the buffers of a broken comm. */
+    for (int i = 0; i < CKPT_REBUILD_BUFFERS && rc != ERR_COMM; i++)
+        free(b.buffers[i]);
+    free(b.scratch);
+    free(b.jobs);
+    free(b.offers);
+    free(holders);
+    return rc;
+}

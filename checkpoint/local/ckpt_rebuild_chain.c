@@ -1,0 +1,258 @@
+/* Makes one lost shard again: the members that are left pass segments along a
+ * chain, each adding what it has by XOR. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/files/ckpt_crash.h"
+#include "checkpoint/files/ckpt_read.h"
+#include "checkpoint/local/ckpt_map.h"
+#include "checkpoint/local/ckpt_rebuild_private.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+
+#define TAG 1
+
+/* This rank's place in the chain; -1: it is not in it. */
+static int place_in(const struct ckpt_rebuild_run *b,
+                    const struct ckpt_rebuild_job *job)
+{
+    for (int i = 0; i < job->length; i++)
+        if (job->ranks[i] == b->rank)
+            return i;
+    return -1;
+}
+
+/* The room of the lost shard, which grows there. */
+static enum err make_file(const struct ckpt_rebuild_run *b,
+                          const struct ckpt_rebuild_job *job)
+{
+    char path[FSIO_PATH_MAX];
+    struct ckpt_map map;
+    const struct ckpt_shard *shard = &b->lost->manifest->shards[job->shard];
+    TRY(fsio_path(path, "%s/%s", b->tmp, shard->file));
+    TRY(ckpt_map_file(path, shard->bytes, true, &map));
+    ckpt_map_release(&map);
+    return ERR_OK;
+}
+
+enum err ckpt_rebuild_chain_check(const struct ckpt_rebuild_run *b,
+                                  const struct ckpt_rebuild_job *job)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_read *reader = NULL;
+    struct ckpt_parity parity = job->parity;
+    char path[FSIO_PATH_MAX];
+    int place = place_in(b, job);
+    if (place < 0)
+        return ERR_OK;
+    parity.member = job->chain[place];
+    TRY_OUT(ckpt_parity_path(path, b->lost->dir, &parity));
+    TRY_OUT(ckpt_parity_read(path, b->lost->manifest, b->lost->manifest_crc,
+                             true, &parity));
+    int own = parity.shards[parity.member];
+    if (own >= 0) {
+        TRY_OUT(ckpt_read_create(b->lost->dir, b->lost->manifest, &reader));
+        TRY_OUT(ckpt_read_all(reader, own));
+    }
+    if (place == job->length - 1)
+        TRY_OUT(make_file(b, job));
+out:
+    ckpt_read_destroy(reader);
+    return rc;
+}
+
+/* The files of one member, for its part in a chain. */
+struct part {
+    const struct ckpt_rebuild_job *job;
+    struct ckpt_parity parity;
+    char path[FSIO_PATH_MAX], shard_path[FSIO_PATH_MAX];
+    char out_path[FSIO_PATH_MAX];
+    int parity_fd, shard_fd, out_fd; /* -1: none */
+    int64_t shard_bytes;
+    int from, to; /* ranks; -1: it begins or ends here */
+    enum err rc;  /* of the first failure here */
+};
+
+static int open_file(const char *path, int flags, enum err *rc)
+{
+    int fd = open(path, flags | O_CLOEXEC);
+    if (fd < 0)
+        *rc = err_errno("%s: open", path);
+    return fd;
+}
+
+static enum err open_part(const struct ckpt_rebuild_run *b,
+                          const struct ckpt_rebuild_job *job, int place,
+                          struct part *part)
+{
+    enum err rc = ERR_OK;
+    const struct ckpt_manifest *manifest = b->lost->manifest;
+    *part = (struct part){ .job = job,
+                           .parity = job->parity,
+                           .parity_fd = -1,
+                           .shard_fd = -1,
+                           .out_fd = -1,
+                           .from = place > 0 ? job->ranks[place - 1] : -1,
+                           .to = -1 };
+    part->parity.member = job->chain[place];
+    int own = job->parity.shards[part->parity.member];
+    TRY(ckpt_parity_path(part->path, b->lost->dir, &part->parity));
+    part->parity_fd = open_file(part->path, O_RDONLY, &rc);
+    if (own >= 0) {
+        TRY(fsio_path(part->shard_path, "%s/%s", b->lost->dir,
+                      manifest->shards[own].file));
+        part->shard_fd = open_file(part->shard_path, O_RDONLY, &rc);
+        part->shard_bytes = manifest->shards[own].bytes;
+    }
+    if (place < job->length - 1) {
+        part->to = job->ranks[place + 1];
+        return rc;
+    }
+    TRY(fsio_path(part->out_path, "%s/%s", b->tmp,
+                  manifest->shards[job->shard].file));
+    part->out_fd = open_file(part->out_path, O_WRONLY, &rc);
+    return rc;
+}
+
+static void close_part(struct part *part)
+{
+    if (part->parity_fd >= 0)
+        close(part->parity_fd);
+    if (part->shard_fd >= 0)
+        close(part->shard_fd);
+    if (part->out_fd >= 0)
+        close(part->out_fd);
+}
+
+/* XOR what this member has for the bytes [begin, begin + bytes) of the lost
+ * shard, which lie in one of its chunks, into `data`. */
+static enum err add_chunk(const struct ckpt_rebuild_run *b,
+                          const struct part *part, int64_t begin, int64_t bytes,
+                          char *data)
+{
+    const struct ckpt_parity *parity = &part->parity;
+    int chunk = (int)(begin / parity->bytes);
+    int64_t within = begin % parity->bytes;
+    int keeper = (part->job->member + 1 + chunk) % parity->members;
+    if (keeper == parity->member) {
+        TRY(fsio_pread(part->parity_fd, b->scratch, (size_t)bytes,
+                       ckpt_parity_offset(parity) + within, part->path));
+    } else {
+        int own = ckpt_parity_chunk(parity, parity->member, keeper);
+        int64_t offset = own * parity->bytes + within;
+        bytes = ckpt_parity_inside(part->shard_bytes, offset, bytes);
+        if (bytes > 0)
+            TRY(fsio_pread(part->shard_fd, b->scratch, (size_t)bytes, offset,
+                           part->shard_path));
+    }
+    ckpt_parity_xor(data, b->scratch, bytes);
+    return ERR_OK;
+}
+
+static enum err add_segment(const struct ckpt_rebuild_run *b,
+                            const struct part *part, int64_t begin,
+                            int64_t bytes, char *data)
+{
+    for (int64_t at = begin; at < begin + bytes;) {
+        int64_t rest = part->parity.bytes - at % part->parity.bytes;
+        int64_t now = ckpt_parity_inside(begin + bytes, at, rest);
+        TRY(add_chunk(b, part, at, now, data + (at - begin)));
+        at += now;
+    }
+    if (part->out_fd >= 0)
+        TRY(fsio_pwrite(part->out_fd, data, (size_t)bytes, begin,
+                        part->out_path));
+    return ERR_OK;
+}
+
+/* A rank that failed passes on all the same, so that nobody waits in vain; the
+ * result will not match the manifest. */
+static enum err run_chain(struct ckpt_rebuild_run *b, struct part *part)
+{
+    enum err rc = ERR_OK;
+    struct comm_request *receives[CKPT_REBUILD_BUFFERS] = { NULL };
+    struct comm_request *sends[CKPT_REBUILD_BUFFERS] = { NULL };
+    int64_t bytes = b->lost->manifest->shards[part->job->shard].bytes;
+    int64_t count =
+        (bytes + CKPT_REBUILD_SEGMENT_BYTES - 1) / CKPT_REBUILD_SEGMENT_BYTES;
+    for (int64_t i = -1; i < count; i++) {
+        int now = (int)(i % CKPT_REBUILD_BUFFERS),
+            next = (int)((i + 1) % CKPT_REBUILD_BUFFERS);
+        int64_t begin = i * CKPT_REBUILD_SEGMENT_BYTES;
+        int64_t length =
+            ckpt_parity_inside(bytes, begin, CKPT_REBUILD_SEGMENT_BYTES);
+        if (i + 1 < count && sends[next] != NULL) {
+            TRY(comm_wait(sends[next], 0.0));
+            sends[next] = NULL;
+        }
+        if (i + 1 < count && part->from >= 0)
+            TRY(comm_start_recv(b->comm, b->buffers[next],
+                                (size_t)ckpt_parity_inside(
+                                    bytes, begin + CKPT_REBUILD_SEGMENT_BYTES,
+                                    CKPT_REBUILD_SEGMENT_BYTES),
+                                part->from, TAG, &receives[next]));
+        if (i < 0)
+            continue;
+        if (part->from >= 0)
+            TRY(comm_wait(receives[now], 0.0));
+        else
+            memset(b->buffers[now], 0, (size_t)length);
+        if (part->rc == ERR_OK)
+            part->rc = add_segment(b, part, begin, length, b->buffers[now]);
+        if (part->to >= 0)
+            TRY(comm_start_send(b->comm, b->buffers[now], (size_t)length,
+                                part->to, TAG, &sends[now]));
+    }
+    for (int i = 0; i < CKPT_REBUILD_BUFFERS; i++)
+        if (sends[i] != NULL)
+            TRY(comm_wait(sends[i], 0.0));
+    return rc;
+}
+
+/* Gives the file its name if it is what the manifest says. */
+static enum err take(const struct ckpt_rebuild_run *b,
+                     const struct ckpt_rebuild_job *job)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_read *reader = NULL;
+    const char *file = b->lost->manifest->shards[job->shard].file;
+    char from[FSIO_PATH_MAX], to[FSIO_PATH_MAX], parent[FSIO_PATH_MAX];
+    TRY_OUT(ckpt_read_create(b->tmp, b->lost->manifest, &reader));
+    TRY_OUT(ckpt_read_all(reader, job->shard));
+    ckpt_crash_point("local-rebuilt", b->rank);
+    TRY_OUT(fsio_path(from, "%s/%s", b->tmp, file));
+    TRY_OUT(fsio_path(to, "%s/%s", b->lost->dir, file));
+    memcpy(parent, to, sizeof parent);
+    *strrchr(parent, '/') = '\0';
+    TRY_OUT(fsio_mkdirs(parent));
+    if (rename(from, to) != 0)
+        rc = err_errno("%s: rename", to);
+out:
+    ckpt_read_destroy(reader);
+    return rc;
+}
+
+enum err ckpt_rebuild_chain_run(struct ckpt_rebuild_run *b,
+                                struct ckpt_rebuild_job *job)
+{
+    enum err rc = ERR_OK;
+    struct part part;
+    int place = place_in(b, job);
+    if (place < 0)
+        return ERR_OK;
+    part.rc = ERR_OK;
+    enum err opened = open_part(b, job, place, &part);
+    part.rc = opened;
+    TRY_OUT(run_chain(b, &part));
+    if (part.rc == ERR_OK && part.to < 0)
+        part.rc = take(b, job);
+    job->code = part.rc;
+    if (part.rc != ERR_OK)
+        log_warn("%s", err_text());
+out:
+    close_part(&part);
+    return rc;
+}

@@ -1,0 +1,138 @@
+/* Checks every byte of a shard and names all damage, for tessera-ckpt verify. A
+ * load checks its bytes by itself (ckpt_read.c) and ends at the first
+ * damage. */
+#include "checkpoint/tools/ckpt_check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/files/ckpt_index_private.h"
+#include "checkpoint/files/ckpt_named.h"
+
+/* Passes damage on as a line of text; other errors stay errors. */
+static enum err report(enum err rc, ckpt_check_fn damaged, void *arg)
+{
+    return rc == ERR_CHECKPOINT ? damaged(arg, err_text()) : rc;
+}
+
+static enum err check_piece(struct ckpt_read *reader,
+                            const struct ckpt_manifest *manifest, int shard,
+                            const struct ckpt_piece *piece,
+                            ckpt_check_fn damaged, void *arg)
+{
+    int64_t size = (int64_t)dtype_bytes(manifest->tensors[piece->tensor].dtype);
+    int64_t elements = piece->bytes / size;
+    int64_t step = CKPT_BLOCK_BYTES / size;
+    for (int64_t at = 0; at < elements; at += step) {
+        int64_t end = elements - at < step ? elements : at + step;
+        TRY(report(ckpt_read_piece(reader, shard, piece, at, end, NULL, NULL),
+                   damaged, arg));
+    }
+    return ERR_OK;
+}
+
+enum err ckpt_check_shard(struct ckpt_read *reader,
+                          const struct ckpt_manifest *manifest, int shard,
+                          ckpt_check_fn damaged, void *arg)
+{
+    enum err rc = ckpt_read_shard(reader, shard);
+    /* Without a good frame and size no payload can be told from others. */
+    if (rc != ERR_OK)
+        return report(rc, damaged, arg);
+    for (int p = 0; p < manifest->shards[shard].piece_count; p++)
+        TRY(check_piece(reader, manifest, shard,
+                        &manifest->shards[shard].pieces[p], damaged, arg));
+    return rc;
+}
+
+/* --- files that are no part of the checkpoint --- */
+
+struct others {
+    const char *dir;
+    struct ckpt_named *files; /* of the checkpoint, sorted */
+    size_t count;
+    ckpt_check_fn other;
+    void *arg;
+};
+
+static void add_file(struct others *others, const char *name)
+{
+    others->files[others->count++] = (struct ckpt_named){ .name = name };
+}
+
+static enum err list_files(const struct ckpt_manifest *manifest,
+                           struct others *others)
+{
+    others->files =
+        malloc(((size_t)manifest->shard_count + 3) * sizeof *others->files);
+    if (others->files == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", others->dir);
+    for (int s = 0; s < manifest->shard_count; s++)
+        add_file(others, manifest->shards[s].file);
+    add_file(others, CKPT_MANIFEST_FILE);
+    add_file(others, CKPT_INDEX_PINNED);
+    if (manifest->view.bytes > 0)
+        add_file(others, CKPT_VIEW_FILE);
+    ckpt_named_sort(others->files, others->count);
+    return ERR_OK;
+}
+
+/* Shards lie in folders of these names where there are many. */
+static bool is_shard_folder(const char *path, const char *name)
+{
+    struct stat status;
+    return (strcmp(name, "shards") == 0 ||
+            fnmatch("shards/[0-9]*", name, FNM_PATHNAME) == 0) &&
+           lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* `inside` is the folder's path in the checkpoint, "" or with a slash after it.
+ */
+static enum err walk(const struct others *others, const char *inside)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX], name[FSIO_PATH_MAX], text[FSIO_PATH_MAX + 64];
+    TRY(fsio_path(path, "%s/%s", others->dir, inside));
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return err_errno("%s: open", path);
+    for (struct dirent *entry; rc == ERR_OK && (entry = readdir(folder));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        rc = fsio_path(name, "%s%s", inside, entry->d_name);
+        if (rc == ERR_OK)
+            rc = fsio_path(path, "%s/%s", others->dir, name);
+        if (rc != ERR_OK ||
+            ckpt_named_find(others->files, others->count, name) >= 0)
+            continue;
+        if (is_shard_folder(path, name)) {
+            rc = fsio_path(path, "%s/", name);
+            rc = rc == ERR_OK ? walk(others, path) : rc;
+        } else {
+            snprintf(text, sizeof text, "%s: is no part of the checkpoint",
+                     path);
+            rc = others->other(others->arg, text);
+        }
+    }
+    closedir(folder);
+    return rc;
+}
+
+enum err ckpt_check_others(const char *checkpoint_dir,
+                           const struct ckpt_manifest *manifest,
+                           ckpt_check_fn other, void *arg)
+{
+    enum err rc = ERR_OK;
+    struct others others = { .dir = checkpoint_dir,
+                             .other = other,
+                             .arg = arg };
+    TRY_OUT(list_files(manifest, &others));
+    TRY_OUT(walk(&others, ""));
+out:
+    free(others.files);
+    return rc;
+}

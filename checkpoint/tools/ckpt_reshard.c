@@ -1,0 +1,226 @@
+/* Writes a copy of a checkpoint with another number of shards, for tessera-ckpt
+ * reshard. A load needs no such copy: it reads any number of shards
+ * (ckpt_load.c). */
+#include "checkpoint/tools/ckpt_reshard.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_shard.h"
+#include "checkpoint/files/ckpt_view.h"
+#include "checkpoint/tools/ckpt_tensor.h"
+#include "src/base/fsio.h"
+
+/* Room on disk for HDF5 metadata, the manifest and the file system's own
+ * needs. */
+#define SPACE_EXTRA_BYTES ((int64_t)64 << 10)
+
+struct reshard {
+    const char *from;
+    const struct ckpt_manifest *manifest;
+    struct ckpt_tensor_reader *reader;
+    int ranks, writers;
+    char tmp[FSIO_PATH_MAX];
+    struct ckpt_item *items; /* one per tensor */
+    char **records;          /* of the shards */
+    char *data;              /* of one shard */
+};
+
+/* Where the share of `rank` begins in the payload. */
+static int64_t share_begin(const struct reshard *reshard, int rank)
+{
+    int64_t bytes = reshard->manifest->bytes;
+    int64_t ranks = reshard->ranks;
+    return bytes / ranks * rank + bytes % ranks * rank / ranks;
+}
+
+/* The first element of a tensor that lies at or behind a place of the payload;
+ * the tensor begins at `start`. */
+static int64_t element_at(const struct ckpt_tensor *tensor, int64_t start,
+                          int64_t place)
+{
+    int64_t size = (int64_t)dtype_bytes(tensor->dtype);
+    if (place <= start)
+        return 0;
+    int64_t element = (place - start + size - 1) / size;
+    return element < tensor->elements ? element : tensor->elements;
+}
+
+/* Set every item's part to what `rank` writes; the bytes of all. */
+static int64_t set_parts(struct reshard *reshard, int rank)
+{
+    int64_t begin = share_begin(reshard, rank);
+    int64_t end = share_begin(reshard, rank + 1);
+    int64_t start = 0;
+    int64_t bytes = 0;
+    for (int t = 0; t < reshard->manifest->tensor_count; t++) {
+        const struct ckpt_tensor *tensor = &reshard->manifest->tensors[t];
+        struct ckpt_part *part = &reshard->items[t].part;
+        int64_t size = (int64_t)dtype_bytes(tensor->dtype);
+        part->begin = element_at(tensor, start, begin);
+        part->end = element_at(tensor, start, end);
+        bytes += (part->end - part->begin) * size;
+        start += tensor->elements * size;
+    }
+    return bytes;
+}
+
+static enum err fill_parts(struct reshard *reshard)
+{
+    char *to = reshard->data;
+    for (int t = 0; t < reshard->manifest->tensor_count; t++) {
+        struct ckpt_item *item = &reshard->items[t];
+        item->data = to;
+        if (item->part.begin == item->part.end)
+            continue;
+        TRY(ckpt_tensor_read(reshard->reader, t, item->part.begin,
+                             item->part.end, to));
+        to += (item->part.end - item->part.begin) *
+              (int64_t)dtype_bytes(item->dtype);
+    }
+    return ERR_OK;
+}
+
+static enum err write_shard(struct reshard *reshard, int rank, int writer)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_shard shard = { 0 };
+    struct ckpt_hdf5_identity identity = { .step = reshard->manifest->step,
+                                           .rank = rank,
+                                           .ranks = reshard->ranks,
+                                           .attempt = "reshard" };
+    char file[sizeof shard.file];
+    snprintf(file, sizeof file, "shard-%05d-of-%05d.h5", writer,
+             reshard->writers);
+    TRY_OUT(fill_parts(reshard));
+    TRY_OUT(ckpt_shard_write(reshard->tmp, file, &identity, reshard->items,
+                             reshard->manifest->tensor_count, &shard));
+    TRY_OUT(ckpt_manifest_shard_text(&shard, &reshard->records[writer]));
+out:
+    ckpt_manifest_free_shard(&shard);
+    return rc;
+}
+
+/* Ranks with nothing to write have no shard; memory is that of the largest. */
+static enum err plan(struct reshard *reshard)
+{
+    int64_t most = 1;
+    for (int rank = 0; rank < reshard->ranks; rank++) {
+        int64_t bytes = set_parts(reshard, rank);
+        reshard->writers += bytes > 0;
+        most = bytes > most ? bytes : most;
+    }
+    reshard->data = malloc((size_t)most);
+    reshard->records =
+        calloc((size_t)reshard->writers + 1, sizeof *reshard->records);
+    if (reshard->data == NULL || reshard->records == NULL)
+        return err_set(ERR_MEMORY,
+                       "a shard of %" PRId64 " bytes does not fit in memory: "
+                       "ask for more ranks",
+                       most);
+    return ERR_OK;
+}
+
+static enum err copy(struct reshard *reshard)
+{
+    uint64_t free_bytes;
+    int writer = 0;
+    const struct ckpt_manifest *manifest = reshard->manifest;
+    reshard->items = ckpt_manifest_items(manifest);
+    if (reshard->items == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", reshard->from);
+    TRY(plan(reshard));
+    TRY(ckpt_tensor_create(reshard->from, manifest, &reshard->reader));
+    TRY(fsio_free_bytes(reshard->tmp, &free_bytes));
+    if (free_bytes < (uint64_t)(manifest->bytes + SPACE_EXTRA_BYTES))
+        return err_set(ERR_SPACE,
+                       "%s: the copy needs %" PRId64 " bytes, %" PRIu64
+                       " are free: make room",
+                       reshard->tmp, manifest->bytes + SPACE_EXTRA_BYTES,
+                       free_bytes);
+    for (int rank = 0; rank < reshard->ranks; rank++)
+        if (set_parts(reshard, rank) > 0)
+            TRY(write_shard(reshard, rank, writer++));
+    struct ckpt_manifest_head head = { .step = manifest->step,
+                                       .ranks = reshard->ranks,
+                                       .attempt = "reshard",
+                                       .state = manifest->state,
+                                       .items = reshard->items,
+                                       .item_count = manifest->tensor_count };
+    return ckpt_view_seal(reshard->tmp, &head, reshard->records,
+                          reshard->writers);
+}
+
+/* `out` without slashes at its end, and the folder that it will be in. */
+static enum err check_out(const char *out, int64_t step,
+                          char path[FSIO_PATH_MAX], char parent[FSIO_PATH_MAX])
+{
+    TRY(fsio_path(path, "%s", out));
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        path[--length] = '\0';
+    int64_t named = ckpt_index_step_of(path);
+    if (path[0] == '\0' || fsio_exists(path))
+        return err_set(ERR_USAGE, "'%s' exists: name a new folder", path);
+    if (named >= 0 && named != step)
+        return err_set(ERR_USAGE,
+                       "%s: holds step %" PRId64 " then: name it otherwise",
+                       path, step);
+    TRY(fsio_path(parent, "%s", path));
+    const char *folder = dirname(parent);
+    memmove(parent, folder, strlen(folder) + 1);
+    return ERR_OK;
+}
+
+/* Remove what was written, keeping the first error's text. */
+static void give_up(const struct reshard *reshard, enum err rc)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", err_text());
+    enum err removed = fsio_remove_tree(reshard->tmp);
+    err_set(rc, "%s%s%s", text, removed == ERR_OK ? "" : "; remains: ",
+            removed == ERR_OK ? "" : reshard->tmp);
+}
+
+enum err ckpt_reshard(const char *checkpoint_dir, const char *out, int ranks,
+                      int64_t *bytes)
+{
+    assert(ranks >= 1 && ranks <= CKPT_RESHARD_RANKS_MAX);
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX], parent[FSIO_PATH_MAX], prefix[FSIO_PATH_MAX];
+    bool made = false;
+    struct ckpt_manifest *manifest = NULL;
+    struct reshard reshard = { .from = checkpoint_dir, .ranks = ranks };
+    TRY_OUT(ckpt_manifest_read(checkpoint_dir, NULL, NULL, &manifest));
+    reshard.manifest = manifest;
+    TRY_OUT(check_out(out, manifest->step, path, parent));
+    /* A name that neither loading nor listing takes for a checkpoint. */
+    TRY_OUT(fsio_path(prefix, "%s/.tmp-reshard", parent));
+    TRY_OUT(fsio_mkdir_new(prefix, reshard.tmp));
+    made = true;
+    TRY_OUT(copy(&reshard));
+    if (rename(reshard.tmp, path) != 0) {
+        rc = err_errno("%s: rename to %s", reshard.tmp, path);
+        goto out;
+    }
+    made = false;
+    TRY_OUT(fsio_fsync_dir(parent));
+    *bytes = manifest->bytes;
+out:
+    if (rc != ERR_OK && made)
+        give_up(&reshard, rc);
+    for (int i = 0; reshard.records != NULL && i < reshard.writers; i++)
+        free(reshard.records[i]);
+    free(reshard.records);
+    free(reshard.items);
+    free(reshard.data);
+    ckpt_tensor_destroy(reshard.reader);
+    ckpt_manifest_destroy(manifest);
+    return rc;
+}

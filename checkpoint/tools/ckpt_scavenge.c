@@ -1,0 +1,249 @@
+/* Copies the newest node-local checkpoint into the run directory before a job
+ * ends, for tessera-ckpt scavenge. A load takes node-local shards where they
+ * lie (ckpt_load.c). */
+#include "checkpoint/tools/ckpt_scavenge.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_shard.h"
+#include "checkpoint/files/ckpt_view.h"
+#include "checkpoint/local/ckpt_local.h"
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+
+/* Room on disk for the view, the manifest and the file system's own needs. */
+#define SPACE_EXTRA_BYTES ((int64_t)1 << 20)
+
+struct scavenge {
+    struct comm *comm;
+    const char *run_dir;
+    const char *attempt;
+    struct ckpt_local local;
+    char tmp[FSIO_PATH_MAX];
+    int64_t *source; /* [shards]: the rank that copies it; -1: it is copied */
+    int64_t *copied; /* [shards] */
+    int64_t bytes;   /* of all files */
+};
+
+/* --- before --- */
+
+/* Rank 0: the newest step of the run directory that could be loaded; -1: none.
+ */
+static enum err newest_of_run(const char *run_dir, int64_t *newest)
+{
+    enum err rc = ERR_OK;
+    int64_t *steps = NULL;
+    int count = 0;
+    bool evidence;
+    *newest = -1;
+    TRY_OUT(ckpt_index_recover(run_dir));
+    TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
+    while (count > 0 && *newest < 0) {
+        char path[FSIO_PATH_MAX];
+        TRY_OUT(ckpt_index_path(path, run_dir, steps[--count]));
+        rc = ckpt_index_quick_check(path);
+        if (rc == ERR_OK)
+            *newest = steps[count];
+        else if (rc != ERR_CHECKPOINT)
+            goto out;
+        rc = ERR_OK;
+    }
+out:
+    free(steps);
+    return rc;
+}
+
+/* Rank 0: the temporary folder, with room for everything. */
+static enum err begin(const struct scavenge *s)
+{
+    uint64_t free_bytes, need = (uint64_t)(s->bytes + SPACE_EXTRA_BYTES);
+    TRY(ckpt_index_begin(s->run_dir, s->tmp, s->attempt));
+    ckpt_shard_stripe_hint(s->tmp);
+    TRY(fsio_free_bytes(s->tmp, &free_bytes));
+    if (free_bytes < need)
+        return err_set(ERR_SPACE,
+                       "%s: step %" PRId64 " of the nodes needs %" PRIu64
+                       " bytes, %" PRIu64 " are free: make room",
+                       s->run_dir, s->local.step, need, free_bytes);
+    return ERR_OK;
+}
+
+/* --- copies --- */
+
+/* The lowest rank that holds a shard copies it; ERR_CHECKPOINT, on all ranks,
+ * when one has no holder left. *left: how many are still to be copied. */
+static enum err choose_sources(struct scavenge *s, int *left)
+{
+    size_t count = (size_t)s->local.manifest->shard_count;
+    int size = comm_size(s->comm);
+    *left = 0;
+    for (size_t i = 0; i < count; i++)
+        s->source[i] = s->copied[i] > 0    ? -1
+                       : s->local.holds[i] ? comm_rank(s->comm)
+                                           : size;
+    TRY(comm_all_reduce_i64(s->comm, s->source, count, COMM_MIN));
+    for (size_t i = 0; i < count; i++) {
+        *left += s->source[i] >= 0;
+        if (s->source[i] == size)
+            return err_set(ERR_CHECKPOINT,
+                           "no node has %s of the node-local checkpoint step "
+                           "%" PRId64 " undamaged",
+                           s->local.manifest->shards[i].file, s->local.step);
+    }
+    return ERR_OK;
+}
+
+/* Copies this rank's part of a round. A damaged shard is left to the next
+ * round, which takes it from elsewhere. */
+static enum err copy_mine(struct scavenge *s)
+{
+    enum err rc = ERR_OK;
+    const struct ckpt_manifest *manifest = s->local.manifest;
+    for (int i = 0; i < manifest->shard_count; i++) {
+        if (s->source[i] != comm_rank(s->comm))
+            continue;
+        rc = ckpt_shard_copy(s->local.dir, s->tmp, &manifest->shards[i]);
+        if (rc == ERR_CHECKPOINT) {
+            log_warn("%s: looking for another copy", err_text());
+            s->local.holds[i] = false;
+            rc = ERR_OK;
+            continue;
+        }
+        TRY(rc);
+        s->copied[i] = 1;
+    }
+    return rc;
+}
+
+static enum err copy_shards(struct scavenge *s)
+{
+    size_t count = (size_t)s->local.manifest->shard_count;
+    int left;
+    for (;;) {
+        TRY(choose_sources(s, &left));
+        if (left == 0)
+            break;
+        TRY(comm_agree(s->comm, copy_mine(s)));
+        TRY(comm_all_reduce_i64(s->comm, s->copied, count, COMM_MAX));
+    }
+    return ERR_OK;
+}
+
+/* --- the commit --- */
+
+/* Commits, on rank 0: the manifest of the nodes names no view, only here is
+ * there one. Older checkpoints stay: how many to keep is the run's affair. */
+static enum err commit(const struct scavenge *s)
+{
+    enum err rc = ERR_OK;
+    const struct ckpt_manifest *manifest = s->local.manifest;
+    int count = manifest->shard_count;
+    struct ckpt_manifest_head head = { .step = manifest->step,
+                                       .ranks = manifest->ranks,
+                                       .attempt = s->attempt,
+                                       .state = manifest->state,
+                                       .item_count = manifest->tensor_count };
+    struct ckpt_item *items = ckpt_manifest_items(manifest);
+    char **records = calloc((size_t)count + 1, sizeof *records);
+    if (items == NULL || records == NULL) {
+        rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
+        goto out;
+    }
+    head.items = items;
+    for (int i = 0; i < count; i++)
+        TRY_OUT(ckpt_manifest_shard_text(&manifest->shards[i], &records[i]));
+    TRY_OUT(ckpt_view_seal(s->tmp, &head, records, count));
+    TRY_OUT(ckpt_index_commit(s->run_dir, s->local.step, s->tmp, true));
+    if (ckpt_index_latest_write(s->run_dir, s->local.step) != ERR_OK)
+        log_warn("LATEST is not up to date: %s", err_text());
+out:
+    for (int i = 0; records != NULL && i < count; i++)
+        free(records[i]);
+    free(records);
+    free(items);
+    return rc;
+}
+
+/* Removes what was made, on rank 0, keeping the first error's text. */
+static void give_up(const struct scavenge *s, enum err rc)
+{
+    struct err_kept kept;
+    err_keep(&kept, rc);
+    if (ckpt_index_discard(s->run_dir, s->tmp) != ERR_OK)
+        log_warn("unfinished checkpoint stays: %s", err_text());
+    err_again(&kept);
+}
+
+/* All ranks: the chosen step. Where a peer is dead, or late, it may still write
+ * to the temporary folder, which the next sweep removes. */
+static enum err take(struct scavenge *s)
+{
+    enum err rc = ERR_OK;
+    bool first = comm_rank(s->comm) == 0;
+    size_t count = (size_t)s->local.manifest->shard_count;
+    s->bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        s->bytes += s->local.manifest->shards[i].bytes;
+    s->source = calloc(count + 1, sizeof *s->source);
+    s->copied = calloc(count + 1, sizeof *s->copied);
+    if (s->source == NULL || s->copied == NULL)
+        rc = err_set(ERR_MEMORY, "node-local checkpoint: out of memory");
+    else
+        rc = ckpt_index_tmp_path(s->tmp, s->run_dir, s->local.step, s->attempt);
+    TRY_OUT(comm_agree(s->comm, rc));
+    TRY_OUT(comm_agree(s->comm, first ? begin(s) : ERR_OK));
+    TRY_OUT(copy_shards(s));
+    TRY_OUT(comm_agree(s->comm, first ? commit(s) : ERR_OK));
+out:
+    if (rc != ERR_OK && rc != ERR_COMM && first)
+        give_up(s, rc);
+    free(s->source);
+    free(s->copied);
+    s->source = s->copied = NULL;
+    return rc;
+}
+
+enum err ckpt_scavenge(struct comm *comm, const char *run_dir,
+                       const char *local_dir, const char *attempt,
+                       struct ckpt_scavenged *out)
+{
+    enum err rc = ERR_OK;
+    double begin_s = clock_now();
+    struct scavenge s = { .comm = comm,
+                          .run_dir = run_dir,
+                          .attempt = attempt };
+    char run_uuid[CKPT_UUID_BYTES] = "";
+    int64_t newest = -1, below = INT64_MAX;
+    *out = (struct ckpt_scavenged){ .step = -1 };
+    if (comm_rank(comm) == 0) {
+        rc = newest_of_run(run_dir, &newest);
+        if (rc == ERR_OK)
+            rc = ckpt_index_uuid_read(run_dir, run_uuid);
+    }
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(comm_broadcast(comm, &newest, sizeof newest, 0));
+    TRY_OUT(comm_broadcast(comm, run_uuid, sizeof run_uuid, 0));
+    do {
+        ckpt_local_free(&s.local);
+        TRY_OUT(ckpt_local_choose(comm, local_dir, run_uuid, newest, below,
+                                  &s.local));
+        if (s.local.step < 0)
+            goto out;
+        below = s.local.step;
+        rc = take(&s);
+        if (rc == ERR_CHECKPOINT && comm_rank(comm) == 0)
+            log_warn("%s", err_text());
+    } while (rc == ERR_CHECKPOINT);
+    if (rc == ERR_OK)
+        *out = (struct ckpt_scavenged){ .step = s.local.step,
+                                        .bytes = s.bytes,
+                                        .seconds = clock_now() - begin_s };
+out:
+    ckpt_local_free(&s.local);
+    return rc;
+}

@@ -1,0 +1,266 @@
+/* Reads any interval of a tensor as if it lay in one piece, for the tools that
+ * compare, digest and copy. Loads go by ckpt_exchange.c instead. */
+#include "checkpoint/tools/ckpt_tensor.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/files/ckpt_read.h"
+
+/* A piece, the shard that holds it, and what it spans of its tensor. */
+struct placed {
+    const struct ckpt_piece *piece;
+    int shard;
+    int64_t runs, run_elements;
+    int64_t begin, end;
+};
+
+struct block {
+    const struct ckpt_piece *piece; /* NULL: holds nothing */
+    int64_t index;
+    uint64_t used; /* when, for finding the one to replace */
+    char *data;    /* CKPT_BLOCK_BYTES, allocated on first use */
+};
+
+struct ckpt_tensor_reader {
+    const struct ckpt_manifest *manifest;
+    struct ckpt_read *read;
+    struct placed *placed; /* by tensor and begin */
+    size_t *first;         /* per tensor, and one behind the last */
+    struct block blocks[CKPT_TENSOR_BLOCKS];
+    uint64_t clock;
+};
+
+static int placed_order(const void *a, const void *b)
+{
+    const struct placed *x = a;
+    const struct placed *y = b;
+    if (x->piece->tensor != y->piece->tensor)
+        return x->piece->tensor < y->piece->tensor ? -1 : 1;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static struct placed place(const struct ckpt_manifest *manifest, int shard,
+                           const struct ckpt_piece *piece)
+{
+    const struct ckpt_tensor *tensor = &manifest->tensors[piece->tensor];
+    const struct ckpt_part *part = &piece->part;
+    struct placed placed = { .piece = piece, .shard = shard };
+    placed.runs =
+        ckpt_part_runs(part, tensor->dims, tensor->shape, &placed.run_elements);
+    if (placed.runs > 0) {
+        placed.begin =
+            ckpt_part_run_begin(part, tensor->dims, tensor->shape, 0);
+        placed.end = ckpt_part_run_begin(part, tensor->dims, tensor->shape,
+                                         placed.runs - 1) +
+                     placed.run_elements;
+    }
+    return placed;
+}
+
+static enum err index_pieces(struct ckpt_tensor_reader *reader)
+{
+    const struct ckpt_manifest *manifest = reader->manifest;
+    size_t count = 0;
+    for (int s = 0; s < manifest->shard_count; s++)
+        count += (size_t)manifest->shards[s].piece_count;
+    size_t tensors = (size_t)manifest->tensor_count;
+    reader->placed = calloc(count + 1, sizeof *reader->placed);
+    reader->first = calloc(tensors + 1, sizeof *reader->first);
+    if (reader->placed == NULL || reader->first == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory for its index");
+    count = 0;
+    for (int s = 0; s < manifest->shard_count; s++)
+        for (int p = 0; p < manifest->shards[s].piece_count; p++)
+            reader->placed[count++] =
+                place(manifest, s, &manifest->shards[s].pieces[p]);
+    qsort(reader->placed, count, sizeof *reader->placed, placed_order);
+    size_t next = 0;
+    for (size_t t = 0; t <= tensors; t++) {
+        reader->first[t] = next;
+        while (next < count && (size_t)reader->placed[next].piece->tensor == t)
+            next++;
+    }
+    return ERR_OK;
+}
+
+enum err ckpt_tensor_create(const char *checkpoint_dir,
+                            const struct ckpt_manifest *manifest,
+                            struct ckpt_tensor_reader **out)
+{
+    enum err rc = ERR_OK;
+    struct ckpt_tensor_reader *reader = calloc(1, sizeof *reader);
+    *out = NULL;
+    if (reader == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", checkpoint_dir);
+    reader->manifest = manifest;
+    TRY_OUT(index_pieces(reader));
+    TRY_OUT(ckpt_read_create(checkpoint_dir, manifest, &reader->read));
+    *out = reader;
+    reader = NULL;
+out:
+    ckpt_tensor_destroy(reader);
+    return rc;
+}
+
+void ckpt_tensor_destroy(struct ckpt_tensor_reader *reader)
+{
+    if (reader == NULL)
+        return;
+    for (int i = 0; i < CKPT_TENSOR_BLOCKS; i++)
+        free(reader->blocks[i].data);
+    ckpt_read_destroy(reader->read);
+    free(reader->first);
+    free(reader->placed);
+    free(reader);
+}
+
+int64_t ckpt_tensor_window(const struct ckpt_tensor *tensor, int64_t at)
+{
+    int64_t most =
+        CKPT_TENSOR_WINDOW_BYTES / (int64_t)dtype_bytes(tensor->dtype);
+    return tensor->elements - at < most ? tensor->elements - at : most;
+}
+
+static enum err keep_sink(void *arg, const void *data, size_t bytes)
+{
+    char **to = arg;
+    memcpy(*to, data, bytes);
+    *to += bytes;
+    return ERR_OK;
+}
+
+/* Read block number `index` of the piece into `block`. */
+static enum err fill_block(struct ckpt_tensor_reader *reader,
+                           const struct placed *placed, int64_t index,
+                           struct block *block)
+{
+    int64_t size = (int64_t)dtype_bytes(
+        reader->manifest->tensors[placed->piece->tensor].dtype);
+    int64_t block_elements = CKPT_BLOCK_BYTES / size;
+    int64_t elements = placed->piece->bytes / size;
+    int64_t begin = index * block_elements;
+    int64_t end =
+        begin + block_elements < elements ? begin + block_elements : elements;
+    block->piece = NULL;
+    if (block->data == NULL)
+        block->data = malloc(CKPT_BLOCK_BYTES);
+    if (block->data == NULL)
+        return err_set(ERR_MEMORY, "checkpoint: out of memory for reading");
+    char *to = block->data;
+    TRY(ckpt_read_piece(reader->read, placed->shard, placed->piece, begin, end,
+                        keep_sink, &to));
+    block->piece = placed->piece;
+    block->index = index;
+    return ERR_OK;
+}
+
+/* The block's bytes, from the kept ones if it is among them; else it replaces
+ * the one that was not used for the longest time. */
+static enum err get_block(struct ckpt_tensor_reader *reader,
+                          const struct placed *placed, int64_t index,
+                          const char **data)
+{
+    struct block *block = &reader->blocks[0];
+    for (int i = 0; i < CKPT_TENSOR_BLOCKS; i++) {
+        struct block *found = &reader->blocks[i];
+        if (found->piece == placed->piece && found->index == index) {
+            block = found;
+            break;
+        }
+        if (found->used < block->used)
+            block = found;
+    }
+    if (block->piece != placed->piece || block->index != index)
+        TRY(fill_block(reader, placed, index, block));
+    block->used = ++reader->clock;
+    *data = block->data;
+    return ERR_OK;
+}
+
+/* Bytes [from, from + bytes) of the piece. */
+static enum err copy_bytes(struct ckpt_tensor_reader *reader,
+                           const struct placed *placed, int64_t from,
+                           int64_t bytes, char *to)
+{
+    while (bytes > 0) {
+        const char *data;
+        int64_t at = from % CKPT_BLOCK_BYTES;
+        int64_t part =
+            CKPT_BLOCK_BYTES - at < bytes ? CKPT_BLOCK_BYTES - at : bytes;
+        TRY(get_block(reader, placed, from / CKPT_BLOCK_BYTES, &data));
+        memcpy(to, data + at, (size_t)part);
+        from += part;
+        to += part;
+        bytes -= part;
+    }
+    return ERR_OK;
+}
+
+/* The piece's first run that ends behind `begin`. */
+static int64_t first_run(const struct ckpt_tensor *tensor,
+                         const struct placed *placed, int64_t begin)
+{
+    int64_t low = 0;
+    int64_t high = placed->runs;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        int64_t end = ckpt_part_run_begin(&placed->piece->part, tensor->dims,
+                                          tensor->shape, middle) +
+                      placed->run_elements;
+        if (end <= begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Copy what the piece holds of [begin, end); *found counts its elements. */
+static enum err copy_runs(struct ckpt_tensor_reader *reader,
+                          const struct placed *placed, int64_t begin,
+                          int64_t end, char *data, int64_t *found)
+{
+    const struct ckpt_tensor *tensor =
+        &reader->manifest->tensors[placed->piece->tensor];
+    int64_t size = (int64_t)dtype_bytes(tensor->dtype);
+    for (int64_t r = first_run(tensor, placed, begin); r < placed->runs; r++) {
+        int64_t run = ckpt_part_run_begin(&placed->piece->part, tensor->dims,
+                                          tensor->shape, r);
+        int64_t from = run > begin ? run : begin;
+        int64_t to =
+            run + placed->run_elements < end ? run + placed->run_elements : end;
+        if (run >= end)
+            break;
+        TRY(copy_bytes(reader, placed,
+                       (r * placed->run_elements + from - run) * size,
+                       (to - from) * size, data + (from - begin) * size));
+        *found += to - from;
+    }
+    return ERR_OK;
+}
+
+enum err ckpt_tensor_read(struct ckpt_tensor_reader *reader, int tensor,
+                          int64_t begin, int64_t end, void *data)
+{
+    int64_t found = 0;
+    assert(tensor >= 0 && tensor < reader->manifest->tensor_count);
+    assert(begin >= 0 && begin <= end &&
+           end <= reader->manifest->tensors[tensor].elements);
+    for (size_t i = reader->first[tensor]; i < reader->first[tensor + 1]; i++) {
+        const struct placed *placed = &reader->placed[i];
+        if (placed->begin >= end)
+            break;
+        if (placed->end > begin)
+            TRY(copy_runs(reader, placed, begin, end, data, &found));
+    }
+    if (found != end - begin)
+        return err_set(ERR_CHECKPOINT,
+                       "tensor %s: %" PRId64 " elements of [%" PRId64
+                       ", %" PRId64 ") are stored",
+                       reader->manifest->tensors[tensor].name, found, begin,
+                       end);
+    return ERR_OK;
+}
