@@ -49,7 +49,7 @@ struct ckpt_saver_numbers {
 };
 
 struct ckpt_saver {
-    struct comm *comm; /* the thread's while it has a job */
+    struct comm *comm; /* the thread's while it saves */
     struct comm *own;  /* the duplicate; NULL: comm is lent */
     struct ckpt_save save;
     struct ckpt_item *sources; /* as the caller gave them */
@@ -75,12 +75,12 @@ struct ckpt_saver {
     pthread_t thread;
     bool thread_made;
     pthread_mutex_t mutex;
-    pthread_cond_t wake; /* of the thread, and of who waits for its job */
+    pthread_cond_t wake; /* of the thread, and of who waits for it */
     /* guarded */
     enum ckpt_saver_state first; /* of the save to run; SAVER_IDLE: none */
     bool meets;                  /* it waits for other ranks, not for files */
     struct ckpt_progress progress;
-    enum err lost; /* the job ended without an outcome, for lost_text */
+    enum err lost; /* the save ended without an outcome, for lost_text */
     char lost_text[512];
 };
 

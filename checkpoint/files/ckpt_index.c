@@ -297,10 +297,9 @@ static void take_back(const char *path, const char *tmp_path, bool exchanged)
 static enum err commit_new(const char *run_dir, const char *path,
                            const char *tmp_path)
 {
-    enum err rc = ERR_OK;
     TRY(move(tmp_path, path));
     ckpt_crash_point("commit-renamed", 0);
-    rc = sync_root(run_dir);
+    enum err rc = sync_root(run_dir);
     if (rc != ERR_OK)
         take_back(path, tmp_path, false);
     return rc;
@@ -311,13 +310,12 @@ static enum err commit_new(const char *run_dir, const char *path,
 static enum err commit_aside(const char *run_dir, int64_t step,
                              const char *path, const char *tmp_path)
 {
-    enum err rc = ERR_OK;
     char old[FSIO_PATH_MAX];
     TRY(index_name(old, run_dir, OLD_PREFIX, step));
     TRY(move(path, old));
     TRY(sync_root(run_dir));
     ckpt_crash_point("old-aside", 0);
-    rc = commit_new(run_dir, path, tmp_path);
+    enum err rc = commit_new(run_dir, path, tmp_path);
     if (rc != ERR_OK) {
         if (rename(old, path) != 0)
             log_warn("%s: can't put it back: %s", old, strerror(errno));
@@ -331,15 +329,12 @@ static enum err commit_aside(const char *run_dir, int64_t step,
 static enum err commit_over(const char *run_dir, int64_t step, const char *path,
                             const char *tmp_path, bool exchange)
 {
-    enum err rc = ERR_OK;
     if (!exchange ||
-        renameat2(AT_FDCWD, tmp_path, AT_FDCWD, path, RENAME_EXCHANGE) != 0) {
+        renameat2(AT_FDCWD, tmp_path, AT_FDCWD, path, RENAME_EXCHANGE) != 0)
         /* EINVAL, ENOSYS: this file system can't; others fail again below. */
-        TRY(commit_aside(run_dir, step, path, tmp_path));
-        return ERR_OK;
-    }
+        return commit_aside(run_dir, step, path, tmp_path);
     ckpt_crash_point("commit-renamed", 0);
-    rc = sync_root(run_dir);
+    enum err rc = sync_root(run_dir);
     if (rc != ERR_OK) {
         take_back(path, tmp_path, true);
         return rc;

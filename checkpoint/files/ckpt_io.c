@@ -202,11 +202,10 @@ static enum err drain(struct ckpt_io *io, int left)
 enum err ckpt_io_start(struct ckpt_io *io, void *data, size_t bytes,
                        int64_t offset)
 {
-    enum err rc = ERR_OK;
     if (!io->threaded)
         TRY(thread_start(io));
     pthread_mutex_lock(&io->mutex);
-    rc = drain(io, CKPT_IO_QUEUE - 1);
+    enum err rc = drain(io, CKPT_IO_QUEUE - 1);
     if (rc == ERR_OK) {
         io->queue[(io->first + io->count) % CKPT_IO_QUEUE] =
             (struct request){ data, bytes, offset };

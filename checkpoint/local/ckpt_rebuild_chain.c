@@ -172,7 +172,6 @@ static enum err add_segment(const struct ckpt_rebuild_run *b,
  * result will not match the manifest. */
 static enum err run_chain(struct ckpt_rebuild_run *b, struct part *part)
 {
-    enum err rc = ERR_OK;
     struct comm_request *receives[CKPT_REBUILD_BUFFERS] = { NULL };
     struct comm_request *sends[CKPT_REBUILD_BUFFERS] = { NULL };
     int64_t bytes = b->lost->manifest->shards[part->job->shard].bytes;
@@ -209,7 +208,7 @@ static enum err run_chain(struct ckpt_rebuild_run *b, struct part *part)
     for (int i = 0; i < CKPT_REBUILD_BUFFERS; i++)
         if (sends[i] != NULL)
             TRY(comm_wait(sends[i], 0.0));
-    return rc;
+    return ERR_OK;
 }
 
 /* Gives the file its name if it is what the manifest says. */

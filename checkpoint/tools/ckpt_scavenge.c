@@ -102,22 +102,21 @@ static enum err choose_sources(struct scavenge *s, int *left)
  * round, which takes it from elsewhere. */
 static enum err copy_mine(struct scavenge *s)
 {
-    enum err rc = ERR_OK;
     const struct ckpt_manifest *manifest = s->local.manifest;
     for (int i = 0; i < manifest->shard_count; i++) {
         if (s->source[i] != comm_rank(s->comm))
             continue;
-        rc = ckpt_shard_copy(s->local.dir, s->tmp, &manifest->shards[i]);
+        enum err rc =
+            ckpt_shard_copy(s->local.dir, s->tmp, &manifest->shards[i]);
         if (rc == ERR_CHECKPOINT) {
             log_warn("%s: looking for another copy", err_text());
             s->local.holds[i] = false;
-            rc = ERR_OK;
             continue;
         }
         TRY(rc);
         s->copied[i] = 1;
     }
-    return rc;
+    return ERR_OK;
 }
 
 static enum err copy_shards(struct scavenge *s)
