@@ -26,6 +26,7 @@ struct world {
     struct comm *comm;
     int rank, ranks;
     char run[FSIO_PATH_MAX], local[FSIO_PATH_MAX];
+    char *doomed; /* rank 0's folder that goes just before nodes commit */
 };
 
 /* How the tensors are cut: rank r saves so many of the parts. Unequal, and one
@@ -72,6 +73,11 @@ static inline void make_items(const struct world *world, const int *cut,
     }
 }
 
+static inline enum err remove_doomed(void *folder)
+{
+    return folder != NULL ? fsio_remove_tree(folder) : ERR_OK;
+}
+
 /* `block`: a folder that is made when nothing but the save may make it; NULL:
  * none. */
 static inline enum err save(const struct world *world, int group,
@@ -85,7 +91,9 @@ static inline enum err save(const struct world *world, int group,
                                     .stage = true,
                                     .timeout_s = TIMEOUT_S,
                                     .local_dir = world->local,
-                                    .xor_group = group };
+                                    .xor_group = group,
+                                    .may_commit = remove_doomed,
+                                    .record_arg = world->doomed };
     json_t *state = world->rank == 0 ? fixture_state(step) : NULL;
     *progress = (struct ckpt_progress){ 0 };
     make_items(world, cut, items);

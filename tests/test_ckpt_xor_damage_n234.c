@@ -107,14 +107,13 @@ static void test_exchange(const struct world *world, int64_t *step)
     bool good = saves(world, world->ranks, cuts[0], ++*step);
     ckpt_index_path(dir, world->local, *step);
     good = good && ckpt_manifest_read(dir, NULL, NULL, &manifest) == ERR_OK &&
-           ckpt_redundancy_create(world->comm, world->ranks, world->local, &x) ==
-               ERR_OK;
+           ckpt_redundancy_create(world->comm, world->ranks, world->local,
+                                  &x) == ERR_OK;
     everywhere(world, good, "a step to exchange again");
     fsio_path(dir, "%s/again", world->local);
-    struct ckpt_redundancy_save save = { .dir = dir,
-                                         .manifest = manifest,
-                                         .manifest_crc = 1,
-                                         .shards = shards };
+    struct ckpt_redundancy_save save = {
+        .dir = dir, .manifest = manifest, .manifest_crc = 1, .shards = shards
+    };
     for (int i = 0; i < 3 && good; i++) {
         bool harmed = world->rank == 1 && i > 0;
         good = own_shard(world, *step, dir, path);
@@ -166,13 +165,36 @@ static void test_failure(const struct world *world, int64_t *step)
                "the next save works");
 }
 
-/* --- all --- */
+/* A node that can't rename when the others have: all take the step back. */
+static void test_take_back(struct world *world, int64_t *step)
+{
+    struct ckpt_progress progress;
+    char tmp[FSIO_PATH_MAX];
+    everywhere(world, saves(world, world->ranks, cuts[0], ++*step), "a save");
+    ckpt_index_tmp_path(tmp, world->local, ++*step, "3.1");
+    world->doomed = tmp;
+    enum err rc = save(world, world->ranks, cuts[0], *step, NULL, &progress);
+    world->doomed = NULL;
+    everywhere(world,
+               rc == ERR_OK && progress.phase == CKPT_FAILED &&
+                   strstr(progress.text, "rank 0 (node0)") != NULL,
+               "a node that can't commit: all hear of it");
+    everywhere(world,
+               fixture_count(world->local, "") == 3 &&
+                   comes_back(world, *step - 1),
+               "the step before is there, and of this one nothing anywhere");
+    everywhere(world, saves(world, world->ranks, cuts[0], ++*step),
+               "the next save works");
+}
+
+/* --- all ------------------------------------------------------------------ */
 
 static void run_tests(struct world *world)
 {
     int64_t step = 1;
     test_exchange(world, &step);
     test_failure(world, &step);
+    test_take_back(world, &step);
     lose(world, world->rank);
     everywhere(world, saves_run(world), "a step of the run");
     test_damage(world, world->ranks, world->ranks - 1, &step);
