@@ -237,11 +237,16 @@ static uint64_t put_root(struct image *image, size_t tensors)
 
 /* --- the whole --- */
 
+/* Pieces of one tensor stay in the order of the shards, whatever qsort() does
+ * to equals: the bytes of the view depend on it. */
 static int placed_order(const void *a, const void *b)
 {
-    const struct ckpt_piece *x = ((const struct placed *)a)->piece;
-    const struct ckpt_piece *y = ((const struct placed *)b)->piece;
-    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+    const struct placed *x = a, *y = b;
+    if (x->piece->tensor != y->piece->tensor)
+        return x->piece->tensor < y->piece->tensor ? -1 : 1;
+    if (x->file != y->file) /* both are in the manifest's list of shards */
+        return x->file < y->file ? -1 : 1;
+    return (x->piece > y->piece) - (x->piece < y->piece);
 }
 
 static int entry_order(const void *a, const void *b)
