@@ -30,8 +30,7 @@ enum err ckpt_describe(const char *checkpoint_dir, struct ckpt_info *info)
         info->bytes = manifest->bytes;
         rc = ckpt_manifest_check_sizes(manifest, info->path);
     }
-    bool judged =
-        rc == ERR_OK || rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED;
+    bool judged = rc == ERR_OK || rc == ERR_CHECKPOINT || rc == ERR_UNSUPPORTED;
     snprintf(info->state, sizeof info->state, "%s",
              !judged        ? "unknown"
              : rc == ERR_OK ? "good"
@@ -93,9 +92,10 @@ out:
 enum err ckpt_identify(const char *run_dir, const char *run_uuid)
 {
     if (!ckpt_index_uuid_valid(run_uuid))
-        return err_set(ERR_CHECKPOINT,
-                     "%s: the checkpoint names the run '%s', which is no uuid: "
-                     "go on from an older one",
-                     run_dir, run_uuid);
+        return err_set(
+            ERR_CHECKPOINT,
+            "%s: the checkpoint names the run '%s', which is no uuid: "
+            "go on from an older one",
+            run_dir, run_uuid);
     return ckpt_index_uuid_write(run_dir, run_uuid);
 }

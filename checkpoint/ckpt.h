@@ -252,7 +252,7 @@ struct ckpt_info {
     int ranks;
     int64_t bytes; /* payload */
     char path[1024];
-    char state[16]; /* "good" (manifest and sizes check), "bad", or "unknown":
+    char state[16];   /* "good" (manifest and sizes check), "bad", or "unknown":
                      * it can't be read now */
     char reason[256]; /* why not good */
 };

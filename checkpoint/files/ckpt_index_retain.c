@@ -24,7 +24,7 @@ static enum err check_folder(const char *checkpoint_dir)
     TRY(fsio_path(path, "%s/%s", checkpoint_dir, CKPT_MANIFEST_FILE));
     if (!fsio_exists(path))
         return err_set(ERR_CHECKPOINT, "%s: no checkpoint is there",
-                     checkpoint_dir);
+                       checkpoint_dir);
     return ERR_OK;
 }
 

@@ -135,8 +135,8 @@ static enum err parse_piece(const json_t *value, const struct ckpt_manifest *m,
         !get_integer(json_array_get(value, 0), 0, m->tensor_count - 1, &tensor))
         return malformed("piece of an unknown tensor");
     const struct ckpt_tensor *owner = &m->tensors[tensor];
-    TRY(parse_part(json_array_get(value, 1), json_array_get(value, 2),
-                       owner, &piece->part));
+    TRY(parse_part(json_array_get(value, 1), json_array_get(value, 2), owner,
+                   &piece->part));
     piece->tensor = (int)tensor;
     piece->dims = owner->dims;
     piece->bytes = ckpt_part_elements(&piece->part, owner->dims) *
