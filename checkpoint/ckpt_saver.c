@@ -50,8 +50,8 @@ enum err ckpt_saver_poll(struct ckpt_saver *saver,
     pthread_mutex_lock(&saver->mutex);
     bool done = saver->first == SAVER_IDLE;
     bool meets = saver->meets;
-    if (saver->lost != ERR_OK)
-        rc = err_set(ERR_COMM, "%s", saver->lost_text);
+    if (err_again(&saver->lost) != ERR_OK)
+        rc = err_set(ERR_COMM, "%s", err_text());
     *progress = saver->progress;
     if (done)
         saver->progress = (struct ckpt_progress){ .phase = CKPT_IDLE };
@@ -111,25 +111,20 @@ static void begin_copies(struct ckpt_saver *saver)
     saver->copying = saver->save.options.memory != NULL;
     if (rc == ERR_OK)
         rc = copy_items(saver);
-    saver->staged = rc;
-    if (rc != ERR_OK)
-        snprintf(saver->staged_text, sizeof saver->staged_text, "%s",
-                 err_text());
+    err_keep(&saver->staged, rc);
 }
 
 enum err ckpt_saver_staged(struct ckpt_saver *saver)
 {
     enum err rc = finish_copies(saver);
-    if (saver->staged != ERR_OK)
-        return err_set(saver->staged, "%s", saver->staged_text);
-    return rc;
+    return saver->staged.code != ERR_OK ? err_again(&saver->staged) : rc;
 }
 
 static void begin(struct ckpt_saver *saver, int64_t step)
 {
     saver->start_s = saver->polled_s = clock_now();
     saver->waited_s = 0.0;
-    saver->staged = ERR_OK;
+    err_keep(&saver->staged, ERR_OK);
     saver->save.step = step;
     saver->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
                                               .step = step,
@@ -154,11 +149,9 @@ enum err ckpt_saver_stage(struct ckpt_saver *saver, int64_t step,
                        step, saver->progress.step);
     begin(saver, step);
     if (save->rank == 0 && state != NULL &&
-        (save->state = json_deep_copy(state)) == NULL) {
-        saver->staged = ERR_MEMORY;
-        snprintf(saver->staged_text, sizeof saver->staged_text,
-                 "checkpoint: out of memory");
-    }
+        (save->state = json_deep_copy(state)) == NULL)
+        err_keep(&saver->staged,
+                 err_set(ERR_MEMORY, "checkpoint: out of memory"));
     ckpt_crash_point("staged", save->rank);
     return ERR_OK;
 }

@@ -56,8 +56,7 @@ struct ckpt_saver {
     struct ckpt_item *items;   /* as the thread reads them */
     struct arena stage;        /* without memory: items are read in place */
     bool copying;              /* options.memory's copies may be under way */
-    enum err staged;           /* how they were begun, ... */
-    char staged_text[512];     /* ... and why not */
+    struct err_kept staged;    /* how they were begun */
     double start_s;            /* of the save */
 
     /* the caller's thread */
@@ -80,8 +79,7 @@ struct ckpt_saver {
     enum ckpt_saver_state first; /* of the save to run; SAVER_IDLE: none */
     bool meets;                  /* it waits for other ranks, not for files */
     struct ckpt_progress progress;
-    enum err lost; /* the save ended without an outcome, for lost_text */
-    char lost_text[512];
+    struct err_kept lost; /* why the save ended without an outcome */
 };
 
 /* --- the thread --- */

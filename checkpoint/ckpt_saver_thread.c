@@ -51,10 +51,7 @@ static void *thread_main(void *arg)
         pthread_mutex_unlock(&saver->mutex);
         enum err rc = run(saver, first);
         pthread_mutex_lock(&saver->mutex);
-        saver->lost = rc;
-        if (rc != ERR_OK)
-            snprintf(saver->lost_text, sizeof saver->lost_text, "%s",
-                     err_text());
+        err_keep(&saver->lost, rc);
         saver->progress = saver->work;
         saver->meets = false;
         saver->first = SAVER_IDLE;
