@@ -52,8 +52,8 @@ static void test_tree(struct comm *comm, struct comm_tensors *tensors,
     int ranks = comm_size(comm);
     struct kernel_ctx ctx = { .threads = 1 };
     struct reduce *reduce = NULL;
-    bool pass = reduce_create(comm, tensors, kernels, &ctx, elements, NULL, slots,
-                              &reduce) == ERR_OK;
+    bool pass = reduce_create(comm, tensors, kernels, &ctx, elements, NULL,
+                              slots, &reduce) == ERR_OK;
     if (ranks > slots) {
         everywhere(comm, !pass, "refused: more ranks than slots", slots,
                    chunks);
@@ -81,7 +81,8 @@ static void test_gather(struct comm *comm, struct comm_tensors *tensors,
     int64_t end = shard_begin(elements, rank + 1, ranks);
     for (int64_t i = shard_begin(elements, rank, ranks); i < end; i++)
         arena[i] = fixture_value(0, 0, i);
-    bool pass = reduce_gather(tensors, elements, NULL, DTYPE_F32, arena) == ERR_OK;
+    bool pass =
+        reduce_gather(tensors, elements, NULL, DTYPE_F32, arena) == ERR_OK;
     for (int64_t i = 0; i < elements; i++)
         pass = pass && arena[i] == fixture_value(0, 0, i);
     everywhere(comm, pass, "every rank gets the whole arena", 0, chunks);
@@ -96,7 +97,8 @@ static void test_weights(struct comm *comm, int chunks)
     int rank = comm_rank(comm);
     int ranks = comm_size(comm);
     struct weights *weights = NULL;
-    bool pass = weights_create(comm, elements, NULL, DTYPE_F32, &weights) == ERR_OK;
+    bool pass =
+        weights_create(comm, elements, NULL, DTYPE_F32, &weights) == ERR_OK;
     for (int round = 0; pass && round < 3; round++) {
         float *data = weights_data(weights);
         int64_t end = shard_begin(elements, rank + 1, ranks);
