@@ -1,7 +1,6 @@
 /* Which arithmetic a run may go on with: that of any kernel set, on any rank,
  * without a word; that of other versions only where the user allows it. */
 #include "checkpoint/files/ckpt_manifest.h"
-#include "src/train/train_checkpoint.h"
 #include "src/train/train_same.h"
 #include "tests/trainer_world.h"
 
@@ -17,7 +16,6 @@
 
 struct run {
     struct trainer *trainer;
-    struct train_checkpoint *checkpoint;
 };
 
 static const char *set_name(int number)
@@ -56,7 +54,7 @@ static enum err open_run(struct world *world, const char *name, const char *set,
     };
     int count = (int)(sizeof overrides / sizeof *overrides);
     struct train_settings *settings = calloc(1, sizeof *settings);
-    *run = (struct run){ NULL, NULL };
+    *run = (struct run){ NULL };
     snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(kernels, sizeof kernels, "hardware.kernel_set=%s", set);
@@ -66,8 +64,8 @@ static enum err open_run(struct world *world, const char *name, const char *set,
     if (claims != NULL)
         snprintf(run->trainer->arithmetic, sizeof run->trainer->arithmetic,
                  "%s", claims);
-    TRY_OUT(train_checkpoint_create(NULL, NULL, &run->checkpoint));
-    trainer_listen(run->trainer, train_checkpoint_listener(run->checkpoint));
+    TRY_OUT(
+        events_listen_table(&run->trainer->events, "checkpoint", run->trainer));
     TRY_OUT(trainer_start(run->trainer));
 out:
     free(settings);
@@ -76,7 +74,6 @@ out:
 
 static void close_run(struct run *run)
 {
-    train_checkpoint_destroy(run->checkpoint);
     trainer_destroy(run->trainer);
 }
 

@@ -3,7 +3,6 @@
  * directory. Works with any number of ranks up to the slots. */
 #include "src/base/clock.h"
 #include "src/comm/comm_impl.h"
-#include "src/train/train_checkpoint.h"
 #include "src/train/train_choices.h"
 #include "src/train/trainer_memory.h"
 #include "tests/trainer_world.h"
@@ -70,7 +69,6 @@ static enum err count_embedding KERNEL_LIKE(embedding_forward)
 
 struct run {
     struct trainer *trainer;
-    struct train_checkpoint *checkpoint;
 };
 
 static enum err open_run(struct world *world, const char *name,
@@ -92,7 +90,7 @@ static enum err open_run(struct world *world, const char *name,
     static struct kernels table;
     static struct kernel_memory memory;
     struct train_settings *settings = calloc(1, sizeof *settings);
-    *run = (struct run){ NULL, NULL };
+    *run = (struct run){ NULL };
     snprintf(dir, sizeof dir, "run.dir=%s/%s", world->folder, name);
     snprintf(data, sizeof data, "data.train=%s/data", world->folder);
     snprintf(mode, sizeof mode, "parallel.determinism=%s", determinism);
@@ -100,8 +98,8 @@ static enum err open_run(struct world *world, const char *name,
     TRY_OUT(train_settings_load(NULL, overrides, count, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
     TRY_OUT(trainer_create(world->comm, settings, 1, &run->trainer));
-    TRY_OUT(train_checkpoint_create(NULL, NULL, &run->checkpoint));
-    trainer_listen(run->trainer, train_checkpoint_listener(run->checkpoint));
+    TRY_OUT(
+        events_listen_table(&run->trainer->events, "checkpoint", run->trainer));
     whole = run->trainer->kernels;
     table = *whole;
     table.measure = table_measure;
@@ -124,7 +122,6 @@ out:
 
 static void close_run(struct run *run)
 {
-    train_checkpoint_destroy(run->checkpoint);
     trainer_destroy(run->trainer);
 }
 
@@ -252,15 +249,15 @@ static void test_same(struct world *world)
                "without memory, algorithms are measured in the model's");
     for (int i = 0; i < 2 && rc == ERR_OK; i++)
         rc = trainer_step(with.trainer);
-    double loss = rc == ERR_OK ? with.trainer->loss : -1;
-    double norm = rc == ERR_OK ? with.trainer->grad_norm : -1;
+    double loss = rc == ERR_OK ? with.trainer->record.loss : -1;
+    double norm = rc == ERR_OK ? with.trainer->record.grad_norm : -1;
     close_run(&with);
     rc = open_run(world, "without", "elastic", &without);
     for (int i = 0; i < 2 && rc == ERR_OK; i++)
         rc = trainer_step(without.trainer);
     everywhere(world,
-               rc == ERR_OK && without.trainer->loss == loss &&
-                   without.trainer->grad_norm == norm,
+               rc == ERR_OK && without.trainer->record.loss == loss &&
+                   without.trainer->record.grad_norm == norm,
                "the steps are those of a run without it");
     close_run(&without);
 }

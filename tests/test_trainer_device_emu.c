@@ -5,8 +5,7 @@
 
 #include "src/base/log.h"
 #include "src/model/model_graph.h"
-#include "src/train/train_checkpoint.h"
-#include "src/train/train_eval.h"
+#include "src/train/trainer.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/data_fixture.h"
 
@@ -93,7 +92,7 @@ static enum err train(struct trainer *trainer, int64_t steps,
             out->waits = waits;
         else if (waits > out->later_waits)
             out->later_waits = waits;
-        out->losses[trainer->step - 1] = trainer->loss;
+        out->losses[trainer->step - 1] = trainer->record.loss;
         trainer->finished = trainer->step == steps;
         TRY(trainer_event(trainer, EVENT_BATCH_CHECKPOINT));
     }
@@ -108,27 +107,23 @@ static enum err run_to(const struct world *world, const char *run,
                        const char *more, int64_t steps, struct results *out)
 {
     enum err rc = ERR_OK;
-    bool done = false;
     struct trainer *trainer = NULL;
-    struct train_checkpoint *checkpoint = NULL;
-    struct train_eval *eval = NULL;
     struct train_settings *settings = calloc(1, sizeof *settings);
     TRY_OUT(load_settings(world, run, more, settings));
     TRY_OUT(fsio_mkdirs(settings->run.dir));
     TRY_OUT(trainer_create(world->comm, settings, 1, &trainer));
-    TRY_OUT(train_checkpoint_create(NULL, NULL, &checkpoint));
-    trainer_listen(trainer, train_checkpoint_listener(checkpoint));
-    TRY_OUT(train_eval_create(trainer, &eval));
+    TRY_OUT(events_listen_table(&trainer->events, "evaluation", trainer));
+    TRY_OUT(events_listen_table(&trainer->events, "checkpoint", trainer));
     TRY_OUT(trainer_start(trainer));
     TRY_OUT(trainer_calibrate(trainer));
     TRY_OUT(train(trainer, steps, out));
-    TRY_OUT(train_eval_run(eval, trainer, &out->eval_loss, &done));
+    trainer->finished = true;
+    TRY_OUT(trainer_event(trainer, EVENT_FIT_END));
+    out->eval_loss = trainer->record.eval.loss;
 out:
     if (rc != ERR_OK)
         tap_note("%s: %s", run, err_text());
-    train_checkpoint_destroy(checkpoint);
     trainer_destroy(trainer);
-    train_eval_destroy(eval);
     free(settings);
     return rc;
 }
@@ -161,6 +156,14 @@ out:
     return rc == ERR_OK && strcmp(one, other) == 0;
 }
 
+/* So that an attempt that has nothing to train evaluates again. */
+static void forget_evaluations(const struct world *world, const char *run)
+{
+    char path[FSIO_PATH_MAX];
+    if (fsio_path(path, "%s/%s/eval.jsonl", world->folder, run) == ERR_OK)
+        (void)unlink(path);
+}
+
 static void test_variant(const struct world *world,
                          const struct variant *variant,
                          const struct results *reference)
@@ -188,6 +191,7 @@ static void test_variant(const struct world *world,
     tap_ok(memcmp(whole.losses, parts.losses, sizeof whole.losses) == 0 &&
                whole.eval_loss == parts.eval_loss,
            "and the same losses");
+    forget_evaluations(world, again);
     rc = run_to(world, again, variant->settings, STEPS, &parts);
     tap_ok(rc == ERR_OK && whole.eval_loss == parts.eval_loss,
            "what was loaded is evaluated the same");

@@ -103,8 +103,8 @@ static enum err train(const struct world *world, struct comm *comm,
     TRY_OUT(trainer_calibrate(trainer));
     for (int i = 0; i < STEPS; i++) {
         TRY_OUT(trainer_step(trainer));
-        out->losses[i] = trainer->loss;
-        out->norms[i] = trainer->grad_norm;
+        out->losses[i] = trainer->record.loss;
+        out->norms[i] = trainer->record.grad_norm;
     }
     out->launches = model_graph_launches(trainer->model);
 out:

@@ -24,7 +24,7 @@ static enum err measure(struct comm *comm,
         double begin = clock_now();
         TRY_OUT(trainer_step(trainer));
         step_s += clock_now() - begin;
-        loader_s += trainer->loader_s;
+        loader_s += trainer->record.loader_s;
     }
     double tokens = (double)trainer->rates.tokens_per_step * STEPS;
     *result = json_pack(

@@ -192,10 +192,11 @@ static enum err train(struct comm *comm, const struct train_settings *settings,
     XXH64_reset(&state, 0);
     TRY_OUT(trainer_create(comm, settings, 1, &trainer));
     TRY_OUT(trainer_start(trainer));
+    const struct step_record *record = &trainer->record;
     while (trainer->step < trainer->max_steps) {
         TRY_OUT(trainer_step(trainer));
-        XXH64_update(&state, &trainer->loss, sizeof trainer->loss);
-        XXH64_update(&state, &trainer->grad_norm, sizeof trainer->grad_norm);
+        XXH64_update(&state, &record->loss, sizeof record->loss);
+        XXH64_update(&state, &record->grad_norm, sizeof record->grad_norm);
     }
     TRY_OUT(digest_items(trainer, &state));
     snprintf(digest, HASH_STYLE_DIGITS + 1, "%016llx",

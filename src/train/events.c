@@ -1,9 +1,44 @@
-/* The names of the events of a training loop, and the call of all who listen to
- * one. When events happen is decided where the loop is, in trainer.c, and in
- * train_eval.c for evaluations. */
+/* The table of a run's listeners, who they are and when they are called, and
+ * the calls. When events happen is decided where the loop is, in trainer.c and
+ * trainer_step.c, and in train_eval.c for evaluations. */
 #include "src/train/events.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/train/step_record.h"
+#include "src/train/trainer.h"
+
+#define AT(event) EVENT_BIT(EVENT_##event)
+
+/* In the order of calls. Evaluation stands before the checkpoint, so that a
+ * step is evaluated before it is the last one; stop after both, for it needs to
+ * know how long they take to end. */
+#define LISTENERS(X)                                                           \
+    X("products", LISTEN_RANK_0, train_products_ops, AT(INIT))                 \
+    X("spike", LISTEN_TOGETHER, train_spike_ops, AT(AFTER_TRAIN_BATCH))        \
+    X("metrics", LISTEN_RANK_0, train_metrics_ops, AT(BATCH_END))              \
+    X("evaluation", LISTEN_TOGETHER, train_eval_ops,                           \
+      AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) |         \
+          AT(FIT_END))                                                         \
+    X("checkpoint", LISTEN_TOGETHER, train_checkpoint_ops,                     \
+      AT(BEFORE_LOAD) | AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) |       \
+          AT(BATCH_CHECKPOINT))                                                \
+    X("stop", LISTEN_EACH_RANK, train_stop_ops, AT(FIT_START) | AT(BATCH_ASK))
+
+#define DECLARE(name, place, ops, events) extern const struct listener_ops ops;
+#define ROW(name, place, ops, events) { name, place, events, &(ops) },
+
+LISTENERS(DECLARE)
+static const struct listener table[] = { LISTENERS(ROW) };
+
+#define ROWS (int)(sizeof table / sizeof table[0])
+
+/* Ranks may have different numbers of these. */
+#define UNEVEN                                                                 \
+    (AT(BEFORE_DATALOADER) | AT(AFTER_DATALOADER) | AT(EVAL_BATCH_START) |     \
+     AT(EVAL_BATCH_END))
 
 const char *events_name(enum event event)
 {
@@ -15,11 +50,17 @@ const char *events_name(enum event event)
         [EVENT_EPOCH_START] = "epoch_start",
         [EVENT_BATCH_START] = "batch_start",
         [EVENT_BEFORE_TRAIN_BATCH] = "before_train_batch",
+        [EVENT_BEFORE_DATALOADER] = "before_dataloader",
+        [EVENT_AFTER_DATALOADER] = "after_dataloader",
         [EVENT_AFTER_TRAIN_BATCH] = "after_train_batch",
+        [EVENT_BATCH_ASK] = "batch_ask",
         [EVENT_BATCH_END] = "batch_end",
         [EVENT_BATCH_CHECKPOINT] = "batch_checkpoint",
         [EVENT_EPOCH_END] = "epoch_end",
+        [EVENT_EPOCH_CHECKPOINT] = "epoch_checkpoint",
         [EVENT_EVAL_START] = "eval_start",
+        [EVENT_EVAL_BATCH_START] = "eval_batch_start",
+        [EVENT_EVAL_BATCH_END] = "eval_batch_end",
         [EVENT_EVAL_END] = "eval_end",
         [EVENT_FIT_END] = "fit_end",
     };
@@ -27,16 +68,87 @@ const char *events_name(enum event event)
     return names[event];
 }
 
-enum err events_run(const struct listener *listeners, int count,
-                    enum event event, struct trainer *trainer)
+enum err events_listen(struct events *events, const struct listener *row,
+                       struct trainer *trainer)
 {
-    for (int i = 0; i < count; i++) {
-        const struct listener *listener = &listeners[i];
-        if ((listener->events & EVENT_BIT(event)) == 0)
+    struct listening *next = &events->list[events->count];
+    assert(events->count < EVENTS_LISTENERS_MAX);
+    assert(row->place != LISTEN_TOGETHER || (row->events & UNEVEN) == 0);
+    *next = (struct listening){ .row = row };
+    if (row->place == LISTEN_RANK_0 && trainer->rank != 0)
+        return ERR_OK;
+    if (row->ops->bytes > 0)
+        next->self = calloc(1, row->ops->bytes);
+    if (row->ops->bytes > 0 && next->self == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    events->count++;
+    return row->ops->create != NULL ? row->ops->create(next->self, trainer)
+                                    : ERR_OK;
+}
+
+enum err events_listen_table(struct events *events, const char *name,
+                             struct trainer *trainer)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (name == NULL || strcmp(table[i].name, name) == 0)
+            TRY(events_listen(events, &table[i], trainer));
+    return ERR_OK;
+}
+
+enum err events_run(struct events *events, enum event event,
+                    const struct step_record *step)
+{
+    for (int i = 0; i < events->count; i++) {
+        const struct listener *row = events->list[i].row;
+        bool together = row->place == LISTEN_TOGETHER;
+        if ((row->events & EVENT_BIT(event)) == 0 ||
+            (events->held.code != ERR_OK && !together))
             continue;
-        enum err rc = listener->handle(listener->self, event, trainer);
-        if (rc != ERR_OK)
-            return err_prefix(rc, "%s", listener->name);
+        enum err rc =
+            row->ops->handle(events->list[i].self, event, step, &events->asks);
+        if (rc == ERR_OK)
+            continue;
+        err_prefix(rc, "%s", row->name);
+        if (together)
+            return rc;
+        err_keep(&events->held, rc);
     }
     return ERR_OK;
+}
+
+enum err events_store(const struct events *events, json_t *state)
+{
+    for (int i = 0; i < events->count; i++)
+        if (events->list[i].row->ops->store != NULL)
+            TRY(events->list[i].row->ops->store(events->list[i].self, state));
+    return ERR_OK;
+}
+
+enum err events_restore(struct events *events, const json_t *state)
+{
+    for (int i = 0; i < events->count; i++)
+        if (events->list[i].row->ops->restore != NULL)
+            TRY(events->list[i].row->ops->restore(events->list[i].self, state));
+    return ERR_OK;
+}
+
+bool events_leave(struct events *events, bool together)
+{
+    bool left = true;
+    for (int i = 0; i < events->count; i++)
+        if (events->list[i].row->ops->leave != NULL)
+            left = events->list[i].row->ops->leave(events->list[i].self,
+                                                   together) &&
+                   left;
+    return left;
+}
+
+void events_destroy(struct events *events)
+{
+    while (events->count > 0) {
+        const struct listening *last = &events->list[--events->count];
+        if (last->row->ops->destroy != NULL)
+            last->row->ops->destroy(last->self);
+        free(last->self);
+    }
 }

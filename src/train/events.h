@@ -1,21 +1,41 @@
-/* The training loop as a table of named events, and those who listen.
+/* The events of a run's loop, and who listens to them: the one table of
+ * listeners is in events.c, a row for each, called in the order of the rows.
  *
- * Events happen in the same order on every rank, so a listener may communicate.
- * Listeners are called in the order of the table; the first error ends the run.
- *
- *   init -> before_load -> after_load -> fit_start ->
+ *   init -> before_load -> after_load -> fit_start -> batch_ask ->
  *     { epoch_start -> { batch_start -> before_train_batch ->
- *       after_train_batch -> batch_end -> batch_checkpoint } -> epoch_end }
- *   -> fit_end
+ *       { before_dataloader -> after_dataloader } -> after_train_batch ->
+ *       batch_ask -> batch_end -> batch_checkpoint } ->
+ *       epoch_end -> epoch_checkpoint } -> fit_end
  *
- * eval_start and eval_end enclose an evaluation, which a listener of batch_end
- * or fit_end may start. epoch_start and epoch_end come when a step begins or
- * ends one; epochs are counted in samples, a step may span two. */
+ * after_train_batch comes when the gradients of the batch and their norm are
+ * known and the weights are as before. batch_ask follows the update, and
+ * precedes the first step of all; after it the ranks exchange what
+ * step_record.h lists, and batch_end is the first event whose record has it.
+ * epoch_start and epoch_end come when a step begins or ends an epoch; epochs
+ * are counted in samples, so a step may span two. A batch that is computed
+ * before fit_start and given up (trainer_warm_up()) is read like others.
+ *
+ *   eval_start -> { eval_batch_start -> eval_batch_end } -> eval_end
+ *
+ * is an evaluation, which a listener of batch_end or fit_end may start. It has
+ * no eval_end when a failure ends it.
+ *
+ * Events come in the same order on every rank, but for those about one batch
+ * that is read or evaluated: ranks may have different numbers of them.
+ *
+ * To add a listener: its own file, which defines a `struct listener_ops`; a row
+ * in events.c; its test. */
 #ifndef TESSERA_TRAIN_EVENTS_H
 #define TESSERA_TRAIN_EVENTS_H
 
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "src/base/err.h"
 
+struct step_record;
 struct trainer;
 
 enum event {
@@ -26,31 +46,127 @@ enum event {
     EVENT_EPOCH_START,
     EVENT_BATCH_START,
     EVENT_BEFORE_TRAIN_BATCH,
+    EVENT_BEFORE_DATALOADER,
+    EVENT_AFTER_DATALOADER,
     EVENT_AFTER_TRAIN_BATCH,
+    EVENT_BATCH_ASK,
     EVENT_BATCH_END,
     EVENT_BATCH_CHECKPOINT,
     EVENT_EPOCH_END,
+    EVENT_EPOCH_CHECKPOINT,
     EVENT_EVAL_START,
+    EVENT_EVAL_BATCH_START,
+    EVENT_EVAL_BATCH_END,
     EVENT_EVAL_END,
     EVENT_FIT_END,
     EVENT_COUNT
 };
 
-#define EVENT_BIT(event) (1u << (event))
+/* What a listener may ask of the loop. */
+enum ask {
+    /* Asked by any rank until batch_ask, then agreed on by all:
+     * the largest of the ranks' values is in the record of batch_end. */
+    ASK_STOP,       /* end after this step; the value is a signal's number */
+    ASK_SAVE,       /* a checkpoint into the run directory is due */
+    ASK_SAVE_LOCAL, /* one into the nodes' own folders is */
+    ASK_SETTLE,     /* wait for the save in flight: too many have failed */
+    ASK_EVALUATE,   /* an evaluation is due */
+    /* Asked by all ranks or none, from what is the same on all. */
+    ASK_SKIP,     /* in after_train_batch: leave out the update */
+    ASK_CONTINUE, /* in fit_end: another attempt must finish the run */
+    ASK_COUNT
+};
+
+/* 0: not asked. */
+struct asks {
+    int64_t of[ASK_COUNT];
+    double end_s; /* of this rank: the longest time to bring the run to an end
+                     that a listener has asked for */
+};
+
+/* Of several who ask the largest counts. */
+static inline void events_ask(struct asks *asks, enum ask what, int64_t value)
+{
+    if (value > asks->of[what])
+        asks->of[what] = value;
+}
+
+/* Where a row listens, and what becomes of its failures. */
+enum listener_place {
+    /* Must not communicate; may fail on one rank. Its failure is held back:
+     * this rank keeps up with the others, without these listeners, until all
+     * agree to end the run, with the next step's exchange, or when
+     * trainer_start() or trainer_fit() ends. */
+    LISTEN_RANK_0,
+    LISTEN_EACH_RANK,
+    /* Runs on all ranks together and may communicate, but in the events that
+     * ranks may have different numbers of. What it fails with is the same on
+     * all of them (comm_agree()), and ends the run at once. */
+    LISTEN_TOGETHER
+};
+
+struct listener_ops {
+    size_t bytes; /* of its self, which comes zeroed; 0: NULL */
+    /* Must not communicate. Only what is LISTEN_TOGETHER may change the
+     * trainer, and that when it is called. NULL: zeros will do. */
+    enum err (*create)(void *self, struct trainer *trainer);
+    /* What self owns, also when create has failed. NULL: nothing. */
+    void (*destroy)(void *self);
+    /* The record, and what hangs from it, is lent for the call. */
+    enum err (*handle)(void *self, enum event event,
+                       const struct step_record *step, struct asks *asks);
+    /* Its part of a checkpoint's state, and back; NULL: none. The same on all
+     * ranks. restore also gets the state of runs that had no such listener. */
+    enum err (*store)(const void *self, json_t *state);
+    enum err (*restore)(void *self, const json_t *state);
+    /* End what works in the background, NULL: nothing does; `together` when the
+     * other ranks do, too. false: it does not end, and nothing may be freed. */
+    bool (*leave)(void *self, bool together);
+};
 
 struct listener {
-    const char *name;
-    unsigned events; /* EVENT_BIT()s */
-    enum err (*handle)(void *self, enum event event, struct trainer *trainer);
-    void *self;
+    const char *name; /* begins the text of its failures */
+    enum listener_place place;
+    uint32_t events; /* EVENT_BIT()s */
+    const struct listener_ops *ops;
+};
+
+#define EVENT_BIT(event) (UINT32_C(1) << (event))
+
+#define EVENTS_LISTENERS_MAX 16
+
+/* Who listens to a trainer. Zeroed: nobody. */
+struct events {
+    struct listening {
+        const struct listener *row;
+        void *self;
+    } list[EVENTS_LISTENERS_MAX];
+    int count;
+    struct asks asks;
+    struct err_kept held; /* the first failure that this rank has held back */
 };
 
 /* "init", "batch_end", ... */
 const char *events_name(enum event event);
 
-/* Call everybody who listens to `event`; an error is prefixed by who and
- * when. */
-enum err events_run(const struct listener *listeners, int count,
-                    enum event event, struct trainer *trainer);
+/* Create this row's listener, if it is for the trainer's rank, and append it.
+ */
+enum err events_listen(struct events *events, const struct listener *row,
+                       struct trainer *trainer);
+/* The table's rows of this name; NULL: all rows. */
+enum err events_listen_table(struct events *events, const char *name,
+                             struct trainer *trainer);
+
+/* Call everybody who listens to `event`. A failure is prefixed by who. */
+enum err events_run(struct events *events, enum event event,
+                    const struct step_record *step);
+
+enum err events_store(const struct events *events, json_t *state);
+enum err events_restore(struct events *events, const json_t *state);
+
+/* All listeners leave; false as theirs. */
+bool events_leave(struct events *events, bool together);
+/* The last one first. */
+void events_destroy(struct events *events);
 
 #endif

@@ -1,13 +1,26 @@
-/* The listener that restores a run and saves it: when a save begins, what
- * becomes of it, and how many may fail. Files, commits and formats belong to
- * checkpoint/; when a save is due under "auto" to train_interval.c. */
-#include "src/train/train_checkpoint.h"
-
+/* Listener: restore a run, and save it: when a save begins, what becomes of it,
+ * and how many may fail. Files, commits and formats belong to checkpoint/; when
+ * a save is due under "auto" to train_interval.c.
+ *
+ * before_load restores the newest good checkpoint; batch_ask asks for a save
+ * every checkpoint.interval that is in seconds or "auto"; batch_checkpoint
+ * saves then and every other interval, at an agreed stop, and at the last step,
+ * and looks how the save in flight is doing. With checkpoint.async training
+ * waits for the copy of the state only, and the save is written and committed
+ * while the next step computes; a save that is due while another is in flight
+ * waits for that one. A failed save is counted, recorded and training goes on,
+ * until checkpoint.failures_max in a row end the run with the last one's error.
+ * At a stop and at the last step the save is awaited, and tried twice. Nothing
+ * is committed to a run that another has taken over. The state in the manifest
+ * is the run's position and what must not change in a run: a resume with
+ * another model, data set, batch, seed or slot count is refused, naming the
+ * setting; one with other arithmetic (backend, its version; a GPU's libraries)
+ * too, unless parallel.allow_arithmetic_change is set or determinism is "fast".
+ */
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -19,13 +32,16 @@
 #include "src/job/slurm.h"
 #include "src/train/train_copies.h"
 #include "src/train/train_fixed.h"
+#include "src/train/train_interval.h"
 #include "src/train/train_local.h"
 #include "src/train/train_state.h"
+#include "src/train/trainer.h"
 #include "src/train/trainer_memory.h"
 
 #define WAIT_PAUSE_S 5e-4 /* between looks at a save that all wait for */
 
 struct train_checkpoint {
+    struct trainer *trainer;
     int64_t last_step;   /* committed or restored; -1: none */
     json_t *arithmetics; /* all that this run has computed with, in order */
     struct train_copies *copies; /* NULL: the host reaches the state */
@@ -33,7 +49,10 @@ struct train_checkpoint {
     struct ckpt_progress progress; /* of the save in flight or last ended */
     double stall_s;                /* what training waited for then */
     bool wait_logged;
-    struct train_interval *interval; /* lent; NULL: none on this rank */
+    double commit_at, local_at; /* rank 0's clock when they began */
+    double save_s;        /* the longest save into the run directory so far */
+    int64_t saves_failed; /* in a row, as far as this rank has seen */
+    struct train_interval *interval; /* rank 0's with "auto"; else NULL */
     struct lock *lock;               /* lent; NULL: not rank 0 */
     pthread_mutex_t mutex;           /* of its use by the saver's thread */
     bool left;                       /* guarded: the lock is of no use */
@@ -180,15 +199,6 @@ static enum err may_commit(void *arg)
     return rc;
 }
 
-void train_checkpoint_leave(struct train_checkpoint *checkpoint)
-{
-    if (checkpoint == NULL)
-        return;
-    pthread_mutex_lock(&checkpoint->mutex);
-    checkpoint->left = true;
-    pthread_mutex_unlock(&checkpoint->mutex);
-}
-
 static enum err checkpoint_open(struct train_checkpoint *checkpoint,
                                 struct trainer *trainer)
 {
@@ -236,21 +246,20 @@ static bool in_flight(const struct train_checkpoint *checkpoint)
 }
 
 /* What the save in flight has come to. */
-static void take_in(struct train_checkpoint *checkpoint,
-                    struct trainer *trainer)
+static void take_in(struct train_checkpoint *checkpoint)
 {
     const struct ckpt_progress *progress = &checkpoint->progress;
     /* What happens on the nodes alone neither mends nor ends a run. */
     if (progress->local)
         return;
     if (progress->phase == CKPT_COMMITTED) {
-        trainer->save_s =
-            fmax(trainer->save_s,
+        checkpoint->save_s =
+            fmax(checkpoint->save_s,
                  progress->stage_s + progress->persist_s + progress->commit_s);
         checkpoint->last_step = progress->step;
-        trainer->saves_failed = 0;
+        checkpoint->saves_failed = 0;
     } else if (progress->phase == CKPT_FAILED) {
-        trainer->saves_failed++;
+        checkpoint->saves_failed++;
     }
     if (!in_flight(checkpoint))
         train_interval_ended(checkpoint->interval, progress,
@@ -258,13 +267,12 @@ static void take_in(struct train_checkpoint *checkpoint,
 }
 
 /* Look how the save in flight is doing. */
-static enum err checkpoint_follow(struct train_checkpoint *checkpoint,
-                                  struct trainer *trainer)
+static enum err checkpoint_follow(struct train_checkpoint *checkpoint)
 {
     if (!in_flight(checkpoint))
         return ERR_OK;
     TRY(ckpt_saver_poll(checkpoint->saver, &checkpoint->progress));
-    take_in(checkpoint, trainer);
+    take_in(checkpoint);
     return ERR_OK;
 }
 
@@ -275,7 +283,7 @@ static enum err checkpoint_wait(struct train_checkpoint *checkpoint,
                                 struct trainer *trainer)
 {
     for (;;) {
-        TRY(checkpoint_follow(checkpoint, trainer));
+        TRY(checkpoint_follow(checkpoint));
         int64_t busy = in_flight(checkpoint);
         TRY(comm_all_reduce_i64(trainer->comm, &busy, 1, COMM_MAX));
         if (busy == 0)
@@ -290,12 +298,12 @@ static enum err check_failures(const struct train_checkpoint *checkpoint,
                                const struct trainer *trainer)
 {
     const struct ckpt_progress *progress = &checkpoint->progress;
-    if (trainer->saves_failed < trainer->settings.checkpoint.failures_max)
+    if (checkpoint->saves_failed < trainer->settings.checkpoint.failures_max)
         return ERR_OK;
     return err_set(progress->error,
                    "%lld saves in a row have failed, the last at step %lld: %s",
-                   (long long)trainer->saves_failed, (long long)progress->step,
-                   progress->text);
+                   (long long)checkpoint->saves_failed,
+                   (long long)progress->step, progress->text);
 }
 
 /* One save at a time. */
@@ -368,22 +376,24 @@ static enum err checkpoint_finish(struct train_checkpoint *checkpoint,
 }
 
 static enum err checkpoint_step(struct train_checkpoint *checkpoint,
-                                struct trainer *trainer)
+                                const struct step_record *step)
 {
-    bool last = trainer->finished || trainer->stop_signal != 0;
-    bool due = last || trainer->commit_due ||
+    struct trainer *trainer = checkpoint->trainer;
+    bool last = step->finished || step->stop_signal != 0;
+    bool settle = step->agreed[ASK_SETTLE] != 0;
+    bool due = last || step->agreed[ASK_SAVE] != 0 ||
                trainer_due(trainer, trainer->settings.checkpoint.interval);
-    train_interval_step(checkpoint->interval, trainer->step_s);
-    TRY(trainer->saves_hopeless ? checkpoint_wait(checkpoint, trainer)
-                                : checkpoint_follow(checkpoint, trainer));
-    if (trainer->saves_hopeless)
+    train_interval_step(checkpoint->interval, step->step_s);
+    TRY(settle ? checkpoint_wait(checkpoint, trainer)
+               : checkpoint_follow(checkpoint));
+    if (settle)
         TRY(check_failures(checkpoint, trainer));
     bool local_due =
         !due && checkpoint->local_dir[0] != '\0' &&
-        (trainer->local_due ||
+        (step->agreed[ASK_SAVE_LOCAL] != 0 ||
          trainer_due(trainer, trainer->settings.checkpoint.local_interval));
-    if ((!due && !local_due) || checkpoint->last_step == trainer->step ||
-        trainer->step == 0)
+    if ((!due && !local_due) || checkpoint->last_step == step->step ||
+        step->step == 0)
         return ERR_OK;
     TRY(wait_for_last(checkpoint, trainer));
     TRY(checkpoint_start(checkpoint, trainer, local_due));
@@ -392,54 +402,87 @@ static enum err checkpoint_step(struct train_checkpoint *checkpoint,
     return ERR_OK;
 }
 
+/* Rank 0's clock and its choice decide when a save is due. */
+static void checkpoint_ask(struct train_checkpoint *checkpoint,
+                           const struct step_record *step, struct asks *asks)
+{
+    const struct train_settings *s = &checkpoint->trainer->settings;
+    events_ask(asks, ASK_SETTLE,
+               checkpoint->saves_failed >= s->checkpoint.failures_max);
+    asks->end_s = fmax(asks->end_s, 2 * checkpoint->save_s);
+    if (step->rank != 0)
+        return;
+    events_ask(asks, ASK_SAVE,
+               step_record_seconds_due(s->checkpoint.interval,
+                                       &checkpoint->commit_at) ||
+                   train_interval_due(checkpoint->interval, step->step));
+    events_ask(asks, ASK_SAVE_LOCAL,
+               step_record_seconds_due(s->checkpoint.local_interval,
+                                       &checkpoint->local_at));
+}
+
 static enum err checkpoint_handle(void *self, enum event event,
-                                  struct trainer *trainer)
+                                  const struct step_record *step,
+                                  struct asks *asks)
 {
     struct train_checkpoint *checkpoint = self;
     switch (event) {
     case EVENT_BEFORE_LOAD:
-        return checkpoint_restore(checkpoint, trainer);
+        return checkpoint_restore(checkpoint, checkpoint->trainer);
     case EVENT_AFTER_LOAD:
-        return checkpoint_open(checkpoint, trainer);
+        return checkpoint_open(checkpoint, checkpoint->trainer);
+    case EVENT_FIT_START:
+        train_interval_begin(checkpoint->interval, step->step);
+        checkpoint->commit_at = checkpoint->local_at = clock_now();
+        return ERR_OK;
+    case EVENT_BATCH_ASK:
+        checkpoint_ask(checkpoint, step, asks);
+        return ERR_OK;
     default:
-        return checkpoint_step(checkpoint, trainer);
+        return checkpoint_step(checkpoint, step);
     }
 }
 
-enum err train_checkpoint_create(struct train_interval *interval,
-                                 struct lock *lock,
-                                 struct train_checkpoint **out)
+static enum err checkpoint_create(void *self, struct trainer *trainer)
 {
-    *out = calloc(1, sizeof **out);
-    if (*out == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    (*out)->last_step = -1;
-    (*out)->interval = interval;
-    (*out)->lock = lock;
-    pthread_mutex_init(&(*out)->mutex, NULL);
+    struct train_checkpoint *checkpoint = self;
+    pthread_mutex_init(&checkpoint->mutex, NULL);
+    checkpoint->trainer = trainer;
+    checkpoint->last_step = -1;
+    checkpoint->lock = trainer->lock;
+    if (trainer->rank == 0 &&
+        trainer->settings.checkpoint.interval.unit == UNIT_AUTO)
+        return train_interval_create(trainer->settings.run.dir,
+                                     &checkpoint->interval);
     return ERR_OK;
 }
 
-bool train_checkpoint_destroy(struct train_checkpoint *checkpoint)
+/* A save in flight is awaited, with the other ranks. Where they are not
+ * together it commits nothing and does not look at the lock any more. */
+static bool checkpoint_leave(void *self, bool together)
 {
-    if (checkpoint == NULL)
-        return true;
-    if (!ckpt_saver_destroy(checkpoint->saver))
-        return false;
-    train_copies_destroy(checkpoint->copies);
-    json_decref(checkpoint->arithmetics);
-    pthread_mutex_destroy(&checkpoint->mutex);
-    free(checkpoint);
+    struct train_checkpoint *checkpoint = self;
+    if (together) /* false: its thread hangs in a write */
+        return ckpt_saver_destroy(checkpoint->saver);
+    pthread_mutex_lock(&checkpoint->mutex);
+    checkpoint->left = true;
+    pthread_mutex_unlock(&checkpoint->mutex);
     return true;
 }
 
-struct listener train_checkpoint_listener(struct train_checkpoint *checkpoint)
+static void checkpoint_destroy(void *self)
 {
-    return (struct listener){
-        .name = "checkpoint",
-        .events = EVENT_BIT(EVENT_BEFORE_LOAD) | EVENT_BIT(EVENT_AFTER_LOAD) |
-                  EVENT_BIT(EVENT_BATCH_CHECKPOINT),
-        .handle = checkpoint_handle,
-        .self = checkpoint,
-    };
+    struct train_checkpoint *checkpoint = self;
+    train_copies_destroy(checkpoint->copies);
+    train_interval_destroy(checkpoint->interval);
+    json_decref(checkpoint->arithmetics);
+    pthread_mutex_destroy(&checkpoint->mutex);
 }
+
+const struct listener_ops train_checkpoint_ops = {
+    .bytes = sizeof(struct train_checkpoint),
+    .create = checkpoint_create,
+    .destroy = checkpoint_destroy,
+    .handle = checkpoint_handle,
+    .leave = checkpoint_leave,
+};

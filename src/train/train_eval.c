@@ -1,7 +1,15 @@
-/* The listener that evaluates: deals the leaves of the evaluation set to the
- * ranks, sums their losses in one order and writes eval.jsonl. */
-#include "src/train/train_eval.h"
-
+/* Listener: loss on held-out text, every eval.interval and at the end.
+ *
+ * The data set is read in its own order in leaves of train.microbatch samples,
+ * dealt in contiguous ranges to the ranks, or to groups of
+ * parallel.sequence_degree ranks that compute one together. A leaf has a loss
+ * for each of its parallel.sequence_chunks; losses are summed in the order of
+ * leaves and their chunks, so the result does not depend on the number of
+ * ranks, nor on how many share a sequence. Results go to the record and to
+ * RUN/eval.jsonl: attempt, step, eval_loss (nats per token, %.9g; null where it
+ * is not finite), tokens, seconds. A stop signal ends an evaluation early,
+ * without a result; the last step's is then made up for by the next attempt,
+ * which the listener asks for. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,11 +22,14 @@
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/job/stop.h"
+#include "src/train/trainer.h"
 #include "src/train/trainer_leaf.h"
 
 #define EVAL_FILE "eval.jsonl"
 
 struct train_eval {
+    struct trainer *trainer;
+    double since;    /* rank 0's clock when the interval began */
     int64_t samples; /* per evaluation */
     int64_t micro;   /* per leaf */
     int64_t leaves;
@@ -28,8 +39,7 @@ struct train_eval {
     struct trainer_losses sums; /* of this rank, turn by turn */
     size_t *bytes;              /* [ranks] for the exchange */
     size_t *offsets;            /* [ranks] */
-    int64_t tokens;
-    int64_t last_step; /* evaluated last; -1: never */
+    int64_t last_step;          /* evaluated last, in any attempt; -1: never */
 };
 
 static int64_t leaf_begin(const struct train_eval *eval, int group)
@@ -59,9 +69,9 @@ static int64_t eval_turns(const struct train_eval *eval)
 }
 
 /* Leaves are the trainer's, whose size may have become smaller. */
-static enum err eval_layout(struct train_eval *eval,
-                            const struct trainer *trainer)
+static enum err eval_layout(struct train_eval *eval)
 {
+    const struct trainer *trainer = eval->trainer;
     int64_t micro = trainer->settings.train.microbatch;
     if (eval->micro == micro)
         return ERR_OK;
@@ -88,13 +98,21 @@ static enum err eval_layout(struct train_eval *eval,
     return ERR_OK;
 }
 
-enum err train_eval_create(const struct trainer *trainer,
-                           struct train_eval **out)
+static void eval_destroy(void *self)
 {
-    enum err rc = ERR_OK;
-    struct train_eval *eval = calloc(1, sizeof *eval);
-    if (eval == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
+    struct train_eval *eval = self;
+    free(eval->losses);
+    trainer_losses_destroy(&eval->sums);
+    free(eval->bytes);
+    free(eval->offsets);
+}
+
+static enum err eval_create(void *self, struct trainer *trainer)
+{
+    struct train_eval *eval = self;
+    if (trainer->eval_data == NULL) /* nor will there be any samples */
+        return ERR_OK;
+    eval->trainer = trainer;
     eval->last_step = -1;
     eval->chunks = (int)trainer->settings.parallel.sequence_chunks;
     eval->own = replica_own_leaves(trainer->replica);
@@ -106,25 +124,8 @@ enum err train_eval_create(const struct trainer *trainer,
     eval->bytes = calloc((size_t)trainer->ranks, sizeof eval->bytes[0]);
     eval->offsets = calloc((size_t)trainer->ranks, sizeof eval->offsets[0]);
     if (eval->bytes == NULL || eval->offsets == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    else
-        rc = eval_layout(eval, trainer);
-    if (rc == ERR_OK)
-        *out = eval;
-    else
-        train_eval_destroy(eval);
-    return rc;
-}
-
-void train_eval_destroy(struct train_eval *eval)
-{
-    if (eval == NULL)
-        return;
-    free(eval->losses);
-    trainer_losses_destroy(&eval->sums);
-    free(eval->bytes);
-    free(eval->offsets);
-    free(eval);
+        return err_set(ERR_MEMORY, "out of memory");
+    return eval_layout(eval);
 }
 
 /* Samples of a leaf, of which the last may have fewer. */
@@ -219,11 +220,13 @@ static enum err eval_leaves(struct train_eval *eval, struct trainer *trainer,
                      (long long)turn, (long long)turns);
         if (!goes_on)
             break;
+        TRY(trainer_event(trainer, EVENT_EVAL_BATCH_START));
         replica_begin_eval(trainer->replica);
         TRY(eval_turn(eval, trainer, begin + turn, &failed, tokens));
         if (failed != before)
             err_keep(&kept, failed);
         TRY(replica_end_eval(trainer->replica));
+        TRY(trainer_event(trainer, EVENT_EVAL_BATCH_END));
     }
     return err_again(&kept);
 }
@@ -259,13 +262,16 @@ static double eval_sum(const struct train_eval *eval)
     return sum;
 }
 
-enum err train_eval_run(struct train_eval *eval, struct trainer *trainer,
-                        double *loss, bool *done)
+/* *done is false when a signal cut it short; else the record has the results,
+ * the same on all ranks. Collective. */
+static enum err eval_run(struct train_eval *eval, bool *done)
 {
     enum err rc = ERR_OK;
+    struct trainer *trainer = eval->trainer;
+    double begin = clock_now();
     int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
     TRY(trainer_event(trainer, EVENT_EVAL_START));
-    TRY(comm_agree(trainer->comm, eval_layout(eval, trainer)));
+    TRY(comm_agree(trainer->comm, eval_layout(eval)));
     rc = eval_leaves(eval, trainer, &words[0]);
     if (!trainer->adrift)
         rc = comm_agree(trainer->comm, rc);
@@ -276,28 +282,32 @@ enum err train_eval_run(struct train_eval *eval, struct trainer *trainer,
     TRY(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
     TRY(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
                         eval->offsets));
-    eval->tokens = words[0];
-    *loss = words[0] > 0 ? eval_sum(eval) / (double)words[0] : NAN;
     *done = words[1] == 0;
+    if (*done)
+        trainer->record.eval = (struct step_eval){
+            .step = trainer->step,
+            .loss = words[0] > 0 ? eval_sum(eval) / (double)words[0] : NAN,
+            .tokens = words[0],
+            .seconds = clock_now() - begin,
+        };
     return trainer_event(trainer, EVENT_EVAL_END);
 }
 
-static enum err eval_write(const struct train_eval *eval,
-                           const struct trainer *trainer, double loss,
-                           double seconds)
+static enum err eval_write(const char *run_dir, int attempt,
+                           const struct step_eval *result)
 {
     char path[FSIO_PATH_MAX];
     char line[256];
     char value[32] = "null"; /* JSON has no NaN and no infinity */
     int fd = -1;
-    if (isfinite(loss))
-        snprintf(value, sizeof value, "%.9g", loss);
-    TRY(lines_open(trainer->settings.run.dir, EVAL_FILE, path, &fd));
+    if (isfinite(result->loss))
+        snprintf(value, sizeof value, "%.9g", result->loss);
+    TRY(lines_open(run_dir, EVAL_FILE, path, &fd));
     snprintf(line, sizeof line,
              "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %s, "
              "\"tokens\": %lld, \"seconds\": %.3f}",
-             trainer->attempt, (long long)trainer->step, value,
-             (long long)eval->tokens, seconds);
+             attempt, (long long)result->step, value, (long long)result->tokens,
+             result->seconds);
     enum err rc = lines_append(fd, path, line);
     close(fd);
     return rc;
@@ -341,54 +351,72 @@ static enum err eval_resume(struct train_eval *eval, struct trainer *trainer)
     return rc;
 }
 
-static enum err eval_now(struct train_eval *eval, struct trainer *trainer,
-                         bool *done)
+static enum err eval_now(struct train_eval *eval, bool *done)
 {
+    const struct trainer *trainer = eval->trainer;
+    const struct step_eval *result = &trainer->record.eval;
     enum err rc = ERR_OK;
-    double loss = 0.0;
-    double begin = clock_now();
-    TRY(train_eval_run(eval, trainer, &loss, done));
+    TRY(eval_run(eval, done));
     if (!*done)
         return ERR_OK;
-    eval->last_step = trainer->step;
+    eval->last_step = result->step;
     if (trainer->rank == 0) {
-        double seconds = clock_now() - begin;
         log_info("step %lld eval loss %.4f (%lld tokens, %.1fs)",
-                 (long long)trainer->step, loss, (long long)eval->tokens,
-                 seconds);
-        rc = eval_write(eval, trainer, loss, seconds);
+                 (long long)result->step, result->loss,
+                 (long long)result->tokens, result->seconds);
+        rc = eval_write(trainer->settings.run.dir, trainer->attempt, result);
     }
     return comm_agree(trainer->comm, rc);
 }
 
-static enum err eval_handle(void *self, enum event event,
-                            struct trainer *trainer)
+/* After a step that is due, or the last one. */
+static enum err eval_step(struct train_eval *eval,
+                          const struct step_record *step, bool last,
+                          struct asks *asks)
 {
-    struct train_eval *eval = self;
+    const struct trainer *trainer = eval->trainer;
     bool done = false;
-    bool last = event == EVENT_FIT_END;
-    if (event == EVENT_AFTER_LOAD)
-        return eval_resume(eval, trainer);
-    if (eval->last_step == trainer->step || eval->samples == 0)
+    if (eval->last_step == step->step)
         return ERR_OK;
-    if (last ? !trainer->finished
-             : !trainer->eval_due &&
+    if (last ? !step->finished
+             : step->agreed[ASK_EVALUATE] == 0 &&
                    !trainer_due(trainer, trainer->settings.eval.interval))
         return ERR_OK;
     /* the time that a signal leaves is for the checkpoint */
-    if (trainer->stop_signal == 0)
-        TRY(eval_now(eval, trainer, &done));
-    trainer->eval_missing = last && !done;
+    if (step->stop_signal == 0)
+        TRY(eval_now(eval, &done));
+    if (last)
+        events_ask(asks, ASK_CONTINUE, !done);
     return ERR_OK;
 }
 
-struct listener train_eval_listener(struct train_eval *eval)
+static enum err eval_handle(void *self, enum event event,
+                            const struct step_record *step, struct asks *asks)
 {
-    return (struct listener){
-        .name = "evaluation",
-        .events = EVENT_BIT(EVENT_AFTER_LOAD) | EVENT_BIT(EVENT_BATCH_END) |
-                  EVENT_BIT(EVENT_FIT_END),
-        .handle = eval_handle,
-        .self = eval,
-    };
+    struct train_eval *eval = self;
+    if (eval->samples == 0)
+        return ERR_OK;
+    switch (event) {
+    case EVENT_AFTER_LOAD:
+        return eval_resume(eval, eval->trainer);
+    case EVENT_FIT_START:
+        eval->since = clock_now();
+        return ERR_OK;
+    case EVENT_BATCH_ASK:
+        if (step->rank == 0)
+            events_ask(
+                asks, ASK_EVALUATE,
+                step_record_seconds_due(eval->trainer->settings.eval.interval,
+                                        &eval->since));
+        return ERR_OK;
+    default:
+        return eval_step(eval, step, event == EVENT_FIT_END, asks);
+    }
 }
+
+const struct listener_ops train_eval_ops = {
+    .bytes = sizeof(struct train_eval),
+    .create = eval_create,
+    .destroy = eval_destroy,
+    .handle = eval_handle,
+};

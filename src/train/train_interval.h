@@ -1,7 +1,7 @@
 /* How often to save when checkpoint.interval is "auto": the interval that loses
  * the least time (checkpoint/ckpt_interval.h) by what the attempt's own saves
  * cost and by how often the ledger's nodes have failed. Lives on rank 0 alone;
- * the others hear that a save is due in train_stop's exchange.
+ * the others hear that a save is due in the exchange of the step.
  *
  * The ledger is read once, when an attempt starts. The first save is due after
  * TRAIN_INTERVAL_FIRST_STEPS: late enough that the time of a step is known,

@@ -21,11 +21,8 @@
 #include "src/job/slurm.h"
 #include "src/train/train_access.h"
 #include "src/train/train_changes.h"
-#include "src/train/train_checkpoint.h"
 #include "src/train/train_choices.h"
-#include "src/train/train_eval.h"
-#include "src/train/train_metrics.h"
-#include "src/train/train_stop.h"
+#include "src/train/trainer.h"
 #include "src/train/trainer_memory.h"
 
 struct run {
@@ -35,11 +32,6 @@ struct run {
     int attempt;
     struct lock *lock;
     struct trainer *trainer;
-    struct train_stop *stop;
-    struct train_metrics *metrics;
-    struct train_eval *eval;
-    struct train_interval *interval; /* rank 0 with "auto"; else NULL */
-    struct train_checkpoint *checkpoint;
     struct memory_plan plan;
 };
 
@@ -186,26 +178,6 @@ out:
     return rc;
 }
 
-/* The table of listeners; the order matters (see their headers). */
-static enum err run_listen(struct run *run)
-{
-    struct trainer *trainer = run->trainer;
-    if (run->rank == 0 && run->settings->checkpoint.interval.unit == UNIT_AUTO)
-        TRY(train_interval_create(run->settings->run.dir, &run->interval));
-    TRY(train_stop_create(run->interval, run->lock, &run->stop));
-    trainer_listen(trainer, train_stop_listener(run->stop));
-    if (run->rank == 0)
-        TRY(train_metrics_create(trainer, &run->metrics));
-    trainer_listen(trainer, train_metrics_listener(run->metrics));
-    if (trainer->eval_data != NULL) {
-        TRY(train_eval_create(trainer, &run->eval));
-        trainer_listen(trainer, train_eval_listener(run->eval));
-    }
-    TRY(train_checkpoint_create(run->interval, run->lock, &run->checkpoint));
-    trainer_listen(trainer, train_checkpoint_listener(run->checkpoint));
-    return ERR_OK;
-}
-
 static void log_plan(const struct run *run)
 {
     const struct trainer *t = run->trainer;
@@ -246,7 +218,11 @@ static enum err run_train(struct run *run, int *exit_code)
     enum err rc = ERR_OK;
     TRY_OUT(
         trainer_create(run->comm, run->settings, run->attempt, &run->trainer));
-    TRY_OUT(comm_agree(run->comm, run_listen(run)));
+    run->trainer->lock = run->lock;
+    if (run->rank == 0)
+        step_record_find_peak(run->trainer);
+    TRY_OUT(comm_agree(run->comm, events_listen_table(&run->trainer->events,
+                                                      NULL, run->trainer)));
     TRY_OUT(trainer_start(run->trainer));
     TRY_OUT(
         comm_agree(run->comm, trainer_memory_plan(run->trainer, &run->plan)));
@@ -267,7 +243,7 @@ static enum err run_train(struct run *run, int *exit_code)
     }
     TRY_OUT(trainer_fit(run->trainer));
     TRY_OUT(log_memory(run));
-    *exit_code = run->trainer->finished && !run->trainer->eval_missing
+    *exit_code = run->trainer->finished && !run->trainer->incomplete
                      ? EXIT_DONE
                      : EXIT_REQUEUE;
 out:
@@ -281,17 +257,10 @@ out:
  * what the thread still reads stays until then. */
 static bool run_close(struct run *run, bool together)
 {
-    if (!together) {
-        train_checkpoint_leave(run->checkpoint);
-    } else {
-        if (!train_checkpoint_destroy(run->checkpoint))
-            return false;
-        train_interval_destroy(run->interval);
-        trainer_destroy(run->trainer);
-        train_stop_destroy(run->stop);
-        train_metrics_destroy(run->metrics);
-        train_eval_destroy(run->eval);
-    }
+    if (together && !trainer_destroy(run->trainer))
+        return false;
+    if (!together && run->trainer != NULL)
+        (void)events_leave(&run->trainer->events, false);
     lock_release(run->lock);
     return together;
 }

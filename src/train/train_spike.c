@@ -1,13 +1,15 @@
-/* Judges whether a step's loss or gradient is far beyond those before, and
- * keeps the history by which it judges. What follows from it is done in
- * trainer_step.c. */
+/* The listener that judges whether a step's loss or gradient is far beyond
+ * those before, and keeps the history by which it judges. An update that it
+ * asks to leave out is left out by trainer_step.c. */
 #include "src/train/train_spike.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "src/base/log.h"
 #include "src/base/median.h"
+#include "src/train/trainer.h"
 
 #define KEY "spike_history"
 
@@ -115,3 +117,63 @@ enum err train_spike_restore(struct train_spike *spike, const json_t *state)
     *spike = read;
     return ERR_OK;
 }
+
+struct listening_spike {
+    const struct train_settings *settings; /* lent */
+    struct train_spike history;
+};
+
+static enum err spike_create(void *self, struct trainer *trainer)
+{
+    struct listening_spike *spike = self;
+    spike->settings = &trainer->settings;
+    return ERR_OK;
+}
+
+static enum err spike_handle(void *self, enum event event,
+                             const struct step_record *step, struct asks *asks)
+{
+    struct listening_spike *spike = self;
+    const struct train_settings *s = spike->settings;
+    char text[256];
+    (void)event;
+    /* a batch without a token to learn from says nothing */
+    if (step->loss_tokens == 0 ||
+        !train_spike_judge(&spike->history, s->train.spike_loss,
+                           s->train.spike_norm, step->loss, step->grad_norm,
+                           text, sizeof text))
+        return ERR_OK;
+    long long number = (long long)step->step + 1;
+    if (strcmp(s->train.on_spike, "stop") == 0)
+        return err_set(ERR_NUMERIC,
+                       "step %lld: %s: stopped before the update by "
+                       "train.on_spike; lower optimizer.lr, check the data, or "
+                       "set train.on_spike=skip",
+                       number, text);
+    bool skip = strcmp(s->train.on_spike, "skip") == 0;
+    events_ask(asks, ASK_SKIP, skip);
+    if (step->rank == 0)
+        log_warn("step %lld: %s%s", number, text,
+                 skip ? ": the update is left out" : "");
+    return ERR_OK;
+}
+
+static enum err spike_store(const void *self, json_t *state)
+{
+    const struct listening_spike *spike = self;
+    return train_spike_store(&spike->history, state);
+}
+
+static enum err spike_restore(void *self, const json_t *state)
+{
+    struct listening_spike *spike = self;
+    return train_spike_restore(&spike->history, state);
+}
+
+const struct listener_ops train_spike_ops = {
+    .bytes = sizeof(struct listening_spike),
+    .create = spike_create,
+    .handle = spike_handle,
+    .store = spike_store,
+    .restore = spike_restore,
+};

@@ -1,5 +1,5 @@
-/* Steps whose loss or gradient is far beyond those before: judged before the
- * update, on all ranks alike, by global sums.
+/* Listener: steps whose loss or gradient is far beyond those before, judged
+ * before the update, on all ranks alike, by global sums.
  *
  * A spike is a loss of more than train.spike_loss times the median of the last
  * TRAIN_SPIKE_STEPS steps, and TRAIN_SPIKE_NATS more than it, so that the small

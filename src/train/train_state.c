@@ -35,7 +35,7 @@ enum err train_state_make(const struct trainer *trainer, json_t *arithmetics,
     if (*out != NULL)
         rc = train_fp8_store(trainer->fp8, *out);
     if (*out != NULL && rc == ERR_OK)
-        rc = train_spike_store(&trainer->spike, *out);
+        rc = events_store(&trainer->events, *out);
     return *out != NULL ? rc : err_set(ERR_MEMORY, "out of memory");
 }
 
@@ -124,7 +124,7 @@ enum err train_state_restore(struct trainer *trainer, int64_t step,
         return err_set(ERR_MEMORY, "out of memory");
     rc = train_fp8_restore(trainer->fp8, state);
     if (rc == ERR_OK)
-        rc = train_spike_restore(&trainer->spike, state);
+        rc = events_restore(&trainer->events, state);
     if (rc != ERR_OK)
         return rc;
     *arithmetics = json_deep_copy(json_object_get(state, "arithmetic"));

@@ -4,12 +4,12 @@
  * train_run.c. */
 #include "src/train/trainer.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/log.h"
 #include "src/train/train_backend.h"
 #include "src/train/train_data.h"
 #include "src/train/train_devices.h"
@@ -75,13 +75,7 @@ static enum err create_local(struct trainer *trainer)
     if (train_backend_fp8(s))
         TRY(train_fp8_create(trainer->kernels->memory, model_fp8_count(&config),
                              &trainer->fp8));
-    if (s->model.experts > 0)
-        trainer->expert_counts =
-            calloc((size_t)(s->model.n_layers * s->model.experts),
-                   sizeof trainer->expert_counts[0]);
-    if (s->model.experts > 0 && trainer->expert_counts == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    return ERR_OK;
+    return step_record_create(trainer);
 }
 
 enum err trainer_create(struct comm *comm,
@@ -137,10 +131,13 @@ static void close_kernels(struct trainer *trainer)
         trainer->kernels->memory->stream_destroy(trainer->stream);
 }
 
-void trainer_destroy(struct trainer *trainer)
+bool trainer_destroy(struct trainer *trainer)
 {
     if (trainer == NULL)
-        return;
+        return true;
+    if (!events_leave(&trainer->events, true))
+        return false;
+    events_destroy(&trainer->events);
     model_destroy(trainer->model);
     replica_destroy(trainer->replica);
     params_destroy(trainer->params);
@@ -152,9 +149,10 @@ void trainer_destroy(struct trainer *trainer)
     close_kernels(trainer);
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);
-    free(trainer->expert_counts);
+    step_record_destroy(trainer);
     free(trainer->choices);
     free(trainer);
+    return true;
 }
 
 enum err trainer_roll_call(struct trainer *trainer, enum err rc)
@@ -166,16 +164,18 @@ enum err trainer_roll_call(struct trainer *trainer, enum err rc)
     return replica_roll_call(trainer->replica, rc);
 }
 
-void trainer_listen(struct trainer *trainer, struct listener listener)
-{
-    assert(trainer->listener_count < TRAINER_LISTENERS_MAX);
-    trainer->listeners[trainer->listener_count++] = listener;
-}
-
 enum err trainer_event(struct trainer *trainer, enum event event)
 {
-    return events_run(trainer->listeners, trainer->listener_count, event,
-                      trainer);
+    step_record_position(trainer);
+    return events_run(&trainer->events, event, &trainer->record);
+}
+
+/* By rank 0's clock where the duration is in seconds. */
+static bool reached_end(const struct trainer *trainer, double elapsed_s)
+{
+    return trainer->max_steps >= 0
+               ? trainer->step >= trainer->max_steps
+               : elapsed_s >= trainer->settings.train.max_duration.value;
 }
 
 enum err trainer_start(struct trainer *trainer)
@@ -188,12 +188,8 @@ enum err trainer_start(struct trainer *trainer)
         TRY(replica_init(trainer->replica,
                          (uint64_t)trainer->settings.train.seed));
     TRY(trainer_event(trainer, EVENT_AFTER_LOAD));
-    trainer->finished =
-        trainer->max_steps >= 0 && trainer->step >= trainer->max_steps;
-    if (trainer->max_steps < 0)
-        trainer->finished =
-            trainer->elapsed_s >= trainer->settings.train.max_duration.value;
-    return ERR_OK;
+    trainer->finished = reached_end(trainer, trainer->elapsed_s);
+    return comm_agree(trainer->comm, err_again(&trainer->events.held));
 }
 
 /* Does the step that follows `step` completed ones begin a new epoch? */
@@ -205,25 +201,49 @@ static bool epoch_begins(const struct trainer *trainer, int64_t step)
     return first == 0 || first / epoch != (first - batch) / epoch;
 }
 
+/* What the ranks have to tell each other decides whether the run goes on. */
+static enum err exchange(struct trainer *trainer)
+{
+    TRY(trainer_event(trainer, EVENT_BATCH_ASK));
+    TRY(step_record_exchange(trainer));
+    trainer->stop_signal = (int)trainer->record.agreed[ASK_STOP];
+    trainer->finished = reached_end(trainer, trainer->of_rank[0].elapsed_s);
+    if (trainer->stop_signal != 0 && trainer->rank == 0)
+        log_info("signal %d: stopping after step %lld", trainer->stop_signal,
+                 (long long)trainer->step);
+    return ERR_OK;
+}
+
+static enum err fit_step(struct trainer *trainer)
+{
+    if (epoch_begins(trainer, trainer->step))
+        TRY(trainer_event(trainer, EVENT_EPOCH_START));
+    TRY(trainer_event(trainer, EVENT_BATCH_START));
+    TRY(trainer_event(trainer, EVENT_BEFORE_TRAIN_BATCH));
+    double begin = clock_now();
+    TRY(trainer_step(trainer));
+    step_record_time(trainer, clock_now() - begin);
+    trainer->elapsed_s += trainer->record.step_s;
+    TRY(exchange(trainer));
+    TRY(trainer_event(trainer, EVENT_BATCH_END));
+    TRY(trainer_event(trainer, EVENT_BATCH_CHECKPOINT));
+    if (!epoch_begins(trainer, trainer->step))
+        return ERR_OK;
+    TRY(trainer_event(trainer, EVENT_EPOCH_END));
+    return trainer_event(trainer, EVENT_EPOCH_CHECKPOINT);
+}
+
 enum err trainer_fit(struct trainer *trainer)
 {
     TRY(trainer_event(trainer, EVENT_FIT_START));
-    while (!trainer->finished && trainer->stop_signal == 0) {
-        if (epoch_begins(trainer, trainer->step))
-            TRY(trainer_event(trainer, EVENT_EPOCH_START));
-        TRY(trainer_event(trainer, EVENT_BATCH_START));
-        TRY(trainer_event(trainer, EVENT_BEFORE_TRAIN_BATCH));
-        double begin = clock_now();
-        TRY(trainer_step(trainer));
-        trainer->step_s = clock_now() - begin;
-        trainer->elapsed_s += trainer->step_s;
-        TRY(trainer_event(trainer, EVENT_AFTER_TRAIN_BATCH));
-        TRY(trainer_event(trainer, EVENT_BATCH_END));
-        TRY(trainer_event(trainer, EVENT_BATCH_CHECKPOINT));
-        if (epoch_begins(trainer, trainer->step))
-            TRY(trainer_event(trainer, EVENT_EPOCH_END));
-    }
-    return trainer_event(trainer, EVENT_FIT_END);
+    /* a signal may have come while data and weights were loaded */
+    if (!trainer->finished)
+        TRY(exchange(trainer));
+    while (!trainer->finished && trainer->stop_signal == 0)
+        TRY(fit_step(trainer));
+    TRY(trainer_event(trainer, EVENT_FIT_END));
+    trainer->incomplete = trainer->events.asks.of[ASK_CONTINUE] != 0;
+    return comm_agree(trainer->comm, err_again(&trainer->events.held));
 }
 
 bool trainer_due(const struct trainer *trainer, struct duration interval)

@@ -1,7 +1,8 @@
 /* A training run on this rank: its parts, its position, and the loop.
  *
- * The struct is open to the listeners of its events (events.h); everything else
- * uses the functions. */
+ * The struct is open to what is a part of the loop: the files trainer_*.c,
+ * evaluation and checkpoint. Listeners read the record of the step (events.h);
+ * everything else uses the functions. */
 #ifndef TESSERA_TRAIN_TRAINER_H
 #define TESSERA_TRAIN_TRAINER_H
 
@@ -22,10 +23,10 @@
 #include "src/train/train_fp8.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_settings.h"
-#include "src/train/train_spike.h"
+#include "src/train/step_record.h"
 #include "src/train/trainer_losses.h"
 
-#define TRAINER_LISTENERS_MAX 8
+struct lock;
 
 struct trainer {
     struct train_settings settings;
@@ -64,35 +65,22 @@ struct trainer {
     struct unit_rates rates;
     int64_t max_steps; /* -1: max_duration is in seconds */
 
-    struct listener listeners[TRAINER_LISTENERS_MAX];
-    int listener_count;
+    struct lock *lock; /* of the run, lent; NULL: not rank 0, or none */
+    struct events events;
+    struct step_record record; /* for listeners, and the last step's figures */
+    struct step_rank *of_rank; /* [ranks] the record's */
 
     /* position: in every checkpoint */
     int64_t step;     /* completed steps */
     double elapsed_s; /* training time of all attempts up to the last commit */
     double lr0;       /* peak rate of the run's first start */
-    struct train_spike spike; /* losses and norms of the last steps */
-
-    /* of the last completed step, the same on all ranks */
-    double loss;         /* nats per loss-bearing token */
-    double balance_loss; /* weighted; trained, but not part of `loss` */
-    double lr;
-    double grad_norm; /* before clipping */
-    int64_t loss_tokens;
-    double step_s;   /* this rank's wall time */
-    double loader_s; /* of it, reading samples */
 
     /* A failure has brought ranks that compute together out of step: nothing
      * collective can follow but trainer_roll_call(). */
     bool adrift;
     int stop_signal; /* agreed by all ranks; 0: go on */
     bool finished;   /* max_duration reached, agreed */
-    /* by rank 0's clock or measurements, agreed in batch_end */
-    bool commit_due, local_due, eval_due;
-    double save_s;        /* the longest save into the run directory so far */
-    int64_t saves_failed; /* in a row, as far as this rank has seen */
-    bool saves_hopeless;  /* a rank has seen too many; agreed in batch_end */
-    bool eval_missing;    /* a signal took the last step's evaluation; agreed */
+    bool incomplete; /* another attempt must finish the run, though; agreed */
 };
 
 /* Borrow comm, make everything that a run needs: data, model, memory. No file
@@ -100,10 +88,10 @@ struct trainer {
 enum err trainer_create(struct comm *comm,
                         const struct train_settings *settings, int attempt,
                         struct trainer **out);
-void trainer_destroy(struct trainer *trainer);
-
-/* Append to the table of listeners. */
-void trainer_listen(struct trainer *trainer, struct listener listener);
+/* With what listeners do in the background, which ends on all ranks together.
+ * false: it does not end, nothing was freed, and the process should end soon.
+ * NULL is fine. */
+bool trainer_destroy(struct trainer *trainer);
 
 /* Run init, before_load, after_load: fresh weights unless a listener restored a
  * state (step > 0). Collective. */
@@ -133,10 +121,11 @@ enum err trainer_step(struct trainer *trainer);
  * otherwise it is rc. */
 enum err trainer_roll_call(struct trainer *trainer, enum err rc);
 
+/* Tell the listeners, with the record at the trainer's position. */
 enum err trainer_event(struct trainer *trainer, enum event event);
 
 /* True when `interval`, in steps or samples, ends with this step; intervals in
- * sec and "auto" are never due here (see commit_due, eval_due). */
+ * sec and "auto" are never due here (see enum ask). */
 bool trainer_due(const struct trainer *trainer, struct duration interval);
 
 /* Tokens (positions) trained so far. */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "src/base/clock.h"
-#include "src/base/log.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
 
@@ -23,12 +22,13 @@ static int64_t first_sample(const struct trainer *trainer, int leaf)
 
 static enum err read_leaf(struct trainer *trainer, int leaf)
 {
+    TRY(trainer_event(trainer, EVENT_BEFORE_DATALOADER));
     double begin = clock_now();
     TRY(loader_read(trainer->train_data, &trainer->order,
                     first_sample(trainer, leaf),
                     trainer->settings.train.microbatch, trainer->batch));
-    trainer->loader_s += clock_now() - begin;
-    return ERR_OK;
+    trainer->record.loader_s += clock_now() - begin;
+    return trainer_event(trainer, EVENT_AFTER_DATALOADER);
 }
 
 /* This rank's leaves of the microbatch; -1: only for others. */
@@ -132,39 +132,14 @@ static enum err sum_leaves(struct trainer *trainer, double *loss_sum,
 
 static enum err check_finite(const struct trainer *trainer)
 {
-    if (isfinite(trainer->loss) && isfinite(trainer->grad_norm))
+    const struct step_record *record = &trainer->record;
+    if (isfinite(record->loss) && isfinite(record->grad_norm))
         return ERR_OK;
     return err_set(ERR_NUMERIC,
                    "step %lld: loss %g, gradient norm %g: training diverged; "
                    "lower optimizer.lr, or check the data",
-                   (long long)trainer->step + 1, trainer->loss,
-                   trainer->grad_norm);
-}
-
-/* The same on all ranks. */
-static enum err check_spike(struct trainer *trainer, bool *skip)
-{
-    const struct train_settings *s = &trainer->settings;
-    char text[256];
-    *skip = false;
-    /* a batch without a token to learn from says nothing */
-    if (trainer->loss_tokens == 0 ||
-        !train_spike_judge(&trainer->spike, s->train.spike_loss,
-                           s->train.spike_norm, trainer->loss,
-                           trainer->grad_norm, text, sizeof text))
-        return ERR_OK;
-    long long step = (long long)trainer->step + 1;
-    if (strcmp(s->train.on_spike, "stop") == 0)
-        return err_set(ERR_NUMERIC,
-                       "step %lld: %s: stopped before the update by "
-                       "train.on_spike; lower optimizer.lr, check the data, or "
-                       "set train.on_spike=skip",
-                       step, text);
-    *skip = strcmp(s->train.on_spike, "skip") == 0;
-    if (trainer->rank == 0)
-        log_warn("step %lld: %s%s", step, text,
-                 *skip ? ": the update is left out" : "");
-    return ERR_OK;
+                   (long long)trainer->step + 1, record->loss,
+                   record->grad_norm);
 }
 
 static struct optimizer_step step_of(const struct trainer *trainer,
@@ -172,9 +147,9 @@ static struct optimizer_step step_of(const struct trainer *trainer,
 {
     const struct train_settings *s = &trainer->settings;
     /* a peak rate of 0 trains nothing and must not make NaN of 0 / 0 */
-    double share = trainer->lr0 > 0.0 ? trainer->lr / trainer->lr0 : 0.0;
+    double share = trainer->lr0 > 0.0 ? trainer->record.lr / trainer->lr0 : 0.0;
     return (struct optimizer_step){
-        .lr = trainer->lr,
+        .lr = trainer->record.lr,
         .decay = share * s->optimizer.weight_decay,
         .grad_scale = scale,
         .beta1 = s->optimizer.beta1,
@@ -216,36 +191,49 @@ enum err trainer_calibrate(struct trainer *trainer)
     return learn_scales(trainer);
 }
 
-enum err trainer_step(struct trainer *trainer)
+/* What all ranks know of the batch when its gradients are summed: the record's
+ * part of it, and what the gradients are to be multiplied by. */
+static enum err sum_batch(struct trainer *trainer, int64_t tokens,
+                          double *scale)
 {
-    const struct train_settings *s = &trainer->settings;
-    int64_t tokens = 0;
     double loss_sum = 0.0;
     double balance_sum = 0.0;
     double norm = 0.0;
-    bool skip;
-
-    trainer->loader_s = 0.0;
-    TRY(train_batch(trainer, INT_MAX, &tokens));
-    TRY(replica_finish_batch(trainer->replica));
+    struct step_record *record = &trainer->record;
     /* the one place of a step at which the host waits for a device */
     TRY(replica_gradient_norm(trainer->replica, &norm));
     TRY(sum_leaves(trainer, &loss_sum, &balance_sum));
     TRY(comm_all_reduce_i64(trainer->comm, &tokens, 1, COMM_SUM));
+    *scale = tokens > 0 ? 1.0 / (double)tokens : 0.0;
+    record->loss_tokens = tokens;
+    record->loss = loss_sum * *scale;
+    record->balance_loss = balance_sum * *scale;
+    record->grad_norm = norm * *scale;
+    record->lr = trainer->settings.optimizer.lr *
+                 schedule_multiplier(&trainer->schedule, trainer->step);
+    return ERR_OK;
+}
 
-    double scale = tokens > 0 ? 1.0 / (double)tokens : 0.0;
-    trainer->loss_tokens = tokens;
-    trainer->loss = loss_sum * scale;
-    trainer->balance_loss = balance_sum * scale;
-    trainer->grad_norm = norm * scale;
-    trainer->lr = s->optimizer.lr *
-                  schedule_multiplier(&trainer->schedule, trainer->step);
+enum err trainer_step(struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    struct step_record *record = &trainer->record;
+    int64_t *skip = &trainer->events.asks.of[ASK_SKIP];
+    int64_t tokens = 0;
+    double scale = 0.0;
+
+    *skip = 0;
+    record->loader_s = 0.0;
+    TRY(train_batch(trainer, INT_MAX, &tokens));
+    TRY(replica_finish_batch(trainer->replica));
+    TRY(sum_batch(trainer, tokens, &scale));
     TRY(check_finite(trainer));
-    TRY(check_spike(trainer, &skip));
-    if (s->train.clip_norm > 0.0 && trainer->grad_norm > s->train.clip_norm)
-        scale *= s->train.clip_norm / trainer->grad_norm;
+    TRY(trainer_event(trainer, EVENT_AFTER_TRAIN_BATCH));
+    record->skipped = *skip != 0;
+    if (s->train.clip_norm > 0.0 && record->grad_norm > s->train.clip_norm)
+        scale *= s->train.clip_norm / record->grad_norm;
     struct optimizer_step step = step_of(trainer, scale);
-    if (skip) /* weights stay, moments decay as by a gradient of zero */
+    if (record->skipped) /* weights stay, moments decay as by a zero gradient */
         step.lr = step.decay = step.grad_scale = 0.0;
     TRY(trainer->kernels->memory->event_await(trainer->copied,
                                               trainer->stream));
