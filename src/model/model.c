@@ -48,12 +48,15 @@ static enum err model_open(const struct model_config *config,
     if (options->chunks == 0)
         model->options.chunks = model->options.own_chunks = 1;
     assert(model->options.seq_len % model->options.chunks == 0);
+    assert(model->options.own_chunks >= 1 && options->first_chunk >= 0);
     assert(model->options.chunks % model->options.own_chunks == 0);
     assert(options->first_chunk % model->options.own_chunks == 0);
     assert(options->first_chunk < model->options.chunks);
     assert(!options->fp8 || options->dtype == DTYPE_BF16);
     model->ctx.threads = options->threads;
     model->ctx.stream = options->stream;
+    assert(config->d_model % config->n_heads == 0);
+    assert(config->n_heads % config->n_kv_heads == 0);
     model->head_dim = config->d_model / config->n_heads;
     model->qkv_width =
         (config->n_heads + 2 * config->n_kv_heads) * model->head_dim;
@@ -183,6 +186,7 @@ static enum err model_allocate(struct model *model)
         TRY(memory->host_create(host.used, &model->host));
     model_layout(model, &model->arena, &bytes);
     model_layout_host(model, &model->host);
+    assert(model->arena.used == plan.used && model->host.used == host.used);
     TRY(model_input_create(model));
     TRY(model_experts_exchange_create(model));
     return model_graph_create(model);
@@ -341,6 +345,7 @@ static void enter_passes(struct model *model, int block, const void *weights,
                          float *gradient)
 {
     int64_t elements = model->params->blocks[block].elements;
+    assert(block >= 0 && block < model->params->block_count);
     for (int i = 0; i < model->options.own_chunks; i++) {
         struct pass *pass = &model->passes[i];
         pass->block = block;
@@ -355,6 +360,7 @@ static void enter_experts(struct model *model, int block, const void *weights,
 {
     const struct param_block *b = &model->params->blocks[block];
     int kind = 0;
+    assert(b->kind == PARAM_BLOCK_EXPERTS);
     while (b->place[PARAM_EXPERTS_GATE + kind] < 0)
         kind++;
     for (int i = 0; i < model->options.own_chunks; i++) {
@@ -401,6 +407,8 @@ enum err model_enter_layer(struct model *model, int layer, bool gradient)
     const void *weights[1 + PARAM_EXPERT_KINDS];
     float *first[1 + PARAM_EXPERT_KINDS] = { NULL };
     TRY(pace(model));
+    assert(layer >= 0 && layer < model->config.n_layers);
+    assert(params->layer_blocks <= 1 + PARAM_EXPERT_KINDS);
     for (int b = block; b < end; b++)
         TRY(access->gather(access->arg, b, &weights[b - block]));
     for (int b = block; b < end && gradient; b++) {

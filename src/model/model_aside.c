@@ -8,6 +8,7 @@
  * is added back when they are finished: (former leaves) + (this leaf), as if
  * the leaf had a whole gradient of its own, which would have to be zeroed and
  * added for a few of its rows. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,8 @@ static int by_number(const void *a, const void *b)
 static int64_t list_rows(const struct pass *pass, int32_t *rows)
 {
     int64_t count = 0;
+    assert(pass->n <=
+           pass->model->options.samples * pass->model->options.seq_len);
     memcpy(rows, pass->leaf.tokens, (size_t)pass->n * sizeof *rows);
     qsort(rows, (size_t)pass->n, sizeof *rows, by_number);
     for (int64_t i = 0; i < pass->n; i++)
@@ -65,7 +68,11 @@ void model_aside_take_tokens(struct pass *pass, float *dwte)
     struct aside *aside = &pass->model->aside;
     int64_t d = pass->model->config.d_model;
     size_t bytes = row_bytes(pass->model);
+    assert(aside->open);
     aside->count = list_rows(pass, aside->rows);
+    /* rows of other tensors would be zeroed */
+    assert(aside->rows[0] >= 0);
+    assert(aside->rows[aside->count - 1] < pass->model->config.vocab_size);
 #pragma omp parallel for num_threads(pass->model->ctx.threads) schedule(static)
     for (int64_t i = 0; i < aside->count; i++) {
         float *row = dwte + aside->rows[i] * d;
@@ -79,6 +86,7 @@ void model_aside_take_positions(struct pass *pass, float *dwpe)
     size_t bytes = (size_t)pass->leaf.seq_len * row_bytes(pass->model);
     if (dwpe == NULL)
         return;
+    assert(pass->leaf.seq_len <= pass->model->options.seq_len);
     memcpy(pass->model->aside.positions, dwpe, bytes);
     memset(dwpe, 0, bytes);
 }
@@ -88,6 +96,7 @@ enum err model_aside_give(struct pass *pass, float *dwte, float *dwpe)
     const struct model *model = pass->model;
     const struct aside *aside = &model->aside;
     int64_t d = model->config.d_model;
+    assert(aside->open && aside->count > 0);
 #pragma omp parallel for num_threads(model->ctx.threads) schedule(static)
     for (int64_t i = 0; i < aside->count; i++) {
         const float *before = aside->tokens + i * d;

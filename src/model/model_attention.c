@@ -1,6 +1,7 @@
 /* The attention half of a block: norm, projections, attention of one chunk,
  * residual sum. Attention across chunks is model_sequence.c, the op itself a
  * kernel's. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ static enum err rotate(struct pass *pass, bool inverse, void *qkv)
     const struct model_config *config = &model->config;
     if (model->rope == NULL)
         return ERR_OK;
+    assert(pass->first + pass->leaf.seq_len <= model->options.seq_len);
     return model->kernels->rope(
         &model->ctx, model->options.dtype, pass->n, pass->leaf.seq_len,
         config->n_heads + 2 * config->n_kv_heads,

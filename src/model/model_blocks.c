@@ -2,6 +2,8 @@
  * bringing back what backward needs. */
 #include "src/model/model_impl.h"
 
+#include <assert.h>
+
 /* --- what the halves of a block share --- */
 
 static bool in_fp8(const struct pass *pass, enum linear linear)
@@ -206,6 +208,7 @@ static enum err bring_back_ffn(struct pass *pass)
 /* The block's output is the next one's input. */
 static void *output_of(const struct pass *pass)
 {
+    assert(pass->number >= 0 && pass->number < pass->model->config.n_layers);
     return pass->number + 1 < pass->model->config.n_layers
                ? pass->layers[pass->number + 1].live[SAVED_X]
                : pass->x_last;

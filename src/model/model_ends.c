@@ -2,6 +2,8 @@
  * in between are model_blocks.c. */
 #include "src/model/model_impl.h"
 
+#include <assert.h>
+
 /* --- embedding
  * ------------------------------------------------------------------- */
 
@@ -26,6 +28,7 @@ static enum err embed(struct pass *pass)
     int64_t d = model->config.d_model;
     const void *wpe = pass_weight(pass, PARAM_WPE);
     void *x = pass->layers[0].live[SAVED_X];
+    assert(pass->first + pass->leaf.seq_len <= model->config.max_seq_len);
     TRY(model->kernels->embedding_forward(
         &model->ctx, model->options.dtype, pass->n, pass->leaf.seq_len, d,
         pass->leaf.tokens, pass_weight(pass, PARAM_WTE),
@@ -116,6 +119,8 @@ static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
                        .c = dweight,
                        .accumulate = true,
                        .begins = model->begins && first == 0 };
+    assert(rows <= model_logit_rows(model, pass->n));
+    assert(first >= 0 && first + rows <= pass->n);
     TRY(k->gemm(ctx, model->options.dtype, &logits));
     TRY(k->cross_entropy(ctx, model->options.dtype, rows, v,
                          (float)model->config.logit_scale, ws->logits,

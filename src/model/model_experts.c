@@ -3,6 +3,8 @@
  * wherever they are computed. */
 #include "src/model/model_impl.h"
 
+#include <assert.h>
+
 static enum activation activation_of(const struct model *model)
 {
     return model->config.activation == MODEL_SILU ? ACTIVATION_SILU
@@ -12,6 +14,7 @@ static enum activation activation_of(const struct model *model)
 /* This rank's experts' matrices of a kind. */
 static const void *weights_of(const struct pass *pass, enum param_role role)
 {
+    assert(role >= PARAM_EXPERTS_GATE && role <= PARAM_EXPERTS_DOWN);
     return pass->expert_weights[role - PARAM_EXPERTS_GATE];
 }
 
@@ -19,6 +22,8 @@ static float *gradient_of(const struct pass *pass,
                           const struct expert_rows *rows, enum param_role role)
 {
     const struct model_config *config = &pass->model->config;
+    assert(rows->place >= 0 && rows->place < model_expert_degree(pass->model));
+    assert(rows->experts * model_expert_degree(pass->model) == config->experts);
     return pass->expert_gradient[role - PARAM_EXPERTS_GATE] +
            rows->place * rows->experts * config->ffn_width * config->d_model;
 }
@@ -75,8 +80,12 @@ enum err model_experts_hidden(struct pass *pass, const struct expert_rows *rows)
 {
     const struct model_config *config = &pass->model->config;
     void *gate = pass->layer->live[SAVED_HIDDEN];
+    const struct model_options *options = &pass->model->options;
+    int64_t most = options->samples * options->seq_len / options->chunks;
     int64_t d = config->d_model;
     int64_t f = config->ffn_width;
+    assert(rows->count * (config->ffn == FFN_GLU ? 2 : 1) <=
+           model_saved_rows(pass->model, SAVED_HIDDEN, most));
     if (config->ffn == FFN_GLU)
         TRY(experts_gemm(pass, rows, GEMM_NT, f, d, rows->x, PARAM_EXPERTS_GATE,
                          false, gate));

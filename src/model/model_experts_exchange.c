@@ -27,18 +27,21 @@ static int own_experts(const struct pass *pass)
 static int served_place(const struct pass *pass, int visit)
 {
     const struct group_access *group = group_of(pass);
+    assert(visit >= 0 && visit < group->size);
     return (group->rank + visit) % group->size;
 }
 
 static int serving_place(const struct pass *pass, int visit)
 {
     const struct group_access *group = group_of(pass);
+    assert(visit >= 0 && visit < group->size);
     return (group->rank - visit + group->size) % group->size;
 }
 
 /* The first of this rank's sorted rows that go to a place. */
 static int64_t first_row(const struct pass *pass, int place)
 {
+    assert(place >= 0 && place <= group_of(pass)->size);
     return pass->layer->routing.host_offsets[place * own_experts(pass)];
 }
 
@@ -72,6 +75,7 @@ static struct expert_rows visit_rows(const struct pass *pass, int visit)
         rows.dy = at(model, travel->dy, element);
         rows.weights = travel->weights + first;
         rows.dweights = travel->dweights + first;
+        assert(rows.count == first_row(pass, place + 1) - first);
     } else {
         int room = (visit - 1) % TRAVEL_ROOMS;
         rows.x = travel->in_x[(visit - 1) % (TRAVEL_ROOMS + 1)];
@@ -91,6 +95,8 @@ static enum err start(const struct pass *pass, int slot, size_t bytes, int to,
                       int64_t recv_rows)
 {
     const struct group_access *group = group_of(pass);
+    assert(to != group->rank && from != group->rank);
+    assert(send_rows >= 0 && recv_rows >= 0);
     return group->start(group->arg, slot, to, send_rows > 0 ? send : NULL,
                         (size_t)send_rows * bytes, from,
                         recv_rows > 0 ? recv : NULL, (size_t)recv_rows * bytes);
@@ -165,6 +171,8 @@ static enum err find_served(struct pass *pass)
     TRY(read_offsets(pass));
     for (int place = 0; place < size; place++) {
         int64_t *offsets = served_offsets(pass, routing->host_served, place);
+        for (int e = 0; e < experts; e++)
+            assert(offsets[e] <= offsets[e + 1]);
         for (int e = experts; e >= 0; e--)
             offsets[e] -= offsets[0];
         assert(offsets[experts] <= model->ws.travel.rows);

@@ -28,6 +28,7 @@ int64_t model_fp8_count(const struct model_config *config)
 
 float model_fp8_largest(int64_t number)
 {
+    assert(number >= 0);
     return number % OPERANDS == OPERAND_DY ? E5M2_LARGEST : E4M3_LARGEST;
 }
 
@@ -122,6 +123,7 @@ static int64_t number_of(const struct pass *pass, enum linear linear,
                          enum operand operand)
 {
     int64_t layer = (int64_t)pass->number * LINEARS_FP8;
+    assert(linear < LINEARS_FP8 && operand < OPERANDS);
     return (layer + (int64_t)linear) * OPERANDS + (int64_t)operand;
 }
 
@@ -206,6 +208,7 @@ enum err model_fp8_linear_backward(struct pass *pass, enum linear linear,
         .unscale_b = unscale + number_of(pass, linear, OPERAND_X),
         .accumulate = true,
     };
+    assert(!model->begins); /* the product adds to what is there */
     TRY(quantize(pass, linear, &qdy));
     TRY(quantize(pass, linear, &qx));
     TRY(quantize(pass, linear, &qw));

@@ -2,6 +2,7 @@
  * leaves of the same kind. What is called is in the other model_*.c files. */
 #include "src/model/model_graph.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -96,6 +97,7 @@ static enum err capture(struct model *model, enum err (*run)(struct model *),
     struct err_kept kept;
     const struct kernel_memory *memory = model->kernels->memory;
     struct leaf_loss *loss = model->passes[0].loss;
+    assert(!model->capturing && model->options.own_chunks == 1);
     TRY(memory->capture_begin(model->ctx.stream));
     model->passes[0].loss = model->graph_loss;
     model->capturing = true;
@@ -164,6 +166,7 @@ enum err model_graph_forget(struct model *model)
     const struct kernel_memory *memory = model->kernels->memory;
     if (graphs == NULL || graphs->count == 0)
         return ERR_OK;
+    assert(!model->capturing);
     TRY(memory->wait(model->ctx.stream));
     for (int i = 0; i < graphs->count; i++)
         memory->graph_destroy(graphs->kept[i].graph);

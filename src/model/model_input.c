@@ -1,6 +1,7 @@
 /* A leaf's tokens, labels and documents on their way to the ops. They are the
  * caller's memory, which is another leaf's as soon as the call returns, while a
  * device may not have begun with this one: so the host copies them first. */
+#include <assert.h>
 #include <string.h>
 
 #include "src/model/model_impl.h"
@@ -56,6 +57,7 @@ void model_input_destroy(struct model *model)
 static int32_t *tokens_of(const struct pass *pass, int32_t *numbers)
 {
     int i = pass->chunk - pass->model->options.first_chunk;
+    assert(i >= 0 && i < pass->model->options.own_chunks);
     return numbers + i * pass->model->input.stride;
 }
 
@@ -69,6 +71,7 @@ static int32_t *labels_of(const struct pass *pass, int32_t *numbers)
 static int32_t *documents_of(const struct model *model, int chunk,
                              int32_t *numbers)
 {
+    assert(chunk >= 0 && chunk < model->options.chunks);
     return numbers + numbers_of(model, false) + chunk * model->input.stride;
 }
 
@@ -90,6 +93,7 @@ static void cut_leaf(struct model *model, const struct leaf *leaf,
                      int32_t *numbers)
 {
     int64_t length = leaf->seq_len / model->options.chunks;
+    assert(leaf->samples * length <= model->input.stride);
     for (int i = 0; i < model->options.own_chunks; i++) {
         const struct pass *pass = &model->passes[i];
         cut(leaf, leaf->tokens, length, pass->chunk, tokens_of(pass, numbers));

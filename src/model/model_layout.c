@@ -2,8 +2,11 @@
  * run. */
 #include "src/model/model_impl.h"
 
+#include <assert.h>
+
 static float *take(struct arena *arena, int64_t count)
 {
+    assert(count >= 0);
     return arena_take(arena, (size_t)count * sizeof(float));
 }
 
@@ -11,6 +14,7 @@ static float *take(struct arena *arena, int64_t count)
 static void *take_elements(const struct model *model, struct arena *arena,
                            int64_t count)
 {
+    assert(count >= 0);
     return arena_take(arena, (size_t)count * dtype_bytes(model->options.dtype));
 }
 

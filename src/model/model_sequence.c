@@ -116,6 +116,9 @@ static enum err attend(const struct pass *pass, int j, int keys, const void *kv,
     const struct model *model = pass->model;
     const struct kernels *k = model->kernels;
     struct attention_chunk chunk = chunk_shape(pass, keys);
+    /* queries see no later keys */
+    assert(keys >= 0 && keys <= pass->chunk);
+    assert(j >= 0 && j < model->options.own_chunks);
     void *out = pass->layer->live[SAVED_ATT];
     float *lse = pass->layer->live[SAVED_LSE];
     int64_t first = j * chunk_elements(model);
@@ -134,6 +137,7 @@ static enum err work(const struct model *model, int owner, const void *kv,
                      void *dkv)
 {
     int own = model->options.own_chunks;
+    assert(owner >= 0 && owner <= rank_of(model));
     for (int j = own - 1; j >= 0; j--)
         for (int i = owner == rank_of(model) ? j : 0; i < own; i++)
             TRY(attend(&model->passes[i], j, owner * own + j, kv, dkv));
@@ -208,6 +212,8 @@ static enum err start(const struct model *model, struct exchange e)
     bool sends = is_rank(model, e.to), receives = is_rank(model, e.from);
     if (!sends && !receives)
         return ERR_OK;
+    assert(e.to != group->rank && e.from != group->rank);
+    assert(group->rank == rank_of(model) && e.slot < GROUP_SLOTS);
     return group->start(group->arg, e.slot, e.to, sends ? e.send : NULL,
                         sends ? bytes : 0, e.from, receives ? e.recv : NULL,
                         receives ? bytes : 0);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/kernels.h"
 #include "src/base/rng.h"
@@ -28,6 +29,7 @@ struct builder {
 static void open_block(struct builder *b, enum param_block_kind kind)
 {
     struct param_block *block = &b->params->blocks[b->params->block_count];
+    assert(b->params->elements % KERNEL_CHUNK == 0);
     block->kind = kind;
     block->offset = b->params->elements;
     for (int role = 0; role < PARAM_ROLES; role++)
@@ -51,6 +53,8 @@ static struct param *add(struct builder *b, enum param_role role,
     struct param_block *block = &params->blocks[params->block_count];
     struct param *param = &params->list[params->count++];
     snprintf(param->name, sizeof param->name, "%s%s", b->prefix, name);
+    assert(block->place[role] < 0); /* the block's first of the role */
+    assert(strlen(b->prefix) + strlen(name) < sizeof param->name);
     param->role = role;
     param->dims = cols > 0 ? 2 : 1;
     param->shape[0] = rows;
@@ -302,6 +306,7 @@ enum err params_create(const struct model_config *config, struct params **out)
     struct builder builder = { .config = config, .params = params };
     add_all(&builder);
     assert(params->numel == model_config_param_count(config));
+    assert(params->block_count == 2 + params->layer_blocks * config->n_layers);
     *out = params;
     params = NULL;
 out:
@@ -356,6 +361,7 @@ static int64_t within(int64_t value, int64_t low, int64_t high)
 void params_init(const struct params *params, uint64_t seed, int64_t begin,
                  int64_t end, float *data)
 {
+    assert(begin >= 0 && begin <= end && end <= params->elements);
     for (int64_t i = begin; i < end; i++)
         data[i - begin] = 0.0f;
     for (int p = 0; p < params->count; p++) {
