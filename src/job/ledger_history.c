@@ -2,8 +2,10 @@
  * failed. The ledger is written by ledger.c. */
 #include "src/job/ledger_history.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,12 +43,14 @@ static enum err add(struct values *values, double value)
         values->list = list;
         values->room = room;
     }
+    assert(values->count < values->room);
     values->list[values->count++] = value;
     return ERR_OK;
 }
 
 static double median(struct values *values)
 {
+    assert(values->count <= INT_MAX);
     return values->count > 0 ? median_of(values->list, (int)values->count) : -1;
 }
 

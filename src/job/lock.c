@@ -199,6 +199,7 @@ static enum err lock_take(struct lock *lock, const struct lock_file *judged,
 {
     enum err rc = ERR_OK;
     struct lock_file now;
+    assert(lock->beat == NULL); /* one heart, or none could be stopped */
     *won = false;
     TRY_OUT(lock_record_read(lock->path, &now));
     bool same =

@@ -2,6 +2,7 @@
  * another process at it. Who may take a lock over is decided in lock.c. */
 #include "src/job/lock_beat.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -40,6 +41,7 @@ void lock_beat_once(const char *path, long count)
     char text[BEAT_BYTES];
     int n =
         snprintf(text, sizeof text, "%020ld %012ld\n", count, (long)getpid());
+    assert(n > 0 && n < BEAT_BYTES);
     int fd = open(
         path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd < 0)
@@ -103,6 +105,7 @@ enum err lock_beat_start(const char *path, double beat_s,
                          bool (*may_beat)(void *), void *arg,
                          struct lock_beat **out)
 {
+    assert(beat_s > 0.0 && strlen(path) < FSIO_PATH_MAX);
     *out = NULL;
     struct lock_beat *beat = calloc(1, sizeof *beat);
     if (beat == NULL)
@@ -164,6 +167,7 @@ bool lock_beat_stopped(const char *path, double beat_s, int clock_fd,
 {
     char first[BEAT_BYTES], now[BEAT_BYTES];
     struct stat status;
+    assert(beat_s >= 0.0 && clock_fd >= 0);
     double begin = clock_now();
     double at;
     bool seen = beat_read(path, first, &at);

@@ -1,6 +1,7 @@
 /* What a lock file says of its owner, and whether that process still lives. */
 #include "src/job/lock_record.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -114,6 +115,8 @@ bool lock_record_parse(const struct lock_file *file, struct lock_owner *out)
 
 char *lock_record_format(const struct lock_owner *self)
 {
+    assert(self->pid > 0);
+    assert(self->beat_s >= LOCK_BEAT_S_MIN && self->beat_s <= LOCK_BEAT_S_MAX);
     json_t *object =
         json_pack("{s:s, s:s, s:I, s:s, s:I, s:s, s:I, s:I, s:f}", "cluster",
                   self->cluster, "host", self->host, "pid",

@@ -145,6 +145,7 @@ static bool slurm_collect(int fd, char *text, size_t bytes)
         size_t keep = (size_t)got;
         if (keep > bytes - 1 - used)
             keep = bytes - 1 - used;
+        assert(used + keep < bytes);
         memcpy(text + used, part, keep);
         used += keep;
         text[used] = '\0';
@@ -205,6 +206,7 @@ static int slurm_squeue(long job_id, const char *format, char *text,
                      (char[]){ "-o" },
                      form,
                      NULL };
+    assert(job_id > 0 && strlen(format) < sizeof form - strlen("%A "));
     snprintf(id, sizeof id, "%ld", job_id);
     snprintf(form, sizeof form, "%%A %s", format);
     int status =
