@@ -48,6 +48,7 @@ static enum err dataset_identify_more(struct dataset *dataset,
                  sidecar->token_type);
         TRY(digest_update(digest, text, strlen(text)));
     }
+    assert((sidecar->shards_sha256 != NULL) == (sidecar->shards_hashed > 0));
     if (sidecar->shards_sha256 != NULL)
         TRY(digest_update(digest, sidecar->shards_sha256,
                           64 * (size_t)sidecar->shards_hashed));

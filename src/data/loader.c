@@ -63,6 +63,8 @@ void batch_destroy(struct batch *batch)
 static int64_t loader_finish_row(struct batch *batch, int64_t row,
                                  int64_t length, const struct dataset *dataset)
 {
+    assert(row >= 0 && row < batch->samples);
+    assert(length >= 0 && length <= batch->seq_len);
     int64_t eos = dataset_eos_token(dataset);
     int64_t bos = dataset_bos_token(dataset);
     int32_t *tokens = batch->tokens + row * batch->seq_len;

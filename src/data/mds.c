@@ -204,6 +204,7 @@ static enum err mds_find_column(const struct mds_shard_info *info,
                                 const uint8_t **data, size_t *bytes)
 {
     uint64_t head = 0;
+    assert(info->tokens_column >= 0 && info->tokens_column < info->columns);
     for (int c = 0; c < info->columns; c++)
         head += info->column_bytes[c] < 0 ? 4 : 0;
     if (head > *bytes)
@@ -224,6 +225,7 @@ static enum err mds_find_column(const struct mds_shard_info *info,
     if (end != *bytes)
         return err_set(ERR_DATA, "is damaged: its column sizes do not add up "
                                  "to its size");
+    assert(begin + size <= *bytes);
     *data += begin;
     *bytes = (size_t)size;
     return ERR_OK;

@@ -143,6 +143,7 @@ static enum err mds_index_column(const json_t *name, const json_t *encoding,
 {
     if (!json_is_string(name) || !json_is_string(encoding))
         return err_set(ERR_DATA, "a column's name or encoding is no string");
+    assert(column >= 0 && column < MDS_INDEX_COLUMNS_MAX);
     int64_t *bytes = &info->column_bytes[column];
     *bytes = MDS_INDEX_VARIABLE;
     if (json_is_integer(size)) {

@@ -46,6 +46,7 @@ static enum err mds_set_number_samples(struct mds_set *set)
                        count);
     for (int64_t s = 0; s < index->shards; s++)
         set->first[s + 1] = set->first[s] + index->shard[s].samples;
+    assert(set->first[index->shards] == index->samples);
     return ERR_OK;
 }
 
@@ -198,6 +199,7 @@ static enum err mds_set_open_shard(struct mds_set *set, int64_t index,
 {
     char path[FSIO_PATH_MAX];
     struct mds_set_file *file = &set->files[index];
+    assert(set->open >= 0 && set->open <= set->open_max);
     if (file->shard == NULL) {
         if (set->open == set->open_max)
             mds_set_evict(set);
@@ -218,6 +220,7 @@ static enum err mds_set_read(void *state, int64_t index,
     struct mds_set *set = state;
     struct mds_shard *shard = NULL;
     int64_t s = mds_set_find_shard(set, index);
+    assert(index >= set->first[s] && index < set->first[s + 1]);
     out->number = index - set->first[s];
     TRY(mds_set_open_shard(set, s, &shard));
     out->file = mds_shard_path(shard);

@@ -159,6 +159,8 @@ static enum err mds_writer_flush(struct mds_writer *writer)
     snprintf(name, sizeof name, "shard.%05zu.mds",
              json_array_size(writer->shards));
     size_t bytes = 8 + 4 * writer->samples + writer->config_bytes;
+    assert(writer->shard_bytes == (int64_t)(bytes + writer->used));
+    assert(bytes + writer->used <= UINT32_MAX); /* its offsets have 32 bits */
     uint8_t *head = mds_writer_head(writer, bytes);
     if (head == NULL)
         return err_set(ERR_MEMORY, "%s: no memory for %zu offsets", name,
@@ -237,6 +239,8 @@ enum err mds_writer_add(struct mds_writer *writer, const int32_t *tokens,
     if (writer->size_limit < writer->shard_bytes + (int64_t)bytes + 4)
         TRY(mds_writer_flush(writer));
     TRY(mds_writer_reserve(writer, bytes));
+    assert(writer->used + bytes <= writer->capacity);
+    assert(writer->samples < writer->samples_capacity);
     memcpy(writer->data + writer->used, head, head_bytes);
     memcpy(writer->data + writer->used + head_bytes, tokens, 4 * (size_t)count);
     writer->used += bytes;

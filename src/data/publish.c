@@ -2,6 +2,7 @@
  * an older one only if that holds nothing but a data set. */
 #include "src/data/publish.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -214,6 +215,7 @@ static int publish_rename(const struct publish *publish, unsigned flags)
 enum err publish_commit(struct publish *publish)
 {
     char old[FSIO_PATH_MAX] = ""; /* what was replaced */
+    assert(publish->building[0] != '\0');
     TRY(fsio_fsync_dir(publish->building));
     bool moved = publish_rename(publish, RENAME_NOREPLACE) == 0;
     /* Some network file systems know no flags. */

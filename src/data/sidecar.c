@@ -1,6 +1,7 @@
 /* Reads, checks and writes tessera.json. */
 #include "src/data/sidecar.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +187,8 @@ enum err sidecar_write(const char *folder, const struct sidecar *sidecar)
     char path[FSIO_PATH_MAX];
     char *text = NULL;
     json_t *root = NULL;
+    assert(sidecar->eos_token < 0 || sidecar->bos_token < 0);
+    assert((sidecar->shards_sha256 != NULL) == (sidecar->shards_hashed > 0));
     TRY_OUT(fsio_path(path, "%s/%s", folder, SIDECAR_NAME));
     root = json_pack("{s:s, s:I, s:s, s:s, s:I, s:I}", "format", SIDECAR_FORMAT,
                      "vocab_size", (json_int_t)sidecar->vocab_size, "tokenizer",

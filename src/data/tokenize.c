@@ -65,6 +65,7 @@ static enum err tokenize_put(struct tokenize *job, const int32_t *tokens,
                              size_t count)
 {
     while (count > 0) {
+        assert(job->filled >= 0 && job->filled < job->options->seq_len);
         size_t room = (size_t)(job->options->seq_len - job->filled);
         size_t part = count < room ? count : room;
         memcpy(job->sample + job->filled, tokens, part * sizeof *tokens);
@@ -81,6 +82,7 @@ static enum err tokenize_piece(void *context, const uint8_t *text, size_t bytes)
 {
     struct tokenize *job = context;
     size_t count = 0;
+    assert(bytes <= TEXT_PIECE_BYTES_MAX);
     TRY(tokenizer_encode(job->tokenizer, text, bytes, job->encoded, &count));
     TRY(tokenize_put(job, job->encoded, count));
     job->result.bytes += (int64_t)bytes;
@@ -146,6 +148,7 @@ out:
 
 static enum err tokenize_begin_set(struct tokenize *job, const char *folder)
 {
+    assert(job->writer == NULL);
     TRY(fsio_mkdirs(folder));
     return mds_writer_create(folder, job->options->shard_bytes, true,
                              &job->writer);
@@ -158,6 +161,7 @@ static enum err tokenize_copy_set(struct tokenize *job, const char *name,
     char folder[FSIO_PATH_MAX];
     int64_t tokens = 0;
     int64_t done = job->progress.done;
+    assert(job->filled == 0); /* the spool's samples are read into its room */
     TRY(fsio_path(folder, "%s/%s", job->publish.building, name));
     TRY(tokenize_begin_set(job, folder));
     for (int64_t i = 0; i < samples; i++) {

@@ -74,6 +74,8 @@ static int64_t values_at(const struct values *values, int64_t i)
 enum err values_tokens(const struct values *values, int64_t count,
                        int64_t vocab_size, int32_t *tokens)
 {
+    const struct values_type *type = values_type(values->type);
+    assert(type != NULL && type->width > 0 && count >= 0);
     assert(count <= values->count && vocab_size <= INT32_MAX);
     bool inside = true;
     if (values->type == VALUES_INT32) {
