@@ -94,6 +94,7 @@ enum err comm_duplicate(struct comm *comm, struct comm **out)
     struct comm *copy = calloc(1, sizeof *copy);
     if (copy == NULL)
         return err_set(ERR_MEMORY, "communicator: out of memory");
+    assert(comm->rank >= 0 && comm->rank < comm->size);
     copy->transport = comm->transport;
     copy->parent = comm;
     comm->duplicates++;
@@ -270,6 +271,7 @@ enum err comm_start_all_reduce_i64(struct comm *comm, int64_t *values,
                                    struct comm_request **out)
 {
     enum err rc = ERR_OK;
+    assert(op == COMM_SUM || op == COMM_MAX || op == COMM_MIN);
     struct comm_request *request = NULL;
     TRY_OUT(comm_request_take(comm, true, "all-reduce", &request));
     request->fold =
@@ -330,6 +332,7 @@ out:
 
 bool comm_test(struct comm_request *request)
 {
+    assert(request->busy);
     return comm_request_poll(request);
 }
 
@@ -430,6 +433,7 @@ enum err comm_agree(struct comm *comm, enum err rc)
     char text[COMM_TEXT_BYTES] = "";
     /* The largest code, and of the ranks that have it the lowest. */
     int64_t worst = (int64_t)own * comm->size + (comm->size - 1 - comm->rank);
+    assert((int)own >= 0 && own < ERR_COUNT);
     if (own != ERR_OK)
         snprintf(text, sizeof text, "%s", err_text());
     TRY(comm_all_reduce_i64(comm, &worst, 1, COMM_MAX));

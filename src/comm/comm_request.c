@@ -110,6 +110,8 @@ void comm_request_break(struct comm *comm)
 void comm_request_release(struct comm_request *request)
 {
     assert(request->busy);
+    /* nobody would wait for what is still in flight */
+    assert(request->pending == 0 || request->comm->broken);
     set_staged(request, false);
     request->busy = false;
 }
@@ -143,6 +145,7 @@ enum err comm_request_add(struct comm_request *request, bool receive,
 enum err comm_request_piece_done(struct comm_request *request, int index,
                                  size_t bytes)
 {
+    assert(index >= 0 && index < request->transfer_count);
     struct comm_transfer *transfer = &request->transfers[index];
     const struct comm *comm = request->comm;
     size_t want = comm_request_piece_bytes(transfer);
@@ -187,6 +190,7 @@ static enum err fold_round_start(struct comm_request *request)
     const struct comm *comm = request->comm;
     struct comm_fold *fold = &request->fold;
     size_t bytes = fold_round_count(fold) * sizeof(int64_t);
+    assert(request->pending == 0 && fold->done < fold->count);
     request->transfer_count = 0;
     for (int i = 1; i < comm->size; i++) {
         int from = (comm->rank - i + comm->size) % comm->size;
@@ -224,6 +228,7 @@ static void fold_round_end(struct comm_request *request)
 
 enum err comm_request_fold(struct comm_request *request)
 {
+    assert(request->collective && request->transfer_count == 0);
     request->fold.active = true;
     request->fold.done = 0;
     set_staged(request, request->fold.count > COMM_FOLD_COUNT);

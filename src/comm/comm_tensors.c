@@ -241,6 +241,7 @@ static enum err take(struct comm_tensors *tensors, const char *what,
                        "some before starting more",
                        what, i);
     *out = &tensors->requests[i];
+    assert((*out)->parts[0] == NULL && (*out)->parts[1] == NULL);
     (*out)->what = what;
     (*out)->busy = true;
     (*out)->collective = collective;
@@ -278,13 +279,17 @@ static enum err started(enum err rc, struct comm_tensors_request *request,
 static void add(struct comm_tensors_request *request, bool receive,
                 const void *tensor, size_t bytes, int peer)
 {
-    if (bytes > 0)
-        request->pieces[request->piece_count++] = (struct comm_tensors_piece){
-            .tensor = (char *)tensor,
-            .bytes = bytes,
-            .peer = peer,
-            .receive = receive,
-        };
+    const struct comm *comm = request->tensors->comm;
+    if (bytes == 0)
+        return;
+    assert(request->piece_count < 2 * comm->size);
+    assert(peer >= 0 && peer < comm->size && peer != comm->rank);
+    request->pieces[request->piece_count++] = (struct comm_tensors_piece){
+        .tensor = (char *)tensor,
+        .bytes = bytes,
+        .peer = peer,
+        .receive = receive,
+    };
 }
 
 enum err comm_tensors_start_exchange(struct comm_tensors *tensors, int to,

@@ -345,6 +345,7 @@ static enum err issue(struct comm_tensors_request *request)
 {
     struct nccl *nccl = request->tensors->state;
     const struct comm_nccl_library *library = &nccl->library;
+    assert(nccl->issuing == NULL);
     int result = library->group_start();
     for (int i = 0; i < request->piece_count && result == COMM_NCCL_SUCCESS;
          i++) {

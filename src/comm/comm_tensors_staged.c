@@ -124,6 +124,7 @@ static enum err download(struct comm_tensors_request *request)
         if (sent == NULL)
             TRY(memory->event_await(request->ready, staged->down));
         sent = piece;
+        assert(piece->at + piece->bytes <= request->staging->host.capacity);
         TRY(memory->download(staged->down, piece->bytes, piece->tensor,
                              request->staging->host.base + piece->at));
     }
@@ -145,6 +146,7 @@ static enum err upload(struct comm_tensors_request *request)
         if (!any)
             TRY(memory->event_await(request->ready, staged->up));
         any = true;
+        assert(piece->at + piece->bytes <= staging->host.capacity);
         TRY(memory->upload(staged->up, piece->bytes,
                            staging->host.base + piece->at, piece->tensor));
     }
@@ -158,6 +160,8 @@ static enum err start_messages(struct comm_tensors_request *request)
     enum err rc = ERR_OK;
     struct comm *comm = request->tensors->comm;
     struct comm_request *all = NULL;
+    assert(request->collective || request->piece_count <= 2);
+    assert(request->parts[0] == NULL && request->parts[1] == NULL);
     if (request->collective)
         TRY_OUT(comm_request_take(comm, true, request->what, &all));
     for (int i = 0; i < request->piece_count; i++) {
@@ -210,6 +214,7 @@ static enum err staged_start(struct comm_tensors_request *request)
     TRY(take_staging(request, lay_out(request)));
     TRY(tensors->memory->event_record(request->ready, tensors->stream));
     TRY(download(request));
+    assert(!request->queued);
     request->queued = true;
     request->next = NULL;
     if (staged->first == NULL)

@@ -139,6 +139,7 @@ static enum err map_part(struct comm_window *window, const struct card *card,
 {
     struct part *part = &window->parts[rank];
     int fd = -1;
+    assert(rank != window->comm->rank && part->base == NULL);
     enum err rc = open_part(card, rank, &fd);
     if (rc != ERR_OK)
         return rc;
@@ -194,9 +195,14 @@ static enum err share(struct comm_window *window, size_t bytes)
     struct card *own = &window->cards[comm->rank];
     enum err able = wanted(window) ? make_card(bytes, own) : ERR_OK;
     TRY(gather_items(comm, window->cards, sizeof *own));
-    for (int r = 0; r < comm->size && able == ERR_OK; r++)
-        if (wants(window, r))
-            able = map_part(window, &window->cards[r], r);
+    for (int r = 0; r < comm->size && able == ERR_OK; r++) {
+        const struct card *card = &window->cards[r];
+        if (!wants(window, r))
+            continue;
+        assert(window->kind == COMM_WINDOW_EACH || card->fd < 0 ||
+               card->bytes == bytes);
+        able = map_part(window, card, r);
+    }
     own->able = able == ERR_OK;
     able = comm_agree(comm, able);
     if (able != ERR_OK && able != ERR_UNSUPPORTED)
