@@ -130,6 +130,7 @@ enum health_state health_worse(enum health_state a, enum health_state b)
                                    [HEALTH_WARN] = 1,
                                    [HEALTH_UNKNOWN] = 2,
                                    [HEALTH_BAD] = 3 };
+    assert((unsigned)a <= HEALTH_UNKNOWN && (unsigned)b <= HEALTH_UNKNOWN);
     return gravity[a] >= gravity[b] ? a : b;
 }
 
@@ -209,6 +210,7 @@ static void child_late(const struct health_check *check, pid_t pid, bool cut,
                        struct health_result *out)
 {
     char code[24];
+    assert(pid > 0); /* others would be killed */
     bool computes = !cut && health_child_moves(pid);
     kill(pid, SIGKILL);
     bool gone = health_child_reap(pid) != -1;
@@ -283,6 +285,7 @@ static void run_check(const struct health_check *check,
                       const struct health_env *env, double end_s,
                       struct health_result *out)
 {
+    assert(check->timeout_s > 0 && strlen(check->id) < sizeof out->id);
     double start = clock_now();
     int tries = 0;
     do {

@@ -2,6 +2,7 @@
  * hang from slow work. What they check is in the files of the checks. */
 #include "healthcheck/health_child.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +51,7 @@ static const char *stat_after_name(const char *path, char *text, size_t size)
 bool health_child_computes(pid_t pid)
 {
     char path[sizeof "/proc//task//stat" + 300];
+    assert(pid > 0);
     bool computes = false;
     snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
     DIR *folder = opendir(path);
@@ -104,6 +106,7 @@ bool health_child_moves(pid_t pid)
 bool health_child_wait(int fd, double deadline, void *result, size_t size,
                        size_t *bytes)
 {
+    assert(fd >= 0 && size > 0);
     *bytes = 0;
     while (*bytes < size) {
         struct pollfd waiting = { .fd = fd, .events = POLLIN };
@@ -125,6 +128,7 @@ bool health_child_wait(int fd, double deadline, void *result, size_t size,
 
 int health_child_reap(pid_t pid)
 {
+    assert(pid > 0); /* others would be waited for */
     double deadline = clock_now() + CHILD_REAP_S;
     int status = -1;
     for (;;) {

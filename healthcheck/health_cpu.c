@@ -6,6 +6,7 @@
  * suit the processor, or from memory: all jobs would be that slow. */
 #include "healthcheck/health_checks.h"
 
+#include <assert.h>
 #include <math.h>
 #include <omp.h>
 #include <sched.h>
@@ -96,6 +97,7 @@ static double cpu_peak(const struct cpu_gemm *test)
 static enum err cpu_product(const struct cpu_gemm *test, float *out)
 {
     size_t bytes = CPU_ELEMENTS * sizeof *out;
+    assert(test->product_bytes >= bytes);
     struct kernel_ctx ctx = { .threads = 1,
                               .scratch = out + CPU_ELEMENTS,
                               .scratch_bytes = test->product_bytes - bytes };
@@ -227,6 +229,7 @@ static enum err cpu_all(const struct cpu_gemm *test, struct cpu_tally *total)
     total->cpu = -1;
     CPU_ZERO(&mask);
     sched_getaffinity(0, sizeof mask, &mask);
+    assert(test->threads >= 1);
 #pragma omp parallel num_threads(test->threads)
     {
         struct cpu_tally own = { .cpu = -1 };

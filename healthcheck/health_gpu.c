@@ -7,6 +7,7 @@
 #include "healthcheck/health_checks.h"
 #include "healthcheck/health_gpu.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -92,6 +93,7 @@ void health_gpu_found(struct health_result *out, enum health_state state,
 {
     char text[256];
     va_list arguments;
+    assert(gpu < 0 || bus != NULL);
     if (out->state == state || health_worse(out->state, state) == out->state)
         return;
     va_start(arguments, format);
@@ -220,6 +222,7 @@ static int gpu_look(const struct health_nvml *library,
                          err_text());
     for (int i = 0; i < count && i < GPU_MAX; i++) {
         bool hidden;
+        assert(known <= i && known < GPU_MAX);
         if (health_nvml_look(library, i, &states[known], &hidden) != ERR_OK) {
             health_gpu_found(out, HEALTH_BAD, "GPU_LOST", i, states[known].bus,
                              "%s", err_text());

@@ -2,6 +2,7 @@
  * zombies. */
 #include "healthcheck/health_checks.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ void health_host_name(char *text, size_t bytes)
     if (node != NULL && *node != '\0') {
         snprintf(text, bytes, "%s", node);
     } else {
+        assert(bytes > 1);
         text[bytes - 1] = '\0';
         if (gethostname(text, bytes - 1) != 0)
             snprintf(text, bytes, "localhost");

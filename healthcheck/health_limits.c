@@ -4,6 +4,7 @@
  * in the wrong unit never fires. */
 #include "healthcheck/health.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <limits.h>
 #include <string.h>
@@ -146,6 +147,7 @@ enum err health_limits_default(struct health_limits *out)
         return health_limits_load(NULL, out);
     if (end - path >= 8 && strcmp(end - 8, "/libexec") == 0)
         *(end -= 8) = '\0';
+    assert(end + 32 <= path + sizeof path);
     snprintf(end, 32, "/etc/health.cfg");
     return health_limits_load(
         fsio_exists(path) && limits_trusted(path) ? path : NULL, out);

@@ -2,6 +2,7 @@
  * decided in health_gpu.c. */
 #include "healthcheck/health_nvml.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -207,6 +208,7 @@ static enum err nvml_device(const struct health_nvml *library, int index,
     struct health_nvml_pci pci = { .bus = 0 };
     memset(out, 0, sizeof *out);
     snprintf(out->bus, sizeof out->bus, "?");
+    assert(index >= 0);
     int code = library->handle((unsigned)index, device);
     *hidden = code == HEALTH_NVML_NO_PERMISSION;
     if (*hidden)

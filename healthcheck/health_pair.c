@@ -114,6 +114,7 @@ static enum err bench_exchange(struct pair_bench *bench, int peer)
 {
     struct comm_request *recv = NULL;
     struct comm_request *send = NULL;
+    assert(peer != comm_rank(bench->comm));
     size_t bytes = bench->count * sizeof(float);
     double timeout_s = bench->options->timeout_s;
     if (bench->slow)
@@ -173,6 +174,7 @@ static enum err pairs_round(struct health_pairs *pairs,
     enum err rc = ERR_OK;
     int rank = comm_rank(bench->comm);
     struct health_meeting *meetings = pairs->meetings + pairs->count;
+    assert(added > 0 && pairs->count + added <= health_rounds_max(pairs->size));
     int64_t *values = calloc(2 * (size_t)added, sizeof *values);
     if (values == NULL)
         return err_set(ERR_MEMORY, "pairs: no memory for %d results", added);

@@ -56,6 +56,7 @@ static void pair_say(const struct health_pairs *pairs, const char *who,
         snprintf(text, sizeof text, HEALTH_PREFIX "%s %s %.3gGB/s/%.3g",
                  out->code, who, meeting->gbps, pairs->median_gbps);
     health_report_clean(text);
+    assert(strlen(text) < sizeof out->reason);
     memcpy(out->reason, text, strlen(text) + 1);
 }
 
@@ -71,6 +72,7 @@ static void pair_blame_rank(const struct health_pairs *pairs, int rank,
                             struct pair_blame *out)
 {
     char who[160];
+    assert(rank >= 0 && rank < pairs->size);
     const struct health_meeting *meeting = pair_evidence(pairs, rank);
     memset(out, 0, sizeof *out);
     out->state = pairs->states[rank];

@@ -89,6 +89,7 @@ static bool member_end(struct member *member, int gpu, double deadline,
     }
     if (!health_child_wait(member->fd, deadline, out, sizeof *out, &bytes)) {
         late = true;
+        assert(member->pid > 0); /* others would be killed */
         bool computes = health_child_computes(member->pid);
         *out = (struct health_measure){ .gpu = gpu };
         measure_fail(out, computes ? HEALTH_UNKNOWN : HEALTH_BAD,
@@ -160,6 +161,7 @@ enum health_state health_probe_among(const double *values, int count, int at,
                                      double ratio_min)
 {
     double others[HEALTH_PROBE_GPUS];
+    assert(count <= HEALTH_PROBE_GPUS && at >= 0 && at < count);
     int n = 0;
     for (int i = 0; i < count; i++)
         if (i != at && values[i] > 0)
@@ -203,6 +205,8 @@ void health_probe_result(const struct health_probe *probe, const char *name,
                          const struct health_measure *measures, int count,
                          int which, struct health_result *out)
 {
+    assert(count <= HEALTH_PROBE_GPUS);
+    assert(which >= 0 && which < HEALTH_PROBE_VALUES);
     double values[HEALTH_PROBE_GPUS];
     for (int i = 0; i < count; i++) {
         values[i] = measures[i].values[which];
@@ -233,6 +237,7 @@ void health_probe_result(const struct health_probe *probe, const char *name,
 void health_probe_print(struct health_result *out, const char *format, ...)
 {
     size_t used = strlen(out->table);
+    assert(used < sizeof out->table);
     va_list arguments;
     va_start(arguments, format);
     int bytes = vsnprintf(out->table + used, sizeof out->table - used, format,
@@ -316,6 +321,7 @@ enum err health_probe_counted(struct health_probe_gpu *gpu, uint64_t *sum)
 {
     size_t bytes = CUDA_PROBE_COUNTS * sizeof(uint64_t);
     uint64_t *counts = (uint64_t *)(void *)gpu->host_counts.base;
+    assert(gpu->host_counts.capacity >= bytes);
     *sum = 0;
     TRY(gpu->memory->download(gpu->ctx.stream, bytes, gpu->counts.base,
                               counts));

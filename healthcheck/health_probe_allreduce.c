@@ -3,6 +3,8 @@
  * calls; algbw = size / time and busbw = algbw * 2 (n - 1) / n, in 1e9 bytes
  * per second; #wrong is counted after a separate call on fresh numbers, whose
  * sums are whole and so exact in any order. */
+#include <assert.h>
+
 #include "healthcheck/health_checks.h"
 #include "healthcheck/health_probe.h"
 #include "src/base/clock.h"
@@ -37,6 +39,7 @@ static enum err reduce_once(struct reduce_probe *test, int64_t elements,
                             bool in_place)
 {
     const struct health_nccl *nccl = &test->nccl;
+    assert(elements * (int64_t)sizeof(float) <= test->probe->reduce_bytes_max);
     TRY(health_nccl_error(nccl, nccl->group_start(), "beginning a group"));
     for (int i = 0; i < test->count; i++) {
         TRY(test->gpus[i].memory->use(i));
@@ -136,6 +139,7 @@ static void reduce_head(struct health_result *out)
 static enum err reduce_sizes(struct reduce_probe *test,
                              struct health_result *out)
 {
+    assert(test->probe->reduce_bytes_min > 0);
     reduce_head(out);
     for (int64_t bytes = test->probe->reduce_bytes_min;
          bytes <= test->probe->reduce_bytes_max; bytes *= REDUCE_STEP) {
@@ -182,6 +186,7 @@ static void reduce_judge(const struct reduce_probe *test,
 static enum err reduce_open(struct reduce_probe *test)
 {
     int devices[HEALTH_PROBE_GPUS];
+    assert(test->count <= HEALTH_PROBE_GPUS);
     for (int i = 0; i < test->count; i++) {
         struct health_probe_gpu *gpu = &test->gpus[i];
         devices[i] = i;

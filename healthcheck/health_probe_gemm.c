@@ -3,6 +3,7 @@
  * off by its rounding to bf16 only; the first product is checked on some rows,
  * its checksum must be that of the other GPUs, and every later one must have
  * its bits. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +93,8 @@ static enum err gemm_first(struct gemm_probe *test, struct health_measure *out)
     int64_t side = test->probe->side;
     size_t row_bytes = (size_t)side * sizeof(uint16_t);
     int64_t wrong = 0;
+    assert(side % 2 == 0); /* words hold two elements */
+    assert(test->gpu.host.capacity >= GEMM_ROWS * row_bytes);
     TRY(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_A,
                       test->a));
     TRY(gpus->numbers(&test->gpu.ctx, DTYPE_BF16, side * side, GEMM_SEED_B,

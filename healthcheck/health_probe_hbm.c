@@ -1,5 +1,7 @@
 /* The GPUs' own memory: patterns over most of what is free, written, copied and
  * read back; the speed of the copy counts what is read and what is written. */
+#include <assert.h>
+
 #include "healthcheck/health_checks.h"
 #include "healthcheck/health_probe.h"
 #include "src/base/clock.h"
@@ -17,6 +19,7 @@ static enum err hbm_pattern(const struct health_probe *probe,
     char *to = from + half;
     int64_t words = (int64_t)(half / sizeof(uint32_t));
     uint64_t *counts = (uint64_t *)(void *)gpu->counts.base;
+    assert(2 * half <= gpu->tensors.capacity);
     TRY(gpu->gpus->fill(&gpu->ctx, words, seed, (uint32_t *)(void *)from));
     TRY(gpu->memory->wait(gpu->ctx.stream));
     double start = clock_now();

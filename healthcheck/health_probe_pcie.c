@@ -1,6 +1,7 @@
 /* The bus between host and GPUs: pinned memory both ways, one GPU after the
  * other, since some share a switch. Its generation and width are looked at
  * while it is busy, because an idle bus saves power. */
+#include <assert.h>
 #include <string.h>
 
 #include "healthcheck/health_gpu.h"
@@ -67,6 +68,7 @@ static enum err pcie_one(const struct health_probe *probe, int number,
     size_t bytes = (size_t)probe->copy_bytes;
     int64_t words = probe->copy_bytes / 4;
     uint64_t wrong = 0;
+    assert(probe->copy_bytes > 0 && probe->copy_bytes % 4 == 0);
     TRY_OUT(health_probe_open(probe->gpus, number, &gpu));
     snprintf(out->bus, sizeof out->bus, "%s", gpu.bus);
     TRY_OUT(gpu.memory->tensors_create(bytes, &gpu.tensors));

@@ -1,5 +1,6 @@
 /* Copies between all pairs of GPUs, over NVLink where there is one. A sick link
  * shows on both its ends, a sick GPU in all its pairs. */
+#include <assert.h>
 #include <string.h>
 
 #include "healthcheck/health_checks.h"
@@ -32,6 +33,7 @@ static enum err peer_open(struct peer_probe *test, int i)
 {
     struct health_probe_gpu *gpu = &test->gpus[i];
     const struct health_probe *probe = test->probe;
+    assert(probe->copy_bytes > 0 && probe->copy_bytes % 4 == 0);
     test->measures[i].gpu = i;
     TRY(health_probe_open(probe->gpus, i, gpu));
     memcpy(test->measures[i].bus, gpu->bus, sizeof test->measures[i].bus);
@@ -50,6 +52,7 @@ static enum err peer_pair(struct peer_probe *test, int from, int to)
     struct health_probe_gpu *b = &test->gpus[to];
     uint64_t wrong = 0;
     bool direct;
+    assert(from != to && from < test->count && to < test->count);
     TRY(a->memory->use(from));
     TRY(a->gpus->peer(to, &direct));
     for (int i = 0; i < PEER_PASSES; i++) {

@@ -1,6 +1,7 @@
 /* Verdicts as one JSON line for programs and a table for people. */
 #include "healthcheck/health.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -51,9 +52,11 @@ void health_report_reason(struct health_verdict *verdict)
     snprintf(verdict->code, sizeof verdict->code, "%s", worst->code);
     int n = snprintf(text, sizeof text, HEALTH_PREFIX "%s %s%s job=%ld",
                      worst->code, worst->id, measure, verdict->job);
+    assert(n > 0 && (size_t)n < sizeof text);
     if (worst->text[0] != '\0')
         snprintf(text + n, sizeof text - (size_t)n, " (%s)", worst->text);
     health_report_clean(text);
+    assert(strlen(text) < sizeof verdict->reason);
     memcpy(verdict->reason, text, strlen(text) + 1);
 }
 

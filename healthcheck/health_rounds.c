@@ -94,13 +94,13 @@ int health_rounds_retest(int size, struct health_meeting *meetings, int count,
                 rounds_partner(size, meetings, count, before, rank, wave);
             if (other < 0)
                 continue;
+            assert(count < health_rounds_max(size));
             meetings[count++] = (struct health_meeting){
                 .a = rank, .b = other, .round = round, .wave = wave
             };
             added++;
         }
     }
-    assert(count <= health_rounds_max(size));
     return count - before;
 }
 
@@ -123,6 +123,7 @@ double health_rounds_median(const struct health_meeting *meetings, int count)
 void health_rounds_judge(struct health_meeting *meetings, int first, int count,
                          double median, double min_gbps, double ratio_min)
 {
+    assert(first >= 0 && first <= count);
     for (int i = first; i < count; i++) {
         struct health_meeting *meeting = &meetings[i];
         meeting->hard = meeting->wrong > 0 || meeting->gbps < min_gbps;

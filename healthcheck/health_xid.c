@@ -4,6 +4,7 @@
  *
  * Users can have words of theirs in that log, as names of programs and files,
  * so a record counts only if it is the driver's from its first letter on. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -56,6 +57,7 @@ static struct xid_gpu *xid_gpu(struct xid_tally *tally, const char *bus)
         i++;
     if (i == XID_GPUS_MAX)
         return &tally->gpu[XID_GPUS_MAX - 1];
+    assert(i < XID_GPUS_MAX && tally->gpus <= XID_GPUS_MAX);
     if (i == tally->gpus) {
         snprintf(tally->gpu[i].bus, sizeof tally->gpu[i].bus, "%s", bus);
         tally->gpus++;
