@@ -35,6 +35,7 @@ enum err CPU_SYMBOL(activation_forward)(const struct kernel_ctx *ctx,
     enum err rc = cpu_require_f32(dtype, "activation_forward");
     if (rc != ERR_OK)
         return rc;
+    assert(n >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += BLOCK) {
         const float *x = (const float *)in + at;
@@ -55,6 +56,7 @@ enum err CPU_SYMBOL(activation_backward)(const struct kernel_ctx *ctx,
     enum err rc = cpu_require_f32(dtype, "activation_backward");
     if (rc != ERR_OK)
         return rc;
+    assert(n >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += BLOCK) {
         const float *x = (const float *)in + at;

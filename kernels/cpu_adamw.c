@@ -58,6 +58,7 @@ enum err CPU_SYMBOL(adamw)(const struct kernel_ctx *ctx, enum dtype dtype,
     enum err rc = cpu_require_f32(dtype, "adamw");
     if (rc != ERR_OK)
         return rc;
+    assert(n >= 0 && p != m[0] && p != m[1] && m[0] != m[1]);
     const struct coefficients c = coefficients_of(step);
     uint16_t *copy = step->copy;
     int64_t chunks = cpu_parts(n, KERNEL_CHUNK);

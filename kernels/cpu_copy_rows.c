@@ -11,6 +11,7 @@ enum err CPU_SYMBOL(copy_rows)(const struct kernel_ctx *ctx, enum dtype dtype,
     size_t size = dtype_bytes(dtype);
     assert(rows >= 0 && width > 0);
     assert(x_stride >= width && y_stride >= width);
+    assert(rows == 0 || x != y);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t row = 0; row < rows; row++)
         memcpy((char *)y + (size_t)(row * y_stride) * size,

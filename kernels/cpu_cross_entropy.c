@@ -80,6 +80,7 @@ enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
     enum err rc = cpu_require_f32(dtype, "cross_entropy");
     if (rc != ERR_OK)
         return rc;
+    assert(n >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(dynamic, 4)
     for (int64_t i = 0; i < n; i++) {
         float *row = (float *)logits + i * vocab;

@@ -76,6 +76,7 @@ enum err CPU_SYMBOL(dropout)(const struct kernel_ctx *ctx, enum dtype dtype,
     enum err rc = cpu_require_f32(dtype, "dropout");
     if (rc != ERR_OK)
         return rc;
+    assert(samples >= 0);
     if (p == 0) {
         int64_t n = samples * elements;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
@@ -102,6 +103,7 @@ enum err CPU_SYMBOL(jitter)(const struct kernel_ctx *ctx, enum dtype dtype,
     enum err rc = cpu_require_f32(dtype, "jitter");
     if (rc != ERR_OK)
         return rc;
+    assert(samples >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t i = 0; i < samples * cpu_parts(elements, BLOCK); i++)
         stretch_jitter(stretch_of(i, elements, random, x, y), amount);

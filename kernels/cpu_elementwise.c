@@ -76,6 +76,7 @@ enum err CPU_SYMBOL(add)(const struct kernel_ctx *ctx, enum dtype dtype,
     enum err rc = cpu_require_f32(dtype, "add");
     if (rc != ERR_OK)
         return rc;
+    assert(n >= 0);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += ADD_BLOCK)
         block_add(cpu_min(ADD_BLOCK, n - at), (const float *)left + at, scale,
@@ -87,6 +88,7 @@ enum err CPU_SYMBOL(zero)(const struct kernel_ctx *ctx, enum dtype dtype,
                           int64_t n, void *x)
 {
     int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
+    assert(n >= 0);
     size_t size = dtype_bytes(dtype);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
@@ -144,6 +146,7 @@ enum err CPU_SYMBOL(sum)(const struct kernel_ctx *ctx, int64_t n,
 {
     double sums[SUMS_AT_ONCE];
     int64_t chunks = cpu_parts(n, KERNEL_CHUNK);
+    assert(n >= 0);
     double total = 0;
     for (int64_t first = 0; first < chunks; first += SUMS_AT_ONCE) {
         int64_t count = cpu_min(SUMS_AT_ONCE, chunks - first);

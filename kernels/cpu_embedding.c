@@ -39,6 +39,7 @@ static void columns_backward(int64_t n, int64_t seq, int64_t d, int64_t first,
 {
     for (int64_t i = 0; i < n; i++) {
         const float *row = dout + i * d;
+        assert(tokens[i] >= 0);
         float *token = dwte + tokens[i] * d;
 #pragma omp simd
         for (int64_t j = first; j < end; j++)
@@ -62,6 +63,7 @@ enum err CPU_SYMBOL(embedding_backward)(const struct kernel_ctx *ctx,
     enum err rc = cpu_require_f32(dtype, "embedding_backward");
     if (rc != ERR_OK)
         return rc;
+    assert(n >= 0 && dwpe != dwte);
     int64_t blocks = cpu_parts(d, CPU_COLUMNS);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t block = 0; block < blocks; block++)

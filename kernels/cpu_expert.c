@@ -13,11 +13,15 @@ enum err CPU_SYMBOL(expert_gather)(const struct kernel_ctx *ctx,
     enum err rc = cpu_require_f32(dtype, "expert_gather");
     if (rc != ERR_OK)
         return rc;
+    int64_t rows = route->n * route->top_k;
+    assert(rows >= 0 && d > 0 && x != out);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
-    for (int64_t r = 0; r < route->n * route->top_k; r++)
+    for (int64_t r = 0; r < rows; r++) {
+        assert(source[r] >= 0 && source[r] < rows);
         memcpy((float *)out + r * d,
                (const float *)x + source[r] / route->top_k * d,
                (size_t)d * sizeof(float));
+    }
     return ERR_OK;
 }
 
@@ -54,6 +58,7 @@ enum err CPU_SYMBOL(expert_combine)(const struct kernel_ctx *ctx,
     enum err rc = cpu_require_f32(dtype, "expert_combine");
     if (rc != ERR_OK)
         return rc;
+    assert(k > 0 && k <= KERNEL_TOP_K_MAX && y != out);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t t = 0; t < route->n; t++) {
         float *row = (float *)out + t * d;
@@ -98,10 +103,14 @@ enum err CPU_SYMBOL(expert_weigh)(const struct kernel_ctx *ctx,
     enum err rc = cpu_require_f32(dtype, "expert_weigh");
     if (rc != ERR_OK)
         return rc;
+    int64_t rows = route->n * route->top_k;
+    assert(rows >= 0 && width > 0 && h != dh);
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
-    for (int64_t r = 0; r < route->n * route->top_k; r++)
+    for (int64_t r = 0; r < rows; r++) {
+        assert(source[r] >= 0 && source[r] < rows);
         dweights[source[r]] =
             row_weigh(width, weights[source[r]], (float *)h + r * width,
                       (float *)dh + r * width);
+    }
     return ERR_OK;
 }

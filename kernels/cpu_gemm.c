@@ -356,6 +356,10 @@ void CPU_SYMBOL(gemm_piece)(const struct gemm *g, struct gemm_cuts cuts,
         .column_end =
             cpu_min(g->n, units * (j + 1) / cuts.columns * GEMM_COLUMNS),
     };
+    assert(index >= 0 && index < cuts.rows * cuts.columns);
+    /* what the room has place for */
+    assert(p.row_end - p.row <= ROWS);
+    assert(!sums_wait(g) || p.column_end - p.column <= SUMS_COLUMNS);
     if (g->k == 0) {
         piece_empty(&p);
         return;

@@ -95,6 +95,8 @@ void CPU_SYMBOL(gemm_tile)(int rows, const struct gemm_tile *t,
 {
     int vecs = (int)cpu_parts(t->width, VEC_LANES);
     bool whole = t->width == GEMM_COLUMNS;
+    assert(rows >= 1 && rows <= GEMM_ROWS && t->width >= 1);
+    assert(t->width <= GEMM_COLUMNS);
     if (t->add || !t->end)
         prefetch_c(rows, t);
 #define RUN(rows, vecs, whole)                                                 \

@@ -45,6 +45,7 @@ struct cursor {
 static void cursor_set(struct cursor *at, const struct grouped_gemm *g,
                        double grain)
 {
+    assert(at->group >= 0 && at->group < g->groups);
     at->gemm = group_gemm(g, at->group);
     at->cuts = (struct gemm_cuts){ 0 };
     double flop =
@@ -71,6 +72,7 @@ enum err CPU_SYMBOL(grouped_gemm)(const struct kernel_ctx *ctx,
     enum err rc = cpu_require_f32(dtype, "grouped_gemm");
     if (rc != ERR_OK)
         return rc;
+    assert(g->accumulate || !g->begins);
     double flop = 2.0 * (double)g->offsets[g->groups] * (double)g->n *
                   (double)(g->form == GEMM_TN ? g->m : g->k);
     double grain = flop / (ctx->threads * PIECES) + 1;

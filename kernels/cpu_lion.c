@@ -40,6 +40,7 @@ enum err CPU_SYMBOL(lion)(const struct kernel_ctx *ctx, enum dtype dtype,
     enum err rc = cpu_require_f32(dtype, "lion");
     if (rc != ERR_OK)
         return rc;
+    assert(n >= 0 && p != m[0]);
     const struct coefficients c = {
         .keep = vec_splat(1.0f - step->decay),
         .beta1 = vec_splat(step->beta1),

@@ -49,6 +49,7 @@ static int64_t norm_width(const struct norm *norm)
 
 static void norm_assert(const struct norm *norm)
 {
+    assert(norm->n >= 0);
     assert(norm->d > 0 && norm->groups > 0);
     assert(norm->stride >= norm->groups * norm->d);
     assert(norm->shared || norm->groups > 1);

@@ -135,6 +135,7 @@ enum err CPU_SYMBOL(pack)(const struct kernel_ctx *ctx, enum dtype dtype,
     enum err rc = cpu_require_f32(dtype, "pack");
     if (rc != ERR_OK)
         return rc;
+    assert(rows >= 0 && cols >= 0 && tensor != packed);
     if (packing == PACKING_INT8) {
         float *scales = packed;
         int8_t *bytes = (int8_t *)(scales + rows);
@@ -163,6 +164,7 @@ enum err CPU_SYMBOL(unpack)(const struct kernel_ctx *ctx, enum dtype dtype,
     enum err rc = cpu_require_f32(dtype, "unpack");
     if (rc != ERR_OK)
         return rc;
+    assert(rows >= 0 && cols >= 0 && tensor != packed);
     if (packing == PACKING_INT8) {
         const float *scales = packed;
         const int8_t *bytes = (const int8_t *)(scales + rows);
@@ -190,6 +192,7 @@ enum err CPU_SYMBOL(convert)(const struct kernel_ctx *ctx, int64_t n,
     bool narrows = from == DTYPE_F32;
     assert(to == (narrows ? DTYPE_BF16 : DTYPE_F32));
     assert(narrows || from == DTYPE_BF16);
+    assert(n >= 0 && x != y);
     (void)to;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t at = 0; at < n; at += BLOCK) {

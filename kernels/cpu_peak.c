@@ -38,6 +38,7 @@ double CPU_SYMBOL(peak_flops)(const struct kernel_ctx *ctx, enum dtype dtype,
 {
     double rate = 0.0;
     float total = 0.0f;
+    assert(ctx->threads >= 1);
     (void)dtype; /* all that there is is computed in fp32 */
     (void)fp8;
 #pragma omp parallel num_threads(ctx->threads) reduction(+ : rate, total)

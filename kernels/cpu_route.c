@@ -126,8 +126,10 @@ static void row_unchoose(const struct route *route, const float *probs,
     float p = route->normalize;
     float norm = 1;
     float dot = 0;
-    for (int j = 0; j < route->top_k; j++)
+    for (int j = 0; j < route->top_k; j++) {
+        assert(chosen[j] >= 0 && chosen[j] < route->experts);
         w[j] = probs[chosen[j]];
+    }
     if (p != 0.0f) {
         norm = norm_lp(w, route->top_k, p);
         for (int j = 0; j < route->top_k; j++) {
@@ -206,6 +208,7 @@ enum err CPU_SYMBOL(route_sort)(const struct kernel_ctx *ctx,
             at += count;
         }
     }
+    assert(at == total);
     offsets[experts] = at;
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
@@ -227,6 +230,7 @@ enum err CPU_SYMBOL(route_sums)(const struct kernel_ctx *ctx,
     int64_t tokens = chunk_tokens(route->n);
     int64_t chunks = cpu_parts(route->n, tokens);
     double *sums = ctx->scratch;
+    assert_route(route);
     assert(ctx->scratch_bytes >= (size_t)(chunks * experts) * sizeof(*sums));
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
@@ -251,6 +255,7 @@ enum err CPU_SYMBOL(balance_forward)(const struct kernel_ctx *ctx,
 {
     double sum = 0.0;
     (void)ctx;
+    assert(route->n >= 0 && route->experts > 0);
     if (route->n == 0)
         return ERR_OK;
     for (int e = 0; e < route->experts; e++) {

@@ -264,6 +264,7 @@ static enum err run_parts(struct cuda_attention_choice *choice,
     int64_t rows = shape->heads * shape->seq;
     int64_t width = (shape->heads + 2 * shape->kv_heads) * shape->seq;
     part.batch = part_of(shape, true);
+    assert(shape->batch % part.batch == 0);
     for (int64_t s = 0; s < shape->batch; s += part.batch) {
         int64_t at = s * width * shape->head_dim;
         int64_t out_at = s * rows * shape->head_dim;
@@ -301,6 +302,7 @@ struct timing {
 
 static void *take(char *memory, size_t *used, size_t bytes)
 {
+    assert(*used % ALIGNMENT == 0);
     void *piece = memory + *used;
     *used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return piece;

@@ -194,6 +194,7 @@ enum err cuda_blas_gemm_by(struct cuda_blas *blas, const struct kernel_ctx *ctx,
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
     struct cuda_blas_plan *plan = plan_of(blas, &key);
     int count = 0;
+    assert(which >= 0);
     *there = false;
     if (plan == NULL)
         return no_memory();

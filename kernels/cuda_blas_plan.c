@@ -78,6 +78,7 @@ cuda_blas_plan_bias(const struct cuda_blas_plan_key *key)
 size_t cuda_blas_plan_bytes(enum cuda_blas_plan_type type)
 {
     static const size_t bytes[] = { 4, 2, 1, 1 };
+    assert((unsigned)type < sizeof bytes / sizeof *bytes);
     return bytes[type];
 }
 
@@ -85,6 +86,7 @@ static cudaDataType type_of(uint8_t type)
 {
     static const cudaDataType types[] = { CUDA_R_32F, CUDA_R_16BF,
                                           CUDA_R_8F_E4M3, CUDA_R_8F_E5M2 };
+    assert(type < sizeof types / sizeof *types);
     return types[type];
 }
 
@@ -224,6 +226,7 @@ enum err cuda_blas_plan_candidates(const struct cuda_blas_library *library,
     else
         TRY_OUT(cuda_blas_library_error(library, status,
                                         "looking for an algorithm"));
+    assert(*count >= 0 && *count <= most);
     int good = 0;
     for (int i = 0; i < *count; i++)
         if (results[i].state == CUBLAS_STATUS_SUCCESS)
@@ -306,6 +309,7 @@ enum err cuda_blas_plan_run(const struct cuda_blas_library *library,
                             const struct kernel_ctx *ctx)
 {
     const float one = 1, beta = plan->key.accumulate ? 1 : 0;
+    assert(plan->made);
     assert(ctx->scratch_bytes >= CUDA_BLAS_WORKSPACE);
     assert((uintptr_t)ctx->scratch % 256 == 0);
     if (plan->key.bias)

@@ -2,6 +2,7 @@
  * keep this text, so a resumed run has the same bits. */
 #include "kernels/cuda_blas_text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +16,13 @@ static const char *const types[] = { "f32", "bf16", "e4m3", "e5m2" };
 
 const char *cuda_blas_text_form(int form)
 {
+    assert(form >= 0 && (size_t)form < sizeof forms / sizeof *forms);
     return forms[form];
 }
 
 const char *cuda_blas_text_type(int type)
 {
+    assert(type >= 0 && (size_t)type < sizeof types / sizeof *types);
     return types[type];
 }
 

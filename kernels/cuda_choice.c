@@ -3,6 +3,7 @@
  * written. */
 #include "kernels/cuda_choice.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,6 +218,7 @@ static int write_products(struct kernel_chosen *out)
 void cuda_choice_chosen(struct kernel_chosen *out)
 {
     int used = write_products(out);
+    assert(used > 0 && (size_t)used < sizeof out->text);
     char *text = out->text + used;
     size_t bytes = sizeof out->text - (size_t)used;
     out->attention = "own";

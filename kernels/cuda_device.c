@@ -2,6 +2,7 @@
  * and streams are in cuda_device_memory.c. */
 #include "kernels/cuda_device.h"
 
+#include <assert.h>
 #include <cuda_runtime_api.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -103,6 +104,7 @@ out:
 
 enum err cuda_device_choose(int local_rank, int count, int *device)
 {
+    assert(local_rank >= 0 && count >= 1);
     *device = 0;
     if (count > 1 && local_rank >= count)
         return err_set(ERR_USAGE,

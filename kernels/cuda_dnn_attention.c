@@ -3,6 +3,7 @@
  * cuda_attention_choice.c. */
 #include "kernels/cuda_dnn_attention.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -303,6 +304,7 @@ struct operands {
 
 static void give(struct operands *o, int64_t id, const void *memory)
 {
+    assert(o->count < ID_COUNT && id > 0 && id < ID_COUNT);
     o->ids[o->count] = id;
     o->pointers[o->count++] = (void *)(uintptr_t)memory;
 }
@@ -354,6 +356,7 @@ enum err cuda_dnn_attention_forward(const struct cuda_dnn_attention *attention,
                                     const void *qkv, void *out, float *lse)
 {
     struct operands o = { 0 };
+    assert(!attention->backward);
     give_inputs(&o, shape, qkv);
     give(&o, ID_OUT, out);
     give(&o, ID_LSE, lse);
@@ -369,6 +372,7 @@ enum err cuda_dnn_attention_backward(const struct cuda_dnn_attention *attention,
                                      void *dqkv)
 {
     struct operands o = { 0 };
+    assert(attention->backward);
     give_inputs(&o, shape, qkv);
     give(&o, ID_OUT, out);
     give(&o, ID_LSE, lse);

@@ -343,6 +343,7 @@ enum err cuda_dnn_graph_plan(struct cuda_dnn_graph *graph, cudnnHandle_t handle,
     const struct cuda_dnn_library *library = graph->library;
     cudnnBackendDescriptor_t configs[ENGINES_MAX] = { NULL };
     int64_t got = 0;
+    assert(graph->graph == NULL && graph->plan == NULL); /* once */
     describe_device(graph, handle, device);
     find_engines(graph);
     for (int i = 0; i < ENGINES_MAX; i++)
@@ -380,6 +381,7 @@ enum err cuda_dnn_graph_run(const struct cuda_dnn_graph *graph,
 {
     const struct cuda_dnn_library *library = graph->library;
     cudnnBackendDescriptor_t pack = NULL;
+    assert(graph->plan != NULL && count > 0);
     cudnnStatus_t status =
         library->desc_create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack);
     if (status == CUDNN_STATUS_SUCCESS)

@@ -2,6 +2,7 @@
  * run, and sets up threads. The ops are in the cpu_*.c and cuda_* files. */
 #include "kernels/kernels.h"
 
+#include <assert.h>
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
@@ -186,6 +187,7 @@ static enum err find_cuda(const char *kernel_set, bool planned,
 
 size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols)
 {
+    assert(rows >= 0 && cols >= 0);
     size_t bytes = (size_t)(rows * cols) * sizeof(float);
     if (packing == PACKING_BF16)
         bytes /= 2;
