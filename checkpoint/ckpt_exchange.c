@@ -161,6 +161,7 @@ static struct tree make_tree(const struct ckpt_stretch *block)
 
 static int tree_rank(const struct tree *tree, int place)
 {
+    assert(place >= 0 && place < tree->count);
     const struct ckpt_stretch *block = tree->block;
     if (tree->start < 0)
         return place == 0 ? block->reader : block->takers[place - 1];
@@ -182,6 +183,7 @@ static bool has_room(const struct exchange *x, const struct round *round,
 static void add_slot(struct exchange *x, struct round *round,
                      const struct tree *tree, int place)
 {
+    assert(round->count < SLOTS && place >= 0 && place < tree->count);
     const struct ckpt_stretch *block = tree->block;
     struct slot *slot = &round->slots[round->count++];
     *slot = (struct slot){

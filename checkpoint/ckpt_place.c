@@ -81,6 +81,7 @@ bool ckpt_place_touches(int dims, const int64_t *shape,
                         const struct ckpt_part *stored, int64_t first,
                         int64_t end, const struct ckpt_part *wanted)
 {
+    assert(first >= 0);
     struct runs have = runs_of(stored, dims, shape);
     struct runs want = runs_of(wanted, dims, shape);
     if (first >= end || have.count == 0 || want.count == 0 ||
@@ -149,6 +150,7 @@ static enum err copy_run(const struct ckpt_place *place,
 enum err ckpt_place_copy(const struct ckpt_place *place, int64_t first,
                          int64_t end, const void *elements)
 {
+    assert(first >= 0);
     struct runs have = runs_of(&place->stored, place->dims, place->shape);
     struct runs want = runs_of(&place->wanted, place->dims, place->shape);
     int64_t size = (int64_t)dtype_bytes(place->stored_dtype);
@@ -228,6 +230,7 @@ void ckpt_place_convert(enum dtype from, const void *source, enum dtype to,
     size_t step = dtype_bytes(from), size = dtype_bytes(to);
     const char *at = source;
     char *out = target;
+    assert(count >= 0);
     assert(ckpt_place_converts(from, to));
     if (from == to) {
         memcpy(target, source, (size_t)count * size);

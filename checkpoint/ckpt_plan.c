@@ -2,6 +2,7 @@
  * is read here: ckpt_exchange.c carries the plan out. */
 #include "checkpoint/ckpt_plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,6 +141,7 @@ static enum err gather_holds(struct ckpt_plan *plan, struct comm *comm,
 static bool want_of(const struct ckpt_plan *plan, int rank, int t,
                     struct ckpt_part *part)
 {
+    assert(t >= 0 && t < plan->manifest->tensor_count);
     const struct want *wants =
         (const struct want *)((const char *)plan->wants + plan->want_at[rank]);
     size_t count = plan->want_bytes[rank] / sizeof *wants;
@@ -169,6 +171,8 @@ static bool want_of(const struct ckpt_plan *plan, int rank, int t,
 
 static bool holds(const struct ckpt_plan *plan, int rank, int shard)
 {
+    assert(rank >= 0 && rank < plan->ranks && shard >= 0);
+    assert(shard < plan->manifest->shard_count);
     size_t shards = (size_t)plan->manifest->shard_count;
     return plan->holds[(size_t)rank * shards + (size_t)shard];
 }
@@ -243,6 +247,7 @@ static int least_busy(const struct ckpt_plan *plan, int shard, const int *ranks,
 static void extend(struct ckpt_plan *plan, int64_t blocks,
                    struct ckpt_stretch *stretch)
 {
+    assert(stretch->private && stretch->taker_count == 1);
     int taker = stretch->takers[0];
     struct ckpt_stretch more;
     while (plan->block < blocks && look_at(plan, plan->block, &more) &&

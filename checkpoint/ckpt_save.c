@@ -78,6 +78,8 @@ enum err ckpt_save_plan(struct ckpt_save *save, struct comm *comm)
 {
     enum err rc = ERR_OK;
     size_t ranks = (size_t)save->ranks;
+    assert(save->ranks == comm_size(comm) && save->rank == comm_rank(comm));
+    assert(save->writers == 0 && save->bytes == 0); /* planned once */
     int64_t *all = calloc(ranks + 2, sizeof *all);
     if (all == NULL)
         rc = err_set(ERR_MEMORY, "checkpoint: out of memory");
@@ -110,6 +112,7 @@ out:
 
 enum err ckpt_save_begin(struct ckpt_save *save)
 {
+    assert(save->rank == 0);
     uint64_t free_bytes;
     ckpt_crash_point("begin", save->rank);
     TRY(ckpt_index_begin(save->run_dir, save->tmp, save->attempt));
@@ -134,6 +137,7 @@ enum err ckpt_save_write(struct ckpt_save *save)
                                            .rank = save->rank,
                                            .ranks = save->ranks,
                                            .attempt = save->attempt };
+    assert(save->record == NULL && save->writer < save->writers);
     if (save->writer < 0)
         return ERR_OK;
     ckpt_shard_name(save->writer, save->writers, CKPT_SHARD_FOLDER_FILES, file);
@@ -206,6 +210,7 @@ static void tidy(const struct ckpt_save *save)
 
 enum err ckpt_save_commit(struct ckpt_save *save)
 {
+    assert(save->rank == 0);
     ckpt_crash_point("records-gathered", save->rank);
     TRY(seal(save));
     ckpt_crash_point("manifest-written", save->rank);

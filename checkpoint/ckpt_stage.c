@@ -57,6 +57,8 @@ static size_t copy_blocks(char *to, const char *from, size_t bytes)
 void ckpt_stage_copy(void *to, const void *from, size_t bytes)
 {
     assert((uintptr_t)to % CKPT_STAGE_ALIGN == 0);
+    assert((char *)to + bytes <= (const char *)from ||
+           (const char *)from + bytes <= (char *)to);
     size_t done = copy_blocks(to, from, bytes);
     if (bytes > done)
         memcpy((char *)to + done, (const char *)from + done, bytes - done);

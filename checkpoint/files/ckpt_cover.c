@@ -8,6 +8,7 @@
  * all. */
 #include "checkpoint/files/ckpt_cover.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -26,6 +27,7 @@ int ckpt_cover_boxes(const struct ckpt_part *part, int dims,
         boxes[0] = *part;
         return ckpt_part_elements(part, dims) > 0;
     }
+    assert(dims >= 1 && dims <= CKPT_DIMS_MAX);
     stride[dims - 1] = 1;
     for (int d = dims - 1; d > 0; d--)
         stride[d - 1] = stride[d] * shape[d];

@@ -40,6 +40,7 @@ void ckpt_h5_put(struct ckpt_h5 *file, const void *data, size_t bytes)
 /* The machine is little-endian, as is the file. */
 void ckpt_h5_number(struct ckpt_h5 *file, uint64_t value, size_t bytes)
 {
+    assert(bytes <= sizeof value);
     ckpt_h5_put(file, &value, bytes);
 }
 
@@ -51,12 +52,14 @@ void ckpt_h5_zeros(struct ckpt_h5 *file, size_t bytes)
 
 void ckpt_h5_set(struct ckpt_h5 *file, size_t at, uint64_t value, size_t bytes)
 {
+    assert(file->failed || at + bytes <= file->bytes);
     if (!file->failed)
         memcpy(file->data + at, &value, bytes);
 }
 
 void ckpt_h5_checksum(struct ckpt_h5 *file, size_t begin)
 {
+    assert(file->failed || begin <= file->bytes);
     if (!file->failed)
         ckpt_h5_number(
             file, ckpt_lookup3(file->data + begin, file->bytes - begin), 4);

@@ -3,6 +3,7 @@
  * file of a checkpoint is written here. */
 #include "checkpoint/files/ckpt_index.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -45,6 +46,7 @@ enum err ckpt_index_path(char out[FSIO_PATH_MAX], const char *run_dir,
 enum err ckpt_index_tmp_path(char out[FSIO_PATH_MAX], const char *run_dir,
                              int64_t step, const char *attempt)
 {
+    assert(step >= 0);
     return fsio_path(out, "%s/checkpoints/%s%s%0*" PRId64 ".%s", run_dir,
                      CKPT_INDEX_TMP_PREFIX, STEP_PREFIX, STEP_DIGITS, step,
                      attempt);
@@ -208,6 +210,7 @@ static enum err move_numbered(const char *from, const char *prefix,
 enum err ckpt_index_discard(const char *run_dir, const char *path)
 {
     char prefix[FSIO_PATH_MAX], trash[FSIO_PATH_MAX];
+    assert(strncmp(path, run_dir, strlen(run_dir)) == 0); /* no other's */
     const char *name = strrchr(path, '/') + 1;
     if (!fsio_exists(path))
         return ERR_OK;
@@ -347,6 +350,7 @@ static enum err commit_over(const char *run_dir, int64_t step, const char *path,
 enum err ckpt_index_commit(const char *run_dir, int64_t step,
                            const char *tmp_path, bool exchange)
 {
+    assert(step >= 0 && strncmp(tmp_path, run_dir, strlen(run_dir)) == 0);
     char path[FSIO_PATH_MAX];
     TRY(ckpt_index_recover(run_dir));
     TRY(ckpt_index_path(path, run_dir, step));
@@ -368,6 +372,7 @@ enum err ckpt_index_commit(const char *run_dir, int64_t step,
 
 enum err ckpt_index_latest_write(const char *run_dir, int64_t step)
 {
+    assert(step >= 0);
     char path[FSIO_PATH_MAX], text[64];
     int length = snprintf(text, sizeof text, "%s%0*" PRId64 "\n", STEP_PREFIX,
                           STEP_DIGITS, step);

@@ -2,6 +2,7 @@
  * few. */
 #include "checkpoint/files/ckpt_index_private.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,7 @@ out:
 static int older_count(const char *run_dir, const int64_t *steps, int count,
                        int keep)
 {
+    assert(keep > 0);
     int good = 0;
     for (int i = count - 1; i >= 0; i--) {
         char path[FSIO_PATH_MAX];
@@ -98,6 +100,7 @@ enum err ckpt_index_prunable(const char *run_dir,
     int64_t *list = NULL;
     int found;
     bool evidence;
+    assert(retention->keep_every >= 0);
     *steps = NULL;
     *count = 0;
     if (retention->keep <= 0)

@@ -192,6 +192,7 @@ bool ckpt_io_is_direct(const struct ckpt_io *io)
  * after a failure, which is told once. */
 static enum err drain(struct ckpt_io *io, int left)
 {
+    assert(left >= 0 && io->count >= 0 && io->count <= CKPT_IO_QUEUE);
     while (io->count > (io->end.code == ERR_OK ? left : 0))
         pthread_cond_wait(&io->changed, &io->mutex);
     enum err rc = err_again(&io->end);
@@ -202,6 +203,7 @@ static enum err drain(struct ckpt_io *io, int left)
 enum err ckpt_io_start(struct ckpt_io *io, void *data, size_t bytes,
                        int64_t offset)
 {
+    assert(bytes > 0 && offset >= 0);
     if (!io->threaded)
         TRY(thread_start(io));
     pthread_mutex_lock(&io->mutex);

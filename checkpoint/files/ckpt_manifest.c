@@ -22,6 +22,7 @@
 enum err ckpt_manifest_elements(enum dtype dtype, int dims,
                                 const int64_t *shape, int64_t *elements)
 {
+    assert(dims >= 0 && dims <= CKPT_DIMS_MAX);
     int64_t product = 1;
     for (int i = 0; i < dims; i++)
         if (shape[i] < 0 ||
@@ -37,6 +38,7 @@ enum err ckpt_manifest_elements(enum dtype dtype, int dims,
 
 int64_t ckpt_manifest_block_count(int64_t bytes)
 {
+    assert(bytes >= 0);
     return (bytes + CKPT_BLOCK_BYTES - 1) / CKPT_BLOCK_BYTES;
 }
 

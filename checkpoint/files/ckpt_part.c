@@ -2,6 +2,7 @@
  * consecutive elements that they are made of. */
 #include "checkpoint/files/ckpt_part.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 enum err ckpt_part_check(const struct ckpt_part *part, int dims,
@@ -47,6 +48,7 @@ int64_t ckpt_part_elements(const struct ckpt_part *part, int dims)
 static int whole_from(const struct ckpt_part *part, int dims,
                       const int64_t *shape)
 {
+    assert(dims >= 0 && dims <= CKPT_DIMS_MAX);
     int first = dims;
     while (first > 0 && part->extent[first - 1] == shape[first - 1])
         first--;
@@ -72,6 +74,7 @@ int64_t ckpt_part_run_begin(const struct ckpt_part *part, int dims,
 {
     if (!part->boxed)
         return part->begin;
+    assert(run >= 0);
     int64_t begin = 0;
     int64_t stride = 1;
     int whole = whole_from(part, dims, shape);

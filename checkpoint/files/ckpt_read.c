@@ -150,6 +150,7 @@ enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
 static struct block block_at(const struct ckpt_shard *shard, int piece,
                              int64_t index)
 {
+    assert(piece >= 0 && piece < shard->piece_count && index >= 0);
     const struct ckpt_piece *p = &shard->pieces[piece];
     struct block block = { .piece = piece, .index = index };
     block.begin = p->offset + index * CKPT_BLOCK_BYTES;
@@ -186,6 +187,7 @@ static int64_t align_up(int64_t offset)
 static void plan_span(const struct ckpt_shard *shard, struct block first,
                       int64_t limit, struct span *span)
 {
+    assert(first.begin >= 0);
     span->begin = align_down(first.begin);
     do {
         span->end = align_up(first.end);
@@ -243,6 +245,7 @@ static enum err finish(struct ckpt_read *reader, const struct span *span)
 static enum err fetch(struct ckpt_read *reader, const struct block *block,
                       int64_t limit)
 {
+    assert(reader->shard >= 0 && reader->io != NULL); /* open before */
     const struct ckpt_shard *shard = &reader->manifest->shards[reader->shard];
     struct span pending = reader->ahead;
     if (holds(&reader->now, block))

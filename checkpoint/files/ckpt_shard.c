@@ -61,6 +61,7 @@ out:
 void ckpt_shard_name(int number, int count, int folder_files,
                      char name[CKPT_FILE_BYTES])
 {
+    assert(number >= 0 && number < count && folder_files > 0);
     char folder[32] = "";
     if (count > folder_files)
         snprintf(folder, sizeof folder, "shards/%03d/", number / folder_files);
@@ -119,6 +120,7 @@ static enum err put_frame(struct writer *w, int64_t begin, int64_t end)
 {
     struct ckpt_shard *shard = w->shard;
     int64_t crc_bytes = shard->block_count * (int64_t)sizeof shard->blocks[0];
+    assert(begin >= 0 && begin <= end);
     while (begin < end) {
         int64_t bytes = end - begin;
         if (bytes > FRAME_READ_BYTES)
@@ -136,6 +138,7 @@ static enum err put_frame(struct writer *w, int64_t begin, int64_t end)
 /* Cuts data into equal steps of whole pages, except for the last one. */
 static int64_t step_of(int64_t bytes)
 {
+    assert(bytes > 0);
     int64_t steps = (bytes + WRITE_BYTES - 1) / WRITE_BYTES;
     int64_t pages = bytes / steps / CKPT_IO_ALIGN + 1;
     return pages * CKPT_IO_ALIGN;
@@ -250,6 +253,7 @@ enum err ckpt_shard_write(const char *dir, const char *file,
                              .items = items,
                              .shard = shard,
                              .fd = -1 };
+    assert(strlen(file) < sizeof shard->file);
     *shard = (struct ckpt_shard){ 0 };
     snprintf(shard->file, sizeof shard->file, "%s", file);
     TRY(fsio_path(part, "%s/%s.part", dir, file));

@@ -77,9 +77,12 @@ static enum err flush(struct ckpt_stream *stream)
 {
     if (stream->filled == 0)
         return ERR_OK;
+    assert(stream->filled <= CKPT_STREAM_BUFFER_BYTES);
+    assert((stream->at - stream->filled) % CKPT_IO_ALIGN == 0);
     char *buffer = stream->buffers[stream->current];
     int64_t padded =
         (stream->filled + CKPT_IO_ALIGN - 1) / CKPT_IO_ALIGN * CKPT_IO_ALIGN;
+    assert(padded == stream->filled || stream->at == stream->bytes);
     memset(buffer + stream->filled, 0, (size_t)(padded - stream->filled));
     TRY(ckpt_io_start(stream->io, buffer, (size_t)padded,
                       stream->at - stream->filled));
@@ -107,6 +110,7 @@ enum err ckpt_stream_put(struct ckpt_stream *stream, const void *data,
                          int64_t bytes)
 {
     const char *from = data;
+    assert(bytes >= 0);
     assert(bytes <= stream->bytes - stream->at);
     while (bytes > 0) {
         int64_t part = direct_bytes(stream, from, bytes);

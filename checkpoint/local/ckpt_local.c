@@ -3,6 +3,7 @@
  * ckpt_redundancy.h lists. */
 #include "checkpoint/local/ckpt_local.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -79,6 +80,7 @@ static enum err share_manifest(struct comm *comm, int64_t step, int64_t mine,
 
 static bool has_shard(const struct ckpt_local *local, int shard)
 {
+    assert(shard >= 0 && shard < local->manifest->shard_count);
     char path[FSIO_PATH_MAX];
     struct stat status;
     const struct ckpt_shard *want = &local->manifest->shards[shard];
@@ -92,6 +94,7 @@ static enum err take_stock(struct comm *comm, struct ckpt_local *local,
                            bool same, bool *whole)
 {
     enum err rc = ERR_OK;
+    assert(local->holds == NULL);
     size_t count = (size_t)local->manifest->shard_count;
     int64_t *holders = calloc(count + 1, sizeof *holders);
     local->holds = calloc(count + 1, sizeof *local->holds);

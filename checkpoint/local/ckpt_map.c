@@ -3,6 +3,7 @@
  * ckpt_io.c. */
 #include "checkpoint/local/ckpt_map.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -28,6 +29,7 @@ enum err ckpt_map_file(const char *path, int64_t bytes, bool make,
     enum err rc = ERR_OK;
     int failed = 0;
     int fd = -1;
+    assert(bytes > 0);
     *out = (struct ckpt_map){ 0 };
     if (make)
         TRY_OUT(make_parent(path));

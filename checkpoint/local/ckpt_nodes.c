@@ -1,6 +1,7 @@
 /* Which ranks are on which node, as copies and parity need it. */
 #include "checkpoint/local/ckpt_nodes.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ void ckpt_nodes_free(struct ckpt_nodes *nodes)
 
 int ckpt_nodes_rank_at(const struct ckpt_nodes *nodes, int node, int place)
 {
+    assert(node >= 0 && node < nodes->count && place >= 0);
     int r = nodes->lowest[node];
     int at = place % nodes->ranks[node];
     while (nodes->node[r] != node || nodes->place[r] != at)

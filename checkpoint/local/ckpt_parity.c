@@ -40,6 +40,7 @@ enum err ckpt_parity_path(char out[FSIO_PATH_MAX], const char *dir,
 int64_t ckpt_parity_chunk_bytes(const struct ckpt_parity *parity,
                                 const struct ckpt_manifest *manifest)
 {
+    assert(parity->members >= 2 && parity->members <= CKPT_PARITY_MEMBERS_MAX);
     int64_t largest = 0;
     for (int m = 0; m < parity->members; m++) {
         int shard = parity->shards[m];
@@ -51,12 +52,15 @@ int64_t ckpt_parity_chunk_bytes(const struct ckpt_parity *parity,
 
 int ckpt_parity_chunk(const struct ckpt_parity *parity, int of, int to)
 {
+    assert(of >= 0 && of < parity->members);
+    assert(to >= 0 && to < parity->members);
     assert(of != to);
     return (to - of - 1 + parity->members) % parity->members;
 }
 
 int64_t ckpt_parity_inside(int64_t shard_bytes, int64_t offset, int64_t bytes)
 {
+    assert(bytes >= 0);
     int64_t left = shard_bytes - offset;
     if (left < 0)
         return 0;
@@ -121,6 +125,8 @@ static uint32_t head_crc(const void *file, const struct ckpt_parity *parity)
 
 void ckpt_parity_seal(const struct ckpt_parity *parity, void *file)
 {
+    assert(parity->bytes > 0 && parity->member >= 0);
+    assert(parity->member < parity->members);
     char *data = (char *)file + ckpt_parity_offset(parity);
     struct head head = { .manifest_crc = parity->manifest_crc,
                          .step = parity->step,

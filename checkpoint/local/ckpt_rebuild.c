@@ -2,6 +2,7 @@
  * parity, and which ranks do it. ckpt_rebuild_chain.c does it. */
 #include "checkpoint/local/ckpt_rebuild.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -131,6 +132,7 @@ static bool is_able(const struct ckpt_rebuild_run *b, int number,
 static int choose_rank(const struct ckpt_rebuild_run *b,
                        const struct ckpt_rebuild_job *job, int member)
 {
+    assert(member >= 0 && member < job->parity.members);
     int able = 0;
     for (int o = 0; o < b->offer_count; o++)
         able += is_able(b, o, job, member);

@@ -82,6 +82,7 @@ static int sets_of(const struct ckpt_nodes *nodes, int groups, int group)
 static void fill_set(const struct ckpt_nodes *nodes, int groups, int group,
                      int place, int rank, struct set *set)
 {
+    assert(place >= 0 && group < groups);
     set->parity.members = 0;
     set->parity.member = -1;
     for (int n = group; n < nodes->count; n += groups) {
@@ -190,6 +191,7 @@ out:
 static int64_t segment_at(const struct set *set, int of, int to, int number,
                           int64_t *offset)
 {
+    assert(number >= 0 && number < set->rounds);
     int64_t within = number * set->segment;
     int64_t chunk = ckpt_parity_chunk(&set->parity, of, to);
     *offset = chunk * set->parity.bytes + within;
@@ -275,6 +277,7 @@ static enum err prepare(struct ckpt_redundancy *self,
 {
     struct ckpt_xor *x = xor_of(self);
     int own = save->shards[comm_rank(self->comm)];
+    assert(x->own.data == NULL); /* released before */
     x->rounds = x->round = 0;
     x->damaged = false;
     if (own >= 0 && x->set_count > 0)
@@ -296,6 +299,7 @@ static enum err prepare(struct ckpt_redundancy *self,
 
 static char *slot(const struct set *set, int segment, int member)
 {
+    assert(segment >= 0 && segment < set->rounds);
     return set->windows[segment % WINDOWS] + member * set->segment;
 }
 

@@ -35,6 +35,7 @@ struct reshard {
 /* Where the share of `rank` begins in the payload. */
 static int64_t share_begin(const struct reshard *reshard, int rank)
 {
+    assert(rank >= 0 && rank <= reshard->ranks);
     int64_t bytes = reshard->manifest->bytes;
     int64_t ranks = reshard->ranks;
     return bytes / ranks * rank + bytes % ranks * rank / ranks;
@@ -95,6 +96,7 @@ static enum err write_shard(struct reshard *reshard, int rank, int writer)
                                            .rank = rank,
                                            .ranks = reshard->ranks,
                                            .attempt = "reshard" };
+    assert(writer >= 0 && writer < reshard->writers);
     char file[sizeof shard.file];
     snprintf(file, sizeof file, "shard-%05d-of-%05d.h5", writer,
              reshard->writers);

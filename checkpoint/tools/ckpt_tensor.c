@@ -185,6 +185,7 @@ static enum err copy_bytes(struct ckpt_tensor_reader *reader,
                            const struct placed *placed, int64_t from,
                            int64_t bytes, char *to)
 {
+    assert(from >= 0 && from + bytes <= placed->piece->bytes);
     while (bytes > 0) {
         const char *data;
         int64_t at = from % CKPT_BLOCK_BYTES;
