@@ -52,7 +52,8 @@ struct mds_index {
 enum err mds_index_read(const char *folder, struct mds_index **out);
 void mds_index_destroy(struct mds_index *index);
 
-/* One more checksum of a shard, which is copied. `name` is known. */
+/* One more checksum of a shard, which is copied; of a name that is known here
+ * ERR_DATA unless `hex` has its form. */
 enum err mds_index_add_hash(struct mds_shard_info *info, const char *name,
                             const char *hex);
 
