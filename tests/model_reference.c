@@ -23,7 +23,7 @@ static double bf16(double x)
 static double rounded(struct run *run, double x)
 {
     struct model_reference_rounding *rounding = run->reference->rounding;
-    if (!run->config->norm_low_precision)
+    if (!model_norm_is_low(run->config->norm))
         return x;
     if (rounding == NULL)
         return bf16(x);
@@ -50,7 +50,7 @@ static void norm(struct run *run, int64_t width, const double *x,
         y[i] = rounded(run, x[i]);
         mean += y[i] / (double)width;
     }
-    if (run->config->norm == MODEL_NORM_RMSNORM)
+    if (model_norm_is_rms(run->config->norm))
         mean = 0.0;
     for (int64_t i = 0; i < width; i++)
         squares += (y[i] - mean) * (y[i] - mean) / (double)width;

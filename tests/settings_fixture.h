@@ -12,6 +12,9 @@
 #include "src/base/units.h"
 #include "tests/tap.h"
 
+enum kind { ADAMW, LION, SGD };
+static const char *const kind_names[] = { "adamw", "lion", "sgd", NULL };
+
 struct values {
     char name[SETTINGS_TEXT_BYTES];
     int64_t batch;
@@ -19,7 +22,7 @@ struct values {
     double lr;
     double decay;
     bool resume;
-    char kind[SETTINGS_TEXT_BYTES];
+    enum kind kind;
     char data[SETTINGS_TEXT_BYTES];
     char cache[SETTINGS_TEXT_BYTES];
     struct duration length;
@@ -29,24 +32,26 @@ struct values {
 
 /* "train" is interleaved with others on purpose. */
 static const struct setting schema[] = {
-    { "name", SETTING_STRING, AT(name), "run", 0, 0, NULL, "name of the run" },
+    { "name", SETTING_STRING, AT(name), "run", 0, 0, NULL, "name of the run",
+      0 },
     { "train.global_batch", SETTING_INT, AT(batch), "256", 1, 65536, NULL,
-      "samples per step" },
+      "samples per step", 0 },
     { "data.path", SETTING_PATH, AT(data), NULL, 0, 0, NULL,
-      "folder of the data set" },
+      "folder of the data set", 0 },
     { "train.optimizer.lr", SETTING_FLOAT, AT(lr), "1e-3", 0, 10, NULL,
-      "peak learning rate" },
+      "peak learning rate", 0 },
     { "train.optimizer.decay", SETTING_FLOAT, AT(decay), "0", 0, 1e300, NULL,
-      "weight decay" },
-    { "data.cache", SETTING_PATH, AT(cache), "", 0, 0, NULL, "cache folder" },
+      "weight decay", 0 },
+    { "data.cache", SETTING_PATH, AT(cache), "", 0, 0, NULL, "cache folder",
+      0 },
     { "train.max_tokens", SETTING_INT, AT(tokens), "-1", 0, 0, NULL,
-      "limit in tokens" },
+      "limit in tokens", 0 },
     { "train.resume", SETTING_BOOL, AT(resume), "true", 0, 0, NULL,
-      "go on from the newest checkpoint" },
+      "go on from the newest checkpoint", 0 },
     { "train.optimizer.kind", SETTING_CHOICE, AT(kind), "adamw", 0, 0,
-      "adamw|lion|sgd", "algorithm" },
+      kind_names, "algorithm", 0 },
     { "train.max_duration", SETTING_DURATION, AT(length), "60ba", 0, 0, NULL,
-      "length of the run" },
+      "length of the run", 0 },
 };
 
 enum { COUNT = sizeof schema / sizeof *schema };

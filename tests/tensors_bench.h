@@ -44,6 +44,13 @@ static inline void note(struct bench *b, enum err rc)
 }
 
 /* A point counts when it holds on every rank. */
+static inline const char *way_name(enum comm_exchange way)
+{
+    return way == EXCHANGE_ANY      ? "any"
+           : way == EXCHANGE_DIRECT ? "direct"
+                                    : comm_exchange_names[way];
+}
+
 static inline void everywhere(struct comm *comm, bool pass, const char *way,
                               const char *what)
 {

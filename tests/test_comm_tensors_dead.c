@@ -10,16 +10,17 @@
 #define VICTIM 2
 
 static const struct {
-    const char *what, *way;
+    const char *what;
+    enum comm_exchange way;
     int signal;
     bool computes; /* and the host would not wait for anything */
 } cases[] = {
-    { "direct, killed", "direct", SIGKILL, false },
-    { "staged, killed", "staged", SIGKILL, false },
-    { "staged, stopped", "staged", SIGSTOP, false },
-    { "nccl, killed", "nccl", SIGKILL, false },
-    { "nccl, stopped", "nccl", SIGSTOP, false },
-    { "nccl, stopped, much to compute", "nccl", SIGSTOP, true },
+    { "direct, killed", EXCHANGE_DIRECT, SIGKILL, false },
+    { "staged, killed", EXCHANGE_STAGED, SIGKILL, false },
+    { "staged, stopped", EXCHANGE_STAGED, SIGSTOP, false },
+    { "nccl, killed", EXCHANGE_NCCL, SIGKILL, false },
+    { "nccl, stopped", EXCHANGE_NCCL, SIGSTOP, false },
+    { "nccl, stopped, much to compute", EXCHANGE_NCCL, SIGSTOP, true },
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -58,8 +59,8 @@ out:
 static enum err act(struct comm *comm, int number)
 {
     struct bench b = { .comm = comm, .memory = &deferred_memory };
-    const char *way = cases[number].way;
-    if (strcmp(way, "direct") == 0)
+    enum comm_exchange way = cases[number].way;
+    if (way == EXCHANGE_DIRECT)
         b.memory = &kernel_memory_cpu;
     deferred.name = "0000:01:00.0";
     nccl_fake.busy = 2;

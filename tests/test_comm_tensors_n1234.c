@@ -20,13 +20,13 @@ static void test_steps(struct bench *b)
 }
 
 static void test_way(struct comm *comm, const struct kernel_memory *memory,
-                     const char *way, const char *want)
+                     enum comm_exchange way, const char *want)
 {
     struct bench b = { .comm = comm, .memory = memory };
     if (memory->stream_create(false, &b.stream) != ERR_OK ||
         memory->tensors_create(ROOM, &b.device) != ERR_OK ||
         memory->host_create(ROOM, &b.host) != ERR_OK) {
-        tap_ok(false, "%s: %s", way, err_text());
+        tap_ok(false, "%s: %s", way_name(way), err_text());
         return;
     }
     enum err rc = comm_tensors_create_lent(comm, memory, b.stream, way,
@@ -34,7 +34,7 @@ static void test_way(struct comm *comm, const struct kernel_memory *memory,
     everywhere(comm,
                rc == ERR_OK && strcmp(comm_tensors_way(b.tensors), want) == 0 &&
                    comm_size(comm_tensors_comm(b.tensors)) == comm_size(comm),
-               way, want);
+               way_name(way), want);
     if (rc != ERR_OK) {
         tap_note("%s", err_text());
         return;
@@ -52,15 +52,14 @@ static void test_refused(struct comm *comm)
 {
     static const struct {
         bool device;
-        const char *way;
+        enum comm_exchange way;
         enum err rc;
         const char *text;
     } cases[] = {
-        { false, "pigeon", ERR_USAGE, "exchange 'pigeon' is unknown" },
-        { true, "direct", ERR_UNSUPPORTED, "in the device's memory" },
-        { false, "staged", ERR_UNSUPPORTED, "in the host's memory" },
-        { false, "nccl", ERR_UNSUPPORTED, "in the host's memory" },
-        { true, "nccl", ERR_UNSUPPORTED, "does not know this device" },
+        { true, EXCHANGE_DIRECT, ERR_UNSUPPORTED, "in the device's memory" },
+        { false, EXCHANGE_STAGED, ERR_UNSUPPORTED, "in the host's memory" },
+        { false, EXCHANGE_NCCL, ERR_UNSUPPORTED, "in the host's memory" },
+        { true, EXCHANGE_NCCL, ERR_UNSUPPORTED, "does not know this device" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct kernel_memory memory = kernel_memory_cpu; /* no identify */
@@ -71,7 +70,7 @@ static void test_refused(struct comm *comm)
         everywhere(comm,
                    rc == cases[i].rc && tensors == NULL &&
                        strstr(err_text(), cases[i].text) != NULL,
-                   cases[i].way, "is refused");
+                   way_name(cases[i].way), "is refused");
     }
 }
 
@@ -86,7 +85,7 @@ static void test_without(struct comm *comm, const struct kernel_memory *memory,
     snprintf(who, sizeof who, "rank %d (%s): ", lacks, comm_host(comm, lacks));
     enum err rc = memory->stream_create(false, &stream);
     if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, memory, stream, "auto",
+        rc = comm_tensors_create_lent(comm, memory, stream, EXCHANGE_AUTO,
                                       &nccl_fake_library, &tensors);
     bool told = rc == ERR_UNSUPPORTED && tensors == NULL &&
                 strstr(err_text(), who) != NULL &&
@@ -96,10 +95,11 @@ static void test_without(struct comm *comm, const struct kernel_memory *memory,
         tap_note("%s: %s", err_name(rc), err_text());
     everywhere(comm, told, "auto", why);
     memory->stream_destroy(stream);
-    test_way(comm, memory, "any", "staged");
+    test_way(comm, memory, EXCHANGE_ANY, "staged");
 }
 
-static void test_label(struct comm *comm, const char *way, const char *want)
+static void test_label(struct comm *comm, enum comm_exchange way,
+                       const char *want)
 {
     struct comm_tensors *tensors = NULL;
     char label[32] = "";
@@ -111,7 +111,7 @@ static void test_label(struct comm *comm, const char *way, const char *want)
     if (rc == ERR_OK)
         comm_tensors_label(tensors, label, sizeof label);
     everywhere(comm, strcmp(label, comm_size(comm) > 1 ? want : "none") == 0,
-               way, label);
+               way_name(way), label);
     comm_tensors_destroy(tensors);
     deferred_memory.stream_destroy(stream);
 }
@@ -135,13 +135,14 @@ static void test_nccl(struct comm *comm)
         test_without(comm, &unknown, 0, "does not know this device");
     }
     deferred.name = names[comm_rank(comm) % 4];
-    test_label(comm, "nccl", "nccl 2.28.9");
-    test_label(comm, "staged", "staged");
+    test_label(comm, EXCHANGE_NCCL, "nccl 2.28.9");
+    test_label(comm, EXCHANGE_STAGED, "staged");
     for (int i = 0; i < 6; i++) {
         deferred.eager = (enum deferred_eager)(i % 3);
         nccl_fake.busy = i < 3 ? 0 : 3;
         test_way(comm, &deferred_memory,
-                 i == 0 && comm_size(comm) > 1 ? "auto" : "nccl", "nccl");
+                 i == 0 && comm_size(comm) > 1 ? EXCHANGE_AUTO : EXCHANGE_NCCL,
+                 "nccl");
     }
     everywhere(comm,
                nccl_fake.alive == 0 && nccl_fake.aborts == 0 &&
@@ -160,10 +161,10 @@ int main(int argc, char **argv)
     if (comm_rank(comm) > 0)
         tap_silence();
     test_refused(comm);
-    test_way(comm, &kernel_memory_cpu, "auto", "direct");
+    test_way(comm, &kernel_memory_cpu, EXCHANGE_AUTO, "direct");
     for (int i = 0; i < 3; i++) {
         deferred.eager = (enum deferred_eager)i;
-        test_way(comm, &deferred_memory, "staged", "staged");
+        test_way(comm, &deferred_memory, EXCHANGE_STAGED, "staged");
     }
     test_nccl(comm);
     comm_destroy(comm);

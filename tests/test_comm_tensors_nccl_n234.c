@@ -14,8 +14,9 @@ static void test_ahead(struct comm *comm)
     enum err rc = deferred_memory.stream_create(false, &b.stream);
     rc |= deferred_memory.tensors_create(ROOM, &b.device);
     if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream, "nccl",
-                                      &nccl_fake_library, &b.tensors);
+        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream,
+                                      EXCHANGE_NCCL, &nccl_fake_library,
+                                      &b.tensors);
     everywhere(comm, rc == ERR_OK, "nccl", "begins");
     everywhere(comm,
                nccl_fake.groups == 1 && nccl_fake.met == size - 1 &&
@@ -51,7 +52,7 @@ static bool run_op(void *argument)
     return true;
 }
 
-static int most_waiting(struct comm *comm, const char *way, int ahead)
+static int most_waiting(struct comm *comm, enum comm_exchange way, int ahead)
 {
     struct comm_tensors *tensors = NULL;
     int waiting = 0, most = -1;
@@ -75,10 +76,11 @@ static int most_waiting(struct comm *comm, const char *way, int ahead)
 
 static void test_pace(struct comm *comm)
 {
-    everywhere(comm, most_waiting(comm, "nccl", 16) == 16, "nccl",
+    everywhere(comm, most_waiting(comm, EXCHANGE_NCCL, 16) == 16, "nccl",
                "16 portions ahead and no more");
-    everywhere(comm, most_waiting(comm, "nccl", 1) == 1, "nccl", "1 ahead");
-    everywhere(comm, most_waiting(comm, "staged", 1) == 99, "staged",
+    everywhere(comm, most_waiting(comm, EXCHANGE_NCCL, 1) == 1, "nccl",
+               "1 ahead");
+    everywhere(comm, most_waiting(comm, EXCHANGE_STAGED, 1) == 99, "staged",
                "as far ahead as may be");
 }
 
@@ -98,9 +100,9 @@ static void test_bad_start(struct comm *comm)
         struct comm_tensors *tensors;
         if (comm_rank(comm) == comm_size(comm) - 1)
             nccl_fake.start_result = cases[i].result;
-        enum err rc =
-            comm_tensors_create_lent(comm, &deferred_memory, stream, "nccl",
-                                     &nccl_fake_library, &tensors);
+        enum err rc = comm_tensors_create_lent(comm, &deferred_memory, stream,
+                                               EXCHANGE_NCCL,
+                                               &nccl_fake_library, &tensors);
         everywhere(comm,
                    rc == cases[i].rc && tensors == NULL &&
                        strstr(err_text(), "NCCL: starting: another") != NULL,
@@ -139,8 +141,9 @@ static void test_bad_greeting(struct comm *comm, int result, enum err want)
     nccl_fake.groups_good = 0;
     nccl_fake.error_result = last ? result : COMM_NCCL_SUCCESS;
     if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, &deferred_memory, stream, "nccl",
-                                      &nccl_fake_library, &tensors);
+        rc = comm_tensors_create_lent(comm, &deferred_memory, stream,
+                                      EXCHANGE_NCCL, &nccl_fake_library,
+                                      &tensors);
     everywhere(comm,
                rc == want && tensors == NULL && nccl_fake.alive == 0 &&
                    nccl_fake.aborts == 1 &&
@@ -187,8 +190,9 @@ static void test_error(struct comm *comm, int which, int groups)
     rc |= deferred_memory.tensors_create(ROOM, &b.device);
     rc |= deferred_memory.host_create(ROOM, &b.host);
     if (rc == ERR_OK)
-        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream, "nccl",
-                                      &nccl_fake_library, &b.tensors);
+        rc = comm_tensors_create_lent(comm, &deferred_memory, b.stream,
+                                      EXCHANGE_NCCL, &nccl_fake_library,
+                                      &b.tensors);
     everywhere(comm, rc == ERR_OK, "nccl", "begins");
     for (int turn = 0; rc == ERR_OK && turn < 40; turn++) {
         begin(&b);

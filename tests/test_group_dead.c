@@ -12,19 +12,20 @@
 #define ROOM ((size_t)4096)
 
 static const struct {
-    const char *what, *way;
+    const char *what;
+    enum comm_exchange way;
     int degree;
     int victim;
     int signal;
 } cases[] = {
-    { "a ring of 4, stopped", "direct", 4, 3, SIGSTOP },
-    { "a ring of 4, killed", "direct", 4, 1, SIGKILL },
-    { "rings of 2, stopped", "direct", 2, 0, SIGSTOP },
-    { "rings of 2, killed", "direct", 2, 3, SIGKILL },
-    { "staged rings of 2, stopped", "staged", 2, 1, SIGSTOP },
-    { "a ring of 4 by NCCL, killed", "nccl", 4, 1, SIGKILL },
-    { "a ring of 4 by NCCL, stopped", "nccl", 4, 2, SIGSTOP },
-    { "rings of 2 by NCCL, stopped", "nccl", 2, 0, SIGSTOP },
+    { "a ring of 4, stopped", EXCHANGE_DIRECT, 4, 3, SIGSTOP },
+    { "a ring of 4, killed", EXCHANGE_DIRECT, 4, 1, SIGKILL },
+    { "rings of 2, stopped", EXCHANGE_DIRECT, 2, 0, SIGSTOP },
+    { "rings of 2, killed", EXCHANGE_DIRECT, 2, 3, SIGKILL },
+    { "staged rings of 2, stopped", EXCHANGE_STAGED, 2, 1, SIGSTOP },
+    { "a ring of 4 by NCCL, killed", EXCHANGE_NCCL, 4, 1, SIGKILL },
+    { "a ring of 4 by NCCL, stopped", EXCHANGE_NCCL, 4, 2, SIGSTOP },
+    { "rings of 2 by NCCL, stopped", EXCHANGE_NCCL, 2, 0, SIGSTOP },
 };
 #define CASES (int)(sizeof cases / sizeof cases[0])
 
@@ -56,9 +57,9 @@ static enum err compute(struct comm *comm, int number)
     struct arena tensors;
     void *stream, *come;
     bool victim = comm_rank(comm) == cases[number].victim;
-    const char *way = cases[number].way;
+    enum comm_exchange way = cases[number].way;
     const struct kernel_memory *memory =
-        strcmp(way, "direct") == 0 ? &kernel_memory_cpu : &deferred_memory;
+        way == EXCHANGE_DIRECT ? &kernel_memory_cpu : &deferred_memory;
     deferred.name = "0000:01:00.0";
     nccl_fake.busy = 1;
     TRY_OUT(comm_duplicate(comm, &nccl_fake.comm));
@@ -78,8 +79,8 @@ static enum err compute(struct comm *comm, int number)
     if (rc == ERR_OK && memory->device)
         rc = comm_tensors_reach(talk, come, 0.0);
     if (rc == ERR_OK) /* of a group that is whole; NCCL tells it all */
-        rc = strcmp(way, "nccl") == 0 ? comm_tensors_settle(talk, 0.0)
-                                      : comm_barrier(comm);
+        rc = way == EXCHANGE_NCCL ? comm_tensors_settle(talk, 0.0)
+                                  : comm_barrier(comm);
     if (rc != ERR_OK)
         rc = group_roll_call(group, rc);
 out:

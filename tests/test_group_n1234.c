@@ -136,8 +136,8 @@ int main(int argc, char **argv)
     struct comm *comm;
     struct comm_tensors *talk;
     if (comm_create("auto", &argc, &argv, 60.0, &comm) != ERR_OK ||
-        comm_tensors_create(comm, &kernel_memory_cpu, NULL, "auto", &talk) !=
-            ERR_OK) {
+        comm_tensors_create(comm, &kernel_memory_cpu, NULL, EXCHANGE_AUTO,
+                            &talk) != ERR_OK) {
         tap_ok(false, "%s", err_text());
         return tap_done();
     }

@@ -59,7 +59,7 @@ static void take_turn(struct bench *b, const struct group_access *group,
     }
 }
 
-static void test_order(struct comm *comm, const char *way, int degree)
+static void test_order(struct comm *comm, enum comm_exchange way, int degree)
 {
     struct bench b = { .comm = comm, .memory = &deferred_memory };
     struct group *group = NULL;
@@ -71,8 +71,8 @@ static void test_order(struct comm *comm, const char *way, int degree)
                                       &nccl_fake_library, &b.tensors);
     if (rc == ERR_OK)
         rc = group_create(comm, b.tensors, degree, &group);
-    everywhere(comm, rc == ERR_OK, way, "begins");
-    everywhere(comm, nccl_fake.alive == (strcmp(way, "nccl") == 0), way,
+    everywhere(comm, rc == ERR_OK, way_name(way), "begins");
+    everywhere(comm, nccl_fake.alive == (way == EXCHANGE_NCCL), way_name(way),
                "one communicator of NCCL at most");
     for (int turn = 0; rc == ERR_OK && turn < 4; turn++) {
         bool last_group =
@@ -104,8 +104,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof eager / sizeof *eager; i++)
         for (int degree = 2; degree <= comm_size(comm); degree *= 2) {
             deferred.eager = eager[i];
-            test_order(comm, "nccl", degree);
-            test_order(comm, "staged", degree);
+            test_order(comm, EXCHANGE_NCCL, degree);
+            test_order(comm, EXCHANGE_STAGED, degree);
         }
     everywhere(comm,
                nccl_fake.alive == 0 && nccl_fake.aborts == 0 &&

@@ -114,9 +114,9 @@ static void test_nccl(const struct memory_plan_input *base)
     input.replica.slots = 64;
     for (int i = 0; i < 3; i++) {
         input.ranks = i == 2 ? 64 : i + 1;
-        input.replica.exchange = "staged";
+        input.replica.exchange = EXCHANGE_STAGED;
         struct memory_plan staged = plan_of(&input);
-        input.replica.exchange = NULL;
+        input.replica.exchange = EXCHANGE_AUTO;
         struct memory_plan plan = plan_of(&input);
         buffers[i] = (int64_t)(plan.total - staged.total);
         tap_ok(plan.host == staged.host &&
@@ -130,7 +130,7 @@ static void test_nccl(const struct memory_plan_input *base)
     input.kernels = base->kernels;
     input.ranks = 2;
     struct memory_plan plan = plan_of(&input);
-    input.replica.exchange = "staged";
+    input.replica.exchange = EXCHANGE_STAGED;
     tap_ok(plan.total == plan_of(&input).total, "without a device none");
 }
 

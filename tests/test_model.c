@@ -26,9 +26,8 @@ static const struct {
       { FOUNDRY, .d_model = 48, .n_heads = 3, .positions = POSITIONS_ALIBI } },
     { "rope", { FOUNDRY, .positions = POSITIONS_ROPE } },
     { "rmsnorm", { FOUNDRY, .norm = MODEL_NORM_RMSNORM } },
-    { "low precision", { FOUNDRY, .norm_low_precision = true } },
-    { "low precision rmsnorm",
-      { FOUNDRY, .norm = MODEL_NORM_RMSNORM, .norm_low_precision = true } },
+    { "low precision", { FOUNDRY, .norm = MODEL_NORM_LOW_LAYERNORM } },
+    { "low precision rmsnorm", { FOUNDRY, .norm = MODEL_NORM_LOW_RMSNORM } },
     { "gelu glu", { FOUNDRY, .ffn = FFN_GLU } },
     { "silu glu", { FOUNDRY, .ffn = FFN_GLU, .activation = MODEL_SILU } },
     { "silu mlp", { FOUNDRY, .activation = MODEL_SILU } },
@@ -70,8 +69,8 @@ static const struct {
     { "all experts", { .experts = 3, .experts_top_k = 3 } },
     { "everything",
       { DBRX, DROPOUTS, .bias = true, .qk_norm = QK_NORM_HEAD,
-        .norm_low_precision = false, .logit_scale = 0.7, .residual_scale = 0.8,
-        .router_jitter = 0.2, .balance_weight = 0.5 } },
+        .logit_scale = 0.7, .residual_scale = 0.8, .router_jitter = 0.2,
+        .balance_weight = 0.5 } },
 };
 
 /* --- one configuration
@@ -81,7 +80,7 @@ static void check_gradient(const struct model_fixture *f,
                            const struct expected *want, const char *name)
 {
     double worst = 0.0;
-    double tolerance = f->config.norm_low_precision ? 2e-2 : 2e-5;
+    double tolerance = model_norm_is_low(f->config.norm) ? 2e-2 : 2e-5;
     int used = 0;
     for (int i = 0; i < want->probe_count; i++) {
         struct probe probe = want->probes[i];
@@ -167,7 +166,7 @@ static void check_single(struct model_fixture *f, const struct kernels *kernels,
     struct model_options options = fixture_options(f, 1);
     struct leaf_loss eval = { NAN, NAN };
     struct model *model = NULL;
-    double tolerance = f->config.norm_low_precision ? 1e-3 : 2e-6;
+    double tolerance = model_norm_is_low(f->config.norm) ? 1e-3 : 2e-6;
     if (!tap_ok(model_create(&f->config, f->params, kernels, &options,
                              &model) == ERR_OK &&
                     fixture_train(f, model, loss),

@@ -55,18 +55,13 @@ static void test_counts(void)
 
 static void test_presets(void)
 {
-    const char *names = model_config_presets();
     struct model_config config;
     int count = 0;
     bool fine = true;
-    for (const char *at = names; *at != '\0'; count++) {
-        char name[32] = "";
-        size_t length = strcspn(at, "|");
-        memcpy(name, at, length < sizeof name ? length : 0);
-        fine &= model_config_preset(name, &config) == ERR_OK &&
-                model_config_check(&config) == ERR_OK;
-        at += length + (at[length] == '|');
-    }
+    for (; model_preset_names[count] != NULL; count++)
+        fine &=
+            model_config_preset(model_preset_names[count], &config) == ERR_OK &&
+            config.preset == count && model_config_check(&config) == ERR_OK;
     tap_ok(fine && count == 15, "all %d presets of the list are valid", count);
 }
 
@@ -202,8 +197,8 @@ static void test_failures(void)
     };
     struct model_config config;
     tap_ok(model_config_preset("mpt-126m", &config) == ERR_USAGE &&
-               strstr(err_text(), "mpt-125m") != NULL,
-           "an unknown preset is refused with the list of names");
+               strstr(err_text(), "'mpt-126m'") != NULL,
+           "an unknown preset is refused by its name");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         (void)model_config_preset("mpt-tiny", &config);
         cases[i].spoil(&config);

@@ -25,7 +25,7 @@ static const struct {
         .tied = true,
         .positions = POSITIONS_ROPE,
         .qk_norm = QK_NORM_FULL,
-        .norm_low_precision = true } },
+        .norm = MODEL_NORM_LOW_LAYERNORM } },
     { "llama",
       { .n_layers = LAYERS,
         .positions = POSITIONS_ROPE,

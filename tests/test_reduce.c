@@ -101,8 +101,8 @@ int main(void)
     struct comm *comm;
     struct comm_tensors *tensors;
     if (comm_create("self", NULL, NULL, 10.0, &comm) != ERR_OK ||
-        comm_tensors_create(comm, &kernel_memory_cpu, NULL, "auto", &tensors) !=
-            ERR_OK) {
+        comm_tensors_create(comm, &kernel_memory_cpu, NULL, EXCHANGE_AUTO,
+                            &tensors) != ERR_OK) {
         tap_ok(false, "create: %s", err_text());
         return tap_done();
     }

@@ -54,7 +54,8 @@ static enum err exchange(struct comm *comm, int number)
     enum place place = victim ? cases[number].place : NOWHERE;
     float *own;
     kernels.add = add_or_end;
-    TRY(comm_tensors_create(comm, kernels.memory, NULL, "auto", &tensors));
+    TRY(comm_tensors_create(comm, kernels.memory, NULL, EXCHANGE_AUTO,
+                            &tensors));
     TRY(reduce_create(comm, tensors, &kernels, &ctx, ELEMENTS, NULL, RANKS,
                       &reduce));
     TRY(weights_create(comm, ELEMENTS, NULL, DTYPE_F32, &weights));

@@ -139,8 +139,8 @@ int main(int argc, char **argv)
         return tap_done();
     }
     if (comm_create("auto", &argc, &argv, 120.0, &comm) != ERR_OK ||
-        comm_tensors_create(comm, &kernel_memory_cpu, NULL, "auto", &tensors) !=
-            ERR_OK) {
+        comm_tensors_create(comm, &kernel_memory_cpu, NULL, EXCHANGE_AUTO,
+                            &tensors) != ERR_OK) {
         tap_ok(false, "create: %s", err_text());
         return tap_done();
     }

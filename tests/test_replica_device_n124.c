@@ -42,7 +42,7 @@ static void test_strategies(struct world *world, enum dtype dtype,
         strategy.options.dtype = dtype;
         strategy.options.optimizer = optimizer;
         strategy.options.exchange =
-            world->kernels->memory->device ? "staged" : NULL;
+            world->kernels->memory->device ? EXCHANGE_STAGED : EXCHANGE_AUTO;
         tap_note("%s, %s, %s", world->kernels->backend, dtype_name(dtype),
                  optimizer->name);
         test_bits(world, &strategy, 5, 2, false);
@@ -89,7 +89,8 @@ static void test_load(struct world *world, const struct strategy *strategy,
     options.leaves = options.sequence_chunks > 1 ? options.sequence_chunks : 1;
     one.leaves = options.leaves;
     options.exact = true;
-    options.exchange = world->kernels->memory->device ? "staged" : NULL;
+    options.exchange =
+        world->kernels->memory->device ? EXCHANGE_STAGED : EXCHANGE_AUTO;
     *world->wrong = 0;
     if (replica_check(&options, world->ranks) != ERR_OK)
         return;
@@ -132,7 +133,7 @@ static void test_rounded(struct world *host, struct world *device)
                                        .slots = 4,
                                        .leaves = 2 };
     for (int i = 0; i < 2; i++) {
-        options.exchange = i == 1 ? "staged" : NULL;
+        options.exchange = i == 1 ? EXCHANGE_STAGED : EXCHANGE_AUTO;
         TRY_OUT(make(worlds[i], host->comm, &options, &replica));
         TRY_OUT(play_batch(worlds[i], replica, &options, NULL, 0, NEVER, NEVER,
                            results[i]));
@@ -157,7 +158,7 @@ static void test_plan(const struct world *world)
     tap_ok(replica_plan(world->params, 2, &options, &wide) == ERR_OK, "a plan");
     options.dtype = DTYPE_BF16;
     tap_ok(replica_plan(world->params, 2, &options, &half) == ERR_OK, "bf16");
-    options.optimizer = optimizer_find("lion");
+    options.optimizer = optimizer_at(1);
     tap_ok(replica_plan(world->params, 2, &options, &lion) == ERR_OK, "lion");
     tap_is_int((int64_t)wide.master, 0, "fp32 weights have no masters");
     tap_is_int(2 * (int64_t)half.weights, (int64_t)wide.weights,

@@ -14,7 +14,7 @@ static void test_defaults(void)
     tap_is_int(v.tokens, -1, "negative where there is no limit");
     tap_ok(v.lr == 1e-3 && v.decay == 0, "numbers");
     tap_ok(v.resume, "boolean");
-    tap_is_str(v.kind, "adamw", "choice");
+    tap_is_int(v.kind, ADAMW, "choice");
     tap_is_str(v.data, "/d", "path");
     tap_is_str(v.cache, "", "an empty path stays empty");
     tap_ok(v.length.value == 60 && v.length.unit == UNIT_BA, "duration");
@@ -55,7 +55,7 @@ static void test_file(void)
     tap_ok(v.lr == 1e-4, "number");
     tap_ok(v.decay == 1, "a whole number is a number");
     tap_ok(!v.resume, "boolean");
-    tap_is_str(v.kind, "lion", "choice");
+    tap_is_int(v.kind, LION, "choice");
     tap_ok(v.length.value == 2 && v.length.unit == UNIT_EP, "duration");
     snprintf(want, sizeof want, "%s/sets/./c4", folder);
     tap_is_str(v.data, want, "path relative to the file");
@@ -170,7 +170,7 @@ static void test_format(void)
         bool same = rc == ERR_OK && strcmp(in.name, out.name) == 0 &&
                     in.batch == out.batch && in.tokens == out.tokens &&
                     in.lr == out.lr && in.decay == out.decay &&
-                    in.resume == out.resume && strcmp(in.kind, out.kind) == 0 &&
+                    in.resume == out.resume && in.kind == out.kind &&
                     strcmp(in.data, out.data) == 0 &&
                     strcmp(in.cache, out.cache) == 0 &&
                     in.length.value == out.length.value &&

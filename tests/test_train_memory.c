@@ -52,18 +52,18 @@ static void test_auto(struct train_settings *s)
     static const int micros[] = { 16, 8, 4, 2, 1 };
     char text[128];
     tap_ok(load("", s) == ERR_OK && s->train.microbatch == 16 &&
-               s->train.microbatch_automatic,
+               s->microbatch_automatic,
            "no limit: the whole slot");
     for (size_t i = 0; i < sizeof micros / sizeof *micros; i++) {
         snprintf(text, sizeof text, "train.microbatch=%d", micros[i]);
-        if (!tap_ok(load(text, s) == ERR_OK && !s->train.microbatch_automatic,
+        if (!tap_ok(load(text, s) == ERR_OK && !s->microbatch_automatic,
                     "given: %d", micros[i]))
             continue;
         snprintf(text, sizeof text, "memory.limit=%zuB", total(s, 1));
         tap_ok(load(text, s) == ERR_OK, "%s: %s", text, err_text());
         tap_is_int(s->train.microbatch, micros[i], "just as much: %d",
                    micros[i]);
-        tap_ok(s->train.microbatch_automatic, "by the program");
+        tap_ok(s->microbatch_automatic, "by the program");
     }
     /* what only several ranks can hold is chosen for as few as can */
     load("parallel.strategy=zero1 train.microbatch=1 model.n_layers=16", s);
@@ -211,12 +211,12 @@ static void test_strategy(struct train_settings *s)
     for (int i = 0; i < 4; i++) {
         size_t limit = i == 0 ? 0 : need[i - 1];
         load("train.microbatch=16", s);
-        tap_is_str(s->parallel.strategy, "auto", "nothing is given");
+        tap_is_int(s->parallel.strategy, REPLICA_AUTO, "nothing is given");
         tap_ok(train_memory_strategy(s, &place, limit, why, sizeof why) ==
                    ERR_OK,
                "%s", why);
-        tap_is_str(s->parallel.strategy, strategies[i == 0 ? 0 : i - 1],
-                   "within %zu bytes", limit);
+        tap_is_str(replica_strategy_names[s->parallel.strategy],
+                   strategies[i == 0 ? 0 : i - 1], "within %zu bytes", limit);
         tap_ok(total(s, 4) <= limit || limit == 0, "it does fit");
         tap_ok(strstr(why, i < 2 ? "sends the least" : "would take") != NULL,
                "and it says why");
@@ -226,17 +226,18 @@ static void test_strategy(struct train_settings *s)
                    ERR_OK &&
                strstr(why, "none fits") != NULL,
            "%s", why);
-    tap_is_str(s->parallel.strategy, "zero3", "none fits: what takes least");
+    tap_is_int(s->parallel.strategy, REPLICA_ZERO3,
+               "none fits: what takes least");
     load("train.microbatch=16 parallel.strategy=zero1", s);
     tap_ok(train_memory_strategy(s, &place, need[2], why, sizeof why) ==
                    ERR_OK &&
                why[0] == '\0',
            "what is given stays");
-    tap_is_str(s->parallel.strategy, "zero1", "what is given stays");
+    tap_is_int(s->parallel.strategy, REPLICA_ZERO1, "what is given stays");
     load("train.microbatch=16 parallel.sequence_chunks=2", s);
     tap_ok(train_memory_strategy(s, &place, 0, why, sizeof why) == ERR_OK,
            "chunks: %s", why);
-    tap_is_str(s->parallel.strategy, "zero2", "chunks need it");
+    tap_is_int(s->parallel.strategy, REPLICA_ZERO2, "chunks need it");
     /* 2 nodes: weights in groups of a node come first */
     place.node_ranks = 2;
     load("train.microbatch=1 model.n_layers=32 parallel.strategy=zero2", s);

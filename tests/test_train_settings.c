@@ -1,11 +1,12 @@
-/* The run's settings: completion, cross-checks, and the hash. */
+/* The run's settings: completion, cross-checks, the hash, and what stays. */
 #include "src/train/train_settings.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/train/train_backend.h"
-#include "tests/tap.h"
+#include "src/train/train_fixed.h"
+#include "tests/data_fixture.h"
 
 #define BASE                                                                   \
     "run.dir=/tmp/x", "data.train=/tmp/y", "train.max_duration=60ba",          \
@@ -155,6 +156,132 @@ static void test_hash(struct train_settings *s)
                cases[i].same ? "keeps" : "changes");
 }
 
+/* What checkpoints of earlier versions have in their state: the hash as
+ * "config_sha256", what stays as "fixed". */
+static const struct {
+    const char *overrides;
+    const char *hash;
+    const char *fixed; /* without the data set's, " written as ' */
+} stored[] = {
+    { "", "5a74b5261ec8f253b258c3473079662c41a26066c2e9f36e35a9bae5bc9ac38d",
+      "{'model.d_model':128,'model.n_heads':4,'model.n_kv_heads':4,"
+      "'model.n_layers':4,'model.vocab_size':320,'model.max_seq_len':128,"
+      "'model.expansion_ratio':4.0,'model.ffn_width':512,"
+      "'model.positions':'learned','model.rope_theta':10000.0,"
+      "'model.alibi_bias_max':8.0,'model.norm':'layernorm',"
+      "'model.norm_eps':1.0000000000000001e-5,'model.qk_norm':'none',"
+      "'model.clip_qkv':0.0,'model.attn_uses_sequence_id':true,"
+      "'model.ffn':'mlp','model.activation':'gelu','model.bias':true,"
+      "'model.tied':true,'model.logit_scale':1.0,'model.residual_scale':1.0,"
+      "'model.dropout_embedding':0.0,'model.dropout_attention':0.0,"
+      "'model.dropout_residual':0.0,'model.init':'kaiming_normal',"
+      "'model.init_std':0.0,'model.init_embedding_std':0.0,'model.experts':0,"
+      "'model.experts_top_k':0,'model.router_jitter':0.0,"
+      "'model.router_normalize':0.0,'model.balance_weight':0.0,"
+      "'memory.compression':'none','data.seq_len':128,'train.global_batch':32,"
+      "'train.microbatch':4,'train.seed':17,'train.precision':'auto',"
+      "'optimizer.name':'adamw','parallel.sequence_chunks':1,"
+      "'parallel.determinism':'elastic','parallel.slots':8}" },
+    { "model.preset=moe-tiny parallel.determinism=run parallel.strategy=zero2 "
+      "memory.compression=int8 memory.checkpoint=ffn model.norm_eps=3e-6 "
+      "parallel.expert_degree=2 optimizer.name=lion scheduler.name=linear "
+      "train.precision=bf16",
+      "985b0231dcaf9595a65ec7a192dcdcf315c127e7991316bc44bd1ba8ddec19f5",
+      "{'model.d_model':128,'model.n_heads':4,'model.n_kv_heads':2,"
+      "'model.n_layers':4,'model.vocab_size':320,'model.max_seq_len':128,"
+      "'model.expansion_ratio':1.0,'model.ffn_width':128,"
+      "'model.positions':'rope','model.rope_theta':500000.0,"
+      "'model.alibi_bias_max':8.0,'model.norm':'layernorm',"
+      "'model.norm_eps':3.0000000000000001e-6,'model.qk_norm':'none',"
+      "'model.clip_qkv':8.0,'model.attn_uses_sequence_id':true,"
+      "'model.ffn':'glu','model.activation':'silu','model.bias':false,"
+      "'model.tied':false,'model.logit_scale':1.0,'model.residual_scale':1.0,"
+      "'model.dropout_embedding':0.0,'model.dropout_attention':0.0,"
+      "'model.dropout_residual':0.0,'model.init':'kaiming_normal',"
+      "'model.init_std':0.0,'model.init_embedding_std':0.0,'model.experts':8,"
+      "'model.experts_top_k':2,'model.router_jitter':0.01,"
+      "'model.router_normalize':1.0,"
+      "'model.balance_weight':0.050000000000000003,"
+      "'memory.compression':'int8','data.seq_len':128,'train.global_batch':32,"
+      "'train.microbatch':4,'train.seed':17,'train.precision':'bf16',"
+      "'optimizer.name':'lion','parallel.sequence_chunks':1,"
+      "'parallel.determinism':'run','parallel.slots':8,"
+      "'memory.checkpoint':'ffn','parallel.expert_degree':2,'ranks':4,"
+      "'parallel.strategy':'zero2','parallel.sequence_degree':1,"
+      "'parallel.reduce_precision':'fp32'}" },
+    { "model.preset=llama-tiny parallel.determinism=fast model.init=small "
+      "model.norm=low_precision_rmsnorm model.qk_norm=head train.clip_norm=0.3 "
+      "parallel.reduce_precision=bf16 scheduler.warmup=5ba train.seed=99",
+      "47ea63e006c1b110f43fb43fcc77059f4ba7928712bfd178bcfcfb933a1beb51",
+      "{'model.d_model':128,'model.n_heads':4,'model.n_kv_heads':2,"
+      "'model.n_layers':4,'model.vocab_size':320,'model.max_seq_len':128,"
+      "'model.expansion_ratio':2.75,'model.ffn_width':352,"
+      "'model.positions':'rope','model.rope_theta':500000.0,"
+      "'model.alibi_bias_max':8.0,'model.norm':'low_precision_rmsnorm',"
+      "'model.norm_eps':1.0000000000000001e-5,'model.qk_norm':'head',"
+      "'model.clip_qkv':0.0,'model.attn_uses_sequence_id':true,"
+      "'model.ffn':'glu','model.activation':'silu','model.bias':false,"
+      "'model.tied':false,'model.logit_scale':1.0,'model.residual_scale':1.0,"
+      "'model.dropout_embedding':0.0,'model.dropout_attention':0.0,"
+      "'model.dropout_residual':0.0,'model.init':'small','model.init_std':0.0,"
+      "'model.init_embedding_std':0.0,'model.experts':0,"
+      "'model.experts_top_k':0,'model.router_jitter':0.0,"
+      "'model.router_normalize':0.0,'model.balance_weight':0.0,"
+      "'memory.compression':'none','data.seq_len':128,'train.global_batch':32,"
+      "'train.microbatch':4,'train.seed':99,'train.precision':'auto',"
+      "'optimizer.name':'adamw','parallel.sequence_chunks':1,"
+      "'parallel.determinism':'fast','parallel.slots':8}" },
+};
+
+static void test_stored(struct train_settings *s)
+{
+    static struct trainer trainer = { .ranks = 4 };
+    const int64_t lengths[] = { 8 };
+    char path[FSIO_PATH_MAX + 8];
+    char hash[65] = "";
+    const char *folder = fixture_folder();
+    fixture_dataset(folder, "data", lengths, 1, 1 << 20, false);
+    snprintf(path, sizeof path, "%s/data", folder);
+    tap_ok(dataset_open(path, &trainer.train_data) == ERR_OK, "a data set");
+    for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++) {
+        tap_ok(load(stored[i].overrides, s) == ERR_OK &&
+                   train_settings_hash(s, hash) == ERR_OK,
+               "stored: %s", stored[i].overrides);
+        tap_is_str(hash, stored[i].hash, "the hash is what it was");
+        trainer.settings = *s;
+        json_t *fixed = train_fixed_state(&trainer);
+        json_object_del(fixed, "data.train");
+        json_object_del(fixed, "tokenizer");
+        char *text = json_dumps(fixed, JSON_COMPACT);
+        for (char *c = text; *c != '\0'; c++)
+            *c = *c == '"' ? '\'' : *c;
+        tap_is_str(text, stored[i].fixed, "and so is what stays");
+        free(text);
+        json_decref(fixed);
+    }
+    dataset_close(trainer.train_data);
+    fsio_remove_tree(folder);
+}
+
+static void test_local(void)
+{
+    static const char *const local[] = {
+        "data.train",        "data.eval",           "hardware.threads",
+        "hardware.backend",  "hardware.kernel_set", "hardware.graphs",
+        "hardware.fallback", "hardware.peak_flops", "log.level"
+    };
+    const size_t count = sizeof local / sizeof local[0];
+    size_t found = 0;
+    for (int i = 0; i < train_settings_count; i++)
+        if ((train_settings_schema[i].flags & SETTING_LOCAL) != 0) {
+            const char *want = found < count ? local[found] : "no other";
+            tap_is_str(train_settings_schema[i].key, want,
+                       "ranks may differ in it");
+            found++;
+        }
+    tap_is_int((long long)found, (long long)count, "in all of these");
+}
+
 static void test_print(struct train_settings *s)
 {
     static const char *const cases[][2] = {
@@ -205,8 +332,8 @@ static void test_backend(struct train_settings *s)
                train_backend_find(s, 1, &kernels) == ERR_OK &&
                strcmp(kernels->kernel_set, "generic") == 0,
            "a kernel set of the processor chooses it");
-    tap_is_str(s->hardware.backend, "cpu", "as the settings say then");
-    tap_is_str(s->train.precision, "fp32", "and the precision");
+    tap_is_int(s->hardware.backend, BACKEND_CPU, "as the settings say then");
+    tap_is_int(s->train.precision, PRECISION_FP32, "and the precision");
     tap_ok(train_backend_dtype(s) == DTYPE_F32, "which has a dtype");
     tap_ok(load("hardware.kernel_set=generic train.precision=bf16", s) ==
                    ERR_OK &&
@@ -240,13 +367,12 @@ static void test_backend(struct train_settings *s)
                    ERR_OK &&
                train_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED,
            "it has no kernel set of the processor");
-    tap_ok(load("", s) == ERR_OK &&
-               strcmp(train_backend_exchange(s), "any") == 0 &&
+    tap_ok(load("", s) == ERR_OK && train_backend_exchange(s) == EXCHANGE_ANY &&
                load("hardware.fallback=refuse", s) == ERR_OK &&
-               strcmp(train_backend_exchange(s), "auto") == 0 &&
+               train_backend_exchange(s) == EXCHANGE_AUTO &&
                load("parallel.exchange=staged hardware.fallback=refuse", s) ==
                    ERR_OK &&
-               strcmp(train_backend_exchange(s), "staged") == 0,
+               train_backend_exchange(s) == EXCHANGE_STAGED,
            "a slower exchange is a fall-back unless it is asked for");
     tap_ok(load("parallel.exchange=nccl hardware.backend=cpu", s) ==
                    ERR_USAGE &&
@@ -258,7 +384,7 @@ static void test_backend(struct train_settings *s)
     tap_ok(load("hardware.kernel_set=generic", s) == ERR_OK &&
                train_backend_find(s, 2, &kernels) == ERR_OK,
            "their ranks have nothing to fall back from");
-    tap_is_str(s->hardware.fallback, "warn", "as the settings say then");
+    tap_is_int(s->hardware.fallback, FALLBACK_WARN, "as the settings say then");
 }
 
 int main(void)
@@ -273,6 +399,8 @@ int main(void)
             tap_note("%s", rc == ERR_OK ? "accepted" : err_text());
     }
     test_hash(s);
+    test_stored(s);
+    test_local();
     test_print(s);
     test_optimizer(s);
     test_backend(s);

@@ -2,6 +2,7 @@
  * is done late (cuda_emulator_memory.h): against the processor, and to the same
  * bits after saving, ending and loading. */
 #include <math.h>
+#include <unistd.h>
 
 #include "src/base/log.h"
 #include "src/model/model_graph.h"

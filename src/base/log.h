@@ -8,7 +8,11 @@
 #ifndef TESSERA_BASE_LOG_H
 #define TESSERA_BASE_LOG_H
 
+#include <stddef.h>
+
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+static const char *const log_level_names[] = { "error", "warn", "info", "debug",
+                                               NULL };
 
 /* Set what precedes every line. rank < 0: no rank is shown. The module name is
  * copied (at most 15 bytes). First of all in a main: stdin, stdout and stderr

@@ -61,7 +61,7 @@ static void settings_check_schema(const struct settings_table *table)
         const struct setting *setting = &table->schema[i];
         assert(setting->key != NULL && setting->help != NULL);
         assert(strlen(setting->key) < SETTINGS_KEY_BYTES);
-        assert(setting->type != SETTING_CHOICE || setting->choices != NULL);
+        assert(setting->type != SETTING_CHOICE || setting->names != NULL);
         assert(setting->min <= setting->max);
         assert(settings_find(table, setting->key) == i);
         assert(!settings_is_group(table, setting->key));
@@ -264,9 +264,12 @@ void settings_help(const struct setting *schema, int count, const void *values,
     }
     for (int i = 0; i < count; i++) {
         const struct setting *setting = &schema[i];
-        const char *type = setting->type == SETTING_CHOICE
-                               ? setting->choices
-                               : types[setting->type];
+        char choices[SETTINGS_TEXT_BYTES];
+        const char *type = types[setting->type];
+        if (setting->type == SETTING_CHOICE) {
+            settings_value_choices(setting, choices);
+            type = choices;
+        }
         fprintf(out, "  %-*s  %-10s  ", key_width, setting->key, type);
         settings_help_value(setting, values, out);
         fprintf(out, "  %s\n", setting->help);

@@ -1,8 +1,10 @@
-/* Settings: one schema drives checking, overrides, --help and the resolved
- * configuration file.
+/* Settings: one schema drives checking, overrides, --help, the manual page and
+ * the resolved configuration file.
  *
  * A program declares a table of `struct setting`; each names a dotted key, a
  * type, the place in the caller's struct, a default, limits and a help line.
+ * A group of settings is a list of rows, of which each gives both the entry of
+ * the table and the field of the struct (SETTINGS_FIELD, SETTINGS_ROW).
  * settings_load() fills the struct from defaults, then a libconfig file, then
  * `key=value` overrides; everything is checked before anything is applied.
  * Unknown keys and wrong types are ERR_USAGE that name file, line and, for a
@@ -12,15 +14,15 @@
  *   'train.global_batch'?
  *
  * Types in the struct: INT int64_t, FLOAT double (accepts whole numbers), BOOL
- * bool, STRING/CHOICE/PATH char[SETTINGS_TEXT_BYTES], DURATION struct duration
- * (written as a string, "60ba"), BYTES int64_t (a string, "8GiB", or a whole
- * number). A PATH from a file is relative to the file's
- * folder, one from the command line or a default to the current folder; all are
- * made absolute; empty stays empty. @include "x" works, x relative to the
- * folder of the first file. Whole numbers of more than 32 bits need libconfig's
- * suffix L in files: without it they are an error, as libconfig would cut them.
- * On the command line strings may be given without quotes. Lists are not
- * supported.
+ * bool, STRING/PATH char[SETTINGS_TEXT_BYTES], CHOICE an enum (a string, one of
+ * the enum's names), DURATION struct duration (written as a string, "60ba"),
+ * BYTES int64_t (a string, "8GiB", or a whole number). A PATH from a file is
+ * relative to the file's folder, one from the command line or a default to the
+ * current folder; all are made absolute; empty stays empty. @include "x" works,
+ * x relative to the folder of the first file. Whole numbers of more than 32
+ * bits need libconfig's suffix L in files: without it they are an error, as
+ * libconfig would cut them. On the command line strings may be given without
+ * quotes. Lists are not supported.
  *
  * A file has at most 256 KiB, 4096 settings and 64 includes, included files
  * counted in: libconfig takes time with the square of these. What was written
@@ -31,11 +33,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "src/base/err.h"
+#include "src/base/units.h"
 
 #define SETTINGS_TEXT_BYTES 1024
+/* Limits from here on are told only to those who have gone beyond them. */
+#define SETTINGS_LARGE 1e15
 /* Room for "path:line" in error texts; longer ones are cut. */
 #define SETTINGS_PLACE_BYTES 256
 
@@ -50,18 +56,72 @@ enum setting_type {
     SETTING_BYTES
 };
 
-struct setting {
-    const char *key;       /* "train.global_batch" */
-    enum setting_type type;
-    size_t offset;         /* offsetof(struct ..., field) */
-    const char *preset;    /* default as on the command line; NULL: required.
-                            * Outside the limits it is ERR_INTERNAL. */
-    double min, max;       /* INT, FLOAT, BYTES: inclusive; both 0: no limits */
-    const char *choices;   /* CHOICE: "a|b|c". DURATION: "auto" if that is
-                            * accepted too (UNIT_AUTO); INT: "auto" if that may be
-                            * written for 0 */
-    const char *help;      /* one line, with the unit */
+/* What a program has to know of a setting besides its value. Those from
+ * SETTING_OWN on are the program's. */
+enum setting_flag {
+    SETTING_AUTO = 1,    /* "auto" may be written: INT 0, DURATION UNIT_AUTO */
+    SETTING_DECIDES = 2, /* the result of a run depends on it */
+    SETTING_STAYS = 4, /* the same, and a run keeps what it was started with */
+    SETTING_LOCAL = 8, /* ranks of one run may have different values */
+    SETTING_OWN = 16
 };
+
+struct setting {
+    const char *key; /* "train.global_batch" */
+    enum setting_type type;
+    size_t offset;      /* offsetof(struct ..., field) */
+    const char *preset; /* default as on the command line; NULL: required.
+                            * Outside the limits it is ERR_INTERNAL. */
+    double min, max;    /* INT, FLOAT, BYTES: inclusive; both 0: no limits */
+    const char *const *names; /* CHOICE: by value, NULL-terminated */
+    const char *help;         /* one line, with the unit */
+    unsigned flags;           /* enum setting_flag */
+};
+
+typedef char settings_text_field[SETTINGS_TEXT_BYTES];
+
+/* A group of settings is a macro
+ *
+ *     #define NAME_SETTINGS(S) S(group, TYPE, field, default, flags, help) ...
+ *
+ * with one entry per setting, whose key is "group.field". TYPE is INT(min,
+ * max), FLOAT(min, max), BYTES(min, max), BOOL, STRING, PATH, DURATION,
+ * CHOICE(name) of an `enum name` with a table `name_names`, or INDEX(name) of
+ * such a table without an enum. */
+#define SETTINGS_STRUCT(settings)                                              \
+    struct {                                                                   \
+        settings(SETTINGS_FIELD)                                               \
+    }
+#define SETTINGS_FIELD(group, type, field, ...) SETTINGS_CTYPE_##type field;
+#define SETTINGS_CTYPE_INT(min, max) int64_t
+#define SETTINGS_CTYPE_FLOAT(min, max) double
+#define SETTINGS_CTYPE_BYTES(min, max) int64_t
+#define SETTINGS_CTYPE_BOOL bool
+#define SETTINGS_CTYPE_STRING settings_text_field
+#define SETTINGS_CTYPE_PATH settings_text_field
+#define SETTINGS_CTYPE_DURATION struct duration
+#define SETTINGS_CTYPE_CHOICE(name) enum name
+#define SETTINGS_CTYPE_INDEX(name) int
+
+/* The entry of the table for the key `name`, whose field is `at` so many bytes
+ * into the struct. */
+#define SETTINGS_ROW(at, name, type_, default_, flags_, help_)                 \
+    {                                                                          \
+        .key = (name), .offset = (at), .preset = (default_),                   \
+        .flags = (flags_), .help = help_, SETTINGS_TYPE_##type_                \
+    }
+#define SETTINGS_TYPE_INT(low, high)                                           \
+    .type = SETTING_INT, .min = (low), .max = (high)
+#define SETTINGS_TYPE_FLOAT(low, high)                                         \
+    .type = SETTING_FLOAT, .min = (low), .max = (high)
+#define SETTINGS_TYPE_BYTES(low, high)                                         \
+    .type = SETTING_BYTES, .min = (low), .max = (high)
+#define SETTINGS_TYPE_BOOL .type = SETTING_BOOL
+#define SETTINGS_TYPE_STRING .type = SETTING_STRING
+#define SETTINGS_TYPE_PATH .type = SETTING_PATH
+#define SETTINGS_TYPE_DURATION .type = SETTING_DURATION
+#define SETTINGS_TYPE_CHOICE(name) .type = SETTING_CHOICE, .names = name##_names
+#define SETTINGS_TYPE_INDEX(name) SETTINGS_TYPE_CHOICE(name)
 
 /* Where a setting was set: "run.cfg:12", "command line"; "": by default. */
 struct settings_origin {
@@ -102,6 +162,9 @@ void settings_help(const struct setting *schema, int count, const void *values,
  * same number. */
 void settings_text(const struct setting *setting, const void *values,
                    char out[SETTINGS_TEXT_BYTES]);
+
+/* One setting of a struct into another of the same schema. */
+void settings_copy(const struct setting *setting, const void *from, void *to);
 
 /* ERR_USAGE "place: unknown setting 'key'", with what was probably meant. */
 enum err settings_no_such(const struct setting *schema, int count,

@@ -74,6 +74,9 @@ static void settings_format_value(FILE *stream, const struct setting *setting,
         units_bytes_format(value->integer, bytes, sizeof bytes);
         settings_format_string(stream, bytes);
         break;
+    case SETTING_CHOICE:
+        settings_format_string(stream, setting->names[value->integer]);
+        break;
     default:
         settings_format_string(stream, value->text);
         break;
@@ -142,6 +145,9 @@ void settings_text(const struct setting *setting, const void *values,
         break;
     case SETTING_BYTES:
         units_bytes_format(value.integer, out, SETTINGS_TEXT_BYTES);
+        break;
+    case SETTING_CHOICE:
+        snprintf(out, SETTINGS_TEXT_BYTES, "%s", setting->names[value.integer]);
         break;
     default:
         memcpy(out, value.text, SETTINGS_TEXT_BYTES);

@@ -91,22 +91,16 @@ const char *settings_nearest(const struct setting *schema, int count,
     return best == INT_MAX ? NULL : out;
 }
 
-bool settings_nearest_choice(const char *choices, const char *text,
-                             char out[SETTINGS_KEY_BYTES])
+const char *settings_nearest_choice(const char *const *names, const char *text)
 {
     int best = (int)strlen(text) / 3 + 1;
-    bool found = false;
-    while (*choices != '\0') {
-        char choice[SETTINGS_KEY_BYTES];
-        size_t length = strcspn(choices, "|");
-        snprintf(choice, sizeof choice, "%.*s", (int)length, choices);
-        int edits = settings_nearest_edits(text, choice);
+    const char *nearest = NULL;
+    for (; *names != NULL; names++) {
+        int edits = settings_nearest_edits(text, *names);
         if (edits < best) {
             best = edits;
-            found = true;
-            memcpy(out, choice, sizeof choice);
+            nearest = *names;
         }
-        choices += length + (choices[length] == '|');
     }
-    return found;
+    return nearest;
 }

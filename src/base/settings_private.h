@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "src/base/settings.h"
-#include "src/base/units.h"
 
 /* The longest dotted key. */
 #define SETTINGS_KEY_BYTES 256
@@ -18,9 +17,9 @@
 /* One checked value, before it is applied; the setting's type says which member
  * holds it. */
 struct settings_value {
-    bool present; /* by default, file or override */
+    bool present;                     /* by default, file or override */
     char place[SETTINGS_PLACE_BYTES]; /* as of struct settings_origin */
-    int64_t integer;
+    int64_t integer;                  /* of a CHOICE: which */
     double number;
     bool truth;
     char text[SETTINGS_TEXT_BYTES];
@@ -62,6 +61,9 @@ bool settings_vanishes(const char *text, const char *end, double number);
 /* ERR_USAGE "place: 'key' must be <what>, not <found>". */
 enum err settings_value_wrong(const struct setting *setting, const char *found,
                               const char *place);
+/* What may be written for a CHOICE, "a|b|c". */
+void settings_value_choices(const struct setting *setting,
+                            char out[SETTINGS_TEXT_BYTES]);
 /* Copy to and from the caller's struct. */
 void settings_value_apply(const struct setting *setting,
                           const struct settings_value *value, void *out);
@@ -107,9 +109,8 @@ const char *settings_hint_format(const char *text, size_t bytes, int *line);
  * `line`. */
 void settings_hint_line(const char *text, int line,
                         char hint[SETTINGS_PLACE_BYTES]);
-/* The choice of "a|b|c" that is nearest to the text; false if none is near. */
-bool settings_nearest_choice(const char *choices, const char *text,
-                             char out[SETTINGS_KEY_BYTES]);
+/* The name that is nearest to the text; NULL if none is near. */
+const char *settings_nearest_choice(const char *const *names, const char *text);
 /* Edits (insertion, deletion, substitution, swap of neighbours) between two
  * texts, of which at most 255 bytes are compared; upper and lower case are the
  * same. */

@@ -11,8 +11,20 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* Limits from here on are told only to those who have gone beyond them. */
-#define SETTINGS_LIMIT_SHOWN_MAX 1e15
+_Static_assert(sizeof(enum setting_type) == sizeof(int),
+               "the field of a choice is copied as an int");
+
+void settings_value_choices(const struct setting *setting,
+                            char out[SETTINGS_TEXT_BYTES])
+{
+    size_t used = 0;
+    for (const char *const *name = setting->names; *name != NULL; name++) {
+        const char *bar = name == setting->names ? "" : "|";
+        used += (size_t)snprintf(out + used, SETTINGS_TEXT_BYTES - used, "%s%s",
+                                 bar, *name);
+        assert(used < SETTINGS_TEXT_BYTES);
+    }
+}
 
 enum err settings_value_wrong(const struct setting *setting, const char *found,
                               const char *place)
@@ -27,8 +39,9 @@ enum err settings_value_wrong(const struct setting *setting, const char *found,
         [SETTING_DURATION] = "a duration in quotes, such as \"60ba\"",
         [SETTING_BYTES] = "a size in quotes, such as \"8GiB\"",
     };
-    const char *choices =
-        setting->type == SETTING_CHOICE ? setting->choices : "";
+    char choices[SETTINGS_TEXT_BYTES] = "";
+    if (setting->type == SETTING_CHOICE)
+        settings_value_choices(setting, choices);
     return err_set(ERR_USAGE, "%s: '%s' must be %s%s, not %s", place,
                    setting->key, wanted[setting->type], choices, found);
 }
@@ -41,10 +54,10 @@ static enum err settings_value_check(const struct setting *setting,
     double max = setting->max;
     if ((min == 0 && max == 0) || (number >= min && number <= max))
         return ERR_OK;
-    if (max >= SETTINGS_LIMIT_SHOWN_MAX && number < min)
+    if (max >= SETTINGS_LARGE && number < min)
         return err_set(ERR_USAGE, "%s: '%s' must be at least %.16g, not %.40s",
                        place, setting->key, min, shown);
-    if (max >= SETTINGS_LIMIT_SHOWN_MAX || min <= -SETTINGS_LIMIT_SHOWN_MAX)
+    if (max >= SETTINGS_LARGE || min <= -SETTINGS_LARGE)
         return err_set(ERR_USAGE, "%s: '%s' must be at most %.16g, not %.40s",
                        place, setting->key, max, shown);
     return err_set(ERR_USAGE, "%s: '%s' must be from %.15g to %.15g, not %.40s",
@@ -130,38 +143,28 @@ enum err settings_folder_of(const char *path, char out[SETTINGS_TEXT_BYTES])
     return settings_join(current, parent, out);
 }
 
-static bool settings_is_choice(const char *choices, const char *text)
-{
-    size_t bytes = strlen(text);
-    while (bytes > 0) {
-        size_t length = strcspn(choices, "|");
-        if (length == bytes && strncmp(choices, text, bytes) == 0)
-            return true;
-        if (choices[length] == '\0')
-            break;
-        choices += length + 1;
-    }
-    return false;
-}
-
-/* "auto" where the schema has it for a whole number, which is 0 then. */
 static bool settings_is_auto(const struct setting *setting, const char *text)
 {
-    return setting->type == SETTING_INT && setting->choices != NULL &&
-           strcmp(text, "auto") == 0;
+    return (setting->flags & SETTING_AUTO) != 0 && strcmp(text, "auto") == 0;
 }
 
-static enum err settings_value_no_choice(const struct setting *setting,
-                                         const char *text, const char *place)
+static enum err settings_value_choice(const struct setting *setting,
+                                      const char *text, const char *place,
+                                      struct settings_value *out)
 {
-    char near[SETTINGS_KEY_BYTES];
-    if (settings_nearest_choice(setting->choices, text, near))
+    char choices[SETTINGS_TEXT_BYTES];
+    for (out->integer = 0; setting->names[out->integer] != NULL; out->integer++)
+        if (strcmp(setting->names[out->integer], text) == 0)
+            return ERR_OK;
+    const char *near = settings_nearest_choice(setting->names, text);
+    settings_value_choices(setting, choices);
+    if (near != NULL)
         return err_set(ERR_USAGE,
                        "%s: '%s' must be one of %s, not '%.40s'; did you mean "
                        "'%s'?",
-                       place, setting->key, setting->choices, text, near);
+                       place, setting->key, choices, text, near);
     return err_set(ERR_USAGE, "%s: '%s' must be one of %s, not '%.40s'", place,
-                   setting->key, setting->choices, text);
+                   setting->key, choices, text);
 }
 
 /* What a shell or a library of paths would understand, but mkdir would make a
@@ -207,9 +210,7 @@ enum err settings_value_string(const struct setting *setting, const char *text,
     case SETTING_BOOL:
         return settings_value_wrong(setting, "a string", place);
     case SETTING_CHOICE:
-        if (!settings_is_choice(setting->choices, text))
-            return settings_value_no_choice(setting, text, place);
-        memcpy(out->text, text, strlen(text));
+        TRY(settings_value_choice(setting, text, place, out));
         break;
     case SETTING_STRING:
         memcpy(out->text, text, strlen(text));
@@ -220,7 +221,7 @@ enum err settings_value_string(const struct setting *setting, const char *text,
             return rc;
         break;
     case SETTING_DURATION:
-        if (setting->choices != NULL && settings_is_choice(setting->choices, text))
+        if (settings_is_auto(setting, text))
             out->duration = (struct duration){ .unit = UNIT_AUTO };
         else
             rc = units_parse(text, &out->duration);
@@ -302,11 +303,15 @@ void settings_value_apply(const struct setting *setting,
                           const struct settings_value *value, void *out)
 {
     char *field = (char *)out + setting->offset;
+    int choice = (int)value->integer;
     assert(value->present);
     switch (setting->type) {
     case SETTING_INT:
     case SETTING_BYTES:
         memcpy(field, &value->integer, sizeof value->integer);
+        break;
+    case SETTING_CHOICE:
+        memcpy(field, &choice, sizeof choice);
         break;
     case SETTING_FLOAT:
         memcpy(field, &value->number, sizeof value->number);
@@ -327,12 +332,17 @@ void settings_value_fetch(const struct setting *setting, const void *values,
                           struct settings_value *out)
 {
     const char *field = (const char *)values + setting->offset;
+    int choice;
     memset(out, 0, sizeof *out);
     out->present = true;
     switch (setting->type) {
     case SETTING_INT:
     case SETTING_BYTES:
         memcpy(&out->integer, field, sizeof out->integer);
+        break;
+    case SETTING_CHOICE:
+        memcpy(&choice, field, sizeof choice);
+        out->integer = choice;
         break;
     case SETTING_FLOAT:
         memcpy(&out->number, field, sizeof out->number);
@@ -348,4 +358,11 @@ void settings_value_fetch(const struct setting *setting, const void *values,
         out->text[sizeof out->text - 1] = '\0';
         break;
     }
+}
+
+void settings_copy(const struct setting *setting, const void *from, void *to)
+{
+    struct settings_value value;
+    settings_value_fetch(setting, from, &value);
+    settings_value_apply(setting, &value, to);
 }

@@ -193,7 +193,7 @@ enum err bench_comm_rank(const struct bench_options *options, json_t **result)
         goto out;
     }
     TRY_OUT(kernels_find("cpu", "auto", &b.kernels));
-    TRY_OUT(comm_tensors_create(b.comm, b.kernels->memory, NULL, "auto",
+    TRY_OUT(comm_tensors_create(b.comm, b.kernels->memory, NULL, EXCHANGE_AUTO,
                                 &b.tensors));
     *result = json_pack("{s:s, s:i}", "bench", "comm", "ranks", 2);
     for (int i = 0; i < SIZES; i++)

@@ -74,24 +74,25 @@ static json_t *report(const struct trainer *trainer, double step_s, int steps,
                       double gemm_flops)
 {
     const struct train_settings *s = &trainer->settings;
-    struct model_config config = train_settings_model(s);
+    const struct model_config *config = &s->model;
     double sequences_per_s = (double)s->train.global_batch / step_s;
     double tokens_per_s = sequences_per_s * (double)s->data.seq_len;
     double flops = sequences_per_s *
-                   model_config_flops_per_sequence(&config, s->data.seq_len);
+                   model_config_flops_per_sequence(config, s->data.seq_len);
     struct kernel_chosen chosen = { .text = "" };
     if (trainer->kernels->chosen != NULL)
         trainer->kernels->chosen(&chosen);
     double causal = sequences_per_s * model_config_flops_per_sequence_causal(
-                                          &config, s->data.seq_len);
+                                          config, s->data.seq_len);
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:f, s:f, s:I, s:f, s:f, s:f}",
-        "bench", "mfu", "model", s->model.preset, "precision",
-        s->train.precision, "arithmetic", trainer->arithmetic, "algorithms",
-        chosen.text, "params", (json_int_t)trainer->params->numel, "rounds",
-        steps, "step_ms", step_s * 1e3, "tokens_per_s", tokens_per_s,
-        "graph_leaves", (json_int_t)model_graph_launches(trainer->model),
-        "gemm_flops_per_s", gemm_flops, "mfu", flops / gemm_flops, "mfu_causal",
+        "bench", "mfu", "model", model_preset_names[s->model.preset],
+        "precision", train_precision_names[s->train.precision], "arithmetic",
+        trainer->arithmetic, "algorithms", chosen.text, "params",
+        (json_int_t)trainer->params->numel, "rounds", steps, "step_ms",
+        step_s * 1e3, "tokens_per_s", tokens_per_s, "graph_leaves",
+        (json_int_t)model_graph_launches(trainer->model), "gemm_flops_per_s",
+        gemm_flops, "mfu", flops / gemm_flops, "mfu_causal",
         causal / gemm_flops);
 }
 

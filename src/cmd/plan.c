@@ -30,9 +30,8 @@ static const char usage[] =
 
 static void list_presets(void)
 {
-    for (const char *p = model_config_presets(); *p != '\0'; p++)
-        putchar(*p == '|' ? '\n' : *p);
-    putchar('\n');
+    for (int i = 0; model_preset_names[i] != NULL; i++)
+        puts(model_preset_names[i]);
 }
 
 static enum err plan(int argc, char **argv, int *exit_code)

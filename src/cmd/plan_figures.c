@@ -26,14 +26,14 @@
 
 static void add_model(struct plan_figures *f)
 {
-    struct model_config config = train_settings_model(f->settings);
+    const struct model_config *config = &f->settings->model;
     int64_t seq_len = f->settings->data.seq_len;
-    f->params = model_config_param_count(&config);
-    f->active_params = model_config_active_count(&config);
+    f->params = model_config_param_count(config);
+    f->active_params = model_config_active_count(config);
     f->flops_mfu =
-        model_config_flops_per_sequence(&config, seq_len) / (double)seq_len;
+        model_config_flops_per_sequence(config, seq_len) / (double)seq_len;
     f->flops_mfu_causal =
-        model_config_flops_per_sequence_causal(&config, seq_len) /
+        model_config_flops_per_sequence_causal(config, seq_len) /
         (double)seq_len;
 }
 
@@ -136,7 +136,7 @@ static void add_disk(struct plan_figures *f)
         .max_steps = f->steps > 0 ? (int64_t)fmin(f->steps, STEPS_MAX) : 0,
     };
     int64_t every = 0;
-    int tensors = 1 + optimizer_moments(optimizer_find(s->optimizer.name));
+    int tensors = 1 + optimizer_moments(optimizer_at(s->optimizer.name));
     f->checkpoint_bytes = tensors * STATE_BYTES * (double)f->params;
     if (s->checkpoint.keep > 0)
         f->kept = (double)s->checkpoint.keep + 1;

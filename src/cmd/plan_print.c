@@ -81,7 +81,7 @@ static void line_seconds(const char *name, double seconds, const char *what)
 static void print_model(const struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
-    printf("model (%s)\n", s->model.preset);
+    printf("model (%s)\n", model_preset_names[s->model.preset]);
     line_count("parameters", (double)f->params, "");
     if (f->active_params != f->params)
         line_count("active parameters", (double)f->active_params,
@@ -130,7 +130,8 @@ static void print_memory(const struct plan_figures *f)
         "memory of a rank (%d ranks, %d threads each, microbatch %lld x %lld "
         "tokens, %s)\n",
         f->ranks, f->threads, (long long)f->settings->train.microbatch,
-        (long long)f->settings->data.seq_len, f->chosen.parallel.strategy);
+        (long long)f->settings->data.seq_len,
+        replica_strategy_names[f->chosen.parallel.strategy]);
     for (int i = 0; i < KINDS; i++)
         line_bytes(kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
     if (f->bytes.host > 0)
@@ -244,9 +245,10 @@ static json_t *changes_json(const struct plan_figures *f,
 {
     const struct train_settings *s = f->settings;
     json_t *object = json_object();
-    if (strcmp(near->parallel.strategy, s->parallel.strategy) != 0)
-        json_object_set_new(object, "parallel.strategy",
-                            json_string(near->parallel.strategy));
+    if (near->parallel.strategy != s->parallel.strategy)
+        json_object_set_new(
+            object, "parallel.strategy",
+            json_string(replica_strategy_names[near->parallel.strategy]));
     if (near->parallel.shard_degree != s->parallel.shard_degree)
         json_object_set_new(object, "parallel.shard_degree",
                             json_integer(near->parallel.shard_degree));
@@ -256,9 +258,10 @@ static json_t *changes_json(const struct plan_figures *f,
     if (strcmp(near->memory.checkpoint, s->memory.checkpoint) != 0)
         json_object_set_new(object, "memory.checkpoint",
                             json_string(near->memory.checkpoint));
-    if (strcmp(near->memory.compression, s->memory.compression) != 0)
-        json_object_set_new(object, "memory.compression",
-                            json_string(near->memory.compression));
+    if (near->memory.compression != s->memory.compression)
+        json_object_set_new(
+            object, "memory.compression",
+            json_string(packing_names[near->memory.compression]));
     if (near->checkpoint.async != s->checkpoint.async)
         json_object_set_new(object, "checkpoint.async", json_false());
     if (ranks != f->ranks)
@@ -288,12 +291,13 @@ static json_t *ways_json(const struct plan_figures *f)
         const struct train_memory_way *way = &f->nearest.ways[i];
         train_memory_apply(f->settings, way, near);
         json_array_append_new(
-            list, json_pack("{s:o, s:s, s:i, s:i, s:I, s:f, s:f}", "changes",
-                            changes_json(f, near, way->ranks), "strategy",
-                            train_memory_name(way->strategy), "shard_degree",
-                            way->shard_degree, "ranks", way->ranks, "bytes",
-                            (json_int_t)way->bytes, "sent_bytes", way->sent,
-                            "computed_more", way->computed));
+            list,
+            json_pack("{s:o, s:s, s:i, s:i, s:I, s:f, s:f}", "changes",
+                      changes_json(f, near, way->ranks), "strategy",
+                      replica_strategy_names[way->strategy], "shard_degree",
+                      way->shard_degree, "ranks", way->ranks, "bytes",
+                      (json_int_t)way->bytes, "sent_bytes", way->sent,
+                      "computed_more", way->computed));
     }
     free(near);
     return list;
@@ -318,7 +322,7 @@ static json_t *batch_json(const struct plan_figures *f)
 static json_t *microbatch_json(const struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
-    if (!f->batch_known && s->train.microbatch_automatic)
+    if (!f->batch_known && s->microbatch_automatic)
         return json_null();
     return json_integer(s->train.microbatch);
 }
@@ -331,13 +335,14 @@ enum err plan_print_json(const struct plan_figures *figures)
         "{s:s, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, s:s, s:I, s:o, "
         "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
         "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}",
-        "preset", f->settings->model.preset, "params", (json_int_t)f->params,
-        "active_params", (json_int_t)f->active_params, "bytes_per_rank",
-        bytes_json(f), "microbatch", microbatch_json(f), "flops_per_token",
-        "mfu", f->flops_mfu, "mfu_causal", f->flops_mfu_causal, "fits",
+        "preset", model_preset_names[f->settings->model.preset], "params",
+        (json_int_t)f->params, "active_params", (json_int_t)f->active_params,
+        "bytes_per_rank", bytes_json(f), "microbatch", microbatch_json(f),
+        "flops_per_token", "mfu", f->flops_mfu, "mfu_causal",
+        f->flops_mfu_causal, "fits",
         f->limit_bytes > 0 ? json_boolean(f->fits) : json_null(), "nearest",
         nearest_json(f), "ways", ways_json(f), "strategy",
-        f->chosen.parallel.strategy, "shard_degree",
+        replica_strategy_names[f->chosen.parallel.strategy], "shard_degree",
         (json_int_t)f->chosen.parallel.shard_degree, "limit_bytes",
         f->limit_bytes > 0 ? json_integer(f->limit_bytes) : json_null(),
         "ranks", f->ranks, "threads", f->threads, "seq_len",

@@ -94,15 +94,6 @@ static int print_setting(const char *key, const char *path, char **overrides,
     return err_exit_code(rc);
 }
 
-static enum log_level level_of(const char *name)
-{
-    static const char *const names[] = { "error", "warn", "info", "debug" };
-    for (int i = 0; i < 4; i++)
-        if (strcmp(name, names[i]) == 0)
-            return (enum log_level)i;
-    return LOG_INFO;
-}
-
 static int train(int argc, char **argv)
 {
     enum err rc = ERR_OK;
@@ -124,7 +115,7 @@ static int train(int argc, char **argv)
     log_init("train", rank, rank == 0 ? LOG_INFO : LOG_ERROR);
     TRY_OUT(comm_agree(comm, err_again(&loading)));
     if (rank == 0)
-        log_set_level(level_of(settings->log.level));
+        log_set_level(settings->log.level);
     TRY_OUT(train_run(comm, settings, &exit_code, &adrift));
 out:
     if (rc != ERR_OK) {

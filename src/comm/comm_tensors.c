@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "src/base/log.h"
 #include "src/comm/comm_tensors_impl.h"
@@ -121,51 +120,40 @@ static enum err open_best(struct comm_tensors *tensors, bool slower)
     return open_way(tensors, &comm_tensors_staged);
 }
 
-static bool is_automatic(const char *way)
-{
-    return strcmp(way, "auto") == 0 || strcmp(way, "any") == 0;
-}
-
 /* Collective. */
-static enum err choose(struct comm_tensors *tensors, const char *way)
+static enum err choose(struct comm_tensors *tensors, enum comm_exchange way)
 {
     bool device = tensors->memory->device;
-    if (is_automatic(way) && !device)
-        way = "direct";
-    if (!is_automatic(way) && strcmp(way, "direct") != 0 &&
-        strcmp(way, "staged") != 0 && strcmp(way, "nccl") != 0)
-        return err_set(ERR_USAGE,
-                       "exchange '%s' is unknown; use auto, any, direct, "
-                       "staged or nccl",
-                       way);
-    if (device == (strcmp(way, "direct") == 0))
+    bool automatic = way == EXCHANGE_AUTO || way == EXCHANGE_ANY;
+    if (!automatic && device == (way == EXCHANGE_DIRECT))
         return err_set(ERR_UNSUPPORTED,
                        "exchange '%s' is not for tensors in the %s's memory; "
                        "use auto",
-                       way, device ? "device" : "host");
+                       device ? direct.name : comm_exchange_names[way],
+                       device ? "device" : "host");
     if (!device) {
         tensors->way = &direct;
         return ERR_OK;
     }
     TRY(comm_agree(tensors->comm, make_room(tensors)));
-    if (is_automatic(way))
-        TRY(open_best(tensors, strcmp(way, "any") == 0));
+    if (automatic)
+        TRY(open_best(tensors, way == EXCHANGE_ANY));
     else
-        TRY(open_way(tensors, strcmp(way, "nccl") == 0 ? &comm_tensors_nccl
-                                                       : &comm_tensors_staged));
+        TRY(open_way(tensors, way == EXCHANGE_NCCL ? &comm_tensors_nccl
+                                                   : &comm_tensors_staged));
     return ERR_OK;
 }
 
 enum err comm_tensors_create(struct comm *comm,
                              const struct kernel_memory *memory, void *stream,
-                             const char *way, struct comm_tensors **out)
+                             enum comm_exchange way, struct comm_tensors **out)
 {
     return comm_tensors_create_lent(comm, memory, stream, way, NULL, out);
 }
 
 enum err comm_tensors_create_lent(struct comm *comm,
                                   const struct kernel_memory *memory,
-                                  void *stream, const char *way,
+                                  void *stream, enum comm_exchange way,
                                   const struct comm_nccl_library *library,
                                   struct comm_tensors **out)
 {

@@ -23,19 +23,30 @@
 /* Operations in flight at once, of which 64 may be collectives. */
 #define COMM_TENSORS_REQUESTS 128
 
+/* By which way. AUTO: directly where the host reaches tensors, else by NCCL,
+ * where there are several ranks. ANY: the same, but staged where a rank cannot
+ * use NCCL, for which the log has the rank, its host and the reason. ANY and
+ * DIRECT are no choice of a setting. */
+enum comm_exchange {
+    EXCHANGE_AUTO,
+    EXCHANGE_NCCL,
+    EXCHANGE_STAGED,
+    EXCHANGE_ANY,
+    EXCHANGE_DIRECT
+};
+static const char *const comm_exchange_names[] = { "auto", "nccl", "staged",
+                                                   NULL };
+
 struct comm_tensors;
 struct comm_tensors_request; /* storage is comm_tensors' own, a fixed pool */
 
-/* way: "auto" (direct where the host reaches tensors, else nccl, where there
- * are several ranks), "any" (the same, but staged where a rank cannot use NCCL,
- * for which the log has the rank, its host and the reason), "direct", "staged",
- * "nccl"; the same on all ranks. comm, memory and stream are borrowed; messages
- * go over a duplicate of comm. The calling thread uses its device already.
- * ERR_USAGE: no such way; ERR_UNSUPPORTED says what is missing, and on which
- * rank. All ranks return the same code. Collective. */
+/* way: the same on all ranks. comm, memory and stream are borrowed; messages go
+ * over a duplicate of comm. The calling thread uses its device already.
+ * ERR_UNSUPPORTED says what is missing, and on which rank. All ranks return the
+ * same code. Collective. */
 enum err comm_tensors_create(struct comm *comm,
                              const struct kernel_memory *memory, void *stream,
-                             const char *way, struct comm_tensors **out);
+                             enum comm_exchange way, struct comm_tensors **out);
 /* NULL is fine. Every operation was waited for. Collective, unless an operation
  * has failed; staging memory is then left to late peers. */
 void comm_tensors_destroy(struct comm_tensors *tensors);

@@ -80,7 +80,7 @@ extern const struct comm_tensors_way comm_tensors_nccl;
 /* comm_tensors_create() with a library that is lent, for tests. */
 enum err comm_tensors_create_lent(struct comm *comm,
                                   const struct kernel_memory *memory,
-                                  void *stream, const char *way,
+                                  void *stream, enum comm_exchange way,
                                   const struct comm_nccl_library *library,
                                   struct comm_tensors **out);
 

@@ -70,14 +70,14 @@ struct norm model_norm_shape(const struct pass *pass)
 {
     const struct model_config *config = &pass->model->config;
     return (struct norm){
-        .kind = config->norm == MODEL_NORM_RMSNORM ? NORM_RMS : NORM_LAYER,
+        .kind = model_norm_is_rms(config->norm) ? NORM_RMS : NORM_LAYER,
         .n = pass->n,
         .groups = 1,
         .d = config->d_model,
         .stride = config->d_model,
         .shared = true,
         .eps = (float)config->norm_eps,
-        .low_precision = config->norm_low_precision,
+        .low_precision = model_norm_is_low(config->norm),
     };
 }
 

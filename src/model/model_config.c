@@ -2,6 +2,7 @@
  * in model_presets.c, the tensors in params.c. */
 #include "src/model/model_config.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #include "src/base/real.h"
@@ -80,9 +81,32 @@ enum err model_config_check(const struct model_config *config)
     return ERR_OK;
 }
 
+static void fill(int64_t *value, int64_t preset)
+{
+    if (*value == 0)
+        *value = preset;
+}
+
+void model_config_complete(struct model_config *config,
+                           const struct model_config *preset)
+{
+    struct model_config *c = config;
+    fill(&c->d_model, preset->d_model);
+    fill(&c->n_heads, preset->n_heads);
+    fill(&c->n_layers, preset->n_layers);
+    fill(&c->vocab_size, preset->vocab_size);
+    fill(&c->max_seq_len, preset->max_seq_len);
+    int64_t heads = c->n_heads * preset->n_kv_heads / preset->n_heads;
+    fill(&c->n_kv_heads, heads > 0 ? heads : 1);
+    if (c->expansion_ratio == 0.0)
+        c->expansion_ratio = preset->expansion_ratio;
+    fill(&c->ffn_width, llround(c->expansion_ratio * (double)c->d_model));
+    c->expansion_ratio = (double)c->ffn_width / (double)c->d_model;
+}
+
 static int64_t norm_count(const struct model_config *config, int64_t width)
 {
-    bool beta = config->norm == MODEL_NORM_LAYERNORM && config->bias;
+    bool beta = !model_norm_is_rms(config->norm) && config->bias;
     return beta ? 2 * width : width;
 }
 

@@ -10,27 +10,55 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/base/settings.h"
+
+#define MODEL_LAYERS_MAX 1024
 
 enum model_positions {
     POSITIONS_LEARNED, /* added to the embedding: max_seq_len rows */
     POSITIONS_ALIBI,   /* bias of the scores, linear in the distance */
     POSITIONS_ROPE     /* rotation of queries and keys */
 };
+static const char *const model_positions_names[] = { "learned", "alibi", "rope",
+                                                     NULL };
 
-enum model_norm_kind { MODEL_NORM_LAYERNORM, MODEL_NORM_RMSNORM };
+enum model_norm_kind {
+    MODEL_NORM_LAYERNORM,
+    MODEL_NORM_RMSNORM,
+    MODEL_NORM_LOW_LAYERNORM, /* read and write bf16 */
+    MODEL_NORM_LOW_RMSNORM
+};
+static const char *const model_norm_kind_names[] = { "layernorm", "rmsnorm",
+                                                     "low_precision_layernorm",
+                                                     "low_precision_rmsnorm",
+                                                     NULL };
+
+static inline bool model_norm_is_rms(enum model_norm_kind kind)
+{
+    return kind == MODEL_NORM_RMSNORM || kind == MODEL_NORM_LOW_RMSNORM;
+}
+
+static inline bool model_norm_is_low(enum model_norm_kind kind)
+{
+    return kind == MODEL_NORM_LOW_LAYERNORM || kind == MODEL_NORM_LOW_RMSNORM;
+}
 
 enum model_qk_norm {
     QK_NORM_NONE,
     QK_NORM_FULL, /* one norm over all heads of the queries, one of the keys */
     QK_NORM_HEAD  /* each head apart, weights shared by the heads */
 };
+static const char *const model_qk_norm_names[] = { "none", "full", "head",
+                                                   NULL };
 
 enum model_ffn {
     FFN_MLP, /* down(act(up(x))) */
     FFN_GLU  /* down(act(gate(x)) * up(x)) */
 };
+static const char *const model_ffn_names[] = { "mlp", "glu", NULL };
 
 enum model_activation { MODEL_GELU, MODEL_SILU };
+static const char *const model_activation_names[] = { "gelu", "silu", NULL };
 
 /* Standard deviation (or half width) of fresh matrices; every kind but neox
  * divides those that write into the residual stream by sqrt(2 L). With kaiming
@@ -45,54 +73,103 @@ enum model_init {
     MODEL_INIT_NEOX,            /* small; residual ones / (L / sqrt(10)) */
     MODEL_INIT_BASELINE         /* init_std */
 };
-
-struct model_config {
-    int64_t d_model;
-    int64_t n_heads;
-    int64_t n_kv_heads; /* divides n_heads; 1: multi-query */
-    int64_t n_layers;
-    int64_t vocab_size;
-    int64_t max_seq_len;
-    int64_t ffn_width; /* hidden width of the MLP, of each expert */
-
-    enum model_positions positions;
-    double rope_theta;
-    double alibi_bias_max;
-
-    enum model_norm_kind norm;
-    bool norm_low_precision; /* norms read and write bf16 */
-    double norm_eps;
-    enum model_qk_norm qk_norm;
-    double clip_qkv; /* bound of |q|, |k|, |v|; 0: none */
-
-    enum model_ffn ffn;
-    enum model_activation activation;
-    bool bias; /* of linear layers and layer norms */
-    bool tied; /* logits use the embedding */
-
-    double logit_scale;    /* multiplies logits */
-    double residual_scale; /* multiplies what a branch adds to the stream */
-
-    double dropout_embedding; /* probabilities, in training only */
-    double dropout_attention;
-    double dropout_residual;
-
-    enum model_init init;
-    double init_std;           /* of MODEL_INIT_BASELINE */
-    double init_embedding_std; /* 0: by init */
-
-    int64_t experts;         /* 0: no mixture of experts */
-    int64_t experts_top_k;   /* of them for each token */
-    double router_jitter;    /* router's input times U(1 - j, 1 + j) */
-    double router_normalize; /* p of the L_p norm of a token's weights; 0: no */
-    double balance_weight;   /* of the load-balance loss */
+static const char *const model_init_names[] = {
+    "kaiming_normal", "kaiming_uniform",
+    "xavier_normal",  "xavier_uniform",
+    "small",          "neox",
+    "baseline",       NULL
 };
 
-/* The named shape; ERR_USAGE lists the names. */
+/* The presets' names, by the number that the setting has. */
+extern const char *const model_preset_names[];
+
+/* The group "model" of settings: a shape is what its settings say. Each entry
+ * is a field of the struct, too (src/base/settings.h). */
+#define MODEL_SETTINGS(S)                                                      \
+    S(model, INDEX(model_preset), preset, "mpt-tiny", SETTING_DECIDES,         \
+      "shape of the model; every other model setting that is not given is "    \
+      "the preset's")                                                          \
+    S(model, INT(0, 65536), d_model, "0", SETTING_STAYS,                       \
+      "width of the residual stream; 0: the preset's")                         \
+    S(model, INT(0, 1024), n_heads, "0", SETTING_STAYS,                        \
+      "attention heads; 0: the preset's")                                      \
+    S(model, INT(0, 1024), n_kv_heads, "0", SETTING_STAYS,                     \
+      "heads of keys and values, a divisor of model.n_heads; 0: as many "      \
+      "queries for each as in the preset")                                     \
+    S(model, INT(0, MODEL_LAYERS_MAX), n_layers, "0", SETTING_STAYS,           \
+      "transformer blocks; 0: the preset's")                                   \
+    S(model, INT(0, 16777216), vocab_size, "0", SETTING_STAYS,                 \
+      "rows of the embedding, at least the data set's; 0: the preset's")       \
+    S(model, INT(0, 1048576), max_seq_len, "0", SETTING_STAYS,                 \
+      "longest sequence; 0: the preset's")                                     \
+    S(model, FLOAT(0, 64), expansion_ratio, "0", SETTING_STAYS,                \
+      "width of the MLP / d_model; 0: the preset's")                           \
+    S(model, INT(0, 1048576), ffn_width, "0", SETTING_STAYS,                   \
+      "width of the MLP, of each expert; 0: model.expansion_ratio x "          \
+      "model.d_model")                                                         \
+    S(model, CHOICE(model_positions), positions, "learned", SETTING_STAYS,     \
+      "how the model knows the order of tokens")                               \
+    S(model, FLOAT(1, 1e12), rope_theta, "1e4", SETTING_STAYS,                 \
+      "base of the rotary angles")                                             \
+    S(model, FLOAT(0, 64), alibi_bias_max, "8", SETTING_STAYS,                 \
+      "exponent of ALiBi's smallest slope, 2^-this")                           \
+    S(model, CHOICE(model_norm_kind), norm, "layernorm", SETTING_STAYS,        \
+      "normalisation; low_precision: of bf16 values")                          \
+    S(model, FLOAT(1e-20, 1), norm_eps, "1e-5", SETTING_STAYS,                 \
+      "added to the variance")                                                 \
+    S(model, CHOICE(model_qk_norm), qk_norm, "none", SETTING_STAYS,            \
+      "norm of queries and keys: of all heads, or each")                       \
+    S(model, FLOAT(0, 1e6), clip_qkv, "0", SETTING_STAYS,                      \
+      "bound of queries, keys and values; 0: none")                            \
+    S(model, BOOL, attn_uses_sequence_id, "true", SETTING_STAYS,               \
+      "tokens attend within their document; false: within their sample")       \
+    S(model, CHOICE(model_ffn), ffn, "mlp", SETTING_STAYS,                     \
+      "down(act(up(x))), or down(act(gate(x)) up(x))")                         \
+    S(model, CHOICE(model_activation), activation, "gelu", SETTING_STAYS,      \
+      "of the MLP")                                                            \
+    S(model, BOOL, bias, "true", SETTING_STAYS,                                \
+      "biases of linear layers and layer norms")                               \
+    S(model, BOOL, tied, "true", SETTING_STAYS,                                \
+      "the output layer is the embedding")                                     \
+    S(model, FLOAT(1e-6, 1e6), logit_scale, "1", SETTING_STAYS,                \
+      "multiplies logits")                                                     \
+    S(model, FLOAT(1e-6, 1e6), residual_scale, "1", SETTING_STAYS,             \
+      "multiplies what a block adds to the stream")                            \
+    S(model, FLOAT(0, 0.99), dropout_embedding, "0", SETTING_STAYS,            \
+      "probability of dropping after the embedding")                           \
+    S(model, FLOAT(0, 0.99), dropout_attention, "0", SETTING_STAYS,            \
+      "probability of dropping an attention weight")                           \
+    S(model, FLOAT(0, 0.99), dropout_residual, "0", SETTING_STAYS,             \
+      "probability of dropping what a block adds")                             \
+    S(model, CHOICE(model_init), init, "kaiming_normal", SETTING_STAYS,        \
+      "fresh matrices; those that write into the stream are smaller, and "     \
+      "with kaiming the one that makes logits")                                \
+    S(model, FLOAT(0, 1e3), init_std, "0", SETTING_STAYS,                      \
+      "standard deviation of model.init = \"baseline\"")                       \
+    S(model, FLOAT(0, 1e3), init_embedding_std, "0", SETTING_STAYS,            \
+      "of the embedding; 0: by model.init")                                    \
+    S(model, INT(0, 256), experts, "0", SETTING_STAYS,                         \
+      "experts of each block; 0: a dense model")                               \
+    S(model, INT(0, 16), experts_top_k, "0", SETTING_STAYS,                    \
+      "experts of each token")                                                 \
+    S(model, FLOAT(0, 0.99), router_jitter, "0", SETTING_STAYS,                \
+      "the router's input is multiplied by U(1 - j, 1 + j)")                   \
+    S(model, FLOAT(0, 64), router_normalize, "0", SETTING_STAYS,               \
+      "p of the L_p norm of a token's weights; 0: as they are")                \
+    S(model, FLOAT(0, 1e3), balance_weight, "0", SETTING_STAYS,                \
+      "weight of the load-balance loss")
+
+struct model_config {
+    MODEL_SETTINGS(SETTINGS_FIELD)
+};
+
+/* The named shape; ERR_USAGE: there is none of that name. */
 enum err model_config_preset(const char *name, struct model_config *out);
 
-/* The presets' names as "a|b|c", for the settings schema. */
-const char *model_config_presets(void);
+/* Fills in what is 0 where 0 says so: from the shape `preset`, or from what
+ * else the configuration has. */
+void model_config_complete(struct model_config *config,
+                           const struct model_config *preset);
 
 /* Limits and divisibility; ERR_USAGE names the setting. */
 enum err model_config_check(const struct model_config *config);

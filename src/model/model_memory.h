@@ -33,8 +33,9 @@
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"
+#include "src/model/model_config.h"
 
-#define MODEL_LAYERS_MAX 1024
+static const char *const packing_names[] = { "none", "bf16", "int8", NULL };
 
 enum model_recompute {
     RECOMPUTE_ATTENTION = 1,

@@ -173,7 +173,7 @@ static void add_norm(struct builder *b, enum param_role role, const char *name,
     snprintf(text, sizeof text, "%s.weight", name);
     add(b, role, text, width, 0, PARAM_INIT_ONE);
     snprintf(text, sizeof text, "%s.bias", name);
-    if (b->config->norm == MODEL_NORM_LAYERNORM)
+    if (!model_norm_is_rms(b->config->norm))
         add_bias(b, role + 1, text, width);
 }
 

@@ -4,7 +4,6 @@
 #include "src/parallel/memory_plan.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "src/data/loader.h"
 
@@ -50,9 +49,8 @@ static size_t mpi_bytes(int ranks)
 
 static size_t nccl_bytes(const struct memory_plan_input *input)
 {
-    const char *way = input->replica.exchange;
     bool used = input->kernels->memory->device &&
-                (way == NULL || strcmp(way, "staged") != 0);
+                input->replica.exchange != EXCHANGE_STAGED;
     size_t near = NCCL_NODE - 1;
     if (!used || input->ranks == 1)
         return 0;

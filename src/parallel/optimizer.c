@@ -3,7 +3,6 @@
 #include "src/parallel/optimizer.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #include "src/base/real.h"
 
@@ -28,20 +27,15 @@ KERNEL_UPDATES(UPDATE, )
       .update = name_##_update },
 
 static const struct optimizer_ops table[] = { KERNEL_UPDATES(ENTRY, ) };
+
+#define NAME(OP, name, ...) #name,
+const char *const optimizer_names[] = { KERNEL_UPDATES(NAME, ) NULL };
 /* clang-format on */
 
 const struct optimizer_ops *optimizer_at(int index)
 {
     const int count = sizeof table / sizeof table[0];
     return index >= 0 && index < count ? &table[index] : NULL;
-}
-
-const struct optimizer_ops *optimizer_find(const char *name)
-{
-    int i = 0;
-    while (optimizer_at(i) != NULL && strcmp(optimizer_at(i)->name, name) != 0)
-        i++;
-    return optimizer_at(i);
 }
 
 int optimizer_moments(const struct optimizer_ops *optimizer)

@@ -39,12 +39,9 @@ struct optimizer_ops {
                        const struct optimizer_piece *piece);
 };
 
-/* The names as choices of a setting, the first being AdamW's. */
-#define OPTIMIZER_CHOICE(OP, name, ...) "|" #name
-#define OPTIMIZER_CHOICES (&KERNEL_UPDATES(OPTIMIZER_CHOICE, )[1])
-
-/* One of the choices, or NULL. */
-const struct optimizer_ops *optimizer_find(const char *name);
+/* The names as choices of a setting, NULL after the last, by which
+ * optimizer_at() finds them; the first is AdamW's. */
+extern const char *const optimizer_names[];
 
 /* By index, NULL behind the last. */
 const struct optimizer_ops *optimizer_at(int index);

@@ -50,6 +50,7 @@
 #include "src/base/dtype.h"
 #include "src/base/err.h"
 #include "src/comm/comm.h"
+#include "src/comm/comm_tensors.h"
 #include "src/model/group_access.h"
 #include "src/model/params.h"
 #include "src/parallel/optimizer.h"
@@ -57,11 +58,14 @@
 struct replica;
 
 enum replica_strategy {
+    REPLICA_AUTO, /* of settings: chosen before a replica is made */
     REPLICA_DDP,
     REPLICA_ZERO1,
     REPLICA_ZERO2,
     REPLICA_ZERO3
 };
+static const char *const replica_strategy_names[] = { "auto",  "ddp",   "zero1",
+                                                      "zero2", "zero3", NULL };
 
 struct replica_options {
     enum replica_strategy strategy;
@@ -69,10 +73,9 @@ struct replica_options {
     const struct optimizer_ops *optimizer; /* NULL: AdamW */
     bool adds_once; /* the kernel table's; of a plan only, replica_create() asks
                        the table */
-    const char *exchange; /* of tensors: comm_tensors_create()'s way; NULL:
-                           * "auto" */
-    int shard_degree;     /* of zero3: a divisor of the ranks; 0: all of them */
-    int prefetch;         /* blocks gathered ahead, of zero3 */
+    enum comm_exchange exchange; /* of tensors */
+    int shard_degree;    /* of zero3: a divisor of the ranks; 0: all of them */
+    int prefetch;        /* blocks gathered ahead, of zero3 */
     int slots;           /* of a batch; with ddp and zero1 at least the ranks */
     int leaves;          /* of a slot: its microbatches times their chunks */
     int sequence_chunks; /* C, of a microbatch; 0 means 1, as for the others */

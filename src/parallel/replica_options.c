@@ -2,6 +2,8 @@
  * together, and whether they fit the number of ranks and the model. */
 #include "src/parallel/replica_impl.h"
 
+#include <assert.h>
+
 bool replica_by_block(const struct replica_options *options)
 {
     return options->strategy == REPLICA_ZERO2 ||
@@ -20,8 +22,6 @@ struct replica_options replica_filled(const struct replica_options *options)
     fill(&filled.sequence_chunks);
     fill(&filled.sequence_degree);
     fill(&filled.expert_degree);
-    if (filled.exchange == NULL)
-        filled.exchange = "auto";
     if (filled.optimizer == NULL)
         filled.optimizer = optimizer_at(0);
     return filled;
@@ -36,6 +36,7 @@ int replica_part(const struct replica_options *options)
 static enum err check_weights(const struct replica_options *options, int ranks)
 {
     int degree = options->shard_degree > 0 ? options->shard_degree : ranks;
+    assert(options->strategy != REPLICA_AUTO);
     if (options->shard_degree > 0 && options->strategy != REPLICA_ZERO3)
         return err_set(ERR_USAGE, "parallel.shard_degree is of weights, which "
                                   "only parallel.strategy=zero3 shards: leave "

@@ -3,7 +3,6 @@
 #include "src/train/schedule.h"
 
 #include <assert.h>
-#include <string.h>
 
 #include "src/base/real.h"
 
@@ -29,14 +28,4 @@ double schedule_multiplier(const struct schedule *schedule, int64_t step)
         break;
     }
     return 1.0;
-}
-
-enum schedule_kind schedule_kind(const char *name)
-{
-    if (strcmp(name, "cosine") == 0)
-        return SCHEDULE_COSINE;
-    if (strcmp(name, "linear") == 0)
-        return SCHEDULE_LINEAR;
-    assert(strcmp(name, "constant") == 0);
-    return SCHEDULE_CONSTANT;
 }

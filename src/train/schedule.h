@@ -7,9 +7,12 @@
 #ifndef TESSERA_TRAIN_SCHEDULE_H
 #define TESSERA_TRAIN_SCHEDULE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum schedule_kind { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_CONSTANT };
+static const char *const schedule_kind_names[] = { "cosine", "linear",
+                                                   "constant", NULL };
 
 struct schedule {
     enum schedule_kind kind;
@@ -20,9 +23,5 @@ struct schedule {
 
 /* The multiplier a(t) of the peak rate in `step` (0 is the first). */
 double schedule_multiplier(const struct schedule *schedule, int64_t step);
-
-/* "cosine", "linear", "constant"; anything else is a programmer error (the
- * settings schema has checked it). */
-enum schedule_kind schedule_kind(const char *name);
 
 #endif

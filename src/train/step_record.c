@@ -82,7 +82,7 @@ void step_record_position(struct trainer *trainer)
 void step_record_time(struct trainer *trainer, double step_s)
 {
     const struct train_settings *s = &trainer->settings;
-    struct model_config config = train_settings_model(s);
+    const struct model_config *config = &s->model;
     struct step_record *record = &trainer->record;
     double peak = record->peak_flops * trainer->ranks;
     double sequences_per_s = (double)s->train.global_batch / step_s;
@@ -90,10 +90,10 @@ void step_record_time(struct trainer *trainer, double step_s)
     record->tokens_per_s = (double)trainer->rates.tokens_per_step / step_s;
     if (peak <= 0.0)
         return;
-    record->mfu = model_config_flops_per_sequence(&config, s->data.seq_len) *
+    record->mfu = model_config_flops_per_sequence(config, s->data.seq_len) *
                   sequences_per_s / peak;
     record->mfu_causal =
-        model_config_flops_per_sequence_causal(&config, s->data.seq_len) *
+        model_config_flops_per_sequence_causal(config, s->data.seq_len) *
         sequences_per_s / peak;
 }
 

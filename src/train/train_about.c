@@ -104,9 +104,10 @@ static json_t *about_kinds(const struct train_settings *s)
 {
     static const char *const kinds[UPDATE_MOMENTS] = { "first moment",
                                                        "second moment" };
-    const struct optimizer_ops *optimizer = optimizer_find(s->optimizer.name);
-    json_t *about = json_pack("{s:{s:s, s:s}}", "", "kind", "weight",
-                              "trained_in", s->train.precision);
+    const struct optimizer_ops *optimizer = optimizer_at(s->optimizer.name);
+    json_t *about =
+        json_pack("{s:{s:s, s:s}}", "", "kind", "weight", "trained_in",
+                  train_precision_names[s->train.precision]);
     for (int i = 0; i < optimizer_moments(optimizer) && about != NULL; i++) {
         char name[64];
         snprintf(name, sizeof name, "optimizer/%s", optimizer->moments[i]);
@@ -121,7 +122,7 @@ static json_t *about_kinds(const struct train_settings *s)
 
 json_t *train_about(const struct trainer *trainer)
 {
-    struct model_config config = train_settings_model(&trainer->settings);
+    const struct model_config *config = &trainer->settings.model;
     return json_pack("{s:o, s:o}", "kinds", about_kinds(&trainer->settings),
-                     "tensors", about_params(&config, trainer->params));
+                     "tensors", about_params(config, trainer->params));
 }

@@ -3,36 +3,27 @@
  * is train_devices.c. */
 #include "src/train/train_backend.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define AUTO "auto"
 #define CPU "cpu"
 #define CUDA "cuda"
-#define FP32 "fp32"
-#define BF16 "bf16"
-#define FP8 "fp8"
-#define REFUSE "refuse"
-#define WARN "warn"
 #define FP8_MULTIPLE 16 /* of what is rounded to it, rows and columns */
 
-static bool is(const char *text, const char *name)
-{
-    return strcmp(text, name) == 0;
-}
-
 /* The error for a precision that only a GPU has. */
-static enum err no_gpu(enum err code, const char *precision, const char *why)
+static enum err no_gpu(enum err code, enum train_precision precision,
+                       const char *why)
 {
     return err_set(code,
                    "train.precision = %s needs a GPU and %s: use "
                    "hardware.backend = cuda, or train.precision = fp32",
-                   precision, why);
+                   train_precision_names[precision], why);
 }
 
 static bool needs_gpu(const struct train_settings *s)
 {
-    return is(s->train.precision, BF16) || is(s->train.precision, FP8);
+    return s->train.precision == PRECISION_BF16 ||
+           s->train.precision == PRECISION_FP8;
 }
 
 /* Checks the widths that may be no multiples of 16; others always are. */
@@ -61,18 +52,18 @@ static enum err check_fp8_shape(const struct train_settings *s)
  * one way only. */
 static enum err check_exchange(const struct train_settings *s, bool cpu)
 {
-    if (!cpu || is(s->parallel.exchange, AUTO))
+    if (!cpu || s->parallel.exchange == EXCHANGE_AUTO)
         return ERR_OK;
     return err_set(ERR_USAGE,
                    "parallel.exchange = %s is for GPUs, and the processor "
                    "computes: use auto, or hardware.backend = cuda",
-                   s->parallel.exchange);
+                   comm_exchange_names[s->parallel.exchange]);
 }
 
 enum err train_backend_check(const struct train_settings *settings)
 {
     const struct train_settings *s = settings;
-    bool cpu = is(s->hardware.backend, CPU);
+    bool cpu = s->hardware.backend == BACKEND_CPU;
     if (cpu && needs_gpu(s))
         return no_gpu(ERR_USAGE, s->train.precision, "hardware.backend is cpu");
     TRY(check_exchange(s, cpu));
@@ -85,13 +76,13 @@ enum err train_backend_find(struct train_settings *settings, int ranks,
                             const struct kernels **out)
 {
     struct train_settings *s = settings;
-    const char *wanted = s->hardware.backend;
+    enum hardware_backend wanted = s->hardware.backend;
     const char *kernel_set = s->hardware.kernel_set;
-    bool found = is(wanted, AUTO) && is(kernel_set, AUTO) &&
+    bool found = wanted == BACKEND_AUTO && strcmp(kernel_set, AUTO) == 0 &&
                  kernels_find(CUDA, AUTO, out) == ERR_OK;
     if (!found)
-        TRY(kernels_find(is(wanted, CUDA) ? CUDA : CPU, kernel_set, out));
-    bool cpu = is((*out)->backend, CPU);
+        TRY(kernels_find(wanted == BACKEND_CUDA ? CUDA : CPU, kernel_set, out));
+    bool cpu = strcmp((*out)->backend, CPU) == 0;
     if (cpu && needs_gpu(s))
         TRY(no_gpu(ERR_UNSUPPORTED, s->train.precision,
                    "there is none to compute with"));
@@ -101,14 +92,12 @@ enum err train_backend_find(struct train_settings *settings, int ranks,
                     "train.precision = fp8: %s/%s has no 8-bit floats: use "
                     "bf16",
                     (*out)->backend, (*out)->kernel_set));
-    snprintf(s->hardware.backend, sizeof s->hardware.backend, "%s",
-             (*out)->backend);
-    if (is(s->train.precision, AUTO))
-        snprintf(s->train.precision, sizeof s->train.precision, "%s",
-                 cpu ? FP32 : BF16);
-    if (is(s->hardware.fallback, AUTO))
-        snprintf(s->hardware.fallback, sizeof s->hardware.fallback, "%s",
-                 !cpu && ranks > 1 ? REFUSE : WARN);
+    s->hardware.backend = cpu ? BACKEND_CPU : BACKEND_CUDA;
+    if (s->train.precision == PRECISION_AUTO)
+        s->train.precision = cpu ? PRECISION_FP32 : PRECISION_BF16;
+    if (s->hardware.fallback == FALLBACK_AUTO)
+        s->hardware.fallback =
+            !cpu && ranks > 1 ? FALLBACK_REFUSE : FALLBACK_WARN;
     if ((*out)->allow_fallback != NULL)
         TRY((*out)->allow_fallback(train_backend_falls_back(s)));
     return ERR_OK;
@@ -117,39 +106,36 @@ enum err train_backend_find(struct train_settings *settings, int ranks,
 enum err train_backend_plan(const struct train_settings *settings,
                             const struct kernels **out)
 {
-    const char *backend = settings->hardware.backend;
+    bool cuda = settings->hardware.backend == BACKEND_CUDA;
     const char *kernel_set = settings->hardware.kernel_set;
-    if (!is(backend, CUDA) && needs_gpu(settings) &&
+    if (!cuda && needs_gpu(settings) &&
         kernels_find_planned(CUDA, kernel_set, out) == ERR_OK)
         return ERR_OK;
-    return kernels_find_planned(is(backend, CUDA) ? CUDA : CPU, kernel_set,
-                                out);
+    return kernels_find_planned(cuda ? CUDA : CPU, kernel_set, out);
 }
 
 bool train_backend_falls_back(const struct train_settings *settings)
 {
-    return !is(settings->hardware.fallback, REFUSE);
+    return settings->hardware.fallback != FALLBACK_REFUSE;
 }
 
-const char *train_backend_exchange(const struct train_settings *settings)
+enum comm_exchange train_backend_exchange(const struct train_settings *settings)
 {
     const struct train_settings *s = settings;
-    if (is(s->parallel.exchange, "nccl"))
-        return "nccl";
-    if (is(s->parallel.exchange, "staged"))
-        return "staged";
-    return train_backend_falls_back(s) ? "any" : AUTO;
+    if (s->parallel.exchange == EXCHANGE_AUTO && train_backend_falls_back(s))
+        return EXCHANGE_ANY;
+    return s->parallel.exchange;
 }
 
 enum dtype train_backend_dtype(const struct train_settings *settings)
 {
     const struct train_settings *s = settings;
-    bool bf16 = needs_gpu(s) ||
-                (is(s->train.precision, AUTO) && is(s->hardware.backend, CUDA));
+    bool bf16 = needs_gpu(s) || (s->train.precision == PRECISION_AUTO &&
+                                 s->hardware.backend == BACKEND_CUDA);
     return bf16 ? DTYPE_BF16 : DTYPE_F32;
 }
 
 bool train_backend_fp8(const struct train_settings *settings)
 {
-    return is(settings->train.precision, FP8);
+    return settings->train.precision == PRECISION_FP8;
 }

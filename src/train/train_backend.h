@@ -30,8 +30,9 @@ enum err train_backend_plan(const struct train_settings *settings,
 /* Whether hardware.fallback lets what is slower take the place of what is
  * missing; "auto" counts as that it does. */
 bool train_backend_falls_back(const struct train_settings *settings);
-/* The way of tensors between ranks, as comm_tensors_create() calls it. */
-const char *train_backend_exchange(const struct train_settings *settings);
+/* The way of tensors between ranks. */
+enum comm_exchange
+train_backend_exchange(const struct train_settings *settings);
 
 /* The type of weights and activations at work; "auto" as above. */
 enum dtype train_backend_dtype(const struct train_settings *settings);

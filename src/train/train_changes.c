@@ -53,7 +53,7 @@ static void compare(const struct trainer *trainer,
     static const char format[] = "%s was %s and is %s now";
     const char *old = was[0] != '\0' ? was : "empty";
     const char *new = is[0] != '\0' ? is : "empty";
-    if (train_settings_decides(setting->key))
+    if (train_settings_decides(setting))
         log_warn(format, setting->key, old, new);
     else
         log_info(format, setting->key, old, new);
@@ -77,7 +77,8 @@ static void old_curve(const struct trainer *trainer,
         (long long)old->t_max);
     ADD(old->warmup != new->warmup, " scheduler.warmup=%lldba",
         (long long)old->warmup);
-    ADD(old->kind != new->kind, " scheduler.name=%s", before->scheduler.name);
+    ADD(old->kind != new->kind, " scheduler.name=%s",
+        schedule_kind_names[old->kind]);
     ADD(old->alpha_final != new->alpha_final, " scheduler.alpha_final=%.10g",
         old->alpha_final);
     ADD(before->optimizer.lr != s->optimizer.lr, " optimizer.lr=%.10g",

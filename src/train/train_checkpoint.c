@@ -225,7 +225,7 @@ static enum err checkpoint_open(struct train_checkpoint *checkpoint,
     };
     if (checkpoint->local_dir[0] != '\0')
         options.local_dir = checkpoint->local_dir;
-    if (strcmp(s->checkpoint.redundancy, "xor") == 0)
+    if (s->checkpoint.redundancy == REDUNDANCY_XOR)
         options.xor_group = (int)s->checkpoint.redundancy_group;
     for (;;) {
         rc = ckpt_saver_create(trainer->comm, s->run.dir, &options, items,

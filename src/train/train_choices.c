@@ -172,7 +172,7 @@ static enum err find(struct trainer *trainer)
 
 static bool may_change(const struct trainer *trainer)
 {
-    return strcmp(trainer->settings.parallel.determinism, "fast") == 0 ||
+    return trainer->settings.parallel.determinism == DETERMINISM_FAST ||
            trainer->settings.parallel.allow_arithmetic_change;
 }
 

@@ -38,7 +38,7 @@ static enum err check_lengths(const struct trainer *trainer,
                               const struct dataset *data)
 {
     const struct train_settings *s = &trainer->settings;
-    bool truncate = strcmp(s->data.too_long, "truncate") == 0;
+    bool truncate = s->data.too_long == TOO_LONG_TRUNCATE;
     int64_t longest = 0;
     TRY(loader_check(data, s->data.seq_len, truncate, &longest));
     if (longest > 0 && trainer->rank == 0)

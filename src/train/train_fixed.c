@@ -5,21 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Settings that must stay what they were when the run was started. */
-static bool stays(const char *key)
-{
-    static const char *const keys[] = {
-        "data.seq_len",         "train.global_batch",       "train.microbatch",
-        "train.seed",           "memory.compression",       "parallel.slots",
-        "parallel.determinism", "parallel.sequence_chunks", "train.precision",
-        "optimizer.name",
-    };
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(key, keys[i]) == 0)
-            return true;
-    return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.preset") != 0;
-}
-
 /* A setting's value as JSON, a number as a number. */
 static json_t *value_json(const struct train_settings *settings,
                           const struct setting *setting)
@@ -57,41 +42,35 @@ static bool is_same(const struct train_settings *settings, const char *key,
     return same;
 }
 
-/* What must be the same for the whole run, by the names of the settings. */
+/* The settings that have the flag, by their names. */
+static json_t *add(json_t *fixed, const struct train_settings *settings,
+                   unsigned flag)
+{
+    for (int i = 0; fixed != NULL && i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        if ((setting->flags & flag) == 0)
+            continue;
+        if (json_object_set_new(fixed, setting->key,
+                                value_json(settings, setting)) != 0) {
+            json_decref(fixed);
+            fixed = NULL;
+        }
+    }
+    return fixed;
+}
+
 json_t *train_fixed_state(const struct trainer *trainer)
 {
     const struct train_settings *s = &trainer->settings;
     json_t *fixed =
         json_pack("{s:s, s:s}", "data.train", dataset_id(trainer->train_data),
                   "tokenizer", dataset_tokenizer_sha256(trainer->train_data));
-    for (int i = 0; fixed != NULL && i < train_settings_count; i++) {
-        const struct setting *setting = &train_settings_schema[i];
-        if (!stays(setting->key))
-            continue;
-        if (json_object_set_new(fixed, setting->key,
-                                value_json(s, setting)) != 0) {
-            json_decref(fixed);
-            fixed = NULL;
-        }
-    }
-    /* what is computed again is exact, what is packed is not */
-    if (fixed != NULL && strcmp(s->memory.compression, "none") != 0) {
-        json_object_set_new(fixed, "memory.checkpoint",
-                            json_string(s->memory.checkpoint));
-        json_object_set_new(fixed, "parallel.expert_degree",
-                            json_integer(s->parallel.expert_degree));
-    }
-    /* "run" promises the same bits on the same topology only */
-    if (fixed != NULL && strcmp(s->parallel.determinism, "run") == 0) {
+    fixed = add(fixed, s, SETTING_STAYS);
+    if (s->memory.compression != PACKING_NONE)
+        fixed = add(fixed, s, TRAIN_STAYS_IF_PACKED);
+    if (s->parallel.determinism == DETERMINISM_RUN) {
         json_object_set_new(fixed, "ranks", json_integer(trainer->ranks));
-        json_object_set_new(fixed, "parallel.strategy",
-                            json_string(s->parallel.strategy));
-        json_object_set_new(fixed, "parallel.expert_degree",
-                            json_integer(s->parallel.expert_degree));
-        json_object_set_new(fixed, "parallel.sequence_degree",
-                            json_integer(s->parallel.sequence_degree));
-        json_object_set_new(fixed, "parallel.reduce_precision",
-                            json_string(s->parallel.reduce_precision));
+        fixed = add(fixed, s, TRAIN_STAYS_IF_RUN);
     }
     return fixed;
 }
@@ -142,12 +121,12 @@ int64_t train_fixed_microbatch(const struct trainer *trainer,
     int64_t then = json_is_string(stored)
                        ? strtoll(json_string_value(stored), NULL, 10)
                        : json_integer_value(stored);
-    bool elastic = strcmp(s->parallel.determinism, "elastic") == 0;
+    bool elastic = s->parallel.determinism == DETERMINISM_ELASTIC;
     if (then < 1 || slot % then != 0)
         return 0;
     if (then == now || (then > now && trainer->shrunk))
         return now;
-    if (s->train.microbatch_automatic || (!elastic && then < now))
+    if (s->microbatch_automatic || (!elastic && then < now))
         return then;
     return 0;
 }

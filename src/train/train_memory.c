@@ -12,30 +12,16 @@
 #include "src/train/train_backend.h"
 #include "src/train/train_memory_ways.h"
 
-static const char *const names[] = { [REPLICA_DDP] = "ddp",
-                                     [REPLICA_ZERO1] = "zero1",
-                                     [REPLICA_ZERO2] = "zero2",
-                                     [REPLICA_ZERO3] = "zero3" };
-
-const char *train_memory_name(enum replica_strategy strategy)
-{
-    return names[strategy];
-}
-
 static enum replica_strategy strategy_of(const struct train_settings *s)
 {
-    int i = 0;
-    if (strcmp(s->parallel.strategy, "auto") != 0) {
-        while (strcmp(names[i], s->parallel.strategy) != 0) /* it is one */
-            i++;
-        return (enum replica_strategy)i;
-    }
+    if (s->parallel.strategy != REPLICA_AUTO)
+        return s->parallel.strategy;
     if (s->parallel.shard_degree > 0)
         return REPLICA_ZERO3;
     bool by_block = s->parallel.expert_degree > 1 ||
                     s->parallel.sequence_degree > 1 ||
                     s->parallel.sequence_chunks > 1 ||
-                    strcmp(s->parallel.reduce_precision, "bf16") == 0;
+                    s->parallel.reduce_precision == REDUCE_BF16;
     return by_block ? REPLICA_ZERO2 : REPLICA_ZERO1;
 }
 
@@ -50,7 +36,7 @@ train_memory_replica(const struct train_settings *settings)
         .strategy = strategy_of(s),
         .dtype = train_backend_dtype(s),
         .exchange = train_backend_exchange(s),
-        .optimizer = optimizer_find(s->optimizer.name),
+        .optimizer = optimizer_at(s->optimizer.name),
         .shard_degree = (int)s->parallel.shard_degree,
         .prefetch = (int)s->parallel.prefetch,
         .slots = (int)s->parallel.slots,
@@ -58,8 +44,8 @@ train_memory_replica(const struct train_settings *settings)
         .sequence_chunks = chunks,
         .sequence_degree = (int)s->parallel.sequence_degree,
         .expert_degree = (int)s->parallel.expert_degree,
-        .exact = strcmp(s->parallel.determinism, "elastic") == 0,
-        .reduce_bf16 = strcmp(s->parallel.reduce_precision, "bf16") == 0,
+        .exact = s->parallel.determinism == DETERMINISM_ELASTIC,
+        .reduce_bf16 = s->parallel.reduce_precision == REDUCE_BF16,
     };
 }
 
@@ -83,19 +69,18 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
         .own_chunks =
             (int)(s->parallel.sequence_chunks / s->parallel.sequence_degree),
         .expert_degree = (int)s->parallel.expert_degree,
-        .graphs = strcmp(s->hardware.graphs, "off") != 0,
+        .graphs = s->hardware.graphs != GRAPHS_OFF,
     };
     return train_settings_memory(s, &out->memory);
 }
 
 enum err train_memory_plan_with(const struct train_settings *settings,
                                 const struct train_memory_place *place,
-                                const struct model_config *config,
                                 const struct params *params,
                                 struct memory_plan *out)
 {
     struct memory_plan_input input = {
-        .config = config,
+        .config = &settings->model,
         .params = params,
         .kernels = place->kernels,
         .replica = train_memory_replica(settings),
@@ -112,9 +97,8 @@ enum err train_memory_plan(const struct train_settings *settings,
 {
     enum err rc = ERR_OK;
     struct params *params = NULL;
-    struct model_config config = train_settings_model(settings);
-    TRY_OUT(params_create(&config, &params));
-    TRY_OUT(train_memory_plan_with(settings, place, &config, params, out));
+    TRY_OUT(params_create(&settings->model, &params));
+    TRY_OUT(train_memory_plan_with(settings, place, params, out));
 out:
     params_destroy(params);
     return rc;
@@ -217,7 +201,7 @@ enum err train_memory_auto(const struct train_settings *settings,
         goto out;
     /* the processor's is of every build and processor */
     if (train_backend_dtype(settings) != DTYPE_F32 ||
-        strcmp(settings->hardware.backend, "cuda") == 0)
+        settings->hardware.backend == BACKEND_CUDA)
         TRY_OUT(train_backend_plan(settings, &place.kernels));
     else
         TRY_OUT(kernels_find_planned("cpu", "generic", &place.kernels));
@@ -269,8 +253,9 @@ void train_memory_changes(const struct train_settings *settings, int ranks,
 {
     char number[32];
     text[0] = '\0';
-    if (strcmp(near->parallel.strategy, settings->parallel.strategy) != 0)
-        append(text, size, "parallel.strategy=%s", near->parallel.strategy);
+    if (near->parallel.strategy != settings->parallel.strategy)
+        append(text, size, "parallel.strategy=%s",
+               replica_strategy_names[near->parallel.strategy]);
     if (near->parallel.shard_degree != settings->parallel.shard_degree) {
         snprintf(number, sizeof number, "%lld",
                  (long long)near->parallel.shard_degree);
@@ -283,8 +268,9 @@ void train_memory_changes(const struct train_settings *settings, int ranks,
     }
     if (strcmp(near->memory.checkpoint, settings->memory.checkpoint) != 0)
         append(text, size, "memory.checkpoint=\"%s\"", near->memory.checkpoint);
-    if (strcmp(near->memory.compression, settings->memory.compression) != 0)
-        append(text, size, "memory.compression=%s", near->memory.compression);
+    if (near->memory.compression != settings->memory.compression)
+        append(text, size, "memory.compression=%s",
+               packing_names[near->memory.compression]);
     if (near->checkpoint.async != settings->checkpoint.async)
         append(text, size, "checkpoint.async=%s", "false");
     if (near_ranks != ranks) {

@@ -51,17 +51,13 @@ int train_memory_ranks_max(const struct train_settings *settings);
 enum err train_memory_model(const struct train_settings *settings, int threads,
                             struct model_options *out);
 
-/* "zero1" and so on. */
-const char *train_memory_name(enum replica_strategy strategy);
-
 /* "auto" is planned as the strategy that train_memory_replica() says. */
 enum err train_memory_plan(const struct train_settings *settings,
                            const struct train_memory_place *place,
                            struct memory_plan *out);
-/* The same with the settings' model and its parameters, which are there. */
+/* The same with the model's parameters, which are there. */
 enum err train_memory_plan_with(const struct train_settings *settings,
                                 const struct train_memory_place *place,
-                                const struct model_config *config,
                                 const struct params *params,
                                 struct memory_plan *out);
 

@@ -36,7 +36,6 @@ struct planner {
     const struct train_settings *settings;
     const struct train_memory_place *place;
     size_t limit_bytes;
-    struct model_config config;
     struct params *params;
     struct train_settings *trial;
 };
@@ -47,12 +46,11 @@ static enum err planner_open(const struct train_settings *settings,
 {
     *out = (struct planner){ .settings = settings,
                              .place = place,
-                             .limit_bytes = limit_bytes,
-                             .config = train_settings_model(settings) };
+                             .limit_bytes = limit_bytes };
     out->trial = malloc(sizeof *out->trial);
     if (out->trial == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    return params_create(&out->config, &out->params);
+    return params_create(&settings->model, &out->params);
 }
 
 static void planner_close(struct planner *planner)
@@ -63,7 +61,7 @@ static void planner_close(struct planner *planner)
 
 static bool is_auto(const struct train_settings *settings)
 {
-    return strcmp(settings->parallel.strategy, "auto") == 0;
+    return settings->parallel.strategy == REPLICA_AUTO;
 }
 
 static bool all_again(const struct train_settings *settings, double *missing)
@@ -78,15 +76,10 @@ static bool all_again(const struct train_settings *settings, double *missing)
     return again == layers;
 }
 
-static void set_text(char to[SETTINGS_TEXT_BYTES], const char *text)
-{
-    snprintf(to, SETTINGS_TEXT_BYTES, "%s", text);
-}
-
 static void apply_spread(const struct spread *spread, int ranks,
                          struct train_settings *s)
 {
-    set_text(s->parallel.strategy, train_memory_name(spread->strategy));
+    s->parallel.strategy = spread->strategy;
     s->parallel.shard_degree =
         spread->degree == ranks ? 0 : (int64_t)spread->degree;
 }
@@ -97,10 +90,11 @@ static void apply_changes(const struct train_memory_way *way,
 {
     s->train.microbatch = way->microbatch;
     if (way->again)
-        set_text(s->memory.checkpoint, "block: all");
+        snprintf(s->memory.checkpoint, sizeof s->memory.checkpoint,
+                 "block: all");
     if (way->packed)
-        set_text(s->memory.compression,
-                 train_backend_dtype(s) == DTYPE_F32 ? "bf16" : "int8");
+        s->memory.compression =
+            train_backend_dtype(s) == DTYPE_F32 ? PACKING_BF16 : PACKING_INT8;
     if (way->waiting)
         s->checkpoint.async = false;
 }
@@ -125,8 +119,7 @@ static enum err plan_way(struct planner *planner,
     *s = *planner->settings;
     apply_changes(way, s);
     apply_spread(&spread, way->ranks, s);
-    return train_memory_plan_with(s, planner->place, &planner->config,
-                                  planner->params, plan);
+    return train_memory_plan_with(s, planner->place, planner->params, plan);
 }
 
 /* --- what there is to choose from --- */
@@ -209,13 +202,13 @@ static double sent(const struct planner *planner,
     double slot = fmax(1.0, (double)s->train.global_batch / slots);
     double p = (double)planner->params->elements;
     double weight = (double)dtype_bytes(train_backend_dtype(s));
-    bool bf16 = strcmp(s->parallel.reduce_precision, "bf16") == 0;
+    bool bf16 = s->parallel.reduce_precision == REDUCE_BF16;
     double share = (ranks - 1.0) / ranks;
     double degree = (double)way->shard_degree;
     double leaves = ceil(slots / ranks) * ceil(slot / (double)way->microbatch) *
                     (double)s->parallel.sequence_chunks;
     bool whole = fmod(slots, ranks) == 0.0 ||
-                 strcmp(s->parallel.determinism, "elastic") != 0;
+                 s->parallel.determinism != DETERMINISM_ELASTIC;
     double gradient = p * (bf16 ? 2.0 : 4.0) * share;
     double all = weigh(planner->place, ranks);
     double bytes = 0.0;
@@ -232,6 +225,7 @@ static double sent(const struct planner *planner,
         *weighed = bytes * all;
         return bytes;
     case REPLICA_ZERO3:
+    case REPLICA_AUTO: /* of settings, never of a way */
         break;
     }
     double gathered = leaves * 2.0 * p * weight * (degree - 1.0) / degree;
@@ -251,8 +245,8 @@ static void set_cost(const struct planner *planner,
     double samples = s->train.global_batch > 0
                          ? (double)s->train.global_batch / (double)way->ranks
                          : (double)s->train.microbatch;
-    double flops = samples * model_config_flops_per_sequence(&planner->config,
-                                                             s->data.seq_len);
+    double flops =
+        samples * model_config_flops_per_sequence(&s->model, s->data.seq_len);
     way->sent = sent(planner, way, &weighed);
     (void)all_again(s, &missing);
     way->computed = way->again ? missing / 3.0 : 0.0;
@@ -297,7 +291,7 @@ static enum err fit_microbatch(struct planner *planner,
     const struct train_settings *s = planner->settings;
     int64_t most = s->train.microbatch;
     if (planner->place->resumed &&
-        strcmp(s->parallel.determinism, "elastic") == 0)
+        s->parallel.determinism == DETERMINISM_ELASTIC)
         return try_way(planner, way, fits);
     way->microbatch = 1;
     TRY(try_way(planner, way, fits));
@@ -320,7 +314,7 @@ static bool make_way(const struct planner *planner, const struct spread *spread,
     const struct train_settings *s = planner->settings;
     double missing = 0.0;
     bool again = all_again(s, &missing);
-    bool packed = strcmp(s->memory.compression, "none") != 0;
+    bool packed = s->memory.compression != PACKING_NONE;
     *way = (struct train_memory_way){ .strategy = spread->strategy,
                                       .shard_degree = spread->degree,
                                       .ranks = planner->place->ranks,
@@ -418,7 +412,7 @@ static void name_way(const struct train_memory_way *way, char *text,
     if (way->strategy == REPLICA_ZERO3 && way->shard_degree < way->ranks)
         snprintf(text, size, "zero3 in groups of %d", way->shard_degree);
     else
-        snprintf(text, size, "%s", train_memory_name(way->strategy));
+        snprintf(text, size, "%s", replica_strategy_names[way->strategy]);
 }
 
 static void say_why(const struct train_memory_way *ways, int chosen, bool fits,

@@ -80,16 +80,16 @@ static double measure(const struct trainer *trainer, double peak_flops)
     return rate;
 }
 
-static void warn(const struct trainer *trainer, double rate, double peak)
+static void warn(const struct trainer *trainer, const struct kernels *best,
+                 double rate, double peak)
 {
     char rate_text[32], peak_text[32];
-    const char *set = trainer->settings.hardware.kernel_set;
     units_count(rate, rate_text, sizeof rate_text);
     units_count(peak, peak_text, sizeof peak_text);
-    if (strcmp(set, "auto") != 0)
+    if (trainer->kernels != best)
         log_warn("products take %s FLOP/s of the processor's %s: "
                  "hardware.kernel_set is %s, set it to auto",
-                 rate_text, peak_text, set);
+                 rate_text, peak_text, trainer->kernels->kernel_set);
     else
         log_warn("products take %s FLOP/s of the processor's %s: its caches "
                  "are slow, or the kernels (%s) do not suit it; see "
@@ -127,7 +127,7 @@ static enum err products_handle(void *self, enum event event,
     if (rate == 0.0)
         return err_set(ERR_MEMORY, "no memory to time products");
     if (rate < SHARE_MIN * peak)
-        warn(trainer, rate, peak);
+        warn(trainer, best, rate, peak);
     return ERR_OK;
 }
 

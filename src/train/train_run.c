@@ -133,7 +133,7 @@ static enum err record_hardware(const struct run *run)
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "arithmetic", t->arithmetic,
                   "kernel_set", t->kernels->kernel_set, "devices", t->devices,
                   "exchange", exchange, "algorithms", chosen.text, "fallback",
-                  t->settings.hardware.fallback));
+                  hardware_fallback_names[t->settings.hardware.fallback]));
 }
 
 static enum err record_stop(const struct run *run, int code, const char *reason)

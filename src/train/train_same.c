@@ -15,16 +15,6 @@ struct facts {
     uint32_t settings[]; /* CRC32C of each one's text; 0: may differ */
 };
 
-static bool may_differ(const char *key)
-{
-    static const char *const prefixes[] = { "data.train", "data.eval",
-                                            "hardware.", "log.level" };
-    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
-        if (strncmp(key, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    return false;
-}
-
 static enum err collect(const struct trainer *trainer, struct facts *facts)
 {
     char *text = NULL;
@@ -37,7 +27,7 @@ static enum err collect(const struct trainer *trainer, struct facts *facts)
                  dataset_id(trainer->eval_data));
     for (int i = 0; i < train_settings_count; i++) {
         const char *key = train_settings_schema[i].key;
-        if (may_differ(key))
+        if ((train_settings_schema[i].flags & SETTING_LOCAL) != 0)
             continue;
         TRY(train_settings_print(&trainer->settings, key, &text));
         facts->settings[i] = crc32c(0, text, strlen(text));

@@ -7,8 +7,9 @@
 #include "src/base/err.h"
 #include "src/train/trainer.h"
 
-/* Arithmetic, the content of the data sets, and every setting but the paths of
- * the data sets, hardware.* and log.level must be those of rank 0; the error
+/* Arithmetic, the content of the data sets, and every setting that is not
+ * SETTING_LOCAL (the paths of the data sets, hardware.*, log.level) must be
+ * those of rank 0; the error
  * names what differs and where. Processors and their kernel sets may differ.
  * Collective, after the data sets are open. */
 enum err train_same(struct trainer *trainer);

@@ -27,7 +27,7 @@ enum err train_schedule(const struct train_settings *s,
             return err_set(ERR_USAGE, "train.max_duration is less than a step");
         out->rates.max_steps = out->max_steps;
     }
-    out->schedule.kind = schedule_kind(s->scheduler.name);
+    out->schedule.kind = s->scheduler.name;
     out->schedule.alpha_final = s->scheduler.alpha_final;
     TRY(steps_of("scheduler.warmup", s->scheduler.warmup, &out->rates,
                  &out->schedule.warmup));

@@ -109,7 +109,6 @@ static enum err check_parallel(const struct train_settings *s)
 {
     enum err rc = ERR_OK;
     struct replica_options options = train_memory_replica(s);
-    struct model_config model = train_settings_model(s);
     struct params *params = NULL;
     int degree = options.shard_degree > 0 ? options.shard_degree : 1;
     TRY(check_degree("shard_degree", degree, s));
@@ -121,7 +120,7 @@ static enum err check_parallel(const struct train_settings *s)
                        "data.seq_len (%lld) is not divisible by "
                        "parallel.sequence_chunks (%d): choose a divisor",
                        (long long)s->data.seq_len, options.sequence_chunks);
-    TRY_OUT(params_create(&model, &params));
+    TRY_OUT(params_create(&s->model, &params));
     TRY_OUT(replica_check_model(&options, params));
 out:
     params_destroy(params);
@@ -130,14 +129,13 @@ out:
 
 enum err train_settings_check(const struct train_settings *s, bool partial)
 {
-    struct model_config model = train_settings_model(s);
     struct model_memory memory;
     if (!partial || s->run.dir[0] != '\0')
         TRY(check_run_dir(s->run.dir));
     if (!partial)
         TRY(check_data(s));
     TRY(train_access_check(s));
-    TRY(model_config_check(&model));
+    TRY(model_config_check(&s->model));
     TRY(train_settings_memory(s, &memory));
     TRY(check_parallel(s));
     TRY(train_backend_check(s));

@@ -5,23 +5,9 @@
 #include "src/base/digest.h"
 #include "src/train/train_settings.h"
 
-bool train_settings_decides(const char *key)
+bool train_settings_decides(const struct setting *setting)
 {
-    static const char *const groups[] = {
-        "model.",
-        "data.seq_len",
-        "memory.compression",
-        "train.",
-        "optimizer.",
-        "scheduler.",
-        "parallel.slots",
-        "parallel.sequence_chunks",
-        "parallel.determinism",
-    };
-    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
-        if (strncmp(key, groups[g], strlen(groups[g])) == 0)
-            return true;
-    return false;
+    return (setting->flags & (SETTING_DECIDES | SETTING_STAYS)) != 0;
 }
 
 enum err train_settings_hash(const struct train_settings *settings,
@@ -33,7 +19,7 @@ enum err train_settings_hash(const struct train_settings *settings,
     TRY_OUT(digest_create(&digest));
     for (int i = 0; i < train_settings_count; i++) {
         const char *key = train_settings_schema[i].key;
-        if (!train_settings_decides(key))
+        if (!train_settings_decides(&train_settings_schema[i]))
             continue;
         TRY_OUT(train_settings_print(settings, key, &text));
         TRY_OUT(digest_update(digest, key, strlen(key) + 1));

@@ -144,13 +144,13 @@ static enum err spike_handle(void *self, enum event event,
                            text, sizeof text))
         return ERR_OK;
     long long number = (long long)step->step + 1;
-    if (strcmp(s->train.on_spike, "stop") == 0)
+    if (s->train.on_spike == ON_SPIKE_STOP)
         return err_set(ERR_NUMERIC,
                        "step %lld: %s: stopped before the update by "
                        "train.on_spike; lower optimizer.lr, check the data, or "
                        "set train.on_spike=skip",
                        number, text);
-    bool skip = strcmp(s->train.on_spike, "skip") == 0;
+    bool skip = s->train.on_spike == ON_SPIKE_SKIP;
     events_ask(asks, ASK_SKIP, skip);
     if (step->rank == 0)
         log_warn("step %lld: %s%s", number, text,

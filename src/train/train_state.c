@@ -74,7 +74,7 @@ static enum err check_arithmetic(const struct trainer *trainer,
     then = then != NULL ? then : "?";
     const char *before =
         is_before_first(then) ? ", Tessera's arithmetic before 1" : "";
-    if (strcmp(s->parallel.determinism, "fast") == 0 ||
+    if (s->parallel.determinism == DETERMINISM_FAST ||
         s->parallel.allow_arithmetic_change) {
         if (trainer->rank == 0)
             log_warn("arithmetic changes from %s%s to %s: bits will differ "

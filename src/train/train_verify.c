@@ -169,20 +169,20 @@ static enum err settle_bytes(const struct trainer *trainer,
                              const struct dataset *data, struct share share,
                              bool *bytes)
 {
-    const char *how = trainer->settings.data.verify;
+    enum data_verify how = trainer->settings.data.verify;
     const struct dataset_contents *has = dataset_contents(data);
     int64_t shards = (has->shards + share.ranks - 1) / share.ranks;
     int64_t most = shards * has->largest;
     TRY(comm_all_reduce_i64(trainer->comm, &most, 1, COMM_MAX));
-    *bytes = strcmp(how, "bytes") == 0 ||
-             (strcmp(how, "auto") == 0 && most <= TRAIN_VERIFY_BYTES);
+    *bytes = how == VERIFY_BYTES ||
+             (how == VERIFY_AUTO && most <= TRAIN_VERIFY_BYTES);
     if (trainer->rank != 0)
         return ERR_OK;
     if (!*bytes)
         log_info("%s: the bytes of all %lld shards (%.1f GiB) are not checked "
                  "(data.verify = %s), only sizes: tessera-data verify does it",
                  dataset_path(data), (long long)has->shards,
-                 (double)has->bytes / (1 << 30), how);
+                 (double)has->bytes / (1 << 30), data_verify_names[how]);
     else if (has->unchecked > 0)
         log_info("%s: %lld of %lld shards have no checksum that is known here",
                  dataset_path(data), (long long)has->unchecked,

@@ -62,7 +62,7 @@ static enum err plan_steps(struct trainer *trainer)
 static enum err create_local(struct trainer *trainer)
 {
     const struct train_settings *s = &trainer->settings;
-    struct model_config config = train_settings_model(s);
+    const struct model_config *config = &s->model;
     TRY(open_kernels(trainer));
     TRY(train_data_open(trainer));
     TRY(plan_steps(trainer));
@@ -71,9 +71,9 @@ static enum err create_local(struct trainer *trainer)
         .samples = dataset_samples(trainer->train_data),
         .shuffle = true,
     };
-    TRY(params_create(&config, &trainer->params));
+    TRY(params_create(config, &trainer->params));
     if (train_backend_fp8(s))
-        TRY(train_fp8_create(trainer->kernels->memory, model_fp8_count(&config),
+        TRY(train_fp8_create(trainer->kernels->memory, model_fp8_count(config),
                              &trainer->fp8));
     return step_record_create(trainer);
 }

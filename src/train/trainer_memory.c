@@ -64,23 +64,23 @@ static void keep_strategy(struct trainer *trainer,
 {
     struct train_settings *s = &trainer->settings;
     size_t used = strlen(why);
-    bool known = strcmp(started->parallel.strategy, "auto") != 0;
-    if (strcmp(started->parallel.strategy, s->parallel.strategy) == 0 &&
+    bool known = started->parallel.strategy != REPLICA_AUTO;
+    if (started->parallel.strategy == s->parallel.strategy &&
         started->parallel.shard_degree == s->parallel.shard_degree)
         return;
-    if (known && strcmp(s->parallel.determinism, "run") == 0) {
-        memcpy(s->parallel.strategy, started->parallel.strategy,
-               sizeof s->parallel.strategy);
+    if (known && s->parallel.determinism == DETERMINISM_RUN) {
+        s->parallel.strategy = started->parallel.strategy;
         s->parallel.shard_degree = started->parallel.shard_degree;
         snprintf(why, size,
-                 "parallel.strategy = \"auto\" stays %.8s, with which the run "
+                 "parallel.strategy = \"auto\" stays %s, with which the run "
                  "was started: parallel.determinism is run",
-                 s->parallel.strategy);
+                 replica_strategy_names[s->parallel.strategy]);
         return;
     }
-    bool elastic = strcmp(s->parallel.determinism, "elastic") == 0;
-    snprintf(why + used, size - used, " (the last start had %.8s%s)",
-             started->parallel.strategy, elastic ? "; bits stay the same" : "");
+    bool elastic = s->parallel.determinism == DETERMINISM_ELASTIC;
+    snprintf(why + used, size - used, " (the last start had %s%s)",
+             replica_strategy_names[started->parallel.strategy],
+             elastic ? "; bits stay the same" : "");
 }
 
 /* The run's microbatch is in its checkpoint, which is read when the strategy is
@@ -91,7 +91,7 @@ static int64_t expected_microbatch(const struct train_settings *s,
     int64_t slot = s->train.global_batch / s->parallel.slots;
     int64_t then = started != NULL ? started->train.microbatch : 0;
     bool known = then > 0 && slot % then == 0;
-    return known && s->train.microbatch_automatic ? then : s->train.microbatch;
+    return known && s->microbatch_automatic ? then : s->train.microbatch;
 }
 
 /* Rank 0. */
@@ -127,7 +127,7 @@ static enum err settle_strategy(struct trainer *trainer)
     trainer->place.resumed = started != NULL;
     TRY_OUT(comm_broadcast(trainer->comm, &trainer->place.resumed,
                            sizeof trainer->place.resumed, 0));
-    if (strcmp(s->parallel.strategy, "auto") != 0)
+    if (s->parallel.strategy != REPLICA_AUTO)
         goto out;
     place = trainer->place;
     least[0] = place.room > 0 ? (int64_t)place.room : INT64_MAX;
@@ -141,7 +141,7 @@ static enum err settle_strategy(struct trainer *trainer)
     if (trainer->rank == 0)
         rc = choose_strategy(trainer, &place, started);
     TRY_OUT(comm_agree(trainer->comm, rc));
-    TRY_OUT(comm_broadcast(trainer->comm, s->parallel.strategy,
+    TRY_OUT(comm_broadcast(trainer->comm, &s->parallel.strategy,
                            sizeof s->parallel.strategy, 0));
     TRY_OUT(comm_broadcast(trainer->comm, &s->parallel.shard_degree,
                            sizeof s->parallel.shard_degree, 0));
@@ -173,7 +173,7 @@ static enum err make_leaf(struct trainer *trainer)
         return ERR_OK;
     TRY(train_memory_check(s, &trainer->place));
     TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
-    trainer->batch->truncate = strcmp(s->data.too_long, "truncate") == 0;
+    trainer->batch->truncate = s->data.too_long == TOO_LONG_TRUNCATE;
     TRY(probe_eval(trainer));
     trainer->leaf_loss = calloc(leaves, sizeof trainer->leaf_loss[0]);
     trainer->leaf_balance = calloc(leaves, sizeof trainer->leaf_balance[0]);
@@ -186,7 +186,7 @@ static enum err make_leaf(struct trainer *trainer)
 /* With the replica's groups; may fail on one rank alone. */
 static enum err make_model(struct trainer *trainer)
 {
-    struct model_config config = train_settings_model(&trainer->settings);
+    const struct model_config *config = &trainer->settings.model;
     struct model_options options;
     if (trainer->model != NULL)
         return ERR_OK;
@@ -196,7 +196,7 @@ static enum err make_model(struct trainer *trainer)
     options.experts = replica_experts(trainer->replica);
     if (options.sequence != NULL)
         options.first_chunk = options.sequence->rank * options.own_chunks;
-    TRY(model_create(&config, trainer->params, trainer->kernels, &options,
+    TRY(model_create(config, trainer->params, trainer->kernels, &options,
                      &trainer->model));
     if (trainer->fp8 != NULL) {
         TRY(train_fp8_give(trainer->fp8, trainer->model));
@@ -235,7 +235,7 @@ static enum err step_down(struct trainer *trainer)
 {
     struct train_settings *s = &trainer->settings;
     int64_t smaller = train_memory_smaller(s->train.microbatch);
-    if (strcmp(s->parallel.determinism, "elastic") == 0 || smaller == 0)
+    if (s->parallel.determinism == DETERMINISM_ELASTIC || smaller == 0)
         return ERR_MEMORY;
     if (trainer->rank == 0)
         log_warn("train.microbatch is now %lld, no longer %lld: %s",

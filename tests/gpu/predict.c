@@ -117,7 +117,7 @@ static enum err parse(int argc, char **argv, bool *shapes, bool *documents,
 static enum err make(struct step *step, bool documents)
 {
     const struct train_settings *s = &step->settings;
-    struct model_config config = train_settings_model(s);
+    const struct model_config *config = &s->model;
     struct model_options options;
     struct replica_options replica = train_memory_replica(s);
     const struct kernels *planned = NULL;
@@ -129,10 +129,10 @@ static enum err make(struct step *step, bool documents)
                                         .ranks = 1 };
     TRY(comm_create("self", NULL, NULL, 60.0, &step->comm));
     TRY(train_memory_plan(s, &place, &step->plan));
-    TRY(params_create(&config, &step->params));
+    TRY(params_create(config, &step->params));
     TRY(train_memory_model(s, 1, &options));
     options.stream = &step->book;
-    TRY(model_create(&config, step->params, step->kernels, &options,
+    TRY(model_create(config, step->params, step->kernels, &options,
                      &step->model));
     TRY(replica_create(step->comm, step->kernels, model_ctx(step->model),
                        step->params, &replica, &step->replica));
@@ -252,7 +252,7 @@ static void print_ops(const struct notebook *book, double all_s)
 static enum err report(struct step *step, bool shapes)
 {
     const struct train_settings *s = &step->settings;
-    struct model_config config = train_settings_model(s);
+    const struct model_config *config = &s->model;
     struct notebook *book = &step->book;
     double device_s = 0.0, host_s = 0.0, launches = 0.0;
     for (int i = 0; i < book->count; i++) {
@@ -263,7 +263,7 @@ static enum err report(struct step *step, bool shapes)
     host_s = launches * rates.launch_s;
     double all_s = device_s > host_s ? device_s : host_s;
     double flops = (double)s->train.global_batch *
-                   model_config_flops_per_sequence(&config, s->data.seq_len);
+                   model_config_flops_per_sequence(config, s->data.seq_len);
     qsort(book->notes, (size_t)book->count, sizeof book->notes[0], by_time);
     printf("%8s %10s %10s %10s %6s\n", "calls", "TFLOP", "GB", "ms", "%");
     (shapes ? print_shapes : print_ops)(book, all_s);

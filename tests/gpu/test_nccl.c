@@ -103,7 +103,7 @@ static enum err open_bench(struct bench *b, const struct kernels *table)
     TRY(b->memory->stream_create(false, &b->stream));
     TRY(b->memory->tensors_create(ROOM, &b->device));
     TRY(b->memory->host_create(ROOM, &b->host));
-    return comm_tensors_create(b->comm, b->memory, b->stream, "auto",
+    return comm_tensors_create(b->comm, b->memory, b->stream, EXCHANGE_AUTO,
                                &b->tensors);
 }
 

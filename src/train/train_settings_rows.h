@@ -1,0 +1,270 @@
+/* The settings of a training run but for the model's
+ * (src/model/model_config.h): groups of rows, each of which is the entry of the
+ * table and the field of struct train_settings (src/base/settings.h), and the
+ * names of what can be chosen. A new setting is a row here. */
+#ifndef TESSERA_TRAIN_TRAIN_SETTINGS_ROWS_H
+#define TESSERA_TRAIN_TRAIN_SETTINGS_ROWS_H
+
+#include "src/base/log.h"
+#include "src/base/settings.h"
+#include "src/comm/comm_tensors.h"
+#include "src/model/model_memory.h"
+#include "src/parallel/replica.h"
+#include "src/train/schedule.h"
+
+#define TRAIN_SAMPLES_MAX 1e9 /* of a batch: times the longest still exact */
+
+/* More of enum setting_flag: stays with compression, for what is computed again
+ * is exact and what is packed is not; stays under parallel.determinism = "run",
+ * which promises the same bits on the same topology only. */
+enum train_setting_flag {
+    TRAIN_STAYS_IF_PACKED = SETTING_OWN,
+    TRAIN_STAYS_IF_RUN = 2 * SETTING_OWN
+};
+
+enum data_too_long { TOO_LONG_REFUSE, TOO_LONG_TRUNCATE };
+static const char *const data_too_long_names[] = { "refuse", "truncate", NULL };
+
+enum data_verify { VERIFY_AUTO, VERIFY_SIZES, VERIFY_BYTES };
+static const char *const data_verify_names[] = { "auto", "sizes", "bytes",
+                                                 NULL };
+
+enum train_precision {
+    PRECISION_AUTO,
+    PRECISION_FP32,
+    PRECISION_BF16,
+    PRECISION_FP8
+};
+static const char *const train_precision_names[] = { "auto", "fp32", "bf16",
+                                                     "fp8", NULL };
+
+enum train_on_spike { ON_SPIKE_WARN, ON_SPIKE_STOP, ON_SPIKE_SKIP };
+static const char *const train_on_spike_names[] = { "warn", "stop", "skip",
+                                                    NULL };
+
+enum checkpoint_redundancy { REDUNDANCY_PARTNER, REDUNDANCY_XOR };
+static const char *const checkpoint_redundancy_names[] = { "partner", "xor",
+                                                           NULL };
+
+enum parallel_reduce { REDUCE_FP32, REDUCE_BF16 };
+static const char *const parallel_reduce_names[] = { "fp32", "bf16", NULL };
+
+enum parallel_determinism {
+    DETERMINISM_ELASTIC,
+    DETERMINISM_RUN,
+    DETERMINISM_FAST
+};
+static const char *const parallel_determinism_names[] = { "elastic", "run",
+                                                          "fast", NULL };
+
+enum hardware_backend { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
+static const char *const hardware_backend_names[] = { "auto", "cpu", "cuda",
+                                                      NULL };
+
+enum hardware_graphs { GRAPHS_AUTO, GRAPHS_OFF };
+static const char *const hardware_graphs_names[] = { "auto", "off", NULL };
+
+enum hardware_fallback { FALLBACK_AUTO, FALLBACK_REFUSE, FALLBACK_WARN };
+static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
+                                                       NULL };
+
+#define RUN_SETTINGS(S)                                                        \
+    S(run, PATH, dir, NULL, 0,                                                 \
+      "run directory: checkpoints, metrics, ledger, resolved configuration")   \
+    S(run, STRING, mode, "", 0,                                                \
+      "permissions of the run's folders, such as 0750 or 0770, files "         \
+      "alike; empty: what the umask leaves")                                   \
+    S(run, STRING, group, "", 0,                                               \
+      "group that the run directory and all in it belong to; empty: yours")
+
+#define MEMORY_SETTINGS(S)                                                     \
+    S(memory, STRING, checkpoint, "none", TRAIN_STAYS_IF_PACKED,               \
+      "what backward computes again: \"block: all\", \"ffn: first-4; "         \
+      "attention: last-2\" (block, attention, norm_attn_norm, ffn, "           \
+      "activation, norm)")                                                     \
+    S(memory, CHOICE(packing), compression, "none", SETTING_STAYS,             \
+      "what forward keeps for backward, in fewer bits")                        \
+    S(memory, BYTES(0, SETTINGS_LARGE), limit, "none", 0,                      \
+      "memory that a rank may plan for, of the GPU with cuda: 80GiB; none: "   \
+      "what there is")
+
+#define DATA_SETTINGS(S)                                                       \
+    S(data, PATH, train, NULL, SETTING_LOCAL,                                  \
+      "training data set (a folder made by tessera-data)")                     \
+    S(data, PATH, eval, "", SETTING_LOCAL,                                     \
+      "held-out data set; empty: no evaluation")                               \
+    S(data, INT(0, 1048576), seq_len, "0", SETTING_STAYS,                      \
+      "tokens per sample; 0: model.max_seq_len")                               \
+    S(data, CHOICE(data_too_long), too_long, "refuse", 0,                      \
+      "samples of more than data.seq_len tokens")                              \
+    S(data, CHOICE(data_verify), verify, "auto", 0,                            \
+      "what is checked of shards at the start; bytes: their checksums, "       \
+      "each rank its share; auto: bytes up to 256 MiB a rank")
+
+#define TRAIN_SETTINGS(S)                                                      \
+    S(train, DURATION, max_duration, NULL, SETTING_DECIDES,                    \
+      "length of the run: ba, tok, sp, ep or sec")                             \
+    S(train, INT(1, TRAIN_SAMPLES_MAX), global_batch, NULL, SETTING_STAYS,     \
+      "samples per optimizer step, over all ranks")                            \
+    S(train, INT(0, TRAIN_SAMPLES_MAX), microbatch, "auto",                    \
+      SETTING_STAYS | SETTING_AUTO,                                            \
+      "samples computed at once (a leaf); auto: a whole slot, or what fits "   \
+      "into memory.limit")                                                     \
+    S(train, INT(0, SETTINGS_LARGE), seed, "17", SETTING_STAYS,                \
+      "seed of weights and sample order")                                      \
+    S(train, CHOICE(train_precision), precision, "auto", SETTING_STAYS,        \
+      "of weights and activations at work, beside fp32 masters; auto: bf16 "   \
+      "with cuda, fp32 with cpu, which has no other; fp8: bf16, but 8 bits "   \
+      "in the products of the blocks")                                         \
+    S(train, FLOAT(0, SETTINGS_LARGE), clip_norm, "1.0", SETTING_DECIDES,      \
+      "limit of the gradient's global L2 norm; 0: no clipping")                \
+    S(train, CHOICE(train_on_spike), on_spike, "warn", SETTING_DECIDES,        \
+      "at a step far beyond the last 32: a warning; the end of the run; no "   \
+      "update")                                                                \
+    S(train, FLOAT(0, SETTINGS_LARGE), spike_loss, "2", SETTING_DECIDES,       \
+      "a loss so many times their median is far beyond; 0: none is")           \
+    S(train, FLOAT(0, SETTINGS_LARGE), spike_norm, "10", SETTING_DECIDES,      \
+      "and so is such a gradient norm; 0: none is")
+
+#define OPTIMIZER_SETTINGS(S)                                                  \
+    S(optimizer, INDEX(optimizer), name, "adamw", SETTING_STAYS,               \
+      "each has its own moments; all decay decoupled")                         \
+    S(optimizer, FLOAT(0, 1e3), lr, "6e-4", SETTING_DECIDES,                   \
+      "peak learning rate")                                                    \
+    S(optimizer, FLOAT(0, 0.99999), beta1, "0.9", SETTING_DECIDES,             \
+      "decay of the first moment, for Lion that of the sum whose sign "        \
+      "counts")                                                                \
+    S(optimizer, FLOAT(0, 0.999999), beta2, "0.95", SETTING_DECIDES,           \
+      "decay of the second moment, of Lion's one moment (then 0.99 where "     \
+      "it is not given)")                                                      \
+    S(optimizer, FLOAT(1e-20, 1), eps, "1e-8", SETTING_DECIDES,                \
+      "added to the root of the second moment")                                \
+    S(optimizer, FLOAT(0, 1), weight_decay, "0", SETTING_DECIDES,              \
+      "decoupled: weights shrink by lr / peak lr * this per step")
+
+#define SCHEDULER_SETTINGS(S)                                                  \
+    S(scheduler, CHOICE(schedule_kind), name, "cosine", SETTING_DECIDES,       \
+      "learning rate after warm-up")                                           \
+    S(scheduler, DURATION, warmup, "0ba", SETTING_DECIDES,                     \
+      "linear warm-up from 0")                                                 \
+    S(scheduler, FLOAT(0, 1), alpha_final, "0.1", SETTING_DECIDES,             \
+      "final learning rate / peak")                                            \
+    S(scheduler, DURATION, t_max, "1dur", SETTING_DECIDES,                     \
+      "where the schedule ends")
+
+#define EVAL_SETTINGS(S)                                                       \
+    S(eval, DURATION, interval, "1dur", 0,                                     \
+      "between evaluations on data.eval, of which the last step has one in "   \
+      "any case (0ba: it alone)")                                              \
+    S(eval, INT(0, SETTINGS_LARGE), samples, "0", 0,                           \
+      "samples per evaluation; 0: all")
+
+#define CHECKPOINT_SETTINGS(S)                                                 \
+    S(checkpoint, DURATION, interval, "100ba", SETTING_AUTO,                   \
+      "between checkpoints, of which the last step has one in any case "       \
+      "(0ba: it alone); auto: what loses the least time by measured cost "     \
+      "and the ledger's failures")                                             \
+    S(checkpoint, STRING, local_dir, "", 0,                                    \
+      "folder on every node (tmpfs, NVMe) for checkpoints of its own, "        \
+      "which survive the loss of a node; %j is the job's number; empty: "      \
+      "none")                                                                  \
+    S(checkpoint, DURATION, local_interval, "0ba", 0,                          \
+      "between checkpoints in checkpoint.local_dir")                           \
+    S(checkpoint, CHOICE(checkpoint_redundancy), redundancy, "partner", 0,     \
+      "of checkpoints in checkpoint.local_dir: copies on the next node, or "   \
+      "parity over groups of nodes")                                           \
+    S(checkpoint, INT(2, 32), redundancy_group, "8", 0,                        \
+      "nodes of a group at most, which survives the loss of one of them")      \
+    S(checkpoint, INT(0, 1e6), keep, "3", 0,                                   \
+      "committed checkpoints to keep; 0: all")                                 \
+    S(checkpoint, INT(0, SETTINGS_LARGE), keep_every, "0", 0,                  \
+      "steps that are a multiple of it are kept for good; 0: none")            \
+    S(checkpoint, BOOL, async, "true", 0,                                      \
+      "copy the state and write it while training goes on; needs memory "      \
+      "for the copy")                                                          \
+    S(checkpoint, FLOAT(0.1, 1e6), timeout_s, "600", 0,                        \
+      "seconds a rank may write, or be waited for in a save")                  \
+    S(checkpoint, INT(1, 1e6), failures_max, "3", 0,                           \
+      "failed saves in a row that end the run")
+
+#define PARALLEL_SETTINGS(S)                                                   \
+    S(parallel, CHOICE(replica_strategy), strategy, "auto",                    \
+      TRAIN_STAYS_IF_RUN,                                                      \
+      "what is spread over the ranks: nothing; optimizer state; gradients "    \
+      "too; weights too; auto: the cheapest of the last three that fits")      \
+    S(parallel, INT(0, 65536), shard_degree, "0", 0,                           \
+      "of zero3: neighbouring ranks that have all weights together, a "        \
+      "divisor of the ranks; 0: all ranks")                                    \
+    S(parallel, INT(0, 1024), prefetch, "1", 0,                                \
+      "of zero3: blocks of weights gathered ahead of their use")               \
+    S(parallel, INT(1, 256), expert_degree, "1",                               \
+      TRAIN_STAYS_IF_PACKED | TRAIN_STAYS_IF_RUN,                              \
+      "of zero2 and zero3: neighbouring ranks that share the experts, a "      \
+      "divisor of model.experts and of the ranks; tokens travel instead of "   \
+      "weights")                                                               \
+    S(parallel, INT(1, 1024), sequence_chunks, "1", SETTING_STAYS,             \
+      "of zero2 and zero3: parts of each sequence whose gradients are "        \
+      "added one after the other, a divisor of data.seq_len")                  \
+    S(parallel, INT(1, 1024), sequence_degree, "1", TRAIN_STAYS_IF_RUN,        \
+      "neighbouring ranks that share a microbatch's sequences, a divisor "     \
+      "of parallel.sequence_chunks and of the ranks")                          \
+    S(parallel, CHOICE(parallel_reduce), reduce_precision, "fp32",             \
+      TRAIN_STAYS_IF_RUN,                                                      \
+      "of gradients on their way to another rank; bf16 needs zero2 or "        \
+      "zero3, and another determinism than elastic")                           \
+    S(parallel, CHOICE(parallel_determinism), determinism, "elastic",          \
+      SETTING_STAYS, "elastic: same bits for any number of ranks")             \
+    S(parallel, CHOICE(comm_exchange), exchange, "auto", 0,                    \
+      "how tensors travel between GPUs; auto: by NCCL, see "                   \
+      "hardware.fallback; nccl: also where two ranks seem to share a GPU; "    \
+      "staged: through host memory")                                           \
+    S(parallel, INT(0, 65536), slots, "0", SETTING_STAYS,                      \
+      "canonical parts of a global batch, at least the number of ranks; 0: "   \
+      "the largest power of two up to 8 that divides it")                      \
+    S(parallel, FLOAT(0.1, 1e6), timeout_s, "300", 0,                          \
+      "seconds to wait for another rank before naming it")                     \
+    S(parallel, BOOL, allow_arithmetic_change, "false", 0,                     \
+      "resume with another backend, GPUs' libraries or version of "            \
+      "arithmetic although the bits will differ")
+
+#define HARDWARE_SETTINGS(S)                                                   \
+    S(hardware, INT(0, 4096), threads, "0", SETTING_LOCAL,                     \
+      "threads per rank; 0: from affinity and ranks on the node")              \
+    S(hardware, CHOICE(hardware_backend), backend, "auto", SETTING_LOCAL,      \
+      "what computes; auto: the GPU, where there is one, this build can "      \
+      "use it and hardware.kernel_set is auto, else the processor")            \
+    S(hardware, STRING, kernel_set, "auto", SETTING_LOCAL,                     \
+      "of the processor, for tests: auto, avx512, avx2 or generic; decides "   \
+      "speed, never bits")                                                     \
+    S(hardware, CHOICE(hardware_graphs), graphs, "auto", SETTING_LOCAL,        \
+      "of a GPU with ddp and zero1: a microbatch as one launch, not op by "    \
+      "op; the same bits")                                                     \
+    S(hardware, CHOICE(hardware_fallback), fallback, "auto", SETTING_LOCAL,    \
+      "where NCCL, cuDNN or cuBLASLt are missing or have nothing for a "       \
+      "shape, ranks share a GPU or GPUs are idle: end with the reason, or "    \
+      "go on more slowly and say so; auto: refuse, with one rank warn")        \
+    S(hardware, FLOAT(0, 1e18), peak_flops, "0", SETTING_LOCAL,                \
+      "FLOP/s of one rank, for mfu; 0: those of its GPU, or measured")
+
+#define LOG_SETTINGS(S)                                                        \
+    S(log, INT(1, 1e6), interval, "1", 0,                                      \
+      "steps between lines of metrics and progress")                           \
+    S(log, CHOICE(log_level), level, "info", SETTING_LOCAL,                    \
+      "what goes to stderr")
+
+/* All groups, in the order of --help and config.cfg. */
+#define TRAIN_GROUPS(S)                                                        \
+    RUN_SETTINGS(S)                                                            \
+    MODEL_SETTINGS(S)                                                          \
+    MEMORY_SETTINGS(S)                                                         \
+    DATA_SETTINGS(S)                                                           \
+    TRAIN_SETTINGS(S)                                                          \
+    OPTIMIZER_SETTINGS(S)                                                      \
+    SCHEDULER_SETTINGS(S)                                                      \
+    EVAL_SETTINGS(S)                                                           \
+    CHECKPOINT_SETTINGS(S)                                                     \
+    PARALLEL_SETTINGS(S)                                                       \
+    HARDWARE_SETTINGS(S)                                                       \
+    LOG_SETTINGS(S)
+
+#endif
