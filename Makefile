@@ -100,7 +100,7 @@ comma    := ,
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: all help info deps hash hash-deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run racecheck lint \
-    layers format install uninstall clean tiny-data soak-ckpt matrix install-node
+    layers man format install uninstall clean tiny-data soak-ckpt matrix install-node
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)

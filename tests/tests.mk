@@ -235,10 +235,14 @@ lint: layers ## cppcheck, shellcheck, layers, style
 	@tests/style --format
 	cppcheck --quiet --enable=warning,portability --inline-suppr --error-exitcode=1 \
 	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE -DTESSERA_WITH_MPI=1 -DKERNEL_SET=generic src kernels checkpoint healthcheck
-	shellcheck -x $$(git ls-files jobs tests .ci | xargs grep -lE '^#!.*[/ ](ba)?sh$$') $(wildcard jobs/lib/*.sh tests/*.bash tests/gpu/*.bash)
+	shellcheck -x $$(git ls-files docs jobs tests .ci | xargs grep -lE '^#!.*[/ ](ba)?sh$$') $(wildcard jobs/lib/*.sh tests/*.bash tests/gpu/*.bash)
 
 layers: ## no include against the direction of dependencies
 	@tests/layers
+
+man: all ## the table of settings in the manual page, from --help
+	$(Q)docs/man/settings $(B)/bin/tessera-train docs/man/tessera-train.1 >$(B)/tessera-train.1
+	$(Q)cp $(B)/tessera-train.1 docs/man/tessera-train.1
 
 format: ## lay the C files out as .clang-format says (clang-format 14)
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu')

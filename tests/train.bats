@@ -519,8 +519,11 @@ limited() {
     [ "$(digest "$DIR/same")" = "$(digest "$DIR/fast")" ]
 }
 
-@test "--help, --version, --print" {
+@test "--help as the manual page has it, --version, --print" {
     "$BIN/tessera-train" --help | grep -q 'checkpoint.interval'
+    diff "$BATS_TEST_DIRNAME/../docs/man/tessera-train.1" \
+        <("$BATS_TEST_DIRNAME/../docs/man/settings" "$BIN/tessera-train" \
+            "$BATS_TEST_DIRNAME/../docs/man/tessera-train.1")
     "$BIN/tessera-train" --version | grep -q '^tessera '
     [ "$("$BIN/tessera-train" --print train.global_batch "$CONF")" = 48 ]
     [ "$("$BIN/tessera-train" --print run.dir "$CONF" run.dir=/a/b)" = /a/b ]
