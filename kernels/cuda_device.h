@@ -28,7 +28,7 @@ enum err cuda_device_count(int *count);
 /* Makes the calling thread use the GPU of this rank and tells its number: where
  * one GPU is visible that one, otherwise the one numbered as the rank on its
  * node. ERR_USAGE if there are several, but fewer than ranks. Whether the one
- * is another rank's as well can't be seen from here: train_devices() asks. */
+ * is another rank's as well can't be seen from here: start_devices() asks. */
 enum err cuda_device_use(int local_rank, int *device);
 
 /* The rule of cuda_device_use, for `count` visible GPUs. */

@@ -8,7 +8,7 @@
 #include "src/cmd/hash_data.h"
 #include "src/cmd/hash_text.h"
 #include "src/data/dataset.h"
-#include "src/train/train_verify.h"
+#include "src/train/start_files.h"
 
 #define TOKENS_MAX 16384
 
@@ -104,7 +104,7 @@ const char *dataset_path(const struct dataset *dataset)
 }
 
 /* There are no files whose bytes could be checked. */
-enum err train_verify(struct trainer *trainer)
+enum err start_files(struct trainer *trainer)
 {
     (void)trainer;
     return ERR_OK;

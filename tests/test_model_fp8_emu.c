@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "src/model/model_graph.h"
-#include "src/train/train_fp8.h"
+#include "src/train/trainer_fp8.h"
 #include "tests/cuda_emulator_memory.h"
 #include "tests/kernel_check.h"
 #include "tests/model_fp8.h"
@@ -60,20 +60,20 @@ static bool train_leaf(struct device *d, struct model *model,
 /* The magnitudes of a first pass make the scales. */
 static bool calibrate(struct device *d, struct model *model)
 {
-    struct train_fp8 *fp8 = NULL;
+    struct trainer_fp8 *fp8 = NULL;
     struct comm *self = NULL;
     const struct kernel_memory *memory = d->kernels->memory;
     bool fine = comm_create("self", NULL, NULL, 60.0, &self) == ERR_OK &&
-                train_fp8_create(memory, model_fp8_count(&d->f->config),
-                                 &fp8) == ERR_OK &&
+                trainer_fp8_create(memory, model_fp8_count(&d->f->config),
+                                   &fp8) == ERR_OK &&
                 model_fp8_clear(model) == ERR_OK &&
                 train_leaf(d, model, &d->f->leaf) &&
-                model_fp8_download(model, train_fp8_found(fp8)) == ERR_OK &&
+                model_fp8_download(model, trainer_fp8_found(fp8)) == ERR_OK &&
                 memory->wait(d->stream) == ERR_OK &&
-                train_fp8_learn(fp8, self) == ERR_OK &&
-                train_fp8_give(fp8, model) == ERR_OK &&
+                trainer_fp8_learn(fp8, self) == ERR_OK &&
+                trainer_fp8_give(fp8, model) == ERR_OK &&
                 memory->wait(d->stream) == ERR_OK;
-    train_fp8_destroy(fp8);
+    trainer_fp8_destroy(fp8);
     comm_destroy(self);
     return fine;
 }

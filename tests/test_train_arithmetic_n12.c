@@ -1,7 +1,7 @@
 /* Which arithmetic a run may go on with: that of any kernel set, on any rank,
  * without a word; that of other versions only where the user allows it. */
 #include "checkpoint/files/ckpt_manifest.h"
-#include "src/train/train_same.h"
+#include "src/train/start_same.h"
 #include "tests/trainer_world.h"
 
 #include <jansson.h>
@@ -202,7 +202,7 @@ static void test_same(struct world *world)
         snprintf(run.trainer->arithmetic, sizeof run.trainer->arithmetic,
                  LATER);
     if (rc == ERR_OK)
-        rc = train_same(run.trainer);
+        rc = start_same(run.trainer);
     everywhere(world,
                rc == ERR_UNSUPPORTED && strstr(err_text(), LATER) != NULL,
                "ranks with other versions are refused");

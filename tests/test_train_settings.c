@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/train/train_backend.h"
-#include "src/train/train_fixed.h"
+#include "src/train/trainer_backend.h"
+#include "src/train/start_fixed.h"
 #include "tests/data_fixture.h"
 
 #define BASE                                                                   \
@@ -249,7 +249,7 @@ static void test_stored(struct train_settings *s)
                "stored: %s", stored[i].overrides);
         tap_is_str(hash, stored[i].hash, "the hash is what it was");
         trainer.settings = *s;
-        json_t *fixed = train_fixed_state(&trainer);
+        json_t *fixed = start_fixed_state(&trainer);
         json_object_del(fixed, "data.train");
         json_object_del(fixed, "tokenizer");
         char *text = json_dumps(fixed, JSON_COMPACT);
@@ -329,60 +329,62 @@ static void test_backend(struct train_settings *s)
 {
     const struct kernels *kernels = NULL;
     tap_ok(load("hardware.kernel_set=generic", s) == ERR_OK &&
-               train_backend_find(s, 1, &kernels) == ERR_OK &&
+               trainer_backend_find(s, 1, &kernels) == ERR_OK &&
                strcmp(kernels->kernel_set, "generic") == 0,
            "a kernel set of the processor chooses it");
     tap_is_int(s->hardware.backend, BACKEND_CPU, "as the settings say then");
     tap_is_int(s->train.precision, PRECISION_FP32, "and the precision");
-    tap_ok(train_backend_dtype(s) == DTYPE_F32, "which has a dtype");
+    tap_ok(trainer_backend_dtype(s) == DTYPE_F32, "which has a dtype");
     tap_ok(load("hardware.kernel_set=generic train.precision=bf16", s) ==
                    ERR_OK &&
-               train_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED &&
+               trainer_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED &&
                strstr(err_text(), "needs a GPU and there is none") != NULL,
            "bf16 is refused where no GPU is found");
     tap_ok(load("hardware.kernel_set=generic train.precision=fp8", s) ==
                    ERR_OK &&
-               train_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED &&
+               trainer_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED &&
                strstr(err_text(), "fp8 needs a GPU and there is none") != NULL,
            "and so is fp8");
-    tap_ok(load("train.precision=fp8", s) == ERR_OK && train_backend_fp8(s) &&
-               train_backend_dtype(s) == DTYPE_BF16,
+    tap_ok(load("train.precision=fp8", s) == ERR_OK && trainer_backend_fp8(s) &&
+               trainer_backend_dtype(s) == DTYPE_BF16,
            "which is bf16 but for products");
-    tap_ok(load("", s) == ERR_OK && train_backend_plan(s, &kernels) == ERR_OK &&
+    tap_ok(load("", s) == ERR_OK &&
+               trainer_backend_plan(s, &kernels) == ERR_OK &&
                strcmp(kernels->backend, "cpu") == 0 &&
-               train_backend_dtype(s) == DTYPE_F32,
+               trainer_backend_dtype(s) == DTYPE_F32,
            "a plan does not look for one");
     tap_ok(load("hardware.backend=cuda", s) == ERR_OK &&
-               train_backend_dtype(s) == DTYPE_BF16,
+               trainer_backend_dtype(s) == DTYPE_BF16,
            "with cuda it is bf16");
-    enum err rc = train_backend_plan(s, &kernels);
+    enum err rc = trainer_backend_plan(s, &kernels);
     tap_ok(rc == ERR_OK ? kernels->memory->device
                         : rc == ERR_UNSUPPORTED &&
                               strstr(err_text(), "no CUDA kernels") != NULL,
            "planned for without a GPU, if it is in this build");
     tap_ok(load("hardware.backend=cuda train.precision=fp32", s) == ERR_OK &&
-               train_backend_dtype(s) == DTYPE_F32,
+               trainer_backend_dtype(s) == DTYPE_F32,
            "if not told otherwise");
     tap_ok(load("hardware.backend=cuda hardware.kernel_set=avx2", s) ==
                    ERR_OK &&
-               train_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED,
+               trainer_backend_find(s, 1, &kernels) == ERR_UNSUPPORTED,
            "it has no kernel set of the processor");
-    tap_ok(load("", s) == ERR_OK && train_backend_exchange(s) == EXCHANGE_ANY &&
+    tap_ok(load("", s) == ERR_OK &&
+               trainer_backend_exchange(s) == EXCHANGE_ANY &&
                load("hardware.fallback=refuse", s) == ERR_OK &&
-               train_backend_exchange(s) == EXCHANGE_AUTO &&
+               trainer_backend_exchange(s) == EXCHANGE_AUTO &&
                load("parallel.exchange=staged hardware.fallback=refuse", s) ==
                    ERR_OK &&
-               train_backend_exchange(s) == EXCHANGE_STAGED,
+               trainer_backend_exchange(s) == EXCHANGE_STAGED,
            "a slower exchange is a fall-back unless it is asked for");
     tap_ok(load("parallel.exchange=nccl hardware.backend=cpu", s) ==
                    ERR_USAGE &&
                load("parallel.exchange=nccl hardware.kernel_set=generic", s) ==
                    ERR_OK &&
-               train_backend_find(s, 2, &kernels) == ERR_USAGE &&
+               trainer_backend_find(s, 2, &kernels) == ERR_USAGE &&
                strstr(err_text(), "is for GPUs") != NULL,
            "processors have no NCCL: %s", err_text());
     tap_ok(load("hardware.kernel_set=generic", s) == ERR_OK &&
-               train_backend_find(s, 2, &kernels) == ERR_OK,
+               trainer_backend_find(s, 2, &kernels) == ERR_OK,
            "their ranks have nothing to fall back from");
     tap_is_int(s->hardware.fallback, FALLBACK_WARN, "as the settings say then");
 }

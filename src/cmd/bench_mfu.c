@@ -10,8 +10,8 @@
 #include "src/cmd/bench_text.h"
 #include "src/comm/comm.h"
 #include "src/model/model_graph.h"
-#include "src/train/train_backend.h"
-#include "src/train/train_choices.h"
+#include "src/train/trainer_backend.h"
+#include "src/train/trainer_choices.h"
 #include "src/train/trainer.h"
 
 #define STEPS_MAX 1000
@@ -28,7 +28,7 @@ static enum err gemm_rate(const struct trainer *trainer, double *flops_per_s)
     enum err rc = ERR_OK;
     const struct kernels *kernels = trainer->kernels;
     const struct kernel_memory *memory = kernels->memory;
-    enum dtype dtype = train_backend_dtype(&trainer->settings);
+    enum dtype dtype = trainer_backend_dtype(&trainer->settings);
     int64_t side = memory->device ? SIDE_DEVICE : SIDE_CPU;
     size_t bytes = (size_t)(side * side) * dtype_bytes(dtype);
     double seconds[GEMMS];
@@ -108,7 +108,7 @@ static enum err measure(const struct bench_options *options, struct comm *comm,
         return err_set(ERR_MEMORY, "out of memory");
     TRY_OUT(trainer_create(comm, settings, 1, &trainer));
     TRY_OUT(trainer_start(trainer));
-    TRY_OUT(train_choices_settle(trainer));
+    TRY_OUT(trainer_choices_settle(trainer));
     TRY_OUT(trainer_calibrate(trainer));
     TRY_OUT(time_steps(trainer, options->seconds, steps, &count));
     TRY_OUT(gemm_rate(trainer, &gemm_flops));

@@ -12,7 +12,7 @@
 #include "src/job/ledger.h"
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
-#include "src/train/train_local.h"
+#include "src/train/on_checkpoint_local.h"
 
 #define TIMEOUT_S 120.0
 
@@ -66,7 +66,7 @@ static enum err scavenge(struct comm *comm, const struct ckpt_cmd *cmd,
     slurm_read(&slurm);
     snprintf(attempt, sizeof attempt, "%ld.scavenge", slurm.job_id);
     TRY(comm_agree(comm, first ? open_run(cmd, lock) : ERR_OK));
-    rc = train_local_dir(cmd->local_dir, cmd->paths[0], local_dir);
+    rc = on_checkpoint_local_dir(cmd->local_dir, cmd->paths[0], local_dir);
     TRY(comm_agree(comm, rc));
     TRY(ckpt_scavenge(comm, cmd->paths[0], local_dir, attempt, &scavenged));
     if (first && scavenged.step >= 0 &&

@@ -11,7 +11,7 @@
 #include "src/base/units.h"
 #include "src/data/dataset.h"
 #include "src/parallel/optimizer.h"
-#include "src/train/train_backend.h"
+#include "src/train/trainer_backend.h"
 #include "src/train/train_memory_ways.h"
 
 /* The rate of the copy that training waits for; docs/benchmarks.md has what
@@ -46,7 +46,7 @@ static enum err add_memory(const struct plan_options *options,
         .ranks = f->ranks,
         .node_ranks = (f->ranks + options->nodes - 1) / options->nodes,
     };
-    TRY(train_backend_plan(s, &place.kernels));
+    TRY(trainer_backend_plan(s, &place.kernels));
     f->limit_bytes = s->memory.limit;
     if (options->memory_bytes > 0 &&
         (f->limit_bytes == 0 || options->memory_bytes < f->limit_bytes))

@@ -1,5 +1,5 @@
 /* The stop flag and the signal handlers that set it. Ranks agree on a stop in
- * src/train/train_stop.c.
+ * src/train/on_stop.c.
  *
  * The flag is a lock-free atomic: handlers may write it, threads may read it.
  */

@@ -154,7 +154,7 @@ const int64_t *model_expert_counts(const struct model *model);
 /* With options.fp8 an operand is multiplied by a scale before it is rounded,
  * and the product by the inverse: one pair for the activations, the weights and
  * the gradients of each linear layer. They are 1 first and the caller's matter
- * from then on (train_fp8.h): so many numbers ... */
+ * from then on (trainer_fp8.h): so many numbers ... */
 int64_t model_fp8_count(const struct model_config *config);
 /* ... and what the one operand's format goes up to. */
 float model_fp8_largest(int64_t number);

@@ -1,6 +1,6 @@
 /* The table of a run's listeners, who they are and when they are called, and
  * the calls. When events happen is decided where the loop is, in trainer.c and
- * trainer_step.c, and in train_eval.c for evaluations. */
+ * trainer_step.c, and in on_eval.c for evaluations. */
 #include "src/train/events.h"
 
 #include <assert.h>
@@ -16,16 +16,16 @@
  * step is evaluated before it is the last one; stop after both, for it needs to
  * know how long they take to end. */
 #define LISTENERS(X)                                                           \
-    X("products", LISTEN_RANK_0, train_products_ops, AT(INIT))                 \
-    X("spike", LISTEN_TOGETHER, train_spike_ops, AT(AFTER_TRAIN_BATCH))        \
-    X("metrics", LISTEN_RANK_0, train_metrics_ops, AT(BATCH_END))              \
-    X("evaluation", LISTEN_TOGETHER, train_eval_ops,                           \
+    X("products", LISTEN_RANK_0, on_products_ops, AT(INIT))                    \
+    X("spike", LISTEN_TOGETHER, on_spike_ops, AT(AFTER_TRAIN_BATCH))           \
+    X("metrics", LISTEN_RANK_0, on_metrics_ops, AT(BATCH_END))                 \
+    X("evaluation", LISTEN_TOGETHER, on_eval_ops,                              \
       AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) |         \
           AT(FIT_END))                                                         \
-    X("checkpoint", LISTEN_TOGETHER, train_checkpoint_ops,                     \
+    X("checkpoint", LISTEN_TOGETHER, on_checkpoint_ops,                        \
       AT(BEFORE_LOAD) | AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) |       \
           AT(BATCH_CHECKPOINT))                                                \
-    X("stop", LISTEN_EACH_RANK, train_stop_ops, AT(FIT_START) | AT(BATCH_ASK))
+    X("stop", LISTEN_EACH_RANK, on_stop_ops, AT(FIT_START) | AT(BATCH_ASK))
 
 #define DECLARE(name, place, ops, events) extern const struct listener_ops ops;
 #define ROW(name, place, ops, events) { name, place, events, &(ops) },

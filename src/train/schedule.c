@@ -1,5 +1,5 @@
 /* The learning rate's multiplier as a function of the step alone. Durations
- * become steps in train_schedule.c. */
+ * become steps in trainer_schedule.c. */
 #include "src/train/schedule.h"
 
 #include <assert.h>

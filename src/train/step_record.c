@@ -1,6 +1,6 @@
 /* Makes the record of a step from the trainer and from the ranks' exchange at
  * the step's end. Loss, norm and rate are put there by trainer_step.c, the
- * results of an evaluation by train_eval.c. */
+ * results of an evaluation by on_eval.c. */
 #include "src/train/step_record.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/train/train_backend.h"
+#include "src/train/trainer_backend.h"
 #include "src/train/trainer.h"
 
 enum err step_record_create(struct trainer *trainer)
@@ -58,8 +58,8 @@ void step_record_find_peak(struct trainer *trainer)
         return;
     if (kernels->peak_flops != NULL)
         record->peak_flops =
-            kernels->peak_flops(&trainer->ctx, train_backend_dtype(s),
-                                train_backend_fp8(s), &record->peak_source);
+            kernels->peak_flops(&trainer->ctx, trainer_backend_dtype(s),
+                                trainer_backend_fp8(s), &record->peak_source);
     units_count(record->peak_flops, rate, sizeof rate);
     if (record->peak_flops > 0.0)
         log_info("mfu is of %s FLOP/s per rank (%s)", rate,

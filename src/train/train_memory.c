@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
-#include "src/train/train_backend.h"
+#include "src/train/trainer_backend.h"
 #include "src/train/train_memory_ways.h"
 
 static enum replica_strategy strategy_of(const struct train_settings *s)
@@ -34,8 +34,8 @@ train_memory_replica(const struct train_settings *settings)
     int chunks = (int)s->parallel.sequence_chunks;
     return (struct replica_options){
         .strategy = strategy_of(s),
-        .dtype = train_backend_dtype(s),
-        .exchange = train_backend_exchange(s),
+        .dtype = trainer_backend_dtype(s),
+        .exchange = trainer_backend_exchange(s),
         .optimizer = optimizer_at(s->optimizer.name),
         .shard_degree = (int)s->parallel.shard_degree,
         .prefetch = (int)s->parallel.prefetch,
@@ -63,8 +63,8 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
         .samples = s->train.microbatch,
         .seq_len = s->data.seq_len,
         .seed = (uint64_t)s->train.seed,
-        .dtype = train_backend_dtype(s),
-        .fp8 = train_backend_fp8(s),
+        .dtype = trainer_backend_dtype(s),
+        .fp8 = trainer_backend_fp8(s),
         .chunks = (int)s->parallel.sequence_chunks,
         .own_chunks =
             (int)(s->parallel.sequence_chunks / s->parallel.sequence_degree),
@@ -200,9 +200,9 @@ enum err train_memory_auto(const struct train_settings *settings,
     if (settings->memory.limit == 0)
         goto out;
     /* the processor's is of every build and processor */
-    if (train_backend_dtype(settings) != DTYPE_F32 ||
+    if (trainer_backend_dtype(settings) != DTYPE_F32 ||
         settings->hardware.backend == BACKEND_CUDA)
-        TRY_OUT(train_backend_plan(settings, &place.kernels));
+        TRY_OUT(trainer_backend_plan(settings, &place.kernels));
     else
         TRY_OUT(kernels_find_planned("cpu", "generic", &place.kernels));
     for (int ranks = more_ranks(0, settings); ranks > 0 && !fits;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
-#include "src/train/train_backend.h"
+#include "src/train/trainer_backend.h"
 
 /* zero1, zero2, zero3 over 1, 2, 4, ... nodes, and what the settings say */
 #define SPREADS_MAX 24
@@ -94,7 +94,7 @@ static void apply_changes(const struct train_memory_way *way,
                  "block: all");
     if (way->packed)
         s->memory.compression =
-            train_backend_dtype(s) == DTYPE_F32 ? PACKING_BF16 : PACKING_INT8;
+            trainer_backend_dtype(s) == DTYPE_F32 ? PACKING_BF16 : PACKING_INT8;
     if (way->waiting)
         s->checkpoint.async = false;
 }
@@ -201,7 +201,7 @@ static double sent(const struct planner *planner,
     double slots = (double)s->parallel.slots;
     double slot = fmax(1.0, (double)s->train.global_batch / slots);
     double p = (double)planner->params->elements;
-    double weight = (double)dtype_bytes(train_backend_dtype(s));
+    double weight = (double)dtype_bytes(trainer_backend_dtype(s));
     bool bf16 = s->parallel.reduce_precision == REDUCE_BF16;
     double share = (ranks - 1.0) / ranks;
     double degree = (double)way->shard_degree;

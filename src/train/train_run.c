@@ -20,8 +20,8 @@
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
 #include "src/train/train_access.h"
-#include "src/train/train_changes.h"
-#include "src/train/train_choices.h"
+#include "src/train/start_changes.h"
+#include "src/train/trainer_choices.h"
 #include "src/train/trainer.h"
 #include "src/train/trainer_memory.h"
 
@@ -168,7 +168,7 @@ static enum err write_config(const struct run *run)
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     char *text = NULL;
-    TRY_OUT(train_changes_tell(run->trainer));
+    TRY_OUT(start_changes_tell(run->trainer));
     TRY_OUT(settings_format(train_settings_schema, train_settings_count,
                             &run->trainer->settings, &text));
     TRY_OUT(fsio_path(path, "%s/config.cfg", run->settings->run.dir));
@@ -235,7 +235,7 @@ static enum err run_train(struct run *run, int *exit_code)
     else if (run->rank == 0)
         log_plan(run);
     if (!run->trainer->finished) {
-        TRY_OUT(train_choices_settle(run->trainer));
+        TRY_OUT(trainer_choices_settle(run->trainer));
         if (run->rank == 0)
             rc = record_hardware(run);
         TRY_OUT(comm_agree(run->comm, rc));

@@ -1,7 +1,7 @@
 /* The table of a training run's settings, and how they are loaded and
  * completed. Its rows are in train_settings_rows.h and
  * src/model/model_config.h. Whether they go together is checked in
- * train_settings_check.c; files and overrides are read by src/base/settings.c.
+ * start_settings.c; files and overrides are read by src/base/settings.c.
  */
 #include "src/train/train_settings.h"
 
@@ -12,7 +12,7 @@
 
 #include "src/parallel/optimizer.h"
 #include "src/train/train_memory.h"
-#include "src/train/train_settings_check.h"
+#include "src/train/start_settings.h"
 
 #define ROW(group, type, field, ...)                                           \
     SETTINGS_ROW(offsetof(struct train_settings, group.field),                 \
@@ -92,7 +92,7 @@ static enum err load(const struct setting *schema, const char *path,
     TRY_OUT(complete_model(out, origins));
     complete_optimizer(out, origins);
     settings_complete(out);
-    rc = train_settings_check(out, partial);
+    rc = start_settings(out, partial);
     if (rc == ERR_OK && out->microbatch_automatic &&
         out->train.global_batch > 0)
         rc = train_memory_auto(out, &out->train.microbatch);

@@ -10,14 +10,14 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
-#include "src/train/train_backend.h"
-#include "src/train/train_data.h"
-#include "src/train/train_devices.h"
+#include "src/train/trainer_backend.h"
+#include "src/train/trainer_data.h"
+#include "src/train/start_devices.h"
 #include "src/train/train_memory.h"
-#include "src/train/train_same.h"
-#include "src/train/train_schedule.h"
-#include "src/train/train_threads.h"
-#include "src/train/train_verify.h"
+#include "src/train/start_same.h"
+#include "src/train/trainer_schedule.h"
+#include "src/train/trainer_threads.h"
+#include "src/train/start_files.h"
 #include "src/train/trainer_memory.h"
 
 /* Kernel sets of the processor differ in speed only, those of GPUs in bits. */
@@ -34,8 +34,8 @@ static void name_arithmetic(struct trainer *trainer)
 
 static enum err open_kernels(struct trainer *trainer)
 {
-    TRY(train_backend_find(&trainer->settings, trainer->ranks,
-                           &trainer->kernels));
+    TRY(trainer_backend_find(&trainer->settings, trainer->ranks,
+                             &trainer->kernels));
     const struct kernel_memory *memory = trainer->kernels->memory;
     TRY(memory->use(comm_local_rank(trainer->comm)));
     TRY(memory->stream_create(false, &trainer->stream));
@@ -49,9 +49,9 @@ static enum err open_kernels(struct trainer *trainer)
 static enum err plan_steps(struct trainer *trainer)
 {
     const struct train_settings *s = &trainer->settings;
-    struct train_schedule plan;
-    TRY(train_schedule(s, dataset_samples(trainer->train_data), &plan));
-    TRY(train_schedule_check(s, &plan));
+    struct trainer_schedule plan;
+    TRY(trainer_schedule(s, dataset_samples(trainer->train_data), &plan));
+    TRY(trainer_schedule_check(s, &plan));
     trainer->rates = plan.rates;
     trainer->schedule = plan.schedule;
     trainer->max_steps = plan.max_steps;
@@ -64,7 +64,7 @@ static enum err create_local(struct trainer *trainer)
     const struct train_settings *s = &trainer->settings;
     const struct model_config *config = &s->model;
     TRY(open_kernels(trainer));
-    TRY(train_data_open(trainer));
+    TRY(trainer_data_open(trainer));
     TRY(plan_steps(trainer));
     trainer->order = (struct order){
         .seed = (uint64_t)s->train.seed,
@@ -72,9 +72,9 @@ static enum err create_local(struct trainer *trainer)
         .shuffle = true,
     };
     TRY(params_create(config, &trainer->params));
-    if (train_backend_fp8(s))
-        TRY(train_fp8_create(trainer->kernels->memory, model_fp8_count(config),
-                             &trainer->fp8));
+    if (trainer_backend_fp8(s))
+        TRY(trainer_fp8_create(trainer->kernels->memory,
+                               model_fp8_count(config), &trainer->fp8));
     return step_record_create(trainer);
 }
 
@@ -105,15 +105,15 @@ enum err trainer_create(struct comm *comm,
     if (rc == ERR_OK)
         rc = replica_check(&options, trainer->ranks);
     TRY_OUT(comm_agree(comm, rc));
-    TRY_OUT(train_threads(comm, (int)settings->hardware.threads,
-                          &trainer->threads));
+    TRY_OUT(trainer_threads(comm, (int)settings->hardware.threads,
+                            &trainer->threads));
     kernels_spread_threads(trainer->threads);
     TRY_OUT(comm_agree(comm, create_local(trainer)));
-    TRY_OUT(train_devices(comm, trainer->kernels->memory,
-                          train_backend_falls_back(&trainer->settings),
+    TRY_OUT(start_devices(comm, trainer->kernels->memory,
+                          trainer_backend_falls_back(&trainer->settings),
                           trainer->devices, sizeof trainer->devices));
-    TRY_OUT(train_same(trainer));
-    TRY_OUT(train_verify(trainer));
+    TRY_OUT(start_same(trainer));
+    TRY_OUT(start_files(trainer));
     TRY_OUT(trainer_memory_create(trainer));
     *out = trainer;
     trainer = NULL;
@@ -145,7 +145,7 @@ bool trainer_destroy(struct trainer *trainer)
     dataset_close(trainer->train_data);
     dataset_close(trainer->eval_data);
     trainer_losses_destroy(&trainer->losses);
-    train_fp8_destroy(trainer->fp8);
+    trainer_fp8_destroy(trainer->fp8);
     close_kernels(trainer);
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);
@@ -183,7 +183,7 @@ enum err trainer_start(struct trainer *trainer)
     TRY(trainer_event(trainer, EVENT_INIT));
     TRY(trainer_event(trainer, EVENT_BEFORE_LOAD));
     if (trainer->fp8 != NULL)
-        TRY(train_fp8_give(trainer->fp8, trainer->model));
+        TRY(trainer_fp8_give(trainer->fp8, trainer->model));
     if (trainer->step == 0)
         TRY(replica_init(trainer->replica,
                          (uint64_t)trainer->settings.train.seed));

@@ -20,7 +20,7 @@
 #include "src/parallel/replica.h"
 #include "src/train/events.h"
 #include "src/train/schedule.h"
-#include "src/train/train_fp8.h"
+#include "src/train/trainer_fp8.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_settings.h"
 #include "src/train/step_record.h"
@@ -37,7 +37,7 @@ struct trainer {
     char run_uuid[37];    /* of the run, from its first start */
     char arithmetic[256]; /* "cpu arithmetic 1"; a GPU's tables, libraries */
     char devices[96];     /* "8 GPUs for 8 ranks"; empty on CPU */
-    char *choices; /* of algorithms, as text (train_choices.h); NULL: none */
+    char *choices; /* of algorithms, as text (trainer_choices.h); NULL: none */
 
     struct train_memory_place place; /* for the plan, as it was at the start */
 
@@ -48,7 +48,7 @@ struct trainer {
     struct params *params;
     struct model *model;
     struct replica *replica;
-    struct train_fp8 *fp8; /* NULL in other precisions */
+    struct trainer_fp8 *fp8; /* NULL in other precisions */
     struct dataset *train_data;
     struct dataset *eval_data; /* NULL: no evaluation */
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */

@@ -199,7 +199,7 @@ static enum err make_model(struct trainer *trainer)
     TRY(model_create(config, trainer->params, trainer->kernels, &options,
                      &trainer->model));
     if (trainer->fp8 != NULL) {
-        TRY(train_fp8_give(trainer->fp8, trainer->model));
+        TRY(trainer_fp8_give(trainer->fp8, trainer->model));
         /* what is loaded next takes their place */
         TRY(trainer->kernels->memory->wait(trainer->stream));
     }

@@ -99,7 +99,7 @@ static enum err train_batch(struct trainer *trainer, int turns,
             rc = model_expert_counts_fetch(trainer->model);
         if (rc == ERR_OK && trainer->fp8 != NULL)
             rc = model_fp8_download(trainer->model,
-                                    train_fp8_found(trainer->fp8));
+                                    trainer_fp8_found(trainer->fp8));
         if (!trainer->adrift)
             rc = comm_agree(trainer->comm, rc);
         if (rc != ERR_MEMORY || trainer->adrift)
@@ -177,8 +177,8 @@ enum err trainer_warm_up(struct trainer *trainer)
 /* From what was fetched and waited for to the scales of the next batch. */
 static enum err learn_scales(struct trainer *trainer)
 {
-    TRY(train_fp8_learn(trainer->fp8, trainer->comm));
-    return train_fp8_give(trainer->fp8, trainer->model);
+    TRY(trainer_fp8_learn(trainer->fp8, trainer->comm));
+    return trainer_fp8_give(trainer->fp8, trainer->model);
 }
 
 enum err trainer_calibrate(struct trainer *trainer)

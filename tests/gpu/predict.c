@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "src/comm/comm.h"
-#include "src/train/train_backend.h"
+#include "src/train/trainer_backend.h"
 #include "src/train/train_memory.h"
 #include "src/train/train_settings.h"
 #include "tests/gpu/predict_rate.h"
@@ -121,7 +121,7 @@ static enum err make(struct step *step, bool documents)
     struct model_options options;
     struct replica_options replica = train_memory_replica(s);
     const struct kernels *planned = NULL;
-    if (train_backend_plan(s, &planned) != ERR_OK)
+    if (trainer_backend_plan(s, &planned) != ERR_OK)
         fprintf(stderr, "predict: built without CUDA: scratch is left out\n");
     step->kernels = predict_table(planned);
     struct train_memory_place place = { .kernels = step->kernels,

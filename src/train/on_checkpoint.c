@@ -1,0 +1,491 @@
+/* Listener: restore a run, and save it: when a save begins, what becomes of it,
+ * and how many may fail. Files, commits and formats belong to checkpoint/; when
+ * a save is due under "auto" to on_checkpoint_interval.c.
+ *
+ * before_load restores the newest good checkpoint; batch_ask asks for a save
+ * every checkpoint.interval that is in seconds or "auto"; batch_checkpoint
+ * saves then and every other interval, at an agreed stop, and at the last step,
+ * and looks how the save in flight is doing. With checkpoint.async training
+ * waits for the copy of the state only, and the save is written and committed
+ * while the next step computes; a save that is due while another is in flight
+ * waits for that one. A failed save is counted, recorded and training goes on,
+ * until checkpoint.failures_max in a row end the run with the last one's error.
+ * At a stop and at the last step the save is awaited, and tried twice. Nothing
+ * is committed to a run that another has taken over. The state in the manifest
+ * is the run's position and what must not change in a run: a resume with
+ * another model, data set, batch, seed or slot count is refused, naming the
+ * setting; one with other arithmetic (backend, its version; a GPU's libraries)
+ * too, unless parallel.allow_arithmetic_change is set or determinism is "fast".
+ */
+#include <jansson.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "checkpoint/ckpt.h"
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/job/ledger.h"
+#include "src/job/lock.h"
+#include "src/job/slurm.h"
+#include "src/train/on_checkpoint_copies.h"
+#include "src/train/start_fixed.h"
+#include "src/train/on_checkpoint_interval.h"
+#include "src/train/on_checkpoint_local.h"
+#include "src/train/on_checkpoint_state.h"
+#include "src/train/trainer.h"
+#include "src/train/trainer_memory.h"
+
+#define WAIT_PAUSE_S 5e-4 /* between looks at a save that all wait for */
+
+struct on_checkpoint {
+    struct trainer *trainer;
+    int64_t last_step;   /* committed or restored; -1: none */
+    json_t *arithmetics; /* all that this run has computed with, in order */
+    struct on_checkpoint_copies *copies; /* NULL: the host reaches the state */
+    struct ckpt_saver *saver;
+    struct ckpt_progress progress; /* of the save in flight or last ended */
+    double stall_s;                /* what training waited for then */
+    bool wait_logged;
+    double commit_at, local_at; /* rank 0's clock when they began */
+    double save_s;        /* the longest save into the run directory so far */
+    int64_t saves_failed; /* in a row, as far as this rank has seen */
+    struct on_checkpoint_interval
+        *interval;         /* rank 0's with "auto"; else NULL */
+    struct lock *lock;     /* lent; NULL: not rank 0 */
+    pthread_mutex_t mutex; /* of its use by the saver's thread */
+    bool left;             /* guarded: the lock is of no use */
+
+    /* for the records of the saver's thread */
+    const char *run_dir;
+    char local_dir[FSIO_PATH_MAX]; /* empty: no node-local level */
+    int attempt;
+};
+
+static enum err make_uuid(char uuid[37])
+{
+    unsigned char b[16];
+    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
+        return err_errno("getrandom");
+    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+    snprintf(uuid, 37,
+             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
+             "%02x%02x%02x%02x%02x%02x",
+             b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10],
+             b[11], b[12], b[13], b[14], b[15]);
+    return ERR_OK;
+}
+
+static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
+                                   struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    json_t *state = NULL;
+    int count = 0;
+    int64_t step = -1;
+    const struct ckpt_item *items = replica_items(trainer->replica, &count);
+    struct ckpt_load_options options = { .accept = on_checkpoint_state_accept,
+                                         .accept_arg = trainer };
+    struct ckpt_load_stats stats;
+    rc = on_checkpoint_copies_create(trainer, &checkpoint->copies);
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    options.memory = on_checkpoint_copies_memory(checkpoint->copies);
+    rc = on_checkpoint_local_dir(trainer->settings.checkpoint.local_dir,
+                                 trainer->settings.run.dir,
+                                 checkpoint->local_dir);
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    if (checkpoint->local_dir[0] != '\0')
+        options.local_dir = checkpoint->local_dir;
+    TRY_OUT(ckpt_load(trainer->comm, trainer->settings.run.dir, &options, items,
+                      count, &step, &state, &stats));
+    if (step >= 0) {
+        int64_t microbatch = start_fixed_microbatch(trainer, state);
+        if (microbatch != trainer->settings.train.microbatch)
+            TRY_OUT(trainer_memory_adopt(trainer, microbatch));
+        TRY_OUT(comm_agree(trainer->comm, on_checkpoint_state_restore(
+                                              trainer, step, state,
+                                              &checkpoint->arithmetics)));
+        checkpoint->last_step = stats.local ? -1 : step;
+        if (trainer->rank == 0)
+            log_info("step %lld came from %s in %.2fs", (long long)step,
+                     stats.local ? "the nodes' own folders"
+                                 : "the run directory",
+                     stats.seconds);
+        TRY_OUT(replica_loaded(trainer->replica));
+    } else {
+        rc = trainer->rank == 0 ? make_uuid(trainer->run_uuid) : ERR_OK;
+        TRY_OUT(comm_agree(trainer->comm, rc));
+        TRY_OUT(comm_broadcast(trainer->comm, trainer->run_uuid,
+                               sizeof trainer->run_uuid, 0));
+    }
+    rc = trainer->rank == 0
+             ? ckpt_identify(trainer->settings.run.dir, trainer->run_uuid)
+             : ERR_OK;
+    TRY_OUT(comm_agree(trainer->comm, rc));
+    if (checkpoint->arithmetics == NULL)
+        checkpoint->arithmetics = json_array();
+    size_t n = json_array_size(checkpoint->arithmetics);
+    const char *last = json_string_value(
+        json_array_get(checkpoint->arithmetics, n > 0 ? n - 1 : 0));
+    if (last == NULL || strcmp(last, trainer->arithmetic) != 0)
+        json_array_append_new(checkpoint->arithmetics,
+                              json_string(trainer->arithmetic));
+out:
+    json_decref(state);
+    return rc;
+}
+
+static void log_save(const struct ckpt_progress *p)
+{
+    char size[32];
+    units_bytes((double)p->bytes, size, sizeof size);
+    if (p->phase == CKPT_PERSISTED)
+        log_info("step %lld persisted: %.2fs", (long long)p->step,
+                 p->persist_s);
+    else if (p->phase == CKPT_COMMITTED)
+        log_info("step %lld committed%s: %s in %.2fs", (long long)p->step,
+                 p->local ? " on the nodes" : "", size, p->total_s);
+    else
+        log_warn("step %lld: the save has failed: %s", (long long)p->step,
+                 p->text);
+}
+
+/* A line that can't be written costs no checkpoint. */
+static void record_end(const struct on_checkpoint *checkpoint,
+                       const struct ckpt_progress *progress)
+{
+    bool committed = progress->phase == CKPT_COMMITTED;
+    const char *event = !committed        ? "save-failed"
+                        : progress->local ? "commit-local"
+                                          : "commit";
+    json_t *fields =
+        committed
+            ? json_pack("{s:I, s:I, s:f, s:f}", "step",
+                        (json_int_t)progress->step, "bytes",
+                        (json_int_t)progress->bytes, "seconds",
+                        progress->persist_s + progress->commit_s, "stage_s",
+                        progress->stage_s)
+            : json_pack("{s:I, s:s, s:s}", "step", (json_int_t)progress->step,
+                        "error", err_name(progress->error), "reason",
+                        progress->text);
+    if (ledger_append(checkpoint->run_dir, event, checkpoint->attempt,
+                      fields) != ERR_OK)
+        log_warn("step %lld: no line in the ledger: %s",
+                 (long long)progress->step, err_text());
+}
+
+/* In the saver's thread, when it happens: the step that computes meanwhile may
+ * be long. */
+static void record_save(void *arg, const struct ckpt_progress *progress)
+{
+    log_save(progress);
+    if (progress->phase != CKPT_PERSISTED)
+        record_end(arg, progress);
+}
+
+/* In the saver's thread. A process that stood still for long may have lost the
+ * run to another, which trains. */
+static enum err may_commit(void *arg)
+{
+    struct on_checkpoint *checkpoint = arg;
+    enum err rc = ERR_OK;
+    pthread_mutex_lock(&checkpoint->mutex);
+    if (checkpoint->left)
+        rc = err_set(ERR_BUSY, "the run has ended here");
+    else if (checkpoint->lock != NULL)
+        rc = lock_check(checkpoint->lock);
+    pthread_mutex_unlock(&checkpoint->mutex);
+    return rc;
+}
+
+static enum err checkpoint_open(struct on_checkpoint *checkpoint,
+                                struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    const struct train_settings *s = &trainer->settings;
+    char attempt[64];
+    struct slurm slurm;
+    int count = 0;
+    const struct ckpt_item *items = replica_items(trainer->replica, &count);
+    slurm_read(&slurm);
+    snprintf(attempt, sizeof attempt, "%ld.%d", slurm.job_id, trainer->attempt);
+    checkpoint->run_dir = s->run.dir;
+    checkpoint->attempt = trainer->attempt;
+    struct ckpt_options options = {
+        .attempt = attempt,
+        .keep = (int)s->checkpoint.keep,
+        .keep_every = s->checkpoint.keep_every,
+        .timeout_s = s->checkpoint.timeout_s,
+        .stage = s->checkpoint.async,
+        .record = record_save,
+        .may_commit = may_commit,
+        .record_arg = checkpoint,
+        .memory = on_checkpoint_copies_memory(checkpoint->copies),
+    };
+    if (checkpoint->local_dir[0] != '\0')
+        options.local_dir = checkpoint->local_dir;
+    if (s->checkpoint.redundancy == REDUNDANCY_XOR)
+        options.xor_group = (int)s->checkpoint.redundancy_group;
+    for (;;) {
+        rc = ckpt_saver_create(trainer->comm, s->run.dir, &options, items,
+                               count, &checkpoint->saver);
+        /* a smaller microbatch leaves room for the copy, if that is where
+         * tensors are */
+        if (rc != ERR_MEMORY || options.memory != NULL)
+            return rc;
+        TRY(trainer_memory_shrink(trainer));
+    }
+    return rc;
+}
+
+static bool in_flight(const struct on_checkpoint *checkpoint)
+{
+    return checkpoint->progress.phase == CKPT_STAGED ||
+           checkpoint->progress.phase == CKPT_PERSISTED;
+}
+
+/* What the save in flight has come to. */
+static void take_in(struct on_checkpoint *checkpoint)
+{
+    const struct ckpt_progress *progress = &checkpoint->progress;
+    /* What happens on the nodes alone neither mends nor ends a run. */
+    if (progress->local)
+        return;
+    if (progress->phase == CKPT_COMMITTED) {
+        checkpoint->save_s =
+            fmax(checkpoint->save_s,
+                 progress->stage_s + progress->persist_s + progress->commit_s);
+        checkpoint->last_step = progress->step;
+        checkpoint->saves_failed = 0;
+    } else if (progress->phase == CKPT_FAILED) {
+        checkpoint->saves_failed++;
+    }
+    if (!in_flight(checkpoint))
+        on_checkpoint_interval_ended(checkpoint->interval, progress,
+                                     checkpoint->stall_s);
+}
+
+/* Look how the save in flight is doing. */
+static enum err checkpoint_follow(struct on_checkpoint *checkpoint)
+{
+    if (!in_flight(checkpoint))
+        return ERR_OK;
+    TRY(ckpt_saver_poll(checkpoint->saver, &checkpoint->progress));
+    take_in(checkpoint);
+    return ERR_OK;
+}
+
+/* Wait until all ranks have seen its end. They ask each other meanwhile: a save
+ * may take checkpoint.timeout_s, a rank that does not answer is named after
+ * parallel.timeout_s. Collective. */
+static enum err checkpoint_wait(struct on_checkpoint *checkpoint,
+                                struct trainer *trainer)
+{
+    for (;;) {
+        TRY(checkpoint_follow(checkpoint));
+        int64_t busy = in_flight(checkpoint);
+        TRY(comm_all_reduce_i64(trainer->comm, &busy, 1, COMM_MAX));
+        if (busy == 0)
+            break;
+        clock_sleep(WAIT_PAUSE_S);
+    }
+    return ERR_OK;
+}
+
+/* Only where all ranks have seen the end of the last save. */
+static enum err check_failures(const struct on_checkpoint *checkpoint,
+                               const struct trainer *trainer)
+{
+    const struct ckpt_progress *progress = &checkpoint->progress;
+    if (checkpoint->saves_failed < trainer->settings.checkpoint.failures_max)
+        return ERR_OK;
+    return err_set(progress->error,
+                   "%lld saves in a row have failed, the last at step %lld: %s",
+                   (long long)checkpoint->saves_failed,
+                   (long long)progress->step, progress->text);
+}
+
+/* One save at a time. */
+static enum err wait_for_last(struct on_checkpoint *checkpoint,
+                              struct trainer *trainer)
+{
+    bool waits = in_flight(checkpoint);
+    double begin_s = clock_now();
+    TRY(checkpoint_wait(checkpoint, trainer));
+    if (waits && trainer->rank == 0 && !checkpoint->wait_logged) {
+        checkpoint->wait_logged = true;
+        log_warn("step %lld waited %.2fs for the save of step %lld, which took "
+                 "%.2fs: a longer checkpoint.%sinterval would not wait",
+                 (long long)trainer->step, clock_now() - begin_s,
+                 (long long)checkpoint->progress.step,
+                 checkpoint->progress.total_s,
+                 checkpoint->progress.local ? "local_" : "");
+    }
+    return check_failures(checkpoint, trainer);
+}
+
+static enum err checkpoint_start(struct on_checkpoint *checkpoint,
+                                 struct trainer *trainer, bool local)
+{
+    enum err rc = ERR_OK;
+    json_t *state = NULL;
+    TRY_OUT(comm_agree(
+        trainer->comm,
+        on_checkpoint_state_make(trainer, checkpoint->arithmetics, &state)));
+    double start_s = clock_now();
+    TRY_OUT(on_checkpoint_copies_begin(checkpoint->copies));
+    TRY_OUT(
+        local ? ckpt_saver_start_local(checkpoint->saver, trainer->step, state)
+              : ckpt_saver_start(checkpoint->saver, trainer->step, state));
+    TRY_OUT(on_checkpoint_copies_end(checkpoint->copies));
+    checkpoint->progress = (struct ckpt_progress){ .phase = CKPT_STAGED,
+                                                   .local = local,
+                                                   .step = trainer->step };
+    checkpoint->stall_s = clock_now() - start_s;
+    if (!local)
+        on_checkpoint_interval_started(checkpoint->interval);
+    if (trainer->rank == 0)
+        log_info("step %lld staged: %.3fs", (long long)trainer->step,
+                 checkpoint->stall_s);
+    if (!trainer->settings.checkpoint.async)
+        TRY_OUT(checkpoint_wait(checkpoint, trainer));
+out:
+    json_decref(state);
+    return rc;
+}
+
+/* The last step of this attempt must be committed; a second try may meet a
+ * better moment. */
+static enum err checkpoint_finish(struct on_checkpoint *checkpoint,
+                                  struct trainer *trainer)
+{
+    TRY(checkpoint_wait(checkpoint, trainer));
+    if (checkpoint->last_step == trainer->step)
+        return ERR_OK;
+    if (trainer->rank == 0)
+        log_warn("step %lld is the last one: trying again",
+                 (long long)trainer->step);
+    TRY(checkpoint_start(checkpoint, trainer, false));
+    TRY(checkpoint_wait(checkpoint, trainer));
+    if (checkpoint->last_step != trainer->step)
+        return err_set(checkpoint->progress.error,
+                       "step %lld, the last one, could not be saved twice: %s",
+                       (long long)trainer->step, checkpoint->progress.text);
+    return ERR_OK;
+}
+
+static enum err checkpoint_step(struct on_checkpoint *checkpoint,
+                                const struct step_record *step)
+{
+    struct trainer *trainer = checkpoint->trainer;
+    bool last = step->finished || step->stop_signal != 0;
+    bool settle = step->agreed[ASK_SETTLE] != 0;
+    bool due = last || step->agreed[ASK_SAVE] != 0 ||
+               trainer_due(trainer, trainer->settings.checkpoint.interval);
+    on_checkpoint_interval_step(checkpoint->interval, step->step_s);
+    TRY(settle ? checkpoint_wait(checkpoint, trainer)
+               : checkpoint_follow(checkpoint));
+    if (settle)
+        TRY(check_failures(checkpoint, trainer));
+    bool local_due =
+        !due && checkpoint->local_dir[0] != '\0' &&
+        (step->agreed[ASK_SAVE_LOCAL] != 0 ||
+         trainer_due(trainer, trainer->settings.checkpoint.local_interval));
+    if ((!due && !local_due) || checkpoint->last_step == step->step ||
+        step->step == 0)
+        return ERR_OK;
+    TRY(wait_for_last(checkpoint, trainer));
+    TRY(checkpoint_start(checkpoint, trainer, local_due));
+    if (last)
+        TRY(checkpoint_finish(checkpoint, trainer));
+    return ERR_OK;
+}
+
+/* Rank 0's clock and its choice decide when a save is due. */
+static void checkpoint_ask(struct on_checkpoint *checkpoint,
+                           const struct step_record *step, struct asks *asks)
+{
+    const struct train_settings *s = &checkpoint->trainer->settings;
+    events_ask(asks, ASK_SETTLE,
+               checkpoint->saves_failed >= s->checkpoint.failures_max);
+    asks->end_s = fmax(asks->end_s, 2 * checkpoint->save_s);
+    if (step->rank != 0)
+        return;
+    events_ask(
+        asks, ASK_SAVE,
+        step_record_seconds_due(s->checkpoint.interval,
+                                &checkpoint->commit_at) ||
+            on_checkpoint_interval_due(checkpoint->interval, step->step));
+    events_ask(asks, ASK_SAVE_LOCAL,
+               step_record_seconds_due(s->checkpoint.local_interval,
+                                       &checkpoint->local_at));
+}
+
+static enum err checkpoint_handle(void *self, enum event event,
+                                  const struct step_record *step,
+                                  struct asks *asks)
+{
+    struct on_checkpoint *checkpoint = self;
+    switch (event) {
+    case EVENT_BEFORE_LOAD:
+        return checkpoint_restore(checkpoint, checkpoint->trainer);
+    case EVENT_AFTER_LOAD:
+        return checkpoint_open(checkpoint, checkpoint->trainer);
+    case EVENT_FIT_START:
+        on_checkpoint_interval_begin(checkpoint->interval, step->step);
+        checkpoint->commit_at = checkpoint->local_at = clock_now();
+        return ERR_OK;
+    case EVENT_BATCH_ASK:
+        checkpoint_ask(checkpoint, step, asks);
+        return ERR_OK;
+    default:
+        return checkpoint_step(checkpoint, step);
+    }
+}
+
+static enum err checkpoint_create(void *self, struct trainer *trainer)
+{
+    struct on_checkpoint *checkpoint = self;
+    pthread_mutex_init(&checkpoint->mutex, NULL);
+    checkpoint->trainer = trainer;
+    checkpoint->last_step = -1;
+    checkpoint->lock = trainer->lock;
+    if (trainer->rank == 0 &&
+        trainer->settings.checkpoint.interval.unit == UNIT_AUTO)
+        return on_checkpoint_interval_create(trainer->settings.run.dir,
+                                             &checkpoint->interval);
+    return ERR_OK;
+}
+
+/* A save in flight is awaited, with the other ranks. Where they are not
+ * together it commits nothing and does not look at the lock any more. */
+static bool checkpoint_leave(void *self, bool together)
+{
+    struct on_checkpoint *checkpoint = self;
+    if (together) /* false: its thread hangs in a write */
+        return ckpt_saver_destroy(checkpoint->saver);
+    pthread_mutex_lock(&checkpoint->mutex);
+    checkpoint->left = true;
+    pthread_mutex_unlock(&checkpoint->mutex);
+    return true;
+}
+
+static void checkpoint_destroy(void *self)
+{
+    struct on_checkpoint *checkpoint = self;
+    on_checkpoint_copies_destroy(checkpoint->copies);
+    on_checkpoint_interval_destroy(checkpoint->interval);
+    json_decref(checkpoint->arithmetics);
+    pthread_mutex_destroy(&checkpoint->mutex);
+}
+
+const struct listener_ops on_checkpoint_ops = {
+    .bytes = sizeof(struct on_checkpoint),
+    .create = checkpoint_create,
+    .destroy = checkpoint_destroy,
+    .handle = checkpoint_handle,
+    .leave = checkpoint_leave,
+};

@@ -1,0 +1,420 @@
+/* Listener: loss on held-out text, every eval.interval and at the end.
+ *
+ * The data set is read in its own order in leaves of train.microbatch samples,
+ * dealt in contiguous ranges to the ranks, or to groups of
+ * parallel.sequence_degree ranks that compute one together. A leaf has a loss
+ * for each of its parallel.sequence_chunks; losses are summed in the order of
+ * leaves and their chunks, so the result does not depend on the number of
+ * ranks, nor on how many share a sequence. Results go to the record and to
+ * RUN/eval.jsonl: attempt, step, eval_loss (nats per token, %.9g; null where it
+ * is not finite), tokens, seconds. A stop signal ends an evaluation early,
+ * without a result; the last step's is then made up for by the next attempt,
+ * which the listener asks for. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/lines.h"
+#include "src/base/log.h"
+#include "src/job/stop.h"
+#include "src/train/trainer.h"
+#include "src/train/trainer_leaf.h"
+
+#define EVAL_FILE "eval.jsonl"
+
+struct on_eval {
+    struct trainer *trainer;
+    double since;    /* rank 0's clock when the interval began */
+    int64_t samples; /* per evaluation */
+    int64_t micro;   /* per leaf */
+    int64_t leaves;
+    int chunks, own; /* of a leaf, of all ranks and of one of them */
+    int groups;      /* of ranks that compute a leaf together */
+    double *losses;  /* [leaves * chunks] sums, listed rank by rank */
+    struct trainer_losses sums; /* of this rank, turn by turn */
+    size_t *bytes;              /* [ranks] for the exchange */
+    size_t *offsets;            /* [ranks] */
+    int64_t last_step;          /* evaluated last, in any attempt; -1: never */
+};
+
+static int64_t leaf_begin(const struct on_eval *eval, int group)
+{
+    return eval->leaves * group / eval->groups;
+}
+
+/* Where the loss of a chunk is listed; its leaf is one of the group's. */
+static int64_t loss_at(const struct on_eval *eval, int group, int64_t leaf,
+                       int chunk)
+{
+    int64_t begin = leaf_begin(eval, group);
+    int64_t count = leaf_begin(eval, group + 1) - begin;
+    return begin * eval->chunks + chunk / eval->own * count * eval->own +
+           (leaf - begin) * eval->own + chunk % eval->own;
+}
+
+static int degree_of(const struct on_eval *eval)
+{
+    return eval->chunks / eval->own;
+}
+
+/* The turns of each group; in the last turn some groups have no leaf. */
+static int64_t eval_turns(const struct on_eval *eval)
+{
+    return (eval->leaves + eval->groups - 1) / eval->groups;
+}
+
+/* Leaves are the trainer's, whose size may have become smaller. */
+static enum err eval_layout(struct on_eval *eval)
+{
+    const struct trainer *trainer = eval->trainer;
+    int64_t micro = trainer->settings.train.microbatch;
+    if (eval->micro == micro)
+        return ERR_OK;
+    free(eval->losses);
+    trainer_losses_destroy(&eval->sums);
+    eval->micro = micro;
+    eval->leaves = (eval->samples + micro - 1) / micro;
+    eval->losses = calloc((size_t)(eval->leaves * eval->chunks + 1),
+                          sizeof eval->losses[0]);
+    if (eval->losses == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY(trainer_losses_create(trainer->kernels->memory,
+                              eval_turns(eval) * eval->own, eval->own,
+                              &eval->sums));
+    for (int r = 0; r < trainer->ranks; r++) {
+        int group = r / degree_of(eval);
+        int chunk = r % degree_of(eval) * eval->own;
+        int64_t begin = leaf_begin(eval, group);
+        int64_t end = leaf_begin(eval, group + 1);
+        eval->offsets[r] =
+            (size_t)loss_at(eval, group, begin, chunk) * sizeof(double);
+        eval->bytes[r] = (size_t)((end - begin) * eval->own) * sizeof(double);
+    }
+    return ERR_OK;
+}
+
+static void eval_destroy(void *self)
+{
+    struct on_eval *eval = self;
+    free(eval->losses);
+    trainer_losses_destroy(&eval->sums);
+    free(eval->bytes);
+    free(eval->offsets);
+}
+
+static enum err eval_create(void *self, struct trainer *trainer)
+{
+    struct on_eval *eval = self;
+    if (trainer->eval_data == NULL) /* nor will there be any samples */
+        return ERR_OK;
+    eval->trainer = trainer;
+    eval->last_step = -1;
+    eval->chunks = (int)trainer->settings.parallel.sequence_chunks;
+    eval->own = replica_own_leaves(trainer->replica);
+    eval->groups = trainer->ranks / degree_of(eval);
+    eval->samples = dataset_samples(trainer->eval_data);
+    if (trainer->settings.eval.samples > 0 &&
+        trainer->settings.eval.samples < eval->samples)
+        eval->samples = trainer->settings.eval.samples;
+    eval->bytes = calloc((size_t)trainer->ranks, sizeof eval->bytes[0]);
+    eval->offsets = calloc((size_t)trainer->ranks, sizeof eval->offsets[0]);
+    if (eval->bytes == NULL || eval->offsets == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    return eval_layout(eval);
+}
+
+/* Samples of a leaf, of which the last may have fewer. */
+static int64_t leaf_samples(const struct on_eval *eval, int64_t number)
+{
+    int64_t count = eval->samples - number * eval->micro;
+    return count > eval->micro ? eval->micro : count;
+}
+
+static enum err read_leaf(const struct on_eval *eval, struct trainer *trainer,
+                          int64_t number)
+{
+    struct order order = { .seed = 0,
+                           .samples = dataset_samples(trainer->eval_data),
+                           .shuffle = false };
+    return loader_read(trainer->eval_data, &order, number * eval->micro,
+                       leaf_samples(eval, number), trainer->batch);
+}
+
+/* Evaluates what is in the batch; it counts if it is this rank's leaf. */
+static enum err eval_leaf(struct on_eval *eval, struct trainer *trainer,
+                          int64_t number, bool counts, int64_t *tokens)
+{
+    int degree = degree_of(eval);
+    int64_t turn = number - leaf_begin(eval, trainer->rank / degree);
+    struct leaf leaf = trainer_leaf(trainer, 0);
+    TRY(model_eval_leaf(
+        trainer->model, replica_access(trainer->replica), &leaf,
+        trainer_losses_at(&eval->sums, counts ? turn * eval->own : -1)));
+    if (counts && trainer->rank % degree == 0)
+        *tokens += trainer->batch->loss_tokens;
+    return ERR_OK;
+}
+
+/* One turn; those with which the rank computes need it also when it has no leaf
+ * or has failed. */
+static enum err eval_turn(struct on_eval *eval, struct trainer *trainer,
+                          int64_t number, enum err *failed, int64_t *tokens)
+{
+    enum err rc = ERR_OK;
+    const struct replica *replica = trainer->replica;
+    int group = trainer->rank / degree_of(eval);
+    bool has = number < leaf_begin(eval, group + 1);
+    bool serves = replica_experts(replica) != NULL ||
+                  (replica_sequence(replica) != NULL && has);
+    bool counts = has && *failed == ERR_OK && stop_requested() == 0;
+    if (counts)
+        *failed = read_leaf(eval, trainer, number);
+    counts = counts && *failed == ERR_OK;
+    if (!counts && !serves)
+        return ERR_OK;
+    if (!counts)
+        trainer_leaf_empty(has ? leaf_samples(eval, number) : eval->micro,
+                           trainer->batch);
+    rc = eval_leaf(eval, trainer, number, counts, tokens);
+    trainer->adrift = rc != ERR_OK && replica_shares(replica);
+    if (rc == ERR_COMM || trainer->adrift)
+        return rc;
+    *failed = rc != ERR_OK ? rc : *failed;
+    return ERR_OK;
+}
+
+/* Ranks that compute together end together, when a signal has come to one of
+ * them or its leaf has failed. Others end by themselves. */
+static enum err eval_goes_on(const struct trainer *trainer, enum err failed,
+                             bool *goes_on)
+{
+    int64_t ends = failed != ERR_OK || stop_requested() != 0;
+    *goes_on = true;
+    if (!replica_shares(trainer->replica))
+        return ERR_OK;
+    TRY(comm_all_reduce_i64(trainer->comm, &ends, 1, COMM_MAX));
+    *goes_on = ends == 0;
+    return ERR_OK;
+}
+
+/* This rank's leaves; it stops early when a signal has come or a leaf fails,
+ * but the others may need its part of the weights to their end. */
+static enum err eval_leaves(struct on_eval *eval, struct trainer *trainer,
+                            int64_t *tokens)
+{
+    enum err failed = ERR_OK;
+    struct err_kept kept = { ERR_OK, "" };
+    int64_t begin = leaf_begin(eval, trainer->rank / degree_of(eval));
+    int64_t turns = eval_turns(eval);
+    for (int64_t turn = 0; turn < turns; turn++) {
+        enum err before = failed;
+        bool goes_on;
+        TRY(eval_goes_on(trainer, failed, &goes_on));
+        if (!goes_on && trainer->rank == 0)
+            log_info("evaluation left after %lld of %lld turns",
+                     (long long)turn, (long long)turns);
+        if (!goes_on)
+            break;
+        TRY(trainer_event(trainer, EVENT_EVAL_BATCH_START));
+        replica_begin_eval(trainer->replica);
+        TRY(eval_turn(eval, trainer, begin + turn, &failed, tokens));
+        if (failed != before)
+            err_keep(&kept, failed);
+        TRY(replica_end_eval(trainer->replica));
+        TRY(trainer_event(trainer, EVENT_EVAL_BATCH_END));
+    }
+    return err_again(&kept);
+}
+
+/* Brings to the host what the leaves of this rank have left on the device. */
+static enum err eval_fetch(struct on_eval *eval, const struct trainer *trainer)
+{
+    int group = trainer->rank / degree_of(eval);
+    int first = trainer->rank % degree_of(eval) * eval->own;
+    int64_t begin = leaf_begin(eval, group), end = leaf_begin(eval, group + 1);
+    TRY(trainer_losses_fetch(&eval->sums, trainer->stream));
+    TRY(replica_settle(trainer->replica));
+    const struct leaf_loss *loss = trainer_losses_host(&eval->sums);
+    for (int64_t leaf = begin; leaf < end; leaf++)
+        for (int i = 0; i < eval->own; i++, loss++)
+            eval->losses[loss_at(eval, group, leaf, first + i)] =
+                loss->cross_entropy;
+    return ERR_OK;
+}
+
+/* Sums the losses in the order of leaves and their chunks. */
+static double eval_sum(const struct on_eval *eval)
+{
+    double sum = 0.0;
+    int group = 0;
+    for (int64_t leaf = 0; leaf < eval->leaves; leaf++) {
+        while (leaf >= leaf_begin(eval, group + 1))
+            group++;
+        for (int chunk = 0; chunk < eval->chunks; chunk++)
+            sum += eval->losses[loss_at(eval, group, leaf, chunk)];
+    }
+    return sum;
+}
+
+/* *done is false when a signal cut it short; else the record has the results,
+ * the same on all ranks. Collective. */
+static enum err eval_run(struct on_eval *eval, bool *done)
+{
+    enum err rc = ERR_OK;
+    struct trainer *trainer = eval->trainer;
+    double begin = clock_now();
+    int64_t words[2] = { 0, 0 }; /* tokens, ranks that were cut short */
+    TRY(trainer_event(trainer, EVENT_EVAL_START));
+    TRY(comm_agree(trainer->comm, eval_layout(eval)));
+    rc = eval_leaves(eval, trainer, &words[0]);
+    if (!trainer->adrift)
+        rc = comm_agree(trainer->comm, rc);
+    TRY(rc);
+    /* waits for all ranks, so none may have left */
+    TRY(comm_agree(trainer->comm, eval_fetch(eval, trainer)));
+    words[1] = stop_requested() != 0;
+    TRY(comm_all_reduce_i64(trainer->comm, words, 2, COMM_SUM));
+    TRY(comm_all_gather(trainer->comm, eval->losses, eval->bytes,
+                        eval->offsets));
+    *done = words[1] == 0;
+    if (*done)
+        trainer->record.eval = (struct step_eval){
+            .step = trainer->step,
+            .loss = words[0] > 0 ? eval_sum(eval) / (double)words[0] : NAN,
+            .tokens = words[0],
+            .seconds = clock_now() - begin,
+        };
+    return trainer_event(trainer, EVENT_EVAL_END);
+}
+
+static enum err eval_write(const char *run_dir, int attempt,
+                           const struct step_eval *result)
+{
+    char path[FSIO_PATH_MAX];
+    char line[256];
+    char value[32] = "null"; /* JSON has no NaN and no infinity */
+    int fd = -1;
+    if (isfinite(result->loss))
+        snprintf(value, sizeof value, "%.9g", result->loss);
+    TRY(lines_open(run_dir, EVAL_FILE, path, &fd));
+    snprintf(line, sizeof line,
+             "{\"attempt\": %d, \"step\": %lld, \"eval_loss\": %s, "
+             "\"tokens\": %lld, \"seconds\": %.3f}",
+             attempt, (long long)result->step, value, (long long)result->tokens,
+             result->seconds);
+    enum err rc = lines_append(fd, path, line);
+    close(fd);
+    return rc;
+}
+
+/* Rank 0: has an earlier attempt written a result for this step? */
+static enum err eval_find(const struct trainer *trainer, bool *found)
+{
+    char path[FSIO_PATH_MAX];
+    char key[48];
+    char *line = NULL;
+    size_t capacity = 0;
+    TRY(fsio_path(path, "%s/" EVAL_FILE, trainer->settings.run.dir));
+    snprintf(key, sizeof key, "\"step\": %lld,", (long long)trainer->step);
+    FILE *file = fopen(path, "re");
+    if (file == NULL && errno != ENOENT)
+        return err_errno("%s: open", path);
+    *found = false;
+    while (file != NULL && !*found && getline(&line, &capacity, file) >= 0)
+        *found = strstr(line, key) != NULL && strstr(line, "}\n") != NULL;
+    if (file != NULL)
+        fclose(file);
+    free(line);
+    return ERR_OK;
+}
+
+/* An attempt may have ended between the last commit and the evaluation that
+ * was to follow it. */
+static enum err eval_resume(struct on_eval *eval, struct trainer *trainer)
+{
+    enum err rc = ERR_OK;
+    bool found = false;
+    int64_t step = -1;
+    if (trainer->rank == 0)
+        rc = eval_find(trainer, &found);
+    TRY(comm_agree(trainer->comm, rc));
+    if (found)
+        step = trainer->step;
+    TRY(comm_all_reduce_i64(trainer->comm, &step, 1, COMM_MAX));
+    eval->last_step = step;
+    return rc;
+}
+
+static enum err eval_now(struct on_eval *eval, bool *done)
+{
+    const struct trainer *trainer = eval->trainer;
+    const struct step_eval *result = &trainer->record.eval;
+    enum err rc = ERR_OK;
+    TRY(eval_run(eval, done));
+    if (!*done)
+        return ERR_OK;
+    eval->last_step = result->step;
+    if (trainer->rank == 0) {
+        log_info("step %lld eval loss %.4f (%lld tokens, %.1fs)",
+                 (long long)result->step, result->loss,
+                 (long long)result->tokens, result->seconds);
+        rc = eval_write(trainer->settings.run.dir, trainer->attempt, result);
+    }
+    return comm_agree(trainer->comm, rc);
+}
+
+/* After a step that is due, or the last one. */
+static enum err eval_step(struct on_eval *eval, const struct step_record *step,
+                          bool last, struct asks *asks)
+{
+    const struct trainer *trainer = eval->trainer;
+    bool done = false;
+    if (eval->last_step == step->step)
+        return ERR_OK;
+    if (last ? !step->finished
+             : step->agreed[ASK_EVALUATE] == 0 &&
+                   !trainer_due(trainer, trainer->settings.eval.interval))
+        return ERR_OK;
+    /* the time that a signal leaves is for the checkpoint */
+    if (step->stop_signal == 0)
+        TRY(eval_now(eval, &done));
+    if (last)
+        events_ask(asks, ASK_CONTINUE, !done);
+    return ERR_OK;
+}
+
+static enum err eval_handle(void *self, enum event event,
+                            const struct step_record *step, struct asks *asks)
+{
+    struct on_eval *eval = self;
+    if (eval->samples == 0)
+        return ERR_OK;
+    switch (event) {
+    case EVENT_AFTER_LOAD:
+        return eval_resume(eval, eval->trainer);
+    case EVENT_FIT_START:
+        eval->since = clock_now();
+        return ERR_OK;
+    case EVENT_BATCH_ASK:
+        if (step->rank == 0)
+            events_ask(
+                asks, ASK_EVALUATE,
+                step_record_seconds_due(eval->trainer->settings.eval.interval,
+                                        &eval->since));
+        return ERR_OK;
+    default:
+        return eval_step(eval, step, event == EVENT_FIT_END, asks);
+    }
+}
+
+const struct listener_ops on_eval_ops = {
+    .bytes = sizeof(struct on_eval),
+    .create = eval_create,
+    .destroy = eval_destroy,
+    .handle = eval_handle,
+};

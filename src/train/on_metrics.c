@@ -1,0 +1,187 @@
+/* Listener: metrics.jsonl, one JSON object per logged step, and the progress
+ * line on stderr. Rank 0 writes.
+ *
+ * Fields: attempt, step, tokens (positions so far), loss (nats per loss-bearing
+ * token, %.9g), lr, grad_norm (before clipping), step_ms, tokens_per_s, mfu
+ * (model FLOPs by LLM Foundry's convention / the peak of all ranks), mfu_causal
+ * (with half of attention), peak_flops (of a rank) and peak_source: "setting"
+ * (hardware.peak_flops) or what the kernels know (kernels.h); all four are null
+ * where nobody knows the peak. Append-only; a step that is replayed after a
+ * resume appears again with the same loss. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/base/lines.h"
+#include "src/base/log.h"
+#include "src/train/trainer.h"
+
+struct on_metrics {
+    const struct train_settings *settings; /* these three are lent */
+    const struct kernels *kernels;
+    const struct replica *replica;
+    int64_t *expert_counts; /* sorted, of one step; NULL without experts */
+    int fd;
+    char path[FSIO_PATH_MAX];
+    double step_s_mean; /* of this attempt, for the ETA */
+};
+
+static void metrics_destroy(void *self)
+{
+    struct on_metrics *metrics = self;
+    if (metrics->fd >= 0)
+        close(metrics->fd);
+    free(metrics->expert_counts);
+}
+
+static enum err metrics_create(void *self, struct trainer *trainer)
+{
+    struct on_metrics *metrics = self;
+    size_t experts = trainer->record.expert_count;
+    metrics->settings = &trainer->settings;
+    metrics->kernels = trainer->kernels;
+    metrics->replica = trainer->replica;
+    metrics->fd = -1;
+    TRY(lines_open(trainer->settings.run.dir, "metrics.jsonl", metrics->path,
+                   &metrics->fd));
+    if (experts > 0)
+        metrics->expert_counts =
+            malloc(experts * sizeof metrics->expert_counts[0]);
+    if (experts > 0 && metrics->expert_counts == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    return ERR_OK;
+}
+
+/* The step's utilization; null: the machine's peak is not known. */
+static void format_mfu(const struct step_record *step, char *out, size_t size)
+{
+    if (step->peak_flops <= 0.0)
+        snprintf(out, size,
+                 "\"mfu\": null, \"mfu_causal\": null, \"peak_flops\": null, "
+                 "\"peak_source\": null");
+    else
+        snprintf(out, size,
+                 "\"mfu\": %.4g, \"mfu_causal\": %.4g, \"peak_flops\": %.4g, "
+                 "\"peak_source\": \"%s\"",
+                 step->mfu, step->mfu_causal, step->peak_flops,
+                 step->peak_source);
+}
+
+static int compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Tokens per expert, of all blocks, relative to an even share: 1 is even. Empty
+ * without experts. */
+static void format_experts(const struct on_metrics *metrics,
+                           const struct step_record *step, char *out,
+                           size_t size)
+{
+    int64_t *counts = metrics->expert_counts;
+    size_t count = step->expert_count;
+    double mean = 0.0, variance = 0.0;
+    out[0] = '\0';
+    if (count == 0)
+        return;
+    memcpy(counts, step->expert_counts, count * sizeof counts[0]);
+    qsort(counts, count, sizeof counts[0], compare);
+    for (size_t i = 0; i < count; i++)
+        mean += (double)counts[i] / (double)count;
+    for (size_t i = 0; i < count; i++)
+        variance += ((double)counts[i] - mean) * ((double)counts[i] - mean) /
+                    (double)count;
+    snprintf(out, size,
+             ", \"balance_loss\": %.9g, \"expert_min\": %.4g, "
+             "\"expert_median\": %.4g, \"expert_max\": %.4g, "
+             "\"expert_std\": %.4g",
+             step->balance_loss, (double)counts[0] / mean,
+             (double)counts[count / 2] / mean, (double)counts[count - 1] / mean,
+             sqrt(variance) / mean);
+}
+
+/* Who computes and sends, where several can: for a device. Else empty. */
+static void format_hardware(const struct on_metrics *metrics, char *out,
+                            size_t size)
+{
+    struct kernel_chosen chosen;
+    char exchange[64];
+    out[0] = '\0';
+    if (metrics->kernels->chosen == NULL)
+        return;
+    metrics->kernels->chosen(&chosen);
+    replica_exchange(metrics->replica, exchange, sizeof exchange);
+    snprintf(out, size,
+             ", \"exchange\": \"%s\", \"attention\": \"%s\", "
+             "\"products\": \"%s\"",
+             exchange, chosen.attention, chosen.products);
+}
+
+static enum err write_line(const struct on_metrics *metrics,
+                           const struct step_record *step)
+{
+    char line[1024], mfu[160], experts[224], hardware[192];
+    format_mfu(step, mfu, sizeof mfu);
+    format_experts(metrics, step, experts, sizeof experts);
+    format_hardware(metrics, hardware, sizeof hardware);
+    snprintf(line, sizeof line,
+             "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
+             "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
+             "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
+             "%s%s%s}",
+             step->attempt, (long long)step->step, (long long)step->tokens,
+             step->loss, step->lr, step->grad_norm, step->step_s * 1e3,
+             step->tokens_per_s, mfu, experts, hardware);
+    return lines_append(metrics->fd, metrics->path, line);
+}
+
+static void print_progress(const struct on_metrics *metrics,
+                           const struct step_record *step)
+{
+    char eta[32] = "?";
+    char rate[32];
+    char total[32] = "";
+    units_count(step->tokens_per_s, rate, sizeof rate);
+    if (step->max_steps >= 0) {
+        units_seconds((double)(step->max_steps - step->step) *
+                          metrics->step_s_mean,
+                      eta, sizeof eta);
+        snprintf(total, sizeof total, "/%lld", (long long)step->max_steps);
+    } else {
+        units_seconds(metrics->settings->train.max_duration.value -
+                          step->elapsed_s,
+                      eta, sizeof eta);
+    }
+    log_info("step %lld%s loss %.4f lr %.3g norm %.3g %s tok/s eta %s",
+             (long long)step->step, total, step->loss, step->lr,
+             step->grad_norm, rate, eta);
+}
+
+static enum err metrics_handle(void *self, enum event event,
+                               const struct step_record *step,
+                               struct asks *asks)
+{
+    struct on_metrics *metrics = self;
+    (void)event;
+    (void)asks;
+    metrics->step_s_mean =
+        metrics->step_s_mean == 0.0
+            ? step->step_s
+            : 0.9 * metrics->step_s_mean + 0.1 * step->step_s;
+    if (step->step % metrics->settings->log.interval != 0 && !step->finished &&
+        step->stop_signal == 0)
+        return ERR_OK;
+    print_progress(metrics, step);
+    return write_line(metrics, step);
+}
+
+const struct listener_ops on_metrics_ops = {
+    .bytes = sizeof(struct on_metrics),
+    .create = metrics_create,
+    .destroy = metrics_destroy,
+    .handle = metrics_handle,
+};

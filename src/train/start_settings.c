@@ -1,0 +1,172 @@
+/* Checks between settings each of which is valid by itself. What depends on the
+ * data set or on the number of ranks is checked where that is known. */
+#include "src/train/start_settings.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/train/train_access.h"
+#include "src/train/trainer_backend.h"
+#include "src/train/train_memory.h"
+
+/* The longest path of a run directory, which leaves room for the names of
+ * files. */
+#define RUN_DIR_MAX (SETTINGS_TEXT_BYTES - 128)
+
+static enum err check_run_dir(const char *dir)
+{
+    if (dir[0] == '\0')
+        return err_set(ERR_USAGE, "run.dir is empty: name a folder");
+    if (dir[strspn(dir, "/")] == '\0')
+        return err_set(ERR_USAGE, "run.dir is /: a run needs a folder of its "
+                                  "own");
+    if (strlen(dir) > RUN_DIR_MAX)
+        return err_set(
+            ERR_USAGE,
+            "run.dir has %zu bytes, more than %d: use a shorter path",
+            strlen(dir), RUN_DIR_MAX);
+    return ERR_OK;
+}
+
+/* Whether both name one folder: by the name, or where both are there by what
+ * they are. */
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat first;
+    struct stat second;
+    if (a[0] == '\0' || b[0] == '\0')
+        return false;
+    return strcmp(a, b) == 0 ||
+           (stat(a, &first) == 0 && stat(b, &second) == 0 &&
+            first.st_dev == second.st_dev && first.st_ino == second.st_ino);
+}
+
+static enum err check_data(const struct train_settings *s)
+{
+    if (s->data.train[0] == '\0')
+        return err_set(ERR_USAGE, "data.train is empty: name the folder of a "
+                                  "data set");
+    if (same_folder(s->run.dir, s->data.train) ||
+        same_folder(s->run.dir, s->data.eval))
+        return err_set(ERR_USAGE,
+                       "run.dir is the folder of a data set (data.train, "
+                       "data.eval): a run needs a folder of its own");
+    return ERR_OK;
+}
+
+static enum err check_local(const struct train_settings *s)
+{
+    bool dir = s->checkpoint.local_dir[0] != '\0';
+    bool interval = s->checkpoint.local_interval.value > 0;
+    if (interval && !dir)
+        return err_set(ERR_USAGE, "checkpoint.local_interval needs a folder on "
+                                  "every node: give checkpoint.local_dir");
+    if (dir && !interval)
+        return err_set(ERR_USAGE,
+                       "checkpoint.local_dir is given, but not how often to "
+                       "save there: give checkpoint.local_interval");
+    return ERR_OK;
+}
+
+static enum err check_durations(const struct train_settings *s)
+{
+    if (s->train.max_duration.unit == UNIT_DUR)
+        return err_set(ERR_USAGE, "train.max_duration cannot be a fraction of "
+                                  "itself: use ba, tok, sp, ep or sec");
+    if (s->train.max_duration.value <= 0)
+        return err_set(ERR_USAGE, "train.max_duration is 0: how long should "
+                                  "the run be?");
+    if (s->train.max_duration.unit == UNIT_SEC &&
+        (s->scheduler.t_max.unit == UNIT_DUR ||
+         s->scheduler.warmup.unit == UNIT_DUR))
+        return err_set(ERR_USAGE,
+                       "train.max_duration in sec has no number of steps: give "
+                       "scheduler.t_max and scheduler.warmup in ba, tok, sp or "
+                       "ep");
+    if (s->scheduler.t_max.unit == UNIT_SEC ||
+        s->scheduler.warmup.unit == UNIT_SEC)
+        return err_set(ERR_USAGE, "scheduler.t_max and scheduler.warmup cannot "
+                                  "be in sec: the learning rate would depend "
+                                  "on the machine's speed");
+    return ERR_OK;
+}
+
+static enum err check_degree(const char *name, int degree,
+                             const struct train_settings *s)
+{
+    int ranks = train_memory_ranks_max(s);
+    if (degree <= ranks)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "parallel.%s (%d) is more than %d, the most ranks of the "
+                   "run (parallel.slots x parallel.sequence_degree): choose a "
+                   "smaller one",
+                   name, degree, ranks);
+}
+
+/* As far as it does not depend on the number of ranks. */
+static enum err check_parallel(const struct train_settings *s)
+{
+    enum err rc = ERR_OK;
+    struct replica_options options = train_memory_replica(s);
+    struct params *params = NULL;
+    int degree = options.shard_degree > 0 ? options.shard_degree : 1;
+    TRY(check_degree("shard_degree", degree, s));
+    TRY(check_degree("expert_degree", options.expert_degree, s));
+    TRY(replica_check(&options, degree * options.expert_degree *
+                                    options.sequence_degree));
+    if (s->data.seq_len % options.sequence_chunks != 0)
+        return err_set(ERR_USAGE,
+                       "data.seq_len (%lld) is not divisible by "
+                       "parallel.sequence_chunks (%d): choose a divisor",
+                       (long long)s->data.seq_len, options.sequence_chunks);
+    TRY_OUT(params_create(&s->model, &params));
+    TRY_OUT(replica_check_model(&options, params));
+out:
+    params_destroy(params);
+    return rc;
+}
+
+enum err start_settings(const struct train_settings *s, bool partial)
+{
+    struct model_memory memory;
+    if (!partial || s->run.dir[0] != '\0')
+        TRY(check_run_dir(s->run.dir));
+    if (!partial)
+        TRY(check_data(s));
+    TRY(train_access_check(s));
+    TRY(model_config_check(&s->model));
+    TRY(train_settings_memory(s, &memory));
+    TRY(check_parallel(s));
+    TRY(trainer_backend_check(s));
+    if (s->data.seq_len > s->model.max_seq_len)
+        return err_set(ERR_USAGE,
+                       "data.seq_len (%lld) is larger than model.max_seq_len "
+                       "(%lld): make one of them fit",
+                       (long long)s->data.seq_len,
+                       (long long)s->model.max_seq_len);
+    if (s->train.global_batch % s->parallel.slots != 0)
+        return err_set(ERR_USAGE,
+                       "train.global_batch (%lld) is not divisible by "
+                       "parallel.slots (%lld): choose a multiple",
+                       (long long)s->train.global_batch,
+                       (long long)s->parallel.slots);
+    int64_t slot = s->train.global_batch / s->parallel.slots;
+    if (slot % s->train.microbatch != 0)
+        return err_set(ERR_USAGE,
+                       "a slot has %lld samples (train.global_batch / "
+                       "parallel.slots), not divisible by train.microbatch "
+                       "(%lld): choose a divisor",
+                       (long long)slot, (long long)s->train.microbatch);
+    if (!partial || s->train.max_duration.value > 0)
+        TRY(check_durations(s));
+    TRY(check_local(s));
+    if (s->optimizer.lr > 0 && (float)s->optimizer.lr == 0.0f)
+        return err_set(ERR_USAGE,
+                       "optimizer.lr (%g) is 0 in fp32: give 0 if that is "
+                       "meant",
+                       s->optimizer.lr);
+    if (s->eval.samples > 0 && s->data.eval[0] == '\0')
+        return err_set(ERR_USAGE, "eval.samples needs data.eval");
+    return ERR_OK;
+}

@@ -1,0 +1,76 @@
+/* Opens the data sets of a run and checks that they fit the settings. It reads
+ * no shard: start_files.c does. */
+#include "src/train/trainer_data.h"
+
+#include <string.h>
+
+#include "src/base/log.h"
+
+static enum err check_vocabulary(const struct dataset *data,
+                                 const struct train_settings *s)
+{
+    if (dataset_vocab_size(data) <= s->model.vocab_size)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: the data set's vocabulary has %lld tokens, "
+                   "model.vocab_size is %lld: use another data set or a larger "
+                   "model.vocab_size",
+                   dataset_path(data), (long long)dataset_vocab_size(data),
+                   (long long)s->model.vocab_size);
+}
+
+static enum err check_documents(const struct dataset *data,
+                                const struct train_settings *s)
+{
+    if (!s->model.attn_uses_sequence_id || dataset_eos_token(data) >= 0 ||
+        dataset_bos_token(data) >= 0)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s: documents cannot be told apart: no token is named "
+                   "that ends or begins one. Remove its tessera.json and adopt "
+                   "it again with --eos-token-id N or --bos-token-id N; or, "
+                   "for attention across documents, set "
+                   "model.attn_uses_sequence_id = false",
+                   dataset_path(data));
+}
+
+static enum err check_lengths(const struct trainer *trainer,
+                              const struct dataset *data)
+{
+    const struct train_settings *s = &trainer->settings;
+    bool truncate = s->data.too_long == TOO_LONG_TRUNCATE;
+    int64_t longest = 0;
+    TRY(loader_check(data, s->data.seq_len, truncate, &longest));
+    if (longest > 0 && trainer->rank == 0)
+        log_info("%s: samples of more than %lld tokens are cut "
+                 "(data.too_long); the longest has %lld",
+                 dataset_path(data), (long long)s->data.seq_len,
+                 (long long)longest);
+    return ERR_OK;
+}
+
+static enum err open_one(const struct trainer *trainer, const char *path,
+                         struct dataset **out)
+{
+    const struct train_settings *s = &trainer->settings;
+    TRY(dataset_open_unseen(path, out));
+    TRY(check_vocabulary(*out, s));
+    TRY(check_documents(*out, s));
+    return check_lengths(trainer, *out);
+}
+
+enum err trainer_data_open(struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    TRY(open_one(trainer, s->data.train, &trainer->train_data));
+    if (s->data.eval[0] == '\0')
+        return ERR_OK;
+    TRY(open_one(trainer, s->data.eval, &trainer->eval_data));
+    if (strcmp(dataset_tokenizer_sha256(trainer->eval_data),
+               dataset_tokenizer_sha256(trainer->train_data)) != 0)
+        return err_set(ERR_DATA,
+                       "%s: made with another tokenizer than %s: tokenize both "
+                       "with the same",
+                       s->data.eval, s->data.train);
+    return ERR_OK;
+}
