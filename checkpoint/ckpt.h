@@ -156,9 +156,9 @@ enum err ckpt_saver_poll(struct ckpt_saver *saver,
 enum err ckpt_saver_wait(struct ckpt_saver *saver,
                          struct ckpt_progress *progress);
 
-/* Waits for a save in flight, unless there was ERR_COMM. NULL is fine. false: its
- * thread still writes, and what was lent to the saver must stay as it is until
- * the process ends, which it should soon. Collective. */
+/* Waits for a save in flight, unless there was ERR_COMM. NULL is fine. false:
+ * its thread still writes, and what was lent to the saver must stay as it is
+ * until the process ends, which it should soon. Collective. */
 bool ckpt_saver_destroy(struct ckpt_saver *saver);
 
 struct ckpt_result {
@@ -253,7 +253,7 @@ struct ckpt_info {
     int64_t bytes; /* payload */
     char path[1024];
     char state[16];   /* "good" (manifest and sizes check), "bad", or "unknown":
-                     * it can't be read now */
+                       * it can't be read now */
     char reason[256]; /* why not good */
 };
 

@@ -1,5 +1,6 @@
 /* The copy of the state from memory to memory that training waits for, with
- * stores past the cache. Copies from a device are src/train/on_checkpoint_copies.c. */
+ * stores past the cache. Copies from a device are
+ * src/train/on_checkpoint_copies.c. */
 #include "checkpoint/ckpt_stage.h"
 
 #include <assert.h>

@@ -77,13 +77,12 @@ static double report_millis(double seconds)
 
 static json_t *report_result(const struct health_result *result)
 {
-    json_t *one =
-        json_pack("{s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:i, s:f}", "id",
-                  result->id, "v", report_round(result->value), "unit",
-                  result->unit, "limit", report_round(result->limit), "st",
-                  health_state_name(result->state), "code", result->code,
-                  "text", result->text, "tries", result->tries, "dur_s",
-                  report_millis(result->dur_s));
+    json_t *one = json_pack(
+        "{s:s, s:f, s:s, s:f, s:s, s:s, s:s, s:i, s:f}", "id", result->id, "v",
+        report_round(result->value), "unit", result->unit, "limit",
+        report_round(result->limit), "st", health_state_name(result->state),
+        "code", result->code, "text", result->text, "tries", result->tries,
+        "dur_s", report_millis(result->dur_s));
     if (one != NULL && result->peak_ratio > 0)
         json_object_set_new(one, "peak_ratio",
                             json_real(report_round(result->peak_ratio)));

@@ -30,8 +30,8 @@
 #define READS 12
 
 /* How C is cut: packing an element, or reading one of B where it lies, takes
- * as long as so many multiply-adds of a lane, and longer where rows of B are cut
- * short; a thread has at most so many pieces of a small product. */
+ * as long as so many multiply-adds of a lane, and longer where rows of B are
+ * cut short; a thread has at most so many pieces of a small product. */
 #define PACKING 8.0
 #define READING 1.0
 #define RUN 512.0
@@ -109,8 +109,7 @@ static double cuts_cost(const struct gemm *g, int threads,
     double packed = g->k > DEPTH
                         ? pieces
                         : (double)cpu_parts((int64_t)pieces, cuts.columns);
-    double taken =
-        reads_b(g, cpu_parts(height, GEMM_ROWS)) ? READING : PACKING;
+    double taken = reads_b(g, cpu_parts(height, GEMM_ROWS)) ? READING : PACKING;
     if (g->form != GEMM_NT)
         taken += RUN / columns * RUN / columns;
     double cost = pieces * columns * (rows + taken) + packed * rows * PACKING;

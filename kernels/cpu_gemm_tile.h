@@ -41,8 +41,8 @@ struct gemm_tile {
     const float *a; /* packed: [k][GEMM_ROWS] */
     const float *b; /* [k], rows of `width` elements, b_stride apart */
     int64_t b_stride;
-    int64_t width;  /* columns that are there, at most GEMM_COLUMNS */
-    float *sums;    /* where chains wait between blocks of k */
+    int64_t width; /* columns that are there, at most GEMM_COLUMNS */
+    float *sums;   /* where chains wait between blocks of k */
     int64_t sums_stride;
     bool begin, end; /* the first, the last block of k */
     /* Used at the end: C = chain, or C + chain with `add`, or +0 + chain with

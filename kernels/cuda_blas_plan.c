@@ -58,9 +58,9 @@ struct cuda_blas_plan_key cuda_blas_plan_key(enum dtype dtype,
 
 struct cuda_blas_plan_key cuda_blas_plan_key_fp8(const struct gemm_fp8 *gemm)
 {
-    const struct gemm plain = { GEMM_NT, gemm->m,          gemm->n,
-                                gemm->k, gemm->a,          gemm->b,
-                                gemm->c, gemm->accumulate, gemm->bias, false };
+    const struct gemm plain = { GEMM_NT,    gemm->m, gemm->n, gemm->k,
+                                gemm->a,    gemm->b, gemm->c, gemm->accumulate,
+                                gemm->bias, false };
     struct cuda_blas_plan_key key = cuda_blas_plan_key(gemm->c_type, &plain);
     key.a_type = narrow_type(gemm->a_type);
     key.b_type = narrow_type(gemm->b_type);
@@ -319,7 +319,7 @@ enum err cuda_blas_plan_run(const struct cuda_blas_library *library,
                  "placing the bias");
     if (is_narrow(&plan->key))
         TRY(unscales_set(library, plan, operands->unscale_a,
-                             operands->unscale_b));
+                         operands->unscale_b));
     BLAS_TRY(library->matmul(handle, plan->desc, &one, operands->b, plan->b,
                              operands->a, plan->a, &beta, operands->c, plan->c,
                              operands->c, plan->c, algo, ctx->scratch,

@@ -90,9 +90,8 @@ static __global__ void __launch_bounds__(CUDA_GEMM_MMA_THREADS, 2)
                 sum[i][j][l] *= unscale;
         }
     }
-    const struct gemm plain = { GEMM_NT, g.m, g.n,          g.k,   g.a,
-                                g.b,     g.c, g.accumulate, g.bias,
-                                false };
+    const struct gemm plain = { GEMM_NT, g.m, g.n,          g.k,    g.a,
+                                g.b,     g.c, g.accumulate, g.bias, false };
     cuda_gemm_mma_store<C>(&plain, row, column, sum);
 }
 

@@ -1,4 +1,5 @@
-/* Philox4x32-10 (src/base/rng.h) on the device: the words of kernel_shapes.h. */
+/* Philox4x32-10 (src/base/rng.h) on the device: the words of kernel_shapes.h.
+ */
 #ifndef TESSERA_KERNELS_CUDA_RANDOM_H
 #define TESSERA_KERNELS_CUDA_RANDOM_H
 

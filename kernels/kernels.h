@@ -112,12 +112,12 @@ size_t kernels_thread_space(void);
 int kernels_threads_default(int shared_by);
 
 /* Give each thread that OpenMP adds to the caller a processor of its own, where
- * the affinity mask has as many processors as there are `threads`. A thread that
- * slept is often woken on the processor of the one that woke it, and Linux parts
- * them only milliseconds later: products take up to twice their time
- * (docs/benchmarks.md). The caller itself stays free, and with it what it starts
- * later. Does nothing with fewer threads than processors: then ranks may share
- * them. */
+ * the affinity mask has as many processors as there are `threads`. A thread
+ * that slept is often woken on the processor of the one that woke it, and Linux
+ * parts them only milliseconds later: products take up to twice their time
+ * (docs/benchmarks.md). The caller itself stays free, and with it what it
+ * starts later. Does nothing with fewer threads than processors: then ranks may
+ * share them. */
 void kernels_spread_threads(int threads);
 
 /* Let OpenMP's idle threads spin for a moment, then sleep: a thread that goes

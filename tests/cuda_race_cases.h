@@ -1,5 +1,6 @@
 /* Small kernels with and without data races, compiled as those are that
- * tests/cuda_race.h looks at: what must be said of each is test_cuda_race_emu.c's.
+ * tests/cuda_race.h looks at: what must be said of each is
+ * test_cuda_race_emu.c's.
  */
 #ifndef TESSERA_TESTS_CUDA_RACE_CASES_H
 #define TESSERA_TESTS_CUDA_RACE_CASES_H

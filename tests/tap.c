@@ -55,8 +55,8 @@ bool tap_is_str(const char *got, const char *want, const char *format, ...)
     return pass;
 }
 
-bool tap_is_close(double got, double want, double tolerance,
-                  const char *format, ...)
+bool tap_is_close(double got, double want, double tolerance, const char *format,
+                  ...)
 {
     double bound = tolerance * fmax(1.0, fabs(want));
     bool pass = fabs(got - want) <= bound;

@@ -21,8 +21,8 @@ bool tap_is_str(const char *got, const char *want, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* |got - want| <= tolerance * max(1, |want|). */
-bool tap_is_close(double got, double want, double tolerance,
-                  const char *format, ...) __attribute__((format(printf, 4, 5)));
+bool tap_is_close(double got, double want, double tolerance, const char *format,
+                  ...) __attribute__((format(printf, 4, 5)));
 
 /* A comment line. */
 void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));

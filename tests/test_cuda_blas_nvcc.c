@@ -92,7 +92,8 @@ static void check_product(struct cuda_blas *blas, struct kernel_ctx *ctx,
     void *a = integers(M * K, 1, dtype), *b = integers(N * K, 2, dtype);
     void *add = integers(N, 3, dtype), *before = integers(M * N, 4, out);
     void *c = integers(M * N, 4, out);
-    struct gemm g = { form, M, N, K, a, b, c, accumulate, bias ? add : NULL, false };
+    struct gemm g = { form, M, N, K, a, b, c, accumulate, bias ? add : NULL,
+                      false };
     bool lacks = bias && out != dtype;
     enum err rc = cuda_blas_gemm(blas, ctx, dtype, &g);
     tap_is_int(rc, lacks ? ERR_UNSUPPORTED : ERR_OK, "%s %s%s%s", forms[form],

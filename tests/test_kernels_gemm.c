@@ -107,10 +107,10 @@ static void check_case(const struct kernels *table, const struct gemm *g,
                              : "",
              bias != NULL ? " with bias" : "");
     for (int64_t i = 0; i < n; i++) {
-        float more = g->begins      ? 0
+        float more = g->begins       ? 0
                      : g->accumulate ? before[i]
-                     : bias != NULL ? bias[i % g->n]
-                                    : 0;
+                     : bias != NULL  ? bias[i % g->n]
+                                     : 0;
         float chain =
             g->accumulate || bias != NULL ? r->chain[i] + more : r->chain[i];
         double room =

@@ -43,7 +43,8 @@ static void check_gemm(const struct kernels *table, enum gemm_form form,
     float *floats = form == GEMM_TN ? check_copy(c.wide, m * n) : NULL;
     struct gemm g = { form,   m,          n,
                       k,      a.wide,     b.wide,
-                      c.wide, accumulate, with_bias ? bias.wide : NULL, false };
+                      c.wide, accumulate, with_bias ? bias.wide : NULL,
+                      false };
     char what[96];
     cpu->gemm(&host, DTYPE_F32, &g);
     g.a = a.half;
@@ -75,8 +76,8 @@ static void check_grouped(const struct kernels *table, enum gemm_form form,
     struct tensor b = tensor_random(tn ? ROWS * N : GROUPS * N * K, 2, 1);
     struct tensor c = tensor_random(tn ? GROUPS * M * N : ROWS * N, 3, 1);
     float *floats = tn ? check_copy(c.wide, c.n) : NULL;
-    struct grouped_gemm g = { form, GROUPS, offsets, M,      N,
-                              K,    a.wide, b.wide,  c.wide, accumulate, false };
+    struct grouped_gemm g = { form,   GROUPS, offsets, M,          N,    K,
+                              a.wide, b.wide, c.wide,  accumulate, false };
     char what[64];
     cpu->grouped_gemm(&host, DTYPE_F32, &g);
     g.a = a.half;

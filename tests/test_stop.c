@@ -49,12 +49,12 @@ int main(void)
     signal(SIGHUP, SIG_DFL); /* whoever started the tests may ignore it */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         tap_is_int(run_child(cases[i].signals, cases[i].count, false),
-                   cases[i].want,
-                   "%s", cases[i].name);
+                   cases[i].want, "%s", cases[i].name);
 
     signal(SIGHUP, SIG_IGN);
     static const int hangup = SIGHUP;
-    tap_is_int(run_child(&hangup, 1, false), 0, "under nohup a closed terminal is none");
+    tap_is_int(run_child(&hangup, 1, false), 0,
+               "under nohup a closed terminal is none");
 
     static const int pipes[] = { SIGPIPE, SIGPIPE };
     tap_is_int(run_child(pipes, 2, true), 0, "nobody reads, outlived");

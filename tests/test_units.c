@@ -54,9 +54,9 @@ static void test_auto(void)
     struct unit_rates rates = { 1, 1, 1, 1 };
     units_format((struct duration){ .unit = UNIT_AUTO }, text, sizeof text);
     tap_is_str(text, "auto", "auto has no number");
-    tap_is_int(units_steps((struct duration){ .unit = UNIT_AUTO }, &rates,
-                           &steps),
-               ERR_USAGE, "and no step count");
+    tap_is_int(
+        units_steps((struct duration){ .unit = UNIT_AUTO }, &rates, &steps),
+        ERR_USAGE, "and no step count");
 }
 
 static void test_parse_failures(void)

@@ -66,9 +66,9 @@ enum err ckpt_index_uuid_read(const char *run_dir, char uuid[CKPT_UUID_BYTES]);
 
 /* What is kept for good or for a while. Steps from `step` on (the one just
  * committed), the `keep` newest good ones (keep 0: all), every multiple of
- * keep_every (0: none), pinned ones and folders without a manifest stay. Deletion comes only after a
- * commit, so the step that a run resumed from outlives the run's own first
- * commit in any case. */
+ * keep_every (0: none), pinned ones and folders without a manifest stay.
+ * Deletion comes only after a commit, so the step that a run resumed from
+ * outlives the run's own first commit in any case. */
 struct ckpt_retention {
     int keep;
     int64_t keep_every;

@@ -52,9 +52,9 @@ enum err {
             goto out;                                                          \
     } while (0)
 
-/* Store the thread's error text (printf format, cut to ERR_TEXT_BYTES, line ends
- * and other control characters become blanks) and return `code`. The stored
- * text may be an argument. */
+/* Store the thread's error text (printf format, cut to ERR_TEXT_BYTES, line
+ * ends and other control characters become blanks) and return `code`. The
+ * stored text may be an argument. */
 enum err err_set(enum err code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -87,8 +87,7 @@ static bool settings_hint_is_one_of(const char *const *words, const char *value,
                                     size_t length)
 {
     for (; *words != NULL; words++)
-        if (strlen(*words) == length &&
-            strncasecmp(*words, value, length) == 0)
+        if (strlen(*words) == length && strncasecmp(*words, value, length) == 0)
             return true;
     return false;
 }
@@ -230,8 +229,8 @@ static bool settings_hint_braces(const char *text,
         if (*p == '{' && depth < 16)
             opened[depth++] = line;
         if (*p == '}' && depth-- == 0) {
-            snprintf(hint, SETTINGS_PLACE_BYTES,
-                     "the } in line %d has no {", line);
+            snprintf(hint, SETTINGS_PLACE_BYTES, "the } in line %d has no {",
+                     line);
             return true;
         }
     }

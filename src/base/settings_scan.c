@@ -72,7 +72,8 @@ static enum err settings_scan_comment(struct settings_scan *scan)
     int line = scan->line;
     const char *p = scan->next;
     if (strncmp(p, "#include \"", 10) == 0)
-        return err_set(ERR_USAGE, "%s:%d: #include is a comment: write "
+        return err_set(ERR_USAGE,
+                       "%s:%d: #include is a comment: write "
                        "@include",
                        scan->path, line);
     if (p[0] == '#' || p[1] == '/') {
@@ -140,9 +141,9 @@ static enum err settings_scan_include(struct settings_scan *scan)
     TRY(fsio_path(name, "%.*s", (int)bytes, p + 1));
     if (name[0] == '/')
         return err_set(ERR_USAGE,
-                     "%s:%d: @include \"%s\": give a path relative to the "
-                     "configuration file's folder %s",
-                     scan->path, scan->line, name, scan->folder);
+                       "%s:%d: @include \"%s\": give a path relative to the "
+                       "configuration file's folder %s",
+                       scan->path, scan->line, name, scan->folder);
     TRY(fsio_path(path, "%s/%s", scan->folder, name));
     scan->next = p;
     struct stat st;
@@ -153,12 +154,12 @@ static enum err settings_scan_include(struct settings_scan *scan)
         wrong = S_ISDIR(st.st_mode) ? "is a folder" : "is not a regular file";
     if (wrong != NULL)
         return err_set(ERR_USAGE, "%s:%d: cannot include %s: %s", scan->path,
-                     scan->line, path, wrong);
+                       scan->line, path, wrong);
     if (scan->room->files-- == 0)
         return err_set(ERR_USAGE, "%s:%d: more than %d includes", scan->path,
-                     scan->line, SETTINGS_SCAN_FILES_MAX);
-    return 
-        settings_scan_nested(path, scan->folder, scan->depth + 1, scan->room);
+                       scan->line, SETTINGS_SCAN_FILES_MAX);
+    return settings_scan_nested(path, scan->folder, scan->depth + 1,
+                                scan->room);
 }
 
 static void settings_scan_name(struct settings_scan *scan)
@@ -236,8 +237,7 @@ enum err settings_scan_read(const char *path, size_t bytes_max, char **text,
 }
 
 static enum err settings_scan_nested(const char *path, const char *folder,
-                                     int depth,
-                                     struct settings_scan_room *room)
+                                     int depth, struct settings_scan_room *room)
 {
     enum err rc = ERR_OK;
     char *text = NULL;

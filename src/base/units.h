@@ -38,7 +38,7 @@ void units_format(struct duration duration, char *text, size_t bytes);
 /* What one step advances; sizes the conversion to steps. */
 struct unit_rates {
     int64_t samples_per_step;
-    int64_t tokens_per_step;   /* positions, samples * seq_len */
+    int64_t tokens_per_step; /* positions, samples * seq_len */
     int64_t samples_per_epoch;
     int64_t max_steps; /* of max_duration, for dur; 0 if not known yet */
 };

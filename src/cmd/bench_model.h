@@ -34,8 +34,8 @@ void bench_model_batch(int64_t vocab_size, int samples, int seq_len,
 
 struct bench_model;
 
-/* By itself, with the memory of a run whose batch is so many leaves of one slot,
- * which divide the samples. kind is borrowed. */
+/* By itself, with the memory of a run whose batch is so many leaves of one
+ * slot, which divide the samples. kind is borrowed. */
 enum err bench_model_create(const struct bench_model_kind *kind, int threads,
                             int leaves, struct bench_model **out);
 /* One rank of several, on what the options say; slots * leaves divide the

@@ -79,9 +79,10 @@ enum err bench_ranks_check(const struct bench_options *options)
     char path[FSIO_PATH_MAX];
     TRY(fsio_path(path, "%s/" BENCH_RANKS_MARK, options->dir));
     if (!fsio_exists(path))
-        return err_set(ERR_USAGE,
-                     "the benchmarks *-rank are started by tessera-bench ckpt, "
-                     "comm and step --parallel only");
+        return err_set(
+            ERR_USAGE,
+            "the benchmarks *-rank are started by tessera-bench ckpt, "
+            "comm and step --parallel only");
     return ERR_OK;
 }
 

@@ -84,8 +84,7 @@ static enum err run(int argc, char **argv, int *exit_code)
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;
         TRY(ckpt_cmd_parse(argc - 1, argv + 1, commands[i].letters,
-                               commands[i].paths_min, commands[i].paths_max,
-                               &cmd));
+                           commands[i].paths_min, commands[i].paths_max, &cmd));
         for (int p = 0; p < commands[i].checkpoints; p++)
             TRY(ckpt_cmd_need_checkpoint(cmd.paths[p]));
         return commands[i].run(&cmd, exit_code);

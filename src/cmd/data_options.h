@@ -12,8 +12,8 @@
 struct data_options {
     struct tokenize_options tokenize;
     struct scan_adoption adoption; /* vocab_size 0: not given */
-    int64_t from;       /* first sample */
-    int64_t count;      /* how many at most */
+    int64_t from;                  /* first sample */
+    int64_t count;                 /* how many at most */
     bool json;
     char **operands;
     int operand_count;

@@ -47,8 +47,9 @@ int main(int argc, char **argv)
     int n = snprintf(program, sizeof program, "%s/tessera-%s", folder, argv[1]);
     if (strchr(argv[1], '/') == NULL && n < (int)sizeof program)
         execv(program, argv + 1);
-    fprintf(stderr,
-            "tessera: no command '%s'; `tessera` without arguments lists them\n",
-            argv[1]);
+    fprintf(
+        stderr,
+        "tessera: no command '%s'; `tessera` without arguments lists them\n",
+        argv[1]);
     return EXIT_USAGE;
 }

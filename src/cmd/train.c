@@ -120,7 +120,8 @@ static int train(int argc, char **argv)
 out:
     if (rc != ERR_OK) {
         exit_code = err_exit_code(rc);
-        /* every rank has the same error; when a peer is dead, rank 0 may be it */
+        /* every rank has the same error; when a peer is dead, rank 0 may be it
+         */
         adrift |= rc == ERR_COMM;
         if (comm == NULL || comm_rank(comm) == 0 || adrift)
             log_error("%s", err_text());

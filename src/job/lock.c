@@ -180,7 +180,7 @@ static enum err lock_write_temporary(const struct lock *lock, int *fd)
     if (*fd < 0)
         return err_errno("%s: create", lock->temporary);
     TRY(fsio_pwrite(*fd, lock->record, strlen(lock->record), 0,
-                        lock->temporary));
+                    lock->temporary));
     if (fsync(*fd) != 0)
         return err_errno("%s: fsync", lock->temporary);
     return ERR_OK;

@@ -1,8 +1,8 @@
 /* How long the job has left before Slurm ends it. Slurm is asked once at the
  * start and again when the end comes near, at most every 30 s, because a limit
  * can be moved; where it gave no answer what it said before counts, and without
- * any it is asked again every 5 minutes. Outside a job and without a limit the end
- * never comes near. */
+ * any it is asked again every 5 minutes. Outside a job and without a limit the
+ * end never comes near. */
 #ifndef TESSERA_JOB_TIME_LEFT_H
 #define TESSERA_JOB_TIME_LEFT_H
 

@@ -126,8 +126,9 @@ static inline int params_layer(const struct params *params, int block)
 }
 
 /* Elements [begin, end) of the flat space as a fresh run has them: matrices by
- * config->init, but for what PARAM_LOGIT_VARIANCE says, biases 0, norms 1. A function of (seed, name, element), so that
- * every rank can fill its own interval. `data` points at `begin`. */
+ * config->init, but for what PARAM_LOGIT_VARIANCE says, biases 0, norms 1. A
+ * function of (seed, name, element), so that every rank can fill its own
+ * interval. `data` points at `begin`. */
 void params_init(const struct params *params, uint64_t seed, int64_t begin,
                  int64_t end, float *data);
 

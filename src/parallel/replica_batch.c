@@ -91,7 +91,8 @@ enum err replica_end_leaf(struct replica *replica)
         TRY(replica_walk_on(replica));
         return replica->broken ? ERR_OK : scatter_turn_end(replica->scatter);
     }
-    if (turn + 1 < replica_turns(replica) && !replica_begins_slot(replica, turn + 1))
+    if (turn + 1 < replica_turns(replica) &&
+        !replica_begins_slot(replica, turn + 1))
         return ERR_OK;
     replica->slot_gradient = NULL;
     return reduce_slot_done(replica->reduce);

@@ -24,9 +24,9 @@ struct replica {
     struct arena arena; /* of tensors */
     struct arena host;
     struct weights *shared; /* zero1 on a host: one copy per node */
-    char *weights;      /* this rank's shards, packed: all where there is one
+    char *weights; /* this rank's shards, packed: all where there is one
                          * rank per shard group */
-    float *master;      /* this rank's pieces, packed; [elements] in ddp; NULL:
+    float *master; /* this rank's pieces, packed; [elements] in ddp; NULL:
                          * the weights are fp32 themselves */
     float *moments[UPDATE_MOMENTS]; /* likewise, as many as there are */
     double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank, host */
@@ -43,7 +43,7 @@ struct replica {
                                      * they add to the slot's gradient */
     int64_t leaf_layouts;           /* how often they were laid out */
     bool leaf_opened;               /* the embedding's, by the head */
-    int begun; /* the block whose matrices products begin, or -1 */
+    int begun;    /* the block whose matrices products begin, or -1 */
     bool once[2]; /* the first, the last block: its leaf adds in place */
 
     /* zero2, zero3 */

@@ -4,14 +4,14 @@
  * the others hear that a save is due in the exchange of the step.
  *
  * The ledger is read once, when an attempt starts. The first save is due after
- * ON_CHECKPOINT_INTERVAL_FIRST_STEPS: late enough that the time of a step is known,
- * early enough that the cost of a save is known almost from the start (and a
- * place that cannot be written to, too). With each commit the interval is made
- * anew from the medians of the newest saves and steps. It is at least 1.1 times
- * what a save takes from its start to its end, and long enough that
- * training waits for saves a tenth of the time at most: where the formula asks
- * for more, too few failures were seen to believe it. Times decide when saves
- * are made, never what is computed. */
+ * ON_CHECKPOINT_INTERVAL_FIRST_STEPS: late enough that the time of a step is
+ * known, early enough that the cost of a save is known almost from the start
+ * (and a place that cannot be written to, too). With each commit the interval
+ * is made anew from the medians of the newest saves and steps. It is at
+ * least 1.1 times what a save takes from its start to its end, and long enough
+ * that training waits for saves a tenth of the time at most: where the formula
+ * asks for more, too few failures were seen to believe it. Times decide when
+ * saves are made, never what is computed. */
 #ifndef TESSERA_TRAIN_ON_CHECKPOINT_INTERVAL_H
 #define TESSERA_TRAIN_ON_CHECKPOINT_INTERVAL_H
 

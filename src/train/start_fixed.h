@@ -1,6 +1,6 @@
 /* What must stay as it was when a run was started, in every checkpoint's state
- * as "fixed": data set, model, batch, seed, precision, optimizer, slots, chunks, by
- * the names of the settings.
+ * as "fixed": data set, model, batch, seed, precision, optimizer, slots,
+ * chunks, by the names of the settings.
  *
  * train.microbatch stays, too, for bits depend on it. Where the settings leave
  * it to the program, the run's own goes on; under "fast" and "run" so it does

@@ -116,7 +116,7 @@ static enum err start_source(void)
     least.scratch = managed_source.allocate(least.scratch_bytes);
     if (least.scratch == NULL)
         return err_set(ERR_MEMORY, "no managed memory: %zu bytes of scratch",
-                     least.scratch_bytes);
+                       least.scratch_bytes);
     return ERR_OK;
 }
 
