@@ -5,8 +5,10 @@
  *     test_ckpt_local_n4                    the tests
  *     test_ckpt_local_n4 save FOLDER STEP [GROUP]
  *                                           save a step on the nodes, with
- * copies or parity over groups of so many test_ckpt_local_n4 load FOLDER load
- * the newest, print its step; 1 if it has other values than it should
+ *                                           copies, or parity over groups of
+ *                                           so many
+ *     test_ckpt_local_n4 load FOLDER        load the newest, print its step; 1
+ *                                           if its values are wrong
  */
 #include <fcntl.h>
 #include <sched.h>

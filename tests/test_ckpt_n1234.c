@@ -3,8 +3,8 @@
  *
  *     test_ckpt_n1234                  the tests
  *     test_ckpt_n1234 save RUN STEP    save, each rank its part
- *     test_ckpt_n1234 load RUN STEP    load with this number of ranks; exit 0 if
- *                                   exactly that step's values came back
+ *     test_ckpt_n1234 load RUN STEP    load with this number of ranks; 0 if
+ *                                      exactly that step's values came back
  */
 #include <fcntl.h>
 

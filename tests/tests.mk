@@ -178,6 +178,9 @@ $(B)/tests/libcuda.so.1: tests/cuda_driver_double.c
 	$(call shared,)
 
 # --- targets -------------------------------------------------------------------
+hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as root)
+	apt-get install -y -qq --no-install-recommends $(DEPS_HASH)
+
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
@@ -194,9 +197,6 @@ soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everyw
 
 matrix: all ## every strategy on 1 to 8 ranks, with every style of model
 	TESSERA_BIN=$(abspath $(B)/bin) tests/matrix
-
-hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as root)
-	apt-get install -y -qq --no-install-recommends $(DEPS_HASH)
 
 hash: $(B)/bin/tessera-hash ## the same bits everywhere, as README has them (UPDATE=1 writes them there)
 	+@BUILD=$(B) WITH_MPI=$(WITH_MPI) MAKE="$(MAKE)" tests/hash $(if $(filter-out 0,$(UPDATE)),--update)
