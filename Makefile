@@ -28,8 +28,9 @@ endif
 
 # --- what must be there -------------------------------------------------------
 DEPS_BUILD := gcc pkg-config libopenmpi-dev openmpi-bin libhdf5-dev \
-    libconfig-dev libjansson-dev libssl-dev libxxhash-dev
-PKGS := hdf5 libconfig jansson libcrypto libxxhash
+    libconfig-dev libjansson-dev libssl-dev libxxhash-dev libpcre2-dev \
+    libutf8proc-dev libcurl4-openssl-dev zlib1g-dev libzstd-dev libbz2-dev libsnappy-dev libbrotli-dev
+PKGS := hdf5 libconfig jansson libcrypto libxxhash libpcre2-8 libutf8proc libcurl zlib libzstd
 have = $(shell for t in $(1); do command -v $$t; done | wc -l | grep -qx $(words $(1)) && echo yes)
 have_packages = $(shell pkg-config --exists $(1) && echo yes)
 MISSING_BUILD := $(if $(and $(call have,gcc pkg-config),$(call have_packages,$(PKGS)),$(or $(call have_packages,ompi-c),$(filter 0,$(MPI)),$(filter-out 0,$(shell id -u)))),,yes)
@@ -47,6 +48,10 @@ endif
 ifeq ($(WITH_CUDA)$(HAVE_CUDA),10)
 $(error CUDA=1, but there is no nvcc with cublasLt.h: install the CUDA toolkit with cuBLAS, say NVCC=/path/to/nvcc or CUDA=0)
 endif
+
+# compressions of data sets that are left out where their library is missing
+header = $(shell echo '\#include <$(1)>' | $(CC) -E - >/dev/null 2>&1 && echo 1)
+CODECS := $(if $(call header,bzlib.h),bz2) $(if $(call header,snappy-c.h),snappy) $(if $(call header,brotli/encode.h),brotlidec brotlienc)
 
 # --- compilation ----------------------------------------------------------------
 # CC=clang works, and a cross-compiler's name: sets are those of its machine
@@ -74,9 +79,9 @@ CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
 HAVE_CUDNN := $(wildcard $(CUDA_ROOT)/include/cudnn.h)
 CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcudart_static -lpthread -ldl -lrt
 # of libxxhash only the header is used
-LDLIBS   := $(shell pkg-config --libs $(filter-out libxxhash,$(USED)) 2>/dev/null) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
+LDLIBS   := $(shell pkg-config --libs $(filter-out libxxhash,$(USED)) 2>/dev/null) $(CODECS:%=-l%) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
 
-LIB_DIRS := src/base src/comm src/data src/model src/parallel src/train src/job \
+LIB_DIRS := src/base src/comm src/text src/data src/model src/parallel src/train src/job \
     checkpoint checkpoint/files checkpoint/local checkpoint/tools healthcheck
 LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))) kernels/kernels.c kernels/kernel_memory_cpu.c
 LIB_SRC  := $(if $(filter 1,$(WITH_MPI)),$(LIB_SRC),$(filter-out src/comm/comm_mpi%,$(LIB_SRC)))
@@ -135,6 +140,8 @@ endef
 $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 
+$(B)/src/data/codec.o: CPPFLAGS += $(CODECS:%=-DCODEC_%=1)
+
 # the digests of README's table, against which tessera-hash compares
 DIGESTS  = $(shell sed -nE 's/^\| `([a-z-]+)` \| `([0-9a-f]{16})` \|.*/\1=\2/p' README.md)
 $(B)/src/cmd/hash.o: README.md
@@ -189,6 +196,7 @@ info: ## what was found and what will be built
 	@echo "kernel sets  $(KERNEL_SETS)"
 	@echo "MPI          $(WITH_MPI) (MPI=$(MPI); $$(pkg-config --modversion ompi-c 2>/dev/null || echo none))"
 	@echo "CUDA         $(WITH_CUDA) (CUDA=$(CUDA); nvcc $(or $(NVCC),none))"
+	@echo "compression  gz zstd $(filter-out brotlienc,$(CODECS))"
 	@for p in $(PKGS); do echo "$$p $$(pkg-config --modversion $$p 2>/dev/null || echo MISSING)" | expand -t 13; done
 	@echo "to build     $(if $(MISSING_BUILD),incomplete: make deps,complete)"
 	@echo "to test      $(if $(MISSING_TEST),incomplete: make deps,complete)"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "src/base/digest.h"
-#include "src/data/tokenizer.h"
+#include "src/text/tokenizer.h"
 #include "tests/data_fixture.h"
 
 /* Shards, and files that a process may have open, of which a quarter is a data

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/data/tokenizer.h"
+#include "src/text/tokenizer.h"
 
 static const struct option data_options_tokenize[] = {
     { "out", required_argument, NULL, 'o' },

@@ -12,7 +12,7 @@
 #include "src/base/fsio.h"
 #include "src/data/dataset_format.h"
 #include "src/data/regular.h"
-#include "src/data/tokenizer.h"
+#include "src/text/tokenizer.h"
 
 /* Names of data sets in a message. */
 #define DATASET_NAMES_MAX 6

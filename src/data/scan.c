@@ -11,7 +11,7 @@
 #include "src/base/fsio.h"
 #include "src/data/progress.h"
 #include "src/data/sidecar.h"
-#include "src/data/tokenizer.h"
+#include "src/text/tokenizer.h"
 #include "src/data/values.h"
 
 /* Samples between looks at the clock and the stop flag. */

@@ -17,7 +17,7 @@
 #include "src/data/regular.h"
 #include "src/data/sidecar.h"
 #include "src/data/text.h"
-#include "src/data/tokenizer.h"
+#include "src/text/tokenizer.h"
 
 /* Samples between looks at the clock and the stop flag in the second pass. */
 #define TOKENIZE_POLL_SAMPLES 256
@@ -29,9 +29,10 @@ struct tokenize {
     struct progress progress;
     struct mds_writer *writer; /* of the set being written */
     FILE *spool;               /* all tokens, when how many there are decides */
-    int32_t *encoded;          /* [TEXT_PIECE_BYTES_MAX] */
-    int32_t *sample;           /* [seq_len] */
-    int64_t filled;            /* of sample */
+    struct tokenizer_encoder *encoder;
+    struct token_list encoded;
+    int32_t *sample; /* [seq_len] */
+    int64_t filled;  /* of sample */
     struct tokenize_result result;
 };
 
@@ -81,10 +82,9 @@ static enum err tokenize_put(struct tokenize *job, const int32_t *tokens,
 static enum err tokenize_piece(void *context, const uint8_t *text, size_t bytes)
 {
     struct tokenize *job = context;
-    size_t count = 0;
-    assert(bytes <= TEXT_PIECE_BYTES_MAX);
-    TRY(tokenizer_encode(job->tokenizer, text, bytes, job->encoded, &count));
-    TRY(tokenize_put(job, job->encoded, count));
+    job->encoded.count = 0;
+    TRY(tokenizer_encode(job->encoder, text, bytes, 0, &job->encoded));
+    TRY(tokenize_put(job, job->encoded.token, job->encoded.count));
     job->result.bytes += (int64_t)bytes;
     return tokenize_poll(job, job->result.bytes);
 }
@@ -270,9 +270,9 @@ static enum err tokenize_create(struct tokenize *job)
     const struct tokenize_options *options = job->options;
     TRY(tokenize_check(options));
     TRY(tokenizer_create(options->tokenizer, &job->tokenizer));
-    job->encoded = malloc(TEXT_PIECE_BYTES_MAX * sizeof *job->encoded);
+    TRY(tokenizer_encoder_create(job->tokenizer, &job->encoder));
     job->sample = malloc((size_t)options->seq_len * sizeof *job->sample);
-    if (job->encoded == NULL || job->sample == NULL)
+    if (job->sample == NULL)
         return err_set(ERR_MEMORY, "no memory for samples of %lld tokens",
                        (long long)options->seq_len);
     TRY(publish_begin(&job->publish, options->out, options->replace));
@@ -306,7 +306,8 @@ out:
     if (job.spool != NULL)
         fclose(job.spool);
     free(job.sample);
-    free(job.encoded);
+    free(job.encoded.token);
+    tokenizer_encoder_destroy(job.encoder);
     tokenizer_destroy(job.tokenizer);
     publish_end(&job.publish);
     return rc;

@@ -1,5 +1,5 @@
 /* The tokenizers that there are by name: bytes alone. */
-#include "src/data/tokenizer.h"
+#include "src/text/tokenizer.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -80,15 +80,84 @@ int64_t tokenizer_eos_of(const char *sha256)
     return eos;
 }
 
-enum err tokenizer_encode(const struct tokenizer *tokenizer,
-                          const uint8_t *text, size_t bytes, int32_t *tokens,
-                          size_t *count)
+const char *tokenizer_file(const struct tokenizer *tokenizer, size_t *bytes)
 {
     (void)tokenizer;
-    for (size_t i = 0; i < bytes; i++)
-        tokens[i] = text[i];
-    *count = bytes;
+    *bytes = 0;
+    return NULL;
+}
+
+int32_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    (void)tokenizer;
+    return -1;
+}
+
+int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text)
+{
+    (void)tokenizer;
+    return strlen(text) == 1 ? (uint8_t)text[0] : -1;
+}
+
+enum err token_list_add(struct token_list *list, const int32_t *tokens,
+                        size_t count)
+{
+    if (count > list->capacity - list->count) {
+        size_t capacity = 2 * (list->count + count);
+        int32_t *token = realloc(list->token, capacity * sizeof *token);
+        if (token == NULL)
+            return err_set(ERR_MEMORY, "no memory for %zu tokens", capacity);
+        list->token = token;
+        list->capacity = capacity;
+    }
+    if (count > 0)
+        memcpy(list->token + list->count, tokens, count * sizeof *tokens);
+    list->count += count;
     return ERR_OK;
+}
+
+struct tokenizer_encoder {
+    const struct tokenizer *tokenizer;
+};
+
+enum err tokenizer_encoder_create(const struct tokenizer *tokenizer,
+                                  struct tokenizer_encoder **out)
+{
+    struct tokenizer_encoder *encoder = calloc(1, sizeof *encoder);
+    if (encoder == NULL)
+        return err_set(ERR_MEMORY, "no memory to encode with");
+    encoder->tokenizer = tokenizer;
+    *out = encoder;
+    return ERR_OK;
+}
+
+void tokenizer_encoder_destroy(struct tokenizer_encoder *encoder)
+{
+    free(encoder);
+}
+
+enum err tokenizer_encode(struct tokenizer_encoder *encoder,
+                          const uint8_t *text, size_t bytes, unsigned flags,
+                          struct token_list *out)
+{
+    (void)encoder;
+    (void)flags;
+    int32_t tokens[256];
+    for (size_t i = 0; i < bytes;) {
+        size_t count = 0;
+        while (count < 256 && i < bytes)
+            tokens[count++] = text[i++];
+        TRY(token_list_add(out, tokens, count));
+    }
+    return ERR_OK;
+}
+
+size_t tokenizer_cut(const struct tokenizer *tokenizer, const uint8_t *text,
+                     size_t bytes)
+{
+    (void)tokenizer;
+    (void)text;
+    return bytes;
 }
 
 enum err tokenizer_decode(const struct tokenizer *tokenizer, int32_t token,
@@ -100,4 +169,10 @@ enum err tokenizer_decode(const struct tokenizer *tokenizer, int32_t token,
     *bytes = token < TOKENIZER_BYTE_VALUES ? 1 : 0;
     *text = tokenizer->bytes + (*bytes == 1 ? token : 0);
     return ERR_OK;
+}
+
+bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t token)
+{
+    (void)tokenizer;
+    return token == TOKENIZER_BYTE_VALUES;
 }
