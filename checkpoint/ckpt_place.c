@@ -170,7 +170,7 @@ enum err ckpt_place_copy(const struct ckpt_place *place, int64_t first,
 
 bool ckpt_place_converts(enum dtype from, enum dtype to)
 {
-    return from == to || (from != DTYPE_I32 && to != DTYPE_I32);
+    return from == to || (dtype_is_real(from) && dtype_is_real(to));
 }
 
 static double get(enum dtype dtype, const char *at)

@@ -18,7 +18,7 @@
 #include "src/base/fsio.h"
 #include "tests/tap.h"
 
-#define FIXTURE_ITEMS 6
+#define FIXTURE_ITEMS 7
 
 static const struct ckpt_item fixture_tensors[FIXTURE_ITEMS] = {
     { .name = "transformer.wte.weight", .dims = 2, .shape = { 50, 8 } },
@@ -31,6 +31,7 @@ static const struct ckpt_item fixture_tensors[FIXTURE_ITEMS] = {
       .dims = 3,
       .shape = { 3, 5, 2 } },
     { .name = "loss.sum", .dtype = DTYPE_F64, .dims = 0 },
+    { .name = "tokenizer.json", .dtype = DTYPE_U8, .dims = 1, .shape = { 37 } },
     { .name = "nothing", .dims = 2, .shape = { 0, 4 } },
 };
 

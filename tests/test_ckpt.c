@@ -55,7 +55,7 @@ static void test_list(const char *run)
     tap_is_int(count, 3, "three checkpoints");
     bool sorted = count == 3 && list[0].step == 10 && list[2].step == 30;
     tap_ok(sorted, "oldest first");
-    tap_is_int(count > 0 ? list[0].bytes : 0, 2 * 1600 + 14 + 120 + 8,
+    tap_is_int(count > 0 ? list[0].bytes : 0, 2 * 1600 + 14 + 120 + 8 + 37,
                "payload bytes");
     tap_is_str(count > 0 ? list[0].state : "", "good", "good");
     tap_is_int(count > 0 ? list[0].ranks : 0, 1, "one rank");

@@ -202,7 +202,7 @@ static void check_load(struct world *world, enum sharding sharding,
     if (convert) {
         drop_items(world);
         for (int i = 0; i < ITEMS; i++)
-            if (items[i].dtype != DTYPE_I32)
+            if (dtype_is_real(items[i].dtype))
                 items[i].dtype =
                     items[i].dtype == DTYPE_F32 ? DTYPE_BF16 : DTYPE_F32;
         world->device.bytes = (size_t)ITEMS * (2u << 20);

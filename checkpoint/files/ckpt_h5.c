@@ -179,6 +179,7 @@ static const struct {
     [DTYPE_BF16] = { 8, 127, 0x7fc0 },
     [DTYPE_I32] = { 0, 0, 0x80000000 },
     [DTYPE_F64] = { 11, 1023, 0x7ff8000000000000 },
+    [DTYPE_U8] = { 0, 0, 0 },
 };
 
 void ckpt_h5_datatype(struct ckpt_h5 *file, enum dtype dtype)
@@ -191,7 +192,7 @@ void ckpt_h5_datatype(struct ckpt_h5 *file, enum dtype dtype)
     if (real)
         put_float_type(file, bytes, types[dtype].exponent, types[dtype].bias);
     else
-        put_integer_type(file, bytes, true);
+        put_integer_type(file, bytes, dtype != DTYPE_U8);
 }
 
 void ckpt_h5_fill(struct ckpt_h5 *file, enum dtype dtype)

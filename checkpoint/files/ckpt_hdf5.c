@@ -105,7 +105,10 @@ static hid_t file_type(enum dtype dtype)
         return H5Tcopy(H5T_STD_I32LE);
     case DTYPE_F64:
         return H5Tcopy(H5T_IEEE_F64LE);
+    case DTYPE_U8:
+        return H5Tcopy(H5T_STD_U8LE);
     case DTYPE_BF16:
+    case DTYPES:
         break;
     }
     hid_t type = H5Tcopy(H5T_IEEE_F32LE);
@@ -242,10 +245,11 @@ static enum err put_pieces(hid_t file, const char *path,
 {
     enum err rc = ERR_OK;
     struct recipe recipe = { H5I_INVALID_HID, H5I_INVALID_HID };
-    hid_t types[] = { H5I_INVALID_HID, H5I_INVALID_HID, H5I_INVALID_HID,
-                      H5I_INVALID_HID };
+    hid_t types[DTYPES];
+    for (int i = 0; i < DTYPES; i++)
+        types[i] = H5I_INVALID_HID;
     TRY_OUT(recipe_open(path, &recipe));
-    for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
+    for (int i = 0; i < DTYPES; i++)
         HDF5_TRY(types[i] = file_type((enum dtype)i));
     for (int i = 0; i < count; i++) {
         const struct ckpt_item *item = &items[pieces[i].tensor];
@@ -255,7 +259,7 @@ static enum err put_pieces(hid_t file, const char *path,
                             dims, shape, &pieces[i].offset));
     }
 out:
-    for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
+    for (int i = 0; i < DTYPES; i++)
         if (types[i] >= 0)
             H5Tclose(types[i]);
     recipe_close(&recipe);

@@ -52,7 +52,7 @@ static bool get_integer(const json_t *value, int64_t min, int64_t max,
 
 static bool dtype_of(const char *name, enum dtype *out)
 {
-    for (int i = DTYPE_F32; i <= DTYPE_F64; i++)
+    for (int i = 0; i < DTYPES; i++)
         if (name != NULL && strcmp(name, dtype_name((enum dtype)i)) == 0) {
             *out = (enum dtype)i;
             return true;

@@ -35,8 +35,12 @@ double ckpt_stats_value(enum dtype dtype, const void *data, int64_t i)
     case DTYPE_I32:
         memcpy(&whole, at, sizeof whole);
         return whole;
+    case DTYPE_U8:
+        return *(const unsigned char *)at;
     case DTYPE_F64:
         memcpy(&value, at, sizeof value);
+        break;
+    case DTYPES:
         break;
     }
     return value;
