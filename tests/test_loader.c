@@ -1,6 +1,8 @@
 /* Batches: labels, padding, documents, epochs. */
 #include "src/data/loader.h"
 
+#include "src/data/order_canonical.h"
+
 #include "tests/data_fixture.h"
 
 #define IGNORE LOADER_IGNORE
@@ -73,14 +75,24 @@ static const struct row {
       4 },
 };
 
+static struct order *make_order(enum order_kind kind, uint64_t seed,
+                                int64_t samples)
+{
+    struct order *order = NULL;
+    struct order_stream stream = { samples };
+    struct order_spec spec = { kind, seed, 1, &stream };
+    fixture_need(order_create(&spec, &order));
+    return order;
+}
+
 static void test_rows(const char *folder)
 {
     struct dataset *dataset = NULL;
     struct batch *batch = NULL;
-    struct order order = { 0, 5, false };
+    struct order *order = make_order(ORDER_STRAIGHT, 0, 5);
     fixture_need(dataset_open(fixture_path(folder, "rows"), &dataset));
     fixture_need(batch_create(5, 6, &batch));
-    fixture_need(loader_read(dataset, &order, 0, 5, batch));
+    fixture_need(loader_read(&dataset, order, 0, 5, batch));
     tap_is_int(batch->samples, 5, "rows");
     tap_is_int(batch->loss_tokens, 15, "labels that bear loss");
     for (int r = 0; r < 5; r++) {
@@ -92,7 +104,7 @@ static void test_rows(const char *folder)
     }
     /* Rows are filled afresh: a long one leaves nothing in a short one. */
     for (int r = 0; r < 5; r++) {
-        fixture_need(loader_read(dataset, &order, r, 1, batch));
+        fixture_need(loader_read(&dataset, order, r, 1, batch));
         tap_ok(batch->samples == 1 &&
                    batch->loss_tokens == rows[r].loss_tokens &&
                    same(batch->tokens, rows[r].tokens, "tokens") &&
@@ -100,9 +112,10 @@ static void test_rows(const char *folder)
                    same(batch->sequence_ids, rows[r].ids, "ids"),
                "sample %d alone", r);
     }
-    fixture_need(loader_read(dataset, &order, 3, 0, batch));
+    fixture_need(loader_read(&dataset, order, 3, 0, batch));
     tap_ok(batch->samples == 0 && batch->loss_tokens == 0, "no rows at all");
     batch_destroy(batch);
+    order_destroy(order);
     dataset_close(dataset);
 }
 
@@ -111,13 +124,14 @@ static void test_no_eos(const char *folder)
     static const int32_t zeros[6] = { 0 };
     struct dataset *dataset = NULL;
     struct batch *batch = NULL;
-    struct order order = { 0, 5, false };
+    struct order *order = make_order(ORDER_STRAIGHT, 0, 5);
     fixture_need(dataset_open(fixture_path(folder, "no-eos"), &dataset));
     fixture_need(batch_create(1, 6, &batch));
-    fixture_need(loader_read(dataset, &order, 1, 1, batch));
+    fixture_need(loader_read(&dataset, order, 1, 1, batch));
     tap_ok(same(batch->sequence_ids, zeros, "ids"),
            "one document where no token ends one");
     batch_destroy(batch);
+    order_destroy(order);
     dataset_close(dataset);
 }
 
@@ -128,7 +142,7 @@ static void test_bos(const char *folder)
     char path[FSIO_PATH_MAX];
     struct dataset *dataset = NULL;
     struct batch *batch = NULL;
-    struct order order = { 0, 5, false };
+    struct order *order = make_order(ORDER_STRAIGHT, 0, 5);
     struct sidecar sidecar;
     snprintf(path, sizeof path, "%s", fixture_path(folder, "no-eos"));
     fixture_need(sidecar_read(path, &sidecar));
@@ -137,10 +151,11 @@ static void test_bos(const char *folder)
     sidecar_release(&sidecar);
     fixture_need(dataset_open(path, &dataset));
     fixture_need(batch_create(1, 6, &batch));
-    fixture_need(loader_read(dataset, &order, 1, 1, batch));
+    fixture_need(loader_read(&dataset, order, 1, 1, batch));
     tap_ok(same(batch->sequence_ids, ids, "ids"),
            "a document begins with the token that begins one");
     batch_destroy(batch);
+    order_destroy(order);
     dataset_close(dataset);
 }
 
@@ -148,22 +163,25 @@ static void test_epochs(const char *folder)
 {
     struct dataset *dataset = NULL;
     struct batch *batch = NULL;
-    struct order straight = { 0, 5, false }, shuffled = { 17, 5, true };
+    struct order *straight = make_order(ORDER_STRAIGHT, 0, 5);
+    struct order *shuffled = make_order(ORDER_CANONICAL, 17, 5);
     fixture_need(dataset_open(fixture_path(folder, "rows"), &dataset));
     fixture_need(batch_create(12, 6, &batch));
-    fixture_need(loader_read(dataset, &straight, 3, 12, batch));
+    fixture_need(loader_read(&dataset, straight, 3, 12, batch));
     int bad = 0;
     for (int r = 0; r < 12; r++)
         bad += batch->sample_ids[r] != (3 + r) % 5;
     tap_is_int(bad, 0, "positions beyond the data set wrap");
-    fixture_need(loader_read(dataset, &shuffled, 2, 12, batch));
+    fixture_need(loader_read(&dataset, shuffled, 2, 12, batch));
     for (int r = 0; r < 12; r++) {
-        int64_t sample = order_sample(&shuffled, 2 + r);
+        int64_t sample = order_canonical(17, 5, 2 + r);
         bad += batch->sample_ids[r] != sample ||
                !same(batch->tokens + 6 * r, rows[sample].tokens, "tokens");
     }
     tap_is_int(bad, 0, "the order decides, across epochs");
     batch_destroy(batch);
+    order_destroy(straight);
+    order_destroy(shuffled);
     dataset_close(dataset);
 }
 
@@ -171,17 +189,17 @@ static void test_failures(const char *folder)
 {
     struct dataset *dataset = NULL;
     struct batch *batch = NULL;
-    struct order order = { 0, 5, false };
+    struct order *order = make_order(ORDER_STRAIGHT, 0, 5);
     fixture_need(dataset_open(fixture_path(folder, "rows"), &dataset));
     fixture_need(batch_create(5, 5, &batch));
-    tap_is_int(loader_read(dataset, &order, 0, 5, batch), ERR_DATA,
+    tap_is_int(loader_read(&dataset, order, 0, 5, batch), ERR_DATA,
                "a sample longer than seq_len");
     tap_ok(strstr(err_text(), "seq_len") != NULL &&
                strstr(err_text(), "6 tokens") != NULL,
            "the text names the setting: %s", err_text());
-    fixture_need(loader_read(dataset, &order, 2, 3, batch));
+    fixture_need(loader_read(&dataset, order, 2, 3, batch));
     batch->truncate = true;
-    fixture_need(loader_read(dataset, &order, 0, 5, batch));
+    fixture_need(loader_read(&dataset, order, 0, 5, batch));
     static const int32_t first[] = { 5, 6, 7, 8, 9 };
     static const int32_t labels[] = { 6, 7, 8, 9, LOADER_IGNORE };
     tap_ok(memcmp(batch->tokens, first, sizeof first) == 0 &&
@@ -191,6 +209,7 @@ static void test_failures(const char *folder)
     tap_is_int(batch_create(INT64_MAX / 2, INT64_MAX / 2, &batch), ERR_MEMORY,
                "a batch that does not fit");
     batch_destroy(NULL);
+    order_destroy(order);
     dataset_close(dataset);
 }
 

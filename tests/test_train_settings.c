@@ -235,6 +235,7 @@ static const struct {
 
 static void test_stored(struct train_settings *s)
 {
+    struct dataset *data = NULL;
     static struct trainer trainer = { .ranks = 4 };
     const int64_t lengths[] = { 8 };
     char path[FSIO_PATH_MAX + 8];
@@ -242,7 +243,8 @@ static void test_stored(struct train_settings *s)
     const char *folder = fixture_folder();
     fixture_dataset(folder, "data", lengths, 1, 1 << 20, false);
     snprintf(path, sizeof path, "%s/data", folder);
-    tap_ok(dataset_open(path, &trainer.train_data) == ERR_OK, "a data set");
+    tap_ok(dataset_open(path, &data) == ERR_OK, "a data set");
+    trainer.train_data = &data;
     for (size_t i = 0; i < sizeof stored / sizeof stored[0]; i++) {
         tap_ok(load(stored[i].overrides, s) == ERR_OK &&
                    train_settings_hash(s, hash) == ERR_OK,
@@ -259,7 +261,7 @@ static void test_stored(struct train_settings *s)
         free(text);
         json_decref(fixed);
     }
-    dataset_close(trainer.train_data);
+    dataset_close(data);
     fsio_remove_tree(folder);
 }
 

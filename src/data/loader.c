@@ -110,17 +110,19 @@ enum err loader_check(const struct dataset *dataset, int64_t seq_len,
                                  seq_len);
 }
 
-enum err loader_read(struct dataset *dataset, const struct order *order,
+enum err loader_read(struct dataset *const *datasets, struct order *order,
                      int64_t first, int64_t count, struct batch *batch)
 {
-    assert(order->samples <= dataset_samples(dataset));
     assert(first >= 0 && count >= 0);
     assert(count <= ((struct loader_batch *)(void *)batch)->capacity);
     batch->samples = count;
     batch->loss_tokens = 0;
     for (int64_t row = 0; row < count; row++) {
-        int64_t length = 0;
-        int64_t sample = order_sample(order, first + row);
+        int stream = 0;
+        int64_t sample = 0, length = 0;
+        TRY(order_sample(order, first + row, &stream, &sample));
+        struct dataset *dataset = datasets[stream];
+        assert(order_samples(order, stream) <= dataset_samples(dataset));
         int32_t *tokens = batch->tokens + row * batch->seq_len;
         TRY(dataset_read(dataset, sample, tokens, batch->seq_len, &length));
         if (length > batch->seq_len && !batch->truncate) {

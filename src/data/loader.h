@@ -47,10 +47,10 @@ enum err loader_check(const struct dataset *dataset, int64_t seq_len,
                       bool truncate, int64_t *longest);
 
 /* Fill `batch` with stream positions first .. first+count-1 of the order;
- * count <= the samples it was created for, order->samples <= those of the data
- * set; sets batch->samples and loss_tokens. With order->shuffle false,
- * positions beyond the data set wrap like any other epoch. */
-enum err loader_read(struct dataset *dataset, const struct order *order,
+ * count <= the samples it was created for; sets batch->samples and loss_tokens.
+ * `datasets` has one for each of the order's streams, with as many samples as
+ * the order counts at least. */
+enum err loader_read(struct dataset *const *datasets, struct order *order,
                      int64_t first, int64_t count, struct batch *batch);
 
 #endif

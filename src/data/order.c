@@ -1,54 +1,58 @@
-/* The sample at a position of the shuffled stream, computed and not stored. */
+/* Finds the sample at a position, whatever the order is. */
 #include "src/data/order.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "src/base/rng.h"
+#include "src/data/order_canonical.h"
 
-#define ORDER_ROUNDS 8
+struct order {
+    enum order_kind kind;
+    uint64_t seed;
+    int count;
+    struct order_stream streams[];
+};
 
-/* Bits of half a block: the smallest h with 2^2h >= samples. */
-static unsigned order_half_bits(uint64_t samples)
+enum err order_create(const struct order_spec *spec, struct order **out)
 {
-    unsigned half = 0;
-    while (half < 32 && (samples - 1) >> (2 * half) != 0)
-        half++;
-    return half;
+    assert(spec->count == 1 && spec->streams[0].samples > 0);
+    size_t bytes = (size_t)spec->count * sizeof spec->streams[0];
+    struct order *order = calloc(1, sizeof *order + bytes);
+    if (order == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    order->kind = spec->kind;
+    order->seed = spec->seed;
+    order->count = spec->count;
+    memcpy(order->streams, spec->streams, bytes);
+    *out = order;
+    return ERR_OK;
 }
 
-static uint64_t order_feistel(uint64_t seed, uint64_t epoch, unsigned half,
-                              uint64_t value)
+void order_destroy(struct order *order)
 {
-    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
-    const uint32_t mask = (uint32_t)(((uint64_t)1 << half) - 1);
-    uint32_t left = (uint32_t)(value >> half);
-    uint32_t right = (uint32_t)value & mask;
-    for (uint32_t round = 0; round < ORDER_ROUNDS; round++) {
-        const uint32_t counter[4] = { right, round, (uint32_t)epoch,
-                                      (uint32_t)(epoch >> 32) };
-        uint32_t random[4];
-        rng_philox(key, counter, random);
-        uint32_t next = left ^ (random[0] & mask);
-        left = right;
-        right = next;
-    }
-    return (uint64_t)left << half | right;
+    free(order);
 }
 
-int64_t order_sample(const struct order *order, int64_t position)
+int order_streams(const struct order *order)
 {
-    assert(order->samples > 0 && position >= 0);
-    uint64_t samples = (uint64_t)order->samples;
-    uint64_t epoch = (uint64_t)position / samples;
-    uint64_t value = (uint64_t)position % samples;
-    if (!order->shuffle)
-        return (int64_t)value;
-    unsigned half = order_half_bits(samples);
-    /* A permutation of the larger domain, walked along its cycle until it
-     * returns below `samples`, is one of the smaller. The domain is less than
-     * four times as large, so this takes less than four turns on average. */
-    do
-        value = order_feistel(order->seed, epoch, half, value);
-    while (value >= samples);
-    return (int64_t)value;
+    return order->count;
+}
+
+int64_t order_samples(const struct order *order, int stream)
+{
+    assert(stream >= 0 && stream < order->count);
+    return order->streams[stream].samples;
+}
+
+enum err order_sample(struct order *order, int64_t position, int *stream,
+                      int64_t *sample)
+{
+    assert(position >= 0);
+    int64_t samples = order->streams[0].samples;
+    *stream = 0;
+    *sample = order->kind == ORDER_STRAIGHT
+                  ? position % samples
+                  : order_canonical(order->seed, samples, position);
+    return ERR_OK;
 }

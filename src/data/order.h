@@ -1,23 +1,44 @@
-/* Sample order: a pure function of (seed, samples, position).
+/* Which sample of which data set is at a position of a run's endless stream of
+ * samples. An order is made of a specification and nothing else, so the same
+ * one gives the same samples on every rank, topology and resume.
  *
- * Position p of the endless sample stream lies in epoch p / samples; within an
- * epoch samples appear in the order of a keyed permutation: a Feistel network
- * of 8 rounds over the smallest even-bit domain that holds `samples`, round
- * function Philox4x32-10 keyed by (seed, epoch), with cycle walking. O(1) per
- * sample, no state. */
+ * A data set of the run is a stream of it. Canonical is our own order
+ * (src/data/order_canonical.h), straight is 0, 1, 2, ... in every epoch, for
+ * evaluation. */
 #ifndef TESSERA_DATA_ORDER_H
 #define TESSERA_DATA_ORDER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-struct order {
-    uint64_t seed;
+#include "src/base/err.h"
+
+struct order;
+
+enum order_kind { ORDER_CANONICAL, ORDER_STRAIGHT };
+
+struct order_stream {
     int64_t samples; /* > 0 */
-    bool shuffle;    /* false: 0, 1, 2, ... in every epoch (evaluation) */
 };
 
-/* Sample index in [0, samples) at stream position >= 0. */
-int64_t order_sample(const struct order *order, int64_t position);
+struct order_spec {
+    enum order_kind kind;
+    uint64_t seed;
+    int count; /* of streams, > 0 */
+    const struct order_stream *streams;
+};
+
+/* The specification need not outlive the call. */
+enum err order_create(const struct order_spec *spec, struct order **out);
+/* NULL is fine. */
+void order_destroy(struct order *order);
+
+/* How many streams it was made of. */
+int order_streams(const struct order *order);
+int64_t order_samples(const struct order *order, int stream);
+
+/* The stream and the sample in it at position >= 0. Several threads may ask one
+ * order, at any positions. */
+enum err order_sample(struct order *order, int64_t position, int *stream,
+                      int64_t *sample);
 
 #endif

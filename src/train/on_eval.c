@@ -138,11 +138,9 @@ static int64_t leaf_samples(const struct on_eval *eval, int64_t number)
 static enum err read_leaf(const struct on_eval *eval, struct trainer *trainer,
                           int64_t number)
 {
-    struct order order = { .seed = 0,
-                           .samples = dataset_samples(trainer->eval_data),
-                           .shuffle = false };
-    return loader_read(trainer->eval_data, &order, number * eval->micro,
-                       leaf_samples(eval, number), trainer->batch);
+    return loader_read(&trainer->eval_data, trainer->eval_order,
+                       number * eval->micro, leaf_samples(eval, number),
+                       trainer->batch);
 }
 
 /* Evaluates what is in the batch; it counts if it is this rank's leaf. */

@@ -215,7 +215,8 @@ static enum err verify_one(struct trainer *trainer, struct dataset *data)
 
 enum err start_files(struct trainer *trainer)
 {
-    TRY(verify_one(trainer, trainer->train_data));
+    for (int i = 0; i < trainer->train_count; i++)
+        TRY(verify_one(trainer, trainer->train_data[i]));
     if (trainer->eval_data != NULL)
         TRY(verify_one(trainer, trainer->eval_data));
     return ERR_OK;

@@ -63,8 +63,8 @@ json_t *start_fixed_state(const struct trainer *trainer)
 {
     const struct train_settings *s = &trainer->settings;
     json_t *fixed =
-        json_pack("{s:s, s:s}", "data.train", dataset_id(trainer->train_data),
-                  "tokenizer", dataset_tokenizer_sha256(trainer->train_data));
+        json_pack("{s:s, s:s}", "data.train", trainer->train_id, "tokenizer",
+                  dataset_tokenizer_sha256(trainer->train_data[0]));
     fixed = add(fixed, s, SETTING_STAYS);
     if (s->memory.compression != PACKING_NONE)
         fixed = add(fixed, s, TRAIN_STAYS_IF_PACKED);

@@ -20,8 +20,7 @@ static enum err collect(const struct trainer *trainer, struct facts *facts)
     char *text = NULL;
     snprintf(facts->arithmetic, sizeof facts->arithmetic, "%s",
              trainer->arithmetic);
-    snprintf(facts->train_id, sizeof facts->train_id, "%s",
-             dataset_id(trainer->train_data));
+    snprintf(facts->train_id, sizeof facts->train_id, "%s", trainer->train_id);
     if (trainer->eval_data != NULL)
         snprintf(facts->eval_id, sizeof facts->eval_id, "%s",
                  dataset_id(trainer->eval_data));

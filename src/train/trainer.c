@@ -50,7 +50,7 @@ static enum err plan_steps(struct trainer *trainer)
 {
     const struct train_settings *s = &trainer->settings;
     struct trainer_schedule plan;
-    TRY(trainer_schedule(s, dataset_samples(trainer->train_data), &plan));
+    TRY(trainer_schedule(s, trainer_data_samples(trainer), &plan));
     TRY(trainer_schedule_check(s, &plan));
     trainer->rates = plan.rates;
     trainer->schedule = plan.schedule;
@@ -66,11 +66,6 @@ static enum err create_local(struct trainer *trainer)
     TRY(open_kernels(trainer));
     TRY(trainer_data_open(trainer));
     TRY(plan_steps(trainer));
-    trainer->order = (struct order){
-        .seed = (uint64_t)s->train.seed,
-        .samples = dataset_samples(trainer->train_data),
-        .shuffle = true,
-    };
     TRY(params_create(config, &trainer->params));
     if (trainer_backend_fp8(s))
         TRY(trainer_fp8_create(trainer->kernels->memory,
@@ -142,8 +137,7 @@ bool trainer_destroy(struct trainer *trainer)
     replica_destroy(trainer->replica);
     params_destroy(trainer->params);
     batch_destroy(trainer->batch);
-    dataset_close(trainer->train_data);
-    dataset_close(trainer->eval_data);
+    trainer_data_close(trainer);
     trainer_losses_destroy(&trainer->losses);
     trainer_fp8_destroy(trainer->fp8);
     close_kernels(trainer);

@@ -48,13 +48,16 @@ struct trainer {
     struct params *params;
     struct model *model;
     struct replica *replica;
-    struct trainer_fp8 *fp8; /* NULL in other precisions */
-    struct dataset *train_data;
+    struct trainer_fp8 *fp8;     /* NULL in other precisions */
+    struct dataset **train_data; /* [train_count] */
+    int train_count;
+    char train_id[65];         /* of all of them */
+    struct order *order;       /* of the samples of train_data */
     struct dataset *eval_data; /* NULL: no evaluation */
+    struct order *eval_order;  /* NULL likewise */
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */
-    struct order order;
-    struct batch *batch; /* one microbatch */
-    bool whole_samples;  /* for now each of its samples is one document */
+    struct batch *batch;  /* one microbatch */
+    bool whole_samples;   /* for now each of its samples is one document */
     struct trainer_losses losses; /* of a batch's leaves, this rank's */
     double *leaf_loss;            /* [leaves of a batch] of this rank's */
     double *leaf_balance;   /* [leaves of a batch] the load-balance losses */

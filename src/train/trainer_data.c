@@ -2,6 +2,8 @@
  * no shard: start_files.c does. */
 #include "src/train/trainer_data.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"
@@ -59,18 +61,59 @@ static enum err open_one(const struct trainer *trainer, const char *path,
     return check_lengths(trainer, *out);
 }
 
-enum err trainer_data_open(struct trainer *trainer)
+static enum err open_train(struct trainer *trainer)
 {
     const struct train_settings *s = &trainer->settings;
-    TRY(open_one(trainer, s->data.train, &trainer->train_data));
+    trainer->train_data = calloc(1, sizeof *trainer->train_data);
+    if (trainer->train_data == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    trainer->train_count = 1;
+    TRY(open_one(trainer, s->data.train, &trainer->train_data[0]));
+    snprintf(trainer->train_id, sizeof trainer->train_id, "%s",
+             dataset_id(trainer->train_data[0]));
+    struct order_stream stream = { dataset_samples(trainer->train_data[0]) };
+    struct order_spec spec = { ORDER_CANONICAL, (uint64_t)s->train.seed, 1,
+                               &stream };
+    return order_create(&spec, &trainer->order);
+}
+
+static enum err open_eval(struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
     if (s->data.eval[0] == '\0')
         return ERR_OK;
     TRY(open_one(trainer, s->data.eval, &trainer->eval_data));
     if (strcmp(dataset_tokenizer_sha256(trainer->eval_data),
-               dataset_tokenizer_sha256(trainer->train_data)) != 0)
+               dataset_tokenizer_sha256(trainer->train_data[0])) != 0)
         return err_set(ERR_DATA,
                        "%s: made with another tokenizer than %s: tokenize both "
                        "with the same",
-                       s->data.eval, s->data.train);
-    return ERR_OK;
+                       s->data.eval, dataset_path(trainer->train_data[0]));
+    struct order_stream stream = { dataset_samples(trainer->eval_data) };
+    struct order_spec spec = { ORDER_STRAIGHT, 0, 1, &stream };
+    return order_create(&spec, &trainer->eval_order);
+}
+
+enum err trainer_data_open(struct trainer *trainer)
+{
+    TRY(open_train(trainer));
+    return open_eval(trainer);
+}
+
+void trainer_data_close(struct trainer *trainer)
+{
+    order_destroy(trainer->order);
+    order_destroy(trainer->eval_order);
+    for (int i = 0; i < trainer->train_count; i++)
+        dataset_close(trainer->train_data[i]);
+    free(trainer->train_data);
+    dataset_close(trainer->eval_data);
+}
+
+int64_t trainer_data_samples(const struct trainer *trainer)
+{
+    int64_t samples = 0;
+    for (int i = 0; i < trainer->train_count; i++)
+        samples += dataset_samples(trainer->train_data[i]);
+    return samples;
 }

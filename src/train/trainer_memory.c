@@ -156,10 +156,8 @@ static enum err probe_eval(struct trainer *trainer)
 {
     if (trainer->eval_data == NULL)
         return ERR_OK;
-    struct order order = { .samples = dataset_samples(trainer->eval_data) };
-    if (order.samples == 0)
-        return ERR_OK;
-    return loader_read(trainer->eval_data, &order, 0, 1, trainer->batch);
+    return loader_read(&trainer->eval_data, trainer->eval_order, 0, 1,
+                       trainer->batch);
 }
 
 /* What depends on the microbatch, as far as it is not there; may fail on one

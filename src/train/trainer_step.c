@@ -24,7 +24,7 @@ static enum err read_leaf(struct trainer *trainer, int leaf)
 {
     TRY(trainer_event(trainer, EVENT_BEFORE_DATALOADER));
     double begin = clock_now();
-    TRY(loader_read(trainer->train_data, &trainer->order,
+    TRY(loader_read(trainer->train_data, trainer->order,
                     first_sample(trainer, leaf),
                     trainer->settings.train.microbatch, trainer->batch));
     trainer->record.loader_s += clock_now() - begin;
