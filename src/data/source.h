@@ -1,0 +1,35 @@
+/* Text to read: a file, or "-" for stdin, as a stream of bytes. */
+#ifndef TESSERA_DATA_SOURCE_H
+#define TESSERA_DATA_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+struct source;
+
+/* Called at least once a second while waiting for input; what it returns but
+ * ERR_OK ends the reading. */
+struct source_watch {
+    enum err (*idle)(void *context);
+    void *context;
+};
+
+/* ERR_DATA for a missing file, a folder, and text that is compressed in a way
+ * that is not read here. The watch is copied; NULL: unwatched. */
+enum err source_open(const char *path, const struct source_watch *watch,
+                     struct source **out);
+void source_close(struct source *source);
+
+/* Up to `bytes` > 0 of what comes next; *got 0: the end. */
+enum err source_read(struct source *source, uint8_t *data, size_t bytes,
+                     size_t *got);
+
+/* Leave out the next `bytes`; ERR_DATA when there are fewer. */
+enum err source_skip(struct source *source, int64_t bytes);
+
+/* The path for messages: "stdin" for "-". Lent. */
+const char *source_name(const struct source *source);
+
+#endif

@@ -1,0 +1,78 @@
+/* JSON lines: what the fast scanner is sure of, jansson agrees with, and the
+ * reader, which an input that begins with a line end goes through, only gives
+ * what jansson gives. */
+#include <assert.h>
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "src/data/jsonl.h"
+#include "src/data/jsonl_scan.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static void check_line(const char *line, size_t bytes, const char *text,
+                       size_t text_bytes)
+{
+    json_t *root = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+    const json_t *value = json_object_get(root, "text");
+    assert(json_is_object(root));
+    assert(json_is_string(value) == (text != NULL));
+    if (text != NULL)
+        assert(json_string_length(value) == text_bytes &&
+               memcmp(json_string_value(value), text, text_bytes) == 0);
+    json_decref(root);
+}
+
+static void try_scanner(const char *line, size_t bytes)
+{
+    struct jsonl_scan found;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    if (!jsonl_scan(line, bytes, "text", &found))
+        return;
+    if (found.text != NULL) {
+        text = malloc(found.bytes + 1);
+        text_bytes = jsonl_scan_unescape(found.text, found.bytes, text);
+    }
+    check_line(line, bytes, text, text_bytes);
+    free(text);
+}
+
+static void try_reader(const uint8_t *data, size_t bytes)
+{
+    char path[64];
+    struct jsonl *reader = NULL;
+    const char *text = "";
+    size_t text_bytes = 0;
+    int file = memfd_create("lines", 0);
+    assert(file >= 0 && write(file, data, bytes) == (ssize_t)bytes);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    if (jsonl_open(path, &reader) == ERR_OK)
+        while (text != NULL &&
+               jsonl_next_text(reader, "text", &text, &text_bytes) == ERR_OK)
+            if (text != NULL) {
+                struct jsonl_mark mark = jsonl_mark(reader);
+                assert(mark.offset >= 0 && mark.offset < (int64_t)bytes);
+                const char *line = (const char *)data + mark.offset;
+                size_t rest = bytes - (size_t)mark.offset;
+                const char *end = memchr(line, '\n', rest);
+                check_line(line, end != NULL ? (size_t)(end - line) : rest,
+                           text, text_bytes);
+            }
+    jsonl_close(reader);
+    close(file);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    if (bytes > 0 && data[0] == '\n')
+        try_reader(data, bytes);
+    else
+        try_scanner((const char *)data, bytes);
+    return 0;
+}
