@@ -65,6 +65,7 @@ ifeq ($(SAN),1)
 OPT      := -O1 -g -fno-omit-frame-pointer
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 endif
+OPENMP   := -fopenmp
 USED     := $(PKGS) $(if $(filter 1,$(WITH_MPI)),ompi-c)
 WARN     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes \
     -Wno-sign-conversion $(if $(filter 1,$(WERROR)),-Werror)
@@ -72,8 +73,8 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DTESSERA_VERSION='"$(VERSION)"' \
     -DTESSERA_PREFIX='"$(PREFIX)"' -DTESSERA_WITH_MPI=$(WITH_MPI) \
     $(patsubst -I%,-isystem %,$(shell pkg-config --cflags $(USED) 2>/dev/null))
 # a fused multiply-add happens where it is written, whatever the compiler
-CFLAGS   += -std=c17 -ffp-contract=off $(OPT) $(WARN) $(SANITIZE) -fopenmp -pthread -MMD -MP
-LDFLAGS  += -Wl,--as-needed -fopenmp -pthread $(SANITIZE)
+CFLAGS   += -std=c17 -ffp-contract=off $(OPT) $(WARN) $(SANITIZE) $(OPENMP) -pthread -MMD -MP
+LDFLAGS  += -Wl,--as-needed $(OPENMP) -pthread $(SANITIZE)
 CUDA_ROOT := $(patsubst %/bin/,%,$(dir $(NVCC)))
 # cuBLASLt is opened at run time, where the loader or this path finds it
 HAVE_CUDNN := $(wildcard $(CUDA_ROOT)/include/cudnn.h)
@@ -104,7 +105,7 @@ comma    := ,
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps hash hash-deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run racecheck lint \
+.PHONY: all help info deps hash hash-deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run fuzz fuzz-run racecheck lint \
     layers man format install uninstall clean tiny-data soak-ckpt matrix install-node
 .DEFAULT_GOAL := all
 
@@ -250,6 +251,6 @@ uninstall: ## remove what install put there (etc/ stays)
 	@rmdir $(INSTALL_DIRS) 2>/dev/null || true
 
 clean: ## remove what was built
-	rm -rf build build-san build-hash
+	rm -rf build build-san build-hash build-fuzz
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -25,6 +25,9 @@ TESTS_EMU := $(foreach t,$(TESTS),$(if $(findstring _emu,$(t)),$(t)))
 # Jobs on Slurm mostly wait, as do checks of health and killed checkpoints: they run
 # one after the other beside all other tests, in two lanes of about the same time.
 LANES    := -j2 --rules 'seq=tests/{slurm_*,cluster,ckpt_*,health_*,launch,comm_window,matrix}.bats' --rules 'seq=**'
+# fuzzers: make fuzz, and in make check their corpora alone
+FUZZERS  := $(sort $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c)))
+REPLAYS  := $(FUZZERS:%=$(B)/fuzz/%)
 BATS     := tests/style.t $(sort $(wildcard tests/*.bats)) tests/inputs.t
 
 # linked before the library, this object makes crash points work
@@ -116,6 +119,14 @@ $(B)/tests/test_cuda_dnn_nvcc: $(B)/tests/cuda_dnn_fake.o | $(B)/tests/libcuda.s
 $(B)/tests/test_health_gpu $(B)/tests/test_health_probe_emu: | $(NVMLS)
 $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/tests/test_group_dead $(B)/tests/test_group_tensors%,$(TESTS)): $(B)/tests/deferred_memory.o $(B)/tests/nccl_fake.o
 
+$(REPLAYS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/tests/tap.o $(LIB)
+	$(call link,)
+
+# what reads data, by clang with its fuzzer; no OpenMP, whose library clang may lack
+FUZZ_LIB := $(patsubst %.c,$(B)/%.o,$(wildcard src/base/*.c src/text/*.c src/data/*.c))
+$(FUZZERS:%=$(B)/fuzz_%): $(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_LIB)
+	$(call link,-fsanitize=fuzzer)
+
 define wrapper
 $(1).np$(2).t: $(1)
 	$$(Q)printf '%s\n' '#!/bin/sh' 'exec tests/mpirun $(2) $(1)' > $$@ && chmod +x $$@
@@ -184,13 +195,13 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
+tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,side step)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
 check: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## build, run every test
 	+@$(MAKE) --no-print-directory WERROR=$(WERROR) all tests $(RACES_SHORT) tiny-data
-	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(LANES) $(TESTS_1) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(LANES) $(TESTS_1) $(REPLAYS) $(RACES_SHORT) $(GPU_REHEARSAL) $(WRAPPERS) $(BATS)
 
 soak-ckpt: $(SOAK) ## kill, fill, damage and cut the power of checkpoints everywhere
 	tests/soak/matrix $(B)/soak
@@ -217,8 +228,19 @@ interop-step: all $(B)/interop/step ## the step beside PyTorch's on this CPU (do
 sanitize: ## the C tests under ASan and UBSan
 	+@$(MAKE) --no-print-directory SAN=1 sanitize-run
 
-sanitize-run: $(TESTS_1)
-	ASAN_OPTIONS=detect_leaks=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1)
+sanitize-run: $(TESTS_1) $(REPLAYS)
+	ASAN_OPTIONS=detect_leaks=1 TESSERA_BIN=$(abspath $(B)/bin) prove --timer --comments $(TESTS_1) $(REPLAYS)
+
+# FUZZ="NAME..." only these; see tests/fuzz/run
+FUZZ ?= $(FUZZERS)
+fuzz: ## fuzzers of what reads data, 10^7 executions each (FUZZ_RUNS, FUZZ_SECONDS, FUZZ=NAME)
+	+@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -x c -fsanitize=fuzzer,address,undefined -o /dev/null - 2>/dev/null; \
+	then $(MAKE) --no-print-directory CC=clang MPI=0 CUDA=0 B=build-fuzz OPT='-O1 -g -fno-omit-frame-pointer' \
+	    OPENMP= SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined' fuzz-run; \
+	else echo "fuzz: SKIPPED: there is no clang with libFuzzer: apt-get install clang"; fi
+
+fuzz-run: $(FUZZ:%=$(B)/fuzz_%)
+	tests/fuzz/run $(B) $(FUZZ)
 
 racecheck: $(B)/tests/test_cuda_race_emu $(RACES) ## the CUDA kernels' tests, looking for data races
 	prove --timer $^
