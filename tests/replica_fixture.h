@@ -27,7 +27,7 @@ struct player {
     const struct replica_options *options;
     int batch;
     int leaf, own_leaves; /* the first; NO_LEAF: it only serves others */
-    int turn_leaf;        /* the turn's first, of all ranks */
+    int microstep_leaf;   /* the microstep's first, of all ranks */
     int calls_left;       /* NEVER: it does not fail */
 };
 
@@ -191,8 +191,8 @@ static inline enum err play_gradient(struct player *player, int block, int part)
     TRY(player->access->gradient(player->access->arg, block, &gradient));
     seen(player, block, &degree, &begin, &elements);
     int count = degree > 1 ? degree : player->own_leaves;
-    int first =
-        degree > 1 ? player->turn_leaf + rank - rank % degree : player->leaf;
+    int first = degree > 1 ? player->microstep_leaf + rank - rank % degree
+                           : player->leaf;
     for (int i = 0; i < count; i++) {
         bool real =
             first != NO_LEAF && first + i < options->slots * options->leaves;
@@ -302,16 +302,17 @@ play_batch(const struct world *world, struct replica *replica,
                              .batch = batch };
     bool failed = false;
     replica_begin_batch(replica);
-    for (int turn = 0; turn < replica_turns(replica); turn++) {
-        bool fails = turn == 1 && world->rank == fail_rank;
-        int leaf = replica_leaf(replica, turn);
-        TRY(replica_begin_leaf(replica, turn));
+    for (int microstep = 0; microstep < replica_microsteps(replica);
+         microstep++) {
+        bool fails = microstep == 1 && world->rank == fail_rank;
+        int leaf = replica_leaf(replica, microstep);
+        TRY(replica_begin_leaf(replica, microstep));
         /* before the model, where others need it */
         failed = failed || (fails && replica_shares(replica));
         player.calls_left =
             fails && !replica_shares(replica) ? fail_calls : NEVER;
         player.leaf = failed ? NO_LEAF : leaf;
-        player.turn_leaf = turn * world->ranks * player.own_leaves;
+        player.microstep_leaf = microstep * world->ranks * player.own_leaves;
         for (int i = 0; i < player.own_leaves && player.leaf >= 0; i++)
             losses[leaf + i] = loss_of(batch, leaf + i);
         if (player.leaf >= 0 || replica_serves(replica))

@@ -96,7 +96,7 @@ same_as() {
         parallel.expert_degree=2 parallel.shard_degree=4 parallel.prefetch=2
     same_as "$want" 4 "${moe[@]}" parallel.strategy=zero2 \
         parallel.expert_degree=2 memory.checkpoint=block hardware.threads=2
-    # 6 leaves on 4 ranks: in the last turn two serve without a leaf
+    # 6 leaves on 4 ranks: in the last microstep two serve without a leaf
     train 1 "$DIR/six" "${TEN[@]}" "${moe[@]}" parallel.slots=6 \
         train.global_batch=6 train.microbatch=1
     same_as "$(digest "$DIR/six")" 4 "${moe[@]}" parallel.strategy=zero2 \
@@ -201,7 +201,7 @@ same_as() {
 }
 
 # ends_evaluation [key=value ...]: after a signal to both ranks at the beginning
-# of an evaluation only some of its turns are computed
+# of an evaluation only some of its microsteps are computed
 ends_evaluation() {
     start 2 "$DIR/cut" "${TEN[@]}" "data.eval=$DIR/data/train" \
         eval.samples=2500 eval.interval=1ba scheduler.t_max=10ba \
@@ -212,7 +212,7 @@ ends_evaluation() {
     status=0
     wait $pid || status=$?
     [ "$status" -eq 85 ]
-    grep -E "evaluation left after [0-9]+ of [0-9]+ turns" "$DIR/cut.log"
+    grep -E "evaluation left after [0-9]+ of [0-9]+ microsteps" "$DIR/cut.log"
     rm -rf "$DIR/cut"
 }
 

@@ -13,49 +13,51 @@
 
 #define BYTES ((size_t)300)
 
-/* What a rank sends in a lap of a turn. */
-static unsigned seed_of(int rank, int lap, int turn)
+/* What a rank sends in a lap of a microstep. */
+static unsigned seed_of(int rank, int lap, int microstep)
 {
-    return (unsigned)((rank * 7 + lap) * 11 + turn);
+    return (unsigned)((rank * 7 + lap) * 11 + microstep);
 }
 
 /* The ring of a block's attention: in lap t what place p has goes to p + t. */
-static void ring(struct bench *b, const struct group_access *group, int turn)
+static void ring(struct bench *b, const struct group_access *group,
+                 int microstep)
 {
     int me = group->rank, size = group->size;
     int first = comm_rank(b->comm) - me;
     for (int t = 1; t < size; t++) {
         char *out = tensor(b, BYTES), *in = tensor(b, BYTES);
         int to = me + t < size ? me + t : -1, from = me - t;
-        put(b, out, BYTES, seed_of(first + me, t, turn));
+        put(b, out, BYTES, seed_of(first + me, t, microstep));
         note(b, group->start(group->arg, t % 2, to, to >= 0 ? out : NULL,
                              to >= 0 ? BYTES : 0, from, from >= 0 ? in : NULL,
                              from >= 0 ? BYTES : 0));
         note(b, group->wait(group->arg, t % 2));
         if (from >= 0)
-            look(b, in, BYTES, seed_of(first + from, t, turn));
+            look(b, in, BYTES, seed_of(first + from, t, microstep));
     }
 }
 
-/* A turn: the next block is gathered while a group computes, and a gradient of
- * the last one is on its way all the time. Groups without a leaf leave the ring
- * out. */
-static void take_turn(struct bench *b, const struct group_access *group,
-                      int turn, bool serves)
+/* A microstep: the next block is gathered while a group computes, and a
+ * gradient of the last one is on its way all the time. Groups without a leaf
+ * leave the ring out. */
+static void take_microstep(struct bench *b, const struct group_access *group,
+                           int microstep, bool serves)
 {
     char *ahead = NULL, *last = NULL;
-    struct comm_tensors_request *gathered = gather(b, turn, &ahead);
+    struct comm_tensors_request *gathered = gather(b, microstep, &ahead);
     if (serves)
-        ring(b, group, turn);
-    struct comm_tensors_request *scattered = gather(b, turn + 1, &last);
+        ring(b, group, microstep);
+    struct comm_tensors_request *scattered = gather(b, microstep + 1, &last);
     if (serves)
-        ring(b, group, turn + 100);
+        ring(b, group, microstep + 100);
     wait_for(b, gathered);
     wait_for(b, scattered);
     for (int r = 0; r < comm_size(b->comm); r++) {
         size_t at = (size_t)(comm_size(b->comm) - 1 - r) * 200 + 3;
-        look(b, ahead + at, share(r, turn), (unsigned)(r + turn));
-        look(b, last + at, share(r, turn + 1), (unsigned)(r + turn + 1));
+        look(b, ahead + at, share(r, microstep), (unsigned)(r + microstep));
+        look(b, last + at, share(r, microstep + 1),
+             (unsigned)(r + microstep + 1));
     }
 }
 
@@ -74,11 +76,12 @@ static void test_order(struct comm *comm, enum comm_exchange way, int degree)
     everywhere(comm, rc == ERR_OK, way_name(way), "begins");
     everywhere(comm, nccl_fake.alive == (way == EXCHANGE_NCCL), way_name(way),
                "one communicator of NCCL at most");
-    for (int turn = 0; rc == ERR_OK && turn < 4; turn++) {
+    for (int microstep = 0; rc == ERR_OK && microstep < 4; microstep++) {
         bool last_group =
             comm_rank(comm) / degree == (comm_size(comm) - 1) / degree;
         begin(&b);
-        take_turn(&b, group_access(group), turn, turn < 3 || !last_group);
+        take_microstep(&b, group_access(group), microstep,
+                       microstep < 3 || !last_group);
         end(&b, "exchanges of groups among those of all");
     }
     group_destroy(group);

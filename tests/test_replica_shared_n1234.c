@@ -55,7 +55,7 @@ static void test_shared(struct world *world, const char *preset,
     for (int s = 0; s < count; s++) {
         if (replica_check(&list[s].options, world->ranks) != ERR_OK)
             continue;
-        test_bits(world, &list[s], 5, 1, false); /* a ragged last turn */
+        test_bits(world, &list[s], 5, 1, false); /* a ragged last microstep */
         test_bits(world, &list[s], 3, 3, false);
         test_bits(world, &list[s], 4, 2, true);
     }

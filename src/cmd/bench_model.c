@@ -218,9 +218,10 @@ static enum err gradient(struct bench_model *bench, double *sum)
     struct replica *replica = bench->replica;
     int rows = bench->kind->samples / bench->leaves;
     replica_begin_batch(replica);
-    for (int turn = 0; turn < replica_turns(replica); turn++) {
-        int leaf = replica_leaf(replica, turn);
-        TRY(replica_begin_leaf(replica, turn));
+    for (int microstep = 0; microstep < replica_microsteps(replica);
+         microstep++) {
+        int leaf = replica_leaf(replica, microstep);
+        TRY(replica_begin_leaf(replica, microstep));
         if (leaf >= 0)
             TRY(train_leaf(bench, rows, leaf));
         TRY(replica_end_leaf(replica));

@@ -146,11 +146,11 @@ const struct group_access *replica_experts(const struct replica *replica);
 const struct group_access *replica_sequence(const struct replica *replica);
 
 /* How often this rank takes part in computing leaves during a batch, and which
- * of the batch's leaves is its first in a turn; -1: none. It has
+ * of the batch's leaves is its first in a microstep; -1: none. It has
  * replica_own_leaves() neighbouring ones in each, whose gradients lie one after
  * the other in a block's buffer. */
-int replica_turns(const struct replica *replica);
-int replica_leaf(const struct replica *replica, int turn);
+int replica_microsteps(const struct replica *replica);
+int replica_leaf(const struct replica *replica, int microstep);
 int replica_own_leaves(const struct replica *replica);
 
 /* After replica_begin_leaf(): somebody of this rank's group has a leaf, so that
@@ -166,15 +166,15 @@ bool replica_shares(const struct replica *replica);
  * then, replica_destroy() neither. */
 enum err replica_roll_call(struct replica *replica, enum err rc);
 
-/* One batch: begin, then each turn in order, with the model's training of the
- * leaf within; then finish, which leaves the summed gradient of the own part in
- * place. With zero2 and zero3 a turn is collective: every rank takes all, with
- * or without a leaf, and when its leaf has failed; what the model has not
- * called is made up for by replica_end_leaf(). finish is collective, and left
- * out when the batch is to be given up; after ERR_COMM nothing more is called.
- */
+/* One batch: begin, then each microstep in order, with the model's training of
+ * the leaf within; then finish, which leaves the summed gradient of the own
+ * part in place. With zero2 and zero3 a microstep is collective: every rank
+ * takes all, with or without a leaf, and when its leaf has failed; what the
+ * model has not called is made up for by replica_end_leaf(). finish is
+ * collective, and left out when the batch is to be given up; after ERR_COMM
+ * nothing more is called. */
 void replica_begin_batch(struct replica *replica);
-enum err replica_begin_leaf(struct replica *replica, int turn);
+enum err replica_begin_leaf(struct replica *replica, int microstep);
 enum err replica_end_leaf(struct replica *replica);
 enum err replica_finish_batch(struct replica *replica);
 

@@ -29,7 +29,7 @@ static enum err whole_release(void *arg, int block)
 /* NULL: the leaf adds to its slot's gradient itself. */
 static float *leaf_block(const struct replica *replica, int block)
 {
-    int leaf = replica_leaf(replica, replica->turn);
+    int leaf = replica_leaf(replica, replica->microstep);
     bool last = block == replica->params->block_count - 1;
     if (leaf % replica->options.leaves == 0 || (last && replica->once[1]) ||
         (block == 0 && replica->once[0]))
@@ -50,7 +50,7 @@ static bool whole_begins(void *arg, int block)
 {
     struct replica *replica = arg;
     if (!replica->options.adds_once ||
-        !replica_begins_slot(replica, replica->turn))
+        !replica_begins_slot(replica, replica->microstep))
         return false;
     replica->begun = block;
     return true;
@@ -84,8 +84,9 @@ static enum err whole_gradient(void *arg, int block, float **gradient)
     const struct param_block *b = &replica->params->blocks[block];
     float *leaf = leaf_block(replica, block);
     bool opened = block == 0 && replica->leaf_opened;
-    bool fresh = leaf != NULL || (replica->options.adds_once &&
-                                  replica_begins_slot(replica, replica->turn));
+    bool fresh =
+        leaf != NULL || (replica->options.adds_once &&
+                         replica_begins_slot(replica, replica->microstep));
     bool begun = replica->begun == block;
     assert(replica->slot_gradient != NULL);
     *gradient = leaf != NULL ? leaf : replica->slot_gradient + b->offset;

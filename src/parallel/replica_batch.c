@@ -15,19 +15,19 @@ static int first_leaf(const struct replica *replica, int rank)
            replica->options.leaves;
 }
 
-int replica_turns(const struct replica *replica)
+int replica_microsteps(const struct replica *replica)
 {
     int rank = replica->owner->rank;
     if (replica->scatter != NULL)
-        return scatter_turns(replica->scatter);
+        return scatter_microsteps(replica->scatter);
     return first_leaf(replica, rank + 1) - first_leaf(replica, rank);
 }
 
-int replica_leaf(const struct replica *replica, int turn)
+int replica_leaf(const struct replica *replica, int microstep)
 {
     if (replica->scatter != NULL)
-        return scatter_leaf(replica->scatter, turn);
-    return first_leaf(replica, replica->owner->rank) + turn;
+        return scatter_leaf(replica->scatter, microstep);
+    return first_leaf(replica, replica->owner->rank) + microstep;
 }
 
 int replica_own_leaves(const struct replica *replica)
@@ -43,12 +43,12 @@ bool replica_shares(const struct replica *replica)
 bool replica_serves(const struct replica *replica)
 {
     const struct replica_options *options = &replica->options;
-    int64_t turn = (int64_t)replica->turn * replica->owner->ranks;
+    int64_t microstep = (int64_t)replica->microstep * replica->owner->ranks;
     int first = replica->owner->rank;
     if (replica->group == NULL)
         return false;
     first -= group_access(replica->group)->rank;
-    return (turn + first) * replica_part(options) <
+    return (microstep + first) * replica_part(options) <
            (int64_t)options->slots * options->leaves;
 }
 
@@ -61,24 +61,24 @@ void replica_begin_batch(struct replica *replica)
         reduce_begin(replica->reduce);
 }
 
-bool replica_begins_slot(const struct replica *replica, int turn)
+bool replica_begins_slot(const struct replica *replica, int microstep)
 {
     if (!replica->options.exact)
-        return turn == 0;
-    return replica_leaf(replica, turn) % replica->options.leaves == 0;
+        return microstep == 0;
+    return replica_leaf(replica, microstep) % replica->options.leaves == 0;
 }
 
-enum err replica_begin_leaf(struct replica *replica, int turn)
+enum err replica_begin_leaf(struct replica *replica, int microstep)
 {
-    replica->turn = turn;
+    replica->microstep = microstep;
     replica->begun = -1;
     memset(replica->once, 0, sizeof replica->once);
     if (replica->scatter != NULL) {
-        scatter_turn(replica->scatter, turn);
+        scatter_microstep(replica->scatter, microstep);
         walk_begin(replica->walk, true);
         return ERR_OK;
     }
-    if (replica_begins_slot(replica, turn))
+    if (replica_begins_slot(replica, microstep))
         return reduce_slot(replica->reduce, !replica->options.adds_once,
                            &replica->slot_gradient);
     return ERR_OK;
@@ -86,13 +86,14 @@ enum err replica_begin_leaf(struct replica *replica, int turn)
 
 enum err replica_end_leaf(struct replica *replica)
 {
-    int turn = replica->turn;
+    int microstep = replica->microstep;
     if (replica->scatter != NULL) {
         TRY(replica_walk_on(replica));
-        return replica->broken ? ERR_OK : scatter_turn_end(replica->scatter);
+        return replica->broken ? ERR_OK
+                               : scatter_microstep_end(replica->scatter);
     }
-    if (turn + 1 < replica_turns(replica) &&
-        !replica_begins_slot(replica, turn + 1))
+    if (microstep + 1 < replica_microsteps(replica) &&
+        !replica_begins_slot(replica, microstep + 1))
         return ERR_OK;
     replica->slot_gradient = NULL;
     return reduce_slot_done(replica->reduce);

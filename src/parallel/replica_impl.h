@@ -55,7 +55,7 @@ struct replica {
     bool broken;           /* an exchange has failed */
 
     double *leaf_values; /* [leaves of a batch] scratch, dealt order */
-    int turn;
+    int microstep;
     float *gradient; /* of the pieces, packed; lent */
 };
 
@@ -69,12 +69,12 @@ void *replica_shard(const struct replica *replica, int block);
  * optimizer. */
 struct replica_options replica_filled(const struct replica_options *options);
 
-/* Leaves of a rank in a turn. */
+/* Leaves of a rank in a microstep. */
 int replica_part(const struct replica_options *options);
 
-/* The turn's leaf begins a slot of the sum, which may hold all that the rank
- * has. */
-bool replica_begins_slot(const struct replica *replica, int turn);
+/* The microstep's leaf begins a slot of the sum, which may hold all that the
+ * rank has. */
+bool replica_begins_slot(const struct replica *replica, int microstep);
 
 /* The table of checkpoint items, without memory and with (replica_state.c). */
 enum err replica_list_items(struct replica *replica);

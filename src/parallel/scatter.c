@@ -1,6 +1,6 @@
 /* Keeps the sums of gradients under zero2 and zero3 on the owners of each
  * block: memory for a block's gradients, the stack of partial sums, and the
- * order of turns. The exchange of one block and its addition are in
+ * order of microsteps. The exchange of one block and its addition are in
  * scatter_flight.c. */
 #include "src/parallel/scatter_impl.h"
 
@@ -10,7 +10,7 @@
 
 #define SPAN_UNIT 16 /* elements: pieces begin at multiples of 64 bytes */
 
-/* Leaves of a full turn. */
+/* Leaves of a full microstep. */
 static int64_t places_of(const struct scatter *scatter)
 {
     return (int64_t)scatter->owner->ranks * scatter->options.own_leaves;
@@ -34,7 +34,7 @@ void scatter_add_leaf(const struct scatter *scatter, struct sums *sums)
         tree_push(&sums->tree, 0, (int)(leaf / scatter->options.leaves));
 }
 
-static void pass_turn(const struct scatter *scatter, struct sums *sums)
+static void pass_microstep(const struct scatter *scatter, struct sums *sums)
 {
     int64_t end = scatter_leaf_end(scatter, sums->leaf);
     while (sums->leaf < end) {
@@ -45,7 +45,8 @@ static void pass_turn(const struct scatter *scatter, struct sums *sums)
     }
 }
 
-/* Where a slot has more leaves than a turn, a turn ends within each slot. */
+/* Where a slot has more leaves than a microstep, a microstep ends within each
+ * slot. */
 static int deepest_of_slots(const struct scatter *scatter)
 {
     struct tree tree = { 0 };
@@ -67,7 +68,7 @@ static int deepest(const struct scatter *scatter)
     if (scatter->options.leaves > places_of(scatter))
         return deepest_of_slots(scatter);
     while (sums.leaf < scatter->total) {
-        pass_turn(scatter, &sums);
+        pass_microstep(scatter, &sums);
         if (scatter_depth(scatter, &sums) > depth)
             depth = scatter_depth(scatter, &sums);
     }
@@ -193,15 +194,15 @@ void scatter_destroy(struct scatter *scatter)
 
 /* --- dealing --- */
 
-int scatter_turns(const struct scatter *scatter)
+int scatter_microsteps(const struct scatter *scatter)
 {
     int64_t places = places_of(scatter);
     return (int)((scatter->total + places - 1) / places);
 }
 
-int scatter_leaf(const struct scatter *scatter, int turn)
+int scatter_leaf(const struct scatter *scatter, int microstep)
 {
-    int64_t leaf = turn * places_of(scatter) +
+    int64_t leaf = microstep * places_of(scatter) +
                    scatter->owner->rank * scatter->options.own_leaves;
     return leaf < scatter->total ? (int)leaf : -1;
 }
@@ -209,17 +210,17 @@ int scatter_leaf(const struct scatter *scatter, int turn)
 void scatter_begin(struct scatter *scatter)
 {
     scatter->sums = (struct sums){ .leaf = 0 };
-    scatter->turn = -1;
+    scatter->microstep = -1;
     assert(scatter->flight.block == NO_BLOCK);
 }
 
-void scatter_turn(struct scatter *scatter, int turn)
+void scatter_microstep(struct scatter *scatter, int microstep)
 {
-    assert(turn == scatter->turn + 1);
-    if (turn > 0)
-        pass_turn(scatter, &scatter->sums);
-    scatter->turn = turn;
-    assert(scatter->sums.leaf == turn * places_of(scatter));
+    assert(microstep == scatter->microstep + 1);
+    if (microstep > 0)
+        pass_microstep(scatter, &scatter->sums);
+    scatter->microstep = microstep;
+    assert(scatter->sums.leaf == microstep * places_of(scatter));
     memset(scatter->opened, 0,
            (size_t)scatter->params->block_count * sizeof scatter->opened[0]);
 }
@@ -231,7 +232,7 @@ enum err scatter_gradient(struct scatter *scatter, int block, float **gradient)
     struct flight *flight = &scatter->flight;
     int64_t elements = scatter->params->blocks[block].elements;
     /* without a leaf there may be those of the group for experts */
-    bool used = scatter_leaf(scatter, scatter->turn) >= 0 ||
+    bool used = scatter_leaf(scatter, scatter->microstep) >= 0 ||
                 scatter->owner->expert_degree > 1;
     *gradient = scatter_buffer(scatter, block);
     if (flight->block != NO_BLOCK && !scatter->opened[block] &&
@@ -255,16 +256,16 @@ enum err scatter_done(struct scatter *scatter, int block)
     return scatter_flight_start(scatter, block);
 }
 
-enum err scatter_turn_end(struct scatter *scatter)
+enum err scatter_microstep_end(struct scatter *scatter)
 {
-    return scatter->turn + 1 == scatter_turns(scatter)
+    return scatter->microstep + 1 == scatter_microsteps(scatter)
                ? scatter_flight_land(scatter)
                : ERR_OK;
 }
 
 float *scatter_total(const struct scatter *scatter)
 {
-    assert(scatter->turn + 1 == scatter_turns(scatter));
+    assert(scatter->microstep + 1 == scatter_microsteps(scatter));
     assert(scatter->flight.block == NO_BLOCK);
     return scatter->stack[0];
 }

@@ -2,15 +2,15 @@
  * backward has it, and is added there in the one order.
  *
  * The leaves of a batch are dealt to the ranks in turn, K = own_leaves at a
- * time: rank r computes K leaves from (turn * ranks + r) * K on, so that the
- * leaves of a turn are neighbours and an owner can add them in order. A block's
- * gradient buffer has K gradients, one after the other. Leaves of a slot are
- * added one after the other, slots by the tree (tree.h), for the owner's pieces
- * only. When a block's gradient is done, its exchange starts, and is finished
- * when the next block's is done: it travels while backward goes on. What waits
- * to be added at the end of a turn is all that is kept: a tree's stack is as
- * deep as the finished slots have bits set, so one buffer where the ranks
- * divide the slots into powers of two.
+ * time: rank r computes K leaves from (microstep * ranks + r) * K on, so that
+ * the leaves of a microstep are neighbours and an owner can add them in order.
+ * A block's gradient buffer has K gradients, one after the other. Leaves of a
+ * slot are added one after the other, slots by the tree (tree.h), for the
+ * owner's pieces only. When a block's gradient is done, its exchange starts,
+ * and is finished when the next block's is done: it travels while backward goes
+ * on. What waits to be added at the end of a microstep is all that is kept: a
+ * tree's stack is as deep as the finished slots have bits set, so one buffer
+ * where the ranks divide the slots into powers of two.
  *
  * Experts that are apart (owner.h) are computed where they lie: rank r has, for
  * its experts, a gradient of each leaf of its group of D = expert_degree ranks,
@@ -39,7 +39,7 @@ struct scatter;
 struct scatter_options {
     int slots;
     int leaves;     /* of a slot */
-    int own_leaves; /* of a rank in a turn; with experts apart 1 */
+    int own_leaves; /* of a rank in a microstep; with experts apart 1 */
     bool bf16;      /* round gradients to bf16 for their way to another rank */
 };
 
@@ -66,22 +66,22 @@ void scatter_destroy(struct scatter *scatter);
 
 /* How often all ranks compute leaves at the same time; which is this rank's
  * first, -1: none. */
-int scatter_turns(const struct scatter *scatter);
-int scatter_leaf(const struct scatter *scatter, int turn);
+int scatter_microsteps(const struct scatter *scatter);
+int scatter_leaf(const struct scatter *scatter, int microstep);
 
-/* A batch is begin, and all turns in order, also when it is to be given up. The
- * end of the last turn is collective. */
+/* A batch is begin, and all microsteps in order, also when it is to be given
+ * up. The end of the last microstep is collective. */
 void scatter_begin(struct scatter *scatter);
-void scatter_turn(struct scatter *scatter, int turn);
-enum err scatter_turn_end(struct scatter *scatter);
+void scatter_microstep(struct scatter *scatter, int microstep);
+enum err scatter_microstep_end(struct scatter *scatter);
 /* Where the block's gradients are accumulated: zeroed at the first call of a
- * turn. */
+ * microstep. */
 enum err scatter_gradient(struct scatter *scatter, int block, float **gradient);
-/* Every block once in a turn, in the same order on all ranks, with or without a
- * leaf. Collective. */
+/* Every block once in a microstep, in the same order on all ranks, with or
+ * without a leaf. Collective. */
 enum err scatter_done(struct scatter *scatter, int block);
-/* After all turns: the total of this rank's pieces, packed; lent, valid until
- * the next batch. */
+/* After all microsteps: the total of this rank's pieces, packed; lent, valid
+ * until the next batch. */
 float *scatter_total(const struct scatter *scatter);
 
 #endif

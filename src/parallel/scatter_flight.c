@@ -6,7 +6,7 @@
 
 /* Whose gradients of a block are added together: of `members` ranks, from
  * `first` on in steps of `step`, each with `parts` leaves' gradients of the
- * interval. Leaf member * parts + part of the turn is at place so many. */
+ * interval. Leaf member * parts + part of the microstep is at place so many. */
 struct crowd {
     int members, first, step, parts;
     int64_t begin, elements;
@@ -61,7 +61,7 @@ static int64_t round_begin(const struct scatter *scatter,
            crowd->begin + flight->round * scatter->span;
 }
 
-/* Where the piece of this round lies for a leaf of the turn. */
+/* Where the piece of this round lies for a leaf of the microstep. */
 static float *piece_of(const struct scatter *scatter, const struct crowd *crowd,
                        int place)
 {

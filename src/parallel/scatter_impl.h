@@ -25,7 +25,7 @@ struct flight {
     int64_t round;
     /* part p: [p % REQUESTS] */
     struct comm_tensors_request *requests[REQUESTS];
-    struct sums sums; /* before its turn */
+    struct sums sums; /* before its microstep */
 };
 
 struct scatter {
@@ -44,13 +44,13 @@ struct scatter {
     float *receive; /* [places][span] */
     char *wire_out; /* [places][span] bf16 */
     char *wire_in;
-    struct sums sums; /* before this turn */
-    int turn;
-    bool *opened; /* [blocks] in this turn, of the host */
+    struct sums sums; /* before this microstep */
+    int microstep;
+    bool *opened; /* [blocks] in this microstep, of the host */
     struct flight flight;
 };
 
-/* The first leaf after the turn that begins with this one. */
+/* The first leaf after the microstep that begins with this one. */
 int64_t scatter_leaf_end(const struct scatter *scatter, int64_t begin);
 
 /* Places of the stack that are taken. */

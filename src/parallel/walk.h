@@ -2,9 +2,10 @@
  * param_access during one leaf.
  *
  * Where blocks are gathered from other ranks, every rank must make the same
- * calls, also one that has no leaf in this turn or whose leaf has failed; and
- * what comes next can be fetched ahead. So the order is written down, calls are
- * checked against it, and what is left of it can be walked without a model. */
+ * calls, also one that has no leaf in this microstep or whose leaf has failed;
+ * and what comes next can be fetched ahead. So the order is written down, calls
+ * are checked against it, and what is left of it can be walked without a model.
+ */
 #ifndef TESSERA_PARALLEL_WALK_H
 #define TESSERA_PARALLEL_WALK_H
 

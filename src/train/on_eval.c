@@ -36,7 +36,7 @@ struct on_eval {
     int chunks, own; /* of a leaf, of all ranks and of one of them */
     int groups;      /* of ranks that compute a leaf together */
     double *losses;  /* [leaves * chunks] sums, listed rank by rank */
-    struct trainer_losses sums; /* of this rank, turn by turn */
+    struct trainer_losses sums; /* of this rank, microstep by microstep */
     size_t *bytes;              /* [ranks] for the exchange */
     size_t *offsets;            /* [ranks] */
     int64_t last_step;          /* evaluated last, in any attempt; -1: never */
@@ -62,8 +62,9 @@ static int degree_of(const struct on_eval *eval)
     return eval->chunks / eval->own;
 }
 
-/* The turns of each group; in the last turn some groups have no leaf. */
-static int64_t eval_turns(const struct on_eval *eval)
+/* The microsteps of each group; in the last microstep some groups have no leaf.
+ */
+static int64_t eval_microsteps(const struct on_eval *eval)
 {
     return (eval->leaves + eval->groups - 1) / eval->groups;
 }
@@ -84,7 +85,7 @@ static enum err eval_layout(struct on_eval *eval)
     if (eval->losses == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     TRY(trainer_losses_create(trainer->kernels->memory,
-                              eval_turns(eval) * eval->own, eval->own,
+                              eval_microsteps(eval) * eval->own, eval->own,
                               &eval->sums));
     for (int r = 0; r < trainer->ranks; r++) {
         int group = r / degree_of(eval);
@@ -148,20 +149,21 @@ static enum err eval_leaf(struct on_eval *eval, struct trainer *trainer,
                           int64_t number, bool counts, int64_t *tokens)
 {
     int degree = degree_of(eval);
-    int64_t turn = number - leaf_begin(eval, trainer->rank / degree);
+    int64_t microstep = number - leaf_begin(eval, trainer->rank / degree);
     struct leaf leaf = trainer_leaf(trainer, 0);
     TRY(model_eval_leaf(
         trainer->model, replica_access(trainer->replica), &leaf,
-        trainer_losses_at(&eval->sums, counts ? turn * eval->own : -1)));
+        trainer_losses_at(&eval->sums, counts ? microstep * eval->own : -1)));
     if (counts && trainer->rank % degree == 0)
         *tokens += trainer->batch->loss_tokens;
     return ERR_OK;
 }
 
-/* One turn; those with which the rank computes need it also when it has no leaf
- * or has failed. */
-static enum err eval_turn(struct on_eval *eval, struct trainer *trainer,
-                          int64_t number, enum err *failed, int64_t *tokens)
+/* One microstep; those with which the rank computes need it also when it has no
+ * leaf or has failed. */
+static enum err eval_microstep(struct on_eval *eval, struct trainer *trainer,
+                               int64_t number, enum err *failed,
+                               int64_t *tokens)
 {
     enum err rc = ERR_OK;
     const struct replica *replica = trainer->replica;
@@ -208,19 +210,19 @@ static enum err eval_leaves(struct on_eval *eval, struct trainer *trainer,
     enum err failed = ERR_OK;
     struct err_kept kept = { ERR_OK, "" };
     int64_t begin = leaf_begin(eval, trainer->rank / degree_of(eval));
-    int64_t turns = eval_turns(eval);
-    for (int64_t turn = 0; turn < turns; turn++) {
+    int64_t microsteps = eval_microsteps(eval);
+    for (int64_t microstep = 0; microstep < microsteps; microstep++) {
         enum err before = failed;
         bool goes_on;
         TRY(eval_goes_on(trainer, failed, &goes_on));
         if (!goes_on && trainer->rank == 0)
-            log_info("evaluation left after %lld of %lld turns",
-                     (long long)turn, (long long)turns);
+            log_info("evaluation left after %lld of %lld microsteps",
+                     (long long)microstep, (long long)microsteps);
         if (!goes_on)
             break;
         TRY(trainer_event(trainer, EVENT_EVAL_BATCH_START));
         replica_begin_eval(trainer->replica);
-        TRY(eval_turn(eval, trainer, begin + turn, &failed, tokens));
+        TRY(eval_microstep(eval, trainer, begin + microstep, &failed, tokens));
         if (failed != before)
             err_keep(&kept, failed);
         TRY(replica_end_eval(trainer->replica));

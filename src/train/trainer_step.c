@@ -1,6 +1,6 @@
-/* Loads and computes the leaves of this rank turn by turn, then all ranks add
- * gradients, judge the step and update. Events around a step come from
- * trainer.c.
+/* Loads and computes the leaves of this rank microstep by microstep, then all
+ * ranks add gradients, judge the step and update. Events around a step come
+ * from trainer.c.
  *
  * One optimizer step: slots, reduction, clipping, update. */
 #include <limits.h>
@@ -52,16 +52,17 @@ static enum err train_leaf(struct trainer *trainer, int number,
 /* A leaf that fails is the rank's last in this batch, but the others need the
  * rank until the end of it. Those with which it computes can't go on without
  * what it has not computed. */
-static enum err train_leaves(struct trainer *trainer, int turns,
+static enum err train_leaves(struct trainer *trainer, int microsteps,
                              int64_t *loss_tokens)
 {
     struct err_kept failed = { ERR_OK, "" };
     struct replica *replica = trainer->replica;
-    for (int turn = 0; turn < replica_turns(replica); turn++) {
-        int leaf = failed.code == ERR_OK && turn < turns
-                       ? replica_leaf(replica, turn)
+    for (int microstep = 0; microstep < replica_microsteps(replica);
+         microstep++) {
+        int leaf = failed.code == ERR_OK && microstep < microsteps
+                       ? replica_leaf(replica, microstep)
                        : -1;
-        TRY(replica_begin_leaf(replica, turn));
+        TRY(replica_begin_leaf(replica, microstep));
         if (leaf >= 0)
             err_keep(&failed, read_leaf(trainer, leaf));
         bool computes = leaf >= 0 && failed.code == ERR_OK;
@@ -79,9 +80,9 @@ static enum err train_leaves(struct trainer *trainer, int turns,
     return err_again(&failed);
 }
 
-/* The leaves of this rank in so many turns, again in smaller ones when they do
- * not fit. */
-static enum err train_batch(struct trainer *trainer, int turns,
+/* The leaves of this rank in so many microsteps, again in smaller ones when
+ * they do not fit. */
+static enum err train_batch(struct trainer *trainer, int microsteps,
                             int64_t *loss_tokens)
 {
     enum err rc = ERR_OK;
@@ -92,7 +93,7 @@ static enum err train_batch(struct trainer *trainer, int turns,
         if (rc == ERR_OK)
             rc = model_fp8_clear(trainer->model);
         if (rc == ERR_OK)
-            rc = train_leaves(trainer, turns, loss_tokens);
+            rc = train_leaves(trainer, microsteps, loss_tokens);
         if (rc == ERR_OK)
             rc = trainer_losses_fetch(&trainer->losses, trainer->stream);
         if (rc == ERR_OK)

@@ -161,8 +161,9 @@ static enum err run(struct step *step)
     TRY_OUT(
         step->kernels->memory->tensors_create(sizeof(struct leaf_loss), &loss));
     replica_begin_batch(replica);
-    for (int turn = 0; turn < replica_turns(replica); turn++) {
-        TRY_OUT(replica_begin_leaf(replica, turn));
+    for (int microstep = 0; microstep < replica_microsteps(replica);
+         microstep++) {
+        TRY_OUT(replica_begin_leaf(replica, microstep));
         TRY_OUT(model_train_leaf(step->model, replica_access(replica),
                                  &step->leaf, (void *)loss.base));
         TRY_OUT(replica_end_leaf(replica));
