@@ -7,34 +7,34 @@
 /* Whose gradients of a block are added together: of `members` ranks, from
  * `first` on in steps of `step`, each with `parts` leaves' gradients of the
  * interval. Leaf member * parts + part of the microstep is at place so many. */
-struct crowd {
+struct reducers {
     int members, first, step, parts;
     int64_t begin, elements;
 };
 
 /* --- adding --- */
 
-static struct crowd crowd_of(const struct scatter *scatter, int block)
+static struct reducers reducers_of(const struct scatter *scatter, int block)
 {
     const struct owner *owner = scatter->owner;
     const struct owner_block *b = &owner->blocks[block];
     if (b->apart)
-        return (struct crowd){ .members = owner->ranks / b->degree,
-                               .first = owner->rank % b->degree,
-                               .step = b->degree,
-                               .parts = b->degree,
-                               .begin = b->shard_begin,
-                               .elements = b->shard_end - b->shard_begin };
-    return (struct crowd){ .members = owner->ranks,
-                           .step = 1,
-                           .parts = scatter->options.own_leaves,
-                           .begin = b->offset,
-                           .elements = b->elements };
+        return (struct reducers){ .members = owner->ranks / b->degree,
+                                  .first = owner->rank % b->degree,
+                                  .step = b->degree,
+                                  .parts = b->degree,
+                                  .begin = b->shard_begin,
+                                  .elements = b->shard_end - b->shard_begin };
+    return (struct reducers){ .members = owner->ranks,
+                              .step = 1,
+                              .parts = scatter->options.own_leaves,
+                              .begin = b->offset,
+                              .elements = b->elements };
 }
 
-static int member_rank(const struct crowd *crowd, int member)
+static int member_rank(const struct reducers *reducers, int member)
 {
-    return crowd->first + member * crowd->step;
+    return reducers->first + member * reducers->step;
 }
 
 /* Elements of the rank's piece that travel in this round. */
@@ -52,24 +52,25 @@ static int64_t round_elements(const struct scatter *scatter, int block,
 /* Where a rank's piece of this round is in part `part` of its members'
  * buffers. */
 static int64_t round_begin(const struct scatter *scatter,
-                           const struct crowd *crowd, int part, int rank)
+                           const struct reducers *reducers, int part, int rank)
 {
     const struct flight *flight = &scatter->flight;
     const struct owner *owner = scatter->owner;
     int place = owner_place(owner, flight->block, rank);
-    return part * crowd->elements + owner_begin(owner, flight->block, place) -
-           crowd->begin + flight->round * scatter->span;
+    return part * reducers->elements +
+           owner_begin(owner, flight->block, place) - reducers->begin +
+           flight->round * scatter->span;
 }
 
 /* Where the piece of this round lies for a leaf of the microstep. */
-static float *piece_of(const struct scatter *scatter, const struct crowd *crowd,
-                       int place)
+static float *piece_of(const struct scatter *scatter,
+                       const struct reducers *reducers, int place)
 {
     int rank = scatter->owner->rank;
-    int part = place % crowd->parts;
-    if (member_rank(crowd, place / crowd->parts) == rank)
+    int part = place % reducers->parts;
+    if (member_rank(reducers, place / reducers->parts) == rank)
         return scatter_buffer(scatter, scatter->flight.block) +
-               round_begin(scatter, crowd, part, rank);
+               round_begin(scatter, reducers, part, rank);
     return scatter->receive + place * scatter->span;
 }
 
@@ -85,7 +86,7 @@ static enum err add_round(struct scatter *scatter, int64_t count)
 {
     const struct flight *flight = &scatter->flight;
     const struct owner_block *b = &scatter->owner->blocks[flight->block];
-    struct crowd crowd = crowd_of(scatter, flight->block);
+    struct reducers reducers = reducers_of(scatter, flight->block);
     int64_t at = b->at + flight->round * scatter->span;
     struct sums sums = flight->sums;
     float *values[TREE_DEPTH_MAX];
@@ -94,7 +95,7 @@ static enum err add_round(struct scatter *scatter, int64_t count)
     for (int i = 0; i < depth; i++)
         values[i] = scatter->stack[i] + at;
     for (int place = 0; sums.leaf < end; place++) {
-        float *piece = piece_of(scatter, &crowd, place);
+        float *piece = piece_of(scatter, &reducers, place);
         if (sums.leaf % scatter->options.leaves == 0)
             values[sums.tree.depth] = piece;
         else
@@ -132,7 +133,7 @@ static enum err start_part(struct scatter *scatter, int part)
 {
     struct flight *flight = &scatter->flight;
     struct comm *comm = comm_tensors_comm(scatter->tensors);
-    struct crowd crowd = crowd_of(scatter, flight->block);
+    struct reducers reducers = reducers_of(scatter, flight->block);
     size_t *send_bytes = comm_sizes(comm, 0);
     size_t *send_offsets = comm_sizes(comm, 1);
     size_t *recv_bytes = comm_sizes(comm, 2);
@@ -144,13 +145,14 @@ static enum err start_part(struct scatter *scatter, int part)
         scatter_leaf_end(scatter, flight->sums.leaf) - flight->sums.leaf;
     int64_t own = round_elements(scatter, flight->block, me, flight->round);
     const float *gradient = scatter_buffer(scatter, flight->block);
-    bool sends = (me - crowd.first) / crowd.step * crowd.parts + part < active;
+    bool sends =
+        (me - reducers.first) / reducers.step * reducers.parts + part < active;
     for (int r = 0; r < scatter->owner->ranks; r++)
         send_bytes[r] = send_offsets[r] = recv_bytes[r] = recv_offsets[r] = 0;
-    for (int m = 0; m < crowd.members; m++) {
-        int r = member_rank(&crowd, m);
-        int64_t place = (int64_t)m * crowd.parts + part;
-        int64_t begin = round_begin(scatter, &crowd, part, r);
+    for (int m = 0; m < reducers.members; m++) {
+        int r = member_rank(&reducers, m);
+        int64_t place = (int64_t)m * reducers.parts + part;
+        int64_t begin = round_begin(scatter, &reducers, part, r);
         int64_t count =
             round_elements(scatter, flight->block, r, flight->round);
         if (r == me)
@@ -173,7 +175,7 @@ static enum err start_part(struct scatter *scatter, int part)
 
 static enum err start_round(struct scatter *scatter)
 {
-    int parts = crowd_of(scatter, scatter->flight.block).parts;
+    int parts = reducers_of(scatter, scatter->flight.block).parts;
     for (int part = 0; part < parts && part < REQUESTS; part++)
         TRY(start_part(scatter, part));
     return ERR_OK;
@@ -183,7 +185,7 @@ static enum err start_round(struct scatter *scatter)
 static enum err wait_round(struct scatter *scatter)
 {
     struct flight *flight = &scatter->flight;
-    int parts = crowd_of(scatter, flight->block).parts;
+    int parts = reducers_of(scatter, flight->block).parts;
     for (int part = 0; part < parts; part++) {
         struct comm_tensors_request *request =
             flight->requests[part % REQUESTS];
@@ -197,14 +199,14 @@ static enum err wait_round(struct scatter *scatter)
 
 static enum err unpack_round(const struct scatter *scatter, int64_t count)
 {
-    struct crowd crowd = crowd_of(scatter, scatter->flight.block);
+    struct reducers reducers = reducers_of(scatter, scatter->flight.block);
     int64_t leaf = scatter->flight.sums.leaf;
     int64_t active = scatter_leaf_end(scatter, leaf) - leaf;
     if (!scatter->options.bf16 || count == 0)
         return ERR_OK;
     for (int64_t place = 0; place < active; place++) {
         int64_t at = place * scatter->span;
-        if (member_rank(&crowd, (int)place / crowd.parts) !=
+        if (member_rank(&reducers, (int)place / reducers.parts) !=
             scatter->owner->rank)
             TRY(scatter->kernels->unpack(
                 scatter->ctx, DTYPE_F32, PACKING_BF16, 1, count,
