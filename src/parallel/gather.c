@@ -11,7 +11,7 @@
 #define NO_BLOCK (-1)
 /* Gathers in flight at once: a communicator has requests for 64 collectives,
  * and gradients travel meanwhile. */
-#define FLIGHTS_MAX 32
+#define IN_FLIGHT_MAX 32
 
 struct room {
     char *data;
@@ -30,7 +30,7 @@ struct gather {
     /* two of the ends, then for each kind of a layer's blocks `depth` */
     struct room *rooms;
     int room_count, depth, kinds;
-    int flights;
+    int in_flight;
     int64_t clock;
 };
 
@@ -174,7 +174,7 @@ static enum err fetch(struct gather *gather, int block, struct room **out)
                            gather->at.owner->blocks[block].offset,
                            &room->request));
     room->block = block;
-    gather->flights++;
+    gather->in_flight++;
     return ERR_OK;
 }
 
@@ -193,7 +193,7 @@ static enum err fetch_ahead(struct gather *gather)
             continue;
         left--;
         struct room *room = find_room(gather, call->block);
-        if (room == NULL && gather->flights < FLIGHTS_MAX)
+        if (room == NULL && gather->in_flight < IN_FLIGHT_MAX)
             TRY(fetch(gather, call->block, &room));
         if (room == NULL)
             break;
@@ -217,7 +217,7 @@ enum err gather_block(struct gather *gather, int block, const void **weights)
     if (room->request != NULL) {
         struct comm_tensors_request *request = room->request;
         room->request = NULL;
-        gather->flights--;
+        gather->in_flight--;
         rc = comm_tensors_wait(request, 0.0);
         if (rc != ERR_OK)
             room->block = NO_BLOCK;

@@ -1,7 +1,7 @@
 /* Keeps the sums of gradients under zero2 and zero3 on the owners of each
  * block: memory for a block's gradients, the stack of partial sums, and the
  * order of microsteps. The exchange of one block and its addition are in
- * scatter_flight.c. */
+ * scatter_exchange.c. */
 #include "src/parallel/scatter_impl.h"
 
 #include <assert.h>
@@ -139,7 +139,7 @@ static void scatter_open(struct scatter *scatter, const struct params *params,
                           .owner = owner,
                           .options = *options,
                           .total = (int64_t)options->slots * options->leaves,
-                          .flight.block = NO_BLOCK };
+                          .exchange.block = NO_BLOCK };
     scatter->depth = deepest(scatter);
 }
 
@@ -211,7 +211,7 @@ void scatter_begin(struct scatter *scatter)
 {
     scatter->sums = (struct sums){ .leaf = 0 };
     scatter->microstep = -1;
-    assert(scatter->flight.block == NO_BLOCK);
+    assert(scatter->exchange.block == NO_BLOCK);
 }
 
 void scatter_microstep(struct scatter *scatter, int microstep)
@@ -229,43 +229,43 @@ void scatter_microstep(struct scatter *scatter, int microstep)
 
 enum err scatter_gradient(struct scatter *scatter, int block, float **gradient)
 {
-    struct flight *flight = &scatter->flight;
+    struct exchange *exchange = &scatter->exchange;
     int64_t elements = scatter->params->blocks[block].elements;
     /* without a leaf there may be those of the group for experts */
     bool used = scatter_leaf(scatter, scatter->microstep) >= 0 ||
                 scatter->owner->expert_degree > 1;
     *gradient = scatter_buffer(scatter, block);
-    if (flight->block != NO_BLOCK && !scatter->opened[block] &&
-        scatter_buffer(scatter, flight->block) == *gradient)
-        TRY(scatter_flight_land(scatter));
+    if (exchange->block != NO_BLOCK && !scatter->opened[block] &&
+        scatter_buffer(scatter, exchange->block) == *gradient)
+        TRY(scatter_exchange_finish(scatter));
     if (!scatter->opened[block] && used)
         TRY(scatter->kernels->zero(scatter->ctx, DTYPE_F32,
                                    elements * scatter->options.own_leaves,
                                    *gradient));
     scatter->opened[block] = true;
     for (int i = 0; i < REQUESTS; i++)
-        if (flight->requests[i] != NULL)
-            comm_tensors_test(flight->requests[i]);
+        if (exchange->requests[i] != NULL)
+            comm_tensors_test(exchange->requests[i]);
     return ERR_OK;
 }
 
 enum err scatter_done(struct scatter *scatter, int block)
 {
     assert(scatter->opened[block]);
-    TRY(scatter_flight_land(scatter));
-    return scatter_flight_start(scatter, block);
+    TRY(scatter_exchange_finish(scatter));
+    return scatter_exchange_start(scatter, block);
 }
 
 enum err scatter_microstep_end(struct scatter *scatter)
 {
     return scatter->microstep + 1 == scatter_microsteps(scatter)
-               ? scatter_flight_land(scatter)
+               ? scatter_exchange_finish(scatter)
                : ERR_OK;
 }
 
 float *scatter_total(const struct scatter *scatter)
 {
     assert(scatter->microstep + 1 == scatter_microsteps(scatter));
-    assert(scatter->flight.block == NO_BLOCK);
+    assert(scatter->exchange.block == NO_BLOCK);
     return scatter->stack[0];
 }

@@ -10,7 +10,7 @@
 #define NO_BLOCK (-1)
 #define BUFFERS (2 * WALK_PLACES - WALK_LAYER) /* two of a layer's blocks */
 #define BF16_BYTES 2
-#define REQUESTS 8 /* exchanges of a round in flight */
+#define REQUESTS 8 /* all-to-alls of a round in flight */
 
 /* Where the sums stand: complete subtrees, and after them a slot that has only
  * some of its leaves. */
@@ -19,8 +19,8 @@ struct sums {
     int64_t leaf; /* the next one */
 };
 
-/* A block on its way to its owners: a round is one exchange for each part. */
-struct flight {
+/* A block on its way to its owners: a round is one all-to-all for each part. */
+struct exchange {
     int block; /* NO_BLOCK: none */
     int64_t round;
     /* part p: [p % REQUESTS] */
@@ -47,7 +47,7 @@ struct scatter {
     struct sums sums; /* before this microstep */
     int microstep;
     bool *opened; /* [blocks] in this microstep, of the host */
-    struct flight flight;
+    struct exchange exchange;
 };
 
 /* The first leaf after the microstep that begins with this one. */
@@ -63,9 +63,9 @@ void scatter_add_leaf(const struct scatter *scatter, struct sums *sums);
 /* Where the block's gradients are accumulated. */
 float *scatter_buffer(const struct scatter *scatter, int block);
 
-/* The block sets out (scatter_flight.c); the block on its way, if there is one,
- * arrives. Collective. */
-enum err scatter_flight_start(struct scatter *scatter, int block);
-enum err scatter_flight_land(struct scatter *scatter);
+/* The block's exchange starts (scatter_exchange.c); the one that is under way,
+ * if there is one, is finished. Collective. */
+enum err scatter_exchange_start(struct scatter *scatter, int block);
+enum err scatter_exchange_finish(struct scatter *scatter);
 
 #endif

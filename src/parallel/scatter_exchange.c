@@ -37,7 +37,7 @@ static int member_rank(const struct reducers *reducers, int member)
     return reducers->first + member * reducers->step;
 }
 
-/* Elements of the rank's piece that travel in this round. */
+/* Elements of the rank's piece that are sent in this round. */
 static int64_t round_elements(const struct scatter *scatter, int block,
                               int rank, int64_t round)
 {
@@ -54,12 +54,12 @@ static int64_t round_elements(const struct scatter *scatter, int block,
 static int64_t round_begin(const struct scatter *scatter,
                            const struct reducers *reducers, int part, int rank)
 {
-    const struct flight *flight = &scatter->flight;
+    const struct exchange *exchange = &scatter->exchange;
     const struct owner *owner = scatter->owner;
-    int place = owner_place(owner, flight->block, rank);
+    int place = owner_place(owner, exchange->block, rank);
     return part * reducers->elements +
-           owner_begin(owner, flight->block, place) - reducers->begin +
-           flight->round * scatter->span;
+           owner_begin(owner, exchange->block, place) - reducers->begin +
+           exchange->round * scatter->span;
 }
 
 /* Where the piece of this round lies for a leaf of the microstep. */
@@ -69,7 +69,7 @@ static float *piece_of(const struct scatter *scatter,
     int rank = scatter->owner->rank;
     int part = place % reducers->parts;
     if (member_rank(reducers, place / reducers->parts) == rank)
-        return scatter_buffer(scatter, scatter->flight.block) +
+        return scatter_buffer(scatter, scatter->exchange.block) +
                round_begin(scatter, reducers, part, rank);
     return scatter->receive + place * scatter->span;
 }
@@ -84,11 +84,11 @@ static enum err add(const struct scatter *scatter, int64_t count,
 /* All pieces of the round are here. What of them stays goes to the stack. */
 static enum err add_round(struct scatter *scatter, int64_t count)
 {
-    const struct flight *flight = &scatter->flight;
-    const struct owner_block *b = &scatter->owner->blocks[flight->block];
-    struct reducers reducers = reducers_of(scatter, flight->block);
-    int64_t at = b->at + flight->round * scatter->span;
-    struct sums sums = flight->sums;
+    const struct exchange *exchange = &scatter->exchange;
+    const struct owner_block *b = &scatter->owner->blocks[exchange->block];
+    struct reducers reducers = reducers_of(scatter, exchange->block);
+    int64_t at = b->at + exchange->round * scatter->span;
+    struct sums sums = exchange->sums;
     float *values[TREE_DEPTH_MAX];
     int64_t end = scatter_leaf_end(scatter, sums.leaf);
     int depth = scatter_depth(scatter, &sums);
@@ -116,7 +116,7 @@ static enum err add_round(struct scatter *scatter, int64_t count)
     return ERR_OK;
 }
 
-/* --- travelling --- */
+/* --- exchanging --- */
 
 /* The piece is at the wire's place for it. */
 static enum err pack_piece(const struct scatter *scatter, int64_t place,
@@ -127,13 +127,13 @@ static enum err pack_piece(const struct scatter *scatter, int64_t place,
         scatter->wire_out + place * scatter->span * BF16_BYTES);
 }
 
-/* Starts one part's exchange: each member sends its part to each, where it is a
- * leaf of the batch. */
+/* Starts one part's all-to-all: each member sends its part to each, where it is
+ * a leaf of the batch. */
 static enum err start_part(struct scatter *scatter, int part)
 {
-    struct flight *flight = &scatter->flight;
+    struct exchange *exchange = &scatter->exchange;
     struct comm *comm = comm_tensors_comm(scatter->tensors);
-    struct reducers reducers = reducers_of(scatter, flight->block);
+    struct reducers reducers = reducers_of(scatter, exchange->block);
     size_t *send_bytes = comm_sizes(comm, 0);
     size_t *send_offsets = comm_sizes(comm, 1);
     size_t *recv_bytes = comm_sizes(comm, 2);
@@ -142,9 +142,9 @@ static enum err start_part(struct scatter *scatter, int part)
     size_t item = bf16 ? BF16_BYTES : sizeof(float);
     int me = scatter->owner->rank;
     int64_t active =
-        scatter_leaf_end(scatter, flight->sums.leaf) - flight->sums.leaf;
-    int64_t own = round_elements(scatter, flight->block, me, flight->round);
-    const float *gradient = scatter_buffer(scatter, flight->block);
+        scatter_leaf_end(scatter, exchange->sums.leaf) - exchange->sums.leaf;
+    int64_t own = round_elements(scatter, exchange->block, me, exchange->round);
+    const float *gradient = scatter_buffer(scatter, exchange->block);
     bool sends =
         (me - reducers.first) / reducers.step * reducers.parts + part < active;
     for (int r = 0; r < scatter->owner->ranks; r++)
@@ -154,7 +154,7 @@ static enum err start_part(struct scatter *scatter, int part)
         int64_t place = (int64_t)m * reducers.parts + part;
         int64_t begin = round_begin(scatter, &reducers, part, r);
         int64_t count =
-            round_elements(scatter, flight->block, r, flight->round);
+            round_elements(scatter, exchange->block, r, exchange->round);
         if (r == me)
             continue;
         recv_bytes[r] = place < active ? (size_t)own * item : 0;
@@ -170,12 +170,12 @@ static enum err start_part(struct scatter *scatter, int part)
         scatter->tensors, bf16 ? (const void *)scatter->wire_out : gradient,
         send_bytes, send_offsets,
         bf16 ? (void *)scatter->wire_in : scatter->receive, recv_bytes,
-        recv_offsets, &flight->requests[part % REQUESTS]);
+        recv_offsets, &exchange->requests[part % REQUESTS]);
 }
 
 static enum err start_round(struct scatter *scatter)
 {
-    int parts = reducers_of(scatter, scatter->flight.block).parts;
+    int parts = reducers_of(scatter, scatter->exchange.block).parts;
     for (int part = 0; part < parts && part < REQUESTS; part++)
         TRY(start_part(scatter, part));
     return ERR_OK;
@@ -184,12 +184,12 @@ static enum err start_round(struct scatter *scatter)
 /* What was started, and the parts for which there was no request yet. */
 static enum err wait_round(struct scatter *scatter)
 {
-    struct flight *flight = &scatter->flight;
-    int parts = reducers_of(scatter, flight->block).parts;
+    struct exchange *exchange = &scatter->exchange;
+    int parts = reducers_of(scatter, exchange->block).parts;
     for (int part = 0; part < parts; part++) {
         struct comm_tensors_request *request =
-            flight->requests[part % REQUESTS];
-        flight->requests[part % REQUESTS] = NULL;
+            exchange->requests[part % REQUESTS];
+        exchange->requests[part % REQUESTS] = NULL;
         TRY(comm_tensors_wait(request, 0.0));
         if (part + REQUESTS < parts)
             TRY(start_part(scatter, part + REQUESTS));
@@ -199,8 +199,8 @@ static enum err wait_round(struct scatter *scatter)
 
 static enum err unpack_round(const struct scatter *scatter, int64_t count)
 {
-    struct reducers reducers = reducers_of(scatter, scatter->flight.block);
-    int64_t leaf = scatter->flight.sums.leaf;
+    struct reducers reducers = reducers_of(scatter, scatter->exchange.block);
+    int64_t leaf = scatter->exchange.sums.leaf;
     int64_t active = scatter_leaf_end(scatter, leaf) - leaf;
     if (!scatter->options.bf16 || count == 0)
         return ERR_OK;
@@ -215,31 +215,32 @@ static enum err unpack_round(const struct scatter *scatter, int64_t count)
     return ERR_OK;
 }
 
-enum err scatter_flight_start(struct scatter *scatter, int block)
+enum err scatter_exchange_start(struct scatter *scatter, int block)
 {
-    assert(scatter->flight.block == NO_BLOCK);
-    scatter->flight = (struct flight){ .block = block, .sums = scatter->sums };
+    assert(scatter->exchange.block == NO_BLOCK);
+    scatter->exchange =
+        (struct exchange){ .block = block, .sums = scatter->sums };
     return start_round(scatter);
 }
 
-enum err scatter_flight_land(struct scatter *scatter)
+enum err scatter_exchange_finish(struct scatter *scatter)
 {
-    struct flight *flight = &scatter->flight;
-    if (flight->block == NO_BLOCK)
+    struct exchange *exchange = &scatter->exchange;
+    if (exchange->block == NO_BLOCK)
         return ERR_OK;
-    int64_t longest = owner_longest(scatter->owner, flight->block);
+    int64_t longest = owner_longest(scatter->owner, exchange->block);
     for (;;) {
-        int64_t count = round_elements(scatter, flight->block,
-                                       scatter->owner->rank, flight->round);
+        int64_t count = round_elements(scatter, exchange->block,
+                                       scatter->owner->rank, exchange->round);
         TRY(wait_round(scatter));
         TRY(unpack_round(scatter, count));
         if (count > 0)
             TRY(add_round(scatter, count));
-        flight->round++;
-        if (flight->round * scatter->span >= longest)
+        exchange->round++;
+        if (exchange->round * scatter->span >= longest)
             break;
         TRY(start_round(scatter));
     }
-    flight->block = NO_BLOCK;
+    exchange->block = NO_BLOCK;
     return ERR_OK;
 }
