@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
+#include "src/parallel/access_trace.h"
 #include "src/parallel/replica.h"
-#include "src/parallel/walk.h"
 #include "tests/reduce_fixture.h"
 #include "tests/replica_world.h"
 
@@ -220,7 +220,7 @@ static inline enum err play_done(struct player *player, int block)
 static inline enum err play_head(struct player *player, bool training)
 {
     int last = player->world->params->block_count - 1;
-    bool tied = walk_tied(player->world->params);
+    bool tied = access_trace_tied(player->world->params);
     if (training)
         play_once(player, last);
     TRY(play_gather(player, last));
@@ -271,7 +271,7 @@ static inline enum err play(struct player *player, bool training)
     for (int layer = layers - 1; layer >= 0 && training; layer--)
         TRY(play_layer(player, layer, true));
     if (training) {
-        if (!walk_tied(params))
+        if (!access_trace_tied(params))
             play_once(player, 0);
         TRY(play_gradient(player, 0, 0));
         TRY(play_done(player, 0));

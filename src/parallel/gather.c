@@ -1,6 +1,6 @@
 /* Gathers whole blocks of sharded weights into a few buffers, ahead of their
  * use, and keeps each until another block needs its buffer. Gradients go the
- * other way in scatter.c; the order of blocks comes from walk.c. */
+ * other way in scatter.c; the order of blocks comes from access_trace.c. */
 #include "src/parallel/gather.h"
 
 #include <assert.h>
@@ -59,10 +59,10 @@ static void gather_layout(const struct params *params, int depth, int kinds,
                           struct arena *arena)
 {
     int room = 0;
-    for (int place = 0; place < WALK_LAYER + kinds; place++) {
-        size_t bytes =
-            (size_t)walk_place_elements(params, place) * dtype_bytes(dtype);
-        int count = place < WALK_LAYER ? 1 : depth;
+    for (int place = 0; place < TRACE_LAYER + kinds; place++) {
+        size_t bytes = (size_t)access_trace_place_elements(params, place) *
+                       dtype_bytes(dtype);
+        int count = place < TRACE_LAYER ? 1 : depth;
         for (int i = 0; i < count; i++, room++) {
             char *data = arena_take(arena, bytes);
             if (rooms != NULL)
@@ -93,7 +93,7 @@ enum err gather_create(const struct gather_place *place, int prefetch,
     };
     gather->depth = rooms_deep(params, prefetch);
     gather->kinds = gathered_kinds(params, place->owner);
-    gather->room_count = WALK_LAYER + gather->depth * gather->kinds;
+    gather->room_count = TRACE_LAYER + gather->depth * gather->kinds;
     gather->rooms = calloc((size_t)gather->room_count, sizeof gather->rooms[0]);
     if (gather->rooms == NULL)
         rc = err_set(ERR_MEMORY, "weights: out of memory");
@@ -123,10 +123,10 @@ void gather_destroy(struct gather *gather)
 static void rooms_for(const struct gather *gather, int block, int *first,
                       int *end)
 {
-    int place = walk_place(gather->at.params, block);
-    int depth = place < WALK_LAYER ? 1 : gather->depth;
-    *first =
-        place < WALK_LAYER ? place : WALK_LAYER + (place - WALK_LAYER) * depth;
+    int place = access_trace_place(gather->at.params, block);
+    int depth = place < TRACE_LAYER ? 1 : gather->depth;
+    *first = place < TRACE_LAYER ? place
+                                 : TRACE_LAYER + (place - TRACE_LAYER) * depth;
     *end = *first + depth;
 }
 
@@ -178,17 +178,17 @@ static enum err fetch(struct gather *gather, int block, struct room **out)
     return ERR_OK;
 }
 
-/* The blocks that the walk gathers next, as far as there are rooms and requests
- * for them. What arrives meanwhile is moved on. */
+/* The blocks that the trace gathers next, as far as there are rooms and
+ * requests for them. What arrives meanwhile is moved on. */
 static enum err fetch_ahead(struct gather *gather)
 {
-    const struct walk_call *call;
+    const struct trace_call *call;
     int left = gather->prefetch * gather->kinds;
     for (int i = 0; left > 0; i++) {
-        call = walk_look(gather->at.walk, i);
+        call = access_trace_look(gather->at.trace, i);
         if (call == NULL)
             break;
-        if (call->kind != WALK_GATHER ||
+        if (call->kind != TRACE_GATHER ||
             gather->at.owner->blocks[call->block].apart)
             continue;
         left--;

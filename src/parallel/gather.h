@@ -6,8 +6,8 @@
  * turn from forward to backward travel once. There are rooms for `prefetch` + 1
  * transformer blocks, and one for each of the ends, which a head that is not
  * tied shares with the embedding. The choice of rooms follows from the order of
- * calls (walk.h), never from what has arrived, so that all ranks start the same
- * exchanges in the same order. */
+ * calls (access_trace.h), never from what has arrived, so that all ranks start
+ * the same exchanges in the same order. */
 #ifndef TESSERA_PARALLEL_GATHER_H
 #define TESSERA_PARALLEL_GATHER_H
 
@@ -18,8 +18,8 @@
 #include "src/base/err.h"
 #include "src/comm/comm_tensors.h"
 #include "src/model/params.h"
+#include "src/parallel/access_trace.h"
 #include "src/parallel/owner.h"
-#include "src/parallel/walk.h"
 
 struct gather;
 
@@ -30,7 +30,7 @@ struct gather_place {
     const struct kernel_ctx *ctx;
     const struct params *params;
     const struct owner *owner;
-    const struct walk *walk;
+    const struct access_trace *trace;
 };
 
 /* Bytes of the rooms. */
@@ -43,7 +43,7 @@ enum err gather_create(const struct gather_place *place, int prefetch,
                        struct gather **out);
 void gather_destroy(struct gather *gather);
 
-/* The whole block, which is not apart, until its release; the walk has just
+/* The whole block, which is not apart, until its release; the trace has just
  * passed this call.
  * Collective. */
 enum err gather_block(struct gather *gather, int block, const void **weights);

@@ -155,9 +155,9 @@ static void leaf_layout(struct replica *replica, struct arena *arena)
     const struct replica_options *options = &replica->options;
     bool apart =
         !replica_by_block(options) && options->exact && options->leaves > 1;
-    for (int i = 0; i < WALK_PLACES; i++) {
-        int64_t elements = walk_place_elements(replica->params, i);
-        bool needed = apart && (i < WALK_LAYER || !options->adds_once);
+    for (int i = 0; i < TRACE_PLACES; i++) {
+        int64_t elements = access_trace_place_elements(replica->params, i);
+        bool needed = apart && (i < TRACE_LAYER || !options->adds_once);
         replica->leaf_block[i] =
             needed ? arena_take(arena, (size_t)elements * sizeof(float)) : NULL;
     }
@@ -221,8 +221,8 @@ static enum err make_blocks(struct replica *replica)
                                   .params = replica->params,
                                   .owner = replica->owner };
     if (replica_by_block(options))
-        TRY(walk_create(replica->params, &replica->walk));
-    place.walk = replica->walk;
+        TRY(access_trace_create(replica->params, &replica->trace));
+    place.trace = replica->trace;
     if (is_spread(replica))
         TRY(gather_create(&place, options->prefetch, options->dtype,
                           replica->weights, &replica->gather));
@@ -350,7 +350,7 @@ void replica_destroy(struct replica *replica)
     weights_destroy(replica->shared);
     scatter_destroy(replica->scatter);
     gather_destroy(replica->gather);
-    walk_destroy(replica->walk);
+    access_trace_destroy(replica->trace);
     owner_destroy(replica->owner);
     comm_tensors_destroy(replica->tensors);
     if (replica->kernels != NULL) {

@@ -34,7 +34,7 @@ static float *leaf_block(const struct replica *replica, int block)
     if (leaf % replica->options.leaves == 0 || (last && replica->once[1]) ||
         (block == 0 && replica->once[0]))
         return NULL;
-    return replica->leaf_block[walk_place(replica->params, block)];
+    return replica->leaf_block[access_trace_place(replica->params, block)];
 }
 
 static bool whole_once(void *arg, int block)
@@ -139,7 +139,7 @@ static bool is_gathered(const struct replica *replica, int block)
 static enum err block_gather(void *arg, int block, const void **weights)
 {
     struct replica *replica = arg;
-    walk_step(replica->walk, WALK_GATHER, block);
+    access_trace_step(replica->trace, TRACE_GATHER, block);
     if (!is_gathered(replica, block))
         return whole_gather(arg, block, weights);
     return noted(replica, gather_block(replica->gather, block, weights));
@@ -148,7 +148,7 @@ static enum err block_gather(void *arg, int block, const void **weights)
 static enum err block_release(void *arg, int block)
 {
     struct replica *replica = arg;
-    walk_step(replica->walk, WALK_RELEASE, block);
+    access_trace_step(replica->trace, TRACE_RELEASE, block);
     if (is_gathered(replica, block))
         gather_release(replica->gather, block);
     return ERR_OK;
@@ -157,14 +157,14 @@ static enum err block_release(void *arg, int block)
 static enum err block_gradient(void *arg, int block, float **gradient)
 {
     struct replica *replica = arg;
-    walk_step(replica->walk, WALK_GRADIENT, block);
+    access_trace_step(replica->trace, TRACE_GRADIENT, block);
     return noted(replica, scatter_gradient(replica->scatter, block, gradient));
 }
 
 static enum err block_done(void *arg, int block)
 {
     struct replica *replica = arg;
-    walk_step(replica->walk, WALK_DONE, block);
+    access_trace_step(replica->trace, TRACE_DONE, block);
     return noted(replica, scatter_done(replica->scatter, block));
 }
 
@@ -206,23 +206,24 @@ struct param_access replica_access_table(struct replica *replica)
                                   .pace = pace };
 }
 
-enum err replica_walk_on(struct replica *replica)
+enum err replica_finish_trace(struct replica *replica)
 {
-    const struct walk_call *call;
+    const struct trace_call *call;
     const void *weights;
     float *gradient;
-    while (!replica->broken && (call = walk_look(replica->walk, 0)) != NULL) {
+    while (!replica->broken &&
+           (call = access_trace_look(replica->trace, 0)) != NULL) {
         switch (call->kind) {
-        case WALK_GATHER:
+        case TRACE_GATHER:
             TRY(block_gather(replica, call->block, &weights));
             break;
-        case WALK_RELEASE:
+        case TRACE_RELEASE:
             TRY(block_release(replica, call->block));
             break;
-        case WALK_GRADIENT:
+        case TRACE_GRADIENT:
             TRY(block_gradient(replica, call->block, &gradient));
             break;
-        case WALK_DONE:
+        case TRACE_DONE:
             TRY(block_done(replica, call->block));
             break;
         }

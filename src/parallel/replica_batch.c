@@ -75,7 +75,7 @@ enum err replica_begin_leaf(struct replica *replica, int microstep)
     memset(replica->once, 0, sizeof replica->once);
     if (replica->scatter != NULL) {
         scatter_microstep(replica->scatter, microstep);
-        walk_begin(replica->walk, true);
+        access_trace_begin(replica->trace, true);
         return ERR_OK;
     }
     if (replica_begins_slot(replica, microstep))
@@ -88,7 +88,7 @@ enum err replica_end_leaf(struct replica *replica)
 {
     int microstep = replica->microstep;
     if (replica->scatter != NULL) {
-        TRY(replica_walk_on(replica));
+        TRY(replica_finish_trace(replica));
         return replica->broken ? ERR_OK
                                : scatter_microstep_end(replica->scatter);
     }
@@ -115,13 +115,13 @@ enum err replica_finish_batch(struct replica *replica)
 
 void replica_begin_eval(struct replica *replica)
 {
-    if (replica->walk != NULL)
-        walk_begin(replica->walk, false);
+    if (replica->trace != NULL)
+        access_trace_begin(replica->trace, false);
 }
 
 enum err replica_end_eval(struct replica *replica)
 {
-    return replica->walk != NULL ? replica_walk_on(replica) : ERR_OK;
+    return replica->trace != NULL ? replica_finish_trace(replica) : ERR_OK;
 }
 
 /* The rank that computes a leaf; `rank` is where the search begins. */

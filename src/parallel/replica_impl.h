@@ -3,13 +3,13 @@
 #define TESSERA_PARALLEL_REPLICA_IMPL_H
 
 #include "src/base/arena.h"
+#include "src/parallel/access_trace.h"
 #include "src/parallel/gather.h"
 #include "src/parallel/group.h"
 #include "src/parallel/owner.h"
 #include "src/parallel/reduce.h"
 #include "src/parallel/replica.h"
 #include "src/parallel/scatter.h"
-#include "src/parallel/walk.h"
 #include "src/parallel/weights.h"
 
 struct replica {
@@ -39,16 +39,16 @@ struct replica {
     struct reduce *reduce;
     float *slot_gradient; /* lent by reduce */
     struct arena leaf_arena;
-    float *leaf_block[WALK_PLACES]; /* of a slot's leaves after the first; NULL:
-                                     * they add to the slot's gradient */
-    int64_t leaf_layouts;           /* how often they were laid out */
-    bool leaf_opened;               /* the embedding's, by the head */
-    int begun;    /* the block whose matrices products begin, or -1 */
+    /* of a slot's leaves after the first; NULL: they add to its gradient */
+    float *leaf_block[TRACE_PLACES];
+    int64_t leaf_layouts; /* how often they were laid out */
+    bool leaf_opened;     /* the embedding's, by the head */
+    int begun;            /* the block whose matrices products begin, or -1 */
     bool once[2]; /* the first, the last block: its leaf adds in place */
 
     /* zero2, zero3 */
     struct scatter *scatter;
-    struct walk *walk;
+    struct access_trace *trace;
     struct gather *gather; /* zero3; NULL: all weights are here, but for experts
                             * that are apart */
     struct group *group;   /* NULL: the rank computes alone */
@@ -82,6 +82,6 @@ enum err replica_list_items(struct replica *replica);
 /* The model's calls (replica_access.c); what is left of them without a model.
  */
 struct param_access replica_access_table(struct replica *replica);
-enum err replica_walk_on(struct replica *replica);
+enum err replica_finish_trace(struct replica *replica);
 
 #endif

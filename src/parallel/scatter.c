@@ -81,9 +81,9 @@ static int deepest(const struct scatter *scatter)
 float *scatter_buffer(const struct scatter *scatter, int block)
 {
     const struct params *params = scatter->params;
-    int place = walk_place(params, block);
-    bool odd = place >= WALK_LAYER && params_layer(params, block) % 2 == 1;
-    return scatter->buffer[odd ? WALK_PLACES + place - WALK_LAYER : place];
+    int place = access_trace_place(params, block);
+    bool odd = place >= TRACE_LAYER && params_layer(params, block) % 2 == 1;
+    return scatter->buffer[odd ? TRACE_PLACES + place - TRACE_LAYER : place];
 }
 
 /* What is received of a layer's block fits into one round, where a rank has
@@ -106,10 +106,10 @@ static void scatter_layout(struct scatter *scatter, struct arena *arena,
     int last = params->block_count - 1;
     scatter->span = span_of(scatter);
     for (int i = 0; i < BUFFERS; i++) {
-        int place = i < WALK_PLACES ? i : i - WALK_PLACES + WALK_LAYER;
-        int64_t elements =
-            walk_place_elements(params, place) * scatter->options.own_leaves;
-        if (i >= WALK_PLACES && params_layer(params, last) < 2)
+        int place = i < TRACE_PLACES ? i : i - TRACE_PLACES + TRACE_LAYER;
+        int64_t elements = access_trace_place_elements(params, place) *
+                           scatter->options.own_leaves;
+        if (i >= TRACE_PLACES && params_layer(params, last) < 2)
             elements = 0;
         scatter->buffer[i] =
             arena_take(arena, (size_t)elements * sizeof(float));

@@ -3,12 +3,12 @@
 #define TESSERA_PARALLEL_SCATTER_IMPL_H
 
 #include "src/base/arena.h"
+#include "src/parallel/access_trace.h"
 #include "src/parallel/scatter.h"
 #include "src/parallel/tree.h"
-#include "src/parallel/walk.h"
 
 #define NO_BLOCK (-1)
-#define BUFFERS (2 * WALK_PLACES - WALK_LAYER) /* two of a layer's blocks */
+#define BUFFERS (2 * TRACE_PLACES - TRACE_LAYER) /* two of a layer's blocks */
 #define BF16_BYTES 2
 #define REQUESTS 8 /* all-to-alls of a round in flight */
 
