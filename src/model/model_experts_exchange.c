@@ -52,7 +52,7 @@ static int64_t *served_offsets(const struct pass *pass, int64_t *all, int place)
 }
 
 /* The rows of a visit: in visit 0 this rank's own rows for its own experts,
- * afterwards those of the served place, in its rooms. */
+ * afterwards those of the served place, in its buffers. */
 static struct expert_rows visit_rows(const struct pass *pass, int visit)
 {
     const struct model *model = pass->model;
@@ -77,11 +77,11 @@ static struct expert_rows visit_rows(const struct pass *pass, int visit)
         rows.dweights = travel->dweights + first;
         assert(rows.count == first_row(pass, place + 1) - first);
     } else {
-        int room = (visit - 1) % TRAVEL_ROOMS;
-        rows.x = travel->in_x[(visit - 1) % (TRAVEL_ROOMS + 1)];
-        rows.dy = travel->in_dy[room];
-        rows.weights = travel->in_weights[room];
-        rows.dweights = travel->out_dweights[room];
+        int buffer = (visit - 1) % TRAVEL_BUFFERS;
+        rows.x = travel->in_x[(visit - 1) % (TRAVEL_BUFFERS + 1)];
+        rows.dy = travel->in_dy[buffer];
+        rows.weights = travel->in_weights[buffer];
+        rows.dweights = travel->out_dweights[buffer];
     }
     return rows;
 }
@@ -196,15 +196,15 @@ static enum err start_rows(struct pass *pass, int visit, bool backward)
     int64_t first = first_row(pass, to);
     int64_t count = first_row(pass, to + 1) - first;
     struct expert_rows in = visit_rows(pass, visit);
-    int room = (visit - 1) % TRAVEL_ROOMS;
+    int buffer = (visit - 1) % TRAVEL_BUFFERS;
     TRY(start(pass, SLOT_X, bytes, to, at(pass->model, ws->rows, first * d),
               count, in.place, in.x, in.count));
     if (!backward)
         return ERR_OK;
     TRY(start(pass, SLOT_DY, bytes, to, at(pass->model, travel->dy, first * d),
-              count, in.place, travel->in_dy[room], in.count));
+              count, in.place, travel->in_dy[buffer], in.count));
     TRY(start(pass, SLOT_WEIGHTS, sizeof(float), to, travel->weights + first,
-              count, in.place, travel->in_weights[room], in.count));
+              count, in.place, travel->in_weights[buffer], in.count));
     return ERR_OK;
 }
 
@@ -257,7 +257,7 @@ static enum err serve(struct pass *pass, int visit, bool backward)
 }
 
 /* Results of the last visit but one have left before those of the next are
- * there, so the room of their tokens is free for the one after. */
+ * there, so the buffer of their tokens is free for the one after. */
 static enum err exchange(struct pass *pass, bool backward)
 {
     int visits = group_of(pass)->size;

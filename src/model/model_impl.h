@@ -64,20 +64,20 @@ struct layer {
 };
 
 /* What experts on other ranks need besides; nothing without a group. */
-#define TRAVEL_ROOMS 2
+#define TRAVEL_BUFFERS 2
 struct expert_travel {
     int64_t rows;      /* s, at most so many of a leaf come to one rank */
     int32_t *identity; /* [s] 0, 1, 2, ... */
     void *dy;          /* [n top_k, d] the results' gradient, sorted */
     float *weights;    /* [n top_k] sorted */
     float *dweights;   /* [n top_k] sorted */
-    /* rooms for what other ranks send, taken in turn; one more for tokens,
+    /* buffers for what other ranks send, taken in turn; one more for tokens,
      * because their results leave from there */
-    void *in_x[TRAVEL_ROOMS + 1];      /* [s, d] */
-    void *in_dy[TRAVEL_ROOMS];         /* [s, d] */
-    float *in_weights[TRAVEL_ROOMS];   /* [s] */
-    float *out_dweights[TRAVEL_ROOMS]; /* [s] */
-    void *offsets_read;                /* event: the host has them */
+    void *in_x[TRAVEL_BUFFERS + 1];      /* [s, d] */
+    void *in_dy[TRAVEL_BUFFERS];         /* [s, d] */
+    float *in_weights[TRAVEL_BUFFERS];   /* [s] */
+    float *out_dweights[TRAVEL_BUFFERS]; /* [s] */
+    void *offsets_read;                  /* event: the host has them */
 };
 
 /* Linear layers of a block; products of those before LINEARS_FP8 may be in 8

@@ -215,9 +215,9 @@ static void layout_travel(struct model *model, struct arena *arena)
     travel->dy = take_elements(model, arena, max_choices(model) * d);
     travel->weights = take(arena, max_choices(model));
     travel->dweights = take(arena, max_choices(model));
-    for (int i = 0; i < TRAVEL_ROOMS + 1 && i < others; i++)
+    for (int i = 0; i < TRAVEL_BUFFERS + 1 && i < others; i++)
         travel->in_x[i] = take_elements(model, arena, rows * d);
-    for (int i = 0; i < TRAVEL_ROOMS && i < others; i++) {
+    for (int i = 0; i < TRAVEL_BUFFERS && i < others; i++) {
         travel->in_dy[i] = take_elements(model, arena, rows * d);
         travel->in_weights[i] = take(arena, rows);
         travel->out_dweights[i] = take(arena, rows);

@@ -13,7 +13,7 @@
  * and gradients travel meanwhile. */
 #define IN_FLIGHT_MAX 32
 
-struct room {
+struct buffer {
     char *data;
     int block; /* whose weights it has, or is getting */
     int users;
@@ -28,14 +28,14 @@ struct gather {
     const char *shard;
     struct arena arena;
     /* two of the ends, then for each kind of a layer's blocks `depth` */
-    struct room *rooms;
-    int room_count, depth, kinds;
+    struct buffer *buffers;
+    int buffer_count, depth, kinds;
     int in_flight;
     int64_t clock;
 };
 
-/* Rooms of each kind of a layer's blocks. */
-static int rooms_deep(const struct params *params, int prefetch)
+/* Buffers of each kind of a layer's blocks. */
+static int buffer_depth(const struct params *params, int prefetch)
 {
     int layers = params_layer(params, params->block_count - 1);
     return prefetch + 1 < layers ? prefetch + 1 : layers;
@@ -53,20 +53,21 @@ static int gathered_kinds(const struct params *params,
     return kinds;
 }
 
-/* Lays the rooms out in the arena; with rooms NULL it only counts them. */
+/* Lays the buffers out in the arena; with buffers NULL it only counts them. */
 static void gather_layout(const struct params *params, int depth, int kinds,
-                          enum dtype dtype, struct room *rooms,
+                          enum dtype dtype, struct buffer *buffers,
                           struct arena *arena)
 {
-    int room = 0;
+    int buffer = 0;
     for (int place = 0; place < TRACE_LAYER + kinds; place++) {
         size_t bytes = (size_t)access_trace_place_elements(params, place) *
                        dtype_bytes(dtype);
         int count = place < TRACE_LAYER ? 1 : depth;
-        for (int i = 0; i < count; i++, room++) {
+        for (int i = 0; i < count; i++, buffer++) {
             char *data = arena_take(arena, bytes);
-            if (rooms != NULL)
-                rooms[room] = (struct room){ .data = data, .block = NO_BLOCK };
+            if (buffers != NULL)
+                buffers[buffer] =
+                    (struct buffer){ .data = data, .block = NO_BLOCK };
         }
     }
 }
@@ -75,7 +76,7 @@ size_t gather_plan(const struct params *params, const struct owner *owner,
                    int prefetch, enum dtype dtype)
 {
     struct arena plan = { 0 };
-    gather_layout(params, rooms_deep(params, prefetch),
+    gather_layout(params, buffer_depth(params, prefetch),
                   gathered_kinds(params, owner), dtype, NULL, &plan);
     return plan.used;
 }
@@ -91,11 +92,12 @@ enum err gather_create(const struct gather_place *place, int prefetch,
     *gather = (struct gather){
         .at = *place, .prefetch = prefetch, .dtype = dtype, .shard = shard
     };
-    gather->depth = rooms_deep(params, prefetch);
+    gather->depth = buffer_depth(params, prefetch);
     gather->kinds = gathered_kinds(params, place->owner);
-    gather->room_count = TRACE_LAYER + gather->depth * gather->kinds;
-    gather->rooms = calloc((size_t)gather->room_count, sizeof gather->rooms[0]);
-    if (gather->rooms == NULL)
+    gather->buffer_count = TRACE_LAYER + gather->depth * gather->kinds;
+    gather->buffers =
+        calloc((size_t)gather->buffer_count, sizeof gather->buffers[0]);
+    if (gather->buffers == NULL)
         rc = err_set(ERR_MEMORY, "weights: out of memory");
     else
         rc = place->memory->tensors_create(
@@ -104,7 +106,7 @@ enum err gather_create(const struct gather_place *place, int prefetch,
         gather_destroy(gather);
         return rc;
     }
-    gather_layout(params, gather->depth, gather->kinds, dtype, gather->rooms,
+    gather_layout(params, gather->depth, gather->kinds, dtype, gather->buffers,
                   &gather->arena);
     *out = gather;
     return ERR_OK;
@@ -115,13 +117,13 @@ void gather_destroy(struct gather *gather)
     if (gather == NULL)
         return;
     gather->at.memory->tensors_destroy(&gather->arena);
-    free(gather->rooms);
+    free(gather->buffers);
     free(gather);
 }
 
-/* The rooms that a block may be in are [*first, *end). */
-static void rooms_for(const struct gather *gather, int block, int *first,
-                      int *end)
+/* The buffers that a block may be in are [*first, *end). */
+static void buffers_for(const struct gather *gather, int block, int *first,
+                        int *end)
 {
     int place = access_trace_place(gather->at.params, block);
     int depth = place < TRACE_LAYER ? 1 : gather->depth;
@@ -130,13 +132,13 @@ static void rooms_for(const struct gather *gather, int block, int *first,
     *end = *first + depth;
 }
 
-static struct room *find_room(struct gather *gather, int block)
+static struct buffer *find_buffer(struct gather *gather, int block)
 {
     int first, end;
-    rooms_for(gather, block, &first, &end);
+    buffers_for(gather, block, &first, &end);
     for (int i = first; i < end; i++)
-        if (gather->rooms[i].block == block)
-            return &gather->rooms[i];
+        if (gather->buffers[i].block == block)
+            return &gather->buffers[i];
     return NULL;
 }
 
@@ -151,34 +153,34 @@ static enum err copy_own(const struct gather *gather, int block, char *data)
         data + (size_t)(b->shard_begin - b->offset) * item);
 }
 
-/* Start to gather into the free room that was of use longest ago; NULL: all are
- * in use. */
-static enum err fetch(struct gather *gather, int block, struct room **out)
+/* Start to gather into the free buffer that was of use longest ago; NULL: all
+ * are in use. */
+static enum err fetch(struct gather *gather, int block, struct buffer **out)
 {
-    struct room *room = NULL;
+    struct buffer *buffer = NULL;
     int first, end;
-    rooms_for(gather, block, &first, &end);
+    buffers_for(gather, block, &first, &end);
     for (int i = first; i < end; i++) {
-        struct room *other = &gather->rooms[i];
+        struct buffer *other = &gather->buffers[i];
         if (other->users == 0 && other->request == NULL &&
-            (room == NULL || other->wanted < room->wanted))
-            room = other;
+            (buffer == NULL || other->wanted < buffer->wanted))
+            buffer = other;
     }
-    *out = room;
-    if (room == NULL)
+    *out = buffer;
+    if (buffer == NULL)
         return ERR_OK;
-    room->block = NO_BLOCK;
-    TRY(copy_own(gather, block, room->data));
+    buffer->block = NO_BLOCK;
+    TRY(copy_own(gather, block, buffer->data));
     TRY(owner_start_gather(gather->at.owner, gather->at.tensors, block,
-                           OWNER_SHARD_GROUP, gather->dtype, room->data,
+                           OWNER_SHARD_GROUP, gather->dtype, buffer->data,
                            gather->at.owner->blocks[block].offset,
-                           &room->request));
-    room->block = block;
+                           &buffer->request));
+    buffer->block = block;
     gather->in_flight++;
     return ERR_OK;
 }
 
-/* The blocks that the trace gathers next, as far as there are rooms and
+/* The blocks that the trace gathers next, as far as there are buffers and
  * requests for them. What arrives meanwhile is moved on. */
 static enum err fetch_ahead(struct gather *gather)
 {
@@ -192,14 +194,14 @@ static enum err fetch_ahead(struct gather *gather)
             gather->at.owner->blocks[call->block].apart)
             continue;
         left--;
-        struct room *room = find_room(gather, call->block);
-        if (room == NULL && gather->in_flight < IN_FLIGHT_MAX)
-            TRY(fetch(gather, call->block, &room));
-        if (room == NULL)
+        struct buffer *buffer = find_buffer(gather, call->block);
+        if (buffer == NULL && gather->in_flight < IN_FLIGHT_MAX)
+            TRY(fetch(gather, call->block, &buffer));
+        if (buffer == NULL)
             break;
-        room->wanted = ++gather->clock;
-        if (room->request != NULL)
-            comm_tensors_test(room->request);
+        buffer->wanted = ++gather->clock;
+        if (buffer->request != NULL)
+            comm_tensors_test(buffer->request);
     }
     return ERR_OK;
 }
@@ -207,36 +209,37 @@ static enum err fetch_ahead(struct gather *gather)
 enum err gather_block(struct gather *gather, int block, const void **weights)
 {
     enum err rc = ERR_OK;
-    struct room *room = find_room(gather, block);
-    if (room == NULL)
-        TRY(fetch(gather, block, &room));
-    assert(room != NULL);
-    room->users++;
-    room->wanted = ++gather->clock;
+    struct buffer *buffer = find_buffer(gather, block);
+    if (buffer == NULL)
+        TRY(fetch(gather, block, &buffer));
+    assert(buffer != NULL);
+    buffer->users++;
+    buffer->wanted = ++gather->clock;
     TRY(fetch_ahead(gather));
-    if (room->request != NULL) {
-        struct comm_tensors_request *request = room->request;
-        room->request = NULL;
+    if (buffer->request != NULL) {
+        struct comm_tensors_request *request = buffer->request;
+        buffer->request = NULL;
         gather->in_flight--;
         rc = comm_tensors_wait(request, 0.0);
         if (rc != ERR_OK)
-            room->block = NO_BLOCK;
+            buffer->block = NO_BLOCK;
     }
-    *weights = room->data;
+    *weights = buffer->data;
     return rc;
 }
 
 void gather_release(struct gather *gather, int block)
 {
-    struct room *room = find_room(gather, block);
-    assert(room != NULL && room->users > 0);
-    room->users--;
+    struct buffer *buffer = find_buffer(gather, block);
+    assert(buffer != NULL && buffer->users > 0);
+    buffer->users--;
 }
 
 void gather_forget(struct gather *gather)
 {
-    for (int i = 0; i < gather->room_count; i++) {
-        assert(gather->rooms[i].users == 0 && gather->rooms[i].request == NULL);
-        gather->rooms[i].block = NO_BLOCK;
+    for (int i = 0; i < gather->buffer_count; i++) {
+        assert(gather->buffers[i].users == 0 &&
+               gather->buffers[i].request == NULL);
+        gather->buffers[i].block = NO_BLOCK;
     }
 }

@@ -1,13 +1,13 @@
 /* Weights that are resident in shards only: whole blocks for a short time.
  *
- * A block is gathered from the ranks of the shard group into a room, ahead of
- * its use as far as there are rooms, and gives the room up when another block
- * needs it; until then gathering it again costs nothing. So the blocks at the
- * turn from forward to backward travel once. There are rooms for `prefetch` + 1
- * transformer blocks, and one for each of the ends, which a head that is not
- * tied shares with the embedding. The choice of rooms follows from the order of
- * calls (access_trace.h), never from what has arrived, so that all ranks start
- * the same exchanges in the same order. */
+ * A block is gathered from the ranks of the shard group into a buffer, ahead of
+ * its use as far as there are buffers, and gives the buffer up when another
+ * block needs it; until then gathering it again costs nothing. So the blocks at
+ * the turn from forward to backward travel once. There are buffers for
+ * `prefetch` + 1 transformer blocks, and one for each of the ends, which a head
+ * that is not tied shares with the embedding. The choice of buffers follows
+ * from the order of calls (access_trace.h), never from what has arrived, so
+ * that all ranks start the same exchanges in the same order. */
 #ifndef TESSERA_PARALLEL_GATHER_H
 #define TESSERA_PARALLEL_GATHER_H
 
@@ -33,7 +33,7 @@ struct gather_place {
     const struct access_trace *trace;
 };
 
-/* Bytes of the rooms. */
+/* Bytes of the buffers. */
 size_t gather_plan(const struct params *params, const struct owner *owner,
                    int prefetch, enum dtype dtype);
 

@@ -115,7 +115,7 @@ enum err replica_set_leaves(struct replica *replica, int leaves);
 
 /* Bytes of a replica, by kind, on the rank that needs most. */
 struct replica_bytes {
-    size_t weights;      /* at rest, and rooms for whole blocks */
+    size_t weights;      /* at rest, and buffers for whole blocks */
     size_t shared;       /* of them, with the ranks of a node, on a host */
     size_t master;       /* of bf16 weights: of the own part, in fp32 */
     size_t moments;      /* of the own part */
