@@ -108,7 +108,7 @@ static void pass_streams(struct pass *pass)
 static enum err upload_identity(struct model *model)
 {
     enum err rc = ERR_OK;
-    int64_t rows = model->ws.travel.rows;
+    int64_t rows = model->ws.dispatch.rows;
     size_t bytes = (size_t)rows * sizeof(int32_t);
     int32_t *numbers = malloc(bytes);
     if (numbers == NULL)
@@ -116,7 +116,7 @@ static enum err upload_identity(struct model *model)
     for (int64_t i = 0; i < rows; i++)
         numbers[i] = (int32_t)i;
     rc = model->kernels->memory->upload(model->ctx.stream, bytes, numbers,
-                                        model->ws.travel.identity);
+                                        model->ws.dispatch.identity);
     if (rc == ERR_OK)
         rc = model->kernels->memory->wait(model->ctx.stream);
     free(numbers);
@@ -164,7 +164,7 @@ static enum err model_constants(struct model *model)
 {
     for (int i = 0; i < model->options.own_chunks; i++)
         pass_streams(&model->passes[i]);
-    if (model->ws.travel.rows > 0)
+    if (model->ws.dispatch.rows > 0)
         TRY(upload_identity(model));
     if (model->rope != NULL || model->slopes != NULL)
         TRY(upload_positions(model));

@@ -1,9 +1,9 @@
-/* Rows on their way to the ranks that have their experts, and back. Every rank
- * of the group serves all of them, one after the other: in visit v the place
- * that is v further, the first time itself. A visit's rows come while the one
- * before is computed, its results leave while the next one is. So memory is
- * that of two or three leaves' rows, however many ranks send all they have to
- * one.
+/* The experts' all-to-all: dispatch sends rows to the ranks that have their
+ * experts, combine brings the results back. Every rank of the group serves all
+ * of them, one after the other: in round v the place that is v further, the
+ * first time itself. A round's rows come while the one before is computed, its
+ * results leave while the next one is. So memory is that of two or three
+ * leaves' rows, however many ranks send all they have to one.
  *
  * Rows are sorted by expert, so those for one rank are neighbours: they are
  * sent from where they lie, and what comes back takes their place. */
@@ -23,19 +23,19 @@ static int own_experts(const struct pass *pass)
     return (int)pass->model->config.experts / group_of(pass)->size;
 }
 
-/* Whom this rank serves in a visit, and who serves it. */
-static int served_place(const struct pass *pass, int visit)
+/* Whom this rank serves in a round, and who serves it. */
+static int served_place(const struct pass *pass, int round)
 {
     const struct group_access *group = group_of(pass);
-    assert(visit >= 0 && visit < group->size);
-    return (group->rank + visit) % group->size;
+    assert(round >= 0 && round < group->size);
+    return (group->rank + round) % group->size;
 }
 
-static int serving_place(const struct pass *pass, int visit)
+static int serving_place(const struct pass *pass, int round)
 {
     const struct group_access *group = group_of(pass);
-    assert(visit >= 0 && visit < group->size);
-    return (group->rank - visit + group->size) % group->size;
+    assert(round >= 0 && round < group->size);
+    return (group->rank - round + group->size) % group->size;
 }
 
 /* The first of this rank's sorted rows that go to a place. */
@@ -51,43 +51,42 @@ static int64_t *served_offsets(const struct pass *pass, int64_t *all, int place)
     return all + place * (own_experts(pass) + 1);
 }
 
-/* The rows of a visit: in visit 0 this rank's own rows for its own experts,
+/* The rows of a round: in round 0 this rank's own rows for its own experts,
  * afterwards those of the served place, in its buffers. */
-static struct expert_rows visit_rows(const struct pass *pass, int visit)
+static struct expert_rows round_rows(const struct pass *pass, int round)
 {
     const struct model *model = pass->model;
     const struct workspace *ws = &model->ws;
-    const struct expert_travel *travel = &ws->travel;
+    const struct expert_dispatch *dispatch = &ws->dispatch;
     const struct routing *routing = &pass->layer->routing;
-    int place = served_place(pass, visit);
+    int place = served_place(pass, round);
     int experts = own_experts(pass);
     struct expert_rows rows = {
         .count = served_offsets(pass, routing->host_served, place)[experts],
         .experts = experts,
         .offsets = served_offsets(pass, routing->served, place),
-        .source = travel->identity,
+        .source = dispatch->identity,
         .place = place,
     };
-    if (visit == 0) {
+    if (round == 0) {
         int64_t first = first_row(pass, place);
         int64_t element = first * model->config.d_model;
         rows.x = at(model, ws->rows, element);
-        rows.dy = at(model, travel->dy, element);
-        rows.weights = travel->weights + first;
-        rows.dweights = travel->dweights + first;
+        rows.dy = at(model, dispatch->dy, element);
+        rows.weights = dispatch->weights + first;
+        rows.dweights = dispatch->dweights + first;
         assert(rows.count == first_row(pass, place + 1) - first);
     } else {
-        int buffer = (visit - 1) % TRAVEL_BUFFERS;
-        rows.x = travel->in_x[(visit - 1) % (TRAVEL_BUFFERS + 1)];
-        rows.dy = travel->in_dy[buffer];
-        rows.weights = travel->in_weights[buffer];
-        rows.dweights = travel->out_dweights[buffer];
+        int buffer = (round - 1) % DISPATCH_BUFFERS;
+        rows.x = dispatch->in_x[(round - 1) % (DISPATCH_BUFFERS + 1)];
+        rows.dy = dispatch->in_dy[buffer];
+        rows.weights = dispatch->in_weights[buffer];
+        rows.dweights = dispatch->out_dweights[buffer];
     }
     return rows;
 }
 
-/* --- what travels
- * ------------------------------------------------------------ */
+/* --- dispatch and combine --- */
 
 /* Starts an exchange of rows of so many bytes with two ranks of the group. */
 static enum err start(const struct pass *pass, int slot, size_t bytes, int to,
@@ -126,18 +125,18 @@ static enum err exchange_offsets(struct pass *pass)
     TRY(model->kernels->memory->copy(
         model->ctx.stream, bytes, own + group->rank * experts,
         served_offsets(pass, routing->served, group->rank)));
-    for (int v = 1; v < group->size; v++) {
-        int to = serving_place(pass, v);
-        int from = served_place(pass, v);
-        if (v > GROUP_SLOTS)
-            TRY(finish(pass, v % GROUP_SLOTS));
-        TRY(group->start(group->arg, v % GROUP_SLOTS, to, own + to * experts,
-                         bytes, from,
+    for (int round = 1; round < group->size; round++) {
+        int to = serving_place(pass, round);
+        int from = served_place(pass, round);
+        if (round > GROUP_SLOTS)
+            TRY(finish(pass, round % GROUP_SLOTS));
+        TRY(group->start(group->arg, round % GROUP_SLOTS, to,
+                         own + to * experts, bytes, from,
                          served_offsets(pass, routing->served, from), bytes));
     }
-    for (int v = group->size > GROUP_SLOTS ? group->size - GROUP_SLOTS : 1;
-         v < group->size; v++)
-        TRY(finish(pass, v % GROUP_SLOTS));
+    for (int round = group->size > GROUP_SLOTS ? group->size - GROUP_SLOTS : 1;
+         round < group->size; round++)
+        TRY(finish(pass, round % GROUP_SLOTS));
     return ERR_OK;
 }
 
@@ -156,8 +155,8 @@ static enum err read_offsets(struct pass *pass)
     TRY(memory->download(stream, own, routing->offsets, routing->host_offsets));
     TRY(memory->download(stream, served, routing->served,
                          routing->host_served));
-    TRY(memory->event_record(model->ws.travel.offsets_read, stream));
-    return model_reach(model, pass->access, model->ws.travel.offsets_read);
+    TRY(memory->event_record(model->ws.dispatch.offsets_read, stream));
+    return model_reach(model, pass->access, model->ws.dispatch.offsets_read);
 }
 
 /* Which of the rows that each place sends here are whose. */
@@ -175,7 +174,7 @@ static enum err find_served(struct pass *pass)
             assert(offsets[e] <= offsets[e + 1]);
         for (int e = experts; e >= 0; e--)
             offsets[e] -= offsets[0];
-        assert(offsets[experts] <= model->ws.travel.rows);
+        assert(offsets[experts] <= model->ws.dispatch.rows);
     }
     if (memory->device)
         TRY(memory->upload(model->ctx.stream,
@@ -185,30 +184,32 @@ static enum err find_served(struct pass *pass)
     return ERR_OK;
 }
 
-/* To those who serve this rank in a visit, from the one that it serves. */
-static enum err start_rows(struct pass *pass, int visit, bool backward)
+/* Rows go to those who serve this rank in a round, and come from the one that
+ * it serves. */
+static enum err start_dispatch(struct pass *pass, int round, bool backward)
 {
     const struct workspace *ws = &pass->model->ws;
-    const struct expert_travel *travel = &ws->travel;
+    const struct expert_dispatch *dispatch = &ws->dispatch;
     int64_t d = pass->model->config.d_model;
     size_t bytes = row_bytes(pass);
-    int to = serving_place(pass, visit);
+    int to = serving_place(pass, round);
     int64_t first = first_row(pass, to);
     int64_t count = first_row(pass, to + 1) - first;
-    struct expert_rows in = visit_rows(pass, visit);
-    int buffer = (visit - 1) % TRAVEL_BUFFERS;
+    struct expert_rows in = round_rows(pass, round);
+    int buffer = (round - 1) % DISPATCH_BUFFERS;
     TRY(start(pass, SLOT_X, bytes, to, at(pass->model, ws->rows, first * d),
               count, in.place, in.x, in.count));
     if (!backward)
         return ERR_OK;
-    TRY(start(pass, SLOT_DY, bytes, to, at(pass->model, travel->dy, first * d),
-              count, in.place, travel->in_dy[buffer], in.count));
-    TRY(start(pass, SLOT_WEIGHTS, sizeof(float), to, travel->weights + first,
-              count, in.place, travel->in_weights[buffer], in.count));
+    TRY(start(pass, SLOT_DY, bytes, to,
+              at(pass->model, dispatch->dy, first * d), count, in.place,
+              dispatch->in_dy[buffer], in.count));
+    TRY(start(pass, SLOT_WEIGHTS, sizeof(float), to, dispatch->weights + first,
+              count, in.place, dispatch->in_weights[buffer], in.count));
     return ERR_OK;
 }
 
-static enum err wait_rows(struct pass *pass, bool backward)
+static enum err wait_dispatch(struct pass *pass, bool backward)
 {
     TRY(finish(pass, SLOT_X));
     if (!backward)
@@ -218,24 +219,24 @@ static enum err wait_rows(struct pass *pass, bool backward)
     return ERR_OK;
 }
 
-/* Starts the way back: results go to the rank whose rows they are. */
-static enum err start_results(struct pass *pass, int visit, bool backward)
+/* Results go to the rank whose rows they are. */
+static enum err start_combine(struct pass *pass, int round, bool backward)
 {
     const struct workspace *ws = &pass->model->ws;
     int64_t d = pass->model->config.d_model;
-    int from = serving_place(pass, visit);
+    int from = serving_place(pass, round);
     int64_t first = first_row(pass, from);
     int64_t count = first_row(pass, from + 1) - first;
-    struct expert_rows out = visit_rows(pass, visit);
+    struct expert_rows out = round_rows(pass, round);
     TRY(start(pass, SLOT_RESULTS, row_bytes(pass), out.place, out.x, out.count,
               from, at(pass->model, ws->rows, first * d), count));
     if (backward)
         TRY(start(pass, SLOT_DWEIGHTS, sizeof(float), out.place, out.dweights,
-                  out.count, from, ws->travel.dweights + first, count));
+                  out.count, from, ws->dispatch.dweights + first, count));
     return ERR_OK;
 }
 
-static enum err wait_results(struct pass *pass, bool backward)
+static enum err wait_combine(struct pass *pass, bool backward)
 {
     TRY(finish(pass, SLOT_RESULTS));
     if (backward)
@@ -243,12 +244,11 @@ static enum err wait_results(struct pass *pass, bool backward)
     return ERR_OK;
 }
 
-/* --- the visits
- * ---------------------------------------------------------------- */
+/* --- the rounds --- */
 
-static enum err serve(struct pass *pass, int visit, bool backward)
+static enum err serve(struct pass *pass, int round, bool backward)
 {
-    struct expert_rows rows = visit_rows(pass, visit);
+    struct expert_rows rows = round_rows(pass, round);
     if (!backward)
         return model_experts_forward(pass, &rows);
     TRY(model_experts_hidden(pass, &rows));
@@ -256,36 +256,37 @@ static enum err serve(struct pass *pass, int visit, bool backward)
     return model_experts_hidden_backward(pass, &rows);
 }
 
-/* Results of the last visit but one have left before those of the next are
+/* Results of the last round but one have left before those of the next are
  * there, so the buffer of their tokens is free for the one after. */
 static enum err exchange(struct pass *pass, bool backward)
 {
-    int visits = group_of(pass)->size;
-    for (int v = 0; v < visits; v++) {
-        if (v > 0)
-            TRY(wait_rows(pass, backward));
-        if (v + 1 < visits)
-            TRY(start_rows(pass, v + 1, backward));
-        TRY(serve(pass, v, backward));
-        if (v > 1)
-            TRY(wait_results(pass, backward));
-        if (v > 0)
-            TRY(start_results(pass, v, backward));
+    int rounds = group_of(pass)->size;
+    for (int round = 0; round < rounds; round++) {
+        if (round > 0)
+            TRY(wait_dispatch(pass, backward));
+        if (round + 1 < rounds)
+            TRY(start_dispatch(pass, round + 1, backward));
+        TRY(serve(pass, round, backward));
+        if (round > 1)
+            TRY(wait_combine(pass, backward));
+        if (round > 0)
+            TRY(start_combine(pass, round, backward));
     }
-    return wait_results(pass, backward);
+    return wait_combine(pass, backward);
 }
 
 enum err model_experts_exchange_create(struct model *model)
 {
     if (model_expert_degree(model) == 1)
         return ERR_OK;
-    return model->kernels->memory->event_create(&model->ws.travel.offsets_read);
+    return model->kernels->memory->event_create(
+        &model->ws.dispatch.offsets_read);
 }
 
 void model_experts_exchange_destroy(struct model *model)
 {
-    if (model->ws.travel.offsets_read != NULL)
-        model->kernels->memory->event_destroy(model->ws.travel.offsets_read);
+    if (model->ws.dispatch.offsets_read != NULL)
+        model->kernels->memory->event_destroy(model->ws.dispatch.offsets_read);
 }
 
 enum err model_experts_exchange_forward(struct pass *pass)

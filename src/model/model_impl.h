@@ -64,8 +64,8 @@ struct layer {
 };
 
 /* What experts on other ranks need besides; nothing without a group. */
-#define TRAVEL_BUFFERS 2
-struct expert_travel {
+#define DISPATCH_BUFFERS 2
+struct expert_dispatch {
     int64_t rows;      /* s, at most so many of a leaf come to one rank */
     int32_t *identity; /* [s] 0, 1, 2, ... */
     void *dy;          /* [n top_k, d] the results' gradient, sorted */
@@ -73,11 +73,11 @@ struct expert_travel {
     float *dweights;   /* [n top_k] sorted */
     /* buffers for what other ranks send, taken in turn; one more for tokens,
      * because their results leave from there */
-    void *in_x[TRAVEL_BUFFERS + 1];      /* [s, d] */
-    void *in_dy[TRAVEL_BUFFERS];         /* [s, d] */
-    float *in_weights[TRAVEL_BUFFERS];   /* [s] */
-    float *out_dweights[TRAVEL_BUFFERS]; /* [s] */
-    void *offsets_read;                  /* event: the host has them */
+    void *in_x[DISPATCH_BUFFERS + 1];      /* [s, d] */
+    void *in_dy[DISPATCH_BUFFERS];         /* [s, d] */
+    float *in_weights[DISPATCH_BUFFERS];   /* [s] */
+    float *out_dweights[DISPATCH_BUFFERS]; /* [s] */
+    void *offsets_read;                    /* event: the host has them */
 };
 
 /* Linear layers of a block; products of those before LINEARS_FP8 may be in 8
@@ -126,7 +126,7 @@ struct workspace {
     int64_t *expert_counts; /* [n_layers, experts] of all own chunks */
     int64_t *host_expert_counts; /* the same for the host; on CPU the same
                                     memory */
-    struct expert_travel travel;
+    struct expert_dispatch dispatch;
 };
 
 /* Rows of the embeddings' gradient that are set aside (model_aside.c); NULL
@@ -388,8 +388,8 @@ enum err model_experts_hidden_backward(struct pass *pass,
                                        const struct expert_rows *rows);
 
 /* The same in a group, collectively. Forward turns the sorted tokens in ws.rows
- * into their results; backward, given travel.dy and travel.weights besides,
- * into their gradient, and fills travel.dweights. */
+ * into their results; backward, given dispatch.dy and dispatch.weights besides,
+ * into their gradient, and fills dispatch.dweights. */
 enum err model_experts_exchange_create(struct model *model);
 void model_experts_exchange_destroy(struct model *model);
 enum err model_experts_exchange_forward(struct pass *pass);

@@ -202,25 +202,25 @@ static void layout_live(struct pass *pass, struct arena *arena)
     }
 }
 
-static void layout_travel(struct model *model, struct arena *arena)
+static void layout_dispatch(struct model *model, struct arena *arena)
 {
-    struct expert_travel *travel = &model->ws.travel;
+    struct expert_dispatch *dispatch = &model->ws.dispatch;
     int others = model_expert_degree(model) - 1;
     int64_t d = model->config.d_model;
     int64_t rows = hidden_rows(model, max_rows(model));
     if (others == 0)
         return;
-    travel->rows = rows;
-    travel->identity = arena_take(arena, (size_t)rows * sizeof(int32_t));
-    travel->dy = take_elements(model, arena, max_choices(model) * d);
-    travel->weights = take(arena, max_choices(model));
-    travel->dweights = take(arena, max_choices(model));
-    for (int i = 0; i < TRAVEL_BUFFERS + 1 && i < others; i++)
-        travel->in_x[i] = take_elements(model, arena, rows * d);
-    for (int i = 0; i < TRAVEL_BUFFERS && i < others; i++) {
-        travel->in_dy[i] = take_elements(model, arena, rows * d);
-        travel->in_weights[i] = take(arena, rows);
-        travel->out_dweights[i] = take(arena, rows);
+    dispatch->rows = rows;
+    dispatch->identity = arena_take(arena, (size_t)rows * sizeof(int32_t));
+    dispatch->dy = take_elements(model, arena, max_choices(model) * d);
+    dispatch->weights = take(arena, max_choices(model));
+    dispatch->dweights = take(arena, max_choices(model));
+    for (int i = 0; i < DISPATCH_BUFFERS + 1 && i < others; i++)
+        dispatch->in_x[i] = take_elements(model, arena, rows * d);
+    for (int i = 0; i < DISPATCH_BUFFERS && i < others; i++) {
+        dispatch->in_dy[i] = take_elements(model, arena, rows * d);
+        dispatch->in_weights[i] = take(arena, rows);
+        dispatch->out_dweights[i] = take(arena, rows);
     }
 }
 
@@ -272,7 +272,7 @@ static void layout_experts(struct model *model, struct arena *arena)
     ws->expert_counts = take_counts(model, arena);
     if (!model->kernels->memory->device)
         ws->host_expert_counts = ws->expert_counts;
-    layout_travel(model, arena);
+    layout_dispatch(model, arena);
 }
 
 static void layout_workspace(struct model *model, struct arena *arena)

@@ -237,11 +237,11 @@ static enum err group_backward(struct pass *pass, const void *dbranch)
     const struct routing *routing = &pass->layer->routing;
     TRY(model_norm(pass, PARAM_NORM_2_WEIGHT, pass->layer->live[SAVED_MID]));
     TRY(sort_rows(pass, ws->norm, ws->rows));
-    TRY(sort_rows(pass, dbranch, ws->travel.dy));
+    TRY(sort_rows(pass, dbranch, ws->dispatch.dy));
     TRY(sort_numbers(pass, routing->source, routing->weights,
-                     ws->travel.weights));
+                     ws->dispatch.weights));
     TRY(model_experts_exchange_backward(pass));
-    return sort_numbers(pass, routing->place, ws->travel.dweights,
+    return sort_numbers(pass, routing->place, ws->dispatch.dweights,
                         ws->dweights);
 }
 
