@@ -53,15 +53,15 @@ static enum err embed_backward(struct pass *pass)
     if (dwpe != NULL)
         dwpe += pass->first * d;
     TRY(drop_embedding(pass, pass->dx));
-    if (model->aside.open && !model->config.tied)
-        model_aside_take_tokens(pass, dwte);
-    if (model->aside.open)
-        model_aside_take_positions(pass, dwpe);
+    if (model->staged.open && !model->config.tied)
+        model_staged_rows_take_tokens(pass, dwte);
+    if (model->staged.open)
+        model_staged_rows_take_positions(pass, dwpe);
     TRY(model->kernels->embedding_backward(
         &model->ctx, model->options.dtype, pass->n, pass->leaf.seq_len, d,
         pass->leaf.tokens, pass->dx, dwte, dwpe));
-    if (model->aside.open)
-        TRY(model_aside_give(pass, dwte, dwpe));
+    if (model->staged.open)
+        TRY(model_staged_rows_add(pass, dwte, dwpe));
     return ERR_OK;
 }
 
@@ -75,7 +75,8 @@ enum err model_embed_backward(struct model *model)
 {
     const struct param_access *access = model->passes[0].access;
     if (!model->config.tied)
-        model->aside.open = model_aside_fits(model) && adds_once(model, 0);
+        model->staged.open =
+            model_staged_rows_fit(model) && adds_once(model, 0);
     TRY(model_enter_gradient(model, 0));
     for (int i = 0; i < model->options.own_chunks; i++)
         TRY(embed_backward(&model->passes[i]));
@@ -150,12 +151,12 @@ static enum err head_weight(struct model *model, bool gradient,
     *weight = at(model, *weight, wte);
     if (!gradient)
         return ERR_OK;
-    model->aside.open = model_aside_fits(model) && adds_once(model, 0);
+    model->staged.open = model_staged_rows_fit(model) && adds_once(model, 0);
     model->begins = model_begins(model, 0);
     TRY(access->gradient(access->arg, 0, dweight));
     *dweight += wte;
-    if (model->aside.open)
-        model_aside_take_tokens(&model->passes[0], *dweight);
+    if (model->staged.open)
+        model_staged_rows_take_tokens(&model->passes[0], *dweight);
     return ERR_OK;
 }
 

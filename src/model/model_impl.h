@@ -129,9 +129,9 @@ struct workspace {
     struct expert_dispatch dispatch;
 };
 
-/* Rows of the embeddings' gradient that are set aside (model_aside.c); NULL
+/* Rows of the embeddings' gradient that are staged (model_staged_rows.c); NULL
  * where none can be. */
-struct aside {
+struct staged_rows {
     bool open;     /* the leaf adds to the embedding's gradient in place */
     int32_t *rows; /* [n], of which `count` are the leaf's tokens, each once */
     int64_t count;
@@ -175,7 +175,7 @@ struct model {
     struct pass *passes;  /* [own_chunks] */
     struct layer *layers; /* [own_chunks][n_layers] */
     struct workspace ws;
-    struct aside aside;
+    struct staged_rows staged;
     bool begins; /* products begin the matrices of the gradients at hand */
     struct fp8_products fp8;
     struct ring ring;
@@ -400,14 +400,14 @@ enum err model_blocks_forward(struct model *model);
 enum err model_blocks_backward(struct model *model);
 
 /* Whether leaves of this size can add to the embedding's gradient in place. */
-bool model_aside_fits(const struct model *model);
-void model_aside_layout(struct model *model, struct arena *arena);
-/* What the rows hold is set aside, and they are zero: [V, d] by this pass's
+bool model_staged_rows_fit(const struct model *model);
+void model_staged_rows_layout(struct model *model, struct arena *arena);
+/* What the rows hold is staged, and they are zero: [V, d] by this pass's
  * tokens; [seq_len, d] (NULL: there are none). */
-void model_aside_take_tokens(struct pass *pass, float *dwte);
-void model_aside_take_positions(struct pass *pass, float *dwpe);
+void model_staged_rows_take_tokens(struct pass *pass, float *dwte);
+void model_staged_rows_take_positions(struct pass *pass, float *dwpe);
 /* It is added back, before what they hold now. */
-enum err model_aside_give(struct pass *pass, float *dwte, float *dwpe);
+enum err model_staged_rows_add(struct pass *pass, float *dwte, float *dwpe);
 
 /* Tokens to the first block's SAVED_X, and back from dx. */
 enum err model_embed(struct model *model);

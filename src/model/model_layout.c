@@ -304,7 +304,7 @@ static void layout_workspace(struct model *model, struct arena *arena)
     if (config->experts > 0)
         layout_experts(model, arena);
     model_fp8_layout(model, n, arena);
-    model_aside_layout(model, arena);
+    model_staged_rows_layout(model, arena);
     if (config->positions == POSITIONS_ROPE)
         model->rope = take(arena, model->options.seq_len * model->head_dim);
     if (config->positions == POSITIONS_ALIBI)

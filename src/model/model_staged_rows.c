@@ -1,13 +1,13 @@
-/* Rows of the embeddings' gradient, set aside.
+/* Staged rows of the embeddings' gradient.
  *
  * A leaf may add its gradients to those of former leaves in place if each
  * element gets one addition, of the leaf's finished sum (params.h: `once`).
  * Both matrices of the embedding get theirs in parts: from every token, and the
  * first one from the head, too, where that is tied to it. So the few rows that
- * this leaf's tokens have are set aside and begin at zero, and what they held
- * is added back when they are finished: (former leaves) + (this leaf), as if
- * the leaf had a whole gradient of its own, which would have to be zeroed and
- * added for a few of its rows. */
+ * this leaf's tokens have are staged in a buffer and begin at zero, and what
+ * they held is added back when they are finished: (former leaves) + (this
+ * leaf), as if the leaf had a whole gradient of its own, which would have to be
+ * zeroed and added for a few of its rows. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static int64_t list_rows(const struct pass *pass, int32_t *rows)
     return count;
 }
 
-bool model_aside_fits(const struct model *model)
+bool model_staged_rows_fit(const struct model *model)
 {
     int64_t n = model->options.samples * model->options.seq_len;
     bool parts = model->config.tied && n > model_logit_rows(model, n);
@@ -42,17 +42,17 @@ bool model_aside_fits(const struct model *model)
            !parts;
 }
 
-void model_aside_layout(struct model *model, struct arena *arena)
+void model_staged_rows_layout(struct model *model, struct arena *arena)
 {
-    struct aside *aside = &model->aside;
+    struct staged_rows *staged = &model->staged;
     int64_t d = model->config.d_model;
     int64_t n = model->options.samples * model->options.seq_len;
-    if (!model_aside_fits(model))
+    if (!model_staged_rows_fit(model))
         return;
-    aside->rows = arena_take(arena, (size_t)n * sizeof(int32_t));
-    aside->tokens = arena_take(arena, (size_t)(n * d) * sizeof(float));
+    staged->rows = arena_take(arena, (size_t)n * sizeof(int32_t));
+    staged->tokens = arena_take(arena, (size_t)(n * d) * sizeof(float));
     if (model->config.positions == POSITIONS_LEARNED)
-        aside->positions = arena_take(
+        staged->positions = arena_take(
             arena, (size_t)(model->options.seq_len * d) * sizeof(float));
 }
 
@@ -63,44 +63,44 @@ static size_t row_bytes(const struct model *model)
 
 /* This and the way back are one loop for all rows: an op for each would wake
  * the threads for each. */
-void model_aside_take_tokens(struct pass *pass, float *dwte)
+void model_staged_rows_take_tokens(struct pass *pass, float *dwte)
 {
-    struct aside *aside = &pass->model->aside;
+    struct staged_rows *staged = &pass->model->staged;
     int64_t d = pass->model->config.d_model;
     size_t bytes = row_bytes(pass->model);
-    assert(aside->open);
-    aside->count = list_rows(pass, aside->rows);
+    assert(staged->open);
+    staged->count = list_rows(pass, staged->rows);
     /* rows of other tensors would be zeroed */
-    assert(aside->rows[0] >= 0);
-    assert(aside->rows[aside->count - 1] < pass->model->config.vocab_size);
+    assert(staged->rows[0] >= 0);
+    assert(staged->rows[staged->count - 1] < pass->model->config.vocab_size);
 #pragma omp parallel for num_threads(pass->model->ctx.threads) schedule(static)
-    for (int64_t i = 0; i < aside->count; i++) {
-        float *row = dwte + aside->rows[i] * d;
-        memcpy(aside->tokens + i * d, row, bytes);
+    for (int64_t i = 0; i < staged->count; i++) {
+        float *row = dwte + staged->rows[i] * d;
+        memcpy(staged->tokens + i * d, row, bytes);
         memset(row, 0, bytes);
     }
 }
 
-void model_aside_take_positions(struct pass *pass, float *dwpe)
+void model_staged_rows_take_positions(struct pass *pass, float *dwpe)
 {
     size_t bytes = (size_t)pass->leaf.seq_len * row_bytes(pass->model);
     if (dwpe == NULL)
         return;
     assert(pass->leaf.seq_len <= pass->model->options.seq_len);
-    memcpy(pass->model->aside.positions, dwpe, bytes);
+    memcpy(pass->model->staged.positions, dwpe, bytes);
     memset(dwpe, 0, bytes);
 }
 
-enum err model_aside_give(struct pass *pass, float *dwte, float *dwpe)
+enum err model_staged_rows_add(struct pass *pass, float *dwte, float *dwpe)
 {
     const struct model *model = pass->model;
-    const struct aside *aside = &model->aside;
+    const struct staged_rows *staged = &model->staged;
     int64_t d = model->config.d_model;
-    assert(aside->open && aside->count > 0);
+    assert(staged->open && staged->count > 0);
 #pragma omp parallel for num_threads(model->ctx.threads) schedule(static)
-    for (int64_t i = 0; i < aside->count; i++) {
-        const float *before = aside->tokens + i * d;
-        float *row = dwte + aside->rows[i] * d;
+    for (int64_t i = 0; i < staged->count; i++) {
+        const float *before = staged->tokens + i * d;
+        float *row = dwte + staged->rows[i] * d;
 #pragma omp simd
         for (int64_t j = 0; j < d; j++)
             row[j] = before[j] + row[j];
@@ -108,5 +108,5 @@ enum err model_aside_give(struct pass *pass, float *dwte, float *dwpe)
     if (dwpe == NULL)
         return ERR_OK;
     return model->kernels->add(&model->ctx, DTYPE_F32, pass->leaf.seq_len * d,
-                               aside->positions, 1.0f, dwpe, dwpe);
+                               staged->positions, 1.0f, dwpe, dwpe);
 }

@@ -135,14 +135,14 @@ static bool after_failures(struct place *place, struct model *model,
     return same;
 }
 
-struct aside_case {
+struct staged_case {
     const char *name;
     struct model_config config;
     int64_t samples, seq_len, room; /* samples that the model has room for */
     bool asks[2];                   /* for the first, the last block */
 };
 
-static const struct aside_case cases[] = {
+static const struct staged_case cases[] = {
     { "mpt", { .bias = true, .tied = true }, 3, 7, 3, { true, true } },
     { "mpt, not tied", { .bias = true }, 3, 7, 5, { true, true } },
     { "mpt with dropout",
@@ -203,7 +203,7 @@ static const struct aside_case cases[] = {
 };
 
 static void check_case(const struct kernels *kernels,
-                       const struct aside_case *test)
+                       const struct staged_case *test)
 {
     struct model_fixture *f = fixture_create(test->config, false);
     struct model_options options = fixture_options(f, 2);
