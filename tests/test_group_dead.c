@@ -52,9 +52,9 @@ static enum err pass_on(const struct group_access *group, char *data, int laps)
 static enum err compute(struct comm *comm, int number)
 {
     enum err rc = ERR_OK;
-    struct comm_tensors *talk;
+    struct comm_tensors *tensors;
     struct group *group = NULL;
-    struct arena tensors;
+    struct arena arena;
     void *stream, *come;
     bool victim = comm_rank(comm) == cases[number].victim;
     enum comm_exchange way = cases[number].way;
@@ -65,21 +65,21 @@ static enum err compute(struct comm *comm, int number)
     TRY_OUT(comm_duplicate(comm, &nccl_fake.comm));
     TRY_OUT(memory->stream_create(false, &stream));
     TRY_OUT(memory->event_create(&come));
-    TRY_OUT(memory->tensors_create(ROOM, &tensors));
+    TRY_OUT(memory->tensors_create(ROOM, &arena));
     TRY_OUT(comm_tensors_create_lent(comm, memory, stream, way,
-                                     &nccl_fake_library, &talk));
-    TRY_OUT(group_create(comm, talk, cases[number].degree, &group));
+                                     &nccl_fake_library, &tensors));
+    TRY_OUT(group_create(comm, tensors, cases[number].degree, &group));
     TRY_OUT(comm_barrier(comm));
-    rc = pass_on(group_access(group), tensors.base, victim ? 1 : 3);
+    rc = pass_on(group_access(group), arena.base, victim ? 1 : 3);
     if (rc == ERR_OK && victim)
         raise(cases[number].signal);
     /* what has come a device's host knows only then */
     if (rc == ERR_OK && memory->device)
         rc = memory->event_record(come, stream);
     if (rc == ERR_OK && memory->device)
-        rc = comm_tensors_reach(talk, come, 0.0);
+        rc = comm_tensors_reach(tensors, come, 0.0);
     if (rc == ERR_OK) /* of a group that is whole; NCCL tells it all */
-        rc = way == EXCHANGE_NCCL ? comm_tensors_settle(talk, 0.0)
+        rc = way == EXCHANGE_NCCL ? comm_tensors_settle(tensors, 0.0)
                                   : comm_barrier(comm);
     if (rc != ERR_OK)
         rc = group_roll_call(group, rc);

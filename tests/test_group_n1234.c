@@ -73,13 +73,13 @@ static enum err one_way(const struct group_access *group, int *errors)
     return ERR_OK;
 }
 
-static void test_groups(struct comm *comm, struct comm_tensors *talk,
+static void test_groups(struct comm *comm, struct comm_tensors *tensors,
                         int degree)
 {
     enum err rc = ERR_OK;
     struct group *group = NULL;
     int errors = 0;
-    TRY_OUT(group_create(comm, talk, degree, &group));
+    TRY_OUT(group_create(comm, tensors, degree, &group));
     const struct group_access *access = group_access(group);
     errors += access->size != degree;
     errors += access->rank != comm_rank(comm) % degree;
@@ -99,12 +99,12 @@ out:
 }
 
 /* A failure of one rank alone is what all end with. */
-static void test_own_error(struct comm *comm, struct comm_tensors *talk)
+static void test_own_error(struct comm *comm, struct comm_tensors *tensors)
 {
     enum err rc = ERR_OK;
     struct group *group = NULL;
     int rank = comm_rank(comm), last = comm_size(comm) - 1;
-    TRY_OUT(group_create(comm, talk, comm_size(comm), &group));
+    TRY_OUT(group_create(comm, tensors, comm_size(comm), &group));
     rc = rank == last ? err_set(ERR_NUMERIC, "it was me")
                       : err_set(ERR_COMM, "somebody did not come");
     rc = group_roll_call(group, rc);
@@ -118,7 +118,7 @@ static void test_own_error(struct comm *comm, struct comm_tensors *talk)
            "the error of the last rank ends all, also the second time");
     group_destroy(group);
     group = NULL;
-    TRY_OUT(group_create(comm, talk, 1, &group));
+    TRY_OUT(group_create(comm, tensors, 1, &group));
     err_set(ERR_COMM, "somebody was late, rank %d", rank);
     rc = group_roll_call(group, ERR_COMM);
     all = rc == ERR_COMM && strstr(err_text(), "was late") != NULL;
@@ -134,10 +134,10 @@ out:
 int main(int argc, char **argv)
 {
     struct comm *comm;
-    struct comm_tensors *talk;
+    struct comm_tensors *tensors;
     if (comm_create("auto", &argc, &argv, 60.0, &comm) != ERR_OK ||
         comm_tensors_create(comm, &kernel_memory_cpu, NULL, EXCHANGE_AUTO,
-                            &talk) != ERR_OK) {
+                            &tensors) != ERR_OK) {
         tap_ok(false, "%s", err_text());
         return tap_done();
     }
@@ -145,9 +145,9 @@ int main(int argc, char **argv)
         tap_silence();
     for (int degree = 1; degree <= comm_size(comm); degree++)
         if (comm_size(comm) % degree == 0)
-            test_groups(comm, talk, degree);
-    test_own_error(comm, talk);
-    comm_tensors_destroy(talk);
+            test_groups(comm, tensors, degree);
+    test_own_error(comm, tensors);
+    comm_tensors_destroy(tensors);
     comm_destroy(comm);
     return tap_done();
 }

@@ -19,9 +19,9 @@
 
 struct group {
     struct group_access access;
-    struct comm_tensors *talk; /* lent */
-    struct comm *roll;         /* of the roll call */
-    int first;                 /* rank of the run at place 0 */
+    struct comm_tensors *tensors; /* lent */
+    struct comm *roll;            /* of the roll call */
+    int first;                    /* rank of the run at place 0 */
     struct comm_tensors_request *requests[GROUP_SLOTS];
     bool called;
     struct err_kept found; /* by the roll call */
@@ -37,7 +37,7 @@ static enum err start(void *arg, int slot, int to, const void *send,
     assert(group->requests[slot] == NULL);
     if (send_bytes > 0 || recv_bytes > 0)
         rc = comm_tensors_start_exchange(
-            group->talk, send_bytes > 0 ? group->first + to : NOBODY, send,
+            group->tensors, send_bytes > 0 ? group->first + to : NOBODY, send,
             send_bytes, recv_bytes > 0 ? group->first + from : NOBODY, recv,
             recv_bytes, slot, &group->requests[slot]);
     return rc == ERR_COMM ? group_roll_call(group, rc) : rc;
@@ -55,8 +55,8 @@ static enum err wait_for(void *arg, int slot)
     return rc == ERR_COMM ? group_roll_call(group, rc) : rc;
 }
 
-enum err group_create(struct comm *comm, struct comm_tensors *talk, int degree,
-                      struct group **out)
+enum err group_create(struct comm *comm, struct comm_tensors *tensors,
+                      int degree, struct group **out)
 {
     enum err rc = ERR_OK;
     int rank = comm_rank(comm);
@@ -65,7 +65,7 @@ enum err group_create(struct comm *comm, struct comm_tensors *talk, int degree,
     TRY_OUT(comm_agree(
         comm,
         group != NULL ? ERR_OK : err_set(ERR_MEMORY, "group: out of memory")));
-    group->talk = talk;
+    group->tensors = tensors;
     group->first = rank - rank % degree;
     group->access = (struct group_access){ .arg = group,
                                            .rank = rank % degree,

@@ -16,11 +16,11 @@
 
 struct group;
 
-/* comm and talk, of the same ranks, are borrowed; of talk's exchanges (not its
- * collectives) the group has all for itself. degree divides the ranks.
- * Collective. */
-enum err group_create(struct comm *comm, struct comm_tensors *talk, int degree,
-                      struct group **out);
+/* comm and tensors, of the same ranks, are borrowed; of the tensors' exchanges
+ * (not their collectives) the group has all for itself. degree divides the
+ * ranks. Collective. */
+enum err group_create(struct comm *comm, struct comm_tensors *tensors,
+                      int degree, struct group **out);
 /* NULL is fine. Collective; left out after a roll call, when the ranks are no
  * longer together and the process is to end. */
 void group_destroy(struct group *group);
