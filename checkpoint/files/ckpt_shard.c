@@ -62,7 +62,7 @@ void ckpt_shard_name(int number, int count, int folder_files,
                      char name[CKPT_FILE_BYTES])
 {
     assert(number >= 0 && number < count && folder_files > 0);
-    char folder[32] = "";
+    char folder[20] = ""; /* with any number */
     if (count > folder_files)
         snprintf(folder, sizeof folder, "shards/%03d/", number / folder_files);
     snprintf(name, CKPT_FILE_BYTES, "%sshard-%05d-of-%05d.h5", folder, number,
