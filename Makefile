@@ -141,7 +141,7 @@ endef
 $(foreach s,$(KERNEL_SETS),$(eval $(call kernel_set,$(s))))
 $(B)/kernels/kernels.o: CPPFLAGS += $(KERNEL_SETS:%=-DKERNEL_SET_%=1) $(if $(filter 1,$(WITH_CUDA)),-DKERNELS_CUDA)
 
-$(B)/src/data/codec.o: CPPFLAGS += $(CODECS:%=-DCODEC_%=1)
+$(B)/src/data/codec_%.o: CPPFLAGS += $(CODECS:%=-DCODEC_%=1)
 
 # the digests of README's table, against which tessera-hash compares
 DIGESTS  = $(shell sed -nE 's/^\| `([a-z-]+)` \| `([0-9a-f]{16})` \|.*/\1=\2/p' README.md)

@@ -1,0 +1,47 @@
+/* What one compression provides to codec.c: a file per library, codec_NAME.c.
+ * Errors say what is wrong without the place. */
+#ifndef TESSERA_DATA_CODEC_OPS_H
+#define TESSERA_DATA_CODEC_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+/* What is left to unpack, and room for what comes out. */
+struct codec_flow {
+    const uint8_t *in;
+    size_t in_bytes;
+    uint8_t *out;
+    size_t out_bytes;
+    bool complete; /* all that began has ended; the input may end here */
+};
+
+/* Packed bytes, which grow. */
+struct codec_packed {
+    uint8_t *data;
+    size_t bytes, capacity;
+};
+
+/* All NULL: left out of this build. */
+struct codec_ops {
+    enum err (*open)(void **state);
+    void (*close)(void *state);
+    /* Move on as far as input and room allow. */
+    enum err (*step)(void *state, struct codec_flow *flow);
+    enum err (*pack)(int level, const uint8_t *data, size_t bytes,
+                     struct codec_packed *out);
+    /* In place of open, close and step: a format of whole files, unpacked to
+     * exactly `out_bytes`. */
+    enum err (*unpack)(const uint8_t *data, size_t bytes, uint8_t *out,
+                       size_t out_bytes);
+};
+
+extern const struct codec_ops codec_none_ops, codec_zstd_ops, codec_gz_ops,
+    codec_bz2_ops, codec_snappy_ops, codec_br_ops;
+
+/* Room for `more` bytes behind those that are there. */
+enum err codec_packed_room(struct codec_packed *packed, size_t more);
+
+#endif
