@@ -76,7 +76,7 @@ static inline void fixture_dataset(const char *folder, const char *name,
     memset(sidecar.tokenizer_sha256, 'a', 64);
     const char *path = fixture_path(folder, name);
     fixture_need(fsio_mkdirs(path));
-    fixture_need(mds_writer_create(path, size_limit, sha256, &writer));
+    fixture_need(mds_writer_create_tokens(path, size_limit, sha256, &writer));
     for (int64_t s = 0; s < samples; s++) {
         int32_t *tokens = malloc((size_t)lengths[s] * sizeof *tokens);
         for (int64_t t = 0; t < lengths[s]; t++)

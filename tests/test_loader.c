@@ -25,7 +25,7 @@ static void write_rows(const char *folder, const char *name, int64_t eos)
     memset(sidecar.tokenizer_sha256, 'a', 64);
     const char *path = fixture_path(folder, name);
     fixture_need(fsio_mkdirs(path));
-    fixture_need(mds_writer_create(path, 400, false, &writer));
+    fixture_need(mds_writer_create_tokens(path, 400, false, &writer));
     for (int s = 0; s < 5; s++)
         fixture_need(mds_writer_add(writer, rows[s], lengths[s]));
     fixture_need(mds_writer_finish(writer));

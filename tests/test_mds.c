@@ -13,6 +13,15 @@
 static const int64_t lengths[] = { 300, 1, 255, 256, 5, 40, 70000, 2 };
 #define SAMPLES ((int64_t)(sizeof lengths / sizeof lengths[0]))
 
+static enum err read_tokens(const struct mds_shard *shard, int64_t index,
+                            struct mds_buffer *buffer, struct values *out)
+{
+    struct mds_sample sample;
+    enum err rc = mds_shard_read(shard, index, 0, buffer, &sample);
+    *out = sample.value[MDS_TOKENS];
+    return rc;
+}
+
 static void is_file_digest(const char *path, const char *want)
 {
     char hex[65] = "";
@@ -90,7 +99,7 @@ static void test_reader(const char *folder)
                (int)s);
         for (int64_t i = 0; i < index->shard[s].samples; i++, sample++) {
             struct values values;
-            enum err rc = mds_shard_read(shard, i, &buffer, &values);
+            enum err rc = read_tokens(shard, i, &buffer, &values);
             tap_ok(rc == ERR_OK && values.count == lengths[sample] &&
                        same_tokens(&values, sample),
                    "sample of %d tokens", (int)lengths[sample]);
@@ -107,16 +116,16 @@ static void test_writer_failures(const char *folder)
     struct mds_writer *writer = NULL;
     int32_t token = 0;
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
-        tap_is_int(mds_writer_create(folder, limits[i], false, &writer),
+        tap_is_int(mds_writer_create_tokens(folder, limits[i], false, &writer),
                    ERR_USAGE, "size limit %lld", (long long)limits[i]);
-    fixture_need(mds_writer_create(folder, UINT32_MAX, false, &writer));
+    fixture_need(mds_writer_create_tokens(folder, UINT32_MAX, false, &writer));
     tap_is_int(mds_writer_add(writer, &token, (int64_t)1 << 30), ERR_USAGE,
                "a sample that no shard can hold");
     mds_writer_destroy(writer);
     tap_ok(!fsio_exists(fixture_path(folder, "index.json")),
            "a writer that does not finish makes no index");
-    fixture_need(mds_writer_create(fixture_path(folder, "missing"), 1000, false,
-                                   &writer));
+    fixture_need(mds_writer_create_tokens(fixture_path(folder, "missing"), 1000,
+                                          false, &writer));
     fixture_need(mds_writer_add(writer, &token, 1));
     tap_ok(mds_writer_finish(writer) != ERR_OK, "no such folder");
     mds_writer_destroy(writer);
@@ -266,7 +275,7 @@ static const struct form {
       false,
       "\013\000\000\000\010\001\002\001\000\000\000\002\000\000\000",
       15,
-      -1 },
+      2 },
     { "no dimension",
       1,
       { -1 },
@@ -375,22 +384,27 @@ static void test_forms(const char *folder)
         const struct form *form = &forms[f];
         uint8_t file[128];
         size_t bytes = form_shard(form, file);
+        struct mds_layout_column columns[3] = { 0 };
+        struct mds_layout layout = { .columns = form->columns,
+                                     .column = columns,
+                                     .role = { form->tokens_column, -1, -1 } };
         struct mds_shard_info info = { .bytes = (int64_t)bytes,
                                        .samples = 1,
-                                       .columns = form->columns,
-                                       .tokens_column = form->tokens_column,
-                                       .tokens = {
-                                           .type = form->typed ? 33 : 0,
-                                           .count = form->shaped ? 2 : 0,
-                                       } };
-        memcpy(info.column_bytes, form->column_bytes,
-               sizeof form->column_bytes);
+                                       .layout = &layout };
+        for (int c = 0; c < form->columns; c++) {
+            columns[c].bytes = form->column_bytes[c];
+            layout.head_bytes += columns[c].bytes < 0 ? 4 : 0;
+        }
+        columns[form->tokens_column].encoding =
+            (struct mds_encoding){ .kind = MDS_ARRAY,
+                                   .type = form->typed ? 33 : 0,
+                                   .count = form->shaped ? 2 : 0 };
         struct mds_shard *shard = NULL;
         struct mds_buffer buffer = { 0 };
         struct values values = { 0 };
         fixture_write_file(path, file, bytes);
         fixture_need(mds_shard_open(path, &info, false, &shard));
-        enum err rc = mds_shard_read(shard, 0, &buffer, &values);
+        enum err rc = read_tokens(shard, 0, &buffer, &values);
         if (form->count < 0)
             tap_ok(rc == ERR_DATA && strstr(err_text(), path) != NULL,
                    "refused: %s", form->name);
@@ -412,7 +426,7 @@ static bool read_shard(const char *path, const struct mds_shard_info *info)
     for (int64_t i = 0; shard != NULL && i < info->samples; i++) {
         struct mds_buffer buffer = { 0 };
         struct values values;
-        if (mds_shard_read(shard, i, &buffer, &values) != ERR_OK)
+        if (read_tokens(shard, i, &buffer, &values) != ERR_OK)
             refused = true;
         else /* touch every byte, for the address sanitizer */
             for (int64_t b = 0; b < 4 * values.count; b++)

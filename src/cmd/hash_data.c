@@ -16,7 +16,7 @@ static enum err write_samples(const char *folder, const int32_t *tokens,
 {
     enum err rc = ERR_OK;
     struct mds_writer *writer = NULL;
-    TRY_OUT(mds_writer_create(folder, SHARD_BYTES, true, &writer));
+    TRY_OUT(mds_writer_create_tokens(folder, SHARD_BYTES, true, &writer));
     for (int64_t s = 0; s < samples; s++)
         TRY_OUT(mds_writer_add(writer, tokens + s * seq_len, seq_len));
     TRY_OUT(mds_writer_finish(writer));

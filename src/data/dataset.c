@@ -250,19 +250,53 @@ const char *dataset_index(const struct dataset *dataset)
     return dataset->format->index;
 }
 
-enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
-                      int64_t capacity, int64_t *length)
+/* Marks that do not fit the tokens would train something else. */
+static enum err dataset_check_marks(const struct dataset_sample *sample)
+{
+    int64_t tokens = sample->values.count, sum = 0;
+    const struct values *mask = &sample->loss_mask;
+    const struct values *lengths = &sample->lengths;
+    bool flags = true, positive = true;
+    for (int64_t t = 0; t < mask->count; t++)
+        flags = flags && mask->data[t] <= 1;
+    for (int64_t d = 0; d < lengths->count && positive; d++) {
+        int32_t length;
+        memcpy(&length, lengths->data + 4 * d, sizeof length);
+        positive = length > 0;
+        sum += length;
+    }
+    if (mask->count > 0 && (mask->count != tokens || !flags))
+        return err_set(ERR_DATA,
+                       "loss_mask has to be one 0 or 1 for each of the %lld "
+                       "tokens",
+                       (long long)tokens);
+    if (lengths->count > 0 && (!positive || sum != tokens))
+        return err_set(ERR_DATA,
+                       "lengths have to be the tokens of each document in the "
+                       "sample, %lld together",
+                       (long long)tokens);
+    return ERR_OK;
+}
+
+enum err dataset_read_marked(struct dataset *dataset, int64_t index,
+                             int32_t *tokens, int64_t capacity, int64_t *length,
+                             struct dataset_marks *marks)
 {
     struct dataset_sample sample;
     assert(index >= 0 && index < dataset->contents.samples);
     assert(capacity >= 0 && (tokens != NULL || capacity == 0));
     TRY(dataset->format->read(dataset->state, index, &sample));
+    enum err rc = dataset_check_marks(&sample);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "%s: sample %lld", sample.file,
+                          (long long)sample.number);
+    *marks = (struct dataset_marks){ sample.loss_mask, sample.lengths };
     *length = sample.values.count;
     int64_t count = *length < capacity ? *length : capacity;
     if (count == 0)
         return ERR_OK;
-    enum err rc = values_tokens(&sample.values, count,
-                                dataset->sidecar.vocab_size, tokens);
+    rc = values_tokens(&sample.values, count, dataset->sidecar.vocab_size,
+                       tokens);
     if (rc == ERR_OK)
         return ERR_OK;
     return err_set(rc, "%s: sample %lld: %s%s", sample.file,
@@ -271,6 +305,14 @@ enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
                        ? " of " SIDECAR_NAME
                        : "; give the vocabulary of the set's tokenizer: "
                          "--vocab-size N --tokenizer NAME");
+}
+
+enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
+                      int64_t capacity, int64_t *length)
+{
+    struct dataset_marks marks;
+    return dataset_read_marked(dataset, index, tokens, capacity, length,
+                               &marks);
 }
 
 enum err dataset_look(const struct dataset *dataset, int64_t index)

@@ -16,6 +16,7 @@
 
 #include "src/base/err.h"
 #include "src/data/sidecar.h"
+#include "src/data/values.h"
 
 struct dataset;
 
@@ -70,6 +71,21 @@ const char *dataset_index(const struct dataset *dataset);
  * shard, sample and value. */
 enum err dataset_read(struct dataset *dataset, int64_t index, int32_t *tokens,
                       int64_t capacity, int64_t *length);
+
+/* What a sample has beside its tokens, lent until the next read. Count 0: the
+ * set has none. */
+struct dataset_marks {
+    struct values loss_mask; /* uint8 for each token: 1 has to be predicted, 0
+                              * bears no loss */
+    struct values lengths;   /* int32, > 0: tokens of each document in it, in
+                              * order; their sum is the sample's length */
+};
+
+/* dataset_read(), and the marks of all of the sample's tokens. Marks that do not
+ * fit the tokens are ERR_DATA here as there. */
+enum err dataset_read_marked(struct dataset *dataset, int64_t index,
+                             int32_t *tokens, int64_t capacity, int64_t *length,
+                             struct dataset_marks *marks);
 
 /* Asked before every MiB of a long reading. Once it says false, the reading
  * ends with ERR_OK and has found nothing. */

@@ -19,9 +19,11 @@
 #include "src/data/values.h"
 
 struct dataset_sample {
-    struct values values; /* lent until the next read */
-    const char *file;     /* where it is, for messages; lent likewise */
-    int64_t number;       /* which of that file's samples it is */
+    struct values values;    /* lent until the next read, as the others */
+    struct values loss_mask; /* a uint8 for each token; count 0: none */
+    struct values lengths;   /* int32, of each document; count 0: none */
+    const char *file;        /* where it is, for messages; lent likewise */
+    int64_t number;          /* which of that file's samples it is */
 };
 
 /* Errors of all of these name the file. What does not agree with the index or

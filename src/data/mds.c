@@ -167,21 +167,8 @@ void mds_shard_close(struct mds_shard *shard)
     free(shard);
 }
 
-static enum err mds_room(struct mds_buffer *buffer, size_t bytes)
-{
-    if (bytes <= buffer->bytes)
-        return ERR_OK;
-    uint8_t *grown = realloc(buffer->data, bytes);
-    if (grown == NULL)
-        return err_set(ERR_MEMORY, "no memory for a sample of %zu bytes",
-                       bytes);
-    buffer->data = grown;
-    buffer->bytes = bytes;
-    return ERR_OK;
-}
-
 static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
-                                struct mds_buffer *buffer, size_t *bytes)
+                                struct mds_buffer *buffer)
 {
     uint8_t pair[8];
     int64_t first = 4 + 4 * (shard->info->samples + 1);
@@ -194,57 +181,85 @@ static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
                        shard->path, (long long)index, (long long)begin,
                        (long long)end, (long long)first,
                        (long long)shard->info->bytes);
-    *bytes = (size_t)(end - begin);
-    TRY(mds_room(buffer, *bytes));
-    return mds_pread(shard, buffer->data, *bytes, begin);
+    buffer->bytes = (size_t)(end - begin);
+    TRY(mds_buffer_room(buffer, buffer->bytes));
+    return mds_pread(shard, buffer->data, buffer->bytes, begin);
 }
 
-/* Where the column `tokens` lies in a sample. */
-static enum err mds_find_column(const struct mds_shard_info *info,
-                                const uint8_t **data, size_t *bytes)
+/* Where the columns lie in a sample. */
+static enum err mds_divide(const struct mds_layout *layout,
+                           const struct mds_buffer *sample,
+                           struct mds_span *columns)
 {
-    uint64_t head = 0;
-    assert(info->tokens_column >= 0 && info->tokens_column < info->columns);
-    for (int c = 0; c < info->columns; c++)
-        head += info->column_bytes[c] < 0 ? 4 : 0;
-    if (head > *bytes)
+    if ((uint64_t)layout->head_bytes > sample->bytes)
         return err_set(ERR_DATA,
                        "is damaged: it is too short for its column sizes");
-    uint64_t end = head, begin = 0, size = 0;
-    const uint8_t *next = *data;
-    for (int c = 0; c < info->columns; c++) {
-        int64_t fixed = info->column_bytes[c];
-        uint64_t column = fixed < 0 ? mds_u32(next) : (uint64_t)fixed;
+    uint64_t end = (uint64_t)layout->head_bytes;
+    const uint8_t *next = sample->data;
+    for (int c = 0; c < layout->columns; c++) {
+        int64_t fixed = layout->column[c].bytes;
+        uint64_t size = fixed < 0 ? mds_u32(next) : (uint64_t)fixed;
         next += fixed < 0 ? 4 : 0;
-        if (c == info->tokens_column) {
-            begin = end;
-            size = column;
-        }
-        end += column; /* at most 16 terms below 2^32 */
+        if (size > sample->bytes - end)
+            return err_set(ERR_DATA, "is damaged: its columns are larger than "
+                                     "the sample");
+        columns[c] = (struct mds_span){ sample->data + end, (size_t)size };
+        end += size;
     }
-    if (end != *bytes)
-        return err_set(ERR_DATA, "is damaged: its column sizes do not add up "
-                                 "to its size");
-    assert(begin + size <= *bytes);
-    *data += begin;
-    *bytes = (size_t)size;
+    if (end != sample->bytes)
+        return err_set(ERR_DATA, "is damaged: its columns are smaller than "
+                                 "the sample");
     return ERR_OK;
 }
 
-enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
-                        struct mds_buffer *buffer, struct values *out)
+enum err mds_shard_columns(const struct mds_shard *shard, int64_t index,
+                           struct mds_buffer *buffer, struct mds_span *columns)
 {
     assert(index >= 0 && index < shard->info->samples);
-    enum err rc = ERR_OK;
-    size_t bytes = 0;
-    TRY(mds_read_sample(shard, index, buffer, &bytes));
-    const uint8_t *data = buffer->data;
-    rc = mds_find_column(shard->info, &data, &bytes);
-    if (rc == ERR_OK)
-        rc = mds_encoding_decode(&shard->info->tokens, data, bytes, out);
+    TRY(mds_read_sample(shard, index, buffer));
+    enum err rc = mds_divide(shard->info->layout, buffer, columns);
     if (rc != ERR_OK)
         err_prefix(rc, "%s: sample %lld", shard->path, (long long)index);
     return rc;
+}
+
+static enum err mds_decode_role(const struct mds_layout *layout,
+                                enum mds_role role, int token_type,
+                                const struct mds_span *columns,
+                                struct values *out)
+{
+    int c = layout->role[role];
+    if (c < 0)
+        return ERR_OK;
+    struct mds_encoding encoding = layout->column[c].encoding;
+    if (encoding.kind == MDS_BYTES && token_type != 0)
+        encoding.type = token_type;
+    enum err rc =
+        mds_encoding_decode(&encoding, columns[c].data, columns[c].bytes, out);
+    if (rc != ERR_OK && role != MDS_TOKENS)
+        return err_prefix(rc, "column '%s'", layout->column[c].name);
+    if (rc == ERR_OK && !values_type(out->type)->whole)
+        return err_set(ERR_DATA,
+                       "its tokens are %s; they have to be whole numbers",
+                       values_type(out->type)->name);
+    return rc;
+}
+
+enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
+                        int token_type, struct mds_buffer *buffer,
+                        struct mds_sample *out)
+{
+    struct mds_span columns[MDS_LAYOUT_COLUMNS_MAX];
+    *out = (struct mds_sample){ 0 };
+    TRY(mds_shard_columns(shard, index, buffer, columns));
+    for (enum mds_role r = 0; r < MDS_ROLES; r++) {
+        enum err rc = mds_decode_role(shard->info->layout, r, token_type,
+                                      columns, &out->value[r]);
+        if (rc != ERR_OK)
+            return err_prefix(rc, "%s: sample %lld", shard->path,
+                              (long long)index);
+    }
+    return ERR_OK;
 }
 
 /* The checksums of these names, of a whole file in one pass; *whole: the watch

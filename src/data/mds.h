@@ -18,15 +18,19 @@
 
 #include "src/base/err.h"
 #include "src/data/dataset.h"
-#include "src/data/mds_encoding.h"
+#include "src/data/mds_buffer.h"
 #include "src/data/mds_index.h"
 
 struct mds_shard;
 
-/* Room for a sample as it is in the file, which grows; the caller frees data.
- */
-struct mds_buffer {
-    uint8_t *data;
+/* What training reads of a sample. What the set does not have has count 0. */
+struct mds_sample {
+    struct values value[MDS_ROLES];
+};
+
+/* The bytes of a column. */
+struct mds_span {
+    const uint8_t *data;
     size_t bytes;
 };
 
@@ -41,11 +45,17 @@ enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
                         bool known, struct mds_shard **out);
 void mds_shard_close(struct mds_shard *shard);
 
-/* The tokens of sample `index`, 0 <= index < samples, as they are in `buffer`
- * until its next use. ERR_DATA when the sample is malformed or no array of
- * whole numbers. */
+/* The columns of sample `index`, 0 <= index < samples, into
+ * columns[layout->columns]; they are in `buffer` until its next use. ERR_DATA
+ * when the sample is malformed. */
+enum err mds_shard_columns(const struct mds_shard *shard, int64_t index,
+                           struct mds_buffer *buffer, struct mds_span *columns);
+
+/* What training reads of it. `token_type`: of tokens in bytes, 0: int64. Also
+ * ERR_DATA when the tokens are no whole numbers. The layout was checked. */
 enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
-                        struct mds_buffer *buffer, struct values *out);
+                        int token_type, struct mds_buffer *buffer,
+                        struct mds_sample *out);
 
 /* The file has all checksums that `info` has and src/data/checksum.h knows;
  * ERR_DATA names the file, the algorithm and both values. NULL: unwatched. */

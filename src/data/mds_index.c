@@ -137,90 +137,6 @@ static enum err mds_index_file(const json_t *object,
     return mds_index_hashes(raw, info);
 }
 
-static enum err mds_index_column(const json_t *name, const json_t *encoding,
-                                 const json_t *size, int column,
-                                 struct mds_shard_info *info)
-{
-    if (!json_is_string(name) || !json_is_string(encoding))
-        return err_set(ERR_DATA, "a column's name or encoding is no string");
-    assert(column >= 0 && column < MDS_INDEX_COLUMNS_MAX);
-    int64_t *bytes = &info->column_bytes[column];
-    *bytes = MDS_INDEX_VARIABLE;
-    if (json_is_integer(size)) {
-        json_int_t value = json_integer_value(size);
-        if (value < 1 || value > MDS_INDEX_SHARD_BYTES_MAX)
-            return err_set(ERR_DATA, "a column's size is %lld bytes",
-                           (long long)value);
-        *bytes = (int64_t)value;
-    } else if (!json_is_null(size)) {
-        return err_set(ERR_DATA, "a column's size is neither null nor a whole "
-                                 "number");
-    }
-    if (strcmp(json_string_value(name), "tokens") != 0)
-        return ERR_OK;
-    if (info->tokens_column >= 0)
-        return err_set(ERR_DATA, "there are two columns 'tokens'");
-    info->tokens_column = column;
-    return mds_encoding_parse(json_string_value(encoding), &info->tokens);
-}
-
-/* What there is in place of tokens, and what helps. */
-static enum err mds_index_no_tokens(const json_t *names,
-                                    const json_t *encodings)
-{
-    static const struct {
-        const char *column, *advice;
-    } known[] = {
-        { "input_ids", "; write input_ids as tokens, and leave out labels, "
-                       "which are the next tokens here" },
-        { "text", "; make tokens of its text with tessera-data tokenize" },
-        { "prompt", "; tessera does not read sets for fine-tuning" },
-        { "messages", "; tessera does not read sets for fine-tuning" },
-    };
-    char columns[200] = "";
-    const char *advice = "";
-    size_t length = 0;
-    for (size_t c = 0; c < json_array_size(names); c++) {
-        const char *name = json_string_value(json_array_get(names, c));
-        length +=
-            (size_t)snprintf(columns + length, sizeof columns - length,
-                             "%s%.40s (%.30s)", c > 0 ? ", " : "", name,
-                             json_string_value(json_array_get(encodings, c)));
-        if (length >= sizeof columns)
-            length = sizeof columns - 1;
-        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
-            if (strcmp(name, known[k].column) == 0)
-                advice = known[k].advice;
-    }
-    return err_set(ERR_DATA, "there is no column 'tokens', only %s%s", columns,
-                   advice);
-}
-
-static enum err mds_index_columns(const json_t *object,
-                                  struct mds_shard_info *info)
-{
-    const json_t *names = json_object_get(object, "column_names");
-    const json_t *encodings = json_object_get(object, "column_encodings");
-    const json_t *sizes = json_object_get(object, "column_sizes");
-    size_t columns = json_array_size(names);
-    if (columns == 0 || json_array_size(encodings) != columns ||
-        json_array_size(sizes) != columns)
-        return err_set(ERR_DATA, "'column_names', 'column_encodings' and "
-                                 "'column_sizes' are not lists of one length");
-    if (columns > MDS_INDEX_COLUMNS_MAX)
-        return err_set(ERR_DATA, "%zu columns; at most %d are supported",
-                       columns, MDS_INDEX_COLUMNS_MAX);
-    info->columns = (int)columns;
-    info->tokens_column = -1;
-    for (size_t c = 0; c < columns; c++)
-        TRY(mds_index_column(json_array_get(names, c),
-                             json_array_get(encodings, c),
-                             json_array_get(sizes, c), (int)c, info));
-    if (info->tokens_column < 0)
-        return mds_index_no_tokens(names, encodings);
-    return ERR_OK;
-}
-
 static enum err mds_index_shard(const json_t *object,
                                 struct mds_shard_info *info)
 {
@@ -235,8 +151,26 @@ static enum err mds_index_shard(const json_t *object,
                        "write tokens with Streaming's MDSWriter",
                        format != NULL ? format : "");
     TRY(mds_index_int(object, "version", 2, 2, &version));
-    TRY(mds_index_file(object, info));
-    return mds_index_columns(object, info);
+    return mds_index_file(object, info);
+}
+
+/* The columns of shard s, which often are those of the shard before. */
+static enum err mds_index_columns(struct mds_index *index, const json_t *shards,
+                                  size_t s)
+{
+    const json_t *object = json_array_get(shards, s);
+    if (s > 0 && mds_layout_same(object, json_array_get(shards, s - 1))) {
+        index->shard[s].layout = index->shard[s - 1].layout;
+        return ERR_OK;
+    }
+    struct mds_layout **grown =
+        realloc(index->layout, (size_t)(index->layouts + 1) * sizeof *grown);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    index->layout = grown;
+    TRY(mds_layout_read(object, &grown[index->layouts]));
+    index->shard[s].layout = grown[index->layouts++];
+    return ERR_OK;
 }
 
 static enum err mds_index_parse(struct mds_index *index, const char *path)
@@ -268,6 +202,8 @@ static enum err mds_index_parse(struct mds_index *index, const char *path)
     for (size_t s = 0; s < count; s++) {
         index->shards++;
         rc = mds_index_shard(json_array_get(shards, s), &index->shard[s]);
+        if (rc == ERR_OK)
+            rc = mds_index_columns(index, shards, s);
         if (rc != ERR_OK) {
             err_prefix(rc, "%s: shard %zu", path, s);
             goto out;
@@ -298,6 +234,20 @@ out:
     return rc;
 }
 
+enum err mds_index_check(const struct mds_index *index, const char *folder)
+{
+    const struct mds_layout *last = NULL;
+    for (int64_t s = 0; s < index->shards; s++) {
+        const struct mds_layout *layout = index->shard[s].layout;
+        enum err rc = layout == last ? ERR_OK : mds_layout_check(layout);
+        if (rc != ERR_OK)
+            return err_prefix(rc, "%s/%s: shard %lld", folder, MDS_INDEX_NAME,
+                              (long long)s);
+        last = layout;
+    }
+    return ERR_OK;
+}
+
 void mds_index_destroy(struct mds_index *index)
 {
     if (index == NULL)
@@ -313,6 +263,9 @@ void mds_index_destroy(struct mds_index *index)
         free(info->compression);
         free(info->zip);
     }
+    for (int64_t l = 0; l < index->layouts; l++)
+        mds_layout_destroy(index->layout[l]);
+    free(index->layout);
     free(index->shard);
     free(index->text);
     free(index);

@@ -1,11 +1,8 @@
 /* index.json of an MDS data set (the format of the Streaming library, version
  * 2): which shard files there are, their sizes and checksums, and how a sample
- * is laid out.
+ * is laid out (src/data/mds_layout.h).
  *
- * Reading checks everything that the shards are later checked against. Only
- * the column `tokens` is used (src/data/mds_encoding.h). Other columns are
- * skipped. Of compressed shards the raw files are read, where Streaming has
- * unpacked them. */
+ * Reading checks everything that the shards are later checked against. */
 #ifndef TESSERA_DATA_MDS_INDEX_H
 #define TESSERA_DATA_MDS_INDEX_H
 
@@ -14,11 +11,9 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
-#include "src/data/mds_encoding.h"
+#include "src/data/mds_layout.h"
 
 #define MDS_INDEX_NAME "index.json"
-#define MDS_INDEX_COLUMNS_MAX 16
-#define MDS_INDEX_VARIABLE (-1)
 
 struct mds_hash {
     char *name; /* Streaming's, known to src/data/checksum.h or not */
@@ -33,10 +28,7 @@ struct mds_shard_info {
     int64_t samples;   /* 0 is fine */
     int hashes;        /* of the file */
     struct mds_hash *hash;
-    int columns;                                 /* of a sample, in order */
-    int64_t column_bytes[MDS_INDEX_COLUMNS_MAX]; /* or MDS_INDEX_VARIABLE */
-    int tokens_column;                           /* which of them is `tokens` */
-    struct mds_encoding tokens;
+    const struct mds_layout *layout; /* the index's */
 };
 
 struct mds_index {
@@ -45,11 +37,15 @@ struct mds_index {
     int64_t shards;
     struct mds_shard_info *shard;
     int64_t samples; /* over all shards */
+    int64_t layouts;
+    struct mds_layout **layout; /* each is another than the one before */
 };
 
 /* Read FOLDER/index.json. ERR_DATA when it is missing, malformed or of a form
  * that is not supported; the text names the file and the shard. */
 enum err mds_index_read(const char *folder, struct mds_index **out);
+/* Training can read every shard: mds_layout_check(), with its place. */
+enum err mds_index_check(const struct mds_index *index, const char *folder);
 void mds_index_destroy(struct mds_index *index);
 
 /* One more checksum of a shard, which is copied; of a name that is known here

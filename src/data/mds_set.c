@@ -27,6 +27,7 @@ struct mds_set {
     int64_t open;               /* how many are */
     int64_t open_max;
     uint64_t clock;
+    int token_type; /* of tokens in bytes; 0: int64 */
     struct mds_buffer buffer;
 };
 
@@ -50,6 +51,25 @@ static enum err mds_set_number_samples(struct mds_set *set)
     return ERR_OK;
 }
 
+/* The sidecar may name the type of tokens that are bytes. */
+static enum err mds_set_token_type(struct mds_set *set, int type)
+{
+    for (int64_t l = 0; type != 0 && l < set->index->layouts; l++) {
+        const struct mds_layout *layout = set->index->layout[l];
+        const struct mds_encoding *tokens =
+            &layout->column[layout->role[MDS_TOKENS]].encoding;
+        if (tokens->kind != MDS_BYTES)
+            return err_set(ERR_USAGE,
+                           "%s: a token type (--token-type) is for columns of "
+                           "'bytes'; this one names its own, %s",
+                           set->path,
+                           tokens->type != 0 ? values_type(tokens->type)->name
+                                             : "in every sample");
+    }
+    set->token_type = type;
+    return ERR_OK;
+}
+
 /* What only the sidecar knows of the shards. */
 static enum err mds_set_describe_shards(struct mds_set *set,
                                         const struct sidecar *sidecar)
@@ -63,22 +83,9 @@ static enum err mds_set_describe_shards(struct mds_set *set,
                        "%lld; copy the data set again",
                        set->path, SIDECAR_NAME, (long long)hashed,
                        (long long)index->shards);
-    for (int64_t s = 0; s < index->shards; s++) {
-        struct mds_shard_info *info = &index->shard[s];
-        if (sidecar->token_type != 0 && !info->tokens.bytes)
-            return err_set(ERR_USAGE,
-                           "%s: a token type (--token-type) is for columns of "
-                           "'bytes'; this one names its own, %s",
-                           set->path,
-                           info->tokens.type != 0
-                               ? values_type(info->tokens.type)->name
-                               : "in every sample");
-        if (sidecar->token_type != 0)
-            info->tokens.type = sidecar->token_type;
-        if (hashed == 0)
-            continue;
+    for (int64_t s = 0; s < hashed; s++) {
         memcpy(hex, sidecar->shards_sha256 + 64 * s, 64);
-        enum err rc = mds_index_add_hash(info, "sha256", hex);
+        enum err rc = mds_index_add_hash(&index->shard[s], "sha256", hex);
         if (rc != ERR_OK)
             return err_prefix(rc, "%s/%s", set->path, SIDECAR_NAME);
     }
@@ -96,9 +103,11 @@ static void mds_set_count(const struct mds_index *index,
         out->bytes += info->bytes;
         if (info->bytes > out->largest)
             out->largest = info->bytes;
-        fixed = fixed && info->tokens.count > 0;
-        if (info->tokens.count > out->longest)
-            out->longest = info->tokens.count;
+        int64_t count =
+            info->layout->column[info->layout->role[MDS_TOKENS]].encoding.count;
+        fixed = fixed && count > 0;
+        if (count > out->longest)
+            out->longest = count;
         bool known = false;
         for (int h = 0; h < info->hashes; h++)
             known = known || checksum_digits(info->hash[h].name) > 0;
@@ -131,7 +140,9 @@ static enum err mds_set_open(const char *folder, const struct sidecar *sidecar,
         return err_set(ERR_MEMORY, "%s: out of memory", folder);
     TRY_OUT(fsio_path(set->path, "%s", folder));
     TRY_OUT(mds_index_read(folder, &set->index));
+    TRY_OUT(mds_index_check(set->index, folder));
     TRY_OUT(mds_set_number_samples(set));
+    TRY_OUT(mds_set_token_type(set, sidecar->token_type));
     TRY_OUT(mds_set_describe_shards(set, sidecar));
     TRY_OUT(regular_limit(&set->open_max));
     mds_set_count(set->index, contents);
@@ -219,12 +230,18 @@ static enum err mds_set_read(void *state, int64_t index,
 {
     struct mds_set *set = state;
     struct mds_shard *shard = NULL;
+    struct mds_sample sample;
     int64_t s = mds_set_find_shard(set, index);
     assert(index >= set->first[s] && index < set->first[s + 1]);
     out->number = index - set->first[s];
     TRY(mds_set_open_shard(set, s, &shard));
     out->file = mds_shard_path(shard);
-    return mds_shard_read(shard, out->number, &set->buffer, &out->values);
+    TRY(mds_shard_read(shard, out->number, set->token_type, &set->buffer,
+                       &sample));
+    out->values = sample.value[MDS_TOKENS];
+    out->loss_mask = sample.value[MDS_LOSS_MASK];
+    out->lengths = sample.value[MDS_LENGTHS];
+    return ERR_OK;
 }
 
 static enum err mds_set_verify(void *state, int64_t index,

@@ -3,134 +3,107 @@
 #include "src/data/mds_writer.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/digest.h"
 #include "src/base/fsio.h"
-#include "src/data/mds_index.h"
-
-#define MDS_WRITER_JSON (JSON_SORT_KEYS | JSON_ENSURE_ASCII)
-/* Size word, then at most a shape byte and a 32-bit dimension. */
-#define MDS_WRITER_HEAD_BYTES 9
+#include "src/data/codec.h"
+#include "src/data/mds_encode.h"
+#include "src/data/mds_encoding.h"
+#include "src/data/mds_manifest.h"
+#include "src/data/values.h"
 
 struct mds_writer {
     char folder[FSIO_PATH_MAX];
-    int64_t size_limit;
-    bool sha256;
-    char *config;
-    size_t config_bytes;
-    json_t *shards;
+    struct mds_manifest *manifest;
     int64_t shard_bytes; /* the next shard's, by the rotation rule */
     uint8_t *data;       /* its samples */
     size_t used, capacity;
     size_t *ends; /* where each ends in data */
     size_t samples, samples_capacity;
+    struct mds_buffer encoded; /* of mds_writer_add() */
 };
 
-static json_t *mds_writer_config(const struct mds_writer *writer)
+static size_t mds_writer_config_bytes(const struct mds_writer *writer)
 {
-    return json_pack("{s:i, s:s, s:n, s:o, s:I, s:[s], s:[s], s:[n]}",
-                     "version", 2, "format", "mds", "compression", "hashes",
-                     writer->sha256 ? json_pack("[s]", "sha256") : json_array(),
-                     "size_limit", (json_int_t)writer->size_limit,
-                     "column_names", "tokens", "column_encodings",
-                     "ndarray:int32", "column_sizes");
+    return writer->manifest->config.bytes;
 }
 
 static void mds_writer_reset(struct mds_writer *writer)
 {
     writer->used = 0;
     writer->samples = 0;
-    writer->shard_bytes = 8 + (int64_t)writer->config_bytes;
+    writer->shard_bytes = 8 + (int64_t)mds_writer_config_bytes(writer);
 }
 
-enum err mds_writer_create(const char *folder, int64_t size_limit, bool sha256,
+enum err mds_writer_create(const char *folder,
+                           const struct mds_writer_options *options,
                            struct mds_writer **out)
 {
-    assert(folder != NULL && out != NULL);
+    assert(folder != NULL && options != NULL && out != NULL);
     enum err rc = ERR_OK;
-    if (size_limit <= 0 || size_limit > UINT32_MAX)
+    if (options->size_limit < 0 || options->size_limit > UINT32_MAX)
         return err_set(ERR_USAGE,
                        "a shard of %lld bytes is not possible; offsets are "
                        "32-bit, so choose 1 to 4294967295",
-                       (long long)size_limit);
-    json_t *config = NULL;
+                       (long long)options->size_limit);
     struct mds_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", folder);
-    writer->size_limit = size_limit;
-    writer->sha256 = sha256;
     TRY_OUT(fsio_path(writer->folder, "%s", folder));
-    writer->shards = json_array();
-    config = mds_writer_config(writer);
-    writer->config = json_dumps(config, MDS_WRITER_JSON);
-    if (writer->shards == NULL || writer->config == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", folder);
-        goto out;
-    }
-    writer->config_bytes = strlen(writer->config);
+    TRY_OUT(mds_manifest_create(options, &writer->manifest));
     mds_writer_reset(writer);
     *out = writer;
     writer = NULL;
 out:
-    json_decref(config);
     mds_writer_destroy(writer);
     return rc;
+}
+
+enum err mds_writer_create_tokens(const char *folder, int64_t size_limit,
+                                  bool sha256, struct mds_writer **out)
+{
+    static const struct mds_column tokens = { "tokens", "ndarray:int32" };
+    struct mds_writer_options options = { .columns = &tokens,
+                                          .count = 1,
+                                          .size_limit = size_limit,
+                                          .hashes = sha256 ? "sha256" : NULL };
+    if (size_limit == 0)
+        return err_set(ERR_USAGE, "a shard of 0 bytes is not possible");
+    return mds_writer_create(folder, &options, out);
 }
 
 void mds_writer_destroy(struct mds_writer *writer)
 {
     if (writer == NULL)
         return;
-    json_decref(writer->shards);
-    free(writer->config);
+    mds_manifest_destroy(writer->manifest);
+    free(writer->encoded.data);
     free(writer->data);
     free(writer->ends);
     free(writer);
 }
 
 static enum err mds_writer_save(const struct mds_writer *writer,
-                                const char *name, const uint8_t *head,
-                                size_t head_bytes)
+                                const struct mds_manifest_file *file)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    TRY(fsio_path(path, "%s/%s", writer->folder, name));
+    TRY(fsio_path(path, "%s/%s", writer->folder, file->name));
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_errno("%s: create", path);
-    rc = fsio_pwrite(fd, head, head_bytes, 0, path);
+    rc = fsio_pwrite(fd, file->part[0], file->bytes[0], 0, path);
     if (rc == ERR_OK)
-        rc = fsio_pwrite(fd, writer->data, writer->used, (int64_t)head_bytes,
-                         path);
+        rc = fsio_pwrite(fd, file->part[1], file->bytes[1],
+                         (int64_t)file->bytes[0], path);
     if (rc == ERR_OK && fsync(fd) != 0)
         rc = err_errno("%s: fsync", path);
     if (close(fd) != 0 && rc == ERR_OK)
         rc = err_errno("%s: close", path);
-    return rc;
-}
-
-static enum err mds_writer_hashes(const struct mds_writer *writer,
-                                  const uint8_t *head, size_t head_bytes,
-                                  json_t **out)
-{
-    enum err rc = ERR_OK;
-    char hex[65];
-    struct digest *digest = NULL;
-    if (writer->sha256) {
-        TRY_OUT(digest_create(&digest));
-        TRY_OUT(digest_update(digest, head, head_bytes));
-        TRY_OUT(digest_update(digest, writer->data, writer->used));
-        TRY_OUT(digest_finish(digest, hex));
-    }
-    *out = writer->sha256 ? json_pack("{s:s}", "sha256", hex) : json_object();
-out:
-    digest_destroy(digest);
     return rc;
 }
 
@@ -146,43 +119,65 @@ static uint8_t *mds_writer_head(const struct mds_writer *writer, size_t bytes)
         word = (uint32_t)(bytes + (i == 0 ? 0 : writer->ends[i - 1]));
         memcpy(head + 4 + 4 * i, &word, 4);
     }
-    memcpy(head + bytes - writer->config_bytes, writer->config,
-           writer->config_bytes);
+    size_t config = mds_writer_config_bytes(writer);
+    memcpy(head + bytes - config, writer->manifest->config.data, config);
     return head;
+}
+
+/* The packed form of a shard, which is what is saved. */
+static enum err mds_writer_zip(struct mds_writer *writer,
+                               const struct mds_manifest_file *raw)
+{
+    enum err rc = ERR_OK;
+    char name[96];
+    uint8_t *packed = NULL;
+    struct mds_manifest_file zip = { .name = name };
+    const char *compression = writer->manifest->compression;
+    uint8_t *whole = malloc(raw->bytes[0] + raw->bytes[1]);
+    if (whole == NULL)
+        return err_set(ERR_MEMORY, "%s: no memory to pack it", raw->name);
+    memcpy(whole, raw->part[0], raw->bytes[0]);
+    if (raw->bytes[1] > 0)
+        memcpy(whole + raw->bytes[0], raw->part[1], raw->bytes[1]);
+    snprintf(name, sizeof name, "%s.%.*s", raw->name,
+             (int)strcspn(compression, ":"), compression);
+    TRY_OUT(codec_pack(compression, whole, raw->bytes[0] + raw->bytes[1],
+                       &packed, &zip.bytes[0]));
+    zip.part[0] = packed;
+    TRY_OUT(mds_writer_save(writer, &zip));
+    TRY_OUT(mds_manifest_add(writer->manifest, (int64_t)writer->samples, raw,
+                             &zip));
+out:
+    free(packed);
+    free(whole);
+    return rc;
 }
 
 static enum err mds_writer_flush(struct mds_writer *writer)
 {
     enum err rc = ERR_OK;
     char name[64];
-    json_t *hashes = NULL;
-    snprintf(name, sizeof name, "shard.%05zu.mds",
-             json_array_size(writer->shards));
-    size_t bytes = 8 + 4 * writer->samples + writer->config_bytes;
+    snprintf(name, sizeof name, "shard.%05lld.mds",
+             (long long)writer->manifest->shards);
+    size_t bytes = 8 + 4 * writer->samples + mds_writer_config_bytes(writer);
     assert(writer->shard_bytes == (int64_t)(bytes + writer->used));
     assert(bytes + writer->used <= UINT32_MAX); /* its offsets have 32 bits */
     uint8_t *head = mds_writer_head(writer, bytes);
     if (head == NULL)
         return err_set(ERR_MEMORY, "%s: no memory for %zu offsets", name,
                        writer->samples);
-    TRY_OUT(mds_writer_hashes(writer, head, bytes, &hashes));
-    TRY_OUT(mds_writer_save(writer, name, head, bytes));
-    json_t *shard = mds_writer_config(writer);
-    json_t *rest = json_pack(
-        "{s:I, s:{s:s, s:I, s:O}, s:n}", "samples", (json_int_t)writer->samples,
-        "raw_data", "basename", name, "bytes",
-        (json_int_t)(bytes + writer->used), "hashes", hashes, "zip_data");
-    int failed = json_object_update(shard, rest);
-    json_decref(rest);
-    if (failed != 0 || json_array_append_new(writer->shards, shard) != 0) {
-        rc = err_set(ERR_MEMORY, "%s: no memory for the index", name);
-        if (failed != 0)
-            json_decref(shard);
-        goto out;
+    struct mds_manifest_file raw = { name,
+                                     { head, writer->data },
+                                     { bytes, writer->used } };
+    if (writer->manifest->compression != NULL) {
+        TRY_OUT(mds_writer_zip(writer, &raw));
+    } else {
+        TRY_OUT(mds_writer_save(writer, &raw));
+        TRY_OUT(mds_manifest_add(writer->manifest, (int64_t)writer->samples,
+                                 &raw, NULL));
     }
     mds_writer_reset(writer);
 out:
-    json_decref(hashes);
     free(head);
     return rc;
 }
@@ -211,76 +206,105 @@ static enum err mds_writer_reserve(struct mds_writer *writer, size_t bytes)
     return ERR_OK;
 }
 
-/* Size word and shape of a sample; returns its bytes. */
-static size_t mds_writer_sample_head(int64_t count,
-                                     uint8_t head[MDS_WRITER_HEAD_BYTES])
+/* Bytes of a sample with its size words, of fields that fit their columns. */
+static enum err mds_writer_measure(const struct mds_writer *writer,
+                                   const struct mds_field *fields,
+                                   int64_t *bytes)
 {
-    unsigned k = count < 1 << 8 ? 0 : count < 1 << 16 ? 1 : 2;
-    size_t width = (size_t)1 << k;
-    uint32_t size = (uint32_t)(1 + width + 4 * (size_t)count);
-    memcpy(head, &size, 4);
-    head[4] = (uint8_t)(1 << 2 | k);
-    memcpy(head + 5, &count, width);
-    return 5 + width;
+    const struct mds_manifest *manifest = writer->manifest;
+    int64_t most = (int64_t)UINT32_MAX - 12 - (int64_t)manifest->config.bytes;
+    *bytes = 0;
+    for (int c = 0; c < manifest->columns; c++) {
+        const struct mds_manifest_column *column = &manifest->column[c];
+        const struct mds_field *field = &fields[column->given];
+        if (column->bytes >= 0 && field->bytes != (size_t)column->bytes)
+            return err_set(ERR_USAGE,
+                           "column '%.60s' (%.60s) takes %lld bytes, not %zu",
+                           column->name, column->encoding,
+                           (long long)column->bytes, field->bytes);
+        *bytes += column->bytes < 0 ? 4 : 0;
+        if (field->bytes > UINT32_MAX || *bytes + (int64_t)field->bytes > most)
+            return err_set(ERR_USAGE,
+                           "a sample with %zu bytes in column '%.60s' is too "
+                           "long for a shard; at most %lld are possible",
+                           field->bytes, column->name, (long long)most);
+        *bytes += (int64_t)field->bytes;
+    }
+    return ERR_OK;
+}
+
+static void mds_writer_put(struct mds_writer *writer, const void *data,
+                           size_t bytes)
+{
+    assert(writer->used + bytes <= writer->capacity);
+    if (bytes > 0)
+        memcpy(writer->data + writer->used, data, bytes);
+    writer->used += bytes;
+}
+
+enum err mds_writer_add_fields(struct mds_writer *writer,
+                               const struct mds_field *fields)
+{
+    const struct mds_manifest *manifest = writer->manifest;
+    int64_t bytes = 0;
+    TRY(mds_writer_measure(writer, fields, &bytes));
+    if (manifest->size_limit > 0 &&
+        manifest->size_limit < writer->shard_bytes + bytes + 4)
+        TRY(mds_writer_flush(writer));
+    if (writer->shard_bytes + bytes + 4 > UINT32_MAX)
+        return err_set(ERR_USAGE,
+                       "%s: one shard can have 4 GiB and no more; give a size "
+                       "limit of shards",
+                       writer->folder);
+    TRY(mds_writer_reserve(writer, (size_t)bytes));
+    for (int c = 0; c < manifest->columns; c++) {
+        uint32_t size = (uint32_t)fields[manifest->column[c].given].bytes;
+        if (manifest->column[c].bytes < 0)
+            mds_writer_put(writer, &size, sizeof size);
+    }
+    for (int c = 0; c < manifest->columns; c++) {
+        const struct mds_field *field = &fields[manifest->column[c].given];
+        mds_writer_put(writer, field->data, field->bytes);
+    }
+    assert(writer->samples < writer->samples_capacity);
+    writer->ends[writer->samples++] = writer->used;
+    writer->shard_bytes += bytes + 4;
+    return ERR_OK;
 }
 
 enum err mds_writer_add(struct mds_writer *writer, const int32_t *tokens,
                         int64_t count)
 {
-    assert(count > 0 && tokens != NULL);
-    uint8_t head[MDS_WRITER_HEAD_BYTES];
+    assert(count > 0 && tokens != NULL && writer->manifest->columns == 1);
     if (count > (UINT32_MAX - 4096) / 4)
         return err_set(ERR_USAGE,
                        "a sample of %lld tokens is too long for a "
                        "shard; at most 2^30 - 1025 are possible",
                        (long long)count);
-    size_t head_bytes = mds_writer_sample_head(count, head);
-    size_t bytes = head_bytes + 4 * (size_t)count;
-    if (writer->size_limit < writer->shard_bytes + (int64_t)bytes + 4)
-        TRY(mds_writer_flush(writer));
-    TRY(mds_writer_reserve(writer, bytes));
-    assert(writer->used + bytes <= writer->capacity);
-    assert(writer->samples < writer->samples_capacity);
-    memcpy(writer->data + writer->used, head, head_bytes);
-    memcpy(writer->data + writer->used + head_bytes, tokens, 4 * (size_t)count);
-    writer->used += bytes;
-    writer->ends[writer->samples++] = writer->used;
-    writer->shard_bytes += (int64_t)bytes + 4;
-    return ERR_OK;
+    writer->encoded.bytes = 0;
+    TRY(mds_encode_ndarray(values_code("int32"), tokens, count,
+                           &writer->encoded));
+    struct mds_field field = { writer->encoded.data, writer->encoded.bytes };
+    return mds_writer_add_fields(writer, &field);
 }
 
 enum err mds_writer_finish(struct mds_writer *writer)
 {
-    enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
-    char *text = NULL;
-    json_t *index = NULL;
     if (writer->samples > 0)
-        TRY_OUT(mds_writer_flush(writer));
-    TRY_OUT(fsio_path(path, "%s/%s", writer->folder, MDS_INDEX_NAME));
-    index = json_pack("{s:i, s:O}", "version", 2, "shards", writer->shards);
-    text = json_dumps(index, MDS_WRITER_JSON);
-    if (text == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", path);
-        goto out;
-    }
-    TRY_OUT(fsio_write_atomic(path, text, strlen(text)));
-out:
-    free(text);
-    json_decref(index);
-    return rc;
+        TRY(mds_writer_flush(writer));
+    return mds_manifest_write(writer->manifest, writer->folder);
 }
 
 enum err mds_writer_shard_bytes(struct mds_writer *writer, int64_t count,
                                 int64_t *bytes)
 {
-    uint8_t head[MDS_WRITER_HEAD_BYTES];
     if (count <= 0 || count > (UINT32_MAX - 4096) / 4)
         return err_set(ERR_USAGE,
                        "a sample of %lld tokens does not fit a "
                        "shard",
                        (long long)count);
-    *bytes = 8 + (int64_t)writer->config_bytes + 4 + 4 * count +
-             (int64_t)mds_writer_sample_head(count, head);
+    int64_t shape = count < 1 << 8 ? 2 : count < 1 << 16 ? 3 : 5;
+    *bytes = 8 + (int64_t)mds_writer_config_bytes(writer) + 4 + 4 + shape +
+             4 * count;
     return ERR_OK;
 }

@@ -150,7 +150,7 @@ static enum err tokenize_begin_set(struct tokenize *job, const char *folder)
 {
     assert(job->writer == NULL);
     TRY(fsio_mkdirs(folder));
-    return mds_writer_create(folder, job->options->shard_bytes, true,
+    return mds_writer_create_tokens(folder, job->options->shard_bytes, true,
                              &job->writer);
 }
 
@@ -224,7 +224,7 @@ static enum err tokenize_check(const struct tokenize_options *options)
                        "--eval-fraction has to be between 0 and 1, "
                        "not %g",
                        options->eval_fraction);
-    TRY_OUT(mds_writer_create("", options->shard_bytes, true, &writer));
+    TRY_OUT(mds_writer_create_tokens("", options->shard_bytes, true, &writer));
     TRY_OUT(mds_writer_shard_bytes(writer, options->seq_len, &bytes));
     if (bytes > options->shard_bytes)
         rc = err_set(ERR_USAGE,

@@ -3,17 +3,18 @@
 #include "src/data/values.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <string.h>
 
 #define VALUES_INT32 33
 #define VALUES_UINT64 64
 
 static const struct values_type values_types[] = {
-    { "uint8", 8, 1 },  { "int8", 9, 1 },     { "uint16", 16, 2 },
-    { "int16", 17, 2 }, { "float16", 18, 0 }, { "uint32", 32, 4 },
-    { "int32", 33, 4 }, { "float32", 34, 0 }, { "uint64", 64, 8 },
-    { "int64", 65, 8 }, { "float64", 66, 0 },
+    { "uint8", 8, 1, true },     { "int8", 9, 1, true },
+    { "uint16", 16, 2, true },   { "int16", 17, 2, true },
+    { "float16", 18, 2, false }, { "uint32", 32, 4, true },
+    { "int32", 33, 4, true },    { "float32", 34, 4, false },
+    { "uint64", 64, 8, true },   { "int64", 65, 8, true },
+    { "float64", 66, 8, false },
 };
 #define VALUES_TYPES (sizeof values_types / sizeof values_types[0])
 
@@ -25,13 +26,18 @@ const struct values_type *values_type(int code)
     return NULL;
 }
 
-int values_code(const char *name)
+const struct values_type *values_type_named(const char *name)
 {
     for (size_t t = 0; t < VALUES_TYPES; t++)
-        if (values_types[t].width > 0 &&
-            strcmp(values_types[t].name, name) == 0)
-            return values_types[t].code;
-    return 0;
+        if (strcmp(values_types[t].name, name) == 0)
+            return &values_types[t];
+    return NULL;
+}
+
+int values_code(const char *name)
+{
+    const struct values_type *type = values_type_named(name);
+    return type != NULL && type->whole ? type->code : 0;
 }
 
 /* A value of any type; those above INT64_MAX are negative. */
@@ -75,7 +81,7 @@ enum err values_tokens(const struct values *values, int64_t count,
                        int64_t vocab_size, int32_t *tokens)
 {
     const struct values_type *type = values_type(values->type);
-    assert(type != NULL && type->width > 0 && count >= 0);
+    assert(type != NULL && type->whole && count >= 0);
     assert(count <= values->count && vocab_size <= INT32_MAX);
     bool inside = true;
     if (values->type == VALUES_INT32) {

@@ -5,6 +5,7 @@
 #ifndef TESSERA_DATA_VALUES_H
 #define TESSERA_DATA_VALUES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,17 +14,20 @@
 struct values {
     int type; /* its code */
     const uint8_t *data;
-    int64_t count; /* > 0 */
+    int64_t count; /* 0: there are none, and nothing else is set */
 };
 
 struct values_type {
     const char *name;
     int code;
-    int width; /* bytes; 0: not whole numbers */
+    int width; /* bytes */
+    bool whole;
 };
 
 /* By its code; NULL: there is no such type. */
 const struct values_type *values_type(int code);
+/* By its name, "int32"; NULL: there is no such type. */
+const struct values_type *values_type_named(const char *name);
 /* The code of "int32" and so on; 0: no type of whole numbers. */
 int values_code(const char *name);
 

@@ -1,0 +1,18 @@
+/* Encode values for a column of an MDS data set: the bytes that Streaming's
+ * MDSWriter makes. Each puts them behind what `out` holds. What has no function
+ * here is its own bytes: bytes, str, jpeg, png, and texts of str_decimal and
+ * json. */
+#ifndef TESSERA_DATA_MDS_ENCODE_H
+#define TESSERA_DATA_MDS_ENCODE_H
+
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/data/mds_buffer.h"
+
+/* 'ndarray:TYPE': `count` > 0 values of a type of src/data/values.h in one
+ * dimension. */
+enum err mds_encode_ndarray(int type, const void *values, int64_t count,
+                            struct mds_buffer *out);
+
+#endif

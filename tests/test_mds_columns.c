@@ -1,0 +1,168 @@
+/* Data sets of several columns: the writer's bytes, marks of tokens as
+ * dataset_read_marked() hands them on, and marks that do not fit. */
+#include "src/data/dataset.h"
+#include "src/data/mds_encode.h"
+#include "src/data/values.h"
+#include "tests/data_fixture.h"
+
+#define UINT8 8
+#define INT32 33
+
+static const struct mds_column marked[] = {
+    { "tokens", "ndarray:int32" },
+    { "loss_mask", "ndarray:uint8" },
+    { "lengths", "ndarray:int32" },
+};
+
+static void write_sidecar(const char *path, int64_t samples, int64_t tokens)
+{
+    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
+                               .tokenizer = "bytes",
+                               .samples = samples,
+                               .tokens = tokens,
+                               .eos_token = 256,
+                               .bos_token = -1 };
+    memset(sidecar.tokenizer_sha256, 'a', 64);
+    fixture_need(sidecar_write(path, &sidecar));
+}
+
+/* One sample of 4 tokens and these marks, in a new set. */
+static struct dataset *marked_set(const char *path, const char *compression,
+                                  const uint8_t *mask, int64_t mask_count,
+                                  const int32_t *lengths, int64_t documents)
+{
+    static const int32_t tokens[] = { 1, 2, 3, 4 };
+    struct mds_writer_options options = { marked, 3, 1 << 20, compression,
+                                          "xxh64,sha1" };
+    struct mds_writer *writer = NULL;
+    struct mds_buffer field[3] = { 0 };
+    struct dataset *dataset = NULL;
+    fixture_need(fsio_remove_tree(path));
+    fixture_need(fsio_mkdirs(path));
+    fixture_need(mds_writer_create(path, &options, &writer));
+    fixture_need(mds_encode_ndarray(INT32, tokens, 4, &field[0]));
+    fixture_need(mds_encode_ndarray(UINT8, mask, mask_count, &field[1]));
+    fixture_need(mds_encode_ndarray(INT32, lengths, documents, &field[2]));
+    struct mds_field fields[3];
+    for (int f = 0; f < 3; f++)
+        fields[f] = (struct mds_field){ field[f].data, field[f].bytes };
+    fixture_need(mds_writer_add_fields(writer, fields));
+    fixture_need(mds_writer_finish(writer));
+    mds_writer_destroy(writer);
+    for (int f = 0; f < 3; f++)
+        free(field[f].data);
+    write_sidecar(path, 1, 4);
+    fixture_need(dataset_open(path, &dataset));
+    return dataset;
+}
+
+static void test_marks(const char *folder)
+{
+    static const uint8_t mask[] = { 0, 1, 1, 0 };
+    static const int32_t lengths[] = { 3, 1 };
+    struct dataset_marks marks;
+    int32_t tokens[4];
+    int64_t length = 0;
+    struct dataset *dataset =
+        marked_set(fixture_path(folder, "marked"), NULL, mask, 4, lengths, 2);
+    fixture_need(dataset_read_marked(dataset, 0, tokens, 4, &length, &marks));
+    tap_ok(length == 4 && tokens[3] == 4, "tokens");
+    tap_ok(marks.loss_mask.count == 4 &&
+               memcmp(marks.loss_mask.data, mask, 4) == 0,
+           "loss mask");
+    tap_ok(marks.lengths.count == 2 &&
+               memcmp(marks.lengths.data, lengths, 8) == 0,
+           "lengths");
+    tap_ok(dataset_verify_shard(dataset, 0, NULL) == ERR_OK, "checksums");
+    dataset_close(dataset);
+}
+
+static void test_no_marks(const char *folder)
+{
+    static const int64_t lengths[] = { 5 };
+    struct dataset *dataset = NULL;
+    struct dataset_marks marks;
+    int32_t tokens[5];
+    int64_t length = 0;
+    fixture_dataset(folder, "bare", lengths, 1, 1000, false);
+    fixture_need(dataset_open(fixture_path(folder, "bare"), &dataset));
+    fixture_need(dataset_read_marked(dataset, 0, tokens, 5, &length, &marks));
+    tap_ok(marks.loss_mask.count == 0 && marks.lengths.count == 0,
+           "a set without marks has none");
+    dataset_close(dataset);
+}
+
+static void test_bad_marks(const char *folder)
+{
+    static const struct {
+        const char *name;
+        uint8_t mask[5];
+        int64_t mask_count;
+        int32_t lengths[2];
+        int64_t documents;
+        const char *text;
+    } bad[] = {
+        { "a short mask", { 1, 1, 1 }, 3, { 4 }, 1, "loss_mask" },
+        { "a long mask", { 1, 1, 1, 1, 1 }, 5, { 4 }, 1, "loss_mask" },
+        { "a mask of 2", { 1, 1, 2, 1 }, 4, { 4 }, 1, "loss_mask" },
+        { "too few tokens", { 1, 1, 1, 1 }, 4, { 3 }, 1, "lengths" },
+        { "too many tokens", { 1, 1, 1, 1 }, 4, { 3, 2 }, 2, "lengths" },
+        { "an empty document", { 1, 1, 1, 1 }, 4, { 4, 0 }, 2, "lengths" },
+        { "a negative document", { 1, 1, 1, 1 }, 4, { 5, -1 }, 2, "lengths" },
+    };
+    for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++) {
+        int32_t tokens[4];
+        int64_t length = 0;
+        struct dataset *dataset =
+            marked_set(fixture_path(folder, "bad"), NULL, bad[b].mask,
+                       bad[b].mask_count, bad[b].lengths, bad[b].documents);
+        enum err rc = dataset_read(dataset, 0, tokens, 4, &length);
+        tap_ok(rc == ERR_DATA && strstr(err_text(), bad[b].text) != NULL &&
+                   strstr(err_text(), "shard.00000.mds: sample 0") != NULL,
+               "%s: %s", bad[b].name, err_text());
+        dataset_close(dataset);
+    }
+}
+
+/* What options and fields cannot be. */
+static void test_refusals(const char *folder)
+{
+    static const struct mds_column twice[] = { { "a", "int" }, { "a", "str" } };
+    static const struct mds_column pickle[] = { { "a", "pkl" } };
+    static const struct mds_column fixed[] = { { "a", "int" } };
+    static const struct mds_column latin[] = { { "\xe9t\xe9", "int" } };
+    static const struct {
+        const char *name;
+        struct mds_writer_options options;
+    } bad[] = {
+        { "a column twice", { twice, 2, 100, NULL, NULL } },
+        { "a pickle", { pickle, 1, 100, NULL, NULL } },
+        { "a name that is no UTF-8", { latin, 1, 100, NULL, NULL } },
+        { "a hash that is not known", { fixed, 1, 100, NULL, "crc32" } },
+        { "a hash twice", { fixed, 1, 100, NULL, "md5,md5" } },
+        { "a compression that is not known", { fixed, 1, 100, "lz4", NULL } },
+        { "a level that there is not", { fixed, 1, 100, "zstd:23", NULL } },
+        { "a negative limit", { fixed, 1, -1, NULL, NULL } },
+    };
+    struct mds_writer *writer = NULL;
+    for (size_t b = 0; b < sizeof bad / sizeof bad[0]; b++)
+        tap_is_int(mds_writer_create(folder, &bad[b].options, &writer),
+                   ERR_USAGE, "%s: %s", bad[b].name, err_text());
+    struct mds_writer_options options = { fixed, 1, 0, NULL, NULL };
+    struct mds_field field = { "1234", 4 };
+    fixture_need(mds_writer_create(folder, &options, &writer));
+    tap_is_int(mds_writer_add_fields(writer, &field), ERR_USAGE,
+               "a field of another size: %s", err_text());
+    mds_writer_destroy(writer);
+}
+
+int main(void)
+{
+    char *folder = fixture_folder();
+    test_marks(folder);
+    test_no_marks(folder);
+    test_bad_marks(folder);
+    test_refusals(folder);
+    fixture_need(fsio_remove_tree(folder));
+    return tap_done();
+}
