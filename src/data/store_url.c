@@ -21,10 +21,10 @@ bool store_url_is(const char *text)
 }
 
 /* What must not stand behind "://". */
-static const char *store_url_wrong(const char *rest, size_t place)
+static const char *store_url_wrong(const char *rest, size_t place, bool blanks)
 {
     for (const char *p = rest; *p != '\0'; p++)
-        if ((unsigned char)*p <= 0x20 || *p == 0x7f)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f || (*p == ' ' && !blanks))
             return "has a blank or a control character: write it as %XX";
     if (memchr(rest, '@', place) != NULL)
         return "has a user or a password, which would be written to the run's "
@@ -49,7 +49,8 @@ enum err store_url_parse(const char *text, struct store_url *out)
         out->scheme[i] = (char)tolower((unsigned char)text[i]);
     const char *rest = text + scheme + 3;
     size_t place = strcspn(rest, "/");
-    const char *wrong = store_url_wrong(rest, place);
+    const char *wrong =
+        store_url_wrong(rest, place, strcmp(out->scheme, "s3") == 0);
     if (wrong != NULL) /* without the text, for what a password may be */
         return err_set(ERR_USAGE, "the %s address %s", out->scheme, wrong);
     size_t path = strlen(rest + place);

@@ -22,7 +22,8 @@ bool store_url_is(const char *text);
 
 /* ERR_USAGE where it is malformed, and for what an address of a data set may
  * not have: a user or password (it would be written to the run's files; say
- * where it belongs), "?", "#", blanks, control characters, "..". */
+ * where it belongs), "?", "#", control characters, "..", and blanks but for those of S3's keys,
+ * which are not encoded. */
 enum err store_url_parse(const char *text, struct store_url *out);
 
 /* PATH/NAME with what is no letter, digit or one of "-._~/" as %XX of its

@@ -17,7 +17,7 @@ static void try_url(const char *text)
     if (store_url_parse(text, &url) == ERR_OK) {
         assert(store_url_is(text));
         assert(strchr(url.place, '@') == NULL &&
-               strpbrk(url.path, "?# ") == NULL);
+               strpbrk(url.path, "?#") == NULL);
         if (store_url_encode(url.path, "a b%/ü", false, address,
                              sizeof address) == ERR_OK) {
             assert(strpbrk(address, "?# @") == NULL);
