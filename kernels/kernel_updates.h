@@ -19,11 +19,14 @@
  *
  * moments: their names in checkpoints, as PyTorch has them. members: set from
  * `s`, a struct optimizer_step. defaults: of settings that this optimizer has
- * otherwise than AdamW (struct optimizer_ops). */
+ * otherwise than AdamW, or does not use (struct optimizer_ops). */
 #ifndef TESSERA_KERNELS_KERNEL_UPDATES_H
 #define TESSERA_KERNELS_KERNEL_UPDATES_H
 
 #include <stdint.h>
+
+/* The default of a setting that an optimizer does not use. */
+#define UPDATE_UNUSED (-1.0)
 
 /* No optimizer has more moments. */
 #define UPDATE_MOMENTS 2
@@ -62,7 +65,8 @@ struct lion {
 };
 #define UPDATE_lion(ROW, OP)                                                   \
     ROW(OP, lion, ("exp_avg"),                                                 \
-        (.beta1 = (float)s->beta1, .beta2 = (float)s->beta2), (.beta2 = 0.99))
+        (.beta1 = (float)s->beta1, .beta2 = (float)s->beta2),                  \
+        (.beta2 = 0.99, .eps = UPDATE_UNUSED))
 
 /* DecoupledSGDW (Composer's definition: PyTorch's SGD with momentum, without
  * dampening and Nesterov, and decay that does not pass through the momentum):
@@ -74,7 +78,7 @@ struct sgd {
 };
 #define UPDATE_sgd(ROW, OP)                                                    \
     ROW(OP, sgd, ("momentum_buffer"), (.momentum = (float)s->beta1),           \
-        (.lr = 0.1))
+        (.lr = 0.1, .beta2 = UPDATE_UNUSED, .eps = UPDATE_UNUSED))
 
 /* The rows; the first is the optimizer where none is named. */
 #define KERNEL_UPDATES(ROW, OP)                                                \

@@ -325,6 +325,23 @@ static void test_optimizer(struct train_settings *s)
     tap_ok(load("optimizer.name=lion optimizer.beta2=0.95", s) == ERR_OK &&
                s->optimizer.beta2 == 0.95,
            "where they are not given");
+    tap_ok(load("optimizer.beta2=0.9 optimizer.eps=1e-7", s) == ERR_OK &&
+               train_settings_unused(s, 0) == NULL,
+           "AdamW uses them all");
+    tap_ok(load("optimizer.name=sgd", s) == ERR_OK &&
+               train_settings_unused(s, 0) == NULL,
+           "nothing is unused where it is not given");
+    tap_ok(load("optimizer.name=sgd optimizer.beta2=0.9 optimizer.eps=1e-7",
+                s) == ERR_OK &&
+               strcmp(train_settings_unused(s, 0), "optimizer.beta2") == 0 &&
+               strcmp(train_settings_unused(s, 1), "optimizer.eps") == 0 &&
+               train_settings_unused(s, 2) == NULL,
+           "SGD does without the second moment's");
+    tap_ok(load("optimizer.name=lion optimizer.beta2=0.9 optimizer.eps=1e-7",
+                s) == ERR_OK &&
+               strcmp(train_settings_unused(s, 0), "optimizer.eps") == 0 &&
+               train_settings_unused(s, 1) == NULL,
+           "Lion without eps");
 }
 
 static void test_backend(struct train_settings *s)

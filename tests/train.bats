@@ -72,6 +72,11 @@ same_bits() { # RUN
         [ "$(digest "$run")" = "$(cat "$run.digest")" ]
         [ "$(grep -c '"attempt": 2' "$run/metrics.jsonl")" -eq 3 ]
     done
+    run train 2 "$DIR/unused" optimizer.name=sgd optimizer.eps=1e-7 \
+        train.max_duration=1ba eval.interval=0ba
+    [ "$status" -eq 0 ]
+    [ "$(grep -c "optimizer.eps is given, but changes nothing" \
+        <<<"$output")" -eq 1 ]
 }
 
 @test "five slots, leaves smaller than a slot, resumed: the same bits" {

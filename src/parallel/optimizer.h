@@ -28,9 +28,10 @@ struct optimizer_ops {
     const char *moments[UPDATE_MOMENTS];
     /* A matrix is to lie in one piece: not with strategies that cut blocks. */
     bool whole_matrices;
-    /* Of settings that are not given; 0: those of the table of settings. */
+    /* Of settings that are not given; 0: those of the table of settings;
+     * UPDATE_UNUSED: of a setting that it does without. */
     struct {
-        double lr, beta2;
+        double lr, beta2, eps;
     } defaults;
     /* Enqueues one step. */
     enum err (*update)(const struct optimizer_step *step,

@@ -178,6 +178,16 @@ out:
     return rc;
 }
 
+static void warn_of_unused(const struct run *run)
+{
+    const struct train_settings *s = run->settings;
+    const char *key;
+    for (int i = 0; (key = train_settings_unused(s, i)) != NULL; i++)
+        log_warn("%s is given, but changes nothing: optimizer.name = \"%s\" "
+                 "does not use it",
+                 key, optimizer_names[s->optimizer.name]);
+}
+
 static void log_plan(const struct run *run)
 {
     const struct trainer *t = run->trainer;
@@ -219,8 +229,10 @@ static enum err run_train(struct run *run, int *exit_code)
     TRY_OUT(
         trainer_create(run->comm, run->settings, run->attempt, &run->trainer));
     run->trainer->lock = run->lock;
-    if (run->rank == 0)
+    if (run->rank == 0) {
+        warn_of_unused(run);
         step_record_find_peak(run->trainer);
+    }
     TRY_OUT(comm_agree(run->comm, events_listen_table(&run->trainer->events,
                                                       NULL, run->trainer)));
     TRY_OUT(trainer_start(run->trainer));

@@ -22,6 +22,14 @@ const struct setting train_settings_schema[] = { TRAIN_GROUPS(ROW) };
 const int train_settings_count =
     sizeof train_settings_schema / sizeof train_settings_schema[0];
 
+static const struct setting *settings_find(const char *key)
+{
+    for (int i = 0; i < train_settings_count; i++)
+        if (strcmp(train_settings_schema[i].key, key) == 0)
+            return &train_settings_schema[i];
+    return NULL;
+}
+
 /* What is not given is as the optimizer has it, if it differs from AdamW. */
 static void complete_optimizer(struct train_settings *s,
                                const struct settings_origin *origins)
@@ -39,6 +47,24 @@ static void complete_optimizer(struct train_settings *s,
             !settings_given(train_settings_schema, train_settings_count,
                             origins, list[i].key))
             *list[i].value = list[i].own;
+}
+
+const char *train_settings_unused(const struct train_settings *s, int number)
+{
+    const struct optimizer_ops *optimizer = optimizer_at(s->optimizer.name);
+    const struct {
+        const char *key;
+        double value, own;
+    } list[] = {
+        { "optimizer.beta2", s->optimizer.beta2, optimizer->defaults.beta2 },
+        { "optimizer.eps", s->optimizer.eps, optimizer->defaults.eps },
+    };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (list[i].own == UPDATE_UNUSED &&
+            list[i].value != strtod(settings_find(list[i].key)->preset, NULL) &&
+            number-- == 0)
+            return list[i].key;
+    return NULL;
 }
 
 /* Model settings that were not given, or given as 0 where 0 says so, become the
@@ -131,14 +157,6 @@ enum err train_settings_load_partial(const char *path, char *const *overrides,
     enum err rc = load(schema, path, overrides, override_count, true, out);
     free(schema);
     return rc;
-}
-
-static const struct setting *settings_find(const char *key)
-{
-    for (int i = 0; i < train_settings_count; i++)
-        if (strcmp(train_settings_schema[i].key, key) == 0)
-            return &train_settings_schema[i];
-    return NULL;
 }
 
 enum err train_settings_print(const struct train_settings *settings,

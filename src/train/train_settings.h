@@ -43,6 +43,11 @@ enum err train_settings_load_partial(const char *path, char *const *overrides,
                                      int override_count,
                                      struct train_settings *out);
 
+/* Settings that are not as by default, though the chosen optimizer does not use
+ * them: the key of one by its number from 0 on, NULL behind the last. */
+const char *train_settings_unused(const struct train_settings *settings,
+                                  int number);
+
 /* memory.checkpoint and memory.compression, parsed. */
 enum err train_settings_memory(const struct train_settings *settings,
                                struct model_memory *out);
