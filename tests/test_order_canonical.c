@@ -127,8 +127,7 @@ static void test_fixed(void)
                                     71, 31, 28, 3,  96, 11 };
     struct order order = { 17, 100 };
     for (int p = 0; p < (int)(sizeof want / sizeof want[0]); p++)
-        tap_is_int(order_at(&order, 95 + p), want[p], "position %d",
-                   95 + p);
+        tap_is_int(order_at(&order, 95 + p), want[p], "position %d", 95 + p);
     struct order huge = { 0x123456789abcdef0u, ((int64_t)1 << 40) + 7 };
     tap_is_int(order_at(&huge, 12345), 395280774607, "of many samples");
     tap_is_int(order_at(&huge, ((int64_t)3 << 40) + 1), 162755878653,

@@ -1,6 +1,6 @@
 /* The table of a run's listeners, who they are and when they are called, and
  * the calls. When events happen is decided where the loop is, in trainer.c and
- * trainer_step.c, and in on_eval.c for evaluations. */
+ * trainer_step.c, and in trainer_eval.c for evaluations. */
 #include "src/train/events.h"
 
 #include <assert.h>

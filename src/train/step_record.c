@@ -1,6 +1,6 @@
 /* Makes the record of a step from the trainer and from the ranks' exchange at
  * the step's end. Loss, norm and rate are put there by trainer_step.c, the
- * results of an evaluation by on_eval.c. */
+ * results of an evaluation by trainer_eval.c. */
 #include "src/train/step_record.h"
 
 #include <stdlib.h>
