@@ -64,7 +64,7 @@ static void usage(FILE *out)
             "       tessera-bench gemm [--model 125m|10m|moe] [--tokens N] "
             "[--kernel-set NAME]\n"
             "                          [--mkl PATH] ...\n"
-            "       tessera-bench mfu [key=value ...] ...\n\n"
+            "       tessera-bench data|mfu [key=value ...] ...\n\n"
             "Files are made in a new folder in DIR (TMPDIR or /tmp), "
             "which is removed\nafterwards. --json prints one object on "
             "stdout; everything else goes to stderr.\n\n");

@@ -1,14 +1,10 @@
 /* tessera-bench mfu; see bench_step.h. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "src/base/clock.h"
-#include "src/base/fsio.h"
 #include "src/base/median.h"
-#include "src/cmd/bench_step.h"
 #include "src/cmd/bench_text.h"
-#include "src/comm/comm.h"
 #include "src/model/model_graph.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/trainer_choices.h"
@@ -20,7 +16,6 @@
 /* Sides of square matrices that fill a processor's cores, and a GPU. */
 #define SIDE_CPU 2048
 #define SIDE_DEVICE 8192
-#define OVERRIDES_MAX 64
 
 /* The rate of one large product, in the dtype of the training: the median. */
 static enum err gemm_rate(const struct trainer *trainer, double *flops_per_s)
@@ -121,29 +116,9 @@ out:
 
 enum err bench_mfu(const struct bench_options *options, json_t **result)
 {
-    enum err rc = ERR_OK;
-    char data[FSIO_PATH_MAX];
-    char train[FSIO_PATH_MAX + 32];
-    char run[FSIO_PATH_MAX + 32]; /* for what is measured before the steps */
-    char *overrides[OVERRIDES_MAX] = { run, train,
-                                       "train.max_duration=1000000ba",
-                                       "train.global_batch=8" };
-    int count = 4;
-    struct comm *comm = NULL;
-    struct train_settings *settings = calloc(1, sizeof *settings);
-    if (settings == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(fsio_path(data, "%s/data", options->dir));
-    snprintf(train, sizeof train, "data.train=%s", data);
-    snprintf(run, sizeof run, "run.dir=%s", options->dir);
-    for (int i = 0; i < options->override_count && count < OVERRIDES_MAX; i++)
-        overrides[count++] = options->overrides[i];
-    TRY_OUT(train_settings_load(NULL, overrides, count, settings));
-    TRY_OUT(bench_text(options->dir, data, settings->data.seq_len));
-    TRY_OUT(comm_create("self", NULL, NULL, 60.0, &comm));
-    TRY_OUT(measure(options, comm, settings, result));
-out:
-    comm_destroy(comm);
-    free(settings);
-    return rc;
+    char *overrides[] = { "train.max_duration=1000000ba",
+                          "train.global_batch=8" };
+    return bench_text_train(options, overrides,
+                            sizeof overrides / sizeof overrides[0], measure,
+                            result);
 }

@@ -48,7 +48,7 @@ struct bench_options {
                                NULL: where it usually is */
     int tokens;             /* of gemm; 0: all */
     bool parallel;          /* step by two ranks (bench_parallel.h) */
-    char **overrides;       /* key=value of mfu */
+    char **overrides;       /* key=value of data and mfu */
     int override_count;
 };
 

@@ -1,7 +1,8 @@
-/* Writes words of random letters and makes a data set of them, for the
- * benchmarks that train from one. */
+/* Writes words of random letters, makes a data set of them and has a benchmark
+ * measure what training on it takes. */
 #include "src/cmd/bench_text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -11,8 +12,9 @@
 
 #define TEXT_BYTES (8 << 20)
 
-/* Words of random letters: the loader does not care what they say. */
-enum err bench_text(const char *dir, const char *data, int64_t seq_len)
+/* Words of random letters: the loader does not care what they say. In samples
+ * of seq_len tokens. */
+static enum err make_text(const char *dir, const char *data, int64_t seq_len)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX] = "";
@@ -37,5 +39,37 @@ out:
     if (path[0] != '\0')
         (void)unlink(path);
     free(text);
+    return rc;
+}
+
+enum err bench_text_train(const struct bench_options *options,
+                          char *const *overrides, int count,
+                          bench_text_measure *measure, json_t **result)
+{
+    enum err rc = ERR_OK;
+    char data[FSIO_PATH_MAX];
+    char train[FSIO_PATH_MAX + 32];
+    char run[FSIO_PATH_MAX + 32];
+    struct comm *comm = NULL;
+    struct train_settings *settings = calloc(1, sizeof *settings);
+    int own = count + 2, all_count = own + options->override_count;
+    char **all = calloc((size_t)all_count, sizeof *all);
+    if (settings == NULL || all == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "out of memory"));
+    TRY_OUT(fsio_path(data, "%s/data", options->dir));
+    snprintf(train, sizeof train, "data.train=%s", data);
+    snprintf(run, sizeof run, "run.dir=%s", options->dir);
+    all[0] = run;
+    all[1] = train;
+    for (int i = 2; i < all_count; i++)
+        all[i] = i < own ? overrides[i - 2] : options->overrides[i - own];
+    TRY_OUT(train_settings_load(NULL, all, all_count, settings));
+    TRY_OUT(make_text(options->dir, data, settings->data.seq_len));
+    TRY_OUT(comm_create("self", NULL, NULL, 60.0, &comm));
+    TRY_OUT(measure(options, comm, settings, result));
+out:
+    comm_destroy(comm);
+    free(settings);
+    free(all);
     return rc;
 }

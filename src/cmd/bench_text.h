@@ -1,13 +1,24 @@
-/* Text for benchmarks that train from a data set. */
+/* Benchmarks that train, on text that is made for them. */
 #ifndef TESSERA_CMD_BENCH_TEXT_H
 #define TESSERA_CMD_BENCH_TEXT_H
 
-#include <stdint.h>
+#include <jansson.h>
 
 #include "src/base/err.h"
+#include "src/cmd/bench_step.h"
+#include "src/comm/comm.h"
+#include "src/train/train_settings.h"
 
-/* Make the data set `data`, byte by byte in samples of seq_len tokens, 8 MiB of
- * them; `dir` exists and is for scratch files. */
-enum err bench_text(const char *dir, const char *data, int64_t seq_len);
+typedef enum err bench_text_measure(const struct bench_options *options,
+                                    struct comm *comm,
+                                    const struct train_settings *settings,
+                                    json_t **result);
+
+/* Measures on the only rank of a comm, by the settings `overrides` and after
+ * them the options' (key=value each). run.dir is the options' folder; the data
+ * set in it is 8 MiB of text, byte by byte. */
+enum err bench_text_train(const struct bench_options *options,
+                          char *const *overrides, int count,
+                          bench_text_measure *measure, json_t **result);
 
 #endif
