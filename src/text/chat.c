@@ -1,0 +1,289 @@
+/* The templates that there are, and conversations divided into turns. */
+#include "src/text/chat.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/text/chat_parse.h"
+#include "src/text/chat_render.h"
+
+const char *const chat_roles[] = { "system", "user", CHAT_ROLE_ASSISTANT,
+                                   "tool", NULL };
+
+static const struct {
+    const char *name, *text;
+} chat_built_in[] = {
+    /* without a line end behind the last message, so that its end is the last
+     * thing that is learned */
+    { "chatml",
+      "{% for message in messages %}"
+      "{{ '' if loop.first else '\\n' }}<|im_start|>{{ message.role }}"
+      "{{ '\\n' + message.content }}<|im_end|>"
+      "{% endfor %}"
+      "{% if add_generation_prompt %}"
+      "{{ '\\n' if messages else '' }}<|im_start|>{{ 'assistant\\n' }}"
+      "{% endif %}" },
+    { "llama3", "<|begin_of_text|>"
+                "{% for message in messages %}"
+                "<|start_header_id|>{{ message.role }}<|end_header_id|>"
+                "{{ '\\n\\n' + message.content | trim }}<|eot_id|>"
+                "{% endfor %}"
+                "{% if add_generation_prompt %}"
+                "<|start_header_id|>assistant<|end_header_id|>{{ '\\n\\n' }}"
+                "{% endif %}" },
+    { "none",
+      "{% for message in messages %}{{ message.content }}{% endfor %}" },
+};
+#define CHAT_BUILT_IN (sizeof chat_built_in / sizeof *chat_built_in)
+
+struct chat_template {
+    char *name;
+    struct chat_tree tree;
+    const char *bos, *eos; /* NULL: none */
+    size_t bos_bytes, eos_bytes;
+};
+
+/* A file's whole text, to be freed. */
+static enum err chat_read_file(const char *path, char **text, size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    FILE *file = fopen(path, "rbe");
+    if (file == NULL && errno == ENOENT)
+        return err_set(ERR_USAGE,
+                       "no chat template '%s': neither a file nor one of "
+                       "chatml, llama3, none",
+                       path);
+    if (file == NULL)
+        return err_errno("%s: open", path);
+    *text = malloc(CHAT_LEX_BYTES_MAX + 2);
+    *bytes = 0;
+    if (*text == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory for a template");
+        goto out;
+    }
+    *bytes = fread(*text, 1, CHAT_LEX_BYTES_MAX + 1, file);
+    (*text)[*bytes] = '\0';
+    if (ferror(file) != 0)
+        rc = err_errno("%s: read", path);
+    else if (*bytes > CHAT_LEX_BYTES_MAX)
+        rc = err_set(ERR_DATA, "%s: more than %zu bytes are no chat template",
+                     path, CHAT_LEX_BYTES_MAX);
+    else if (strlen(*text) != *bytes)
+        rc = err_set(ERR_DATA, "%s: a NUL byte at %zu is in no chat template",
+                     path, strlen(*text));
+out:
+    fclose(file);
+    return rc;
+}
+
+/* Of a JSON object its "chat_template" takes the text's place. */
+static enum err chat_unpack_json(const char *path, char **text, size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    json_error_t error;
+    json_t *root = json_loadb(*text, *bytes, JSON_REJECT_DUPLICATES, &error);
+    const json_t *found = json_object_get(root, "chat_template");
+    if (root == NULL)
+        rc = err_set(ERR_DATA, "%s: line %d: %s", path, error.line, error.text);
+    else if (!json_is_string(found))
+        rc = err_set(ERR_DATA, "%s: no text named \"chat_template\"", path);
+    if (rc == ERR_OK) {
+        *bytes = json_string_length(found);
+        memmove(*text, json_string_value(found), *bytes);
+    }
+    json_decref(root);
+    return rc;
+}
+
+static bool chat_is_json(const char *path)
+{
+    size_t length = strlen(path);
+    return length > 5 && strcmp(path + length - 5, ".json") == 0;
+}
+
+/* Markers, "<|...|>", stand in the text or in strings of the template. */
+static enum err chat_check_markers(const struct chat_template *template,
+                                   const struct tokenizer *tokenizer)
+{
+    const struct chat_lex *lex = &template->tree.lex;
+    char marker[64];
+    for (size_t w = 0; w < lex->count; w++) {
+        const char *at = lex->word[w].text, *end = at + lex->word[w].bytes;
+        if (lex->word[w].kind != CHAT_LEX_DATA &&
+            lex->word[w].kind != CHAT_LEX_STRING)
+            continue;
+        while ((at = memmem(at, (size_t)(end - at), "<|", 2)) != NULL) {
+            size_t left = (size_t)(end - at);
+            const char *last = memmem(
+                at, left < sizeof marker ? left : sizeof marker - 1, "|>", 2);
+            size_t bytes = last != NULL ? (size_t)(last + 2 - at) : 0;
+            if (bytes > 0) {
+                snprintf(marker, sizeof marker, "%.*s", (int)bytes, at);
+                if (tokenizer_find(tokenizer, marker) < 0)
+                    return err_set(ERR_DATA,
+                                   "chat template %s: its marker %s is no "
+                                   "token of the tokenizer %s; choose another "
+                                   "--template or a tokenizer that has it",
+                                   template->name, marker,
+                                   tokenizer_name(tokenizer));
+            }
+            at += 2;
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err chat_special(const struct tokenizer *tokenizer, int32_t token,
+                             const char **text, size_t *bytes)
+{
+    const uint8_t *found = NULL;
+    if (token < 0)
+        return ERR_OK;
+    TRY(tokenizer_decode(tokenizer, token, &found, bytes));
+    *text = (const char *)found;
+    return ERR_OK;
+}
+
+static enum err chat_fill(struct chat_template *template, const char *name,
+                          const struct tokenizer *tokenizer)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    size_t bytes = 0, b = 0;
+    template->name = strdup(name);
+    if (template->name == NULL)
+        return err_set(ERR_MEMORY, "no memory for a template");
+    while (b < CHAT_BUILT_IN && strcmp(name, chat_built_in[b].name) != 0)
+        b++;
+    if (b < CHAT_BUILT_IN) {
+        rc = chat_parse_read(chat_built_in[b].text,
+                             strlen(chat_built_in[b].text), &template->tree);
+    } else {
+        TRY_OUT(chat_read_file(name, &text, &bytes));
+        if (chat_is_json(name))
+            TRY_OUT(chat_unpack_json(name, &text, &bytes));
+        rc = chat_parse_read(text, bytes, &template->tree);
+    }
+    if (rc != ERR_OK) {
+        rc = err_prefix(rc, "chat template %s", name);
+        goto out;
+    }
+    TRY_OUT(chat_special(tokenizer, tokenizer_bos(tokenizer), &template->bos,
+                         &template->bos_bytes));
+    TRY_OUT(chat_special(tokenizer, tokenizer_eos(tokenizer), &template->eos,
+                         &template->eos_bytes));
+    if (tokenizer_file(tokenizer, &bytes) != NULL)
+        TRY_OUT(chat_check_markers(template, tokenizer));
+out:
+    free(text);
+    return rc;
+}
+
+enum err chat_template_create(const char *name,
+                              const struct tokenizer *tokenizer,
+                              struct chat_template **out)
+{
+    assert(name != NULL && tokenizer != NULL && out != NULL);
+    struct chat_template *template = calloc(1, sizeof *template);
+    if (template == NULL)
+        return err_set(ERR_MEMORY, "no memory for a template");
+    enum err rc = chat_fill(template, name, tokenizer);
+    if (rc == ERR_OK)
+        *out = template;
+    else
+        chat_template_destroy(template);
+    return rc;
+}
+
+void chat_template_destroy(struct chat_template *template)
+{
+    if (template == NULL)
+        return;
+    chat_parse_release(&template->tree);
+    free(template->name);
+    free(template);
+}
+
+const char *chat_template_name(const struct chat_template *template)
+{
+    return template->name;
+}
+
+static enum err chat_render_part(const struct chat_template *template,
+                                 const struct chat_message *messages,
+                                 size_t count, bool prompt,
+                                 struct chat_memory *memory,
+                                 struct chat_text *out)
+{
+    const struct chat_render_input input = {
+        .messages = messages,
+        .count = count,
+        .add_generation_prompt = prompt,
+        .bos = template->bos,
+        .bos_bytes = template->bos_bytes,
+        .eos = template->eos,
+        .eos_bytes = template->eos_bytes,
+    };
+    enum err rc = chat_render_tree(&template->tree, &input, memory, out);
+    return rc == ERR_OK ? rc
+                        : err_prefix(rc, "chat template %s", template->name);
+}
+
+enum err chat_render(const struct chat_template *template,
+                     const struct chat_message *messages, size_t count,
+                     bool add_generation_prompt, struct chat_text *out)
+{
+    struct chat_memory memory = { 0 };
+    return chat_render_part(template, messages, count, add_generation_prompt,
+                            &memory, out);
+}
+
+static bool chat_begins(const struct chat_text *text,
+                        const struct chat_text *beginning)
+{
+    return beginning->bytes <= text->bytes &&
+           (beginning->bytes == 0 ||
+            memcmp(text->text, beginning->text, beginning->bytes) == 0);
+}
+
+enum err chat_divide(const struct chat_template *template,
+                     const struct chat_message *messages, size_t count,
+                     struct chat_text *out, struct chat_turn *turns,
+                     size_t *turn_count)
+{
+    enum err rc = ERR_OK;
+    struct chat_memory memory = { 0 };
+    struct chat_text prompt = { 0 }, so_far = { 0 };
+    *turn_count = 0;
+    for (size_t m = 0; m < count; m++) {
+        if (strcmp(messages[m].role, CHAT_ROLE_ASSISTANT) != 0)
+            continue;
+        TRY_OUT(
+            chat_render_part(template, messages, m, true, &memory, &prompt));
+        TRY_OUT(
+            chat_render_part(template, messages, m + 1, false, &memory, out));
+        if (!chat_begins(&prompt, &so_far) || !chat_begins(out, &prompt)) {
+            rc = err_set(ERR_DATA,
+                         "chat template %s: message %zu does not only add to "
+                         "the text before it, so what the assistant said has "
+                         "no place of its own; choose another --template",
+                         template->name, m);
+            goto out;
+        }
+        turns[(*turn_count)++] = (struct chat_turn){ prompt.bytes, out->bytes };
+        struct chat_text other = so_far;
+        so_far = *out;
+        *out = other;
+    }
+    struct chat_text other = so_far;
+    so_far = *out;
+    *out = other;
+out:
+    free(prompt.text);
+    free(so_far.text);
+    return rc;
+}

@@ -1,0 +1,23 @@
+/* Statements of chat templates, which write a text. */
+#ifndef TESSERA_TEXT_CHAT_RENDER_H
+#define TESSERA_TEXT_CHAT_RENDER_H
+
+#include "src/base/err.h"
+#include "src/text/chat.h"
+#include "src/text/chat_parse.h"
+#include "src/text/chat_value.h"
+
+struct chat_render_input {
+    const struct chat_message *messages;
+    size_t count;
+    bool add_generation_prompt;
+    const char *bos, *eos; /* NULL: there is none */
+    size_t bos_bytes, eos_bytes;
+};
+
+/* Overwrites `out`. memory->work counts on, everything else is released. */
+enum err chat_render_tree(const struct chat_tree *tree,
+                          const struct chat_render_input *input,
+                          struct chat_memory *memory, struct chat_text *out);
+
+#endif

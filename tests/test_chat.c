@@ -1,0 +1,309 @@
+/* Chat templates: what they make of conversations, beside what Jinja in Python
+ * makes, whose results stand here; and templates that are none. */
+#include "src/text/chat.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/tap.h"
+
+#define MESSAGE(role, content)                                                 \
+    {                                                                          \
+        role, content, sizeof content - 1                                      \
+    }
+
+static const struct chat_message talk[] = {
+    MESSAGE("system", " Be brief. "),
+    MESSAGE("user", "Hi\n"),
+    MESSAGE("assistant", "Hello."),
+    MESSAGE("user", "Bye"),
+    MESSAGE("assistant", "\xc2\xa0See you.\n"),
+};
+
+static struct tokenizer *tokenizer;
+static char path[64];
+
+static void write_template(const char *text, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    if (file == NULL || fwrite(text, 1, bytes, file) != bytes ||
+        fclose(file) != 0)
+        exit(1);
+}
+
+static const struct built_in {
+    const char *name;
+    size_t count;
+    bool prompt;
+    const char *want;
+} built_in[] = {
+    { "chatml", 3, false,
+      "<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\nHi\n"
+      "<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>" },
+    { "chatml", 2, true,
+      "<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\nHi\n"
+      "<|im_end|>\n<|im_start|>assistant\n" },
+    { "chatml", 0, true, "<|im_start|>assistant\n" },
+    { "llama3", 3, false,
+      "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
+      "Be brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
+      "Hi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+      "Hello.<|eot_id|>" },
+    { "llama3", 0, true,
+      "<|begin_of_text|><|start_header_id|>assistant<|end_header_id|>\n\n" },
+    { "none", 5, true, " Be brief. Hi\nHello.Bye\xc2\xa0See you.\n" },
+};
+
+static void test_built_in(void)
+{
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++) {
+        struct chat_template *template = NULL;
+        struct chat_text text = { 0 };
+        bool made = chat_template_create(built_in[i].name, tokenizer,
+                                         &template) == ERR_OK &&
+                    chat_render(template, talk, built_in[i].count,
+                                built_in[i].prompt, &text) == ERR_OK;
+        tap_is_str(made ? text.text : err_text(), built_in[i].want,
+                   "%s of %d messages", built_in[i].name,
+                   (int)built_in[i].count);
+        chat_template_destroy(template);
+        free(text.text);
+    }
+}
+
+/* What Jinja 3.1 makes of the five messages, with a prompt. */
+static const struct file {
+    const char *text, *want; /* want: "!" and a part of the error's text */
+} files[] = {
+    { "", "" },
+    { "a\n", "a" },
+    { "a\n\n", "a\n" },
+    { "{% for m in messages %}\n  {{ m.role[:1] }}\n{% endfor %}", "!lists" },
+    { "{% for m in messages %}\n  {{ m.role }}\n{% endfor %}\n",
+      "  system\n  user\n  assistant\n  user\n  assistant\n" },
+    { "{%- for m in messages -%}\n  {{- loop.index -}} \n{%- endfor -%}\n.",
+      "12345." },
+    { "x  {%- if true +%}\n y {%+ endif %}\nz", "x\n y z" },
+    { "a {# c -#}  b {#- c #} d", "a b d" },
+    { "{% for m in messages if m.role == 'user' %}{{ loop.index0 ~ m.content "
+      "}}{{ '' if loop.last else ',' }}{% endfor %}",
+      "0Hi\n,1Bye" },
+    { "{% set n = namespace(a=0) %}{% for m in messages %}{% set x = 1 %}"
+      "{% if m['role'] != 'user' %}{% set n.a = n.a + m.content | length %}"
+      "{% endif %}{% endfor %}{{ n.a }}{{ x }}",
+      "27" },
+    { "{% set x = 'o' %}{% for m in messages %}{{ x }}{% set x = 'i' %}{{ x }}"
+      "{% endfor %}{{ x }}",
+      "oioioioioio" },
+    { "{{ messages[-1]['content'].strip() + '|' + messages[0].content | trim "
+      "}}",
+      "See you.|Be brief." },
+    { "{{ (messages[1:] | length) % 3 }}{{ -7 // 2 }}{{ -7 % 3 }}", "1-42" },
+    { "{% if tools is defined and tools %}{{ tools | tojson }}{% elif not "
+      "messages[0].tool_calls %}no{% else %}yes{% endif %}",
+      "no" },
+    { "{{ 'a' if messages else 'b' }}{{ 'c' if false }}{{ bos_token }}", "a" },
+    { "{{ '\\u00e9\\x41\\'\\\\\\n' ~ \"\\t\" }}", "\xc3\xa9"
+                                                  "A'\\\n\t" },
+    { "{% for m in messages[::-1] %}{{ m.role[0:0] }}{% endfor %}", "!lists" },
+    { "{% for m in messages[::-1] %}{{ loop.revindex }}{{ m.get('role') }}"
+      "{% endfor %}",
+      "5assistant4user3assistant2user1system" },
+    { "{{ 'b' in 'abc' and 'x' not in ['y'] and 'role' in messages[0] }}",
+      "True" },
+    { "{{ 'a-b-c'.split('-')[1] ~ 'aXbX'.replace('X', '') }}", "bab" },
+    { "{% if add_generation_prompt %}{{ none }}{% endif %}", "None" },
+    { "{% if messages[0].role == 'system' %}\n{{ raise_exception('no system "
+      "here') }}{% endif %}",
+      "!line 2: raise_exception: no system here" },
+    { "\n{% macro f() %}{% endmacro %}", "!line 2: the statement 'macro'" },
+    { "{{ x | tojson }}", "!the filter 'tojson'" },
+    { "{{ strftime_now('%Y') }}", "!the function 'strftime_now'" },
+    { "{{ messages[0].items() }}", "!the method 'items'" },
+    { "{{ x.y }}", "!'x' is not defined" },
+    { "{{ x is divisibleby 3 }}", "!'is divisibleby'" },
+    { "{{ 1.5 }}", "!whole" },
+    { "{{ {'a': 1} }}", "!dictionary" },
+    { "{{ 'a", "!does not end" },
+    { "{{ a ", "!'{{' is not closed" },
+    { "{# a ", "!'{#' is not closed" },
+    { "{% if a %}b", "!'if' without its 'endif'" },
+    { "b{% endfor %}", "!'endfor' without its beginning" },
+    { "{% for a in b %}{% endif %}", "!endif where endfor should follow" },
+    { "{{ a b }}", "!b where '}}' should follow" },
+    { "{{ }}", "!a value" },
+    { "{{ 1 + 'a' }}", "!a number + a text" },
+    { "{{ 1 % 0 }}", "!without a value" },
+    { "{{ 9223372036854775807 + 1 }}", "!without a value" },
+    { "{{ 9223372036854775808 }}", "!too large" },
+    { "{{ '\\N' }}", "!not known" },
+    { "{{ '\\ud800' }}", "!U+D800" },
+    { "{% set messages[0].role = 1 %}", "!where '=' should follow" },
+    { "{% set m = messages[0] %}{% set m.role = 1 %}", "!namespace" },
+};
+
+/* The text, or the error's. */
+static const char *render(struct chat_text *text)
+{
+    struct chat_template *template = NULL;
+    enum err rc = chat_template_create(path, tokenizer, &template);
+    if (rc == ERR_OK)
+        rc = chat_render(template, talk, 5, true, text);
+    chat_template_destroy(template);
+    return rc == ERR_OK ? text->text : err_text();
+}
+
+static void test_files(void)
+{
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct chat_text text = { 0 };
+        write_template(files[i].text, strlen(files[i].text));
+        const char *got = render(&text), *want = files[i].want;
+        if (*want == '!')
+            tap_ok(strstr(got, want + 1) != NULL && strstr(got, path) != NULL,
+                   "refused: %s", got);
+        else
+            tap_is_str(got, want, "template %d", (int)i);
+        free(text.text);
+    }
+}
+
+/* Deep, endless and growing ones end, with an error. */
+static void test_hostile(void)
+{
+    static char text[1 << 20];
+    static const char *const parts[] = { "{{(",      "{% if a %}",
+                                         "{{ not ",  "{{ a[",
+                                         "{{ '' ~ ", "{% for a in b %}",
+                                         "{{[",      "{{ a if b else " };
+    for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+        size_t skip = parts[p][1] == '{' ? 2 : 0, length = strlen(parts[p]);
+        struct chat_text out = { 0 };
+        memcpy(text, parts[p], length);
+        size_t bytes = length;
+        while (bytes + length < sizeof text) {
+            memcpy(text + bytes, parts[p] + skip, length - skip);
+            bytes += length - skip;
+        }
+        memcpy(text + bytes - 3, skip == 2 ? " }}" : " %}", 3);
+        write_template(text, bytes);
+        tap_ok(strstr(render(&out), "levels") != NULL, "deep: %s", parts[p]);
+        free(out.text);
+    }
+    static const char *const growing[] = {
+        "{% set n = namespace(a='aaaaaaaaaaaaaaaa') %}{% for a in messages %}"
+        "{% for b in messages %}{% for c in messages %}"
+        "{% set n.a = n.a + n.a %}{% endfor %}{% endfor %}{% endfor %}",
+        "{% set n = namespace(a='ab', b=[1]) %}{% for a in messages %}"
+        "{% set n.a = n.a.replace('a', n.a).replace('b', n.a) %}{% endfor %}"
+        "{% for a in messages %}{% set n.a = n.a.replace('a', n.a) %}"
+        "{% endfor %}",
+        "{% for a in messages %}{% for b in messages %}{% for c in messages %}"
+        "{% for d in messages %}{% for e in messages %}{% for f in messages %}"
+        "{% for g in messages %}{% for h in messages %}{% for i in messages %}"
+        "{% for j in messages %}{% for k in messages %}{% for l in messages %}"
+        "{% endfor %}{% endfor %}{% endfor %}{% endfor %}{% endfor %}"
+        "{% endfor %}{% endfor %}{% endfor %}{% endfor %}{% endfor %}"
+        "{% endfor %}{% endfor %}",
+    };
+    for (size_t g = 0; g < sizeof growing / sizeof *growing; g++) {
+        struct chat_text out = { 0 };
+        write_template(growing[g], strlen(growing[g]));
+        tap_ok(strstr(render(&out), "too ") != NULL, "growing: %s", err_text());
+        free(out.text);
+    }
+    struct chat_text out = { 0 };
+    write_template("a\0b", 3);
+    tap_ok(strstr(render(&out), "NUL") != NULL, "a NUL");
+    write_template(memset(text, 'a', sizeof text), sizeof text);
+    tap_is_int((long long)strlen(render(&out)), sizeof text, "a long text");
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = "<|"[i % 2];
+    write_template(text, sizeof text);
+    tap_is_int((long long)strlen(render(&out)), sizeof text,
+               "... of broken markers");
+    free(out.text);
+}
+
+static void test_turns(void)
+{
+    static const char *const names[] = { "chatml", "llama3", "none" };
+    static const char *const said[][2] = {
+        { "Hello.<|im_end|>", "\xc2\xa0See you.\n<|im_end|>" },
+        { "Hello.<|eot_id|>", "See you.<|eot_id|>" },
+        { "Hello.", "\xc2\xa0See you.\n" },
+    };
+    struct chat_text text = { 0 }, all = { 0 };
+    struct chat_turn turns[5];
+    size_t count = 0;
+    for (size_t n = 0; n < 3; n++) {
+        struct chat_template *template = NULL;
+        bool made =
+            chat_template_create(names[n], tokenizer, &template) == ERR_OK &&
+            chat_divide(template, talk, 5, &text, turns, &count) == ERR_OK &&
+            chat_render(template, talk, 5, false, &all) == ERR_OK;
+        tap_ok(made && count == 2 && turns[1].response == text.bytes &&
+                   strcmp(text.text, all.text) == 0,
+               "%s: two turns, and the text of all", names[n]);
+        for (size_t t = 0; t < 2; t++) {
+            size_t bytes = turns[t].response - turns[t].prompt;
+            tap_ok(bytes == strlen(said[n][t]) &&
+                       memcmp(text.text + turns[t].prompt, said[n][t], bytes) ==
+                           0,
+                   "what the assistant said in turn %d", (int)t);
+        }
+        chat_template_destroy(template);
+    }
+    struct chat_template *template = NULL;
+    static const char last_only[] = "{{ messages[-1].content }}";
+    write_template(last_only, sizeof last_only - 1);
+    bool made = chat_template_create(path, tokenizer, &template) == ERR_OK;
+    tap_ok(made &&
+               chat_divide(template, talk, 5, &text, turns, &count) ==
+                   ERR_DATA &&
+               strstr(err_text(), "no place of its own") != NULL,
+           "a template that forgets: %s", err_text());
+    chat_template_destroy(template);
+    free(text.text);
+    free(all.text);
+}
+
+static void test_names(void)
+{
+    struct chat_template *template = NULL;
+    tap_ok(chat_template_create("chatlm", tokenizer, &template) == ERR_USAGE &&
+               strstr(err_text(), "chatml, llama3, none") != NULL,
+           "no such template: %s", err_text());
+    struct chat_text text = { 0 };
+    unlink(path);
+    strcat(path, ".json");
+    static const char good[] = "{\"a\": 1, \"chat_template\": \"x{{ 1 }}\"}";
+    write_template(good, sizeof good - 1);
+    tap_is_str(render(&text), "x1", "of a JSON file");
+    write_template("{}", 2);
+    tap_ok(strstr(render(&text), "chat_template") != NULL, "... without one");
+    write_template("{", 1);
+    tap_ok(strstr(render(&text), "line 1") != NULL, "... that is broken");
+    free(text.text);
+}
+
+int main(void)
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/chat.XXXXXX",
+             base != NULL && strlen(base) < 40 ? base : "/tmp");
+    int file = mkstemp(path);
+    if (file < 0 || tokenizer_create("bytes", &tokenizer) != ERR_OK)
+        return 1;
+    close(file);
+    test_built_in();
+    test_files();
+    test_hostile();
+    test_turns();
+    test_names();
+    unlink(path);
+    tokenizer_destroy(tokenizer);
+    return tap_done();
+}
