@@ -15,7 +15,7 @@
 struct store_s3 {
     struct store_http *http;
     char base[FSIO_PATH_MAX];     /* "https://host", without "/" at its end */
-    char host[320];               /* of the header */
+    char host[384];               /* of the header */
     char prefix[FSIO_PATH_MAX];   /* of paths at the endpoint; "" or "/x" */
     char path[2 * FSIO_PATH_MAX]; /* decoded: bucket, where it belongs, and
                                      folder */
