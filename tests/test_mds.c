@@ -72,6 +72,42 @@ static void test_rotation(const char *folder)
     mds_index_destroy(index);
 }
 
+/* A writer that takes over after some shards makes the same index. */
+static void test_again(const char *folder)
+{
+    struct mds_writer *first = NULL, *second = NULL;
+    int32_t tokens[100] = { 7 };
+    char *one = NULL, *two = NULL;
+    size_t one_bytes = 0, two_bytes = 0;
+    const char *path = fixture_path(folder, "again");
+    fixture_need(fsio_mkdirs(path));
+    fixture_need(mds_writer_create_tokens(path, 1400, true, &first));
+    for (int i = 0; i < 8; i++)
+        fixture_need(mds_writer_add(first, tokens, 100));
+    fixture_need(mds_writer_finish(first));
+    const char *index = fixture_path(folder, "again/index.json");
+    fixture_need(fsio_read_file(index, 1 << 20, &one, &one_bytes));
+    fixture_need(mds_writer_create_tokens(path, 1400, true, &second));
+    for (int64_t s = 0; s < mds_writer_shards(first); s++)
+        fixture_need(mds_writer_again(second, mds_writer_shard(first, s)));
+    fixture_need(mds_writer_finish(second));
+    fixture_need(fsio_read_file(index, 1 << 20, &two, &two_bytes));
+    tap_ok(mds_writer_shards(second) > 2 && one_bytes == two_bytes &&
+               memcmp(one, two, one_bytes) == 0,
+           "a writer that goes on makes the same index");
+    json_t *entry = mds_writer_shard(first, 1);
+    mds_writer_destroy(second);
+    fixture_need(mds_writer_create_tokens(path, 1400, true, &second));
+    json_object_set_new(json_object_get(entry, "raw_data"), "bytes",
+                        json_integer(3));
+    tap_is_int(mds_writer_again(second, entry), ERR_DATA,
+               "... not behind a file of another size: %s", err_text());
+    mds_writer_destroy(second);
+    mds_writer_destroy(first);
+    free(one);
+    free(two);
+}
+
 static bool same_tokens(const struct values *values, int64_t sample)
 {
     for (int64_t t = 0; t < values->count; t++) {
@@ -503,6 +539,7 @@ int main(void)
     char *folder = fixture_folder();
     test_writer(folder);
     test_rotation(folder);
+    test_again(folder);
     test_reader(folder);
     test_writer_failures(folder);
     test_forms(folder);

@@ -186,6 +186,7 @@ void mds_manifest_destroy(struct mds_manifest *manifest)
     free(manifest->head.data);
     free(manifest->tail.data);
     free(manifest->index.data);
+    free(manifest->begins.data);
     free(manifest);
 }
 
@@ -220,15 +221,22 @@ static enum err mds_manifest_file(struct mds_manifest *manifest,
     return mds_text_add(text, "}}");
 }
 
+/* The place of the next entry, behind the others. */
+static enum err mds_manifest_begin(struct mds_manifest *manifest)
+{
+    struct mds_buffer *text = &manifest->index;
+    TRY(mds_text_add(text, manifest->shards > 0 ? ", " : ""));
+    return mds_buffer_add(&manifest->begins, &text->bytes, sizeof text->bytes);
+}
+
 enum err mds_manifest_add(struct mds_manifest *manifest, int64_t samples,
                           const struct mds_manifest_file *raw,
                           const struct mds_manifest_file *zip)
 {
     struct mds_buffer *text = &manifest->index;
     assert((zip != NULL) == (manifest->compression != NULL));
-    TRY(mds_text_add(text,
-                     "%s%s\"raw_data\": ", manifest->shards > 0 ? ", " : "",
-                     (char *)manifest->head.data));
+    TRY(mds_manifest_begin(manifest));
+    TRY(mds_text_add(text, "%s\"raw_data\": ", (char *)manifest->head.data));
     TRY(mds_manifest_file(manifest, raw));
     TRY(mds_text_add(text, ", \"samples\": %lld, %s, \"zip_data\": ",
                      (long long)samples, (char *)manifest->tail.data));
@@ -236,6 +244,32 @@ enum err mds_manifest_add(struct mds_manifest *manifest, int64_t samples,
         TRY(mds_manifest_file(manifest, zip));
     TRY(mds_text_add(text, "%s}", zip != NULL ? "" : "null"));
     manifest->shards++;
+    manifest->end = manifest->index.bytes;
+    return ERR_OK;
+}
+
+void mds_manifest_entry(const struct mds_manifest *manifest, int64_t shard,
+                        const char **text, size_t *bytes)
+{
+    size_t begin = 0, end = manifest->end;
+    assert(shard >= 0 && shard < manifest->shards);
+    memcpy(&begin, manifest->begins.data + (size_t)shard * sizeof begin,
+           sizeof begin);
+    if (shard + 1 < manifest->shards) {
+        memcpy(&end, manifest->begins.data + (size_t)(shard + 1) * sizeof end,
+               sizeof end);
+        end -= strlen(", ");
+    }
+    *text = (const char *)manifest->index.data + begin;
+    *bytes = end - begin;
+}
+
+enum err mds_manifest_again(struct mds_manifest *manifest, const char *entry)
+{
+    TRY(mds_manifest_begin(manifest));
+    TRY(mds_text_add(&manifest->index, "%s", entry));
+    manifest->shards++;
+    manifest->end = manifest->index.bytes;
     return ERR_OK;
 }
 

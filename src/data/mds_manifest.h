@@ -26,6 +26,8 @@ struct mds_manifest {
     struct mds_buffer head, tail; /* of a shard's entry, around its own */
     struct mds_buffer index;
     int64_t shards;
+    size_t end;               /* of the last entry in index */
+    struct mds_buffer begins; /* size_t of each: where its entry is in index */
 };
 
 /* Two parts of a file, one behind the other. */
@@ -44,6 +46,13 @@ void mds_manifest_destroy(struct mds_manifest *manifest);
 enum err mds_manifest_add(struct mds_manifest *manifest, int64_t samples,
                           const struct mds_manifest_file *raw,
                           const struct mds_manifest_file *zip);
+
+/* The entry of a shard, from `*text` on. */
+void mds_manifest_entry(const struct mds_manifest *manifest, int64_t shard,
+                        const char **text, size_t *bytes);
+
+/* One more shard, by its entry in an index of the same options. */
+enum err mds_manifest_again(struct mds_manifest *manifest, const char *entry);
 
 /* FOLDER/index.json */
 enum err mds_manifest_write(struct mds_manifest *manifest, const char *folder);

@@ -14,6 +14,7 @@
 #include "src/data/mds_encode.h"
 #include "src/data/mds_encoding.h"
 #include "src/data/mds_manifest.h"
+#include "src/data/regular.h"
 #include "src/data/values.h"
 
 struct mds_writer {
@@ -25,6 +26,7 @@ struct mds_writer {
     size_t *ends; /* where each ends in data */
     size_t samples, samples_capacity;
     struct mds_buffer encoded; /* of mds_writer_add() */
+    json_t *entry;             /* that mds_writer_shard() lends */
 };
 
 static size_t mds_writer_config_bytes(const struct mds_writer *writer)
@@ -81,6 +83,7 @@ void mds_writer_destroy(struct mds_writer *writer)
     if (writer == NULL)
         return;
     mds_manifest_destroy(writer->manifest);
+    json_decref(writer->entry);
     free(writer->encoded.data);
     free(writer->data);
     free(writer->ends);
@@ -307,4 +310,41 @@ enum err mds_writer_shard_bytes(struct mds_writer *writer, int64_t count,
     *bytes = 8 + (int64_t)mds_writer_config_bytes(writer) + 4 + 4 + shape +
              4 * count;
     return ERR_OK;
+}
+
+int64_t mds_writer_shards(const struct mds_writer *writer)
+{
+    return writer->manifest->shards;
+}
+
+json_t *mds_writer_shard(struct mds_writer *writer, int64_t shard)
+{
+    const char *text = NULL;
+    size_t bytes = 0;
+    mds_manifest_entry(writer->manifest, shard, &text, &bytes);
+    json_decref(writer->entry);
+    writer->entry = json_loadb(text, bytes, 0, NULL);
+    return writer->entry;
+}
+
+enum err mds_writer_again(struct mds_writer *writer, const json_t *shard)
+{
+    char path[FSIO_PATH_MAX];
+    int64_t found = 0;
+    const json_t *file = json_object_get(
+        shard, writer->manifest->compression != NULL ? "zip_data" : "raw_data");
+    const char *name = json_string_value(json_object_get(file, "basename"));
+    json_int_t bytes = json_integer_value(json_object_get(file, "bytes"));
+    assert(writer->samples == 0);
+    TRY(fsio_path(path, "%s/%s", writer->folder, name != NULL ? name : ""));
+    TRY(regular_size(path, &found));
+    if (found != bytes)
+        return err_set(ERR_DATA, "%s: has %lld bytes, not %lld", path,
+                       (long long)found, (long long)bytes);
+    char *text = json_dumps(shard, JSON_SORT_KEYS | JSON_ENSURE_ASCII);
+    if (text == NULL)
+        return err_set(ERR_MEMORY, "%s: no memory for the index", path);
+    enum err rc = mds_manifest_again(writer->manifest, text);
+    free(text);
+    return rc;
 }

@@ -9,6 +9,7 @@
 #ifndef TESSERA_DATA_MDS_WRITER_H
 #define TESSERA_DATA_MDS_WRITER_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +62,16 @@ enum err mds_writer_add(struct mds_writer *writer, const int32_t *tokens,
 
 /* The last shard and the index. */
 enum err mds_writer_finish(struct mds_writer *writer);
+
+/* Shards that are on disk, and one's entry in the index, lent until the next
+ * call; NULL: out of memory. */
+int64_t mds_writer_shards(const struct mds_writer *writer);
+json_t *mds_writer_shard(struct mds_writer *writer, int64_t shard);
+
+/* Go on behind a shard that another writer with the same options has written,
+ * by its entry; nothing was added yet. ERR_DATA where its file is not in the
+ * folder or has another size. */
+enum err mds_writer_again(struct mds_writer *writer, const json_t *shard);
 
 /* Bytes of the smallest shard that holds one sample of `count` tokens as the
  * only column. */
