@@ -56,25 +56,6 @@ static void test_tokenizer(void)
                "a tokenizer that there is not");
 }
 
-/* Documents joined, each followed by '|'. */
-struct joined {
-    char text[4096];
-    size_t bytes;
-};
-
-static enum err joined_piece(void *context, const uint8_t *text, size_t bytes)
-{
-    struct joined *joined = context;
-    memcpy(joined->text + joined->bytes, text, bytes);
-    joined->bytes += bytes;
-    return ERR_OK;
-}
-
-static enum err joined_end(void *context)
-{
-    return joined_piece(context, (const uint8_t *)"|", 1);
-}
-
 static const struct documents {
     const char *text, *separator, *want;
 } documents[] = {
@@ -92,19 +73,44 @@ static const struct documents {
     { "aab\naa\nab\n", "aa", "aab\n|ab\n|" },
 };
 
+/* The documents of a text from a place on, joined, each followed by '|'. */
+static void join(const char *path, const char *separator,
+                 struct text_place place, char *out)
+{
+    struct text *text = NULL;
+    bool more = true;
+    fixture_need(text_open(path, separator, NULL, &text));
+    fixture_need(text_go(text, place));
+    while (more) {
+        struct text_span span;
+        fixture_need(text_next(text, &span, &more));
+        if (!more)
+            break;
+        memcpy(out, span.text, span.bytes);
+        out += span.bytes;
+        if (span.ends)
+            *out++ = '|';
+    }
+    *out = '\0';
+    text_close(text);
+}
+
 static void test_documents(const char *folder)
 {
     const char *path = fixture_path(folder, "documents");
+    char got[64];
     for (size_t i = 0; i < sizeof documents / sizeof documents[0]; i++) {
-        struct joined joined = { .bytes = 0 };
-        struct text_sink sink = { &joined, joined_piece, joined_end, NULL };
+        struct text_place start = { .offset = 0 };
         fixture_write_file(path, documents[i].text, strlen(documents[i].text));
-        fixture_need(text_read(path, documents[i].separator, &sink));
-        tap_is_str(joined.text, documents[i].want, "documents, case %d",
-                   (int)i);
+        join(path, documents[i].separator, start, got);
+        tap_is_str(got, documents[i].want, "documents, case %d", (int)i);
     }
-    struct text_sink sink = { NULL, joined_piece, joined_end, NULL };
-    tap_is_int(text_read(path, "a\nb", &sink), ERR_USAGE,
+    fixture_write_file(path, "ab\n--\nc--\nd", 11);
+    join(path, "--", (struct text_place){ 7, true, true }, got);
+    tap_is_str(got, "--\nd|", "from the middle of a line on");
+    join(path, "--", (struct text_place){ 3, true, false }, got);
+    tap_is_str(got, "|c--\nd|", "from a separator on");
+    tap_is_int(text_check_separator("a\nb"), ERR_USAGE,
                "a separator of two lines");
 }
 
@@ -226,13 +232,6 @@ static int stop_now(void)
     return 15;
 }
 
-/* The first pass asks once, then each of the two sets. */
-static int stop_later_calls;
-static int stop_later(void)
-{
-    return ++stop_later_calls > 2 ? 15 : 0;
-}
-
 /* What is refused leaves the folder as it was. */
 static void refused(const char *folder, struct tokenize_options options,
                     char *file, enum err want, const char *text,
@@ -258,7 +257,12 @@ static void test_refusals(const char *folder)
     snprintf(path, sizeof path, "%s", fixture_path(folder, "missing"));
     refused(folder, options, path, ERR_DATA, path, "a missing file");
     snprintf(path, sizeof path, "%s", folder);
-    refused(folder, options, path, ERR_DATA, "is a folder", "a folder");
+    refused(folder, options, path, ERR_DATA, "is a data set, not text",
+            "a folder with a data set in it");
+    snprintf(path, sizeof path, "%s", fixture_path(folder, "hollow"));
+    fixture_need(fsio_mkdirs(path));
+    refused(folder, options, path, ERR_DATA, "is a folder without files",
+            "an empty folder");
     refused(folder, options, files[1], ERR_DATA, "no text", "an empty text");
     snprintf(path, sizeof path, "%s", fixture_path(folder, "packed"));
     fixture_write_file(path, "\x1f\x8b\x08\0\0\0\0\0", 8);
@@ -294,10 +298,24 @@ static void test_refusals(const char *folder)
     other = options;
     other.stop = stop_now;
     refused(folder, other, files[0], ERR_IO, "interrupted", "a stop");
-    other.eval_fraction = 0.5;
-    other.stop = stop_later;
-    refused(folder, other, files[0], ERR_IO, "interrupted",
-            "a stop in the second pass");
+    other.stop = NULL;
+    other.no_eos = other.eos_given = true;
+    refused(folder, other, files[0], ERR_USAGE, "exclude", "both eos options");
+    other.no_eos = false;
+    other.eos_token = 257;
+    refused(folder, other, files[0], ERR_USAGE, "vocabulary", "a foreign eos");
+    other.eos_given = false;
+    other.bos_given = true;
+    other.bos_token = 1000;
+    refused(folder, other, files[0], ERR_USAGE, "--bos-id 1000",
+            "a foreign bos");
+    other = options;
+    other.threads = 1000;
+    refused(folder, other, files[0], ERR_USAGE, "--threads", "1000 threads");
+    other = options;
+    other.field = "text";
+    refused(folder, other, files[0], ERR_DATA, ":1: not valid",
+            "text in place of JSON lines");
 }
 
 static void test_replacing(const char *folder)

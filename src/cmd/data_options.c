@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,13 @@ static const struct option data_options_tokenize[] = {
     { "eval-fraction", required_argument, NULL, 'e' },
     { "separator", required_argument, NULL, 's' },
     { "tokenizer", required_argument, NULL, 't' },
+    { "field", required_argument, NULL, 'F' },
+    { "eos-id", required_argument, NULL, 1 },
+    { "bos-id", required_argument, NULL, 2 },
+    { "no-eos", no_argument, NULL, 3 },
+    { "no-wrap", no_argument, NULL, 4 },
+    { "threads", required_argument, NULL, 5 },
+    { "fresh", no_argument, NULL, 6 },
     { "force", no_argument, NULL, 'f' },
     { NULL, 0, NULL, 0 }
 };
@@ -71,6 +79,46 @@ static enum err data_options_fraction(const char *name, const char *text,
     return ERR_OK;
 }
 
+static enum err data_options_threads(const char *name, const char *text,
+                                     int *out)
+{
+    int64_t threads = 0;
+    TRY(data_options_int(name, text, 1, &threads));
+    *out = threads < INT_MAX ? (int)threads : INT_MAX;
+    return ERR_OK;
+}
+
+/* Those that only tokenize has. */
+static enum err data_options_set_tokenize(struct tokenize_options *out,
+                                          const char *name, int key)
+{
+    switch (key) {
+    case 'F':
+        out->field = optarg;
+        return ERR_OK;
+    case 1:
+        out->eos_given = true;
+        return data_options_int(name, optarg, 0, &out->eos_token);
+    case 2:
+        out->bos_given = true;
+        return data_options_int(name, optarg, 0, &out->bos_token);
+    case 3:
+        out->no_eos = true;
+        return ERR_OK;
+    case 4:
+        out->no_wrap = true;
+        return ERR_OK;
+    case 5:
+        return data_options_threads(name, optarg, &out->threads);
+    case 6:
+        out->fresh = true;
+        return ERR_OK;
+    default:
+        return err_set(ERR_USAGE, "no option %s here; see tessera-data --help",
+                       name);
+    }
+}
+
 static enum err data_options_set(struct data_options *out, const char *name,
                                  int key)
 {
@@ -115,8 +163,7 @@ static enum err data_options_set(struct data_options *out, const char *name,
         return err_set(ERR_USAGE, "%s needs a value; see tessera-data --help",
                        name);
     default:
-        return err_set(ERR_USAGE, "no option %s here; see tessera-data --help",
-                       name);
+        return data_options_set_tokenize(tokenize, name, key);
     }
 }
 

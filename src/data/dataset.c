@@ -12,6 +12,7 @@
 #include "src/base/fsio.h"
 #include "src/data/dataset_format.h"
 #include "src/data/regular.h"
+#include "src/data/tokenizer_copy.h"
 #include "src/text/tokenizer.h"
 
 /* Names of data sets in a message. */
@@ -22,6 +23,7 @@ struct dataset {
     struct sidecar sidecar; /* without shards_sha256 */
     bool described;         /* the sidecar is the file */
     char id[65];
+    char tokenizer_file[FSIO_PATH_MAX]; /* "": none */
     const struct dataset_format *format;
     void *state; /* the format's */
     struct dataset_contents contents;
@@ -140,6 +142,9 @@ static enum err dataset_create(const char *path, const struct sidecar *given,
     if (given == NULL)
         TRY_OUT(sidecar_read(path, &sidecar));
     dataset->sidecar = given == NULL ? sidecar : *given;
+    TRY_OUT(tokenizer_copy_find(path, dataset->sidecar.tokenizer,
+                                dataset->sidecar.tokenizer_sha256,
+                                dataset->tokenizer_file));
     TRY_OUT(dataset->format->open(path, &dataset->sidecar, &dataset->contents,
                                   &dataset->state));
     assert(dataset->contents.samples > 0 && dataset->contents.shards > 0);
@@ -238,6 +243,11 @@ const char *dataset_tokenizer_sha256(const struct dataset *dataset)
 const char *dataset_tokenizer(const struct dataset *dataset)
 {
     return dataset->sidecar.tokenizer;
+}
+
+const char *dataset_tokenizer_file(const struct dataset *dataset)
+{
+    return dataset->tokenizer_file;
 }
 
 const char *dataset_path(const struct dataset *dataset)

@@ -61,6 +61,9 @@ const char *dataset_id(const struct dataset *dataset);
 const char *dataset_tokenizer_sha256(const struct dataset *dataset);
 /* Lent. */
 const char *dataset_tokenizer(const struct dataset *dataset);
+/* The path of the tokenizer's file in the folder, whose digest was compared with
+ * the sidecar's when the set was opened; "": the set has none. */
+const char *dataset_tokenizer_file(const struct dataset *dataset);
 const char *dataset_path(const struct dataset *dataset);
 /* The name of its index, a file in the folder. */
 const char *dataset_index(const struct dataset *dataset);

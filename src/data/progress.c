@@ -41,7 +41,8 @@ void progress_format(const struct progress *progress, double seconds,
     char total[PROGRESS_TEXT_BYTES], left[PROGRESS_TEXT_BYTES];
     const char *unit = progress->unit != NULL ? progress->unit : "";
     const char *space = unit[0] != '\0' ? " " : "";
-    double per_s = seconds > 0 ? (double)progress->done / seconds : 0;
+    double fresh = (double)(progress->done - progress->from);
+    double per_s = seconds > 0 ? fresh / seconds : 0;
     progress_amount(progress, (double)progress->done, done);
     progress_amount(progress, per_s, rate);
     if (progress->total < progress->done || progress->total <= 0) {

@@ -13,6 +13,7 @@ struct progress {
     const char *unit; /* "samples"; NULL: bytes */
     int64_t total;    /* < 0: not known */
     int64_t done;
+    int64_t from; /* done before, which tells nothing of the rate */
     double start;
     double shown; /* when a line was shown last */
     bool terminal;

@@ -13,6 +13,7 @@
 
 #include "src/data/mds_index.h"
 #include "src/data/sidecar.h"
+#include "src/data/tokenizer_copy.h"
 
 /* Folders that killed processes with the same number have left. */
 #define PUBLISH_NAMES_MAX 100
@@ -40,7 +41,8 @@ static bool publish_is_ours(int folder, const char *name, bool top,
         return top && S_ISDIR(status.st_mode);
     return S_ISREG(status.st_mode) &&
            (strcmp(name, MDS_INDEX_NAME) == 0 ||
-            strcmp(name, SIDECAR_NAME) == 0 || publish_is_shard(name));
+            strcmp(name, SIDECAR_NAME) == 0 ||
+            strcmp(name, TOKENIZER_COPY_NAME) == 0 || publish_is_shard(name));
 }
 
 static enum err publish_foreign(const char *path, const char *what)
@@ -168,24 +170,48 @@ static enum err publish_make(struct publish *publish, const char *name)
     return err_errno("%s: mkdir", building);
 }
 
-enum err publish_begin(struct publish *publish, const char *path, bool replace)
+/* The last part of the path. */
+static const char *publish_last(const struct publish *publish)
 {
-    publish->building[0] = '\0';
-    publish->replace = replace;
+    const char *slash = strrchr(publish->path, '/');
+    return slash != NULL ? slash + 1 : publish->path;
+}
+
+enum err publish_name(struct publish *publish, const char *path)
+{
+    *publish = (struct publish){ .replace = false };
     TRY(fsio_path(publish->path, "%s", path));
     size_t length = strlen(publish->path);
     while (length > 1 && publish->path[length - 1] == '/')
         publish->path[--length] = '\0';
-    const char *slash = strrchr(publish->path, '/');
-    const char *name = slash != NULL ? slash + 1 : publish->path;
+    const char *name = publish_last(publish);
     if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return err_set(ERR_USAGE, "'%s' does not name a new folder", path);
+    int length_parent = (int)(name - publish->path) - 1; /* without the '/' */
+    if (length_parent < 0)
+        TRY(fsio_path(publish->parent, "."));
+    else
+        TRY(fsio_path(publish->parent, "%.*s",
+                      length_parent > 0 ? length_parent : 1, publish->path));
+    return fsio_path(publish->work, "%s/.%s.tokenize", publish->parent, name);
+}
+
+enum err publish_begin(struct publish *publish, const char *path, bool replace)
+{
+    TRY(publish_name(publish, path));
+    publish->replace = replace;
     TRY(publish_check(publish->path, replace));
-    TRY(fsio_path(publish->parent, "%.*s",
-                  slash == NULL ? 1 : (int)(slash - publish->path) + 1,
-                  slash == NULL ? "." : publish->path));
     TRY(fsio_mkdirs(publish->parent));
-    return publish_make(publish, name);
+    return publish_make(publish, publish_last(publish));
+}
+
+enum err publish_again(struct publish *publish, bool replace)
+{
+    publish->replace = replace;
+    publish->again = true;
+    TRY(publish_check(publish->path, replace));
+    TRY(fsio_path(publish->building, "%s/set", publish->work));
+    return fsio_mkdirs(publish->building);
 }
 
 /* Where the file system cannot exchange two names, the old folder steps aside
@@ -239,14 +265,19 @@ enum err publish_commit(struct publish *publish)
         TRY(publish_step_aside(publish, old));
     publish->building[0] = '\0';
     TRY(fsio_fsync_dir(publish->parent));
-    if (old[0] != '\0')
-        TRY(publish_remove(old, true));
+    if (old[0] == '\0')
+        return ERR_OK;
+    publish->keep = true; /* what is not of a data set */
+    TRY(publish_remove(old, true));
+    publish->keep = false;
     return ERR_OK;
 }
 
 void publish_end(struct publish *publish)
 {
-    if (publish->building[0] != '\0')
+    if (publish->again && !publish->keep)
+        (void)fsio_remove_tree(publish->work);
+    else if (publish->building[0] != '\0' && !publish->again)
         (void)fsio_remove_tree(publish->building);
     publish->building[0] = '\0';
 }

@@ -1,204 +1,160 @@
-/* Reads text files and divides them into documents, a piece at a time. What
- * becomes of the text is the caller's business. */
+/* Reads a text and divides it into documents, a piece at a time. What becomes
+ * of the text is the caller's business. */
 #include "src/data/text.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define TEXT_SEPARATOR_BYTES_MAX 4096
-#define TEXT_IDLE_MS 500
 
 struct text {
-    const struct text_sink *sink;
+    struct source *source;
     const char *separator; /* NULL: none */
     size_t separator_bytes;
-    /* How much of the separator the current line has matched so far; these
-     * bytes are held back. Meaningless while `other`: the line is not one. */
-    size_t matched;
-    bool other;
-    bool any; /* the document has bytes */
+    uint8_t *buffer;         /* [TEXT_SPAN_BYTES_MAX] */
+    size_t begin, end;       /* what is read and not yet given */
+    bool ended;              /* the source has no more */
+    struct text_place place; /* of buffer[begin] */
 };
 
-static enum err text_piece(struct text *text, const void *data, size_t bytes)
+enum err text_check_separator(const char *separator)
 {
-    if (bytes == 0)
+    if (separator == NULL || (strlen(separator) <= TEXT_SEPARATOR_BYTES_MAX &&
+                              strchr(separator, '\n') == NULL))
         return ERR_OK;
-    text->any = true;
-    return text->sink->piece(text->sink->context, data, bytes);
+    return err_set(ERR_USAGE, "a separator is one line of at most %d bytes",
+                   TEXT_SEPARATOR_BYTES_MAX);
 }
 
-static enum err text_end(struct text *text)
+enum err text_open(const char *path, const char *separator,
+                   const struct source_watch *watch, struct text **out)
 {
-    bool any = text->any;
-    text->any = false;
-    return any ? text->sink->end(text->sink->context) : ERR_OK;
-}
-
-/* One byte of a line that may be a separator; *taken tells if it was used. */
-static enum err text_match(struct text *text, uint8_t byte, bool *taken)
-{
-    bool complete = text->matched == text->separator_bytes;
-    *taken = true;
-    if (complete && byte == '\n') {
-        text->matched = 0;
-        TRY(text_end(text));
-    } else if (!complete && byte == (uint8_t)text->separator[text->matched]) {
-        text->matched++;
-    } else {
-        *taken = false;
-        text->other = true;
-        TRY(text_piece(text, text->separator, text->matched));
-    }
-    return ERR_OK;
-}
-
-static enum err text_split(struct text *text, const uint8_t *data, size_t bytes)
-{
-    const uint8_t *end = data + bytes;
-    if (text->separator == NULL)
-        return text_piece(text, data, bytes);
-    while (data < end) {
-        if (!text->other) {
-            bool taken = false;
-            TRY(text_match(text, *data, &taken));
-            data += taken ? 1 : 0;
-            continue;
-        }
-        const uint8_t *line = memchr(data, '\n', (size_t)(end - data));
-        const uint8_t *next = line != NULL ? line + 1 : end;
-        TRY(text_piece(text, data, (size_t)(next - data)));
-        text->other = line == NULL;
-        text->matched = 0;
-        data = next;
-    }
-    return ERR_OK;
-}
-
-/* The end of the file ends the last line and the last document. */
-static enum err text_finish(struct text *text)
-{
-    if (text->separator != NULL && !text->other &&
-        text->matched < text->separator_bytes)
-        TRY(text_piece(text, text->separator, text->matched));
-    return text_end(text);
-}
-
-/* Training on compressed bytes by mistake would not fail otherwise. */
-static enum err text_check_format(const char *path, const uint8_t *data,
-                                  size_t bytes)
-{
-    static const struct {
-        const char *magic;
-        size_t bytes;
-        const char *tool;
-    } formats[] = {
-        { "\x1f\x8b\x08", 3, "gzip -dc" },
-        { "\x28\xb5\x2f\xfd", 4, "zstd -dc" },
-        { "\xfd\x37zXZ", 5, "xz -dc" },
-        { "BZh", 3, "bzip2 -dc" },
-    };
-    for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++)
-        if (bytes >= 4 && bytes >= formats[f].bytes &&
-            memcmp(data, formats[f].magic, formats[f].bytes) == 0)
-            return err_set(ERR_DATA,
-                           "%s is compressed; give its text on stdin: %s "
-                           "%s | tessera-data tokenize ... -",
-                           path, formats[f].tool,
-                           strcmp(path, "-") == 0 ? "FILE" : path);
-    return ERR_OK;
-}
-
-/* Wait for input, so that a stop is noticed while a pipe gives none. */
-static enum err text_wait(int fd, const struct text_sink *sink)
-{
-    struct pollfd wanted = { .fd = fd, .events = POLLIN };
-    while (sink->idle != NULL && poll(&wanted, 1, TEXT_IDLE_MS) <= 0)
-        TRY(sink->idle(sink->context));
-    return ERR_OK;
-}
-
-static enum err text_fill(int fd, const char *path,
-                          const struct text_sink *sink, uint8_t *buffer,
-                          size_t *bytes)
-{
-    *bytes = 0;
-    while (*bytes < TEXT_PIECE_BYTES_MAX) {
-        TRY(text_wait(fd, sink));
-        ssize_t got = read(fd, buffer + *bytes, TEXT_PIECE_BYTES_MAX - *bytes);
-        if (got < 0 && errno == EISDIR)
-            return err_set(ERR_DATA, "%s is a folder; name text files", path);
-        if (got < 0 && errno != EINTR)
-            return err_errno("%s: read", path);
-        if (got == 0)
-            break;
-        *bytes += got > 0 ? (size_t)got : 0;
-    }
-    return ERR_OK;
-}
-
-static enum err text_open(const char *path, int *fd)
-{
-    *fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO)
-                                 : open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return err_set(ERR_DATA, "%s: no such file", path);
-    return *fd < 0 ? err_errno("%s: open", path) : ERR_OK;
-}
-
-enum err text_read(const char *path, const char *separator,
-                   const struct text_sink *sink)
-{
-    assert(path != NULL && sink != NULL);
+    assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
-    int fd = -1;
-    size_t bytes = 0;
-    uint8_t *buffer = NULL;
-    struct text text = { .sink = sink, .separator = separator };
-    if (separator != NULL) {
-        text.separator_bytes = strlen(separator);
-        if (text.separator_bytes > TEXT_SEPARATOR_BYTES_MAX ||
-            strchr(separator, '\n') != NULL)
-            return err_set(ERR_USAGE,
-                           "a separator is one line of at most %d "
-                           "bytes",
-                           TEXT_SEPARATOR_BYTES_MAX);
-    }
-    TRY_OUT(text_open(path, &fd));
-    buffer = malloc(TEXT_PIECE_BYTES_MAX);
-    if (buffer == NULL) {
+    struct text *text = calloc(1, sizeof *text);
+    if (text == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY_OUT(text_check_separator(separator));
+    text->separator = separator;
+    text->separator_bytes = separator != NULL ? strlen(separator) : 0;
+    text->buffer = malloc(TEXT_SPAN_BYTES_MAX);
+    if (text->buffer == NULL) {
         rc = err_set(ERR_MEMORY, "%s: no memory for a buffer", path);
         goto out;
     }
-    TRY_OUT(text_fill(fd, path, sink, buffer, &bytes));
-    TRY_OUT(text_check_format(path, buffer, bytes));
-    while (bytes > 0) {
-        TRY_OUT(text_split(&text, buffer, bytes));
-        TRY_OUT(text_fill(fd, path, sink, buffer, &bytes));
-    }
-    TRY_OUT(text_finish(&text));
+    TRY_OUT(source_open(path, watch, &text->source));
+    *out = text;
+    text = NULL;
 out:
-    free(buffer);
-    if (fd >= 0)
-        close(fd);
+    text_close(text);
     return rc;
 }
 
-int64_t text_total_bytes(char *const *paths, int count)
+void text_close(struct text *text)
 {
-    int64_t total = 0;
-    struct stat status;
-    for (int i = 0; i < count; i++) {
-        if (strcmp(paths[i], "-") == 0 || stat(paths[i], &status) != 0 ||
-            !S_ISREG(status.st_mode))
-            return -1;
-        total += status.st_size;
+    if (text == NULL)
+        return;
+    source_close(text->source);
+    free(text->buffer);
+    free(text);
+}
+
+enum err text_go(struct text *text, struct text_place place)
+{
+    assert(text->end == 0 && place.offset >= 0);
+    text->place = place;
+    return source_skip(text->source, place.offset);
+}
+
+/* More at the end of the buffer, which is not full of one line's beginning. */
+static enum err text_fill(struct text *text)
+{
+    size_t got = 0, used = text->end - text->begin;
+    memmove(text->buffer, text->buffer + text->begin, used);
+    text->begin = 0;
+    text->end = used;
+    assert(used < TEXT_SPAN_BYTES_MAX);
+    TRY(source_read(text->source, text->buffer + used,
+                    TEXT_SPAN_BYTES_MAX - used, &got));
+    text->end += got;
+    text->ended = got == 0;
+    return ERR_OK;
+}
+
+enum text_line { TEXT_OTHER, TEXT_SEPARATOR, TEXT_UNKNOWN };
+
+/* What the line that begins at buffer[at] is. */
+static enum text_line text_line(const struct text *text, size_t at)
+{
+    size_t rest = text->end - at, bytes = text->separator_bytes;
+    const uint8_t *line = text->buffer + at;
+    size_t same = rest < bytes ? rest : bytes;
+    if (memcmp(line, text->separator, same) != 0)
+        return TEXT_OTHER;
+    if (rest > bytes)
+        return line[bytes] == '\n' ? TEXT_SEPARATOR : TEXT_OTHER;
+    if (!text->ended)
+        return TEXT_UNKNOWN;
+    return rest == bytes ? TEXT_SEPARATOR : TEXT_OTHER;
+}
+
+/* Bytes from the beginning of the buffer that are of one document. */
+static size_t text_extent(const struct text *text, bool midline)
+{
+    size_t at = text->begin;
+    if (text->separator == NULL)
+        return text->end - at;
+    while (at < text->end) {
+        if (!midline && text_line(text, at) != TEXT_OTHER)
+            break;
+        const uint8_t *line = text->buffer + at;
+        const uint8_t *last = memchr(line, '\n', text->end - at);
+        midline = last == NULL;
+        at = last == NULL ? text->end : (size_t)(last + 1 - text->buffer);
     }
-    return total;
+    return at - text->begin;
+}
+
+/* Give `bytes` of the buffer; a separator is taken, and not given. */
+static void text_take(struct text *text, size_t bytes, size_t separator,
+                      struct text_span *span)
+{
+    struct text_place *place = &text->place;
+    *span = (struct text_span){ .text = text->buffer + text->begin,
+                                .bytes = bytes,
+                                .begins = !place->inside,
+                                .ends = bytes == 0,
+                                .place = *place };
+    text->begin += bytes + separator;
+    place->offset += (int64_t)(bytes + separator);
+    place->inside = bytes > 0;
+    place->midline = bytes > 0 && span->text[bytes - 1] != '\n';
+}
+
+enum err text_next(struct text *text, struct text_span *span, bool *more)
+{
+    for (;;) {
+        size_t rest = text->end - text->begin;
+        size_t bytes = text_extent(text, text->place.midline);
+        bool inside = text->place.inside;
+        *more = true;
+        if (bytes > 0) {
+            text_take(text, bytes, 0, span);
+            return ERR_OK;
+        }
+        if (rest > 0 && text_line(text, text->begin) == TEXT_SEPARATOR) {
+            size_t line = text->separator_bytes + 1;
+            text_take(text, 0, line < rest ? line : rest, span);
+        } else if (text->ended) {
+            text_take(text, 0, 0, span);
+            *more = inside;
+            return ERR_OK;
+        } else {
+            TRY(text_fill(text));
+            continue;
+        }
+        if (inside)
+            return ERR_OK;
+    }
 }

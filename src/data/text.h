@@ -1,33 +1,47 @@
-/* Text files as documents, in pieces of bounded size. */
+/* A text file as documents, in spans of bounded size. */
 #ifndef TESSERA_DATA_TEXT_H
 #define TESSERA_DATA_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/source.h"
 
-/* No piece is longer. */
-#define TEXT_PIECE_BYTES_MAX ((size_t)1 << 20)
+/* No span is longer. */
+#define TEXT_SPAN_BYTES_MAX ((size_t)1 << 20)
 
-struct text_sink {
-    void *context;
-    /* The next bytes > 0 of a document. */
-    enum err (*piece)(void *context, const uint8_t *text, size_t bytes);
-    /* The document is complete; not called for an empty one. */
-    enum err (*end)(void *context);
-    /* Called at least once a second while waiting for input; NULL: not. */
-    enum err (*idle)(void *context);
+struct text;
+
+/* Where a text can be read on from. */
+struct text_place {
+    int64_t offset; /* bytes before it, uncompressed */
+    bool inside;    /* a document has begun before it */
+    bool midline; /* the byte before it is of that document and ends no line */
 };
 
-/* Read `path` ("-": stdin) as one document, or, with a separator, as those
- * between lines that are exactly the separator (at most 4096 bytes, no line
- * end in it; "": blank lines), which belong to none. ERR_DATA for a missing
- * file, a folder, and text that is compressed. */
-enum err text_read(const char *path, const char *separator,
-                   const struct text_sink *sink);
+struct text_span {
+    const uint8_t *text; /* of one document, lent until the next call */
+    size_t bytes;
+    bool begins, ends; /* the document; one that ends may have no bytes here */
+    struct text_place place; /* of its first byte, or of the end */
+};
 
-/* Bytes of all the files; -1 where that is not known before reading. */
-int64_t text_total_bytes(char *const *paths, int count);
+/* `path` as in source_open(): one document, or, with a separator, those between
+ * lines that are exactly the separator (at most 4096 bytes, no line end in it;
+ * "": blank lines), which belong to none. separator NULL: none; lent. */
+enum err text_open(const char *path, const char *separator,
+                   const struct source_watch *watch, struct text **out);
+void text_close(struct text *text);
+
+/* ERR_USAGE where a separator is none that text_open() takes. */
+enum err text_check_separator(const char *separator);
+
+/* Nothing was read yet. */
+enum err text_go(struct text *text, struct text_place place);
+
+/* *more false: the end. Documents without bytes are left out. */
+enum err text_next(struct text *text, struct text_span *span, bool *more);
 
 #endif

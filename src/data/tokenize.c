@@ -1,213 +1,27 @@
-/* Makes a data set of text files: documents to tokens, tokens to samples,
- * samples to shards. */
+/* Makes a data set of text: what the options mean, and the steps from the text
+ * to a folder in its place. */
 #include "src/data/tokenize.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
-#include "src/base/fsio.h"
-#include "src/data/mds_writer.h"
-#include "src/data/progress.h"
-#include "src/data/publish.h"
+#include "src/base/log.h"
 #include "src/data/regular.h"
-#include "src/data/sidecar.h"
-#include "src/data/text.h"
-#include "src/text/tokenizer.h"
+#include "src/data/tokenize_job.h"
 
-/* Samples between looks at the clock and the stop flag in the second pass. */
-#define TOKENIZE_POLL_SAMPLES 256
-
-struct tokenize {
-    const struct tokenize_options *options;
-    struct tokenizer *tokenizer;
-    struct publish publish;
-    struct progress progress;
-    struct mds_writer *writer; /* of the set being written */
-    FILE *spool;               /* all tokens, when how many there are decides */
-    struct tokenizer_encoder *encoder;
-    struct token_list encoded;
-    int32_t *sample; /* [seq_len] */
-    int64_t filled;  /* of sample */
-    struct tokenize_result result;
-};
-
-static enum err tokenize_poll(struct tokenize *job, int64_t done)
+enum err tokenize_job_poll(struct tokenize_job *job, int64_t done)
 {
     if (job->options->show)
         progress_update(&job->progress, done);
-    if (job->options->stop != NULL && job->options->stop() != 0)
-        return err_set(ERR_IO, "interrupted; %s was not written",
-                       job->options->out);
-    return ERR_OK;
-}
-
-static enum err tokenize_put_sample(struct tokenize *job)
-{
-    size_t count = (size_t)job->filled;
-    if (count == 0)
+    if (job->options->stop == NULL || job->options->stop() == 0)
         return ERR_OK;
-    if (job->spool == NULL)
-        TRY(mds_writer_add(job->writer, job->sample, job->filled));
-    else if (fwrite(job->sample, sizeof *job->sample, count, job->spool) !=
-             count)
-        return err_errno("%s: write", job->publish.building);
-    job->result.samples++;
-    job->result.tokens += job->filled;
-    job->filled = 0;
-    return ERR_OK;
-}
-
-static enum err tokenize_put(struct tokenize *job, const int32_t *tokens,
-                             size_t count)
-{
-    while (count > 0) {
-        assert(job->filled >= 0 && job->filled < job->options->seq_len);
-        size_t room = (size_t)(job->options->seq_len - job->filled);
-        size_t part = count < room ? count : room;
-        memcpy(job->sample + job->filled, tokens, part * sizeof *tokens);
-        job->filled += (int64_t)part;
-        tokens += part;
-        count -= part;
-        if (part == room)
-            TRY(tokenize_put_sample(job));
-    }
-    return ERR_OK;
-}
-
-static enum err tokenize_piece(void *context, const uint8_t *text, size_t bytes)
-{
-    struct tokenize *job = context;
-    job->encoded.count = 0;
-    TRY(tokenizer_encode(job->encoder, text, bytes, 0, &job->encoded));
-    TRY(tokenize_put(job, job->encoded.token, job->encoded.count));
-    job->result.bytes += (int64_t)bytes;
-    return tokenize_poll(job, job->result.bytes);
-}
-
-static enum err tokenize_end(void *context)
-{
-    struct tokenize *job = context;
-    int32_t eos = tokenizer_eos(job->tokenizer);
-    job->result.documents++;
-    return tokenize_put(job, &eos, 1);
-}
-
-static enum err tokenize_idle(void *context)
-{
-    struct tokenize *job = context;
-    return tokenize_poll(job, job->result.bytes);
-}
-
-static enum err tokenize_read(struct tokenize *job, char *const *files,
-                              int count)
-{
-    const struct text_sink sink = { job, tokenize_piece, tokenize_end,
-                                    tokenize_idle };
-    progress_begin(&job->progress, "tokenizing", NULL,
-                   text_total_bytes(files, count));
-    for (int i = 0; i < count; i++)
-        TRY(text_read(files[i], job->options->separator, &sink));
-    TRY(tokenize_put_sample(job));
-    progress_end(&job->progress);
-    if (job->result.samples == 0)
-        return err_set(ERR_DATA, "%s%s: no text in it", files[0],
-                       count > 1 ? " and the other files" : "");
-    return ERR_OK;
-}
-
-/* Index and sidecar of the set whose samples the writer was given. */
-static enum err tokenize_finish_set(struct tokenize *job, const char *folder,
-                                    int64_t samples, int64_t tokens)
-{
-    enum err rc = ERR_OK;
-    struct sidecar sidecar = {
-        .vocab_size = tokenizer_vocab_size(job->tokenizer),
-        .eos_token = tokenizer_eos(job->tokenizer),
-        .bos_token = -1,
-        .samples = samples,
-        .tokens = tokens,
-        .longest =
-            tokens < job->options->seq_len ? tokens : job->options->seq_len,
-    };
-    snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
-             tokenizer_name(job->tokenizer));
-    snprintf(sidecar.tokenizer_sha256, sizeof sidecar.tokenizer_sha256, "%s",
-             tokenizer_sha256(job->tokenizer));
-    TRY_OUT(sidecar_write(folder, &sidecar));
-    TRY_OUT(mds_writer_finish(job->writer));
-out:
-    mds_writer_destroy(job->writer);
-    job->writer = NULL;
-    return rc;
-}
-
-static enum err tokenize_begin_set(struct tokenize *job, const char *folder)
-{
-    assert(job->writer == NULL);
-    TRY(fsio_mkdirs(folder));
-    return mds_writer_create_tokens(folder, job->options->shard_bytes, true,
-                             &job->writer);
-}
-
-/* The next `samples` samples of the spool, the last of which may be short. */
-static enum err tokenize_copy_set(struct tokenize *job, const char *name,
-                                  int64_t samples)
-{
-    char folder[FSIO_PATH_MAX];
-    int64_t tokens = 0;
-    int64_t done = job->progress.done;
-    assert(job->filled == 0); /* the spool's samples are read into its room */
-    TRY(fsio_path(folder, "%s/%s", job->publish.building, name));
-    TRY(tokenize_begin_set(job, folder));
-    for (int64_t i = 0; i < samples; i++) {
-        size_t count = fread(job->sample, sizeof *job->sample,
-                             (size_t)job->options->seq_len, job->spool);
-        if (count == 0 || ferror(job->spool) != 0)
-            return err_errno("%s: read", job->publish.building);
-        TRY(mds_writer_add(job->writer, job->sample, (int64_t)count));
-        tokens += (int64_t)count;
-        if (i % TOKENIZE_POLL_SAMPLES == 0)
-            TRY(tokenize_poll(job, done + i));
-    }
-    job->progress.done = done + samples;
-    return tokenize_finish_set(job, folder, samples, tokens);
-}
-
-static enum err tokenize_divide(struct tokenize *job)
-{
-    double fraction = job->options->eval_fraction;
-    int64_t total = job->result.samples;
-    int64_t eval = (int64_t)floor((double)total * fraction + 0.5);
-    eval = eval < 1 ? 1 : eval > total - 1 ? total - 1 : eval;
-    if (eval < 1)
-        return err_set(ERR_DATA, "the text gives one sample only, which can't "
-                                 "be divided; give more text or a shorter "
-                                 "--seq-len");
-    job->result.samples = total - eval;
-    job->result.eval_samples = eval;
-    if (fflush(job->spool) != 0 || fseek(job->spool, 0, SEEK_SET) != 0)
-        return err_errno("%s: write", job->publish.building);
-    progress_begin(&job->progress, "writing", "samples", total);
-    TRY(tokenize_copy_set(job, "train", total - eval));
-    TRY(tokenize_copy_set(job, "eval", eval));
-    progress_end(&job->progress);
-    return ERR_OK;
-}
-
-/* A temporary file without a name, so that nothing can leave it behind. */
-static enum err tokenize_open_spool(struct tokenize *job)
-{
-    char path[FSIO_PATH_MAX];
-    TRY(fsio_path(path, "%s/spool", job->publish.building));
-    job->spool = fopen(path, "w+be");
-    if (job->spool == NULL || unlink(path) != 0)
-        return err_errno("%s: create", path);
-    return ERR_OK;
+    return err_set(
+        ERR_IO, "interrupted; %s was not written%s", job->options->out,
+        job->journal != NULL && tokenize_journal_steps(job->journal) > 0
+            ? "; the same command goes on with what is done"
+            : "");
 }
 
 static enum err tokenize_check(const struct tokenize_options *options)
@@ -215,6 +29,9 @@ static enum err tokenize_check(const struct tokenize_options *options)
     enum err rc = ERR_OK;
     int64_t bytes = 0;
     struct mds_writer *writer = NULL;
+    if (options->threads < 0 || options->threads > TOKENIZE_POOL_THREADS_MAX)
+        return err_set(ERR_USAGE, "--threads has to be in [1, %d], not %d",
+                       TOKENIZE_POOL_THREADS_MAX, options->threads);
     if (options->seq_len < 2 || options->seq_len > TOKENIZE_SEQ_LEN_MAX)
         return err_set(ERR_USAGE, "--seq-len has to be in [2, %lld], not %lld",
                        (long long)TOKENIZE_SEQ_LEN_MAX,
@@ -238,22 +55,21 @@ out:
 }
 
 /* A folder that is going to be replaced is none to read from. */
-static enum err tokenize_check_inputs(const struct tokenize_options *options,
-                                      char *const *files, int count)
+static enum err tokenize_check_inputs(const struct tokenize_job *job)
 {
     enum err rc = ERR_OK;
-    char *out = NULL, *file = NULL;
-    out = realpath(options->out, NULL);
+    char *file = NULL;
+    char *out = realpath(job->options->out, NULL);
     size_t length = out != NULL ? strlen(out) : 0;
-    for (int i = 0; i < count; i++) {
-        TRY_OUT(regular_local(files[i]));
-        file = realpath(files[i], NULL);
-        if (out != NULL && file != NULL && strncmp(file, out, length) == 0 &&
+    for (size_t i = 0; out != NULL && i < job->inputs.count; i++) {
+        const char *path = job->inputs.file[i].path;
+        file = realpath(path, NULL);
+        if (file != NULL && strncmp(file, out, length) == 0 &&
             file[length] == '/') {
             rc = err_set(ERR_USAGE,
                          "%s lies in %s, which would be replaced; choose "
                          "another --out",
-                         files[i], options->out);
+                         path, job->options->out);
             goto out;
         }
         free(file);
@@ -265,22 +81,146 @@ out:
     return rc;
 }
 
-static enum err tokenize_create(struct tokenize *job)
+static enum err tokenize_check_token(const struct tokenize_job *job,
+                                     const char *option, int64_t token)
+{
+    int64_t size = tokenizer_vocab_size(job->tokenizer);
+    if (token >= 0 && token < size)
+        return ERR_OK;
+    return err_set(
+        ERR_USAGE, "--%s %lld is outside the vocabulary [0, %lld) of %s",
+        option, (long long)token, (long long)size, job->options->tokenizer);
+}
+
+/* Which tokens begin and end a document. */
+static enum err tokenize_choose_marks(struct tokenize_job *job)
 {
     const struct tokenize_options *options = job->options;
-    TRY(tokenize_check(options));
-    TRY(tokenizer_create(options->tokenizer, &job->tokenizer));
-    TRY(tokenizer_encoder_create(job->tokenizer, &job->encoder));
-    job->sample = malloc((size_t)options->seq_len * sizeof *job->sample);
-    if (job->sample == NULL)
-        return err_set(ERR_MEMORY, "no memory for samples of %lld tokens",
-                       (long long)options->seq_len);
-    TRY(publish_begin(&job->publish, options->out, options->replace));
-    if (options->eval_fraction > 0)
-        TRY(tokenize_open_spool(job));
-    else
-        TRY(tokenize_begin_set(job, job->publish.building));
+    job->marks = (struct tokenize_marks){ -1, -1 };
+    if (options->eos_given && options->no_eos)
+        return err_set(ERR_USAGE, "--eos-id and --no-eos exclude each other");
+    if (options->bos_given) {
+        TRY(tokenize_check_token(job, "bos-id", options->bos_token));
+        job->marks.bos = (int32_t)options->bos_token;
+    }
+    if (options->no_eos)
+        return ERR_OK;
+    if (!options->eos_given) {
+        job->marks.eos = tokenizer_eos(job->tokenizer);
+        if (job->marks.eos >= 0)
+            return ERR_OK;
+        return err_set(ERR_USAGE,
+                       "%s names no token that ends a document, without which "
+                       "training can't tell documents apart; give its number "
+                       "with --eos-id N, or say --no-eos",
+                       options->tokenizer);
+    }
+    TRY(tokenize_check_token(job, "eos-id", options->eos_token));
+    job->marks.eos = (int32_t)options->eos_token;
     return ERR_OK;
+}
+
+/* All that decides on the output beside the inputs. */
+static json_t *tokenize_describe(const struct tokenize_job *job)
+{
+    char fraction[32];
+    const struct tokenize_options *options = job->options;
+    snprintf(fraction, sizeof fraction, "%.17g", options->eval_fraction);
+    return json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:s, s:i, s:i, s:b}",
+                     "--tokenizer", tokenizer_sha256(job->tokenizer),
+                     "--separator", options->separator, "--field",
+                     options->field, "--seq-len", (json_int_t)options->seq_len,
+                     "--shard-bytes", (json_int_t)options->shard_bytes,
+                     "--eval-fraction", fraction, "--eos-id", job->marks.eos,
+                     "--bos-id", job->marks.bos, "--no-wrap", options->no_wrap);
+}
+
+/* What was decided without being asked. */
+static void tokenize_tell(const struct tokenize_job *job)
+{
+    const struct inputs *inputs = &job->inputs;
+    if (!job->options->show)
+        return;
+    if (inputs->by_name > 0)
+        log_info("JSON lines by their names: %zu of %zu files; the text is in "
+                 "the field '" TOKENIZE_FIELD_DEFAULT "'",
+                 inputs->by_name, inputs->count);
+    if (inputs->hidden > 0)
+        log_info("hidden files and folders that are left out: %zu",
+                 inputs->hidden);
+}
+
+/* The number of a folder's inode; 0: there is none. */
+static uint64_t tokenize_inode(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 ? (uint64_t)status.st_ino : 0;
+}
+
+enum tokenize_state { TOKENIZE_BEGUN, TOKENIZE_BUILT, TOKENIZE_PUBLISHED };
+
+/* The folder to build in, and what an earlier process has done there. */
+static enum err tokenize_begin(struct tokenize_job *job,
+                               enum tokenize_state *state)
+{
+    enum err rc = ERR_OK;
+    uint64_t inode = 0;
+    struct tokenize_result result;
+    const struct tokenize_options *options = job->options;
+    *state = TOKENIZE_BEGUN;
+    if (!inputs_stay(&job->inputs))
+        return publish_begin(&job->publish, options->out, options->replace);
+    TRY(publish_name(&job->publish, options->out));
+    json_t *description = tokenize_describe(job);
+    rc = tokenize_journal_open(job->publish.work, description, &job->inputs,
+                               options->fresh, &job->journal);
+    json_decref(description);
+    TRY(rc);
+    bool built = tokenize_journal_complete(job->journal, &result, &inode);
+    job->publish.again = true;
+    if (built)
+        job->out.result = result;
+    if (built && tokenize_inode(job->publish.path) == inode) {
+        *state = TOKENIZE_PUBLISHED;
+        return ERR_OK;
+    }
+    TRY(publish_again(&job->publish, options->replace));
+    if (built && tokenize_inode(job->publish.building) != inode)
+        return err_set(ERR_DATA,
+                       "%s: its complete data set was replaced; give the "
+                       "command again to begin anew",
+                       job->publish.work);
+    *state = built ? TOKENIZE_BUILT : TOKENIZE_BEGUN;
+    return ERR_OK;
+}
+
+/* Read the text, unless an earlier process has read all of it. */
+static enum err tokenize_build(struct tokenize_job *job)
+{
+    TRY(tokenize_set_begin(job));
+    if (job->journal == NULL || !tokenize_journal_spooled(job->journal))
+        TRY(tokenize_pass(job));
+    TRY(tokenize_set_end(job));
+    if (job->journal == NULL)
+        return ERR_OK;
+    TRY(fsio_fsync_dir(job->publish.building));
+    return tokenize_journal_add_complete(job->journal, &job->out.result,
+                                         tokenize_inode(job->publish.building));
+}
+
+static void tokenize_destroy(struct tokenize_job *job, enum err rc)
+{
+    mds_writer_destroy(job->writer);
+    if (job->spool != NULL)
+        fclose(job->spool);
+    tokenize_out_release(&job->out);
+    tokenizer_destroy(job->tokenizer);
+    if (job->journal != NULL && tokenize_journal_steps(job->journal) > 0 &&
+        rc != ERR_OK && rc != ERR_DATA)
+        job->publish.keep = true; /* for the next time */
+    publish_end(&job->publish);
+    tokenize_journal_close(job->journal);
+    inputs_release(&job->inputs);
 }
 
 enum err tokenize_files(const struct tokenize_options *options,
@@ -289,26 +229,22 @@ enum err tokenize_files(const struct tokenize_options *options,
 {
     assert(options != NULL && files != NULL && count > 0 && out != NULL);
     enum err rc = ERR_OK;
-    struct tokenize job = { .options = options };
+    enum tokenize_state state = TOKENIZE_BEGUN;
+    struct tokenize_job job = { .options = options };
     TRY_OUT(regular_local(options->out));
-    TRY_OUT(tokenize_create(&job));
-    TRY_OUT(tokenize_check_inputs(options, files, count));
-    TRY_OUT(tokenize_read(&job, files, count));
-    if (job.spool != NULL)
-        TRY_OUT(tokenize_divide(&job));
-    else
-        TRY_OUT(tokenize_finish_set(&job, job.publish.building,
-                                    job.result.samples, job.result.tokens));
-    TRY_OUT(publish_commit(&job.publish));
-    *out = job.result;
+    TRY_OUT(tokenize_check(options));
+    TRY_OUT(inputs_find(files, count, options->field != NULL, &job.inputs));
+    TRY_OUT(tokenizer_create(options->tokenizer, &job.tokenizer));
+    TRY_OUT(tokenize_choose_marks(&job));
+    tokenize_tell(&job);
+    TRY_OUT(tokenize_begin(&job, &state));
+    TRY_OUT(tokenize_check_inputs(&job));
+    if (state == TOKENIZE_BEGUN)
+        TRY_OUT(tokenize_build(&job));
+    if (state != TOKENIZE_PUBLISHED)
+        TRY_OUT(publish_commit(&job.publish));
+    *out = job.out.result;
 out:
-    mds_writer_destroy(job.writer);
-    if (job.spool != NULL)
-        fclose(job.spool);
-    free(job.sample);
-    free(job.encoded.token);
-    tokenizer_encoder_destroy(job.encoder);
-    tokenizer_destroy(job.tokenizer);
-    publish_end(&job.publish);
+    tokenize_destroy(&job, rc);
     return rc;
 }

@@ -1,0 +1,44 @@
+/* The files that a command line names: files, folders and stdin. */
+#ifndef TESSERA_DATA_INPUTS_H
+#define TESSERA_DATA_INPUTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+struct inputs_file {
+    char *path;         /* "-": stdin */
+    int64_t bytes;      /* -1: not a regular file */
+    int64_t changed_ns; /* when it was changed last */
+    bool json;          /* JSON lines, else text */
+};
+
+struct inputs {
+    struct inputs_file *file;
+    size_t count, capacity;
+    size_t hidden;  /* files and folders that were left out */
+    size_t by_name; /* JSON lines that only their names tell of */
+};
+
+/* Files in the given order; in place of a folder all that is in it and in its
+ * folders, sorted by name, without what is hidden (".name"). Links to files are
+ * followed. `json`: all are JSON lines; else those are, but of stdin, whose
+ * names end in .jsonl, .ndjson or .json, before .gz, .zst, .bz2 or .br.
+ * ERR_DATA for a missing file, a folder with nothing in it, a link to a folder
+ * in one, and a data set. inputs_release() also after an error. */
+enum err inputs_find(char *const *operands, int count, bool json,
+                     struct inputs *out);
+void inputs_release(struct inputs *inputs);
+
+/* Bytes of all; -1: unknown. */
+int64_t inputs_bytes(const struct inputs *inputs);
+
+/* Whether they can be read again: regular files alone. */
+bool inputs_stay(const struct inputs *inputs);
+
+/* ERR_DATA when the file is not what it was when it was found. */
+enum err inputs_check(const struct inputs_file *file);
+
+#endif

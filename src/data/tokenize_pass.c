@@ -1,0 +1,95 @@
+/* The pass over the text: read, cut into pieces, encode in threads, and write
+ * in order. Reading and writing share the calling thread. */
+#include <sched.h>
+
+#include "src/data/tokenize_feed.h"
+#include "src/data/tokenize_job.h"
+
+#define PASS_THREADS_DEFAULT_MAX 32
+
+static enum err pass_idle(void *context)
+{
+    struct tokenize_job *job = context;
+    return tokenize_job_poll(job, job->progress.done);
+}
+
+/* Take the piece that was given first, and write it. *more false: none is under
+ * way. */
+static enum err pass_take(struct tokenize_job *job, struct tokenize_pool *pool,
+                          bool *more)
+{
+    struct tokenize_piece *piece = NULL;
+    TRY(tokenize_pool_take(pool, &piece));
+    *more = piece != NULL;
+    if (piece == NULL)
+        return ERR_OK;
+    TRY(tokenize_out_piece(&job->out, piece));
+    tokenize_pool_return(pool);
+    return tokenize_job_poll(job, job->progress.done);
+}
+
+static enum err pass_run(struct tokenize_job *job,
+                         const struct documents *documents,
+                         struct tokenize_feed *feed, struct tokenize_pool *pool)
+{
+    bool more = true;
+    while (more) {
+        struct tokenize_piece *piece = tokenize_pool_free(pool);
+        if (piece == NULL) {
+            TRY(pass_take(job, pool, &more));
+            continue;
+        }
+        TRY(tokenize_feed_fill(feed, piece, &more));
+        if (more)
+            tokenize_pool_give(pool);
+        job->progress.done = documents_done(documents);
+    }
+    do
+        TRY(pass_take(job, pool, &more));
+    while (more);
+    return tokenize_out_end(&job->out);
+}
+
+static int pass_threads(int wanted)
+{
+    cpu_set_t mask;
+    if (wanted > 0)
+        return wanted;
+    if (sched_getaffinity(0, sizeof mask, &mask) != 0)
+        return 1;
+    int count = CPU_COUNT(&mask);
+    return count < PASS_THREADS_DEFAULT_MAX ? count : PASS_THREADS_DEFAULT_MAX;
+}
+
+enum err tokenize_pass(struct tokenize_job *job)
+{
+    enum err rc = ERR_OK;
+    const struct tokenize_options *options = job->options;
+    const char *field =
+        options->field != NULL ? options->field : TOKENIZE_FIELD_DEFAULT;
+    const struct documents_options reading = { options->separator,
+                                               field,
+                                               { pass_idle, job } };
+    struct documents *documents = NULL;
+    struct tokenize_feed *feed = NULL;
+    struct tokenize_pool *pool = NULL;
+    const struct tokenize_mark *mark = &job->out.mark;
+    TRY_OUT(documents_create(&job->inputs, &reading, &documents));
+    TRY_OUT(documents_go(documents, &mark->place));
+    TRY_OUT(tokenize_feed_create(documents, job->tokenizer, &feed));
+    TRY_OUT(tokenize_pool_create(job->tokenizer, job->marks,
+                                 pass_threads(options->threads), &pool));
+    progress_begin(&job->progress, "tokenizing", NULL,
+                   inputs_bytes(&job->inputs));
+    job->progress.from = documents_done(documents);
+    TRY_OUT(pass_run(job, documents, feed, pool));
+    progress_end(&job->progress);
+    if (job->out.result.samples == 0)
+        rc = err_set(ERR_DATA, "%s%s: no text in it", job->inputs.file[0].path,
+                     job->inputs.count > 1 ? " and the other files" : "");
+out:
+    tokenize_pool_destroy(pool);
+    tokenize_feed_destroy(feed);
+    documents_destroy(documents);
+    return rc;
+}
