@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/cmd/data_encode.h"
 #include "src/cmd/data_options.h"
 #include "src/data/dataset.h"
 #include "src/data/describe.h"
@@ -20,6 +21,9 @@ static const char usage[] =
     "       tessera-data cat [--from N] [--count N] DIR\n"
     "                                         tokens, a line per sample\n"
     "       tessera-data adopt --vocab-size N [OPTION]... DIR\n"
+    "       tessera-data encode|decode [--tokenizer NAME] [OPTION]...\n"
+    "                                         text to tokens and back, from\n"
+    "                                         standard input to output\n"
     "       tessera-data --help | --version\n\n"
     "tokenize makes a data set of text files ('-': stdin). Each file is a\n"
     "document; samples are cut from the stream of all documents.\n"
@@ -40,6 +44,12 @@ static const char usage[] =
     "  --bos-token-id N   the one that begins it; without them documents of a\n"
     "                     sample are not separated\n"
     "  --token-type TYPE  of a column 'bytes': int8 to uint64 (int64)\n\n"
+    "encode prints the tokens of all its input on one line; what is written\n"
+    "like a special token (<|endoftext|>) becomes one.\n"
+    "  --tokenizer NAME   bytes, or the path of a tokenizer.json\n"
+    "  --no-special       such text is text like any other\n"
+    "  --template         add the tokens that the file puts before and behind\n"
+    "                     a text (its post-processor)\n\n"
     "exit codes: 0 done; 64 usage; 75 try again; 93 missing or damaged data\n";
 
 static enum err one_folder(const struct data_options *options)
@@ -163,7 +173,8 @@ static enum err run(int argc, char **argv)
     } commands[] = {
         { "tokenize", command_tokenize }, { "info", command_info },
         { "verify", command_verify },     { "cat", command_cat },
-        { "adopt", command_adopt },
+        { "adopt", command_adopt },       { "encode", data_encode },
+        { "decode", data_encode_back },
     };
     struct data_options options;
     TRY(data_options_parse(argv[1], argc - 1, argv + 1, &options));

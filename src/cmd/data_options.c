@@ -43,6 +43,15 @@ static const struct option data_options_adopt[] = {
     { "token-type", required_argument, NULL, 'T' },
     { NULL, 0, NULL, 0 }
 };
+static const struct option data_options_encode[] = {
+    { "tokenizer", required_argument, NULL, 't' },
+    { "no-special", no_argument, NULL, 'S' },
+    { "template", no_argument, NULL, 'P' },
+    { NULL, 0, NULL, 0 }
+};
+static const struct option data_options_decode[] = {
+    { "tokenizer", required_argument, NULL, 't' }, { NULL, 0, NULL, 0 }
+};
 
 static const struct {
     const char *name;
@@ -50,7 +59,8 @@ static const struct {
 } data_options_commands[] = {
     { "tokenize", data_options_tokenize }, { "info", data_options_info },
     { "verify", data_options_verify },     { "cat", data_options_cat },
-    { "adopt", data_options_adopt },
+    { "adopt", data_options_adopt },       { "encode", data_options_encode },
+    { "decode", data_options_decode },
 };
 
 static enum err data_options_int(const char *name, const char *text,
@@ -149,6 +159,12 @@ static enum err data_options_set(struct data_options *out, const char *name,
         return ERR_OK;
     case 'f':
         tokenize->replace = true;
+        return ERR_OK;
+    case 'S':
+        out->no_special = true;
+        return ERR_OK;
+    case 'P':
+        out->template = true;
         return ERR_OK;
     case 'v':
         return data_options_int(name, optarg, 1, &out->adoption.vocab_size);

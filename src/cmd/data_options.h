@@ -15,6 +15,7 @@ struct data_options {
     int64_t from;                  /* first sample */
     int64_t count;                 /* how many at most */
     bool json;
+    bool no_special, template; /* of encode */
     char **operands;
     int operand_count;
 };

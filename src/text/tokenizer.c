@@ -1,4 +1,4 @@
-/* The tokenizers that there are by name: bytes alone. */
+/* Tokenizers by name: "bytes", which is here, or a file. */
 #include "src/text/tokenizer.h"
 
 #include <assert.h>
@@ -6,34 +6,35 @@
 #include <string.h>
 
 #include "src/base/digest.h"
-
-#define TOKENIZER_BYTE_VALUES 256
+#include "src/text/tokenizer_encode.h"
+#include "src/text/tokenizer_impl.h"
 
 /* What the digest is taken over. Changing the tokenizer means a new text. */
 static const char tokenizer_bytes_definition[] =
     "tessera-tokenizer/1 bytes: token = byte value 0..255; "
     "256 = end of document; vocab_size = 257\n";
 
-struct tokenizer {
-    char sha256[65];
-    uint8_t bytes[TOKENIZER_BYTE_VALUES];
-};
+static enum err tokenizer_bytes(struct tokenizer *tokenizer)
+{
+    strcpy(tokenizer->name, "bytes");
+    for (int b = 0; b < TOKENIZER_BYTE_VALUES; b++)
+        tokenizer->bytes[b] = (uint8_t)b;
+    tokenizer->eos = TOKENIZER_BYTE_VALUES;
+    tokenizer->bos = -1;
+    return digest_bytes(tokenizer_bytes_definition,
+                        sizeof tokenizer_bytes_definition - 1,
+                        tokenizer->sha256);
+}
 
 enum err tokenizer_create(const char *name, struct tokenizer **out)
 {
     assert(name != NULL && out != NULL);
     enum err rc = ERR_OK;
-    if (strcmp(name, "bytes") != 0)
-        return err_set(ERR_USAGE, "unknown tokenizer '%s'; there is: bytes",
-                       name);
     struct tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
     if (tokenizer == NULL)
         return err_set(ERR_MEMORY, "no memory for a tokenizer");
-    for (int b = 0; b < TOKENIZER_BYTE_VALUES; b++)
-        tokenizer->bytes[b] = (uint8_t)b;
-    TRY_OUT(digest_bytes(tokenizer_bytes_definition,
-                         sizeof tokenizer_bytes_definition - 1,
-                         tokenizer->sha256));
+    TRY_OUT(strcmp(name, "bytes") == 0 ? tokenizer_bytes(tokenizer)
+                                       : tokenizer_file_load(name, tokenizer));
     *out = tokenizer;
     tokenizer = NULL;
 out:
@@ -43,13 +44,23 @@ out:
 
 void tokenizer_destroy(struct tokenizer *tokenizer)
 {
+    if (tokenizer == NULL)
+        return;
+    free(tokenizer->file);
+    bpe_destroy(tokenizer->bpe);
+    unicode_destroy(tokenizer->unicode);
+    pretoken_destroy(tokenizer->pretoken);
+    added_destroy(tokenizer->added);
+    added_destroy(tokenizer->added_normalized);
+    free(tokenizer->special);
+    free(tokenizer->before.token);
+    free(tokenizer->behind.token);
     free(tokenizer);
 }
 
 const char *tokenizer_name(const struct tokenizer *tokenizer)
 {
-    (void)tokenizer;
-    return "bytes";
+    return tokenizer->name;
 }
 
 const char *tokenizer_sha256(const struct tokenizer *tokenizer)
@@ -57,16 +68,38 @@ const char *tokenizer_sha256(const struct tokenizer *tokenizer)
     return tokenizer->sha256;
 }
 
+const char *tokenizer_file(const struct tokenizer *tokenizer, size_t *bytes)
+{
+    *bytes = tokenizer->file_bytes;
+    return tokenizer->file;
+}
+
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
 {
-    (void)tokenizer;
-    return TOKENIZER_BYTE_VALUES + 1;
+    return tokenizer->bpe == NULL ? TOKENIZER_BYTE_VALUES + 1
+                                  : (int64_t)bpe_highest(tokenizer->bpe) + 1;
 }
 
 int32_t tokenizer_eos(const struct tokenizer *tokenizer)
 {
-    (void)tokenizer;
-    return TOKENIZER_BYTE_VALUES;
+    return tokenizer->eos;
+}
+
+int32_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bos;
+}
+
+int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text)
+{
+    const uint8_t *bytes = (const uint8_t *)text;
+    size_t length = strlen(text);
+    if (tokenizer->bpe == NULL)
+        return length == 1 ? bytes[0] : -1;
+    int32_t token = added_find(tokenizer->added, bytes, length);
+    if (token < 0)
+        token = added_find(tokenizer->added_normalized, bytes, length);
+    return token < 0 ? bpe_find(tokenizer->bpe, bytes, length) : token;
 }
 
 int64_t tokenizer_eos_of(const char *sha256)
@@ -78,25 +111,6 @@ int64_t tokenizer_eos_of(const char *sha256)
         eos = tokenizer_eos(tokenizer);
     tokenizer_destroy(tokenizer);
     return eos;
-}
-
-const char *tokenizer_file(const struct tokenizer *tokenizer, size_t *bytes)
-{
-    (void)tokenizer;
-    *bytes = 0;
-    return NULL;
-}
-
-int32_t tokenizer_bos(const struct tokenizer *tokenizer)
-{
-    (void)tokenizer;
-    return -1;
-}
-
-int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text)
-{
-    (void)tokenizer;
-    return strlen(text) == 1 ? (uint8_t)text[0] : -1;
 }
 
 enum err token_list_add(struct token_list *list, const int32_t *tokens,
@@ -117,31 +131,44 @@ enum err token_list_add(struct token_list *list, const int32_t *tokens,
 }
 
 struct tokenizer_encoder {
-    const struct tokenizer *tokenizer;
+    struct tokenizer_encode *work; /* NULL: "bytes" */
 };
 
 enum err tokenizer_encoder_create(const struct tokenizer *tokenizer,
                                   struct tokenizer_encoder **out)
 {
+    enum err rc = ERR_OK;
     struct tokenizer_encoder *encoder = calloc(1, sizeof *encoder);
     if (encoder == NULL)
         return err_set(ERR_MEMORY, "no memory to encode with");
-    encoder->tokenizer = tokenizer;
+    if (tokenizer->bpe != NULL)
+        TRY_OUT(tokenizer_encode_create(tokenizer, &encoder->work));
     *out = encoder;
-    return ERR_OK;
+    encoder = NULL;
+out:
+    tokenizer_encoder_destroy(encoder);
+    return rc;
 }
 
 void tokenizer_encoder_destroy(struct tokenizer_encoder *encoder)
 {
+    if (encoder == NULL)
+        return;
+    tokenizer_encode_destroy(encoder->work);
     free(encoder);
+}
+
+uint64_t tokenizer_encoder_lost(const struct tokenizer_encoder *encoder)
+{
+    return encoder->work == NULL ? 0 : tokenizer_encode_lost(encoder->work);
 }
 
 enum err tokenizer_encode(struct tokenizer_encoder *encoder,
                           const uint8_t *text, size_t bytes, unsigned flags,
                           struct token_list *out)
 {
-    (void)encoder;
-    (void)flags;
+    if (encoder->work != NULL)
+        return tokenizer_encode_text(encoder->work, text, bytes, flags, out);
     int32_t tokens[256];
     for (size_t i = 0; i < bytes;) {
         size_t count = 0;
@@ -155,24 +182,33 @@ enum err tokenizer_encode(struct tokenizer_encoder *encoder,
 size_t tokenizer_cut(const struct tokenizer *tokenizer, const uint8_t *text,
                      size_t bytes)
 {
-    (void)tokenizer;
-    (void)text;
-    return bytes;
+    return tokenizer->bpe == NULL
+               ? bytes
+               : tokenizer_encode_cut(tokenizer, text, bytes);
 }
 
 enum err tokenizer_decode(const struct tokenizer *tokenizer, int32_t token,
                           const uint8_t **text, size_t *bytes)
 {
-    if (token < 0 || token > TOKENIZER_BYTE_VALUES)
-        return err_set(ERR_DATA, "token %d is outside the vocabulary [0, %d)",
-                       token, TOKENIZER_BYTE_VALUES + 1);
-    *bytes = token < TOKENIZER_BYTE_VALUES ? 1 : 0;
-    *text = tokenizer->bytes + (*bytes == 1 ? token : 0);
-    return ERR_OK;
+    int64_t size = tokenizer_vocab_size(tokenizer);
+    if (token < 0 || token >= size)
+        return err_set(ERR_DATA, "token %d is outside the vocabulary [0, %lld)",
+                       token, (long long)size);
+    if (tokenizer->bpe == NULL) {
+        *bytes = token < TOKENIZER_BYTE_VALUES ? 1 : 0;
+        *text = tokenizer->bytes + (*bytes == 1 ? token : 0);
+        return ERR_OK;
+    }
+    return bpe_text(tokenizer->bpe, token, text, bytes)
+               ? ERR_OK
+               : err_set(ERR_DATA, "the tokenizer %s has no token %d",
+                         tokenizer->name, token);
 }
 
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t token)
 {
-    (void)tokenizer;
-    return token == TOKENIZER_BYTE_VALUES;
+    if (tokenizer->bpe == NULL)
+        return token == TOKENIZER_BYTE_VALUES;
+    return token >= 0 && token <= bpe_highest(tokenizer->bpe) &&
+           (tokenizer->special[token / 8] >> token % 8 & 1) != 0;
 }

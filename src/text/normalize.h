@@ -1,0 +1,12 @@
+/* Normalizers: what is done to a text before it is divided into words. */
+#ifndef TESSERA_TEXT_NORMALIZE_H
+#define TESSERA_TEXT_NORMALIZE_H
+
+#include "src/base/err.h"
+#include "src/text/buffer.h"
+
+/* Append the text, valid UTF-8, in Normalization Form C. Takes n log n however
+ * many marks follow each other. */
+enum err normalize_nfc(const uint8_t *text, size_t bytes, struct buffer *out);
+
+#endif

@@ -1,0 +1,59 @@
+/* Pre-tokenizers: how a text is divided into words before words are encoded. A
+ * row of steps, each of which divides further what the one before gave. */
+#ifndef TESSERA_TEXT_PRETOKEN_H
+#define TESSERA_TEXT_PRETOKEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/text/unicode.h"
+
+/* What becomes of the places where a pattern matches. */
+enum pretoken_behavior {
+    PRETOKEN_REMOVED,
+    PRETOKEN_ISOLATED,
+    PRETOKEN_MERGED_WITH_PREVIOUS,
+    PRETOKEN_MERGED_WITH_NEXT,
+    PRETOKEN_CONTIGUOUS
+};
+
+struct pretoken;
+
+enum err pretoken_create(struct pretoken **out);
+void pretoken_destroy(struct pretoken *pretoken);
+
+/* Add a step. All: ERR_DATA for too many. */
+enum err pretoken_add_digits(struct pretoken *pretoken, bool individual);
+/* A blank in front of what has none; then GPT-2's pattern. */
+enum err pretoken_add_prefix(struct pretoken *pretoken);
+enum err pretoken_add_gpt2(struct pretoken *pretoken);
+/* invert: what lies between matches counts as match and the other way round.
+ * ERR_DATA for a pattern that can't be used. */
+enum err pretoken_add_split(struct pretoken *pretoken, const char *pattern,
+                            bool literal, enum pretoken_behavior behavior,
+                            bool invert);
+
+struct pretoken_work;
+
+/* Memory to divide texts with, one per thread. */
+enum err pretoken_work_create(struct pretoken_work **out);
+void pretoken_work_destroy(struct pretoken_work *work);
+
+/* What takes the words, none of which is empty. */
+typedef enum err pretoken_word_fn(void *arg, const uint8_t *word, size_t bytes);
+
+/* Divide a text of valid UTF-8 and hand on its words in order. */
+enum err pretoken_run(const struct pretoken *pretoken,
+                      const struct unicode *unicode, struct pretoken_work *work,
+                      const uint8_t *text, size_t bytes, pretoken_word_fn *word,
+                      void *arg);
+
+/* Whether a text may be divided at `cut` without changing its words. Never if
+ * a step is a pattern that is not known. */
+bool pretoken_cuts(const struct pretoken *pretoken,
+                   const struct unicode *unicode, const uint8_t *text,
+                   size_t cut);
+
+#endif

@@ -1,0 +1,283 @@
+/* Regular expressions, by PCRE2 with its just-in-time compiler. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "src/text/pretoken_regex.h"
+
+#include <pcre2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/text/unicode.h"
+
+/* Steps of one match, and seconds of processor time for one text, 20 us a byte
+ * beyond. Ordinary patterns take a ten-thousandth of it. */
+#define REGEX_STEPS 10000000
+#define REGEX_SECONDS 10.0
+#define REGEX_SECONDS_PER_BYTE 20e-6
+#define REGEX_CLOCK_EVERY 256 /* matches between two looks at the clock */
+
+struct pretoken_regex {
+    pcre2_code *code;
+    char *pattern;
+};
+
+/* Where an expression is refused. */
+static enum err regex_refuse(const char *pattern, const char *at,
+                             const char *what)
+{
+    return err_set(ERR_DATA,
+                   "the pattern '%s' has %s at byte %td, which is not known to "
+                   "mean the same here",
+                   pattern, what, at - pattern);
+}
+
+/* What stands behind a backslash; *end: behind it. */
+static enum err regex_escape(const char *pattern, const char *at,
+                             const char **end)
+{
+    *end = at + 1;
+    if (*at == 'p' || *at == 'P') {
+        const char *close = at[1] == '{' ? strchr(at, '}') : NULL;
+        if (close == NULL)
+            return regex_refuse(pattern, at, "\\p without {NAME}");
+        *end = close + 1;
+        return ERR_OK;
+    }
+    if (*at == '\0')
+        return regex_refuse(pattern, at, "a \\ that is the last character");
+    bool letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
+                  (*at >= '0' && *at <= '9') || (unsigned char)*at >= 0x80;
+    if (letter && strchr("sSdDrntfv", *at) == NULL)
+        return regex_refuse(pattern, at, "a \\ before this character");
+    /* \v is one character there and a class here */
+    return *at == 'v' ? regex_refuse(pattern, at, "\\v") : ERR_OK;
+}
+
+/* A set in brackets, from behind its bracket; *end: behind it. */
+static enum err regex_set(const char *pattern, const char *at, const char **end)
+{
+    if (*at == '^')
+        at++;
+    if (*at == ']')
+        return regex_refuse(pattern, at, "a set that begins with ]");
+    while (*at != ']') {
+        if (*at == '\0')
+            return regex_refuse(pattern, at, "a set without end");
+        if (*at == '[' || (at[0] == '&' && at[1] == '&'))
+            return regex_refuse(pattern, at, "a set in a set");
+        if (*at++ == '\\')
+            TRY(regex_escape(pattern, at, &at));
+    }
+    *end = at + 1;
+    return ERR_OK;
+}
+
+/* What stands behind an opening parenthesis. */
+static enum err regex_group(const char *pattern, const char *at,
+                            const char **end)
+{
+    static const char *const known[] = {
+        "?:", "?i:", "?=", "?!", "?<=", "?<!"
+    };
+    *end = at;
+    if (*at == '*')
+        return regex_refuse(pattern, at, "(*");
+    if (*at != '?')
+        return ERR_OK;
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+        if (strncmp(at, known[k], strlen(known[k])) == 0) {
+            *end = at + strlen(known[k]);
+            return ERR_OK;
+        }
+    return regex_refuse(pattern, at, "a group of this kind");
+}
+
+/* {N}, {N,}, {N,M}; with a + behind it, it repeats there and does not give back
+ * here. */
+static enum err regex_count(const char *pattern, const char *at,
+                            const char **end)
+{
+    size_t digits = strspn(at, "0123456789");
+    size_t length = digits;
+    if (digits > 0 && at[length] == ',')
+        length += 1 + strspn(at + length + 1, "0123456789");
+    if (digits == 0 || at[length] != '}')
+        return regex_refuse(pattern, at, "a { that begins no count");
+    if (at[length + 1] == '+' || at[length + 1] == '?')
+        return regex_refuse(pattern, at, "a count with + or ? behind it");
+    *end = at + length + 1;
+    return ERR_OK;
+}
+
+static enum err regex_check(const char *pattern)
+{
+    for (const char *at = pattern; *at != '\0';) {
+        switch (*at++) {
+        case '\\':
+            TRY(regex_escape(pattern, at, &at));
+            break;
+        case '[':
+            TRY(regex_set(pattern, at, &at));
+            break;
+        case '(':
+            TRY(regex_group(pattern, at, &at));
+            break;
+        case '{':
+            TRY(regex_count(pattern, at, &at));
+            break;
+        case '.':
+            return regex_refuse(pattern, at - 1, "a dot");
+        default:
+            break;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err pretoken_regex_create(const char *pattern, bool literal,
+                               struct pretoken_regex **out)
+{
+    enum err rc = ERR_OK;
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    struct pretoken_regex *regex = calloc(1, sizeof *regex);
+    if (regex == NULL)
+        return err_set(ERR_MEMORY, "no memory for a pattern");
+    if (!literal)
+        TRY_OUT(regex_check(pattern));
+    regex->pattern = strdup(pattern);
+    /* ^ and $ are of lines in Oniguruma's Ruby syntax */
+    uint32_t options = literal ? PCRE2_UTF | PCRE2_LITERAL
+                               : PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE;
+    regex->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                                options | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
+    if (regex->code == NULL) {
+        char text[128] = "";
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text);
+        rc = err_set(ERR_DATA, "the pattern '%s': %s at byte %zu", pattern,
+                     text, (size_t)at);
+        goto out;
+    }
+    /* without it (another processor) matching is slower and else the same */
+    (void)pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE);
+    if (regex->pattern == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory for a pattern");
+        goto out;
+    }
+    *out = regex;
+    regex = NULL;
+out:
+    pretoken_regex_destroy(regex);
+    return rc;
+}
+
+void pretoken_regex_destroy(struct pretoken_regex *regex)
+{
+    if (regex == NULL)
+        return;
+    pcre2_code_free(regex->code);
+    free(regex->pattern);
+    free(regex);
+}
+
+enum err pretoken_regex_add(struct pretoken_spans *spans, size_t start,
+                            size_t end, bool match)
+{
+    if (spans->count == spans->capacity) {
+        size_t capacity = 2 * spans->capacity + 64;
+        struct pretoken_span *span =
+            realloc(spans->span, capacity * sizeof *span);
+        if (span == NULL)
+            return err_set(ERR_MEMORY, "no memory for %zu words", capacity);
+        spans->span = span;
+        spans->capacity = capacity;
+    }
+    spans->span[spans->count++] =
+        (struct pretoken_span){ .start = start, .end = end, .match = match };
+    return ERR_OK;
+}
+
+static double regex_seconds(void)
+{
+    struct timespec now = { 0 };
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* What one search through a text needs. */
+struct regex_search {
+    pcre2_match_data *data;
+    pcre2_match_context *context;
+    double begun;
+    size_t matches;
+};
+
+/* The next match at or behind `from`; *found false: there is none. */
+static enum err regex_next(const struct pretoken_regex *regex,
+                           struct regex_search *search, const uint8_t *text,
+                           size_t bytes, size_t from, bool *found)
+{
+    int code = pcre2_match(regex->code, text, bytes, from, PCRE2_NO_UTF_CHECK,
+                           search->data, search->context);
+    bool slow =
+        code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT ||
+        code == PCRE2_ERROR_JIT_STACKLIMIT || code == PCRE2_ERROR_HEAPLIMIT;
+    if (++search->matches % REGEX_CLOCK_EVERY == 0)
+        slow =
+            slow || regex_seconds() - search->begun >
+                        REGEX_SECONDS + REGEX_SECONDS_PER_BYTE * (double)bytes;
+    if (slow)
+        return err_set(ERR_DATA,
+                       "the pattern '%s' takes too long at byte %zu of a text "
+                       "of %zu",
+                       regex->pattern, from, bytes);
+    if (code < 0 && code != PCRE2_ERROR_NOMATCH)
+        return err_set(ERR_INTERNAL, "the pattern '%s': PCRE2 fails with %d",
+                       regex->pattern, code);
+    *found = code >= 0;
+    return ERR_OK;
+}
+
+enum err pretoken_regex_split(const struct pretoken_regex *regex,
+                              const uint8_t *text, size_t bytes,
+                              struct pretoken_spans *spans)
+{
+    enum err rc = ERR_OK;
+    size_t from = 0, end = 0;
+    bool found = false, any = false;
+    struct regex_search search = {
+        .data = pcre2_match_data_create(1, NULL),
+        .context = pcre2_match_context_create(NULL),
+        .begun = regex_seconds(),
+    };
+    if (search.data == NULL || search.context == NULL) {
+        rc = err_set(ERR_MEMORY, "no memory to match a pattern");
+        goto out;
+    }
+    pcre2_set_match_limit(search.context, REGEX_STEPS);
+    while (from <= bytes) {
+        TRY_OUT(regex_next(regex, &search, text, bytes, from, &found));
+        if (!found)
+            break;
+        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(search.data);
+        if (at[0] == at[1] && any && at[1] == end) {
+            /* an empty one right behind the last: on by a character */
+            size_t length = 1;
+            if (from < bytes)
+                unicode_at(text + from, &length);
+            from += length;
+            continue;
+        }
+        if (at[0] > end)
+            TRY_OUT(pretoken_regex_add(spans, end, at[0], false));
+        TRY_OUT(pretoken_regex_add(spans, at[0], at[1], true));
+        from = end = at[1];
+        any = true;
+    }
+    if (end < bytes)
+        TRY_OUT(pretoken_regex_add(spans, end, bytes, false));
+out:
+    pcre2_match_context_free(search.context);
+    pcre2_match_data_free(search.data);
+    return rc;
+}

@@ -1,0 +1,40 @@
+/* Regular expressions of tokenizer files, by PCRE2. They are written for
+ * Oniguruma, so only what means the same in both is taken. */
+#ifndef TESSERA_TEXT_PRETOKEN_REGEX_H
+#define TESSERA_TEXT_PRETOKEN_REGEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+struct pretoken_regex;
+
+/* literal: the pattern is a text, not an expression. ERR_DATA: it can't be
+ * compiled, or has what is not known to mean the same. */
+enum err pretoken_regex_create(const char *pattern, bool literal,
+                               struct pretoken_regex **out);
+void pretoken_regex_destroy(struct pretoken_regex *regex);
+
+struct pretoken_span {
+    size_t start, end;
+    bool match; /* else it is what lies between two */
+};
+
+/* A list that grows; the caller frees `span`. */
+struct pretoken_spans {
+    struct pretoken_span *span;
+    size_t count, capacity;
+};
+
+enum err pretoken_regex_add(struct pretoken_spans *spans, size_t start,
+                            size_t end, bool match);
+
+/* Append the whole text as matches and what lies between them. Any number of
+ * threads may. ERR_DATA: the expression takes too long on this text. */
+enum err pretoken_regex_split(const struct pretoken_regex *regex,
+                              const uint8_t *text, size_t bytes,
+                              struct pretoken_spans *spans);
+
+#endif

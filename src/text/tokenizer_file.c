@@ -1,0 +1,154 @@
+/* A tokenizer.json, and what lies beside it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/base/digest.h"
+#include "src/base/fsio.h"
+#include "src/text/tokenizer_model.h"
+#include "src/text/tokenizer_parts.h"
+
+#define FILE_BYTES_MAX (256 << 20)
+#define FILE_NAME "tokenizer.json"
+
+/* Truncation and padding are for batches; a data set is neither. */
+static enum err file_nothing(const struct tokenizer_node *root, const char *key)
+{
+    struct tokenizer_node node = tokenizer_reader_member(root, key);
+    return node.value == NULL
+               ? ERR_OK
+               : tokenizer_reader_refuse(&node, "only null is known here");
+}
+
+static enum err file_parts(const struct tokenizer_node *root,
+                           struct tokenizer *tokenizer)
+{
+    static const char *const keys[] = { "version",        "truncation",
+                                        "padding",        "added_tokens",
+                                        "normalizer",     "pre_tokenizer",
+                                        "post_processor", "decoder",
+                                        "model",          NULL };
+    bool byte_level = false;
+    struct tokenizer_node version = tokenizer_reader_member(root, "version");
+    TRY(tokenizer_reader_keys(root, keys));
+    if (version.value != NULL &&
+        (!json_is_string(version.value) ||
+         strcmp(json_string_value(version.value), "1.0") != 0))
+        return tokenizer_reader_refuse(&version, "only \"1.0\" is known here");
+    TRY(file_nothing(root, "truncation"));
+    TRY(file_nothing(root, "padding"));
+    TRY(pretoken_create(&tokenizer->pretoken));
+    TRY(added_create(&tokenizer->added));
+    TRY(added_create(&tokenizer->added_normalized));
+    TRY(unicode_create(&tokenizer->unicode));
+    TRY(tokenizer_parts_normalizer(root, tokenizer));
+    TRY(tokenizer_parts_pre_tokenizer(root, tokenizer, &byte_level));
+    TRY(tokenizer_parts_decoder(root, byte_level));
+    TRY(tokenizer_model_read(root, byte_level, tokenizer));
+    return tokenizer_parts_post_processor(root, tokenizer);
+}
+
+static enum err file_json(const char *path, const char *text, size_t bytes,
+                          json_t **out)
+{
+    json_error_t error;
+    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    return *out != NULL ? ERR_OK
+                        : err_set(ERR_DATA, "%s:%d:%d: %s", path, error.line,
+                                  error.column, error.text);
+}
+
+/* The token that this file beside the tokenizer's names: a text, or an object
+ * with a "content"; *out stays if there is none. */
+static enum err file_named(const struct tokenizer_node *beside, const char *key,
+                           const struct tokenizer *tokenizer, int32_t *out)
+{
+    struct tokenizer_node node = tokenizer_reader_member(beside, key);
+    const char *text = json_string_value(node.value);
+    if (node.value == NULL)
+        return ERR_OK;
+    if (json_is_object(node.value))
+        TRY(tokenizer_reader_string(&node, "content", &text));
+    if (text == NULL)
+        return tokenizer_reader_refuse(&node, "a string is expected");
+    *out = tokenizer_find(tokenizer, text);
+    return *out >= 0 ? ERR_OK
+                     : tokenizer_reader_refuse(
+                           &node, "the tokenizer has no token '%s'", text);
+}
+
+/* eos and bos of a file in the same folder, if it is there. */
+static enum err file_beside(const char *path, const char *name,
+                            struct tokenizer *tokenizer)
+{
+    enum err rc = ERR_OK;
+    char beside[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    json_t *json = NULL;
+    const char *slash = strrchr(path, '/');
+    TRY(fsio_path(beside, "%.*s%s", slash == NULL ? 0 : (int)(slash + 1 - path),
+                  path, name));
+    if (!fsio_exists(beside))
+        return ERR_OK;
+    TRY_OUT(fsio_read_file(beside, FILE_BYTES_MAX, &text, &bytes));
+    TRY_OUT(file_json(beside, text, bytes, &json));
+    struct tokenizer_node node = { .path = beside, .value = json };
+    TRY_OUT(tokenizer_reader_object(&node));
+    TRY_OUT(file_named(&node, "eos_token", tokenizer, &tokenizer->eos));
+    TRY_OUT(file_named(&node, "bos_token", tokenizer, &tokenizer->bos));
+out:
+    json_decref(json);
+    free(text);
+    return rc;
+}
+
+/* The file's stem, or its folder's name. */
+static void file_name(const char *path, struct tokenizer *tokenizer)
+{
+    size_t end = strlen(path);
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    if (strcmp(name, FILE_NAME) == 0 && slash != NULL) {
+        end = (size_t)(slash - path);
+        while (end > 0 && path[end - 1] != '/')
+            end--;
+        name = path + end;
+        end = (size_t)(slash - name);
+    } else {
+        const char *dot = strrchr(name, '.');
+        end = dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name);
+    }
+    snprintf(tokenizer->name, sizeof tokenizer->name, "%.*s", (int)end, name);
+}
+
+enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    struct stat status;
+    json_t *json = NULL;
+    if (stat(name, &status) != 0)
+        return err_set(ERR_USAGE,
+                       "unknown tokenizer '%s': there is: bytes, or the path "
+                       "of a tokenizer.json (%s)",
+                       name, strerror(errno));
+    TRY(fsio_path(path, S_ISDIR(status.st_mode) ? "%s/" FILE_NAME : "%s",
+                  name));
+    TRY(fsio_read_file(path, FILE_BYTES_MAX, &tokenizer->file,
+                       &tokenizer->file_bytes));
+    tokenizer->eos = tokenizer->bos = -1;
+    file_name(path, tokenizer);
+    TRY_OUT(digest_bytes(tokenizer->file, tokenizer->file_bytes,
+                         tokenizer->sha256));
+    TRY_OUT(file_json(path, tokenizer->file, tokenizer->file_bytes, &json));
+    struct tokenizer_node root = { .path = path, .value = json };
+    TRY_OUT(file_parts(&root, tokenizer));
+    TRY_OUT(file_beside(path, "special_tokens_map.json", tokenizer));
+    TRY_OUT(file_beside(path, "tokenizer_config.json", tokenizer));
+out:
+    json_decref(json);
+    return rc;
+}

@@ -1,0 +1,153 @@
+/* UTF-8 and the table of classes. */
+#include "src/text/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+static bool unicode_is_space(int32_t point)
+{
+    return (point >= 0x09 && point <= 0x0D) || point == 0x20 || point == 0x85 ||
+           point == 0xA0 || point == 0x1680 ||
+           (point >= 0x2000 && point <= 0x200A) || point == 0x2028 ||
+           point == 0x2029 || point == 0x202F || point == 0x205F ||
+           point == 0x3000;
+}
+
+static unsigned unicode_category(int32_t point)
+{
+    switch (utf8proc_category(point)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LT:
+        return UNICODE_LETTER | UNICODE_UPPER | UNICODE_WORD;
+    case UTF8PROC_CATEGORY_LL:
+        return UNICODE_LETTER | UNICODE_LOWER | UNICODE_WORD;
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+        return UNICODE_LETTER | UNICODE_UPPER | UNICODE_LOWER | UNICODE_WORD;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+        return UNICODE_UPPER | UNICODE_LOWER | UNICODE_WORD;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+        return UNICODE_NUMBER | UNICODE_WORD;
+    case UTF8PROC_CATEGORY_NO:
+        return UNICODE_NUMBER;
+    case UTF8PROC_CATEGORY_PC:
+        return UNICODE_WORD;
+    default:
+        /* joiners, and the circled letters, which are alphabetic symbols */
+        return point == 0x200C || point == 0x200D ||
+                       (point >= 0x24B6 && point <= 0x24E9) ||
+                       (point >= 0x1F130 && point <= 0x1F149) ||
+                       (point >= 0x1F150 && point <= 0x1F169) ||
+                       (point >= 0x1F170 && point <= 0x1F189)
+                   ? UNICODE_WORD
+                   : 0;
+    }
+}
+
+enum err unicode_create(struct unicode **out)
+{
+    struct unicode *unicode = malloc(sizeof *unicode);
+    if (unicode == NULL)
+        return err_set(ERR_MEMORY, "no memory for the classes of characters");
+    for (int32_t point = 0; point < UNICODE_COUNT; point++) {
+        unsigned of = unicode_category(point);
+        if (unicode_is_space(point))
+            of |= UNICODE_SPACE;
+        if (point == '\r' || point == '\n')
+            of |= UNICODE_NEWLINE;
+        unicode->of[point] = (uint8_t)of;
+    }
+    *out = unicode;
+    return ERR_OK;
+}
+
+void unicode_destroy(struct unicode *unicode)
+{
+    free(unicode);
+}
+
+size_t unicode_put(uint32_t point, uint8_t out[4])
+{
+    return (size_t)utf8proc_encode_char((utf8proc_int32_t)point, out);
+}
+
+/* The length of the valid sequence at `text`, or 0 and in *part that of the
+ * maximal part of one: what could still have become a character. */
+static size_t unicode_sequence(const uint8_t *text, size_t bytes, size_t *part)
+{
+    uint8_t first = text[0];
+    uint8_t low = 0x80, high = 0xBF; /* of the second byte */
+    size_t length = first < 0x80    ? 1
+                    : first < 0xC2  ? 0
+                    : first < 0xE0  ? 2
+                    : first < 0xF0  ? 3
+                    : first <= 0xF4 ? 4
+                                    : 0;
+    *part = 1;
+    if (first == 0xE0)
+        low = 0xA0;
+    if (first == 0xED)
+        high = 0x9F;
+    if (first == 0xF0)
+        low = 0x90;
+    if (first == 0xF4)
+        high = 0x8F;
+    for (size_t i = 1; i < length; i++) {
+        if (i == bytes || text[i] < low || text[i] > high)
+            return 0;
+        low = 0x80;
+        high = 0xBF;
+        *part = i + 1;
+    }
+    return length;
+}
+
+size_t unicode_valid(const uint8_t *text, size_t bytes)
+{
+    size_t i = 0;
+    while (i < bytes) {
+        uint64_t eight = 0;
+        if (bytes - i >= sizeof eight) {
+            memcpy(&eight, text + i, sizeof eight);
+            if ((eight & 0x8080808080808080) == 0) {
+                i += sizeof eight;
+                continue;
+            }
+        }
+        size_t part = 0, length = unicode_sequence(text + i, bytes - i, &part);
+        if (length == 0)
+            break;
+        i += length;
+    }
+    return i;
+}
+
+uint32_t unicode_before(const uint8_t *text, size_t end)
+{
+    for (size_t length = 1; length <= 4 && length <= end; length++) {
+        const uint8_t *at = text + end - length;
+        if ((*at & 0xC0) != 0x80)
+            return unicode_valid(at, length) == length ? unicode_at(at, &length)
+                                                       : 0xFFFD;
+    }
+    return 0xFFFD;
+}
+
+enum err unicode_repair(const uint8_t *text, size_t bytes, struct buffer *out)
+{
+    for (size_t i = 0; i < bytes;) {
+        size_t part = 0, valid = unicode_valid(text + i, bytes - i);
+        TRY(buffer_add(out, text + i, valid));
+        i += valid;
+        if (i < bytes) {
+            unicode_sequence(text + i, bytes - i, &part);
+            TRY(buffer_add(out, "\xEF\xBF\xBD", 3));
+            i += part;
+        }
+    }
+    return ERR_OK;
+}
