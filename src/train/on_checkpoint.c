@@ -31,10 +31,11 @@
 #include "src/job/lock.h"
 #include "src/job/slurm.h"
 #include "src/train/on_checkpoint_copies.h"
-#include "src/train/start_fixed.h"
 #include "src/train/on_checkpoint_interval.h"
+#include "src/train/on_checkpoint_items.h"
 #include "src/train/on_checkpoint_local.h"
 #include "src/train/on_checkpoint_state.h"
+#include "src/train/start_fixed.h"
 #include "src/train/trainer.h"
 #include "src/train/trainer_memory.h"
 
@@ -45,6 +46,7 @@ struct on_checkpoint {
     int64_t last_step;   /* committed or restored; -1: none */
     json_t *arithmetics; /* all that this run has computed with, in order */
     struct on_checkpoint_copies *copies; /* NULL: the host reaches the state */
+    struct on_checkpoint_items *items;
     struct ckpt_saver *saver;
     struct ckpt_progress progress; /* of the save in flight or last ended */
     double stall_s;                /* what training waited for then */
@@ -86,12 +88,17 @@ static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
     json_t *state = NULL;
     int count = 0;
     int64_t step = -1;
-    const struct ckpt_item *items = replica_items(trainer->replica, &count);
+    static const char *const left_alone[] = { ON_CHECKPOINT_TOKENIZER };
     struct ckpt_load_options options = { .accept = on_checkpoint_state_accept,
-                                         .accept_arg = trainer };
+                                         .accept_arg = trainer,
+                                         .ignore = left_alone,
+                                         .ignore_count = 1 };
     struct ckpt_load_stats stats;
     rc = on_checkpoint_copies_create(trainer, &checkpoint->copies);
     TRY_OUT(comm_agree(trainer->comm, rc));
+    TRY_OUT(on_checkpoint_items_create(trainer, &checkpoint->items));
+    const struct ckpt_item *items =
+        on_checkpoint_items_list(checkpoint->items, &count);
     options.memory = on_checkpoint_copies_memory(checkpoint->copies);
     rc = on_checkpoint_local_dir(trainer->settings.checkpoint.local_dir,
                                  trainer->settings.run.dir,
@@ -209,7 +216,8 @@ static enum err checkpoint_open(struct on_checkpoint *checkpoint,
     char attempt[64];
     struct slurm slurm;
     int count = 0;
-    const struct ckpt_item *items = replica_items(trainer->replica, &count);
+    const struct ckpt_item *items =
+        on_checkpoint_items_list(checkpoint->items, &count);
     slurm_read(&slurm);
     snprintf(attempt, sizeof attempt, "%ld.%d", slurm.job_id, trainer->attempt);
     checkpoint->run_dir = s->run.dir;
@@ -476,6 +484,7 @@ static bool checkpoint_leave(void *self, bool together)
 static void checkpoint_destroy(void *self)
 {
     struct on_checkpoint *checkpoint = self;
+    on_checkpoint_items_destroy(checkpoint->items);
     on_checkpoint_copies_destroy(checkpoint->copies);
     on_checkpoint_interval_destroy(checkpoint->interval);
     json_decref(checkpoint->arithmetics);
