@@ -267,11 +267,19 @@ static void test_stored(struct train_settings *s)
 
 static void test_local(void)
 {
-    static const char *const local[] = {
-        "data.train",        "data.eval",           "hardware.threads",
-        "hardware.backend",  "hardware.kernel_set", "hardware.graphs",
-        "hardware.fallback", "hardware.peak_flops", "log.level"
-    };
+    static const char *const local[] = { "data.train",
+                                         "data.eval",
+                                         "data.cache",
+                                         "data.cache_limit",
+                                         "data.remote_deadline",
+                                         "data.prefetch",
+                                         "hardware.threads",
+                                         "hardware.backend",
+                                         "hardware.kernel_set",
+                                         "hardware.graphs",
+                                         "hardware.fallback",
+                                         "hardware.peak_flops",
+                                         "log.level" };
     const size_t count = sizeof local / sizeof local[0];
     size_t found = 0;
     for (int i = 0; i < train_settings_count; i++)

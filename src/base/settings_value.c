@@ -167,6 +167,15 @@ static enum err settings_value_choice(const struct setting *setting,
                    setting->key, choices, text);
 }
 
+/* "WORD://...", where that may be. */
+static bool settings_is_address(const struct setting *setting, const char *text)
+{
+    size_t word = strspn(text, "abcdefghijklmnopqrstuvwxyz"
+                               "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
+    return (setting->flags & SETTING_ADDRESS) != 0 && word > 0 &&
+           strncmp(text + word, "://", 3) == 0;
+}
+
 /* What a shell or a library of paths would understand, but mkdir would make a
  * folder of. */
 static enum err settings_value_path(const struct setting *setting,
@@ -182,12 +191,16 @@ static enum err settings_value_path(const struct setting *setting,
         wrong = "begins with ~, which only a shell understands: write it out";
     else if (text[0] == '$')
         wrong = "begins with $, and variables are not filled in: write it out";
-    else if (strstr(text, "://") != NULL)
+    else if (strstr(text, "://") != NULL && !settings_is_address(setting, text))
         wrong = "is an address: give a folder of this machine";
     if (wrong != NULL)
         return err_set(ERR_USAGE, "%s: '%s' %s", place, setting->key, wrong);
     if (text[0] == '\0')
         return ERR_OK;
+    if (settings_is_address(setting, text)) {
+        memcpy(out->text, text, strlen(text));
+        return ERR_OK;
+    }
     enum err rc = settings_join(folder, text, out->text);
     return rc == ERR_OK ? rc : err_prefix(rc, "%s: '%s'", place, setting->key);
 }

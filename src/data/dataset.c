@@ -11,7 +11,7 @@
 #include "src/base/digest.h"
 #include "src/base/fsio.h"
 #include "src/data/dataset_format.h"
-#include "src/data/regular.h"
+#include "src/data/store_url.h"
 #include "src/data/tokenizer_copy.h"
 #include "src/text/tokenizer.h"
 
@@ -19,9 +19,11 @@
 #define DATASET_NAMES_MAX 6
 
 struct dataset {
-    char path[FSIO_PATH_MAX];
-    struct sidecar sidecar; /* without shards_sha256 */
-    bool described;         /* the sidecar is the file */
+    char path[FSIO_PATH_MAX];   /* or address */
+    char folder[FSIO_PATH_MAX]; /* with the index */
+    struct cache *cache;        /* NULL: all files are in the folder */
+    struct sidecar sidecar;     /* without shards_sha256 */
+    bool described;             /* the sidecar is the file */
     char id[65];
     char tokenizer_file[FSIO_PATH_MAX]; /* "": none */
     const struct dataset_format *format;
@@ -123,9 +125,27 @@ static enum err dataset_no_index(const char *path)
                    path, dataset_formats[0]->index, path);
 }
 
+/* A path, or an address, whose index is fetched: the folder that has it then.
+ */
+static enum err dataset_locate(struct dataset *dataset, const char *path,
+                               const struct cache_options *options,
+                               bool described)
+{
+    const char *names[] = { dataset_formats[0]->index, SIDECAR_NAME,
+                            TOKENIZER_COPY_NAME };
+    TRY(fsio_path(dataset->path, "%s", path));
+    if (store_url_is(path)) {
+        TRY(cache_open(path, options, names, described ? 2 : 1,
+                       described ? 3 : 1, &dataset->cache));
+        path = cache_folder(dataset->cache);
+    }
+    return fsio_path(dataset->folder, "%s", path);
+}
+
 /* `given`: in place of the file. */
 static enum err dataset_create(const char *path, const struct sidecar *given,
-                               bool look, struct dataset **out)
+                               bool look, const struct cache_options *options,
+                               struct dataset **out)
 {
     assert(path != NULL && out != NULL);
     enum err rc = ERR_OK;
@@ -133,20 +153,22 @@ static enum err dataset_create(const char *path, const struct sidecar *given,
     struct dataset *dataset = calloc(1, sizeof *dataset);
     if (dataset == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", path);
-    TRY_OUT(regular_local(path));
-    TRY_OUT(dataset_find_format(path, &dataset->format));
+    TRY_OUT(dataset_locate(dataset, path, options, given == NULL));
+    TRY_OUT(dataset_find_format(dataset->folder, &dataset->format));
     if (dataset->format == NULL)
         TRY_OUT(dataset_no_index(path));
-    TRY_OUT(fsio_path(dataset->path, "%s", path));
     dataset->described = given == NULL;
     if (given == NULL)
-        TRY_OUT(sidecar_read(path, &sidecar));
+        TRY_OUT(sidecar_read(dataset->folder, &sidecar));
     dataset->sidecar = given == NULL ? sidecar : *given;
-    TRY_OUT(tokenizer_copy_find(path, dataset->sidecar.tokenizer,
+    TRY_OUT(tokenizer_copy_find(dataset->folder, dataset->sidecar.tokenizer,
                                 dataset->sidecar.tokenizer_sha256,
                                 dataset->tokenizer_file));
-    TRY_OUT(dataset->format->open(path, &dataset->sidecar, &dataset->contents,
-                                  &dataset->state));
+    struct dataset_access access = { dataset->cache, options };
+    rc = dataset->format->open(dataset->folder, &dataset->sidecar, &access,
+                               &dataset->contents, &dataset->state);
+    dataset->cache = access.cache;
+    TRY_OUT(rc);
     assert(dataset->contents.samples > 0 && dataset->contents.shards > 0);
     for (int64_t s = 0; look && s < dataset->contents.shards; s++)
         TRY_OUT(dataset_look(dataset, s));
@@ -172,25 +194,30 @@ enum err dataset_open_with(const char *path, const struct sidecar *sidecar,
                            struct dataset **out)
 {
     assert(sidecar != NULL);
-    return dataset_create(path, sidecar, true, out);
+    return dataset_create(path, sidecar, true, &cache_defaults, out);
 }
 
 enum err dataset_open(const char *path, struct dataset **out)
 {
-    return dataset_create(path, NULL, true, out);
+    return dataset_create(path, NULL, true, &cache_defaults, out);
 }
 
-enum err dataset_open_unseen(const char *path, struct dataset **out)
+enum err dataset_open_unseen(const char *path,
+                             const struct cache_options *options,
+                             struct dataset **out)
 {
-    return dataset_create(path, NULL, false, out);
+    return dataset_create(path, NULL, false, options, out);
 }
 
 void dataset_close(struct dataset *dataset)
 {
     if (dataset == NULL)
         return;
+    if (dataset->cache != NULL)
+        cache_end(dataset->cache);
     if (dataset->state != NULL)
         dataset->format->close(dataset->state);
+    cache_close(dataset->cache);
     free(dataset);
 }
 
@@ -253,6 +280,29 @@ const char *dataset_tokenizer_file(const struct dataset *dataset)
 const char *dataset_path(const struct dataset *dataset)
 {
     return dataset->path;
+}
+
+const char *dataset_folder(const struct dataset *dataset)
+{
+    return dataset->folder;
+}
+
+bool dataset_is_cached(const struct dataset *dataset)
+{
+    return dataset->cache != NULL;
+}
+
+void dataset_want(const struct dataset *dataset, int64_t index)
+{
+    assert(index >= 0 && index < dataset->contents.samples);
+    if (dataset->format->want != NULL)
+        dataset->format->want(dataset->state, index);
+}
+
+void dataset_stop(struct dataset *dataset)
+{
+    if (dataset->cache != NULL)
+        cache_stop(dataset->cache);
 }
 
 const char *dataset_index(const struct dataset *dataset)

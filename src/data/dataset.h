@@ -1,4 +1,5 @@
-/* A data set: a folder of shards, files of samples, in a format of
+/* A data set: a folder of shards, or the address of one
+ * (src/data/store.h), files of samples, in a format of
  * src/data/dataset_format.h, whose index says what is in them, plus the sidecar
  * tessera.json (src/data/sidecar.h). A sample is whole numbers of any width.
  *
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/cache.h"
 #include "src/data/sidecar.h"
 #include "src/data/values.h"
 
@@ -30,8 +32,11 @@ struct dataset_contents {
 };
 
 enum err dataset_open(const char *path, struct dataset **out);
-/* The same without a look at the shards, for ranks that share that. */
-enum err dataset_open_unseen(const char *path, struct dataset **out);
+/* The same without a look at the shards, for ranks that share that; where it
+ * needs a cache with these options, otherwise cache_defaults. */
+enum err dataset_open_unseen(const char *path,
+                             const struct cache_options *options,
+                             struct dataset **out);
 /* Shard `index` is there, regular and as long as the index says. */
 enum err dataset_look(const struct dataset *dataset, int64_t index);
 /* The same with `sidecar` in place of the file, for a set that has none; its
@@ -65,6 +70,16 @@ const char *dataset_tokenizer(const struct dataset *dataset);
  * the sidecar's when the set was opened; "": the set has none. */
 const char *dataset_tokenizer_file(const struct dataset *dataset);
 const char *dataset_path(const struct dataset *dataset);
+/* Where its index lies: the path, or of an address the cache's folder. */
+const char *dataset_folder(const struct dataset *dataset);
+/* Whether shards come through a cache: those of an address, and packed ones.
+ * They are verified when they are fetched. */
+bool dataset_is_cached(const struct dataset *dataset);
+/* Sample `index` will be read soon: its shard may be fetched. By any thread. */
+void dataset_want(const struct dataset *dataset, int64_t index);
+/* Let a reading that waits for a cache end soon, with ERR_IO, now and later. By
+ * any thread. */
+void dataset_stop(struct dataset *dataset);
 /* The name of its index, a file in the folder. */
 const char *dataset_index(const struct dataset *dataset);
 

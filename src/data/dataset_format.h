@@ -14,9 +14,18 @@
 
 #include "src/base/digest.h"
 #include "src/base/err.h"
+#include "src/data/cache.h"
 #include "src/data/dataset.h"
 #include "src/data/sidecar.h"
 #include "src/data/values.h"
+
+/* Where the files of a set are that are not in its folder. */
+struct dataset_access {
+    /* of a set at an address, whose index the folder has; NULL: the format
+     * makes one if it needs one, and gives it to the caller in any case */
+    struct cache *cache;
+    const struct cache_options *options;
+};
 
 struct dataset_sample {
     struct values values;    /* lent until the next read, as the others */
@@ -35,8 +44,10 @@ struct dataset_format {
     const char *index;
     /* Read the index in the folder, which is there, without a look at the
      * shards. The sidecar may add to it (token_type, shards_sha256); it is lent
-     * for this call. A set without samples is ERR_DATA. */
+     * for this call. A set without samples is ERR_DATA. The cache outlives the
+     * state. */
     enum err (*open)(const char *folder, const struct sidecar *sidecar,
+                     struct dataset_access *access,
                      struct dataset_contents *contents, void **state);
     void (*close)(void *state);
     /* Add what identifies the contents, and nothing that the sidecar says. */
@@ -48,6 +59,8 @@ struct dataset_format {
                        const struct dataset_watch *watch);
     enum err (*sha256)(void *state, int64_t shard, char hex[65]);
     void (*checksums)(const void *state, bool known, char *names, size_t bytes);
+    /* The sample will be read soon; by any thread. NULL: nothing to do. */
+    void (*want)(const void *state, int64_t sample);
     enum err (*read)(void *state, int64_t sample, struct dataset_sample *out);
 };
 

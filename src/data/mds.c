@@ -31,24 +31,6 @@ static uint32_t mds_u32(const uint8_t *data)
     return value;
 }
 
-/* The program that unpacks what Streaming's compression of this name made. */
-static const char *mds_unpacker(const char *compression)
-{
-    static const struct {
-        const char *name, *program;
-    } known[] = {
-        { "zstd", "zstd -dc" },    { "gz", "gzip -dc" },
-        { "bz2", "bzip2 -dc" },    { "br", "brotli -dc" },
-        { "snappy", "snzip -dc" },
-    };
-    size_t length = strcspn(compression, ":");
-    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
-        if (strlen(known[k].name) == length &&
-            strncmp(known[k].name, compression, length) == 0)
-            return known[k].program;
-    return NULL;
-}
-
 /* `rc` of looking at the file: what an index that names it means. */
 static enum err mds_missing(enum err rc, const char *path,
                             const struct mds_shard_info *info)
@@ -60,19 +42,11 @@ static enum err mds_missing(enum err rc, const char *path,
                        "%s: no such file, but the index names it; copy the "
                        "data set again",
                        path);
-    const char *program = mds_unpacker(info->compression);
-    /* both names are relative to the folder of the index */
-    int folder = (int)(strlen(path) - strlen(info->basename));
-    if (program == NULL || info->zip == NULL)
-        return err_set(ERR_DATA,
-                       "%s: no such file: the shard is compressed (%.20s), "
-                       "which is not read; unpack it",
-                       path, info->compression);
     return err_set(ERR_DATA,
-                   "%s: no such file: the shard is compressed (%.20s), which "
-                   "is not read; unpack every shard so: %s %.*s%s >%s",
-                   path, info->compression, program, folder, path, info->zip,
-                   path);
+                   "%s: no such file: the shard is compressed (%.20s), and the "
+                   "index does not name its compressed file; copy the data set "
+                   "again",
+                   path, info->compression);
 }
 
 static enum err mds_check_size(const char *path, int64_t bytes,

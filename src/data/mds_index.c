@@ -18,6 +18,8 @@
 #define MDS_INDEX_HASHES_MAX 32
 /* A shard's offsets are 32-bit. */
 #define MDS_INDEX_SHARD_BYTES_MAX ((json_int_t)UINT32_MAX)
+/* What no codec needs even for noise. */
+#define MDS_INDEX_ZIP_BYTES_MAX (2 * MDS_INDEX_SHARD_BYTES_MAX)
 
 static enum err mds_index_int(const json_t *object, const char *key,
                               json_int_t min, json_int_t max, int64_t *out)
@@ -48,22 +50,23 @@ static bool mds_index_name_is_safe(const char *name)
     return true;
 }
 
-enum err mds_index_add_hash(struct mds_shard_info *info, const char *name,
-                            const char *hex)
+static enum err mds_index_list_hash(const char *file, const char *name,
+                                    const char *hex, int *hashes,
+                                    struct mds_hash **list)
 {
     size_t digits = checksum_digits(name);
     if (digits > 0 &&
         (strlen(hex) != digits || strspn(hex, "0123456789abcdef") != digits))
         return err_set(ERR_DATA,
-                       "'raw_data.hashes.%s' is not %zu lower-case "
-                       "hexadecimal digits",
-                       name, digits);
-    size_t count = (size_t)info->hashes + 1;
-    struct mds_hash *grown = realloc(info->hash, count * sizeof *grown);
+                       "'%s.hashes.%s' is not %zu lower-case hexadecimal "
+                       "digits",
+                       file, name, digits);
+    struct mds_hash *grown =
+        realloc(*list, ((size_t)*hashes + 1) * sizeof *grown);
     if (grown == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    info->hash = grown;
-    struct mds_hash *hash = &grown[info->hashes++];
+    *list = grown;
+    struct mds_hash *hash = &grown[(*hashes)++];
     hash->name = strdup(name);
     hash->hex = strdup(hex);
     if (hash->name == NULL || hash->hex == NULL)
@@ -71,23 +74,32 @@ enum err mds_index_add_hash(struct mds_shard_info *info, const char *name,
     return ERR_OK;
 }
 
-static enum err mds_index_hashes(const json_t *raw, struct mds_shard_info *info)
+enum err mds_index_add_hash(struct mds_shard_info *info, const char *name,
+                            const char *hex)
 {
-    json_t *hashes = json_object_get(raw, "hashes");
+    return mds_index_list_hash("raw_data", name, hex, &info->hashes,
+                               &info->hash);
+}
+
+/* Of `file`, "raw_data" or "zip_data". */
+static enum err mds_index_hashes(const json_t *object, const char *file,
+                                 int *count, struct mds_hash **list)
+{
+    json_t *hashes = json_object_get(object, "hashes");
     const char *name = NULL;
     json_t *value = NULL;
     if (hashes != NULL && !json_is_object(hashes))
-        return err_set(ERR_DATA, "'raw_data.hashes' is not an object");
+        return err_set(ERR_DATA, "'%s.hashes' is not an object", file);
     if (json_object_size(hashes) > MDS_INDEX_HASHES_MAX)
-        return err_set(ERR_DATA, "'raw_data.hashes' has more than %d entries",
+        return err_set(ERR_DATA, "'%s.hashes' has more than %d entries", file,
                        MDS_INDEX_HASHES_MAX);
     json_object_foreach(hashes, name, value)
     {
         const char *hex = json_string_value(value);
         if (hex == NULL)
-            return err_set(ERR_DATA, "'raw_data.hashes.%.40s' is not a text",
+            return err_set(ERR_DATA, "'%s.hashes.%.40s' is not a text", file,
                            name);
-        TRY(mds_index_add_hash(info, name, hex));
+        TRY(mds_index_list_hash(file, name, hex, count, list));
     }
     return ERR_OK;
 }
@@ -100,7 +112,7 @@ static enum err mds_index_copy(const char *text, char **out)
     return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 
-/* Only the names: whether the raw file is there shows when it is opened. */
+/* Whether the raw file is there, too, shows when it is opened. */
 static enum err mds_index_compression(const json_t *object,
                                       struct mds_shard_info *info)
 {
@@ -113,9 +125,15 @@ static enum err mds_index_compression(const json_t *object,
     const char *file = json_string_value(json_object_get(zip, "basename"));
     TRY(mds_index_copy(name != NULL ? name : "a form that is not named",
                        &info->compression));
-    if (file != NULL && mds_index_name_is_safe(file))
-        TRY(mds_index_copy(file, &info->zip));
-    return ERR_OK;
+    if (file == NULL || !mds_index_name_is_safe(file))
+        return ERR_OK;
+    TRY(mds_index_copy(file, &info->zip));
+    enum err rc = mds_index_int(zip, "bytes", 0, MDS_INDEX_ZIP_BYTES_MAX,
+                                &info->zip_bytes);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "'zip_data'");
+    return mds_index_hashes(zip, "zip_data", &info->zip_hashes,
+                            &info->zip_hash);
 }
 
 static enum err mds_index_file(const json_t *object,
@@ -134,7 +152,7 @@ static enum err mds_index_file(const json_t *object,
                       &info->samples));
     TRY(mds_index_copy(name, &info->basename));
     TRY(mds_index_compression(object, info));
-    return mds_index_hashes(raw, info);
+    return mds_index_hashes(raw, "raw_data", &info->hashes, &info->hash);
 }
 
 static enum err mds_index_shard(const json_t *object,
@@ -248,17 +266,23 @@ enum err mds_index_check(const struct mds_index *index, const char *folder)
     return ERR_OK;
 }
 
+static void mds_index_free_hashes(int count, struct mds_hash *list)
+{
+    for (int h = 0; h < count; h++) {
+        free(list[h].name);
+        free(list[h].hex);
+    }
+    free(list);
+}
+
 void mds_index_destroy(struct mds_index *index)
 {
     if (index == NULL)
         return;
     for (int64_t s = 0; s < index->shards; s++) {
         struct mds_shard_info *info = &index->shard[s];
-        for (int h = 0; h < info->hashes; h++) {
-            free(info->hash[h].name);
-            free(info->hash[h].hex);
-        }
-        free(info->hash);
+        mds_index_free_hashes(info->hashes, info->hash);
+        mds_index_free_hashes(info->zip_hashes, info->zip_hash);
         free(info->basename);
         free(info->compression);
         free(info->zip);

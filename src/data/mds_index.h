@@ -24,9 +24,12 @@ struct mds_shard_info {
     char *basename;    /* relative to the folder of the index */
     char *compression; /* "zstd:3"; NULL: none */
     char *zip;         /* the compressed file's basename; NULL: not named */
-    int64_t bytes;     /* of the file */
-    int64_t samples;   /* 0 is fine */
-    int hashes;        /* of the file */
+    int64_t zip_bytes; /* of that file */
+    int zip_hashes;
+    struct mds_hash *zip_hash;
+    int64_t bytes;   /* of the file */
+    int64_t samples; /* 0 is fine */
+    int hashes;      /* of the file */
     struct mds_hash *hash;
     const struct mds_layout *layout; /* the index's */
 };

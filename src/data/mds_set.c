@@ -10,6 +10,7 @@
 #include "src/data/checksum.h"
 #include "src/data/dataset_format.h"
 #include "src/data/mds.h"
+#include "src/data/mds_cache.h"
 #include "src/data/mds_index.h"
 #include "src/data/regular.h"
 
@@ -27,7 +28,10 @@ struct mds_set {
     int64_t open;               /* how many are */
     int64_t open_max;
     uint64_t clock;
-    int token_type; /* of tokens in bytes; 0: int64 */
+    int token_type;             /* of tokens in bytes; 0: int64 */
+    struct cache *cache;        /* lent; NULL: all is in the folder */
+    bool remote;                /* nothing but the index is */
+    struct cache_shard *shards; /* as the cache has them */
     struct mds_buffer buffer;
 };
 
@@ -125,13 +129,39 @@ static void mds_set_close(void *state)
     for (int64_t s = 0; set->files != NULL && s < set->index->shards; s++)
         mds_shard_close(set->files[s].shard);
     free(set->buffer.data);
+    free(set->shards);
     free(set->files);
     free(set->first);
     mds_index_destroy(set->index);
     free(set);
 }
 
+/* Where the shards come from, if not from the folder. */
+static enum err mds_set_find_cache(struct mds_set *set,
+                                   struct dataset_access *access)
+{
+    set->remote = access->cache != NULL;
+    if (!set->remote)
+        TRY(mds_cache_open(set->path, set->index, access->options,
+                           &access->cache));
+    set->cache = access->cache;
+    if (set->cache == NULL)
+        return ERR_OK;
+    TRY(mds_cache_shards(set->index, &set->shards));
+    TRY(cache_describe(set->cache, set->shards, set->index->shards));
+    set->open_max = cache_open_max(set->cache, set->open_max);
+    return ERR_OK;
+}
+
+static bool mds_set_is_cached(const struct mds_set *set, int64_t shard)
+{
+    return set->cache != NULL &&
+           (set->remote ||
+            mds_cache_is_packed(set->path, &set->index->shard[shard]));
+}
+
 static enum err mds_set_open(const char *folder, const struct sidecar *sidecar,
+                             struct dataset_access *access,
                              struct dataset_contents *contents, void **state)
 {
     enum err rc = ERR_OK;
@@ -145,6 +175,7 @@ static enum err mds_set_open(const char *folder, const struct sidecar *sidecar,
     TRY_OUT(mds_set_token_type(set, sidecar->token_type));
     TRY_OUT(mds_set_describe_shards(set, sidecar));
     TRY_OUT(regular_limit(&set->open_max));
+    TRY_OUT(mds_set_find_cache(set, access));
     mds_set_count(set->index, contents);
     *state = set;
     set = NULL;
@@ -170,6 +201,10 @@ static enum err mds_set_look(const void *state, int64_t index)
 {
     const struct mds_set *set = state;
     char path[FSIO_PATH_MAX];
+    if (mds_set_is_cached(set, index)) /* what is fetched is verified then */
+        return set->remote
+                   ? ERR_OK
+                   : mds_cache_look(set->path, &set->index->shard[index]);
     TRY(mds_set_shard_path(set, index, path));
     return mds_shard_check(path, &set->index->shard[index]);
 }
@@ -205,18 +240,37 @@ static void mds_set_evict(struct mds_set *set)
     set->open--;
 }
 
+/* The file of an open shard may lose its name, but nothing else. */
+static enum err mds_set_open_cached(struct mds_set *set, int64_t index,
+                                    bool known, struct mds_shard **out)
+{
+    struct cache_hold hold;
+    TRY(cache_hold(set->cache, index, &hold));
+    enum err rc =
+        mds_shard_open(hold.path, &set->index->shard[index], known, out);
+    cache_release(&hold);
+    return rc;
+}
+
+static enum err mds_set_open_file(struct mds_set *set, int64_t index,
+                                  bool known, struct mds_shard **out)
+{
+    char path[FSIO_PATH_MAX];
+    if (mds_set_is_cached(set, index))
+        return mds_set_open_cached(set, index, known, out);
+    TRY(mds_set_shard_path(set, index, path));
+    return mds_shard_open(path, &set->index->shard[index], known, out);
+}
+
 static enum err mds_set_open_shard(struct mds_set *set, int64_t index,
                                    struct mds_shard **out)
 {
-    char path[FSIO_PATH_MAX];
     struct mds_set_file *file = &set->files[index];
     assert(set->open >= 0 && set->open <= set->open_max);
     if (file->shard == NULL) {
         if (set->open == set->open_max)
             mds_set_evict(set);
-        TRY(mds_set_shard_path(set, index, path));
-        TRY(mds_shard_open(path, &set->index->shard[index], file->known,
-                           &file->shard));
+        TRY(mds_set_open_file(set, index, file->known, &file->shard));
         file->known = true;
         set->open++;
     }
@@ -242,6 +296,16 @@ static enum err mds_set_read(void *state, int64_t index,
     out->loss_mask = sample.value[MDS_LOSS_MASK];
     out->lengths = sample.value[MDS_LENGTHS];
     return ERR_OK;
+}
+
+static void mds_set_want(const void *state, int64_t sample)
+{
+    const struct mds_set *set = state;
+    if (set->cache != NULL) {
+        int64_t shard = mds_set_find_shard(set, sample);
+        if (mds_set_is_cached(set, shard))
+            cache_want(set->cache, shard);
+    }
 }
 
 static enum err mds_set_verify(void *state, int64_t index,
@@ -298,4 +362,5 @@ const struct dataset_format mds_set_format = {
     .sha256 = mds_set_sha256,
     .checksums = mds_set_checksums,
     .read = mds_set_read,
+    .want = mds_set_want,
 };

@@ -65,6 +65,12 @@ enum err store_get(struct store *store, const char *name, const char *path,
     return ERR_OK;
 }
 
+bool store_local(const struct store *store, const char *name, char *path)
+{
+    return store->scheme == &store_file_scheme &&
+           fsio_path(path, "%s/%s", store->url.path, name) == ERR_OK;
+}
+
 void store_stop(struct store *store)
 {
     atomic_store(&store->stopped, true);

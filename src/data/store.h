@@ -52,6 +52,10 @@ void store_close(struct store *store);
 enum err store_get(struct store *store, const char *name, const char *path,
                    int64_t expected, int64_t *bytes);
 
+/* The path of a file that needs no fetching, into path[FSIO_PATH_MAX]; false:
+ * there is no such way. */
+bool store_local(const struct store *store, const char *name, char *path);
+
 /* Let every store_get() end soon, with ERR_IO, now and later. */
 void store_stop(struct store *store);
 

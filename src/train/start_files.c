@@ -46,7 +46,7 @@ static enum err identify(const struct dataset *data, struct identity *out)
 {
     struct stat status;
     char path[FSIO_PATH_MAX];
-    TRY(fsio_path(path, "%s/%s", dataset_path(data), dataset_index(data)));
+    TRY(fsio_path(path, "%s/%s", dataset_folder(data), dataset_index(data)));
     if (stat(path, &status) != 0)
         return err_errno("%s: stat", path);
     *out = (struct identity){
@@ -174,11 +174,15 @@ static enum err settle_bytes(const struct trainer *trainer,
     int64_t shards = (has->shards + share.ranks - 1) / share.ranks;
     int64_t most = shards * has->largest;
     TRY(comm_all_reduce_i64(trainer->comm, &most, 1, COMM_MAX));
-    *bytes = how == VERIFY_BYTES ||
-             (how == VERIFY_AUTO && most <= START_FILES_BYTES);
+    *bytes = !dataset_is_cached(data) &&
+             (how == VERIFY_BYTES ||
+              (how == VERIFY_AUTO && most <= START_FILES_BYTES));
     if (trainer->rank != 0)
         return ERR_OK;
-    if (!*bytes)
+    if (dataset_is_cached(data))
+        log_info("%s: shards are checked when they are fetched or unpacked",
+                 dataset_path(data));
+    else if (!*bytes)
         log_info("%s: the bytes of all %lld shards (%.1f GiB) are not checked "
                  "(data.verify = %s), only sizes: tessera-data verify does it",
                  dataset_path(data), (long long)has->shards,

@@ -89,9 +89,10 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "what there is")
 
 #define DATA_SETTINGS(S)                                                       \
-    S(data, PATH, train, NULL, SETTING_LOCAL,                                  \
-      "training data set (a folder made by tessera-data)")                     \
-    S(data, PATH, eval, "", SETTING_LOCAL,                                     \
+    S(data, PATH, train, NULL, SETTING_LOCAL | SETTING_ADDRESS,                \
+      "training data set: a folder made by tessera-data, or the address of "   \
+      "one (s3://, https://, http://, file://)")                               \
+    S(data, PATH, eval, "", SETTING_LOCAL | SETTING_ADDRESS,                   \
       "held-out data set; empty: no evaluation")                               \
     S(data, INT(0, 1048576), seq_len, "0", SETTING_STAYS,                      \
       "tokens per sample; 0: model.max_seq_len")                               \
@@ -99,7 +100,17 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "samples of more than data.seq_len tokens")                              \
     S(data, CHOICE(data_verify), verify, "auto", 0,                            \
       "what is checked of shards at the start; bytes: their checksums, "       \
-      "each rank its share; auto: bytes up to 256 MiB a rank")
+      "each rank its share; auto: bytes up to 256 MiB a rank")                 \
+    S(data, PATH, cache, "", SETTING_LOCAL,                                    \
+      "folder on every node for shards that are fetched or unpacked; it "      \
+      "stays; empty: one of the job's in TMPDIR or /tmp, which is removed")    \
+    S(data, BYTES(0, SETTINGS_LARGE), cache_limit, "none", SETTING_LOCAL,      \
+      "of the shards there, of each data set: 200GiB; those used least "       \
+      "recently are removed; none: no limit")                                  \
+    S(data, FLOAT(0.1, 1e6), remote_deadline, "300", SETTING_LOCAL,            \
+      "seconds that a shard may take to arrive, and one more for each MiB")    \
+    S(data, INT(0, 64), prefetch, "2", SETTING_LOCAL,                          \
+      "microbatches that a thread reads ahead of their use; 0: none")
 
 #define TRAIN_SETTINGS(S)                                                      \
     S(train, DURATION, max_duration, NULL, SETTING_DECIDES,                    \

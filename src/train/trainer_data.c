@@ -55,7 +55,11 @@ static enum err open_one(const struct trainer *trainer, const char *path,
                          struct dataset **out)
 {
     const struct train_settings *s = &trainer->settings;
-    TRY(dataset_open_unseen(path, out));
+    struct cache_options cache = cache_defaults;
+    cache.folder = s->data.cache;
+    cache.limit = s->data.cache_limit;
+    cache.deadline_s = s->data.remote_deadline;
+    TRY(dataset_open_unseen(path, &cache, out));
     TRY(check_vocabulary(*out, s));
     TRY(check_documents(*out, s));
     return check_lengths(trainer, *out);

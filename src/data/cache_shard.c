@@ -1,0 +1,272 @@
+/* Fetches, unpacks and verifies a shard, which gets its name then, and holds
+ * it. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/data/cache_impl.h"
+#include "src/data/checksum.h"
+#include "src/data/codec.h"
+
+#define CACHE_PIECE_BYTES ((size_t)1 << 20)
+
+enum err cache_path(const struct cache *cache, int64_t shard, const char *end,
+                    char path[FSIO_PATH_MAX])
+{
+    const char *name = cache->shards[shard].raw.name;
+    const char *slash = strrchr(name, '/');
+    return fsio_path(path, "%s/%lld_%s%s", cache->folder, (long long)shard,
+                     slash != NULL ? slash + 1 : name, end);
+}
+
+static struct flock cache_byte(int64_t at)
+{
+    return (struct flock){
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = 1
+    };
+}
+
+bool cache_is_free(int locks, int64_t at)
+{
+    struct flock lock = cache_byte(at);
+    return fcntl(locks, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+}
+
+enum err cache_lock(struct cache *cache, int64_t at, const char *what, int *fd)
+{
+    char path[FSIO_PATH_MAX];
+    double begin = clock_now();
+    enum err rc = ERR_OK;
+    TRY(fsio_path(path, "%s/locks", cache->folder));
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (*fd < 0)
+        return err_errno("%s: open", path);
+    for (;;) {
+        struct flock lock = cache_byte(at);
+        if (fcntl(*fd, F_OFD_SETLK, &lock) == 0)
+            return ERR_OK;
+        if (errno != EAGAIN && errno != EACCES)
+            rc = err_errno("%s: lock", path);
+        else if (atomic_load(&cache->stopped))
+            rc = err_set(ERR_IO, "%s: given up, the program ends", what);
+        else if (clock_now() - begin > cache->options.deadline_s)
+            rc = err_set(ERR_IO,
+                         "%s: another process of this node has been at it for "
+                         "%.0f s (data.remote_deadline = %g)",
+                         what, clock_now() - begin, cache->options.deadline_s);
+        if (rc != ERR_OK)
+            break;
+        clock_sleep(CACHE_POLL_S);
+    }
+    close(*fd);
+    *fd = -1;
+    return rc;
+}
+
+/* If it is there, whole. */
+static enum err cache_try(const struct cache *cache, int64_t shard,
+                          struct cache_hold *hold, bool *held)
+{
+    struct stat status;
+    *held = false;
+    TRY(cache_path(cache, shard, "", hold->path));
+    hold->fd = open(hold->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (hold->fd < 0)
+        return errno == ENOENT ? ERR_OK : err_errno("%s: open", hold->path);
+    /* who removes it has it alone, and then it has no name */
+    *held = flock(hold->fd, LOCK_SH | LOCK_NB) == 0 &&
+            fstat(hold->fd, &status) == 0 && status.st_nlink > 0 &&
+            S_ISREG(status.st_mode) &&
+            status.st_size == cache->shards[shard].raw.bytes;
+    if (*held)
+        (void)futimens(hold->fd, NULL); /* it is used */
+    else
+        cache_release(hold);
+    return ERR_OK;
+}
+
+void cache_release(struct cache_hold *hold)
+{
+    if (hold->fd >= 0)
+        close(hold->fd);
+    hold->fd = -1;
+}
+
+static enum err cache_sum(const char *path, int fd, struct checksum *sum,
+                          const struct mds_hash *hash, int64_t bytes)
+{
+    enum err rc = ERR_OK;
+    char hex[CHECKSUM_TEXT_BYTES];
+    uint8_t *piece = malloc(CACHE_PIECE_BYTES);
+    if (piece == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    for (int64_t at = 0; at < bytes; at += (int64_t)CACHE_PIECE_BYTES) {
+        size_t count = bytes - at < (int64_t)CACHE_PIECE_BYTES
+                           ? (size_t)(bytes - at)
+                           : CACHE_PIECE_BYTES;
+        TRY_OUT(fsio_pread(fd, piece, count, at, path));
+        TRY_OUT(checksum_update(sum, piece, count));
+    }
+    TRY_OUT(checksum_finish(sum, hex));
+    if (strcmp(hex, hash->hex) != 0)
+        rc = err_set(ERR_DATA, "its %s should be %s and is %s", hash->name,
+                     hash->hex, hex);
+out:
+    free(piece);
+    return rc;
+}
+
+/* Length and all checksums that are known here. */
+static enum err cache_verify(const char *path, const struct cache_file *file)
+{
+    enum err rc = ERR_OK;
+    struct stat status;
+    struct checksum *sum = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        rc = err_errno("%s: open", path);
+        goto out;
+    }
+    if (status.st_size != file->bytes) {
+        rc = err_set(ERR_DATA, "has %lld bytes, but the index says %lld",
+                     (long long)status.st_size, (long long)file->bytes);
+        goto out;
+    }
+    for (int h = 0; h < file->hashes; h++) {
+        if (checksum_digits(file->hash[h].name) == 0)
+            continue;
+        TRY_OUT(checksum_create(file->hash[h].name, &sum));
+        TRY_OUT(cache_sum(path, fd, sum, &file->hash[h], file->bytes));
+        checksum_destroy(sum);
+        sum = NULL;
+    }
+out:
+    checksum_destroy(sum);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/* The raw file to `part`. */
+static enum err cache_bring(struct cache *cache, int64_t shard,
+                            const char *part, const char *packed)
+{
+    char local[FSIO_PATH_MAX];
+    int64_t bytes = 0;
+    const struct cache_shard *info = &cache->shards[shard];
+    unlink(part);
+    if (info->zip.name == NULL) {
+        TRY(store_get(cache->store, info->raw.name, part, info->raw.bytes,
+                      &bytes));
+        return cache_verify(part, &info->raw);
+    }
+    const char *from = packed;
+    if (store_local(cache->store, info->zip.name, local))
+        from = local;
+    else
+        TRY(store_get(cache->store, info->zip.name, packed, info->zip.bytes,
+                      &bytes));
+    TRY(cache_verify(from, &info->zip));
+    TRY(codec_unpack_file(info->compression, from, part, info->raw.bytes));
+    return cache_verify(part, &info->raw);
+}
+
+/* Give it its name, held. */
+static enum err cache_publish(const struct cache *cache, int64_t shard,
+                              const char *part, struct cache_hold *hold)
+{
+    TRY(cache_path(cache, shard, "", hold->path));
+    hold->fd = open(part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (hold->fd < 0)
+        return err_errno("%s: open", part);
+    enum err rc = ERR_OK;
+    if (flock(hold->fd, LOCK_SH | LOCK_NB) != 0)
+        rc = err_errno("%s: lock", part);
+    else if (rename(part, hold->path) != 0)
+        rc = err_errno("%s: rename", part);
+    if (rc != ERR_OK)
+        cache_release(hold);
+    return rc;
+}
+
+/* By who has its lock. What arrived damaged is fetched once more. */
+static enum err cache_fetch(struct cache *cache, int64_t shard,
+                            struct cache_hold *hold)
+{
+    char part[FSIO_PATH_MAX], packed[FSIO_PATH_MAX];
+    const struct cache_shard *info = &cache->shards[shard];
+    const char *name = info->zip.name != NULL ? info->zip.name : info->raw.name;
+    TRY(cache_path(cache, shard, ".part", part));
+    TRY(cache_path(cache, shard, ".zip", packed));
+    TRY(cache_room_take(cache, shard));
+    enum err rc = cache_bring(cache, shard, part, packed);
+    if (rc == ERR_DATA && strstr(err_text(), " should be ") != NULL) {
+        log_warn("%s/%s: %s; it is fetched again", store_address(cache->store),
+                 name, err_text());
+        rc = cache_bring(cache, shard, part, packed);
+        if (rc == ERR_DATA)
+            rc = err_set(ERR_DATA,
+                         "%s/%s: %s; it is damaged there: copy the data set "
+                         "there again",
+                         store_address(cache->store), name, err_text());
+    }
+    if (rc == ERR_OK)
+        rc = cache_publish(cache, shard, part, hold);
+    if (rc == ERR_SPACE)
+        rc = err_set(ERR_SPACE,
+                     "%s; make room there, name another folder with "
+                     "data.cache, or bound it with data.cache_limit",
+                     err_text());
+    unlink(packed);
+    if (rc != ERR_OK)
+        unlink(part);
+    cache_room_give(cache, shard);
+    return rc;
+}
+
+/* A failure since `begin` of another thread that fetched the same. */
+static enum err cache_failed(struct cache *cache, int64_t shard, double begin)
+{
+    enum err rc = ERR_OK;
+    pthread_mutex_lock(&cache->mutex);
+    if (cache->failed_shard == shard && cache->failed_s > begin)
+        rc = err_again(&cache->failed);
+    pthread_mutex_unlock(&cache->mutex);
+    return rc;
+}
+
+enum err cache_hold(struct cache *cache, int64_t shard, struct cache_hold *hold)
+{
+    assert(shard >= 0 && shard < cache->count);
+    int lock = -1;
+    bool held = false;
+    double begin = clock_now();
+    hold->fd = -1;
+    TRY(cache_try(cache, shard, hold, &held));
+    if (held)
+        return ERR_OK;
+    TRY(cache_lock(cache, shard, cache->shards[shard].raw.name, &lock));
+    enum err rc = cache_failed(cache, shard, begin);
+    if (rc == ERR_OK)
+        rc = cache_try(cache, shard, hold, &held);
+    if (rc == ERR_OK && !held) {
+        rc = cache_fetch(cache, shard, hold);
+        if (rc != ERR_OK) {
+            pthread_mutex_lock(&cache->mutex);
+            err_keep(&cache->failed, rc);
+            cache->failed_shard = shard;
+            cache->failed_s = clock_now();
+            pthread_mutex_unlock(&cache->mutex);
+        }
+    }
+    close(lock);
+    return rc;
+}
