@@ -93,8 +93,11 @@ fails() {
 @test "stdin, and documents between separator lines" {
     printf 'one\n%%\ntwo\n' | "$DATA" tokenize --out set --separator % -
     [ "$("$DATA" cat set)" = "111 110 101 10 256 116 119 111 10 256" ]
-    gzip -c a >a.gz
-    fails 93 "gzip -dc" tokenize --out packed a.gz
+    printf '\xfd7zXZ\x00packed' >a.xz
+    fails 93 "xz -dc" tokenize --out packed a.xz
+    run bash -c "'$DATA' tokenize --out packed - <a.xz"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"xz -dc"* ]]
     [ ! -e packed ]
 }
 

@@ -265,10 +265,12 @@ static void test_refusals(const char *folder)
             "an empty folder");
     refused(folder, options, files[1], ERR_DATA, "no text", "an empty text");
     snprintf(path, sizeof path, "%s", fixture_path(folder, "packed"));
-    fixture_write_file(path, "\x1f\x8b\x08\0\0\0\0\0", 8);
-    refused(folder, options, path, ERR_DATA, "gzip -dc", "gzip");
+    fixture_write_file(path, "\x1f\x8b\x08\0\0\0\0\0\0\0\0\0", 12);
+    refused(folder, options, path, ERR_DATA, "packed", "a part of a gz file");
     fixture_write_file(path, "\x28\xb5\x2f\xfd\0", 5);
-    refused(folder, options, path, ERR_DATA, "zstd -dc", "zstd");
+    refused(folder, options, path, ERR_DATA, "packed", "a part of a zst file");
+    fixture_write_file(path, "\xfd\x37zXZ\0\0", 7);
+    refused(folder, options, path, ERR_DATA, "xz -dc", "xz");
     other = options;
     other.seq_len = 1;
     refused(folder, other, files[0], ERR_USAGE, "--seq-len", "seq_len 1");

@@ -25,21 +25,43 @@ static const char usage[] =
     "                                         text to tokens and back, from\n"
     "                                         standard input to output\n"
     "       tessera-data --help | --version\n\n"
-    "tokenize makes a data set of text files ('-': stdin). Each file is a\n"
-    "document; samples are cut from the stream of all documents.\n"
+    "tokenize makes a data set of texts: files, folders, '-' for stdin; "
+    "packed\n"
+    "with gz, zst, bz2 or br, or not. A text file is a document, and so is "
+    "one\n"
+    "field of each record of JSON lines; samples are cut from the stream of "
+    "all\n"
+    "documents. Killed, the same command goes on where it was.\n"
     "  --out DIR          where to put it; it must not exist\n"
     "  --seq-len N        tokens per sample (128)\n"
     "  --shard-bytes N    size of a shard file (67108864)\n"
     "  --eval-fraction F  hold out the last fraction of the samples: makes\n"
     "                     DIR/train and DIR/eval\n"
-    "  --separator LINE   lines equal to this one divide a file into\n"
+    "  --tokenizer NAME   a tokenizer.json, or bytes: one token per byte,\n"
+    "                     vocabulary 257 (bytes)\n"
+    "  --field KEY        all inputs are JSON lines, with the text in KEY; "
+    "else\n"
+    "                     those are whose names end in .jsonl, .ndjson or "
+    ".json\n"
+    "                     (before .gz and so on), with it in 'text'\n"
+    "  --separator LINE   lines equal to this one divide a text file into\n"
     "                     documents ('': blank lines)\n"
-    "  --tokenizer NAME   bytes: one token per byte, vocabulary 257\n"
+    "  --eos-id N         the token behind each document (the tokenizer's)\n"
+    "  --no-eos           none\n"
+    "  --bos-id N         the token before each document (none)\n"
+    "  --no-wrap          no document goes on in the next sample: drop the "
+    "rest\n"
+    "  --threads N        encoding ones (as many as there are processors, to "
+    "32)\n"
+    "  --fresh            leave what an unfinished call has done, begin anew\n"
     "  --force            replace DIR if tokenize made it\n\n"
     "adopt describes a data set that Python's Streaming library wrote (column\n"
     "tokens: whole numbers), so that it can be used here.\n"
     "  --vocab-size N     size of the vocabulary\n"
-    "  --tokenizer NAME   of the tokenizer, any name that identifies it\n"
+    "  --tokenizer NAME   of the tokenizer, any name that identifies it; or "
+    "its\n"
+    "                     file (with a '/', or .json at its end), which gives\n"
+    "                     all that the other options do not say\n"
     "  --eos-token-id N   the token that ends a document, or\n"
     "  --bos-token-id N   the one that begins it; without them documents of a\n"
     "                     sample are not separated\n"
@@ -156,8 +178,9 @@ static enum err command_adopt(struct data_options *options)
     struct scan_result result;
     TRY(one_folder(options));
     const struct scan_adoption *adoption = &options->adoption;
-    if (adoption->vocab_size == 0)
-        return err_set(ERR_USAGE, "adopt needs --vocab-size N");
+    if (adoption->vocab_size == 0 && adoption->tokenizer == NULL)
+        return err_set(ERR_USAGE, "adopt needs --vocab-size N or the "
+                                  "tokenizer's file: --tokenizer FILE");
     TRY(scan_adopt(options->operands[0], adoption, true, stop_requested,
                    &result));
     printf("%s: adopted, %" PRId64 " samples, %" PRId64 " tokens\n",

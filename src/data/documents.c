@@ -160,11 +160,10 @@ enum err documents_next(struct documents *documents,
 
 int64_t documents_done(const struct documents *documents)
 {
-    int64_t offset = documents->place.offset;
-    if (documents->place.file == (int64_t)documents->inputs->count)
-        return documents->before;
-    int64_t bytes = documents_file(documents, documents->place.file)->bytes;
-    return documents->before + (bytes < 0 || offset < bytes ? offset : bytes);
+    return documents->before +
+           (documents->text != NULL    ? text_position(documents->text)
+            : documents->lines != NULL ? jsonl_position(documents->lines)
+                                       : 0);
 }
 
 struct documents_place documents_at(const struct documents *documents,

@@ -68,6 +68,11 @@ const char *jsonl_place(const struct jsonl *reader)
     return reader->place;
 }
 
+int64_t jsonl_position(const struct jsonl *reader)
+{
+    return source_position(reader->source);
+}
+
 struct jsonl_mark jsonl_mark(const struct jsonl *reader)
 {
     return reader->mark;

@@ -41,6 +41,9 @@ enum err jsonl_next_text(struct jsonl *reader, const char *field,
 /* "FILE:LINE" of the record that was read last, for messages. Lent. */
 const char *jsonl_place(const struct jsonl *reader);
 
+/* source_position() of the file. */
+int64_t jsonl_position(const struct jsonl *reader);
+
 /* Where the record that was read last begins, so that a new reader of the same
  * file can begin with it: bytes before it, uncompressed, and lines. */
 struct jsonl_mark {

@@ -11,8 +11,9 @@
 #include "src/base/fsio.h"
 #include "src/data/progress.h"
 #include "src/data/sidecar.h"
-#include "src/text/tokenizer.h"
+#include "src/data/tokenizer_copy.h"
 #include "src/data/values.h"
+#include "src/text/tokenizer.h"
 
 /* Samples between looks at the clock and the stop flag. */
 #define SCAN_POLL_SAMPLES 256
@@ -102,48 +103,68 @@ enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
     return rc;
 }
 
+/* A tokenizer's file, rather than a name: it has a folder or ends in .json. */
+static bool scan_is_file(const char *tokenizer)
+{
+    size_t bytes = tokenizer != NULL ? strlen(tokenizer) : 0;
+    return bytes > 0 &&
+           (strchr(tokenizer, '/') != NULL ||
+            (bytes > 5 && strcmp(tokenizer + bytes - 5, ".json") == 0));
+}
+
+static enum err scan_put_name(struct sidecar *sidecar, const char *name)
+{
+    if (name[0] == '\0' || strlen(name) >= sizeof sidecar->tokenizer)
+        return err_set(ERR_USAGE,
+                       "a tokenizer's name has 1 to %zu bytes: '%.80s'",
+                       sizeof sidecar->tokenizer - 1, name);
+    snprintf(sidecar->tokenizer, sizeof sidecar->tokenizer, "%s", name);
+    return ERR_OK;
+}
+
+/* The tokenizer is here: one that was read from a file, or the built-in one. */
+static enum err scan_put_tokenizer(const struct scan_adoption *adoption,
+                                   const struct tokenizer *tokenizer,
+                                   struct sidecar *sidecar)
+{
+    size_t bytes = 0;
+    int64_t size = tokenizer_vocab_size(tokenizer);
+    bool built_in = tokenizer_file(tokenizer, &bytes) == NULL;
+    TRY(scan_put_name(sidecar, tokenizer_name(tokenizer)));
+    memcpy(sidecar->tokenizer_sha256, tokenizer_sha256(tokenizer),
+           sizeof sidecar->tokenizer_sha256);
+    if (built_in ? sidecar->vocab_size != size : sidecar->vocab_size < size)
+        return err_set(ERR_USAGE,
+                       "tokenizer '%s' has a vocabulary of %lld, not %lld",
+                       sidecar->tokenizer, (long long)size,
+                       (long long)sidecar->vocab_size);
+    if (built_in && adoption->eos_token < 0 && adoption->bos_token < 0)
+        sidecar->eos_token = tokenizer_eos(tokenizer);
+    return ERR_OK;
+}
+
 static enum err scan_name_tokenizer(const struct scan_adoption *adoption,
+                                    const struct tokenizer *tokenizer,
                                     struct sidecar *sidecar)
 {
-    enum err rc = ERR_OK;
     char text[160];
-    struct tokenizer *tokenizer = NULL;
-    TRY_OUT(tokenizer_create(TOKENIZER_DEFAULT, &tokenizer));
-    int64_t vocab_size = tokenizer_vocab_size(tokenizer);
+    size_t bytes = 0;
     const char *name = adoption->tokenizer;
-    if (name == NULL && adoption->vocab_size != vocab_size) {
-        rc = err_set(ERR_USAGE,
-                     "which tokenizer has a vocabulary of %lld? Name it with "
-                     "--tokenizer NAME, such as gpt-neox-20b; the name only "
-                     "has to be the same for all data of a run",
-                     (long long)adoption->vocab_size);
-        goto out;
-    }
-    name = name != NULL ? name : tokenizer_name(tokenizer);
-    if (name[0] == '\0' || strlen(name) >= sizeof sidecar->tokenizer) {
-        rc =
-            err_set(ERR_USAGE, "a tokenizer's name has 1 to %zu bytes: '%.80s'",
-                    sizeof sidecar->tokenizer - 1, name);
-        goto out;
-    }
-    snprintf(sidecar->tokenizer, sizeof sidecar->tokenizer, "%s", name);
-    if (strcmp(name, tokenizer_name(tokenizer)) != 0) {
-        snprintf(text, sizeof text, "tokenizer %s, vocab_size %lld\n", name,
-                 (long long)sidecar->vocab_size);
-        TRY_OUT(digest_bytes(text, strlen(text), sidecar->tokenizer_sha256));
-    } else if (vocab_size != sidecar->vocab_size) {
-        rc = err_set(ERR_USAGE,
-                     "tokenizer '%s' has a vocabulary of %lld, not %lld", name,
-                     (long long)vocab_size, (long long)sidecar->vocab_size);
-    } else {
-        if (adoption->eos_token < 0 && adoption->bos_token < 0)
-            sidecar->eos_token = tokenizer_eos(tokenizer);
-        memcpy(sidecar->tokenizer_sha256, tokenizer_sha256(tokenizer),
-               sizeof sidecar->tokenizer_sha256);
-    }
-out:
-    tokenizer_destroy(tokenizer);
-    return rc;
+    int64_t vocab_size = tokenizer_vocab_size(tokenizer);
+    if (tokenizer_file(tokenizer, &bytes) != NULL ||
+        (name != NULL && strcmp(name, tokenizer_name(tokenizer)) == 0) ||
+        (name == NULL && adoption->vocab_size == vocab_size))
+        return scan_put_tokenizer(adoption, tokenizer, sidecar);
+    if (name == NULL)
+        return err_set(ERR_USAGE,
+                       "which tokenizer has a vocabulary of %lld? Name it with "
+                       "--tokenizer NAME, such as gpt-neox-20b; the name only "
+                       "has to be the same for all data of a run",
+                       (long long)adoption->vocab_size);
+    TRY(scan_put_name(sidecar, name));
+    snprintf(text, sizeof text, "tokenizer %s, vocab_size %lld\n", name,
+             (long long)sidecar->vocab_size);
+    return digest_bytes(text, strlen(text), sidecar->tokenizer_sha256);
 }
 
 static enum err scan_check_adoption(const struct scan_adoption *adoption,
@@ -151,7 +172,7 @@ static enum err scan_check_adoption(const struct scan_adoption *adoption,
 {
     int64_t vocab_size = adoption->vocab_size;
     if (vocab_size < 1 || vocab_size > INT32_MAX)
-        return err_set(ERR_USAGE, "vocab_size has to be in [1, %d], not %lld",
+        return err_set(ERR_USAGE, "--vocab-size has to be in [1, %d], not %lld",
                        INT32_MAX, (long long)vocab_size);
     if (adoption->eos_token >= 0 && adoption->bos_token >= 0)
         return err_set(ERR_USAGE, "--eos-token-id and --bos-token-id: name one "
@@ -195,6 +216,21 @@ static enum err scan_hash_shards(struct dataset *dataset,
     return ERR_OK;
 }
 
+/* Without one given, that of the tokenizer's file which the data have. */
+static void scan_choose_divider(const struct scan_adoption *adoption,
+                                const struct tokenizer *tokenizer,
+                                const int64_t *counts, struct sidecar *sidecar)
+{
+    int32_t eos = tokenizer_eos(tokenizer), bos = tokenizer_bos(tokenizer);
+    if (!scan_is_file(adoption->tokenizer) || adoption->eos_token >= 0 ||
+        adoption->bos_token >= 0)
+        return;
+    if (eos >= 0 && counts[eos] > 0)
+        sidecar->eos_token = eos;
+    else if (bos >= 0 && counts[bos] > 0)
+        sidecar->bos_token = bos;
+}
+
 /* A token that divides documents and that no document has was mistyped. */
 static enum err scan_check_divider(const struct dataset *dataset,
                                    const struct scan_adoption *adoption,
@@ -211,22 +247,29 @@ static enum err scan_check_divider(const struct dataset *dataset,
                    adoption->eos_token >= 0 ? "eos" : "bos");
 }
 
-enum err scan_adopt(const char *path, const struct scan_adoption *adoption,
+enum err scan_adopt(const char *path, const struct scan_adoption *given,
                     bool show, int (*stop)(void), struct scan_result *out)
 {
     enum err rc = ERR_OK;
     char file[FSIO_PATH_MAX];
+    struct scan_adoption adoption = *given;
     struct sidecar sidecar = { 0 };
+    struct tokenizer *tokenizer = NULL;
     struct dataset *dataset = NULL;
     int64_t *counts = NULL;
-    TRY_OUT(scan_check_adoption(adoption, &sidecar));
+    bool from_file = scan_is_file(given->tokenizer);
+    TRY_OUT(tokenizer_create(from_file ? given->tokenizer : TOKENIZER_DEFAULT,
+                             &tokenizer));
+    if (from_file && adoption.vocab_size == 0)
+        adoption.vocab_size = tokenizer_vocab_size(tokenizer);
+    TRY_OUT(scan_check_adoption(&adoption, &sidecar));
     TRY_OUT(fsio_path(file, "%s/%s", path, SIDECAR_NAME));
     if (fsio_exists(file)) {
         rc = err_set(ERR_USAGE,
                      "%s exists already; remove it first if it is wrong", file);
         goto out;
     }
-    TRY_OUT(scan_name_tokenizer(adoption, &sidecar));
+    TRY_OUT(scan_name_tokenizer(&adoption, tokenizer, &sidecar));
     TRY_OUT(dataset_open_with(path, &sidecar, &dataset));
     counts = calloc((size_t)sidecar.vocab_size, sizeof *counts);
     if (counts == NULL) {
@@ -236,15 +279,19 @@ enum err scan_adopt(const char *path, const struct scan_adoption *adoption,
     }
     TRY_OUT(scan_shards(dataset, show, stop));
     TRY_OUT(scan_samples(dataset, counts, show, stop, out));
-    TRY_OUT(scan_check_divider(dataset, adoption, counts));
+    TRY_OUT(scan_check_divider(dataset, &adoption, counts));
+    scan_choose_divider(&adoption, tokenizer, counts, &sidecar);
     TRY_OUT(scan_hash_shards(dataset, &sidecar));
     sidecar.samples = out->samples;
     sidecar.tokens = out->tokens;
     sidecar.longest = out->longest;
+    if (from_file)
+        TRY_OUT(tokenizer_copy_write(path, tokenizer));
     TRY_OUT(sidecar_write(path, &sidecar));
 out:
     sidecar_release(&sidecar);
     free(counts);
     dataset_close(dataset);
+    tokenizer_destroy(tokenizer);
     return rc;
 }

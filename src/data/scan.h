@@ -34,9 +34,10 @@ enum err scan_verify(struct dataset *dataset, bool show, int (*stop)(void),
 
 /* What a data set's files do not say. */
 struct scan_adoption {
-    const char
-        *tokenizer; /* NULL: the built-in one, if it has this vocabulary */
-    int64_t vocab_size;
+    /* a name; with a '/' or ".json" at its end, the path of its file; NULL: the
+     * built-in one, if it has this vocabulary */
+    const char *tokenizer;
+    int64_t vocab_size;     /* 0: that of the tokenizer's file */
     int64_t eos_token;      /* ends a document; -1: not given */
     int64_t bos_token;      /* begins one; -1: not given. Not both */
     const char *token_type; /* of a column "bytes": "int32"; NULL: int64 */
@@ -47,7 +48,9 @@ struct scan_adoption {
  * where a shard has no checksum that is known here, the file records digests of
  * all. The tokenizer is the one of this name here if there is one, which then
  * has to have this vocabulary; otherwise only its name is known and identifies
- * it. ERR_USAGE when the file exists or the options do not fit together,
+ * it. A tokenizer's file is copied into the set; its vocabulary may be smaller,
+ * and of the tokens that it names for the end and the beginning of a document
+ * the first that occurs is recorded. ERR_USAGE when tessera.json exists or the options do not fit together,
  * ERR_DATA when the token that divides documents occurs nowhere. */
 enum err scan_adopt(const char *path, const struct scan_adoption *adoption,
                     bool show, int (*stop)(void), struct scan_result *out);

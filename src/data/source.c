@@ -1,5 +1,4 @@
-/* Opens and reads files and stdin, and says what they are where that is no
- * text. */
+/* Opens and reads files and stdin, unpacked where they are packed. */
 #include "src/data/source.h"
 
 #include <assert.h>
@@ -13,43 +12,39 @@
 #include <unistd.h>
 
 #include "src/base/fsio.h"
+#include "src/data/codec.h"
 
 #define SOURCE_IDLE_MS 500
-#define SOURCE_MAGIC_BYTES 4
+#define SOURCE_MAGIC_BYTES 10
 #define SOURCE_SKIP_BYTES ((size_t)1 << 16)
 
 struct source {
     char path[FSIO_PATH_MAX];
-    int fd;
-    bool seekable;
-    struct source_watch watch;        /* idle NULL: unwatched */
-    uint8_t head[SOURCE_MAGIC_BYTES]; /* read to look at */
+    int fd; /* of stdin, the codec's reader has another */
+    struct codec_reader *unpacking;   /* NULL: a file as it is, */
+    uint8_t head[SOURCE_MAGIC_BYTES]; /* whose beginning was looked at */
     size_t head_bytes, head_used;
+    int64_t position;
+    struct source_watch watch; /* idle NULL: unwatched */
 };
 
-/* Training on compressed bytes by mistake would not fail otherwise. */
-static enum err source_check(const struct source *source)
+static bool source_is_stdin(const struct source *source)
 {
-    static const struct {
-        const char *magic;
-        size_t bytes;
-        const char *tool;
-    } formats[] = {
-        { "\x1f\x8b\x08", 3, "gzip -dc" },
-        { "\x28\xb5\x2f\xfd", 4, "zstd -dc" },
-        { "\xfd\x37zXZ", 4, "xz -dc" },
-        { "BZh", 3, "bzip2 -dc" },
-    };
-    for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++)
-        if (source->head_bytes == SOURCE_MAGIC_BYTES &&
-            memcmp(source->head, formats[f].magic, formats[f].bytes) == 0)
-            return err_set(ERR_DATA,
-                           "%s is compressed; give its text on stdin: %s "
-                           "%s | tessera-data tokenize ... -",
-                           source->path, formats[f].tool,
-                           strcmp(source->path, "-") == 0 ? "FILE"
-                                                          : source->path);
-    return ERR_OK;
+    return strcmp(source->path, "-") == 0;
+}
+
+/* Training on compressed bytes by mistake would not fail otherwise. */
+static enum err source_refuse(const struct source *source, const uint8_t *head,
+                              size_t bytes)
+{
+    static const char magic[] = "\xfd\x37zXZ";
+    if (bytes < sizeof magic - 1 || memcmp(head, magic, sizeof magic - 1) != 0)
+        return ERR_OK;
+    return err_set(ERR_DATA,
+                   "%s is compressed with xz; give its text on stdin: xz -dc "
+                   "%s | tessera-data ... -",
+                   source_name(source),
+                   source_is_stdin(source) ? "FILE" : source->path);
 }
 
 /* Wait for input, so that a stop is noticed while a pipe gives none. */
@@ -78,24 +73,46 @@ static enum err source_fill(struct source *source, uint8_t *data, size_t bytes,
     return ERR_OK;
 }
 
-static enum err source_begin(struct source *source)
+/* Of a file; stdin can be read but once, and its reader looks itself. */
+static enum err source_look(struct source *source)
 {
-    struct stat status;
     size_t got = 0;
     const char *path = source->path;
-    source->fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO)
-                                        : open(path, O_RDONLY | O_CLOEXEC);
+    source->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (source->fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return err_set(ERR_DATA, "%s: no such file", path);
-    if (source->fd < 0 || fstat(source->fd, &status) != 0)
+    if (source->fd < 0)
         return err_errno("%s: open", path);
-    source->seekable = S_ISREG(status.st_mode);
     do {
         TRY(source_fill(source, source->head + source->head_bytes,
                         SOURCE_MAGIC_BYTES - source->head_bytes, &got));
         source->head_bytes += got;
     } while (got > 0 && source->head_bytes < SOURCE_MAGIC_BYTES);
-    return source_check(source);
+    return source_refuse(source, source->head, source->head_bytes);
+}
+
+static enum err source_begin(struct source *source)
+{
+    struct stat status;
+    const char *path = source->path;
+    if (strcmp(path, "-") == 0) {
+        source->fd = dup(STDIN_FILENO);
+        if (source->fd < 0)
+            return err_errno("stdin: open");
+        TRY(source_wait(source));
+        return codec_reader_open(path, NULL, &source->unpacking);
+    }
+    TRY(source_look(source));
+    const struct codec *codec = codec_by_extension(path);
+    if (codec == NULL)
+        codec = codec_by_magic(source->head, source->head_bytes);
+    if (codec == NULL)
+        return ERR_OK;
+    if (fstat(source->fd, &status) != 0 || !S_ISREG(status.st_mode))
+        return err_set(ERR_DATA,
+                       "%s is compressed with %s, and a pipe; give it on stdin",
+                       path, codec->name);
+    return codec_reader_open(path, codec->name, &source->unpacking);
 }
 
 enum err source_open(const char *path, const struct source_watch *watch,
@@ -122,6 +139,7 @@ void source_close(struct source *source)
 {
     if (source == NULL)
         return;
+    codec_reader_close(source->unpacking);
     if (source->fd >= 0)
         close(source->fd);
     free(source);
@@ -132,31 +150,48 @@ enum err source_read(struct source *source, uint8_t *data, size_t bytes,
 {
     assert(bytes > 0);
     size_t head = source->head_bytes - source->head_used;
-    if (head == 0)
-        return source_fill(source, data, bytes, got);
-    *got = head < bytes ? head : bytes;
-    memcpy(data, source->head + source->head_used, *got);
-    source->head_used += *got;
+    if (source->unpacking != NULL) {
+        if (source_is_stdin(source))
+            TRY(source_wait(source));
+        TRY(codec_reader_read(source->unpacking, data, bytes, got));
+        if (source->position == 0)
+            TRY(source_refuse(source, data, *got));
+    } else if (head == 0) {
+        TRY(source_fill(source, data, bytes, got));
+    } else {
+        *got = head < bytes ? head : bytes;
+        memcpy(data, source->head + source->head_used, *got);
+        source->head_used += *got;
+    }
+    source->position += (int64_t)*got;
+    return ERR_OK;
+}
+
+/* Of a regular file as it is there is no need to read what is left out. */
+static enum err source_seek(struct source *source, int64_t *bytes)
+{
+    struct stat status;
+    int64_t to = source->position + *bytes;
+    if (source->unpacking != NULL || fstat(source->fd, &status) != 0 ||
+        !S_ISREG(status.st_mode) || to > status.st_size ||
+        to < (int64_t)source->head_bytes)
+        return ERR_OK;
+    if (lseek(source->fd, to, SEEK_SET) < 0)
+        return err_errno("%s: seek", source->path);
+    source->head_used = source->head_bytes;
+    source->position = to;
+    *bytes = 0;
     return ERR_OK;
 }
 
 enum err source_skip(struct source *source, int64_t bytes)
 {
     uint8_t data[SOURCE_SKIP_BYTES];
-    struct stat status;
+    TRY(source_seek(source, &bytes));
     while (bytes > 0) {
         size_t got = 0;
         size_t part =
             bytes < (int64_t)sizeof data ? (size_t)bytes : sizeof data;
-        bool headless = source->head_used == source->head_bytes;
-        off_t here =
-            headless && source->seekable ? lseek(source->fd, 0, SEEK_CUR) : -1;
-        if (here >= 0 && fstat(source->fd, &status) == 0 &&
-            bytes <= status.st_size - here) {
-            if (lseek(source->fd, bytes, SEEK_CUR) < 0)
-                return err_errno("%s: seek", source->path);
-            return ERR_OK;
-        }
         TRY(source_read(source, data, part, &got));
         if (got == 0)
             return err_set(ERR_DATA,
@@ -167,7 +202,13 @@ enum err source_skip(struct source *source, int64_t bytes)
     return ERR_OK;
 }
 
+int64_t source_position(const struct source *source)
+{
+    return source->unpacking != NULL ? codec_reader_position(source->unpacking)
+                                     : source->position;
+}
+
 const char *source_name(const struct source *source)
 {
-    return strcmp(source->path, "-") == 0 ? "stdin" : source->path;
+    return source_is_stdin(source) ? "stdin" : source->path;
 }

@@ -1,4 +1,5 @@
-/* Text to read: a file, or "-" for stdin, as a stream of bytes. */
+/* Text to read: a file, or "-" for stdin, as a stream of bytes, unpacked if it is
+ * packed with what src/data/codec.h knows. */
 #ifndef TESSERA_DATA_SOURCE_H
 #define TESSERA_DATA_SOURCE_H
 
@@ -28,6 +29,9 @@ enum err source_read(struct source *source, uint8_t *data, size_t bytes,
 
 /* Leave out the next `bytes`; ERR_DATA when there are fewer. */
 enum err source_skip(struct source *source, int64_t bytes);
+
+/* How much of the file was read, packed as it is. */
+int64_t source_position(const struct source *source);
 
 /* The path for messages: "stdin" for "-". Lent. */
 const char *source_name(const struct source *source);

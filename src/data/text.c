@@ -158,3 +158,8 @@ enum err text_next(struct text *text, struct text_span *span, bool *more)
             return ERR_OK;
     }
 }
+
+int64_t text_position(const struct text *text)
+{
+    return source_position(text->source);
+}

@@ -44,4 +44,7 @@ enum err text_go(struct text *text, struct text_place place);
 /* *more false: the end. Documents without bytes are left out. */
 enum err text_next(struct text *text, struct text_span *span, bool *more);
 
+/* source_position() of the file. */
+int64_t text_position(const struct text *text);
+
 #endif

@@ -32,7 +32,7 @@ static enum err pass_run(struct tokenize_job *job,
                          const struct documents *documents,
                          struct tokenize_feed *feed, struct tokenize_pool *pool)
 {
-    bool more = true;
+    bool more = true, again = job->out.result.samples > 0;
     while (more) {
         struct tokenize_piece *piece = tokenize_pool_free(pool);
         if (piece == NULL) {
@@ -43,6 +43,9 @@ static enum err pass_run(struct tokenize_job *job,
         if (more)
             tokenize_pool_give(pool);
         job->progress.done = documents_done(documents);
+        if (again)
+            job->progress.from = job->progress.done;
+        again = false;
     }
     do
         TRY(pass_take(job, pool, &more));
@@ -81,7 +84,6 @@ enum err tokenize_pass(struct tokenize_job *job)
                                  pass_threads(options->threads), &pool));
     progress_begin(&job->progress, "tokenizing", NULL,
                    inputs_bytes(&job->inputs));
-    job->progress.from = documents_done(documents);
     TRY_OUT(pass_run(job, documents, feed, pool));
     progress_end(&job->progress);
     if (job->out.result.samples == 0)

@@ -1,0 +1,164 @@
+#!/usr/bin/env bats
+# tessera-data tokenize: kinds of input, threads, and going on after kills.
+
+setup() {
+    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
+    DATA=$BIN/tessera-data
+    [ -x "$DATA" ] || skip "$DATA was not built"
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-data-tokenize.XXXXXX")
+    cd "$DIR" || return 1
+}
+
+teardown() {
+    cd / || return 1
+    rm -rf "$DIR"
+}
+
+# fails CODE TEXT ARGUMENT...: one line on stderr, and the exit code
+fails() {
+    local code=$1 text=$2
+    shift 2
+    run "$DATA" "$@"
+    echo "status $status: $output"
+    [ "$status" -eq "$code" ] && [[ "$output" == "tessera-data: "*"$text"* ]] &&
+        [ "${#lines[@]}" -eq 1 ]
+}
+
+# records N: lines of JSON with texts of words, about N bytes, on stdout
+records() {
+    awk -v n="$1" 'BEGIN {
+        for (i = 0; n > 0; i++) {
+            line = sprintf("{\"id\": %d, \"text\": \"", i)
+            for (w = i % 37; w < 60; w++)
+                line = line sprintf("word%d\\n\\u00e4 ", (i * 7 + w * w) % 1000)
+            print line "\"}"
+            n -= length(line)
+        }
+    }'
+}
+
+# same A B: the same files with the same bytes
+same() {
+    diff -r "$1" "$2" >difference || { head -5 difference; return 1; }
+}
+
+@test "killed at random times, it goes on, and the bytes are the same" {
+    mkdir in
+    records 2500000 | tee in/a.jsonl | gzip -1 >in/b.jsonl.gz
+    "$BATS_TEST_DIRNAME/english-text" 500000 >in/c.txt
+    local options=(--seq-len 300 --shard-bytes 250000 --separator '')
+    for kind in "--threads 2" "--threads 1 --no-wrap --bos-id 3" \
+        "--threads 2 --eval-fraction 0.2"; do
+        # shellcheck disable=SC2086
+        "$DATA" tokenize --out whole "${options[@]}" $kind in
+        kills=0
+        while [ ! -e out ] || [ -e .out.tokenize ]; do
+            # shellcheck disable=SC2086
+            "$DATA" tokenize --out out "${options[@]}" $kind in >log 2>&1 &
+            pid=$!
+            sleep "0.$(printf %03d $((RANDOM % 60 + 5 * kills)))"
+            kill -KILL $pid 2>/dev/null && kills=$((kills + 1))
+            wait $pid 2>/dev/null || true
+        done
+        echo "$kind: $kills kills"
+        same whole out
+        "$DATA" verify out || "$DATA" verify out/train
+        [ "$(ls -A)" = "$(printf 'difference\nin\nlog\nout\nwhole')" ]
+        rm -r out whole
+    done
+}
+
+@test "an interrupted one says that it goes on, and does" {
+    records 4000000 >a.jsonl
+    "$DATA" tokenize --out whole --shard-bytes 300000 a.jsonl
+    for _ in $(seq 40); do
+        "$DATA" tokenize --threads 1 --out out --shard-bytes 300000 a.jsonl >log 2>&1 &
+        pid=$!
+        for _ in $(seq 200); do
+            [ -e .out.tokenize/set/shard.00002.mds ] && break
+            sleep 0.005
+        done
+        kill -TERM $pid 2>/dev/null || true
+        code=0
+        wait $pid || code=$?
+        [ $code -eq 75 ] && break
+        rm -rf out
+    done
+    cat log
+    [ $code -eq 75 ]
+    grep -q 'the same command goes on' log
+    [ ! -e out ]
+    run "$DATA" tokenize --out out --shard-bytes 300000 a.jsonl
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"going on with out: "*" samples are done"* ]]
+    same whole out
+}
+
+@test "two at a time: the second one is refused" {
+    records 8000000 >a.jsonl
+    "$DATA" tokenize --out out --shard-bytes 300000 a.jsonl >log 2>&1 &
+    pid=$!
+    for _ in $(seq 400); do
+        [ -e .out.tokenize/journal ] && break
+        sleep 0.002
+    done
+    kill -STOP $pid
+    run "$DATA" tokenize --out out --shard-bytes 300000 a.jsonl
+    kill -CONT $pid
+    wait $pid
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"another process makes this data set"* ]]
+    "$DATA" verify out
+}
+
+@test "JSON lines by name, by --field, packed, from stdin and in folders" {
+    mkdir -p in/sub in/.hidden
+    printf '{"text": "a\\n"}\n\n{"text": ""}\n{"text": "\\u00e4"}' >in/b.jsonl
+    gzip -c in/b.jsonl >in/sub/c.json.gz
+    printf 'plain' >in/a.txt
+    printf 'not this' >in/.hidden/x
+    run "$DATA" tokenize --seq-len 100 --out set in
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"JSON lines by their names: 2 of 3 files; the text is in the field 'text'"* ]]
+    [[ "$output" == *"hidden files and folders that are left out: 1"* ]]
+    [ "$("$DATA" cat set)" = "112 108 97 105 110 256 97 10 256 195 164 256 97 10 256 195 164 256" ]
+    printf '{"text": 1, "body": "b"}\n' >lines
+    "$DATA" tokenize --field body --out other lines
+    [ "$("$DATA" cat other)" = "98 256" ]
+    for pack in cat gzip "zstd -q"; do
+        $pack <lines | "$DATA" tokenize --force --field body --out other -
+        [ "$("$DATA" cat other)" = "98 256" ]
+    done
+}
+
+@test "tokens that begin and end documents" {
+    printf 'ab\n%%\nc' >a
+    "$DATA" tokenize --separator % --bos-id 1 --eos-id 2 --out set a
+    [ "$("$DATA" cat set)" = "1 97 98 10 2 1 99 2" ]
+    grep -q '"eos_token": 2' set/tessera.json
+    "$DATA" tokenize --force --separator % --bos-id 1 --no-eos --out set a
+    [ "$("$DATA" cat set)" = "1 97 98 10 1 99" ]
+    grep -q '"bos_token": 1' set/tessera.json
+    run grep eos_token set/tessera.json
+    [ "$status" -eq 1 ]
+    "$DATA" tokenize --force --separator % --seq-len 3 --no-wrap --out set a
+    [ "$("$DATA" cat set)" = "$(printf '97 98 10\n99 256')" ]
+}
+
+@test "bad JSON lines: file, line and what" {
+    printf '{"text": "a"}\n{"text": "b"\n' >a.jsonl
+    fails 93 "a.jsonl:2: not valid JSON" tokenize --out set --field text a.jsonl
+    printf '{"text": "a"}\n{"texts": "b"}\n' >a.jsonl
+    fails 93 "a.jsonl:2: no field 'text'" tokenize --out set --field text a.jsonl
+    printf '{"text": "a"}\n{"text": null}\n' >a.jsonl
+    fails 93 "a.jsonl:2: the field 'text' is no string" tokenize --out set --field text a.jsonl
+    printf '{"text": "a\x00b"}\n' >a.jsonl
+    fails 93 "a.jsonl:1: not valid" tokenize --out set --field text a.jsonl
+    printf '{"text": "a"}\n' | gzip >b.jsonl.gz
+    truncate -s -4 b.jsonl.gz
+    fails 93 "b.jsonl.gz" tokenize --out set --field text b.jsonl.gz
+    [ "$(ls -A)" = "$(printf 'a.jsonl\nb.jsonl.gz')" ]
+}
