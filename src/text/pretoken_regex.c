@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/text/pretoken_onig.h"
 #include "src/text/unicode.h"
 
 /* Steps of one match, and seconds of processor time for one text, 20 us a byte
@@ -21,116 +22,31 @@ struct pretoken_regex {
     char *pattern;
 };
 
-/* Where an expression is refused. */
-static enum err regex_refuse(const char *pattern, const char *at,
-                             const char *what)
+/* Compile regex->pattern. */
+static enum err regex_compile(struct pretoken_regex *regex, bool literal,
+                              const char *text)
 {
-    return err_set(ERR_DATA,
-                   "the pattern '%s' has %s at byte %td, which is not known to "
-                   "mean the same here",
-                   pattern, what, at - pattern);
-}
-
-/* What stands behind a backslash; *end: behind it. */
-static enum err regex_escape(const char *pattern, const char *at,
-                             const char **end)
-{
-    *end = at + 1;
-    if (*at == 'p' || *at == 'P') {
-        const char *close = at[1] == '{' ? strchr(at, '}') : NULL;
-        if (close == NULL)
-            return regex_refuse(pattern, at, "\\p without {NAME}");
-        *end = close + 1;
-        return ERR_OK;
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    /* ^ and $ are of lines in Oniguruma's Ruby syntax */
+    uint32_t options = literal ? PCRE2_UTF | PCRE2_LITERAL
+                               : PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (context == NULL)
+        return err_set(ERR_MEMORY, "no memory for a pattern");
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    regex->code =
+        pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                      options | PCRE2_NO_UTF_CHECK, &code, &at, context);
+    pcre2_compile_context_free(context);
+    if (regex->code == NULL) {
+        char reason[128] = "";
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
+        return err_set(ERR_DATA, "the pattern '%s': %s", regex->pattern,
+                       reason);
     }
-    if (*at == '\0')
-        return regex_refuse(pattern, at, "a \\ that is the last character");
-    bool letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
-                  (*at >= '0' && *at <= '9') || (unsigned char)*at >= 0x80;
-    if (letter && strchr("sSdDrntfv", *at) == NULL)
-        return regex_refuse(pattern, at, "a \\ before this character");
-    /* \v is one character there and a class here */
-    return *at == 'v' ? regex_refuse(pattern, at, "\\v") : ERR_OK;
-}
-
-/* A set in brackets, from behind its bracket; *end: behind it. */
-static enum err regex_set(const char *pattern, const char *at, const char **end)
-{
-    if (*at == '^')
-        at++;
-    if (*at == ']')
-        return regex_refuse(pattern, at, "a set that begins with ]");
-    while (*at != ']') {
-        if (*at == '\0')
-            return regex_refuse(pattern, at, "a set without end");
-        if (*at == '[' || (at[0] == '&' && at[1] == '&'))
-            return regex_refuse(pattern, at, "a set in a set");
-        if (*at++ == '\\')
-            TRY(regex_escape(pattern, at, &at));
-    }
-    *end = at + 1;
-    return ERR_OK;
-}
-
-/* What stands behind an opening parenthesis. */
-static enum err regex_group(const char *pattern, const char *at,
-                            const char **end)
-{
-    static const char *const known[] = {
-        "?:", "?i:", "?=", "?!", "?<=", "?<!"
-    };
-    *end = at;
-    if (*at == '*')
-        return regex_refuse(pattern, at, "(*");
-    if (*at != '?')
-        return ERR_OK;
-    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
-        if (strncmp(at, known[k], strlen(known[k])) == 0) {
-            *end = at + strlen(known[k]);
-            return ERR_OK;
-        }
-    return regex_refuse(pattern, at, "a group of this kind");
-}
-
-/* {N}, {N,}, {N,M}; with a + behind it, it repeats there and does not give back
- * here. */
-static enum err regex_count(const char *pattern, const char *at,
-                            const char **end)
-{
-    size_t digits = strspn(at, "0123456789");
-    size_t length = digits;
-    if (digits > 0 && at[length] == ',')
-        length += 1 + strspn(at + length + 1, "0123456789");
-    if (digits == 0 || at[length] != '}')
-        return regex_refuse(pattern, at, "a { that begins no count");
-    if (at[length + 1] == '+' || at[length + 1] == '?')
-        return regex_refuse(pattern, at, "a count with + or ? behind it");
-    *end = at + length + 1;
-    return ERR_OK;
-}
-
-static enum err regex_check(const char *pattern)
-{
-    for (const char *at = pattern; *at != '\0';) {
-        switch (*at++) {
-        case '\\':
-            TRY(regex_escape(pattern, at, &at));
-            break;
-        case '[':
-            TRY(regex_set(pattern, at, &at));
-            break;
-        case '(':
-            TRY(regex_group(pattern, at, &at));
-            break;
-        case '{':
-            TRY(regex_count(pattern, at, &at));
-            break;
-        case '.':
-            return regex_refuse(pattern, at - 1, "a dot");
-        default:
-            break;
-        }
-    }
+    /* without it (another processor) matching is slower and else the same */
+    (void)pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE);
     return ERR_OK;
 }
 
@@ -138,36 +54,20 @@ enum err pretoken_regex_create(const char *pattern, bool literal,
                                struct pretoken_regex **out)
 {
     enum err rc = ERR_OK;
-    int code = 0;
-    PCRE2_SIZE at = 0;
+    struct buffer text = { 0 };
     struct pretoken_regex *regex = calloc(1, sizeof *regex);
-    if (regex == NULL)
-        return err_set(ERR_MEMORY, "no memory for a pattern");
-    if (!literal)
-        TRY_OUT(regex_check(pattern));
-    regex->pattern = strdup(pattern);
-    /* ^ and $ are of lines in Oniguruma's Ruby syntax */
-    uint32_t options = literal ? PCRE2_UTF | PCRE2_LITERAL
-                               : PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE;
-    regex->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                                options | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
-    if (regex->code == NULL) {
-        char text[128] = "";
-        pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text);
-        rc = err_set(ERR_DATA, "the pattern '%s': %s at byte %zu", pattern,
-                     text, (size_t)at);
-        goto out;
-    }
-    /* without it (another processor) matching is slower and else the same */
-    (void)pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE);
-    if (regex->pattern == NULL) {
+    if (regex == NULL || (regex->pattern = strdup(pattern)) == NULL) {
         rc = err_set(ERR_MEMORY, "no memory for a pattern");
         goto out;
     }
+    TRY_OUT(literal ? buffer_add(&text, pattern, strlen(pattern) + 1)
+                    : pretoken_onig_translate(pattern, &text));
+    TRY_OUT(regex_compile(regex, literal, (const char *)text.data));
     *out = regex;
     regex = NULL;
 out:
     pretoken_regex_destroy(regex);
+    buffer_free(&text);
     return rc;
 }
 

@@ -169,6 +169,74 @@ static size_t scan_llama3_1(const struct unicode *unicode, const uint8_t *text,
     return scan_llama3(unicode, text, bytes, 1);
 }
 
+/* The end of the row of characters with this bit that goes on at i. */
+static size_t scan_case(const struct unicode *unicode, const uint8_t *text,
+                        size_t bytes, size_t i, unsigned bit)
+{
+    size_t length = 0;
+    while (i < bytes && (scan_of(unicode, text, i, &length) & bit) != 0)
+        i += length;
+    return i;
+}
+
+/* [upper]*[lower]+ from i on, 0 if there is none; *upper: the end of [upper]*,
+ * which leaves a character to the second half if nothing else is there. Marks
+ * and letters without case are both. */
+static size_t scan_cases(const struct unicode *unicode, const uint8_t *text,
+                         size_t bytes, size_t i, size_t *upper)
+{
+    size_t length = 0, both = 0;
+    while (i < bytes) {
+        unsigned of = scan_of(unicode, text, i, &length);
+        if ((of & UNICODE_UPPER) == 0)
+            break;
+        i += length;
+        if ((of & UNICODE_LOWER) != 0)
+            both = i;
+    }
+    *upper = i;
+    size_t end = scan_case(unicode, text, bytes, i, UNICODE_LOWER);
+    return end > i ? end : both;
+}
+
+/* GPT-4o's words: an optional character that is neither letter nor number, large
+ * letters, small letters, a contraction. 0: there is none here. */
+static size_t scan_cased_word(const struct unicode *unicode,
+                              const uint8_t *text, size_t bytes, unsigned of,
+                              size_t length)
+{
+    size_t upper = 0, end = 0;
+    bool prefix =
+        (of & (UNICODE_NEWLINE | UNICODE_LETTER | UNICODE_NUMBER)) == 0;
+    size_t from = prefix ? length : 0;
+    end = scan_cases(unicode, text, bytes, from, &upper);
+    size_t large = upper > from ? upper : 0;
+    if (end == 0 && prefix && (of & UNICODE_LOWER) != 0) /* a mark alone */
+        end = scan_cases(unicode, text, bytes, 0, &upper);
+    if (end == 0)
+        end = large;
+    return end == 0 ? 0 : end + scan_contraction_any(text + end, bytes - end);
+}
+
+static size_t scan_gpt4o(const struct unicode *unicode, const uint8_t *text,
+                         size_t bytes)
+{
+    size_t length = 0;
+    unsigned of = scan_of(unicode, text, 0, &length);
+    if ((of & UNICODE_NUMBER) != 0)
+        return scan_numbers(unicode, text, bytes, 3);
+    size_t end = scan_cased_word(unicode, text, bytes, of, length);
+    if (end > 0)
+        return end;
+    end = scan_others(unicode, text, bytes, of, length);
+    if (end == 0)
+        return scan_lines(unicode, text, bytes);
+    while (end < bytes &&
+           (text[end] == '\r' || text[end] == '\n' || text[end] == '/'))
+        end++;
+    return end;
+}
+
 size_t pretoken_scan_digit(const struct unicode *unicode, const uint8_t *text,
                            size_t bytes)
 {
@@ -207,6 +275,13 @@ pretoken_scan_fn *pretoken_scan_find(const char *pattern)
           "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
           "|\\s+(?!\\S)|\\s+",
           scan_llama3_1 },
+        { "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
+          "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+          "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
+          "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+          "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+"
+          "|\\s+(?!\\S)|\\s+",
+          scan_gpt4o },
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(pattern, known[i].pattern) == 0)

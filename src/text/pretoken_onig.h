@@ -1,0 +1,13 @@
+/* Regular expressions of tokenizer files are written for Oniguruma; this says
+ * the same for PCRE2, and refuses what is not known to mean the same there. */
+#ifndef TESSERA_TEXT_PRETOKEN_ONIG_H
+#define TESSERA_TEXT_PRETOKEN_ONIG_H
+
+#include "src/base/err.h"
+#include "src/text/buffer.h"
+
+/* Append the expression for PCRE2, with a NUL. ERR_DATA names the first byte of
+ * what can't be used. */
+enum err pretoken_onig_translate(const char *pattern, struct buffer *out);
+
+#endif
