@@ -79,8 +79,10 @@ static struct order *make_order(enum order_kind kind, uint64_t seed,
                                 int64_t samples)
 {
     struct order *order = NULL;
-    struct order_stream stream = { samples };
-    struct order_spec spec = { kind, seed, 1, &stream };
+    struct stream stream = { .samples = samples };
+    struct order_spec spec = {
+        .kind = kind, .seed = seed, .count = 1, .streams = &stream
+    };
     fixture_need(order_create(&spec, &order));
     return order;
 }

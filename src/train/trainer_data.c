@@ -75,9 +75,12 @@ static enum err open_train(struct trainer *trainer)
     TRY(open_one(trainer, s->data.train, &trainer->train_data[0]));
     snprintf(trainer->train_id, sizeof trainer->train_id, "%s",
              dataset_id(trainer->train_data[0]));
-    struct order_stream stream = { dataset_samples(trainer->train_data[0]) };
-    struct order_spec spec = { ORDER_CANONICAL, (uint64_t)s->train.seed, 1,
-                               &stream };
+    struct stream stream = { dataset_samples(trainer->train_data[0]), NULL, 0,
+                             STREAM_ALL, 0 };
+    struct order_spec spec = { .kind = ORDER_CANONICAL,
+                               .seed = (uint64_t)s->train.seed,
+                               .count = 1,
+                               .streams = &stream };
     return order_create(&spec, &trainer->order);
 }
 
@@ -93,8 +96,11 @@ static enum err open_eval(struct trainer *trainer)
                        "%s: made with another tokenizer than %s: tokenize both "
                        "with the same",
                        s->data.eval, dataset_path(trainer->train_data[0]));
-    struct order_stream stream = { dataset_samples(trainer->eval_data) };
-    struct order_spec spec = { ORDER_STRAIGHT, 0, 1, &stream };
+    struct stream stream = { dataset_samples(trainer->eval_data), NULL, 0,
+                             STREAM_ALL, 0 };
+    struct order_spec spec = { .kind = ORDER_STRAIGHT,
+                               .count = 1,
+                               .streams = &stream };
     return order_create(&spec, &trainer->eval_order);
 }
 
