@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/cmd/data_encode.h"
 #include "src/cmd/data_options.h"
+#include "src/cmd/data_tools.h"
 #include "src/data/dataset.h"
 #include "src/data/describe.h"
 #include "src/data/scan.h"
@@ -17,9 +18,16 @@
 static const char usage[] =
     "usage: tessera-data tokenize --out DIR [OPTION]... FILE...\n"
     "       tessera-data info [--json] DIR    size, vocabulary, entropy\n"
+    "       tessera-data stat [--json] DIR    documents, loss, padding, text\n"
+    "       tessera-data head [--from N] [--count N] [--tokens] DIR\n"
+    "                                         samples as text (the first 3)\n"
     "       tessera-data verify DIR           check every shard and sample\n"
     "       tessera-data cat [--from N] [--count N] DIR\n"
     "                                         tokens, a line per sample\n"
+    "       tessera-data merge --out DIR SET...   one set of the shards of "
+    "all\n"
+    "       tessera-data split --out DIR --parts N|--fraction F SET\n"
+    "                                         sets of whole samples, in order\n"
     "       tessera-data adopt --vocab-size N [OPTION]... DIR\n"
     "       tessera-data encode|decode [--tokenizer NAME] [OPTION]...\n"
     "                                         text to tokens and back, from\n"
@@ -74,7 +82,7 @@ static const char usage[] =
     "                     a text (its post-processor)\n\n"
     "exit codes: 0 done; 64 usage; 75 try again; 93 missing or damaged data\n";
 
-static enum err one_folder(const struct data_options *options)
+enum err data_one_folder(const struct data_options *options)
 {
     if (options->operand_count == 1)
         return ERR_OK;
@@ -108,7 +116,7 @@ static enum err command_info(struct data_options *options)
     enum err rc = ERR_OK;
     struct describe info;
     char *text = NULL;
-    TRY_OUT(one_folder(options));
+    TRY_OUT(data_one_folder(options));
     TRY_OUT(
         describe_dataset(options->operands[0], true, stop_requested, &info));
     TRY_OUT(describe_format(&info, options->json, &text));
@@ -123,7 +131,7 @@ static enum err command_verify(struct data_options *options)
     enum err rc = ERR_OK;
     struct scan_result result;
     struct dataset *dataset = NULL;
-    TRY_OUT(one_folder(options));
+    TRY_OUT(data_one_folder(options));
     TRY_OUT(dataset_open(options->operands[0], &dataset));
     TRY_OUT(scan_verify(dataset, true, stop_requested, &result));
     char known[256], unknown[256];
@@ -143,7 +151,7 @@ static enum err command_cat(struct data_options *options)
 {
     enum err rc = ERR_OK;
     struct dataset *dataset = NULL;
-    TRY_OUT(one_folder(options));
+    TRY_OUT(data_one_folder(options));
     TRY_OUT(dataset_open(options->operands[0], &dataset));
     TRY_OUT(describe_print(dataset, options->from, options->count, stdout,
                            stop_requested));
@@ -176,7 +184,7 @@ out:
 static enum err command_adopt(struct data_options *options)
 {
     struct scan_result result;
-    TRY(one_folder(options));
+    TRY(data_one_folder(options));
     const struct scan_adoption *adoption = &options->adoption;
     if (adoption->vocab_size == 0 && adoption->tokenizer == NULL)
         return err_set(ERR_USAGE, "adopt needs --vocab-size N or the "
@@ -194,10 +202,17 @@ static enum err run(int argc, char **argv)
         const char *name;
         enum err (*run)(struct data_options *options);
     } commands[] = {
-        { "tokenize", command_tokenize }, { "info", command_info },
-        { "verify", command_verify },     { "cat", command_cat },
-        { "adopt", command_adopt },       { "encode", data_encode },
+        { "tokenize", command_tokenize },
+        { "info", command_info },
+        { "verify", command_verify },
+        { "cat", command_cat },
+        { "adopt", command_adopt },
+        { "encode", data_encode },
         { "decode", data_encode_back },
+        { "stat", data_stat },
+        { "head", data_head },
+        { "merge", data_merge },
+        { "split", data_split },
     };
     struct data_options options;
     TRY(data_options_parse(argv[1], argc - 1, argv + 1, &options));

@@ -35,6 +35,22 @@ static const struct option data_options_cat[] = {
     { "count", required_argument, NULL, 'n' },
     { NULL, 0, NULL, 0 }
 };
+static const struct option data_options_head[] = {
+    { "from", required_argument, NULL, 'i' },
+    { "count", required_argument, NULL, 'n' },
+    { "tokens", no_argument, NULL, 'k' },
+    { NULL, 0, NULL, 0 }
+};
+static const struct option data_options_merge[] = {
+    { "out", required_argument, NULL, 'o' }, { NULL, 0, NULL, 0 }
+};
+static const struct option data_options_split[] = {
+    { "out", required_argument, NULL, 'o' },
+    { "parts", required_argument, NULL, 'p' },
+    { "fraction", required_argument, NULL, 'e' },
+    { "shard-bytes", required_argument, NULL, 'b' },
+    { NULL, 0, NULL, 0 }
+};
 static const struct option data_options_adopt[] = {
     { "vocab-size", required_argument, NULL, 'v' },
     { "tokenizer", required_argument, NULL, 't' },
@@ -60,7 +76,9 @@ static const struct {
     { "tokenize", data_options_tokenize }, { "info", data_options_info },
     { "verify", data_options_verify },     { "cat", data_options_cat },
     { "adopt", data_options_adopt },       { "encode", data_options_encode },
-    { "decode", data_options_decode },
+    { "decode", data_options_decode },     { "stat", data_options_info },
+    { "head", data_options_head },         { "merge", data_options_merge },
+    { "split", data_options_split },
 };
 
 static enum err data_options_int(const char *name, const char *text,
@@ -172,6 +190,11 @@ static enum err data_options_set(struct data_options *out, const char *name,
         return data_options_int(name, optarg, 0, &out->from);
     case 'n':
         return data_options_int(name, optarg, 0, &out->count);
+    case 'p':
+        return data_options_int(name, optarg, 1, &out->parts);
+    case 'k':
+        out->tokens = true;
+        return ERR_OK;
     case 'j':
         out->json = true;
         return ERR_OK;

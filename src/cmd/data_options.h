@@ -14,6 +14,8 @@ struct data_options {
     struct scan_adoption adoption; /* vocab_size 0: not given */
     int64_t from;                  /* first sample */
     int64_t count;                 /* how many at most */
+    int64_t parts;                 /* 0: not given */
+    bool tokens;                   /* numbers, not text */
     bool json;
     bool no_special, template; /* of encode */
     char **operands;

@@ -33,6 +33,20 @@ enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
     return dataset_read(dataset, index, *tokens, *capacity, length);
 }
 
+enum err scan_tokenizer(const struct dataset *dataset, struct tokenizer **out)
+{
+    const char *file = dataset_tokenizer_file(dataset);
+    *out = NULL;
+    if (file[0] != '\0')
+        return tokenizer_create(file, out);
+    TRY(tokenizer_create(TOKENIZER_DEFAULT, out));
+    if (strcmp(tokenizer_sha256(*out), dataset_tokenizer_sha256(dataset)) == 0)
+        return ERR_OK;
+    tokenizer_destroy(*out);
+    *out = NULL;
+    return ERR_OK;
+}
+
 static enum err scan_poll(struct dataset *dataset, int (*stop)(void),
                           struct progress *progress, int64_t done)
 {

@@ -10,6 +10,7 @@
 
 #include "src/base/err.h"
 #include "src/data/dataset.h"
+#include "src/text/tokenizer.h"
 
 struct scan_result {
     int64_t samples;
@@ -21,6 +22,10 @@ struct scan_result {
  * at first; the caller frees it), *capacity its tokens. */
 enum err scan_read(struct dataset *dataset, int64_t index, int32_t **tokens,
                    int64_t *capacity, int64_t *length);
+
+/* The set's tokenizer, if it is here: of its file, or a built-in one. NULL: it
+ * is not. The caller destroys it. */
+enum err scan_tokenizer(const struct dataset *dataset, struct tokenizer **out);
 
 /* Read every sample, which checks it. counts, if not NULL, has vocab_size
  * entries and is increased by how often each token occurs. */

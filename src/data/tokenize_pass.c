@@ -1,7 +1,9 @@
 /* The pass over the text: read, cut into pieces, encode in threads, and write
  * in order. Reading and writing share the calling thread. */
+#include <inttypes.h>
 #include <sched.h>
 
+#include "src/base/log.h"
 #include "src/data/tokenize_feed.h"
 #include "src/data/tokenize_job.h"
 
@@ -86,6 +88,10 @@ enum err tokenize_pass(struct tokenize_job *job)
                    inputs_bytes(&job->inputs));
     TRY_OUT(pass_run(job, documents, feed, pool));
     progress_end(&job->progress);
+    if (tokenize_pool_lost(pool) > 0)
+        log_warn("%" PRIu64 " bytes of the text have no token of %s and were "
+                 "left out",
+                 tokenize_pool_lost(pool), options->tokenizer);
     if (job->out.result.samples == 0)
         rc = err_set(ERR_DATA, "%s%s: no text in it", job->inputs.file[0].path,
                      job->inputs.count > 1 ? " and the other files" : "");

@@ -153,6 +153,14 @@ void tokenize_pool_destroy(struct tokenize_pool *pool)
     free(pool);
 }
 
+uint64_t tokenize_pool_lost(const struct tokenize_pool *pool)
+{
+    uint64_t lost = 0;
+    for (int t = 0; t < pool->threads; t++)
+        lost += tokenizer_encoder_lost(pool->encoder[t]);
+    return lost;
+}
+
 /* Only the thread that gives and takes changes first, end and bytes. */
 struct tokenize_piece *tokenize_pool_free(struct tokenize_pool *pool)
 {

@@ -46,6 +46,10 @@ enum err tokenize_pool_create(const struct tokenizer *tokenizer,
 /* Ends what is under way. */
 void tokenize_pool_destroy(struct tokenize_pool *pool);
 
+/* Bytes of the text that have no token and were left out; while nothing is
+ * under way. */
+uint64_t tokenize_pool_lost(const struct tokenize_pool *pool);
+
 /* An empty piece to fill and give; NULL: enough is under way, take some. */
 struct tokenize_piece *tokenize_pool_free(struct tokenize_pool *pool);
 void tokenize_pool_give(struct tokenize_pool *pool);

@@ -1,0 +1,25 @@
+/* tessera-data merge: several data sets as one. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "src/cmd/data_tools.h"
+#include "src/data/merge.h"
+#include "src/job/stop.h"
+
+enum err data_merge(struct data_options *options)
+{
+    struct merge_result result;
+    const char *out = options->tokenize.out;
+    if (out == NULL || options->operand_count < 1)
+        return err_set(ERR_USAGE, "merge needs --out DIR and at least one data "
+                                  "set; see tessera-data --help");
+    TRY(merge_sets(out, options->operands, options->operand_count,
+                   stop_requested, &result));
+    printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64 " shards",
+           out, result.samples, result.tokens, result.shards);
+    if (result.copied > 0)
+        printf("; %" PRId64 " files could not be linked and are copies",
+               result.copied);
+    putchar('\n');
+    return ERR_OK;
+}

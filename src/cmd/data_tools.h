@@ -1,0 +1,16 @@
+/* The commands of tessera-data that look at data sets and make others of them:
+ * data_NAME.c each. */
+#ifndef TESSERA_CMD_DATA_TOOLS_H
+#define TESSERA_CMD_DATA_TOOLS_H
+
+#include "src/cmd/data_options.h"
+
+enum err data_stat(struct data_options *options);
+enum err data_head(struct data_options *options);
+enum err data_merge(struct data_options *options);
+enum err data_split(struct data_options *options);
+
+/* ERR_USAGE unless there is one operand, a data set. */
+enum err data_one_folder(const struct data_options *options);
+
+#endif
