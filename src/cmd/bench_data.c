@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "src/base/clock.h"
+#include "src/cmd/bench_data_text.h"
 #include "src/cmd/bench_text.h"
 #include "src/train/trainer.h"
 
@@ -40,7 +41,8 @@ enum err bench_data(const struct bench_options *options, json_t **result)
     snprintf(threads, sizeof threads, "hardware.threads=%d", options->threads);
     char *overrides[] = { threads, "train.max_duration=100ba",
                           "train.global_batch=32" };
-    return bench_text_train(options, overrides,
-                            sizeof overrides / sizeof overrides[0], measure,
-                            result);
+    TRY(bench_text_train(options, overrides,
+                         sizeof overrides / sizeof overrides[0], measure,
+                         result));
+    return bench_data_text(*result);
 }
