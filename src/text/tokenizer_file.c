@@ -42,12 +42,12 @@ static enum err file_parts(const struct tokenizer_node *root,
     TRY(pretoken_create(&tokenizer->pretoken));
     TRY(added_create(&tokenizer->added));
     TRY(added_create(&tokenizer->added_normalized));
-    TRY(unicode_create(&tokenizer->unicode));
     TRY(tokenizer_parts_normalizer(root, tokenizer));
     TRY(tokenizer_parts_pre_tokenizer(root, tokenizer, &byte_level));
     TRY(tokenizer_parts_decoder(root, byte_level));
     TRY(tokenizer_model_read(root, byte_level, tokenizer));
-    return tokenizer_parts_post_processor(root, tokenizer);
+    TRY(tokenizer_parts_post_processor(root, tokenizer));
+    return unicode_create(&tokenizer->unicode);
 }
 
 static enum err file_json(const char *path, const char *text, size_t bytes,

@@ -50,17 +50,20 @@ static unsigned unicode_category(int32_t point)
 
 enum err unicode_create(struct unicode **out)
 {
-    struct unicode *unicode = malloc(sizeof *unicode);
+    /* nothing has a class between the planes of letters and that of tags */
+    static const int32_t ranges[][2] = { { 0, 0x40000 }, { 0xE0000, 0xF0000 } };
+    struct unicode *unicode = calloc(1, sizeof *unicode);
     if (unicode == NULL)
         return err_set(ERR_MEMORY, "no memory for the classes of characters");
-    for (int32_t point = 0; point < UNICODE_COUNT; point++) {
-        unsigned of = unicode_category(point);
-        if (unicode_is_space(point))
-            of |= UNICODE_SPACE;
-        if (point == '\r' || point == '\n')
-            of |= UNICODE_NEWLINE;
-        unicode->of[point] = (uint8_t)of;
-    }
+    for (int r = 0; r < 2; r++)
+        for (int32_t point = ranges[r][0]; point < ranges[r][1]; point++) {
+            unsigned of = unicode_category(point);
+            if (unicode_is_space(point))
+                of |= UNICODE_SPACE;
+            if (point == '\r' || point == '\n')
+                of |= UNICODE_NEWLINE;
+            unicode->of[point] = (uint8_t)of;
+        }
     *out = unicode;
     return ERR_OK;
 }
