@@ -164,6 +164,9 @@ $(B)/crash/bin/tessera-%: $(CRASH) $(B)/bin/tessera-%
 $(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	$(call link,-rdynamic)
 
+$(B)/interop/encode: $(B)/tests/interop/encode.o $(LIB)
+	$(call link,)
+
 $(B)/interop/side: $(B)/tests/interop/side.o $(LIB)
 	$(call link,)
 
@@ -198,7 +201,7 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,order side step)
+tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,encode order side step)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
@@ -219,8 +222,8 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
-interop: all tests ## data against Streaming, checkpoints against h5py
-	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh tests/interop/order.sh tests/interop/h5py.sh
+interop: all tests ## data against Streaming, tokens against Hugging Face's, checkpoints against h5py
+	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh tests/interop/tokenizers.sh tests/interop/order.sh tests/interop/h5py.sh
 
 interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh

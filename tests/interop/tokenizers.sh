@@ -1,0 +1,98 @@
+#!/bin/bash
+# Tokens beside those of the Hugging Face tokenizers library, which comes from the
+# Python package index into a virtual environment under TESSERA_INTEROP_DIR (default
+# build/interop) and stays there; without it the test is skipped. It trains files of
+# several kinds; TESSERA_TOKENIZERS names more, such as a released model's. Rates
+# are printed: ten times the library's or more, per core, on the same text.
+set -u
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+DATA=$BIN/tessera-data
+ENCODE=$BIN/../interop/encode
+VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/tokenizers
+COUNT=0
+FAILED=0
+
+skip() {
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+# check NAME COMMAND...: one test point, and what it prints
+check() {
+    local name=$1
+    shift
+    COUNT=$((COUNT + 1))
+    if "$@" >"$WORK/log" 2>&1; then
+        echo "ok $COUNT - $name: $(tail -n 1 "$WORK/log")"
+    else
+        echo "not ok $COUNT - $name"
+        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | head -n 20
+        FAILED=$((FAILED + 1))
+    fi
+}
+
+python() {
+    "$VENV/bin/python" "$HERE/tokens.py" "$@"
+}
+
+# command FILE TEXT: tessera-data encode and decode
+command_line() {
+    python ids "$1" "$2" >"$WORK/theirs" &&
+        "$DATA" encode --tokenizer "$1" <"$2" >"$WORK/ours" &&
+        cmp "$WORK/theirs" "$WORK/ours" &&
+        "$DATA" decode --tokenizer "$1" <"$WORK/ours" | cmp - "$2" &&
+        wc -w <"$WORK/ours"
+}
+
+[ -x "$ENCODE" ] || skip "$ENCODE was not built"
+command -v python3 >/dev/null || skip "no python3"
+if ! [ -e "$VENV/complete" ]; then
+    rm -rf "$VENV"
+    mkdir -p "$(dirname "$VENV")"
+    python3 -m venv "$VENV" 2>/dev/null >&2 ||
+        skip "python3 -m venv does not work here"
+    if ! "$VENV/bin/python" -m pip install -q tokenizers==0.23.3 \
+        >"$VENV/log" 2>&1; then
+        rm -rf "$VENV"
+        skip "the tokenizers library cannot be installed: no package index?"
+    fi
+    touch "$VENV/complete"
+fi
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+export TOKENIZERS_PARALLELISM=false
+cat "$HERE"/../../src/*/*.[ch] >"$WORK/code"
+if [ -r /usr/share/dictd/gcide.dict.dz ]; then
+    gzip -dc </usr/share/dictd/gcide.dict.dz 2>/dev/null | head -c 8000000 |
+        iconv -cf UTF-8 -t UTF-8 >"$WORK/english"
+else
+    cat "$HERE"/../../*.md "$HERE"/../../docs/*.md >"$WORK/english"
+fi
+head -c 400000 "$WORK/english" >"$WORK/sample"
+
+mkdir "$WORK/files"
+check "the library trains files" python make "$WORK/files" "$WORK/code" "$WORK/english"
+for file in "$WORK"/files/pairs-*.json; do
+    check "words of $(basename "$file" .json)" python patterns "$ENCODE" "$file"
+    rm "$file"
+done
+# shellcheck disable=SC2086
+for file in "$WORK"/files/*.json ${TESSERA_TOKENIZERS:-}; do
+    check "tokens of $(basename "$file" .json)" \
+        python compare "$ENCODE" "$file" 1500 "$WORK/code" "$WORK/english"
+done
+check "tessera-data encode and decode" \
+    command_line "$WORK/files/digits.json" "$WORK/sample"
+# shellcheck disable=SC2086
+for file in "$WORK"/files/{gpt2,digits,llama3,gpt4o}.json ${TESSERA_TOKENIZERS:-}; do
+    for text in english code; do
+        check "rate of $(basename "$file" .json), $text" \
+            python speed "$ENCODE" "$file" "$WORK/$text"
+    done
+done
+
+echo "1..$COUNT"
+[ "$FAILED" -eq 0 ]
