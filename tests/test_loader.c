@@ -3,6 +3,7 @@
 
 #include "src/data/order_canonical.h"
 
+#include "src/data/mds_encode.h"
 #include "tests/data_fixture.h"
 
 #define IGNORE LOADER_IGNORE
@@ -215,6 +216,114 @@ static void test_failures(const char *folder)
     dataset_close(dataset);
 }
 
+/* Sets whose samples say where documents lie and what is learned, and the batch
+ * that they give: each with either column alone, and both. */
+static const int32_t marked_tokens[6] = { 5, 256, 7, 8, 256, 9 };
+static const struct marked {
+    bool mask, lengths;
+    int32_t labels[6], ids[6];
+    int64_t loss_tokens;
+} marked[] = {
+    { true,
+      true,
+      { 256, 7, IGNORE, 256, IGNORE, IGNORE },
+      { 0, 0, 0, 1, 1, 1 },
+      3 },
+    { true,
+      false,
+      { 256, 7, IGNORE, 256, IGNORE, IGNORE },
+      { 0, 0, 1, 1, 1, 2 },
+      3 },
+    { false,
+      true,
+      { 256, 7, IGNORE, 256, 9, IGNORE },
+      { 0, 0, 0, 1, 1, 1 },
+      4 },
+};
+
+static void write_marked(const char *path, const struct marked *row)
+{
+    static const uint8_t mask[6] = { 1, 1, 1, 0, 1, 0 };
+    static const int32_t lengths[2] = { 3, 3 };
+    static const struct mds_column columns[] = {
+        { "tokens", "ndarray:int32" },
+        { "loss_mask", "ndarray:uint8" },
+        { "lengths", "ndarray:int32" },
+    };
+    const void *data[] = { marked_tokens, mask, lengths };
+    struct mds_column used[3];
+    struct mds_field fields[3];
+    struct mds_buffer buffer[3] = { { 0 } };
+    struct mds_writer_options options = { .columns = used, .size_limit = 4000 };
+    struct mds_writer *writer = NULL;
+    struct sidecar sidecar = { .vocab_size = FIXTURE_VOCAB,
+                               .tokenizer = "bytes",
+                               .samples = 1,
+                               .tokens = 6,
+                               .eos_token = 256,
+                               .bos_token = -1 };
+    memset(sidecar.tokenizer_sha256, 'a', 64);
+    for (int c = 0; c < 3; c++) {
+        if ((c == 1 && !row->mask) || (c == 2 && !row->lengths))
+            continue;
+        int at = options.count++;
+        used[at] = columns[c];
+        fixture_need(mds_encode_ndarray(
+            values_code(strchr(columns[c].encoding, ':') + 1), data[c],
+            c == 2 ? 2 : 6, &buffer[at]));
+        fields[at] = (struct mds_field){ buffer[at].data, buffer[at].bytes };
+    }
+    fixture_need(fsio_mkdirs(path));
+    fixture_need(mds_writer_create(path, &options, &writer));
+    fixture_need(mds_writer_add_fields(writer, fields));
+    fixture_need(mds_writer_finish(writer));
+    fixture_need(sidecar_write(path, &sidecar));
+    mds_writer_destroy(writer);
+    for (int c = 0; c < 3; c++)
+        free(buffer[c].data);
+}
+
+static void test_marks(const char *folder)
+{
+    for (size_t m = 0; m < sizeof marked / sizeof *marked; m++) {
+        char path[FSIO_PATH_MAX];
+        struct dataset *dataset = NULL;
+        struct batch *batch = NULL;
+        struct order_stream stream = { 1 };
+        struct order_spec spec = { ORDER_STRAIGHT, 0, 1, &stream };
+        struct order *order = NULL;
+        snprintf(path, sizeof path, "%s/marked%d", folder, (int)m);
+        write_marked(path, &marked[m]);
+        fixture_need(order_create(&spec, &order));
+        fixture_need(dataset_open(path, &dataset));
+        fixture_need(batch_create(1, 6, &batch));
+        fixture_need(loader_read(&dataset, order, 0, 1, batch));
+        tap_ok(same(batch->tokens, marked_tokens, "tokens") &&
+                   same(batch->labels, marked[m].labels, "labels") &&
+                   same(batch->sequence_ids, marked[m].ids, "ids") &&
+                   batch->loss_tokens == marked[m].loss_tokens,
+               "loss_mask %d, lengths %d", marked[m].mask, marked[m].lengths);
+        batch->joined = true;
+        tap_ok(loader_read(&dataset, order, 0, 1, batch) ==
+                       (marked[m].lengths ? ERR_DATA : ERR_OK) &&
+                   (!marked[m].lengths ||
+                    strstr(err_text(), "attn_uses_sequence_id") != NULL),
+               "packed samples are not read as one text");
+        batch_destroy(batch);
+        /* cut within the second document */
+        fixture_need(batch_create(1, 4, &batch));
+        batch->truncate = true;
+        fixture_need(loader_read(&dataset, order, 0, 1, batch));
+        tap_ok(batch->labels[3] == IGNORE && batch->loss_tokens == 2 &&
+                   batch->labels[2] == IGNORE &&
+                   batch->sequence_ids[3] == marked[m].ids[3],
+               "... cut");
+        batch_destroy(batch);
+        dataset_close(dataset);
+        order_destroy(order);
+    }
+}
+
 int main(void)
 {
     char *folder = fixture_folder();
@@ -225,6 +334,7 @@ int main(void)
     test_bos(folder);
     test_epochs(folder);
     test_failures(folder);
+    test_marks(folder);
     fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

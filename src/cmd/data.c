@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/cmd/data_encode.h"
+#include "src/cmd/data_finetune.h"
 #include "src/cmd/data_options.h"
 #include "src/cmd/data_tools.h"
 #include "src/data/dataset.h"
@@ -63,6 +64,16 @@ static const char usage[] =
     "32)\n"
     "  --fresh            leave what an unfinished call has done, begin anew\n"
     "  --force            replace DIR if tokenize made it\n\n"
+    "tokenize --chat and --prompts make fine-tuning data of JSON lines.\n"
+    "  --chat             records have 'messages', or 'prompt' and 'response'\n"
+    "                     (or 'completion'), in a chat template\n"
+    "  --prompts          records have 'prompt' and 'response', joined\n"
+    "  --template NAME    chatml, llama3, none, or a file in Jinja (chatml)\n"
+    "  --target-responses last | all     which answers are learned (last)\n"
+    "  --target-prompts none | all | length>=N    which prompts are (none)\n"
+    "  --too-long truncate | drop | refuse    examples of more than --seq-len\n"
+    "                     tokens: cut, left out, an error (truncate)\n"
+    "  --packing off | on several examples in a sample (off)\n\n"
     "adopt describes a data set that Python's Streaming library wrote (column\n"
     "tokens: whole numbers), so that it can be used here.\n"
     "  --vocab-size N     size of the vocabulary\n"
@@ -100,6 +111,8 @@ static enum err command_tokenize(struct data_options *all)
         return err_set(ERR_USAGE, "tokenize needs --out DIR and at least one "
                                   "FILE; see tessera-data --help");
     options->stop = stop_requested;
+    if (all->chat || all->prompts || all->finetune_option != NULL)
+        return data_finetune_run(all);
     TRY(tokenize_files(options, all->operands, all->operand_count, &result));
     printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
            " documents, %" PRId64 " bytes of text\n",

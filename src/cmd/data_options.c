@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/cmd/data_finetune.h"
 #include "src/text/tokenizer.h"
 
 static const struct option data_options_tokenize[] = {
@@ -24,6 +25,7 @@ static const struct option data_options_tokenize[] = {
     { "threads", required_argument, NULL, 5 },
     { "fresh", no_argument, NULL, 6 },
     { "force", no_argument, NULL, 'f' },
+    DATA_FINETUNE_OPTIONS,
     { NULL, 0, NULL, 0 }
 };
 static const struct option data_options_info[] = {
@@ -202,7 +204,9 @@ static enum err data_options_set(struct data_options *out, const char *name,
         return err_set(ERR_USAGE, "%s needs a value; see tessera-data --help",
                        name);
     default:
-        return data_options_set_tokenize(tokenize, name, key);
+        return key >= DATA_FINETUNE_CHAT
+                   ? data_finetune_set(out, name, key)
+                   : data_options_set_tokenize(tokenize, name, key);
     }
 }
 
@@ -222,6 +226,7 @@ enum err data_options_parse(const char *command, int argc, char **argv,
                       .shard_bytes = TOKENIZE_SHARD_BYTES_DEFAULT,
                       .tokenizer = TOKENIZER_DEFAULT,
                       .show = true },
+        .finetune = DATA_FINETUNE_DEFAULTS,
         .adoption = { .eos_token = -1, .bos_token = -1 },
         .count = INT64_MAX,
     };

@@ -8,9 +8,13 @@
 #include "src/base/err.h"
 #include "src/data/scan.h"
 #include "src/data/tokenize.h"
+#include "src/data/tokenize_finetune.h"
 
 struct data_options {
     struct tokenize_options tokenize;
+    struct tokenize_finetune_options finetune;
+    bool chat, prompts;            /* fine-tuning data */
+    const char *finetune_option;   /* one that only it has; NULL: none given */
     struct scan_adoption adoption; /* vocab_size 0: not given */
     int64_t from;                  /* first sample */
     int64_t count;                 /* how many at most */

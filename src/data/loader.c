@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What batch_create() hands out; the batch comes first. */
 struct loader_batch {
@@ -59,32 +60,65 @@ void batch_destroy(struct batch *batch)
     free((struct loader_batch *)(void *)batch);
 }
 
-/* Labels, documents and padding of a row that has `length` tokens. */
-static int64_t loader_finish_row(struct batch *batch, int64_t row,
-                                 int64_t length, const struct dataset *dataset)
+/* Where documents of a row begin, by the tokens that end or begin one. */
+static void loader_number_by_tokens(const int32_t *tokens, int64_t length,
+                                    const struct dataset *dataset, int32_t *ids)
 {
-    assert(row >= 0 && row < batch->samples);
-    assert(length >= 0 && length <= batch->seq_len);
     int64_t eos = dataset_eos_token(dataset);
     int64_t bos = dataset_bos_token(dataset);
-    int32_t *tokens = batch->tokens + row * batch->seq_len;
-    int32_t *labels = batch->labels + row * batch->seq_len;
-    int32_t *ids = batch->sequence_ids + row * batch->seq_len;
     int32_t id = 0;
     for (int64_t t = 0; t < length; t++) {
-        /* Padding belongs to the last document, so that a row that holds one
-         * document holds the id 0 only. */
         if (t > 0 && (tokens[t - 1] == eos || tokens[t] == bos))
             id++;
         ids[t] = id;
-        labels[t] = t + 1 < length ? tokens[t + 1] : LOADER_IGNORE;
+    }
+}
+
+/* The same, by the lengths that the data set gives. */
+static void loader_number_by_lengths(const struct values *lengths,
+                                     int64_t length, int32_t *ids)
+{
+    int64_t t = 0;
+    for (int64_t d = 0; d < lengths->count && t < length; d++) {
+        int32_t tokens;
+        memcpy(&tokens, lengths->data + 4 * d, sizeof tokens);
+        for (int64_t end = t + tokens; t < end && t < length; t++)
+            ids[t] = (int32_t)d;
+    }
+    assert(t == length);
+}
+
+/* Labels, documents and padding of a row that has `length` tokens; returns how
+ * many labels bear loss. */
+static int64_t loader_finish_row(struct batch *batch, int64_t row,
+                                 int64_t length, const struct dataset *dataset,
+                                 const struct dataset_marks *marks)
+{
+    assert(row >= 0 && row < batch->samples);
+    assert(length >= 0 && length <= batch->seq_len);
+    int32_t *tokens = batch->tokens + row * batch->seq_len;
+    int32_t *labels = batch->labels + row * batch->seq_len;
+    int32_t *ids = batch->sequence_ids + row * batch->seq_len;
+    bool packed = marks->lengths.count > 0, masked = marks->loss_mask.count > 0;
+    int64_t loss_tokens = 0;
+    if (packed)
+        loader_number_by_lengths(&marks->lengths, length, ids);
+    else
+        loader_number_by_tokens(tokens, length, dataset, ids);
+    for (int64_t t = 0; t < length; t++) {
+        bool bears_loss = t + 1 < length && !(packed && ids[t + 1] != ids[t]) &&
+                          !(masked && marks->loss_mask.data[t + 1] == 0);
+        labels[t] = bears_loss ? tokens[t + 1] : LOADER_IGNORE;
+        loss_tokens += bears_loss;
     }
     for (int64_t t = length; t < batch->seq_len; t++) {
+        /* Padding belongs to the last document, so that a row that holds one
+         * document holds the id 0 only. */
         tokens[t] = 0;
         labels[t] = LOADER_IGNORE;
-        ids[t] = id;
+        ids[t] = length > 0 ? ids[length - 1] : 0;
     }
-    return length > 0 ? length - 1 : 0;
+    return loss_tokens;
 }
 
 static enum err loader_too_long(const struct dataset *dataset,
@@ -110,6 +144,42 @@ enum err loader_check(const struct dataset *dataset, int64_t seq_len,
                                  seq_len);
 }
 
+/* Documents that lie in one row by the data set's own word have nothing to do
+ * with one another. */
+static enum err loader_joined(const struct dataset *dataset, int64_t sample,
+                              int64_t documents)
+{
+    return err_set(ERR_DATA,
+                   "%s: sample %lld has %lld examples packed in it, over which "
+                   "attention must not go: set model.attn_uses_sequence_id = "
+                   "true, or tokenize with --packing off",
+                   dataset_path(dataset), (long long)sample,
+                   (long long)documents);
+}
+
+static enum err loader_read_row(struct dataset *dataset, int64_t sample,
+                                int64_t row, struct batch *batch)
+{
+    int64_t length = 0;
+    struct dataset_marks marks;
+    int32_t *tokens = batch->tokens + row * batch->seq_len;
+    TRY(dataset_read_marked(dataset, sample, tokens, batch->seq_len, &length,
+                            &marks));
+    if (length > batch->seq_len && !batch->truncate) {
+        char which[48];
+        snprintf(which, sizeof which, "sample %lld", (long long)sample);
+        return loader_too_long(dataset, which, length, batch->seq_len);
+    }
+    if (marks.lengths.count > 1 && batch->joined)
+        return loader_joined(dataset, sample, marks.lengths.count);
+    if (length > batch->seq_len)
+        length = batch->seq_len;
+    batch->sample_ids[row] = sample;
+    batch->loss_tokens +=
+        loader_finish_row(batch, row, length, dataset, &marks);
+    return ERR_OK;
+}
+
 enum err loader_read(struct dataset *const *datasets, struct order *order,
                      int64_t first, int64_t count, struct batch *batch)
 {
@@ -119,21 +189,11 @@ enum err loader_read(struct dataset *const *datasets, struct order *order,
     batch->loss_tokens = 0;
     for (int64_t row = 0; row < count; row++) {
         int stream = 0;
-        int64_t sample = 0, length = 0;
+        int64_t sample = 0;
         TRY(order_sample(order, first + row, &stream, &sample));
-        struct dataset *dataset = datasets[stream];
-        assert(order_samples(order, stream) <= dataset_samples(dataset));
-        int32_t *tokens = batch->tokens + row * batch->seq_len;
-        TRY(dataset_read(dataset, sample, tokens, batch->seq_len, &length));
-        if (length > batch->seq_len && !batch->truncate) {
-            char which[48];
-            snprintf(which, sizeof which, "sample %lld", (long long)sample);
-            return loader_too_long(dataset, which, length, batch->seq_len);
-        }
-        if (length > batch->seq_len)
-            length = batch->seq_len;
-        batch->sample_ids[row] = sample;
-        batch->loss_tokens += loader_finish_row(batch, row, length, dataset);
+        assert(order_samples(order, stream) <=
+               dataset_samples(datasets[stream]));
+        TRY(loader_read_row(datasets[stream], sample, row, batch));
     }
     return ERR_OK;
 }

@@ -2,14 +2,17 @@
  *
  * A batch is tokens, labels, sequence ids and sample ids; all arrays are
  * [samples, seq_len] except sample_ids [samples]. labels[t] = tokens[t+1];
- * the last position of a sample has no label, nor has padding: LOADER_IGNORE.
+ * LOADER_IGNORE where there is none: at the last position of a sample, in
+ * padding, where the data set's loss_mask is 0 for tokens[t+1], and where that
+ * begins another of the documents whose lengths the data set gives.
  * A sample shorter than seq_len is padded with token 0; of one longer than
  * seq_len the rest is left out if batch->truncate says so, else it is ERR_DATA
  * (it says which setting to change). sequence_ids number documents within a
- * row: the token after dataset_eos_token(), or dataset_bos_token() itself,
- * begins the next one, and padding belongs to the last; with one document per
- * sample, or where the data set names no such token, they are 0, padding
- * included. */
+ * row: by their lengths, where the data set gives them; else the token after
+ * dataset_eos_token(), or dataset_bos_token() itself, begins the next one.
+ * Padding belongs to the last; with one document per sample, or where the data
+ * set names no such token, they are 0, padding included.
+ */
 #ifndef TESSERA_DATA_LOADER_H
 #define TESSERA_DATA_LOADER_H
 
@@ -27,6 +30,8 @@ struct batch {
     int64_t samples;
     int64_t seq_len;
     bool truncate; /* longer samples are cut, not refused; the caller's */
+    bool joined;   /* rows are one text, whatever their sequence_ids say, so a
+                    * sample with several lengths is ERR_DATA; the caller's */
     int32_t *tokens;
     int32_t *labels;
     int32_t *sequence_ids;

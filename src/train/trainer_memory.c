@@ -172,6 +172,7 @@ static enum err make_leaf(struct trainer *trainer)
     TRY(train_memory_check(s, &trainer->place));
     TRY(batch_create(s->train.microbatch, s->data.seq_len, &trainer->batch));
     trainer->batch->truncate = s->data.too_long == TOO_LONG_TRUNCATE;
+    trainer->batch->joined = !s->model.attn_uses_sequence_id;
     TRY(probe_eval(trainer));
     trainer->leaf_loss = calloc(leaves, sizeof trainer->leaf_loss[0]);
     trainer->leaf_balance = calloc(leaves, sizeof trainer->leaf_balance[0]);

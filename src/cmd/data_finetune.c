@@ -1,0 +1,184 @@
+/* Fine-tuning data: options, and what is told when it is made. */
+#include "src/cmd/data_finetune.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/text/chat.h"
+
+/* Which of `count` names the option's value is. */
+static enum err data_finetune_choose(const char *name, const char *const *names,
+                                     int count, int *out)
+{
+    char all[80] = "";
+    for (int i = 0; i < count; i++) {
+        if (strcmp(optarg, names[i]) == 0) {
+            *out = i;
+            return ERR_OK;
+        }
+        size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "",
+                 names[i]);
+    }
+    return err_set(ERR_USAGE, "--%s takes one of %s, not '%s'", name, all,
+                   optarg);
+}
+
+static enum err data_finetune_targets(const char *text, int64_t *out)
+{
+    static const char at_least[] = "length>=";
+    size_t length = sizeof at_least - 1;
+    char *end = NULL;
+    if (strcmp(text, "none") == 0) {
+        *out = FINETUNE_NO_PROMPTS;
+        return ERR_OK;
+    }
+    if (strcmp(text, "all") == 0) {
+        *out = 0;
+        return ERR_OK;
+    }
+    errno = 0;
+    long long value = strncmp(text, at_least, length) == 0
+                          ? strtoll(text + length, &end, 10)
+                          : 0;
+    if (value < 1 || errno != 0 || *end != '\0' || value == INT64_MAX)
+        return err_set(ERR_USAGE,
+                       "--target-prompts takes none, all or 'length>=N' with "
+                       "N of at least 1, not '%s'",
+                       text);
+    *out = value;
+    return ERR_OK;
+}
+
+enum err data_finetune_set(struct data_options *options, const char *name,
+                           int key)
+{
+    static const char *const responses[] = { "last", "all" };
+    static const char *const too_long[] = { FINETUNE_TOO_LONG_NAMES };
+    static const char *const packing[] = { "off", "on" };
+    struct tokenize_finetune_options *finetune = &options->finetune;
+    int choice = 0;
+    if (key > DATA_FINETUNE_PROMPTS)
+        options->finetune_option = name;
+    switch ((enum data_finetune_key)key) {
+    case DATA_FINETUNE_CHAT:
+        options->chat = true;
+        return ERR_OK;
+    case DATA_FINETUNE_PROMPTS:
+        options->prompts = true;
+        return ERR_OK;
+    case DATA_FINETUNE_TEMPLATE:
+        finetune->template = optarg;
+        return ERR_OK;
+    case DATA_FINETUNE_RESPONSES:
+        TRY(data_finetune_choose(name, responses, 2, &choice));
+        finetune->rules.all_responses = choice == 1;
+        return ERR_OK;
+    case DATA_FINETUNE_TARGETS:
+        return data_finetune_targets(optarg, &finetune->rules.target_prompts);
+    case DATA_FINETUNE_LONG:
+        TRY(data_finetune_choose(name, too_long, 3, &choice));
+        finetune->rules.too_long = (enum finetune_too_long)choice;
+        return ERR_OK;
+    default:
+        TRY(data_finetune_choose(name, packing, 2, &choice));
+        finetune->packing = choice == 1;
+        return ERR_OK;
+    }
+}
+
+static enum err data_finetune_check(const struct data_options *options)
+{
+    const struct tokenize_options *tokenize = &options->tokenize;
+    if (options->chat && options->prompts)
+        return err_set(ERR_USAGE, "--chat and --prompts: give one of them");
+    if (!options->chat && !options->prompts)
+        return err_set(ERR_USAGE,
+                       "--%s is for fine-tuning data: give --chat or "
+                       "--prompts, too",
+                       options->finetune_option);
+    if (options->prompts && options->finetune.template != NULL)
+        return err_set(ERR_USAGE, "--template is for --chat; --prompts joins "
+                                  "prompt and response as they are");
+    const struct {
+        const char *name;
+        bool given;
+    } others[] = {
+        { "separator", tokenize->separator != NULL },
+        { "field", tokenize->field != NULL },
+        { "bos-id", tokenize->bos_given },
+        { "no-eos", tokenize->no_eos },
+        { "no-wrap", tokenize->no_wrap },
+        { "threads", tokenize->threads != 0 },
+        { "fresh", tokenize->fresh },
+    };
+    for (size_t o = 0; o < sizeof others / sizeof *others; o++)
+        if (others[o].given)
+            return err_set(ERR_USAGE,
+                           "--%s is for text; fine-tuning data has "
+                           "no use for it",
+                           others[o].name);
+    if (tokenize->seq_len < 2 || tokenize->seq_len > TOKENIZE_SEQ_LEN_MAX)
+        return err_set(ERR_USAGE, "--seq-len has to be in [2, %lld], not %lld",
+                       (long long)TOKENIZE_SEQ_LEN_MAX,
+                       (long long)tokenize->seq_len);
+    return ERR_OK;
+}
+
+static void data_finetune_tell(const struct tokenize_finetune_options *options,
+                               const struct tokenize_finetune_result *result)
+{
+    int64_t samples = result->samples + result->eval_samples;
+    double cells = (double)samples * (double)options->rules.seq_len;
+    printf("%s: %" PRId64 " samples of %" PRId64 " examples, %" PRId64
+           " tokens, %" PRId64 " of them learned, %.1f %% padding\n",
+           options->out, samples, result->examples + result->eval_examples,
+           result->tokens, result->learned,
+           100 * (1 - (double)result->tokens / cells));
+    if (result->eval_samples > 0)
+        printf("%s/train: %" PRId64 " samples of %" PRId64 " examples\n"
+               "%s/eval: %" PRId64 " samples of %" PRId64 " examples\n",
+               options->out, result->samples, result->examples, options->out,
+               result->eval_samples, result->eval_examples);
+    if (result->cut > 0)
+        printf("%" PRId64 " examples were cut to %" PRId64
+               " tokens (--seq-len, --too-long)\n",
+               result->cut, options->rules.seq_len);
+    if (result->left[0] > 0)
+        printf("%" PRId64 " examples of more than %" PRId64
+               " tokens were left out (--too-long drop)\n",
+               result->left[0], options->rules.seq_len);
+    if (result->left[1] > 0)
+        printf("%" PRId64 " examples were left out: their first %" PRId64
+               " tokens have nothing to learn\n",
+               result->left[1], options->rules.seq_len);
+    if (result->unused[0] != '\0')
+        printf("fields that are not used: %s\n", result->unused);
+}
+
+enum err data_finetune_run(struct data_options *options)
+{
+    struct tokenize_finetune_options *finetune = &options->finetune;
+    const struct tokenize_options *tokenize = &options->tokenize;
+    struct tokenize_finetune_result result;
+    TRY(data_finetune_check(options));
+    finetune->out = tokenize->out;
+    finetune->tokenizer = tokenize->tokenizer;
+    if (options->chat && finetune->template == NULL)
+        finetune->template = CHAT_TEMPLATE_DEFAULT;
+    finetune->rules.seq_len = tokenize->seq_len;
+    finetune->eos_token = tokenize->eos_given ? tokenize->eos_token : -1;
+    finetune->shard_bytes = tokenize->shard_bytes;
+    finetune->eval_fraction = tokenize->eval_fraction;
+    finetune->replace = tokenize->replace;
+    finetune->show = tokenize->show;
+    finetune->stop = tokenize->stop;
+    TRY(tokenize_finetune(finetune, options->operands, options->operand_count,
+                          &result));
+    data_finetune_tell(finetune, &result);
+    return ERR_OK;
+}
