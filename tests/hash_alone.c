@@ -8,6 +8,7 @@
 #include "src/cmd/hash_data.h"
 #include "src/cmd/hash_text.h"
 #include "src/data/dataset.h"
+#include "src/train/run_data_mixture.h"
 #include "src/train/start_files.h"
 
 #define TOKENS_MAX 16384
@@ -62,6 +63,28 @@ int64_t dataset_samples(const struct dataset *dataset)
 {
     (void)dataset;
     return samples;
+}
+
+int64_t dataset_shard_samples(const struct dataset *dataset, int64_t index)
+{
+    (void)dataset;
+    (void)index;
+    return samples;
+}
+
+const struct dataset_contents *dataset_contents(const struct dataset *dataset)
+{
+    static struct dataset_contents contents = { .shards = 1 };
+    (void)dataset;
+    contents.samples = samples;
+    return &contents;
+}
+
+enum err run_data_mixture(const struct train_settings *s, struct run_data *data)
+{
+    (void)s;
+    (void)data;
+    return err_set(ERR_UNSUPPORTED, "there is one data set, in memory");
 }
 
 int64_t dataset_vocab_size(const struct dataset *dataset)

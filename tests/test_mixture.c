@@ -121,8 +121,9 @@ static void test_counts(void)
         double should[9] = { 0 };
         bool stopped = false;
         random_curves(number, curves, count);
-        bad += order_mixture_create(curves, count, batch, &mixture) != ERR_OK;
-        bad += order_mixture_create(curves, count, batch, &again) != ERR_OK;
+        bad +=
+            order_mixture_create(curves, count, batch, 0, &mixture) != ERR_OK;
+        bad += order_mixture_create(curves, count, batch, 0, &again) != ERR_OK;
         for (int64_t step = 0; step < 3000; step++) {
             const struct mixture_counts *counts = NULL;
             double weights[9], sum = 0;
@@ -149,7 +150,8 @@ static void test_counts(void)
             bad += order_mixture_at(again, step, &b) != ERR_OK;
             other += memcmp(a, b, sizeof *a) != 0;
             order_mixture_destroy(again);
-            bad += order_mixture_create(curves, count, batch, &again) != ERR_OK;
+            bad +=
+                order_mixture_create(curves, count, batch, 0, &again) != ERR_OK;
         }
         order_mixture_destroy(mixture);
         order_mixture_destroy(again);
@@ -166,7 +168,7 @@ static void test_no_weight(void)
         { 2, { { 0, 1, false }, { 10, 0, true } } },
         { 2, { { 0, 0, false }, { 11, 1, true } } },
     };
-    tap_ok(order_mixture_create(curves, 2, 8, &mixture) == ERR_USAGE &&
+    tap_ok(order_mixture_create(curves, 2, 8, 0, &mixture) == ERR_USAGE &&
                strstr(err_text(), "step 11") != NULL,
            "a step without any weight: %s", err_text());
 }

@@ -59,6 +59,8 @@ static enum err plan(int argc, char **argv, int *exit_code)
     if (figures->limit_bytes > 0 && !figures->fits)
         *exit_code = EXIT_STOP;
 out:
+    if (figures != NULL)
+        plan_figures_release(figures);
     free(figures);
     free(settings);
     return rc;

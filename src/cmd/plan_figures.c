@@ -9,7 +9,6 @@
 #include "checkpoint/ckpt_interval.h"
 #include "src/base/fsio.h"
 #include "src/base/units.h"
-#include "src/data/dataset.h"
 #include "src/parallel/optimizer.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/train_memory_ways.h"
@@ -67,17 +66,26 @@ static enum err add_memory(const struct plan_options *options,
 /* A data set that is not there yet leaves its numbers open. */
 static void add_data(struct plan_figures *f)
 {
-    struct dataset *data = NULL;
+    struct run_data *data = NULL;
     if (f->settings->data.train[0] == '\0')
         return;
-    if (dataset_open(f->settings->data.train, &data) != ERR_OK) {
+    enum err rc = run_data_open(f->settings, &data);
+    for (int i = 0; rc == ERR_OK && i < data->count; i++)
+        for (int64_t k = dataset_contents(data->sets[i])->shards - 1;
+             rc == ERR_OK && k >= 0; k--)
+            rc = dataset_look(data->sets[i], k);
+    if (rc != ERR_OK) {
         fprintf(stderr, "tessera-plan: data.train is left out: %s\n",
                 err_text());
+        run_data_close(data);
         return;
     }
-    f->samples = (double)dataset_samples(data);
-    f->data_tokens = (double)dataset_tokens(data);
-    dataset_close(data);
+    f->data = data;
+    f->samples = (double)run_data_samples(data);
+    f->epoch_samples = (double)run_data_epoch(data, f->settings);
+    f->data_tokens = 0;
+    for (int i = 0; i < data->count; i++)
+        f->data_tokens += (double)dataset_tokens(data->sets[i]);
 }
 
 static void add_steps(struct plan_figures *f)
@@ -91,7 +99,7 @@ static void add_steps(struct plan_figures *f)
     struct unit_rates rates = {
         .samples_per_step = s->train.global_batch,
         .tokens_per_step = s->train.global_batch * s->data.seq_len,
-        .samples_per_epoch = f->samples > 0 ? (int64_t)f->samples : 0,
+        .samples_per_epoch = f->samples > 0 ? (int64_t)f->epoch_samples : 0,
     };
     double tokens_per_step = (double)rates.tokens_per_step;
     if (f->tokens_per_s > 0)
@@ -105,9 +113,15 @@ static void add_steps(struct plan_figures *f)
         return;
     f->tokens = f->steps * tokens_per_step;
     if (f->samples > 0)
-        f->epochs = f->steps * (double)s->train.global_batch / f->samples;
+        f->epochs = f->steps * (double)s->train.global_batch / f->epoch_samples;
     if (f->step_s > 0)
         f->train_s = f->steps * f->step_s;
+    if (f->data != NULL && s->data.mixture[0] != '\0' &&
+        f->steps <= STEPS_MAX &&
+        run_data_epochs(f->data, s, (int64_t)f->steps, f->stream_epochs,
+                        &f->streams_known) != ERR_OK)
+        fprintf(stderr, "tessera-plan: the mixture is left out: %s\n",
+                err_text());
 }
 
 /* The first folder on the way up from run.dir that is there. */
@@ -132,7 +146,7 @@ static void add_disk(struct plan_figures *f)
     struct unit_rates rates = {
         .samples_per_step = s->train.global_batch,
         .tokens_per_step = s->train.global_batch * s->data.seq_len,
-        .samples_per_epoch = f->samples > 0 ? (int64_t)f->samples : 0,
+        .samples_per_epoch = f->samples > 0 ? (int64_t)f->epoch_samples : 0,
         .max_steps = f->steps > 0 ? (int64_t)fmin(f->steps, STEPS_MAX) : 0,
     };
     int64_t every = 0;
@@ -215,4 +229,10 @@ enum err plan_figures(const struct plan_options *options,
     add_steps(f);
     add_disk(f);
     return add_interval(options, f);
+}
+
+void plan_figures_release(struct plan_figures *figures)
+{
+    run_data_close(figures->data);
+    figures->data = NULL;
 }

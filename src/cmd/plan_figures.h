@@ -5,6 +5,7 @@
 #define TESSERA_CMD_PLAN_FIGURES_H
 
 #include "src/cmd/plan_options.h"
+#include "src/train/run_data.h"
 #include "src/train/train_memory.h"
 
 #define UNKNOWN (-1)
@@ -26,7 +27,11 @@ struct plan_figures {
     bool batch_known;
     double steps, tokens;        /* of the run */
     double samples, data_tokens; /* of the data set */
+    double epoch_samples;        /* of one epoch of its order */
     double epochs;
+    struct run_data *data; /* NULL: not there */
+    bool streams_known;    /* of data.mixture, with its counts */
+    double stream_epochs[STREAMS_MAX];
 
     double tokens_per_s, step_s, train_s;
 
@@ -40,5 +45,6 @@ struct plan_figures {
 enum err plan_figures(const struct plan_options *options,
                       const struct train_settings *settings,
                       struct plan_figures *out);
+void plan_figures_release(struct plan_figures *figures);
 
 #endif

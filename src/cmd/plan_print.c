@@ -174,6 +174,13 @@ static void print_batch(const struct plan_figures *f)
         snprintf(text, sizeof text, "%.2f", f->epochs);
         line("epochs", text, f->epochs > 1 ? "samples are repeated" : "");
     }
+    for (int i = 0; f->streams_known && i < f->data->count; i++) {
+        char what[MIXTURE_NAME_BYTES + 16];
+        snprintf(what, sizeof what, "epochs of %s",
+                 f->data->text.entries[i].name);
+        snprintf(text, sizeof text, "%.2f", f->stream_epochs[i]);
+        line(what, text, f->stream_epochs[i] > 1 ? "samples are repeated" : "");
+    }
 }
 
 static void print_time(const struct plan_figures *f)
@@ -327,13 +334,27 @@ static json_t *microbatch_json(const struct plan_figures *f)
     return json_integer(s->train.microbatch);
 }
 
+/* Epochs of each set of a mixture; null: none, or not known. */
+static json_t *streams_json(const struct plan_figures *f)
+{
+    json_t *streams = json_object();
+    if (!f->streams_known) {
+        json_decref(streams);
+        return json_null();
+    }
+    for (int i = 0; i < f->data->count; i++)
+        json_object_set_new(streams, f->data->text.entries[i].name,
+                            json_real(f->stream_epochs[i]));
+    return streams;
+}
+
 enum err plan_print_json(const struct plan_figures *figures)
 {
     const struct plan_figures *f = figures;
     double disk = f->kept < 0 ? UNKNOWN : f->kept * f->checkpoint_bytes;
     json_t *object = json_pack(
         "{s:s, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, s:s, s:I, s:o, "
-        "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
+        "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
         "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}",
         "preset", model_preset_names[f->settings->model.preset], "params",
         (json_int_t)f->params, "active_params", (json_int_t)f->active_params,
@@ -348,14 +369,14 @@ enum err plan_print_json(const struct plan_figures *figures)
         "ranks", f->ranks, "threads", f->threads, "seq_len",
         (json_int_t)f->settings->data.seq_len, "batch", batch_json(f), "data",
         "samples", whole(f->samples), "tokens", whole(f->data_tokens), "epochs",
-        number(f->epochs), "throughput", "tokens_per_s",
-        number(f->tokens_per_s), "step_s", number(f->step_s), "train_s",
-        number(f->train_s), "checkpoint", "bytes", whole(f->checkpoint_bytes),
-        "kept", whole(f->kept), "disk_bytes", whole(disk), "free_bytes",
-        whole(f->free_bytes), "cost_s", number(f->cost_s), "persist_s",
-        number(f->persist_s), "interval_s", number(f->interval_s),
-        "interval_steps", whole(f->interval_steps), "goodput",
-        number(f->goodput));
+        number(f->epochs), "streams", streams_json(f), "throughput",
+        "tokens_per_s", number(f->tokens_per_s), "step_s", number(f->step_s),
+        "train_s", number(f->train_s), "checkpoint", "bytes",
+        whole(f->checkpoint_bytes), "kept", whole(f->kept), "disk_bytes",
+        whole(disk), "free_bytes", whole(f->free_bytes), "cost_s",
+        number(f->cost_s), "persist_s", number(f->persist_s), "interval_s",
+        number(f->interval_s), "interval_steps", whole(f->interval_steps),
+        "goodput", number(f->goodput));
     char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
     if (text != NULL)
         puts(text);

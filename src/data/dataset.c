@@ -231,6 +231,12 @@ int64_t dataset_samples(const struct dataset *dataset)
     return dataset->contents.samples;
 }
 
+int64_t dataset_shard_samples(const struct dataset *dataset, int64_t index)
+{
+    assert(index >= 0 && index < dataset->contents.shards);
+    return dataset->format->samples(dataset->state, index);
+}
+
 int64_t dataset_tokens(const struct dataset *dataset)
 {
     return dataset->sidecar.tokens;

@@ -51,6 +51,8 @@ const struct dataset_contents *dataset_contents(const struct dataset *dataset);
 int64_t dataset_samples(const struct dataset *dataset);
 int64_t dataset_tokens(const struct dataset *dataset);
 int64_t dataset_vocab_size(const struct dataset *dataset);
+/* Of shard `index`. */
+int64_t dataset_shard_samples(const struct dataset *dataset, int64_t index);
 /* The token that ends a document; -1: not known. */
 int64_t dataset_eos_token(const struct dataset *dataset);
 /* The token that begins one; -1: not known, or the other is. */

@@ -52,6 +52,8 @@ struct dataset_format {
     void (*close)(void *state);
     /* Add what identifies the contents, and nothing that the sidecar says. */
     enum err (*identify)(const void *state, struct digest *digest);
+    /* Samples of one shard. */
+    int64_t (*samples)(const void *state, int64_t shard);
     /* As dataset_look(), dataset_verify_shard(), dataset_shard_sha256() and
      * dataset_checksums(). */
     enum err (*look)(const void *state, int64_t shard);

@@ -190,6 +190,11 @@ static enum err mds_set_identify(const void *state, struct digest *digest)
     return digest_update(digest, index->text, index->text_bytes);
 }
 
+static int64_t mds_set_samples(const void *state, int64_t index)
+{
+    return ((const struct mds_set *)state)->index->shard[index].samples;
+}
+
 static enum err mds_set_shard_path(const struct mds_set *set, int64_t index,
                                    char path[FSIO_PATH_MAX])
 {
@@ -357,6 +362,7 @@ const struct dataset_format mds_set_format = {
     .open = mds_set_open,
     .close = mds_set_close,
     .identify = mds_set_identify,
+    .samples = mds_set_samples,
     .look = mds_set_look,
     .verify = mds_set_verify,
     .sha256 = mds_set_sha256,

@@ -79,8 +79,9 @@ static enum err make_parts(struct order *order, const struct order_spec *spec)
         assert(spec->curves != NULL || spec->count == 1);
         return spec->curves == NULL
                    ? ERR_OK
-                   : order_mixture_create(spec->curves, spec->count,
-                                          spec->batch, &order->mixture);
+                   : order_mixture_create(
+                         spec->curves, spec->count, spec->batch,
+                         spec->first / spec->batch, &order->mixture);
     }
     streaming.algorithm =
         (enum streaming_algorithm)(spec->kind - ORDER_PY1E + STREAMING_PY1E);
@@ -134,6 +135,11 @@ void order_destroy(struct order *order)
     if (order->locks)
         pthread_mutex_destroy(&order->lock);
     free(order);
+}
+
+int64_t order_first(const struct order *order)
+{
+    return order->first;
 }
 
 int order_streams(const struct order *order)

@@ -17,6 +17,7 @@
 #define TESSERA_DATA_ORDER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
@@ -36,6 +37,11 @@ enum order_kind {
     ORDER_STRAIGHT
 };
 
+/* Of those that users choose from. */
+static const char *const order_kind_names[] = { "canonical",  "py1e", "py1s",
+                                                "py1br",      "py2s", "naive",
+                                                "unshuffled", NULL };
+
 struct order_spec {
     enum order_kind kind;
     uint64_t seed; /* canonical */
@@ -43,8 +49,8 @@ struct order_spec {
     int64_t batch; /* samples of a step; of mixtures and Streaming's orders */
     int count;     /* of streams, > 0 */
     const struct stream *streams; /* shards for Streaming's orders only */
-    /* Of a canonical mixture, else NULL: [count] weights by the step from
-     * `first` on, names, and samples of each that were read before it. */
+    /* Of a canonical mixture, else NULL: [count] weights by the run's step,
+     * names, and samples of each that were read before it. */
     const struct mixture_curve *curves;
     const char *const *names;
     const int64_t *begin;
@@ -58,6 +64,8 @@ enum err order_create(const struct order_spec *spec, struct order **out);
 /* NULL is fine. */
 void order_destroy(struct order *order);
 
+/* The position at which it begins. */
+int64_t order_first(const struct order *order);
 /* How many streams it was made of. */
 int order_streams(const struct order *order);
 int64_t order_samples(const struct order *order, int stream);

@@ -17,7 +17,7 @@ struct state {
 
 struct order_mixture {
     int count;
-    int64_t batch;
+    int64_t batch, first;
     struct mixture_curve *curves;
     int64_t *anchors; /* [anchor_count][2][count]: before, owed */
     int64_t anchor_count, anchor_room;
@@ -45,7 +45,8 @@ static double weigh(const struct order_mixture *mixture, int64_t step,
 {
     double sum = 0.0;
     for (int i = 0; i < mixture->count; i++) {
-        weights[i] = order_mixture_weight(&mixture->curves[i], step);
+        weights[i] =
+            order_mixture_weight(&mixture->curves[i], mixture->first + step);
         sum += weights[i];
     }
     return sum;
@@ -58,29 +59,31 @@ static enum err check_weights(const struct order_mixture *mixture)
     double weights[STREAMS_MAX];
     for (int i = 0; i < mixture->count; i++)
         for (int p = 0; p < mixture->curves[i].count; p++) {
-            int64_t step = mixture->curves[i].points[p].step;
-            for (int64_t s = step > 0 ? step - 1 : 0; s <= step; s++)
+            int64_t step = mixture->curves[i].points[p].step - mixture->first;
+            for (int64_t s = step > 0 ? step - 1 : 0; s <= step || s == 0; s++)
                 if (!(weigh(mixture, s, weights) > 0.0))
                     return err_set(ERR_USAGE,
                                    "all weights of the mixture are 0 at step "
                                    "%lld: give one data set a weight there",
-                                   (long long)s + 1);
+                                   (long long)(mixture->first + s + 1));
         }
     return ERR_OK;
 }
 
 enum err order_mixture_create(const struct mixture_curve *curves, int count,
-                              int64_t batch, struct order_mixture **out)
+                              int64_t batch, int64_t first,
+                              struct order_mixture **out)
 {
     enum err rc = ERR_OK;
     assert(count > 0 && count <= STREAMS_MAX);
-    assert(batch > 0 && batch < MIXTURE_UNIT / 4);
+    assert(batch > 0 && batch < MIXTURE_UNIT / 4 && first >= 0);
     size_t bytes = (size_t)count * sizeof *curves;
     struct order_mixture *mixture = calloc(1, sizeof *mixture);
     if (mixture == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     mixture->count = count;
     mixture->batch = batch;
+    mixture->first = first;
     mixture->step = -1;
     mixture->curves = malloc(bytes);
     if (mixture->curves == NULL) {

@@ -38,9 +38,11 @@ struct mixture_counts {
 
 struct order_mixture;
 
-/* batch: samples of a step. ERR_USAGE: at some step all weights are 0. */
+/* batch: samples of a step. Steps are counted from `first` on, which is 0 for
+ * it, though the curves' are not. ERR_USAGE: at some step all weights are 0. */
 enum err order_mixture_create(const struct mixture_curve *curves, int count,
-                              int64_t batch, struct order_mixture **out);
+                              int64_t batch, int64_t first,
+                              struct order_mixture **out);
 void order_mixture_destroy(struct order_mixture *mixture);
 
 /* The weight of a curve at a step. */

@@ -7,7 +7,8 @@
  * scavenged: true},
  * "commit-local" (as "commit", on the nodes), "save-failed" {step, error,
  * reason}, "settings" {step, changed: {key: [before, now]}, lr: [before, now] if
- * the learning rate jumps}, "stop" {step, code, reason}, and those of the launch
+ * the learning rate jumps}, "data" {step, parts: as in a checkpoint's state} when
+ * other data begin, "stop" {step, code, reason}, and those of the launch
  * script ("check", "drain", "restart", "requeue", "give-up"). Every line has "event",
  * "time" (seconds since the epoch, ms) and "attempt". */
 #ifndef TESSERA_JOB_LEDGER_H

@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/train/on_checkpoint_about.h"
 #include "src/train/start_fixed.h"
+#include "src/train/trainer_data.h"
 #include "src/train/trainer_fp8.h"
 
 enum err on_checkpoint_state_make(const struct trainer *trainer,
@@ -34,6 +35,8 @@ enum err on_checkpoint_state_make(const struct trainer *trainer,
                             json_string(dataset_id(trainer->eval_data)));
     if (*out != NULL)
         rc = trainer_fp8_store(trainer->fp8, *out);
+    if (*out != NULL && rc == ERR_OK)
+        rc = trainer_data_store(trainer, *out);
     if (*out != NULL && rc == ERR_OK)
         rc = events_store(&trainer->events, *out);
     return *out != NULL ? rc : err_set(ERR_MEMORY, "out of memory");
@@ -123,7 +126,9 @@ enum err on_checkpoint_state_restore(struct trainer *trainer, int64_t step,
     trainer->choices = choices != NULL ? strdup(choices) : NULL;
     if (choices != NULL && trainer->choices == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    rc = trainer_fp8_restore(trainer->fp8, state);
+    rc = trainer_data_restore(trainer, step, state);
+    if (rc == ERR_OK)
+        rc = trainer_fp8_restore(trainer->fp8, state);
     if (rc == ERR_OK)
         rc = events_restore(&trainer->events, state);
     if (rc != ERR_OK)

@@ -6,7 +6,8 @@
  * (model FLOPs by LLM Foundry's convention / the peak of all ranks), mfu_causal
  * (with half of attention), peak_flops (of a rank) and peak_source: "setting"
  * (hardware.peak_flops) or what the kernels know (kernels.h); all four are null
- * where nobody knows the peak. Append-only; a step that is replayed after a
+ * where nobody knows the peak. With data.mixture stream_tokens has the tokens of
+ * each data set so far. Append-only; a step that is replayed after a
  * resume appears again with the same loss. */
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@
 #include "src/train/trainer.h"
 
 struct on_metrics {
-    const struct train_settings *settings; /* these three are lent */
+    const struct trainer *trainer; /* these four are lent */
+    const struct train_settings *settings;
     const struct kernels *kernels;
     const struct replica *replica;
     int64_t *expert_counts; /* sorted, of one step; NULL without experts */
@@ -41,6 +43,7 @@ static enum err metrics_create(void *self, struct trainer *trainer)
 {
     struct on_metrics *metrics = self;
     size_t experts = trainer->record.expert_count;
+    metrics->trainer = trainer;
     metrics->settings = &trainer->settings;
     metrics->kernels = trainer->kernels;
     metrics->replica = trainer->replica;
@@ -121,21 +124,45 @@ static void format_hardware(const struct on_metrics *metrics, char *out,
              exchange, chosen.attention, chosen.products);
 }
 
+/* Positions that came of each data set of a mixture; empty without one, and
+ * where the order does not count. Names need no escapes. */
+static void format_streams(const struct trainer *trainer,
+                           const struct step_record *step, char *out,
+                           size_t size)
+{
+    int64_t counts[STREAMS_MAX];
+    const struct train_settings *s = &trainer->settings;
+    size_t used = 0;
+    out[0] = '\0';
+    if (s->data.mixture[0] == '\0' ||
+        !order_read(trainer->order, step->step * s->train.global_batch, counts))
+        return;
+    for (int i = 0; i < trainer->train_count && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s\"%s\": %lld",
+                                 i == 0 ? ", \"stream_tokens\": {" : ", ",
+                                 trainer->run_data->text.entries[i].name,
+                                 (long long)(counts[i] * s->data.seq_len));
+    if (used < size)
+        snprintf(out + used, size - used, "}");
+}
+
 static enum err write_line(const struct on_metrics *metrics,
                            const struct step_record *step)
 {
-    char line[1024], mfu[160], experts[224], hardware[192];
+    char streams[STREAMS_MAX * (MIXTURE_NAME_BYTES + 32)];
+    char line[1024 + sizeof streams], mfu[160], experts[224], hardware[192];
     format_mfu(step, mfu, sizeof mfu);
     format_experts(metrics, step, experts, sizeof experts);
     format_hardware(metrics, hardware, sizeof hardware);
+    format_streams(metrics->trainer, step, streams, sizeof streams);
     snprintf(line, sizeof line,
              "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
              "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
              "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
-             "%s%s%s}",
+             "%s%s%s%s}",
              step->attempt, (long long)step->step, (long long)step->tokens,
              step->loss, step->lr, step->grad_norm, step->step_s * 1e3,
-             step->tokens_per_s, mfu, experts, hardware);
+             step->tokens_per_s, mfu, experts, hardware, streams);
     return lines_append(metrics->fd, metrics->path, line);
 }
 

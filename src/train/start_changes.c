@@ -124,9 +124,23 @@ static void compare_eval(const struct trainer *trainer, json_t *event)
         json_pack("[s, s]", was, dataset_id(trainer->eval_data)));
 }
 
+/* The parts of what the run has read, with the one that begins here. */
+static enum err record_data(const struct trainer *trainer)
+{
+    json_t *history = json_loads(trainer->data_history, 0, NULL);
+    if (history == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    return ledger_append(trainer->settings.run.dir, "data", trainer->attempt,
+                         json_pack("{s:I, s:o}", "step",
+                                   (json_int_t)trainer->step, "parts",
+                                   history));
+}
+
 enum err start_changes_tell(const struct trainer *trainer)
 {
     enum err rc = ERR_OK;
+    if (trainer->data_changed)
+        TRY(record_data(trainer));
     struct train_settings *before = calloc(1, sizeof *before);
     struct settings_origin *origins =
         calloc((size_t)train_settings_count, sizeof *origins);

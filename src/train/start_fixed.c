@@ -48,7 +48,9 @@ static json_t *add(json_t *fixed, const struct train_settings *settings,
 {
     for (int i = 0; fixed != NULL && i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
-        if ((setting->flags & flag) == 0)
+        if ((setting->flags & flag) == 0 ||
+            (flag == TRAIN_STAYS_OF_ORDER &&
+             train_settings_default(settings, setting)))
             continue;
         if (json_object_set_new(fixed, setting->key,
                                 value_json(settings, setting)) != 0) {
@@ -66,6 +68,7 @@ json_t *start_fixed_state(const struct trainer *trainer)
         json_pack("{s:s, s:s}", "data.train", trainer->train_id, "tokenizer",
                   dataset_tokenizer_sha256(trainer->train_data[0]));
     fixed = add(fixed, s, SETTING_STAYS);
+    fixed = add(fixed, s, TRAIN_STAYS_OF_ORDER);
     if (s->memory.compression != PACKING_NONE)
         fixed = add(fixed, s, TRAIN_STAYS_IF_PACKED);
     if (s->parallel.determinism == DETERMINISM_RUN) {
@@ -75,11 +78,69 @@ json_t *start_fixed_state(const struct trainer *trainer)
     return fixed;
 }
 
+/* Whether a member of "fixed" says what is read in which order. */
+static bool is_of_order(const char *key)
+{
+    if (strcmp(key, "data.train") == 0)
+        return true;
+    for (int i = 0; i < train_settings_count; i++)
+        if (strcmp(train_settings_schema[i].key, key) == 0)
+            return (train_settings_schema[i].flags & TRAIN_STAYS_OF_ORDER) != 0;
+    return false;
+}
+
+/* The first member of the order that is in one and differs in the other; NULL:
+ * none. */
+static const char *order_differs(const struct trainer *trainer, json_t *one,
+                                 json_t *other)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(one, key, value)
+    {
+        if (is_of_order(key) && !is_same(&trainer->settings, key, value,
+                                         json_object_get(other, key)))
+            return key;
+    }
+    return NULL;
+}
+
+bool start_fixed_order_changed(const struct trainer *trainer,
+                               const json_t *state)
+{
+    json_t *now = start_fixed_state(trainer);
+    json_t *then = json_object_get(state, "fixed");
+    bool changed = order_differs(trainer, now, then) != NULL ||
+                   order_differs(trainer, then, now) != NULL;
+    json_decref(now);
+    return changed;
+}
+
+static enum err refuse(const struct trainer *trainer, const char *key,
+                       const json_t *old, const json_t *value)
+{
+    char *was = json_dumps(old, JSON_ENCODE_ANY);
+    char *is = json_dumps(value, JSON_ENCODE_ANY);
+    enum err rc = err_set(
+        ERR_CHECKPOINT,
+        "the run in %s was started with %s = %s, now it is %s: use the old "
+        "value, or another run.dir for a new run%s",
+        trainer->settings.run.dir, key, was ? was : "nothing",
+        is ? is : "nothing",
+        is_of_order(key)
+            ? "; or go on with other data from here: data.change = continue"
+            : "");
+    free(was);
+    free(is);
+    return rc;
+}
+
 enum err start_fixed_check(const struct trainer *trainer, const json_t *state)
 {
     enum err rc = ERR_OK;
     json_t *now = start_fixed_state(trainer);
-    const json_t *then = json_object_get(state, "fixed");
+    json_t *then = json_object_get(state, "fixed");
+    bool goes_on = trainer->settings.data.change == CHANGE_CONTINUE;
     const char *key;
     json_t *value;
     if (now == NULL) {
@@ -89,22 +150,19 @@ enum err start_fixed_check(const struct trainer *trainer, const json_t *state)
     json_object_foreach(now, key, value)
     {
         const json_t *old = json_object_get(then, key);
-        if (is_same(&trainer->settings, key, value, old))
+        if (is_same(&trainer->settings, key, value, old) ||
+            (goes_on && is_of_order(key)))
             continue;
         if (strcmp(key, "train.microbatch") == 0 &&
             start_fixed_microbatch(trainer, state) > 0)
             continue;
-        char *was = json_dumps(old, JSON_ENCODE_ANY);
-        char *is = json_dumps(value, JSON_ENCODE_ANY);
-        rc = err_set(ERR_CHECKPOINT,
-                     "the run in %s was started with %s = %s, now it is %s: "
-                     "use the old value, or another run.dir for a new run",
-                     trainer->settings.run.dir, key, was ? was : "nothing",
-                     is ? is : "nothing");
-        free(was);
-        free(is);
+        rc = refuse(trainer, key, old, value);
         goto out;
     }
+    key = goes_on ? NULL : order_differs(trainer, then, now);
+    if (key != NULL)
+        rc = refuse(trainer, key, json_object_get(then, key),
+                    json_object_get(now, key));
 out:
     json_decref(now);
     return rc;

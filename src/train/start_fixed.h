@@ -17,8 +17,13 @@
 /* NULL: out of memory. */
 json_t *start_fixed_state(const struct trainer *trainer);
 
-/* ERR_CHECKPOINT names the setting that differs from the stored state. */
+/* ERR_CHECKPOINT names the setting that differs from the stored state. With
+ * data.change = "continue" data sets and their order may differ. */
 enum err start_fixed_check(const struct trainer *trainer, const json_t *state);
+
+/* Whether data sets or their order differ from the stored state's. */
+bool start_fixed_order_changed(const struct trainer *trainer,
+                               const json_t *state);
 
 /* The microbatch to go on with; 0: the stored one and the settings' can't be
  * one run. */

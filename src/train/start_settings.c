@@ -2,9 +2,11 @@
  * data set or on the number of ranks is checked where that is known. */
 #include "src/train/start_settings.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "src/train/run_data.h"
 #include "src/train/train_access.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/train_memory.h"
@@ -52,6 +54,64 @@ static enum err check_data(const struct train_settings *s)
                        "run.dir is the folder of a data set (data.train, "
                        "data.eval): a run needs a folder of its own");
     return ERR_OK;
+}
+
+/* What an order does not ask for must not look as if it did anything. */
+static enum err check_order(const struct train_settings *s)
+{
+    bool canonical = s->data.order == ORDER_CANONICAL;
+    bool blocks = s->data.order == ORDER_PY1E || s->data.order == ORDER_PY1BR;
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        bool block = strcmp(setting->key, "data.shuffle_block") == 0;
+        if ((setting->flags & TRAIN_STAYS_OF_ORDER) == 0 ||
+            strcmp(setting->key, "data.order") == 0 ||
+            strcmp(setting->key, "data.mixture") == 0 ||
+            train_settings_default(s, setting))
+            continue;
+        if (canonical || (block && !blocks))
+            return err_set(ERR_USAGE,
+                           "%s does nothing with data.order = %s: leave it "
+                           "out, or choose another order%s",
+                           setting->key, order_kind_names[s->data.order],
+                           strcmp(setting->key, "data.shuffle_seed") == 0
+                               ? " (canonical goes by train.seed)"
+                               : "");
+    }
+    return ERR_OK;
+}
+
+static enum err check_mixture(const struct train_settings *s)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    struct mixture_text *text = NULL;
+    if (s->data.mixture[0] == '\0')
+        return ERR_OK;
+    text = malloc(sizeof *text);
+    if (text == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(run_data_parse(s, text));
+    if (text->scheduled && s->data.order != ORDER_CANONICAL) {
+        rc = err_set(ERR_USAGE,
+                     "data.mixture: weights that change need data.order = "
+                     "canonical, not %s",
+                     order_kind_names[s->data.order]);
+        goto out;
+    }
+    for (int i = 0; i < text->count; i++) {
+        TRY_OUT(run_data_folder(s, &text->entries[i], path));
+        if (!same_folder(s->run.dir, path))
+            continue;
+        rc = err_set(ERR_USAGE,
+                     "run.dir is the folder of a data set (%s in "
+                     "data.mixture): a run needs a folder of its own",
+                     text->entries[i].name);
+        goto out;
+    }
+out:
+    free(text);
+    return rc;
 }
 
 static enum err check_local(const struct train_settings *s)
@@ -161,6 +221,8 @@ enum err start_settings(const struct train_settings *s, bool partial)
     if (!partial || s->train.max_duration.value > 0)
         TRY(check_durations(s));
     TRY(check_local(s));
+    TRY(check_order(s));
+    TRY(check_mixture(s));
     if (s->optimizer.lr > 0 && (float)s->optimizer.lr == 0.0f)
         return err_set(ERR_USAGE,
                        "optimizer.lr (%g) is 0 in fp32: give 0 if that is "

@@ -246,6 +246,9 @@ static enum err run_train(struct run *run, int *exit_code)
                  (long long)run->trainer->step);
     else if (run->rank == 0)
         log_plan(run);
+    if (run->rank == 0 && !run->trainer->finished)
+        run_data_tell(run->trainer->run_data, &run->trainer->settings,
+                      run->trainer->order, run->trainer->max_steps);
     if (!run->trainer->finished) {
         TRY_OUT(trainer_choices_settle(run->trainer));
         if (run->rank == 0)

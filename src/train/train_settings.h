@@ -56,6 +56,11 @@ enum err train_settings_memory(const struct train_settings *settings,
 enum err train_settings_print(const struct train_settings *settings,
                               const char *key, char **text);
 
+/* Whether a setting has its default; not where that is "auto" and something
+ * else is put in its place. */
+bool train_settings_default(const struct train_settings *settings,
+                            const struct setting *setting);
+
 /* Whether the result depends on the setting. */
 bool train_settings_decides(const struct setting *setting);
 

@@ -7,7 +7,18 @@
 
 bool train_settings_decides(const struct setting *setting)
 {
-    return (setting->flags & (SETTING_DECIDES | SETTING_STAYS)) != 0;
+    return (setting->flags &
+            (SETTING_DECIDES | SETTING_STAYS | TRAIN_STAYS_OF_ORDER)) != 0;
+}
+
+bool train_settings_default(const struct train_settings *settings,
+                            const struct setting *setting)
+{
+    char text[SETTINGS_TEXT_BYTES];
+    settings_text(setting, settings, text);
+    if ((setting->flags & SETTING_AUTO) != 0 && strcmp(text, "0") == 0)
+        return strcmp(setting->preset, "auto") == 0;
+    return strcmp(text, setting->preset) == 0;
 }
 
 enum err train_settings_hash(const struct train_settings *settings,
@@ -19,7 +30,10 @@ enum err train_settings_hash(const struct train_settings *settings,
     TRY_OUT(digest_create(&digest));
     for (int i = 0; i < train_settings_count; i++) {
         const char *key = train_settings_schema[i].key;
-        if (!train_settings_decides(&train_settings_schema[i]))
+        const struct setting *setting = &train_settings_schema[i];
+        if (!train_settings_decides(setting) ||
+            ((setting->flags & TRAIN_STAYS_OF_ORDER) != 0 &&
+             train_settings_default(settings, setting)))
             continue;
         TRY_OUT(train_settings_print(settings, key, &text));
         TRY_OUT(digest_update(digest, key, strlen(key) + 1));

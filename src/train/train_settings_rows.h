@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/settings.h"
 #include "src/comm/comm_tensors.h"
+#include "src/data/order.h"
 #include "src/model/model_memory.h"
 #include "src/parallel/replica.h"
 #include "src/train/schedule.h"
@@ -19,8 +20,20 @@
  * which promises the same bits on the same topology only. */
 enum train_setting_flag {
     TRAIN_STAYS_IF_PACKED = SETTING_OWN,
-    TRAIN_STAYS_IF_RUN = 2 * SETTING_OWN
+    TRAIN_STAYS_IF_RUN = 2 * SETTING_OWN,
+    /* of the sample order: the same, and what is the default is left out, as
+     * runs that are older than the setting had it; data.change lets it change */
+    TRAIN_STAYS_OF_ORDER = 4 * SETTING_OWN
 };
+
+enum data_change { CHANGE_REFUSE, CHANGE_CONTINUE };
+static const char *const data_change_names[] = { "refuse", "continue", NULL };
+
+enum data_sampling { SAMPLING_BALANCED, SAMPLING_FIXED };
+static const char *const data_sampling_names[] = { "balanced", "fixed", NULL };
+
+static const char *const streaming_batching_names[] = { "random", "stratified",
+                                                        "per_stream", NULL };
 
 enum data_too_long { TOO_LONG_REFUSE, TOO_LONG_TRUNCATE };
 static const char *const data_too_long_names[] = { "refuse", "truncate", NULL };
@@ -91,7 +104,38 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
 #define DATA_SETTINGS(S)                                                       \
     S(data, PATH, train, NULL, SETTING_LOCAL | SETTING_ADDRESS,                \
       "training data set: a folder made by tessera-data, or the address of "   \
-      "one (s3://, https://, http://, file://)")                               \
+      "one (s3://, https://, http://, file://); with data.mixture what its "   \
+      "data sets are in")                                                      \
+    S(data, STRING, mixture, "", TRAIN_STAYS_OF_ORDER,                         \
+      "several data sets by weight, \"web 0.7, code 0.3\", each a folder in "  \
+      "data.train or NAME=FOLDER; weights change with \"to W at TIME\" and "   \
+      "\"then W at TIME\"")                                                    \
+    S(data, CHOICE(data_change), change, "refuse", 0,                          \
+      "other data, mixture or order than the run had: refuse them, or "        \
+      "continue with them from here on")                                       \
+    S(data, CHOICE(order_kind), order, "canonical", TRAIN_STAYS_OF_ORDER,      \
+      "which samples a step reads: canonical is computed from train.seed, "    \
+      "the others are the Streaming library's")                                \
+    S(data, INT(0, SETTINGS_LARGE), shuffle_seed, "9176",                      \
+      TRAIN_STAYS_OF_ORDER, "seed of Streaming's orders (shuffle_seed)")       \
+    S(data, INT(0, SETTINGS_LARGE), shuffle_block, "auto",                     \
+      TRAIN_STAYS_OF_ORDER | SETTING_AUTO,                                     \
+      "samples that py1e and py1br mix (shuffle_block_size); auto: "           \
+      "Streaming's, 4e6 / data.canonical_nodes, at least 262144")              \
+    S(data, INT(0, 65536), canonical_nodes, "auto",                            \
+      TRAIN_STAYS_OF_ORDER | SETTING_AUTO,                                     \
+      "nodes that Streaming's orders are made for (num_canonical_nodes); "     \
+      "auto: Streaming's for one node, 64 with py1s and py2s, else 1")         \
+    S(data, CHOICE(data_sampling), sampling, "balanced", TRAIN_STAYS_OF_ORDER, \
+      "what Streaming's orders take of a set that is not read whole: other "   \
+      "samples in every epoch, or the same (sampling_method)")                 \
+    S(data, CHOICE(streaming_batching), batching, "random",                    \
+      TRAIN_STAYS_OF_ORDER,                                                    \
+      "how Streaming's orders mix the sets of data.mixture into batches "      \
+      "(batching_method)")                                                     \
+    S(data, INT(0, SETTINGS_LARGE), epoch_size, "0", TRAIN_STAYS_OF_ORDER,     \
+      "samples of an epoch of Streaming's orders; 0: as many as there are, "   \
+      "or as data.mixture says")                                               \
     S(data, PATH, eval, "", SETTING_LOCAL | SETTING_ADDRESS,                   \
       "held-out data set; empty: no evaluation")                               \
     S(data, INT(0, 1048576), seq_len, "0", SETTING_STAYS,                      \

@@ -50,7 +50,7 @@ static enum err plan_steps(struct trainer *trainer)
 {
     const struct train_settings *s = &trainer->settings;
     struct trainer_schedule plan;
-    TRY(trainer_schedule(s, trainer_data_samples(trainer), &plan));
+    TRY(trainer_schedule(s, order_epoch(trainer->order), &plan));
     TRY(trainer_schedule_check(s, &plan));
     trainer->rates = plan.rates;
     trainer->schedule = plan.schedule;

@@ -19,6 +19,7 @@
 #include "src/model/params.h"
 #include "src/parallel/replica.h"
 #include "src/train/events.h"
+#include "src/train/run_data.h"
 #include "src/train/schedule.h"
 #include "src/train/trainer_fp8.h"
 #include "src/train/train_memory.h"
@@ -48,11 +49,14 @@ struct trainer {
     struct params *params;
     struct model *model;
     struct replica *replica;
-    struct trainer_fp8 *fp8;     /* NULL in other precisions */
-    struct dataset **train_data; /* [train_count] */
+    struct trainer_fp8 *fp8; /* NULL in other precisions */
+    struct run_data *run_data;
+    struct dataset **train_data; /* [train_count], the run_data's */
     int train_count;
     char train_id[65];         /* of all of them */
     struct order *order;       /* of the samples of train_data */
+    char *data_history;        /* trainer_data.h, as JSON; NULL: one part */
+    bool data_changed;         /* at this start */
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order *eval_order;  /* NULL likewise */
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */

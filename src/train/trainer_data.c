@@ -2,11 +2,11 @@
  * no shard: start_files.c does. */
 #include "src/train/trainer_data.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"
+#include "src/train/start_fixed.h"
 
 static enum err check_vocabulary(const struct dataset *data,
                                  const struct train_settings *s)
@@ -51,37 +51,26 @@ static enum err check_lengths(const struct trainer *trainer,
     return ERR_OK;
 }
 
-static enum err open_one(const struct trainer *trainer, const char *path,
-                         struct dataset **out)
+static enum err check_set(const struct trainer *trainer,
+                          const struct dataset *data)
 {
     const struct train_settings *s = &trainer->settings;
-    struct cache_options cache = cache_defaults;
-    cache.folder = s->data.cache;
-    cache.limit = s->data.cache_limit;
-    cache.deadline_s = s->data.remote_deadline;
-    TRY(dataset_open_unseen(path, &cache, out));
-    TRY(check_vocabulary(*out, s));
-    TRY(check_documents(*out, s));
-    return check_lengths(trainer, *out);
+    TRY(check_vocabulary(data, s));
+    TRY(check_documents(data, s));
+    return check_lengths(trainer, data);
 }
 
 static enum err open_train(struct trainer *trainer)
 {
     const struct train_settings *s = &trainer->settings;
-    trainer->train_data = calloc(1, sizeof *trainer->train_data);
-    if (trainer->train_data == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    trainer->train_count = 1;
-    TRY(open_one(trainer, s->data.train, &trainer->train_data[0]));
-    snprintf(trainer->train_id, sizeof trainer->train_id, "%s",
-             dataset_id(trainer->train_data[0]));
-    struct stream stream = { dataset_samples(trainer->train_data[0]), NULL, 0,
-                             STREAM_ALL, 0 };
-    struct order_spec spec = { .kind = ORDER_CANONICAL,
-                               .seed = (uint64_t)s->train.seed,
-                               .count = 1,
-                               .streams = &stream };
-    return order_create(&spec, &trainer->order);
+    const struct run_data_begin begin = { 0 };
+    TRY(run_data_open(s, &trainer->run_data));
+    trainer->train_data = trainer->run_data->sets;
+    trainer->train_count = trainer->run_data->count;
+    memcpy(trainer->train_id, trainer->run_data->id, sizeof trainer->train_id);
+    for (int i = 0; i < trainer->train_count; i++)
+        TRY(check_set(trainer, trainer->train_data[i]));
+    return run_data_order(trainer->run_data, s, &begin, &trainer->order);
 }
 
 static enum err open_eval(struct trainer *trainer)
@@ -89,7 +78,8 @@ static enum err open_eval(struct trainer *trainer)
     const struct train_settings *s = &trainer->settings;
     if (s->data.eval[0] == '\0')
         return ERR_OK;
-    TRY(open_one(trainer, s->data.eval, &trainer->eval_data));
+    TRY(run_data_open_set(s, s->data.eval, &trainer->eval_data));
+    TRY(check_set(trainer, trainer->eval_data));
     if (strcmp(dataset_tokenizer_sha256(trainer->eval_data),
                dataset_tokenizer_sha256(trainer->train_data[0])) != 0)
         return err_set(ERR_DATA,
@@ -114,16 +104,153 @@ void trainer_data_close(struct trainer *trainer)
 {
     order_destroy(trainer->order);
     order_destroy(trainer->eval_order);
-    for (int i = 0; i < trainer->train_count; i++)
-        dataset_close(trainer->train_data[i]);
-    free(trainer->train_data);
+    run_data_close(trainer->run_data);
     dataset_close(trainer->eval_data);
+    free(trainer->data_history);
 }
 
-int64_t trainer_data_samples(const struct trainer *trainer)
+/* A data set's member of the history; NULL: it was not there. */
+static const json_t *find_stream(const json_t *part, const char *name,
+                                 const char *id)
 {
-    int64_t samples = 0;
-    for (int i = 0; i < trainer->train_count; i++)
-        samples += dataset_samples(trainer->train_data[i]);
-    return samples;
+    size_t index;
+    json_t *stream;
+    json_array_foreach(json_object_get(part, "streams"), index, stream)
+    {
+        const char *its = json_string_value(json_object_get(stream, "name"));
+        const char *set = json_string_value(json_object_get(stream, "id"));
+        if (its != NULL && set != NULL && strcmp(its, name) == 0 &&
+            strcmp(set, id) == 0)
+            return stream;
+    }
+    return NULL;
+}
+
+/* Samples of each stream that were read: before the part began, or up to now. */
+static void find_begin(const struct trainer *trainer, const json_t *part,
+                       const char *member, struct run_data_begin *begin)
+{
+    const struct run_data *data = trainer->run_data;
+    for (int i = 0; i < data->count; i++) {
+        const json_t *stream = find_stream(part, data->text.entries[i].name,
+                                           dataset_id(data->sets[i]));
+        int64_t read = json_integer_value(json_object_get(stream, member));
+        begin->samples[i] = read > 0 ? read : 0;
+    }
+}
+
+/* A part of the history: from a step on, these sets. */
+static json_t *make_part(const struct trainer *trainer,
+                         const struct run_data_begin *begin)
+{
+    const struct run_data *data = trainer->run_data;
+    json_t *streams = json_array();
+    for (int i = 0; i < data->count; i++)
+        json_array_append_new(streams,
+                              json_pack("{s:s, s:s, s:I}", "name",
+                                        data->text.entries[i].name, "id",
+                                        dataset_id(data->sets[i]), "begin",
+                                        (json_int_t)begin->samples[i]));
+    return json_pack("{s:I, s:s, s:o}", "from", (json_int_t)begin->step, "id",
+                     trainer->train_id, "streams", streams);
+}
+
+/* The parts so far; NULL: out of memory. */
+static json_t *load_history(const struct trainer *trainer)
+{
+    const struct run_data_begin start = { 0 };
+    if (trainer->data_history != NULL)
+        return json_loads(trainer->data_history, 0, NULL);
+    json_t *history = json_array();
+    json_array_append_new(history, make_part(trainer, &start));
+    return history;
+}
+
+static enum err keep_history(struct trainer *trainer, const json_t *history)
+{
+    free(trainer->data_history);
+    trainer->data_history = json_dumps(history, JSON_COMPACT);
+    return trainer->data_history != NULL ? ERR_OK
+                                         : err_set(ERR_MEMORY, "out of memory");
+}
+
+static json_t *last_part(const json_t *history)
+{
+    return json_array_get(history, json_array_size(history) - 1);
+}
+
+enum err trainer_data_store(const struct trainer *trainer, json_t *state)
+{
+    int64_t counts[STREAMS_MAX];
+    int64_t position = trainer->step * trainer->settings.train.global_batch;
+    json_t *history = load_history(trainer);
+    json_t *streams = json_object_get(last_part(history), "streams");
+    if (order_read(trainer->order, position, counts))
+        for (int i = 0; i < trainer->train_count; i++)
+            json_object_set_new(json_array_get(streams, (size_t)i), "read",
+                                json_integer(counts[i]));
+    return json_object_set_new(state, "data", history) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+/* Where the data of this start begin, if they are others than before. */
+static struct run_data_begin change_data(struct trainer *trainer, int64_t step,
+                                         json_t *history)
+{
+    struct run_data_begin begin = { .step = step };
+    /* a set that stays in a mixture goes on where it was */
+    if (trainer->settings.data.order == ORDER_CANONICAL &&
+        trainer->settings.data.mixture[0] != '\0')
+        find_begin(trainer, last_part(history), "read", &begin);
+    json_array_append_new(history, make_part(trainer, &begin));
+    trainer->data_changed = true;
+    if (trainer->rank == 0)
+        log_warn("the data or their order change after step %lld "
+                 "(data.change = continue)",
+                 (long long)step);
+    return begin;
+}
+
+/* Where they began at an earlier start. */
+static enum err find_data(const struct trainer *trainer, int64_t step,
+                          const json_t *part, struct run_data_begin *out)
+{
+    *out = (struct run_data_begin){ .step = json_integer_value(
+                                        json_object_get(part, "from")) };
+    if (out->step < 0 || out->step > step)
+        return err_set(ERR_CHECKPOINT,
+                       "the checkpoint of step %lld says that its data began "
+                       "at step %lld",
+                       (long long)step, (long long)out->step);
+    find_begin(trainer, part, "begin", out);
+    return ERR_OK;
+}
+
+/* Checkpoints from before there was a history have read one set from step 0
+ * on. */
+enum err trainer_data_restore(struct trainer *trainer, int64_t step,
+                              const json_t *state)
+{
+    enum err rc = ERR_OK;
+    struct run_data_begin begin;
+    struct order *order = NULL;
+    const json_t *stored = json_object_get(state, "data");
+    json_t *history = json_array_size(stored) > 0
+                          ? json_deep_copy(stored)
+                          : json_pack("[{s:i}]", "from", 0);
+    if (history == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    if (start_fixed_order_changed(trainer, state))
+        begin = change_data(trainer, step, history);
+    else
+        TRY_OUT(find_data(trainer, step, last_part(history), &begin));
+    TRY_OUT(keep_history(trainer, history));
+    TRY_OUT(
+        run_data_order(trainer->run_data, &trainer->settings, &begin, &order));
+    order_destroy(trainer->order);
+    trainer->order = order;
+out:
+    json_decref(history);
+    return rc;
 }
