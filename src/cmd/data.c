@@ -9,6 +9,7 @@
 #include "src/cmd/data_finetune.h"
 #include "src/cmd/data_options.h"
 #include "src/cmd/data_tools.h"
+#include "src/cmd/data_train_tokenizer.h"
 #include "src/data/dataset.h"
 #include "src/data/describe.h"
 #include "src/data/scan.h"
@@ -33,6 +34,8 @@ static const char usage[] =
     "       tessera-data encode|decode [--tokenizer NAME] [OPTION]...\n"
     "                                         text to tokens and back, from\n"
     "                                         standard input to output\n"
+    "       tessera-data train-tokenizer --vocab-size N --out PATH "
+    "[OPTION]... TEXT...\n"
     "       tessera-data --help | --version\n\n"
     "tokenize makes a data set of texts: files, folders, '-' for stdin; "
     "packed\n"
@@ -91,6 +94,17 @@ static const char usage[] =
     "  --no-special       such text is text like any other\n"
     "  --template         add the tokens that the file puts before and behind\n"
     "                     a text (its post-processor)\n\n"
+    "train-tokenizer learns a byte-level BPE of texts, as tokenize reads "
+    "them.\n"
+    "  --vocab-size N     tokens, with 256 bytes and the special ones\n"
+    "  --out PATH         FILE.json, or a folder for tokenizer.json and\n"
+    "                     tokenizer_config.json\n"
+    "  --pattern NAME     gpt2, llama3 or digits (gpt2, digits one by one)\n"
+    "  --special TOKEN    a special token, again for more; the first ends a\n"
+    "                     document (<|endoftext|>)\n"
+    "  --min-frequency N  of a pair that is merged (2)\n"
+    "  --threads N        that count words\n"
+    "  --force            replace files that are there\n\n"
     "exit codes: 0 done; 64 usage; 75 try again; 93 missing or damaged data\n";
 
 enum err data_one_folder(const struct data_options *options)
@@ -226,6 +240,7 @@ static enum err run(int argc, char **argv)
         { "head", data_head },
         { "merge", data_merge },
         { "split", data_split },
+        { "train-tokenizer", data_train_tokenizer_run },
     };
     struct data_options options;
     TRY(data_options_parse(argv[1], argc - 1, argv + 1, &options));

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/cmd/data_finetune.h"
+#include "src/cmd/data_train_tokenizer.h"
 #include "src/text/tokenizer.h"
 
 static const struct option data_options_tokenize[] = {
@@ -70,17 +71,36 @@ static const struct option data_options_encode[] = {
 static const struct option data_options_decode[] = {
     { "tokenizer", required_argument, NULL, 't' }, { NULL, 0, NULL, 0 }
 };
+static const struct option data_options_train_tokenizer[] = {
+    { "vocab-size", required_argument, NULL, 'v' },
+    { "out", required_argument, NULL, 'o' },
+    { "pattern", required_argument, NULL, DATA_TRAIN_TOKENIZER_PATTERN },
+    { "special", required_argument, NULL, DATA_TRAIN_TOKENIZER_SPECIAL },
+    { "min-frequency", required_argument, NULL,
+      DATA_TRAIN_TOKENIZER_FREQUENCY },
+    { "separator", required_argument, NULL, 's' },
+    { "field", required_argument, NULL, 'F' },
+    { "threads", required_argument, NULL, 5 },
+    { "force", no_argument, NULL, 'f' },
+    { NULL, 0, NULL, 0 }
+};
 
 static const struct {
     const char *name;
     const struct option *options;
 } data_options_commands[] = {
-    { "tokenize", data_options_tokenize }, { "info", data_options_info },
-    { "verify", data_options_verify },     { "cat", data_options_cat },
-    { "adopt", data_options_adopt },       { "encode", data_options_encode },
-    { "decode", data_options_decode },     { "stat", data_options_info },
-    { "head", data_options_head },         { "merge", data_options_merge },
+    { "tokenize", data_options_tokenize },
+    { "info", data_options_info },
+    { "verify", data_options_verify },
+    { "cat", data_options_cat },
+    { "adopt", data_options_adopt },
+    { "encode", data_options_encode },
+    { "decode", data_options_decode },
+    { "stat", data_options_info },
+    { "head", data_options_head },
+    { "merge", data_options_merge },
     { "split", data_options_split },
+    { "train-tokenizer", data_options_train_tokenizer },
 };
 
 static enum err data_options_int(const char *name, const char *text,
@@ -204,7 +224,9 @@ static enum err data_options_set(struct data_options *out, const char *name,
         return err_set(ERR_USAGE, "%s needs a value; see tessera-data --help",
                        name);
     default:
-        return key >= DATA_FINETUNE_CHAT
+        if (key >= (int)DATA_TRAIN_TOKENIZER_PATTERN)
+            return data_train_tokenizer_set(out, name, key);
+        return key >= (int)DATA_FINETUNE_CHAT
                    ? data_finetune_set(out, name, key)
                    : data_options_set_tokenize(tokenize, name, key);
     }
@@ -227,6 +249,7 @@ enum err data_options_parse(const char *command, int argc, char **argv,
                       .tokenizer = TOKENIZER_DEFAULT,
                       .show = true },
         .finetune = DATA_FINETUNE_DEFAULTS,
+        .learn = { .min_frequency = 2 },
         .adoption = { .eos_token = -1, .bos_token = -1 },
         .count = INT64_MAX,
     };

@@ -10,9 +10,20 @@
 #include "src/data/tokenize.h"
 #include "src/data/tokenize_finetune.h"
 
+#define DATA_SPECIAL_MAX 64
+
+/* Of train-tokenizer, beside what it shares with others. */
+struct data_train_tokenizer {
+    int pattern; /* enum bpe_train_pattern */
+    int64_t min_frequency;
+    const char *special[DATA_SPECIAL_MAX];
+    size_t special_count;
+};
+
 struct data_options {
     struct tokenize_options tokenize;
     struct tokenize_finetune_options finetune;
+    struct data_train_tokenizer learn;
     bool chat, prompts;            /* fine-tuning data */
     const char *finetune_option;   /* one that only it has; NULL: none given */
     struct scan_adoption adoption; /* vocab_size 0: not given */
