@@ -47,7 +47,8 @@ same() {
     records 2500000 | tee in/a.jsonl | gzip -1 >in/b.jsonl.gz
     "$BATS_TEST_DIRNAME/english-text" 500000 >in/c.txt
     local options=(--seq-len 300 --shard-bytes 250000 --separator '')
-    for kind in "--threads 2" "--threads 1 --no-wrap --bos-id 3" \
+    "$BATS_TEST_DIRNAME/tokenizer-write" tk '<|endoftext|>'
+    for kind in "--threads 2 --tokenizer tk" "--threads 1 --no-wrap --bos-id 3" \
         "--threads 2 --eval-fraction 0.2"; do
         # shellcheck disable=SC2086
         "$DATA" tokenize --out whole "${options[@]}" $kind in
@@ -63,7 +64,7 @@ same() {
         echo "$kind: $kills kills"
         same whole out
         "$DATA" verify out || "$DATA" verify out/train
-        [ "$(ls -A)" = "$(printf 'difference\nin\nlog\nout\nwhole')" ]
+        [ "$(ls -A)" = "$(printf 'difference\nin\nlog\nout\ntk\nwhole')" ]
         rm -r out whole
     done
 }
@@ -161,4 +162,69 @@ same() {
     truncate -s -4 b.jsonl.gz
     fails 93 "b.jsonl.gz" tokenize --out set --field text b.jsonl.gz
     [ "$(ls -A)" = "$(printf 'a.jsonl\nb.jsonl.gz')" ]
+}
+
+@test "a tokenizer's file: its end of documents, and its travel with the set" {
+    local write=$BATS_TEST_DIRNAME/tokenizer-write
+    "$write" tk
+    "$write" named '<|endoftext|>'
+    printf 'the word' >a
+    fails 64 "names no token that ends a document" tokenize --tokenizer tk --out set a
+    fails 64 "--eos-id 273 is outside the vocabulary [0, 273) of tk" \
+        tokenize --tokenizer tk --eos-id 273 --out set a
+    "$DATA" tokenize --tokenizer tk --eos-id 272 --out set a
+    [ "$("$DATA" cat set)" = "259 271 272" ]
+    cmp tk/tokenizer.json set/tokenizer.json
+    printf 'the word the word' >b
+    "$DATA" tokenize --tokenizer named/tokenizer.json --seq-len 3 --eval-fraction 0.5 \
+        --out both b
+    cmp tk/tokenizer.json both/train/tokenizer.json
+    cmp tk/tokenizer.json both/eval/tokenizer.json
+    grep -q '"eos_token": 272' both/eval/tessera.json
+    run "$DATA" head both/eval
+    [[ "$output" == *" word<|endoftext|>"* ]]
+    "$DATA" tokenize --force --tokenizer named --out both b
+    echo ' ' >>set/tokenizer.json
+    fails 93 "set/tokenizer.json has the SHA-256" verify set
+    fails 93 "tokenizer 'tk' of this data set has 846eb10a" info set
+}
+
+@test "adopt takes what it needs from the tokenizer's file" {
+    "$BATS_TEST_DIRNAME/tokenizer-write" tk '<|endoftext|>'
+    "$BATS_TEST_DIRNAME/mds-write" set tokens ndarray:int32 259,271,272 259
+    cp -r set plain
+    "$DATA" adopt --tokenizer tk/tokenizer.json set
+    grep -q '"eos_token": 272' set/tessera.json
+    grep -q '"vocab_size": 273' set/tessera.json
+    cmp tk/tokenizer.json set/tokenizer.json
+    run "$DATA" stat set
+    [[ "$output" == *"documents        2"* ]]
+    rm set/tessera.json
+    "$DATA" adopt --tokenizer ./tk --vocab-size 300 set
+    grep -q '"vocab_size": 300' set/tessera.json
+    rm set/tessera.json
+    fails 64 "has a vocabulary of 273, not 272" adopt --tokenizer ./tk --vocab-size 272 set
+    fails 93 "adopt with --tokenizer set/tokenizer.json" adopt --tokenizer x --vocab-size 300 set
+    fails 64 "--vocab-size has to be in" adopt --tokenizer x plain
+    "$BATS_TEST_DIRNAME/mds-write" other tokens ndarray:int32 259,271 259
+    run "$DATA" adopt --tokenizer ./tk other
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"documents are not separated"* ]]
+}
+
+@test "hostile input: memory stays small" {
+    ulimit -v 2000000
+    # a line of 100 MB is fine
+    { printf '{"text": "'; head -c 100000000 /dev/zero | tr '\0' x; echo '"}'; } >a.jsonl
+    "$DATA" tokenize --threads 1 --seq-len 1000 --out set a.jsonl
+    grep -q '"tokens": 100000001,' set/tessera.json
+    rm a.jsonl
+    # a zip bomb is a line that is too long
+    head -c 400000000 /dev/zero | tr '\0' x | gzip -1 >bomb.jsonl.gz
+    fails 93 "bomb.jsonl.gz:1: a line of more than 256 MiB" \
+        tokenize --threads 1 --field text --out new bomb.jsonl.gz
+    head -c 3000000 /dev/zero | tr '\0' '[' >deep
+    fails 93 "deep:1: not valid JSON" tokenize --threads 1 --field text --out new deep
+    printf '{"text": "\xff"}' >bad
+    fails 93 "bad:1: not valid UTF-8" tokenize --threads 1 --field text --out new bad
 }
