@@ -10,102 +10,13 @@
 #include "src/cmd/data_options.h"
 #include "src/cmd/data_tools.h"
 #include "src/cmd/data_train_tokenizer.h"
+#include "src/cmd/data_usage.h"
 #include "src/data/dataset.h"
 #include "src/data/describe.h"
 #include "src/data/scan.h"
 #include "src/data/tokenize.h"
 #include "src/job/exit_code.h"
 #include "src/job/stop.h"
-
-static const char usage[] =
-    "usage: tessera-data tokenize --out DIR [OPTION]... FILE...\n"
-    "       tessera-data info [--json] DIR    size, vocabulary, entropy\n"
-    "       tessera-data stat [--json] DIR    documents, loss, padding, text\n"
-    "       tessera-data head [--from N] [--count N] [--tokens] DIR\n"
-    "                                         samples as text (the first 3)\n"
-    "       tessera-data verify DIR           check every shard and sample\n"
-    "       tessera-data cat [--from N] [--count N] DIR\n"
-    "                                         tokens, a line per sample\n"
-    "       tessera-data merge --out DIR SET...   one set of the shards of "
-    "all\n"
-    "       tessera-data split --out DIR --parts N|--fraction F SET\n"
-    "                                         sets of whole samples, in order\n"
-    "       tessera-data adopt --vocab-size N [OPTION]... DIR\n"
-    "       tessera-data encode|decode [--tokenizer NAME] [OPTION]...\n"
-    "                                         text to tokens and back, from\n"
-    "                                         standard input to output\n"
-    "       tessera-data train-tokenizer --vocab-size N --out PATH "
-    "[OPTION]... TEXT...\n"
-    "       tessera-data --help | --version\n\n"
-    "tokenize makes a data set of texts: files, folders, '-' for stdin; "
-    "packed\n"
-    "with gz, zst, bz2 or br, or not. A text file is a document, and so is "
-    "one\n"
-    "field of each record of JSON lines; samples are cut from the stream of "
-    "all\n"
-    "documents. Killed, the same command goes on where it was.\n"
-    "  --out DIR          where to put it; it must not exist\n"
-    "  --seq-len N        tokens per sample (128)\n"
-    "  --shard-bytes N    size of a shard file (67108864)\n"
-    "  --eval-fraction F  hold out the last fraction of the samples: makes\n"
-    "                     DIR/train and DIR/eval\n"
-    "  --tokenizer NAME   a tokenizer.json, or bytes: one token per byte,\n"
-    "                     vocabulary 257 (bytes)\n"
-    "  --field KEY        all inputs are JSON lines, with the text in KEY; "
-    "else\n"
-    "                     those are whose names end in .jsonl, .ndjson or "
-    ".json\n"
-    "                     (before .gz and so on), with it in 'text'\n"
-    "  --separator LINE   lines equal to this one divide a text file into\n"
-    "                     documents ('': blank lines)\n"
-    "  --eos-id N         the token behind each document (the tokenizer's)\n"
-    "  --no-eos           none\n"
-    "  --bos-id N         the token before each document (none)\n"
-    "  --no-wrap          no document goes on in the next sample: drop the "
-    "rest\n"
-    "  --threads N        encoding ones (as many as there are processors, to "
-    "32)\n"
-    "  --fresh            leave what an unfinished call has done, begin anew\n"
-    "  --force            replace DIR if tokenize made it\n\n"
-    "tokenize --chat and --prompts make fine-tuning data of JSON lines.\n"
-    "  --chat             records have 'messages', or 'prompt' and 'response'\n"
-    "                     (or 'completion'), in a chat template\n"
-    "  --prompts          records have 'prompt' and 'response', joined\n"
-    "  --template NAME    chatml, llama3, none, or a file in Jinja (chatml)\n"
-    "  --target-responses last | all     which answers are learned (last)\n"
-    "  --target-prompts none | all | length>=N    which prompts are (none)\n"
-    "  --too-long truncate | drop | refuse    examples of more than --seq-len\n"
-    "                     tokens: cut, left out, an error (truncate)\n"
-    "  --packing off | on several examples in a sample (off)\n\n"
-    "adopt describes a data set that Python's Streaming library wrote (column\n"
-    "tokens: whole numbers), so that it can be used here.\n"
-    "  --vocab-size N     size of the vocabulary\n"
-    "  --tokenizer NAME   of the tokenizer, any name that identifies it; or "
-    "its\n"
-    "                     file (with a '/', or .json at its end), which gives\n"
-    "                     all that the other options do not say\n"
-    "  --eos-token-id N   the token that ends a document, or\n"
-    "  --bos-token-id N   the one that begins it; without them documents of a\n"
-    "                     sample are not separated\n"
-    "  --token-type TYPE  of a column 'bytes': int8 to uint64 (int64)\n\n"
-    "encode prints the tokens of all its input on one line; what is written\n"
-    "like a special token (<|endoftext|>) becomes one.\n"
-    "  --tokenizer NAME   bytes, or the path of a tokenizer.json\n"
-    "  --no-special       such text is text like any other\n"
-    "  --template         add the tokens that the file puts before and behind\n"
-    "                     a text (its post-processor)\n\n"
-    "train-tokenizer learns a byte-level BPE of texts, as tokenize reads "
-    "them.\n"
-    "  --vocab-size N     tokens, with 256 bytes and the special ones\n"
-    "  --out PATH         FILE.json, or a folder for tokenizer.json and\n"
-    "                     tokenizer_config.json\n"
-    "  --pattern NAME     gpt2, llama3 or digits (gpt2, digits one by one)\n"
-    "  --special TOKEN    a special token, again for more; the first ends a\n"
-    "                     document (<|endoftext|>)\n"
-    "  --min-frequency N  of a pair that is merged (2)\n"
-    "  --threads N        that count words\n"
-    "  --force            replace files that are there\n\n"
-    "exit codes: 0 done; 64 usage; 75 try again; 93 missing or damaged data\n";
 
 enum err data_one_folder(const struct data_options *options)
 {
@@ -256,7 +167,7 @@ int main(int argc, char **argv)
     log_init("data", -1, LOG_INFO);
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0) {
-            fputs(usage, stdout);
+            data_usage(stdout);
             return EXIT_DONE;
         }
         if (i == 1 && strcmp(argv[i], "--version") == 0) {
@@ -265,7 +176,7 @@ int main(int argc, char **argv)
         }
     }
     if (argc < 2) {
-        fputs(usage, stderr);
+        data_usage(stderr);
         return EXIT_USAGE;
     }
     enum err rc = run(argc, argv);
