@@ -129,8 +129,9 @@ static void test_reader(const char *folder)
         struct mds_shard *shard = NULL;
         char path[FSIO_PATH_MAX];
         snprintf(path, sizeof path, "%s/hashed/%s", folder,
-                 index->shard[s].basename);
-        fixture_need(mds_shard_open(path, &index->shard[s], false, &shard));
+                 index->shard[s].raw.name);
+        fixture_need(
+            mds_shard_open(path, path, &index->shard[s], false, &shard));
         tap_ok(mds_shard_verify(shard, NULL) == ERR_OK, "digest of shard %d",
                (int)s);
         for (int64_t i = 0; i < index->shard[s].samples; i++, sample++) {
@@ -424,7 +425,7 @@ static void test_forms(const char *folder)
         struct mds_layout layout = { .columns = form->columns,
                                      .column = columns,
                                      .role = { form->tokens_column, -1, -1 } };
-        struct mds_shard_info info = { .bytes = (int64_t)bytes,
+        struct mds_shard_info info = { .raw = { .bytes = (int64_t)bytes },
                                        .samples = 1,
                                        .layout = &layout };
         for (int c = 0; c < form->columns; c++) {
@@ -439,7 +440,7 @@ static void test_forms(const char *folder)
         struct mds_buffer buffer = { 0 };
         struct values values = { 0 };
         fixture_write_file(path, file, bytes);
-        fixture_need(mds_shard_open(path, &info, false, &shard));
+        fixture_need(mds_shard_open(path, path, &info, false, &shard));
         enum err rc = read_tokens(shard, 0, &buffer, &values);
         if (form->count < 0)
             tap_ok(rc == ERR_DATA && strstr(err_text(), path) != NULL,
@@ -457,7 +458,7 @@ static void test_forms(const char *folder)
 static bool read_shard(const char *path, const struct mds_shard_info *info)
 {
     struct mds_shard *shard = NULL;
-    bool refused = mds_shard_open(path, info, false, &shard) != ERR_OK;
+    bool refused = mds_shard_open(path, path, info, false, &shard) != ERR_OK;
     uint32_t sum = 0;
     for (int64_t i = 0; shard != NULL && i < info->samples; i++) {
         struct mds_buffer buffer = { 0 };
@@ -490,7 +491,7 @@ static void test_truncation(const char *folder)
     for (size_t cut = 0; cut < bytes; cut++) {
         fixture_write_file(path, file, cut);
         refused += read_shard(path, &index->shard[0]);
-        info.bytes = (int64_t)cut;
+        info.raw.bytes = (int64_t)cut;
         refused_new_size += read_shard(path, &info);
     }
     tap_is_int(refused, (long long)bytes, "cut short at every byte");

@@ -1,5 +1,9 @@
 /* Data sets of several columns: the writer's bytes, marks of tokens as
  * dataset_read_marked() hands them on, and marks that do not fit. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "src/data/codec.h"
 #include "src/data/dataset.h"
 #include "src/data/mds_encode.h"
 #include "src/data/values.h"
@@ -75,6 +79,62 @@ static void test_marks(const char *folder)
            "lengths");
     tap_ok(dataset_verify_shard(dataset, 0, NULL) == ERR_OK, "checksums");
     dataset_close(dataset);
+}
+
+/* Packed shards are read as the raw ones, and leave nothing behind. */
+static void test_packed(const char *folder)
+{
+    static const char *const texts[] = { "zstd:3", "gz", "bz2", "snappy",
+                                         "br:5" };
+    static const uint8_t mask[] = { 0, 1, 1, 0 };
+    static const int32_t lengths[] = { 4 };
+    char zip[FSIO_PATH_MAX];
+    const char *path = fixture_path(folder, "packed");
+    const char *temporary = fixture_path(folder, "temporary");
+    fixture_need(fsio_mkdirs(temporary));
+    fixture_need(setenv("TMPDIR", temporary, 1) == 0 ? ERR_OK : ERR_IO);
+    for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++) {
+        struct dataset_marks marks;
+        const struct codec *codec = NULL;
+        int32_t tokens[4] = { 0 };
+        int64_t length = 0;
+        if (codec_find(texts[t], &codec, NULL) != ERR_OK) {
+            tap_skip("%s: %s", texts[t], err_text());
+            continue;
+        }
+        struct dataset *dataset =
+            marked_set(path, texts[t], mask, 4, lengths, 1);
+        fixture_need(
+            dataset_read_marked(dataset, 0, tokens, 4, &length, &marks));
+        tap_ok(length == 4 && tokens[0] == 1 && tokens[3] == 4 &&
+                   marks.loss_mask.count == 4,
+               "a set packed with %s", texts[t]);
+        tap_ok(dataset_verify_shard(dataset, 0, NULL) == ERR_OK, "checksums");
+        dataset_close(dataset);
+        snprintf(zip, sizeof zip, "%s/shard.00000.mds.%s", path, codec->name);
+        char *data = NULL;
+        size_t bytes = 0;
+        fixture_need(fsio_read_file(zip, 1 << 20, &data, &bytes));
+        data[bytes / 2] = (char)(data[bytes / 2] ^ 1);
+        fixture_write_file(zip, data, bytes);
+        fixture_need(dataset_open(path, &dataset));
+        enum err rc = dataset_read(dataset, 0, tokens, 4, &length);
+        tap_ok(rc == ERR_DATA &&
+                   strstr(err_text(), strrchr(zip, '/')) != NULL &&
+                   strstr(err_text(), "its sha1 should be") != NULL,
+               "... with a changed bit: %s", err_text());
+        dataset_close(dataset);
+        fixture_write_file(zip, data, bytes - 1);
+        rc = dataset_open(path, &dataset);
+        tap_ok(rc == ERR_DATA && strstr(err_text(), zip) != NULL,
+               "... cut short: %s", err_text());
+        unlink(zip);
+        rc = dataset_open(path, &dataset);
+        tap_ok(rc == ERR_DATA && strstr(err_text(), zip) != NULL,
+               "... missing: %s", err_text());
+        free(data);
+    }
+    tap_ok(rmdir(temporary) == 0, "nothing stays behind");
 }
 
 static void test_no_marks(const char *folder)
@@ -160,6 +220,7 @@ int main(void)
 {
     char *folder = fixture_folder();
     test_marks(folder);
+    test_packed(folder);
     test_no_marks(folder);
     test_bad_marks(folder);
     test_refusals(folder);

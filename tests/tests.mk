@@ -170,6 +170,9 @@ $(B)/interop/encode: $(B)/tests/interop/encode.o $(LIB)
 $(B)/interop/side: $(B)/tests/interop/side.o $(LIB)
 	$(call link,)
 
+$(B)/interop/columns: $(B)/tests/interop/columns.o $(LIB)
+	$(call link,)
+
 $(B)/interop/order: $(B)/tests/interop/order.o $(LIB)
 	$(call link,)
 

@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/cmd/data_encode.h"
+#include "src/cmd/data_columns.h"
 #include "src/cmd/data_finetune.h"
 #include "src/cmd/data_options.h"
 #include "src/cmd/data_tools.h"
@@ -90,12 +91,22 @@ static enum err command_cat(struct data_options *options)
     enum err rc = ERR_OK;
     struct dataset *dataset = NULL;
     TRY_OUT(data_one_folder(options));
+    if (options->column != NULL || options->raw) {
+        rc = data_columns_cat(options);
+        goto out;
+    }
     TRY_OUT(dataset_open(options->operands[0], &dataset));
     TRY_OUT(describe_print(dataset, options->from, options->count, stdout,
                            stop_requested));
 out:
     dataset_close(dataset);
     return rc;
+}
+
+static enum err command_columns(struct data_options *options)
+{
+    TRY(data_one_folder(options));
+    return data_columns_list(options->operands[0]);
 }
 
 /* What the new description leaves open. */
@@ -144,6 +155,7 @@ static enum err run(int argc, char **argv)
         { "info", command_info },
         { "verify", command_verify },
         { "cat", command_cat },
+        { "columns", command_columns },
         { "adopt", command_adopt },
         { "encode", data_encode },
         { "decode", data_encode_back },

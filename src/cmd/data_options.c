@@ -36,6 +36,8 @@ static const struct option data_options_verify[] = { { NULL, 0, NULL, 0 } };
 static const struct option data_options_cat[] = {
     { "from", required_argument, NULL, 'i' },
     { "count", required_argument, NULL, 'n' },
+    { "column", required_argument, NULL, 'c' },
+    { "raw", no_argument, NULL, 'r' },
     { NULL, 0, NULL, 0 }
 };
 static const struct option data_options_head[] = {
@@ -54,6 +56,7 @@ static const struct option data_options_split[] = {
     { "shard-bytes", required_argument, NULL, 'b' },
     { NULL, 0, NULL, 0 }
 };
+static const struct option data_options_columns[] = { { NULL, 0, NULL, 0 } };
 static const struct option data_options_adopt[] = {
     { "vocab-size", required_argument, NULL, 'v' },
     { "tokenizer", required_argument, NULL, 't' },
@@ -93,6 +96,7 @@ static const struct {
     { "info", data_options_info },
     { "verify", data_options_verify },
     { "cat", data_options_cat },
+    { "columns", data_options_columns },
     { "adopt", data_options_adopt },
     { "encode", data_options_encode },
     { "decode", data_options_decode },
@@ -216,6 +220,12 @@ static enum err data_options_set(struct data_options *out, const char *name,
         return data_options_int(name, optarg, 1, &out->parts);
     case 'k':
         out->tokens = true;
+        return ERR_OK;
+    case 'c':
+        out->column = optarg;
+        return ERR_OK;
+    case 'r':
+        out->raw = true;
         return ERR_OK;
     case 'j':
         out->json = true;

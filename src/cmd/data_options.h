@@ -31,6 +31,8 @@ struct data_options {
     int64_t count;                 /* how many at most */
     int64_t parts;                 /* 0: not given */
     bool tokens;                   /* numbers, not text */
+    const char *column;            /* NULL: the tokens */
+    bool raw;
     bool json;
     bool no_special, template; /* of encode */
     char **operands;

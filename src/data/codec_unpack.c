@@ -9,6 +9,8 @@
 #include "src/data/regular.h"
 
 #define CODEC_UNPACK_BYTES ((size_t)1 << 20)
+/* Larger files are unpacked piece by piece where that is possible. */
+#define CODEC_UNPACK_WHOLE_MAX ((int64_t)512 << 20)
 
 static enum err codec_unpack_size(const char *from, int64_t bytes, bool more)
 {
@@ -46,7 +48,7 @@ out:
     return rc;
 }
 
-/* A format of whole files. Its file is never read beyond what packing to that
+/* In one piece. The file is never read beyond what packing to that
  * size can take, so that neither end is larger than the index says. */
 static enum err codec_unpack_whole(const struct codec *codec, const char *from,
                                    int fd, const char *to, int64_t bytes)
@@ -86,9 +88,10 @@ enum err codec_unpack_file(const char *text, const char *from, const char *to,
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_errno("%s: create", to);
-    rc = codec->ops->unpack != NULL
-             ? codec_unpack_whole(codec, from, fd, to, bytes)
-             : codec_unpack_stream(codec, from, fd, to, bytes);
+    bool whole = codec->ops->open == NULL || (codec->ops->unpack != NULL &&
+                                              bytes <= CODEC_UNPACK_WHOLE_MAX);
+    rc = whole ? codec_unpack_whole(codec, from, fd, to, bytes)
+               : codec_unpack_stream(codec, from, fd, to, bytes);
     if (close(fd) != 0 && rc == ERR_OK)
         rc = err_errno("%s: close", to);
     if (rc != ERR_OK)

@@ -8,20 +8,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/fsio.h"
-#include "src/data/checksum.h"
+#include "src/data/mds_check.h"
 #include "src/data/regular.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "MDS is little-endian and is read without conversion");
 
-/* Bytes that checksums take at once. */
-#define MDS_PIECE_BYTES ((size_t)1 << 20)
+/* Larger offset tables are not kept: many shards are open at a time. */
+#define MDS_OFFSETS_BYTES_MAX ((size_t)64 << 10)
 
 struct mds_shard {
     char *path;
     const struct mds_shard_info *info;
     int fd;
+    uint8_t *offsets; /* the table; NULL: not kept */
 };
 
 static uint32_t mds_u32(const uint8_t *data)
@@ -31,54 +31,11 @@ static uint32_t mds_u32(const uint8_t *data)
     return value;
 }
 
-/* `rc` of looking at the file: what an index that names it means. */
-static enum err mds_missing(enum err rc, const char *path,
-                            const struct mds_shard_info *info)
-{
-    if (rc != ERR_DATA || fsio_exists(path))
-        return rc;
-    if (info->compression == NULL)
-        return err_set(ERR_DATA,
-                       "%s: no such file, but the index names it; copy the "
-                       "data set again",
-                       path);
-    return err_set(ERR_DATA,
-                   "%s: no such file: the shard is compressed (%.20s), and the "
-                   "index does not name its compressed file; copy the data set "
-                   "again",
-                   path, info->compression);
-}
-
-static enum err mds_check_size(const char *path, int64_t bytes,
-                               const struct mds_shard_info *info)
-{
-    if (bytes == info->bytes)
-        return ERR_OK;
-    return err_set(ERR_DATA,
-                   "%s: has %lld bytes, but the index says %lld; copy the "
-                   "data set again",
-                   path, (long long)bytes, (long long)info->bytes);
-}
-
-enum err mds_shard_check(const char *path, const struct mds_shard_info *info)
-{
-    int64_t bytes = 0;
-    TRY(mds_missing(regular_size(path, &bytes), path, info));
-    return mds_check_size(path, bytes, info);
-}
-
 static enum err mds_pread(const struct mds_shard *shard, void *data,
                           size_t bytes, int64_t offset)
 {
-    enum err rc = fsio_pread(shard->fd, data, bytes, offset, shard->path);
-    if (rc != ERR_DATA)
-        return rc;
-    return err_set(ERR_DATA,
-                   "%s: was cut short while it was in use: it ends before "
-                   "byte %lld, and the index says %lld; copy the data set "
-                   "again, then start again",
-                   shard->path, (long long)offset + (long long)bytes,
-                   (long long)shard->info->bytes);
+    return mds_check_pread(shard->fd, shard->path, &shard->info->raw, data,
+                           bytes, offset);
 }
 
 /* Where the last sample ends is where the file ends. */
@@ -91,39 +48,52 @@ static enum err mds_check_head(const struct mds_shard *shard)
         return err_set(ERR_DATA,
                        "%s: holds %u samples, but the index says %lld",
                        shard->path, mds_u32(word), (long long)samples);
-    if (4 + 4 * (samples + 1) > shard->info->bytes)
+    if (4 + 4 * (samples + 1) > shard->info->raw.bytes)
         return err_set(ERR_DATA, "%s: too short for its offset table",
                        shard->path);
     TRY(mds_pread(shard, word, sizeof word, 4 + 4 * samples));
-    if (mds_u32(word) != shard->info->bytes)
+    if (mds_u32(word) != shard->info->raw.bytes)
         return err_set(ERR_DATA,
                        "%s: samples end at byte %u of %lld; the file is "
                        "damaged",
                        shard->path, mds_u32(word),
-                       (long long)shard->info->bytes);
+                       (long long)shard->info->raw.bytes);
     return ERR_OK;
 }
 
-enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
-                        bool known, struct mds_shard **out)
+static enum err mds_keep_offsets(struct mds_shard *shard)
 {
-    assert(path != NULL && info != NULL && out != NULL);
+    size_t bytes = 4 * ((size_t)shard->info->samples + 1);
+    if (bytes > MDS_OFFSETS_BYTES_MAX)
+        return ERR_OK;
+    shard->offsets = malloc(bytes);
+    if (shard->offsets == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
+    return mds_pread(shard, shard->offsets, bytes, 4);
+}
+
+enum err mds_shard_open(const char *path, const char *shown,
+                        const struct mds_shard_info *info, bool known,
+                        struct mds_shard **out)
+{
+    assert(path != NULL && shown != NULL && info != NULL && out != NULL);
     enum err rc = ERR_OK;
     int64_t bytes = 0;
+    TRY(mds_check_size(path, &info->raw));
     struct mds_shard *shard = calloc(1, sizeof *shard);
     if (shard == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
+        return err_set(ERR_MEMORY, "%s: out of memory", shown);
     shard->info = info;
     shard->fd = -1;
-    shard->path = strdup(path);
+    shard->path = strdup(shown);
     if (shard->path == NULL) {
-        rc = err_set(ERR_MEMORY, "%s: out of memory", path);
+        rc = err_set(ERR_MEMORY, "%s: out of memory", shown);
         goto out;
     }
-    TRY_OUT(mds_missing(regular_open(path, &shard->fd, &bytes), path, info));
-    TRY_OUT(mds_check_size(path, bytes, info));
+    TRY_OUT(regular_open(path, &shard->fd, &bytes));
     if (!known)
         TRY_OUT(mds_check_head(shard));
+    TRY_OUT(mds_keep_offsets(shard));
     *out = shard;
     shard = NULL;
 out:
@@ -137,6 +107,7 @@ void mds_shard_close(struct mds_shard *shard)
         return;
     if (shard->fd >= 0)
         close(shard->fd);
+    free(shard->offsets);
     free(shard->path);
     free(shard);
 }
@@ -146,15 +117,18 @@ static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
 {
     uint8_t pair[8];
     int64_t first = 4 + 4 * (shard->info->samples + 1);
-    TRY(mds_pread(shard, pair, sizeof pair, 4 + 4 * index));
+    if (shard->offsets != NULL)
+        memcpy(pair, shard->offsets + 4 * index, sizeof pair);
+    else
+        TRY(mds_pread(shard, pair, sizeof pair, 4 + 4 * index));
     int64_t begin = mds_u32(pair), end = mds_u32(pair + 4);
-    if (begin < first || end < begin || end > shard->info->bytes)
+    if (begin < first || end < begin || end > shard->info->raw.bytes)
         return err_set(ERR_DATA,
                        "%s: sample %lld is damaged: its offsets are %lld and "
                        "%lld, outside [%lld, %lld]",
                        shard->path, (long long)index, (long long)begin,
                        (long long)end, (long long)first,
-                       (long long)shard->info->bytes);
+                       (long long)shard->info->raw.bytes);
     buffer->bytes = (size_t)(end - begin);
     TRY(mds_buffer_room(buffer, buffer->bytes));
     return mds_pread(shard, buffer->data, buffer->bytes, begin);
@@ -236,88 +210,15 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
     return ERR_OK;
 }
 
-/* The checksums of these names, of a whole file in one pass; *whole: the watch
- * did not end it. */
-static enum err mds_sum(const struct mds_shard *shard, int count,
-                        struct checksum *const *sums,
-                        const struct dataset_watch *watch, bool *whole)
-{
-    enum err rc = ERR_OK;
-    *whole = true;
-    uint8_t *piece = malloc(MDS_PIECE_BYTES);
-    if (piece == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
-    for (int64_t at = 0; at < shard->info->bytes;) {
-        int64_t left = shard->info->bytes - at;
-        if (watch != NULL && !watch->go_on(watch->self)) {
-            *whole = false;
-            break;
-        }
-        size_t bytes =
-            left < (int64_t)MDS_PIECE_BYTES ? (size_t)left : MDS_PIECE_BYTES;
-        TRY_OUT(mds_pread(shard, piece, bytes, at));
-        for (int c = 0; c < count; c++)
-            if (sums[c] != NULL)
-                TRY_OUT(checksum_update(sums[c], piece, bytes));
-        at += (int64_t)bytes;
-    }
-out:
-    free(piece);
-    return rc;
-}
-
-static enum err mds_compare(const struct mds_shard *shard,
-                            const struct mds_hash *hash, struct checksum *sum)
-{
-    char hex[CHECKSUM_TEXT_BYTES];
-    TRY(checksum_finish(sum, hex));
-    if (strcmp(hex, hash->hex) != 0)
-        return err_set(ERR_DATA,
-                       "%s: its %s should be %s and is %s; the file is damaged "
-                       "or was replaced: copy the data set again",
-                       shard->path, hash->name, hash->hex, hex);
-    return ERR_OK;
-}
-
 enum err mds_shard_verify(const struct mds_shard *shard,
                           const struct dataset_watch *watch)
 {
-    enum err rc = ERR_OK;
-    bool whole = false;
-    int count = shard->info->hashes;
-    const struct mds_hash *hash = shard->info->hash;
-    if (count == 0)
-        return ERR_OK;
-    struct checksum **sums = calloc((size_t)count, sizeof(*sums));
-    if (sums == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", shard->path);
-    for (int h = 0; h < count; h++)
-        if (checksum_digits(hash[h].name) > 0)
-            TRY_OUT(checksum_create(hash[h].name, &sums[h]));
-    TRY_OUT(mds_sum(shard, count, sums, watch, &whole));
-    for (int h = 0; h < count && whole; h++)
-        if (sums[h] != NULL)
-            TRY_OUT(mds_compare(shard, &hash[h], sums[h]));
-out:
-    for (int h = 0; h < count; h++)
-        checksum_destroy(sums[h]);
-    free(sums);
-    return rc;
+    return mds_check_hashes(shard->fd, shard->path, &shard->info->raw, watch);
 }
 
 enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65])
 {
-    enum err rc = ERR_OK;
-    char text[CHECKSUM_TEXT_BYTES];
-    struct checksum *sum = NULL;
-    bool whole = false;
-    TRY_OUT(checksum_create("sha256", &sum));
-    TRY_OUT(mds_sum(shard, 1, &sum, NULL, &whole));
-    TRY_OUT(checksum_finish(sum, text));
-    memcpy(hex, text, 65);
-out:
-    checksum_destroy(sum);
-    return rc;
+    return mds_check_sha256(shard->fd, shard->path, &shard->info->raw, hex);
 }
 
 const char *mds_shard_path(const struct mds_shard *shard)

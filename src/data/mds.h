@@ -34,15 +34,13 @@ struct mds_span {
     size_t bytes;
 };
 
-/* Whether the file is there, regular and as long as `info` says; ERR_DATA names
- * it and what to do. */
-enum err mds_shard_check(const char *path, const struct mds_shard_info *info);
-
-/* Open the file, which must agree with `info` (lent until the close). ERR_DATA
- * names the file and what is wrong with it. `known`: its head was found right
- * before, and is not read again. */
-enum err mds_shard_open(const char *path, const struct mds_shard_info *info,
-                        bool known, struct mds_shard **out);
+/* Open the raw file of a shard, which must agree with `info` (lent until the
+ * close). ERR_DATA names the file, as `shown` once it is open, and what is
+ * wrong with it. `known`: its head was found right before, and is not read
+ * again. */
+enum err mds_shard_open(const char *path, const char *shown,
+                        const struct mds_shard_info *info, bool known,
+                        struct mds_shard **out);
 void mds_shard_close(struct mds_shard *shard);
 
 /* The columns of sample `index`, 0 <= index < samples, into
@@ -57,14 +55,12 @@ enum err mds_shard_read(const struct mds_shard *shard, int64_t index,
                         int token_type, struct mds_buffer *buffer,
                         struct mds_sample *out);
 
-/* The file has all checksums that `info` has and src/data/checksum.h knows;
- * ERR_DATA names the file, the algorithm and both values. NULL: unwatched. */
+/* mds_check_hashes() and mds_check_sha256() of the raw file. */
 enum err mds_shard_verify(const struct mds_shard *shard,
                           const struct dataset_watch *watch);
-
-/* Its SHA-256. */
 enum err mds_shard_sha256(const struct mds_shard *shard, char hex[65]);
 
+/* As shown. */
 const char *mds_shard_path(const struct mds_shard *shard);
 
 #endif

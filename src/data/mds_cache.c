@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-#include "src/data/regular.h"
+#include "src/data/codec.h"
+#include "src/data/mds_check.h"
 #include "src/data/store_url.h"
 
 enum err mds_cache_shards(const struct mds_index *index,
@@ -17,9 +18,10 @@ enum err mds_cache_shards(const struct mds_index *index,
     for (int64_t s = 0; s < index->shards; s++) {
         const struct mds_shard_info *info = &index->shard[s];
         (*out)[s] = (struct cache_shard){
-            .raw = { info->basename, info->bytes, info->hashes, info->hash },
-            .zip = { info->zip, info->zip_bytes, info->zip_hashes,
-                     info->zip_hash },
+            .raw = { info->raw.name, info->raw.bytes, info->raw.hashes,
+                     info->raw.hash },
+            .zip = { info->zip.name, info->zip.bytes, info->zip.hashes,
+                     info->zip.hash },
             .compression = info->compression,
         };
     }
@@ -29,23 +31,19 @@ enum err mds_cache_shards(const struct mds_index *index,
 bool mds_cache_is_packed(const char *folder, const struct mds_shard_info *info)
 {
     char path[FSIO_PATH_MAX];
-    return info->compression != NULL && info->zip != NULL &&
-           fsio_path(path, "%s/%s", folder, info->basename) == ERR_OK &&
+    return info->zip.name != NULL &&
+           fsio_path(path, "%s/%s", folder, info->raw.name) == ERR_OK &&
            !fsio_exists(path);
 }
 
 enum err mds_cache_look(const char *folder, const struct mds_shard_info *info)
 {
     char path[FSIO_PATH_MAX];
-    int64_t bytes = 0;
-    TRY(fsio_path(path, "%s/%s", folder, info->zip));
-    TRY(regular_size(path, &bytes));
-    if (bytes == info->zip_bytes)
-        return ERR_OK;
-    return err_set(ERR_DATA,
-                   "%s: has %lld bytes, but the index says %lld; copy the "
-                   "data set again",
-                   path, (long long)bytes, (long long)info->zip_bytes);
+    const struct codec *codec = NULL;
+    TRY(fsio_path(path, "%s/%s", folder, info->zip.name));
+    TRY(mds_check_size(path, &info->zip));
+    enum err rc = codec_find(info->compression, &codec, NULL);
+    return rc == ERR_OK ? rc : err_prefix(rc, "%s", path);
 }
 
 enum err mds_cache_open(const char *folder, const struct mds_index *index,

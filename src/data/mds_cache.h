@@ -12,8 +12,8 @@ enum err mds_cache_shards(const struct mds_index *index,
 /* A shard of a folder that is there only packed. */
 bool mds_cache_is_packed(const char *folder, const struct mds_shard_info *info);
 
-/* The packed file of such a shard is there, as long as the index says;
- * ERR_DATA. */
+/* The packed file of such a shard is there, as long as the index says, and of a
+ * compression that is known; ERR_DATA, or ERR_UNSUPPORTED. */
 enum err mds_cache_look(const char *folder, const struct mds_shard_info *info);
 
 /* A cache for a folder that has such a shard; NULL where it has none. */

@@ -18,7 +18,7 @@
 #define MDS_INDEX_HASHES_MAX 32
 /* A shard's offsets are 32-bit. */
 #define MDS_INDEX_SHARD_BYTES_MAX ((json_int_t)UINT32_MAX)
-/* What no codec needs even for noise. */
+/* Packing makes no file that much larger. */
 #define MDS_INDEX_ZIP_BYTES_MAX (2 * MDS_INDEX_SHARD_BYTES_MAX)
 
 static enum err mds_index_int(const json_t *object, const char *key,
@@ -50,23 +50,21 @@ static bool mds_index_name_is_safe(const char *name)
     return true;
 }
 
-static enum err mds_index_list_hash(const char *file, const char *name,
-                                    const char *hex, int *hashes,
-                                    struct mds_hash **list)
+enum err mds_index_add_hash(struct mds_file *file, const char *name,
+                            const char *hex)
 {
     size_t digits = checksum_digits(name);
     if (digits > 0 &&
         (strlen(hex) != digits || strspn(hex, "0123456789abcdef") != digits))
         return err_set(ERR_DATA,
-                       "'%s.hashes.%s' is not %zu lower-case hexadecimal "
-                       "digits",
-                       file, name, digits);
-    struct mds_hash *grown =
-        realloc(*list, ((size_t)*hashes + 1) * sizeof *grown);
+                       "'hashes.%s' is not %zu lower-case hexadecimal digits",
+                       name, digits);
+    size_t count = (size_t)file->hashes + 1;
+    struct mds_hash *grown = realloc(file->hash, count * sizeof *grown);
     if (grown == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    *list = grown;
-    struct mds_hash *hash = &grown[(*hashes)++];
+    file->hash = grown;
+    struct mds_hash *hash = &grown[file->hashes++];
     hash->name = strdup(name);
     hash->hex = strdup(hex);
     if (hash->name == NULL || hash->hex == NULL)
@@ -74,85 +72,68 @@ static enum err mds_index_list_hash(const char *file, const char *name,
     return ERR_OK;
 }
 
-enum err mds_index_add_hash(struct mds_shard_info *info, const char *name,
-                            const char *hex)
-{
-    return mds_index_list_hash("raw_data", name, hex, &info->hashes,
-                               &info->hash);
-}
-
-/* Of `file`, "raw_data" or "zip_data". */
-static enum err mds_index_hashes(const json_t *object, const char *file,
-                                 int *count, struct mds_hash **list)
+static enum err mds_index_hashes(const json_t *object, struct mds_file *file)
 {
     json_t *hashes = json_object_get(object, "hashes");
     const char *name = NULL;
     json_t *value = NULL;
     if (hashes != NULL && !json_is_object(hashes))
-        return err_set(ERR_DATA, "'%s.hashes' is not an object", file);
+        return err_set(ERR_DATA, "'hashes' is not an object");
     if (json_object_size(hashes) > MDS_INDEX_HASHES_MAX)
-        return err_set(ERR_DATA, "'%s.hashes' has more than %d entries", file,
+        return err_set(ERR_DATA, "'hashes' has more than %d entries",
                        MDS_INDEX_HASHES_MAX);
     json_object_foreach(hashes, name, value)
     {
         const char *hex = json_string_value(value);
         if (hex == NULL)
-            return err_set(ERR_DATA, "'%s.hashes.%.40s' is not a text", file,
-                           name);
-        TRY(mds_index_list_hash(file, name, hex, count, list));
+            return err_set(ERR_DATA, "'hashes.%.40s' is not a text", name);
+        TRY(mds_index_add_hash(file, name, hex));
     }
     return ERR_OK;
 }
 
 static enum err mds_index_copy(const char *text, char **out)
 {
-    if (text == NULL)
-        return ERR_OK;
     *out = strdup(text);
     return *out != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }
 
-/* Whether the raw file is there, too, shows when it is opened. */
-static enum err mds_index_compression(const json_t *object,
-                                      struct mds_shard_info *info)
+/* 'raw_data' or 'zip_data' */
+static enum err mds_index_file(const json_t *object, const char *key,
+                               json_int_t least, json_int_t most,
+                               struct mds_file *file)
 {
-    const json_t *zip = json_object_get(object, "zip_data");
-    const json_t *compression = json_object_get(object, "compression");
-    if ((zip == NULL || json_is_null(zip)) &&
-        (compression == NULL || json_is_null(compression)))
-        return ERR_OK;
-    const char *name = json_string_value(compression);
-    const char *file = json_string_value(json_object_get(zip, "basename"));
-    TRY(mds_index_copy(name != NULL ? name : "a form that is not named",
-                       &info->compression));
-    if (file == NULL || !mds_index_name_is_safe(file))
-        return ERR_OK;
-    TRY(mds_index_copy(file, &info->zip));
-    enum err rc = mds_index_int(zip, "bytes", 0, MDS_INDEX_ZIP_BYTES_MAX,
-                                &info->zip_bytes);
-    if (rc != ERR_OK)
-        return err_prefix(rc, "'zip_data'");
-    return mds_index_hashes(zip, "zip_data", &info->zip_hashes,
-                            &info->zip_hash);
-}
-
-static enum err mds_index_file(const json_t *object,
-                               struct mds_shard_info *info)
-{
-    const json_t *raw = json_object_get(object, "raw_data");
-    const char *name = json_string_value(json_object_get(raw, "basename"));
+    const json_t *value = json_object_get(object, key);
+    const char *name = json_string_value(json_object_get(value, "basename"));
     if (name == NULL || !mds_index_name_is_safe(name))
         return err_set(ERR_DATA,
-                       "'raw_data.basename' is not the name of a file in the "
+                       "'%s.basename' is not the name of a file in the "
                        "data set, of at most %zu bytes",
-                       MDS_INDEX_NAME_BYTES_MAX);
-    TRY(mds_index_int(raw, "bytes", 8, MDS_INDEX_SHARD_BYTES_MAX,
-                      &info->bytes));
-    TRY(mds_index_int(object, "samples", 0, (info->bytes - 8) / 4,
-                      &info->samples));
-    TRY(mds_index_copy(name, &info->basename));
-    TRY(mds_index_compression(object, info));
-    return mds_index_hashes(raw, "raw_data", &info->hashes, &info->hash);
+                       key, MDS_INDEX_NAME_BYTES_MAX);
+    enum err rc = mds_index_int(value, "bytes", least, most, &file->bytes);
+    if (rc == ERR_OK)
+        rc = mds_index_hashes(value, file);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "'%s'", key);
+    return mds_index_copy(name, &file->name);
+}
+
+static enum err mds_index_files(const json_t *object,
+                                struct mds_shard_info *info)
+{
+    const json_t *zip = json_object_get(object, "zip_data");
+    const char *compression =
+        json_string_value(json_object_get(object, "compression"));
+    TRY(mds_index_file(object, "raw_data", 8, MDS_INDEX_SHARD_BYTES_MAX,
+                       &info->raw));
+    if (zip == NULL || json_is_null(zip))
+        return ERR_OK;
+    if (compression == NULL)
+        return err_set(ERR_DATA, "has 'zip_data', but 'compression' is no "
+                                 "text");
+    TRY(mds_index_file(object, "zip_data", 0, MDS_INDEX_ZIP_BYTES_MAX,
+                       &info->zip));
+    return mds_index_copy(compression, &info->compression);
 }
 
 static enum err mds_index_shard(const json_t *object,
@@ -169,7 +150,9 @@ static enum err mds_index_shard(const json_t *object,
                        "write tokens with Streaming's MDSWriter",
                        format != NULL ? format : "");
     TRY(mds_index_int(object, "version", 2, 2, &version));
-    return mds_index_file(object, info);
+    TRY(mds_index_files(object, info));
+    return mds_index_int(object, "samples", 0, (info->raw.bytes - 8) / 4,
+                         &info->samples);
 }
 
 /* The columns of shard s, which often are those of the shard before. */
@@ -191,7 +174,7 @@ static enum err mds_index_columns(struct mds_index *index, const json_t *shards,
     return ERR_OK;
 }
 
-static enum err mds_index_parse(struct mds_index *index, const char *path)
+static enum err mds_index_fill(struct mds_index *index, const char *path)
 {
     enum err rc = ERR_OK;
     int64_t version = 0;
@@ -233,23 +216,34 @@ out:
     return rc;
 }
 
+enum err mds_index_parse(const char *path, char *text, size_t bytes,
+                         struct mds_index **out)
+{
+    assert(path != NULL && text != NULL && out != NULL);
+    struct mds_index *index = calloc(1, sizeof *index);
+    if (index == NULL) {
+        free(text);
+        return err_set(ERR_MEMORY, "out of memory");
+    }
+    index->text = text;
+    index->text_bytes = bytes;
+    enum err rc = mds_index_fill(index, path);
+    if (rc == ERR_OK)
+        *out = index;
+    else
+        mds_index_destroy(index);
+    return rc;
+}
+
 enum err mds_index_read(const char *folder, struct mds_index **out)
 {
-    assert(folder != NULL && out != NULL);
-    enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
-    struct mds_index *index = calloc(1, sizeof *index);
-    if (index == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));
-    TRY_OUT(regular_read(path, MDS_INDEX_BYTES_MAX, &index->text,
-                         &index->text_bytes));
-    TRY_OUT(mds_index_parse(index, path));
-    *out = index;
-    index = NULL;
-out:
-    mds_index_destroy(index);
-    return rc;
+    char *text = NULL;
+    size_t bytes = 0;
+    assert(folder != NULL && out != NULL);
+    TRY(fsio_path(path, "%s/%s", folder, MDS_INDEX_NAME));
+    TRY(regular_read(path, MDS_INDEX_BYTES_MAX, &text, &bytes));
+    return mds_index_parse(path, text, bytes, out);
 }
 
 enum err mds_index_check(const struct mds_index *index, const char *folder)
@@ -266,13 +260,14 @@ enum err mds_index_check(const struct mds_index *index, const char *folder)
     return ERR_OK;
 }
 
-static void mds_index_free_hashes(int count, struct mds_hash *list)
+static void mds_index_release(struct mds_file *file)
 {
-    for (int h = 0; h < count; h++) {
-        free(list[h].name);
-        free(list[h].hex);
+    for (int h = 0; h < file->hashes; h++) {
+        free(file->hash[h].name);
+        free(file->hash[h].hex);
     }
-    free(list);
+    free(file->hash);
+    free(file->name);
 }
 
 void mds_index_destroy(struct mds_index *index)
@@ -281,11 +276,9 @@ void mds_index_destroy(struct mds_index *index)
         return;
     for (int64_t s = 0; s < index->shards; s++) {
         struct mds_shard_info *info = &index->shard[s];
-        mds_index_free_hashes(info->hashes, info->hash);
-        mds_index_free_hashes(info->zip_hashes, info->zip_hash);
-        free(info->basename);
+        mds_index_release(&info->raw);
+        mds_index_release(&info->zip);
         free(info->compression);
-        free(info->zip);
     }
     for (int64_t l = 0; l < index->layouts; l++)
         mds_layout_destroy(index->layout[l]);

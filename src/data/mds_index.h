@@ -20,17 +20,17 @@ struct mds_hash {
     char *hex;  /* of a known one: lower-case, of the right length */
 };
 
-struct mds_shard_info {
-    char *basename;    /* relative to the folder of the index */
-    char *compression; /* "zstd:3"; NULL: none */
-    char *zip;         /* the compressed file's basename; NULL: not named */
-    int64_t zip_bytes; /* of that file */
-    int zip_hashes;
-    struct mds_hash *zip_hash;
-    int64_t bytes;   /* of the file */
-    int64_t samples; /* 0 is fine */
-    int hashes;      /* of the file */
+struct mds_file {
+    char *name; /* relative to the folder of the index; NULL: no file */
+    int64_t bytes;
+    int hashes;
     struct mds_hash *hash;
+};
+
+struct mds_shard_info {
+    struct mds_file raw, zip;        /* a set may have either, or both */
+    char *compression;               /* of zip: "zstd:3" */
+    int64_t samples;                 /* 0 is fine */
     const struct mds_layout *layout; /* the index's */
 };
 
@@ -47,13 +47,17 @@ struct mds_index {
 /* Read FOLDER/index.json. ERR_DATA when it is missing, malformed or of a form
  * that is not supported; the text names the file and the shard. */
 enum err mds_index_read(const char *folder, struct mds_index **out);
+/* The same of a text of so many bytes, malloc'ed, which belongs to the index or
+ * is freed; `path` is for messages. */
+enum err mds_index_parse(const char *path, char *text, size_t bytes,
+                         struct mds_index **out);
 /* Training can read every shard: mds_layout_check(), with its place. */
 enum err mds_index_check(const struct mds_index *index, const char *folder);
 void mds_index_destroy(struct mds_index *index);
 
-/* One more checksum of a shard, which is copied; of a name that is known here
+/* One more checksum of a file, which is copied; of a name that is known here
  * ERR_DATA unless `hex` has its form. */
-enum err mds_index_add_hash(struct mds_shard_info *info, const char *name,
+enum err mds_index_add_hash(struct mds_file *file, const char *name,
                             const char *hex);
 
 #endif

@@ -42,19 +42,45 @@ static enum err mds_text_character(struct mds_buffer *text, int32_t character)
                         0xdc00 | (rest & 0x3ff));
 }
 
+/* How many bytes stand for themselves. */
+static size_t mds_text_plain(const uint8_t *at, size_t bytes)
+{
+    size_t plain = 0;
+    while (plain < bytes && at[plain] >= ' ' && at[plain] <= '~' &&
+           at[plain] != '"' && at[plain] != '\\')
+        plain++;
+    return plain;
+}
+
+enum err mds_text_span(struct mds_buffer *text, const char *string,
+                       size_t bytes)
+{
+    TRY(mds_text_add(text, "\""));
+    const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)string;
+    while (bytes > 0) {
+        utf8proc_int32_t character = 0;
+        size_t plain = mds_text_plain(at, bytes);
+        if (plain > 0) {
+            TRY(mds_buffer_add(text, at, plain));
+            at += plain;
+            bytes -= plain;
+            continue;
+        }
+        utf8proc_ssize_t taken =
+            utf8proc_iterate(at, (utf8proc_ssize_t)bytes, &character);
+        if (taken <= 0)
+            return err_set(ERR_USAGE, "'%.*s' is no valid UTF-8",
+                           bytes < 60 ? (int)bytes : 60, string);
+        TRY(mds_text_character(text, character));
+        at += taken;
+        bytes -= (size_t)taken;
+    }
+    return mds_text_add(text, "\"");
+}
+
 enum err mds_text_string(struct mds_buffer *text, const char *string)
 {
     if (string == NULL)
         return mds_text_add(text, "null");
-    TRY(mds_text_add(text, "\""));
-    const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)string;
-    while (at[0] != '\0') {
-        utf8proc_int32_t character = 0;
-        utf8proc_ssize_t bytes = utf8proc_iterate(at, -1, &character);
-        if (bytes <= 0)
-            return err_set(ERR_USAGE, "'%.60s' is no valid UTF-8", string);
-        TRY(mds_text_character(text, character));
-        at += bytes;
-    }
-    return mds_text_add(text, "\"");
+    return mds_text_span(text, string, strlen(string));
 }

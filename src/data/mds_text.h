@@ -14,4 +14,8 @@ enum err mds_text_add(struct mds_buffer *text, const char *format, ...)
 /* A string in quotes; NULL: null. ERR_USAGE for what is no UTF-8. */
 enum err mds_text_string(struct mds_buffer *text, const char *string);
 
+/* A string of so many bytes, which may have NULs. */
+enum err mds_text_span(struct mds_buffer *text, const char *string,
+                       size_t bytes);
+
 #endif

@@ -40,8 +40,7 @@ int values_code(const char *name)
     return type != NULL && type->whole ? type->code : 0;
 }
 
-/* A value of any type; those above INT64_MAX are negative. */
-static int64_t values_at(const struct values *values, int64_t i)
+int64_t values_whole(const struct values *values, int64_t i)
 {
     union {
         uint8_t u8;
@@ -85,20 +84,21 @@ enum err values_tokens(const struct values *values, int64_t count,
     assert(count <= values->count && vocab_size <= INT32_MAX);
     bool inside = true;
     if (values->type == VALUES_INT32) {
-        int outside = 0; /* without a branch, for vectors */
+        /* the sign of what is below 0 or above the last, without a branch */
+        uint32_t outside = 0, last = (uint32_t)vocab_size - 1;
         memcpy(tokens, values->data, (size_t)count * sizeof *tokens);
         for (int64_t t = 0; t < count; t++)
-            outside |= (uint32_t)tokens[t] >= (uint32_t)vocab_size;
-        inside = outside == 0;
+            outside |= (uint32_t)tokens[t] | (last - (uint32_t)tokens[t]);
+        inside = outside >> 31 == 0;
     } else {
         for (int64_t t = 0; t < count; t++) {
-            int64_t value = values_at(values, t);
+            int64_t value = values_whole(values, t);
             inside = inside && value >= 0 && value < vocab_size;
             tokens[t] = (int32_t)value;
         }
     }
     for (int64_t t = 0; t < count && !inside; t++) {
-        int64_t value = values_at(values, t);
+        int64_t value = values_whole(values, t);
         if (value < 0 && values->type == VALUES_UINT64)
             return err_set(ERR_DATA,
                            "token %llu at position %lld is outside the "

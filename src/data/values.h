@@ -31,6 +31,9 @@ const struct values_type *values_type_named(const char *name);
 /* The code of "int32" and so on; 0: no type of whole numbers. */
 int values_code(const char *name);
 
+/* One value of a type of whole numbers; of uint64 by its bits. */
+int64_t values_whole(const struct values *values, int64_t i);
+
 /* The first `count` values as tokens. ERR_DATA names the first one outside
  * [0, vocab_size), without the place. */
 enum err values_tokens(const struct values *values, int64_t count,

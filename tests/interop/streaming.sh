@@ -8,6 +8,8 @@ set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 DATA=$BIN/tessera-data
+COLUMNS=$BIN/../interop/columns
+HASHES=sha256,xxh3_64,xxh64
 VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/streaming
 PACKAGES="mosaicml-streaming==0.13.0 numpy brotli python-snappy cramjam zstd
     xxhash pillow tqdm filelock typing_extensions"
@@ -37,9 +39,10 @@ python() {
     "$VENV/bin/python" "$HERE/mds.py" "$@"
 }
 
-# reads_ours DIR: Streaming sees the tokens that tessera-data shows
+# reads_ours DIR: Streaming, which unpacks shards first, sees the tokens that
+# tessera-data shows
 reads_ours() {
-    python read "$1" >"$WORK/theirs" && "$DATA" cat "$1" >"$WORK/ours" &&
+    "$DATA" cat "$1" >"$WORK/ours" && python read "$1" >"$WORK/theirs" &&
         cmp "$WORK/theirs" "$WORK/ours" && [ -s "$WORK/ours" ]
 }
 
@@ -68,6 +71,28 @@ refuses() {
     [ "$status" -eq 93 ] && grep -q "$3" "$WORK/answer"
 }
 
+# write_columns PACKED: all encodings, ours and theirs
+write_columns() {
+    rm -rf "$WORK/ours.set" "$WORK/theirs.set"
+    "$COLUMNS" "$WORK/ours.set" "$1" "$HASHES" 20000 &&
+        python columns "$WORK/theirs.set" "$1" "$HASHES" 20000
+}
+
+same_columns() {
+    write_columns "$1" && diff -r "$WORK/ours.set" "$WORK/theirs.set"
+}
+
+same_raw() {
+    write_columns "$1" && python same "$WORK/ours.set" "$WORK/theirs.set"
+}
+
+# same_column NAME: of their set, before Streaming unpacks it
+same_column() {
+    "$DATA" cat --column "$1" "$WORK/theirs.set" >"$WORK/ours" &&
+        python column "$WORK/theirs.set" "$1" >"$WORK/theirs" &&
+        cmp "$WORK/ours" "$WORK/theirs" && [ -s "$WORK/ours" ]
+}
+
 # all_checksums: none is left to be believed
 all_checksums() {
     local checked
@@ -81,6 +106,7 @@ all_checksums() {
 }
 
 [ -x "$DATA" ] || skip "$DATA was not built"
+[ -x "$COLUMNS" ] || skip "$COLUMNS was not built: make tests"
 command -v python3 >/dev/null || skip "no python3"
 if ! [ -e "$VENV/complete" ]; then
     rm -rf "$VENV"
@@ -122,10 +148,53 @@ check "... with int64 in the data" reads_theirs dynamic64 1000
 check "... with bytes, as LLM Foundry has them" reads_theirs bytes 1000
 check "... with one token a sample" reads_theirs scalar 1000
 check "... unpacked beside compressed shards" reads_theirs unpacked 1000
-check "compression is refused" refuses zstd 1000 "zstd -dc"
-check "... of any kind" refuses gz 1000 "gzip -dc"
+for packed in zstd gz bz2 br snappy; do
+    check "... compressed with $packed" reads_theirs $packed 1000
+done
+check "... with several dimensions" reads_theirs cube 1000
+check "... with 40 pickled columns beside tokens" reads_theirs beside 1000
+check "pickled tokens are refused" refuses pickle 1000 "a pickle"
+check "a changed byte of a packed shard is found" refuses damaged 1000 \
+    "its sha1 should"
 check "every checksum of Streaming is checked" all_checksums
 check "a changed byte is found by xxh64" refuses changed 1000 "its xxh64 should"
+
+# every encoding, compression and hash, by columns.c and by columns of mds.py:
+# the same bytes, but for what another version of a library packs otherwise
+for packed in - gz gz:1 bz2 br br:5; do
+    check "MDSWriter makes the same files of all encodings, packed $packed" \
+        same_columns $packed
+done
+for packed in zstd zstd:3 zstd:19 snappy; do
+    check "... of the same raw shards, packed $packed" same_raw $packed
+done
+rm -rf "$WORK/theirs.set"
+python columns "$WORK/theirs.set" br:5 md5 20000
+while read -r name; do
+    check "both read column $name alike" same_column "$name"
+done < <(python names)
+# rates DIR COMPRESSION: both read 64 MiB, unpacked or not; the best of three
+rates() {
+    local ours=0 theirs=0 rate
+    python big "$WORK/$1" "$2" && "$DATA" adopt --vocab-size 257 \
+        --tokenizer x "$WORK/$1" || return 1
+    for _ in 1 2 3; do
+        [ "$2" = - ] || rm -f "$WORK/$1"/*.mds
+        rate=$("$COLUMNS" rate "$WORK/$1") && ours=$(larger "$ours" "$rate")
+        rate=$(python rate "$WORK/$1") && theirs=$(larger "$theirs" "$rate")
+    done
+    echo "# $1: $ours MB/s, Streaming $theirs MB/s:" \
+        "$(awk "BEGIN { print $ours / $theirs }") times" >&3
+}
+
+larger() {
+    awk "BEGIN { print ($1 > $2 ? $1 : $2) }"
+}
+
+exec 3>&1
+check "both read raw shards" rates raw -
+check "both read shards packed with zstd" rates packed zstd:3
+check "columns are listed" "$DATA" columns "$WORK/theirs.set"
 
 echo "1..$COUNT"
 [ "$FAILED" -eq 0 ]

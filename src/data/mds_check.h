@@ -1,0 +1,26 @@
+/* Whether a file of an MDS data set is what its index says: there, regular, as
+ * long, and with the same checksums. ERR_DATA names the file and what to do. */
+#ifndef TESSERA_DATA_MDS_CHECK_H
+#define TESSERA_DATA_MDS_CHECK_H
+
+#include "src/base/err.h"
+#include "src/data/dataset.h"
+#include "src/data/mds_index.h"
+
+/* There, regular and as long. */
+enum err mds_check_size(const char *path, const struct mds_file *file);
+
+/* All its checksums that src/data/checksum.h knows, in one pass. `path`: for
+ * messages. watch NULL: unwatched. */
+enum err mds_check_hashes(int fd, const char *path, const struct mds_file *file,
+                          const struct dataset_watch *watch);
+
+/* Its SHA-256, whatever the index says. */
+enum err mds_check_sha256(int fd, const char *path, const struct mds_file *file,
+                          char hex[65]);
+
+/* The file's bytes, all of them: ERR_DATA when it became shorter meanwhile. */
+enum err mds_check_pread(int fd, const char *path, const struct mds_file *file,
+                         void *data, size_t bytes, int64_t offset);
+
+#endif

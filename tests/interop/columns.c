@@ -1,0 +1,237 @@
+/* Our side of streaming.sh: the data set of every encoding that mds.py's
+ * `columns` makes, by the writer and the encoders of src/data.
+ *
+ *   columns DIR COMPRESSION HASHES LIMIT     "-": none
+ *   columns rate DIR                         MB/s of reading every sample
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/data/dataset.h"
+#include "src/data/mds_encode.h"
+#include "src/data/mds_writer.h"
+#include "src/data/values.h"
+
+#define SAMPLES 40
+
+/* Not sorted: the writer does that. */
+static const struct mds_column columns[] = {
+    { "tokens", "ndarray:int32" },
+    { "a_bytes", "bytes" },
+    { "b_str", "str" },
+    { "c_int", "int" },
+    { "d_uint8", "uint8" },
+    { "d_int8", "int8" },
+    { "d_uint16", "uint16" },
+    { "d_int16", "int16" },
+    { "d_uint32", "uint32" },
+    { "d_int32", "int32" },
+    { "d_uint64", "uint64" },
+    { "d_int64", "int64" },
+    { "e_float16", "float16" },
+    { "e_float32", "float32" },
+    { "e_float64", "float64" },
+    { "f_int", "str_int" },
+    { "f_float", "str_float" },
+    { "f_decimal", "str_decimal" },
+    { "g_json", "json" },
+    { "h_pil", "pil" },
+    { "h_jpeg", "jpeg" },
+    { "h_png", "png" },
+    { "i_list", "list[pil]" },
+    { "i_array", "jpeg_array" },
+    { "j_dynamic", "ndarray" },
+    { "j_typed", "ndarray:uint16" },
+    { "j_shaped", "ndarray:float64:2,3" },
+    { "j_wide", "ndarray:int8" },
+    { "na\xc3\xafve \"name\"\x7f", "int" },
+};
+#define COLUMNS ((int)(sizeof columns / sizeof columns[0]))
+
+static void need(enum err rc)
+{
+    if (rc == ERR_OK)
+        return;
+    fprintf(stderr, "%s\n", err_text());
+    exit(1);
+}
+
+static void put(struct mds_buffer *out, const void *data, size_t bytes)
+{
+    need(mds_buffer_add(out, data, bytes));
+}
+
+static void put_text(struct mds_buffer *out, const char *format, int i)
+{
+    char text[200];
+    int length = snprintf(text, sizeof text, format, i);
+    put(out, text, (size_t)length);
+}
+
+/* The low bytes of a number. */
+static void put_int(struct mds_buffer *out, int64_t value, size_t bytes)
+{
+    put(out, &value, bytes);
+}
+
+static void put_array(struct mds_buffer *out, const char *encoding, int i)
+{
+    int32_t wide[600];
+    uint16_t typed[300];
+    double shaped[6];
+    int8_t small[70000];
+    int64_t size[3] = { 1 + i % 3, 2, 5 };
+    for (int k = 0; k < 600; k++)
+        wide[k] = i * 1000 - k;
+    for (int k = 0; k < 300; k++)
+        typed[k] = (uint16_t)(i + k);
+    for (int k = 0; k < 6; k++)
+        shaped[k] = i + k / 8.0;
+    for (int k = 0; k < 70000; k++)
+        small[k] = (int8_t)(k % 100 - 50);
+    struct mds_array array = { values_code("int32"), 3, size, wide };
+    if (strcmp(encoding, "ndarray:uint16") == 0) {
+        size[0] = 300;
+        array = (struct mds_array){ values_code("uint16"), 1, size, typed };
+    } else if (strcmp(encoding, "ndarray:float64:2,3") == 0) {
+        size[0] = 2;
+        size[1] = 3;
+        array = (struct mds_array){ values_type_named("float64")->code, 2, size,
+                                    shaped };
+    } else if (strcmp(encoding, "ndarray:int8") == 0) {
+        size[0] = i % 10 == 0 ? 70000 : 7;
+        array = (struct mds_array){ values_code("int8"), 1, size, small };
+    }
+    need(mds_encode_array(encoding, &array, out));
+}
+
+static void put_image(struct mds_buffer *out, const char *encoding, int i)
+{
+    uint8_t pixels[6];
+    uint32_t bytes[3] = { 0, 0, 0 };
+    struct mds_buffer part = { 0 };
+    for (int p = 0; p < 6; p++)
+        pixels[p] = (uint8_t)(i + p);
+    if (strcmp(encoding, "pil") == 0) {
+        need(mds_encode_pil(2, 3, "L", pixels, 6, out));
+    } else if (strcmp(encoding, "list[pil]") == 0) {
+        for (int k = 0; k < 2; k++) {
+            size_t before = part.bytes;
+            need(mds_encode_pil(3, 2, "L", pixels, 6, &part));
+            bytes[k] = (uint32_t)(part.bytes - before);
+        }
+        need(mds_encode_images(encoding, bytes, 2, part.data, out));
+    } else if (strcmp(encoding, "jpeg_array") == 0) {
+        bytes[0] = 2;
+        bytes[1] = 4;
+        need(mds_encode_images(encoding, bytes, 2, pixels, out));
+    } else {
+        put(out, pixels, 6);
+    }
+    free(part.data);
+}
+
+static void put_number(struct mds_buffer *out, const char *encoding, int i)
+{
+    const struct values_type *type = values_type_named(encoding);
+    float single = (float)i / 4 - 2;
+    double real = i / 10.0;
+    if (strcmp(encoding, "float16") == 0)
+        put_int(out, 0x3c00 + i, 2); /* 1 and i units in the last place */
+    else if (strcmp(encoding, "float32") == 0)
+        put(out, &single, sizeof single);
+    else if (strcmp(encoding, "float64") == 0)
+        put(out, &real, sizeof real);
+    else if (type != NULL && encoding[0] == 'u')
+        put_int(out, 5 * i, (size_t)type->width);
+    else
+        put_int(out, 3 * i - 50, type != NULL ? (size_t)type->width : 8);
+}
+
+static void put_value(struct mds_buffer *out, const struct mds_column *column,
+                      int i)
+{
+    int32_t tokens[100];
+    for (int k = 0; k < 100; k++)
+        tokens[k] = (i * 31 + k * 7) % 257;
+    switch (column->name[0]) {
+    case 't':
+        need(mds_encode_ndarray(values_code("int32"), tokens, 1 + i % 99, out));
+        break;
+    case 'a':
+        put(out, tokens, (size_t)i % 5);
+        break;
+    case 'b':
+        put_text(out, "na\xc3\xafve \xf0\x9f\x98\x80 \"text\"\n%d", i);
+        break;
+    case 'f':
+        put_text(out,
+                 column->encoding[4] == 'i' ? "-100000000000000000000000%d"
+                                            : "%d.125",
+                 i);
+        break;
+    case 'g':
+        put_text(out, "{\"a\": [%d, null], \"b\": \"\\u00ef\"}", i);
+        break;
+    case 'h':
+    case 'i':
+        put_image(out, column->encoding, i);
+        break;
+    case 'j':
+        put_array(out, column->encoding, i);
+        break;
+    default:
+        put_number(out, column->encoding, i);
+    }
+}
+
+/* What mds.py's `rate` measures, with the same steps. */
+static int rate(const char *folder)
+{
+    int32_t tokens[4096];
+    int64_t length = 0;
+    struct dataset *dataset = NULL;
+    double begin = clock_now();
+    need(dataset_open(folder, &dataset));
+    for (int64_t s = 0; s < dataset_samples(dataset); s++)
+        need(dataset_read(dataset, s, tokens, 4096, &length));
+    printf("%.1f\n", (double)dataset_contents(dataset)->bytes /
+                         (clock_now() - begin) / 1e6);
+    dataset_close(dataset);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct mds_buffer buffer[COLUMNS];
+    struct mds_field field[COLUMNS];
+    struct mds_writer *writer = NULL;
+    if (argc == 3 && strcmp(argv[1], "rate") == 0)
+        return rate(argv[2]);
+    if (argc != 5)
+        return 64;
+    struct mds_writer_options options = {
+        columns, COLUMNS, atoll(argv[4]),
+        strcmp(argv[2], "-") == 0 ? NULL : argv[2],
+        strcmp(argv[3], "-") == 0 ? NULL : argv[3]
+    };
+    memset(buffer, 0, sizeof buffer);
+    need(fsio_mkdirs(argv[1]));
+    need(mds_writer_create(argv[1], &options, &writer));
+    for (int i = 0; i < SAMPLES; i++) {
+        for (int c = 0; c < COLUMNS; c++) {
+            buffer[c].bytes = 0;
+            put_value(&buffer[c], &columns[c], i);
+            field[c] = (struct mds_field){ buffer[c].data, buffer[c].bytes };
+        }
+        need(mds_writer_add_fields(writer, field));
+    }
+    need(mds_writer_finish(writer));
+    mds_writer_destroy(writer);
+    for (int c = 0; c < COLUMNS; c++)
+        free(buffer[c].data);
+    return 0;
+}
