@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "src/base/clock.h"
+#include "src/cmd/bench_data_mds.h"
 #include "src/cmd/bench_data_text.h"
 #include "src/cmd/bench_text.h"
 #include "src/train/trainer.h"
@@ -11,7 +12,6 @@
 static enum err measure(const struct bench_options *options, struct comm *comm,
                         const struct train_settings *settings, json_t **result)
 {
-    (void)options;
     enum err rc = ERR_OK;
     struct trainer *trainer = NULL;
     double loader_s = 0.0, step_s = 0.0;
@@ -30,6 +30,7 @@ static enum err measure(const struct bench_options *options, struct comm *comm,
         "step_ms", step_s * 1e3 / STEPS, "loader_ms", loader_s * 1e3 / STEPS,
         "loader_share", loader_s / step_s, "loader_tokens_per_s",
         tokens / loader_s, "step_tokens_per_s", tokens / step_s);
+    TRY_OUT(bench_data_mds(options, *result));
 out:
     trainer_destroy(trainer);
     return rc;

@@ -88,3 +88,14 @@ enum err mds_table_read(struct mds_table *table, int64_t index,
                    (long long)number, column);
     return rc;
 }
+
+enum err mds_table_spans(struct mds_table *table, int64_t index,
+                         const struct mds_span **columns)
+{
+    int64_t number = 0;
+    struct mds_shard *shard = NULL;
+    int64_t s = mds_shards_find(table->shards, index, &number);
+    TRY(mds_shards_get(table->shards, s, &shard));
+    *columns = table->columns;
+    return mds_shard_columns(shard, number, &table->buffer, table->columns);
+}

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/data/mds.h"
 #include "src/data/mds_column.h"
 #include "src/data/mds_index.h"
 
@@ -26,5 +27,10 @@ enum err mds_table_check(const struct mds_table *table, const char *column);
  * the next call. */
 enum err mds_table_read(struct mds_table *table, int64_t index,
                         const char *column, struct mds_value *out);
+
+/* The bytes of all its columns, in the order of its shard's layout; until the
+ * next call. */
+enum err mds_table_spans(struct mds_table *table, int64_t index,
+                         const struct mds_span **columns);
 
 #endif

@@ -106,12 +106,14 @@ static enum err merge_shard(struct merge *merge, const char *set,
     if (info->compression != NULL) /* "zstd:3": .zstd */
         snprintf(ending, sizeof ending, ".%.*s",
                  (int)strcspn(info->compression, ":"), info->compression);
-    TRY(merge_entry_file(merge, set, info->basename, "",
+    TRY(merge_entry_file(merge, set, info->raw.name, "",
                          json_object_get(entry, "raw_data"), &raw));
-    TRY(merge_entry_file(merge, set, info->zip, ending,
+    TRY(merge_entry_file(merge, set, info->zip.name, ending,
                          json_object_get(entry, "zip_data"), &zip));
     if (!raw && !zip)
-        return err_set(ERR_DATA, "%s/%s: no such file", set, info->basename);
+        return err_set(ERR_DATA, "%s/%s: no such file", set,
+                       info->raw.name != NULL ? info->raw.name
+                                              : info->zip.name);
     if (json_array_append(merge->shards, entry) != 0)
         return err_set(ERR_MEMORY, "%s: out of memory", set);
     merge->result->shards++;

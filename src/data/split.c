@@ -9,9 +9,8 @@
 
 #include "src/base/fsio.h"
 #include "src/data/dataset.h"
-#include "src/data/mds.h"
-#include "src/data/mds_encoding.h"
 #include "src/data/mds_index.h"
+#include "src/data/mds_table.h"
 #include "src/data/mds_writer.h"
 #include "src/data/progress.h"
 #include "src/data/publish.h"
@@ -26,15 +25,12 @@ struct split {
     const char *set;
     struct dataset *dataset;
     struct sidecar sidecar;
-    struct mds_index *index;
+    struct mds_table *table;
     struct tokenizer *tokenizer; /* NULL: not here */
     struct publish publish;
     struct progress progress;
-    struct mds_shard *shard; /* that is open */
-    int64_t at, inside;      /* the next sample: its shard, and in it */
-    struct mds_buffer buffer;
-    struct mds_span *span; /* [columns] */
-    struct mds_field *field;
+    int columns;
+    struct mds_field *field; /* [columns] */
     struct mds_column *column;
 };
 
@@ -47,37 +43,15 @@ static enum err split_poll(struct split *split)
     return ERR_OK;
 }
 
-/* Open the shard that has the next sample. */
-static enum err split_next_shard(struct split *split)
+static enum err split_sample(struct split *split, int64_t sample,
+                             struct mds_writer *writer)
 {
-    char path[FSIO_PATH_MAX];
-    const struct mds_index *index = split->index;
-    while (split->inside == index->shard[split->at].samples) {
-        mds_shard_close(split->shard);
-        split->shard = NULL;
-        split->inside = 0;
-        split->at++;
-        assert(split->at < index->shards);
-    }
-    if (split->shard != NULL)
-        return ERR_OK;
-    const struct mds_shard_info *info = &index->shard[split->at];
-    TRY(fsio_path(path, "%s/%s", split->set, info->basename));
-    return mds_shard_open(path, info, false, &split->shard);
-}
-
-static enum err split_sample(struct split *split, struct mds_writer *writer)
-{
-    int columns = split->index->layout[0]->columns;
-    TRY(split_next_shard(split));
-    TRY(mds_shard_columns(split->shard, split->inside, &split->buffer,
-                          split->span));
-    for (int c = 0; c < columns; c++)
+    const struct mds_span *columns = NULL;
+    TRY(mds_table_spans(split->table, sample, &columns));
+    for (int c = 0; c < split->columns; c++)
         split->field[c] =
-            (struct mds_field){ split->span[c].data, split->span[c].bytes };
-    TRY(mds_writer_add_fields(writer, split->field));
-    split->inside++;
-    return ERR_OK;
+            (struct mds_field){ columns[c].data, columns[c].bytes };
+    return mds_writer_add_fields(writer, split->field);
 }
 
 /* Tokens are counted by reading: only the sidecar of the whole has a sum. */
@@ -103,7 +77,7 @@ static enum err split_part(struct split *split, const char *name, int64_t first,
     struct sidecar sidecar = split->sidecar;
     const struct mds_writer_options options = {
         .columns = split->column,
-        .count = split->index->layout[0]->columns,
+        .count = split->columns,
         .size_limit = split->options->shard_bytes,
         .hashes = "sha256",
     };
@@ -117,7 +91,7 @@ static enum err split_part(struct split *split, const char *name, int64_t first,
         if (i % SPLIT_POLL_SAMPLES == 0)
             TRY_OUT(split_poll(split));
         TRY_OUT(split_count(split, first + i, &sidecar));
-        TRY_OUT(split_sample(split, writer));
+        TRY_OUT(split_sample(split, first + i, writer));
         split->progress.done++;
     }
     if (split->tokenizer != NULL)
@@ -168,19 +142,20 @@ static enum err split_open(struct split *split)
     if (strcmp(dataset_index(split->dataset), MDS_INDEX_NAME) != 0)
         return err_set(ERR_UNSUPPORTED, "%s is no MDS data set", split->set);
     TRY(sidecar_read(split->set, &split->sidecar));
-    TRY(mds_index_read(split->set, &split->index));
+    TRY(mds_table_open(split->set, &split->table));
     TRY(scan_tokenizer(split->dataset, &split->tokenizer));
-    if (split->index->layouts > 1)
+    const struct mds_index *index = mds_table_index(split->table);
+    if (index->layouts > 1)
         return err_set(ERR_UNSUPPORTED,
                        "%s: its shards have different columns, which one set "
                        "can't have when it is split",
                        split->set);
-    const struct mds_layout *layout = split->index->layout[0];
+    const struct mds_layout *layout = index->layout[0];
     size_t columns = (size_t)layout->columns;
-    split->span = calloc(columns, sizeof *split->span);
+    split->columns = layout->columns;
     split->field = calloc(columns, sizeof *split->field);
     split->column = calloc(columns, sizeof *split->column);
-    if (split->span == NULL || split->field == NULL || split->column == NULL)
+    if (split->field == NULL || split->column == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", split->set);
     for (size_t c = 0; c < columns; c++)
         split->column[c] = (struct mds_column){ layout->column[c].name,
@@ -205,13 +180,10 @@ enum err split_set(const char *set, const struct split_options *options)
     TRY_OUT(publish_commit(&split.publish));
 out:
     publish_end(&split.publish);
-    mds_shard_close(split.shard);
-    free(split.buffer.data);
-    free(split.span);
     free(split.field);
     free(split.column);
     tokenizer_destroy(split.tokenizer);
-    mds_index_destroy(split.index);
+    mds_table_close(split.table);
     sidecar_release(&split.sidecar);
     dataset_close(split.dataset);
     return rc;
