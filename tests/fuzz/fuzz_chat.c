@@ -1,0 +1,45 @@
+/* Chat templates: whatever a file holds, it is refused or makes a text, within
+ * the limits of work and memory. */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/text/chat_parse.h"
+#include "src/text/chat_render.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+/* What is left of a conversation's work, so that a run takes milliseconds. */
+#define WORK ((int64_t)1 << 22)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    static const struct chat_message messages[] = {
+        { "system", " a\xc2\xa0", 4 },
+        { "user", "b c <|im_end|>\n", 15 },
+        { "assistant", "", 0 },
+        { "tool", "\xe2\x80\x83x", 4 },
+    };
+    struct chat_tree tree;
+    struct chat_text text = { 0 };
+    if (chat_parse_read((const char *)data, bytes, &tree) != ERR_OK)
+        return 0;
+    for (size_t count = 0; count <= 4; count += 2) {
+        const struct chat_render_input input = {
+            .messages = messages,
+            .count = count,
+            .add_generation_prompt = count == 2,
+            .bos = "<s>",
+            .bos_bytes = 3,
+        };
+        struct chat_memory memory = { .work = CHAT_VALUE_WORK_MAX - WORK };
+        if (chat_render_tree(&tree, &input, &memory, &text) == ERR_OK)
+            assert(text.text != NULL && text.text[text.bytes] == '\0' &&
+                   text.bytes <= (size_t)WORK);
+        assert(memory.last == NULL && memory.bytes == 0);
+    }
+    free(text.text);
+    chat_parse_release(&tree);
+    return 0;
+}

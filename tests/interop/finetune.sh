@@ -1,0 +1,116 @@
+#!/bin/bash
+# Fine-tuning data and learned tokenizers beside the Hugging Face libraries: chat
+# templates beside transformers' apply_chat_template, masks and packing beside LLM
+# Foundry's rules, restated in finetune.py, and vocabularies beside BpeTrainer's.
+# The libraries come from the Python package index into a virtual environment under
+# TESSERA_INTEROP_DIR (default build/interop) and stay there; without them the test
+# is skipped. TESSERA_FINETUNE names a folder with JSON lines to use as well, such as
+# LLM Foundry's scripts/data_prep.
+set -u
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+DATA=$BIN/tessera-data
+VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/finetune
+COUNT=0
+FAILED=0
+
+skip() {
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+# check NAME COMMAND...: one test point, and what it prints
+check() {
+    local name=$1
+    shift
+    COUNT=$((COUNT + 1))
+    if "$@" >"$WORK/log" 2>&1; then
+        echo "ok $COUNT - $name: $(tail -n 1 "$WORK/log")"
+    else
+        echo "not ok $COUNT - $name"
+        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | head -n 20
+        FAILED=$((FAILED + 1))
+    fi
+}
+
+python() {
+    "$VENV/bin/python" "$HERE/finetune.py" "$@"
+}
+
+# same_vocabulary PATTERN SIZE TEXT: our file has BpeTrainer's tokens and merges
+same_vocabulary() {
+    "$DATA" train-tokenizer --pattern "$1" --vocab-size "$2" --force \
+        --out "$WORK/learned.json" "$3" && python vocabulary "$@" "$WORK/learned.json"
+}
+
+# same_examples FILE TEMPLATE OPTION...: examples and masks by the rules
+same_examples() {
+    local file=$1 template=$2 how=(--chat)
+    shift 2
+    if [ "$template" = prompts ]; then
+        how=(--prompts)
+    else
+        how+=(--template "$template")
+    fi
+    rm -rf "$WORK/set"
+    "$DATA" tokenize "${how[@]}" "$@" --tokenizer "$WORK/tokenizer" \
+        --out "$WORK/set" "$file" &&
+        python examples "$WORK/set" "$WORK/tokenizer" "$file" "$template" "$@"
+}
+
+[ -x "$DATA" ] || skip "$DATA was not built"
+command -v python3 >/dev/null || skip "no python3"
+if ! [ -e "$VENV/complete" ]; then
+    rm -rf "$VENV"
+    mkdir -p "$(dirname "$VENV")"
+    python3 -m venv "$VENV" 2>/dev/null >&2 ||
+        skip "python3 -m venv does not work here"
+    if ! "$VENV/bin/python" -m pip install -q transformers==5.23.0 \
+        tokenizers==0.23.3 jinja2==3.1.6 numpy >"$VENV/log" 2>&1; then
+        rm -rf "$VENV"
+        skip "transformers cannot be installed: no package index?"
+    fi
+    touch "$VENV/complete"
+fi
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+"$HERE/../english-text" 6000000 | iconv -cf UTF-8 -t UTF-8 >"$WORK/english"
+cat "$HERE"/../../src/*/*.[ch] >"$WORK/code"
+for text in english code; do
+    for pattern in gpt2 digits llama3; do
+        check "BpeTrainer learns the same of $text with $pattern" \
+            same_vocabulary $pattern 8000 "$WORK/$text"
+    done
+done
+check "short texts, merged to the end" python short "$DATA" "$WORK"
+
+"$DATA" train-tokenizer --vocab-size 4000 --out "$WORK/tokenizer" \
+    --special '<|endoftext|>' --special '<|im_start|>' --special '<|im_end|>' \
+    --special '<|begin_of_text|>' --special '<|start_header_id|>' \
+    --special '<|end_header_id|>' --special '<|eot_id|>' "$WORK/code" \
+    >"$WORK/made" || cat "$WORK/made"
+python make "$WORK"
+check "templates render as with Jinja" python render "$DATA" "$WORK"
+FILES=("$WORK/talk.jsonl")
+for file in "${TESSERA_FINETUNE:-/nonexistent}"/*.jsonl; do
+    [ -e "$file" ] && FILES+=("$file")
+done
+for file in "${FILES[@]}"; do
+    name=$(basename "$file")
+    for template in chatml llama3 none "$WORK/smollm2.jinja"; do
+        check "$name in $(basename "$template"), as LLM Foundry has it" \
+            same_examples "$file" "$template" --seq-len 300
+        check "... packed, all responses" same_examples "$file" "$template" \
+            --seq-len 1024 --packing on --target-responses all
+        check "... and long prompts" same_examples "$file" "$template" \
+            --seq-len 512 --target-prompts 'length>=20' --packing on
+    done
+done
+for file in "$WORK/pairs.jsonl" "${FILES[@]:1}"; do
+    check "$(basename "$file"), joined" same_examples "$file" prompts --seq-len 200
+done
+
+echo "1..$COUNT"
+[ "$FAILED" -eq 0 ]
