@@ -327,16 +327,17 @@ static enum err model_open(struct model_reader *reader)
     size_t added = json_array_size(reader->added.value);
     if (tokens == 0)
         return tokenizer_reader_refuse(&reader->vocab, "it is empty");
-    for (size_t i = 0; i < added; i++) {
-        json_t *token = json_array_get(reader->added.value, i);
-        json_int_t id = json_integer_value(json_object_get(token, "id"));
-        if (id > highest && id < INT32_MAX)
-            highest = (int32_t)id;
-    }
-    if ((size_t)highest >= tokens + added + MODEL_GAPS_MAX)
+    if ((size_t)highest >= tokens + MODEL_GAPS_MAX)
         return tokenizer_reader_refuse(
             &reader->vocab, "the highest of %zu tokens has the number %d",
-            tokens + added, highest);
+            tokens, highest);
+    for (size_t i = 0; i < added; i++) {
+        const json_t *token = json_array_get(reader->added.value, i);
+        json_int_t id = json_integer_value(json_object_get(token, "id"));
+        /* one beyond is refused with its place */
+        if (id > highest && id < (json_int_t)(tokens + added))
+            highest = (int32_t)id;
+    }
     TRY(bpe_create(&options, tokens + added,
                    json_array_size(reader->merges.value), highest,
                    &reader->tokenizer->bpe));
