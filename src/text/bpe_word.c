@@ -14,6 +14,8 @@
 #include "src/text/unicode.h"
 
 #define BPE_WORD_SHORT 32
+#define BPE_WORD_CHUNK 14
+#define BPE_WORD_AHEAD 8       /* positions whose symbols are fetched before */
 #define BPE_WORD_MAX INT32_MAX /* bytes; positions are int32_t */
 
 /* A list that is being worked on: its positions are order[at .. end). */
@@ -30,20 +32,23 @@ struct bpe_word_symbol {
     int32_t both;        /* what they become */
 };
 
-/* An entry of a list. */
-struct bpe_word_entry {
-    int32_t position, next;
+/* A cache line of a list's positions. */
+struct bpe_word_chunk {
+    int32_t next; /* the chunk that was filled before; -1: none */
+    int32_t count;
+    int32_t position[BPE_WORD_CHUNK];
 };
 
 struct bpe_word {
     const struct bpe *bpe;
-    int32_t *head;  /* by rank: the list's last entry; -1: none */
+    int32_t *head;  /* by rank: the list's last chunk; -1: none */
     uint32_t *heap; /* ranks that have a list */
     size_t ranks, ranks_capacity;
     struct bpe_word_symbol *symbol;
     size_t symbols_capacity;
-    struct bpe_word_entry *entry;
-    size_t entries, entries_capacity;
+    struct bpe_word_chunk *chunk;
+    size_t chunks, chunks_capacity;
+    int32_t spare; /* chunks of lists that were taken; -1: none */
     int32_t *order;
     size_t ordered, order_capacity;
     struct bpe_word_frame *frame;
@@ -58,6 +63,7 @@ enum err bpe_word_create(const struct bpe *bpe, struct bpe_word **out)
     if (work == NULL)
         return err_set(ERR_MEMORY, "no memory to encode words in");
     work->bpe = bpe;
+    work->spare = -1;
     work->head = malloc((bpe->merges + 1) * sizeof *work->head);
     if (work->head == NULL) {
         bpe_word_destroy(work);
@@ -76,7 +82,7 @@ void bpe_word_destroy(struct bpe_word *work)
     free(work->head);
     free(work->heap);
     free(work->symbol);
-    free(work->entry);
+    free(work->chunk);
     free(work->order);
     free(work->frame);
     free(work->tokens.token);
@@ -224,6 +230,23 @@ static uint32_t bpe_word_pop_rank(struct bpe_word *work)
     return top;
 }
 
+/* A new last chunk for this list. */
+static enum err bpe_word_chunk(struct bpe_word *work, int32_t *head)
+{
+    int32_t new = work->spare;
+    if (new >= 0) {
+        work->spare = work->chunk[new].next;
+    } else {
+        TRY(bpe_word_room((void **)&work->chunk, &work->chunks_capacity,
+                          work->chunks + 1, sizeof *work->chunk));
+        new = (int32_t)work->chunks++;
+    }
+    work->chunk[new].next = *head;
+    work->chunk[new].count = 0;
+    *head = new;
+    return ERR_OK;
+}
+
 /* The pair that begins at this position is another one now. */
 static enum err bpe_word_wait(struct bpe_word *work, int32_t position)
 {
@@ -239,9 +262,10 @@ static enum err bpe_word_wait(struct bpe_word *work, int32_t position)
     int32_t *head = &work->head[symbol->rank];
     if (*head < 0)
         TRY(bpe_word_push_rank(work, symbol->rank));
-    work->entry[work->entries] =
-        (struct bpe_word_entry){ .position = position, .next = *head };
-    *head = (int32_t)work->entries++;
+    if (*head < 0 || work->chunk[*head].count == BPE_WORD_CHUNK)
+        TRY(bpe_word_chunk(work, head));
+    struct bpe_word_chunk *chunk = &work->chunk[*head];
+    chunk->position[chunk->count++] = position;
     return ERR_OK;
 }
 
@@ -258,24 +282,30 @@ static enum err bpe_word_take(struct bpe_word *work)
                                     .begin = work->ordered };
     int32_t *head = &work->head[frame.rank];
     size_t count = 0;
-    for (int32_t e = *head; e >= 0; e = work->entry[e].next)
-        count++;
+    for (int32_t c = *head; c >= 0; c = work->chunk[c].next)
+        count += (size_t)work->chunk[c].count;
     TRY(bpe_word_room((void **)&work->order, &work->order_capacity,
                       work->ordered + count, sizeof *work->order));
     TRY(bpe_word_room((void **)&work->frame, &work->frames_capacity,
                       work->frames + 1, sizeof *work->frame));
     work->ordered += count;
-    bool sorted = true;
     size_t i = work->ordered;
-    for (int32_t e = *head; e >= 0; e = work->entry[e].next) {
-        work->order[--i] = work->entry[e].position;
-        sorted = sorted && (i + 1 == work->ordered ||
-                            work->order[i] <= work->order[i + 1]);
+    while (*head >= 0) {
+        struct bpe_word_chunk *chunk = &work->chunk[*head];
+        int32_t taken = *head;
+        i -= (size_t)chunk->count;
+        memcpy(work->order + i, chunk->position,
+               (size_t)chunk->count * sizeof *work->order);
+        *head = chunk->next;
+        chunk->next = work->spare;
+        work->spare = taken;
     }
+    bool sorted = true;
+    for (i = frame.begin + 1; i < work->ordered; i++)
+        sorted = sorted && work->order[i - 1] <= work->order[i];
     if (!sorted)
         qsort(work->order + frame.begin, count, sizeof *work->order,
               bpe_word_compare);
-    *head = -1;
     frame.at = frame.begin;
     frame.end = work->ordered;
     work->frame[work->frames++] = frame;
@@ -310,6 +340,9 @@ static enum err bpe_word_join_all(struct bpe_word *work)
             return ERR_OK;
         } else {
             int32_t position = work->order[frame->at++];
+            if (frame->end - frame->at >= BPE_WORD_AHEAD)
+                __builtin_prefetch(
+                    &work->symbol[work->order[frame->at + BPE_WORD_AHEAD - 1]]);
             if (work->symbol[position].rank == frame->rank)
                 TRY(bpe_word_join(work, position));
         }
@@ -321,7 +354,8 @@ static void bpe_word_clear(struct bpe_word *work)
 {
     while (work->ranks > 0)
         work->head[work->heap[--work->ranks]] = -1;
-    work->entries = work->ordered = work->frames = 0;
+    work->chunks = work->ordered = work->frames = 0;
+    work->spare = -1;
 }
 
 static enum err bpe_word_long(struct bpe_word *work, struct token_list *out)
@@ -330,8 +364,6 @@ static enum err bpe_word_long(struct bpe_word *work, struct token_list *out)
     size_t count = work->tokens.count;
     TRY_OUT(bpe_word_room((void **)&work->symbol, &work->symbols_capacity,
                           count, sizeof *work->symbol));
-    TRY_OUT(bpe_word_room((void **)&work->entry, &work->entries_capacity,
-                          3 * count, sizeof *work->entry));
     for (size_t i = 0; i < count; i++)
         work->symbol[i] = (struct bpe_word_symbol){
             .token = work->tokens.token[i],
