@@ -115,38 +115,40 @@ static void test_golden(void)
 /* Texts of what patterns care about. */
 static size_t random_text(uint64_t *at, char *text, size_t parts)
 {
-    static const char *const pieces[] = {
-        "the",
-        "ing",
-        " ",
-        "  ",
-        "\n",
-        "\t",
-        "'s",
-        "'S",
-        "'",
-        "12",
-        "3",
-        ".",
-        "!?",
-        "a",
-        "X",
-        "\303\251",
-        "e\314\201",
-        "\346\227\245",
-        "<|end|>",
-        "<l>",
-        "<r>",
-        "e\314\201!",
-        "\342\200\203",
-        "\r\n",
-        "\360\237\230\200",
-        "\xFF",
-        "\xE3\x81",
-        "<|e",
-        "hello",
-        "_",
-    };
+    static const char *const pieces[] = { "the",
+                                          "ing",
+                                          " ",
+                                          "  ",
+                                          "\n",
+                                          "\t",
+                                          "'s",
+                                          "'S",
+                                          "'",
+                                          "12",
+                                          "3",
+                                          ".",
+                                          "!?",
+                                          "a",
+                                          "X",
+                                          "\303\251",
+                                          "e\314\201",
+                                          "\346\227\245",
+                                          "<|end|>",
+                                          "<l>",
+                                          "<r>",
+                                          "e\314\201!",
+                                          "\342\200\203",
+                                          "\r\n",
+                                          "\360\237\230\200",
+                                          "\xFF",
+                                          "\xE3\x81",
+                                          "<|e",
+                                          "hello",
+                                          "_",
+                                          "/",
+                                          "\314\201",
+                                          ".\n",
+                                          "\n/" };
     size_t bytes = 0;
     for (size_t i = 0; i < parts; i++) {
         const char *piece =
@@ -157,19 +159,22 @@ static size_t random_text(uint64_t *at, char *text, size_t parts)
     return bytes;
 }
 
+/* No single word, which looks at what is beside it. */
+#define ADDED(strips)                                                          \
+    "[{\"id\": 280, \"content\": \"<|end|>\", \"special\": true}, "            \
+    "{\"id\": 281, \"content\": \"<l>\", \"lstrip\": " strips "}, "            \
+    "{\"id\": 282, \"content\": \"<r>\", \"rstrip\": " strips                  \
+    ", \"normalized\": false}, "                                               \
+    "{\"id\": 283, \"content\": \"s t\", \"normalized\": false}, "             \
+    "{\"id\": 284, \"content\": \"e\\u0301!\"}]"
+
 /* The parts of a text that is cut have the tokens of the whole. */
-static void test_cut(int pretokenizer, bool nfc)
+static void test_cut(int pretokenizer, bool nfc, bool strips)
 {
     struct both both = open_both(&(struct fixture_file){
         .pretokenizer = pretokenizer,
         .normalizer = nfc ? "{\"type\": \"NFC\"}" : NULL,
-        /* no single word, which looks at what is beside it */
-        .added = "[{\"id\": 280, \"content\": \"<|end|>\", \"special\": true}, "
-                 "{\"id\": 281, \"content\": \"<l>\", \"lstrip\": true}, "
-                 "{\"id\": 282, \"content\": \"<r>\", \"rstrip\": true, "
-                 "\"normalized\": false}, "
-                 "{\"id\": 283, \"content\": \"s t\", \"normalized\": false}, "
-                 "{\"id\": 284, \"content\": \"e\\u0301!\"}]" });
+        .added = strips ? ADDED("true") : ADDED("false") });
     uint64_t at = 0;
     int bad = 0, cuts = 0;
     for (int round = 0; round < 3000; round++) {
@@ -484,11 +489,13 @@ int main(void)
     folder = fixture_folder();
     test_golden();
     for (int p = GPT2; p <= NONE; p++) {
-        test_cut(p, false);
+        test_cut(p, false, true);
+        test_cut(p, false, false);
         if (p != PREFIX) /* it adds blanks */
             test_back(p);
     }
-    test_cut(GPT2, true);
+    test_cut(GPT2, true, true);
+    test_cut(GPT4O, true, false);
     test_long_words();
     test_marks();
     test_hostile_pattern();

@@ -16,7 +16,7 @@
     "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, "                  \
     "\"trim_offsets\": true, \"use_regex\": "
 
-enum { GPT2, PREFIX, LLAMA3, DIGITS, REGEX, NONE };
+enum { GPT2, PREFIX, LLAMA3, GPT4O, DIGITS, REGEX, NONE };
 
 static const char *const fixture_pretokenizers[] = {
     [GPT2] = FIXTURE_BYTE_LEVEL "true}",
@@ -26,6 +26,17 @@ static const char *const fixture_pretokenizers[] = {
         "\"pattern\": {\"Regex\": \"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n"
         "\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+"
         "[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, "
+        "\"behavior\": \"Isolated\", \"invert\": false}, " FIXTURE_BYTE_LEVEL
+        "false}]}",
+    [GPT4O] =
+        "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", "
+        "\"pattern\": {\"Regex\": \"[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}"
+        "\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}"
+        "\\\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\\\\r\\\\n\\\\p{L}"
+        "\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+[\\\\p{Ll}"
+        "\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+        "\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|"
+        "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+\"}, "
         "\"behavior\": \"Isolated\", \"invert\": false}, " FIXTURE_BYTE_LEVEL
         "false}]}",
     [DIGITS] = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "

@@ -228,24 +228,55 @@ enum err pretoken_run(const struct pretoken *pretoken,
     return bytes > 0 ? pretoken_part(&walk, 0, text, bytes) : ERR_OK;
 }
 
+/* Where all steps begin a word that do not only look for digits; 0: nowhere.
+ * *prefix: what does not begin with a blank is given one. */
+static unsigned pretoken_breaks(const struct pretoken *pretoken, bool *prefix)
+{
+    unsigned all = 0;
+    *prefix = false;
+    for (int i = 0; i < pretoken->steps; i++) {
+        const struct pretoken_step *step = &pretoken->step[i];
+        if (step->regex != NULL)
+            return 0;
+        *prefix = *prefix || step->scan == NULL;
+        unsigned breaks =
+            step->scan == NULL ? 0 : pretoken_scan_breaks(step->scan);
+        if (breaks != 0)
+            all = all == 0 ? breaks : all & breaks;
+    }
+    return all;
+}
+
+/* Whether line ends lie before `cut`, and what takes them into its word before
+ * them: no letter, number, white space or mark. GPT-4o's words go on at '/'. */
+static bool pretoken_behind_lines(const struct unicode *unicode,
+                                  const uint8_t *text, size_t cut)
+{
+    size_t i = cut;
+    while (i > 0 && (text[i - 1] == '\n' || text[i - 1] == '\r'))
+        i--;
+    return i > 0 && i < cut && text[cut] != '\n' && text[cut] != '\r' &&
+           text[cut] != '/' &&
+           (unicode->of[unicode_before(text, i)] &
+            (UNICODE_LETTER | UNICODE_NUMBER | UNICODE_SPACE |
+             UNICODE_UPPER)) == 0;
+}
+
 bool pretoken_cuts(const struct pretoken *pretoken,
                    const struct unicode *unicode, const uint8_t *text,
                    size_t cut)
 {
-    bool breaks = false, prefix = false;
-    for (int i = 0; i < pretoken->steps; i++) {
-        const struct pretoken_step *step = &pretoken->step[i];
-        if (step->regex != NULL)
-            return false;
-        prefix = prefix || step->scan == NULL;
-        breaks =
-            breaks || (step->scan != NULL && pretoken_scan_breaks(step->scan));
-    }
-    if (!breaks || text[cut] > ' ')
-        return false;
+    bool prefix = false;
+    unsigned breaks = pretoken_breaks(pretoken, &prefix);
+    bool space = text[cut] < 0x80 && (unicode->of[text[cut]] & UNICODE_SPACE);
     unsigned before = unicode->of[unicode_before(text, cut)];
+    if (breaks == 0 || (prefix && text[cut] != ' '))
+        return false;
+    if (!space || (before & UNICODE_SPACE) != 0)
+        return (breaks & PRETOKEN_SCAN_LINES) != 0 &&
+               pretoken_behind_lines(unicode, text, cut);
     if (text[cut] == ' ')
-        return (before & UNICODE_SPACE) == 0;
-    return !prefix && (unicode->of[text[cut]] & UNICODE_SPACE) != 0 &&
+        return true;
+    return (breaks & PRETOKEN_SCAN_ALL_SPACES) != 0 ||
            (before & (UNICODE_LETTER | UNICODE_NUMBER)) != 0;
 }

@@ -289,7 +289,11 @@ pretoken_scan_fn *pretoken_scan_find(const char *pattern)
     return NULL;
 }
 
-bool pretoken_scan_breaks(pretoken_scan_fn *scan)
+unsigned pretoken_scan_breaks(pretoken_scan_fn *scan)
 {
-    return scan != pretoken_scan_digit && scan != pretoken_scan_digits;
+    if (scan == pretoken_scan_digit || scan == pretoken_scan_digits)
+        return 0;
+    return scan == pretoken_scan_gpt2
+               ? PRETOKEN_SCAN_SPACES | PRETOKEN_SCAN_ALL_SPACES
+               : PRETOKEN_SCAN_SPACES | PRETOKEN_SCAN_LINES;
 }

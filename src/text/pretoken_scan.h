@@ -22,8 +22,19 @@ pretoken_scan_fn pretoken_scan_gpt2;
 pretoken_scan_fn pretoken_scan_digit;
 pretoken_scan_fn pretoken_scan_digits;
 
-/* Whether this one begins a word at each white space after a letter or number,
- * and at each blank after anything but white space. */
-bool pretoken_scan_breaks(pretoken_scan_fn *scan);
+/* Where one begins a word whatever comes before and behind. */
+enum pretoken_scan_break {
+    /* at a blank behind anything but white space, and at other white space
+     * behind a letter or number */
+    PRETOKEN_SCAN_SPACES = 1,
+    /* at white space behind anything else, too */
+    PRETOKEN_SCAN_ALL_SPACES = 2,
+    /* behind line ends that follow what is no letter, number, white space */
+    PRETOKEN_SCAN_LINES = 4
+};
+
+/* enum pretoken_scan_break, or 0: nowhere, and what another step has for one
+ * word may be cut there as well. */
+unsigned pretoken_scan_breaks(pretoken_scan_fn *scan);
 
 #endif

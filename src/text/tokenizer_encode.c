@@ -12,6 +12,7 @@
 #define CACHE_BITS 16
 #define CACHE_WORD_MAX 15
 #define CACHE_TOKENS 4
+#define CUT_TRIES 64 /* places in the middle of added tokens, one after other */
 
 /* A word and its tokens; key[1] ends with its length, 0: none. */
 struct encode_entry {
@@ -216,16 +217,32 @@ static bool encode_cuts(const struct tokenizer *tokenizer)
     return !tokenizer->nfc || (normalized & (ADDED_BLANK | ADDED_RSTRIP)) == 0;
 }
 
+/* A first look: where white space begins, or a line where no added token takes
+ * the line ends before it. */
+static bool encode_may_cut(const uint8_t *text, size_t cut, bool strips)
+{
+    return text[cut - 1] > ' '
+               ? text[cut] <= ' '
+               : !strips && (text[cut - 1] == '\n' || text[cut - 1] == '\r');
+}
+
 size_t tokenizer_encode_cut(const struct tokenizer *tokenizer,
                             const uint8_t *text, size_t bytes)
 {
     if (!encode_cuts(tokenizer))
         return 0;
-    for (size_t cut = bytes; cut-- > 1;)
-        if (text[cut] <= ' ' && text[cut - 1] > ' ' &&
-            pretoken_cuts(tokenizer->pretoken, tokenizer->unicode, text, cut) &&
-            !added_straddles(tokenizer->added, text, bytes, cut) &&
+    bool strips = ((added_flags(tokenizer->added) |
+                    added_flags(tokenizer->added_normalized)) &
+                   (ADDED_LSTRIP | ADDED_RSTRIP)) != 0;
+    int tries = 0;
+    for (size_t cut = bytes; cut-- > 1 && tries < CUT_TRIES;) {
+        if (!encode_may_cut(text, cut, strips) ||
+            !pretoken_cuts(tokenizer->pretoken, tokenizer->unicode, text, cut))
+            continue;
+        if (!added_straddles(tokenizer->added, text, bytes, cut) &&
             !added_straddles(tokenizer->added_normalized, text, bytes, cut))
             return cut;
+        tries++;
+    }
     return 0;
 }
