@@ -4,6 +4,7 @@
 #include "src/base/clock.h"
 #include "src/cmd/bench_data_mds.h"
 #include "src/cmd/bench_data_text.h"
+#include "src/cmd/bench_data_order.h"
 #include "src/cmd/bench_text.h"
 #include "src/train/trainer.h"
 
@@ -31,6 +32,7 @@ static enum err measure(const struct bench_options *options, struct comm *comm,
         "loader_share", loader_s / step_s, "loader_tokens_per_s",
         tokens / loader_s, "step_tokens_per_s", tokens / step_s);
     TRY_OUT(bench_data_mds(options, *result));
+    TRY_OUT(bench_data_order(*result));
 out:
     trainer_destroy(trainer);
     return rc;

@@ -259,6 +259,10 @@ static void tell_set(const struct run_data *data, int i, int64_t batch,
                  (double)all[i] / (double)samples);
     log_info("data.mixture: %s: %lld samples, %lld of the first %lld%s", name,
              (long long)samples, (long long)first[i], (long long)batch, epochs);
+    for (int k = 0; k < i; k++)
+        if (strcmp(dataset_id(data->sets[k]), dataset_id(data->sets[i])) == 0)
+            log_warn("data.mixture: %s and %s are the same data set", name,
+                     data->text.entries[k].name);
     if (first[i] > samples)
         log_warn("data.mixture: %s has %lld samples, fewer than its %lld of a "
                  "batch: some are there twice",

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "src/base/digest.h"
-#include "src/base/log.h"
 
 static enum err same_tokenizer(const struct dataset *one,
                                const struct dataset *other)
@@ -50,12 +49,6 @@ enum err run_data_mixture(const struct train_settings *s, struct run_data *data)
         TRY(run_data_open_set(s, path, &data->sets[i]));
         data->count++;
         TRY(same_tokenizer(data->sets[0], data->sets[i]));
-        for (int k = 0; k < i; k++)
-            if (strcmp(dataset_id(data->sets[k]), dataset_id(data->sets[i])) ==
-                0)
-                log_warn("%s and %s of data.mixture are the same data set",
-                         data->text.entries[k].name,
-                         data->text.entries[i].name);
     }
     return identify(data);
 }
