@@ -220,7 +220,7 @@ static void test_hedge(void)
 static void *stop_soon(void *store)
 {
     clock_sleep(0.2);
-    store_stop(store);
+    store_stop(store, true);
     return NULL;
 }
 

@@ -324,7 +324,7 @@ static void cache_leave(struct cache *cache)
 
 void cache_end(struct cache *cache)
 {
-    cache_stop(cache);
+    cache_stop(cache, true);
     cache_ahead_destroy(cache);
     cache->shards = NULL;
     cache->count = 0;
@@ -347,10 +347,10 @@ const char *cache_folder(const struct cache *cache)
     return cache->folder;
 }
 
-void cache_stop(struct cache *cache)
+void cache_stop(struct cache *cache, bool stop)
 {
-    atomic_store(&cache->stopped, true);
-    store_stop(cache->store);
+    atomic_store(&cache->stopped, stop);
+    store_stop(cache->store, stop);
 }
 
 void cache_count(const struct cache *cache, struct store_counts *out)

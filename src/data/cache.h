@@ -93,8 +93,8 @@ void cache_release(struct cache_hold *hold);
  * wait, and meets the error if there is one. */
 void cache_want(struct cache *cache, int64_t shard);
 
-/* Let all that wait or fetch end soon, now and later. */
-void cache_stop(struct cache *cache);
+/* Let all that wait or fetch end soon, now and until `stop` is false. */
+void cache_stop(struct cache *cache, bool stop);
 
 void cache_count(const struct cache *cache, struct store_counts *out);
 

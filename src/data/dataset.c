@@ -305,10 +305,10 @@ void dataset_want(const struct dataset *dataset, int64_t index)
         dataset->format->want(dataset->state, index);
 }
 
-void dataset_stop(struct dataset *dataset)
+void dataset_stop(struct dataset *dataset, bool stop)
 {
     if (dataset->cache != NULL)
-        cache_stop(dataset->cache);
+        cache_stop(dataset->cache, stop);
 }
 
 const char *dataset_index(const struct dataset *dataset)

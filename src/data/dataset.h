@@ -79,9 +79,9 @@ const char *dataset_folder(const struct dataset *dataset);
 bool dataset_is_cached(const struct dataset *dataset);
 /* Sample `index` will be read soon: its shard may be fetched. By any thread. */
 void dataset_want(const struct dataset *dataset, int64_t index);
-/* Let a reading that waits for a cache end soon, with ERR_IO, now and later. By
- * any thread. */
-void dataset_stop(struct dataset *dataset);
+/* Let a reading that waits for a cache end soon, with ERR_IO, now and until
+ * `stop` is false. By any thread. */
+void dataset_stop(struct dataset *dataset, bool stop);
 /* The name of its index, a file in the folder. */
 const char *dataset_index(const struct dataset *dataset);
 

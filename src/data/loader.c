@@ -60,6 +60,21 @@ void batch_destroy(struct batch *batch)
     free((struct loader_batch *)(void *)batch);
 }
 
+void batch_copy(const struct batch *from, struct batch *to)
+{
+    assert(from->seq_len == to->seq_len);
+    assert(from->samples <= ((struct loader_batch *)(void *)to)->capacity);
+    size_t rows = (size_t)from->samples;
+    size_t cells = rows * (size_t)from->seq_len;
+    memcpy(to->tokens, from->tokens, cells * sizeof *to->tokens);
+    memcpy(to->labels, from->labels, cells * sizeof *to->labels);
+    memcpy(to->sequence_ids, from->sequence_ids,
+           cells * sizeof *to->sequence_ids);
+    memcpy(to->sample_ids, from->sample_ids, rows * sizeof *to->sample_ids);
+    to->samples = from->samples;
+    to->loss_tokens = from->loss_tokens;
+}
+
 /* Where documents of a row begin, by the tokens that end or begin one. */
 static void loader_number_by_tokens(const int32_t *tokens, int64_t length,
                                     const struct dataset *dataset, int32_t *ids)

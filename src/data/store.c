@@ -71,9 +71,9 @@ bool store_local(const struct store *store, const char *name, char *path)
            fsio_path(path, "%s/%s", store->url.path, name) == ERR_OK;
 }
 
-void store_stop(struct store *store)
+void store_stop(struct store *store, bool stop)
 {
-    atomic_store(&store->stopped, true);
+    atomic_store(&store->stopped, stop);
 }
 
 void store_count(struct store *store, struct store_counts *out)

@@ -56,8 +56,8 @@ enum err store_get(struct store *store, const char *name, const char *path,
  * there is no such way. */
 bool store_local(const struct store *store, const char *name, char *path);
 
-/* Let every store_get() end soon, with ERR_IO, now and later. */
-void store_stop(struct store *store);
+/* Let every store_get() end soon, with ERR_IO, now and until `stop` is false. */
+void store_stop(struct store *store, bool stop);
 
 void store_count(struct store *store, struct store_counts *out);
 /* As it was given. Lent. */

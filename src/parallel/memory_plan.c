@@ -88,7 +88,8 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->partial_sums = replica.partial_sums;
     out->staging =
         input->stage || input->kernels->memory->device ? replica.staging : 0;
-    out->data = batch_bytes(options->samples, options->seq_len);
+    out->data = (size_t)(1 + input->prefetch) *
+                batch_bytes(options->samples, options->seq_len);
     out->comm = replica.exchange;
     if (input->ranks > 1)
         out->comm += (size_t)input->ranks * PEER_BYTES;

@@ -34,7 +34,8 @@ struct memory_plan_input {
     struct model_options options; /* microbatch, sequence, threads, shares */
     struct replica_options replica;
     int ranks;
-    bool stage; /* asynchronous checkpoints: a copy of the state, which
+    int prefetch; /* microbatches of tokens beside the one at work */
+    bool stage;   /* asynchronous checkpoints: a copy of the state, which
                    a device needs in any case */
 };
 
@@ -47,7 +48,7 @@ struct memory_plan {
     size_t partial_sums;      /* of slots, until they can be added */
     struct model_bytes model; /* activations and what computes them */
     size_t staging;           /* the copy that is being saved */
-    size_t data;              /* a microbatch of tokens */
+    size_t data;              /* microbatches of tokens */
     size_t comm;              /* gradient exchange, the libraries' buffers */
     size_t runtime;           /* program, libraries, threads, tables */
     size_t shared; /* of the weights, what the ranks of a node have together */

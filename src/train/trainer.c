@@ -11,6 +11,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/train/trainer_backend.h"
+#include "src/train/trainer_ahead.h"
 #include "src/train/trainer_data.h"
 #include "src/train/start_devices.h"
 #include "src/train/train_memory.h"
@@ -136,6 +137,7 @@ bool trainer_destroy(struct trainer *trainer)
     model_destroy(trainer->model);
     replica_destroy(trainer->replica);
     params_destroy(trainer->params);
+    trainer_ahead_destroy(trainer);
     batch_destroy(trainer->batch);
     trainer_data_close(trainer);
     trainer_losses_destroy(&trainer->losses);

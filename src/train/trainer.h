@@ -15,6 +15,7 @@
 #include "src/comm/comm.h"
 #include "src/data/dataset.h"
 #include "src/data/loader.h"
+#include "src/data/loader_ahead.h"
 #include "src/model/model.h"
 #include "src/model/params.h"
 #include "src/parallel/replica.h"
@@ -61,7 +62,8 @@ struct trainer {
     struct order *eval_order;  /* NULL likewise */
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */
     struct batch *batch;  /* one microbatch */
-    bool whole_samples;   /* for now each of its samples is one document */
+    struct loader_ahead *ahead; /* those that follow; NULL: not read ahead */
+    bool whole_samples; /* for now each of its samples is one document */
     struct trainer_losses losses; /* of a batch's leaves, this rank's */
     double *leaf_loss;            /* [leaves of a batch] of this rank's */
     double *leaf_balance;   /* [leaves of a batch] the load-balance losses */

@@ -1,6 +1,7 @@
 /* Makes the model, replica and batch for a microbatch that fits into memory,
  * and makes them again with a smaller one where it must. Whether something fits
  * is decided in train_memory.c. */
+#include "src/train/trainer_ahead.h"
 #include "src/train/trainer_memory.h"
 
 #include <stdint.h>
@@ -203,12 +204,13 @@ static enum err make_model(struct trainer *trainer)
         TRY(trainer->kernels->memory->wait(trainer->stream));
     }
     trainer->ctx = *model_ctx(trainer->model);
-    return ERR_OK;
+    return trainer_ahead_create(trainer);
 }
 
 static void drop_leaf(struct trainer *trainer)
 {
     model_destroy(trainer->model);
+    trainer_ahead_destroy(trainer);
     batch_destroy(trainer->batch);
     free(trainer->leaf_loss);
     free(trainer->leaf_balance);

@@ -9,24 +9,22 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/train/trainer_ahead.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
 
 /* The first sample of the microbatch whose chunks begin with this leaf. */
 static int64_t first_sample(const struct trainer *trainer, int leaf)
 {
-    const struct train_settings *s = &trainer->settings;
-    int64_t number = leaf / s->parallel.sequence_chunks;
-    return trainer->step * s->train.global_batch + number * s->train.microbatch;
+    return trainer->step * trainer->settings.train.global_batch +
+           trainer_ahead_offset(trainer, leaf);
 }
 
 static enum err read_leaf(struct trainer *trainer, int leaf)
 {
     TRY(trainer_event(trainer, EVENT_BEFORE_DATALOADER));
     double begin = clock_now();
-    TRY(loader_read(trainer->train_data, trainer->order,
-                    first_sample(trainer, leaf),
-                    trainer->settings.train.microbatch, trainer->batch));
+    TRY(trainer_ahead_read(trainer, first_sample(trainer, leaf)));
     trainer->record.loader_s += clock_now() - begin;
     return trainer_event(trainer, EVENT_AFTER_DATALOADER);
 }
