@@ -185,6 +185,9 @@ $(B)/alone/tessera-hash: LDLIBS := -ldl -lm
 $(B)/alone/tessera-hash: $(addprefix $(B)/,src/cmd/hash.o src/cmd/hash_style.o src/cmd/hash_text.o tests/hash_alone.o) $(LIB)
 	$(call link,-Wl$(comma)--gc-sections)
 
+$(B)/http_server: $(B)/tests/http_server.o
+	$(call link,)
+
 $(B)/soak/shim.so: tests/soak/shim.c tests/soak/shim_store.c tests/soak/shim.h
 	$(call shared,)
 
@@ -204,7 +207,7 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(addprefix $(B)/interop/,encode order side step)
+tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(addprefix $(B)/interop/,encode order side step)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.

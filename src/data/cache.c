@@ -14,7 +14,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/digest.h"
-#include "src/base/log.h"
 #include "src/data/cache_impl.h"
 
 #define CACHE_NAME "tessera-cache-"
@@ -146,14 +145,17 @@ static enum err cache_renew(struct cache *cache, const char *name,
     size_t read = 0;
     TRY(fsio_path(path, "%s/%s", cache->folder, name));
     TRY(fsio_path(new, "%s.new", path));
-    TRY(store_get(cache->store, name, new, -1, &bytes));
-    if (is_index) {
-        TRY(fsio_read_file(new, STORE_BYTES_MAX, &data, &read));
-        if (!cache_has(cache, name, data, read))
-            cache_sweep(cache, true);
-        free(data);
-    }
-    return rename(new, path) == 0 ? ERR_OK : err_errno("%s: rename", new);
+    enum err rc = store_get(cache->store, name, new, -1, &bytes);
+    if (rc == ERR_OK && is_index)
+        rc = fsio_read_file(new, STORE_BYTES_MAX, &data, &read);
+    if (rc == ERR_OK && is_index && !cache_has(cache, name, data, read))
+        cache_sweep(cache, true);
+    free(data);
+    if (rc == ERR_OK && rename(new, path) != 0)
+        rc = err_errno("%s: rename", new);
+    if (rc != ERR_OK)
+        unlink(new);
+    return rc;
 }
 
 /* By the first process: what the address has now. */
@@ -167,11 +169,8 @@ static enum err cache_refresh(struct cache *cache, const char *const *names,
         if (n > 0)
             cache_remove(cache->folder, names[n]);
         rc = cache_renew(cache, names[n], n == 0);
-        if (rc == ERR_DATA && n >= needed) {
-            log_info("%s has no %s: %s", store_address(cache->store), names[n],
-                     err_text());
+        if (rc == ERR_DATA && n >= needed)
             rc = ERR_OK;
-        }
     }
     if (rc != ERR_OK)
         cache_remove(cache->folder, names[0]);
@@ -217,11 +216,15 @@ static enum err cache_join(struct cache *cache, const char *const *names,
         rc = cache_refresh(cache, names, needed, count);
         joined = rc == ERR_OK && flock(fd, LOCK_SH) == 0;
     }
+    if (rc != ERR_OK) {
+        cache->users = fd; /* who leaves removes what it has made */
+        return rc;
+    }
     *done = joined && cache_is_linked(fd, path) &&
             cache_is_there(cache, names, needed);
     if (!*done) {
         close(fd);
-        return rc;
+        return ERR_OK;
     }
     cache->users = fd;
     (void)futimens(fd, NULL);

@@ -328,7 +328,10 @@ enum store_verdict store_transfer_judge(struct store_transfer *t, CURLcode code,
         return *kind == ERR_IO ? STORE_AGAIN : STORE_NEVER;
     }
     if (code != CURLE_OK) {
-        *kind = err_set(ERR_IO, "%s", curl_easy_strerror(code));
+        *kind = err_set(ERR_IO, "%s",
+                        code == CURLE_OPERATION_TIMEDOUT
+                            ? "no answer in time, or no more of it"
+                            : curl_easy_strerror(code));
         return store_passes(code) ? STORE_AGAIN : STORE_NEVER;
     }
     if (t->status != 200 && t->status != 206)

@@ -1,0 +1,139 @@
+#!/usr/bin/env bats
+# tessera-train on a data set that is fetched: the same bits as from a folder,
+# through kills, a server that fails, and with a cache that is too small.
+
+bats_require_minimum_version 1.5.0
+load run_helpers
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-remote.XXXXXX")
+    export TMPDIR=$DIR/tmp
+    mkdir "$TMPDIR"
+    load run_helpers
+    make_data
+    : >"$DIR/rules"
+    "$(dirname "$BIN")/http_server" "$DIR/data" "$DIR/rules" >"$DIR/port" 3>&- &
+    echo $! >"$DIR/server.pid"
+    wait_for 5 test -s "$DIR/port"
+    train 1 "$DIR/ref" "${FEW[@]}" >"$DIR/ref.log" 2>&1
+    digest "$DIR/ref" >"$DIR/ref.digest"
+}
+
+teardown_file() {
+    kill "$(cat "$DIR/server.pid")" || true
+    rm -rf "$DIR"
+}
+
+FEW=(train.max_duration=12ba checkpoint.interval=3ba eval.interval=12ba)
+
+setup() {
+    ADDRESS=http://127.0.0.1:$(cat "$DIR/port")
+    REMOTE=("${FEW[@]}" "data.train=$ADDRESS/train" "data.eval=$ADDRESS/eval")
+    : >"$DIR/rules"
+    sleep 0.1
+}
+
+same_bits() { # RUN
+    [ "$(basename "$(newest "$1")")" = step-000000012 ]
+    [ "$(digest "$1")" = "$(cat "$DIR/ref.digest")" ]
+}
+
+nothing_left() {
+    [ -z "$(ls "$TMPDIR")" ]
+}
+
+@test "a remote data set trains to the same bits, and leaves no cache" {
+    train 1 "$DIR/one" "${REMOTE[@]}"
+    same_bits "$DIR/one"
+    nothing_left
+    grep -q "^ *train = \"$ADDRESS/train\"" "$DIR/one/config.cfg"
+}
+
+@test "read ahead or not: the same bits" {
+    for ahead in 0 1 7; do
+        train 1 "$DIR/ahead$ahead" "${REMOTE[@]}" data.prefetch=$ahead
+        same_bits "$DIR/ahead$ahead"
+    done
+}
+
+@test "two ranks fetch each file once" {
+    shards=$(find "$DIR/data" -name 'shard*' | wc -l)
+    before=$(cat "$DIR/rules.count")
+    train 2 "$DIR/two" "${REMOTE[@]}"
+    sleep 0.2
+    requests=$(($(cat "$DIR/rules.count") - before))
+    same_bits "$DIR/two"
+    nothing_left
+    # index.json, tessera.json and tokenizer.json of both sets
+    [ $requests -le $((shards + 6)) ]
+}
+
+@test "killed and started again with the same cache: the same bits" {
+    echo "shard delay 0.05 -" >"$DIR/rules"
+    for kill in 1 2; do
+        start 2 "$DIR/killed" "${REMOTE[@]}" "data.cache=$DIR/cache"
+        wait_for 20 steps_logged "$DIR/killed" $((3 * kill))
+        ranks=$(ranks_of $pid)
+        # shellcheck disable=SC2086 # several words
+        kill -9 $ranks
+        wait $pid || true
+        # shellcheck disable=SC2086
+        wait_for 10 gone $ranks
+    done
+    train 2 "$DIR/killed" "${REMOTE[@]}" "data.cache=$DIR/cache"
+    same_bits "$DIR/killed"
+    equal_replays "$DIR/killed"
+    [ "$(stat -c %a "$DIR/cache")" = 700 ]
+    run find "$DIR/cache" -name '*.part' -o -name '*.zip'
+    [ -z "$output" ]
+}
+
+@test "a server that fails now and then: the same bits" {
+    printf '%s\n' "shard drop - 1" "json status 503 2" "shard cut 9999 2" \
+        "shard status 500 1" >"$DIR/rules"
+    sleep 0.1
+    train 1 "$DIR/bad" "${REMOTE[@]}"
+    same_bits "$DIR/bad"
+}
+
+@test "a server that stalls is an error with address, bytes and seconds" {
+    echo "shard stall 5000 -" >"$DIR/rules"
+    sleep 0.1
+    run -75 train 1 "$DIR/stalls" "${REMOTE[@]}" data.remote_deadline=1
+    [[ "$output" == *"$ADDRESS/"*"/shard.0"*" bytes came in "*"data.remote_deadline = 1"* ]]
+    [[ "$output" == *" of "*" bytes came"* ]]
+    nothing_left
+}
+
+@test "what is not there says so at the start" {
+    run -93 train 1 "$DIR/missing" "${REMOTE[@]}" "data.train=$ADDRESS/no"
+    [[ "$output" == *"$ADDRESS/no/index.json: no such file: status 404"* ]]
+    run -64 train 1 "$DIR/missing" "data.train=http://me:secret@host/x"
+    [[ "$output" == *".netrc"* ]] && [[ "$output" != *secret* ]]
+    run -64 train 1 "$DIR/missing" "data.train=gopher://host/x"
+    [[ "$output" == *"there is no 'gopher://'"* ]]
+    nothing_left
+}
+
+@test "a cache for one shard only is slow and right, a smaller one refused" {
+    largest=$(find "$DIR/data" -name 'shard*' -printf '%s\n' | sort -n | tail -n 1)
+    train 2 "$DIR/small" "${REMOTE[@]}" data.cache_limit=$((2 * largest))
+    same_bits "$DIR/small"
+    run -64 train 1 "$DIR/smaller" "${REMOTE[@]}" data.cache_limit=1000
+    [[ "$output" == *"needs, $largest bytes"* ]]
+}
+
+@test "a full disk says what to do" {
+    unshare -rm true 2>/dev/null || skip "no user namespaces here"
+    mkdir "$DIR/full"
+    command_of 1 "$DIR/enospc" "${REMOTE[@]}" "data.cache=$DIR/full/cache"
+    run -93 unshare -rm sh -c 'mount -t tmpfs -o size=128k tmpfs "$0" && shift 0 && exec "$@"' \
+        "$DIR/full" "${command[@]}"
+    [[ "$output" == *"No space left on device"*"data.cache"* ]]
+}
+
+@test "tessera-data reads addresses, too" {
+    "$BIN/tessera-data" verify "$ADDRESS/eval"
+    nothing_left
+}

@@ -1,0 +1,31 @@
+/* The tests' HTTP server as a program: http_server FOLDER RULES. It prints its
+ * port, and the number of requests into RULES.count; rules are read from the
+ * file RULES whenever it changes. */
+#include "tests/http_server.h"
+
+int main(int argc, char **argv)
+{
+    static struct http_server server;
+    char path[512], text[2048];
+    if (argc != 3)
+        return 64;
+    http_server_start(&server, argv[1]);
+    printf("%d\n", server.port);
+    fflush(stdout);
+    snprintf(path, sizeof path, "%s.count", argv[2]);
+    for (;;) {
+        FILE *rules = fopen(argv[2], "r");
+        size_t bytes =
+            rules != NULL ? fread(text, 1, sizeof text - 1, rules) : 0;
+        if (rules != NULL)
+            fclose(rules);
+        text[bytes] = '\0';
+        http_server_rules(&server, text);
+        FILE *count = fopen(path, "w");
+        if (count != NULL) {
+            fprintf(count, "%d\n", server.requests);
+            fclose(count);
+        }
+        usleep(20000);
+    }
+}
