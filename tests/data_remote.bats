@@ -74,10 +74,10 @@ nothing_left() {
     for kill in 1 2; do
         start 2 "$DIR/killed" "${REMOTE[@]}" "data.cache=$DIR/cache"
         wait_for 20 steps_logged "$DIR/killed" $((3 * kill))
-        ranks=$(ranks_of $pid)
+        ranks=$(ranks_of "${pid:?}")
         # shellcheck disable=SC2086 # several words
         kill -9 $ranks
-        wait $pid || true
+        wait "$pid" || true
         # shellcheck disable=SC2086
         wait_for 10 gone $ranks
     done
@@ -128,7 +128,7 @@ nothing_left() {
     unshare -rm true 2>/dev/null || skip "no user namespaces here"
     mkdir "$DIR/full"
     command_of 1 "$DIR/enospc" "${REMOTE[@]}" "data.cache=$DIR/full/cache"
-    run -93 unshare -rm sh -c 'mount -t tmpfs -o size=128k tmpfs "$0" && shift 0 && exec "$@"' \
+    run -93 unshare -rm sh -c 'mount -t tmpfs -o size=128k tmpfs "$0" && exec "$@"' \
         "$DIR/full" "${command[@]}"
     [[ "$output" == *"No space left on device"*"data.cache"* ]]
 }

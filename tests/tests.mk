@@ -228,8 +228,8 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
-interop: all tests ## data against Streaming, tokens, chats and learned vocabularies against Hugging Face's, checkpoints against h5py
-	TESSERA_BIN=$(abspath $(B)/bin) prove tests/interop/streaming.sh tests/interop/tokenizers.sh tests/interop/finetune.sh tests/interop/order.sh tests/interop/h5py.sh
+interop: all tests ## data, tokens, chats and checkpoints beside Streaming, S3, Hugging Face and h5py
+	TESSERA_BIN=$(abspath $(B)/bin) prove $(addprefix tests/interop/,streaming.sh tokenizers.sh finetune.sh order.sh s3.sh h5py.sh)
 
 interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh

@@ -1,0 +1,125 @@
+#!/bin/bash
+# Data sets at s3:// addresses, put there by boto3, from a server that checks
+# signatures: moto's, from the Python package index, into a virtual environment
+# under TESSERA_INTEROP_DIR (default build/interop), where it stays; without it
+# the test is skipped.
+# shellcheck disable=SC2317 # functions that check calls
+set -u
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/s3
+PACKAGES="moto[server]==5.2.5 boto3"
+COUNT=0
+FAILED=0
+
+skip() {
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+# check NAME COMMAND...: one test point
+check() {
+    local name=$1
+    shift
+    COUNT=$((COUNT + 1))
+    if "$@" >"$WORK/log" 2>&1; then
+        echo "ok $COUNT - $name"
+    else
+        echo "not ok $COUNT - $name"
+        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | head -n 20
+        FAILED=$((FAILED + 1))
+    fi
+}
+
+# fails CODE TEXT COMMAND...: with this exit code and text, and no secret
+fails() {
+    local code=$1 text=$2
+    shift 2
+    "$@" >"$WORK/out" 2>&1
+    [ $? -eq "$code" ] && grep -qF -- "$text" "$WORK/out" &&
+        ! grep -qF -- "$SECRET" "$WORK/out" && return
+    cat "$WORK/out"
+    return 1
+}
+
+verify() {
+    "$BIN/tessera-data" verify "$@"
+}
+
+train() { # RUN DATA
+    "$BIN/tessera-train" "$HERE/../../jobs/conf/tiny.cfg" "run.dir=$WORK/$1" \
+        "data.train=$2" data.eval= eval.samples=0 data.seq_len=64 train.global_batch=8 \
+        train.max_duration=8ba checkpoint.interval=4ba scheduler.warmup=3ba \
+        log.level=warn &&
+        "$BIN/tessera-ckpt" digest "$WORK/$1/checkpoints/step-000000008" >"$WORK/$1.digest"
+}
+
+trains_alike() { # RUN
+    train "$1" s3://sets/c4 && cmp "$WORK/local.digest" "$WORK/$1.digest" &&
+        ! grep -rqF -- "$SECRET" "$WORK/$1"
+}
+
+if [ ! -x "$VENV/bin/moto_server" ]; then
+    mkdir -p "$VENV"
+    # shellcheck disable=SC2086 # several words
+    if ! { python3 -m venv "$VENV" && "$VENV/bin/pip" install -q $PACKAGES; } >"$VENV.log" 2>&1; then
+        skip "no virtual environment with moto: see $VENV.log"
+    fi
+fi
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-s3.XXXXXX")
+SERVER=
+finish() {
+    [ -z "$SERVER" ] || kill "$SERVER" 2>/dev/null
+    rm -rf "$WORK"
+}
+trap finish EXIT
+export TMPDIR=$WORK/tmp HOME=$WORK
+mkdir "$TMPDIR"
+unset AWS_PROFILE AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_REGION
+
+"$HERE/../english-text" 300000 >"$WORK/text"
+"$BIN/tessera-data" tokenize --seq-len 64 --out "$WORK/set" "$WORK/text" 2>"$WORK/log" &&
+    cp -r "$WORK/set" "$WORK/odd" || exit 1
+"$VENV/bin/python" "$HERE/s3.py" "$WORK/set" "$WORK/odd" "$WORK" >"$WORK/server.log" 2>&1 &
+SERVER=$!
+for _ in $(seq 600); do
+    [ -s "$WORK/port" ] && break
+    kill -0 "$SERVER" 2>/dev/null || break
+    sleep 0.1
+done
+[ -s "$WORK/port" ] || skip "moto's server does not start: $(tail -n 1 "$WORK/server.log")"
+
+AWS_ENDPOINT_URL_S3=http://127.0.0.1:$(cat "$WORK/port")
+AWS_ACCESS_KEY_ID=$(cat "$WORK/id")
+SECRET=$(cat "$WORK/secret")
+AWS_SECRET_ACCESS_KEY=$SECRET
+export AWS_ENDPOINT_URL_S3 AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+
+check "a data set that boto3 has put there" verify s3://sets/c4
+check "a bucket and a key with odd characters" verify "s3://odd.bucket/a b+c=(1)/é~"
+check "a run from a folder" train local "$WORK/set"
+check "a run from s3 comes to the same bits" trains_alike s3
+touch "$WORK/busy"
+check "and so it does from a server that is busy" trains_alike limited
+rm "$WORK/busy"
+check "an object that is missing" fails 93 "s3://sets/no/index.json: no such file: status 404, NoSuchKey" \
+    verify s3://sets/no
+check "a bucket that is missing" fails 93 "NoSuchBucket" verify s3://none/c4
+check "a wrong secret key" fails 93 "with the credentials of AWS_ACCESS_KEY_ID" \
+    env AWS_SECRET_ACCESS_KEY=wrong "$BIN/tessera-data" verify s3://sets/c4
+check "and what the server calls it" grep -q "SignatureDoesNotMatch" "$WORK/out"
+check "no credentials" fails 93 "without credentials: set AWS_ACCESS_KEY_ID" \
+    env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY "$BIN/tessera-data" verify s3://sets/c4
+mkdir "$WORK/.aws"
+printf '[lab]\naws_access_key_id = %s\naws_secret_access_key=%s\n' \
+    "$AWS_ACCESS_KEY_ID" "$SECRET" >"$WORK/.aws/credentials"
+check "credentials of a profile" \
+    env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY AWS_PROFILE=lab "$BIN/tessera-data" verify s3://sets/c4
+check "a profile that is missing" fails 64 "AWS_PROFILE is 'other'" \
+    env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY AWS_PROFILE=other "$BIN/tessera-data" verify s3://sets/c4
+check "no cache is left" test -z "$(ls "$TMPDIR")"
+
+echo "1..$COUNT"
+exit $((FAILED > 0))
