@@ -153,6 +153,7 @@ same() {
     printf '{"text": "a"}\n{"text": "b"\n' >a.jsonl
     fails 93 "a.jsonl:2: not valid JSON" tokenize --out set --field text a.jsonl
     printf '{"text": "a"}\n{"texts": "b"}\n' >a.jsonl
+    fails 64 "--separator divides text files" tokenize --out set --field text --separator % a.jsonl
     fails 93 "a.jsonl:2: no field 'text'" tokenize --out set --field text a.jsonl
     printf '{"text": "a"}\n{"text": null}\n' >a.jsonl
     fails 93 "a.jsonl:2: the field 'text' is no string" tokenize --out set --field text a.jsonl

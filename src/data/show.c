@@ -48,8 +48,12 @@ static enum err show_token(struct show *show, int32_t token)
         show->line = true;
         return ERR_OK;
     }
-    if (token < tokenizer_vocab_size(show->tokenizer))
-        TRY(tokenizer_decode(show->tokenizer, token, &text, &bytes));
+    if (token >= tokenizer_vocab_size(show->tokenizer)) {
+        fprintf(show->out, "<%" PRId32 ">", token); /* of the model alone */
+        show->line = true;
+        return ERR_OK;
+    }
+    TRY(tokenizer_decode(show->tokenizer, token, &text, &bytes));
     show_text(show, text, bytes);
     return ERR_OK;
 }

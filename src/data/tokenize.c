@@ -7,8 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/data/regular.h"
+#include "src/data/sidecar.h"
 #include "src/data/tokenize_job.h"
 
 enum err tokenize_job_poll(struct tokenize_job *job, int64_t done)
@@ -120,19 +122,49 @@ static enum err tokenize_choose_marks(struct tokenize_job *job)
     return ERR_OK;
 }
 
-/* All that decides on the output beside the inputs. */
-static json_t *tokenize_describe(const struct tokenize_job *job)
+/* What would otherwise be found when all is read. */
+static enum err tokenize_check_names(const struct tokenize_job *job)
 {
-    char fraction[32];
+    struct sidecar sidecar;
+    const struct tokenize_options *options = job->options;
+    size_t lines = 0;
+    for (size_t i = 0; i < job->inputs.count; i++)
+        lines += job->inputs.file[i].json;
+    if (options->separator != NULL && lines == job->inputs.count)
+        return err_set(ERR_USAGE, "--separator divides text files, but all "
+                                  "inputs are JSON lines, of which each is a "
+                                  "document");
+    snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
+             tokenizer_name(job->tokenizer));
+    json_t *name = json_string(sidecar.tokenizer);
+    bool text = json_string_length(name) > 0;
+    json_decref(name);
+    return text ? ERR_OK
+                : err_set(ERR_USAGE,
+                          "the name of tokenizer %s is not UTF-8 text; give "
+                          "its file or folder another name",
+                          options->tokenizer);
+}
+
+/* All that decides on the output beside the inputs. */
+static enum err tokenize_describe(const struct tokenize_job *job, json_t **out)
+{
+    char fraction[32], separator[65] = "";
     const struct tokenize_options *options = job->options;
     snprintf(fraction, sizeof fraction, "%.17g", options->eval_fraction);
-    return json_pack("{s:s, s:s?, s:s?, s:I, s:I, s:s, s:i, s:i, s:b}",
+    if (options->separator != NULL)
+        TRY(digest_bytes(options->separator, strlen(options->separator),
+                         separator)); /* it need not be UTF-8 */
+    *out = json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b}",
                      "--tokenizer", tokenizer_sha256(job->tokenizer),
-                     "--separator", options->separator, "--field",
-                     options->field, "--seq-len", (json_int_t)options->seq_len,
-                     "--shard-bytes", (json_int_t)options->shard_bytes,
-                     "--eval-fraction", fraction, "--eos-id", job->marks.eos,
-                     "--bos-id", job->marks.bos, "--no-wrap", options->no_wrap);
+                     "--separator", separator, "--field",
+                     options->field != NULL ? options->field : "", "--seq-len",
+                     (json_int_t)options->seq_len, "--shard-bytes",
+                     (json_int_t)options->shard_bytes, "--eval-fraction",
+                     fraction, "--eos-id", job->marks.eos, "--bos-id",
+                     job->marks.bos, "--no-wrap", options->no_wrap);
+    return *out != NULL ? ERR_OK
+                        : err_set(ERR_USAGE, "--field has to be UTF-8 text");
 }
 
 /* What was decided without being asked. */
@@ -171,7 +203,8 @@ static enum err tokenize_begin(struct tokenize_job *job,
     if (!inputs_stay(&job->inputs))
         return publish_begin(&job->publish, options->out, options->replace);
     TRY(publish_name(&job->publish, options->out));
-    json_t *description = tokenize_describe(job);
+    json_t *description = NULL;
+    TRY(tokenize_describe(job, &description));
     rc = tokenize_journal_open(job->publish.work, description, &job->inputs,
                                options->fresh, &job->journal);
     json_decref(description);
@@ -236,6 +269,7 @@ enum err tokenize_files(const struct tokenize_options *options,
     TRY_OUT(inputs_find(files, count, options->field != NULL, &job.inputs));
     TRY_OUT(tokenizer_create(options->tokenizer, &job.tokenizer));
     TRY_OUT(tokenize_choose_marks(&job));
+    TRY_OUT(tokenize_check_names(&job));
     tokenize_tell(&job);
     TRY_OUT(tokenize_begin(&job, &state));
     TRY_OUT(tokenize_check_inputs(&job));

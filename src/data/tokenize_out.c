@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/fsio.h"
+
 /* Of the spool, between two lines of the journal. */
 #define OUT_SPOOL_BYTES ((int64_t)16 << 20)
 
@@ -35,8 +37,10 @@ void tokenize_out_release(struct tokenize_out *out)
 /* The shards that adding a sample has completed end before it. */
 static enum err out_journal_shards(struct tokenize_out *out)
 {
-    if (out->journal == NULL || out->writer == NULL)
+    if (out->journal == NULL || out->writer == NULL ||
+        out->journaled == mds_writer_shards(out->writer))
         return ERR_OK;
+    TRY(fsio_fsync_dir(out->folder)); /* their names, before they are told */
     for (; out->journaled < mds_writer_shards(out->writer); out->journaled++)
         TRY(tokenize_journal_add_shard(
             out->journal, mds_writer_shard(out->writer, out->journaled),

@@ -16,6 +16,7 @@ struct tokenize_out {
     int64_t seq_len;
     bool no_wrap;                     /* a sample's document ends with it */
     struct mds_writer *writer;        /* of the set, or */
+    const char *folder;               /* the writer's; lent */
     FILE *spool;                      /* all tokens, for a second pass */
     struct tokenize_journal *journal; /* NULL: none */
     struct tokenize_result result;    /* so far */

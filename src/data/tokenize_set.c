@@ -106,6 +106,18 @@ static enum err set_divide(struct tokenize_job *job)
     return ERR_OK;
 }
 
+/* What the journal speaks of is not there; after ERR_DATA nothing stays. */
+static enum err set_lost(void)
+{
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", err_text());
+    return err_set(
+        ERR_DATA,
+        "%s: the unfinished data set is damaged and is removed; give "
+        "the command again",
+        text);
+}
+
 /* Of an input that comes but once a temporary file without a name, so that
  * nothing can leave it behind. */
 static enum err set_open_spool(struct tokenize_job *job, int64_t tokens)
@@ -121,11 +133,10 @@ static enum err set_open_spool(struct tokenize_job *job, int64_t tokens)
     if (tokens == 0)
         return ERR_OK;
     TRY(regular_size(path, &there));
-    if (there < bytes)
-        return err_set(ERR_DATA,
-                       "%s: is shorter than it was; begin the set "
-                       "anew with --fresh",
-                       path);
+    if (there < bytes) {
+        (void)err_set(ERR_DATA, "%s: is shorter than it was", path);
+        return set_lost();
+    }
     if (ftruncate(fileno(job->spool), (off_t)bytes) != 0 ||
         fseek(job->spool, 0, SEEK_END) != 0)
         return err_errno("%s: truncate", path);
@@ -142,7 +153,12 @@ static enum err set_restore(struct tokenize_job *job)
     TRY(fsio_mkdirs(job->publish.building));
     TRY(set_create(job, job->publish.building));
     json_array_foreach((json_t *)shards, index, shard)
-        TRY(mds_writer_again(job->writer, shard));
+    {
+        enum err again = mds_writer_again(job->writer, shard);
+        if (again == ERR_DATA)
+            return set_lost();
+        TRY(again);
+    }
     struct dirent **names = NULL;
     int count = scandir(job->publish.building, &names, NULL, NULL);
     enum err rc =
@@ -172,6 +188,8 @@ enum err tokenize_set_begin(struct tokenize_job *job)
     if (job->journal != NULL) {
         mark = tokenize_journal_mark(job->journal);
         TRY(set_restore(job));
+        TRY(fsio_fsync_dir(job->publish.work));
+        TRY(fsio_fsync_dir(job->publish.parent));
     } else {
         TRY(set_create(job, job->publish.building));
     }
@@ -183,6 +201,7 @@ enum err tokenize_set_begin(struct tokenize_job *job)
     job->out = (struct tokenize_out){ .seq_len = options->seq_len,
                                       .no_wrap = options->no_wrap,
                                       .writer = job->writer,
+                                      .folder = job->publish.building,
                                       .spool = job->spool,
                                       .journal = job->journal };
     if (mark->before.samples > 0 && options->show)
