@@ -289,8 +289,10 @@ static void test_marks(const char *folder)
         char path[FSIO_PATH_MAX];
         struct dataset *dataset = NULL;
         struct batch *batch = NULL;
-        struct order_stream stream = { 1 };
-        struct order_spec spec = { ORDER_STRAIGHT, 0, 1, &stream };
+        struct stream stream = { 1, NULL, 0, STREAM_ALL, 0 };
+        struct order_spec spec = { .kind = ORDER_STRAIGHT,
+                                   .count = 1,
+                                   .streams = &stream };
         struct order *order = NULL;
         snprintf(path, sizeof path, "%s/marked%d", folder, (int)m);
         write_marked(path, &marked[m]);

@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/train/start_fixed.h"
+#include "src/train/trainer_ahead.h"
 
 static enum err check_vocabulary(const struct dataset *data,
                                  const struct train_settings *s)
@@ -248,8 +249,10 @@ enum err trainer_data_restore(struct trainer *trainer, int64_t step,
     TRY_OUT(keep_history(trainer, history));
     TRY_OUT(
         run_data_order(trainer->run_data, &trainer->settings, &begin, &order));
+    trainer_ahead_destroy(trainer); /* its thread has the order */
     order_destroy(trainer->order);
     trainer->order = order;
+    rc = trainer_ahead_create(trainer);
 out:
     json_decref(history);
     return rc;

@@ -22,7 +22,7 @@ static struct both *open_all(void)
     static struct both all[FILES];
     char path[FSIO_PATH_MAX];
     const char *folder = fixture_folder();
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    fixture_need(fsio_path(path, "%s/tokenizer.json", folder));
     for (int f = 0; f < FILES; f++) {
         bool more = f > NONE;
         struct fixture_file of = {
