@@ -324,6 +324,26 @@ static void test_hostile_pattern(void)
     close_both(&both);
 }
 
+/* A pattern that needs much memory for a long word, and gets it. */
+static void test_deep_pattern(void)
+{
+    struct both both = open_both(&(struct fixture_file){
+        .pretoken = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": "
+                    "\"Split\", \"pattern\": {\"Regex\": "
+                    "\"(?:[a-z]|[0-9])+x?\"}, \"behavior\": \"Isolated\", "
+                    "\"invert\": false}, " FIXTURE_BYTE_LEVEL "false}]}" });
+    size_t bytes = 100000;
+    char *text = malloc(bytes);
+    struct token_list list = { 0 };
+    memset(text, 'a', bytes);
+    tap_is_int(tokenizer_encode(both.encoder, (uint8_t *)text, bytes, 0, &list),
+               ERR_OK, "a pattern with a long word");
+    tap_is_int((long long)list.count, 25000, "... has it whole");
+    free(text);
+    free(list.token);
+    close_both(&both);
+}
+
 static void test_properties(void)
 {
     struct both both = open_both(&(struct fixture_file){ 0 });
@@ -499,6 +519,7 @@ int main(void)
     test_long_words();
     test_marks();
     test_hostile_pattern();
+    test_deep_pattern();
     test_properties();
     test_refused();
     test_hostile_files();

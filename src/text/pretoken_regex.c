@@ -119,6 +119,10 @@ static enum err regex_next(const struct pretoken_regex *regex,
 {
     int code = pcre2_match(regex->code, text, bytes, from, PCRE2_NO_UTF_CHECK,
                            search->data, search->context);
+    if (code == PCRE2_ERROR_JIT_STACKLIMIT) /* its stack is small */
+        code = pcre2_match(regex->code, text, bytes, from,
+                           PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, search->data,
+                           search->context);
     bool slow =
         code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT ||
         code == PCRE2_ERROR_JIT_STACKLIMIT || code == PCRE2_ERROR_HEAPLIMIT;
