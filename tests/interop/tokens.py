@@ -29,6 +29,8 @@ UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 GPT4O = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTION}?"
          rf"|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTION}?"
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + REST)
+DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?"""
+            r"[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*" + REST)
 
 
 def split(pattern, behavior="isolated", invert=False):
@@ -47,6 +49,7 @@ KINDS = {
     "gpt4": [split(LLAMA3, "removed", True), level()],
     "qwen": [split(LLAMA3.replace("{1,3}", "")), level()],
     "gpt4o": [split(GPT4O), level()],
+    "deepseek": [split(r"\p{N}{1,3}"), split("[一-龥\u3040-ゟ゠-ヿ]+"), split(DEEPSEEK), level()],
     "regex": [split(r"\p{N}{1,3}"), split(r"[a-z]+|\s", "merged_with_previous"), level(True)],
     "literal": [pre.Split(" ", "merged_with_next"), split(r"(?=\p{Lu})|x", "contiguous", True),
                 level()],
