@@ -89,9 +89,15 @@ const char *finetune_unused(const struct finetune *finetune)
     return finetune->unused;
 }
 
-static void finetune_note_unused(struct finetune *finetune, const char *key)
+/* Control characters would reach a terminal. */
+static void finetune_note_unused(struct finetune *finetune, const char *name)
 {
+    char key[sizeof finetune->unused];
     char *list = finetune->unused;
+    snprintf(key, sizeof key, "%s", name);
+    for (char *c = key; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
     size_t used = strlen(list), length = strlen(key);
     for (char *at = list; (at = strstr(at, key)) != NULL; at += length)
         if ((at == list || at[-1] == ' ') &&

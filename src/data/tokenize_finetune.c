@@ -60,6 +60,7 @@ struct tokenize_finetune_job {
     uint8_t *mask;
     int32_t *lengths;
     int64_t filled, documents;
+    int64_t longest; /* sample of the set */
     struct mds_buffer field[COLUMNS];
     struct tokenize_finetune_result result;
 };
@@ -217,6 +218,8 @@ static enum err finetune_write_sample(struct tokenize_finetune_job *job)
         fields[c] =
             (struct mds_field){ job->field[c].data, job->field[c].bytes };
     }
+    if (job->filled > job->longest)
+        job->longest = job->filled;
     job->filled = 0;
     job->documents = 0;
     return mds_writer_add_fields(job->writer, fields);
@@ -275,7 +278,6 @@ static enum err finetune_describe(struct tokenize_finetune_job *job,
                                   const char *folder, size_t first,
                                   size_t count, int64_t samples)
 {
-    const struct finetune_rules *rules = &job->options->rules;
     struct sidecar sidecar = {
         .vocab_size = tokenizer_vocab_size(job->tokenizer),
         .eos_token = job->options->eos_token >= 0
@@ -283,12 +285,10 @@ static enum err finetune_describe(struct tokenize_finetune_job *job,
                          : tokenizer_eos(job->tokenizer),
         .bos_token = -1,
         .samples = samples,
-        .longest = rules->seq_len,
+        .longest = job->longest,
     };
     for (size_t i = 0; i < count; i++)
         sidecar.tokens += job->entries[first + i].count;
-    if (sidecar.tokens < sidecar.longest)
-        sidecar.longest = sidecar.tokens;
     snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
              tokenizer_name(job->tokenizer));
     snprintf(sidecar.tokenizer_sha256, sizeof sidecar.tokenizer_sha256, "%s",
@@ -309,6 +309,7 @@ static enum err finetune_write_set(struct tokenize_finetune_job *job,
         .size_limit = job->options->shard_bytes,
         .hashes = "sha256",
     };
+    job->longest = 0;
     TRY_OUT(fsio_path(folder, "%s/%s", job->publish.building, name));
     TRY_OUT(fsio_mkdirs(folder));
     TRY_OUT(mds_writer_create(folder, &options, &job->writer));

@@ -192,10 +192,12 @@ static void *train_counter_main(void *arg)
 /* Threads that cannot be had are done without: this one counts, too. */
 static enum err train_count_round(struct train_tokenizer_job *job)
 {
-    struct train_counter counter[TOKENIZE_POOL_THREADS_MAX];
+    struct train_counter counter[TOKENIZE_POOL_THREADS_MAX] = {
+        { job, job->words[0], 0 }
+    };
     int started = 0;
     atomic_store(&job->taken, 0);
-    for (int t = 0; t < job->threads; t++)
+    for (int t = 1; t < job->threads; t++)
         counter[t] = (struct train_counter){ job, job->words[t], 0 };
     while (started + 1 < job->threads && started + 1 < job->filled &&
            pthread_create(&counter[started + 1].thread, NULL,
