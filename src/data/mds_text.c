@@ -9,6 +9,7 @@
 enum err mds_text_add(struct mds_buffer *text, const char *format, ...)
 {
     va_list list;
+    TRY(mds_buffer_room(text, text->bytes + 1));
     for (;;) {
         size_t room = text->capacity - text->bytes;
         va_start(list, format);
