@@ -130,7 +130,7 @@ static enum err mds_read_sample(const struct mds_shard *shard, int64_t index,
                        (long long)end, (long long)first,
                        (long long)shard->info->raw.bytes);
     buffer->bytes = (size_t)(end - begin);
-    TRY(mds_buffer_room(buffer, buffer->bytes));
+    TRY(mds_buffer_room(buffer, buffer->bytes + 1)); /* one to point to */
     return mds_pread(shard, buffer->data, buffer->bytes, begin);
 }
 

@@ -33,8 +33,8 @@ enum err mds_column_decode(const struct mds_layout_column *column,
                            const struct mds_span *span, struct mds_value *out);
 
 /* On one line without its end: numbers with blanks between them, floats with as
- * few digits as make them again (float16 as float32); str in quotes as in JSON; other texts as they
- * are, their line ends as blanks; bytes in hexadecimal. */
+ * few digits as make them again (float16 as float32); str in quotes as in JSON;
+ * other texts as they are, their line ends as blanks; bytes in hexadecimal. */
 enum err mds_column_print(const struct mds_value *value, FILE *file);
 
 #endif
