@@ -123,6 +123,12 @@ const char *dataset_tokenizer_sha256(const struct dataset *dataset)
     return "bytes";
 }
 
+const char *dataset_tokenizer_file(const struct dataset *dataset)
+{
+    (void)dataset;
+    return "";
+}
+
 const char *dataset_path(const struct dataset *dataset)
 {
     (void)dataset;
