@@ -228,6 +228,23 @@ static enum err find_data(const struct trainer *trainer, int64_t step,
     return ERR_OK;
 }
 
+/* The order that begins there, if the one that every start makes does not; what
+ * reads ahead has the old one, and is made anew. */
+static enum err replace_order(struct trainer *trainer,
+                              const struct run_data_begin *begin)
+{
+    const struct run_data_begin start = { 0 };
+    struct order *order = NULL;
+    bool ahead = trainer->ahead != NULL;
+    if (memcmp(begin, &start, sizeof start) == 0)
+        return ERR_OK;
+    TRY(run_data_order(trainer->run_data, &trainer->settings, begin, &order));
+    trainer_ahead_destroy(trainer);
+    order_destroy(trainer->order);
+    trainer->order = order;
+    return ahead ? trainer_ahead_create(trainer) : ERR_OK;
+}
+
 /* Checkpoints from before there was a history have read one set from step 0
  * on. */
 enum err trainer_data_restore(struct trainer *trainer, int64_t step,
@@ -235,7 +252,6 @@ enum err trainer_data_restore(struct trainer *trainer, int64_t step,
 {
     enum err rc = ERR_OK;
     struct run_data_begin begin;
-    struct order *order = NULL;
     const json_t *stored = json_object_get(state, "data");
     json_t *history = json_array_size(stored) > 0
                           ? json_deep_copy(stored)
@@ -247,12 +263,7 @@ enum err trainer_data_restore(struct trainer *trainer, int64_t step,
     else
         TRY_OUT(find_data(trainer, step, last_part(history), &begin));
     TRY_OUT(keep_history(trainer, history));
-    TRY_OUT(
-        run_data_order(trainer->run_data, &trainer->settings, &begin, &order));
-    trainer_ahead_destroy(trainer); /* its thread has the order */
-    order_destroy(trainer->order);
-    trainer->order = order;
-    rc = trainer_ahead_create(trainer);
+    TRY_OUT(replace_order(trainer, &begin));
 out:
     json_decref(history);
     return rc;
