@@ -79,7 +79,7 @@ static void test_same(struct dataset *set, struct dataset *plain)
         bool right = true;
         int64_t number = 0;
         uint32_t random = (uint32_t)depth;
-        for (int i = 0; i < 400 && right; i++) {
+        for (int i = 0; i < 200 && right; i++) {
             random = random * 1664525 + 1013904223;
             if (random >> 28 == 0) /* elsewhere, or the same again */
                 number = random >> 20 & 127;

@@ -3,6 +3,7 @@
 
 #include "src/base/clock.h"
 #include "src/cmd/bench_data_mds.h"
+#include "src/cmd/bench_data_remote.h"
 #include "src/cmd/bench_data_text.h"
 #include "src/cmd/bench_data_order.h"
 #include "src/cmd/bench_text.h"
@@ -47,5 +48,6 @@ enum err bench_data(const struct bench_options *options, json_t **result)
     TRY(bench_text_train(options, overrides,
                          sizeof overrides / sizeof overrides[0], measure,
                          result));
-    return bench_data_text(*result);
+    TRY(bench_data_text(*result));
+    return bench_data_remote(options->dir, *result);
 }

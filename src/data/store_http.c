@@ -20,7 +20,7 @@
 #define STORE_HEDGE_ONE_IN 10 /* transfers, and as many at first */
 #define STORE_PAUSE_S 0.2     /* the first; each is twice the one before */
 #define STORE_PAUSE_MAX_S 20.0
-#define STORE_UNRESOLVED_MAX 4 /* times that a host has no address */
+#define STORE_UNRESOLVED_MAX 3 /* times that a host has no address */
 #define STORE_STALL_S 30.0     /* or a quarter of the deadline */
 #define STORE_POLL_S 0.1       /* between looks at whether to stop */
 

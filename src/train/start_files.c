@@ -179,10 +179,18 @@ static enum err settle_bytes(const struct trainer *trainer,
               (how == VERIFY_AUTO && most <= START_FILES_BYTES));
     if (trainer->rank != 0)
         return ERR_OK;
+    int64_t limit = trainer->settings.data.cache_limit;
     if (dataset_is_cached(data))
         log_info("%s: shards are checked when they are fetched or unpacked",
                  dataset_path(data));
-    else if (!*bytes)
+    if (dataset_is_cached(data) && limit > 0 && limit < has->bytes)
+        log_warn("%s: data.cache_limit = %lld is less than its %lld bytes, so "
+                 "shards that are needed again are fetched again; the "
+                 "canonical order draws every batch from all of them",
+                 dataset_path(data), (long long)limit, (long long)has->bytes);
+    if (dataset_is_cached(data))
+        return ERR_OK;
+    if (!*bytes)
         log_info("%s: the bytes of all %lld shards (%.1f GiB) are not checked "
                  "(data.verify = %s), only sizes: tessera-data verify does it",
                  dataset_path(data), (long long)has->shards,
