@@ -103,7 +103,7 @@ void pretoken_work_destroy(struct pretoken_work *work)
     if (work == NULL)
         return;
     for (int i = 0; i < PRETOKEN_STEPS_MAX; i++)
-        free(work->spans[i].span);
+        pretoken_regex_free(&work->spans[i]);
     buffer_free(&work->prefixed);
     free(work);
 }

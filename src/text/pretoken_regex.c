@@ -104,17 +104,42 @@ static double regex_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* What one search through a text needs. */
-struct regex_search {
+/* What searches through texts need, and the time of the present one. */
+struct pretoken_search {
     pcre2_match_data *data;
     pcre2_match_context *context;
     double begun;
     size_t matches;
 };
 
+static enum err regex_search_create(struct pretoken_search **out)
+{
+    struct pretoken_search *search = calloc(1, sizeof *search);
+    *out = search;
+    if (search != NULL) {
+        search->data = pcre2_match_data_create(1, NULL);
+        search->context = pcre2_match_context_create(NULL);
+    }
+    if (search == NULL || search->data == NULL || search->context == NULL)
+        return err_set(ERR_MEMORY, "no memory to match a pattern");
+    pcre2_set_match_limit(search->context, REGEX_STEPS);
+    return ERR_OK;
+}
+
+void pretoken_regex_free(struct pretoken_spans *spans)
+{
+    if (spans->search != NULL) {
+        pcre2_match_context_free(spans->search->context);
+        pcre2_match_data_free(spans->search->data);
+    }
+    free(spans->search);
+    free(spans->span);
+    *spans = (struct pretoken_spans){ 0 };
+}
+
 /* The next match at or behind `from`; *found false: there is none. */
 static enum err regex_next(const struct pretoken_regex *regex,
-                           struct regex_search *search, const uint8_t *text,
+                           struct pretoken_search *search, const uint8_t *text,
                            size_t bytes, size_t from, bool *found)
 {
     int code = pcre2_match(regex->code, text, bytes, from, PCRE2_NO_UTF_CHECK,
@@ -126,7 +151,10 @@ static enum err regex_next(const struct pretoken_regex *regex,
     bool slow =
         code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT ||
         code == PCRE2_ERROR_JIT_STACKLIMIT || code == PCRE2_ERROR_HEAPLIMIT;
-    if (++search->matches % REGEX_CLOCK_EVERY == 0)
+    /* most texts have so few that the clock would take as long as they do */
+    if (++search->matches == REGEX_CLOCK_EVERY)
+        search->begun = regex_seconds();
+    else if (search->matches % REGEX_CLOCK_EVERY == 0)
         slow =
             slow || regex_seconds() - search->begun >
                         REGEX_SECONDS + REGEX_SECONDS_PER_BYTE * (double)bytes;
@@ -146,24 +174,21 @@ enum err pretoken_regex_split(const struct pretoken_regex *regex,
                               const uint8_t *text, size_t bytes,
                               struct pretoken_spans *spans)
 {
-    enum err rc = ERR_OK;
     size_t from = 0, end = 0;
     bool found = false, any = false;
-    struct regex_search search = {
-        .data = pcre2_match_data_create(1, NULL),
-        .context = pcre2_match_context_create(NULL),
-        .begun = regex_seconds(),
-    };
-    if (search.data == NULL || search.context == NULL) {
-        rc = err_set(ERR_MEMORY, "no memory to match a pattern");
-        goto out;
+    if (spans->search == NULL) {
+        enum err rc = regex_search_create(&spans->search);
+        if (rc != ERR_OK) {
+            pretoken_regex_free(spans);
+            return rc;
+        }
     }
-    pcre2_set_match_limit(search.context, REGEX_STEPS);
+    spans->search->matches = 0;
     while (from <= bytes) {
-        TRY_OUT(regex_next(regex, &search, text, bytes, from, &found));
+        TRY(regex_next(regex, spans->search, text, bytes, from, &found));
         if (!found)
             break;
-        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(search.data);
+        const PCRE2_SIZE *at = pcre2_get_ovector_pointer(spans->search->data);
         if (at[0] == at[1] && any && at[1] == end) {
             /* an empty one right behind the last: on by a character */
             size_t length = 1;
@@ -173,15 +198,10 @@ enum err pretoken_regex_split(const struct pretoken_regex *regex,
             continue;
         }
         if (at[0] > end)
-            TRY_OUT(pretoken_regex_add(spans, end, at[0], false));
-        TRY_OUT(pretoken_regex_add(spans, at[0], at[1], true));
+            TRY(pretoken_regex_add(spans, end, at[0], false));
+        TRY(pretoken_regex_add(spans, at[0], at[1], true));
         from = end = at[1];
         any = true;
     }
-    if (end < bytes)
-        TRY_OUT(pretoken_regex_add(spans, end, bytes, false));
-out:
-    pcre2_match_context_free(search.context);
-    pcre2_match_data_free(search.data);
-    return rc;
+    return end < bytes ? pretoken_regex_add(spans, end, bytes, false) : ERR_OK;
 }

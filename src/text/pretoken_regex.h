@@ -22,11 +22,15 @@ struct pretoken_span {
     bool match; /* else it is what lies between two */
 };
 
-/* A list that grows; the caller frees `span`. */
+/* A list that grows, and what matching needs; zeros: an empty one. One per
+ * thread. */
 struct pretoken_spans {
     struct pretoken_span *span;
     size_t count, capacity;
+    struct pretoken_search *search;
 };
+
+void pretoken_regex_free(struct pretoken_spans *spans);
 
 enum err pretoken_regex_add(struct pretoken_spans *spans, size_t start,
                             size_t end, bool match);
