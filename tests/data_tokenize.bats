@@ -229,3 +229,20 @@ same() {
     printf '{"text": "\xff"}' >bad
     fails 93 "bad:1: not valid UTF-8" tokenize --threads 1 --field text --out new bad
 }
+
+@test "a column of text of MDS data sets" {
+    "$BATS_TEST_DIRNAME/mds-write" one body str hello '' 'the world'
+    "$BATS_TEST_DIRNAME/mds-write" two body str "$(records 30000)"
+    "$DATA" tokenize --mds --field body --no-eos --out set one two
+    { printf 'hello%s' 'the world'; printf '%s' "$(records 30000)"; } >a
+    "$DATA" tokenize --no-eos --out want a
+    same want set
+    "$DATA" tokenize --force --mds --field body --out set one two
+    run "$DATA" stat set
+    [[ "$output" == *"documents        3"* ]]
+    fails 64 "text" tokenize --mds --out new one
+    fails 93 "is no MDS data set" tokenize --mds --field body --out new a
+    "$BATS_TEST_DIRNAME/mds-write" numbers body ndarray:int32 1,2
+    fails 64 "column 'body' is no text" tokenize --mds --field body --out new numbers
+    fails 64 "--separator divides text files" tokenize --mds --separator % --out new one
+}

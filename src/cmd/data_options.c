@@ -25,6 +25,7 @@ static const struct option data_options_tokenize[] = {
     { "no-wrap", no_argument, NULL, 4 },
     { "threads", required_argument, NULL, 5 },
     { "fresh", no_argument, NULL, 6 },
+    { "mds", no_argument, NULL, 7 },
     { "force", no_argument, NULL, 'f' },
     DATA_FINETUNE_OPTIONS,
     { NULL, 0, NULL, 0 }
@@ -166,6 +167,9 @@ static enum err data_options_set_tokenize(struct tokenize_options *out,
         return data_options_threads(name, optarg, &out->threads);
     case 6:
         out->fresh = true;
+        return ERR_OK;
+    case 7:
+        out->mds = true;
         return ERR_OK;
     default:
         return err_set(ERR_USAGE, "no option %s here; see tessera-data --help",

@@ -7,14 +7,17 @@
 #include <string.h>
 
 #include "src/data/jsonl.h"
+#include "src/data/mds_table.h"
 #include "src/data/text.h"
 
 struct documents {
     const struct inputs *inputs;
     const struct documents_options *options;
     struct documents_place place; /* to open the file at, then of the span */
-    struct text *text;            /* what is open; at most one of both */
+    struct text *text;            /* what is open; one of these */
     struct jsonl *lines;
+    struct mds_table *table;
+    int64_t sample; /* the table's next */
     size_t skip;    /* of the next record's text */
     int64_t before; /* bytes of the files before this one */
 };
@@ -37,6 +40,8 @@ static void documents_close(struct documents *documents)
 {
     text_close(documents->text);
     jsonl_close(documents->lines);
+    mds_table_close(documents->table);
+    documents->table = NULL;
     documents->text = NULL;
     documents->lines = NULL;
 }
@@ -63,13 +68,21 @@ enum err documents_go(struct documents *documents,
            place->file <= (int64_t)documents->inputs->count);
     documents->place = *place;
     for (int64_t f = 0; f < place->file; f++)
-        documents->before += documents_file(documents, f)->bytes;
+        if (!documents_file(documents, f)->set)
+            documents->before += documents_file(documents, f)->bytes;
     return ERR_OK;
+}
+
+static bool documents_is_text(const struct documents *documents, int64_t file)
+{
+    const struct inputs_file *input = documents_file(documents, file);
+    return !input->json && !input->set;
 }
 
 static bool documents_is_open(const struct documents *documents)
 {
-    return documents->text != NULL || documents->lines != NULL;
+    return documents->text != NULL || documents->lines != NULL ||
+           documents->table != NULL;
 }
 
 /* Open the file of the place, and go there. */
@@ -79,6 +92,12 @@ static enum err documents_open(struct documents *documents)
     const struct documents_options *options = documents->options;
     const struct inputs_file *file = documents_file(documents, place->file);
     TRY(inputs_check(file));
+    if (file->set) {
+        documents->skip = (size_t)place->skip;
+        documents->sample = place->offset;
+        TRY(mds_table_open(file->path, &documents->table));
+        return mds_table_check(documents->table, options->field);
+    }
     if (file->json) {
         struct jsonl_mark mark = { place->offset, place->line };
         documents->skip = (size_t)place->skip;
@@ -121,6 +140,42 @@ static enum err documents_record(struct documents *documents,
     return ERR_OK;
 }
 
+/* The next sample with a text. */
+static enum err documents_sample(struct documents *documents,
+                                 struct documents_span *span, bool *more)
+{
+    struct mds_value value;
+    const char *field = documents->options->field;
+    int64_t samples = mds_table_index(documents->table)->samples;
+    struct documents_place *place = &documents->place;
+    const char *set = documents_file(documents, place->file)->path;
+    size_t skip = documents->skip;
+    do {
+        *more = documents->sample < samples;
+        if (!*more)
+            return ERR_OK;
+        place->offset = documents->sample++;
+        TRY(mds_table_read(documents->table, place->offset, field, &value));
+        if (value.kind != MDS_STR && value.kind != MDS_BYTES)
+            return err_set(ERR_USAGE,
+                           "%s: column '%s' is no text, which is a column of "
+                           "str or bytes",
+                           set, field);
+        if (skip > value.column.bytes)
+            return err_set(ERR_DATA, "%s: sample %lld: shorter than it was",
+                           set, (long long)place->offset);
+    } while (value.column.bytes == 0);
+    place->skip = (int64_t)skip;
+    documents->skip = 0;
+    *span = (struct documents_span){ .text = value.column.data + skip,
+                                     .bytes = value.column.bytes - skip,
+                                     .begins = skip == 0,
+                                     .ends = true,
+                                     .place = *place };
+    documents->before += (int64_t)span->bytes;
+    return ERR_OK;
+}
+
 static enum err documents_text(struct documents *documents,
                                struct documents_span *span, bool *more)
 {
@@ -145,14 +200,16 @@ enum err documents_next(struct documents *documents,
     while (documents->place.file < (int64_t)documents->inputs->count) {
         if (!documents_is_open(documents))
             TRY(documents_open(documents));
-        TRY(documents->lines != NULL ? documents_record(documents, span, more)
-                                     : documents_text(documents, span, more));
+        TRY(documents->lines != NULL   ? documents_record(documents, span, more)
+            : documents->table != NULL ? documents_sample(documents, span, more)
+                                       : documents_text(documents, span, more));
         if (*more)
             return ERR_OK;
         int64_t file = documents->place.file;
         TRY(inputs_check(documents_file(documents, file)));
         documents_close(documents);
-        documents->before += documents_file(documents, file)->bytes;
+        if (!documents_file(documents, file)->set)
+            documents->before += documents_file(documents, file)->bytes;
         documents->place = (struct documents_place){ .file = file + 1 };
     }
     return ERR_OK;
@@ -172,7 +229,7 @@ struct documents_place documents_at(const struct documents *documents,
 {
     struct documents_place place = span->place;
     assert(at <= span->bytes);
-    if (documents_file(documents, place.file)->json) {
+    if (!documents_is_text(documents, place.file)) {
         place.skip += (int64_t)at;
     } else if (at > 0) {
         place.offset += (int64_t)at;
@@ -188,7 +245,7 @@ struct documents_place documents_back(const struct documents *documents,
 {
     if (bytes == 0)
         return place;
-    if (documents_file(documents, place.file)->json) {
+    if (!documents_is_text(documents, place.file)) {
         place.skip -= (int64_t)bytes;
         assert(place.skip >= 0);
     } else {
@@ -206,7 +263,10 @@ void documents_name(const struct documents *documents,
 {
     const struct inputs_file *file = documents_file(documents, place->file);
     const char *path = strcmp(file->path, "-") == 0 ? "stdin" : file->path;
-    if (file->json)
+    if (file->set)
+        snprintf(text, bytes, "%s: sample %lld", path,
+                 (long long)place->offset);
+    else if (file->json)
         snprintf(text, bytes, "%s:%lld", path, (long long)place->line);
     else
         snprintf(text, bytes, "%s", path);

@@ -1,4 +1,5 @@
-/* The documents of text files and of JSON lines, one file after the other. */
+/* The documents of text files, of JSON lines and of a column of MDS data sets, one
+ * after the other. */
 #ifndef TESSERA_DATA_DOCUMENTS_H
 #define TESSERA_DATA_DOCUMENTS_H
 
@@ -14,11 +15,11 @@ struct documents;
 
 /* Where to read on. Zeros: the beginning. */
 struct documents_place {
-    int64_t file; /* of the inputs */
-    int64_t
-        offset;   /* of text: in it, else of the record's line; uncompressed */
-    int64_t line; /* of JSON lines */
-    int64_t skip; /* of JSON lines: bytes of the record's text before it */
+    int64_t file;   /* of the inputs */
+    int64_t offset; /* of text: in it; of JSON lines: of the record's line, both
+                     * unpacked; of a set: the sample */
+    int64_t line;   /* of JSON lines */
+    int64_t skip;   /* of both: bytes of the record's text before it */
     bool inside, midline; /* of text: struct text_place */
 };
 
@@ -31,7 +32,7 @@ struct documents_span {
 
 struct documents_options {
     const char *separator; /* of text: text_open() */
-    const char *field;     /* of JSON lines */
+    const char *field;     /* of JSON lines, or a column of a set */
     struct source_watch watch;
 };
 
@@ -50,7 +51,7 @@ enum err documents_go(struct documents *documents,
 enum err documents_next(struct documents *documents,
                         struct documents_span *span, bool *more);
 
-/* How much of the inputs was read, of inputs_bytes(). */
+/* How much of the inputs was read, of inputs_bytes(); of sets the texts. */
 int64_t documents_done(const struct documents *documents);
 
 /* The place of span->text[at], 0 <= at <= bytes. */

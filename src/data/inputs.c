@@ -159,6 +159,26 @@ enum err inputs_find(char *const *operands, int count, bool json,
     return ERR_OK;
 }
 
+enum err inputs_find_sets(char *const *operands, int count, struct inputs *out)
+{
+    assert(operands != NULL && count > 0 && out != NULL);
+    *out = (struct inputs){ .count = 0 };
+    for (int i = 0; i < count; i++) {
+        char index[FSIO_PATH_MAX];
+        struct stat status;
+        TRY(regular_local(operands[i]));
+        TRY(fsio_path(index, "%s/" MDS_INDEX_NAME, operands[i]));
+        if (stat(index, &status) != 0 || !S_ISREG(status.st_mode))
+            return err_set(ERR_DATA,
+                           "%s: no such file, so %s is no MDS data set", index,
+                           operands[i]);
+        TRY(inputs_add(out, operands[i], &status, true));
+        out->file[out->count - 1].json = false;
+        out->file[out->count - 1].set = true;
+    }
+    return ERR_OK;
+}
+
 void inputs_release(struct inputs *inputs)
 {
     for (size_t i = 0; i < inputs->count; i++)
@@ -186,9 +206,12 @@ bool inputs_stay(const struct inputs *inputs)
 enum err inputs_check(const struct inputs_file *file)
 {
     struct stat status;
+    char path[FSIO_PATH_MAX];
     if (file->bytes < 0)
         return ERR_OK;
-    if (stat(file->path, &status) != 0)
+    TRY(fsio_path(path, "%s%s", file->path,
+                  file->set ? "/" MDS_INDEX_NAME : ""));
+    if (stat(path, &status) != 0)
         return err_set(ERR_DATA, "%s: was there at the beginning, and is gone",
                        file->path);
     if (status.st_size != file->bytes || inputs_ns(&status) != file->changed_ns)

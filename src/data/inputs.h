@@ -12,7 +12,9 @@ struct inputs_file {
     char *path;         /* "-": stdin */
     int64_t bytes;      /* -1: not a regular file */
     int64_t changed_ns; /* when it was changed last */
-    bool json;          /* JSON lines, else text */
+    bool json;          /* JSON lines */
+    bool set;           /* a folder, an MDS data set: size and time are those of
+                         * its index. Neither: text */
 };
 
 struct inputs {
@@ -30,6 +32,8 @@ struct inputs {
  * in one, and a data set. inputs_release() also after an error. */
 enum err inputs_find(char *const *operands, int count, bool json,
                      struct inputs *out);
+/* The same of MDS data sets alone. */
+enum err inputs_find_sets(char *const *operands, int count, struct inputs *out);
 void inputs_release(struct inputs *inputs);
 
 /* Bytes of all; -1: unknown. */

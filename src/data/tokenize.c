@@ -129,10 +129,10 @@ static enum err tokenize_check_names(const struct tokenize_job *job)
     const struct tokenize_options *options = job->options;
     size_t lines = 0;
     for (size_t i = 0; i < job->inputs.count; i++)
-        lines += job->inputs.file[i].json;
+        lines += job->inputs.file[i].json || job->inputs.file[i].set;
     if (options->separator != NULL && lines == job->inputs.count)
         return err_set(ERR_USAGE, "--separator divides text files, but all "
-                                  "inputs are JSON lines, of which each is a "
+                                  "inputs have records, of which each is a "
                                   "document");
     snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
              tokenizer_name(job->tokenizer));
@@ -155,14 +155,14 @@ static enum err tokenize_describe(const struct tokenize_job *job, json_t **out)
     if (options->separator != NULL)
         TRY(digest_bytes(options->separator, strlen(options->separator),
                          separator)); /* it need not be UTF-8 */
-    *out = json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b}",
-                     "--tokenizer", tokenizer_sha256(job->tokenizer),
-                     "--separator", separator, "--field",
-                     options->field != NULL ? options->field : "", "--seq-len",
-                     (json_int_t)options->seq_len, "--shard-bytes",
-                     (json_int_t)options->shard_bytes, "--eval-fraction",
-                     fraction, "--eos-id", job->marks.eos, "--bos-id",
-                     job->marks.bos, "--no-wrap", options->no_wrap);
+    *out = json_pack(
+        "{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b, s:b}", "--tokenizer",
+        tokenizer_sha256(job->tokenizer), "--separator", separator, "--field",
+        options->field != NULL ? options->field : "", "--seq-len",
+        (json_int_t)options->seq_len, "--shard-bytes",
+        (json_int_t)options->shard_bytes, "--eval-fraction", fraction,
+        "--eos-id", job->marks.eos, "--bos-id", job->marks.bos, "--no-wrap",
+        options->no_wrap, "--mds", options->mds);
     return *out != NULL ? ERR_OK
                         : err_set(ERR_USAGE, "--field has to be UTF-8 text");
 }
@@ -266,7 +266,10 @@ enum err tokenize_files(const struct tokenize_options *options,
     struct tokenize_job job = { .options = options };
     TRY_OUT(regular_local(options->out));
     TRY_OUT(tokenize_check(options));
-    TRY_OUT(inputs_find(files, count, options->field != NULL, &job.inputs));
+    if (options->mds)
+        TRY_OUT(inputs_find_sets(files, count, &job.inputs));
+    else
+        TRY_OUT(inputs_find(files, count, options->field != NULL, &job.inputs));
     TRY_OUT(tokenizer_create(options->tokenizer, &job.tokenizer));
     TRY_OUT(tokenize_choose_marks(&job));
     TRY_OUT(tokenize_check_names(&job));

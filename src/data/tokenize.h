@@ -41,6 +41,8 @@ struct tokenize_options {
     const char *tokenizer; /* a name for tokenizer_create() */
     const char *separator; /* a whole line, without its end; NULL: none */
     const char *field;     /* all inputs are JSON lines; NULL: as named */
+    bool mds;              /* all inputs are MDS data sets; field: a column of
+                              str or bytes, TOKENIZE_FIELD_DEFAULT if NULL */
     int64_t seq_len;       /* 2 .. TOKENIZE_SEQ_LEN_MAX */
     int64_t shard_bytes;   /* at least one sample's, below 2^32 */
     double eval_fraction;  /* 0: none; else below 1 */

@@ -85,7 +85,7 @@ enum err tokenize_pass(struct tokenize_job *job)
     TRY_OUT(tokenize_pool_create(job->tokenizer, job->marks,
                                  pass_threads(options->threads), &pool));
     progress_begin(&job->progress, "tokenizing", NULL,
-                   inputs_bytes(&job->inputs));
+                   options->mds ? -1 : inputs_bytes(&job->inputs));
     TRY_OUT(pass_run(job, documents, feed, pool));
     progress_end(&job->progress);
     if (tokenize_pool_lost(pool) > 0)
