@@ -82,11 +82,11 @@ same() {
         kill -TERM $pid 2>/dev/null || true
         code=0
         wait $pid || code=$?
-        [ $code -eq 75 ] && break
+        [ "$code" -eq 75 ] && break
         rm -rf out
     done
     cat log
-    [ $code -eq 75 ]
+    [ "$code" -eq 75 ]
     grep -q 'the same command goes on' log
     [ ! -e out ]
     run "$DATA" tokenize --out out --shard-bytes 300000 a.jsonl

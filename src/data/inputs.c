@@ -56,8 +56,8 @@ static enum err inputs_add(struct inputs *inputs, const char *path,
         inputs->file = file;
         inputs->capacity = capacity;
     }
-    bool regular = status != NULL && S_ISREG(status->st_mode);
-    bool by_name = !json && status != NULL && inputs_is_json(path);
+    bool regular = S_ISREG(status->st_mode); /* of stdin nothing is known */
+    bool by_name = !json && inputs_is_json(path);
     struct inputs_file file = {
         .path = strdup(path),
         .bytes = regular ? (int64_t)status->st_size : -1,
@@ -131,10 +131,10 @@ static enum err inputs_folder(struct inputs *inputs, const char *path,
 static enum err inputs_operand(struct inputs *inputs, const char *path,
                                bool json)
 {
-    struct stat status;
+    struct stat status = { .st_mode = 0 };
     size_t before = inputs->count;
     if (strcmp(path, "-") == 0)
-        return inputs_add(inputs, path, NULL, json);
+        return inputs_add(inputs, path, &status, json);
     TRY(regular_local(path));
     if (stat(path, &status) != 0)
         return errno == ENOENT || errno == ENOTDIR
