@@ -201,3 +201,20 @@ fails() {
     [ "$status" -eq 93 ]
     [[ "$output" == *"No space left"* ]]
 }
+
+@test "columns of any MDS set are listed and printed" {
+    "$BATS_TEST_DIRNAME/mds-write" set text str 'a "text"' more ''
+    run "$DATA" columns set
+    [ "$output" = $'text\tstr\tany size' ]
+    run "$DATA" cat --column text set
+    [ "$output" = $'"a \\"text\\""\n"more"\n""' ]
+    run "$DATA" cat --column text --raw --from 1 --count 1 set
+    [ "$output" = more ]
+    "$BATS_TEST_DIRNAME/mds-write" numbers shape ndarray:float32 2x2/1,2.5,3,4
+    run "$DATA" cat --column shape numbers
+    [ "$output" = "1 2.5 3 4" ]
+    "$BATS_TEST_DIRNAME/mds-write" pickles a pkl x
+    fails 93 "a pickle" cat --column a pickles
+    fails 64 "no column 'b', only a (pkl)" cat --column b pickles
+    fails 64 "--raw needs --column" cat --raw set
+}
