@@ -61,6 +61,7 @@ static void test_bad_text(void)
         { "a 1 to 2 at", "duration" },
         { "a 1 to 2 at 5", "5" },
         { "a 1 to 2 at 5sec", "speed" },
+        { "a 1 to 2 at 0.5dur", "longer" },
         { "a 1 to 2 at 5ba to 3 at 5ba", "grow" },
         { "a 1 to 2 at 5ba to 3 at 4ba", "grow" },
         { "a repeat", "number" },

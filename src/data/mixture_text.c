@@ -105,9 +105,10 @@ static enum err read_time(struct reader *reader, bool jump)
     enum err rc = units_parse(reader->word, &time->at);
     if (rc != ERR_OK)
         return err_prefix(rc, "%s", entry->name);
-    if (time->at.unit == UNIT_SEC)
-        return wrong(reader, "a time in ba, tok, sp, ep or dur: seconds would "
-                             "depend on the machine's speed");
+    if (time->at.unit == UNIT_SEC || time->at.unit == UNIT_DUR)
+        return wrong(reader, "a time in ba, tok, sp or ep: another would move "
+                             "with the machine's speed, or when the run is "
+                             "made longer");
     if (entry->count > 1 && time->at.unit == before->at.unit &&
         time->at.value <= before->at.value)
         return wrong(reader, "times should grow");

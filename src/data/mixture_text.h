@@ -43,8 +43,8 @@ struct mixture_text {
     struct mixture_entry entries[STREAMS_MAX];
 };
 
-/* ERR_USAGE says which data set of the text is wrong, and what. Times have no
- * wall clock and are in order as far as they have one unit. */
+/* ERR_USAGE says which data set of the text is wrong, and what. Times are in
+ * ba, tok, sp or ep and are in order as far as they have one unit. */
 enum err mixture_text_parse(const char *text, struct mixture_text *out);
 
 #endif

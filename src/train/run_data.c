@@ -12,7 +12,7 @@
 
 /* Counting the samples of each set up to the last step takes time with both:
  * beyond it a run's epochs are not told. */
-#define TELL_STEPS_MAX 10000000
+#define TELL_STEPS_MAX 1000000
 
 enum err run_data_parse(const struct train_settings *s,
                         struct mixture_text *out)

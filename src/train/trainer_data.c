@@ -127,17 +127,27 @@ static const json_t *find_stream(const json_t *part, const char *name,
     return NULL;
 }
 
-/* Samples of each stream that were read: before the part began, or up to now. */
-static void find_begin(const struct trainer *trainer, const json_t *part,
-                       const char *member, struct run_data_begin *begin)
+/* Samples of each stream that were read: before the part began, or up to now,
+ * which is `step`. */
+static enum err find_begin(const struct trainer *trainer, int64_t step,
+                           const json_t *part, const char *member,
+                           struct run_data_begin *begin)
 {
     const struct run_data *data = trainer->run_data;
+    int64_t most = step * trainer->settings.train.global_batch;
     for (int i = 0; i < data->count; i++) {
-        const json_t *stream = find_stream(part, data->text.entries[i].name,
-                                           dataset_id(data->sets[i]));
+        const char *name = data->text.entries[i].name;
+        const json_t *stream =
+            find_stream(part, name, dataset_id(data->sets[i]));
         int64_t read = json_integer_value(json_object_get(stream, member));
-        begin->samples[i] = read > 0 ? read : 0;
+        if (read < 0 || read > most)
+            return err_set(ERR_CHECKPOINT,
+                           "the checkpoint of step %lld says that %lld samples "
+                           "of the data set '%s' were read by then",
+                           (long long)step, (long long)read, name);
+        begin->samples[i] = read;
     }
+    return ERR_OK;
 }
 
 /* A part of the history: from a step on, these sets. */
@@ -196,21 +206,21 @@ enum err trainer_data_store(const struct trainer *trainer, json_t *state)
 }
 
 /* Where the data of this start begin, if they are others than before. */
-static struct run_data_begin change_data(struct trainer *trainer, int64_t step,
-                                         json_t *history)
+static enum err change_data(struct trainer *trainer, int64_t step,
+                            json_t *history, struct run_data_begin *out)
 {
-    struct run_data_begin begin = { .step = step };
+    *out = (struct run_data_begin){ .step = step };
     /* a set that stays in a mixture goes on where it was */
     if (trainer->settings.data.order == ORDER_CANONICAL &&
         trainer->settings.data.mixture[0] != '\0')
-        find_begin(trainer, last_part(history), "read", &begin);
-    json_array_append_new(history, make_part(trainer, &begin));
+        TRY(find_begin(trainer, step, last_part(history), "read", out));
+    json_array_append_new(history, make_part(trainer, out));
     trainer->data_changed = true;
     if (trainer->rank == 0)
         log_warn("the data or their order change after step %lld "
                  "(data.change = continue)",
                  (long long)step);
-    return begin;
+    return ERR_OK;
 }
 
 /* Where they began at an earlier start. */
@@ -224,8 +234,7 @@ static enum err find_data(const struct trainer *trainer, int64_t step,
                        "the checkpoint of step %lld says that its data began "
                        "at step %lld",
                        (long long)step, (long long)out->step);
-    find_begin(trainer, part, "begin", out);
-    return ERR_OK;
+    return find_begin(trainer, step, part, "begin", out);
 }
 
 /* The order that begins there, if the one that every start makes does not; what
@@ -259,7 +268,7 @@ enum err trainer_data_restore(struct trainer *trainer, int64_t step,
     if (history == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     if (start_fixed_order_changed(trainer, state))
-        begin = change_data(trainer, step, history);
+        TRY_OUT(change_data(trainer, step, history, &begin));
     else
         TRY_OUT(find_data(trainer, step, last_part(history), &begin));
     TRY_OUT(keep_history(trainer, history));
