@@ -399,6 +399,24 @@ static void test_ahead(void)
     int before = server.requests;
     tap_ok(read_all(set) && server.requests == before, "before they are read");
     dataset_close(set);
+    /* what is stopped is not taken for a failure later */
+    for (int pause = 0; pause <= 150000; pause += 150000) {
+        http_server_rules(&server, "shard delay 0.3 -");
+        options.folder = fixture_path(folder, pause == 0 ? "stop1" : "stop2");
+        fixture_need(open_set(address[RAW], &options, &set));
+        for (int64_t s = 0; s < SAMPLES; s++)
+            dataset_want(set, s);
+        usleep(50000);
+        dataset_stop(set, true);
+        usleep((unsigned)pause);
+        dataset_stop(set, false);
+        http_server_rules(&server, "");
+        bool right = read_all(set);
+        tap_ok(right, "read after a stop of %d ms", pause / 1000);
+        if (!right)
+            tap_note("%s", err_text());
+        dataset_close(set);
+    }
     http_server_rules(&server, "shard stall 10 -");
     options.folder = fixture_path(folder, "ahead2");
     fixture_need(open_set(address[RAW], &options, &set));

@@ -353,6 +353,7 @@ const char *cache_folder(const struct cache *cache)
 void cache_stop(struct cache *cache, bool stop)
 {
     atomic_store(&cache->stopped, stop);
+    cache->stops += stop;
     store_stop(cache->store, stop);
 }
 

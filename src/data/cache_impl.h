@@ -20,6 +20,7 @@ struct cache {
     int64_t count;
     int64_t largest; /* bytes that a shard needs at most, packed and not */
     atomic_bool stopped;
+    atomic_int stops; /* how often; what it ended has not failed */
 
     pthread_mutex_t mutex; /* of all below */
     /* the last failure of a fetch */

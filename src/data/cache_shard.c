@@ -249,6 +249,7 @@ enum err cache_hold(struct cache *cache, int64_t shard, struct cache_hold *hold)
     int lock = -1;
     bool held = false;
     double begin = clock_now();
+    int stops = cache->stops;
     hold->fd = -1;
     TRY(cache_try(cache, shard, hold, &held));
     if (held)
@@ -259,7 +260,7 @@ enum err cache_hold(struct cache *cache, int64_t shard, struct cache_hold *hold)
         rc = cache_try(cache, shard, hold, &held);
     if (rc == ERR_OK && !held) {
         rc = cache_fetch(cache, shard, hold);
-        if (rc != ERR_OK) {
+        if (rc != ERR_OK && cache->stops == stops) {
             pthread_mutex_lock(&cache->mutex);
             err_keep(&cache->failed, rc);
             cache->failed_shard = shard;
