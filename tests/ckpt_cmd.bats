@@ -142,7 +142,7 @@ raw() {
 }
 
 @test "big datasets lie on page borders" {
-    offset=$(grep -o '\[6,0,1740800,[0-9]*' "$STEP/MANIFEST.json" | cut -d, -f4)
+    offset=$(grep -o '\[7,0,1740800,[0-9]*' "$STEP/MANIFEST.json" | cut -d, -f4)
     [ "$offset" -gt 0 ]
     [ $((offset % 4096)) -eq 0 ]
 }

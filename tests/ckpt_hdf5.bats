@@ -56,7 +56,7 @@ def i64(value):
 def values(dtype, data):
     if dtype == "bf16":
         data = b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
-    code = {"f32": "f", "bf16": "f", "i32": "i", "f64": "d"}[dtype]
+    code = {"f32": "f", "bf16": "f", "i32": "i", "f64": "d", "u8": "B"}[dtype]
     return array.array(code, data)
 
 sha = hashlib.sha256()
