@@ -7,7 +7,8 @@ TENSORS="0 transformer.wte.weight 400 4
 1 optimizer/exp_avg/transformer.wte.weight 400 4
 3 counts/tokens 30 4
 4 loss.sum 1 8
-6 big 1740800 4"
+5 tokenizer.json 37 1
+7 big 1740800 4"
 
 setup() {
     TEST_PROGRAM=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}/../tests/test_ckpt_n1234
