@@ -2,6 +2,7 @@
  * several, killed, bounded, poisoned. */
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -16,10 +17,11 @@
 
 static char *folder;
 static struct http_server server;
-static char address[4][64];
+static char address[5][64];
 
-enum { RAW, PACKED, BROKEN, OTHER };
-static const char *const names[] = { "raw", "packed", "broken", "other" };
+enum { RAW, PACKED, BROKEN, OTHER, TWISTED };
+static const char *const names[] = { "raw", "packed", "broken", "other",
+                                     "twisted" };
 
 static struct cache_options options_of(const char *cache, int64_t limit,
                                        double deadline_s)
@@ -331,6 +333,39 @@ static void fails(const char *what, int set_of, enum err code,
 #define FAILS(what, set, code, ...)                                            \
     fails(what, set, code, (const char *const[]){ __VA_ARGS__, NULL })
 
+/* How many files of this pattern there are. */
+static int cached(const char *pattern)
+{
+    glob_t found;
+    int rc = glob(fixture_path(folder, pattern), 0, NULL, &found);
+    int count = rc == 0 ? (int)found.gl_pathc : 0;
+    globfree(&found);
+    return count;
+}
+
+/* What is packed is right, and what comes out of it is not what it should be. */
+static void test_twisted(void)
+{
+    const char *path = fixture_path(folder, "twisted/index.json");
+    char *text = NULL;
+    size_t bytes = 0;
+    make_set("twisted", "zstd:3");
+    fixture_need(fsio_read_file(path, 1 << 20, &text, &bytes));
+    char *hex = strstr(text, "shard.00002.mds\"");
+    hex = hex != NULL ? strstr(hex, "\"sha1\": \"") : NULL;
+    if (hex != NULL) {
+        hex[9] = hex[9] == '0' ? '1' : '0';
+        fixture_write_file(path, text, bytes);
+    }
+    FAILS("a shard that unpacks to something else", TWISTED, ERR_DATA,
+          "http://", "twisted/shard.00002.mds.zstd", "sha1 should be",
+          "damaged there");
+    tap_ok(cached("bad/*/1_shard.00001.mds") == 1 &&
+               cached("bad/*/2_shard.00002.mds*") == 0,
+           "... gets no name, nor stays in part");
+    free(text);
+}
+
 static void test_damage(void)
 {
     char path[FSIO_PATH_MAX], *data = NULL;
@@ -441,7 +476,7 @@ int main(void)
     make_set("packed", "zstd:3");
     make_set("broken", NULL);
     http_server_start(&server, folder);
-    for (int a = 0; a < 4; a++)
+    for (int a = 0; a < 5; a++)
         snprintf(address[a], sizeof address[a], "http://127.0.0.1:%d/%s",
                  server.port, names[a]);
     test_reading();
@@ -450,6 +485,7 @@ int main(void)
     test_poison();
     test_limit();
     test_damage();
+    test_twisted();
     test_places();
     test_ahead();
     http_server_stop(&server);

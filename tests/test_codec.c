@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "src/data/mds_sums.h"
 #include "tests/data_fixture.h"
 
 static const char *const texts[] = {
@@ -57,6 +58,31 @@ static bool same_file(const char *path, const uint8_t *data, size_t bytes)
     return same;
 }
 
+/* Unpack, and compare the checksums of what was written. */
+static enum err unpack_summed(const char *text, const char *packed,
+                              const char *to, const uint8_t *data, size_t bytes)
+{
+    enum err rc = ERR_OK;
+    char names[2][8] = { "xxh64", "sha1" };
+    char hex[2][CHECKSUM_TEXT_BYTES];
+    struct mds_hash hashes[2];
+    struct mds_sums *sums = NULL;
+    for (int h = 0; h < 2; h++) {
+        struct checksum *sum = NULL;
+        fixture_need(checksum_create(names[h], &sum));
+        fixture_need(checksum_update(sum, data, bytes));
+        fixture_need(checksum_finish(sum, hex[h]));
+        checksum_destroy(sum);
+        hashes[h] = (struct mds_hash){ names[h], hex[h] };
+    }
+    fixture_need(mds_sums_create(hashes, 2, &sums));
+    TRY_OUT(codec_unpack_file(text, packed, to, (int64_t)bytes, sums));
+    rc = mds_sums_compare(sums);
+out:
+    mds_sums_destroy(sums);
+    return rc;
+}
+
 static void test_files(const char *folder)
 {
     static const size_t sizes[] = { 0, 1, 1000, 300000 };
@@ -69,18 +95,18 @@ static void test_files(const char *folder)
             uint8_t *data = test_data(sizes[s]);
             int64_t bytes = (int64_t)sizes[s];
             pack_file(texts[t], data, sizes[s], packed);
-            enum err rc = codec_unpack_file(texts[t], packed, to, bytes);
+            enum err rc = unpack_summed(texts[t], packed, to, data, sizes[s]);
             tap_ok(rc == ERR_OK && same_file(to, data, sizes[s]),
                    "%s of %zu bytes and back%s%s", texts[t], sizes[s],
                    rc != ERR_OK ? ": " : "", rc != ERR_OK ? err_text() : "");
             unlink(to);
-            rc = codec_unpack_file(texts[t], packed, to, bytes + 1);
+            rc = codec_unpack_file(texts[t], packed, to, bytes + 1, NULL);
             tap_ok(rc == ERR_DATA && strstr(err_text(), packed) != NULL &&
                        !fsio_exists(to),
                    "... less than there should be");
             rc = bytes == 0
                      ? ERR_DATA
-                     : codec_unpack_file(texts[t], packed, to, bytes - 1);
+                     : codec_unpack_file(texts[t], packed, to, bytes - 1, NULL);
             tap_ok(rc == ERR_DATA && !fsio_exists(to),
                    "... more than there should be");
             free(data);
@@ -177,6 +203,32 @@ static void test_concatenation(const char *folder)
     free(data);
 }
 
+/* Exactly a piece of what is written at once, a byte less and more. */
+static void test_pieces(const char *folder)
+{
+    static const char *const quick[] = { "none", "zstd", "gz:1", "snappy" };
+    const char *packed = fixture_path(folder, "pieces");
+    const char *to = fixture_path(folder, "pieced");
+    uint8_t *data = test_data((2 << 20) + 1);
+    for (size_t q = 0; q < sizeof quick / sizeof quick[0]; q++)
+        for (size_t p = 1; p <= 2 && available(quick[q]); p++)
+            for (size_t bytes = (p << 20) - 1; bytes <= (p << 20) + 1;
+                 bytes++) {
+                pack_file(quick[q], data, bytes, packed);
+                enum err rc = unpack_summed(quick[q], packed, to, data, bytes);
+                tap_ok(rc == ERR_OK && same_file(to, data, bytes),
+                       "%s of %zu bytes in pieces%s%s", quick[q], bytes,
+                       rc != ERR_OK ? ": " : "",
+                       rc != ERR_OK ? err_text() : "");
+                unlink(to);
+                rc = codec_unpack_file(quick[q], packed, to, (int64_t)bytes - 1,
+                                       NULL);
+                tap_ok(rc == ERR_DATA && !fsio_exists(to),
+                       "... more than there should be");
+            }
+    free(data);
+}
+
 /* Sixteen megabytes in a few kilobytes: what is written ends at the limit. */
 static void test_bombs(const char *folder)
 {
@@ -191,8 +243,8 @@ static void test_bombs(const char *folder)
         if (!available(texts[t]))
             continue;
         pack_file(texts[t], zeros, bytes, packed);
-        tap_is_int(codec_unpack_file(texts[t], packed, to, 1000), ERR_DATA,
-                   "bomb of %s: %s", texts[t], err_text());
+        tap_is_int(codec_unpack_file(texts[t], packed, to, 1000, NULL),
+                   ERR_DATA, "bomb of %s: %s", texts[t], err_text());
     }
     free(zeros);
 }
@@ -213,7 +265,8 @@ static void test_flips(const char *folder)
         for (size_t b = 0; b < size; b++) {
             packed[b] ^= (uint8_t)(1 << b % 8);
             fixture_write_file(path, packed, size);
-            enum err rc = codec_unpack_file(texts[t], path, to, (int64_t)bytes);
+            enum err rc =
+                codec_unpack_file(texts[t], path, to, (int64_t)bytes, NULL);
             seen += rc == ERR_DATA && !fsio_exists(to);
             exact += rc == ERR_OK;
             unlink(to);
@@ -268,6 +321,7 @@ int main(void)
     test_files(folder);
     test_streams(folder);
     test_concatenation(folder);
+    test_pieces(folder);
     test_bombs(folder);
     test_flips(folder);
     test_names(folder);

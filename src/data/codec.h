@@ -47,9 +47,11 @@ enum err codec_pack(const char *text, const void *data, size_t bytes,
 
 /* Unpack a file into a new one, which must have exactly `bytes`: nothing above
  * is ever written, and what a snappy file claims is not believed. `to` may not
- * exist; after an error it does not. It is not synced. */
+ * exist; after an error it does not. It is not synced. `sums` takes all that is
+ * written, which the caller compares then; NULL: none. */
+struct mds_sums;
 enum err codec_unpack_file(const char *text, const char *from, const char *to,
-                           int64_t bytes);
+                           int64_t bytes, struct mds_sums *sums);
 
 /* A text as it is unpacked. `path` may be "-" (stdin). `text` NULL: by the end
  * of the name, else by the first bytes, else the file as it is. snappy is

@@ -32,8 +32,7 @@ struct codec_ops {
     enum err (*step)(void *state, struct codec_flow *flow);
     enum err (*pack)(int level, const uint8_t *data, size_t bytes,
                      struct codec_packed *out);
-    /* A whole file to exactly `out_bytes`: in place of open, close and step, or
-     * because it is faster than they are. */
+    /* A whole file to exactly `out_bytes`, in place of open, close and step. */
     enum err (*unpack)(const uint8_t *data, size_t bytes, uint8_t *out,
                        size_t out_bytes);
 };

@@ -6,11 +6,24 @@
 
 #include "src/base/fsio.h"
 #include "src/data/codec.h"
+#include "src/data/mds_sums.h"
 #include "src/data/regular.h"
 
 #define CODEC_UNPACK_BYTES ((size_t)1 << 20)
-/* Larger files are unpacked piece by piece where that is possible. */
-#define CODEC_UNPACK_WHOLE_MAX ((int64_t)512 << 20)
+
+struct codec_unpack_to {
+    int fd;
+    const char *path;
+    struct mds_sums *sums; /* NULL: none */
+};
+
+static enum err codec_unpack_put(const struct codec_unpack_to *to,
+                                 const uint8_t *data, size_t bytes, int64_t at)
+{
+    if (to->sums != NULL)
+        TRY(mds_sums_update(to->sums, data, bytes));
+    return fsio_pwrite(to->fd, data, bytes, at, to->path);
+}
 
 static enum err codec_unpack_size(const char *from, int64_t bytes, bool more)
 {
@@ -20,25 +33,42 @@ static enum err codec_unpack_size(const char *from, int64_t bytes, bool more)
                    from, more ? "more" : "less", (long long)bytes);
 }
 
+/* Until the piece is full or the text ends. */
+static enum err codec_unpack_fill(struct codec_reader *reader, uint8_t *piece,
+                                  size_t *filled)
+{
+    size_t got = 1;
+    *filled = 0;
+    while (got > 0 && *filled < CODEC_UNPACK_BYTES) {
+        TRY(codec_reader_read(reader, piece + *filled,
+                              CODEC_UNPACK_BYTES - *filled, &got));
+        *filled += got;
+    }
+    return ERR_OK;
+}
+
+/* In pieces that stay in the processor's cache until they are summed and
+ * written. Pages of one buffer for all would cost more than its copies. */
 static enum err codec_unpack_stream(const struct codec *codec, const char *from,
-                                    int fd, const char *to, int64_t bytes)
+                                    const struct codec_unpack_to *to,
+                                    int64_t bytes)
 {
     enum err rc = ERR_OK;
     struct codec_reader *reader = NULL;
     int64_t done = 0;
-    size_t got = 1;
+    size_t filled = CODEC_UNPACK_BYTES;
     uint8_t *piece = malloc(CODEC_UNPACK_BYTES);
     if (piece == NULL)
         return err_set(ERR_MEMORY, "%s: no memory to unpack it", from);
     TRY_OUT(codec_reader_open(from, codec->name, &reader));
-    while (got > 0) {
-        TRY_OUT(codec_reader_read(reader, piece, CODEC_UNPACK_BYTES, &got));
-        if ((int64_t)got > bytes - done) {
+    while (filled == CODEC_UNPACK_BYTES) {
+        TRY_OUT(codec_unpack_fill(reader, piece, &filled));
+        if ((int64_t)filled > bytes - done) {
             rc = codec_unpack_size(from, bytes, true);
             goto out;
         }
-        TRY_OUT(fsio_pwrite(fd, piece, got, done, to));
-        done += (int64_t)got;
+        TRY_OUT(codec_unpack_put(to, piece, filled, done));
+        done += (int64_t)filled;
     }
     if (done < bytes)
         rc = codec_unpack_size(from, bytes, false);
@@ -51,7 +81,8 @@ out:
 /* In one piece. The file is never read beyond what packing to that
  * size can take, so that neither end is larger than the index says. */
 static enum err codec_unpack_whole(const struct codec *codec, const char *from,
-                                   int fd, const char *to, int64_t bytes)
+                                   const struct codec_unpack_to *to,
+                                   int64_t bytes)
 {
     enum err rc = ERR_OK;
     char *packed = NULL;
@@ -68,7 +99,7 @@ static enum err codec_unpack_whole(const struct codec *codec, const char *from,
         err_prefix(rc, "%s", from);
         goto out;
     }
-    TRY_OUT(fsio_pwrite(fd, data, (size_t)bytes, 0, to));
+    TRY_OUT(codec_unpack_put(to, data, (size_t)bytes, 0));
 out:
     free(packed);
     free(data);
@@ -76,7 +107,7 @@ out:
 }
 
 enum err codec_unpack_file(const char *text, const char *from, const char *to,
-                           int64_t bytes)
+                           int64_t bytes, struct mds_sums *sums)
 {
     assert(text != NULL && from != NULL && to != NULL && bytes >= 0);
     const struct codec *codec = NULL;
@@ -88,10 +119,10 @@ enum err codec_unpack_file(const char *text, const char *from, const char *to,
     int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_errno("%s: create", to);
-    bool whole = codec->ops->open == NULL || (codec->ops->unpack != NULL &&
-                                              bytes <= CODEC_UNPACK_WHOLE_MAX);
-    rc = whole ? codec_unpack_whole(codec, from, fd, to, bytes)
-               : codec_unpack_stream(codec, from, fd, to, bytes);
+    struct codec_unpack_to out = { fd, to, sums };
+    rc = codec->ops->open == NULL
+             ? codec_unpack_whole(codec, from, &out, bytes)
+             : codec_unpack_stream(codec, from, &out, bytes);
     if (close(fd) != 0 && rc == ERR_OK)
         rc = err_errno("%s: close", to);
     if (rc != ERR_OK)

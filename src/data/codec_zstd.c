@@ -1,6 +1,5 @@
 /* zstd, by libzstd. Frames behind each other are one text. */
 #include <zstd.h>
-#include <zstd_errors.h>
 
 #include "src/data/codec_ops.h"
 
@@ -33,23 +32,6 @@ static enum err codec_zstd_step(void *state, struct codec_flow *flow)
     return ERR_OK;
 }
 
-/* In one piece, without a copy by way of a window. */
-static enum err codec_zstd_unpack(const uint8_t *data, size_t bytes,
-                                  uint8_t *out, size_t out_bytes)
-{
-    size_t got = ZSTD_decompress(out, out_bytes, data, bytes);
-    if (ZSTD_isError(got) &&
-        ZSTD_getErrorCode(got) == ZSTD_error_dstSize_tooSmall)
-        return err_set(ERR_DATA, "unpacks to more than %zu bytes", out_bytes);
-    if (ZSTD_isError(got))
-        return err_set(ERR_DATA, "is no valid zstd data: %s",
-                       ZSTD_getErrorName(got));
-    if (got < out_bytes)
-        return err_set(ERR_DATA, "unpacks to %zu bytes in place of %zu", got,
-                       out_bytes);
-    return ERR_OK;
-}
-
 static enum err codec_zstd_pack(int level, const uint8_t *data, size_t bytes,
                                 struct codec_packed *out)
 {
@@ -66,5 +48,4 @@ const struct codec_ops codec_zstd_ops = {
     .close = codec_zstd_close,
     .step = codec_zstd_step,
     .pack = codec_zstd_pack,
-    .unpack = codec_zstd_unpack,
 };

@@ -7,6 +7,7 @@
 
 #include "src/base/fsio.h"
 #include "src/data/checksum.h"
+#include "src/data/mds_sums.h"
 #include "src/data/regular.h"
 
 /* Bytes that checksums take at once. */
@@ -45,8 +46,8 @@ enum err mds_check_pread(int fd, const char *path, const struct mds_file *file,
 
 /* These checksums, in one pass; *whole: the watch did not end it. */
 static enum err mds_check_sum(int fd, const char *path,
-                              const struct mds_file *file, int count,
-                              struct checksum *const *sums,
+                              const struct mds_file *file,
+                              struct mds_sums *sums,
                               const struct dataset_watch *watch, bool *whole)
 {
     enum err rc = ERR_OK;
@@ -63,9 +64,7 @@ static enum err mds_check_sum(int fd, const char *path,
         size_t bytes =
             left < (int64_t)MDS_CHECK_BYTES ? (size_t)left : MDS_CHECK_BYTES;
         TRY_OUT(mds_check_pread(fd, path, file, piece, bytes, at));
-        for (int c = 0; c < count; c++)
-            if (sums[c] != NULL)
-                TRY_OUT(checksum_update(sums[c], piece, bytes));
+        TRY_OUT(mds_sums_update(sums, piece, bytes));
         at += (int64_t)bytes;
     }
 out:
@@ -73,45 +72,24 @@ out:
     return rc;
 }
 
-static enum err mds_check_compare(const char *path, const struct mds_hash *hash,
-                                  struct checksum *sum)
-{
-    char hex[CHECKSUM_TEXT_BYTES];
-    TRY(checksum_finish(sum, hex));
-    if (strcmp(hex, hash->hex) != 0)
-        return err_set(ERR_DATA,
-                       "%s: its %s should be %s and is %s; the file is damaged "
-                       "or was replaced: copy the data set again",
-                       path, hash->name, hash->hex, hex);
-    return ERR_OK;
-}
-
 enum err mds_check_hashes(int fd, const char *path, const struct mds_file *file,
                           const struct dataset_watch *watch)
 {
     enum err rc = ERR_OK;
     bool whole = false;
-    int known = 0, count = file->hashes;
-    if (count == 0)
-        return ERR_OK;
-    struct checksum **sums = calloc((size_t)count, sizeof(*sums));
-    if (sums == NULL)
-        return err_set(ERR_MEMORY, "%s: out of memory", path);
-    for (int h = 0; h < count; h++) {
-        if (checksum_digits(file->hash[h].name) == 0)
-            continue;
-        known++;
-        TRY_OUT(checksum_create(file->hash[h].name, &sums[h]));
-    }
-    if (known > 0)
-        TRY_OUT(mds_check_sum(fd, path, file, count, sums, watch, &whole));
-    for (int h = 0; h < count && whole; h++)
-        if (sums[h] != NULL)
-            TRY_OUT(mds_check_compare(path, &file->hash[h], sums[h]));
+    struct mds_sums *sums = NULL;
+    TRY(mds_sums_create(file->hash, file->hashes, &sums));
+    if (!mds_sums_is_empty(sums))
+        TRY_OUT(mds_check_sum(fd, path, file, sums, watch, &whole));
+    if (whole)
+        rc = mds_sums_compare(sums);
+    if (rc == ERR_DATA)
+        rc = err_set(ERR_DATA,
+                     "%s: %s; the file is damaged or was replaced: copy the "
+                     "data set again",
+                     path, err_text());
 out:
-    for (int h = 0; h < count; h++)
-        checksum_destroy(sums[h]);
-    free(sums);
+    mds_sums_destroy(sums);
     return rc;
 }
 
@@ -119,14 +97,15 @@ enum err mds_check_sha256(int fd, const char *path, const struct mds_file *file,
                           char hex[65])
 {
     enum err rc = ERR_OK;
-    char text[CHECKSUM_TEXT_BYTES];
-    struct checksum *sum = NULL;
+    char name[] = "sha256", text[CHECKSUM_TEXT_BYTES];
+    const struct mds_hash hash = { name, NULL };
+    struct mds_sums *sums = NULL;
     bool whole = false;
-    TRY_OUT(checksum_create("sha256", &sum));
-    TRY_OUT(mds_check_sum(fd, path, file, 1, &sum, NULL, &whole));
-    TRY_OUT(checksum_finish(sum, text));
+    TRY(mds_sums_create(&hash, 1, &sums));
+    TRY_OUT(mds_check_sum(fd, path, file, sums, NULL, &whole));
+    TRY_OUT(mds_sums_finish(sums, 0, text));
     memcpy(hex, text, 65);
 out:
-    checksum_destroy(sum);
+    mds_sums_destroy(sums);
     return rc;
 }
