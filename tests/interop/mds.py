@@ -10,7 +10,8 @@
     mds.py same DIR DIR        the same raw shards
     mds.py names               the columns of `columns`, a line each
     mds.py big DIR COMPRESSION 64 MiB of samples of 2048 letters; "-": none
-    mds.py rate DIR            MB/s of reading every sample's tokens
+    mds.py rate DIR [HASH]     MB/s of reading every sample's tokens, with the
+                               packed shards' hashes checked or not
 
 Streaming imports PyTorch for its samplers. Only its shard format is tested, so
 without PyTorch the few names that the format code imports are stood in for.
@@ -61,7 +62,7 @@ if importlib.util.find_spec('torch') is None:
 from streaming.base.compression import decompress  # noqa: E402
 from streaming.base.format.mds import MDSWriter  # noqa: E402
 from streaming.base.format.mds import encodings  # noqa: E402
-from streaming.base.hashing import get_hashes  # noqa: E402
+from streaming.base.hashing import get_hash, get_hashes  # noqa: E402
 from streaming.base.local import LocalDataset  # noqa: E402
 
 
@@ -290,30 +291,34 @@ def same(left, right):
             assert a.read() == b.read()
 
 
-def big(folder, compression):
+def big(folder, compression, hashes):
     random = np.random.default_rng(2)
     often = b' etaoinshrdlu etaoinshr etaoins the and of'
     letters = np.frombuffer(often, np.uint8).astype(np.int32)
     with MDSWriter(columns={'tokens': 'ndarray:int32'}, out=folder,
-                   size_limit=1 << 24, hashes=['xxh64'],
+                   size_limit=1 << 24,
+                   hashes=None if hashes == '-' else [hashes],
                    compression=None if compression == '-' else compression) as out:
         for _ in range(8192):
             at = random.integers(0, len(letters), 2048)
             out.write({'tokens': letters[at]})
 
 
-def rate(folder):
+def rate(folder, validate=None):
     """Streaming's reader, one sample after the other, unpacked or not."""
     with open(f'{folder}/index.json') as file:
         index = json.load(file)
     packed = index['shards'][0]['compression']
     size = sum(s['raw_data']['bytes'] for s in index['shards'])
-    begin = time.perf_counter()
+    begin = time.process_time()
     if packed:  # as streaming.base.stream does it
         for shard in index['shards']:
-            zipped = f'{folder}/{shard["zip_data"]["basename"]}'
-            with open(zipped, 'rb') as source:
-                data = decompress(packed, source.read())
+            zipped = shard['zip_data']
+            with open(f'{folder}/{zipped["basename"]}', 'rb') as source:
+                data = source.read()
+            if validate:
+                assert get_hash(validate, data) == zipped['hashes'][validate]
+            data = decompress(packed, data)
             with open(f'{folder}/{shard["raw_data"]["basename"]}', 'wb') as raw:
                 raw.write(data)
     data = LocalDataset(folder)
@@ -321,7 +326,7 @@ def rate(folder):
     for i in range(len(data)):
         total += len(data[i]['tokens'])
     assert total > 0
-    print(f'{size / (time.perf_counter() - begin) / 1e6:.1f}')
+    print(f'{size / (time.process_time() - begin) / 1e6:.1f}')
 
 
 if __name__ == '__main__':

@@ -173,27 +173,48 @@ python columns "$WORK/theirs.set" br:5 md5 20000
 while read -r name; do
     check "both read column $name alike" same_column "$name"
 done < <(python names)
-# rates DIR COMPRESSION: both read 64 MiB, unpacked or not; the best of three
-rates() {
-    local ours=0 theirs=0 rate
-    python big "$WORK/$1" "$2" && "$DATA" adopt --vocab-size 257 \
-        --tokenizer x "$WORK/$1" || return 1
+# best COMMAND...: of three, each of which unpacks anew
+best() {
+    local most=0 rate
     for _ in 1 2 3; do
-        [ "$2" = - ] || rm -f "$WORK/$1"/*.mds
-        rate=$("$COLUMNS" rate "$WORK/$1") && ours=$(larger "$ours" "$rate")
-        rate=$(python rate "$WORK/$1") && theirs=$(larger "$theirs" "$rate")
+        [ "$PACKED" = - ] || rm -f "$BIG"/*.mds
+        rate=$("$@") || return 1
+        most=$(awk "BEGIN { print ($rate > $most ? $rate : $most) }")
     done
-    echo "# $1: $ours MB/s, Streaming $theirs MB/s:" \
-        "$(awk "BEGIN { print $ours / $theirs }") times" >&3
+    echo "$most"
 }
 
-larger() {
-    awk "BEGIN { print ($1 > $2 ? $1 : $2) }"
+times() {
+    awk "BEGIN { printf \"%.2f times\", $1 / $2 }"
+}
+
+# rates DIR COMPRESSION HASH: both read 64 MiB, of which one processor has to do
+# all. We check every hash that there is, and have our own (SHA-256) where the
+# index has none; Streaming checks none unless it is told to, and then those of
+# the packed files.
+rates() {
+    local ours theirs checked alone
+    BIG=$WORK/$1 PACKED=$2
+    python big "$BIG" "$2" "$3" && "$DATA" adopt --vocab-size 257 \
+        --tokenizer x "$BIG" || return 1
+    ours=$(best "$COLUMNS" rate "$BIG") &&
+        theirs=$(best python rate "$BIG") || return 1
+    echo "# $1: $ours MB/s, Streaming $theirs MB/s:" \
+        "$(times "$ours" "$theirs")" >&3
+    [ "$2" != - ] || return 0
+    alone=$(best "$COLUMNS" unpack "$BIG"/*.zstd) || return 1
+    echo "# $1: libzstd alone $alone MB/s:" \
+        "$(times "$alone" "$theirs") Streaming" >&3
+    [ "$3" != - ] || return 0
+    checked=$(best python rate "$BIG" "$3") || return 1
+    echo "# $1: Streaming with validate_hash=$3 $checked MB/s:" \
+        "$(times "$ours" "$checked")" >&3
 }
 
 exec 3>&1
-check "both read raw shards" rates raw -
-check "both read shards packed with zstd" rates packed zstd:3
+check "both read raw shards" rates raw - xxh64
+check "both read shards packed with zstd" rates packed zstd:3 xxh64
+check "... without hashes in the index" rates unsummed zstd:3 -
 check "columns are listed" "$DATA" columns "$WORK/theirs.set"
 
 echo "1..$COUNT"
