@@ -189,9 +189,9 @@ times() {
 }
 
 # rates DIR COMPRESSION HASH: both read 64 MiB, of which one processor has to do
-# all. We check every hash that there is, and have our own (SHA-256) where the
-# index has none; Streaming checks none unless it is told to, and then those of
-# the packed files.
+# all. Of what is packed we check every hash before and after, and have our own
+# (SHA-256) where the index has none; Streaming checks none unless it is told to,
+# and then those of the packed files. Raw files of a folder neither checks here.
 rates() {
     local ours theirs checked alone
     BIG=$WORK/$1 PACKED=$2
