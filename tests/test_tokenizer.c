@@ -408,9 +408,9 @@ static void test_refused(void)
         { { .normalizer = "{\"type\": \"Sequence\", \"normalizers\": "
                           "[{\"type\": \"NFC\"}, {\"type\": \"NFKC\"}]}" },
           "normalizer.normalizers[1]: 'NFKC'" },
-        { { .pretoken = "null" }, "pre_tokenizer: it does not end with" },
+        { { .pretoken = "null" }, "decoder: 'ByteLevel' can't be done" },
         { { .pretoken = "{\"type\": \"Metaspace\"}" },
-          "pre_tokenizer: 'Metaspace'" },
+          "pre_tokenizer.replacement: a string" },
         { { .pretoken = "{\"type\": \"ByteLevel\", \"use_regex\": 1}" },
           "pre_tokenizer.use_regex: true or false" },
         { { .pretoken = SPLIT("\\\\w+") }, "pattern: the pattern '\\w+' has" },

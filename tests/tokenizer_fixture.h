@@ -155,6 +155,7 @@ struct fixture_file {
     const char *model;      /* ... and of the model */
     const char *vocabulary; /* "\"vocab\": {..}, \"merges\": [..]" */
     const char *post;       /* the template */
+    const char *decoder;    /* ByteLevel */
 };
 
 static inline const char *fixture_or(const char *text, const char *otherwise)
@@ -174,13 +175,14 @@ static inline void fixture_tokenizer(const char *path,
     fprintf(file,
             "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, "
             "\"added_tokens\": %s, \"normalizer\": %s, \"pre_tokenizer\": %s, "
-            "\"post_processor\": %s, \"decoder\": " FIXTURE_BYTE_LEVEL
-            "true}%s, \"model\": {\"type\": \"BPE\", \"dropout\": null%s, ",
+            "\"post_processor\": %s, \"decoder\": %s%s, \"model\": {\"type\": "
+            "\"BPE\", \"dropout\": null%s, ",
             fixture_or(of->added, fixture_added),
             fixture_or(of->normalizer, "null"),
             fixture_or(of->pretoken, fixture_pretokenizers[of->pretokenizer]),
-            fixture_or(of->post, fixture_template), fixture_or(of->top, ""),
-            fixture_or(of->model, ""));
+            fixture_or(of->post, fixture_template),
+            fixture_or(of->decoder, FIXTURE_BYTE_LEVEL "true}"),
+            fixture_or(of->top, ""), fixture_or(of->model, ""));
     if (of->vocabulary != NULL)
         fputs(of->vocabulary, file);
     else

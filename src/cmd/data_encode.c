@@ -94,6 +94,7 @@ enum err data_encode_back(struct data_options *options)
 {
     enum err rc = ERR_OK;
     struct tokenizer *tokenizer = NULL;
+    struct tokenizer_decoder decoder = { 0 };
     struct buffer text = { 0 };
     const uint8_t *part = NULL;
     size_t bytes = 0;
@@ -107,7 +108,8 @@ enum err data_encode_back(struct data_options *options)
             continue;
         }
         TRY_OUT(encode_number(&text, &i, &token));
-        TRY_OUT(tokenizer_decode(tokenizer, token, &part, &bytes));
+        TRY_OUT(
+            tokenizer_decode_next(tokenizer, &decoder, token, &part, &bytes));
         fwrite(part, 1, bytes, stdout);
     }
 out:

@@ -14,6 +14,7 @@ struct show {
     const struct show_options *options;
     struct dataset *dataset;
     struct tokenizer *tokenizer; /* NULL: numbers are shown */
+    struct tokenizer_decoder decoder;
     FILE *out;
     bool line; /* something is on it */
     uint8_t last;
@@ -37,6 +38,7 @@ static void show_border(struct show *show)
 {
     fprintf(show->out, "%s%s\n", show->line ? "\n" : "", SHOW_BORDER);
     show->line = false;
+    show->decoder.inside = false;
 }
 
 static enum err show_token(struct show *show, int32_t token)
@@ -53,7 +55,8 @@ static enum err show_token(struct show *show, int32_t token)
         show->line = true;
         return ERR_OK;
     }
-    TRY(tokenizer_decode(show->tokenizer, token, &text, &bytes));
+    TRY(tokenizer_decode_next(show->tokenizer, &show->decoder, token, &text,
+                              &bytes));
     show_text(show, text, bytes);
     return ERR_OK;
 }
@@ -70,13 +73,16 @@ static void show_mask(struct show *show, const struct values *mask, int64_t t)
     show->line = true;
 }
 
-static enum err show_sample(struct show *show, const int32_t *tokens,
-                            int64_t count, const struct dataset_marks *marks)
+/* beginning: a document begins with the sample. */
+static enum err show_sample(struct show *show, bool beginning,
+                            const int32_t *tokens, int64_t count,
+                            const struct dataset_marks *marks)
 {
     int64_t document = 0, end = -1;
     const struct values *lengths = &marks->lengths;
     int64_t eos = dataset_eos_token(show->dataset);
     int64_t bos = dataset_bos_token(show->dataset);
+    show->decoder.inside = !beginning && lengths->count == 0;
     for (int64_t t = 0; t < count; t++) {
         int32_t length = 0;
         if (document < lengths->count && t == end + 1) {
@@ -87,6 +93,8 @@ static enum err show_sample(struct show *show, const int32_t *tokens,
             show_border(show);
         show_mask(show, &marks->loss_mask, t);
         TRY(show_token(show, tokens[t]));
+        if (tokens[t] == bos)
+            show->decoder.inside = false;
         if (lengths->count > 0 ? t == end : tokens[t] == eos)
             show_border(show);
     }
@@ -100,7 +108,7 @@ enum err show_samples(struct dataset *dataset,
                       const struct show_options *options, FILE *out)
 {
     enum err rc = ERR_OK;
-    struct show show = { options, dataset, NULL, out, false, 0 };
+    struct show show = { .options = options, .dataset = dataset, .out = out };
     int64_t samples = dataset_samples(dataset), length = 0, capacity = 0;
     int64_t first = options->first, count = options->count;
     int32_t *tokens = NULL;
@@ -126,7 +134,7 @@ enum err show_samples(struct dataset *dataset,
             dataset_read_marked(dataset, i, tokens, capacity, &length, &marks));
         fprintf(out, "==== sample %" PRId64 ": %" PRId64 " tokens ====\n", i,
                 length);
-        TRY_OUT(show_sample(&show, tokens, length, &marks));
+        TRY_OUT(show_sample(&show, i == 0, tokens, length, &marks));
     }
 out:
     free(tokens);

@@ -42,8 +42,9 @@ static enum err pool_encode(struct tokenizer_encoder *encoder,
         if (part->begins && marks.bos >= 0)
             TRY(token_list_add(&piece->tokens, &marks.bos, 1));
         if (part->end > begin)
-            TRY(tokenizer_encode(encoder, piece->text + begin,
-                                 part->end - begin, 0, &piece->tokens));
+            TRY(tokenizer_encode(
+                encoder, piece->text + begin, part->end - begin,
+                part->begins ? 0u : TOKENIZER_INSIDE, &piece->tokens));
         if (part->ends && marks.eos >= 0)
             TRY(token_list_add(&piece->tokens, &marks.eos, 1));
         part->tokens_end = piece->tokens.count;

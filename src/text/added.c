@@ -265,7 +265,7 @@ bool added_next(const struct added *added, const struct unicode *unicode,
 }
 
 bool added_straddles(const struct added *added, const uint8_t *text,
-                     size_t bytes, size_t cut)
+                     size_t bytes, size_t cut, bool touch)
 {
     size_t from = cut > added->longest ? cut - added->longest : 0;
     for (size_t start = from; start < cut; start++) {
@@ -278,7 +278,8 @@ bool added_straddles(const struct added *added, const uint8_t *text,
             i++;
             const struct added_node *node = &added->node[at];
             if (node->token >= 0 &&
-                (i > cut || (i == cut && (node->flags & ADDED_RSTRIP) != 0)))
+                (i > cut ||
+                 (i == cut && (touch || (node->flags & ADDED_RSTRIP) != 0))))
                 return true;
         }
         if (i == bytes && at != ADDED_NONE)

@@ -52,9 +52,9 @@ bool added_next(const struct added *added, const struct unicode *unicode,
                 const uint8_t *text, size_t bytes, bool special,
                 struct added_search *search, struct added_match *match);
 
-/* Whether a token may begin before `cut` and end behind it, or take white space
- * from behind it, in a text of which `bytes` are known. */
+/* Whether a token may begin before `cut` and end behind it (touch: or there), or
+ * take white space from behind it, in a text of which `bytes` are known. */
 bool added_straddles(const struct added *added, const uint8_t *text,
-                     size_t bytes, size_t cut);
+                     size_t bytes, size_t cut, bool touch);
 
 #endif

@@ -29,7 +29,7 @@ struct bpe {
     size_t slot_mask;
     struct bpe_pair *pair; /* open addressing by both tokens */
     size_t pair_mask, merges;
-    int32_t byte_token[256];     /* of a byte's text, or of "<0x..>"; -1 */
+    int32_t byte_token[256];     /* of a byte's text; -1 */
     int32_t fallback_token[256]; /* of "<0x..>"; -1 */
 };
 

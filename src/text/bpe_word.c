@@ -104,8 +104,9 @@ static enum err bpe_word_room(void **array, size_t *capacity, size_t count,
     return ERR_OK;
 }
 
-/* One character that has no token of its own. *unk: the symbol before is unk
- * already. */
+/* One character that has no token of its own. *unk: one before waits for its
+ * token. It comes before the next character that has a token: behind bytes that
+ * stand for characters, as in the Hugging Face library. */
 static enum err bpe_word_unknown(struct bpe_word *work, const uint8_t *text,
                                  size_t bytes, bool *unk)
 {
@@ -122,10 +123,10 @@ static enum err bpe_word_unknown(struct bpe_word *work, const uint8_t *text,
         work->lost++;
         return ERR_OK;
     }
-    if (*unk && bpe->options.fuse_unk)
-        return ERR_OK;
+    if (*unk && !bpe->options.fuse_unk)
+        TRY(token_list_add(&work->tokens, &bpe->options.unk, 1));
     *unk = true;
-    return token_list_add(&work->tokens, &bpe->options.unk, 1);
+    return ERR_OK;
 }
 
 /* The word as bytes or as characters, in work->tokens. */
@@ -137,8 +138,9 @@ static enum err bpe_word_begin(struct bpe_word *work, const uint8_t *word,
     work->tokens.count = 0;
     for (size_t i = 0, length = 1; i < bytes; i += length) {
         int32_t token = 0;
-        if (bpe->options.bytes) {
+        if (bpe->options.bytes || word[i] < 0x80) {
             token = bpe->byte_token[word[i]];
+            length = 1;
         } else {
             unicode_at(word + i, &length);
             token = bpe_find(bpe, word + i, length);
@@ -147,10 +149,12 @@ static enum err bpe_word_begin(struct bpe_word *work, const uint8_t *word,
             TRY(bpe_word_unknown(work, word + i, length, &unk));
             continue;
         }
+        if (unk)
+            TRY(token_list_add(&work->tokens, &bpe->options.unk, 1));
         unk = false;
         TRY(token_list_add(&work->tokens, &token, 1));
     }
-    return ERR_OK;
+    return unk ? token_list_add(&work->tokens, &bpe->options.unk, 1) : ERR_OK;
 }
 
 static uint32_t bpe_word_rank(const struct bpe *bpe, int32_t left,

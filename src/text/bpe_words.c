@@ -140,7 +140,7 @@ enum err bpe_words_add(struct bpe_words *words, const uint8_t *text,
         bytes = words->repaired.bytes;
     }
     return pretoken_run(tokenizer->pretoken, tokenizer->unicode, words->work,
-                        text, bytes, bpe_words_one, words);
+                        PRETOKEN_FIRST, text, bytes, bpe_words_one, words);
 }
 
 enum err bpe_words_merge(struct bpe_words *words, const struct bpe_words *other)

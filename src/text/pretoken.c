@@ -11,10 +11,19 @@
 
 #define PRETOKEN_STEPS_MAX 16
 
-/* One of `scan` and `regex`, or neither: a blank is put in front. */
+/* Blanks become marks. */
+struct pretoken_metaspace {
+    uint8_t mark[4];
+    size_t bytes; /* of the mark; 0: this is no such step */
+    enum pretoken_prepend prepend;
+    bool split;
+};
+
+/* One of `scan`, `regex` and `metaspace`, or none: a blank is put in front. */
 struct pretoken_step {
     pretoken_scan_fn *scan;
     struct pretoken_regex *regex;
+    struct pretoken_metaspace metaspace;
     enum pretoken_behavior behavior;
     bool invert;
 };
@@ -26,7 +35,7 @@ struct pretoken {
 
 struct pretoken_work {
     struct pretoken_spans spans[PRETOKEN_STEPS_MAX];
-    struct buffer prefixed;
+    struct buffer prefixed, marked;
 };
 
 enum err pretoken_create(struct pretoken **out)
@@ -64,6 +73,39 @@ enum err pretoken_add_digits(struct pretoken *pretoken, bool individual)
 enum err pretoken_add_prefix(struct pretoken *pretoken)
 {
     return pretoken_add(pretoken, &(struct pretoken_step){ 0 });
+}
+
+enum pretoken_prepend pretoken_prepends(const struct pretoken *pretoken)
+{
+    enum pretoken_prepend prepend = PRETOKEN_NEVER;
+    for (int i = 0; i < pretoken->steps; i++)
+        if (pretoken->step[i].metaspace.bytes > 0)
+            prepend = pretoken->step[i].metaspace.prepend;
+    return prepend;
+}
+
+bool pretoken_only_metaspace(const struct pretoken *pretoken)
+{
+    return pretoken->steps == 0 ||
+           (pretoken->steps == 1 && pretoken->step[0].metaspace.bytes > 0);
+}
+
+enum err pretoken_add_metaspace(struct pretoken *pretoken, const char *mark,
+                                enum pretoken_prepend prepend, bool split)
+{
+    struct pretoken_step step = { .metaspace = { .prepend = prepend,
+                                                 .split = split } };
+    size_t length = 0, bytes = strlen(mark);
+    if (bytes > 0)
+        unicode_at((const uint8_t *)mark, &length);
+    if (bytes == 0 || length != bytes)
+        return err_set(ERR_DATA, "'%s' is not one character", mark);
+    for (int i = 0; i < pretoken->steps; i++)
+        if (pretoken->step[i].metaspace.bytes > 0)
+            return err_set(ERR_DATA, "a second Metaspace");
+    memcpy(step.metaspace.mark, mark, bytes);
+    step.metaspace.bytes = bytes;
+    return pretoken_add(pretoken, &step);
 }
 
 enum err pretoken_add_gpt2(struct pretoken *pretoken)
@@ -105,6 +147,7 @@ void pretoken_work_destroy(struct pretoken_work *work)
     for (int i = 0; i < PRETOKEN_STEPS_MAX; i++)
         pretoken_regex_free(&work->spans[i]);
     buffer_free(&work->prefixed);
+    buffer_free(&work->marked);
     free(work);
 }
 
@@ -155,6 +198,8 @@ struct pretoken_walk {
     const struct pretoken *pretoken;
     const struct unicode *unicode;
     struct pretoken_work *work;
+    enum pretoken_place place;
+    const uint8_t *text; /* where all of it begins */
     pretoken_word_fn *word;
     void *arg;
 };
@@ -172,6 +217,48 @@ static enum err pretoken_prefix(const struct pretoken_walk *walk, int at,
     TRY(buffer_add(prefixed, " ", 1));
     TRY(buffer_add(prefixed, text, bytes));
     return pretoken_part(walk, at + 1, prefixed->data, prefixed->bytes);
+}
+
+static bool pretoken_marked(const struct pretoken_metaspace *metaspace,
+                            const uint8_t *text, size_t bytes)
+{
+    return bytes >= metaspace->bytes &&
+           memcmp(text, metaspace->mark, metaspace->bytes) == 0;
+}
+
+static enum err pretoken_metaspace(const struct pretoken_walk *walk, int at,
+                                   const uint8_t *text, size_t bytes)
+{
+    const struct pretoken_metaspace *metaspace =
+        &walk->pretoken->step[at].metaspace;
+    struct buffer *out = &walk->work->marked;
+    enum pretoken_place place =
+        text == walk->text ? walk->place : PRETOKEN_LATER;
+    bool prepend = metaspace->prepend == PRETOKEN_ALWAYS
+                       ? place != PRETOKEN_INSIDE
+                       : metaspace->prepend == PRETOKEN_FIRST_ONLY &&
+                             place == PRETOKEN_FIRST;
+    out->bytes = 0;
+    TRY(buffer_reserve(out, metaspace->bytes * (bytes + 1)));
+    if (prepend && text[0] != ' ' && !pretoken_marked(metaspace, text, bytes))
+        TRY(buffer_add(out, metaspace->mark, metaspace->bytes));
+    for (size_t i = 0, end = 0; i < bytes; i = end) {
+        bool blank = text[i] == ' ';
+        for (end = i + 1; !blank && end < bytes && text[end] != ' ';)
+            end++;
+        TRY(buffer_add(out, blank ? metaspace->mark : text + i,
+                       blank ? metaspace->bytes : end - i));
+    }
+    if (!metaspace->split)
+        return pretoken_part(walk, at + 1, out->data, out->bytes);
+    for (size_t i = 0, end = 0; i < out->bytes; i = end) {
+        for (end = i + 1;
+             end < out->bytes &&
+             !pretoken_marked(metaspace, out->data + end, out->bytes - end);)
+            end++;
+        TRY(pretoken_part(walk, at + 1, out->data + i, end - i));
+    }
+    return ERR_OK;
 }
 
 static enum err pretoken_listed(const struct pretoken_walk *walk, int at,
@@ -201,6 +288,8 @@ static enum err pretoken_part(const struct pretoken_walk *walk, int at,
     const struct pretoken_step *step = &walk->pretoken->step[at];
     if (step->regex != NULL)
         return pretoken_listed(walk, at, text, bytes);
+    if (step->metaspace.bytes > 0)
+        return pretoken_metaspace(walk, at, text, bytes);
     if (step->scan == NULL)
         return pretoken_prefix(walk, at, text, bytes);
     bool last = at + 1 == walk->pretoken->steps;
@@ -217,12 +306,14 @@ static enum err pretoken_part(const struct pretoken_walk *walk, int at,
 
 enum err pretoken_run(const struct pretoken *pretoken,
                       const struct unicode *unicode, struct pretoken_work *work,
-                      const uint8_t *text, size_t bytes, pretoken_word_fn *word,
-                      void *arg)
+                      enum pretoken_place place, const uint8_t *text,
+                      size_t bytes, pretoken_word_fn *word, void *arg)
 {
     struct pretoken_walk walk = { .pretoken = pretoken,
                                   .unicode = unicode,
                                   .work = work,
+                                  .place = place,
+                                  .text = text,
                                   .word = word,
                                   .arg = arg };
     return bytes > 0 ? pretoken_part(&walk, 0, text, bytes) : ERR_OK;
@@ -236,7 +327,7 @@ static unsigned pretoken_breaks(const struct pretoken *pretoken, bool *prefix)
     *prefix = false;
     for (int i = 0; i < pretoken->steps; i++) {
         const struct pretoken_step *step = &pretoken->step[i];
-        if (step->regex != NULL)
+        if (step->regex != NULL || step->metaspace.bytes > 0)
             return 0;
         *prefix = *prefix || step->scan == NULL;
         unsigned breaks =

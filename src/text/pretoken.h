@@ -35,6 +35,22 @@ enum err pretoken_add_split(struct pretoken *pretoken, const char *pattern,
                             bool literal, enum pretoken_behavior behavior,
                             bool invert);
 
+/* To which parts of a text Metaspace adds a mark. */
+enum pretoken_prepend {
+    PRETOKEN_NEVER,
+    PRETOKEN_FIRST_ONLY, /* the first, unless an added token comes before it */
+    PRETOKEN_ALWAYS      /* ... those behind added tokens, too */
+};
+
+/* Blanks become `mark`, a character, which is put in front as well of what does
+ * not begin with it. split: each begins a word. */
+enum err pretoken_add_metaspace(struct pretoken *pretoken, const char *mark,
+                                enum pretoken_prepend prepend, bool split);
+/* Of Metaspace; NEVER: there is none. */
+enum pretoken_prepend pretoken_prepends(const struct pretoken *pretoken);
+/* Whether there is no step, or Metaspace alone. */
+bool pretoken_only_metaspace(const struct pretoken *pretoken);
+
 struct pretoken_work;
 
 /* Memory to divide texts with, one per thread. */
@@ -44,11 +60,18 @@ void pretoken_work_destroy(struct pretoken_work *work);
 /* What takes the words, none of which is empty. */
 typedef enum err pretoken_word_fn(void *arg, const uint8_t *word, size_t bytes);
 
+/* Where in a text what is to be divided lies. */
+enum pretoken_place {
+    PRETOKEN_FIRST, /* at its beginning */
+    PRETOKEN_LATER, /* behind an added token */
+    PRETOKEN_INSIDE /* it goes on from what was cut off before */
+};
+
 /* Divide a text of valid UTF-8 and hand on its words in order. */
 enum err pretoken_run(const struct pretoken *pretoken,
                       const struct unicode *unicode, struct pretoken_work *work,
-                      const uint8_t *text, size_t bytes, pretoken_word_fn *word,
-                      void *arg);
+                      enum pretoken_place place, const uint8_t *text,
+                      size_t bytes, pretoken_word_fn *word, void *arg);
 
 /* Whether a text may be divided at `cut` without changing its words. Never if
  * a step is a pattern that is not known. */

@@ -52,7 +52,8 @@ void tokenizer_destroy(struct tokenizer *tokenizer)
     pretoken_destroy(tokenizer->pretoken);
     added_destroy(tokenizer->added);
     added_destroy(tokenizer->added_normalized);
-    free(tokenizer->special);
+    normalizer_destroy(tokenizer->normalizer);
+    free(tokenizer->about);
     free(tokenizer->before.token);
     free(tokenizer->behind.token);
     free(tokenizer);
@@ -90,6 +91,19 @@ int32_t tokenizer_bos(const struct tokenizer *tokenizer)
     return tokenizer->bos;
 }
 
+/* An added token that is found in normalized text; -1. */
+static int32_t tokenizer_find_normalized(const struct tokenizer *tokenizer,
+                                         const uint8_t *text, size_t bytes)
+{
+    int32_t token = -1;
+    struct normalizer_work work = { 0 };
+    if (normalizer_run(tokenizer->normalizer, &work, true, &text, &bytes) ==
+        ERR_OK)
+        token = added_find(tokenizer->added_normalized, text, bytes);
+    normalizer_work_free(&work);
+    return token;
+}
+
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text)
 {
     const uint8_t *bytes = (const uint8_t *)text;
@@ -98,7 +112,7 @@ int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *text)
         return length == 1 ? bytes[0] : -1;
     int32_t token = added_find(tokenizer->added, bytes, length);
     if (token < 0)
-        token = added_find(tokenizer->added_normalized, bytes, length);
+        token = tokenizer_find_normalized(tokenizer, bytes, length);
     return token < 0 ? bpe_find(tokenizer->bpe, bytes, length) : token;
 }
 
@@ -205,10 +219,31 @@ enum err tokenizer_decode(const struct tokenizer *tokenizer, int32_t token,
                          tokenizer->name, token);
 }
 
+static bool tokenizer_is(const struct tokenizer *tokenizer, int32_t token,
+                         enum tokenizer_about about)
+{
+    return tokenizer->bpe != NULL && token >= 0 &&
+           token <= bpe_highest(tokenizer->bpe) &&
+           (tokenizer->about[token] & about) != 0;
+}
+
+enum err tokenizer_decode_next(const struct tokenizer *tokenizer,
+                               struct tokenizer_decoder *decoder, int32_t token,
+                               const uint8_t **text, size_t *bytes)
+{
+    TRY(tokenizer_decode(tokenizer, token, text, bytes));
+    if (tokenizer->prepends && !decoder->inside && *bytes > 0 &&
+        **text == ' ' && !tokenizer_is(tokenizer, token, TOKENIZER_IS_ADDED)) {
+        (*text)++;
+        (*bytes)--;
+    }
+    decoder->inside = !tokenizer_is(tokenizer, token, TOKENIZER_IS_BORDER);
+    return ERR_OK;
+}
+
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t token)
 {
     if (tokenizer->bpe == NULL)
         return token == TOKENIZER_BYTE_VALUES;
-    return token >= 0 && token <= bpe_highest(tokenizer->bpe) &&
-           (tokenizer->special[token / 8] >> token % 8 & 1) != 0;
+    return tokenizer_is(tokenizer, token, TOKENIZER_IS_SPECIAL);
 }

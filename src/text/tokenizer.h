@@ -69,7 +69,10 @@ enum tokenizer_flag {
      * Hugging Face library does; else they are text like any other */
     TOKENIZER_SPECIAL = 1,
     /* what the file's post-processor puts before and behind is added */
-    TOKENIZER_TEMPLATE = 2
+    TOKENIZER_TEMPLATE = 2,
+    /* the text goes on from what tokenizer_cut() cut off before it: a file that
+     * puts a blank in front of texts puts none in front of this one */
+    TOKENIZER_INSIDE = 4
 };
 
 /* Append the tokens of a whole text. Invalid UTF-8 becomes U+FFFD, a
@@ -80,17 +83,29 @@ enum err tokenizer_encode(struct tokenizer_encoder *encoder,
                           struct token_list *out);
 
 /* Where a text may be divided so that its parts, encoded one by one, give the
- * tokens of the whole: the last such place in (0, bytes], which does not depend
- * on what follows; 0: none is known, so more of the text is needed. */
+ * tokens of the whole, all but the first with TOKENIZER_INSIDE: the last such
+ * place in (0, bytes], which does not depend on what follows; 0: none is known,
+ * so more of the text is needed. */
 size_t tokenizer_cut(const struct tokenizer *tokenizer, const uint8_t *text,
                      size_t bytes);
 
 /* Bytes of one token, lent; *bytes 0 for the end of a document with "bytes".
- * The texts of tokens in a row are the text that they encode, byte for byte.
  * Special tokens give their text. ERR_DATA for a token outside the
  * vocabulary. */
 enum err tokenizer_decode(const struct tokenizer *tokenizer, int32_t token,
                           const uint8_t **text, size_t *bytes);
+/* How far the tokens of a text were decoded. Zeros: at its beginning. */
+struct tokenizer_decoder {
+    bool inside;
+};
+
+/* The next token's bytes, as tokenizer_decode(), without the blank that the
+ * file puts in front of a text (and behind an added token, of which most such
+ * files make it do so): the texts of tokens in a row are the text that they
+ * encode, byte for byte. What begins in the middle of a text sets `inside`. */
+enum err tokenizer_decode_next(const struct tokenizer *tokenizer,
+                               struct tokenizer_decoder *decoder, int32_t token,
+                               const uint8_t **text, size_t *bytes);
 /* Whether it is one that only stands for itself, such as "<|endoftext|>". */
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t token);
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/text/normalize.h"
-
 #define CACHE_BITS 16
 #define CACHE_WORD_MAX 15
 #define CACHE_TOKENS 4
@@ -25,9 +23,11 @@ struct tokenizer_encode {
     struct encode_entry *cache;
     struct bpe_word *word;
     struct pretoken_work *pretoken;
-    struct buffer repaired, normalized;
+    struct buffer repaired;
+    struct normalizer_work normalized;
     struct token_list *out;
     bool special;
+    enum pretoken_place place; /* of the part between added tokens */
 };
 
 enum err tokenizer_encode_create(const struct tokenizer *tokenizer,
@@ -60,7 +60,7 @@ void tokenizer_encode_destroy(struct tokenizer_encode *work)
     bpe_word_destroy(work->word);
     pretoken_work_destroy(work->pretoken);
     buffer_free(&work->repaired);
-    buffer_free(&work->normalized);
+    normalizer_work_free(&work->normalized);
     free(work);
 }
 
@@ -116,9 +116,9 @@ static enum err encode_new(struct tokenizer_encode *work, const uint8_t *word,
     return ERR_OK;
 }
 
-static enum err encode_word(void *arg, const uint8_t *word, size_t bytes)
+static enum err encode_word(struct tokenizer_encode *work, const uint8_t *word,
+                            size_t bytes)
 {
-    struct tokenizer_encode *work = arg;
     struct token_list *out = work->out;
     if (bytes > CACHE_WORD_MAX)
         return bpe_word_encode(work->word, word, bytes, out);
@@ -139,6 +139,39 @@ static enum err encode_word(void *arg, const uint8_t *word, size_t bytes)
     return ERR_OK;
 }
 
+static enum err encode_plain(void *arg, const uint8_t *word, size_t bytes)
+{
+    return encode_word(arg, word, bytes);
+}
+
+static bool encode_marked(const struct tokenizer *tokenizer, size_t mark_bytes,
+                          const uint8_t *text)
+{
+    return *text == (uint8_t)tokenizer->mark[0] &&
+           memcmp(text, tokenizer->mark, mark_bytes) == 0;
+}
+
+/* A word that no merge crosses where a mark follows another character: each
+ * part is a word, one that comes again more often. */
+static enum err encode_marks(void *arg, const uint8_t *word, size_t bytes)
+{
+    struct tokenizer_encode *work = arg;
+    const struct tokenizer *tokenizer = work->tokenizer;
+    size_t mark_bytes = strlen(tokenizer->mark), begin = 0, i = 0;
+    bool after = true; /* a mark, or nothing */
+    while (i < bytes) {
+        bool mark = bytes - i >= mark_bytes &&
+                    encode_marked(tokenizer, mark_bytes, word + i);
+        if (mark && !after) {
+            TRY(encode_word(work, word + begin, i - begin));
+            begin = i;
+        }
+        after = mark;
+        i += mark ? mark_bytes : 1;
+    }
+    return encode_word(work, word + begin, bytes - begin);
+}
+
 /* A part of the text, between its matches of added tokens. */
 typedef enum err encode_part_fn(struct tokenizer_encode *work,
                                 const uint8_t *text, size_t bytes);
@@ -148,7 +181,9 @@ static enum err encode_words(struct tokenizer_encode *work, const uint8_t *text,
 {
     const struct tokenizer *tokenizer = work->tokenizer;
     return pretoken_run(tokenizer->pretoken, tokenizer->unicode, work->pretoken,
-                        text, bytes, encode_word, work);
+                        work->place, text, bytes,
+                        tokenizer->marks_break ? encode_marks : encode_plain,
+                        work);
 }
 
 static enum err encode_around(struct tokenizer_encode *work,
@@ -163,6 +198,7 @@ static enum err encode_around(struct tokenizer_encode *work,
             TRY(part(work, text + search.done, match.start - search.done));
         TRY(token_list_add(work->out, &match.token, 1));
         search.done = match.end;
+        work->place = PRETOKEN_LATER;
     }
     return search.done < bytes
                ? part(work, text + search.done, bytes - search.done)
@@ -173,12 +209,10 @@ static enum err encode_normalized(struct tokenizer_encode *work,
                                   const uint8_t *text, size_t bytes)
 {
     const struct tokenizer *tokenizer = work->tokenizer;
-    if (tokenizer->nfc) {
-        work->normalized.bytes = 0;
-        TRY(normalize_nfc(text, bytes, &work->normalized));
-        text = work->normalized.data;
-        bytes = work->normalized.bytes;
-    }
+    TRY(normalizer_run(tokenizer->normalizer, &work->normalized,
+                       work->place != PRETOKEN_INSIDE, &text, &bytes));
+    if (bytes == 0)
+        return ERR_OK;
     return encode_around(work, tokenizer->added_normalized, text, bytes,
                          encode_words);
 }
@@ -191,6 +225,8 @@ enum err tokenizer_encode_text(struct tokenizer_encode *work,
     bool template = (flags & TOKENIZER_TEMPLATE) != 0;
     work->out = out;
     work->special = (flags & TOKENIZER_SPECIAL) != 0;
+    work->place =
+        (flags & TOKENIZER_INSIDE) != 0 ? PRETOKEN_INSIDE : PRETOKEN_FIRST;
     if (unicode_valid(text, bytes) < bytes) {
         work->repaired.bytes = 0;
         TRY(unicode_repair(text, bytes, &work->repaired));
@@ -214,7 +250,41 @@ static bool encode_cuts(const struct tokenizer *tokenizer)
     unsigned any = added_flags(tokenizer->added) | normalized;
     if ((any & (ADDED_SINGLE_WORD | ADDED_REPLACEMENT)) != 0)
         return false;
-    return !tokenizer->nfc || (normalized & (ADDED_BLANK | ADDED_RSTRIP)) == 0;
+    return !normalizer_has_nfc(tokenizer->normalizer) ||
+           (normalized & (ADDED_BLANK | ADDED_RSTRIP)) == 0;
+}
+
+/* Whether a file of characters begins a word at `cut`, and puts nothing in front
+ * of what follows: a blank becomes a mark, behind another character. */
+static bool encode_cuts_marks(const struct tokenizer *tokenizer,
+                              const uint8_t *text, size_t cut)
+{
+    size_t mark_bytes = strlen(tokenizer->mark);
+    return text[cut] == ' ' && text[cut - 1] > ' ' &&
+           (tokenizer->unicode->of[unicode_before(text, cut)] &
+            UNICODE_SPACE) == 0 &&
+           (cut < mark_bytes ||
+            !encode_marked(tokenizer, mark_bytes, text + cut - mark_bytes));
+}
+
+/* Whether the parts of a text with these steps are words of their own at marks,
+ * and no added token that is found in normalized text goes across one. */
+static bool encode_marks_cut(const struct tokenizer *tokenizer)
+{
+    return (tokenizer->marks_break || tokenizer->marks_split) &&
+           tokenizer->blanks_marked && !tokenizer->added_across &&
+           pretoken_only_metaspace(tokenizer->pretoken) &&
+           normalizer_marks_blanks(tokenizer->normalizer,
+                                   (const uint8_t *)tokenizer->mark,
+                                   strlen(tokenizer->mark));
+}
+
+static bool encode_cuts_at(const struct tokenizer *tokenizer,
+                           const uint8_t *text, size_t cut)
+{
+    return tokenizer->byte_level ? pretoken_cuts(tokenizer->pretoken,
+                                                 tokenizer->unicode, text, cut)
+                                 : encode_cuts_marks(tokenizer, text, cut);
 }
 
 /* A first look: where white space begins, or a line where no added token takes
@@ -229,7 +299,10 @@ static bool encode_may_cut(const uint8_t *text, size_t cut, bool strips)
 size_t tokenizer_encode_cut(const struct tokenizer *tokenizer,
                             const uint8_t *text, size_t bytes)
 {
-    if (!encode_cuts(tokenizer))
+    bool byte_level = tokenizer->byte_level;
+    if (!encode_cuts(tokenizer) ||
+        (byte_level ? normalizer_replaces(tokenizer->normalizer)
+                    : !encode_marks_cut(tokenizer)))
         return 0;
     bool strips = ((added_flags(tokenizer->added) |
                     added_flags(tokenizer->added_normalized)) &
@@ -237,10 +310,11 @@ size_t tokenizer_encode_cut(const struct tokenizer *tokenizer,
     int tries = 0;
     for (size_t cut = bytes; cut-- > 1 && tries < CUT_TRIES;) {
         if (!encode_may_cut(text, cut, strips) ||
-            !pretoken_cuts(tokenizer->pretoken, tokenizer->unicode, text, cut))
+            !encode_cuts_at(tokenizer, text, cut))
             continue;
-        if (!added_straddles(tokenizer->added, text, bytes, cut) &&
-            !added_straddles(tokenizer->added_normalized, text, bytes, cut))
+        if (!added_straddles(tokenizer->added, text, bytes, cut, !byte_level) &&
+            !added_straddles(tokenizer->added_normalized, text, bytes, cut,
+                             false))
             return cut;
         tries++;
     }

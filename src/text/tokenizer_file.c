@@ -30,7 +30,7 @@ static enum err file_parts(const struct tokenizer_node *root,
                                         "normalizer",     "pre_tokenizer",
                                         "post_processor", "decoder",
                                         "model",          NULL };
-    bool byte_level = false;
+    struct tokenizer_decode decode = { .steps = 0 };
     struct tokenizer_node version = tokenizer_reader_member(root, "version");
     TRY(tokenizer_reader_keys(root, keys));
     if (version.value != NULL &&
@@ -43,9 +43,9 @@ static enum err file_parts(const struct tokenizer_node *root,
     TRY(added_create(&tokenizer->added));
     TRY(added_create(&tokenizer->added_normalized));
     TRY(tokenizer_parts_normalizer(root, tokenizer));
-    TRY(tokenizer_parts_pre_tokenizer(root, tokenizer, &byte_level));
-    TRY(tokenizer_parts_decoder(root, byte_level));
-    TRY(tokenizer_model_read(root, byte_level, tokenizer));
+    TRY(tokenizer_parts_pre_tokenizer(root, tokenizer));
+    TRY(tokenizer_parts_decoder(root, tokenizer, &decode));
+    TRY(tokenizer_model_read(root, &decode, tokenizer));
     TRY(tokenizer_parts_post_processor(root, tokenizer));
     return unicode_create(&tokenizer->unicode);
 }

@@ -5,11 +5,20 @@
 
 #include "src/text/added.h"
 #include "src/text/bpe.h"
+#include "src/text/normalizer.h"
 #include "src/text/pretoken.h"
 #include "src/text/tokenizer.h"
 #include "src/text/unicode.h"
 
 #define TOKENIZER_BYTE_VALUES 256
+
+/* What is known of a token: enum tokenizer_about. */
+enum tokenizer_about {
+    TOKENIZER_IS_SPECIAL = 1,
+    TOKENIZER_IS_ADDED = 2,  /* and no word gives it */
+    TOKENIZER_IS_BORDER = 4, /* ... and what follows has a mark in front */
+    TOKENIZER_IS_MERGED = 8  /* a merge gives it */
+};
 
 struct tokenizer {
     char name[256];
@@ -22,10 +31,19 @@ struct tokenizer {
     struct bpe *bpe;
     struct unicode *unicode;
     struct pretoken *pretoken;
-    bool nfc;                       /* texts are normalized */
+    struct normalizer *normalizer;
     struct added *added;            /* found in the text as it is */
     struct added *added_normalized; /* found in what is normalized */
-    uint8_t *special;               /* a bit per token */
+    uint8_t *about;                 /* flags of each token */
+    bool byte_level;
+    /* of characters: what a blank is written as. marks_break: no merge goes
+     * across where one follows another character, so that a word begins there */
+    char mark[5];
+    bool marks_break;
+    bool marks_split;   /* ... by the pre-tokenizer */
+    bool blanks_marked; /* they become marks */
+    bool added_across;  /* an added token has a mark behind something else */
+    bool prepends;      /* a mark comes in front of a text */
     int32_t eos, bos;
     struct token_list before, behind; /* what the template adds */
 };

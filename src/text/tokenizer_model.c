@@ -1,12 +1,12 @@
 /* The vocabulary, the merges and the added tokens of a tokenizer.json. */
 #include "src/text/tokenizer_model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/log.h"
 #include "src/text/byte_alphabet.h"
-#include "src/text/normalize.h"
 
 /* Numbers without a token: a few are common, a table of 2^31 is not. */
 #define MODEL_GAPS_MAX 1000000
@@ -17,6 +17,11 @@ struct model_reader {
     struct byte_alphabet alphabet;
     bool byte_level;
     struct buffer text; /* of one token, or of a pair */
+    struct bpe_options options;
+    struct normalizer_work work;
+    struct tokenizer_decode decode;
+    bool complete; /* every character has a token, or its bytes have */
+    bool across;   /* a merge has a mark behind another character */
 };
 
 /* The model's own number of this text; -1: it has none. */
@@ -108,14 +113,43 @@ static enum err model_highest(const struct model_reader *reader,
     return ERR_OK;
 }
 
+/* Whether a mark follows another character there. */
+static bool model_across(const struct tokenizer *tokenizer, const uint8_t *text,
+                         size_t bytes)
+{
+    size_t mark_bytes = strlen(tokenizer->mark);
+    bool after = true; /* a mark, or nothing */
+    for (size_t i = 0; i < bytes;) {
+        bool mark = bytes - i >= mark_bytes &&
+                    memcmp(text + i, tokenizer->mark, mark_bytes) == 0;
+        if (mark && !after)
+            return true;
+        after = mark;
+        i += mark ? mark_bytes : 1;
+    }
+    return false;
+}
+
+/* What a token of characters is decoded to. */
+static enum err model_show(struct model_reader *reader, const char *text,
+                           int32_t token)
+{
+    reader->text.bytes = 0;
+    TRY(tokenizer_decode_text(&reader->decode, text, &reader->text));
+    return bpe_show(reader->tokenizer->bpe, token, reader->text.data,
+                    reader->text.bytes);
+}
+
 /* A token with the text that it stands for. */
 static enum err model_add(struct model_reader *reader, const char *text,
                           int32_t token, bool found)
 {
     struct bpe *bpe = reader->tokenizer->bpe;
     size_t bytes = strlen(text);
-    if (!reader->byte_level)
-        return bpe_add(bpe, token, (const uint8_t *)text, bytes, found);
+    if (!reader->byte_level) {
+        TRY(bpe_add(bpe, token, (const uint8_t *)text, bytes, found));
+        return model_show(reader, text, token);
+    }
     reader->text.bytes = 0;
     TRY(buffer_reserve(&reader->text, bytes + 1));
     if (byte_alphabet_bytes(&reader->alphabet, (const uint8_t *)text, bytes,
@@ -192,6 +226,10 @@ static enum err model_merge(struct model_reader *reader,
                                        : both < 0 ? (const char *)text->data
                                                   : left);
     bpe_merge(reader->tokenizer->bpe, left_token, right_token, both);
+    reader->tokenizer->about[both] |= TOKENIZER_IS_MERGED;
+    reader->across =
+        reader->across ||
+        model_across(reader->tokenizer, text->data, text->bytes - 1);
     return ERR_OK;
 }
 
@@ -218,17 +256,68 @@ static enum err model_added_search(struct model_reader *reader,
     struct tokenizer *tokenizer = reader->tokenizer;
     const uint8_t *text = (const uint8_t *)content;
     size_t bytes = strlen(content);
-    if (normalized && tokenizer->nfc) {
-        reader->text.bytes = 0;
-        TRY(normalize_nfc(text, bytes, &reader->text));
-        text = reader->text.data;
-        bytes = reader->text.bytes;
+    if (normalized) {
+        TRY(normalizer_run(tokenizer->normalizer, &reader->work, true, &text,
+                           &bytes));
+        tokenizer->added_across = tokenizer->added_across ||
+                                  (normalizer_replaces(tokenizer->normalizer) &&
+                                   model_across(tokenizer, text, bytes));
     }
     TRY(added_add(normalized ? tokenizer->added_normalized : tokenizer->added,
                   text, bytes, token, flags));
     if ((flags & ADDED_SPECIAL) != 0)
-        tokenizer->special[token / 8] |= (uint8_t)(1u << token % 8);
+        tokenizer->about[token] |= TOKENIZER_IS_SPECIAL;
     return ERR_OK;
+}
+
+/* Characters that have no token become tokens of their bytes if all of those
+ * are there. */
+static void model_characters(struct model_reader *reader)
+{
+    unsigned lacking = 0, first = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        char code[8];
+        bool never = b == 0xC0 || b == 0xC1 || b >= 0xF5;
+        snprintf(code, sizeof code, "<0x%02X>", b);
+        if (never ||
+            (reader->options.byte_fallback && model_number(reader, code) >= 0))
+            continue;
+        first = lacking++ == 0 ? b : first;
+    }
+    reader->complete = lacking == 0;
+    if (lacking == 0)
+        return;
+    log_warn("%s: %u bytes have no token, the first is <0x%02X>: a character "
+             "without a token that has one of them %s",
+             reader->root.path, lacking, first,
+             reader->options.unk >= 0 ? "becomes the unknown one, so that "
+                                        "tokens do not give the text back"
+                                      : "is left out of every text");
+}
+
+/* Whether words can give this token, too: by merges, as one character or byte,
+ * as what is unknown, or as a word that is a token. */
+static bool model_in_words(const struct model_reader *reader,
+                           const char *content, int32_t token, bool new)
+{
+    size_t length = 0;
+    unicode_at((const uint8_t *)content, &length);
+    return !new &&
+           ((reader->tokenizer->about[token] & TOKENIZER_IS_MERGED) != 0 ||
+            content[length] == '\0' || strncmp(content, "<0x", 3) == 0 ||
+            (token == reader->options.unk && !reader->complete) ||
+            reader->options.ignore_merges);
+}
+
+/* A token that only stands where it is written, and what comes behind it. */
+static void model_border(struct model_reader *reader, int32_t token,
+                         bool normalized)
+{
+    struct tokenizer *tokenizer = reader->tokenizer;
+    bool always = pretoken_prepends(tokenizer->pretoken) == PRETOKEN_ALWAYS;
+    tokenizer->about[token] |= TOKENIZER_IS_ADDED;
+    if (always || (!normalized && normalizer_prepends(tokenizer->normalizer)))
+        tokenizer->about[token] |= TOKENIZER_IS_BORDER;
 }
 
 /* One added token. *next: the number that the next one gets which the
@@ -266,11 +355,13 @@ static enum err model_added_token(struct model_reader *reader,
         (special ? ADDED_SPECIAL : 0u) | (lstrip ? ADDED_LSTRIP : 0u) |
         (rstrip ? ADDED_RSTRIP : 0u) | (single_word ? ADDED_SINGLE_WORD : 0u);
     enum err rc = new ? model_add(reader, content, token, false) : ERR_OK;
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && reader->byte_level)
         rc = bpe_show(reader->tokenizer->bpe, token, (const uint8_t *)content,
                       strlen(content));
     if (rc == ERR_OK)
         rc = model_added_search(reader, content, token, flags, normalized);
+    if (rc == ERR_OK && !model_in_words(reader, content, token, new))
+        model_border(reader, token, normalized);
     return rc == ERR_DATA ? tokenizer_reader_refuse(node, "%s", err_text())
                           : rc;
 }
@@ -288,11 +379,11 @@ static enum err model_added(struct model_reader *reader)
 
 /* Bytes of valid UTF-8 that have no token. With unk_token or byte_fallback the
  * Hugging Face library has something else for them; else it leaves them out. */
-static enum err model_bytes(struct model_reader *reader,
-                            const struct bpe_options *options)
+static enum err model_bytes(struct model_reader *reader)
 {
+    const struct bpe_options *options = &reader->options;
     unsigned lost = 0, first = 0;
-    for (unsigned b = 0; b < 256 && reader->byte_level; b++) {
+    for (unsigned b = 0; b < 256; b++) {
         uint8_t byte = (uint8_t)b;
         bool never = b == 0xC0 || b == 0xC1 || b >= 0xF5;
         if (never || bpe_find(reader->tokenizer->bpe, &byte, 1) >= 0)
@@ -312,17 +403,26 @@ static enum err model_bytes(struct model_reader *reader,
     return ERR_OK;
 }
 
+static void model_marks(struct model_reader *reader)
+{
+    struct tokenizer *tokenizer = reader->tokenizer;
+    const uint8_t *mark = (const uint8_t *)tokenizer->mark;
+    tokenizer->marks_break =
+        !reader->byte_level && !reader->across &&
+        !reader->options.ignore_merges &&
+        bpe_find(tokenizer->bpe, mark, strlen(tokenizer->mark)) >= 0;
+}
+
 static enum err model_open(struct model_reader *reader)
 {
     int32_t highest = 0;
-    struct bpe_options options = { 0 };
     TRY(tokenizer_reader_object(&reader->model));
     TRY(tokenizer_reader_object(&reader->vocab));
     TRY(tokenizer_reader_array(&reader->merges));
     if (reader->added.value != NULL)
         TRY(tokenizer_reader_array(&reader->added));
     TRY(model_highest(reader, &highest));
-    TRY(model_options(reader, &options));
+    TRY(model_options(reader, &reader->options));
     size_t tokens = json_object_size(reader->vocab.value);
     size_t added = json_array_size(reader->added.value);
     if (tokens == 0)
@@ -338,25 +438,30 @@ static enum err model_open(struct model_reader *reader)
         if (id > highest && id < (json_int_t)(tokens + added))
             highest = (int32_t)id;
     }
-    TRY(bpe_create(&options, tokens + added,
+    TRY(bpe_create(&reader->options, tokens + added,
                    json_array_size(reader->merges.value), highest,
                    &reader->tokenizer->bpe));
-    reader->tokenizer->special = calloc((size_t)highest / 8 + 1, 1);
-    if (reader->tokenizer->special == NULL)
+    reader->tokenizer->about = calloc((size_t)highest + 1, 1);
+    if (reader->tokenizer->about == NULL)
         return err_set(ERR_MEMORY, "no memory for a vocabulary");
     TRY(model_vocab(reader));
     TRY(model_merges(reader));
+    if (!reader->byte_level)
+        model_characters(reader);
     TRY(model_added(reader));
     bpe_seal(reader->tokenizer->bpe);
-    return model_bytes(reader, &options);
+    model_marks(reader);
+    return reader->byte_level ? model_bytes(reader) : ERR_OK;
 }
 
 enum err tokenizer_model_read(const struct tokenizer_node *root,
-                              bool byte_level, struct tokenizer *tokenizer)
+                              const struct tokenizer_decode *decode,
+                              struct tokenizer *tokenizer)
 {
     struct model_reader reader = { .root = *root,
                                    .tokenizer = tokenizer,
-                                   .byte_level = byte_level };
+                                   .decode = *decode,
+                                   .byte_level = tokenizer->byte_level };
     byte_alphabet_fill(&reader.alphabet);
     reader.model = tokenizer_reader_member(root, "model");
     reader.added = tokenizer_reader_member(root, "added_tokens");
@@ -364,5 +469,6 @@ enum err tokenizer_model_read(const struct tokenizer_node *root,
     reader.merges = tokenizer_reader_member(&reader.model, "merges");
     enum err rc = model_open(&reader);
     buffer_free(&reader.text);
+    normalizer_work_free(&reader.work);
     return rc;
 }

@@ -3,11 +3,13 @@
 #ifndef TESSERA_TEXT_TOKENIZER_MODEL_H
 #define TESSERA_TEXT_TOKENIZER_MODEL_H
 
+#include "src/text/tokenizer_decode.h"
 #include "src/text/tokenizer_reader.h"
 
-/* model and added_tokens, of which the latter's numbers follow the former's.
- * byte_level: texts are those of the pre-tokenizer ByteLevel. */
+/* model and added_tokens, of which the latter's numbers follow the former's,
+ * after all parts but the post-processor. */
 enum err tokenizer_model_read(const struct tokenizer_node *root,
-                              bool byte_level, struct tokenizer *tokenizer);
+                              const struct tokenizer_decode *decode,
+                              struct tokenizer *tokenizer);
 
 #endif

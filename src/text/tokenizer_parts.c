@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#define PARTS_DEPTH_MAX 8 /* Sequences in Sequences */
+#define PARTS_DEPTH_MAX 8         /* Sequences in Sequences */
+#define PARTS_MARK "\xE2\x96\x81" /* U+2581, what blanks are written as */
 
 static const char *const byte_level_keys[] = { "type", "add_prefix_space",
                                                "trim_offsets", "use_regex",
@@ -31,6 +32,45 @@ static enum err parts_sequence(const struct tokenizer_node *node,
     return tokenizer_reader_array(out);
 }
 
+/* What adding a step said, with its place. */
+static enum err parts_step(const struct tokenizer_node *node, enum err rc)
+{
+    return rc == ERR_DATA ? tokenizer_reader_refuse(node, "%s", err_text())
+                          : rc;
+}
+
+/* Only of a mark, which becomes a blank again: one that decoding leaves out. */
+static enum err parts_prepend(const struct tokenizer_node *node,
+                              struct tokenizer *tokenizer)
+{
+    static const char *const keys[] = { "type", "prepend", NULL };
+    const char *text = NULL;
+    TRY(tokenizer_reader_keys(node, keys));
+    TRY(tokenizer_reader_string(node, "prepend", &text));
+    if (strcmp(text, PARTS_MARK) != 0 ||
+        normalizer_prepends(tokenizer->normalizer))
+        return tokenizer_reader_refuse(
+            node, "'%s' can't be put in front here; there is: '%s', once", text,
+            PARTS_MARK);
+    tokenizer->prepends = true;
+    return parts_step(node,
+                      normalizer_add_prepend(tokenizer->normalizer, text));
+}
+
+static enum err parts_replace(const struct tokenizer_node *node,
+                              struct tokenizer *tokenizer)
+{
+    static const char *const keys[] = { "type", "pattern", "content", NULL };
+    const char *pattern = NULL, *content = NULL;
+    TRY(tokenizer_reader_keys(node, keys));
+    TRY(tokenizer_reader_pattern(node, &pattern));
+    TRY(tokenizer_reader_string(node, "content", &content));
+    if (strcmp(pattern, " ") == 0 && strcmp(content, PARTS_MARK) == 0)
+        tokenizer->blanks_marked = true;
+    return parts_step(
+        node, normalizer_add_replace(tokenizer->normalizer, pattern, content));
+}
+
 static enum err parts_normalize(const struct tokenizer_node *node, int depth,
                                 struct tokenizer *tokenizer)
 {
@@ -39,11 +79,16 @@ static enum err parts_normalize(const struct tokenizer_node *node, int depth,
     struct tokenizer_node list;
     TRY(tokenizer_reader_string(node, "type", &type));
     if (strcmp(type, "NFC") == 0) {
-        tokenizer->nfc = true;
-        return tokenizer_reader_keys(node, keys);
+        TRY(tokenizer_reader_keys(node, keys));
+        return parts_step(node, normalizer_add_nfc(tokenizer->normalizer));
     }
+    if (strcmp(type, "Prepend") == 0)
+        return parts_prepend(node, tokenizer);
+    if (strcmp(type, "Replace") == 0)
+        return parts_replace(node, tokenizer);
     if (strcmp(type, "Sequence") != 0)
-        return parts_lacking(node, type, "NFC, Sequence, null");
+        return parts_lacking(node, type,
+                             "NFC, Prepend, Replace, Sequence, null");
     TRY(parts_sequence(node, "normalizers", depth, &list));
     for (size_t i = 0; i < json_array_size(list.value); i++) {
         struct tokenizer_node part = tokenizer_reader_element(&list, i);
@@ -56,6 +101,8 @@ enum err tokenizer_parts_normalizer(const struct tokenizer_node *root,
                                     struct tokenizer *tokenizer)
 {
     struct tokenizer_node node = tokenizer_reader_member(root, "normalizer");
+    TRY(normalizer_create(&tokenizer->normalizer));
+    strcpy(tokenizer->mark, PARTS_MARK);
     return node.value == NULL ? ERR_OK : parts_normalize(&node, 0, tokenizer);
 }
 
@@ -129,9 +176,32 @@ static enum err parts_split(const struct tokenizer_node *node,
                           : rc;
 }
 
-static enum err parts_pretoken(const struct tokenizer_node *node, int depth,
-                               struct tokenizer *tokenizer, bool *byte_level)
+static enum err parts_metaspace(const struct tokenizer_node *node,
+                                struct tokenizer *tokenizer)
 {
+    struct tokenizer_metaspace metaspace;
+    struct normalizer *normalizer = tokenizer->normalizer;
+    TRY(tokenizer_reader_metaspace(node, &metaspace));
+    if (metaspace.prepend == PRETOKEN_FIRST_ONLY &&
+        (normalizer_prepends(normalizer) || normalizer_replaces(normalizer)))
+        return tokenizer_reader_refuse(
+            node, "'first' behind the normalizers Prepend and Replace can't be "
+                  "done here");
+    TRY(parts_step(node,
+                   pretoken_add_metaspace(tokenizer->pretoken, metaspace.mark,
+                                          metaspace.prepend, metaspace.split)));
+    strcpy(tokenizer->mark, metaspace.mark);
+    tokenizer->blanks_marked = true;
+    tokenizer->marks_split = metaspace.split;
+    tokenizer->prepends =
+        tokenizer->prepends || metaspace.prepend != PRETOKEN_NEVER;
+    return ERR_OK;
+}
+
+static enum err parts_pretoken(const struct tokenizer_node *node, int depth,
+                               struct tokenizer *tokenizer)
+{
+    bool *byte_level = &tokenizer->byte_level;
     const char *type = NULL;
     enum err rc = ERR_OK;
     struct tokenizer_node list;
@@ -143,7 +213,7 @@ static enum err parts_pretoken(const struct tokenizer_node *node, int depth,
         TRY(parts_sequence(node, "pretokenizers", depth, &list));
         for (size_t i = 0; i < json_array_size(list.value); i++) {
             struct tokenizer_node part = tokenizer_reader_element(&list, i);
-            TRY(parts_pretoken(&part, depth + 1, tokenizer, byte_level));
+            TRY(parts_pretoken(&part, depth + 1, tokenizer));
         }
     } else if (strcmp(type, "ByteLevel") == 0) {
         *byte_level = true;
@@ -152,35 +222,40 @@ static enum err parts_pretoken(const struct tokenizer_node *node, int depth,
         rc = parts_digits(node, tokenizer);
     } else if (strcmp(type, "Split") == 0) {
         rc = parts_split(node, tokenizer);
+    } else if (strcmp(type, "Metaspace") == 0) {
+        rc = parts_metaspace(node, tokenizer);
     } else {
-        rc = parts_lacking(node, type, "ByteLevel, Split, Digits, Sequence");
+        rc = parts_lacking(node, type,
+                           "ByteLevel, Metaspace, Split, Digits, Sequence");
     }
     return rc;
 }
 
 enum err tokenizer_parts_pre_tokenizer(const struct tokenizer_node *root,
-                                       struct tokenizer *tokenizer,
-                                       bool *byte_level)
+                                       struct tokenizer *tokenizer)
 {
     struct tokenizer_node node = tokenizer_reader_member(root, "pre_tokenizer");
-    *byte_level = false;
     if (node.value != NULL)
-        TRY(parts_pretoken(&node, 0, tokenizer, byte_level));
-    return *byte_level ? ERR_OK
-                       : tokenizer_reader_refuse(
-                             &node, "it does not end with ByteLevel; only "
-                                    "byte-level tokenizers are known here");
+        TRY(parts_pretoken(&node, 0, tokenizer));
+    return !tokenizer->byte_level || !tokenizer->prepends
+               ? ERR_OK
+               : tokenizer_reader_refuse(
+                     &node, "ByteLevel with Prepend or Metaspace can't be done "
+                            "here");
 }
 
 enum err tokenizer_parts_decoder(const struct tokenizer_node *root,
-                                 bool byte_level)
+                                 const struct tokenizer *tokenizer,
+                                 struct tokenizer_decode *decode)
 {
     const char *type = NULL;
     struct tokenizer_node node = tokenizer_reader_member(root, "decoder");
+    if (!tokenizer->byte_level)
+        return tokenizer_decode_read(root, decode);
     if (node.value == NULL)
         return ERR_OK; /* tokens are their bytes */
     TRY(tokenizer_reader_string(&node, "type", &type));
-    if (!byte_level || strcmp(type, "ByteLevel") != 0)
+    if (strcmp(type, "ByteLevel") != 0)
         return parts_lacking(&node, type, "ByteLevel");
     return tokenizer_reader_keys(&node, byte_level_keys);
 }

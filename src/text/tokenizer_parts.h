@@ -2,16 +2,16 @@
 #ifndef TESSERA_TEXT_TOKENIZER_PARTS_H
 #define TESSERA_TEXT_TOKENIZER_PARTS_H
 
+#include "src/text/tokenizer_decode.h"
 #include "src/text/tokenizer_reader.h"
 
 enum err tokenizer_parts_normalizer(const struct tokenizer_node *root,
                                     struct tokenizer *tokenizer);
-/* *byte_level: words are bytes in the end. */
 enum err tokenizer_parts_pre_tokenizer(const struct tokenizer_node *root,
-                                       struct tokenizer *tokenizer,
-                                       bool *byte_level);
+                                       struct tokenizer *tokenizer);
 enum err tokenizer_parts_decoder(const struct tokenizer_node *root,
-                                 bool byte_level);
+                                 const struct tokenizer *tokenizer,
+                                 struct tokenizer_decode *decode);
 /* After the model. */
 enum err tokenizer_parts_post_processor(const struct tokenizer_node *root,
                                         struct tokenizer *tokenizer);

@@ -116,3 +116,52 @@ enum err tokenizer_reader_token(const struct tokenizer_node *node, int32_t *out)
     *out = (int32_t)value;
     return ERR_OK;
 }
+
+enum err tokenizer_reader_pattern(const struct tokenizer_node *node,
+                                  const char **out)
+{
+    static const char *const keys[] = { "String", "Regex", NULL };
+    struct tokenizer_node pattern = tokenizer_reader_member(node, "pattern");
+    TRY(tokenizer_reader_keys(&pattern, keys));
+    if (json_object_get(pattern.value, "Regex") != NULL)
+        return tokenizer_reader_refuse(
+            &pattern, "a Regex can't be replaced here; there is: String");
+    return tokenizer_reader_string(&pattern, "String", out);
+}
+
+enum err tokenizer_reader_metaspace(const struct tokenizer_node *node,
+                                    struct tokenizer_metaspace *out)
+{
+    static const char *const keys[] = {
+        "type",  "replacement", "prepend_scheme",
+        "split", "str_rep",     "add_prefix_space",
+        NULL
+    };
+    static const char *const schemes[] = { [PRETOKEN_NEVER] = "never",
+                                           [PRETOKEN_FIRST_ONLY] = "first",
+                                           [PRETOKEN_ALWAYS] = "always" };
+    const char *scheme = NULL;
+    bool prefix = true;
+    struct tokenizer_node named =
+        tokenizer_reader_member(node, "prepend_scheme");
+    TRY(tokenizer_reader_keys(node, keys));
+    TRY(tokenizer_reader_string(node, "replacement", &out->mark));
+    TRY(tokenizer_reader_bool(node, "split", true, &out->split));
+    TRY(tokenizer_reader_bool(node, "add_prefix_space", true, &prefix));
+    out->prepend = prefix ? PRETOKEN_ALWAYS : PRETOKEN_NEVER;
+    if (named.value == NULL)
+        return ERR_OK;
+    TRY(tokenizer_reader_string(node, "prepend_scheme", &scheme));
+    for (int i = 0; i < (int)(sizeof schemes / sizeof *schemes); i++)
+        if (strcmp(scheme, schemes[i]) == 0) {
+            out->prepend = (enum pretoken_prepend)i;
+            return prefix || out->prepend == PRETOKEN_NEVER
+                       ? ERR_OK
+                       : tokenizer_reader_refuse(
+                             &named, "'%s' with add_prefix_space false",
+                             scheme);
+        }
+    return tokenizer_reader_refuse(
+        &named, "'%s' can't be done here; there is: always, first, never",
+        scheme);
+}

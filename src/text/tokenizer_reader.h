@@ -37,6 +37,19 @@ enum err tokenizer_reader_bool(const struct tokenizer_node *node,
 /* A whole number in [0, INT32_MAX). */
 enum err tokenizer_reader_token(const struct tokenizer_node *node,
                                 int32_t *out);
+/* The text of a "pattern": {"String": ..}. */
+enum err tokenizer_reader_pattern(const struct tokenizer_node *node,
+                                  const char **out);
+
+/* A Metaspace, as pre-tokenizer and as decoder. */
+struct tokenizer_metaspace {
+    const char *mark;
+    enum pretoken_prepend prepend;
+    bool split;
+};
+
+enum err tokenizer_reader_metaspace(const struct tokenizer_node *node,
+                                    struct tokenizer_metaspace *out);
 enum err tokenizer_reader_array(const struct tokenizer_node *node);
 enum err tokenizer_reader_object(const struct tokenizer_node *node);
 

@@ -35,6 +35,7 @@ static void answer(const struct tokenizer *tokenizer,
     struct buffer text = { 0 }, back = { 0 };
     uint32_t head[2];
     while (fread(head, sizeof head, 1, stdin) == 1) {
+        struct tokenizer_decoder decoder = { 0 };
         list.count = text.bytes = back.bytes = 0;
         need(buffer_reserve(&text, head[1] + 1));
         if (fread(text.data, 1, head[1], stdin) != head[1])
@@ -43,7 +44,8 @@ static void answer(const struct tokenizer *tokenizer,
         for (size_t i = 0; i < list.count; i++) {
             const uint8_t *part = NULL;
             size_t bytes = 0;
-            need(tokenizer_decode(tokenizer, list.token[i], &part, &bytes));
+            need(tokenizer_decode_next(tokenizer, &decoder, list.token[i],
+                                       &part, &bytes));
             need(buffer_add(&back, part, bytes));
         }
         put(list.token, sizeof *list.token, list.count);

@@ -87,7 +87,7 @@ done
 check "tessera-data encode and decode" \
     command_line "$WORK/files/digits.json" "$WORK/sample"
 # shellcheck disable=SC2086
-for file in "$WORK"/files/{gpt2,digits,llama3,gpt4o}.json ${TESSERA_TOKENIZERS:-}; do
+for file in "$WORK"/files/{gpt2,digits,llama3,gpt4o,characters-llama2}.json ${TESSERA_TOKENIZERS:-}; do
     for text in english code; do
         check "rate of $(basename "$file" .json), $text" \
             python speed "$ENCODE" "$file" "$WORK/$text"

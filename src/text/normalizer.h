@@ -1,0 +1,46 @@
+/* A row of steps, each of which changes what the one before gave. */
+#ifndef TESSERA_TEXT_NORMALIZER_H
+#define TESSERA_TEXT_NORMALIZER_H
+
+#include <stdbool.h>
+
+#include "src/base/err.h"
+#include "src/text/buffer.h"
+
+/* What a text may grow to, per byte of it. */
+#define NORMALIZER_GROWTH_MAX 64
+
+struct normalizer;
+
+enum err normalizer_create(struct normalizer **out);
+void normalizer_destroy(struct normalizer *normalizer);
+
+/* Add a step. All: ERR_DATA for too many or a text that is too long. */
+enum err normalizer_add_nfc(struct normalizer *normalizer);
+/* This in front of every part of a text that an added token does not take. */
+enum err normalizer_add_prepend(struct normalizer *normalizer,
+                                const char *text);
+enum err normalizer_add_replace(struct normalizer *normalizer,
+                                const char *pattern, const char *content);
+
+bool normalizer_has_nfc(const struct normalizer *normalizer);
+bool normalizer_prepends(const struct normalizer *normalizer);
+bool normalizer_replaces(const struct normalizer *normalizer);
+/* All that is replaced is a blank, by this. */
+bool normalizer_marks_blanks(const struct normalizer *normalizer,
+                             const uint8_t *mark, size_t bytes);
+
+/* Zeros: nothing yet. */
+struct normalizer_work {
+    struct buffer buffer[2];
+};
+
+void normalizer_work_free(struct normalizer_work *work);
+
+/* Normalize *text, which is valid UTF-8; what it becomes is lent until the next
+ * call. prepend false: nothing is put in front. ERR_DATA: it grows too much. */
+enum err normalizer_run(const struct normalizer *normalizer,
+                        struct normalizer_work *work, bool prepend,
+                        const uint8_t **text, size_t *bytes);
+
+#endif
