@@ -32,7 +32,9 @@ enum err bpe_create(const struct bpe_options *options, size_t tokens,
     bpe->token = malloc(numbers * sizeof *bpe->token);
     bpe->slot = malloc(slots * sizeof *bpe->slot);
     bpe->pair = malloc(pairs * sizeof *bpe->pair);
-    if (bpe->token == NULL || bpe->slot == NULL || bpe->pair == NULL) {
+    bpe->filter = calloc(pairs / 8, sizeof *bpe->filter);
+    if (bpe->filter == NULL || bpe->token == NULL || bpe->slot == NULL ||
+        bpe->pair == NULL) {
         bpe_destroy(bpe);
         return err_set(ERR_MEMORY, "no memory for %zu tokens, %zu merges",
                        numbers, merges);
@@ -57,6 +59,7 @@ void bpe_destroy(struct bpe *bpe)
     free(bpe->token);
     free(bpe->slot);
     free(bpe->pair);
+    free(bpe->filter);
     free(bpe);
 }
 
@@ -111,9 +114,11 @@ enum err bpe_add(struct bpe *bpe, int32_t token, const uint8_t *text,
 void bpe_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t both)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    size_t i = bpe_pair_hash(key) & bpe->pair_mask;
+    size_t hash = bpe_pair_hash(key), i = hash & bpe->pair_mask;
+    size_t bit = bpe_filter_bit(bpe, hash);
     while (bpe->pair[i].rank != BPE_NO_RANK && bpe->pair[i].key != key)
         i = (i + 1) & bpe->pair_mask;
+    bpe->filter[bit / 64] |= UINT64_C(1) << bit % 64;
     bpe->pair[i] = (struct bpe_pair){ .key = key,
                                       .rank = (uint32_t)bpe->merges,
                                       .both = both };

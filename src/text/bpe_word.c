@@ -136,6 +136,7 @@ static enum err bpe_word_begin(struct bpe_word *work, const uint8_t *word,
     const struct bpe *bpe = work->bpe;
     bool unk = false;
     work->tokens.count = 0;
+    TRY(token_list_room(&work->tokens, bytes));
     for (size_t i = 0, length = 1; i < bytes; i += length) {
         int32_t token = 0;
         if (bpe->options.bytes || word[i] < 0x80) {
@@ -152,7 +153,9 @@ static enum err bpe_word_begin(struct bpe_word *work, const uint8_t *word,
         if (unk)
             TRY(token_list_add(&work->tokens, &bpe->options.unk, 1));
         unk = false;
-        TRY(token_list_add(&work->tokens, &token, 1));
+        if (work->tokens.count == work->tokens.capacity)
+            TRY(token_list_room(&work->tokens, 1));
+        work->tokens.token[work->tokens.count++] = token;
     }
     return unk ? token_list_add(&work->tokens, &bpe->options.unk, 1) : ERR_OK;
 }

@@ -127,8 +127,7 @@ int64_t tokenizer_eos_of(const char *sha256)
     return eos;
 }
 
-enum err token_list_add(struct token_list *list, const int32_t *tokens,
-                        size_t count)
+enum err token_list_room(struct token_list *list, size_t count)
 {
     if (count > list->capacity - list->count) {
         size_t capacity = 2 * (list->count + count);
@@ -138,6 +137,13 @@ enum err token_list_add(struct token_list *list, const int32_t *tokens,
         list->token = token;
         list->capacity = capacity;
     }
+    return ERR_OK;
+}
+
+enum err token_list_add(struct token_list *list, const int32_t *tokens,
+                        size_t count)
+{
+    TRY(token_list_room(list, count));
     if (count > 0)
         memcpy(list->token + list->count, tokens, count * sizeof *tokens);
     list->count += count;

@@ -50,6 +50,8 @@ struct token_list {
     size_t count, capacity;
 };
 
+/* Room for so many more. */
+enum err token_list_room(struct token_list *list, size_t count);
 enum err token_list_add(struct token_list *list, const int32_t *tokens,
                         size_t count);
 
