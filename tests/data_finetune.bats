@@ -78,6 +78,7 @@ fails() { # CODE TEXT ARGUMENT...
     fails 64 "--separator" --chat --separator '' --out x talk.jsonl
     fails 64 "'on'" --chat --packing 'on' --packing "'on'" --out x talk.jsonl
     fails 64 "--no-wrap is for text" --chat --no-wrap --out x talk.jsonl
+    fails 64 "--mds is for text" --chat --mds --out x talk.jsonl
     fails 64 "--eos-id 257" --chat --eos-id 257 --out x talk.jsonl
     fails 64 "length>=N" --chat --target-prompts 'length>=0' --out x talk.jsonl
     fails 64 "no chat template 'chatlm'" --chat --template chatlm --out x talk.jsonl

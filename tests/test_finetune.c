@@ -154,6 +154,23 @@ static const struct refusal {
       "'messages[1].content' is empty", false },
 };
 
+/* What is not used is told once, also a field whose name is empty. */
+static void test_unused(void)
+{
+    static const char record[] = "{\"prompt\": \"ask\", \"id\": 1, \"\": 2, "
+                                 "\"response\": \"say\", \"i\": 3}";
+    const struct finetune_rules rules = RULES(.eos = -1);
+    struct finetune *finetune = NULL;
+    struct finetune_example example;
+    json_t *value = json_loads(record, 0, NULL);
+    fixture_need(finetune_create(&rules, tokenizer, NULL, &finetune));
+    for (int again = 0; again < 2; again++)
+        fixture_need(finetune_read(finetune, value, &example));
+    tap_is_str(finetune_unused(finetune), "id, '', i", "fields not used");
+    json_decref(value);
+    finetune_destroy(finetune);
+}
+
 static void test_refusals(void)
 {
     const struct finetune_rules rules = RULES(.eos = -1);
@@ -321,6 +338,7 @@ int main(void)
     char *folder = fixture_folder();
     fixture_need(tokenizer_create("bytes", &tokenizer));
     test_examples();
+    test_unused();
     test_refusals();
     test_packing();
     test_set(folder, false, 0);

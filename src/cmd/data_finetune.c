@@ -110,6 +110,7 @@ static enum err data_finetune_check(const struct data_options *options)
     } others[] = {
         { "separator", tokenize->separator != NULL },
         { "field", tokenize->field != NULL },
+        { "mds", tokenize->mds },
         { "bos-id", tokenize->bos_given },
         { "no-eos", tokenize->no_eos },
         { "no-wrap", tokenize->no_wrap },

@@ -98,6 +98,8 @@ static void finetune_note_unused(struct finetune *finetune, const char *name)
     for (char *c = key; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = '?';
+    if (key[0] == '\0') /* a search for nothing never ends */
+        memcpy(key, "''", 3);
     size_t used = strlen(list), length = strlen(key);
     for (char *at = list; (at = strstr(at, key)) != NULL; at += length)
         if ((at == list || at[-1] == ' ') &&
