@@ -12,7 +12,7 @@
 
 struct documents {
     const struct inputs *inputs;
-    const struct documents_options *options;
+    struct documents_options options;
     struct documents_place place; /* to open the file at, then of the span */
     struct text *text;            /* what is open; one of these */
     struct jsonl *lines;
@@ -31,7 +31,7 @@ enum err documents_create(const struct inputs *inputs,
     if (documents == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     documents->inputs = inputs;
-    documents->options = options;
+    documents->options = *options;
     *out = documents;
     return ERR_OK;
 }
@@ -89,7 +89,7 @@ static bool documents_is_open(const struct documents *documents)
 static enum err documents_open(struct documents *documents)
 {
     const struct documents_place *place = &documents->place;
-    const struct documents_options *options = documents->options;
+    const struct documents_options *options = &documents->options;
     const struct inputs_file *file = documents_file(documents, place->file);
     TRY(inputs_check(file));
     if (file->set) {
@@ -118,7 +118,7 @@ static enum err documents_record(struct documents *documents,
     const char *text = NULL;
     size_t bytes = 0, skip = documents->skip;
     do
-        TRY(jsonl_next_text(documents->lines, documents->options->field, &text,
+        TRY(jsonl_next_text(documents->lines, documents->options.field, &text,
                             &bytes));
     while (text != NULL && bytes == 0 && skip == 0);
     if (skip > bytes)
@@ -145,7 +145,7 @@ static enum err documents_sample(struct documents *documents,
                                  struct documents_span *span, bool *more)
 {
     struct mds_value value;
-    const char *field = documents->options->field;
+    const char *field = documents->options.field;
     int64_t samples = mds_table_index(documents->table)->samples;
     struct documents_place *place = &documents->place;
     const char *set = documents_file(documents, place->file)->path;

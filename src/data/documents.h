@@ -36,7 +36,7 @@ struct documents_options {
     struct source_watch watch;
 };
 
-/* Inputs and options are lent. ERR_USAGE for a separator that can't be one. */
+/* Inputs and the texts of the options are lent. ERR_USAGE for a separator that can't be one. */
 enum err documents_create(const struct inputs *inputs,
                           const struct documents_options *options,
                           struct documents **out);
