@@ -230,6 +230,29 @@ same() {
     fails 93 "bad:1: not valid UTF-8" tokenize --threads 1 --field text --out new bad
 }
 
+@test "a tree of sources: --text, foreign index.json, links to nothing" {
+    mkdir -p tree/src tree/web
+    printf 'hello' >tree/src/a.c
+    printf '{\n "name": 1\n}\n' >tree/src/package.json
+    run "$DATA" tokenize --out set tree
+    [[ "$status" -eq 93 && "$output" == *"(--text: they are text)"*"package.json:1: not valid JSON"* ]]
+    printf '{"files": []}' >tree/web/index.json
+    "$DATA" tokenize --text --out set tree
+    [ "$("$DATA" cat set | tr ' ' '\n' | grep -c 256)" -eq 3 ]
+    fails 64 "exclude" tokenize --text --field text --out new tree
+    fails 64 "exclude" tokenize --text --mds --out new tree
+    "$DATA" train-tokenizer --text --vocab-size 260 --out tk2 tree
+    printf '{"text": "a a"}\n' >a.jsonl
+    fails 64 "--separator divides" train-tokenizer --separator % --vocab-size 260 --out new a.jsonl
+    run "$DATA" train-tokenizer --vocab-size 260 --out tk3 a.jsonl
+    [[ "$output" == *"JSON lines by their names: 1 of 1"* ]]
+    touch tree/web/shard.00000.mds
+    fails 93 "is a data set" tokenize --text --out new tree
+    rm -r tree/web
+    ln -s nowhere tree/src/link
+    fails 93 "tree/src/link is a link to nothing" tokenize --text --out new tree
+}
+
 @test "a column of text of MDS data sets" {
     "$BATS_TEST_DIRNAME/mds-write" one body str hello '' 'the world'
     "$BATS_TEST_DIRNAME/mds-write" two body str "$(records 30000)"

@@ -111,6 +111,7 @@ static enum err data_finetune_check(const struct data_options *options)
         { "separator", tokenize->separator != NULL },
         { "field", tokenize->field != NULL },
         { "mds", tokenize->mds },
+        { "text", tokenize->text },
         { "bos-id", tokenize->bos_given },
         { "no-eos", tokenize->no_eos },
         { "no-wrap", tokenize->no_wrap },

@@ -26,6 +26,7 @@ static const struct option data_options_tokenize[] = {
     { "threads", required_argument, NULL, 5 },
     { "fresh", no_argument, NULL, 6 },
     { "mds", no_argument, NULL, 7 },
+    { "text", no_argument, NULL, 8 },
     { "force", no_argument, NULL, 'f' },
     DATA_FINETUNE_OPTIONS,
     { NULL, 0, NULL, 0 }
@@ -84,6 +85,7 @@ static const struct option data_options_train_tokenizer[] = {
       DATA_TRAIN_TOKENIZER_FREQUENCY },
     { "separator", required_argument, NULL, 's' },
     { "field", required_argument, NULL, 'F' },
+    { "text", no_argument, NULL, 8 },
     { "threads", required_argument, NULL, 5 },
     { "force", no_argument, NULL, 'f' },
     { NULL, 0, NULL, 0 }
@@ -170,6 +172,9 @@ static enum err data_options_set_tokenize(struct tokenize_options *out,
         return ERR_OK;
     case 7:
         out->mds = true;
+        return ERR_OK;
+    case 8:
+        out->text = true;
         return ERR_OK;
     default:
         return err_set(ERR_USAGE, "no option %s here; see tessera-data --help",

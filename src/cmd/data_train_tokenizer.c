@@ -70,6 +70,7 @@ enum err data_train_tokenizer_run(struct data_options *options)
         .out = tokenize->out,
         .separator = tokenize->separator,
         .field = tokenize->field,
+        .text = tokenize->text,
         .threads = tokenize->threads,
         .replace = tokenize->replace,
         .show = tokenize->show,

@@ -47,6 +47,7 @@ static const char *const usage[] = {
     "                     those named .jsonl, .ndjson or .json (before .gz "
     "and\n"
     "                     so on), with it in 'text'\n"
+    "  --text             all inputs are text, whatever their names\n"
     "  --mds              all inputs are MDS data sets, with a document in "
     "the\n"
     "                     column KEY ('text') of each sample: str or bytes\n"

@@ -9,8 +9,10 @@
 #include <sys/stat.h>
 
 #include "src/base/fsio.h"
+#include "src/base/log.h"
 #include "src/data/mds_index.h"
 #include "src/data/regular.h"
+#include "src/data/sidecar.h"
 
 /* Folders in folders. */
 #define INPUTS_DEPTH_MAX 64
@@ -44,7 +46,7 @@ static int64_t inputs_ns(const struct stat *status)
 }
 
 static enum err inputs_add(struct inputs *inputs, const char *path,
-                           const struct stat *status, bool json)
+                           const struct stat *status, enum inputs_kind kind)
 {
     if (inputs->count == inputs->capacity) {
         size_t capacity = 2 * inputs->capacity + 16;
@@ -57,12 +59,12 @@ static enum err inputs_add(struct inputs *inputs, const char *path,
         inputs->capacity = capacity;
     }
     bool regular = S_ISREG(status->st_mode); /* of stdin nothing is known */
-    bool by_name = !json && inputs_is_json(path);
+    bool by_name = kind == INPUTS_BY_NAME && inputs_is_json(path);
     struct inputs_file file = {
         .path = strdup(path),
         .bytes = regular ? (int64_t)status->st_size : -1,
         .changed_ns = regular ? inputs_ns(status) : 0,
-        .json = json || by_name,
+        .json = kind == INPUTS_JSON || by_name,
     };
     if (file.path == NULL)
         return err_set(ERR_MEMORY, "no memory for a file name");
@@ -77,11 +79,31 @@ static int inputs_by_name(const struct dirent **a, const struct dirent **b)
 }
 
 static enum err inputs_folder(struct inputs *inputs, const char *path,
-                              bool json, int depth);
+                              enum inputs_kind kind, int depth);
+
+/* Other programs have an index.json, too. */
+static enum err inputs_no_set(const char *folder)
+{
+    static const char *const signs[] = { SIDECAR_NAME, "shard.00000.mds" };
+    char path[FSIO_PATH_MAX];
+    struct mds_index *index = NULL;
+    bool set = false;
+    TRY(fsio_path(path, "%s/" MDS_INDEX_NAME, folder));
+    if (!fsio_exists(path))
+        return ERR_OK;
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        TRY(fsio_path(path, "%s/%s", folder, signs[i]));
+        set = set || fsio_exists(path);
+    }
+    set = set || mds_index_read(folder, &index) == ERR_OK;
+    mds_index_destroy(index);
+    return set ? err_set(ERR_DATA, "%s is a data set, not text", folder)
+               : ERR_OK;
+}
 
 /* What a folder has in it. */
 static enum err inputs_entry(struct inputs *inputs, const char *folder,
-                             const char *name, bool json, int depth)
+                             const char *name, enum inputs_kind kind, int depth)
 {
     char path[FSIO_PATH_MAX];
     struct stat status, itself;
@@ -93,26 +115,27 @@ static enum err inputs_entry(struct inputs *inputs, const char *folder,
     }
     bool slash = folder[strlen(folder) - 1] == '/';
     TRY(fsio_path(path, "%s%s%s", folder, slash ? "" : "/", name));
-    if (stat(path, &status) != 0 || lstat(path, &itself) != 0)
+    if (lstat(path, &itself) != 0)
+        return err_errno("%s: stat", path);
+    if (stat(path, &status) != 0 && errno == ENOENT && S_ISLNK(itself.st_mode))
+        return err_set(ERR_DATA, "%s is a link to nothing; remove it", path);
+    if (stat(path, &status) != 0)
         return err_errno("%s: stat", path);
     if (S_ISREG(status.st_mode))
-        return inputs_add(inputs, path, &status, json);
+        return inputs_add(inputs, path, &status, kind);
     if (S_ISDIR(status.st_mode) && !S_ISLNK(itself.st_mode))
-        return inputs_folder(inputs, path, json, depth + 1);
+        return inputs_folder(inputs, path, kind, depth + 1);
     return err_set(ERR_DATA, "%s is %s; name what to read of it", path,
                    S_ISDIR(status.st_mode) ? "a link to a folder"
                                            : "neither a file nor a folder");
 }
 
 static enum err inputs_folder(struct inputs *inputs, const char *path,
-                              bool json, int depth)
+                              enum inputs_kind kind, int depth)
 {
     enum err rc = ERR_OK;
-    char index[FSIO_PATH_MAX];
     struct dirent **entries = NULL;
-    TRY(fsio_path(index, "%s/%s", path, MDS_INDEX_NAME));
-    if (fsio_exists(index))
-        return err_set(ERR_DATA, "%s is a data set, not text", path);
+    TRY(inputs_no_set(path));
     if (depth > INPUTS_DEPTH_MAX)
         return err_set(ERR_DATA, "%s: more than %d folders in each other", path,
                        INPUTS_DEPTH_MAX);
@@ -121,7 +144,7 @@ static enum err inputs_folder(struct inputs *inputs, const char *path,
         return err_errno("%s: open", path);
     for (int i = 0; i < count; i++) {
         if (rc == ERR_OK)
-            rc = inputs_entry(inputs, path, entries[i]->d_name, json, depth);
+            rc = inputs_entry(inputs, path, entries[i]->d_name, kind, depth);
         free(entries[i]);
     }
     free(entries);
@@ -129,33 +152,43 @@ static enum err inputs_folder(struct inputs *inputs, const char *path,
 }
 
 static enum err inputs_operand(struct inputs *inputs, const char *path,
-                               bool json)
+                               enum inputs_kind kind)
 {
     struct stat status = { .st_mode = 0 };
     size_t before = inputs->count;
     if (strcmp(path, "-") == 0)
-        return inputs_add(inputs, path, &status, json);
+        return inputs_add(inputs, path, &status, kind);
     TRY(regular_local(path));
     if (stat(path, &status) != 0)
         return errno == ENOENT || errno == ENOTDIR
                    ? err_set(ERR_DATA, "%s: no such file", path)
                    : err_errno("%s: stat", path);
     if (!S_ISDIR(status.st_mode))
-        return inputs_add(inputs, path, &status, json);
-    TRY(inputs_folder(inputs, path, json, 0));
+        return inputs_add(inputs, path, &status, kind);
+    TRY(inputs_folder(inputs, path, kind, 0));
     if (inputs->count == before)
         return err_set(ERR_DATA, "%s is a folder without files%s", path,
                        inputs->hidden > 0 ? " but hidden ones" : "");
     return ERR_OK;
 }
 
-enum err inputs_find(char *const *operands, int count, bool json,
+enum err inputs_choose(bool text, const char *field, enum inputs_kind *out)
+{
+    if (text && field != NULL)
+        return err_set(ERR_USAGE, "--text and --field exclude each other");
+    *out = text            ? INPUTS_TEXT
+           : field != NULL ? INPUTS_JSON
+                           : INPUTS_BY_NAME;
+    return ERR_OK;
+}
+
+enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
                      struct inputs *out)
 {
     assert(operands != NULL && count > 0 && out != NULL);
     *out = (struct inputs){ .count = 0 };
     for (int i = 0; i < count; i++)
-        TRY(inputs_operand(out, operands[i], json));
+        TRY(inputs_operand(out, operands[i], kind));
     return ERR_OK;
 }
 
@@ -172,11 +205,33 @@ enum err inputs_find_sets(char *const *operands, int count, struct inputs *out)
             return err_set(ERR_DATA,
                            "%s: no such file, so %s is no MDS data set", index,
                            operands[i]);
-        TRY(inputs_add(out, operands[i], &status, true));
-        out->file[out->count - 1].json = false;
+        TRY(inputs_add(out, operands[i], &status, INPUTS_TEXT));
         out->file[out->count - 1].set = true;
     }
     return ERR_OK;
+}
+
+enum err inputs_check_separator(const struct inputs *inputs,
+                                const char *separator)
+{
+    bool text = false;
+    for (size_t i = 0; i < inputs->count; i++)
+        text = text || (!inputs->file[i].json && !inputs->file[i].set);
+    if (separator == NULL || text)
+        return ERR_OK;
+    return err_set(ERR_USAGE, "--separator divides text files, but all inputs "
+                              "have records, of which each is a document");
+}
+
+void inputs_tell(const struct inputs *inputs)
+{
+    if (inputs->by_name > 0)
+        log_info("JSON lines by their names: %zu of %zu files, whose text is "
+                 "in a field of each line (--text: they are text)",
+                 inputs->by_name, inputs->count);
+    if (inputs->hidden > 0)
+        log_info("hidden files and folders that are left out: %zu",
+                 inputs->hidden);
 }
 
 void inputs_release(struct inputs *inputs)

@@ -24,15 +24,26 @@ struct inputs {
     size_t by_name; /* JSON lines that only their names tell of */
 };
 
+/* What files hold: by their names, or all the same. */
+enum inputs_kind { INPUTS_BY_NAME, INPUTS_TEXT, INPUTS_JSON };
+
 /* Files in the given order; in place of a folder all that is in it and in its
  * folders, sorted by name, without what is hidden (".name"). Links to files are
- * followed. `json`: all are JSON lines; else those are, but of stdin, whose
- * names end in .jsonl, .ndjson or .json, before .gz, .zst, .bz2 or .br.
+ * followed. INPUTS_BY_NAME: those are JSON lines, but of stdin, whose names end
+ * in .jsonl, .ndjson or .json, before .gz, .zst, .bz2 or .br.
  * ERR_DATA for a missing file, a folder with nothing in it, a link to a folder
- * in one, and a data set. inputs_release() also after an error. */
-enum err inputs_find(char *const *operands, int count, bool json,
+ * or to nothing in one, and a data set. inputs_release() also after an error. */
+enum err inputs_find(char *const *operands, int count, enum inputs_kind kind,
                      struct inputs *out);
-/* The same of MDS data sets alone. */
+/* INPUTS_JSON where a field is named; ERR_USAGE for both. */
+enum err inputs_choose(bool text, const char *field, enum inputs_kind *out);
+/* ERR_USAGE where a separator is wanted (not NULL) and no input is text, which
+ * it could divide. */
+enum err inputs_check_separator(const struct inputs *inputs,
+                                const char *separator);
+/* Log what was decided without being asked. */
+void inputs_tell(const struct inputs *inputs);
+/* The same as inputs_find() of MDS data sets alone. */
 enum err inputs_find_sets(char *const *operands, int count, struct inputs *out);
 void inputs_release(struct inputs *inputs);
 

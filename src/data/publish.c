@@ -145,8 +145,8 @@ static enum err publish_check(const char *path, bool replace)
         return errno == ENOENT ? ERR_OK : err_errno("%s: stat", path);
     if (!replace)
         return err_set(ERR_USAGE,
-                       "%s exists already; choose another folder, or replace "
-                       "it with --force",
+                       "%s exists already; choose another folder (tokenize "
+                       "replaces its own with --force)",
                        path);
     if (!S_ISDIR(status.st_mode))
         return publish_foreign(path, " is not a folder");

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 
 #include "src/base/digest.h"
-#include "src/base/log.h"
 #include "src/data/regular.h"
 #include "src/data/sidecar.h"
 #include "src/data/tokenize_job.h"
@@ -127,13 +126,7 @@ static enum err tokenize_check_names(const struct tokenize_job *job)
 {
     struct sidecar sidecar;
     const struct tokenize_options *options = job->options;
-    size_t lines = 0;
-    for (size_t i = 0; i < job->inputs.count; i++)
-        lines += job->inputs.file[i].json || job->inputs.file[i].set;
-    if (options->separator != NULL && lines == job->inputs.count)
-        return err_set(ERR_USAGE, "--separator divides text files, but all "
-                                  "inputs have records, of which each is a "
-                                  "document");
+    TRY(inputs_check_separator(&job->inputs, options->separator));
     snprintf(sidecar.tokenizer, sizeof sidecar.tokenizer, "%s",
              tokenizer_name(job->tokenizer));
     json_t *name = json_string(sidecar.tokenizer);
@@ -156,30 +149,15 @@ static enum err tokenize_describe(const struct tokenize_job *job, json_t **out)
         TRY(digest_bytes(options->separator, strlen(options->separator),
                          separator)); /* it need not be UTF-8 */
     *out = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b, s:b}", "--tokenizer",
+        "{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b, s:b, s:b}", "--tokenizer",
         tokenizer_sha256(job->tokenizer), "--separator", separator, "--field",
         options->field != NULL ? options->field : "", "--seq-len",
         (json_int_t)options->seq_len, "--shard-bytes",
         (json_int_t)options->shard_bytes, "--eval-fraction", fraction,
         "--eos-id", job->marks.eos, "--bos-id", job->marks.bos, "--no-wrap",
-        options->no_wrap, "--mds", options->mds);
+        options->no_wrap, "--mds", options->mds, "--text", options->text);
     return *out != NULL ? ERR_OK
                         : err_set(ERR_USAGE, "--field has to be UTF-8 text");
-}
-
-/* What was decided without being asked. */
-static void tokenize_tell(const struct tokenize_job *job)
-{
-    const struct inputs *inputs = &job->inputs;
-    if (!job->options->show)
-        return;
-    if (inputs->by_name > 0)
-        log_info("JSON lines by their names: %zu of %zu files; the text is in "
-                 "the field '" TOKENIZE_FIELD_DEFAULT "'",
-                 inputs->by_name, inputs->count);
-    if (inputs->hidden > 0)
-        log_info("hidden files and folders that are left out: %zu",
-                 inputs->hidden);
 }
 
 /* The number of a folder's inode; 0: there is none. */
@@ -262,18 +240,25 @@ enum err tokenize_files(const struct tokenize_options *options,
 {
     assert(options != NULL && files != NULL && count > 0 && out != NULL);
     enum err rc = ERR_OK;
+    enum inputs_kind kind = INPUTS_BY_NAME;
     enum tokenize_state state = TOKENIZE_BEGUN;
     struct tokenize_job job = { .options = options };
     TRY_OUT(regular_local(options->out));
     TRY_OUT(tokenize_check(options));
+    TRY_OUT(inputs_choose(options->text, options->field, &kind));
+    if (options->mds && options->text) {
+        rc = err_set(ERR_USAGE, "--mds and --text exclude each other");
+        goto out;
+    }
     if (options->mds)
         TRY_OUT(inputs_find_sets(files, count, &job.inputs));
     else
-        TRY_OUT(inputs_find(files, count, options->field != NULL, &job.inputs));
+        TRY_OUT(inputs_find(files, count, kind, &job.inputs));
     TRY_OUT(tokenizer_create(options->tokenizer, &job.tokenizer));
     TRY_OUT(tokenize_choose_marks(&job));
     TRY_OUT(tokenize_check_names(&job));
-    tokenize_tell(&job);
+    if (options->show)
+        inputs_tell(&job.inputs);
     TRY_OUT(tokenize_begin(&job, &state));
     TRY_OUT(tokenize_check_inputs(&job));
     if (state == TOKENIZE_BEGUN)

@@ -136,14 +136,19 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
         .field = options->field != NULL ? options->field : "text",
         .watch = { train_idle, job },
     };
+    enum inputs_kind kind = INPUTS_BY_NAME;
     int threads = options->threads > 0 ? options->threads : train_processors();
     if (threads > TOKENIZE_POOL_THREADS_MAX)
         return err_set(ERR_USAGE, "--threads has to be in [1, %d], not %d",
                        TOKENIZE_POOL_THREADS_MAX, threads);
+    TRY(inputs_choose(options->text, options->field, &kind));
+    TRY(inputs_find(files, count, kind, &job->inputs));
+    TRY(inputs_check_separator(&job->inputs, options->separator));
+    if (options->show)
+        inputs_tell(&job->inputs);
     TRY(bpe_train_create(&options->train, &job->train));
     TRY(train_place(job));
     TRY(train_words_of_file(job));
-    TRY(inputs_find(files, count, options->field != NULL, &job->inputs));
     TRY(documents_create(&job->inputs, &reading, &job->documents));
     TRY(tokenize_feed_create(job->documents, job->tokenizer, &job->feed));
     job->words = calloc((size_t)threads, sizeof(struct bpe_words *));

@@ -21,6 +21,7 @@ struct train_tokenizer_options {
     const char *out;
     const char *separator; /* a whole line, without its end; NULL: none */
     const char *field;     /* all inputs are JSON lines; NULL: as named */
+    bool text;             /* all inputs are text, whatever their names */
     int threads;           /* 0: as many as the process may use */
     bool replace;          /* files that are there */
     bool show;             /* progress on stderr */
