@@ -44,6 +44,10 @@ static enum err command_tokenize(struct data_options *all)
            " documents, %" PRId64 " bytes of text\n",
            options->out, result.samples + result.eval_samples, result.tokens,
            result.documents, result.bytes);
+    if (result.dropped > 0)
+        printf("%" PRId64 " tokens at the ends of documents are in no sample "
+               "(--no-wrap)\n",
+               result.dropped);
     if (options->eval_fraction > 0)
         printf("%s/train: %" PRId64 " samples\n%s/eval: %" PRId64 " samples\n",
                options->out, result.samples, options->out, result.eval_samples);

@@ -176,9 +176,7 @@ enum err inputs_choose(bool text, const char *field, enum inputs_kind *out)
 {
     if (text && field != NULL)
         return err_set(ERR_USAGE, "--text and --field exclude each other");
-    *out = text            ? INPUTS_TEXT
-           : field != NULL ? INPUTS_JSON
-                           : INPUTS_BY_NAME;
+    *out = text ? INPUTS_TEXT : field != NULL ? INPUTS_JSON : INPUTS_BY_NAME;
     return ERR_OK;
 }
 

@@ -149,10 +149,10 @@ static enum err tokenize_describe(const struct tokenize_job *job, json_t **out)
         TRY(digest_bytes(options->separator, strlen(options->separator),
                          separator)); /* it need not be UTF-8 */
     *out = json_pack(
-        "{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b, s:b, s:b}", "--tokenizer",
-        tokenizer_sha256(job->tokenizer), "--separator", separator, "--field",
-        options->field != NULL ? options->field : "", "--seq-len",
-        (json_int_t)options->seq_len, "--shard-bytes",
+        "{s:s, s:s, s:s, s:I, s:I, s:s, s:i, s:i, s:b, s:b, s:b}",
+        "--tokenizer", tokenizer_sha256(job->tokenizer), "--separator",
+        separator, "--field", options->field != NULL ? options->field : "",
+        "--seq-len", (json_int_t)options->seq_len, "--shard-bytes",
         (json_int_t)options->shard_bytes, "--eval-fraction", fraction,
         "--eos-id", job->marks.eos, "--bos-id", job->marks.bos, "--no-wrap",
         options->no_wrap, "--mds", options->mds, "--text", options->text);

@@ -135,16 +135,18 @@ static void journal_get_result(const json_t *object,
         .tokens = journal_int(object, "tokens"),
         .samples = journal_int(object, "samples"),
         .eval_samples = journal_int(object, "eval_samples"),
+        .dropped = journal_int(object, "dropped"),
     };
 }
 
 static json_t *journal_put_result(const struct tokenize_result *result)
 {
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)result->bytes,
+        "{s:I, s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)result->bytes,
         "documents", (json_int_t)result->documents, "tokens",
         (json_int_t)result->tokens, "samples", (json_int_t)result->samples,
-        "eval_samples", (json_int_t)result->eval_samples);
+        "eval_samples", (json_int_t)result->eval_samples, "dropped",
+        (json_int_t)result->dropped);
 }
 
 static void journal_get_mark(const json_t *object, struct tokenize_mark *out)

@@ -23,6 +23,7 @@ struct tokenize_result {
     int64_t tokens;
     int64_t samples;      /* in OUT or OUT/train */
     int64_t eval_samples; /* in OUT/eval */
+    int64_t dropped;      /* tokens that are in no sample: no_wrap */
 };
 
 /* Where a sample begins: the text from which its tokens can be made again, and

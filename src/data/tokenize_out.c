@@ -100,12 +100,14 @@ static enum err out_tokens(struct tokenize_out *out, const int32_t *tokens,
         out->mark.dropping = out->dropping;
         out->mark.before.samples = out->result.samples;
         out->mark.before.tokens = out->result.tokens;
+        out->mark.before.dropped = out->result.dropped;
         int64_t samples = out->result.samples - out->journaled;
         if (out->spool != NULL && out->journal != NULL &&
             samples * out->seq_len * 4 >= OUT_SPOOL_BYTES)
             TRY(out_sync_spool(out, false));
     }
     at->tokens += count; /* left out */
+    out->result.dropped += count;
     return ERR_OK;
 }
 
