@@ -135,6 +135,37 @@ nothing_left() {
     [[ "$output" == *"No space left on device"*"data.cache"* ]]
 }
 
+# packed FOLDER: each shard beside its file in gz, as the index says then
+packed() {
+    local shard
+    for shard in "$1"/shard.*.mds; do
+        gzip -k "$shard"
+        sed -i "0,/\"compression\": null/s//\"compression\": \"gz:6\"/
+            0,/\"zip_data\": null/s//\"zip_data\": {\"basename\": \
+\"$(basename "$shard").gz\", \"bytes\": $(stat -c %s "$shard.gz"), \
+\"hashes\": {}}/" "$1/index.json"
+    done
+}
+
+@test "shards that are unpacked already are checked as any others" {
+    cp -r "$DIR/data/train" "$DIR/mixed"
+    packed "$DIR/mixed"
+    rm "$DIR/mixed/shard.00000.mds"
+    train 2 "$DIR/unpacked" "${FEW[@]}" "data.train=$DIR/mixed"
+    nothing_left
+    "$BIN/tessera-data" cat --count 1 "$DIR/mixed"
+    printf a | dd of="$DIR/mixed/shard.00001.mds" bs=1 conv=notrunc \
+        seek=$(($(stat -c %s "$DIR/mixed/shard.00001.mds") - 4)) 2>/dev/null
+    run -93 train 2 "$DIR/damaged" "${FEW[@]}" "data.train=$DIR/mixed"
+    [[ "$output" == *"shard.00001.mds: its sha256 should be"* ]]
+}
+
+@test "a cache that nothing needs is told" {
+    run -0 train 1 "$DIR/no-cache" "${FEW[@]}" train.max_duration=1ba \
+        data.cache_limit=1GiB
+    [[ "$output" == *"data.cache_limit change nothing"* ]]
+}
+
 @test "tessera-data reads addresses, too" {
     "$BIN/tessera-data" verify "$ADDRESS/eval"
     nothing_left

@@ -298,6 +298,13 @@ bool dataset_is_cached(const struct dataset *dataset)
     return dataset->cache != NULL;
 }
 
+bool dataset_shard_is_cached(const struct dataset *dataset, int64_t index)
+{
+    assert(index >= 0 && index < dataset->contents.shards);
+    return dataset->cache != NULL &&
+           dataset->format->is_cached(dataset->state, index);
+}
+
 void dataset_want(const struct dataset *dataset, int64_t index)
 {
     assert(index >= 0 && index < dataset->contents.samples);

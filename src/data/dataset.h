@@ -75,8 +75,9 @@ const char *dataset_path(const struct dataset *dataset);
 /* Where its index lies: the path, or of an address the cache's folder. */
 const char *dataset_folder(const struct dataset *dataset);
 /* Whether shards come through a cache: those of an address, and packed ones.
- * They are verified when they are fetched. */
+ * They are verified when they are fetched. Others of the same set need not. */
 bool dataset_is_cached(const struct dataset *dataset);
+bool dataset_shard_is_cached(const struct dataset *dataset, int64_t index);
 /* Sample `index` will be read soon: its shard may be fetched. By any thread. */
 void dataset_want(const struct dataset *dataset, int64_t index);
 /* Let a reading that waits for a cache end soon, with ERR_IO, now and until

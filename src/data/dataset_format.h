@@ -61,6 +61,8 @@ struct dataset_format {
                        const struct dataset_watch *watch);
     enum err (*sha256)(void *state, int64_t shard, char hex[65]);
     void (*checksums)(const void *state, bool known, char *names, size_t bytes);
+    /* As dataset_shard_is_cached(). */
+    bool (*is_cached)(const void *state, int64_t shard);
     /* The sample will be read soon; by any thread. NULL: nothing to do. */
     void (*want)(const void *state, int64_t sample);
     enum err (*read)(void *state, int64_t sample, struct dataset_sample *out);

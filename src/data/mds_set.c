@@ -149,6 +149,11 @@ static enum err mds_set_read(void *state, int64_t index,
     return ERR_OK;
 }
 
+static bool mds_set_is_cached(const void *state, int64_t index)
+{
+    return mds_shards_is_cached(((const struct mds_set *)state)->shards, index);
+}
+
 static void mds_set_want(const void *state, int64_t sample)
 {
     mds_shards_want(((const struct mds_set *)state)->shards, sample);
@@ -211,6 +216,7 @@ const struct dataset_format mds_set_format = {
     .verify = mds_set_verify,
     .sha256 = mds_set_sha256,
     .checksums = mds_set_checksums,
+    .is_cached = mds_set_is_cached,
     .read = mds_set_read,
     .want = mds_set_want,
 };

@@ -112,7 +112,7 @@ enum err mds_shards_use_cache(struct mds_shards *set,
     return ERR_OK;
 }
 
-static bool mds_shards_is_cached(const struct mds_shards *set, int64_t shard)
+bool mds_shards_is_cached(const struct mds_shards *set, int64_t shard)
 {
     return set->cache != NULL &&
            (set->remote ||

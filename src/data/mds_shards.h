@@ -28,8 +28,9 @@ enum err mds_shards_use_cache(struct mds_shards *shards,
 struct mds_index *mds_shards_index(const struct mds_shards *shards);
 const char *mds_shards_folder(const struct mds_shards *shards);
 
-/* As dataset_look() and dataset_want(). */
+/* As dataset_look(), dataset_shard_is_cached() and dataset_want(). */
 enum err mds_shards_look(const struct mds_shards *shards, int64_t shard);
+bool mds_shards_is_cached(const struct mds_shards *shards, int64_t shard);
 
 void mds_shards_want(const struct mds_shards *shards, int64_t index);
 

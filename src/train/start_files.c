@@ -160,7 +160,8 @@ static enum err check_share(struct watch *watch, struct dataset *data,
     if (!bytes)
         return ERR_OK;
     for (int64_t s = share.first; s < shards && go_on(watch); s += share.ranks)
-        TRY(dataset_verify_shard(data, s, &reading));
+        if (!dataset_shard_is_cached(data, s))
+            TRY(dataset_verify_shard(data, s, &reading));
     return ERR_OK;
 }
 
@@ -174,14 +175,13 @@ static enum err settle_bytes(const struct trainer *trainer,
     int64_t shards = (has->shards + share.ranks - 1) / share.ranks;
     int64_t most = shards * has->largest;
     TRY(comm_all_reduce_i64(trainer->comm, &most, 1, COMM_MAX));
-    *bytes = !dataset_is_cached(data) &&
-             (how == VERIFY_BYTES ||
-              (how == VERIFY_AUTO && most <= START_FILES_BYTES));
+    *bytes = how == VERIFY_BYTES ||
+             (how == VERIFY_AUTO && most <= START_FILES_BYTES);
     if (trainer->rank != 0)
         return ERR_OK;
     int64_t limit = trainer->settings.data.cache_limit;
     if (dataset_is_cached(data))
-        log_info("%s: shards are checked when they are fetched or unpacked",
+        log_info("%s: shards that are fetched or unpacked are checked then",
                  dataset_path(data));
     if (dataset_is_cached(data) && limit > 0 && limit < has->bytes)
         log_warn("%s: data.cache_limit = %lld is less than its %lld bytes, so "
@@ -225,11 +225,26 @@ static enum err verify_one(struct trainer *trainer, struct dataset *data)
     return rc;
 }
 
+/* Rank 0: nothing is fetched or unpacked, but it was said where to. */
+static void warn_of_no_cache(const struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    bool cached =
+        trainer->eval_data != NULL && dataset_is_cached(trainer->eval_data);
+    bool given = s->data.cache[0] != '\0' || s->data.cache_limit > 0;
+    for (int i = 0; i < trainer->train_count; i++)
+        cached = cached || dataset_is_cached(trainer->train_data[i]);
+    if (given && !cached && trainer->rank == 0)
+        log_warn("data.cache and data.cache_limit change nothing: all shards "
+                 "are files here, and not compressed");
+}
+
 enum err start_files(struct trainer *trainer)
 {
     for (int i = 0; i < trainer->train_count; i++)
         TRY(verify_one(trainer, trainer->train_data[i]));
     if (trainer->eval_data != NULL)
         TRY(verify_one(trainer, trainer->eval_data));
+    warn_of_no_cache(trainer);
     return ERR_OK;
 }
