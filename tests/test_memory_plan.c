@@ -37,6 +37,9 @@ static void test_kinds(const struct memory_plan_input *base)
         tap_ok(plan.staging >= (size_t)own * 8 &&
                    plan.staging < (size_t)own * 12 + (1 << 20),
                "staging: the part of the state, in pages");
+        input.order = 12345;
+        tap_is_int((int64_t)(plan_of(&input).total - plan.total), 12345,
+                   "the order of samples counts");
         tap_is_int((int64_t)plan.total,
                    (int64_t)(plan.weights + plan.moments + plan.gradients +
                              plan.partial_sums + plan.model.total +

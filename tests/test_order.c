@@ -70,6 +70,8 @@ static void test_streaming(void)
     same.batch = 4;
     bad += streaming_order_create(&same, streams, 2, &plain) != ERR_OK;
     tap_is_int(order_epoch(order), 44, "whole batches of 45 samples");
+    tap_is_int((int64_t)order_bytes(order), 8 * (2 * 44 + 2 * 45 + 4 * 22),
+               "two epochs kept, and what makes one");
     for (int epoch = 0; epoch < 7; epoch++)
         bad += streaming_order_epoch(plain, epoch, ids[epoch]) != ERR_OK;
     for (int64_t k = 0; k < 2000; k++) {

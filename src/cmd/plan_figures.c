@@ -44,6 +44,7 @@ static enum err add_memory(const struct plan_options *options,
         .threads = f->threads,
         .ranks = f->ranks,
         .node_ranks = (f->ranks + options->nodes - 1) / options->nodes,
+        .order = f->data != NULL ? run_data_order_bytes(f->data, s) : 0,
     };
     TRY(trainer_backend_plan(s, &place.kernels));
     f->limit_bytes = s->memory.limit;
@@ -219,13 +220,13 @@ enum err plan_figures(const struct plan_options *options,
                        "divisor of train.global_batch)",
                        f->ranks, (long long)settings->parallel.slots);
     add_model(f);
+    add_data(f);
     TRY(add_memory(options, f));
     if (options->rate > 0)
         f->tokens_per_s = options->rate;
     else if (options->mfu > 0 && settings->hardware.peak_flops > 0)
         f->tokens_per_s = options->mfu * settings->hardware.peak_flops *
                           f->ranks / f->flops_mfu;
-    add_data(f);
     add_steps(f);
     add_disk(f);
     return add_interval(options, f);

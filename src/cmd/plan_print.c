@@ -34,7 +34,7 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
         { "logits", b->model.logits, "of the tokens at work" },
         { "scratch", b->model.scratch, "of kernels and threads" },
         { "staging", b->staging, "checkpoint.async: the copy" },
-        { "data", b->data, "a microbatch of tokens" },
+        { "data", b->data, "microbatches of tokens, the order of samples" },
         { "comm", b->comm, "gradient exchange" },
         { "runtime", b->runtime, "program, libraries, tables (measured)" },
         { "total", b->total, b->host > 0 ? "of the device" : "" },

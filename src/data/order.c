@@ -158,6 +158,14 @@ int64_t order_epoch(const struct order *order)
     return order->epoch;
 }
 
+size_t order_bytes(const struct order *order)
+{
+    return order->streaming == NULL
+               ? 0
+               : ORDER_EPOCHS * (size_t)order->epoch * sizeof(int64_t) +
+                     streaming_order_bytes(order->streaming);
+}
+
 /* Which stream the slot of a step belongs to, and its how many-th sample. */
 static enum err find_slot(struct order *order, int64_t step, int64_t slot,
                           int *stream, int64_t *number)

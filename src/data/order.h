@@ -72,6 +72,8 @@ int64_t order_samples(const struct order *order, int stream);
 /* Samples from one epoch's beginning to the next; of a canonical mixture all of
  * its streams, each once. */
 int64_t order_epoch(const struct order *order);
+/* That it may take: Streaming's epochs, and what makes one. */
+size_t order_bytes(const struct order *order);
 
 /* The stream and the sample in it at position >= first. Several threads may ask
  * one order, at any positions. ERR_MEMORY, or ERR_USAGE. */

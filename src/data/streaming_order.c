@@ -189,6 +189,24 @@ int64_t streaming_order_batches(const struct streaming_order *order)
     return order->batches;
 }
 
+/* Samples that are taken and their shuffled places, and what the algorithm needs
+ * to shuffle them. */
+size_t streaming_order_bytes(const struct streaming_order *order)
+{
+    int64_t samples = 0, of_sample = 2, of_node = 0;
+    bool together = order->spec.batching == BATCHING_RANDOM;
+    for (int i = 0; i < order->count; i++) {
+        int64_t own = order->choose[i];
+        samples = together ? samples + own : own > samples ? own : samples;
+    }
+    if (order->spec.algorithm == STREAMING_PY1E)
+        of_node = 4;
+    if (order->spec.algorithm == STREAMING_PY2S)
+        of_sample++;
+    return sizeof(int64_t) * ((size_t)(samples * of_sample) +
+                              (size_t)(samples / order->spec.nodes * of_node));
+}
+
 int64_t streaming_order_chosen(const struct streaming_order *order, int stream)
 {
     assert(stream >= 0 && stream < order->count);

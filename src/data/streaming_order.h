@@ -18,6 +18,7 @@
 #define TESSERA_DATA_STREAMING_ORDER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "src/base/err.h"
@@ -52,6 +53,8 @@ void streaming_order_destroy(struct streaming_order *order);
 
 /* Whole batches of every epoch, > 0. */
 int64_t streaming_order_batches(const struct streaming_order *order);
+/* Taken while an epoch is made, beside the epoch itself. */
+size_t streaming_order_bytes(const struct streaming_order *order);
 /* Samples that an epoch takes of the stream. */
 int64_t streaming_order_chosen(const struct streaming_order *order, int stream);
 

@@ -89,7 +89,8 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->staging =
         input->stage || input->kernels->memory->device ? replica.staging : 0;
     out->data = (size_t)(1 + input->prefetch) *
-                batch_bytes(options->samples, options->seq_len);
+                    batch_bytes(options->samples, options->seq_len) +
+                input->order;
     out->comm = replica.exchange;
     if (input->ranks > 1)
         out->comm += (size_t)input->ranks * PEER_BYTES;

@@ -35,6 +35,7 @@ struct memory_plan_input {
     struct replica_options replica;
     int ranks;
     int prefetch; /* microbatches of tokens beside the one at work */
+    size_t order; /* bytes of the sample order */
     bool stage;   /* asynchronous checkpoints: a copy of the state, which
                    a device needs in any case */
 };
@@ -48,7 +49,7 @@ struct memory_plan {
     size_t partial_sums;      /* of slots, until they can be added */
     struct model_bytes model; /* activations and what computes them */
     size_t staging;           /* the copy that is being saved */
-    size_t data;              /* microbatches of tokens */
+    size_t data;              /* microbatches of tokens, the order of samples */
     size_t comm;              /* gradient exchange, the libraries' buffers */
     size_t runtime;           /* program, libraries, threads, tables */
     size_t shared; /* of the weights, what the ranks of a node have together */

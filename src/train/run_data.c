@@ -232,6 +232,19 @@ int64_t run_data_epoch(const struct run_data *data,
     return samples;
 }
 
+size_t run_data_order_bytes(const struct run_data *data,
+                            const struct train_settings *s)
+{
+    const struct run_data_begin begin = { 0 };
+    struct order *order = NULL;
+    if (s->data.order == ORDER_CANONICAL || s->train.global_batch == 0 ||
+        run_data_order(data, s, &begin, &order) != ERR_OK)
+        return 0;
+    size_t bytes = order_bytes(order);
+    order_destroy(order);
+    return bytes;
+}
+
 enum err run_data_epochs(const struct run_data *data,
                          const struct train_settings *s, int64_t steps,
                          double epochs[STREAMS_MAX], bool *known)
@@ -277,10 +290,10 @@ void run_data_tell(const struct run_data *data, const struct train_settings *s,
     int64_t samples = order_epoch(order);
     if (s->data.order != ORDER_CANONICAL)
         log_info("data.order = %s: %lld whole batches an epoch, of %lld "
-                 "samples in the data; two epochs' orders are kept (%.1f MiB)",
+                 "samples in the data; the order takes %.1f MiB of a rank",
                  order_kind_names[s->data.order], (long long)(samples / batch),
                  (long long)run_data_samples(data),
-                 (double)samples * 16.0 / (1 << 20));
+                 (double)order_bytes(order) / (1 << 20));
     if (s->data.mixture[0] == '\0' || s->data.order != ORDER_CANONICAL ||
         !order_read(order, order_first(order), before) ||
         !order_read(order, order_first(order) + batch, first))

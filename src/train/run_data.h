@@ -54,6 +54,9 @@ enum err run_data_order(const struct run_data *data,
  * because its global batch is not known. */
 int64_t run_data_epoch(const struct run_data *data,
                        const struct train_settings *s);
+/* As order_bytes(); 0 where there is no order. */
+size_t run_data_order_bytes(const struct run_data *data,
+                            const struct train_settings *s);
 
 /* How often `steps` steps of a run that has not begun read each set; *known
  * false: the order does not count, or that many steps take too long to. */

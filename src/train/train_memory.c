@@ -86,6 +86,7 @@ enum err train_memory_plan_with(const struct train_settings *settings,
         .replica = train_memory_replica(settings),
         .ranks = place->ranks,
         .prefetch = (int)settings->data.prefetch,
+        .order = place->order,
         .stage = settings->checkpoint.async,
     };
     TRY(train_memory_model(settings, place->threads, &input.options));

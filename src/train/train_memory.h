@@ -33,6 +33,7 @@ struct train_memory_place {
      * device, and address space that it may still map; 0: not known. Ranks of a
      * node have equal parts of its memory. */
     size_t room, host_room, address_space;
+    size_t order; /* bytes of the sample order of each rank */
     bool resumed; /* what stays for the whole run is no choice any more */
 };
 

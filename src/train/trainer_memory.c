@@ -32,6 +32,7 @@ static void measure_place(struct trainer *trainer)
         .threads = trainer->threads,
         .ranks = trainer->ranks,
         .node_ranks = node_ranks,
+        .order = order_bytes(trainer->order),
         .room = memory->device ? 0 : part,
         .host_room = memory->device ? part : 0,
         .address_space = space == SIZE_MAX ? 0 : space + 1,
