@@ -179,3 +179,13 @@ refused() { # CODE TEXT [key=value ...]: by a run that never begins
         "data.train=$DIR/data" "data.mixture=web 3, new 1"
     [[ "$output" == *'"streams"'*'"new"'* ]]
 }
+
+@test "epochs of other data move no learning rate in silence" {
+    local cosine=(scheduler.name=cosine scheduler.t_max=0.05ep)
+    tiny 1 "$DIR/rate" "data.train=$DIR/data/web" "${cosine[@]}" \
+        train.max_duration=6ba
+    run -0 tiny 1 "$DIR/rate" "data.train=$DIR/data/new" "${cosine[@]}" \
+        data.change=continue
+    [[ "$output" == *"the learning rate of step 7 is "*t_max=8ba* ]]
+    grep -q '"lr": \[' "$DIR/rate/ledger.jsonl"
+}

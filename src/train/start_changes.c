@@ -92,9 +92,12 @@ static void compare_rates(const struct trainer *trainer,
 {
     struct trainer_schedule plan;
     char advice[256];
+    /* other data may have other epochs, which durations may count in */
+    int64_t epoch = trainer->epoch_before > 0
+                        ? trainer->epoch_before
+                        : trainer->rates.samples_per_epoch;
     if (before->train.global_batch < 1 || trainer->step == 0 ||
-        trainer_schedule(before, trainer->rates.samples_per_epoch, &plan) !=
-            ERR_OK)
+        trainer_schedule(before, epoch, &plan) != ERR_OK)
         return;
     double was = before->optimizer.lr *
                  schedule_multiplier(&plan.schedule, trainer->step);

@@ -58,6 +58,7 @@ struct trainer {
     struct order *order;       /* of the samples of train_data */
     char *data_history;        /* trainer_data.h, as JSON; NULL: one part */
     bool data_changed;         /* at this start */
+    int64_t epoch_before;      /* samples of an epoch then; 0: not known */
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order *eval_order;  /* NULL likewise */
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */

@@ -162,8 +162,10 @@ static json_t *make_part(const struct trainer *trainer,
                                         data->text.entries[i].name, "id",
                                         dataset_id(data->sets[i]), "begin",
                                         (json_int_t)begin->samples[i]));
-    return json_pack("{s:I, s:s, s:o}", "from", (json_int_t)begin->step, "id",
-                     trainer->train_id, "streams", streams);
+    return json_pack("{s:I, s:s, s:I, s:o}", "from", (json_int_t)begin->step,
+                     "id", trainer->train_id, "epoch",
+                     (json_int_t)order_epoch(trainer->order), "streams",
+                     streams);
 }
 
 /* The parts so far; NULL: out of memory. */
@@ -214,6 +216,8 @@ static enum err change_data(struct trainer *trainer, int64_t step,
     if (trainer->settings.data.order == ORDER_CANONICAL &&
         trainer->settings.data.mixture[0] != '\0')
         TRY(find_begin(trainer, step, last_part(history), "read", out));
+    trainer->epoch_before =
+        json_integer_value(json_object_get(last_part(history), "epoch"));
     json_array_append_new(history, make_part(trainer, out));
     trainer->data_changed = true;
     if (trainer->rank == 0)
