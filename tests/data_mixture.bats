@@ -160,6 +160,8 @@ refused() { # CODE TEXT [key=value ...]: by a run that never begins
     refused 64 "all weights of the mixture are 0" "data.mixture=web 0, new 0"
     refused 64 "1 of 2 data sets" "data.mixture=web 1, new"
     refused 93 "$DIR/data/wbe" "data.mixture=wbe 1"
+    refused 64 "data.batching does nothing without" data.order=py1e \
+        data.batching=per_stream "data.train=$DIR/data/web"
     refused 64 "data.shuffle_block does nothing" data.shuffle_block=100 \
         "data.mixture=web 1"
     refused 64 "train.seed" data.shuffle_seed=1 "data.mixture=web 1"

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/digest.h"
 #include "src/data/regular.h"
 
 /* A tokenizer is text of a few MiB; those of a million tokens have 60. */
@@ -22,10 +23,16 @@ struct on_checkpoint_items {
 static enum err read_tokenizer(const struct trainer *trainer, char **text,
                                size_t *bytes)
 {
-    const char *path = dataset_tokenizer_file(trainer->train_data[0]);
+    char sha256[65];
+    const struct dataset *data = trainer->train_data[0];
+    const char *path = dataset_tokenizer_file(data);
     if (trainer->rank != 0 || path[0] == '\0')
         return ERR_OK;
-    return regular_read(path, TOKENIZER_BYTES_MAX, text, bytes);
+    TRY(regular_read(path, TOKENIZER_BYTES_MAX, text, bytes));
+    TRY(digest_bytes(*text, *bytes, sha256));
+    if (strcmp(sha256, dataset_tokenizer_sha256(data)) != 0)
+        return err_set(ERR_DATA, "%s was replaced while the run started", path);
+    return ERR_OK;
 }
 
 static enum err put_tokenizer(struct on_checkpoint_items *items,

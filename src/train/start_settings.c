@@ -78,6 +78,10 @@ static enum err check_order(const struct train_settings *s)
                                ? " (canonical goes by train.seed)"
                                : "");
     }
+    if (s->data.batching != BATCHING_RANDOM && s->data.mixture[0] == '\0')
+        return err_set(ERR_USAGE, "data.batching does nothing without "
+                                  "data.mixture: leave it out, or give the "
+                                  "data sets");
     return ERR_OK;
 }
 
