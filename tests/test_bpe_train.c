@@ -178,8 +178,8 @@ static void test_merges(const char *folder)
 
 static void test_refused(void)
 {
-    static const char *const twice[] = { "a", "b", "a" };
-    static const char *const bad[] = { "\xff", "" };
+    static const char *const twice[] = { "<a>", "<b>", "<a>" };
+    static const char *const bad[] = { "\xff", "", "h" };
     struct bpe_train *train = NULL;
     struct bpe_train_options options = { .vocab_size = 257,
                                          .special = special,
@@ -195,7 +195,7 @@ static void test_refused(void)
     tap_ok(bpe_train_create(&options, &train) == ERR_USAGE &&
                strstr(err_text(), "given twice") != NULL,
            "%s", err_text());
-    for (size_t b = 0; b < 2; b++) {
+    for (size_t b = 0; b < 3; b++) {
         options.special = bad + b;
         options.special_count = 1;
         tap_is_int(bpe_train_create(&options, &train), ERR_USAGE,
@@ -242,6 +242,15 @@ static void test_files(const char *folder)
         tap_is_int(train_tokenizer(&options, files, 1, &result), ERR_USAGE,
                    "what is there is not replaced");
     }
+    static const char *const word = "line";
+    struct train_tokenizer_options like = {
+        .train = { .vocab_size = 500, .special = &word, .special_count = 1 },
+        .out = "/nonexistent/like",
+        .threads = 1,
+    };
+    tap_ok(train_tokenizer(&like, files, 1, &result) == ERR_USAGE &&
+               strstr(err_text(), "also a word") != NULL,
+           "a special token that is a word: %s", err_text());
     struct train_tokenizer_options options = {
         .train = { .vocab_size = 500, .special = special, .special_count = 2 },
         .out = out,

@@ -57,6 +57,20 @@ static enum err bpe_train_token(struct bpe_train *train, const uint8_t *text,
     return ERR_OK;
 }
 
+/* A special token that text makes, too, would divide documents where none
+ * ends. */
+static enum err bpe_train_unlike(const struct bpe_train *train, int32_t token)
+{
+    size_t number = (size_t)token;
+    if (number >= train->options->special_count)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "the special token %s is also a word of the text; take one "
+                   "that no text has, such as <|%s|>",
+                   train->options->special[number],
+                   train->options->special[number]);
+}
+
 static enum err bpe_train_specials(struct bpe_train *train)
 {
     const struct bpe_train_options *options = train->options;
@@ -85,8 +99,9 @@ static enum err bpe_train_alphabet(struct bpe_train *train)
         if (alphabet.byte[point] < 0)
             continue;
         size_t bytes = unicode_put((uint32_t)point, text);
-        TRY(bpe_train_token(train, text, bytes,
-                            &train->of_byte[alphabet.byte[point]]));
+        int32_t *token = &train->of_byte[alphabet.byte[point]];
+        TRY(bpe_train_token(train, text, bytes, token));
+        TRY(bpe_train_unlike(train, *token));
     }
     return ERR_OK;
 }
@@ -210,9 +225,9 @@ static enum err bpe_train_replace(struct bpe_train_words *words, uint32_t w,
     return ERR_OK;
 }
 
-/* The token that a pair makes. It is new, unless a special token has the same
- * text: what lies between two places that no merge has crossed is divided the
- * same way everywhere, so no other pair makes it. */
+/* The token that a pair makes. It is new: what lies between two places that no
+ * merge has crossed is divided the same way everywhere, so no other pair makes
+ * it. */
 static enum err bpe_train_join(struct bpe_train *train, int32_t a, int32_t b,
                                int32_t *merged)
 {
@@ -226,6 +241,8 @@ static enum err bpe_train_join(struct bpe_train *train, int32_t a, int32_t b,
         memcpy(text.data + left->bytes, train->text.data + right->first,
                right->bytes);
         rc = bpe_train_token(train, text.data, bytes, merged);
+        if (rc == ERR_OK)
+            rc = bpe_train_unlike(train, *merged);
     }
     buffer_free(&text);
     if (rc != ERR_OK)
