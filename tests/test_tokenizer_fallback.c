@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include "src/base/rng.h"
+#include "src/data/dataset.h"
+#include "src/data/tokenize.h"
 #include "tests/tokenizer_fallback.h"
 
 static const char *folder;
@@ -235,6 +237,45 @@ static void test_long(int kind)
     close_both(&both);
 }
 
+/* A document of several pieces has in a data set the tokens of the whole. */
+static void test_data_set(void)
+{
+    struct both both = open_both(LLAMA2, NULL);
+    static const char period[] = "the thing  ab x\n";
+    size_t repeat = 150000, bytes = repeat * (sizeof period - 1);
+    char *text = malloc(bytes), path[FSIO_PATH_MAX], out[FSIO_PATH_MAX];
+    char tokenizer[FSIO_PATH_MAX], *files[] = { path };
+    struct tokenize_result result;
+    struct dataset *dataset = NULL;
+    int32_t *tokens = NULL;
+    int64_t length = 0;
+    for (size_t i = 0; i < repeat; i++)
+        memcpy(text + i * (sizeof period - 1), period, sizeof period - 1);
+    struct token_list list = encode(&both, text, bytes, 0);
+    fixture_need(fsio_path(tokenizer, "%s/tokenizer.json", folder));
+    fixture_need(fsio_path(path, "%s/text", folder));
+    fixture_need(fsio_path(out, "%s/set", folder));
+    fixture_write_file(path, text, bytes);
+    struct tokenize_options options = { .out = out,
+                                        .tokenizer = tokenizer,
+                                        .seq_len = 1 << 22,
+                                        .shard_bytes = 1 << 26,
+                                        .no_eos = true };
+    tap_is_int(tokenize_files(&options, files, 1, &result), ERR_OK,
+               "a document of %zu bytes", bytes);
+    fixture_need(dataset_open(out, &dataset));
+    tokens = malloc(sizeof *tokens << 22);
+    fixture_need(dataset_read(dataset, 0, tokens, 1 << 22, &length));
+    tap_ok((size_t)length == list.count &&
+               memcmp(tokens, list.token, list.count * sizeof *tokens) == 0,
+           "... has the tokens of the whole in a data set");
+    dataset_close(dataset);
+    free(tokens);
+    free(list.token);
+    free(text);
+    close_both(&both);
+}
+
 static void test_properties(void)
 {
     struct both both = open_both(LLAMA2, NULL);
@@ -354,6 +395,7 @@ int main(void)
     test_no_cut();
     test_long(LLAMA2);
     test_long(ACROSS);
+    test_data_set();
     test_properties();
     test_refused();
     test_growth();
