@@ -207,7 +207,7 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(addprefix $(B)/interop/,encode order side step)
+tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(addprefix $(B)/interop/,columns encode order side step)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.

@@ -6,11 +6,10 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/interop/streaming.bash
+. "$HERE/streaming.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 PROGRAM=$BIN/../interop/order
-VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/streaming
-PACKAGES="mosaicml-streaming==0.13.0 numpy brotli python-snappy cramjam zstd
-    xxhash pillow tqdm filelock typing_extensions"
 CASES=${CASES:-2000}
 SEED=${SEED:-1}
 COUNT=0
@@ -25,7 +24,7 @@ skip() {
 compare() {
     local answer
     COUNT=$((COUNT + 1))
-    if answer=$("$VENV/bin/python" "$HERE/order.py" "$1" "$PROGRAM" "$CASES" \
+    if answer=$("$STREAMING_PYTHON" "$HERE/order.py" "$1" "$PROGRAM" "$CASES" \
         "$SEED" 2>&1); then
         echo "ok $COUNT - $2"
     else
@@ -36,20 +35,8 @@ compare() {
 }
 
 [ -x "$PROGRAM" ] || skip "$PROGRAM was not built"
-command -v python3 >/dev/null || skip "no python3"
-if ! [ -e "$VENV/complete" ]; then
-    rm -rf "$VENV"
-    mkdir -p "$(dirname "$VENV")"
-    python3 -m venv "$VENV" 2>/dev/null >&2 ||
-        skip "python3 -m venv does not work here"
-    # shellcheck disable=SC2086
-    if ! "$VENV/bin/python" -m pip install -q --no-deps $PACKAGES \
-        >"$VENV/log" 2>&1; then
-        rm -rf "$VENV"
-        skip "the Streaming library cannot be installed: no package index?"
-    fi
-    touch "$VENV/complete"
-fi
+streaming_install "${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}" ||
+    skip "$STREAMING_MISSING"
 
 compare draws "NumPy's draws"
 compare epochs "epochs of py1e, py1s, py1br, py2s, naive and unshuffled"

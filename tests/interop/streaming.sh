@@ -6,13 +6,12 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/interop/streaming.bash
+. "$HERE/streaming.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 DATA=$BIN/tessera-data
 COLUMNS=$BIN/../interop/columns
 HASHES=sha256,xxh3_64,xxh64
-VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/streaming
-PACKAGES="mosaicml-streaming==0.13.0 numpy brotli python-snappy cramjam zstd
-    xxhash pillow tqdm filelock typing_extensions"
 COUNT=0
 FAILED=0
 
@@ -36,7 +35,7 @@ check() {
 }
 
 python() {
-    "$VENV/bin/python" "$HERE/mds.py" "$@"
+    "$STREAMING_PYTHON" "$HERE/mds.py" "$@"
 }
 
 # reads_ours DIR: Streaming, which unpacks shards first, sees the tokens that
@@ -107,20 +106,8 @@ all_checksums() {
 
 [ -x "$DATA" ] || skip "$DATA was not built"
 [ -x "$COLUMNS" ] || skip "$COLUMNS was not built: make tests"
-command -v python3 >/dev/null || skip "no python3"
-if ! [ -e "$VENV/complete" ]; then
-    rm -rf "$VENV"
-    mkdir -p "$(dirname "$VENV")"
-    python3 -m venv "$VENV" 2>/dev/null >&2 ||
-        skip "python3 -m venv does not work here"
-    # shellcheck disable=SC2086
-    if ! "$VENV/bin/python" -m pip install -q --no-deps $PACKAGES \
-        >"$VENV/log" 2>&1; then
-        rm -rf "$VENV"
-        skip "the Streaming library cannot be installed: no package index?"
-    fi
-    touch "$VENV/complete"
-fi
+streaming_install "${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}" ||
+    skip "$STREAMING_MISSING"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
