@@ -1,13 +1,10 @@
 /* The pass over the text: read, cut into pieces, encode in threads, and write
  * in order. Reading and writing share the calling thread. */
 #include <inttypes.h>
-#include <sched.h>
 
 #include "src/base/log.h"
 #include "src/data/tokenize_feed.h"
 #include "src/data/tokenize_job.h"
-
-#define PASS_THREADS_DEFAULT_MAX 32
 
 static enum err pass_idle(void *context)
 {
@@ -55,17 +52,6 @@ static enum err pass_run(struct tokenize_job *job,
     return tokenize_out_end(&job->out);
 }
 
-static int pass_threads(int wanted)
-{
-    cpu_set_t mask;
-    if (wanted > 0)
-        return wanted;
-    if (sched_getaffinity(0, sizeof mask, &mask) != 0)
-        return 1;
-    int count = CPU_COUNT(&mask);
-    return count < PASS_THREADS_DEFAULT_MAX ? count : PASS_THREADS_DEFAULT_MAX;
-}
-
 enum err tokenize_pass(struct tokenize_job *job)
 {
     enum err rc = ERR_OK;
@@ -83,7 +69,8 @@ enum err tokenize_pass(struct tokenize_job *job)
     TRY_OUT(documents_go(documents, &mark->place));
     TRY_OUT(tokenize_feed_create(documents, job->tokenizer, &feed));
     TRY_OUT(tokenize_pool_create(job->tokenizer, job->marks,
-                                 pass_threads(options->threads), &pool));
+                                 tokenize_pool_threads(options->threads),
+                                 &pool));
     progress_begin(&job->progress, "tokenizing", NULL,
                    options->mds ? -1 : inputs_bytes(&job->inputs));
     TRY_OUT(pass_run(job, documents, feed, pool));

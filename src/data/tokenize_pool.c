@@ -4,9 +4,12 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#define POOL_THREADS_DEFAULT_MAX 32
 /* Text under way beyond which no further piece is begun. */
 #define POOL_BYTES_MAX ((size_t)512 << 20)
 /* What a rare long document has made larger is given back. */
@@ -25,6 +28,19 @@ struct tokenize_pool {
     pthread_t *thread;
     struct tokenizer_encoder **encoder; /* [threads wanted] */
 };
+
+int tokenize_pool_threads(int wanted)
+{
+    cpu_set_t mask; /* too small for more than 1024 processors */
+    if (wanted > 0)
+        return wanted;
+    long count = sched_getaffinity(0, sizeof mask, &mask) == 0
+                     ? CPU_COUNT(&mask)
+                     : sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1                          ? 1
+           : count < POOL_THREADS_DEFAULT_MAX ? (int)count
+                                              : POOL_THREADS_DEFAULT_MAX;
+}
 
 struct pool_thread {
     struct tokenize_pool *pool;

@@ -37,6 +37,9 @@ struct tokenize_marks {
     int32_t bos, eos;
 };
 
+/* `wanted`; 0: as many as this process may use processors, up to 32. */
+int tokenize_pool_threads(int wanted);
+
 struct tokenize_pool;
 
 /* `threads` > 0; the tokenizer is lent. */

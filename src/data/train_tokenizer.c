@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <jansson.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,14 +118,6 @@ static enum err train_words_of_file(struct train_tokenizer_job *job)
     return rc;
 }
 
-static int train_processors(void)
-{
-    cpu_set_t mask;
-    if (sched_getaffinity(0, sizeof mask, &mask) != 0)
-        return 1;
-    return CPU_COUNT(&mask);
-}
-
 static enum err train_open(struct train_tokenizer_job *job, char *const *files,
                            int count)
 {
@@ -137,7 +128,7 @@ static enum err train_open(struct train_tokenizer_job *job, char *const *files,
         .watch = { train_idle, job },
     };
     enum inputs_kind kind = INPUTS_BY_NAME;
-    int threads = options->threads > 0 ? options->threads : train_processors();
+    int threads = tokenize_pool_threads(options->threads);
     if (threads > TOKENIZE_POOL_THREADS_MAX)
         return err_set(ERR_USAGE, "--threads has to be in [1, %d], not %d",
                        TOKENIZE_POOL_THREADS_MAX, threads);
@@ -253,22 +244,23 @@ static enum err train_write_all(struct train_tokenizer_job *job)
     enum err rc = ERR_OK;
     char *text = NULL;
     const struct bpe_train_options *train = &job->options->train;
+    TRY_OUT(bpe_train_json(job->train, &text));
+    TRY_OUT(train_write(job->file, text));
     if (job->folder) {
         json_t *root =
             json_pack("{s:s}", "tokenizer_class", "PreTrainedTokenizerFast");
         if (train->special_count > 0)
             json_object_set_new(root, "eos_token",
                                 json_string(train->special[0]));
+        free(text);
         text = json_dumps(root, JSON_INDENT(2));
         json_decref(root);
-        if (text == NULL)
-            return err_set(ERR_MEMORY, "no memory for a tokenizer");
+        if (text == NULL) {
+            rc = err_set(ERR_MEMORY, "no memory for a tokenizer");
+            goto out;
+        }
         TRY_OUT(train_write(job->config, text));
-        free(text);
-        text = NULL;
     }
-    TRY_OUT(bpe_train_json(job->train, &text));
-    TRY_OUT(train_write(job->file, text));
 out:
     free(text);
     return rc;
