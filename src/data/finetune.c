@@ -105,10 +105,10 @@ static void finetune_note_unused(struct finetune *finetune, const char *name)
         if ((at == list || at[-1] == ' ') &&
             (at[length] == ',' || at[length] == '\0'))
             return;
-    if (used + length + 8 < sizeof finetune->unused)
-        snprintf(list + used, sizeof finetune->unused - used, "%s%s",
-                 used > 0 ? ", " : "", key);
-    else if (used > 3 && strcmp(list + used - 3, "...") != 0)
+    if (used + length + 8 < sizeof finetune->unused) {
+        memcpy(list + used, ", ", 2);
+        memcpy(list + (used > 0 ? used + 2 : 0), key, length + 1);
+    } else if (used > 3 && strcmp(list + used - 3, "...") != 0)
         memcpy(list + used, ", ...", 6);
 }
 
