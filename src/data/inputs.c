@@ -224,8 +224,9 @@ enum err inputs_check_separator(const struct inputs *inputs,
 void inputs_tell(const struct inputs *inputs)
 {
     if (inputs->by_name > 0)
-        log_info("JSON lines by their names: %zu of %zu files, whose text is "
-                 "in a field of each line (--text: they are text)",
+        log_info("JSON lines by their names: %zu of %zu files; the text is in "
+                 "the field 'text' (--field KEY: in another; --text: such "
+                 "files are text)",
                  inputs->by_name, inputs->count);
     if (inputs->hidden > 0)
         log_info("hidden files and folders that are left out: %zu",
