@@ -236,7 +236,7 @@ same() {
     printf 'hello' >tree/src/a.c
     printf '{\n "name": 1\n}\n' >tree/src/package.json
     run "$DATA" tokenize --out set tree
-    [[ "$status" -eq 93 && "$output" == *"(--text: they are text)"*"package.json:1: not valid JSON"* ]]
+    [[ "$status" -eq 93 && "$output" == *"--text: such files are text"*"package.json:1: not valid JSON"* ]]
     printf '{"files": []}' >tree/web/index.json
     "$DATA" tokenize --text --out set tree
     [ "$("$DATA" cat set | tr ' ' '\n' | grep -c 256)" -eq 3 ]
