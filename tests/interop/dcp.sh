@@ -2,7 +2,7 @@
 # Checkpoints side by side with torch.distributed.checkpoint (DCP): two processes
 # on this machine save and load the same 1.5 GB (mpt-125m and both moments, half
 # of each tensor in each process), in turns, and then one bit of a file is
-# flipped. PyTorch comes from the Python package index (torch.bash) into
+# flipped. PyTorch comes from the Python package index (venv.bash) into
 # TESSERA_INTEROP_DIR (default build/interop); without it the test is skipped.
 # ROUNDS (5) of about a minute; DCP_WORK is where the checkpoints go, 7 GB
 # (default: beside the environment).
@@ -23,8 +23,8 @@ BACKWARDS="dcp-async ours-async dcp-sync ours-sync"
 COUNT=0
 FAILED=0
 
-# shellcheck source=tests/interop/torch.bash
-. "$HERE/torch.bash"
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 
 skip() {
     echo "1..0 # SKIP $1"
@@ -103,8 +103,8 @@ END
 
 [ -x "$SIDE" ] || skip "$SIDE was not built: make interop-dcp"
 "$HERE/../mpirun" 2 true 2>/dev/null || skip "no working mpirun"
-torch_install "$ROOT" || skip "$TORCH_MISSING"
-PYTHON=$TORCH_PYTHON
+venv_torch || skip "$VENV_MISSING"
+PYTHON=$VENV/bin/python
 
 WORK=$(mktemp -d "${DCP_WORK:-$ROOT}/tessera-dcp.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT

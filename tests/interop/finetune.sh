@@ -9,9 +9,10 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 DATA=$BIN/tessera-data
-VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/finetune
 COUNT=0
 FAILED=0
 
@@ -60,19 +61,9 @@ same_examples() {
 }
 
 [ -x "$DATA" ] || skip "$DATA was not built"
-command -v python3 >/dev/null || skip "no python3"
-if ! [ -e "$VENV/complete" ]; then
-    rm -rf "$VENV"
-    mkdir -p "$(dirname "$VENV")"
-    python3 -m venv "$VENV" 2>/dev/null >&2 ||
-        skip "python3 -m venv does not work here"
-    if ! "$VENV/bin/python" -m pip install -q transformers==5.23.0 \
-        tokenizers==0.23.3 jinja2==3.1.6 numpy >"$VENV/log" 2>&1; then
-        rm -rf "$VENV"
-        skip "transformers cannot be installed: no package index?"
-    fi
-    touch "$VENV/complete"
-fi
+venv_make finetune transformers==5.23.0 tokenizers==0.23.3 \
+    jinja2==3.1.6 numpy ||
+    skip "$VENV_MISSING"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT

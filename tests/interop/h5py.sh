@@ -6,9 +6,10 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 PROGRAM=$BIN/../tests/test_ckpt_n1234
-VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/h5py
 PYTHON=/usr/bin/python3
 COUNT=0
 FAILED=0
@@ -35,13 +36,8 @@ check() {
 [ -x "$PROGRAM" ] || skip "test_ckpt_n1234 was not built"
 "$HERE/../mpirun" 2 true 2>/dev/null || skip "no working mpirun"
 if ! "$PYTHON" -c 'import h5py' 2>/dev/null; then
+    venv_make h5py h5py numpy || skip "$VENV_MISSING"
     PYTHON=$VENV/bin/python
-    if ! "$PYTHON" -c 'import h5py' 2>/dev/null; then
-        mkdir -p "$(dirname "$VENV")"
-        { python3 -m venv "$VENV" && "$PYTHON" -m pip install -q h5py numpy; } \
-            >/dev/null 2>&1 ||
-            skip "h5py is not installed and cannot be: no package index?"
-    fi
 fi
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-h5py.XXXXXX")

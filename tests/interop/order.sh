@@ -6,8 +6,8 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/streaming.bash
-. "$HERE/streaming.bash"
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 PROGRAM=$BIN/../interop/order
 CASES=${CASES:-2000}
@@ -24,7 +24,7 @@ skip() {
 compare() {
     local answer
     COUNT=$((COUNT + 1))
-    if answer=$("$STREAMING_PYTHON" "$HERE/order.py" "$1" "$PROGRAM" "$CASES" \
+    if answer=$("$VENV/bin/python" "$HERE/order.py" "$1" "$PROGRAM" "$CASES" \
         "$SEED" 2>&1); then
         echo "ok $COUNT - $2"
     else
@@ -35,8 +35,7 @@ compare() {
 }
 
 [ -x "$PROGRAM" ] || skip "$PROGRAM was not built"
-streaming_install "${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}" ||
-    skip "$STREAMING_MISSING"
+venv_streaming || skip "$VENV_MISSING"
 
 compare draws "NumPy's draws"
 compare epochs "epochs of py1e, py1s, py1br, py2s, naive and unshuffled"

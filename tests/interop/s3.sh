@@ -7,9 +7,9 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
-VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/s3
-PACKAGES="moto[server]==5.2.5 boto3"
 COUNT=0
 FAILED=0
 
@@ -60,13 +60,7 @@ trains_alike() { # RUN
         ! grep -rqF -- "$SECRET" "$WORK/$1"
 }
 
-if [ ! -x "$VENV/bin/moto_server" ]; then
-    mkdir -p "$VENV"
-    # shellcheck disable=SC2086 # several words
-    if ! { python3 -m venv "$VENV" && "$VENV/bin/pip" install -q $PACKAGES; } >"$VENV.log" 2>&1; then
-        skip "no virtual environment with moto: see $VENV.log"
-    fi
-fi
+venv_make s3 'moto[server]==5.2.5' boto3 || skip "$VENV_MISSING"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-s3.XXXXXX")
 SERVER=

@@ -6,8 +6,8 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=tests/interop/streaming.bash
-. "$HERE/streaming.bash"
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 DATA=$BIN/tessera-data
 COLUMNS=$BIN/../interop/columns
@@ -35,7 +35,7 @@ check() {
 }
 
 python() {
-    "$STREAMING_PYTHON" "$HERE/mds.py" "$@"
+    "$VENV/bin/python" "$HERE/mds.py" "$@"
 }
 
 # reads_ours DIR: Streaming, which unpacks shards first, sees the tokens that
@@ -106,8 +106,7 @@ all_checksums() {
 
 [ -x "$DATA" ] || skip "$DATA was not built"
 [ -x "$COLUMNS" ] || skip "$COLUMNS was not built: make tests"
-streaming_install "${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}" ||
-    skip "$STREAMING_MISSING"
+venv_streaming || skip "$VENV_MISSING"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT

@@ -7,10 +7,11 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 DATA=$BIN/tessera-data
 ENCODE=$BIN/../interop/encode
-VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/tokenizers
 COUNT=0
 FAILED=0
 
@@ -47,19 +48,8 @@ command_line() {
 }
 
 [ -x "$ENCODE" ] || skip "$ENCODE was not built"
-command -v python3 >/dev/null || skip "no python3"
-if ! [ -e "$VENV/complete" ]; then
-    rm -rf "$VENV"
-    mkdir -p "$(dirname "$VENV")"
-    python3 -m venv "$VENV" 2>/dev/null >&2 ||
-        skip "python3 -m venv does not work here"
-    if ! "$VENV/bin/python" -m pip install -q tokenizers==0.23.3 \
-        >"$VENV/log" 2>&1; then
-        rm -rf "$VENV"
-        skip "the tokenizers library cannot be installed: no package index?"
-    fi
-    touch "$VENV/complete"
-fi
+venv_make tokenizers tokenizers==0.23.3 ||
+    skip "$VENV_MISSING"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT

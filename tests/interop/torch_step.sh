@@ -2,7 +2,7 @@
 # The optimizer step side by side with PyTorch on this CPU, fp32: the same model,
 # weights, batch (4 x 64 tokens) and two threads; forward, backward, the gradient's
 # norm and AdamW (fused); PyTorch eager and by torch.compile. Three processes take
-# turns step by step. PyTorch comes from the Python package index (torch.bash);
+# turns step by step. PyTorch comes from the Python package index (venv.bash);
 # without it the test is skipped. MODELS (125m 10m), ROUNDS (20), THREADS (2);
 # 125m wants 8 GB of memory.
 #
@@ -14,7 +14,6 @@ set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 STEP=$BIN/../interop/step
-ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}
 ROUNDS=${ROUNDS:-20}
 THREADS=${THREADS:-2}
 WARMING=3 # rounds that are not counted: first touch, compilation
@@ -24,8 +23,8 @@ FAILED=0
 PIDS=()
 declare -A ASK ANSWER
 
-# shellcheck source=tests/interop/torch.bash
-. "$HERE/torch.bash"
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 
 skip() {
     echo "1..0 # SKIP $1"
@@ -104,7 +103,7 @@ measure() {
     "$STEP" write "$MODEL" "$WORK" || bail_out "step write $MODEL"
     start ours "$STEP" times "$MODEL" "$THREADS"
     for kind in eager compiled; do
-        start "$kind" "$TORCH_PYTHON" "$HERE/torch_step.py" "$WORK" "$kind" \
+        start "$kind" "$VENV/bin/python" "$HERE/torch_step.py" "$WORK" "$kind" \
             "$THREADS"
     done
     for _ in $(seq $((WARMING + ROUNDS))); do
@@ -127,12 +126,12 @@ report() {
 }
 
 [ -x "$STEP" ] || skip "$STEP was not built: make interop-step"
-torch_install "$ROOT" || skip "$TORCH_MISSING"
+venv_torch || skip "$VENV_MISSING"
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-torch.XXXXXX")
 trap 'kill "${PIDS[@]}" 2>/dev/null; rm -rf "$WORK"' EXIT
 trap '' PIPE
 export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=2000 TORCHINDUCTOR_CACHE_DIR=$WORK/cache
-echo "# PyTorch $("$TORCH_PYTHON" -c 'import torch; print(torch.__version__)')"
+echo "# PyTorch $("$VENV/bin/python" -c 'import torch; print(torch.__version__)')"
 for MODEL in ${MODELS:-125m 10m}; do
     measure
     report eager
