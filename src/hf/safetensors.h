@@ -1,0 +1,91 @@
+/* Files of tensors in the safetensors format, read in place.
+ *
+ * A file is a header's length (8 bytes, little-endian), the header, a JSON
+ * object, and the data. The header has for each tensor its dtype, shape and
+ * data_offsets [begin, end) from the end of the header, and may have
+ * "__metadata__", strings; blanks may follow it. Data is little-endian, rows
+ * first (C order), without holes: a tensor begins where another ends, the last
+ * ends with the file. What is not so is refused when the file is opened, so that
+ * no later read is out of bounds.
+ *
+ * A folder has model.safetensors, or several files and
+ * model.safetensors.index.json, whose weight_map says which tensor is where. It
+ * and the files must agree on every tensor. Its metadata is not read: the
+ * total_size there counts differently from program to program. */
+#ifndef TESSERA_HF_SAFETENSORS_H
+#define TESSERA_HF_SAFETENSORS_H
+
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+#define SAFETENSORS_HEADER_MAX 100000000  /* bytes; the format's own limit */
+#define SAFETENSORS_TENSORS_MAX (1 << 20) /* of a folder */
+#define SAFETENSORS_SHARDS_MAX 512
+#define SAFETENSORS_DIMS_MAX 8
+#define SAFETENSORS_FILE "model.safetensors"
+#define SAFETENSORS_INDEX "model.safetensors.index.json"
+
+enum safetensors_dtype {
+    SAFETENSORS_BOOL,
+    SAFETENSORS_U8,
+    SAFETENSORS_I8,
+    SAFETENSORS_F8_E4M3,
+    SAFETENSORS_F8_E5M2,
+    SAFETENSORS_I16,
+    SAFETENSORS_U16,
+    SAFETENSORS_F16,
+    SAFETENSORS_BF16,
+    SAFETENSORS_I32,
+    SAFETENSORS_U32,
+    SAFETENSORS_F32,
+    SAFETENSORS_I64,
+    SAFETENSORS_U64,
+    SAFETENSORS_F64,
+    SAFETENSORS_DTYPES
+};
+
+/* As in files: "F32". */
+const char *safetensors_dtype_name(enum safetensors_dtype dtype);
+int64_t safetensors_dtype_bytes(enum safetensors_dtype dtype);
+
+struct safetensors_tensor {
+    const char *name;
+    enum safetensors_dtype dtype;
+    int dims; /* 0: a number alone */
+    int64_t shape[SAFETENSORS_DIMS_MAX];
+    int64_t numel; /* 0 where a side of the shape is */
+    int64_t bytes;
+    int64_t offset; /* in its file */
+    int file;
+};
+
+struct safetensors;
+
+/* path: a file, or a folder. ERR_DATA names the file, the tensor and what is
+ * wrong with it. */
+enum err safetensors_open(const char *path, struct safetensors **out);
+void safetensors_close(struct safetensors *set);
+
+/* Sorted by name. They and their names are the set's. */
+int safetensors_count(const struct safetensors *set);
+const struct safetensors_tensor *
+safetensors_tensor(const struct safetensors *set, int index);
+/* NULL: there is none of that name. */
+const struct safetensors_tensor *safetensors_find(const struct safetensors *set,
+                                                  const char *name);
+/* The file that a tensor is in, for messages. */
+const char *safetensors_path(const struct safetensors *set,
+                             const struct safetensors_tensor *tensor);
+
+/* Elements [first, first + count) as they are in the file. Any thread may. */
+enum err safetensors_read(const struct safetensors *set,
+                          const struct safetensors_tensor *tensor,
+                          int64_t first, int64_t count, void *out);
+/* The same as floats, of F32, F16 and BF16 exactly; ERR_UNSUPPORTED names
+ * another dtype. */
+enum err safetensors_read_f32(const struct safetensors *set,
+                              const struct safetensors_tensor *tensor,
+                              int64_t first, int64_t count, float *out);
+
+#endif
