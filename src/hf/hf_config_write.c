@@ -1,0 +1,179 @@
+/* A model's shape as config.json. What an architecture cannot express is found
+ * by reading the text again. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/jsontext.h"
+#include "src/hf/hf_config_impl.h"
+
+static json_t *value_of(const struct hf_key *key,
+                        const struct hf_values *values)
+{
+    const void *field = (const char *)values + key->offset;
+    switch (key->kind) {
+    case HF_INT:
+        return json_integer(*(const int64_t *)field);
+    case HF_WHOLE:
+        if (*(const double *)field == floor(*(const double *)field))
+            return json_integer((json_int_t) * (const double *)field);
+        return json_real(*(const double *)field);
+    case HF_CLIP:
+        if (*(const double *)field == 0.0)
+            return json_null();
+        return json_real(*(const double *)field);
+    case HF_REAL:
+        return json_real(*(const double *)field);
+    case HF_BOOL:
+        return json_boolean(*(const bool *)field);
+    case HF_MUST:
+    case HF_FULL:
+    case HF_NOTHING:
+        break;
+    }
+    json_t *allowed = json_loads(key->allowed, 0, NULL);
+    json_t *first = json_incref(json_array_get(allowed, 0));
+    json_decref(allowed);
+    return first;
+}
+
+/* 0: set; -1: out of memory. */
+static int set_key(json_t *root, const struct hf_key *key,
+                   const struct hf_values *values)
+{
+    const char *dot = strchr(key->name, '.');
+    const char *name = key->name;
+    if (dot != NULL) {
+        char outer[64];
+        size_t bytes = (size_t)(dot - name);
+        memcpy(outer, name, bytes);
+        outer[bytes] = '\0';
+        if (json_object_get(root, outer) == NULL &&
+            json_object_set_new(root, outer, json_object()) != 0)
+            return -1;
+        root = json_object_get(root, outer);
+        name = dot + 1;
+    }
+    return json_object_set_new(root, name, value_of(key, values));
+}
+
+/* Keys that are there in every file; "": those that only some files have. */
+static bool is_written(const struct hf_key *key)
+{
+    return key->kind <= HF_MUST &&
+           (key->absent == NULL || key->absent[0] != '\0');
+}
+
+static enum err make_text(const struct hf_arch_row *row,
+                          const struct model_config *model, const char *dtype,
+                          char **text)
+{
+    struct hf_values values = { .model = *model };
+    values.head_dim = model->d_model / model->n_heads;
+    json_t *root =
+        json_pack("{s:[s],s:s,s:s}", "architectures", row->name, "model_type",
+                  row->model_type, "torch_dtype", dtype);
+    int failed = root == NULL;
+    for (const struct hf_key *key = row->keys; key->name != NULL; key++)
+        if (is_written(key))
+            failed |= set_key(root, key, &values);
+    enum err rc = failed ? err_set(ERR_MEMORY, "config.json: out of memory")
+                         : jsontext_make(root, 2, text);
+    json_decref(root);
+    return rc;
+}
+
+static int plain_norm(int norm)
+{
+    return model_norm_is_rms((enum model_norm_kind)norm) ? MODEL_NORM_RMSNORM
+                                                         : MODEL_NORM_LAYERNORM;
+}
+
+#define DIFFERS(field)                                                         \
+    if (a->field != b->field)                                                  \
+    return "model." #field
+
+/* The setting in which two models compute differently, or NULL. */
+static const char *difference(const struct model_config *a,
+                              const struct model_config *b)
+{
+    DIFFERS(d_model);
+    DIFFERS(n_heads);
+    DIFFERS(n_kv_heads);
+    DIFFERS(n_layers);
+    DIFFERS(vocab_size);
+    DIFFERS(max_seq_len);
+    DIFFERS(ffn_width);
+    DIFFERS(positions);
+    if (a->positions == POSITIONS_ROPE)
+        DIFFERS(rope_theta);
+    if (a->positions == POSITIONS_ALIBI)
+        DIFFERS(alibi_bias_max);
+    if (plain_norm(a->norm) != plain_norm(b->norm))
+        return "model.norm";
+    DIFFERS(norm_eps);
+    DIFFERS(qk_norm);
+    DIFFERS(clip_qkv);
+    DIFFERS(ffn);
+    DIFFERS(activation);
+    DIFFERS(bias);
+    DIFFERS(tied);
+    DIFFERS(logit_scale);
+    DIFFERS(residual_scale);
+    DIFFERS(experts);
+    if (a->experts > 0) {
+        DIFFERS(experts_top_k);
+        DIFFERS(router_normalize);
+    }
+    return NULL;
+}
+
+enum err hf_config_text(enum hf_arch arch, const struct model_config *model,
+                        const char *dtype, char **text)
+{
+    char *made = NULL;
+    enum hf_arch again;
+    struct model_config read;
+    const struct hf_arch_row *row = &hf_config_archs[arch];
+    TRY(make_text(row, model, dtype, &made));
+    enum err rc =
+        hf_config_parse(made, strlen(made), "config.json", &again, &read);
+    const char *setting = rc == ERR_OK ? difference(model, &read) : NULL;
+    if (setting != NULL)
+        rc = err_set(ERR_UNSUPPORTED, "%s cannot express %s", row->name,
+                     setting);
+    if (rc != ERR_OK) {
+        free(made);
+        return rc;
+    }
+    *text = made;
+    return ERR_OK;
+}
+
+enum err hf_config_choose(const struct model_config *model, enum hf_arch *arch)
+{
+    static const enum hf_arch order[] = { HF_LLAMA, HF_GPT2, HF_MPT, HF_MIXTRAL,
+                                          HF_DBRX };
+    char reasons[ERR_TEXT_BYTES] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        char *text = NULL;
+        enum err rc = hf_config_text(order[i], model, "float32", &text);
+        free(text);
+        if (rc == ERR_OK) {
+            *arch = order[i];
+            return ERR_OK;
+        }
+        if (rc == ERR_MEMORY)
+            return rc;
+        size_t bytes = strlen(err_text());
+        if (used + bytes + 3 > sizeof reasons)
+            continue;
+        memcpy(reasons + used, "; ", 2);
+        memcpy(reasons + used + 2, err_text(), bytes + 1);
+        used += bytes + 2;
+    }
+    return err_set(ERR_UNSUPPORTED, "no architecture expresses this model%s",
+                   reasons);
+}

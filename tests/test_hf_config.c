@@ -1,0 +1,310 @@
+/* config.json both ways, what is refused, and the names and places of tensors:
+ * every row of every parameter has exactly one piece. */
+#include "src/hf/hf_config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/rng.h"
+#include "src/hf/hf_names.h"
+#include "tests/tap.h"
+
+#define LLAMA                                                                  \
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\","      \
+    "\"vocab_size\":100,\"hidden_size\":64,\"intermediate_size\":96,"          \
+    "\"num_hidden_layers\":2,\"num_attention_heads\":4,"                       \
+    "\"num_key_value_heads\":2"
+#define MISTRAL                                                                \
+    "{\"model_type\":\"mistral\",\"vocab_size\":100,\"hidden_size\":64,"       \
+    "\"intermediate_size\":96,\"num_hidden_layers\":2,"                        \
+    "\"num_attention_heads\":16"
+#define GPT2                                                                   \
+    "{\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":100,"             \
+    "\"n_embd\":64,\"n_layer\":2,\"n_head\":4"
+#define MPT                                                                    \
+    "{\"architectures\":[\"MptForCausalLM\"],\"vocab_size\":100,"              \
+    "\"d_model\":64,\"n_layers\":2,\"n_heads\":4"
+
+static const struct {
+    const char *text;
+    const char *error; /* NULL: none */
+} cases[] = {
+    { LLAMA "}", NULL },
+    { LLAMA ",\"rope_scaling\":null,\"head_dim\":16}", NULL },
+    { LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\","
+            "\"rope_theta\":500000}}",
+      NULL },
+    { LLAMA ",\"rope_theta\":1e4,\"rope_parameters\":{\"rope_theta\":2e4}}",
+      "rope_theta and rope_parameters.rope_theta differ" },
+    { LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
+      "rope_scaling.rope_type is \"llama3\"" },
+    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8}}",
+      "rope_scaling.type is \"linear\"" },
+    { LLAMA ",\"rope_scaling\":{\"factor\":8}}",
+      "rope_scaling.factor is not known" },
+    { LLAMA ",\"rope_scaling\":3}", "rope_scaling is no object" },
+    { LLAMA ",\"head_dim\":32}", "head_dim is 32" },
+    { LLAMA ",\"attention_bias\":true}", "attention_bias is true" },
+    { LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act is \"gelu\"" },
+    { LLAMA ",\"quantization_config\":{}}", "quantization_config is not" },
+    { LLAMA ",\"rms_norm_eps\":0}", "rms_norm_eps is 0" },
+    { LLAMA ",\"rms_norm_eps\":\"x\"}", "rms_norm_eps is \"x\"" },
+    { LLAMA ",\"tie_word_embeddings\":1}", "neither true nor false" },
+    { LLAMA ",\"hidden_size\":64}", "duplicate" },
+    { LLAMA ",\"max_position_embeddings\":1e9}", "max_position_embeddings" },
+    { LLAMA ",\"max_position_embeddings\":99999999999}",
+      "max_position_embeddings" },
+    { LLAMA, "no JSON" },
+    { MISTRAL ",\"sliding_window\":null}", NULL },
+    { MISTRAL ",\"sliding_window\":4096}", "sliding_window is 4096" },
+    { MISTRAL "}", "sliding_window is 4096" },
+    { GPT2 ",\"activation_function\":\"gelu\"}", NULL },
+    { GPT2 "}", "activation_function is \"gelu_new\"" },
+    { GPT2 ",\"activation_function\":\"gelu\",\"n_inner\":null}", NULL },
+    { MPT "}", NULL },
+    { MPT ",\"attn_config\":{\"alibi\":false}}", "attn_config.alibi is false" },
+    { MPT ",\"attn_config\":{\"clip_qkv\":6,\"x\":1}}",
+      "attn_config.x is not" },
+    { MPT ",\"logit_scale\":\"inv_sqrt_d_model\"}", "logit_scale is" },
+    { "{\"architectures\":[\"Qwen2ForCausalLM\"]}", "lacks biases" },
+    { "{\"architectures\":[\"T5Model\"]}", "architecture T5Model" },
+    { "{\"architectures\":[]}", "architectures is no array" },
+    { "{\"architectures\":[\"LlamaForCausalLM\"]}", "no vocab_size" },
+    { "{}", "neither architectures nor model_type" },
+    { "[]", "no JSON object" },
+    { "", "no JSON object" },
+};
+
+static void test_read(void)
+{
+    enum hf_arch arch;
+    struct model_config model;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *text = cases[i].text;
+        enum err rc = hf_config_parse(text, strlen(text), "c", &arch, &model);
+        if (cases[i].error == NULL)
+            tap_ok(rc == ERR_OK, "%s: %s", text,
+                   rc == ERR_OK ? "" : err_text());
+        else
+            tap_ok(rc != ERR_OK && strstr(err_text(), cases[i].error) != NULL,
+                   "%s: %s", text, rc == ERR_OK ? "accepted" : err_text());
+    }
+    static const char rope[] =
+        LLAMA ",\"rope_parameters\":{\"rope_theta\":5e5},\"rms_norm_eps\":1e-5,"
+              "\"tie_word_embeddings\":true}";
+    tap_ok(hf_config_parse(rope, sizeof rope - 1, "c", &arch, &model) == ERR_OK,
+           "a Llama");
+    tap_ok(arch == HF_LLAMA && model.d_model == 64 && model.n_kv_heads == 2 &&
+               model.ffn_width == 96 && model.rope_theta == 5e5 &&
+               model.norm_eps == 1e-5 && model.tied && !model.bias &&
+               model.positions == POSITIONS_ROPE && model.max_seq_len == 2048,
+           "is what its file says");
+    static const char gpt2[] = GPT2 ",\"activation_function\":\"gelu\"}";
+    tap_ok(hf_config_parse(gpt2, sizeof gpt2 - 1, "c", &arch, &model) ==
+                   ERR_OK &&
+               model.ffn_width == 256 && model.n_kv_heads == 4 && model.bias &&
+               model.dropout_attention == 0.1,
+           "a GPT-2 has its class's defaults");
+}
+
+static const struct {
+    const char *preset;
+    enum hf_arch arch;
+    int parts; /* pieces more than parameters, of each layer */
+} models[] = {
+    { "mpt-125m", HF_GPT2, 0 },   { "mpt-7b-released", HF_MPT, 0 },
+    { "llama3-8b", HF_LLAMA, 2 }, { "llama-tiny", HF_MISTRAL, 2 },
+    { "dbrx", HF_DBRX, 0 },       { "dbrx", HF_MIXTRAL, 2 + 3 * 15 },
+};
+
+static bool make_model(int i, struct model_config *model)
+{
+    if (model_config_preset(models[i].preset, model) != ERR_OK)
+        return false;
+    if (models[i].arch == HF_MIXTRAL) {
+        model->norm = MODEL_NORM_RMSNORM;
+        model->clip_qkv = 0;
+    }
+    return true;
+}
+
+static void test_pieces(enum hf_arch arch, const struct model_config *model,
+                        int parts)
+{
+    struct params *params = NULL;
+    struct hf_names *names = NULL;
+    int64_t vocab = model->vocab_size - 3;
+    bool made = params_create(model, &params) == ERR_OK &&
+                hf_names_create(arch, model, params, vocab, &names) == ERR_OK;
+    tap_ok(made, "%s: pieces: %s", hf_config_arch_name(arch),
+           made ? "" : err_text());
+    if (made) {
+        int wrong = 0;
+        int param = -1;
+        int64_t next = 0;
+        for (int i = 0; i < names->count; i++) {
+            const struct hf_piece *piece = &names->list[i];
+            const struct param *ours = &params->list[piece->param];
+            if (piece->param != param) {
+                param++;
+                next = 0;
+            }
+            wrong += piece->param != param || piece->row != next;
+            next += piece->rows;
+            bool last = i + 1 == names->count || piece[1].param != param;
+            bool words = ours->role == PARAM_WTE || ours->role == PARAM_LM_HEAD;
+            wrong += last && next != (words ? vocab : ours->shape[0]);
+            int64_t cols = ours->dims == 1 ? 1 : ours->shape[1];
+            int64_t side = ours->dims == 1 ? 1 : piece->shape[1];
+            wrong += piece->shape[0] * side != piece->rows * cols;
+        }
+        tap_is_int(wrong, 0, "cover every row once, in order");
+        tap_is_int(names->count - params->count, parts * model->n_layers,
+                   "as many as there should be");
+    }
+    hf_names_destroy(names);
+    params_destroy(params);
+}
+
+static void test_both_ways(void)
+{
+    struct model_config model;
+    for (int i = 0; i < (int)(sizeof models / sizeof models[0]); i++) {
+        char *text = NULL;
+        enum hf_arch arch;
+        struct model_config again;
+        if (!tap_ok(make_model(i, &model), "%s", models[i].preset))
+            continue;
+        enum err rc = hf_config_text(models[i].arch, &model, "bfloat16", &text);
+        tap_ok(rc == ERR_OK, "as %s: %s", hf_config_arch_name(models[i].arch),
+               rc == ERR_OK ? "" : err_text());
+        if (rc == ERR_OK)
+            tap_ok(hf_config_parse(text, strlen(text), "c", &arch, &again) ==
+                           ERR_OK &&
+                       arch == models[i].arch &&
+                       model_config_param_count(&model) ==
+                           model_config_param_count(&again),
+                   "and back");
+        free(text);
+        test_pieces(models[i].arch, &model, models[i].parts);
+        if (models[i].arch == HF_MISTRAL)
+            continue;
+        tap_ok(hf_config_choose(&model, &arch) == ERR_OK &&
+                   arch == models[i].arch,
+               "it is what is chosen");
+    }
+}
+
+static void test_not_expressed(void)
+{
+    struct model_config model;
+    enum hf_arch arch;
+    char *text = NULL;
+    struct params *params = NULL;
+    struct hf_names *names = NULL;
+    (void)make_model(2, &model);
+    model.clip_qkv = 8;
+    tap_ok(hf_config_text(HF_LLAMA, &model, "float32", &text) ==
+                   ERR_UNSUPPORTED &&
+               strstr(err_text(), "model.clip_qkv") != NULL,
+           "refused: %s", err_text());
+    tap_ok(hf_config_choose(&model, &arch) == ERR_UNSUPPORTED, "by all: %s",
+           err_text());
+    model.clip_qkv = 0;
+    model.bias = true;
+    tap_ok(params_create(&model, &params) == ERR_OK &&
+               hf_names_create(HF_QWEN2, &model, params, model.vocab_size,
+                               &names) == ERR_UNSUPPORTED,
+           "a parameter without a tensor: %s", err_text());
+    params_destroy(params);
+}
+
+static void test_names(void)
+{
+    static const char *const want[] = {
+        "model.embed_tokens.weight",
+        "model.layers.0.input_layernorm.weight",
+        "model.layers.0.self_attn.q_proj.weight",
+        "model.layers.0.self_attn.k_proj.weight",
+        "model.layers.0.self_attn.v_proj.weight",
+        "model.layers.0.self_attn.o_proj.weight",
+        "model.layers.0.post_attention_layernorm.weight",
+        "model.layers.0.block_sparse_moe.gate.weight",
+        "model.layers.0.block_sparse_moe.experts.0.w1.weight",
+        "model.layers.0.block_sparse_moe.experts.1.w1.weight",
+        "model.layers.0.block_sparse_moe.experts.0.w3.weight",
+        "model.layers.0.block_sparse_moe.experts.1.w3.weight",
+        "model.layers.0.block_sparse_moe.experts.0.w2.weight",
+        "model.layers.0.block_sparse_moe.experts.1.w2.weight",
+        "model.norm.weight",
+        "lm_head.weight",
+    };
+    struct model_config model;
+    struct params *params = NULL;
+    struct hf_names *names = NULL;
+    (void)make_model(5, &model);
+    model.n_layers = 1;
+    model.experts = 2;
+    model.experts_top_k = 1;
+    if (!tap_ok(params_create(&model, &params) == ERR_OK &&
+                    hf_names_create(HF_MIXTRAL, &model, params,
+                                    model.vocab_size, &names) == ERR_OK,
+                "a Mixtral of one layer"))
+        return;
+    int count = (int)(sizeof want / sizeof want[0]);
+    tap_is_int(names->count, count, "its tensors");
+    for (int i = 0; i < count && i < names->count; i++)
+        tap_is_str(names->list[i].name, want[i], "name %d", i);
+    const struct hf_piece *down = &names->list[13];
+    tap_ok(down->transposed && down->shape[0] == model.d_model &&
+               down->shape[1] == model.ffn_width &&
+               down->row == model.ffn_width,
+           "an expert's way down lies transposed");
+    tap_ok(hf_names_is_buffer(HF_GPT2, "h.3.attn.bias") &&
+               !hf_names_is_buffer(HF_GPT2, "h.3.attn.c_attn.bias"),
+           "a mask is told from a bias");
+    hf_names_destroy(names);
+    params_destroy(params);
+}
+
+/* Whatever changes, reading ends; what is accepted has parameters. */
+static void test_mutations(void)
+{
+    static const char *const seeds[] = {
+        LLAMA ",\"rope_theta\":1e4,\"head_dim\":16,\"rms_norm_eps\":1e-5}",
+        MPT ",\"attn_config\":{\"clip_qkv\":6,\"alibi\":true}}",
+    };
+    static const char bytes[] = "{}[]\",:\\0129-eE. \x80\xff\n";
+    int accepted = 0;
+    for (uint64_t round = 0; round < 4000; round++) {
+        char text[512];
+        enum hf_arch arch;
+        struct model_config model;
+        struct params *params = NULL;
+        snprintf(text, sizeof text, "%s", seeds[round % 2]);
+        size_t length = strlen(text);
+        for (uint64_t k = 0; k <= round % 3; k++) {
+            uint32_t random = (uint32_t)(rng_u64(23, round, k) >> 32);
+            text[random % length] = bytes[random / 1000 % (sizeof bytes - 1)];
+        }
+        if (hf_config_parse(text, length, "c", &arch, &model) != ERR_OK)
+            continue;
+        accepted++;
+        if (params_create(&model, &params) != ERR_OK || params->numel <= 0)
+            accepted += 100000;
+        params_destroy(params);
+    }
+    tap_ok(accepted > 0 && accepted < 4000,
+           "of 4000 changed files %d are accepted", accepted);
+}
+
+int main(void)
+{
+    test_read();
+    test_both_ways();
+    test_not_expressed();
+    test_names();
+    test_mutations();
+    return tap_done();
+}
