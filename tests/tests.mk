@@ -176,6 +176,9 @@ $(B)/interop/columns: $(B)/tests/interop/columns.o $(LIB)
 $(B)/interop/order: $(B)/tests/interop/order.o $(LIB)
 	$(call link,)
 
+$(B)/interop/tensors: $(B)/tests/interop/tensors.o $(LIB)
+	$(call link,)
+
 $(B)/interop/step: $(B)/tests/interop/step.o $(B)/src/cmd/bench_model.o $(LIB)
 	$(call link,)
 
@@ -207,7 +210,7 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(addprefix $(B)/interop/,columns encode order side step)
+tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(addprefix $(B)/interop/,columns encode order side step tensors)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
@@ -229,7 +232,7 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
 interop: all tests ## data, tokens, chats and checkpoints beside Streaming, S3, Hugging Face and h5py
-	TESSERA_BIN=$(abspath $(B)/bin) prove $(addprefix tests/interop/,streaming.sh tokenizers.sh finetune.sh order.sh s3.sh h5py.sh)
+	TESSERA_BIN=$(abspath $(B)/bin) prove $(addprefix tests/interop/,streaming.sh tokenizers.sh finetune.sh order.sh s3.sh h5py.sh hf.sh)
 
 interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh

@@ -180,8 +180,9 @@ static enum err check_known(const struct hf_key *keys, const json_t *object,
         char name[128];
         bool outer = false;
         snprintf(name, sizeof name, "%s%.100s", prefix, key);
+        /* inner objects are written as configurations of their own */
         if (is_known(keys, name, &outer) ||
-            is_known(hf_config_common, name, &outer))
+            is_known(hf_config_common, key, &outer))
             continue;
         if (!outer)
             return err_set(ERR_UNSUPPORTED,

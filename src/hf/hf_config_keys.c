@@ -177,7 +177,7 @@ static const struct hf_key mpt[] = {
     MUST("expansion_ratio", "[4]", "4"),
     MUST("no_bias", "[true]", "true"),
     MUST("logit_scale", "[null]", "null"),
-    MUST("embedding_fraction", "[1]", "1"), /* 1: no effect */
+    MUST("embedding_fraction", "[1.0]", "1"), /* 1: no effect */
     MUST("norm_type", "[\"low_precision_layernorm\", \"layernorm\"]",
          "\"layernorm\""),
     NOTHING("learned_pos_emb"), /* none beside ALiBi */
@@ -216,7 +216,8 @@ static const struct hf_key dbrx[] = {
     INT("ffn_config.ffn_hidden_size", ffn_width, 1, 1048576, "3584"),
     INT("ffn_config.moe_num_experts", experts, 1, 256, "4"),
     INT("ffn_config.moe_top_k", experts_top_k, 1, 16, "1"),
-    REAL("ffn_config.moe_jitter_eps", router_jitter, 0, 0.99, "0"),
+    { "ffn_config.moe_jitter_eps", HF_CLIP, AT(router_jitter), "0", 0, 0.99,
+      NULL },
     REAL("ffn_config.moe_normalize_expert_weights", router_normalize, 0, 64,
          "1"),
     MUST("ffn_config.ffn_act_fn", "[{\"name\": \"silu\"}]",

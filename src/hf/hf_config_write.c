@@ -58,11 +58,15 @@ static int set_key(json_t *root, const struct hf_key *key,
     return json_object_set_new(root, name, value_of(key, values));
 }
 
-/* Keys that are there in every file; "": those that only some files have. */
+/* Keys that are there in every file; "": those that only some files have. Where
+ * positions turn versions of the library look in different places, so both have
+ * it. */
 static bool is_written(const struct hf_key *key)
 {
+    static const char rope[] = "rope_parameters.";
     return key->kind <= HF_MUST &&
-           (key->absent == NULL || key->absent[0] != '\0');
+           (key->absent == NULL || key->absent[0] != '\0' ||
+            strncmp(key->name, rope, sizeof rope - 1) == 0);
 }
 
 static enum err make_text(const struct hf_arch_row *row,

@@ -1,0 +1,98 @@
+#!/bin/bash
+# Files of the safetensors library and configurations of transformers, both ways.
+# The libraries come from the Python package index into a virtual environment
+# under TESSERA_INTEROP_DIR (default build/interop) and stay there; without them
+# the test is skipped.
+set -u
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+TENSORS=${TESSERA_BIN:-$HERE/../../build/bin}/../interop/tensors
+ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}
+COUNT=0
+FAILED=0
+
+skip() {
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+# check NAME COMMAND...: one test point
+check() {
+    local name=$1
+    shift
+    COUNT=$((COUNT + 1))
+    if "$@" >"$WORK/log" 2>&1; then
+        echo "ok $COUNT - $name"
+    else
+        echo "not ok $COUNT - $name"
+        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | tail -n 20
+        FAILED=$((FAILED + 1))
+    fi
+}
+
+python() {
+    "$ROOT/hf/bin/python" "$HERE/hf.py" "$@"
+}
+
+install() {
+    [ -e "$ROOT/hf/complete" ] && return 0
+    rm -rf "$ROOT/hf"
+    mkdir -p "$ROOT"
+    python3 -m venv "$ROOT/hf" >/dev/null 2>&1 &&
+        "$ROOT/hf/bin/python" -m pip install -q safetensors==0.8.0 numpy \
+            transformers==5.23.0 >"$ROOT/hf/log" 2>&1 &&
+        touch "$ROOT/hf/complete"
+}
+
+# both PATH: the two see the same
+both() {
+    "$TENSORS" list "$1" >"$WORK/ours" && python list "$1" >"$WORK/theirs" &&
+        diff "$WORK/ours" "$WORK/theirs" && [ -s "$WORK/ours" ]
+}
+
+# copied LIMIT: what we write is what we read
+copied() {
+    rm -rf "$WORK/copy"
+    mkdir "$WORK/copy" &&
+        "$TENSORS" copy "$WORK/all.safetensors" "$WORK/copy" "$1" &&
+        both "$WORK/copy" &&
+        "$TENSORS" list "$WORK/all.safetensors" | diff - "$WORK/ours"
+}
+
+rounds() {
+    rm -rf "$WORK/halves"
+    mkdir "$WORK/halves" &&
+        "$TENSORS" convert "$WORK/reals.safetensors" "$WORK/halves" "$1" &&
+        python rounded "$WORK/reals.safetensors" "$WORK/halves"
+}
+
+# config NAME: transformers reads from our file what was in its own
+config() {
+    mkdir -p "$WORK/$1.theirs" "$WORK/$1.ours"
+    python make_config "$1" "$WORK/$1.theirs" &&
+        "$TENSORS" config "$WORK/$1.theirs" >"$WORK/$1.ours/config.json" &&
+        python same_config "$WORK/$1.ours" "$WORK/$1.theirs"
+}
+
+[ -x "$TENSORS" ] || skip "$TENSORS was not built: make tests"
+command -v python3 >/dev/null || skip "no python3"
+install || skip "safetensors and transformers cannot be installed: no package index?"
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+
+python make "$WORK/all.safetensors" && python reals "$WORK/reals.safetensors"
+check "we read what safetensors writes, of every dtype" \
+    both "$WORK/all.safetensors"
+check "safetensors reads what we write" copied 1000000000
+check "... in several files with an index" copied 140000
+check "... one tensor a file" copied 1
+check "fp16 is rounded as numpy does" rounds F16
+check "bf16 is rounded to nearest, ties to even" rounds BF16
+for name in LlamaConfig MistralConfig GPT2Config MptConfig MixtralConfig \
+    DbrxConfig; do
+    check "transformers' $name both ways" config $name
+done
+
+echo "1..$COUNT"
+[ "$FAILED" -eq 0 ]
