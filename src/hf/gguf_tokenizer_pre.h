@@ -1,0 +1,26 @@
+/* How texts are divided into words, by the names that GGUF files have for it
+ * (tokenizer.ggml.pre). */
+#ifndef TESSERA_HF_GGUF_TOKENIZER_PRE_H
+#define TESSERA_HF_GGUF_TOKENIZER_PRE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct gguf_tokenizer_pre;
+
+/* NULL: the name is not known here. It is not ended by a NUL. */
+const struct gguf_tokenizer_pre *gguf_tokenizer_pre_find(const char *name,
+                                                         size_t bytes);
+/* All names that are known, "a, b, ..", cut to `size`. */
+void gguf_tokenizer_pre_names(char *out, size_t size);
+
+/* Parts of a tokenizer.json; NULL: out of memory. */
+json_t *gguf_tokenizer_pre_normalizer(const struct gguf_tokenizer_pre *pre);
+json_t *gguf_tokenizer_pre_tokenizer(const struct gguf_tokenizer_pre *pre);
+/* A word that is a token is that token, whatever merges make. */
+bool gguf_tokenizer_pre_whole(const struct gguf_tokenizer_pre *pre);
+/* Whether a text begins with the bos token where the file does not say. */
+bool gguf_tokenizer_pre_bos(const struct gguf_tokenizer_pre *pre);
+
+#endif

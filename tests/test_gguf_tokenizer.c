@@ -1,0 +1,240 @@
+/* Tokenizers of GGUF files: the files that are made of them load, and give the
+ * tokens that they should; what is not known is refused by name. */
+
+#include "src/hf/gguf_tokenizer.h"
+#include "src/hf/gguf_writer.h"
+#include "src/text/chat.h"
+#include "tests/tokenizer_fixture.h"
+
+#define CONTROL "<|end|>"
+#define TOKENS 261
+
+/* What a file has otherwise; zeros: as usual. */
+struct other {
+    const char *kind, *pre;
+    bool no_pre, no_types, no_merges;
+    const char *last; /* token 260 */
+    int32_t type;     /* of it */
+    bool add_bos;
+    uint32_t bos, eos;
+};
+
+static const char *folder;
+
+/* Bytes 0 to 255 in their characters, "th", "the", "12", <|end|>, [USER]. */
+static void write_tokens(struct gguf_writer *writer, const struct other *other)
+{
+    static const char *const merges[] = { "t h", "th e", "1 2" };
+    struct byte_alphabet alphabet;
+    int32_t types[TOKENS];
+    byte_alphabet_fill(&alphabet);
+    fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.tokens", TOKENS));
+    for (int b = 0; b < 256; b++) {
+        uint8_t text[4];
+        uint32_t point = 0;
+        while (alphabet.byte[point] != b)
+            point++;
+        fixture_need(gguf_writer_item(writer, (const char *)text,
+                                      unicode_put(point, text)));
+    }
+    const char *more[] = { "th", "the", "12", CONTROL,
+                           other->last != NULL ? other->last : "[USER]" };
+    for (int i = 0; i < 5; i++)
+        fixture_need(gguf_writer_item(writer, more[i], strlen(more[i])));
+    for (int i = 0; i < TOKENS; i++)
+        types[i] = i == 259 ? 3 : i == 260 ? 4 : 1;
+    if (other->type != 0)
+        types[260] = other->type;
+    if (!other->no_types)
+        fixture_need(gguf_writer_numbers(writer, "tokenizer.ggml.token_type",
+                                         GGUF_I32, types, TOKENS));
+    if (other->no_merges)
+        return;
+    fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.merges", 3));
+    for (int i = 0; i < 3; i++)
+        fixture_need(gguf_writer_item(writer, merges[i], strlen(merges[i])));
+}
+
+static void write_file(const char *path, const struct other *other)
+{
+    static const char template[] =
+        "{% for m in messages %}{{ m['content'] }}<|end|>{% endfor %}";
+    struct gguf_writer *writer = NULL;
+    uint8_t yes = 1;
+    const char *kind = other->kind != NULL ? other->kind : "gpt2";
+    const char *pre = other->pre != NULL ? other->pre : "gpt-2";
+    uint32_t bos = other->bos != 0 ? other->bos : 259;
+    uint32_t eos = other->eos != 0 ? other->eos : 259;
+    fixture_need(gguf_writer_create(path, &writer));
+    fixture_need(
+        gguf_writer_string(writer, "tokenizer.ggml.model", kind, strlen(kind)));
+    if (!other->no_pre)
+        fixture_need(
+            gguf_writer_string(writer, "tokenizer.ggml.pre", pre, strlen(pre)));
+    write_tokens(writer, other);
+    fixture_need(gguf_writer_number(writer, "tokenizer.ggml.bos_token_id",
+                                    GGUF_U32, &bos));
+    fixture_need(gguf_writer_number(writer, "tokenizer.ggml.eos_token_id",
+                                    GGUF_U32, &eos));
+    if (other->add_bos)
+        fixture_need(gguf_writer_number(writer, "tokenizer.ggml.add_bos_token",
+                                        GGUF_BOOL, &yes));
+    fixture_need(gguf_writer_string(writer, "tokenizer.chat_template", template,
+                                    strlen(template)));
+    fixture_need(gguf_writer_finish(writer));
+    gguf_writer_destroy(writer);
+}
+
+static enum err make(const struct other *other, struct gguf_tokenizer *out)
+{
+    const char *path = fixture_path(folder, "t.gguf");
+    struct gguf *gguf = NULL;
+    write_file(path, other);
+    fixture_need(gguf_open(path, &gguf));
+    enum err rc = gguf_tokenizer_make(gguf, out);
+    gguf_close(gguf);
+    return rc;
+}
+
+/* Loads what was made. */
+static enum err load(const struct gguf_tokenizer *made, struct tokenizer **out)
+{
+    const char *json = fixture_path(folder, "tokenizer.json");
+    const char *config = fixture_path(folder, "tokenizer_config.json");
+    fixture_write_file(json, made->tokenizer, strlen(made->tokenizer));
+    fixture_write_file(config, made->config, strlen(made->config));
+    return tokenizer_create(folder, out);
+}
+
+static void tokens(const struct tokenizer *tokenizer, const char *text,
+                   unsigned flags, const char *want)
+{
+    char got[256] = "";
+    struct tokenizer_encoder *encoder = NULL;
+    struct token_list list = { 0 };
+    fixture_need(tokenizer_encoder_create(tokenizer, &encoder));
+    fixture_need(tokenizer_encode(encoder, (const uint8_t *)text, strlen(text),
+                                  flags, &list));
+    for (size_t i = 0; i < list.count; i++)
+        snprintf(got + strlen(got), 16, "%s%d", i > 0 ? " " : "",
+                 list.token[i]);
+    tap_is_str(got, want, "tokens of '%s'", text);
+    free(list.token);
+    tokenizer_encoder_destroy(encoder);
+}
+
+static void test_tokens(void)
+{
+    struct gguf_tokenizer made;
+    struct tokenizer *tokenizer = NULL;
+    struct chat_template *template = NULL;
+    struct chat_text text = { 0 };
+    const struct chat_message message = { "user", "the", 3 };
+    struct other other = { 0 };
+    fixture_need(make(&other, &made));
+    fixture_need(load(&made, &tokenizer));
+    tap_ok(tokenizer_eos(tokenizer) == 259 && tokenizer_bos(tokenizer) == 259 &&
+               tokenizer_vocab_size(tokenizer) == TOKENS &&
+               tokenizer_is_special(tokenizer, 259) &&
+               !tokenizer_is_special(tokenizer, 260),
+           "bos, eos, and what is special");
+    tokens(tokenizer, "the 12" CONTROL "[USER]the", TOKENIZER_SPECIAL,
+           "257 32 258 259 260 257");
+    tokens(tokenizer, "the", TOKENIZER_TEMPLATE, "257");
+    const char *path = fixture_path(folder, "chat_template.jinja");
+    fixture_write_file(path, made.chat, strlen(made.chat));
+    fixture_need(chat_template_create(path, tokenizer, &template));
+    fixture_need(chat_render(template, &message, 1, false, &text));
+    tap_is_str(text.text, "the" CONTROL, "the chat template");
+    free(text.text);
+    chat_template_destroy(template);
+    tokenizer_destroy(tokenizer);
+    gguf_tokenizer_free(&made);
+
+    other = (struct other){ .add_bos = true, .pre = "smollm" };
+    fixture_need(make(&other, &made));
+    fixture_need(load(&made, &tokenizer));
+    tokens(tokenizer, "the12", TOKENIZER_TEMPLATE, "259 257 49 50");
+    tokenizer_destroy(tokenizer);
+    gguf_tokenizer_free(&made);
+
+    other = (struct other){ .no_types = true };
+    fixture_need(make(&other, &made));
+    fixture_need(load(&made, &tokenizer));
+    tap_ok(!tokenizer_is_special(tokenizer, 259), "without types none is");
+    tokenizer_destroy(tokenizer);
+    gguf_tokenizer_free(&made);
+}
+
+/* Each name, and whether a text has a bos token where the file does not say. */
+static void test_names(void)
+{
+    static const struct {
+        const char *name, *want;
+    } names[] = {
+        { "gpt-2", "258 32 49 258 50" },
+        { "mpt", "258 32 49 258 50" },
+        { "smollm", "49 50 32 49 49 50 50" },
+        { "llama-bpe", "259 258 32 49 258 50" },
+        { "dbrx", "258 32 49 258 50" },
+        { "qwen2", "49 50 32 49 49 50 50" },
+        { "gpt-4o", "258 32 49 258 50" },
+        { "tekken", "259 49 50 32 49 49 50 50" },
+        { "deepseek-coder", "49 50 32 49 49 50 50" },
+        { "deepseek-v3", "258 32 49 258 50" },
+    };
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        struct other other = { .pre = names[n].name };
+        struct gguf_tokenizer made;
+        struct tokenizer *tokenizer = NULL;
+        fixture_need(make(&other, &made));
+        enum err rc = load(&made, &tokenizer);
+        tap_ok(rc == ERR_OK, "%s loads%s%s", names[n].name,
+               rc == ERR_OK ? "" : ": ", rc == ERR_OK ? "" : err_text());
+        if (rc == ERR_OK)
+            tokens(tokenizer, "12 1122", TOKENIZER_TEMPLATE, names[n].want);
+        tokenizer_destroy(tokenizer);
+        gguf_tokenizer_free(&made);
+    }
+}
+
+static void test_refused(void)
+{
+    static const struct {
+        struct other other;
+        enum err rc;
+        const char *text;
+    } refused[] = {
+        { { .kind = "llama" }, ERR_UNSUPPORTED, "the kind 'llama'" },
+        { { .kind = "" }, ERR_UNSUPPORTED, "the kind ''" },
+        { { .pre = "falcon" }, ERR_UNSUPPORTED, "'falcon' is not known" },
+        { { .pre = "default" }, ERR_UNSUPPORTED, "there is: gpt-2, mpt" },
+        { { .no_pre = true }, ERR_UNSUPPORTED, "tokenizer.ggml.pre" },
+        { { .no_merges = true }, ERR_DATA, "tokenizer.ggml.merges" },
+        { { .bos = 261 }, ERR_DATA, "bos_token_id is 261" },
+        { { .eos = 4000000000u }, ERR_DATA, "eos_token_id" },
+        { { .last = "the" }, ERR_DATA, "257 and 260" },
+        { { .last = "\xff" }, ERR_DATA, "token 260 is no text" },
+        { { .type = 7 }, ERR_DATA, "the type 7" },
+        { { .type = -1 }, ERR_DATA, "the type -1" },
+    };
+    for (size_t r = 0; r < sizeof refused / sizeof *refused; r++) {
+        struct gguf_tokenizer made;
+        enum err rc = make(&refused[r].other, &made);
+        tap_ok(rc == refused[r].rc &&
+                   strstr(err_text(), refused[r].text) != NULL,
+               "%s", err_text());
+        if (rc == ERR_OK)
+            gguf_tokenizer_free(&made);
+    }
+}
+
+int main(void)
+{
+    folder = fixture_folder();
+    test_tokens();
+    test_names();
+    test_refused();
+    fsio_remove_tree(folder);
+    return tap_done();
+}
