@@ -167,6 +167,9 @@ $(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/t
 $(B)/interop/encode: $(B)/tests/interop/encode.o $(LIB)
 	$(call link,)
 
+$(B)/interop/gguf: $(B)/tests/interop/gguf.o $(LIB)
+	$(call link,)
+
 $(B)/interop/side: $(B)/tests/interop/side.o $(LIB)
 	$(call link,)
 
@@ -210,7 +213,7 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(addprefix $(B)/interop/,columns encode order side step tensors)
+tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(addprefix $(B)/interop/,columns encode gguf order side step tensors)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
@@ -232,7 +235,7 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
 interop: all tests ## data, tokens, chats and checkpoints beside Streaming, S3, Hugging Face and h5py
-	TESSERA_BIN=$(abspath $(B)/bin) prove $(addprefix tests/interop/,streaming.sh tokenizers.sh finetune.sh order.sh s3.sh h5py.sh hf.sh)
+	TESSERA_BIN=$(abspath $(B)/bin) prove $(addprefix tests/interop/,streaming.sh tokenizers.sh finetune.sh order.sh s3.sh h5py.sh gguf.sh hf.sh)
 
 interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh

