@@ -1,5 +1,6 @@
 /* GGUF files: what is written is read, and what nobody should believe is
  * refused with a text that says why. */
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/clock.h"
@@ -362,12 +363,28 @@ static void test_rows(void)
            "rows 0, 1, 2 of a head are 0, 4, 1 of halves");
 }
 
+/* What can't be a file of this kind at all. */
+static void test_no_file(const char *folder)
+{
+    struct gguf *gguf = NULL;
+    tap_ok(gguf_open(fixture_path(folder, "none"), &gguf) == ERR_DATA &&
+               strstr(err_text(), "no such file") != NULL,
+           "%s", err_text());
+    tap_ok(gguf_open(folder, &gguf) == ERR_DATA &&
+               strstr(err_text(), "not a file") != NULL,
+           "%s", err_text());
+    const char *pipe = fixture_path(folder, "pipe");
+    tap_ok(mkfifo(pipe, 0600) == 0 && gguf_open(pipe, &gguf) == ERR_DATA,
+           "a pipe is not waited for");
+}
+
 int main(void)
 {
     char file[FSIO_PATH_MAX];
     const char *folder = fixture_folder();
     fixture_need(fsio_path(file, "%s/test.gguf", folder));
     path = file;
+    test_no_file(folder);
     test_changes();
     test_truncated();
     test_changed_bytes();

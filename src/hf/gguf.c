@@ -2,6 +2,7 @@
 #include "src/hf/gguf.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -52,7 +53,12 @@ enum err gguf_open(const char *path, struct gguf **out)
     gguf->head.fd = -1;
     gguf->head.path = gguf->path;
     TRY_OUT(fsio_path(gguf->path, "%s", path));
-    gguf->head.fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* a pipe is refused below, and is not waited for */
+    gguf->head.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (gguf->head.fd < 0 && errno == ENOENT) {
+        rc = err_set(ERR_DATA, "%s: no such file", path);
+        goto out;
+    }
     if (gguf->head.fd < 0 || fstat(gguf->head.fd, &status) != 0) {
         rc = err_errno("%s", path);
         goto out;
