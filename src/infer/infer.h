@@ -1,0 +1,95 @@
+/* A model that continues and scores texts: forward only, with the keys and
+ * values of what it has seen kept (KV cache), over the same op table, layer by
+ * layer through param_access, so that it runs on weights in memory as on those
+ * that a training run has spread over its ranks.
+ *
+ * There are `sequences` slots, each with room for `positions` tokens. A call
+ * appends tokens to some of them; each row's logits depend on the tokens of its
+ * own slot alone: to the bit not on what else is in the call, on how the tokens
+ * were cut into calls, on threads or kernel set. So a score does not depend on
+ * the size of a batch, and what was read once (a preamble) can be copied
+ * instead of read again.
+ *
+ * Tokens attend to all earlier ones of their slot; ALiBi, rotary and learned
+ * positions, grouped heads, experts, qk norms, clipping: all of
+ * model_config.h. No dropout, no jitter. */
+#ifndef TESSERA_INFER_INFER_H
+#define TESSERA_INFER_INFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+#include "src/base/err.h"
+#include "src/model/model_config.h"
+#include "src/model/params.h"
+
+struct infer;
+
+/* How weights of linear layers are held. Decoding reads all of them for every
+ * token, so its speed is that of memory divided by their bytes. */
+enum infer_weights {
+    INFER_F32,  /* as they are */
+    INFER_BF16, /* rounded to nearest even; products in fp32 */
+    INFER_INT8  /* each row scaled by its largest magnitude / 127 */
+};
+static const char *const infer_weights_names[] = { "fp32", "bf16", "int8",
+                                                   NULL };
+
+struct infer_options {
+    int threads;
+    int64_t sequences; /* slots */
+    int64_t positions; /* of each, at most config->max_seq_len where positions
+                          are learned */
+    int64_t rows;      /* tokens that are computed at a time; a call may have
+                          more */
+    void *stream;      /* as in model_options */
+};
+
+/* params and kernels are borrowed. ERR_MEMORY names what is missing. */
+enum err infer_create(const struct model_config *config,
+                      const struct params *params,
+                      const struct kernels *kernels,
+                      const struct infer_options *options, struct infer **out);
+void infer_destroy(struct infer *infer);
+/* What infer_create() and infer_hold() would take. */
+enum err infer_plan(const struct model_config *config,
+                    const struct kernels *kernels,
+                    const struct infer_options *options,
+                    enum infer_weights weights, size_t *cache, size_t *held,
+                    size_t *total);
+
+/* Takes a copy of all weights, in the form that decoding reads quickest; then
+ * `access` of infer_forward() may be NULL and what it lent may go. Without it
+ * every call gathers the blocks through `access`, collectively where that is
+ * (all ranks make the same calls), and computes in fp32. */
+enum err infer_hold(struct infer *infer, const struct param_access *access,
+                    enum infer_weights weights);
+
+/* Tokens to append to a slot, and what is wanted of them. */
+struct infer_tokens {
+    int64_t slot;
+    int64_t count; /* 0: nothing */
+    const int32_t *tokens;
+    /* Of the last `wanted` of them (0: none): */
+    int64_t wanted;
+    float *logits;         /* [wanted, vocab_size]; NULL: not */
+    const int32_t *labels; /* [wanted]; NULL: none */
+    float *nll;            /* [wanted] -log p(label), with labels */
+    int32_t *argmax;       /* [wanted] the first of the largest; NULL: not */
+};
+
+/* ERR_USAGE: a slot is full, a token is outside the vocabulary. No slot twice
+ * in a call. */
+enum err infer_forward(struct infer *infer, const struct param_access *access,
+                       const struct infer_tokens *list, int count);
+
+/* Tokens that a slot holds; forget those from `length` on; let `to` hold what
+ * the first `length` of `from` are. */
+int64_t infer_length(const struct infer *infer, int64_t slot);
+void infer_cut(struct infer *infer, int64_t slot, int64_t length);
+enum err infer_copy(struct infer *infer, int64_t from, int64_t to,
+                    int64_t length);
+
+#endif

@@ -1,0 +1,75 @@
+/* The weights of a model, wherever they lie: what every program that takes a
+ * MODEL opens.
+ *
+ * A MODEL is a checkpoint of ours, of any strategy and number of ranks; a run
+ * directory, which means its newest good checkpoint; a Hugging Face folder; or
+ * a GGUF file. Whatever it is, its tensors have the names, shapes and row order
+ * of params.h, and their elements are read as floats. Where a checkpoint has
+ * adapters (LoRA), what is read is the base with the adapters merged.
+ *
+ * Nothing is held but tables: reads go to the files in pieces. One thread at a
+ * time. No communicator: every rank may open for itself. */
+#ifndef TESSERA_WEIGHTS_WEIGHTS_H
+#define TESSERA_WEIGHTS_WEIGHTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/dtype.h"
+#include "src/base/err.h"
+#include "src/model/model_config.h"
+#include "src/model/params.h"
+
+struct weights;
+
+enum weights_kind { WEIGHTS_CHECKPOINT, WEIGHTS_HF, WEIGHTS_GGUF };
+
+/* Lent by the weights. */
+struct weights_about {
+    enum weights_kind kind;
+    const char *path; /* of the checkpoint, folder or file that is read */
+    struct model_config config;
+    const char *dtype;  /* as stored: "float32", "bfloat16", "Q4_1", "mixed" */
+    int64_t step;       /* of the checkpoint; -1: another kind */
+    int64_t tokens;     /* trained so far; -1: not known */
+    const char *sha256; /* of what was read, as far as it is known without
+                           reading all of it: a checkpoint's manifest, a
+                           folder's config and headers; for ledgers */
+    /* tokenizer.json and the chat template's text; NULL: there is none. */
+    const char *tokenizer;
+    size_t tokenizer_bytes;
+    const char *chat_template;
+    int32_t bos, eos; /* -1: none */
+    int64_t vocab;    /* tokens that the model was trained with, at most
+                         config.vocab_size, whose other rows mean nothing */
+};
+
+/* ERR_DATA, ERR_CHECKPOINT, ERR_UNSUPPORTED, ERR_USAGE: what is wrong with the
+ * path, or which option of the model we lack. */
+enum err weights_open(const char *path, struct weights **out);
+void weights_close(struct weights *weights);
+const struct weights_about *weights_about(const struct weights *weights);
+
+/* Elements [begin, end) of a parameter of `params`, found by name, its own
+ * elements counted from 0. Rows that the source lacks (a vocabulary that was
+ * padded) are 0. */
+enum err weights_read(struct weights *weights, const struct param *param,
+                      int64_t begin, int64_t end, float *out);
+
+/* Whether every parameter is there in its shape, and nothing is there besides,
+ * but for names that match one of the globs (fnmatch, `*` matches slashes,
+ * too; a list that is separated by white space; NULL: none): otherwise
+ * ERR_DATA with a list of all that do not, name and both shapes. A matching
+ * parameter keeps what it has. */
+enum err weights_match(struct weights *weights, const struct params *params,
+                       const char *ignore);
+bool weights_ignored(const char *ignore, const char *name);
+
+/* Elements [begin, end) of the flat space of `params`, padding 0, parameters
+ * that are ignored left as they are. */
+enum err weights_fill(struct weights *weights, const struct params *params,
+                      const char *ignore, int64_t begin, int64_t end,
+                      float *out);
+
+#endif
