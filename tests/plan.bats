@@ -48,11 +48,13 @@ mpt-13b 12853954560
 mpt-30b 29975214080
 mpt-70b 64862437376
 mpt-7b-released 6649286656
+mpt-30b-released 29957200896
+smollm2-135m 134515008
 llama3-8b 8030261248
 dbrx 131596523520 36469708800
 TABLE
     # and no preset is left out
-    [ "$("$PLAN" --list | grep -vc tiny)" -eq 12 ]
+    [ "$("$PLAN" --list | grep -vc tiny)" -eq 14 ]
     "$PLAN" --list | grep -qx mpt-tiny
 }
 

@@ -31,6 +31,8 @@ static void test_counts(void)
         { "mpt-30b", 29975214080, 29975214080 },
         { "mpt-70b", 64862437376, 64862437376 },
         { "mpt-7b-released", 6649286656, 6649286656 },
+        { "mpt-30b-released", 29957200896, 29957200896 },
+        { "smollm2-135m", 134515008, 134515008 },
         { "llama3-8b", 8030261248, 8030261248 },
         { "dbrx", 131596523520, 36469708800 },
     };
@@ -62,7 +64,7 @@ static void test_presets(void)
         fine &=
             model_config_preset(model_preset_names[count], &config) == ERR_OK &&
             config.preset == count && model_config_check(&config) == ERR_OK;
-    tap_ok(fine && count == 15, "all %d presets of the list are valid", count);
+    tap_ok(fine && count == 17, "all %d presets of the list are valid", count);
 }
 
 /* P: of the publication, without what no matrix product reads. */

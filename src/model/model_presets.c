@@ -17,8 +17,8 @@
         "activation=silu", "bias=false", "tied=false", "router_jitter=0.01",   \
         "router_normalize=1", "balance_weight=0.05"
 
-/* The first three are for tests and the demo: bytes as tokens. mpt-7b-released
- * is as its weights were published. */
+/* The first three are for tests and the demo: bytes as tokens. MPT's released
+ * ones are as their weights were published. */
 #define PRESETS(P)                                                             \
     P("mpt-tiny", MPT, "d_model=128", "n_heads=4", "n_layers=4",               \
       "vocab_size=320", "max_seq_len=128")                                     \
@@ -47,6 +47,11 @@
       "vocab_size=50368", "max_seq_len=2048")                                  \
     P("mpt-7b-released", MPT, "d_model=4096", "n_heads=32", "n_layers=32",     \
       "vocab_size=50432", "max_seq_len=2048", "positions=alibi", "bias=false") \
+    P("mpt-30b-released", MPT, "d_model=7168", "n_heads=64", "n_layers=48",    \
+      "vocab_size=50432", "max_seq_len=8192", "positions=alibi", "bias=false") \
+    P("smollm2-135m", LLAMA, "d_model=576", "n_heads=9", "n_kv_heads=3",       \
+      "n_layers=30", "vocab_size=49152", "max_seq_len=8192", "ffn_width=1536", \
+      "rope_theta=1e5", "tied=true")                                           \
     P("llama3-8b", LLAMA, "d_model=4096", "n_heads=32", "n_kv_heads=8",        \
       "n_layers=32", "vocab_size=128256", "max_seq_len=8192",                  \
       "ffn_width=14336")                                                       \
