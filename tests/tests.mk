@@ -164,25 +164,11 @@ $(B)/crash/bin/tessera-%: $(CRASH) $(B)/bin/tessera-%
 $(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/tests/tap.o $(CRASH) $(LIB)
 	$(call link,-rdynamic)
 
-$(B)/interop/encode: $(B)/tests/interop/encode.o $(LIB)
-	$(call link,)
-
-$(B)/interop/gguf: $(B)/tests/interop/gguf.o $(LIB)
-	$(call link,)
-
-$(B)/interop/side: $(B)/tests/interop/side.o $(LIB)
-	$(call link,)
-
-$(B)/interop/columns: $(B)/tests/interop/columns.o $(LIB)
-	$(call link,)
-
-$(B)/interop/order: $(B)/tests/interop/order.o $(LIB)
-	$(call link,)
-
-$(B)/interop/tensors: $(B)/tests/interop/tensors.o $(LIB)
-	$(call link,)
-
+# programs that are compared with Python's
+INTEROP := $(patsubst tests/%.c,$(B)/%,$(wildcard tests/interop/*.c))
 $(B)/interop/step: $(B)/tests/interop/step.o $(B)/src/cmd/bench_model.o $(LIB)
+	$(call link,)
+$(filter-out %/step,$(INTEROP)): $(B)/interop/%: $(B)/tests/interop/%.o $(LIB)
 	$(call link,)
 
 # the program of make hash without libraries, for another processor's emulator;
@@ -213,7 +199,7 @@ hash-deps: ## install what make hash can use besides: clang, aarch64, qemu (as r
 ifeq ($(MISSING_BUILD),)
 gpu: $(GPU) ## tests and benchmark for a machine with a GPU: tests/gpu/run
 
-tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(addprefix $(B)/interop/,columns encode gguf order side step tensors)
+tests: $(TESTS) $(REPLAYS) $(WRAPPERS) $(FAKES) $(GPU) $(GPU_REHEARSAL) $(B)/gpu/predict $(SOAK) $(CRASHING) $(B)/http_server $(INTEROP)
 
 # The tests that need Slurm say themselves that they skip when it is missing and
 # cannot be installed.
@@ -234,8 +220,8 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
-interop: all tests ## data, tokens, chats and checkpoints beside Streaming, S3, Hugging Face and h5py
-	TESSERA_BIN=$(abspath $(B)/bin) prove $(addprefix tests/interop/,streaming.sh tokenizers.sh finetune.sh order.sh s3.sh h5py.sh gguf.sh hf.sh)
+interop: all tests ## beside Streaming, S3, Hugging Face, LLM Foundry, h5py
+	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(filter-out %/dcp.sh %/torch_step.sh,$(sort $(wildcard tests/interop/*.sh)))
 
 interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)
 	TESSERA_BIN=$(abspath $(B)/bin) tests/interop/dcp.sh
