@@ -4,7 +4,7 @@
  * ranks under mpirun. */
 #include <dirent.h>
 
-#include "src/parallel/weights.h"
+#include "src/parallel/shared_weights.h"
 #include "tests/dead_ranks.h"
 #include "tests/node_fixture.h"
 #include "tests/reduce_fixture.h"
@@ -47,7 +47,7 @@ static enum err exchange(struct comm *comm, int number)
     struct kernel_ctx ctx = { .threads = 1 };
     struct kernels kernels = fixture_kernels;
     struct reduce *reduce = NULL;
-    struct weights *weights = NULL;
+    struct shared_weights *weights = NULL;
     struct comm_tensors *tensors = NULL;
     int rank = comm_rank(comm);
     bool victim = rank == cases[number].victim;
@@ -58,7 +58,7 @@ static enum err exchange(struct comm *comm, int number)
                             &tensors));
     TRY(reduce_create(comm, tensors, &kernels, &ctx, ELEMENTS, NULL, RANKS,
                       &reduce));
-    TRY(weights_create(comm, ELEMENTS, NULL, DTYPE_F32, &weights));
+    TRY(shared_weights_create(comm, ELEMENTS, NULL, DTYPE_F32, &weights));
     TRY(fixture_slots(reduce, rank, RANKS, RANKS, ELEMENTS, 0, 1));
     TRY(comm_barrier(comm));
     if (place == BEFORE)
@@ -67,7 +67,7 @@ static enum err exchange(struct comm *comm, int number)
     TRY(reduce_finish(reduce, &own));
     if (place == WEIGHTS)
         raise(cases[number].signal);
-    return weights_exchange(weights);
+    return shared_weights_exchange(weights);
 }
 
 /* Names in /dev/shm that end processes of ours may have left. */

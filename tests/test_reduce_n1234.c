@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "src/base/log.h"
-#include "src/parallel/weights.h"
+#include "src/parallel/shared_weights.h"
 #include "tests/node_fixture.h"
 #include "tests/reduce_fixture.h"
 #include "tests/tap.h"
@@ -96,21 +96,21 @@ static void test_weights(struct comm *comm, int chunks)
     int64_t elements = (int64_t)chunks * KERNEL_CHUNK;
     int rank = comm_rank(comm);
     int ranks = comm_size(comm);
-    struct weights *weights = NULL;
-    bool pass =
-        weights_create(comm, elements, NULL, DTYPE_F32, &weights) == ERR_OK;
+    struct shared_weights *weights = NULL;
+    bool pass = shared_weights_create(comm, elements, NULL, DTYPE_F32,
+                                      &weights) == ERR_OK;
     for (int round = 0; pass && round < 3; round++) {
-        float *data = weights_data(weights);
+        float *data = shared_weights_data(weights);
         int64_t end = shard_begin(elements, rank + 1, ranks);
         for (int64_t i = shard_begin(elements, rank, ranks); i < end; i++)
             data[i] = fixture_value(round, 0, i);
-        pass = weights_exchange(weights) == ERR_OK;
+        pass = shared_weights_exchange(weights) == ERR_OK;
         for (int64_t i = 0; i < elements; i++)
             pass = pass && data[i] == fixture_value(round, 0, i);
         pass = comm_barrier(comm) == ERR_OK && pass;
     }
     everywhere(comm, pass, "every rank sees all weights", 0, chunks);
-    weights_destroy(weights);
+    shared_weights_destroy(weights);
 }
 
 static void test_trees(struct comm *comm, struct comm_tensors *tensors,

@@ -81,8 +81,8 @@ enum err reduce_finish(struct reduce *reduce, float **own);
 enum err reduce_finish_all(struct reduce *reduce, float **total);
 
 /* Give every rank the whole arena, elements of `dtype` in its own memory: rank
- * r's interval is current on rank r. Collective. (weights.h: one for a node.)
- */
+ * r's interval is current on rank r. Collective. (shared_weights.h: one for a
+ * node.) */
 enum err reduce_gather(struct comm_tensors *tensors, int64_t elements,
                        const int64_t *cut, enum dtype dtype, void *arena);
 

@@ -257,9 +257,10 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
                                 replica->options.exchange, &replica->tensors));
     TRY_OUT(comm_agree(comm, make_state(replica)));
     if (is_shared(replica)) {
-        TRY_OUT(weights_create(comm, params->elements, replica->owner->cut,
-                               options->dtype, &replica->shared));
-        replica->weights = weights_data(replica->shared);
+        TRY_OUT(shared_weights_create(comm, params->elements,
+                                      replica->owner->cut, options->dtype,
+                                      &replica->shared));
+        replica->weights = shared_weights_data(replica->shared);
     }
     if (!replica_by_block(options))
         TRY_OUT(reduce_create(comm, replica->tensors, kernels, ctx,
@@ -347,7 +348,7 @@ void replica_destroy(struct replica *replica)
         replica->kernels->memory->wait(replica->ctx->stream);
     reduce_destroy(replica->reduce);
     group_destroy(replica->group);
-    weights_destroy(replica->shared);
+    shared_weights_destroy(replica->shared);
     scatter_destroy(replica->scatter);
     gather_destroy(replica->gather);
     access_trace_destroy(replica->trace);

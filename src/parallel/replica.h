@@ -30,8 +30,8 @@
  * masters, each weight is its master rounded, and a checkpoint has the masters:
  * so it is the same whatever the weights are. Gradients are fp32 in any case.
  *
- * Under zero1 the ranks of a node share one copy of the weights (weights.h),
- * where these are memory of the host.
+ * Under zero1 the ranks of a node share one copy of the weights
+ * (shared_weights.h), where these are memory of the host.
  *
  * Weights, gradients, masters and moments are tensors
  * (kernels/kernel_memory.h): on a device the host never reaches them, also not

@@ -10,7 +10,7 @@
 #include "src/parallel/reduce.h"
 #include "src/parallel/replica.h"
 #include "src/parallel/scatter.h"
-#include "src/parallel/weights.h"
+#include "src/parallel/shared_weights.h"
 
 struct replica {
     struct comm *comm;
@@ -23,7 +23,7 @@ struct replica {
     struct owner *owner;
     struct arena arena; /* of tensors */
     struct arena host;
-    struct weights *shared; /* zero1 on a host: one copy per node */
+    struct shared_weights *shared; /* zero1 on a host: one copy per node */
     char *weights; /* this rank's shards, packed: all where there is one
                          * rank per shard group */
     float *master; /* this rank's pieces, packed; [elements] in ddp; NULL:

@@ -111,7 +111,7 @@ static enum err share_weights(struct replica *replica)
     struct comm_tensors_request *requests[2] = { NULL };
     int count = replica->owner->block_count;
     if (replica->shared != NULL)
-        return weights_exchange(replica->shared);
+        return shared_weights_exchange(replica->shared);
     if (!replica_by_block(&replica->options))
         return reduce_gather(replica->tensors, replica->params->elements,
                              replica->owner->cut, replica->options.dtype,

@@ -3,7 +3,7 @@
  *
  * Within a node a barrier is all that is needed. From other nodes each interval
  * comes once per node, to one rank of it: the intervals are dealt out. */
-#include "src/parallel/weights.h"
+#include "src/parallel/shared_weights.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "src/comm/comm_window.h"
 #include "src/parallel/shard.h"
 
-struct weights {
+struct shared_weights {
     struct comm *comm;
     int64_t elements;
     const int64_t *cut;
@@ -39,7 +39,7 @@ static int receiver(const struct comm_window *window, int size, int node,
     return r;
 }
 
-static void deal(struct weights *weights)
+static void deal(struct shared_weights *weights)
 {
     const struct comm_window *window = weights->window;
     int size = comm_size(weights->comm);
@@ -54,12 +54,13 @@ static void deal(struct weights *weights)
     }
 }
 
-enum err weights_create(struct comm *comm, int64_t elements, const int64_t *cut,
-                        enum dtype dtype, struct weights **out)
+enum err shared_weights_create(struct comm *comm, int64_t elements,
+                               const int64_t *cut, enum dtype dtype,
+                               struct shared_weights **out)
 {
     enum err rc = ERR_OK;
     size_t size = (size_t)comm_size(comm);
-    struct weights *weights = calloc(1, sizeof *weights);
+    struct shared_weights *weights = calloc(1, sizeof *weights);
     *out = NULL;
     if (weights != NULL) {
         weights->comm = comm;
@@ -80,11 +81,11 @@ enum err weights_create(struct comm *comm, int64_t elements, const int64_t *cut,
     *out = weights;
     weights = NULL;
 out:
-    weights_destroy(weights);
+    shared_weights_destroy(weights);
     return rc;
 }
 
-void weights_destroy(struct weights *weights)
+void shared_weights_destroy(struct shared_weights *weights)
 {
     if (weights == NULL)
         return;
@@ -94,18 +95,18 @@ void weights_destroy(struct weights *weights)
     free(weights);
 }
 
-void *weights_data(const struct weights *weights)
+void *shared_weights_data(const struct shared_weights *weights)
 {
     return weights->data;
 }
 
-static int64_t begin_of(const struct weights *weights, int rank)
+static int64_t begin_of(const struct shared_weights *weights, int rank)
 {
     return shard_cut_begin(weights->cut, weights->elements, rank,
                            comm_size(weights->comm));
 }
 
-static enum err start_messages(struct weights *weights,
+static enum err start_messages(struct shared_weights *weights,
                                struct comm_request **request)
 {
     struct comm *comm = weights->comm;
@@ -138,7 +139,7 @@ static enum err start_messages(struct weights *weights,
 /* The first barrier names a rank that never came, on all ranks: those that wait
  * for an interval that another rank of their node is to receive would otherwise
  * blame that one. */
-enum err weights_exchange(struct weights *weights)
+enum err shared_weights_exchange(struct shared_weights *weights)
 {
     struct comm_request *messages = NULL;
     if (weights->far)
