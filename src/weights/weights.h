@@ -40,6 +40,9 @@ struct weights_about {
     const char *tokenizer;
     size_t tokenizer_bytes;
     const char *chat_template;
+    /* "bytes": it was trained with that, which needs no file; NULL: with
+     * another, or none is known. */
+    const char *builtin_tokenizer;
     int32_t bos, eos; /* -1: none */
     int64_t vocab;    /* tokens that the model was trained with, at most
                          config.vocab_size, whose other rows mean nothing */
@@ -50,6 +53,8 @@ struct weights_about {
 enum err weights_open(const char *path, struct weights **out);
 void weights_close(struct weights *weights);
 const struct weights_about *weights_about(const struct weights *weights);
+/* "checkpoint", "hf", "gguf": for ledgers. Lent. */
+const char *weights_kind_name(const struct weights *weights);
 
 /* Elements [begin, end) of a parameter of `params`, found by name, its own
  * elements counted from 0. Rows that the source lacks (a vocabulary that was

@@ -1,0 +1,298 @@
+/* The table of kinds of MODEL, and what is the same for all of them: finding a
+ * tensor by name, comparing with a parameter table, filling an interval. */
+#include "src/weights/weights.h"
+
+#include <assert.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/files/ckpt_named.h"
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/weights/weights_impl.h"
+
+/* The first whose signs are there is it. */
+static const struct weights_ops *const table[] = {
+    &weights_ckpt,
+};
+
+#define KINDS (sizeof table / sizeof table[0])
+#define MISMATCHES_LOGGED 40
+
+struct weights {
+    const struct weights_ops *ops;
+    struct weights_source source;
+    char path[FSIO_PATH_MAX];
+    struct ckpt_named *names; /* of the source's list, sorted */
+};
+
+/* --- opening --- */
+
+static enum err find_ops(const char *path, const struct weights_ops **out)
+{
+    char what[ERR_TEXT_BYTES] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < KINDS; i++) {
+        if (table[i]->is(path)) {
+            *out = table[i];
+            return ERR_OK;
+        }
+        used += (size_t)snprintf(what + used, sizeof what - used, "%s%s",
+                                 i == 0           ? ""
+                                 : i + 1 == KINDS ? " or "
+                                                  : ", ",
+                                 table[i]->what);
+        assert(used < sizeof what);
+    }
+    if (!fsio_exists(path))
+        return err_set(ERR_USAGE, "%s: no such file or folder", path);
+    return err_set(ERR_USAGE, "%s: holds no model: a model is %s", path, what);
+}
+
+static enum err sort_names(struct weights *weights)
+{
+    const struct weights_source *source = &weights->source;
+    size_t count = (size_t)source->count;
+    weights->names = calloc(count + 1, sizeof *weights->names);
+    if (weights->names == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", weights->path);
+    for (size_t i = 0; i < count; i++)
+        weights->names[i] = (struct ckpt_named){ .name = source->list[i].name,
+                                                 .index = (int)i };
+    ckpt_named_sort(weights->names, count);
+    return ERR_OK;
+}
+
+enum err weights_open(const char *path, struct weights **out)
+{
+    enum err rc = ERR_OK;
+    struct weights *weights = calloc(1, sizeof *weights);
+    *out = NULL;
+    if (weights == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY_OUT(fsio_path(weights->path, "%s", path));
+    TRY_OUT(find_ops(path, &weights->ops));
+    weights->source.about = (struct weights_about){
+        .kind = weights->ops->kind,
+        .path = weights->path,
+        .step = -1,
+        .tokens = -1,
+        .bos = -1,
+        .eos = -1,
+    };
+    TRY_OUT(weights->ops->open(path, &weights->source));
+    TRY_OUT(sort_names(weights));
+    *out = weights;
+    weights = NULL;
+out:
+    weights_close(weights);
+    return rc;
+}
+
+void weights_close(struct weights *weights)
+{
+    if (weights == NULL)
+        return;
+    if (weights->ops != NULL)
+        weights->ops->close(&weights->source);
+    free(weights->names);
+    free(weights);
+}
+
+const struct weights_about *weights_about(const struct weights *weights)
+{
+    return &weights->source.about;
+}
+
+const char *weights_kind_name(const struct weights *weights)
+{
+    return weights->ops->name;
+}
+
+/* --- reading --- */
+
+/* NULL: the source has none of this name. */
+static const struct weights_tensor *find(const struct weights *weights,
+                                         const char *name)
+{
+    int index =
+        ckpt_named_find(weights->names, (size_t)weights->source.count, name);
+    return index >= 0 ? &weights->source.list[index] : NULL;
+}
+
+/* May the source have fewer rows of it than the model? */
+static bool is_padded(const struct param *param)
+{
+    return param->role == PARAM_WTE || param->role == PARAM_LM_HEAD;
+}
+
+static bool fits(const struct weights_tensor *tensor, const struct param *param)
+{
+    if (tensor->dims != param->dims)
+        return false;
+    if (param->dims == 2 && tensor->shape[1] != param->shape[1])
+        return false;
+    return tensor->shape[0] == param->shape[0] ||
+           (is_padded(param) && tensor->shape[0] < param->shape[0]);
+}
+
+static void shape_text(int dims, const int64_t *shape, char text[64])
+{
+    if (dims == 2)
+        snprintf(text, 64, "[%" PRId64 ", %" PRId64 "]", shape[0], shape[1]);
+    else if (dims == 1)
+        snprintf(text, 64, "[%" PRId64 "]", shape[0]);
+    else
+        snprintf(text, 64, "something else");
+}
+
+static void differs(const struct weights_tensor *tensor,
+                    const struct param *param, char text[192])
+{
+    char is[64], wanted[64];
+    shape_text(param->dims, param->shape, wanted);
+    if (tensor == NULL) {
+        snprintf(text, 192, "is %s in the model and not there", wanted);
+        return;
+    }
+    shape_text(tensor->dims, tensor->shape, is);
+    snprintf(text, 192, "is %s there, %s in the model", is, wanted);
+}
+
+enum err weights_read(struct weights *weights, const struct param *param,
+                      int64_t begin, int64_t end, float *out)
+{
+    const struct weights_tensor *tensor = find(weights, param->name);
+    assert(begin >= 0 && begin <= end && end <= param->numel);
+    if (tensor == NULL || !fits(tensor, param)) {
+        char text[192];
+        differs(tensor, param, text);
+        return err_set(ERR_DATA, "%s: %s %s", weights->path, param->name, text);
+    }
+    int64_t has = tensor->shape[0] * (tensor->dims == 2 ? tensor->shape[1] : 1);
+    int64_t last = end < has ? end : has;
+    for (int64_t i = begin > last ? begin : last; i < end; i++)
+        out[i - begin] = 0.0f;
+    if (begin >= last)
+        return ERR_OK;
+    return weights->ops->read(&weights->source,
+                              (int)(tensor - weights->source.list), begin, last,
+                              out);
+}
+
+/* --- comparing --- */
+
+bool weights_ignored(const char *ignore, const char *name)
+{
+    static const char blanks[] = " \t\r\n";
+    char glob[FSIO_PATH_MAX];
+    for (const char *at = ignore; at != NULL && *at != '\0';) {
+        at += strspn(at, blanks);
+        size_t length = strcspn(at, blanks);
+        if (length > 0 && length < sizeof glob) {
+            memcpy(glob, at, length);
+            glob[length] = '\0';
+            if (fnmatch(glob, name, 0) == 0)
+                return true;
+        }
+        at += length;
+    }
+    return false;
+}
+
+struct mismatches {
+    int count;
+    char text[320]; /* the first few */
+};
+
+static void mismatch(struct mismatches *list, const char *name,
+                     const char *text)
+{
+    size_t used = strlen(list->text);
+    if (list->count++ < MISMATCHES_LOGGED)
+        log_error("weights: %s %s", name, text);
+    if (used + strlen(name) + strlen(text) + 4 < sizeof list->text)
+        snprintf(list->text + used, sizeof list->text - used, "%s%s %s",
+                 used == 0 ? "" : "; ", name, text);
+}
+
+/* The tensors of the source that are no parameter of the model. */
+static void find_others(const struct weights *weights,
+                        const struct params *params,
+                        const struct ckpt_named *names, const char *ignore,
+                        struct mismatches *list)
+{
+    for (int i = 0; i < weights->source.count; i++) {
+        const struct weights_tensor *tensor = &weights->source.list[i];
+        char is[64], text[192];
+        if (ckpt_named_find(names, (size_t)params->count, tensor->name) >= 0 ||
+            weights_ignored(ignore, tensor->name))
+            continue;
+        shape_text(tensor->dims, tensor->shape, is);
+        snprintf(text, sizeof text, "is %s there and not in the model", is);
+        mismatch(list, tensor->name, text);
+    }
+}
+
+enum err weights_match(struct weights *weights, const struct params *params,
+                       const char *ignore)
+{
+    struct mismatches list = { 0 };
+    struct ckpt_named *names = calloc((size_t)params->count + 1, sizeof *names);
+    if (names == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", weights->path);
+    for (int i = 0; i < params->count; i++) {
+        const struct param *param = &params->list[i];
+        const struct weights_tensor *tensor = find(weights, param->name);
+        char text[192];
+        names[i] = (struct ckpt_named){ .name = param->name, .index = i };
+        if ((tensor != NULL && fits(tensor, param)) ||
+            weights_ignored(ignore, param->name))
+            continue;
+        differs(tensor, param, text);
+        mismatch(&list, param->name, text);
+    }
+    ckpt_named_sort(names, (size_t)params->count);
+    find_others(weights, params, names, ignore, &list);
+    free(names);
+    if (list.count == 0)
+        return ERR_OK;
+    if (list.count > MISMATCHES_LOGGED)
+        log_error("weights: and %d more", list.count - MISMATCHES_LOGGED);
+    return err_set(ERR_DATA,
+                   "%s: %d tensors do not match the model's (the log has "
+                   "more): %s",
+                   weights->path, list.count, list.text);
+}
+
+/* --- filling --- */
+
+static int64_t within(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+enum err weights_fill(struct weights *weights, const struct params *params,
+                      const char *ignore, int64_t begin, int64_t end,
+                      float *out)
+{
+    int64_t done = begin; /* all before it has its value */
+    assert(begin >= 0 && begin <= end && end <= params->elements);
+    for (int p = 0; p <= params->count; p++) {
+        const struct param *param = p < params->count ? &params->list[p] : NULL;
+        int64_t first = param != NULL ? within(param->offset, begin, end) : end;
+        for (; done < first; done++)
+            out[done - begin] = 0.0f;
+        if (param == NULL)
+            break;
+        int64_t last = within(param->offset + param->numel, first, end);
+        if (first < last && !weights_ignored(ignore, param->name))
+            TRY(weights_read(weights, param, first - param->offset,
+                             last - param->offset, out + (first - begin)));
+        done = last > done ? last : done;
+    }
+    return ERR_OK;
+}

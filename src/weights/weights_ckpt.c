@@ -1,0 +1,301 @@
+/* A checkpoint of ours, or a run directory, which is its newest good one. One
+ * process reads any interval of any tensor from the shards, whatever strategy
+ * and number of ranks has written them; every byte is checked against its CRC
+ * (checkpoint/tools/ckpt_tensor.h). */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/files/ckpt_index.h"
+#include "checkpoint/files/ckpt_manifest.h"
+#include "checkpoint/ckpt_place.h"
+#include "checkpoint/tools/ckpt_tensor.h"
+#include "src/base/digest.h"
+#include "src/base/log.h"
+#include "src/text/tokenizer.h"
+#include "src/weights/weights_ckpt_config.h"
+#include "src/weights/weights_impl.h"
+
+#define TOKENIZER_BYTES_MAX ((int64_t)1 << 28)
+#define CONVERT_ELEMENTS ((int64_t)1 << 16)
+
+struct ckpt_source {
+    char path[FSIO_PATH_MAX]; /* of the checkpoint itself */
+    char sha256[65];
+    struct ckpt_manifest *manifest;
+    struct ckpt_tensor_reader *reader;
+    int *tensor_of; /* the manifest's number of each tensor of the list */
+    char *tokenizer;
+    char *convert; /* room for CONVERT_ELEMENTS, as stored */
+};
+
+static bool is_folder(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static bool ckpt_is(const char *path)
+{
+    char inner[FSIO_PATH_MAX];
+    return (fsio_path(inner, "%s/%s", path, CKPT_MANIFEST_FILE) == ERR_OK &&
+            fsio_exists(inner)) ||
+           (fsio_path(inner, "%s/checkpoints", path) == ERR_OK &&
+            is_folder(inner));
+}
+
+/* --- which one --- */
+
+static enum err read_manifest(struct ckpt_source *source)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    TRY_OUT(ckpt_manifest_read(source->path, &text, &bytes, &source->manifest));
+    TRY_OUT(ckpt_manifest_check_sizes(source->manifest, source->path));
+    TRY_OUT(digest_bytes(text, bytes, source->sha256));
+out:
+    free(text);
+    return rc;
+}
+
+/* Only damage leads to an older one: a file system that is away does not. */
+static enum err read_newest(struct ckpt_source *source, const char *run_dir)
+{
+    enum err rc = ERR_OK;
+    int64_t *steps = NULL;
+    int count = 0;
+    bool evidence = false;
+    bool found = false;
+    TRY_OUT(ckpt_index_steps(run_dir, &steps, &count, &evidence));
+    for (int i = count - 1; i >= 0 && !found; i--) {
+        TRY_OUT(ckpt_index_path(source->path, run_dir, steps[i]));
+        rc = read_manifest(source);
+        found = rc == ERR_OK;
+        if (rc != ERR_OK && rc != ERR_CHECKPOINT)
+            goto out;
+        if (found)
+            continue;
+        log_warn("%s is passed over: %s", source->path, err_text());
+        ckpt_manifest_destroy(source->manifest);
+        source->manifest = NULL;
+    }
+    rc = found ? ERR_OK
+               : err_set(ERR_CHECKPOINT,
+                         "%s: no %scheckpoint in the run "
+                         "directory",
+                         run_dir, evidence ? "good " : "");
+out:
+    free(steps);
+    return rc;
+}
+
+static enum err find_checkpoint(struct ckpt_source *source, const char *path)
+{
+    char manifest[FSIO_PATH_MAX];
+    TRY(fsio_path(manifest, "%s/%s", path, CKPT_MANIFEST_FILE));
+    if (!fsio_exists(manifest))
+        return read_newest(source, path);
+    TRY(fsio_path(source->path, "%s", path));
+    return read_manifest(source);
+}
+
+/* --- what is in it --- */
+
+/* The optimizer's moments and what lies beside the model are no weights. */
+static bool is_weight(const struct ckpt_tensor *tensor)
+{
+    return strncmp(tensor->name, "optimizer/", 10) != 0 &&
+           strncmp(tensor->name, "data/", 5) != 0;
+}
+
+static enum err list_tensors(struct ckpt_source *checkpoint,
+                             struct weights_source *source)
+{
+    const struct ckpt_manifest *manifest = checkpoint->manifest;
+    size_t count = (size_t)manifest->tensor_count;
+    _Static_assert(WEIGHTS_NAME_BYTES >= CKPT_NAME_BYTES, "names fit");
+    source->list = calloc(count + 1, sizeof *source->list);
+    checkpoint->tensor_of = calloc(count + 1, sizeof *checkpoint->tensor_of);
+    if (source->list == NULL || checkpoint->tensor_of == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", checkpoint->path);
+    for (int t = 0; t < manifest->tensor_count; t++) {
+        const struct ckpt_tensor *tensor = &manifest->tensors[t];
+        struct weights_tensor *entry = &source->list[source->count];
+        if (!is_weight(tensor))
+            continue;
+        snprintf(entry->name, sizeof entry->name, "%s", tensor->name);
+        if (dtype_is_real(tensor->dtype) && tensor->dims >= 1 &&
+            tensor->dims <= 2) {
+            entry->dims = tensor->dims;
+            memcpy(entry->shape, tensor->shape,
+                   (size_t)tensor->dims * sizeof entry->shape[0]);
+        }
+        checkpoint->tensor_of[source->count++] = t;
+    }
+    return ERR_OK;
+}
+
+static const char *stored_dtype(const struct ckpt_source *checkpoint,
+                                const struct weights_source *source)
+{
+    static const char *const names[] = { [DTYPE_F32] = "float32",
+                                         [DTYPE_BF16] = "bfloat16",
+                                         [DTYPE_I32] = "int32",
+                                         [DTYPE_F64] = "float64",
+                                         [DTYPE_U8] = "uint8" };
+    const struct ckpt_tensor *tensors = checkpoint->manifest->tensors;
+    for (int i = 1; i < source->count; i++)
+        if (tensors[checkpoint->tensor_of[i]].dtype !=
+            tensors[checkpoint->tensor_of[0]].dtype)
+            return "mixed";
+    return source->count > 0 ? names[tensors[checkpoint->tensor_of[0]].dtype]
+                             : "none";
+}
+
+static enum err read_tokenizer(struct ckpt_source *checkpoint,
+                               struct weights_about *about)
+{
+    const struct ckpt_manifest *manifest = checkpoint->manifest;
+    for (int t = 0; t < manifest->tensor_count; t++) {
+        const struct ckpt_tensor *tensor = &manifest->tensors[t];
+        if (strcmp(tensor->name, WEIGHTS_CKPT_TOKENIZER) != 0)
+            continue;
+        if (tensor->dtype != DTYPE_U8 || tensor->dims != 1 ||
+            tensor->elements > TOKENIZER_BYTES_MAX)
+            return err_set(ERR_CHECKPOINT, "%s: %s is no file of a tokenizer",
+                           checkpoint->path, tensor->name);
+        checkpoint->tokenizer = malloc((size_t)tensor->elements + 1);
+        if (checkpoint->tokenizer == NULL)
+            return err_set(ERR_MEMORY, "%s: out of memory", checkpoint->path);
+        TRY(ckpt_tensor_read(checkpoint->reader, t, 0, tensor->elements,
+                             checkpoint->tokenizer));
+        checkpoint->tokenizer[tensor->elements] = '\0';
+        about->tokenizer = checkpoint->tokenizer;
+        about->tokenizer_bytes = (size_t)tensor->elements;
+    }
+    return ERR_OK;
+}
+
+/* A run on data of the built-in tokenizer has its digest alone. */
+static enum err find_builtin(const json_t *state, struct weights_about *about)
+{
+    enum err rc = ERR_OK;
+    struct tokenizer *tokenizer = NULL;
+    const char *sha256 = json_string_value(
+        json_object_get(json_object_get(state, "fixed"), "tokenizer"));
+    if (about->tokenizer != NULL || sha256 == NULL)
+        return ERR_OK;
+    TRY_OUT(tokenizer_create(TOKENIZER_DEFAULT, &tokenizer));
+    if (strcmp(sha256, tokenizer_sha256(tokenizer)) == 0) {
+        about->builtin_tokenizer = TOKENIZER_DEFAULT;
+        about->eos = tokenizer_eos(tokenizer);
+        about->vocab = tokenizer_vocab_size(tokenizer);
+    }
+out:
+    tokenizer_destroy(tokenizer);
+    return rc;
+}
+
+/* A token that is not in the vocabulary means none. */
+static int32_t token_of(const json_t *text, const char *name, int64_t vocab)
+{
+    const json_t *value = json_object_get(text, name);
+    int64_t token = json_is_integer(value) ? json_integer_value(value) : -1;
+    return token >= 0 && token < vocab ? (int32_t)token : -1;
+}
+
+static void read_text(const json_t *state, struct weights_about *about)
+{
+    const json_t *text = json_object_get(state, "text");
+    int64_t rows = about->config.vocab_size;
+    int64_t vocab = json_integer_value(json_object_get(text, "vocab_size"));
+    if (vocab > 0)
+        about->vocab = vocab;
+    if (about->vocab < 1 || about->vocab > rows)
+        about->vocab = rows;
+    if (text == NULL)
+        return;
+    about->bos = token_of(text, "bos", rows);
+    about->eos = token_of(text, "eos", rows);
+    about->chat_template =
+        json_string_value(json_object_get(text, "chat_template"));
+}
+
+static enum err ckpt_open(const char *path, struct weights_source *source)
+{
+    struct weights_about *about = &source->about;
+    struct ckpt_source *checkpoint = calloc(1, sizeof *checkpoint);
+    source->state = checkpoint;
+    if (checkpoint == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", path);
+    TRY(find_checkpoint(checkpoint, path));
+    const json_t *state = checkpoint->manifest->state;
+    const json_t *tokens = json_object_get(state, "tokens");
+    checkpoint->convert = malloc((size_t)CONVERT_ELEMENTS * sizeof(double));
+    if (checkpoint->convert == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", checkpoint->path);
+    TRY(weights_ckpt_config_read(state, checkpoint->path, &about->config));
+    TRY(ckpt_tensor_create(checkpoint->path, checkpoint->manifest,
+                           &checkpoint->reader));
+    TRY(list_tensors(checkpoint, source));
+    TRY(read_tokenizer(checkpoint, about));
+    TRY(find_builtin(state, about));
+    read_text(state, about);
+    about->path = checkpoint->path;
+    about->dtype = stored_dtype(checkpoint, source);
+    about->step = checkpoint->manifest->step;
+    if (json_is_integer(tokens))
+        about->tokens = json_integer_value(tokens);
+    about->sha256 = checkpoint->sha256;
+    return ERR_OK;
+}
+
+static void ckpt_close(struct weights_source *source)
+{
+    struct ckpt_source *checkpoint = source->state;
+    free(source->list);
+    if (checkpoint == NULL)
+        return;
+    ckpt_tensor_destroy(checkpoint->reader);
+    ckpt_manifest_destroy(checkpoint->manifest);
+    free(checkpoint->tensor_of);
+    free(checkpoint->tokenizer);
+    free(checkpoint->convert);
+    free(checkpoint);
+}
+
+/* --- reading --- */
+
+static enum err ckpt_read_floats(struct weights_source *source, int index,
+                                 int64_t begin, int64_t end, float *out)
+{
+    struct ckpt_source *checkpoint = source->state;
+    int number = checkpoint->tensor_of[index];
+    enum dtype dtype = checkpoint->manifest->tensors[number].dtype;
+    if (dtype == DTYPE_F32)
+        return ckpt_tensor_read(checkpoint->reader, number, begin, end, out);
+    while (begin < end) {
+        int64_t count =
+            end - begin < CONVERT_ELEMENTS ? end - begin : CONVERT_ELEMENTS;
+        TRY(ckpt_tensor_read(checkpoint->reader, number, begin, begin + count,
+                             checkpoint->convert));
+        ckpt_place_convert(dtype, checkpoint->convert, DTYPE_F32, out, count);
+        begin += count;
+        out += count;
+    }
+    return ERR_OK;
+}
+
+const struct weights_ops weights_ckpt = {
+    .kind = WEIGHTS_CHECKPOINT,
+    .name = "checkpoint",
+    .what = "a checkpoint (a folder with MANIFEST.json), a run directory (with "
+            "checkpoints/)",
+    .is = ckpt_is,
+    .open = ckpt_open,
+    .close = ckpt_close,
+    .read = ckpt_read_floats,
+};

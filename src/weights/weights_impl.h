@@ -1,0 +1,51 @@
+/* What a kind of MODEL implements: a row of the table in weights.c, and a file
+ * weights_NAME.c with its `const struct weights_ops weights_NAME`. Nobody else
+ * includes this.
+ *
+ * A row lists the tensors as they are seen from params.h (queries, keys and
+ * values as one, rows in our order), so that comparing names and shapes, filling
+ * and ignoring are the same code for all kinds. */
+#ifndef TESSERA_WEIGHTS_WEIGHTS_IMPL_H
+#define TESSERA_WEIGHTS_WEIGHTS_IMPL_H
+
+#include "src/weights/weights.h"
+
+#define WEIGHTS_NAME_BYTES 128
+
+/* A tensor as the source has it. One that is no parameter of its configuration
+ * is listed under its own name. */
+struct weights_tensor {
+    char name[WEIGHTS_NAME_BYTES];
+    int dims;         /* 1 or 2; 0: what is no parameter, of another shape */
+    int64_t shape[2]; /* of an embedding its own rows, without those added */
+};
+
+/* A source that is open. All is the row's: allocated by open, freed by close,
+ * also after an open that has failed; zeros before. */
+struct weights_source {
+    struct weights_about
+        about; /* path: the opened one's, unless open sets it */
+    struct weights_tensor *list;
+    int count;
+    void *state;
+};
+
+struct weights_ops {
+    enum weights_kind kind;
+    const char *name; /* for ledgers: "checkpoint" */
+    const char *what; /* for who gave another path, after "a model is" */
+    /* Whether the path looks like one, from names and first bytes. */
+    bool (*is)(const char *path);
+    enum err (*open)(const char *path, struct weights_source *source);
+    void (*close)(struct weights_source *source);
+    /* Elements [begin, end) of tensor number `index` of the list, a parameter:
+     * counted from 0 in rows of the listed shape, within it, never none. */
+    enum err (*read)(struct weights_source *source, int index, int64_t begin,
+                     int64_t end, float *out);
+};
+
+extern const struct weights_ops weights_ckpt;
+extern const struct weights_ops weights_hf;
+extern const struct weights_ops weights_gguf;
+
+#endif
