@@ -277,6 +277,19 @@ static void test_names(void)
                strstr(err_text(), "chatml, llama3, none") != NULL,
            "no such template: %s", err_text());
     struct chat_text text = { 0 };
+    static const char in_memory[] = "{{ messages | length }}!never";
+    tap_ok(chat_template_create_text("mine", in_memory, 23, tokenizer,
+                                     &template) == ERR_OK &&
+               chat_render(template, talk, 5, true, &text) == ERR_OK &&
+               strcmp(text.text, "5") == 0 &&
+               strcmp(chat_template_name(template), "mine") == 0,
+           "a text in memory");
+    chat_template_destroy(template);
+    template = NULL;
+    tap_ok(chat_template_create_text("mine", "{{", 2, tokenizer, &template) ==
+                   ERR_DATA &&
+               strstr(err_text(), "chat template mine") != NULL,
+           "one that is wrong: %s", err_text());
     unlink(path);
     strcat(path, ".json");
     static const char good[] = "{\"a\": 1, \"chat_template\": \"x{{ 1 }}\"}";

@@ -504,10 +504,45 @@ static void test_hostile_files(void)
                err_text());
 }
 
+/* Of what is in a file, without the file. */
+static void test_memory(void)
+{
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    size_t bytes = 0;
+    struct tokenizer *of_file = NULL, *of_text = NULL;
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    fixture_tokenizer(path, &(struct fixture_file){ .pretokenizer = GPT2 });
+    tap_ok(tokenizer_create(path, &of_file) == ERR_OK &&
+               fsio_read_file(path, 1 << 20, &text, &bytes) == ERR_OK &&
+               tokenizer_create_json("model", text, bytes, 104, FIXTURE_END,
+                                     &of_text) == ERR_OK,
+           "a tokenizer of a text in memory");
+    tap_is_str(tokenizer_sha256(of_text), tokenizer_sha256(of_file),
+               "it is that of the file");
+    tap_ok(tokenizer_bos(of_text) == 104 &&
+               tokenizer_eos(of_text) == FIXTURE_END &&
+               strcmp(tokenizer_name(of_text), "model") == 0,
+           "with the ends and the name that it was given");
+    tokenizer_destroy(of_text);
+    of_text = NULL;
+    tap_ok(tokenizer_create_json("model", text, bytes, -1, 999, &of_text) ==
+                   ERR_DATA &&
+               strstr(err_text(), "model: ") != NULL,
+           "an end that is no token: %s", err_text());
+    tap_ok(tokenizer_create_json("model", text, bytes - 1, -1, -1, &of_text) ==
+                   ERR_DATA &&
+               of_text == NULL,
+           "half a text: %s", err_text());
+    tokenizer_destroy(of_file);
+    free(text);
+}
+
 int main(void)
 {
     folder = fixture_folder();
     test_golden();
+    test_memory();
     for (int p = GPT2; p <= NONE; p++) {
         test_cut(p, false, true);
         test_cut(p, false, false);

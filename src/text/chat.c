@@ -149,37 +149,38 @@ static enum err chat_special(const struct tokenizer *tokenizer, int32_t token,
 }
 
 static enum err chat_fill(struct chat_template *template, const char *name,
+                          const char *text, size_t bytes,
                           const struct tokenizer *tokenizer)
 {
-    enum err rc = ERR_OK;
-    char *text = NULL;
-    size_t bytes = 0, b = 0;
     template->name = strdup(name);
     if (template->name == NULL)
         return err_set(ERR_MEMORY, "no memory for a template");
-    while (b < CHAT_BUILT_IN && strcmp(name, chat_built_in[b].name) != 0)
-        b++;
-    if (b < CHAT_BUILT_IN) {
-        rc = chat_parse_read(chat_built_in[b].text,
-                             strlen(chat_built_in[b].text), &template->tree);
-    } else {
-        TRY_OUT(chat_read_file(name, &text, &bytes));
-        if (chat_is_json(name))
-            TRY_OUT(chat_unpack_json(name, &text, &bytes));
-        rc = chat_parse_read(text, bytes, &template->tree);
-    }
-    if (rc != ERR_OK) {
-        rc = err_prefix(rc, "chat template %s", name);
-        goto out;
-    }
-    TRY_OUT(chat_special(tokenizer, tokenizer_bos(tokenizer), &template->bos,
-                         &template->bos_bytes));
-    TRY_OUT(chat_special(tokenizer, tokenizer_eos(tokenizer), &template->eos,
-                         &template->eos_bytes));
-    if (tokenizer_file(tokenizer, &bytes) != NULL)
-        TRY_OUT(chat_check_markers(template, tokenizer));
-out:
-    free(text);
+    enum err rc = chat_parse_read(text, bytes, &template->tree);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "chat template %s", name);
+    TRY(chat_special(tokenizer, tokenizer_bos(tokenizer), &template->bos,
+                     &template->bos_bytes));
+    TRY(chat_special(tokenizer, tokenizer_eos(tokenizer), &template->eos,
+                     &template->eos_bytes));
+    if (tokenizer_file(tokenizer, &bytes) == NULL)
+        return ERR_OK;
+    return chat_check_markers(template, tokenizer);
+}
+
+enum err chat_template_create_text(const char *name, const char *text,
+                                   size_t bytes,
+                                   const struct tokenizer *tokenizer,
+                                   struct chat_template **out)
+{
+    assert(name != NULL && tokenizer != NULL && out != NULL);
+    struct chat_template *template = calloc(1, sizeof *template);
+    if (template == NULL)
+        return err_set(ERR_MEMORY, "no memory for a template");
+    enum err rc = chat_fill(template, name, text, bytes, tokenizer);
+    if (rc == ERR_OK)
+        *out = template;
+    else
+        chat_template_destroy(template);
     return rc;
 }
 
@@ -187,15 +188,20 @@ enum err chat_template_create(const char *name,
                               const struct tokenizer *tokenizer,
                               struct chat_template **out)
 {
-    assert(name != NULL && tokenizer != NULL && out != NULL);
-    struct chat_template *template = calloc(1, sizeof *template);
-    if (template == NULL)
-        return err_set(ERR_MEMORY, "no memory for a template");
-    enum err rc = chat_fill(template, name, tokenizer);
-    if (rc == ERR_OK)
-        *out = template;
-    else
-        chat_template_destroy(template);
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    for (size_t b = 0; b < CHAT_BUILT_IN; b++)
+        if (strcmp(name, chat_built_in[b].name) == 0)
+            return chat_template_create_text(name, chat_built_in[b].text,
+                                             strlen(chat_built_in[b].text),
+                                             tokenizer, out);
+    TRY_OUT(chat_read_file(name, &text, &bytes));
+    if (chat_is_json(name))
+        TRY_OUT(chat_unpack_json(name, &text, &bytes));
+    TRY_OUT(chat_template_create_text(name, text, bytes, tokenizer, out));
+out:
+    free(text);
     return rc;
 }
 

@@ -57,6 +57,11 @@ struct chat_template;
 enum err chat_template_create(const char *name,
                               const struct tokenizer *tokenizer,
                               struct chat_template **out);
+/* The same of a template's text, which `name` is what messages call. */
+enum err chat_template_create_text(const char *name, const char *text,
+                                   size_t bytes,
+                                   const struct tokenizer *tokenizer,
+                                   struct chat_template **out);
 void chat_template_destroy(struct chat_template *template);
 const char *chat_template_name(const struct chat_template *template);
 

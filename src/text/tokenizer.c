@@ -2,6 +2,7 @@
 #include "src/text/tokenizer.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,41 @@ enum err tokenizer_create(const char *name, struct tokenizer **out)
         return err_set(ERR_MEMORY, "no memory for a tokenizer");
     TRY_OUT(strcmp(name, "bytes") == 0 ? tokenizer_bytes(tokenizer)
                                        : tokenizer_file_load(name, tokenizer));
+    *out = tokenizer;
+    tokenizer = NULL;
+out:
+    tokenizer_destroy(tokenizer);
+    return rc;
+}
+
+static enum err tokenizer_ends(struct tokenizer *tokenizer, int32_t bos,
+                               int32_t eos)
+{
+    const uint8_t *text;
+    size_t bytes;
+    if (bos >= 0)
+        TRY(tokenizer_decode(tokenizer, bos, &text, &bytes));
+    if (eos >= 0)
+        TRY(tokenizer_decode(tokenizer, eos, &text, &bytes));
+    tokenizer->bos = bos;
+    tokenizer->eos = eos;
+    return ERR_OK;
+}
+
+enum err tokenizer_create_json(const char *name, const char *json, size_t bytes,
+                               int32_t bos, int32_t eos, struct tokenizer **out)
+{
+    enum err rc = ERR_OK;
+    struct tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
+    if (tokenizer == NULL)
+        return err_set(ERR_MEMORY, "no memory for a tokenizer");
+    snprintf(tokenizer->name, sizeof tokenizer->name, "%s", name);
+    TRY_OUT(tokenizer_file_json(name, json, bytes, tokenizer));
+    rc = tokenizer_ends(tokenizer, bos, eos);
+    if (rc != ERR_OK) {
+        rc = err_prefix(rc, "%s: beginning or end of a text", name);
+        goto out;
+    }
     *out = tokenizer;
     tokenizer = NULL;
 out:

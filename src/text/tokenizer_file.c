@@ -124,12 +124,33 @@ static void file_name(const char *path, struct tokenizer *tokenizer)
     snprintf(tokenizer->name, sizeof tokenizer->name, "%.*s", (int)end, name);
 }
 
+enum err tokenizer_file_json(const char *name, const char *json, size_t bytes,
+                             struct tokenizer *tokenizer)
+{
+    enum err rc = ERR_OK;
+    json_t *parsed = NULL;
+    tokenizer->file = malloc(bytes + 1);
+    if (tokenizer->file == NULL)
+        return err_set(ERR_MEMORY, "no memory for a tokenizer");
+    memcpy(tokenizer->file, json, bytes);
+    tokenizer->file[bytes] = '\0';
+    tokenizer->file_bytes = bytes;
+    TRY_OUT(digest_bytes(json, bytes, tokenizer->sha256));
+    TRY_OUT(file_json(name, json, bytes, &parsed));
+    struct tokenizer_node root = { .path = name, .value = parsed };
+    TRY_OUT(file_parts(&root, tokenizer));
+out:
+    json_decref(parsed);
+    return rc;
+}
+
 enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
 {
     enum err rc = ERR_OK;
     char path[FSIO_PATH_MAX];
     struct stat status;
-    json_t *json = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
     if (stat(name, &status) != 0)
         return err_set(ERR_USAGE,
                        "unknown tokenizer '%s': there is: bytes, or the path "
@@ -137,18 +158,13 @@ enum err tokenizer_file_load(const char *name, struct tokenizer *tokenizer)
                        name, strerror(errno));
     TRY(fsio_path(path, S_ISDIR(status.st_mode) ? "%s/" FILE_NAME : "%s",
                   name));
-    TRY(fsio_read_file(path, FILE_BYTES_MAX, &tokenizer->file,
-                       &tokenizer->file_bytes));
+    TRY(fsio_read_file(path, FILE_BYTES_MAX, &text, &bytes));
     tokenizer->eos = tokenizer->bos = -1;
     file_name(path, tokenizer);
-    TRY_OUT(digest_bytes(tokenizer->file, tokenizer->file_bytes,
-                         tokenizer->sha256));
-    TRY_OUT(file_json(path, tokenizer->file, tokenizer->file_bytes, &json));
-    struct tokenizer_node root = { .path = path, .value = json };
-    TRY_OUT(file_parts(&root, tokenizer));
+    TRY_OUT(tokenizer_file_json(path, text, bytes, tokenizer));
     TRY_OUT(file_beside(path, "special_tokens_map.json", tokenizer));
     TRY_OUT(file_beside(path, "tokenizer_config.json", tokenizer));
 out:
-    json_decref(json);
+    free(text);
     return rc;
 }

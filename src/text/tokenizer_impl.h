@@ -51,5 +51,9 @@ struct tokenizer {
 /* Fill a tokenizer that is all zeros from the file; `path` is that of a file or
  * of a folder. ERR_DATA names file and place. */
 enum err tokenizer_file_load(const char *path, struct tokenizer *tokenizer);
+/* All but names and the tokens eos and bos, of a file's content; `name` is what
+ * messages call it. */
+enum err tokenizer_file_json(const char *name, const char *json, size_t bytes,
+                             struct tokenizer *tokenizer);
 
 #endif
