@@ -8,30 +8,11 @@ set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/interop/venv.bash
 . "$HERE/venv.bash"
+# shellcheck source=tests/interop/points.bash
+. "$HERE/points.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 PROGRAM=$BIN/../tests/test_ckpt_n1234
 PYTHON=/usr/bin/python3
-COUNT=0
-FAILED=0
-
-skip() {
-    echo "1..0 # SKIP $1"
-    exit 0
-}
-
-# check NAME COMMAND...: one test point
-check() {
-    local name=$1
-    shift
-    COUNT=$((COUNT + 1))
-    if "$@" >"$WORK/log" 2>&1; then
-        echo "ok $COUNT - $name"
-    else
-        echo "not ok $COUNT - $name"
-        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | head -n 20
-        FAILED=$((FAILED + 1))
-    fi
-}
 
 [ -x "$PROGRAM" ] || skip "test_ckpt_n1234 was not built"
 "$HERE/../mpirun" 2 true 2>/dev/null || skip "no working mpirun"
@@ -78,5 +59,4 @@ END
 check "a run's checkpoint says what it is" "$PYTHON" "$HERE/ckpt.py" about \
     run/checkpoints/step-000000002/checkpoint.h5 2
 
-echo "1..$COUNT"
-[ "$FAILED" -eq 0 ]
+finish_points

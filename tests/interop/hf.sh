@@ -8,28 +8,9 @@ set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/interop/venv.bash
 . "$HERE/venv.bash"
+# shellcheck source=tests/interop/points.bash
+. "$HERE/points.bash"
 TENSORS=${TESSERA_BIN:-$HERE/../../build/bin}/../interop/tensors
-COUNT=0
-FAILED=0
-
-skip() {
-    echo "1..0 # SKIP $1"
-    exit 0
-}
-
-# check NAME COMMAND...: one test point
-check() {
-    local name=$1
-    shift
-    COUNT=$((COUNT + 1))
-    if "$@" >"$WORK/log" 2>&1; then
-        echo "ok $COUNT - $name"
-    else
-        echo "not ok $COUNT - $name"
-        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | tail -n 20
-        FAILED=$((FAILED + 1))
-    fi
-}
 
 python() {
     "$VENV/bin/python" "$HERE/hf.py" "$@"
@@ -84,5 +65,4 @@ for name in LlamaConfig MistralConfig GPT2Config MptConfig MixtralConfig \
     check "transformers' $name both ways" config $name
 done
 
-echo "1..$COUNT"
-[ "$FAILED" -eq 0 ]
+finish_points

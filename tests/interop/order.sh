@@ -8,17 +8,12 @@ set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/interop/venv.bash
 . "$HERE/venv.bash"
+# shellcheck source=tests/interop/points.bash
+. "$HERE/points.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 PROGRAM=$BIN/../interop/order
 CASES=${CASES:-2000}
 SEED=${SEED:-1}
-COUNT=0
-FAILED=0
-
-skip() {
-    echo "1..0 # SKIP $1"
-    exit 0
-}
 
 # compare KIND NAME: one test point
 compare() {
@@ -41,5 +36,4 @@ compare draws "NumPy's draws"
 compare epochs "epochs of py1e, py1s, py1br, py2s, naive and unshuffled"
 compare batches "the same batches on other nodes, ranks and workers, resumed"
 
-echo "1..$COUNT"
-[ "$FAILED" -eq 0 ]
+finish_points

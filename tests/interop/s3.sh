@@ -9,28 +9,9 @@ set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/interop/venv.bash
 . "$HERE/venv.bash"
+# shellcheck source=tests/interop/points.bash
+. "$HERE/points.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
-COUNT=0
-FAILED=0
-
-skip() {
-    echo "1..0 # SKIP $1"
-    exit 0
-}
-
-# check NAME COMMAND...: one test point
-check() {
-    local name=$1
-    shift
-    COUNT=$((COUNT + 1))
-    if "$@" >"$WORK/log" 2>&1; then
-        echo "ok $COUNT - $name"
-    else
-        echo "not ok $COUNT - $name"
-        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | head -n 20
-        FAILED=$((FAILED + 1))
-    fi
-}
 
 # fails CODE TEXT COMMAND...: with this exit code and text, and no secret
 fails() {
@@ -115,5 +96,4 @@ check "a profile that is missing" fails 64 "AWS_PROFILE is 'other'" \
     env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY AWS_PROFILE=other "$BIN/tessera-data" verify s3://sets/c4
 check "no cache is left" test -z "$(ls "$TMPDIR")"
 
-echo "1..$COUNT"
-exit $((FAILED > 0))
+finish_points

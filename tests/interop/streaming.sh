@@ -8,31 +8,12 @@ set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/interop/venv.bash
 . "$HERE/venv.bash"
+# shellcheck source=tests/interop/points.bash
+. "$HERE/points.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 DATA=$BIN/tessera-data
 COLUMNS=$BIN/../interop/columns
 HASHES=sha256,xxh3_64,xxh64
-COUNT=0
-FAILED=0
-
-skip() {
-    echo "1..0 # SKIP $1"
-    exit 0
-}
-
-# check NAME COMMAND...: one test point
-check() {
-    local name=$1
-    shift
-    COUNT=$((COUNT + 1))
-    if "$@" >"$WORK/log" 2>&1; then
-        echo "ok $COUNT - $name"
-    else
-        echo "not ok $COUNT - $name"
-        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | head -n 20
-        FAILED=$((FAILED + 1))
-    fi
-}
 
 python() {
     "$VENV/bin/python" "$HERE/mds.py" "$@"
@@ -203,5 +184,4 @@ check "both read shards packed with zstd" rates packed zstd:3 xxh64
 check "... without hashes in the index" rates unsummed zstd:3 -
 check "columns are listed" "$DATA" columns "$WORK/theirs.set"
 
-echo "1..$COUNT"
-[ "$FAILED" -eq 0 ]
+finish_points

@@ -9,30 +9,11 @@ set -u
 HERE=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/interop/venv.bash
 . "$HERE/venv.bash"
+# shellcheck source=tests/interop/points.bash
+. "$HERE/points.bash"
 BIN=${TESSERA_BIN:-$HERE/../../build/bin}
 DATA=$BIN/tessera-data
 ENCODE=$BIN/../interop/encode
-COUNT=0
-FAILED=0
-
-skip() {
-    echo "1..0 # SKIP $1"
-    exit 0
-}
-
-# check NAME COMMAND...: one test point, and what it prints
-check() {
-    local name=$1
-    shift
-    COUNT=$((COUNT + 1))
-    if "$@" >"$WORK/log" 2>&1; then
-        echo "ok $COUNT - $name: $(tail -n 1 "$WORK/log")"
-    else
-        echo "not ok $COUNT - $name"
-        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | head -n 20
-        FAILED=$((FAILED + 1))
-    fi
-}
 
 python() {
     "$VENV/bin/python" "$HERE/tokens.py" "$@"
@@ -84,5 +65,4 @@ for file in "$WORK"/files/{gpt2,digits,llama3,gpt4o,characters-llama2}.json ${TE
     done
 done
 
-echo "1..$COUNT"
-[ "$FAILED" -eq 0 ]
+finish_points

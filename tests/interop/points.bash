@@ -1,0 +1,33 @@
+# shellcheck shell=bash
+# Test points of the scripts beside this file, in TAP. They set WORK, a folder
+# of their own.
+
+COUNT=0
+FAILED=0
+
+skip() { # REASON
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+# check NAME COMMAND...: one point; the last line that the command prints is shown
+# with it, or the last lines, if it fails.
+check() {
+    local name=$1 last
+    shift
+    COUNT=$((COUNT + 1))
+    if "$@" >"$WORK/log" 2>&1; then
+        last=$(tail -n 1 "$WORK/log")
+        echo "ok $COUNT - $name${last:+: $last}"
+    else
+        echo "not ok $COUNT - $name"
+        sed 's/^/# /' "$WORK/log" | cut -c 1-300 | tail -n 20
+        FAILED=$((FAILED + 1))
+    fi
+}
+
+# The plan, and whether all went well: the last line of a script.
+finish_points() {
+    echo "1..$COUNT"
+    [ "$FAILED" -eq 0 ]
+}
