@@ -366,7 +366,8 @@ static void test_properties(void)
            "the file's bytes");
     close_both(&both);
     FILE *file = fopen(fixture_path(folder, "tokenizer_config.json"), "w");
-    fputs("{\"eos_token\": {\"content\": \"<|end|>\"}, \"bos_token\": null}",
+    fputs("{\"eos_token\": {\"content\": \"<|end|>\"}, \"bos_token\": null, "
+          "\"model_max_length\": 1000000000000000019884624838656}",
           file);
     fclose(file);
     struct tokenizer *named = NULL;
@@ -386,6 +387,9 @@ static void test_properties(void)
 }
 
 #define VOCAB_A "\"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []"
+#define BEFORE(decoders)                                                       \
+    "{\"type\": \"Sequence\", \"decoders\": [" decoders                        \
+    ", {\"type\": \"ByteLevel\"}]}"
 #define SPLIT(pattern)                                                         \
     "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern                \
     "\"}, \"behavior\": \"Isolated\", \"invert\": false}"
@@ -409,6 +413,22 @@ static void test_refused(void)
                           "[{\"type\": \"NFC\"}, {\"type\": \"NFKC\"}]}" },
           "normalizer.normalizers[1]: 'NFKC'" },
         { { .pretoken = "null" }, "decoder: 'ByteLevel' can't be done" },
+        { { .decoder = BEFORE("{\"type\": \"Replace\", \"pattern\": "
+                              "{\"String\": \"th\"}, \"content\": \"x\"}") },
+          "decoder.decoders[0]: before ByteLevel only what no token has" },
+        { { .decoder = BEFORE("{\"type\": \"Strip\", \"content\": \" \", "
+                              "\"start\": 1, \"stop\": 0}") },
+          "decoder.decoders[0]: 'Strip' before Fuse" },
+        { { .decoder = "{\"type\": \"Sequence\", \"decoders\": []}" },
+          "decoder.decoders: ByteLevel is expected" },
+        { { .decoder = "{\"type\": \"Sequence\", \"decoders\": [{\"type\": "
+                       "\"Fuse\"}]}" },
+          "decoder.decoders[0]: 'Fuse' can't be done" },
+        { { .model = ", \"byte_fallback\": true",
+            .vocabulary =
+                "\"vocab\": {\"a\": 0, \"<0x41>\": 1}, \"merges\": []",
+            .added = "[]" },
+          "byte_fallback with ByteLevel can't be done" },
         { { .pretoken = "{\"type\": \"Metaspace\"}" },
           "pre_tokenizer.replacement: a string" },
         { { .pretoken = "{\"type\": \"ByteLevel\", \"use_regex\": 1}" },
@@ -469,6 +489,42 @@ static void test_refused(void)
                    strncmp(err_text(), path, strlen(path)) == 0,
                "... %s", rc == ERR_OK ? "it is not" : err_text());
         tokenizer_destroy(tokenizer);
+    }
+}
+
+/* What transformers writes for tokenizers that it has converted: decoders and a
+ * byte_fallback that mean nothing to a file of bytes. */
+static void test_converted(void)
+{
+    struct fixture_file of = {
+        .model = ", \"byte_fallback\": true",
+        .decoder = BEFORE(
+            "{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}, {\"type\": "
+            "\"Replace\", \"pattern\": {\"String\": \"\xE2\x96\x81\"}, "
+            "\"content\": \" \"}"),
+    };
+    struct tokenizer *plain = NULL, *converted = NULL;
+    static const uint8_t text[] =
+        "the others <|end|> \xE2\x96\x81 \x04 caf\xC3\xA9";
+    fixture_need(tokenizer_create(
+        write_file(&(struct fixture_file){ .model = NULL }), &plain));
+    fixture_need(tokenizer_create(write_file(&of), &converted));
+    struct tokenizer *const both[] = { plain, converted };
+    struct token_list lists[2] = { 0 };
+    for (int i = 0; i < 2; i++) {
+        struct tokenizer_encoder *encoder = NULL;
+        fixture_need(tokenizer_encoder_create(both[i], &encoder));
+        fixture_need(
+            tokenizer_encode(encoder, text, sizeof text - 1, 0, &lists[i]));
+        tokenizer_encoder_destroy(encoder);
+    }
+    tap_ok(lists[0].count > 5 && lists[0].count == lists[1].count &&
+               memcmp(lists[0].token, lists[1].token,
+                      lists[0].count * sizeof *lists[0].token) == 0,
+           "a converted file has the tokens of the file");
+    for (int i = 0; i < 2; i++) {
+        free(lists[i].token);
+        tokenizer_destroy(both[i]);
     }
 }
 
@@ -557,6 +613,7 @@ int main(void)
     test_deep_pattern();
     test_properties();
     test_refused();
+    test_converted();
     test_hostile_files();
     fsio_remove_tree(folder);
     return tap_done();

@@ -85,7 +85,10 @@ static enum err chat_unpack_json(const char *path, char **text, size_t *bytes)
 {
     enum err rc = ERR_OK;
     json_error_t error;
-    json_t *root = json_loadb(*text, *bytes, JSON_REJECT_DUPLICATES, &error);
+    /* model_max_length may be 10^30, which no whole number here is */
+    json_t *root =
+        json_loadb(*text, *bytes,
+                   JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
     const json_t *found = json_object_get(root, "chat_template");
     if (root == NULL)
         rc = err_set(ERR_DATA, "%s: line %d: %s", path, error.line, error.text);

@@ -120,6 +120,72 @@ enum err tokenizer_decode_read(const struct tokenizer_node *root,
     return decode_read(&node, 0, decode, &fused);
 }
 
+/* A text that no token is written with, so that a step that looks for it does
+ * nothing. */
+static bool decode_idle(const struct tokenizer_node *root, const char *text)
+{
+    struct tokenizer_node model = tokenizer_reader_member(root, "model");
+    struct tokenizer_node added = tokenizer_reader_member(root, "added_tokens");
+    const char *token = NULL;
+    json_t *value = NULL;
+    size_t i = 0;
+    json_object_foreach(json_object_get(model.value, "vocab"), token,
+                        value) if (strstr(token, text) != NULL) return false;
+    json_array_foreach(added.value, i, value)
+    {
+        token = json_string_value(json_object_get(value, "content"));
+        if (token != NULL && strstr(token, text) != NULL)
+            return false;
+    }
+    return true;
+}
+
+static enum err decode_before_byte_level(const struct tokenizer_node *root,
+                                         const struct tokenizer_node *node)
+{
+    struct tokenizer_decode decode = { .steps = 0 };
+    bool fused = false;
+    TRY(decode_read(node, DECODE_DEPTH_MAX, &decode, &fused));
+    return decode.steps == 0 || decode_idle(root, decode.step[0].from)
+               ? ERR_OK
+               : tokenizer_reader_refuse(
+                     node,
+                     "before ByteLevel only what no token has can be "
+                     "replaced, and some token has \"%s\"",
+                     decode.step[0].from);
+}
+
+enum err tokenizer_decode_byte_level(const struct tokenizer_node *root)
+{
+    static const char *const byte_level_keys[] = { "type", "add_prefix_space",
+                                                   "trim_offsets", "use_regex",
+                                                   NULL };
+    static const char *const keys[] = { "type", "decoders", NULL };
+    const char *type = NULL;
+    struct tokenizer_node node = tokenizer_reader_member(root, "decoder");
+    if (node.value == NULL)
+        return ERR_OK; /* tokens are their bytes */
+    TRY(tokenizer_reader_string(&node, "type", &type));
+    if (strcmp(type, "Sequence") == 0) {
+        struct tokenizer_node list = tokenizer_reader_member(&node, "decoders");
+        TRY(tokenizer_reader_keys(&node, keys));
+        TRY(tokenizer_reader_array(&list));
+        size_t count = json_array_size(list.value);
+        if (count == 0)
+            return tokenizer_reader_refuse(&list, "ByteLevel is expected");
+        for (size_t i = 0; i + 1 < count; i++) {
+            struct tokenizer_node part = tokenizer_reader_element(&list, i);
+            TRY(decode_before_byte_level(root, &part));
+        }
+        node = tokenizer_reader_element(&list, count - 1);
+        TRY(tokenizer_reader_string(&node, "type", &type));
+    }
+    if (strcmp(type, "ByteLevel") != 0)
+        return tokenizer_reader_refuse(
+            &node, "'%s' can't be done here; there is: ByteLevel", type);
+    return tokenizer_reader_keys(&node, byte_level_keys);
+}
+
 static int decode_digit(uint8_t character)
 {
     static const char digits[] = "0123456789abcdef";

@@ -50,11 +50,12 @@ static enum err file_parts(const struct tokenizer_node *root,
     return unicode_create(&tokenizer->unicode);
 }
 
+/* flags: of jansson, more than to refuse a key twice. */
 static enum err file_json(const char *path, const char *text, size_t bytes,
-                          json_t **out)
+                          size_t flags, json_t **out)
 {
     json_error_t error;
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | flags, &error);
     return *out != NULL ? ERR_OK
                         : err_set(ERR_DATA, "%s:%d:%d: %s", path, error.line,
                                   error.column, error.text);
@@ -94,7 +95,8 @@ static enum err file_beside(const char *path, const char *name,
     if (!fsio_exists(beside))
         return ERR_OK;
     TRY_OUT(fsio_read_file(beside, FILE_BYTES_MAX, &text, &bytes));
-    TRY_OUT(file_json(beside, text, bytes, &json));
+    /* transformers writes a model_max_length of 10^30 */
+    TRY_OUT(file_json(beside, text, bytes, JSON_DECODE_INT_AS_REAL, &json));
     struct tokenizer_node node = { .path = beside, .value = json };
     TRY_OUT(tokenizer_reader_object(&node));
     TRY_OUT(file_named(&node, "eos_token", tokenizer, &tokenizer->eos));
@@ -136,7 +138,7 @@ enum err tokenizer_file_json(const char *name, const char *json, size_t bytes,
     tokenizer->file[bytes] = '\0';
     tokenizer->file_bytes = bytes;
     TRY_OUT(digest_bytes(json, bytes, tokenizer->sha256));
-    TRY_OUT(file_json(name, json, bytes, &parsed));
+    TRY_OUT(file_json(name, json, bytes, 0, &parsed));
     struct tokenizer_node root = { .path = name, .value = parsed };
     TRY_OUT(file_parts(&root, tokenizer));
 out:

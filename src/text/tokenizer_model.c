@@ -42,6 +42,18 @@ static enum err model_flag_off(const struct tokenizer_node *model,
                : tokenizer_reader_refuse(&node, "only null is known here");
 }
 
+/* Is there a token of a byte, "<0xNN>"? */
+static bool model_falls_back(const struct model_reader *reader)
+{
+    bool found = false;
+    for (unsigned b = 0; b < 256 && !found; b++) {
+        char code[8];
+        snprintf(code, sizeof code, "<0x%02X>", b);
+        found = model_number(reader, code) >= 0;
+    }
+    return found;
+}
+
 static enum err model_options(struct model_reader *reader,
                               struct bpe_options *options)
 {
@@ -73,6 +85,10 @@ static enum err model_options(struct model_reader *reader,
                               &options->byte_fallback));
     TRY(tokenizer_reader_bool(model, "ignore_merges", false,
                               &options->ignore_merges));
+    /* transformers writes it for every file that it has converted, also of
+     * bytes, where it means nothing without such tokens */
+    if (reader->byte_level && !model_falls_back(reader))
+        options->byte_fallback = false;
     named = tokenizer_reader_member(model, "unk_token");
     options->unk = -1;
     options->bytes = reader->byte_level;

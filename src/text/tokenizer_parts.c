@@ -248,16 +248,8 @@ enum err tokenizer_parts_decoder(const struct tokenizer_node *root,
                                  const struct tokenizer *tokenizer,
                                  struct tokenizer_decode *decode)
 {
-    const char *type = NULL;
-    struct tokenizer_node node = tokenizer_reader_member(root, "decoder");
-    if (!tokenizer->byte_level)
-        return tokenizer_decode_read(root, decode);
-    if (node.value == NULL)
-        return ERR_OK; /* tokens are their bytes */
-    TRY(tokenizer_reader_string(&node, "type", &type));
-    if (strcmp(type, "ByteLevel") != 0)
-        return parts_lacking(&node, type, "ByteLevel");
-    return tokenizer_reader_keys(&node, byte_level_keys);
+    return tokenizer->byte_level ? tokenizer_decode_byte_level(root)
+                                 : tokenizer_decode_read(root, decode);
 }
 
 /* A {"SpecialToken": {"id": ..}} of a template: its tokens. */
