@@ -7,8 +7,9 @@
 
 struct weights_resident;
 
-/* Reads them all with `threads` threads. DTYPE_F32 or DTYPE_BF16 (rounded to
- * nearest even); memory of the host. ERR_MEMORY says how much is missing. */
+/* Reads them all, which must match, with at most `threads` threads. DTYPE_F32
+ * or DTYPE_BF16 (rounded to nearest even); memory of the host. `params` is
+ * lent. ERR_MEMORY says how much is missing. */
 enum err weights_resident_create(struct weights *weights,
                                  const struct params *params, enum dtype dtype,
                                  int threads, struct weights_resident **out);

@@ -1,0 +1,194 @@
+/* Weights of checkpoints that any strategy has written on any number of ranks
+ * are read by one process, to the bit, from any interval. */
+#include "src/base/log.h"
+#include "src/weights/weights_resident.h"
+#include "tests/weights_fixture.h"
+
+#define INTERVALS 40
+
+struct world {
+    struct comm *comm;
+    int rank, ranks;
+    char dir[FSIO_PATH_MAX];
+};
+
+static void everywhere(const struct world *world, enum err rc, bool pass,
+                       const char *what, const char *name)
+{
+    int64_t good = rc == ERR_OK && pass;
+    if (!good)
+        fprintf(stderr, "# rank %d: %s: %s: %s\n", world->rank, name, what,
+                err_text());
+    rc = comm_all_reduce_i64(world->comm, &good, 1, COMM_MIN);
+    tap_ok(rc == ERR_OK && good == 1, "%s: %s", name, what);
+}
+
+/* Random intervals of the flat space, and the whole. */
+static enum err read_back(struct weights *weights, const struct params *params,
+                          int rank, bool *same)
+{
+    enum err rc = ERR_OK;
+    uint64_t stream = rng_stream("intervals");
+    float *values = malloc((size_t)(params->elements + 1) * sizeof *values);
+    if (values == NULL)
+        return ERR_MEMORY;
+    *same = true;
+    for (int i = 0; i < INTERVALS && *same; i++) {
+        uint64_t at = 2 * (uint64_t)i;
+        uint64_t seed = (uint64_t)rank;
+        int64_t begin =
+            (int64_t)(rng_uniform(seed, stream, at) * (double)params->elements);
+        int64_t end = begin + (int64_t)(rng_uniform(seed, stream, at + 1) *
+                                        (double)(params->elements - begin));
+        if (i == 0) {
+            begin = 0;
+            end = params->elements;
+        }
+        memset(values, 0xff, (size_t)(end - begin) * sizeof *values);
+        TRY_OUT(weights_fill(weights, params, NULL, begin, end, values));
+        *same = weights_fixture_same(params, begin, end, values);
+    }
+out:
+    free(values);
+    return rc;
+}
+
+static bool same_block(const struct params *params, int block, enum dtype dtype,
+                       const void *weights)
+{
+    const struct param_block *b = &params->blocks[block];
+    size_t count = (size_t)b->elements;
+    bool same = false;
+    float *want = malloc(count * sizeof *want);
+    if (want == NULL)
+        return false;
+    params_init(params, FIXTURE_SEED, b->offset, b->offset + b->elements, want);
+    if (dtype == DTYPE_F32) {
+        same = memcmp(want, weights, count * sizeof *want) == 0;
+    } else {
+        const uint16_t *half = weights;
+        same = true;
+        for (size_t i = 0; i < count && same; i++) {
+            uint32_t bits;
+            memcpy(&bits, &want[i], sizeof bits);
+            same =
+                half[i] == (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        }
+    }
+    free(want);
+    return same;
+}
+
+static enum err read_resident(struct weights *weights,
+                              const struct params *params, enum dtype dtype,
+                              bool *same)
+{
+    enum err rc = ERR_OK;
+    struct weights_resident *resident = NULL;
+    TRY_OUT(weights_resident_create(weights, params, dtype, 3, &resident));
+    const struct param_access *access = weights_resident_access(resident);
+    *same = true;
+    for (int b = 0; b < params->block_count && *same; b++) {
+        const void *block = NULL;
+        TRY_OUT(access->gather(access->arg, b, &block));
+        *same = same_block(params, b, dtype, block);
+        TRY_OUT(access->release(access->arg, b));
+    }
+out:
+    weights_resident_destroy(resident);
+    return rc;
+}
+
+static bool same_about(const struct weights_about *about,
+                       const struct model_config *config, const char *path)
+{
+    struct model_config now = about->config;
+    now.preset = config->preset;
+    return about->kind == WEIGHTS_CHECKPOINT &&
+           memcmp(&now, config, sizeof now) == 0 &&
+           strcmp(about->path, path) == 0 &&
+           strcmp(about->dtype, "float32") == 0 &&
+           about->step == FIXTURE_STEP && about->tokens == 12345 &&
+           strlen(about->sha256) == 64 && about->vocab == 290 &&
+           about->bos == -1 && about->eos == 7 &&
+           strcmp(about->chat_template, "{{ messages }}") == 0 &&
+           about->tokenizer_bytes == 11 &&
+           memcmp(about->tokenizer, "{\"a\": \"tok\"", 11) == 0 &&
+           about->builtin_tokenizer == NULL;
+}
+
+static const struct {
+    const char *name, *preset;
+    struct replica_options options;
+} cases[] = {
+    { "ddp", "mpt-tiny", { .strategy = REPLICA_DDP } },
+    { "zero1", "llama-tiny", { .strategy = REPLICA_ZERO1 } },
+    { "zero1, bf16",
+      "mpt-tiny",
+      { .strategy = REPLICA_ZERO1, .dtype = DTYPE_BF16 } },
+    { "zero2", "moe-tiny", { .strategy = REPLICA_ZERO2 } },
+    { "zero3", "mpt-tiny", { .strategy = REPLICA_ZERO3, .prefetch = 1 } },
+    { "zero3, bf16",
+      "llama-tiny",
+      { .strategy = REPLICA_ZERO3, .dtype = DTYPE_BF16 } },
+};
+
+static void test_case(const struct world *world, size_t index)
+{
+    enum err rc = ERR_OK;
+    const char *name = cases[index].name;
+    char run[FSIO_PATH_MAX], step[FSIO_PATH_MAX];
+    struct model_config config = { 0 };
+    struct replica_options options = cases[index].options;
+    struct params *params = NULL;
+    struct weights *weights = NULL;
+    bool pass = false, same = false;
+    options.slots = 4;
+    options.leaves = 1;
+    TRY_OUT(fsio_path(run, "%s/run-%zu", world->dir, index));
+    TRY_OUT(ckpt_index_path(step, run, FIXTURE_STEP));
+    TRY_OUT(weights_fixture_config(cases[index].preset, &config));
+    TRY_OUT(params_create(&config, &params));
+    TRY_OUT(weights_fixture_save(world->comm, &config, &options,
+                                 "{\"a\": \"tok\"", run, FIXTURE_STEP));
+    TRY_OUT(comm_agree(world->comm, ERR_OK));
+    TRY_OUT(weights_open(run, &weights));
+    pass = same_about(weights_about(weights), &config, step);
+    everywhere(world, rc, pass, "what it says of itself", name);
+    TRY_OUT(weights_match(weights, params, NULL));
+    TRY_OUT(read_back(weights, params, world->rank, &same));
+    everywhere(world, rc, same, "the same bits, any interval", name);
+    TRY_OUT(read_resident(weights, params, DTYPE_F32, &same));
+    everywhere(world, rc, same, "the same bits in memory", name);
+    TRY_OUT(read_resident(weights, params, DTYPE_BF16, &same));
+    everywhere(world, rc, same, "rounded to bf16 in memory", name);
+out:
+    if (rc != ERR_OK)
+        everywhere(world, rc, false, "no errors", name);
+    weights_close(weights);
+    params_destroy(params);
+}
+
+int main(int argc, char **argv)
+{
+    struct world world = { 0 };
+    if (comm_create("auto", &argc, &argv, 60.0, &world.comm) != ERR_OK) {
+        tap_ok(false, "create: %s", err_text());
+        return tap_done();
+    }
+    world.rank = comm_rank(world.comm);
+    world.ranks = comm_size(world.comm);
+    log_init("test", world.rank, LOG_ERROR);
+    if (world.rank > 0)
+        tap_silence();
+    if (world.rank == 0 && weights_fixture_folder(world.dir) == NULL)
+        tap_ok(false, "no folder for the test");
+    (void)comm_broadcast(world.comm, world.dir, sizeof world.dir, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        test_case(&world, i);
+    (void)comm_agree(world.comm, ERR_OK);
+    if (world.rank == 0)
+        (void)fsio_remove_tree(world.dir);
+    comm_destroy(world.comm);
+    return tap_done();
+}
