@@ -374,7 +374,7 @@ static inline enum err make(struct world *world, struct comm *comm,
 {
     TRY(replica_create(comm, world->kernels, &world->ctx, world->params,
                        options, out));
-    return replica_init(*out, 17);
+    return replica_init(*out, 17, NULL);
 }
 
 /* All ranks evaluate, the last one without a leaf. */

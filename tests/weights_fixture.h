@@ -78,7 +78,7 @@ static inline enum err weights_fixture_save(struct comm *comm,
     TRY_OUT(kernels_find("cpu", "generic", &kernels));
     TRY_OUT(params_create(config, &params));
     TRY_OUT(replica_create(comm, kernels, &ctx, params, how, &replica));
-    TRY_OUT(replica_init(replica, FIXTURE_SEED));
+    TRY_OUT(replica_init(replica, FIXTURE_SEED, NULL));
     const struct ckpt_item *list = replica_items(replica, &count);
     items = calloc((size_t)count + 1, sizeof *items);
     if (items == NULL) {

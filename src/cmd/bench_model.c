@@ -156,7 +156,7 @@ enum err bench_model_join(const struct bench_model_kind *kind, int threads,
     TRY_OUT(comm_agree(comm, open_model(bench, threads, leaves)));
     TRY_OUT(replica_create(comm, bench->kernels, &bench->ctx, bench->params,
                            options, &bench->replica));
-    TRY_OUT(replica_init(bench->replica, SEED));
+    TRY_OUT(replica_init(bench->replica, SEED, NULL));
     *out = bench;
     bench = NULL;
 out:

@@ -133,8 +133,19 @@ enum err replica_plan(const struct params *params, int ranks,
                       const struct replica_options *options,
                       struct replica_bytes *out);
 
-/* Fresh weights, a function of the seed; moments zero. Collective. */
-enum err replica_init(struct replica *replica, uint64_t seed);
+/* Where weights come from besides: puts elements [begin, end) of the flat
+ * space of `params` over what is there, fresh values, or leaves some of them.
+ * Each rank asks for what it owns. */
+struct replica_source {
+    enum err (*fill)(void *arg, const struct params *params, int64_t begin,
+                     int64_t end, float *out);
+    void *arg;
+};
+
+/* Fresh weights, a function of the seed, and over them what the source has
+ * (NULL: nothing); moments zero. Collective; fails on all ranks or on none. */
+enum err replica_init(struct replica *replica, uint64_t seed,
+                      const struct replica_source *source);
 
 /* For the model, between replica_begin_leaf() and replica_end_leaf(), or
  * replica_begin_eval() and replica_end_eval(). */

@@ -174,17 +174,29 @@ enum err replica_loaded(struct replica *replica)
     return publish_ddp(replica);
 }
 
-/* Makes fresh weights in the host's memory and uploads them part by part. */
-static enum err upload_fresh(struct replica *replica, uint64_t seed,
-                             const struct owner_block *b, float *master,
-                             struct arena *host)
+/* Elements [begin, end) of the flat space: fresh, and what is put over them. */
+static enum err make_values(const struct replica *replica, uint64_t seed,
+                            const struct replica_source *source, int64_t begin,
+                            int64_t end, float *out)
+{
+    params_init(replica->params, seed, begin, end, out);
+    return source != NULL
+               ? source->fill(source->arg, replica->params, begin, end, out)
+               : ERR_OK;
+}
+
+/* Makes them in the host's memory and uploads them part by part. */
+static enum err upload_values(struct replica *replica, uint64_t seed,
+                              const struct replica_source *source,
+                              const struct owner_block *b, float *master,
+                              struct arena *host)
 {
     const struct kernel_memory *memory = replica->kernels->memory;
     void *stream = replica->ctx->stream;
     float *values = (float *)(void *)host->base;
     for (int64_t at = b->begin; at < b->end; at += INIT_ELEMENTS) {
         int64_t end = b->end - at < INIT_ELEMENTS ? b->end : at + INIT_ELEMENTS;
-        params_init(replica->params, seed, at, end, values);
+        TRY(make_values(replica, seed, source, at, end, values));
         TRY(memory->upload(stream, (size_t)(end - at) * sizeof(float), values,
                            master + (at - b->begin)));
         TRY(memory->wait(stream));
@@ -192,33 +204,41 @@ static enum err upload_fresh(struct replica *replica, uint64_t seed,
     return ERR_OK;
 }
 
-enum err replica_init(struct replica *replica, uint64_t seed)
+/* The masters of this rank's piece of a block, and moments of zeros. */
+static enum err begin_piece(struct replica *replica, uint64_t seed,
+                            const struct replica_source *source, int block,
+                            struct arena *host)
+{
+    const struct kernels *kernels = replica->kernels;
+    const struct owner_block *b = &replica->owner->blocks[block];
+    float *master = master_piece(replica, block);
+    int64_t at = piece_at(replica, block);
+    if (b->begin == b->end)
+        return ERR_OK;
+    if (host->base != NULL)
+        TRY(upload_values(replica, seed, source, b, master, host));
+    else
+        TRY(make_values(replica, seed, source, b->begin, b->end, master));
+    for (int m = 0; m < optimizer_moments(replica->options.optimizer); m++)
+        TRY(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
+                          replica->moments[m] + at));
+    return ERR_OK;
+}
+
+enum err replica_init(struct replica *replica, uint64_t seed,
+                      const struct replica_source *source)
 {
     enum err rc = ERR_OK;
-    const struct kernels *kernels = replica->kernels;
+    const struct kernel_memory *memory = replica->kernels->memory;
     struct arena host = { 0 };
-    bool device = kernels->memory->device;
-    if (device)
-        rc = kernels->memory->host_create((size_t)INIT_ELEMENTS * sizeof(float),
-                                          &host);
+    if (memory->device)
+        rc = memory->host_create((size_t)INIT_ELEMENTS * sizeof(float), &host);
+    for (int i = 0; i < replica->owner->block_count && rc == ERR_OK; i++)
+        rc = begin_piece(replica, seed, source, i, &host);
     TRY_OUT(comm_agree(replica->comm, rc));
-    for (int i = 0; i < replica->owner->block_count; i++) {
-        const struct owner_block *b = &replica->owner->blocks[i];
-        float *master = master_piece(replica, i);
-        int64_t at = piece_at(replica, i);
-        if (b->begin == b->end)
-            continue;
-        if (device)
-            TRY_OUT(upload_fresh(replica, seed, b, master, &host));
-        else
-            params_init(replica->params, seed, b->begin, b->end, master);
-        for (int m = 0; m < optimizer_moments(replica->options.optimizer); m++)
-            TRY_OUT(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
-                                  replica->moments[m] + at));
-    }
     TRY_OUT(replica_loaded(replica));
 out:
-    kernels->memory->host_destroy(&host);
+    memory->host_destroy(&host);
     return rc;
 }
 

@@ -182,7 +182,7 @@ enum err trainer_start(struct trainer *trainer)
         TRY(trainer_fp8_give(trainer->fp8, trainer->model));
     if (trainer->step == 0)
         TRY(replica_init(trainer->replica,
-                         (uint64_t)trainer->settings.train.seed));
+                         (uint64_t)trainer->settings.train.seed, NULL));
     TRY(trainer_event(trainer, EVENT_AFTER_LOAD));
     trainer->finished = reached_end(trainer, trainer->elapsed_s);
     return comm_agree(trainer->comm, err_again(&trainer->events.held));
