@@ -1,4 +1,4 @@
-/* GELU with the exact erf, and SiLU. */
+/* GELU with the exact erf and with a tanh, and SiLU. */
 #include "kernels/cpu_activation.h"
 #include "kernels/cpu.h"
 
@@ -40,10 +40,9 @@ enum err CPU_SYMBOL(activation_forward)(const struct kernel_ctx *ctx,
     for (int64_t at = 0; at < n; at += BLOCK) {
         const float *x = (const float *)in + at;
         float *y = (float *)out + at;
-        if (act == ACTIVATION_GELU)
-            block_forward(ACTIVATION_GELU, cpu_min(BLOCK, n - at), x, y);
-        else
-            block_forward(ACTIVATION_SILU, cpu_min(BLOCK, n - at), x, y);
+        int64_t count = cpu_min(BLOCK, n - at);
+#define FORWARD(act) block_forward(act, count, x, y)
+        VEC_BY_ACTIVATION(act, FORWARD)
     }
     return ERR_OK;
 }
@@ -62,10 +61,9 @@ enum err CPU_SYMBOL(activation_backward)(const struct kernel_ctx *ctx,
         const float *x = (const float *)in + at;
         const float *dy = (const float *)dout + at;
         float *dx = (float *)din + at;
-        if (act == ACTIVATION_GELU)
-            block_backward(ACTIVATION_GELU, cpu_min(BLOCK, n - at), x, dy, dx);
-        else
-            block_backward(ACTIVATION_SILU, cpu_min(BLOCK, n - at), x, dy, dx);
+        int64_t count = cpu_min(BLOCK, n - at);
+#define BACKWARD(act) block_backward(act, count, x, dy, dx)
+        VEC_BY_ACTIVATION(act, BACKWARD)
     }
     return ERR_OK;
 }

@@ -51,10 +51,8 @@ enum err CPU_SYMBOL(glu_forward)(const struct kernel_ctx *ctx, enum dtype dtype,
         const float *g = (const float *)gate + row * stride + at;
         const float *u = (const float *)up + row * stride + at;
         float *out = (float *)y + row * width + at;
-        if (act == ACTIVATION_GELU)
-            block_forward(ACTIVATION_GELU, count, g, u, out);
-        else
-            block_forward(ACTIVATION_SILU, count, g, u, out);
+#define FORWARD(act) block_forward(act, count, g, u, out)
+        VEC_BY_ACTIVATION(act, FORWARD)
     }
     return ERR_OK;
 }
@@ -79,10 +77,8 @@ enum err CPU_SYMBOL(glu_backward)(const struct kernel_ctx *ctx,
         const float *out = (const float *)dy + row * width + at;
         float *dg = (float *)dgate + row * stride + at;
         float *du = (float *)dup + row * stride + at;
-        if (act == ACTIVATION_GELU)
-            block_backward(ACTIVATION_GELU, count, g, u, out, dg, du);
-        else
-            block_backward(ACTIVATION_SILU, count, g, u, out, dg, du);
+#define BACKWARD(act) block_backward(act, count, g, u, out, dg, du)
+        VEC_BY_ACTIVATION(act, BACKWARD)
     }
     return ERR_OK;
 }

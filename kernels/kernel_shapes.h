@@ -116,7 +116,9 @@ struct norm {
     bool low_precision;
 };
 
-enum activation { ACTIVATION_GELU, ACTIVATION_SILU };
+/* GELU_TANH: GELU with a tanh that is near to the normal distribution's
+ * integral, x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2. */
+enum activation { ACTIVATION_GELU, ACTIVATION_SILU, ACTIVATION_GELU_TANH };
 
 /* Which random numbers: element e of sample s (numbered over the whole run) of
  * the tensor `stream` draws word e % 4 of the Philox block with key

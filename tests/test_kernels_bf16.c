@@ -2,6 +2,7 @@
  * is right is the first CPU table's fp32 result on the same numbers, which the
  * other tests hold to fp64. A bf16 output may be off by one rounding, an fp32
  * one by the op's tolerance. */
+#include "tests/activation_reference.h"
 #include "tests/bf16_tensor.h"
 
 #include <stdio.h>
@@ -64,7 +65,7 @@ static void check_elementwise(const struct kernels *table, int64_t n)
     cpu->accumulate(&c, DTYPE_F32, n, x.wide, out.wide);
     table->accumulate(&c, DTYPE_BF16, n, x.half, out.half);
     check_rounded(table, "accumulate", what, &out);
-    for (int act = ACTIVATION_GELU; act <= ACTIVATION_SILU; act++) {
+    for (int act = 0; act < ACTIVATIONS; act++) {
         cpu->activation_forward(&c, DTYPE_F32, (enum activation)act, n, x.wide,
                                 out.wide);
         table->activation_forward(&c, DTYPE_BF16, (enum activation)act, n,

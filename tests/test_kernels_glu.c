@@ -1,31 +1,14 @@
 /* Gated linear units on every table against libm in fp64. */
+#include "tests/activation_reference.h"
 #include "tests/kernel_check.h"
 
 #include <stdio.h>
 
-static double normal_cdf(double x)
-{
-    return 0.5 * erfc(-x / sqrt(2));
-}
-
-static double value(enum activation act, double x)
-{
-    return act == ACTIVATION_GELU ? x * normal_cdf(x) : x / (1 + exp(-x));
-}
-
-static double slope(enum activation act, double x)
-{
-    double logistic = 1 / (1 + exp(-x));
-    if (act == ACTIVATION_GELU)
-        return normal_cdf(x) + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
-    return logistic + x * logistic * (1 - logistic);
-}
-
 static void gradient(enum activation act, double gate, double up, double dy,
                      double *dgate, double *dup)
 {
-    *dgate = dy * up * slope(act, gate);
-    *dup = dy * value(act, gate);
+    *dgate = dy * up * activation_slope(act, gate);
+    *dup = dy * activation_value(act, gate);
 }
 
 static void check_reference(enum activation act)
@@ -36,9 +19,12 @@ static void check_reference(enum activation act)
         double gate = 6 * check_uniform(1, i), up = 2 * check_uniform(2, i);
         double dy = check_uniform(3, i), dgate, dup;
         gradient(act, gate, up, dy, &dgate, &dup);
-        double by_gate =
-            dy * up * (value(act, gate + h) - value(act, gate - h)) / (2 * h);
-        double by_up = dy * value(act, gate) * ((up + h) - (up - h)) / (2 * h);
+        double by_gate = dy * up *
+                         (activation_value(act, gate + h) -
+                          activation_value(act, gate - h)) /
+                         (2 * h);
+        double by_up =
+            dy * activation_value(act, gate) * ((up + h) - (up - h)) / (2 * h);
         worst = fmax(worst, fabs(by_gate - dgate));
         worst = fmax(worst, fabs(by_up - dup));
     }
@@ -73,7 +59,7 @@ static struct problem problem_create(enum activation act, int64_t n,
     for (int64_t i = 0; i < n * width; i++) {
         int64_t gate = i / width * p.stride + i % width, up = gate + width;
         double a = (double)p.in[gate], b = (double)p.in[up];
-        p.want_y[i] = value(act, a) * b;
+        p.want_y[i] = activation_value(act, a) * b;
         gradient(act, a, b, (double)p.dy[i], &p.want_in[gate], &p.want_in[up]);
     }
     return p;
@@ -123,8 +109,8 @@ static void check_case(const struct kernels *table, enum activation act,
             grad[i] = 0;
         }
     snprintf(what, sizeof(what), "%s %lldx%lld, stride %lld",
-             act == ACTIVATION_GELU ? "gelu" : "silu", (long long)n,
-             (long long)width, (long long)p.stride);
+             activation_names[act], (long long)n, (long long)width,
+             (long long)p.stride);
     check_below(table, "glu_forward", what, check_error(y, p.want_y, outs),
                 2e-6);
     check_below(table, "glu_backward", what, check_error(grad, p.want_in, ins),
@@ -156,18 +142,21 @@ static void check_nan_values(const struct kernels *table, enum activation act)
         free(all[i]);
 }
 
+static void check_table(const struct kernels *table, enum activation act)
+{
+    check_case(table, act, 1, 5, 0);
+    check_case(table, act, 3, 17, 5);
+    check_case(table, act, 2, 3001, 0);
+    check_case(table, act, 37, 129, 64);
+    check_nan_values(table, act);
+}
+
 int main(void)
 {
-    const enum activation acts[] = { ACTIVATION_GELU, ACTIVATION_SILU };
-    for (int i = 0; i < 2; i++)
-        check_reference(acts[i]);
+    for (int act = 0; act < ACTIVATIONS; act++)
+        check_reference((enum activation)act);
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
-        for (int i = 0; i < 2; i++) {
-            check_case(*t, acts[i], 1, 5, 0);
-            check_case(*t, acts[i], 3, 17, 5);
-            check_case(*t, acts[i], 2, 3001, 0);
-            check_case(*t, acts[i], 37, 129, 64);
-            check_nan_values(*t, acts[i]);
-        }
+        for (int act = 0; act < ACTIVATIONS; act++)
+            check_table(*t, (enum activation)act);
     return tap_done();
 }

@@ -150,43 +150,60 @@ static void run_norm(const struct kernels *table, const struct kernel_ctx *ctx,
         }
 }
 
+static void activate(const struct kernels *table, const struct kernel_ctx *ctx,
+                     enum activation act, int64_t n, struct kept *kept)
+{
+    float *x = operand(n, 9), *dy = operand(n, 10);
+    float *y = check_poisoned(n), *dx = check_poisoned(n);
+    CALL(table->activation_forward(ctx, DTYPE_F32, act, n, x, y));
+    CALL(table->activation_backward(ctx, DTYPE_F32, act, n, x, dy, dx));
+    keep_last(kept, y, n);
+    keep_last(kept, dx, n);
+    free(dy);
+    free(x);
+}
+
+static void gate(const struct kernels *table, const struct kernel_ctx *ctx,
+                 enum activation act, int64_t width, struct kept *kept)
+{
+    enum { N = 3 };
+    int64_t n = N * width;
+    float *x = operand(n, 11), *up = operand(n, 12);
+    float *dy = operand(n, 13), *y = check_poisoned(n);
+    CALL(table->glu_forward(ctx, DTYPE_F32, act, N, width, width, x, up, y));
+    CALL(table->glu_backward(ctx, DTYPE_F32, act, N, width, width, x, up, dy, x,
+                             up));
+    keep_last(kept, y, n);
+    keep_last(kept, x, n);
+    keep_last(kept, up, n);
+    free(dy);
+}
+
 static void run_activation(const struct kernels *table,
                            const struct kernel_ctx *ctx, struct kept *kept)
 {
-    for (const int64_t *n = sizes; *n != 0; n++)
-        for (enum activation act = ACTIVATION_GELU; act <= ACTIVATION_SILU;
-             act++) {
-            float *x = operand(*n, 9), *dy = operand(*n, 10);
-            float *y = check_poisoned(*n), *dx = check_poisoned(*n);
-            CALL(table->activation_forward(ctx, DTYPE_F32, act, *n, x, y));
-            CALL(
-                table->activation_backward(ctx, DTYPE_F32, act, *n, x, dy, dx));
-            keep_last(kept, y, *n);
-            keep_last(kept, dx, *n);
-            free(dy);
-            free(x);
-        }
+    for (const int64_t *n = sizes; *n != 0; n++) {
+        activate(table, ctx, ACTIVATION_GELU, *n, kept);
+        activate(table, ctx, ACTIVATION_SILU, *n, kept);
+    }
 }
 
 static void run_glu(const struct kernels *table, const struct kernel_ctx *ctx,
                     struct kept *kept)
 {
-    enum { N = 3 };
-    for (const int64_t *width = sizes; *width != 0; width++)
-        for (enum activation act = ACTIVATION_GELU; act <= ACTIVATION_SILU;
-             act++) {
-            int64_t n = N * *width;
-            float *gate = operand(n, 11), *up = operand(n, 12);
-            float *dy = operand(n, 13), *y = check_poisoned(n);
-            CALL(table->glu_forward(ctx, DTYPE_F32, act, N, *width, *width,
-                                    gate, up, y));
-            CALL(table->glu_backward(ctx, DTYPE_F32, act, N, *width, *width,
-                                     gate, up, dy, gate, up));
-            keep_last(kept, y, n);
-            keep_last(kept, gate, n);
-            keep_last(kept, up, n);
-            free(dy);
-        }
+    for (const int64_t *width = sizes; *width != 0; width++) {
+        gate(table, ctx, ACTIVATION_GELU, *width, kept);
+        gate(table, ctx, ACTIVATION_SILU, *width, kept);
+    }
+}
+
+static void run_gelu_tanh(const struct kernels *table,
+                          const struct kernel_ctx *ctx, struct kept *kept)
+{
+    for (const int64_t *n = sizes; *n != 0; n++) {
+        activate(table, ctx, ACTIVATION_GELU_TANH, *n, kept);
+        gate(table, ctx, ACTIVATION_GELU_TANH, *n, kept);
+    }
 }
 
 static void run_clip(const struct kernels *table, const struct kernel_ctx *ctx,
@@ -460,6 +477,7 @@ static const struct {
     { "norm", run_norm, 0x26414a9e },
     { "activation", run_activation, 0x9b5ab8d4 },
     { "glu", run_glu, 0x34a71ce6 },
+    { "gelu with tanh", run_gelu_tanh, 0xb5617213 },
     { "clip", run_clip, 0xb4aa94ff },
     { "rope", run_rope, 0xeb4bc25f },
     { "dropout and jitter", run_random, 0x68a4e067 },

@@ -63,8 +63,10 @@ enum setting_flag {
     SETTING_DECIDES = 2, /* the result of a run depends on it */
     SETTING_STAYS = 4, /* the same, and a run keeps what it was started with */
     SETTING_LOCAL = 8, /* ranks of one run may have different values */
-    SETTING_ADDRESS = 16, /* PATH: "https://..." may be written, as it is */
-    SETTING_OWN = 32
+    SETTING_ADDRESS = 16,     /* PATH: "https://..." may be written, as it is */
+    SETTING_STAYS_ADDED = 32, /* SETTING_STAYS, but of later versions: a run
+                                 that does not tell its value has the default */
+    SETTING_OWN = 64
 };
 
 struct setting {

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "src/base/real.h"
 #include "src/base/rng.h"
 #include "src/model/model_impl.h"
 
@@ -123,20 +122,6 @@ static enum err upload_identity(struct model *model)
     return rc;
 }
 
-static void fill_rope(const struct model *model, float *table)
-{
-    int64_t pairs = model->head_dim / 2;
-    for (int64_t t = 0; t < model->options.seq_len; t++) {
-        for (int64_t j = 0; j < pairs; j++) {
-            double angle = (double)t *
-                           real_pow(model->config.rope_theta,
-                                    -2.0 * (double)j / (double)model->head_dim);
-            table[2 * t * pairs + j] = (float)real_cos(angle);
-            table[(2 * t + 1) * pairs + j] = (float)real_sin(angle);
-        }
-    }
-}
-
 /* Uploads the table of rotary positions, or ALiBi's slopes. */
 static enum err upload_positions(struct model *model)
 {
@@ -149,7 +134,8 @@ static enum err upload_positions(struct model *model)
     if (numbers == NULL)
         return err_set(ERR_MEMORY, "model: out of memory");
     if (rope)
-        fill_rope(model, numbers);
+        model_config_rope_table(&model->config, 0, model->options.seq_len,
+                                numbers);
     else
         model_config_alibi_slopes(&model->config, numbers);
     rc = model->kernels->memory->upload(model->ctx.stream, bytes, numbers,

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "src/base/real.h"
+#include "src/model/model_config_rope.h"
 
 /* Every size is at least 1: what follows divides by them, and a product with
  * one of 0 would be none. */
@@ -29,6 +30,25 @@ static enum err check_sizes(const struct model_config *c)
         if (sizes[i].value < 1)
             return err_set(ERR_USAGE, "%s is %lld: it must be at least 1",
                            sizes[i].name, (long long)sizes[i].value);
+    return ERR_OK;
+}
+
+/* What would have no effect is refused. */
+static enum err check_biases(const struct model_config *c)
+{
+    if (c->bias && (c->qkv_bias || c->out_bias || c->mlp_bias))
+        return err_set(
+            ERR_USAGE,
+            "model.%s = true, but model.bias = true gives all linear "
+            "layers biases: for those alone set model.bias = false",
+            c->qkv_bias   ? "qkv_bias"
+            : c->out_bias ? "out_bias"
+                          : "mlp_bias");
+    if (c->mlp_bias && c->experts > 0)
+        return err_set(ERR_USAGE,
+                       "model.mlp_bias = true, but model.experts is %lld: "
+                       "experts have no biases",
+                       (long long)c->experts);
     return ERR_OK;
 }
 
@@ -69,6 +89,8 @@ enum err model_config_check(const struct model_config *config)
                        "model.positions = \"rope\" turns pairs, but model."
                        "d_model / model.n_heads is %lld, an odd number",
                        (long long)head_dim);
+    TRY(model_config_rope_check(c));
+    TRY(check_biases(c));
     if (c->init == MODEL_INIT_BASELINE && c->init_std <= 0.0)
         return err_set(ERR_USAGE, "model.init = \"baseline\" needs "
                                   "model.init_std");
@@ -119,15 +141,17 @@ static int64_t block_count(const struct model_config *config, int64_t experts)
     int64_t kv = config->n_kv_heads * head_dim;
     int64_t matrices = config->ffn == FFN_GLU ? 3 : 2;
     int64_t count = 2 * norm_count(config, d) + (d + 2 * kv) * d + d * d;
-    if (config->bias)
-        count += d + 2 * kv + d;
+    if (model_config_qkv_bias(config))
+        count += d + 2 * kv;
+    if (model_config_out_bias(config))
+        count += d;
     if (config->qk_norm == QK_NORM_FULL)
         count += norm_count(config, d) + norm_count(config, kv);
     else if (config->qk_norm == QK_NORM_HEAD)
         count += 2 * norm_count(config, head_dim);
     if (config->experts > 0)
         return count + config->experts * d + experts * matrices * d * f;
-    if (config->bias)
+    if (model_config_mlp_bias(config))
         count += (matrices - 1) * f + d;
     return count + matrices * d * f;
 }

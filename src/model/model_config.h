@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/kernel_shapes.h"
 #include "src/base/err.h"
 #include "src/base/settings.h"
 
@@ -57,8 +58,35 @@ enum model_ffn {
 };
 static const char *const model_ffn_names[] = { "mlp", "glu", NULL };
 
-enum model_activation { MODEL_GELU, MODEL_SILU };
-static const char *const model_activation_names[] = { "gelu", "silu", NULL };
+enum model_activation {
+    MODEL_GELU, /* with the normal distribution's integral */
+    MODEL_SILU,
+    MODEL_GELU_TANH /* with a tanh that is near to it: GPT-2's */
+};
+static const char *const model_activation_names[] = { "gelu", "silu",
+                                                      "gelu_tanh", NULL };
+
+/* The op's. */
+static inline enum activation model_activation_op(enum model_activation act)
+{
+    static const enum activation ops[] = {
+        [MODEL_GELU] = ACTIVATION_GELU,
+        [MODEL_SILU] = ACTIVATION_SILU,
+        [MODEL_GELU_TANH] = ACTIVATION_GELU_TANH,
+    };
+    return ops[act];
+}
+
+/* How the rotary angles of a model that was trained on shorter sequences are
+ * changed, as in transformers. */
+enum model_rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR, /* all are divided by the factor */
+    ROPE_SCALING_LLAMA3  /* slow ones are, quick ones stay, by what part of a
+                            turn they make in the original length */
+};
+static const char *const model_rope_scaling_names[] = { "none", "linear",
+                                                        "llama3", NULL };
 
 /* Standard deviation (or half width) of fresh matrices; every kind but neox
  * divides those that write into the residual stream by sqrt(2 L). With kaiming
@@ -111,6 +139,17 @@ extern const char *const model_preset_names[];
       "how the model knows the order of tokens")                               \
     S(model, FLOAT(1, 1e12), rope_theta, "1e4", SETTING_STAYS,                 \
       "base of the rotary angles")                                             \
+    S(model, CHOICE(model_rope_scaling), rope_scaling, "none",                 \
+      SETTING_STAYS_ADDED, "change of the rotary angles for longer sequences") \
+    S(model, FLOAT(0, 1e6), rope_factor, "0", SETTING_STAYS_ADDED,             \
+      "of model.rope_scaling: what angles are divided by, at least 1")         \
+    S(model, FLOAT(0, 1e6), rope_low_freq_factor, "0", SETTING_STAYS_ADDED,    \
+      "of llama3: turns within the original length up to which angles are "    \
+      "divided by all of the factor")                                          \
+    S(model, FLOAT(0, 1e6), rope_high_freq_factor, "0", SETTING_STAYS_ADDED,   \
+      "of llama3: turns from which they stay")                                 \
+    S(model, INT(0, 1048576), rope_original_len, "0", SETTING_STAYS_ADDED,     \
+      "of llama3: the original longest sequence")                              \
     S(model, FLOAT(0, 64), alibi_bias_max, "8", SETTING_STAYS,                 \
       "exponent of ALiBi's smallest slope, 2^-this")                           \
     S(model, CHOICE(model_norm_kind), norm, "layernorm", SETTING_STAYS,        \
@@ -129,6 +168,12 @@ extern const char *const model_preset_names[];
       "of the MLP")                                                            \
     S(model, BOOL, bias, "true", SETTING_STAYS,                                \
       "biases of linear layers and layer norms")                               \
+    S(model, BOOL, qkv_bias, "false", SETTING_STAYS_ADDED,                     \
+      "biases of queries, keys and values where model.bias is false")          \
+    S(model, BOOL, out_bias, "false", SETTING_STAYS_ADDED,                     \
+      "bias of attention's output where model.bias is false")                  \
+    S(model, BOOL, mlp_bias, "false", SETTING_STAYS_ADDED,                     \
+      "biases of a dense MLP where model.bias is false")                       \
     S(model, BOOL, tied, "true", SETTING_STAYS,                                \
       "the output layer is the embedding")                                     \
     S(model, FLOAT(1e-6, 1e6), logit_scale, "1", SETTING_STAYS,                \
@@ -162,6 +207,23 @@ extern const char *const model_preset_names[];
 struct model_config {
     MODEL_SETTINGS(SETTINGS_FIELD)
 };
+
+/* Which linear layers have biases; experts and routers have none. Norms have
+ * them as model.bias says. */
+static inline bool model_config_qkv_bias(const struct model_config *config)
+{
+    return config->bias || config->qkv_bias;
+}
+
+static inline bool model_config_out_bias(const struct model_config *config)
+{
+    return config->bias || config->out_bias;
+}
+
+static inline bool model_config_mlp_bias(const struct model_config *config)
+{
+    return config->bias || config->mlp_bias;
+}
 
 /* The named shape; ERR_USAGE: there is none of that name. */
 enum err model_config_preset(const char *name, struct model_config *out);
@@ -197,5 +259,12 @@ double model_config_flops_per_sequence_causal(const struct model_config *config,
  * Smith and Lewis 2021, as in LLM Foundry). */
 void model_config_alibi_slopes(const struct model_config *config,
                                float *slopes);
+
+/* Rotary angles of positions [first, first + count), as the op `rope` reads
+ * them: cosines and sines, [count, 2, head_dim / 2]. The angle of pair j at
+ * position t is t theta^(-2 j / head_dim), by model.rope_scaling less, in
+ * fp64. */
+void model_config_rope_table(const struct model_config *config, int64_t first,
+                             int64_t count, float *table);
 
 #endif

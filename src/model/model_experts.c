@@ -5,12 +5,6 @@
 
 #include <assert.h>
 
-static enum activation activation_of(const struct model *model)
-{
-    return model->config.activation == MODEL_SILU ? ACTIVATION_SILU
-                                                  : ACTIVATION_GELU;
-}
-
 /* This rank's experts' matrices of a kind. */
 static const void *weights_of(const struct pass *pass, enum param_role role)
 {

@@ -258,6 +258,11 @@ static inline void *at(const struct model *model, const void *base,
     return (char *)base + element * (int64_t)dtype_bytes(model->options.dtype);
 }
 
+static inline enum activation activation_of(const struct model *model)
+{
+    return model_activation_op(model->config.activation);
+}
+
 /* A tensor of the block that was entered; NULL: this configuration has none. */
 static inline const void *pass_weight(const struct pass *pass,
                                       enum param_role role)

@@ -2,12 +2,6 @@
  * down(act(gate(x)) * up(x)). */
 #include "src/model/model_impl.h"
 
-static enum activation activation_of(const struct model *model)
-{
-    return model->config.activation == MODEL_SILU ? ACTIVATION_SILU
-                                                  : ACTIVATION_GELU;
-}
-
 /* Gate and up are one matrix of 2 f rows: their tensors touch. */
 static enum param_role hidden_weight(const struct model *model)
 {

@@ -158,10 +158,10 @@ static void add_lm_head(struct builder *b)
     param->init_std = logit_init_std(b->config);
 }
 
-static void add_bias(struct builder *b, enum param_role role, const char *name,
-                     int64_t width)
+static void add_bias(struct builder *b, bool there, enum param_role role,
+                     const char *name, int64_t width)
 {
-    if (b->config->bias)
+    if (there)
         add(b, role, name, width, 0, PARAM_INIT_ZERO);
 }
 
@@ -173,8 +173,8 @@ static void add_norm(struct builder *b, enum param_role role, const char *name,
     snprintf(text, sizeof text, "%s.weight", name);
     add(b, role, text, width, 0, PARAM_INIT_ONE);
     snprintf(text, sizeof text, "%s.bias", name);
-    if (!model_norm_is_rms(b->config->norm))
-        add_bias(b, role + 1, text, width);
+    add_bias(b, b->config->bias && !model_norm_is_rms(b->config->norm),
+             role + 1, text, width);
 }
 
 /* --- the parts of a transformer block --- */
@@ -190,13 +190,15 @@ static void add_attention(struct builder *b)
                                     d + 2 * kv, d, d, d, false);
     wqkv->tail = d * d;
     wqkv->tail_std = init_std(config, kv, d);
-    add_bias(b, PARAM_WQKV_BIAS, "attn.Wqkv.bias", d + 2 * kv);
+    add_bias(b, model_config_qkv_bias(config), PARAM_WQKV_BIAS,
+             "attn.Wqkv.bias", d + 2 * kv);
     if (config->qk_norm != QK_NORM_NONE) {
         add_norm(b, PARAM_Q_NORM_WEIGHT, "attn.q_ln", whole ? d : head_dim);
         add_norm(b, PARAM_K_NORM_WEIGHT, "attn.k_ln", whole ? kv : head_dim);
     }
     add_matrix(b, PARAM_OUT_WEIGHT, "attn.out_proj.weight", d, d, d, d, true);
-    add_bias(b, PARAM_OUT_BIAS, "attn.out_proj.bias", d);
+    add_bias(b, model_config_out_bias(config), PARAM_OUT_BIAS,
+             "attn.out_proj.bias", d);
 }
 
 static void add_ffn(struct builder *b)
@@ -204,15 +206,16 @@ static void add_ffn(struct builder *b)
     int64_t d = b->config->d_model;
     int64_t f = b->config->ffn_width;
     bool gated = b->config->ffn == FFN_GLU;
+    bool bias = model_config_mlp_bias(b->config);
     if (gated)
         add_matrix(b, PARAM_GATE_WEIGHT, "ffn.gate_proj.weight", f, d, f, d,
                    false);
     add_matrix(b, PARAM_UP_WEIGHT, "ffn.up_proj.weight", f, d, f, d, false);
     if (gated)
-        add_bias(b, PARAM_GATE_BIAS, "ffn.gate_proj.bias", f);
-    add_bias(b, PARAM_UP_BIAS, "ffn.up_proj.bias", f);
+        add_bias(b, bias, PARAM_GATE_BIAS, "ffn.gate_proj.bias", f);
+    add_bias(b, bias, PARAM_UP_BIAS, "ffn.up_proj.bias", f);
     add_matrix(b, PARAM_DOWN_WEIGHT, "ffn.down_proj.weight", d, f, d, f, true);
-    add_bias(b, PARAM_DOWN_BIAS, "ffn.down_proj.bias", d);
+    add_bias(b, bias, PARAM_DOWN_BIAS, "ffn.down_proj.bias", d);
 }
 
 /* A block of one tensor, all experts' matrices of a kind that map `in` to

@@ -49,7 +49,7 @@ static json_t *add(json_t *fixed, const struct train_settings *settings,
     for (int i = 0; fixed != NULL && i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
         if ((setting->flags & flag) == 0 ||
-            (flag == TRAIN_STAYS_OF_ORDER &&
+            ((flag & TRAIN_STAYS_IF_GIVEN) != 0 &&
              train_settings_default(settings, setting)))
             continue;
         if (json_object_set_new(fixed, setting->key,
@@ -68,6 +68,7 @@ json_t *start_fixed_state(const struct trainer *trainer)
         json_pack("{s:s, s:s}", "data.train", trainer->train_id, "tokenizer",
                   dataset_tokenizer_sha256(trainer->train_data[0]));
     fixed = add(fixed, s, SETTING_STAYS);
+    fixed = add(fixed, s, SETTING_STAYS_ADDED);
     fixed = add(fixed, s, TRAIN_STAYS_OF_ORDER);
     if (s->memory.compression != PACKING_NONE)
         fixed = add(fixed, s, TRAIN_STAYS_IF_PACKED);
@@ -78,15 +79,19 @@ json_t *start_fixed_state(const struct trainer *trainer)
     return fixed;
 }
 
+static bool has_flag(const char *key, unsigned flag)
+{
+    for (int i = 0; i < train_settings_count; i++)
+        if (strcmp(train_settings_schema[i].key, key) == 0)
+            return (train_settings_schema[i].flags & flag) != 0;
+    return false;
+}
+
 /* Whether a member of "fixed" says what is read in which order. */
 static bool is_of_order(const char *key)
 {
-    if (strcmp(key, "data.train") == 0)
-        return true;
-    for (int i = 0; i < train_settings_count; i++)
-        if (strcmp(train_settings_schema[i].key, key) == 0)
-            return (train_settings_schema[i].flags & TRAIN_STAYS_OF_ORDER) != 0;
-    return false;
+    return strcmp(key, "data.train") == 0 ||
+           has_flag(key, TRAIN_STAYS_OF_ORDER);
 }
 
 /* The first member of the order that is in one and differs in the other; NULL:
@@ -125,8 +130,8 @@ static enum err refuse(const struct trainer *trainer, const char *key,
         ERR_CHECKPOINT,
         "the run in %s was started with %s = %s, now it is %s: use the old "
         "value, or another run.dir for a new run%s",
-        trainer->settings.run.dir, key, was ? was : "nothing",
-        is ? is : "nothing",
+        trainer->settings.run.dir, key, was ? was : "its default",
+        is ? is : "its default",
         is_of_order(key)
             ? "; or go on with other data from here: data.change = continue"
             : "");
@@ -159,10 +164,16 @@ enum err start_fixed_check(const struct trainer *trainer, const json_t *state)
         rc = refuse(trainer, key, old, value);
         goto out;
     }
-    key = goes_on ? NULL : order_differs(trainer, then, now);
-    if (key != NULL)
-        rc = refuse(trainer, key, json_object_get(then, key),
-                    json_object_get(now, key));
+    /* what has its default again */
+    json_object_foreach(then, key, value)
+    {
+        if (json_object_get(now, key) != NULL ||
+            !(has_flag(key, SETTING_STAYS_ADDED) ||
+              (!goes_on && is_of_order(key))))
+            continue;
+        rc = refuse(trainer, key, value, NULL);
+        goto out;
+    }
 out:
     json_decref(now);
     return rc;

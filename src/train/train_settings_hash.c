@@ -8,7 +8,7 @@
 bool train_settings_decides(const struct setting *setting)
 {
     return (setting->flags &
-            (SETTING_DECIDES | SETTING_STAYS | TRAIN_STAYS_OF_ORDER)) != 0;
+            (SETTING_DECIDES | SETTING_STAYS | TRAIN_STAYS_IF_GIVEN)) != 0;
 }
 
 bool train_settings_default(const struct train_settings *settings,
@@ -32,7 +32,7 @@ enum err train_settings_hash(const struct train_settings *settings,
         const char *key = train_settings_schema[i].key;
         const struct setting *setting = &train_settings_schema[i];
         if (!train_settings_decides(setting) ||
-            ((setting->flags & TRAIN_STAYS_OF_ORDER) != 0 &&
+            ((setting->flags & TRAIN_STAYS_IF_GIVEN) != 0 &&
              train_settings_default(settings, setting)))
             continue;
         TRY_OUT(train_settings_print(settings, key, &text));

@@ -25,6 +25,8 @@ enum train_setting_flag {
      * runs that are older than the setting had it; data.change lets it change */
     TRAIN_STAYS_OF_ORDER = 4 * SETTING_OWN
 };
+/* What is told only where it is not the default. */
+#define TRAIN_STAYS_IF_GIVEN (TRAIN_STAYS_OF_ORDER | SETTING_STAYS_ADDED)
 
 enum data_change { CHANGE_REFUSE, CHANGE_CONTINUE };
 static const char *const data_change_names[] = { "refuse", "continue", NULL };
