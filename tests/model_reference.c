@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/activation_reference.h"
 #include "tests/model_reference_impl.h"
+#include "tests/rope_reference.h"
 
 /* --- rows
  * ---------------------------------------------------------------------- */
@@ -79,9 +81,7 @@ static void linear(const double *x, const double *w, const double *b,
 
 static double activation(const struct run *run, double x)
 {
-    if (run->config->activation == MODEL_SILU)
-        return x / (1.0 + exp(-x));
-    return x / 2.0 * (1.0 + erf(x / sqrt(2.0)));
+    return activation_value(model_activation_op(run->config->activation), x);
 }
 
 /* --- attention
@@ -126,8 +126,7 @@ static void rope(const struct run *run, int64_t t, double *qkv)
     for (int64_t h = 0; h < c->n_heads + c->n_kv_heads; h++) {
         double *x = qkv + h * run->head_dim;
         for (int64_t j = 0; j < half; j++) {
-            double angle =
-                (double)t * pow(c->rope_theta, -(double)j / (double)half);
+            double angle = (double)(rope_reference_angle(c, j) * t);
             double a = x[j], b = x[j + half];
             x[j] = a * cos(angle) - b * sin(angle);
             x[j + half] = b * cos(angle) + a * sin(angle);

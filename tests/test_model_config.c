@@ -177,6 +177,16 @@ static void wrong_no_choice(struct model_config *c)
 {
     c->experts = 4;
 }
+static void wrong_twice(struct model_config *c)
+{
+    c->out_bias = true;
+}
+static void wrong_expert_bias(struct model_config *c)
+{
+    c->bias = false;
+    c->mlp_bias = true;
+    c->experts = c->experts_top_k = 4;
+}
 
 static void test_failures(void)
 {
@@ -196,6 +206,8 @@ static void test_failures(void)
         { wrong_pairs, "rope" },
         { wrong_top_k, "model.experts_top_k (5)" },
         { wrong_no_choice, "model.experts_top_k (0)" },
+        { wrong_twice, "model.out_bias = true" },
+        { wrong_expert_bias, "experts have no biases" },
     };
     struct model_config config;
     tap_ok(model_config_preset("mpt-126m", &config) == ERR_USAGE &&
@@ -279,6 +291,32 @@ static const struct {
       "transformer.norm_f.weight 64\n"
       "transformer.norm_f.bias 64\n"
       "lm_head.weight 100 64\n" },
+    { "biases of queries, keys and values, and of a gated MLP",
+      { .d_model = 64,
+        .n_heads = 4,
+        .n_kv_heads = 2,
+        .n_layers = 1,
+        .vocab_size = 100,
+        .max_seq_len = 20,
+        .ffn_width = 48,
+        .qkv_bias = true,
+        .mlp_bias = true,
+        .positions = POSITIONS_ROPE,
+        .ffn = FFN_GLU,
+        .tied = true },
+      "transformer.wte.weight 100 64\n"
+      "transformer.blocks.0.norm_1.weight 64\n"
+      "transformer.blocks.0.attn.Wqkv.weight 128 64\n"
+      "transformer.blocks.0.attn.Wqkv.bias 128\n"
+      "transformer.blocks.0.attn.out_proj.weight 64 64\n"
+      "transformer.blocks.0.norm_2.weight 64\n"
+      "transformer.blocks.0.ffn.gate_proj.weight 48 64\n"
+      "transformer.blocks.0.ffn.up_proj.weight 48 64\n"
+      "transformer.blocks.0.ffn.gate_proj.bias 48\n"
+      "transformer.blocks.0.ffn.up_proj.bias 48\n"
+      "transformer.blocks.0.ffn.down_proj.weight 64 48\n"
+      "transformer.blocks.0.ffn.down_proj.bias 64\n"
+      "transformer.norm_f.weight 64\n" },
     { "gated experts, RMSNorm",
       { .d_model = 64,
         .n_heads = 4,

@@ -143,6 +143,9 @@ static void test_hash(struct train_settings *s)
         { "parallel.slots=4", false },
         { "scheduler.warmup=7ba", false },
         { "parallel.strategy=zero2", true },
+        { "model.bias=true", true },
+        { "model.bias=false model.qkv_bias=true", false },
+        { "model.activation=gelu_tanh", false },
         { "parallel.strategy=zero2 parallel.sequence_chunks=2", false },
     };
     char base[65], other[65];

@@ -40,9 +40,8 @@ enum err model_config_rope_check(const struct model_config *config)
     const struct model_config *c = config;
     bool llama3 = c->rope_scaling == ROPE_SCALING_LLAMA3;
     if (c->rope_scaling != ROPE_SCALING_NONE && c->positions != POSITIONS_ROPE)
-        return err_set(ERR_USAGE,
-                       "model.rope_scaling has no effect without "
-                       "model.positions = \"rope\"");
+        return err_set(ERR_USAGE, "model.rope_scaling has no effect without "
+                                  "model.positions = \"rope\"");
     if (!llama3)
         TRY(check_unused(c));
     if (c->rope_scaling != ROPE_SCALING_NONE && !(c->rope_factor >= 1.0))
@@ -92,9 +91,9 @@ void model_config_rope_table(const struct model_config *config, int64_t first,
     int64_t pairs = head_dim / 2;
     assert(pairs >= 1 && pairs <= PAIRS_MAX);
     for (int64_t j = 0; j < pairs; j++)
-        angles[j] = scaled(config, real_pow(config->rope_theta,
-                                            -2.0 * (double)j /
-                                                (double)head_dim));
+        angles[j] =
+            scaled(config, real_pow(config->rope_theta,
+                                    -2.0 * (double)j / (double)head_dim));
     for (int64_t t = 0; t < count; t++) {
         for (int64_t j = 0; j < pairs; j++) {
             double angle = (double)(first + t) * angles[j];

@@ -1,0 +1,31 @@
+/* Rotary angles in long double, by the wavelengths of transformers'
+ * modeling_rope_utils. */
+#ifndef TESSERA_TESTS_ROPE_REFERENCE_H
+#define TESSERA_TESTS_ROPE_REFERENCE_H
+
+#include <math.h>
+
+#include "src/model/model_config.h"
+
+/* What pair j turns by from one position to the next. */
+static inline long double rope_reference_angle(const struct model_config *c,
+                                               int64_t j)
+{
+    long double half = (long double)(c->d_model / c->n_heads) / 2;
+    long double angle =
+        powl((long double)c->rope_theta, -(long double)j / half);
+    long double wavelength = 2 * acosl(-1) / angle;
+    long double length = (long double)c->rope_original_len;
+    long double factor = (long double)c->rope_factor;
+    long double low = (long double)c->rope_low_freq_factor;
+    long double high = (long double)c->rope_high_freq_factor;
+    if (c->rope_scaling == ROPE_SCALING_NONE ||
+        (c->rope_scaling == ROPE_SCALING_LLAMA3 && wavelength < length / high))
+        return angle;
+    if (c->rope_scaling == ROPE_SCALING_LINEAR || wavelength > length / low)
+        return angle / factor;
+    long double smooth = (length / wavelength - low) / (high - low);
+    return (1 - smooth) * angle / factor + smooth * angle;
+}
+
+#endif
