@@ -1,0 +1,74 @@
+/* The choice of examples in few-shot prompts. */
+#include "src/eval/icl_shots.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "src/eval/python_random.h"
+
+struct icl_shots {
+    struct python_random random;
+    int64_t count, shots;
+    int64_t at;    /* whose turn it is */
+    int64_t *list; /* [shots + 1] */
+};
+
+enum err icl_shots_create(int64_t count, int64_t shots, uint64_t seed,
+                          struct icl_shots **out)
+{
+    assert(count > 0 && count <= UINT32_MAX && shots >= 0);
+    struct icl_shots *choice = calloc(1, sizeof *choice);
+    if (choice == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    choice->count = count;
+    choice->shots = shots < count ? shots : count - 1;
+    choice->list = malloc((size_t)(choice->shots + 1) * sizeof choice->list[0]);
+    if (choice->list == NULL) {
+        free(choice);
+        return err_set(ERR_MEMORY, "out of memory");
+    }
+    python_random_seed(&choice->random, seed);
+    *out = choice;
+    return ERR_OK;
+}
+
+void icl_shots_destroy(struct icl_shots *choice)
+{
+    if (choice == NULL)
+        return;
+    free(choice->list);
+    free(choice);
+}
+
+/* The example itself gives its place to another one that was not drawn. */
+static enum err shots_replace(struct icl_shots *choice, struct python_set *set)
+{
+    int64_t other;
+    python_set_remove(set, choice->at);
+    do
+        other = python_random_choice(&choice->random, choice->count);
+    while (other == choice->at || python_set_has(set, other));
+    return python_set_add(set, other);
+}
+
+enum err icl_shots_next(struct icl_shots *choice, const int64_t **list,
+                        int64_t *listed)
+{
+    enum err rc = ERR_OK;
+    struct python_set set = { 0 };
+    assert(choice->at < choice->count);
+    if (choice->shots > 0)
+        TRY(python_random_sample(&choice->random, choice->count, choice->shots,
+                                 choice->list));
+    for (int64_t i = 0; i < choice->shots; i++)
+        TRY_OUT(python_set_add(&set, choice->list[i]));
+    if (python_set_has(&set, choice->at))
+        TRY_OUT(shots_replace(choice, &set));
+    python_set_list(&set, choice->list);
+    *list = choice->list;
+    *listed = (int64_t)set.used;
+    choice->at++;
+out:
+    python_set_free(&set);
+    return rc;
+}
