@@ -1,0 +1,357 @@
+/* Makes the prompts of tasks. */
+#include "src/eval/icl_prompts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/eval/icl_shots.h"
+#include "src/text/buffer.h"
+#include "src/text/chat_lex.h"
+
+/* What an answer may take beyond the longest, after thoughts. */
+#define THOUGHT_ROOM 10
+
+struct icl_prompts {
+    const struct icl_task *task;
+    const struct icl_part *part;
+    const struct tokenizer *tokenizer;
+    struct tokenizer_encoder *encoder;
+    struct icl_shots *shots;
+    bool blank;            /* before a continuation */
+    int64_t positions;     /* for prompts and continuations */
+    int64_t generated_max; /* tokens */
+    int64_t next;          /* example */
+    /* of the example at work: */
+    struct buffer preamble, text;
+    struct token_list context, answer;
+};
+
+static enum err add(struct buffer *out, const char *text)
+{
+    return buffer_add(out, text, strlen(text));
+}
+
+/* A field, without the white space around it. */
+static enum err add_field(const struct icl_task *task, struct buffer *out,
+                          const char *text)
+{
+    size_t bytes = strlen(text), front = 0;
+    if (task->strip) {
+        front = chat_lex_blank_front(text, bytes);
+        bytes -= front;
+        bytes -= chat_lex_blank_back(text + front, bytes);
+    }
+    return buffer_add(out, text + front, bytes);
+}
+
+/* What an example that is shown ends with. Options are as they are. */
+static enum err add_answer(const struct icl_task *task, struct buffer *out,
+                           const struct icl_record *record)
+{
+    if (task->kind == ICL_MULTIPLE_CHOICE)
+        return add(out, record->options[record->gold]);
+    if (record->thought != NULL) {
+        TRY(add_field(task, out, record->thought));
+        TRY(add(out, task->cot_delimiter));
+    }
+    return add_field(task, out, record->answer);
+}
+
+/* A schema's prelimiter comes before the delimiter, for whatever reason. */
+static enum err add_context(const struct icl_task *task, struct buffer *out,
+                            const struct icl_record *record, bool first)
+{
+    const char *delimiter = first ? "" : task->example_delimiter;
+    bool schema = task->kind == ICL_SCHEMA;
+    TRY(add(out, schema ? task->prelimiter : delimiter));
+    TRY(add(out, schema ? delimiter : task->prelimiter));
+    TRY(schema ? add(out, record->options[record->gold])
+               : add_field(task, out, record->context));
+    return add(out, task->continuation_delimiter);
+}
+
+static enum err encode(struct icl_prompts *prompts, const struct buffer *text,
+                       unsigned flags, struct token_list *out)
+{
+    return tokenizer_encode(prompts->encoder, text->data, text->bytes,
+                            flags | TOKENIZER_SPECIAL, out);
+}
+
+/* The text of the preamble into prompts->preamble. */
+static enum err write_preamble(struct icl_prompts *prompts)
+{
+    const struct icl_task *task = prompts->task;
+    struct buffer *out = &prompts->preamble;
+    const int64_t *list;
+    int64_t count;
+    out->bytes = 0;
+    TRY(add(out, task->prompt_string));
+    TRY(icl_shots_next(prompts->shots, &list, &count));
+    for (int64_t i = 0; i < count; i++) {
+        const struct icl_record *record = prompts->part->records[list[i]];
+        TRY(add_context(task, out, record, out->bytes == 0));
+        TRY(add_answer(task, out, record));
+    }
+    return ERR_OK;
+}
+
+static enum err encode_preamble(struct icl_prompts *prompts)
+{
+    struct token_list *out = &prompts->context;
+    int32_t eos = tokenizer_eos(prompts->tokenizer);
+    out->count = 0;
+    TRY(encode(prompts, &prompts->preamble, TOKENIZER_TEMPLATE, out));
+    if (eos >= 0 && out->count > 1 && out->token[out->count - 1] == eos)
+        out->count--;
+    return ERR_OK;
+}
+
+/* prompts->text without the white space at its end. */
+static void strip_back(struct icl_prompts *prompts)
+{
+    struct buffer *text = &prompts->text;
+    if (prompts->task->strip)
+        text->bytes -=
+            chat_lex_blank_back((const char *)text->data, text->bytes);
+}
+
+static enum err encode_answer(struct icl_prompts *prompts)
+{
+    prompts->answer.count = 0;
+    return encode(prompts, &prompts->text, 0, &prompts->answer);
+}
+
+/* The continuation `answer` into prompts->answer; `field`: of a record, not of
+ * its options. */
+static enum err make_answer(struct icl_prompts *prompts, const char *answer,
+                            bool field)
+{
+    struct buffer *text = &prompts->text;
+    text->bytes = 0;
+    TRY(add(text, " "));
+    TRY(field ? add_field(prompts->task, text, answer) : add(text, answer));
+    bool has = text->bytes > 1 && text->data[1] == ' ';
+    if (has || !prompts->blank)
+        memmove(text->data, text->data + 1, --text->bytes);
+    return encode_answer(prompts);
+}
+
+/* A row of prompts->context and prompts->answer. */
+static enum err add_row(struct icl_prompts *prompts,
+                        struct icl_example *example)
+{
+    const struct token_list *context = &prompts->context;
+    const struct token_list *answer = &prompts->answer;
+    size_t room = (size_t)prompts->positions, kept = context->count;
+    if (answer->count >= room)
+        return err_set(ERR_DATA,
+                       "a continuation of %zu tokens, where the model takes "
+                       "%zu with at least one before it",
+                       answer->count, room);
+    if (kept > room - answer->count) {
+        kept = room - answer->count;
+        example->cut = true;
+    }
+    if (kept == 0)
+        return err_set(ERR_DATA,
+                       "nothing comes before what is to be predicted, and the "
+                       "tokenizer puts no token there");
+    if (example->row_count == example->row_capacity) {
+        int64_t capacity = 2 * example->row_capacity + 4;
+        struct icl_row *rows =
+            realloc(example->rows, (size_t)capacity * sizeof *rows);
+        if (rows == NULL)
+            return err_set(ERR_MEMORY, "out of memory");
+        example->rows = rows;
+        example->row_capacity = capacity;
+    }
+    example->rows[example->row_count++] =
+        (struct icl_row){ example->tokens.count,
+                          (int64_t)(kept + answer->count),
+                          (int64_t)answer->count };
+    TRY(token_list_add(&example->tokens,
+                       context->token + (context->count - kept), kept));
+    return token_list_add(&example->tokens, answer->token, answer->count);
+}
+
+static enum err add_continued(struct icl_prompts *prompts,
+                              struct icl_example *example, const char *answer,
+                              bool field)
+{
+    TRY(make_answer(prompts, answer, field));
+    if (prompts->answer.count == 0)
+        return err_set(ERR_DATA, "the continuation '%s' has no token", answer);
+    return add_row(prompts, example);
+}
+
+/* One context, and a row for each continuation. */
+static enum err make_rows(struct icl_prompts *prompts,
+                          struct icl_example *example)
+{
+    const struct icl_task *task = prompts->task;
+    const struct icl_record *record = example->record;
+    struct buffer *text = &prompts->text;
+    text->bytes = 0;
+    TRY(add_context(task, text, record, prompts->preamble.bytes == 0));
+    strip_back(prompts);
+    TRY(encode(prompts, text, 0, &prompts->context));
+    if (task->kind == ICL_LANGUAGE_MODELING)
+        return add_continued(prompts, example, record->answer, true);
+    if (task->kind == ICL_GENERATION) {
+        prompts->answer.count = 0;
+        return add_row(prompts, example);
+    }
+    for (int64_t i = 0; i < record->option_count; i++)
+        TRY(add_continued(prompts, example, record->options[i], false));
+    return ERR_OK;
+}
+
+/* A row for each context, all with the same continuation. */
+static enum err make_schema(struct icl_prompts *prompts,
+                            struct icl_example *example)
+{
+    const struct icl_task *task = prompts->task;
+    const struct icl_record *record = example->record;
+    struct buffer *text = &prompts->text;
+    size_t preamble = prompts->context.count;
+    for (int64_t i = 0; i < record->option_count; i++) {
+        prompts->context.count = preamble;
+        text->bytes = 0;
+        if (prompts->preamble.bytes > 0) {
+            /* only the delimiter is stripped, not what is before it */
+            TRY(add(text, task->continuation_delimiter));
+            strip_back(prompts);
+            size_t kept = text->bytes;
+            text->bytes = 0;
+            TRY(add(text, task->prelimiter));
+            TRY(add(text, task->example_delimiter));
+            TRY(add(text, record->options[i]));
+            TRY(buffer_add(text, task->continuation_delimiter, kept));
+        } else {
+            TRY(add(text, task->prelimiter));
+            TRY(add(text, record->options[i]));
+        }
+        TRY(encode(prompts, text, 0, &prompts->context));
+        TRY(add_continued(prompts, example, record->answer, true));
+    }
+    return ERR_OK;
+}
+
+enum err icl_prompts_next(struct icl_prompts *prompts,
+                          struct icl_example *example)
+{
+    int64_t number = prompts->next++;
+    TRY(write_preamble(prompts));
+    if (example == NULL)
+        return ERR_OK;
+    example->number = number;
+    example->record = prompts->part->records[number];
+    example->tokens.count = 0;
+    example->row_count = 0;
+    example->cut = false;
+    TRY(encode_preamble(prompts));
+    enum err rc = prompts->task->kind == ICL_SCHEMA
+                      ? make_schema(prompts, example)
+                      : make_rows(prompts, example);
+    return rc == ERR_DATA ? err_prefix(rc, "%s:%lld", prompts->task->file,
+                                       (long long)example->record->line)
+                          : rc;
+}
+
+/* Answers count as they stand in the file, before anything is stripped. */
+static enum err measure_answer(struct icl_prompts *prompts,
+                               const struct icl_record *record,
+                               const char *answer)
+{
+    prompts->text.bytes = 0;
+    if (record->thought != NULL) {
+        TRY(add(&prompts->text, record->thought));
+        TRY(add(&prompts->text, prompts->task->cot_delimiter));
+    }
+    TRY(add(&prompts->text, answer));
+    prompts->answer.count = 0;
+    TRY(encode(prompts, &prompts->text, TOKENIZER_TEMPLATE, &prompts->answer));
+    if ((int64_t)prompts->answer.count > prompts->generated_max)
+        prompts->generated_max = (int64_t)prompts->answer.count;
+    return ERR_OK;
+}
+
+static enum err measure_answers(struct icl_prompts *prompts)
+{
+    const struct icl_part *part = prompts->part;
+    for (int64_t i = 0; i < part->count; i++) {
+        const struct icl_record *record = part->records[i];
+        TRY(measure_answer(prompts, record, record->answer));
+        for (int64_t a = 0; a < record->option_count; a++)
+            TRY(measure_answer(prompts, record, record->options[a]));
+    }
+    if (prompts->task->cot_delimiter[0] != '\0')
+        prompts->generated_max += THOUGHT_ROOM;
+    if (prompts->generated_max == 0)
+        prompts->generated_max = 1;
+    if (prompts->generated_max >= prompts->positions)
+        return err_set(ERR_DATA,
+                       "%s: answers have up to %lld tokens, where the model "
+                       "takes %lld with at least one before them",
+                       prompts->task->file, (long long)prompts->generated_max,
+                       (long long)prompts->positions);
+    prompts->positions -= prompts->generated_max;
+    return ERR_OK;
+}
+
+static enum err fill(struct icl_prompts *prompts)
+{
+    const struct icl_task *task = prompts->task;
+    TRY(tokenizer_encoder_create(prompts->tokenizer, &prompts->encoder));
+    TRY(icl_shots_create(prompts->part->count, task->shots, task->seed,
+                         &prompts->shots));
+    TRY(add(&prompts->text, " a"));
+    TRY(encode_answer(prompts));
+    prompts->blank = prompts->answer.count == 1;
+    return task->kind == ICL_GENERATION ? measure_answers(prompts) : ERR_OK;
+}
+
+enum err icl_prompts_create(const struct icl_task *task,
+                            const struct icl_part *part,
+                            const struct tokenizer *tokenizer,
+                            int64_t positions, struct icl_prompts **out)
+{
+    struct icl_prompts *prompts = calloc(1, sizeof *prompts);
+    if (prompts == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    prompts->task = task;
+    prompts->part = part;
+    prompts->tokenizer = tokenizer;
+    prompts->positions = positions;
+    enum err rc = fill(prompts);
+    if (rc == ERR_OK)
+        *out = prompts;
+    else
+        icl_prompts_destroy(prompts);
+    return rc;
+}
+
+void icl_prompts_destroy(struct icl_prompts *prompts)
+{
+    if (prompts == NULL)
+        return;
+    tokenizer_encoder_destroy(prompts->encoder);
+    icl_shots_destroy(prompts->shots);
+    buffer_free(&prompts->preamble);
+    buffer_free(&prompts->text);
+    free(prompts->context.token);
+    free(prompts->answer.token);
+    free(prompts);
+}
+
+int64_t icl_prompts_generated_max(const struct icl_prompts *prompts)
+{
+    return prompts->generated_max;
+}
+
+void icl_example_free(struct icl_example *example)
+{
+    free(example->tokens.token);
+    free(example->rows);
+    *example = (struct icl_example){ 0 };
+}

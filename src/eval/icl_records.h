@@ -1,0 +1,44 @@
+/* The examples of a task's file, as they stand there. They are kept in memory,
+ * since any of them may stand before any other. */
+#ifndef TESSERA_EVAL_ICL_RECORDS_H
+#define TESSERA_EVAL_ICL_RECORDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/eval/icl_task.h"
+
+/* What a kind has no use for is NULL or 0; fields of the file that no kind uses
+ * are ignored, as LLM Foundry does. */
+struct icl_record {
+    const char *context;        /* "query" of multiple_choice */
+    const char *answer;         /* "continuation", of generation "answer" */
+    const char *thought;        /* "chain_of_thought"; NULL: no record has it */
+    const char *const *options; /* "choices", "context_options", "aliases" */
+    int64_t option_count;
+    int64_t gold; /* the right one of the options */
+    const char *category;
+    int64_t line; /* of the file */
+};
+
+/* Those of a category, in the order of the file. */
+struct icl_part {
+    const char *category; /* NULL: all */
+    const struct icl_record *const *records;
+    int64_t count; /* > 0 */
+};
+
+struct icl_records;
+
+/* ERR_DATA names file, line and field. */
+enum err icl_records_read(const struct icl_task *task,
+                          struct icl_records **out);
+void icl_records_destroy(struct icl_records *records);
+
+/* One part of all, or one for each category in alphabetical order (bytes). */
+int icl_records_parts(const struct icl_records *records);
+const struct icl_part *icl_records_part(const struct icl_records *records,
+                                        int part);
+
+#endif

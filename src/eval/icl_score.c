@@ -1,0 +1,347 @@
+/* Scores examples with a model. */
+#include "src/eval/icl_score.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/real.h"
+#include "src/eval/icl_answer.h"
+#include "src/eval/icl_lines.h"
+
+/* A slot of the model, and the example that has it. */
+struct slot {
+    struct icl_example example;
+    bool busy;
+    int64_t row;            /* at work */
+    struct token_list held; /* what the slot of the model holds */
+    struct token_list feed; /* what it reads next */
+    float *scores;          /* [rows] */
+    int64_t score_capacity; /* rows */
+    bool likeliest;         /* each token of the row was */
+    int64_t generated;      /* tokens */
+    struct buffer text;     /* that was generated */
+    struct tokenizer_decoder decoder;
+    float *nll;      /* [positions] */
+    int32_t *argmax; /* [positions] */
+};
+
+struct scorer {
+    const struct icl_task *task;
+    const struct icl_part *part;
+    const struct tokenizer *tokenizer;
+    const struct icl_model *model;
+    const struct icl_score_range *range;
+    struct icl_score *out;
+    struct icl_prompts *prompts;
+    struct icl_answer *answer; /* NULL: nothing is generated */
+    int64_t next;              /* example */
+    struct buffer *lines;      /* [end - begin], or NULL */
+    struct slot *slots;        /* [model->slots] */
+    struct infer_tokens *list; /* [model->slots] */
+};
+
+static enum err slot_create(struct slot *slot, int64_t positions)
+{
+    slot->nll = malloc((size_t)positions * sizeof slot->nll[0]);
+    slot->argmax = malloc((size_t)positions * sizeof slot->argmax[0]);
+    return slot->nll != NULL && slot->argmax != NULL
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+static void slot_free(struct slot *slot)
+{
+    icl_example_free(&slot->example);
+    free(slot->held.token);
+    free(slot->feed.token);
+    free(slot->scores);
+    buffer_free(&slot->text);
+    free(slot->nll);
+    free(slot->argmax);
+}
+
+static enum err slot_take(struct scorer *scorer, struct slot *slot)
+{
+    TRY(icl_prompts_next(scorer->prompts, &slot->example));
+    scorer->next++;
+    scorer->out->cut += slot->example.cut;
+    slot->busy = true;
+    slot->row = 0;
+    slot->generated = 0;
+    slot->text.bytes = 0;
+    /* what it goes on from is a text */
+    slot->decoder = (struct tokenizer_decoder){ .inside = true };
+    if (slot->example.row_count > slot->score_capacity) {
+        size_t rows = (size_t)slot->example.row_count;
+        float *scores = realloc(slot->scores, rows * sizeof *scores);
+        if (scores == NULL)
+            return err_set(ERR_MEMORY, "out of memory");
+        slot->scores = scores;
+        slot->score_capacity = (int64_t)rows;
+    }
+    return ERR_OK;
+}
+
+/* What the slot has to read of its row: all but what it holds, and but the last
+ * token of what is predicted, which predicts nothing. */
+static enum err slot_begin_row(struct scorer *scorer, struct slot *slot,
+                               int64_t number)
+{
+    const struct icl_row *row = &slot->example.rows[slot->row];
+    const int32_t *tokens = icl_example_tokens(&slot->example, slot->row);
+    int64_t last = row->count - (row->span > 0);
+    int64_t known = row->count - row->span - 1, keep = 0;
+    while (keep < known && (size_t)keep < slot->held.count &&
+           slot->held.token[keep] == tokens[keep])
+        keep++;
+    scorer->model->cut(scorer->model->self, number, keep);
+    slot->held.count = (size_t)keep;
+    slot->feed.count = 0;
+    return token_list_add(&slot->feed, tokens + keep, (size_t)(last - keep));
+}
+
+/* The slot's part of the next call. */
+static enum err slot_ask(struct scorer *scorer, struct slot *slot,
+                         int64_t number, struct infer_tokens *ask)
+{
+    const struct icl_row *row = &slot->example.rows[slot->row];
+    if (slot->generated == 0)
+        TRY(slot_begin_row(scorer, slot, number));
+    *ask = (struct infer_tokens){
+        .slot = number,
+        .count = (int64_t)slot->feed.count,
+        .tokens = slot->feed.token,
+        .wanted = row->span > 0 ? row->span : 1,
+        .argmax = slot->argmax,
+    };
+    if (row->span > 0) {
+        ask->labels = icl_example_tokens(&slot->example, slot->row) +
+                      (row->count - row->span);
+        ask->nll = slot->nll;
+    }
+    return ERR_OK;
+}
+
+/* exp(mean cross entropy) in fp32, where torch has it */
+static void slot_score_row(struct slot *slot)
+{
+    const struct icl_row *row = &slot->example.rows[slot->row];
+    const int32_t *labels =
+        icl_example_tokens(&slot->example, slot->row) + row->count - row->span;
+    double sum = 0.0;
+    slot->likeliest = true;
+    for (int64_t i = 0; i < row->span; i++) {
+        sum += slot->nll[i];
+        slot->likeliest = slot->likeliest && slot->argmax[i] == labels[i];
+    }
+    slot->scores[slot->row] =
+        (float)real_exp((double)(float)(sum / (double)row->span));
+}
+
+/* Scores that are not numbers are not chosen. */
+static int64_t least(const float *scores, int64_t count)
+{
+    int64_t choice = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (scores[i] < scores[choice] || isnan(scores[choice]))
+            choice = i;
+    return choice;
+}
+
+static enum err slot_finish(struct scorer *scorer, struct slot *slot)
+{
+    const struct icl_example *example = &slot->example;
+    struct icl_outcome outcome = { 0 };
+    slot->busy = false;
+    if (scorer->answer != NULL) {
+        TRY(buffer_reserve(&slot->text, 1));
+        outcome.text = slot->text.data;
+        outcome.bytes = slot->text.bytes;
+        TRY(icl_answer_judge(scorer->answer, example->record, outcome.text,
+                             outcome.bytes, &outcome.right, &outcome.compared));
+    } else {
+        outcome.scores = slot->scores;
+        outcome.choice = least(slot->scores, example->row_count);
+        outcome.right = scorer->task->kind == ICL_LANGUAGE_MODELING
+                            ? slot->likeliest
+                            : outcome.choice == example->record->gold;
+    }
+    scorer->out->examples++;
+    scorer->out->right += outcome.right;
+    if (scorer->lines == NULL)
+        return ERR_OK;
+    return icl_lines_add(
+        scorer->task, scorer->part, example, &outcome,
+        &scorer->lines[example->number - scorer->range->begin]);
+}
+
+/* One more token was generated. */
+static enum err slot_generate(struct scorer *scorer, struct slot *slot,
+                              bool *done)
+{
+    int32_t token = slot->argmax[0];
+    const uint8_t *text;
+    size_t bytes;
+    *done = ++slot->generated == icl_prompts_generated_max(scorer->prompts) ||
+            token == tokenizer_eos(scorer->tokenizer);
+    /* rows of the vocabulary that no token has write nothing */
+    if (token < tokenizer_vocab_size(scorer->tokenizer) &&
+        !tokenizer_is_special(scorer->tokenizer, token)) {
+        TRY(tokenizer_decode_next(scorer->tokenizer, &slot->decoder, token,
+                                  &text, &bytes));
+        TRY(buffer_add(&slot->text, text, bytes));
+    }
+    if (!*done)
+        TRY(icl_answer_stops(scorer->answer, slot->text.data, slot->text.bytes,
+                             done));
+    slot->feed.count = 0;
+    return token_list_add(&slot->feed, &token, 1);
+}
+
+/* The call has answered the slot. */
+static enum err slot_hear(struct scorer *scorer, struct slot *slot)
+{
+    bool done = false;
+    TRY(token_list_add(&slot->held, slot->feed.token, slot->feed.count));
+    if (scorer->answer != NULL) {
+        TRY(slot_generate(scorer, slot, &done));
+    } else {
+        slot_score_row(slot);
+        done = ++slot->row == slot->example.row_count;
+    }
+    return done ? slot_finish(scorer, slot) : ERR_OK;
+}
+
+/* Fills the list with what slots ask for; free ones take an example. */
+static enum err ask_all(struct scorer *scorer, int *count)
+{
+    *count = 0;
+    for (int64_t s = 0; s < scorer->model->slots; s++) {
+        struct slot *slot = &scorer->slots[s];
+        if (!slot->busy && scorer->next < scorer->range->end)
+            TRY(slot_take(scorer, slot));
+        if (slot->busy)
+            TRY(slot_ask(scorer, slot, s, &scorer->list[(*count)++]));
+    }
+    return ERR_OK;
+}
+
+static enum err hear_all(struct scorer *scorer, int count)
+{
+    for (int i = 0; i < count; i++)
+        TRY(slot_hear(scorer, &scorer->slots[scorer->list[i].slot]));
+    return ERR_OK;
+}
+
+/* Until nobody has anything left; a failure is kept while others go on. */
+static enum err score_all(struct scorer *scorer)
+{
+    const struct icl_model *model = scorer->model;
+    struct err_kept kept = { ERR_OK, "" };
+    bool any = true;
+    while (any) {
+        int count = 0;
+        if (kept.code == ERR_OK)
+            err_keep(&kept, ask_all(scorer, &count));
+        if (kept.code != ERR_OK)
+            count = 0;
+        any = count > 0;
+        if (model->any != NULL)
+            TRY(model->any(model->self, any, &any));
+        if (!any)
+            break;
+        TRY(model->forward(model->self, scorer->list, count));
+        if (kept.code == ERR_OK)
+            err_keep(&kept, hear_all(scorer, count));
+    }
+    return err_again(&kept);
+}
+
+static enum err scorer_fill(struct scorer *scorer)
+{
+    const struct icl_model *model = scorer->model;
+    const struct icl_score_range *range = scorer->range;
+    size_t slots = (size_t)model->slots;
+    TRY(icl_prompts_create(scorer->task, scorer->part, scorer->tokenizer,
+                           model->positions, &scorer->prompts));
+    if (scorer->task->kind == ICL_GENERATION)
+        TRY(icl_answer_create(scorer->task, &scorer->answer));
+    scorer->slots = calloc(slots, sizeof scorer->slots[0]);
+    scorer->list = calloc(slots, sizeof scorer->list[0]);
+    if (range->lines)
+        scorer->lines = calloc((size_t)(range->end - range->begin) + 1,
+                               sizeof scorer->lines[0]);
+    if (scorer->slots == NULL || scorer->list == NULL ||
+        (range->lines && scorer->lines == NULL))
+        return err_set(ERR_MEMORY, "out of memory");
+    for (size_t s = 0; s < slots; s++)
+        TRY(slot_create(&scorer->slots[s], model->positions));
+    for (; scorer->next < range->begin; scorer->next++)
+        TRY(icl_prompts_next(scorer->prompts, NULL));
+    return ERR_OK;
+}
+
+static enum err gather_lines(struct scorer *scorer)
+{
+    int64_t count = scorer->range->end - scorer->range->begin;
+    for (int64_t i = 0; scorer->lines != NULL && i < count; i++)
+        TRY(buffer_add(&scorer->out->lines, scorer->lines[i].data,
+                       scorer->lines[i].bytes));
+    return ERR_OK;
+}
+
+static void scorer_free(struct scorer *scorer)
+{
+    int64_t count = scorer->range->end - scorer->range->begin;
+    for (int64_t i = 0; scorer->lines != NULL && i < count; i++)
+        buffer_free(&scorer->lines[i]);
+    for (int64_t s = 0; scorer->slots != NULL && s < scorer->model->slots; s++)
+        slot_free(&scorer->slots[s]);
+    free(scorer->lines);
+    free(scorer->slots);
+    free(scorer->list);
+    icl_answer_destroy(scorer->answer);
+    icl_prompts_destroy(scorer->prompts);
+}
+
+/* Nobody leaves before all have begun. */
+static enum err scorer_run(struct scorer *scorer)
+{
+    const struct icl_model *model = scorer->model;
+    struct err_kept kept;
+    bool failed;
+    err_keep(&kept, scorer_fill(scorer));
+    failed = kept.code != ERR_OK;
+    if (model->any != NULL)
+        TRY(model->any(model->self, failed, &failed));
+    TRY(err_again(&kept));
+    if (failed)
+        return ERR_OK; /* another rank's failure, of which the caller hears */
+    for (int64_t s = 0; s < model->slots; s++)
+        model->cut(model->self, s, 0);
+    TRY(score_all(scorer));
+    return gather_lines(scorer);
+}
+
+enum err
+icl_score_part(const struct icl_task *task, const struct icl_part *part,
+               const struct tokenizer *tokenizer, const struct icl_model *model,
+               const struct icl_score_range *range, struct icl_score *out)
+{
+    struct scorer scorer = {
+        .task = task,
+        .part = part,
+        .tokenizer = tokenizer,
+        .model = model,
+        .range = range,
+        .out = out,
+    };
+    assert(0 <= range->begin && range->begin <= range->end &&
+           range->end <= part->count && model->slots > 0);
+    *out = (struct icl_score){ 0 };
+    enum err rc = scorer_run(&scorer);
+    scorer_free(&scorer);
+    return rc;
+}

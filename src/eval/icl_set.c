@@ -1,0 +1,257 @@
+/* Scores several tasks, on all ranks. */
+#include "src/eval/icl_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/eval/icl_answer.h"
+#include "src/eval/icl_lines.h"
+
+struct icl_set {
+    const struct icl_task *tasks;
+    int count;
+    const struct tokenizer *tokenizer;
+    struct icl_set_options options;
+    struct icl_records **records; /* [count] */
+    struct icl_result *results;   /* [result_count] */
+    int result_count;
+    int64_t longest;
+};
+
+/* Examples of the part that are scored. */
+static int64_t limited(const struct icl_set *set, const struct icl_part *part)
+{
+    int64_t limit = set->options.limit;
+    return limit > 0 && limit < part->count ? limit : part->count;
+}
+
+static enum err measure_example(struct icl_set *set,
+                                const struct icl_task *task,
+                                const struct icl_part *part,
+                                const struct icl_prompts *prompts,
+                                const struct icl_example *example, FILE *lines)
+{
+    enum err rc = ERR_OK;
+    struct buffer line = { 0 };
+    for (int64_t r = 0; r < example->row_count; r++) {
+        int64_t length =
+            example->rows[r].count + icl_prompts_generated_max(prompts);
+        set->longest = length > set->longest ? length : set->longest;
+    }
+    if (lines == NULL)
+        return ERR_OK;
+    rc = icl_lines_add(task, part, example, NULL, &line);
+    if (rc == ERR_OK && fwrite(line.data, 1, line.bytes, lines) != line.bytes)
+        rc = err_errno("writing prompts");
+    buffer_free(&line);
+    return rc;
+}
+
+static enum err measure(struct icl_set *set, const struct icl_task *task,
+                        const struct icl_part *part, FILE *lines)
+{
+    enum err rc = ERR_OK;
+    struct icl_prompts *prompts = NULL;
+    struct icl_example example = { 0 };
+    int64_t count = limited(set, part);
+    TRY_OUT(icl_prompts_create(task, part, set->tokenizer,
+                               set->options.positions, &prompts));
+    for (int64_t i = 0; i < count; i++) {
+        TRY_OUT(icl_prompts_next(prompts, &example));
+        TRY_OUT(measure_example(set, task, part, prompts, &example, lines));
+    }
+out:
+    icl_example_free(&example);
+    icl_prompts_destroy(prompts);
+    return rc;
+}
+
+/* What only shows when a task is scored. */
+static enum err try_answer(const struct icl_task *task)
+{
+    struct icl_answer *answer = NULL;
+    if (task->kind != ICL_GENERATION)
+        return ERR_OK;
+    TRY(icl_answer_create(task, &answer));
+    icl_answer_destroy(answer);
+    return ERR_OK;
+}
+
+static enum err add_task(struct icl_set *set, int number, FILE *lines)
+{
+    const struct icl_task *task = &set->tasks[number];
+    TRY(try_answer(task));
+    TRY(icl_records_read(task, &set->records[number]));
+    int parts = icl_records_parts(set->records[number]);
+    struct icl_result *results = realloc(
+        set->results, (size_t)(set->result_count + parts) * sizeof *results);
+    if (results == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    set->results = results;
+    for (int p = 0; p < parts; p++) {
+        const struct icl_part *part = icl_records_part(set->records[number], p);
+        set->results[set->result_count++] = (struct icl_result){
+            .task = number, .category = part->category, .size = part->count
+        };
+        TRY(measure(set, task, part, lines));
+    }
+    return ERR_OK;
+}
+
+enum err icl_set_create(const struct icl_task *tasks, int count,
+                        const struct tokenizer *tokenizer,
+                        const struct icl_set_options *options, FILE *prompts,
+                        struct icl_set **out)
+{
+    enum err rc = ERR_OK;
+    struct icl_set *set = calloc(1, sizeof *set);
+    if (set == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    *set = (struct icl_set){ .tasks = tasks,
+                             .count = count,
+                             .tokenizer = tokenizer,
+                             .options = *options };
+    set->records = calloc((size_t)count + 1, sizeof set->records[0]);
+    if (set->records == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    for (int t = 0; t < count && rc == ERR_OK; t++)
+        rc = add_task(set, t, prompts);
+    if (rc == ERR_OK)
+        *out = set;
+    else
+        icl_set_destroy(set);
+    return rc;
+}
+
+void icl_set_destroy(struct icl_set *set)
+{
+    if (set == NULL)
+        return;
+    for (int t = 0; set->records != NULL && t < set->count; t++)
+        icl_records_destroy(set->records[t]);
+    free(set->records);
+    free(set->results);
+    free(set);
+}
+
+int64_t icl_set_positions(const struct icl_set *set)
+{
+    return set->longest;
+}
+
+/* Rank 0 writes the lines of all ranks in their order. */
+static enum err write_lines(struct comm *comm, const struct buffer *own,
+                            FILE *lines)
+{
+    enum err rc = ERR_OK;
+    int ranks = comm_size(comm), rank = comm_rank(comm);
+    size_t total = 0, *bytes = calloc(2 * (size_t)ranks, sizeof *bytes);
+    size_t *offsets = bytes != NULL ? bytes + ranks : NULL;
+    int64_t *sizes = calloc((size_t)ranks, sizeof *sizes);
+    char *all = NULL;
+    if (bytes == NULL || sizes == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(comm_agree(comm, rc));
+    sizes[rank] = (int64_t)own->bytes;
+    TRY_OUT(comm_all_reduce_i64(comm, sizes, (size_t)ranks, COMM_SUM));
+    for (int r = 0; r < ranks; r++) {
+        bytes[r] = (size_t)sizes[r];
+        offsets[r] = total;
+        total += bytes[r];
+    }
+    all = malloc(total + 1);
+    TRY_OUT(comm_agree(
+        comm, all != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory")));
+    if (own->bytes > 0)
+        memcpy(all + offsets[rank], own->data, own->bytes);
+    TRY_OUT(comm_all_gather(comm, all, bytes, offsets));
+    if (rank == 0 && fwrite(all, 1, total, lines) != total)
+        rc = err_errno("writing examples");
+    rc = comm_agree(comm, rc);
+out:
+    free(all);
+    free(sizes);
+    free(bytes);
+    return rc;
+}
+
+static enum err score_part(struct icl_set *set, struct icl_result *result,
+                           const struct icl_part *part,
+                           const struct icl_model *model, struct comm *comm,
+                           FILE *lines)
+{
+    enum err rc = ERR_OK;
+    int ranks = comm_size(comm), rank = comm_rank(comm);
+    int64_t count = limited(set, part);
+    const struct icl_score_range range = { count * rank / ranks,
+                                           count * (rank + 1) / ranks,
+                                           lines != NULL };
+    struct icl_score score = { 0 };
+    rc = icl_score_part(&set->tasks[result->task], part, set->tokenizer, model,
+                        &range, &score);
+    /* a dead rank cannot be asked */
+    if (rc != ERR_COMM)
+        rc = comm_agree(comm, rc);
+    if (rc != ERR_OK)
+        goto out;
+    int64_t counts[3] = { score.examples, score.right, score.cut };
+    TRY_OUT(comm_all_reduce_i64(comm, counts, 3, COMM_SUM));
+    result->examples = counts[0];
+    result->right = counts[1];
+    result->cut = counts[2];
+    if (lines != NULL)
+        rc = write_lines(comm, &score.lines, lines);
+out:
+    buffer_free(&score.lines);
+    return rc;
+}
+
+enum err icl_set_score(struct icl_set *set, const struct icl_model *model,
+                       struct comm *comm, FILE *lines)
+{
+    int part = 0;
+    for (int i = 0; i < set->result_count; i++) {
+        struct icl_result *result = &set->results[i];
+        const struct icl_task *task = &set->tasks[result->task];
+        char name[128];
+        double begin = clock_now();
+        part = i > 0 && result[-1].task == result->task ? part + 1 : 0;
+        TRY(score_part(set, result,
+                       icl_records_part(set->records[result->task], part),
+                       model, comm, lines));
+        icl_task_name(task, name, sizeof name);
+        if (comm_rank(comm) == 0)
+            log_info("%s%s%s, %lld-shot: %lld of %lld right, %.1f s", name,
+                     result->category != NULL ? "/" : "",
+                     result->category != NULL ? result->category : "",
+                     (long long)task->shots, (long long)result->right,
+                     (long long)result->examples, clock_now() - begin);
+        if (comm_rank(comm) == 0 && result->cut > 0)
+            log_warn("%s: %lld examples were longer than the model takes, and "
+                     "lost tokens at the left",
+                     name, (long long)result->cut);
+    }
+    return ERR_OK;
+}
+
+const struct icl_result *icl_set_results(const struct icl_set *set, int *count)
+{
+    *count = set->result_count;
+    return set->results;
+}
+
+double icl_set_accuracy(const struct icl_set *set, int task)
+{
+    double sum = 0.0;
+    int parts = 0;
+    for (int i = 0; i < set->result_count; i++) {
+        const struct icl_result *result = &set->results[i];
+        if (result->task != task)
+            continue;
+        sum += (double)result->right / (double)result->examples;
+        parts++;
+    }
+    return sum / parts;
+}
