@@ -8,6 +8,7 @@
 #include "src/cmd/data_encode.h"
 #include "src/cmd/data_columns.h"
 #include "src/cmd/data_finetune.h"
+#include "src/cmd/data_model.h"
 #include "src/cmd/data_options.h"
 #include "src/cmd/data_tools.h"
 #include "src/cmd/data_train_tokenizer.h"
@@ -29,16 +30,10 @@ enum err data_one_folder(const struct data_options *options)
                    options->operand_count);
 }
 
-static enum err command_tokenize(struct data_options *all)
+static enum err command_tokenize_text(struct data_options *all)
 {
     struct tokenize_result result;
     struct tokenize_options *options = &all->tokenize;
-    if (options->out == NULL || all->operand_count < 1)
-        return err_set(ERR_USAGE, "tokenize needs --out DIR and at least one "
-                                  "FILE; see tessera-data --help");
-    options->stop = stop_requested;
-    if (all->chat || all->prompts || all->finetune_option != NULL)
-        return data_finetune_run(all);
     TRY(tokenize_files(options, all->operands, all->operand_count, &result));
     printf("%s: %" PRId64 " samples, %" PRId64 " tokens, %" PRId64
            " documents, %" PRId64 " bytes of text\n",
@@ -52,6 +47,27 @@ static enum err command_tokenize(struct data_options *all)
         printf("%s/train: %" PRId64 " samples\n%s/eval: %" PRId64 " samples\n",
                options->out, result.samples, options->out, result.eval_samples);
     return ERR_OK;
+}
+
+static enum err command_tokenize(struct data_options *all)
+{
+    enum err rc = ERR_OK;
+    struct tokenize_options *options = &all->tokenize;
+    char *template = NULL;
+    if (options->out == NULL || all->operand_count < 1)
+        return err_set(ERR_USAGE, "tokenize needs --out DIR and at least one "
+                                  "FILE; see tessera-data --help");
+    options->stop = stop_requested;
+    TRY_OUT(data_model_tokenizer(options->tokenizer, &options->lent,
+                                 all->chat ? &template : NULL));
+    if (all->chat || all->prompts || all->finetune_option != NULL)
+        TRY_OUT(data_finetune_run(all, template));
+    else
+        TRY_OUT(command_tokenize_text(all));
+out:
+    free(template);
+    tokenizer_destroy(options->lent);
+    return rc;
 }
 
 static enum err command_info(struct data_options *options)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/cmd/data_model.h"
 #include "src/text/buffer.h"
 #include "src/text/tokenizer.h"
 
@@ -49,7 +50,8 @@ enum err data_encode(struct data_options *options)
     unsigned flags = (options->no_special ? 0u : TOKENIZER_SPECIAL) |
                      (options->template ? TOKENIZER_TEMPLATE : 0u);
     TRY_OUT(encode_no_operands(options, "encode"));
-    TRY_OUT(tokenizer_create(options->tokenize.tokenizer, &tokenizer));
+    TRY_OUT(
+        data_model_tokenizer(options->tokenize.tokenizer, &tokenizer, NULL));
     TRY_OUT(tokenizer_encoder_create(tokenizer, &encoder));
     TRY_OUT(encode_read(&text));
     TRY_OUT(tokenizer_encode(encoder, text.data, text.bytes, flags, &tokens));
@@ -100,7 +102,8 @@ enum err data_encode_back(struct data_options *options)
     size_t bytes = 0;
     int32_t token = 0;
     TRY_OUT(encode_no_operands(options, "decode"));
-    TRY_OUT(tokenizer_create(options->tokenize.tokenizer, &tokenizer));
+    TRY_OUT(
+        data_model_tokenizer(options->tokenize.tokenizer, &tokenizer, NULL));
     TRY_OUT(encode_read(&text));
     for (size_t i = 0; i < text.bytes;) {
         if (text.data[i] <= ' ') {

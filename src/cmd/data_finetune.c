@@ -158,11 +158,13 @@ static void data_finetune_tell(const struct tokenize_finetune_options *options,
         printf("%" PRId64 " examples were left out: their first %" PRId64
                " tokens have nothing to learn\n",
                result->left[1], options->rules.seq_len);
+    if (options->template_text != NULL)
+        printf("chat template: %s's own\n", options->template);
     if (result->unused[0] != '\0')
         printf("fields that are not used: %s\n", result->unused);
 }
 
-enum err data_finetune_run(struct data_options *options)
+enum err data_finetune_run(struct data_options *options, const char *template)
 {
     struct tokenize_finetune_options *finetune = &options->finetune;
     const struct tokenize_options *tokenize = &options->tokenize;
@@ -170,8 +172,12 @@ enum err data_finetune_run(struct data_options *options)
     TRY(data_finetune_check(options));
     finetune->out = tokenize->out;
     finetune->tokenizer = tokenize->tokenizer;
-    if (options->chat && finetune->template == NULL)
-        finetune->template = CHAT_TEMPLATE_DEFAULT;
+    finetune->lent = tokenize->lent;
+    if (options->chat && finetune->template == NULL) {
+        finetune->template =
+            template != NULL ? tokenize->tokenizer : CHAT_TEMPLATE_DEFAULT;
+        finetune->template_text = template;
+    }
     finetune->rules.seq_len = tokenize->seq_len;
     finetune->eos_token = tokenize->eos_given ? tokenize->eos_token : -1;
     finetune->shard_bytes = tokenize->shard_bytes;

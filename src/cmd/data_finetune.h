@@ -35,7 +35,8 @@ enum data_finetune_key {
 /* Take the option `key` with getopt's value. */
 enum err data_finetune_set(struct data_options *options, const char *name,
                            int key);
-/* The command, once out and operands are known to be there. */
-enum err data_finetune_run(struct data_options *options);
+/* The command, once out and operands are known to be there. template: the text
+ * of the model's own chat template, for want of --template; NULL: it has none. */
+enum err data_finetune_run(struct data_options *options, const char *template);
 
 #endif

@@ -225,7 +225,8 @@ static void tokenize_destroy(struct tokenize_job *job, enum err rc)
     if (job->spool != NULL)
         fclose(job->spool);
     tokenize_out_release(&job->out);
-    tokenizer_destroy(job->tokenizer);
+    if (job->options->lent == NULL)
+        tokenizer_destroy(job->tokenizer);
     if (job->journal != NULL && tokenize_journal_steps(job->journal) > 0 &&
         rc != ERR_OK && rc != ERR_DATA)
         job->publish.keep = true; /* for the next time */
@@ -254,7 +255,9 @@ enum err tokenize_files(const struct tokenize_options *options,
         TRY_OUT(inputs_find_sets(files, count, &job.inputs));
     else
         TRY_OUT(inputs_find(files, count, kind, &job.inputs));
-    TRY_OUT(tokenizer_create(options->tokenizer, &job.tokenizer));
+    job.tokenizer = options->lent;
+    if (job.tokenizer == NULL)
+        TRY_OUT(tokenizer_create(options->tokenizer, &job.tokenizer));
     TRY_OUT(tokenize_choose_marks(&job));
     TRY_OUT(tokenize_check_names(&job));
     if (options->show)

@@ -38,16 +38,17 @@
 
 struct tokenize_options {
     const char *out;
-    const char *tokenizer; /* a name for tokenizer_create() */
-    const char *separator; /* a whole line, without its end; NULL: none */
-    const char *field;     /* all inputs are JSON lines; NULL: as named */
-    bool text;             /* all inputs are text, whatever their names */
-    bool mds;              /* all inputs are MDS data sets; field: a column of
+    const char *tokenizer;  /* a name for tokenizer_create(), in messages */
+    struct tokenizer *lent; /* the tokenizer itself; NULL: by its name */
+    const char *separator;  /* a whole line, without its end; NULL: none */
+    const char *field;      /* all inputs are JSON lines; NULL: as named */
+    bool text;              /* all inputs are text, whatever their names */
+    bool mds;               /* all inputs are MDS data sets; field: a column of
                               str or bytes, TOKENIZE_FIELD_DEFAULT if NULL */
-    int64_t seq_len;       /* 2 .. TOKENIZE_SEQ_LEN_MAX */
-    int64_t shard_bytes;   /* at least one sample's, below 2^32 */
-    double eval_fraction;  /* 0: none; else below 1 */
-    bool eos_given;        /* else the tokenizer's */
+    int64_t seq_len;        /* 2 .. TOKENIZE_SEQ_LEN_MAX */
+    int64_t shard_bytes;    /* at least one sample's, below 2^32 */
+    double eval_fraction;   /* 0: none; else below 1 */
+    bool eos_given;         /* else the tokenizer's */
     int64_t eos_token;
     bool no_eos;
     bool bos_given; /* else none */

@@ -355,8 +355,14 @@ static enum err finetune_begin(struct tokenize_finetune_job *job)
     size_t seq_len = (size_t)options->rules.seq_len;
     char path[FSIO_PATH_MAX];
     TRY(regular_local(options->out));
-    TRY(tokenizer_create(options->tokenizer, &job->tokenizer));
-    if (options->template != NULL)
+    job->tokenizer = options->lent;
+    if (job->tokenizer == NULL)
+        TRY(tokenizer_create(options->tokenizer, &job->tokenizer));
+    if (options->template_text != NULL)
+        TRY(chat_template_create_text(options->template, options->template_text,
+                                      strlen(options->template_text),
+                                      job->tokenizer, &job->template));
+    else if (options->template != NULL)
         TRY(chat_template_create(options->template, job->tokenizer,
                                  &job->template));
     if (options->eos_token >= tokenizer_vocab_size(job->tokenizer))
@@ -406,7 +412,8 @@ out:
         free(job.field[c].data);
     finetune_destroy(job.finetune);
     chat_template_destroy(job.template);
-    tokenizer_destroy(job.tokenizer);
+    if (options->lent == NULL)
+        tokenizer_destroy(job.tokenizer);
     publish_end(&job.publish);
     return rc;
 }

@@ -22,8 +22,10 @@
 
 struct tokenize_finetune_options {
     const char *out;
-    const char *tokenizer; /* a name for tokenizer_create() */
-    const char *template;  /* for chat_template_create(); NULL: none */
+    const char *tokenizer;     /* a name for tokenizer_create() */
+    struct tokenizer *lent;    /* the tokenizer itself; NULL: by its name */
+    const char *template;      /* for chat_template_create(); NULL: none */
+    const char *template_text; /* its text, of that name; NULL: by its name */
     struct finetune_rules rules;
     int64_t eos_token; /* for rules.eos; -1: the tokenizer's */
     bool packing;

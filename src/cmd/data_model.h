@@ -1,0 +1,15 @@
+/* --tokenizer MODEL of tessera-data: the tokenizer and the chat template of a
+ * model, wherever it lies. */
+#ifndef TESSERA_CMD_DATA_MODEL_H
+#define TESSERA_CMD_DATA_MODEL_H
+
+#include "src/text/tokenizer.h"
+
+/* A built-in tokenizer's name, a tokenizer.json, a folder that has one, or a
+ * model (src/weights/weights.h) whose tokenizer is known. *template (NULL: not
+ * asked for): the text of the chat template that comes with it, which the
+ * caller frees; NULL: there is none. */
+enum err data_model_tokenizer(const char *name, struct tokenizer **tokenizer,
+                              char **template);
+
+#endif
