@@ -25,6 +25,10 @@
 #define MPT                                                                    \
     "{\"architectures\":[\"MptForCausalLM\"],\"vocab_size\":100,"              \
     "\"d_model\":64,\"n_layers\":2,\"n_heads\":4"
+#define LLAMA3(factor, low, high, length)                                      \
+    ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":" factor           \
+    ",\"low_freq_factor\":" low ",\"high_freq_factor\":" high                  \
+    ",\"original_max_position_embeddings\":" length "}}"
 
 static const struct {
     const char *text;
@@ -38,15 +42,41 @@ static const struct {
     { LLAMA ",\"rope_theta\":1e4,\"rope_parameters\":{\"rope_theta\":2e4}}",
       "rope_theta and rope_parameters.rope_theta differ" },
     { LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}",
-      "rope_scaling.rope_type is \"llama3\"" },
-    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8}}",
-      "rope_scaling.type is \"linear\"" },
+      "model.rope_original_len" },
+    { LLAMA LLAMA3("8", "1", "4", "8192"), NULL },
+    { LLAMA LLAMA3("0.5", "1", "4", "8192"), "model.rope_factor is 0.5" },
+    { LLAMA LLAMA3("8", "4", "4", "8192"), "model.rope_low_freq_factor is 4" },
+    { LLAMA LLAMA3("8", "1", "4", "0"), "model.rope_original_len" },
+    { LLAMA LLAMA3("8", "1", "4", "8e3"), "no whole number" },
+    { LLAMA LLAMA3("-8", "1", "4", "8192"), "rope_scaling.factor is -8" },
+    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8}}", NULL },
+    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8,"
+            "\"rope_type\":\"linear\"}}",
+      NULL },
+    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8,"
+            "\"rope_type\":\"llama3\"}}",
+      "rope_scaling.rope_type and rope_scaling.type differ" },
+    { LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}",
+      "model.rope_factor is 0" },
+    { LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":8}}",
+      "rope_scaling.type is \"yarn\"; of what it can be Tessera has default, "
+      "linear, llama3" },
+    { LLAMA ",\"rope_scaling\":{\"type\":7,\"factor\":8}}",
+      "rope_scaling.type is 7" },
     { LLAMA ",\"rope_scaling\":{\"factor\":8}}",
-      "rope_scaling.factor is not known" },
+      "model.rope_factor has no effect" },
+    { LLAMA ",\"rope_scaling\":{\"beta_fast\":8}}",
+      "rope_scaling.beta_fast is not known" },
     { LLAMA ",\"rope_scaling\":3}", "rope_scaling is no object" },
+    { LLAMA ",\"rope_parameters\":{\"rope_theta\":5e5,"
+            "\"rope_type\":\"linear\",\"factor\":2}}",
+      NULL },
     { LLAMA ",\"head_dim\":32}", "head_dim is 32" },
-    { LLAMA ",\"attention_bias\":true}", "attention_bias is true" },
-    { LLAMA ",\"hidden_act\":\"gelu\"}", "hidden_act is \"gelu\"" },
+    { LLAMA ",\"attention_bias\":true,\"mlp_bias\":true}", NULL },
+    { LLAMA ",\"attention_bias\":1}", "attention_bias is neither" },
+    { LLAMA ",\"hidden_act\":\"gelu_pytorch_tanh\"}", NULL },
+    { LLAMA ",\"hidden_act\":\"relu\"}", "hidden_act is \"relu\"" },
+    { LLAMA ",\"hidden_act\":null}", "hidden_act is null" },
     { LLAMA ",\"quantization_config\":{}}", "quantization_config is not" },
     { LLAMA ",\"rms_norm_eps\":0}", "rms_norm_eps is 0" },
     { LLAMA ",\"rms_norm_eps\":\"x\"}", "rms_norm_eps is \"x\"" },
@@ -58,16 +88,23 @@ static const struct {
     { LLAMA, "no JSON" },
     { MISTRAL ",\"sliding_window\":null}", NULL },
     { MISTRAL ",\"sliding_window\":4096}", "sliding_window is 4096" },
+    { MISTRAL ",\"sliding_window\":4096,\"max_position_embeddings\":4096}",
+      NULL },
+    { MISTRAL ",\"sliding_window\":-1}", "sliding_window is -1" },
+    { MISTRAL ",\"sliding_window\":null,\"attention_bias\":true}",
+      "attention_bias is not known" },
     { MISTRAL "}", "sliding_window is 4096" },
     { GPT2 ",\"activation_function\":\"gelu\"}", NULL },
-    { GPT2 "}", "activation_function is \"gelu_new\"" },
+    { GPT2 "}", NULL },
+    { GPT2 ",\"activation_function\":\"relu\"}",
+      "activation_function is \"relu\"" },
     { GPT2 ",\"activation_function\":\"gelu\",\"n_inner\":null}", NULL },
     { MPT "}", NULL },
     { MPT ",\"attn_config\":{\"alibi\":false}}", "attn_config.alibi is false" },
     { MPT ",\"attn_config\":{\"clip_qkv\":6,\"x\":1}}",
       "attn_config.x is not" },
     { MPT ",\"logit_scale\":\"inv_sqrt_d_model\"}", "logit_scale is" },
-    { "{\"architectures\":[\"Qwen2ForCausalLM\"]}", "lacks biases" },
+    { "{\"architectures\":[\"Qwen2ForCausalLM\"]}", "no vocab_size" },
     { "{\"architectures\":[\"T5Model\"]}", "architecture T5Model" },
     { "{\"architectures\":[]}", "architectures is no array" },
     { "{\"architectures\":[\"LlamaForCausalLM\"]}", "no vocab_size" },
@@ -103,30 +140,77 @@ static void test_read(void)
     static const char gpt2[] = GPT2 ",\"activation_function\":\"gelu\"}";
     tap_ok(hf_config_parse(gpt2, sizeof gpt2 - 1, "c", &arch, &model) ==
                    ERR_OK &&
-               model.ffn_width == 256 && model.n_kv_heads == 4 && model.bias &&
+               model.activation == MODEL_GELU && model.ffn_width == 256 &&
+               model.n_kv_heads == 4 && model.bias &&
                model.dropout_attention == 0.1,
            "a GPT-2 has its class's defaults");
+    static const char scaled[] = LLAMA LLAMA3("8", "1", "4", "8192");
+    tap_ok(hf_config_parse(scaled, sizeof scaled - 1, "c", &arch, &model) ==
+                   ERR_OK &&
+               model.rope_scaling == ROPE_SCALING_LLAMA3 &&
+               model.rope_factor == 8 && model.rope_low_freq_factor == 1 &&
+               model.rope_high_freq_factor == 4 &&
+               model.rope_original_len == 8192,
+           "angles are scaled as their file says");
+}
+
+static void as_released(struct model_config *model)
+{
+    model->activation = MODEL_GELU_TANH;
+}
+
+static void with_biases(struct model_config *model)
+{
+    model->qkv_bias = model->out_bias = model->mlp_bias = true;
+}
+
+static void scaled(struct model_config *model)
+{
+    model->rope_scaling = ROPE_SCALING_LLAMA3;
+    model->rope_factor = 8;
+    model->rope_low_freq_factor = 1;
+    model->rope_high_freq_factor = 4;
+    model->rope_original_len = 8192;
+}
+
+static void as_qwen(struct model_config *model)
+{
+    model->qkv_bias = true;
+    model->rope_scaling = ROPE_SCALING_LINEAR;
+    model->rope_factor = 2;
+}
+
+static void as_mixtral(struct model_config *model)
+{
+    model->norm = MODEL_NORM_RMSNORM;
+    model->clip_qkv = 0;
 }
 
 static const struct {
     const char *preset;
     enum hf_arch arch;
     int parts; /* pieces more than parameters, of each layer */
+    void (*change)(struct model_config *model);
 } models[] = {
-    { "mpt-125m", HF_GPT2, 0 },   { "mpt-7b-released", HF_MPT, 0 },
-    { "llama3-8b", HF_LLAMA, 2 }, { "llama-tiny", HF_MISTRAL, 2 },
-    { "dbrx", HF_DBRX, 0 },       { "dbrx", HF_MIXTRAL, 2 + 3 * 15 },
+    { "mpt-125m", HF_GPT2, 0, NULL },
+    { "mpt-125m", HF_GPT2, 0, as_released },
+    { "mpt-7b-released", HF_MPT, 0, NULL },
+    { "llama3-8b", HF_LLAMA, 2, NULL },
+    { "llama3-8b", HF_LLAMA, 4, with_biases },
+    { "llama3-8b", HF_LLAMA, 2, scaled },
+    { "llama-tiny", HF_MISTRAL, 2, NULL },
+    { "llama-tiny", HF_QWEN2, 4, as_qwen },
+    { "dbrx", HF_DBRX, 0, NULL },
+    { "dbrx", HF_MIXTRAL, 2 + 3 * 15, as_mixtral },
 };
 
 static bool make_model(int i, struct model_config *model)
 {
     if (model_config_preset(models[i].preset, model) != ERR_OK)
         return false;
-    if (models[i].arch == HF_MIXTRAL) {
-        model->norm = MODEL_NORM_RMSNORM;
-        model->clip_qkv = 0;
-    }
-    return true;
+    if (models[i].change != NULL)
+        models[i].change(model);
+    return model_config_check(model) == ERR_OK;
 }
 
 static void test_pieces(enum hf_arch arch, const struct model_config *model,
@@ -203,7 +287,7 @@ static void test_not_expressed(void)
     char *text = NULL;
     struct params *params = NULL;
     struct hf_names *names = NULL;
-    (void)make_model(2, &model);
+    (void)make_model(3, &model);
     model.clip_qkv = 8;
     tap_ok(hf_config_text(HF_LLAMA, &model, "float32", &text) ==
                    ERR_UNSUPPORTED &&
@@ -212,6 +296,12 @@ static void test_not_expressed(void)
     tap_ok(hf_config_choose(&model, &arch) == ERR_UNSUPPORTED, "by all: %s",
            err_text());
     model.clip_qkv = 0;
+    model.qkv_bias = true;
+    tap_ok(hf_config_text(HF_LLAMA, &model, "float32", &text) ==
+                   ERR_UNSUPPORTED &&
+               strstr(err_text(), "biases of queries") != NULL,
+           "refused: %s", err_text());
+    model.qkv_bias = false;
     model.bias = true;
     tap_ok(params_create(&model, &params) == ERR_OK &&
                hf_names_create(HF_QWEN2, &model, params, model.vocab_size,
@@ -243,7 +333,7 @@ static void test_names(void)
     struct model_config model;
     struct params *params = NULL;
     struct hf_names *names = NULL;
-    (void)make_model(5, &model);
+    (void)make_model(9, &model);
     model.n_layers = 1;
     model.experts = 2;
     model.experts_top_k = 1;

@@ -25,10 +25,18 @@ static const struct {
         .rope_scaling = ROPE_SCALING_LINEAR,
         .rope_factor = 4 } },
     { "Llama 3.1",
-      { .d_model = 256, .n_heads = 2, LLAMA3, TURNS, .rope_factor = 8,
+      { .d_model = 256,
+        .n_heads = 2,
+        LLAMA3,
+        TURNS,
+        .rope_factor = 8,
         .rope_original_len = 8192 } },
     { "Llama 3.2",
-      { .d_model = 64, .n_heads = 1, LLAMA3, TURNS, .rope_factor = 32,
+      { .d_model = 64,
+        .n_heads = 1,
+        LLAMA3,
+        TURNS,
+        .rope_factor = 32,
         .rope_original_len = 8192 } },
 };
 
@@ -51,8 +59,8 @@ static void test_table(void)
                     long double angle = (long double)(places[p] + t) *
                                         rope_reference_angle(c, j);
                     const float *row = table + 2 * t * pairs;
-                    worst = fmaxl(
-                        worst, fabsl((long double)row[j] - cosl(angle)));
+                    worst =
+                        fmaxl(worst, fabsl((long double)row[j] - cosl(angle)));
                     worst = fmaxl(worst, fabsl((long double)row[pairs + j] -
                                                sinl(angle)));
                 }
@@ -89,7 +97,10 @@ static const struct {
         .rope_scaling = ROPE_SCALING_LINEAR,
         .rope_factor = 1 } },
     { NULL,
-      { .positions = POSITIONS_ROPE, LLAMA3, TURNS, .rope_factor = 8,
+      { .positions = POSITIONS_ROPE,
+        LLAMA3,
+        TURNS,
+        .rope_factor = 8,
         .rope_original_len = 8192 } },
     { "model.positions = \"rope\"",
       { .positions = POSITIONS_ALIBI,
@@ -113,11 +124,17 @@ static const struct {
     { "needs model.rope_original_len",
       { .positions = POSITIONS_ROPE, LLAMA3, TURNS, .rope_factor = 8 } },
     { "model.rope_low_freq_factor is 0",
-      { .positions = POSITIONS_ROPE, LLAMA3, .rope_factor = 8,
-        .rope_high_freq_factor = 4, .rope_original_len = 8192 } },
+      { .positions = POSITIONS_ROPE,
+        LLAMA3,
+        .rope_factor = 8,
+        .rope_high_freq_factor = 4,
+        .rope_original_len = 8192 } },
     { "model.rope_low_freq_factor is 4",
-      { .positions = POSITIONS_ROPE, LLAMA3, .rope_factor = 8,
-        .rope_low_freq_factor = 4, .rope_high_freq_factor = 4,
+      { .positions = POSITIONS_ROPE,
+        LLAMA3,
+        .rope_factor = 8,
+        .rope_low_freq_factor = 4,
+        .rope_high_freq_factor = 4,
         .rope_original_len = 8192 } },
 };
 

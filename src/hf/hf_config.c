@@ -78,11 +78,33 @@ static enum err check_full(const struct hf_key *key, const json_t *value)
     return ERR_OK;
 }
 
+static enum err read_name(const struct hf_key *key, const json_t *value,
+                          void *field)
+{
+    char shown[80];
+    char names[160] = "";
+    size_t used = 0;
+    const char *text = json_string_value(value);
+    for (const struct hf_name *n = key->names; n->name != NULL; n++) {
+        if (text != NULL && strcmp(text, n->name) == 0) {
+            memcpy(field, &n->value, sizeof n->value);
+            return ERR_OK;
+        }
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                 used == 0 ? "" : ", ", n->name);
+        assert(used < sizeof names);
+    }
+    show(value, shown);
+    return err_set(ERR_UNSUPPORTED,
+                   "%s is %s; of what it can be Tessera has %s", key->name,
+                   shown, names);
+}
+
 static enum err read_number(const struct hf_key *key, const json_t *value,
                             void *field)
 {
     char shown[80];
-    bool whole = key->kind == HF_INT;
+    bool whole = key->kind == HF_INT || key->kind == HF_LENGTH;
     double number = json_number_value(value); /* null is 0 */
     bool typed = json_is_null(value) ||
                  (whole ? json_is_integer(value) : json_is_number(value));
@@ -108,12 +130,15 @@ static enum err read_value(const struct hf_key *key, const json_t *value,
     case HF_REAL:
     case HF_WHOLE:
     case HF_CLIP:
+    case HF_LENGTH:
         return read_number(key, value, field);
     case HF_BOOL:
         if (!json_is_boolean(value))
             return err_set(ERR_DATA, "%s is neither true nor false", key->name);
         *(bool *)field = json_is_true(value);
         return ERR_OK;
+    case HF_NAME:
+        return read_name(key, value, field);
     case HF_MUST:
         return check_allowed(key, value);
     case HF_FULL:
@@ -145,11 +170,11 @@ static enum err check_twice(const struct hf_key *keys, const json_t *root)
 {
     for (const struct hf_key *a = keys; a->name != NULL; a++) {
         const json_t *first = find(root, a->name);
-        if (first == NULL || a->kind > HF_BOOL)
+        if (first == NULL || a->kind > HF_NAME)
             continue;
         for (const struct hf_key *b = a + 1; b->name != NULL; b++) {
             const json_t *second = find(root, b->name);
-            if (second != NULL && b->kind <= HF_BOOL &&
+            if (second != NULL && b->kind <= HF_NAME &&
                 a->offset == b->offset && !same(first, second))
                 return err_set(ERR_DATA, "%s and %s differ", a->name, b->name);
         }
@@ -237,6 +262,7 @@ static enum err begin_values(const struct hf_arch_row *row,
     model->ffn = (int)row->ffn;
     model->activation = (int)row->activation;
     model->bias = row->bias;
+    model->qkv_bias = row->qkv_bias;
     model->router_normalize = row->router_normalize;
     return ERR_OK;
 }
@@ -244,6 +270,8 @@ static enum err begin_values(const struct hf_arch_row *row,
 static enum err end_values(struct hf_values *values)
 {
     struct model_config *model = &values->model;
+    if (values->attention_bias)
+        model->qkv_bias = model->out_bias = true;
     if (model->n_kv_heads == 0)
         model->n_kv_heads = model->n_heads;
     if (model->ffn_width == 0)
@@ -255,6 +283,14 @@ static enum err end_values(struct hf_values *values)
                        "head_dim is %lld; Tessera has heads of hidden_size / "
                        "num_attention_heads",
                        (long long)values->head_dim);
+    if (values->window != 0 && values->window < model->max_seq_len)
+        return err_set(ERR_UNSUPPORTED,
+                       "sliding_window is %lld, less than "
+                       "max_position_embeddings (%lld): Tessera's attention "
+                       "has no window; where the latter is made %lld, too, it "
+                       "has no effect",
+                       (long long)values->window, (long long)model->max_seq_len,
+                       (long long)values->window);
     enum err rc = model_config_check(model);
     return rc == ERR_OK ? ERR_OK : err_set(ERR_UNSUPPORTED, "%s", err_text());
 }
@@ -264,9 +300,6 @@ static enum err read_root(const json_t *root, enum hf_arch *arch,
 {
     TRY(find_arch(root, arch));
     const struct hf_arch_row *row = &hf_config_archs[*arch];
-    if (row->lacks != NULL)
-        return err_set(ERR_UNSUPPORTED, "%s: Tessera's model lacks %s",
-                       row->name, row->lacks);
     TRY(begin_values(row, values));
     for (const struct hf_key *key = hf_config_common; key->name != NULL; key++)
         TRY(read_key(key, root, values));

@@ -3,44 +3,83 @@
 #include "src/hf/hf_config_impl.h"
 
 #define AT(field) offsetof(struct hf_values, model.field)
+#define NUMBER(key, kind_, field, low, high, otherwise)                        \
+    {                                                                          \
+        .name = (key), .kind = (kind_), .offset = AT(field),                   \
+        .absent = (otherwise), .min = (low), .max = (high)                     \
+    }
 #define INT(key, field, low, high, otherwise)                                  \
-    {                                                                          \
-        key, HF_INT, AT(field), otherwise, low, high, NULL                     \
-    }
+    NUMBER(key, HF_INT, field, low, high, otherwise)
 #define REAL(key, field, low, high, otherwise)                                 \
-    {                                                                          \
-        key, HF_REAL, AT(field), otherwise, low, high, NULL                    \
-    }
+    NUMBER(key, HF_REAL, field, low, high, otherwise)
 #define WHOLE(key, field, low, high, otherwise)                                \
+    NUMBER(key, HF_WHOLE, field, low, high, otherwise)
+#define CLIP(key, field, high) NUMBER(key, HF_CLIP, field, 0, high, "0")
+/* Fields of struct hf_values. */
+#define HEAD_DIM                                                               \
     {                                                                          \
-        key, HF_WHOLE, AT(field), otherwise, low, high, NULL                   \
+        .name = "head_dim", .kind = HF_INT,                                    \
+        .offset = offsetof(struct hf_values, head_dim), .absent = "0",         \
+        .max = 65536                                                           \
     }
-#define CLIP(key)                                                              \
+#define WINDOW(otherwise)                                                      \
     {                                                                          \
-        key, HF_CLIP, AT(clip_qkv), "0", 0, 1e6, NULL                          \
+        .name = "sliding_window", .kind = HF_LENGTH,                           \
+        .offset = offsetof(struct hf_values, window), .absent = (otherwise),   \
+        .max = 1e12                                                            \
+    }
+#define ATTENTION_BIAS                                                         \
+    {                                                                          \
+        .name = "attention_bias", .kind = HF_BOOL,                             \
+        .offset = offsetof(struct hf_values, attention_bias),                  \
+        .absent = "false"                                                      \
     }
 #define BOOL(key, field, otherwise)                                            \
     {                                                                          \
-        key, HF_BOOL, AT(field), otherwise, 0, 1, NULL                         \
+        .name = (key), .kind = HF_BOOL, .offset = AT(field),                   \
+        .absent = (otherwise)                                                  \
+    }
+#define NAME(key, field, names_, otherwise)                                    \
+    {                                                                          \
+        .name = (key), .kind = HF_NAME, .offset = AT(field),                   \
+        .absent = (otherwise), .names = (names_)                               \
     }
 #define MUST(key, values, otherwise)                                           \
     {                                                                          \
-        key, HF_MUST, 0, otherwise, 0, 0, values                               \
+        .name = (key), .kind = HF_MUST, .absent = (otherwise),                 \
+        .allowed = (values)                                                    \
     }
 #define FULL(key)                                                              \
     {                                                                          \
-        key, HF_FULL, 0, "", 0, 0, NULL                                        \
+        .name = (key), .kind = HF_FULL, .absent = ""                           \
     }
 #define NOTHING(key)                                                           \
     {                                                                          \
-        key, HF_NOTHING, 0, "", 0, 0, NULL                                     \
+        .name = (key), .kind = HF_NOTHING, .absent = ""                        \
     }
 #define DROPOUT(key, field, otherwise) REAL(key, field, 0, 0.99, otherwise)
 #define VOCABULARY INT("vocab_size", vocab_size, 1, 16777216, NULL)
 #define END                                                                    \
     {                                                                          \
-        NULL, HF_NOTHING, 0, NULL, 0, 0, NULL                                  \
+        .name = NULL                                                           \
     }
+
+/* The library's names; where several mean the same, the first is written. */
+static const struct hf_name activations[] = {
+    { "gelu", MODEL_GELU },
+    { "silu", MODEL_SILU },
+    { "swish", MODEL_SILU },
+    { "gelu_new", MODEL_GELU_TANH },
+    { "gelu_pytorch_tanh", MODEL_GELU_TANH },
+    { "gelu_fast", MODEL_GELU_TANH },
+    { NULL, 0 },
+};
+static const struct hf_name scalings[] = {
+    { "default", ROPE_SCALING_NONE },
+    { "linear", ROPE_SCALING_LINEAR },
+    { "llama3", ROPE_SCALING_LLAMA3 },
+    { NULL, 0 },
+};
 
 const struct hf_key hf_config_common[] = {
     NOTHING("architectures"),
@@ -74,13 +113,21 @@ const struct hf_key hf_config_common[] = {
     END,
 };
 
+/* How angles are scaled, in an object of old or new files. */
+#define SCALING(object)                                                        \
+    NAME(object ".rope_type", rope_scaling, scalings, ""),                     \
+        REAL(object ".factor", rope_factor, 0, 1e6, ""),                       \
+        REAL(object ".low_freq_factor", rope_low_freq_factor, 0, 1e6, ""),     \
+        REAL(object ".high_freq_factor", rope_high_freq_factor, 0, 1e6, ""),   \
+        INT(object ".original_max_position_embeddings", rope_original_len, 0,  \
+            1048576, "")
+
 /* Both ways of saying how positions turn. */
 #define ROPE(theta)                                                            \
     REAL("rope_theta", rope_theta, 1, 1e12, theta),                            \
         REAL("rope_parameters.rope_theta", rope_theta, 1, 1e12, ""),           \
-        MUST("rope_parameters.rope_type", "[\"default\"]", ""),                \
-        MUST("rope_scaling.rope_type", "[\"default\"]", ""),                   \
-        MUST("rope_scaling.type", "[\"default\"]", "")
+        SCALING("rope_parameters"), SCALING("rope_scaling"),                   \
+        NAME("rope_scaling.type", rope_scaling, scalings, "")
 
 /* What Llama's descendants share; kv: heads of keys where the key is absent. */
 #define LLAMA(kv, length, eps, theta)                                          \
@@ -91,18 +138,14 @@ const struct hf_key hf_config_common[] = {
         INT("num_key_value_heads", n_kv_heads, 0, 1024, kv),                   \
         INT("max_position_embeddings", max_seq_len, 1, 1048576, length),       \
         REAL("rms_norm_eps", norm_eps, 1e-20, 1, eps), ROPE(theta),            \
-        MUST("hidden_act", "[\"silu\"]", "\"silu\""),                          \
+        NAME("hidden_act", activation, activations, "\"silu\""),               \
         DROPOUT("attention_dropout", dropout_attention, "0"),                  \
-        BOOL("tie_word_embeddings", tied, "false"),                            \
-    {                                                                          \
-        "head_dim", HF_INT, offsetof(struct hf_values, head_dim), "0", 0,      \
-            65536, NULL                                                        \
-    }
+        BOOL("tie_word_embeddings", tied, "false"), HEAD_DIM
 
 static const struct hf_key llama[] = {
     LLAMA("0", "2048", "1e-6", "10000"),
-    MUST("attention_bias", "[false]", "false"),
-    MUST("mlp_bias", "[false]", "false"),
+    ATTENTION_BIAS,
+    BOOL("mlp_bias", mlp_bias, "false"),
     MUST("partial_rotary_factor", "[1]", ""),
     MUST("rope_interleaved", "[false]", ""),
     NOTHING("pretraining_tp"), /* the same sums in pieces */
@@ -112,7 +155,7 @@ static const struct hf_key llama[] = {
 
 static const struct hf_key mistral[] = {
     LLAMA("8", "131072", "1e-6", "10000"),
-    MUST("sliding_window", "[null]", "4096"),
+    WINDOW("4096"),
     END,
 };
 
@@ -139,7 +182,7 @@ static const struct hf_key gpt2[] = {
     DROPOUT("attn_pdrop", dropout_attention, "0.1"),
     DROPOUT("resid_pdrop", dropout_residual, "0.1"),
     BOOL("tie_word_embeddings", tied, "true"),
-    MUST("activation_function", "[\"gelu\"]", "\"gelu_new\""),
+    NAME("activation_function", activation, activations, "\"gelu_new\""),
     MUST("scale_attn_weights", "[true]", "true"),
     MUST("scale_attn_by_inverse_layer_idx", "[false]", "false"),
     NOTHING("reorder_and_upcast_attn"), /* rounding alone */
@@ -163,7 +206,7 @@ static const struct hf_key mpt[] = {
     DROPOUT("emb_pdrop", dropout_embedding, "0"),
     DROPOUT("resid_pdrop", dropout_residual, "0"),
     WHOLE("attn_config.attn_pdrop", dropout_attention, 0, 0.99, "0"),
-    CLIP("attn_config.clip_qkv"),
+    CLIP("attn_config.clip_qkv", clip_qkv, 1e6),
     WHOLE("attn_config.alibi_bias_max", alibi_bias_max, 0, 64, "8"),
     BOOL("tie_word_embeddings", tied, "true"),
     MUST("attn_config.alibi", "[true]", "true"),
@@ -192,7 +235,7 @@ static const struct hf_key mixtral[] = {
     INT("num_local_experts", experts, 1, 256, "8"),
     INT("num_experts_per_tok", experts_top_k, 1, 16, "2"),
     REAL("router_jitter_noise", router_jitter, 0, 0.99, "0"),
-    MUST("sliding_window", "[null]", "null"),
+    WINDOW("null"),
     NOTHING("router_aux_loss_coef"), /* of training */
     NOTHING("output_router_logits"),
     END,
@@ -207,7 +250,7 @@ static const struct hf_key dbrx[] = {
     DROPOUT("emb_pdrop", dropout_embedding, "0"),
     DROPOUT("resid_pdrop", dropout_residual, "0"),
     DROPOUT("attn_config.attn_pdrop", dropout_attention, "0"),
-    CLIP("attn_config.clip_qkv"),
+    CLIP("attn_config.clip_qkv", clip_qkv, 1e6),
     INT("attn_config.kv_n_heads", n_kv_heads, 1, 1024, "1"),
     REAL("attn_config.rope_theta", rope_theta, 1, 1e12, "10000"),
     REAL("rope_parameters.rope_theta", rope_theta, 1, 1e12, ""),
@@ -216,8 +259,7 @@ static const struct hf_key dbrx[] = {
     INT("ffn_config.ffn_hidden_size", ffn_width, 1, 1048576, "3584"),
     INT("ffn_config.moe_num_experts", experts, 1, 256, "4"),
     INT("ffn_config.moe_top_k", experts_top_k, 1, 16, "1"),
-    { "ffn_config.moe_jitter_eps", HF_CLIP, AT(router_jitter), "0", 0, 0.99,
-      NULL },
+    CLIP("ffn_config.moe_jitter_eps", router_jitter, 0.99),
     REAL("ffn_config.moe_normalize_expert_weights", router_normalize, 0, 64,
          "1"),
     MUST("ffn_config.ffn_act_fn", "[{\"name\": \"silu\"}]",
@@ -248,8 +290,8 @@ const struct hf_arch_row hf_config_archs[HF_ARCHS] = {
                      .keys = mistral },
     [HF_QWEN2] = { .name = "Qwen2ForCausalLM",
                    .model_type = "qwen2",
-                   .lacks = "biases of queries, keys and values alone",
                    LLAMA_SHAPE,
+                   .qkv_bias = true,
                    .keys = qwen2 },
     [HF_GPT2] = { .name = "GPT2LMHeadModel",
                   .model_type = "gpt2",

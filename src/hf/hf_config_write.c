@@ -15,6 +15,10 @@ static json_t *value_of(const struct hf_key *key,
     switch (key->kind) {
     case HF_INT:
         return json_integer(*(const int64_t *)field);
+    case HF_LENGTH:
+        if (*(const int64_t *)field == 0)
+            return json_null();
+        return json_integer(*(const int64_t *)field);
     case HF_WHOLE:
         if (*(const double *)field == floor(*(const double *)field))
             return json_integer((json_int_t) * (const double *)field);
@@ -27,6 +31,11 @@ static json_t *value_of(const struct hf_key *key,
         return json_real(*(const double *)field);
     case HF_BOOL:
         return json_boolean(*(const bool *)field);
+    case HF_NAME:
+        for (const struct hf_name *n = key->names; n->name != NULL; n++)
+            if (n->value == *(const int *)field)
+                return json_string(n->name);
+        return NULL;
     case HF_MUST:
     case HF_FULL:
     case HF_NOTHING:
@@ -58,15 +67,33 @@ static int set_key(json_t *root, const struct hf_key *key,
     return json_object_set_new(root, name, value_of(key, values));
 }
 
+static bool is_of(const struct hf_key *key, const char *object)
+{
+    size_t bytes = strlen(object);
+    return strncmp(key->name, object, bytes) == 0 && key->name[bytes] == '.';
+}
+
+/* What is not given is 0. */
+static bool is_given(const struct hf_key *key, const struct hf_values *values)
+{
+    const void *field = (const char *)values + key->offset;
+    if (key->kind == HF_INT)
+        return *(const int64_t *)field != 0;
+    return key->kind != HF_REAL || *(const double *)field != 0.0;
+}
+
 /* Keys that are there in every file; "": those that only some files have. Where
  * positions turn versions of the library look in different places, so both have
- * it. */
-static bool is_written(const struct hf_key *key)
+ * it: how angles are scaled is in the old place only where they are. */
+static bool is_written(const struct hf_key *key, const struct hf_values *values)
 {
-    static const char rope[] = "rope_parameters.";
-    return key->kind <= HF_MUST &&
-           (key->absent == NULL || key->absent[0] != '\0' ||
-            strncmp(key->name, rope, sizeof rope - 1) == 0);
+    bool scaled = values->model.rope_scaling != ROPE_SCALING_NONE;
+    if (key->kind > HF_MUST)
+        return false;
+    if (is_of(key, "rope_parameters") || (scaled && is_of(key, "rope_scaling")))
+        return strcmp(key->name, "rope_scaling.type") != 0 &&
+               is_given(key, values);
+    return key->absent == NULL || key->absent[0] != '\0';
 }
 
 static enum err make_text(const struct hf_arch_row *row,
@@ -75,12 +102,14 @@ static enum err make_text(const struct hf_arch_row *row,
 {
     struct hf_values values = { .model = *model };
     values.head_dim = model->d_model / model->n_heads;
+    values.attention_bias =
+        model_config_qkv_bias(model) && model_config_out_bias(model);
     json_t *root =
         json_pack("{s:[s],s:s,s:s}", "architectures", row->name, "model_type",
                   row->model_type, "torch_dtype", dtype);
     int failed = root == NULL;
     for (const struct hf_key *key = row->keys; key->name != NULL; key++)
-        if (is_written(key))
+        if (is_written(key, &values))
             failed |= set_key(root, key, &values);
     enum err rc = failed ? err_set(ERR_MEMORY, "config.json: out of memory")
                          : jsontext_make(root, 2, text);
@@ -92,6 +121,12 @@ static int plain_norm(int norm)
 {
     return model_norm_is_rms((enum model_norm_kind)norm) ? MODEL_NORM_RMSNORM
                                                          : MODEL_NORM_LAYERNORM;
+}
+
+static bool has_norm_bias(const struct model_config *config)
+{
+    return config->bias &&
+           !model_norm_is_rms((enum model_norm_kind)config->norm);
 }
 
 #define DIFFERS(field)                                                         \
@@ -110,8 +145,14 @@ static const char *difference(const struct model_config *a,
     DIFFERS(max_seq_len);
     DIFFERS(ffn_width);
     DIFFERS(positions);
-    if (a->positions == POSITIONS_ROPE)
+    if (a->positions == POSITIONS_ROPE) {
         DIFFERS(rope_theta);
+        DIFFERS(rope_scaling);
+        DIFFERS(rope_factor);
+        DIFFERS(rope_low_freq_factor);
+        DIFFERS(rope_high_freq_factor);
+        DIFFERS(rope_original_len);
+    }
     if (a->positions == POSITIONS_ALIBI)
         DIFFERS(alibi_bias_max);
     if (plain_norm(a->norm) != plain_norm(b->norm))
@@ -121,7 +162,14 @@ static const char *difference(const struct model_config *a,
     DIFFERS(clip_qkv);
     DIFFERS(ffn);
     DIFFERS(activation);
-    DIFFERS(bias);
+    if (has_norm_bias(a) != has_norm_bias(b))
+        return "model.bias";
+    if (model_config_qkv_bias(a) != model_config_qkv_bias(b))
+        return "biases of queries, keys and values";
+    if (model_config_out_bias(a) != model_config_out_bias(b))
+        return "a bias of attention's output";
+    if (a->experts == 0 && model_config_mlp_bias(a) != model_config_mlp_bias(b))
+        return "biases of the MLP";
     DIFFERS(tied);
     DIFFERS(logit_scale);
     DIFFERS(residual_scale);
@@ -157,8 +205,8 @@ enum err hf_config_text(enum hf_arch arch, const struct model_config *model,
 
 enum err hf_config_choose(const struct model_config *model, enum hf_arch *arch)
 {
-    static const enum hf_arch order[] = { HF_LLAMA, HF_GPT2, HF_MPT, HF_MIXTRAL,
-                                          HF_DBRX };
+    static const enum hf_arch order[] = { HF_LLAMA, HF_QWEN2,   HF_GPT2,
+                                          HF_MPT,   HF_MIXTRAL, HF_DBRX };
     char reasons[ERR_TEXT_BYTES] = "";
     size_t used = 0;
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {

@@ -53,15 +53,23 @@ struct row {
         ONE(UP_WEIGHT, "mlp.up_proj.weight"),                                  \
         ONE(DOWN_WEIGHT, "mlp.down_proj.weight")
 
-static const struct row llama[] = { LLAMA, GATED, END };
-static const struct row qwen2[] = {
+#define QKV_BIAS                                                               \
+    PART(WQKV_BIAS, "self_attn.q_proj.bias", QUERIES),                         \
+        PART(WQKV_BIAS, "self_attn.k_proj.bias", KEYS),                        \
+        PART(WQKV_BIAS, "self_attn.v_proj.bias", VALUES)
+
+static const struct row llama[] = {
     LLAMA,
     GATED,
-    PART(WQKV_BIAS, "self_attn.q_proj.bias", QUERIES),
-    PART(WQKV_BIAS, "self_attn.k_proj.bias", KEYS),
-    PART(WQKV_BIAS, "self_attn.v_proj.bias", VALUES),
+    QKV_BIAS,
+    ONE(OUT_BIAS, "self_attn.o_proj.bias"),
+    ONE(GATE_BIAS, "mlp.gate_proj.bias"),
+    ONE(UP_BIAS, "mlp.up_proj.bias"),
+    ONE(DOWN_BIAS, "mlp.down_proj.bias"),
     END,
 };
+static const struct row mistral[] = { LLAMA, GATED, END };
+static const struct row qwen2[] = { LLAMA, GATED, QKV_BIAS, END };
 static const struct row mixtral[] = {
     LLAMA,
     ONE(ROUTER, "block_sparse_moe.gate.weight"),
@@ -129,7 +137,7 @@ static const struct {
                    { ".self_attn.rotary_emb.inv_freq" } },
     [HF_MISTRAL] = { "model.",
                      "model.layers.%d.",
-                     llama,
+                     mistral,
                      { ".self_attn.rotary_emb.inv_freq" } },
     [HF_QWEN2] = { "model.",
                    "model.layers.%d.",
