@@ -14,9 +14,11 @@
 struct slot {
     struct icl_example example;
     bool busy;
+    bool begun;             /* its row */
     int64_t row;            /* at work */
     struct token_list held; /* what the slot of the model holds */
-    struct token_list feed; /* what it reads next */
+    struct token_list feed; /* what it reads of its row */
+    size_t fed;             /* of that, so far */
     float *scores;          /* [rows] */
     int64_t score_capacity; /* rows */
     bool likeliest;         /* each token of the row was */
@@ -68,6 +70,7 @@ static enum err slot_take(struct scorer *scorer, struct slot *slot)
     scorer->next++;
     scorer->out->cut += slot->example.cut;
     slot->busy = true;
+    slot->begun = false;
     slot->row = 0;
     slot->generated = 0;
     slot->text.bytes = 0;
@@ -98,28 +101,34 @@ static enum err slot_begin_row(struct scorer *scorer, struct slot *slot,
         keep++;
     scorer->model->cut(scorer->model->self, number, keep);
     slot->held.count = (size_t)keep;
-    slot->feed.count = 0;
+    slot->begun = true;
+    slot->feed.count = slot->fed = 0;
     return token_list_add(&slot->feed, tokens + keep, (size_t)(last - keep));
 }
 
-/* The slot's part of the next call. */
+/* The slot's part of the next call, of up to `room` tokens. */
 static enum err slot_ask(struct scorer *scorer, struct slot *slot,
-                         int64_t number, struct infer_tokens *ask)
+                         int64_t number, int64_t room, struct infer_tokens *ask)
 {
     const struct icl_row *row = &slot->example.rows[slot->row];
-    if (slot->generated == 0)
+    if (!slot->begun)
         TRY(slot_begin_row(scorer, slot, number));
+    int64_t fed = (int64_t)slot->fed, left = (int64_t)slot->feed.count - fed;
+    int64_t wanted = row->span > 0 ? row->span : 1;
+    int64_t first = (int64_t)slot->feed.count - wanted; /* that is wanted */
+    int64_t count = left < room ? left : room;
+    int64_t at = fed > first ? fed - first : 0; /* of what is wanted */
     *ask = (struct infer_tokens){
         .slot = number,
-        .count = (int64_t)slot->feed.count,
-        .tokens = slot->feed.token,
-        .wanted = row->span > 0 ? row->span : 1,
-        .argmax = slot->argmax,
+        .count = count,
+        .tokens = slot->feed.token + fed,
+        .wanted = fed + count > first ? fed + count - first - at : 0,
+        .argmax = slot->argmax + at,
     };
     if (row->span > 0) {
         ask->labels = icl_example_tokens(&slot->example, slot->row) +
-                      (row->count - row->span);
-        ask->nll = slot->nll;
+                      (row->count - row->span) + at;
+        ask->nll = slot->nll + at;
     }
     return ERR_OK;
 }
@@ -196,19 +205,24 @@ static enum err slot_generate(struct scorer *scorer, struct slot *slot,
     if (!*done)
         TRY(icl_answer_stops(scorer->answer, slot->text.data, slot->text.bytes,
                              done));
-    slot->feed.count = 0;
+    slot->feed.count = slot->fed = 0;
     return token_list_add(&slot->feed, &token, 1);
 }
 
-/* The call has answered the slot. */
-static enum err slot_hear(struct scorer *scorer, struct slot *slot)
+/* A call has read so many tokens of the slot's. */
+static enum err slot_hear(struct scorer *scorer, struct slot *slot,
+                          size_t count)
 {
     bool done = false;
-    TRY(token_list_add(&slot->held, slot->feed.token, slot->feed.count));
+    TRY(token_list_add(&slot->held, slot->feed.token + slot->fed, count));
+    slot->fed += count;
+    if (slot->fed < slot->feed.count)
+        return ERR_OK;
     if (scorer->answer != NULL) {
         TRY(slot_generate(scorer, slot, &done));
     } else {
         slot_score_row(slot);
+        slot->begun = false;
         done = ++slot->row == slot->example.row_count;
     }
     return done ? slot_finish(scorer, slot) : ERR_OK;
@@ -217,21 +231,29 @@ static enum err slot_hear(struct scorer *scorer, struct slot *slot)
 /* Fills the list with what slots ask for; free ones take an example. */
 static enum err ask_all(struct scorer *scorer, int *count)
 {
+    int64_t room = scorer->model->rows;
     *count = 0;
-    for (int64_t s = 0; s < scorer->model->slots; s++) {
+    for (int64_t s = 0; s < scorer->model->slots && room > 0; s++) {
         struct slot *slot = &scorer->slots[s];
+        struct infer_tokens *ask = &scorer->list[*count];
         if (!slot->busy && scorer->next < scorer->range->end)
             TRY(slot_take(scorer, slot));
-        if (slot->busy)
-            TRY(slot_ask(scorer, slot, s, &scorer->list[(*count)++]));
+        if (!slot->busy)
+            continue;
+        TRY(slot_ask(scorer, slot, s, room, ask));
+        room -= ask->count;
+        (*count)++;
     }
     return ERR_OK;
 }
 
 static enum err hear_all(struct scorer *scorer, int count)
 {
-    for (int i = 0; i < count; i++)
-        TRY(slot_hear(scorer, &scorer->slots[scorer->list[i].slot]));
+    for (int i = 0; i < count; i++) {
+        const struct infer_tokens *asked = &scorer->list[i];
+        TRY(slot_hear(scorer, &scorer->slots[asked->slot],
+                      (size_t)asked->count));
+    }
     return ERR_OK;
 }
 

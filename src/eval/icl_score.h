@@ -26,6 +26,7 @@ struct icl_model {
     void *self;
     int64_t slots;     /* > 0 */
     int64_t positions; /* of each: icl_set_positions() at least */
+    int64_t rows;      /* tokens of a call at most, > 0 */
     enum err (*forward)(void *self, const struct infer_tokens *list, int count);
     void (*cut)(void *self, int64_t slot, int64_t length);
     /* Whether one of the ranks has something left to compute: then all make
