@@ -42,6 +42,9 @@ enum err hf_config_parse(const char *text, size_t bytes, const char *path,
  * architecture cannot express: what is written is read again and compared. */
 enum err hf_config_text(enum hf_arch arch, const struct model_config *model,
                         const char *dtype, char **text);
+/* The setting in which two models compute differently, or NULL. */
+const char *hf_config_difference(const struct model_config *a,
+                                 const struct model_config *b);
 /* The architecture that expresses the model: the first of Llama, Qwen2, GPT-2,
  * MPT, Mixtral and DBRX. ERR_UNSUPPORTED: none does, with each one's reason. */
 enum err hf_config_choose(const struct model_config *model, enum hf_arch *arch);

@@ -133,9 +133,8 @@ static bool has_norm_bias(const struct model_config *config)
     if (a->field != b->field)                                                  \
     return "model." #field
 
-/* The setting in which two models compute differently, or NULL. */
-static const char *difference(const struct model_config *a,
-                              const struct model_config *b)
+const char *hf_config_difference(const struct model_config *a,
+                                 const struct model_config *b)
 {
     DIFFERS(d_model);
     DIFFERS(n_heads);
@@ -191,7 +190,8 @@ enum err hf_config_text(enum hf_arch arch, const struct model_config *model,
     TRY(make_text(row, model, dtype, &made));
     enum err rc =
         hf_config_parse(made, strlen(made), "config.json", &again, &read);
-    const char *setting = rc == ERR_OK ? difference(model, &read) : NULL;
+    const char *setting =
+        rc == ERR_OK ? hf_config_difference(model, &read) : NULL;
     if (setting != NULL)
         rc = err_set(ERR_UNSUPPORTED, "%s cannot express %s", row->name,
                      setting);

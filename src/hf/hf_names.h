@@ -4,7 +4,8 @@
  * after row, one or more pieces, each a tensor of theirs: queries, keys and
  * values apart, experts one by one, or the whole. A piece may lie transposed
  * (GPT-2's linear layers, Mixtral's down projections). Rotary positions turn
- * halves of a head here and there: no rows are permuted. */
+ * halves of a head here and there: no rows are permuted, but in GGUF files of the
+ * Llama family, whose names gguf_names.h has. */
 #ifndef TESSERA_HF_HF_NAMES_H
 #define TESSERA_HF_HF_NAMES_H
 
@@ -20,7 +21,9 @@ struct hf_piece {
     int dims;
     int64_t shape[2]; /* theirs */
     bool transposed;
-    int64_t row; /* first of ours */
+    int64_t pairs; /* > 0: heads of so many rows, in the order of pairs
+                      (gguf.h) */
+    int64_t row;   /* first of ours */
     int64_t rows;
 };
 
