@@ -1,0 +1,56 @@
+/* What a Hugging Face folder has besides weights and shape, as far as it is of
+ * use here: the files of the tokenizer, the template of chats, and which tokens
+ * begin and end texts. */
+#ifndef TESSERA_HF_HF_FILES_H
+#define TESSERA_HF_HF_FILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+
+enum hf_file {
+    HF_FILE_TOKENIZER,
+    HF_FILE_TOKENIZER_CONFIG,
+    HF_FILE_CHAT_TEMPLATE,
+    HF_FILE_GENERATION_CONFIG,
+    HF_FILES
+};
+
+/* "tokenizer.json" */
+const char *hf_files_name(enum hf_file file);
+
+struct hf_files {
+    char *text[HF_FILES]; /* malloc'ed, with a NUL behind; NULL: none */
+    size_t bytes[HF_FILES];
+};
+
+/* Those of a folder. A tokenizer_config.json with a chat template in it, as
+ * older programs write, gives the template, too, where there is no file of it.
+ * ERR_DATA names the file. Zeroed by the caller, who frees in any case. */
+enum err hf_files_read(const char *folder, struct hf_files *files);
+void hf_files_free(struct hf_files *files);
+
+/* What the files say. */
+struct hf_tokens {
+    int64_t vocab;    /* one more than the highest token; 0: no tokenizer */
+    int32_t bos, eos; /* -1: none */
+};
+
+/* Tokens by their text: those that tokenizer_config.json names, or else those
+ * that generation_config.json has by number, of several the first, or else
+ * `bos` and `eos`, say of a config.json; -1: it has none. ERR_DATA: a file is
+ * malformed, or a token is not in the tokenizer; `where` is for messages. */
+enum err hf_files_tokens(const struct hf_files *files, const char *where,
+                         int32_t bos, int32_t eos, struct hf_tokens *out);
+
+/* bos_token_id and eos_token_id of an object of JSON, of a list the first; -1:
+ * none. ERR_DATA: of another kind. */
+enum err hf_files_ids(const char *text, size_t bytes, const char *path,
+                      int32_t *bos, int32_t *eos);
+
+/* The text of a token, malloc'ed; NULL: there is none of this number. */
+enum err hf_files_token_text(const struct hf_files *files, const char *where,
+                             int32_t token, char **text);
+
+#endif
