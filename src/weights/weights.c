@@ -17,6 +17,8 @@
 /* The first whose signs are there is it. */
 static const struct weights_ops *const table[] = {
     &weights_ckpt,
+    &weights_hf,
+    &weights_gguf,
 };
 
 #define KINDS (sizeof table / sizeof table[0])

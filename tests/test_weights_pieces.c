@@ -1,0 +1,473 @@
+/* Models of Hugging Face folders and GGUF files: every element is where
+ * hf_names.h and gguf_names.h say, whatever interval is read; what does not
+ * fit is refused or listed. */
+#include "src/weights/weights.h"
+
+#include "src/base/rng.h"
+#include "src/hf/gguf_names.h"
+#include "src/hf/gguf_writer.h"
+#include "src/hf/half.h"
+#include "src/hf/hf_names.h"
+#include "src/hf/safetensors_writer.h"
+#include "src/weights/weights_cut.h"
+#include "tests/data_fixture.h"
+
+#define SEED 5
+#define VOCAB 48
+
+/* What a folder has otherwise; zeros: as usual. */
+struct other {
+    bool bare, twice, head_differs, transposed_shape;
+    const char *missing, *extra;
+    enum safetensors_dtype dtype;
+    int tokens; /* of its tokenizer; 0: as many as the model */
+};
+
+struct model {
+    struct model_config config;
+    struct params *params;
+    struct hf_names *names;
+    float *flat;
+};
+
+static const char *folder;
+
+static struct model_config shape(enum hf_arch arch)
+{
+    struct model_config c;
+    fixture_need(model_config_preset("mpt-tiny", &c));
+    c.d_model = 64;
+    c.n_heads = 4;
+    c.n_kv_heads = 4;
+    c.n_layers = 2;
+    c.vocab_size = VOCAB;
+    c.max_seq_len = 32;
+    c.ffn_width = 256;
+    c.dropout_attention = c.dropout_residual = c.dropout_embedding = 0;
+    c.positions = POSITIONS_LEARNED;
+    c.tied = true;
+    if (arch == HF_GPT2) {
+        c.ffn_width = 96;
+        return c;
+    }
+    c.bias = false;
+    c.positions = POSITIONS_ALIBI;
+    if (arch == HF_MPT)
+        return c;
+    c.positions = POSITIONS_ROPE;
+    c.qkv_bias = arch == HF_QWEN2;
+    c.n_kv_heads = 2;
+    c.ffn = FFN_GLU;
+    c.activation = MODEL_SILU;
+    c.ffn_width = 80;
+    c.tied = false;
+    if (arch == HF_MIXTRAL || arch == HF_DBRX) {
+        c.experts = 4;
+        c.experts_top_k = 2;
+        c.router_normalize = 1;
+    }
+    if (arch != HF_DBRX)
+        c.norm = MODEL_NORM_RMSNORM;
+    return c;
+}
+
+static void make_values(struct model *m)
+{
+    fixture_need(params_create(&m->config, &m->params));
+    m->flat = calloc((size_t)m->params->elements, sizeof *m->flat);
+    for (int p = 0; p < m->params->count; p++) {
+        const struct param *param = &m->params->list[p];
+        rng_fill_normal(SEED, rng_stream(param->name), 0, param->numel, 1.0f,
+                        m->flat + param->offset);
+    }
+}
+
+static void free_model(struct model *m)
+{
+    hf_names_destroy(m->names);
+    params_destroy(m->params);
+    free(m->flat);
+    *m = (struct model){ .names = NULL };
+}
+
+static int64_t piece_numel(const struct hf_piece *piece)
+{
+    return piece->dims == 2 ? piece->shape[0] * piece->shape[1]
+                            : piece->shape[0];
+}
+
+/* Element number i of a piece's tensor, one by one from what headers say. */
+static float theirs(const struct model *m, const struct hf_piece *piece,
+                    int64_t i)
+{
+    const struct param *param = &m->params->list[piece->param];
+    int64_t cols = param->dims == 2 ? param->shape[1] : 1;
+    int64_t row = piece->transposed ? i % piece->rows : i / cols;
+    int64_t col = piece->transposed ? i / piece->rows : i % cols;
+    if (piece->pairs > 0) {
+        int64_t half = piece->pairs / 2, in = row % piece->pairs;
+        row += in % 2 * half + in / 2 - in;
+    }
+    return m->flat[param->offset + (piece->row + row) * cols + col];
+}
+
+static void write_text(const char *path, const char *name, const char *text)
+{
+    fixture_write_file(fixture_path(path, name), text, strlen(text));
+}
+
+static void write_tokenizer(const char *path, int tokens)
+{
+    char text[8192] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0";
+    for (int i = 1; i < tokens - 1; i++)
+        snprintf(text + strlen(text), 32, ", \"t%d\": %d", i, i);
+    snprintf(text + strlen(text), 128,
+             "}}, \"added_tokens\": [{\"id\": %d, \"content\": \"<end>\"}]}",
+             tokens - 1);
+    write_text(path, "tokenizer.json", text);
+    write_text(path, "tokenizer_config.json",
+               "{\"eos_token\": {\"content\": \"<end>\"}, \"chat_template\": "
+               "[{\"name\": \"tools\", \"template\": \"x\"}, {\"name\": "
+               "\"default\", \"template\": \"{{ messages }}\"}]}");
+    write_text(path, "generation_config.json",
+               "{\"bos_token_id\": [3, 4], \"eos_token_id\": 5}");
+}
+
+static void add_tensor(struct safetensors_tensor *list, int *count,
+                       const char *name, enum safetensors_dtype dtype,
+                       const struct hf_piece *piece)
+{
+    struct safetensors_tensor *t = &list[(*count)++];
+    *t = (struct safetensors_tensor){ .name = name,
+                                      .dtype = dtype,
+                                      .dims = piece->dims };
+    memcpy(t->shape, piece->shape, sizeof piece->shape);
+}
+
+/* A folder of the model, with its pieces in the order of their names. */
+static void write_folder(const char *path, struct model *m, enum hf_arch arch,
+                         const struct other *other)
+{
+    struct safetensors_tensor list[512];
+    const struct hf_piece *pieces[512];
+    struct safetensors_writer *writer = NULL;
+    char *config = NULL;
+    int count = 0;
+    enum safetensors_dtype dtype =
+        other->dtype != 0 ? other->dtype : SAFETENSORS_F32;
+    size_t prefix = other->bare ? strlen(hf_names_prefix(arch)) : 0;
+    fixture_need(fsio_remove_tree(path));
+    fixture_need(fsio_mkdirs(path));
+    fixture_need(hf_config_text(arch, &m->config, "float32", &config));
+    write_text(path, "config.json", config);
+    write_tokenizer(path, other->tokens > 0 ? other->tokens : VOCAB);
+    for (int i = 0; i < m->names->count; i++) {
+        const struct hf_piece *piece = &m->names->list[i];
+        if (other->missing != NULL && strcmp(piece->name, other->missing) == 0)
+            continue;
+        pieces[count] = piece;
+        add_tensor(list, &count, piece->name + prefix, dtype, piece);
+        if (other->transposed_shape && i == 1) {
+            list[1].shape[0] = 1;
+            list[1].shape[1] = piece_numel(piece);
+            list[1].dims = 2;
+        }
+    }
+    if (other->twice) {
+        pieces[count] = &m->names->list[0];
+        add_tensor(list, &count, HF_NAMES_HEAD, dtype, pieces[count]);
+    }
+    if (other->extra != NULL) {
+        pieces[count] = &m->names->list[1];
+        add_tensor(list, &count, other->extra, dtype, pieces[count]);
+    }
+    fixture_need(safetensors_writer_create(path, list, count, 40000, &writer));
+    for (int t = 0; t < count; t++)
+        for (int64_t i = 0; i < piece_numel(pieces[t]); i++) {
+            float value = theirs(m, pieces[t], i);
+            value += other->head_differs && t == count - 1 && i == 7;
+            fixture_need(safetensors_writer_append_f32(writer, &value, 1));
+        }
+    fixture_need(safetensors_writer_finish(writer));
+    safetensors_writer_destroy(writer);
+    free(config);
+}
+
+/* All of it, and many intervals of it, are the values. */
+static bool reads(struct weights *weights, const struct model *m)
+{
+    float *got = calloc((size_t)m->params->elements, sizeof *got);
+    bool same = weights_match(weights, m->params, NULL) == ERR_OK;
+    for (int i = 0; i < 300 && same; i++) {
+        uint64_t n = (uint64_t)m->params->elements;
+        int64_t begin = (int64_t)(rng_uniform(1, 2, 2 * i) * (double)n);
+        int64_t width = (int64_t)(rng_uniform(1, 2, 2 * i + 1) *
+                                  (i % 3 == 0 ? 20.0 : (double)n));
+        int64_t end = begin + 1 + width;
+        end = end > (int64_t)n || i == 0 ? (int64_t)n : end;
+        begin = i == 0 ? 0 : begin;
+        same =
+            weights_fill(weights, m->params, NULL, begin, end, got) == ERR_OK &&
+            memcmp(got, m->flat + begin, (size_t)(end - begin) * sizeof *got) ==
+                0;
+    }
+    free(got);
+    return same;
+}
+
+struct sunk {
+    const struct model *m;
+    const struct hf_piece *piece;
+    int64_t at;
+    bool same;
+};
+
+static enum err sink(void *arg, const float *data, int64_t count)
+{
+    struct sunk *sunk = arg;
+    for (int64_t i = 0; i < count; i++)
+        sunk->same =
+            sunk->same && data[i] == theirs(sunk->m, sunk->piece, sunk->at + i);
+    sunk->at += count;
+    return ERR_OK;
+}
+
+/* Cut again into the pieces of `names`. */
+static bool cuts(struct weights *weights, const struct model *m)
+{
+    bool same = true;
+    float *buffer = malloc((size_t)WEIGHTS_CUT_FLOATS * sizeof *buffer);
+    for (int i = 0; i < m->names->count; i++) {
+        struct sunk sunk = { m, &m->names->list[i], 0, true };
+        fixture_need(
+            weights_cut(weights, m->params, sunk.piece, buffer, sink, &sunk));
+        same = same && sunk.same && sunk.at == piece_numel(sunk.piece);
+    }
+    free(buffer);
+    return same;
+}
+
+static void hf_model(enum hf_arch arch, struct model *m)
+{
+    *m = (struct model){ .config = shape(arch) };
+    make_values(m);
+    fixture_need(
+        hf_names_create(arch, &m->config, m->params, VOCAB, &m->names));
+}
+
+static void test_folders(void)
+{
+    static const enum hf_arch archs[] = { HF_LLAMA, HF_MISTRAL, HF_QWEN2,
+                                          HF_GPT2,  HF_MPT,     HF_MIXTRAL,
+                                          HF_DBRX };
+    const struct other other = { .bare = false };
+    const char *path = strdup(fixture_path(folder, "hf"));
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+        struct model m;
+        struct weights *weights = NULL;
+        hf_model(archs[i], &m);
+        write_folder(path, &m, archs[i], &other);
+        const char *name = hf_config_arch_name(archs[i]);
+        if (!tap_ok(weights_open(path, &weights) == ERR_OK, "%s opens", name))
+            tap_note("%s", err_text());
+        tap_ok(weights != NULL && reads(weights, &m), "%s: any interval", name);
+        tap_ok(weights != NULL && cuts(weights, &m), "%s: and back", name);
+        weights_close(weights);
+        free_model(&m);
+    }
+    free((char *)path);
+}
+
+static void test_about(void)
+{
+    struct model m;
+    struct weights *weights = NULL;
+    const struct other other = { .dtype = SAFETENSORS_BF16, .tokens = 20 };
+    const char *path = strdup(fixture_path(folder, "about"));
+    hf_model(HF_LLAMA, &m);
+    write_folder(path, &m, HF_LLAMA, &other);
+    fixture_need(weights_open(path, &weights));
+    const struct weights_about *about = weights_about(weights);
+    tap_is_str(about->dtype, "bfloat16", "dtype");
+    tap_is_str(about->chat_template, "{{ messages }}",
+               "a template within tokenizer_config.json");
+    tap_is_int(about->bos, 3, "bos: the first of generation_config.json");
+    tap_is_int(about->eos, 19, "eos: that of tokenizer_config.json");
+    tap_is_int(about->vocab, 20, "tokens of tokenizer.json");
+    tap_is_int((long long)strlen(about->sha256), 64, "a digest");
+    weights_close(weights);
+    free_model(&m);
+    free((char *)path);
+}
+
+/* Opens and matches, or is refused with this in the text. */
+static void refused(enum hf_arch arch, const struct other *other,
+                    const char *want, const char *what)
+{
+    struct model m;
+    struct weights *weights = NULL;
+    const char *path = strdup(fixture_path(folder, "other"));
+    hf_model(arch, &m);
+    write_folder(path, &m, arch, other);
+    enum err rc = weights_open(path, &weights);
+    if (rc == ERR_OK)
+        rc = weights_match(weights, m.params, NULL);
+    if (want == NULL)
+        tap_ok(rc == ERR_OK && reads(weights, &m), "%s", what);
+    else if (!tap_ok(rc == ERR_DATA && strstr(err_text(), want) != NULL, "%s",
+                     what))
+        tap_note("%s: %s", err_name(rc), err_text());
+    weights_close(weights);
+    free_model(&m);
+    free((char *)path);
+}
+
+static void test_others(void)
+{
+    refused(HF_GPT2, &(struct other){ .bare = true }, NULL,
+            "names without their prefix");
+    refused(HF_GPT2, &(struct other){ .twice = true }, NULL,
+            "a tied output layer once more");
+    refused(HF_GPT2, &(struct other){ .twice = true, .head_differs = true },
+            "lm_head.weight", "... which differs");
+    refused(HF_GPT2, &(struct other){ .extra = "transformer.h.0.attn.bias" },
+            NULL, "a mask of old files");
+    refused(HF_LLAMA, &(struct other){ .extra = "model.more.weight" },
+            "model.more.weight", "a tensor too many");
+    refused(
+        HF_LLAMA,
+        &(struct other){ .missing = "model.layers.1.self_attn.k_proj.weight" },
+        "transformer.blocks.1.attn.Wqkv.weight", "a tensor too few");
+    refused(HF_LLAMA, &(struct other){ .transposed_shape = true }, "norm_1",
+            "a tensor of another shape");
+    refused(HF_LLAMA, &(struct other){ .tokens = VOCAB + 1 }, "vocab_size",
+            "a tokenizer with more tokens than the model");
+}
+
+/* --- GGUF --- */
+
+static void write_keys(struct gguf_writer *writer, enum gguf_arch arch,
+                       const struct model *m)
+{
+    static const char kind[] = "gpt2", pre[] = "gpt-2";
+    fixture_need(gguf_config_write(writer, arch, &m->config));
+    fixture_need(gguf_writer_string(writer, "tokenizer.ggml.model", kind, 4));
+    fixture_need(gguf_writer_string(writer, "tokenizer.ggml.pre", pre, 5));
+    fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.tokens", VOCAB));
+    for (int i = 0; i < VOCAB; i++) {
+        char text[16];
+        int bytes = snprintf(text, sizeof text, "t%d", i);
+        fixture_need(gguf_writer_item(writer, text, (size_t)bytes));
+    }
+    fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.merges", 0));
+}
+
+static enum gguf_blocks_type type_of(const struct hf_piece *piece,
+                                     enum gguf_blocks_type type)
+{
+    return piece->dims == 1 ? GGUF_BLOCKS_F32 : type;
+}
+
+/* Values become what the type can hold. */
+static void write_gguf(const char *path, enum gguf_arch arch, struct model *m,
+                       enum gguf_blocks_type type)
+{
+    struct gguf_writer *writer = NULL;
+    fixture_need(gguf_writer_create(path, &writer));
+    write_keys(writer, arch, m);
+    for (int i = 0; i < m->names->count; i++) {
+        const struct hf_piece *piece = &m->names->list[i];
+        uint64_t dim[2] = { (uint64_t)piece->shape[piece->dims - 1],
+                            (uint64_t)piece->shape[0] };
+        fixture_need(gguf_writer_tensor(writer, piece->name,
+                                        type_of(piece, type), dim,
+                                        (unsigned)piece->dims));
+    }
+    for (int i = 0; i < m->names->count; i++) {
+        const struct hf_piece *piece = &m->names->list[i];
+        const struct gguf_blocks_layout *layout =
+            gguf_blocks_layout(type_of(piece, type));
+        for (int64_t at = 0; at < piece_numel(piece); at += layout->numbers) {
+            float numbers[GGUF_BLOCKS_NUMBERS_MAX];
+            char block[4 * GGUF_BLOCKS_NUMBERS_MAX];
+            for (unsigned n = 0; n < layout->numbers; n++)
+                numbers[n] = theirs(m, piece, at + n);
+            gguf_blocks_write(type_of(piece, type), numbers, 1, block);
+            fixture_need(gguf_writer_data(writer, block, layout->bytes));
+        }
+    }
+    fixture_need(gguf_writer_finish(writer));
+    gguf_writer_destroy(writer);
+}
+
+/* Numbers that are exact in the type: with Q8_0 small whole ones, of which each
+ * block has one of 127. */
+static void round_values(struct model *m, enum gguf_blocks_type type)
+{
+    for (int p = 0; p < m->params->count; p++) {
+        float *value = m->flat + m->params->list[p].offset;
+        for (int64_t i = 0; i < m->params->list[p].numel; i++)
+            value[i] = type == GGUF_BLOCKS_Q8_0
+                           ? (i % 32 == 0 ? 127.0f : (float)(int)value[i])
+                           : half_from_bf16(half_to_bf16(value[i]));
+    }
+}
+
+static void test_gguf(void)
+{
+    static const struct {
+        enum gguf_arch gguf;
+        enum hf_arch hf;
+        enum gguf_blocks_type type;
+    } cases[] = {
+        { GGUF_LLAMA, HF_LLAMA, GGUF_BLOCKS_F32 },
+        { GGUF_LLAMA, HF_LLAMA, GGUF_BLOCKS_BF16 },
+        { GGUF_LLAMA, HF_LLAMA, GGUF_BLOCKS_Q8_0 },
+        { GGUF_QWEN2, HF_LLAMA, GGUF_BLOCKS_BF16 },
+        { GGUF_GPT2, HF_GPT2, GGUF_BLOCKS_F32 },
+        { GGUF_MPT, HF_MPT, GGUF_BLOCKS_BF16 },
+    };
+    const char *path = strdup(fixture_path(folder, "m.gguf"));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct weights *weights = NULL;
+        struct model m = { .config = shape(cases[i].hf) };
+        if (cases[i].gguf == GGUF_LLAMA)
+            m.config.ffn_width = 96; /* whole blocks */
+        if (i == 1) {
+            m.config.rope_scaling = ROPE_SCALING_LINEAR;
+            m.config.rope_factor = 4;
+            m.config.out_bias = m.config.mlp_bias = true;
+        }
+        m.config.qkv_bias = i == 1 || cases[i].gguf == GGUF_QWEN2;
+        make_values(&m);
+        round_values(&m, cases[i].type);
+        fixture_need(gguf_names_create(cases[i].gguf, &m.config, m.params,
+                                       VOCAB, &m.names));
+        write_gguf(path, cases[i].gguf, &m, cases[i].type);
+        const char *name = gguf_config_arch_name(cases[i].gguf);
+        const char *type = gguf_blocks_name(cases[i].type);
+        if (!tap_ok(weights_open(path, &weights) == ERR_OK, "%s of %s opens",
+                    name, type))
+            tap_note("%s", err_text());
+        tap_ok(weights != NULL && reads(weights, &m), "... any interval");
+        tap_ok(weights != NULL && cuts(weights, &m), "... and back");
+        tap_ok(weights != NULL &&
+                   hf_config_difference(
+                       &m.config, &weights_about(weights)->config) == NULL,
+               "... the same model");
+        weights_close(weights);
+        free_model(&m);
+    }
+    free((char *)path);
+}
+
+int main(void)
+{
+    folder = fixture_folder();
+    test_folders();
+    test_about();
+    test_others();
+    test_gguf();
+    fixture_need(fsio_remove_tree(folder));
+    return tap_done();
+}
