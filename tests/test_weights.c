@@ -71,8 +71,7 @@ static void test_globs(void)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         tap_ok(weights_ignored(cases[i].ignore, cases[i].name) ==
                    cases[i].ignored,
-               "'%s' and %s", cases[i].ignore != NULL ? cases[i].ignore : "-",
-               cases[i].name);
+               "list %zu of globs and %s", i, cases[i].name);
 }
 
 /* --- another shape --- */
@@ -183,7 +182,7 @@ static void test_damage(struct place *place)
           "a newer step");
     is_ok(ckpt_index_path(newer, place->run, 9), "its path");
     is_ok(fsio_path(file, "%s/shard-00000-of-00001.h5", newer), "its shard");
-    tap_ok(stat(file, &status) == 0 && flip(file, status.st_size / 2),
+    tap_ok(stat(file, &status) == 0 && flip(file, status.st_size / 6),
            "one bit of it flips");
     is_ok(weights_open(place->run, &weights), "opened");
     tap_is_int(weights_about(weights)->step, 9, "the newest");

@@ -187,22 +187,50 @@ enum err weights_read(struct weights *weights, const struct param *param,
 
 /* --- comparing --- */
 
-bool weights_ignored(const char *ignore, const char *name)
+/* The next word of the list into `glob`; false: there is none. */
+static bool next_glob(const char **list, char glob[FSIO_PATH_MAX])
 {
     static const char blanks[] = " \t\r\n";
+    if (*list == NULL)
+        return false;
+    *list += strspn(*list, blanks);
+    size_t length = strcspn(*list, blanks);
+    if (length == 0)
+        return false;
+    snprintf(glob, FSIO_PATH_MAX, "%.*s", (int)length, *list);
+    *list += length;
+    return true;
+}
+
+bool weights_ignored(const char *ignore, const char *name)
+{
     char glob[FSIO_PATH_MAX];
-    for (const char *at = ignore; at != NULL && *at != '\0';) {
-        at += strspn(at, blanks);
-        size_t length = strcspn(at, blanks);
-        if (length > 0 && length < sizeof glob) {
-            memcpy(glob, at, length);
-            glob[length] = '\0';
-            if (fnmatch(glob, name, 0) == 0)
-                return true;
-        }
-        at += length;
-    }
+    while (next_glob(&ignore, glob))
+        if (fnmatch(glob, name, 0) == 0)
+            return true;
     return false;
+}
+
+static bool matches_any(const struct weights *weights,
+                        const struct params *params, const char *glob)
+{
+    for (int i = 0; i < weights->source.count; i++)
+        if (fnmatch(glob, weights->source.list[i].name, 0) == 0)
+            return true;
+    for (int i = 0; i < params->count; i++)
+        if (fnmatch(glob, params->list[i].name, 0) == 0)
+            return true;
+    return false;
+}
+
+static void warn_of_globs(const struct weights *weights,
+                          const struct params *params, const char *ignore)
+{
+    char glob[FSIO_PATH_MAX];
+    while (next_glob(&ignore, glob))
+        if (!matches_any(weights, params, glob))
+            log_warn("weights: %s, which is to be ignored, matches no tensor",
+                     glob);
 }
 
 struct mismatches {
@@ -260,6 +288,7 @@ enum err weights_match(struct weights *weights, const struct params *params,
     ckpt_named_sort(names, (size_t)params->count);
     find_others(weights, params, names, ignore, &list);
     free(names);
+    warn_of_globs(weights, params, ignore);
     if (list.count == 0)
         return ERR_OK;
     if (list.count > MISMATCHES_LOGGED)

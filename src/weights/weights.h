@@ -65,8 +65,10 @@ enum err weights_read(struct weights *weights, const struct param *param,
 /* Whether every parameter is there in its shape, and nothing is there besides,
  * but for names that match one of the globs (fnmatch, `*` matches slashes,
  * too; a list that is separated by white space; NULL: none): otherwise
- * ERR_DATA with a list of all that do not, name and both shapes. A matching
- * parameter keeps what it has. */
+ * ERR_DATA with a list of all that do not, name and both shapes (the log has as
+ * many as people read). An embedding or output layer may have fewer rows there.
+ * A matching parameter keeps what it has; a glob that matches nothing is warned
+ * of. */
 enum err weights_match(struct weights *weights, const struct params *params,
                        const char *ignore);
 bool weights_ignored(const char *ignore, const char *name);

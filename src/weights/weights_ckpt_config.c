@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/jsontext.h"
+
 #define ROW(group, type, field, ...)                                           \
     SETTINGS_ROW(offsetof(struct model_config, field), #group "." #field,      \
                  type, __VA_ARGS__),
@@ -105,7 +107,7 @@ json_t *weights_ckpt_config_text(int64_t vocab, int64_t bos, int64_t eos,
                              "bos", (json_int_t)bos, "eos", (json_int_t)eos);
     if (text != NULL && chat_template != NULL &&
         json_object_set_new(text, "chat_template",
-                            json_string(chat_template)) != 0) {
+                            jsontext_string(chat_template)) != 0) {
         json_decref(text);
         text = NULL;
     }
