@@ -60,11 +60,17 @@ static void test_presets(void)
     struct model_config config;
     int count = 0;
     bool fine = true;
-    for (; model_preset_names[count] != NULL; count++)
+    for (; count < model_preset_weights; count++)
         fine &=
             model_config_preset(model_preset_names[count], &config) == ERR_OK &&
             config.preset == count && model_config_check(&config) == ERR_OK;
     tap_ok(fine && count == 17, "all %d presets of the list are valid", count);
+    tap_ok(model_preset_names[count + 1] == NULL &&
+               model_config_preset(model_preset_names[count], &config) ==
+                   ERR_USAGE &&
+               strstr(err_text(), "model.weights") != NULL,
+           "but for '%s', which is that of other weights",
+           model_preset_names[count]);
 }
 
 /* P: of the publication, without what no matrix product reads. */

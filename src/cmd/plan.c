@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/cmd/plan_print.h"
 #include "src/job/exit_code.h"
+#include "src/train/start_weights.h"
 
 static const char usage[] =
     "usage: tessera-plan [CFG] [key=value ...] [OPTION ...]\n"
@@ -30,7 +31,7 @@ static const char usage[] =
 
 static void list_presets(void)
 {
-    for (int i = 0; model_preset_names[i] != NULL; i++)
+    for (int i = 0; i < model_preset_weights; i++)
         puts(model_preset_names[i]);
 }
 
@@ -47,6 +48,7 @@ static enum err plan(int argc, char **argv, int *exit_code)
     TRY_OUT(plan_options_parse(argc, argv, &options));
     TRY_OUT(train_settings_load_partial(options.path, options.overrides,
                                         options.override_count, settings));
+    TRY_OUT(start_weights_plan(settings));
     /* a job may have more ranks than the slots of a batch that is not known */
     if (settings->train.global_batch == 0 &&
         settings->parallel.slots < options.ranks)

@@ -7,7 +7,9 @@
  * scavenged: true},
  * "commit-local" (as "commit", on the nodes), "save-failed" {step, error,
  * reason}, "settings" {step, changed: {key: [before, now]}, lr: [before, now] if
- * the learning rate jumps}, "data" {step, parts: as in a checkpoint's state} when
+ * the learning rate jumps}, "weights" or "load" {setting, path, kind, dtype,
+ * sha256 (of what names its contents), step and tokens (-1: not known), ignore,
+ * fresh: names} when a run starts from another's, "data" {step, parts: as in a checkpoint's state} when
  * other data begin, "stop" {step, code, reason}, and those of the launch
  * script ("check", "drain", "restart", "requeue", "give-up"). Every line has "event",
  * "time" (seconds since the epoch, ms) and "attempt". */

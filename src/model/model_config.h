@@ -108,15 +108,19 @@ static const char *const model_init_names[] = {
     "baseline",       NULL
 };
 
-/* The presets' names, by the number that the setting has. */
+/* The presets' names, by the number that the setting has. The last one,
+ * "weights", is no shape of its own but that of the weights which a run starts
+ * from. */
 extern const char *const model_preset_names[];
+extern const int model_preset_weights;
 
 /* The group "model" of settings: a shape is what its settings say. Each entry
  * is a field of the struct, too (src/base/settings.h). */
 #define MODEL_SETTINGS(S)                                                      \
     S(model, INDEX(model_preset), preset, "mpt-tiny", SETTING_DECIDES,         \
       "shape of the model; every other model setting that is not given is "    \
-      "the preset's")                                                          \
+      "the preset's; weights: that of model.weights or checkpoint.load, as "   \
+      "it is where one is given and no preset")                                \
     S(model, INT(0, 65536), d_model, "0", SETTING_STAYS,                       \
       "width of the residual stream; 0: the preset's")                         \
     S(model, INT(0, 1024), n_heads, "0", SETTING_STAYS,                        \

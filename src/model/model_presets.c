@@ -65,7 +65,9 @@ static const struct {
 } presets[] = { PRESETS(PRESET_SETTINGS) };
 
 #define PRESET_NAME(name, ...) name,
-const char *const model_preset_names[] = { PRESETS(PRESET_NAME) NULL };
+const char *const model_preset_names[] = { PRESETS(PRESET_NAME) "weights",
+                                           NULL };
+const int model_preset_weights = sizeof presets / sizeof presets[0];
 
 /* By their names within the group, and in a configuration alone. */
 #define ROW(group, type, field, ...)                                           \
@@ -80,6 +82,11 @@ enum err model_config_preset(const char *name, struct model_config *out)
     while (model_preset_names[i] != NULL &&
            strcmp(model_preset_names[i], name) != 0)
         i++;
+    if (i == model_preset_weights)
+        return err_set(ERR_USAGE,
+                       "model.preset: '%s' is the shape of model.weights or "
+                       "checkpoint.load: give one of them",
+                       name);
     if (model_preset_names[i] == NULL)
         return err_set(ERR_USAGE,
                        "model.preset: no preset '%s'; tessera-plan --list "

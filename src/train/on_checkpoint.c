@@ -22,7 +22,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "checkpoint/ckpt.h"
 #include "src/base/clock.h"
@@ -34,8 +33,8 @@
 #include "src/train/on_checkpoint_interval.h"
 #include "src/train/on_checkpoint_items.h"
 #include "src/train/on_checkpoint_local.h"
+#include "src/train/on_checkpoint_restore.h"
 #include "src/train/on_checkpoint_state.h"
-#include "src/train/start_fixed.h"
 #include "src/train/trainer.h"
 #include "src/train/trainer_memory.h"
 
@@ -66,83 +65,26 @@ struct on_checkpoint {
     int attempt;
 };
 
-static enum err make_uuid(char uuid[37])
-{
-    unsigned char b[16];
-    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
-        return err_errno("getrandom");
-    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
-    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-    snprintf(uuid, 37,
-             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
-             "%02x%02x%02x%02x%02x%02x",
-             b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10],
-             b[11], b[12], b[13], b[14], b[15]);
-    return ERR_OK;
-}
-
 static enum err checkpoint_restore(struct on_checkpoint *checkpoint,
                                    struct trainer *trainer)
 {
-    enum err rc = ERR_OK;
-    json_t *state = NULL;
-    int count = 0;
-    int64_t step = -1;
-    static const char *const left_alone[] = { ON_CHECKPOINT_TOKENIZER };
-    struct ckpt_load_options options = { .accept = on_checkpoint_state_accept,
-                                         .accept_arg = trainer,
-                                         .ignore = left_alone,
-                                         .ignore_count = 1 };
-    struct ckpt_load_stats stats;
-    rc = on_checkpoint_copies_create(trainer, &checkpoint->copies);
-    TRY_OUT(comm_agree(trainer->comm, rc));
-    TRY_OUT(on_checkpoint_items_create(trainer, &checkpoint->items));
-    const struct ckpt_item *items =
-        on_checkpoint_items_list(checkpoint->items, &count);
-    options.memory = on_checkpoint_copies_memory(checkpoint->copies);
-    rc = on_checkpoint_local_dir(trainer->settings.checkpoint.local_dir,
-                                 trainer->settings.run.dir,
-                                 checkpoint->local_dir);
-    TRY_OUT(comm_agree(trainer->comm, rc));
+    struct on_checkpoint_from from = { 0 };
+    struct on_checkpoint_restored restored = { 0 };
+    TRY(comm_agree(trainer->comm,
+                   on_checkpoint_copies_create(trainer, &checkpoint->copies)));
+    TRY(on_checkpoint_items_create(trainer, &checkpoint->items));
+    TRY(comm_agree(trainer->comm,
+                   on_checkpoint_local_dir(
+                       trainer->settings.checkpoint.local_dir,
+                       trainer->settings.run.dir, checkpoint->local_dir)));
+    from.items = on_checkpoint_items_list(checkpoint->items, &from.count);
+    from.memory = on_checkpoint_copies_memory(checkpoint->copies);
     if (checkpoint->local_dir[0] != '\0')
-        options.local_dir = checkpoint->local_dir;
-    TRY_OUT(ckpt_load(trainer->comm, trainer->settings.run.dir, &options, items,
-                      count, &step, &state, &stats));
-    if (step >= 0) {
-        int64_t microbatch = start_fixed_microbatch(trainer, state);
-        if (microbatch != trainer->settings.train.microbatch)
-            TRY_OUT(trainer_memory_adopt(trainer, microbatch));
-        TRY_OUT(comm_agree(trainer->comm, on_checkpoint_state_restore(
-                                              trainer, step, state,
-                                              &checkpoint->arithmetics)));
-        checkpoint->last_step = stats.local ? -1 : step;
-        if (trainer->rank == 0)
-            log_info("step %lld came from %s in %.2fs", (long long)step,
-                     stats.local ? "the nodes' own folders"
-                                 : "the run directory",
-                     stats.seconds);
-        TRY_OUT(replica_loaded(trainer->replica));
-    } else {
-        rc = trainer->rank == 0 ? make_uuid(trainer->run_uuid) : ERR_OK;
-        TRY_OUT(comm_agree(trainer->comm, rc));
-        TRY_OUT(comm_broadcast(trainer->comm, trainer->run_uuid,
-                               sizeof trainer->run_uuid, 0));
-    }
-    rc = trainer->rank == 0
-             ? ckpt_identify(trainer->settings.run.dir, trainer->run_uuid)
-             : ERR_OK;
-    TRY_OUT(comm_agree(trainer->comm, rc));
-    if (checkpoint->arithmetics == NULL)
-        checkpoint->arithmetics = json_array();
-    size_t n = json_array_size(checkpoint->arithmetics);
-    const char *last = json_string_value(
-        json_array_get(checkpoint->arithmetics, n > 0 ? n - 1 : 0));
-    if (last == NULL || strcmp(last, trainer->arithmetic) != 0)
-        json_array_append_new(checkpoint->arithmetics,
-                              json_string(trainer->arithmetic));
-out:
-    json_decref(state);
-    return rc;
+        from.local_dir = checkpoint->local_dir;
+    TRY(on_checkpoint_restore(trainer, &from, &restored));
+    checkpoint->last_step = restored.committed;
+    checkpoint->arithmetics = restored.arithmetics;
+    return ERR_OK;
 }
 
 static void log_save(const struct ckpt_progress *p)

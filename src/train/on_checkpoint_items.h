@@ -8,8 +8,9 @@
 #include "checkpoint/ckpt.h"
 #include "src/base/err.h"
 #include "src/train/trainer.h"
+#include "src/weights/weights_ckpt_config.h"
 
-#define ON_CHECKPOINT_TOKENIZER "data/tokenizer"
+#define ON_CHECKPOINT_TOKENIZER WEIGHTS_CKPT_TOKENIZER
 
 struct on_checkpoint_items;
 

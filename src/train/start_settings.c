@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "src/train/run_data.h"
+#include "src/train/start_weights.h"
 #include "src/train/train_access.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/train_memory.h"
@@ -224,6 +225,7 @@ enum err start_settings(const struct train_settings *s, bool partial)
                        (long long)slot, (long long)s->train.microbatch);
     if (!partial || s->train.max_duration.value > 0)
         TRY(check_durations(s));
+    TRY(start_weights_settings(s));
     TRY(check_local(s));
     TRY(check_order(s));
     TRY(check_mixture(s));

@@ -13,11 +13,15 @@
 #include "src/parallel/optimizer.h"
 #include "src/train/train_memory.h"
 #include "src/train/start_settings.h"
+#include "src/train/start_weights.h"
 
 #define ROW(group, type, field, ...)                                           \
     SETTINGS_ROW(offsetof(struct train_settings, group.field),                 \
                  #group "." #field, type, __VA_ARGS__),
-const struct setting train_settings_schema[] = { TRAIN_GROUPS(ROW) };
+#define START_ROW(group, type, field, ...)                                     \
+    SETTINGS_ROW(offsetof(struct train_settings, start.field),                 \
+                 #group "." #field, type, __VA_ARGS__),
+const struct setting train_settings_schema[] = { TRAIN_GROUPS(ROW, START_ROW) };
 
 const int train_settings_count =
     sizeof train_settings_schema / sizeof train_settings_schema[0];
@@ -67,17 +71,36 @@ const char *train_settings_unused(const struct train_settings *s, int number)
     return NULL;
 }
 
+/* The shape that model.preset names, or that of the weights which the run
+ * starts from. */
+static enum err find_shape(const struct train_settings *s, bool preset_given,
+                           struct model_config *shape)
+{
+    bool own = preset_given && s->model.preset != model_preset_weights;
+    if (own || start_weights_from(s).path[0] == '\0')
+        return model_config_preset(model_preset_names[s->model.preset], shape);
+    return start_weights_shape(s, shape);
+}
+
 /* Model settings that were not given, or given as 0 where 0 says so, become the
- * preset's; those that follow from others are left to them. */
+ * preset's; those that follow from others are left to them, but for a preset
+ * from which nothing may differ. */
 static enum err complete_model(struct train_settings *s,
                                const struct settings_origin *origins)
 {
     struct train_settings preset = { 0 };
-    TRY(model_config_preset(model_preset_names[s->model.preset],
-                            &preset.model));
+    TRY(find_shape(s,
+                   settings_given(train_settings_schema, train_settings_count,
+                                  origins, "model.preset"),
+                   &preset.model));
     const struct model_config shape = preset.model;
-    preset.model.n_kv_heads = 0;
-    preset.model.ffn_width = 0;
+    if (shape.preset != model_preset_weights) {
+        preset.model.n_kv_heads = 0;
+        preset.model.ffn_width = 0;
+    } else if (settings_given(train_settings_schema, train_settings_count,
+                              origins, "model.expansion_ratio")) {
+        preset.model.ffn_width = 0;
+    }
     for (int i = 0; i < train_settings_count; i++)
         if (origins[i].place[0] == '\0' &&
             strncmp(train_settings_schema[i].key, "model.", 6) == 0)

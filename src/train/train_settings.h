@@ -14,6 +14,7 @@
 struct train_settings {
     SETTINGS_STRUCT(RUN_SETTINGS) run;
     struct model_config model; /* after train_settings_load() complete */
+    SETTINGS_STRUCT(START_SETTINGS) start; /* model.weights, ... */
     SETTINGS_STRUCT(MEMORY_SETTINGS) memory;
     SETTINGS_STRUCT(DATA_SETTINGS) data;
     SETTINGS_STRUCT(TRAIN_SETTINGS) train;

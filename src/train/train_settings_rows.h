@@ -23,10 +23,14 @@ enum train_setting_flag {
     TRAIN_STAYS_IF_RUN = 2 * SETTING_OWN,
     /* of the sample order: the same, and what is the default is left out, as
      * runs that are older than the setting had it; data.change lets it change */
-    TRAIN_STAYS_OF_ORDER = 4 * SETTING_OWN
+    TRAIN_STAYS_OF_ORDER = 4 * SETTING_OWN,
+    /* the result depends on it where it is given; a run may be moved, and does
+     * not need it any more after its first checkpoint */
+    TRAIN_DECIDES_START = 8 * SETTING_OWN
 };
 /* What is told only where it is not the default. */
-#define TRAIN_STAYS_IF_GIVEN (TRAIN_STAYS_OF_ORDER | SETTING_STAYS_ADDED)
+#define TRAIN_STAYS_IF_GIVEN                                                   \
+    (TRAIN_STAYS_OF_ORDER | SETTING_STAYS_ADDED | TRAIN_DECIDES_START)
 
 enum data_change { CHANGE_REFUSE, CHANGE_CONTINUE };
 static const char *const data_change_names[] = { "refuse", "continue", NULL };
@@ -91,6 +95,16 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "alike; empty: what the umask leaves")                                   \
     S(run, STRING, group, "", 0,                                               \
       "group that the run directory and all in it belong to; empty: yours")
+
+/* What is no shape, but of the group "model" (TRAIN_GROUPS). */
+#define START_SETTINGS(S)                                                      \
+    S(model, PATH, weights, "", TRAIN_DECIDES_START,                           \
+      "the first start's weights: a checkpoint, a run directory (its newest "  \
+      "good one), a Hugging Face folder or a GGUF file; optimizer and "        \
+      "schedule begin anew; empty: fresh weights")                             \
+    S(model, STRING, weights_ignore, "", TRAIN_DECIDES_START,                  \
+      "globs of names, with blanks between: tensors of model.weights that "    \
+      "are left out, and of the model that keep fresh values")
 
 #define MEMORY_SETTINGS(S)                                                     \
     S(memory, STRING, checkpoint, "none", TRAIN_STAYS_IF_PACKED,               \
@@ -242,7 +256,16 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(checkpoint, FLOAT(0.1, 1e6), timeout_s, "600", 0,                        \
       "seconds a rank may write, or be waited for in a save")                  \
     S(checkpoint, INT(1, 1e6), failures_max, "3", 0,                           \
-      "failed saves in a row that end the run")
+      "failed saves in a row that end the run")                                \
+    S(checkpoint, PATH, load, "", TRAIN_DECIDES_START,                         \
+      "the first start goes on from this checkpoint, or run directory's "      \
+      "newest, of another run: weights, optimizer, position; data, schedule "  \
+      "and seed may be others; empty: no")                                     \
+    S(checkpoint, BOOL, load_weights_only, "false", TRAIN_DECIDES_START,       \
+      "of checkpoint.load only weights, from step 0, as model.weights does")   \
+    S(checkpoint, STRING, load_ignore, "", TRAIN_DECIDES_START,                \
+      "globs of names, with blanks between, such as optimizer/*: tensors of "  \
+      "checkpoint.load that are left out, and of the run that stay fresh")
 
 #define PARALLEL_SETTINGS(S)                                                   \
     S(parallel, CHOICE(replica_strategy), strategy, "auto",                    \
@@ -309,10 +332,12 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(log, CHOICE(log_level), level, "info", SETTING_LOCAL,                    \
       "what goes to stderr")
 
-/* All groups, in the order of --help and config.cfg. */
-#define TRAIN_GROUPS(S)                                                        \
+/* All groups, in the order of --help and config.cfg; START for those of a
+ * group's rows whose fields are not in its member of struct train_settings. */
+#define TRAIN_GROUPS(S, START)                                                 \
     RUN_SETTINGS(S)                                                            \
     MODEL_SETTINGS(S)                                                          \
+    START_SETTINGS(START)                                                      \
     MEMORY_SETTINGS(S)                                                         \
     DATA_SETTINGS(S)                                                           \
     TRAIN_SETTINGS(S)                                                          \

@@ -18,6 +18,7 @@
 #include "src/train/start_same.h"
 #include "src/train/trainer_schedule.h"
 #include "src/train/trainer_threads.h"
+#include "src/train/trainer_weights.h"
 #include "src/train/start_files.h"
 #include "src/train/trainer_memory.h"
 
@@ -147,6 +148,7 @@ bool trainer_destroy(struct trainer *trainer)
     free(trainer->leaf_balance);
     step_record_destroy(trainer);
     free(trainer->choices);
+    json_decref(trainer->text);
     free(trainer);
     return true;
 }
@@ -181,8 +183,7 @@ enum err trainer_start(struct trainer *trainer)
     if (trainer->fp8 != NULL)
         TRY(trainer_fp8_give(trainer->fp8, trainer->model));
     if (trainer->step == 0)
-        TRY(replica_init(trainer->replica,
-                         (uint64_t)trainer->settings.train.seed, NULL));
+        TRY(trainer_weights_init(trainer));
     TRY(trainer_event(trainer, EVENT_AFTER_LOAD));
     trainer->finished = reached_end(trainer, trainer->elapsed_s);
     return comm_agree(trainer->comm, err_again(&trainer->events.held));

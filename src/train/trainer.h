@@ -6,6 +6,7 @@
 #ifndef TESSERA_TRAIN_TRAINER_H
 #define TESSERA_TRAIN_TRAINER_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -61,6 +62,7 @@ struct trainer {
     int64_t epoch_before;      /* samples of an epoch then; 0: not known */
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order *eval_order;  /* NULL likewise */
+    json_t *text; /* of its checkpoints' state, rank 0's; NULL: the data's */
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */
     struct batch *batch;  /* one microbatch */
     struct loader_ahead *ahead; /* those that follow; NULL: not read ahead */
@@ -103,8 +105,8 @@ enum err trainer_create(struct comm *comm,
  * NULL is fine. */
 bool trainer_destroy(struct trainer *trainer);
 
-/* Run init, before_load, after_load: fresh weights unless a listener restored a
- * state (step > 0). Collective. */
+/* Run init, before_load, after_load: fresh weights, or those that the settings
+ * name, unless a listener restored a state (step > 0). Collective. */
 enum err trainer_start(struct trainer *trainer);
 
 /* Train until max_duration or an agreed stop. A run that is finished already

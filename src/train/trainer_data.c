@@ -222,8 +222,11 @@ static enum err change_data(struct trainer *trainer, int64_t step,
     trainer->data_changed = true;
     if (trainer->rank == 0)
         log_warn("the data or their order change after step %lld "
-                 "(data.change = continue)",
-                 (long long)step);
+                 "(%s)",
+                 (long long)step,
+                 trainer->settings.data.change == CHANGE_CONTINUE
+                     ? "data.change = continue"
+                     : "checkpoint.load");
     return ERR_OK;
 }
 

@@ -1,0 +1,236 @@
+#!/usr/bin/env bats
+# A run that starts from weights or from another run's checkpoint: which weights,
+# the same bits however it is spread and whenever it is killed, and what is said
+# of what does not fit.
+
+load run_helpers
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-weights.XXXXXX")
+    load run_helpers
+    make_data
+    train 2 "$DIR/base" train.max_duration=6ba parallel.strategy=zero3
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+# other data order and schedule than those of the base; the shape is the weights'
+FROM=(train.seed=5 train.max_duration=4ba checkpoint.interval=2ba
+    checkpoint.keep=0 eval.interval=4ba model.preset=weights)
+
+# differing A B: the tensors of the model that are not equal, a line each
+differing() {
+    "$BIN/tessera-ckpt" diff "$(newest "$1")" "$(newest "$2")" |
+        sed -n 's/^\(transformer[^:]*\|lm_head[^:]*\): .*/\1/p'
+}
+
+event() { # DIR NAME: the last of that name
+    grep "\"event\": *\"$2\"" "$1/ledger.jsonl" | tail -n 1
+}
+
+uuid() { # DIR
+    grep -o '"run_uuid": *"[^"]*"' "$(newest "$1")/MANIFEST.json" | head -n 1
+}
+
+@test "the weights are those of the other run, the position is step 0" {
+    train 1 "$DIR/still" "${FROM[@]}" "model.weights=$DIR/base" \
+        train.max_duration=1ba optimizer.lr=0
+    [ -z "$(differing "$DIR/base" "$DIR/still")" ]
+    [ "$(basename "$(newest "$DIR/still")")" = step-000000001 ]
+    event "$DIR/still" weights
+    [[ $(event "$DIR/still" weights) == *'"setting": "model.weights", "path": "'*'/base/checkpoints/step-000000006", "kind": "checkpoint", "dtype": "float32", "sha256": "'*'"step": 6, '* ]]
+    # what it says of itself goes on with it
+    train 1 "$DIR/still2" "${FROM[@]}" "model.weights=$DIR/still" \
+        train.max_duration=1ba optimizer.lr=0 train.precision=bf16
+    [ -z "$(differing "$DIR/base" "$DIR/still2")" ]
+}
+
+@test "the same bits on any ranks, with any strategy, killed and resumed" {
+    local want
+    train 1 "$DIR/one" "${FROM[@]}" "model.weights=$DIR/base"
+    want=$(digest "$DIR/one")
+    train 2 "$DIR/zero1" "${FROM[@]}" "model.weights=$DIR/base" \
+        parallel.strategy=zero1
+    [ "$(digest "$DIR/zero1")" = "$want" ]
+    train 4 "$DIR/zero2" "${FROM[@]}" "model.weights=$DIR/base" \
+        parallel.strategy=zero2
+    [ "$(digest "$DIR/zero2")" = "$want" ]
+    train 2 "$DIR/ddp" "${FROM[@]}" "model.weights=$DIR/base" \
+        parallel.strategy=ddp
+    [ "$(digest "$DIR/ddp")" = "$want" ]
+    [ "$want" != "$(digest "$DIR/base")" ]
+
+    # killed before the first checkpoint and after it, then without the weights
+    cp -r "$DIR/base" "$DIR/lent"
+    start 2 "$DIR/killed" "${FROM[@]}" "model.weights=$DIR/lent" \
+        parallel.strategy=zero3 checkpoint.interval=1ba train.max_duration=400ba
+    wait_for 60 steps_logged "$DIR/killed" 3
+    # shellcheck disable=SC2046 # one pid a word
+    kill -9 $(ranks_of "$pid")
+    wait "$pid" || true
+    rm -rf "$DIR/lent"
+    rm -rf "$DIR"/killed/checkpoints/step-00000000[3-9]
+    run train 1 "$DIR/killed" "${FROM[@]}" "model.weights=$DIR/lent" \
+        log.level=info checkpoint.interval=1ba
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"is for the first start only"* ]]
+    [ "$(digest "$DIR/killed")" = "$want" ]
+}
+
+@test "bf16: the same bits, and the base's weights are rounded, not lost" {
+    train 1 "$DIR/bf1" "${FROM[@]}" "model.weights=$DIR/base" train.precision=bf16
+    train 2 "$DIR/bf2" "${FROM[@]}" "model.weights=$DIR/base" \
+        train.precision=bf16 parallel.strategy=zero3
+    [ "$(digest "$DIR/bf1")" = "$(digest "$DIR/bf2")" ]
+}
+
+@test "what is ignored stays fresh, and the ledger says so" {
+    train 2 "$DIR/part" "${FROM[@]}" "model.weights=$DIR/base" \
+        model.weights_ignore='*.norm_f.* *.blocks.0.ffn.*' \
+        train.max_duration=1ba optimizer.lr=0 parallel.strategy=zero3
+    differing "$DIR/base" "$DIR/part" >"$DIR/differ"
+    cat "$DIR/differ"
+    [ "$(grep -c 'blocks.0.ffn\|norm_f' "$DIR/differ")" -ge 2 ]
+    [ -z "$(grep -v 'blocks.0.ffn\|norm_f' "$DIR/differ")" ]
+    event "$DIR/part" weights
+    [ "$(event "$DIR/part" weights | grep -o '"transformer[^"]*"' | wc -l)" -eq 6 ]
+    [[ $(event "$DIR/part" weights) == *'"ignore": "*.norm_f.* *.blocks.0.ffn.*"'* ]]
+}
+
+@test "what does not match is one list of names and shapes" {
+    run train 2 "$DIR/wrong" "${FROM[@]}" "model.weights=$DIR/base" \
+        model.ffn_width=256 model.n_layers=5
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"blocks.0.ffn.up_proj.weight is [512, 128] there, [256, 128] in the model"* ]]
+    [[ "$output" == *"blocks.3.ffn.down_proj.weight is [128, 512] there"* ]]
+    [[ "$output" == *"blocks.4.norm_1.weight is [128] in the model and not there"* ]]
+    [[ "$output" == *"28 tensors do not match"* ]]
+    [ "$(grep -c 'up_proj.weight is' <<<"$output")" -ge 5 ]
+    run train 1 "$DIR/wrong" "${FROM[@]}" "model.weights=$DIR/base" \
+        model.n_heads=8 model.activation=silu
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"2 settings differ: model.n_heads is 8, that of the weights 4; model.activation is silu"* ]]
+    [ ! -e "$DIR/wrong/metrics.jsonl" ] || [ ! -s "$DIR/wrong/metrics.jsonl" ]
+    # a plan says the same
+    run "$BIN/tessera-plan" "model.weights=$DIR/base" model.ffn_width=256
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"[512, 128] there, [256, 128] in the model"* ]]
+    run "$BIN/tessera-plan" "model.weights=$DIR/base" data.seq_len=64
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"model (weights)"* ]]
+}
+
+@test "what may differ does: dropout, a larger vocabulary" {
+    train 1 "$DIR/free" "${FROM[@]}" "model.weights=$DIR/base" \
+        model.dropout_residual=0.1 model.vocab_size=384 train.max_duration=1ba \
+        optimizer.lr=0
+    "$BIN/tessera-ckpt" show "$(newest "$DIR/free")" | grep -q 'wte.*384'
+    run "$BIN/tessera-train" --print model.d_model "$CONF" \
+        "model.weights=$DIR/base" model.preset=weights "run.dir=$DIR/none"
+    [ "$output" = 128 ]
+}
+
+@test "settings that do nothing, and paths without a model, are errors" {
+    run train 1 "$DIR/none" model.weights_ignore='*'
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"model.weights_ignore does nothing without model.weights"* ]]
+    run train 1 "$DIR/none" checkpoint.load_ignore='*'
+    [ "$status" -eq 64 ]
+    run train 1 "$DIR/none" checkpoint.load_weights_only=true
+    [ "$status" -eq 64 ]
+    run train 1 "$DIR/none" "model.weights=$DIR/base" "checkpoint.load=$DIR/base"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"from one of them"* ]]
+    run train 1 "$DIR/none" "${FROM[@]}"
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"give one of them"* ]]
+    run train 1 "$DIR/none" "${FROM[@]}" "model.weights=$DIR/nowhere"
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"command line: model.weights: $DIR/nowhere: no such file"* ]]
+    run train 2 "$DIR/none" "model.weights=$DIR/data"
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"holds no model"* ]]
+}
+
+@test "damage in a shard ends the start on all ranks, with its name" {
+    cp -r "$DIR/base" "$DIR/damaged"
+    local shard
+    shard=$(newest "$DIR/damaged")/shard-00001-of-00002.h5
+    printf 'x' | dd of="$shard" bs=1 conv=notrunc status=none \
+        seek=$(($(stat -c %s "$shard") / 6))
+    run train 2 "$DIR/none" "${FROM[@]}" "model.weights=$(newest "$DIR/damaged")"
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"shard-00001-of-00002.h5"* ]]
+}
+
+@test "data of another tokenizer are warned of" {
+    "$BIN/tessera-data" train-tokenizer --vocab-size 300 --out "$DIR/tok" \
+        "$DIR/text"
+    "$BIN/tessera-data" tokenize --seq-len 64 --tokenizer "$DIR/tok" \
+        --out "$DIR/bpe" "$DIR/text"
+    run train 1 "$DIR/bpe-run" "${FROM[@]}" "model.weights=$DIR/base" \
+        train.max_duration=1ba "data.train=$DIR/bpe" data.eval= eval.samples=0
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"was trained with another tokenizer"* ]]
+    [[ "$output" == *"300 tokens, the weights of"*"were trained with 257"* ]]
+}
+
+@test "checkpoint.load goes on with everything: the same bits as without a break" {
+    train 1 "$DIR/long" train.max_duration=8ba scheduler.t_max=8ba \
+        checkpoint.interval=4ba checkpoint.keep=0
+    train 2 "$DIR/rest" "checkpoint.load=$DIR/long/checkpoints/step-000000004" \
+        train.max_duration=8ba scheduler.t_max=8ba parallel.strategy=zero2
+    [ "$(digest "$DIR/rest")" = "$(digest "$DIR/long")" ]
+    event "$DIR/rest" load
+    [[ $(event "$DIR/rest" load) == *'"setting": "checkpoint.load"'*'"step": 4,'* ]]
+    [ "$(uuid "$DIR/rest")" != "$(uuid "$DIR/long")" ]
+
+    # other data and another schedule, then on from its own checkpoint
+    "$BIN/tessera-data" tokenize --seq-len 64 --out "$DIR/more" "$DIR/text"
+    run train 1 "$DIR/changed" "checkpoint.load=$DIR/long" train.max_duration=10ba \
+        "data.train=$DIR/more" optimizer.lr=1e-4
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"the data or their order change after step 8 (checkpoint.load)"* ]]
+    train 2 "$DIR/changed" "checkpoint.load=$DIR/gone" train.max_duration=12ba \
+        "data.train=$DIR/more" optimizer.lr=1e-4 model.preset=weights
+    [ "$(basename "$(newest "$DIR/changed")")" = step-000000012 ]
+    [[ $(head -n 1 "$DIR/changed/metrics.jsonl") == *'"step": 9,'* ]]
+}
+
+@test "checkpoint.load: weights only, ignored tensors, what cannot be kept" {
+    train 2 "$DIR/only" "${FROM[@]}" "checkpoint.load=$DIR/base" \
+        checkpoint.load_weights_only=true
+    train 1 "$DIR/same" "${FROM[@]}" "model.weights=$DIR/base"
+    [ "$(digest "$DIR/only")" = "$(digest "$DIR/same")" ]
+
+    train 1 "$DIR/fresh" "${FROM[@]}" "checkpoint.load=$DIR/base" \
+        checkpoint.load_ignore='optimizer/* *.norm_f.*' optimizer.lr=0 \
+        train.max_duration=7ba optimizer.name=lion
+    differing "$DIR/base" "$DIR/fresh" >"$DIR/differ"
+    cat "$DIR/differ"
+    [ -z "$(grep -v norm_f "$DIR/differ")" ]
+    run train 1 "$DIR/none" "${FROM[@]}" "checkpoint.load=$DIR/base" \
+        optimizer.name=lion
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"optimizer/exp_avg_sq/"*"is not in the model"* ]]
+    run train 1 "$DIR/none" "${FROM[@]}" "checkpoint.load=$DIR/base" \
+        train.global_batch=16
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"train.global_batch = 8, now it is 16"* ]]
+}
