@@ -85,11 +85,22 @@ static json_t *value_of(const struct setting *setting,
     }
 }
 
+/* Settings of later versions are told where they are not the default. */
+static bool is_told(const struct setting *setting,
+                    const struct model_config *config)
+{
+    char text[SETTINGS_TEXT_BYTES];
+    if ((setting->flags & SETTING_STAYS_ADDED) == 0)
+        return (setting->flags & SETTING_STAYS) != 0;
+    settings_text(setting, config, text);
+    return strcmp(text, setting->preset) != 0;
+}
+
 json_t *weights_ckpt_config_fixed(const struct model_config *config)
 {
     json_t *fixed = json_object();
     for (int i = 0; i < COUNT && fixed != NULL; i++) {
-        if ((schema[i].flags & SETTING_STAYS) == 0)
+        if (!is_told(&schema[i], config))
             continue;
         if (json_object_set_new(fixed, schema[i].key,
                                 value_of(&schema[i], config)) != 0) {
