@@ -32,6 +32,7 @@ KERNEL_OPS(CPU_DECLARE)
 /* Bytes of scratch that the op's file needs. */
 size_t CPU_SYMBOL(norm_scratch)(const struct kernel_limits *limits);
 size_t CPU_SYMBOL(attention_scratch)(const struct kernel_limits *limits);
+size_t CPU_SYMBOL(attention_cached_scratch)(const struct kernel_limits *limits);
 size_t CPU_SYMBOL(route_scratch)(const struct kernel_limits *limits);
 
 extern const struct kernels CPU_SYMBOL(table);

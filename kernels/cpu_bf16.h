@@ -32,4 +32,15 @@ static inline void vec_store_bf16(uint16_t *p, int64_t left, vec x)
         memcpy(p, &half, (size_t)left * sizeof(*p));
 }
 
+/* The first min(left, VEC_LANES) of bf16 numbers, the other lanes 0. */
+static inline vec vec_load_bf16(const uint16_t *p, int64_t left)
+{
+    vec_u16 half = { 0 };
+    if (left >= VEC_LANES)
+        memcpy(&half, p, sizeof(half));
+    else
+        memcpy(&half, p, vec_rest(left) * sizeof(*p));
+    return (vec)(__builtin_convertvector(half, vec_u32) << 16);
+}
+
 #endif

@@ -13,9 +13,9 @@
 
 #include "kernels/cpu_gemm_tile.h"
 
-#define BLOCK 256  /* of k: what a tile runs through, twice that for NT */
-#define DEPTH 1024 /* of k: what is packed of A at a time */
-#define ROWS 280   /* at most, of a piece */
+#define BLOCK 256 /* of k: what a tile runs through, twice that for NT */
+#define DEPTH GEMM_ROOM_DEPTH /* of k: what is packed of A at a time */
+#define ROWS GEMM_ROOM_ROWS   /* at most, of a piece */
 /* Columns of a block of B that is as deep. */
 #define STRIP (STRIP_VECS * GEMM_COLUMNS)
 #define STRIP_VECS (256 / GEMM_COLUMNS)
@@ -45,10 +45,11 @@ static int64_t a_floats(void)
     return cpu_parts(ROWS, GEMM_ROWS) * (GEMM_ROWS * DEPTH + VEC_LANES);
 }
 
+_Static_assert(STRIP *BLOCK <= GEMM_ROOM_B, "a strip fits");
+
 size_t CPU_SYMBOL(gemm_room_bytes)(void)
 {
-    int64_t floats =
-        a_floats() + STRIP * BLOCK + VEC_LANES + ROWS * SUMS_COLUMNS;
+    int64_t floats = a_floats() + GEMM_ROOM_B + VEC_LANES + ROWS * SUMS_COLUMNS;
     return (size_t)cpu_parts(floats, 16) * LINE;
 }
 
@@ -59,8 +60,8 @@ struct gemm_room CPU_SYMBOL(gemm_room)(const struct kernel_ctx *ctx)
     float *at =
         (float *)ctx->scratch + (size_t)omp_get_thread_num() * (bytes / 4);
     return (struct gemm_room){ .b = at,
-                               .a = at + STRIP * BLOCK,
-                               .sums = at + STRIP * BLOCK + a_floats() };
+                               .a = at + GEMM_ROOM_B,
+                               .sums = at + GEMM_ROOM_B + a_floats() };
 }
 
 /* A block's largest extent along k. A strip of B across is narrow, so it may be

@@ -12,6 +12,11 @@ struct gemm_cuts {
     int64_t rows, columns;
 };
 
+/* What there is room for: rows of A with so much of k, and elements of B. */
+#define GEMM_ROOM_ROWS 280
+#define GEMM_ROOM_DEPTH 1024
+#define GEMM_ROOM_B (256 * 256)
+
 /* A thread's packed operands and unfinished sums. */
 struct gemm_room {
     float *a, *b, *sums;

@@ -3,17 +3,12 @@
  * GPUs only). */
 #include "kernels/cpu.h"
 #include "kernels/cpu_bf16.h"
+#include "kernels/cpu_int8.h"
 
 #include <math.h>
 
 /* Elements of one task of the packings without rows. */
 #define BLOCK 4096
-
-/* Rows whose largest magnitude is below this are zeros in int8: 127 over it
- * must be finite. */
-#define INT8_PEAK_MIN 0x1p-120f
-
-typedef int8_t vec_i8 __attribute__((vector_size(VEC_LANES)));
 
 static void bf16_pack(int64_t n, const float *x, uint16_t *out)
 {
@@ -23,18 +18,11 @@ static void bf16_pack(int64_t n, const float *x, uint16_t *out)
 
 static void bf16_unpack(int64_t n, const uint16_t *in, float *x)
 {
-    for (int64_t i = 0; i < n; i += VEC_LANES) {
-        vec_u16 half = { 0 };
-        if (n - i >= VEC_LANES)
-            memcpy(&half, in + i, sizeof(half));
-        else
-            memcpy(&half, in + i, (size_t)(n - i) * sizeof(*in));
-        vec_store(x + i, n - i,
-                  (vec)(__builtin_convertvector(half, vec_u32) << 16));
-    }
+    for (int64_t i = 0; i < n; i += VEC_LANES)
+        vec_store(x + i, n - i, vec_load_bf16(in + i, n - i));
 }
 
-/* The three below by hand: the compiler would go lane by lane. */
+/* By hand: the compiler would go lane by lane. */
 static inline vec_i32 vec_max_i32(vec_i32 a, vec_i32 b)
 {
 #if defined(__AVX512F__)
@@ -43,35 +31,6 @@ static inline vec_i32 vec_max_i32(vec_i32 a, vec_i32 b)
     return (vec_i32)_mm256_max_epi32((__m256i)a, (__m256i)b);
 #else
     return (vec_i32)vec_select(a > b, (vec)a, (vec)b);
-#endif
-}
-
-/* Narrows lanes in [-128, 127] to bytes. */
-static inline vec_i8 vec_narrow(vec_i32 v)
-{
-#if defined(__AVX512F__)
-    return (vec_i8)_mm512_cvtepi32_epi8((__m512i)v);
-#elif VEC_LANES == 8
-    __m128i low = _mm256_castsi256_si128((__m256i)v);
-    __m128i high = _mm256_extracti128_si256((__m256i)v, 1);
-    __m128i half = _mm_packs_epi32(low, high);
-    __m128i bytes = _mm_packs_epi16(half, half);
-    vec_i8 out;
-    memcpy(&out, &bytes, sizeof(out));
-    return out;
-#else
-    return __builtin_convertvector(v, vec_i8);
-#endif
-}
-
-static inline vec_i32 vec_widen(vec_i8 q)
-{
-#if defined(__AVX512F__)
-    return (vec_i32)_mm512_cvtepi8_epi32((__m128i)q);
-#elif VEC_LANES == 8
-    return (vec_i32)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)&q));
-#else
-    return __builtin_convertvector(q, vec_i32);
 #endif
 }
 

@@ -13,6 +13,7 @@ static size_t cpu_scratch_bytes(const struct kernel_limits *limits)
     const size_t gemm = CPU_SYMBOL(gemm_room_bytes)() * (size_t)limits->threads;
     const size_t needs[] = { gemm, CPU_SYMBOL(norm_scratch)(limits),
                              CPU_SYMBOL(attention_scratch)(limits),
+                             CPU_SYMBOL(attention_cached_scratch)(limits),
                              CPU_SYMBOL(route_scratch)(limits) };
     size_t most = 0;
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)

@@ -37,7 +37,7 @@
  *
  * Tolerances are against an fp64 reference on inputs of order 1: relative to
  * the largest absolute reference value of the output tensor.
- *   gemm 2e-6*sqrt(k), norms 5e-6, activations 2e-6, attention 5e-6, rope 2e-6,
+ *   gemm and products of panels 2e-6*sqrt(k), norms 5e-6, activations 2e-6, attention 5e-6, rope 2e-6,
  *   cross_entropy 5e-6, routing 5e-6, updates 2e-6 (one step), sums 1e-12 (fp64
  *   accumulation).
  * gemm_fp8: 2^-11 of the sum of an element's terms' magnitudes, as tensor cores
@@ -228,6 +228,20 @@
        dq, dkv, chunk->shape.alibi_slopes, chunk->shape.sequence_ids,          \
        chunk->key_ids)
 
+/* Rows that are appended to slots: their keys and values, out of packed
+ * qkv[rows, heads + 2 kv_heads, head_dim], are stored in the cache, and then
+ * each row attends to positions 0 to its own of its slot, into out[rows, heads,
+ * head_dim]. Positions below the rows' must have been stored before. A row's
+ * bits follow from its own slot's keys and values up to its position: scores are
+ * chains over head_dim, the sum of exponentials runs over sixteen lanes by
+ * position, the values' over positions in order, whatever else is in the call.
+ * fp32 only. */
+#define KERNEL_attention_cached(OP)                                            \
+    OP(attention_cached,                                                       \
+       (const struct attention_cached *shape, const float *qkv, float *out),   \
+       (shape, qkv, out), qkv, out, shape->alibi_slopes, shape->slots,         \
+       shape->positions, shape->keys, shape->values)
+
 /* losses[i] = -log softmax(scale * logits[i,:])[labels[i]], 0 where
  * labels[i] < 0 (ignored); scale > 0. With `gradient` logits[n,vocab] is
  * overwritten by scale * (softmax - onehot) (rows of ignored labels by 0);
@@ -317,6 +331,29 @@
 #define KERNEL_grouped_gemm(OP)                                                \
     OP(grouped_gemm, (enum dtype dtype, const struct grouped_gemm *gemm),      \
        (dtype, gemm), gemm->offsets, gemm->a, gemm->b, gemm->c)
+
+/* --- matrices in panels (struct panels) --- */
+
+/* panels: kernels_panels_bytes(shape) bytes, all of which are written, of
+ * x[groups, n, k], or with `turned` x[groups, k, n]. */
+#define KERNEL_panels_fill(OP)                                                 \
+    OP(panels_fill,                                                            \
+       (const struct panels *shape, bool turned, const float *x,               \
+        void *panels),                                                         \
+       (shape, turned, x, panels), x, panels)
+/* out[i, :] = row rows[i] of group 0, times its scale, for `count` rows of k. */
+#define KERNEL_panels_rows(OP)                                                 \
+    OP(panels_rows,                                                            \
+       (const struct panels *shape, const void *panels, int64_t count,         \
+        const int32_t *rows, float *out),                                      \
+       (shape, panels, count, rows, out), panels, rows, out)
+/* The product that struct panels_product describes, chains as gemm's: of fp32
+ * the bits are gemm's. int8 is multiplied by its scale when the chain is
+ * complete, rounded, and then the bias is added. */
+#define KERNEL_panels_product(OP)                                              \
+    OP(panels_product, (const struct panels_product *product), (product),      \
+       product->panels, product->offsets, product->a, product->c,              \
+       product->bias)
 
 /* --- tensors in fewer bits --- */
 
@@ -411,7 +448,8 @@
     KERNEL_rope(OP) KERNEL_dropout(OP) KERNEL_jitter(OP)                       \
     KERNEL_attention_forward(OP) KERNEL_attention_backward(OP)                 \
     KERNEL_attention_chunk_forward(OP) KERNEL_attention_chunk_backward(OP)     \
-    KERNEL_cross_entropy(OP) KERNEL_route_forward(OP)                          \
+    KERNEL_attention_cached(OP) KERNEL_panels_fill(OP) KERNEL_panels_rows(OP)  \
+    KERNEL_panels_product(OP) KERNEL_cross_entropy(OP) KERNEL_route_forward(OP)                          \
     KERNEL_route_backward(OP) KERNEL_route_sort(OP) KERNEL_route_sums(OP)      \
     KERNEL_balance_forward(OP) KERNEL_balance_backward(OP)                     \
     KERNEL_expert_gather(OP) KERNEL_expert_combine(OP) KERNEL_expert_weigh(OP) \

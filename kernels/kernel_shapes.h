@@ -31,6 +31,7 @@ struct kernel_limits {
     int64_t vocab;
     int64_t experts; /* 0: no mixture of experts */
     int64_t top_k;
+    int64_t positions; /* of a cache's slot; 0: no cache */
 };
 
 enum gemm_form {
@@ -95,6 +96,42 @@ struct grouped_gemm {
     void *c;
     bool accumulate;
     bool begins; /* as in struct gemm; also for groups without rows */
+};
+
+/* A matrix [n, k] that few rows at a time are multiplied by, C = A B^T, so that
+ * reading it takes longest: `groups` of them (experts), each cut into panels of
+ * KERNEL_PANEL rows, the last one filled up with rows of 0. A panel lies by
+ * columns, [k][KERNEL_PANEL], begins at a multiple of 64 bytes, and panels
+ * follow each other. */
+#define KERNEL_PANEL 32
+
+enum panel_type {
+    PANEL_F32,
+    PANEL_BF16, /* rounded to nearest even */
+    /* Whole numbers: a row's elements times 127 / its largest magnitude, rounded
+     * to nearest even. Behind all panels are the rows' scales in fp32, largest
+     * magnitude / 127, by which a product is multiplied. A row of magnitudes
+     * below 2^-120 has scale 0, one with a NaN or Inf NaN. */
+    PANEL_INT8
+};
+
+struct panels {
+    enum panel_type type;
+    int groups;
+    int64_t n, k; /* of each */
+};
+
+/* c[row, n] = a[row, k] B_g[n, k]^T + bias: fp32 but for B. */
+struct panels_product {
+    struct panels shape;
+    const void *panels;
+    /* Rows of a and c: `m` of group 0; or with `offsets` those of each group, as
+     * in struct grouped_gemm, of which there are m in all. */
+    int64_t m;
+    const int64_t *offsets;
+    const float *a;
+    float *c;
+    const float *bias; /* [n]; NULL: none; not with offsets */
 };
 
 enum norm_kind {
@@ -162,6 +199,23 @@ struct attention_chunk {
     const int32_t *key_ids; /* [batch, seq] sequence_ids of the keys; NULL if
                                those of the queries are */
 };
+
+/* Attention of rows over all that their slots' caches hold. */
+struct attention_cached {
+    int64_t rows, heads, kv_heads, head_dim; /* kv_heads divides heads */
+    float scale;
+    const float *alibi_slopes; /* as in struct attention */
+    /* [rows] each row's slot and position in it. No two rows have both the
+     * same. */
+    const int32_t *slots, *positions;
+    int64_t capacity; /* positions of a slot, a multiple of KERNEL_CACHE_KEYS */
+    /* Where keys and values lie: [slots, kv_heads, capacity / KERNEL_CACHE_KEYS,
+     * head_dim, KERNEL_CACHE_KEYS] and [slots, kv_heads, capacity, head_dim].
+     */
+    float *keys, *values;
+};
+
+#define KERNEL_CACHE_KEYS 16
 
 /* Most experts that one token goes to. */
 #define KERNEL_TOP_K_MAX 16

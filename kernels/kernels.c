@@ -196,6 +196,29 @@ size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols)
     return (bytes + 63) / 64 * 64;
 }
 
+static int64_t panels_of(const struct panels *shape)
+{
+    assert(shape->groups >= 1 && shape->n >= 1 && shape->k >= 1);
+    return shape->groups * ((shape->n + KERNEL_PANEL - 1) / KERNEL_PANEL);
+}
+
+size_t kernels_panels_elements_bytes(const struct panels *shape)
+{
+    static const size_t bytes[] = { [PANEL_F32] = 4,
+                                    [PANEL_BF16] = 2,
+                                    [PANEL_INT8] = 1 };
+    size_t panel = (size_t)shape->k * KERNEL_PANEL * bytes[shape->type];
+    return (size_t)panels_of(shape) * ((panel + 63) / 64 * 64);
+}
+
+size_t kernels_panels_bytes(const struct panels *shape)
+{
+    size_t scales = shape->type == PANEL_INT8
+                        ? (size_t)panels_of(shape) * KERNEL_PANEL * 4
+                        : 0;
+    return kernels_panels_elements_bytes(shape) + scales;
+}
+
 static enum err find(const char *backend, const char *kernel_set, bool planned,
                      const struct kernels **out)
 {

@@ -82,6 +82,11 @@ struct kernels {
 /* Bytes of a packed tensor, a multiple of 64; PACKING_NONE: of the fp32 one. */
 size_t kernels_packed_bytes(enum packing packing, int64_t rows, int64_t cols);
 
+/* Bytes of matrices in panels, a multiple of 64; of their elements, which the
+ * rows' scales follow. */
+size_t kernels_panels_bytes(const struct panels *shape);
+size_t kernels_panels_elements_bytes(const struct panels *shape);
+
 /* The table for a backend ("cpu", "cuda") and kernel set ("auto": the best that
  * this processor runs, or a name). ERR_UNSUPPORTED names what was not built or
  * what the processor lacks, and what there is instead. The table is static.
