@@ -27,12 +27,14 @@
 
 struct infer;
 
-/* How weights of linear layers are held. Decoding reads all of them for every
- * token, so its speed is that of memory divided by their bytes. */
+/* How matrices are held, the embedding too; the rest of the weights, positions
+ * and routers stay fp32. Decoding reads all of them for every token, so its
+ * speed is that of memory divided by their bytes. */
 enum infer_weights {
     INFER_F32,  /* as they are */
     INFER_BF16, /* rounded to nearest even; products in fp32 */
-    INFER_INT8  /* each row scaled by its largest magnitude / 127 */
+    INFER_INT8  /* each row scaled by its largest magnitude / 127; products in
+                   fp32 */
 };
 static const char *const infer_weights_names[] = { "fp32", "bf16", "int8",
                                                    NULL };
@@ -45,6 +47,8 @@ struct infer_options {
     int64_t rows;      /* tokens that are computed at a time; a call may have
                           more */
     void *stream;      /* as in model_options */
+    enum dtype dtype; /* of what an access lends: DTYPE_F32 or DTYPE_BF16; it is
+                          computed in fp32 */
 };
 
 /* params and kernels are borrowed. ERR_MEMORY names what is missing. */
@@ -53,7 +57,8 @@ enum err infer_create(const struct model_config *config,
                       const struct kernels *kernels,
                       const struct infer_options *options, struct infer **out);
 void infer_destroy(struct infer *infer);
-/* What infer_create() and infer_hold() would take. */
+/* Bytes that infer_create() and infer_hold() would take: of keys and values, of
+ * weights that are held, and of all. */
 enum err infer_plan(const struct model_config *config,
                     const struct kernels *kernels,
                     const struct infer_options *options,
@@ -61,9 +66,11 @@ enum err infer_plan(const struct model_config *config,
                     size_t *total);
 
 /* Takes a copy of all weights, in the form that decoding reads quickest; then
- * `access` of infer_forward() may be NULL and what it lent may go. Without it
- * every call gathers the blocks through `access`, collectively where that is
- * (all ranks make the same calls), and computes in fp32. */
+ * `access` of infer_forward() is not used and what it lent may go. At most once.
+ * Without it every call gathers the blocks through `access`, all of them in
+ * order for each options.rows of its tokens, once if there are none. Where that
+ * is collective, ranks make the same number of calls, each for as many times
+ * rows of tokens as the others'. */
 enum err infer_hold(struct infer *infer, const struct param_access *access,
                     enum infer_weights weights);
 
@@ -74,14 +81,16 @@ struct infer_tokens {
     const int32_t *tokens;
     /* Of the last `wanted` of them (0: none): */
     int64_t wanted;
-    float *logits;         /* [wanted, vocab_size]; NULL: not */
+    float *logits;         /* [wanted, vocab_size], scaled; NULL: not */
     const int32_t *labels; /* [wanted]; NULL: none */
-    float *nll;            /* [wanted] -log p(label), with labels */
+    float *nll;            /* [wanted] -log p(label), with labels; 0 where the
+                              label is below 0 */
     int32_t *argmax;       /* [wanted] the first of the largest; NULL: not */
 };
 
-/* ERR_USAGE: a slot is full, a token is outside the vocabulary. No slot twice
- * in a call. */
+/* ERR_USAGE: a slot is full, a token or label is outside the vocabulary;
+ * ERR_NUMERIC: an argmax was asked for where no logit is a number. After an
+ * error slots hold what they held before. No slot twice in a call. Waits. */
 enum err infer_forward(struct infer *infer, const struct param_access *access,
                        const struct infer_tokens *list, int count);
 

@@ -1,0 +1,331 @@
+/* Makes an engine: memory laid out once, tables of positions; and keeps what its
+ * slots hold. A call is infer_forward.c. */
+#include "src/infer/infer.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "src/infer/infer_impl.h"
+
+/* --- layout --- */
+
+int64_t infer_logit_rows(const struct infer *infer)
+{
+    return infer->options.rows < INFER_LOGIT_ROWS ? infer->options.rows
+                                                  : INFER_LOGIT_ROWS;
+}
+
+static float *take(struct arena *arena, int64_t count)
+{
+    return arena_take(arena, (size_t)count * sizeof(float));
+}
+
+static int32_t *take_numbers(struct arena *arena, int64_t count)
+{
+    return arena_take(arena, (size_t)count * sizeof(int32_t));
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* First, because of its alignment. */
+static void layout_scratch(struct infer *infer, struct arena *arena)
+{
+    const struct model_config *config = &infer->config;
+    const struct kernel_limits limits = {
+        .threads = infer->ctx.threads,
+        .tokens = infer->options.rows,
+        .batch = 1,
+        .seq = infer->options.rows,
+        .width = larger(larger(config->d_model, infer->qkv_width),
+                        infer->hidden_width),
+        .heads = config->n_heads,
+        .head_dim = infer->head_dim,
+        .vocab = config->vocab_size,
+        .experts = config->experts,
+        .top_k = config->experts_top_k,
+        .positions = infer->capacity,
+    };
+    infer->ctx.scratch_bytes = infer->kernels->scratch_bytes(&limits);
+    infer->ctx.scratch = arena_take(arena, infer->ctx.scratch_bytes);
+}
+
+static size_t layout_cache(struct infer *infer, struct arena *arena)
+{
+    const struct model_config *config = &infer->config;
+    size_t before = arena->used;
+    int64_t floats = config->n_layers * infer->options.sequences *
+                     config->n_kv_heads * infer->capacity * infer->head_dim;
+    infer->keys = take(arena, floats);
+    infer->values = take(arena, floats);
+    return arena->used - before;
+}
+
+static void layout_experts(struct infer *infer, struct arena *arena)
+{
+    const struct model_config *config = &infer->config;
+    struct infer_work *work = &infer->work;
+    int64_t n = infer->options.rows, chosen = n * config->experts_top_k;
+    work->probs = take(arena, n * config->experts);
+    work->weights = take(arena, chosen);
+    work->chosen = take_numbers(arena, chosen);
+    work->place = take_numbers(arena, chosen);
+    work->source = take_numbers(arena, chosen);
+    work->offsets =
+        arena_take(arena, (size_t)(config->experts + 1) * sizeof(int64_t));
+    work->sorted = take(arena, chosen * config->d_model);
+}
+
+static void layout_work(struct infer *infer, struct arena *arena)
+{
+    const struct model_config *config = &infer->config;
+    struct infer_work *work = &infer->work;
+    int64_t n = infer->options.rows, d = config->d_model;
+    int64_t most = n * larger(1, config->experts_top_k);
+    int64_t logits = infer_logit_rows(infer);
+    work->tokens = take_numbers(arena, n);
+    work->positions = take_numbers(arena, n);
+    work->slots = take_numbers(arena, n);
+    work->wanted = take_numbers(arena, n);
+    work->x = take(arena, n * d);
+    work->branch = take(arena, n * d);
+    work->norm = take(arena, n * d);
+    work->mean = take(arena, n * config->n_heads);
+    work->rstd = take(arena, n * config->n_heads);
+    work->qkv = take(arena, n * infer->qkv_width);
+    work->attended = take(arena, n * d);
+    work->hidden = take(arena, most * infer->hidden_width);
+    work->act = take(arena, most * config->ffn_width);
+    work->logits = take(arena, logits * config->vocab_size);
+    work->losses = take(arena, logits);
+    work->labels = take_numbers(arena, logits);
+    if (config->experts > 0)
+        layout_experts(infer, arena);
+    if (config->positions == POSITIONS_ROPE) {
+        work->rotation = take(arena, n * infer->head_dim);
+        infer->rope = take(arena, infer->capacity * infer->head_dim);
+    }
+    if (config->positions == POSITIONS_ALIBI)
+        infer->slopes = take(arena, config->n_heads);
+}
+
+void infer_layout(struct infer *infer, struct arena *arena, size_t *cache)
+{
+    layout_scratch(infer, arena);
+    *cache = layout_cache(infer, arena);
+    layout_work(infer, arena);
+}
+
+void infer_layout_host(struct infer *infer, struct arena *arena)
+{
+    const struct infer_work *work = &infer->work;
+    struct infer_host *host = &infer->host;
+    int64_t n = infer->options.rows, logits = infer_logit_rows(infer);
+    if (!infer->kernels->memory->device) {
+        *host = (struct infer_host){ .tokens = work->tokens,
+                                     .positions = work->positions,
+                                     .slots = work->slots,
+                                     .wanted = work->wanted,
+                                     .labels = work->labels,
+                                     .logits = work->logits,
+                                     .losses = work->losses };
+        return;
+    }
+    host->tokens = take_numbers(arena, n);
+    host->positions = take_numbers(arena, n);
+    host->slots = take_numbers(arena, n);
+    host->wanted = take_numbers(arena, n);
+    host->labels = take_numbers(arena, logits);
+    host->logits = take(arena, logits * infer->config.vocab_size);
+    host->losses = take(arena, logits);
+}
+
+/* --- making one --- */
+
+static enum err open_infer(const struct model_config *config,
+                           const struct params *params,
+                           const struct kernels *kernels,
+                           const struct infer_options *options,
+                           struct infer **out)
+{
+    assert(options->threads >= 1 && options->sequences >= 1);
+    assert(options->positions >= 1 && options->rows >= 1);
+    assert(options->rows <= INT_MAX / KERNEL_TOP_K_MAX);
+    assert(options->sequences <= INT_MAX && options->positions <= INT_MAX / 2);
+    assert(config->positions != POSITIONS_LEARNED ||
+           options->positions <= config->max_seq_len);
+    assert(options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16);
+    struct infer *infer = calloc(1, sizeof *infer);
+    if (infer == NULL)
+        return err_set(ERR_MEMORY, "infer: out of memory");
+    infer->config = *config;
+    infer->options = *options;
+    infer->params = params;
+    infer->kernels = kernels;
+    infer->ctx.threads = options->threads;
+    infer->ctx.stream = options->stream;
+    infer->head_dim = config->d_model / config->n_heads;
+    infer->qkv_width =
+        (config->n_heads + 2 * config->n_kv_heads) * infer->head_dim;
+    infer->hidden_width =
+        config->ffn == FFN_GLU ? 2 * config->ffn_width : config->ffn_width;
+    infer->capacity = (options->positions + KERNEL_CACHE_KEYS - 1) /
+                      KERNEL_CACHE_KEYS * KERNEL_CACHE_KEYS;
+    *out = infer;
+    return ERR_OK;
+}
+
+static enum err allocate(struct infer *infer)
+{
+    const struct kernel_memory *memory = infer->kernels->memory;
+    size_t sequences = (size_t)infer->options.sequences, cache;
+    struct arena plan = { 0 }, host = { 0 };
+    infer->length = calloc(sequences, sizeof infer->length[0]);
+    infer->busy = calloc(sequences, sizeof infer->busy[0]);
+    infer->lent =
+        calloc((size_t)infer->params->block_count, sizeof infer->lent[0]);
+    infer->targets =
+        calloc((size_t)infer->options.rows, sizeof infer->targets[0]);
+    if (infer->length == NULL || infer->busy == NULL || infer->lent == NULL ||
+        infer->targets == NULL)
+        return err_set(ERR_MEMORY, "infer: out of memory");
+    infer_layout(infer, &plan, &cache);
+    infer_layout_host(infer, &host);
+    TRY(memory->tensors_create(plan.used, &infer->tensors));
+    if (host.used > 0)
+        TRY(memory->host_create(host.used, &infer->host_memory));
+    infer_layout(infer, &infer->tensors, &cache);
+    infer_layout_host(infer, &infer->host_memory);
+    return ERR_OK;
+}
+
+/* The table of rotary positions, or ALiBi's slopes. */
+static enum err upload_positions(struct infer *infer)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = infer->kernels->memory;
+    bool rope = infer->rope != NULL;
+    int64_t count =
+        rope ? infer->capacity * infer->head_dim : infer->config.n_heads;
+    size_t bytes = (size_t)count * sizeof(float);
+    if (!rope && infer->slopes == NULL)
+        return ERR_OK;
+    float *numbers = malloc(bytes);
+    if (numbers == NULL)
+        return err_set(ERR_MEMORY, "infer: out of memory");
+    if (rope)
+        model_config_rope_table(&infer->config, 0, infer->capacity, numbers);
+    else
+        model_config_alibi_slopes(&infer->config, numbers);
+    rc = memory->upload(infer->ctx.stream, bytes, numbers,
+                        rope ? infer->rope : infer->slopes);
+    if (rc == ERR_OK)
+        rc = memory->wait(infer->ctx.stream);
+    free(numbers);
+    return rc;
+}
+
+enum err infer_create(const struct model_config *config,
+                      const struct params *params,
+                      const struct kernels *kernels,
+                      const struct infer_options *options, struct infer **out)
+{
+    enum err rc = ERR_OK;
+    struct infer *infer = NULL;
+    TRY(open_infer(config, params, kernels, options, &infer));
+    TRY_OUT(allocate(infer));
+    TRY_OUT(upload_positions(infer));
+    *out = infer;
+    infer = NULL;
+out:
+    infer_destroy(infer);
+    return rc;
+}
+
+void infer_destroy(struct infer *infer)
+{
+    if (infer == NULL)
+        return;
+    const struct kernel_memory *memory = infer->kernels->memory;
+    if (infer->tensors.base != NULL)
+        (void)memory->wait(infer->ctx.stream);
+    memory->tensors_destroy(&infer->weights);
+    memory->tensors_destroy(&infer->widened);
+    memory->host_destroy(&infer->host_memory);
+    memory->tensors_destroy(&infer->tensors);
+    free(infer->held);
+    free(infer->targets);
+    free(infer->lent);
+    free(infer->busy);
+    free(infer->length);
+    free(infer);
+}
+
+enum err infer_plan(const struct model_config *config,
+                    const struct kernels *kernels,
+                    const struct infer_options *options,
+                    enum infer_weights weights, size_t *cache, size_t *held,
+                    size_t *total)
+{
+    enum err rc = ERR_OK;
+    struct params *params = NULL;
+    struct infer *infer = NULL;
+    struct arena plan = { 0 }, host = { 0 }, copy = { 0 };
+    TRY_OUT(params_create(config, &params));
+    TRY_OUT(open_infer(config, params, kernels, options, &infer));
+    infer_layout(infer, &plan, cache);
+    infer_layout_host(infer, &host);
+    infer_hold_layout(infer, weights, NULL, &copy);
+    *held = copy.used;
+    *total = arena_sum(arena_sum(plan.used, host.used), copy.used);
+out:
+    infer_destroy(infer);
+    params_destroy(params);
+    return rc;
+}
+
+/* --- slots --- */
+
+int64_t infer_length(const struct infer *infer, int64_t slot)
+{
+    assert(slot >= 0 && slot < infer->options.sequences);
+    return infer->length[slot];
+}
+
+void infer_cut(struct infer *infer, int64_t slot, int64_t length)
+{
+    assert(length >= 0 && length <= infer_length(infer, slot));
+    infer->length[slot] = length;
+}
+
+/* A layer's and head's keys and values lie in one piece each, keys in whole
+ * vectors of positions. */
+enum err infer_copy(struct infer *infer, int64_t from, int64_t to,
+                    int64_t length)
+{
+    const struct kernel_memory *memory = infer->kernels->memory;
+    int64_t d = infer->head_dim, each = infer->capacity * d;
+    int64_t heads = infer->config.n_kv_heads;
+    int64_t whole = (length + KERNEL_CACHE_KEYS - 1) / KERNEL_CACHE_KEYS *
+                    KERNEL_CACHE_KEYS;
+    assert(length >= 0 && length <= infer_length(infer, from));
+    assert(to >= 0 && to < infer->options.sequences);
+    for (int64_t layer = 0; layer < infer->config.n_layers && from != to;
+         layer++)
+        for (int64_t head = 0; head < heads && length > 0; head++) {
+            int64_t first = layer * infer->options.sequences * heads + head;
+            int64_t a = (first + from * heads) * each;
+            int64_t b = (first + to * heads) * each;
+            TRY(memory->copy(infer->ctx.stream,
+                             (size_t)(whole * d) * sizeof(float),
+                             infer->keys + a, infer->keys + b));
+            TRY(memory->copy(infer->ctx.stream,
+                             (size_t)(length * d) * sizeof(float),
+                             infer->values + a, infer->values + b));
+        }
+    infer->length[to] = length;
+    return ERR_OK;
+}

@@ -1,0 +1,127 @@
+/* A copy of all weights in the form that decoding reads: matrices in panels, the
+ * rest as it is. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "src/infer/infer_impl.h"
+
+static const enum panel_type types[] = { [INFER_F32] = PANEL_F32,
+                                         [INFER_BF16] = PANEL_BF16,
+                                         [INFER_INT8] = PANEL_INT8 };
+
+/* --- places --- */
+
+/* Gate and up are one matrix, and their biases one vector: they touch. */
+static bool is_second(const struct infer *infer, enum param_role role)
+{
+    return infer->config.ffn == FFN_GLU &&
+           (role == PARAM_UP_WEIGHT || role == PARAM_UP_BIAS);
+}
+
+static bool is_doubled(enum param_role role)
+{
+    return role == PARAM_GATE_WEIGHT || role == PARAM_GATE_BIAS;
+}
+
+static bool is_experts(enum param_role role)
+{
+    return role >= PARAM_EXPERTS_GATE && role <= PARAM_EXPERTS_DOWN;
+}
+
+static struct panels matrix_of(const struct infer *infer,
+                               enum infer_weights weights,
+                               const struct param *param)
+{
+    const struct model_config *config = &infer->config;
+    struct panels shape = { .type = types[weights],
+                            .groups = 1,
+                            .n = param->shape[0],
+                            .k = param->shape[1] };
+    if (param->role == PARAM_ROUTER)
+        shape.type = PANEL_F32; /* small, and it decides where tokens go */
+    if (is_doubled(param->role))
+        shape.n *= 2;
+    if (is_experts(param->role)) {
+        bool down = param->role == PARAM_EXPERTS_DOWN;
+        shape.groups = (int)config->experts;
+        shape.n = down ? config->d_model : config->ffn_width;
+        shape.k = down ? config->ffn_width : config->d_model;
+    }
+    return shape;
+}
+
+void infer_hold_layout(const struct infer *infer, enum infer_weights weights,
+                       struct infer_held *held, struct arena *arena)
+{
+    for (int p = 0; p < infer->params->count; p++) {
+        const struct param *param = &infer->params->list[p];
+        struct infer_held one = { .there = true, .at = arena->used };
+        if (is_second(infer, param->role))
+            continue;
+        if (param_multiplies(param)) {
+            one.shape = matrix_of(infer, weights, param);
+            (void)arena_take(arena, kernels_panels_bytes(&one.shape));
+        } else {
+            one.elements = param->numel * (is_doubled(param->role) ? 2 : 1);
+            (void)arena_take(arena, (size_t)one.elements * sizeof(float));
+        }
+        if (held != NULL)
+            held[param->block * PARAM_ROLES + (int)param->role] = one;
+    }
+}
+
+/* --- the copy --- */
+
+static enum err hold_param(struct infer *infer, const struct infer_held *held,
+                           enum param_role role, const float *from)
+{
+    void *to = infer->weights.base + held->at;
+    if (held->elements > 0)
+        return infer->kernels->memory->copy(
+            infer->ctx.stream, (size_t)held->elements * sizeof(float), from,
+            to);
+    return infer->kernels->panels_fill(&infer->ctx, &held->shape,
+                                       role == PARAM_EXPERTS_DOWN, from, to);
+}
+
+static enum err hold_block(struct infer *infer, const struct infer_held *held,
+                           int block)
+{
+    TRY(infer_enter(infer, block, 1, 0));
+    for (int role = 0; role < PARAM_ROLES; role++) {
+        const struct infer_held *one = &held[block * PARAM_ROLES + role];
+        int64_t place = infer->params->blocks[block].place[role];
+        assert(place >= 0 || !one->there);
+        if (one->there)
+            TRY(hold_param(infer, one, role, infer->lent[block] + place));
+    }
+    return infer_leave(infer, block, 1);
+}
+
+enum err infer_hold(struct infer *infer, const struct param_access *access,
+                    enum infer_weights weights)
+{
+    enum err rc = ERR_OK;
+    const struct kernel_memory *memory = infer->kernels->memory;
+    struct infer_held *held = NULL;
+    struct arena plan = { 0 };
+    assert(infer->held == NULL && infer->weights.base == NULL);
+    infer->access = access;
+    held =
+        calloc((size_t)infer->params->block_count * PARAM_ROLES, sizeof *held);
+    if (held == NULL)
+        return err_set(ERR_MEMORY, "infer: out of memory");
+    infer_hold_layout(infer, weights, held, &plan);
+    TRY_OUT(memory->tensors_create(plan.used, &infer->weights));
+    for (int b = 0; b < infer->params->block_count; b++)
+        TRY_OUT(hold_block(infer, held, b));
+    TRY_OUT(memory->wait(infer->ctx.stream));
+    infer->held = held;
+    held = NULL;
+out:
+    free(held);
+    if (rc != ERR_OK)
+        memory->tensors_destroy(&infer->weights);
+    memory->tensors_destroy(&infer->widened);
+    return rc;
+}

@@ -1,0 +1,140 @@
+/* Shared by the engine's own files only: what lies where, and the parts of a
+ * pass of some rows through the model. */
+#ifndef TESSERA_INFER_INFER_IMPL_H
+#define TESSERA_INFER_INFER_IMPL_H
+
+#include "src/base/arena.h"
+#include "src/infer/infer.h"
+
+/* Rows that have their logits at a time. */
+#define INFER_LOGIT_ROWS 128
+
+/* Tensors that a pass of at most R = options.rows rows works in. */
+struct infer_work {
+    int32_t *tokens, *positions, *slots; /* [R] */
+    int32_t *wanted;                     /* [R] rows whose logits are wanted */
+    float *x;                            /* [R, d] the residual stream */
+    float *branch;                       /* [R, d] what is to be added to it */
+    float *norm;                         /* [R, d] */
+    float *mean, *rstd;                  /* [R, heads] */
+    float *qkv;                          /* [R, qkv] */
+    float *attended;                     /* [R, d] */
+    float *rotation; /* [R, head_dim] of the rows' positions */
+    float *hidden;   /* [R', hidden]; R' is R, with experts R top_k */
+    float *act;      /* [R', f] */
+    /* experts' */
+    float *probs, *weights; /* [R, experts], [R, top_k] */
+    int32_t *chosen, *place, *source;
+    int64_t *offsets; /* [experts + 1] */
+    float *sorted;    /* [R top_k, d] */
+    /* the head's, of L = infer_logit_rows() rows */
+    float *logits;   /* [L, V] */
+    float *losses;   /* [L] */
+    int32_t *labels; /* [L] */
+};
+
+/* The same for the host: where ops cannot read what the host writes, copies go
+ * from and to here; on CPU it is the tensors themselves. */
+struct infer_host {
+    int32_t *tokens, *positions, *slots, *wanted, *labels;
+    float *logits, *losses;
+};
+
+/* A parameter in the form in which it is held: panels, or as it is. */
+struct infer_held {
+    struct panels shape; /* of a matrix */
+    size_t at;           /* in the arena */
+    int64_t elements;    /* copied as they are; 0: a matrix in panels */
+    bool there;
+};
+
+/* Where what is wanted of a row goes: which of the wanted ones of a slot's. */
+struct infer_target {
+    const struct infer_tokens *tokens;
+    int64_t at;
+};
+
+struct infer {
+    struct model_config config;
+    struct infer_options options;
+    const struct params *params;
+    const struct kernels *kernels;
+    struct kernel_ctx ctx;
+    int64_t head_dim, qkv_width, hidden_width;
+    int64_t capacity; /* positions of a slot, whole vectors of keys */
+    struct arena tensors, host_memory;
+    struct infer_work work;
+    struct infer_host host;
+    float *rope;             /* [capacity, 2, head_dim / 2]; NULL: not rotary */
+    float *slopes;           /* [n_heads]; NULL: no ALiBi */
+    float *keys, *values;    /* [n_layers] caches of all slots */
+    int64_t *length;         /* [sequences] tokens that a slot holds */
+    bool *busy;              /* [sequences] has tokens in the call at hand */
+    struct infer_held *held; /* [block_count, PARAM_ROLES]; NULL: not held */
+    struct arena weights;    /* what is held */
+    struct arena widened;    /* blocks that were lent in bf16, as fp32 */
+    /* the call at hand */
+    const struct param_access *access;
+    const float **lent;           /* [block_count] between enter and leave */
+    int64_t n;                    /* rows of the pass */
+    struct infer_target *targets; /* [R] of its wanted rows */
+};
+
+/* Rows of the logits' buffer. */
+int64_t infer_logit_rows(const struct infer *infer);
+
+/* Lay the tensors out, or the host's buffers, of which there are none on CPU
+ * (the arena may only count). Returns the bytes of the caches in *cache. */
+void infer_layout(struct infer *infer, struct arena *arena, size_t *cache);
+void infer_layout_host(struct infer *infer, struct arena *arena);
+
+/* The places of all parameters; counts in `arena` if it has no memory. */
+void infer_hold_layout(const struct infer *infer, enum infer_weights weights,
+                       struct infer_held *held, struct arena *arena);
+
+/* Gathers blocks [first, first + count) unless weights are held; `leave`
+ * releases them. What was lent in bf16 is widened to fp32 from element `at` of a
+ * buffer on. */
+enum err infer_enter(struct infer *infer, int first, int count, int64_t at);
+enum err infer_leave(struct infer *infer, int first, int count);
+/* A vector of a block that was entered; NULL: the model has none. */
+const float *infer_vector(const struct infer *infer, int block,
+                          enum param_role role);
+/* y[rows, out] = x[rows, in] W^T + bias. */
+enum err infer_linear(struct infer *infer, int block, enum param_role role,
+                      int64_t rows, int64_t out, int64_t in, const float *x,
+                      const float *bias, float *y);
+/* Each expert's own rows, by work.offsets, with the layer's first block: y[rows,
+ * out] from x[rows, in]. */
+enum err infer_experts_linear(struct infer *infer, int block,
+                              enum param_role role, int64_t rows, int64_t out,
+                              int64_t in, const float *x, float *y);
+/* out[count, d]: rows of the token embedding. */
+enum err infer_embedding(struct infer *infer, int64_t count,
+                         const int32_t *rows, float *out);
+
+/* work.tokens, positions and slots to work.x and branch, whose sum is the input
+ * of the final norm. */
+enum err infer_embed(struct infer *infer);
+enum err infer_blocks(struct infer *infer);
+
+/* The norm whose weight has this role, of `rows` rows. */
+enum err infer_norm(struct infer *infer, int block, enum param_role role,
+                    int64_t rows, const float *x, float *y);
+struct norm infer_norm_shape(const struct infer *infer, int64_t rows);
+
+/* Logits and what is wanted of them, of rows work.wanted[count], to where
+ * targets says. */
+enum err infer_head(struct infer *infer, int64_t count);
+
+/* A context for small ops: waking another thread takes longer than they do. */
+static inline struct kernel_ctx infer_ctx(const struct infer *infer,
+                                          int64_t elements)
+{
+    struct kernel_ctx ctx = infer->ctx;
+    if (elements < 16384)
+        ctx.threads = 1;
+    return ctx;
+}
+
+#endif

@@ -1,0 +1,618 @@
+/* The engine against the model's own evaluation, and against itself: to the bit
+ * the same however tokens are cut into calls, on any number of threads, with any
+ * kernel set, gathered or held. */
+#include <stdio.h>
+
+#include "src/infer/infer.h"
+#include "tests/model_fixture.h"
+
+#define SLOTS 3
+#define LENGTH 29
+#define TOKENS (SLOTS * LENGTH)
+#define VOCAB 37 /* fixture_complete() */
+
+#define FOUNDRY .bias = true, .tied = true
+#define DBRX                                                                   \
+    .positions = POSITIONS_ROPE, .n_kv_heads = 2, .clip_qkv = 0.6,             \
+    .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
+    .experts_top_k = 2, .router_normalize = 1.0
+
+static const struct {
+    const char *name;
+    struct model_config config;
+} cases[] = {
+    { "learned", { FOUNDRY } },
+    { "alibi", { FOUNDRY, .positions = POSITIONS_ALIBI } },
+    { "alibi, 3 heads",
+      { FOUNDRY, .d_model = 48, .n_heads = 3, .positions = POSITIONS_ALIBI } },
+    { "rope", { FOUNDRY, .positions = POSITIONS_ROPE } },
+    { "rmsnorm", { FOUNDRY, .norm = MODEL_NORM_RMSNORM } },
+    { "low precision", { FOUNDRY, .norm = MODEL_NORM_LOW_LAYERNORM } },
+    { "gelu glu", { FOUNDRY, .ffn = FFN_GLU } },
+    { "tanh gelu", { FOUNDRY, .activation = MODEL_GELU_TANH } },
+    { "some biases", { .tied = true, .qkv_bias = true, .mlp_bias = true } },
+    { "another bias",
+      { .tied = true, .ffn = FFN_GLU, .mlp_bias = true, .out_bias = true } },
+    { "rope, linear",
+      { FOUNDRY, .positions = POSITIONS_ROPE,
+        .rope_scaling = ROPE_SCALING_LINEAR, .rope_factor = 4.0 } },
+    { "silu mlp", { FOUNDRY, .activation = MODEL_SILU } },
+    { "no bias", { .tied = true } },
+    { "grouped queries", { FOUNDRY, .n_kv_heads = 2 } },
+    { "multi-query", { FOUNDRY, .n_kv_heads = 1 } },
+    { "qk norm, full", { FOUNDRY, .n_kv_heads = 2, .qk_norm = QK_NORM_FULL } },
+    { "qk rmsnorm by heads, rope",
+      { FOUNDRY, .norm = MODEL_NORM_RMSNORM, .qk_norm = QK_NORM_HEAD,
+        .positions = POSITIONS_ROPE } },
+    { "clip", { FOUNDRY, .clip_qkv = 0.6 } },
+    { "logit scale", { FOUNDRY, .logit_scale = 0.4 } },
+    { "residual scale", { FOUNDRY, .residual_scale = 0.7 } },
+    { "untied", { .bias = true } },
+    { "llama",
+      { .positions = POSITIONS_ROPE,
+        .norm = MODEL_NORM_RMSNORM,
+        .ffn = FFN_GLU,
+        .activation = MODEL_SILU,
+        .n_kv_heads = 2 } },
+    { "dbrx", { DBRX } },
+    { "mlp experts", { FOUNDRY, .experts = 5, .experts_top_k = 1 } },
+    { "everything",
+      { DBRX, .bias = true, .qk_norm = QK_NORM_HEAD, .logit_scale = 0.7,
+        .residual_scale = 0.8 } },
+    { "wide",
+      { FOUNDRY, .d_model = 96, .n_heads = 2, .ffn_width = 80,
+        .positions = POSITIONS_ALIBI } },
+};
+
+/* What the engine says of all tokens. */
+struct said {
+    float logits[TOKENS][VOCAB];
+    float nll[TOKENS];
+    int32_t argmax[TOKENS];
+};
+
+/* How the tokens come. */
+enum cut {
+    CUT_WHOLE,  /* slot by slot */
+    CUT_SINGLE, /* token by token */
+    CUT_BATCH,  /* all slots in one call */
+    CUT_RAGGED, /* some of each in turn, of different lengths */
+    CUTS
+};
+
+struct way {
+    int threads;
+    int64_t rows;
+    enum cut cut;
+    int held; /* enum infer_weights, or -1: gathered */
+};
+
+static struct infer_tokens tokens_of(struct model_fixture *f, struct said *said,
+                                     int slot, int64_t from, int64_t count)
+{
+    int64_t at = slot * LENGTH + from;
+    return (struct infer_tokens){ .slot = slot,
+                                  .count = count,
+                                  .tokens = f->tokens + at,
+                                  .wanted = count,
+                                  .logits = said->logits[at],
+                                  .labels = f->labels + at,
+                                  .nll = said->nll + at,
+                                  .argmax = said->argmax + at };
+}
+
+/* The next call's; 0: there are none left. */
+static int next_call(struct model_fixture *f, enum cut cut, int call,
+                     const struct infer *infer, struct said *said,
+                     struct infer_tokens list[SLOTS])
+{
+    int count = 0;
+    for (int slot = 0; slot < SLOTS; slot++) {
+        int64_t from = infer_length(infer, slot), left = LENGTH - from;
+        int64_t some = cut == CUT_SINGLE   ? 1
+                       : cut == CUT_RAGGED ? (call * 5 + slot * 7) % 11
+                                           : left;
+        if (left == 0 || (count > 0 && cut == CUT_WHOLE))
+            continue;
+        list[count++] =
+            tokens_of(f, said, slot, from, some < left ? some : left);
+    }
+    return count;
+}
+
+static enum err say(struct model_fixture *f, const struct kernels *kernels,
+                    const struct way *way, struct said *said)
+{
+    enum err rc = ERR_OK;
+    struct infer *infer = NULL;
+    struct param_access access = fixture_access(f);
+    const struct infer_options options = { .threads = way->threads,
+                                           .sequences = SLOTS,
+                                           .positions = LENGTH,
+                                           .rows = way->rows };
+    struct infer_tokens list[SLOTS];
+    int count;
+    memset(said, 0xff, sizeof *said);
+    TRY_OUT(infer_create(&f->config, f->params, kernels, &options, &infer));
+    if (way->held >= 0)
+        TRY_OUT(infer_hold(infer, &access, (enum infer_weights)way->held));
+    for (int call = 0;
+         (count = next_call(f, way->cut, call, infer, said, list)) > 0; call++)
+        TRY_OUT(
+            infer_forward(infer, way->held >= 0 ? NULL : &access, list, count));
+out:
+    infer_destroy(infer);
+    return rc;
+}
+
+static bool says(struct model_fixture *f, const struct kernels *kernels,
+                 const struct way *way, struct said *said)
+{
+    bool fine = say(f, kernels, way, said) == ERR_OK;
+    if (!fine)
+        tap_note("%s", err_text());
+    return fine;
+}
+
+static struct model_fixture *create(struct model_config config)
+{
+    config.max_seq_len = LENGTH;
+    struct model_fixture *f = fixture_create(config, false);
+    fixture_leaf(f, SLOTS, LENGTH, false);
+    return f;
+}
+
+static double evaluated(struct model_fixture *f, const struct kernels *kernels)
+{
+    struct model *model = NULL;
+    struct param_access access = fixture_access(f);
+    struct model_options options = fixture_options(f, 2);
+    struct leaf_loss loss = { NAN, NAN };
+    if (model_create(&f->config, f->params, kernels, &options, &model) !=
+            ERR_OK ||
+        model_eval_leaf(model, &access, &f->leaf, &loss) != ERR_OK)
+        tap_note("%s", err_text());
+    model_destroy(model);
+    return loss.cross_entropy;
+}
+
+static double sum(const float *x, int64_t n)
+{
+    double total = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        total += (double)x[i];
+    return total;
+}
+
+/* nll and argmax follow from the logits. */
+static bool consistent(const struct model_fixture *f, const struct said *said)
+{
+    for (int64_t i = 0; i < TOKENS; i++) {
+        const float *x = said->logits[i];
+        double total = 0.0;
+        int best = 0;
+        for (int v = 0; v < VOCAB; v++) {
+            total += exp((double)x[v]);
+            best = x[v] > x[best] ? v : best;
+        }
+        double want =
+            f->labels[i] < 0 ? 0.0 : log(total) - (double)x[f->labels[i]];
+        if (!(fabs((double)said->nll[i] - want) < 1e-5) ||
+            said->argmax[i] != best)
+            return false;
+    }
+    return true;
+}
+
+static void check_case(const char *name, struct model_config config,
+                       const struct kernels *kernels)
+{
+    struct model_fixture *f = create(config);
+    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
+    const struct way first = { 1, TOKENS, CUT_WHOLE, -1 };
+    const struct way ways[] = {
+        { 1, TOKENS, CUT_SINGLE, -1 },
+        { 2, 4, CUT_BATCH, -1 },
+        { 3, 7, CUT_RAGGED, -1 },
+        { 1, TOKENS, CUT_BATCH, INFER_F32 },
+        { 3, 1, CUT_RAGGED, INFER_F32 },
+        { 2, 5, CUT_SINGLE, INFER_F32 },
+        { 2, TOKENS, CUT_RAGGED, INFER_F32 },
+    };
+    if (want == NULL || got == NULL)
+        abort();
+    bool low = model_norm_is_low(config.norm);
+    double loss = evaluated(f, kernels);
+    tap_ok(says(f, kernels, &first, want), "%s: runs", name);
+    if (!tap_ok(fabs(sum(want->nll, TOKENS) - loss) <=
+                    (low ? 1e-3 : 1e-6) * loss,
+                "%s: the model's loss", name))
+        tap_note("%.9g is not %.9g", sum(want->nll, TOKENS), loss);
+    tap_ok(consistent(f, want), "%s: nll and argmax follow from logits", name);
+    bool same = true;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        if (!says(f, kernels, &ways[i], got) ||
+            memcmp(got, want, sizeof *got) != 0) {
+            tap_note("way %zu is another", i);
+            same = false;
+        }
+    tap_ok(same, "%s: the same bits however it is cut", name);
+    bool released = !f->misused;
+    for (int b = 0; b < f->params->block_count; b++)
+        released = released && f->held[b] == 0;
+    tap_ok(released, "%s: all that was gathered is released", name);
+    free(got);
+    free(want);
+    fixture_destroy(f);
+}
+
+/* --- kernel sets, held types --- */
+
+static void check_sets(struct model_config config, int held)
+{
+    struct model_fixture *f = create(config);
+    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
+    const struct way ways[] = { { 2, TOKENS, CUT_BATCH, held },
+                                { 1, 3, CUT_RAGGED, held } };
+    bool same = true;
+    if (want == NULL || got == NULL)
+        abort();
+    for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
+        for (int i = 0; i < 2; i++) {
+            bool first = t == kernels_all() && i == 0;
+            same = says(f, *t, &ways[i], first ? want : got) && same;
+            if (!first && memcmp(got, want, sizeof *got) != 0) {
+                tap_note("%s, way %d is another", (*t)->kernel_set, i);
+                same = false;
+            }
+        }
+    tap_ok(same, "all kernel sets and cuts, held %d: the same bits", held);
+    free(got);
+    free(want);
+    fixture_destroy(f);
+}
+
+static float rounded(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* A row of n elements, `step` apart. */
+static void round_row(enum infer_weights weights, float *x, int64_t n,
+                      int64_t step)
+{
+    float most = 0.0f;
+    for (int64_t i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(x[i * step]));
+    for (int64_t i = 0; i < n; i++) {
+        float *one = &x[i * step];
+        *one = weights == INFER_BF16
+                   ? rounded(*one)
+                   : nearbyintf(*one * (127.0f / most)) * (most / 127.0f);
+    }
+}
+
+/* The fixture's matrices become what is held of them. */
+static void round_weights(struct model_fixture *f, enum infer_weights weights)
+{
+    for (int p = 0; p < f->params->count; p++) {
+        const struct param *param = &f->params->list[p];
+        float *x = f->weights + param->offset;
+        int64_t rows = param->shape[0], cols = param->shape[1];
+        int64_t width = f->config.ffn_width;
+        if (!param_multiplies(param) || param->role == PARAM_ROUTER)
+            continue;
+        if (param->role != PARAM_EXPERTS_DOWN)
+            for (int64_t r = 0; r < rows; r++)
+                round_row(weights, x + r * cols, cols, 1);
+        else
+            for (int64_t i = 0; i < rows / width * cols; i++)
+                round_row(weights, x + i / cols * width * cols + i % cols,
+                          width, cols);
+    }
+}
+
+static double furthest(const struct said *a, const struct said *b)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < TOKENS; i++)
+        for (int v = 0; v < VOCAB; v++)
+            most = fmax(
+                most, fabs((double)a->logits[i][v] - (double)b->logits[i][v]));
+    return most;
+}
+
+/* Held in fewer bits is to compute with weights of fewer bits. */
+static void check_rounded(const char *name, struct model_config config,
+                          const struct kernels *kernels,
+                          enum infer_weights weights)
+{
+    struct model_fixture *f = create(config);
+    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
+    const struct way held = { 2, TOKENS, CUT_BATCH, (int)weights };
+    const struct way gathered = { 2, TOKENS, CUT_BATCH, -1 };
+    if (want == NULL || got == NULL)
+        abort();
+    bool fine = says(f, kernels, &held, got);
+    round_weights(f, weights);
+    fine = says(f, kernels, &gathered, want) && fine;
+    double off = furthest(got, want);
+    if (!tap_ok(fine && off <= (weights == INFER_BF16 ? 0.0 : 2e-5),
+                "%s held in %s: as with rounded weights", name,
+                infer_weights_names[weights]))
+        tap_note("%.3e off", off);
+    free(got);
+    free(want);
+    fixture_destroy(f);
+}
+
+/* --- what is lent in bf16 --- */
+
+static uint16_t *bf16_weights;
+
+static enum err gather_bf16(void *arg, int block, const void **weights)
+{
+    struct model_fixture *f = arg;
+    *weights = bf16_weights + f->params->blocks[block].offset;
+    return ERR_OK;
+}
+
+static enum err release_nothing(void *arg, int block)
+{
+    (void)arg;
+    (void)block;
+    return ERR_OK;
+}
+
+static void check_lent_bf16(struct model_config config,
+                            const struct kernels *kernels, bool hold)
+{
+    struct model_fixture *f = create(config);
+    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
+    const struct way gathered = { 2, TOKENS, CUT_WHOLE, -1 };
+    const struct param_access access = { .arg = f,
+                                         .gather = gather_bf16,
+                                         .release = release_nothing };
+    const struct infer_options options = { .threads = 2,
+                                           .sequences = SLOTS,
+                                           .positions = LENGTH,
+                                           .rows = 11,
+                                           .dtype = DTYPE_BF16 };
+    struct infer *infer = NULL;
+    bf16_weights = malloc((size_t)f->params->elements * sizeof bf16_weights[0]);
+    if (want == NULL || got == NULL || bf16_weights == NULL)
+        abort();
+    for (int64_t i = 0; i < f->params->elements; i++) {
+        uint32_t bits;
+        f->weights[i] = rounded(f->weights[i]);
+        memcpy(&bits, &f->weights[i], sizeof bits);
+        bf16_weights[i] = (uint16_t)(bits >> 16);
+    }
+    bool fine = says(f, kernels, &gathered, want);
+    struct infer_tokens list[SLOTS];
+    memset(got, 0xff, sizeof *got);
+    for (int slot = 0; slot < SLOTS; slot++)
+        list[slot] = tokens_of(f, got, slot, 0, LENGTH);
+    fine = fine && infer_create(&f->config, f->params, kernels, &options,
+                                &infer) == ERR_OK;
+    if (hold)
+        fine = fine && infer_hold(infer, &access, INFER_BF16) == ERR_OK;
+    fine = fine && infer_forward(infer, &access, list, SLOTS) == ERR_OK;
+    tap_ok(fine && memcmp(got, want, sizeof *got) == 0,
+           "weights that are lent in bf16%s: the same bits",
+           hold ? " and held" : "");
+    infer_destroy(infer);
+    free(bf16_weights);
+    free(got);
+    free(want);
+    fixture_destroy(f);
+}
+
+/* --- slots --- */
+
+static void check_slots(struct model_config config,
+                        const struct kernels *kernels)
+{
+    struct model_fixture *f = create(config);
+    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
+    struct param_access access = fixture_access(f);
+    const struct way whole = { 1, TOKENS, CUT_WHOLE, -1 };
+    const struct infer_options options = {
+        .threads = 2, .sequences = SLOTS, .positions = LENGTH, .rows = 16
+    };
+    struct infer *infer = NULL;
+    if (want == NULL || got == NULL)
+        abort();
+    bool fine = says(f, kernels, &whole, want);
+    fine = fine &&
+           infer_create(&f->config, f->params, kernels, &options, &infer) ==
+               ERR_OK &&
+           infer_hold(infer, &access, INFER_F32) == ERR_OK;
+    /* slot 2 gets 19 tokens of slot 0's text, then slot 1's text is read into
+     * slot 0; slot 2 goes on with slot 0's text */
+    struct infer_tokens t = tokens_of(f, got, 0, 0, 21);
+    fine = fine && infer_forward(infer, NULL, &t, 1) == ERR_OK &&
+           infer_copy(infer, 0, 2, 19) == ERR_OK;
+    infer_cut(infer, 0, 0);
+    t = tokens_of(f, got, 1, 0, LENGTH);
+    t.slot = 0;
+    fine = fine && infer_forward(infer, NULL, &t, 1) == ERR_OK;
+    t = tokens_of(f, got, 0, 19, 10);
+    t.slot = 2;
+    fine = fine && infer_forward(infer, NULL, &t, 1) == ERR_OK;
+    tap_ok(fine && infer_length(infer, 0) == LENGTH &&
+               infer_length(infer, 1) == 0 && infer_length(infer, 2) == LENGTH,
+           "slots: lengths after copy and cut");
+    tap_ok(memcmp(got->logits, want->logits,
+                  sizeof want->logits[0] * 2 * LENGTH) == 0,
+           "slots: the same bits after copy and cut");
+    /* back to 5 tokens, and others than before */
+    infer_cut(infer, 2, 5);
+    t = tokens_of(f, got, 0, 5, LENGTH - 5);
+    t.slot = 2;
+    memset(got->logits, 0xff, sizeof got->logits[0] * LENGTH);
+    fine = infer_forward(infer, NULL, &t, 1) == ERR_OK;
+    tap_ok(fine && memcmp(got->logits[5], want->logits[5],
+                          sizeof want->logits[0] * (LENGTH - 5)) == 0,
+           "slots: the same bits after going back");
+    infer_destroy(infer);
+    free(got);
+    free(want);
+    fixture_destroy(f);
+}
+
+/* Only the last tokens are wanted, of some slots, and not all of each kind. */
+static void check_wanted(struct model_config config,
+                         const struct kernels *kernels)
+{
+    struct model_fixture *f = create(config);
+    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
+    struct param_access access = fixture_access(f);
+    const struct way whole = { 1, TOKENS, CUT_WHOLE, -1 };
+    const struct infer_options options = {
+        .threads = 2, .sequences = SLOTS, .positions = LENGTH, .rows = 6
+    };
+    struct infer *infer = NULL;
+    struct infer_tokens list[SLOTS];
+    if (want == NULL || got == NULL)
+        abort();
+    memset(got, 0xff, sizeof *got);
+    bool fine = says(f, kernels, &whole, want) &&
+                infer_create(&f->config, f->params, kernels, &options,
+                             &infer) == ERR_OK;
+    for (int slot = 0; slot < SLOTS; slot++) {
+        list[slot] = tokens_of(f, got, slot, 0, LENGTH);
+        list[slot].wanted = 3 * slot;
+    }
+    list[1].logits = NULL;
+    list[2].labels = NULL;
+    list[2].nll = NULL;
+    list[2].argmax = NULL;
+    const int64_t at = LENGTH - 3, last = LENGTH - 6;
+    list[1].labels = f->labels + LENGTH + at;
+    fine = fine && infer_forward(infer, &access, list, SLOTS) == ERR_OK;
+    tap_ok(
+        fine && memcmp(got->nll + LENGTH, want->nll + LENGTH + at, 12) == 0 &&
+            memcmp(got->argmax + LENGTH, want->argmax + LENGTH + at, 12) == 0 &&
+            memcmp(got->logits[2 * LENGTH], want->logits[2 * LENGTH + last],
+                   6 * sizeof got->logits[0]) == 0,
+        "wanted: of the last tokens");
+    bool rest = true;
+    for (size_t i = 3; i < LENGTH; i++)
+        rest = rest && isnan(got->nll[LENGTH + i]) && isnan(got->nll[i]) &&
+               isnan(got->logits[LENGTH + i][0]);
+    tap_ok(rest, "wanted: nothing else is written");
+    infer_destroy(infer);
+    free(got);
+    free(want);
+    fixture_destroy(f);
+}
+
+/* --- errors --- */
+
+static void check_errors(const struct kernels *kernels)
+{
+    struct model_fixture *f = create((struct model_config){ FOUNDRY });
+    struct said *said = malloc(sizeof *said);
+    struct param_access access = fixture_access(f);
+    const struct infer_options options = {
+        .threads = 1, .sequences = SLOTS, .positions = 20, .rows = 6
+    };
+    struct infer *infer = NULL;
+    if (said == NULL || infer_create(&f->config, f->params, kernels, &options,
+                                     &infer) != ERR_OK)
+        abort();
+    struct infer_tokens t = tokens_of(f, said, 0, 0, 21);
+    tap_ok(infer_forward(infer, &access, &t, 1) == ERR_USAGE &&
+               strstr(err_text(), "too long by 1") != NULL,
+           "a text that is too long: %s", err_text());
+    t = tokens_of(f, said, 0, 0, 20);
+    tap_ok(infer_forward(infer, &access, &t, 1) == ERR_OK, "a full slot");
+    t = tokens_of(f, said, 0, 20, 1);
+    tap_ok(infer_forward(infer, &access, &t, 1) == ERR_USAGE,
+           "a token more: %s", err_text());
+    const int32_t bad[][2] = { { 3, VOCAB }, { -1, 3 }, { 0, INT32_MAX } };
+    for (int i = 0; i < 3; i++) {
+        t = (struct infer_tokens){ .slot = 1, .count = 2, .tokens = bad[i] };
+        tap_ok(infer_forward(infer, &access, &t, 1) == ERR_USAGE &&
+                   infer_length(infer, 1) == 0,
+               "a token that is none: %s", err_text());
+    }
+    const int32_t label = VOCAB;
+    t = tokens_of(f, said, 1, 0, 1);
+    t.labels = &label;
+    tap_ok(infer_forward(infer, &access, &t, 1) == ERR_USAGE,
+           "a label that is none: %s", err_text());
+    t = (struct infer_tokens){ .slot = 1 };
+    tap_ok(infer_forward(infer, &access, &t, 1) == ERR_OK &&
+               infer_forward(infer, &access, NULL, 0) == ERR_OK &&
+               infer_length(infer, 1) == 0,
+           "nothing to append");
+    f->weights[0] = NAN;
+    f->weights[f->params->list[1].offset] = NAN;
+    t = tokens_of(f, said, 1, 0, 2);
+    tap_ok(infer_forward(infer, &access, &t, 1) == ERR_NUMERIC,
+           "logits that are no numbers: %s", err_text());
+    f->calls = 0;
+    f->fail_at = 4;
+    tap_ok(infer_forward(infer, &access, &t, 1) == ERR_COMM &&
+               infer_length(infer, 1) == 0,
+           "a gathering that fails");
+    infer_destroy(infer);
+    free(said);
+    fixture_destroy(f);
+}
+
+static void check_plan(const struct kernels *kernels)
+{
+    struct model_config config;
+    size_t cache, held[3], total;
+    const struct infer_options options = {
+        .threads = 1, .sequences = 2, .positions = 48, .rows = 16
+    };
+    bool fine = model_config_preset("mpt-125m", &config) == ERR_OK;
+    double weights = (double)model_config_param_count(&config);
+    for (int i = 0; i < 3; i++)
+        fine = fine && infer_plan(&config, kernels, &options, i, &cache,
+                                  &held[i], &total) == ERR_OK;
+    tap_ok(fine && cache == 2 * 2 * 12 * 48 * 768 * sizeof(float),
+           "plan: keys and values");
+    tap_ok((double)held[INFER_F32] >= 4.0 * weights &&
+               (double)held[INFER_F32] < 4.04 * weights &&
+               held[INFER_BF16] < held[INFER_F32] * 51 / 100 + 2048 * 768 * 2 &&
+               held[INFER_INT8] < held[INFER_F32] * 26 / 100 + 2048 * 768 * 3 &&
+               total > held[INFER_INT8] + cache,
+           "plan: weights");
+}
+
+int main(void)
+{
+    const struct kernels *kernels = NULL;
+    const struct model_config moe = { DBRX, .tied = true };
+    const struct model_config dense = { FOUNDRY, .ffn = FFN_GLU };
+    if (kernels_find("cpu", "auto", &kernels) != ERR_OK)
+        abort();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_case(cases[i].name, cases[i].config, kernels);
+    for (int held = -1; held <= INFER_INT8; held++) {
+        check_sets(dense, held);
+        check_sets(moe, held);
+    }
+    for (int weights = INFER_BF16; weights <= INFER_INT8; weights++) {
+        check_rounded("dense", dense, kernels, (enum infer_weights)weights);
+        check_rounded("experts", moe, kernels, (enum infer_weights)weights);
+    }
+    check_lent_bf16(dense, kernels, false);
+    check_lent_bf16(moe, kernels, false);
+    check_lent_bf16(dense, kernels, true);
+    check_slots(dense, kernels);
+    check_slots((struct model_config){ .positions = POSITIONS_ALIBI }, kernels);
+    check_wanted(dense, kernels);
+    check_errors(kernels);
+    check_plan(kernels);
+    return tap_done();
+}
