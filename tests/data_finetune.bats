@@ -55,6 +55,29 @@ fails() { # CODE TEXT ARGUMENT...
     [[ "$output" == *"data.seq_len"* ]]
 }
 
+@test "a model gives its tokenizer and its chat template" {
+    yes 'one two three four' | head -n 200 >words
+    "$DATA" train-tokenizer --vocab-size 300 --out folder words >/dev/null
+    "$DATA" tokenize --tokenizer folder --seq-len 32 --out text words >/dev/null
+    train 1 "$DIR/model" data.train="$DIR/text" data.eval="$DIR/text" train.max_duration=1ba \
+        data.seq_len=32 model.max_seq_len=32 model.vocab_size=300
+    "$DATA" tokenize --tokenizer model --chat --template none --seq-len 126 --out of_run \
+        talk.jsonl >made
+    run grep 'chat template' made
+    [ "$status" -eq 1 ]
+    cmp of_run/tokenizer.json folder/tokenizer.json
+    echo '{% for m in messages %}({{ m.role }}: {{ m.content }}){% endfor %}' \
+        >folder/chat_template.jinja
+    "$DATA" tokenize --tokenizer folder --chat --seq-len 126 --out of_folder talk.jsonl >made
+    grep -q "chat template: folder's own" made
+    "$DATA" head --count 1 of_folder | grep -q '(user: '
+    [ "$(echo one | "$DATA" encode --tokenizer model)" = \
+        "$(echo one | "$DATA" encode --tokenizer folder)" ]
+    mkdir nothing
+    fails 64 nothing --tokenizer nothing --out x talk.jsonl
+    fails 64 "unknown tokenizer 'missing'" --tokenizer missing --out x talk.jsonl
+}
+
 @test "what was made is told, and the same lines give the same set" {
     for out in a b; do
         "$DATA" tokenize --chat --seq-len 126 --out $out talk.jsonl >$out.made
