@@ -103,6 +103,8 @@ static const struct {
     { MPT ",\"attn_config\":{\"alibi\":false}}", "attn_config.alibi is false" },
     { MPT ",\"attn_config\":{\"clip_qkv\":6,\"x\":1}}",
       "attn_config.x is not" },
+    { MPT ",\"attn_config\":{\"alibi_bias_max\":4}}",
+      "attn_config.alibi_bias_max is 4" },
     { MPT ",\"logit_scale\":\"inv_sqrt_d_model\"}", "logit_scale is" },
     { "{\"architectures\":[\"Qwen2ForCausalLM\"]}", "no vocab_size" },
     { "{\"architectures\":[\"T5Model\"]}", "architecture T5Model" },
@@ -296,6 +298,12 @@ static void test_not_expressed(void)
     tap_ok(hf_config_choose(&model, &arch) == ERR_UNSUPPORTED, "by all: %s",
            err_text());
     model.clip_qkv = 0;
+    struct model_config mpt;
+    tap_ok(make_model(2, &mpt) && (mpt.alibi_bias_max = 4) > 0 &&
+               hf_config_text(HF_MPT, &mpt, "float32", &text) ==
+                   ERR_UNSUPPORTED &&
+               strstr(err_text(), "model.alibi_bias_max") != NULL,
+           "refused: %s", err_text());
     model.qkv_bias = true;
     tap_ok(hf_config_text(HF_LLAMA, &model, "float32", &text) ==
                    ERR_UNSUPPORTED &&

@@ -20,15 +20,16 @@
 #define SHAPE(vocab, width, ffn, layers, heads, kv)                            \
     KEY("vocab_size", vocab)                                                   \
     KEY("hidden_size", width)                                                  \
-    KEY("intermediate_size", ffn) KEY("num_hidden_layers", layers)             \
-        KEY("num_attention_heads", heads) KEY("num_key_value_heads", kv)
+    KEY("intermediate_size", ffn)                                              \
+    KEY("num_hidden_layers", layers) KEY("num_attention_heads", heads)         \
+        KEY("num_key_value_heads", kv)
 /* # takes its argument as it stands, before stdbool.h makes numbers of it */
 #define ENDS(length, eps, theta, tied)                                         \
     KEY("max_position_embeddings", length)                                     \
     KEY("rms_norm_eps", eps)                                                   \
     KEY("rope_theta", theta)                                                   \
-    "\"tie_word_embeddings\": " #tied ", "                                     \
-    KEY("attention_dropout", 0.0) "\"hidden_act\": \"silu\""
+    "\"tie_word_embeddings\": " #tied                                          \
+    ", " KEY("attention_dropout", 0.0) "\"hidden_act\": \"silu\""
 #define LLAMA WITH_TYPE("LlamaForCausalLM", "llama")
 #define LLAMA_BIAS                                                             \
     KEY("attention_bias", false) KEY("mlp_bias", false) KEY("pretraining_tp", 1)
@@ -44,16 +45,17 @@
 #define GPT2(width, layers, heads)                                             \
     WITH_TYPE("GPT2LMHeadModel", "gpt2")                                       \
     TEXT("activation_function", "gelu_new")                                    \
-    KEY("attn_pdrop", 0.1) KEY("embd_pdrop", 0.1) KEY("resid_pdrop", 0.1)      \
-        KEY("layer_norm_epsilon", 1e-05) KEY("n_ctx", 1024)                    \
-            KEY("n_embd", width) KEY("n_head", heads) KEY("n_layer", layers)   \
-                KEY("n_positions", 1024) KEY("summary_activation", null)       \
-                    KEY("summary_first_dropout", 0.1)                          \
-                        KEY("summary_proj_to_labels", true)                    \
-                            TEXT("summary_type", "cls_index")                  \
-                                KEY("summary_use_proj", true)                  \
-    "\"task_specific_params\": {\"text-generation\": {\"do_sample\": true, "   \
-    "\"max_length\": 50}}, \"vocab_size\": 50257"
+    KEY("attn_pdrop", 0.1)                                                     \
+    KEY("embd_pdrop", 0.1) KEY("resid_pdrop", 0.1) KEY(                        \
+        "layer_norm_epsilon", 1e-05) KEY("n_ctx", 1024) KEY("n_embd", width)   \
+        KEY("n_head", heads) KEY("n_layer", layers) KEY("n_positions", 1024)   \
+            KEY("summary_activation", null) KEY("summary_first_dropout", 0.1)  \
+                KEY("summary_proj_to_labels", true) TEXT("summary_type",       \
+                                                         "cls_index")          \
+                    KEY("summary_use_proj",                                    \
+                        true) "\"task_specific_params\": "                     \
+                              "{\"text-generation\": {\"do_sample\": true, "   \
+                              "\"max_length\": 50}}, \"vocab_size\": 50257"
 #define MPT(width, layers, heads, length)                                      \
     WITH_TYPE("MPTForCausalLM", "mpt")                                         \
     "\"attn_config\": {\"alibi\": true, \"alibi_bias_max\": 8, "               \
@@ -67,23 +69,22 @@
         KEY("max_seq_len", length) KEY("emb_pdrop", 0) KEY("resid_pdrop", 0)   \
             KEY("embedding_fraction", 1.0) KEY("expansion_ratio", 4)           \
                 KEY("learned_pos_emb", true) KEY("logit_scale", null)          \
-                    KEY("no_bias", true) KEY("verbose", 0)                     \
-                        TEXT("norm_type", "low_precision_layernorm")           \
-                            TEXT("init_device", "cpu")                         \
-                                TEXT("tokenizer_name",                         \
-                                     "EleutherAI/gpt-neox-20b")                \
-    "\"vocab_size\": 50432"
+                    KEY("no_bias", true) KEY("verbose", 0) TEXT(               \
+                        "norm_type", "low_precision_layernorm")                \
+                        TEXT("init_device", "cpu") TEXT(                       \
+                            "tokenizer_name",                                  \
+                            "EleutherAI/gpt-neox-20b") "\"vocab_size\": 50432"
 
 static const struct released {
     const char *name;
-    const char *text; /* without the braces */
+    const char *text;  /* without the braces */
     const char *lacks; /* NULL: nothing */
     enum hf_arch arch;
     long long parameters;
 } released[] = {
     { "TinyLlama 1.1B",
-      LLAMA SHAPE(32000, 2048, 5632, 22, 32, 4)
-          KEY("rope_scaling", null) ENDS(2048, 1e-05, 10000.0, false),
+      LLAMA SHAPE(32000, 2048, 5632, 22, 32, 4) KEY("rope_scaling", null)
+          ENDS(2048, 1e-05, 10000.0, false),
       NULL, HF_LLAMA, 1100048384 },
     { "Llama 2 7B",
       LLAMA LLAMA_BIAS SHAPE(32000, 4096, 11008, 32, 32, 32)
@@ -116,41 +117,42 @@ static const struct released {
     { "SmolLM2 135M",
       LLAMA LLAMA_BIAS SHAPE(49152, 576, 1536, 30, 9, 3)
           KEY("is_llama_config", true) KEY("rope_interleaved", false)
-              KEY("rope_scaling", null) ENDS(8192, 1e-05, 100000, true)
-      ", \"transformers.js_config\": {\"kv_cache_dtype\": {\"q4f16\": "
-      "\"float16\"}}",
+              KEY("rope_scaling", null) ENDS(
+                  8192, 1e-05, 100000, true) ", \"transformers.js_config\": "
+                                             "{\"kv_cache_dtype\": {\"q4f16\": "
+                                             "\"float16\"}}",
       NULL, HF_LLAMA, 134515008 },
     { "SmolLM2 1.7B",
       LLAMA LLAMA_BIAS SHAPE(49152, 2048, 8192, 24, 32, 32)
           KEY("rope_scaling", null) ENDS(8192, 1e-05, 130000, true),
       NULL, HF_LLAMA, 1711376384 },
     { "DeepSeek Coder 6.7B",
-      LLAMA KEY("pretraining_tp", 1) SHAPE(32256, 4096, 11008, 32, 32, 32)
-          ENDS(16384, 1e-06, 100000, false)
-      ", \"rope_scaling\": {\"factor\": 4.0, \"type\": \"linear\"}",
+      LLAMA KEY("pretraining_tp", 1) SHAPE(32256, 4096, 11008, 32, 32, 32) ENDS(
+          16384, 1e-06, 100000,
+          false) ", \"rope_scaling\": {\"factor\": 4.0, \"type\": \"linear\"}",
       NULL, HF_LLAMA, 6740512768 },
     { "a Llama with angles by the length",
-      LLAMA SHAPE(32000, 4096, 11008, 32, 32, 32)
-          ENDS(4096, 1e-06, 10000, false)
-      ", \"rope_scaling\": {\"factor\": 2.0, \"type\": \"dynamic\"}",
+      LLAMA SHAPE(32000, 4096, 11008, 32, 32, 32) ENDS(
+          4096, 1e-06, 10000,
+          false) ", \"rope_scaling\": {\"factor\": 2.0, \"type\": \"dynamic\"}",
       "rope_scaling.type is \"dynamic\"", HF_LLAMA, 0 },
     { "a Llama in 4 bits",
-      LLAMA SHAPE(32000, 4096, 11008, 32, 32, 32)
-          ENDS(4096, 1e-06, 10000, false)
-      ", \"quantization_config\": {\"bits\": 4, \"quant_method\": \"gptq\"}",
+      LLAMA SHAPE(32000, 4096, 11008, 32, 32, 32) ENDS(
+          4096, 1e-06, 10000, false) ", \"quantization_config\": {\"bits\": 4, "
+                                     "\"quant_method\": \"gptq\"}",
       "quantization_config is not known", HF_LLAMA, 0 },
     { "Mistral 7B v0.3",
-      MISTRAL SHAPE(32768, 4096, 14336, 32, 32, 8)
-          KEY("sliding_window", null) ENDS(32768, 1e-05, 1000000.0, false),
+      MISTRAL SHAPE(32768, 4096, 14336, 32, 32, 8) KEY("sliding_window", null)
+          ENDS(32768, 1e-05, 1000000.0, false),
       NULL, HF_MISTRAL, 7248023552 },
     { "Mistral 7B v0.1",
-      MISTRAL SHAPE(32000, 4096, 14336, 32, 32, 8)
-          KEY("sliding_window", 4096) ENDS(32768, 1e-05, 10000.0, false),
+      MISTRAL SHAPE(32000, 4096, 14336, 32, 32, 8) KEY("sliding_window", 4096)
+          ENDS(32768, 1e-05, 10000.0, false),
       "sliding_window is 4096, less than max_position_embeddings (32768)",
       HF_MISTRAL, 0 },
     { "Mistral 7B v0.1, shortened",
-      MISTRAL SHAPE(32000, 4096, 14336, 32, 32, 8)
-          KEY("sliding_window", 4096) ENDS(4096, 1e-05, 10000.0, false),
+      MISTRAL SHAPE(32000, 4096, 14336, 32, 32, 8) KEY("sliding_window", 4096)
+          ENDS(4096, 1e-05, 10000.0, false),
       NULL, HF_MISTRAL, 7241732096 },
     { "Mistral Nemo",
       MISTRAL SHAPE(131072, 5120, 14336, 40, 32, 8) KEY("head_dim", 128)
@@ -170,14 +172,14 @@ static const struct released {
       NULL, HF_QWEN2, 7615616512 },
     { "Qwen2.5 7B with YaRN",
       QWEN2 SHAPE(152064, 3584, 18944, 28, 28, 4)
-          ENDS(32768, 1e-06, 1000000.0, false)
-      ", \"rope_scaling\": {\"factor\": 4.0, "
-      "\"original_max_position_embeddings\": 32768, \"type\": \"yarn\"}",
+          ENDS(32768, 1e-06, 1000000.0,
+               false) ", \"rope_scaling\": {\"factor\": 4.0, "
+                      "\"original_max_position_embeddings\": 32768, \"type\": "
+                      "\"yarn\"}",
       "rope_scaling.type is \"yarn\"", HF_QWEN2, 0 },
     { "Qwen3 0.6B",
-      WITH_TYPE("Qwen3ForCausalLM", "qwen3")
-          SHAPE(151936, 1024, 3072, 28, 16, 8)
-              ENDS(40960, 1e-06, 1000000, true),
+      WITH_TYPE("Qwen3ForCausalLM", "qwen3") SHAPE(
+          151936, 1024, 3072, 28, 16, 8) ENDS(40960, 1e-06, 1000000, true),
       "architecture Qwen3ForCausalLM", HF_QWEN2, 0 },
     { "GPT-2", GPT2(768, 12, 12), NULL, HF_GPT2, 124439808 },
     { "GPT-2 medium", GPT2(1024, 24, 16), NULL, HF_GPT2, 354823168 },
@@ -196,12 +198,16 @@ static const struct released {
           KEY("n_heads", 48) KEY("n_layers", 40) KEY("max_seq_len", 32768)
               KEY("vocab_size", 100352) KEY("emb_pdrop", 0.0)
                   KEY("resid_pdrop", 0.0) KEY("output_router_logits", false)
-                      KEY("router_aux_loss_coef", 0.05)
-                          KEY("tie_word_embeddings", false)
-      "\"attn_config\": {\"clip_qkv\": 8, \"kv_n_heads\": 8, \"model_type\": "
-      "\"\", \"rope_theta\": 500000}, \"ffn_config\": {\"ffn_hidden_size\": "
-      "10752, \"model_type\": \"\", \"moe_jitter_eps\": 0.01, "
-      "\"moe_loss_weight\": 0.05, \"moe_num_experts\": 16, \"moe_top_k\": 4}",
+                      KEY("router_aux_loss_coef", 0.05) KEY(
+                          "tie_word_embeddings",
+                          false) "\"attn_config\": {\"clip_qkv\": 8, "
+                                 "\"kv_n_heads\": 8, \"model_type\": "
+                                 "\"\", \"rope_theta\": 500000}, "
+                                 "\"ffn_config\": {\"ffn_hidden_size\": "
+                                 "10752, \"model_type\": \"\", "
+                                 "\"moe_jitter_eps\": 0.01, "
+                                 "\"moe_loss_weight\": 0.05, "
+                                 "\"moe_num_experts\": 16, \"moe_top_k\": 4}",
       NULL, HF_DBRX, 131596523520 },
 };
 

@@ -88,6 +88,7 @@ const struct hf_key hf_config_common[] = {
     NOTHING("dtype"),
     NOTHING("transformers_version"),
     NOTHING("_name_or_path"),
+    NOTHING("_model_name_or_path"), /* of models out of GGUF files */
     NOTHING("auto_map"),
     NOTHING("bos_token_id"),
     NOTHING("eos_token_id"),
@@ -195,7 +196,7 @@ static const struct hf_key gpt2[] = {
 };
 
 /* The library's own class has neither another width of the MLP nor biases nor
- * norms of queries and keys, whatever its file says. */
+ * norms of queries and keys nor other slopes, whatever its file says. */
 static const struct hf_key mpt[] = {
     VOCABULARY,
     INT("d_model", d_model, 1, 65536, NULL),
@@ -207,7 +208,7 @@ static const struct hf_key mpt[] = {
     DROPOUT("resid_pdrop", dropout_residual, "0"),
     WHOLE("attn_config.attn_pdrop", dropout_attention, 0, 0.99, "0"),
     CLIP("attn_config.clip_qkv", clip_qkv, 1e6),
-    WHOLE("attn_config.alibi_bias_max", alibi_bias_max, 0, 64, "8"),
+    MUST("attn_config.alibi_bias_max", "[8]", "8"), /* the class has 8 */
     BOOL("tie_word_embeddings", tied, "true"),
     MUST("attn_config.alibi", "[true]", "true"),
     MUST("attn_config.attn_type", "[\"multihead_attention\"]", ""),

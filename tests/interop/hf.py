@@ -92,21 +92,24 @@ def rounded(path, folder):
     assert want == got[2]
 
 
+LLAMA = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, vocab_size=100)
 SHAPES = {
-    "LlamaConfig": dict(hidden_size=64, intermediate_size=96,
-                        num_hidden_layers=2, num_attention_heads=4,
-                        num_key_value_heads=2, vocab_size=100),
-    "MistralConfig": dict(hidden_size=64, intermediate_size=96,
-                          num_hidden_layers=2, num_attention_heads=4,
-                          num_key_value_heads=2, vocab_size=100,
-                          sliding_window=None),
-    "GPT2Config": dict(n_embd=64, n_layer=2, n_head=4, vocab_size=100,
-                       activation_function="gelu"),
+    "LlamaConfig": LLAMA,
+    "LlamaConfig-biases": dict(LLAMA, attention_bias=True, mlp_bias=True,
+                               hidden_act="gelu_new"),
+    "LlamaConfig-linear": dict(LLAMA, rope_scaling=dict(
+        rope_type="linear", factor=3.0)),
+    "LlamaConfig-llama3": dict(LLAMA, rope_scaling=dict(
+        rope_type="llama3", factor=8.0, low_freq_factor=1.0,
+        high_freq_factor=4.0, original_max_position_embeddings=1024)),
+    "MistralConfig": dict(LLAMA, sliding_window=None),
+    "Qwen2Config": dict(LLAMA, tie_word_embeddings=True),
+    "GPT2Config": dict(n_embd=64, n_layer=2, n_head=4, vocab_size=100),
+    "GPT2Config-erf": dict(n_embd=64, n_layer=2, n_head=4, vocab_size=100,
+                           activation_function="gelu"),
     "MptConfig": dict(d_model=64, n_layers=2, n_heads=4, vocab_size=100),
-    "MixtralConfig": dict(hidden_size=64, intermediate_size=96,
-                          num_hidden_layers=2, num_attention_heads=4,
-                          num_key_value_heads=2, vocab_size=100,
-                          num_local_experts=4),
+    "MixtralConfig": dict(LLAMA, num_local_experts=4),
     "DbrxConfig": dict(d_model=64, n_layers=2, n_heads=4, vocab_size=100,
                        attn_config=dict(kv_n_heads=2, clip_qkv=8.0),
                        ffn_config=dict(ffn_hidden_size=96, moe_num_experts=4,
@@ -116,9 +119,10 @@ SHAPES = {
 
 def make_config(name, folder):
     import transformers
-    config = getattr(transformers, name)(**SHAPES[name])
-    config.architectures = [name.replace("Config", "ForCausalLM")]
-    if name == "GPT2Config":
+    kind = name.split("-")[0]
+    config = getattr(transformers, kind)(**SHAPES[name])
+    config.architectures = [kind.replace("Config", "ForCausalLM")]
+    if kind == "GPT2Config":
         config.architectures = ["GPT2LMHeadModel"]
     config.save_pretrained(folder)
 

@@ -60,8 +60,9 @@ check "... in several files with an index" copied 140000
 check "... one tensor a file" copied 1
 check "fp16 is rounded as numpy does" rounds F16
 check "bf16 is rounded to nearest, ties to even" rounds BF16
-for name in LlamaConfig MistralConfig GPT2Config MptConfig MixtralConfig \
-    DbrxConfig; do
+for name in LlamaConfig LlamaConfig-biases LlamaConfig-linear \
+    LlamaConfig-llama3 MistralConfig Qwen2Config GPT2Config GPT2Config-erf \
+    MptConfig MixtralConfig DbrxConfig; do
     check "transformers' $name both ways" config $name
 done
 

