@@ -5,6 +5,8 @@
 #include "tests/weights_fixture.h"
 
 #define INTERVALS 40
+#define IGNORED "*wte* *.blocks.1.*"
+#define OTHER_SEED 5
 
 struct world {
     struct comm *comm;
@@ -99,6 +101,86 @@ out:
     return rc;
 }
 
+/* --- into replicas --- */
+
+static enum err fill(void *arg, const struct params *params, int64_t begin,
+                     int64_t end, float *out)
+{
+    return weights_fill(arg, params, IGNORED, begin, end, out);
+}
+
+static enum err fill_fails(void *arg, const struct params *params,
+                           int64_t begin, int64_t end, float *out)
+{
+    const struct world *world = arg;
+    (void)params, (void)begin, (void)end, (void)out;
+    return world->rank == world->ranks - 1 ? err_set(ERR_DATA, "no weights")
+                                           : ERR_OK;
+}
+
+/* This rank's items: the fixture's values, fresh ones of another seed where they
+ * are ignored, moments of zeros. */
+static bool same_items(const struct replica *replica,
+                       const struct params *params)
+{
+    int count = 0;
+    bool same = true;
+    const struct ckpt_item *items = replica_items(replica, &count);
+    float *want = calloc((size_t)params->elements, sizeof *want);
+    for (int i = 0; i < count && same && want != NULL; i++) {
+        const struct param *param = &params->list[i % params->count];
+        int64_t elements = items[i].part.end - items[i].part.begin;
+        int64_t begin = param->offset + items[i].part.begin;
+        if (elements == 0)
+            continue;
+        if (i < params->count)
+            params_init(params,
+                        weights_ignored(IGNORED, param->name) ? OTHER_SEED
+                                                              : FIXTURE_SEED,
+                        begin, begin + elements, want);
+        else
+            memset(want, 0, (size_t)elements * sizeof *want);
+        same =
+            memcmp(items[i].data, want, (size_t)elements * sizeof *want) == 0;
+    }
+    free(want);
+    return same && want != NULL;
+}
+
+/* As every strategy keeps them, in both precisions, whatever has saved them. */
+static enum err fill_replicas(const struct world *world,
+                              struct weights *weights,
+                              const struct params *params, bool *same)
+{
+    static const struct replica_options kinds[] = {
+        { .strategy = REPLICA_DDP },
+        { .strategy = REPLICA_ZERO1, .dtype = DTYPE_BF16 },
+        { .strategy = REPLICA_ZERO2 },
+        { .strategy = REPLICA_ZERO3, .prefetch = 1 },
+        { .strategy = REPLICA_ZERO3, .dtype = DTYPE_BF16 },
+    };
+    const struct kernels *kernels = NULL;
+    struct kernel_ctx ctx = { .threads = 1 };
+    struct replica_source source = { fill, weights };
+    struct replica_source broken = { fill_fails, (void *)(uintptr_t)world };
+    *same = true;
+    TRY(kernels_find("cpu", "generic", &kernels));
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        struct replica_options options = kinds[k];
+        struct replica *replica = NULL;
+        options.slots = 4;
+        options.leaves = 1;
+        TRY(replica_create(world->comm, kernels, &ctx, params, &options,
+                           &replica));
+        enum err rc = replica_init(replica, OTHER_SEED, &source);
+        *same = *same && rc == ERR_OK && same_items(replica, params) &&
+                replica_init(replica, OTHER_SEED, &broken) == ERR_DATA;
+        replica_destroy(replica);
+        TRY(rc);
+    }
+    return ERR_OK;
+}
+
 static bool same_about(const struct weights_about *about,
                        const struct model_config *config, const char *path)
 {
@@ -162,6 +244,8 @@ static void test_case(const struct world *world, size_t index)
     everywhere(world, rc, same, "the same bits in memory", name);
     TRY_OUT(read_resident(weights, params, DTYPE_BF16, &same));
     everywhere(world, rc, same, "rounded to bf16 in memory", name);
+    TRY_OUT(fill_replicas(world, weights, params, &same));
+    everywhere(world, rc, same, "and in replicas of every kind", name);
 out:
     if (rc != ERR_OK)
         everywhere(world, rc, false, "no errors", name);

@@ -42,10 +42,10 @@ uuid() { # DIR
     [ "$(basename "$(newest "$DIR/still")")" = step-000000001 ]
     event "$DIR/still" weights
     [[ $(event "$DIR/still" weights) == *'"setting": "model.weights", "path": "'*'/base/checkpoints/step-000000006", "kind": "checkpoint", "dtype": "float32", "sha256": "'*'"step": 6, '* ]]
-    # what it says of itself goes on with it
-    train 1 "$DIR/still2" "${FROM[@]}" "model.weights=$DIR/still" \
-        train.max_duration=1ba optimizer.lr=0 train.precision=bf16
-    [ -z "$(differing "$DIR/base" "$DIR/still2")" ]
+    # and so on, in one shard then
+    train 2 "$DIR/again" "${FROM[@]}" "model.weights=$(newest "$DIR/still")" \
+        train.max_duration=1ba optimizer.lr=0
+    [ -z "$(differing "$DIR/base" "$DIR/again")" ]
 }
 
 @test "the same bits on any ranks, with any strategy, killed and resumed" {
@@ -81,13 +81,6 @@ uuid() { # DIR
     [ "$(digest "$DIR/killed")" = "$want" ]
 }
 
-@test "bf16: the same bits, and the base's weights are rounded, not lost" {
-    train 1 "$DIR/bf1" "${FROM[@]}" "model.weights=$DIR/base" train.precision=bf16
-    train 2 "$DIR/bf2" "${FROM[@]}" "model.weights=$DIR/base" \
-        train.precision=bf16 parallel.strategy=zero3
-    [ "$(digest "$DIR/bf1")" = "$(digest "$DIR/bf2")" ]
-}
-
 @test "what is ignored stays fresh, and the ledger says so" {
     train 2 "$DIR/part" "${FROM[@]}" "model.weights=$DIR/base" \
         model.weights_ignore='*.norm_f.* *.blocks.0.ffn.*' \
@@ -109,7 +102,7 @@ uuid() { # DIR
     [[ "$output" == *"blocks.0.ffn.up_proj.weight is [512, 128] there, [256, 128] in the model"* ]]
     [[ "$output" == *"blocks.3.ffn.down_proj.weight is [128, 512] there"* ]]
     [[ "$output" == *"blocks.4.norm_1.weight is [128] in the model and not there"* ]]
-    [[ "$output" == *"28 tensors do not match"* ]]
+    [[ "$output" == *"24 tensors do not match"* ]]
     [ "$(grep -c 'up_proj.weight is' <<<"$output")" -ge 5 ]
     run train 1 "$DIR/wrong" "${FROM[@]}" "model.weights=$DIR/base" \
         model.n_heads=8 model.activation=silu
@@ -167,9 +160,12 @@ uuid() { # DIR
     cp -r "$DIR/base" "$DIR/damaged"
     local shard
     shard=$(newest "$DIR/damaged")/shard-00001-of-00002.h5
-    printf 'x' | dd of="$shard" bs=1 conv=notrunc status=none \
-        seek=$(($(stat -c %s "$shard") / 6))
-    run train 2 "$DIR/none" "${FROM[@]}" "model.weights=$(newest "$DIR/damaged")"
+    local size at
+    size=$(stat -c %s "$shard")
+    for at in $(seq 5000 50000 "$size"); do
+        printf 'damage' | dd of="$shard" bs=1 conv=notrunc status=none seek="$at"
+    done
+    run train 2 "$DIR/hurt" "${FROM[@]}" "model.weights=$(newest "$DIR/damaged")"
     echo "$output"
     [ "$status" -eq 93 ]
     [[ "$output" == *"shard-00001-of-00002.h5"* ]]
@@ -223,12 +219,12 @@ uuid() { # DIR
     differing "$DIR/base" "$DIR/fresh" >"$DIR/differ"
     cat "$DIR/differ"
     [ -z "$(grep -v norm_f "$DIR/differ")" ]
-    run train 1 "$DIR/none" "${FROM[@]}" "checkpoint.load=$DIR/base" \
+    run train 1 "$DIR/no1" "${FROM[@]}" "checkpoint.load=$DIR/base" \
         optimizer.name=lion
     echo "$output"
     [ "$status" -eq 93 ]
     [[ "$output" == *"optimizer/exp_avg_sq/"*"is not in the model"* ]]
-    run train 1 "$DIR/none" "${FROM[@]}" "checkpoint.load=$DIR/base" \
+    run train 1 "$DIR/no2" "${FROM[@]}" "checkpoint.load=$DIR/base" \
         train.global_batch=16
     echo "$output"
     [ "$status" -eq 93 ]

@@ -138,10 +138,12 @@ static enum err load(const struct setting *schema, const char *path,
         return err_set(ERR_MEMORY, "out of memory");
     TRY_OUT(settings_load(schema, count, path, overrides, override_count, out,
                           origins));
-    TRY_OUT(complete_model(out, origins));
-    complete_optimizer(out, origins);
-    settings_complete(out);
-    rc = start_settings(out, partial);
+    rc = complete_model(out, origins);
+    if (rc == ERR_OK) {
+        complete_optimizer(out, origins);
+        settings_complete(out);
+        rc = start_settings(out, partial);
+    }
     if (rc == ERR_OK && out->microbatch_automatic &&
         out->train.global_batch > 0)
         rc = train_memory_auto(out, &out->train.microbatch);

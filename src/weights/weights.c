@@ -172,7 +172,8 @@ enum err weights_read(struct weights *weights, const struct param *param,
     if (tensor == NULL || !fits(tensor, param)) {
         char text[192];
         differs(tensor, param, text);
-        return err_set(ERR_DATA, "%s: %s %s", weights->path, param->name, text);
+        return err_set(ERR_DATA, "%s: %s %s", weights->source.about.path,
+                       param->name, text);
     }
     int64_t has = tensor->shape[0] * (tensor->dims == 2 ? tensor->shape[1] : 1);
     int64_t last = end < has ? end : has;
@@ -296,7 +297,7 @@ enum err weights_match(struct weights *weights, const struct params *params,
     return err_set(ERR_DATA,
                    "%s: %d tensors do not match the model's (the log has "
                    "more): %s",
-                   weights->path, list.count, list.text);
+                   weights->source.about.path, list.count, list.text);
 }
 
 /* --- filling --- */
