@@ -126,11 +126,13 @@ static void write_tokenizer(const char *path, int tokens)
              tokens - 1);
     write_text(path, "tokenizer.json", text);
     write_text(path, "tokenizer_config.json",
-               "{\"eos_token\": {\"content\": \"<end>\"}, \"chat_template\": "
+               "{\"model_max_length\": 1000000000000000019884624838656, "
+               "\"eos_token\": {\"content\": \"<end>\"}, "
+               "\"chat_template\": "
                "[{\"name\": \"tools\", \"template\": \"x\"}, {\"name\": "
                "\"default\", \"template\": \"{{ messages }}\"}]}");
     write_text(path, "generation_config.json",
-               "{\"bos_token_id\": [3, 4], \"eos_token_id\": 5}");
+               "{\"bos_token_id\": [3, 4], \"eos_token_id\": [5, 19]}");
 }
 
 static void add_tensor(struct safetensors_tensor *list, int *count,
@@ -292,7 +294,7 @@ static void test_about(void)
     tap_is_str(about->chat_template, "{{ messages }}",
                "a template within tokenizer_config.json");
     tap_is_int(about->bos, 3, "bos: the first of generation_config.json");
-    tap_is_int(about->eos, 19, "eos: that of tokenizer_config.json");
+    tap_is_int(about->eos, 19, "eos: of several the one that is named");
     tap_is_int(about->vocab, 20, "tokens of tokenizer.json");
     tap_is_int((long long)strlen(about->sha256), 64, "a digest");
     weights_close(weights);

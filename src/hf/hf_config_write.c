@@ -132,6 +132,10 @@ static bool has_norm_bias(const struct model_config *config)
 #define DIFFERS(field)                                                         \
     if (a->field != b->field)                                                  \
     return "model." #field
+/* Other programs' files have floats. */
+#define DIFFERS_REAL(field)                                                    \
+    if ((float)a->field != (float)b->field)                                    \
+    return "model." #field
 
 const char *hf_config_difference(const struct model_config *a,
                                  const struct model_config *b)
@@ -145,20 +149,20 @@ const char *hf_config_difference(const struct model_config *a,
     DIFFERS(ffn_width);
     DIFFERS(positions);
     if (a->positions == POSITIONS_ROPE) {
-        DIFFERS(rope_theta);
+        DIFFERS_REAL(rope_theta);
         DIFFERS(rope_scaling);
-        DIFFERS(rope_factor);
-        DIFFERS(rope_low_freq_factor);
-        DIFFERS(rope_high_freq_factor);
+        DIFFERS_REAL(rope_factor);
+        DIFFERS_REAL(rope_low_freq_factor);
+        DIFFERS_REAL(rope_high_freq_factor);
         DIFFERS(rope_original_len);
     }
     if (a->positions == POSITIONS_ALIBI)
-        DIFFERS(alibi_bias_max);
+        DIFFERS_REAL(alibi_bias_max);
     if (plain_norm(a->norm) != plain_norm(b->norm))
         return "model.norm";
-    DIFFERS(norm_eps);
+    DIFFERS_REAL(norm_eps);
     DIFFERS(qk_norm);
-    DIFFERS(clip_qkv);
+    DIFFERS_REAL(clip_qkv);
     DIFFERS(ffn);
     DIFFERS(activation);
     if (has_norm_bias(a) != has_norm_bias(b))
@@ -170,12 +174,12 @@ const char *hf_config_difference(const struct model_config *a,
     if (a->experts == 0 && model_config_mlp_bias(a) != model_config_mlp_bias(b))
         return "biases of the MLP";
     DIFFERS(tied);
-    DIFFERS(logit_scale);
-    DIFFERS(residual_scale);
+    DIFFERS_REAL(logit_scale);
+    DIFFERS_REAL(residual_scale);
     DIFFERS(experts);
     if (a->experts > 0) {
         DIFFERS(experts_top_k);
-        DIFFERS(router_normalize);
+        DIFFERS_REAL(router_normalize);
     }
     return NULL;
 }

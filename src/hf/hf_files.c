@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/log.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -27,10 +28,10 @@ const char *hf_files_name(enum hf_file file)
 }
 
 static enum err load(const char *text, size_t bytes, const char *where,
-                     const char *name, json_t **out)
+                     const char *name, size_t flags, json_t **out)
 {
     json_error_t problem;
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | flags, &problem);
     if (json_is_object(*out))
         return ERR_OK;
     return err_set(ERR_DATA, "%s: %s: line %d: no JSON object: %s", where, name,
@@ -43,8 +44,11 @@ static enum err load_file(const struct hf_files *files, enum hf_file file,
 {
     if (files->text[file] == NULL)
         return ERR_OK;
-    return load(files->text[file], files->bytes[file], where,
-                hf_files_name(file), out);
+    /* no number of this one is looked at, and its model_max_length may be 1e30
+     * as a whole number */
+    return load(
+        files->text[file], files->bytes[file], where, hf_files_name(file),
+        file == HF_FILE_TOKENIZER_CONFIG ? JSON_DECODE_INT_AS_REAL : 0, out);
 }
 
 /* --- reading --- */
@@ -229,73 +233,88 @@ static enum err named_token(const struct vocabulary *v, const json_t *config,
     return ERR_OK;
 }
 
-static enum err number_of(const json_t *root, const char *key, const char *path,
-                          int32_t *out)
+/* A number, or of a list of them the one that is named, or else the first; -1:
+ * there is none. */
+static enum err numbered_token(const json_t *root, const char *key,
+                               const char *where, int32_t named, int32_t *out)
 {
     const json_t *value = json_object_get(root, key);
-    if (json_is_array(value) && json_array_size(value) > 0)
-        value = json_array_get(value, 0);
+    size_t count = json_is_array(value) ? json_array_size(value) : 1;
     *out = -1;
-    if (value == NULL || json_is_null(value))
-        return ERR_OK;
-    int64_t number = json_integer_value(value);
-    if (!json_is_integer(value) || number < 0 || number >= INT32_MAX)
-        return err_set(ERR_DATA, "%s: %s is no number of a token", path, key);
-    *out = (int32_t)number;
+    for (size_t i = 0; i < count && value != NULL; i++) {
+        const json_t *item =
+            json_is_array(value) ? json_array_get(value, i) : value;
+        int64_t number = json_integer_value(item);
+        if (json_is_null(item))
+            continue;
+        if (!json_is_integer(item) || number < 0 || number >= INT32_MAX)
+            return err_set(ERR_DATA, "%s: %s is no number of a token", where,
+                           key);
+        if (*out < 0 || number == named)
+            *out = (int32_t)number;
+    }
     return ERR_OK;
 }
 
-enum err hf_files_ids(const char *text, size_t bytes, const char *path,
-                      int32_t *bos, int32_t *eos)
+/* What decides about tokens. */
+struct sources {
+    const char *where;
+    struct vocabulary vocabulary;
+    json_t *named;      /* tokenizer_config.json */
+    json_t *generation; /* generation_config.json */
+    json_t *config;     /* config.json; each may be NULL */
+};
+
+static enum err choose_token(const struct sources *s, const char *name,
+                             const char *number, int32_t *out)
 {
-    enum err rc = ERR_OK;
-    json_t *root = NULL;
-    TRY_OUT(load(text, bytes, path, "tokens", &root));
-    TRY_OUT(number_of(root, "bos_token_id", path, bos));
-    TRY_OUT(number_of(root, "eos_token_id", path, eos));
-out:
-    json_decref(root);
-    return rc;
+    int32_t named = -1, chosen = -1;
+    TRY(named_token(&s->vocabulary, s->named, name, &named));
+    TRY(numbered_token(s->generation, number, s->where, named, &chosen));
+    if (chosen < 0)
+        TRY(numbered_token(s->config, number, s->where, named, &chosen));
+    if (chosen >= 0 && named >= 0 && chosen != named)
+        log_warn("%s: %s is token %d, but %s is %d: the latter is taken",
+                 s->where, name, named, number, chosen);
+    *out = chosen >= 0 ? chosen : named;
+    return ERR_OK;
 }
 
-static enum err tokens_of(const struct hf_files *files,
-                          const struct vocabulary *v, const json_t *config,
-                          struct hf_tokens *out)
+static enum err choose_tokens(const struct sources *s, struct hf_tokens *out)
 {
-    int32_t bos = -1, eos = -1;
-    if (v->root != NULL)
-        TRY(count_tokens(v, &out->vocab));
-    if (files->text[HF_FILE_GENERATION_CONFIG] != NULL)
-        TRY(hf_files_ids(files->text[HF_FILE_GENERATION_CONFIG],
-                         files->bytes[HF_FILE_GENERATION_CONFIG], v->where,
-                         &bos, &eos));
-    out->bos = bos >= 0 ? bos : out->bos;
-    out->eos = eos >= 0 ? eos : out->eos;
-    TRY(named_token(v, config, "bos_token", &out->bos));
-    TRY(named_token(v, config, "eos_token", &out->eos));
+    bool any = s->vocabulary.root != NULL;
+    if (any)
+        TRY(count_tokens(&s->vocabulary, &out->vocab));
+    TRY(choose_token(s, "bos_token", "bos_token_id", &out->bos));
+    TRY(choose_token(s, "eos_token", "eos_token_id", &out->eos));
     int32_t highest = out->bos > out->eos ? out->bos : out->eos;
-    if (v->root != NULL && highest >= out->vocab)
+    if (any && highest >= out->vocab)
         return err_set(ERR_DATA,
                        "%s: token %d begins or ends texts, but %s has %lld "
                        "tokens",
-                       v->where, highest, hf_files_name(HF_FILE_TOKENIZER),
+                       s->where, highest, hf_files_name(HF_FILE_TOKENIZER),
                        (long long)out->vocab);
     return ERR_OK;
 }
 
 enum err hf_files_tokens(const struct hf_files *files, const char *where,
-                         int32_t bos, int32_t eos, struct hf_tokens *out)
+                         const char *config, size_t config_bytes,
+                         struct hf_tokens *out)
 {
     enum err rc = ERR_OK;
-    struct vocabulary vocabulary;
-    json_t *config = NULL;
-    *out = (struct hf_tokens){ .bos = bos, .eos = eos };
-    TRY_OUT(open_vocabulary(files, where, &vocabulary));
-    TRY_OUT(load_file(files, HF_FILE_TOKENIZER_CONFIG, where, &config));
-    TRY_OUT(tokens_of(files, &vocabulary, config, out));
+    struct sources s = { .where = where };
+    *out = (struct hf_tokens){ .vocab = 0 };
+    TRY_OUT(open_vocabulary(files, where, &s.vocabulary));
+    TRY_OUT(load_file(files, HF_FILE_TOKENIZER_CONFIG, where, &s.named));
+    TRY_OUT(load_file(files, HF_FILE_GENERATION_CONFIG, where, &s.generation));
+    if (config != NULL)
+        TRY_OUT(load(config, config_bytes, where, "config.json", 0, &s.config));
+    TRY_OUT(choose_tokens(&s, out));
 out:
-    json_decref(config);
-    json_decref(vocabulary.root);
+    json_decref(s.config);
+    json_decref(s.generation);
+    json_decref(s.named);
+    json_decref(s.vocabulary.root);
     return rc;
 }
 

@@ -37,17 +37,15 @@ struct hf_tokens {
     int32_t bos, eos; /* -1: none */
 };
 
-/* Tokens by their text: those that tokenizer_config.json names, or else those
- * that generation_config.json has by number, of several the first, or else
- * `bos` and `eos`, say of a config.json; -1: it has none. ERR_DATA: a file is
- * malformed, or a token is not in the tokenizer; `where` is for messages. */
+/* Tokens that end and begin texts: generation_config.json's, or else those of
+ * the text of a config.json (NULL: there is none), by number; or else those that
+ * tokenizer_config.json names. Of a list of numbers it is the one that is named,
+ * or else the first; where a number and the name differ there is a warning.
+ * ERR_DATA: a file is malformed, or a token is not in the tokenizer; `where` is
+ * for messages. */
 enum err hf_files_tokens(const struct hf_files *files, const char *where,
-                         int32_t bos, int32_t eos, struct hf_tokens *out);
-
-/* bos_token_id and eos_token_id of an object of JSON, of a list the first; -1:
- * none. ERR_DATA: of another kind. */
-enum err hf_files_ids(const char *text, size_t bytes, const char *path,
-                      int32_t *bos, int32_t *eos);
+                         const char *config, size_t config_bytes,
+                         struct hf_tokens *out);
 
 /* The text of a token, malloc'ed; NULL: there is none of this number. */
 enum err hf_files_token_text(const struct hf_files *files, const char *where,

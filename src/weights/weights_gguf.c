@@ -181,7 +181,7 @@ static enum err open_tokenizer(const char *path, struct state *state,
         .bytes = { strlen(made->tokenizer), strlen(made->config),
                    made->chat == NULL ? 0 : strlen(made->chat) },
     };
-    TRY(hf_files_tokens(&files, path, -1, -1, &tokens));
+    TRY(hf_files_tokens(&files, path, NULL, 0, &tokens));
     if (tokens.vocab > about->config.vocab_size)
         return err_set(ERR_DATA,
                        "%s: its tokenizer has %lld tokens, but the embedding "

@@ -190,12 +190,9 @@ static enum err open_files(const char *path, struct state *state,
                            struct weights_about *about)
 {
     struct hf_tokens tokens;
-    int32_t bos = -1, eos = -1;
-    char name[FSIO_PATH_MAX];
     TRY(hf_files_read(path, &state->files));
-    TRY(fsio_path(name, "%s/config.json", path));
-    TRY(hf_files_ids(state->config, state->bytes, name, &bos, &eos));
-    TRY(hf_files_tokens(&state->files, path, bos, eos, &tokens));
+    TRY(hf_files_tokens(&state->files, path, state->config, state->bytes,
+                        &tokens));
     if (tokens.vocab > about->config.vocab_size)
         return err_set(ERR_DATA,
                        "%s: tokenizer.json has %lld tokens, but the model's "
