@@ -121,3 +121,79 @@ bool gguf_tokenizer_pre_bos(const struct gguf_tokenizer_pre *pre)
 {
     return pre->bos;
 }
+
+/* --- the other way round --- */
+
+/* What does not change tokens, and forms of the same. */
+static void pre_strip(json_t *value)
+{
+    const char *key;
+    json_t *inner;
+    size_t i;
+    json_object_del(value, "trim_offsets");
+    json_object_foreach(value, key, inner)
+    {
+        pre_strip(inner);
+    }
+    json_array_foreach(value, i, inner)
+    {
+        pre_strip(inner);
+    }
+}
+
+/* A part that is not there, or an empty list of steps, does nothing. */
+static bool pre_is_nothing(const json_t *part)
+{
+    const json_t *steps = json_object_get(part, "normalizers");
+    return part == NULL ||
+           (json_is_array(steps) && json_array_size(steps) == 0);
+}
+
+/* Takes `made`. */
+static bool pre_same(const json_t *there, json_t *made)
+{
+    json_t *copy = pre_is_nothing(there) ? json_null() : json_deep_copy(there);
+    pre_strip(copy);
+    pre_strip(made);
+    bool same = json_equal(copy, made) != 0;
+    json_decref(copy);
+    json_decref(made);
+    return same;
+}
+
+/* All that the tokenizers of files with a name have in common. */
+static bool pre_is_plain(const json_t *model)
+{
+    static const char *const nothing[] = { "dropout",
+                                           "continuing_subword_prefix",
+                                           "end_of_word_suffix" };
+    const char *type = json_string_value(json_object_get(model, "type"));
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
+        const json_t *value = json_object_get(model, nothing[i]);
+        bool empty = json_is_string(value) && json_string_length(value) == 0;
+        if (value != NULL && !json_is_null(value) && !empty)
+            return false;
+    }
+    /* what falls back to bytes needs tokens for them, and of bytes in
+     * characters none is unknown */
+    return type != NULL && strcmp(type, "BPE") == 0 &&
+           json_object_get(json_object_get(model, "vocab"), "<0x00>") == NULL;
+}
+
+const char *gguf_tokenizer_pre_of(const json_t *root)
+{
+    const json_t *model = json_object_get(root, "model");
+    bool whole = json_is_true(json_object_get(model, "ignore_merges"));
+    if (!pre_is_plain(model))
+        return NULL;
+    for (size_t p = 0; p < PRE_KNOWN; p++) {
+        const struct gguf_tokenizer_pre *pre = &pre_known[p];
+        if (pre->whole == whole &&
+            pre_same(json_object_get(root, "normalizer"),
+                     gguf_tokenizer_pre_normalizer(pre)) &&
+            pre_same(json_object_get(root, "pre_tokenizer"),
+                     gguf_tokenizer_pre_tokenizer(pre)))
+            return pre->name[0];
+    }
+    return NULL;
+}

@@ -18,6 +18,10 @@ void gguf_tokenizer_pre_names(char *out, size_t size);
 /* Parts of a tokenizer.json; NULL: out of memory. */
 json_t *gguf_tokenizer_pre_normalizer(const struct gguf_tokenizer_pre *pre);
 json_t *gguf_tokenizer_pre_tokenizer(const struct gguf_tokenizer_pre *pre);
+/* The name of the one that does what a tokenizer.json does, whose root this is:
+ * a byte-level BPE with the same normalizer and pre-tokenizer. NULL: there is
+ * none. Lent. */
+const char *gguf_tokenizer_pre_of(const json_t *root);
 /* A word that is a token is that token, whatever merges make. */
 bool gguf_tokenizer_pre_whole(const struct gguf_tokenizer_pre *pre);
 /* Whether a text begins with the bos token where the file does not say. */
