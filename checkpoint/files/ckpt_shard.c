@@ -94,6 +94,9 @@ struct writer {
     const char *path;
     int rank;
     const struct ckpt_item *items;
+    ckpt_shard_feed feed; /* NULL: the items have their data */
+    void *feed_arg;
+    char *fed; /* CKPT_SHARD_FEED_BYTES */
     struct ckpt_shard *shard;
     int64_t crc_offset; /* where the contents of _crc32c go */
     int fd;             /* to read what HDF5 has put between the pieces */
@@ -144,26 +147,49 @@ static int64_t step_of(int64_t bytes)
     return pages * CKPT_IO_ALIGN;
 }
 
+/* The next bytes of a piece, from its byte `at` on. */
+static enum err put_step(struct writer *w, uint32_t *crcs, const char *data,
+                         int64_t at, int64_t bytes)
+{
+    for (int64_t b = at; b < at + bytes;) {
+        int64_t block = b / CKPT_BLOCK_BYTES;
+        int64_t end = (block + 1) * CKPT_BLOCK_BYTES;
+        if (end > at + bytes)
+            end = at + bytes;
+        crcs[block] = crc32c(crcs[block], data + (b - at), (size_t)(end - b));
+        b = end;
+    }
+    TRY(ckpt_stream_put(w->stream, data, bytes));
+    if (w->left > 0 && (w->left -= bytes) <= 0)
+        ckpt_crash_point("shard-half", w->rank);
+    return ERR_OK;
+}
+
+static enum err put_steps(struct writer *w, uint32_t *crcs, const char *data,
+                          int64_t at, int64_t bytes, int64_t step)
+{
+    for (int64_t done = 0; done < bytes; done += step)
+        TRY(put_step(w, crcs, data + done, at + done,
+                     bytes - done < step ? bytes - done : step));
+    return ERR_OK;
+}
+
 /* Data that will be copied goes through the processor's cache in small steps,
  * so that it comes from memory only once. */
 static enum err put_piece(struct writer *w, const struct ckpt_piece *piece)
 {
     const char *data = w->items[piece->tensor].data;
     uint32_t *crcs = &w->shard->blocks[piece->block];
-    int64_t step = ckpt_stream_takes(data) ? step_of(piece->bytes) : COPY_BYTES;
-    for (int64_t at = 0; at < piece->bytes; at += step) {
-        int64_t bytes = piece->bytes - at < step ? piece->bytes - at : step;
-        for (int64_t b = at; b < at + bytes;) {
-            int64_t block = b / CKPT_BLOCK_BYTES;
-            int64_t end = (block + 1) * CKPT_BLOCK_BYTES;
-            if (end > at + bytes)
-                end = at + bytes;
-            crcs[block] = crc32c(crcs[block], data + b, (size_t)(end - b));
-            b = end;
-        }
-        TRY(ckpt_stream_put(w->stream, data + at, bytes));
-        if (w->left > 0 && (w->left -= bytes) <= 0)
-            ckpt_crash_point("shard-half", w->rank);
+    if (w->feed == NULL)
+        return put_steps(w, crcs, data, 0, piece->bytes,
+                         ckpt_stream_takes(data) ? step_of(piece->bytes)
+                                                 : COPY_BYTES);
+    for (int64_t at = 0; at < piece->bytes; at += CKPT_SHARD_FEED_BYTES) {
+        int64_t bytes = piece->bytes - at < CKPT_SHARD_FEED_BYTES
+                            ? piece->bytes - at
+                            : CKPT_SHARD_FEED_BYTES;
+        TRY(w->feed(w->feed_arg, piece->tensor, at, bytes, w->fed));
+        TRY(put_steps(w, crcs, w->fed, at, bytes, COPY_BYTES));
     }
     return ERR_OK;
 }
@@ -196,7 +222,10 @@ static enum err fill(struct writer *w)
     w->frame = malloc((size_t)FRAME_READ_BYTES);
     w->shard->blocks =
         calloc((size_t)w->shard->block_count, sizeof *w->shard->blocks);
-    if (w->frame == NULL || w->shard->blocks == NULL) {
+    if (w->feed != NULL)
+        w->fed = malloc((size_t)CKPT_SHARD_FEED_BYTES);
+    if (w->frame == NULL || w->shard->blocks == NULL ||
+        (w->feed != NULL && w->fed == NULL)) {
         rc = err_set(ERR_MEMORY, "%s: out of memory", w->path);
         goto out;
     }
@@ -214,6 +243,7 @@ out:
     ckpt_stream_destroy(w->stream);
     if (w->fd >= 0)
         close(w->fd);
+    free(w->fed);
     free(w->frame);
     return rc;
 }
@@ -242,15 +272,18 @@ static enum err publish(const char *dir, const char *file, const char *part)
     return each_folder(dir, file, fsio_fsync_dir);
 }
 
-enum err ckpt_shard_write(const char *dir, const char *file,
-                          const struct ckpt_hdf5_identity *identity,
-                          const struct ckpt_item *items, int item_count,
-                          struct ckpt_shard *shard)
+enum err ckpt_shard_write_fed(const char *dir, const char *file,
+                              const struct ckpt_hdf5_identity *identity,
+                              const struct ckpt_item *items, int item_count,
+                              ckpt_shard_feed feed, void *feed_arg,
+                              struct ckpt_shard *shard)
 {
     char part[FSIO_PATH_MAX];
     struct writer writer = { .path = part,
                              .rank = identity->rank,
                              .items = items,
+                             .feed = feed,
+                             .feed_arg = feed_arg,
                              .shard = shard,
                              .fd = -1 };
     assert(strlen(file) < sizeof shard->file);
@@ -267,6 +300,15 @@ enum err ckpt_shard_write(const char *dir, const char *file,
     TRY(publish(dir, file, part));
     ckpt_crash_point("shard-renamed", identity->rank);
     return ERR_OK;
+}
+
+enum err ckpt_shard_write(const char *dir, const char *file,
+                          const struct ckpt_hdf5_identity *identity,
+                          const struct ckpt_item *items, int item_count,
+                          struct ckpt_shard *shard)
+{
+    return ckpt_shard_write_fed(dir, file, identity, items, item_count, NULL,
+                                NULL, shard);
 }
 
 /* --- copying --- */

@@ -32,6 +32,21 @@ enum err ckpt_shard_write(const char *dir, const char *file,
                           const struct ckpt_item *items, int item_count,
                           struct ckpt_shard *shard);
 
+/* Gives bytes [at, at + bytes) of an item's part, at most CKPT_SHARD_FEED_BYTES:
+ * item after item in the order of the file, each from its first byte to its
+ * last. */
+#define CKPT_SHARD_FEED_BYTES ((int64_t)CKPT_BLOCK_BYTES)
+typedef enum err (*ckpt_shard_feed)(void *arg, int item, int64_t at,
+                                    int64_t bytes, void *out);
+
+/* The same of data that is nowhere in memory whole, but asked for as it is
+ * written; the items' data is not looked at. */
+enum err ckpt_shard_write_fed(const char *dir, const char *file,
+                              const struct ckpt_hdf5_identity *identity,
+                              const struct ckpt_item *items, int item_count,
+                              ckpt_shard_feed feed, void *feed_arg,
+                              struct ckpt_shard *shard);
+
 /* Copy this shard from one checkpoint's folder into another's, byte for byte,
  * durable, and every byte verified while it passes. ERR_CHECKPOINT: the one in
  * from_dir is damaged or can't be read. A failure leaves no file. */
