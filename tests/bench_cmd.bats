@@ -21,7 +21,7 @@ number() {
 @test "--help names every benchmark" {
     run "$BENCH" --help
     [ "$status" -eq 0 ]
-    for name in step gemm data ckpt memory context; do
+    for name in step gemm infer data ckpt memory context; do
         [[ "$output" == *"  $name "* ]]
     done
 }
@@ -35,6 +35,23 @@ number() {
     [[ "$output" == *"no model '7b'; there are 125m, 10m and moe"* ]]
     run "$BENCH" step --model
     [ "$status" -eq 64 ]
+}
+
+@test "infer: a small model, every form of weights" {
+    run --separate-stderr "$BENCH" infer --model llama-tiny --json \
+        --seconds 0.1 --dir "$DIR"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "${#lines[@]}" -eq 1 ]
+    for form in fp32 bf16 int8; do
+        for key in decode_tokens_per_s decode_gbps read_gbps decode_ratio \
+            prompt_tokens_per_s prompt_gflops prompt_ratio; do
+            awk -v value="$(number ${form}_$key)" 'BEGIN { exit !(value > 0) }'
+        done
+    done
+    run "$BENCH" infer --model "$DIR/none" --dir "$DIR"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"$DIR/none"* ]]
 }
 
 @test "step: a small model, one object, no page faults after the first step" {

@@ -13,6 +13,7 @@
 #include "src/cmd/bench_ckpt.h"
 #include "src/cmd/bench_comm.h"
 #include "src/cmd/bench_gemm.h"
+#include "src/cmd/bench_infer.h"
 #include "src/cmd/bench_memory.h"
 #include "src/cmd/bench_parallel.h"
 #include "src/cmd/bench_peer.h"
@@ -20,7 +21,7 @@
 #include "src/cmd/bench_step.h"
 #include "src/job/exit_code.h"
 
-#define NAMES "step, gemm, data, mfu, ckpt, memory, context and comm"
+#define NAMES "step, gemm, infer, data, mfu, ckpt, memory, context and comm"
 #define PEER "gemm-peer"
 #define SECONDS_MAX 1e6
 #define THREADS_MAX 4096
@@ -38,6 +39,8 @@ static const struct {
     { "gemm", bench_gemm,
       "matrix products by shape, against the peak and every BLAS here",
       bench_gemm_print },
+    { "infer", bench_infer,
+      "decoding and prompts against memory's rate and the peak", NULL },
     { "data", bench_data, "the data loader's share of a step", NULL },
     { "mfu", bench_mfu,
       "tokens per second by these settings, against a large matrix product",
@@ -64,6 +67,7 @@ static void usage(FILE *out)
             "       tessera-bench gemm [--model 125m|10m|moe] [--tokens N] "
             "[--kernel-set NAME]\n"
             "                          [--mkl PATH] ...\n"
+            "       tessera-bench infer [--model PRESET|MODEL] ...\n"
             "       tessera-bench data|mfu [key=value ...] ...\n\n"
             "Files are made in a new folder in DIR (TMPDIR or /tmp), "
             "which is removed\nafterwards. --json prints one object on "
@@ -234,8 +238,9 @@ static enum err run_in_folder(const struct arguments *arguments,
     if (dir == NULL || dir[0] == '\0')
         dir = "/tmp";
     options.dir = dir;
-    /* gemm has all models' shapes */
-    if (options.model == NULL && strcmp(arguments->name, "gemm") != 0)
+    /* gemm has all models' shapes, and infer one of its own */
+    if (options.model == NULL && strcmp(arguments->name, "gemm") != 0 &&
+        strcmp(arguments->name, "infer") != 0)
         options.model = "125m";
     if (strstr(arguments->name, "-rank") != NULL) {
         TRY(bench_ranks_check(&options));
