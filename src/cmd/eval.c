@@ -1,0 +1,217 @@
+/* tessera-eval: tasks, gauntlets and perplexity of a model, alone or on the
+ * ranks that mpirun or srun starts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/cmd/eval_model.h"
+#include "src/cmd/eval_options.h"
+#include "src/eval/eval_report.h"
+#include "src/eval/gauntlet.h"
+#include "src/job/exit_code.h"
+
+#define TIMEOUT_S 86400.0 /* ranks may end at different times */
+
+struct eval {
+    const struct eval_options *options;
+    struct comm *comm;
+    struct eval_model model;
+    struct gauntlet *gauntlet;
+    struct icl_task *tasks; /* of --task, then the gauntlet's */
+    int task_count;
+    struct icl_set *set;
+    FILE *examples;
+    struct perplexity perplexities[EVAL_DATASETS_MAX];
+};
+
+static enum err open_tasks(struct eval *eval)
+{
+    const struct eval_options *options = eval->options;
+    int more = 0;
+    if (options->gauntlet != NULL) {
+        TRY(gauntlet_read(options->gauntlet, options->data, options->seed,
+                          &eval->gauntlet));
+        more = eval->gauntlet->task_count;
+    }
+    eval->task_count = options->task_count + more;
+    eval->tasks = calloc((size_t)eval->task_count + 1, sizeof eval->tasks[0]);
+    if (eval->tasks == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    memcpy(eval->tasks, options->tasks,
+           (size_t)options->task_count * sizeof eval->tasks[0]);
+    if (more > 0)
+        memcpy(eval->tasks + options->task_count, eval->gauntlet->tasks,
+               (size_t)more * sizeof eval->tasks[0]);
+    return ERR_OK;
+}
+
+/* Where lines go: of rank 0 the file, of others nowhere, of which they need to
+ * know. */
+static enum err open_examples(struct eval *eval)
+{
+    const char *path = eval->options->examples;
+    if (path == NULL)
+        return ERR_OK;
+    eval->examples =
+        fopen(comm_rank(eval->comm) == 0 ? path : "/dev/null", "we");
+    return eval->examples != NULL ? ERR_OK : err_errno("%s: open", path);
+}
+
+static enum err close_examples(struct eval *eval)
+{
+    FILE *file = eval->examples;
+    eval->examples = NULL;
+    return file == NULL || fclose(file) == 0
+               ? ERR_OK
+               : err_errno("%s: writing", eval->options->examples);
+}
+
+static enum err open_all(struct eval *eval)
+{
+    const struct eval_options *options = eval->options;
+    TRY(open_tasks(eval));
+    TRY(eval_model_open(options, eval->comm, &eval->model));
+    const struct icl_set_options set = { eval->model.max_seq_len,
+                                         options->limit };
+    if (eval->task_count == 0)
+        return ERR_OK;
+    TRY(open_examples(eval));
+    return icl_set_create(eval->tasks, eval->task_count, eval->model.tokenizer,
+                          &set, options->dry_run ? eval->examples : NULL,
+                          &eval->set);
+}
+
+static enum err score_tasks(struct eval *eval)
+{
+    const struct eval_options *options = eval->options;
+    if (eval->set == NULL)
+        return ERR_OK;
+    TRY(comm_agree(eval->comm, eval_model_start(&eval->model, options,
+                                                icl_set_positions(eval->set),
+                                                options->dataset_count == 0)));
+    TRY(icl_set_score(eval->set, &eval->model.icl, eval->comm, eval->examples));
+    if (eval->gauntlet != NULL)
+        gauntlet_score(eval->gauntlet, eval->set, options->task_count);
+    return ERR_OK;
+}
+
+static enum err measure_perplexity(struct eval *eval)
+{
+    const struct eval_model *model = &eval->model;
+    for (int d = 0; d < eval->options->dataset_count; d++) {
+        const struct perplexity_options options = {
+            .config = &model->about->config,
+            .params = model->params,
+            .access = weights_resident_access(model->resident),
+            .kernels = model->kernels,
+            .threads = model->threads,
+            .seq_len = eval->options->max_seq_len,
+            .limit = eval->options->limit,
+            .tokenizer = model->tokenizer,
+        };
+        TRY(perplexity_measure(eval->options->datasets[d], &options, eval->comm,
+                               &eval->perplexities[d]));
+    }
+    return ERR_OK;
+}
+
+/* Rank 0's. */
+static enum err report(const struct eval *eval)
+{
+    enum err rc = ERR_OK;
+    const struct eval_options *options = eval->options;
+    const struct eval_report what = {
+        .tasks = eval->tasks,
+        .task_count = eval->task_count,
+        .set = eval->set,
+        .datasets = options->datasets,
+        .perplexities = eval->perplexities,
+        .dataset_count = options->dataset_count,
+        .gauntlet = eval->gauntlet,
+    };
+    char *text = NULL;
+    json_t *json = eval_report_json(&what);
+    TRY_OUT(jsontext_make(json, 2, &text));
+    if (options->out != NULL)
+        TRY_OUT(fsio_write_atomic(options->out, text, strlen(text)));
+    if (options->json)
+        fputs(text, stdout);
+    else
+        eval_report_print(&what, stdout);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        rc = err_errno("standard output");
+out:
+    free(text);
+    json_decref(json);
+    return rc;
+}
+
+static enum err evaluate(struct eval *eval)
+{
+    struct comm *comm = eval->comm;
+    TRY(comm_agree(comm, open_all(eval)));
+    if (!eval->options->dry_run) {
+        TRY(comm_agree(comm, eval_model_load(&eval->model)));
+        TRY(score_tasks(eval));
+        TRY(measure_perplexity(eval));
+    }
+    TRY(comm_agree(comm, close_examples(eval)));
+    if (eval->options->dry_run || comm_rank(comm) != 0)
+        return ERR_OK;
+    return report(eval);
+}
+
+static void eval_free(struct eval *eval)
+{
+    if (eval->examples != NULL)
+        fclose(eval->examples);
+    icl_set_destroy(eval->set);
+    free(eval->tasks);
+    gauntlet_destroy(eval->gauntlet);
+    eval_model_close(&eval->model);
+}
+
+static int run(int argc, char **argv, const struct eval_options *options)
+{
+    enum err rc = ERR_OK;
+    static struct eval eval;
+    eval.options = options;
+    TRY_OUT(comm_create("auto", &argc, &argv, TIMEOUT_S, &eval.comm));
+    bool first = comm_rank(eval.comm) == 0;
+    log_init("eval", comm_size(eval.comm) > 1 ? comm_rank(eval.comm) : -1,
+             first ? LOG_INFO : LOG_ERROR);
+    rc = evaluate(&eval);
+    eval_free(&eval);
+out:
+    if (rc != ERR_OK &&
+        (eval.comm == NULL || comm_rank(eval.comm) == 0 || rc == ERR_COMM))
+        fprintf(stderr, "tessera-eval: %s\n", err_text());
+    if (rc == ERR_COMM && eval.comm != NULL)
+        comm_abort(eval.comm, err_exit_code(rc));
+    comm_destroy(eval.comm);
+    return err_exit_code(rc);
+}
+
+int main(int argc, char **argv)
+{
+    static struct eval_options options;
+    kernels_wait_passively(argv);
+    log_init("eval", -1, LOG_INFO);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            eval_options_usage(stdout);
+            return EXIT_DONE;
+        }
+        if (i == 1 && strcmp(argv[i], "--version") == 0) {
+            puts("tessera " TESSERA_VERSION);
+            return EXIT_DONE;
+        }
+    }
+    if (eval_options_parse(argc, argv, &options) != ERR_OK) {
+        fprintf(stderr, "tessera-eval: %s\n", err_text());
+        return EXIT_USAGE;
+    }
+    return run(argc, argv, &options);
+}

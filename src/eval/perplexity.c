@@ -1,0 +1,194 @@
+/* Measures perplexity. */
+#include "src/eval/perplexity.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/real.h"
+#include "src/data/dataset.h"
+#include "src/data/loader.h"
+#include "src/data/order.h"
+#include "src/model/model.h"
+
+struct measure {
+    const struct perplexity_options *options;
+    struct comm *comm;
+    struct dataset *dataset;
+    struct order *order;
+    struct batch *batch;
+    struct model *model;
+    double *losses; /* [samples] */
+    int64_t samples, begin, end;
+    int64_t counts[2]; /* tokens, bytes */
+    bool decodes;      /* bytes are counted */
+};
+
+/* Whether model and data belong together, as far as they tell. */
+static enum err check(const struct measure *measure)
+{
+    const struct perplexity_options *options = measure->options;
+    const struct dataset *dataset = measure->dataset;
+    int64_t vocab = dataset_vocab_size(dataset);
+    if (options->tokenizer != NULL &&
+        strcmp(tokenizer_sha256(options->tokenizer),
+               dataset_tokenizer_sha256(dataset)) != 0)
+        return err_set(ERR_DATA,
+                       "%s: made with another tokenizer (%s) than the model's",
+                       dataset_path(dataset), dataset_tokenizer(dataset));
+    if (vocab > options->config->vocab_size)
+        return err_set(ERR_DATA,
+                       "%s: has a vocabulary of %lld tokens, the model of %lld",
+                       dataset_path(dataset), (long long)vocab,
+                       (long long)options->config->vocab_size);
+    return ERR_OK;
+}
+
+static enum err open_order(struct measure *measure)
+{
+    struct stream stream = { dataset_samples(measure->dataset), NULL, 0,
+                             STREAM_ALL, 0 };
+    struct order_spec spec = { .kind = ORDER_STRAIGHT,
+                               .count = 1,
+                               .streams = &stream };
+    return order_create(&spec, &measure->order);
+}
+
+/* Rows of the data set's longest sample, of what the model takes where that is
+ * not known. */
+static enum err open_batch(struct measure *measure)
+{
+    const struct perplexity_options *options = measure->options;
+    int64_t longest = dataset_longest(measure->dataset);
+    int64_t seq_len = options->config->max_seq_len;
+    if (options->seq_len > 0 && options->seq_len < seq_len)
+        seq_len = options->seq_len;
+    if (options->seq_len == 0 && longest > seq_len)
+        return err_set(ERR_DATA,
+                       "%s: has samples of %lld tokens, the model takes %lld: "
+                       "--max-seq-len cuts them",
+                       dataset_path(measure->dataset), (long long)longest,
+                       (long long)seq_len);
+    if (longest > 0 && longest < seq_len)
+        seq_len = longest;
+    TRY(batch_create(1, seq_len, &measure->batch));
+    measure->batch->truncate = options->seq_len > 0;
+    measure->batch->joined = !options->config->attn_uses_sequence_id;
+    const struct model_options model = { .threads = options->threads,
+                                         .samples = 1,
+                                         .seq_len = seq_len,
+                                         .dtype = DTYPE_F32 };
+    return model_create(options->config, options->params, options->kernels,
+                        &model, &measure->model);
+}
+
+static enum err open_all(struct measure *measure, const char *path)
+{
+    const struct perplexity_options *options = measure->options;
+    int ranks = comm_size(measure->comm), rank = comm_rank(measure->comm);
+    TRY(dataset_open(path, &measure->dataset));
+    TRY(check(measure));
+    TRY(open_order(measure));
+    TRY(open_batch(measure));
+    measure->samples = dataset_samples(measure->dataset);
+    if (options->limit > 0 && options->limit < measure->samples)
+        measure->samples = options->limit;
+    measure->begin = measure->samples * rank / ranks;
+    measure->end = measure->samples * (rank + 1) / ranks;
+    measure->decodes = options->tokenizer != NULL;
+    measure->losses =
+        calloc((size_t)measure->samples, sizeof measure->losses[0]);
+    return measure->losses != NULL ? ERR_OK
+                                   : err_set(ERR_MEMORY, "out of memory");
+}
+
+static enum err count_bytes(struct measure *measure)
+{
+    const struct batch *batch = measure->batch;
+    for (int64_t i = 0; measure->decodes && i < batch->seq_len; i++) {
+        const uint8_t *text;
+        size_t bytes;
+        if (batch->labels[i] < 0)
+            continue;
+        TRY(tokenizer_decode(measure->options->tokenizer, batch->labels[i],
+                             &text, &bytes));
+        measure->counts[1] += (int64_t)bytes;
+    }
+    return ERR_OK;
+}
+
+static enum err measure_sample(struct measure *measure, int64_t sample)
+{
+    const struct perplexity_options *options = measure->options;
+    struct batch *batch = measure->batch;
+    struct leaf_loss loss;
+    bool documents = options->config->attn_uses_sequence_id;
+    TRY(loader_read(&measure->dataset, measure->order, sample, 1, batch));
+    const struct leaf leaf = {
+        .samples = 1,
+        .seq_len = batch->seq_len,
+        .tokens = batch->tokens,
+        .labels = batch->labels,
+        .sequence_ids = documents ? batch->sequence_ids : NULL,
+    };
+    TRY(model_eval_leaf(measure->model, options->access, &leaf, &loss));
+    measure->losses[sample] = loss.cross_entropy;
+    measure->counts[0] += batch->loss_tokens;
+    return count_bytes(measure);
+}
+
+static enum err gather(struct measure *measure)
+{
+    enum err rc;
+    int ranks = comm_size(measure->comm);
+    size_t *bytes = comm_sizes(measure->comm, 0);
+    size_t *offsets = comm_sizes(measure->comm, 1);
+    for (int r = 0; r < ranks; r++) {
+        int64_t begin = measure->samples * r / ranks;
+        int64_t end = measure->samples * (r + 1) / ranks;
+        offsets[r] = (size_t)begin * sizeof measure->losses[0];
+        bytes[r] = (size_t)(end - begin) * sizeof measure->losses[0];
+    }
+    rc = comm_all_gather(measure->comm, measure->losses, bytes, offsets);
+    if (rc == ERR_OK)
+        rc = comm_all_reduce_i64(measure->comm, measure->counts, 2, COMM_SUM);
+    return rc;
+}
+
+static enum err work_out(const struct measure *measure, const char *path,
+                         struct perplexity *out)
+{
+    *out = (struct perplexity){ .samples = measure->samples,
+                                .tokens = measure->counts[0],
+                                .bytes = measure->decodes ? measure->counts[1]
+                                                          : -1 };
+    if (out->tokens == 0)
+        return err_set(ERR_DATA, "%s: no token bears loss", path);
+    for (int64_t s = 0; s < measure->samples; s++)
+        out->nll += measure->losses[s];
+    out->per_token = out->nll / (double)out->tokens;
+    out->perplexity = real_exp(out->per_token);
+    if (out->bytes > 0)
+        out->per_byte = out->nll / (double)out->bytes;
+    return ERR_OK;
+}
+
+enum err perplexity_measure(const char *path,
+                            const struct perplexity_options *options,
+                            struct comm *comm, struct perplexity *out)
+{
+    enum err rc = ERR_OK;
+    struct measure measure = { .options = options, .comm = comm };
+    TRY_OUT(comm_agree(comm, open_all(&measure, path)));
+    for (int64_t s = measure.begin; s < measure.end && rc == ERR_OK; s++)
+        rc = measure_sample(&measure, s);
+    TRY_OUT(comm_agree(comm, rc));
+    TRY_OUT(gather(&measure));
+    rc = work_out(&measure, path, out);
+out:
+    free(measure.losses);
+    model_destroy(measure.model);
+    batch_destroy(measure.batch);
+    order_destroy(measure.order);
+    dataset_close(measure.dataset);
+    return rc;
+}
