@@ -161,8 +161,9 @@ static enum err fill_replicas(const struct world *world,
     };
     const struct kernels *kernels = NULL;
     struct kernel_ctx ctx = { .threads = 1 };
-    struct replica_source source = { fill, weights };
-    struct replica_source broken = { fill_fails, (void *)(uintptr_t)world };
+    struct replica_source source = { fill, weights, false };
+    struct replica_source broken = { fill_fails, (void *)(uintptr_t)world,
+                                     true };
     *same = true;
     TRY(kernels_find("cpu", "generic", &kernels));
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {

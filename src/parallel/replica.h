@@ -140,6 +140,7 @@ struct replica_source {
     enum err (*fill)(void *arg, const struct params *params, int64_t begin,
                      int64_t end, float *out);
     void *arg;
+    bool whole; /* it leaves nothing, so that no fresh values are made */
 };
 
 /* Fresh weights, a function of the seed, and over them what the source has

@@ -127,7 +127,7 @@ enum err trainer_weights_init(struct trainer *trainer)
         rc = check(trainer, weights);
     TRY_OUT(comm_agree(trainer->comm, rc));
     struct filling filling = { weights, from.ignore };
-    struct replica_source source = { fill, &filling };
+    struct replica_source source = { fill, &filling, from.ignore[0] == '\0' };
     TRY_OUT(replica_init(trainer->replica, seed, &source));
     if (trainer->rank == 0) {
         log_info("weights of %s (%s, %s) in %.2fs%s%s",
