@@ -76,8 +76,8 @@ static json_t *about_param(const struct model_config *config,
 
 /* Describes each tensor once for all layers, which are alike: a star stands for
  * the first one's number. */
-static json_t *about_params(const struct model_config *config,
-                            const struct params *params)
+json_t *on_checkpoint_about_params(const struct model_config *config,
+                                   const struct params *params)
 {
     json_t *about = json_object();
     for (int i = 0; i < params->count; i++) {
@@ -124,5 +124,6 @@ json_t *on_checkpoint_about(const struct trainer *trainer)
 {
     const struct model_config *config = &trainer->settings.model;
     return json_pack("{s:o, s:o}", "kinds", about_kinds(&trainer->settings),
-                     "tensors", about_params(config, trainer->params));
+                     "tensors",
+                     on_checkpoint_about_params(config, trainer->params));
 }

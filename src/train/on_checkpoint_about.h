@@ -15,5 +15,8 @@
 
 /* NULL: out of memory. */
 json_t *on_checkpoint_about(const struct trainer *trainer);
+/* Its member "tensors": roles and axes of a model's parameters. */
+json_t *on_checkpoint_about_params(const struct model_config *config,
+                                   const struct params *params);
 
 #endif

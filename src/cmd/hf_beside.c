@@ -1,0 +1,189 @@
+/* The small files of a Hugging Face folder: config.json, generation_config.json,
+ * tokenizer.json, tokenizer_config.json and the chat template. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/cmd/hf_cmd.h"
+#include "src/hf/hf_files.h"
+#include "src/text/byte_alphabet.h"
+#include "src/text/tokenizer.h"
+#include "src/text/unicode.h"
+
+#define BYTES 256
+
+/* Writes and releases. */
+static enum err write_json(const char *folder, const char *name, json_t *root)
+{
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    enum err rc = root == NULL ? err_set(ERR_MEMORY, "out of memory")
+                               : jsontext_make(root, 2, &text);
+    if (rc == ERR_OK)
+        rc = fsio_path(path, "%s/%s", folder, name);
+    if (rc == ERR_OK)
+        rc = fsio_write_atomic(path, text, strlen(text));
+    free(text);
+    json_decref(root);
+    return rc;
+}
+
+static enum err write_text(const char *folder, const char *name,
+                           const char *text, size_t bytes)
+{
+    char path[FSIO_PATH_MAX];
+    TRY(fsio_path(path, "%s/%s", folder, name));
+    return fsio_write_atomic(path, text, bytes);
+}
+
+/* --- the built-in tokenizer --- */
+
+static json_t *byte_level(void)
+{
+    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel",
+                     "add_prefix_space", 0, "trim_offsets", 0, "use_regex", 1);
+}
+
+/* Token b is byte b, the next one ends a document. */
+static enum err bytes_json(const struct tokenizer *tokenizer, char **text)
+{
+    static const char end[] = "<|endoftext|>";
+    struct byte_alphabet alphabet;
+    int32_t eos = tokenizer_eos(tokenizer);
+    json_t *vocab = json_object();
+    byte_alphabet_fill(&alphabet);
+    for (int b = 0; b < BYTES; b++) {
+        uint8_t name[4];
+        uint32_t point = 0;
+        while (alphabet.byte[point] != b)
+            point++;
+        json_object_setn_new(vocab, (const char *)name,
+                             unicode_put(point, name), json_integer(b));
+    }
+    json_object_set_new(vocab, end, json_integer(eos));
+    json_t *root = json_pack(
+        "{s:s, s:n, s:n, s:[{s:i, s:s, s:b, s:b, s:b, s:b, s:b}], s:n, s:o, "
+        "s:o, s:o, s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:[]}}",
+        "version", "1.0", "truncation", "padding", "added_tokens", "id",
+        (int)eos, "content", end, "single_word", 0, "lstrip", 0, "rstrip", 0,
+        "normalized", 0, "special", 1, "normalizer", "pre_tokenizer",
+        byte_level(), "post_processor", byte_level(), "decoder", byte_level(),
+        "model", "type", "BPE", "dropout", "unk_token",
+        "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
+        "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab, "merges");
+    enum err rc = jsontext_make(root, 1, text);
+    json_decref(root);
+    return rc;
+}
+
+enum err hf_bytes_tokenizer(const struct weights_about *about, char **text,
+                            size_t *bytes)
+{
+    enum err rc = ERR_OK;
+    struct tokenizer *tokenizer = NULL;
+    *text = NULL;
+    *bytes = 0;
+    if (about->tokenizer != NULL) {
+        *text = malloc(about->tokenizer_bytes + 1);
+        if (*text == NULL)
+            return err_set(ERR_MEMORY, "out of memory");
+        memcpy(*text, about->tokenizer, about->tokenizer_bytes);
+        (*text)[about->tokenizer_bytes] = '\0';
+        *bytes = about->tokenizer_bytes;
+    } else if (about->builtin_tokenizer != NULL) {
+        TRY_OUT(tokenizer_create(about->builtin_tokenizer, &tokenizer));
+        TRY_OUT(bytes_json(tokenizer, text));
+        *bytes = strlen(*text);
+    }
+out:
+    tokenizer_destroy(tokenizer);
+    return rc;
+}
+
+/* --- the files --- */
+
+static void set_ids(json_t *root, const struct weights_about *about)
+{
+    if (about->bos >= 0)
+        json_object_set_new(root, "bos_token_id", json_integer(about->bos));
+    if (about->eos >= 0)
+        json_object_set_new(root, "eos_token_id", json_integer(about->eos));
+}
+
+static enum err write_config(const struct hf_model *model, enum hf_arch arch,
+                             enum hf_cmd_dtype dtype, const char *folder)
+{
+    char *text = NULL;
+    TRY(hf_config_text(arch, &model->about->config, hf_cmd_torch_dtypes[dtype],
+                       &text));
+    json_t *root = json_loads(text, 0, NULL);
+    free(text);
+    set_ids(root, model->about);
+    return write_json(folder, "config.json", root);
+}
+
+/* "bos_token": its text, if there is such a token. */
+static enum err set_name(json_t *root, const char *key,
+                         const struct hf_files *files, int32_t token)
+{
+    char *text = NULL;
+    if (token < 0)
+        return ERR_OK;
+    TRY(hf_files_token_text(files, "the model's tokenizer", token, &text));
+    if (text == NULL)
+        return err_set(ERR_DATA,
+                       "the model's tokenizer has no token %d, its "
+                       "%s",
+                       token, key);
+    json_object_set_new(root, key, json_string(text));
+    free(text);
+    return ERR_OK;
+}
+
+static enum err write_tokenizer(const struct hf_model *model,
+                                const char *folder)
+{
+    enum err rc = ERR_OK;
+    const struct weights_about *about = model->about;
+    struct hf_files files = { .text = { NULL } };
+    json_t *root = json_pack("{s:s, s:I, s:b, s:s*}", "tokenizer_class",
+                             "PreTrainedTokenizerFast", "model_max_length",
+                             (json_int_t)about->config.max_seq_len,
+                             "clean_up_tokenization_spaces", 0, "chat_template",
+                             about->chat_template);
+    TRY_OUT(hf_bytes_tokenizer(about, &files.text[HF_FILE_TOKENIZER],
+                               &files.bytes[HF_FILE_TOKENIZER]));
+    if (files.text[HF_FILE_TOKENIZER] == NULL) {
+        log_warn("%s has no tokenizer: the folder will have none either",
+                 about->path);
+        goto out;
+    }
+    TRY_OUT(write_text(folder, hf_files_name(HF_FILE_TOKENIZER),
+                       files.text[HF_FILE_TOKENIZER],
+                       files.bytes[HF_FILE_TOKENIZER]));
+    TRY_OUT(set_name(root, "bos_token", &files, about->bos));
+    TRY_OUT(set_name(root, "eos_token", &files, about->eos));
+    rc = write_json(folder, hf_files_name(HF_FILE_TOKENIZER_CONFIG), root);
+    root = NULL;
+    if (rc == ERR_OK && about->chat_template != NULL)
+        rc = write_text(folder, hf_files_name(HF_FILE_CHAT_TEMPLATE),
+                        about->chat_template, strlen(about->chat_template));
+out:
+    json_decref(root);
+    hf_files_free(&files);
+    return rc;
+}
+
+enum err hf_beside_write(const struct hf_model *model, enum hf_arch arch,
+                         enum hf_cmd_dtype dtype, const char *folder)
+{
+    json_t *generation = json_object();
+    set_ids(generation, model->about);
+    TRY(write_json(folder, hf_files_name(HF_FILE_GENERATION_CONFIG),
+                   generation));
+    TRY(write_config(model, arch, dtype, folder));
+    return write_tokenizer(model, folder);
+}

@@ -1,0 +1,184 @@
+#!/usr/bin/env bats
+# tessera-hf: a trained model goes out as a Hugging Face folder and as a GGUF
+# file, comes back with every bit, and what does not fit is refused.
+
+load run_helpers
+
+setup_file() {
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-hf.XXXXXX")
+    export DIR
+    make_data
+    # as Llama, and as GPT-2
+    train 1 "$DIR/llama" train.max_duration=2ba model.positions=rope \
+        model.norm=rmsnorm model.ffn=glu model.activation=silu \
+        model.bias=false model.n_kv_heads=1 eval.interval=0ba
+    train 1 "$DIR/gpt2" train.max_duration=2ba eval.interval=0ba
+    "$BIN/tessera-hf" export "$DIR/llama" --out "$DIR/out"
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+setup() {
+    load run_helpers
+    HF=$BIN/tessera-hf
+}
+
+# refused CODE PATTERN COMMAND...: says so, and leaves nothing behind
+refused() {
+    local code=$1 pattern=$2
+    shift 2
+    run "$@"
+    echo "$output"
+    [ "$status" -eq "$code" ]
+    [[ "$output" =~ $pattern ]]
+    [ ! -e "$DIR/no" ]
+    [ -z "$(find "$DIR" -maxdepth 1 -name '.no*')" ]
+}
+
+copy() { # what is in the folder may be changed then
+    rm -rf "$DIR/copy"
+    cp -r "$DIR/out" "$DIR/copy"
+}
+
+@test "a run goes out and comes back, bit for bit" {
+    for name in llama gpt2; do
+        rm -rf "$DIR/hf" "$DIR/back"
+        "$HF" export "$DIR/$name" --out "$DIR/hf" --verify
+        "$HF" import "$DIR/hf" --out "$DIR/back" --verify
+        run "$HF" verify "$DIR/$name" "$DIR/back"
+        [ "$status" -eq 0 ]
+        [[ "$output" == *"equal, bit for bit"* ]]
+        "$BIN/tessera-ckpt" verify "$DIR/back"
+    done
+    rm -rf "$DIR/hf" "$DIR/back"
+}
+
+@test "the folder says what the model is and where it comes from" {
+    cd "$DIR/out"
+    [ "$(find . -type f | sort | tr '\n' ' ')" = "./README.md ./config.json \
+./generation_config.json ./model.safetensors ./tokenizer.json \
+./tokenizer_config.json " ]
+    grep -q '"LlamaForCausalLM"' config.json
+    grep -q '"eos_token_id": 256' config.json generation_config.json
+    grep -q '"eos_token": "<|endoftext|>"' tokenizer_config.json
+    grep -q '| step | 2 |' README.md
+    grep -q '| data from step 0 |' README.md
+}
+
+@test "the tokenizer of bytes is a tokenizer.json that does the same" {
+    "$BIN/tessera-data" encode --tokenizer bytes <<<"Grüße 12" >"$DIR/ours"
+    "$BIN/tessera-data" encode --tokenizer "$DIR/out" <<<"Grüße 12" >"$DIR/theirs"
+    [ -s "$DIR/ours" ]
+    cmp "$DIR/ours" "$DIR/theirs"
+}
+
+@test "smaller types, in several files" {
+    for type in bf16 fp16; do
+        rm -rf "$DIR/small"
+        "$HF" export "$DIR/llama" --out "$DIR/small" --dtype $type \
+            --max-shard-size 100KiB --verify
+        [ "$(find "$DIR/small" -name 'model-*.safetensors' | wc -l)" -gt 1 ]
+        run "$HF" verify "$DIR/llama" "$DIR/small"
+        [ "$status" -eq 0 ]
+        [[ "$output" == *"equal, rounded to $type"* ]]
+        run "$HF" verify "$DIR/small" "$DIR/llama"
+        [ "$status" -eq 1 ]
+    done
+}
+
+@test "GGUF files and back" {
+    for name in llama gpt2; do
+        for type in fp32 bf16 fp16 q8_0; do
+            rm -f "$DIR/m.gguf"
+            "$HF" export "$DIR/$name" --out "$DIR/m.gguf" --format gguf \
+                --dtype $type --verify
+        done
+        rm -rf "$DIR/folder" "$DIR/back"
+        "$HF" export "$DIR/$name" --out "$DIR/folder" --format gguf
+        "$HF" import "$DIR/folder/model.gguf" --out "$DIR/back" --verify
+        "$HF" verify "$DIR/$name" "$DIR/back" | grep -q "equal, bit for bit"
+    done
+    rm -rf "$DIR/folder" "$DIR/back" "$DIR/m.gguf"
+}
+
+@test "a run starts from what was imported, with its tokenizer" {
+    rm -rf "$DIR/back" "$DIR/start"
+    "$HF" import "$DIR/out" --out "$DIR/back/step-000000000"
+    train 1 "$DIR/start" train.max_duration=1ba model.positions=rope \
+        model.norm=rmsnorm model.ffn=glu model.activation=silu \
+        model.bias=false model.n_kv_heads=1 eval.interval=0ba \
+        model.weights="$DIR/back/step-000000000" optimizer.lr=1e-30
+    run "$HF" verify "$DIR/llama" "$DIR/start"
+    echo "$output"
+    [[ "$output" == *"equal, bit for bit"* ]]
+    rm -rf "$DIR/back" "$DIR/start"
+}
+
+@test "nothing is overwritten, and the command line is checked" {
+    mkdir -p "$DIR/there"
+    for command in "export $DIR/llama" "import $DIR/out"; do
+        # shellcheck disable=SC2086 # two words
+        refused 64 "exists" "$HF" $command --out "$DIR/there"
+        # shellcheck disable=SC2086
+        refused 64 "needs --out" "$HF" $command
+    done
+    [ -z "$(ls -A "$DIR/there")" ]
+    refused 64 "no command" "$HF" convert "$DIR/out"
+    refused 64 "takes 2 paths" "$HF" verify "$DIR/out"
+    refused 64 "no 'int4'" "$HF" export "$DIR/llama" --out "$DIR/no" --dtype int4
+    refused 64 "gguf" "$HF" export "$DIR/llama" --out "$DIR/no" --dtype q8_0
+    refused 64 "already" "$HF" import "$DIR/llama" --out "$DIR/no"
+    refused 64 "step 0" "$HF" import "$DIR/out" --out "$DIR/no/step-000000007"
+    refused 64 "no such file" "$HF" import "$DIR/nothing" --out "$DIR/no"
+    refused 64 "holds no model" "$HF" import "$DIR/there" --out "$DIR/no"
+}
+
+@test "files that are cut short or missing" {
+    copy
+    truncate -s -1 "$DIR/copy/model.safetensors"
+    refused 93 "model.safetensors" "$HF" import "$DIR/copy" --out "$DIR/no"
+    rm "$DIR/copy/model.safetensors"
+    refused 93 "has neither" "$HF" import "$DIR/copy" --out "$DIR/no"
+    rm -rf "$DIR/copy" "$DIR/m.gguf"
+    "$HF" export "$DIR/llama" --out "$DIR/copy" --max-shard-size 100KiB
+    rm "$DIR/copy/model-00002-of-"*
+    refused 93 "model-00002-of-" "$HF" import "$DIR/copy" --out "$DIR/no"
+    "$HF" export "$DIR/llama" --out "$DIR/m.gguf" --format gguf
+    truncate -s -1 "$DIR/m.gguf"
+    refused 93 "m.gguf" "$HF" import "$DIR/m.gguf" --out "$DIR/no"
+    rm -f "$DIR/m.gguf"
+}
+
+@test "configurations that do not fit" {
+    copy
+    sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 1/' \
+        "$DIR/copy/config.json"
+    refused 93 "do not match" "$HF" import "$DIR/copy" --out "$DIR/no"
+    copy
+    sed -i 's/"hidden_size": [0-9]*/"hidden_size": 99999999999/' \
+        "$DIR/copy/config.json"
+    refused 93 "hidden_size" "$HF" import "$DIR/copy" --out "$DIR/no"
+    copy
+    sed -i 's/"model_type"/"more": 1, "model_type"/' "$DIR/copy/config.json"
+    refused 93 "more is not known" "$HF" import "$DIR/copy" --out "$DIR/no"
+}
+
+@test "a tokenizer that does not fit the vocabulary" {
+    copy
+    sed -i 's/"<|endoftext|>": 256/"<|endoftext|>": 99999/' \
+        "$DIR/copy/tokenizer.json"
+    refused 93 "vocab_size" "$HF" import "$DIR/copy" --out "$DIR/no"
+    copy
+    sed -i 's/"eos_token_id": 256/"eos_token_id": 300/' \
+        "$DIR/copy/generation_config.json"
+    refused 93 "token 300" "$HF" import "$DIR/copy" --out "$DIR/no"
+}
+
+@test "an export that is cut off leaves nothing of that name" {
+    run bash -c "ulimit -f 64; '$HF' export '$DIR/llama' --out '$DIR/no'"
+    [ "$status" -ne 0 ]
+    [ ! -e "$DIR/no" ]
+    rm -rf "$DIR"/.no.*
+}
