@@ -1,148 +1,165 @@
-/* Our side of logits.sh: a Hugging Face folder's model on tokens.
+/* Our side of logits.sh: what a model makes of tokens. Sequences come from
+ * stdin, each its length and that many tokens (int32).
  *
- *   logits FOLDER LENGTH   reads sequences of LENGTH tokens (int32) from stdin
- *                          and writes, for each token but the first of each,
- *                          -log p of it after those before (fp64)
+ *   logits losses MODEL        -log p of each token but the first (fp64), by the
+ *                              model that trains
+ *   logits logits MODEL        [length, vocabulary] (fp32), by the one that
+ *                              generates: half of the tokens at once, the others
+ *                              one by one
+ *   logits greedy MODEL COUNT  the COUNT tokens that follow (int32)
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/hf/hf_names.h"
-#include "src/hf/safetensors.h"
+#include "src/infer/infer.h"
 #include "src/job/exit_code.h"
 #include "src/model/model.h"
+#include "src/weights/weights_resident.h"
 
-struct loaded {
-    struct model_config config;
+#define LENGTH_MAX 4096
+
+struct side {
+    const struct model_config *config;
+    struct weights *weights;
     struct params *params;
-    float *weights; /* [params->elements] */
+    struct weights_resident *resident;
+    const struct param_access *access;
+    struct model *model;
+    struct infer *infer;
+    int64_t count; /* of tokens that follow */
 };
 
-/* Rows of one of our parameters, from one tensor of theirs. */
-static enum err read_piece(const struct safetensors *set,
-                           const struct hf_piece *piece, struct loaded *m)
-{
-    enum err rc = ERR_OK;
-    const struct param *ours = &m->params->list[piece->param];
-    const struct safetensors_tensor *t = safetensors_find(set, piece->name);
-    int64_t cols = ours->dims == 1 ? 1 : ours->shape[1];
-    float *out = m->weights + ours->offset + piece->row * cols;
-    float *theirs = NULL;
-    if (t == NULL || t->numel != piece->rows * cols)
-        return err_set(ERR_DATA, "%s is missing, or of another shape",
-                       piece->name);
-    if (!piece->transposed)
-        return safetensors_read_f32(set, t, 0, t->numel, out);
-    theirs = malloc((size_t)t->numel * sizeof *theirs);
-    if (theirs == NULL)
-        return err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(safetensors_read_f32(set, t, 0, t->numel, theirs));
-    for (int64_t r = 0; r < piece->rows; r++)
-        for (int64_t c = 0; c < cols; c++)
-            out[r * cols + c] = theirs[c * piece->rows + r];
-out:
-    free(theirs);
-    return rc;
-}
-
-static enum err load(const char *folder, struct loaded *m)
-{
-    enum err rc = ERR_OK;
-    enum hf_arch arch;
-    struct safetensors *set = NULL;
-    struct hf_names *names = NULL;
-    TRY_OUT(hf_config_read(folder, &arch, &m->config));
-    TRY_OUT(params_create(&m->config, &m->params));
-    TRY_OUT(hf_names_create(arch, &m->config, m->params, m->config.vocab_size,
-                            &names));
-    m->weights = calloc((size_t)m->params->elements, sizeof *m->weights);
-    if (m->weights == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(rc);
-    TRY_OUT(safetensors_open(folder, &set));
-    for (int i = 0; i < names->count; i++)
-        TRY_OUT(read_piece(set, &names->list[i], m));
-out:
-    safetensors_close(set);
-    hf_names_destroy(names);
-    return rc;
-}
-
-static enum err gather(void *arg, int block, const void **weights)
-{
-    const struct loaded *m = arg;
-    *weights = m->weights + m->params->blocks[block].offset;
-    return ERR_OK;
-}
-
-static enum err release(void *arg, int block)
-{
-    (void)arg;
-    (void)block;
-    return ERR_OK;
-}
-
 /* A leaf for each token: all labels but one bear no loss. */
-static enum err score(struct model *model, const struct param_access *access,
-                      const int32_t *tokens, int64_t length, int32_t *labels)
+static enum err losses(struct side *s, const int32_t *tokens, int64_t length)
 {
+    int32_t labels[LENGTH_MAX];
     for (int64_t t = 1; t < length; t++) {
         struct leaf_loss loss;
-        const struct leaf leaf = { .samples = 1,
-                                   .seq_len = length,
-                                   .tokens = tokens,
-                                   .labels = labels };
+        const struct leaf leaf = {
+            .samples = 1, .seq_len = length, .tokens = tokens, .labels = labels
+        };
         for (int64_t i = 0; i < length; i++)
             labels[i] = i + 1 == t ? tokens[t] : -1;
-        TRY(model_eval_leaf(model, access, &leaf, &loss));
+        TRY(model_eval_leaf(s->model, s->access, &leaf, &loss));
         fwrite(&loss.cross_entropy, sizeof loss.cross_entropy, 1, stdout);
     }
     return ERR_OK;
 }
 
-static enum err run(struct loaded *m, int64_t length)
+static enum err logits(struct side *s, const int32_t *tokens, int64_t length)
 {
     enum err rc = ERR_OK;
-    struct model *model = NULL;
-    const struct kernels *kernels = NULL;
-    const struct param_access access = { .arg = m,
-                                         .gather = gather,
-                                         .release = release };
-    int32_t *tokens = calloc(2 * (size_t)length, sizeof *tokens);
-    const struct model_options options = { .threads =
-                                               kernels_threads_default(1),
-                                           .samples = 1,
-                                           .seq_len = length };
-    if (tokens == NULL)
-        rc = err_set(ERR_MEMORY, "out of memory");
-    TRY_OUT(rc);
-    TRY_OUT(kernels_find("cpu", "auto", &kernels));
-    TRY_OUT(model_create(&m->config, m->params, kernels, &options, &model));
-    while (fread(tokens, sizeof *tokens, (size_t)length, stdin) ==
-           (size_t)length)
-        TRY_OUT(score(model, &access, tokens, length, tokens + length));
+    size_t vocab = (size_t)s->config->vocab_size;
+    float *first = calloc((size_t)length * vocab, sizeof *first);
+    const struct infer_tokens half = { .count = length / 2,
+                                       .tokens = tokens,
+                                       .wanted = length / 2,
+                                       .logits = first };
+    if (first == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    infer_cut(s->infer, 0, 0);
+    TRY_OUT(infer_forward(s->infer, NULL, &half, 1));
+    fwrite(first, vocab * sizeof *first, (size_t)(length / 2), stdout);
+    for (int64_t t = length / 2; t < length; t++) {
+        const struct infer_tokens one = {
+            .count = 1, .tokens = tokens + t, .wanted = 1, .logits = first
+        };
+        TRY_OUT(infer_forward(s->infer, NULL, &one, 1));
+        fwrite(first, sizeof *first, vocab, stdout);
+    }
 out:
-    model_destroy(model);
-    free(tokens);
+    free(first);
     return rc;
+}
+
+static enum err greedy(struct side *s, const int32_t *tokens, int64_t length)
+{
+    int32_t next = 0;
+    infer_cut(s->infer, 0, 0);
+    for (int64_t i = 0; i < s->count; i++) {
+        const struct infer_tokens more = { .count = i == 0 ? length : 1,
+                                           .tokens = i == 0 ? tokens : &next,
+                                           .wanted = 1,
+                                           .argmax = &next };
+        TRY(infer_forward(s->infer, NULL, &more, 1));
+        fwrite(&next, sizeof next, 1, stdout);
+    }
+    return ERR_OK;
+}
+
+static const struct {
+    const char *name;
+    bool trains;
+    enum err (*run)(struct side *s, const int32_t *tokens, int64_t length);
+} modes[] = {
+    { "losses", true, losses },
+    { "logits", false, logits },
+    { "greedy", false, greedy },
+};
+#define MODES ((int)(sizeof modes / sizeof modes[0]))
+
+static enum err open_model(struct side *s, const char *path, int mode)
+{
+    const struct kernels *kernels = NULL;
+    int threads = kernels_threads_default(1);
+    int64_t length = LENGTH_MAX;
+    TRY(kernels_find("cpu", "auto", &kernels));
+    TRY(weights_open(path, &s->weights));
+    s->config = &weights_about(s->weights)->config;
+    if (length > s->config->max_seq_len)
+        length = s->config->max_seq_len;
+    const struct model_options train = { .threads = threads,
+                                         .samples = 1,
+                                         .seq_len = length };
+    const struct infer_options infer = {
+        .threads = threads, .sequences = 1, .positions = length, .rows = 64
+    };
+    TRY(params_create(s->config, &s->params));
+    TRY(weights_resident_create(s->weights, s->params, DTYPE_F32, threads,
+                                &s->resident));
+    s->access = weights_resident_access(s->resident);
+    if (modes[mode].trains)
+        return model_create(s->config, s->params, kernels, &train, &s->model);
+    TRY(infer_create(s->config, s->params, kernels, &infer, &s->infer));
+    return infer_hold(s->infer, s->access, INFER_F32);
+}
+
+static enum err run(struct side *s, int mode)
+{
+    int32_t length;
+    int32_t tokens[LENGTH_MAX];
+    while (fread(&length, sizeof length, 1, stdin) == 1) {
+        if (length < 2 || length > LENGTH_MAX ||
+            fread(tokens, sizeof tokens[0], (size_t)length, stdin) !=
+                (size_t)length)
+            return err_set(ERR_DATA, "no sequence of 2 to %d tokens",
+                           LENGTH_MAX);
+        TRY(modes[mode].run(s, tokens, length));
+    }
+    return ERR_OK;
 }
 
 int main(int argc, char **argv)
 {
     enum err rc = ERR_OK;
-    struct loaded m = { .params = NULL };
+    struct side s = { .count = argc > 3 ? atoll(argv[3]) : 0 };
+    int mode = 0;
     kernels_wait_passively(argv);
-    int64_t length = argc == 3 ? atoll(argv[2]) : 0;
-    if (length < 2) {
-        fprintf(stderr, "usage: logits FOLDER LENGTH\n");
+    while (argc > 2 && mode < MODES && strcmp(argv[1], modes[mode].name) != 0)
+        mode++;
+    if (argc < 3 || mode == MODES) {
+        fprintf(stderr, "usage: logits losses|logits|greedy MODEL [COUNT]\n");
         return EXIT_USAGE;
     }
-    TRY_OUT(load(argv[1], &m));
-    TRY_OUT(run(&m, length));
+    TRY_OUT(open_model(&s, argv[2], mode));
+    TRY_OUT(run(&s, mode));
 out:
-    params_destroy(m.params);
-    free(m.weights);
+    infer_destroy(s.infer);
+    model_destroy(s.model);
+    weights_resident_destroy(s.resident);
+    params_destroy(s.params);
+    weights_close(s.weights);
     if (rc != ERR_OK)
         fprintf(stderr, "logits: %s\n", err_text());
     return err_exit_code(rc);

@@ -70,31 +70,72 @@ def make(name, folder):
     model.save_pretrained(folder)
 
 
-def losses(model, tokens):
-    with torch.no_grad():
-        logits = torch.cat([model(row[None]).logits for row in tokens])
-    chances = torch.log_softmax(logits.double(), -1)[:, :-1]
-    return -chances.gather(2, tokens[:, 1:, None])[..., 0].numpy()
+PROMPTS = [
+    "The capital of France is", "Once upon a time", "In the year 1969",
+    "Water boils at", "My favourite recipe for bread", "The mitochondria are",
+    "def fibonacci(n):", "Dear Sir or Madam,", "The three laws of motion",
+    "To be, or not to be", "How do I learn to play the piano?",
+    "The stock market fell today because", "A triangle has",
+    "Shakespeare was born in", "The recipe calls for two eggs",
+    "It was raining when", "Photosynthesis is the process",
+    "The largest planet of the solar system", "1, 2, 3, 4,",
+    "She opened the door and",
+]
+
+
+def load(folder):
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, torch_dtype=torch.float32).eval()
+
+
+def ours(program, mode, folder, sequences, kind, *rest):
+    data = b"".join(numpy.array([len(row), *row], numpy.int32).tobytes()
+                    for row in sequences)
+    made = subprocess.run([program, mode, folder, *rest], check=True,
+                          input=data, capture_output=True)
+    return numpy.frombuffer(made.stdout, kind)
 
 
 def compare(program, folder, limit):
-    length = 48
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, torch_dtype=torch.float32).eval()
+    """Logits of the model that generates, losses of the one that trains."""
+    model = load(folder)
     words = model.config.vocab_size
-    tokens = torch.from_numpy(
-        numpy.random.default_rng(3).integers(0, words, (4, length)))
-    want = losses(model, tokens)
-    made = subprocess.run(
-        [program, folder, str(length)], check=True, stdout=subprocess.PIPE,
-        input=tokens.numpy().astype(numpy.int32).tobytes())
-    got = numpy.frombuffer(made.stdout, numpy.float64).reshape(want.shape)
-    sums = abs(got.sum(1) - want.sum(1)) / want.sum(1)
-    worst = abs(got - want).max() / (want.max() - want.min())
-    text = ("%d losses, %.2f to %.2f: %.1e of the range, of a sequence %.1e"
-            % (got.size, want.min(), want.max(), worst, sums.max()))
-    assert worst <= limit and sums.max() <= limit, text
+    tokens = numpy.random.default_rng(3).integers(0, words, (4, 48))
+    with torch.no_grad():
+        logits = torch.cat([model(row[None]).logits
+                            for row in torch.from_numpy(tokens)])
+    chances = torch.log_softmax(logits.double(), -1)[:, :-1]
+    wanted = torch.from_numpy(tokens[:, 1:, None])
+    losses = -chances.gather(2, wanted)[..., 0].numpy()
+    logits = logits.numpy()
+    far = {}
+    for mode, want, kind in (("logits", logits, numpy.float32),
+                             ("losses", losses, numpy.float64)):
+        got = ours(program, mode, folder, tokens, kind).reshape(want.shape)
+        far[mode] = abs(got - want).max() / (want.max() - want.min())
+    text = "logits from %.1f to %.1f: %.1e of the range, losses %.1e" % (
+        logits.min(), logits.max(), far["logits"], far["losses"])
+    assert max(far.values()) <= limit, text
     return text
+
+
+def greedy(program, folder, count):
+    """The same tokens after 20 prompts."""
+    model = load(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    prompts = [tokenizer(text)["input_ids"] for text in PROMPTS]
+    want = []
+    for row in prompts:
+        made = model.generate(
+            torch.tensor([row]), do_sample=False, max_new_tokens=count,
+            min_new_tokens=count, pad_token_id=0, repetition_penalty=1.0)
+        want.append(made[0, len(row):].numpy())
+    got = ours(program, "greedy", folder, prompts, numpy.int32, str(count))
+    wrong = [text for text, a, b in
+             zip(PROMPTS, got.reshape(len(prompts), count), want)
+             if (a != b).any()]
+    assert not wrong, wrong
+    return "%d tokens" % got.size
 
 
 def small(program, root):
@@ -104,16 +145,24 @@ def small(program, root):
         try:
             make(name, folder)
             text = "ok " + compare(program, folder, 1e-5)
-        except (AssertionError, subprocess.CalledProcessError) as error:
-            text = "failed " + str(error).replace("\n", " ")
+        except AssertionError as error:
+            text = "failed " + str(error)
+        except subprocess.CalledProcessError as error:
+            text = "failed " + error.stderr.decode().replace("\n", " ")
         print(name, text, flush=True)
+
+
+def main(command, *rest):
+    if command == "list":
+        print(*MODELS)
+    elif command == "small":
+        small(*rest)
+    elif command == "greedy":
+        print(greedy(*rest[:2], int(rest[2])))
+    else:
+        print(compare(*rest[:2], float(rest[2])))
 
 
 if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
-    if sys.argv[1] == "list":
-        print(*MODELS)
-    elif sys.argv[1] == "small":
-        small(*sys.argv[2:])
-    else:
-        print(compare(*sys.argv[2:4], float(sys.argv[4])))
+    main(*sys.argv[1:])

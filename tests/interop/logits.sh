@@ -35,9 +35,10 @@ done
 [ "$COUNT" -gt 0 ] || check "there are small models" false
 if venv_smollm2; then
     check "SmolLM2" python compare "$LOGITS" "$SMOLLM2" 1e-4
+    check "20 greedy continuations" python greedy "$LOGITS" "$SMOLLM2" 64
 else
     COUNT=$((COUNT + 1))
-    echo "ok $COUNT - SmolLM2 # SKIP $VENV_MISSING"
+    echo "ok $COUNT - SmolLM2, and what it says # SKIP $VENV_MISSING"
 fi
 
 finish_points
