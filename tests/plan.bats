@@ -185,3 +185,21 @@ bad() { # TEXT ARGUMENT ...: exit 64 and one line with the text
     local bf16=(model.preset=mpt-125m train.precision=bf16 --ranks 8 --json)
     [ "$("$PLAN" "${bf16[@]}")" = "$("$PLAN" hardware.backend=cuda "${bf16[@]}")" ]
 }
+
+# Each says in its first lines how it is planned.
+@test "the configurations for GPUs fit as they say" {
+    run "$PLAN" model.preset=mpt-tiny hardware.backend=cuda
+    [[ "$output" != *"no CUDA kernels"* ]] || skip "built without CUDA"
+    cd "$BATS_TEST_DIRNAME/.."
+    local count=0
+    for file in jobs/conf/*.cfg; do
+        grep -q 'backend = "cuda"' "$file" || continue
+        count=$((count + 1))
+        read -ra words <<<"$(sed -n 's/^#   tessera-plan //p' "$file")"
+        [ "${words[0]}" = "$file" ]
+        plan 0 "${words[@]}"
+        [[ "$output" == *"it fits"* ]]
+        [[ "$output" == *"weights is left out"* || "$file" != *sft-* ]]
+    done
+    [ "$count" -ge 5 ]
+}

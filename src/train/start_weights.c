@@ -2,9 +2,11 @@
  * them in. */
 #include "src/train/start_weights.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "checkpoint/files/ckpt_index.h"
 #include "src/base/digest.h"
@@ -204,6 +206,10 @@ enum err start_weights_plan(const struct train_settings *s)
     struct params *params = NULL;
     if (from.path[0] == '\0')
         return ERR_OK;
+    if (access(from.path, F_OK) != 0 && errno == ENOENT) {
+        log_warn("%s is left out: %s is not there yet", from.key, from.path);
+        return ERR_OK;
+    }
     rc = weights_open(from.path, &weights);
     if (rc != ERR_OK)
         return err_prefix(rc, "%s", from.key);

@@ -41,7 +41,8 @@ enum err start_weights_check(const struct train_settings *s,
                              const struct params *params);
 void start_weights_warn(const struct weights_about *about, int64_t data_vocab,
                         const char *tokenizer_sha256);
-/* The same of settings alone, for a plan. */
+/* The same of settings alone, for a plan: weights that are not there yet are
+ * left out with a warning. */
 enum err start_weights_plan(const struct train_settings *s);
 
 #endif
