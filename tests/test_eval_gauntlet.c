@@ -106,7 +106,8 @@ static enum err forward(void *self, const struct infer_tokens *list, int count)
     (void)self;
     for (int i = 0; i < count; i++)
         for (int64_t k = 0; k < list[i].wanted; k++) {
-            list[i].argmax[k] = 'x';
+            if (list[i].argmax != NULL)
+                list[i].argmax[k] = 'x';
             if (list[i].nll != NULL)
                 list[i].nll[k] = 1;
         }

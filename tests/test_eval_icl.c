@@ -394,7 +394,8 @@ static enum err model_forward(void *self, const struct infer_tokens *list,
             uint64_t sum = mix(held, model->length[t->slot]);
             if (at < 0)
                 continue;
-            t->argmax[at] = argmax_of(sum);
+            if (t->argmax != NULL)
+                t->argmax[at] = argmax_of(sum);
             if (t->labels != NULL)
                 t->nll[at] = nll_of(sum, t->labels[at]);
         }

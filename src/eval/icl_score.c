@@ -123,8 +123,9 @@ static enum err slot_ask(struct scorer *scorer, struct slot *slot,
         .count = count,
         .tokens = slot->feed.token + fed,
         .wanted = fed + count > first ? fed + count - first - at : 0,
-        .argmax = slot->argmax + at,
     };
+    if (scorer->task->kind == ICL_LANGUAGE_MODELING || row->span == 0)
+        ask->argmax = slot->argmax + at;
     if (row->span > 0) {
         ask->labels = icl_example_tokens(&slot->example, slot->row) +
                       (row->count - row->span) + at;
@@ -134,7 +135,7 @@ static enum err slot_ask(struct scorer *scorer, struct slot *slot,
 }
 
 /* exp(mean cross entropy) in fp32, where torch has it */
-static void slot_score_row(struct slot *slot)
+static void slot_score_row(struct slot *slot, bool argmax)
 {
     const struct icl_row *row = &slot->example.rows[slot->row];
     const int32_t *labels =
@@ -143,7 +144,8 @@ static void slot_score_row(struct slot *slot)
     slot->likeliest = true;
     for (int64_t i = 0; i < row->span; i++) {
         sum += slot->nll[i];
-        slot->likeliest = slot->likeliest && slot->argmax[i] == labels[i];
+        if (argmax)
+            slot->likeliest = slot->likeliest && slot->argmax[i] == labels[i];
     }
     slot->scores[slot->row] =
         (float)real_exp((double)(float)(sum / (double)row->span));
@@ -221,7 +223,7 @@ static enum err slot_hear(struct scorer *scorer, struct slot *slot,
     if (scorer->answer != NULL) {
         TRY(slot_generate(scorer, slot, &done));
     } else {
-        slot_score_row(slot);
+        slot_score_row(slot, scorer->task->kind == ICL_LANGUAGE_MODELING);
         slot->begun = false;
         done = ++slot->row == slot->example.row_count;
     }
@@ -257,28 +259,31 @@ static enum err hear_all(struct scorer *scorer, int count)
     return ERR_OK;
 }
 
-/* Until nobody has anything left; a failure is kept while others go on. */
-static enum err score_all(struct scorer *scorer)
+/* Until nobody has anything left. This rank's failure is kept while the others
+ * go on: it makes their calls with nothing in them. */
+static enum err score_all(struct scorer *scorer, struct err_kept *kept)
 {
     const struct icl_model *model = scorer->model;
-    struct err_kept kept = { ERR_OK, "" };
-    bool any = true;
-    while (any) {
+    enum err rc;
+    for (;;) {
         int count = 0;
-        if (kept.code == ERR_OK)
-            err_keep(&kept, ask_all(scorer, &count));
-        if (kept.code != ERR_OK)
+        if (kept->code == ERR_OK)
+            err_keep(kept, ask_all(scorer, &count));
+        if (kept->code != ERR_OK)
             count = 0;
-        any = count > 0;
+        bool any = count > 0;
         if (model->any != NULL)
             TRY(model->any(model->self, any, &any));
         if (!any)
-            break;
-        TRY(model->forward(model->self, scorer->list, count));
-        if (kept.code == ERR_OK)
-            err_keep(&kept, hear_all(scorer, count));
+            return err_again(kept);
+        rc = model->forward(model->self, scorer->list, count);
+        if (rc == ERR_COMM)
+            return rc;
+        if (kept->code == ERR_OK)
+            err_keep(kept, rc);
+        if (kept->code == ERR_OK)
+            err_keep(kept, hear_all(scorer, count));
     }
-    return err_again(&kept);
 }
 
 static enum err scorer_fill(struct scorer *scorer)
@@ -328,22 +333,14 @@ static void scorer_free(struct scorer *scorer)
     icl_prompts_destroy(scorer->prompts);
 }
 
-/* Nobody leaves before all have begun. */
 static enum err scorer_run(struct scorer *scorer)
 {
     const struct icl_model *model = scorer->model;
     struct err_kept kept;
-    bool failed;
-    err_keep(&kept, scorer_fill(scorer));
-    failed = kept.code != ERR_OK;
-    if (model->any != NULL)
-        TRY(model->any(model->self, failed, &failed));
-    TRY(err_again(&kept));
-    if (failed)
-        return ERR_OK; /* another rank's failure, of which the caller hears */
     for (int64_t s = 0; s < model->slots; s++)
         model->cut(model->self, s, 0);
-    TRY(score_all(scorer));
+    err_keep(&kept, scorer_fill(scorer));
+    TRY(score_all(scorer, &kept));
     return gather_lines(scorer);
 }
 

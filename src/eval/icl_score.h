@@ -30,8 +30,8 @@ struct icl_model {
     enum err (*forward)(void *self, const struct infer_tokens *list, int count);
     void (*cut)(void *self, int64_t slot, int64_t length);
     /* Whether one of the ranks has something left to compute: then all make
-     * another call, with nothing in it if need be. NULL: calls are this rank's
-     * own. */
+     * another call, with nothing in it if need be; if not, they end, whether
+     * they are done or not. NULL: calls are this rank's own. */
     enum err (*any)(void *self, bool mine, bool *any);
 };
 

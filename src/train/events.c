@@ -22,6 +22,9 @@
     X("evaluation", LISTEN_TOGETHER, on_eval_ops,                              \
       AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) |         \
           AT(FIT_END))                                                         \
+    X("tasks", LISTEN_TOGETHER, on_tasks_ops,                                  \
+      AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) |         \
+          AT(FIT_END))                                                         \
     X("checkpoint", LISTEN_TOGETHER, on_checkpoint_ops,                        \
       AT(BEFORE_LOAD) | AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) |       \
           AT(BATCH_CHECKPOINT))                                                \

@@ -71,6 +71,7 @@ enum ask {
     ASK_SAVE_LOCAL, /* one into the nodes' own folders is */
     ASK_SETTLE,     /* wait for the save in flight: too many have failed */
     ASK_EVALUATE,   /* an evaluation is due */
+    ASK_TASKS,      /* scoring tasks is due */
     /* Asked by all ranks or none, from what is the same on all. */
     ASK_SKIP,     /* in after_train_batch: leave out the update */
     ASK_CONTINUE, /* in fit_end: another attempt must finish the run */

@@ -228,7 +228,21 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "between evaluations on data.eval, of which the last step has one in "   \
       "any case (0ba: it alone)")                                              \
     S(eval, INT(0, SETTINGS_LARGE), samples, "0", 0,                           \
-      "samples per evaluation; 0: all")
+      "samples per evaluation; 0: all")                                        \
+    S(eval, STRING, tasks, "", 0,                                              \
+      "in-context tasks to score, \"KIND:FILE:SHOTS ...\", as tessera-eval "   \
+      "has them")                                                              \
+    S(eval, PATH, gauntlet, "", 0,                                             \
+      "a file of such tasks with scores of their categories")                  \
+    S(eval, PATH, tasks_data, "", 0,                                           \
+      "folder of the gauntlet's files; empty: its own")                        \
+    S(eval, DURATION, tasks_interval, "1dur", 0,                               \
+      "between scorings of eval.tasks and eval.gauntlet, of which the last "   \
+      "step has one in any case (0ba: it alone)")                              \
+    S(eval, INT(0, SETTINGS_LARGE), tasks_limit, "0", 0,                       \
+      "the first so many examples of each task; 0: all")                       \
+    S(eval, INT(1, 65536), tasks_batch, "8", 0,                                \
+      "examples that a rank computes together")
 
 #define CHECKPOINT_SETTINGS(S)                                                 \
     S(checkpoint, DURATION, interval, "100ba", SETTING_AUTO,                   \

@@ -1,0 +1,333 @@
+/* Listener: scores in-context tasks with the model as it is, every
+ * eval.tasks_interval and at the end.
+ *
+ * The weights are the replica's, so nothing is copied; a call of infer_forward()
+ * is an evaluation's microstep, which all ranks make. Results go to
+ * RUN/eval.jsonl, one line for all tasks: attempt, step, "tasks" and "gauntlet"
+ * (src/eval/eval_report.h). A stop signal ends it early, without a result; the
+ * last step's is then made up for by the next attempt. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/fsio.h"
+#include "src/base/jsontext.h"
+#include "src/base/lines.h"
+#include "src/base/log.h"
+#include "src/eval/eval_report.h"
+#include "src/infer/infer.h"
+#include "src/job/stop.h"
+#include "src/train/trainer.h"
+#include "src/train/trainer_backend.h"
+
+#define EVAL_FILE "eval.jsonl"
+#define TASKS_MAX 256
+/* Tokens of a call. */
+#define ROWS 512
+
+struct on_tasks {
+    struct trainer *trainer;
+    char text[SETTINGS_TEXT_BYTES]; /* eval.tasks, cut into pieces */
+    struct icl_task *tasks;         /* of it, then the gauntlet's */
+    int task_count, own_count;
+    struct gauntlet *gauntlet; /* NULL: there is none */
+    struct tokenizer *tokenizer;
+    struct icl_set *set; /* NULL: there is nothing to score */
+    struct infer *infer;
+    double since;      /* rank 0's clock when the interval began */
+    int64_t last_step; /* scored last, in any attempt; -1: never */
+    bool stopped;      /* by a signal, agreed */
+};
+
+/* --- tasks --------------------------------------------------------------- */
+
+static enum err tasks_read(struct on_tasks *on)
+{
+    const struct train_settings *s = &on->trainer->settings;
+    char *rest = on->text;
+    struct icl_task task;
+    icl_task_default(&task);
+    if (s->eval.gauntlet[0] != '\0')
+        TRY(gauntlet_read(s->eval.gauntlet,
+                          s->eval.tasks_data[0] != '\0' ? s->eval.tasks_data
+                                                        : NULL,
+                          task.seed, &on->gauntlet));
+    int more = on->gauntlet != NULL ? on->gauntlet->task_count : 0;
+    on->tasks = calloc((size_t)(TASKS_MAX + more), sizeof on->tasks[0]);
+    if (on->tasks == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    memcpy(on->text, s->eval.tasks, sizeof on->text);
+    for (char *word; (word = strtok_r(rest, " \t\n", &rest)) != NULL;) {
+        if (on->own_count == TASKS_MAX)
+            return err_set(ERR_USAGE, "eval.tasks: more than %d", TASKS_MAX);
+        icl_task_default(&task);
+        enum err rc = icl_task_parse(word, &task);
+        if (rc != ERR_OK)
+            return err_prefix(rc, "eval.tasks");
+        on->tasks[on->own_count++] = task;
+    }
+    if (more > 0)
+        memcpy(on->tasks + on->own_count, on->gauntlet->tasks,
+               (size_t)more * sizeof on->tasks[0]);
+    on->task_count = on->own_count + more;
+    return ERR_OK;
+}
+
+static enum err tasks_tokenizer(struct on_tasks *on)
+{
+    const struct dataset *data = on->trainer->train_data[0];
+    const char *file = dataset_tokenizer_file(data);
+    TRY(tokenizer_create(file[0] != '\0' ? file : dataset_tokenizer(data),
+                         &on->tokenizer));
+    if (strcmp(tokenizer_sha256(on->tokenizer),
+               dataset_tokenizer_sha256(data)) != 0)
+        return err_set(ERR_DATA,
+                       "eval.tasks: %s has no tokenizer.json, and its "
+                       "tokenizer '%s' is not the one that is known by this "
+                       "name",
+                       dataset_path(data), dataset_tokenizer(data));
+    return ERR_OK;
+}
+
+static enum err tasks_infer(struct on_tasks *on)
+{
+    const struct trainer *trainer = on->trainer;
+    const struct train_settings *s = &trainer->settings;
+    size_t cache, held, total;
+    const struct infer_options options = {
+        .threads = trainer->threads,
+        .sequences = s->eval.tasks_batch,
+        .positions = icl_set_positions(on->set),
+        .rows = ROWS,
+        .stream = trainer->stream,
+        .dtype = trainer_backend_dtype(s),
+    };
+    TRY(infer_plan(&s->model, trainer->kernels, &options, INFER_F32, &cache,
+                   &held, &total));
+    if (trainer->rank == 0)
+        log_info("scoring tasks takes %.1f MiB on each rank, beside what the "
+                 "run plans with",
+                 (double)(total - held) / 1048576);
+    return infer_create(&s->model, trainer->params, trainer->kernels, &options,
+                        &on->infer);
+}
+
+static enum err on_tasks_create(void *self, struct trainer *trainer)
+{
+    struct on_tasks *on = self;
+    const struct train_settings *s = &trainer->settings;
+    on->trainer = trainer;
+    on->last_step = -1;
+    if (s->eval.tasks[0] == '\0' && s->eval.gauntlet[0] == '\0')
+        return ERR_OK;
+    if (s->parallel.expert_degree > 1 || s->parallel.sequence_degree > 1)
+        return err_set(ERR_UNSUPPORTED,
+                       "eval.tasks and eval.gauntlet do not work with "
+                       "parallel.expert_degree or parallel.sequence_degree "
+                       "above 1: score checkpoints with tessera-eval");
+    TRY(tasks_read(on));
+    TRY(tasks_tokenizer(on));
+    const struct icl_set_options options = { s->model.max_seq_len,
+                                             s->eval.tasks_limit };
+    TRY(icl_set_create(on->tasks, on->task_count, on->tokenizer, &options, NULL,
+                       &on->set));
+    return tasks_infer(on);
+}
+
+static void on_tasks_destroy(void *self)
+{
+    struct on_tasks *on = self;
+    infer_destroy(on->infer);
+    icl_set_destroy(on->set);
+    tokenizer_destroy(on->tokenizer);
+    gauntlet_destroy(on->gauntlet);
+    free(on->tasks);
+}
+
+/* --- the model ----------------------------------------------------------- */
+
+/* All ranks make this call; who has nothing to compute only lends its part. */
+static enum err tasks_forward(void *self, const struct infer_tokens *list,
+                              int count)
+{
+    struct on_tasks *on = self;
+    struct replica *replica = on->trainer->replica;
+    struct err_kept kept = { ERR_OK, "" };
+    replica_begin_eval(replica);
+    if (count > 0)
+        err_keep(&kept, infer_forward(on->infer, replica_access(replica), list,
+                                      count));
+    if (kept.code != ERR_COMM)
+        TRY(replica_end_eval(replica));
+    return err_again(&kept);
+}
+
+static void tasks_cut(void *self, int64_t slot, int64_t length)
+{
+    struct on_tasks *on = self;
+    infer_cut(on->infer, slot, length);
+}
+
+/* They end together, when all are done or a signal has come to one. */
+static enum err tasks_any(void *self, bool mine, bool *any)
+{
+    struct on_tasks *on = self;
+    int64_t words[2] = { mine, stop_requested() != 0 };
+    TRY(comm_all_reduce_i64(on->trainer->comm, words, 2, COMM_MAX));
+    on->stopped = on->stopped || words[1] != 0;
+    *any = words[0] != 0 && !on->stopped;
+    return ERR_OK;
+}
+
+/* --- results ------------------------------------------------------------- */
+
+static enum err tasks_write(const struct on_tasks *on)
+{
+    const struct trainer *trainer = on->trainer;
+    const struct eval_report report = { .tasks = on->tasks,
+                                        .task_count = on->task_count,
+                                        .set = on->set };
+    char path[FSIO_PATH_MAX], *text = NULL;
+    int fd = -1;
+    json_t *tasks = json_array();
+    for (int t = 0; t < on->task_count; t++)
+        json_array_append_new(tasks, eval_report_task(&report, t));
+    json_t *line =
+        json_pack("{s:i, s:I, s:o, s:o}", "attempt", trainer->attempt, "step",
+                  (json_int_t)trainer->step, "tasks", tasks, "gauntlet",
+                  on->gauntlet != NULL ? eval_report_gauntlet(on->gauntlet)
+                                       : json_null());
+    enum err rc = jsontext_make(line, 0, &text);
+    if (rc == ERR_OK)
+        rc = lines_open(trainer->settings.run.dir, EVAL_FILE, path, &fd);
+    if (rc == ERR_OK)
+        rc = lines_append(fd, path, text);
+    if (fd >= 0)
+        close(fd);
+    free(text);
+    json_decref(line);
+    return rc;
+}
+
+/* Rank 0: has an earlier attempt written a result for this step? */
+static enum err tasks_find(const struct trainer *trainer, bool *found)
+{
+    char path[FSIO_PATH_MAX], key[64];
+    char *line = NULL;
+    size_t capacity = 0;
+    TRY(fsio_path(path, "%s/" EVAL_FILE, trainer->settings.run.dir));
+    snprintf(key, sizeof key,
+             "\"step\":%lld,\"tasks\":", (long long)trainer->step);
+    FILE *file = fopen(path, "re");
+    if (file == NULL && errno != ENOENT)
+        return err_errno("%s: open", path);
+    *found = false;
+    while (file != NULL && !*found && getline(&line, &capacity, file) >= 0)
+        *found = strstr(line, key) != NULL && strstr(line, "}\n") != NULL;
+    if (file != NULL)
+        fclose(file);
+    free(line);
+    return ERR_OK;
+}
+
+static enum err tasks_resume(struct on_tasks *on)
+{
+    const struct trainer *trainer = on->trainer;
+    enum err rc = ERR_OK;
+    bool found = false;
+    if (trainer->rank == 0)
+        rc = tasks_find(trainer, &found);
+    TRY(comm_agree(trainer->comm, rc));
+    int64_t step = found ? trainer->step : -1;
+    TRY(comm_all_reduce_i64(trainer->comm, &step, 1, COMM_MAX));
+    on->last_step = step;
+    return ERR_OK;
+}
+
+/* --- when ---------------------------------------------------------------- */
+
+static enum err tasks_score(struct on_tasks *on, bool *done)
+{
+    const struct trainer *trainer = on->trainer;
+    const struct icl_model model = {
+        .self = on,
+        .slots = trainer->settings.eval.tasks_batch,
+        .positions = icl_set_positions(on->set),
+        .rows = ROWS,
+        .forward = tasks_forward,
+        .cut = tasks_cut,
+        .any = tasks_any,
+    };
+    on->stopped = false;
+    enum err rc = icl_set_score(on->set, &model, trainer->comm, NULL);
+    *done = !on->stopped;
+    if (rc == ERR_NUMERIC) {
+        /* what becomes of such a run is decided elsewhere */
+        if (trainer->rank == 0)
+            log_warn("step %lld: tasks are not scored: %s",
+                     (long long)trainer->step, err_text());
+        return ERR_OK;
+    }
+    TRY(rc);
+    if (!*done)
+        return ERR_OK;
+    on->last_step = trainer->step;
+    if (on->gauntlet != NULL)
+        gauntlet_score(on->gauntlet, on->set, on->own_count);
+    return comm_agree(trainer->comm,
+                      trainer->rank == 0 ? tasks_write(on) : ERR_OK);
+}
+
+/* After a step that is due, or the last one. */
+static enum err tasks_step(struct on_tasks *on, const struct step_record *step,
+                           bool last, struct asks *asks)
+{
+    const struct trainer *trainer = on->trainer;
+    bool done = false;
+    if (on->last_step == step->step)
+        return ERR_OK;
+    if (last ? !step->finished
+             : step->agreed[ASK_TASKS] == 0 &&
+                   !trainer_due(trainer, trainer->settings.eval.tasks_interval))
+        return ERR_OK;
+    /* the time that a signal leaves is for the checkpoint */
+    if (step->stop_signal == 0)
+        TRY(tasks_score(on, &done));
+    if (last)
+        events_ask(asks, ASK_CONTINUE, !done);
+    return ERR_OK;
+}
+
+static enum err tasks_handle(void *self, enum event event,
+                             const struct step_record *step, struct asks *asks)
+{
+    struct on_tasks *on = self;
+    if (on->set == NULL)
+        return ERR_OK;
+    switch (event) {
+    case EVENT_AFTER_LOAD:
+        return tasks_resume(on);
+    case EVENT_FIT_START:
+        on->since = clock_now();
+        return ERR_OK;
+    case EVENT_BATCH_ASK:
+        if (step->rank == 0)
+            events_ask(
+                asks, ASK_TASKS,
+                step_record_seconds_due(
+                    on->trainer->settings.eval.tasks_interval, &on->since));
+        return ERR_OK;
+    default:
+        return tasks_step(on, step, event == EVENT_FIT_END, asks);
+    }
+}
+
+const struct listener_ops on_tasks_ops = {
+    .bytes = sizeof(struct on_tasks),
+    .create = on_tasks_create,
+    .destroy = on_tasks_destroy,
+    .handle = tasks_handle,
+};
