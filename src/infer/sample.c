@@ -153,8 +153,8 @@ static enum err sample_scores(struct sample *sample,
 /* Whether token a is taken before b. */
 static bool sample_before(const struct sample *sample, int32_t a, int32_t b)
 {
-    return sample->score[a] > sample->score[b] ||
-           (sample->score[a] == sample->score[b] && a > b);
+    float of_a = sample->score[a], of_b = sample->score[b];
+    return of_a > of_b || (of_a == of_b && a > b);
 }
 
 static void sample_sink(struct sample *sample, int64_t at)
