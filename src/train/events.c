@@ -12,8 +12,8 @@
 
 #define AT(event) EVENT_BIT(EVENT_##event)
 
-/* In the order of calls. Evaluation stands before the checkpoint, so that a
- * step is evaluated before it is the last one; stop after both, for it needs to
+/* In the order of calls. Evaluation and generation stand before the checkpoint,
+ * so that a step has both before it is the last one; stop after both, for it needs to
  * know how long they take to end. */
 #define LISTENERS(X)                                                           \
     X("products", LISTEN_RANK_0, on_products_ops, AT(INIT))                    \
@@ -25,6 +25,8 @@
     X("tasks", LISTEN_TOGETHER, on_tasks_ops,                                  \
       AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) |         \
           AT(FIT_END))                                                         \
+    X("generate", LISTEN_TOGETHER, on_generate_ops,                            \
+      AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) | AT(FIT_END))             \
     X("checkpoint", LISTEN_TOGETHER, on_checkpoint_ops,                        \
       AT(BEFORE_LOAD) | AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) |       \
           AT(BATCH_CHECKPOINT))                                                \

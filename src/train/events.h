@@ -72,6 +72,7 @@ enum ask {
     ASK_SETTLE,     /* wait for the save in flight: too many have failed */
     ASK_EVALUATE,   /* an evaluation is due */
     ASK_TASKS,      /* scoring tasks is due */
+    ASK_GENERATE,   /* samples of what the model writes are */
     /* Asked by all ranks or none, from what is the same on all. */
     ASK_SKIP,     /* in after_train_batch: leave out the update */
     ASK_CONTINUE, /* in fit_end: another attempt must finish the run */

@@ -236,5 +236,9 @@ enum err start_settings(const struct train_settings *s, bool partial)
                        s->optimizer.lr);
     if (s->eval.samples > 0 && s->data.eval[0] == '\0')
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
+    if (s->generate.prompts[0] != '\0' && s->parallel.expert_degree > 1)
+        return err_set(ERR_USAGE,
+                       "generate.prompts needs parallel.expert_degree=1: no "
+                       "rank has all experts that a prompt may need");
     return ERR_OK;
 }

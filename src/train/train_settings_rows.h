@@ -244,6 +244,19 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(eval, INT(1, 65536), tasks_batch, "8", 0,                                \
       "examples that a rank computes together")
 
+#define GENERATE_SETTINGS(S)                                                   \
+    S(generate, PATH, prompts, "", 0,                                          \
+      "file of prompts that the model continues while it is trained, into "    \
+      "samples.jsonl: one on each line, or of a .jsonl the texts "             \
+      "\"prompt\"; empty: none")                                               \
+    S(generate, DURATION, interval, "1dur", 0,                                 \
+      "between these, of which the last step has one in any case (0ba: it "    \
+      "alone)")                                                                \
+    S(generate, INT(1, 65536), max_tokens, "64", 0,                            \
+      "that are added to each prompt at most")                                 \
+    S(generate, FLOAT(0, 1e6), temperature, "0", 0,                            \
+      "of drawing them, from train.seed; 0: the most probable ones")
+
 #define CHECKPOINT_SETTINGS(S)                                                 \
     S(checkpoint, DURATION, interval, "100ba", SETTING_AUTO,                   \
       "between checkpoints, of which the last step has one in any case "       \
@@ -358,6 +371,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     OPTIMIZER_SETTINGS(S)                                                      \
     SCHEDULER_SETTINGS(S)                                                      \
     EVAL_SETTINGS(S)                                                           \
+    GENERATE_SETTINGS(S)                                                       \
     CHECKPOINT_SETTINGS(S)                                                     \
     PARALLEL_SETTINGS(S)                                                       \
     HARDWARE_SETTINGS(S)                                                       \
