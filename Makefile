@@ -167,8 +167,10 @@ $(LIB): $(LIB_OBJ)
 	@echo "  AR    $@"
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
+# what a program takes of another one's parts
+SHARES_chat := generate_args generate_config generate_engine
 define program
-$(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c)) $(LIB)
+$(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) $(SHARES_$(1):%=src/cmd/%.c)) $(LIB)
 	$$(call link,)
 endef
 $(foreach m,tessera $(MAINS),$(eval $(call program,$(m))))

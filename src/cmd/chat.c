@@ -1,0 +1,195 @@
+/* tessera-chat MODEL: a conversation, on a terminal or from a pipe. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/cmd/chat_line.h"
+#include "src/cmd/chat_talk.h"
+#include "src/cmd/generate_engine.h"
+#include "src/job/exit_code.h"
+
+/* Without --context: more would take memory that few conversations need. */
+#define CONTEXT 8192
+#define TEMPERATURE 0.7
+#define TOP_P 0.9
+
+static const char usage[] =
+    "usage: tessera chat MODEL [OPTION]...\n"
+    "       tessera chat --help | --version\n\n"
+    "A conversation with a model: a checkpoint, a run directory, a Hugging "
+    "Face folder\nor a GGUF file. A line is a message, one that ends with a "
+    "backslash goes on.\nAnswers go to standard output.\n\n"
+    "  /reset          a new conversation\n"
+    "  /save FILE      append it to FILE, for tessera-data tokenize --chat\n"
+    "  /quit, Ctrl-D   end\n"
+    "  Ctrl-C          end the answer\n\n"
+    "  --system TEXT           the system's message\n"
+    "  --max-tokens N          of an answer (what the context has left)\n";
+
+static const char usage_end[] =
+    "\nWithout options of sampling tokens are chosen as the "
+    "model's " GENERATE_CONFIG_FILE
+    "\nsays, and if it says nothing by --temperature 0.7 "
+    "--top-p 0.9.\n--context is 8192, if the model has as many.\n";
+
+struct chat {
+    struct generate_engine engine;
+    struct chat_line *line;
+    struct chat_talk *talk;
+};
+
+static bool interrupted(void *arg)
+{
+    struct chat *chat = arg;
+    return chat_line_interrupted(chat->line);
+}
+
+static enum err before(void *arg, bool *stop)
+{
+    *stop = interrupted(arg);
+    return ERR_OK;
+}
+
+static enum err show(void *arg, size_t prompt, const char *text, size_t bytes)
+{
+    (void)arg;
+    (void)prompt;
+    if (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0)
+        return err_errno("standard output");
+    return ERR_OK;
+}
+
+static enum err answered(void *arg, size_t prompt,
+                         const struct generate_result *result)
+{
+    struct chat *chat = arg;
+    TRY(show(arg, prompt, "\n", 1));
+    if (result->end == GENERATE_INTERRUPTED)
+        fputs("[interrupted]\n", stderr);
+    if (result->end == GENERATE_CONTEXT)
+        fputs("[the context is full: /reset]\n", stderr);
+    if (result->end == GENERATE_MAX_TOKENS)
+        fputs("[--max-tokens]\n", stderr);
+    return chat_talk_answer(chat->talk, result);
+}
+
+/* What cannot be said is told, and the conversation goes on. */
+static enum err tell(enum err rc)
+{
+    if (rc != ERR_USAGE && rc != ERR_DATA && rc != ERR_SPACE)
+        return rc;
+    fprintf(stderr, "[%s]\n", err_text());
+    return ERR_OK;
+}
+
+static enum err say(struct chat *chat, const char *text, size_t bytes)
+{
+    struct generate_prompt prompt;
+    const struct generate_args *args = chat->engine.args;
+    const struct generate_hooks hooks = {
+        .arg = chat, .before = before, .text = show, .result = answered
+    };
+    const struct generate_options options = generate_engine_options(
+        &chat->engine,
+        args->max_tokens > 0 ? args->max_tokens : chat->engine.context);
+    enum err rc = chat_talk_say(chat->talk, text, bytes, &prompt);
+    if (rc != ERR_OK)
+        return tell(rc);
+    return generate_run(chat->engine.generate, &options, &prompt, 1, &hooks);
+}
+
+/* A line that begins with a slash; *quit: it ends the program. */
+static enum err command(struct chat *chat, const char *text, bool *quit)
+{
+    *quit = strcmp(text, "/quit") == 0;
+    if (*quit)
+        return ERR_OK;
+    if (strcmp(text, "/reset") == 0)
+        return chat_talk_reset(chat->talk);
+    if (strncmp(text, "/save ", 6) == 0 && text[6] != '\0') {
+        enum err rc = chat_talk_save(chat->talk, text + 6);
+        if (rc == ERR_OK)
+            fprintf(stderr, "[appended to %s]\n", text + 6);
+        return tell(rc);
+    }
+    fprintf(stderr, "[%s is none of /reset, /save FILE and /quit]\n", text);
+    return ERR_OK;
+}
+
+static enum err talk(struct chat *chat)
+{
+    bool quit = false;
+    while (!quit) {
+        enum chat_line_got got;
+        const char *text = NULL;
+        size_t bytes = 0;
+        TRY(chat_line_read(chat->line, "> ", &got, &text, &bytes));
+        if (got == CHAT_LINE_END)
+            break;
+        if (got == CHAT_LINE_INTERRUPTED)
+            fputs("\n[/quit or Ctrl-D ends]\n", stderr);
+        else if (text[0] == '/')
+            TRY(command(chat, text, &quit));
+        else if (bytes > 0)
+            TRY(say(chat, text, bytes));
+    }
+    return ERR_OK;
+}
+
+static enum err start(struct chat *chat)
+{
+    char choice[160];
+    struct generate_engine *engine = &chat->engine;
+    if (engine->args->context == 0 && engine->context > CONTEXT)
+        engine->context = CONTEXT;
+    engine->interrupted = interrupted;
+    engine->interrupted_arg = chat;
+    TRY(generate_engine_start(engine, 1, engine->context));
+    sample_describe(&engine->sample, choice, sizeof choice);
+    log_info("tokens: %s (%s)", choice, engine->sample_of);
+    return chat_talk_create(engine, &chat->talk);
+}
+
+static enum err run(int argc, char **argv)
+{
+    enum err rc = ERR_OK;
+    struct generate_args args;
+    struct chat chat = { .line = NULL };
+    struct sample_options otherwise = sample_options_default;
+    otherwise.temperature = TEMPERATURE;
+    otherwise.top_p = TOP_P;
+    TRY(generate_args_parse(argc, argv, true, &args));
+    TRY_OUT(chat_line_create(&chat.line));
+    TRY_OUT(generate_engine_open(&args, &otherwise, &chat.engine));
+    TRY_OUT(start(&chat));
+    TRY_OUT(talk(&chat));
+out:
+    chat_talk_destroy(chat.talk);
+    generate_engine_close(&chat.engine);
+    chat_line_destroy(chat.line);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    kernels_wait_passively(argv);
+    log_init("chat", -1, LOG_INFO);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        printf("%s%s%s", usage, generate_args_usage, usage_end);
+        return EXIT_DONE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        puts("tessera " TESSERA_VERSION);
+        return EXIT_DONE;
+    }
+    if (argc < 2) {
+        fprintf(stderr, "%s%s%s", usage, generate_args_usage, usage_end);
+        return EXIT_USAGE;
+    }
+    enum err rc = run(argc, argv);
+    if (rc != ERR_OK)
+        fprintf(stderr, "tessera-chat: %s\n", err_text());
+    return err_exit_code(rc);
+}

@@ -1,0 +1,246 @@
+/* tessera-generate MODEL: continues prompts, or scores a text. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/cmd/generate_engine.h"
+#include "src/cmd/generate_prompts.h"
+#include "src/job/exit_code.h"
+#include "src/text/unicode.h"
+
+#define MAX_TOKENS 128
+#define BATCH 8 /* of --prompts */
+#define SCORE_BYTES_MAX ((size_t)1 << 30)
+
+static const char usage[] =
+    "usage: tessera-generate MODEL --prompt TEXT [OPTION]...\n"
+    "       tessera-generate MODEL --prompts FILE [OPTION]...\n"
+    "       tessera-generate MODEL --score <TEXT\n"
+    "       tessera-generate --help | --version\n\n"
+    "Continues texts with a model: a checkpoint, a run directory, a Hugging "
+    "Face\nfolder or a GGUF file. The continuation alone goes to standard "
+    "output; with\n--prompts a line of JSON for each.\n\n"
+    "  --prompts FILE          a prompt on each line; of a .jsonl the texts "
+    "'prompt'\n"
+    "  --chat                  prompts are messages of a user (chat template)\n"
+    "  --system TEXT           and this is the system's message before them\n"
+    "  --max-tokens N          the most that are added (128)\n"
+    "  --batch N               prompts at a time (8); changes no text\n"
+    "  --json                  of --prompt, too\n"
+    "  --score                 {\"tokens\": N, \"nll\": X} of a text: -log of "
+    "the\n                          probability of all tokens but the first\n";
+
+static const char usage_end[] = "\nWithout options of sampling tokens are "
+                                "chosen as the model's " GENERATE_CONFIG_FILE
+                                "\nsays, and greedily if it says nothing.\n";
+
+struct output {
+    const struct generate_args *args;
+    const struct generate_prompts *prompts;
+    bool terminal;
+    size_t tokens, prompt_tokens;
+};
+
+static enum err write_text(const char *text, size_t bytes)
+{
+    if (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0)
+        return err_errno("standard output");
+    return ERR_OK;
+}
+
+static enum err show_text(void *arg, size_t prompt, const char *text,
+                          size_t bytes)
+{
+    const struct output *output = arg;
+    (void)prompt;
+    return output->terminal ? write_text(text, bytes) : ERR_OK;
+}
+
+/* As a string of JSON, which is UTF-8. */
+static enum err json_text(const uint8_t *text, size_t bytes, json_t **out)
+{
+    struct buffer valid = { 0 };
+    enum err rc = unicode_repair(text, bytes, &valid);
+    *out = rc == ERR_OK ? json_stringn_nocheck(
+                              valid.bytes > 0 ? (const char *)valid.data : "",
+                              valid.bytes)
+                        : NULL;
+    buffer_free(&valid);
+    if (rc == ERR_OK && *out == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    return rc;
+}
+
+static enum err write_json(const struct output *output, size_t prompt,
+                           const struct generate_result *result)
+{
+    enum err rc = ERR_OK;
+    json_t *asked = NULL, *said = NULL, *line = NULL;
+    char *text = NULL;
+    const struct buffer *given = &output->prompts->texts[prompt];
+    TRY_OUT(json_text(given->data, given->bytes, &asked));
+    TRY_OUT(json_text((const uint8_t *)result->text, result->bytes, &said));
+    line = json_pack("{sI sO sO sI sI ss}", "number", (json_int_t)prompt,
+                     "prompt", asked, "completion", said, "prompt_tokens",
+                     (json_int_t)output->prompts->list[prompt].count, "tokens",
+                     (json_int_t)result->count, "end",
+                     generate_end_names[result->end]);
+    TRY_OUT(jsontext_make(line, 0, &text));
+    TRY_OUT(write_text(text, strlen(text)));
+    TRY_OUT(write_text("\n", 1));
+out:
+    json_decref(asked);
+    json_decref(said);
+    json_decref(line);
+    free(text);
+    return rc;
+}
+
+static enum err show_result(void *arg, size_t prompt,
+                            const struct generate_result *result)
+{
+    struct output *output = arg;
+    const struct generate_args *args = output->args;
+    output->tokens += result->count;
+    output->prompt_tokens += output->prompts->list[prompt].count;
+    if (result->end == GENERATE_CONTEXT)
+        log_warn("prompt %zu: the context is full, so its continuation ends "
+                 "after %zu tokens (--context)",
+                 prompt, result->count);
+    if (args->json || args->prompts != NULL)
+        return write_json(output, prompt, result);
+    if (output->terminal)
+        return write_text("\n", 1);
+    return write_text(result->text, result->bytes);
+}
+
+static enum err continue_prompts(struct generate_engine *engine)
+{
+    enum err rc = ERR_OK;
+    char choice[160];
+    const struct generate_args *args = engine->args;
+    struct generate_prompts prompts = { .count = 0 };
+    struct output output = { .args = args, .prompts = &prompts };
+    const struct generate_hooks hooks = { .arg = &output,
+                                          .text = show_text,
+                                          .result = show_result };
+    int64_t most = args->max_tokens > 0 ? args->max_tokens : MAX_TOKENS;
+    struct generate_options options = generate_engine_options(engine, most);
+    TRY_OUT(generate_prompts_read(engine, &prompts));
+    int64_t longest = (int64_t)prompts.tokens_max + most - 1;
+    int64_t batch = args->batch > 0 ? args->batch : BATCH;
+    if (batch > (int64_t)prompts.count)
+        batch = (int64_t)prompts.count;
+    if (longest > engine->context)
+        longest = engine->context;
+    TRY_OUT(generate_engine_start(engine, batch, longest));
+    sample_describe(&options.sample, choice, sizeof choice);
+    log_info("tokens: %s (%s)", choice, engine->sample_of);
+    output.terminal =
+        isatty(STDOUT_FILENO) == 1 && !args->json && args->prompts == NULL;
+    double begin = clock_now();
+    TRY_OUT(generate_run(engine->generate, &options, prompts.list,
+                         prompts.count, &hooks));
+    double seconds = clock_now() - begin;
+    log_info("%zu tokens behind %zu of %s in %.1f s: %.1f a second",
+             output.tokens, output.prompt_tokens,
+             prompts.count > 1 ? "prompts" : "a prompt", seconds,
+             (double)output.tokens / (seconds > 0 ? seconds : 1));
+out:
+    generate_prompts_free(&prompts);
+    return rc;
+}
+
+static enum err read_all(struct buffer *text)
+{
+    for (;;) {
+        if (text->bytes > SCORE_BYTES_MAX)
+            return err_set(ERR_USAGE, "standard input: more than %zu bytes",
+                           SCORE_BYTES_MAX);
+        TRY(buffer_reserve(text, 65536));
+        size_t got = fread(text->data + text->bytes, 1, 65536, stdin);
+        text->bytes += got;
+        if (got == 0)
+            break;
+    }
+    return ferror(stdin) != 0 ? err_errno("standard input") : ERR_OK;
+}
+
+static enum err score_text(struct generate_engine *engine)
+{
+    enum err rc = ERR_OK;
+    struct buffer text = { 0 };
+    struct token_list tokens = { 0 };
+    double nll = 0;
+    TRY_OUT(read_all(&text));
+    if (text.bytes == 0) {
+        rc = err_set(ERR_USAGE, "--score: there is no text on standard input");
+        goto out;
+    }
+    TRY_OUT(generate_engine_encode(engine, (const char *)text.data, text.bytes,
+                                   TOKENIZER_SPECIAL, &tokens));
+    if ((int64_t)tokens.count > engine->context) {
+        rc = err_set(ERR_USAGE,
+                     "--score: the text has %zu tokens, and the context of the "
+                     "model %" PRId64 ": score its parts",
+                     tokens.count, engine->context);
+        goto out;
+    }
+    TRY_OUT(generate_engine_start(engine, 1, (int64_t)tokens.count));
+    TRY_OUT(generate_score(engine->generate, tokens.token, tokens.count, NULL,
+                           &nll));
+    if (!isfinite(nll))
+        rc = err_set(ERR_NUMERIC, "the loss is not a finite number: the "
+                                  "model's weights are damaged");
+    else if (printf("{\"tokens\": %zu, \"nll\": %.9g}\n", tokens.count, nll) <
+                 0 ||
+             fflush(stdout) != 0)
+        rc = err_errno("standard output");
+out:
+    free(tokens.token);
+    buffer_free(&text);
+    return rc;
+}
+
+static enum err run(int argc, char **argv)
+{
+    enum err rc = ERR_OK;
+    struct generate_args args;
+    struct generate_engine engine = { .args = NULL };
+    struct sample_options greedy = sample_options_default;
+    greedy.greedy = true;
+    TRY(generate_args_parse(argc, argv, false, &args));
+    TRY_OUT(generate_engine_open(&args, &greedy, &engine));
+    TRY_OUT(args.score ? score_text(&engine) : continue_prompts(&engine));
+out:
+    generate_engine_close(&engine);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    kernels_wait_passively(argv);
+    log_init("generate", -1, LOG_INFO);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        printf("%s%s%s", usage, generate_args_usage, usage_end);
+        return EXIT_DONE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        puts("tessera " TESSERA_VERSION);
+        return EXIT_DONE;
+    }
+    if (argc < 2) {
+        fprintf(stderr, "%s%s%s", usage, generate_args_usage, usage_end);
+        return EXIT_USAGE;
+    }
+    enum err rc = run(argc, argv);
+    if (rc != ERR_OK)
+        fprintf(stderr, "tessera-generate: %s\n", err_text());
+    return err_exit_code(rc);
+}

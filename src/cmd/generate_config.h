@@ -1,0 +1,27 @@
+/* generation_config.json, which a Hugging Face folder may have: how its makers
+ * would have the model's tokens chosen, and which of them end a text. */
+#ifndef TESSERA_CMD_GENERATE_CONFIG_H
+#define TESSERA_CMD_GENERATE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/infer/sample.h"
+
+#define GENERATE_CONFIG_FILE "generation_config.json"
+#define GENERATE_CONFIG_EOS_MAX 32
+
+struct generate_config {
+    bool says;                    /* do_sample, or what sampling needs */
+    struct sample_options sample; /* what it does not say is the default */
+    int32_t eos[GENERATE_CONFIG_EOS_MAX];
+    size_t eos_count;
+};
+
+/* Of a folder; nothing where it has no such file. What is asked for there and
+ * cannot be done is warned of. ERR_DATA names file and key. */
+enum err generate_config_read(const char *folder, struct generate_config *out);
+
+#endif
