@@ -62,12 +62,12 @@ static enum err end(const char *op, enum err rc)
         struct kernel_ctx on;                                                  \
         const void *operands[] = { __VA_ARGS__ };                              \
         struct managed_again again;                                            \
-        const size_t count = sizeof operands / sizeof *operands;               \
+        const size_t operand_count = sizeof operands / sizeof *operands;       \
         enum err rc =                                                          \
-            begin(#op, inner->op != NULL, ctx, operands, count, &on);          \
+            begin(#op, inner->op != NULL, ctx, operands, operand_count, &on);  \
         if (rc != ERR_OK)                                                      \
             return end(#op, rc);                                               \
-        managed_again_begin(&again, operands, count);                          \
+        managed_again_begin(&again, operands, operand_count);                  \
         do                                                                     \
             rc = end(#op, inner->op(&on, KERNEL_BARE arguments));              \
         while (rc == ERR_OK && managed_again_next(&again, #op));               \
