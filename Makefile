@@ -127,7 +127,7 @@ endef
 define link
 @mkdir -p $(@D)
 @echo "  LD    $@"
-$(Q)$(CC) $(LDFLAGS) $(1) -o $@ $(filter %.o %.a,$^) $(LDLIBS)
+$(Q)$(CC) $(LDFLAGS) $(1) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS)
 endef
 
 $(B)/%.o: %.c

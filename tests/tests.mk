@@ -166,9 +166,8 @@ $(B)/soak/victim: $(B)/tests/soak/victim.o $(B)/tests/soak/victim_flips.o $(B)/t
 
 # programs that are compared with Python's
 INTEROP := $(patsubst tests/%.c,$(B)/%,$(wildcard tests/interop/*.c))
-$(B)/interop/step: $(B)/tests/interop/step.o $(B)/src/cmd/bench_model.o $(LIB)
-	$(call link,)
-$(filter-out %/step,$(INTEROP)): $(B)/interop/%: $(B)/tests/interop/%.o $(LIB)
+$(B)/interop/step: $(B)/src/cmd/bench_model.o
+$(INTEROP): $(B)/interop/%: $(B)/tests/interop/%.o $(LIB)
 	$(call link,)
 
 # the program of make hash without libraries, for another processor's emulator;
