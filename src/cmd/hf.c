@@ -30,7 +30,7 @@ static const char usage[] =
     "file (hf)\n"
     "  --dtype fp32|bf16|fp16|q8_0\n"
     "                          of the matrices (fp32); q8_0: gguf only\n"
-    "  --max-shard-size SIZE   of a file of safetensors, such as 2GiB (5GB)\n"
+    "  --max-shard-size SIZE   of a file of safetensors, such as 2GiB (4.6GiB)\n"
     "  --verify                read what was written back and compare\n"
     "\nexit codes: 0 done, or the same; 1 verify: they differ; 64 usage; 75 "
     "the file\nsystem failed, try again; 93 bad or unsupported data, or no "

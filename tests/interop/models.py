@@ -1,6 +1,5 @@
 """The peers of models.sh: transformers and the gguf package."""
 
-import json
 import os
 import sys
 
@@ -107,7 +106,12 @@ def bits(value):
     return value.contiguous().view(sizes[value.dtype])
 
 
-def same(left, right, dtype):
+def make_all(folder):
+    for name in MODELS:
+        make(name, os.path.join(folder, name))
+
+
+def same(dtype, left, right):
     """The weights that transformers loads from both folders are the same bits."""
     dtype = getattr(torch, dtype)
     a, a_config = state(left, torch.float32)
@@ -120,11 +124,17 @@ def same(left, right, dtype):
     print(f"{len(a)} tensors, {sum(v.numel() for v in a.values())} numbers")
 
 
-def texts(left, right):
-    """Both folders' tokenizers give the same tokens and the same chats."""
+def same_all(dtype, end, *folders):
+    for folder in folders:
+        same(dtype, folder, f"{folder}.{end}")
+
+
+def chats(left, right, tokens=False):
+    """Both folders' templates give the same chats, and their tokenizers the same
+    tokens."""
     a = AutoTokenizer.from_pretrained(left)
     b = AutoTokenizer.from_pretrained(right)
-    chats = [
+    talks = [
         [{"role": "user", "content": "What is 2 + 2?"}],
         [
             {"role": "system", "content": "Be brief.\n"},
@@ -133,16 +143,22 @@ def texts(left, right):
             {"role": "user", "content": "  And?"},
         ],
     ]
-    for chat in chats:
+    for chat in talks:
         for prompt in (False, True):
             options = dict(tokenize=False, add_generation_prompt=prompt)
             assert a.apply_chat_template(chat, **options) == b.apply_chat_template(
                 chat, **options
             ), chat
     for text in ("Hello world", " 12345 tests\n\tand\u3000more <|im_end|>x", "naïve été 🙂"):
+        if not tokens:
+            continue
         assert a(text).input_ids == b(text).input_ids, text
         assert b.decode(b(text, add_special_tokens=False).input_ids) == text, text
     print(f"{len(b)} tokens, bos {b.bos_token}, eos {b.eos_token}")
+
+
+def texts(left, right):
+    chats(left, right, tokens=True)
 
 
 def exported(left, file, dtype):
@@ -173,6 +189,11 @@ def exported(left, file, dtype):
     print(f"{len(found)} tensors, {total} numbers, {arch}")
 
 
+def exported_all(dtype, *folders):
+    for folder in folders:
+        exported(folder, f"{folder}.{dtype}.gguf", dtype)
+
+
 def pairs(value, heads):
     """Rows of halves as rows of pairs, as converters permute them."""
     rows = value.shape[0]
@@ -190,7 +211,7 @@ def original(weights, arch, name, heads, kv_heads):
     import gguf
 
     arches = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}
-    blocks = max(int(n.split(".")[1]) for n in [name] if n.startswith("blk.")) + 1 if name.startswith("blk.") else 1
+    blocks = int(name.split(".")[1]) + 1 if name.startswith("blk.") else 1
     table = gguf.get_tensor_name_map(arches[arch], blocks)
     for theirs, value in weights.items():
         stem, _, suffix = theirs.rpartition(".")
@@ -221,15 +242,16 @@ def loads(left, file):
     print(f"{len(a)} tensors")
 
 
-def cut(folder, out):
-    """A sharded model of which one file is missing."""
-    os.makedirs(out)
-    index = json.load(open(os.path.join(folder, "model.safetensors.index.json")))
-    files = sorted(set(index["weight_map"].values()))
-    for name in os.listdir(folder):
-        if name != files[1]:
-            os.symlink(os.path.join(os.path.abspath(folder), name), os.path.join(out, name))
-    print(files[1])
+def answers(file):
+    """llama.cpp loads the file and says something sensible."""
+    from llama_cpp import Llama
+
+    model = Llama(file, n_ctx=256, n_threads=1, verbose=False)
+    question = [{"role": "user", "content": "What is the capital of France?"}]
+    answer = model.create_chat_completion(question, temperature=0, max_tokens=24)
+    text = answer["choices"][0]["message"]["content"]
+    assert "Paris" in text, text
+    print(text)
 
 
 if __name__ == "__main__":
