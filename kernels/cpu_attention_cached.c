@@ -131,11 +131,12 @@ values_run(const struct head *h, int64_t row, const int rows, int64_t begin,
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (int v = 0; v < vecs; v++)
-            sum[i][v] = begin == 0
-                            ? (vec){ 0 }
-                            : vec_load(out + i * h->out_stride + v * VEC_LANES,
-                                       d - column - v * VEC_LANES);
+        for (int v = 0; v < vecs; v++) {
+            sum[i][v] = (vec){ 0 };
+            if (begin > 0)
+                sum[i][v] = vec_load(out + i * h->out_stride + v * VEC_LANES,
+                                     d - column - v * VEC_LANES);
+        }
     for (int64_t t = begin; t < end; t++)
 #pragma GCC unroll 4
         for (int v = 0; v < vecs; v++) {
@@ -186,7 +187,7 @@ static void head_run(const struct head *h)
     int64_t d = h->shape->head_dim;
     int64_t seen = h->position + 1; /* keys of the first row */
     int64_t end = cpu_parts(seen + h->rows - 1, KEYS) * KEYS;
-    float total[ROWS];
+    float total[ROWS] = { 0 };
     if (h->rows == ROWS)
         scores_of_all(h, end);
     for (int64_t i = 0; i < h->rows && h->rows < ROWS; i++) {

@@ -13,24 +13,15 @@
 #define LINE 64
 #define PANEL_VECS (KERNEL_PANEL / VEC_LANES)
 
-/* Chains that the registers hold: rows, and panels with one row and with
- * several. Two multiply-adds of four cycles' latency need eight chains. */
+/* Rows whose chains with one panel the registers hold. More panels at a time
+ * would be more chains, but also more places in memory that are read in turn:
+ * one after the other is nearer to memory's rate. */
 #if VEC_LANES == 16
 #define CHAIN_ROWS 6
-#define PANELS_ONE 4
-#define PANELS_SOME 2
-#elif VEC_LANES == 8
+#elif VEC_LANES == 8 || defined(__ARM_NEON)
 #define CHAIN_ROWS 3
-#define PANELS_ONE 2
-#define PANELS_SOME 1
-#elif defined(__ARM_NEON)
-#define CHAIN_ROWS 3
-#define PANELS_ONE 2
-#define PANELS_SOME 1
 #else
 #define CHAIN_ROWS 1
-#define PANELS_ONE 1
-#define PANELS_SOME 1
 #endif
 
 /* Rows up to which panels are not unpacked, and multiply-adds that are worth
@@ -67,126 +58,84 @@ static inline vec finish(const struct work *w, int64_t column, int64_t left,
     return chain;
 }
 
-/* Inline, so that all but w, row and panel are constants. */
+/* Inline, so that type and rows are constants. */
 static inline __attribute__((always_inline)) void
-chains_run(const enum panel_type type, const int rows, const int panels,
-           const struct work *w, int64_t row, int64_t panel)
+chains_run(const enum panel_type type, const int rows, const struct work *w,
+           int64_t row, int64_t panel)
 {
-    vec sum[CHAIN_ROWS][PANELS_ONE][PANEL_VECS];
-    const char *from[PANELS_ONE];
+    vec sum[CHAIN_ROWS][PANEL_VECS];
+    const char *from = w->panels + (size_t)panel * w->stride;
     const float *a = w->a + row * w->k;
     const int64_t k = w->k;
-#pragma GCC unroll 4
-    for (int p = 0; p < panels; p++)
-        from[p] = w->panels + (size_t)(panel + p) * w->stride;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-        for (int p = 0; p < panels; p++)
 #pragma GCC unroll 8
-            for (int v = 0; v < PANEL_VECS; v++)
-                sum[i][p][v] = (vec){ 0 };
+        for (int v = 0; v < PANEL_VECS; v++)
+            sum[i][v] = (vec){ 0 };
     for (int64_t l = 0; l < k; l++)
-#pragma GCC unroll 4
-        for (int p = 0; p < panels; p++)
 #pragma GCC unroll 8
-            for (int v = 0; v < PANEL_VECS; v++) {
-                vec b =
-                    panel_load(type, from[p], l * KERNEL_PANEL + v * VEC_LANES);
+        for (int v = 0; v < PANEL_VECS; v++) {
+            vec b = panel_load(type, from, l * KERNEL_PANEL + v * VEC_LANES);
 #pragma GCC unroll 8
-                for (int i = 0; i < rows; i++)
-                    sum[i][p][v] =
-                        vec_fma(vec_splat(a[i * k + l]), b, sum[i][p][v]);
-            }
+            for (int i = 0; i < rows; i++)
+                sum[i][v] = vec_fma(vec_splat(a[i * k + l]), b, sum[i][v]);
+        }
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
-#pragma GCC unroll 4
-        for (int p = 0; p < panels; p++)
 #pragma GCC unroll 8
-            for (int v = 0; v < PANEL_VECS; v++) {
-                int64_t column = (panel + p) * KERNEL_PANEL + v * VEC_LANES;
-                int64_t left = w->n - column;
-                if (left > 0)
-                    vec_store(w->c + (row + i) * w->n + column, left,
-                              finish(w, column, left, sum[i][p][v]));
-            }
+        for (int v = 0; v < PANEL_VECS; v++) {
+            int64_t column = panel * KERNEL_PANEL + v * VEC_LANES;
+            int64_t left = w->n - column;
+            if (left > 0)
+                vec_store(w->c + (row + i) * w->n + column, left,
+                          finish(w, column, left, sum[i][v]));
+        }
 }
 
-/* Rows [row, row + rows) of so many panels. */
-#define RUN(rows, panels)                                                      \
-    case (rows)*8 + (panels):                                                  \
-        chains_run(type, rows, panels, w, row, panel);                         \
+#define RUN(rows)                                                              \
+    case rows:                                                                 \
+        chains_run(type, rows, w, row, panel);                                 \
         break;
-#define RUN_SOME(rows)                                                         \
-    RUN(rows, PANELS_SOME)                                                     \
-    RUN_REST(rows)
-#if PANELS_SOME > 1
-#define RUN_REST(rows) RUN(rows, 1)
-#else
-#define RUN_REST(rows)
-#endif
 
 static inline __attribute__((always_inline)) void
 chains(const enum panel_type type, const struct work *w, int64_t row,
-       int64_t rows, int64_t panel, int64_t panels)
+       int64_t rows, int64_t panel)
 {
-    switch (rows * 8 + panels) {
-#if PANELS_ONE > 1
-        RUN(1, PANELS_ONE)
-#endif
-        RUN_SOME(1)
+    switch (rows) {
+        RUN(1)
 #if CHAIN_ROWS > 1
-        RUN_SOME(2)
-        RUN_SOME(3)
+        RUN(2)
+        RUN(3)
 #endif
 #if CHAIN_ROWS > 3
-        RUN_SOME(4)
-        RUN_SOME(5)
-        RUN_SOME(6)
+        RUN(4)
+        RUN(5)
+        RUN(6)
 #endif
     default:
         assert(false);
     }
 }
 
-static void chains_f32(const struct work *w, int64_t row, int64_t rows,
-                       int64_t panel, int64_t panels)
+/* All rows, panels [begin, end). A panel comes from memory for the first rows
+ * and from the cache for the others. */
+static inline __attribute__((always_inline)) void
+panels_run(const enum panel_type type, const struct work *w, int64_t begin,
+           int64_t end)
 {
-    chains(PANEL_F32, w, row, rows, panel, panels);
+    for (int64_t panel = begin; panel < end; panel++)
+        for (int64_t row = 0; row < w->m; row += CHAIN_ROWS)
+            chains(type, w, row, cpu_min(CHAIN_ROWS, w->m - row), panel);
 }
 
-static void chains_bf16(const struct work *w, int64_t row, int64_t rows,
-                        int64_t panel, int64_t panels)
-{
-    chains(PANEL_BF16, w, row, rows, panel, panels);
-}
-
-static void chains_int8(const struct work *w, int64_t row, int64_t rows,
-                        int64_t panel, int64_t panels)
-{
-    chains(PANEL_INT8, w, row, rows, panel, panels);
-}
-
-/* All rows, panels [begin, end). Panels come from memory for the first rows and
- * from the cache for the others. */
 static void few_panels(const struct work *w, int64_t begin, int64_t end)
 {
-    static void (*const run[])(const struct work *, int64_t, int64_t, int64_t,
-                               int64_t) = { [PANEL_F32] = chains_f32,
-                                            [PANEL_BF16] = chains_bf16,
-                                            [PANEL_INT8] = chains_int8 };
-    for (int64_t p = begin, step; p < end; p += step) {
-        int64_t most = w->m == 1 ? PANELS_ONE : PANELS_SOME;
-        step = end - p >= most          ? most
-               : end - p >= PANELS_SOME ? PANELS_SOME
-                                        : 1;
-        for (int64_t row = 0; row < w->m; row += CHAIN_ROWS) {
-            int64_t rows = cpu_min(CHAIN_ROWS, w->m - row);
-            int64_t each = rows == 1 ? step : cpu_min(step, PANELS_SOME);
-            for (int64_t q = p; q < p + step; q += each)
-                run[w->type](w, row, rows, q, each);
-        }
-    }
+    if (w->type == PANEL_F32)
+        panels_run(PANEL_F32, w, begin, end);
+    else if (w->type == PANEL_BF16)
+        panels_run(PANEL_BF16, w, begin, end);
+    else
+        panels_run(PANEL_INT8, w, begin, end);
 }
 
 static void few(const struct kernel_ctx *ctx, const struct work *w)
@@ -243,7 +192,7 @@ static void pack_a(const struct piece *p, int64_t l, int64_t depth)
 }
 
 /* Columns [l, l_end) of a panel as floats. */
-static const float *floats_of(const struct piece *p, const char *panel,
+static const float *floats_of(const struct piece *p, const void *panel,
                               int64_t l, int64_t l_end)
 {
     float *to = p->room->b;

@@ -204,9 +204,9 @@ static int64_t panels_of(const struct panels *shape)
 
 size_t kernels_panels_elements_bytes(const struct panels *shape)
 {
-    static const size_t bytes[] = { [PANEL_F32] = 4,
-                                    [PANEL_BF16] = 2,
-                                    [PANEL_INT8] = 1 };
+    static const size_t bytes[] = {
+        [PANEL_F32] = 4, [PANEL_BF16] = 2, [PANEL_INT8] = 1
+    };
     size_t panel = (size_t)shape->k * KERNEL_PANEL * bytes[shape->type];
     return (size_t)panels_of(shape) * ((panel + 63) / 64 * 64);
 }

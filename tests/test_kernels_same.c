@@ -468,6 +468,73 @@ static void run_optimizers(const struct kernels *table,
 /* With the CRC32C of the bits, which every compiler and processor must come to:
  * whoever changes an op's bits on purpose raises KERNEL_ARITHMETIC and records
  * the new ones. Products and attention are the last to come. */
+/* One row and many, of every type. */
+static void run_panels(const struct kernels *table,
+                       const struct kernel_ctx *ctx, struct kept *kept)
+{
+    enum { M = 20, N = 45 };
+    for (const int64_t *k = sizes; *k <= 1025; k++)
+        for (int type = PANEL_F32; type <= PANEL_INT8; type++) {
+            const struct panels shape = { (enum panel_type)type, 1, N, *k };
+            size_t bytes = kernels_panels_bytes(&shape);
+            float *x = tame(N * *k, 51), *a = tame(M * *k, 52);
+            float *bias = tame(N, 53), *c = check_poisoned(M * N);
+            void *panels = check_alloc(bytes);
+            struct panels_product product = {
+                .shape = shape, .panels = panels, .a = a, .c = c, .bias = bias
+            };
+            CALL(table->panels_fill(ctx, &shape, false, x, panels));
+            keep(kept, panels, bytes);
+            for (product.m = 1; product.m <= M; product.m += 4)
+                CALL(table->panels_product(ctx, &product));
+            keep_last(kept, c, M * N - 3 * N);
+            free(panels);
+            free(bias);
+            free(a);
+            free(x);
+        }
+}
+
+/* Two slots' rows, all at once. */
+static void run_cached(const struct kernels *table,
+                       const struct kernel_ctx *ctx, struct kept *kept)
+{
+    enum { HEADS = 4, KV = 2, LENGTH = 45, CAPACITY = 48, ROWS = 2 * LENGTH };
+    int32_t *slots = check_alloc(ROWS * sizeof *slots);
+    int32_t *positions = check_alloc(ROWS * sizeof *positions);
+    for (int i = 0; i < ROWS; i++) {
+        slots[i] = i / LENGTH;
+        positions[i] = i % LENGTH;
+    }
+    for (const int64_t *d = sizes; *d < 1000; d++) {
+        int64_t cache = 2 * KV * CAPACITY * *d;
+        float *qkv = tame(ROWS * (HEADS + 2 * KV) * *d, 54);
+        float *out = check_poisoned(ROWS * HEADS * *d);
+        float *slopes = tame(HEADS, 55);
+        const struct attention_cached shape = {
+            .rows = ROWS,
+            .heads = HEADS,
+            .kv_heads = KV,
+            .head_dim = *d,
+            .scale = 0.3f,
+            .alibi_slopes = slopes,
+            .slots = slots,
+            .positions = positions,
+            .capacity = CAPACITY,
+            .keys = check_poisoned(cache),
+            .values = check_poisoned(cache),
+        };
+        CALL(table->attention_cached(ctx, &shape, qkv, out));
+        keep_last(kept, out, ROWS * HEADS * *d);
+        free(shape.values);
+        free(shape.keys);
+        free(slopes);
+        free(qkv);
+    }
+    free(positions);
+    free(slots);
+}
+
 static const struct {
     const char *op;
     run_fn *run;
@@ -486,6 +553,8 @@ static const struct {
     { "experts", run_expert, 0xb8d06915 },
     { "pack", run_pack, 0x75265abc },
     { "elementwise", run_elementwise, 0x2d9a297d },
+    { "panels", run_panels, 0xea80a758 },
+    { "attention over a cache", run_cached, 0x25a4fc12 },
     { "sums", run_sums, 0xda75f4ff },
     { "optimizers", run_optimizers, 0xdf233881 },
 };
@@ -500,7 +569,8 @@ static void check_table(const struct kernels *table, int threads,
                                           .width = 5003 * 3,
                                           .heads = 1,
                                           .head_dim = 8,
-                                          .experts = 100 };
+                                          .experts = 100,
+                                          .positions = 48 };
     for (size_t i = 0; i < CASES; i++) {
         struct kernel_ctx ctx = check_ctx(table, limits, threads);
         struct kept got = { 0 };
