@@ -25,6 +25,7 @@ struct infer_bench {
     const struct kernels *kernels;
     struct params *params;
     struct arena weights;
+    float *numbers; /* in it */
     struct infer *infer;
     struct infer_options options;
     int32_t tokens[PROMPT];
@@ -91,8 +92,7 @@ static double flops_of(const struct model_config *c)
 static enum err gather(void *arg, int block, const void **weights)
 {
     const struct infer_bench *bench = arg;
-    *weights = (const float *)bench->weights.base +
-               bench->params->blocks[block].offset;
+    *weights = bench->numbers + bench->params->blocks[block].offset;
     return ERR_OK;
 }
 
@@ -106,7 +106,7 @@ static enum err release(void *arg, int block)
 /* Small numbers; touched by the threads that read them. */
 static void fill(struct infer_bench *bench)
 {
-    float *x = (float *)bench->weights.base;
+    float *x = bench->numbers;
 #pragma omp parallel for num_threads(bench->options.threads) schedule(static)
     for (int64_t i = 0; i < bench->params->elements; i++)
         x[i] = (float)((int)((uint64_t)i * 2654435761u >> 16 & 1023) - 512) *
@@ -121,7 +121,7 @@ static enum err make(struct infer_bench *bench)
     TRY(params_create(&bench->config, &bench->params));
     size_t bytes = (size_t)bench->params->elements * sizeof(float);
     TRY(arena_create(bytes, &bench->weights));
-    (void)arena_take(&bench->weights, bytes);
+    bench->numbers = arena_take(&bench->weights, bytes);
     fill(bench);
     bench->flops = flops_of(&bench->config);
     return ERR_OK;
@@ -132,7 +132,8 @@ static enum err make(struct infer_bench *bench)
 /* Seconds of reading as many bytes as a token does. */
 static double read_bytes(const struct infer_bench *bench)
 {
-    const uint64_t *x = (const uint64_t *)bench->weights.base;
+    const void *numbers = bench->numbers;
+    const uint64_t *x = numbers;
     int64_t lines = (int64_t)(bench->bytes / 64.0);
     uint64_t total = 0;
     double begin = clock_now();

@@ -118,9 +118,7 @@ enum err infer_embedding(struct infer *infer, int64_t count,
 enum err infer_embed(struct infer *infer);
 enum err infer_blocks(struct infer *infer);
 
-/* The norm whose weight has this role, of `rows` rows. */
-enum err infer_norm(struct infer *infer, int block, enum param_role role,
-                    int64_t rows, const float *x, float *y);
+/* The norms of the residual stream, of so many rows. */
 struct norm infer_norm_shape(const struct infer *infer, int64_t rows);
 
 /* Logits and what is wanted of them, of rows work.wanted[count], to where

@@ -29,7 +29,8 @@ static enum err widen(struct infer *infer, int block, int64_t at,
         TRY(infer->kernels->memory->tensors_create(bytes, &infer->widened));
         (void)arena_take(&infer->widened, bytes);
     }
-    float *to = (float *)infer->widened.base + at;
+    void *buffer = infer->widened.base;
+    float *to = (float *)buffer + at;
     infer->lent[block] = to;
     return infer->kernels->convert(&infer->ctx,
                                    infer->params->blocks[block].elements,
@@ -96,7 +97,8 @@ const float *infer_vector(const struct infer *infer, int block,
         return lent_of(infer, block, role);
     const struct infer_held *held = held_of(infer, block, role);
     assert(!held->there || held->elements > 0);
-    return held->there ? (const float *)(infer->weights.base + held->at) : NULL;
+    const void *vector = infer->weights.base + held->at;
+    return held->there ? vector : NULL;
 }
 
 enum err infer_embedding(struct infer *infer, int64_t count,
