@@ -236,6 +236,9 @@ static const struct {
       "'parallel.determinism':'fast','parallel.slots':8}" },
 };
 
+#define ROPE "model.positions=rope "
+#define LINEAR "model.rope_scaling=linear model.rope_factor=2 "
+
 static void test_stored(struct train_settings *s)
 {
     struct dataset *data = NULL;
@@ -263,6 +266,51 @@ static void test_stored(struct train_settings *s)
         tap_is_str(text, stored[i].fixed, "and so is what stays");
         free(text);
         json_decref(fixed);
+    }
+    dataset_close(data);
+    fsio_remove_tree(folder);
+}
+
+/* Of settings that were added later, a run that does not tell them has the
+ * default. */
+static void test_added(struct train_settings *s)
+{
+    static const struct {
+        const char *then, *now;
+        const char *error; /* NULL: none */
+    } cases[] = {
+        { "", "", NULL },
+        { ROPE LINEAR, ROPE LINEAR, NULL },
+        { ROPE, ROPE LINEAR, "model.rope_scaling = its default" },
+        { ROPE LINEAR, ROPE, "model.rope_scaling = \"linear\", now" },
+        { ROPE LINEAR, ROPE LINEAR "model.rope_factor=3",
+          "model.rope_factor = 2.0, now it is 3.0" },
+        { "", "model.bias=false model.out_bias=true", "model.bias = true" },
+    };
+    struct dataset *data = NULL;
+    static struct trainer trainer;
+    const int64_t lengths[] = { 8 };
+    char path[FSIO_PATH_MAX + 8];
+    const char *folder = fixture_folder();
+    fixture_dataset(folder, "data", lengths, 1, 1 << 20, false);
+    snprintf(path, sizeof path, "%s/data", folder);
+    tap_ok(dataset_open(path, &data) == ERR_OK, "a data set");
+    trainer.train_data = &data;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tap_ok(load(cases[i].then, s) == ERR_OK, "then: %s", cases[i].then);
+        trainer.settings = *s;
+        json_t *state =
+            json_pack("{s:o}", "fixed", start_fixed_state(&trainer));
+        tap_ok(load(cases[i].now, s) == ERR_OK, "now: %s", cases[i].now);
+        trainer.settings = *s;
+        enum err rc = start_fixed_check(&trainer, state);
+        if (cases[i].error == NULL)
+            tap_ok(rc == ERR_OK, "goes on: %s", rc == ERR_OK ? "" : err_text());
+        else
+            tap_ok(rc == ERR_CHECKPOINT &&
+                       strstr(err_text(), cases[i].error) != NULL,
+                   "refused: %s", rc == ERR_OK ? "no" : err_text());
+        json_decref(state);
     }
     dataset_close(data);
     fsio_remove_tree(folder);
@@ -432,6 +480,7 @@ int main(void)
     }
     test_hash(s);
     test_stored(s);
+    test_added(s);
     test_local();
     test_print(s);
     test_optimizer(s);
