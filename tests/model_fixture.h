@@ -18,12 +18,14 @@
 struct model_fixture {
     struct model_config config;
     struct params *params;
-    float *weights;  /* [params->elements] */
+    int64_t all;     /* elements: those that train, then the frozen ones */
+    float *weights;  /* [all] */
     float *gradient; /* [params->elements] */
     int32_t tokens[FIXTURE_TOKENS_MAX];
     int32_t labels[FIXTURE_TOKENS_MAX];
     int32_t documents[FIXTURE_TOKENS_MAX];
     struct leaf leaf;
+    struct lora_options lora;
     /* what the model did with its parameters */
     int held[FIXTURE_BLOCKS_MAX]; /* gathered and not released */
     int done[FIXTURE_BLOCKS_MAX]; /* calls of gradient_done */
@@ -72,11 +74,21 @@ static inline enum err fixture_done(void *arg, int block)
     return fixture_call(f);
 }
 
+static inline enum err fixture_frozen(void *arg, int block,
+                                      const void **weights)
+{
+    struct model_fixture *f = arg;
+    *weights = f->weights + f->params->elements +
+               f->params->frozen->blocks[block].offset;
+    return fixture_call(f);
+}
+
 static inline struct param_access fixture_access(struct model_fixture *f)
 {
     return (struct param_access){ .arg = f,
                                   .gather = fixture_gather,
                                   .release = fixture_release,
+                                  .frozen = fixture_frozen,
                                   .gradient = fixture_gradient,
                                   .gradient_done = fixture_done };
 }
@@ -109,15 +121,23 @@ static inline void fixture_complete(struct model_config *c)
 }
 
 /* Every tensor has random values, norms and biases too; padding is 0. */
-static inline void fixture_fill(struct model_fixture *f)
+static inline void fixture_fill_table(const struct params *params,
+                                      float *weights)
 {
-    params_init(f->params, 17, 0, f->params->elements, f->weights);
-    for (int p = 0; p < f->params->count; p++) {
-        const struct param *param = &f->params->list[p];
+    params_init(params, 17, 0, params->elements, weights);
+    for (int p = 0; p < params->count; p++) {
+        const struct param *param = &params->list[p];
         for (int64_t i = 0; i < param->numel; i++)
-            f->weights[param->offset + i] +=
+            weights[param->offset + i] +=
                 0.1f * (float)rng_normal(3, (uint64_t)p, (uint64_t)i);
     }
+}
+
+static inline void fixture_fill(struct model_fixture *f)
+{
+    fixture_fill_table(f->params, f->weights);
+    if (f->params->frozen != NULL)
+        fixture_fill_table(f->params->frozen, f->weights + f->params->elements);
 }
 
 /* samples * seq_len <= FIXTURE_TOKENS_MAX; packed: with sequence ids. */
@@ -141,9 +161,11 @@ static inline void fixture_leaf(struct model_fixture *f, int64_t samples,
                              .first_sample = 5 };
 }
 
-/* For a configuration out of a table; the leaf is 2 samples of 7 tokens. */
-static inline struct model_fixture *fixture_create(struct model_config config,
-                                                   bool packed)
+/* For a configuration out of a table; the leaf is 2 samples of 7 tokens.
+ * tuning may be NULL. */
+static inline struct model_fixture *
+fixture_create_tuned(struct model_config config,
+                     const struct params_tuning *tuning, bool packed)
 {
     struct model_fixture *f = calloc(1, sizeof *f);
     if (f == NULL)
@@ -151,16 +173,25 @@ static inline struct model_fixture *fixture_create(struct model_config config,
     fixture_complete(&config);
     f->config = config;
     if (model_config_check(&config) != ERR_OK ||
-        params_create(&config, &f->params) != ERR_OK ||
+        params_create_tuned(&config, tuning, &f->params) != ERR_OK ||
         f->params->block_count > FIXTURE_BLOCKS_MAX)
         abort();
-    f->weights = aligned_alloc(64, fixture_bytes(f));
+    f->all = f->params->elements;
+    if (f->params->frozen != NULL)
+        f->all += f->params->frozen->elements;
+    f->weights = aligned_alloc(64, (size_t)f->all * sizeof(float));
     f->gradient = aligned_alloc(64, fixture_bytes(f));
     if (f->weights == NULL || f->gradient == NULL)
         abort();
     fixture_fill(f);
     fixture_leaf(f, 2, 7, packed);
     return f;
+}
+
+static inline struct model_fixture *fixture_create(struct model_config config,
+                                                   bool packed)
+{
+    return fixture_create_tuned(config, NULL, packed);
 }
 
 static inline void fixture_destroy(struct model_fixture *f)
@@ -178,7 +209,9 @@ fixture_options(const struct model_fixture *f, int threads)
     return (struct model_options){ .threads = threads,
                                    .samples = f->leaf.samples + 1,
                                    .seq_len = f->config.max_seq_len,
-                                   .seed = FIXTURE_SEED };
+                                   .seed = FIXTURE_SEED,
+                                   .frozen = f->params->frozen != NULL,
+                                   .lora = f->lora };
 }
 
 /* One leaf of training into a gradient of zeros; false after an error. */

@@ -71,11 +71,12 @@ static inline void expect(const struct model_fixture *f, int chunks,
                                          .leaf = &f->leaf,
                                          .seed = FIXTURE_SEED,
                                          .chunks = chunks,
+                                         .lora = f->lora,
                                          .counts = out->counts };
-    double *w = malloc(2 * fixture_bytes(f));
+    double *w = malloc((size_t)f->all * sizeof(double));
     if (w == NULL || f->params->count > TENSORS_MAX)
         abort();
-    for (int64_t i = 0; i < f->params->elements; i++)
+    for (int64_t i = 0; i < f->all; i++)
         w[i] = (double)f->weights[i];
     out->eval = model_reference_run(&reference, w);
     reference.counts = NULL;

@@ -79,6 +79,34 @@ static void linear(const double *x, const double *w, const double *b,
         y[o] = (b != NULL ? b[o] : 0.0) + dot(w + o * in, x, in);
 }
 
+/* What the adapter of a layer adds to y[out], given x[in] of a token. */
+static void adapt(const struct run *run, int layer, int64_t token,
+                  enum lora_layer which, const double *x, double *y)
+{
+    const struct lora_options *lora = &run->reference->lora;
+    const double *a = tensor(run, layer + 1, param_lora_a(which));
+    const double *b = tensor(run, layer + 1, param_lora_b(which));
+    struct lora_shape shape;
+    if (a == NULL)
+        return;
+    lora_shape(run->config, which, &shape);
+    char part[48];
+    snprintf(part, sizeof part, "/%s", shape.name);
+    uint64_t stream = stream_of(run, "lora", layer, part, token);
+    double *dropped = zeros(shape.in);
+    for (int64_t i = 0; i < shape.in; i++)
+        dropped[i] = x[i] * dropout(run, lora->dropout, stream,
+                                    token / run->leaf->seq_len,
+                                    within(run, token) * shape.in + i);
+    for (int64_t r = 0; r < lora->rank; r++) {
+        double low = lora->alpha / (double)lora->rank *
+                     dot(a + r * shape.in, dropped, shape.in);
+        for (int64_t o = 0; o < shape.out; o++)
+            y[o] += b[o * lora->rank + r] * low;
+    }
+    free(dropped);
+}
+
 static double activation(const struct run *run, double x)
 {
     return activation_value(model_activation_op(run->config->activation), x);
@@ -187,6 +215,10 @@ static void attention(struct run *run, int layer, const double *x,
              tensor(run, block, PARAM_NORM_1_BIAS), row);
         linear(row, tensor(run, block, PARAM_WQKV_WEIGHT),
                tensor(run, block, PARAM_WQKV_BIAS), run->qkv_width, run->d, at);
+        adapt(run, layer, i, LORA_Q, row, at);
+        adapt(run, layer, i, LORA_K, row, at + run->d);
+        adapt(run, layer, i, LORA_V, row,
+              at + run->d + c->n_kv_heads * run->head_dim);
         clip(run, at, run->qkv_width);
         qk_norm(run, block, at);
         rope(run, i % run->leaf->seq_len, at);
@@ -198,6 +230,7 @@ static void attention(struct run *run, int layer, const double *x,
         linear(row, tensor(run, block, PARAM_OUT_WEIGHT),
                tensor(run, block, PARAM_OUT_BIAS), run->d, run->d,
                branch + i * run->d);
+        adapt(run, layer, i, LORA_OUT, row, branch + i * run->d);
     }
     free(qkv);
     free(row);
@@ -224,16 +257,35 @@ static void hidden_layer(const struct run *run, const double *h,
     }
 }
 
-static void mlp(const struct run *run, int block, const double *h,
-                double *hidden, double *y)
+/* A copy of the bias, which may be NULL, with what the adapter adds. */
+static double *adapted(const struct run *run, int layer, int64_t token,
+                       enum lora_layer which, const double *bias,
+                       const double *h)
 {
-    hidden_layer(run, h, tensor(run, block, PARAM_GATE_WEIGHT),
-                 tensor(run, block, PARAM_GATE_BIAS),
-                 tensor(run, block, PARAM_UP_WEIGHT),
-                 tensor(run, block, PARAM_UP_BIAS), hidden);
+    int64_t f = run->config->ffn_width;
+    double *sum = zeros(f);
+    for (int64_t i = 0; bias != NULL && i < f; i++)
+        sum[i] = bias[i];
+    adapt(run, layer, token, which, h, sum);
+    return sum;
+}
+
+static void mlp(const struct run *run, int layer, int64_t token,
+                const double *h, double *hidden, double *y)
+{
+    int block = layer + 1;
+    double *gate = adapted(run, layer, token, LORA_GATE,
+                           tensor(run, block, PARAM_GATE_BIAS), h);
+    double *up = adapted(run, layer, token, LORA_UP,
+                         tensor(run, block, PARAM_UP_BIAS), h);
+    hidden_layer(run, h, tensor(run, block, PARAM_GATE_WEIGHT), gate,
+                 tensor(run, block, PARAM_UP_WEIGHT), up, hidden);
     linear(hidden, tensor(run, block, PARAM_DOWN_WEIGHT),
            tensor(run, block, PARAM_DOWN_BIAS), run->d, run->config->ffn_width,
            y);
+    adapt(run, layer, token, LORA_DOWN, hidden, y);
+    free(gate);
+    free(up);
 }
 
 /* p[experts] */
@@ -356,7 +408,7 @@ static void ffn(struct run *run, int layer, const double *x, double *branch)
                     counts + chunk_of(run, i) * c->experts,
                     sums + chunk_of(run, i) * c->experts, y);
         else
-            mlp(run, layer + 1, row, hidden, y);
+            mlp(run, layer, i, row, hidden, y);
     }
     balance(run, layer, counts, sums);
     free(row);

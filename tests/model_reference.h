@@ -21,8 +21,9 @@ struct model_reference {
     const struct model_config *config;
     const struct params *params;
     const struct leaf *leaf;
-    uint64_t seed;   /* of dropout and jitter */
-    int chunks;      /* of every sequence; 1: whole */
+    uint64_t seed; /* of dropout and jitter */
+    int chunks;    /* of every sequence; 1: whole */
+    struct lora_options lora;
     bool training;   /* with dropout and jitter */
     int64_t *counts; /* [n_layers, experts] choices of each; NULL: unwanted */
     struct model_reference_rounding *rounding; /* NULL: neither kept nor
@@ -36,7 +37,8 @@ struct model_reference_loss {
                          where it changes the loss has no derivative */
 };
 
-/* weights: the flat parameter space, params->elements of them. */
+/* weights: the flat parameter space, params->elements of them, then that of
+ * what is frozen. */
 struct model_reference_loss
 model_reference_run(const struct model_reference *reference,
                     const double *weights);

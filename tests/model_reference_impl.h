@@ -35,12 +35,13 @@ static inline double *zeros(int64_t n)
     return checked(calloc((size_t)n, sizeof(double)));
 }
 
-/* Of a layer (1 is the first), of the embedding (0) or of the head (one more
+/* Of a layer (1 is the first), trained or frozen, of the embedding (0) or of the head (one more
  * than there are layers); NULL when the configuration has none. */
-static inline const double *tensor(const struct run *run, int64_t part,
-                                   enum param_role role)
+static inline const double *tensor_in(const struct run *run,
+                                      const struct params *params,
+                                      const double *weights, int64_t part,
+                                      enum param_role role)
 {
-    const struct params *params = run->reference->params;
     for (int i = 0; i < params->count; i++) {
         const struct param *param = &params->list[i];
         enum param_block_kind kind = params->blocks[param->block].kind;
@@ -49,9 +50,20 @@ static inline const double *tensor(const struct run *run, int64_t part,
                          ? run->config->n_layers + 1
                          : params_layer(params, param->block) + 1;
         if (of == part && param->role == role)
-            return run->weights + param->offset;
+            return weights + param->offset;
     }
     return NULL;
+}
+
+static inline const double *tensor(const struct run *run, int64_t part,
+                                   enum param_role role)
+{
+    const struct params *params = run->reference->params;
+    const double *found = tensor_in(run, params, run->weights, part, role);
+    if (found != NULL || params->frozen == NULL)
+        return found;
+    return tensor_in(run, params->frozen, run->weights + params->elements, part,
+                     role);
 }
 
 static inline void choose(struct run *run, int64_t choice)

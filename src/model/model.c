@@ -73,7 +73,7 @@ out:
  * the sequence its rows are. */
 static uint64_t stream_of(const struct pass *pass, const char *name)
 {
-    char chunk[96];
+    char chunk[160];
     if (pass->model->options.chunks == 1)
         return rng_stream(name);
     snprintf(chunk, sizeof chunk, "%s/%d", name, pass->chunk);
@@ -83,7 +83,7 @@ static uint64_t stream_of(const struct pass *pass, const char *name)
 static uint64_t layer_stream(const struct pass *pass, const char *what,
                              int64_t layer, const char *which)
 {
-    char name[64];
+    char name[128];
     snprintf(name, sizeof name, "%s/%lld%s", what, (long long)layer, which);
     return stream_of(pass, name);
 }
@@ -99,6 +99,13 @@ static void pass_streams(struct pass *pass)
         layer->dropout_probs =
             layer_stream(pass, "dropout", i, "/probabilities");
         layer->jitter = layer_stream(pass, "jitter", i, "");
+        for (int j = 0; j < LORA_LAYERS; j++) {
+            struct lora_shape shape;
+            char which[48];
+            (void)lora_shape(&pass->model->config, (enum lora_layer)j, &shape);
+            snprintf(which, sizeof which, "/%s", shape.name);
+            layer->dropout_lora[j] = layer_stream(pass, "lora", i, which);
+        }
     }
 }
 
@@ -154,6 +161,9 @@ static enum err model_constants(struct model *model)
         TRY(upload_identity(model));
     if (model->rope != NULL || model->slopes != NULL)
         TRY(upload_positions(model));
+    if (model->ws.unused != NULL)
+        TRY(model->kernels->zero(&model->ctx, DTYPE_F32, model->config.d_model,
+                                 model->ws.unused));
     return model_fp8_create(model);
 }
 
@@ -196,6 +206,8 @@ enum err model_create(const struct model_config *config,
            (sequence != NULL ? sequence->rank : 0) * model->options.own_chunks);
     (void)sequence;
     (void)ranks;
+    assert(options->frozen == (params->frozen != NULL));
+    assert(options->lora.rank == params->lora_rank);
     model->params = params;
     TRY_OUT(model_allocate(model));
     TRY_OUT(model_constants(model));
@@ -326,121 +338,6 @@ static enum err clear_loss(struct model *model)
                                 loss);
 }
 
-/* `gradient` is the first chunk's, NULL in forward. */
-static void enter_passes(struct model *model, int block, const void *weights,
-                         float *gradient)
-{
-    int64_t elements = model->params->blocks[block].elements;
-    assert(block >= 0 && block < model->params->block_count);
-    for (int i = 0; i < model->options.own_chunks; i++) {
-        struct pass *pass = &model->passes[i];
-        pass->block = block;
-        pass->layer = NULL;
-        pass->weights = weights;
-        pass->gradient = gradient != NULL ? gradient + i * elements : NULL;
-    }
-}
-
-static void enter_experts(struct model *model, int block, const void *weights,
-                          float *gradient)
-{
-    const struct param_block *b = &model->params->blocks[block];
-    int kind = 0;
-    assert(b->kind == PARAM_BLOCK_EXPERTS);
-    while (b->place[PARAM_EXPERTS_GATE + kind] < 0)
-        kind++;
-    for (int i = 0; i < model->options.own_chunks; i++) {
-        struct pass *pass = &model->passes[i];
-        pass->expert_weights[kind] = weights;
-        pass->expert_gradient[kind] =
-            gradient != NULL ? gradient + i * b->elements : NULL;
-    }
-}
-
-static enum err pace(const struct model *model)
-{
-    const struct param_access *access = model->passes[0].access;
-    return access->pace != NULL && !model->capturing ? access->pace(access->arg)
-                                                     : ERR_OK;
-}
-
-enum err model_enter(struct model *model, int block, bool gradient)
-{
-    const struct param_access *access = model->passes[0].access;
-    const void *weights = NULL;
-    float *first = NULL;
-    TRY(pace(model));
-    TRY(access->gather(access->arg, block, &weights));
-    if (gradient)
-        TRY(access->gradient(access->arg, block, &first));
-    enter_passes(model, block, weights, first);
-    return ERR_OK;
-}
-
-bool model_begins(const struct model *model, int block)
-{
-    const struct param_access *access = model->passes[0].access;
-    return model->kernels->adds_once && model->options.chunks == 1 &&
-           access->begins != NULL && access->begins(access->arg, block);
-}
-
-enum err model_enter_layer(struct model *model, int layer, bool gradient)
-{
-    const struct params *params = model->params;
-    const struct param_access *access = model->passes[0].access;
-    int block = params_layer_block(params, layer);
-    int end = block + params->layer_blocks;
-    const void *weights[1 + PARAM_EXPERT_KINDS];
-    float *first[1 + PARAM_EXPERT_KINDS] = { NULL };
-    TRY(pace(model));
-    assert(layer >= 0 && layer < model->config.n_layers);
-    assert(params->layer_blocks <= 1 + PARAM_EXPERT_KINDS);
-    for (int b = block; b < end; b++)
-        TRY(access->gather(access->arg, b, &weights[b - block]));
-    for (int b = block; b < end && gradient; b++) {
-        model->begins = model_begins(model, b);
-        TRY(access->gradient(access->arg, b, &first[b - block]));
-    }
-    enter_passes(model, block, weights[0], first[0]);
-    for (int b = block + 1; b < end; b++)
-        enter_experts(model, b, weights[b - block], first[b - block]);
-    for (int i = 0; i < model->options.own_chunks; i++) {
-        model->passes[i].number = layer;
-        model->passes[i].layer = &model->passes[i].layers[layer];
-    }
-    return ERR_OK;
-}
-
-enum err model_leave_experts(struct model *model)
-{
-    const struct pass *pass = &model->passes[0];
-    const struct param_access *access = pass->access;
-    int end = pass->block + model->params->layer_blocks;
-    for (int b = pass->block + 1; b < end && pass->gradient != NULL; b++)
-        TRY(access->gradient_done(access->arg, b));
-    for (int b = pass->block + 1; b < end; b++)
-        TRY(access->release(access->arg, b));
-    return ERR_OK;
-}
-
-enum err model_enter_gradient(struct model *model, int block)
-{
-    const struct param_access *access = model->passes[0].access;
-    float *first = NULL;
-    TRY(access->gradient(access->arg, block, &first));
-    enter_passes(model, block, NULL, first);
-    return ERR_OK;
-}
-
-enum err model_leave(struct model *model)
-{
-    const struct pass *pass = &model->passes[0];
-    const struct param_access *access = pass->access;
-    if (pass->gradient != NULL)
-        TRY(access->gradient_done(access->arg, pass->block));
-    return access->release(access->arg, pass->block);
-}
-
 static enum err train(struct model *model)
 {
     TRY(clear_loss(model));
@@ -448,7 +345,8 @@ static enum err train(struct model *model)
     TRY(model_blocks_forward(model));
     TRY(model_head(model, true));
     TRY(model_blocks_backward(model));
-    return model_embed_backward(model);
+    return params_trains(model->params, 0) ? model_embed_backward(model)
+                                           : ERR_OK;
 }
 
 enum err model_train_leaf(struct model *model,

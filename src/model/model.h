@@ -8,6 +8,9 @@
  * chunks: so the bits of a chunk depend on the number of chunks, not on the
  * number of ranks. Only attention looks across chunks (model_sequence.c).
  *
+ * Gradients are made of what trains only, and backward ends with the lowest
+ * layer of which something does.
+ *
  * Block: x = x + s attention(norm_1(x)); x = x + s ffn(norm_2(x)), s the
  * residual scale, ffn an MLP, a gated one or a mixture of experts. Logits are
  * norm_f(x) W^T, W the embedding when tied. What forward keeps for backward,
@@ -66,6 +69,8 @@ struct model_options {
      * table lacks it. */
     bool fp8;
     struct model_memory memory;
+    bool frozen;              /* params has frozen tensors */
+    struct lora_options lora; /* of params' adapters; not with fp8 */
     bool graphs; /* of leaves, where there can be some (model_graph.h) */
     /* Expert parallelism: a group of so many ranks shares each block's experts,
      * the place s of it has [s experts / degree, (s + 1) experts / degree). 0

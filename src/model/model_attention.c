@@ -147,13 +147,13 @@ static enum err norm_heads_backward(struct pass *pass, const void *qkv)
     TRY(k->norm_backward(&model->ctx, model->options.dtype, &q, pass->dqkv, qkv,
                          pass_weight(pass, PARAM_Q_NORM_WEIGHT), pass->q_mean,
                          pass->q_rstd, false, pass->dqkv,
-                         pass_gradient(pass, PARAM_Q_NORM_WEIGHT),
+                         pass_norm_gradient(pass, PARAM_Q_NORM_WEIGHT),
                          pass_gradient(pass, PARAM_Q_NORM_BIAS)));
     return k->norm_backward(
         &model->ctx, model->options.dtype, &key, at(model, pass->dqkv, keys),
         at(model, qkv, keys), pass_weight(pass, PARAM_K_NORM_WEIGHT),
         pass->k_mean, pass->k_rstd, false, at(model, pass->dqkv, keys),
-        pass_gradient(pass, PARAM_K_NORM_WEIGHT),
+        pass_norm_gradient(pass, PARAM_K_NORM_WEIGHT),
         pass_gradient(pass, PARAM_K_NORM_BIAS));
 }
 

@@ -25,8 +25,9 @@ enum err model_linear(struct pass *pass, enum linear linear, int64_t out,
                          .bias = bias };
     if (in_fp8(pass, linear))
         return model_fp8_linear(pass, linear, out, in, x, weight, bias, y);
-    return pass->model->kernels->gemm(&pass->model->ctx,
-                                      pass->model->options.dtype, &gemm);
+    TRY(pass->model->kernels->gemm(&pass->model->ctx,
+                                   pass->model->options.dtype, &gemm));
+    return model_lora_forward(pass, linear, x, y);
 }
 
 enum err model_linear_backward(struct pass *pass, enum linear linear,
@@ -58,12 +59,13 @@ enum err model_linear_backward(struct pass *pass, enum linear linear,
                                       dweight));
     } else {
         TRY(k->gemm(ctx, model->options.dtype, &inputs));
-        TRY(k->gemm(ctx, model->options.dtype, &weights));
+        if (dweight != NULL)
+            TRY(k->gemm(ctx, model->options.dtype, &weights));
     }
     if (dbias != NULL)
         TRY(k->bias_backward(ctx, model->options.dtype, pass->n, out, dy,
                              dbias));
-    return ERR_OK;
+    return model_lora_backward(pass, linear, dy, x, dx);
 }
 
 struct norm model_norm_shape(const struct pass *pass)
@@ -99,7 +101,7 @@ enum err model_norm_backward(struct pass *pass, enum param_role role,
     return pass->model->kernels->norm_backward(
         &pass->model->ctx, pass->model->options.dtype, &norm, dnorm, x,
         pass_weight(pass, role), ws->mean, ws->rstd, true, dx,
-        pass_gradient(pass, role), pass_gradient(pass, role + 1));
+        pass_norm_gradient(pass, role), pass_gradient(pass, role + 1));
 }
 
 static struct random_place branch_place(const struct pass *pass,
@@ -272,7 +274,9 @@ enum err model_blocks_forward(struct model *model)
 
 enum err model_blocks_backward(struct model *model)
 {
-    for (int layer = (int)model->config.n_layers - 1; layer >= 0; layer--) {
+    int lowest = params_lowest_layer(model->params);
+    for (int layer = (int)model->config.n_layers - 1; layer >= lowest;
+         layer--) {
         TRY(model_enter_layer(model, layer, true));
         TRY(block_backward(model));
         TRY(model_leave(model));

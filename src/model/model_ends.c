@@ -86,10 +86,19 @@ enum err model_embed_backward(struct model *model)
 /* --- head
  * -------------------------------------------------------------------------- */
 
-/* Rows [first, first + rows) of the chunk: logits, losses and, with dweight,
- * their gradient into ws.dnorm and dweight. */
+/* The matrix of the head. */
+struct head {
+    const void *weight;
+    float *dweight; /* the first chunk's; NULL in evaluation and where it is
+                       frozen */
+    int64_t stride; /* from one chunk's to the next one's */
+    bool gradient;  /* of all that is below */
+};
+
+/* Rows [first, first + rows) of the chunk: logits, losses and, with gradient,
+ * theirs into ws.dnorm and dweight. */
 static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
-                          const void *weight, float *dweight)
+                          const struct head *head, float *dweight)
 {
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
@@ -102,14 +111,14 @@ static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
                            .n = v,
                            .k = d,
                            .a = at(model, ws->norm, first * d),
-                           .b = weight,
+                           .b = head->weight,
                            .c = ws->logits };
     struct gemm dx = { .form = GEMM_NN,
                        .m = rows,
                        .n = d,
                        .k = v,
                        .a = ws->logits,
-                       .b = weight,
+                       .b = head->weight,
                        .c = at(model, ws->dnorm, first * d) };
     struct gemm dw = { .form = GEMM_TN,
                        .m = v,
@@ -125,43 +134,54 @@ static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
     TRY(k->gemm(ctx, model->options.dtype, &logits));
     TRY(k->cross_entropy(ctx, model->options.dtype, rows, v,
                          (float)model->config.logit_scale, ws->logits,
-                         pass->leaf.labels + first, dweight != NULL,
+                         pass->leaf.labels + first, head->gradient,
                          ws->losses + first));
-    if (dweight != NULL) {
+    if (head->gradient)
         TRY(k->gemm(ctx, model->options.dtype, &dx));
+    if (dweight != NULL)
         TRY(k->gemm(ctx, model->options.dtype, &dw));
-    }
     return ERR_OK;
 }
 
-/* The matrix of the head and the first chunk's gradient; when it is the
- * embedding, that block's weights are gathered too. The embedding's own
- * gradient comes later: its block is done only after model_embed_backward(). */
-static enum err head_weight(struct model *model, bool gradient,
-                            const void **weight, float **dweight)
+/* Finds it; when it is the embedding, what trains of that block is gathered
+ * too. The embedding's own gradient comes later: its block is done only after
+ * model_embed_backward(). */
+static enum err find_head(struct model *model, bool gradient, struct head *head)
 {
     struct pass *pass = &model->passes[0];
+    const struct params *params = model->params;
     const struct param_access *access = pass->access;
-    int64_t wte = model->params->blocks[0].place[PARAM_WTE];
-    *weight = pass_weight(pass, PARAM_LM_HEAD);
-    *dweight = gradient ? pass_gradient(pass, PARAM_LM_HEAD) : NULL;
-    if (!model->config.tied)
+    bool tied = model->config.tied;
+    const struct param_block *block =
+        &params->blocks[tied ? 0 : params->block_count - 1];
+    *head = (struct head){ .gradient = gradient, .stride = block->elements };
+    if (!tied) {
+        head->weight = pass_weight(pass, PARAM_LM_HEAD);
+        head->dweight = gradient ? pass_gradient(pass, PARAM_LM_HEAD) : NULL;
         return ERR_OK;
-    TRY(access->gather(access->arg, 0, weight));
-    *weight = at(model, *weight, wte);
+    }
+    if (!params_tied(params)) {
+        TRY(model_frozen(model, 0, &head->weight));
+        head->weight =
+            at(model, head->weight, params->frozen->blocks[0].place[PARAM_WTE]);
+        return ERR_OK;
+    }
+    TRY(access->gather(access->arg, 0, &head->weight));
+    head->weight = at(model, head->weight, block->place[PARAM_WTE]);
     if (!gradient)
         return ERR_OK;
     model->staged.open = model_staged_rows_fit(model) && adds_once(model, 0);
     model->begins = model_begins(model, 0);
-    TRY(access->gradient(access->arg, 0, dweight));
-    *dweight += wte;
+    TRY(access->gradient(access->arg, 0, &head->dweight));
+    head->dweight += block->place[PARAM_WTE];
     if (model->staged.open)
-        model_staged_rows_take_tokens(&model->passes[0], *dweight);
+        model_staged_rows_take_tokens(&model->passes[0], head->dweight);
     return ERR_OK;
 }
 
-/* dweight: this chunk's; NULL in evaluation. */
-static enum err head(struct pass *pass, const void *weight, float *dweight)
+/* One chunk. */
+static enum err head_pass(struct pass *pass, const struct head *head,
+                          float *dweight)
 {
     struct model *model = pass->model;
     struct workspace *ws = &model->ws;
@@ -173,10 +193,10 @@ static enum err head(struct pass *pass, const void *weight, float *dweight)
         int64_t rows = pass->n - first;
         if (rows > most)
             rows = most;
-        TRY(head_rows(pass, first, rows, weight, dweight));
+        TRY(head_rows(pass, first, rows, head, dweight));
     }
     TRY(k->sum(ctx, pass->n, ws->losses, &pass->loss->cross_entropy));
-    if (dweight != NULL) {
+    if (head->gradient) {
         TRY(k->zero(ctx, model->options.dtype, pass->n * model->config.d_model,
                     pass->dx));
         TRY(model_norm_backward(pass, PARAM_NORM_F_WEIGHT, pass->x_last,
@@ -188,22 +208,22 @@ static enum err head(struct pass *pass, const void *weight, float *dweight)
 enum err model_head(struct model *model, bool gradient)
 {
     const struct param_access *access = model->passes[0].access;
-    int last = model->params->block_count - 1;
-    const struct param_block *block =
-        &model->params->blocks[model->config.tied ? 0 : last];
-    const void *weight = NULL;
-    float *dweight = NULL;
+    const struct params *params = model->params;
+    int last = params->block_count - 1;
+    struct head head;
     /* what a matrix of its own gets from a few rows at a time is in parts */
     int64_t n = model->passes[0].n;
-    if (gradient && (model->config.tied || n <= model_logit_rows(model, n)))
+    if (gradient && params_trains(params, last) &&
+        (model->config.tied || n <= model_logit_rows(model, n)))
         (void)adds_once(model, last);
     model->begins = gradient && model_begins(model, last);
     TRY(model_enter(model, last, gradient));
-    TRY(head_weight(model, gradient, &weight, &dweight));
+    TRY(find_head(model, gradient, &head));
     for (int i = 0; i < model->options.own_chunks; i++)
-        TRY(head(&model->passes[i], weight,
-                 gradient ? dweight + i * block->elements : NULL));
-    if (model->config.tied)
+        TRY(head_pass(&model->passes[i], &head,
+                      head.dweight != NULL ? head.dweight + i * head.stride
+                                           : NULL));
+    if (params_tied(params))
         TRY(access->release(access->arg, 0));
     return model_leave(model);
 }

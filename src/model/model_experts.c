@@ -41,11 +41,14 @@ static enum err experts_gemm(struct pass *pass, const struct expert_rows *rows,
         &pass->model->ctx, pass->model->options.dtype, &gemm);
 }
 
-/* Each expert's gradient[f, d] += a[rows, f]^T b[rows, d]. */
+/* Each expert's gradient[f, d] += a[rows, f]^T b[rows, d], unless it is
+ * frozen. */
 static enum err experts_gradient(struct pass *pass,
                                  const struct expert_rows *rows, const void *a,
                                  const void *b, enum param_role role)
 {
+    if (pass->expert_gradient[role - PARAM_EXPERTS_GATE] == NULL)
+        return ERR_OK;
     struct grouped_gemm gemm = { .form = GEMM_TN,
                                  .groups = rows->experts,
                                  .offsets = rows->offsets,

@@ -34,9 +34,11 @@ struct model_graphs {
 
 /* --- what can be kept --- */
 
-static bool draws(const struct model_config *config)
+static bool draws(const struct model *model)
 {
-    return config->dropout_embedding > 0.0 || config->dropout_attention > 0.0 ||
+    const struct model_config *config = &model->config;
+    return model->options.lora.dropout > 0.0 ||
+           config->dropout_embedding > 0.0 || config->dropout_attention > 0.0 ||
            config->dropout_residual > 0.0 || config->router_jitter > 0.0;
 }
 
@@ -44,8 +46,7 @@ static bool is_wanted(const struct model *model)
 {
     const struct model_options *options = &model->options;
     return options->graphs && model->kernels->memory->capture_begin != NULL &&
-           options->chunks == 1 && options->expert_degree <= 1 &&
-           !draws(&model->config);
+           options->chunks == 1 && options->expert_degree <= 1 && !draws(model);
 }
 
 static int64_t loss_tokens_of(const struct model *model)

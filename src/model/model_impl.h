@@ -61,6 +61,7 @@ struct layer {
     struct routing routing;
     uint64_t dropout_attention, dropout_ffn, dropout_probs,
         jitter; /* streams */
+    uint64_t dropout_lora[LORA_LAYERS];
 };
 
 /* What experts on other ranks need besides; nothing without a group. */
@@ -103,6 +104,15 @@ struct fp8_products {
     void *dy_across; /* [out, n] */
 };
 
+/* What adapters need; nothing of it is there without. */
+struct lora_products {
+    void *x;   /* [n, in] after dropout; NULL: there is none */
+    void *low; /* [n, rank] (alpha / rank) dropout(x) A^T */
+    void *dlow;
+    void *slice; /* [n, out] columns of the product, or of its gradient */
+    void *part;  /* [n, out], in backward [n, in]: what is added */
+};
+
 /* Used by all blocks and all chunks in turn. */
 struct workspace {
     void *norm;             /* [n, d] a norm's output */
@@ -113,6 +123,8 @@ struct workspace {
     void *logits;           /* [model_logit_rows, V] */
     void *dbranch;          /* [n, d] where it differs from dx */
     void *dnorm;            /* [n, d] */
+    float *unused;          /* [d] gradients of frozen norms' weights, which
+                               nobody reads; NULL: nothing is frozen */
     void *dact;             /* [r, f] */
     void *dhidden;          /* [r, hidden]; without gates the same as dact */
     void *rows;             /* [r, d] tokens in the experts' order */
@@ -178,6 +190,7 @@ struct model {
     struct staged_rows staged;
     bool begins; /* products begin the matrices of the gradients at hand */
     struct fp8_products fp8;
+    struct lora_products lora;
     struct ring ring;
     struct input input;
     struct model_graphs *graphs;  /* NULL: leaves are not kept */
@@ -212,6 +225,7 @@ struct pass {
     struct leaf leaf;       /* as ops see it */
     int64_t first;          /* position of its first token in the sequence */
     bool training;          /* dropout and jitter */
+    bool backward;          /* through the layer at hand */
     int64_t n;              /* rows: samples * seq_len */
     int64_t loss_tokens;    /* labels >= 0 */
     struct leaf_loss *loss; /* a tensor */
@@ -219,11 +233,13 @@ struct pass {
     int number; /* of the layer */
     struct layer *layer;
     int block;           /* of params, between enter and leave: */
-    const void *weights; /* ... its weights */
-    float *gradient;     /* this chunk's; NULL in forward */
+    const void *weights; /* ... its weights, those that train */
+    const void *frozen;  /* and the others */
+    float *gradient;     /* this chunk's; NULL in forward, and where nothing
+                            of the block trains */
     /* of the experts' blocks, by role from PARAM_EXPERTS_GATE on */
     const void *expert_weights[PARAM_EXPERT_KINDS];
-    float *expert_gradient[PARAM_EXPERT_KINDS];
+    float *expert_gradient[PARAM_EXPERT_KINDS]; /* NULL as above */
     const void *ready; /* queries, keys and values as attention reads them */
 };
 
@@ -238,6 +254,9 @@ enum err model_leave_experts(struct model *model);
 /* Whether products begin the matrices of the block's gradient; asked before it
  * is found. */
 bool model_begins(const struct model *model, int block);
+/* The frozen part of a block alone, where it has one. */
+enum err model_frozen(const struct model *model, int block,
+                      const void **weights);
 /* Find the gradients only. */
 enum err model_enter_gradient(struct model *model, int block);
 
@@ -267,15 +286,30 @@ static inline enum activation activation_of(const struct model *model)
 static inline const void *pass_weight(const struct pass *pass,
                                       enum param_role role)
 {
-    int64_t place = pass->model->params->blocks[pass->block].place[role];
-    return place < 0 ? NULL : at(pass->model, pass->weights, place);
+    const struct params *params = pass->model->params;
+    int64_t place = params->blocks[pass->block].place[role];
+    if (place >= 0)
+        return at(pass->model, pass->weights, place);
+    if (params->frozen == NULL)
+        return NULL;
+    place = params->frozen->blocks[pass->block].place[role];
+    return place < 0 ? NULL : at(pass->model, pass->frozen, place);
 }
 
+/* NULL too where it is frozen. */
 static inline float *pass_gradient(const struct pass *pass,
                                    enum param_role role)
 {
     int64_t place = pass->model->params->blocks[pass->block].place[role];
     return place < 0 ? NULL : pass->gradient + place;
+}
+
+/* Of a norm's weight, which the op always adds to. */
+static inline float *pass_norm_gradient(const struct pass *pass,
+                                        enum param_role role)
+{
+    float *gradient = pass_gradient(pass, role);
+    return gradient != NULL ? gradient : pass->model->ws.unused;
 }
 
 /* Lay everything out in the arena (which may only count), by kind. */
@@ -301,15 +335,24 @@ int64_t model_saved_cols(const struct model *model, enum saved kind);
  * errors do not feed back into a softmax or a norm's statistics. */
 enum packing model_packing(const struct model *model, enum saved kind);
 
-/* y[n, out] = x[n, in] W^T + bias (NULL: none). */
+/* y[n, out] = x[n, in] W^T + bias (NULL: none), and what adapters add. */
 enum err model_linear(struct pass *pass, enum linear linear, int64_t out,
                       int64_t in, const void *x, const void *weight,
                       const void *bias, void *y);
-/* dx = dy W, dweight += dy^T x, dbias += column sums of dy (NULL: none). */
+/* dx = dy W, dweight += dy^T x, dbias += column sums of dy (NULL: none, or
+ * frozen, as dweight), and the adapters' part of it. */
 enum err model_linear_backward(struct pass *pass, enum linear linear,
                                int64_t out, int64_t in, const void *dy,
                                const void *x, const void *weight, void *dx,
                                float *dweight, float *dbias);
+
+/* Adapters (model_lora.c): what they take; y[n, .] += theirs; dx += theirs, and
+ * the gradients of A and B. Nothing happens where a layer has none. */
+void model_lora_layout(struct model *model, int64_t n, struct arena *arena);
+enum err model_lora_forward(struct pass *pass, enum linear linear,
+                            const void *x, void *y);
+enum err model_lora_backward(struct pass *pass, enum linear linear,
+                             const void *dy, const void *x, void *dx);
 
 /* Products in 8 bits (model_fp8.c): what they take, scales of 1, and the same
  * two but for the bias's gradient. */

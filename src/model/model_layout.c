@@ -303,6 +303,9 @@ static void layout_workspace(struct model *model, struct arena *arena)
         ws->dhidden = take_elements(model, arena, r * model->hidden_width);
     if (config->experts > 0)
         layout_experts(model, arena);
+    if (model->options.frozen)
+        ws->unused = take(arena, d);
+    model_lora_layout(model, n, arena);
     model_fp8_layout(model, n, arena);
     model_staged_rows_layout(model, arena);
     if (config->positions == POSITIONS_ROPE)

@@ -10,6 +10,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/rng.h"
+#include "src/model/params_tuning.h"
 
 #define PARAM_ALIGN 16 /* floats: 64 bytes */
 
@@ -22,26 +23,40 @@ static int64_t round_up(int64_t value, int64_t multiple)
 
 struct builder {
     const struct model_config *config;
+    const struct params_tuning *tuning; /* NULL: all train */
     struct params *params;
     char prefix[64]; /* of names in this block */
 };
 
-static void open_block(struct builder *b, enum param_block_kind kind)
+static void open_in(struct params *params, enum param_block_kind kind)
 {
-    struct param_block *block = &b->params->blocks[b->params->block_count];
-    assert(b->params->elements % KERNEL_CHUNK == 0);
+    struct param_block *block = &params->blocks[params->block_count];
+    assert(params->elements % KERNEL_CHUNK == 0);
     block->kind = kind;
-    block->offset = b->params->elements;
+    block->offset = params->elements;
     for (int role = 0; role < PARAM_ROLES; role++)
         block->place[role] = -1;
 }
 
-static void close_block(struct builder *b)
+static void open_block(struct builder *b, enum param_block_kind kind)
 {
-    struct params *params = b->params;
+    open_in(b->params, kind);
+    if (b->params->frozen != NULL)
+        open_in(b->params->frozen, kind);
+}
+
+static void close_in(struct params *params)
+{
     struct param_block *block = &params->blocks[params->block_count++];
     params->elements = round_up(params->elements, KERNEL_CHUNK);
     block->elements = params->elements - block->offset;
+}
+
+static void close_block(struct builder *b)
+{
+    close_in(b->params);
+    if (b->params->frozen != NULL)
+        close_in(b->params->frozen);
 }
 
 /* cols 0: a vector. */
@@ -49,25 +64,26 @@ static struct param *add(struct builder *b, enum param_role role,
                          const char *name, int64_t rows, int64_t cols,
                          enum param_init init)
 {
-    struct params *params = b->params;
+    struct param param = { .role = role, .init = init };
+    snprintf(param.name, sizeof param.name, "%s%s", b->prefix, name);
+    assert(strlen(b->prefix) + strlen(name) < sizeof param.name);
+    struct params *params = params_tuning_freezes(b->tuning, &param)
+                                ? b->params->frozen
+                                : b->params;
     struct param_block *block = &params->blocks[params->block_count];
-    struct param *param = &params->list[params->count++];
-    snprintf(param->name, sizeof param->name, "%s%s", b->prefix, name);
     assert(block->place[role] < 0); /* the block's first of the role */
-    assert(strlen(b->prefix) + strlen(name) < sizeof param->name);
-    param->role = role;
-    param->dims = cols > 0 ? 2 : 1;
-    param->shape[0] = rows;
-    param->shape[1] = cols;
-    param->numel = cols > 0 ? rows * cols : rows;
-    param->block = params->block_count;
-    param->init = init;
-    param->tail = param->numel;
-    param->offset = params->elements;
-    block->place[role] = param->offset - block->offset;
-    params->numel += param->numel;
-    params->elements += round_up(param->numel, PARAM_ALIGN);
-    return param;
+    param.dims = cols > 0 ? 2 : 1;
+    param.shape[0] = rows;
+    param.shape[1] = cols;
+    param.numel = cols > 0 ? rows * cols : rows;
+    param.block = params->block_count;
+    param.tail = param.numel;
+    param.offset = params->elements;
+    block->place[role] = param.offset - block->offset;
+    params->numel += param.numel;
+    params->elements += round_up(param.numel, PARAM_ALIGN);
+    params->list[params->count] = param;
+    return &params->list[params->count++];
 }
 
 static bool init_uniform(const struct model_config *config)
@@ -243,6 +259,28 @@ static void add_experts(struct builder *b)
     add_experts_block(b, PARAM_EXPERTS_DOWN, "ffn.experts.mlp.w2", d, f);
 }
 
+/* After all else of the layer: gate and up must touch. */
+static void add_adapters(struct builder *b, int layer)
+{
+    const struct params_tuning *tuning = b->tuning;
+    for (int i = 0; i < LORA_LAYERS && tuning != NULL && tuning->rank > 0;
+         i++) {
+        enum lora_layer at = (enum lora_layer)i;
+        struct lora_shape shape;
+        char text[48];
+        if (!lora_shape(b->config, at, &shape) ||
+            !lora_is_target(tuning->targets, layer, at))
+            continue;
+        snprintf(text, sizeof text, "%s.lora_A.weight", shape.name);
+        add(b, param_lora_a(at), text, tuning->rank, shape.in,
+            PARAM_INIT_UNIFORM)
+            ->init_std = 1.0 / sqrt((double)shape.in);
+        snprintf(text, sizeof text, "%s.lora_B.weight", shape.name);
+        add(b, param_lora_b(at), text, shape.out, tuning->rank,
+            PARAM_INIT_ZERO);
+    }
+}
+
 static void add_layer(struct builder *b, int layer)
 {
     int64_t d = b->config->d_model;
@@ -257,6 +295,7 @@ static void add_layer(struct builder *b, int layer)
                    experts, d, false);
     else
         add_ffn(b);
+    add_adapters(b, layer);
     close_block(b);
     if (experts > 0)
         add_experts(b);
@@ -291,7 +330,9 @@ static int layer_blocks(const struct model_config *config)
     return config->ffn == FFN_GLU ? 1 + PARAM_EXPERT_KINDS : PARAM_EXPERT_KINDS;
 }
 
-enum err params_create(const struct model_config *config, struct params **out)
+/* A table without entries, with room for all of them. */
+static enum err open_table(const struct model_config *config,
+                           struct params **out)
 {
     enum err rc = ERR_OK;
     size_t layers = (size_t)config->n_layers;
@@ -302,14 +343,8 @@ enum err params_create(const struct model_config *config, struct params **out)
     params->list = calloc((layers + 2) * PARAM_ROLES, sizeof params->list[0]);
     params->blocks = calloc(layers * (size_t)params->layer_blocks + 2,
                             sizeof params->blocks[0]);
-    if (params->list == NULL || params->blocks == NULL) {
-        rc = err_set(ERR_MEMORY, "parameter table: out of memory");
-        goto out;
-    }
-    struct builder builder = { .config = config, .params = params };
-    add_all(&builder);
-    assert(params->numel == model_config_param_count(config));
-    assert(params->block_count == 2 + params->layer_blocks * config->n_layers);
+    if (params->list == NULL || params->blocks == NULL)
+        TRY_OUT(err_set(ERR_MEMORY, "parameter table: out of memory"));
     *out = params;
     params = NULL;
 out:
@@ -317,10 +352,61 @@ out:
     return rc;
 }
 
+static void check_count(const struct model_config *config,
+                        const struct params *params)
+{
+    int64_t numel = params->numel;
+    for (int i = 0; i < params->count; i++)
+        if (params->list[i].role >= PARAM_LORA)
+            numel -= params->list[i].numel;
+    if (params->frozen != NULL)
+        numel += params->frozen->numel;
+    assert(numel == model_config_param_count(config));
+    assert(params->block_count == 2 + params->layer_blocks * config->n_layers);
+    (void)config;
+    (void)numel;
+}
+
+enum err params_create_tuned(const struct model_config *config,
+                             const struct params_tuning *tuning,
+                             struct params **out)
+{
+    enum err rc = ERR_OK;
+    struct params *params = NULL;
+    TRY_OUT(params_tuning_check(config, tuning));
+    TRY_OUT(open_table(config, &params));
+    if (tuning != NULL)
+        TRY_OUT(open_table(config, &params->frozen));
+    struct builder builder = { .config = config,
+                               .tuning = tuning,
+                               .params = params };
+    add_all(&builder);
+    check_count(config, params);
+    if (tuning != NULL) {
+        params->lora_rank = tuning->rank;
+        TRY_OUT(params_tuning_fits(tuning, params));
+    }
+    if (tuning != NULL && params->frozen->count == 0) {
+        params_destroy(params->frozen);
+        params->frozen = NULL;
+    }
+    *out = params;
+    params = NULL;
+out:
+    params_destroy(params);
+    return rc;
+}
+
+enum err params_create(const struct model_config *config, struct params **out)
+{
+    return params_create_tuned(config, NULL, out);
+}
+
 void params_destroy(struct params *params)
 {
     if (params == NULL)
         return;
+    params_destroy(params->frozen);
     free(params->list);
     free(params->blocks);
     free(params);

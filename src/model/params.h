@@ -8,7 +8,11 @@
  * follow each other in the flat parameter space of `elements` floats, in which
  * shards are intervals. Padding is zero and stays zero. Tensors start at
  * multiples of 64 bytes. Names are those of LLM Foundry's MPT and DBRX models.
- */
+ *
+ * Some of them may be frozen: then they are in a table and a space of their
+ * own, with the same blocks, and what is trained, added up, exchanged and saved
+ * knows nothing of them. Adapters (lora.h) are parameters of the layer whose
+ * product they add to. */
 #ifndef TESSERA_MODEL_PARAMS_H
 #define TESSERA_MODEL_PARAMS_H
 
@@ -16,6 +20,7 @@
 #include <stdint.h>
 
 #include "src/base/err.h"
+#include "src/model/lora.h"
 #include "src/model/model_config.h"
 
 /* Variance of a fresh model's logits with Kaiming's initialization: its loss is
@@ -51,8 +56,20 @@ enum param_role {
     PARAM_NORM_F_WEIGHT,
     PARAM_NORM_F_BIAS,
     PARAM_LM_HEAD, /* [V, d] */
-    PARAM_ROLES
+    /* Of each adapted layer A [rank, in], then B [out, rank] (lora.h). */
+    PARAM_LORA,
+    PARAM_ROLES = PARAM_LORA + 2 * LORA_LAYERS
 };
+
+static inline enum param_role param_lora_a(enum lora_layer layer)
+{
+    return (enum param_role)(PARAM_LORA + 2 * (int)layer);
+}
+
+static inline enum param_role param_lora_b(enum lora_layer layer)
+{
+    return (enum param_role)(PARAM_LORA + 2 * (int)layer + 1);
+}
 
 enum param_init {
     PARAM_INIT_NORMAL,
@@ -74,6 +91,18 @@ struct param {
     int64_t tail;    /* elements from here on, keys and values in Wqkv, ... */
     double tail_std; /* ... have this instead */
 };
+
+/* The weight to whose product the adapter adds. */
+static inline enum param_role param_lora_weight(enum lora_layer layer)
+{
+    static const enum param_role roles[LORA_LAYERS] = {
+        [LORA_Q] = PARAM_WQKV_WEIGHT,    [LORA_K] = PARAM_WQKV_WEIGHT,
+        [LORA_V] = PARAM_WQKV_WEIGHT,    [LORA_OUT] = PARAM_OUT_WEIGHT,
+        [LORA_GATE] = PARAM_GATE_WEIGHT, [LORA_UP] = PARAM_UP_WEIGHT,
+        [LORA_DOWN] = PARAM_DOWN_WEIGHT,
+    };
+    return roles[layer];
+}
 
 /* At most so many kinds of matrices do experts have. */
 #define PARAM_EXPERT_KINDS 3
@@ -100,6 +129,19 @@ struct params {
     int layer_blocks; /* of a layer: 1, with experts 1 + their kinds */
     int64_t numel;    /* without padding: the published number */
     int64_t elements; /* with padding */
+    /* Those that do not train: as many blocks of the same kinds, of which each
+     * has what the one here lacks; NULL: there are none. Some blocks have no
+     * elements then, here or there. */
+    struct params *frozen;
+    int64_t lora_rank; /* of adapters; 0: there are none */
+};
+
+/* What of a model trains. Globs are those of globs.h. */
+struct params_tuning {
+    const char *freeze;  /* of names of parameters; "": none, or with adapters
+                            all but these; adapters train in any case */
+    const char *targets; /* of linear layers that get adapters (lora.h) */
+    int64_t rank;        /* of adapters; 0: none */
 };
 
 /* A matrix that is multiplied with, not a table of positions: its gradient is
@@ -111,6 +153,13 @@ static inline bool param_multiplies(const struct param *param)
 
 /* The table only: no element is allocated. */
 enum err params_create(const struct model_config *config, struct params **out);
+/* The same with what does not train apart. ERR_USAGE: a glob matches nothing,
+ * or an expert's matrix alone; nothing is left to train; of gate and up, which
+ * are one product, one trains and the other does not; positions do and tokens
+ * do not. */
+enum err params_create_tuned(const struct model_config *config,
+                             const struct params_tuning *tuning,
+                             struct params **out);
 void params_destroy(struct params *params);
 
 /* The first block of a layer, counted from 0; the experts' follow. */
@@ -123,6 +172,39 @@ static inline int params_layer_block(const struct params *params, int layer)
 static inline int params_layer(const struct params *params, int block)
 {
     return (block - 1) / params->layer_blocks;
+}
+
+/* Whether something of the block trains. The model does not ask for the others,
+ * nor goes backward below the lowest that does. */
+static inline bool params_trains(const struct params *params, int block)
+{
+    return params->blocks[block].elements > 0;
+}
+
+/* The lowest block that trains. */
+static inline int params_lowest(const struct params *params)
+{
+    int block = 0;
+    while (!params_trains(params, block))
+        block++;
+    return block;
+}
+
+/* The lowest layer that backward goes through; as many as there are: none. */
+static inline int params_lowest_layer(const struct params *params)
+{
+    int lowest = params_lowest(params);
+    return lowest > 0 ? params_layer(params, lowest) : 0;
+}
+
+/* Whether the head multiplies by the embedding, and this trains. */
+static inline bool params_tied(const struct params *params)
+{
+    const struct params *frozen = params->frozen;
+    int last = params->block_count - 1;
+    return params->blocks[0].place[PARAM_WTE] >= 0 &&
+           params->blocks[last].place[PARAM_LM_HEAD] < 0 &&
+           (frozen == NULL || frozen->blocks[last].place[PARAM_LM_HEAD] < 0);
 }
 
 /* Elements [begin, end) of the flat space as a fresh run has them: matrices by
@@ -145,6 +227,9 @@ struct param_access {
      * the matching release. */
     enum err (*gather)(void *arg, int block, const void **weights);
     enum err (*release)(void *arg, int block);
+    /* What is frozen of the block, of the same type, as it lies in params'
+     * frozen table; valid as long as the access is. NULL: nothing is frozen. */
+    enum err (*frozen)(void *arg, int block, const void **weights);
     /* Where the block's gradients are accumulated: those of this rank's leaves
      * (model.h: of its chunks) one after the other, each of the block's
      * `elements`. */
