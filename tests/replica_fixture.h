@@ -106,12 +106,32 @@ static inline bool compare_now(void *argument)
     return true;
 }
 
+/* What does not train is as it was made. */
+static inline enum err play_frozen(struct player *player, int block)
+{
+    const struct params *frozen = player->world->params->frozen;
+    const void *weights;
+    if (frozen == NULL || !params_trains(frozen, block))
+        return ERR_OK;
+    TRY(player->access->frozen(player->access->arg, block, &weights));
+    struct deed deed = { .player = *player,
+                         .elements = frozen->blocks[block].elements,
+                         .tensor = (void *)(uintptr_t)weights,
+                         .want = player->world->frozen +
+                                 frozen->blocks[block].offset };
+    in_order(player->world, compare_now, &deed);
+    return ERR_OK;
+}
+
 static inline enum err play_gather(struct player *player, int block)
 {
     const void *weights, *want;
     int degree;
     int64_t begin, elements;
     seen(player, block, &degree, &begin, &elements);
+    TRY(play_frozen(player, block));
+    if (!params_trains(player->world->params, block))
+        return ERR_OK;
     TRY(may_go_on(player));
     TRY(player->access->gather(player->access->arg, block, &weights));
     if (player->reference == NULL)
@@ -127,6 +147,8 @@ static inline enum err play_gather(struct player *player, int block)
 
 static inline enum err play_release(struct player *player, int block)
 {
+    if (!params_trains(player->world->params, block))
+        return ERR_OK;
     enum err rc = may_go_on(player);
     return rc == ERR_OK ? player->access->release(player->access->arg, block)
                         : rc;
@@ -164,7 +186,8 @@ static inline bool fill_now(void *argument)
  * it may: each of its elements gets one addition. */
 static inline void play_once(const struct player *player, int block)
 {
-    if (player->access->once != NULL && player->batch % 2 == 1)
+    if (player->access->once != NULL && player->batch % 2 == 1 &&
+        params_trains(player->world->params, block))
         (void)player->access->once(player->access->arg, block);
 }
 
@@ -186,6 +209,8 @@ static inline enum err play_gradient(struct player *player, int block, int part)
     float *gradient;
     int degree;
     int64_t begin, elements;
+    if (!params_trains(player->world->params, block))
+        return ERR_OK;
     TRY(may_go_on(player));
     bool begins = play_begins(player, block);
     TRY(player->access->gradient(player->access->arg, block, &gradient));
@@ -211,6 +236,8 @@ static inline enum err play_gradient(struct player *player, int block, int part)
 
 static inline enum err play_done(struct player *player, int block)
 {
+    if (!params_trains(player->world->params, block))
+        return ERR_OK;
     enum err rc = may_go_on(player);
     return rc == ERR_OK
                ? player->access->gradient_done(player->access->arg, block)
@@ -268,7 +295,8 @@ static inline enum err play(struct player *player, bool training)
     for (int layer = 0; layer < layers; layer++)
         TRY(play_layer(player, layer, false));
     TRY(play_head(player, training));
-    for (int layer = layers - 1; layer >= 0 && training; layer--)
+    for (int layer = layers - 1;
+         layer >= params_lowest_layer(params) && training; layer--)
         TRY(play_layer(player, layer, true));
     if (training) {
         if (!access_trace_tied(params))
@@ -374,7 +402,8 @@ static inline enum err make(struct world *world, struct comm *comm,
 {
     TRY(replica_create(comm, world->kernels, &world->ctx, world->params,
                        options, out));
-    return replica_init(*out, 17, NULL);
+    TRY(replica_init(*out, 17, NULL));
+    return replica_init_frozen(*out, 17, world->source);
 }
 
 /* All ranks evaluate, the last one without a leaf. */

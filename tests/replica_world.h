@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 #include "src/comm/comm.h"
 #include "src/model/params.h"
+#include "src/parallel/replica.h"
 #include "tests/tap.h"
 
 struct world {
@@ -15,6 +16,8 @@ struct world {
     const struct kernels *host; /* of what is compared with */
     struct kernel_ctx ctx;
     struct params *params;
+    const struct replica_source *source; /* of what does not train */
+    const float *frozen;                 /* what that is then */
     /* Of a device: run(argument) comes in the stream's order and finds a tensor
      * at reach(tensor). NULL: the host does. */
     void (*enqueue)(void *stream, bool (*run)(void *), void *argument);

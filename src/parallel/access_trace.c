@@ -20,7 +20,7 @@ struct access_trace {
 
 bool access_trace_tied(const struct params *params)
 {
-    return params->blocks[params->block_count - 1].place[PARAM_LM_HEAD] < 0;
+    return params_tied(params);
 }
 
 int access_trace_place(const struct params *params, int block)
@@ -42,71 +42,79 @@ int64_t access_trace_place_elements(const struct params *params, int place)
     return most;
 }
 
-static void list_head(const struct params *params, int training,
-                      struct trace_call *calls, int *count)
+/* A list that is being written. A block of which nothing trains has no
+ * calls. */
+struct list {
+    const struct params *params;
+    struct trace_call *calls;
+    int count;
+};
+
+static void put(struct list *list, enum trace_kind kind, int block)
 {
-    int last = params->block_count - 1;
-    bool tied = access_trace_tied(params);
-    int n = *count;
-    calls[n++] = (struct trace_call){ TRACE_GATHER, last };
-    if (training)
-        calls[n++] = (struct trace_call){ TRACE_GRADIENT, last };
-    if (tied)
-        calls[n++] = (struct trace_call){ TRACE_GATHER, 0 };
-    if (tied && training)
-        calls[n++] = (struct trace_call){ TRACE_GRADIENT, 0 };
-    if (tied)
-        calls[n++] = (struct trace_call){ TRACE_RELEASE, 0 };
-    if (training)
-        calls[n++] = (struct trace_call){ TRACE_DONE, last };
-    calls[n++] = (struct trace_call){ TRACE_RELEASE, last };
-    *count = n;
+    if (params_trains(list->params, block))
+        list->calls[list->count++] = (struct trace_call){ kind, block };
 }
 
-static int list_blocks(const struct params *params, int layer, int first,
-                       enum trace_kind kind, struct trace_call *calls)
+static void list_head(struct list *list, bool training)
 {
-    int begin = params_layer_block(params, layer);
-    for (int i = first; i < params->layer_blocks; i++)
-        calls[i - first] = (struct trace_call){ kind, begin + i };
-    return params->layer_blocks - first;
+    int last = list->params->block_count - 1;
+    bool tied = access_trace_tied(list->params);
+    put(list, TRACE_GATHER, last);
+    if (training)
+        put(list, TRACE_GRADIENT, last);
+    if (tied)
+        put(list, TRACE_GATHER, 0);
+    if (tied && training)
+        put(list, TRACE_GRADIENT, 0);
+    if (tied)
+        put(list, TRACE_RELEASE, 0);
+    if (training)
+        put(list, TRACE_DONE, last);
+    put(list, TRACE_RELEASE, last);
+}
+
+static void put_blocks(struct list *list, int layer, int first,
+                       enum trace_kind kind)
+{
+    int begin = params_layer_block(list->params, layer);
+    for (int i = first; i < list->params->layer_blocks; i++)
+        put(list, kind, begin + i);
 }
 
 /* Lists the calls for a layer: forward and, in training, backward. */
-static int list_layer(const struct params *params, int layer, bool backward,
-                      struct trace_call *calls)
+static void list_layer(struct list *list, int layer, bool backward)
 {
-    int block = params_layer_block(params, layer);
-    int n = list_blocks(params, layer, 0, TRACE_GATHER, calls);
+    int block = params_layer_block(list->params, layer);
+    put_blocks(list, layer, 0, TRACE_GATHER);
     if (backward) {
-        n += list_blocks(params, layer, 0, TRACE_GRADIENT, calls + n);
-        n += list_blocks(params, layer, 1, TRACE_DONE, calls + n);
+        put_blocks(list, layer, 0, TRACE_GRADIENT);
+        put_blocks(list, layer, 1, TRACE_DONE);
     }
-    n += list_blocks(params, layer, 1, TRACE_RELEASE, calls + n);
+    put_blocks(list, layer, 1, TRACE_RELEASE);
     if (backward)
-        calls[n++] = (struct trace_call){ TRACE_DONE, block };
-    calls[n++] = (struct trace_call){ TRACE_RELEASE, block };
-    return n;
+        put(list, TRACE_DONE, block);
+    put(list, TRACE_RELEASE, block);
 }
 
 /* As model_train_leaf() and model_eval_leaf() do. */
-static int list_calls(const struct params *params, int training,
+static int list_calls(const struct params *params, bool training,
                       struct trace_call *calls)
 {
-    int n = 0;
+    struct list list = { .params = params, .calls = calls };
     int layers = params_layer(params, params->block_count - 1);
-    calls[n++] = (struct trace_call){ TRACE_GATHER, 0 };
-    calls[n++] = (struct trace_call){ TRACE_RELEASE, 0 };
+    put(&list, TRACE_GATHER, 0);
+    put(&list, TRACE_RELEASE, 0);
     for (int layer = 0; layer < layers; layer++)
-        n += list_layer(params, layer, false, calls + n);
-    list_head(params, training, calls, &n);
+        list_layer(&list, layer, false);
+    list_head(&list, training);
     if (!training)
-        return n;
-    for (int layer = layers - 1; layer >= 0; layer--)
-        n += list_layer(params, layer, true, calls + n);
-    calls[n++] = (struct trace_call){ TRACE_GRADIENT, 0 };
-    calls[n++] = (struct trace_call){ TRACE_DONE, 0 };
-    return n;
+        return list.count;
+    for (int layer = layers - 1; layer >= params_lowest_layer(params); layer--)
+        list_layer(&list, layer, true);
+    put(&list, TRACE_GRADIENT, 0);
+    put(&list, TRACE_DONE, 0);
+    return list.count;
 }
 
 enum err access_trace_create(const struct params *params,

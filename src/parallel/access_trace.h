@@ -47,7 +47,8 @@ const struct trace_call *access_trace_look(const struct access_trace *trace,
 int access_trace_place(const struct params *params, int block);
 int64_t access_trace_place_elements(const struct params *params, int place);
 
-/* Whether the head multiplies by the embedding, whose block it gathers. */
+/* Whether the head multiplies by the embedding, whose block it gathers: not
+ * where that is frozen. */
 bool access_trace_tied(const struct params *params);
 
 #endif

@@ -81,7 +81,9 @@ enum err memory_plan(const struct memory_plan_input *input,
     TRY(model_plan(input->config, input->kernels, options, &out->model));
     TRY(replica_plan(input->params, input->ranks, &state, &replica));
     out->weights = replica.weights;
-    out->shared = input->kernels->memory->device ? 0 : replica.shared;
+    out->frozen = replica.frozen;
+    out->shared =
+        input->kernels->memory->device ? 0 : replica.shared + replica.frozen;
     out->master = replica.master;
     out->moments = replica.moments;
     out->gradients = replica.gradients;
@@ -102,9 +104,9 @@ enum err memory_plan(const struct memory_plan_input *input,
                    (size_t)options->threads * THREAD_BYTES + replica.sums +
                    3 * replica.items; /* the saver has two */
     size_t tensors =
-        sum((size_t[]){ out->weights, out->master, out->moments, out->gradients,
-                        out->partial_sums, out->model.total },
-            6);
+        sum((size_t[]){ out->weights, out->master, out->moments, out->frozen,
+                        out->gradients, out->partial_sums, out->model.total },
+            7);
     size_t others =
         sum((size_t[]){ out->staging, out->data, out->comm, out->runtime }, 4);
     bool device = input->kernels->memory->device;

@@ -45,6 +45,7 @@ struct memory_plan {
     size_t weights;
     size_t master;  /* in fp32, of the part, where weights are bf16 */
     size_t moments; /* of the rank's own part */
+    size_t frozen;  /* weights that do not train */
     size_t gradients;
     size_t partial_sums;      /* of slots, until they can be added */
     struct model_bytes model; /* activations and what computes them */
@@ -52,7 +53,8 @@ struct memory_plan {
     size_t data;              /* microbatches of tokens, the order of samples */
     size_t comm;              /* gradient exchange, the libraries' buffers */
     size_t runtime;           /* program, libraries, threads, tables */
-    size_t shared; /* of the weights, what the ranks of a node have together */
+    size_t
+        shared; /* of the weights, frozen ones too, what the ranks of a node have together */
     size_t host;  /* beside tensors on a device: staging, data, comm, runtime */
     size_t total; /* of the memory in which tensors lie: with 0 as host all */
 };

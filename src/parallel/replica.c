@@ -256,6 +256,9 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
     TRY_OUT(comm_tensors_create(comm, kernels->memory, ctx->stream,
                                 replica->options.exchange, &replica->tensors));
     TRY_OUT(comm_agree(comm, make_state(replica)));
+    if (params->frozen != NULL)
+        TRY_OUT(frozen_create(replica->tensors, kernels, ctx, params->frozen,
+                              options->dtype, &replica->frozen));
     if (is_shared(replica)) {
         TRY_OUT(shared_weights_create(comm, params->elements,
                                       replica->owner->cut, options->dtype,
@@ -330,10 +333,13 @@ enum err replica_plan(const struct params *params, int ranks,
     host_layout(replica, &plan, out);
     TRY_OUT(replica_list_items(replica));
     plan_exchange(replica, out);
+    out->frozen = params->frozen != NULL
+                      ? frozen_plan(params->frozen, options->dtype)
+                      : 0;
     out->items = (size_t)replica->item_count * sizeof replica->items[0];
     out->staging = ckpt_saver_stage_bytes(replica->items, replica->item_count);
-    out->total = out->weights + out->master + out->moments + out->sums +
-                 out->items + out->gradients + out->partial_sums +
+    out->total = out->weights + out->master + out->moments + out->frozen +
+                 out->sums + out->items + out->gradients + out->partial_sums +
                  out->exchange;
 out:
     replica_destroy(replica);
@@ -349,6 +355,7 @@ void replica_destroy(struct replica *replica)
     reduce_destroy(replica->reduce);
     group_destroy(replica->group);
     shared_weights_destroy(replica->shared);
+    frozen_destroy(replica->frozen);
     scatter_destroy(replica->scatter);
     gather_destroy(replica->gather);
     access_trace_destroy(replica->trace);

@@ -30,6 +30,9 @@
  * masters, each weight is its master rounded, and a checkpoint has the masters:
  * so it is the same whatever the weights are. Gradients are fp32 in any case.
  *
+ * Weights that do not train (params.h) lie whole on every rank (frozen.h), and
+ * nothing here or in the table above is about them.
+ *
  * Under zero1 the ranks of a node share one copy of the weights
  * (shared_weights.h), where these are memory of the host.
  *
@@ -119,6 +122,7 @@ struct replica_bytes {
     size_t shared;       /* of them, with the ranks of a node, on a host */
     size_t master;       /* of bf16 weights: of the own part, in fp32 */
     size_t moments;      /* of the own part */
+    size_t frozen;       /* weights that do not train, shared on a host */
     size_t gradients;    /* of the leaf at work, or of the blocks at work */
     size_t partial_sums; /* of slots and leaves, until they can be added */
     size_t exchange;     /* received from other ranks, and small tables */
@@ -143,10 +147,15 @@ struct replica_source {
     bool whole; /* it leaves nothing, so that no fresh values are made */
 };
 
-/* Fresh weights, a function of the seed, and over them what the source has
+/* What trains: fresh weights, a function of the seed, and over them what the source has
  * (NULL: nothing); moments zero. Collective; fails on all ranks or on none. */
 enum err replica_init(struct replica *replica, uint64_t seed,
                       const struct replica_source *source);
+
+/* The same for what does not train, which no checkpoint has. Nothing happens
+ * where everything trains. Collective; fails on all ranks or on none. */
+enum err replica_init_frozen(struct replica *replica, uint64_t seed,
+                             const struct replica_source *source);
 
 /* For the model, between replica_begin_leaf() and replica_end_leaf(), or
  * replica_begin_eval() and replica_end_eval(). */

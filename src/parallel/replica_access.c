@@ -19,6 +19,13 @@ static enum err whole_gather(void *arg, int block, const void **weights)
     return ERR_OK;
 }
 
+static enum err frozen_weights(void *arg, int block, const void **weights)
+{
+    const struct replica *replica = arg;
+    *weights = frozen_block(replica->frozen, block);
+    return ERR_OK;
+}
+
 static enum err whole_release(void *arg, int block)
 {
     (void)arg;
@@ -190,6 +197,7 @@ struct param_access replica_access_table(struct replica *replica)
         return (struct param_access){ .arg = replica,
                                       .gather = block_gather,
                                       .release = block_release,
+                                      .frozen = frozen_weights,
                                       .gradient = block_gradient,
                                       .gradient_done = block_done,
                                       .reach = reach,
@@ -197,6 +205,7 @@ struct param_access replica_access_table(struct replica *replica)
     return (struct param_access){ .arg = replica,
                                   .gather = whole_gather,
                                   .release = whole_release,
+                                  .frozen = frozen_weights,
                                   .gradient = whole_gradient,
                                   .once = whole_once,
                                   .begins = whole_begins,

@@ -4,6 +4,7 @@
 
 #include "src/base/arena.h"
 #include "src/parallel/access_trace.h"
+#include "src/parallel/frozen.h"
 #include "src/parallel/gather.h"
 #include "src/parallel/group.h"
 #include "src/parallel/owner.h"
@@ -24,6 +25,7 @@ struct replica {
     struct arena arena; /* of tensors */
     struct arena host;
     struct shared_weights *shared; /* zero1 on a host: one copy per node */
+    struct frozen *frozen;         /* NULL: everything trains */
     char *weights; /* this rank's shards, packed: all where there is one
                          * rank per shard group */
     float *master; /* this rank's pieces, packed; [elements] in ddp; NULL:

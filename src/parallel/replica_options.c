@@ -141,6 +141,11 @@ enum err replica_check_model(const struct replica_options *options,
     int degree = replica_filled(options).expert_degree;
     if (degree == 1)
         return ERR_OK;
+    if (params->frozen != NULL)
+        return err_set(ERR_USAGE,
+                       "parallel.expert_degree (%d) spreads experts that "
+                       "train: with model.freeze or lora.rank set it to 1",
+                       degree);
     for (int p = 0; p < params->count; p++) {
         const struct param *param = &params->list[p];
         if (param->role == PARAM_ROUTER)

@@ -242,6 +242,13 @@ out:
     return rc;
 }
 
+enum err replica_init_frozen(struct replica *replica, uint64_t seed,
+                             const struct replica_source *source)
+{
+    return replica->frozen != NULL ? frozen_fill(replica->frozen, seed, source)
+                                   : ERR_OK;
+}
+
 enum err replica_settle(struct replica *replica)
 {
     return comm_tensors_settle(replica->tensors, 0.0);

@@ -92,9 +92,13 @@ static int64_t span_of(const struct scatter *scatter)
 {
     int64_t unit = (int64_t)SPAN_UNIT * scatter->options.own_leaves;
     int64_t longest = 0;
-    for (int b = 1; b < scatter->params->block_count - 1; b++)
+    int last = scatter->params->block_count - 1;
+    for (int b = 1; b < last; b++)
         if (owner_longest(scatter->owner, b) > longest)
             longest = owner_longest(scatter->owner, b);
+    /* no layer trains */
+    for (int b = 0; b <= last && longest == 0; b += last)
+        longest = owner_longest(scatter->owner, b);
     return (longest + unit - 1) / unit * SPAN_UNIT;
 }
 

@@ -1,0 +1,43 @@
+/* Weights that do not train: every rank reads all of them, of the type that the
+ * model computes in, and nobody changes them once they are filled.
+ *
+ * The ranks of a node share one copy (shared_weights.h), but each GPU has its
+ * own. Each rank fills an interval of their space, and the intervals are
+ * exchanged: so what they are read from is read once. */
+#ifndef TESSERA_PARALLEL_FROZEN_H
+#define TESSERA_PARALLEL_FROZEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kernels/kernels.h"
+#include "src/base/dtype.h"
+#include "src/base/err.h"
+#include "src/comm/comm_tensors.h"
+#include "src/model/params.h"
+#include "src/parallel/replica.h"
+
+struct frozen;
+
+/* params: of those that are frozen. All is borrowed. Collective; fails on all
+ * ranks or on none. */
+enum err frozen_create(struct comm_tensors *tensors,
+                       const struct kernels *kernels,
+                       const struct kernel_ctx *ctx,
+                       const struct params *params, enum dtype dtype,
+                       struct frozen **out);
+/* Nothing that reads them is under way. NULL is fine. */
+void frozen_destroy(struct frozen *frozen);
+
+/* Bytes of the tensors, on each rank as if it had them alone. */
+size_t frozen_plan(const struct params *params, enum dtype dtype);
+
+/* Fills them as replica_init() does (source NULL: fresh ones), between batches.
+ * Collective; fails on all ranks or on none. */
+enum err frozen_fill(struct frozen *frozen, uint64_t seed,
+                     const struct replica_source *source);
+
+/* A block's; lent. */
+const void *frozen_block(const struct frozen *frozen, int block);
+
+#endif
