@@ -186,6 +186,13 @@ enum err weights_read(struct weights *weights, const struct param *param,
                               out);
 }
 
+enum err weights_read_lora(struct weights *weights, const char *name,
+                           int64_t rows, int64_t cols, float **out)
+{
+    assert(weights->source.about.lora != NULL);
+    return weights->ops->read_lora(&weights->source, name, rows, cols, out);
+}
+
 /* --- comparing --- */
 
 /* The next word of the list into `glob`; false: there is none. */

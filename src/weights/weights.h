@@ -25,6 +25,16 @@ struct weights;
 
 enum weights_kind { WEIGHTS_CHECKPOINT, WEIGHTS_HF, WEIGHTS_GGUF };
 
+/* The adapters of a checkpoint that has some. */
+struct weights_lora {
+    int64_t rank;
+    double alpha, dropout;
+    const char
+        *base;  /* path of what they were trained on; NULL: fresh weights */
+    int others; /* tensors that have trained beside them, ... */
+    const char *other; /* ... one of these */
+};
+
 /* Lent by the weights. */
 struct weights_about {
     enum weights_kind kind;
@@ -46,6 +56,7 @@ struct weights_about {
     int32_t bos, eos; /* -1: none */
     int64_t vocab;    /* tokens that the model was trained with, at most
                          config.vocab_size, whose other rows mean nothing */
+    const struct weights_lora *lora; /* merged in what is read; NULL: none */
 };
 
 /* ERR_DATA, ERR_CHECKPOINT, ERR_UNSUPPORTED, ERR_USAGE: what is wrong with the
@@ -61,6 +72,11 @@ const char *weights_kind_name(const struct weights *weights);
  * padded) are 0. */
 enum err weights_read(struct weights *weights, const struct param *param,
                       int64_t begin, int64_t end, float *out);
+
+/* A matrix of an adapter apart, [rows, cols], which the caller frees; NULL:
+ * there is none of this name. Only where about has some. */
+enum err weights_read_lora(struct weights *weights, const char *name,
+                           int64_t rows, int64_t cols, float **out);
 
 /* Whether every parameter is there in its shape, and nothing is there besides,
  * but for names that match one of the globs (fnmatch, `*` matches slashes,

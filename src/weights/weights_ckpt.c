@@ -17,6 +17,7 @@
 #include "src/text/tokenizer.h"
 #include "src/weights/weights_ckpt_config.h"
 #include "src/weights/weights_impl.h"
+#include "src/weights/weights_tuned.h"
 
 #define TOKENIZER_BYTES_MAX ((int64_t)1 << 28)
 #define CONVERT_ELEMENTS ((int64_t)1 << 16)
@@ -27,6 +28,8 @@ struct ckpt_source {
     struct ckpt_manifest *manifest;
     struct ckpt_tensor_reader *reader;
     int *tensor_of; /* the manifest's number of each tensor of the list */
+    struct weights_tuned *tuned; /* NULL: it has all of its model */
+    struct weights_tensor *own;  /* then what it has, by tensor_of */
     char *tokenizer;
     char *convert; /* room for CONVERT_ELEMENTS, as stored */
 };
@@ -224,6 +227,47 @@ static void read_text(const json_t *state, struct weights_about *about)
         json_string_value(json_object_get(text, "chat_template"));
 }
 
+/* --- what is read of it --- */
+
+static enum err read_own(void *arg, int index, int64_t begin, int64_t end,
+                         float *out)
+{
+    struct ckpt_source *checkpoint = arg;
+    int number = checkpoint->tensor_of[index];
+    enum dtype dtype = checkpoint->manifest->tensors[number].dtype;
+    if (dtype == DTYPE_F32)
+        return ckpt_tensor_read(checkpoint->reader, number, begin, end, out);
+    while (begin < end) {
+        int64_t count =
+            end - begin < CONVERT_ELEMENTS ? end - begin : CONVERT_ELEMENTS;
+        TRY(ckpt_tensor_read(checkpoint->reader, number, begin, begin + count,
+                             checkpoint->convert));
+        ckpt_place_convert(dtype, checkpoint->convert, DTYPE_F32, out, count);
+        begin += count;
+        out += count;
+    }
+    return ERR_OK;
+}
+
+/* Where it has a part of its model: all tensors of that. */
+static enum err complete(struct ckpt_source *checkpoint,
+                         struct weights_source *source, const json_t *state)
+{
+    struct weights_tuned_own own = { .arg = checkpoint,
+                                     .list = source->list,
+                                     .count = source->count,
+                                     .read = read_own };
+    if (!weights_tuned_is(state))
+        return ERR_OK;
+    checkpoint->own = source->list;
+    source->list = NULL;
+    source->count = 0;
+    TRY(weights_tuned_open(state, checkpoint->path, &source->about.config, &own,
+                           &checkpoint->tuned));
+    source->about.lora = weights_tuned_lora(checkpoint->tuned);
+    return weights_tuned_list(checkpoint->tuned, &source->list, &source->count);
+}
+
 static enum err ckpt_open(const char *path, struct weights_source *source)
 {
     struct weights_about *about = &source->about;
@@ -241,11 +285,12 @@ static enum err ckpt_open(const char *path, struct weights_source *source)
     TRY(ckpt_tensor_create(checkpoint->path, checkpoint->manifest,
                            &checkpoint->reader));
     TRY(list_tensors(checkpoint, source));
+    about->dtype = stored_dtype(checkpoint, source);
+    TRY(complete(checkpoint, source, state));
     TRY(read_tokenizer(checkpoint, about));
     TRY(find_builtin(state, about));
     read_text(state, about);
     about->path = checkpoint->path;
-    about->dtype = stored_dtype(checkpoint, source);
     about->step = checkpoint->manifest->step;
     if (json_is_integer(tokens))
         about->tokens = json_integer_value(tokens);
@@ -259,6 +304,8 @@ static void ckpt_close(struct weights_source *source)
     free(source->list);
     if (checkpoint == NULL)
         return;
+    weights_tuned_close(checkpoint->tuned);
+    free(checkpoint->own);
     ckpt_tensor_destroy(checkpoint->reader);
     ckpt_manifest_destroy(checkpoint->manifest);
     free(checkpoint->tensor_of);
@@ -273,20 +320,16 @@ static enum err ckpt_read_floats(struct weights_source *source, int index,
                                  int64_t begin, int64_t end, float *out)
 {
     struct ckpt_source *checkpoint = source->state;
-    int number = checkpoint->tensor_of[index];
-    enum dtype dtype = checkpoint->manifest->tensors[number].dtype;
-    if (dtype == DTYPE_F32)
-        return ckpt_tensor_read(checkpoint->reader, number, begin, end, out);
-    while (begin < end) {
-        int64_t count =
-            end - begin < CONVERT_ELEMENTS ? end - begin : CONVERT_ELEMENTS;
-        TRY(ckpt_tensor_read(checkpoint->reader, number, begin, begin + count,
-                             checkpoint->convert));
-        ckpt_place_convert(dtype, checkpoint->convert, DTYPE_F32, out, count);
-        begin += count;
-        out += count;
-    }
-    return ERR_OK;
+    return checkpoint->tuned != NULL
+               ? weights_tuned_read(checkpoint->tuned, index, begin, end, out)
+               : read_own(checkpoint, index, begin, end, out);
+}
+
+static enum err ckpt_read_lora(struct weights_source *source, const char *name,
+                               int64_t rows, int64_t cols, float **out)
+{
+    struct ckpt_source *checkpoint = source->state;
+    return weights_tuned_matrix(checkpoint->tuned, name, rows, cols, out);
 }
 
 const struct weights_ops weights_ckpt = {
@@ -298,4 +341,5 @@ const struct weights_ops weights_ckpt = {
     .open = ckpt_open,
     .close = ckpt_close,
     .read = ckpt_read_floats,
+    .read_lora = ckpt_read_lora,
 };

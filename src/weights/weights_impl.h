@@ -42,6 +42,9 @@ struct weights_ops {
      * counted from 0 in rows of the listed shape, within it, never none. */
     enum err (*read)(struct weights_source *source, int index, int64_t begin,
                      int64_t end, float *out);
+    /* weights_read_lora(); NULL: never has adapters. */
+    enum err (*read_lora)(struct weights_source *source, const char *name,
+                          int64_t rows, int64_t cols, float **out);
 };
 
 extern const struct weights_ops weights_ckpt;
