@@ -23,9 +23,13 @@
 /* A checkpoint's weights and each of its moments, in fp32. */
 #define STATE_BYTES 4.0
 
-static void add_model(struct plan_figures *f)
+static enum err add_model(struct plan_figures *f)
 {
     const struct model_config *config = &f->settings->model;
+    struct params *params = NULL;
+    TRY(train_settings_params(f->settings, &params));
+    f->trained = params->numel;
+    params_destroy(params);
     int64_t seq_len = f->settings->data.seq_len;
     f->params = model_config_param_count(config);
     f->active_params = model_config_active_count(config);
@@ -34,6 +38,7 @@ static void add_model(struct plan_figures *f)
     f->flops_mfu_causal =
         model_config_flops_per_sequence_causal(config, seq_len) /
         (double)seq_len;
+    return ERR_OK;
 }
 
 static enum err add_memory(const struct plan_options *options,
@@ -152,7 +157,7 @@ static void add_disk(struct plan_figures *f)
     };
     int64_t every = 0;
     int tensors = 1 + optimizer_moments(optimizer_at(s->optimizer.name));
-    f->checkpoint_bytes = tensors * STATE_BYTES * (double)f->params;
+    f->checkpoint_bytes = tensors * STATE_BYTES * (double)f->trained;
     if (s->checkpoint.keep > 0)
         f->kept = (double)s->checkpoint.keep + 1;
     if (s->checkpoint.keep > 0 && s->checkpoint.keep_every > 0)
@@ -219,7 +224,7 @@ enum err plan_figures(const struct plan_options *options,
                        "at most that many ranks, or raise parallel.slots (a "
                        "divisor of train.global_batch)",
                        f->ranks, (long long)settings->parallel.slots);
-    add_model(f);
+    TRY(add_model(f));
     add_data(f);
     TRY(add_memory(options, f));
     if (options->rate > 0)

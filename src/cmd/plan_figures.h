@@ -17,6 +17,7 @@ struct plan_figures {
     int ranks, threads;
 
     int64_t params, active_params;
+    int64_t trained; /* of them, or adapters: what checkpoints have */
     double flops_mfu, flops_mfu_causal; /* per token */
 
     struct memory_plan bytes; /* of one rank */

@@ -10,7 +10,7 @@
 #include "src/base/units.h"
 #include "src/train/train_memory_ways.h"
 
-#define KINDS 14
+#define KINDS 15
 
 struct kind {
     const char *key;
@@ -27,6 +27,7 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
           b->master > 0 ? "all of them, bf16" : "all of them, fp32" },
         { "master", b->master, "fp32 weights of this rank's part" },
         { "moments", b->moments, "of this rank's part" },
+        { "frozen", b->frozen, "weights that do not train" },
         { "gradients", b->gradients, "of the slot at work" },
         { "partial_sums", b->partial_sums, "of slots, waiting to be added" },
         { "activations", b->model.saved, "kept for backward" },
@@ -86,6 +87,9 @@ static void print_model(const struct plan_figures *f)
     if (f->active_params != f->params)
         line_count("active parameters", (double)f->active_params,
                    "of one token");
+    if (f->trained != f->params)
+        line_count("trained parameters", (double)f->trained,
+                   "the others are frozen");
     line_count("FLOPs per token", f->flops_mfu,
                "mfu: attention not halved (LLM Foundry)");
     line_count("", f->flops_mfu_causal,
@@ -353,14 +357,15 @@ enum err plan_print_json(const struct plan_figures *figures)
     const struct plan_figures *f = figures;
     double disk = f->kept < 0 ? UNKNOWN : f->kept * f->checkpoint_bytes;
     json_t *object = json_pack(
-        "{s:s, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, s:s, s:I, s:o, "
+        "{s:s, s:I, s:I, s:I, s:o, s:o, s:{s:f, s:f}, s:o, s:o, s:o, s:s, s:I, "
+        "s:o, "
         "s:i, s:i, s:I, s:o, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o, s:o}, "
         "s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}}",
         "preset", model_preset_names[f->settings->model.preset], "params",
         (json_int_t)f->params, "active_params", (json_int_t)f->active_params,
-        "bytes_per_rank", bytes_json(f), "microbatch", microbatch_json(f),
-        "flops_per_token", "mfu", f->flops_mfu, "mfu_causal",
-        f->flops_mfu_causal, "fits",
+        "trained_params", (json_int_t)f->trained, "bytes_per_rank",
+        bytes_json(f), "microbatch", microbatch_json(f), "flops_per_token",
+        "mfu", f->flops_mfu, "mfu_causal", f->flops_mfu_causal, "fits",
         f->limit_bytes > 0 ? json_boolean(f->fits) : json_null(), "nearest",
         nearest_json(f), "ways", ways_json(f), "strategy",
         replica_strategy_names[f->chosen.parallel.strategy], "shard_degree",

@@ -10,6 +10,7 @@
 
 #define D "d_model"
 #define F "ffn_width"
+#define KV "n_kv_heads head_dim"
 #define QKV "(n_heads + 2 n_kv_heads) head_dim"
 
 static const struct {
@@ -53,6 +54,19 @@ static const struct {
     [PARAM_NORM_F_WEIGHT] = { "scale of the last norm", { D } },
     [PARAM_NORM_F_BIAS] = { "shift of the last norm", { D } },
     [PARAM_LM_HEAD] = { "output layer", { "vocab_size", D } },
+#define LORA(layer, text, in, out)                                             \
+    [PARAM_LORA +                                                              \
+        2 * (layer)] = { "A of the adapter of " text, { "lora.rank", in } },   \
+            [PARAM_LORA + 2 * (layer) + 1] = { "B of the adapter of " text,    \
+                                               { out, "lora.rank" } }
+    LORA(LORA_Q, "queries", D, D),
+    LORA(LORA_K, "keys", D, KV),
+    LORA(LORA_V, "values", D, KV),
+    LORA(LORA_OUT, "attention's output", D, D),
+    LORA(LORA_GATE, "the feed-forward's gate", D, F),
+    LORA(LORA_UP, "the feed-forward's input", D, F),
+    LORA(LORA_DOWN, "the feed-forward's output", F, D),
+#undef LORA
 };
 
 static bool is_head_norm(const struct model_config *config, int role)

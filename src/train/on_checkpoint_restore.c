@@ -13,6 +13,7 @@
 #include "src/train/start_weights.h"
 #include "src/train/trainer_data.h"
 #include "src/train/trainer_memory.h"
+#include "src/train/trainer_base.h"
 #include "src/train/trainer_weights.h"
 
 static enum err make_uuid(char uuid[37])
@@ -138,6 +139,7 @@ static enum err take_position(struct trainer *trainer, int64_t step,
     trainer->step = step;
     TRY(trainer_data_restore(trainer, step, state));
     TRY(trainer_weights_restore(trainer, state));
+    TRY(trainer_base_restore(trainer, state));
     TRY(trainer_fp8_restore(trainer->fp8, state));
     return events_restore(&trainer->events, state);
 }

@@ -11,6 +11,7 @@
 #include "src/train/start_fixed.h"
 #include "src/train/trainer_data.h"
 #include "src/train/trainer_fp8.h"
+#include "src/train/trainer_base.h"
 #include "src/train/trainer_weights.h"
 
 enum err on_checkpoint_state_make(const struct trainer *trainer,
@@ -40,6 +41,8 @@ enum err on_checkpoint_state_make(const struct trainer *trainer,
         rc = trainer_data_store(trainer, *out);
     if (*out != NULL && rc == ERR_OK)
         rc = trainer_weights_store(trainer, *out);
+    if (*out != NULL && rc == ERR_OK)
+        rc = trainer_base_store(trainer, *out);
     if (*out != NULL && rc == ERR_OK)
         rc = events_store(&trainer->events, *out);
     return *out != NULL ? rc : err_set(ERR_MEMORY, "out of memory");
@@ -132,6 +135,8 @@ enum err on_checkpoint_state_restore(struct trainer *trainer, int64_t step,
     rc = trainer_data_restore(trainer, step, state);
     if (rc == ERR_OK)
         rc = trainer_weights_restore(trainer, state);
+    if (rc == ERR_OK)
+        rc = trainer_base_restore(trainer, state);
     if (rc == ERR_OK)
         rc = trainer_fp8_restore(trainer->fp8, state);
     if (rc == ERR_OK)

@@ -185,11 +185,41 @@ static enum err check_parallel(const struct train_settings *s)
                        "data.seq_len (%lld) is not divisible by "
                        "parallel.sequence_chunks (%d): choose a divisor",
                        (long long)s->data.seq_len, options.sequence_chunks);
-    TRY_OUT(params_create(&s->model, &params));
+    TRY_OUT(train_settings_params(s, &params));
     TRY_OUT(replica_check_model(&options, params));
 out:
     params_destroy(params);
     return rc;
+}
+
+/* What freezes or adds parameters, as far as it does not depend on them. */
+static enum err check_tuning(const struct train_settings *s)
+{
+    static const char *const keys[] = { "lora.alpha", "lora.dropout",
+                                        "lora.targets" };
+    if (trainer_backend_fp8(s) && train_settings_freezes(s))
+        return err_set(ERR_USAGE,
+                       "%s and train.precision = fp8 are not combined yet: "
+                       "use bf16",
+                       s->lora.rank > 0 ? "lora.rank" : "model.freeze");
+    if (train_settings_freezes(s) &&
+        (s->eval.tasks[0] != '\0' || s->eval.gauntlet[0] != '\0' ||
+         s->generate.prompts[0] != '\0'))
+        return err_set(ERR_USAGE,
+                       "%s: eval.tasks, eval.gauntlet and generate.prompts "
+                       "need the whole model in training, and are not "
+                       "combined with it yet: use tessera-eval and "
+                       "tessera-generate on the checkpoints",
+                       s->lora.rank > 0 ? "lora.rank" : "model.freeze");
+    for (int i = 0; i < train_settings_count && s->lora.rank == 0; i++)
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            if (strcmp(train_settings_schema[i].key, keys[k]) == 0 &&
+                !train_settings_default(s, &train_settings_schema[i]))
+                return err_set(ERR_USAGE,
+                               "%s does nothing without lora.rank: leave it "
+                               "out, or give a rank",
+                               keys[k]);
+    return ERR_OK;
 }
 
 enum err start_settings(const struct train_settings *s, bool partial)
@@ -202,6 +232,7 @@ enum err start_settings(const struct train_settings *s, bool partial)
     TRY(train_access_check(s));
     TRY(model_config_check(&s->model));
     TRY(train_settings_memory(s, &memory));
+    TRY(check_tuning(s));
     TRY(check_parallel(s));
     TRY(trainer_backend_check(s));
     if (s->data.seq_len > s->model.max_seq_len)

@@ -16,7 +16,8 @@
 /* Of the settings of a model, what a run may choose anew, and what is seen by
  * names and shapes of tensors. */
 #define OWN                                                                    \
-    "model.preset model.weights* model.max_seq_len model.dropout_* "           \
+    "model.preset model.weights* model.freeze model.max_seq_len "              \
+    "model.dropout_* "                                                         \
     "model.init* model.router_jitter model.balance_weight "                    \
     "model.attn_uses_sequence_id"
 #define SHAPES                                                                 \

@@ -69,6 +69,11 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
         .own_chunks =
             (int)(s->parallel.sequence_chunks / s->parallel.sequence_degree),
         .expert_degree = (int)s->parallel.expert_degree,
+        .frozen = train_settings_freezes(s),
+        .lora = { .rank = s->lora.rank,
+                  .alpha = s->lora.alpha,
+                  .dropout = s->lora.dropout,
+                  .targets = s->lora.targets },
         .graphs = s->hardware.graphs != GRAPHS_OFF,
     };
     return train_settings_memory(s, &out->memory);
@@ -99,7 +104,7 @@ enum err train_memory_plan(const struct train_settings *settings,
 {
     enum err rc = ERR_OK;
     struct params *params = NULL;
-    TRY_OUT(params_create(&settings->model, &params));
+    TRY_OUT(train_settings_params(settings, &params));
     TRY_OUT(train_memory_plan_with(settings, place, params, out));
 out:
     params_destroy(params);

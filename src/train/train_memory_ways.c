@@ -50,7 +50,7 @@ static enum err planner_open(const struct train_settings *settings,
     out->trial = malloc(sizeof *out->trial);
     if (out->trial == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    return params_create(&settings->model, &out->params);
+    return train_settings_params(settings, &out->params);
 }
 
 static void planner_close(struct planner *planner)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/globs.h"
 #include "src/parallel/optimizer.h"
 #include "src/train/train_memory.h"
 #include "src/train/start_settings.h"
@@ -199,6 +200,24 @@ enum err train_settings_print(const struct train_settings *settings,
                                                  setting->offset));
     *text = strdup(value);
     return *text != NULL ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
+}
+
+bool train_settings_freezes(const struct train_settings *settings)
+{
+    char glob[GLOBS_GLOB_MAX];
+    const char *rest = settings->start.freeze;
+    return settings->lora.rank > 0 || globs_next(&rest, glob);
+}
+
+enum err train_settings_params(const struct train_settings *settings,
+                               struct params **out)
+{
+    struct params_tuning tuning = { .freeze = settings->start.freeze,
+                                    .targets = settings->lora.targets,
+                                    .rank = settings->lora.rank };
+    return train_settings_freezes(settings)
+               ? params_create_tuned(&settings->model, &tuning, out)
+               : params_create(&settings->model, out);
 }
 
 enum err train_settings_memory(const struct train_settings *settings,

@@ -9,6 +9,7 @@
 #include "src/base/settings.h"
 #include "src/model/model_config.h"
 #include "src/model/model_memory.h"
+#include "src/model/params.h"
 #include "src/train/train_settings_rows.h"
 
 struct train_settings {
@@ -18,6 +19,7 @@ struct train_settings {
     SETTINGS_STRUCT(MEMORY_SETTINGS) memory;
     SETTINGS_STRUCT(DATA_SETTINGS) data;
     SETTINGS_STRUCT(TRAIN_SETTINGS) train;
+    SETTINGS_STRUCT(LORA_SETTINGS) lora;
     SETTINGS_STRUCT(OPTIMIZER_SETTINGS) optimizer;
     SETTINGS_STRUCT(SCHEDULER_SETTINGS) scheduler;
     SETTINGS_STRUCT(EVAL_SETTINGS) eval;
@@ -49,6 +51,12 @@ enum err train_settings_load_partial(const char *path, char *const *overrides,
  * them: the key of one by its number from 0 on, NULL behind the last. */
 const char *train_settings_unused(const struct train_settings *settings,
                                   int number);
+
+/* The parameters of the run's model, as they train or are frozen. */
+enum err train_settings_params(const struct train_settings *settings,
+                               struct params **out);
+/* Whether some are frozen. */
+bool train_settings_freezes(const struct train_settings *settings);
 
 /* memory.checkpoint and memory.compression, parsed. */
 enum err train_settings_memory(const struct train_settings *settings,

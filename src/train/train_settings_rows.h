@@ -104,7 +104,11 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "schedule begin anew; empty: fresh weights")                             \
     S(model, STRING, weights_ignore, "", TRAIN_DECIDES_START,                  \
       "globs of names, with blanks between: tensors of model.weights that "    \
-      "are left out, and of the model that keep fresh values")
+      "are left out, and of the model that keep fresh values")                 \
+    S(model, STRING, freeze, "", SETTING_STAYS_ADDED,                          \
+      "globs of names, with blanks between: parameters that do not train "     \
+      "(\"transformer.wte.* *.blocks.?.*\"); empty: none, with lora.rank all " \
+      "but the adapters")
 
 #define MEMORY_SETTINGS(S)                                                     \
     S(memory, STRING, checkpoint, "none", TRAIN_STAYS_IF_PACKED,               \
@@ -196,6 +200,18 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "a loss so many times their median is far beyond; 0: none is")           \
     S(train, FLOAT(0, SETTINGS_LARGE), spike_norm, "10", SETTING_DECIDES,      \
       "and so is such a gradient norm; 0: none is")
+
+#define LORA_SETTINGS(S)                                                       \
+    S(lora, INT(0, 4096), rank, "0", SETTING_STAYS_ADDED,                      \
+      "of adapters (LoRA), which train instead of the model; 0: none")         \
+    S(lora, FLOAT(1e-6, 1e6), alpha, "16", SETTING_STAYS_ADDED,                \
+      "what an adapter adds is multiplied by this / lora.rank")                \
+    S(lora, FLOAT(0, 0.99), dropout, "0", SETTING_STAYS_ADDED,                 \
+      "probability of dropping an element of what an adapter reads")           \
+    S(lora, STRING, targets, "*", SETTING_STAYS_ADDED,                         \
+      "linear layers that get adapters, by globs of their names: q_proj, "     \
+      "k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or with "        \
+      "transformer.blocks.N.attn. or .ffn. before it; experts have none")
 
 #define OPTIMIZER_SETTINGS(S)                                                  \
     S(optimizer, INDEX(optimizer), name, "adamw", SETTING_STAYS,               \
@@ -368,6 +384,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     MEMORY_SETTINGS(S)                                                         \
     DATA_SETTINGS(S)                                                           \
     TRAIN_SETTINGS(S)                                                          \
+    LORA_SETTINGS(S)                                                           \
     OPTIMIZER_SETTINGS(S)                                                      \
     SCHEDULER_SETTINGS(S)                                                      \
     EVAL_SETTINGS(S)                                                           \

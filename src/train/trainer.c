@@ -11,6 +11,7 @@
 #include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/train/trainer_backend.h"
+#include "src/train/trainer_base.h"
 #include "src/train/trainer_ahead.h"
 #include "src/train/trainer_data.h"
 #include "src/train/start_devices.h"
@@ -68,7 +69,7 @@ static enum err create_local(struct trainer *trainer)
     TRY(open_kernels(trainer));
     TRY(trainer_data_open(trainer));
     TRY(plan_steps(trainer));
-    TRY(params_create(config, &trainer->params));
+    TRY(train_settings_params(s, &trainer->params));
     if (trainer_backend_fp8(s))
         TRY(trainer_fp8_create(trainer->kernels->memory,
                                model_fp8_count(config), &trainer->fp8));
@@ -149,6 +150,7 @@ bool trainer_destroy(struct trainer *trainer)
     step_record_destroy(trainer);
     free(trainer->choices);
     json_decref(trainer->text);
+    json_decref(trainer->base);
     free(trainer);
     return true;
 }
@@ -184,6 +186,8 @@ enum err trainer_start(struct trainer *trainer)
         TRY(trainer_fp8_give(trainer->fp8, trainer->model));
     if (trainer->step == 0)
         TRY(trainer_weights_init(trainer));
+    else
+        TRY(trainer_base_fill(trainer));
     TRY(trainer_event(trainer, EVENT_AFTER_LOAD));
     trainer->finished = reached_end(trainer, trainer->elapsed_s);
     return comm_agree(trainer->comm, err_again(&trainer->events.held));

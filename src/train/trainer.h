@@ -63,6 +63,7 @@ struct trainer {
     struct dataset *eval_data; /* NULL: no evaluation */
     struct order *eval_order;  /* NULL likewise */
     json_t *text; /* of its checkpoints' state, rank 0's; NULL: the data's */
+    json_t *base; /* likewise, on all ranks (trainer_base.h); NULL: none */
     char eval_before[65]; /* id of the checkpoint's; empty: none or unknown */
     struct batch *batch;  /* one microbatch */
     struct loader_ahead *ahead; /* those that follow; NULL: not read ahead */

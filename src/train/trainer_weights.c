@@ -13,6 +13,7 @@
 #include "src/base/log.h"
 #include "src/job/ledger.h"
 #include "src/train/start_weights.h"
+#include "src/train/trainer_base.h"
 #include "src/weights/weights_ckpt_config.h"
 
 /* Which checkpoint, folder or file it is, as rank 0 has found it. */
@@ -57,9 +58,11 @@ out:
 static json_t *ignored_names(const struct params *params, const char *ignore)
 {
     json_t *names = json_array();
-    for (int i = 0; i < params->count; i++)
-        if (weights_ignored(ignore, params->list[i].name))
-            json_array_append_new(names, json_string(params->list[i].name));
+    for (; params != NULL; params = params->frozen)
+        for (int i = 0; i < params->count; i++)
+            if (params->list[i].role >= PARAM_LORA ||
+                weights_ignored(ignore, params->list[i].name))
+                json_array_append_new(names, json_string(params->list[i].name));
     return names;
 }
 
@@ -79,12 +82,23 @@ enum err trainer_weights_record(const struct trainer *trainer,
                   ignored_names(trainer->params, from.ignore)));
 }
 
+/* The whole model, whatever of it trains. */
+static enum err check_all(const struct trainer *trainer,
+                          struct weights *weights)
+{
+    struct params *whole = NULL;
+    TRY(params_create(&trainer->settings.model, &whole));
+    enum err rc = start_weights_check(&trainer->settings, weights, whole);
+    params_destroy(whole);
+    return rc;
+}
+
 /* Rank 0. */
 static enum err check(struct trainer *trainer, struct weights *weights)
 {
     const struct weights_about *about = weights_about(weights);
     const struct dataset *data = trainer->train_data[0];
-    TRY(start_weights_check(&trainer->settings, weights, trainer->params));
+    TRY(check_all(trainer, weights));
     start_weights_warn(about, dataset_vocab_size(data),
                        dataset_tokenizer_sha256(data));
     int64_t bos = dataset_bos_token(data);
@@ -101,7 +115,7 @@ static enum err check(struct trainer *trainer, struct weights *weights)
 
 struct filling {
     struct weights *weights;
-    const char *ignore;
+    char ignore[SETTINGS_TEXT_BYTES + 64]; /* and adapters */
 };
 
 static enum err fill(void *arg, const struct params *params, int64_t begin,
@@ -120,15 +134,23 @@ enum err trainer_weights_init(struct trainer *trainer)
     struct weights *weights = NULL;
     double begin_s = clock_now();
     assert(!from.state || from.path[0] == '\0');
-    if (from.path[0] == '\0')
-        return replica_init(trainer->replica, seed, NULL);
+    if (from.path[0] == '\0') {
+        TRY(replica_init(trainer->replica, seed, NULL));
+        return trainer_base_begin(trainer, NULL, NULL);
+    }
     TRY(trainer_weights_open(trainer, &weights));
     if (trainer->rank == 0)
         rc = check(trainer, weights);
     TRY_OUT(comm_agree(trainer->comm, rc));
-    struct filling filling = { weights, from.ignore };
-    struct replica_source source = { fill, &filling, from.ignore[0] == '\0' };
+    bool adapters = trainer->params->lora_rank > 0;
+    bool all = from.ignore[0] == '\0';
+    struct filling filling = { .weights = weights };
+    struct replica_source source = { fill, &filling, all && !adapters };
+    snprintf(filling.ignore, sizeof filling.ignore, "%s %s", from.ignore,
+             adapters ? TRAINER_BASE_ADAPTERS : "");
     TRY_OUT(replica_init(trainer->replica, seed, &source));
+    source.whole = all;
+    TRY_OUT(trainer_base_begin(trainer, weights, &source));
     if (trainer->rank == 0) {
         log_info("weights of %s (%s, %s) in %.2fs%s%s",
                  weights_about(weights)->path, weights_kind_name(weights),

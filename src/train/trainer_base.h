@@ -1,0 +1,39 @@
+/* What does not train (model.freeze, lora.rank): no checkpoint of the run has
+ * it, so every start makes it again, and the checkpoints' state says of what, as
+ * "base":
+ *
+ *   {"path": "/models/x", "sha256": "...", "ignore": "lm_head.*"}   or
+ *   {"seed": 17}                                          fresh weights
+ *
+ * with "lora": {"rank": 8, "alpha": 16.0, "dropout": 0.0, "targets": "*"} where
+ * there are adapters: what readers need to merge them
+ * (src/weights/weights_tuned.h).
+ *
+ * The weights must be those of the first start; they may have moved, and then
+ * model.weights says where to. */
+#ifndef TESSERA_TRAIN_TRAINER_BASE_H
+#define TESSERA_TRAIN_TRAINER_BASE_H
+
+#include <jansson.h>
+
+#include "src/base/err.h"
+#include "src/parallel/replica.h"
+#include "src/train/trainer.h"
+#include "src/weights/weights.h"
+
+/* At a first start: of the weights that are open, or fresh (NULL), by way of
+ * `source`. Collective. */
+enum err trainer_base_begin(struct trainer *trainer, struct weights *weights,
+                            const struct replica_source *source);
+/* At a later one: of what the state said. Collective. */
+enum err trainer_base_fill(struct trainer *trainer);
+
+/* To and from the state; nothing where everything trains. ERR_CHECKPOINT: the
+ * state is of a run that trained the whole model. */
+enum err trainer_base_store(const struct trainer *trainer, json_t *state);
+enum err trainer_base_restore(struct trainer *trainer, const json_t *state);
+
+/* The names that no source has: those of adapters. */
+#define TRAINER_BASE_ADAPTERS "*.lora_[AB].weight"
+
+#endif

@@ -1,0 +1,161 @@
+#!/usr/bin/env bats
+# tessera-train of a part of a model: frozen parameters and adapters (LoRA). The
+# same bits under every strategy and after a kill, checkpoints of what trains,
+# and what is refused.
+
+load run_helpers
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-tuned.XXXXXX")
+    load run_helpers
+    make_data
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+SIX=(train.max_duration=6ba checkpoint.interval=3ba eval.interval=3ba
+    hardware.threads=1 train.global_batch=6 parallel.slots=3
+    train.microbatch=1)
+LORA=(model.preset=llama-tiny lora.rank=4 lora.dropout=0.1)
+FREEZE=(model.preset=mpt-tiny
+    "model.freeze=transformer.w?e.* *.blocks.0.* *.Wqkv.weight *norm_f.weight")
+
+# same_everywhere NAME [key=value ...]
+same_everywhere() {
+    local name=$1 want at
+    shift
+    train 1 "$DIR/$name" "${SIX[@]}" "$@" parallel.strategy=zero1
+    want=$(digest "$DIR/$name")
+    for at in ddp:2 zero1:3 zero2:2 zero3:3; do
+        train "${at#*:}" "$DIR/other" "${SIX[@]}" "$@" \
+            "parallel.strategy=${at%:*}"
+        echo "$at"
+        [ "$(digest "$DIR/other")" = "$want" ]
+        [ "$(grep -o '"eval_loss": [^,]*' "$DIR/other/eval.jsonl")" = \
+            "$(grep -o '"eval_loss": [^,]*' "$DIR/$name/eval.jsonl")" ]
+        rm -rf "$DIR/other"
+    done
+}
+
+@test "adapters: every strategy, the same bits" {
+    same_everywhere lora "${LORA[@]}"
+}
+
+@test "frozen parameters: every strategy, the same bits" {
+    same_everywhere freeze "${FREEZE[@]}"
+}
+
+@test "adapters: the same bits with recomputation, and in chunks" {
+    train 1 "$DIR/plain" "${SIX[@]}" "${LORA[@]}"
+    train 2 "$DIR/again" "${SIX[@]}" "${LORA[@]}" \
+        memory.checkpoint="block: 2; ffn: last-1" hardware.threads=2
+    [ "$(digest "$DIR/plain")" = "$(digest "$DIR/again")" ]
+    train 1 "$DIR/chunks" "${SIX[@]}" "${LORA[@]}" parallel.strategy=zero2 \
+        parallel.sequence_chunks=2
+    train 2 "$DIR/shared" "${SIX[@]}" "${LORA[@]}" parallel.strategy=zero3 \
+        parallel.sequence_chunks=2 parallel.sequence_degree=2
+    [ "$(digest "$DIR/chunks")" = "$(digest "$DIR/shared")" ]
+}
+
+@test "adapters: a run that goes on from its checkpoints has the same bits" {
+    train 2 "$DIR/whole" "${SIX[@]}" "${LORA[@]}"
+    train 1 "$DIR/parts" "${SIX[@]}" "${LORA[@]}" train.max_duration=3ba \
+        scheduler.t_max=6ba
+    train 3 "$DIR/parts" "${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba \
+        parallel.strategy=zero3
+    [ "$(digest "$DIR/parts")" = "$(digest "$DIR/whole")" ]
+}
+
+@test "a checkpoint has what trains and nothing else" {
+    train 1 "$DIR/small" "${SIX[@]}" "${LORA[@]}" lora.targets=v_proj
+    local manifest
+    manifest=$(newest "$DIR/small")/MANIFEST.json
+    grep -q 'v_proj.lora_A.weight"' "$manifest"
+    [ "$(grep -c 'Wqkv.weight"\|wte.weight"\|norm_1.weight"' "$manifest")" = 0 ]
+}
+
+@test "a run keeps its adapters and what it freezes" {
+    train 1 "$DIR/kept" "${SIX[@]}" "${LORA[@]}" train.max_duration=3ba
+    run train 1 "$DIR/kept" "${SIX[@]}" "${LORA[@]}" lora.alpha=8
+    [ "$status" -ne 0 ]
+    [[ $output == *lora.alpha* ]]
+    run train 1 "$DIR/kept" "${SIX[@]}" "${LORA[@]}" lora.targets=q_proj
+    [ "$status" -ne 0 ]
+    [[ $output == *lora.targets* ]]
+    run train 1 "$DIR/kept" "${SIX[@]}" model.preset=llama-tiny
+    [ "$status" -ne 0 ]
+    [[ $output == *lora* ]]
+}
+
+@test "adapters of a model that was trained: from its weights, goes on, base gone" {
+    local base=$DIR/base
+    train 1 "$base" "${SIX[@]}" model.preset=llama-tiny
+    train 2 "$DIR/based" "${SIX[@]}" "${LORA[@]}" "model.weights=$base"
+    train 1 "$DIR/stages" "${SIX[@]}" "${LORA[@]}" "model.weights=$base" \
+        train.max_duration=3ba scheduler.t_max=6ba
+    mv "$base" "$DIR/moved"
+    run train 1 "$DIR/stages" "${SIX[@]}" lora.rank=4 lora.dropout=0.1 \
+        model.preset=llama-tiny scheduler.t_max=6ba
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ $output == *"model.weights"* && $output == *"$base"* ]]
+    run train 1 "$DIR/stages" "${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba \
+        "model.weights=$DIR/based"
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ $output == *"not the base"* ]]
+    train 2 "$DIR/stages" "${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba \
+        parallel.strategy=zero3 "model.weights=$DIR/moved"
+    [ "$(digest "$DIR/stages")" = "$(digest "$DIR/based")" ]
+    # another one, of other weights
+    train 1 "$DIR/fresh" "${SIX[@]}" "${LORA[@]}"
+    [ "$(digest "$DIR/fresh")" != "$(digest "$DIR/based")" ]
+}
+
+# eval_loss DIR: the last one
+eval_loss() {
+    sed -n 's/.*"eval_loss": \([^,}]*\).*/\1/p' "$1/eval.jsonl" | tail -n 1
+}
+
+# near A B: within 1e-6
+near() {
+    echo "$1 and $2"
+    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d * d <= 1e-12 * a * a) }'
+}
+
+@test "merged weights have the loss of the model with its adapters" {
+    local still=("${SIX[@]}" model.preset=llama-tiny train.max_duration=1ba
+        eval.interval=1ba optimizer.lr=0)
+    train 1 "$DIR/first" "${SIX[@]}" "${LORA[@]}" optimizer.lr=0.02 lora.dropout=0
+    train 2 "$DIR/merged" "${still[@]}" "model.weights=$DIR/first"
+    near "$(eval_loss "$DIR/first")" "$(eval_loss "$DIR/merged")"
+    train 1 "$DIR/base0" "${still[@]}"
+    [ "$(eval_loss "$DIR/base0")" != "$(eval_loss "$DIR/first")" ]
+    # adapters of what adapters gave, and then frozen parts of that
+    train 1 "$DIR/second" "${SIX[@]}" "${LORA[@]}" optimizer.lr=0.02 \
+        lora.targets=down_proj "model.weights=$DIR/first"
+    train 1 "$DIR/third" "${SIX[@]}" model.preset=llama-tiny \
+        "model.freeze=*attn* *ffn*" "model.weights=$DIR/second"
+    train 1 "$DIR/all" "${still[@]}" "model.weights=$DIR/third"
+    near "$(eval_loss "$DIR/third")" "$(eval_loss "$DIR/all")"
+    rm -rf "$DIR/first"
+    run train 1 "$DIR/gone" "${still[@]}" "model.weights=$DIR/third"
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ $output == *"$DIR/first"* ]]
+}
+
+@test "the plan counts frozen weights, and a checkpoint without them" {
+    run "$BIN/tessera-plan" --json "${LORA[@]}" train.global_batch=8
+    echo "$output"
+    [ "$status" -eq 0 ]
+    local params trained frozen
+    params=$(sed -n 's/^  "params": \([0-9]*\).*/\1/p' <<<"$output")
+    trained=$(sed -n 's/^  "trained_params": \([0-9]*\).*/\1/p' <<<"$output")
+    frozen=$(sed -n 's/.*"frozen": \([0-9]*\).*/\1/p' <<<"$output")
+    [ "$trained" -gt 0 ] && [ "$trained" -lt "$((params / 10))" ]
+    [ "$frozen" -ge "$((4 * params))" ]
+}
