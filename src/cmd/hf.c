@@ -19,6 +19,8 @@ static const char usage[] =
     "TYPE]\n"
     "                  [--max-shard-size SIZE] [--verify]\n"
     "                                     the other way round\n"
+    "       tessera-hf export MODEL --out OUT --adapter\n"
+    "                                     its adapters (LoRA) alone, for peft\n"
     "       tessera-hf verify A B         are two models the same?\n"
     "       tessera-hf --help | --version\n\n"
     "MODEL, A and B are checkpoints, run directories (the newest checkpoint), "
@@ -45,6 +47,7 @@ static const struct option options[] = {
     { "format", required_argument, NULL, 'f' },
     { "dtype", required_argument, NULL, 'd' },
     { "max-shard-size", required_argument, NULL, 's' },
+    { "adapter", no_argument, NULL, 'a' },
     { "verify", no_argument, NULL, 'v' },
     { NULL, 0, NULL, 0 }
 };
@@ -57,7 +60,7 @@ static const struct {
     bool out;
 } commands[] = {
     { "import", hf_import, "ov", 1, true },
-    { "export", hf_export, "ofdsv", 1, true },
+    { "export", hf_export, "ofdsav", 1, true },
     { "verify", hf_verify, "", 2, false },
 };
 
@@ -93,6 +96,9 @@ static enum err set_option(struct hf_cmd *cmd, int letter)
         return cmd->shard_bytes_max > 0
                    ? ERR_OK
                    : err_set(ERR_USAGE, "--max-shard-size must be above 0");
+    case 'a':
+        cmd->adapter = true;
+        return ERR_OK;
     default:
         cmd->verify = true;
         return ERR_OK;

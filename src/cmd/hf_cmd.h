@@ -22,6 +22,7 @@ struct hf_cmd {
     enum hf_cmd_format format;
     enum hf_cmd_dtype dtype;
     int64_t shard_bytes_max;
+    bool adapter;
     bool verify;
 };
 

@@ -11,6 +11,7 @@
 #include "src/cmd/hf_cmd.h"
 #include "src/data/publish.h"
 #include "src/hf/safetensors_writer.h"
+#include "src/weights/weights_adapter.h"
 #include "src/weights/weights_cut.h"
 
 static enum err append(void *arg, const float *data, int64_t count)
@@ -119,6 +120,27 @@ out:
     return rc;
 }
 
+/* The adapters alone, for peft. */
+static enum err export_adapter(const struct hf_cmd *cmd)
+{
+    enum err rc = ERR_OK;
+    struct publish publish = { .building = "" };
+    struct weights *weights = NULL;
+    if (cmd->format != HF_CMD_FOLDER || cmd->dtype != HF_CMD_F32 || cmd->verify)
+        return err_set(ERR_USAGE, "--adapter goes with none of --format, "
+                                  "--dtype and --verify");
+    TRY_OUT(weights_open(cmd->paths[0], &weights));
+    TRY_OUT(publish_begin(&publish, cmd->out, false));
+    TRY_OUT(weights_adapter_export(weights, publish.building));
+    TRY_OUT(publish_commit(&publish));
+    printf("%s: adapters of rank %lld\n", cmd->out,
+           (long long)weights_about(weights)->lora->rank);
+out:
+    publish_end(&publish);
+    weights_close(weights);
+    return rc;
+}
+
 enum err hf_export(const struct hf_cmd *cmd, int *exit_code)
 {
     enum err rc = ERR_OK;
@@ -129,6 +151,8 @@ enum err hf_export(const struct hf_cmd *cmd, int *exit_code)
         return err_set(ERR_USAGE, "--dtype q8_0 needs --format gguf");
     if (fsio_exists(cmd->out))
         return err_set(ERR_USAGE, "%s exists: name a new one", cmd->out);
+    if (cmd->adapter)
+        return export_adapter(cmd);
     TRY_OUT(hf_verify_open(cmd->paths[0], &model));
     TRY_OUT(write_out(&model, cmd, written));
     if (cmd->verify)
