@@ -68,7 +68,7 @@ uuid() { # DIR
     start 2 "$DIR/killed" "${FROM[@]}" "model.weights=$DIR/lent" \
         parallel.strategy=zero3 checkpoint.interval=1ba train.max_duration=400ba
     wait_for 60 steps_logged "$DIR/killed" 3
-    # shellcheck disable=SC2046 # one pid a word
+    # shellcheck disable=SC2046,SC2154 # one pid a word; start sets pid
     kill -9 $(ranks_of "$pid")
     wait "$pid" || true
     rm -rf "$DIR/lent"
@@ -88,7 +88,8 @@ uuid() { # DIR
     differing "$DIR/base" "$DIR/part" >"$DIR/differ"
     cat "$DIR/differ"
     [ "$(grep -c 'blocks.0.ffn\|norm_f' "$DIR/differ")" -ge 2 ]
-    [ -z "$(grep -v 'blocks.0.ffn\|norm_f' "$DIR/differ")" ]
+    run grep -v 'blocks.0.ffn\|norm_f' "$DIR/differ"
+    [ "$status" -eq 1 ]
     event "$DIR/part" weights
     [ "$(event "$DIR/part" weights | grep -o '"transformer[^"]*"' | wc -l)" -eq 6 ]
     [[ $(event "$DIR/part" weights) == *'"ignore": "*.norm_f.* *.blocks.0.ffn.*"'* ]]
@@ -218,7 +219,8 @@ uuid() { # DIR
         train.max_duration=7ba optimizer.name=lion
     differing "$DIR/base" "$DIR/fresh" >"$DIR/differ"
     cat "$DIR/differ"
-    [ -z "$(grep -v norm_f "$DIR/differ")" ]
+    run grep -v norm_f "$DIR/differ"
+    [ "$status" -eq 1 ]
     run train 1 "$DIR/no1" "${FROM[@]}" "checkpoint.load=$DIR/base" \
         optimizer.name=lion
     echo "$output"
