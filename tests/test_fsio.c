@@ -293,6 +293,35 @@ out:
         tap_skip("what cannot be removed: this system has no /proc");
 }
 
+static void test_relative(void)
+{
+    static const struct {
+        const char *folder, *path, *way;
+    } rows[] = {
+        { "/a/b", "/a/c", "../c" },
+        { "/a/b", "/a/b/c", "c" },
+        { "/a/b", "/a/b", "." },
+        { "/a/b", "/a/bc/d", "../bc/d" },
+        { "/a/bc", "/a/b", "../b" },
+        { "/a/b/c", "/a", "../../" },
+        { "/a/b", "/x/y", "../../x/y" },
+        { "/", "/x", "x" },
+        { "/a", "/", "../" },
+        { "/", "/", "." },
+    };
+    char way[FSIO_PATH_MAX], folder_of_many[FSIO_PATH_MAX] = "";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tap_is_int(fsio_relative(rows[i].folder, rows[i].path, way), ERR_OK,
+                   "a way");
+        tap_is_str(way, rows[i].way, "from %s to %s", rows[i].folder,
+                   rows[i].path);
+    }
+    for (int i = 0; i + 2 < FSIO_PATH_MAX; i += 2)
+        memcpy(folder_of_many + i, "/f", 3);
+    fails(fsio_relative(folder_of_many, "/x", way), ERR_USAGE, "too long",
+          "a way of too many steps");
+}
+
 int main(void)
 {
     const char *parent = getenv("TMPDIR");
@@ -301,6 +330,7 @@ int main(void)
     if (!tap_ok(mkdtemp(folder) != NULL, "make a temporary folder"))
         return tap_done();
     test_path();
+    test_relative();
     test_write_read();
     test_read_failures();
     test_write_failures();

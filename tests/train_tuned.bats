@@ -103,7 +103,7 @@ same_everywhere() {
     [ "$status" -ne 0 ]
     [[ $output == *"model.weights"* && $output == *"$base"* ]]
     run train 1 "$DIR/stages" "${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba \
-        "model.weights=$DIR/based"
+        "model.weights=$DIR/lora"
     echo "$output"
     [ "$status" -ne 0 ]
     [[ $output == *"not the base"* ]]
@@ -113,6 +113,22 @@ same_everywhere() {
     # another one, of other weights
     train 1 "$DIR/fresh" "${SIX[@]}" "${LORA[@]}"
     [ "$(digest "$DIR/fresh")" != "$(digest "$DIR/based")" ]
+}
+
+@test "a run and its base that move together stay together" {
+    mkdir "$DIR/project"
+    train 1 "$DIR/project/base" "${SIX[@]}" model.preset=llama-tiny
+    train 1 "$DIR/project/run" "${SIX[@]}" "${LORA[@]}" "model.weights=$DIR/project/base" \
+        train.max_duration=3ba scheduler.t_max=6ba
+    mv "$DIR/project" "$DIR/elsewhere"
+    "$BIN/tessera-hf" export "$DIR/elsewhere/run" --out "$DIR/exported"
+    train 1 "$DIR/elsewhere/run" "${SIX[@]}" lora.rank=4 lora.dropout=0.1 \
+        model.preset=llama-tiny scheduler.t_max=6ba
+    [ "$(digest "$DIR/elsewhere/run")" = "$(digest "$DIR/based")" ]
+    rm -rf "$DIR/elsewhere/base"
+    run "$BIN/tessera-hf" export "$DIR/elsewhere/run" --out "$DIR/gone"
+    [ "$status" -ne 0 ]
+    [[ $output == *"$DIR/project/base"* ]]
 }
 
 # eval_loss DIR: the last one

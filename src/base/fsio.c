@@ -357,6 +357,37 @@ enum err fsio_mkdir_new(const char *prefix, char out[FSIO_PATH_MAX])
     return ERR_OK;
 }
 
+enum err fsio_relative(const char *folder, const char *path,
+                       char out[FSIO_PATH_MAX])
+{
+    assert(folder[0] == '/' && path[0] == '/');
+    size_t shared = 0; /* up to the end of the last folder of both */
+    size_t i = 0;
+    size_t ups = 0;
+    static const char parent[] = "../";
+    for (; folder[i] != '\0' && folder[i] == path[i]; i++)
+        if (folder[i] == '/')
+            shared = i;
+    if ((folder[i] == '\0' || folder[i] == '/') &&
+        (path[i] == '\0' || path[i] == '/'))
+        shared = i;
+    for (const char *rest = folder + shared; *rest != '\0'; rest++)
+        ups += *rest == '/' && rest[1] != '\0';
+    path += shared;
+    path += *path == '/';
+    if (*path == '\0' && ups == 0)
+        return fsio_path(out, ".");
+    if (3 * ups + strlen(path) >= FSIO_PATH_MAX)
+        return err_set(ERR_USAGE,
+                       "the way from %.200s to .../%.200s is too "
+                       "long",
+                       folder, path);
+    for (size_t u = 0; u < ups; u++)
+        memcpy(out + 3 * u, parent, 3);
+    memcpy(out + 3 * ups, path, strlen(path) + 1);
+    return ERR_OK;
+}
+
 bool fsio_exists(const char *path)
 {
     return access(path, F_OK) == 0;

@@ -45,6 +45,10 @@ enum err fsio_mkdirs(const char *path);
  * and its parents are made. For whoever removes it again. */
 enum err fsio_mkdir_new(const char *prefix, char out[FSIO_PATH_MAX]);
 bool fsio_exists(const char *path);
+/* The way from a folder to a path, "../base"; both are absolute, without links,
+ * "." and "..", as realpath() has them. ERR_USAGE as fsio_path(). */
+enum err fsio_relative(const char *folder, const char *path,
+                       char out[FSIO_PATH_MAX]);
 /* rm -r; a missing path is fine. Does not follow links. */
 enum err fsio_remove_tree(const char *path);
 /* Bytes that an unprivileged process can still write below `path`. */

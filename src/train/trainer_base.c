@@ -9,6 +9,7 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/train/start_weights.h"
+#include "src/weights/weights_tuned.h"
 
 static bool is_needed(const struct trainer *trainer)
 {
@@ -23,11 +24,17 @@ static json_t *describe(const struct trainer *trainer, struct weights *weights)
         return json_pack("{s:I}", "seed",
                          (json_int_t)trainer->settings.train.seed);
     const struct weights_about *about = weights_about(weights);
+    char way[FSIO_PATH_MAX] = "";
     char *path = realpath(about->path, NULL);
+    char *run = realpath(trainer->settings.run.dir, NULL);
     json_t *base =
         json_pack("{s:s, s:s, s:s}", "path", path != NULL ? path : about->path,
                   "sha256", about->sha256, "ignore", from.ignore);
+    if (base != NULL && path != NULL && run != NULL &&
+        fsio_relative(run, path, way) == ERR_OK)
+        (void)json_object_set_new(base, "from_run", json_string(way));
     free(path);
+    free(run);
     return base;
 }
 
@@ -69,18 +76,24 @@ static const char *text_of(const struct trainer *trainer, const char *name)
 }
 
 /* The settings' where they name it, for it may have moved. */
-static const char *path_of(const struct trainer *trainer, const char **key)
+static const char *path_of(const struct trainer *trainer, const char **key,
+                           char moved[FSIO_PATH_MAX])
 {
     struct start_from from = start_weights_from(&trainer->settings);
     *key = from.path[0] != '\0' && !from.state ? from.key : NULL;
-    return *key != NULL ? from.path : text_of(trainer, "path");
+    if (*key != NULL)
+        return from.path;
+    if (weights_tuned_moved(trainer->base, trainer->settings.run.dir, moved))
+        return moved;
+    return text_of(trainer, "path");
 }
 
 /* May fail on one rank alone. */
 static enum err open_base(const struct trainer *trainer, struct weights **out)
 {
     const char *key;
-    const char *path = path_of(trainer, &key);
+    char moved[FSIO_PATH_MAX];
+    const char *path = path_of(trainer, &key, moved);
     const char *was = text_of(trainer, "sha256");
     enum err rc = weights_open(path, out);
     if (rc != ERR_OK)

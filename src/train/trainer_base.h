@@ -2,15 +2,16 @@
  * it, so every start makes it again, and the checkpoints' state says of what, as
  * "base":
  *
- *   {"path": "/models/x", "sha256": "...", "ignore": "lm_head.*"}   or
+ *   {"path": "/models/x", "from_run": "../x", "sha256": "...",
+ *    "ignore": "lm_head.*"}   or
  *   {"seed": 17}                                          fresh weights
  *
  * with "lora": {"rank": 8, "alpha": 16.0, "dropout": 0.0, "targets": "*"} where
  * there are adapters: what readers need to merge them
  * (src/weights/weights_tuned.h).
  *
- * The weights must be those of the first start; they may have moved, and then
- * model.weights says where to. */
+ * The weights must be those of the first start; they may have moved, together
+ * with the run (from_run) or to where model.weights says. */
 #ifndef TESSERA_TRAIN_TRAINER_BASE_H
 #define TESSERA_TRAIN_TRAINER_BASE_H
 

@@ -78,14 +78,27 @@ const struct weights_lora *weights_tuned_lora(const struct weights_tuned *tuned)
     return tuned->lora.rank > 0 ? &tuned->lora : NULL;
 }
 
+bool weights_tuned_moved(const json_t *base, const char *run_dir,
+                         char out[FSIO_PATH_MAX])
+{
+    const char *path = json_string_value(json_object_get(base, "path"));
+    const char *way = json_string_value(json_object_get(base, "from_run"));
+    return path != NULL && way != NULL && !fsio_exists(path) &&
+           fsio_path(out, "%s/%s", run_dir, way) == ERR_OK && fsio_exists(out);
+}
+
 static enum err open_base(struct weights_tuned *tuned, const json_t *base,
                           const char *where)
 {
     static _Thread_local int depth;
+    char moved[FSIO_PATH_MAX], run_dir[FSIO_PATH_MAX];
     const char *path = json_string_value(json_object_get(base, "path"));
     const char *was = json_string_value(json_object_get(base, "sha256"));
     if (path == NULL)
         return ERR_OK;
+    TRY(fsio_path(run_dir, "%s/../..", where));
+    if (weights_tuned_moved(base, run_dir, moved))
+        path = moved;
     if (depth >= DEPTH_MAX)
         return err_set(ERR_CHECKPOINT,
                        "%s: more than %d bases one behind the "

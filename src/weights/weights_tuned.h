@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "src/base/fsio.h"
 #include "src/weights/weights_impl.h"
 
 struct weights_tuned;
@@ -19,6 +20,11 @@ struct weights_tuned_own {
     enum err (*read)(void *arg, int index, int64_t begin, int64_t end,
                      float *out);
 };
+
+/* Where the base is if it is not where it was, but where it was from the run's
+ * directory: both have moved together. false: it is not there, either. */
+bool weights_tuned_moved(const json_t *base, const char *run_dir,
+                         char out[FSIO_PATH_MAX]);
 
 /* Whether a checkpoint with this state is one. */
 bool weights_tuned_is(const json_t *state);
