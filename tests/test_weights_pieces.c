@@ -463,6 +463,26 @@ static void test_gguf(void)
     free((char *)path);
 }
 
+static void test_not_in_gguf(void)
+{
+    enum gguf_arch arch = GGUF_ARCHS;
+    struct model_config config = shape(HF_LLAMA);
+    tap_ok(gguf_config_choose(&config, &arch) == ERR_OK && arch == GGUF_LLAMA,
+           "a Llama is one");
+    config.rope_scaling = ROPE_SCALING_LLAMA3;
+    config.rope_factor = 8;
+    config.rope_low_freq_factor = 1;
+    config.rope_high_freq_factor = 4;
+    config.rope_original_len = 16;
+    tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
+               strstr(err_text(), "rope_scaling") != NULL,
+           "angles that files have as a table are refused");
+    config = shape(HF_DBRX);
+    tap_ok(gguf_config_choose(&config, &arch) == ERR_UNSUPPORTED &&
+               strstr(err_text(), "Dbrx") != NULL,
+           "so are experts");
+}
+
 int main(void)
 {
     folder = fixture_folder();
@@ -470,6 +490,7 @@ int main(void)
     test_about();
     test_others();
     test_gguf();
+    test_not_in_gguf();
     fixture_need(fsio_remove_tree(folder));
     return tap_done();
 }

@@ -348,6 +348,10 @@ enum err gguf_config_choose(const struct model_config *model,
 {
     enum hf_arch found = HF_ARCHS;
     TRY(hf_config_choose(model, &found));
+    if (model->rope_scaling == ROPE_SCALING_LLAMA3)
+        return err_set(ERR_UNSUPPORTED,
+                       "model.rope_scaling = \"llama3\" is not written as "
+                       "GGUF, where it is a table: export --format hf");
     switch (found) {
     case HF_LLAMA:
     case HF_MISTRAL:
