@@ -18,6 +18,8 @@
 
 #define CHUNK 65536 /* elements that are converted at a time */
 
+#define SPAN_BYTES ((int64_t)8 << 20)
+
 struct safetensors_writer {
     char folder[FSIO_PATH_MAX];
     struct safetensors_tensor *list; /* the names are its own */
@@ -262,6 +264,19 @@ int safetensors_writer_at(const struct safetensors_writer *writer)
     return writer->at;
 }
 
+/* Whole spans go to the disk while the next are made, so that the sync at the
+ * end of a file has little left to wait for. A hint: who cannot, syncs later. */
+static void begin_writing(const struct safetensors_writer *writer,
+                          int64_t bytes)
+{
+    int64_t first = writer->offset / SPAN_BYTES;
+    int64_t last = (writer->offset + bytes) / SPAN_BYTES;
+    if (last > first)
+        (void)sync_file_range(writer->fd, first * SPAN_BYTES,
+                              (last - first) * SPAN_BYTES,
+                              SYNC_FILE_RANGE_WRITE);
+}
+
 enum err safetensors_writer_append(struct safetensors_writer *writer,
                                    const void *data, int64_t bytes)
 {
@@ -271,6 +286,7 @@ enum err safetensors_writer_append(struct safetensors_writer *writer,
     assert(bytes <= writer->list[writer->at].bytes - writer->done);
     TRY(fsio_pwrite(writer->fd, data, (size_t)bytes, writer->offset,
                     writer->path));
+    begin_writing(writer, bytes);
     writer->offset += bytes;
     writer->done += bytes;
     return advance(writer);
