@@ -278,7 +278,8 @@ enum err safetensors_header_read(struct safetensors *set, int file)
     TRY_OUT(fsio_pread(shard->fd, text, (size_t)bytes, 8, shard->path));
     rc = read_entries(set, file, text, (size_t)bytes);
     if (rc == ERR_OK)
-        rc = check_places(shard, set->list + first, set->count - first);
+        rc = check_places(shard, set->list == NULL ? NULL : set->list + first,
+                          set->count - first); /* there may be none */
     if (rc != ERR_OK)
         rc = err_prefix(rc, "%s", shard->path);
 out:
