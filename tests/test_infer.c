@@ -567,6 +567,31 @@ static void check_errors(const struct kernels *kernels)
     fixture_destroy(f);
 }
 
+/* They are refused, not left out. */
+static void check_adapters(const struct kernels *kernels)
+{
+    struct model_fixture *f = create((struct model_config){ FOUNDRY });
+    const struct params_tuning tunings[] = {
+        { .freeze = "", .targets = "*", .rank = 2 },
+        { .freeze = "*.ffn.*", .targets = "" },
+    };
+    const struct infer_options options = {
+        .threads = 1, .sequences = 1, .positions = 8, .rows = 4
+    };
+    for (int i = 0; i < 2; i++) {
+        struct params *params = NULL;
+        struct infer *infer = NULL;
+        bool fine =
+            params_create_tuned(&f->config, &tunings[i], &params) == ERR_OK;
+        tap_ok(fine && infer_create(&f->config, params, kernels, &options,
+                                    &infer) == ERR_UNSUPPORTED,
+               "frozen weights and adapters: %s", err_text());
+        infer_destroy(infer);
+        params_destroy(params);
+    }
+    fixture_destroy(f);
+}
+
 static void check_plan(const struct kernels *kernels)
 {
     struct model_config config;
@@ -613,6 +638,7 @@ int main(void)
     check_slots((struct model_config){ .positions = POSITIONS_ALIBI }, kernels);
     check_wanted(dense, kernels);
     check_errors(kernels);
+    check_adapters(kernels);
     check_plan(kernels);
     return tap_done();
 }

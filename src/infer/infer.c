@@ -235,6 +235,11 @@ enum err infer_create(const struct model_config *config,
 {
     enum err rc = ERR_OK;
     struct infer *infer = NULL;
+    if (params->frozen != NULL || params->lora_rank > 0)
+        return err_set(ERR_UNSUPPORTED,
+                       "generation and in-context tasks do not run on weights "
+                       "of which some are frozen or have adapters: leave them "
+                       "to tessera-generate and tessera-eval on a checkpoint");
     TRY(open_infer(config, params, kernels, options, &infer));
     TRY_OUT(allocate(infer));
     TRY_OUT(upload_positions(infer));

@@ -51,7 +51,8 @@ struct infer_options {
                           computed in fp32 */
 };
 
-/* params and kernels are borrowed. ERR_MEMORY names what is missing. */
+/* params and kernels are borrowed. ERR_MEMORY names what is missing;
+ * ERR_UNSUPPORTED: some params are frozen or adapters. */
 enum err infer_create(const struct model_config *config,
                       const struct params *params,
                       const struct kernels *kernels,
