@@ -235,7 +235,7 @@ install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefil
 	install -m 644 $(wildcard jobs/lib/*.sh) $(DESTDIR)$(PREFIX)/libexec/tessera/lib
 	ln -sf ../libexec/tessera/launch $(DESTDIR)$(PREFIX)/bin/tessera-launch
 	install -m 644 $(wildcard jobs/*.sbatch) $(DESTDIR)$(PREFIX)/share/tessera
-	install -m 644 $(wildcard jobs/conf/*.cfg) $(DESTDIR)$(PREFIX)/share/tessera/conf
+	install -m 644 $(wildcard jobs/conf/*.cfg jobs/conf/*.conf) $(DESTDIR)$(PREFIX)/share/tessera/conf
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/tessera.in \
 	    > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)

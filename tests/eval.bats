@@ -1,0 +1,146 @@
+#!/usr/bin/env bats
+# tessera-eval: a model that was trained on the spot, scored alone and on ranks,
+# and during its training.
+
+load run_helpers
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-eval.XXXXXX")
+    make_data
+    cd "$DIR" || return 1
+    tasks >gauntlet.conf
+    scored
+    train 1 "$DIR/run" "${SCORED[@]}"
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+setup() {
+    cd "$DIR" || return 1
+    EVAL=$BIN/tessera-eval
+    scored
+}
+
+# Settings of a run that scores tasks.
+scored() {
+    SCORED=("eval.tasks=language_modeling:$DIR/lm.jsonl:1"
+        "eval.gauntlet=$DIR/gauntlet.conf" eval.tasks_interval=12ba
+        eval.tasks_batch=3)
+}
+
+# Task files in the folder, and a gauntlet of them.
+tasks() {
+    local i
+    for i in 1 2 3 4 5 6 7; do
+        echo "{\"context\": \"one $i\", \"continuation\": \"e\", \"category\": \"c$((i % 2))\"}" >>lm.jsonl
+        echo "{\"query\": \"two $i\", \"choices\": [\"a\", \"th\", \"the\"], \"gold\": $((i % 3))}" >>mc.jsonl
+        echo "{\"context_options\": [\"he\", \"she $i\"], \"continuation\": \"is\", \"gold\": $((i % 2))}" >>schema.jsonl
+        echo "{\"context\": \"say $i\", \"answer\": \"ee\", \"aliases\": [\"t\"]}" >>gen.jsonl
+    done
+    cat <<'EOF'
+tasks = ({ label = "mc"; file = "mc.jsonl"; kind = "multiple_choice"; shots = [0, 2]; },
+         { label = "schema"; file = "schema.jsonl"; kind = "schema"; shots = 1; },
+         { label = "gen"; file = "gen.jsonl"; kind = "generation_task_with_answers"; });
+categories = ({ name = "all"; benchmarks = (
+                  { name = "mc"; shots = 2; random_baseline = 0.25; },
+                  { name = "schema"; shots = 1; random_baseline = 0.5; }); });
+EOF
+}
+
+score() { # NAME [COMMAND...] -- OPTION...: $1.json and $1.lines
+    local name=$1 command=()
+    shift
+    while [ "$1" != -- ]; do
+        command+=("$1")
+        shift
+    done
+    shift
+    "${command[@]}" "$EVAL" run --task language_modeling:lm.jsonl:1 --gauntlet gauntlet.conf \
+        --perplexity data/eval --limit 6 --json --examples "$name.lines" "$@" \
+        >"$name.json" 2>"$name.log" || { cat "$name.log"; return 1; }
+}
+
+@test "the same bytes for any batch, ranks and threads" {
+    score ref -- --batch 8
+    grep -q '"accuracy"' ref.json
+    grep -q '"nll_per_byte": [0-9]' ref.json
+    [ "$(wc -l <ref.lines)" -eq 30 ]
+    score b1 -- --batch 1 --threads 1
+    score b3 -- --batch 3 --threads 2
+    score n2 "$MPIRUN" 2 -- --batch 3
+    for name in b1 b3 n2; do
+        cmp ref.json $name.json
+        cmp ref.lines $name.lines
+    done
+}
+
+@test "the perplexity is that of the evaluation during training" {
+    "$EVAL" run --perplexity data/eval --limit 8 --json >ppl.json
+    trained=$(grep -o '"eval_loss": [^,]*' run/eval.jsonl | tail -n 1 | grep -o '[0-9.]*$')
+    awk -v a="$trained" -v b="$(sed -n 's/.*"nll_per_token": \([0-9.]*\).*/\1/p' ppl.json)" \
+        'BEGIN { exit !(a > 0 && b / a > 0.999999 && b / a < 1.000001) }'
+}
+
+@test "what training scores is what tessera-eval scores, under every strategy" {
+    [ "$(grep -c '"step":[0-9]*,"tasks"' run/eval.jsonl)" -eq 2 ]
+    last=$(grep '"step":24,"tasks"' run/eval.jsonl)
+    score whole -- --limit 100
+    for key in right score; do
+        [ "$(grep -o "\"$key\":[0-9.-]*" <<<"$last" | tr -d ' ')" = \
+            "$(grep -o "\"$key\": [0-9.-]*" whole.json | tr -d ' ')" ]
+    done
+    for strategy in ddp zero3; do
+        train 2 "$DIR/$strategy" "${SCORED[@]}" parallel.strategy=$strategy
+        cmp <(grep '"tasks"' $strategy/eval.jsonl) <(grep '"tasks"' run/eval.jsonl)
+    done
+}
+
+@test "other weights, prompts alone, a table and a file" {
+    score int8 -- --weights int8 --perplexity data/eval && return 1
+    "$EVAL" run --task multiple_choice:mc.jsonl --weights int8 --out int8.json >table
+    grep -q '^mc  *0  *7  *[01]\.[0-9]*$' table
+    grep -q '"task": "mc"' int8.json
+    "$EVAL" run --task multiple_choice:mc.jsonl:1 --dry-run --examples prompts
+    [ "$(wc -l <prompts)" -eq 7 ]
+    [ "$(grep -c scores prompts)" -eq 0 ]
+    "$EVAL" run --task language_modeling:lm.jsonl --categories >table 2>/dev/null
+    grep -q '^lm/c0 ' table
+    grep -q '^lm .*mean' table
+}
+
+fails() { # CODE TEXT ARGUMENT...
+    local code=$1 text=$2
+    shift 2
+    run "$EVAL" "$@"
+    echo "status $status: $output"
+    [ "$status" -eq "$code" ] && [[ "$output" == *"$text"* ]]
+}
+
+@test "wrong usage and wrong files are told" {
+    fails 64 "MODEL is missing" --task schema:x
+    fails 64 "nothing to evaluate" run
+    fails 64 "more than one MODEL" run run --task schema:x
+    fails 64 "--weights takes fp32" run --weights fp4 --task schema:x
+    fails 64 "--batch takes" run --batch 0 --task schema:x
+    fails 64 "--prelimiter is for --task" run --prelimiter a --gauntlet gauntlet.conf
+    fails 64 "--dry-run is for --examples" run --dry-run --task schema:x
+    fails 64 "no kind of task" run --task magic:x
+    fails 93 "lm.jsonl:1: 'query'" run --task multiple_choice:lm.jsonl
+    fails 93 "no such file" run --task schema:missing.jsonl
+    fails 64 "missing" missing --task schema:schema.jsonl
+    sed 's/mc.jsonl/gone.jsonl/' gauntlet.conf >part.conf
+    "$EVAL" run --gauntlet part.conf --limit 2 >table 2>log
+    grep -q "task 'mc' is left out" log
+    grep -q '^all  *-  1 of 2 benchmarks missing' table
+}
+
+@test "training refuses tasks that it cannot score" {
+    run train 1 "$DIR/none" eval.tasks=magic:x
+    [ "$status" -eq 64 ]
+    [[ "$output" == *"eval.tasks: no kind of task is called 'magic'"* ]]
+    run train 1 "$DIR/none" eval.tasks="schema:$DIR/none.jsonl"
+    [ "$status" -eq 93 ]
+}
