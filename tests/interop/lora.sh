@@ -26,11 +26,11 @@ trap 'rm -rf "$WORK"' EXIT
 # run NAME: adapters of all layers of the model, trained for a few steps
 run() {
     "$BIN/tessera-train" "$HERE/../../jobs/conf/tiny.cfg" \
-        "run.dir=$WORK/$1-run" "data.train=$WORK/data/train" \
+        "run.dir=$WORK/$1-run" "data.train=$WORK/data" data.eval= \
+        eval.samples=0 scheduler.warmup=0ba \
         "model.weights=$WORK/$1" model.preset=weights train.max_duration=4ba \
         train.global_batch=4 checkpoint.interval=4ba lora.rank=3 lora.alpha=8 \
-        optimizer.lr=0.05 data.seq_len=32 \
-        hardware.threads=1 log.level=warn
+        optimizer.lr=0.05 data.seq_len=32 hardware.threads=1 log.level=warn
 }
 
 for name in $(python list); do
