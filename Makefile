@@ -105,13 +105,13 @@ comma    := ,
 
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: all help info deps hash hash-deps tests gpu check demo bench interop interop-dcp interop-step sanitize sanitize-run fuzz fuzz-run racecheck lint \
+.PHONY: all help info deps hash hash-deps tests gpu check demo demo-chat bench interop interop-dcp interop-step sanitize sanitize-run fuzz fuzz-run racecheck lint \
     layers man format install uninstall clean tiny-data soak-ckpt matrix install-node
 .DEFAULT_GOAL := all
 
 ifneq ($(MISSING_BUILD),)
 # nothing can be built yet: install what is missing, then begin again
-all tests gpu check demo hash bench sanitize racecheck install install-node tiny-data soak-ckpt matrix: deps
+all tests gpu check demo demo-chat hash bench sanitize racecheck install install-node tiny-data soak-ckpt matrix: deps
 	+@$(MAKE) --no-print-directory $@
 else
 all: $(PROGRAMS) $(NODE)

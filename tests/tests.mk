@@ -219,6 +219,10 @@ demo: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## one sbatch
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo
 
+demo-chat: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## a pretrained model, tuned through a dead node, measured and exported
+	+@$(MAKE) --no-print-directory all
+	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo-chat
+
 interop: all tests ## beside Streaming, S3, Hugging Face, LLM Foundry, h5py
 	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(filter-out %/dcp.sh %/torch_step.sh,$(sort $(wildcard tests/interop/*.sh)))
 

@@ -175,3 +175,20 @@ near() {
     [ "$trained" -gt 0 ] && [ "$trained" -lt "$((params / 10))" ]
     [ "$frozen" -ge "$((4 * params))" ]
 }
+
+@test "the recipe of adapters trains, from prompts with answers to a merged model" {
+    local i
+    for i in $(seq 60); do
+        printf '{"prompt": "%d and one", "response": "%d"}\n' "$i" $((i + 1))
+    done >"$DIR/talk.jsonl"
+    train 1 "$DIR/llama" "${SIX[@]}" model.preset=llama-tiny
+    "$BIN/tessera-data" tokenize --tokenizer "$DIR/llama" --chat --packing on --seq-len 128 \
+        --eval-fraction 0.1 --out "$DIR/talk" "$DIR/talk.jsonl"
+    "$BIN/tessera-train" "$BATS_TEST_DIRNAME/../jobs/conf/lora-smollm2.cfg" \
+        "run.dir=$DIR/recipe" "model.weights=$DIR/llama" model.max_seq_len=128 \
+        "data.train=$DIR/talk/train" "data.eval=$DIR/talk/eval" train.max_duration=4ba
+    "$BIN/tessera-hf" export "$DIR/recipe" --out "$DIR/recipe.hf" --verify
+    "$BIN/tessera-hf" verify "$DIR/recipe" "$DIR/recipe.hf"
+    "$BIN/tessera-hf" export "$DIR/recipe" --adapter --out "$DIR/recipe.adapter"
+    [ -s "$DIR/recipe.adapter/adapter_model.safetensors" ]
+}
