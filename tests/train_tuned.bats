@@ -48,6 +48,11 @@ same_everywhere() {
     same_everywhere freeze "${FREEZE[@]}"
 }
 
+@test "frozen experts: every strategy, the same bits" {
+    same_everywhere experts model.preset=llama-tiny model.experts=4 \
+        model.experts_top_k=2 "model.freeze=*experts*"
+}
+
 @test "adapters: the same bits with recomputation, and in chunks" {
     train 1 "$DIR/plain" "${SIX[@]}" "${LORA[@]}"
     train 2 "$DIR/again" "${SIX[@]}" "${LORA[@]}" \

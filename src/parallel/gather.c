@@ -153,9 +153,10 @@ static enum err copy_own(const struct gather *gather, int block, char *data)
         data + (size_t)(b->shard_begin - b->offset) * item);
 }
 
-/* Start to gather into the free buffer that was of use longest ago; NULL: all
- * are in use. */
-static enum err fetch(struct gather *gather, int block, struct buffer **out)
+/* Start to gather into the free buffer that was of use longest ago, and not
+ * wanted since `before`; NULL: there is none. */
+static enum err fetch(struct gather *gather, int block, int64_t before,
+                      struct buffer **out)
 {
     struct buffer *buffer = NULL;
     int first, end;
@@ -163,6 +164,7 @@ static enum err fetch(struct gather *gather, int block, struct buffer **out)
     for (int i = first; i < end; i++) {
         struct buffer *other = &gather->buffers[i];
         if (other->users == 0 && other->request == NULL &&
+            other->wanted <= before &&
             (buffer == NULL || other->wanted < buffer->wanted))
             buffer = other;
     }
@@ -181,10 +183,13 @@ static enum err fetch(struct gather *gather, int block, struct buffer **out)
 }
 
 /* The blocks that the trace gathers next, as far as there are buffers and
- * requests for them. What arrives meanwhile is moved on. */
+ * requests for them: what is wanted sooner is not given up for what is wanted
+ * later, where layers have more kinds of blocks than are gathered. What arrives
+ * meanwhile is moved on. */
 static enum err fetch_ahead(struct gather *gather)
 {
     const struct trace_call *call;
+    int64_t before = gather->clock;
     int left = gather->prefetch * gather->kinds;
     for (int i = 0; left > 0; i++) {
         call = access_trace_look(gather->at.trace, i);
@@ -196,7 +201,7 @@ static enum err fetch_ahead(struct gather *gather)
         left--;
         struct buffer *buffer = find_buffer(gather, call->block);
         if (buffer == NULL && gather->in_flight < IN_FLIGHT_MAX)
-            TRY(fetch(gather, call->block, &buffer));
+            TRY(fetch(gather, call->block, before, &buffer));
         if (buffer == NULL)
             break;
         buffer->wanted = ++gather->clock;
@@ -211,7 +216,7 @@ enum err gather_block(struct gather *gather, int block, const void **weights)
     enum err rc = ERR_OK;
     struct buffer *buffer = find_buffer(gather, block);
     if (buffer == NULL)
-        TRY(fetch(gather, block, &buffer));
+        TRY(fetch(gather, block, gather->clock, &buffer));
     assert(buffer != NULL);
     buffer->users++;
     buffer->wanted = ++gather->clock;
