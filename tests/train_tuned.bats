@@ -169,6 +169,46 @@ near() {
     [[ $output == *"$DIR/first"* ]]
 }
 
+# whole DIR [key=value ...]: the evaluation of what is read of a run as a model
+whole() {
+    rm -rf "$DIR/whole"
+    train 1 "$DIR/whole" "${SIX[@]}" model.preset=llama-tiny "model.weights=$1" train.max_duration=1ba \
+        eval.interval=1ba optimizer.lr=0 "${@:2}"
+    eval_loss "$DIR/whole"
+}
+
+@test "another run's state: adapters by these settings, fresh weights by its seed" {
+    local half=("${SIX[@]}" train.max_duration=3ba scheduler.t_max=6ba)
+    train 1 "$DIR/l1" "${half[@]}" "${LORA[@]}" lora.alpha=16
+    train 1 "$DIR/l2" "${SIX[@]}" "${LORA[@]}" lora.alpha=64 "checkpoint.load=$DIR/l1"
+    "$BIN/tessera-hf" export "$DIR/l2" --adapter --out "$DIR/l2.adapter"
+    grep -q '"lora_alpha": 64' "$DIR/l2.adapter/adapter_config.json"
+    near "$(whole "$DIR/l2")" "$(eval_loss "$DIR/l2")"
+    train 1 "$DIR/f1" "${half[@]}" model.preset=llama-tiny "model.freeze=*attn*"
+    train 1 "$DIR/f2" "${SIX[@]}" model.preset=llama-tiny "model.freeze=*attn*" \
+        train.seed=99 "checkpoint.load=$DIR/f1"
+    near "$(whole "$DIR/f2")" "$(eval_loss "$DIR/f2")"
+    # freezing alone, then adapters too
+    train 1 "$DIR/f3" "${SIX[@]}" model.preset=llama-tiny "model.freeze=*attn*" \
+        lora.rank=4 "lora.targets=q_proj" "checkpoint.load=$DIR/f1" \
+        "checkpoint.load_ignore=*lora*"
+    near "$(whole "$DIR/f3")" "$(eval_loss "$DIR/f3")"
+}
+
+@test "a base whose run goes on is still the base" {
+    local half=("${SIX[@]}" train.max_duration=3ba scheduler.t_max=6ba)
+    train 1 "$DIR/grows" "${half[@]}" model.preset=llama-tiny
+    train 1 "$DIR/leaf" "${half[@]}" "${LORA[@]}" "model.weights=$DIR/grows"
+    train 1 "$DIR/grows" "${SIX[@]}" model.preset=llama-tiny scheduler.t_max=6ba
+    train 1 "$DIR/leaf" "${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba \
+        "model.weights=$DIR/grows"
+    mkdir "$DIR/both"
+    mv "$DIR/grows" "$DIR/leaf" "$DIR/both"
+    train 1 "$DIR/after" "${SIX[@]}" "${LORA[@]}" train.max_duration=8ba \
+        "checkpoint.load=$DIR/both/leaf"
+    near "$(whole "$DIR/after")" "$(eval_loss "$DIR/after")"
+}
+
 @test "the plan counts frozen weights, and a checkpoint without them" {
     run "$BIN/tessera-plan" --json "${LORA[@]}" train.global_batch=8
     echo "$output"

@@ -134,12 +134,12 @@ static enum err cut_globs(const char *ignore, struct globs *out)
 
 /* The position of the state; everything else that a run keeps begins here. */
 static enum err take_position(struct trainer *trainer, int64_t step,
-                              const json_t *state)
+                              const json_t *state, const char *checkpoint)
 {
     trainer->step = step;
     TRY(trainer_data_restore(trainer, step, state));
     TRY(trainer_weights_restore(trainer, state));
-    TRY(trainer_base_restore(trainer, state));
+    TRY(trainer_base_take(trainer, state, checkpoint));
     TRY(trainer_fp8_restore(trainer->fp8, state));
     return events_restore(&trainer->events, state);
 }
@@ -184,7 +184,9 @@ static enum err load_other(struct trainer *trainer,
     TRY_OUT(ckpt_load_from(trainer->comm, weights_about(weights)->path,
                            &options, from->items, from->count, &step, &state,
                            &stats));
-    TRY_OUT(comm_agree(trainer->comm, take_position(trainer, step, state)));
+    TRY_OUT(
+        comm_agree(trainer->comm, take_position(trainer, step, state,
+                                                weights_about(weights)->path)));
     TRY_OUT(replica_loaded(trainer->replica));
     if (trainer->rank == 0) {
         log_info("step %lld of %s in %.2fs%s%s: the run goes on from there",

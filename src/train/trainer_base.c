@@ -16,25 +16,40 @@ static bool is_needed(const struct trainer *trainer)
     return trainer->params->frozen != NULL;
 }
 
-/* Where it can be found from everywhere. */
+/* Where it can be found from everywhere: by its absolute path, and from the
+ * run's directory. */
+static int set_path(const struct trainer *trainer, json_t *base,
+                    const char *path)
+{
+    char way[FSIO_PATH_MAX] = "";
+    char *absolute = realpath(path, NULL);
+    char *run = realpath(trainer->settings.run.dir, NULL);
+    int failed = json_object_set_new(
+        base, "path", json_string(absolute != NULL ? absolute : path));
+    if (absolute != NULL && run != NULL &&
+        fsio_relative(run, absolute, way) == ERR_OK)
+        failed |= json_object_set_new(base, "from_run", json_string(way));
+    else
+        (void)json_object_del(base, "from_run");
+    free(absolute);
+    free(run);
+    return failed;
+}
+
 static json_t *describe(const struct trainer *trainer, struct weights *weights)
 {
     struct start_from from = start_weights_from(&trainer->settings);
-    if (weights == NULL)
-        return json_pack("{s:I}", "seed",
-                         (json_int_t)trainer->settings.train.seed);
-    const struct weights_about *about = weights_about(weights);
-    char way[FSIO_PATH_MAX] = "";
-    char *path = realpath(about->path, NULL);
-    char *run = realpath(trainer->settings.run.dir, NULL);
     json_t *base =
-        json_pack("{s:s, s:s, s:s}", "path", path != NULL ? path : about->path,
-                  "sha256", about->sha256, "ignore", from.ignore);
-    if (base != NULL && path != NULL && run != NULL &&
-        fsio_relative(run, path, way) == ERR_OK)
-        (void)json_object_set_new(base, "from_run", json_string(way));
-    free(path);
-    free(run);
+        json_pack("{s:I}", "seed", (json_int_t)trainer->settings.train.seed);
+    if (base == NULL || weights == NULL)
+        return base;
+    const struct weights_about *about = weights_about(weights);
+    if (set_path(trainer, base, about->path) != 0 ||
+        json_object_set_new(base, "sha256", json_string(about->sha256)) != 0 ||
+        json_object_set_new(base, "ignore", json_string(from.ignore)) != 0) {
+        json_decref(base);
+        base = NULL;
+    }
     return base;
 }
 
@@ -42,8 +57,10 @@ static json_t *describe(const struct trainer *trainer, struct weights *weights)
 static int describe_lora(const struct trainer *trainer, json_t *base)
 {
     const struct train_settings *s = &trainer->settings;
-    if (trainer->params->lora_rank == 0)
+    if (trainer->params->lora_rank == 0) {
+        (void)json_object_del(base, "lora");
         return 0;
+    }
     return json_object_set_new(
         base, "lora",
         json_pack("{s:I, s:f, s:f, s:s}", "rank", (json_int_t)s->lora.rank,
@@ -75,40 +92,53 @@ static const char *text_of(const struct trainer *trainer, const char *name)
     return text != NULL ? text : "";
 }
 
-/* The settings' where they name it, for it may have moved. */
-static const char *path_of(const struct trainer *trainer, const char **key,
-                           char moved[FSIO_PATH_MAX])
+/* Of what no source has, whatever train.seed is now. */
+static uint64_t seed_of(const struct trainer *trainer)
 {
-    struct start_from from = start_weights_from(&trainer->settings);
-    *key = from.path[0] != '\0' && !from.state ? from.key : NULL;
-    if (*key != NULL)
-        return from.path;
-    if (weights_tuned_moved(trainer->base, trainer->settings.run.dir, moved))
-        return moved;
-    return text_of(trainer, "path");
+    const json_t *seed = json_object_get(trainer->base, "seed");
+    return seed != NULL ? (uint64_t)json_integer_value(seed)
+                        : (uint64_t)trainer->settings.train.seed;
 }
 
-/* May fail on one rank alone. */
+/* Whether it is the base; else `out` is left closed. */
+static bool open_if(const char *path, const char *sha256, struct weights **out)
+{
+    if (!fsio_exists(path) || weights_open(path, out) != ERR_OK)
+        return false;
+    if (strcmp(weights_about(*out)->sha256, sha256) == 0)
+        return true;
+    weights_close(*out);
+    *out = NULL;
+    return false;
+}
+
+/* Where it was, or where it has moved to: together with the run, or as the
+ * settings say. May fail on one rank alone. */
 static enum err open_base(const struct trainer *trainer, struct weights **out)
 {
-    const char *key;
     char moved[FSIO_PATH_MAX];
-    const char *path = path_of(trainer, &key, moved);
+    struct start_from from = start_weights_from(&trainer->settings);
+    bool named = from.path[0] != '\0' && !from.state;
     const char *was = text_of(trainer, "sha256");
-    enum err rc = weights_open(path, out);
+    const char *path = text_of(trainer, "path");
+    if (open_if(path, was, out) ||
+        (weights_tuned_moved(trainer->base, trainer->settings.run.dir, moved) &&
+         open_if(moved, was, out)))
+        return ERR_OK;
+    enum err rc = weights_open(named ? from.path : path, out);
     if (rc != ERR_OK)
         return err_prefix(rc,
                           "what does not train is not in the run's "
                           "checkpoints, and its base cannot be read (it was "
                           "%s; if it has moved, give model.weights)",
-                          text_of(trainer, "path"));
+                          path);
     if (strcmp(weights_about(*out)->sha256, was) == 0)
         return ERR_OK;
     return err_set(ERR_CHECKPOINT,
                    "%s: %s is not the base that the run was started with "
                    "(%s, SHA-256 %.12s; this one has %.12s): give that one as "
                    "model.weights, or another run.dir for a new run",
-                   key != NULL ? key : "base", path, text_of(trainer, "path"),
+                   named ? from.key : "base", named ? from.path : path, path,
                    was, weights_about(*out)->sha256);
 }
 
@@ -133,8 +163,7 @@ static enum err fill_from_weights(struct trainer *trainer)
     struct filling filling = { weights, text_of(trainer, "ignore") };
     struct replica_source source = { fill, &filling,
                                      filling.ignore[0] == '\0' };
-    TRY_OUT(replica_init_frozen(
-        trainer->replica, (uint64_t)trainer->settings.train.seed, &source));
+    TRY_OUT(replica_init_frozen(trainer->replica, seed_of(trainer), &source));
     if (trainer->rank == 0)
         log_info("what does not train is of %s", weights_about(weights)->path);
 out:
@@ -144,13 +173,11 @@ out:
 
 enum err trainer_base_fill(struct trainer *trainer)
 {
-    json_int_t seed = (json_int_t)trainer->settings.train.seed;
     if (!is_needed(trainer))
         return ERR_OK;
     if (text_of(trainer, "path")[0] != '\0')
         return fill_from_weights(trainer);
-    seed = json_integer_value(json_object_get(trainer->base, "seed"));
-    return replica_init_frozen(trainer->replica, (uint64_t)seed, NULL);
+    return replica_init_frozen(trainer->replica, seed_of(trainer), NULL);
 }
 
 /* --- the state --- */
@@ -178,4 +205,21 @@ enum err trainer_base_restore(struct trainer *trainer, const json_t *state)
     trainer->base = json_deep_copy(base);
     return trainer->base != NULL ? ERR_OK
                                  : err_set(ERR_MEMORY, "out of memory");
+}
+
+enum err trainer_base_take(struct trainer *trainer, const json_t *state,
+                           const char *checkpoint)
+{
+    char run_dir[FSIO_PATH_MAX], moved[FSIO_PATH_MAX];
+    TRY(trainer_base_restore(trainer, state));
+    if (!is_needed(trainer))
+        return ERR_OK;
+    TRY(fsio_path(run_dir, "%s/../..", checkpoint));
+    const char *path = text_of(trainer, "path");
+    if (weights_tuned_moved(trainer->base, run_dir, moved))
+        path = moved;
+    int failed = describe_lora(trainer, trainer->base);
+    if (path[0] != '\0')
+        failed |= set_path(trainer, trainer->base, path);
+    return failed == 0 ? ERR_OK : err_set(ERR_MEMORY, "out of memory");
 }

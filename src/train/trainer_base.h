@@ -3,8 +3,8 @@
  * "base":
  *
  *   {"path": "/models/x", "from_run": "../x", "sha256": "...",
- *    "ignore": "lm_head.*"}   or
- *   {"seed": 17}                                          fresh weights
+ *    "ignore": "lm_head.*", "seed": 17}   or, of fresh weights alone,
+ *   {"seed": 17}
  *
  * with "lora": {"rank": 8, "alpha": 16.0, "dropout": 0.0, "targets": "*"} where
  * there are adapters: what readers need to merge them
@@ -33,6 +33,10 @@ enum err trainer_base_fill(struct trainer *trainer);
  * state is of a run that trained the whole model. */
 enum err trainer_base_store(const struct trainer *trainer, json_t *state);
 enum err trainer_base_restore(struct trainer *trainer, const json_t *state);
+/* The same of another run's state, whose checkpoint is open, for a run with
+ * adapters and a folder of its own. */
+enum err trainer_base_take(struct trainer *trainer, const json_t *state,
+                           const char *checkpoint);
 
 /* The names that no source has: those of adapters. */
 #define TRAINER_BASE_ADAPTERS "*.lora_[AB].weight"

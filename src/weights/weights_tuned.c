@@ -87,6 +87,31 @@ bool weights_tuned_moved(const json_t *base, const char *run_dir,
            fsio_path(out, "%s/%s", run_dir, way) == ERR_OK && fsio_exists(out);
 }
 
+/* What trained is of this model: a name or shape of another would leave a
+ * parameter fresh without a word. */
+static enum err check_own(const struct weights_tuned *tuned, const char *where)
+{
+    for (int i = 0; i < tuned->own.count; i++) {
+        const struct weights_tensor *own = &tuned->own.list[i];
+        const struct param *param = NULL;
+        if (weights_ignored("*.lora_[AB].weight", own->name))
+            continue;
+        for (int p = 0; p < tuned->whole->count && param == NULL; p++)
+            if (strcmp(tuned->whole->list[p].name, own->name) == 0)
+                param = &tuned->whole->list[p];
+        if (param == NULL)
+            return err_set(ERR_CHECKPOINT, "%s: its model has no %s", where,
+                           own->name);
+        if (own->dims != param->dims || own->shape[0] != param->shape[0] ||
+            (own->dims == 2 && own->shape[1] != param->shape[1]))
+            return err_set(ERR_CHECKPOINT,
+                           "%s: %s is not of the type and shape that it has "
+                           "in its model",
+                           where, own->name);
+    }
+    return ERR_OK;
+}
+
 static enum err open_base(struct weights_tuned *tuned, const json_t *base,
                           const char *where)
 {
@@ -95,7 +120,12 @@ static enum err open_base(struct weights_tuned *tuned, const json_t *base,
     const char *path = json_string_value(json_object_get(base, "path"));
     const char *was = json_string_value(json_object_get(base, "sha256"));
     if (path == NULL)
-        return ERR_OK;
+        return json_is_integer(json_object_get(base, "seed"))
+                   ? ERR_OK
+                   : err_set(ERR_CHECKPOINT,
+                             "%s has a part of its model, and its state does "
+                             "not say what the rest is",
+                             where);
     TRY(fsio_path(run_dir, "%s/../..", where));
     if (weights_tuned_moved(base, run_dir, moved))
         path = moved;
@@ -136,12 +166,14 @@ enum err weights_tuned_open(const json_t *state, const char *where,
     tuned->config = *config;
     tuned->own = *own;
     tuned->merged = -1;
-    tuned->seed =
-        (uint64_t)json_integer_value(json_object_get(fixed, "train.seed"));
+    const json_t *seed = json_object_get(base, "seed");
+    tuned->seed = (uint64_t)json_integer_value(
+        seed != NULL ? seed : json_object_get(fixed, "train.seed"));
     tuned->ignore = strdup(ignore != NULL ? ignore : "");
     if (tuned->ignore == NULL)
         TRY_OUT(err_set(ERR_MEMORY, "%s: out of memory", where));
     TRY_OUT(params_create(config, &tuned->whole));
+    TRY_OUT(check_own(tuned, where));
     TRY_OUT(read_lora(tuned, base, where));
     TRY_OUT(open_base(tuned, base, where));
     *out = tuned;
