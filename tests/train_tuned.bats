@@ -230,7 +230,7 @@ whole() {
     "$BIN/tessera-data" tokenize --tokenizer "$DIR/llama" --chat --packing on --seq-len 128 \
         --eval-fraction 0.1 --out "$DIR/talk" "$DIR/talk.jsonl"
     "$BIN/tessera-train" "$BATS_TEST_DIRNAME/../jobs/conf/lora-smollm2.cfg" \
-        "run.dir=$DIR/recipe" "model.weights=$DIR/llama" model.max_seq_len=128 \
+        "run.dir=$DIR/recipe" "model.weights=$DIR/llama" data.seq_len=128 \
         "data.train=$DIR/talk/train" "data.eval=$DIR/talk/eval" train.max_duration=4ba
     "$BIN/tessera-hf" export "$DIR/recipe" --out "$DIR/recipe.hf" --verify
     "$BIN/tessera-hf" verify "$DIR/recipe" "$DIR/recipe.hf"

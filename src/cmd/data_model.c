@@ -12,15 +12,20 @@
 
 #define MODEL_TEMPLATE_BYTES_MAX (1 << 20)
 
+static bool model_has(const char *folder, const char *file)
+{
+    char path[FSIO_PATH_MAX];
+    return fsio_path(path, "%s/%s", folder, file) == ERR_OK &&
+           access(path, F_OK) == 0;
+}
+
 /* A folder whose tokenizer is a file in it, or the file. */
 static bool model_is_file(const char *name)
 {
-    char path[FSIO_PATH_MAX];
     size_t length = strlen(name);
     return strcmp(name, TOKENIZER_DEFAULT) == 0 ||
            (length > 5 && strcmp(name + length - 5, ".json") == 0) ||
-           (fsio_path(path, "%s/tokenizer.json", name) == ERR_OK &&
-            access(path, F_OK) == 0);
+           model_has(name, "tokenizer.json");
 }
 
 /* chat_template.jinja in the folder, as transformers writes it. */
@@ -76,6 +81,11 @@ enum err data_model_tokenizer(const char *name, struct tokenizer **tokenizer,
     struct stat status;
     if (!model_is_file(name) && stat(name, &status) == 0)
         return model_of_weights(name, tokenizer, template);
+    /* A model's numbers say which token ends a text, where names may differ; a
+     * model that we lack may still have a tokenizer that we have. */
+    if (model_has(name, "config.json") &&
+        model_of_weights(name, tokenizer, template) == ERR_OK)
+        return ERR_OK;
     TRY(tokenizer_create(name, tokenizer));
     return template == NULL ? ERR_OK : model_folder_template(name, template);
 }

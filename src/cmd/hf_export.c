@@ -126,9 +126,10 @@ static enum err export_adapter(const struct hf_cmd *cmd)
     enum err rc = ERR_OK;
     struct publish publish = { .building = "" };
     struct weights *weights = NULL;
-    if (cmd->format != HF_CMD_FOLDER || cmd->dtype != HF_CMD_F32 || cmd->verify)
+    if (cmd->format != HF_CMD_FOLDER || cmd->dtype != HF_CMD_F32 ||
+        cmd->verify || cmd->shard_bytes_max != SAFETENSORS_SHARD_BYTES)
         return err_set(ERR_USAGE, "--adapter goes with none of --format, "
-                                  "--dtype and --verify");
+                                  "--dtype, --max-shard-size and --verify");
     TRY_OUT(weights_open(cmd->paths[0], &weights));
     TRY_OUT(publish_begin(&publish, cmd->out, false));
     TRY_OUT(weights_adapter_export(weights, publish.building));
@@ -149,6 +150,8 @@ enum err hf_export(const struct hf_cmd *cmd, int *exit_code)
     (void)exit_code;
     if (cmd->dtype == HF_CMD_Q8_0 && cmd->format != HF_CMD_GGUF)
         return err_set(ERR_USAGE, "--dtype q8_0 needs --format gguf");
+    if (cmd->format != HF_CMD_GGUF && names_gguf(cmd->out))
+        return err_set(ERR_USAGE, "--out %s needs --format gguf", cmd->out);
     if (fsio_exists(cmd->out))
         return err_set(ERR_USAGE, "%s exists: name a new one", cmd->out);
     if (cmd->adapter)
