@@ -346,6 +346,63 @@ static void test_others(void)
             "a tokenizer with more tokens than the model");
 }
 
+/* The piece of this name. */
+static struct hf_piece *piece_of(const struct model *m, const char *name)
+{
+    for (int i = 0; i < m->names->count; i++)
+        if (strcmp(m->names->list[i].name, name) == 0)
+            return &m->names->list[i];
+    abort();
+}
+
+/* A tensor that is no parameter of the configuration and has the name of one of
+ * ours is neither matched nor read; the error has `want`. */
+static void is_no_parameter(const char *path, const struct model *m,
+                            const char *name, const char *want,
+                            const char *what)
+{
+    struct weights *weights = NULL;
+    float value = 0;
+    fixture_need(weights_open(path, &weights));
+    enum err rc = weights_match(weights, m->params, NULL);
+    if (!tap_ok(rc == ERR_DATA && strstr(err_text(), want) != NULL,
+                "%s is no match", what))
+        tap_note("%s: %s", err_name(rc), err_text());
+    tap_ok(weights_match(weights, m->params, name) == ERR_OK,
+           "... unless it is ignored");
+    for (int i = 0; i < m->params->count; i++)
+        if (strcmp(m->params->list[i].name, name) == 0)
+            tap_ok(weights_read(weights, &m->params->list[i], 0, 1, &value) ==
+                       ERR_DATA,
+                   "... and is not read: %s", err_text());
+    weights_close(weights);
+}
+
+static void test_our_names(void)
+{
+    static const char norm[] = "transformer.norm_f.weight";
+    static const char wte[] = "transformer.wte.weight";
+    const struct other other = { .bare = false };
+    const char *path = strdup(fixture_path(folder, "ours"));
+    struct model m;
+    hf_model(HF_LLAMA, &m);
+    snprintf(piece_of(&m, "model.norm.weight")->name, sizeof norm, "%s", norm);
+    write_folder(path, &m, HF_LLAMA, &other);
+    is_no_parameter(path, &m, norm, "norm_f.weight is [64] there, [64] in",
+                    "a norm of a Llama under our name");
+    free_model(&m);
+    hf_model(HF_MPT, &m);
+    piece_of(&m, wte)->shape[0] = VOCAB - 8;
+    write_folder(path, &m, HF_MPT, &other);
+    is_no_parameter(path, &m, wte, "wte.weight is [40, 64] there, [48, 64] in",
+                    "an embedding of too few rows");
+    free_model(&m);
+    free((char *)path);
+    refused(HF_LLAMA, &(struct other){ .extra = norm },
+            "norm_f.weight is there once more, [64]",
+            "a norm once more, under our name");
+}
+
 /* --- GGUF --- */
 
 static void write_keys(struct gguf_writer *writer, enum gguf_arch arch,
@@ -463,6 +520,22 @@ static void test_gguf(void)
     free((char *)path);
 }
 
+static void test_our_names_in_gguf(void)
+{
+    static const char norm[] = "transformer.norm_f.weight";
+    const char *path = strdup(fixture_path(folder, "ours.gguf"));
+    struct model m = { .config = shape(HF_LLAMA) };
+    make_values(&m);
+    fixture_need(
+        gguf_names_create(GGUF_LLAMA, &m.config, m.params, VOCAB, &m.names));
+    snprintf(piece_of(&m, "output_norm.weight")->name, sizeof norm, "%s", norm);
+    write_gguf(path, GGUF_LLAMA, &m, GGUF_BLOCKS_F32);
+    is_no_parameter(path, &m, norm, "norm_f.weight is [64] there, [64] in",
+                    "a norm of a GGUF file under our name");
+    free_model(&m);
+    free((char *)path);
+}
+
 static void test_not_in_gguf(void)
 {
     enum gguf_arch arch = GGUF_ARCHS;
@@ -489,7 +562,9 @@ int main(void)
     test_folders();
     test_about();
     test_others();
+    test_our_names();
     test_gguf();
+    test_our_names_in_gguf();
     test_not_in_gguf();
     fixture_need(fsio_remove_tree(folder));
     return tap_done();

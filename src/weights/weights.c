@@ -28,7 +28,8 @@ struct weights {
     const struct weights_ops *ops;
     struct weights_source source;
     char path[FSIO_PATH_MAX];
-    struct ckpt_named *names; /* of the source's list, sorted */
+    struct ckpt_named *names; /* of the source's list, sorted, each once */
+    size_t name_count;
 };
 
 /* --- opening --- */
@@ -54,6 +55,20 @@ static enum err find_ops(const char *path, const struct weights_ops **out)
     return err_set(ERR_USAGE, "%s: holds no model: a model is %s", path, what);
 }
 
+/* Of two of the same name the one that is a parameter stays. */
+static void join_names(struct weights *weights)
+{
+    struct ckpt_named *names = weights->names;
+    size_t kept = 0;
+    for (int i = 0; i < weights->source.count; i++) {
+        if (kept == 0 || strcmp(names[kept - 1].name, names[i].name) != 0)
+            names[kept++] = names[i];
+        else if (weights->source.list[names[kept - 1].index].other)
+            names[kept - 1] = names[i];
+    }
+    weights->name_count = kept;
+}
+
 static enum err sort_names(struct weights *weights)
 {
     const struct weights_source *source = &weights->source;
@@ -65,6 +80,7 @@ static enum err sort_names(struct weights *weights)
         weights->names[i] = (struct ckpt_named){ .name = source->list[i].name,
                                                  .index = (int)i };
     ckpt_named_sort(weights->names, count);
+    join_names(weights);
     return ERR_OK;
 }
 
@@ -120,8 +136,7 @@ const char *weights_kind_name(const struct weights *weights)
 static const struct weights_tensor *find(const struct weights *weights,
                                          const char *name)
 {
-    int index =
-        ckpt_named_find(weights->names, (size_t)weights->source.count, name);
+    int index = ckpt_named_find(weights->names, weights->name_count, name);
     return index >= 0 ? &weights->source.list[index] : NULL;
 }
 
@@ -133,7 +148,7 @@ static bool is_padded(const struct param *param)
 
 static bool fits(const struct weights_tensor *tensor, const struct param *param)
 {
-    if (tensor->dims != param->dims)
+    if (tensor->other || tensor->dims != param->dims)
         return false;
     if (param->dims == 2 && tensor->shape[1] != param->shape[1])
         return false;
@@ -155,13 +170,16 @@ static void differs(const struct weights_tensor *tensor,
                     const struct param *param, char text[192])
 {
     char is[64], wanted[64];
+    const char *why = "";
     shape_text(param->dims, param->shape, wanted);
     if (tensor == NULL) {
         snprintf(text, 192, "is %s in the model and not there", wanted);
         return;
     }
     shape_text(tensor->dims, tensor->shape, is);
-    snprintf(text, 192, "is %s there, %s in the model", is, wanted);
+    if (tensor->other)
+        why = ", but not as its configuration says";
+    snprintf(text, 192, "is %s there, %s in the model%s", is, wanted, why);
 }
 
 enum err weights_read(struct weights *weights, const struct param *param,
@@ -257,7 +275,8 @@ static void mismatch(struct mismatches *list, const char *name,
                  used == 0 ? "" : "; ", name, text);
 }
 
-/* The tensors of the source that are no parameter of the model. */
+/* The tensors of the source that are no parameter of the model, or have the
+ * name of one beside it. */
 static void find_others(const struct weights *weights,
                         const struct params *params,
                         const struct ckpt_named *names, const char *ignore,
@@ -266,11 +285,16 @@ static void find_others(const struct weights *weights,
     for (int i = 0; i < weights->source.count; i++) {
         const struct weights_tensor *tensor = &weights->source.list[i];
         char is[64], text[192];
-        if (ckpt_named_find(names, (size_t)params->count, tensor->name) >= 0 ||
+        bool ours =
+            ckpt_named_find(names, (size_t)params->count, tensor->name) >= 0;
+        if ((ours && find(weights, tensor->name) == tensor) ||
             weights_ignored(ignore, tensor->name))
             continue;
         shape_text(tensor->dims, tensor->shape, is);
-        snprintf(text, sizeof text, "is %s there and not in the model", is);
+        snprintf(text, sizeof text,
+                 ours ? "is there once more, %s, as no parameter"
+                      : "is %s there and not in the model",
+                 is);
         mismatch(list, tensor->name, text);
     }
 }

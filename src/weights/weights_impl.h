@@ -12,10 +12,11 @@
 
 #define WEIGHTS_NAME_BYTES 128
 
-/* A tensor as the source has it. One that is no parameter of its configuration
- * is listed under its own name. */
+/* A tensor as the source has it. */
 struct weights_tensor {
     char name[WEIGHTS_NAME_BYTES];
+    bool other;       /* no parameter of its configuration, under its own name,
+                         which may be one of ours: matches nothing */
     int dims;         /* 1 or 2; 0: what is no parameter, of another shape */
     int64_t shape[2]; /* of an embedding its own rows, without those added */
 };

@@ -66,6 +66,7 @@ static void list_others(struct weights_pieces *p, struct weights_source *source,
         if (used[t])
             continue;
         p->file.at(p->file.arg, t, tensor);
+        tensor->other = true;
         if (!p->file.is_buffer(p->file.arg, tensor->name))
             p->first[source->count++] = -1;
     }
@@ -211,7 +212,12 @@ enum err weights_pieces_read(const struct weights_pieces *pieces, int index,
 {
     const struct hf_names *names = pieces->names;
     int first = pieces->first[index];
-    assert(first >= 0 && begin < end);
+    assert(begin < end);
+    if (first < 0)
+        return err_set(ERR_DATA,
+                       "tensor %d of the model is none of its parameters and "
+                       "can't be read as one",
+                       index);
     int param = names->list[first].param;
     const struct param *ours = &pieces->params->list[param];
     int64_t cols = ours->dims == 2 ? ours->shape[1] : 1;

@@ -23,8 +23,9 @@ struct weights_pieces_file {
 struct weights_pieces;
 
 /* Lists the parameters that are there whole, each piece in its shape, and under
- * their own names all other tensors that are no buffers. `params` and `names`
- * are borrowed; the list is the source's, whose close() frees it. */
+ * their own names, as others, all tensors left that are no buffers. `params`
+ * and `names` are borrowed; the list is the source's, whose close() frees
+ * it. */
 enum err weights_pieces_create(const struct weights_pieces_file *file,
                                const struct params *params,
                                const struct hf_names *names,
@@ -32,7 +33,7 @@ enum err weights_pieces_create(const struct weights_pieces_file *file,
                                struct weights_pieces **out);
 void weights_pieces_destroy(struct weights_pieces *pieces);
 
-/* As weights_ops.read. Any thread may. */
+/* As weights_ops.read; ERR_DATA where the tensor is another. Any thread may. */
 enum err weights_pieces_read(const struct weights_pieces *pieces, int index,
                              int64_t begin, int64_t end, float *out);
 
