@@ -351,6 +351,42 @@ static void test_writer(void)
     tap_ok(!fsio_exists(path), "nothing stays of what is given up");
 }
 
+/* What others have put at the names that the writer uses is neither written
+ * through nor replaced. */
+static void test_planted(const char *folder)
+{
+    struct gguf_writer *writer = NULL;
+    struct gguf *gguf = NULL;
+    char part[FSIO_PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    const char *victim = fixture_path(folder, "victim");
+    fixture_write_file(victim, "mine", 4);
+    fixture_need(fsio_path(part, "%s.tmp.%ld", path, (long)getpid()));
+    tap_ok(symlink(victim, part) == 0, "a link where the file would begin");
+    fixture_need(gguf_writer_create(path, &writer));
+    write_all(writer);
+    fixture_need(gguf_writer_finish(writer));
+    gguf_writer_destroy(writer);
+    fixture_need(fsio_read_file(victim, 16, &text, &bytes));
+    tap_is_str(text, "mine", "... is not followed");
+    tap_ok(gguf_open(path, &gguf) == ERR_OK, "... and the file is whole");
+    gguf_close(gguf);
+    free(text);
+    fixture_need(gguf_writer_create(path, &writer));
+    write_all(writer);
+    fixture_write_file(path, "theirs", 6);
+    tap_ok(gguf_writer_finish(writer) == ERR_USAGE &&
+               strstr(err_text(), "another process") != NULL,
+           "a file that has appeared: %s", err_text());
+    gguf_writer_destroy(writer);
+    fixture_need(fsio_read_file(path, 16, &text, &bytes));
+    tap_is_str(text, "theirs", "... stays");
+    free(text);
+    fixture_need(fsio_path(part, "%s.tmp.%ld.1", path, (long)getpid()));
+    tap_ok(!fsio_exists(part), "... and nothing else does");
+    unlink(path);
+}
+
 static void test_rows(void)
 {
     int wrong = 0;
@@ -391,6 +427,7 @@ int main(void)
     test_nested();
     test_values();
     test_writer();
+    test_planted(folder);
     test_rows();
     test_many(1000000, 32);
     test_many(100000, 0);

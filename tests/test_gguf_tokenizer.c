@@ -65,6 +65,7 @@ static void write_file(const char *path, const struct other *other)
     const char *pre = other->pre != NULL ? other->pre : "gpt-2";
     uint32_t bos = other->bos != 0 ? other->bos : 259;
     uint32_t eos = other->eos != 0 ? other->eos : 259;
+    fixture_need(fsio_remove_tree(path)); /* of the case before */
     fixture_need(gguf_writer_create(path, &writer));
     fixture_need(
         gguf_writer_string(writer, "tokenizer.ggml.model", kind, strlen(kind)));

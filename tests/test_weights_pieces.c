@@ -432,6 +432,7 @@ static void write_gguf(const char *path, enum gguf_arch arch, struct model *m,
                        enum gguf_blocks_type type)
 {
     struct gguf_writer *writer = NULL;
+    fixture_need(fsio_remove_tree(path)); /* of the model before */
     fixture_need(gguf_writer_create(path, &writer));
     write_keys(writer, arch, m);
     for (int i = 0; i < m->names->count; i++) {

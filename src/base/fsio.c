@@ -158,9 +158,7 @@ static enum err check_replaceable(const char *path)
                                          : "a device, pipe or socket");
 }
 
-/* A new file path.tmp.PID, or path.tmp.PID.N where one is left of another
- * process. */
-static enum err open_temporary(const char *path, char temporary[FSIO_PATH_MAX],
+enum err fsio_create_temporary(const char *path, char temporary[FSIO_PATH_MAX],
                                int *fd)
 {
     enum err rc = ERR_OK;
@@ -190,7 +188,7 @@ static enum err write_replace(const char *path, const void *data, size_t bytes,
     char parent[FSIO_PATH_MAX];
     TRY_OUT(check_replaceable(path));
     TRY_OUT(fsio_parent(path, parent));
-    TRY_OUT(open_temporary(path, temporary, &fd));
+    TRY_OUT(fsio_create_temporary(path, temporary, &fd));
     made = true;
     TRY_OUT(fsio_pwrite(fd, data, bytes, 0, temporary));
     if (durable && fsync(fd) != 0) {
@@ -227,6 +225,26 @@ enum err fsio_write_atomic(const char *path, const void *data, size_t bytes)
 enum err fsio_write_hint(const char *path, const void *data, size_t bytes)
 {
     return write_replace(path, data, bytes, false);
+}
+
+enum err fsio_rename_new(const char *from, const char *to)
+{
+    struct stat st;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return ERR_OK;
+    /* Some network file systems know no flags. */
+    if (errno == EINVAL || errno == ENOSYS) {
+        if (lstat(to, &st) == 0)
+            errno = EEXIST;
+        else if (rename(from, to) == 0)
+            return ERR_OK;
+    }
+    if (errno == EEXIST)
+        return err_set(ERR_USAGE,
+                       "%s was made by another process meanwhile; name a new "
+                       "one",
+                       to);
+    return err_errno("%s: rename to %s", from, to);
 }
 
 enum err fsio_pwrite(int fd, const void *data, size_t bytes, int64_t offset,

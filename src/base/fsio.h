@@ -30,6 +30,14 @@ enum err fsio_write_atomic(const char *path, const void *data, size_t bytes);
  * be the old one, empty or gone. */
 enum err fsio_write_hint(const char *path, const void *data, size_t bytes);
 
+/* A new file path.tmp.PID, or path.tmp.PID.N where something has that name,
+ * which is left alone: open for writing, to be renamed or removed by the
+ * caller. */
+enum err fsio_create_temporary(const char *path, char temporary[FSIO_PATH_MAX],
+                               int *fd);
+/* rename() to a name that nothing has; ERR_USAGE where something has it. */
+enum err fsio_rename_new(const char *from, const char *to);
+
 /* All of it, retrying short transfers and EINTR. A read that meets the end of
  * file is ERR_DATA "truncated". */
 enum err fsio_pwrite(int fd, const void *data, size_t bytes, int64_t offset,

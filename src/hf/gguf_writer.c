@@ -2,8 +2,6 @@
 #include "src/hf/gguf_writer.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,13 +41,7 @@ enum err gguf_writer_create(const char *path, struct gguf_writer **out)
     writer->fd = -1;
     writer->alignment = GGUF_ALIGNMENT;
     TRY_OUT(fsio_path(writer->path, "%s", path));
-    TRY_OUT(fsio_path(writer->part, "%s.tmp.%ld", path, (long)getpid()));
-    writer->fd =
-        open(writer->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (writer->fd < 0) {
-        rc = err_errno("%s", writer->part);
-        goto out;
-    }
+    TRY_OUT(fsio_create_temporary(path, writer->part, &writer->fd));
     *out = writer;
     writer = NULL;
 out:
@@ -275,8 +267,7 @@ enum err gguf_writer_finish(struct gguf_writer *writer)
     assert(writer->tensor == writer->tensor_count);
     if (fsync(writer->fd) != 0)
         return err_errno("%s: fsync", writer->part);
-    if (rename(writer->part, writer->path) != 0)
-        return err_errno("%s: rename to %s", writer->part, writer->path);
+    TRY(fsio_rename_new(writer->part, writer->path));
     close(writer->fd);
     writer->fd = -1;
     const char *slash = strrchr(writer->path, '/');

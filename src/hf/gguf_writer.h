@@ -1,6 +1,7 @@
 /* Writes a GGUF file, version 3: first all keys and the list of tensors, then
  * the tensors' data one after the other, in pieces. The file appears under its
- * name when it is whole and on disk; until then it is NAME.tmp.PID. */
+ * name, which nothing may have by then, when it is whole and on disk; until
+ * then it is one of fsio_create_temporary(). */
 #ifndef TESSERA_HF_GGUF_WRITER_H
 #define TESSERA_HF_GGUF_WRITER_H
 
@@ -37,7 +38,8 @@ enum err gguf_writer_tensor(struct gguf_writer *writer, const char *name,
  * lies between tensors is added. The first call ends keys and tensors. */
 enum err gguf_writer_data(struct gguf_writer *writer, const void *data,
                           size_t bytes);
-/* All data was given: sync and rename. */
+/* All data was given: sync and rename. ERR_USAGE where something has the name
+ * by now, which stays. */
 enum err gguf_writer_finish(struct gguf_writer *writer);
 
 #endif

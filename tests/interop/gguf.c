@@ -79,6 +79,7 @@ static void copy(const struct gguf *gguf, const char *path, const char *name)
     uint32_t type = 0;
     while (strcmp(gguf_blocks_name(type), name) != 0)
         type++;
+    need(fsio_remove_tree(path)); /* of the type before */
     need(gguf_writer_create(path, &writer));
     for (size_t k = 0; k < gguf_keys(gguf); k++)
         put_key(writer, gguf_key(gguf, k), *gguf_value(gguf, k));
