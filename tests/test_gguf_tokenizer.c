@@ -13,8 +13,10 @@
 struct other {
     const char *kind, *pre;
     bool no_pre, no_types, no_merges;
-    const char *last; /* token 260 */
-    int32_t type;     /* of it */
+    const char *last;     /* token 260 */
+    const char *merge;    /* the third */
+    uint64_t more_merges; /* empty ones */
+    int32_t type;         /* of it */
     bool add_bos;
     uint32_t bos, eos;
 };
@@ -50,9 +52,15 @@ static void write_tokens(struct gguf_writer *writer, const struct other *other)
                                          GGUF_I32, types, TOKENS));
     if (other->no_merges)
         return;
-    fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.merges", 3));
-    for (int i = 0; i < 3; i++)
-        fixture_need(gguf_writer_item(writer, merges[i], strlen(merges[i])));
+    fixture_need(gguf_writer_strings(writer, "tokenizer.ggml.merges",
+                                     3 + other->more_merges));
+    for (int i = 0; i < 3; i++) {
+        const char *merge =
+            i == 2 && other->merge != NULL ? other->merge : merges[i];
+        fixture_need(gguf_writer_item(writer, merge, strlen(merge)));
+    }
+    for (uint64_t i = 0; i < other->more_merges; i++)
+        fixture_need(gguf_writer_item(writer, "", 0));
 }
 
 static void write_file(const char *path, const struct other *other)
@@ -212,6 +220,14 @@ static void test_refused(void)
         { { .pre = "default" }, ERR_UNSUPPORTED, "there is: gpt-2, mpt" },
         { { .no_pre = true }, ERR_UNSUPPORTED, "tokenizer.ggml.pre" },
         { { .no_merges = true }, ERR_DATA, "tokenizer.ggml.merges" },
+        { { .merge = "" }, ERR_DATA, "merge 2 is not \"LEFT RIGHT\"" },
+        { { .merge = " " }, ERR_DATA, "merge 2 is not" },
+        { { .merge = "12" }, ERR_DATA, "merge 2 is not" },
+        { { .merge = "12 " }, ERR_DATA, "merge 2 is not" },
+        { { .merge = " 12" }, ERR_DATA, "merge 2 is not" },
+        { { .more_merges = (1 << 22) - 2 },
+          ERR_DATA,
+          "4194305 merges, at most 4194304" },
         { { .bos = 261 }, ERR_DATA, "bos_token_id is 261" },
         { { .eos = 4000000000u }, ERR_DATA, "eos_token_id" },
         { { .last = "the" }, ERR_DATA, "257 and 260" },

@@ -10,7 +10,7 @@
 #include "src/text/unicode.h"
 
 #define KEY(name) "tokenizer.ggml." name
-#define TOKENS_MAX (1 << 22)
+#define TOKENS_MAX (1 << 22) /* and merges */
 
 enum token_type { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 
@@ -178,12 +178,30 @@ static enum err maker_tokens(struct maker *maker)
     return ERR_OK;
 }
 
+/* "LEFT RIGHT", none of them empty. */
+static enum err maker_pair(const struct maker *maker, uint64_t number,
+                           const struct gguf_value *text)
+{
+    const char *from = (const char *)text->data;
+    TRY(maker_text(maker, "merge", number, text));
+    return text->count > 2 &&
+                   memchr(from + 1, ' ', (size_t)text->count - 2) != NULL
+               ? ERR_OK
+               : err_set(ERR_DATA,
+                         "%s: merge %" PRIu64 " is not \"LEFT RIGHT\", with a "
+                         "blank between them",
+                         gguf_path(maker->gguf), number);
+}
+
 static enum err maker_merges(struct maker *maker)
 {
     struct gguf_value merges, text;
     TRY(gguf_get_array(maker->gguf, KEY("merges"), GGUF_STRING, &merges));
+    if (merges.count > TOKENS_MAX)
+        return err_set(ERR_DATA, "%s: %" PRIu64 " merges, at most %d are read",
+                       gguf_path(maker->gguf), merges.count, TOKENS_MAX);
     for (uint64_t i = 0; gguf_value_next(&merges, &text); i++) {
-        TRY(maker_text(maker, "merge", i, &text));
+        TRY(maker_pair(maker, i, &text));
         if (json_array_append_new(
                 maker->merges,
                 json_stringn((const char *)text.data, (size_t)text.count)) != 0)
