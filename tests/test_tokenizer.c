@@ -390,6 +390,10 @@ static void test_properties(void)
 #define BEFORE(decoders)                                                       \
     "{\"type\": \"Sequence\", \"decoders\": [" decoders                        \
     ", {\"type\": \"ByteLevel\"}]}"
+#define IDLE                                                                   \
+    "{\"type\": \"Replace\", \"pattern\": {\"String\": \"#!#\"}, "             \
+    "\"content\": \" \"}, "
+#define FOUR_IDLE IDLE IDLE IDLE IDLE
 #define SPLIT(pattern)                                                         \
     "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern                \
     "\"}, \"behavior\": \"Isolated\", \"invert\": false}"
@@ -419,6 +423,8 @@ static void test_refused(void)
         { { .decoder = BEFORE("{\"type\": \"Strip\", \"content\": \" \", "
                               "\"start\": 1, \"stop\": 0}") },
           "decoder.decoders[0]: 'Strip' before Fuse" },
+        { { .decoder = BEFORE(FOUR_IDLE FOUR_IDLE "{\"type\": \"Fuse\"}") },
+          "decoder.decoders: more than 8 before ByteLevel" },
         { { .decoder = "{\"type\": \"Sequence\", \"decoders\": []}" },
           "decoder.decoders: ByteLevel is expected" },
         { { .decoder = "{\"type\": \"Sequence\", \"decoders\": [{\"type\": "

@@ -173,6 +173,10 @@ enum err tokenizer_decode_byte_level(const struct tokenizer_node *root)
         size_t count = json_array_size(list.value);
         if (count == 0)
             return tokenizer_reader_refuse(&list, "ByteLevel is expected");
+        if (count - 1 > TOKENIZER_DECODE_STEPS_MAX) /* each goes over all */
+            return tokenizer_reader_refuse(&list,
+                                           "more than %d before ByteLevel",
+                                           TOKENIZER_DECODE_STEPS_MAX);
         for (size_t i = 0; i + 1 < count; i++) {
             struct tokenizer_node part = tokenizer_reader_element(&list, i);
             TRY(decode_before_byte_level(root, &part));

@@ -22,9 +22,10 @@ struct tokenizer_decode {
  * a text is not done here: that is what was put in front of the text. */
 enum err tokenizer_decode_read(const struct tokenizer_node *root,
                                struct tokenizer_decode *decode);
-/* The same of a file of bytes: ByteLevel, or none. In a Sequence others may stand
- * before it that do nothing to this file's tokens, as transformers writes them
- * for tokenizers that it has converted. */
+/* The same of a file of bytes: ByteLevel, or none. In a Sequence others may
+ * stand before it, TOKENIZER_DECODE_STEPS_MAX at most, that do nothing to this
+ * file's tokens, as transformers writes them for tokenizers that it has
+ * converted. */
 enum err tokenizer_decode_byte_level(const struct tokenizer_node *root);
 /* Append what a token that is written so is decoded to. */
 enum err tokenizer_decode_text(const struct tokenizer_decode *decode,
