@@ -1,6 +1,7 @@
 /* The engine against the model's own evaluation, and against itself: to the bit
  * the same however tokens are cut into calls, on any number of threads, with any
  * kernel set, gathered or held. */
+#include <limits.h>
 #include <stdio.h>
 
 #include "src/infer/infer.h"
@@ -612,6 +613,16 @@ static void check_plan(const struct kernels *kernels)
                held[INFER_INT8] < held[INFER_F32] * 26 / 100 + 2048 * 768 * 3 &&
                total > held[INFER_INT8] + cache,
            "plan: weights");
+    const struct infer_options most = {
+        .threads = 1,
+        .sequences = INT_MAX,
+        .positions = INT_MAX / 2,
+        .rows = 16,
+    };
+    config.positions = POSITIONS_ALIBI;
+    tap_ok(infer_plan(&config, kernels, &most, INFER_F32, &cache, &held[0],
+                      &total) == ERR_MEMORY,
+           "plan: %s", err_text());
 }
 
 int main(void)

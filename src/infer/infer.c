@@ -3,6 +3,7 @@
 #include "src/infer/infer.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -55,12 +56,9 @@ static void layout_scratch(struct infer *infer, struct arena *arena)
 
 static size_t layout_cache(struct infer *infer, struct arena *arena)
 {
-    const struct model_config *config = &infer->config;
     size_t before = arena->used;
-    int64_t floats = config->n_layers * infer->options.sequences *
-                     config->n_kv_heads * infer->capacity * infer->head_dim;
-    infer->keys = take(arena, floats);
-    infer->values = take(arena, floats);
+    infer->keys = take(arena, infer->cache_floats);
+    infer->values = take(arena, infer->cache_floats);
     return arena->used - before;
 }
 
@@ -145,6 +143,24 @@ void infer_layout_host(struct infer *infer, struct arena *arena)
 
 /* --- making one --- */
 
+/* Numbers of keys, and as many of values. */
+static enum err count_cache(const struct infer *infer, int64_t *out)
+{
+    const struct model_config *config = &infer->config;
+    int64_t floats = config->n_layers * config->n_kv_heads, bytes;
+    if (__builtin_mul_overflow(floats, infer->head_dim, &floats) ||
+        __builtin_mul_overflow(floats, infer->options.sequences, &floats) ||
+        __builtin_mul_overflow(floats, infer->capacity, &floats) ||
+        __builtin_mul_overflow(floats, 2 * (int64_t)sizeof(float), &bytes))
+        return err_set(ERR_MEMORY,
+                       "keys and values of %" PRId64 " x %" PRId64
+                       " tokens are more than any memory: choose fewer or "
+                       "shorter sequences",
+                       infer->options.sequences, infer->options.positions);
+    *out = floats;
+    return ERR_OK;
+}
+
 static enum err open_infer(const struct model_config *config,
                            const struct params *params,
                            const struct kernels *kernels,
@@ -174,8 +190,12 @@ static enum err open_infer(const struct model_config *config,
         config->ffn == FFN_GLU ? 2 * config->ffn_width : config->ffn_width;
     infer->capacity = (options->positions + KERNEL_CACHE_KEYS - 1) /
                       KERNEL_CACHE_KEYS * KERNEL_CACHE_KEYS;
-    *out = infer;
-    return ERR_OK;
+    enum err rc = count_cache(infer, &infer->cache_floats);
+    if (rc == ERR_OK)
+        *out = infer;
+    else
+        free(infer);
+    return rc;
 }
 
 static enum err allocate(struct infer *infer)

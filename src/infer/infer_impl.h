@@ -61,7 +61,8 @@ struct infer {
     const struct kernels *kernels;
     struct kernel_ctx ctx;
     int64_t head_dim, qkv_width, hidden_width;
-    int64_t capacity; /* positions of a slot, whole vectors of keys */
+    int64_t capacity;     /* positions of a slot, whole vectors of keys */
+    int64_t cache_floats; /* of all keys, and of all values */
     struct arena tensors, host_memory;
     struct infer_work work;
     struct infer_host host;
