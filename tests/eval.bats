@@ -77,6 +77,35 @@ score() { # NAME [COMMAND...] -- OPTION...: $1.json and $1.lines
     done
 }
 
+# Two ranks with the task files of $DIR/rank0 and $DIR/rank1.
+apart() { # TEXT COMMAND...: fails on account of the data
+    local text=$1
+    shift
+    # shellcheck disable=SC2016 # of the rank's shell
+    run "$MPIRUN" 2 sh -c 'cd "rank$OMPI_COMM_WORLD_RANK" && exec "$@"' sh "$@"
+    echo "status $status: $output"
+    [ "$status" -eq 93 ] && [[ "$output" == *"$text"* ]]
+}
+
+@test "ranks that have read other tasks do not score them" {
+    rm -rf rank0 rank1
+    mkdir rank0 rank1
+    cp ./*.jsonl gauntlet.conf rank0
+    cp ./*.jsonl gauntlet.conf rank1
+    lm=("$EVAL" "$DIR/run" --task schema:schema.jsonl --task language_modeling:lm.jsonl)
+    head -n 6 lm.jsonl >rank1/lm.jsonl
+    apart "rank 1 (" "${lm[@]}"
+    [[ "$output" == *"task 'lm' has other examples"* ]]
+    sed 's/one 7/One 7/' lm.jsonl >rank1/lm.jsonl
+    command_of 1 "$DIR/apart" eval.tasks=language_modeling:lm.jsonl
+    apart "task 'lm' has other examples" "${command[@]}"
+    rm rank1/lm.jsonl
+    apart "rank 1 (" "${lm[@]}"
+    rm rank1/mc.jsonl
+    apart "task 1 is 'schema' here, and 'mc' on rank 0" \
+        "$EVAL" "$DIR/run" --gauntlet gauntlet.conf
+}
+
 @test "the perplexity is that of the evaluation during training" {
     "$EVAL" run --perplexity data/eval --limit 8 --json >ppl.json
     trained=$(grep -o '"eval_loss": [^,]*' run/eval.jsonl | tail -n 1 | grep -o '[0-9.]*$')

@@ -152,6 +152,9 @@ static enum err evaluate(struct eval *eval)
 {
     struct comm *comm = eval->comm;
     TRY(comm_agree(comm, open_all(eval)));
+    /* all have tasks or none, since it is said on the command line */
+    if (eval->set != NULL)
+        TRY(icl_set_agree(eval->set, comm));
     if (!eval->options->dry_run) {
         TRY(comm_agree(comm, eval_model_load(&eval->model)));
         TRY(score_tasks(eval));

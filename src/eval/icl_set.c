@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "src/base/clock.h"
+#include "src/base/digest.h"
 #include "src/base/log.h"
 #include "src/eval/icl_answer.h"
 #include "src/eval/icl_lines.h"
+#include "src/eval/icl_same.h"
 
 struct icl_set {
     const struct icl_task *tasks;
@@ -15,6 +17,8 @@ struct icl_set {
     const struct tokenizer *tokenizer;
     struct icl_set_options options;
     struct icl_records **records; /* [count] */
+    struct icl_same *same;        /* [count] */
+    struct digest *digest;        /* of the task that is read */
     struct icl_result *results;   /* [result_count] */
     int result_count;
     int64_t longest;
@@ -40,6 +44,7 @@ static enum err measure_example(struct icl_set *set,
             example->rows[r].count + icl_prompts_generated_max(prompts);
         set->longest = length > set->longest ? length : set->longest;
     }
+    TRY(icl_same_add_example(set->digest, example));
     if (lines == NULL)
         return ERR_OK;
     rc = icl_lines_add(task, part, example, NULL, &line);
@@ -79,11 +84,9 @@ static enum err try_answer(const struct icl_task *task)
     return ERR_OK;
 }
 
-static enum err add_task(struct icl_set *set, int number, FILE *lines)
+static enum err add_parts(struct icl_set *set, int number, FILE *lines)
 {
     const struct icl_task *task = &set->tasks[number];
-    TRY(try_answer(task));
-    TRY(icl_records_read(task, &set->records[number]));
     int parts = icl_records_parts(set->records[number]);
     struct icl_result *results = realloc(
         set->results, (size_t)(set->result_count + parts) * sizeof *results);
@@ -100,6 +103,24 @@ static enum err add_task(struct icl_set *set, int number, FILE *lines)
     return ERR_OK;
 }
 
+static enum err add_task(struct icl_set *set, int number, FILE *lines)
+{
+    enum err rc = ERR_OK;
+    const struct icl_task *task = &set->tasks[number];
+    struct icl_same *same = &set->same[number];
+    TRY(try_answer(task));
+    TRY(icl_records_read(task, &set->records[number]));
+    TRY(digest_create(&set->digest));
+    TRY_OUT(icl_same_add_task(set->digest, task, set->records[number]));
+    TRY_OUT(add_parts(set, number, lines));
+    icl_task_name(task, same->name, sizeof same->name);
+    rc = digest_finish(set->digest, same->digest);
+out:
+    digest_destroy(set->digest);
+    set->digest = NULL;
+    return rc;
+}
+
 enum err icl_set_create(const struct icl_task *tasks, int count,
                         const struct tokenizer *tokenizer,
                         const struct icl_set_options *options, FILE *prompts,
@@ -114,7 +135,8 @@ enum err icl_set_create(const struct icl_task *tasks, int count,
                              .tokenizer = tokenizer,
                              .options = *options };
     set->records = calloc((size_t)count + 1, sizeof set->records[0]);
-    if (set->records == NULL)
+    set->same = calloc((size_t)count + 1, sizeof set->same[0]);
+    if (set->records == NULL || set->same == NULL)
         rc = err_set(ERR_MEMORY, "out of memory");
     for (int t = 0; t < count && rc == ERR_OK; t++)
         rc = add_task(set, t, prompts);
@@ -132,8 +154,14 @@ void icl_set_destroy(struct icl_set *set)
     for (int t = 0; set->records != NULL && t < set->count; t++)
         icl_records_destroy(set->records[t]);
     free(set->records);
+    free(set->same);
     free(set->results);
     free(set);
+}
+
+enum err icl_set_agree(const struct icl_set *set, struct comm *comm)
+{
+    return icl_same_check(set->same, set->count, comm);
 }
 
 int64_t icl_set_positions(const struct icl_set *set)

@@ -41,10 +41,14 @@ enum err icl_set_create(const struct icl_task *tasks, int count,
                         struct icl_set **out);
 void icl_set_destroy(struct icl_set *set);
 
+/* Whether the ranks have read the same, which the one below takes for granted:
+ * ERR_DATA on all of them, with task and rank, if not. Collective. */
+enum err icl_set_agree(const struct icl_set *set, struct comm *comm);
+
 /* Of the longest prompt with what is predicted or generated behind it. */
 int64_t icl_set_positions(const struct icl_set *set);
 
-/* Scores all of it and logs each task. Collective; fails on all ranks or none.
+/* After icl_set_agree(). Scores all of it and logs each task. Collective; fails on all ranks or none.
  * lines: of rank 0, where a line for each example goes, in their order; the
  * others say by anything but NULL that it is asked for. */
 enum err icl_set_score(struct icl_set *set, const struct icl_model *model,

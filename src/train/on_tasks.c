@@ -309,6 +309,7 @@ static enum err tasks_handle(void *self, enum event event,
         return ERR_OK;
     switch (event) {
     case EVENT_AFTER_LOAD:
+        TRY(icl_set_agree(on->set, on->trainer->comm));
         return tasks_resume(on);
     case EVENT_FIT_START:
         on->since = clock_now();
