@@ -3,10 +3,13 @@
 #include "src/eval/gauntlet.h"
 
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/eval/eval_report.h"
+#include "src/text/buffer.h"
 #include "tests/data_fixture.h"
 
 #define NEED fixture_need
@@ -47,6 +50,13 @@ static const struct {
     { "tasks = (", "syntax error" },
     { "tasks = ();", "none of the tasks' files" },
     { "tasks = 5;", "line 1: 'tasks' has to be a list" },
+    { "@include \"/tmp\"\n", "give a path relative to" },
+    { "@include \".\"\n", "is a folder" },
+    { "@include \"none.conf\"\n", "none.conf: No such file" },
+    { "tasks = ({ label = \"a\"; file = \"a.jsonl\"; kind = \"schema\"; shots "
+      "= 4294967297; });",
+      "needs the suffix L" },
+    { "tasks = (\"", "the string that begins here has no end" },
     { "tasks = (5);", "a group in braces" },
     { "\ntask = ();", "line 2: 'task' is not known here" },
     { "tasks = ({ label = \"a\"; kind = \"schema\"; });", "'file' is missing" },
@@ -96,8 +106,33 @@ static void test_bad(void)
                "refused: %s", err_text());
     }
     tap_ok(gauntlet_read(fixture_path(folder, "none.conf"), NULL, 0,
-                         &gauntlet) == ERR_DATA,
+                         &gauntlet) == ERR_USAGE,
            "%s", err_text());
+    const char *pipe = fixture_path(folder, "pipe.conf");
+    NEED(mkfifo(pipe, 0600) == 0 ? ERR_OK : err_errno("%s", pipe));
+    tap_ok(gauntlet_read(pipe, NULL, 0, &gauntlet) == ERR_USAGE,
+           "a pipe is not waited for: %s", err_text());
+    tap_ok(gauntlet_read(folder, NULL, 0, &gauntlet) == ERR_USAGE, "%s",
+           err_text());
+}
+
+/* libconfig takes time with the square of the members of a group. */
+static void test_many(void)
+{
+    struct gauntlet *gauntlet = NULL;
+    struct buffer text = { 0 };
+    char line[32];
+    for (int i = 0; i < 20000; i++) {
+        snprintf(line, sizeof line, "a%d = 1;\n", i);
+        NEED(buffer_add(&text, line, strlen(line)));
+    }
+    NEED(buffer_add(&text, "", 1));
+    double begin = clock_now();
+    enum err rc = read_text((const char *)text.data, &gauntlet);
+    tap_ok(rc == ERR_USAGE && strstr(err_text(), "settings") != NULL &&
+               clock_now() - begin < 1,
+           "refused at once: %s", err_text());
+    buffer_free(&text);
 }
 
 /* Predicts "x" always. */
@@ -269,6 +304,7 @@ int main(void)
     NEED(tokenizer_create("bytes", &tokenizer));
     write_files();
     test_bad();
+    test_many();
     test_scores();
     test_report();
     test_v0_3();

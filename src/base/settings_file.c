@@ -1,33 +1,15 @@
 /* Reads a libconfig file into the table of settings, and says where an error
  * is. */
-#include "src/base/settings_private.h"
+#include <stdio.h>
 
-#include <libconfig.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
+#include "src/base/settings_parse.h"
+#include "src/base/settings_private.h"
 
 struct settings_file {
     const char *path;
     char folder[SETTINGS_TEXT_BYTES];
     struct settings_table *table;
 };
-
-/* libconfig names an included file as the @include line does. */
-static enum err settings_file_path(const struct settings_file *file,
-                                   const char *source,
-                                   char path[SETTINGS_TEXT_BYTES])
-{
-    int n;
-    if (source == NULL || strcmp(source, file->path) == 0)
-        n = snprintf(path, SETTINGS_TEXT_BYTES, "%s", file->path);
-    else
-        n = snprintf(path, SETTINGS_TEXT_BYTES, "%s/%s", file->folder, source);
-    if (n < 0 || n >= SETTINGS_TEXT_BYTES)
-        return err_set(ERR_USAGE, "path longer than %d bytes: %.100s...",
-                       SETTINGS_TEXT_BYTES - 1, path);
-    return ERR_OK;
-}
 
 static const char *settings_file_kind(const config_setting_t *node)
 {
@@ -87,7 +69,8 @@ static enum err settings_file_node(const struct settings_file *file,
     char key[SETTINGS_KEY_BYTES];
     char source[SETTINGS_TEXT_BYTES];
     char place[SETTINGS_PLACE_BYTES];
-    TRY(settings_file_path(file, config_setting_source_file(node), source));
+    TRY(settings_parse_source(file->path, file->folder,
+                              config_setting_source_file(node), source));
     snprintf(place, sizeof place, "%.240s:%u", source,
              config_setting_source_line(node));
     int n = snprintf(key, sizeof key, "%s%s%s", prefix,
@@ -119,51 +102,13 @@ static enum err settings_file_node(const struct settings_file *file,
     return ERR_OK;
 }
 
-/* libconfig's error, with what may be behind it. */
-static enum err settings_file_syntax(const char *path, int line,
-                                     const char *error)
-{
-    enum err rc = ERR_OK;
-    char *text = NULL;
-    size_t bytes = 0;
-    char hint[SETTINGS_PLACE_BYTES] =
-        "it is set twice; a group is opened once, with all that is in it";
-    TRY_OUT(settings_scan_read(path, SETTINGS_SCAN_BYTES_MAX, &text, &bytes));
-    if (strcmp(error, "duplicate setting name") != 0)
-        settings_hint_line(text, line, hint);
-    rc = err_set(ERR_USAGE, "%s:%d: %s: %s", path, line, error, hint);
-out:
-    free(text);
-    return rc;
-}
-
-static enum err settings_file_parse(const struct settings_file *file,
-                                    config_t *config)
-{
-    config_set_include_dir(config, file->folder);
-    if (config_read_file(config, file->path) == CONFIG_TRUE)
-        return ERR_OK;
-    const char *text = config_error_text(config);
-    if (config_error_type(config) == CONFIG_ERR_FILE_IO)
-        return err_set(ERR_USAGE, "configuration file %s: %s", file->path,
-                       text);
-    const char *source = config_error_file(config);
-    char path[SETTINGS_TEXT_BYTES];
-    enum err rc = settings_file_path(file, source, path);
-    if (rc == ERR_OK)
-        rc = settings_file_syntax(path, config_error_line(config), text);
-    return rc;
-}
-
 enum err settings_file_read(const char *path, struct settings_table *table)
 {
     enum err rc = ERR_OK;
     struct settings_file file = { .path = path, .table = table };
     config_t config;
     config_init(&config);
-    TRY_OUT(settings_folder_of(path, file.folder));
-    TRY_OUT(settings_scan_file(path, file.folder));
-    TRY_OUT(settings_file_parse(&file, &config));
+    TRY_OUT(settings_parse(path, file.folder, &config));
     const config_setting_t *root = config_root_setting(&config);
     int members = config_setting_length(root);
     for (int i = 0; i < members; i++)

@@ -1,6 +1,6 @@
 /* What the parts of the settings reader share: settings.c puts them together,
- * settings_file.c reads libconfig files, settings_scan.c guards libconfig
- * against what it gets wrong, settings_value.c turns text into checked values,
+ * settings_parse.c reads libconfig files, settings_file.c takes settings out of
+ * them, settings_scan.c guards libconfig against what it gets wrong, settings_value.c turns text into checked values,
  * settings_nearest.c and settings_foreign.c guess which setting was meant,
  * settings_hint.c what was meant by a text that is no libconfig,
  * settings_format.c writes. */

@@ -8,9 +8,9 @@
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
+#include "src/base/settings_parse.h"
 #include "src/eval/gauntlet_file.h"
 
-#define FILE_BYTES_MAX ((size_t)256 << 10)
 #define SHOTS_LISTED_MAX 16
 
 struct gauntlet_texts {
@@ -356,19 +356,13 @@ static enum err read_lists(struct gauntlet *gauntlet,
 static enum err read_all(struct gauntlet *gauntlet, const char *path,
                          const char *data, uint64_t seed)
 {
-    char *text = NULL, folder[FSIO_PATH_MAX];
-    size_t bytes;
+    char folder[FSIO_PATH_MAX], beside[SETTINGS_TEXT_BYTES];
     config_t *config = &gauntlet->texts->config;
     const char *slash = strrchr(path, '/');
     TRY(data != NULL    ? fsio_path(folder, "%s", data)
         : slash == NULL ? fsio_path(folder, ".")
                         : fsio_path(folder, "%.*s", (int)(slash - path), path));
-    TRY(fsio_read_file(path, FILE_BYTES_MAX, &text, &bytes));
-    int parsed = config_read_string(config, text);
-    free(text);
-    if (parsed != CONFIG_TRUE)
-        return err_set(ERR_USAGE, "%s:%d: %s", path, config_error_line(config),
-                       config_error_text(config));
+    TRY(settings_parse(path, beside, config));
     const config_setting_t *root = config_root_setting(config);
     enum err rc =
         gauntlet_file_group(root, file_fields, COUNT(file_fields), gauntlet);

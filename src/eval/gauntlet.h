@@ -78,7 +78,8 @@ struct gauntlet {
 /* Files of tasks are in the folder `data`; NULL: in that of the gauntlet. Tasks
  * whose files are not there, or only as a pointer of Git LFS, are left out,
  * which the log tells. seed: of the choice of shots where a task says none.
- * ERR_USAGE: what is wrong with the file, and in which line. */
+ * ERR_USAGE: what is wrong with the file, and in which line; or there is none.
+ */
 enum err gauntlet_read(const char *path, const char *data, uint64_t seed,
                        struct gauntlet **out);
 void gauntlet_destroy(struct gauntlet *gauntlet);
