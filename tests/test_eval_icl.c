@@ -307,6 +307,40 @@ static const struct {
     { NULL, "", true, "anything", "the", NULL, true }, /* begins with "" */
 };
 
+/* Repetitions within each other, which have to be tried in all ways. */
+static void test_slow(struct icl_task *task)
+{
+    static const char text[] = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+    struct icl_answer *answer = NULL;
+    const struct icl_record record = { .answer = text };
+    const char *cleaned;
+    bool right = true;
+    task->stops[0] = "(x+x+)+[yz]";
+    task->cot_delimiter = "";
+    NEED(icl_answer_create(task, &answer));
+    NEED(icl_answer_stops(answer, (const uint8_t *)text, strlen(text), &right));
+    tap_ok(!right, "a stop that takes too long is none");
+    NEED(icl_answer_judge(answer, &record, (const uint8_t *)text, strlen(text),
+                          &right, &cleaned));
+    tap_ok(right, "and all of the text is judged");
+    icl_answer_destroy(answer);
+}
+
+/* Half a character would be found within one. */
+static void test_delimiter(struct icl_task *task)
+{
+    static const char *const halves[] = { "\xc3", "a\xf0\x9f\x98", "\xa9" };
+    struct icl_answer *answer = NULL;
+    task->stops[0] = NULL;
+    for (size_t h = 0; h < sizeof halves / sizeof halves[0]; h++) {
+        task->cot_delimiter = halves[h];
+        tap_ok(icl_answer_create(task, &answer) == ERR_USAGE, "%s", err_text());
+    }
+    task->cot_delimiter = "\xc3\xa9";
+    NEED(icl_answer_create(task, &answer));
+    icl_answer_destroy(answer);
+}
+
 static void test_answers(void)
 {
     struct icl_task task;
@@ -340,6 +374,10 @@ static void test_answers(void)
     task.stops[0] = "(";
     answer = NULL;
     tap_ok(icl_answer_create(&task, &answer) == ERR_USAGE, "%s", err_text());
+    task.stops[0] = "\\C";
+    tap_ok(icl_answer_create(&task, &answer) == ERR_USAGE, "%s", err_text());
+    test_slow(&task);
+    test_delimiter(&task);
     task.stops[0] = "a";
     task.stops[1] = "\n";
     NEED(icl_answer_create(&task, &answer));

@@ -8,6 +8,7 @@
 #include <pcre2.h>
 #include <utf8proc.h>
 
+#include "src/base/log.h"
 #include "src/text/chat_lex.h"
 #include "src/text/unicode.h"
 
@@ -19,6 +20,7 @@ struct icl_answer {
     pcre2_code *stop; /* any of the task's; NULL: it has none */
     pcre2_match_data *match;
     pcre2_match_context *limits;
+    bool warned;        /* that a search takes too long */
     struct buffer text; /* the generated one, valid UTF-8 */
     struct buffer cleaned, wanted, work;
 };
@@ -36,8 +38,10 @@ static enum err compile_stops(struct icl_answer *answer)
         TRY(buffer_add(all, "|", i > 0));
         TRY(buffer_add(all, stops[i], strlen(stops[i])));
     }
-    answer->stop = pcre2_compile(all->data, all->bytes, PCRE2_UTF | PCRE2_UCP,
-                                 &code, &offset, NULL);
+    /* \C, a byte, could end the text within a character */
+    answer->stop = pcre2_compile(
+        all->data, all->bytes, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
+        &code, &offset, NULL);
     if (answer->stop == NULL) {
         PCRE2_UCHAR reason[128] = "";
         pcre2_get_error_message(code, reason, sizeof reason);
@@ -55,13 +59,28 @@ static enum err compile_stops(struct icl_answer *answer)
     return ERR_OK;
 }
 
+/* What is searched for in UTF-8 has to be UTF-8: anything else may be found
+ * within a character. */
+static enum err check_delimiter(const struct icl_task *task)
+{
+    size_t bytes = strlen(task->cot_delimiter);
+    size_t valid = unicode_valid((const uint8_t *)task->cot_delimiter, bytes);
+    if (valid == bytes)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "%s: cot_delimiter is not valid UTF-8, from byte %zu on",
+                   task->file, valid + 1);
+}
+
 enum err icl_answer_create(const struct icl_task *task, struct icl_answer **out)
 {
     struct icl_answer *answer = calloc(1, sizeof *answer);
     if (answer == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     answer->task = task;
-    enum err rc = compile_stops(answer);
+    enum err rc = check_delimiter(task);
+    if (rc == ERR_OK)
+        rc = compile_stops(answer);
     if (rc == ERR_OK)
         *out = answer;
     else
@@ -92,13 +111,16 @@ static enum err find_stop(struct icl_answer *answer, size_t *end)
         return ERR_OK;
     int found = pcre2_match(answer->stop, text->data, text->bytes, 0,
                             PCRE2_NO_UTF_CHECK, answer->match, answer->limits);
-    if (found == PCRE2_ERROR_NOMATCH)
-        return ERR_OK;
+    if (found == PCRE2_ERROR_NOMEMORY)
+        return err_set(ERR_MEMORY, "out of memory");
+    if (found < 0 && found != PCRE2_ERROR_NOMATCH && !answer->warned) {
+        log_warn("%s: early_stopping_criteria take too long on a generated "
+                 "text, in which none counts as found",
+                 answer->task->file);
+        answer->warned = true;
+    }
     if (found < 0)
-        return err_set(ERR_DATA,
-                       "early_stopping_criteria of %s take too long on a "
-                       "generated text",
-                       answer->task->file);
+        return ERR_OK;
     *end = pcre2_get_ovector_pointer(answer->match)[0];
     return ERR_OK;
 }

@@ -21,7 +21,9 @@
 
 struct icl_answer;
 
-/* ERR_USAGE: one of task->stops is no regular expression. The task is lent. */
+/* ERR_USAGE: one of task->stops is no regular expression, or the cot_delimiter
+ * not UTF-8. The task is lent. A stop that takes too long to look for counts as
+ * not found, which the log tells once. */
 enum err icl_answer_create(const struct icl_task *task,
                            struct icl_answer **out);
 void icl_answer_destroy(struct icl_answer *answer);
