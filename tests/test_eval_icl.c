@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "src/eval/icl_answer.h"
+#include "src/text/buffer.h"
 #include "tests/data_fixture.h"
 
 #define NEED fixture_need
@@ -212,6 +213,30 @@ static const struct {
       "{\"context\": \"a\", \"answer\": \"b\", \"aliases\": {}}\n",
       "'aliases' has to be a list" },
 };
+
+/* Each option has a copy of the context. */
+static void test_many(enum icl_kind kind, const char *begin, int count)
+{
+    const struct icl_set_options options = { .positions = 64 };
+    struct icl_task task;
+    struct icl_set *set = NULL;
+    struct buffer text = { 0 };
+    NEED(buffer_add(&text, begin, strlen(begin)));
+    for (int i = 0; i < count; i++)
+        NEED(buffer_add(&text, &", \"a\""[i > 0 ? 0 : 2], i > 0 ? 5 : 3));
+    NEED(buffer_add(&text, "]}\n", 4));
+    icl_task_default(&task);
+    task.kind = kind;
+    task.file = write_task("many.jsonl", (const char *)text.data);
+    enum err rc = icl_set_create(&task, 1, tokenizer, &options, NULL, &set);
+    if (count <= 1024)
+        tap_ok(rc == ERR_OK, "%d options are taken", count);
+    else
+        tap_ok(rc == ERR_DATA && strstr(err_text(), "many.jsonl:1: ") != NULL,
+               "refused: %s", err_text());
+    icl_set_destroy(set);
+    buffer_free(&text);
+}
 
 static void test_bad(void)
 {
@@ -610,6 +635,15 @@ int main(void)
     test_prompts();
     test_long();
     test_bad();
+    for (int extra = 0; extra < 2; extra++) {
+        test_many(ICL_MULTIPLE_CHOICE,
+                  "{\"query\": \"a\", \"gold\": 0, \"choices\": [",
+                  1024 + extra);
+        test_many(ICL_SCHEMA,
+                  "{\"continuation\": \"b\", \"gold\": 0, "
+                  "\"context_options\": [",
+                  1024 + extra);
+    }
     test_answers();
     test_scores();
     test_choice();

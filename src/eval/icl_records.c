@@ -9,6 +9,8 @@
 
 /* Texts go into blocks, which are never moved. */
 #define BLOCK_BYTES ((size_t)1 << 20)
+/* Each has a row, with a copy of the context. */
+#define OPTIONS_MAX 1024
 
 struct block {
     struct block *next;
@@ -92,6 +94,10 @@ static enum err read_options(struct icl_records *records, const json_t *from,
                              const char *field, struct icl_record *out)
 {
     const json_t *gold = json_object_get(from, "gold");
+    size_t count = json_array_size(json_object_get(from, field));
+    if (count > OPTIONS_MAX)
+        return err_set(ERR_DATA, "'%s' are %zu texts, and %d are the most",
+                       field, count, OPTIONS_MAX);
     TRY(read_list(records, from, field, out));
     if (out->option_count == 0)
         return err_set(ERR_DATA, "'%s' is empty", field);
