@@ -173,3 +173,12 @@ fails() { # CODE TEXT ARGUMENT...
     run train 1 "$DIR/none" eval.tasks="schema:$DIR/none.jsonl"
     [ "$status" -eq 93 ]
 }
+
+@test "more memory for tasks than there is: exit 93 before it is touched" {
+    printf '{"context": "%030000d", "continuation": "e"}\n' 0 >long.jsonl
+    run train 1 "$DIR/none" eval.tasks="language_modeling:$DIR/long.jsonl" \
+        model.max_seq_len=32768 eval.tasks_batch=65536
+    echo "status $status: $output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"eval.tasks and eval.gauntlet need "*" of memory"* ]]
+}

@@ -17,6 +17,8 @@
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
+#include "src/base/memory.h"
+#include "src/base/units.h"
 #include "src/eval/eval_report.h"
 #include "src/infer/infer.h"
 #include "src/job/stop.h"
@@ -92,6 +94,32 @@ static enum err tasks_tokenizer(struct on_tasks *on)
     return ERR_OK;
 }
 
+/* Of this rank, when the run has taken what it plans with. */
+static enum err tasks_room(const struct trainer *trainer, size_t bytes)
+{
+    const struct kernel_memory *memory = trainer->kernels->memory;
+    size_t available = SIZE_MAX;
+    char text[2][32];
+    if (!memory->device)
+        available =
+            memory_available("") / (size_t)comm_local_size(trainer->comm);
+    else if (memory->available != NULL && memory->available() > 0)
+        available = memory->available();
+    units_bytes((double)bytes, text[0], sizeof text[0]);
+    units_bytes((double)available, text[1], sizeof text[1]);
+    if (bytes > available)
+        return err_set(ERR_MEMORY,
+                       "eval.tasks and eval.gauntlet need %s of memory on each "
+                       "rank, and %s are left: lower eval.tasks_batch, or "
+                       "score checkpoints with tessera-eval",
+                       text[0], text[1]);
+    if (trainer->rank == 0)
+        log_info("scoring tasks takes %s of memory on each rank, beside what "
+                 "the run plans with",
+                 text[0]);
+    return ERR_OK;
+}
+
 static enum err tasks_infer(struct on_tasks *on)
 {
     const struct trainer *trainer = on->trainer;
@@ -107,10 +135,7 @@ static enum err tasks_infer(struct on_tasks *on)
     };
     TRY(infer_plan(&s->model, trainer->kernels, &options, INFER_F32, &cache,
                    &held, &total));
-    if (trainer->rank == 0)
-        log_info("scoring tasks takes %.1f MiB on each rank, beside what the "
-                 "run plans with",
-                 (double)(total - held) / 1048576);
+    TRY(tasks_room(trainer, total - held));
     return infer_create(&s->model, trainer->params, trainer->kernels, &options,
                         &on->infer);
 }
