@@ -14,10 +14,9 @@ enum err ckpt_write(const char *dir, int64_t step, const char *attempt,
     char *record = NULL;
     char file[CKPT_FILE_BYTES];
     struct ckpt_shard shard = { 0 };
-    const struct ckpt_hdf5_identity identity = { .step = step,
-                                                 .rank = 0,
-                                                 .ranks = 1,
-                                                 .attempt = attempt };
+    const struct ckpt_hdf5_identity identity = {
+        .step = step, .rank = 0, .ranks = 1, .attempt = attempt
+    };
     struct ckpt_manifest_head head = { .step = step,
                                        .ranks = 1,
                                        .attempt = attempt,
