@@ -216,7 +216,8 @@ uuid() { # DIR
 
     train 1 "$DIR/fresh" "${FROM[@]}" "checkpoint.load=$DIR/base" \
         checkpoint.load_ignore='optimizer/* *.norm_f.*' optimizer.lr=0 \
-        train.max_duration=7ba optimizer.name=lion
+        train.max_duration=7ba optimizer.name=lion 2>"$DIR/told"
+    grep -q "begins at 0 in the middle of a run" "$DIR/told"
     differing "$DIR/base" "$DIR/fresh" >"$DIR/differ"
     cat "$DIR/differ"
     run grep -v norm_f "$DIR/differ"

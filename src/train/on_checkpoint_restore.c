@@ -159,6 +159,25 @@ static enum err check_other(struct trainer *trainer, struct weights *weights)
     return ERR_OK;
 }
 
+/* AdamW's correction counts from the run's first step, moments that begin
+ * later are at 0 then. */
+static void warn_of_moments(const struct trainer *trainer,
+                            const struct on_checkpoint_from *from)
+{
+    const char *ignore = trainer->settings.checkpoint.load_ignore;
+    for (int i = 0; i < from->count; i++)
+        if (strncmp(from->items[i].name, "optimizer/", 10) == 0 &&
+            weights_ignored(ignore, from->items[i].name)) {
+            log_warn("checkpoint.load_ignore leaves out %s and what else it "
+                     "matches of the optimizer's state: it begins at 0 in the "
+                     "middle of a run, and the first updates are of another "
+                     "size; checkpoint.load_weights_only = true begins it as "
+                     "a new run does",
+                     from->items[i].name);
+            return;
+        }
+}
+
 static enum err load_other(struct trainer *trainer,
                            const struct on_checkpoint_from *from)
 {
@@ -193,6 +212,7 @@ static enum err load_other(struct trainer *trainer,
                  (long long)step, weights_about(weights)->path, stats.seconds,
                  globs.count > 1 ? ", but for " : "",
                  trainer->settings.checkpoint.load_ignore);
+        warn_of_moments(trainer, from);
         rc = trainer_weights_record(trainer, weights, "load");
     }
     TRY_OUT(comm_agree(trainer->comm, rc));

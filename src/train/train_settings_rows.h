@@ -307,7 +307,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(checkpoint, BOOL, load_weights_only, "false", TRAIN_DECIDES_START,       \
       "of checkpoint.load only weights, from step 0, as model.weights does")   \
     S(checkpoint, STRING, load_ignore, "", TRAIN_DECIDES_START,                \
-      "globs of names, with blanks between, such as optimizer/*: tensors of "  \
+      "globs of names, with blanks between, such as lm_head.*: tensors of "    \
       "checkpoint.load that are left out, and of the run that stay fresh")
 
 #define PARALLEL_SETTINGS(S)                                                   \
