@@ -32,26 +32,26 @@ struct values {
 
 /* "train" is interleaved with others on purpose. */
 static const struct setting schema[] = {
-    { "name", SETTING_STRING, AT(name), "run", 0, 0, NULL, "name of the run",
-      0 },
+    { "name", SETTING_STRING, AT(name), "run", 0, 0, NULL, "name of the run", 0,
+      NULL },
     { "train.global_batch", SETTING_INT, AT(batch), "256", 1, 65536, NULL,
-      "samples per step", 0 },
+      "samples per step", 0, NULL },
     { "data.path", SETTING_PATH, AT(data), NULL, 0, 0, NULL,
-      "folder of the data set", 0 },
+      "folder of the data set", 0, NULL },
     { "train.optimizer.lr", SETTING_FLOAT, AT(lr), "1e-3", 0, 10, NULL,
-      "peak learning rate", 0 },
+      "peak learning rate", 0, NULL },
     { "train.optimizer.decay", SETTING_FLOAT, AT(decay), "0", 0, 1e300, NULL,
-      "weight decay", 0 },
-    { "data.cache", SETTING_PATH, AT(cache), "", 0, 0, NULL, "cache folder",
-      0 },
+      "weight decay", 0, NULL },
+    { "data.cache", SETTING_PATH, AT(cache), "", 0, 0, NULL, "cache folder", 0,
+      NULL },
     { "train.max_tokens", SETTING_INT, AT(tokens), "-1", 0, 0, NULL,
-      "limit in tokens", 0 },
+      "limit in tokens", 0, NULL },
     { "train.resume", SETTING_BOOL, AT(resume), "true", 0, 0, NULL,
-      "go on from the newest checkpoint", 0 },
+      "go on from the newest checkpoint", 0, NULL },
     { "train.optimizer.kind", SETTING_CHOICE, AT(kind), "adamw", 0, 0,
-      kind_names, "algorithm", 0 },
+      kind_names, "algorithm", 0, NULL },
     { "train.max_duration", SETTING_DURATION, AT(length), "60ba", 0, 0, NULL,
-      "length of the run", 0 },
+      "length of the run", 0, NULL },
 };
 
 enum { COUNT = sizeof schema / sizeof *schema };

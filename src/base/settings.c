@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/settings_list.h"
+
 int settings_find(const struct settings_table *table, const char *key)
 {
     for (int i = 0; i < table->count; i++)
@@ -62,14 +64,14 @@ static void settings_check_schema(const struct settings_table *table)
         assert(setting->key != NULL && setting->help != NULL);
         assert(strlen(setting->key) < SETTINGS_KEY_BYTES);
         assert(setting->type != SETTING_CHOICE || setting->names != NULL);
+        assert(setting->type != SETTING_LIST || setting->kinds != NULL);
         assert(setting->min <= setting->max);
         assert(settings_find(table, setting->key) == i);
         assert(!settings_is_group(table, setting->key));
     }
 }
 
-static enum err settings_defaults(struct settings_table *table,
-                                  const char *folder)
+enum err settings_defaults(struct settings_table *table, const char *folder)
 {
     for (int i = 0; i < table->count; i++) {
         const struct setting *setting = &table->schema[i];
@@ -122,7 +124,7 @@ static enum err settings_override(struct settings_table *table,
     if (i < 0)
         return settings_unknown(table, key, place);
 
-    char text[SETTINGS_TEXT_BYTES];
+    char text[SETTINGS_VALUE_BYTES];
     const char *value = equals + 1;
     size_t bytes = strlen(value);
     if (bytes >= 2 && value[0] == '"' && value[bytes - 1] == '"') {
@@ -131,7 +133,7 @@ static enum err settings_override(struct settings_table *table,
     }
     if (bytes >= sizeof text)
         return err_set(ERR_USAGE, "%s: '%s' is longer than %d bytes", place,
-                       key, SETTINGS_TEXT_BYTES - 1);
+                       key, SETTINGS_VALUE_BYTES - 1);
     memcpy(text, value, bytes);
     text[bytes] = '\0';
     snprintf(table->values[i].place, SETTINGS_PLACE_BYTES, "%s", place);
@@ -237,7 +239,7 @@ static bool settings_is_nothing(const char *text)
 static void settings_help_value(const struct setting *setting,
                                 const void *values, FILE *out)
 {
-    char text[SETTINGS_TEXT_BYTES] = "";
+    char text[SETTINGS_VALUE_BYTES] = "";
     if (values != NULL)
         settings_text(setting, values, text);
     else if (setting->preset != NULL)
@@ -248,30 +250,54 @@ static void settings_help_value(const struct setting *setting,
         fprintf(out, "[%s]%*s", text, 8 - (int)strnlen(text, 8), "");
 }
 
-void settings_help(const struct setting *schema, int count, const void *values,
-                   FILE *out)
+static void settings_help_row(const struct setting *setting, const char *key,
+                              int key_width, const void *values, FILE *out)
 {
     static const char *const types[] = {
         [SETTING_INT] = "whole",         [SETTING_FLOAT] = "number",
         [SETTING_BOOL] = "true|false",   [SETTING_STRING] = "string",
         [SETTING_PATH] = "path",         [SETTING_CHOICE] = "",
         [SETTING_DURATION] = "duration", [SETTING_BYTES] = "size",
+        [SETTING_LIST] = "list",
     };
+    char choices[SETTINGS_TEXT_BYTES];
+    const char *type = types[setting->type];
+    if (setting->type == SETTING_CHOICE) {
+        settings_value_choices(setting, choices);
+        type = choices;
+    }
+    fprintf(out, "  %-*s  %-10s  ", key_width, key, type);
+    settings_help_value(setting, values, out);
+    fprintf(out, "  %s\n", setting->help);
+}
+
+/* What may be in a list, and the members of each. */
+static void settings_help_kinds(const struct setting *setting, FILE *out)
+{
+    for (const struct settings_kind *kind = setting->kinds; kind->help != NULL;
+         kind++) {
+        if (kind->name != NULL)
+            fprintf(out, "    { name = \"%s\"; }  %s\n", kind->name,
+                    kind->help);
+        for (int i = 0; i < kind->count; i++) {
+            char member[SETTINGS_KEY_BYTES];
+            snprintf(member, sizeof member, "      %s", kind->schema[i].key);
+            settings_help_row(&kind->schema[i], member, 24, NULL, out);
+        }
+    }
+}
+
+void settings_help(const struct setting *schema, int count, const void *values,
+                   FILE *out)
+{
     int key_width = 0;
     for (int i = 0; i < count; i++) {
         int width = (int)strlen(schema[i].key);
         key_width = width > key_width ? width : key_width;
     }
     for (int i = 0; i < count; i++) {
-        const struct setting *setting = &schema[i];
-        char choices[SETTINGS_TEXT_BYTES];
-        const char *type = types[setting->type];
-        if (setting->type == SETTING_CHOICE) {
-            settings_value_choices(setting, choices);
-            type = choices;
-        }
-        fprintf(out, "  %-*s  %-10s  ", key_width, setting->key, type);
-        settings_help_value(setting, values, out);
-        fprintf(out, "  %s\n", setting->help);
+        settings_help_row(&schema[i], schema[i].key, key_width, values, out);
+        if (schema[i].type == SETTING_LIST)
+            settings_help_kinds(&schema[i], out);
     }
 }

@@ -22,7 +22,8 @@
  * x relative to the folder of the first file. Whole numbers of more than 32
  * bits need libconfig's suffix L in files: without it they are an error, as
  * libconfig would cut them. On the command line strings may be given without
- * quotes. Lists are not supported.
+ * quotes. LIST is a list of groups (settings_list.h); other lists and arrays
+ * are not supported.
  *
  * A file has at most 256 KiB, 4096 settings and 64 includes, included files
  * counted in: libconfig takes time with the square of these. What was written
@@ -40,6 +41,8 @@
 #include "src/base/units.h"
 
 #define SETTINGS_TEXT_BYTES 1024
+/* The longest text of any setting, a list's, with its end. */
+#define SETTINGS_VALUE_BYTES 8192
 /* Limits from here on are told only to those who have gone beyond them. */
 #define SETTINGS_LARGE 1e15
 /* Room for "path:line" in error texts; longer ones are cut. */
@@ -53,7 +56,8 @@ enum setting_type {
     SETTING_PATH,
     SETTING_CHOICE,
     SETTING_DURATION,
-    SETTING_BYTES
+    SETTING_BYTES,
+    SETTING_LIST
 };
 
 /* What a program has to know of a setting besides its value. Those from
@@ -69,6 +73,8 @@ enum setting_flag {
     SETTING_OWN = 64
 };
 
+struct settings_kind; /* settings_list.h */
+
 struct setting {
     const char *key; /* "train.global_batch" */
     enum setting_type type;
@@ -76,12 +82,14 @@ struct setting {
     const char *preset; /* default as on the command line; NULL: required.
                             * Outside the limits it is ERR_INTERNAL. */
     double min, max;    /* INT, FLOAT, BYTES: inclusive; both 0: no limits */
-    const char *const *names; /* CHOICE: by value, NULL-terminated */
-    const char *help;         /* one line, with the unit */
-    unsigned flags;           /* enum setting_flag */
+    const char *const *names;          /* CHOICE: by value, NULL-terminated */
+    const char *help;                  /* one line, with the unit */
+    unsigned flags;                    /* enum setting_flag */
+    const struct settings_kind *kinds; /* LIST: of items, ends with NULL help */
 };
 
 typedef char settings_text_field[SETTINGS_TEXT_BYTES];
+typedef char settings_list_field[SETTINGS_VALUE_BYTES];
 
 /* A group of settings is a macro
  *
@@ -89,8 +97,8 @@ typedef char settings_text_field[SETTINGS_TEXT_BYTES];
  *
  * with one entry per setting, whose key is "group.field". TYPE is INT(min,
  * max), FLOAT(min, max), BYTES(min, max), BOOL, STRING, PATH, DURATION,
- * CHOICE(name) of an `enum name` with a table `name_names`, or INDEX(name) of
- * such a table without an enum. */
+ * CHOICE(name) of an `enum name` with a table `name_names`, INDEX(name) of such
+ * a table without an enum, or LIST(name) of kinds in a table `name_kinds`. */
 #define SETTINGS_STRUCT(settings)                                              \
     struct {                                                                   \
         settings(SETTINGS_FIELD)                                               \
@@ -105,6 +113,7 @@ typedef char settings_text_field[SETTINGS_TEXT_BYTES];
 #define SETTINGS_CTYPE_DURATION struct duration
 #define SETTINGS_CTYPE_CHOICE(name) enum name
 #define SETTINGS_CTYPE_INDEX(name) int
+#define SETTINGS_CTYPE_LIST(name) settings_list_field
 
 /* The entry of the table for the key `name`, whose field is `at` so many bytes
  * into the struct. */
@@ -125,6 +134,7 @@ typedef char settings_text_field[SETTINGS_TEXT_BYTES];
 #define SETTINGS_TYPE_DURATION .type = SETTING_DURATION
 #define SETTINGS_TYPE_CHOICE(name) .type = SETTING_CHOICE, .names = name##_names
 #define SETTINGS_TYPE_INDEX(name) SETTINGS_TYPE_CHOICE(name)
+#define SETTINGS_TYPE_LIST(name) .type = SETTING_LIST, .kinds = name##_kinds
 
 /* Where a setting was set: "run.cfg:12", "command line"; "": by default. */
 struct settings_origin {
@@ -164,7 +174,7 @@ void settings_help(const struct setting *schema, int count, const void *values,
 /* One setting as on the command line; the fewest digits that read back as the
  * same number. */
 void settings_text(const struct setting *setting, const void *values,
-                   char out[SETTINGS_TEXT_BYTES]);
+                   char out[SETTINGS_VALUE_BYTES]);
 
 /* One setting of a struct into another of the same schema. */
 void settings_copy(const struct setting *setting, const void *from, void *to);

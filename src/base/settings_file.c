@@ -2,8 +2,8 @@
  * is. */
 #include <stdio.h>
 
+#include "src/base/settings_node.h"
 #include "src/base/settings_parse.h"
-#include "src/base/settings_private.h"
 
 struct settings_file {
     const char *path;
@@ -27,12 +27,12 @@ static const char *settings_file_kind(const config_setting_t *node)
     }
 }
 
-static enum err settings_file_value(const struct setting *setting,
-                                    const config_setting_t *node,
-                                    const char *source, const char *place,
-                                    struct settings_value *value)
+enum err settings_node_value(const struct setting *setting,
+                             const config_setting_t *node, const char *folder,
+                             const char *place, struct settings_value *value)
 {
-    char folder[SETTINGS_TEXT_BYTES];
+    if (setting->type == SETTING_LIST)
+        return settings_list_node(setting, node, folder, place, value);
     snprintf(value->place, sizeof value->place, "%s", place);
     switch (config_setting_type(node)) {
     case CONFIG_TYPE_INT:
@@ -43,7 +43,6 @@ static enum err settings_file_value(const struct setting *setting,
         return settings_value_number(setting, config_setting_get_float(node),
                                      place, value);
     case CONFIG_TYPE_STRING:
-        TRY(settings_folder_of(source, folder));
         TRY(settings_value_string(setting, config_setting_get_string(node),
                                   folder, place, value));
         break;
@@ -80,9 +79,10 @@ static enum err settings_file_node(const struct settings_file *file,
 
     int index = settings_find(file->table, key);
     if (index >= 0) {
-        TRY(settings_file_value(&file->table->schema[index], node, source,
-                                place, &file->table->values[index]));
-        return ERR_OK;
+        char folder[SETTINGS_TEXT_BYTES];
+        TRY(settings_folder_of(source, folder));
+        return settings_node_value(&file->table->schema[index], node, folder,
+                                   place, &file->table->values[index]);
     }
     int members =
         config_setting_is_group(node) ? config_setting_length(node) : 0;

@@ -48,8 +48,8 @@ static void settings_format_number(FILE *stream, double number)
             text + mantissa);
 }
 
-static void settings_format_value(FILE *stream, const struct setting *setting,
-                                  const struct settings_value *value)
+void settings_format_value(FILE *stream, const struct setting *setting,
+                           const struct settings_value *value)
 {
     char duration[40];
     char bytes[40];
@@ -76,6 +76,9 @@ static void settings_format_value(FILE *stream, const struct setting *setting,
         break;
     case SETTING_CHOICE:
         settings_format_string(stream, setting->names[value->integer]);
+        break;
+    case SETTING_LIST:
+        fputs(value->text, stream);
         break;
     default:
         settings_format_string(stream, value->text);
@@ -125,7 +128,7 @@ static void settings_format_group(const struct settings_writer *writer,
 }
 
 void settings_text(const struct setting *setting, const void *values,
-                   char out[SETTINGS_TEXT_BYTES])
+                   char out[SETTINGS_VALUE_BYTES])
 {
     struct settings_value value;
     settings_value_fetch(setting, values, &value);
@@ -150,7 +153,7 @@ void settings_text(const struct setting *setting, const void *values,
         snprintf(out, SETTINGS_TEXT_BYTES, "%s", setting->names[value.integer]);
         break;
     default:
-        memcpy(out, value.text, SETTINGS_TEXT_BYTES);
+        memcpy(out, value.text, SETTINGS_VALUE_BYTES);
         break;
     }
 }

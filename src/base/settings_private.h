@@ -3,7 +3,7 @@
  * them, settings_scan.c guards libconfig against what it gets wrong, settings_value.c turns text into checked values,
  * settings_nearest.c and settings_foreign.c guess which setting was meant,
  * settings_hint.c what was meant by a text that is no libconfig,
- * settings_format.c writes. */
+ * settings_list.c reads and writes lists of groups, settings_format.c writes. */
 #ifndef TESSERA_BASE_SETTINGS_PRIVATE_H
 #define TESSERA_BASE_SETTINGS_PRIVATE_H
 
@@ -22,7 +22,7 @@ struct settings_value {
     int64_t integer;                  /* of a CHOICE: which */
     double number;
     bool truth;
-    char text[SETTINGS_TEXT_BYTES];
+    char text[SETTINGS_VALUE_BYTES]; /* shorter where it is no list */
     struct duration duration;
 };
 
@@ -40,6 +40,10 @@ bool settings_is_group(const struct settings_table *table, const char *group);
 /* ERR_USAGE for a key that the schema does not have, with the nearest one. */
 enum err settings_unknown(const struct settings_table *table, const char *key,
                           const char *place);
+
+/* Give every setting that has one its default; paths are relative to `folder`.
+ */
+enum err settings_defaults(struct settings_table *table, const char *folder);
 
 /* Store a value of the libconfig type that matches the setting's; checks limits
  * and choices. `place` ("run.cfg:12") begins every error text. A path is taken
@@ -74,6 +78,15 @@ void settings_value_fetch(const struct setting *setting, const void *values,
 enum err settings_folder_current(char out[SETTINGS_TEXT_BYTES]);
 enum err settings_folder_of(const char *path, char out[SETTINGS_TEXT_BYTES]);
 
+/* One value as settings_format() writes it. */
+void settings_format_value(FILE *stream, const struct setting *setting,
+                           const struct settings_value *value);
+
+/* A list of groups from text, with its defaults: out->text. */
+enum err settings_list_value(const struct setting *setting, const char *text,
+                             const char *folder, const char *place,
+                             struct settings_value *out);
+
 /* Read a file into the table: all keys known, all values checked. */
 enum err settings_file_read(const char *path, struct settings_table *table);
 
@@ -84,6 +97,8 @@ enum err settings_file_read(const char *path, struct settings_table *table);
  * includes (relative to `folder`) for these; other faults are left for
  * libconfig to find. */
 enum err settings_scan_file(const char *path, const char *folder);
+/* The same for a text that includes nothing; `place` begins errors. */
+enum err settings_scan_memory(const char *text, const char *place);
 /* The text of a file, NUL-terminated; the caller frees it. */
 enum err settings_scan_read(const char *path, size_t bytes_max, char **text,
                             size_t *bytes);

@@ -155,7 +155,7 @@ static enum err settings_scan_include(struct settings_scan *scan)
     if (wrong != NULL)
         return err_set(ERR_USAGE, "%s:%d: cannot include %s: %s", scan->path,
                        scan->line, path, wrong);
-    if (scan->room->files-- == 0)
+    if (scan->room->files-- <= 0)
         return err_set(ERR_USAGE, "%s:%d: more than %d includes", scan->path,
                        scan->line, SETTINGS_SCAN_FILES_MAX);
     return settings_scan_nested(path, scan->folder, scan->depth + 1,
@@ -257,6 +257,14 @@ static enum err settings_scan_nested(const char *path, const char *folder,
 out:
     free(text);
     return rc;
+}
+
+enum err settings_scan_memory(const char *text, const char *place)
+{
+    struct settings_scan_room room = { 0, SETTINGS_SCAN_SETTINGS_MAX, 0 };
+    struct settings_scan scan = { &room, place, "",
+                                  text,  1,     SETTINGS_SCAN_DEPTH_MAX };
+    return settings_scan_text(&scan);
 }
 
 enum err settings_scan_file(const char *path, const char *folder)

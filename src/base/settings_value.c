@@ -38,6 +38,7 @@ enum err settings_value_wrong(const struct setting *setting, const char *found,
         [SETTING_CHOICE] = "in quotes, one of ",
         [SETTING_DURATION] = "a duration in quotes, such as \"60ba\"",
         [SETTING_BYTES] = "a size in quotes, such as \"8GiB\"",
+        [SETTING_LIST] = "a list of groups, ( { NAME = VALUE; }, ... )",
     };
     char choices[SETTINGS_TEXT_BYTES] = "";
     if (setting->type == SETTING_CHOICE)
@@ -213,7 +214,7 @@ enum err settings_value_string(const struct setting *setting, const char *text,
     if (strlen(text) >= SETTINGS_TEXT_BYTES)
         return err_set(ERR_USAGE, "%s: '%s' is longer than %d bytes", place,
                        setting->key, SETTINGS_TEXT_BYTES - 1);
-    memset(out->text, 0, sizeof out->text);
+    memset(out->text, 0, SETTINGS_TEXT_BYTES);
     switch (setting->type) {
     case SETTING_INT:
         if (settings_is_auto(setting, text))
@@ -221,6 +222,7 @@ enum err settings_value_string(const struct setting *setting, const char *text,
         return settings_value_wrong(setting, "a string", place);
     case SETTING_FLOAT:
     case SETTING_BOOL:
+    case SETTING_LIST:
         return settings_value_wrong(setting, "a string", place);
     case SETTING_CHOICE:
         TRY(settings_value_choice(setting, text, place, out));
@@ -307,6 +309,8 @@ enum err settings_value_parse(const struct setting *setting, const char *text,
             return settings_value_wrong(setting, shown, place);
         out->present = true;
         return ERR_OK;
+    case SETTING_LIST:
+        return settings_list_value(setting, text, folder, place, out);
     default:
         return settings_value_string(setting, text, folder, place, out);
     }
@@ -335,8 +339,11 @@ void settings_value_apply(const struct setting *setting,
     case SETTING_DURATION:
         memcpy(field, &value->duration, sizeof value->duration);
         break;
+    case SETTING_LIST:
+        memcpy(field, value->text, SETTINGS_VALUE_BYTES);
+        break;
     default:
-        memcpy(field, value->text, sizeof value->text);
+        memcpy(field, value->text, SETTINGS_TEXT_BYTES);
         break;
     }
 }
@@ -366,9 +373,13 @@ void settings_value_fetch(const struct setting *setting, const void *values,
     case SETTING_DURATION:
         memcpy(&out->duration, field, sizeof out->duration);
         break;
+    case SETTING_LIST:
+        memcpy(out->text, field, SETTINGS_VALUE_BYTES);
+        out->text[SETTINGS_VALUE_BYTES - 1] = '\0';
+        break;
     default:
-        memcpy(out->text, field, sizeof out->text);
-        out->text[sizeof out->text - 1] = '\0';
+        memcpy(out->text, field, SETTINGS_TEXT_BYTES);
+        out->text[SETTINGS_TEXT_BYTES - 1] = '\0';
         break;
     }
 }

@@ -44,8 +44,8 @@ static void compare(const struct trainer *trainer,
                     const struct train_settings *before,
                     const struct setting *setting, json_t *changed)
 {
-    char was[SETTINGS_TEXT_BYTES];
-    char is[SETTINGS_TEXT_BYTES];
+    char was[SETTINGS_VALUE_BYTES];
+    char is[SETTINGS_VALUE_BYTES];
     settings_text(setting, before, was);
     settings_text(setting, &trainer->settings, is);
     if (strcmp(was, is) == 0)

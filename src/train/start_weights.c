@@ -115,7 +115,7 @@ static int compare(const struct train_settings *s,
     size_t used = 0;
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
-        char is[SETTINGS_TEXT_BYTES], was[SETTINGS_TEXT_BYTES];
+        char is[SETTINGS_VALUE_BYTES], was[SETTINGS_VALUE_BYTES];
         if (strncmp(setting->key, "model.", 6) != 0 ||
             weights_ignored(OWN SHAPES, setting->key) ||
             (strcmp(setting->key, "model.norm") == 0 &&

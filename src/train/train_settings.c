@@ -192,7 +192,7 @@ enum err train_settings_print(const struct train_settings *settings,
     if (setting == NULL)
         return settings_no_such(train_settings_schema, train_settings_count,
                                 key, "--print");
-    char value[SETTINGS_TEXT_BYTES];
+    char value[SETTINGS_VALUE_BYTES];
     settings_text(setting, settings, value);
     if (setting->type == SETTING_FLOAT)
         snprintf(value, sizeof value, "%.17g",

@@ -14,7 +14,7 @@ bool train_settings_decides(const struct setting *setting)
 bool train_settings_default(const struct train_settings *settings,
                             const struct setting *setting)
 {
-    char text[SETTINGS_TEXT_BYTES];
+    char text[SETTINGS_VALUE_BYTES];
     settings_text(setting, settings, text);
     if ((setting->flags & SETTING_AUTO) != 0 && strcmp(text, "0") == 0)
         return strcmp(setting->preset, "auto") == 0;

@@ -71,7 +71,7 @@ static json_t *value_of(const struct setting *setting,
                         const struct model_config *config)
 {
     const void *at = (const char *)config + setting->offset;
-    char text[SETTINGS_TEXT_BYTES];
+    char text[SETTINGS_VALUE_BYTES];
     switch (setting->type) {
     case SETTING_INT:
         return json_integer(*(const int64_t *)at);
@@ -89,7 +89,7 @@ static json_t *value_of(const struct setting *setting,
 static bool is_told(const struct setting *setting,
                     const struct model_config *config)
 {
-    char text[SETTINGS_TEXT_BYTES];
+    char text[SETTINGS_VALUE_BYTES];
     if ((setting->flags & SETTING_STAYS_ADDED) == 0)
         return (setting->flags & SETTING_STAYS) != 0;
     settings_text(setting, config, text);
