@@ -70,11 +70,12 @@ static void check_read(void)
     struct ema ema;
     struct freeze freeze;
     int count = -1, kind = -1;
-    write_file("a.cfg", "algorithms = ( { name = \"freeze\"; match = \"*\\\"x\";"
-                        " from = 3; file = \"here\"; kind = \"adamw\"; },\n"
-                        "  { half_life = \"5ba\"; name = \"ema\" } );\n"
-                        "train: { batch = 9; groups = ( { match = \"a\" },"
-                        "{ match = \"b\"; all = true; } ); };\n");
+    write_file("a.cfg",
+               "algorithms = ( { name = \"freeze\"; match = \"*\\\"x\";"
+               " from = 3; file = \"here\"; kind = \"adamw\"; },\n"
+               "  { half_life = \"5ba\"; name = \"ema\" } );\n"
+               "train: { batch = 9; groups = ( { match = \"a\" },"
+               "{ match = \"b\"; all = true; } ); };\n");
     if (!tap_is_int(load_lists("a.cfg", NULL), ERR_OK, "a file with lists"))
         tap_note("%s", err_text());
     settings_list_count(&list_schema[0], values.algorithms, &count);
@@ -112,8 +113,13 @@ static void check_text(void)
                "( { name = \"ema\"; half_life = \"1000ba\"; start = 0.0; } )",
                "has the defaults in its text");
     tap_is_str(values.groups, "()", "the other list is empty");
-    tap_is_int(load_lists(NULL, "algorithms=( { start = 0.0; name = \"ema\" } )"),
-               ERR_OK, "the same, written otherwise");
+    load_lists(NULL, "train.groups=[\"a\", \"b\"]");
+    strcpy(before.groups, values.groups);
+    load_lists(NULL, "train.groups=({match=\"a\";}, {match=\"b\";})");
+    tap_is_str(values.groups, before.groups, "first members alone");
+    tap_is_int(
+        load_lists(NULL, "algorithms=( { start = 0.0; name = \"ema\" } )"),
+        ERR_OK, "the same, written otherwise");
     char other[SETTINGS_VALUE_BYTES];
     settings_text(&list_schema[0], &values, other);
     tap_is_str(other,
@@ -151,6 +157,9 @@ static const struct {
     { "algorithms=(\n@include \"/tmp\"\n)", "@include" },
     { "algorithms=({name=\"ema", "has no end" },
     { "train.groups=({name=\"x\";})", "unknown setting 'name'" },
+    { "train.groups=[3]", "'match' must be a string" },
+    { "train.groups=([\"a\"])", "item 1: is no group" },
+    { "train.groups=[\"a\", \"b\"]", NULL },
     { "train.groups=\"()\"", NULL },
 };
 
@@ -176,7 +185,8 @@ static void check_refused(void)
 
 static void check_long(void)
 {
-    char text[SETTINGS_VALUE_BYTES] = "algorithms=(", *end = text + strlen(text);
+    char text[SETTINGS_VALUE_BYTES] = "algorithms=(",
+         *end = text + strlen(text);
     int items = 0;
     while (end - text < 1900) {
         end += sprintf(end, "%s{name=\"ema\";}", items > 0 ? "," : "");

@@ -27,9 +27,8 @@ static enum err no_such_kind(const struct setting *setting, const char *name,
                                      "%s%s", i > 0 ? "|" : "", names[i]);
     }
     const char *near = settings_nearest_choice(names, name);
-    return err_set(ERR_USAGE,
-                   "%s: 'name' must be one of %s, not '%.40s'%s%s%s", place,
-                   choices, name, near != NULL ? "; did you mean '" : "",
+    return err_set(ERR_USAGE, "%s: 'name' must be one of %s, not '%.40s'%s%s%s",
+                   place, choices, name, near != NULL ? "; did you mean '" : "",
                    near != NULL ? near : "", near != NULL ? "'?" : "");
 }
 
@@ -67,15 +66,12 @@ static enum err read_member(struct settings_table *table,
                                &table->values[index]);
 }
 
-/* The values of one item into the table of its kind, which has room for them.
- */
-static enum err read_item(const struct setting *setting,
-                          struct settings_table *table,
-                          const config_setting_t *group, const char *folder,
-                          const char *place)
+static enum err read_members(const struct setting *setting,
+                             struct settings_table *table,
+                             const config_setting_t *group, const char *folder,
+                             const char *place)
 {
     int members = config_setting_length(group);
-    TRY(settings_defaults(table, folder));
     for (int i = 0; i < members; i++) {
         const config_setting_t *node =
             config_setting_get_elem(group, (unsigned)i);
@@ -84,6 +80,22 @@ static enum err read_item(const struct setting *setting,
             continue;
         TRY(read_member(table, node, folder, place));
     }
+    return ERR_OK;
+}
+
+/* The values of one item into the table of its kind, which has room for them.
+ */
+static enum err read_item(const struct setting *setting,
+                          struct settings_table *table,
+                          const config_setting_t *item, const char *folder,
+                          const char *place)
+{
+    TRY(settings_defaults(table, folder));
+    if (config_setting_is_group(item))
+        TRY(read_members(setting, table, item, folder, place));
+    else
+        TRY(settings_node_value(&table->schema[0], item, folder, place,
+                                &table->values[0]));
     for (int i = 0; i < table->count; i++)
         if (!table->values[i].present)
             return err_set(ERR_USAGE, "%s: '%s' is missing (%s)", place,
@@ -118,7 +130,8 @@ static enum err take_item(const struct setting *setting,
         config_setting_get_elem(list, (unsigned)index);
     snprintf(item, sizeof item, "%s: %s: item %d", place, setting->key,
              index + 1);
-    if (!config_setting_is_group(group))
+    if (!config_setting_is_group(group) &&
+        (has_names(setting) || config_setting_is_aggregate(group)))
         return err_set(ERR_USAGE, "%s: is no group: write { %s = ...; }", item,
                        has_names(setting) ? "name"
                                           : setting->kinds[0].schema[0].key);
@@ -127,10 +140,9 @@ static enum err take_item(const struct setting *setting,
     if (of->name != NULL)
         snprintf(item, sizeof item, "%s: %s: item %d (%s)", place, setting->key,
                  index + 1, of->name);
-    struct settings_table table = {
-        of->schema, of->count,
-        calloc((size_t)of->count + 1, sizeof(struct settings_value))
-    };
+    struct settings_table table = { of->schema, of->count,
+                                    calloc((size_t)of->count + 1,
+                                           sizeof(struct settings_value)) };
     if (table.values == NULL)
         return err_set(ERR_MEMORY, "settings: no memory for %d values",
                        of->count);
@@ -162,7 +174,8 @@ enum err settings_list_node(const struct setting *setting,
                             const config_setting_t *node, const char *folder,
                             const char *place, struct settings_value *value)
 {
-    if (!config_setting_is_list(node))
+    if (!config_setting_is_list(node) &&
+        (has_names(setting) || !config_setting_is_array(node)))
         return settings_value_wrong(setting, "this", place);
     snprintf(value->place, sizeof value->place, "%s", place);
     memset(value->text, 0, sizeof value->text);
@@ -193,7 +206,8 @@ static enum err parse_text(const struct setting *setting, const char *text,
     sprintf(line, "list = %s;", text);
     enum err rc = settings_scan_memory(line, place);
     if (rc == ERR_OK && config_read_string(config, line) != CONFIG_TRUE)
-        rc = err_set(ERR_USAGE, "%s: '%s': %s: '%.60s' is no list of groups, "
+        rc = err_set(ERR_USAGE,
+                     "%s: '%s': %s: '%.60s' is no list of groups, "
                      "({ NAME = VALUE; }, ...)",
                      place, setting->key, config_error_text(config), text);
     free(line);

@@ -10,7 +10,9 @@
  * list as libconfig writes it, in one line, each item with all its members,
  * defaults included, in the order of the schema. So lists that mean the same
  * are equal texts. "()" is an empty list. On the command line the same is
- * written: 'algorithms=({name="ema";})'.
+ * written: 'algorithms=({name="ema";})'. Where items have no name, one may be
+ * just the value of its first member, and the list an array:
+ * plugins = [ "a.so", "b.so" ].
  *
  * Everything is checked when settings are loaded; errors name the place, the
  * setting, which item, and the member:
