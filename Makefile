@@ -229,7 +229,7 @@ install-node: $(NODE) ## prolog, epilog and their check alone, into PREFIX on a 
 install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefile
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/tessera/lib \
 	    $(DESTDIR)$(PREFIX)/etc $(DESTDIR)$(PREFIX)/share/tessera/conf \
-	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(MODULEDIR)/tessera
+	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(MODULEDIR)/tessera
 	install $(filter-out %launch,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/bin
 	install jobs/launch $(DESTDIR)$(PREFIX)/libexec/tessera
 	install -m 644 $(wildcard jobs/lib/*.sh) $(DESTDIR)$(PREFIX)/libexec/tessera/lib
@@ -237,6 +237,7 @@ install: all install-node ## into PREFIX (DESTDIR is honoured), with a modulefil
 	install -m 644 $(wildcard jobs/*.sbatch) $(DESTDIR)$(PREFIX)/share/tessera
 	install -m 644 $(wildcard jobs/conf/*.cfg jobs/conf/*.conf) $(DESTDIR)$(PREFIX)/share/tessera/conf
 	install -m 644 $(wildcard docs/man/*.1) $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 src/train/tessera_plugin.h $(DESTDIR)$(PREFIX)/include
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' modulefiles/tessera.in \
 	    > $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
 
@@ -244,11 +245,12 @@ endif
 
 # deepest first, and only those that are empty then
 INSTALL_DIRS := $(DESTDIR)$(MODULEDIR)/tessera $(addprefix $(DESTDIR)$(PREFIX)/, \
-    bin libexec share/modulefiles share/man/man1 share/man share etc) \
+    bin libexec include share/modulefiles share/man/man1 share/man share etc) \
     $(DESTDIR)$(PREFIX)
 uninstall: ## remove what install put there (etc/ stays)
 	rm -f $(PROGRAMS:$(B)/bin/%=$(DESTDIR)$(PREFIX)/bin/%) $(DESTDIR)$(MODULEDIR)/tessera/$(VERSION)
 	rm -rf $(DESTDIR)$(PREFIX)/libexec/tessera $(DESTDIR)$(PREFIX)/share/tessera
+	rm -f $(DESTDIR)$(PREFIX)/include/tessera_plugin.h
 	rm -f $(patsubst docs/man/%,$(DESTDIR)$(PREFIX)/share/man/man1/%,$(wildcard docs/man/*.1))
 	@rmdir $(INSTALL_DIRS) 2>/dev/null || true
 

@@ -9,7 +9,8 @@
  * reason}, "settings" {step, changed: {key: [before, now]}, lr: [before, now] if
  * the learning rate jumps}, "weights" or "load" {setting, path, kind, dtype,
  * sha256 (of what names its contents), step and tokens (-1: not known), ignore,
- * fresh: names} when a run starts from another's, "data" {step, parts: as in a checkpoint's state} when
+ * fresh: names} when a run starts from another's, "plugins" {plugins: [{name,
+ * version, path, options, sha256}]}, "data" {step, parts: as in a checkpoint's state} when
  * other data begin, "stop" {step, code, reason}, and those of the launch
  * script ("check", "drain", "restart", "requeue", "give-up"). Every line has "event",
  * "time" (seconds since the epoch, ms) and "attempt". */

@@ -30,6 +30,7 @@
     X("checkpoint", LISTEN_TOGETHER, on_checkpoint_ops,                        \
       AT(BEFORE_LOAD) | AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) |       \
           AT(BATCH_CHECKPOINT))                                                \
+    X("plugins", LISTEN_EACH_RANK, on_plugins_ops, (AT(COUNT) - 1))            \
     X("stop", LISTEN_EACH_RANK, on_stop_ops, AT(FIT_START) | AT(BATCH_ASK))
 
 #define DECLARE(name, place, ops, events) extern const struct listener_ops ops;

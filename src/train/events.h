@@ -67,6 +67,8 @@ enum ask {
     /* Asked by any rank until batch_ask, then agreed on by all:
      * the largest of the ranks' values is in the record of batch_end. */
     ASK_STOP,       /* end after this step; the value is a signal's number */
+    ASK_FINISH,     /* the run is finished after this step, whatever it was to
+                       last; its checkpoint remembers it */
     ASK_SAVE,       /* a checkpoint into the run directory is due */
     ASK_SAVE_LOCAL, /* one into the nodes' own folders is */
     ASK_SETTLE,     /* wait for the save in flight: too many have failed */

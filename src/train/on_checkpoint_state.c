@@ -14,6 +14,31 @@
 #include "src/train/trainer_base.h"
 #include "src/train/trainer_weights.h"
 
+/* What the run was to last. */
+static json_t *duration_text(const struct trainer *trainer)
+{
+    char text[40];
+    units_format(trainer->settings.train.max_duration, text, sizeof text);
+    return json_string(text);
+}
+
+/* A run that has ended early goes on where it is to last longer than it was
+ * then. */
+static void restore_end(struct trainer *trainer, const json_t *state)
+{
+    json_t *now = duration_text(trainer);
+    const json_t *then = json_object_get(state, "ended_early");
+    trainer->ended_early = then != NULL && json_equal(then, now) != 0;
+    if (then != NULL && trainer->rank == 0)
+        log_info(trainer->ended_early
+                     ? "the run was ended early, at step %lld: change "
+                       "train.max_duration to go on"
+                     : "the run was ended early, at step %lld, and goes on, as "
+                       "train.max_duration has changed",
+                 (long long)trainer->step);
+    json_decref(now);
+}
+
 enum err on_checkpoint_state_make(const struct trainer *trainer,
                                   json_t *arithmetics, json_t **out)
 {
@@ -30,6 +55,8 @@ enum err on_checkpoint_state_make(const struct trainer *trainer,
         trainer->elapsed_s, "lr0", trainer->lr0, "attempt", trainer->attempt,
         "arithmetic", arithmetics, "fixed", start_fixed_state(trainer), "about",
         on_checkpoint_about(trainer));
+    if (*out != NULL && trainer->ended_early)
+        json_object_set_new(*out, "ended_early", duration_text(trainer));
     if (*out != NULL && trainer->choices != NULL)
         json_object_set_new(*out, "choices", json_string(trainer->choices));
     if (*out != NULL && trainer->eval_data != NULL)
@@ -124,6 +151,7 @@ enum err on_checkpoint_state_restore(struct trainer *trainer, int64_t step,
     trainer->step = step;
     trainer->elapsed_s = json_number_value(json_object_get(state, "elapsed_s"));
     trainer->lr0 = json_number_value(json_object_get(state, "lr0"));
+    restore_end(trainer, state);
     const char *eval = json_string_value(json_object_get(state, "eval_set"));
     snprintf(trainer->eval_before, sizeof trainer->eval_before, "%s",
              eval != NULL ? eval : "");

@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "src/base/crc32c.h"
+#include "src/train/plugin_file.h"
 
 struct facts {
     char arithmetic[256];
     char train_id[72];
     char eval_id[72];
+    char plugins[72];
     uint32_t settings[]; /* CRC32C of each one's text; 0: may differ */
 };
 
@@ -24,6 +26,7 @@ static enum err collect(const struct trainer *trainer, struct facts *facts)
     if (trainer->eval_data != NULL)
         snprintf(facts->eval_id, sizeof facts->eval_id, "%s",
                  dataset_id(trainer->eval_data));
+    TRY(plugin_file_all(&trainer->settings, facts->plugins));
     for (int i = 0; i < train_settings_count; i++) {
         const char *key = train_settings_schema[i].key;
         if ((train_settings_schema[i].flags & SETTING_LOCAL) != 0)
@@ -63,6 +66,8 @@ static enum err compare(const struct trainer *trainer, int rank,
         return differs(trainer, rank, "data set in data.train");
     if (strcmp(first->eval_id, other->eval_id) != 0)
         return differs(trainer, rank, "data set in data.eval");
+    if (strcmp(first->plugins, other->plugins) != 0)
+        return differs(trainer, rank, "file, or list of files, in plugins");
     return ERR_OK;
 }
 

@@ -22,12 +22,16 @@
 #define START_ROW(group, type, field, ...)                                     \
     SETTINGS_ROW(offsetof(struct train_settings, start.field),                 \
                  #group "." #field, type, __VA_ARGS__),
-const struct setting train_settings_schema[] = { TRAIN_GROUPS(ROW, START_ROW) };
+#define ALONE_ROW(field, type, ...)                                            \
+    SETTINGS_ROW(offsetof(struct train_settings, alone.field), #field, type,   \
+                 __VA_ARGS__),
+const struct setting train_settings_schema[] = { TRAIN_GROUPS(
+    ROW, START_ROW) ALONE_SETTINGS(ALONE_ROW) };
 
 const int train_settings_count =
     sizeof train_settings_schema / sizeof train_settings_schema[0];
 
-static const struct setting *settings_find(const char *key)
+const struct setting *train_settings_setting(const char *key)
 {
     for (int i = 0; i < train_settings_count; i++)
         if (strcmp(train_settings_schema[i].key, key) == 0)
@@ -66,7 +70,8 @@ const char *train_settings_unused(const struct train_settings *s, int number)
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (list[i].own == UPDATE_UNUSED &&
-            list[i].value != strtod(settings_find(list[i].key)->preset, NULL) &&
+            list[i].value !=
+                strtod(train_settings_setting(list[i].key)->preset, NULL) &&
             number-- == 0)
             return list[i].key;
     return NULL;
@@ -188,7 +193,7 @@ enum err train_settings_load_partial(const char *path, char *const *overrides,
 enum err train_settings_print(const struct train_settings *settings,
                               const char *key, char **text)
 {
-    const struct setting *setting = settings_find(key);
+    const struct setting *setting = train_settings_setting(key);
     if (setting == NULL)
         return settings_no_such(train_settings_schema, train_settings_count,
                                 key, "--print");

@@ -12,6 +12,8 @@
 #include "src/model/params.h"
 #include "src/train/train_settings_rows.h"
 
+#define TRAIN_ALONE_FIELD(field, type, ...) SETTINGS_CTYPE_##type field;
+
 struct train_settings {
     SETTINGS_STRUCT(RUN_SETTINGS) run;
     struct model_config model; /* after train_settings_load() complete */
@@ -28,11 +30,17 @@ struct train_settings {
     SETTINGS_STRUCT(PARALLEL_SETTINGS) parallel;
     SETTINGS_STRUCT(HARDWARE_SETTINGS) hardware;
     SETTINGS_STRUCT(LOG_SETTINGS) log;
+    struct {
+        ALONE_SETTINGS(TRAIN_ALONE_FIELD)
+    } alone;                   /* of no group */
     bool microbatch_automatic; /* no setting: train.microbatch was 0 */
 };
 
 extern const struct setting train_settings_schema[];
 extern const int train_settings_count;
+
+/* The setting of this key; NULL: there is none. */
+const struct setting *train_settings_setting(const char *key);
 
 /* Load, complete (preset, automatic values) and cross-check. path may be NULL.
  * Automatic values depend on other settings only, never on the machine or the

@@ -11,6 +11,7 @@
 #include "src/data/order.h"
 #include "src/model/model_memory.h"
 #include "src/parallel/replica.h"
+#include "src/train/plugin_settings.h"
 #include "src/train/schedule.h"
 
 #define TRAIN_SAMPLES_MAX 1e9 /* of a batch: times the longest still exact */
@@ -374,6 +375,12 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "steps between lines of metrics and progress")                           \
     S(log, CHOICE(log_level), level, "info", SETTING_LOCAL,                    \
       "what goes to stderr")
+
+/* Those of no group. */
+#define ALONE_SETTINGS(S)                                                      \
+    S(plugins, LIST(plugin), "()", 0,                                          \
+      "shared objects that listen to the run (tessera_plugin.h): "             \
+      "[ \"path.so\" ], or ( { path = \"path.so\"; options = \"...\"; } )")
 
 /* All groups, in the order of --help and config.cfg; START for those of a
  * group's rows whose fields are not in its member of struct train_settings. */

@@ -189,7 +189,8 @@ enum err trainer_start(struct trainer *trainer)
     else
         TRY(trainer_base_fill(trainer));
     TRY(trainer_event(trainer, EVENT_AFTER_LOAD));
-    trainer->finished = reached_end(trainer, trainer->elapsed_s);
+    trainer->finished =
+        trainer->ended_early || reached_end(trainer, trainer->elapsed_s);
     return comm_agree(trainer->comm, err_again(&trainer->events.held));
 }
 
@@ -208,7 +209,9 @@ static enum err exchange(struct trainer *trainer)
     TRY(trainer_event(trainer, EVENT_BATCH_ASK));
     TRY(step_record_exchange(trainer));
     trainer->stop_signal = (int)trainer->record.agreed[ASK_STOP];
-    trainer->finished = reached_end(trainer, trainer->of_rank[0].elapsed_s);
+    trainer->ended_early |= trainer->record.agreed[ASK_FINISH] != 0;
+    trainer->finished = trainer->ended_early ||
+                        reached_end(trainer, trainer->of_rank[0].elapsed_s);
     if (trainer->stop_signal != 0 && trainer->rank == 0)
         log_info("signal %d: stopping after step %lld", trainer->stop_signal,
                  (long long)trainer->step);

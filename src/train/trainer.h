@@ -91,9 +91,11 @@ struct trainer {
     /* A failure has brought ranks that compute together out of step: nothing
      * collective can follow but trainer_roll_call(). */
     bool adrift;
-    int stop_signal; /* agreed by all ranks; 0: go on */
-    bool finished;   /* max_duration reached, agreed */
-    bool incomplete; /* another attempt must finish the run, though; agreed */
+    int stop_signal;  /* agreed by all ranks; 0: go on */
+    bool finished;    /* max_duration reached, or ended_early; agreed */
+    bool ended_early; /* by a listener (ASK_FINISH), now or in an attempt that
+                         had the same max_duration; in every checkpoint */
+    bool incomplete;  /* another attempt must finish the run, though; agreed */
 };
 
 /* Borrow comm, make everything that a run needs: data, model, memory. No file

@@ -1,0 +1,23 @@
+/* The file of a plug-in (tessera_plugin.h): whether it may be loaded, what
+ * identifies it, and the structure that it defines. */
+#ifndef TESSERA_TRAIN_PLUGIN_FILE_H
+#define TESSERA_TRAIN_PLUGIN_FILE_H
+
+#include "src/base/err.h"
+#include "src/train/tessera_plugin.h"
+
+struct train_settings;
+
+/* SHA-256 of the file: ERR_USAGE where it is none that may be loaded, which is
+ * one of the user's or root's that nobody else can write. */
+enum err plugin_file_digest(const char *path, char hex[65]);
+
+/* Load it; it stays in memory. ERR_USAGE where it is no plug-in, or one of
+ * another ABI. */
+enum err plugin_file_open(const char *path, const struct tessera_plugin **out);
+
+/* SHA-256 over those of all of a run's plug-ins, in order; "" where there are
+ * none. */
+enum err plugin_file_all(const struct train_settings *settings, char hex[65]);
+
+#endif
