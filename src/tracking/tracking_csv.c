@@ -1,0 +1,281 @@
+/* Sink: RUN/metrics.csv, a row for each record: step, time, then the record's
+ * numbers in the columns of their names; an empty cell where it has none.
+ *
+ * Columns are those of the first record. When a later one has names that are
+ * new, as the first evaluation does, the file is written anew with these
+ * columns behind the others, so that it always is one table. A run that goes
+ * back cuts off the rows that come again. Names have no character that a cell
+ * would have to be quoted for (tracking_record.h). */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/tracking/tracking_file.h"
+#include "src/text/buffer.h"
+#include "src/tracking/tracking_sink.h"
+
+#define FIRST "step,time"
+
+struct csv {
+    int fd;
+    bool opened;
+    char path[FSIO_PATH_MAX];
+    struct tracking_map *columns; /* behind the first two */
+    int written; /* columns that the file's first line has; -1: no line */
+    double *row; /* [room] of one record */
+    bool *there;
+    int room;
+    struct buffer out;
+};
+
+static bool csv_wanted(const struct tracking_options *options)
+{
+    return options->csv;
+}
+
+static enum err csv_open(void *self, const struct tracking_options *options,
+                         const atomic_bool *given_up)
+{
+    struct csv *csv = self;
+    (void)given_up;
+    csv->fd = -1;
+    csv->opened = true;
+    csv->written = -1;
+    TRY(fsio_path(csv->path, "%s/metrics.csv", options->run_dir));
+    TRY(tracking_map_create(&csv->columns));
+    return tracking_file_open(AT_FDCWD, csv->path, O_RDWR | O_CREAT, csv->path,
+                              &csv->fd);
+}
+
+static void csv_close(void *self)
+{
+    struct csv *csv = self;
+    if (csv->opened && csv->fd >= 0)
+        close(csv->fd);
+    tracking_map_destroy(csv->columns);
+    free(csv->row);
+    free(csv->there);
+    buffer_free(&csv->out);
+}
+
+/* --- what is there ---------------------------------------------------------- */
+
+static enum err csv_read_columns(struct csv *csv, char *line)
+{
+    char clean[TRACKING_NAME_BYTES];
+    int number;
+    char *rest = line + strlen(FIRST);
+    bool ours = strncmp(line, FIRST, strlen(FIRST)) == 0 &&
+                (*rest == ',' || *rest == '\0');
+    csv->written = 0;
+    for (char *name; ours && (name = strtok_r(rest, ",", &rest)) != NULL;) {
+        ours = tracking_name_clean(name, clean) &&
+               tracking_map_find(csv->columns, name) < 0;
+        if (ours)
+            TRY(tracking_map_add(csv->columns, name, &number));
+        csv->written++;
+    }
+    if (!ours)
+        return err_set(ERR_SPACE,
+                       "%s: its first line is none of ours: move it away",
+                       csv->path);
+    return ERR_OK;
+}
+
+/* A reader of its own, from the file's beginning. */
+static enum err csv_reader(const struct csv *csv, FILE **file)
+{
+    int copy = fcntl(csv->fd, F_DUPFD_CLOEXEC, 0);
+    *file = copy >= 0 ? fdopen(copy, "r") : NULL;
+    if (*file == NULL) {
+        enum err rc = err_errno("%s: read", csv->path);
+        if (copy >= 0)
+            close(copy);
+        return rc;
+    }
+    rewind(*file);
+    return ERR_OK;
+}
+
+/* Rows of later steps, and a row that a crash has torn, are cut off. */
+static enum err csv_begin(void *self, int64_t step)
+{
+    enum err rc = ERR_OK;
+    struct csv *csv = self;
+    FILE *file = NULL;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t bytes;
+    off_t keep = 0;
+    tracking_map_destroy(csv->columns);
+    csv->columns = NULL;
+    csv->written = -1;
+    TRY_OUT(tracking_map_create(&csv->columns));
+    TRY_OUT(csv_reader(csv, &file));
+    while ((bytes = getline(&line, &capacity, file)) > 0 &&
+           line[bytes - 1] == '\n') {
+        char *end;
+        line[bytes - 1] = '\0';
+        if (csv->written < 0)
+            TRY_OUT(csv_read_columns(csv, line));
+        else if (strtoll(line, &end, 10) > step || end == line || *end != ',')
+            break;
+        keep += bytes;
+    }
+    if (ferror(file))
+        rc = err_errno("%s: read", csv->path);
+    else if (ftruncate(csv->fd, keep) != 0)
+        rc = err_errno("%s: cut off rows that come again", csv->path);
+out:
+    if (file != NULL)
+        fclose(file);
+    free(line);
+    return rc;
+}
+
+/* --- new columns ------------------------------------------------------------ */
+
+static enum err csv_header(const struct csv *csv, FILE *file)
+{
+    fputs(FIRST, file);
+    for (int i = 0; i < tracking_map_count(csv->columns); i++)
+        fprintf(file, ",%s", tracking_map_name(csv->columns, i));
+    fputc('\n', file);
+    return ferror(file) ? err_errno("%s: write", csv->path) : ERR_OK;
+}
+
+/* The rows that are there, each with as many cells more. */
+static enum err csv_rows(const struct csv *csv, FILE *file)
+{
+    enum err rc = ERR_OK;
+    FILE *old = NULL;
+    char *line = NULL;
+    size_t capacity = 0;
+    TRY(csv_reader(csv, &old));
+    bool any = getline(&line, &capacity, old) > 0; /* the old first line */
+    while (any && getline(&line, &capacity, old) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        fputs(line, file);
+        for (int i = csv->written; i < tracking_map_count(csv->columns); i++)
+            fputc(',', file);
+        fputc('\n', file);
+    }
+    if (ferror(old) || ferror(file))
+        rc = err_errno("%s: write it with more columns", csv->path);
+    free(line);
+    fclose(old);
+    return rc;
+}
+
+/* The same table with the columns that are known now. */
+static enum err csv_widen(struct csv *csv)
+{
+    enum err rc = ERR_OK;
+    char temporary[FSIO_PATH_MAX];
+    int new = -1, fd = -1;
+    TRY(fsio_create_temporary(csv->path, temporary, &new));
+    FILE *file = fdopen(new, "w");
+    if (file == NULL) {
+        rc = err_errno("%s: write", temporary);
+        close(new);
+        goto out;
+    }
+    TRY_OUT(csv_header(csv, file));
+    TRY_OUT(csv_rows(csv, file));
+    TRY_OUT(tracking_file_open(AT_FDCWD, temporary, O_RDWR, temporary, &fd));
+    bool flushed = fclose(file) == 0;
+    file = NULL;
+    if (!flushed || rename(temporary, csv->path) != 0) {
+        rc = err_errno("%s: write it with more columns", csv->path);
+        goto out;
+    }
+    close(csv->fd);
+    csv->fd = fd;
+    fd = -1;
+    csv->written = tracking_map_count(csv->columns);
+out:
+    if (file != NULL)
+        fclose(file);
+    if (fd >= 0)
+        close(fd);
+    if (rc != ERR_OK)
+        unlink(temporary);
+    return rc;
+}
+
+/* --- rows ------------------------------------------------------------------- */
+
+static enum err csv_room(struct csv *csv)
+{
+    int count = tracking_map_count(csv->columns);
+    if (count <= csv->room)
+        return ERR_OK;
+    int room = 2 * count;
+    void *row = realloc(csv->row, (size_t)room * sizeof csv->row[0]);
+    if (row != NULL)
+        csv->row = row;
+    void *there = realloc(csv->there, (size_t)room * sizeof csv->there[0]);
+    if (there != NULL)
+        csv->there = there;
+    if (row == NULL || there == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    csv->room = room;
+    return ERR_OK;
+}
+
+static enum err csv_row(struct csv *csv, const struct tracking_record *record)
+{
+    char cell[64];
+    int columns = tracking_map_count(csv->columns);
+    if (record->count == 0)
+        return ERR_OK;
+    memset(csv->there, 0, (size_t)columns * sizeof csv->there[0]);
+    for (int i = 0; i < record->count; i++) {
+        int column = tracking_map_find(csv->columns, record->scalars[i].name);
+        csv->row[column] = record->scalars[i].value;
+        csv->there[column] = true;
+    }
+    int bytes = snprintf(cell, sizeof cell, "%" PRId64 ",%.3f", record->step,
+                         record->time_s);
+    TRY(buffer_add(&csv->out, cell, (size_t)bytes));
+    for (int i = 0; i < columns; i++) {
+        bytes = csv->there[i]
+                    ? snprintf(cell, sizeof cell, ",%.9g", csv->row[i])
+                    : snprintf(cell, sizeof cell, ",");
+        TRY(buffer_add(&csv->out, cell, (size_t)bytes));
+    }
+    return buffer_add(&csv->out, "\n", 1);
+}
+
+static enum err
+csv_write(void *self, const struct tracking_record *const *records, int count)
+{
+    struct csv *csv = self;
+    int number;
+    csv->out.bytes = 0;
+    for (int r = 0; r < count; r++)
+        for (int i = 0; i < records[r]->count; i++)
+            TRY(tracking_map_add(csv->columns, records[r]->scalars[i].name,
+                                 &number));
+    TRY(csv_room(csv));
+    if (csv->written < tracking_map_count(csv->columns))
+        TRY(csv_widen(csv));
+    for (int r = 0; r < count; r++)
+        TRY(csv_row(csv, records[r]));
+    return tracking_file_append(csv->fd, csv->path, csv->out.data,
+                                csv->out.bytes);
+}
+
+const struct tracking_sink_ops tracking_csv_ops = {
+    .name = "csv",
+    .bytes = sizeof(struct csv),
+    .wanted = csv_wanted,
+    .open = csv_open,
+    .begin = csv_begin,
+    .write = csv_write,
+    .close = csv_close,
+};

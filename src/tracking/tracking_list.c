@@ -1,0 +1,183 @@
+/* Makes the record of a step, name by name. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/tracking/tracking_record.h"
+
+#define FIRST_ROOM 64
+
+struct tracking_list {
+    struct tracking_map *names;
+    int *place;  /* [room] of a name's number: in scalars + 1; 0: nowhere */
+    int *number; /* [room] of a scalar */
+    int room;    /* also of record.scalars */
+    struct tracking_record record;
+    struct tracking_text texts[TRACKING_TEXTS_MAX];
+    int64_t left_out;
+};
+
+static bool may_stand(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+}
+
+/* Words that a file system would take for folders of its own, or that are
+ * none, become "_": names are paths in some trackers. */
+bool tracking_name_clean(const char *name, char out[TRACKING_NAME_BYTES])
+{
+    size_t used = 0;
+    size_t word = 0; /* where it begins */
+    bool dots = true;
+    const char *from = name;
+    for (;; from++) {
+        bool last = *from == '\0' || used + 3 > TRACKING_NAME_BYTES;
+        bool ends = last || *from == '/';
+        if (ends && dots) {
+            used = word;
+            out[used++] = '_';
+        }
+        if (last)
+            break;
+        out[used++] = ends || may_stand(*from) ? *from : '_';
+        dots = ends || (dots && *from == '.');
+        if (ends)
+            word = used;
+    }
+    out[used] = '\0';
+    return strcmp(out, name) == 0;
+}
+
+enum err tracking_list_create(struct tracking_list **out)
+{
+    enum err rc = ERR_OK;
+    struct tracking_list *list = calloc(1, sizeof *list);
+    if (list == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    list->record.texts = list->texts;
+    TRY_OUT(tracking_map_create(&list->names));
+    *out = list;
+    list = NULL;
+out:
+    tracking_list_destroy(list);
+    return rc;
+}
+
+void tracking_list_destroy(struct tracking_list *list)
+{
+    if (list == NULL)
+        return;
+    tracking_list_clear(list);
+    tracking_map_destroy(list->names);
+    free(list->record.scalars);
+    free(list->place);
+    free(list->number);
+    free(list);
+}
+
+void tracking_list_clear(struct tracking_list *list)
+{
+    if (list == NULL)
+        return;
+    for (int i = 0; i < list->record.count; i++)
+        list->place[list->number[i]] = 0;
+    for (int i = 0; i < list->record.text_count; i++)
+        free(list->texts[i].text);
+    list->record.count = 0;
+    list->record.text_count = 0;
+}
+
+/* Room for one name more than there are, in all that is counted by them. */
+static bool has_room(struct tracking_list *list)
+{
+    int count = tracking_map_count(list->names);
+    int room = list->room > 0 ? 2 * list->room : FIRST_ROOM;
+    if (count < list->room)
+        return true;
+    void *scalars = realloc(list->record.scalars,
+                            (size_t)room * sizeof list->record.scalars[0]);
+    if (scalars != NULL)
+        list->record.scalars = scalars;
+    int *place = realloc(list->place, (size_t)room * sizeof place[0]);
+    if (place != NULL)
+        list->place = place;
+    int *number = realloc(list->number, (size_t)room * sizeof number[0]);
+    if (number != NULL)
+        list->number = number;
+    if (scalars == NULL || place == NULL || number == NULL)
+        return false;
+    memset(place + list->room, 0,
+           (size_t)(room - list->room) * sizeof place[0]);
+    list->room = room;
+    return true;
+}
+
+void tracking_list_add(struct tracking_list *list, const char *name,
+                       double value)
+{
+    char clean[TRACKING_NAME_BYTES];
+    int number = -1;
+    if (list == NULL)
+        return;
+    (void)tracking_name_clean(name, clean);
+    if (!has_room(list) ||
+        tracking_map_add(list->names, clean, &number) != ERR_OK) {
+        list->left_out++;
+        return;
+    }
+    struct tracking_record *record = &list->record;
+    if (list->place[number] == 0) {
+        list->number[record->count] = number;
+        record->scalars[record->count].name =
+            tracking_map_name(list->names, number);
+        list->place[number] = ++record->count;
+    }
+    record->scalars[list->place[number] - 1].value = value;
+}
+
+void tracking_list_text(struct tracking_list *list, const char *name,
+                        const char *text, size_t bytes)
+{
+    char clean[TRACKING_NAME_BYTES];
+    int number = -1;
+    if (list == NULL)
+        return;
+    (void)tracking_name_clean(name, clean);
+    if (bytes > TRACKING_TEXT_BYTES) {
+        bytes = TRACKING_TEXT_BYTES;
+        /* not amid a character */
+        while (bytes > 0 && ((unsigned char)text[bytes] & 0xc0) == 0x80)
+            bytes--;
+    }
+    char *copy = malloc(bytes + 1);
+    if (copy == NULL || list->record.text_count == TRACKING_TEXTS_MAX ||
+        !has_room(list) ||
+        tracking_map_add(list->names, clean, &number) != ERR_OK) {
+        free(copy);
+        list->left_out++;
+        return;
+    }
+    memcpy(copy, text, bytes);
+    copy[bytes] = '\0';
+    list->texts[list->record.text_count++] = (struct tracking_text){
+        .name = tracking_map_name(list->names, number),
+        .text = copy,
+        .bytes = bytes,
+    };
+}
+
+int64_t tracking_list_left_out(const struct tracking_list *list)
+{
+    return list->left_out;
+}
+
+const struct tracking_record *
+tracking_list_record(const struct tracking_list *list)
+{
+    return &list->record;
+}
+
+struct tracking_map *tracking_list_names(const struct tracking_list *list)
+{
+    return list->names;
+}

@@ -1,0 +1,182 @@
+/* MLflow's runs, wherever they are kept. */
+#include "src/tracking/tracking_mlflow.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+
+#define STATE_BYTES_MAX 65536
+
+bool tracking_mlflow_is_http(const char *address)
+{
+    return strncmp(address, "http://", 7) == 0 ||
+           strncmp(address, "https://", 8) == 0;
+}
+
+const char *tracking_mlflow_folder(const char *address)
+{
+    return strncmp(address, "file://", 7) == 0 ? address + 7 : address;
+}
+
+static enum err check_http(const char *address)
+{
+    const char *host = strstr(address, "://") + 3;
+    size_t place = strcspn(host, "/");
+    if (memchr(host, '@', place) != NULL)
+        return err_set(ERR_USAGE,
+                       "tracking.mlflow has a user or password, which would "
+                       "be written to the run's files: give "
+                       "MLFLOW_TRACKING_USERNAME and "
+                       "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, "
+                       "in the environment");
+    for (const char *c = address; *c != '\0'; c++)
+        if (*c == '?' || *c == '#' || (unsigned char)*c <= 0x20 || *c == 0x7f)
+            return err_set(ERR_USAGE,
+                           "tracking.mlflow = \"%s\": an address without "
+                           "blanks, \"?\" and \"#\", please",
+                           address);
+    if (place == 0 || host[0] == ':')
+        return err_set(ERR_USAGE, "tracking.mlflow = \"%s\": names no host",
+                       address);
+    return ERR_OK;
+}
+
+enum err tracking_check(const char *mlflow, const char *experiment,
+                        const char *prometheus)
+{
+    const char *folder = tracking_mlflow_folder(mlflow);
+    size_t name = strlen(prometheus);
+    if (name > 0 && (name < 6 || strcmp(prometheus + name - 5, ".prom") != 0))
+        return err_set(ERR_USAGE,
+                       "tracking.prometheus = \"%s\": node_exporter reads "
+                       "files whose names end in .prom alone",
+                       prometheus);
+    if (mlflow[0] == '\0')
+        return ERR_OK;
+    if (tracking_mlflow_is_http(mlflow))
+        TRY(check_http(mlflow));
+    else if (strstr(folder, "://") != NULL ||
+             strstr(folder, "/file:") != NULL || folder[0] != '/')
+        return err_set(ERR_USAGE,
+                       "tracking.mlflow = \"%s\": give the address of a "
+                       "server, http://host:port or https://..., or a folder, "
+                       "as its path or as file:///path",
+                       mlflow);
+    size_t length = strlen(experiment);
+    if (length == 0 || length > 128 || experiment[0] == ' ' ||
+        experiment[length - 1] == ' ' ||
+        strspn(experiment,
+               "abcdefghijklmnopqrstuvwxyz"
+               "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./ ") != length)
+        return err_set(ERR_USAGE,
+                       "tracking.experiment = \"%s\": 1 to 128 letters, "
+                       "digits, blanks and \"_-./\", please",
+                       experiment);
+    return ERR_OK;
+}
+
+enum tracking_mlflow_status tracking_mlflow_status(enum tracking_end end)
+{
+    return end == TRACKING_FINISHED  ? MLFLOW_FINISHED
+           : end == TRACKING_GOES_ON ? MLFLOW_SCHEDULED
+                                     : MLFLOW_FAILED;
+}
+
+int64_t tracking_mlflow_ms(double time_s)
+{
+    return (int64_t)llround(time_s * 1e3);
+}
+
+bool tracking_mlflow_is_id(const char *text)
+{
+    size_t length = strlen(text);
+    return length > 0 && length < TRACKING_MLFLOW_ID_BYTES &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyz"
+                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == length;
+}
+
+/* --- which run ------------------------------------------------------------- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+enum err tracking_mlflow_load(const struct tracking_options *options,
+                              char id[TRACKING_MLFLOW_ID_BYTES])
+{
+    char path[FSIO_PATH_MAX];
+    char *data = NULL;
+    size_t bytes = 0;
+    id[0] = '\0';
+    TRY(fsio_path(path, "%s/tracking.json", options->run_dir));
+    if (!fsio_exists(path))
+        return ERR_OK;
+    TRY(fsio_read_file(path, STATE_BYTES_MAX, &data, &bytes));
+    json_t *state = json_loadb(data, bytes, 0, NULL);
+    const json_t *mlflow = json_object_get(state, "mlflow");
+    const char *run = text_of(mlflow, "run_id");
+    if (!tracking_mlflow_is_id(run))
+        log_warn("tracking: mlflow: %s names no run: a new one begins", path);
+    else if (strcmp(text_of(mlflow, "address"), options->mlflow) == 0 &&
+             strcmp(text_of(mlflow, "experiment"), options->experiment) == 0)
+        memcpy(id, run, strlen(run) + 1);
+    json_decref(state);
+    free(data);
+    return ERR_OK;
+}
+
+enum err tracking_mlflow_save(const struct tracking_options *options,
+                              const char *id)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX];
+    char *text = NULL;
+    json_t *address = jsontext_string(options->mlflow);
+    json_t *state =
+        json_pack("{s:{s:o, s:s, s:s}}", "mlflow", "address", address,
+                  "experiment", options->experiment, "run_id", id);
+    TRY_OUT(jsontext_make(state, 2, &text));
+    TRY_OUT(fsio_path(path, "%s/tracking.json", options->run_dir));
+    TRY_OUT(fsio_write_atomic(path, text, strlen(text)));
+out:
+    free(text);
+    json_decref(state);
+    return rc;
+}
+
+/* --- what is there ---------------------------------------------------------- */
+
+enum err tracking_mlflow_seen_find(struct tracking_mlflow_seen *seen,
+                                   const char *name, int *number, bool *known)
+{
+    if (seen->names == NULL)
+        TRY(tracking_map_create(&seen->names));
+    *number = tracking_map_find(seen->names, name);
+    *known = *number >= 0;
+    if (*known)
+        return ERR_OK;
+    if (tracking_map_count(seen->names) == seen->room) {
+        int room = seen->room > 0 ? 2 * seen->room : 64;
+        void *last = realloc(seen->last, (size_t)room * sizeof seen->last[0]);
+        if (last == NULL)
+            return err_set(ERR_MEMORY, "out of memory");
+        seen->last = last;
+        seen->room = room;
+    }
+    TRY(tracking_map_add(seen->names, name, number));
+    seen->last[*number] = -1;
+    return ERR_OK;
+}
+
+void tracking_mlflow_seen_clear(struct tracking_mlflow_seen *seen)
+{
+    tracking_map_destroy(seen->names);
+    free(seen->last);
+    *seen = (struct tracking_mlflow_seen){ 0 };
+}

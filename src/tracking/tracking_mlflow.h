@@ -1,0 +1,56 @@
+/* What both of MLflow's sinks share: a run of an experiment, which another
+ * attempt finds again by RUN/tracking.json, and which step of each metric
+ * MLflow has already: nothing can be taken back there, so steps that come again
+ * are left out, which have the same loss anyway. */
+#ifndef TESSERA_TRACKING_TRACKING_MLFLOW_H
+#define TESSERA_TRACKING_TRACKING_MLFLOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/base/fsio.h"
+#include "src/tracking/tracking.h"
+
+#define TRACKING_MLFLOW_ID_BYTES 65
+#define TRACKING_MLFLOW_VALUE_BYTES                                            \
+    500 /* of a parameter; longer ones are cut */
+
+/* Digits of RunStatus in files, and its words on the wire. */
+enum tracking_mlflow_status {
+    MLFLOW_RUNNING = 1,
+    MLFLOW_SCHEDULED,
+    MLFLOW_FINISHED,
+    MLFLOW_FAILED
+};
+
+bool tracking_mlflow_is_http(const char *address);
+/* The folder of "file:///folder" and "/folder". */
+const char *tracking_mlflow_folder(const char *address);
+
+enum tracking_mlflow_status tracking_mlflow_status(enum tracking_end end);
+int64_t tracking_mlflow_ms(double time_s);
+
+/* Letters and digits, as MLflow makes them: fit for a path and an address. */
+bool tracking_mlflow_is_id(const char *text);
+
+/* The run that RUN/tracking.json has for this address and experiment; "": it
+ * has none. */
+enum err tracking_mlflow_load(const struct tracking_options *options,
+                              char id[TRACKING_MLFLOW_ID_BYTES]);
+enum err tracking_mlflow_save(const struct tracking_options *options,
+                              const char *id);
+
+/* The last step of each metric that is there already. Zeros: of none. */
+struct tracking_mlflow_seen {
+    struct tracking_map *names;
+    int64_t *last; /* [room] */
+    int room;
+};
+
+/* Its number; *known: it was set before. */
+enum err tracking_mlflow_seen_find(struct tracking_mlflow_seen *seen,
+                                   const char *name, int *number, bool *known);
+void tracking_mlflow_seen_clear(struct tracking_mlflow_seen *seen);
+
+#endif

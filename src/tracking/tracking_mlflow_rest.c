@@ -1,0 +1,278 @@
+/* Sink: an MLflow server, by its REST interface (2.0). What is sent twice, after
+ * an answer that was lost, is the same value of the same step and time, which
+ * the server keeps once. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/base/clock.h"
+#include "src/base/jsontext.h"
+#include "src/base/log.h"
+#include "src/tracking/tracking_http.h"
+#include "src/tracking/tracking_mlflow.h"
+#include "src/tracking/tracking_sink.h"
+
+#define API "/api/2.0/mlflow/"
+/* of one request, by MLflow's limits */
+#define METRICS_MAX 1000
+#define PARAMS_MAX 100
+
+struct mlflow_rest {
+    const struct tracking_options *options;
+    struct tracking_http *http;
+    char run[TRACKING_MLFLOW_ID_BYTES];
+    struct tracking_mlflow_seen seen;
+    json_t *metrics; /* of the next request */
+};
+
+static bool mlflow_rest_wanted(const struct tracking_options *options)
+{
+    return tracking_mlflow_is_http(options->mlflow);
+}
+
+/* A call whose answer does not matter. */
+static enum err send(struct mlflow_rest *m, const char *path, json_t *body)
+{
+    json_t *answer = NULL;
+    TRY(tracking_http_call(m->http, path, body, &answer));
+    json_decref(answer);
+    return ERR_OK;
+}
+
+/* --- the run ---------------------------------------------------------------------- */
+
+static enum err copy_id(const json_t *text, char id[TRACKING_MLFLOW_ID_BYTES])
+{
+    const char *value = json_string_value(text);
+    if (value == NULL || !tracking_mlflow_is_id(value))
+        return err_set(ERR_IO, "the server does not answer as MLflow does");
+    memcpy(id, value, strlen(value) + 1);
+    return ERR_OK;
+}
+
+static enum err find_experiment(struct mlflow_rest *m,
+                                char id[TRACKING_MLFLOW_ID_BYTES])
+{
+    char path[640] = API "experiments/get-by-name?experiment_name=";
+    char *end = path + strlen(path);
+    json_t *answer = NULL;
+    /* tracking_check() leaves no other characters to encode */
+    for (const char *c = m->options->experiment; *c != '\0'; c++)
+        end += sprintf(end, *c == ' ' || *c == '/' ? "%%%02X" : "%c", *c);
+    enum err rc = tracking_http_call(m->http, path, NULL, &answer);
+    if (rc == ERR_OK)
+        rc = copy_id(json_object_get(json_object_get(answer, "experiment"),
+                                     "experiment_id"),
+                     id);
+    json_decref(answer);
+    if (rc != ERR_CHECKPOINT)
+        return rc;
+    TRY(tracking_http_call(m->http, API "experiments/create",
+                           json_pack("{s:s}", "name", m->options->experiment),
+                           &answer));
+    rc = copy_id(json_object_get(answer, "experiment_id"), id);
+    json_decref(answer);
+    return rc;
+}
+
+/* No more than the server takes in one request. */
+static enum err send_params(struct mlflow_rest *m)
+{
+    const struct tracking_options *options = m->options;
+    for (int i = 0; i < options->param_count;) {
+        json_t *params = json_array();
+        for (; i < options->param_count && json_array_size(params) < PARAMS_MAX;
+             i++) {
+            char value[TRACKING_MLFLOW_VALUE_BYTES + 1];
+            snprintf(value, sizeof value, "%s", options->params[i].value);
+            json_array_append_new(
+                params, json_pack("{s:s, s:o}", "key", options->params[i].key,
+                                  "value", jsontext_string(value)));
+        }
+        TRY(send(m, API "runs/log-batch",
+                 json_pack("{s:s, s:o}", "run_id", m->run, "params", params)));
+    }
+    return ERR_OK;
+}
+
+static enum err make_run(struct mlflow_rest *m)
+{
+    char experiment[TRACKING_MLFLOW_ID_BYTES];
+    json_t *answer = NULL;
+    TRY(find_experiment(m, experiment));
+    TRY(tracking_http_call(
+        m->http, API "runs/create",
+        json_pack("{s:s, s:o, s:I}", "experiment_id", experiment, "run_name",
+                  jsontext_string(m->options->run_name), "start_time",
+                  (json_int_t)tracking_mlflow_ms(clock_wall())),
+        &answer));
+    const json_t *info =
+        json_object_get(json_object_get(answer, "run"), "info");
+    enum err rc = copy_id(json_object_get(info, "run_id"), m->run);
+    json_decref(answer);
+    TRY(rc);
+    TRY(tracking_mlflow_save(m->options, m->run));
+    log_info("tracking: mlflow: run %s of experiment \"%s\" at %s", m->run,
+             m->options->experiment, m->options->mlflow);
+    return send_params(m);
+}
+
+static enum err get_run(struct mlflow_rest *m, json_t **answer)
+{
+    char path[256];
+    snprintf(path, sizeof path, API "runs/get?run_id=%s", m->run);
+    return tracking_http_call(m->http, path, NULL, answer);
+}
+
+static enum err set_status(struct mlflow_rest *m,
+                           enum tracking_mlflow_status status)
+{
+    static const char *const names[] = {
+        [MLFLOW_RUNNING] = "RUNNING",
+        [MLFLOW_SCHEDULED] = "SCHEDULED",
+        [MLFLOW_FINISHED] = "FINISHED",
+        [MLFLOW_FAILED] = "FAILED",
+    };
+    json_t *body =
+        json_pack("{s:s, s:s}", "run_id", m->run, "status", names[status]);
+    if (status != MLFLOW_RUNNING)
+        json_object_set_new(
+            body, "end_time",
+            json_integer((json_int_t)tracking_mlflow_ms(clock_wall())));
+    return send(m, API "runs/update", body);
+}
+
+static enum err mlflow_rest_open(void *self,
+                                 const struct tracking_options *options,
+                                 const atomic_bool *given_up)
+{
+    struct mlflow_rest *m = self;
+    json_t *answer = NULL;
+    m->options = options;
+    m->metrics = json_array();
+    TRY(tracking_http_create(options->mlflow, given_up, &m->http));
+    TRY(tracking_mlflow_load(options, m->run));
+    if (m->run[0] == '\0')
+        return make_run(m);
+    enum err rc = get_run(m, &answer);
+    const char *stage = json_string_value(
+        json_object_get(json_object_get(json_object_get(answer, "run"), "info"),
+                        "lifecycle_stage"));
+    bool there =
+        rc == ERR_OK && (stage == NULL || strcmp(stage, "active") == 0);
+    json_decref(answer);
+    if (there)
+        return set_status(m, MLFLOW_RUNNING);
+    if (rc != ERR_OK && rc != ERR_CHECKPOINT)
+        return rc;
+    log_warn("tracking: mlflow: %s has no run %s any more: a new one begins",
+             options->mlflow, m->run);
+    return make_run(m);
+}
+
+/* --- metrics ----------------------------------------------------------------------- */
+
+/* Which steps the server has. */
+static enum err mlflow_rest_begin(void *self, int64_t step)
+{
+    struct mlflow_rest *m = self;
+    json_t *answer = NULL;
+    const json_t *metric;
+    size_t i;
+    (void)step;
+    tracking_mlflow_seen_clear(&m->seen);
+    enum err rc = get_run(m, &answer);
+    json_array_foreach(
+        json_object_get(json_object_get(json_object_get(answer, "run"), "data"),
+                        "metrics"),
+        i, metric)
+    {
+        int number;
+        bool known;
+        const char *name = json_string_value(json_object_get(metric, "key"));
+        if (rc != ERR_OK || name == NULL)
+            continue;
+        rc = tracking_mlflow_seen_find(&m->seen, name, &number, &known);
+        if (rc == ERR_OK)
+            m->seen.last[number] =
+                json_integer_value(json_object_get(metric, "step"));
+    }
+    json_decref(answer);
+    return rc;
+}
+
+static enum err send_metrics(struct mlflow_rest *m)
+{
+    if (json_array_size(m->metrics) == 0)
+        return ERR_OK;
+    enum err rc =
+        send(m, API "runs/log-batch",
+             json_pack("{s:s, s:O}", "run_id", m->run, "metrics", m->metrics));
+    json_array_clear(m->metrics);
+    return rc;
+}
+
+/* JSON has no NaN; MLflow takes these words. */
+static json_t *as_json(double value)
+{
+    return isfinite(value) ? json_real(value)
+           : isnan(value)  ? json_string("NaN")
+                           : json_string(value > 0 ? "Infinity" : "-Infinity");
+}
+
+static enum err add_metric(struct mlflow_rest *m,
+                           const struct tracking_scalar *scalar,
+                           const struct tracking_record *record)
+{
+    int number = m->seen.names != NULL
+                     ? tracking_map_find(m->seen.names, scalar->name)
+                     : -1;
+    if (number >= 0 && m->seen.last[number] >= record->step)
+        return ERR_OK;
+    json_array_append_new(
+        m->metrics, json_pack("{s:s, s:o, s:I, s:I}", "key", scalar->name,
+                              "value", as_json(scalar->value), "timestamp",
+                              (json_int_t)tracking_mlflow_ms(record->time_s),
+                              "step", (json_int_t)record->step));
+    return json_array_size(m->metrics) == METRICS_MAX ? send_metrics(m)
+                                                      : ERR_OK;
+}
+
+static enum err mlflow_rest_write(void *self,
+                                  const struct tracking_record *const *records,
+                                  int count)
+{
+    struct mlflow_rest *m = self;
+    json_array_clear(m->metrics);
+    for (int r = 0; r < count; r++)
+        for (int i = 0; i < records[r]->count; i++)
+            TRY(add_metric(m, &records[r]->scalars[i], records[r]));
+    return send_metrics(m);
+}
+
+static enum err mlflow_rest_finish(void *self, enum tracking_end end)
+{
+    return set_status(self, tracking_mlflow_status(end));
+}
+
+static void mlflow_rest_close(void *self)
+{
+    struct mlflow_rest *m = self;
+    tracking_http_destroy(m->http);
+    tracking_mlflow_seen_clear(&m->seen);
+    json_decref(m->metrics);
+}
+
+const struct tracking_sink_ops tracking_mlflow_rest_ops = {
+    .name = "mlflow",
+    .bytes = sizeof(struct mlflow_rest),
+    .pause_s = 1.0,
+    .wanted = mlflow_rest_wanted,
+    .open = mlflow_rest_open,
+    .begin = mlflow_rest_begin,
+    .write = mlflow_rest_write,
+    .finish = mlflow_rest_finish,
+    .close = mlflow_rest_close,
+};

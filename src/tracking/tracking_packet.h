@@ -1,0 +1,32 @@
+/* Copies of records on their way to several sinks: each is made once, and used
+ * again when the last sink has it. The owner of a pool has a mutex; all calls
+ * are made under it. */
+#ifndef TESSERA_TRACKING_TRACKING_PACKET_H
+#define TESSERA_TRACKING_TRACKING_PACKET_H
+
+#include "src/tracking/tracking_record.h"
+
+struct tracking_packet {
+    struct tracking_record record; /* owns its arrays, but no names */
+    int64_t turn, turn_step; /* of the last begin before it, and its step */
+    int lanes;               /* that still need it */
+    int room;                /* of record.scalars */
+    struct tracking_packet *next; /* of those that nobody needs */
+};
+
+/* Zeros: an empty one. */
+struct tracking_pool {
+    struct tracking_packet *unused;
+};
+
+/* A copy that no lane has yet; NULL: out of memory. */
+struct tracking_packet *
+tracking_packet_make(struct tracking_pool *pool,
+                     const struct tracking_record *record);
+/* By one lane, which does not need it any more. */
+void tracking_packet_give(struct tracking_pool *pool,
+                          struct tracking_packet *packet);
+/* The packets that were given back. */
+void tracking_pool_free(struct tracking_pool *pool);
+
+#endif
