@@ -11,7 +11,8 @@
  * sha256 (of what names its contents), step and tokens (-1: not known), ignore,
  * fresh: names} when a run starts from another's, "plugins" {plugins: [{name,
  * version, path, options, sha256}]}, "data" {step, parts: as in a checkpoint's state} when
- * other data begin, "stop" {step, code, reason}, and those of the launch
+ * other data begin, "tracking-lost" {sink, records, reason} when a tracker has not
+ * got them, "stop" {step, code, reason}, and those of the launch
  * script ("check", "drain", "restart", "requeue", "give-up"). Every line has "event",
  * "time" (seconds since the epoch, ms) and "attempt". */
 #ifndef TESSERA_JOB_LEDGER_H

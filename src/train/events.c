@@ -12,9 +12,11 @@
 
 #define AT(event) EVENT_BIT(EVENT_##event)
 
-/* In the order of calls. Evaluation and generation stand before the checkpoint,
- * so that a step has both before it is the last one; stop after both, for it needs to
- * know how long they take to end. */
+/* In the order of calls. What adds to the step's scalars by itself stands before
+ * metrics, whose line has them; evaluation and generation before the checkpoint,
+ * so that a step has both before it is the last one, and before tracking, which
+ * sends all of it; stop after both, for it needs to know how long they take to
+ * end. */
 #define LISTENERS(X)                                                           \
     X("products", LISTEN_RANK_0, on_products_ops, AT(INIT))                    \
     X("spike", LISTEN_TOGETHER, on_spike_ops, AT(AFTER_TRAIN_BATCH))           \
@@ -27,6 +29,8 @@
           AT(FIT_END))                                                         \
     X("generate", LISTEN_TOGETHER, on_generate_ops,                            \
       AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) | AT(FIT_END))             \
+    X("tracking", LISTEN_RANK_0, on_tracking_ops,                              \
+      AT(FIT_START) | AT(BATCH_END) | AT(FIT_END))                             \
     X("checkpoint", LISTEN_TOGETHER, on_checkpoint_ops,                        \
       AT(BEFORE_LOAD) | AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) |       \
           AT(BATCH_CHECKPOINT))                                                \

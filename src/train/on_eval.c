@@ -113,6 +113,9 @@ static enum err eval_now(struct on_eval *on, bool *done)
         log_info("step %lld eval loss %.4f (%lld tokens, %.1fs)",
                  (long long)result->step, result->loss,
                  (long long)result->tokens, result->seconds);
+        tracking_list_add(trainer->record.scalars, "eval/loss", result->loss);
+        tracking_list_add(trainer->record.scalars, "time/eval",
+                          result->seconds);
         rc = eval_write(trainer->settings.run.dir, trainer->attempt, result);
     }
     return comm_agree(trainer->comm, rc);

@@ -151,8 +151,9 @@ static enum err write_sample(const struct on_generate *on, size_t prompt,
     enum err rc = ERR_OK;
     const struct trainer *trainer = on->trainer;
     const struct buffer *asked = &on->prompts.texts[prompt];
-    char path[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX], name[32];
     char *line = NULL;
+    struct buffer text = { 0 };
     int fd = -1;
     json_t *json = json_pack(
         "{si sI sI so* sO? sI ss}", "attempt", trainer->attempt, "step",
@@ -162,7 +163,16 @@ static enum err write_sample(const struct on_generate *on, size_t prompt,
     TRY_OUT(jsontext_make(json, 0, &line));
     TRY_OUT(lines_open(trainer->settings.run.dir, SAMPLES_FILE, path, &fd));
     TRY_OUT(lines_append(fd, path, line));
+    snprintf(name, sizeof name, "samples/%zu", prompt);
+    TRY_OUT(buffer_add(&text,
+                       json_string_value(json_object_get(json, "prompt")),
+                       json_string_length(json_object_get(json, "prompt"))));
+    TRY_OUT(
+        buffer_add(&text, json_string_value(said), json_string_length(said)));
+    tracking_list_text(trainer->record.scalars, name, (const char *)text.data,
+                       text.bytes);
 out:
+    buffer_free(&text);
     if (fd >= 0)
         close(fd);
     free(line);

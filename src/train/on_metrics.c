@@ -7,7 +7,9 @@
  * (with half of attention), peak_flops (of a rank) and peak_source: "setting"
  * (hardware.peak_flops) or what the kernels know (kernels.h); all four are null
  * where nobody knows the peak. With data.mixture stream_tokens has the tokens of
- * each data set so far. Append-only; a step that is replayed after a
+ * each data set so far. Behind them is what other listeners have added to the
+ * step's scalars before this one, by its name, null where it is not finite.
+ * Append-only; a step that is replayed after a
  * resume appears again with the same loss. */
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #include "src/base/fsio.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
+#include "src/text/buffer.h"
 #include "src/train/trainer.h"
 
 struct on_metrics {
@@ -26,6 +29,7 @@ struct on_metrics {
     const struct kernels *kernels;
     const struct replica *replica;
     int64_t *expert_counts; /* sorted, of one step; NULL without experts */
+    struct buffer line;
     int fd;
     char path[FSIO_PATH_MAX];
     double step_s_mean; /* of this attempt, for the ETA */
@@ -37,6 +41,7 @@ static void metrics_destroy(void *self)
     if (metrics->fd >= 0)
         close(metrics->fd);
     free(metrics->expert_counts);
+    buffer_free(&metrics->line);
 }
 
 static enum err metrics_create(void *self, struct trainer *trainer)
@@ -79,18 +84,17 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Tokens per expert, of all blocks, relative to an even share: 1 is even. Empty
- * without experts. */
-static void format_experts(const struct on_metrics *metrics,
-                           const struct step_record *step, char *out,
-                           size_t size)
+/* Tokens per expert, of all blocks, relative to an even share: 1 is even. */
+struct spread {
+    double min, median, max, std;
+};
+
+static struct spread spread_of(const struct on_metrics *metrics,
+                               const struct step_record *step)
 {
     int64_t *counts = metrics->expert_counts;
     size_t count = step->expert_count;
     double mean = 0.0, variance = 0.0;
-    out[0] = '\0';
-    if (count == 0)
-        return;
     memcpy(counts, step->expert_counts, count * sizeof counts[0]);
     qsort(counts, count, sizeof counts[0], compare);
     for (size_t i = 0; i < count; i++)
@@ -98,13 +102,27 @@ static void format_experts(const struct on_metrics *metrics,
     for (size_t i = 0; i < count; i++)
         variance += ((double)counts[i] - mean) * ((double)counts[i] - mean) /
                     (double)count;
+    return (struct spread){ .min = (double)counts[0] / mean,
+                            .median = (double)counts[count / 2] / mean,
+                            .max = (double)counts[count - 1] / mean,
+                            .std = sqrt(variance) / mean };
+}
+
+/* Empty without experts. */
+static void format_experts(const struct on_metrics *metrics,
+                           const struct step_record *step, char *out,
+                           size_t size)
+{
+    out[0] = '\0';
+    if (step->expert_count == 0)
+        return;
+    struct spread spread = spread_of(metrics, step);
     snprintf(out, size,
              ", \"balance_loss\": %.9g, \"expert_min\": %.4g, "
              "\"expert_median\": %.4g, \"expert_max\": %.4g, "
              "\"expert_std\": %.4g",
-             step->balance_loss, (double)counts[0] / mean,
-             (double)counts[count / 2] / mean, (double)counts[count - 1] / mean,
-             sqrt(variance) / mean);
+             step->balance_loss, spread.min, spread.median, spread.max,
+             spread.std);
 }
 
 /* Who computes and sends, where several can: for a device. Else empty. */
@@ -146,7 +164,24 @@ static void format_streams(const struct trainer *trainer,
         snprintf(out + used, size - used, "}");
 }
 
-static enum err write_line(const struct on_metrics *metrics,
+/* What other listeners have measured, under its names. */
+static enum err add_others(struct buffer *line,
+                           const struct tracking_record *others)
+{
+    char text[TRACKING_NAME_BYTES + 64];
+    for (int i = 0; i < others->count; i++) {
+        const struct tracking_scalar *scalar = &others->scalars[i];
+        int bytes =
+            isfinite(scalar->value)
+                ? snprintf(text, sizeof text, ", \"%s\": %.9g", scalar->name,
+                           scalar->value)
+                : snprintf(text, sizeof text, ", \"%s\": null", scalar->name);
+        TRY(buffer_add(line, text, (size_t)bytes));
+    }
+    return buffer_add(line, "}", 2);
+}
+
+static enum err write_line(struct on_metrics *metrics,
                            const struct step_record *step)
 {
     char streams[STREAMS_MAX * (MIXTURE_NAME_BYTES + 32)];
@@ -159,11 +194,68 @@ static enum err write_line(const struct on_metrics *metrics,
              "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
              "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
              "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
-             "%s%s%s%s}",
+             "%s%s%s%s",
              step->attempt, (long long)step->step, (long long)step->tokens,
              step->loss, step->lr, step->grad_norm, step->step_s * 1e3,
              step->tokens_per_s, mfu, experts, hardware, streams);
-    return lines_append(metrics->fd, metrics->path, line);
+    metrics->line.bytes = 0;
+    TRY(buffer_add(&metrics->line, line, strlen(line)));
+    TRY(add_others(&metrics->line, tracking_list_record(step->scalars)));
+    return lines_append(metrics->fd, metrics->path,
+                        (const char *)metrics->line.data);
+}
+
+static void tell_streams(const struct trainer *trainer,
+                         const struct step_record *step)
+{
+    int64_t counts[STREAMS_MAX];
+    char name[MIXTURE_NAME_BYTES + 16];
+    const struct train_settings *s = &trainer->settings;
+    if (s->data.mixture[0] == '\0' ||
+        !order_read(trainer->order, step->step * s->train.global_batch, counts))
+        return;
+    for (int i = 0; i < trainer->train_count; i++) {
+        snprintf(name, sizeof name, "data/%s/tokens",
+                 trainer->run_data->text.entries[i].name);
+        tracking_list_add(step->scalars, name,
+                          (double)(counts[i] * s->data.seq_len));
+    }
+}
+
+/* The line's figures, by the names that trackers have them under. */
+static void tell_trackers(const struct on_metrics *metrics,
+                          const struct step_record *step)
+{
+    struct tracking_list *list = step->scalars;
+    double samples = (double)metrics->settings->train.global_batch;
+    double ranks = step->ranks;
+    tracking_list_add(list, "train/loss", step->loss);
+    tracking_list_add(list, "train/lr", step->lr);
+    tracking_list_add(list, "train/grad_norm", step->grad_norm);
+    tracking_list_add(list, "train/tokens", (double)step->tokens);
+    tracking_list_add(list, "throughput/batches_per_sec", 1.0 / step->step_s);
+    tracking_list_add(list, "throughput/samples_per_sec",
+                      samples / step->step_s);
+    tracking_list_add(list, "throughput/tokens_per_sec", step->tokens_per_s);
+    tracking_list_add(list, "throughput/device/tokens_per_sec",
+                      step->tokens_per_s / ranks);
+    if (step->peak_flops > 0.0) {
+        tracking_list_add(list, "throughput/device/mfu", step->mfu);
+        tracking_list_add(list, "throughput/device/mfu_causal",
+                          step->mfu_causal);
+    }
+    tracking_list_add(list, "time/step", step->step_s);
+    tracking_list_add(list, "time/loader", step->loader_s);
+    tracking_list_add(list, "time/train", step->elapsed_s);
+    tell_streams(metrics->trainer, step);
+    if (step->expert_count == 0)
+        return;
+    struct spread spread = spread_of(metrics, step);
+    tracking_list_add(list, "train/balance_loss", step->balance_loss);
+    tracking_list_add(list, "experts/min", spread.min);
+    tracking_list_add(list, "experts/median", spread.median);
+    tracking_list_add(list, "experts/max", spread.max);
+    tracking_list_add(list, "experts/std", spread.std);
 }
 
 static void print_progress(const struct on_metrics *metrics,
@@ -199,11 +291,12 @@ static enum err metrics_handle(void *self, enum event event,
         metrics->step_s_mean == 0.0
             ? step->step_s
             : 0.9 * metrics->step_s_mean + 0.1 * step->step_s;
-    if (step->step % metrics->settings->log.interval != 0 && !step->finished &&
-        step->stop_signal == 0)
+    if (!step_record_logs(step))
         return ERR_OK;
     print_progress(metrics, step);
-    return write_line(metrics, step);
+    TRY(write_line(metrics, step));
+    tell_trackers(metrics, step);
+    return ERR_OK;
 }
 
 const struct listener_ops on_metrics_ops = {

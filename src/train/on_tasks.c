@@ -209,6 +209,24 @@ static enum err tasks_any(void *self, bool mine, bool *any)
 
 /* --- results ------------------------------------------------------------- */
 
+static void tasks_tell(const struct on_tasks *on, struct tracking_list *scalars)
+{
+    char name[256], key[TRACKING_NAME_BYTES];
+    for (int t = 0; t < on->task_count; t++) {
+        icl_task_name(&on->tasks[t], name, sizeof name);
+        snprintf(key, sizeof key, "eval/%.150s/%lld-shot", name,
+                 (long long)on->tasks[t].shots);
+        tracking_list_add(scalars, key, icl_set_accuracy(on->set, t));
+    }
+    for (int a = 0; on->gauntlet != NULL && a < on->gauntlet->average_count;
+         a++) {
+        const struct gauntlet_average *average = &on->gauntlet->averages[a];
+        snprintf(key, sizeof key, "eval/gauntlet/%.150s", average->name);
+        if (average->there > 0)
+            tracking_list_add(scalars, key, average->score);
+    }
+}
+
 static enum err tasks_write(const struct on_tasks *on)
 {
     const struct trainer *trainer = on->trainer;
@@ -302,6 +320,7 @@ static enum err tasks_score(struct on_tasks *on, bool *done)
     on->last_step = trainer->step;
     if (on->gauntlet != NULL)
         gauntlet_score(on->gauntlet, on->set, on->own_count);
+    tasks_tell(on, trainer->record.scalars);
     return comm_agree(trainer->comm,
                       trainer->rank == 0 ? tasks_write(on) : ERR_OK);
 }

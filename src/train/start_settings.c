@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "src/tracking/tracking.h"
 #include "src/train/run_data.h"
 #include "src/train/start_weights.h"
 #include "src/train/train_access.h"
@@ -258,6 +259,8 @@ enum err start_settings(const struct train_settings *s, bool partial)
         TRY(check_durations(s));
     TRY(start_weights_settings(s));
     TRY(check_local(s));
+    TRY(tracking_check(s->tracking.mlflow, s->tracking.experiment,
+                       s->tracking.prometheus));
     TRY(check_order(s));
     TRY(check_mixture(s));
     if (s->optimizer.lr > 0 && (float)s->optimizer.lr == 0.0f)

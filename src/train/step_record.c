@@ -32,14 +32,23 @@ enum err step_record_create(struct trainer *trainer)
         .expert_count = experts,
         .of_rank = trainer->of_rank,
         .eval.step = -1,
+        .log_interval = trainer->settings.log.interval,
     };
-    return ERR_OK;
+    return trainer->rank == 0 ? tracking_list_create(&trainer->record.scalars)
+                              : ERR_OK;
 }
 
 void step_record_destroy(struct trainer *trainer)
 {
+    tracking_list_destroy(trainer->record.scalars);
     free(trainer->of_rank);
     free(trainer->expert_counts);
+}
+
+bool step_record_logs(const struct step_record *step)
+{
+    return step->step % step->log_interval == 0 || step->finished ||
+           step->stop_signal != 0;
 }
 
 void step_record_find_peak(struct trainer *trainer)

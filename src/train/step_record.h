@@ -13,6 +13,7 @@
 
 #include "src/base/err.h"
 #include "src/base/units.h"
+#include "src/tracking/tracking_record.h"
 #include "src/train/events.h"
 
 /* What each rank brings to the exchange. */
@@ -69,7 +70,18 @@ struct step_record {
     int64_t agreed[ASK_COUNT];
 
     struct step_eval eval; /* from eval_end on, the same but for seconds */
+
+    /* What is known of this step by name, for metrics.jsonl and all trackers: a
+     * listener adds what it measures by tracking_list_add(), in batch_end before
+     * "metrics" for all of them, of steps that are logged (step_record_logs()).
+     * Empty at batch_start. On rank 0; others have NULL, with which that does
+     * nothing. */
+    struct tracking_list *scalars;
+    int64_t log_interval;
 };
+
+/* Whether the step is one of those that are logged, in batch_end. */
+bool step_record_logs(const struct step_record *step);
 
 /* Room for the trainer's record and what does not change in it. */
 enum err step_record_create(struct trainer *trainer);

@@ -370,6 +370,29 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(hardware, FLOAT(0, 1e18), peak_flops, "0", SETTING_LOCAL,                \
       "FLOP/s of one rank, for mfu; 0: those of its GPU, or measured")
 
+#define TRACKING_SETTINGS(S)                                                   \
+    S(tracking, BOOL, tensorboard, "false", 0,                                 \
+      "all metrics, and samples, as TensorBoard's event files in the run "     \
+      "directory's tensorboard")                                               \
+    S(tracking, BOOL, csv, "false", 0,                                         \
+      "all metrics as a table, metrics.csv in the run directory")              \
+    S(tracking, PATH, prometheus, "", 0,                                       \
+      "file with the newest metrics for node_exporter's textfile collector, "  \
+      "NAME.prom; empty: none")                                                \
+    S(tracking, PATH, mlflow, "", SETTING_ADDRESS,                             \
+      "all metrics and the settings to MLflow: http(s)://HOST:PORT, a "        \
+      "folder or file:///FOLDER; empty: none")                                 \
+    S(tracking, STRING, experiment, "tessera", 0,                              \
+      "of MLflow, made where there is none of this name")                      \
+    S(tracking, STRING, run_name, "", 0,                                       \
+      "of MLflow's run, and a label of Prometheus' metrics; empty: the run "   \
+      "directory's name")                                                      \
+    S(tracking, INT(1, 65536), queue, "1024", 0,                               \
+      "logged steps that wait for each of these at most; the oldest are "      \
+      "left out then")                                                         \
+    S(tracking, FLOAT(0, 3600), finish_s, "10", 0,                             \
+      "seconds that the end of a run waits for them at most")
+
 #define LOG_SETTINGS(S)                                                        \
     S(log, INT(1, 1e6), interval, "1", 0,                                      \
       "steps between lines of metrics and progress")                           \
@@ -399,6 +422,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     CHECKPOINT_SETTINGS(S)                                                     \
     PARALLEL_SETTINGS(S)                                                       \
     HARDWARE_SETTINGS(S)                                                       \
+    TRACKING_SETTINGS(S)                                                       \
     LOG_SETTINGS(S)
 
 #endif

@@ -222,6 +222,7 @@ static enum err fit_step(struct trainer *trainer)
 {
     if (epoch_begins(trainer, trainer->step))
         TRY(trainer_event(trainer, EVENT_EPOCH_START));
+    tracking_list_clear(trainer->record.scalars);
     TRY(trainer_event(trainer, EVENT_BATCH_START));
     TRY(trainer_event(trainer, EVENT_BEFORE_TRAIN_BATCH));
     double begin = clock_now();

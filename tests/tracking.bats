@@ -1,0 +1,141 @@
+#!/usr/bin/env bats
+# Trackers of real runs: what their files have after a run, after one that was
+# killed and went on, and that no tracker holds up a run or ends it. The real
+# packages read the files in tests/interop/track.sh.
+load run_helpers
+
+setup_file() {
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-tracking.XXXXXX")
+    export DIR
+    BIN=${TESSERA_BIN:-$BATS_TEST_DIRNAME/../build/bin}
+    make_data
+    train 1 "$DIR/plain"
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+setup() {
+    cd "$DIR" || return 1
+    SERVER=
+}
+
+teardown() {
+    [ -z "$SERVER" ] || kill "$SERVER" 2>/dev/null || true
+}
+
+# sinks DIR: settings of all that write files
+sinks() {
+    echo tracking.tensorboard=true tracking.csv=true \
+        "tracking.prometheus=$1.prom" "tracking.mlflow=$1.mlruns"
+}
+
+# shown_once DIR: each step of 24 once, with the loss that metrics.jsonl has
+shown_once() {
+    step_losses "$1" >want
+    [ "$(wc -l <want)" = 24 ]
+    sed -n 's/.*"step": \([0-9]*\),.*/\1/p' "$1/metrics.jsonl" | sort -n | uniq -d |
+        wc -l >replayed
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "train/loss") c = i; next }
+        { print $1, $c }' "$1/metrics.csv" | diff want - || return 1
+    awk '{ printf "%d %.9g\n", $3, $2 }' "$1".mlruns/*/*/metrics/train/loss |
+        diff want - || return 1
+    grep -q '^tessera_step{run="'"$(basename "$1")"'",job=""} 24$' "$1.prom"
+    grep -q '^tessera_running{.*} 0$' "$1.prom"
+}
+
+@test "all files of a run, on two ranks" {
+    # shellcheck disable=SC2046 # words
+    train 2 "$DIR/all" $(sinks "$DIR/all") generate.max_tokens=4 2>log
+    [ "$(digest "$DIR/all")" = "$(digest "$DIR/plain")" ]
+    shown_once "$DIR/all"
+    [ "$(cat replayed)" = 0 ]
+    [ "$(find "$DIR/all/tensorboard" -name 'events.out.tfevents.*' | wc -l)" = 1 ]
+    grep -q '^status: 3$' "$DIR"/all.mlruns/*/*/meta.yaml
+    # an evaluation belongs to its step's row
+    grep -q '^step,time,.*,eval/loss' "$DIR/all/metrics.csv"
+    [ "$(wc -l <"$DIR/all/metrics.csv")" = 25 ]
+    ! grep -q tracking-lost "$DIR/all/ledger.jsonl"
+    ! grep tracking log
+    # nothing changes when it is finished already
+    find "$DIR/all/tensorboard" "$DIR"/all.mlruns -type f | sort | xargs cksum >before
+    # shellcheck disable=SC2046
+    train 1 "$DIR/all" $(sinks "$DIR/all")
+    find "$DIR/all/tensorboard" "$DIR"/all.mlruns -type f | sort | xargs cksum | diff before -
+}
+
+@test "killed and started again: each step once" {
+    # shellcheck disable=SC2046
+    start 1 "$DIR/killed" $(sinks "$DIR/killed") checkpoint.interval=5ba
+    wait_for 60 steps_logged "$DIR/killed" 13
+    kill -9 "$pid"
+    wait "$pid" || true
+    # shellcheck disable=SC2046
+    train 1 "$DIR/killed" $(sinks "$DIR/killed") checkpoint.interval=5ba
+    shown_once "$DIR/killed"
+    echo "# $(cat replayed) steps came again" >&3
+    [ "$(find "$DIR/killed/tensorboard" -type f | wc -l)" = 2 ]
+    [ "$(find "$DIR/killed.mlruns" -path '*/metrics/train/loss' | wc -l)" = 1 ]
+    [ "$(digest "$DIR/killed")" = "$(digest "$DIR/plain")" ]
+}
+
+@test "an address that cannot be meant: what and why, before anything begins" {
+    for address in http://me:secret@host/ 'https://host/?x' sqlite:///x; do
+        run train 1 "$DIR/bad" "tracking.mlflow=$address"
+        echo "$output"
+        [ "$status" -eq 64 ]
+        [[ "$output" == *tracking.mlflow* ]]
+        [[ "$output" != *secret* ]]
+        [ ! -e "$DIR/bad" ]
+    done
+    run train 1 "$DIR/bad" tracking.prometheus=run.txt
+    [ "$status" -eq 64 ] && [[ "$output" == *.prom* ]]
+}
+
+# seconds COMMAND...: how long it takes, on stdout
+seconds() {
+    local begin=$EPOCHREALTIME
+    "$@" || return 1
+    awk "BEGIN { printf \"%.2f\", $EPOCHREALTIME - $begin }"
+}
+
+@test "no server, and one that never answers: the run is the same" {
+    perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 50,
+        LocalAddr => "127.0.0.1") or die; $| = 1; print $s->sockport, "\n"; sleep 600' \
+        >port 3>&- &
+    SERVER=$!
+    wait_for 10 test -s port
+    plain=$(seconds train 1 "$DIR/none" log.level=error)
+    refused=$(seconds train 1 "$DIR/refused" tracking.mlflow=http://127.0.0.1:1 2>refused.log)
+    hangs=$(seconds train 1 "$DIR/hangs" "tracking.mlflow=http://127.0.0.1:$(cat port)" \
+        tracking.finish_s=0.5 2>hangs.log)
+    echo "# $plain s without trackers, $refused s refused, $hangs s without an answer" >&3
+    for name in refused hangs; do
+        cat $name.log
+        [ "$(digest "$DIR/$name")" = "$(digest "$DIR/plain")" ]
+        [ "$(grep -c 'tracking: mlflow: http' $name.log)" = 1 ]
+        grep -q 'tracking: mlflow has not got 24 records' $name.log
+        grep -q '"event": "tracking-lost".*"sink": "mlflow", "records": 24' \
+            "$DIR/$name/ledger.jsonl"
+        tail -n 1 "$DIR/$name/ledger.jsonl" | grep -q tracking-lost
+    done
+}
+
+@test "what stands where a tracker writes is left alone" {
+    mkdir -p "$DIR/links" "$DIR/outside"
+    echo precious >"$DIR/outside/metrics.csv"
+    ln -s "$DIR/outside" "$DIR/links/tensorboard"
+    ln -s "$DIR/outside/metrics.csv" "$DIR/links/metrics.csv"
+    mkdir "$DIR/links.prom"
+    train 1 "$DIR/links" tracking.tensorboard=true tracking.csv=true \
+        "tracking.prometheus=$DIR/links.prom" 2>log
+    cat log
+    for sink in tensorboard csv prometheus; do
+        [ "$(grep -c "tracking: $sink: " log)" = 1 ]
+        grep -q "tracking: $sink has not got 24 records" log
+    done
+    [ "$(cat "$DIR/outside/metrics.csv")" = precious ]
+    [ "$(ls "$DIR/outside")" = metrics.csv ]
+    [ "$(digest "$DIR/links")" = "$(digest "$DIR/plain")" ]
+}
