@@ -10,8 +10,10 @@
  * the learning rate jumps}, "weights" or "load" {setting, path, kind, dtype,
  * sha256 (of what names its contents), step and tokens (-1: not known), ignore,
  * fresh: names} when a run starts from another's, "plugins" {plugins: [{name,
- * version, path, options, sha256}]}, "data" {step, parts: as in a checkpoint's state} when
- * other data begin, "tracking-lost" {sink, records, reason} when a tracker has not
+ * version, path, options, sha256}]}, "data" {step, parts: as in a checkpoint's
+ * state} when other data begin, "hooks" {hooks: {EVENT: {called, failed, ended,
+ * replaced}}} when commands of hooks.on_* did not go well, "tracking-lost"
+ * {sink, records, reason} when a tracker has not
  * got them, "stop" {step, code, reason}, and those of the launch
  * script ("check", "drain", "restart", "requeue", "give-up"). Every line has "event",
  * "time" (seconds since the epoch, ms) and "attempt". */

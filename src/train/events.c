@@ -31,6 +31,9 @@
       AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) | AT(FIT_END))             \
     X("tracking", LISTEN_RANK_0, on_tracking_ops,                              \
       AT(FIT_START) | AT(BATCH_END) | AT(FIT_END))                             \
+    X("hooks", LISTEN_RANK_0, on_hooks_ops,                                    \
+      AT(FIT_START) | AT(EPOCH_START) | AT(BATCH_END) | AT(EPOCH_END) |        \
+          AT(EVAL_END) | AT(FIT_END))                                          \
     X("checkpoint", LISTEN_TOGETHER, on_checkpoint_ops,                        \
       AT(BEFORE_LOAD) | AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) |       \
           AT(BATCH_CHECKPOINT))                                                \

@@ -125,10 +125,10 @@ static enum err judge(struct plugin *plugin, const struct tessera_listener *ops,
 {
     if (result == 0)
         return ERR_OK;
-    enum err rc = err_set(
-        ERR_UNSUPPORTED, "plug-in %s: %s: %s failed: %s", plugin->own->name,
-        ops->name, what,
-        plugin->failure[0] != '\0' ? plugin->failure : "it does not say why");
+    enum err rc = err_set(ERR_UNSUPPORTED, "plug-in %s: %s: %s failed: %s",
+                          plugin->own->name, ops->name, what,
+                          plugin->failure[0] != '\0' ? plugin->failure
+                                                     : "it does not say why");
     plugin->failure[0] = '\0';
     return rc;
 }
@@ -155,9 +155,9 @@ static enum err listen(struct plugin *plugin,
     next->ops = ops;
     plugin->count++;
     if (ops->create != NULL)
-        TRY(judge(plugin, ops, "create",
-                  ops->create(&plugin->host, plugin->settings.options,
-                              &next->self)));
+        TRY(judge(
+            plugin, ops, "create",
+            ops->create(&plugin->host, plugin->settings.options, &next->self)));
     next->created = true;
     return ERR_OK;
 }
@@ -207,13 +207,13 @@ static enum err record(const struct on_plugins *on,
         const struct plugin *plugin = &on->list[i];
         const char *version = plugin->own->version;
         json_array_append_new(
-            list, json_pack("{s:o, s:o, s:o, s:o, s:s}", "name",
-                            jsontext_string(plugin->own->name), "version",
-                            jsontext_string(version != NULL ? version : ""),
-                            "path", jsontext_string(plugin->settings.path),
-                            "options",
-                            jsontext_string(plugin->settings.options), "sha256",
-                            plugin->sha256));
+            list,
+            json_pack("{s:o, s:o, s:o, s:o, s:s}", "name",
+                      jsontext_string(plugin->own->name), "version",
+                      jsontext_string(version != NULL ? version : ""), "path",
+                      jsontext_string(plugin->settings.path), "options",
+                      jsontext_string(plugin->settings.options), "sha256",
+                      plugin->sha256));
     }
     return ledger_append(trainer->settings.run.dir, "plugins", trainer->attempt,
                          json_pack("{s:o}", "plugins", list));

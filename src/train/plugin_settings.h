@@ -6,8 +6,9 @@
 
 #define PLUGIN_SETTINGS(S)                                                     \
     S(plugin, PATH, path, NULL, 0, "the shared object")                        \
-    S(plugin, STRING, options, "", 0, "for the plug-in, which says what it "   \
-                                      "takes")
+    S(plugin, STRING, options, "", 0,                                          \
+      "for the plug-in, which says what it "                                   \
+      "takes")
 
 struct plugin_settings {
     PLUGIN_SETTINGS(SETTINGS_FIELD)

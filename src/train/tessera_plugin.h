@@ -71,8 +71,8 @@ enum tessera_ask {
 
 /* Where the run stands; lent for the call. What is not known yet is 0. */
 struct tessera_step {
-    size_t bytes; /* of this structure, as the run knows it */
-    int64_t step; /* completed ones */
+    size_t bytes;      /* of this structure, as the run knows it */
+    int64_t step;      /* completed ones */
     int64_t max_steps; /* -1: the run's length is in seconds */
     int64_t samples, tokens;
     double elapsed_s; /* training time of all attempts */
@@ -110,9 +110,9 @@ struct tessera_host {
 
 struct tessera_listener {
     size_t bytes;
-    const char *name;    /* of letters, digits and '_' */
-    int32_t every_rank;  /* 0: on rank 0 only */
-    uint64_t events;     /* TESSERA_EVENT_BIT()s */
+    const char *name;   /* of letters, digits and '_' */
+    int32_t every_rank; /* 0: on rank 0 only */
+    uint64_t events;    /* TESSERA_EVENT_BIT()s */
     /* *self is what the others get. `options` are those of the setting. NULL:
      * there is nothing to make. */
     int (*create)(const struct tessera_host *host, const char *options,
@@ -134,7 +134,7 @@ struct tessera_listener {
 struct tessera_plugin {
     uint32_t abi; /* TESSERA_PLUGIN_ABI */
     size_t bytes;
-    const char *name, *version, *about; /* about: one line */
+    const char *name, *version, *about;              /* about: one line */
     const struct tessera_listener *const *listeners; /* ends with NULL */
 };
 

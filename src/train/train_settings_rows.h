@@ -404,6 +404,25 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(plugins, LIST(plugin), "()", 0,                                          \
       "shared objects that listen to the run (tessera_plugin.h): "             \
       "[ \"path.so\" ], or ( { path = \"path.so\"; options = \"...\"; } )")
+/* Of each an event in on_hooks.c. */
+#define HOOK_COMMANDS(S)                                                       \
+    S(hooks, STRING, on_fit_start, "", 0,                                      \
+      "command that sh runs when training begins, with a line of JSON about "  \
+      "it on its input; empty: none")                                          \
+    S(hooks, STRING, on_epoch_start, "", 0, "and when an epoch begins")        \
+    S(hooks, STRING, on_batch_end, "", 0,                                      \
+      "and every hooks.interval, with the step's figures")                     \
+    S(hooks, STRING, on_epoch_end, "", 0, "and when an epoch ends")            \
+    S(hooks, STRING, on_eval_end, "", 0, "and after an evaluation")            \
+    S(hooks, STRING, on_fit_end, "", 0, "and when training ends")
+#define HOOK_SETTINGS(S)                                                       \
+    HOOK_COMMANDS(S)                                                           \
+    S(hooks, DURATION, interval, "100ba", 0,                                   \
+      "between calls of hooks.on_batch_end, which the last step has in any "   \
+      "case")                                                                  \
+    S(hooks, FLOAT(0.1, 3600), timeout_s, "10", 0,                             \
+      "seconds that such a command may take; they run beside training, one "   \
+      "at a time, and the run waits for the last ones")
 
 /* All groups, in the order of --help and config.cfg; START for those of a
  * group's rows whose fields are not in its member of struct train_settings. */
@@ -423,6 +442,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     PARALLEL_SETTINGS(S)                                                       \
     HARDWARE_SETTINGS(S)                                                       \
     TRACKING_SETTINGS(S)                                                       \
+    HOOK_SETTINGS(S)                                                           \
     LOG_SETTINGS(S)
 
 #endif

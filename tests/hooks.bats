@@ -1,0 +1,59 @@
+#!/usr/bin/env bats
+# hooks.on_*: what commands get, and that nothing they do reaches the run.
+
+load run_helpers
+
+none_in() { # GROUP of processes
+    ! pgrep -g "$1"
+}
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-hooks.XXXXXX")
+    load run_helpers
+    make_data
+    train 1 "$DIR/ref" >"$DIR/ref.log" 2>&1
+    digest "$DIR/ref" >"$DIR/ref.digest"
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+@test "a command gets the event's line of JSON, once for each" {
+    out=$DIR/out
+    run train 2 "$DIR/a" hooks.interval=10ba "hooks.on_fit_start=cat >$out.1" \
+        "hooks.on_batch_end=cat >>$out.2; echo \$TESSERA_EVENT >>$out.e" \
+        "hooks.on_eval_end=cat >>$out.3" "hooks.on_fit_end=cat >$out.4"
+    [ "$status" -eq 0 ]
+    [[ $output != *"exit status"* ]]
+    [ "$(jq -r '"\(.event) \(.step) \(.finished)"' "$out.1")" = "fit_start 0 false" ]
+    # calls may be left out where steps are quicker than they are, not the last
+    tail -n 1 "$out.2" | jq -e '.step == 24 and .finished and .loss > 0 and
+        .scalars["train/loss"] == .loss and .run != ""'
+    [ "$(tail -n 1 "$out.e")" = batch_end ]
+    jq -es '.[-1].eval_loss > 0' "$out.3"
+    [ "$(jq -r .event "$out.4")" = fit_end ]
+    [ "$(digest "$DIR/a")" = "$(cat "$DIR/ref.digest")" ]
+}
+
+@test "commands that fail, hang, fork or read nothing do the run no harm" {
+    run train 1 "$DIR/b" hooks.timeout_s=0.5 \
+        "hooks.on_fit_start=exit 3" \
+        "hooks.on_batch_end=(trap '' TERM HUP; sleep 1000) & echo \$\$ >>$DIR/pid; sleep 1000" \
+        "hooks.on_eval_end=exec <&-; kill -9 \$\$" \
+        "hooks.on_fit_end=no-such-command"
+    [ "$status" -eq 0 ]
+    [[ $output == *"hooks.on_fit_start ended with exit status 3"* ]]
+    [[ $output == *"hooks.on_batch_end took longer than hooks.timeout_s"* ]]
+    [[ $output == *"hooks.on_eval_end was ended by signal 9"* ]]
+    [[ $output == *"hooks.on_fit_end ended with exit status 127"* ]]
+    [[ $output == *"hooks.on_fit_start: of 1 calls 1 failed"* ]]
+    [ "$(digest "$DIR/b")" = "$(cat "$DIR/ref.digest")" ]
+    jq -es 'map(select(.event == "hooks")) | .[0].hooks.fit_end.failed == 1' \
+        "$DIR/b/ledger.jsonl"
+    # and none of their processes is left
+    while read -r group; do
+        wait_for 5 none_in "$group"
+    done <"$DIR/pid"
+}
