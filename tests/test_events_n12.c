@@ -88,6 +88,8 @@ static enum err notes_handle(void *self, enum event event,
     notes.called_after += notes.failed;
     if (event == EVENT_AFTER_TRAIN_BATCH && step->step < STEPS)
         notes.losses[step->step] = step->loss;
+    if (event == EVENT_AFTER_TRAIN_BATCH)
+        tracking_list_add(step->scalars, "notes/loss", step->loss + 1000);
     if (event == EVENT_BATCH_END)
         notes.records = notes.records && whole_record(step);
     if (event == EVENT_EVAL_END)
@@ -323,9 +325,44 @@ static void test_skip(struct world *world)
     leave_out_to = NEVER;
 }
 
+static bool has_text(struct world *world, const char *name, const char *text,
+                     int lines)
+{
+    char path[FSIO_PATH_MAX + 32];
+    char *data = NULL;
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/tracked/%s", world->folder, name);
+    bool has = fsio_read_file(path, 1 << 20, &data, &bytes) == ERR_OK &&
+               strstr(data, text) != NULL;
+    for (const char *c = data; has && *c != '\0'; c++)
+        lines -= *c == '\n';
+    free(data);
+    return has && lines == 0;
+}
+
+/* A listener has measured something: nobody else has to know. */
+static void test_scalars(struct world *world)
+{
+    struct trainer *trainer;
+    forget();
+    enum err rc = run(world, "tracked", "tracking.csv=true", &trainer);
+    trainer_destroy(trainer);
+    everywhere(world,
+               rc == ERR_OK && (world->rank != 0 ||
+                                has_text(world, "metrics.jsonl",
+                                         ", \"notes/loss\": 100", STEPS)),
+               "what a listener adds to a step is in metrics.jsonl");
+    everywhere(world,
+               world->rank != 0 ||
+                   (has_text(world, "metrics.csv", "notes/loss", STEPS + 1) &&
+                    has_text(world, "metrics.csv", "eval/loss", STEPS + 1)),
+               "and in a tracker's file, with each step's evaluation");
+}
+
 static void run_tests(struct world *world)
 {
     test_order(world);
+    test_scalars(world);
     test_failure(world, "init", EVENT_INIT, 0, 0);
     test_failure(world, "batch-start", EVENT_BATCH_START, 0, 1);
     test_failure(world, "dataloader", EVENT_AFTER_DATALOADER, 1, 2);

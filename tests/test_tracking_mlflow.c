@@ -27,12 +27,12 @@ struct answer {
 static struct {
     int fd, port;
     struct answer answers[16];
-    int answer_count;
+    atomic_int answer_count;
     struct request {
         char head[4096];
         char *body;
     } requests[REQUESTS_MAX];
-    int count;
+    atomic_int count;
 } server;
 
 static const struct answer *answer_to(const char *head)

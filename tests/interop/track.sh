@@ -39,7 +39,7 @@ train() { # RUN SETTING...
 # logged RUN STEPS: waits until there are so many lines
 logged() {
     for _ in $(seq 600); do
-        [ "$(grep -c . "$WORK/$1/metrics.jsonl" 2>/dev/null || true)" -ge "$2" ] 2>/dev/null && return
+        [ "$(grep -cs . "$WORK/$1/metrics.jsonl")" -ge "$2" ] 2>/dev/null && return
         sleep 0.05
     done
     return 1
@@ -70,7 +70,7 @@ trap finish EXIT
 "$HERE/../english-text" 300000 >"$WORK/text"
 printf 'the king\nonce\n' >"$WORK/prompts"
 "$BIN/tessera-data" tokenize --seq-len 64 --eval-fraction 0.05 --out "$WORK/set" \
-    "$WORK/text" 2>"$WORK/log" || exit 1
+    "$WORK/text" >"$WORK/log" 2>&1 || exit 1
 
 for run in whole killed; do
     how=train
