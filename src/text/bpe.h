@@ -56,6 +56,8 @@ void bpe_word_destroy(struct bpe_word *work);
 /* How many bytes, or characters, were left out so far because they have no
  * token, nor has the file one that stands for them. */
 uint64_t bpe_word_lost(const struct bpe_word *work);
+/* The same with those for which another token stands. */
+uint64_t bpe_word_lacking(const struct bpe_word *work);
 
 /* Append the tokens of a word. */
 enum err bpe_word_encode(struct bpe_word *work, const uint8_t *word,

@@ -54,7 +54,7 @@ struct bpe_word {
     struct bpe_word_frame *frame;
     size_t frames, frames_capacity;
     struct token_list tokens; /* what the word is made of at first */
-    uint64_t lost;
+    uint64_t lost, lacking;
 };
 
 enum err bpe_word_create(const struct bpe *bpe, struct bpe_word **out)
@@ -119,6 +119,7 @@ static enum err bpe_word_unknown(struct bpe_word *work, const uint8_t *text,
     }
     if (all)
         return token_list_add(&work->tokens, fallback, bytes);
+    work->lacking++;
     if (bpe->options.unk < 0) {
         work->lost++;
         return ERR_OK;
@@ -390,6 +391,11 @@ out:
 uint64_t bpe_word_lost(const struct bpe_word *work)
 {
     return work->lost;
+}
+
+uint64_t bpe_word_lacking(const struct bpe_word *work)
+{
+    return work->lacking;
 }
 
 enum err bpe_word_encode(struct bpe_word *work, const uint8_t *word,

@@ -130,7 +130,7 @@ static enum err chat_check_markers(const struct chat_template *template,
                     return err_set(ERR_DATA,
                                    "chat template %s: its marker %s is no "
                                    "token of the tokenizer %s; choose another "
-                                   "--template or a tokenizer that has it",
+                                   "template or a tokenizer that has it",
                                    template->name, marker,
                                    tokenizer_name(tokenizer));
             }
@@ -279,7 +279,7 @@ enum err chat_divide(const struct chat_template *template,
             rc = err_set(ERR_DATA,
                          "chat template %s: message %zu does not only add to "
                          "the text before it, so what the assistant said has "
-                         "no place of its own; choose another --template",
+                         "no place of its own; choose another template",
                          template->name, m);
             goto out;
         }

@@ -92,6 +92,7 @@ void tokenizer_destroy(struct tokenizer *tokenizer)
     free(tokenizer->about);
     free(tokenizer->before.token);
     free(tokenizer->behind.token);
+    free(tokenizer->lacks);
     free(tokenizer);
 }
 

@@ -67,8 +67,9 @@ enum err tokenizer_encoder_create(const struct tokenizer *tokenizer,
                                   struct tokenizer_encoder **out);
 void tokenizer_encoder_destroy(struct tokenizer_encoder *encoder);
 /* How many bytes it left out so far, as the Hugging Face library does, because
- * the vocabulary lacks them and names no token for what is unknown. A file that
- * lacks bytes which texts can have is warned of when it is loaded. */
+ * the vocabulary lacks them and names no token for what is unknown. The first
+ * time that this happens, or that a character becomes the unknown token, is
+ * warned of with what the file lacks: once for a tokenizer. */
 uint64_t tokenizer_encoder_lost(const struct tokenizer_encoder *encoder);
 
 enum tokenizer_flag {

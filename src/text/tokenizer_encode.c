@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/log.h"
+
 #define CACHE_BITS 16
 #define CACHE_WORD_MAX 15
 #define CACHE_TOKENS 4
@@ -217,6 +219,15 @@ static enum err encode_normalized(struct tokenizer_encode *work,
                          encode_words);
 }
 
+/* Of what no text can be encoded without loss, once one has lost. */
+static void encode_warn(const struct tokenizer_encode *work)
+{
+    struct tokenizer_lacks *lacks = work->tokenizer->lacks;
+    if (lacks != NULL && bpe_word_lacking(work->word) > 0 &&
+        !atomic_flag_test_and_set(&lacks->told))
+        log_warn("%s", lacks->text);
+}
+
 enum err tokenizer_encode_text(struct tokenizer_encode *work,
                                const uint8_t *text, size_t bytes,
                                unsigned flags, struct token_list *out)
@@ -237,6 +248,7 @@ enum err tokenizer_encode_text(struct tokenizer_encode *work,
         TRY(token_list_add(out, tokenizer->before.token,
                            tokenizer->before.count));
     TRY(encode_around(work, tokenizer->added, text, bytes, encode_normalized));
+    encode_warn(work);
     return template ? token_list_add(out, tokenizer->behind.token,
                                      tokenizer->behind.count)
                     : ERR_OK;

@@ -3,6 +3,8 @@
 #ifndef TESSERA_TEXT_TOKENIZER_IMPL_H
 #define TESSERA_TEXT_TOKENIZER_IMPL_H
 
+#include <stdatomic.h>
+
 #include "src/text/added.h"
 #include "src/text/bpe.h"
 #include "src/text/normalizer.h"
@@ -46,6 +48,14 @@ struct tokenizer {
     bool prepends;      /* a mark comes in front of a text */
     int32_t eos, bos;
     struct token_list before, behind; /* what the template adds */
+    struct tokenizer_lacks *lacks;    /* NULL: every byte has a token */
+};
+
+/* What is said, by the first encoder that meets one, of bytes without a token.
+ */
+struct tokenizer_lacks {
+    char text[512];
+    atomic_flag told;
 };
 
 /* Fill a tokenizer that is all zeros from the file; `path` is that of a file or

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/log.h"
 #include "src/text/byte_alphabet.h"
 
 /* Numbers without a token: a few are common, a table of 2^31 is not. */
@@ -288,7 +287,7 @@ static enum err model_added_search(struct model_reader *reader,
 
 /* Characters that have no token become tokens of their bytes if all of those
  * are there. */
-static void model_characters(struct model_reader *reader)
+static enum err model_characters(struct model_reader *reader)
 {
     unsigned lacking = 0, first = 0;
     for (unsigned b = 0; b < 256; b++) {
@@ -302,13 +301,15 @@ static void model_characters(struct model_reader *reader)
     }
     reader->complete = lacking == 0;
     if (lacking == 0)
-        return;
-    log_warn("%s: %u bytes have no token, the first is <0x%02X>: a character "
-             "without a token that has one of them %s",
-             reader->root.path, lacking, first,
-             reader->options.unk >= 0 ? "becomes the unknown one, so that "
-                                        "tokens do not give the text back"
-                                      : "is left out of every text");
+        return ERR_OK;
+    return tokenizer_reader_lacks(
+        &reader->root, lacking, first,
+        reader->options.unk >= 0
+            ? "a character without a token that has one of them becomes the "
+              "unknown one, so that tokens do not give the text back"
+            : "a character without a token that has one of them is left out "
+              "of every text",
+        &reader->tokenizer->lacks);
 }
 
 /* Whether words can give this token, too: by merges, as one character or byte,
@@ -412,11 +413,11 @@ static enum err model_bytes(struct model_reader *reader)
                 b);
         first = lost++ == 0 ? b : first;
     }
-    if (lost > 0 && options->unk < 0)
-        log_warn("%s: %u bytes have no token, the first is 0x%02X: they are "
-                 "left out of every text",
-                 reader->root.path, lost, first);
-    return ERR_OK;
+    return lost > 0 && options->unk < 0
+               ? tokenizer_reader_lacks(&reader->root, lost, first,
+                                        "they are left out of every text",
+                                        &reader->tokenizer->lacks)
+               : ERR_OK;
 }
 
 static void model_marks(struct model_reader *reader)
@@ -463,7 +464,7 @@ static enum err model_open(struct model_reader *reader)
     TRY(model_vocab(reader));
     TRY(model_merges(reader));
     if (!reader->byte_level)
-        model_characters(reader);
+        TRY(model_characters(reader));
     TRY(model_added(reader));
     bpe_seal(reader->tokenizer->bpe);
     model_marks(reader);

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Set node->place; one that is too long ends with dots. */
@@ -164,4 +165,19 @@ enum err tokenizer_reader_metaspace(const struct tokenizer_node *node,
     return tokenizer_reader_refuse(
         &named, "'%s' can't be done here; there is: always, first, never",
         scheme);
+}
+
+enum err tokenizer_reader_lacks(const struct tokenizer_node *root,
+                                unsigned count, unsigned first,
+                                const char *what, struct tokenizer_lacks **out)
+{
+    struct tokenizer_lacks *lacks = calloc(1, sizeof *lacks);
+    if (lacks == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    snprintf(lacks->text, sizeof lacks->text,
+             "%s: %u bytes have no token, the first is 0x%02X: %s", root->path,
+             count, first, what);
+    atomic_flag_clear(&lacks->told);
+    *out = lacks;
+    return ERR_OK;
 }

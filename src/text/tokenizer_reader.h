@@ -50,6 +50,10 @@ struct tokenizer_metaspace {
 
 enum err tokenizer_reader_metaspace(const struct tokenizer_node *node,
                                     struct tokenizer_metaspace *out);
+/* Keeps what is said of bytes that have no token, `count` of them. */
+enum err tokenizer_reader_lacks(const struct tokenizer_node *root,
+                                unsigned count, unsigned first,
+                                const char *what, struct tokenizer_lacks **out);
 enum err tokenizer_reader_array(const struct tokenizer_node *node);
 enum err tokenizer_reader_object(const struct tokenizer_node *node);
 
