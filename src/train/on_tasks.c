@@ -4,15 +4,12 @@
  * The weights are the replica's, so nothing is copied; a call of infer_forward()
  * is an evaluation's microstep, which all ranks make. Results go to
  * RUN/eval.jsonl, one line for all tasks: attempt, step, "tasks" and "gauntlet"
- * (src/eval/eval_report.h). A stop signal ends it early, without a result; the
- * last step's is then made up for by the next attempt. */
-#include <errno.h>
+ * (src/eval/eval_report.h). A stop signal ends it early, without a result. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/jsontext.h"
 #include "src/base/lines.h"
@@ -22,16 +19,15 @@
 #include "src/eval/eval_report.h"
 #include "src/infer/infer.h"
 #include "src/job/stop.h"
-#include "src/train/trainer.h"
+#include "src/train/eval_due.h"
 #include "src/train/trainer_backend.h"
 
-#define EVAL_FILE "eval.jsonl"
 #define TASKS_MAX 256
 /* Tokens of a call. */
 #define ROWS 512
 
 struct on_tasks {
-    struct trainer *trainer;
+    struct eval_due due;
     char text[SETTINGS_TEXT_BYTES]; /* eval.tasks, cut into pieces */
     struct icl_task *tasks;         /* of it, then the gauntlet's */
     int task_count, own_count;
@@ -39,16 +35,14 @@ struct on_tasks {
     struct tokenizer *tokenizer;
     struct icl_set *set; /* NULL: there is nothing to score */
     struct infer *infer;
-    double since;      /* rank 0's clock when the interval began */
-    int64_t last_step; /* scored last, in any attempt; -1: never */
-    bool stopped;      /* by a signal, agreed */
+    bool stopped; /* by a signal, agreed */
 };
 
 /* --- tasks --------------------------------------------------------------- */
 
 static enum err tasks_read(struct on_tasks *on)
 {
-    const struct train_settings *s = &on->trainer->settings;
+    const struct train_settings *s = &on->due.trainer->settings;
     char *rest = on->text;
     struct icl_task task;
     icl_task_default(&task);
@@ -80,7 +74,7 @@ static enum err tasks_read(struct on_tasks *on)
 
 static enum err tasks_tokenizer(struct on_tasks *on)
 {
-    const struct dataset *data = on->trainer->train_data[0];
+    const struct dataset *data = on->due.trainer->train_data[0];
     const char *file = dataset_tokenizer_file(data);
     TRY(tokenizer_create(file[0] != '\0' ? file : dataset_tokenizer(data),
                          &on->tokenizer));
@@ -122,7 +116,7 @@ static enum err tasks_room(const struct trainer *trainer, size_t bytes)
 
 static enum err tasks_infer(struct on_tasks *on)
 {
-    const struct trainer *trainer = on->trainer;
+    const struct trainer *trainer = on->due.trainer;
     const struct train_settings *s = &trainer->settings;
     size_t cache, held, total;
     const struct infer_options options = {
@@ -140,38 +134,6 @@ static enum err tasks_infer(struct on_tasks *on)
                         &on->infer);
 }
 
-static enum err on_tasks_create(void *self, struct trainer *trainer)
-{
-    struct on_tasks *on = self;
-    const struct train_settings *s = &trainer->settings;
-    on->trainer = trainer;
-    on->last_step = -1;
-    if (s->eval.tasks[0] == '\0' && s->eval.gauntlet[0] == '\0')
-        return ERR_OK;
-    if (s->parallel.expert_degree > 1 || s->parallel.sequence_degree > 1)
-        return err_set(ERR_UNSUPPORTED,
-                       "eval.tasks and eval.gauntlet do not work with "
-                       "parallel.expert_degree or parallel.sequence_degree "
-                       "above 1: score checkpoints with tessera-eval");
-    TRY(tasks_read(on));
-    TRY(tasks_tokenizer(on));
-    const struct icl_set_options options = { s->model.max_seq_len,
-                                             s->eval.tasks_limit };
-    TRY(icl_set_create(on->tasks, on->task_count, on->tokenizer, &options, NULL,
-                       &on->set));
-    return tasks_infer(on);
-}
-
-static void on_tasks_destroy(void *self)
-{
-    struct on_tasks *on = self;
-    infer_destroy(on->infer);
-    icl_set_destroy(on->set);
-    tokenizer_destroy(on->tokenizer);
-    gauntlet_destroy(on->gauntlet);
-    free(on->tasks);
-}
-
 /* --- the model ----------------------------------------------------------- */
 
 /* All ranks make this call; who has nothing to compute only lends its part. */
@@ -179,7 +141,7 @@ static enum err tasks_forward(void *self, const struct infer_tokens *list,
                               int count)
 {
     struct on_tasks *on = self;
-    struct replica *replica = on->trainer->replica;
+    struct replica *replica = on->due.trainer->replica;
     struct err_kept kept = { ERR_OK, "" };
     replica_begin_eval(replica);
     if (count > 0)
@@ -201,7 +163,7 @@ static enum err tasks_any(void *self, bool mine, bool *any)
 {
     struct on_tasks *on = self;
     int64_t words[2] = { mine, stop_requested() != 0 };
-    TRY(comm_all_reduce_i64(on->trainer->comm, words, 2, COMM_MAX));
+    TRY(comm_all_reduce_i64(on->due.trainer->comm, words, 2, COMM_MAX));
     on->stopped = on->stopped || words[1] != 0;
     *any = words[0] != 0 && !on->stopped;
     return ERR_OK;
@@ -229,7 +191,7 @@ static void tasks_tell(const struct on_tasks *on, struct tracking_list *scalars)
 
 static enum err tasks_write(const struct on_tasks *on)
 {
-    const struct trainer *trainer = on->trainer;
+    const struct trainer *trainer = on->due.trainer;
     const struct eval_report report = { .tasks = on->tasks,
                                         .task_count = on->task_count,
                                         .set = on->set };
@@ -245,7 +207,7 @@ static enum err tasks_write(const struct on_tasks *on)
                                        : json_null());
     enum err rc = jsontext_make(line, 0, &text);
     if (rc == ERR_OK)
-        rc = lines_open(trainer->settings.run.dir, EVAL_FILE, path, &fd);
+        rc = lines_open(trainer->settings.run.dir, EVAL_DUE_FILE, path, &fd);
     if (rc == ERR_OK)
         rc = lines_append(fd, path, text);
     if (fd >= 0)
@@ -255,46 +217,12 @@ static enum err tasks_write(const struct on_tasks *on)
     return rc;
 }
 
-/* Rank 0: has an earlier attempt written a result for this step? */
-static enum err tasks_find(const struct trainer *trainer, bool *found)
-{
-    char path[FSIO_PATH_MAX], key[64];
-    char *line = NULL;
-    size_t capacity = 0;
-    TRY(fsio_path(path, "%s/" EVAL_FILE, trainer->settings.run.dir));
-    snprintf(key, sizeof key,
-             "\"step\":%lld,\"tasks\":", (long long)trainer->step);
-    FILE *file = fopen(path, "re");
-    if (file == NULL && errno != ENOENT)
-        return err_errno("%s: open", path);
-    *found = false;
-    while (file != NULL && !*found && getline(&line, &capacity, file) >= 0)
-        *found = strstr(line, key) != NULL && strstr(line, "}\n") != NULL;
-    if (file != NULL)
-        fclose(file);
-    free(line);
-    return ERR_OK;
-}
-
-static enum err tasks_resume(struct on_tasks *on)
-{
-    const struct trainer *trainer = on->trainer;
-    enum err rc = ERR_OK;
-    bool found = false;
-    if (trainer->rank == 0)
-        rc = tasks_find(trainer, &found);
-    TRY(comm_agree(trainer->comm, rc));
-    int64_t step = found ? trainer->step : -1;
-    TRY(comm_all_reduce_i64(trainer->comm, &step, 1, COMM_MAX));
-    on->last_step = step;
-    return ERR_OK;
-}
-
 /* --- when ---------------------------------------------------------------- */
 
-static enum err tasks_score(struct on_tasks *on, bool *done)
+static enum err tasks_score(void *self, bool *done)
 {
-    const struct trainer *trainer = on->trainer;
+    struct on_tasks *on = self;
+    const struct trainer *trainer = on->due.trainer;
     const struct icl_model model = {
         .self = on,
         .slots = trainer->settings.eval.tasks_batch,
@@ -317,7 +245,6 @@ static enum err tasks_score(struct on_tasks *on, bool *done)
     TRY(rc);
     if (!*done)
         return ERR_OK;
-    on->last_step = trainer->step;
     if (on->gauntlet != NULL)
         gauntlet_score(on->gauntlet, on->set, on->own_count);
     tasks_tell(on, trainer->record.scalars);
@@ -325,24 +252,44 @@ static enum err tasks_score(struct on_tasks *on, bool *done)
                       trainer->rank == 0 ? tasks_write(on) : ERR_OK);
 }
 
-/* After a step that is due, or the last one. */
-static enum err tasks_step(struct on_tasks *on, const struct step_record *step,
-                           bool last, struct asks *asks)
+/* --- the listener -------------------------------------------------------- */
+
+static enum err on_tasks_create(void *self, struct trainer *trainer)
 {
-    const struct trainer *trainer = on->trainer;
-    bool done = false;
-    if (on->last_step == step->step)
+    struct on_tasks *on = self;
+    const struct train_settings *s = &trainer->settings;
+    on->due = (struct eval_due){ .trainer = trainer,
+                                 .ask = ASK_TASKS,
+                                 .interval = s->eval.tasks_interval,
+                                 .before = "\"step\":",
+                                 .behind = ",\"tasks\":",
+                                 .run = tasks_score,
+                                 .self = on,
+                                 .last_step = -1 };
+    if (s->eval.tasks[0] == '\0' && s->eval.gauntlet[0] == '\0')
         return ERR_OK;
-    if (last ? !step->finished
-             : step->agreed[ASK_TASKS] == 0 &&
-                   !trainer_due(trainer, trainer->settings.eval.tasks_interval))
-        return ERR_OK;
-    /* the time that a signal leaves is for the checkpoint */
-    if (step->stop_signal == 0)
-        TRY(tasks_score(on, &done));
-    if (last)
-        events_ask(asks, ASK_CONTINUE, !done);
-    return ERR_OK;
+    if (s->parallel.expert_degree > 1 || s->parallel.sequence_degree > 1)
+        return err_set(ERR_UNSUPPORTED,
+                       "eval.tasks and eval.gauntlet do not work with "
+                       "parallel.expert_degree or parallel.sequence_degree "
+                       "above 1: score checkpoints with tessera-eval");
+    TRY(tasks_read(on));
+    TRY(tasks_tokenizer(on));
+    const struct icl_set_options options = { s->model.max_seq_len,
+                                             s->eval.tasks_limit };
+    TRY(icl_set_create(on->tasks, on->task_count, on->tokenizer, &options, NULL,
+                       &on->set));
+    return tasks_infer(on);
+}
+
+static void on_tasks_destroy(void *self)
+{
+    struct on_tasks *on = self;
+    infer_destroy(on->infer);
+    icl_set_destroy(on->set);
+    tokenizer_destroy(on->tokenizer);
+    gauntlet_destroy(on->gauntlet);
+    free(on->tasks);
 }
 
 static enum err tasks_handle(void *self, enum event event,
@@ -351,23 +298,9 @@ static enum err tasks_handle(void *self, enum event event,
     struct on_tasks *on = self;
     if (on->set == NULL)
         return ERR_OK;
-    switch (event) {
-    case EVENT_AFTER_LOAD:
-        TRY(icl_set_agree(on->set, on->trainer->comm));
-        return tasks_resume(on);
-    case EVENT_FIT_START:
-        on->since = clock_now();
-        return ERR_OK;
-    case EVENT_BATCH_ASK:
-        if (step->rank == 0)
-            events_ask(
-                asks, ASK_TASKS,
-                step_record_seconds_due(
-                    on->trainer->settings.eval.tasks_interval, &on->since));
-        return ERR_OK;
-    default:
-        return tasks_step(on, step, event == EVENT_FIT_END, asks);
-    }
+    if (event == EVENT_AFTER_LOAD)
+        TRY(icl_set_agree(on->set, on->due.trainer->comm));
+    return eval_due_handle(&on->due, event, step, asks);
 }
 
 const struct listener_ops on_tasks_ops = {
