@@ -28,34 +28,21 @@
     HF_NAMES_ONE(WQKV_WEIGHT, "attn_qkv.weight"),                              \
         HF_NAMES_ONE(WQKV_BIAS, "attn_qkv.bias")
 
+/* Matrices of their own for queries, keys and values. */
+#define APART(queries, keys)                                                   \
+    HF_NAMES_PART(WQKV_WEIGHT, "attn_q.weight", queries),                      \
+        HF_NAMES_PART(WQKV_WEIGHT, "attn_k.weight", keys),                     \
+        HF_NAMES_PART(WQKV_WEIGHT, "attn_v.weight", VALUES),                   \
+        HF_NAMES_PART(WQKV_BIAS, "attn_q.bias", queries),                      \
+        HF_NAMES_PART(WQKV_BIAS, "attn_k.bias", keys),                         \
+        HF_NAMES_PART(WQKV_BIAS, "attn_v.bias", VALUES)
+
 static const struct hf_names_row llama[] = {
-    ENDS,
-    NORMS,
-    OUT,
-    MLP,
-    GATE,
-    HF_NAMES_PART(WQKV_WEIGHT, "attn_q.weight", QUERIES_PAIRS),
-    HF_NAMES_PART(WQKV_WEIGHT, "attn_k.weight", KEYS_PAIRS),
-    HF_NAMES_PART(WQKV_WEIGHT, "attn_v.weight", VALUES),
-    HF_NAMES_PART(WQKV_BIAS, "attn_q.bias", QUERIES_PAIRS),
-    HF_NAMES_PART(WQKV_BIAS, "attn_k.bias", KEYS_PAIRS),
-    HF_NAMES_PART(WQKV_BIAS, "attn_v.bias", VALUES),
-    HF_NAMES_END,
+    ENDS, NORMS, OUT, MLP, GATE, APART(QUERIES_PAIRS, KEYS_PAIRS), HF_NAMES_END,
 };
 /* Programs turn halves of a head of this one, as we do. */
 static const struct hf_names_row qwen2[] = {
-    ENDS,
-    NORMS,
-    OUT,
-    MLP,
-    GATE,
-    HF_NAMES_PART(WQKV_WEIGHT, "attn_q.weight", QUERIES),
-    HF_NAMES_PART(WQKV_WEIGHT, "attn_k.weight", KEYS),
-    HF_NAMES_PART(WQKV_WEIGHT, "attn_v.weight", VALUES),
-    HF_NAMES_PART(WQKV_BIAS, "attn_q.bias", QUERIES),
-    HF_NAMES_PART(WQKV_BIAS, "attn_k.bias", KEYS),
-    HF_NAMES_PART(WQKV_BIAS, "attn_v.bias", VALUES),
-    HF_NAMES_END,
+    ENDS, NORMS, OUT, MLP, GATE, APART(QUERIES, KEYS), HF_NAMES_END,
 };
 static const struct hf_names_row gpt2[] = {
     ENDS,         NORMS, OUT,
