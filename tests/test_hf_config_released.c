@@ -353,6 +353,7 @@ static bool same_shape(const struct model_config *a,
            a->activation == b->activation && a->qkv_bias == b->qkv_bias &&
            a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta &&
            a->clip_qkv == b->clip_qkv && a->tied == b->tied &&
+           a->balance_weight == b->balance_weight &&
            model_config_param_count(a) == model_config_param_count(b);
 }
 
@@ -376,6 +377,10 @@ static void check(const struct released *r)
         return;
     tap_is_int(model_config_param_count(&model), r->parameters,
                "%s: the published number of parameters", r->name);
+    /* Mixtral's 0.02 is of a sum over two choices */
+    double balance = arch == HF_MIXTRAL ? 0.04 : arch == HF_DBRX ? 0.05 : 0.0;
+    tap_is_close(model.balance_weight, balance, 1e-12,
+                 "%s: how much its experts' balance counts", r->name);
     tap_ok(hf_config_text(arch, &model, "bfloat16", &again) == ERR_OK &&
                hf_config_parse(again, strlen(again), "c", &other, &back) ==
                    ERR_OK &&

@@ -272,6 +272,8 @@ static enum err end_values(struct hf_values *values)
     struct model_config *model = &values->model;
     if (values->attention_bias)
         model->qkv_bias = model->out_bias = true;
+    if (values->balance > 0)
+        model->balance_weight = values->balance * (double)model->experts_top_k;
     if (model->n_kv_heads == 0)
         model->n_kv_heads = model->n_heads;
     if (model->ffn_width == 0)

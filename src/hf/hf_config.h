@@ -4,8 +4,11 @@
  * none, or a value that our model cannot have, is refused by name: a model that
  * computes something else than its file says is worse than none. Keys that do
  * not change what the model computes (those of tokens, caches, names, numeric
- * implementations) are listed, too, and not read; the loss of a router's balance
- * and first values of weights are settings of a run, not of its weights.
+ * implementations) are listed, too, and not read, nor are first values of
+ * weights. The weight of a router's balance in the loss is read for who trains
+ * the model: DBRX's moe_loss_weight as it is; Mixtral's router_aux_loss_coef
+ * times experts_top_k, because the library adds up the choices of a token where
+ * we take their mean.
  *
  * Of low_precision_* norms (model_config.h) a file knows nothing: they are
  * written as the plain ones; MPT's norm_type is read as the plain one. */

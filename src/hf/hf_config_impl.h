@@ -12,6 +12,7 @@ struct hf_values {
     int64_t head_dim;    /* 0: d_model / n_heads */
     int64_t window;      /* of attention; 0: none */
     bool attention_bias; /* of queries, keys, values and output */
+    double balance;      /* model.balance_weight / model.experts_top_k */
 };
 
 enum hf_key_kind {

@@ -22,6 +22,13 @@
         .offset = offsetof(struct hf_values, head_dim), .absent = "0",         \
         .max = 65536                                                           \
     }
+/* The library adds up a token's choices, as if each were all of them. */
+#define BALANCE(key, otherwise)                                                \
+    {                                                                          \
+        .name = (key), .kind = HF_REAL,                                        \
+        .offset = offsetof(struct hf_values, balance), .absent = (otherwise),  \
+        .max = 10                                                              \
+    }
 #define WINDOW(otherwise)                                                      \
     {                                                                          \
         .name = "sliding_window", .kind = HF_LENGTH,                           \
@@ -237,7 +244,7 @@ static const struct hf_key mixtral[] = {
     INT("num_experts_per_tok", experts_top_k, 1, 16, "2"),
     REAL("router_jitter_noise", router_jitter, 0, 0.99, "0"),
     WINDOW("null"),
-    NOTHING("router_aux_loss_coef"), /* of training */
+    BALANCE("router_aux_loss_coef", "0.001"),
     NOTHING("output_router_logits"),
     END,
 };
@@ -265,13 +272,13 @@ static const struct hf_key dbrx[] = {
          "1"),
     MUST("ffn_config.ffn_act_fn", "[{\"name\": \"silu\"}]",
          "{\"name\": \"silu\"}"),
-    NOTHING("ffn_config.moe_loss_weight"), /* of training */
+    REAL("ffn_config.moe_loss_weight", balance_weight, 0, 160, "0.01"),
     NOTHING("ffn_config.moe_uniform_expert_assignment"),
     NOTHING("ffn_config.hidden_size"), /* d_model once more */
     NOTHING("ffn_config.model_type"),
     NOTHING("output_router_logits"),
-    NOTHING("router_aux_loss_coef"),
-    NOTHING("num_key_value_heads"), /* kv_n_heads once more */
+    NOTHING("router_aux_loss_coef"), /* moe_loss_weight once more */
+    NOTHING("num_key_value_heads"),  /* kv_n_heads once more */
     BOOL("tie_word_embeddings", tied, "false"),
     END,
 };

@@ -104,6 +104,8 @@ static enum err make_text(const struct hf_arch_row *row,
     values.head_dim = model->d_model / model->n_heads;
     values.attention_bias =
         model_config_qkv_bias(model) && model_config_out_bias(model);
+    if (model->experts_top_k > 0)
+        values.balance = model->balance_weight / (double)model->experts_top_k;
     json_t *root =
         json_pack("{s:[s],s:s,s:s}", "architectures", row->name, "model_type",
                   row->model_type, "torch_dtype", dtype);
