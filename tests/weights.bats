@@ -100,11 +100,17 @@ uuid() { # DIR
         model.ffn_width=256 model.n_layers=5
     echo "$output"
     [ "$status" -eq 93 ]
-    [[ "$output" == *"blocks.0.ffn.up_proj.weight is [512, 128] there, [256, 128] in the model"* ]]
-    [[ "$output" == *"blocks.3.ffn.down_proj.weight is [128, 512] there"* ]]
-    [[ "$output" == *"blocks.4.norm_1.weight is [128] in the model and not there"* ]]
-    [[ "$output" == *"24 tensors do not match"* ]]
-    [ "$(grep -c 'up_proj.weight is' <<<"$output")" -ge 5 ]
+    # settings first, then the first ten tensors
+    [[ "$output" == *"weights: model.n_layers is 5, that of the weights 4; "*"model.ffn_width is 256, that of the weights 512"*"blocks.0.ffn.up_proj.weight is [512, 128] there, [256, 128] in the model"* ]]
+    [[ "$output" == *"blocks.2.ffn.down_proj.weight is [128, 512] there"* ]]
+    [[ "$output" == *"weights: and 14 more"* ]]
+    [[ "$output" == *"model.weights: model.n_layers is 5, "*"24 tensors do not match"* ]]
+    [ "$(grep -c 'weights: transformer' <<<"$output")" -eq 10 ]
+    run train 1 "$DIR/wrong" "${FROM[@]}" "model.weights=$DIR/base" \
+        model.n_layers=1
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ "$output" == *"weights: model.n_layers is 1, that of the weights 4"*"is [128] there and not in the model"* ]]
     run train 1 "$DIR/wrong" "${FROM[@]}" "model.weights=$DIR/base" \
         model.n_heads=8 model.activation=silu
     echo "$output"
@@ -183,6 +189,33 @@ uuid() { # DIR
     [ "$status" -eq 0 ]
     [[ "$output" == *"was trained with another tokenizer"* ]]
     [[ "$output" == *"300 tokens, the weights of"*"were trained with 257"* ]]
+}
+
+@test "data whose texts end with another token are warned of, once" {
+    "$BIN/tessera-hf" export "$DIR/base" --out "$DIR/hf"
+    sed -i 's/"eos_token_id": 256/"eos_token_id": 10/' "$DIR"/hf/*.json
+    run train 2 "$DIR/ends" "${FROM[@]}" "model.weights=$DIR/hf" \
+        train.max_duration=1ba
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c "texts of the data end with token 256, those that .*/hf was trained with did with 10" <<<"$output")" -eq 1 ]
+    run train 1 "$DIR/same-end" "${FROM[@]}" "model.weights=$DIR/base" \
+        train.max_duration=1ba
+    [[ "$output" != *"texts of the data end"* ]]
+}
+
+@test "experts that nothing balances are warned of" {
+    train 1 "$DIR/moe" train.max_duration=1ba model.experts=2 \
+        model.experts_top_k=1
+    run train 1 "$DIR/moe-on" "${FROM[@]}" "model.weights=$DIR/moe" \
+        train.max_duration=1ba
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"model.balance_weight is 0, and "*"does not say otherwise"* ]]
+    run train 1 "$DIR/moe-said" "${FROM[@]}" "model.weights=$DIR/moe" \
+        train.max_duration=1ba model.balance_weight=0.01
+    [ "$status" -eq 0 ]
+    [[ "$output" != *"balance_weight"* ]]
 }
 
 @test "checkpoint.load goes on with everything: the same bits as without a break" {

@@ -3,6 +3,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/weights/weights_tokenizer.h"
 
 /* Tokens that are computed at a time. */
 #define ROWS 512
@@ -10,28 +11,15 @@
 static enum err open_tokenizer(const struct eval_options *options,
                                struct eval_model *model)
 {
-    const struct weights_about *about = model->about;
-    if (options->tokenizer != NULL)
-        TRY(tokenizer_create(options->tokenizer, &model->tokenizer));
-    else if (about->tokenizer != NULL)
-        TRY(tokenizer_create_json(about->path, about->tokenizer,
-                                  about->tokenizer_bytes, about->bos,
-                                  about->eos, &model->tokenizer));
-    else if (about->builtin_tokenizer != NULL)
-        TRY(tokenizer_create(about->builtin_tokenizer, &model->tokenizer));
-    else if (options->task_count > 0 || options->gauntlet != NULL)
+    TRY(weights_tokenizer_create(model->about, options->tokenizer,
+                                 &model->tokenizer));
+    bool needed = options->task_count > 0 || options->gauntlet != NULL;
+    if (model->tokenizer == NULL && needed)
         return err_set(ERR_USAGE,
-                       "%s: there is no tokenizer with the model: --tokenizer "
-                       "names one",
-                       about->path);
-    else
-        return ERR_OK;
-    if (tokenizer_vocab_size(model->tokenizer) > about->config.vocab_size)
-        return err_set(ERR_DATA,
-                       "the tokenizer has %lld tokens, the model a vocabulary "
-                       "of %lld",
-                       (long long)tokenizer_vocab_size(model->tokenizer),
-                       (long long)about->config.vocab_size);
+                       "%s: there is no tokenizer with the model: give its "
+                       "tokenizer.json with --tokenizer FILE, or --tokenizer "
+                       "bytes",
+                       model->about->path);
     return ERR_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/base/units.h"
+#include "src/weights/weights_tokenizer.h"
 
 /* Tokens of prompts that are computed at a time: more would be no quicker, and
  * an interruption waits for them. */
@@ -19,30 +20,15 @@
 
 static enum err engine_tokenizer(struct generate_engine *engine)
 {
-    const struct generate_args *args = engine->args;
     const struct weights_about *about = engine->about;
-    if (args->tokenizer != NULL)
-        TRY(tokenizer_create(args->tokenizer, &engine->tokenizer));
-    else if (about->tokenizer != NULL)
-        TRY(tokenizer_create_json(about->path, about->tokenizer,
-                                  about->tokenizer_bytes, about->bos,
-                                  about->eos, &engine->tokenizer));
-    else if (about->builtin_tokenizer != NULL)
-        TRY(tokenizer_create(about->builtin_tokenizer, &engine->tokenizer));
-    else
+    TRY(weights_tokenizer_create(about, engine->args->tokenizer,
+                                 &engine->tokenizer));
+    if (engine->tokenizer == NULL)
         return err_set(ERR_USAGE,
                        "%s: there is no tokenizer with the model: give its "
                        "tokenizer.json with --tokenizer FILE, or --tokenizer "
                        "bytes",
                        about->path);
-    int64_t vocab = tokenizer_vocab_size(engine->tokenizer);
-    if (vocab > about->config.vocab_size)
-        return err_set(ERR_DATA,
-                       "the tokenizer %s has %" PRId64 " tokens, and the "
-                       "model's embedding %" PRId64 " rows: give the model's "
-                       "own with --tokenizer",
-                       tokenizer_name(engine->tokenizer), vocab,
-                       about->config.vocab_size);
     return tokenizer_encoder_create(engine->tokenizer, &engine->encoder);
 }
 

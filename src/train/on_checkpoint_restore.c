@@ -154,8 +154,10 @@ static enum err check_other(struct trainer *trainer, struct weights *weights)
                        "model.weights",
                        about->path);
     TRY(start_weights_check(&trainer->settings, weights, NULL));
-    start_weights_warn(about, dataset_vocab_size(data),
-                       dataset_tokenizer_sha256(data));
+    start_weights_warn(&trainer->settings, about,
+                       &(struct start_weights_data){
+                           dataset_vocab_size(data), dataset_eos_token(data),
+                           dataset_tokenizer_sha256(data) });
     return ERR_OK;
 }
 

@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 #include "checkpoint/files/ckpt_index.h"
-#include "src/base/digest.h"
 #include "src/base/log.h"
-#include "src/text/tokenizer.h"
+#include "src/weights/weights_tokenizer.h"
 
 /* Of the settings of a model, what a run may choose anew, and what is seen by
  * names and shapes of tensors. */
@@ -21,7 +20,7 @@
     "model.init* model.router_jitter model.balance_weight "                    \
     "model.attn_uses_sequence_id"
 #define SHAPES                                                                 \
-    " model.d_model model.n_layers model.n_kv_heads model.vocab_size "         \
+    "model.d_model model.n_layers model.n_kv_heads model.vocab_size "          \
     "model.expansion_ratio model.ffn_width model.qk_norm model.ffn "           \
     "model.bias model.qkv_bias model.out_bias model.mlp_bias model.tied "      \
     "model.experts"
@@ -106,18 +105,34 @@ static bool same_norm(const struct model_config *a,
     return model_norm_is_rms(a->norm) == model_norm_is_rms(b->norm);
 }
 
-/* Lists the settings that differ; how many of them must not. */
-static int compare(const struct train_settings *s,
-                   const struct train_settings *theirs, char *text,
-                   size_t bytes)
+struct difference {
+    char text[320];
+    size_t used;
+    int count;
+};
+
+static void differ(struct difference *list, const char *key, const char *is,
+                   const char *was)
 {
-    int count = 0;
-    size_t used = 0;
+    if (list->used < sizeof list->text)
+        list->used += (size_t)snprintf(
+            list->text + list->used, sizeof list->text - list->used,
+            "%s%s is %s, that of the weights %s", list->count == 0 ? "" : "; ",
+            key, is, was);
+    list->count++;
+}
+
+/* The settings that differ: those that must not, and those that tensors show.
+ */
+static void compare(const struct train_settings *s,
+                    const struct train_settings *theirs,
+                    struct difference *other, struct difference *shapes)
+{
     for (int i = 0; i < train_settings_count; i++) {
         const struct setting *setting = &train_settings_schema[i];
         char is[SETTINGS_VALUE_BYTES], was[SETTINGS_VALUE_BYTES];
         if (strncmp(setting->key, "model.", 6) != 0 ||
-            weights_ignored(OWN SHAPES, setting->key) ||
+            weights_ignored(OWN, setting->key) ||
             (strcmp(setting->key, "model.norm") == 0 &&
              same_norm(&s->model, &theirs->model)))
             continue;
@@ -125,78 +140,86 @@ static int compare(const struct train_settings *s,
         settings_text(setting, theirs, was);
         if (strcmp(is, was) == 0)
             continue;
-        bool allowed = weights_ignored(WARNED, setting->key);
-        if (allowed)
+        if (weights_ignored(WARNED, setting->key))
             log_warn("%s is %s, the weights were trained with %s", setting->key,
                      is, was);
-        else if (used < bytes)
-            used += (size_t)snprintf(
-                text + used, bytes - used, "%s%s is %s, that of the weights %s",
-                count == 0 ? "" : "; ", setting->key, is, was);
-        count += !allowed;
+        else
+            differ(weights_ignored(SHAPES, setting->key) ? shapes : other,
+                   setting->key, is, was);
     }
-    return count;
 }
 
 enum err start_weights_check(const struct train_settings *s,
                              struct weights *weights,
                              const struct params *params)
 {
-    char text[256] = "";
+    struct difference other = { .count = 0 }, shapes = { .count = 0 };
+    char known[2 * sizeof other.text];
     struct start_from from = start_weights_from(s);
+    const char *path = weights_about(weights)->path;
     struct train_settings *theirs = calloc(1, sizeof *theirs);
     if (theirs == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     theirs->model = weights_about(weights)->config;
-    int differ = compare(s, theirs, text, sizeof text);
+    compare(s, theirs, &other, &shapes);
     free(theirs);
-    enum err rc =
-        params != NULL ? weights_match(weights, params, from.ignore) : ERR_OK;
-    if (differ > 0)
-        rc = err_set(ERR_DATA,
-                     "%s: %s: another model, of which %d settings differ: "
-                     "%s%s%s",
-                     from.key, weights_about(weights)->path, differ, text,
-                     rc != ERR_OK ? "; " : "", rc != ERR_OK ? err_text() : "");
-    else if (rc != ERR_OK)
-        rc = err_prefix(rc, "%s", from.key);
-    return rc;
+    snprintf(known, sizeof known, "%s%s%s", other.text,
+             other.count > 0 && shapes.count > 0 ? "; " : "", shapes.text);
+    enum err rc = params == NULL ? ERR_OK
+                                 : weights_match_known(weights, params,
+                                                       from.ignore, known);
+    if (rc != ERR_OK && rc != ERR_DATA)
+        return rc;
+    if (rc != ERR_OK && shapes.count > 0)
+        rc = err_prefix(rc, "%s", shapes.text);
+    if (other.count > 0)
+        return err_set(ERR_DATA,
+                       "%s: %s: another model, of which %d settings differ: "
+                       "%s%s%s",
+                       from.key, path, other.count, other.text,
+                       rc != ERR_OK ? "; " : "",
+                       rc != ERR_OK ? err_text() : "");
+    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "%s", from.key);
 }
 
 /* --- what its tokens mean --- */
 
-/* The tokenizer's digest; false: none is known. */
-static bool find_tokenizer(const struct weights_about *about, char sha256[65])
+static void warn_of_ends(const struct weights_about *about,
+                         const struct start_weights_data *data)
 {
-    struct tokenizer *tokenizer = NULL;
-    if (about->tokenizer != NULL)
-        return digest_bytes(about->tokenizer, about->tokenizer_bytes, sha256) ==
-               ERR_OK;
-    if (about->builtin_tokenizer == NULL ||
-        tokenizer_create(about->builtin_tokenizer, &tokenizer) != ERR_OK)
-        return false;
-    snprintf(sha256, 65, "%s", tokenizer_sha256(tokenizer));
-    tokenizer_destroy(tokenizer);
-    return true;
+    if (about->eos < 0 || data->eos < 0 || about->eos == data->eos)
+        return;
+    log_warn("texts of the data end with token %lld, those that %s was trained "
+             "with did with %d: it learns another end, and programs that go by "
+             "the old one do not see it",
+             (long long)data->eos, about->path, about->eos);
 }
 
-void start_weights_warn(const struct weights_about *about, int64_t data_vocab,
-                        const char *tokenizer_sha256)
+void start_weights_warn(const struct train_settings *s,
+                        const struct weights_about *about,
+                        const struct start_weights_data *data)
 {
     char sha256[65];
-    if (!find_tokenizer(about, sha256))
+    if (!weights_tokenizer_sha256(about, sha256))
         log_warn("%s does not say which tokenizer it was trained with: the "
                  "data's tokens must be of the same",
                  about->path);
-    else if (strcmp(sha256, tokenizer_sha256) != 0)
+    else if (strcmp(sha256, data->tokenizer_sha256) != 0)
         log_warn("%s was trained with another tokenizer (SHA-256 %.12s) than "
                  "the data were made with (%.12s): their tokens may mean "
                  "something else",
-                 about->path, sha256, tokenizer_sha256);
-    if (data_vocab > about->vocab)
+                 about->path, sha256, data->tokenizer_sha256);
+    if (data->vocab > about->vocab)
         log_warn("the data have %lld tokens, the weights of %s were trained "
                  "with %lld: the others are learned anew",
-                 (long long)data_vocab, about->path, (long long)about->vocab);
+                 (long long)data->vocab, about->path, (long long)about->vocab);
+    warn_of_ends(about, data);
+    if (s->model.experts > 1 && s->model.balance_weight == 0 &&
+        about->config.balance_weight == 0)
+        log_warn("model.balance_weight is 0, and %s does not say otherwise: "
+                 "nothing keeps the tokens spread over the experts; 0.01 is "
+                 "common",
+                 about->path);
 }
 
 enum err start_weights_plan(const struct train_settings *s)

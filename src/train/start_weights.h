@@ -33,14 +33,24 @@ enum err start_weights_shape(const struct train_settings *s,
 /* What the model computes must be what the weights were trained for: ERR_DATA
  * lists, besides what weights_match() does, settings of other values. A few may
  * differ with a warning (the rotary angles) or without (dropout, sequence
- * length, the start of what is not in the weights). Vocabulary: ERR_DATA or a
- * warning, of `data_vocab` tokens of the tokenizer with this digest; NULL: no
- * data. */
+ * length, the start of what is not in the weights). The log has the settings
+ * first, then the first tensors. */
 enum err start_weights_check(const struct train_settings *s,
                              struct weights *weights,
                              const struct params *params);
-void start_weights_warn(const struct weights_about *about, int64_t data_vocab,
-                        const char *tokenizer_sha256);
+
+/* What the data are made of. */
+struct start_weights_data {
+    int64_t vocab; /* tokens */
+    int64_t eos;   /* ends a document; -1: none is known */
+    const char *tokenizer_sha256;
+};
+
+/* Warns of tokens, or their end, that mean something else to the weights, and of
+ * experts that nothing balances. */
+void start_weights_warn(const struct train_settings *s,
+                        const struct weights_about *about,
+                        const struct start_weights_data *data);
 /* The same of settings alone, for a plan: weights that are not there yet are
  * left out with a warning. */
 enum err start_weights_plan(const struct train_settings *s);

@@ -98,12 +98,13 @@ static enum err check(struct trainer *trainer, struct weights *weights)
 {
     const struct weights_about *about = weights_about(weights);
     const struct dataset *data = trainer->train_data[0];
-    TRY(check_all(trainer, weights));
-    start_weights_warn(about, dataset_vocab_size(data),
-                       dataset_tokenizer_sha256(data));
     int64_t bos = dataset_bos_token(data);
     int64_t eos = dataset_eos_token(data);
     int64_t vocab = dataset_vocab_size(data);
+    const struct start_weights_data tokens = { vocab, eos,
+                                               dataset_tokenizer_sha256(data) };
+    TRY(check_all(trainer, weights));
+    start_weights_warn(&trainer->settings, about, &tokens);
     json_decref(trainer->text);
     trainer->text = weights_ckpt_config_text(
         vocab > about->vocab ? vocab : about->vocab,

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "checkpoint/files/ckpt_named.h"
 #include "src/base/fsio.h"
@@ -22,7 +23,7 @@ static const struct weights_ops *const table[] = {
 };
 
 #define KINDS (sizeof table / sizeof table[0])
-#define MISMATCHES_LOGGED 40
+#define MISMATCHES_LOGGED 10
 
 struct weights {
     const struct weights_ops *ops;
@@ -38,6 +39,14 @@ static enum err find_ops(const char *path, const struct weights_ops **out)
 {
     char what[ERR_TEXT_BYTES] = "";
     size_t used = 0;
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) &&
+        !S_ISDIR(status.st_mode))
+        return err_set(ERR_USAGE,
+                       "%s: is %s, not a regular file, and no folder", path,
+                       S_ISFIFO(status.st_mode)   ? "a pipe"
+                       : S_ISSOCK(status.st_mode) ? "a socket"
+                                                  : "a device");
     for (size_t i = 0; i < KINDS; i++) {
         if (table[i]->is(path)) {
             *out = table[i];
@@ -260,6 +269,7 @@ static void warn_of_globs(const struct weights *weights,
 }
 
 struct mismatches {
+    const char *settings; /* logged before the first */
     int count;
     char text[320]; /* the first few */
 };
@@ -268,6 +278,8 @@ static void mismatch(struct mismatches *list, const char *name,
                      const char *text)
 {
     size_t used = strlen(list->text);
+    if (list->count == 0 && list->settings[0] != '\0')
+        log_error("weights: %s", list->settings);
     if (list->count++ < MISMATCHES_LOGGED)
         log_error("weights: %s %s", name, text);
     if (used + strlen(name) + strlen(text) + 4 < sizeof list->text)
@@ -302,7 +314,14 @@ static void find_others(const struct weights *weights,
 enum err weights_match(struct weights *weights, const struct params *params,
                        const char *ignore)
 {
-    struct mismatches list = { 0 };
+    return weights_match_known(weights, params, ignore, "");
+}
+
+enum err weights_match_known(struct weights *weights,
+                             const struct params *params, const char *ignore,
+                             const char *settings)
+{
+    struct mismatches list = { .settings = settings };
     struct ckpt_named *names = calloc((size_t)params->count + 1, sizeof *names);
     if (names == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", weights->path);

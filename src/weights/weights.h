@@ -87,6 +87,10 @@ enum err weights_read_lora(struct weights *weights, const char *name,
  * of. */
 enum err weights_match(struct weights *weights, const struct params *params,
                        const char *ignore);
+/* The same; the log has `settings`, what is known of the reason, first. */
+enum err weights_match_known(struct weights *weights,
+                             const struct params *params, const char *ignore,
+                             const char *settings);
 bool weights_ignored(const char *ignore, const char *name);
 
 /* Elements [begin, end) of the flat space of `params`, padding 0, parameters
