@@ -168,7 +168,10 @@ $(LIB): $(LIB_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # what a program takes of another one's parts
-SHARES_chat := generate_args generate_config generate_engine
+SHARES_chat     := cmd_main generate_args generate_config generate_engine generate_show
+SHARES_generate := cmd_main
+SHARES_hf       := cmd_main
+SHARES_ckpt     := cmd_main
 define program
 $(B)/bin/$(if $(filter tessera,$(1)),tessera,tessera-$(1)): $$(patsubst %.c,$(B)/%.o,src/cmd/$(1).c $$(wildcard src/cmd/$(1)_*.c) $(SHARES_$(1):%=src/cmd/%.c)) $(LIB)
 	$$(call link,)

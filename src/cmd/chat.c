@@ -8,14 +8,15 @@
 #include "src/cmd/chat_line.h"
 #include "src/cmd/chat_talk.h"
 #include "src/cmd/generate_engine.h"
-#include "src/job/exit_code.h"
+#include "src/cmd/generate_show.h"
+#include "src/cmd/cmd_main.h"
 
 /* Without --context: more would take memory that few conversations need. */
 #define CONTEXT 8192
 #define TEMPERATURE 0.7
 #define TOP_P 0.9
 
-static const char usage[] =
+static const char usage_begin[] =
     "usage: tessera chat MODEL [OPTION]...\n"
     "       tessera chat --help | --version\n\n"
     "A conversation with a model: a checkpoint, a run directory, a Hugging "
@@ -56,9 +57,7 @@ static enum err show(void *arg, size_t prompt, const char *text, size_t bytes)
 {
     (void)arg;
     (void)prompt;
-    if (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0)
-        return err_errno("standard output");
-    return ERR_OK;
+    return generate_show(text, bytes);
 }
 
 static enum err answered(void *arg, size_t prompt,
@@ -152,7 +151,7 @@ static enum err start(struct chat *chat)
     return chat_talk_create(engine, &chat->talk);
 }
 
-static enum err run(int argc, char **argv)
+static enum err run(int argc, char **argv, int *exit_code)
 {
     enum err rc = ERR_OK;
     struct generate_args args;
@@ -160,6 +159,7 @@ static enum err run(int argc, char **argv)
     struct sample_options otherwise = sample_options_default;
     otherwise.temperature = TEMPERATURE;
     otherwise.top_p = TOP_P;
+    (void)exit_code;
     TRY(generate_args_parse(argc, argv, true, &args));
     TRY_OUT(chat_line_create(&chat.line));
     TRY_OUT(generate_engine_open(&args, &otherwise, &chat.engine));
@@ -172,24 +172,14 @@ out:
     return rc;
 }
 
+static void usage(FILE *out)
+{
+    fprintf(out, "%s%s%s", usage_begin, generate_args_usage, usage_end);
+}
+
 int main(int argc, char **argv)
 {
+    const struct cmd_main chat = { .name = "chat", .usage = usage, .run = run };
     kernels_wait_passively(argv);
-    log_init("chat", -1, LOG_INFO);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("%s%s%s", usage, generate_args_usage, usage_end);
-        return EXIT_DONE;
-    }
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("tessera " TESSERA_VERSION);
-        return EXIT_DONE;
-    }
-    if (argc < 2) {
-        fprintf(stderr, "%s%s%s", usage, generate_args_usage, usage_end);
-        return EXIT_USAGE;
-    }
-    enum err rc = run(argc, argv);
-    if (rc != ERR_OK)
-        fprintf(stderr, "tessera-chat: %s\n", err_text());
-    return err_exit_code(rc);
+    return cmd_main(&chat, argc, argv);
 }

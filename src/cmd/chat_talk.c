@@ -161,24 +161,47 @@ enum err chat_talk_answer(struct chat_talk *talk,
     return ERR_OK;
 }
 
+/* What was said and has an answer with text, which alone can be learned from:
+ * the messages to save, their number; 0: there is no answer. */
+static size_t talk_answered(const struct chat_talk *talk, json_t *list)
+{
+    size_t count = 0, answers = 0;
+    for (size_t m = 0; m < talk->count; m++) {
+        const struct chat_message *message = &talk->messages[m];
+        bool user = strcmp(message->role, "user") == 0;
+        bool answer = strcmp(message->role, CHAT_ROLE_ASSISTANT) == 0;
+        if ((user && (m + 1 == talk->count || message[1].bytes == 0)) ||
+            (answer && message->bytes == 0))
+            continue;
+        json_array_append_new(list, json_pack("{ss ss%}", "role", message->role,
+                                              "content", message->content,
+                                              message->bytes));
+        count++;
+        answers += answer;
+    }
+    return answers > 0 ? count : 0;
+}
+
 enum err chat_talk_save(const struct chat_talk *talk, const char *path)
 {
     enum err rc = ERR_OK;
+    int fd = -1;
     char *text = NULL;
     json_t *list = json_array(), *line = NULL;
-    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        rc = err_errno("%s: open", path);
+    size_t count = talk_answered(talk, list);
+    if (count == 0) {
+        rc = err_set(ERR_USAGE, "there is nothing to save: no answer was given "
+                                "yet");
         goto out;
     }
-    for (size_t m = 0; m < talk->count; m++)
-        json_array_append_new(list, json_pack("{ss ss%}", "role",
-                                              talk->messages[m].role, "content",
-                                              talk->messages[m].content,
-                                              talk->messages[m].bytes));
     line = json_pack("{sO}", "messages", list);
-    if (line == NULL || json_array_size(list) != talk->count) {
+    if (line == NULL || json_array_size(list) != count) {
         rc = err_set(ERR_MEMORY, "no memory for the conversation");
+        goto out;
+    }
+    fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        rc = err_errno("%s: open", path);
         goto out;
     }
     TRY_OUT(jsontext_make(line, 0, &text));

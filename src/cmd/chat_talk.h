@@ -27,7 +27,8 @@ enum err chat_talk_answer(struct chat_talk *talk,
 /* Back to the beginning. */
 enum err chat_talk_reset(struct chat_talk *talk);
 /* Appends the conversation to a file, as a line of JSON that tessera-data
- * tokenize --chat reads. */
+ * tokenize --chat reads; what has no answer is left out. ERR_USAGE: nothing
+ * has. */
 enum err chat_talk_save(const struct chat_talk *talk, const char *path);
 
 #endif

@@ -1,14 +1,11 @@
 /* tessera-ckpt: look at the checkpoints of a run, prove that they are good, and
  * look after them. One process, no GPU, no Slurm: a login node will do. */
-#include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "src/base/log.h"
 #include "src/cmd/ckpt_cmd.h"
-#include "src/job/exit_code.h"
+#include "src/cmd/cmd_main.h"
 
-static const char usage[] =
+static const char usage_text[] =
     "usage: tessera-ckpt ls RUN|CHECKPOINT       committed checkpoints of a "
     "run\n"
     "       tessera-ckpt show CHECKPOINT [--stats]\n"
@@ -56,7 +53,7 @@ static const char usage[] =
     "file system\nfailed, try again; 93 damaged, missing, not readable, or no "
     "room\n";
 
-static const struct {
+static const struct command {
     const char *name;
     ckpt_cmd_fn run;
     const char *letters;
@@ -80,50 +77,27 @@ static const struct {
 static enum err run(int argc, char **argv, int *exit_code)
 {
     struct ckpt_cmd cmd;
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(argv[1], commands[i].name) != 0)
-            continue;
-        TRY(ckpt_cmd_parse(argc - 1, argv + 1, commands[i].letters,
-                           commands[i].paths_min, commands[i].paths_max, &cmd));
-        for (int p = 0; p < commands[i].checkpoints; p++)
-            TRY(ckpt_cmd_need_checkpoint(cmd.paths[p]));
-        return commands[i].run(&cmd, exit_code);
-    }
-    return err_set(ERR_USAGE, "no command '%s'; see --help", argv[1]);
-    return ERR_OK;
+    const void *row;
+    TRY(cmd_main_command(argv[1], commands,
+                         sizeof commands / sizeof commands[0],
+                         sizeof commands[0], &row));
+    const struct command *command = row;
+    TRY(ckpt_cmd_parse(argc - 1, argv + 1, command->letters, command->paths_min,
+                       command->paths_max, &cmd));
+    for (int p = 0; p < command->checkpoints; p++)
+        TRY(ckpt_cmd_need_checkpoint(cmd.paths[p]));
+    return command->run(&cmd, exit_code);
 }
 
-/* After a command too. */
-static bool wants_help(int argc, char **argv)
+static void usage(FILE *out)
 {
-    for (int i = 1; i < argc && i <= 2; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return true;
-    return false;
+    fputs(usage_text, out);
 }
 
 int main(int argc, char **argv)
 {
-    int exit_code = EXIT_DONE;
-    log_init("ckpt", -1, LOG_INFO);
-    if (wants_help(argc, argv)) {
-        fputs(usage, stdout);
-        return EXIT_DONE;
-    }
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("tessera " TESSERA_VERSION);
-        return EXIT_DONE;
-    }
-    if (argc < 2) {
-        fputs(usage, stderr);
-        return EXIT_USAGE;
-    }
-    enum err rc = run(argc, argv, &exit_code);
-    /* Before the error, so that the two come in order on one terminal. */
-    bool printed = fflush(stdout) == 0 && !ferror(stdout);
-    if (rc == ERR_OK && !printed)
-        rc = err_errno("standard output");
-    if (rc != ERR_OK)
-        fprintf(stderr, "tessera-ckpt: %s\n", err_text());
-    return rc != ERR_OK ? err_exit_code(rc) : exit_code;
+    const struct cmd_main ckpt = {
+        .name = "ckpt", .usage = usage, .commands = true, .run = run
+    };
+    return cmd_main(&ckpt, argc, argv);
 }

@@ -4,21 +4,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "src/base/clock.h"
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/cmd/generate_engine.h"
 #include "src/cmd/generate_prompts.h"
-#include "src/job/exit_code.h"
+#include "src/cmd/generate_show.h"
+#include "src/cmd/cmd_main.h"
 #include "src/text/unicode.h"
 
 #define MAX_TOKENS 128
 #define BATCH 8 /* of --prompts */
 #define SCORE_BYTES_MAX ((size_t)1 << 30)
 
-static const char usage[] =
+static const char usage_begin[] =
     "usage: tessera-generate MODEL --prompt TEXT [OPTION]...\n"
     "       tessera-generate MODEL --prompts FILE [OPTION]...\n"
     "       tessera-generate MODEL --score <TEXT\n"
@@ -47,19 +47,12 @@ struct output {
     size_t tokens, prompt_tokens;
 };
 
-static enum err write_text(const char *text, size_t bytes)
-{
-    if (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0)
-        return err_errno("standard output");
-    return ERR_OK;
-}
-
 static enum err show_text(void *arg, size_t prompt, const char *text,
                           size_t bytes)
 {
     const struct output *output = arg;
     (void)prompt;
-    return output->terminal ? write_text(text, bytes) : ERR_OK;
+    return output->terminal ? generate_show(text, bytes) : ERR_OK;
 }
 
 /* As a string of JSON, which is UTF-8. */
@@ -92,8 +85,8 @@ static enum err write_json(const struct output *output, size_t prompt,
                      (json_int_t)result->count, "end",
                      generate_end_names[result->end]);
     TRY_OUT(jsontext_make(line, 0, &text));
-    TRY_OUT(write_text(text, strlen(text)));
-    TRY_OUT(write_text("\n", 1));
+    TRY_OUT(generate_show(text, strlen(text)));
+    TRY_OUT(generate_show("\n", 1));
 out:
     json_decref(asked);
     json_decref(said);
@@ -116,8 +109,8 @@ static enum err show_result(void *arg, size_t prompt,
     if (args->json || args->prompts != NULL)
         return write_json(output, prompt, result);
     if (output->terminal)
-        return write_text("\n", 1);
-    return write_text(result->text, result->bytes);
+        return generate_show("\n", 1);
+    return generate_show(result->text, result->bytes);
 }
 
 static enum err continue_prompts(struct generate_engine *engine)
@@ -143,7 +136,7 @@ static enum err continue_prompts(struct generate_engine *engine)
     sample_describe(&options.sample, choice, sizeof choice);
     log_info("tokens: %s (%s)", choice, engine->sample_of);
     output.terminal =
-        isatty(STDOUT_FILENO) == 1 && !args->json && args->prompts == NULL;
+        generate_show_terminal() && !args->json && args->prompts == NULL;
     double begin = clock_now();
     TRY_OUT(generate_run(engine->generate, &options, prompts.list,
                          prompts.count, &hooks));
@@ -208,13 +201,14 @@ out:
     return rc;
 }
 
-static enum err run(int argc, char **argv)
+static enum err run(int argc, char **argv, int *exit_code)
 {
     enum err rc = ERR_OK;
     struct generate_args args;
     struct generate_engine engine = { .args = NULL };
     struct sample_options greedy = sample_options_default;
     greedy.greedy = true;
+    (void)exit_code;
     TRY(generate_args_parse(argc, argv, false, &args));
     TRY_OUT(generate_engine_open(&args, &greedy, &engine));
     TRY_OUT(args.score ? score_text(&engine) : continue_prompts(&engine));
@@ -223,24 +217,16 @@ out:
     return rc;
 }
 
+static void usage(FILE *out)
+{
+    fprintf(out, "%s%s%s", usage_begin, generate_args_usage, usage_end);
+}
+
 int main(int argc, char **argv)
 {
+    const struct cmd_main generate = { .name = "generate",
+                                       .usage = usage,
+                                       .run = run };
     kernels_wait_passively(argv);
-    log_init("generate", -1, LOG_INFO);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("%s%s%s", usage, generate_args_usage, usage_end);
-        return EXIT_DONE;
-    }
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("tessera " TESSERA_VERSION);
-        return EXIT_DONE;
-    }
-    if (argc < 2) {
-        fprintf(stderr, "%s%s%s", usage, generate_args_usage, usage_end);
-        return EXIT_USAGE;
-    }
-    enum err rc = run(argc, argv);
-    if (rc != ERR_OK)
-        fprintf(stderr, "tessera-generate: %s\n", err_text());
-    return err_exit_code(rc);
+    return cmd_main(&generate, argc, argv);
 }

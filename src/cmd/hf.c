@@ -5,13 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/base/log.h"
 #include "src/base/units.h"
 #include "src/cmd/hf_cmd.h"
+#include "src/cmd/cmd_main.h"
 #include "src/hf/safetensors_writer.h"
-#include "src/job/exit_code.h"
 
-static const char usage[] =
+static const char usage_text[] =
     "usage: tessera-hf import DIR|FILE.gguf --out OUT [--verify]\n"
     "                                     a checkpoint of a Hugging Face "
     "folder or GGUF file\n"
@@ -35,9 +34,9 @@ static const char usage[] =
     "  --max-shard-size SIZE   of a file of safetensors, such as 2GiB "
     "(4.6GiB)\n"
     "  --verify                read what was written back and compare\n"
-    "\nexit codes: 0 done, or the same; 1 verify: they differ; 64 usage; 75 "
-    "the file\nsystem failed, try again; 93 bad or unsupported data, or no "
-    "room\n";
+    "\nexit codes: 0 done, or the same; 1 verify: they differ; 64 usage, or a "
+    "path that\nnames nothing; 75 the file system failed, try again; 93 bad or "
+    "unsupported data,\nor no room\n";
 
 const char *const hf_cmd_dtypes[] = { "fp32", "bf16", "fp16", "q8_0", NULL };
 const char *const hf_cmd_torch_dtypes[] = { "float32", "bfloat16", "float16",
@@ -53,7 +52,7 @@ static const struct option options[] = {
     { NULL, 0, NULL, 0 }
 };
 
-static const struct {
+static const struct command {
     const char *name;
     enum err (*run)(const struct hf_cmd *cmd, int *exit_code);
     const char *letters;
@@ -138,46 +137,25 @@ static enum err parse(int argc, char **argv, const char *letters, int paths,
 static enum err run(int argc, char **argv, int *exit_code)
 {
     struct hf_cmd cmd;
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(argv[1], commands[i].name) != 0)
-            continue;
-        TRY(parse(argc - 1, argv + 1, commands[i].letters, commands[i].paths,
-                  commands[i].out, &cmd));
-        return commands[i].run(&cmd, exit_code);
-    }
-    return err_set(ERR_USAGE, "no command '%s'; see --help", argv[1]);
+    const void *row;
+    TRY(cmd_main_command(argv[1], commands,
+                         sizeof commands / sizeof commands[0],
+                         sizeof commands[0], &row));
+    const struct command *command = row;
+    TRY(parse(argc - 1, argv + 1, command->letters, command->paths,
+              command->out, &cmd));
+    return command->run(&cmd, exit_code);
 }
 
-/* After a command too. */
-static bool wants_help(int argc, char **argv)
+static void usage(FILE *out)
 {
-    for (int i = 1; i < argc && i <= 2; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return true;
-    return false;
+    fputs(usage_text, out);
 }
 
 int main(int argc, char **argv)
 {
-    int exit_code = EXIT_DONE;
-    log_init("hf", -1, LOG_INFO);
-    if (wants_help(argc, argv)) {
-        fputs(usage, stdout);
-        return EXIT_DONE;
-    }
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("tessera " TESSERA_VERSION);
-        return EXIT_DONE;
-    }
-    if (argc < 2) {
-        fputs(usage, stderr);
-        return EXIT_USAGE;
-    }
-    enum err rc = run(argc, argv, &exit_code);
-    bool printed = fflush(stdout) == 0 && !ferror(stdout);
-    if (rc == ERR_OK && !printed)
-        rc = err_errno("standard output");
-    if (rc != ERR_OK)
-        fprintf(stderr, "tessera-hf: %s\n", err_text());
-    return rc != ERR_OK ? err_exit_code(rc) : exit_code;
+    const struct cmd_main hf = {
+        .name = "hf", .usage = usage, .commands = true, .run = run
+    };
+    return cmd_main(&hf, argc, argv);
 }

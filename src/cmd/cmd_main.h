@@ -1,0 +1,28 @@
+/* What the mains of several programs share. */
+#ifndef TESSERA_CMD_CMD_MAIN_H
+#define TESSERA_CMD_CMD_MAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "src/base/err.h"
+
+struct cmd_main {
+    const char *name; /* behind "tessera-" */
+    void (*usage)(FILE *out);
+    bool commands; /* the first argument is one, and --help may follow it */
+    /* May set *exit_code (0 before) where its result is no error. */
+    enum err (*run)(int argc, char **argv, int *exit_code);
+};
+
+/* The log, --help, --version, usage without arguments; then runs it, and tells
+ * its error on stderr. The exit code. */
+int cmd_main(const struct cmd_main *program, int argc, char **argv);
+
+/* The row of a table whose rows begin with a name, `const char *`; ERR_USAGE:
+ * there is no command of this name. */
+enum err cmd_main_command(const char *name, const void *table, size_t count,
+                         size_t row_bytes, const void **row);
+
+#endif
