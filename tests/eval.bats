@@ -3,6 +3,7 @@
 # and during its training.
 
 load run_helpers
+bats_require_minimum_version 1.5.0
 
 setup_file() {
     export DIR
@@ -78,13 +79,13 @@ score() { # NAME [COMMAND...] -- OPTION...: $1.json and $1.lines
 }
 
 # Two ranks with the task files of $DIR/rank0 and $DIR/rank1.
-apart() { # TEXT COMMAND...: fails on account of the data
-    local text=$1
-    shift
+apart() { # CODE TEXT COMMAND...: fails on account of the data
+    local code=$1 text=$2
+    shift 2
     # shellcheck disable=SC2016 # of the rank's shell
     run "$MPIRUN" 2 sh -c 'cd "rank$OMPI_COMM_WORLD_RANK" && exec "$@"' sh "$@"
     echo "status $status: $output"
-    [ "$status" -eq 93 ] && [[ "$output" == *"$text"* ]]
+    [ "$status" -eq "$code" ] && [[ "$output" == *"$text"* ]]
 }
 
 @test "ranks that have read other tasks do not score them" {
@@ -94,15 +95,15 @@ apart() { # TEXT COMMAND...: fails on account of the data
     cp ./*.jsonl gauntlet.conf rank1
     lm=("$EVAL" "$DIR/run" --task schema:schema.jsonl --task language_modeling:lm.jsonl)
     head -n 6 lm.jsonl >rank1/lm.jsonl
-    apart "rank 1 (" "${lm[@]}"
+    apart 93 "rank 1 (" "${lm[@]}"
     [[ "$output" == *"task 'lm' has other examples"* ]]
     sed 's/one 7/One 7/' lm.jsonl >rank1/lm.jsonl
     command_of 1 "$DIR/apart" eval.tasks=language_modeling:lm.jsonl
-    apart "task 'lm' has other examples" "${command[@]}"
+    apart 93 "task 'lm' has other examples" "${command[@]}"
     rm rank1/lm.jsonl
-    apart "rank 1 (" "${lm[@]}"
+    apart 64 "rank 1 (" "${lm[@]}"
     rm rank1/mc.jsonl
-    apart "task 1 is 'schema' here, and 'mc' on rank 0" \
+    apart 93 "task 1 is 'schema' here, and 'mc' on rank 0" \
         "$EVAL" "$DIR/run" --gauntlet gauntlet.conf
 }
 
@@ -131,6 +132,15 @@ apart() { # TEXT COMMAND...: fails on account of the data
     score int8 -- --weights int8 --perplexity data/eval && return 1
     "$EVAL" run --task multiple_choice:mc.jsonl --weights int8 --out int8.json >table
     grep -q '^mc  *0  *7  *[01]\.[0-9]*$' table
+    # more shots than there are others are not what is said
+    "$EVAL" run --task multiple_choice:mc.jsonl:1000 --json 2>log >many.json
+    grep -q "mc, 6-shot (there are no more): " log
+    grep -q '"shots": 6,' many.json
+    "$EVAL" run --task multiple_choice:mc.jsonl --tokenizer bytes 2>log
+    run ! grep "another tokenizer" log
+    "$BIN/tessera-data" train-tokenizer --vocab-size 257 --out tok text
+    "$EVAL" run --task multiple_choice:mc.jsonl --tokenizer tok 2>log
+    grep -q "was trained with another tokenizer" log
     grep -q '"task": "mc"' int8.json
     "$EVAL" run --task multiple_choice:mc.jsonl:1 --dry-run --examples prompts
     [ "$(wc -l <prompts)" -eq 7 ]
@@ -158,8 +168,15 @@ fails() { # CODE TEXT ARGUMENT...
     fails 64 "--dry-run is for --examples" run --dry-run --task schema:x
     fails 64 "no kind of task" run --task magic:x
     fails 93 "lm.jsonl:1: 'query'" run --task multiple_choice:lm.jsonl
-    fails 93 "no such file" run --task schema:missing.jsonl
-    fails 64 "missing" missing --task schema:schema.jsonl
+    fails 64 "no such file" run --task schema:missing.jsonl
+    fails 64 "missing: no such file or folder" missing --task schema:schema.jsonl
+    fails 64 "missing" run --gauntlet missing
+    fails 64 "missing: no such data set" run --perplexity missing
+    fails 64 "unknown tokenizer 'missing'" run --tokenizer missing --task schema:schema.jsonl
+    mkfifo pipe
+    fails 64 "pipe: is a pipe, not a regular file" run --task schema:pipe
+    fails 64 "pipe: is a pipe, not a regular file" pipe --task schema:schema.jsonl
+    fails 64 "pipe: is not a regular file" run --gauntlet pipe
     sed 's/mc.jsonl/gone.jsonl/' gauntlet.conf >part.conf
     "$EVAL" run --gauntlet part.conf --limit 2 >table 2>log
     grep -q "task 'mc' is left out" log
@@ -171,7 +188,7 @@ fails() { # CODE TEXT ARGUMENT...
     [ "$status" -eq 64 ]
     [[ "$output" == *"eval.tasks: no kind of task is called 'magic'"* ]]
     run train 1 "$DIR/none" eval.tasks="schema:$DIR/none.jsonl"
-    [ "$status" -eq 93 ]
+    [ "$status" -eq 64 ]
 }
 
 @test "more memory for tasks than there is: exit 93 before it is touched" {

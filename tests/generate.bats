@@ -62,7 +62,7 @@ fails() {
     fails 64 "need --chat" run --prompt a --system b
     fails 64 "--batch needs" run --prompt a --batch 2
     fails 64 "generates none" run --score --max-tokens 3
-    fails 64 "no such file of prompts" run --prompts nothing
+    fails 64 "nothing: no such file" run --prompts nothing
     : >empty
     fails 64 "no prompt in it" run --prompts empty
     fails 64 "names no token that begins" run --prompt ''
@@ -70,8 +70,9 @@ fails() {
     fails 64 "learned 128 positions" run --prompt a --context 1000
     fails 64 "the context of the model 8" run --prompt "longer than that" \
         --context 8
-    fails 93 "nowhere" nowhere --prompt a || fails 64 "nowhere" nowhere \
-        --prompt a
+    fails 64 "nowhere: no such file or folder" nowhere --prompt a
+    fails 64 "unknown tokenizer 'nowhere'" run --prompt a --tokenizer nowhere
+    fails 64 "nowhere" run --prompt a --chat --chat-template nowhere
 }
 
 @test "the completion and nothing else, the same on any threads and weights" {
@@ -161,6 +162,83 @@ TEMPLATE
     # what was saved is data to learn from
     "$BIN/tessera-data" tokenize --chat --out saved --template chatml \
         --seq-len 512 talk.jsonl
+}
+
+@test "chat: nothing is saved where nothing was answered" {
+    printf '/save none.jsonl\n/quit\n' |
+        "$BIN/tessera-chat" run --chat-template none --system 'Be brief.' \
+            >answers 2>said
+    cat said
+    grep -q "nothing to save" said
+    [ ! -e none.jsonl ]
+}
+
+@test "on a terminal control characters are written out" {
+    command -v script >/dev/null || skip "no script(1)"
+    wild=(--temperature 30 --seed 3 --max-tokens 120)
+    generate --prompt a "${wild[@]}" >piped
+    # the model has some to show, and files get them as they are
+    [ "$(tr -d '\n\t\40-\176\200-\377' <piped | wc -c)" -gt 3 ]
+    echo hello >hello
+    for command in "'$GENERATE' run --prompt a ${wild[*]}" \
+        "'$GENERATE' run --prompt a --json ${wild[*]}" \
+        "'$BIN/tessera-chat' run --chat-template none ${wild[*]} <hello"; do
+        script -qec "$command 2>/dev/null" /dev/null </dev/null >screen
+        cat -v screen
+        grep -q '\\u00' screen
+        [ "$(tr -d '\r\n\t\40-\176\200-\377' <screen | wc -c)" -eq 0 ]
+        # C1 as well, and no carriage return but those of the terminal
+        run ! grep -qP '\xc2[\x80-\x9f]' screen
+        run ! grep -qP '\r[^\n\r]' screen
+    done
+}
+
+@test "another tokenizer than the model's is warned of" {
+    generate --prompt a --tokenizer bytes --max-tokens 2
+    run ! grep "another tokenizer" stderr
+    "$BIN/tessera-data" train-tokenizer --vocab-size 257 --out tok text
+    generate --prompt a --tokenizer tok --max-tokens 2
+    cat stderr
+    grep -q "was trained with another tokenizer (SHA-256 .*, 257 tokens) than tok" stderr
+    "$BIN/tessera-hf" export run --out hf
+    rm hf/tokenizer.json
+    run --separate-stderr "$GENERATE" hf --prompt a
+    [ "$status" -eq 64 ]
+    sed -i 's/"vocab_size": 257/"vocab_size": 300/' hf/config.json
+    generate --prompt a --tokenizer bytes --max-tokens 2 || true
+    run --separate-stderr "$GENERATE" hf --prompt a --tokenizer bytes
+    echo "$stderr"
+    [[ "$stderr" == *"was trained with 300 tokens, the tokenizer bytes has 257"* ]]
+}
+
+@test "what is no regular file is refused by name, and not waited for" {
+    rm -f pipe
+    mkfifo pipe
+    for what in "pipe:a pipe" "/dev/zero:a device"; do
+        fails 64 "${what%%:*}: is ${what#*:}, not a regular file" "${what%%:*}" --prompt a
+        fails 64 "${what%%:*}: is ${what#*:}, not a regular file" run --prompts "${what%%:*}"
+    done
+    fails 64 "data: is a folder, not a regular file" run --prompts data
+    mkdir -p strange
+    mkfifo strange/config.json
+    fails 93 "config.json: is a pipe, not a regular file" strange --prompt a
+    # what the process was given is read
+    echo "the king" | "$GENERATE" run --prompts /dev/stdin --max-tokens 3 >got 2>stderr
+    "$GENERATE" run --prompts <(echo "the king") --max-tokens 3 >again 2>stderr
+    [ "$(wc -l <got)" -eq 1 ]
+    cmp got again
+}
+
+@test "a run hears of missing prompts before it makes its weights" {
+    for prompts in "nothing:no such file" "data:is a folder, not a regular file"; do
+        file=${prompts%%:*} text=${prompts#*:}
+        run train 1 none "generate.prompts=$DIR/$file" log.level=info
+        echo "$output"
+        [ "$status" -eq 64 ]
+        [[ "${lines[-1]}" == *"generate.prompts: $DIR/$file: $text"* ]]
+        [[ "$output" != *"parameters"*"weights"* ]]
+        rm -rf none
+    done
 }
 
 @test "chat: a full context is told, and the conversation goes on" {

@@ -99,6 +99,13 @@ static enum err fsio_read_all(int fd, const char *path, size_t bytes_max,
     }
 }
 
+bool fsio_is_given(const char *path)
+{
+    return strcmp(path, "/dev/stdin") == 0 ||
+           strncmp(path, "/dev/fd/", 8) == 0 ||
+           strncmp(path, "/proc/self/fd/", 14) == 0;
+}
+
 enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
                         size_t *bytes)
 {
@@ -106,10 +113,15 @@ enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
     int fd = -1;
     char *buffer = NULL;
     size_t length = 0;
+    struct stat st;
     *data = NULL;
     *bytes = 0;
+    /* nobody may ever write to it */
+    if (stat(path, &st) == 0 && S_ISFIFO(st.st_mode) && !fsio_is_given(path)) {
+        rc = err_set(ERR_DATA, "%s: is a pipe, not a regular file", path);
+        goto out;
+    }
     TRY_OUT(fsio_open_read(path, &fd));
-    struct stat st;
     if (fstat(fd, &st) != 0) {
         rc = err_errno("%s: stat", path);
         goto out;

@@ -16,8 +16,13 @@
 enum err fsio_path(char out[FSIO_PATH_MAX], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Whether it names what the process was given open: /dev/stdin, /dev/fd/N (a
+ * shell's <(...)), /proc/self/fd/N. */
+bool fsio_is_given(const char *path);
+
 /* Whole file, NUL appended (not counted); the caller frees *data. Files over
- * `bytes_max` are ERR_DATA. ENOENT is ERR_DATA "no such file". */
+ * `bytes_max` are ERR_DATA. ENOENT is ERR_DATA "no such file". A named pipe is
+ * ERR_DATA; one that the process was given is read. */
 enum err fsio_read_file(const char *path, size_t bytes_max, char **data,
                         size_t *bytes);
 

@@ -68,9 +68,21 @@ static enum err close_examples(struct eval *eval)
                : err_errno("%s: writing", eval->options->examples);
 }
 
+/* Before anything is computed. */
+static enum err find_datasets(const struct eval_options *options)
+{
+    for (int d = 0; d < options->dataset_count; d++) {
+        const char *path = options->datasets[d];
+        if (strstr(path, "://") == NULL && !fsio_exists(path))
+            return err_set(ERR_USAGE, "%s: no such data set", path);
+    }
+    return ERR_OK;
+}
+
 static enum err open_all(struct eval *eval)
 {
     const struct eval_options *options = eval->options;
+    TRY(find_datasets(options));
     TRY(open_tasks(eval));
     TRY(eval_model_open(options, eval->comm, &eval->model));
     const struct icl_set_options set = { eval->model.max_seq_len,

@@ -51,7 +51,9 @@ static const char *const usage[] = {
     "  --no-strip         leave white space around fields\n"
     "  --categories       score each value of the field 'category' by itself\n"
     "\n"
-    "exit codes: 0 done; 64 usage; 75 try again; 93 missing or damaged data\n",
+    "exit codes: 0 done; 64 usage, or a path that names nothing; 75 try again; "
+    "93\n"
+    "damaged or unsupported data, or no room\n",
 };
 
 void eval_options_usage(FILE *out)

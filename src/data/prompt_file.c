@@ -1,12 +1,13 @@
 /* Reads files of prompts, lines or records. */
 #include "src/data/prompt_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/data/jsonl.h"
+#include "src/data/regular.h"
 
 struct prompt_file {
     const char *path;
@@ -33,10 +34,7 @@ static enum err file_lines(struct prompt_file *file)
     ssize_t length;
     FILE *lines = fopen(file->path, "re");
     if (lines == NULL)
-        return errno == ENOENT
-                   ? err_set(ERR_USAGE, "%s: no such file of prompts",
-                             file->path)
-                   : err_errno("%s: open", file->path);
+        return err_errno("%s: open", file->path);
     while (rc == ERR_OK && (length = getline(&line, &capacity, lines)) >= 0) {
         size_t bytes = (size_t)length;
         bytes -= bytes > 0 && line[bytes - 1] == '\n';
@@ -67,6 +65,12 @@ out:
     return rc;
 }
 
+enum err prompt_file_check(const char *path)
+{
+    TRY(regular_readable(path));
+    return access(path, R_OK) == 0 ? ERR_OK : err_errno("%s: open", path);
+}
+
 enum err prompt_file_read(const char *path,
                           enum err (*take)(void *arg, const char *text,
                                            size_t bytes),
@@ -74,6 +78,7 @@ enum err prompt_file_read(const char *path,
 {
     struct prompt_file file = { .path = path, .take = take, .arg = arg };
     size_t length = strlen(path);
+    TRY(prompt_file_check(path));
     TRY(length > 6 && strcmp(path + length - 6, ".jsonl") == 0
             ? file_records(&file)
             : file_lines(&file));

@@ -38,6 +38,17 @@ enum err regular_size(const char *path, int64_t *bytes)
     return err_errno("%s: stat", path);
 }
 
+enum err regular_readable(const char *path)
+{
+    struct stat status;
+    int64_t bytes;
+    if (fsio_is_given(path) && stat(path, &status) == 0 &&
+        !S_ISDIR(status.st_mode))
+        return ERR_OK;
+    enum err rc = regular_size(path, &bytes);
+    return rc == ERR_DATA ? err_set(ERR_USAGE, "%s", err_text()) : rc;
+}
+
 enum err regular_open(const char *path, int *fd, int64_t *bytes)
 {
     enum err rc = ERR_OK;

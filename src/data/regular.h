@@ -14,6 +14,11 @@ enum err regular_size(const char *path, int64_t *bytes);
 /* The same, and open it for reading. */
 enum err regular_open(const char *path, int *fd, int64_t *bytes);
 
+/* For a file that is read once from its beginning: a regular one, or what the
+ * process was given open (fsio_is_given(): a pipe, a terminal), but no folder.
+ * ERR_USAGE: it is something else, or not there. */
+enum err regular_readable(const char *path);
+
 /* How many a data set may have open at a time: a quarter of what the process
  * may, since a run has two data sets and other files. The process's limit is
  * raised to REGULAR_LIMIT, where it is lower and that is allowed. */

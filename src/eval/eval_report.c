@@ -24,7 +24,7 @@ json_t *eval_report_task(const struct eval_report *report, int number_of)
     char name[NAME_BYTES];
     int count;
     const struct icl_result *results = icl_set_results(report->set, &count);
-    json_int_t right = 0, examples = 0;
+    json_int_t right = 0, examples = 0, shots = 0;
     json_t *categories = json_array();
     icl_task_name(task, name, sizeof name);
     for (int i = 0; i < count; i++) {
@@ -33,6 +33,7 @@ json_t *eval_report_task(const struct eval_report *report, int number_of)
             continue;
         right += result->right;
         examples += result->examples;
+        shots = result->shots > shots ? result->shots : shots;
         if (result->category != NULL)
             json_array_append_new(
                 categories, json_pack("{s:o?, s:I, s:I, s:f}", "category",
@@ -41,11 +42,11 @@ json_t *eval_report_task(const struct eval_report *report, int number_of)
                                       "right", (json_int_t)result->right,
                                       "accuracy", accuracy_of(result)));
     }
-    json_t *out = json_pack(
-        "{s:o?, s:s, s:I, s:I, s:I, s:f}", "task", jsontext_string(name),
-        "kind", icl_kind_names[task->kind], "shots", (json_int_t)task->shots,
-        "examples", examples, "right", right, "accuracy",
-        icl_set_accuracy(report->set, number_of));
+    json_t *out =
+        json_pack("{s:o?, s:s, s:I, s:I, s:I, s:f}", "task",
+                  jsontext_string(name), "kind", icl_kind_names[task->kind],
+                  "shots", shots, "examples", examples, "right", right,
+                  "accuracy", icl_set_accuracy(report->set, number_of));
     if (task->categories)
         json_object_set(out, "categories", categories);
     json_decref(categories);
@@ -130,6 +131,7 @@ json_t *eval_report_json(const struct eval_report *report)
 static void print_tasks(const struct eval_report *report, FILE *out)
 {
     int count;
+    int64_t most = 0; /* shots of the task's parts */
     const struct icl_result *results = icl_set_results(report->set, &count);
     fprintf(out, "%-40s %5s %8s %8s\n", "task", "shots", "examples",
             "accuracy");
@@ -138,15 +140,19 @@ static void print_tasks(const struct eval_report *report, FILE *out)
         const struct icl_task *task = &report->tasks[result->task];
         char name[NAME_BYTES], line[2 * NAME_BYTES];
         bool last = i + 1 == count || results[i + 1].task != result->task;
+        most =
+            i > 0 && results[i - 1].task == result->task && most > result->shots
+                ? most
+                : result->shots;
         icl_task_name(task, name, sizeof name);
         snprintf(line, sizeof line, "%s%s%s", name, task->categories ? "/" : "",
                  task->categories ? result->category : "");
-        fprintf(out, "%-40s %5lld %8lld %8.4f\n", line, (long long)task->shots,
-                (long long)result->examples, accuracy_of(result));
+        fprintf(out, "%-40s %5lld %8lld %8.4f\n", line,
+                (long long)result->shots, (long long)result->examples,
+                accuracy_of(result));
         if (last && task->categories)
-            fprintf(out, "%-40s %5lld %8s %8.4f\n", name,
-                    (long long)task->shots, "mean",
-                    icl_set_accuracy(report->set, result->task));
+            fprintf(out, "%-40s %5lld %8s %8.4f\n", name, (long long)most,
+                    "mean", icl_set_accuracy(report->set, result->task));
     }
 }
 

@@ -8,7 +8,8 @@
  *    "gauntlet": {"weighting": "EQUAL", "categories": [...],
  *                 "averages": [...]}}
  *
- * A task with categories lists them, too. What is not known, or left out
+ * A task with categories lists them, too. "shots" are those that are shown, of
+ * the category that has most: as many as were asked for, or as there are. What is not known, or left out
  * because something is missing, is null. Numbers are those of the evaluation
  * alone, no times, so that the same evaluation gives the same bytes. */
 #ifndef TESSERA_EVAL_EVAL_REPORT_H

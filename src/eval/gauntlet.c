@@ -1,14 +1,15 @@
 /* Reads gauntlets, and works out their scores. */
 #include "src/eval/gauntlet.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/base/settings_parse.h"
+#include "src/data/regular.h"
 #include "src/eval/gauntlet_file.h"
 
 #define SHOTS_LISTED_MAX 16
@@ -83,18 +84,22 @@ static enum err no_memory(void)
     return err_set(ERR_MEMORY, "out of memory");
 }
 
-/* Whether there is more than a pointer to what Git LFS would fetch. */
-static bool is_there(const char *path, const char **why)
+/* Whether there is a file, and more than a pointer to what Git LFS would fetch;
+ * if not, err_text() says what. */
+static bool is_there(const char *path)
 {
     static const char pointer[] = "version https://git-lfs";
     char begin[sizeof pointer] = "";
-    FILE *file = fopen(path, "re");
-    *why = file == NULL ? strerror(errno) : "a pointer of Git LFS, no data";
-    if (file == NULL)
+    int fd = -1;
+    int64_t bytes = 0;
+    if (regular_open(path, &fd, &bytes) != ERR_OK)
         return false;
-    size_t bytes = fread(begin, 1, sizeof pointer - 1, file);
-    fclose(file);
-    return bytes < sizeof pointer - 1 || strcmp(begin, pointer) != 0;
+    ssize_t got = read(fd, begin, sizeof pointer - 1);
+    close(fd);
+    if (got < (ssize_t)sizeof pointer - 1 || strcmp(begin, pointer) != 0)
+        return true;
+    (void)err_set(ERR_DATA, "%s: a pointer of Git LFS, no data", path);
+    return false;
 }
 
 /* task->file becomes its path. */
@@ -102,13 +107,12 @@ static enum err find_file(struct gauntlet *gauntlet, const char *folder,
                           struct icl_task *task, bool *there)
 {
     char path[FSIO_PATH_MAX];
-    const char *why;
     struct gauntlet_texts *texts = gauntlet->texts;
     TRY(task->file[0] == '/' ? fsio_path(path, "%s", task->file)
                              : fsio_path(path, "%s/%s", folder, task->file));
-    *there = is_there(path, &why);
+    *there = is_there(path);
     if (!*there)
-        log_warn("task '%s' is left out: %s: %s", task->label, path, why);
+        log_warn("task '%s' is left out: %s", task->label, err_text());
     char **paths =
         realloc(texts->paths, (size_t)(texts->path_count + 1) * sizeof *paths);
     if (paths == NULL)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "src/data/jsonl.h"
+#include "src/data/regular.h"
 
 /* Texts go into blocks, which are never moved. */
 #define BLOCK_BYTES ((size_t)1 << 20)
@@ -169,6 +170,7 @@ static enum err read_file(struct icl_records *records,
     enum err rc = ERR_OK;
     struct jsonl *reader = NULL;
     json_t *from = NULL;
+    TRY(regular_readable(task->file));
     TRY(jsonl_open(task->file, &reader));
     for (;;) {
         TRY_OUT(jsonl_next(reader, &from));

@@ -31,7 +31,8 @@ struct icl_part {
 
 struct icl_records;
 
-/* ERR_DATA names file, line and field. A record has at most 1024 "choices" or
+/* ERR_USAGE: there is no such file, or it is no regular one. ERR_DATA names file,
+ * line and field. A record has at most 1024 "choices" or
  * "context_options". */
 enum err icl_records_read(const struct icl_task *task,
                           struct icl_records **out);

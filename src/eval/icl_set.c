@@ -95,8 +95,12 @@ static enum err add_parts(struct icl_set *set, int number, FILE *lines)
     set->results = results;
     for (int p = 0; p < parts; p++) {
         const struct icl_part *part = icl_records_part(set->records[number], p);
+        bool enough = task->shots < part->count;
         set->results[set->result_count++] = (struct icl_result){
-            .task = number, .category = part->category, .size = part->count
+            .task = number,
+            .category = part->category,
+            .size = part->count,
+            .shots = enough ? task->shots : part->count - 1,
         };
         TRY(measure(set, task, part, lines));
     }
@@ -251,11 +255,13 @@ enum err icl_set_score(struct icl_set *set, const struct icl_model *model,
                        model, comm, lines));
         icl_task_name(task, name, sizeof name);
         if (comm_rank(comm) == 0)
-            log_info("%s%s%s, %lld-shot: %lld of %lld right, %.1f s", name,
+            log_info("%s%s%s, %lld-shot%s: %lld of %lld right, %.1f s", name,
                      result->category != NULL ? "/" : "",
                      result->category != NULL ? result->category : "",
-                     (long long)task->shots, (long long)result->right,
-                     (long long)result->examples, clock_now() - begin);
+                     (long long)result->shots,
+                     result->shots < task->shots ? " (there are no more)" : "",
+                     (long long)result->right, (long long)result->examples,
+                     clock_now() - begin);
         if (comm_rank(comm) == 0 && result->cut > 0)
             log_warn("%s: %lld examples were longer than the model takes, and "
                      "lost tokens at the left",

@@ -27,6 +27,7 @@ struct icl_result {
     int task;             /* its number */
     const char *category; /* NULL: the task has none; lent */
     int64_t size;         /* examples that the part has */
+    int64_t shots;        /* before each: no more than there are others */
     int64_t examples;     /* that were scored */
     int64_t right;
     int64_t cut; /* examples that lost tokens at the left */

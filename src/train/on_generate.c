@@ -17,6 +17,7 @@
 #include "src/base/log.h"
 #include "src/base/memory.h"
 #include "src/base/units.h"
+#include "src/data/prompt_file.h"
 #include "src/job/stop.h"
 #include "src/text/unicode.h"
 #include "src/train/on_generate_prompts.h"
@@ -48,7 +49,13 @@ static enum err on_generate_create(void *self, struct trainer *trainer)
                        "generate.prompts works with hardware.backend=cpu "
                        "only: leave it out, and give checkpoints to "
                        "tessera-generate");
-    return ERR_OK;
+    /* read later, with the tokenizer of the data; the run is not to wait for
+     * its weights to hear that there is nothing */
+    enum err rc =
+        trainer->settings.generate.prompts[0] != '\0' && trainer->rank == 0
+            ? prompt_file_check(trainer->settings.generate.prompts)
+            : ERR_OK;
+    return rc == ERR_OK ? ERR_OK : err_prefix(rc, "generate.prompts");
 }
 
 static void on_generate_destroy(void *self)

@@ -1,0 +1,51 @@
+/* Small tasks of each kind, and the bytes as tokens. */
+#ifndef TESSERA_TESTS_ICL_FIXTURE_H
+#define TESSERA_TESTS_ICL_FIXTURE_H
+
+#include "src/eval/icl_set.h"
+#include "tests/data_fixture.h"
+
+#define NEED fixture_need
+
+static const char *folder;
+static struct tokenizer *tokenizer;
+
+static const char language[] =
+    "{\"context\": \" A \", \"continuation\": \"B\\n\"}\n"
+    "{\"context\": \"C\", \"continuation\": \"D\", \"more\": [1]}\n"
+    "{\"context\": \"E\", \"continuation\": \"F\"}\n";
+static const char choices[] =
+    "{\"query\": \"Q1 \", \"choices\": [\"x\", \" y \"], \"gold\": 1}\n"
+    "{\"query\": \"Q2\", \"choices\": [\"u\", \"v\", \"w\"], \"gold\": 0}\n";
+static const char schema[] =
+    "{\"context_options\": [\"he \", \"she\"], \"continuation\": \" goes.\", "
+    "\"gold\": 1}\n"
+    "{\"context_options\": [\"it\", \"I\"], \"continuation\": \"go.\", "
+    "\"gold\": 0}\n";
+static const char thoughts[] =
+    "{\"context\": \"1+1\", \"chain_of_thought\": \"add \", \"answer\": "
+    "\"2\"}\n"
+    "{\"context\": \"2+2\", \"chain_of_thought\": \"twice\", \"answer\": "
+    "\"4\", \"aliases\": [\"four\"]}\n";
+
+static inline const char *write_task(const char *name, const char *lines)
+{
+    const char *path = fixture_path(folder, name);
+    fixture_write_file(path, lines, strlen(lines));
+    return path;
+}
+
+static inline void icl_fixture_begin(void)
+{
+    folder = fixture_folder();
+    NEED(tokenizer_create("bytes", &tokenizer));
+}
+
+static inline int icl_fixture_end(void)
+{
+    tokenizer_destroy(tokenizer);
+    fsio_remove_tree(folder);
+    return tap_done();
+}
+
+#endif
