@@ -1,22 +1,10 @@
 /* The engine against the model's own evaluation, and against itself: to the bit
- * the same however tokens are cut into calls, on any number of threads, with any
- * kernel set, gathered or held. */
+ * the same however tokens are cut into calls, on any number of threads, gathered
+ * or held; its slots, and what it refuses. */
 #include <limits.h>
 #include <stdio.h>
 
-#include "src/infer/infer.h"
-#include "tests/model_fixture.h"
-
-#define SLOTS 3
-#define LENGTH 29
-#define TOKENS (SLOTS * LENGTH)
-#define VOCAB 37 /* fixture_complete() */
-
-#define FOUNDRY .bias = true, .tied = true
-#define DBRX                                                                   \
-    .positions = POSITIONS_ROPE, .n_kv_heads = 2, .clip_qkv = 0.6,             \
-    .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
-    .experts_top_k = 2, .router_normalize = 1.0
+#include "tests/infer_fixture.h"
 
 static const struct {
     const char *name;
@@ -64,104 +52,6 @@ static const struct {
       { FOUNDRY, .d_model = 96, .n_heads = 2, .ffn_width = 80,
         .positions = POSITIONS_ALIBI } },
 };
-
-/* What the engine says of all tokens. */
-struct said {
-    float logits[TOKENS][VOCAB];
-    float nll[TOKENS];
-    int32_t argmax[TOKENS];
-};
-
-/* How the tokens come. */
-enum cut {
-    CUT_WHOLE,  /* slot by slot */
-    CUT_SINGLE, /* token by token */
-    CUT_BATCH,  /* all slots in one call */
-    CUT_RAGGED, /* some of each in turn, of different lengths */
-    CUTS
-};
-
-struct way {
-    int threads;
-    int64_t rows;
-    enum cut cut;
-    int held; /* enum infer_weights, or -1: gathered */
-};
-
-static struct infer_tokens tokens_of(struct model_fixture *f, struct said *said,
-                                     int slot, int64_t from, int64_t count)
-{
-    int64_t at = slot * LENGTH + from;
-    return (struct infer_tokens){ .slot = slot,
-                                  .count = count,
-                                  .tokens = f->tokens + at,
-                                  .wanted = count,
-                                  .logits = said->logits[at],
-                                  .labels = f->labels + at,
-                                  .nll = said->nll + at,
-                                  .argmax = said->argmax + at };
-}
-
-/* The next call's; 0: there are none left. */
-static int next_call(struct model_fixture *f, enum cut cut, int call,
-                     const struct infer *infer, struct said *said,
-                     struct infer_tokens list[SLOTS])
-{
-    int count = 0;
-    for (int slot = 0; slot < SLOTS; slot++) {
-        int64_t from = infer_length(infer, slot), left = LENGTH - from;
-        int64_t some = cut == CUT_SINGLE   ? 1
-                       : cut == CUT_RAGGED ? (call * 5 + slot * 7) % 11
-                                           : left;
-        if (left == 0 || (count > 0 && cut == CUT_WHOLE))
-            continue;
-        list[count++] =
-            tokens_of(f, said, slot, from, some < left ? some : left);
-    }
-    return count;
-}
-
-static enum err say(struct model_fixture *f, const struct kernels *kernels,
-                    const struct way *way, struct said *said)
-{
-    enum err rc = ERR_OK;
-    struct infer *infer = NULL;
-    struct param_access access = fixture_access(f);
-    const struct infer_options options = { .threads = way->threads,
-                                           .sequences = SLOTS,
-                                           .positions = LENGTH,
-                                           .rows = way->rows };
-    struct infer_tokens list[SLOTS];
-    int count;
-    memset(said, 0xff, sizeof *said);
-    TRY_OUT(infer_create(&f->config, f->params, kernels, &options, &infer));
-    if (way->held >= 0)
-        TRY_OUT(infer_hold(infer, &access, (enum infer_weights)way->held));
-    for (int call = 0;
-         (count = next_call(f, way->cut, call, infer, said, list)) > 0; call++)
-        TRY_OUT(
-            infer_forward(infer, way->held >= 0 ? NULL : &access, list, count));
-out:
-    infer_destroy(infer);
-    return rc;
-}
-
-static bool says(struct model_fixture *f, const struct kernels *kernels,
-                 const struct way *way, struct said *said)
-{
-    bool fine = say(f, kernels, way, said) == ERR_OK;
-    if (!fine)
-        tap_note("%s", err_text());
-    return fine;
-}
-
-static struct model_fixture *create(struct model_config config)
-{
-    config.max_seq_len = LENGTH;
-    struct model_fixture *f = fixture_create(config, false);
-    fixture_leaf(f, SLOTS, LENGTH, false);
-    return f;
-}
 
 static double evaluated(struct model_fixture *f, const struct kernels *kernels)
 {
@@ -242,172 +132,6 @@ static void check_case(const char *name, struct model_config config,
     for (int b = 0; b < f->params->block_count; b++)
         released = released && f->held[b] == 0;
     tap_ok(released, "%s: all that was gathered is released", name);
-    free(got);
-    free(want);
-    fixture_destroy(f);
-}
-
-/* --- kernel sets, held types --- */
-
-static void check_sets(struct model_config config, int held)
-{
-    struct model_fixture *f = create(config);
-    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
-    const struct way ways[] = { { 2, TOKENS, CUT_BATCH, held },
-                                { 1, 3, CUT_RAGGED, held } };
-    bool same = true;
-    if (want == NULL || got == NULL)
-        abort();
-    for (const struct kernels *const *t = kernels_all(); *t != NULL; t++)
-        for (int i = 0; i < 2; i++) {
-            bool first = t == kernels_all() && i == 0;
-            same = says(f, *t, &ways[i], first ? want : got) && same;
-            if (!first && memcmp(got, want, sizeof *got) != 0) {
-                tap_note("%s, way %d is another", (*t)->kernel_set, i);
-                same = false;
-            }
-        }
-    tap_ok(same, "all kernel sets and cuts, held %d: the same bits", held);
-    free(got);
-    free(want);
-    fixture_destroy(f);
-}
-
-static float rounded(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* A row of n elements, `step` apart. */
-static void round_row(enum infer_weights weights, float *x, int64_t n,
-                      int64_t step)
-{
-    float most = 0.0f;
-    for (int64_t i = 0; i < n; i++)
-        most = fmaxf(most, fabsf(x[i * step]));
-    for (int64_t i = 0; i < n; i++) {
-        float *one = &x[i * step];
-        *one = weights == INFER_BF16
-                   ? rounded(*one)
-                   : nearbyintf(*one * (127.0f / most)) * (most / 127.0f);
-    }
-}
-
-/* The fixture's matrices become what is held of them. */
-static void round_weights(struct model_fixture *f, enum infer_weights weights)
-{
-    for (int p = 0; p < f->params->count; p++) {
-        const struct param *param = &f->params->list[p];
-        float *x = f->weights + param->offset;
-        int64_t rows = param->shape[0], cols = param->shape[1];
-        int64_t width = f->config.ffn_width;
-        if (!param_multiplies(param) || param->role == PARAM_ROUTER)
-            continue;
-        if (param->role != PARAM_EXPERTS_DOWN)
-            for (int64_t r = 0; r < rows; r++)
-                round_row(weights, x + r * cols, cols, 1);
-        else
-            for (int64_t i = 0; i < rows / width * cols; i++)
-                round_row(weights, x + i / cols * width * cols + i % cols,
-                          width, cols);
-    }
-}
-
-static double furthest(const struct said *a, const struct said *b)
-{
-    double most = 0.0;
-    for (int64_t i = 0; i < TOKENS; i++)
-        for (int v = 0; v < VOCAB; v++)
-            most = fmax(
-                most, fabs((double)a->logits[i][v] - (double)b->logits[i][v]));
-    return most;
-}
-
-/* Held in fewer bits is to compute with weights of fewer bits. */
-static void check_rounded(const char *name, struct model_config config,
-                          const struct kernels *kernels,
-                          enum infer_weights weights)
-{
-    struct model_fixture *f = create(config);
-    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
-    const struct way held = { 2, TOKENS, CUT_BATCH, (int)weights };
-    const struct way gathered = { 2, TOKENS, CUT_BATCH, -1 };
-    if (want == NULL || got == NULL)
-        abort();
-    bool fine = says(f, kernels, &held, got);
-    round_weights(f, weights);
-    fine = says(f, kernels, &gathered, want) && fine;
-    double off = furthest(got, want);
-    if (!tap_ok(fine && off <= (weights == INFER_BF16 ? 0.0 : 2e-5),
-                "%s held in %s: as with rounded weights", name,
-                infer_weights_names[weights]))
-        tap_note("%.3e off", off);
-    free(got);
-    free(want);
-    fixture_destroy(f);
-}
-
-/* --- what is lent in bf16 --- */
-
-static uint16_t *bf16_weights;
-
-static enum err gather_bf16(void *arg, int block, const void **weights)
-{
-    struct model_fixture *f = arg;
-    *weights = bf16_weights + f->params->blocks[block].offset;
-    return ERR_OK;
-}
-
-static enum err release_nothing(void *arg, int block)
-{
-    (void)arg;
-    (void)block;
-    return ERR_OK;
-}
-
-static void check_lent_bf16(struct model_config config,
-                            const struct kernels *kernels, bool hold)
-{
-    struct model_fixture *f = create(config);
-    struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
-    const struct way gathered = { 2, TOKENS, CUT_WHOLE, -1 };
-    const struct param_access access = { .arg = f,
-                                         .gather = gather_bf16,
-                                         .release = release_nothing };
-    const struct infer_options options = { .threads = 2,
-                                           .sequences = SLOTS,
-                                           .positions = LENGTH,
-                                           .rows = 11,
-                                           .dtype = DTYPE_BF16 };
-    struct infer *infer = NULL;
-    bf16_weights = malloc((size_t)f->params->elements * sizeof bf16_weights[0]);
-    if (want == NULL || got == NULL || bf16_weights == NULL)
-        abort();
-    for (int64_t i = 0; i < f->params->elements; i++) {
-        uint32_t bits;
-        f->weights[i] = rounded(f->weights[i]);
-        memcpy(&bits, &f->weights[i], sizeof bits);
-        bf16_weights[i] = (uint16_t)(bits >> 16);
-    }
-    bool fine = says(f, kernels, &gathered, want);
-    struct infer_tokens list[SLOTS];
-    memset(got, 0xff, sizeof *got);
-    for (int slot = 0; slot < SLOTS; slot++)
-        list[slot] = tokens_of(f, got, slot, 0, LENGTH);
-    fine = fine && infer_create(&f->config, f->params, kernels, &options,
-                                &infer) == ERR_OK;
-    if (hold)
-        fine = fine && infer_hold(infer, &access, INFER_BF16) == ERR_OK;
-    fine = fine && infer_forward(infer, &access, list, SLOTS) == ERR_OK;
-    tap_ok(fine && memcmp(got, want, sizeof *got) == 0,
-           "weights that are lent in bf16%s: the same bits",
-           hold ? " and held" : "");
-    infer_destroy(infer);
-    free(bf16_weights);
     free(got);
     free(want);
     fixture_destroy(f);
@@ -628,23 +352,11 @@ static void check_plan(const struct kernels *kernels)
 int main(void)
 {
     const struct kernels *kernels = NULL;
-    const struct model_config moe = { DBRX, .tied = true };
     const struct model_config dense = { FOUNDRY, .ffn = FFN_GLU };
     if (kernels_find("cpu", "auto", &kernels) != ERR_OK)
         abort();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         check_case(cases[i].name, cases[i].config, kernels);
-    for (int held = -1; held <= INFER_INT8; held++) {
-        check_sets(dense, held);
-        check_sets(moe, held);
-    }
-    for (int weights = INFER_BF16; weights <= INFER_INT8; weights++) {
-        check_rounded("dense", dense, kernels, (enum infer_weights)weights);
-        check_rounded("experts", moe, kernels, (enum infer_weights)weights);
-    }
-    check_lent_bf16(dense, kernels, false);
-    check_lent_bf16(moe, kernels, false);
-    check_lent_bf16(dense, kernels, true);
     check_slots(dense, kernels);
     check_slots((struct model_config){ .positions = POSITIONS_ALIBI }, kernels);
     check_wanted(dense, kernels);

@@ -1,0 +1,117 @@
+/* What an engine says of a few texts, in any way of reading them. */
+#ifndef TESSERA_TESTS_INFER_FIXTURE_H
+#define TESSERA_TESTS_INFER_FIXTURE_H
+
+#include "src/infer/infer.h"
+#include "tests/model_fixture.h"
+
+#define SLOTS 3
+#define LENGTH 29
+#define TOKENS (SLOTS * LENGTH)
+#define VOCAB 37 /* fixture_complete() */
+
+#define FOUNDRY .bias = true, .tied = true
+#define DBRX                                                                   \
+    .positions = POSITIONS_ROPE, .n_kv_heads = 2, .clip_qkv = 0.6,             \
+    .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
+    .experts_top_k = 2, .router_normalize = 1.0
+
+/* What the engine says of all tokens. */
+struct said {
+    float logits[TOKENS][VOCAB];
+    float nll[TOKENS];
+    int32_t argmax[TOKENS];
+};
+
+/* How the tokens come. */
+enum cut {
+    CUT_WHOLE,  /* slot by slot */
+    CUT_SINGLE, /* token by token */
+    CUT_BATCH,  /* all slots in one call */
+    CUT_RAGGED, /* some of each in turn, of different lengths */
+    CUTS
+};
+
+struct way {
+    int threads;
+    int64_t rows;
+    enum cut cut;
+    int held; /* enum infer_weights, or -1: gathered */
+};
+
+static inline struct infer_tokens tokens_of(struct model_fixture *f, struct said *said,
+                                     int slot, int64_t from, int64_t count)
+{
+    int64_t at = slot * LENGTH + from;
+    return (struct infer_tokens){ .slot = slot,
+                                  .count = count,
+                                  .tokens = f->tokens + at,
+                                  .wanted = count,
+                                  .logits = said->logits[at],
+                                  .labels = f->labels + at,
+                                  .nll = said->nll + at,
+                                  .argmax = said->argmax + at };
+}
+
+/* The next call's; 0: there are none left. */
+static inline int next_call(struct model_fixture *f, enum cut cut, int call,
+                     const struct infer *infer, struct said *said,
+                     struct infer_tokens list[SLOTS])
+{
+    int count = 0;
+    for (int slot = 0; slot < SLOTS; slot++) {
+        int64_t from = infer_length(infer, slot), left = LENGTH - from;
+        int64_t some = cut == CUT_SINGLE   ? 1
+                       : cut == CUT_RAGGED ? (call * 5 + slot * 7) % 11
+                                           : left;
+        if (left == 0 || (count > 0 && cut == CUT_WHOLE))
+            continue;
+        list[count++] =
+            tokens_of(f, said, slot, from, some < left ? some : left);
+    }
+    return count;
+}
+
+static inline enum err say(struct model_fixture *f, const struct kernels *kernels,
+                    const struct way *way, struct said *said)
+{
+    enum err rc = ERR_OK;
+    struct infer *infer = NULL;
+    struct param_access access = fixture_access(f);
+    const struct infer_options options = { .threads = way->threads,
+                                           .sequences = SLOTS,
+                                           .positions = LENGTH,
+                                           .rows = way->rows };
+    struct infer_tokens list[SLOTS];
+    int count;
+    memset(said, 0xff, sizeof *said);
+    TRY_OUT(infer_create(&f->config, f->params, kernels, &options, &infer));
+    if (way->held >= 0)
+        TRY_OUT(infer_hold(infer, &access, (enum infer_weights)way->held));
+    for (int call = 0;
+         (count = next_call(f, way->cut, call, infer, said, list)) > 0; call++)
+        TRY_OUT(
+            infer_forward(infer, way->held >= 0 ? NULL : &access, list, count));
+out:
+    infer_destroy(infer);
+    return rc;
+}
+
+static inline bool says(struct model_fixture *f, const struct kernels *kernels,
+                 const struct way *way, struct said *said)
+{
+    bool fine = say(f, kernels, way, said) == ERR_OK;
+    if (!fine)
+        tap_note("%s", err_text());
+    return fine;
+}
+
+static inline struct model_fixture *create(struct model_config config)
+{
+    config.max_seq_len = LENGTH;
+    struct model_fixture *f = fixture_create(config, false);
+    fixture_leaf(f, SLOTS, LENGTH, false);
+    return f;
+}
+
+#endif
