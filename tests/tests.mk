@@ -123,8 +123,7 @@ $(REPLAYS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/
 	$(call link,)
 
 # what reads data, by clang with its fuzzer; no OpenMP, whose library clang may lack
-FUZZ_LIB := $(patsubst %.c,$(B)/%.o,$(wildcard src/base/*.c src/text/*.c src/data/*.c))
-$(FUZZERS:%=$(B)/fuzz_%): $(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_LIB)
+$(FUZZERS:%=$(B)/fuzz_%): $(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(LIB)
 	$(call link,-fsanitize=fuzzer)
 
 define wrapper

@@ -154,7 +154,7 @@ enum err start_weights_check(const struct train_settings *s,
                              const struct params *params)
 {
     struct difference other = { .count = 0 }, shapes = { .count = 0 };
-    char known[2 * sizeof other.text];
+    char known[2 * sizeof other.text + 2];
     struct start_from from = start_weights_from(s);
     const char *path = weights_about(weights)->path;
     struct train_settings *theirs = calloc(1, sizeof *theirs);
