@@ -268,7 +268,7 @@ static void test_irregular(void)
         icl_task_default(&task);
         task.file = files[f];
         enum err rc = icl_set_create(&task, 1, tokenizer, &options, NULL, &set);
-        tap_ok(rc == ERR_DATA && strstr(err_text(), why[f]) != NULL,
+        tap_ok(rc == ERR_USAGE && strstr(err_text(), why[f]) != NULL,
                "refused: %s", err_text());
     }
 }
