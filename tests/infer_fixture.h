@@ -39,8 +39,9 @@ struct way {
     int held; /* enum infer_weights, or -1: gathered */
 };
 
-static inline struct infer_tokens tokens_of(struct model_fixture *f, struct said *said,
-                                     int slot, int64_t from, int64_t count)
+static inline struct infer_tokens tokens_of(struct model_fixture *f,
+                                            struct said *said, int slot,
+                                            int64_t from, int64_t count)
 {
     int64_t at = slot * LENGTH + from;
     return (struct infer_tokens){ .slot = slot,
@@ -55,8 +56,8 @@ static inline struct infer_tokens tokens_of(struct model_fixture *f, struct said
 
 /* The next call's; 0: there are none left. */
 static inline int next_call(struct model_fixture *f, enum cut cut, int call,
-                     const struct infer *infer, struct said *said,
-                     struct infer_tokens list[SLOTS])
+                            const struct infer *infer, struct said *said,
+                            struct infer_tokens list[SLOTS])
 {
     int count = 0;
     for (int slot = 0; slot < SLOTS; slot++) {
@@ -72,8 +73,9 @@ static inline int next_call(struct model_fixture *f, enum cut cut, int call,
     return count;
 }
 
-static inline enum err say(struct model_fixture *f, const struct kernels *kernels,
-                    const struct way *way, struct said *said)
+static inline enum err say(struct model_fixture *f,
+                           const struct kernels *kernels, const struct way *way,
+                           struct said *said)
 {
     enum err rc = ERR_OK;
     struct infer *infer = NULL;
@@ -98,7 +100,7 @@ out:
 }
 
 static inline bool says(struct model_fixture *f, const struct kernels *kernels,
-                 const struct way *way, struct said *said)
+                        const struct way *way, struct said *said)
 {
     bool fine = say(f, kernels, way, said) == ERR_OK;
     if (!fine)

@@ -28,11 +28,10 @@ static void check_all(void)
             continue;
         size_t length = unicode_put(point, bytes);
         right = visible_add((char *)bytes, length, &out) == ERR_OK && right;
-        bool same =
-            out.bytes == length && memcmp(out.data, bytes, length) == 0;
+        bool same = out.bytes == length && memcmp(out.data, bytes, length) == 0;
         bool escape = out.bytes == 6 && memcmp(out.data, "\\u00", 4) == 0;
-        right = right && (control && point != '\n' && point != '\t' ? escape
-                                                                   : same);
+        right = right &&
+                (control && point != '\n' && point != '\t' ? escape : same);
         buffer_free(&out);
     }
     tap_ok(right, "all characters");

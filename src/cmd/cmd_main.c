@@ -42,7 +42,7 @@ int cmd_main(const struct cmd_main *program, int argc, char **argv)
 }
 
 enum err cmd_main_command(const char *name, const void *table, size_t count,
-                         size_t row_bytes, const void **row)
+                          size_t row_bytes, const void **row)
 {
     for (size_t i = 0; i < count; i++) {
         const char *its;

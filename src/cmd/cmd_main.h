@@ -23,6 +23,6 @@ int cmd_main(const struct cmd_main *program, int argc, char **argv);
 /* The row of a table whose rows begin with a name, `const char *`; ERR_USAGE:
  * there is no command of this name. */
 enum err cmd_main_command(const char *name, const void *table, size_t count,
-                         size_t row_bytes, const void **row);
+                          size_t row_bytes, const void **row);
 
 #endif

@@ -31,11 +31,12 @@ static void tokenizer_warn(const struct weights_about *about,
     int64_t vocab = tokenizer_vocab_size(given);
     bool known = weights_tokenizer_sha256(about, sha256);
     if (known && strcmp(sha256, tokenizer_sha256(given)) != 0)
-        log_warn("%s was trained with another tokenizer (SHA-256 %.12s, %" PRId64
-                 " tokens) than %s (%.12s, %" PRId64
-                 "): tokens may mean something else",
-                 about->path, sha256, about->vocab, name,
-                 tokenizer_sha256(given), vocab);
+        log_warn(
+            "%s was trained with another tokenizer (SHA-256 %.12s, %" PRId64
+            " tokens) than %s (%.12s, %" PRId64
+            "): tokens may mean something else",
+            about->path, sha256, about->vocab, name, tokenizer_sha256(given),
+            vocab);
     else if (!known && vocab != about->vocab)
         log_warn("%s was trained with %" PRId64
                  " tokens, the tokenizer %s has %" PRId64
@@ -59,12 +60,12 @@ enum err weights_tokenizer_create(const struct weights_about *about,
         return ERR_OK;
     int64_t vocab = tokenizer_vocab_size(*out);
     if (vocab > about->config.vocab_size) {
-        enum err rc = err_set(
-            given != NULL ? ERR_USAGE : ERR_DATA,
-            "the tokenizer %s has %" PRId64 " tokens, and the model's "
-            "embedding %" PRId64 " rows: give the model's own with "
-            "--tokenizer",
-            tokenizer_name(*out), vocab, about->config.vocab_size);
+        enum err rc =
+            err_set(given != NULL ? ERR_USAGE : ERR_DATA,
+                    "the tokenizer %s has %" PRId64 " tokens, and the model's "
+                    "embedding %" PRId64 " rows: give the model's own with "
+                    "--tokenizer",
+                    tokenizer_name(*out), vocab, about->config.vocab_size);
         tokenizer_destroy(*out);
         *out = NULL;
         return rc;
