@@ -389,8 +389,35 @@ static void check(const struct released *r)
     free(again);
 }
 
+/* As large as the setting may be, and larger. */
+static void check_balance(void)
+{
+    enum hf_arch arch;
+    struct model_config model, back = { .balance_weight = 0 };
+    char *text = NULL;
+    if (!tap_ok(model_config_preset("dbrx", &model) == ERR_OK, "dbrx"))
+        return;
+    model.balance_weight = 1e3;
+    model.positions = POSITIONS_ROPE;
+    model.norm = MODEL_NORM_RMSNORM;
+    model.clip_qkv = 0;
+    tap_ok(hf_config_text(HF_MIXTRAL, &model, "float32", &text) == ERR_OK &&
+               hf_config_parse(text, strlen(text), "c", &arch, &back) ==
+                   ERR_OK &&
+               back.balance_weight == 1e3,
+           "the largest balance, as Mixtral");
+    char *at = text != NULL ? strstr(text, "_coef\": 2") : NULL;
+    if (at != NULL)
+        at[8] = '3';
+    tap_ok(at != NULL && hf_config_parse(text, strlen(text), "c", &arch,
+                                         &back) == ERR_UNSUPPORTED,
+           "a larger one: %s", err_text());
+    free(text);
+}
+
 int main(void)
 {
+    check_balance();
     for (size_t i = 0; i < sizeof released / sizeof released[0]; i++)
         check(&released[i]);
     return tap_done();

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #define FILE_MAX (1 << 20)
 #define LAYER_NORM_EPS 1e-5 /* DBRX has no key for it */
+#define BALANCE_MAX 1e3     /* model.balance_weight */
 
 const char *hf_config_arch_name(enum hf_arch arch)
 {
@@ -272,8 +274,14 @@ static enum err end_values(struct hf_values *values)
     struct model_config *model = &values->model;
     if (values->attention_bias)
         model->qkv_bias = model->out_bias = true;
-    if (values->balance > 0)
-        model->balance_weight = values->balance * (double)model->experts_top_k;
+    double balance = values->balance * (double)model->experts_top_k;
+    if (balance > BALANCE_MAX * (1 + 1e-9)) /* rounded up, when written */
+        return err_set(ERR_UNSUPPORTED,
+                       "router_aux_loss_coef is %g: times num_experts_per_tok "
+                       "it is more than %g, the most of model.balance_weight",
+                       values->balance, BALANCE_MAX);
+    if (balance > 0)
+        model->balance_weight = fmin(balance, BALANCE_MAX);
     if (model->n_kv_heads == 0)
         model->n_kv_heads = model->n_heads;
     if (model->ffn_width == 0)

@@ -27,7 +27,7 @@
     {                                                                          \
         .name = (key), .kind = HF_REAL,                                        \
         .offset = offsetof(struct hf_values, balance), .absent = (otherwise),  \
-        .max = 10                                                              \
+        .max = 1e3                                                             \
     }
 #define WINDOW(otherwise)                                                      \
     {                                                                          \
@@ -272,7 +272,7 @@ static const struct hf_key dbrx[] = {
          "1"),
     MUST("ffn_config.ffn_act_fn", "[{\"name\": \"silu\"}]",
          "{\"name\": \"silu\"}"),
-    REAL("ffn_config.moe_loss_weight", balance_weight, 0, 160, "0.01"),
+    REAL("ffn_config.moe_loss_weight", balance_weight, 0, 1e3, "0.01"),
     NOTHING("ffn_config.moe_uniform_expert_assignment"),
     NOTHING("ffn_config.hidden_size"), /* d_model once more */
     NOTHING("ffn_config.model_type"),
