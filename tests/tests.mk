@@ -122,7 +122,8 @@ $(filter $(B)/tests/test_comm_tensors% $(B)/tests/test_replica_device% $(B)/test
 $(REPLAYS): $(B)/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/tests/tap.o $(LIB)
 	$(call link,)
 
-# what reads data, by clang with its fuzzer; no OpenMP, whose library clang may lack
+# what reads data, by clang with its fuzzer; no OpenMP, whose library clang may lack,
+# and of the kernels, which compute nothing there, the set that compiles quickly
 $(FUZZERS:%=$(B)/fuzz_%): $(B)/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(LIB)
 	$(call link,-fsanitize=fuzzer)
 
@@ -244,7 +245,7 @@ sanitize-run: $(TESTS_1) $(REPLAYS)
 FUZZ ?= $(FUZZERS)
 fuzz: ## fuzzers of what reads data, 10^7 executions each (FUZZ_RUNS, FUZZ_SECONDS, FUZZ=NAME)
 	+@if echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' | clang -x c -fsanitize=fuzzer,address,undefined -o /dev/null - 2>/dev/null; \
-	then $(MAKE) --no-print-directory CC=clang MPI=0 CUDA=0 B=build-fuzz OPT='-O1 -g -fno-omit-frame-pointer' \
+	then $(MAKE) --no-print-directory CC=clang MPI=0 CUDA=0 B=build-fuzz KERNEL_SETS=generic KERNEL_OPT=-O1 OPT='-O1 -g -fno-omit-frame-pointer' \
 	    OPENMP= SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined' fuzz-run; \
 	else echo "fuzz: SKIPPED: there is no clang with libFuzzer: apt-get install clang"; fi
 
