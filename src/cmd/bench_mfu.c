@@ -5,6 +5,7 @@
 #include "src/base/clock.h"
 #include "src/base/median.h"
 #include "src/cmd/bench_text.h"
+#include "src/model/model_flops.h"
 #include "src/model/model_graph.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/trainer_choices.h"
@@ -72,13 +73,15 @@ static json_t *report(const struct trainer *trainer, double step_s, int steps,
     const struct model_config *config = &s->model;
     double sequences_per_s = (double)s->train.global_batch / step_s;
     double tokens_per_s = sequences_per_s * (double)s->data.seq_len;
-    double flops = sequences_per_s *
-                   model_config_flops_per_sequence(config, s->data.seq_len);
+    double flops =
+        sequences_per_s *
+        model_flops_per_sequence(config, trainer->params, s->data.seq_len);
     struct kernel_chosen chosen = { .text = "" };
     if (trainer->kernels->chosen != NULL)
         trainer->kernels->chosen(&chosen);
-    double causal = sequences_per_s * model_config_flops_per_sequence_causal(
-                                          config, s->data.seq_len);
+    double causal = sequences_per_s *
+                    model_flops_per_sequence_causal(config, trainer->params,
+                                                    s->data.seq_len);
     return json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:f, s:f, s:I, s:f, s:f, s:f}",
         "bench", "mfu", "model", model_preset_names[s->model.preset],

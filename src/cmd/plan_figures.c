@@ -9,6 +9,7 @@
 #include "checkpoint/ckpt_interval.h"
 #include "src/base/fsio.h"
 #include "src/base/units.h"
+#include "src/model/model_flops.h"
 #include "src/parallel/optimizer.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/train_memory_ways.h"
@@ -28,16 +29,15 @@ static enum err add_model(struct plan_figures *f)
     const struct model_config *config = &f->settings->model;
     struct params *params = NULL;
     TRY(train_settings_params(f->settings, &params));
-    f->trained = params->numel;
-    params_destroy(params);
     int64_t seq_len = f->settings->data.seq_len;
+    double tokens = (double)seq_len;
+    f->trained = params->numel;
     f->params = model_config_param_count(config);
     f->active_params = model_config_active_count(config);
-    f->flops_mfu =
-        model_config_flops_per_sequence(config, seq_len) / (double)seq_len;
+    f->flops_mfu = model_flops_per_sequence(config, params, seq_len) / tokens;
     f->flops_mfu_causal =
-        model_config_flops_per_sequence_causal(config, seq_len) /
-        (double)seq_len;
+        model_flops_per_sequence_causal(config, params, seq_len) / tokens;
+    params_destroy(params);
     return ERR_OK;
 }
 

@@ -27,7 +27,7 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
           b->master > 0 ? "all of them, bf16" : "all of them, fp32" },
         { "master", b->master, "fp32 weights of this rank's part" },
         { "moments", b->moments, "of this rank's part" },
-        { "frozen", b->frozen, "weights that do not train" },
+        { "frozen", b->frozen, "do not train: whole on every rank" },
         { "gradients", b->gradients, "of the slot at work" },
         { "partial_sums", b->partial_sums, "of slots, waiting to be added" },
         { "activations", b->model.saved, "kept for backward" },
@@ -89,7 +89,9 @@ static void print_model(const struct plan_figures *f)
                    "of one token");
     if (f->trained != f->params)
         line_count("trained parameters", (double)f->trained,
-                   "the others are frozen");
+                   f->settings->lora.rank > 0
+                       ? "adapters and what is not frozen"
+                       : "the others are frozen");
     line_count("FLOPs per token", f->flops_mfu,
                "mfu: attention not halved (LLM Foundry)");
     line_count("", f->flops_mfu_causal,

@@ -8,6 +8,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/model/model_flops.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/trainer.h"
 
@@ -99,11 +100,12 @@ void step_record_time(struct trainer *trainer, double step_s)
     record->tokens_per_s = (double)trainer->rates.tokens_per_step / step_s;
     if (peak <= 0.0)
         return;
-    record->mfu = model_config_flops_per_sequence(config, s->data.seq_len) *
-                  sequences_per_s / peak;
-    record->mfu_causal =
-        model_config_flops_per_sequence_causal(config, s->data.seq_len) *
+    record->mfu =
+        model_flops_per_sequence(config, trainer->params, s->data.seq_len) *
         sequences_per_s / peak;
+    record->mfu_causal = model_flops_per_sequence_causal(
+                             config, trainer->params, s->data.seq_len) *
+                         sequences_per_s / peak;
 }
 
 /* Of the ranks' rows; false: they do not ask alike for what all must. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
+#include "src/model/model_flops.h"
 #include "src/train/trainer_backend.h"
 
 /* zero1, zero2, zero3 over 1, 2, 4, ... nodes, and what the settings say */
@@ -245,8 +246,8 @@ static void set_cost(const struct planner *planner,
     double samples = s->train.global_batch > 0
                          ? (double)s->train.global_batch / (double)way->ranks
                          : (double)s->train.microbatch;
-    double flops =
-        samples * model_config_flops_per_sequence(&s->model, s->data.seq_len);
+    double flops = samples * model_flops_per_sequence(
+                                 &s->model, planner->params, s->data.seq_len);
     way->sent = sent(planner, way, &weighed);
     (void)all_again(s, &missing);
     way->computed = way->again ? missing / 3.0 : 0.0;

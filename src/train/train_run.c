@@ -191,13 +191,18 @@ static void warn_of_unused(const struct run *run)
 static void log_plan(const struct run *run)
 {
     const struct trainer *t = run->trainer;
-    char count[32];
+    const struct params *frozen = t->params->frozen;
+    int64_t all = t->params->numel + (frozen != NULL ? frozen->numel : 0);
+    char count[32], trained[48] = "", some[32];
     char memory[32];
-    units_count((double)t->params->numel, count, sizeof count);
+    units_count((double)all, count, sizeof count);
+    units_count((double)t->params->numel, some, sizeof some);
+    if (frozen != NULL)
+        snprintf(trained, sizeof trained, " of which %s train", some);
     units_bytes((double)run->plan.total, memory, sizeof memory);
-    log_info("%s parameters, %d ranks x %d threads, %lld slots of %lld "
+    log_info("%s parameters%s, %d ranks x %d threads, %lld slots of %lld "
              "samples, %s per rank, %s (%s)",
-             count, t->ranks, t->ctx.threads,
+             count, trained, t->ranks, t->ctx.threads,
              (long long)t->settings.parallel.slots,
              (long long)(t->settings.train.global_batch /
                          t->settings.parallel.slots),
