@@ -27,6 +27,7 @@
     X("tasks", LISTEN_TOGETHER, on_tasks_ops,                                  \
       AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) |         \
           AT(FIT_END))                                                         \
+    X("finish", LISTEN_RANK_0, on_finish_ops, AT(BATCH_ASK) | AT(BATCH_END))   \
     X("generate", LISTEN_TOGETHER, on_generate_ops,                            \
       AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) | AT(FIT_END))             \
     X("tracking", LISTEN_RANK_0, on_tracking_ops,                              \

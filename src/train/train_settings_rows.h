@@ -11,6 +11,7 @@
 #include "src/data/order.h"
 #include "src/model/model_memory.h"
 #include "src/parallel/replica.h"
+#include "src/train/finish_settings.h"
 #include "src/train/plugin_settings.h"
 #include "src/train/schedule.h"
 
@@ -401,6 +402,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
 
 /* Those of no group. */
 #define ALONE_SETTINGS(S)                                                      \
+    S(finish, LIST(finish), "()", SETTING_DECIDES,                             \
+      "when the run ends before train.max_duration: ( { name = "               \
+      "\"early_stop\"; patience = \"2000ba\"; } )")                            \
     S(plugins, LIST(plugin), "()", 0,                                          \
       "shared objects that listen to the run (tessera_plugin.h): "             \
       "[ \"path.so\" ], or ( { path = \"path.so\"; options = \"...\"; } )")

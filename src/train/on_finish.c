@@ -1,0 +1,220 @@
+/* Listener: ends a run by the rules of `finish` (finish_settings.h), as if that
+ * had been its length. Rank 0.
+ *
+ * A rule is judged in batch_end, after evaluations, and what it has seen is in
+ * every checkpoint (state["finish"], a list in the order of the rules). A rule
+ * that is met ends the run after the step that follows, in every attempt the
+ * same one. An evaluation that a stop signal has left out is not judged. */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/tracking/tracking_record.h"
+#include "src/train/finish_settings.h"
+#include "src/train/trainer.h"
+
+#define KEY "finish"
+
+#define ROW(group, type, field, ...)                                           \
+    SETTINGS_ROW(offsetof(struct finish_##group, field), #field, type,         \
+                 __VA_ARGS__),
+#define COUNT(schema) (int)(sizeof(schema) / sizeof(schema)[0])
+static const struct setting early_stop_schema[] = { EARLY_STOP_SETTINGS(ROW) };
+static const struct setting threshold_schema[] = { THRESHOLD_SETTINGS(ROW) };
+const struct settings_kind finish_kinds[] = {
+    [FINISH_EARLY_STOP] = { "early_stop", "when a figure gets no better",
+                            early_stop_schema, COUNT(early_stop_schema) },
+    [FINISH_THRESHOLD] = { "threshold", "when a figure is beyond a value",
+                           threshold_schema, COUNT(threshold_schema) },
+    { 0 },
+};
+
+struct rule {
+    int kind; /* enum finish_kind */
+    union {
+        struct finish_early_stop early_stop;
+        struct finish_threshold threshold;
+    } settings;
+    const char *metric; /* lent by settings, as all that follow */
+    enum finish_better better;
+    int64_t patience; /* steps */
+    double best;      /* NaN: none yet */
+    int64_t best_step;
+};
+
+struct on_finish {
+    struct rule *rules;
+    int count;
+    int64_t met; /* the step after which a rule was met; -1: none was */
+};
+
+static enum err set_rule(struct rule *rule, const struct trainer *trainer)
+{
+    rule->best = NAN;
+    if (rule->kind == FINISH_THRESHOLD) {
+        rule->metric = rule->settings.threshold.metric;
+        rule->better = rule->settings.threshold.better;
+    } else {
+        rule->metric = rule->settings.early_stop.metric;
+        rule->better = rule->settings.early_stop.better;
+        enum err rc = units_steps(rule->settings.early_stop.patience,
+                                  &trainer->rates, &rule->patience);
+        if (rc != ERR_OK)
+            return err_prefix(rc, KEY ": early_stop: patience");
+    }
+    if (strcmp(rule->metric, "eval/loss") == 0 && trainer->eval_data == NULL)
+        return err_set(ERR_USAGE,
+                       KEY ": a rule watches eval/loss, and data.eval is empty: "
+                           "give it, or watch train/loss");
+    return ERR_OK;
+}
+
+static enum err on_finish_create(void *self, struct trainer *trainer)
+{
+    struct on_finish *on = self;
+    const struct setting *setting = train_settings_setting(KEY);
+    const char *list = trainer->settings.alone.finish;
+    on->met = -1;
+    TRY(settings_list_count(setting, list, &on->count));
+    on->rules = calloc((size_t)on->count + 1, sizeof *on->rules);
+    if (on->rules == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    for (int i = 0; i < on->count; i++) {
+        struct rule *rule = &on->rules[i];
+        TRY(settings_list_item(setting, list, i, &rule->kind, &rule->settings));
+        TRY(set_rule(rule, trainer));
+    }
+    return ERR_OK;
+}
+
+static void on_finish_destroy(void *self)
+{
+    struct on_finish *on = self;
+    free(on->rules);
+}
+
+/* What the step has of this name. */
+static bool find(const struct step_record *step, const char *name,
+                 double *value)
+{
+    *value = step->loss;
+    if (strcmp(name, "train/loss") == 0)
+        return step->loss_tokens > 0;
+    const struct tracking_record *record = tracking_list_record(step->scalars);
+    for (int i = 0; i < record->count; i++)
+        if (strcmp(record->scalars[i].name, name) == 0) {
+            *value = record->scalars[i].value;
+            return true;
+        }
+    return false;
+}
+
+static bool is_better(const struct rule *rule, double value, double than)
+{
+    return rule->better == FINISH_LOWER ? value < than : value > than;
+}
+
+/* Is the rule met by this value, after this step? */
+static bool judge(struct rule *rule, double value, int64_t step)
+{
+    if (rule->kind == FINISH_THRESHOLD)
+        return is_better(rule, value, rule->settings.threshold.value);
+    double delta = rule->settings.early_stop.min_delta;
+    double bound = rule->best + (rule->better == FINISH_LOWER ? -delta : delta);
+    /* no number is better than any, and any than none */
+    if (isnan(rule->best) ? !isnan(value) : is_better(rule, value, bound)) {
+        rule->best = value;
+        rule->best_step = step;
+    }
+    return step - rule->best_step >= rule->patience;
+}
+
+static void tell(const struct rule *rule, double value, int64_t step)
+{
+    if (rule->kind == FINISH_THRESHOLD)
+        log_info("step %lld: %s is %.6g, beyond %.6g (finish): the next step "
+                 "is the last",
+                 (long long)step, rule->metric, value,
+                 rule->settings.threshold.value);
+    else
+        log_info("step %lld: %s has not been better than %.6g for %lld steps "
+                 "(finish): the next step is the last",
+                 (long long)step, rule->metric, rule->best,
+                 (long long)(step - rule->best_step));
+}
+
+static enum err on_finish_handle(void *self, enum event event,
+                                 const struct step_record *step,
+                                 struct asks *asks)
+{
+    struct on_finish *on = self;
+    if (event == EVENT_BATCH_ASK) {
+        events_ask(asks, ASK_FINISH, on->met >= 0 && step->step > on->met);
+        return ERR_OK;
+    }
+    for (int i = 0; i < on->count && on->met < 0; i++) {
+        double value;
+        if (!find(step, on->rules[i].metric, &value) ||
+            !judge(&on->rules[i], value, step->step))
+            continue;
+        on->met = step->step;
+        if (!step->finished)
+            tell(&on->rules[i], value, step->step);
+    }
+    return ERR_OK;
+}
+
+static enum err on_finish_store(const void *self, json_t *state)
+{
+    const struct on_finish *on = self;
+    if (on->count == 0)
+        return ERR_OK;
+    json_t *list = json_array();
+    for (int i = 0; i < on->count && list != NULL; i++)
+        json_array_append_new(
+            list, json_pack("{s:s, s:o, s:I}", "metric", on->rules[i].metric,
+                            "best",
+                            isfinite(on->rules[i].best)
+                                ? json_real(on->rules[i].best)
+                                : json_null(),
+                            "best_step", (json_int_t)on->rules[i].best_step));
+    json_t *own = json_pack("{s:I, s:o}", "met", (json_int_t)on->met, "rules",
+                            list);
+    return json_object_set_new(state, KEY, own) == 0
+               ? ERR_OK
+               : err_set(ERR_MEMORY, "out of memory");
+}
+
+/* What other rules have seen says nothing to these. */
+static enum err on_finish_restore(void *self, const json_t *state)
+{
+    struct on_finish *on = self;
+    const json_t *own = json_object_get(state, KEY);
+    const json_t *list = json_object_get(own, "rules");
+    if (own == NULL || (int)json_array_size(list) != on->count)
+        return ERR_OK;
+    for (int i = 0; i < on->count; i++) {
+        const json_t *then = json_array_get(list, (size_t)i);
+        const char *metric =
+            json_string_value(json_object_get(then, "metric"));
+        const json_t *best = json_object_get(then, "best");
+        if (metric == NULL || strcmp(metric, on->rules[i].metric) != 0)
+            continue;
+        on->rules[i].best = json_is_number(best) ? json_number_value(best) : NAN;
+        on->rules[i].best_step =
+            json_integer_value(json_object_get(then, "best_step"));
+    }
+    on->met = json_integer_value(json_object_get(own, "met"));
+    return ERR_OK;
+}
+
+const struct listener_ops on_finish_ops = {
+    .bytes = sizeof(struct on_finish),
+    .create = on_finish_create,
+    .destroy = on_finish_destroy,
+    .handle = on_finish_handle,
+    .store = on_finish_store,
+    .restore = on_finish_restore,
+};

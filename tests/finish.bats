@@ -1,0 +1,81 @@
+#!/usr/bin/env bats
+# finish: a run ends by rules, at the same step and bits through kill -9.
+
+load run_helpers
+
+setup_file() {
+    export DIR
+    DIR=$(mktemp -d "${TMPDIR:-/tmp}/tessera-finish.XXXXXX")
+    load run_helpers
+    make_data
+}
+
+teardown_file() {
+    rm -rf "$DIR"
+}
+
+LONG=(train.max_duration=150ba checkpoint.interval=5ba checkpoint.keep=0
+    eval.interval=4ba optimizer.lr=0.005)
+
+last_step() { # DIR
+    local name
+    name=$(basename "$(newest "$1")")
+    echo $((10#${name#step-}))
+}
+
+@test "a threshold ends a run after the step behind the one that meets it" {
+    run train 1 "$DIR/a" "${LONG[@]}" log.level=info \
+        'finish=({name="threshold"; metric="train/loss"; value=3.2;})'
+    [ "$status" -eq 0 ]
+    [[ $output == *"train/loss is "*", beyond 3.2 (finish): the next step is the last"* ]]
+    met=$(jq -s 'map(select(.loss < 3.2)) | .[0].step' "$DIR/a/metrics.jsonl")
+    [ "$(last_step "$DIR/a")" -eq $((met + 1)) ]
+    digest "$DIR/a" >"$DIR/a.digest"
+}
+
+@test "the same through kill -9 on two ranks, and again when it is over" {
+    start 2 "$DIR/b" "${LONG[@]}" \
+        'finish=({name="threshold"; metric="train/loss"; value=3.2;})'
+    wait_for 60 [ -e "$DIR/b/checkpoints/step-000000005" ]
+    kill -9 $(ranks_of "$pid")
+    wait "$pid" || true
+    for again in 1 2; do
+        run train 2 "$DIR/b" "${LONG[@]}" \
+            'finish=({name="threshold"; metric="train/loss"; value=3.2;})'
+        [ "$status" -eq 0 ]
+        [ "$(digest "$DIR/b")" = "$(cat "$DIR/a.digest")" ]
+    done
+}
+
+@test "no better value for as long as the patience lasts" {
+    run train 1 "$DIR/c" "${LONG[@]}" log.level=info \
+        'finish=({name="early_stop"; min_delta=0.5; patience="8ba";})'
+    [ "$status" -eq 0 ]
+    [[ $output == *"eval/loss has not been better than "*" for 8 steps (finish)"* ]]
+    # by hand from what evaluations gave
+    met=$(jq -s 'reduce .[] as $e ({}; if .met then . elif .best == null or
+        $e.eval_loss < .best - 0.5 then {best: $e.eval_loss, at: $e.step}
+        elif $e.step - .at >= 8 then .met = $e.step else . end) | .met' \
+        "$DIR/c/eval.jsonl")
+    [ "$(last_step "$DIR/c")" -eq $((met + 1)) ]
+
+    # stopped just where the rule was met: the same last step
+    start 1 "$DIR/d" "${LONG[@]}" checkpoint.interval=1ba \
+        'finish=({name="early_stop"; min_delta=0.5; patience="8ba";})'
+    wait_for 60 [ -e "$DIR/d/checkpoints/$(printf step-%09d "$met")" ]
+    kill -9 $(ranks_of "$pid") || true
+    wait "$pid" || true
+    rm -rf "$DIR/d/checkpoints/$(printf step-%09d $((met + 1)))"
+    train 1 "$DIR/d" "${LONG[@]}" checkpoint.interval=1ba \
+        'finish=({name="early_stop"; min_delta=0.5; patience="8ba";})'
+    [ "$(digest "$DIR/d")" = "$(digest "$DIR/c")" ]
+}
+
+@test "rules that can never be judged are refused" {
+    run train 1 "$DIR/e" data.eval= eval.samples=0 'finish=({name="early_stop";})'
+    [ "$status" -eq 64 ]
+    [[ $output == *"data.eval is empty"* ]]
+    run train 1 "$DIR/e" 'finish=({name="threshold";})'
+    [ "$status" -eq 64 ]
+    [[ $output == *"item 1 (threshold): 'value' is missing"* ]]
+}
