@@ -128,6 +128,24 @@ apart() { # CODE TEXT COMMAND...: fails on account of the data
     done
 }
 
+@test "ranks that share experts score and write what one alone does" {
+    printf 'the king\nof\n' >prompts
+    experts=("${SCORED[@]}" model.preset=moe-tiny
+        train.max_duration=12ba "generate.prompts=$DIR/prompts"
+        generate.interval=6ba generate.max_tokens=8 eval.tasks_interval=6ba)
+    train 1 "$DIR/alone" "${experts[@]}"
+    [ "$(grep -c '"tasks"' alone/eval.jsonl)" -eq 2 ]
+    [ "$(wc -l <alone/samples.jsonl)" -eq 4 ]
+    for way in zero2:1 zero2:2 zero3:2; do
+        train 2 "$DIR/shared" "${experts[@]}" "parallel.strategy=${way%:*}" \
+            "parallel.expert_degree=${way#*:}"
+        cmp <(grep '"tasks"' shared/eval.jsonl) <(grep '"tasks"' alone/eval.jsonl)
+        cmp shared/samples.jsonl alone/samples.jsonl
+        [ "$(digest shared)" = "$(digest alone)" ]
+        rm -rf shared
+    done
+}
+
 @test "other weights, prompts alone, a table and a file" {
     score int8 -- --weights int8 --perplexity data/eval && return 1
     "$EVAL" run --task multiple_choice:mc.jsonl --weights int8 --out int8.json >table

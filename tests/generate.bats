@@ -293,11 +293,6 @@ TEMPLATE
         [ "$(digest way)" = "$(digest run)" ]
         rm -rf way
     done
-    run "$BIN/tessera-train" "$CONF" run.dir=x data.train=data/train \
-        generate.prompts=prompts model.experts=2 model.experts_top_k=1 \
-        parallel.expert_degree=2 parallel.strategy=zero3
-    [ "$status" -eq 64 ]
-    [[ "$output" == *"generate.prompts needs parallel.expert_degree=1"* ]]
 }
 
 @test "the model's generation_config.json, and what is said over it" {

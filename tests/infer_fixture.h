@@ -16,6 +16,51 @@
     .ffn = FFN_GLU, .activation = MODEL_SILU, .experts = 8,                    \
     .experts_top_k = 2, .router_normalize = 1.0
 
+/* Of which some is frozen, or that have adapters. */
+#define LLAMA                                                                  \
+    .positions = POSITIONS_ROPE, .norm = MODEL_NORM_RMSNORM, .ffn = FFN_GLU,   \
+    .activation = MODEL_SILU, .n_kv_heads = 2
+static const struct tuned_case {
+    const char *name;
+    struct model_config config;
+    struct params_tuning tuning;
+    double alpha;
+} tuned[] = {
+    { "embeddings frozen", { FOUNDRY }, { "transformer.w*", "", 0 }, 0 },
+    { "untied embedding frozen", { LLAMA }, { "*wte*", "", 0 }, 0 },
+    { "head frozen", { LLAMA }, { "lm_head.weight", "", 0 }, 0 },
+    { "positions frozen", { FOUNDRY }, { "*wpe*", "", 0 }, 0 },
+    { "only the last layer",
+      { FOUNDRY, .n_layers = 3 },
+      { "transformer.w* *.blocks.0.* *.blocks.1.*", "", 0 },
+      0 },
+    { "only the head's norm",
+      { FOUNDRY },
+      { "transformer.w* transformer.blocks.*", "", 0 },
+      0 },
+    { "biases only", { FOUNDRY }, { "*.weight", "", 0 }, 0 },
+    { "experts frozen", { DBRX }, { "*.experts.*", "", 0 }, 0 },
+    { "router and experts' gates frozen",
+      { DBRX },
+      { "*.router.* *.mlp.w1", "", 0 },
+      0 },
+    { "adapters of all", { LLAMA }, { "", "*", 3 }, 8 },
+    { "adapters of all, mpt", { FOUNDRY }, { "", "*", 2 }, 1 },
+    { "adapters of keys and values",
+      { LLAMA, .clip_qkv = 0.6, .qk_norm = QK_NORM_HEAD },
+      { "", "k_proj *.1.attn.v_proj", 4 },
+      16 },
+    { "adapters of a rank above the width",
+      { LLAMA },
+      { "", "up_proj o_proj", 70 },
+      5 },
+    { "adapters beside experts", { DBRX, .tied = true }, { "", "*", 4 }, 4 },
+    { "adapters and norms",
+      { LLAMA },
+      { "*attn* *ffn* *wte* lm_head*", "down_proj gate_proj", 4 },
+      8 },
+};
+
 /* What the engine says of all tokens. */
 struct said {
     float logits[TOKENS][VOCAB];
@@ -83,7 +128,8 @@ static inline enum err say(struct model_fixture *f,
     const struct infer_options options = { .threads = way->threads,
                                            .sequences = SLOTS,
                                            .positions = LENGTH,
-                                           .rows = way->rows };
+                                           .rows = way->rows,
+                                           .lora_alpha = f->lora.alpha };
     struct infer_tokens list[SLOTS];
     int count;
     memset(said, 0xff, sizeof *said);
@@ -108,12 +154,30 @@ static inline bool says(struct model_fixture *f, const struct kernels *kernels,
     return fine;
 }
 
-static inline struct model_fixture *create(struct model_config config)
+/* tuning may be NULL. */
+static inline struct model_fixture *
+create_tuned(struct model_config config, const struct params_tuning *tuning,
+             double alpha)
 {
     config.max_seq_len = LENGTH;
-    struct model_fixture *f = fixture_create(config, false);
+    struct model_fixture *f = fixture_create_tuned(config, tuning, false);
+    if (tuning != NULL)
+        f->lora = (struct lora_options){ .rank = tuning->rank,
+                                         .alpha = alpha,
+                                         .targets = tuning->targets };
     fixture_leaf(f, SLOTS, LENGTH, false);
     return f;
+}
+
+static inline struct model_fixture *create(struct model_config config)
+{
+    return create_tuned(config, NULL, 0.0);
+}
+
+/* One of those above. */
+static inline struct model_fixture *create_case(const struct tuned_case *c)
+{
+    return create_tuned(c->config, &c->tuning, c->alpha);
 }
 
 #endif

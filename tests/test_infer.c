@@ -95,10 +95,9 @@ static bool consistent(const struct model_fixture *f, const struct said *said)
     return true;
 }
 
-static void check_case(const char *name, struct model_config config,
+static void check_case(const char *name, struct model_fixture *f,
                        const struct kernels *kernels)
 {
-    struct model_fixture *f = create(config);
     struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
     const struct way first = { 1, TOKENS, CUT_WHOLE, -1 };
     const struct way ways[] = {
@@ -112,7 +111,7 @@ static void check_case(const char *name, struct model_config config,
     };
     if (want == NULL || got == NULL)
         abort();
-    bool low = model_norm_is_low(config.norm);
+    bool low = model_norm_is_low(f->config.norm);
     double loss = evaluated(f, kernels);
     tap_ok(says(f, kernels, &first, want), "%s: runs", name);
     if (!tap_ok(fabs(sum(want->nll, TOKENS) - loss) <=
@@ -292,42 +291,19 @@ static void check_errors(const struct kernels *kernels)
     fixture_destroy(f);
 }
 
-/* They are refused, not left out. */
-static void check_adapters(const struct kernels *kernels)
-{
-    struct model_fixture *f = create((struct model_config){ FOUNDRY });
-    const struct params_tuning tunings[] = {
-        { .freeze = "", .targets = "*", .rank = 2 },
-        { .freeze = "*.ffn.*", .targets = "" },
-    };
-    const struct infer_options options = {
-        .threads = 1, .sequences = 1, .positions = 8, .rows = 4
-    };
-    for (int i = 0; i < 2; i++) {
-        struct params *params = NULL;
-        struct infer *infer = NULL;
-        bool fine =
-            params_create_tuned(&f->config, &tunings[i], &params) == ERR_OK;
-        tap_ok(fine && infer_create(&f->config, params, kernels, &options,
-                                    &infer) == ERR_UNSUPPORTED,
-               "frozen weights and adapters: %s", err_text());
-        infer_destroy(infer);
-        params_destroy(params);
-    }
-    fixture_destroy(f);
-}
-
 static void check_plan(const struct kernels *kernels)
 {
     struct model_config config;
     size_t cache, held[3], total;
+    struct params *params = NULL;
     const struct infer_options options = {
         .threads = 1, .sequences = 2, .positions = 48, .rows = 16
     };
-    bool fine = model_config_preset("mpt-125m", &config) == ERR_OK;
+    bool fine = model_config_preset("mpt-125m", &config) == ERR_OK &&
+                params_create(&config, &params) == ERR_OK;
     double weights = (double)model_config_param_count(&config);
     for (int i = 0; i < 3; i++)
-        fine = fine && infer_plan(&config, kernels, &options, i, &cache,
+        fine = fine && infer_plan(&config, params, kernels, &options, i, &cache,
                                   &held[i], &total) == ERR_OK;
     tap_ok(fine && cache == 2 * 2 * 12 * 48 * 768 * sizeof(float),
            "plan: keys and values");
@@ -344,9 +320,36 @@ static void check_plan(const struct kernels *kernels)
         .rows = 16,
     };
     config.positions = POSITIONS_ALIBI;
-    tap_ok(infer_plan(&config, kernels, &most, INFER_F32, &cache, &held[0],
-                      &total) == ERR_MEMORY,
+    tap_ok(infer_plan(&config, params, kernels, &most, INFER_F32, &cache,
+                      &held[0], &total) == ERR_MEMORY,
            "plan: %s", err_text());
+    params_destroy(params);
+}
+
+/* Rank 64 of queries, 16 rows: low, its part of d, and the slice of Wqkv. */
+static void check_plan_adapters(const struct kernels *kernels)
+{
+    struct model_config config;
+    struct params *params[2] = { NULL };
+    size_t cache, held[2], total[2];
+    const struct params_tuning tuning = { "", "q_proj", 64 };
+    const struct infer_options options = {
+        .threads = 1, .sequences = 2, .positions = 48, .rows = 16
+    };
+    bool fine = model_config_preset("mpt-125m", &config) == ERR_OK &&
+                params_create(&config, &params[0]) == ERR_OK &&
+                params_create_tuned(&config, &tuning, &params[1]) == ERR_OK;
+    for (int i = 0; i < 2; i++)
+        fine =
+            fine && infer_plan(&config, params[i], kernels, &options, INFER_F32,
+                               &cache, &held[i], &total[i]) == ERR_OK;
+    double more = (double)(held[1] - held[0]), least = 12 * 128 * 768 * 4;
+    tap_ok(fine && more >= least && more < least * 1.01,
+           "plan: what adapters take that are held: %.0f of %.0f", more, least);
+    tap_is_int((int64_t)(total[1] - held[1]) - (int64_t)(total[0] - held[0]),
+               16 * (64 + 768 + 768) * 4, "plan: and what they work in");
+    params_destroy(params[0]);
+    params_destroy(params[1]);
 }
 
 int main(void)
@@ -356,12 +359,14 @@ int main(void)
     if (kernels_find("cpu", "auto", &kernels) != ERR_OK)
         abort();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        check_case(cases[i].name, cases[i].config, kernels);
+        check_case(cases[i].name, create(cases[i].config), kernels);
+    for (size_t i = 0; i < sizeof tuned / sizeof tuned[0]; i++)
+        check_case(tuned[i].name, create_case(&tuned[i]), kernels);
     check_slots(dense, kernels);
     check_slots((struct model_config){ .positions = POSITIONS_ALIBI }, kernels);
     check_wanted(dense, kernels);
     check_errors(kernels);
-    check_adapters(kernels);
     check_plan(kernels);
+    check_plan_adapters(kernels);
     return tap_done();
 }

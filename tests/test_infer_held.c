@@ -55,14 +55,17 @@ static void round_row(enum infer_weights weights, float *x, int64_t n,
 }
 
 /* The fixture's matrices become what is held of them. */
-static void round_weights(struct model_fixture *f, enum infer_weights weights)
+static void round_table(const struct model_fixture *f,
+                        const struct params *params, float *values,
+                        enum infer_weights weights)
 {
-    for (int p = 0; p < f->params->count; p++) {
-        const struct param *param = &f->params->list[p];
-        float *x = f->weights + param->offset;
+    for (int p = 0; p < params->count; p++) {
+        const struct param *param = &params->list[p];
+        float *x = values + param->offset;
         int64_t rows = param->shape[0], cols = param->shape[1];
         int64_t width = f->config.ffn_width;
-        if (!param_multiplies(param) || param->role == PARAM_ROUTER)
+        if (!param_multiplies(param) || param->role == PARAM_ROUTER ||
+            param->role >= PARAM_LORA)
             continue;
         if (param->role != PARAM_EXPERTS_DOWN)
             for (int64_t r = 0; r < rows; r++)
@@ -72,6 +75,15 @@ static void round_weights(struct model_fixture *f, enum infer_weights weights)
                 round_row(weights, x + i / cols * width * cols + i % cols,
                           width, cols);
     }
+}
+
+static void round_weights(const struct model_fixture *f,
+                          enum infer_weights weights)
+{
+    round_table(f, f->params, f->weights, weights);
+    if (f->params->frozen != NULL)
+        round_table(f, f->params->frozen, f->weights + f->params->elements,
+                    weights);
 }
 
 static double furthest(const struct said *a, const struct said *b)
@@ -85,11 +97,10 @@ static double furthest(const struct said *a, const struct said *b)
 }
 
 /* Held in fewer bits is to compute with weights of fewer bits. */
-static void check_rounded(const char *name, struct model_config config,
+static void check_rounded(const char *name, struct model_fixture *f,
                           const struct kernels *kernels,
                           enum infer_weights weights)
 {
-    struct model_fixture *f = create(config);
     struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
     const struct way held = { 2, TOKENS, CUT_BATCH, (int)weights };
     const struct way gathered = { 2, TOKENS, CUT_BATCH, -1 };
@@ -119,6 +130,14 @@ static enum err gather_bf16(void *arg, int block, const void **weights)
     return ERR_OK;
 }
 
+static enum err frozen_bf16(void *arg, int block, const void **weights)
+{
+    struct model_fixture *f = arg;
+    *weights = bf16_weights + f->params->elements +
+               f->params->frozen->blocks[block].offset;
+    return ERR_OK;
+}
+
 static enum err release_nothing(void *arg, int block)
 {
     (void)arg;
@@ -126,25 +145,26 @@ static enum err release_nothing(void *arg, int block)
     return ERR_OK;
 }
 
-static void check_lent_bf16(struct model_config config,
+static void check_lent_bf16(const char *name, struct model_fixture *f,
                             const struct kernels *kernels, bool hold)
 {
-    struct model_fixture *f = create(config);
     struct said *want = malloc(sizeof *want), *got = malloc(sizeof *got);
     const struct way gathered = { 2, TOKENS, CUT_WHOLE, -1 };
     const struct param_access access = { .arg = f,
                                          .gather = gather_bf16,
+                                         .frozen = frozen_bf16,
                                          .release = release_nothing };
     const struct infer_options options = { .threads = 2,
                                            .sequences = SLOTS,
                                            .positions = LENGTH,
                                            .rows = 11,
+                                           .lora_alpha = f->lora.alpha,
                                            .dtype = DTYPE_BF16 };
     struct infer *infer = NULL;
-    bf16_weights = malloc((size_t)f->params->elements * sizeof bf16_weights[0]);
+    bf16_weights = malloc((size_t)f->all * sizeof bf16_weights[0]);
     if (want == NULL || got == NULL || bf16_weights == NULL)
         abort();
-    for (int64_t i = 0; i < f->params->elements; i++) {
+    for (int64_t i = 0; i < f->all; i++) {
         uint32_t bits;
         f->weights[i] = rounded(f->weights[i]);
         memcpy(&bits, &f->weights[i], sizeof bits);
@@ -161,13 +181,21 @@ static void check_lent_bf16(struct model_config config,
         fine = fine && infer_hold(infer, &access, INFER_BF16) == ERR_OK;
     fine = fine && infer_forward(infer, &access, list, SLOTS) == ERR_OK;
     tap_ok(fine && memcmp(got, want, sizeof *got) == 0,
-           "weights that are lent in bf16%s: the same bits",
-           hold ? " and held" : "");
+           "%s, lent in bf16%s: the same bits", name, hold ? " and held" : "");
     infer_destroy(infer);
     free(bf16_weights);
     free(got);
     free(want);
     fixture_destroy(f);
+}
+
+static void check_tuned(const struct tuned_case *c,
+                        const struct kernels *kernels)
+{
+    check_rounded(c->name, create_case(c), kernels, INFER_BF16);
+    check_rounded(c->name, create_case(c), kernels, INFER_INT8);
+    check_lent_bf16(c->name, create_case(c), kernels, false);
+    check_lent_bf16(c->name, create_case(c), kernels, true);
 }
 
 int main(void)
@@ -182,11 +210,15 @@ int main(void)
         check_sets(moe, held);
     }
     for (int weights = INFER_BF16; weights <= INFER_INT8; weights++) {
-        check_rounded("dense", dense, kernels, (enum infer_weights)weights);
-        check_rounded("experts", moe, kernels, (enum infer_weights)weights);
+        check_rounded("dense", create(dense), kernels,
+                      (enum infer_weights)weights);
+        check_rounded("experts", create(moe), kernels,
+                      (enum infer_weights)weights);
     }
-    check_lent_bf16(dense, kernels, false);
-    check_lent_bf16(moe, kernels, false);
-    check_lent_bf16(dense, kernels, true);
+    check_lent_bf16("weights", create(dense), kernels, false);
+    check_lent_bf16("experts", create(moe), kernels, false);
+    check_lent_bf16("weights", create(dense), kernels, true);
+    for (size_t i = 0; i < sizeof tuned / sizeof tuned[0]; i++)
+        check_tuned(&tuned[i], kernels);
     return tap_done();
 }

@@ -65,6 +65,69 @@ same_everywhere() {
     [ "$(digest "$DIR/chunks")" = "$(digest "$DIR/shared")" ]
 }
 
+# What is scored and written during a run, by adapters that matter.
+scored() {
+    local i
+    rm -f "$DIR/lm.jsonl" "$DIR/mc.jsonl"
+    for i in 1 2 3 4 5 6 7; do
+        echo "{\"context\": \"one $i\", \"continuation\": \"e\"}" >>"$DIR/lm.jsonl"
+        echo "{\"query\": \"two $i\", \"choices\": [\"a\", \"th\", \"the\"], \"gold\": $((i % 3))}" >>"$DIR/mc.jsonl"
+    done
+    printf 'the king\nof\n' >"$DIR/prompts"
+    KINDS=("language_modeling:$DIR/lm.jsonl:1" "multiple_choice:$DIR/mc.jsonl")
+    SCORED=(optimizer.lr=0.02 "eval.tasks=${KINDS[*]}" eval.tasks_interval=3ba
+        "generate.prompts=$DIR/prompts" generate.interval=3ba
+        generate.max_tokens=12)
+}
+
+# same_scores DIR OTHER
+same_scores() {
+    [ "$(grep -c '"tasks"' "$1/eval.jsonl")" -eq 2 ]
+    [ "$(wc -l <"$1/samples.jsonl")" -eq 4 ]
+    cmp <(grep '"tasks"' "$1/eval.jsonl") <(grep '"tasks"' "$2/eval.jsonl")
+    cmp "$1/samples.jsonl" "$2/samples.jsonl"
+}
+
+# scores_of_checkpoint DIR: what was said last is what its merged weights say
+scores_of_checkpoint() {
+    "$BIN/tessera-eval" "$1" --task "${KINDS[0]}" --task "${KINDS[1]}" --json >"$DIR/scores"
+    grep '"step":6,"tasks"' "$1/eval.jsonl" | grep -o '"right":[0-9]*' >"$DIR/said"
+    [ "$(wc -l <"$DIR/said")" -ge 2 ]
+    cmp "$DIR/said" <(grep -o '"right": [0-9]*' "$DIR/scores" | tr -d ' ')
+    "$BIN/tessera-generate" "$1" --prompt "the king" --max-tokens 12 --json >"$DIR/text"
+    grep '"step":6,"number":0' "$1/samples.jsonl" |
+        grep -qF "\"text\":$(sed -E 's/.*"completion":("[^}]*"),"prompt_tokens.*/\1/' "$DIR/text"),"
+}
+
+@test "tasks and samples: of adapters and frozen parts as of their checkpoints" {
+    scored
+    train 1 "$DIR/unscored" "${SIX[@]}" "${LORA[@]}" optimizer.lr=0.02
+    train 1 "$DIR/scored" "${SIX[@]}" "${LORA[@]}" "${SCORED[@]}"
+    [ "$(digest "$DIR/scored")" = "$(digest "$DIR/unscored")" ]
+    scores_of_checkpoint "$DIR/scored"
+    train 2 "$DIR/scored3" "${SIX[@]}" "${LORA[@]}" "${SCORED[@]}" \
+        parallel.strategy=zero3
+    [ "$(digest "$DIR/scored3")" = "$(digest "$DIR/unscored")" ]
+    same_scores "$DIR/scored3" "$DIR/scored"
+    # of frozen blocks nothing is asked of other ranks
+    train 1 "$DIR/parts" "${SIX[@]}" "${FREEZE[@]}" "${SCORED[@]}"
+    scores_of_checkpoint "$DIR/parts"
+    train 2 "$DIR/parts3" "${SIX[@]}" "${FREEZE[@]}" "${SCORED[@]}" \
+        parallel.strategy=zero3
+    same_scores "$DIR/parts3" "$DIR/parts"
+    rm -rf "$DIR/parts" "$DIR/parts3" "$DIR/scored" "$DIR/scored3"
+}
+
+@test "tasks and samples where ranks share a sequence" {
+    scored
+    train 1 "$DIR/alone" "${SIX[@]}" "${LORA[@]}" "${SCORED[@]}" parallel.strategy=zero2 \
+        parallel.sequence_chunks=2
+    train 2 "$DIR/together" "${SIX[@]}" "${LORA[@]}" "${SCORED[@]}" parallel.strategy=zero3 \
+        parallel.sequence_chunks=2 parallel.sequence_degree=2
+    [ "$(digest "$DIR/alone")" = "$(digest "$DIR/together")" ]
+    same_scores "$DIR/together" "$DIR/alone"
+}
+
 @test "adapters: a run that goes on from its checkpoints has the same bits" {
     train 2 "$DIR/whole" "${SIX[@]}" "${LORA[@]}"
     train 1 "$DIR/parts" "${SIX[@]}" "${LORA[@]}" train.max_duration=3ba \

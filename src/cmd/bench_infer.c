@@ -63,8 +63,8 @@ static enum err bytes_of(struct infer_bench *bench, enum infer_weights form)
     size_t cache, held, total;
     double idle =
         (double)(model_config_param_count(c) - model_config_active_count(c));
-    TRY(infer_plan(c, bench->kernels, &bench->options, form, &cache, &held,
-                   &total));
+    TRY(infer_plan(c, bench->params, bench->kernels, &bench->options, form,
+                   &cache, &held, &total));
     if (!c->tied)
         idle += (double)c->vocab_size * (double)c->d_model;
     bench->bytes = (double)held - idle * element[form];

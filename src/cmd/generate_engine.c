@@ -239,8 +239,8 @@ static enum err engine_memory(const struct generate_engine *engine,
 {
     size_t cache = 0, held = 0, total = 0, available = memory_available("");
     char of[4][32];
-    TRY(infer_plan(&engine->about->config, engine->kernels, options,
-                   engine->args->weights, &cache, &held, &total));
+    TRY(infer_plan(&engine->about->config, engine->params, engine->kernels,
+                   options, engine->args->weights, &cache, &held, &total));
     units_bytes((double)total, of[0], sizeof of[0]);
     units_bytes((double)held, of[1], sizeof of[1]);
     units_bytes((double)cache, of[2], sizeof of[2]);

@@ -102,6 +102,8 @@ static void layout_work(struct infer *infer, struct arena *arena)
     work->labels = take_numbers(arena, logits);
     if (config->experts > 0)
         layout_experts(infer, arena);
+    infer_experts_layout(infer, arena);
+    infer_lora_layout(infer, arena);
     if (config->positions == POSITIONS_ROPE) {
         work->rotation = take(arena, n * infer->head_dim);
         infer->rope = take(arena, infer->capacity * infer->head_dim);
@@ -255,11 +257,6 @@ enum err infer_create(const struct model_config *config,
 {
     enum err rc = ERR_OK;
     struct infer *infer = NULL;
-    if (params->frozen != NULL || params->lora_rank > 0)
-        return err_set(ERR_UNSUPPORTED,
-                       "generation and in-context tasks do not run on weights "
-                       "of which some are frozen or have adapters: leave them "
-                       "to tessera-generate and tessera-eval on a checkpoint");
     TRY(open_infer(config, params, kernels, options, &infer));
     TRY_OUT(allocate(infer));
     TRY_OUT(upload_positions(infer));
@@ -290,16 +287,14 @@ void infer_destroy(struct infer *infer)
 }
 
 enum err infer_plan(const struct model_config *config,
-                    const struct kernels *kernels,
+                    const struct params *params, const struct kernels *kernels,
                     const struct infer_options *options,
                     enum infer_weights weights, size_t *cache, size_t *held,
                     size_t *total)
 {
     enum err rc = ERR_OK;
-    struct params *params = NULL;
     struct infer *infer = NULL;
     struct arena plan = { 0 }, host = { 0 }, copy = { 0 };
-    TRY_OUT(params_create(config, &params));
     TRY_OUT(open_infer(config, params, kernels, options, &infer));
     infer_layout(infer, &plan, cache);
     infer_layout_host(infer, &host);
@@ -308,7 +303,6 @@ enum err infer_plan(const struct model_config *config,
     *total = arena_sum(arena_sum(plan.used, host.used), copy.used);
 out:
     infer_destroy(infer);
-    params_destroy(params);
     return rc;
 }
 

@@ -12,7 +12,9 @@
  *
  * Tokens attend to all earlier ones of their slot; ALiBi, rotary and learned
  * positions, grouped heads, experts, qk norms, clipping: all of
- * model_config.h. No dropout, no jitter. */
+ * model_config.h. No dropout, no jitter. What is frozen and adapters (params.h,
+ * lora.h) are computed with as in training, in fp32: what an adapter adds is
+ * scaled where it has `rank` numbers, and added to the finished product. */
 #ifndef TESSERA_INFER_INFER_H
 #define TESSERA_INFER_INFER_H
 
@@ -22,6 +24,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"
+#include "src/model/group_access.h"
 #include "src/model/model_config.h"
 #include "src/model/params.h"
 
@@ -46,13 +49,16 @@ struct infer_options {
                           are learned */
     int64_t rows;      /* tokens that are computed at a time; a call may have
                           more */
-    void *stream;      /* as in model_options */
+    double lora_alpha; /* of the adapters, where params has some */
+    const struct group_access *experts; /* ranks of which each is lent its part
+                                           of the experts (params.h); NULL:
+                                           all are lent */
+    void *stream;                       /* as in model_options */
     enum dtype dtype; /* of what an access lends: DTYPE_F32 or DTYPE_BF16; it is
                           computed in fp32 */
 };
 
-/* params and kernels are borrowed. ERR_MEMORY names what is missing;
- * ERR_UNSUPPORTED: some params are frozen or adapters. */
+/* params and kernels are borrowed. ERR_MEMORY names what is missing. */
 enum err infer_create(const struct model_config *config,
                       const struct params *params,
                       const struct kernels *kernels,
@@ -61,7 +67,7 @@ void infer_destroy(struct infer *infer);
 /* Bytes that infer_create() and infer_hold() would take: of keys and values, of
  * weights that are held, and of all. */
 enum err infer_plan(const struct model_config *config,
-                    const struct kernels *kernels,
+                    const struct params *params, const struct kernels *kernels,
                     const struct infer_options *options,
                     enum infer_weights weights, size_t *cache, size_t *held,
                     size_t *total);
@@ -70,8 +76,9 @@ enum err infer_plan(const struct model_config *config,
  * `access` of infer_forward() is not used and what it lent may go. At most once.
  * Without it every call gathers the blocks through `access`, all of them in
  * order for each options.rows of its tokens, once if there are none. Where that
- * is collective, ranks make the same number of calls, each for as many times
- * rows of tokens as the others'. */
+ * is collective, or with options.experts, ranks make the same number of calls,
+ * each for as many times rows of tokens as the others'; parts of experts are not
+ * held. */
 enum err infer_hold(struct infer *infer, const struct param_access *access,
                     enum infer_weights weights);
 

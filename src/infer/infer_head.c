@@ -170,7 +170,7 @@ enum err infer_head(struct infer *infer, int64_t count)
     int last = infer->params->block_count - 1;
     bool tied = infer->config.tied;
     struct err_kept kept;
-    TRY(infer_enter(infer, last, 1, infer->params->blocks[0].elements));
+    TRY(infer_enter(infer, last, 1, infer_block_elements(infer, 0)));
     if (tied)
         TRY(infer_enter(infer, 0, 1, 0));
     err_keep(&kept, count > 0 ? head(infer, count) : ERR_OK);

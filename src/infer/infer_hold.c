@@ -37,8 +37,9 @@ static struct panels matrix_of(const struct infer *infer,
                             .groups = 1,
                             .n = param->shape[0],
                             .k = param->shape[1] };
-    if (param->role == PARAM_ROUTER)
-        shape.type = PANEL_F32; /* small, and it decides where tokens go */
+    /* small, and it decides where tokens go; or small and to be added */
+    if (param->role == PARAM_ROUTER || param->role >= PARAM_LORA)
+        shape.type = PANEL_F32;
     if (is_doubled(param->role))
         shape.n *= 2;
     if (is_experts(param->role)) {
@@ -50,11 +51,12 @@ static struct panels matrix_of(const struct infer *infer,
     return shape;
 }
 
-void infer_hold_layout(const struct infer *infer, enum infer_weights weights,
-                       struct infer_held *held, struct arena *arena)
+static void layout_table(const struct infer *infer, const struct params *params,
+                         enum infer_weights weights, struct infer_held *held,
+                         struct arena *arena)
 {
-    for (int p = 0; p < infer->params->count; p++) {
-        const struct param *param = &infer->params->list[p];
+    for (int p = 0; p < params->count; p++) {
+        const struct param *param = &params->list[p];
         struct infer_held one = { .there = true, .at = arena->used };
         if (is_second(infer, param->role))
             continue;
@@ -68,6 +70,14 @@ void infer_hold_layout(const struct infer *infer, enum infer_weights weights,
         if (held != NULL)
             held[param->block * PARAM_ROLES + (int)param->role] = one;
     }
+}
+
+void infer_hold_layout(const struct infer *infer, enum infer_weights weights,
+                       struct infer_held *held, struct arena *arena)
+{
+    const struct params *params = infer->params;
+    for (; params != NULL; params = params->frozen)
+        layout_table(infer, params, weights, held, arena);
 }
 
 /* --- the copy --- */
@@ -90,10 +100,10 @@ static enum err hold_block(struct infer *infer, const struct infer_held *held,
     TRY(infer_enter(infer, block, 1, 0));
     for (int role = 0; role < PARAM_ROLES; role++) {
         const struct infer_held *one = &held[block * PARAM_ROLES + role];
-        int64_t place = infer->params->blocks[block].place[role];
-        assert(place >= 0 || !one->there);
+        const float *from = infer_lent(infer, block, (enum param_role)role);
+        assert(from != NULL || !one->there);
         if (one->there)
-            TRY(hold_param(infer, one, role, infer->lent[block] + place));
+            TRY(hold_param(infer, one, (enum param_role)role, from));
     }
     return infer_leave(infer, block, 1);
 }
@@ -106,6 +116,7 @@ enum err infer_hold(struct infer *infer, const struct param_access *access,
     struct infer_held *held = NULL;
     struct arena plan = { 0 };
     assert(infer->held == NULL && infer->weights.base == NULL);
+    assert(infer->experts == NULL);
     infer->access = access;
     held =
         calloc((size_t)infer->params->block_count * PARAM_ROLES, sizeof *held);

@@ -22,6 +22,9 @@ struct infer_work {
     float *rotation; /* [R, head_dim] of the rows' positions */
     float *hidden;   /* [R', hidden]; R' is R, with experts R top_k */
     float *act;      /* [R', f] */
+    /* adapters'; `slice` only where one adds to some columns of a product */
+    float *low;          /* [R, rank] */
+    float *part, *slice; /* [R, out], of the widest */
     /* experts' */
     float *probs, *weights; /* [R, experts], [R, top_k] */
     int32_t *chosen, *place, *source;
@@ -38,6 +41,11 @@ struct infer_work {
 struct infer_host {
     int32_t *tokens, *positions, *slots, *wanted, *labels;
     float *logits, *losses;
+};
+
+/* A block between enter and leave, as fp32: NULL where it has no such part. */
+struct infer_lent {
+    const float *trains, *frozen;
 };
 
 /* A parameter in the form in which it is held: panels, or as it is. */
@@ -76,8 +84,9 @@ struct infer {
     struct arena widened;    /* blocks that were lent in bf16, as fp32 */
     /* the call at hand */
     const struct param_access *access;
-    const float **lent;           /* [block_count] between enter and leave */
-    int64_t n;                    /* rows of the pass */
+    struct infer_lent *lent; /* [block_count] */
+    char *experts;           /* all of a layer's, of which parts are lent */
+    int64_t n;               /* rows of the pass */
     struct infer_target *targets; /* [R] of its wanted rows */
 };
 
@@ -94,17 +103,38 @@ void infer_hold_layout(const struct infer *infer, enum infer_weights weights,
                        struct infer_held *held, struct arena *arena);
 
 /* Gathers blocks [first, first + count) unless weights are held; `leave`
- * releases them. What was lent in bf16 is widened to fp32 from element `at` of a
- * buffer on. */
+ * releases them. Nothing is asked of a block that has none. What was lent in bf16
+ * is widened to fp32 from element `at` of a buffer on, what trains of a block
+ * before what is frozen. */
 enum err infer_enter(struct infer *infer, int first, int count, int64_t at);
 enum err infer_leave(struct infer *infer, int first, int count);
+/* Elements of a block, of both kinds. */
+int64_t infer_block_elements(const struct infer *infer, int block);
+/* A parameter of a block that was entered; NULL: the model has none. */
+const float *infer_lent(const struct infer *infer, int block,
+                        enum param_role role);
 /* A vector of a block that was entered; NULL: the model has none. */
 const float *infer_vector(const struct infer *infer, int block,
                           enum param_role role);
-/* y[rows, out] = x[rows, in] W^T + bias. */
+/* y[rows, out] = x[rows, in] W^T + bias, and what adapters add. */
 enum err infer_linear(struct infer *infer, int block, enum param_role role,
                       int64_t rows, int64_t out, int64_t in, const float *x,
                       const float *bias, float *y);
+/* The same without adapters. */
+enum err infer_product(struct infer *infer, int block, enum param_role role,
+                       int64_t rows, int64_t out, int64_t in, const float *x,
+                       const float *bias, float *y);
+/* Experts of which ranks have parts (infer_experts.c): room for those of a
+ * layer, none where all are lent; and *weights, this rank's part of a block,
+ * becomes all of it. Collective in options.experts. */
+void infer_experts_layout(struct infer *infer, struct arena *arena);
+enum err infer_experts_gather(struct infer *infer, int block,
+                              const void **weights);
+/* Adapters (infer_lora.c): what they take, and y[rows, .] += theirs. Nothing
+ * happens where the product has none. */
+void infer_lora_layout(struct infer *infer, struct arena *arena);
+enum err infer_lora(struct infer *infer, int block, enum param_role role,
+                    int64_t rows, const float *x, float *y);
 /* Each expert's own rows, by work.offsets, with the layer's first block: y[rows,
  * out] from x[rows, in]. */
 enum err infer_experts_linear(struct infer *infer, int block,

@@ -6,63 +6,100 @@
 
 /* --- blocks that are lent --- */
 
-/* Elements that are widened at a time: a layer's blocks, or both ends'. */
-static int64_t widened_elements(const struct params *params)
+int64_t infer_block_elements(const struct infer *infer, int block)
 {
-    const struct param_block *blocks = params->blocks;
+    int64_t elements = 0;
+    const struct params *params = infer->params;
+    for (; params != NULL; params = params->frozen)
+        elements += params->blocks[block].elements;
+    return elements;
+}
+
+/* Elements that are widened at a time: a layer's blocks, or both ends'. */
+static int64_t widened_elements(const struct infer *infer)
+{
+    const struct params *params = infer->params;
+    int last = params->block_count - 1;
     int64_t most =
-        blocks[0].elements + blocks[params->block_count - 1].elements;
-    for (int b = 1; b + params->layer_blocks < params->block_count;
-         b += params->layer_blocks) {
-        int64_t layer =
-            blocks[b + params->layer_blocks].offset - blocks[b].offset;
+        infer_block_elements(infer, 0) + infer_block_elements(infer, last);
+    for (int b = 1; b < last; b += params->layer_blocks) {
+        int64_t layer = 0;
+        for (int i = 0; i < params->layer_blocks; i++)
+            layer += infer_block_elements(infer, b + i);
         most = layer > most ? layer : most;
     }
     return most;
 }
 
-static enum err widen(struct infer *infer, int block, int64_t at,
-                      const void *weights)
+/* *weights [elements] becomes a copy from element `at` of the buffer on. */
+static enum err widen(struct infer *infer, int64_t elements, int64_t at,
+                      const float **weights)
 {
     if (infer->widened.base == NULL) {
-        size_t bytes = (size_t)widened_elements(infer->params) * sizeof(float);
+        size_t bytes = (size_t)widened_elements(infer) * sizeof(float);
         TRY(infer->kernels->memory->tensors_create(bytes, &infer->widened));
         (void)arena_take(&infer->widened, bytes);
     }
     void *buffer = infer->widened.base;
     float *to = (float *)buffer + at;
-    infer->lent[block] = to;
-    return infer->kernels->convert(&infer->ctx,
-                                   infer->params->blocks[block].elements,
-                                   DTYPE_BF16, weights, DTYPE_F32, to);
+    const void *from = *weights;
+    *weights = to;
+    return infer->kernels->convert(&infer->ctx, elements, DTYPE_BF16, from,
+                                   DTYPE_F32, to);
+}
+
+/* What trains of a block, or what is frozen. */
+static enum err enter_part(struct infer *infer, const struct params *params,
+                           int block, int64_t at, const float **out)
+{
+    const struct param_access *access = infer->access;
+    const void *weights = NULL;
+    *out = NULL;
+    if (params == NULL || !params_trains(params, block))
+        return ERR_OK;
+    if (params == infer->params)
+        TRY(access->gather(access->arg, block, &weights));
+    else
+        TRY(access->frozen(access->arg, block, &weights));
+    if (infer->experts != NULL &&
+        params->blocks[block].kind == PARAM_BLOCK_EXPERTS)
+        TRY(infer_experts_gather(infer, block, &weights));
+    *out = weights;
+    return infer->options.dtype == DTYPE_BF16
+               ? widen(infer, params->blocks[block].elements, at, out)
+               : ERR_OK;
 }
 
 enum err infer_enter(struct infer *infer, int first, int count, int64_t at)
 {
     const struct param_access *access = infer->access;
+    const struct params *params = infer->params;
     if (infer->held != NULL)
         return ERR_OK;
     if (access->pace != NULL)
         TRY(access->pace(access->arg));
     for (int b = first; b < first + count; b++) {
-        const void *weights = NULL;
-        TRY(access->gather(access->arg, b, &weights));
-        infer->lent[b] = weights;
-        if (infer->options.dtype == DTYPE_BF16)
-            TRY(widen(infer, b, at, weights));
-        at += infer->params->blocks[b].elements;
+        struct infer_lent *lent = &infer->lent[b];
+        TRY(enter_part(infer, params, b, at, &lent->trains));
+        TRY(enter_part(infer, params->frozen, b,
+                       at + params->blocks[b].elements, &lent->frozen));
+        at += infer_block_elements(infer, b);
     }
     return ERR_OK;
 }
 
+/* A layer's experts before the layer, as the model does: it is the order in
+ * which all ranks make these calls. */
 enum err infer_leave(struct infer *infer, int first, int count)
 {
     const struct param_access *access = infer->access;
     if (infer->held != NULL)
         return ERR_OK;
-    for (int b = first; b < first + count; b++) {
-        TRY(access->release(access->arg, b));
-        infer->lent[b] = NULL;
+    for (int i = 1; i <= count; i++) {
+        int b = first + i % count;
+        if (params_trains(infer->params, b))
+            TRY(access->release(access->arg, b));
+        infer->lent[b] = (struct infer_lent){ NULL, NULL };
     }
     return ERR_OK;
 }
@@ -75,12 +112,19 @@ static const struct infer_held *held_of(const struct infer *infer, int block,
     return &infer->held[block * PARAM_ROLES + (int)role];
 }
 
-static const float *lent_of(const struct infer *infer, int block,
-                            enum param_role role)
+const float *infer_lent(const struct infer *infer, int block,
+                        enum param_role role)
 {
-    int64_t place = infer->params->blocks[block].place[role];
-    assert(infer->lent[block] != NULL);
-    return place < 0 ? NULL : infer->lent[block] + place;
+    const struct params *params = infer->params;
+    const struct infer_lent *lent = &infer->lent[block];
+    int64_t place = params->blocks[block].place[role];
+    assert(lent->trains != NULL || lent->frozen != NULL);
+    if (place >= 0)
+        return lent->trains + place;
+    if (params->frozen == NULL)
+        return NULL;
+    place = params->frozen->blocks[block].place[role];
+    return place < 0 ? NULL : lent->frozen + place;
 }
 
 static const void *panels_of(const struct infer *infer,
@@ -94,7 +138,7 @@ const float *infer_vector(const struct infer *infer, int block,
                           enum param_role role)
 {
     if (infer->held == NULL)
-        return lent_of(infer, block, role);
+        return infer_lent(infer, block, role);
     const struct infer_held *held = held_of(infer, block, role);
     assert(!held->there || held->elements > 0);
     const void *vector = infer->weights.base + held->at;
@@ -109,7 +153,7 @@ enum err infer_embedding(struct infer *infer, int64_t count,
     if (infer->held == NULL)
         return infer->kernels->embedding_forward(
             &ctx, DTYPE_F32, count, count, d, rows,
-            lent_of(infer, 0, PARAM_WTE), NULL, out);
+            infer_lent(infer, 0, PARAM_WTE), NULL, out);
     const struct infer_held *held = held_of(infer, 0, PARAM_WTE);
     return infer->kernels->panels_rows(
         &ctx, &held->shape, panels_of(infer, held), count, rows, out);
@@ -117,9 +161,9 @@ enum err infer_embedding(struct infer *infer, int64_t count,
 
 /* --- products --- */
 
-enum err infer_linear(struct infer *infer, int block, enum param_role role,
-                      int64_t rows, int64_t out, int64_t in, const float *x,
-                      const float *bias, float *y)
+enum err infer_product(struct infer *infer, int block, enum param_role role,
+                       int64_t rows, int64_t out, int64_t in, const float *x,
+                       const float *bias, float *y)
 {
     if (infer->held == NULL) {
         const struct gemm gemm = { .form = GEMM_NT,
@@ -127,7 +171,7 @@ enum err infer_linear(struct infer *infer, int block, enum param_role role,
                                    .n = out,
                                    .k = in,
                                    .a = x,
-                                   .b = lent_of(infer, block, role),
+                                   .b = infer_lent(infer, block, role),
                                    .c = y,
                                    .bias = bias };
         return infer->kernels->gemm(&infer->ctx, DTYPE_F32, &gemm);
@@ -143,12 +187,28 @@ enum err infer_linear(struct infer *infer, int block, enum param_role role,
     return infer->kernels->panels_product(&infer->ctx, &product);
 }
 
+enum err infer_linear(struct infer *infer, int block, enum param_role role,
+                      int64_t rows, int64_t out, int64_t in, const float *x,
+                      const float *bias, float *y)
+{
+    TRY(infer_product(infer, block, role, rows, out, in, x, bias, y));
+    return infer_lora(infer, block, role, rows, x, y);
+}
+
+static bool has(const struct infer *infer, int block, enum param_role role)
+{
+    const struct params *params = infer->params;
+    return params->blocks[block].place[role] >= 0 ||
+           (params->frozen != NULL &&
+            params->frozen->blocks[block].place[role] >= 0);
+}
+
 /* The block of a layer's that has the experts' matrices of a kind. */
 static int experts_block(const struct infer *infer, int block,
                          enum param_role role)
 {
     int b = block;
-    while (infer->params->blocks[b].place[role] < 0)
+    while (!has(infer, b, role))
         b++;
     assert(b > block && b < block + infer->params->layer_blocks);
     return b;
@@ -168,7 +228,7 @@ enum err infer_experts_linear(struct infer *infer, int block,
                                            .n = out,
                                            .k = in,
                                            .a = x,
-                                           .b = lent_of(infer, b, role),
+                                           .b = infer_lent(infer, b, role),
                                            .c = y };
         return infer->kernels->grouped_gemm(&infer->ctx, DTYPE_F32, &gemm);
     }

@@ -84,9 +84,11 @@ static enum err generate_room(struct on_generate *on)
         .rows = ROWS,
         .dtype = DTYPE_F32,
         .stream = trainer->stream,
+        .lora_alpha = trainer->settings.lora.alpha,
+        .experts = replica_experts(trainer->replica),
     };
-    TRY(infer_plan(config, trainer->kernels, &options, INFER_F32, &cache, &held,
-                   &total));
+    TRY(infer_plan(config, trainer->params, trainer->kernels, &options,
+                   INFER_F32, &cache, &held, &total));
     units_bytes((double)(total - held), text[0], sizeof text[0]);
     units_bytes((double)available, text[1], sizeof text[1]);
     if (total - held > available)
@@ -125,12 +127,16 @@ static enum err before(void *arg, bool *stop)
     return ERR_OK;
 }
 
-/* With zero3 the others need this rank's part also when it has failed. */
+/* With zero3 the others need this rank's part also when it has failed; where
+ * ranks share experts they wait for it, and the run ends. */
 static enum err after(void *arg, enum err rc)
 {
     const struct on_generate *on = arg;
     struct err_kept kept;
-    if (rc == ERR_COMM)
+    bool experts = replica_experts(on->trainer->replica) != NULL;
+    on->trainer->adrift |=
+        experts && rc != ERR_OK && rc != ERR_NUMERIC && rc != ERR_COMM;
+    if (rc == ERR_COMM || on->trainer->adrift)
         return rc;
     err_keep(&kept, rc);
     rc = replica_end_eval(on->trainer->replica);

@@ -126,9 +126,11 @@ static enum err tasks_infer(struct on_tasks *on)
         .rows = ROWS,
         .stream = trainer->stream,
         .dtype = trainer_backend_dtype(s),
+        .lora_alpha = s->lora.alpha,
+        .experts = replica_experts(trainer->replica),
     };
-    TRY(infer_plan(&s->model, trainer->kernels, &options, INFER_F32, &cache,
-                   &held, &total));
+    TRY(infer_plan(&s->model, trainer->params, trainer->kernels, &options,
+                   INFER_F32, &cache, &held, &total));
     TRY(tasks_room(trainer, total - held));
     return infer_create(&s->model, trainer->params, trainer->kernels, &options,
                         &on->infer);
@@ -136,19 +138,28 @@ static enum err tasks_infer(struct on_tasks *on)
 
 /* --- the model ----------------------------------------------------------- */
 
-/* All ranks make this call; who has nothing to compute only lends its part. */
+/* All ranks make this call; who has nothing to compute only lends its part,
+ * that of the experts within the call. */
 static enum err tasks_forward(void *self, const struct infer_tokens *list,
                               int count)
 {
     struct on_tasks *on = self;
     struct replica *replica = on->due.trainer->replica;
+    bool experts = replica_experts(replica) != NULL;
     struct err_kept kept = { ERR_OK, "" };
     replica_begin_eval(replica);
-    if (count > 0)
+    if (count > 0 || experts)
         err_keep(&kept, infer_forward(on->infer, replica_access(replica), list,
                                       count));
-    if (kept.code != ERR_COMM)
-        TRY(replica_end_eval(replica));
+    if (kept.code == ERR_COMM)
+        return err_again(&kept);
+    /* logits that are no numbers are found when all experts have come; after
+     * another failure the others wait for some of this rank's */
+    if (experts && kept.code != ERR_OK && kept.code != ERR_NUMERIC) {
+        on->due.trainer->adrift = true;
+        return err_set(ERR_COMM, "%s", kept.text);
+    }
+    TRY(replica_end_eval(replica));
     return err_again(&kept);
 }
 
@@ -268,11 +279,6 @@ static enum err on_tasks_create(void *self, struct trainer *trainer)
                                  .last_step = -1 };
     if (s->eval.tasks[0] == '\0' && s->eval.gauntlet[0] == '\0')
         return ERR_OK;
-    if (s->parallel.expert_degree > 1 || s->parallel.sequence_degree > 1)
-        return err_set(ERR_UNSUPPORTED,
-                       "eval.tasks and eval.gauntlet do not work with "
-                       "parallel.expert_degree or parallel.sequence_degree "
-                       "above 1: score checkpoints with tessera-eval");
     TRY(tasks_read(on));
     TRY(tasks_tokenizer(on));
     const struct icl_set_options options = { s->model.max_seq_len,

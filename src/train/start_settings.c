@@ -203,15 +203,6 @@ static enum err check_tuning(const struct train_settings *s)
                        "%s and train.precision = fp8 are not combined yet: "
                        "use bf16",
                        s->lora.rank > 0 ? "lora.rank" : "model.freeze");
-    if (train_settings_freezes(s) &&
-        (s->eval.tasks[0] != '\0' || s->eval.gauntlet[0] != '\0' ||
-         s->generate.prompts[0] != '\0'))
-        return err_set(ERR_USAGE,
-                       "%s: eval.tasks, eval.gauntlet and generate.prompts "
-                       "need the whole model in training, and are not "
-                       "combined with it yet: use tessera-eval and "
-                       "tessera-generate on the checkpoints",
-                       s->lora.rank > 0 ? "lora.rank" : "model.freeze");
     for (int i = 0; i < train_settings_count && s->lora.rank == 0; i++)
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
             if (strcmp(train_settings_schema[i].key, keys[k]) == 0 &&
@@ -270,9 +261,5 @@ enum err start_settings(const struct train_settings *s, bool partial)
                        s->optimizer.lr);
     if (s->eval.samples > 0 && s->data.eval[0] == '\0')
         return err_set(ERR_USAGE, "eval.samples needs data.eval");
-    if (s->generate.prompts[0] != '\0' && s->parallel.expert_degree > 1)
-        return err_set(ERR_USAGE,
-                       "generate.prompts needs parallel.expert_degree=1: no "
-                       "rank has all experts that a prompt may need");
     return ERR_OK;
 }
