@@ -268,7 +268,7 @@ static void mlflow_rest_close(void *self)
 const struct tracking_sink_ops tracking_mlflow_rest_ops = {
     .name = "mlflow",
     .bytes = sizeof(struct mlflow_rest),
-    .pause_s = 1.0,
+    .pause_s = 0.1, /* what waits meanwhile is one request */
     .wanted = mlflow_rest_wanted,
     .open = mlflow_rest_open,
     .begin = mlflow_rest_begin,

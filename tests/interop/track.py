@@ -1,8 +1,10 @@
 """What trackers' own packages read of a run, beside the run's metrics.jsonl:
 
-    track.py tensorboard RUN | csv RUN | prometheus FILE | mlflow URI RUN STATUS
+    track.py tensorboard RUN | csv RUN | prometheus FILE
+    track.py mlflow URI RUN STATUS [killed]
 
-Each step has to be there once, with the loss that the run has written."""
+Each step has to be there once, with the loss that the run has written. Of a run
+that was killed a server may lack the few steps that were on their way."""
 import csv
 import json
 import math
@@ -86,7 +88,16 @@ def prometheus(path):
     print("%d gauges" % len(families))
 
 
-def mlflow(uri, run, status):
+def lacking(got, want):
+    """`want` without what `got` lacks, which is few steps in a row."""
+    there = {step for step, _ in got}
+    lost = sorted(step for step in want if step not in there)
+    assert len(lost) <= 30 and (
+        not lost or lost[-1] - lost[0] == len(lost) - 1), lost
+    return {step: want[step] for step in there}, len(lost)
+
+
+def mlflow(uri, run, status, killed=None):
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     from mlflow.tracking import MlflowClient
     client = MlflowClient(uri)
@@ -99,14 +110,17 @@ def mlflow(uri, run, status):
     with open(os.path.join(run, "tracking.json")) as file:
         assert json.load(file)["mlflow"]["run_id"] == run_id
     history = client.get_metric_history(run_id, "train/loss")
-    count = same([(m.step, m.value) for m in history], wanted(run), 8)
-    same([(m.step, m.value) for m in
-          client.get_metric_history(run_id, "eval/loss")],
-         wanted(run, "eval_loss", "eval.jsonl"), 8)
+    got = [(m.step, m.value) for m in history]
+    want, lost = lacking(got, wanted(run)) if killed else (wanted(run), 0)
+    count = same(got, want, 8)
+    if not killed:
+        same([(m.step, m.value) for m in
+              client.get_metric_history(run_id, "eval/loss")],
+             wanted(run, "eval_loss", "eval.jsonl"), 8)
     params = runs[0].data.params
     assert params["train.global_batch"] == "8" and len(params) > 50, params
-    print("%d steps of %d metrics, %d settings"
-          % (count, len(runs[0].data.metrics), len(params)))
+    print("%d steps of %d metrics, %d settings; %d steps lost"
+          % (count, len(runs[0].data.metrics), len(params), lost))
 
 
 def main(what, *arguments):

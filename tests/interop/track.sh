@@ -114,6 +114,6 @@ check "the server has it" read_by mlflow "$URI" "$WORK/rest" FINISHED
 # one that is killed when the server has its first steps
 KILL_AFTER=1.5 check "a run that is killed and goes on" killed_and_resumed rest-killed \
     "tracking.mlflow=$URI" train.max_duration=200ba
-check "is one run, each step once" read_by mlflow "$URI" "$WORK/rest-killed" FINISHED
+check "is one run, each step once" read_by mlflow "$URI" "$WORK/rest-killed" FINISHED killed
 
 finish_points
