@@ -37,7 +37,7 @@ last_step() { # DIR
     start 2 "$DIR/b" "${LONG[@]}" \
         'finish=({name="threshold"; metric="train/loss"; value=3.2;})'
     wait_for 60 [ -e "$DIR/b/checkpoints/step-000000005" ]
-    kill -9 $(ranks_of "$pid")
+    kill -9 $(ranks_of "$pid") || true
     wait "$pid" || true
     for again in 1 2; do
         run train 2 "$DIR/b" "${LONG[@]}" \

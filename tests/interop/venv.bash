@@ -4,23 +4,38 @@
 
 VENV_ROOT=${TESSERA_INTEROP_DIR:-$(dirname "${BASH_SOURCE[0]}")/../../build/interop}
 
-# venv_make NAME ARGUMENT...: one environment, of these arguments of pip install.
-# Sets VENV, its folder; or returns 1 with the reason in VENV_MISSING.
+# venv_make NAME ARGUMENT...: one environment, of these arguments of pip install;
+# behind a -- those of another. Sets VENV, its folder; or returns 1 with the reason
+# in VENV_MISSING. The packages of the environment VENV_BELOW, if it is set, are
+# there too, behind its own.
 venv_make() {
     VENV=$VENV_ROOT/$1
     shift
     [ -e "$VENV/complete" ] && return 0
     VENV_MISSING="no python3"
     command -v python3 >/dev/null || return 1
-    rm -rf "$VENV"
+    rm -rf "$VENV" "$VENV.log"
     mkdir -p "$VENV_ROOT"
     VENV_MISSING="python3 -m venv does not work here"
     python3 -m venv "$VENV" 2>/dev/null >&2 || return 1
-    if ! "$VENV/bin/python" -m pip install -q "$@" >"$VENV.log" 2>&1; then
-        rm -rf "$VENV"
-        VENV_MISSING="pip cannot install $*: no package index, or no room? See $VENV.log"
-        return 1
+    if [ -n "${VENV_BELOW:-}" ]; then
+        echo "$VENV_BELOW"/lib/python3*/site-packages \
+            >"$(echo "$VENV"/lib/python3*)/site-packages/below.pth"
     fi
+    while [ $# -gt 0 ]; do
+        local arguments=()
+        while [ $# -gt 0 ] && [ "$1" != -- ]; do
+            arguments+=("$1")
+            shift
+        done
+        [ $# -eq 0 ] || shift
+        if ! "$VENV/bin/python" -m pip install -q "${arguments[@]}" \
+            >>"$VENV.log" 2>&1; then
+            rm -rf "$VENV"
+            VENV_MISSING="pip cannot install ${arguments[*]}: no package index, or no room? See $VENV.log"
+            return 1
+        fi
+    done
     touch "$VENV/complete"
 }
 
@@ -59,6 +74,20 @@ venv_track() {
         return
     fi
     venv_make track tensorboard==2.21.0 mlflow==3.17.2 prometheus_client==0.26.0
+}
+
+# LLM Foundry, 600 MB, over PyTorch and transformers of venv_models, which are
+# newer than those that it asks for: so it is installed without its dependencies,
+# and of these what its import wants.
+venv_foundry() {
+    venv_models || return 1
+    VENV_BELOW=$(cd "$VENV" && pwd) venv_make foundry --no-cache-dir --no-deps \
+        llm-foundry==0.22.0 mosaicml==0.32.1 mosaicml-streaming==0.12.0 \
+        torchvision==0.29.2 brotli python-snappy cramjam zstd \
+        -- --no-cache-dir 'accelerate<1.9' beautifulsoup4 boto3 catalogue==2.0.10 \
+        coolname 'datasets<3.7' einops==0.8.1 'mlflow-skinny<3' 'mosaicml-cli<0.8' \
+        omegaconf 'pillow<12' py-cpuinfo 'setuptools<81' tabulate tenacity \
+        'torchmetrics<1.7.5' xxhash
 }
 
 # SmolLM2-135M-Instruct (Apache-2.0) as a Hugging Face folder, SMOLLM2, 540 MB:
