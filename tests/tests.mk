@@ -223,7 +223,7 @@ demo-chat: $(if $(and $(MISSING_TEST),$(filter 0,$(shell id -u))),deps) ## a pre
 	+@$(MAKE) --no-print-directory all
 	@TESSERA_BIN=$(abspath $(B)/bin) tests/demo-chat
 
-interop: all tests ## beside Streaming, S3, Hugging Face, LLM Foundry, h5py
+interop: all tests ## beside Streaming, S3, Hugging Face, LLM Foundry, llama.cpp, h5py
 	TESSERA_BIN=$(abspath $(B)/bin) prove --timer $(filter-out %/dcp.sh %/torch_step.sh %/track.sh,$(sort $(wildcard tests/interop/*.sh)))
 
 interop-dcp: all $(B)/interop/side ## checkpoints beside PyTorch's (downloads 3 GB)

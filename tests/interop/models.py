@@ -242,18 +242,6 @@ def loads(left, file):
     print(f"{len(a)} tensors")
 
 
-def answers(file):
-    """llama.cpp loads the file and says something sensible."""
-    from llama_cpp import Llama
-
-    model = Llama(file, n_ctx=256, n_threads=1, verbose=False)
-    question = [{"role": "user", "content": "What is the capital of France?"}]
-    answer = model.create_chat_completion(question, temperature=0, max_tokens=24)
-    text = answer["choices"][0]["message"]["content"]
-    assert "Paris" in text, text
-    print(text)
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1] == "names":

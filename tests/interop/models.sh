@@ -56,15 +56,6 @@ memory() {
     echo "$((kib / 1000)) MB" && [ "$kib" -lt 200000 ]
 }
 
-llama_cpp() { # FILE
-    "$VENV/bin/python" -c 'import llama_cpp' 2>/dev/null ||
-        {
-            echo "SKIP: no llama-cpp-python in $VENV"
-            return
-        }
-    python answers "$1"
-}
-
 [ -x "$HF" ] || skip "$HF was not built"
 venv_models || skip "$VENV_MISSING"
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
@@ -98,7 +89,6 @@ if venv_smollm2; then
     check "... the same tokens and chats" python texts "$SMOLLM2" "$WORK/hf.out"
     check "... as a GGUF file" memory "$HF" export "$WORK/hf" --out "$WORK/hf.gguf" --format gguf
     check "... transformers reads the same bits" python loads "$SMOLLM2" "$WORK/hf.gguf"
-    check "... and llama.cpp runs it" llama_cpp "$WORK/hf.gguf"
     if [ -n "$GGUF" ]; then
         check "SmolLM2 from its GGUF file" "$HF" import "$GGUF" --out "$WORK/gguf" --verify
         check "... the same as from the folder" "$HF" verify "$WORK/hf" "$WORK/gguf"

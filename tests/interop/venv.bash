@@ -90,6 +90,12 @@ venv_foundry() {
         'torchmetrics<1.7.5' xxhash
 }
 
+# llama.cpp's Python package: it is compiled, in half an hour of one core.
+venv_llama() {
+    CMAKE_ARGS="-DLLAVA_BUILD=OFF ${CMAKE_ARGS:-}" \
+        venv_make llama --no-cache-dir llama-cpp-python==0.3.36 numpy
+}
+
 # SmolLM2-135M-Instruct (Apache-2.0) as a Hugging Face folder, SMOLLM2, 540 MB:
 # TESSERA_SMOLLM2, or made of the GGUF file in a package by transformers. After
 # venv_models; returns 1 with the reason in VENV_MISSING.
