@@ -1,7 +1,10 @@
 /* The ledger: RUN/ledger.jsonl, append-only JSON lines, one per event of an
  * attempt; each append is one write(2) and an fsync(2).
  * Events: "start" {attempt, job, restart, ranks, hosts, step}, "hardware"
- * {arithmetic, kernel_set (rank 0's), devices, exchange, algorithms, fallback},
+ * {arithmetic, kernel_set (rank 0's), devices, exchange, algorithms, fallback,
+ * step (where the attempt goes on), memory_planned (bytes of the rank that needs
+ * most), threads (of a rank)}, "memory" {planned, peak (bytes, of the rank that
+ * has taken most), device} at an attempt's end,
  * "commit" {step, bytes, seconds (writing and committing), stage_s (the copy
  * that training waited for)} or, by tessera-ckpt, {step, bytes, copy_s,
  * scavenged: true},

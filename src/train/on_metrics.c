@@ -6,9 +6,12 @@
  * (model FLOPs by LLM Foundry's convention / the peak of all ranks), mfu_causal
  * (with half of attention), peak_flops (of a rank) and peak_source: "setting"
  * (hardware.peak_flops) or what the kernels know (kernels.h); all four are null
- * where nobody knows the peak. With data.mixture stream_tokens has the tokens of
- * each data set so far. Behind them is what other listeners have added to the
- * step's scalars before this one, by its name, null where it is not finite.
+ * where nobody knows the peak; time (seconds since the epoch, at the step's end),
+ * loader_ms (the longest that a rank has waited for samples in the step) and,
+ * with several ranks, step_ms_min, step_ms_max and slowest_rank, of the ranks'
+ * times of the step. With data.mixture stream_tokens has the tokens of each data
+ * set so far. Behind them is what other listeners have added to the step's
+ * scalars before this one, by its name, null where it is not finite.
  * Append-only; a step that is replayed after a
  * resume appears again with the same loss. */
 #include <math.h>
@@ -17,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "src/base/clock.h"
 #include "src/base/fsio.h"
 #include "src/base/lines.h"
 #include "src/base/log.h"
@@ -125,6 +129,29 @@ static void format_experts(const struct on_metrics *metrics,
              spread.std);
 }
 
+/* When the step ended, and how the ranks' times of it differ. */
+static void format_times(const struct step_record *step, char *out, size_t size)
+{
+    const struct step_rank *ranks = step->of_rank;
+    double loader_s = 0.0;
+    int fastest = 0, slowest = 0;
+    for (int r = 0; r < step->ranks; r++) {
+        loader_s = fmax(loader_s, ranks[r].loader_s);
+        if (ranks[r].step_s < ranks[fastest].step_s)
+            fastest = r;
+        if (ranks[r].step_s > ranks[slowest].step_s)
+            slowest = r;
+    }
+    int used = snprintf(out, size, ", \"time\": %.3f, \"loader_ms\": %.3f",
+                        clock_wall(), loader_s * 1e3);
+    if (step->ranks > 1)
+        snprintf(out + used, size - (size_t)used,
+                 ", \"step_ms_min\": %.3f, \"step_ms_max\": %.3f, "
+                 "\"slowest_rank\": %d",
+                 ranks[fastest].step_s * 1e3, ranks[slowest].step_s * 1e3,
+                 slowest);
+}
+
 /* Who computes and sends, where several can: for a device. Else empty. */
 static void format_hardware(const struct on_metrics *metrics, char *out,
                             size_t size)
@@ -185,8 +212,10 @@ static enum err write_line(struct on_metrics *metrics,
                            const struct step_record *step)
 {
     char streams[STREAMS_MAX * (MIXTURE_NAME_BYTES + 32)];
-    char line[1024 + sizeof streams], mfu[160], experts[224], hardware[192];
+    char line[1280 + sizeof streams], mfu[160], times[192], experts[224];
+    char hardware[192];
     format_mfu(step, mfu, sizeof mfu);
+    format_times(step, times, sizeof times);
     format_experts(metrics, step, experts, sizeof experts);
     format_hardware(metrics, hardware, sizeof hardware);
     format_streams(metrics->trainer, step, streams, sizeof streams);
@@ -194,10 +223,10 @@ static enum err write_line(struct on_metrics *metrics,
              "{\"attempt\": %d, \"step\": %lld, \"tokens\": %lld, "
              "\"loss\": %.9g, \"lr\": %.9g, \"grad_norm\": %.9g, "
              "\"step_ms\": %.3f, \"tokens_per_s\": %.1f, "
-             "%s%s%s%s",
+             "%s%s%s%s%s",
              step->attempt, (long long)step->step, (long long)step->tokens,
              step->loss, step->lr, step->grad_norm, step->step_s * 1e3,
-             step->tokens_per_s, mfu, experts, hardware, streams);
+             step->tokens_per_s, mfu, times, experts, hardware, streams);
     metrics->line.bytes = 0;
     TRY(buffer_add(&metrics->line, line, strlen(line)));
     TRY(add_others(&metrics->line, tracking_list_record(step->scalars)));

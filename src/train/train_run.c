@@ -130,10 +130,14 @@ static enum err record_hardware(const struct run *run)
                  chosen.text[0] != '\0' ? ", " : "", chosen.text);
     return ledger_append(
         run->settings->run.dir, "hardware", run->attempt,
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "arithmetic", t->arithmetic,
-                  "kernel_set", t->kernels->kernel_set, "devices", t->devices,
-                  "exchange", exchange, "algorithms", chosen.text, "fallback",
-                  hardware_fallback_names[t->settings.hardware.fallback]));
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "arithmetic",
+                  t->arithmetic, "kernel_set", t->kernels->kernel_set,
+                  "devices", t->devices, "exchange", exchange, "algorithms",
+                  chosen.text, "fallback",
+                  hardware_fallback_names[t->settings.hardware.fallback],
+                  "step", (json_int_t)t->step, "memory_planned",
+                  (json_int_t)run->plan.total, "threads",
+                  (json_int_t)t->ctx.threads));
 }
 
 static enum err record_stop(const struct run *run, int code, const char *reason)
@@ -221,11 +225,16 @@ static enum err log_memory(const struct run *run)
     TRY(comm_agree(run->comm, rc));
     int64_t peak = (int64_t)bytes;
     TRY(comm_all_reduce_i64(run->comm, &peak, 1, COMM_MAX));
-    if (run->rank == 0)
+    if (run->rank == 0) {
         log_info("memory: planned %zu MiB, %s %lld MiB", run->plan.total >> 20,
                  memory->used != NULL ? "in use on the GPU" : "peak",
                  (long long)(peak >> 20));
-    return rc;
+        rc = ledger_append(
+            run->settings->run.dir, "memory", run->attempt,
+            json_pack("{s:I, s:I, s:b}", "planned", (json_int_t)run->plan.total,
+                      "peak", (json_int_t)peak, "device", memory->device));
+    }
+    return comm_agree(run->comm, rc);
 }
 
 static enum err run_train(struct run *run, int *exit_code)
