@@ -82,7 +82,7 @@ CUDA_LIBS := -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcudart_static 
 # of libxxhash only the header is used
 LDLIBS   := $(shell pkg-config --libs $(filter-out libxxhash,$(USED)) 2>/dev/null) $(CODECS:%=-l%) $(if $(filter 1,$(WITH_CUDA)),$(CUDA_LIBS)) -lm
 
-LIB_DIRS := src/base src/comm src/text src/data src/model src/hf src/weights src/infer src/parallel src/eval src/tracking src/train src/job \
+LIB_DIRS := src/base src/comm src/text src/data src/model src/hf src/weights src/infer src/parallel src/eval src/tracking src/train src/report src/job \
     checkpoint checkpoint/files checkpoint/local checkpoint/tools healthcheck
 LIB_SRC  := $(sort $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))) kernels/kernels.c kernels/kernel_memory_cpu.c
 LIB_SRC  := $(if $(filter 1,$(WITH_MPI)),$(LIB_SRC),$(filter-out src/comm/comm_mpi%,$(LIB_SRC)))

@@ -1,0 +1,137 @@
+/* tessera-report RUN...: what runs have come to, as a page, pictures and
+ * figures. */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/log.h"
+#include "src/job/exit_code.h"
+#include "src/report/report.h"
+
+static const char usage[] =
+    "usage: tessera-report RUN... [--out FILE.html] [OPTION ...]\n"
+    "       tessera-report --help | --version\n\n"
+    "Reads run directories, also of runs that go on, and writes one HTML file "
+    "that needs\nno network: losses, learning rate, gradient norm, throughput, "
+    "utilization, times of\nranks, memory, checkpoints, attempts, nodes, "
+    "goodput and what was lost to what,\nhours, cost, samples, scores. "
+    "Several runs are drawn over each other.\n\n"
+    "  --out FILE.html    the page (report.html, unless --png or --json is "
+    "given)\n"
+    "  --png DIR          each plot as DIR/NAME.png\n"
+    "  --json FILE        all figures\n"
+    "  --price N          of an hour of a GPU, or of a core without GPUs\n\n"
+    "exit codes: 0; 64 usage; 75 a file could not be read or written; 93 no "
+    "run there\n";
+
+struct options {
+    const char *out, *png, *json;
+    double price; /* NaN: not given */
+    char **runs;
+    int run_count;
+};
+
+static const struct option names[] = {
+    { "out", required_argument, NULL, 'o' },
+    { "png", required_argument, NULL, 'p' },
+    { "json", required_argument, NULL, 'j' },
+    { "price", required_argument, NULL, 'c' },
+    { NULL, 0, NULL, 0 },
+};
+
+static enum err parse_price(double *out)
+{
+    char *end = NULL;
+    *out = strtod(optarg, &end);
+    if (end == optarg || *end != '\0' || !(*out >= 0 && *out <= 1e9))
+        return err_set(ERR_USAGE,
+                       "--price takes a number from 0 to 1e9, not '%.64s'",
+                       optarg);
+    return ERR_OK;
+}
+
+static enum err parse(int argc, char **argv, struct options *out)
+{
+    *out = (struct options){ .price = NAN };
+    opterr = 0;
+    for (;;) {
+        int letter = getopt_long(argc, argv, ":", names, NULL);
+        if (letter == -1)
+            break;
+        if (letter == ':' || letter == '?')
+            return err_set(ERR_USAGE, "%s%s; see --help",
+                           letter == ':' ? "a value is missing behind "
+                                         : "no option ",
+                           argv[optind - 1]);
+        if (letter == 'o')
+            out->out = optarg;
+        else if (letter == 'p')
+            out->png = optarg;
+        else if (letter == 'j')
+            out->json = optarg;
+        else
+            TRY(parse_price(&out->price));
+    }
+    out->runs = argv + optind;
+    out->run_count = argc - optind;
+    if (out->run_count < 1)
+        return err_set(ERR_USAGE, "give a run directory; see --help");
+    if (out->run_count > REPORT_RUNS_MAX)
+        return err_set(ERR_USAGE, "%d runs, but at most %d fit over each other",
+                       out->run_count, REPORT_RUNS_MAX);
+    if (out->out == NULL && out->png == NULL && out->json == NULL)
+        out->out = "report.html";
+    return ERR_OK;
+}
+
+static enum err write_all(const struct options *options, struct report *report)
+{
+    if (options->out != NULL)
+        TRY(report_html(report, options->out));
+    if (options->png != NULL)
+        TRY(report_png(report, options->png));
+    if (options->json != NULL)
+        TRY(report_json(report, options->json));
+    if (options->out != NULL)
+        printf("%s\n", options->out);
+    return ERR_OK;
+}
+
+static enum err run(int argc, char **argv)
+{
+    enum err rc = ERR_OK;
+    struct options options;
+    struct run_history *runs[REPORT_RUNS_MAX] = { NULL };
+    struct report report = { .plots = NULL };
+    TRY(parse(argc, argv, &options));
+    for (int r = 0; r < options.run_count; r++)
+        TRY_OUT(run_history_create(options.runs[r], &runs[r]));
+    TRY_OUT(report_create(runs, options.run_count, options.price, &report));
+    TRY_OUT(write_all(&options, &report));
+out:
+    report_free(&report);
+    for (int r = 0; r < options.run_count; r++)
+        run_history_destroy(runs[r]);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    log_init("report", -1, LOG_INFO);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        fputs(usage, stdout);
+        return EXIT_DONE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        puts("tessera " TESSERA_VERSION);
+        return EXIT_DONE;
+    }
+    enum err rc = run(argc, argv);
+    if (rc == ERR_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        rc = err_errno("standard output");
+    if (rc != ERR_OK)
+        fprintf(stderr, "tessera-report: %s\n", err_text());
+    return err_exit_code(rc);
+}

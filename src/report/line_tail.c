@@ -1,0 +1,103 @@
+/* Reads what has been added to a file, in pieces of one buffer. */
+#include "src/report/line_tail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum err check_file(struct line_tail *tail, int fd, int64_t *size)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return err_errno("%s: stat", tail->path);
+    if (!S_ISREG(status.st_mode))
+        return err_set(ERR_DATA, "%s: is no regular file", tail->path);
+    if ((tail->file != 0 && tail->file != (uint64_t)status.st_ino) ||
+        status.st_size < tail->offset)
+        return err_set(ERR_DATA, "%s: has become another file or shorter",
+                       tail->path);
+    tail->file = (uint64_t)status.st_ino;
+    *size = status.st_size;
+    return ERR_OK;
+}
+
+/* The whole lines of the buffer; what is left moves to its beginning. */
+static enum err take_lines(struct line_tail *tail, size_t scanned,
+                           line_tail_fn take, void *arg)
+{
+    char *line = tail->data;
+    char *from = tail->data + scanned;
+    char *end = tail->data + tail->held;
+    char *newline;
+    while ((newline = memchr(from, '\n', (size_t)(end - from))) != NULL) {
+        if (!tail->passing && newline > line)
+            TRY(take(arg, line, (size_t)(newline - line)));
+        tail->passing = false;
+        line = from = newline + 1;
+    }
+    tail->held = (size_t)(end - line);
+    memmove(tail->data, line, tail->held);
+    if (tail->held == LINE_TAIL_BYTES_MAX) {
+        tail->too_long += !tail->passing;
+        tail->passing = true;
+    }
+    if (tail->passing)
+        tail->held = 0;
+    return ERR_OK;
+}
+
+/* Up to the size that the file had: one that grows faster than it is read
+ * does not hold anybody up. */
+static enum err read_to(struct line_tail *tail, int fd, int64_t size,
+                        line_tail_fn take, void *arg)
+{
+    while (tail->offset < size) {
+        size_t room = LINE_TAIL_BYTES_MAX - tail->held, scanned = tail->held;
+        if ((int64_t)room > size - tail->offset)
+            room = (size_t)(size - tail->offset);
+        ssize_t got =
+            pread(fd, tail->data + tail->held, room, (off_t)tail->offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_errno("%s: read", tail->path);
+        if (got == 0)
+            break;
+        tail->held += (size_t)got;
+        tail->offset += got;
+        TRY(take_lines(tail, scanned, take, arg));
+    }
+    return ERR_OK;
+}
+
+enum err line_tail_read(struct line_tail *tail, line_tail_fn take, void *arg)
+{
+    enum err rc = ERR_OK;
+    int64_t size = 0;
+    /* a pipe would wait for its writer */
+    int fd = open(tail->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT && tail->file == 0)
+        return ERR_OK;
+    if (fd < 0)
+        return err_errno("%s: open", tail->path);
+    if (tail->data == NULL)
+        tail->data = malloc(LINE_TAIL_BYTES_MAX);
+    if (tail->data == NULL) {
+        rc = err_set(ERR_MEMORY, "out of memory");
+        goto out;
+    }
+    TRY_OUT(check_file(tail, fd, &size));
+    TRY_OUT(read_to(tail, fd, size, take, arg));
+out:
+    close(fd);
+    return rc;
+}
+
+void line_tail_free(struct line_tail *tail)
+{
+    free(tail->data);
+    tail->data = NULL;
+}

@@ -1,0 +1,34 @@
+/* A file of lines that grows while it is read: whole lines, each once. */
+#ifndef TESSERA_REPORT_LINE_TAIL_H
+#define TESSERA_REPORT_LINE_TAIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/base/fsio.h"
+
+/* Longer ones are passed over, and counted. */
+#define LINE_TAIL_BYTES_MAX ((size_t)1 << 20)
+
+/* Zeros but for the path: nothing is read yet. */
+struct line_tail {
+    char path[FSIO_PATH_MAX];
+    int64_t offset;   /* of what is read */
+    uint64_t file;    /* its inode; 0: there is none so far */
+    char *data;       /* NULL, or LINE_TAIL_BYTES_MAX */
+    size_t held;      /* bytes of a line whose end is not there yet */
+    int64_t too_long; /* lines */
+    bool passing;     /* over one of them */
+};
+
+/* `take` is called with every line that has come since, without its end. Where
+ * there is no file there are no lines. ERR_DATA where the file is no regular
+ * one, has become shorter or is another than before. */
+typedef enum err (*line_tail_fn)(void *arg, const char *line, size_t bytes);
+enum err line_tail_read(struct line_tail *tail, line_tail_fn take, void *arg);
+
+void line_tail_free(struct line_tail *tail);
+
+#endif

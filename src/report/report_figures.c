@@ -1,0 +1,108 @@
+/* What a run has come to, in numbers. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "src/base/median.h"
+#include "src/report/report_parts.h"
+
+#define BUCKETS 1024
+
+static double median_of_value(const struct run_bucket *list, size_t count,
+                              enum run_value value, double *room)
+{
+    int there = 0;
+    for (size_t i = 0; i < count; i++)
+        if (list[i].of[value].count > 0)
+            room[there++] = run_stat_mean(&list[i].of[value]);
+    return there > 0 ? median_of(room, there) : NAN;
+}
+
+static void take_steps(const struct run_bucket *list, size_t count,
+                       double *room, struct report_figures *out)
+{
+    out->tokens_per_s = median_of_value(list, count, RUN_TOKENS_PER_S, room);
+    out->mfu = median_of_value(list, count, RUN_MFU, room);
+    out->step_ms = median_of_value(list, count, RUN_STEP_MS, room);
+    out->spread = median_of_value(list, count, RUN_STEP_MS_MAX, room) /
+                      median_of_value(list, count, RUN_STEP_MS_MIN, room) -
+                  1;
+    for (size_t i = 0; i < count; i++)
+        if (list[i].of[RUN_LOSS].count > 0) {
+            out->loss = run_stat_mean(&list[i].of[RUN_LOSS]);
+            out->loss_min = fmin(out->loss_min, list[i].of[RUN_LOSS].min);
+        }
+}
+
+static void take_evals(const struct run_history *run,
+                       struct report_figures *out)
+{
+    for (size_t i = 0; i < run->eval_count; i++) {
+        const struct run_eval *eval = &run->evals[i];
+        if (isnan(eval->loss))
+            continue;
+        out->eval_loss = eval->loss;
+        if (!(out->eval_best <= eval->loss)) {
+            out->eval_best = eval->loss;
+            out->eval_best_step = eval->step;
+        }
+    }
+}
+
+static void take_commits(const struct run_history *run,
+                         struct report_figures *out)
+{
+    double sum = 0;
+    int64_t count = 0;
+    out->commits = run->commit_total;
+    for (size_t i = 0; i < run->commit_count; i++) {
+        const struct run_commit *commit = &run->commits[i];
+        if (commit->local)
+            continue;
+        double stall_s = (double)commit->stall_us / 1e6;
+        out->commit_bytes = commit->bytes;
+        out->stall_max_s = fmax(out->stall_max_s, stall_s);
+        sum += stall_s;
+        count++;
+    }
+    if (count > 0)
+        out->stall_mean_s = sum / (double)count;
+}
+
+enum err report_figures_make(const struct run_history *run, double price,
+                             struct report_figures *out)
+{
+    struct run_bucket *list = NULL;
+    size_t count = 0;
+    double room[BUCKETS];
+    *out = (struct report_figures){
+        .loss = NAN,
+        .loss_min = NAN,
+        .eval_loss = NAN,
+        .eval_best = NAN,
+        .stall_mean_s = NAN,
+        .stall_max_s = NAN,
+        .memory_planned = NAN,
+        .memory_peak = NAN,
+        .wall_s = (double)(run->end_us - run->begin_us) / 1e6,
+        .goodput = run_history_goodput(run),
+        .device_hours = run->device_hours,
+        .cost = run->device_hours * price,
+        .energy_j = run->energy_j > 0 ? run->energy_j : NAN,
+        .tokens_per_j =
+            run->energy_j > 0 ? (double)run->tokens / run->energy_j : NAN,
+    };
+    TRY(run_history_buckets(run, BUCKETS, &list, &count));
+    take_steps(list, count, room, out);
+    take_evals(run, out);
+    take_commits(run, out);
+    for (size_t i = 0; i < run->attempt_count; i++) {
+        if (run->attempts[i].memory_planned > 0)
+            out->memory_planned = (double)run->attempts[i].memory_planned;
+        if (run->attempts[i].memory_peak > 0)
+            out->memory_peak = (double)run->attempts[i].memory_peak;
+    }
+    for (size_t i = 0; i < run->event_count; i++)
+        out->drains += run->events[i].kind == RUN_EVENT_DRAIN;
+    free(list);
+    return ERR_OK;
+}

@@ -1,0 +1,215 @@
+/* The page: head, tiles, plots, tables. Everything from files goes through
+ * escape_html(). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/base/fsio.h"
+#include "src/base/units.h"
+#include "src/report/escape.h"
+#include "src/report/report_parts.h"
+#include "src/report/report_style.h"
+
+static void tile(FILE *out, const char *value, const char *what)
+{
+    fputs("<div class=\"tile\"><b>", out);
+    escape_html(out, value);
+    fputs("</b><span>", out);
+    escape_html(out, what);
+    fputs("</span></div>\n", out);
+}
+
+static void tile_number(FILE *out, const char *format, double value,
+                        const char *what)
+{
+    char text[64];
+    if (isnan(value))
+        return;
+    /* formats are those below */
+    snprintf(text, sizeof text, format, value);
+    tile(out, text, what);
+}
+
+typedef void (*units_fn)(double value, char *text, size_t size);
+
+static void tile_units(FILE *out, units_fn units, double value,
+                       const char *what)
+{
+    char text[64];
+    if (isnan(value))
+        return;
+    units(value, text, sizeof text);
+    tile(out, text, what);
+}
+
+static void tiles(const struct report *report, FILE *out)
+{
+    const struct run_history *run = report->runs[0];
+    const struct report_figures *f = &report->figures[0];
+    char text[96];
+    fputs("<div class=\"tiles\">\n", out);
+    tile_number(out, "%.4f", f->loss, "training loss");
+    snprintf(text, sizeof text, "best evaluation, step %lld",
+             (long long)f->eval_best_step);
+    tile_number(out, "%.4f", f->eval_best, text);
+    tile_number(out, "%.0f", run->last_step >= 0 ? (double)run->last_step : NAN,
+                "steps");
+    tile_units(out, units_count, (double)run->tokens, "tokens");
+    tile_units(out, units_seconds, f->wall_s, "wall time");
+    tile_number(out, "%.1f %%", 100 * f->goodput, "goodput");
+    tile_units(out, units_count, f->tokens_per_s, "tokens per second (median)");
+    tile_number(out, "%.1f %%", 100 * f->mfu, "MFU (median)");
+    tile_number(out, "%.0f", (double)run->attempt_count, "attempts");
+    snprintf(text, sizeof text, "%s hours", report_device(run));
+    tile_number(out, "%.4g", f->device_hours, text);
+    snprintf(text, sizeof text, "cost, at %g per %s hour", report->price,
+             report_device(run));
+    tile_number(out, "%.2f", f->cost, text);
+    tile_number(out, "%.4g kWh", f->energy_j / 3.6e6, "energy");
+    tile_number(out, "%.3g", f->tokens_per_j, "tokens per joule");
+    fputs("</div>\n", out);
+}
+
+static void svg_begin(FILE *out, const char *id, const char *title,
+                      double width, double height, const char *more)
+{
+    fprintf(out,
+            "<svg id=\"%s\" role=\"img\" viewBox=\"0 0 %g %g\"%s>"
+            "<title>",
+            id, width, height, more);
+    escape_html(out, title);
+    fputs("</title>\n", out);
+}
+
+static enum err draw_plot(const struct plot *plot, FILE *out)
+{
+    char more[320];
+    struct plot_frame f = plot_frame(plot);
+    struct canvas canvas = canvas_svg(out, PLOT_WIDTH, f.height);
+    snprintf(more, sizeof more,
+             " data-frame=\"%g %g %g %g %.9g %.9g %.9g %.9g %d\"", f.left,
+             f.right, f.top, f.bottom, f.x0, f.x1, f.y0, f.y1, f.log);
+    fputs("<figure>", out);
+    svg_begin(out, plot->id, plot->title, PLOT_WIDTH, f.height, more);
+    TRY(plot_draw(plot, &canvas));
+    fputs("</svg></figure>\n", out);
+    return ERR_OK;
+}
+
+typedef void (*draw_fn)(const struct report *report,
+                        const struct canvas *canvas);
+
+static void draw_wide(const struct report *report, const char *id,
+                      const char *title, double height, draw_fn draw, FILE *out)
+{
+    struct canvas canvas = canvas_svg(out, REPORT_WIDE, height);
+    fputs("<figure class=\"wide\">", out);
+    svg_begin(out, id, title, REPORT_WIDE, height, "");
+    draw(report, &canvas);
+    fputs("</svg></figure>\n", out);
+}
+
+static void head(const struct report *report, FILE *out)
+{
+    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width\">\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\""
+          "default-src 'none'; style-src 'unsafe-inline'; script-src "
+          "'unsafe-inline'; img-src data:\">\n<title>",
+          out);
+    for (int r = 0; r < report->run_count; r++) {
+        fputs(r == 0 ? "" : ", ", out);
+        escape_html(out, report->names[r]);
+    }
+    fprintf(out,
+            " - tessera report</title>\n<style>\n%s</style></head>\n"
+            "<body><main>\n<h1>",
+            report_style);
+    for (int r = 0; r < report->run_count; r++) {
+        fputs(r == 0 ? "" : ", ", out);
+        escape_html(out, report->names[r]);
+    }
+    fputs("</h1>\n", out);
+}
+
+static const char *state_of(const struct run_history *run)
+{
+    if (run->attempt_count == 0)
+        return "nothing has started";
+    const struct run_attempt *last = &run->attempts[run->attempt_count - 1];
+    if (!last->ended)
+        return "the last attempt has told no end: it runs, or it died";
+    return last->code == 0    ? "finished"
+           : last->code == 85 ? "stopped in order: it goes on where it was"
+                              : "ended with an error";
+}
+
+static void subtitle(const struct report *report, FILE *out)
+{
+    for (int r = 0; r < report->run_count; r++) {
+        const struct run_history *run = report->runs[r];
+        fputs("<p class=\"muted\">", out);
+        escape_html(out, run->dir);
+        fprintf(out, ": %s", state_of(run));
+        if (run->attempt_count > 0) {
+            const struct run_attempt *last =
+                &run->attempts[run->attempt_count - 1];
+            fprintf(out, "; %d rank%s on %d node%s", last->ranks,
+                    last->ranks == 1 ? "" : "s", last->nodes,
+                    last->nodes == 1 ? "" : "s");
+            fputs(last->devices[0] != '\0' ? ", " : "", out);
+            escape_html(out, last->devices);
+        }
+        fputs("</p>\n", out);
+    }
+}
+
+static enum err page(const struct report *report, FILE *out)
+{
+    head(report, out);
+    subtitle(report, out);
+    if (report->run_count == 1)
+        tiles(report, out);
+    else
+        report_tables_figures(report, out);
+    fputs("<h2>Training</h2>\n<div class=\"plots\">\n", out);
+    for (int i = 0; i < report->plot_count; i++)
+        TRY(draw_plot(&report->plots[i], out));
+    fputs("</div>\n", out);
+    if (report->plot_count == 0)
+        fputs("<p>No step is recorded yet.</p>\n", out);
+    fputs("<h2>Attempts, checkpoints and nodes</h2>\n", out);
+    draw_wide(report, "timeline", "Attempts, checkpoints and nodes over time",
+              report_time_height(report), report_time_draw, out);
+    report_tables_attempts(report, out);
+    report_tables_events(report, out);
+    fputs("<h2>Where the time went</h2>\n", out);
+    draw_wide(report, "goodput", "Goodput, and what time was lost to",
+              report_time_goodput_height(report), report_time_goodput_draw,
+              out);
+    report_tables_goodput(report, out);
+    report_texts_tasks(report, out);
+    report_texts_samples(report, out);
+    report_tables_settings(report, out);
+    report_texts_notes(report, out);
+    fprintf(out, "</main>\n<script>\n%s</script>\n</body></html>\n",
+            report_script);
+    return ERR_OK;
+}
+
+enum err report_html(const struct report *report, const char *path)
+{
+    enum err rc = ERR_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    rc = page(report, out);
+    if (fclose(out) != 0 && rc == ERR_OK)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    if (rc == ERR_OK)
+        rc = fsio_write_atomic(path, text, bytes);
+    free(text);
+    return rc;
+}

@@ -1,0 +1,36 @@
+/* The parts of a report (report.h), which alone includes this. */
+#ifndef TESSERA_REPORT_REPORT_PARTS_H
+#define TESSERA_REPORT_REPORT_PARTS_H
+
+#include <stdio.h>
+
+#include "src/report/report.h"
+
+/* Of one run. */
+enum err report_figures_make(const struct run_history *run, double price,
+                             struct report_figures *out);
+/* All plots that have something to show. */
+enum err report_plots_make(struct report *report);
+
+/* Wide drawings: all runs on one axis of time, and where the time went. */
+double report_time_height(const struct report *report);
+void report_time_draw(const struct report *report, const struct canvas *canvas);
+double report_time_goodput_height(const struct report *report);
+void report_time_goodput_draw(const struct report *report,
+                              const struct canvas *canvas);
+#define REPORT_WIDE 960.0
+
+/* Sections of the page. */
+void report_tables_figures(const struct report *report, FILE *out);
+void report_tables_goodput(const struct report *report, FILE *out);
+void report_tables_attempts(const struct report *report, FILE *out);
+void report_tables_events(const struct report *report, FILE *out);
+void report_tables_settings(const struct report *report, FILE *out);
+void report_texts_tasks(const struct report *report, FILE *out);
+void report_texts_samples(const struct report *report, FILE *out);
+void report_texts_notes(const struct report *report, FILE *out);
+
+/* "GPU" or "core": of what hours are counted. */
+const char *report_device(const struct run_history *run);
+
+#endif

@@ -1,0 +1,298 @@
+/* The plots of a report: which there are, and what is in them. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/report/report_parts.h"
+
+/* Of all runs together, so that a page of many is no larger. */
+#define POINTS 1000
+#define MARKS_RUNS 1 /* attempts are marked where there is one run */
+
+struct maker {
+    struct report *report;
+    struct run_bucket *buckets[REPORT_RUNS_MAX];
+    size_t counts[REPORT_RUNS_MAX];
+};
+
+static struct plot *new_plot(struct maker *maker, const char *id,
+                             const char *title, const char *y_label,
+                             enum plot_scale scale)
+{
+    struct report *report = maker->report;
+    assert(report->plot_count < REPORT_PLOTS_MAX);
+    struct plot *plot = &report->plots[report->plot_count++];
+    snprintf(plot->id, sizeof plot->id, "%s", id);
+    snprintf(plot->title, sizeof plot->title, "%s", title);
+    snprintf(plot->x_label, sizeof plot->x_label, "step");
+    snprintf(plot->y_label, sizeof plot->y_label, "%s", y_label);
+    plot->scale = scale;
+    return plot;
+}
+
+/* An empty plot goes. */
+static void end_plot(struct maker *maker)
+{
+    struct report *report = maker->report;
+    struct plot *plot = &report->plots[report->plot_count - 1];
+    if (!plot_is_empty(plot))
+        return;
+    plot_free(plot);
+    memset(plot, 0, sizeof *plot);
+    report->plot_count--;
+}
+
+static void mark_attempts(const struct maker *maker, struct plot *plot)
+{
+    const struct run_history *run = maker->report->runs[0];
+    if (maker->report->run_count > MARKS_RUNS)
+        return;
+    for (size_t i = 1; i < run->attempt_count; i++)
+        if (run->attempts[i].from_step >= 0)
+            plot_mark(plot, (double)run->attempts[i].from_step);
+}
+
+/* In the plot of several runs series are named by their runs. */
+static void series_name(const struct maker *maker, int run, const char *what,
+                        char out[PLOT_NAME_BYTES * 2])
+{
+    const struct report *report = maker->report;
+    if (report->run_count == 1)
+        snprintf(out, PLOT_NAME_BYTES * 2, "%s", what);
+    else
+        snprintf(out, PLOT_NAME_BYTES * 2, "%s%s%s", report->names[run],
+                 what[0] != '\0' ? ", " : "", what);
+}
+
+/* A value over the steps of a run; NULL: no room for another series. */
+static enum err add_value(struct maker *maker, struct plot *plot, int run,
+                          enum run_value value, double scale, const char *what,
+                          int colour)
+{
+    char name[PLOT_NAME_BYTES * 2];
+    series_name(maker, run, what, name);
+    struct plot_series *series = plot_add(plot, name, PLOT_LINE, colour);
+    if (series == NULL)
+        return ERR_OK;
+    for (size_t i = 0; i < maker->counts[run]; i++) {
+        const struct run_bucket *bucket = &maker->buckets[run][i];
+        const struct run_stat *stat = &bucket->of[value];
+        if (stat->count > 0)
+            TRY(plot_point(series, (double)bucket->last,
+                           run_stat_mean(stat) * scale, stat->min * scale,
+                           stat->max * scale));
+    }
+    if (series->count == 0)
+        plot->series_count--;
+    return ERR_OK;
+}
+
+static enum err value_plot(struct maker *maker, const char *id,
+                           const char *title, const char *unit,
+                           enum plot_scale scale, enum run_value value,
+                           double factor)
+{
+    struct plot *plot = new_plot(maker, id, title, unit, scale);
+    for (int r = 0; r < maker->report->run_count; r++)
+        TRY(add_value(maker, plot, r, value, factor, "", r));
+    mark_attempts(maker, plot);
+    end_plot(maker);
+    return ERR_OK;
+}
+
+static enum err loss_plot(struct maker *maker)
+{
+    struct report *report = maker->report;
+    struct plot *plot =
+        new_plot(maker, "loss", "Loss", "nats per token", PLOT_SPREAD);
+    char name[PLOT_NAME_BYTES * 2];
+    for (int r = 0; r < report->run_count; r++) {
+        const struct run_history *run = report->runs[r];
+        int colour = report->run_count == 1 ? 1 : r;
+        TRY(add_value(maker, plot, r, RUN_LOSS, 1, "training", r));
+        series_name(maker, r, "evaluation", name);
+        struct plot_series *series = plot_add(plot, name, PLOT_DOTS, colour);
+        size_t every = run->eval_count / (POINTS / 2) + 1;
+        for (size_t i = 0; series != NULL && i < run->eval_count; i++)
+            if (i % every == 0 || i + 1 == run->eval_count)
+                TRY(plot_point(series, (double)run->evals[i].step,
+                               run->evals[i].loss, NAN, NAN));
+        if (series != NULL && series->count == 0)
+            plot->series_count--;
+    }
+    mark_attempts(maker, plot);
+    end_plot(maker);
+    return ERR_OK;
+}
+
+/* Of ranks, where there are several; else of the one. */
+static enum err step_plot(struct maker *maker)
+{
+    struct plot *plot =
+        new_plot(maker, "step-time", "Step time", "ms per step", PLOT_SPREAD);
+    bool single = maker->report->run_count == 1;
+    for (int r = 0; r < maker->report->run_count; r++) {
+        int before = plot->series_count;
+        TRY(add_value(maker, plot, r, RUN_STEP_MS_MAX, 1, "slowest rank",
+                      single ? 1 : r));
+        if (plot->series_count == before)
+            TRY(add_value(maker, plot, r, RUN_STEP_MS, 1, "", r));
+        else if (single)
+            TRY(add_value(maker, plot, r, RUN_STEP_MS_MIN, 1, "fastest rank",
+                          0));
+    }
+    mark_attempts(maker, plot);
+    end_plot(maker);
+    return ERR_OK;
+}
+
+/* How much longer the slowest rank's step takes than the fastest's. */
+static enum err spread_plot(struct maker *maker)
+{
+    struct plot *plot = new_plot(maker, "rank-spread", "Spread of ranks",
+                                 "slowest - fastest, ms", PLOT_FROM_ZERO);
+    for (int r = 0; r < maker->report->run_count; r++) {
+        char name[PLOT_NAME_BYTES * 2];
+        series_name(maker, r, "", name);
+        struct plot_series *series = plot_add(plot, name, PLOT_LINE, r);
+        for (size_t i = 0; series != NULL && i < maker->counts[r]; i++) {
+            const struct run_bucket *bucket = &maker->buckets[r][i];
+            TRY(plot_point(series, (double)bucket->last,
+                           run_stat_mean(&bucket->of[RUN_STEP_MS_MAX]) -
+                               run_stat_mean(&bucket->of[RUN_STEP_MS_MIN]),
+                           NAN, NAN));
+        }
+    }
+    mark_attempts(maker, plot);
+    end_plot(maker);
+    return ERR_OK;
+}
+
+static enum err commit_plot(struct maker *maker, bool size)
+{
+    struct report *report = maker->report;
+    struct plot *plot =
+        size ? new_plot(maker, "checkpoint-size", "Checkpoints: size", "MiB",
+                        PLOT_FROM_ZERO)
+             : new_plot(maker, "checkpoint-stall",
+                        "Checkpoints: training waited", "ms", PLOT_FROM_ZERO);
+    for (int r = 0; r < report->run_count; r++) {
+        const struct run_history *run = report->runs[r];
+        char name[PLOT_NAME_BYTES * 2];
+        series_name(maker, r, "", name);
+        struct plot_series *series = plot_add(plot, name, PLOT_DOTS, r);
+        size_t every = run->commit_count / (POINTS / 2) + 1;
+        for (size_t i = 0; series != NULL && i < run->commit_count; i++) {
+            const struct run_commit *commit = &run->commits[i];
+            if (!commit->local && i % every == 0)
+                TRY(plot_point(series, (double)commit->step,
+                               size ? (double)commit->bytes / 1048576
+                                    : (double)commit->stall_us / 1e3,
+                               NAN, NAN));
+        }
+    }
+    end_plot(maker);
+    return ERR_OK;
+}
+
+static enum err memory_plot(struct maker *maker)
+{
+    struct report *report = maker->report;
+    struct plot *plot =
+        new_plot(maker, "memory", "Memory of a rank", "MiB", PLOT_FROM_ZERO);
+    static const char *const what[] = { "planned", "peak" };
+    snprintf(plot->x_label, sizeof plot->x_label, "attempt");
+    for (int r = 0; r < report->run_count; r++)
+        for (int k = 0; k < 2; k++) {
+            const struct run_history *run = report->runs[r];
+            char name[PLOT_NAME_BYTES * 2];
+            series_name(maker, r, what[k], name);
+            struct plot_series *series =
+                plot_add(plot, name, PLOT_BARS, 2 * r + k);
+            size_t first =
+                run->attempt_count > 40 ? run->attempt_count - 40 : 0;
+            for (size_t i = first; series != NULL && i < run->attempt_count;
+                 i++) {
+                const struct run_attempt *a = &run->attempts[i];
+                int64_t bytes = k == 0 ? a->memory_planned : a->memory_peak;
+                TRY(plot_point(series, a->number,
+                               bytes > 0 ? (double)bytes / 1048576 : NAN, NAN,
+                               NAN));
+            }
+        }
+    end_plot(maker);
+    return ERR_OK;
+}
+
+/* The series of a task, which is made when its first score comes. */
+static struct plot_series *task_series(struct maker *maker, struct plot *plot,
+                                       int run, const char *task)
+{
+    char name[PLOT_NAME_BYTES * 2], kept[PLOT_NAME_BYTES];
+    series_name(maker, run, task, name);
+    plot_cut(name, kept, sizeof kept);
+    for (int s = 0; s < plot->series_count; s++)
+        if (strcmp(plot->series[s].name, kept) == 0)
+            return &plot->series[s];
+    return plot_add(plot, name, PLOT_DOTS, plot->series_count);
+}
+
+static enum err task_plot(struct maker *maker)
+{
+    struct report *report = maker->report;
+    struct plot *plot =
+        new_plot(maker, "tasks", "Tasks: accuracy", "%", PLOT_LINEAR);
+    for (int r = 0; r < report->run_count; r++) {
+        const struct run_history *run = report->runs[r];
+        for (size_t i = 0; i < run->task_count; i++) {
+            struct plot_series *series =
+                task_series(maker, plot, r, run->tasks[i].name);
+            if (series != NULL)
+                TRY(plot_point(series, (double)run->tasks[i].step,
+                               run->tasks[i].accuracy * 100, NAN, NAN));
+        }
+    }
+    end_plot(maker);
+    return ERR_OK;
+}
+
+static enum err make_all(struct maker *maker)
+{
+    struct report *report = maker->report;
+    for (int r = 0; r < report->run_count; r++)
+        TRY(run_history_buckets(report->runs[r],
+                                (size_t)(POINTS / report->run_count),
+                                &maker->buckets[r], &maker->counts[r]));
+    TRY(loss_plot(maker));
+    TRY(value_plot(maker, "learning-rate", "Learning rate", "", PLOT_FROM_ZERO,
+                   RUN_LR, 1));
+    TRY(value_plot(maker, "gradient-norm", "Gradient norm", "before clipping",
+                   PLOT_SPREAD, RUN_GRAD_NORM, 1));
+    TRY(value_plot(maker, "throughput", "Throughput", "tokens per second",
+                   PLOT_FROM_ZERO, RUN_TOKENS_PER_S, 1));
+    TRY(value_plot(maker, "mfu", "Model FLOPs utilization", "% of the peak",
+                   PLOT_FROM_ZERO, RUN_MFU, 100));
+    TRY(step_plot(maker));
+    TRY(spread_plot(maker));
+    TRY(value_plot(maker, "loader", "Waiting for samples",
+                   "ms per step, slowest rank", PLOT_FROM_ZERO, RUN_LOADER_MS,
+                   1));
+    TRY(commit_plot(maker, false));
+    TRY(commit_plot(maker, true));
+    TRY(memory_plot(maker));
+    return task_plot(maker);
+}
+
+enum err report_plots_make(struct report *report)
+{
+    struct maker maker = { .report = report };
+    report->plots = calloc(REPORT_PLOTS_MAX, sizeof report->plots[0]);
+    if (report->plots == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    enum err rc = make_all(&maker);
+    for (int r = 0; r < report->run_count; r++)
+        free(maker.buckets[r]);
+    return rc;
+}

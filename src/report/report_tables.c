@@ -1,0 +1,283 @@
+/* The tables of the page. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/base/units.h"
+#include "src/report/escape.h"
+#include "src/report/report_parts.h"
+
+#define ROWS_MAX 200 /* of attempts, and of events, of a run */
+
+static void cell(FILE *out, const char *text)
+{
+    fputs("<td>", out);
+    escape_html(out, text);
+    fputs("</td>", out);
+}
+
+static void cell_number(FILE *out, const char *format, double value)
+{
+    char text[64] = "";
+    if (isfinite(value))
+        /* formats are those below */
+        snprintf(text, sizeof text, format, value);
+    fprintf(out, "<td class=\"n\">%s</td>", text);
+}
+
+static void cell_seconds(FILE *out, int64_t us)
+{
+    char text[64];
+    units_seconds((double)us / 1e6, text, sizeof text);
+    fprintf(out, "<td class=\"n\">%s</td>", text);
+}
+
+static void cell_bytes(FILE *out, double bytes)
+{
+    char text[64] = "";
+    if (bytes > 0)
+        units_bytes(bytes, text, sizeof text);
+    fprintf(out, "<td class=\"n\">%s</td>", text);
+}
+
+static void cell_time(FILE *out, int64_t us)
+{
+    char text[64] = "";
+    time_t seconds = (time_t)(us / 1000000);
+    struct tm parts;
+    if (us > 0 && gmtime_r(&seconds, &parts) != NULL)
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+    fprintf(out, "<td class=\"n\">%s</td>", text);
+}
+
+/* --- figures of several runs ------------------------------------------------- */
+
+static void figure_row(const struct report *report, FILE *out, const char *what,
+                       const char *format, const double *values, double factor)
+{
+    bool there = false;
+    for (int r = 0; r < report->run_count; r++)
+        there = there || isfinite(values[r]);
+    if (!there)
+        return;
+    fprintf(out, "<tr><td>%s</td>", what);
+    for (int r = 0; r < report->run_count; r++)
+        cell_number(out, format, values[r] * factor);
+    fputs("</tr>\n", out);
+}
+
+static void head_of_runs(const struct report *report, FILE *out)
+{
+    fputs("<div class=\"scroll\"><table><tr><th></th>", out);
+    for (int r = 0; r < report->run_count; r++) {
+        fputs("<th class=\"n\">", out);
+        escape_html(out, report->names[r]);
+        fputs("</th>", out);
+    }
+    fputs("</tr>\n", out);
+}
+
+#define FIGURES(X)                                                             \
+    X("training loss", "%.4f", f->loss, 1)                                     \
+    X("evaluation loss", "%.4f", f->eval_loss, 1)                              \
+    X("best evaluation loss", "%.4f", f->eval_best, 1)                         \
+    X("steps", "%.0f", (double)report->runs[r]->last_step, 1)                  \
+    X("tokens", "%.0f", (double)report->runs[r]->tokens, 1)                    \
+    X("wall time, s", "%.1f", f->wall_s, 1)                                    \
+    X("goodput, %", "%.1f", f->goodput, 100)                                   \
+    X("tokens per second (median)", "%.1f", f->tokens_per_s, 1)                \
+    X("MFU, % (median)", "%.2f", f->mfu, 100)                                  \
+    X("step, ms (median)", "%.1f", f->step_ms, 1)                              \
+    X("attempts", "%.0f", (double)report->runs[r]->attempt_count, 1)           \
+    X("GPU or core hours", "%.4g", f->device_hours, 1)                         \
+    X("cost", "%.2f", f->cost, 1)                                              \
+    X("energy, kWh", "%.4g", f->energy_j, 1 / 3.6e6)                           \
+    X("tokens per joule", "%.3g", f->tokens_per_j, 1)
+
+void report_tables_figures(const struct report *report, FILE *out)
+{
+    double values[REPORT_RUNS_MAX];
+    fputs("<h2>Figures</h2>\n", out);
+    head_of_runs(report, out);
+#define ROW(what, format, value, factor)                                       \
+    for (int r = 0; r < report->run_count; r++) {                              \
+        const struct report_figures *f = &report->figures[r];                  \
+        (void)f;                                                               \
+        values[r] = (value);                                                   \
+    }                                                                          \
+    figure_row(report, out, what, format, values, factor);
+    FIGURES(ROW)
+#undef ROW
+    fputs("</table></div>\n", out);
+}
+
+/* --- time -------------------------------------------------------------------- */
+
+void report_tables_goodput(const struct report *report, FILE *out)
+{
+    head_of_runs(report, out);
+    for (int k = 0; k <= RUN_TIMES; k++) {
+        fprintf(out, "<tr><td>%s</td>",
+                k < RUN_TIMES ? run_time_names[k] : "wall time");
+        for (int r = 0; r < report->run_count; r++) {
+            const struct run_history *run = report->runs[r];
+            double wall_us = (double)(run->end_us - run->begin_us);
+            double us = k < RUN_TIMES ? (double)run->time_us[k] : wall_us;
+            fprintf(out, "<td class=\"n\">%.3f s", us / 1e6);
+            if (wall_us > 0)
+                fprintf(out, " <small>%.1f %%</small>", 100 * us / wall_us);
+            fputs("</td>", out);
+        }
+        fputs("</tr>\n", out);
+    }
+    fputs("</table></div>\n", out);
+}
+
+/* --- attempts ---------------------------------------------------------------- */
+
+static void attempt_row(const struct run_attempt *a, FILE *out)
+{
+    fprintf(out, "<tr><td class=\"n\">%d</td>", a->number);
+    cell_time(out, a->start_us);
+    cell_seconds(out, a->end_us - a->start_us);
+    cell_number(out, "%.0f", a->ranks);
+    cell_number(out, "%.0f", a->nodes);
+    cell_number(out, "%.0f", a->from_step >= 0 ? (double)a->from_step : NAN);
+    cell_number(out, "%.0f", a->last_step >= 0 ? (double)a->last_step : NAN);
+    cell_number(out, "%.0f", (double)a->wasted_steps);
+    cell_bytes(out, (double)a->memory_planned);
+    cell_bytes(out, (double)a->memory_peak);
+    cell_number(out, "%.0f", a->code >= 0 ? (double)a->code : NAN);
+    cell(out, a->reason[0] != '\0' || a->ended ? a->reason : "told no end");
+    fputs("</tr>\n", out);
+}
+
+void report_tables_attempts(const struct report *report, FILE *out)
+{
+    for (int r = 0; r < report->run_count; r++) {
+        const struct run_history *run = report->runs[r];
+        size_t first =
+            run->attempt_count > ROWS_MAX ? run->attempt_count - ROWS_MAX : 0;
+        fputs("<details open><summary>Attempts", out);
+        if (report->run_count > 1) {
+            fputs(" of ", out);
+            escape_html(out, report->names[r]);
+        }
+        if (first > 0)
+            fprintf(out, ", the last %d of %zu", ROWS_MAX, run->attempt_count);
+        fputs("</summary><div class=\"scroll\"><table><tr><th class=\"n\">"
+              "attempt</th><th class=\"n\">start, UTC</th><th class=\"n\">time"
+              "</th><th class=\"n\">ranks</th><th class=\"n\">nodes</th>"
+              "<th class=\"n\">from step</th><th class=\"n\">to step</th>"
+              "<th class=\"n\">done again</th><th class=\"n\">memory planned"
+              "</th><th class=\"n\">peak</th><th class=\"n\">code</th>"
+              "<th>end</th></tr>\n",
+              out);
+        for (size_t i = first; i < run->attempt_count; i++)
+            attempt_row(&run->attempts[i], out);
+        fputs("</table></div></details>\n", out);
+    }
+}
+
+void report_tables_events(const struct report *report, FILE *out)
+{
+    for (int r = 0; r < report->run_count; r++) {
+        const struct run_history *run = report->runs[r];
+        size_t first =
+            run->event_count > ROWS_MAX ? run->event_count - ROWS_MAX : 0;
+        if (run->event_count == 0)
+            continue;
+        fputs("<details open><summary>Nodes, restarts and changes", out);
+        if (report->run_count > 1) {
+            fputs(" of ", out);
+            escape_html(out, report->names[r]);
+        }
+        if (first > 0 || run->events_left_out > 0)
+            fprintf(out, " (%d of %lld)", ROWS_MAX,
+                    (long long)(run->event_count + run->events_left_out));
+        fputs("</summary><div class=\"scroll\"><table><tr><th class=\"n\">UTC"
+              "</th><th>event</th><th class=\"n\">attempt</th><th>node</th>"
+              "<th>reason</th></tr>\n",
+              out);
+        for (size_t i = first; i < run->event_count; i++) {
+            const struct run_event *event = &run->events[i];
+            fputs("<tr>", out);
+            cell_time(out, event->time_us);
+            cell(out, event->name);
+            cell_number(out, "%.0f", event->attempt);
+            cell(out, event->node);
+            cell(out, event->text);
+            fputs("</tr>\n", out);
+        }
+        fputs("</table></div></details>\n", out);
+    }
+}
+
+/* --- settings ---------------------------------------------------------------- */
+
+static const char *value_of(const struct run_history *run, const char *key)
+{
+    for (size_t i = 0; i < run->setting_count; i++)
+        if (strcmp(run->settings[i].key, key) == 0)
+            return run->settings[i].value;
+    return "";
+}
+
+static bool first_with(const struct report *report, int run, const char *key)
+{
+    for (int r = 0; r < run; r++)
+        for (size_t i = 0; i < report->runs[r]->setting_count; i++)
+            if (strcmp(report->runs[r]->settings[i].key, key) == 0)
+                return false;
+    return true;
+}
+
+static void setting_row(const struct report *report, FILE *out, const char *key,
+                        bool differing)
+{
+    bool differs = false;
+    for (int r = 1; r < report->run_count; r++)
+        differs = differs || strcmp(value_of(report->runs[0], key),
+                                    value_of(report->runs[r], key)) != 0;
+    if (differs != differing || strcmp(key, "run.dir") == 0)
+        return;
+    fputs("<tr><td><code>", out);
+    escape_html(out, key);
+    fputs("</code></td>", out);
+    for (int r = 0; r < (differing ? report->run_count : 1); r++)
+        cell(out, value_of(report->runs[r], key));
+    fputs("</tr>\n", out);
+}
+
+static void setting_table(const struct report *report, FILE *out,
+                          bool differing)
+{
+    fputs("<div class=\"scroll\"><table><tr><th>setting</th>", out);
+    for (int r = 0; r < (differing ? report->run_count : 1); r++) {
+        fputs("<th>", out);
+        escape_html(out, differing || report->run_count == 1 ? report->names[r]
+                                                             : "all");
+        fputs("</th>", out);
+    }
+    fputs("</tr>\n", out);
+    for (int r = 0; r < report->run_count; r++)
+        for (size_t i = 0; i < report->runs[r]->setting_count; i++)
+            if (first_with(report, r, report->runs[r]->settings[i].key))
+                setting_row(report, out, report->runs[r]->settings[i].key,
+                            differing);
+    fputs("</table></div>\n", out);
+}
+
+void report_tables_settings(const struct report *report, FILE *out)
+{
+    if (report->run_count > 1) {
+        fputs("<h2>Settings that differ</h2>\n", out);
+        setting_table(report, out, true);
+    }
+    fprintf(out, "<details><summary>%s</summary>\n",
+            report->run_count > 1 ? "Settings that are the same" : "Settings");
+    setting_table(report, out, false);
+    fputs("</details>\n", out);
+}

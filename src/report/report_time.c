@@ -1,0 +1,241 @@
+/* Wide drawings: each run's attempts, commits, evaluations and events on one
+ * axis of time, and where the time went. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/report/report_parts.h"
+
+#define LEFT 150.0
+#define RIGHT (REPORT_WIDE - 24.0)
+#define TOP 34.0
+#define ROW 26.0
+#define ROWS 5 /* of a run */
+#define DOTS_MAX 400
+
+/* Colours of the kinds of time; training is blue, what is lost is not. */
+static const int colours[RUN_TIMES] = {
+    [RUN_TIME_TRAINING] = 0,   [RUN_TIME_INITIALIZATION] = 4,
+    [RUN_TIME_DATA] = 5,       [RUN_TIME_CHECKPOINT] = 2,
+    [RUN_TIME_WASTED] = 1,     [RUN_TIME_BETWEEN] = 6,
+    [RUN_TIME_EVALUATION] = 3, [RUN_TIME_OTHER] = 7,
+};
+
+struct axis {
+    double span_s;
+    double unit_s;
+    const char *unit;
+};
+
+static struct axis axis_of(const struct report *report)
+{
+    struct axis axis = { .span_s = 1e-3 };
+    for (int r = 0; r < report->run_count; r++)
+        axis.span_s = fmax(axis.span_s, report->figures[r].wall_s);
+    axis.unit_s = axis.span_s > 3 * 86400  ? 86400
+                  : axis.span_s > 3 * 3600 ? 3600
+                  : axis.span_s > 180      ? 60
+                                           : 1;
+    axis.unit = axis.unit_s > 3600 ? "days"
+                : axis.unit_s > 60 ? "hours"
+                : axis.unit_s > 1  ? "minutes"
+                                   : "seconds";
+    return axis;
+}
+
+static double place(const struct axis *axis, const struct run_history *run,
+                    int64_t time_us)
+{
+    double s = (double)(time_us - run->begin_us) / 1e6;
+    return LEFT + fmin(1, fmax(0, s / axis->span_s)) * (RIGHT - LEFT);
+}
+
+static void box(const struct canvas *canvas, double x0, double x1, double y,
+                double height, int colour)
+{
+    const double xy[] = { x0, y, x1, y, x1, y + height, x0, y + height };
+    if (x1 > x0)
+        canvas->ops->area(canvas->self, xy, 4, INK_SERIES + colour, 0.95);
+}
+
+double report_time_height(const struct report *report)
+{
+    return TOP + ROW * (ROWS + 1) * report->run_count + 44;
+}
+
+/* An attempt's way: start, steps, those that were lost, the end. */
+static void draw_attempt(const struct canvas *canvas, const struct axis *axis,
+                         const struct run_history *run,
+                         const struct run_attempt *attempt, double y)
+{
+    int64_t begin_us = attempt->begin_us, end_us = attempt->end_us;
+    if (attempt->start_us == 0)
+        return;
+    if (begin_us == 0)
+        begin_us = end_us;
+    int64_t lost_us = begin_us < end_us ? attempt->time_us[RUN_TIME_WASTED] : 0;
+    int64_t last_us = attempt->last_us > 0 ? attempt->last_us : end_us;
+    double start = place(axis, run, attempt->start_us);
+    double begin = place(axis, run, begin_us);
+    double lost = place(axis, run, last_us - lost_us);
+    double last = place(axis, run, last_us), end = place(axis, run, end_us);
+    box(canvas, start, begin, y, 14, colours[RUN_TIME_INITIALIZATION]);
+    box(canvas, begin, lost, y, 14, colours[RUN_TIME_TRAINING]);
+    if (lost_us > 0)
+        box(canvas, lost, last, y, 14, colours[RUN_TIME_WASTED]);
+    box(canvas, last, end, y, 14, colours[RUN_TIME_OTHER]);
+}
+
+static void dot(const struct canvas *canvas, double x, double y, int colour)
+{
+    canvas->ops->dot(canvas->self, x, y, 3.2, INK_SERIES + colour);
+}
+
+static void draw_events(const struct canvas *canvas, const struct axis *axis,
+                        const struct run_history *run, double y)
+{
+    for (size_t i = 0; i < run->event_count; i++) {
+        const struct run_event *event = &run->events[i];
+        double x = place(axis, run, event->time_us);
+        if (event->kind == RUN_EVENT_DRAIN)
+            dot(canvas, x, y + 7, 1);
+        else if (event->kind == RUN_EVENT_RESTART)
+            dot(canvas, x, y + ROW + 7, 4);
+        else if (event->kind == RUN_EVENT_GIVE_UP ||
+                 event->kind == RUN_EVENT_SAVE_FAILED)
+            dot(canvas, x, y + ROW + 7, 1);
+    }
+}
+
+static void draw_run(const struct report *report, int number,
+                     const struct axis *axis, const struct canvas *canvas)
+{
+    static const char *const rows[ROWS] = { "attempts", "checkpoints",
+                                            "evaluations", "drained nodes",
+                                            "restarts, failures" };
+    const struct run_history *run = report->runs[number];
+    double y = TOP + ROW * (ROWS + 1) * number;
+    char name[32];
+    plot_cut(report->names[number], name, sizeof name);
+    canvas->ops->text(canvas->self, 12, y + 12, ALIGN_LEFT, INK_TEXT, true,
+                      name);
+    y += ROW;
+    for (int i = 0; i < ROWS; i++) {
+        double line_y = y + ROW * i + 7;
+        const double line[] = { LEFT, line_y, RIGHT, line_y };
+        canvas->ops->text(canvas->self, LEFT - 10, line_y + 4, ALIGN_RIGHT,
+                          INK_MUTED, false, rows[i]);
+        canvas->ops->line(canvas->self, line, 2, INK_GRID, 1);
+    }
+    double drawn = -1; /* nobody sees two attempts within half a unit */
+    for (size_t i = 0; i < run->attempt_count; i++) {
+        double end = place(axis, run, run->attempts[i].end_us);
+        if (end - drawn < 0.5 && i + 1 < run->attempt_count)
+            continue;
+        draw_attempt(canvas, axis, run, &run->attempts[i], y);
+        drawn = end;
+    }
+    size_t every = run->commit_count / DOTS_MAX + 1;
+    for (size_t i = 0; i < run->commit_count; i += every)
+        dot(canvas, place(axis, run, run->commits[i].time_us), y + ROW + 7, 2);
+    every = run->eval_count / DOTS_MAX + 1;
+    for (size_t i = 0; i < run->eval_count; i += every)
+        if (run->evals[i].time_us > 0)
+            dot(canvas, place(axis, run, run->evals[i].time_us),
+                y + 2 * ROW + 7, 3);
+    draw_events(canvas, axis, run, y + 3 * ROW);
+}
+
+static void draw_ticks(const struct axis *axis, double y,
+                       const struct canvas *canvas)
+{
+    const double line[] = { LEFT, y, RIGHT, y };
+    double span = axis->span_s / axis->unit_s;
+    double power = pow(10, floor(log10(span / 6)));
+    double ratio = span / 6 / power;
+    double step = power * (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1);
+    canvas->ops->line(canvas->self, line, 2, INK_AXIS, 1);
+    for (int i = 0; i * step <= span * (1 + 1e-9); i++) {
+        char text[32];
+        double x = LEFT + i * step / span * (RIGHT - LEFT);
+        const double tick[] = { x, y, x, y + 4 };
+        plot_number(i * step, text, sizeof text);
+        canvas->ops->line(canvas->self, tick, 2, INK_AXIS, 1);
+        canvas->ops->text(canvas->self, x, y + 17, ALIGN_MIDDLE, INK_MUTED,
+                          false, text);
+    }
+    char label[64];
+    snprintf(label, sizeof label, "%s since the first start", axis->unit);
+    canvas->ops->text(canvas->self, RIGHT, y + 33, ALIGN_RIGHT, INK_MUTED,
+                      false, label);
+}
+
+static void draw_legend(const struct canvas *canvas)
+{
+    static const struct {
+        const char *name;
+        int kind;
+    } items[] = { { "initialization", RUN_TIME_INITIALIZATION },
+                  { "steps", RUN_TIME_TRAINING },
+                  { "done again later", RUN_TIME_WASTED },
+                  { "end", RUN_TIME_OTHER } };
+    double x = LEFT;
+    for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
+        box(canvas, x, x + 12, 9, 12, colours[items[i].kind]);
+        canvas->ops->text(canvas->self, x + 18, 19, ALIGN_LEFT, INK_MUTED,
+                          false, items[i].name);
+        x += 40 + 7.0 * (double)strlen(items[i].name);
+    }
+}
+
+void report_time_draw(const struct report *report, const struct canvas *canvas)
+{
+    struct axis axis = axis_of(report);
+    draw_legend(canvas);
+    for (int r = 0; r < report->run_count; r++) {
+        canvas->ops->begin(canvas->self, report->names[r]);
+        draw_run(report, r, &axis, canvas);
+        canvas->ops->end(canvas->self);
+    }
+    draw_ticks(&axis, report_time_height(report) - 42, canvas);
+}
+
+/* --- where the time went ----------------------------------------------------- */
+
+double report_time_goodput_height(const struct report *report)
+{
+    return 30 * report->run_count + 44;
+}
+
+void report_time_goodput_draw(const struct report *report,
+                              const struct canvas *canvas)
+{
+    double x = 12;
+    for (int k = 0; k < RUN_TIMES; k++) {
+        box(canvas, x, x + 11, 6, 11, colours[k]);
+        canvas->ops->text(canvas->self, x + 16, 16, ALIGN_LEFT, INK_MUTED,
+                          false, run_time_names[k]);
+        x += 30 + 6.6 * (double)strlen(run_time_names[k]);
+    }
+    for (int r = 0; r < report->run_count; r++) {
+        const struct run_history *run = report->runs[r];
+        double wall_us = (double)(run->end_us - run->begin_us);
+        double y = 30 + 30 * r, at = LEFT;
+        char text[40];
+        plot_cut(report->names[r], text, 22);
+        canvas->ops->begin(canvas->self, report->names[r]);
+        canvas->ops->text(canvas->self, LEFT - 10, y + 15, ALIGN_RIGHT,
+                          INK_TEXT, false, text);
+        for (int k = 0; k < RUN_TIMES && wall_us > 0; k++) {
+            double width =
+                (double)run->time_us[k] / wall_us * (RIGHT - 60 - LEFT);
+            box(canvas, at, at + width, y, 20, colours[k]);
+            at += width;
+        }
+        snprintf(text, sizeof text, "%.1f %%",
+                 100 * report->figures[r].goodput);
+        canvas->ops->text(canvas->self, RIGHT, y + 15, ALIGN_RIGHT, INK_TEXT,
+                          true, wall_us > 0 ? text : "?");
+        canvas->ops->end(canvas->self);
+    }
+}

@@ -1,0 +1,84 @@
+/* The settings that a run had: its config.cfg, which the program has written
+ * (settings_format()): a group's name and brace, a setting a line. The file is
+ * not loaded as settings, for it may be of another version, and it must not be
+ * able to include another one. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/fsio.h"
+#include "src/report/run_reader.h"
+
+#define CONFIG_BYTES_MAX ((size_t)1 << 20)
+
+static char *trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t bytes = strlen(text);
+    while (bytes > 0 && isspace((unsigned char)text[bytes - 1]))
+        text[--bytes] = '\0';
+    return text;
+}
+
+static enum err keep(struct run_history *history, const char *group,
+                     const char *name, const char *value)
+{
+    size_t bytes = strlen(value);
+    struct run_setting setting = { NULL, NULL };
+    if (history->setting_count == RUN_SETTINGS_MAX)
+        return ERR_OK;
+    TRY(run_reader_grow(&history->settings, history->setting_count,
+                        &history->reader->rooms.settings,
+                        sizeof history->settings[0]));
+    if (bytes > 0 && value[bytes - 1] == ';')
+        bytes--;
+    if (asprintf(&setting.key, "%s%s%s", group, group[0] != '\0' ? "." : "",
+                 name) < 0)
+        return err_set(ERR_MEMORY, "out of memory");
+    setting.value = strndup(value, bytes);
+    history->settings[history->setting_count++] = setting;
+    return setting.value != NULL ? ERR_OK
+                                 : err_set(ERR_MEMORY, "out of memory");
+}
+
+/* `group` holds the name of the group that is open, or nothing. */
+static enum err take_line(struct run_history *history, char *line,
+                          char group[RUN_TEXT_BYTES])
+{
+    line = trim(line);
+    size_t bytes = strlen(line);
+    if (line[0] == '}') {
+        group[0] = '\0';
+        return ERR_OK;
+    }
+    char *equals = strchr(line, '=');
+    if (equals != NULL) {
+        *equals = '\0';
+        return keep(history, group, trim(line), trim(equals + 1));
+    }
+    if (bytes > 1 && line[bytes - 1] == '{') {
+        line[strcspn(line, ": {")] = '\0';
+        run_reader_text(group, RUN_TEXT_BYTES, line);
+    }
+    return ERR_OK;
+}
+
+enum err run_config_read(struct run_history *history)
+{
+    enum err rc = ERR_OK;
+    char path[FSIO_PATH_MAX], group[RUN_TEXT_BYTES] = "";
+    char *text = NULL, *rest;
+    size_t bytes = 0;
+    TRY(fsio_path(path, "%s/config.cfg", history->dir));
+    if (!fsio_exists(path))
+        return ERR_OK;
+    TRY_OUT(fsio_read_file(path, CONFIG_BYTES_MAX, &text, &bytes));
+    rest = text;
+    for (char *line; rc == ERR_OK && (line = strsep(&rest, "\n")) != NULL;)
+        rc = take_line(history, line, group);
+out:
+    free(text);
+    return rc;
+}

@@ -1,0 +1,219 @@
+/* The reader of run directories: opens, reads on, and lets go. */
+#include "src/report/run_history.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/report/run_reader.h"
+
+const char *const run_value_names[RUN_VALUES] = { RUN_VALUE_NAMES };
+
+const char *const run_time_names[RUN_TIMES] = {
+    [RUN_TIME_TRAINING] = "training",
+    [RUN_TIME_INITIALIZATION] = "initialization",
+    [RUN_TIME_DATA] = "data loading",
+    [RUN_TIME_CHECKPOINT] = "checkpoints",
+    [RUN_TIME_WASTED] = "wasted steps",
+    [RUN_TIME_BETWEEN] = "between attempts",
+    [RUN_TIME_EVALUATION] = "evaluation",
+    [RUN_TIME_OTHER] = "other",
+};
+
+static const char *name_of(const char *dir)
+{
+    const char *slash = strrchr(dir, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : dir;
+}
+
+static enum err set_paths(struct run_history *history, const char *dir)
+{
+    struct run_reader *reader = history->reader;
+    char path[PATH_MAX];
+    struct stat status;
+    if (realpath(dir, path) == NULL || stat(path, &status) != 0)
+        return err_errno("%s: no run directory", dir);
+    if (!S_ISDIR(status.st_mode))
+        return err_set(ERR_USAGE, "%s: is no folder: give a run directory",
+                       dir);
+    history->dir = strdup(path);
+    if (history->dir == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    history->name = strdup(name_of(history->dir));
+    if (history->name == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY(fsio_path(reader->metrics.path, "%s/metrics.jsonl", path));
+    TRY(fsio_path(reader->eval.path, "%s/eval.jsonl", path));
+    TRY(fsio_path(reader->ledger.path, "%s/ledger.jsonl", path));
+    return fsio_path(reader->samples.path, "%s/samples.jsonl", path);
+}
+
+static enum err make_room(struct run_history *history)
+{
+    history->reader = calloc(1, sizeof *history->reader);
+    if (history->reader == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    history->reader->by_number =
+        calloc(RUN_ATTEMPTS_MAX + 1, sizeof history->reader->by_number[0]);
+    history->recent = calloc(RUN_RECENT_MAX, sizeof history->recent[0]);
+    history->old = calloc(RUN_BUCKETS_MAX, sizeof history->old[0]);
+    if (history->reader->by_number == NULL || history->recent == NULL ||
+        history->old == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    history->reader->eval_stride = history->reader->commit_stride = 1;
+    history->old_base = history->last_step = -1;
+    history->old_width = 1;
+    return ERR_OK;
+}
+
+enum err run_history_update(struct run_history *history)
+{
+    struct run_reader *reader = history->reader;
+    /* the ledger first: it tells where an attempt goes on */
+    TRY(line_tail_read(&reader->ledger, run_ledger_line, history));
+    TRY(line_tail_read(&reader->metrics, run_points_line, history));
+    TRY(line_tail_read(&reader->eval, run_results_eval, history));
+    TRY(line_tail_read(&reader->samples, run_results_sample, history));
+    if (history->setting_count == 0)
+        TRY(run_config_read(history));
+    run_account(history);
+    return ERR_OK;
+}
+
+/* A line without an end counts when nobody will end it: now. */
+static int64_t torn(const struct line_tail *tail)
+{
+    return (tail->held > 0) + tail->too_long;
+}
+
+enum err run_history_create(const char *dir, struct run_history **out)
+{
+    enum err rc = ERR_OK;
+    struct run_history *history = calloc(1, sizeof *history);
+    *out = NULL;
+    if (history == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(make_room(history));
+    TRY_OUT(set_paths(history, dir));
+    TRY_OUT(run_history_update(history));
+    struct run_reader *reader = history->reader;
+    if (reader->metrics.file == 0 && reader->ledger.file == 0) {
+        rc = err_set(ERR_DATA,
+                     "%s: has neither metrics.jsonl nor ledger.jsonl: give a "
+                     "run directory (run.dir of tessera-train)",
+                     dir);
+        goto out;
+    }
+    history->skipped_lines += torn(&reader->metrics) + torn(&reader->eval) +
+                              torn(&reader->ledger) + torn(&reader->samples);
+    *out = history;
+out:
+    if (rc != ERR_OK)
+        run_history_destroy(history);
+    return rc;
+}
+
+static void free_lists(struct run_history *history)
+{
+    for (size_t i = 0; i < history->sample_count; i++) {
+        free(history->samples[i].prompt);
+        free(history->samples[i].text);
+    }
+    for (size_t i = 0; i < history->setting_count; i++) {
+        free(history->settings[i].key);
+        free(history->settings[i].value);
+    }
+    free(history->recent);
+    free(history->old);
+    free(history->attempts);
+    free(history->evals);
+    free(history->commits);
+    free(history->events);
+    free(history->samples);
+    free(history->tasks);
+    free(history->settings);
+}
+
+void run_history_destroy(struct run_history *history)
+{
+    if (history == NULL)
+        return;
+    if (history->reader != NULL) {
+        line_tail_free(&history->reader->metrics);
+        line_tail_free(&history->reader->eval);
+        line_tail_free(&history->reader->ledger);
+        line_tail_free(&history->reader->samples);
+        free(history->reader->clocks);
+        free(history->reader->by_number);
+        free(history->reader);
+    }
+    free_lists(history);
+    free(history->dir);
+    free(history->name);
+    free(history);
+}
+
+double run_stat_mean(const struct run_stat *stat)
+{
+    return stat->count > 0 ? stat->sum / (double)stat->count : NAN;
+}
+
+double run_history_goodput(const struct run_history *history)
+{
+    int64_t wall_us = history->end_us - history->begin_us;
+    return wall_us > 0
+               ? (double)history->time_us[RUN_TIME_TRAINING] / (double)wall_us
+               : NAN;
+}
+
+/* --- all steps -------------------------------------------------------------- */
+
+static void put_into(struct run_bucket *list, size_t buckets, int64_t base,
+                     int64_t width, const struct run_bucket *bucket)
+{
+    int64_t at = (bucket->last - 1 - base) / width;
+    if (at < 0)
+        at = 0;
+    if (at >= (int64_t)buckets)
+        at = (int64_t)buckets - 1;
+    run_buckets_add(&list[at], bucket);
+}
+
+static int64_t first_step(const struct run_history *history)
+{
+    for (size_t i = 0; i < RUN_BUCKETS_MAX; i++)
+        if (history->old[i].points > 0)
+            return history->old[i].first;
+    return history->recent_count > 0 ? history->recent[0].step : 1;
+}
+
+enum err run_history_buckets(const struct run_history *history, size_t buckets,
+                             struct run_bucket **out, size_t *count)
+{
+    int64_t base = first_step(history) - 1;
+    int64_t span = history->last_step - base;
+    assert(buckets > 0);
+    if (span < 1)
+        span = 1;
+    int64_t width = (span + (int64_t)buckets - 1) / (int64_t)buckets;
+    struct run_bucket *list = calloc(buckets, sizeof list[0]);
+    *count = 0;
+    *out = list;
+    if (list == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < RUN_BUCKETS_MAX; i++)
+        if (history->old[i].points > 0)
+            put_into(list, buckets, base, width, &history->old[i]);
+    for (size_t i = 0; i < history->recent_count; i++) {
+        struct run_bucket bucket = run_buckets_of(&history->recent[i]);
+        put_into(list, buckets, base, width, &bucket);
+    }
+    for (size_t i = 0; i < buckets; i++)
+        if (list[i].points > 0)
+            list[(*count)++] = list[i];
+    return ERR_OK;
+}

@@ -1,0 +1,235 @@
+/* The ledger of a run: its attempts, commits and what happened to nodes. */
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+#include "src/report/run_reader.h"
+
+static double number(const json_t *line, const char *key)
+{
+    const json_t *value = json_object_get(line, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static const char *text(const json_t *line, const char *key)
+{
+    return json_string_value(json_object_get(line, key));
+}
+
+/* `otherwise` where there is no such number. */
+static int64_t whole(const json_t *line, const char *key, double max,
+                     int64_t otherwise)
+{
+    double value = number(line, key);
+    return value >= 0 && value <= max ? (int64_t)value : otherwise;
+}
+
+static void take_start(struct run_attempt *attempt, const json_t *line,
+                       int64_t time_us)
+{
+    const json_t *hosts = json_object_get(line, "hosts");
+    size_t nodes = json_array_size(hosts);
+    if (attempt->start_us > 0)
+        return; /* told twice: the first counts */
+    attempt->start_us = time_us;
+    attempt->ranks = (int)whole(line, "ranks", 1e7, 1);
+    attempt->nodes = nodes > 0 ? (int)nodes : 1;
+    run_reader_text(attempt->host, sizeof attempt->host,
+                    json_string_value(json_array_get(hosts, 0)));
+}
+
+static void take_hardware(struct run_attempt *attempt, struct run_clock *clock,
+                          const json_t *line, int64_t time_us)
+{
+    const char *devices = text(line, "devices");
+    clock->hardware_us = time_us;
+    attempt->device = devices != NULL && devices[0] != '\0';
+    run_reader_text(attempt->devices, sizeof attempt->devices, devices);
+    attempt->threads = (int)whole(line, "threads", 1e5, 1);
+    attempt->memory_planned = whole(line, "memory_planned", 1e18, 0);
+    if (attempt->last_step < 0)
+        attempt->from_step = whole(line, "step", RUN_STEP_MAX, -1);
+}
+
+static enum err keep_commit(struct run_history *history,
+                            const struct run_commit *commit)
+{
+    struct run_reader *reader = history->reader;
+    if (reader->commits_seen++ % reader->commit_stride != 0 &&
+        history->commit_count > 0) {
+        history->commits[history->commit_count - 1] = *commit;
+        return ERR_OK;
+    }
+    if (history->commit_count == RUN_COMMITS_MAX) {
+        size_t kept = 0;
+        for (size_t i = 0; i < RUN_COMMITS_MAX; i += 2)
+            history->commits[kept++] = history->commits[i];
+        history->commit_count = kept;
+        reader->commit_stride *= 2;
+    }
+    TRY(run_reader_grow(&history->commits, history->commit_count,
+                        &reader->rooms.commits, sizeof history->commits[0]));
+    history->commits[history->commit_count++] = *commit;
+    return ERR_OK;
+}
+
+static enum err take_commit(struct run_history *history, int attempt,
+                            const json_t *line, int64_t time_us, bool local)
+{
+    struct run_attempt *of = &history->attempts[attempt];
+    struct run_clock *clock = &history->reader->clocks[attempt];
+    struct run_commit commit = {
+        .step = whole(line, "step", RUN_STEP_MAX, 0),
+        .time_us = time_us,
+        .bytes = whole(line, "bytes", 1e18, 0),
+        .seconds = fmax(0, number(line, "seconds")), /* fmax: 0 for NaN */
+        .stage_s = fmax(0, number(line, "stage_s")),
+        .attempt = attempt,
+        .local = local,
+    };
+    commit.stall_us =
+        run_reader_us(commit.stage_s > 0 ? commit.stage_s : commit.seconds);
+    of->checkpoint_us = run_reader_add(of->checkpoint_us, commit.stall_us);
+    if (!local) {
+        history->commit_total++;
+        clock->commit_step = commit.step;
+        clock->commit_rest_us =
+            commit.stage_s > 0 ? run_reader_us(commit.seconds) : 0;
+    }
+    return keep_commit(history, &commit);
+}
+
+static enum err keep_event(struct run_history *history,
+                           enum run_event_kind kind, const char *name,
+                           const json_t *line, int64_t time_us)
+{
+    struct run_reader *reader = history->reader;
+    struct run_event event = {
+        .kind = kind,
+        .time_us = time_us,
+        .attempt = (int)whole(line, "attempt", RUN_ATTEMPTS_MAX, 0),
+    };
+    const char *node = text(line, kind == RUN_EVENT_CHECK ? "nodes" : "node");
+    const char *why = text(line, "reason");
+    if (history->event_count == RUN_EVENTS_MAX) {
+        history->events_left_out++;
+        return ERR_OK;
+    }
+    run_reader_text(event.name, sizeof event.name, name);
+    run_reader_text(event.node, sizeof event.node, node);
+    if (why == NULL)
+        why = text(line, "path"); /* of weights */
+    run_reader_text(event.text, sizeof event.text, why);
+    TRY(run_reader_grow(&history->events, history->event_count,
+                        &reader->rooms.events, sizeof history->events[0]));
+    history->events[history->event_count++] = event;
+    return ERR_OK;
+}
+
+static enum run_event_kind kind_of(const char *event)
+{
+    if (strcmp(event, "drain") == 0)
+        return RUN_EVENT_DRAIN;
+    if (strcmp(event, "check") == 0)
+        return RUN_EVENT_CHECK;
+    if (strcmp(event, "restart") == 0 || strcmp(event, "requeue") == 0)
+        return RUN_EVENT_RESTART;
+    if (strcmp(event, "give-up") == 0 ||
+        strcmp(event, "hold") == 0 /* its name in older ledgers */)
+        return RUN_EVENT_GIVE_UP;
+    if (strcmp(event, "save-failed") == 0)
+        return RUN_EVENT_SAVE_FAILED;
+    return RUN_EVENT_OTHER;
+}
+
+/* By the training program: "by" names the launch script. */
+static void take_stop(struct run_attempt *attempt, struct run_clock *clock,
+                      const json_t *line, int64_t time_us)
+{
+    if (json_object_get(line, "by") != NULL && attempt->ended)
+        return;
+    attempt->code = (int)whole(line, "code", 255, -1);
+    run_reader_text(attempt->reason, sizeof attempt->reason,
+                    text(line, "reason"));
+    if (json_object_get(line, "by") != NULL)
+        return;
+    attempt->ended = true;
+    clock->stop_us = time_us;
+}
+
+/* Of an attempt that had told no end. */
+static void take_decision(struct run_attempt *attempt, const json_t *line)
+{
+    if (attempt->ended || attempt->start_us == 0)
+        return;
+    attempt->code = (int)whole(line, "code", 255, -1);
+    run_reader_text(attempt->reason, sizeof attempt->reason,
+                    text(line, "reason"));
+}
+
+static enum err take_event(struct run_history *history, int attempt,
+                           const json_t *line, const char *event,
+                           int64_t time_us)
+{
+    struct run_attempt *of = &history->attempts[attempt];
+    struct run_clock *clock = &history->reader->clocks[attempt];
+    run_reader_heard(history, attempt, time_us);
+    if (strcmp(event, "start") == 0)
+        take_start(of, line, time_us);
+    else if (strcmp(event, "hardware") == 0)
+        take_hardware(of, clock, line, time_us);
+    else if (strcmp(event, "memory") == 0)
+        of->memory_peak = whole(line, "peak", 1e18, 0);
+    else if (strcmp(event, "commit") == 0)
+        return take_commit(history, attempt, line, time_us, false);
+    else if (strcmp(event, "commit-local") == 0)
+        return take_commit(history, attempt, line, time_us, true);
+    else if (strcmp(event, "stop") == 0)
+        take_stop(of, clock, line, time_us);
+    else
+        return keep_event(history, kind_of(event), event, line, time_us);
+    return ERR_OK;
+}
+
+/* What the launch script tells between attempts is no sign of life of one, and
+ * the attempt that it names may never come to be. */
+static bool is_decision(const char *event)
+{
+    enum run_event_kind kind = kind_of(event);
+    return kind == RUN_EVENT_DRAIN || kind == RUN_EVENT_CHECK ||
+           kind == RUN_EVENT_RESTART || kind == RUN_EVENT_GIVE_UP;
+}
+
+enum err run_ledger_line(void *arg, const char *bytes, size_t count)
+{
+    enum err rc = ERR_OK;
+    struct run_history *history = arg;
+    int attempt = -1;
+    json_t *line = json_loadb(bytes, count, 0, NULL);
+    const char *event = text(line, "event");
+    int64_t time_us = run_reader_us(number(line, "time"));
+    int64_t known = whole(line, "attempt", RUN_ATTEMPTS_MAX, 0);
+    if (event == NULL || time_us == 0) {
+        history->skipped_lines++;
+        goto out;
+    }
+    if (is_decision(event)) {
+        int index = history->reader->by_number[known];
+        if (index > 0 && kind_of(event) != RUN_EVENT_DRAIN &&
+            kind_of(event) != RUN_EVENT_CHECK)
+            take_decision(&history->attempts[index - 1], line);
+        TRY_OUT(keep_event(history, kind_of(event), event, line, time_us));
+        goto out;
+    }
+    if (json_object_get(line, "by") != NULL &&
+        history->reader->by_number[known] == 0)
+        goto out; /* the end of a job that started nothing */
+    TRY_OUT(run_reader_attempt(history, number(line, "attempt"), &attempt));
+    if (attempt < 0)
+        history->skipped_lines++;
+    else
+        rc = take_event(history, attempt, line, event, time_us);
+out:
+    json_decref(line);
+    return rc;
+}

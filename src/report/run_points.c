@@ -1,0 +1,245 @@
+/* The steps of a run: each line of metrics.jsonl becomes a point; old points
+ * become buckets; what is done again is taken back. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/report/json_line.h"
+#include "src/report/run_reader.h"
+
+enum field {
+    FIELD_ATTEMPT = RUN_VALUES,
+    FIELD_STEP,
+    FIELD_TOKENS,
+    FIELD_TIME,
+    FIELD_SLOWEST,
+    FIELD_ENERGY,
+    FIELDS
+};
+
+static const char *const keys[FIELDS] = {
+    RUN_VALUE_NAMES,
+    [FIELD_ATTEMPT] = "attempt",
+    [FIELD_STEP] = "step",
+    [FIELD_TOKENS] = "tokens",
+    [FIELD_TIME] = "time",
+    [FIELD_SLOWEST] = "slowest_rank",
+    [FIELD_ENERGY] = "energy_j",
+};
+
+/* --- buckets --------------------------------------------------------------- */
+
+/* Twice the width, half as many. */
+static void widen(struct run_history *history)
+{
+    struct run_bucket *old = history->old;
+    for (size_t i = 0; i < RUN_BUCKETS_MAX; i++) {
+        struct run_bucket bucket = old[i];
+        if (i > 0)
+            old[i] = (struct run_bucket){ .points = 0 };
+        if (i % 2 == 0)
+            old[i / 2] = bucket;
+        else
+            run_buckets_add(&old[i / 2], &bucket);
+    }
+    history->old_width *= 2;
+}
+
+static void put_away(struct run_history *history, const struct run_point *point)
+{
+    struct run_bucket bucket = run_buckets_of(point);
+    if (history->old_base < 0)
+        history->old_base = point->step - 1;
+    int64_t distance = point->step - 1 - history->old_base;
+    if (distance < 0)
+        distance = 0;
+    while (distance / history->old_width >= RUN_BUCKETS_MAX)
+        widen(history);
+    run_buckets_add(&history->old[distance / history->old_width], &bucket);
+}
+
+static void put_half_away(struct run_history *history)
+{
+    size_t half = RUN_RECENT_MAX / 2;
+    for (size_t i = 0; i < half; i++)
+        put_away(history, &history->recent[i]);
+    history->recent_count -= half;
+    memmove(history->recent, history->recent + half,
+            history->recent_count * sizeof history->recent[0]);
+}
+
+/* --- what is done again ---------------------------------------------------- */
+
+static void waste(struct run_history *history, int attempt, int64_t us,
+                  int64_t steps)
+{
+    struct run_attempt *of = &history->attempts[attempt];
+    of->wasted_us = run_reader_add(of->wasted_us, us);
+    of->wasted_steps = run_reader_add(of->wasted_steps, steps);
+    history->replayed_steps = run_reader_add(history->replayed_steps, steps);
+}
+
+static int64_t share(int64_t value, double of)
+{
+    return (int64_t)((double)value * of);
+}
+
+/* Leaves the steps up to `step` of a bucket that goes beyond it. */
+static void cut_bucket(struct run_history *history, struct run_bucket *bucket,
+                       int64_t step, int attempt)
+{
+    double kept = 0.0;
+    if (bucket->first <= step)
+        kept = (double)(step - bucket->first + 1) /
+               (double)(bucket->last - bucket->first + 1);
+    struct run_bucket left = *bucket;
+    left.last = step;
+    left.points = share(left.points, kept);
+    left.steps = share(left.steps, kept);
+    left.training_us = share(left.training_us, kept);
+    for (int v = 0; v < RUN_VALUES; v++) {
+        int64_t count = share(left.of[v].count, kept);
+        left.of[v].sum = run_stat_mean(&left.of[v]) * (double)count;
+        left.of[v].count = count;
+    }
+    waste(history, attempt, bucket->training_us - left.training_us,
+          bucket->steps - left.steps);
+    *bucket = left.points > 0 ? left : (struct run_bucket){ .points = 0 };
+}
+
+/* The run went on behind `step`. */
+static void go_back(struct run_history *history, int64_t step)
+{
+    int attempt = -1;
+    while (history->recent_count > 0) {
+        const struct run_point *last =
+            &history->recent[history->recent_count - 1];
+        int64_t beyond = last->step - step;
+        if (beyond <= 0)
+            return;
+        attempt = last->attempt;
+        if (beyond > last->steps)
+            beyond = last->steps;
+        waste(history, attempt,
+              share(last->training_us, (double)beyond / (double)last->steps),
+              beyond);
+        history->recent_count--;
+    }
+    for (size_t i = RUN_BUCKETS_MAX; attempt >= 0 && i-- > 0;)
+        if (history->old[i].points > 0 && history->old[i].last > step)
+            cut_bucket(history, &history->old[i], step, attempt);
+}
+
+/* --- lines ----------------------------------------------------------------- */
+
+/* Where an attempt of an older version went on: behind the newest commit before
+ * its first logged step, if that is not further away than logged steps are. */
+static int64_t guess_from(const struct run_history *history, int64_t step)
+{
+    int64_t from = 0, stride = history->reader->stride;
+    for (size_t i = history->commit_count; i-- > 0;)
+        if (history->commits[i].step < step && history->commits[i].step > from)
+            from = history->commits[i].step;
+    if (stride < 1)
+        stride = 1;
+    return step - from > stride ? step - stride : from;
+}
+
+/* How many steps the point stands for. */
+static int64_t steps_of(struct run_history *history,
+                        struct run_attempt *attempt, int64_t step)
+{
+    if (attempt->last_step < 0) {
+        if (attempt->from_step < 0 || attempt->from_step >= step)
+            attempt->from_step = guess_from(history, step);
+        return step - attempt->from_step;
+    }
+    if (step <= attempt->last_step)
+        return 1;
+    return history->reader->stride = step - attempt->last_step;
+}
+
+static int64_t scaled(double ms, int64_t steps)
+{
+    double us = ms * 1e3 * (double)steps;
+    return us > 0.0 && us < (double)RUN_US_MAX ? llround(us) : 0;
+}
+
+/* The account of the attempt, and what of it is the point's. */
+static void count_time(struct run_history *history, struct run_point *point)
+{
+    struct run_attempt *attempt = &history->attempts[point->attempt];
+    struct run_clock *clock = &history->reader->clocks[point->attempt];
+    double loader_ms = point->of[RUN_LOADER_MS];
+    int64_t whole_us = scaled(point->of[RUN_STEP_MS], point->steps);
+    int64_t data_us = scaled(loader_ms, point->steps);
+    if (data_us > whole_us)
+        data_us = whole_us;
+    point->training_us = whole_us - data_us;
+    if (point->time_us == 0) {
+        int64_t before = attempt->last_us;
+        if (before == 0)
+            before =
+                clock->hardware_us > 0 ? clock->hardware_us : attempt->start_us;
+        point->time_us = before > 0 ? run_reader_add(before, whole_us) : 0;
+    }
+    if (attempt->begin_us == 0 && point->time_us > 0)
+        attempt->begin_us = point->time_us - whole_us;
+    attempt->last_us = point->time_us;
+    attempt->data_us = run_reader_add(attempt->data_us, data_us);
+    attempt->steps_us = run_reader_add(attempt->steps_us, point->training_us);
+    clock->sampled = clock->sampled || point->steps > 1;
+    run_reader_heard(history, point->attempt, point->time_us);
+}
+
+static void add_point(struct run_history *history,
+                      const struct run_point *point)
+{
+    struct run_attempt *attempt = &history->attempts[point->attempt];
+    go_back(history, point->step - point->steps);
+    if (history->recent_count == RUN_RECENT_MAX)
+        put_half_away(history);
+    assert(history->recent_count < RUN_RECENT_MAX);
+    history->recent[history->recent_count++] = *point;
+    attempt->last_step = point->step;
+    history->last_step = point->step;
+    history->tokens = point->tokens;
+}
+
+static double limited(double value)
+{
+    return fabs(value) < 1e300 ? value : NAN;
+}
+
+enum err run_points_line(void *arg, const char *line, size_t bytes)
+{
+    struct run_history *history = arg;
+    struct run_point point = { .slowest_rank = -1 };
+    double values[FIELDS];
+    double step;
+    point.attempt = -1;
+    bool good = json_line_numbers(line, bytes, keys, FIELDS, values);
+    step = values[FIELD_STEP];
+    if (good && step >= 1 && step <= RUN_STEP_MAX && step == floor(step))
+        TRY(run_reader_attempt(history, values[FIELD_ATTEMPT], &point.attempt));
+    if (point.attempt < 0) {
+        history->skipped_lines++;
+        return ERR_OK;
+    }
+    point.step = (int64_t)step;
+    point.time_us = run_reader_us(values[FIELD_TIME]);
+    if (values[FIELD_TOKENS] > 0 && values[FIELD_TOKENS] < 1e18)
+        point.tokens = (int64_t)values[FIELD_TOKENS];
+    if (values[FIELD_SLOWEST] >= 0 && values[FIELD_SLOWEST] < 1e9)
+        point.slowest_rank = (int)values[FIELD_SLOWEST];
+    if (values[FIELD_ENERGY] > 0 && values[FIELD_ENERGY] < 1e15)
+        history->energy_j += values[FIELD_ENERGY];
+    for (int v = 0; v < RUN_VALUES; v++)
+        point.of[v] = limited(values[v]);
+    point.steps =
+        steps_of(history, &history->attempts[point.attempt], point.step);
+    count_time(history, &point);
+    add_point(history, &point);
+    return ERR_OK;
+}

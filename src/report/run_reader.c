@@ -1,0 +1,74 @@
+/* What the parts of the reader of run directories share. */
+#include "src/report/run_reader.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int64_t run_reader_us(double seconds)
+{
+    if (!(seconds > 0.0) || seconds * 1e6 > (double)RUN_US_MAX)
+        return 0;
+    return llround(seconds * 1e6);
+}
+
+int64_t run_reader_add(int64_t a, int64_t b)
+{
+    return a > RUN_US_MAX - b ? RUN_US_MAX : a + b;
+}
+
+enum err run_reader_grow(void *list, size_t count, size_t *room, size_t bytes)
+{
+    void **place = list;
+    if (count < *room)
+        return ERR_OK;
+    size_t more = *room * 2 + 16;
+    void *grown = realloc(*place, more * bytes);
+    if (grown == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    *place = grown;
+    *room = more;
+    return ERR_OK;
+}
+
+enum err run_reader_attempt(struct run_history *history, double number,
+                            int *index)
+{
+    struct run_reader *reader = history->reader;
+    size_t count = history->attempt_count, room = reader->rooms.attempts;
+    *index = -1;
+    if (!(number >= 1 && number <= RUN_ATTEMPTS_MAX) || number != floor(number))
+        return ERR_OK;
+    int *known = &reader->by_number[(int)number];
+    if (*known == 0) {
+        TRY(run_reader_grow(&reader->clocks, count, &room,
+                            sizeof reader->clocks[0]));
+        TRY(run_reader_grow(&history->attempts, count, &reader->rooms.attempts,
+                            sizeof history->attempts[0]));
+        history->attempts[count] = (struct run_attempt){
+            .number = (int)number,
+            .ranks = 1,
+            .nodes = 1,
+            .threads = 1,
+            .from_step = -1,
+            .last_step = -1,
+            .code = -1,
+        };
+        reader->clocks[count] = (struct run_clock){ .commit_step = -1 };
+        *known = (int)++history->attempt_count;
+    }
+    *index = *known - 1;
+    return ERR_OK;
+}
+
+void run_reader_heard(struct run_history *history, int attempt, int64_t us)
+{
+    struct run_clock *clock = &history->reader->clocks[attempt];
+    if (us > clock->heard_us)
+        clock->heard_us = us;
+}
+
+void run_reader_text(char *out, size_t size, const char *text)
+{
+    snprintf(out, size, "%s", text != NULL ? text : "");
+}
