@@ -1,0 +1,230 @@
+/* tessera-top RUN: a run, live in the terminal. */
+#include <getopt.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/base/clock.h"
+#include "src/base/log.h"
+#include "src/cmd/top_frame.h"
+#include "src/job/exit_code.h"
+
+#define COLUMNS 80 /* where nobody knows */
+#define ROWS 24
+
+static const char usage[] =
+    "usage: tessera-top RUN [OPTION ...]\n"
+    "       tessera-top --help | --version\n\n"
+    "Follows a run directory: progress, loss, throughput, utilization, times "
+    "of ranks,\ncheckpoints, goodput, drained nodes. Ctrl-C ends.\n\n"
+    "  --once             one picture, then end\n"
+    "  --interval N       seconds between pictures (1)\n"
+    "  --ascii            plain letters, as where the output is no terminal\n\n"
+    "exit codes: 0; 64 usage; 75 a file could not be read; 93 no run there\n";
+
+struct options {
+    const char *run;
+    bool once, ascii;
+    double interval_s;
+};
+
+static volatile sig_atomic_t ended;
+
+static void on_signal(int number)
+{
+    ended = number;
+}
+
+static void on_resize(int number)
+{
+    (void)number; /* ends the pause, so that a new picture is drawn */
+}
+
+static enum err parse(int argc, char **argv, struct options *out)
+{
+    static const struct option names[] = {
+        { "once", no_argument, NULL, '1' },
+        { "ascii", no_argument, NULL, 'a' },
+        { "interval", required_argument, NULL, 'i' },
+        { NULL, 0, NULL, 0 },
+    };
+    *out = (struct options){ .interval_s = 1 };
+    opterr = 0;
+    for (;;) {
+        char *end = NULL;
+        int letter = getopt_long(argc, argv, ":", names, NULL);
+        if (letter == -1)
+            break;
+        if (letter == ':' || letter == '?')
+            return err_set(ERR_USAGE, "%s%s; see --help",
+                           letter == ':' ? "a value is missing behind "
+                                         : "no option ",
+                           argv[optind - 1]);
+        out->once = out->once || letter == '1';
+        out->ascii = out->ascii || letter == 'a';
+        if (letter == 'i')
+            out->interval_s = strtod(optarg, &end);
+        if (letter == 'i' &&
+            (end == optarg || *end != '\0' ||
+             !(out->interval_s >= 0.1 && out->interval_s <= 86400)))
+            return err_set(ERR_USAGE,
+                           "--interval takes seconds from 0.1 to 86400, not "
+                           "'%.64s'",
+                           optarg);
+    }
+    if (argc - optind != 1)
+        return err_set(ERR_USAGE, "give one run directory; see --help");
+    out->run = argv[optind];
+    return ERR_OK;
+}
+
+static bool is_utf8(void)
+{
+    static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && value[0] != '\0')
+            return strcasestr(value, "utf-8") != NULL ||
+                   strcasestr(value, "utf8") != NULL;
+    }
+    return false;
+}
+
+static struct top_frame_style style_now(const struct options *options)
+{
+    struct winsize size;
+    const char *term = getenv("TERM");
+    bool terminal = isatty(STDOUT_FILENO) && term != NULL && term[0] != '\0' &&
+                    strcmp(term, "dumb") != 0;
+    struct top_frame_style style = {
+        .columns = COLUMNS,
+        .rows = terminal ? ROWS : 1000,
+        .ansi = terminal && !options->ascii,
+        .blocks = terminal && !options->ascii && is_utf8(),
+        .now_s = clock_wall(),
+    };
+    if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
+        size.ws_col > 0 && size.ws_row > 0) {
+        style.columns = size.ws_col;
+        style.rows = size.ws_row;
+    }
+    if (style.columns < 20)
+        style.columns = 20;
+    return style;
+}
+
+/* The whole picture in one write, over the last one. */
+static enum err draw(const struct run_history *run,
+                     const struct options *options, bool over)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    struct top_frame_style style = style_now(options);
+    FILE *out = open_memstream(&text, &bytes);
+    if (out == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    if (over)
+        fputs("\x1b[H\x1b[2J", out);
+    enum err rc = top_frame_draw(run, &style, out);
+    if (fclose(out) != 0 && rc == ERR_OK)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    if (rc == ERR_OK &&
+        (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0))
+        rc = err_errno("standard output");
+    free(text);
+    return rc;
+}
+
+/* Files that have become others are read anew. */
+static enum err follow(const char *dir, struct run_history **run)
+{
+    enum err rc = run_history_update(*run);
+    if (rc != ERR_DATA)
+        return rc;
+    run_history_destroy(*run);
+    *run = NULL;
+    return run_history_create(dir, run);
+}
+
+static bool is_over(const struct run_history *run)
+{
+    return run->attempt_count > 0 &&
+           run->attempts[run->attempt_count - 1].ended &&
+           run->attempts[run->attempt_count - 1].code == EXIT_DONE;
+}
+
+/* On a terminal until somebody ends it; elsewhere also when the run has. */
+static enum err watch(const struct options *options, struct run_history **run,
+                      bool over)
+{
+    while (ended == 0) {
+        TRY(draw(*run, options, over));
+        if (!over && is_over(*run))
+            break;
+        /* a signal ends the pause */
+        (void)poll(NULL, 0, (int)(options->interval_s * 1000));
+        if (ended == 0)
+            TRY(follow(options->run, run));
+        if (!over)
+            puts("");
+    }
+    return ERR_OK;
+}
+
+static void take_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = on_resize;
+    sigaction(SIGWINCH, &action, NULL);
+}
+
+static enum err run(int argc, char **argv)
+{
+    enum err rc = ERR_OK;
+    struct options options;
+    struct run_history *run = NULL;
+    TRY(parse(argc, argv, &options));
+    TRY_OUT(run_history_create(options.run, &run));
+    bool over = !options.once && style_now(&options).ansi;
+    if (options.once) {
+        rc = draw(run, &options, false);
+        goto out;
+    }
+    take_signals();
+    if (over) /* a screen of its own, without the cursor */
+        fputs("\x1b[?1049h\x1b[?25l", stdout);
+    rc = watch(&options, &run, over);
+    if (over)
+        fputs("\x1b[?25h\x1b[?1049l", stdout);
+    fflush(stdout);
+out:
+    run_history_destroy(run);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    log_init("top", -1, LOG_INFO);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        fputs(usage, stdout);
+        return EXIT_DONE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        puts("tessera " TESSERA_VERSION);
+        return EXIT_DONE;
+    }
+    enum err rc = run(argc, argv);
+    if (rc != ERR_OK)
+        fprintf(stderr, "tessera-top: %s\n", err_text());
+    return err_exit_code(rc);
+}

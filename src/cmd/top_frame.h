@@ -1,0 +1,21 @@
+/* One picture of a run in letters, for tessera-top. */
+#ifndef TESSERA_CMD_TOP_FRAME_H
+#define TESSERA_CMD_TOP_FRAME_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "src/report/run_history.h"
+
+struct top_frame_style {
+    int columns, rows; /* of the terminal; lines are cut to this */
+    bool ansi;         /* bold and colours */
+    bool blocks;       /* curves in block letters of UTF-8, else in ASCII */
+    double now_s;      /* seconds since the epoch */
+};
+
+/* Text from files has no control characters then. ERR_MEMORY alone. */
+enum err top_frame_draw(const struct run_history *run,
+                        const struct top_frame_style *style, FILE *out);
+
+#endif
