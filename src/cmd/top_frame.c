@@ -41,9 +41,9 @@ static void line(struct frame *frame, const char *label, const char *format,
     va_end(arguments);
     escape_terminal(text, safe, sizeof safe);
     escape_terminal(label, about, sizeof about);
-    fprintf(frame->out, "%s%-*s%s%.*s\n",
-            frame->style->ansi ? "\x1b[36m" : "", LABEL, about,
-            frame->style->ansi ? "\x1b[0m" : "", width > 0 ? width : 0, safe);
+    fprintf(frame->out, "%s%-*s%s%.*s\n", frame->style->ansi ? "\x1b[36m" : "",
+            LABEL, about, frame->style->ansi ? "\x1b[0m" : "",
+            width > 0 ? width : 0, safe);
 }
 
 /* The mean of the newest steps; NaN: not told. */
@@ -78,12 +78,11 @@ static int64_t steps_max(const struct run_history *run)
     text[strcspn(text, "\"")] = '\0';
     if (text[0] == '\0' || units_parse(text, &duration) != ERR_OK)
         return -1;
-    if (duration.unit == UNIT_BA)
-        return (int64_t)duration.value;
     if (duration.unit == UNIT_TOK && run->last_step > 0 && run->tokens > 0)
-        return (int64_t)ceil(duration.value * (double)run->last_step /
-                             (double)run->tokens);
-    return -1;
+        duration.value *= (double)run->last_step / (double)run->tokens;
+    else if (duration.unit != UNIT_BA)
+        return -1;
+    return duration.value <= RUN_STEP_MAX ? (int64_t)ceil(duration.value) : -1;
 }
 
 /* --- curves ------------------------------------------------------------------ */

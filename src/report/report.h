@@ -28,7 +28,7 @@ struct report_figures {
 struct report {
     struct run_history *runs[REPORT_RUNS_MAX]; /* lent */
     struct report_figures figures[REPORT_RUNS_MAX];
-    char names[REPORT_RUNS_MAX][PLOT_NAME_BYTES]; /* all different */
+    char names[REPORT_RUNS_MAX][PLOT_NAME_BYTES]; /* by folder */
     int run_count;
     double price; /* of an hour of a GPU, or of a core; NaN: not given */
     struct plot *plots;
