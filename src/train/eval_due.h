@@ -12,7 +12,7 @@
 #define EVAL_DUE_FILE "eval.jsonl" /* in the run directory */
 
 struct eval_due {
-    const struct trainer *trainer;
+    struct trainer *trainer;
     enum ask ask; /* to evaluate */
     struct duration interval;
     const char *before, *behind; /* a step's number in a line of the file */
