@@ -70,6 +70,26 @@ static void test_continues(const unsigned char *data)
     tap_is_int(wrong, 0, "a sum in two parts is the sum of the whole");
 }
 
+/* In any order, and of parts that would not fit in memory. */
+static void test_parts(const unsigned char *data)
+{
+    uint32_t whole = crc32c(0, data, BUFFER_BYTES);
+    int wrong = 0;
+    for (uint64_t i = 0; i < 100; i++) {
+        size_t a = rng_u64(5, 0, i) % (BUFFER_BYTES + 1);
+        size_t b = a + rng_u64(5, 1, i) % (BUFFER_BYTES + 1 - a);
+        uint32_t sum = crc32c(0, data + b, BUFFER_BYTES - b);
+        sum ^= crc32c_shift(crc32c(0, data + a, b - a), BUFFER_BYTES - b);
+        sum ^= crc32c_shift(crc32c(0, data, a), BUFFER_BYTES - a);
+        wrong += sum != whole;
+        uint64_t far = rng_u64(5, 2, i) >> 3;
+        uint64_t near = rng_u64(5, 3, i) >> 3;
+        wrong += crc32c_shift(crc32c_shift(whole, far), near) !=
+                 crc32c_shift(whole, far + near);
+    }
+    tap_is_int(wrong, 0, "the sums of parts make that of the whole");
+}
+
 static void test_finds_flips(unsigned char *data)
 {
     uint32_t whole = crc32c(0, data, BUFFER_BYTES);
@@ -93,6 +113,7 @@ int main(void)
             data[i] = (unsigned char)rng_u64(1, 0, i);
         test_same_as_table(data);
         test_continues(data);
+        test_parts(data);
         test_finds_flips(data);
     }
     free(data);

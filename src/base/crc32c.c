@@ -38,6 +38,28 @@ uint32_t crc32c_table(uint32_t crc, const void *data, size_t bytes)
     return ~crc;
 }
 
+/* Modulo the polynomial, bit-reflected: bit 31 is x^0. */
+static uint32_t crc32c_product(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    for (; a != 0; a <<= 1) {
+        product ^= a & 0x80000000u ? b : 0;
+        b = (b >> 1) ^ (b & 1 ? 0x82f63b78u : 0);
+    }
+    return product;
+}
+
+uint32_t crc32c_shift(uint32_t crc, uint64_t bytes)
+{
+    uint32_t power = 0x80000000u >> 8; /* x^8, then its square, ... */
+    for (; bytes > 0; bytes >>= 1) {
+        if (bytes & 1)
+            crc = crc32c_product(crc, power);
+        power = crc32c_product(power, power);
+    }
+    return crc;
+}
+
 #if defined(__x86_64__)
 
 #define CRC32C_HARDWARE __attribute__((target("sse4.2,pclmul")))

@@ -9,6 +9,10 @@
 
 /* Continue `crc` (0 to begin) over bytes. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t bytes);
+/* What a beginning with this sum adds to the sum of the whole when so many bytes
+ * follow it: crc32c(0, AB) = crc32c_shift(crc32c(0, A), |B|) ^ crc32c(0, B). So
+ * parts can be summed apart and in any order. */
+uint32_t crc32c_shift(uint32_t crc, uint64_t bytes);
 /* The table implementation, for tests. */
 uint32_t crc32c_table(uint32_t crc, const void *data, size_t bytes);
 

@@ -9,7 +9,11 @@
 #include "src/base/fsio.h"
 #include "src/base/log.h"
 #include "src/train/start_weights.h"
-#include "src/weights/weights_tuned.h"
+#include "src/weights/weights_base.h"
+#include "src/weights/weights_sums.h"
+
+/* Ranks exchange so many checksums at once. */
+#define SUMS_AT_ONCE 4096
 
 static bool is_needed(const struct trainer *trainer)
 {
@@ -68,6 +72,106 @@ static int describe_lora(const struct trainer *trainer, json_t *base)
                   s->lora.targets));
 }
 
+/* --- filling --- */
+
+struct summed {
+    const struct replica_source *source; /* NULL: fresh values */
+    struct weights_sums *sums;
+};
+
+static enum err fill_summed(void *arg, const struct params *params,
+                            int64_t begin, int64_t end, float *out)
+{
+    const struct summed *summed = arg;
+    const struct replica_source *source = summed->source;
+    if (source != NULL)
+        TRY(source->fill(source->arg, params, begin, end, out));
+    weights_sums_add(summed->sums, begin, end, out);
+    return ERR_OK;
+}
+
+/* Each rank has summed what it filled: all get the sums of the whole. */
+static enum err join_sums(struct comm *comm, struct weights_sums *sums)
+{
+    enum err rc = ERR_OK;
+    size_t ranks = (size_t)comm_size(comm);
+    size_t rank = (size_t)comm_rank(comm);
+    int64_t all = sums->first[sums->params->count];
+    uint32_t *parts = calloc(ranks * SUMS_AT_ONCE, sizeof *parts);
+    size_t *places = calloc(2 * ranks, sizeof *places);
+    if (parts == NULL || places == NULL)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(comm_agree(comm, rc));
+    for (int64_t at = 0; at < all; at += SUMS_AT_ONCE) {
+        size_t count =
+            (size_t)(all - at < SUMS_AT_ONCE ? all - at : SUMS_AT_ONCE);
+        size_t bytes = count * sizeof *parts;
+        for (size_t r = 0; r < ranks; r++) {
+            places[r] = bytes;
+            places[ranks + r] = r * bytes;
+        }
+        memcpy(parts + rank * count, sums->list + at, bytes);
+        memset(sums->list + at, 0, bytes);
+        TRY_OUT(comm_all_gather(comm, parts, places, places + ranks));
+        for (size_t i = 0; i < ranks * count; i++)
+            sums->list[at + (int64_t)(i % count)] ^= parts[i];
+    }
+out:
+    free(parts);
+    free(places);
+    return rc;
+}
+
+/* The same values as those of the first start; `from` is for messages. */
+static enum err check_sums(const struct trainer *trainer,
+                           const struct weights_sums *sums, const char *from)
+{
+    struct weights_sums *was = NULL;
+    int unknown = 0;
+    TRY(weights_sums_parse(json_object_get(trainer->base, "crc32c"),
+                           sums->params, "the checkpoint", &was));
+    enum err rc = weights_sums_compare(was, sums, from, &unknown);
+    weights_sums_destroy(was);
+    if (rc != ERR_OK)
+        return err_prefix(rc, "what does not train has changed (give the "
+                              "weights back that the run was started with, or "
+                              "another run.dir for a new run)");
+    if (unknown > 0 && trainer->rank == 0 &&
+        json_object_get(trainer->base, "path") != NULL)
+        log_warn("the checkpoint has checksums of %d of the %d tensors that "
+                 "do not train: whether %s has the values that the run was "
+                 "started with can't be checked; its next checkpoints have "
+                 "them all",
+                 sums->params->count - unknown, sums->params->count, from);
+    return ERR_OK;
+}
+
+/* At a later start they must be those of the first. Collective. */
+static enum err fill_frozen(struct trainer *trainer, uint64_t seed,
+                            const struct replica_source *source,
+                            const char *from, bool later)
+{
+    enum err rc = ERR_OK;
+    struct weights_sums *sums = NULL;
+    TRY_OUT(comm_agree(trainer->comm,
+                       weights_sums_create(trainer->params->frozen, &sums)));
+    struct summed summed = { source, sums };
+    struct replica_source all = { fill_summed, &summed,
+                                  source != NULL && source->whole };
+    TRY_OUT(replica_init_frozen(trainer->replica, seed, &all));
+    TRY_OUT(join_sums(trainer->comm, sums));
+    rc = later ? check_sums(trainer, sums, from) : ERR_OK;
+    if (rc == ERR_OK && json_object_set_new(trainer->base, "crc32c",
+                                            weights_sums_json(sums)) != 0)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(comm_agree(trainer->comm, rc));
+out:
+    weights_sums_destroy(sums);
+    return rc;
+}
+
+/* --- the first start --- */
+
 enum err trainer_base_begin(struct trainer *trainer, struct weights *weights,
                             const struct replica_source *source)
 {
@@ -80,8 +184,8 @@ enum err trainer_base_begin(struct trainer *trainer, struct weights *weights,
         rc = err_set(ERR_MEMORY, "%s cannot be kept as JSON",
                      weights != NULL ? weights_about(weights)->path : "base");
     TRY(comm_agree(trainer->comm, rc));
-    return replica_init_frozen(trainer->replica,
-                               (uint64_t)trainer->settings.train.seed, source);
+    return fill_frozen(trainer, (uint64_t)trainer->settings.train.seed, source,
+                       "", false);
 }
 
 /* --- a later start --- */
@@ -105,7 +209,7 @@ static bool open_if(const char *path, const char *sha256, struct weights **out)
 {
     if (!fsio_exists(path) || weights_open(path, out) != ERR_OK)
         return false;
-    if (strcmp(weights_about(*out)->sha256, sha256) == 0)
+    if (weights_is(*out, sha256))
         return true;
     weights_close(*out);
     *out = NULL;
@@ -122,7 +226,7 @@ static enum err open_base(const struct trainer *trainer, struct weights **out)
     const char *was = text_of(trainer, "sha256");
     const char *path = text_of(trainer, "path");
     if (open_if(path, was, out) ||
-        (weights_tuned_moved(trainer->base, trainer->settings.run.dir, moved) &&
+        (weights_base_moved(trainer->base, trainer->settings.run.dir, moved) &&
          open_if(moved, was, out)))
         return ERR_OK;
     enum err rc = weights_open(named ? from.path : path, out);
@@ -132,7 +236,7 @@ static enum err open_base(const struct trainer *trainer, struct weights **out)
                           "checkpoints, and its base cannot be read (it was "
                           "%s; if it has moved, give model.weights)",
                           path);
-    if (strcmp(weights_about(*out)->sha256, was) == 0)
+    if (weights_is(*out, was))
         return ERR_OK;
     return err_set(ERR_CHECKPOINT,
                    "%s: %s is not the base that the run was started with "
@@ -163,9 +267,16 @@ static enum err fill_from_weights(struct trainer *trainer)
     struct filling filling = { weights, text_of(trainer, "ignore") };
     struct replica_source source = { fill, &filling,
                                      filling.ignore[0] == '\0' };
-    TRY_OUT(replica_init_frozen(trainer->replica, seed_of(trainer), &source));
+    const struct weights_about *about = weights_about(weights);
+    TRY_OUT(fill_frozen(trainer, seed_of(trainer), &source, about->path, true));
+    /* it may have moved, and the digest be one of before (weights_is) */
+    if (set_path(trainer, trainer->base, about->path) != 0 ||
+        json_object_set_new(trainer->base, "sha256",
+                            json_string(about->sha256)) != 0)
+        rc = err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(comm_agree(trainer->comm, rc));
     if (trainer->rank == 0)
-        log_info("what does not train is of %s", weights_about(weights)->path);
+        log_info("what does not train is of %s", about->path);
 out:
     weights_close(weights);
     return rc;
@@ -177,7 +288,8 @@ enum err trainer_base_fill(struct trainer *trainer)
         return ERR_OK;
     if (text_of(trainer, "path")[0] != '\0')
         return fill_from_weights(trainer);
-    return replica_init_frozen(trainer->replica, seed_of(trainer), NULL);
+    return fill_frozen(trainer, seed_of(trainer), NULL,
+                       "fresh values of the run's seed", true);
 }
 
 /* --- the state --- */
@@ -201,6 +313,7 @@ enum err trainer_base_restore(struct trainer *trainer, const json_t *state)
                        "the checkpoint is of a run that trained all of its "
                        "model, this one does not (model.freeze, lora.rank): "
                        "take its weights alone, by model.weights");
+    TRY(weights_base_check(base, "the checkpoint"));
     json_decref(trainer->base);
     trainer->base = json_deep_copy(base);
     return trainer->base != NULL ? ERR_OK
@@ -216,7 +329,7 @@ enum err trainer_base_take(struct trainer *trainer, const json_t *state,
         return ERR_OK;
     TRY(fsio_path(run_dir, "%s/../..", checkpoint));
     const char *path = text_of(trainer, "path");
-    if (weights_tuned_moved(trainer->base, run_dir, moved))
+    if (weights_base_moved(trainer->base, run_dir, moved))
         path = moved;
     int failed = describe_lora(trainer, trainer->base);
     if (path[0] != '\0')

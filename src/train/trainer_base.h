@@ -3,15 +3,18 @@
  * "base":
  *
  *   {"path": "/models/x", "from_run": "../x", "sha256": "...",
- *    "ignore": "lm_head.*", "seed": 17}   or, of fresh weights alone,
- *   {"seed": 17}
+ *    "ignore": "lm_head.*", "seed": 17, "crc32c": {"lm_head.weight": [123]}}
+ *
+ * or, of fresh weights alone, the last two
  *
  * with "lora": {"rank": 8, "alpha": 16.0, "dropout": 0.0, "targets": "*"} where
  * there are adapters: what readers need to merge them
  * (src/weights/weights_tuned.h).
  *
- * The weights must be those of the first start; they may have moved, together
- * with the run (from_run) or to where model.weights says. */
+ * The weights must be those of the first start, by their digest (weights_about)
+ * and by the checksums of their values (src/weights/weights_sums.h); a run whose
+ * checkpoints lack these gets them at its next start. The weights may have
+ * moved, together with the run (from_run) or to where model.weights says. */
 #ifndef TESSERA_TRAIN_TRAINER_BASE_H
 #define TESSERA_TRAIN_TRAINER_BASE_H
 

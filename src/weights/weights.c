@@ -134,6 +134,14 @@ const struct weights_about *weights_about(const struct weights *weights)
     return &weights->source.about;
 }
 
+bool weights_is(const struct weights *weights, const char *sha256)
+{
+    const struct weights_about *about = &weights->source.about;
+    return sha256 != NULL && (strcmp(sha256, about->sha256) == 0 ||
+                              (about->sha256_files != NULL &&
+                               strcmp(sha256, about->sha256_files) == 0));
+}
+
 const char *weights_kind_name(const struct weights *weights)
 {
     return weights->ops->name;

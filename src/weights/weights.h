@@ -33,6 +33,8 @@ struct weights_lora {
         *base;  /* path of what they were trained on; NULL: fresh weights */
     int others; /* tensors that have trained beside them, ... */
     const char *other; /* ... one of these */
+    int fresh; /* that did not, and are not the base's either, but fresh, ... */
+    const char *fresh_one; /* ... one of these */
 };
 
 /* Lent by the weights. */
@@ -45,7 +47,9 @@ struct weights_about {
     int64_t tokens;     /* trained so far; -1: not known */
     const char *sha256; /* of what was read, as far as it is known without
                            reading all of it: a checkpoint's manifest, a
-                           folder's config and headers; for ledgers */
+                           folder's config and headers, not of the tokenizer's
+                           files; for ledgers */
+    const char *sha256_files; /* with these, as it was once; NULL: no others */
     /* tokenizer.json and the chat template's text; NULL: there is none. */
     const char *tokenizer;
     size_t tokenizer_bytes;
@@ -57,6 +61,10 @@ struct weights_about {
     int64_t vocab;    /* tokens that the model was trained with, at most
                          config.vocab_size, whose other rows mean nothing */
     const struct weights_lora *lora; /* merged in what is read; NULL: none */
+    bool imported;                   /* a checkpoint that tessera-hf has made */
+    /* Path of what was imported, or of the weights that did not train; NULL:
+     * neither is known. */
+    const char *origin;
 };
 
 /* ERR_DATA, ERR_CHECKPOINT, ERR_UNSUPPORTED, ERR_USAGE: what is wrong with the
@@ -64,6 +72,9 @@ struct weights_about {
 enum err weights_open(const char *path, struct weights **out);
 void weights_close(struct weights *weights);
 const struct weights_about *weights_about(const struct weights *weights);
+/* Whether it has this digest (NULL: none), or had it when a folder's counted its
+ * tokenizer's files. */
+bool weights_is(const struct weights *weights, const char *sha256);
 /* "checkpoint", "hf", "gguf": for ledgers. Lent. */
 const char *weights_kind_name(const struct weights *weights);
 

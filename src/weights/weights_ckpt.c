@@ -265,6 +265,7 @@ static enum err complete(struct ckpt_source *checkpoint,
     TRY(weights_tuned_open(state, checkpoint->path, &source->about.config, &own,
                            &checkpoint->tuned));
     source->about.lora = weights_tuned_lora(checkpoint->tuned);
+    source->about.origin = weights_tuned_origin(checkpoint->tuned);
     return weights_tuned_list(checkpoint->tuned, &source->list, &source->count);
 }
 
@@ -286,6 +287,9 @@ static enum err ckpt_open(const char *path, struct weights_source *source)
                            &checkpoint->reader));
     TRY(list_tensors(checkpoint, source));
     about->dtype = stored_dtype(checkpoint, source);
+    about->origin = json_string_value(
+        json_object_get(json_object_get(state, "source"), "path"));
+    about->imported = about->origin != NULL;
     TRY(complete(checkpoint, source, state));
     TRY(read_tokenizer(checkpoint, about));
     TRY(find_builtin(state, about));

@@ -28,7 +28,7 @@ struct state {
     struct hf_names *names;
     struct weights_pieces *pieces;
     struct hf_files files;
-    char sha256[65];
+    char sha256[65], sha256_files[65];
 };
 
 static bool has(const char *folder, const char *name)
@@ -160,8 +160,9 @@ static enum err update(struct digest *digest, const char *text)
     return digest_update(digest, text, strlen(text) + 1);
 }
 
-/* Of config.json, of what the headers say, and of the files beside. */
-static enum err make_sha256(struct state *state)
+/* Of config.json and what the headers say, and of the files beside, too. */
+static enum err make_sha256(const struct state *state, bool files,
+                            char sha256[65])
 {
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
@@ -175,11 +176,11 @@ static enum err make_sha256(struct state *state)
                               (size_t)t->dims * sizeof t->shape[0]));
         TRY_OUT(digest_update(digest, &t->offset, sizeof t->offset));
     }
-    for (int i = 0; i < HF_FILES; i++)
+    for (int i = 0; i < HF_FILES && files; i++)
         if (state->files.text[i] != NULL)
             TRY_OUT(digest_update(digest, state->files.text[i],
                                   state->files.bytes[i]));
-    TRY_OUT(digest_finish(digest, state->sha256));
+    TRY_OUT(digest_finish(digest, sha256));
 out:
     digest_destroy(digest);
     return rc;
@@ -241,9 +242,11 @@ static enum err open_hf(const char *path, struct weights_source *source)
     };
     TRY(weights_pieces_create(&file, state->params, state->names, source,
                               &state->pieces));
-    TRY(make_sha256(state));
+    TRY(make_sha256(state, false, state->sha256));
+    TRY(make_sha256(state, true, state->sha256_files));
     about->dtype = dtype_of(state->set);
     about->sha256 = state->sha256;
+    about->sha256_files = state->sha256_files;
     return ERR_OK;
 }
 

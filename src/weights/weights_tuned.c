@@ -6,10 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/crc32c.h"
+#include "src/base/log.h"
+#include "src/weights/weights_base.h"
+#include "src/weights/weights_sums.h"
+
 /* A base may be such a checkpoint itself; one that is its own base has no end.
  */
 #define DEPTH_MAX 16
-#define RANK_MAX 65536
 
 /* A pair of matrices. */
 struct pair {
@@ -27,6 +31,10 @@ struct weights_tuned {
     struct weights *base; /* NULL: fresh weights */
     char *ignore;         /* what is fresh although there is a base */
     uint64_t seed;
+    struct weights_sums *sums; /* of what does not come from `own` */
+    float *block;              /* the last one read of what has sums ... */
+    int block_of;              /* ... in this tensor; -1: none */
+    int64_t block_at;
     struct weights_lora lora; /* rank 0: there are no adapters */
     int merged;               /* the tensor whose pairs are here; -1: none */
     struct pair pairs[PAIRS];
@@ -47,30 +55,30 @@ static int find_own(const struct weights_tuned *tuned, const char *name)
     return -1;
 }
 
+static bool is_adapter(const char *name)
+{
+    return weights_ignored("*.lora_[AB].weight", name);
+}
+
+static bool is_fresh(const struct weights_tuned *tuned, const char *name)
+{
+    return tuned->base == NULL || weights_ignored(tuned->ignore, name);
+}
+
 /* --- opening --- */
 
-static enum err read_lora(struct weights_tuned *tuned, const json_t *base,
-                          const char *where)
+static void read_lora(struct weights_tuned *tuned, const json_t *base)
 {
     const json_t *lora = json_object_get(base, "lora");
-    if (lora == NULL)
-        return ERR_OK;
     struct weights_lora *out = &tuned->lora;
     out->rank = json_integer_value(json_object_get(lora, "rank"));
     out->alpha = json_number_value(json_object_get(lora, "alpha"));
     out->dropout = json_number_value(json_object_get(lora, "dropout"));
-    if (out->rank < 1 || out->rank > RANK_MAX || !(out->alpha > 0.0) ||
-        !(out->dropout >= 0.0 && out->dropout < 1.0))
-        return err_set(ERR_CHECKPOINT,
-                       "%s: its state has adapters of rank %lld, alpha %g and "
-                       "dropout %g",
-                       where, (long long)out->rank, out->alpha, out->dropout);
     for (int i = 0; i < tuned->own.count; i++)
-        if (!weights_ignored("*.lora_[AB].weight", tuned->own.list[i].name)) {
+        if (!is_adapter(tuned->own.list[i].name)) {
             out->others++;
             out->other = tuned->own.list[i].name;
         }
-    return ERR_OK;
 }
 
 const struct weights_lora *weights_tuned_lora(const struct weights_tuned *tuned)
@@ -78,38 +86,66 @@ const struct weights_lora *weights_tuned_lora(const struct weights_tuned *tuned)
     return tuned->lora.rank > 0 ? &tuned->lora : NULL;
 }
 
-bool weights_tuned_moved(const json_t *base, const char *run_dir,
-                         char out[FSIO_PATH_MAX])
+const char *weights_tuned_origin(const struct weights_tuned *tuned)
 {
-    const char *path = json_string_value(json_object_get(base, "path"));
-    const char *way = json_string_value(json_object_get(base, "from_run"));
-    return path != NULL && way != NULL && !fsio_exists(path) &&
-           fsio_path(out, "%s/%s", run_dir, way) == ERR_OK && fsio_exists(out);
+    if (tuned->base == NULL)
+        return NULL;
+    /* the base of a base is another model's */
+    const struct weights_about *about = weights_about(tuned->base);
+    return about->imported && about->origin != NULL ? about->origin
+                                                    : about->path;
 }
 
-/* What trained is of this model: a name or shape of another would leave a
- * parameter fresh without a word. */
+/* A tensor that trained must be one of these: a name or shape of another model
+ * would leave a parameter fresh, or without its adapter, without a word. */
+static enum err check_tensor(const struct weights_tensor *own,
+                             const struct params *params, const char *where)
+{
+    const struct param *param = NULL;
+    for (int p = 0; p < params->count && param == NULL; p++)
+        if (strcmp(params->list[p].name, own->name) == 0)
+            param = &params->list[p];
+    if (param == NULL)
+        return err_set(ERR_CHECKPOINT, "%s: its model has no %s", where,
+                       own->name);
+    if (own->dims != param->dims || own->shape[0] != param->shape[0] ||
+        (own->dims == 2 && own->shape[1] != param->shape[1]))
+        return err_set(ERR_CHECKPOINT,
+                       "%s: %s is not of the type and shape that it has "
+                       "in its model",
+                       where, own->name);
+    return ERR_OK;
+}
+
 static enum err check_own(const struct weights_tuned *tuned, const char *where)
 {
+    enum err rc = ERR_OK;
+    struct params *adapted = NULL;
+    struct params_tuning all = { .freeze = "",
+                                 .targets = "*",
+                                 .rank = tuned->lora.rank };
+    int adapters = 0;
+    if (tuned->lora.rank > 0)
+        TRY(params_create_tuned(&tuned->config, &all, &adapted));
     for (int i = 0; i < tuned->own.count; i++) {
         const struct weights_tensor *own = &tuned->own.list[i];
-        const struct param *param = NULL;
-        if (weights_ignored("*.lora_[AB].weight", own->name))
-            continue;
-        for (int p = 0; p < tuned->whole->count && param == NULL; p++)
-            if (strcmp(tuned->whole->list[p].name, own->name) == 0)
-                param = &tuned->whole->list[p];
-        if (param == NULL)
-            return err_set(ERR_CHECKPOINT, "%s: its model has no %s", where,
-                           own->name);
-        if (own->dims != param->dims || own->shape[0] != param->shape[0] ||
-            (own->dims == 2 && own->shape[1] != param->shape[1]))
-            return err_set(ERR_CHECKPOINT,
-                           "%s: %s is not of the type and shape that it has "
-                           "in its model",
-                           where, own->name);
+        bool adapter = is_adapter(own->name);
+        adapters += adapter;
+        if (adapter && adapted == NULL)
+            TRY_OUT(err_set(ERR_CHECKPOINT,
+                            "%s: it has the adapter %s, and its state does not "
+                            "say of which rank and alpha",
+                            where, own->name));
+        TRY_OUT(check_tensor(own, adapter ? adapted : tuned->whole, where));
     }
-    return ERR_OK;
+    if (adapted != NULL && adapters == 0)
+        TRY_OUT(err_set(ERR_CHECKPOINT,
+                        "%s: its state says that it has adapters, and it has "
+                        "none",
+                        where));
+out:
+    params_destroy(adapted);
+    return rc;
 }
 
 static enum err open_base(struct weights_tuned *tuned, const json_t *base,
@@ -120,14 +156,9 @@ static enum err open_base(struct weights_tuned *tuned, const json_t *base,
     const char *path = json_string_value(json_object_get(base, "path"));
     const char *was = json_string_value(json_object_get(base, "sha256"));
     if (path == NULL)
-        return json_is_integer(json_object_get(base, "seed"))
-                   ? ERR_OK
-                   : err_set(ERR_CHECKPOINT,
-                             "%s has a part of its model, and its state does "
-                             "not say what the rest is",
-                             where);
+        return ERR_OK;
     TRY(fsio_path(run_dir, "%s/../..", where));
-    if (weights_tuned_moved(base, run_dir, moved))
+    if (weights_base_moved(base, run_dir, moved))
         path = moved;
     if (depth >= DEPTH_MAX)
         return err_set(ERR_CHECKPOINT,
@@ -138,16 +169,49 @@ static enum err open_base(struct weights_tuned *tuned, const json_t *base,
     enum err rc = weights_open(path, &tuned->base);
     depth--;
     if (rc != ERR_OK)
-        return err_prefix(rc, "%s has a part of its model, the rest is in %s",
+        return err_prefix(rc,
+                          "%s has a part of its model, the rest is in %s (if "
+                          "that has moved, put it, or a link to it, there)",
                           where, path);
-    const char *is = weights_about(tuned->base)->sha256;
     tuned->lora.base = weights_about(tuned->base)->path;
-    if (was == NULL || is == NULL || strcmp(is, was) != 0)
-        return err_set(ERR_CHECKPOINT,
-                       "%s has a part of its model, and %s is not what the "
-                       "rest was (SHA-256 %.12s, it has %.12s)",
-                       where, path, was != NULL ? was : "?",
-                       is != NULL ? is : "?");
+    if (weights_is(tuned->base, was))
+        return ERR_OK;
+    return err_set(ERR_CHECKPOINT,
+                   "%s has a part of its model, and %s is not what the "
+                   "rest was (SHA-256 %.12s, it has %.12s): put that there",
+                   where, path, was, weights_about(tuned->base)->sha256);
+}
+
+/* What neither has trained nor is the base's. */
+static void count_fresh(struct weights_tuned *tuned)
+{
+    for (int i = 0; i < tuned->whole->count; i++) {
+        const char *name = tuned->whole->list[i].name;
+        if (find_own(tuned, name) >= 0 || !is_fresh(tuned, name))
+            continue;
+        tuned->lora.fresh++;
+        tuned->lora.fresh_one = name;
+    }
+}
+
+/* Of what does not come from the checkpoint itself. */
+static enum err open_sums(struct weights_tuned *tuned, const json_t *base,
+                          const char *where)
+{
+    int unknown = 0;
+    TRY(weights_sums_parse(json_object_get(base, "crc32c"), tuned->whole, where,
+                           &tuned->sums));
+    tuned->block_of = -1;
+    tuned->block = malloc((size_t)WEIGHTS_SUMS_BLOCK * sizeof *tuned->block);
+    if (tuned->block == NULL)
+        return err_set(ERR_MEMORY, "%s: out of memory", where);
+    for (int i = 0; i < tuned->whole->count; i++)
+        unknown += !tuned->sums->known[i] &&
+                   find_own(tuned, tuned->whole->list[i].name) < 0;
+    if (unknown > 0 && tuned->base != NULL)
+        log_warn("%s has no checksums of %d tensors of its base: whether %s "
+                 "has the values that it was trained with can't be checked",
+                 where, unknown, tuned->lora.base);
     return ERR_OK;
 }
 
@@ -160,6 +224,7 @@ enum err weights_tuned_open(const json_t *state, const char *where,
     const json_t *base = json_object_get(state, "base");
     const json_t *fixed = json_object_get(state, "fixed");
     const char *ignore = json_string_value(json_object_get(base, "ignore"));
+    TRY(weights_base_check(base, where));
     struct weights_tuned *tuned = calloc(1, sizeof *tuned);
     if (tuned == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", where);
@@ -173,9 +238,11 @@ enum err weights_tuned_open(const json_t *state, const char *where,
     if (tuned->ignore == NULL)
         TRY_OUT(err_set(ERR_MEMORY, "%s: out of memory", where));
     TRY_OUT(params_create(config, &tuned->whole));
+    read_lora(tuned, base);
     TRY_OUT(check_own(tuned, where));
-    TRY_OUT(read_lora(tuned, base, where));
     TRY_OUT(open_base(tuned, base, where));
+    TRY_OUT(open_sums(tuned, base, where));
+    count_fresh(tuned);
     *out = tuned;
     tuned = NULL;
 out:
@@ -200,6 +267,8 @@ void weights_tuned_close(struct weights_tuned *tuned)
     drop_pairs(tuned);
     params_destroy(tuned->whole);
     weights_close(tuned->base);
+    weights_sums_destroy(tuned->sums);
+    free(tuned->block);
     free(tuned->ignore);
     free(tuned);
 }
@@ -326,6 +395,63 @@ static void add_pair(const struct weights_tuned *tuned, const struct pair *pair,
 
 /* --- reading --- */
 
+/* Of what the checkpoint has not. */
+static enum err read_rest(struct weights_tuned *tuned, int index, int64_t begin,
+                          int64_t end, float *out)
+{
+    const struct param *param = &tuned->whole->list[index];
+    if (!is_fresh(tuned, param->name))
+        return weights_read(tuned->base, param, begin, end, out);
+    params_init(tuned->whole, tuned->seed, param->offset + begin,
+                param->offset + end, out);
+    return ERR_OK;
+}
+
+/* A whole block, whose values must be those of before. */
+static enum err read_block(struct weights_tuned *tuned, int index,
+                           int64_t block)
+{
+    const struct param *param = &tuned->whole->list[index];
+    int64_t begin = block * WEIGHTS_SUMS_BLOCK;
+    int64_t end = begin + WEIGHTS_SUMS_BLOCK;
+    int64_t sum = tuned->sums->first[index] + block;
+    end = end < param->numel ? end : param->numel;
+    if (tuned->block_of == index && tuned->block_at == begin)
+        return ERR_OK;
+    tuned->block_of = -1;
+    TRY(read_rest(tuned, index, begin, end, tuned->block));
+    if (crc32c(0, tuned->block, (size_t)(end - begin) * sizeof *tuned->block) !=
+        tuned->sums->list[sum])
+        return err_set(ERR_CHECKPOINT,
+                       "%s: %s has other values than when the run was started "
+                       "whose checkpoint has the rest: give the weights back "
+                       "that it was started with",
+                       tuned->base != NULL ? tuned->lora.base
+                                           : "fresh values of the run's seed",
+                       param->name);
+    tuned->block_of = index;
+    tuned->block_at = begin;
+    return ERR_OK;
+}
+
+static enum err read_checked(struct weights_tuned *tuned, int index,
+                             int64_t begin, int64_t end, float *out)
+{
+    if (!tuned->sums->known[index])
+        return read_rest(tuned, index, begin, end, out);
+    while (begin < end) {
+        int64_t block = begin / WEIGHTS_SUMS_BLOCK;
+        int64_t last = (block + 1) * WEIGHTS_SUMS_BLOCK;
+        last = last < end ? last : end;
+        TRY(read_block(tuned, index, block));
+        memcpy(out, tuned->block + (begin - tuned->block_at),
+               (size_t)(last - begin) * sizeof *out);
+        out += last - begin;
+        begin = last;
+    }
+    return ERR_OK;
+}
+
 enum err weights_tuned_read(struct weights_tuned *tuned, int index,
                             int64_t begin, int64_t end, float *out)
 {
@@ -334,11 +460,8 @@ enum err weights_tuned_read(struct weights_tuned *tuned, int index,
     assert(begin >= 0 && begin <= end && end <= param->numel);
     if (own >= 0)
         TRY(tuned->own.read(tuned->own.arg, own, begin, end, out));
-    else if (tuned->base == NULL || weights_ignored(tuned->ignore, param->name))
-        params_init(tuned->whole, tuned->seed, param->offset + begin,
-                    param->offset + end, out);
     else
-        TRY(weights_read(tuned->base, param, begin, end, out));
+        TRY(read_checked(tuned, index, begin, end, out));
     TRY(find_pairs(tuned, index));
     for (int i = 0; i < tuned->pair_count; i++)
         add_pair(tuned, &tuned->pairs[i], begin, end, out);

@@ -21,11 +21,6 @@ struct weights_tuned_own {
                      float *out);
 };
 
-/* Where the base is if it is not where it was, but where it was from the run's
- * directory: both have moved together. false: it is not there, either. */
-bool weights_tuned_moved(const json_t *base, const char *run_dir,
-                         char out[FSIO_PATH_MAX]);
-
 /* Whether a checkpoint with this state is one. */
 bool weights_tuned_is(const json_t *state);
 
@@ -43,6 +38,9 @@ enum err weights_tuned_list(const struct weights_tuned *tuned,
 /* NULL: it has no adapters. Lent. */
 const struct weights_lora *
 weights_tuned_lora(const struct weights_tuned *tuned);
+/* Path of the base, or of what that was imported from; NULL: there is none.
+ * Lent. */
+const char *weights_tuned_origin(const struct weights_tuned *tuned);
 /* A matrix of an adapter, the caller's; NULL: the checkpoint has none of this
  * name. */
 enum err weights_tuned_matrix(struct weights_tuned *tuned, const char *name,
