@@ -35,8 +35,12 @@
 struct optimizer_step {
     double lr, decay, grad_scale;
     double beta1, beta2, eps;
-    int64_t count; /* of the steps of the run, with this one */
+    int64_t count;                 /* of the steps of the run, with this one */
+    int64_t began[UPDATE_MOMENTS]; /* of them were before each moment was 0 */
 };
+
+/* Of a step s, how many steps old a moment is, with this one. */
+#define UPDATE_AGE(s, moment) ((double)((s)->count - (s)->began[moment]))
 
 /* DecoupledAdamW (Composer's definition): p *= 1 - decay;
  * m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
@@ -44,16 +48,16 @@ struct optimizer_step {
 struct adamw {
     float lr, decay, grad_scale;
     float beta1, beta2, eps;
-    float correction1; /* 1 - beta1^count */
-    float correction2; /* 1 - beta2^count */
+    float correction1; /* 1 - beta1^t, of the steps t since m was 0 */
+    float correction2; /* 1 - beta2^t, since v was */
     void *copy;
 };
 #define UPDATE_adamw(ROW, OP)                                                  \
     ROW(OP, adamw, ("exp_avg", "exp_avg_sq"),                                  \
         (.beta1 = (float)s->beta1, .beta2 = (float)s->beta2,                   \
          .eps = (float)s->eps,                                                 \
-         .correction1 = (float)(1.0 - real_pow(s->beta1, (double)s->count)),   \
-         .correction2 = (float)(1.0 - real_pow(s->beta2, (double)s->count))),  \
+         .correction1 = (float)(1.0 - real_pow(s->beta1, UPDATE_AGE(s, 0))),   \
+         .correction2 = (float)(1.0 - real_pow(s->beta2, UPDATE_AGE(s, 1)))),  \
         (0))
 
 /* DecoupledLionW (Chen et al. 2023; Composer's definition): p *= 1 - decay;

@@ -249,8 +249,8 @@ uuid() { # DIR
 
     train 1 "$DIR/fresh" "${FROM[@]}" "checkpoint.load=$DIR/base" \
         checkpoint.load_ignore='optimizer/* *.norm_f.*' optimizer.lr=0 \
-        train.max_duration=7ba optimizer.name=lion 2>"$DIR/told"
-    grep -q "begins at 0 in the middle of a run" "$DIR/told"
+        train.max_duration=7ba optimizer.name=lion log.level=info 2>"$DIR/told"
+    grep -q "leaves out .* tensors of the optimizer's state: they begin at 0" "$DIR/told"
     differing "$DIR/base" "$DIR/fresh" >"$DIR/differ"
     cat "$DIR/differ"
     run grep -v norm_f "$DIR/differ"
@@ -265,4 +265,56 @@ uuid() { # DIR
     echo "$output"
     [ "$status" -eq 93 ]
     [[ "$output" == *"train.global_batch = 8, now it is 16"* ]]
+}
+
+# ratio DIR PATTERN: of the largest change from the base's weights of such names,
+# in the run's one step, to its rate; with moments of 0 AdamW's is 1
+ratio() {
+    local rate
+    rate=$(sed -n 's/.*"lr": \([^,}]*\).*/\1/p' "$1/metrics.jsonl" | tail -n 1)
+    "$BIN/tessera-ckpt" diff "$DIR/base/checkpoints/step-000000006" "$(newest "$1")" |
+        grep "^$2" | tee /dev/stderr |
+        awk -v rate="$rate" '{
+                sub(/.*max absolute /, "")
+                sub(/,.*/, "")
+                if ($0 + 0 > most) most = $0 + 0
+            }
+            END { printf "%.3f", most / rate }'
+}
+
+@test "moments that are left out begin there, and are corrected as in a new run" {
+    local on=("${FROM[@]}" "checkpoint.load=$DIR/base" optimizer.lr=1e-3
+        optimizer.weight_decay=0) one want at
+    one=("${on[@]}" train.max_duration=7ba scheduler.t_max=10ba)
+    train 1 "$DIR/with" "${one[@]}"
+    train 1 "$DIR/all" "${one[@]}" checkpoint.load_ignore='optimizer/*'
+    train 1 "$DIR/some" "${one[@]}" checkpoint.load_ignore='optimizer/*norm_f*'
+    [ "$(ratio "$DIR/all" transformer)" = 1.000 ]
+    [ "$(ratio "$DIR/some" transformer.norm_f)" = 1.000 ]
+    [ "$(ratio "$DIR/with" transformer.norm_f)" != 1.000 ]
+    # the rest is as it would be
+    differing "$DIR/with" "$DIR/some" >"$DIR/differ"
+    grep -q norm_f "$DIR/differ"
+    run grep -v norm_f "$DIR/differ"
+    [ "$status" -eq 1 ]
+
+    # however it is spread, and however often it is interrupted
+    on+=(checkpoint.load_ignore='optimizer/*norm_f* optimizer/exp_avg_sq/*attn*'
+        scheduler.t_max=10ba checkpoint.interval=1ba)
+    train 1 "$DIR/went" "${on[@]}" train.max_duration=10ba
+    want=$(digest "$DIR/went")
+    grep -q '"moments_began"' "$(newest "$DIR/went")/MANIFEST.json"
+    for at in ddp:2 zero1:3 zero2:2 zero3:3; do
+        rm -rf "$DIR/goes"
+        train "${at#*:}" "$DIR/goes" "${on[@]}" train.max_duration=8ba
+        train "${at#*:}" "$DIR/goes" "${on[@]}" train.max_duration=10ba \
+            "parallel.strategy=${at%:*}"
+        echo "$at"
+        [ "$(digest "$DIR/goes")" = "$want" ]
+    done
+    # and by who goes on from that in turn
+    train 2 "$DIR/next" "${FROM[@]}" train.max_duration=10ba scheduler.t_max=10ba \
+        optimizer.lr=1e-3 optimizer.weight_decay=0 \
+        "checkpoint.load=$DIR/went/checkpoints/step-000000008"
+    [ "$(digest "$DIR/next")" = "$want" ]
 }

@@ -368,6 +368,7 @@ void replica_destroy(struct replica *replica)
     }
     free(replica->leaf_values);
     free(replica->items);
+    free(replica->began);
     free(replica);
 }
 

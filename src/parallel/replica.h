@@ -228,6 +228,10 @@ enum err replica_update(struct replica *replica,
  * replica_loaded(). */
 const struct ckpt_item *replica_items(const struct replica *replica,
                                       int *count);
+/* After how many steps of the run a moment began at 0, by the number of its item:
+ * AdamW's corrections count from there. 0 until it is set. */
+void replica_set_began(struct replica *replica, int item, int64_t steps);
+int64_t replica_began(const struct replica *replica, int item);
 /* Make the weights and exchange what other ranks need after a load. Collective.
  */
 enum err replica_loaded(struct replica *replica);

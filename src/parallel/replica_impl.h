@@ -36,6 +36,7 @@ struct replica {
                          * they are made there */
     struct ckpt_item *items;
     int item_count;
+    int64_t *began; /* [item_count] replica_set_began() */
 
     /* ddp, zero1 */
     struct reduce *reduce;

@@ -71,10 +71,10 @@ enum err replica_list_items(struct replica *replica)
 {
     const struct optimizer_ops *optimizer = replica->options.optimizer;
     int moments = optimizer_moments(optimizer);
-    replica->items =
-        calloc((size_t)replica->params->count * (size_t)(1 + moments),
-               sizeof replica->items[0]);
-    if (replica->items == NULL)
+    size_t count = (size_t)replica->params->count * (size_t)(1 + moments);
+    replica->items = calloc(count, sizeof replica->items[0]);
+    replica->began = calloc(count, sizeof replica->began[0]);
+    if (replica->items == NULL || replica->began == NULL)
         return err_set(ERR_MEMORY, "replica: out of memory");
     replica->item_count = 0;
     list_kind(replica, "", replica->master);
@@ -90,6 +90,18 @@ const struct ckpt_item *replica_items(const struct replica *replica, int *count)
 {
     *count = replica->item_count;
     return replica->items;
+}
+
+void replica_set_began(struct replica *replica, int item, int64_t steps)
+{
+    assert(item >= 0 && item < replica->item_count && steps >= 0);
+    replica->began[item] = steps;
+}
+
+int64_t replica_began(const struct replica *replica, int item)
+{
+    assert(item >= 0 && item < replica->item_count);
+    return replica->began[item];
 }
 
 static enum err start_share(struct replica *replica, int block,
@@ -289,22 +301,68 @@ enum err replica_gradient_norm(struct replica *replica, double *norm)
     return ERR_OK;
 }
 
+/* When moment m of a tensor began. */
+static int64_t began(const struct replica *replica, int moment, int param)
+{
+    return replica->began[(1 + moment) * replica->params->count + param];
+}
+
+/* Whether the moments of a tensor and of the next began together. */
+static bool began_together(const struct replica *replica, int param)
+{
+    bool same = true;
+    for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
+        same = same && began(replica, i, param) == began(replica, i, param + 1);
+    return same;
+}
+
+/* Elements [from, to) of the piece, whose moments began with the tensor's. */
+static enum err optimize_run(const struct replica *replica,
+                             const struct optimizer_step *step,
+                             const struct optimizer_piece *piece, int param,
+                             int64_t from, int64_t to)
+{
+    const struct optimizer_ops *optimizer = replica->options.optimizer;
+    struct optimizer_step own = *step;
+    struct optimizer_piece run = *piece;
+    run.begin += from;
+    run.elements = to - from;
+    run.weights += from;
+    run.gradient += from;
+    for (int i = 0; i < optimizer_moments(optimizer); i++) {
+        run.moments[i] += from;
+        own.began[i] = began(replica, i, param);
+    }
+    return optimizer->update(&own, replica->kernels, replica->ctx, &run);
+}
+
 /* Updates `elements` masters by their gradient: those from `begin` on in the
- * flat space, whose moments are at `at`. */
+ * flat space, whose moments are at `at`. At once, but where moments of
+ * neighbours began at different steps. */
 static enum err optimize(const struct replica *replica,
                          const struct optimizer_step *step, int64_t begin,
                          int64_t elements, float *master, const float *gradient,
                          int64_t at)
 {
-    const struct optimizer_ops *optimizer = replica->options.optimizer;
-    struct optimizer_piece piece = { .params = replica->params,
+    const struct params *params = replica->params;
+    int64_t done = 0;
+    struct optimizer_piece piece = { .params = params,
                                      .begin = begin,
                                      .elements = elements,
                                      .weights = master,
                                      .gradient = gradient };
-    for (int i = 0; i < optimizer_moments(optimizer); i++)
+    for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
         piece.moments[i] = replica->moments[i] + at;
-    return optimizer->update(step, replica->kernels, replica->ctx, &piece);
+    for (int p = 0; p < params->count && done < elements; p++) {
+        bool last = p + 1 == params->count;
+        int64_t end = last ? elements : params->list[p + 1].offset - begin;
+        if (end <= done || (end < elements && began_together(replica, p)))
+            continue;
+        end = end < elements ? end : elements;
+        TRY(optimize_run(replica, step, &piece, p, done, end));
+        done = end;
+    }
+    return ERR_OK;
 }
 
 /* Under ddp every rank has the whole total, and updates everything. */

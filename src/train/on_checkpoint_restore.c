@@ -14,6 +14,7 @@
 #include "src/train/trainer_data.h"
 #include "src/train/trainer_memory.h"
 #include "src/train/trainer_base.h"
+#include "src/train/trainer_moments.h"
 #include "src/train/trainer_weights.h"
 
 static enum err make_uuid(char uuid[37])
@@ -140,6 +141,7 @@ static enum err take_position(struct trainer *trainer, int64_t step,
     TRY(trainer_data_restore(trainer, step, state));
     TRY(trainer_weights_restore(trainer, state));
     TRY(trainer_base_take(trainer, state, checkpoint));
+    TRY(trainer_moments_restore(trainer, step, state));
     TRY(trainer_fp8_restore(trainer->fp8, state));
     return events_restore(&trainer->events, state);
 }
@@ -159,25 +161,6 @@ static enum err check_other(struct trainer *trainer, struct weights *weights)
                            dataset_vocab_size(data), dataset_eos_token(data),
                            dataset_tokenizer_sha256(data) });
     return ERR_OK;
-}
-
-/* AdamW's correction counts from the run's first step, moments that begin
- * later are at 0 then. */
-static void warn_of_moments(const struct trainer *trainer,
-                            const struct on_checkpoint_from *from)
-{
-    const char *ignore = trainer->settings.checkpoint.load_ignore;
-    for (int i = 0; i < from->count; i++)
-        if (strncmp(from->items[i].name, "optimizer/", 10) == 0 &&
-            weights_ignored(ignore, from->items[i].name)) {
-            log_warn("checkpoint.load_ignore leaves out %s and what else it "
-                     "matches of the optimizer's state: it begins at 0 in the "
-                     "middle of a run, and the first updates are of another "
-                     "size; checkpoint.load_weights_only = true begins it as "
-                     "a new run does",
-                     from->items[i].name);
-            return;
-        }
 }
 
 static enum err load_other(struct trainer *trainer,
@@ -208,13 +191,19 @@ static enum err load_other(struct trainer *trainer,
     TRY_OUT(
         comm_agree(trainer->comm, take_position(trainer, step, state,
                                                 weights_about(weights)->path)));
+    int begun = trainer_moments_begin(
+        trainer, trainer->settings.checkpoint.load_ignore, step);
     TRY_OUT(replica_loaded(trainer->replica));
+    if (trainer->rank == 0 && begun > 0)
+        log_info("checkpoint.load_ignore leaves out %d tensors of the "
+                 "optimizer's state: they begin at 0, and what corrects for "
+                 "that counts from this step",
+                 begun);
     if (trainer->rank == 0) {
         log_info("step %lld of %s in %.2fs%s%s: the run goes on from there",
                  (long long)step, weights_about(weights)->path, stats.seconds,
                  globs.count > 1 ? ", but for " : "",
                  trainer->settings.checkpoint.load_ignore);
-        warn_of_moments(trainer, from);
         rc = trainer_weights_record(trainer, weights, "load");
     }
     TRY_OUT(comm_agree(trainer->comm, rc));

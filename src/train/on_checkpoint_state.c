@@ -12,6 +12,7 @@
 #include "src/train/trainer_data.h"
 #include "src/train/trainer_fp8.h"
 #include "src/train/trainer_base.h"
+#include "src/train/trainer_moments.h"
 #include "src/train/trainer_weights.h"
 
 /* What the run was to last. */
@@ -70,6 +71,8 @@ enum err on_checkpoint_state_make(const struct trainer *trainer,
         rc = trainer_weights_store(trainer, *out);
     if (*out != NULL && rc == ERR_OK)
         rc = trainer_base_store(trainer, *out);
+    if (*out != NULL && rc == ERR_OK)
+        rc = trainer_moments_store(trainer, *out);
     if (*out != NULL && rc == ERR_OK)
         rc = events_store(&trainer->events, *out);
     return *out != NULL ? rc : err_set(ERR_MEMORY, "out of memory");
@@ -165,6 +168,8 @@ enum err on_checkpoint_state_restore(struct trainer *trainer, int64_t step,
         rc = trainer_weights_restore(trainer, state);
     if (rc == ERR_OK)
         rc = trainer_base_restore(trainer, state);
+    if (rc == ERR_OK)
+        rc = trainer_moments_restore(trainer, step, state);
     if (rc == ERR_OK)
         rc = trainer_fp8_restore(trainer->fp8, state);
     if (rc == ERR_OK)
