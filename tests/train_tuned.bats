@@ -178,6 +178,8 @@ scores_of_checkpoint() {
     train 2 "$DIR/stages" "${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba \
         parallel.strategy=zero3 "model.weights=$DIR/moved"
     [ "$(digest "$DIR/stages")" = "$(digest "$DIR/based")" ]
+    # and knows where the base is now
+    "$BIN/tessera-hf" export "$DIR/stages" --out "$DIR/stages.hf"
     # another one, of other weights
     train 1 "$DIR/fresh" "${SIX[@]}" "${LORA[@]}"
     [ "$(digest "$DIR/fresh")" != "$(digest "$DIR/based")" ]
@@ -193,10 +195,13 @@ scores_of_checkpoint() {
     train 1 "$DIR/elsewhere/run" "${SIX[@]}" lora.rank=4 lora.dropout=0.1 \
         model.preset=llama-tiny scheduler.t_max=6ba
     [ "$(digest "$DIR/elsewhere/run")" = "$(digest "$DIR/based")" ]
-    rm -rf "$DIR/elsewhere/base"
+    mkdir "$DIR/far"
+    mv "$DIR/elsewhere/base" "$DIR/far"
     run "$BIN/tessera-hf" export "$DIR/elsewhere/run" --out "$DIR/gone"
     [ "$status" -ne 0 ]
-    [[ $output == *"$DIR/project/base"* ]]
+    [[ $output == *"$DIR/elsewhere/base"*"put it, or a link to it, there"* ]]
+    ln -s "$DIR/far/base" "$DIR/elsewhere/base"
+    "$BIN/tessera-hf" export "$DIR/elsewhere/run" --out "$DIR/linked"
 }
 
 # eval_loss DIR: the last one
@@ -270,6 +275,134 @@ whole() {
     train 1 "$DIR/after" "${SIX[@]}" "${LORA[@]}" train.max_duration=8ba \
         "checkpoint.load=$DIR/both/leaf"
     near "$(whole "$DIR/after")" "$(eval_loss "$DIR/after")"
+}
+
+# refused PATTERN COMMAND...: says so
+refused() {
+    local pattern=$1
+    shift
+    run "$@"
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ $output == *$pattern* ]]
+}
+
+# swap_last FILE: another last number; again gives the first one back
+swap_last() {
+    local at byte
+    at=$(($(stat -c %s "$1") - 3))
+    byte=$(od -An -tu1 -j "$at" -N 1 "$1")
+    # shellcheck disable=SC2059 # the format is the byte
+    printf "\\x$(printf %x $((byte ^ 64)))" |
+        dd of="$1" bs=1 seek="$at" conv=notrunc status=none
+}
+
+@test "a base with another number is noticed, a tokenizer beside it is nothing new" {
+    local half=("${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba) from=$DIR/folder
+    local files=$from/model.safetensors
+    train 1 "$DIR/grown" "${SIX[@]}" model.preset=llama-tiny
+    "$BIN/tessera-hf" export "$DIR/grown" --out "$from"
+    mkdir "$DIR/aside"
+    mv "$from"/tokenizer* "$DIR/aside"
+    train 2 "$DIR/held" "${half[@]}" "model.weights=$from" train.max_duration=3ba
+    cp "$DIR/aside"/* "$from"
+    cp -r "$DIR/held" "$DIR/held2"
+    swap_last "$files"
+    refused "1 tensors have other values than when the run was started: lm_head.weight" \
+        train 2 "$DIR/held" "${half[@]}" parallel.strategy=zero3
+    refused "$from" train 1 "$DIR/held" "${half[@]}"
+    refused "has other values" "$BIN/tessera-hf" export "$DIR/held" --out "$DIR/no"
+    [ ! -e "$DIR/no" ]
+    refused "has other values" train 2 "$DIR/start" "${SIX[@]}" model.preset=llama-tiny \
+        "model.weights=$DIR/held"
+    swap_last "$files"
+    train 3 "$DIR/held" "${half[@]}" parallel.strategy=zero3
+    rm "$from"/tokenizer*
+    train 1 "$DIR/held2" "${half[@]}"
+    [ "$(digest "$DIR/held")" = "$(digest "$DIR/held2")" ]
+    "$BIN/tessera-hf" export "$DIR/held" --out "$DIR/held.hf"
+}
+
+# without_sums DIR: its newest checkpoint as versions without checksums wrote it
+without_sums() {
+    python3 - "$(newest "$1")/MANIFEST.json" <<'END'
+import re, sys
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+text = open(sys.argv[1]).read()
+text, count = re.subn(r',?"crc32c": ?\{[^}]*\}', '', text)
+assert count == 1
+head = text[:text.rindex('"crc32c": "') + 11]
+open(sys.argv[1], 'w').write(head + '%08x"\n}\n' % crc32c(head.encode()))
+END
+}
+
+@test "a checkpoint without checksums of its base goes on with a warning, once" {
+    command -v python3 >/dev/null || skip "python3 is not installed"
+    local half=("${SIX[@]}" "${LORA[@]}" scheduler.t_max=6ba)
+    train 1 "$DIR/older" "${half[@]}" "model.weights=$DIR/grown" train.max_duration=3ba
+    without_sums "$DIR/older"
+    run "$BIN/tessera-hf" export "$DIR/older" --out "$DIR/older.hf"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output == *"has no checksums of"*"can't be checked"* ]]
+    run train 2 "$DIR/older" "${half[@]}"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output == *"has checksums of 0 of the"*"can't be checked"* ]]
+    run train 1 "$DIR/older" "${half[@]}" train.max_duration=8ba
+    [ "$status" -eq 0 ]
+    [[ $output != *checksums* ]]
+    grep -q '"crc32c": *{"transformer' "$(newest "$DIR/older")/MANIFEST.json"
+}
+
+@test "an adapter whose base was not all of the model is not exported alone" {
+    train 1 "$DIR/mixed" "${SIX[@]}" "${LORA[@]}" "model.weights=$DIR/grown" \
+        "model.weights_ignore=*norm_f*" train.max_duration=1ba
+    run "$BIN/tessera-hf" export "$DIR/mixed" --adapter --out "$DIR/no"
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ $output == *"1 tensors that did not train, such as transformer.norm_f.weight"* ]]
+    [ ! -e "$DIR/no" ]
+    "$BIN/tessera-hf" export "$DIR/mixed" --out "$DIR/mixed.hf"
+}
+
+@test "what goes out names the base, and no path of this machine" {
+    "$BIN/tessera-hf" import "$DIR/folder" --out "$DIR/imported"
+    "$BIN/tessera-hf" export "$DIR/imported" --out "$DIR/again"
+    train 1 "$DIR/named" "${SIX[@]}" "${LORA[@]}" "model.weights=$DIR/imported" \
+        train.max_duration=1ba
+    "$BIN/tessera-hf" export "$DIR/named" --out "$DIR/named.hf"
+    "$BIN/tessera-hf" export "$DIR/named" --adapter --out "$DIR/named.adapter"
+    "$BIN/tessera-hf" export "$DIR/held" --format gguf --out "$DIR/held.gguf-folder"
+    grep -qx 'base_model: "folder"' "$DIR/again/README.md"
+    grep -qx 'base_model: "folder"' "$DIR/named.hf/README.md"
+    grep -qx 'base_model: "folder"' "$DIR/held.gguf-folder/README.md"
+    grep -q '"base_model_name_or_path": "folder"' "$DIR/named.adapter/adapter_config.json"
+    run grep -rl "$DIR" "$DIR/again" "$DIR/named.hf" "$DIR/named.adapter" \
+        "$DIR/held.gguf-folder"
+    echo "$output"
+    [ "$status" -eq 1 ]
+    grep -q '^| data from step 0 | `' "$DIR/named.hf/README.md"
+}
+
+@test "what was imported is no run, and adapters are of some model" {
+    run train 2 "$DIR/imported" "${SIX[@]}" model.preset=llama-tiny
+    echo "$output"
+    [ "$status" -eq 93 ]
+    [[ $output == *"holds imported weights (of $DIR/folder), not a run"*"model.weights = $DIR/imported"* ]]
+    run "$BIN/tessera-train" "$BATS_TEST_DIRNAME/../jobs/conf/lora-smollm2.cfg" \
+        "run.dir=$DIR/none" model.weights= "data.train=$DIR/data/train" "data.eval=$DIR/data/eval"
+    echo "$output"
+    [ "$status" -eq 64 ]
+    [[ $output == *"lora.rank is 16 and model.weights is empty"* ]]
 }
 
 @test "the plan counts frozen weights, and a checkpoint without them" {

@@ -11,6 +11,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/units.h"
 #include "src/cmd/hf_cmd.h"
+#include "src/weights/weights_name.h"
 
 static void put_shape(FILE *out, const struct hf_model *model, const char *what,
                       enum hf_cmd_dtype dtype)
@@ -61,9 +62,11 @@ static void put_data(FILE *out, const json_t *state)
                 json_string_value(json_object_get(stream, "name"));
             const char *id = json_string_value(json_object_get(stream, "id"));
             fprintf(
-                out, "| data from step %lld | %s `%s` |\n",
+                out, "| data from step %lld | %s%s`%s` |\n",
                 (long long)json_integer_value(json_object_get(part, "from")),
-                name != NULL ? name : "", id != NULL ? id : "");
+                name != NULL ? name : "",
+                name != NULL && name[0] != '\0' ? " " : "",
+                id != NULL ? id : "");
         }
     }
 }
@@ -88,7 +91,9 @@ static enum err put_checkpoint(FILE *out, const struct weights_about *about)
     struct ckpt_manifest *manifest = NULL;
     TRY(ckpt_manifest_read(about->path, NULL, NULL, &manifest));
     const json_t *state = manifest->state;
-    const json_t *source = json_object_get(state, "source");
+    const json_t *source =
+        json_object_get(state, about->imported ? "source" : "base");
+    char name[WEIGHTS_NAME_MAX];
     fprintf(out, "\n## Training\n\n| | |\n|---|---|\n| step | %" PRId64 " |\n",
             about->step);
     put_plain(out, state, "tokens", "tokens");
@@ -98,8 +103,9 @@ static enum err put_checkpoint(FILE *out, const struct weights_about *about)
     put_plain(out, state, "config_sha256", "settings, SHA-256");
     put_plain(out, state, "arithmetic", "arithmetic");
     put_data(out, state);
-    if (source != NULL) {
-        put_plain(out, source, "path", "began with");
+    if (about->origin != NULL) {
+        weights_name(about->origin, name);
+        fprintf(out, "| began with | %s |\n", name);
         put_plain(out, source, "sha256", "began with, SHA-256");
     }
     put_settings(out, json_object_get(state, "fixed"));
@@ -110,7 +116,7 @@ static enum err put_checkpoint(FILE *out, const struct weights_about *about)
 enum err hf_card_write(const struct hf_model *model, const char *what,
                        enum hf_cmd_dtype dtype, const char *folder)
 {
-    char path[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX], name[WEIGHTS_NAME_MAX];
     char *text = NULL;
     size_t bytes = 0;
     const struct weights_about *about = model->about;
@@ -118,8 +124,12 @@ enum err hf_card_write(const struct hf_model *model, const char *what,
     FILE *out = open_memstream(&text, &bytes);
     if (out == NULL)
         return err_set(ERR_MEMORY, "out of memory");
-    fprintf(out, "---\n%stags:\n- tessera\n---\n# Model card\n\n",
-            what != NULL ? "library_name: transformers\n" : "");
+    fprintf(out, "---\n%s", what != NULL ? "library_name: transformers\n" : "");
+    if (about->origin != NULL) {
+        weights_name(about->origin, name);
+        fprintf(out, "base_model: \"%s\"\n", name);
+    }
+    fprintf(out, "tags:\n- tessera\n---\n# Model card\n\n");
     put_shape(out, model, what, dtype);
     fprintf(out,
             "\nExported by tessera-hf " TESSERA_VERSION " from a %s whose %s "

@@ -130,11 +130,28 @@ static enum err check_arithmetic(const struct trainer *trainer,
         arithmetic_remedy(then, trainer->arithmetic));
 }
 
+/* Weights that tessera-hf has imported look like a run's first checkpoint, but
+ * have neither settings nor an optimizer. */
+static enum err check_run(const struct trainer *trainer, const json_t *state)
+{
+    const json_t *source = json_object_get(state, "source");
+    const char *dir = trainer->settings.run.dir;
+    const char *path = json_string_value(json_object_get(source, "path"));
+    if (source == NULL)
+        return ERR_OK;
+    return err_set(ERR_CHECKPOINT,
+                   "run.dir: %s holds imported weights (of %s), not a run: "
+                   "name another run.dir, and start from these with "
+                   "model.weights = %s",
+                   dir, path != NULL ? path : "?", dir);
+}
+
 enum err on_checkpoint_state_accept(void *arg, int64_t step,
                                     const json_t *state)
 {
     const struct trainer *trainer = arg;
     (void)step;
+    TRY(check_run(trainer, state));
     TRY(start_fixed_check(trainer, state));
     return check_arithmetic(trainer, state);
 }

@@ -88,6 +88,22 @@ static enum err find_shape(const struct train_settings *s, bool preset_given,
     return start_weights_shape(s, shape);
 }
 
+/* Adapters are of a model: where none is said, model.weights was forgotten. */
+static enum err check_adapted(const struct train_settings *s, bool preset_given,
+                              const struct settings_origin *origins)
+{
+    if (s->lora.rank == 0 || preset_given ||
+        start_weights_from(s).path[0] != '\0' ||
+        settings_given(train_settings_schema, train_settings_count, origins,
+                       "model.d_model"))
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "lora.rank is %lld and model.weights is empty: give the "
+                   "weights that get adapters; for fresh ones, give "
+                   "model.preset",
+                   (long long)s->lora.rank);
+}
+
 /* Model settings that were not given, or given as 0 where 0 says so, become the
  * preset's; those that follow from others are left to them, but for a preset
  * from which nothing may differ. */
@@ -95,10 +111,10 @@ static enum err complete_model(struct train_settings *s,
                                const struct settings_origin *origins)
 {
     struct train_settings preset = { 0 };
-    TRY(find_shape(s,
-                   settings_given(train_settings_schema, train_settings_count,
-                                  origins, "model.preset"),
-                   &preset.model));
+    bool given = settings_given(train_settings_schema, train_settings_count,
+                                origins, "model.preset");
+    TRY(check_adapted(s, given, origins));
+    TRY(find_shape(s, given, &preset.model));
     const struct model_config shape = preset.model;
     if (shape.preset != model_preset_weights) {
         preset.model.n_kv_heads = 0;

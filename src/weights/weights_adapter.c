@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "src/base/fsio.h"
+#include "src/base/jsontext.h"
 #include "src/hf/hf_names.h"
 #include "src/hf/safetensors_writer.h"
+#include "src/weights/weights_name.h"
 
 #define ADAPTER_FILE "adapter_model.safetensors"
 #define ADAPTER_CONFIG "adapter_config.json"
@@ -118,15 +120,18 @@ static void list_modules(const struct adapter_export *e, json_t *targets,
 static enum err write_config(const struct adapter_export *e, const char *folder)
 {
     enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX], name[WEIGHTS_NAME_MAX];
     char *text = NULL;
+    const char *origin = weights_about(e->weights)->origin;
     json_t *targets = json_array(), *ranks = json_object();
     json_t *alphas = json_object();
     list_modules(e, targets, ranks, alphas);
+    weights_name(origin != NULL ? origin : "", name);
     json_t *config = json_pack(
-        "{s:s, s:s, s:s?, s:I, s:o, s:f, s:o, s:s, s:b, s:b, s:o, s:o}",
+        "{s:s, s:s, s:o, s:I, s:o, s:f, s:o, s:s, s:b, s:b, s:o, s:o}",
         "peft_type", "LORA", "task_type", "CAUSAL_LM",
-        "base_model_name_or_path", e->lora->base, "r",
+        "base_model_name_or_path",
+        origin != NULL ? jsontext_string(name) : json_null(), "r",
         (json_int_t)e->lora->rank, "lora_alpha", number(e->lora->alpha),
         "lora_dropout", e->lora->dropout, "target_modules", targets, "bias",
         "none", "fan_in_fan_out", e->arch == HF_GPT2, "inference_mode", true,
@@ -255,6 +260,14 @@ static enum err check(const struct weights_about *about)
                        "as %s, which an adapter's file cannot hold: export "
                        "all of it",
                        about->path, about->lora->others, about->lora->other);
+    if (about->lora->base != NULL && about->lora->fresh > 0)
+        return err_set(ERR_USAGE,
+                       "%s: %d tensors that did not train, such as %s, had "
+                       "fresh values instead of those of %s "
+                       "(model.weights_ignore), so the adapter does not fit "
+                       "that: export all of it",
+                       about->path, about->lora->fresh, about->lora->fresh_one,
+                       about->lora->base);
     return ERR_OK;
 }
 
