@@ -79,6 +79,15 @@ measured() { # RANKS [key=value ...]: of runs where the model counts most
         train.global_batch=128 model.n_layers=6 train.max_duration=1ba
 }
 
+@test "planned and peak memory within 5 %: frozen weights, adapters, weights that are read" {
+    local model=(model.preset=mpt-125m model.n_layers=3 model.vocab_size=4096)
+    train 1 "$DIR/base" "${BIG[@]}" "${model[@]}"
+    near 1 100 "${model[@]}" "model.freeze=*.blocks.[01].*"
+    near 1 100 "${model[@]}" lora.rank=8 "model.weights=$DIR/base"
+    near 2 100 "${model[@]}" lora.rank=8 "model.weights=$DIR/base"
+    near 1 300 "${model[@]}" "model.weights=$DIR/base"
+}
+
 # stored DIR: the microbatch in the newest checkpoint
 stored() {
     "$BIN/tessera-ckpt" show "$(newest "$1")" --json |

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "src/parallel/shard.h"
+#include "src/weights/weights.h"
 #include "tests/tap.h"
 
 static struct memory_plan plan_of(const struct memory_plan_input *input)
@@ -44,9 +45,39 @@ static void test_kinds(const struct memory_plan_input *base)
                    (int64_t)(plan.weights + plan.moments + plan.gradients +
                              plan.partial_sums + plan.model.total +
                              plan.staging + plan.data + plan.comm +
-                             plan.runtime),
+                             plan.runtime + plan.reading),
                    "total: the sum of the kinds");
     }
+}
+
+/* A reader at the start counts as far as nothing larger comes later. */
+static void test_reading(const struct memory_plan_input *base)
+{
+    struct memory_plan_input input = *base;
+    input.options.samples = 256;
+    struct memory_plan plan = plan_of(&input);
+    input.reads = true;
+    tap_ok(plan.reading == 0 && plan_of(&input).total == plan.total,
+           "gradients and activations are more than what reads weights");
+    const struct params_tuning tuning = { "", "q_proj", 1 };
+    struct params *params = NULL;
+    if (base->config->experts > 0 ||
+        params_create_tuned(base->config, &tuning, &params) != ERR_OK)
+        return;
+    input.params = params;
+    input.stage = false;
+    input.options.frozen = true;
+    input.options.lora = (struct lora_options){ 1, 8.0, 0.0, "q_proj" };
+    input.options.samples = 1;
+    input.options.seq_len = 8;
+    struct memory_plan read = plan_of(&input);
+    input.reads = false;
+    plan = plan_of(&input);
+    tap_ok(read.reading > 0 && read.reading < WEIGHTS_READING_BYTES &&
+               read.total - read.reading == plan.total - plan.reading,
+           "of an adapter they are less: %zu KiB are counted",
+           read.reading >> 10);
+    params_destroy(params);
 }
 
 static void test_model(const struct memory_plan_input *base)
@@ -164,6 +195,7 @@ int main(void)
         input.params = params;
         test_kinds(&input);
         test_model(&input);
+        test_reading(&input);
         test_shared(&input);
         test_nccl(&input);
         params_destroy(params);

@@ -58,11 +58,9 @@ static const struct {
     { "lora.alpha=4", "lora.rank" },
     { "lora.targets=q_proj", "lora.rank" },
     { "lora.dropout=0.1", "lora.rank" },
-    { "lora.rank=4 lora.targets=gate_proj", "gate_proj" },
+    { "lora.rank=4 model.preset=mpt-tiny lora.targets=gate_proj", "gate_proj" },
     { "lora.rank=4 lora.dropout=1", "lora.dropout" },
     { "lora.rank=4 train.precision=fp8", "lora.rank" },
-    { "lora.rank=4 generate.prompts=/tmp/prompts", "generate.prompts" },
-    { "model.freeze=*wte* eval.tasks=schema:/tmp/x", "eval.tasks" },
     { "model.freeze=*wte* train.precision=fp8", "model.freeze" },
     { "lora.rank=4 model.preset=moe-tiny lora.targets=up_proj", "experts" },
     { "lora.rank=4 model.preset=moe-tiny parallel.strategy=zero2 "

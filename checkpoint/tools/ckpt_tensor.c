@@ -157,8 +157,28 @@ static enum err fill_block(struct ckpt_tensor_reader *reader,
     return ERR_OK;
 }
 
+/* How well a block may be replaced by one of this piece: pieces are walked in
+ * ascending order, and tensors one after the other; so better than room that was
+ * never used is what the piece has behind it, or another tensor. */
+static int staleness(const struct block *block, const struct placed *placed)
+{
+    if (block->piece == placed->piece)
+        return 3;
+    if (block->piece == NULL)
+        return block->data != NULL ? 2 : 1; /* where reading failed */
+    return block->piece->tensor != placed->piece->tensor ? 2 : 0;
+}
+
+/* Whether `a` is to be replaced before `b`. */
+static bool goes_first(const struct block *a, const struct block *b,
+                       const struct placed *placed)
+{
+    int first = staleness(a, placed), second = staleness(b, placed);
+    return first != second ? first > second : a->used < b->used;
+}
+
 /* The block's bytes, from the kept ones if it is among them; else it replaces
- * the one that was not used for the longest time. */
+ * the stalest, of those the one that was not used for the longest time. */
 static enum err get_block(struct ckpt_tensor_reader *reader,
                           const struct placed *placed, int64_t index,
                           const char **data)
@@ -170,7 +190,7 @@ static enum err get_block(struct ckpt_tensor_reader *reader,
             block = found;
             break;
         }
-        if (found->used < block->used)
+        if (goes_first(found, block, placed))
             block = found;
     }
     if (block->piece != placed->piece || block->index != index)

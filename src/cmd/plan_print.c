@@ -10,7 +10,7 @@
 #include "src/base/units.h"
 #include "src/train/train_memory_ways.h"
 
-#define KINDS 15
+#define KINDS 16
 
 struct kind {
     const char *key;
@@ -38,6 +38,7 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
         { "data", b->data, "microbatches of tokens, the order of samples" },
         { "comm", b->comm, "gradient exchange" },
         { "runtime", b->runtime, "program, libraries, tables (measured)" },
+        { "reading", b->reading, "of weights at the start, beyond the rest" },
         { "total", b->total, b->host > 0 ? "of the device" : "" },
     };
     memcpy(kinds, all, sizeof all);
@@ -142,7 +143,7 @@ static void print_memory(const struct plan_figures *f)
         line_bytes(kinds[i].key, (double)kinds[i].bytes, kinds[i].what);
     if (f->bytes.host > 0)
         line_bytes("host", (double)f->bytes.host,
-                   "beside it: staging, data, comm, runtime");
+                   "beside it: staging, data, comm, runtime, reading");
     if (f->why[0] != '\0')
         printf("  %s\n", f->why);
     if (f->limit_bytes == 0)

@@ -27,6 +27,14 @@ size_t frozen_plan(const struct params *params, enum dtype dtype)
     return (size_t)params->elements * dtype_bytes(dtype);
 }
 
+/* A buffer of fp32, and on a processor one to round from. */
+size_t frozen_fill_plan(const struct params *params, enum dtype dtype)
+{
+    int64_t most =
+        params->elements < FILL_ELEMENTS ? params->elements : FILL_ELEMENTS;
+    return (size_t)most * sizeof(float) * (dtype == DTYPE_F32 ? 1 : 2);
+}
+
 enum err frozen_create(struct comm_tensors *tensors,
                        const struct kernels *kernels,
                        const struct kernel_ctx *ctx,

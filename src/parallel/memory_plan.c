@@ -6,12 +6,14 @@
 #include <assert.h>
 
 #include "src/data/loader.h"
+#include "src/parallel/frozen.h"
+#include "src/weights/weights.h"
 
 #define MIB ((size_t)1 << 20)
 
-/* Measured 2026-11-22 as the peak of a process minus the arenas of its model
+/* Measured 2026-11-23 as the peak of a process minus the arenas of its model
  * (src/DESIGN.md). Program and libraries, heap: */
-#define RUNTIME_BYTES (18 * MIB)
+#define RUNTIME_BYTES (20 * MIB)
 /* ... the writer's two buffers of a checkpoint, of which as much is touched as
  * it has bytes: */
 #define WRITER_BYTES (15 * MIB)
@@ -69,6 +71,39 @@ static size_t sum(const size_t *bytes, int count)
     return all;
 }
 
+/* Buffers of the host that make or read weights. */
+static size_t filling(const struct memory_plan_input *input)
+{
+    const struct params *frozen = input->params->frozen;
+    size_t bytes = input->reads ? WEIGHTS_READING_BYTES : 0;
+    if (frozen != NULL)
+        bytes += frozen_fill_plan(frozen, input->replica.dtype);
+    return bytes;
+}
+
+static size_t beyond(size_t bytes, size_t other)
+{
+    return bytes > other ? bytes - other : 0;
+}
+
+/* The start, when weights are filled and moments are zero, and nothing else has
+ * been touched; `program` is what the process has then. */
+static void add_start(const struct memory_plan_input *input, size_t program,
+                      struct memory_plan *out)
+{
+    size_t begun = arena_sum(program, filling(input));
+    if (input->kernels->memory->device) {
+        out->reading = beyond(begun, out->host);
+        out->host = arena_sum(out->host, out->reading);
+        return;
+    }
+    begun = arena_sum(begun, sum((size_t[]){ out->weights, out->master,
+                                             out->moments, out->frozen },
+                                 4));
+    out->reading = beyond(begun, out->total);
+    out->total = arena_sum(out->total, out->reading);
+}
+
 enum err memory_plan(const struct memory_plan_input *input,
                      struct memory_plan *out)
 {
@@ -114,5 +149,6 @@ enum err memory_plan(const struct memory_plan_input *input,
     out->host = device ? arena_sum(others, out->model.host) : 0;
     out->comm += nccl;
     out->total = arena_sum(tensors, device ? replica.exchange + nccl : others);
+    add_start(input, input->order + out->runtime - writer, out);
     return ERR_OK;
 }

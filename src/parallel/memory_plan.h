@@ -38,6 +38,7 @@ struct memory_plan_input {
     size_t order; /* bytes of the sample order */
     bool stage;   /* asynchronous checkpoints: a copy of the state, which
                    a device needs in any case */
+    bool reads;   /* weights at the start (src/weights/weights.h) */
 };
 
 /* Bytes on the rank that needs most; ARENA_BYTES_MAX: that much or more. */
@@ -53,9 +54,12 @@ struct memory_plan {
     size_t data;              /* microbatches of tokens, the order of samples */
     size_t comm;              /* gradient exchange, the libraries' buffers */
     size_t runtime;           /* program, libraries, threads, tables */
+    size_t reading; /* what the start takes to read or make weights, as far as
+                       it is more than what the steps take later */
     size_t
         shared; /* of the weights, frozen ones too, what the ranks of a node have together */
-    size_t host;  /* beside tensors on a device: staging, data, comm, runtime */
+    size_t host;  /* beside tensors on a device: staging, data, comm, runtime,
+                     reading */
     size_t total; /* of the memory in which tensors lie: with 0 as host all */
 };
 

@@ -65,9 +65,9 @@ static enum err set_rule(struct rule *rule, const struct trainer *trainer)
             return err_prefix(rc, KEY ": early_stop: patience");
     }
     if (strcmp(rule->metric, "eval/loss") == 0 && trainer->eval_data == NULL)
-        return err_set(ERR_USAGE,
-                       KEY ": a rule watches eval/loss, and data.eval is empty: "
-                           "give it, or watch train/loss");
+        return err_set(ERR_USAGE, KEY
+                       ": a rule watches eval/loss, and data.eval is empty: "
+                       "give it, or watch train/loss");
     return ERR_OK;
 }
 
@@ -174,14 +174,13 @@ static enum err on_finish_store(const void *self, json_t *state)
     json_t *list = json_array();
     for (int i = 0; i < on->count && list != NULL; i++)
         json_array_append_new(
-            list, json_pack("{s:s, s:o, s:I}", "metric", on->rules[i].metric,
-                            "best",
-                            isfinite(on->rules[i].best)
-                                ? json_real(on->rules[i].best)
-                                : json_null(),
-                            "best_step", (json_int_t)on->rules[i].best_step));
-    json_t *own = json_pack("{s:I, s:o}", "met", (json_int_t)on->met, "rules",
-                            list);
+            list,
+            json_pack("{s:s, s:o, s:I}", "metric", on->rules[i].metric, "best",
+                      isfinite(on->rules[i].best) ? json_real(on->rules[i].best)
+                                                  : json_null(),
+                      "best_step", (json_int_t)on->rules[i].best_step));
+    json_t *own =
+        json_pack("{s:I, s:o}", "met", (json_int_t)on->met, "rules", list);
     return json_object_set_new(state, KEY, own) == 0
                ? ERR_OK
                : err_set(ERR_MEMORY, "out of memory");
@@ -197,12 +196,12 @@ static enum err on_finish_restore(void *self, const json_t *state)
         return ERR_OK;
     for (int i = 0; i < on->count; i++) {
         const json_t *then = json_array_get(list, (size_t)i);
-        const char *metric =
-            json_string_value(json_object_get(then, "metric"));
+        const char *metric = json_string_value(json_object_get(then, "metric"));
         const json_t *best = json_object_get(then, "best");
         if (metric == NULL || strcmp(metric, on->rules[i].metric) != 0)
             continue;
-        on->rules[i].best = json_is_number(best) ? json_number_value(best) : NAN;
+        on->rules[i].best =
+            json_is_number(best) ? json_number_value(best) : NAN;
         on->rules[i].best_step =
             json_integer_value(json_object_get(then, "best_step"));
     }

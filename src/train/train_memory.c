@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "src/base/units.h"
+#include "src/train/start_weights.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/train_memory_ways.h"
 
@@ -79,6 +80,16 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
     return train_settings_memory(s, &out->memory);
 }
 
+/* At a later start a run reads what its checkpoints lack, and no more. */
+static bool reads_weights(const struct train_settings *settings, bool resumed)
+{
+    struct start_from from = start_weights_from(settings);
+    bool named = from.path[0] != '\0';
+    if (train_settings_freezes(settings))
+        return named || resumed;
+    return named && !from.state && !resumed;
+}
+
 enum err train_memory_plan_with(const struct train_settings *settings,
                                 const struct train_memory_place *place,
                                 const struct params *params,
@@ -93,6 +104,7 @@ enum err train_memory_plan_with(const struct train_settings *settings,
         .prefetch = (int)settings->data.prefetch,
         .order = place->order,
         .stage = settings->checkpoint.async,
+        .reads = reads_weights(settings, place->resumed),
     };
     TRY(train_memory_model(settings, place->threads, &input.options));
     return memory_plan(&input, out);

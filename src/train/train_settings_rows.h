@@ -28,11 +28,15 @@ enum train_setting_flag {
     TRAIN_STAYS_OF_ORDER = 4 * SETTING_OWN,
     /* the result depends on it where it is given; a run may be moved, and does
      * not need it any more after its first checkpoint */
-    TRAIN_DECIDES_START = 8 * SETTING_OWN
+    TRAIN_DECIDES_START = 8 * SETTING_OWN,
+    /* as SETTING_DECIDES, but of later versions: what is the default is left
+     * out */
+    TRAIN_DECIDES_ADDED = 16 * SETTING_OWN
 };
 /* What is told only where it is not the default. */
 #define TRAIN_STAYS_IF_GIVEN                                                   \
-    (TRAIN_STAYS_OF_ORDER | SETTING_STAYS_ADDED | TRAIN_DECIDES_START)
+    (TRAIN_STAYS_OF_ORDER | SETTING_STAYS_ADDED | TRAIN_DECIDES_START |        \
+     TRAIN_DECIDES_ADDED)
 
 enum data_change { CHANGE_REFUSE, CHANGE_CONTINUE };
 static const char *const data_change_names[] = { "refuse", "continue", NULL };
@@ -402,7 +406,7 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
 
 /* Those of no group. */
 #define ALONE_SETTINGS(S)                                                      \
-    S(finish, LIST(finish), "()", SETTING_DECIDES,                             \
+    S(finish, LIST(finish), "()", TRAIN_DECIDES_ADDED,                         \
       "when the run ends before train.max_duration: ( { name = "               \
       "\"early_stop\"; patience = \"2000ba\"; } )")                            \
     S(plugins, LIST(plugin), "()", 0,                                          \

@@ -23,6 +23,13 @@
 
 struct weights;
 
+/* What an open one takes at most beside its tables while it is read in order: of
+ * a checkpoint two spans from the disk, and a verified block of each of two
+ * pieces (checkpoint/tools/ckpt_tensor.h), and what checksums are made of
+ * (weights_sums.h). Measured. A base of adapters that is itself
+ * one with adapters is two that are open. */
+#define WEIGHTS_READING_BYTES ((size_t)36 << 20)
+
 enum weights_kind { WEIGHTS_CHECKPOINT, WEIGHTS_HF, WEIGHTS_GGUF };
 
 /* The adapters of a checkpoint that has some. */
