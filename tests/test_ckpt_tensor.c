@@ -1,6 +1,7 @@
 /* Tensors as one array, whatever parts they are stored in, and the statistics
  * of their values. */
 #include <fcntl.h>
+#include <malloc.h>
 #include <math.h>
 #include <string.h>
 
@@ -266,6 +267,12 @@ static void is_stats(struct ckpt_tensor_reader *reader,
                  got.min, got.max, got.mean, got.std, got.l2);
 }
 
+static size_t bytes_in_use(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
 /* 0, 1, 2, ...: mean, deviation and norm are known. */
 static struct ckpt_stats counting_stats(void)
 {
@@ -308,10 +315,96 @@ static void test_stats(struct comm *comm, const char *run)
         rc = ckpt_tensor_create(path, manifest, &reader);
     if (!tap_ok(rc == ERR_OK, "a checkpoint for statistics"))
         return;
+    size_t before = bytes_in_use();
     for (int i = 0; i < STATS_CASES; i++)
         is_stats(reader, manifest, i, &stats_cases[i].want);
     struct ckpt_stats counted = counting_stats();
     is_stats(reader, manifest, STATS_CASES, &counted);
+    size_t kept = bytes_in_use() - before;
+    if (!tap_ok(kept < 5 * (size_t)CKPT_BLOCK_BYTES / 2,
+                "two blocks are kept of tensors in intervals"))
+        tap_note("%zu bytes", kept);
+    ckpt_tensor_destroy(reader);
+    ckpt_manifest_destroy(manifest);
+}
+
+/* --- detours --- */
+
+#define MATRICES 3
+#define ROWS 2000
+#define COLS 600
+
+/* What this process has asked the system for; -1: it doesn't say. */
+static long long bytes_asked(void)
+{
+    long long bytes = -1;
+    FILE *file = fopen("/proc/self/io", "r");
+    if (file == NULL)
+        return -1;
+    if (fscanf(file, "rchar: %lld", &bytes) != 1)
+        bytes = -1;
+    fclose(file);
+    return bytes;
+}
+
+/* A model's order: a vector, a matrix, a vector, ...; in the file the vectors
+ * are together. */
+static bool walk(struct ckpt_tensor_reader *reader,
+                 const struct ckpt_manifest *manifest)
+{
+    float *window = malloc((size_t)CKPT_TENSOR_WINDOW_BYTES);
+    bool good = window != NULL;
+    for (int t = 0; t < manifest->tensor_count && good; t++) {
+        const struct ckpt_tensor *tensor = &manifest->tensors[t];
+        int number = tensor->name[0] - '0';
+        for (int64_t at = 0, n; at < tensor->elements && good; at += n) {
+            n = ckpt_tensor_window(tensor, at);
+            good = ckpt_tensor_read(reader, t, at, at + n, window) == ERR_OK &&
+                   window[0] == (float)(number + at) &&
+                   window[n - 1] == (float)(number + at + n - 1);
+        }
+    }
+    free(window);
+    return good;
+}
+
+static void test_detours(struct comm *comm, const char *run)
+{
+    struct ckpt_item items[2 * MATRICES];
+    struct ckpt_options options = { .attempt = "1.1", .keep = 1 };
+    struct ckpt_manifest *manifest = NULL;
+    struct ckpt_tensor_reader *reader = NULL;
+    char path[FSIO_PATH_MAX];
+    float *data = malloc((ROWS * COLS + MATRICES * 2) * sizeof *data);
+    memset(items, 0, sizeof items);
+    for (int i = 0; i < ROWS * COLS + MATRICES * 2; i++)
+        data[i] = (float)i;
+    for (int i = 0; i < 2 * MATRICES; i++) {
+        snprintf(items[i].name, sizeof items[i].name, "%d.%s", i,
+                 i % 2 == 0 ? "vector" : "matrix");
+        items[i].dtype = DTYPE_F32;
+        items[i].dims = i % 2 + 1;
+        items[i].shape[0] = i % 2 == 0 ? COLS : ROWS;
+        items[i].shape[1] = i % 2 == 0 ? 0 : COLS;
+        items[i].part.end = i % 2 == 0 ? COLS : ROWS * COLS;
+        items[i].data = data + i;
+    }
+    enum err rc =
+        ckpt_save(comm, run, 1, NULL, items, 2 * MATRICES, &options, NULL);
+    free(data);
+    fsio_path(path, "%s/checkpoints/step-000000001", run);
+    if (rc == ERR_OK)
+        rc = ckpt_manifest_read(path, NULL, NULL, &manifest);
+    if (rc == ERR_OK)
+        rc = ckpt_tensor_create(path, manifest, &reader);
+    if (!tap_ok(rc == ERR_OK, "a checkpoint of vectors and matrices"))
+        return;
+    long long before = bytes_asked();
+    tap_ok(walk(reader, manifest), "a walk in the order of the model");
+    long long asked = bytes_asked() - before;
+    long long most = 5LL * MATRICES * ROWS * COLS * (long long)sizeof *data / 4;
+    if (!tap_ok(before < 0 || asked < most, "it reads everything once"))
+        tap_note("%lld bytes, not %lld", asked, most);
     ckpt_tensor_destroy(reader);
     ckpt_manifest_destroy(manifest);
 }
@@ -330,6 +423,8 @@ int main(void)
     test_boxes(path);
     fsio_path(path, "%s/stats", folder);
     test_stats(comm, path);
+    fsio_path(path, "%s/detours", folder);
+    test_detours(comm, path);
     fsio_remove_tree(folder);
     comm_destroy(comm);
     return tap_done();

@@ -19,6 +19,11 @@
 /* One read from disk. */
 #define SPAN_BYTES ((int64_t)8 << 20)
 
+/* A block of at most so many bytes that is out of the order of the file, such as
+ * a norm's weights between two matrices, is read by itself, so that what is read
+ * ahead is not lost. */
+#define ASIDE_BYTES 65536
+
 /* A CRC block of the open shard. */
 struct block {
     int piece;          /* number in the shard */
@@ -40,6 +45,8 @@ struct ckpt_read {
     bool *checked; /* per shard: size and frame are good */
     int shard;     /* the open one; -1: none */
     struct ckpt_io *io;
+    int fd;            /* of the same file, through the page cache; -1 */
+    char *aside;       /* ASIDE_BYTES */
     struct span now;   /* holds data */
     struct span ahead; /* is being read; empty: nothing is */
     int64_t expected;  /* where a sequential reader goes on in the file */
@@ -57,12 +64,14 @@ enum err ckpt_read_create(const char *checkpoint_dir,
         goto no_memory;
     reader->manifest = manifest;
     reader->shard = -1;
+    reader->fd = -1;
+    reader->aside = malloc(ASIDE_BYTES);
     reader->checked =
         calloc((size_t)manifest->shard_count + 1, sizeof *reader->checked);
     reader->now.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
     reader->ahead.data = ckpt_io_buffer(SPAN_BYTES + 2 * CKPT_IO_ALIGN);
-    if (reader->checked == NULL || reader->now.data == NULL ||
-        reader->ahead.data == NULL)
+    if (reader->checked == NULL || reader->aside == NULL ||
+        reader->now.data == NULL || reader->ahead.data == NULL)
         goto no_memory;
     TRY_OUT(fsio_path(reader->dir, "%s", checkpoint_dir));
     *out = reader;
@@ -75,11 +84,22 @@ out:
     return rc;
 }
 
+static void close_shard(struct ckpt_read *reader)
+{
+    ckpt_io_close(reader->io);
+    reader->io = NULL;
+    if (reader->fd >= 0)
+        close(reader->fd);
+    reader->fd = -1;
+    reader->shard = -1;
+}
+
 void ckpt_read_destroy(struct ckpt_read *reader)
 {
     if (reader == NULL)
         return;
-    ckpt_io_close(reader->io);
+    close_shard(reader);
+    free(reader->aside);
     free(reader->checked);
     free(reader->ahead.data);
     free(reader->now.data);
@@ -131,14 +151,15 @@ enum err ckpt_read_shard(struct ckpt_read *reader, int shard)
     const struct ckpt_shard *wanted = &reader->manifest->shards[shard];
     if (reader->shard == shard)
         return ERR_OK;
-    ckpt_io_close(reader->io);
-    reader->io = NULL;
-    reader->shard = -1;
+    close_shard(reader);
     reader->now.end = reader->ahead.end = 0;
     reader->expected = reader->verified = -1;
     TRY(fsio_path(reader->path, "%s/%s", reader->dir, wanted->file));
     TRY(ckpt_io_open(reader->path, false, wanted->bytes >= CKPT_IO_DIRECT_BYTES,
                      &reader->io));
+    reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC);
+    if (reader->fd < 0)
+        return err_errno("%s: open", reader->path);
     if (!reader->checked[shard])
         TRY(check_frame(reader, shard));
     reader->shard = shard;
@@ -276,20 +297,34 @@ static enum err fetch(struct ckpt_read *reader, const struct block *block,
     return ERR_OK;
 }
 
+static bool is_aside(const struct ckpt_read *reader, const struct block *block)
+{
+    return block->end - block->begin <= ASIDE_BYTES &&
+           block->begin != reader->expected && !holds(&reader->now, block) &&
+           !holds(&reader->ahead, block);
+}
+
 /* *data points at the block, read and checked. */
 static enum err read_block(struct ckpt_read *reader, const struct block *block,
                            int64_t limit, const char **data)
 {
     const struct ckpt_shard *shard = &reader->manifest->shards[reader->shard];
     const struct ckpt_piece *piece = &shard->pieces[block->piece];
-    TRY(fetch(reader, block, limit));
-    *data = reader->now.data + (block->begin - reader->now.begin);
-    struct block next = block_after(shard, block);
-    reader->expected = next.begin;
-    if (reader->verified == block->begin)
-        return ERR_OK;
+    size_t bytes = (size_t)(block->end - block->begin);
+    bool aside = is_aside(reader, block);
+    if (aside) {
+        TRY(as_damage(fsio_pread(reader->fd, reader->aside, bytes, block->begin,
+                                 reader->path)));
+        *data = reader->aside;
+    } else {
+        TRY(fetch(reader, block, limit));
+        *data = reader->now.data + (block->begin - reader->now.begin);
+        reader->expected = block_after(shard, block).begin;
+        if (reader->verified == block->begin)
+            return ERR_OK;
+    }
     uint32_t want = shard->blocks[piece->block + block->index];
-    uint32_t crc = crc32c(0, *data, (size_t)(block->end - block->begin));
+    uint32_t crc = crc32c(0, *data, bytes);
     if (crc != want)
         return err_set(
             ERR_CHECKPOINT,
@@ -297,7 +332,8 @@ static enum err read_block(struct ckpt_read *reader, const struct block *block,
             ") of the file (CRC32C %08" PRIx32 ", must be %08" PRIx32 ")",
             reader->path, reader->manifest->tensors[piece->tensor].name,
             block->begin, block->end, crc, want);
-    reader->verified = block->begin;
+    if (!aside)
+        reader->verified = block->begin;
     return ERR_OK;
 }
 

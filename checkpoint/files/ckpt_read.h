@@ -1,8 +1,9 @@
 /* Verified streaming reads: no byte reaches the caller whose block CRC was not
  * checked, and no shard is trusted before its size and frame CRC were. Two
- * buffers of 8 MiB, one open file and one thread, however large the checkpoint
+ * buffers of 8 MiB, one open shard and one thread, however large the checkpoint
  * is: past the page cache where the file system takes that, and ahead of a
- * caller who goes through a shard in the order of the file. */
+ * caller who goes through a shard in the order of the file, also where he reads
+ * short pieces elsewhere on the way. */
 #ifndef TESSERA_CHECKPOINT_CKPT_READ_H
 #define TESSERA_CHECKPOINT_CKPT_READ_H
 

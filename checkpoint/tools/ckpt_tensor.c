@@ -132,10 +132,9 @@ static enum err keep_sink(void *arg, const void *data, size_t bytes)
     return ERR_OK;
 }
 
-/* Read block number `index` of the piece into `block`. */
-static enum err fill_block(struct ckpt_tensor_reader *reader,
-                           const struct placed *placed, int64_t index,
-                           struct block *block)
+/* Block number `index` of the piece into `to`. */
+static enum err read_block(struct ckpt_tensor_reader *reader,
+                           const struct placed *placed, int64_t index, char *to)
 {
     int64_t size = (int64_t)dtype_bytes(
         reader->manifest->tensors[placed->piece->tensor].dtype);
@@ -144,63 +143,69 @@ static enum err fill_block(struct ckpt_tensor_reader *reader,
     int64_t begin = index * block_elements;
     int64_t end =
         begin + block_elements < elements ? begin + block_elements : elements;
+    return ckpt_read_piece(reader->read, placed->shard, placed->piece, begin,
+                           end, keep_sink, &to);
+}
+
+static enum err fill_block(struct ckpt_tensor_reader *reader,
+                           const struct placed *placed, int64_t index,
+                           struct block *block)
+{
     block->piece = NULL;
     if (block->data == NULL)
         block->data = malloc(CKPT_BLOCK_BYTES);
     if (block->data == NULL)
         return err_set(ERR_MEMORY, "checkpoint: out of memory for reading");
-    char *to = block->data;
-    TRY(ckpt_read_piece(reader->read, placed->shard, placed->piece, begin, end,
-                        keep_sink, &to));
+    TRY(read_block(reader, placed, index, block->data));
     block->piece = placed->piece;
     block->index = index;
     return ERR_OK;
 }
 
-/* How well a block may be replaced by one of this piece: pieces are walked in
- * ascending order, and tensors one after the other; so better than room that was
- * never used is what the piece has behind it, or another tensor. */
-static int staleness(const struct block *block, const struct placed *placed)
+/* NULL: the block is not among the kept ones. */
+static struct block *find_block(struct ckpt_tensor_reader *reader,
+                                const struct placed *placed, int64_t index)
 {
-    if (block->piece == placed->piece)
-        return 3;
-    if (block->piece == NULL)
-        return block->data != NULL ? 2 : 1; /* where reading failed */
-    return block->piece->tensor != placed->piece->tensor ? 2 : 0;
+    for (int i = 0; i < CKPT_TENSOR_BLOCKS; i++)
+        if (reader->blocks[i].piece == placed->piece &&
+            reader->blocks[i].index == index)
+            return &reader->blocks[i];
+    return NULL;
 }
 
-/* Whether `a` is to be replaced before `b`. */
-static bool goes_first(const struct block *a, const struct block *b,
-                       const struct placed *placed)
+/* Blocks that a walk of this tensor needs at a time: of boxes, which lie side by
+ * side, one each; of intervals two, for who goes a few steps back. */
+static int blocks_of(const struct ckpt_tensor_reader *reader, int tensor)
 {
-    int first = staleness(a, placed), second = staleness(b, placed);
-    return first != second ? first > second : a->used < b->used;
+    int boxes = 0;
+    for (size_t i = reader->first[tensor];
+         i < reader->first[tensor + 1] && boxes < CKPT_TENSOR_BLOCKS; i++)
+        boxes += reader->placed[i].piece->part.boxed;
+    return boxes > 2 ? boxes : 2;
 }
 
 /* The block's bytes, from the kept ones if it is among them; else it replaces
- * the stalest, of those the one that was not used for the longest time. */
+ * the one that was not used for the longest time. */
 static enum err get_block(struct ckpt_tensor_reader *reader,
                           const struct placed *placed, int64_t index,
                           const char **data)
 {
-    struct block *block = &reader->blocks[0];
-    for (int i = 0; i < CKPT_TENSOR_BLOCKS; i++) {
-        struct block *found = &reader->blocks[i];
-        if (found->piece == placed->piece && found->index == index) {
-            block = found;
-            break;
-        }
-        if (goes_first(found, block, placed))
-            block = found;
-    }
-    if (block->piece != placed->piece || block->index != index)
+    struct block *block = find_block(reader, placed, index);
+    if (block == NULL) {
+        int count = blocks_of(reader, placed->piece->tensor);
+        block = &reader->blocks[0];
+        for (int i = 1; i < count; i++)
+            if (reader->blocks[i].used < block->used)
+                block = &reader->blocks[i];
         TRY(fill_block(reader, placed, index, block));
+    }
     block->used = ++reader->clock;
     *data = block->data;
     return ERR_OK;
 }
 
-/* Bytes [from, from + bytes) of the piece. */
+/* Bytes [from, from + bytes) of the piece. A block that is wanted whole will
+ * hardly be wanted again, and goes where it is wanted. */
 static enum err copy_bytes(struct ckpt_tensor_reader *reader,
                            const struct placed *placed, int64_t from,
                            int64_t bytes, char *to)
@@ -208,11 +213,18 @@ static enum err copy_bytes(struct ckpt_tensor_reader *reader,
     assert(from >= 0 && from + bytes <= placed->piece->bytes);
     while (bytes > 0) {
         const char *data;
+        int64_t index = from / CKPT_BLOCK_BYTES;
         int64_t at = from % CKPT_BLOCK_BYTES;
         int64_t part =
             CKPT_BLOCK_BYTES - at < bytes ? CKPT_BLOCK_BYTES - at : bytes;
-        TRY(get_block(reader, placed, from / CKPT_BLOCK_BYTES, &data));
-        memcpy(to, data + at, (size_t)part);
+        bool whole = at == 0 && (part == CKPT_BLOCK_BYTES ||
+                                 from + part == placed->piece->bytes);
+        if (whole && find_block(reader, placed, index) == NULL) {
+            TRY(read_block(reader, placed, index, to));
+        } else {
+            TRY(get_block(reader, placed, index, &data));
+            memcpy(to, data + at, (size_t)part);
+        }
         from += part;
         to += part;
         bytes -= part;

@@ -2,15 +2,14 @@
  * interval of the flattened tensor, each byte checked against its CRC before
  * it is given. Verified blocks are kept, so that walking a tensor in ascending
  * windows reads a block once, also where it is stored in up to
- * CKPT_TENSOR_BLOCKS boxes side by side. Of each box there is one block, and
- * those of another tensor go first, so that memory is that of the boxes side by
- * side. */
+ * CKPT_TENSOR_BLOCKS boxes side by side. */
 #ifndef TESSERA_CHECKPOINT_CKPT_TENSOR_H
 #define TESSERA_CHECKPOINT_CKPT_TENSOR_H
 
 #include "checkpoint/files/ckpt_manifest.h"
 
-/* Blocks of CKPT_BLOCK_BYTES that a reader keeps at most. */
+/* Blocks of CKPT_BLOCK_BYTES that a reader keeps, its memory, of a tensor in as
+ * many boxes; of one in intervals two. */
 #define CKPT_TENSOR_BLOCKS 16
 /* What those who walk a tensor ask for at a time. */
 #define CKPT_TENSOR_WINDOW_BYTES ((int64_t)CKPT_BLOCK_BYTES)
