@@ -13,6 +13,7 @@
 #include "src/parallel/optimizer.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/train_memory_ways.h"
+#include "src/train/trainer_schedule.h"
 
 /* The rate of the copy that training waits for; docs/benchmarks.md has what
  * machines reach. */
@@ -97,7 +98,7 @@ static void add_data(struct plan_figures *f)
 static void add_steps(struct plan_figures *f)
 {
     const struct train_settings *s = f->settings;
-    struct duration duration = s->train.max_duration;
+    struct duration duration = trainer_schedule_max_duration(s);
     int64_t steps = 0;
     f->batch_known = s->train.global_batch > 0;
     if (!f->batch_known)

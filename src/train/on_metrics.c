@@ -26,6 +26,7 @@
 #include "src/base/log.h"
 #include "src/text/buffer.h"
 #include "src/train/trainer.h"
+#include "src/train/trainer_schedule.h"
 
 struct on_metrics {
     const struct trainer *trainer; /* these four are lent */
@@ -300,7 +301,7 @@ static void print_progress(const struct on_metrics *metrics,
                       eta, sizeof eta);
         snprintf(total, sizeof total, "/%lld", (long long)step->max_steps);
     } else {
-        units_seconds(metrics->settings->train.max_duration.value -
+        units_seconds(trainer_schedule_max_duration(metrics->settings).value -
                           step->elapsed_s,
                       eta, sizeof eta);
     }

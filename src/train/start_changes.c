@@ -61,37 +61,13 @@ static void compare(const struct trainer *trainer,
                         json_pack("[o, o]", text_of(was), text_of(is)));
 }
 
-/* "scheduler.t_max=60ba optimizer.lr=0.002": what gives the old curve. */
-static void old_curve(const struct trainer *trainer,
-                      const struct train_settings *before,
-                      const struct schedule *old, char *text, size_t bytes)
-{
-    const struct schedule *new = &trainer->schedule;
-    const struct train_settings *s = &trainer->settings;
-    size_t used = 0;
-    text[0] = '\0';
-#define ADD(differs, ...)                                                      \
-    if ((differs) && used < bytes)                                             \
-    used += (size_t)snprintf(text + used, bytes - used, __VA_ARGS__)
-    ADD(old->t_max != new->t_max, " scheduler.t_max=%lldba",
-        (long long)old->t_max);
-    ADD(old->warmup != new->warmup, " scheduler.warmup=%lldba",
-        (long long)old->warmup);
-    ADD(old->kind != new->kind, " scheduler.name=%s",
-        schedule_kind_names[old->kind]);
-    ADD(old->alpha_final != new->alpha_final, " scheduler.alpha_final=%.10g",
-        old->alpha_final);
-    ADD(before->optimizer.lr != s->optimizer.lr, " optimizer.lr=%.10g",
-        before->optimizer.lr);
-#undef ADD
-}
-
 /* What the learning rate of the next step is and would have been. */
 static void compare_rates(const struct trainer *trainer,
                           const struct train_settings *before, json_t *event)
 {
     struct trainer_schedule plan;
-    char advice[256];
+    struct trainer_schedule now = { .schedule = trainer->schedule };
+    char advice[512];
     /* other data may have other epochs, which durations may count in */
     int64_t epoch = trainer->epoch_before > 0
                         ? trainer->epoch_before
@@ -105,7 +81,8 @@ static void compare_rates(const struct trainer *trainer,
                 schedule_multiplier(&trainer->schedule, trainer->step);
     if (fabs(is - was) <= JUMP * fmax(is, was))
         return;
-    old_curve(trainer, before, &plan.schedule, advice, sizeof advice);
+    trainer_schedule_again(before, &plan, &trainer->settings, &now, advice,
+                           sizeof advice);
     log_warn("the learning rate of step %lld is %.3g, with the settings before "
              "it would be %.3g:%s keeps the old curve",
              (long long)trainer->step + 1, is, was, advice);

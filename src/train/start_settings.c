@@ -12,6 +12,7 @@
 #include "src/train/train_access.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/train_memory.h"
+#include "src/train/trainer_schedule.h"
 
 /* The longest path of a run directory, which leaves room for the names of
  * files. */
@@ -142,19 +143,7 @@ static enum err check_durations(const struct train_settings *s)
     if (s->train.max_duration.value <= 0)
         return err_set(ERR_USAGE, "train.max_duration is 0: how long should "
                                   "the run be?");
-    if (s->train.max_duration.unit == UNIT_SEC &&
-        (s->scheduler.t_max.unit == UNIT_DUR ||
-         s->scheduler.warmup.unit == UNIT_DUR))
-        return err_set(ERR_USAGE,
-                       "train.max_duration in sec has no number of steps: give "
-                       "scheduler.t_max and scheduler.warmup in ba, tok, sp or "
-                       "ep");
-    if (s->scheduler.t_max.unit == UNIT_SEC ||
-        s->scheduler.warmup.unit == UNIT_SEC)
-        return err_set(ERR_USAGE, "scheduler.t_max and scheduler.warmup cannot "
-                                  "be in sec: the learning rate would depend "
-                                  "on the machine's speed");
-    return ERR_OK;
+    return trainer_schedule_settings(s);
 }
 
 static enum err check_degree(const char *name, int degree,

@@ -187,9 +187,10 @@ static void warn_of_unused(const struct run *run)
     const struct train_settings *s = run->settings;
     const char *key;
     for (int i = 0; (key = train_settings_unused(s, i)) != NULL; i++)
-        log_warn("%s is given, but changes nothing: optimizer.name = \"%s\" "
-                 "does not use it",
-                 key, optimizer_names[s->optimizer.name]);
+        log_warn("%s is given, but changes nothing: %s does not use it", key,
+                 strncmp(key, "optimizer.", 10) == 0
+                     ? optimizer_names[s->optimizer.name]
+                     : schedule_kind_names[s->scheduler.name]);
 }
 
 static void log_plan(const struct run *run)

@@ -56,24 +56,40 @@ static void complete_optimizer(struct train_settings *s,
             !settings_given(train_settings_schema, train_settings_count,
                             origins, list[i].key))
             *list[i].value = list[i].own;
+    /* it decays to 0, and does not rise from there */
+    if (s->scheduler.name == SCHEDULE_INVERSE_SQRT &&
+        !settings_given(train_settings_schema, train_settings_count, origins,
+                        "scheduler.alpha_final"))
+        s->scheduler.alpha_final = 0.0;
+}
+
+/* Whether scheduler.FIELD changes nothing. */
+static bool schedule_without(const struct train_settings *s, const char *field)
+{
+    return strcmp(field, "scale_warmup") == 0
+               ? s->scheduler.scale == 1.0
+               : !schedule_uses(s->scheduler.name, field);
+}
+
+/* Whether the choice of the setting's group goes without it. */
+static bool goes_without(const struct train_settings *s, const char *key)
+{
+    const struct optimizer_ops *optimizer = optimizer_at(s->optimizer.name);
+    if (strcmp(key, "optimizer.beta2") == 0)
+        return optimizer->defaults.beta2 == UPDATE_UNUSED;
+    if (strcmp(key, "optimizer.eps") == 0)
+        return optimizer->defaults.eps == UPDATE_UNUSED;
+    return strncmp(key, "scheduler.", 10) == 0 && schedule_without(s, key + 10);
 }
 
 const char *train_settings_unused(const struct train_settings *s, int number)
 {
-    const struct optimizer_ops *optimizer = optimizer_at(s->optimizer.name);
-    const struct {
-        const char *key;
-        double value, own;
-    } list[] = {
-        { "optimizer.beta2", s->optimizer.beta2, optimizer->defaults.beta2 },
-        { "optimizer.eps", s->optimizer.eps, optimizer->defaults.eps },
-    };
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (list[i].own == UPDATE_UNUSED &&
-            list[i].value !=
-                strtod(train_settings_setting(list[i].key)->preset, NULL) &&
-            number-- == 0)
-            return list[i].key;
+    for (int i = 0; i < train_settings_count; i++) {
+        const struct setting *setting = &train_settings_schema[i];
+        if (goes_without(s, setting->key) &&
+            !train_settings_default(s, setting) && number-- == 0)
+            return setting->key;
+    }
     return NULL;
 }
 

@@ -15,6 +15,10 @@ bool train_settings_default(const struct train_settings *settings,
                             const struct setting *setting)
 {
     char text[SETTINGS_VALUE_BYTES];
+    if (setting->type == SETTING_FLOAT) /* 1e-8 may be written 1e-08 */
+        return *(const double *)(const void *)((const char *)settings +
+                                               setting->offset) ==
+               strtod(setting->preset, NULL);
     settings_text(setting, settings, text);
     if ((setting->flags & SETTING_AUTO) != 0 && strcmp(text, "0") == 0)
         return strcmp(setting->preset, "auto") == 0;

@@ -241,9 +241,37 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
     S(scheduler, DURATION, warmup, "0ba", SETTING_DECIDES,                     \
       "linear warm-up from 0")                                                 \
     S(scheduler, FLOAT(0, 1), alpha_final, "0.1", SETTING_DECIDES,             \
-      "final learning rate / peak")                                            \
+      "final learning rate / peak (inverse_sqrt: 0 where it is not given)")    \
     S(scheduler, DURATION, t_max, "1dur", SETTING_DECIDES,                     \
-      "where the schedule ends")
+      "where the schedule ends")                                               \
+    S(scheduler, FLOAT(0, 1), alpha_initial, "1", TRAIN_DECIDES_ADDED,         \
+      "of linear: learning rate after warm-up / peak")                         \
+    S(scheduler, FLOAT(0, 1e3), power, "2", TRAIN_DECIDES_ADDED,               \
+      "of polynomial: its exponent")                                           \
+    S(scheduler, FLOAT(0, 1), gamma, "0.1", TRAIN_DECIDES_ADDED,               \
+      "of step, exponential and multistep: factor of each drop")               \
+    S(scheduler, DURATION, period, "0ba", TRAIN_DECIDES_ADDED,                 \
+      "of step and exponential: from drop to drop; of cosine_restarts: the "   \
+      "first cycle")                                                           \
+    S(scheduler, STRING, milestones, "", TRAIN_DECIDES_ADDED,                  \
+      "of multistep: durations with blanks between, \"1000ba 2000ba\", at "    \
+      "which the rate drops")                                                  \
+    S(scheduler, FLOAT(1, 1e6), t_mult, "1", TRAIN_DECIDES_ADDED,              \
+      "of cosine_restarts: how much longer than the one before a cycle is")    \
+    S(scheduler, DURATION, t_scale, "0ba", TRAIN_DECIDES_ADDED,                \
+      "of inverse_sqrt: how slowly it decays; 0ba: as long as the warm-up")    \
+    S(scheduler, FLOAT(0, 1), alpha_decay, "0", TRAIN_DECIDES_ADDED,           \
+      "of inverse_sqrt: what it decays towards / peak")                        \
+    S(scheduler, DURATION, cooldown, "0.2dur", TRAIN_DECIDES_ADDED,            \
+      "of wsd and inverse_sqrt: the end of the schedule, over which the rate " \
+      "goes to alpha_final")                                                   \
+    S(scheduler, CHOICE(cooldown_shape), cooldown_shape, "linear",             \
+      TRAIN_DECIDES_ADDED, "of wsd: how it goes there")                        \
+    S(scheduler, FLOAT(1e-9, 1e9), scale, "1", TRAIN_DECIDES_ADDED,            \
+      "multiplies train.max_duration and the schedule's durations (Composer: " \
+      "scale_schedule_ratio)")                                                 \
+    S(scheduler, BOOL, scale_warmup, "false", TRAIN_DECIDES_ADDED,             \
+      "scheduler.scale multiplies the warm-up, too")
 
 #define EVAL_SETTINGS(S)                                                       \
     S(eval, DURATION, interval, "1dur", 0,                                     \

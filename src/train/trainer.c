@@ -175,7 +175,8 @@ static bool reached_end(const struct trainer *trainer, double elapsed_s)
 {
     return trainer->max_steps >= 0
                ? trainer->step >= trainer->max_steps
-               : elapsed_s >= trainer->settings.train.max_duration.value;
+               : elapsed_s >=
+                     trainer_schedule_max_duration(&trainer->settings).value;
 }
 
 enum err trainer_start(struct trainer *trainer)

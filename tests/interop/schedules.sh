@@ -1,0 +1,26 @@
+#!/bin/bash
+# Learning-rate schedules against independent ones: the formulas of Composer, LLM
+# Foundry and llm.c in plain Python at random points, and PyTorch's own schedulers
+# where one is the same (venv.bash; skipped without it).
+set -u
+
+HERE=$(cd "$(dirname "$0")" && pwd)
+BIN=${TESSERA_BIN:-$HERE/../../build/bin}
+PROGRAM=$BIN/../interop/schedules
+
+# shellcheck source=tests/interop/venv.bash
+. "$HERE/venv.bash"
+
+if [ ! -x "$PROGRAM" ]; then
+    echo "1..0 # SKIP $PROGRAM was not built: make interop"
+    exit 0
+fi
+if venv_models; then
+    exec "$VENV/bin/python" "$HERE/schedules.py" "$PROGRAM" torch
+fi
+echo "# $VENV_MISSING"
+command -v python3 >/dev/null || {
+    echo "1..0 # SKIP no python3"
+    exit 0
+}
+exec python3 "$HERE/schedules.py" "$PROGRAM"
