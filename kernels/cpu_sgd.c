@@ -4,9 +4,10 @@
 
 struct coefficients {
     vec keep; /* 1 - decay */
-    vec momentum;
+    vec momentum, fresh;
     vec scale; /* of the gradient */
     vec rate;
+    bool nesterov;
 };
 
 static void sgd_block(const struct coefficients *c, int64_t n, float *p,
@@ -15,8 +16,10 @@ static void sgd_block(const struct coefficients *c, int64_t n, float *p,
     for (int64_t i = 0; i < n; i += VEC_LANES) {
         int64_t left = n - i;
         vec gradient = vec_load(g + i, left) * c->scale;
-        vec sum = vec_fma(c->momentum, vec_load(m + i, left), gradient);
-        vec fresh = vec_load(p + i, left) * c->keep - c->rate * sum;
+        vec sum =
+            vec_fma(c->momentum, vec_load(m + i, left), gradient * c->fresh);
+        vec toward = c->nesterov ? vec_fma(c->momentum, sum, gradient) : sum;
+        vec fresh = vec_load(p + i, left) * c->keep - c->rate * toward;
         vec_store(m + i, left, sum);
         vec_store(p + i, left, fresh);
         if (copy != NULL)
@@ -34,8 +37,10 @@ enum err CPU_SYMBOL(sgd)(const struct kernel_ctx *ctx, enum dtype dtype,
     const struct coefficients c = {
         .keep = vec_splat(1.0f - step->decay),
         .momentum = vec_splat(step->momentum),
+        .fresh = vec_splat(step->fresh),
         .scale = vec_splat(step->grad_scale),
         .rate = vec_splat(step->lr),
+        .nesterov = step->nesterov,
     };
     uint16_t *copy = step->copy;
     int64_t chunks = cpu_parts(n, KERNEL_CHUNK);

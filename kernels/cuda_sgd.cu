@@ -6,9 +6,10 @@
 
 struct coefficients {
     float keep; /* 1 - decay */
-    float momentum;
+    float momentum, fresh;
     float scale; /* of the gradient */
     float rate;
+    bool nesterov;
 };
 
 template <class T>
@@ -24,8 +25,10 @@ static __global__ void sgd_step(int64_t n, struct coefficients c, float *p,
     /* last, as bf16 becomes fp32 at once, which waits for it */
     cuda_load<LANES>(g + at, left, 0, gradient);
     for (int i = 0; i < LANES; i++) {
-        sum[i] = fmaf(c.momentum, sum[i], gradient[i] * c.scale);
-        weight[i] = weight[i] * c.keep - c.rate * sum[i];
+        float slope = gradient[i] * c.scale;
+        sum[i] = fmaf(c.momentum, sum[i], slope * c.fresh);
+        float toward = c.nesterov ? fmaf(c.momentum, sum[i], slope) : sum[i];
+        weight[i] = weight[i] * c.keep - c.rate * toward;
     }
     cuda_store<LANES>(m + at, left, sum);
     cuda_store<LANES>(p + at, left, weight);
@@ -51,7 +54,8 @@ enum err CUDA_SYMBOL(sgd)(const struct kernel_ctx *ctx, enum dtype dtype,
                           const void *g, float *const m[UPDATE_MOMENTS])
 {
     const struct coefficients c = { 1.0f - step->decay, step->momentum,
-                                    step->grad_scale, step->lr };
+                                    step->fresh,        step->grad_scale,
+                                    step->lr,           step->nesterov };
     if (n == 0)
         return ERR_OK;
     return CUDA_BY_DTYPE(dtype, "sgd", sgd_run, ctx, n, c, p, g, m[0],

@@ -15,18 +15,17 @@
  *
  * and the members that its row sets. The row is
  *
- *     ROW(OP, name, (moments), (members), (defaults))
+ *     ROW(OP, name, (moments), (members), uses, (defaults))
  *
  * moments: their names in checkpoints, as PyTorch has them. members: set from
- * `s`, a struct optimizer_step. defaults: of settings that this optimizer has
- * otherwise than AdamW, or does not use (struct optimizer_ops). */
+ * `s`, a struct optimizer_step. uses: the settings that it goes by. defaults: of
+ * settings that this optimizer has otherwise than AdamW (struct
+ * optimizer_ops). */
 #ifndef TESSERA_KERNELS_KERNEL_UPDATES_H
 #define TESSERA_KERNELS_KERNEL_UPDATES_H
 
+#include <stdbool.h>
 #include <stdint.h>
-
-/* The default of a setting that an optimizer does not use. */
-#define UPDATE_UNUSED (-1.0)
 
 /* No optimizer has more moments. */
 #define UPDATE_MOMENTS 2
@@ -37,9 +36,19 @@ struct optimizer_step {
     double beta1, beta2, eps;
     int64_t count;                 /* of the steps of the run, with this one */
     int64_t began[UPDATE_MOMENTS]; /* of them were before each moment was 0 */
+    double dampening;
+    bool nesterov;
+    double momentum; /* Muon's */
+    int ns_steps;
+    bool match_rms; /* its rate is 0.2 sqrt(largest side) times lr */
+    double clip_threshold, decay_rate; /* Adafactor's */
+    bool scale_parameter;
+    double outlier_threshold, outlier_penalty, outlier_floor; /* Lion's */
+    int64_t outlier_timeout;
 };
 
-/* Of a step s, how many steps old a moment is, with this one. */
+/* Of a step s, how many steps old a moment is, with this one; of an optimizer
+ * without moments number 0 is of its states. */
 #define UPDATE_AGE(s, moment) ((double)((s)->count - (s)->began[moment]))
 
 /* DecoupledAdamW (Composer's definition): p *= 1 - decay;
@@ -58,7 +67,7 @@ struct adamw {
          .eps = (float)s->eps,                                                 \
          .correction1 = (float)(1.0 - real_pow(s->beta1, UPDATE_AGE(s, 0))),   \
          .correction2 = (float)(1.0 - real_pow(s->beta2, UPDATE_AGE(s, 1)))),  \
-        (0))
+        "beta1 beta2 eps", (0))
 
 /* DecoupledLionW (Chen et al. 2023; Composer's definition): p *= 1 - decay;
  * p -= lr * sign(b1 m + (1-b1) g); m = b2 m + (1-b2) g. */
@@ -69,20 +78,25 @@ struct lion {
 };
 #define UPDATE_lion(ROW, OP)                                                   \
     ROW(OP, lion, ("exp_avg"),                                                 \
-        (.beta1 = (float)s->beta1, .beta2 = (float)s->beta2),                  \
-        (.beta2 = 0.99, .eps = UPDATE_UNUSED))
+        (.beta1 = (float)s->beta1, .beta2 = (float)s->beta2), "beta1 beta2",   \
+        (.beta2 = 0.99))
 
-/* DecoupledSGDW (Composer's definition: PyTorch's SGD with momentum, without
- * dampening and Nesterov, and decay that does not pass through the momentum):
- * m = b1 m + g; p *= 1 - decay; p -= lr m. */
+/* DecoupledSGDW (Composer's definition: PyTorch's SGD, with decay that does not
+ * pass through the momentum): m = b1 m + fresh g; p *= 1 - decay; p -= lr m, or
+ * with Nesterov lr (g + b1 m). */
 struct sgd {
     float lr, decay, grad_scale;
     float momentum;
+    float fresh; /* 1 - dampening, 1 in the first step */
+    bool nesterov;
     void *copy;
 };
 #define UPDATE_sgd(ROW, OP)                                                    \
-    ROW(OP, sgd, ("momentum_buffer"), (.momentum = (float)s->beta1),           \
-        (.lr = 0.1, .beta2 = UPDATE_UNUSED, .eps = UPDATE_UNUSED))
+    ROW(OP, sgd, ("momentum_buffer"),                                          \
+        (.momentum = (float)s->beta1,                                          \
+         .fresh = (float)(UPDATE_AGE(s, 0) > 1 ? 1.0 - s->dampening : 1.0),    \
+         .nesterov = s->nesterov),                                             \
+        "beta1 dampening nesterov", (.lr = 0.1))
 
 /* The rows; the first is the optimizer where none is named. */
 #define KERNEL_UPDATES(ROW, OP)                                                \

@@ -308,6 +308,8 @@ static inline enum err play(struct player *player, bool training)
     return ERR_OK;
 }
 
+#define GROUPS_MAX 4 /* with the tensors that are in none */
+
 static inline double loss_of(int batch, int leaf)
 {
     return (double)fixture_value(batch, leaf, 7) * 1.0000001;
@@ -350,17 +352,27 @@ play_batch(const struct world *world, struct replica *replica,
     }
     if (fail_calls != NEVER)
         return ERR_OK;
-    struct optimizer_step step = { .lr = 1e-2,
-                                   .decay = 1e-3,
-                                   .grad_scale = 0.1,
-                                   .beta1 = 0.9,
-                                   .beta2 = 0.95,
-                                   .eps = 1e-8,
-                                   .count = batch + 1 + EARLIER };
+    struct optimizer_step steps[GROUPS_MAX];
+    for (int i = 0; i < GROUPS_MAX; i++) /* each group another rate */
+        steps[i] = (struct optimizer_step){ .lr = 1e-2 / (1 + i),
+                                            .decay = 1e-3,
+                                            .grad_scale = 0.1,
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.95,
+                                            .eps = 1e-8,
+                                            .count = batch + 1 + EARLIER,
+                                            .momentum = 0.95,
+                                            .ns_steps = 5,
+                                            .clip_threshold = 1.0,
+                                            .decay_rate = 0.8,
+                                            .outlier_threshold = 5.0,
+                                            .outlier_penalty = 0.7,
+                                            .outlier_floor = 1e-4,
+                                            .outlier_timeout = 100 };
     TRY(replica_finish_batch(replica));
     TRY(replica_leaf_sum(replica, losses, &results[0]));
     TRY(replica_gradient_norm(replica, &results[1]));
-    TRY(replica_update(replica, &step));
+    TRY(replica_update(replica, steps));
     if (*world->wrong > 0)
         return err_set(ERR_INTERNAL, "%d blocks with wrong weights",
                        *world->wrong);
@@ -449,10 +461,10 @@ static inline void test_bits(struct world *world,
     struct world alone = alone_in(world);
     bool same = true;
     int64_t elements = 0;
+    int64_t saved = 0;
     one.optimizer = options.optimizer;
-    int64_t kinds =
-        1 + optimizer_moments(options.optimizer != NULL ? options.optimizer
-                                                        : optimizer_at(0));
+    one.groups = options.groups;
+    one.group_count = options.group_count;
     *world->wrong = 0;
     options.slots = slots;
     options.leaves = leaves;
@@ -472,9 +484,10 @@ static inline void test_bits(struct world *world,
         same = same && memcmp(want, got, sizeof want) == 0;
     }
     TRY_OUT(play_eval(world, replica, &options, whole));
-    same = same && same_state(world, replica, whole, &elements);
+    same = same && same_state(world, replica, whole, &elements) &&
+           same_state(&alone, whole, whole, &saved);
     TRY_OUT(comm_all_reduce_i64(world->comm, &elements, 1, COMM_SUM));
-    if (elements != kinds * world->params->numel)
+    if (elements != saved)
         rc = err_set(ERR_INTERNAL, "not every element is saved once");
 out:
     tap_note("%d slots of %d leaves%s", slots, leaves,

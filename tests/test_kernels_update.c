@@ -8,7 +8,8 @@ static const struct adamw adamw_step = {
     .eps = 1e-8f, .correction1 = 0.1f, .correction2 = 0.05f
 };
 static const struct lion lion_step = { COMMON, .beta1 = 0.9f, .beta2 = 0.95f };
-static const struct sgd sgd_step = { COMMON, .momentum = 0.9f };
+static const struct sgd sgd_step = { COMMON, .momentum = 0.9f, .fresh = 0.75f,
+                                     .nesterov = true };
 
 /* References: one element, of which g is scaled; the constants are the floats
  * of the steps. */
@@ -33,13 +34,15 @@ static void lion_reference(double *p, double g, double *m, double *v)
     *m = (double)s.beta2 * *m + (1 - (double)s.beta2) * g;
 }
 
-/* torch.optim.SGD with momentum, no dampening; decay as Composer has it. */
+/* torch.optim.SGD with dampening and Nesterov momentum; decay as Composer has
+ * it. */
 static void sgd_reference(double *p, double g, double *m, double *v)
 {
     const struct sgd s = sgd_step;
     (void)v;
-    *m = (double)s.momentum * *m + g;
-    *p = (1 - (double)s.decay) * *p - (double)s.lr * *m;
+    *m = (double)s.momentum * *m + (double)s.fresh * g;
+    *p = (1 - (double)s.decay) * *p -
+         (double)s.lr * (g + (double)s.momentum * *m);
 }
 
 /* p, then the moments, n of each. */
@@ -150,6 +153,28 @@ static void check_nan_gradient(const struct kernels *table,
         right = right && isnan(state[i]) == (i % 3 == 1);
     tap_ok(right, "%s/%s %s: a NaN gradient reaches its parameter",
            table->backend, table->kernel_set, update->name);
+    free(g);
+    free(state);
+}
+
+/* Without dampening and Nesterov it is the momentum that weights follow. */
+static void check_plain_sgd(const struct kernels *table)
+{
+    enum { N = 1000 };
+    struct kernel_ctx ctx = { .threads = 2 };
+    struct sgd plain = { COMMON, .momentum = 0.9f, .fresh = 1 };
+    float *state = check_random(2 * N, 1, 1), *g = check_random(N, 2, 1);
+    double *want = check_widened(state, 2 * N);
+    for (int64_t i = 0; i < N; i++) {
+        want[N + i] = (double)plain.momentum * want[N + i] +
+                      (double)g[i] * (double)plain.grad_scale;
+        want[i] = (1 - (double)plain.decay) * want[i] -
+                  (double)plain.lr * want[N + i];
+    }
+    table->sgd(&ctx, DTYPE_F32, N, &plain, state, g,
+               (float *[]){ state + N, NULL });
+    check_below(table, "sgd", "plain", check_error(state, want, 2 * N), 2e-6);
+    free(want);
     free(g);
     free(state);
 }
@@ -311,6 +336,7 @@ int main(void)
             check_copies(*t, &updates[i], 1);
             check_copies(*t, &updates[i], KERNEL_CHUNK + 13);
         }
+        check_plain_sgd(*t);
         check_sums(*t, 0);
         check_sums(*t, 4 * KERNEL_CHUNK + 501);
         check_sums_nan(*t);

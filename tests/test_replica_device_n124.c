@@ -173,6 +173,27 @@ static void test_plan(const struct world *world)
     tap_ok(half.staging > lion.staging, "one moment less is saved");
 }
 
+/* What works in the host's memory is refused on a device. */
+static void test_whole(struct world *device)
+{
+    struct replica *replica = NULL;
+    struct replica_options options = { .strategy = REPLICA_ZERO1,
+                                       .slots = 4,
+                                       .leaves = 1,
+                                       .exchange = EXCHANGE_STAGED };
+    int last = 0;
+    while (optimizer_at(last + 1) != NULL)
+        last++;
+    options.optimizer = optimizer_at(last);
+    enum err rc = replica_create(device->comm, device->kernels, &device->ctx,
+                                 device->params, &options, &replica);
+    everywhere(device,
+               rc == ERR_USAGE &&
+                   strstr(err_text(), options.optimizer->name) != NULL,
+               "is refused on a device", options.optimizer->name);
+    replica_destroy(replica);
+}
+
 int main(int argc, char **argv)
 {
     struct world host, device;
@@ -183,7 +204,8 @@ int main(int argc, char **argv)
     tap_ok(open_device(&host, &device), "a device");
     test_strategies(&host, DTYPE_BF16, optimizer_at(0));
     for (int i = 1; optimizer_at(i) != NULL; i++)
-        test_strategies(&host, DTYPE_F32, optimizer_at(i));
+        if (!optimizer_at(i)->whole_tensors)
+            test_strategies(&host, DTYPE_F32, optimizer_at(i));
     test_loads(&host);
     test_strategies(&device, DTYPE_F32, optimizer_at(0));
     test_strategies(&device, DTYPE_BF16, optimizer_at(0));
@@ -191,7 +213,9 @@ int main(int argc, char **argv)
     test_rounded(&host, &device);
     deferred.eager = true;
     for (int i = 1; optimizer_at(i) != NULL; i++)
-        test_strategies(&device, DTYPE_BF16, optimizer_at(i));
+        if (!optimizer_at(i)->whole_tensors)
+            test_strategies(&device, DTYPE_BF16, optimizer_at(i));
+    test_whole(&device);
     deferred_memory.stream_destroy(device.ctx.stream);
     params_destroy(host.params);
     return close_world(&host);

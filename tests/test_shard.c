@@ -67,12 +67,11 @@ static void random_layout(struct params *params)
     params->elements = (at + KERNEL_CHUNK - 1) / KERNEL_CHUNK * KERNEL_CHUNK;
 }
 
-static bool cuts_matrix(const struct params *params, int64_t at)
+static bool cuts_tensor(const struct params *params, int64_t at)
 {
     for (int p = 0; p < params->count; p++) {
         const struct param *param = &params->list[p];
-        if (param->dims == 2 && at > param->offset &&
-            at < param->offset + param->numel)
+        if (at > param->offset && at < param->offset + param->numel)
             return true;
     }
     return false;
@@ -90,7 +89,7 @@ static int64_t best_longest(const struct params *params, int ranks)
         for (int i = chunks; i >= 0; i--)
             for (int from = 0; from <= i; from++) {
                 int64_t longest = i - from;
-                if (cuts_matrix(params, (int64_t)from * KERNEL_CHUNK))
+                if (cuts_tensor(params, (int64_t)from * KERNEL_CHUNK))
                     continue;
                 longest = best[from] > longest ? best[from] : longest;
                 best[i] = longest < best[i] ? longest : best[i];
@@ -99,7 +98,7 @@ static int64_t best_longest(const struct params *params, int ranks)
 }
 
 /* Every element is one rank's, as intervals follow each other from 0 on to the
- * end, and so is every matrix. */
+ * end, and so is every tensor. */
 static bool whole_is_good(const struct params *params, int ranks)
 {
     int64_t cut[RANKS_MAX + 1], longest = 0;
@@ -109,7 +108,7 @@ static bool whole_is_good(const struct params *params, int ranks)
     for (int r = 0; r < ranks; r++) {
         int64_t count = cut[r + 1] - cut[r];
         good = good && count >= 0 && cut[r] % KERNEL_CHUNK == 0 &&
-               !cuts_matrix(params, cut[r]);
+               !cuts_tensor(params, cut[r]);
         longest = count > longest ? count : longest;
     }
     good = good && longest == best_longest(params, ranks);
@@ -132,7 +131,7 @@ static void test_whole(void)
             wrong += !whole_is_good(&params, 1 + (int)below(RANKS_MAX));
     }
     tap_is_int(wrong, 0,
-               "whole matrices: complete, balanced as well as can be");
+               "whole tensors: complete, balanced as well as can be");
 }
 
 int main(void)

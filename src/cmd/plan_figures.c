@@ -10,7 +10,7 @@
 #include "src/base/fsio.h"
 #include "src/base/units.h"
 #include "src/model/model_flops.h"
-#include "src/parallel/optimizer.h"
+#include "src/parallel/replica.h"
 #include "src/train/trainer_backend.h"
 #include "src/train/train_memory_ways.h"
 #include "src/train/trainer_schedule.h"
@@ -30,9 +30,11 @@ static enum err add_model(struct plan_figures *f)
     const struct model_config *config = &f->settings->model;
     struct params *params = NULL;
     TRY(train_settings_params(f->settings, &params));
+    struct replica_options options = train_memory_replica(f->settings);
     int64_t seq_len = f->settings->data.seq_len;
     double tokens = (double)seq_len;
     f->trained = params->numel;
+    f->saved = params->numel + replica_kept_elements(&options, params);
     f->params = model_config_param_count(config);
     f->active_params = model_config_active_count(config);
     f->flops_mfu = model_flops_per_sequence(config, params, seq_len) / tokens;
@@ -157,8 +159,7 @@ static void add_disk(struct plan_figures *f)
         .max_steps = f->steps > 0 ? (int64_t)fmin(f->steps, STEPS_MAX) : 0,
     };
     int64_t every = 0;
-    int tensors = 1 + optimizer_moments(optimizer_at(s->optimizer.name));
-    f->checkpoint_bytes = tensors * STATE_BYTES * (double)f->trained;
+    f->checkpoint_bytes = STATE_BYTES * (double)f->saved;
     if (s->checkpoint.keep > 0)
         f->kept = (double)s->checkpoint.keep + 1;
     if (s->checkpoint.keep > 0 && s->checkpoint.keep_every > 0)

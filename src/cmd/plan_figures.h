@@ -17,7 +17,8 @@ struct plan_figures {
     int ranks, threads;
 
     int64_t params, active_params;
-    int64_t trained; /* of them, or adapters: what checkpoints have */
+    int64_t trained; /* of them, or adapters */
+    int64_t saved;   /* numbers in a checkpoint: with what optimizers keep */
     double flops_mfu, flops_mfu_causal; /* per token */
 
     struct memory_plan bytes; /* of one rank */

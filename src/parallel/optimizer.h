@@ -1,24 +1,34 @@
 /* The table of optimizers: all that differs from one to the other. What changes
  * weights element by element is a row of kernels/kernel_updates.h, of which its
- * entry here is made. */
+ * entry here is made; what needs whole tensors is a file of its own.
+ *
+ * A model may have several: its tensors are in groups (struct optimizer_group),
+ * and an optimizer leaves what it does not take to another. */
 #ifndef TESSERA_PARALLEL_OPTIMIZER_H
 #define TESSERA_PARALLEL_OPTIMIZER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/kernels.h"
 #include "src/base/err.h"
 #include "src/model/params.h"
 
+/* No optimizer keeps more of a tensor besides its moments. */
+#define OPTIMIZER_STATES 3
+
 /* What is updated at once: `elements` of the flat space of params from `begin`
- * on. */
+ * on; of an optimizer of whole tensors it is one tensor. */
 struct optimizer_piece {
     const struct params *params;
     int64_t begin, elements;
     float *weights; /* the fp32 ones */
     const float *gradient;
-    float *moments[UPDATE_MOMENTS]; /* NULL: the optimizer has none */
+    float *moments[UPDATE_MOMENTS];  /* NULL: the optimizer has none */
+    const struct param *tensor;      /* NULL: there may be several */
+    float *states[OPTIMIZER_STATES]; /* the tensor's; NULL: it has none */
+    float *scratch;                  /* what `scratch` has asked for */
 };
 
 struct optimizer_ops {
@@ -26,13 +36,31 @@ struct optimizer_ops {
     /* Of its moments in checkpoints, each of a weight's shape in fp32; NULL
      * after the last. */
     const char *moments[UPDATE_MOMENTS];
-    /* A matrix is to lie in one piece: not with strategies that cut blocks. */
-    bool whole_matrices;
-    /* Of settings that are not given; 0: those of the table of settings;
-     * UPDATE_UNUSED: of a setting that it does without. */
+    /* A tensor is to lie in one piece, in the host's memory: not with
+     * strategies that cut blocks, nor on a device. */
+    bool whole_tensors;
+    /* What decays of a weight in a step is lr * weight_decay, not lr / peak lr *
+     * weight_decay. */
+    bool decay_by_lr;
+    /* The settings of the group "optimizer" that it goes by besides name, lr
+     * and weight_decay, with blanks between. */
+    const char *uses;
+    /* Of settings that are not given; 0: those of the table of settings. */
     struct {
-        double lr, beta2, eps;
+        double lr, beta2, outlier_threshold;
     } defaults;
+    /* Of whole tensors: whether it is for this one; the others are `other`'s.
+     * NULL: it takes all. */
+    bool (*takes)(const struct param *param);
+    const struct optimizer_ops *other;
+    /* What it keeps of a tensor besides moments: names in checkpoints, NULL
+     * after the last, and of which shape, in fp32: how many dimensions is
+     * returned, 0: it keeps none. */
+    const char *states[OPTIMIZER_STATES];
+    int (*state_shape)(const struct params *params, const struct param *param,
+                       int state, int64_t shape[2]);
+    /* Floats that an update of the tensor works in; NULL: none. */
+    int64_t (*scratch)(const struct param *param);
     /* Enqueues one step. */
     enum err (*update)(const struct optimizer_step *step,
                        const struct kernels *kernels,
@@ -47,7 +75,32 @@ extern const char *const optimizer_names[];
 /* By index, NULL behind the last. */
 const struct optimizer_ops *optimizer_at(int index);
 
-/* How many moments it has. */
+/* How many moments and states it has. */
 int optimizer_moments(const struct optimizer_ops *optimizer);
+int optimizer_states(const struct optimizer_ops *optimizer);
+
+/* Numbers of a state that it keeps of the tensor. */
+int64_t optimizer_state_elements(const struct optimizer_ops *optimizer,
+                                 const struct params *params,
+                                 const struct param *param, int state);
+
+/* Whether it, or what it leaves tensors to, goes by optimizer.FIELD. */
+bool optimizer_uses(const struct optimizer_ops *optimizer, const char *field);
+
+#define OPTIMIZER_MATCH 512
+#define OPTIMIZER_GROUPS 32 /* no run has more */
+
+/* Tensors that are updated otherwise than the rest. */
+struct optimizer_group {
+    char match[OPTIMIZER_MATCH]; /* globs of names (globs.h) */
+    const struct optimizer_ops *optimizer;
+};
+
+/* Which group a tensor is in, and its optimizer: 0 the rest, with the optimizer
+ * `rest`, then groups in their order, of which the first that matches counts. */
+int optimizer_find(const struct optimizer_ops *rest,
+                   const struct optimizer_group *groups, int count,
+                   const struct param *param,
+                   const struct optimizer_ops **optimizer);
 
 #endif

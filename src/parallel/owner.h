@@ -7,7 +7,7 @@
  * its shard; the piece that it updates lies within, and the pieces of the ranks
  * with the same shard, one of each group, make up the shard. What a rank owns
  * of all blocks lies packed, block after block. Without blocks the whole space
- * is cut as if it were one, or so that every matrix is one rank's.
+ * is cut as if it were one, or so that every tensor is one rank's.
  *
  * Experts may lie apart: with an expert degree above 1 their blocks have that
  * degree, whatever the others have, and a shard is whole experts, which stay
@@ -39,7 +39,7 @@ struct owner {
     int expert_degree;
     int block_count;
     struct owner_block *blocks;
-    int64_t *cut;     /* of whole matrices (shard.h); NULL: even chunks */
+    int64_t *cut;     /* of whole tensors (shard.h); NULL: even chunks */
     int64_t elements; /* of all */
     int64_t own;      /* of this rank's pieces */
     int64_t shard;    /* of its shards */
@@ -47,7 +47,7 @@ struct owner {
 
 enum owner_cut {
     OWNER_CUT_FLAT,  /* the whole space */
-    OWNER_CUT_WHOLE, /* the whole space, each matrix one rank's */
+    OWNER_CUT_WHOLE, /* the whole space, each tensor one rank's */
     OWNER_CUT_BLOCKS
 };
 

@@ -53,6 +53,11 @@ void *replica_piece(const struct replica *replica, int block)
                item_bytes(replica);
 }
 
+static float *floats(struct arena *arena, int64_t count)
+{
+    return count > 0 ? arena_take(arena, (size_t)count * sizeof(float)) : NULL;
+}
+
 static void replica_layout(struct replica *replica, struct arena *arena,
                            struct replica_bytes *bytes)
 {
@@ -70,8 +75,11 @@ static void replica_layout(struct replica *replica, struct arena *arena,
         replica->master = arena_take(arena, piece);
     bytes->master = arena->used - begin;
     begin = arena->used;
-    for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
-        replica->moments[i] = arena_take(arena, piece);
+    for (int i = 0; i < UPDATE_MOMENTS; i++)
+        if (replica->spans->moments[i] > 0)
+            replica->moments[i] = floats(arena, replica->spans->moments[i]);
+    replica->states = floats(arena, replica->spans->states);
+    replica->scratch = floats(arena, replica->spans->scratch);
     bytes->moments = arena->used - begin;
     begin = arena->used;
     if (is_on_device(replica))
@@ -90,13 +98,25 @@ static void host_layout(struct replica *replica, struct arena *arena,
     bytes->sums += arena->used - begin;
 }
 
-/* Under ddp every rank updates everything, however it is cut. */
-static enum owner_cut cut_of(const struct replica_options *options)
+struct spans_input replica_spans_input(const struct replica *replica)
 {
-    if (replica_by_block(options))
+    const struct replica_options *options = &replica->options;
+    return (struct spans_input){ .params = replica->params,
+                                 .owner = replica->owner,
+                                 .all = options->strategy == REPLICA_DDP,
+                                 .rest = options->optimizer,
+                                 .groups = options->groups,
+                                 .group_count = options->group_count };
+}
+
+/* Under ddp every rank updates everything, however it is cut. */
+static enum owner_cut cut_of(const struct replica *replica)
+{
+    const struct spans_input input = replica_spans_input(replica);
+    if (replica_by_block(&replica->options))
         return OWNER_CUT_BLOCKS;
-    return options->optimizer->whole_matrices &&
-                   options->strategy == REPLICA_ZERO1
+    return replica->options.strategy == REPLICA_ZERO1 &&
+                   spans_whole(&input) != NULL
                ? OWNER_CUT_WHOLE
                : OWNER_CUT_FLAT;
 }
@@ -116,9 +136,11 @@ static enum err replica_open(const struct params *params, int rank, int ranks,
     replica->options = replica_filled(options);
     assert(replica->options.leaves % replica->options.sequence_chunks == 0);
     assert(options->dtype == DTYPE_F32 || options->dtype == DTYPE_BF16);
-    TRY_OUT(owner_create(params, cut_of(&replica->options), rank, ranks,
+    TRY_OUT(owner_create(params, cut_of(replica), rank, ranks,
                          shard_degree(options, ranks),
                          replica->options.expert_degree, &replica->owner));
+    const struct spans_input input = replica_spans_input(replica);
+    TRY_OUT(spans_create(&input, &replica->spans));
     *out = replica;
     replica = NULL;
 out:
@@ -238,6 +260,20 @@ static int group_degree(const struct replica *replica)
                                       : options->sequence_degree;
 }
 
+static enum err check_device(const struct kernels *kernels,
+                             const struct params *params,
+                             const struct replica_options *options)
+{
+    const struct replica_options filled = replica_filled(options);
+    const char *name = replica_whole(&filled, params);
+    if (name == NULL || !kernels->memory->device)
+        return ERR_OK;
+    return err_set(ERR_USAGE,
+                   "optimizer %s works on whole tensors in the host's memory: "
+                   "use hardware.backend=cpu, or another optimizer",
+                   name);
+}
+
 enum err replica_create(struct comm *comm, const struct kernels *kernels,
                         const struct kernel_ctx *ctx,
                         const struct params *params,
@@ -246,8 +282,11 @@ enum err replica_create(struct comm *comm, const struct kernels *kernels,
 {
     enum err rc = ERR_OK;
     struct replica *replica = NULL;
-    TRY_OUT(comm_agree(comm, replica_open(params, comm_rank(comm),
-                                          comm_size(comm), options, &replica)));
+    enum err opened = check_device(kernels, params, options);
+    if (opened == ERR_OK)
+        opened = replica_open(params, comm_rank(comm), comm_size(comm), options,
+                              &replica);
+    TRY_OUT(comm_agree(comm, opened));
     replica->comm = comm;
     replica->kernels = kernels;
     replica->options.adds_once = kernels->adds_once;
@@ -359,6 +398,7 @@ void replica_destroy(struct replica *replica)
     scatter_destroy(replica->scatter);
     gather_destroy(replica->gather);
     access_trace_destroy(replica->trace);
+    spans_destroy(replica->spans);
     owner_destroy(replica->owner);
     comm_tensors_destroy(replica->tensors);
     if (replica->kernels != NULL) {
@@ -369,6 +409,7 @@ void replica_destroy(struct replica *replica)
     free(replica->leaf_values);
     free(replica->items);
     free(replica->began);
+    free(replica->kept_items);
     free(replica);
 }
 

@@ -74,6 +74,8 @@ struct replica_options {
     enum replica_strategy strategy;
     enum dtype dtype; /* of the weights: DTYPE_F32 or DTYPE_BF16 */
     const struct optimizer_ops *optimizer; /* NULL: AdamW */
+    const struct optimizer_group *groups;  /* tensors with others; borrowed */
+    int group_count;
     bool adds_once; /* the kernel table's; of a plan only, replica_create() asks
                        the table */
     enum comm_exchange exchange; /* of tensors */
@@ -96,6 +98,10 @@ enum err replica_check(const struct replica_options *options, int ranks);
 /* The same of what depends on the model. */
 enum err replica_check_model(const struct replica_options *options,
                              const struct params *params);
+
+/* How many numbers the optimizers of the options keep of a model. */
+int64_t replica_kept_elements(const struct replica_options *options,
+                              const struct params *params);
 
 /* All arguments but the options, which must pass the check, are borrowed. The
  * stream of ctx must be there and stay until replica_destroy(); what else it
@@ -121,7 +127,7 @@ struct replica_bytes {
     size_t weights;      /* at rest, and buffers for whole blocks */
     size_t shared;       /* of them, with the ranks of a node, on a host */
     size_t master;       /* of bf16 weights: of the own part, in fp32 */
-    size_t moments;      /* of the own part */
+    size_t moments;      /* of the own part, and what else optimizers keep */
     size_t frozen;       /* weights that do not train, shared on a host */
     size_t gradients;    /* of the leaf at work, or of the blocks at work */
     size_t partial_sums; /* of slots and leaves, until they can be added */
@@ -218,13 +224,23 @@ enum err replica_gradient_norm(struct replica *replica, double *norm);
  * ERR_COMM names the ranks that did not come. */
 enum err replica_settle(struct replica *replica);
 
-/* Update, and exchange what other ranks need of it. Collective. */
+/* Update, and exchange what other ranks need of it: steps[1 + group_count], the
+ * first is of tensors that are in no group. Collective. */
 enum err replica_update(struct replica *replica,
-                        const struct optimizer_step *step);
+                        const struct optimizer_step *steps);
 
-/* Checkpoint items: every tensor's weights (masters) and moments
- * ("optimizer/", the moment's name and "/" before the tensor's), this rank's
- * interval of each, fp32. Lent, for saving and for loading; after loading call
+/* Tensors whose updates are left out altogether, weights and moments stay as
+ * they are: held[tensors of params], lent until another is given, the same on
+ * all ranks; NULL: none. */
+void replica_hold(struct replica *replica, const bool *held);
+
+/* After weights were changed: those at work are made of the masters, and
+ * exchanged as after an update. Collective. */
+enum err replica_publish(struct replica *replica);
+
+/* Checkpoint items: every tensor's weights (masters), moments and what else its
+ * optimizer keeps ("optimizer/", the name of it and "/" before the tensor's),
+ * this rank's interval of each, fp32. Lent, for saving and for loading; after loading call
  * replica_loaded(). */
 const struct ckpt_item *replica_items(const struct replica *replica,
                                       int *count);

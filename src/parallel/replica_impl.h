@@ -12,6 +12,7 @@
 #include "src/parallel/replica.h"
 #include "src/parallel/scatter.h"
 #include "src/parallel/shared_weights.h"
+#include "src/parallel/spans.h"
 
 struct replica {
     struct comm *comm;
@@ -26,17 +27,22 @@ struct replica {
     struct arena host;
     struct shared_weights *shared; /* zero1 on a host: one copy per node */
     struct frozen *frozen;         /* NULL: everything trains */
-    char *weights; /* this rank's shards, packed: all where there is one
+    char *weights;       /* this rank's shards, packed: all where there is one
                          * rank per shard group */
-    float *master; /* this rank's pieces, packed; [elements] in ddp; NULL:
+    float *master;       /* this rank's pieces, packed; [elements] in ddp; NULL:
                          * the weights are fp32 themselves */
-    float *moments[UPDATE_MOMENTS]; /* likewise, as many as there are */
+    struct spans *spans; /* what this rank updates, and how */
+    float *moments[UPDATE_MOMENTS]; /* as spans are packed */
+    float *states;                  /* likewise */
+    float *scratch;                 /* of an update */
+    const bool *held;               /* [params->count]; NULL: none */
     double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank, host */
     double *own_sums;   /* this rank's, before they come to the host; NULL:
                          * they are made there */
     struct ckpt_item *items;
     int item_count;
-    int64_t *began; /* [item_count] replica_set_began() */
+    int64_t *began;  /* [item_count] replica_set_began() */
+    int *kept_items; /* [kinds of what optimizers keep][tensors], -1: none */
 
     /* ddp, zero1 */
     struct reduce *reduce;
@@ -67,6 +73,22 @@ bool replica_by_block(const struct replica_options *options);
 /* Where the weights of this rank's piece of a block lie, and of its shard. */
 void *replica_piece(const struct replica *replica, int block);
 void *replica_shard(const struct replica *replica, int block);
+
+/* Where the fp32 weight lies that this rank updates: an element of the flat
+ * space, in its piece of the owner's block. */
+float *replica_master_at(const struct replica *replica, int block,
+                         int64_t element);
+
+/* When a tensor's moment of this number began, or its state UPDATE_MOMENTS + n;
+ * 0 of what it has not. */
+int64_t replica_kept_began(const struct replica *replica, int kind, int tensor);
+
+/* What spans are made of. */
+struct spans_input replica_spans_input(const struct replica *replica);
+
+/* The optimizer of some tensor that needs whole ones; NULL: none does. */
+const char *replica_whole(const struct replica_options *options,
+                          const struct params *params);
 
 /* The options with 1 for what is not given, the way to exchange and the
  * optimizer. */

@@ -49,14 +49,43 @@ static enum err check_weights(const struct replica_options *options, int ranks)
     return ERR_OK;
 }
 
-static enum err check_optimizer(const struct replica_options *options)
+const char *replica_whole(const struct replica_options *options,
+                          const struct params *params)
 {
-    if (!options->optimizer->whole_matrices || !replica_by_block(options))
+    const struct spans_input input = { .params = params,
+                                       .rest = options->optimizer,
+                                       .groups = options->groups,
+                                       .group_count = options->group_count };
+    return spans_whole(&input);
+}
+
+int64_t replica_kept_elements(const struct replica_options *options,
+                              const struct params *params)
+{
+    int64_t elements = 0;
+    const struct replica_options filled = replica_filled(options);
+    for (int p = 0; p < params->count; p++) {
+        const struct param *param = &params->list[p];
+        const struct optimizer_ops *o;
+        optimizer_find(filled.optimizer, filled.groups, filled.group_count,
+                       param, &o);
+        elements += optimizer_moments(o) * param->numel;
+        for (int s = 0; s < optimizer_states(o); s++)
+            elements += optimizer_state_elements(o, params, param, s);
+    }
+    return elements;
+}
+
+static enum err check_optimizer(const struct replica_options *options,
+                                const struct params *params)
+{
+    const char *name = replica_whole(options, params);
+    if (name == NULL || !replica_by_block(options))
         return ERR_OK;
     return err_set(ERR_USAGE,
-                   "optimizer.name=%s updates whole matrices, which "
+                   "optimizer %s updates whole tensors, which "
                    "parallel.strategy=zero2 and zero3 cut: use ddp or zero1",
-                   options->optimizer->name);
+                   name);
 }
 
 static enum err check_precision(const struct replica_options *options)
@@ -126,7 +155,6 @@ static enum err check_experts(const struct replica_options *options, int ranks)
 enum err replica_check(const struct replica_options *options, int ranks)
 {
     struct replica_options filled = replica_filled(options);
-    TRY(check_optimizer(&filled));
     TRY(check_weights(&filled, ranks));
     TRY(check_precision(&filled));
     TRY(check_sequence(&filled, ranks));
@@ -138,7 +166,9 @@ enum err replica_check_model(const struct replica_options *options,
 {
     int64_t experts = 0; /* of a layer */
     int64_t numel = 0;   /* of the matrices of one kind */
-    int degree = replica_filled(options).expert_degree;
+    const struct replica_options filled = replica_filled(options);
+    int degree = filled.expert_degree;
+    TRY(check_optimizer(&filled, params));
     if (degree == 1)
         return ERR_OK;
     if (params->frozen != NULL)

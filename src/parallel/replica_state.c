@@ -1,5 +1,5 @@
-/* The state of a replica: how it begins, how the optimizer updates it, which
- * items a checkpoint has, and how ranks share the weights. */
+/* The state of a replica: how it begins, which items a checkpoint has, and how
+ * ranks share the weights. How optimizers update it is in replica_update.c. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,8 +15,7 @@ static bool is_ddp(const struct replica *replica)
     return replica->options.strategy == REPLICA_DDP;
 }
 
-/* Where what the optimizer keeps of this rank's piece of a block lies, in the
- * arena of each. */
+/* Where this rank's piece of a block lies among its masters. */
 static int64_t piece_at(const struct replica *replica, int block)
 {
     const struct owner_block *b = &replica->owner->blocks[block];
@@ -31,58 +30,136 @@ static float *master_piece(const struct replica *replica, int block)
     return replica->master + piece_at(replica, block);
 }
 
-static void item_set(struct ckpt_item *item, const struct param *param,
-                     const struct owner_block *b, const char *prefix,
-                     float *piece)
+/* All masters, which every rank has under ddp. */
+static float *masters(const struct replica *replica)
 {
-    int64_t first = b->begin - param->offset;
-    int64_t last = b->end - param->offset;
-    item->part.begin = first < 0              ? 0
-                       : first > param->numel ? param->numel
-                                              : first;
-    item->part.end = last < 0 ? 0 : last > param->numel ? param->numel : last;
+    return replica->master != NULL ? replica->master
+                                   : (float *)(void *)replica->weights;
+}
+
+float *replica_master_at(const struct replica *replica, int block,
+                         int64_t element)
+{
+    if (is_ddp(replica))
+        return masters(replica) + element;
+    return master_piece(replica, block) +
+           (element - replica->owner->blocks[block].begin);
+}
+
+static int64_t within(int64_t element, const struct param *param)
+{
+    int64_t at = element - param->offset;
+    return at < 0 ? 0 : at > param->numel ? param->numel : at;
+}
+
+/* An item of the tensor's shape, of which this rank has a part: *first is the
+ * element of the flat space that its data is to begin with, -1: nothing. */
+static struct ckpt_item *add_item(struct replica *replica, const char *prefix,
+                                  const struct param *param, int64_t *first)
+{
+    int block = replica->owner->block_count > 1 ? param->block : 0;
+    const struct owner_block *b = &replica->owner->blocks[block];
+    struct ckpt_item *item = &replica->items[replica->item_count++];
+    item->part.begin = within(b->begin, param);
+    item->part.end = within(b->end, param);
     item->dtype = DTYPE_F32;
     item->dims = param->dims;
     item->shape[0] = param->shape[0];
     item->shape[1] = param->shape[1];
     snprintf(item->name, sizeof item->name, "%s%s", prefix, param->name);
-    if (piece != NULL && item->part.begin < item->part.end)
-        item->data = piece + (param->offset + item->part.begin - b->begin);
+    *first = item->part.begin < item->part.end
+                 ? param->offset + item->part.begin
+                 : -1;
+    return item;
 }
 
-/* Lists one kind of checkpoint items; data is that of this rank's pieces, NULL
- * while it is planned. */
-static void list_kind(struct replica *replica, const char *prefix, float *data)
+static void list_weights(struct replica *replica)
 {
-    const struct params *params = replica->params;
-    for (int p = 0; p < params->count; p++) {
-        const struct param *param = &params->list[p];
+    for (int p = 0; p < replica->params->count; p++) {
+        const struct param *param = &replica->params->list[p];
         int block = replica->owner->block_count > 1 ? param->block : 0;
-        float *piece = NULL;
+        int64_t first;
+        struct ckpt_item *item = add_item(replica, "", param, &first);
+        if (first >= 0 && replica->arena.base != NULL)
+            item->data = replica_master_at(replica, block, first);
+    }
+}
+
+/* Data is NULL while it is planned. */
+static void list_moments(struct replica *replica, int moment)
+{
+    const struct spans_input spans = replica_spans_input(replica);
+    for (int p = 0; p < replica->params->count; p++) {
+        const struct param *param = &replica->params->list[p];
+        const struct optimizer_ops *optimizer = spans_optimizer(&spans, param);
+        char prefix[64];
+        int64_t first;
+        if (moment >= optimizer_moments(optimizer))
+            continue;
+        snprintf(prefix, sizeof prefix, "optimizer/%s/",
+                 optimizer->moments[moment]);
+        replica->kept_items[moment * replica->params->count + p] =
+            replica->item_count;
+        struct ckpt_item *item = add_item(replica, prefix, param, &first);
+        if (first < 0 || replica->arena.base == NULL)
+            continue;
+        const struct span *span = spans_at(replica->spans, first);
+        item->data = replica->moments[moment] + span->moment_at[moment] +
+                     (first - span->begin);
+    }
+}
+
+/* Each is whole on the rank that has the tensor's first element. */
+static void list_states(struct replica *replica, int state)
+{
+    const struct spans_input spans = replica_spans_input(replica);
+    for (int p = 0; p < replica->params->count; p++) {
+        const struct param *param = &replica->params->list[p];
+        const struct optimizer_ops *optimizer = spans_optimizer(&spans, param);
+        const struct owner_block *b = &replica->owner->blocks[0];
+        int64_t shape[2] = { 1, 1 };
+        if (state >= optimizer_states(optimizer))
+            continue;
+        int dims = optimizer->state_shape(replica->params, param, state, shape);
+        if (dims == 0)
+            continue;
+        replica->kept_items[(UPDATE_MOMENTS + state) * replica->params->count +
+                            p] = replica->item_count;
+        struct ckpt_item *item = &replica->items[replica->item_count++];
+        item->dtype = DTYPE_F32;
+        item->dims = dims;
+        item->shape[0] = shape[0];
+        item->shape[1] = shape[1];
+        snprintf(item->name, sizeof item->name, "optimizer/%s/%s",
+                 optimizer->states[state], param->name);
+        if (param->offset < b->begin || param->offset >= b->end)
+            continue;
+        item->part.end = shape[0] * (dims > 1 ? shape[1] : 1);
         if (replica->arena.base != NULL)
-            piece = data != NULL ? data + piece_at(replica, block)
-                                 : replica_piece(replica, block);
-        item_set(&replica->items[replica->item_count++], param,
-                 &replica->owner->blocks[block], prefix, piece);
+            item->data =
+                replica->states +
+                spans_at(replica->spans, param->offset)->state_at[state];
     }
 }
 
 enum err replica_list_items(struct replica *replica)
 {
-    const struct optimizer_ops *optimizer = replica->options.optimizer;
-    int moments = optimizer_moments(optimizer);
-    size_t count = (size_t)replica->params->count * (size_t)(1 + moments);
+    size_t kinds = 1 + UPDATE_MOMENTS + OPTIMIZER_STATES;
+    size_t count = (size_t)replica->params->count * kinds;
     replica->items = calloc(count, sizeof replica->items[0]);
     replica->began = calloc(count, sizeof replica->began[0]);
-    if (replica->items == NULL || replica->began == NULL)
+    replica->kept_items = calloc(count, sizeof replica->kept_items[0]);
+    if (replica->items == NULL || replica->began == NULL ||
+        replica->kept_items == NULL)
         return err_set(ERR_MEMORY, "replica: out of memory");
+    for (size_t i = 0; i < count; i++)
+        replica->kept_items[i] = -1;
     replica->item_count = 0;
-    list_kind(replica, "", replica->master);
-    for (int i = 0; i < moments; i++) {
-        char prefix[64];
-        snprintf(prefix, sizeof prefix, "optimizer/%s/", optimizer->moments[i]);
-        list_kind(replica, prefix, replica->moments[i]);
-    }
+    list_weights(replica);
+    for (int i = 0; i < UPDATE_MOMENTS; i++)
+        list_moments(replica, i);
+    for (int i = 0; i < OPTIMIZER_STATES; i++)
+        list_states(replica, i);
     return ERR_OK;
 }
 
@@ -160,17 +237,15 @@ static enum err publish(struct replica *replica)
     return share_weights(replica);
 }
 
-/* All masters, which every rank has under ddp. */
-static float *masters(const struct replica *replica)
-{
-    return replica->master != NULL ? replica->master
-                                   : (float *)(void *)replica->weights;
-}
-
 static enum err publish_ddp(struct replica *replica)
 {
     return round_weights(replica, replica->params->elements, masters(replica),
                          replica->weights);
+}
+
+enum err replica_publish(struct replica *replica)
+{
+    return is_ddp(replica) ? publish_ddp(replica) : publish(replica);
 }
 
 enum err replica_loaded(struct replica *replica)
@@ -180,9 +255,15 @@ enum err replica_loaded(struct replica *replica)
         return publish(replica);
     TRY(reduce_gather(replica->tensors, elements, replica->owner->cut,
                       DTYPE_F32, masters(replica)));
-    for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
-        TRY(reduce_gather(replica->tensors, elements, replica->owner->cut,
-                          DTYPE_F32, replica->moments[i]));
+    const struct spans *spans = replica->spans;
+    for (int i = 0; i < UPDATE_MOMENTS; i++)
+        if (spans->moments[i] > 0)
+            TRY(reduce_gather(replica->tensors, spans->moments[i],
+                              spans->moment_cut[i], DTYPE_F32,
+                              replica->moments[i]));
+    if (spans->states > 0)
+        TRY(reduce_gather(replica->tensors, spans->states, spans->state_cut,
+                          DTYPE_F32, replica->states));
     return publish_ddp(replica);
 }
 
@@ -216,25 +297,32 @@ static enum err upload_values(struct replica *replica, uint64_t seed,
     return ERR_OK;
 }
 
-/* The masters of this rank's piece of a block, and moments of zeros. */
+/* What optimizers keep begins as zeros. */
+static enum err begin_kept(struct replica *replica)
+{
+    const struct kernels *kernels = replica->kernels;
+    for (int m = 0; m < UPDATE_MOMENTS; m++)
+        if (replica->spans->moments[m] > 0)
+            TRY(kernels->zero(replica->ctx, DTYPE_F32,
+                              replica->spans->moments[m], replica->moments[m]));
+    return replica->spans->states > 0
+               ? kernels->zero(replica->ctx, DTYPE_F32, replica->spans->states,
+                               replica->states)
+               : ERR_OK;
+}
+
+/* The masters of this rank's piece of a block. */
 static enum err begin_piece(struct replica *replica, uint64_t seed,
                             const struct replica_source *source, int block,
                             struct arena *host)
 {
-    const struct kernels *kernels = replica->kernels;
     const struct owner_block *b = &replica->owner->blocks[block];
     float *master = master_piece(replica, block);
-    int64_t at = piece_at(replica, block);
     if (b->begin == b->end)
         return ERR_OK;
-    if (host->base != NULL)
-        TRY(upload_values(replica, seed, source, b, master, host));
-    else
-        TRY(make_values(replica, seed, source, b->begin, b->end, master));
-    for (int m = 0; m < optimizer_moments(replica->options.optimizer); m++)
-        TRY(kernels->zero(replica->ctx, DTYPE_F32, b->end - b->begin,
-                          replica->moments[m] + at));
-    return ERR_OK;
+    return host->base != NULL
+               ? upload_values(replica, seed, source, b, master, host)
+               : make_values(replica, seed, source, b->begin, b->end, master);
 }
 
 enum err replica_init(struct replica *replica, uint64_t seed,
@@ -247,6 +335,8 @@ enum err replica_init(struct replica *replica, uint64_t seed,
         rc = memory->host_create((size_t)INIT_ELEMENTS * sizeof(float), &host);
     for (int i = 0; i < replica->owner->block_count && rc == ERR_OK; i++)
         rc = begin_piece(replica, seed, source, i, &host);
+    if (rc == ERR_OK)
+        rc = begin_kept(replica);
     TRY_OUT(comm_agree(replica->comm, rc));
     TRY_OUT(replica_loaded(replica));
 out:
@@ -301,91 +391,8 @@ enum err replica_gradient_norm(struct replica *replica, double *norm)
     return ERR_OK;
 }
 
-/* When moment m of a tensor began. */
-static int64_t began(const struct replica *replica, int moment, int param)
+int64_t replica_kept_began(const struct replica *replica, int kind, int tensor)
 {
-    return replica->began[(1 + moment) * replica->params->count + param];
-}
-
-/* Whether the moments of a tensor and of the next began together. */
-static bool began_together(const struct replica *replica, int param)
-{
-    bool same = true;
-    for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
-        same = same && began(replica, i, param) == began(replica, i, param + 1);
-    return same;
-}
-
-/* Elements [from, to) of the piece, whose moments began with the tensor's. */
-static enum err optimize_run(const struct replica *replica,
-                             const struct optimizer_step *step,
-                             const struct optimizer_piece *piece, int param,
-                             int64_t from, int64_t to)
-{
-    const struct optimizer_ops *optimizer = replica->options.optimizer;
-    struct optimizer_step own = *step;
-    struct optimizer_piece run = *piece;
-    run.begin += from;
-    run.elements = to - from;
-    run.weights += from;
-    run.gradient += from;
-    for (int i = 0; i < optimizer_moments(optimizer); i++) {
-        run.moments[i] += from;
-        own.began[i] = began(replica, i, param);
-    }
-    return optimizer->update(&own, replica->kernels, replica->ctx, &run);
-}
-
-/* Updates `elements` masters by their gradient: those from `begin` on in the
- * flat space, whose moments are at `at`. At once, but where moments of
- * neighbours began at different steps. */
-static enum err optimize(const struct replica *replica,
-                         const struct optimizer_step *step, int64_t begin,
-                         int64_t elements, float *master, const float *gradient,
-                         int64_t at)
-{
-    const struct params *params = replica->params;
-    int64_t done = 0;
-    struct optimizer_piece piece = { .params = params,
-                                     .begin = begin,
-                                     .elements = elements,
-                                     .weights = master,
-                                     .gradient = gradient };
-    for (int i = 0; i < optimizer_moments(replica->options.optimizer); i++)
-        piece.moments[i] = replica->moments[i] + at;
-    for (int p = 0; p < params->count && done < elements; p++) {
-        bool last = p + 1 == params->count;
-        int64_t end = last ? elements : params->list[p + 1].offset - begin;
-        if (end <= done || (end < elements && began_together(replica, p)))
-            continue;
-        end = end < elements ? end : elements;
-        TRY(optimize_run(replica, step, &piece, p, done, end));
-        done = end;
-    }
-    return ERR_OK;
-}
-
-/* Under ddp every rank has the whole total, and updates everything. */
-static enum err update_ddp(struct replica *replica,
-                           const struct optimizer_step *step)
-{
-    const float *total = replica->gradient - replica->owner->blocks[0].begin;
-    TRY(optimize(replica, step, 0, replica->params->elements, masters(replica),
-                 total, 0));
-    return publish_ddp(replica);
-}
-
-enum err replica_update(struct replica *replica,
-                        const struct optimizer_step *step)
-{
-    if (is_ddp(replica))
-        return update_ddp(replica, step);
-    for (int i = 0; i < replica->owner->block_count; i++) {
-        const struct owner_block *b = &replica->owner->blocks[i];
-        if (b->end > b->begin)
-            TRY(optimize(replica, step, b->begin, b->end - b->begin,
-                         master_piece(replica, i), replica->gradient + b->at,
-                         b->at));
-    }
-    return publish(replica);
+    int item = replica->kept_items[kind * replica->params->count + tensor];
+    return item >= 0 ? replica->began[item] : 0;
 }

@@ -30,15 +30,14 @@ int64_t shard_cut_begin(const int64_t *cut, int64_t elements, int rank,
     return cut != NULL ? cut[rank] : shard_begin(elements, rank, ranks);
 }
 
-/* The last place up to `at` that is within no matrix. */
+/* The last place up to `at` that is within no tensor. */
 static int64_t whole_before(const struct params *params, int64_t at)
 {
     at -= at % KERNEL_CHUNK;
     for (int p = params->count - 1; p >= 0; p--) {
         const struct param *param = &params->list[p];
         assert(p == 0 || params->list[p - 1].offset < param->offset);
-        if (param->dims == 2 && at > param->offset &&
-            at < param->offset + param->numel)
+        if (at > param->offset && at < param->offset + param->numel)
             at = param->offset - param->offset % KERNEL_CHUNK;
     }
     return at;

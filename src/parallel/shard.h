@@ -21,8 +21,8 @@ int64_t shard_begin(int64_t elements, int rank, int ranks);
 int64_t shard_cut_begin(const int64_t *cut, int64_t elements, int rank,
                         int ranks);
 
-/* Cuts the flat space so that every matrix is one rank's: at multiples of
- * KERNEL_CHUNK within no tensor of two dimensions. Of all such cuts it is one
+/* Cuts the flat space so that every tensor is one rank's: at multiples of
+ * KERNEL_CHUNK within none of them. Of all such cuts it is one
  * whose longest interval is the shortest; some intervals may be empty. As
  * tensors of a block follow each other without regard to chunks, that is mostly
  * between blocks. */

@@ -113,24 +113,38 @@ json_t *on_checkpoint_about_params(const struct model_config *config,
     return about;
 }
 
-/* Weights, and the moments of the run's optimizer. */
-static json_t *about_kinds(const struct train_settings *s)
+/* What an optimizer keeps, and one to which it leaves tensors. */
+static void about_optimizer(const struct optimizer_ops *optimizer,
+                            json_t *about)
 {
     static const char *const kinds[UPDATE_MOMENTS] = { "first moment",
                                                        "second moment" };
-    const struct optimizer_ops *optimizer = optimizer_at(s->optimizer.name);
+    char name[64];
+    for (int i = 0; i < optimizer_moments(optimizer); i++) {
+        snprintf(name, sizeof name, "optimizer/%s", optimizer->moments[i]);
+        json_object_set_new(about, name, json_pack("{s:s}", "kind", kinds[i]));
+    }
+    for (int i = 0; i < optimizer_states(optimizer); i++) {
+        snprintf(name, sizeof name, "optimizer/%s", optimizer->states[i]);
+        json_object_set_new(about, name,
+                            json_pack("{s:s, s:s}", "kind", "optimizer state",
+                                      "of", optimizer->name));
+    }
+    if (optimizer->other != NULL)
+        about_optimizer(optimizer->other, about);
+}
+
+/* Weights, and what the run's optimizers keep. */
+static json_t *about_kinds(const struct train_settings *s)
+{
     json_t *about =
         json_pack("{s:{s:s, s:s}}", "", "kind", "weight", "trained_in",
                   train_precision_names[s->train.precision]);
-    for (int i = 0; i < optimizer_moments(optimizer) && about != NULL; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "optimizer/%s", optimizer->moments[i]);
-        if (json_object_set_new(about, name,
-                                json_pack("{s:s}", "kind", kinds[i])) != 0) {
-            json_decref(about);
-            return NULL;
-        }
-    }
+    if (about == NULL)
+        return NULL;
+    about_optimizer(optimizer_at(s->optimizer.name), about);
+    for (int i = 0; i < s->groups.count; i++)
+        about_optimizer(s->groups.list[i].optimizer, about);
     return about;
 }
 

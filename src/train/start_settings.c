@@ -176,6 +176,7 @@ static enum err check_parallel(const struct train_settings *s)
                        "parallel.sequence_chunks (%d): choose a divisor",
                        (long long)s->data.seq_len, options.sequence_chunks);
     TRY_OUT(train_settings_params(s, &params));
+    TRY_OUT(train_groups_check(&s->groups, params));
     TRY_OUT(replica_check_model(&options, params));
 out:
     params_destroy(params);

@@ -38,6 +38,8 @@ train_memory_replica(const struct train_settings *settings)
         .dtype = trainer_backend_dtype(s),
         .exchange = trainer_backend_exchange(s),
         .optimizer = optimizer_at(s->optimizer.name),
+        .groups = s->groups.list,
+        .group_count = s->groups.count,
         .shard_degree = (int)s->parallel.shard_degree,
         .prefetch = (int)s->parallel.prefetch,
         .slots = (int)s->parallel.slots,

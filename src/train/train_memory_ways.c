@@ -137,7 +137,8 @@ static void add_spread(const struct planner *planner, struct spread spread,
     *s = *planner->settings;
     apply_spread(&spread, ranks, s);
     struct replica_options options = train_memory_replica(s);
-    if (*count < SPREADS_MAX && replica_check(&options, ranks) == ERR_OK)
+    if (*count < SPREADS_MAX && replica_check(&options, ranks) == ERR_OK &&
+        replica_check_model(&options, planner->params) == ERR_OK)
         list[(*count)++] = spread;
 }
 
@@ -459,6 +460,7 @@ enum err train_memory_strategy(struct train_settings *settings,
     if (count == 0) {
         struct replica_options options = train_memory_replica(settings);
         TRY_OUT(replica_check(&options, place->ranks));
+        TRY_OUT(replica_check_model(&options, planner.params));
     }
     for (int i = 0; i < count; i++) {
         (void)make_way(&planner, &spreads[i], 0, &ways[i]);

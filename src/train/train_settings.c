@@ -39,6 +39,12 @@ const struct setting *train_settings_setting(const char *key)
     return NULL;
 }
 
+static bool is_given(const struct settings_origin *origins, const char *key)
+{
+    return settings_given(train_settings_schema, train_settings_count, origins,
+                          key);
+}
+
 /* What is not given is as the optimizer has it, if it differs from AdamW. */
 static void complete_optimizer(struct train_settings *s,
                                const struct settings_origin *origins)
@@ -50,16 +56,20 @@ static void complete_optimizer(struct train_settings *s,
     } list[] = {
         { "optimizer.lr", &s->optimizer.lr, optimizer->defaults.lr },
         { "optimizer.beta2", &s->optimizer.beta2, optimizer->defaults.beta2 },
+        { "optimizer.outlier_threshold", &s->optimizer.outlier_threshold,
+          optimizer->defaults.outlier_threshold },
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (list[i].own > 0 &&
-            !settings_given(train_settings_schema, train_settings_count,
-                            origins, list[i].key))
+        if (list[i].own > 0 && !is_given(origins, list[i].key))
             *list[i].value = list[i].own;
-    /* it decays to 0, and does not rise from there */
+}
+
+/* The same of schedules: this one decays to 0, and does not rise from there. */
+static void complete_schedule(struct train_settings *s,
+                              const struct settings_origin *origins)
+{
     if (s->scheduler.name == SCHEDULE_INVERSE_SQRT &&
-        !settings_given(train_settings_schema, train_settings_count, origins,
-                        "scheduler.alpha_final"))
+        !is_given(origins, "scheduler.alpha_final"))
         s->scheduler.alpha_final = 0.0;
 }
 
@@ -74,11 +84,15 @@ static bool schedule_without(const struct train_settings *s, const char *field)
 /* Whether the choice of the setting's group goes without it. */
 static bool goes_without(const struct train_settings *s, const char *key)
 {
-    const struct optimizer_ops *optimizer = optimizer_at(s->optimizer.name);
-    if (strcmp(key, "optimizer.beta2") == 0)
-        return optimizer->defaults.beta2 == UPDATE_UNUSED;
-    if (strcmp(key, "optimizer.eps") == 0)
-        return optimizer->defaults.eps == UPDATE_UNUSED;
+    static const char *const all[] = { "optimizer.name", "optimizer.lr",
+                                       "optimizer.weight_decay",
+                                       "optimizer.groups" };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(key, all[i]) == 0)
+            return false;
+    if (strncmp(key, "optimizer.", 10) == 0)
+        return !optimizer_uses(optimizer_at(s->optimizer.name), key + 10) &&
+               !train_groups_use(&s->groups, key + 10);
     return strncmp(key, "scheduler.", 10) == 0 && schedule_without(s, key + 10);
 }
 
@@ -179,6 +193,10 @@ static enum err load(const struct setting *schema, const char *path,
     rc = complete_model(out, origins);
     if (rc == ERR_OK) {
         complete_optimizer(out, origins);
+        complete_schedule(out, origins);
+        rc = train_groups_read(out, &out->groups);
+    }
+    if (rc == ERR_OK) {
         settings_complete(out);
         rc = start_settings(out, partial);
     }

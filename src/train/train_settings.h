@@ -10,6 +10,7 @@
 #include "src/model/model_config.h"
 #include "src/model/model_memory.h"
 #include "src/model/params.h"
+#include "src/train/train_groups.h"
 #include "src/train/train_settings_rows.h"
 
 #define TRAIN_ALONE_FIELD(field, type, ...) SETTINGS_CTYPE_##type field;
@@ -34,8 +35,9 @@ struct train_settings {
     SETTINGS_STRUCT(LOG_SETTINGS) log;
     struct {
         ALONE_SETTINGS(TRAIN_ALONE_FIELD)
-    } alone;                   /* of no group */
-    bool microbatch_automatic; /* no setting: train.microbatch was 0 */
+    } alone;                    /* of no group */
+    struct train_groups groups; /* of optimizer.groups */
+    bool microbatch_automatic;  /* no setting: train.microbatch was 0 */
 };
 
 extern const struct setting train_settings_schema[];

@@ -13,30 +13,9 @@
 #include "src/parallel/replica.h"
 #include "src/train/finish_settings.h"
 #include "src/train/plugin_settings.h"
-#include "src/train/schedule.h"
+#include "src/train/train_settings_optimizer.h"
 
 #define TRAIN_SAMPLES_MAX 1e9 /* of a batch: times the longest still exact */
-
-/* More of enum setting_flag: stays with compression, for what is computed again
- * is exact and what is packed is not; stays under parallel.determinism = "run",
- * which promises the same bits on the same topology only. */
-enum train_setting_flag {
-    TRAIN_STAYS_IF_PACKED = SETTING_OWN,
-    TRAIN_STAYS_IF_RUN = 2 * SETTING_OWN,
-    /* of the sample order: the same, and what is the default is left out, as
-     * runs that are older than the setting had it; data.change lets it change */
-    TRAIN_STAYS_OF_ORDER = 4 * SETTING_OWN,
-    /* the result depends on it where it is given; a run may be moved, and does
-     * not need it any more after its first checkpoint */
-    TRAIN_DECIDES_START = 8 * SETTING_OWN,
-    /* as SETTING_DECIDES, but of later versions: what is the default is left
-     * out */
-    TRAIN_DECIDES_ADDED = 16 * SETTING_OWN
-};
-/* What is told only where it is not the default. */
-#define TRAIN_STAYS_IF_GIVEN                                                   \
-    (TRAIN_STAYS_OF_ORDER | SETTING_STAYS_ADDED | TRAIN_DECIDES_START |        \
-     TRAIN_DECIDES_ADDED)
 
 enum data_change { CHANGE_REFUSE, CHANGE_CONTINUE };
 static const char *const data_change_names[] = { "refuse", "continue", NULL };
@@ -218,60 +197,6 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "linear layers that get adapters, by globs of their names: q_proj, "     \
       "k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or with "        \
       "transformer.blocks.N.attn. or .ffn. before it; experts have none")
-
-#define OPTIMIZER_SETTINGS(S)                                                  \
-    S(optimizer, INDEX(optimizer), name, "adamw", SETTING_STAYS,               \
-      "each has its own moments; all decay decoupled")                         \
-    S(optimizer, FLOAT(0, 1e3), lr, "6e-4", SETTING_DECIDES,                   \
-      "peak learning rate")                                                    \
-    S(optimizer, FLOAT(0, 0.99999), beta1, "0.9", SETTING_DECIDES,             \
-      "decay of the first moment, for Lion that of the sum whose sign "        \
-      "counts")                                                                \
-    S(optimizer, FLOAT(0, 0.999999), beta2, "0.95", SETTING_DECIDES,           \
-      "decay of the second moment, of Lion's one moment (then 0.99 where "     \
-      "it is not given)")                                                      \
-    S(optimizer, FLOAT(1e-20, 1), eps, "1e-8", SETTING_DECIDES,                \
-      "added to the root of the second moment")                                \
-    S(optimizer, FLOAT(0, 1), weight_decay, "0", SETTING_DECIDES,              \
-      "decoupled: weights shrink by lr / peak lr * this per step")
-
-#define SCHEDULER_SETTINGS(S)                                                  \
-    S(scheduler, CHOICE(schedule_kind), name, "cosine", SETTING_DECIDES,       \
-      "learning rate after warm-up")                                           \
-    S(scheduler, DURATION, warmup, "0ba", SETTING_DECIDES,                     \
-      "linear warm-up from 0")                                                 \
-    S(scheduler, FLOAT(0, 1), alpha_final, "0.1", SETTING_DECIDES,             \
-      "final learning rate / peak (inverse_sqrt: 0 where it is not given)")    \
-    S(scheduler, DURATION, t_max, "1dur", SETTING_DECIDES,                     \
-      "where the schedule ends")                                               \
-    S(scheduler, FLOAT(0, 1), alpha_initial, "1", TRAIN_DECIDES_ADDED,         \
-      "of linear: learning rate after warm-up / peak")                         \
-    S(scheduler, FLOAT(0, 1e3), power, "2", TRAIN_DECIDES_ADDED,               \
-      "of polynomial: its exponent")                                           \
-    S(scheduler, FLOAT(0, 1), gamma, "0.1", TRAIN_DECIDES_ADDED,               \
-      "of step, exponential and multistep: factor of each drop")               \
-    S(scheduler, DURATION, period, "0ba", TRAIN_DECIDES_ADDED,                 \
-      "of step and exponential: from drop to drop; of cosine_restarts: the "   \
-      "first cycle")                                                           \
-    S(scheduler, STRING, milestones, "", TRAIN_DECIDES_ADDED,                  \
-      "of multistep: durations with blanks between, \"1000ba 2000ba\", at "    \
-      "which the rate drops")                                                  \
-    S(scheduler, FLOAT(1, 1e6), t_mult, "1", TRAIN_DECIDES_ADDED,              \
-      "of cosine_restarts: how much longer than the one before a cycle is")    \
-    S(scheduler, DURATION, t_scale, "0ba", TRAIN_DECIDES_ADDED,                \
-      "of inverse_sqrt: how slowly it decays; 0ba: as long as the warm-up")    \
-    S(scheduler, FLOAT(0, 1), alpha_decay, "0", TRAIN_DECIDES_ADDED,           \
-      "of inverse_sqrt: what it decays towards / peak")                        \
-    S(scheduler, DURATION, cooldown, "0.2dur", TRAIN_DECIDES_ADDED,            \
-      "of wsd and inverse_sqrt: the end of the schedule, over which the rate " \
-      "goes to alpha_final")                                                   \
-    S(scheduler, CHOICE(cooldown_shape), cooldown_shape, "linear",             \
-      TRAIN_DECIDES_ADDED, "of wsd: how it goes there")                        \
-    S(scheduler, FLOAT(1e-9, 1e9), scale, "1", TRAIN_DECIDES_ADDED,            \
-      "multiplies train.max_duration and the schedule's durations (Composer: " \
-      "scale_schedule_ratio)")                                                 \
-    S(scheduler, BOOL, scale_warmup, "false", TRAIN_DECIDES_ADDED,             \
-      "scheduler.scale multiplies the warm-up, too")
 
 #define EVAL_SETTINGS(S)                                                       \
     S(eval, DURATION, interval, "1dur", 0,                                     \

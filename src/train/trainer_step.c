@@ -12,6 +12,7 @@
 #include "src/train/trainer_ahead.h"
 #include "src/train/trainer_leaf.h"
 #include "src/train/trainer_memory.h"
+#include "src/train/trainer_optimizer.h"
 
 /* The first sample of the microbatch whose chunks begin with this leaf. */
 static int64_t first_sample(const struct trainer *trainer, int leaf)
@@ -141,23 +142,6 @@ static enum err check_finite(const struct trainer *trainer)
                    record->grad_norm);
 }
 
-static struct optimizer_step step_of(const struct trainer *trainer,
-                                     double scale)
-{
-    const struct train_settings *s = &trainer->settings;
-    /* a peak rate of 0 trains nothing and must not make NaN of 0 / 0 */
-    double share = trainer->lr0 > 0.0 ? trainer->record.lr / trainer->lr0 : 0.0;
-    return (struct optimizer_step){
-        .lr = trainer->record.lr,
-        .decay = share * s->optimizer.weight_decay,
-        .grad_scale = scale,
-        .beta1 = s->optimizer.beta1,
-        .beta2 = s->optimizer.beta2,
-        .eps = s->optimizer.eps,
-        .count = trainer->step + 1,
-    };
-}
-
 enum err trainer_warm_up(struct trainer *trainer)
 {
     enum err rc = ERR_OK;
@@ -231,12 +215,11 @@ enum err trainer_step(struct trainer *trainer)
     record->skipped = *skip != 0;
     if (s->train.clip_norm > 0.0 && record->grad_norm > s->train.clip_norm)
         scale *= s->train.clip_norm / record->grad_norm;
-    struct optimizer_step step = step_of(trainer, scale);
-    if (record->skipped) /* weights stay, moments decay as by a zero gradient */
-        step.lr = step.decay = step.grad_scale = 0.0;
+    struct optimizer_step steps[1 + OPTIMIZER_GROUPS];
+    trainer_optimizer_steps(trainer, scale, steps);
     TRY(trainer->kernels->memory->event_await(trainer->copied,
                                               trainer->stream));
-    TRY(replica_update(trainer->replica, &step));
+    TRY(replica_update(trainer->replica, steps));
     if (trainer->fp8 != NULL)
         TRY(learn_scales(trainer));
     trainer->step++;

@@ -1,0 +1,116 @@
+/* optimizer.groups: what a group has of its own, what is refused, and whose
+ * settings count as used. */
+#include <string.h>
+
+#include "src/model/params.h"
+#include "src/train/train_settings.h"
+#include "tests/tap.h"
+
+static enum err load(const char *name, const char *groups, const char *more,
+                     struct train_settings *out)
+{
+    char list[2048];
+    char optimizer[64];
+    char other[128];
+    char *overrides[] = { "run.dir=/r",
+                          "data.train=/d",
+                          "train.max_duration=9ba",
+                          "train.global_batch=8",
+                          "model.preset=mpt-tiny",
+                          list,
+                          optimizer,
+                          other };
+    snprintf(list, sizeof list, "optimizer.groups=%s", groups);
+    snprintf(optimizer, sizeof optimizer, "optimizer.name=%s", name);
+    snprintf(other, sizeof other, "%s",
+             more[0] != '\0' ? more : "train.seed=17");
+    return train_settings_load(NULL, overrides,
+                               sizeof overrides / sizeof overrides[0], out);
+}
+
+static void test_values(struct train_settings *s)
+{
+    const struct train_group *own = s->groups.own;
+    enum err rc =
+        load("adamw",
+             "( { match = \"*norm* *bias\"; weight_decay = 0.0; }, "
+             "{ match = \"*wte*\"; lr = 0.5; optimizer = \"lion\"; }, "
+             "{ match = \"*\"; lr_scale = 0.5; beta1 = 0.8; } )",
+             "optimizer.lr=0.25", s);
+    tap_ok(rc == ERR_OK && s->groups.count == 3, "three groups: %s",
+           rc == ERR_OK ? "" : err_text());
+    tap_ok(own[0].lr == 0.25 && own[0].weight_decay == 0.0 &&
+               own[0].beta1 == 0.9 && own[0].eps == 1e-8 &&
+               s->groups.list[0].optimizer == optimizer_at(0),
+           "what a group does not say is as the run has it");
+    tap_ok(own[1].lr == 0.5 && own[1].beta2 == 0.99 &&
+               strcmp(s->groups.list[1].optimizer->name, "lion") == 0,
+           "or as another optimizer has it");
+    tap_ok(own[2].lr == 0.125 && own[2].beta1 == 0.8 && own[2].beta2 == 0.95,
+           "a scaled rate");
+    rc = load("lion", "( { match = \"*wte*\"; optimizer = \"adamw\"; } )",
+              "optimizer.beta2=0.98", s);
+    tap_ok(rc == ERR_OK && own[0].beta2 == 0.95, "Lion's beta2 is not AdamW's");
+    rc = load("adamw", "( { match = \"*ffn*\"; optimizer = \"clip_lion\"; } )",
+              "", s);
+    tap_ok(rc == ERR_OK && own[0].outlier_threshold == 5.0,
+           "clip_lion's threshold");
+    rc = load("adamw", "()", "", s);
+    tap_ok(rc == ERR_OK && s->groups.count == 0, "none by default");
+}
+
+static const struct {
+    const char *name, *groups, *more, *text;
+} refused[] = {
+    { "adamw", "( { weight_decay = 0.0; } )", "", "match" },
+    { "adamw", "( { match = \"*nothing*\"; } )", "", "item 1" },
+    { "adamw", "( { match = \"*\"; }, { match = \"*wte*\"; } )", "", "item 2" },
+    { "adamw", "( { match = \"*\"; optimizer = \"lyon\"; } )", "", "lyon" },
+    { "adamw", "( { match = \"*\"; lr = 0.1; lr_scale = 2.0; } )", "",
+      "lr_scale" },
+    { "adamw", "( { match = \"*wte*\"; optimizer = \"torch_adamw\"; } )",
+      "optimizer.weight_decay=0.1", "weight_decay" },
+    { "adamw", "( { match = \"*ffn*\"; optimizer = \"muon\"; } )",
+      "parallel.strategy=zero2", "muon" },
+    { "muon", "()", "parallel.strategy=zero3", "muon" },
+    { "adamw", "( { match = \"*\"; lrs = 0.1; } )", "", "lr" },
+};
+
+static void test_refused(struct train_settings *s)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        enum err rc =
+            load(refused[i].name, refused[i].groups, refused[i].more, s);
+        bool right =
+            rc == ERR_USAGE && strstr(err_text(), refused[i].text) != NULL;
+        tap_ok(right, "refused: %s %s", refused[i].groups, refused[i].more);
+        if (!right)
+            tap_note("%s", rc == ERR_OK ? "it was taken" : err_text());
+    }
+}
+
+static void test_unused(struct train_settings *s)
+{
+    tap_ok(load("sgd", "()", "optimizer.eps=1e-6", s) == ERR_OK &&
+               train_settings_unused(s, 0) != NULL,
+           "SGD does without eps");
+    tap_ok(load("sgd", "( { match = \"*wte*\"; optimizer = \"adamw\"; } )",
+                "optimizer.eps=1e-6", s) == ERR_OK &&
+               train_settings_unused(s, 0) == NULL,
+           "a group's AdamW does not");
+    tap_ok(load("muon", "()", "optimizer.beta2=0.98", s) == ERR_OK &&
+               train_settings_unused(s, 0) == NULL,
+           "nor does the AdamW to which Muon leaves some");
+    tap_ok(load("adamw", "()", "optimizer.ns_steps=3", s) == ERR_OK &&
+               strcmp(train_settings_unused(s, 0), "optimizer.ns_steps") == 0,
+           "AdamW has no iterations");
+}
+
+int main(void)
+{
+    static struct train_settings s;
+    test_values(&s);
+    test_refused(&s);
+    test_unused(&s);
+    return tap_done();
+}
