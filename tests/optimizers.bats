@@ -82,10 +82,8 @@ through_a_kill() {
         scheduler.warmup=2ba scheduler.name=wsd scheduler.cooldown=4ba \
         scheduler.scale=0.5 scheduler.alpha_final=0
     [ "$(wc -l <"$DIR/wsd/metrics.jsonl")" = 6 ]
-    # 2 steps of warm-up, 2 at the peak, 2 of the decay
-    grep -o '"lr": [^,]*' "$DIR/wsd/metrics.jsonl" >"$DIR/rates"
-    [ "$(sed -n 4p "$DIR/rates")" = "$(sed -n 5p "$DIR/rates")" ]
-    [ "$(sed -n 1p "$DIR/rates")" = '"lr": 0.0' ]
-    awk -F': ' 'NR == 5 { peak = $2 } NR == 6 { exit !($2 * 2 == peak) }' \
-        "$DIR/rates"
+    # 2 steps of warm-up, 3 at the peak, then down to 0 in 2
+    sed 's/.*"lr": \([^,]*\).*/\1/' "$DIR/wsd/metrics.jsonl" |
+        awk '{ lr[NR] = $1 } END { exit !(NR == 6 && lr[1] == 0 &&
+            2 * lr[2] == lr[3] && lr[3] == lr[5] && 2 * lr[6] == lr[5]) }'
 }
