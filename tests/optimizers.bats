@@ -70,6 +70,17 @@ through_a_kill() {
     [[ $output == *"scheduler.gamma is given, but changes nothing"* ]]
 }
 
+@test "PyTorch's decay with Composer's optimizer is told" {
+    run train 1 "$DIR/decay" "${SIX[@]}" train.max_duration=1ba \
+        optimizer.weight_decay=0.1
+    [ "$status" = 0 ]
+    [[ $output == *"use torch_adamw"* ]]
+    run train 1 "$DIR/torch" "${SIX[@]}" train.max_duration=1ba \
+        optimizer.name=torch_adamw optimizer.weight_decay=0.1
+    [ "$status" = 0 ]
+    [[ $output != *weight_decay* ]]
+}
+
 @test "muon is refused where blocks are cut, by name" {
     run train 2 "$DIR/cut" "${SIX[@]}" optimizer.name=muon \
         parallel.strategy=zero3

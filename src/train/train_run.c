@@ -182,6 +182,9 @@ out:
     return rc;
 }
 
+/* From here on Composer warns, too. */
+#define DECAY_USUAL 1e-3
+
 static void warn_of_unused(const struct run *run)
 {
     const struct train_settings *s = run->settings;
@@ -191,6 +194,17 @@ static void warn_of_unused(const struct run *run)
                  strncmp(key, "optimizer.", 10) == 0
                      ? optimizer_names[s->optimizer.name]
                      : schedule_kind_names[s->scheduler.name]);
+}
+
+/* PyTorch's usual 0.1 would be the end of the weights. */
+static void warn_of_decay(const struct train_settings *s)
+{
+    const struct optimizer_ops *optimizer = optimizer_at(s->optimizer.name);
+    if (!optimizer->decay_by_lr && s->optimizer.weight_decay >= DECAY_USUAL)
+        log_warn("optimizer.weight_decay = %g: with %s weights shrink by that "
+                 "in every step at the peak rate; where it is to be multiplied "
+                 "by lr, as in PyTorch, use torch_adamw",
+                 s->optimizer.weight_decay, optimizer->name);
 }
 
 static void log_plan(const struct run *run)
@@ -246,6 +260,7 @@ static enum err run_train(struct run *run, int *exit_code)
     run->trainer->lock = run->lock;
     if (run->rank == 0) {
         warn_of_unused(run);
+        warn_of_decay(run->settings);
         step_record_find_peak(run->trainer);
     }
     TRY_OUT(comm_agree(run->comm, events_listen_table(&run->trainer->events,
