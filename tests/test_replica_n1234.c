@@ -92,6 +92,9 @@ static const struct strategy strategies[] = {
       { .strategy = REPLICA_ZERO3, .shard_degree = 2, .prefetch = 1 } },
 };
 
+/* Of those below, with which tensors are held, too. */
+#define HELD_STRATEGIES 7
+
 /* Others than AdamW for all: what whole tensors need, and several at once. */
 static const struct strategy mixed[] = {
     { "ddp, whole tensors",
@@ -358,9 +361,10 @@ static void test_mixed(struct world *world)
         aligned_alloc(64, (world->ctx.scratch_bytes + 63) / 64 * 64);
     make_model(world, "llama-tiny", 3, 300);
     for (int s = 0; s < (int)(sizeof mixed / sizeof *mixed); s++) {
-        test_bits(world, &mixed[s], 7, 2, false);
+        test_bits(world, &mixed[s], 5, 1, false);
         test_load(world, &mixed[s]);
-        test_held(world, &mixed[s]);
+        if (s < HELD_STRATEGIES)
+            test_held(world, &mixed[s]);
     }
     test_whole_check(world);
     params_destroy(world->params);
