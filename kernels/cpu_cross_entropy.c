@@ -59,24 +59,62 @@ static struct row_sum row_sum(const float *x, int64_t n, float scale)
     return (struct row_sum){ base, wide_sum(total) };
 }
 
-static void row_gradient(float *x, int64_t n, float scale, struct row_sum sum,
+/* The mean of peak - x. */
+static float row_distance(const float *x, int64_t n, float peak)
+{
+    double sum = 0.0;
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int64_t end = cpu_min(at + BLOCK, n);
+        struct wide total = { 0 };
+        for (int64_t i = at; i < end; i += WIDE_LANES)
+            for (int k = 0; k < WIDE_VECS; k++)
+                total.part[k] += peak - vec_load_or(x + i + k * VEC_LANES,
+                                                    end - i - k * VEC_LANES,
+                                                    vec_splat(peak));
+        sum += (double)wide_sum(total);
+    }
+    return (float)(sum / (double)n);
+}
+
+static float row_loss(const float *x, int64_t n, float scale,
+                      const struct target *target, struct row_sum sum,
+                      int32_t label)
+{
+    float rest = cpu_log(sum.total);
+    float chosen = sum.peak - x[label];
+    float lse = rest + scale * sum.peak;
+    float loss;
+    if (target->smoothing > 0)
+        chosen = (1.0f - target->smoothing) * chosen +
+                 target->smoothing * row_distance(x, n, sum.peak);
+    loss = rest + scale * chosen;
+    return target->z > 0 ? loss + target->z * lse * lse : loss;
+}
+
+/* The gradient by a logit is scale * (softmax (1 + 2 z lse) - target). */
+static void row_gradient(float *x, int64_t n, float scale,
+                         const struct target *target, struct row_sum sum,
                          int32_t label)
 {
-    float share = scale / sum.total;
+    float lse = cpu_log(sum.total) + scale * sum.peak;
+    float more = target->z > 0 ? 1.0f + 2.0f * target->z * lse : 1.0f;
+    float share = scale * more / sum.total;
+    const vec each = vec_splat(-scale * target->smoothing / (float)n);
     for (int64_t i = 0; i < n; i += VEC_LANES) {
         vec e = vec_exp((vec_load(x + i, n - i) - sum.peak) * scale);
-        vec_store(x + i, n - i, e * share);
+        vec_store(x + i, n - i, vec_fma(e, vec_splat(share), each));
     }
-    x[label] -= scale;
+    x[label] -= scale * (1.0f - target->smoothing);
 }
 
 enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
                                    enum dtype dtype, int64_t n, int64_t vocab,
-                                   float scale, void *logits,
-                                   const int32_t *labels, bool gradient,
-                                   float *losses)
+                                   float scale, const struct target *target,
+                                   void *logits, const int32_t *labels,
+                                   bool gradient, float *losses)
 {
     assert(vocab > 0 && scale > 0);
+    assert(target->smoothing >= 0 && target->smoothing < 1 && target->z >= 0);
     enum err rc = cpu_require_f32(dtype, "cross_entropy");
     if (rc != ERR_OK)
         return rc;
@@ -92,9 +130,9 @@ enum err CPU_SYMBOL(cross_entropy)(const struct kernel_ctx *ctx,
         }
         assert(labels[i] < vocab);
         struct row_sum sum = row_sum(row, vocab, scale);
-        losses[i] = cpu_log(sum.total) + scale * (sum.peak - row[labels[i]]);
+        losses[i] = row_loss(row, vocab, scale, target, sum, labels[i]);
         if (gradient)
-            row_gradient(row, vocab, scale, sum, labels[i]);
+            row_gradient(row, vocab, scale, target, sum, labels[i]);
     }
     return ERR_OK;
 }

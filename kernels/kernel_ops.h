@@ -242,17 +242,18 @@
        (shape, qkv, out), qkv, out, shape->alibi_slopes, shape->slots,         \
        shape->positions, shape->keys, shape->values)
 
-/* losses[i] = -log softmax(scale * logits[i,:])[labels[i]], 0 where
- * labels[i] < 0 (ignored); scale > 0. With `gradient` logits[n,vocab] is
- * overwritten by scale * (softmax - onehot) (rows of ignored labels by 0);
- * without it logits are left alone or destroyed, the caller must not rely
- * on either. */
+/* losses[i] = the cross entropy of softmax(scale * logits[i,:]) and what
+ * struct target makes of labels[i], 0 where labels[i] < 0 (ignored); scale >
+ * 0. With `gradient` logits[n,vocab] is overwritten by that of the loss (rows
+ * of ignored labels by 0); without it logits are left alone or destroyed, the
+ * caller must not rely on either. */
 #define KERNEL_cross_entropy(OP)                                               \
     OP(cross_entropy,                                                          \
-       (enum dtype dtype, int64_t n, int64_t vocab, float scale, void *logits, \
-        const int32_t *labels, bool gradient, float *losses),                  \
-       (dtype, n, vocab, scale, logits, labels, gradient, losses), logits,     \
-       labels, losses)
+       (enum dtype dtype, int64_t n, int64_t vocab, float scale,               \
+        const struct target *target, void *logits, const int32_t *labels,      \
+        bool gradient, float *losses),                                         \
+       (dtype, n, vocab, scale, target, logits, labels, gradient, losses),     \
+       logits, labels, losses)
 
 /* --- mixture of experts: n tokens, each goes to top_k experts --- */
 

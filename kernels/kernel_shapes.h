@@ -167,6 +167,16 @@ struct random_place {
     int64_t first_sample; /* of the op's first row of samples */
 };
 
+/* What a token's probabilities are to be. Zeros: the label's is 1. */
+struct target {
+    /* So much of it is spread over the whole vocabulary, the label's share
+     * included (Szegedy et al. 2016, as PyTorch has it): in [0, 1). */
+    float smoothing;
+    /* Times the square of log sum exp(scale * logit) is added to the loss
+     * (Chowdhery et al. 2022). */
+    float z;
+};
+
 struct attention {
     int64_t batch, seq, heads, kv_heads, head_dim; /* kv_heads divides heads */
     float scale; /* multiplies q k^T, usually 1/sqrt(head_dim) */

@@ -279,10 +279,10 @@ static void check_loss(const struct kernels *table, int64_t vocab)
     float *want = check_poisoned(N), *got = check_poisoned(N);
     char what[32];
     snprintf(what, sizeof(what), "vocabulary %lld", (long long)vocab);
-    cpu->cross_entropy(&c, DTYPE_F32, N, vocab, 0.5f, x.wide, labels, true,
-                       want);
-    table->cross_entropy(&c, DTYPE_BF16, N, vocab, 0.5f, x.half, labels, true,
-                         got);
+    cpu->cross_entropy(&c, DTYPE_F32, N, vocab, 0.5f, &(struct target){ 0 },
+                       x.wide, labels, true, want);
+    table->cross_entropy(&c, DTYPE_BF16, N, vocab, 0.5f, &(struct target){ 0 },
+                         x.half, labels, true, got);
     check_rounded(table, "cross_entropy", what, &x);
     check_floats(table, "cross_entropy", what, got, want, N);
     free(got);

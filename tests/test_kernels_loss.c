@@ -3,34 +3,45 @@
 
 #include <stdio.h>
 
-static double reference_row(int64_t vocab, double scale, const double *x,
+static const struct target plain = { 0 };
+static const struct target smooth = { .smoothing = 0.125f };
+static const struct target both = { .smoothing = 0.25f, .z = 0x1p-9f };
+
+static double reference_row(int64_t vocab, double scale,
+                            const struct target *target, const double *x,
                             int32_t label, double *grad)
 {
-    double peak = x[0], sum = 0;
+    double peak = x[0], sum = 0, loss = 0;
+    double e = (double)target->smoothing, z = (double)target->z;
     for (int64_t j = 1; j < vocab; j++)
         peak = fmax(peak, x[j]);
     for (int64_t j = 0; j < vocab; j++)
         sum += exp(scale * (x[j] - peak));
-    for (int64_t j = 0; j < vocab; j++)
+    double lse = log(sum) + scale * peak;
+    for (int64_t j = 0; j < vocab; j++) {
+        double wanted = (j == label ? 1 - e : 0) + e / (double)vocab;
         grad[j] =
-            scale * (exp(scale * (x[j] - peak)) / sum - (j == label ? 1 : 0));
-    return log(sum) + scale * (peak - x[label]);
+            scale *
+            (exp(scale * (x[j] - peak)) / sum * (1 + 2 * z * lse) - wanted);
+        loss += wanted * (lse - scale * x[j]);
+    }
+    return loss + z * lse * lse;
 }
 
-static void check_reference(double scale)
+static void check_reference(double scale, const struct target *target)
 {
     enum { VOCAB = 11, LABEL = 4 };
     double x[VOCAB], grad[VOCAB], unused[VOCAB];
     double worst = 0;
     for (int j = 0; j < VOCAB; j++)
         x[j] = 3 * check_uniform(1, j);
-    reference_row(VOCAB, scale, x, LABEL, grad);
+    reference_row(VOCAB, scale, target, x, LABEL, grad);
     for (int j = 0; j < VOCAB; j++) {
         double kept = x[j];
         x[j] = kept + 1e-5;
-        double up = reference_row(VOCAB, scale, x, LABEL, unused);
+        double up = reference_row(VOCAB, scale, target, x, LABEL, unused);
         x[j] = kept - 1e-5;
-        double down = reference_row(VOCAB, scale, x, LABEL, unused);
+        double down = reference_row(VOCAB, scale, target, x, LABEL, unused);
         x[j] = kept;
         worst = fmax(worst, fabs((up - down) / 2e-5 - grad[j]));
     }
@@ -40,7 +51,7 @@ static void check_reference(double scale)
 
 /* `slope` makes later logits larger: the running maximum must move. */
 static void check_loss(const struct kernels *table, int64_t n, int64_t vocab,
-                       double slope, float scale)
+                       double slope, float scale, const struct target *target)
 {
     float *logits = check_random(n * vocab, 1, 5);
     int32_t *labels = check_alloc((size_t)n * sizeof(*labels));
@@ -54,19 +65,20 @@ static void check_loss(const struct kernels *table, int64_t n, int64_t vocab,
     for (int64_t i = 0; i < n; i++) {
         labels[i] = i % 5 == 3 ? -100 : (int32_t)(i * 7919 % vocab);
         if (labels[i] >= 0)
-            want[i] = reference_row(vocab, (double)scale, wide + i * vocab,
-                                    labels[i], grad + i * vocab);
+            want[i] =
+                reference_row(vocab, (double)scale, target, wide + i * vocab,
+                              labels[i], grad + i * vocab);
     }
     for (int t = 0; t < CHECK_THREADS_MAX; t++) {
         struct kernel_ctx ctx = { .threads = t + 1 };
         float *only = check_poisoned(n);
         losses[t] = check_poisoned(n);
         x[t] = check_copy(logits, n * vocab);
-        table->cross_entropy(&ctx, DTYPE_F32, n, vocab, scale, x[t], labels,
-                             false, only);
+        table->cross_entropy(&ctx, DTYPE_F32, n, vocab, scale, target, x[t],
+                             labels, false, only);
         memcpy(x[t], logits, (size_t)(n * vocab) * sizeof(float));
-        table->cross_entropy(&ctx, DTYPE_F32, n, vocab, scale, x[t], labels,
-                             true, losses[t]);
+        table->cross_entropy(&ctx, DTYPE_F32, n, vocab, scale, target, x[t],
+                             labels, true, losses[t]);
         same &= check_same(only, losses[0], n) &&
                 check_same(losses[t], losses[0], n) &&
                 check_same(x[t], x[0], n * vocab);
@@ -77,9 +89,11 @@ static void check_loss(const struct kernels *table, int64_t n, int64_t vocab,
             same &= losses[0][i] == 0;
     error = fmax(check_error(losses[0], want, n),
                  check_error(x[0], grad, n * vocab));
-    char what[96];
-    snprintf(what, sizeof(what), "%lld rows of %lld, slope %g, scale %g",
-             (long long)n, (long long)vocab, slope, (double)scale);
+    char what[192];
+    snprintf(what, sizeof(what),
+             "%lld rows of %lld, slope %g, scale %g, smoothing %g, z %g",
+             (long long)n, (long long)vocab, slope, (double)scale,
+             (double)target->smoothing, (double)target->z);
     check_below(table, "cross_entropy", what, error, 5e-6);
     tap_ok(same,
            "%s/%s cross_entropy: %s, same with and without gradient, on "
@@ -107,8 +121,8 @@ static void check_not_finite(const struct kernels *table)
     x[2 * VOCAB + 5] = INFINITY;
     for (int64_t j = 0; j < 1500; j++)
         x[4 * VOCAB + j] = -INFINITY;
-    table->cross_entropy(&ctx, DTYPE_F32, ROWS, VOCAB, 1, x, labels, true,
-                         losses);
+    table->cross_entropy(&ctx, DTYPE_F32, ROWS, VOCAB, 1, &plain, x, labels,
+                         true, losses);
     tap_ok(isnan(losses[1]) && check_all_nan(x + VOCAB, VOCAB) &&
                !isfinite(losses[2]) && isfinite(losses[0]) &&
                isfinite(losses[3]) && check_no_nan(x, VOCAB) &&
@@ -193,16 +207,22 @@ static void check_embedding(const struct kernels *table, bool with_positions)
 
 int main(void)
 {
-    check_reference(1);
-    check_reference(0.3);
+    check_reference(1, &plain);
+    check_reference(0.3, &plain);
+    check_reference(0.3, &smooth);
+    check_reference(1.5, &both);
     for (const struct kernels *const *t = kernels_all(); *t != NULL; t++) {
-        check_loss(*t, 1, 1, 0, 1);
-        check_loss(*t, 7, 5, 0, 1);
-        check_loss(*t, 13, 1025, 20, 1);
-        check_loss(*t, 13, 1025, -20, 1);
-        check_loss(*t, 3, 50257, 200, 1);
-        check_loss(*t, 13, 3001, 8, 0.125f);
-        check_loss(*t, 7, 2049, -20, 3);
+        check_loss(*t, 1, 1, 0, 1, &plain);
+        check_loss(*t, 7, 5, 0, 1, &plain);
+        check_loss(*t, 7, 5, 0, 1, &both);
+        check_loss(*t, 13, 1025, 20, 1, &plain);
+        check_loss(*t, 13, 1025, -20, 1, &plain);
+        check_loss(*t, 13, 1025, -20, 1, &smooth);
+        check_loss(*t, 3, 50257, 200, 1, &plain);
+        check_loss(*t, 3, 50257, 20, 1, &both);
+        check_loss(*t, 13, 3001, 8, 0.125f, &plain);
+        check_loss(*t, 13, 3001, 8, 0.125f, &both);
+        check_loss(*t, 7, 2049, -20, 3, &smooth);
         check_not_finite(*t);
         check_embedding(*t, true);
         check_embedding(*t, false);

@@ -254,8 +254,9 @@ static void run_random(const struct kernels *table,
     }
 }
 
-static void run_cross_entropy(const struct kernels *table,
-                              const struct kernel_ctx *ctx, struct kept *kept)
+static void keep_losses(const struct kernels *table,
+                        const struct kernel_ctx *ctx, bool plain,
+                        struct kept *kept)
 {
     enum { N = 7 };
     int32_t *labels = check_alloc(N * sizeof(*labels));
@@ -267,13 +268,29 @@ static void run_cross_entropy(const struct kernels *table,
         free(wild);
         for (int i = 0; i < N; i++)
             labels[i] = i == 3 ? -1 : (int32_t)(i * 977 % *vocab);
-        CALL(table->cross_entropy(ctx, DTYPE_F32, N, *vocab, 0.9f, logits,
-                                  labels, true, losses));
+        const struct target target = {
+            .smoothing = !plain && *vocab % 2 ? 0.1f : 0,
+            .z = !plain && *vocab % 3 ? 1e-3f : 0,
+        };
+        CALL(table->cross_entropy(ctx, DTYPE_F32, N, *vocab, 0.9f, &target,
+                                  logits, labels, true, losses));
         keep_f32(kept, losses, N);
         keep_last(kept, logits, N * *vocab);
     }
     free(losses);
     free(labels);
+}
+
+static void run_cross_entropy(const struct kernels *table,
+                              const struct kernel_ctx *ctx, struct kept *kept)
+{
+    keep_losses(table, ctx, true, kept);
+}
+
+static void run_targets(const struct kernels *table,
+                        const struct kernel_ctx *ctx, struct kept *kept)
+{
+    keep_losses(table, ctx, false, kept);
 }
 
 static void route_one(const struct kernels *table, const struct kernel_ctx *ctx,
@@ -549,6 +566,7 @@ static const struct {
     { "rope", run_rope, 0xeb4bc25f },
     { "dropout and jitter", run_random, 0x68a4e067 },
     { "cross_entropy", run_cross_entropy, 0x5ab97fa2 },
+    { "cross_entropy of targets", run_targets, 0xfa74a2d1 },
     { "routing", run_route, 0x96fd0475 },
     { "experts", run_expert, 0xb8d06915 },
     { "pack", run_pack, 0x75265abc },

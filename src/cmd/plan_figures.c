@@ -35,6 +35,8 @@ static enum err add_model(struct plan_figures *f)
     double tokens = (double)seq_len;
     f->trained = params->numel;
     f->saved = params->numel + replica_kept_elements(&options, params);
+    for (int i = 0; i < REPLICA_KEPT && options.kept[i].name != NULL; i++)
+        f->saved += options.kept[i].saved ? params->numel : 0;
     f->params = model_config_param_count(config);
     f->active_params = model_config_active_count(config);
     f->flops_mfu = model_flops_per_sequence(config, params, seq_len) / tokens;

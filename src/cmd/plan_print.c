@@ -10,7 +10,7 @@
 #include "src/base/units.h"
 #include "src/train/train_memory_ways.h"
 
-#define KINDS 16
+#define KINDS 17
 
 struct kind {
     const char *key;
@@ -27,6 +27,7 @@ static void list_kinds(const struct plan_figures *f, struct kind kinds[KINDS])
           b->master > 0 ? "all of them, bf16" : "all of them, fp32" },
         { "master", b->master, "fp32 weights of this rank's part" },
         { "moments", b->moments, "of this rank's part" },
+        { "algorithms", b->kept, "tensors beside the moments" },
         { "frozen", b->frozen, "do not train: whole on every rank" },
         { "gradients", b->gradients, "of the slot at work" },
         { "partial_sums", b->partial_sums, "of slots, waiting to be added" },

@@ -97,8 +97,8 @@ static enum err losses(struct infer *infer, const struct infer_target *targets,
                            host->labels, work->labels));
     TRY(infer->kernels->cross_entropy(
         &infer->ctx, DTYPE_F32, count, infer->config.vocab_size,
-        (float)infer->config.logit_scale, work->logits, work->labels, false,
-        work->losses));
+        (float)infer->config.logit_scale, &(struct target){ 0 }, work->logits,
+        work->labels, false, work->losses));
     if (memory->device)
         TRY(memory->download(infer->ctx.stream, (size_t)count * sizeof(float),
                              work->losses, host->losses));

@@ -93,12 +93,15 @@ static void pass_streams(struct pass *pass)
     pass->dropout_embedding = stream_of(pass, "dropout/embedding");
     for (int64_t i = 0; i < pass->model->config.n_layers; i++) {
         struct layer *layer = &pass->layers[i];
+        char depth[48];
         layer->dropout_attention =
             layer_stream(pass, "dropout", i, "/attention");
         layer->dropout_ffn = layer_stream(pass, "dropout", i, "/ffn");
         layer->dropout_probs =
             layer_stream(pass, "dropout", i, "/probabilities");
         layer->jitter = layer_stream(pass, "jitter", i, "");
+        snprintf(depth, sizeof depth, "depth/%lld", (long long)i);
+        layer->drop_depth = rng_stream(depth);
         for (int j = 0; j < LORA_LAYERS; j++) {
             struct lora_shape shape;
             char which[48];

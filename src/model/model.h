@@ -71,6 +71,13 @@ struct model_options {
     struct model_memory memory;
     bool frozen;              /* params has frozen tensors */
     struct lora_options lora; /* of params' adapters; not with fp8 */
+    struct target target;     /* of training; evaluation has the plain one */
+    /* In training the last layer's halves are left out of a sample with this
+     * probability, < 1, those below it with less, in proportion to their
+     * number, and otherwise what they add is divided by the rest of it
+     * (stochastic depth: Huang et al. 2016). What is drawn depends on the
+     * sample alone. */
+    double drop_depth;
     bool graphs; /* of leaves, where there can be some (model_graph.h) */
     /* Expert parallelism: a group of so many ranks shares each block's experts,
      * the place s of it has [s experts / degree, (s + 1) experts / degree). 0

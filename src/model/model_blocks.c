@@ -4,6 +4,8 @@
 
 #include <assert.h>
 
+#include "src/base/rng.h"
+
 /* --- what the halves of a block share --- */
 
 static bool in_fp8(const struct pass *pass, enum linear linear)
@@ -112,17 +114,44 @@ static struct random_place branch_place(const struct pass *pass,
                                   .first_sample = pass->leaf.first_sample };
 }
 
+static bool drops_depth(const struct pass *pass)
+{
+    return pass->training && pass->model->options.drop_depth > 0.0;
+}
+
+/* x [n, d] is multiplied sample by sample. All chunks of a sample and both
+ * halves of the layer draw the same. */
+static enum err drop_depth(const struct pass *pass, void *x)
+{
+    const struct model *model = pass->model;
+    const struct leaf *leaf = &pass->leaf;
+    int64_t elements = leaf->seq_len * model->config.d_model;
+    double p = model->options.drop_depth * (double)(pass->number + 1) /
+               (double)model->config.n_layers;
+    struct random_place none = { 0 };
+    for (int64_t i = 0; i < leaf->samples; i++) {
+        double drawn = rng_uniform(model->options.seed, pass->layer->drop_depth,
+                                   (uint64_t)(leaf->first_sample + i));
+        float factor = drawn < p ? 0.0f : (float)(1.0 / (1.0 - p));
+        void *sample = at(model, x, i * elements);
+        TRY(model->kernels->dropout(&model->ctx, model->options.dtype, 1,
+                                    elements, 0.0f, &none, factor, sample,
+                                    sample));
+    }
+    return ERR_OK;
+}
+
 enum err model_drop_branch(struct pass *pass, uint64_t stream)
 {
     struct model *model = pass->model;
     float p = (float)model->config.dropout_residual;
     struct random_place random = branch_place(pass, stream);
-    if (!pass->training || p == 0.0f)
-        return ERR_OK;
-    return model->kernels->dropout(
-        &model->ctx, model->options.dtype, pass->leaf.samples,
-        pass->leaf.seq_len * model->config.d_model, p, &random, 1.0f,
-        model->ws.branch, model->ws.branch);
+    if (pass->training && p > 0.0f)
+        TRY(model->kernels->dropout(
+            &model->ctx, model->options.dtype, pass->leaf.samples,
+            pass->leaf.seq_len * model->config.d_model, p, &random, 1.0f,
+            model->ws.branch, model->ws.branch));
+    return drops_depth(pass) ? drop_depth(pass, model->ws.branch) : ERR_OK;
 }
 
 enum err model_branch_gradient(struct pass *pass, uint64_t stream,
@@ -134,11 +163,12 @@ enum err model_branch_gradient(struct pass *pass, uint64_t stream,
     if (model->ws.dbranch == NULL)
         return ERR_OK;
     *dbranch = model->ws.dbranch;
-    return model->kernels->dropout(
+    TRY(model->kernels->dropout(
         &model->ctx, model->options.dtype, pass->leaf.samples,
         pass->leaf.seq_len * model->config.d_model,
         (float)model->config.dropout_residual, &random,
-        (float)model->config.residual_scale, pass->dx, model->ws.dbranch);
+        (float)model->config.residual_scale, pass->dx, model->ws.dbranch));
+    return drops_depth(pass) ? drop_depth(pass, model->ws.dbranch) : ERR_OK;
 }
 
 /* --- keeping and bringing back

@@ -129,13 +129,14 @@ static enum err head_rows(struct pass *pass, int64_t first, int64_t rows,
                        .c = dweight,
                        .accumulate = true,
                        .begins = model->begins && first == 0 };
+    const struct target plain = { 0 };
     assert(rows <= model_logit_rows(model, pass->n));
     assert(first >= 0 && first + rows <= pass->n);
     TRY(k->gemm(ctx, model->options.dtype, &logits));
-    TRY(k->cross_entropy(ctx, model->options.dtype, rows, v,
-                         (float)model->config.logit_scale, ws->logits,
-                         pass->leaf.labels + first, head->gradient,
-                         ws->losses + first));
+    TRY(k->cross_entropy(
+        ctx, model->options.dtype, rows, v, (float)model->config.logit_scale,
+        head->gradient ? &model->options.target : &plain, ws->logits,
+        pass->leaf.labels + first, head->gradient, ws->losses + first));
     if (head->gradient)
         TRY(k->gemm(ctx, model->options.dtype, &dx));
     if (dweight != NULL)

@@ -38,8 +38,9 @@ static bool draws(const struct model *model)
 {
     const struct model_config *config = &model->config;
     return model->options.lora.dropout > 0.0 ||
-           config->dropout_embedding > 0.0 || config->dropout_attention > 0.0 ||
-           config->dropout_residual > 0.0 || config->router_jitter > 0.0;
+           model->options.drop_depth > 0.0 || config->dropout_embedding > 0.0 ||
+           config->dropout_attention > 0.0 || config->dropout_residual > 0.0 ||
+           config->router_jitter > 0.0;
 }
 
 static bool is_wanted(const struct model *model)

@@ -62,6 +62,7 @@ struct layer {
     uint64_t dropout_attention, dropout_ffn, dropout_probs,
         jitter; /* streams */
     uint64_t dropout_lora[LORA_LAYERS];
+    uint64_t drop_depth; /* the same of all chunks */
 };
 
 /* What experts on other ranks need besides; nothing without a group. */

@@ -294,7 +294,8 @@ static void layout_workspace(struct model *model, struct arena *arena)
     ws->branch = take_elements(model, arena, n * d);
     ws->act = take_elements(model, arena, r * config->ffn_width);
     ws->losses = take(arena, n);
-    if (config->residual_scale != 1.0 || config->dropout_residual > 0.0)
+    if (config->residual_scale != 1.0 || config->dropout_residual > 0.0 ||
+        model->options.drop_depth > 0.0)
         ws->dbranch = take_elements(model, arena, n * d);
     ws->dnorm = take_elements(model, arena, n * d);
     ws->dact = take_elements(model, arena, r * config->ffn_width);

@@ -121,6 +121,7 @@ enum err memory_plan(const struct memory_plan_input *input,
         input->kernels->memory->device ? 0 : replica.shared + replica.frozen;
     out->master = replica.master;
     out->moments = replica.moments;
+    out->kept = replica.kept;
     out->gradients = replica.gradients;
     out->partial_sums = replica.partial_sums;
     out->staging =
@@ -137,11 +138,11 @@ enum err memory_plan(const struct memory_plan_input *input,
         replica.staging < WRITER_BYTES ? replica.staging : WRITER_BYTES;
     out->runtime = RUNTIME_BYTES + writer + mpi_bytes(input->ranks) +
                    (size_t)options->threads * THREAD_BYTES + replica.sums +
-                   3 * replica.items; /* the saver has two */
-    size_t tensors =
-        sum((size_t[]){ out->weights, out->master, out->moments, out->frozen,
-                        out->gradients, out->partial_sums, out->model.total },
-            7);
+                   input->norms + 3 * replica.items; /* the saver has two */
+    size_t tensors = sum((size_t[]){ out->weights, out->master, out->moments,
+                                     out->kept, out->frozen, out->gradients,
+                                     out->partial_sums, out->model.total },
+                         8);
     size_t others =
         sum((size_t[]){ out->staging, out->data, out->comm, out->runtime }, 4);
     bool device = input->kernels->memory->device;

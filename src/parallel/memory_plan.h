@@ -36,6 +36,7 @@ struct memory_plan_input {
     int ranks;
     int prefetch; /* microbatches of tokens beside the one at work */
     size_t order; /* bytes of the sample order */
+    size_t norms; /* and of sums of rows (norms.h) */
     bool stage;   /* asynchronous checkpoints: a copy of the state, which
                    a device needs in any case */
     bool reads;   /* weights at the start (src/weights/weights.h) */
@@ -46,6 +47,7 @@ struct memory_plan {
     size_t weights;
     size_t master;  /* in fp32, of the part, where weights are bf16 */
     size_t moments; /* of the rank's own part */
+    size_t kept;    /* beside them, by algorithms */
     size_t frozen;  /* weights that do not train */
     size_t gradients;
     size_t partial_sums;      /* of slots, until they can be added */

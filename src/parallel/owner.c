@@ -185,8 +185,7 @@ int64_t owner_chunks_at(const struct owner *owner, int rank)
     return at;
 }
 
-/* The rank that owns piece `place`. */
-static int rank_at(const struct owner *owner, int block, int place)
+int owner_rank_at(const struct owner *owner, int block, int place)
 {
     int count = replicas(owner, block);
     return place % count * owner->blocks[block].degree + place / count;
@@ -211,7 +210,7 @@ enum err owner_chunk_sum(const struct owner *owner, struct comm *comm,
         next[r] = (size_t)owner_chunks_at(owner, r);
     for (int b = 0; b < owner->block_count; b++)
         for (int p = 0; p < owner->ranks; p++) {
-            size_t *at = &next[rank_at(owner, b, p)];
+            size_t *at = &next[owner_rank_at(owner, b, p)];
             for (int64_t i = piece_chunks(owner, b, p); i > 0; i--)
                 total += packed[(*at)++];
         }

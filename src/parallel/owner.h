@@ -61,6 +61,8 @@ void owner_destroy(struct owner *owner);
 
 /* Which piece of a block the rank owns, counted from the left. */
 int owner_place(const struct owner *owner, int block, int rank);
+/* The rank that owns piece `place`. */
+int owner_rank_at(const struct owner *owner, int block, int place);
 /* Where piece `place` of a block begins, in the flat space. Of a cut by
  * chunks the last piece is the longest. */
 int64_t owner_begin(const struct owner *owner, int block, int place);

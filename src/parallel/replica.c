@@ -82,6 +82,13 @@ static void replica_layout(struct replica *replica, struct arena *arena,
     replica->scratch = floats(arena, replica->spans->scratch);
     bytes->moments = arena->used - begin;
     begin = arena->used;
+    for (int i = 0; i < replica_kept_count(&replica->options); i++)
+        replica->kept[i] = arena_take(arena, piece);
+    if (replica_kept_count(&replica->options) > 0)
+        replica->swapped =
+            arena_take(arena, (size_t)REPLICA_SWAP * sizeof(float));
+    bytes->kept = arena->used - begin;
+    begin = arena->used;
     if (is_on_device(replica))
         replica->own_sums =
             arena_take(arena, (size_t)(replica->owner->own / KERNEL_CHUNK) *
@@ -377,9 +384,9 @@ enum err replica_plan(const struct params *params, int ranks,
                       : 0;
     out->items = (size_t)replica->item_count * sizeof replica->items[0];
     out->staging = ckpt_saver_stage_bytes(replica->items, replica->item_count);
-    out->total = out->weights + out->master + out->moments + out->frozen +
-                 out->sums + out->items + out->gradients + out->partial_sums +
-                 out->exchange;
+    out->total = out->weights + out->master + out->moments + out->kept +
+                 out->frozen + out->sums + out->items + out->gradients +
+                 out->partial_sums + out->exchange;
 out:
     replica_destroy(replica);
     return rc;

@@ -70,6 +70,14 @@ enum replica_strategy {
 static const char *const replica_strategy_names[] = { "auto",  "ddp",   "zero1",
                                                       "zero2", "zero3", NULL };
 
+/* Tensors that lie beside the moments and as they do, for those who change
+ * weights or gradients besides the optimizer: fp32, of zeros at first. */
+#define REPLICA_KEPT 4
+struct replica_kept {
+    const char *name; /* NULL behind the last */
+    bool saved;       /* in checkpoints, as "algorithms/NAME/" and a tensor's */
+};
+
 struct replica_options {
     enum replica_strategy strategy;
     enum dtype dtype; /* of the weights: DTYPE_F32 or DTYPE_BF16 */
@@ -90,6 +98,7 @@ struct replica_options {
                           * rank's leaves may be one sum */
     bool reduce_bf16; /* of zero2 and zero3: gradients are rounded to bf16 for
                        * their way to another rank; not with `exact` */
+    struct replica_kept kept[REPLICA_KEPT];
 };
 
 /* ERR_USAGE with the reason, when the options contradict each other or the
@@ -128,6 +137,7 @@ struct replica_bytes {
     size_t shared;       /* of them, with the ranks of a node, on a host */
     size_t master;       /* of bf16 weights: of the own part, in fp32 */
     size_t moments;      /* of the own part, and what else optimizers keep */
+    size_t kept;         /* beside them, for algorithms */
     size_t frozen;       /* weights that do not train, shared on a host */
     size_t gradients;    /* of the leaf at work, or of the blocks at work */
     size_t partial_sums; /* of slots and leaves, until they can be added */
@@ -229,6 +239,29 @@ enum err replica_settle(struct replica *replica);
 enum err replica_update(struct replica *replica,
                         const struct optimizer_step *steps);
 
+/* An interval of the flat space of params that this rank updates, and what it
+ * has of it, fp32 tensors all of them. */
+struct replica_piece {
+    const struct params *params;
+    int64_t begin, elements;
+    float *weights;  /* masters */
+    float *gradient; /* the summed one; NULL: a batch is not finished */
+    float *kept[REPLICA_KEPT]; /* NULL: there are not so many */
+};
+
+/* Calls with each piece of this rank, in the order of the flat space; with ddp,
+ * where every rank updates all, the whole of it is one. What is changed may
+ * depend on the elements and their place alone. Weights may be changed while no
+ * rank computes with them: between a call that ends with an exchange and
+ * replica_publish(). */
+enum err replica_visit(const struct replica *replica,
+                       enum err (*visit)(void *arg,
+                                         const struct replica_piece *piece),
+                       void *arg);
+
+/* Weights and the kept tensor of this index change places, with
+ * replica_publish(). Collective. */
+enum err replica_swap(struct replica *replica, int kept);
 /* Tensors whose updates are left out altogether, weights and moments stay as
  * they are: held[tensors of params], lent until another is given, the same on
  * all ranks; NULL: none. */
@@ -240,6 +273,7 @@ enum err replica_publish(struct replica *replica);
 
 /* Checkpoint items: every tensor's weights (masters), moments and what else its
  * optimizer keeps ("optimizer/", the name of it and "/" before the tensor's),
+ * and what is kept besides ("algorithms/"),
  * this rank's interval of each, fp32. Lent, for saving and for loading; after loading call
  * replica_loaded(). */
 const struct ckpt_item *replica_items(const struct replica *replica,

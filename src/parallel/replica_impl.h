@@ -14,6 +14,9 @@
 #include "src/parallel/shared_weights.h"
 #include "src/parallel/spans.h"
 
+/* Elements that change places at once. */
+#define REPLICA_SWAP ((int64_t)1 << 18)
+
 struct replica {
     struct comm *comm;
     struct comm_tensors *tensors;
@@ -36,6 +39,8 @@ struct replica {
     float *states;                  /* likewise */
     float *scratch;                 /* of an update */
     const bool *held;               /* [params->count]; NULL: none */
+    float *kept[REPLICA_KEPT];      /* as options.kept */
+    float *swapped;     /* [REPLICA_SWAP] on their way; NULL: nothing is kept */
     double *chunk_sums; /* [elements / KERNEL_CHUNK], packed by rank, host */
     double *own_sums;   /* this rank's, before they come to the host; NULL:
                          * they are made there */
@@ -74,6 +79,13 @@ bool replica_by_block(const struct replica_options *options);
 void *replica_piece(const struct replica *replica, int block);
 void *replica_shard(const struct replica *replica, int block);
 
+/* Where a moment of this element of the flat space lies, and of those that
+ * follow in its tensor; NULL: not here. */
+const float *replica_moment_at(const struct replica *replica, int moment,
+                               int64_t element);
+
+/* How many tensors are kept beside the moments. */
+int replica_kept_count(const struct replica_options *options);
 /* Where the fp32 weight lies that this rank updates: an element of the flat
  * space, in its piece of the owner's block. */
 float *replica_master_at(const struct replica *replica, int block,

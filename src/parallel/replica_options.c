@@ -16,6 +16,14 @@ static void fill(int *value)
         *value = 1;
 }
 
+int replica_kept_count(const struct replica_options *options)
+{
+    int count = 0;
+    while (count < REPLICA_KEPT && options->kept[count].name != NULL)
+        count++;
+    return count;
+}
+
 struct replica_options replica_filled(const struct replica_options *options)
 {
     struct replica_options filled = *options;

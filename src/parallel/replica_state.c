@@ -142,9 +142,26 @@ static void list_states(struct replica *replica, int state)
     }
 }
 
+static void list_kept(struct replica *replica, int kept)
+{
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "algorithms/%s/",
+             replica->options.kept[kept].name);
+    for (int p = 0; p < replica->params->count; p++) {
+        const struct param *param = &replica->params->list[p];
+        int block = replica->owner->block_count > 1 ? param->block : 0;
+        int64_t begin = replica->owner->blocks[block].begin;
+        int64_t first;
+        struct ckpt_item *item = add_item(replica, prefix, param, &first);
+        if (first >= 0 && replica->arena.base != NULL)
+            item->data = replica->kept[kept] + piece_at(replica, block) +
+                         (first - begin);
+    }
+}
+
 enum err replica_list_items(struct replica *replica)
 {
-    size_t kinds = 1 + UPDATE_MOMENTS + OPTIMIZER_STATES;
+    size_t kinds = 1 + UPDATE_MOMENTS + OPTIMIZER_STATES + REPLICA_KEPT;
     size_t count = (size_t)replica->params->count * kinds;
     replica->items = calloc(count, sizeof replica->items[0]);
     replica->began = calloc(count, sizeof replica->began[0]);
@@ -160,6 +177,9 @@ enum err replica_list_items(struct replica *replica)
         list_moments(replica, i);
     for (int i = 0; i < OPTIMIZER_STATES; i++)
         list_states(replica, i);
+    for (int i = 0; i < replica_kept_count(&replica->options); i++)
+        if (replica->options.kept[i].saved)
+            list_kept(replica, i);
     return ERR_OK;
 }
 
@@ -264,6 +284,10 @@ enum err replica_loaded(struct replica *replica)
     if (spans->states > 0)
         TRY(reduce_gather(replica->tensors, spans->states, spans->state_cut,
                           DTYPE_F32, replica->states));
+    for (int i = 0; i < replica_kept_count(&replica->options); i++)
+        if (replica->options.kept[i].saved)
+            TRY(reduce_gather(replica->tensors, elements, replica->owner->cut,
+                              DTYPE_F32, replica->kept[i]));
     return publish_ddp(replica);
 }
 
@@ -305,10 +329,14 @@ static enum err begin_kept(struct replica *replica)
         if (replica->spans->moments[m] > 0)
             TRY(kernels->zero(replica->ctx, DTYPE_F32,
                               replica->spans->moments[m], replica->moments[m]));
-    return replica->spans->states > 0
-               ? kernels->zero(replica->ctx, DTYPE_F32, replica->spans->states,
-                               replica->states)
-               : ERR_OK;
+    if (replica->spans->states > 0)
+        TRY(kernels->zero(replica->ctx, DTYPE_F32, replica->spans->states,
+                          replica->states));
+    int64_t elements =
+        is_ddp(replica) ? replica->params->elements : replica->owner->own;
+    for (int i = 0; i < replica_kept_count(&replica->options); i++)
+        TRY(kernels->zero(replica->ctx, DTYPE_F32, elements, replica->kept[i]));
+    return ERR_OK;
 }
 
 /* The masters of this rank's piece of a block. */

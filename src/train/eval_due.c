@@ -57,8 +57,11 @@ static enum err due_step(struct eval_due *due, const struct step_record *step,
                    !trainer_due(due->trainer, due->interval))
         return ERR_OK;
     /* the time that a signal leaves is for the checkpoint */
-    if (step->stop_signal == 0)
+    if (step->stop_signal == 0) {
+        TRY(algorithms_swap(due->trainer));
         TRY(due->run(due->self, &done));
+        TRY(algorithms_swap(due->trainer));
+    }
     if (done)
         due->last_step = step->step;
     if (last)

@@ -145,6 +145,17 @@ static json_t *about_kinds(const struct train_settings *s)
     about_optimizer(optimizer_at(s->optimizer.name), about);
     for (int i = 0; i < s->groups.count; i++)
         about_optimizer(s->groups.list[i].optimizer, about);
+    for (int i = 0; i < REPLICA_KEPT && s->needs.kept[i].name != NULL; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "algorithms/%s", s->needs.kept[i].name);
+        if (s->needs.kept[i].saved &&
+            json_object_set_new(
+                about, name, json_pack("{s:s}", "kind", "of an algorithm")) !=
+                0) {
+            json_decref(about);
+            return NULL;
+        }
+    }
     return about;
 }
 

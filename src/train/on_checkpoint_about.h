@@ -2,7 +2,7 @@
  * every state as "about" (checkpoint/files/ckpt_view_about.h says how it is
  * read).
  *
- *   kind        "weight", "first moment", "second moment"
+ *   kind        "weight", "first moment", "second moment", "of an algorithm"
  *   trained_in  of weights: train.precision; they are stored in full
  *   role        what it does in the model
  *   axes        what each dimension counts, by the names of the settings */

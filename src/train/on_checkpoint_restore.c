@@ -143,6 +143,7 @@ static enum err take_position(struct trainer *trainer, int64_t step,
     TRY(trainer_base_take(trainer, state, checkpoint));
     TRY(trainer_moments_restore(trainer, step, state));
     TRY(trainer_fp8_restore(trainer->fp8, state));
+    TRY(algorithms_restore(&trainer->algorithms, state));
     return events_restore(&trainer->events, state);
 }
 

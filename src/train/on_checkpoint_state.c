@@ -74,6 +74,8 @@ enum err on_checkpoint_state_make(const struct trainer *trainer,
     if (*out != NULL && rc == ERR_OK)
         rc = trainer_moments_store(trainer, *out);
     if (*out != NULL && rc == ERR_OK)
+        rc = algorithms_store(&trainer->algorithms, *out);
+    if (*out != NULL && rc == ERR_OK)
         rc = events_store(&trainer->events, *out);
     return *out != NULL ? rc : err_set(ERR_MEMORY, "out of memory");
 }
@@ -189,6 +191,8 @@ enum err on_checkpoint_state_restore(struct trainer *trainer, int64_t step,
         rc = trainer_moments_restore(trainer, step, state);
     if (rc == ERR_OK)
         rc = trainer_fp8_restore(trainer->fp8, state);
+    if (rc == ERR_OK)
+        rc = algorithms_restore(&trainer->algorithms, state);
     if (rc == ERR_OK)
         rc = events_restore(&trainer->events, state);
     if (rc != ERR_OK)

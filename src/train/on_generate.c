@@ -250,7 +250,9 @@ static enum err generate_step(struct on_generate *on,
              : step->agreed[ASK_GENERATE] == 0 &&
                    !trainer_due(trainer, trainer->settings.generate.interval))
         return ERR_OK;
-    return generate_now(on);
+    TRY(algorithms_swap(trainer));
+    TRY(generate_now(on));
+    return algorithms_swap(trainer);
 }
 
 static enum err on_generate_handle(void *self, enum event event,

@@ -243,6 +243,7 @@ enum err start_settings(const struct train_settings *s, bool partial)
     TRY(tracking_check(s->tracking.mlflow, s->tracking.experiment,
                        s->tracking.prometheus));
     TRY(check_order(s));
+    TRY(algorithm_check(s));
     TRY(check_mixture(s));
     if (s->optimizer.lr > 0 && (float)s->optimizer.lr == 0.0f)
         return err_set(ERR_USAGE,

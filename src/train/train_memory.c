@@ -33,7 +33,7 @@ train_memory_replica(const struct train_settings *settings)
     int64_t slot = s->train.global_batch / s->parallel.slots;
     int64_t leaves = s->train.microbatch > 0 ? slot / s->train.microbatch : 1;
     int chunks = (int)s->parallel.sequence_chunks;
-    return (struct replica_options){
+    struct replica_options options = {
         .strategy = strategy_of(s),
         .dtype = trainer_backend_dtype(s),
         .exchange = trainer_backend_exchange(s),
@@ -50,6 +50,8 @@ train_memory_replica(const struct train_settings *settings)
         .exact = s->parallel.determinism == DETERMINISM_ELASTIC,
         .reduce_bf16 = s->parallel.reduce_precision == REDUCE_BF16,
     };
+    memcpy(options.kept, s->needs.kept, sizeof options.kept);
+    return options;
 }
 
 int train_memory_ranks_max(const struct train_settings *settings)
@@ -77,6 +79,8 @@ enum err train_memory_model(const struct train_settings *settings, int threads,
                   .alpha = s->lora.alpha,
                   .dropout = s->lora.dropout,
                   .targets = s->lora.targets },
+        .target = s->needs.target,
+        .drop_depth = s->needs.drop_depth,
         .graphs = s->hardware.graphs != GRAPHS_OFF,
     };
     return train_settings_memory(s, &out->memory);
@@ -106,6 +110,7 @@ enum err train_memory_plan_with(const struct train_settings *settings,
         .prefetch = (int)settings->data.prefetch,
         .order = place->order,
         .stage = settings->checkpoint.async,
+        .norms = settings->needs.units ? algorithm_norms_bytes(params) : 0,
         .reads = reads_weights(settings, place->resumed),
     };
     TRY(train_memory_model(settings, place->threads, &input.options));

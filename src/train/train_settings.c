@@ -198,8 +198,10 @@ static enum err load(const struct setting *schema, const char *path,
     }
     if (rc == ERR_OK) {
         settings_complete(out);
-        rc = start_settings(out, partial);
+        rc = algorithm_needs(out, &out->needs);
     }
+    if (rc == ERR_OK)
+        rc = start_settings(out, partial);
     if (rc == ERR_OK && out->microbatch_automatic &&
         out->train.global_batch > 0)
         rc = train_memory_auto(out, &out->train.microbatch);

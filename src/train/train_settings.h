@@ -10,6 +10,7 @@
 #include "src/model/model_config.h"
 #include "src/model/model_memory.h"
 #include "src/model/params.h"
+#include "src/train/algorithm.h"
 #include "src/train/train_groups.h"
 #include "src/train/train_settings_rows.h"
 
@@ -35,9 +36,11 @@ struct train_settings {
     SETTINGS_STRUCT(LOG_SETTINGS) log;
     struct {
         ALONE_SETTINGS(TRAIN_ALONE_FIELD)
-    } alone;                    /* of no group */
-    struct train_groups groups; /* of optimizer.groups */
-    bool microbatch_automatic;  /* no setting: train.microbatch was 0 */
+    } alone; /* of no group */
+    /* no settings: */
+    struct train_groups groups;   /* of optimizer.groups */
+    bool microbatch_automatic;    /* train.microbatch was 0 */
+    struct algorithm_needs needs; /* of algorithms */
 };
 
 extern const struct setting train_settings_schema[];

@@ -12,6 +12,7 @@
 #include "src/model/model_memory.h"
 #include "src/parallel/replica.h"
 #include "src/train/finish_settings.h"
+#include "src/train/algorithm_settings.h"
 #include "src/train/plugin_settings.h"
 #include "src/train/train_settings_optimizer.h"
 
@@ -359,6 +360,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
 
 /* Those of no group. */
 #define ALONE_SETTINGS(S)                                                      \
+    S(algorithms, LIST(algorithm), "()", SETTING_STAYS_ADDED,                  \
+      "what changes how the run trains, in order: ( { name = \"ema\"; "        \
+      "half_life = \"100ba\"; }, ... )")                                       \
     S(finish, LIST(finish), "()", TRAIN_DECIDES_ADDED,                         \
       "when the run ends before train.max_duration: ( { name = "               \
       "\"early_stop\"; patience = \"2000ba\"; } )")                            \

@@ -90,6 +90,7 @@ enum err trainer_create(struct comm *comm,
     trainer->ranks = comm_size(comm);
     trainer->attempt = attempt;
     trainer->lr0 = settings->optimizer.lr;
+    trainer->seq_len = settings->data.seq_len;
     if (trainer->ranks > train_memory_ranks_max(settings))
         rc = err_set(ERR_USAGE,
                      "%d ranks, but a global batch has %lld slots%s: start at "
@@ -113,6 +114,7 @@ enum err trainer_create(struct comm *comm,
     TRY_OUT(start_same(trainer));
     TRY_OUT(start_files(trainer));
     TRY_OUT(trainer_memory_create(trainer));
+    TRY_OUT(comm_agree(comm, algorithms_create(trainer)));
     *out = trainer;
     trainer = NULL;
 out:
@@ -136,6 +138,7 @@ bool trainer_destroy(struct trainer *trainer)
     if (!events_leave(&trainer->events, true))
         return false;
     events_destroy(&trainer->events);
+    algorithms_destroy(&trainer->algorithms);
     model_destroy(trainer->model);
     replica_destroy(trainer->replica);
     params_destroy(trainer->params);

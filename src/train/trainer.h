@@ -20,6 +20,7 @@
 #include "src/model/model.h"
 #include "src/model/params.h"
 #include "src/parallel/replica.h"
+#include "src/train/algorithm.h"
 #include "src/train/events.h"
 #include "src/train/run_data.h"
 #include "src/train/schedule.h"
@@ -79,6 +80,8 @@ struct trainer {
     int64_t max_steps; /* -1: max_duration is in seconds */
 
     struct lock *lock; /* of the run, lent; NULL: not rank 0, or none */
+    struct algorithms algorithms;
+    int64_t seq_len; /* that the step at hand trains on */
     struct events events;
     struct step_record record; /* for listeners, and the last step's figures */
     struct step_rank *of_rank; /* [ranks] the record's */

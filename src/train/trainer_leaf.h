@@ -10,6 +10,12 @@
  * arrays. */
 struct leaf trainer_leaf(const struct trainer *trainer, int64_t first_sample);
 
+/* The first seq_len tokens of each of the leaf's samples, in the place of the
+ * batch's; *loss_tokens becomes the number of labels. Nothing happens where they
+ * have no more. */
+void trainer_leaf_shorten(struct batch *batch, int64_t seq_len,
+                          struct leaf *leaf, int64_t *loss_tokens);
+
 /* A batch of nobody: no position bears loss. For a rank that has no leaf, or
  * could not read it, but is needed in the model by those with which it shares
  * experts or sequences. */

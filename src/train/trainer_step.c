@@ -40,6 +40,7 @@ static enum err train_leaf(struct trainer *trainer, int number,
         trainer_leaf_empty(s->train.microbatch, batch);
     struct leaf leaf =
         trainer_leaf(trainer, number < 0 ? 0 : first_sample(trainer, number));
+    trainer_leaf_shorten(batch, trainer->seq_len, &leaf, &batch->loss_tokens);
     TRY(model_train_leaf(trainer->model, replica_access(trainer->replica),
                          &leaf, trainer_losses_at(&trainer->losses, number)));
     /* the ranks of a sequence have read the same labels */
@@ -197,31 +198,70 @@ static enum err sum_batch(struct trainer *trainer, int64_t tokens,
     return ERR_OK;
 }
 
-enum err trainer_step(struct trainer *trainer)
+/* The summed gradient of the batch, with the weights as they are. */
+static enum err find_gradient(struct trainer *trainer,
+                              struct algorithm_step *step)
+{
+    int64_t tokens = 0;
+    TRY(train_batch(trainer, INT_MAX, &tokens));
+    TRY(replica_finish_batch(trainer->replica));
+    TRY(sum_batch(trainer, tokens, &step->scale));
+    step->norm = trainer->record.grad_norm;
+    return check_finite(trainer);
+}
+
+/* The gradient that counts, which may be a second one: the loss is the first
+ * one's. */
+static enum err step_gradient(struct trainer *trainer,
+                              struct algorithm_step *step)
+{
+    struct step_record *record = &trainer->record;
+    TRY(find_gradient(trainer, step));
+    TRY(trainer->kernels->memory->event_await(trainer->copied,
+                                              trainer->stream));
+    TRY(algorithms_after_gradient(&trainer->algorithms, step));
+    if (!step->again)
+        return ERR_OK;
+    double loss = record->loss, balance = record->balance_loss;
+    TRY(find_gradient(trainer, step));
+    record->loss = loss;
+    record->balance_loss = balance;
+    return algorithms_after_again(&trainer->algorithms);
+}
+
+/* Clips, and what else changes the gradient before the update. */
+static enum err change_gradient(struct trainer *trainer,
+                                struct algorithm_step *step)
 {
     const struct train_settings *s = &trainer->settings;
+    double limit = s->needs.clips ? 0.0 : s->train.clip_norm;
+    if (limit > 0.0 && step->norm > limit) {
+        step->scale *= limit / step->norm;
+        step->norm = limit;
+    }
+    return algorithms_change_gradient(&trainer->algorithms, step);
+}
+
+enum err trainer_step(struct trainer *trainer)
+{
     struct step_record *record = &trainer->record;
     int64_t *skip = &trainer->events.asks.of[ASK_SKIP];
-    int64_t tokens = 0;
-    double scale = 0.0;
+    struct algorithm_step at = { .seq_len = trainer->settings.data.seq_len };
 
     *skip = 0;
     record->loader_s = 0.0;
-    TRY(train_batch(trainer, INT_MAX, &tokens));
-    TRY(replica_finish_batch(trainer->replica));
-    TRY(sum_batch(trainer, tokens, &scale));
-    TRY(check_finite(trainer));
+    TRY(algorithms_before_batch(&trainer->algorithms, &at));
+    trainer->seq_len = at.seq_len;
+    TRY(step_gradient(trainer, &at));
     TRY(trainer_event(trainer, EVENT_AFTER_TRAIN_BATCH));
     record->skipped = *skip != 0;
-    if (s->train.clip_norm > 0.0 && record->grad_norm > s->train.clip_norm)
-        scale *= s->train.clip_norm / record->grad_norm;
+    if (!record->skipped)
+        TRY(change_gradient(trainer, &at));
     struct optimizer_step steps[1 + OPTIMIZER_GROUPS];
-    trainer_optimizer_steps(trainer, scale, steps);
-    TRY(trainer->kernels->memory->event_await(trainer->copied,
-                                              trainer->stream));
+    trainer_optimizer_steps(trainer, at.scale, steps);
     TRY(replica_update(trainer->replica, steps));
     if (trainer->fp8 != NULL)
         TRY(learn_scales(trainer));
     trainer->step++;
-    return ERR_OK;
+    return algorithms_after_update(&trainer->algorithms);
 }

@@ -33,7 +33,7 @@ enum err trainer_weights_open(struct trainer *trainer, struct weights **out)
         rc = weights_open(from.path, &weights);
     if (trainer->rank == 0 && rc == ERR_OK) {
         const struct weights_about *about = weights_about(weights);
-        snprintf(found.path, sizeof found.path, "%s", about->path);
+        snprintf(found.path, sizeof found.path, "%s", about->named);
         snprintf(found.sha256, sizeof found.sha256, "%s", about->sha256);
     }
     TRY_OUT(comm_agree(trainer->comm, rc));

@@ -105,6 +105,7 @@ enum err weights_open(const char *path, struct weights **out)
     weights->source.about = (struct weights_about){
         .kind = weights->ops->kind,
         .path = weights->path,
+        .named = weights->path,
         .step = -1,
         .tokens = -1,
         .bos = -1,

@@ -2,10 +2,12 @@
  * MODEL opens.
  *
  * A MODEL is a checkpoint of ours, of any strategy and number of ranks; a run
- * directory, which means its newest good checkpoint; a Hugging Face folder; or
- * a GGUF file. Whatever it is, its tensors have the names, shapes and row order
- * of params.h, and their elements are read as floats. Where a checkpoint has
- * adapters (LoRA), what is read is the base with the adapters merged.
+ * directory, which means its newest good checkpoint; either with #NAME behind
+ * it, which means the weights that an algorithm of the run keeps (RUN#ema); a
+ * Hugging Face folder; or a GGUF file. Whatever it is, its tensors have the
+ * names, shapes and row order of params.h, and their elements are read as
+ * floats. Where a checkpoint has adapters (LoRA), what is read is the base with
+ * the adapters merged.
  *
  * Nothing is held but tables: reads go to the files in pieces. One thread at a
  * time. No communicator: every rank may open for itself. */
@@ -47,7 +49,8 @@ struct weights_lora {
 /* Lent by the weights. */
 struct weights_about {
     enum weights_kind kind;
-    const char *path; /* of the checkpoint, folder or file that is read */
+    const char *path;  /* of the checkpoint, folder or file that is read */
+    const char *named; /* with #NAME where there was one: it opens the same */
     struct model_config config;
     const char *dtype;  /* as stored: "float32", "bfloat16", "Q4_1", "mixed" */
     int64_t step;       /* of the checkpoint; -1: another kind */

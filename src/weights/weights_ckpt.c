@@ -21,9 +21,13 @@
 
 #define TOKENIZER_BYTES_MAX ((int64_t)1 << 28)
 #define CONVERT_ELEMENTS ((int64_t)1 << 16)
+/* Of the name of an algorithm. */
+#define MEAN_BYTES 48
 
 struct ckpt_source {
     char path[FSIO_PATH_MAX]; /* of the checkpoint itself */
+    char mean[MEAN_BYTES];    /* whose weights are read; "": the model's own */
+    char named[FSIO_PATH_MAX + MEAN_BYTES]; /* both, as it can be opened */
     char sha256[65];
     struct ckpt_manifest *manifest;
     struct ckpt_tensor_reader *reader;
@@ -40,9 +44,25 @@ static bool is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static bool ckpt_is(const char *path)
+/* PATH#NAME, unless that is there: the checkpoint's path, and `mean`. */
+static void split_path(const char *named, char path[FSIO_PATH_MAX],
+                       char mean[MEAN_BYTES])
+{
+    const char *mark = strrchr(named, '#');
+    bool whole = mark == NULL || strlen(mark) > MEAN_BYTES ||
+                 strchr(mark, '/') != NULL || fsio_exists(named);
+    size_t bytes = whole ? strlen(named) : (size_t)(mark - named);
+    snprintf(path, FSIO_PATH_MAX, "%.*s",
+             (int)(bytes < FSIO_PATH_MAX ? bytes : FSIO_PATH_MAX - 1), named);
+    snprintf(mean, MEAN_BYTES, "%s", whole ? "" : mark + 1);
+}
+
+static bool ckpt_is(const char *named)
 {
     char inner[FSIO_PATH_MAX];
+    char path[FSIO_PATH_MAX];
+    char mean[MEAN_BYTES];
+    split_path(named, path, mean);
     return (fsio_path(inner, "%s/%s", path, CKPT_MANIFEST_FILE) == ERR_OK &&
             fsio_exists(inner)) ||
            (fsio_path(inner, "%s/checkpoints", path) == ERR_OK &&
@@ -108,10 +128,50 @@ static enum err find_checkpoint(struct ckpt_source *source, const char *path)
 /* --- what is in it --- */
 
 /* The optimizer's moments and what lies beside the model are no weights. */
-static bool is_weight(const struct ckpt_tensor *tensor)
+static bool is_weight(const char *name)
 {
-    return strncmp(tensor->name, "optimizer/", 10) != 0 &&
-           strncmp(tensor->name, "data/", 5) != 0;
+    return strncmp(name, "optimizer/", 10) != 0 &&
+           strncmp(name, "algorithms/", 11) != 0 &&
+           strncmp(name, "data/", 5) != 0;
+}
+
+/* A tensor's name as a weight; NULL: it is none. */
+static const char *weight_name(const struct ckpt_source *checkpoint,
+                               const struct ckpt_tensor *tensor)
+{
+    size_t bytes = strlen(checkpoint->mean);
+    const char *name = tensor->name + strlen("algorithms/");
+    if (bytes == 0)
+        return is_weight(tensor->name) ? tensor->name : NULL;
+    if (strncmp(tensor->name, "algorithms/", strlen("algorithms/")) != 0 ||
+        strncmp(name, checkpoint->mean, bytes) != 0 || name[bytes] != '/')
+        return NULL;
+    return name + bytes + 1;
+}
+
+/* Whether the algorithm has weights by now. */
+static enum err check_mean(const struct ckpt_source *checkpoint)
+{
+    size_t i;
+    const json_t *item;
+    const json_t *list =
+        json_object_get(checkpoint->manifest->state, "algorithms");
+    json_array_foreach(list, i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name == NULL || strcmp(name, checkpoint->mean) != 0)
+            continue;
+        return json_is_true(json_object_get(item, "weights"))
+                   ? ERR_OK
+                   : err_set(ERR_CHECKPOINT,
+                             "%s: at step %lld the algorithm %s has no weights "
+                             "of its own: leave #%s out",
+                             checkpoint->path,
+                             (long long)checkpoint->manifest->step, name, name);
+    }
+    return err_set(ERR_CHECKPOINT,
+                   "%s: its run has no algorithm %s: leave #%s out",
+                   checkpoint->path, checkpoint->mean, checkpoint->mean);
 }
 
 static enum err list_tensors(struct ckpt_source *checkpoint,
@@ -127,9 +187,10 @@ static enum err list_tensors(struct ckpt_source *checkpoint,
     for (int t = 0; t < manifest->tensor_count; t++) {
         const struct ckpt_tensor *tensor = &manifest->tensors[t];
         struct weights_tensor *entry = &source->list[source->count];
-        if (!is_weight(tensor))
+        const char *name = weight_name(checkpoint, tensor);
+        if (name == NULL)
             continue;
-        snprintf(entry->name, sizeof entry->name, "%s", tensor->name);
+        snprintf(entry->name, sizeof entry->name, "%s", name);
         if (dtype_is_real(tensor->dtype) && tensor->dims >= 1 &&
             tensor->dims <= 2) {
             entry->dims = tensor->dims;
@@ -276,7 +337,14 @@ static enum err ckpt_open(const char *path, struct weights_source *source)
     source->state = checkpoint;
     if (checkpoint == NULL)
         return err_set(ERR_MEMORY, "%s: out of memory", path);
-    TRY(find_checkpoint(checkpoint, path));
+    char place[FSIO_PATH_MAX];
+    split_path(path, place, checkpoint->mean);
+    TRY(find_checkpoint(checkpoint, place));
+    if (checkpoint->mean[0] != '\0')
+        TRY(check_mean(checkpoint));
+    snprintf(checkpoint->named, sizeof checkpoint->named, "%s%s%s",
+             checkpoint->path, checkpoint->mean[0] != '\0' ? "#" : "",
+             checkpoint->mean);
     const json_t *state = checkpoint->manifest->state;
     const json_t *tokens = json_object_get(state, "tokens");
     checkpoint->convert = malloc((size_t)CONVERT_ELEMENTS * sizeof(double));
@@ -295,6 +363,7 @@ static enum err ckpt_open(const char *path, struct weights_source *source)
     TRY(find_builtin(state, about));
     read_text(state, about);
     about->path = checkpoint->path;
+    about->named = checkpoint->named;
     about->step = checkpoint->manifest->step;
     if (json_is_integer(tokens))
         about->tokens = json_integer_value(tokens);

@@ -67,7 +67,7 @@ static enum err fill_part(struct weights_resident *resident,
     if (values == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     if (part > 0)
-        TRY_OUT(weights_open(weights_about(weights)->path, &own));
+        TRY_OUT(weights_open(weights_about(weights)->named, &own));
     TRY_OUT(fill_interval(
         resident, own != NULL ? own : weights, elements / parts * part,
         part + 1 == parts ? elements : elements / parts * (part + 1), values));

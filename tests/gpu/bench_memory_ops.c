@@ -109,8 +109,8 @@ RUN(embedding_forward, embedding_forward, c, type, n, n / SAMPLES, d, w->ids,
     w->dwte, NULL, t[0])
 RUN(embedding_backward, embedding_backward, c, type, n, n / SAMPLES, d, w->ids,
     t[0], w->dwte, NULL)
-RUN(cross_entropy, cross_entropy, c, type, n, d, 1, t[0], w->ids, true,
-    w->stats[0])
+RUN(cross_entropy, cross_entropy, c, type, n, d, 1, &(struct target){ 0 }, t[0],
+    w->ids, true, w->stats[0])
 RUN(route_forward, route_forward, c, ROUTE, t[0], w->chosen, t[1])
 RUN(route_sort, route_sort, c, ROUTE, w->chosen, w->offsets, w->place,
     w->source)

@@ -1,0 +1,42 @@
+/* Sums of squares of the parts of a model that a replica's ranks have together:
+ * of each tensor, or of each unit, which is a row of a matrix or a tensor of
+ * one dimension.
+ *
+ * A part is cut where the flat space is, at multiples of KERNEL_CHUNK: each
+ * fragment is one rank's, however the space is dealt. Fragments are summed
+ * alone and added in the order of the space, so that the bits are the same on
+ * any number of ranks and with any strategy. */
+#ifndef TESSERA_PARALLEL_NORMS_H
+#define TESSERA_PARALLEL_NORMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/err.h"
+#include "src/parallel/replica.h"
+
+struct norms;
+
+/* How many parts the model has: of a tensor's the first is number
+ * norms_first(), and so many follow as it has rows. */
+int64_t norms_count(const struct norms *norms);
+int64_t norms_first(const struct norms *norms, int tensor);
+
+/* Borrows the replica. Fails on one rank alone. */
+enum err norms_create(const struct replica *replica, bool units,
+                      struct norms **out);
+/* NULL is fine. */
+void norms_destroy(struct norms *norms);
+/* The memory of it, of the host's. */
+size_t norms_bytes(const struct params *params, bool units);
+
+enum norms_of { NORMS_WEIGHTS, NORMS_GRADIENT, NORMS_MOMENT, NORMS_KEPT };
+
+/* sums[norms_count()] of the weights, of the summed gradient, or of the moment
+ * or the kept tensor of that index, the same on every rank; units that are zero
+ * are 0. On a device the host waits for all that was enqueued. Collective. */
+enum err norms_sum(struct norms *norms, enum norms_of what, int index,
+                   double *sums);
+
+#endif

@@ -1,0 +1,106 @@
+/* What others than the optimizer do with a replica's tensors: visits of the
+ * pieces that this rank updates, and weights that change places with what is
+ * kept beside the moments. */
+#include "src/parallel/replica_impl.h"
+
+static bool is_ddp(const struct replica *replica)
+{
+    return replica->options.strategy == REPLICA_DDP;
+}
+
+/* Where this rank's piece of a block lies among masters and what is kept. */
+static int64_t piece_at(const struct replica *replica, int block)
+{
+    return is_ddp(replica) ? 0 : replica->owner->blocks[block].at;
+}
+
+/* Its masters; with ddp all of them. */
+static float *master_piece(const struct replica *replica, int block)
+{
+    if (replica->master != NULL)
+        return replica->master + piece_at(replica, block);
+    return is_ddp(replica) ? (float *)(void *)replica->weights
+                           : replica_piece(replica, block);
+}
+
+/* Elements [begin, end) of the flat space, which lie at `at` in what is kept
+ * beside the masters. */
+static struct replica_piece piece_of(const struct replica *replica,
+                                     int64_t begin, int64_t end, float *master,
+                                     float *gradient, int64_t at)
+{
+    struct replica_piece piece = { .params = replica->params,
+                                   .begin = begin,
+                                   .elements = end - begin,
+                                   .weights = master,
+                                   .gradient = gradient };
+    for (int i = 0; i < replica_kept_count(&replica->options); i++)
+        piece.kept[i] = replica->kept[i] + at;
+    return piece;
+}
+
+enum err replica_visit(const struct replica *replica,
+                       enum err (*visit)(void *arg,
+                                         const struct replica_piece *piece),
+                       void *arg)
+{
+    const struct owner *owner = replica->owner;
+    float *gradient = replica->gradient;
+    if (is_ddp(replica)) {
+        if (gradient != NULL)
+            gradient -= owner->blocks[0].begin;
+        struct replica_piece all =
+            piece_of(replica, 0, replica->params->elements,
+                     master_piece(replica, 0), gradient, 0);
+        return visit(arg, &all);
+    }
+    for (int i = 0; i < owner->block_count; i++) {
+        const struct owner_block *b = &owner->blocks[i];
+        struct replica_piece piece = piece_of(
+            replica, b->begin, b->end, master_piece(replica, i),
+            gradient != NULL ? gradient + b->at : NULL, piece_at(replica, i));
+        if (b->end > b->begin)
+            TRY(visit(arg, &piece));
+    }
+    return ERR_OK;
+}
+
+const float *replica_moment_at(const struct replica *replica, int moment,
+                               int64_t element)
+{
+    const struct span *span = spans_at(replica->spans, element);
+    if (span == NULL || moment >= optimizer_moments(span->optimizer))
+        return NULL;
+    return replica->moments[moment] + span->moment_at[moment] +
+           (element - span->begin);
+}
+
+struct swap {
+    const struct replica *replica;
+    int kept;
+};
+
+static enum err swap_piece(void *arg, const struct replica_piece *piece)
+{
+    const struct swap *swap = arg;
+    const struct replica *replica = swap->replica;
+    const struct kernel_memory *memory = replica->kernels->memory;
+    void *stream = replica->ctx->stream;
+    for (int64_t at = 0; at < piece->elements; at += REPLICA_SWAP) {
+        int64_t n = piece->elements - at;
+        size_t bytes =
+            (size_t)(n < REPLICA_SWAP ? n : REPLICA_SWAP) * sizeof(float);
+        float *kept = piece->kept[swap->kept] + at;
+        TRY(memory->copy(stream, bytes, kept, replica->swapped));
+        TRY(memory->copy(stream, bytes, piece->weights + at, kept));
+        TRY(memory->copy(stream, bytes, replica->swapped, piece->weights + at));
+    }
+    return ERR_OK;
+}
+
+enum err replica_swap(struct replica *replica, int kept)
+{
+    struct swap swap = { replica, kept };
+    TRY(replica_visit(replica, swap_piece, &swap));
+    return replica_publish(replica);
+}

@@ -1,0 +1,147 @@
+/* Algorithms: methods that change how a run trains, each a file of its own, a
+ * group of settings in algorithm_settings.h and, of that, a row of the table.
+ * A run has those of its setting `algorithms`, in their order:
+ *
+ *   before_batch      what the batch is computed of
+ *   after_gradient    its gradient is summed; it may be asked for once more,
+ *                     with other weights
+ *   change_gradient   after train.clip_norm, unless one of them clips
+ *   after_update      the weights are new
+ *   swap              other weights come in for an evaluation, or go again
+ *
+ * What one does is a function of the settings, the seed, the step and the place
+ * of elements and samples alone, so that a run's bits do not depend on ranks,
+ * strategy or restarts. All of it happens on all ranks together, and what one
+ * keeps between steps is in the checkpoint: tensors as the replica's
+ * (replica.h: kept), and some JSON in the list's order. The list itself, with
+ * all settings, is one that stays (start_fixed.h). */
+#ifndef TESSERA_TRAIN_ALGORITHM_H
+#define TESSERA_TRAIN_ALGORITHM_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernel_shapes.h"
+#include "src/base/err.h"
+#include "src/parallel/replica.h"
+
+struct train_settings;
+struct trainer;
+
+/* What the algorithms of a run ask of its parts, before these are made. */
+struct algorithm_needs {
+    struct replica_kept kept[REPLICA_KEPT];
+    struct target target; /* of the loss */
+    double drop_depth;    /* struct model_options */
+    bool clips;           /* train.clip_norm gives way */
+    bool swaps;           /* has other weights for evaluations */
+    bool units;           /* norms of rows (src/parallel/norms.h) */
+};
+
+/* A step on its way through the algorithms. */
+struct algorithm_step {
+    int64_t seq_len; /* tokens of each sample that are trained on, its first
+                        ones: before_batch may lower it */
+    bool again;      /* after_gradient: the batch is to be computed again, now
+                        that weights have changed */
+    double scale;    /* the gradient times this is the mean's */
+    double norm;     /* of that, unless stale: */
+    bool stale;      /* the gradient's elements have changed since */
+};
+
+struct algorithm_ops {
+    size_t bytes; /* of its self, which comes zeroed; 0: NULL */
+    /* Settings that don't go together with others: ERR_USAGE. NULL, as all that
+     * follow: nothing. */
+    enum err (*check)(const void *settings, const struct train_settings *all);
+    /* ERR_USAGE: somebody has asked for the same. */
+    enum err (*needs)(const void *settings, struct algorithm_needs *needs);
+    /* The trainer has its parts; settings are lent for good. Fails on one rank
+     * alone. */
+    enum err (*create)(void *self, const void *settings,
+                       struct trainer *trainer);
+    void (*destroy)(void *self);
+    /* All collective. The steps completed are trainer->step; in after_update
+     * the one at hand is among them. */
+    enum err (*before_batch)(void *self, struct algorithm_step *step);
+    enum err (*after_gradient)(void *self, struct algorithm_step *step);
+    /* After the second gradient, where it was asked for. */
+    enum err (*after_again)(void *self);
+    enum err (*change_gradient)(void *self, struct algorithm_step *step);
+    enum err (*after_update)(void *self);
+    enum err (*swap)(void *self);
+    /* Its part of a checkpoint's state, and back. "weights": true there says
+     * that its kept tensor, which has its name, is a model's weights
+     * (weights.h). */
+    enum err (*store)(const void *self, json_t *state);
+    enum err (*restore)(void *self, const json_t *state);
+};
+
+#define ALGORITHMS_MAX 16
+
+/* Those of a run, in order. Zeroed: none. */
+struct algorithms {
+    struct algorithm {
+        const char *name;
+        const struct algorithm_ops *ops;
+        void *settings;
+        void *self;
+    } list[ALGORITHMS_MAX];
+    int count;
+};
+
+/* Of settings that were loaded: whether they go together, and what they ask
+ * for. The error names the algorithm. */
+enum err algorithm_check(const struct train_settings *settings);
+enum err algorithm_needs(const struct train_settings *settings,
+                         struct algorithm_needs *out);
+
+/* Memory of the host that needs.units takes. */
+size_t algorithm_norms_bytes(const struct params *params);
+
+/* Those of the trainer's settings. May fail on one rank alone. */
+enum err algorithms_create(struct trainer *trainer);
+void algorithms_destroy(struct algorithms *algorithms);
+
+/* The calls above, of all in order; after_again in the opposite one. Failures
+ * are prefixed by the name. */
+enum err algorithms_before_batch(struct algorithms *algorithms,
+                                 struct algorithm_step *step);
+enum err algorithms_after_gradient(struct algorithms *algorithms,
+                                   struct algorithm_step *step);
+enum err algorithms_after_again(struct algorithms *algorithms);
+enum err algorithms_change_gradient(struct algorithms *algorithms,
+                                    struct algorithm_step *step);
+enum err algorithms_after_update(struct algorithms *algorithms);
+
+/* Bring in the weights that are to be evaluated, and bring back those that
+ * train: around everything that reads weights and does not train, between
+ * steps. Nothing happens where there are no others. Collective. */
+enum err algorithms_swap(const struct trainer *trainer);
+
+/* As state["algorithms"], a list in order. */
+enum err algorithms_store(const struct algorithms *algorithms, json_t *state);
+enum err algorithms_restore(struct algorithms *algorithms, const json_t *state);
+
+/* --- for algorithms --- */
+
+/* Ask for a tensor beside the moments; its number in *index. */
+enum err algorithm_keep(struct algorithm_needs *needs, const char *name,
+                        bool saved);
+/* Its number when the replica is there. */
+int algorithm_kept(const struct trainer *trainer, const char *name);
+
+/* A duration in steps; ERR_USAGE names the setting. */
+enum err algorithm_steps(const struct trainer *trainer, const char *key,
+                         struct duration duration, int64_t *steps);
+
+/* step->norm of the gradient as it is. Collective. */
+enum err algorithm_norm(const struct trainer *trainer,
+                        struct algorithm_step *step);
+
+/* kept = keep * kept + (1 - keep) * weights. */
+enum err algorithm_average(struct trainer *trainer, int kept, double keep);
+
+#endif

@@ -1,0 +1,74 @@
+/* Holds parameters from some time on, as Composer's LayerFreezing does by
+ * layers: neither weights nor moments change. Their gradients are computed as
+ * before, and count in the norm. */
+#include <stdlib.h>
+
+#include "src/base/globs.h"
+#include "src/train/algorithm.h"
+#include "src/train/algorithm_settings.h"
+#include "src/train/trainer.h"
+
+struct layer_freezing {
+    struct trainer *trainer;
+    int64_t start; /* steps */
+    bool *held;    /* [tensors] */
+};
+
+/* Every glob must match, or it is misspelt. */
+static enum err check_globs(const char *globs, const struct params *params)
+{
+    char glob[GLOBS_GLOB_MAX];
+    while (globs_next(&globs, glob)) {
+        int p = 0;
+        while (p < params->count && !globs_match(glob, params->list[p].name))
+            p++;
+        if (p == params->count)
+            return err_set(ERR_USAGE,
+                           "match: no parameter that trains is named %s", glob);
+    }
+    return ERR_OK;
+}
+
+static enum err layer_freezing_create(void *self, const void *settings,
+                                      struct trainer *trainer)
+{
+    struct layer_freezing *freezing = self;
+    const struct algorithm_layer_freezing *s = settings;
+    const struct params *params = trainer->params;
+    int count = 0;
+    freezing->trainer = trainer;
+    TRY(algorithm_steps(trainer, "start", s->start, &freezing->start));
+    TRY(check_globs(s->match, params));
+    freezing->held = calloc((size_t)params->count, sizeof freezing->held[0]);
+    if (freezing->held == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    for (int p = 0; p < params->count; p++) {
+        freezing->held[p] = globs_match(s->match, params->list[p].name);
+        count += freezing->held[p];
+    }
+    return count > 0 ? ERR_OK
+                     : err_set(ERR_USAGE, "match is empty: name parameters");
+}
+
+static void layer_freezing_destroy(void *self)
+{
+    struct layer_freezing *freezing = self;
+    free(freezing->held);
+}
+
+static enum err layer_freezing_before_batch(void *self,
+                                            struct algorithm_step *step)
+{
+    const struct layer_freezing *freezing = self;
+    bool held = freezing->trainer->step >= freezing->start;
+    (void)step;
+    replica_hold(freezing->trainer->replica, held ? freezing->held : NULL);
+    return ERR_OK;
+}
+
+const struct algorithm_ops algorithm_layer_freezing_ops = {
+    .bytes = sizeof(struct layer_freezing),
+    .create = layer_freezing_create,
+    .destroy = layer_freezing_destroy,
+    .before_batch = layer_freezing_before_batch,
+};
