@@ -278,6 +278,8 @@ static void draw_axes(const struct plot *plot, const struct plot_frame *f,
     }
     count = linear_ticks(f->x0, f->x1, 6, ticks);
     for (int i = 0; i < count; i++) {
+        if (ticks[i] != floor(ticks[i])) /* steps and attempts are whole */
+            continue;
         double x = place_x(f, ticks[i]);
         const double line[] = { x, f->bottom, x, f->bottom + 4 };
         ops->line(canvas->self, line, 2, INK_AXIS, 1);

@@ -64,7 +64,7 @@ static void tiles(const struct report *report, FILE *out)
     tile_number(out, "%.4g", f->device_hours, text);
     snprintf(text, sizeof text, "cost, at %g per %s hour", report->price,
              report_device(run));
-    tile_number(out, "%.2f", f->cost, text);
+    tile_number(out, "%.4g", f->cost, text);
     tile_number(out, "%.4g kWh", f->energy_j / 3.6e6, "energy");
     tile_number(out, "%.3g", f->tokens_per_j, "tokens per joule");
     fputs("</div>\n", out);

@@ -92,7 +92,7 @@ static void head_of_runs(const struct report *report, FILE *out)
     X("step, ms (median)", "%.1f", f->step_ms, 1)                              \
     X("attempts", "%.0f", (double)report->runs[r]->attempt_count, 1)           \
     X("GPU or core hours", "%.4g", f->device_hours, 1)                         \
-    X("cost", "%.2f", f->cost, 1)                                              \
+    X("cost", "%.4g", f->cost, 1)                                              \
     X("energy, kWh", "%.4g", f->energy_j, 1 / 3.6e6)                           \
     X("tokens per joule", "%.3g", f->tokens_per_j, 1)
 
