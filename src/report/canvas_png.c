@@ -214,7 +214,8 @@ static const struct canvas_ops png_ops = {
 enum err canvas_png_create(double width, double height, struct canvas *out)
 {
     struct raster *raster = calloc(1, sizeof *raster);
-    *out = (struct canvas){ &png_ops, raster, width, height };
+    *out = (struct canvas){ .ops = &png_ops, .width = width, .height = height };
+    out->self = raster;
     if (raster == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     raster->width = clamp(ceil(CANVAS_PNG_SCALE * width));

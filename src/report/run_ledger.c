@@ -200,15 +200,15 @@ static bool is_decision(const char *event)
            kind == RUN_EVENT_RESTART || kind == RUN_EVENT_GIVE_UP;
 }
 
-enum err run_ledger_line(void *arg, const char *bytes, size_t count)
+enum err run_ledger_line(void *arg, const char *line, size_t bytes)
 {
     enum err rc = ERR_OK;
     struct run_history *history = arg;
     int attempt = -1;
-    json_t *line = json_loadb(bytes, count, 0, NULL);
-    const char *event = text(line, "event");
-    int64_t time_us = run_reader_us(number(line, "time"));
-    int64_t known = whole(line, "attempt", RUN_ATTEMPTS_MAX, 0);
+    json_t *object = json_loadb(line, bytes, 0, NULL);
+    const char *event = text(object, "event");
+    int64_t time_us = run_reader_us(number(object, "time"));
+    int64_t known = whole(object, "attempt", RUN_ATTEMPTS_MAX, 0);
     if (event == NULL || time_us == 0) {
         history->skipped_lines++;
         goto out;
@@ -217,19 +217,19 @@ enum err run_ledger_line(void *arg, const char *bytes, size_t count)
         int index = history->reader->by_number[known];
         if (index > 0 && kind_of(event) != RUN_EVENT_DRAIN &&
             kind_of(event) != RUN_EVENT_CHECK)
-            take_decision(&history->attempts[index - 1], line);
-        TRY_OUT(keep_event(history, kind_of(event), event, line, time_us));
+            take_decision(&history->attempts[index - 1], object);
+        TRY_OUT(keep_event(history, kind_of(event), event, object, time_us));
         goto out;
     }
-    if (json_object_get(line, "by") != NULL &&
+    if (json_object_get(object, "by") != NULL &&
         history->reader->by_number[known] == 0)
         goto out; /* the end of a job that started nothing */
-    TRY_OUT(run_reader_attempt(history, number(line, "attempt"), &attempt));
+    TRY_OUT(run_reader_attempt(history, number(object, "attempt"), &attempt));
     if (attempt < 0)
         history->skipped_lines++;
     else
-        rc = take_event(history, attempt, line, event, time_us);
+        rc = take_event(history, attempt, object, event, time_us);
 out:
-    json_decref(line);
+    json_decref(object);
     return rc;
 }

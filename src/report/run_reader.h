@@ -61,12 +61,12 @@ struct run_bucket run_buckets_of(const struct run_point *point);
 void run_buckets_add(struct run_bucket *bucket, const struct run_bucket *more);
 
 /* Of RUN/metrics.jsonl. */
-enum err run_points_line(void *history, const char *line, size_t bytes);
+enum err run_points_line(void *arg, const char *line, size_t bytes);
 /* Of RUN/ledger.jsonl. */
-enum err run_ledger_line(void *history, const char *line, size_t bytes);
+enum err run_ledger_line(void *arg, const char *line, size_t bytes);
 /* Of RUN/eval.jsonl and RUN/samples.jsonl. */
-enum err run_results_eval(void *history, const char *line, size_t bytes);
-enum err run_results_sample(void *history, const char *line, size_t bytes);
+enum err run_results_eval(void *arg, const char *line, size_t bytes);
+enum err run_results_sample(void *arg, const char *line, size_t bytes);
 /* Of RUN/config.cfg; none there is fine. */
 enum err run_config_read(struct run_history *history);
 /* Divides the time (run_history.h). */
