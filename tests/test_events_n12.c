@@ -122,7 +122,7 @@ static const struct listener_ops notes_ops = { .handle = notes_handle,
                                                .restore = notes_restore };
 static const struct listener listens_to_all = { "notes", LISTEN_EACH_RANK,
                                                 EVENT_BIT(EVENT_COUNT) - 1,
-                                                &notes_ops };
+                                                &notes_ops, NULL };
 
 /* Nobody but notes is told anything. */
 static void forget(void)
@@ -145,7 +145,7 @@ static enum err leave_out(void *self, enum event event,
 static const struct listener_ops leave_out_ops = { .handle = leave_out };
 static const struct listener leaves_out = { "skip", LISTEN_TOGETHER,
                                             EVENT_BIT(EVENT_AFTER_TRAIN_BATCH),
-                                            &leave_out_ops };
+                                            &leave_out_ops, NULL };
 
 static struct lock *run_lock; /* rank 0's; NULL: none */
 

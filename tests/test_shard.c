@@ -130,8 +130,7 @@ static void test_whole(void)
         for (int k = 0; k < 3; k++)
             wrong += !whole_is_good(&params, 1 + (int)below(RANKS_MAX));
     }
-    tap_is_int(wrong, 0,
-               "whole tensors: complete, balanced as well as can be");
+    tap_is_int(wrong, 0, "whole tensors: complete, balanced as well as can be");
 }
 
 int main(void)

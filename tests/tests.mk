@@ -277,5 +277,8 @@ man: all ## the table of settings in the manual page, from --help
 	$(Q)docs/man/settings $(B)/bin/tessera-train docs/man/tessera-train.1 >$(B)/tessera-train.1
 	$(Q)cp $(B)/tessera-train.1 docs/man/tessera-train.1
 
+reference: all ## docs/reference, from the tables of the program
+	$(Q)$(B)/bin/tessera-train --reference >docs/reference/training.md
+
 format: ## lay the C files out as .clang-format says (clang-format 14)
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu')

@@ -529,6 +529,8 @@ limited() {
     diff "$BATS_TEST_DIRNAME/../docs/man/tessera-train.1" \
         <("$BATS_TEST_DIRNAME/../docs/man/settings" "$BIN/tessera-train" \
             "$BATS_TEST_DIRNAME/../docs/man/tessera-train.1")
+    diff "$BATS_TEST_DIRNAME/../docs/reference/training.md" \
+        <("$BIN/tessera-train" --reference)
     "$BIN/tessera-train" --version | grep -q '^tessera '
     [ "$("$BIN/tessera-train" --print train.global_batch "$CONF")" = 48 ]
     [ "$("$BIN/tessera-train" --print run.dir "$CONF" run.dir=/a/b)" = /a/b ]

@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "src/base/log.h"
+#include "src/cmd/train_reference.h"
 #include "src/comm/comm.h"
 #include "src/job/exit_code.h"
 #include "src/job/stop.h"
@@ -20,13 +21,15 @@ static void usage(FILE *out)
             "usage: tessera-train RUN.cfg [key=value ...]\n"
             "       tessera-train --print KEY RUN.cfg [key=value ...]\n"
             "       tessera-train --help [RUN.cfg] [key=value ...]\n"
+            "       tessera-train --reference\n"
             "       tessera-train --version\n\n"
             "Trains the model that RUN.cfg describes, alone or on the ranks "
             "that mpirun or\nsrun starts, from the newest good checkpoint in "
             "run.dir. --print shows one\nresolved setting, --help all of "
             "them: with RUN.cfg or key=value, such as\nmodel.preset=llama3-8b, "
             "what they resolve "
-            "to.\n\n"
+            "to; --reference the tables of events, listeners, algorithms, "
+            "optimizers and\nschedules, as docs/reference has them.\n\n"
             "exit codes: 0 finished; 85 stopped by a signal, checkpointed; 75 "
             "transient\nfailure, start again; 93 do not start again; 64 usage "
             "or configuration\n\nsettings:\n");
@@ -143,6 +146,10 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         puts("tessera " TESSERA_VERSION);
         return EXIT_DONE;
+    }
+    if (argc == 2 && strcmp(argv[1], "--reference") == 0) {
+        train_reference(stdout);
+        return err_exit_code(written());
     }
     bool print = argc >= 2 && strcmp(argv[1], "--print") == 0;
     if (print && argc >= 4)

@@ -18,31 +18,45 @@
  * sends all of it; stop after both, for it needs to know how long they take to
  * end. */
 #define LISTENERS(X)                                                           \
-    X("products", LISTEN_RANK_0, on_products_ops, AT(INIT))                    \
-    X("spike", LISTEN_TOGETHER, on_spike_ops, AT(AFTER_TRAIN_BATCH))           \
-    X("metrics", LISTEN_RANK_0, on_metrics_ops, AT(BATCH_END))                 \
+    X("products", LISTEN_RANK_0, on_products_ops, AT(INIT),                    \
+      "says which libraries and kernels compute")                              \
+    X("spike", LISTEN_TOGETHER, on_spike_ops, AT(AFTER_TRAIN_BATCH),           \
+      "judges losses and gradient norms far beyond those before "              \
+      "(`train.on_spike`)")                                                    \
+    X("metrics", LISTEN_RANK_0, on_metrics_ops, AT(BATCH_END),                 \
+      "metrics.jsonl and the progress line (`log.*`)")                         \
     X("evaluation", LISTEN_TOGETHER, on_eval_ops,                              \
       AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) |         \
-          AT(FIT_END))                                                         \
+          AT(FIT_END),                                                         \
+      "loss on held-out text, eval.jsonl (`eval.*`)")                          \
     X("tasks", LISTEN_TOGETHER, on_tasks_ops,                                  \
       AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) |         \
-          AT(FIT_END))                                                         \
-    X("finish", LISTEN_RANK_0, on_finish_ops, AT(BATCH_ASK) | AT(BATCH_END))   \
+          AT(FIT_END),                                                         \
+      "in-context tasks and gauntlets (`eval.tasks*`, `eval.gauntlet`)")       \
+    X("finish", LISTEN_RANK_0, on_finish_ops, AT(BATCH_ASK) | AT(BATCH_END),   \
+      "ends the run by rules (`finish`)")                                      \
     X("generate", LISTEN_TOGETHER, on_generate_ops,                            \
-      AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) | AT(FIT_END))             \
+      AT(FIT_START) | AT(BATCH_ASK) | AT(BATCH_END) | AT(FIT_END),             \
+      "samples of what the model writes (`generate.*`)")                       \
     X("tracking", LISTEN_RANK_0, on_tracking_ops,                              \
-      AT(FIT_START) | AT(BATCH_END) | AT(FIT_END))                             \
+      AT(FIT_START) | AT(BATCH_END) | AT(FIT_END),                             \
+      "TensorBoard, MLflow, Prometheus, CSV (`tracking.*`)")                   \
     X("hooks", LISTEN_RANK_0, on_hooks_ops,                                    \
       AT(FIT_START) | AT(EPOCH_START) | AT(BATCH_END) | AT(EPOCH_END) |        \
-          AT(EVAL_END) | AT(FIT_END))                                          \
+          AT(EVAL_END) | AT(FIT_END),                                          \
+      "runs commands (`hooks.*`)")                                             \
     X("checkpoint", LISTEN_TOGETHER, on_checkpoint_ops,                        \
       AT(BEFORE_LOAD) | AT(AFTER_LOAD) | AT(FIT_START) | AT(BATCH_ASK) |       \
-          AT(BATCH_CHECKPOINT))                                                \
-    X("plugins", LISTEN_EACH_RANK, on_plugins_ops, (AT(COUNT) - 1))            \
-    X("stop", LISTEN_EACH_RANK, on_stop_ops, AT(FIT_START) | AT(BATCH_ASK))
+          AT(BATCH_CHECKPOINT),                                                \
+      "saves and restores (`checkpoint.*`)")                                   \
+    X("plugins", LISTEN_EACH_RANK, on_plugins_ops, (AT(COUNT) - 1),            \
+      "shared objects of your own (`plugins`)")                                \
+    X("stop", LISTEN_EACH_RANK, on_stop_ops, AT(FIT_START) | AT(BATCH_ASK),    \
+      "signals, time limits and the file STOP")
 
-#define DECLARE(name, place, ops, events) extern const struct listener_ops ops;
-#define ROW(name, place, ops, events) { name, place, events, &(ops) },
+#define DECLARE(name, place, ops, ...) extern const struct listener_ops ops;
+#define ROW(name, place, ops, events, about)                                   \
+    { name, place, events, &(ops), about },
 
 LISTENERS(DECLARE)
 static const struct listener table[] = { LISTENERS(ROW) };
@@ -54,32 +68,54 @@ static const struct listener table[] = { LISTENERS(ROW) };
     (AT(BEFORE_DATALOADER) | AT(AFTER_DATALOADER) | AT(EVAL_BATCH_START) |     \
      AT(EVAL_BATCH_END))
 
+static const struct {
+    const char *name, *about;
+} names[EVENT_COUNT] = {
+    [EVENT_INIT] = { "init", "the run's parts are there" },
+    [EVENT_BEFORE_LOAD] = { "before_load", "a checkpoint is looked for" },
+    [EVENT_AFTER_LOAD] = { "after_load", "weights are there, fresh or loaded" },
+    [EVENT_FIT_START] = { "fit_start", "training begins, or goes on" },
+    [EVENT_EPOCH_START] = { "epoch_start", "a step begins an epoch" },
+    [EVENT_BATCH_START] = { "batch_start", "a step begins" },
+    [EVENT_BEFORE_TRAIN_BATCH] = { "before_train_batch",
+                                   "its gradients are to be computed" },
+    [EVENT_BEFORE_DATALOADER] = { "before_dataloader",
+                                  "a microbatch is to be read" },
+    [EVENT_AFTER_DATALOADER] = { "after_dataloader", "it was read" },
+    [EVENT_AFTER_TRAIN_BATCH] = { "after_train_batch",
+                                  "loss and gradient norm are known, the "
+                                  "weights are as before" },
+    [EVENT_BATCH_ASK] = { "batch_ask",
+                          "the weights are new; the last occasion to ask, "
+                          "before all ranks agree; also before the first "
+                          "step" },
+    [EVENT_BATCH_END] = { "batch_end", "the step's record is complete" },
+    [EVENT_BATCH_CHECKPOINT] = { "batch_checkpoint",
+                                 "a checkpoint is made if one is due" },
+    [EVENT_EPOCH_END] = { "epoch_end", "a step has ended an epoch" },
+    [EVENT_EPOCH_CHECKPOINT] = { "epoch_checkpoint", "after that" },
+    [EVENT_EVAL_START] = { "eval_start", "an evaluation begins" },
+    [EVENT_EVAL_BATCH_START] = { "eval_batch_start", "one batch of it begins" },
+    [EVENT_EVAL_BATCH_END] = { "eval_batch_end", "and ends" },
+    [EVENT_EVAL_END] = { "eval_end", "its loss is known" },
+    [EVENT_FIT_END] = { "fit_end", "training ends" },
+};
+
 const char *events_name(enum event event)
 {
-    static const char *const names[EVENT_COUNT] = {
-        [EVENT_INIT] = "init",
-        [EVENT_BEFORE_LOAD] = "before_load",
-        [EVENT_AFTER_LOAD] = "after_load",
-        [EVENT_FIT_START] = "fit_start",
-        [EVENT_EPOCH_START] = "epoch_start",
-        [EVENT_BATCH_START] = "batch_start",
-        [EVENT_BEFORE_TRAIN_BATCH] = "before_train_batch",
-        [EVENT_BEFORE_DATALOADER] = "before_dataloader",
-        [EVENT_AFTER_DATALOADER] = "after_dataloader",
-        [EVENT_AFTER_TRAIN_BATCH] = "after_train_batch",
-        [EVENT_BATCH_ASK] = "batch_ask",
-        [EVENT_BATCH_END] = "batch_end",
-        [EVENT_BATCH_CHECKPOINT] = "batch_checkpoint",
-        [EVENT_EPOCH_END] = "epoch_end",
-        [EVENT_EPOCH_CHECKPOINT] = "epoch_checkpoint",
-        [EVENT_EVAL_START] = "eval_start",
-        [EVENT_EVAL_BATCH_START] = "eval_batch_start",
-        [EVENT_EVAL_BATCH_END] = "eval_batch_end",
-        [EVENT_EVAL_END] = "eval_end",
-        [EVENT_FIT_END] = "fit_end",
-    };
     assert((int)event >= 0 && event < EVENT_COUNT);
-    return names[event];
+    return names[event].name;
+}
+
+const char *events_about(enum event event)
+{
+    assert((int)event >= 0 && event < EVENT_COUNT);
+    return names[event].about;
+}
+
+const struct listener *events_listener(int index)
+{
+    return index >= 0 && index < ROWS ? &table[index] : NULL;
 }
 
 enum err events_listen(struct events *events, const struct listener *row,

@@ -133,6 +133,7 @@ struct listener {
     enum listener_place place;
     uint32_t events; /* EVENT_BIT()s */
     const struct listener_ops *ops;
+    const char *about; /* for docs/reference; NULL: of no table */
 };
 
 #define EVENT_BIT(event) (UINT32_C(1) << (event))
@@ -150,8 +151,11 @@ struct events {
     struct err_kept held; /* the first failure that this rank has held back */
 };
 
-/* "init", "batch_end", ... */
+/* "init", "batch_end", ...; and when it comes. */
 const char *events_name(enum event event);
+const char *events_about(enum event event);
+/* The table's rows, NULL behind the last. */
+const struct listener *events_listener(int index);
 
 /* Create this row's listener, if it is for the trainer's rank, and append it.
  */
