@@ -6,10 +6,10 @@
 #   _nvcc   needs the headers of the CUDA toolkit, or of cuDNN
 #
 # tests/*.bats are jobs and commands, tests/gpu what a machine with a GPU runs.
-DEPS_TEST := g++ bats clang-format hdf5-tools slurm-wlm munge environment-modules dict-gcide \
+DEPS_TEST := g++ bats jq clang-format hdf5-tools slurm-wlm munge environment-modules dict-gcide \
     iproute2 util-linux perl procps kmod
 DEPS_HASH := clang libomp-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
-TOOLS_TEST := g++ bats h5dump slurmctld slurmd munged modulecmd ip unshare prove mpirun
+TOOLS_TEST := g++ bats jq h5dump slurmctld slurmd munged modulecmd ip unshare prove mpirun
 MISSING_TEST := $(if $(and $(call have,$(TOOLS_TEST)),$(wildcard /usr/share/dictd/gcide.dict.dz)),,yes)
 HAVE_CXX := $(shell command -v $(CXX))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
