@@ -5,7 +5,8 @@
  *
  *     plugins = ( { path = "plugin.so"; options = "target=2.5 patience=3"; } );
  *
- * Its count of steps below the target is in every checkpoint, so that a run that
+ * Its count of steps below the target is a figure of every step, for
+ * metrics.jsonl and trackers, and in every checkpoint, so that a run that
  * was killed ends at the same step. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,8 @@ static int handle(void *self, int32_t event, const struct tessera_step *step,
     /* the step at hand is not counted yet */
     fprintf(target->csv, "%lld,%.9g\n", (long long)step->step + 1, step->loss);
     target->below = step->loss < target->loss ? target->below + 1 : 0;
+    target->host->scalar(target->host, "loss_target/below",
+                         (double)target->below);
     if (target->below < target->patience)
         return 0;
     target->host->info(target->host, "the loss has reached its target");

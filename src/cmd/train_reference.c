@@ -95,10 +95,11 @@ static void algorithms(FILE *out)
         { "gated_linear_units", "model.ffn" },
         { "low_precision_norm", "model.norm" },
     };
-    fputs("\n## Algorithms\n\n`algorithms = ( { name = \"ema\"; ... }, ... );`, "
-          "in the order in which they are to work.\n\n"
-          "| algorithm | what | settings |\n|---|---|---|\n",
-          out);
+    fputs(
+        "\n## Algorithms\n\n`algorithms = ( { name = \"ema\"; ... }, ... );`, "
+        "in the order in which they are to work.\n\n"
+        "| algorithm | what | settings |\n|---|---|---|\n",
+        out);
     kinds(out, "algorithms");
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         fprintf(out, "| %s | a model option | ", options[i].name);
@@ -140,11 +141,12 @@ static void schedules(FILE *out)
     static const struct {
         const char *name, *formula, *uses;
     } table[] = { SCHEDULES(ROW) };
-    fputs("\n## Schedules\n\n`scheduler.name`: the multiplier of the peak rate. "
-          "All begin with a linear `scheduler.warmup` of W steps; then, with T = "
-          "t_max, tau = (t - W) / (T - W), at most 1, and n = t - W:\n\n"
-          "| schedule | multiplier | settings |\n|---|---|---|\n",
-          out);
+    fputs(
+        "\n## Schedules\n\n`scheduler.name`: the multiplier of the peak rate. "
+        "All begin with a linear `scheduler.warmup` of W steps; then, with T = "
+        "t_max, tau = (t - W) / (T - W), at most 1, and n = t - W:\n\n"
+        "| schedule | multiplier | settings |\n|---|---|---|\n",
+        out);
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         fprintf(out, "| `%s` | %s | %s |\n", table[i].name, table[i].formula,
                 table[i].uses);

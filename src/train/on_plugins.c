@@ -13,6 +13,7 @@
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
 #include "src/job/ledger.h"
+#include "src/tracking/tracking_record.h"
 #include "src/train/plugin_file.h"
 #include "src/train/plugin_settings.h"
 #include "src/train/trainer.h"
@@ -31,6 +32,7 @@ struct plugin_listening {
 struct plugin {
     struct tessera_host host; /* the first member, as callbacks get it */
     const struct tessera_plugin *own;
+    struct tracking_list *scalars; /* lent; NULL: not rank 0 */
     char sha256[65];
     char failure[256];
     struct plugin_settings settings;
@@ -82,6 +84,13 @@ static void tell_failure(const struct tessera_host *host, const char *text)
 {
     struct plugin *plugin = (struct plugin *)(uintptr_t)(const void *)host;
     snprintf(plugin->failure, sizeof plugin->failure, "%s", text);
+}
+
+static void tell_scalar(const struct tessera_host *host, const char *name,
+                        double value)
+{
+    const struct plugin *plugin = (const struct plugin *)(const void *)host;
+    tracking_list_add(plugin->scalars, name, value);
 }
 
 static void ask(void *asks, int32_t what, int64_t value)
@@ -165,6 +174,7 @@ static enum err listen(struct plugin *plugin,
 static enum err start(struct plugin *plugin, const struct trainer *trainer)
 {
     int count = 0;
+    plugin->scalars = trainer->record.scalars;
     TRY(plugin_file_digest(plugin->settings.path, plugin->sha256));
     TRY(plugin_file_open(plugin->settings.path, &plugin->own));
     plugin->host = (struct tessera_host){
@@ -176,6 +186,7 @@ static enum err start(struct plugin *plugin, const struct trainer *trainer)
         .info = tell_info,
         .warn = tell_warn,
         .fail = tell_failure,
+        .scalar = tell_scalar,
     };
     while (plugin->own->listeners != NULL &&
            plugin->own->listeners[count] != NULL)

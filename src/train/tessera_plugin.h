@@ -106,6 +106,11 @@ struct tessera_host {
     void (*warn)(const struct tessera_host *host, const char *text);
     /* The reason of the failure that the function returns then. */
     void (*fail)(const struct tessera_host *host, const char *text);
+    /* A figure of the step at hand, from batch_start to batch_ask, for
+     * metrics.jsonl and all trackers: "group/name". Of ranks but 0 nobody sees
+     * it. */
+    void (*scalar)(const struct tessera_host *host, const char *name,
+                   double value);
 };
 
 struct tessera_listener {
