@@ -1,0 +1,347 @@
+/* tessera-sweep FILE: runs every combination of some settings' values, one after
+ * the other or as an array of jobs, and compares what came of them. What was
+ * finished before is left alone, so that the same command goes on. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/fsio.h"
+#include "src/base/log.h"
+#include "src/cmd/cmd_main.h"
+#include "src/cmd/sweep_plan.h"
+#include "src/cmd/sweep_results.h"
+#include "src/job/exit_code.h"
+
+extern char **environ;
+
+#define TRIES 3 /* of a run that ends with EXIT_RETRY */
+
+static void usage(FILE *out)
+{
+    fputs(
+        "usage: tessera-sweep FILE [--report] [--json FILE] [--list]\n"
+        "       tessera-sweep FILE --slurm | --task NUMBER\n"
+        "       tessera-sweep --help | --version\n\n"
+        "Trains with every combination of the values in FILE's grid, each in a "
+        "run\ndirectory of its own, one after the other; runs that are "
+        "finished are left alone,\nothers go on. Then, or with --report alone, "
+        "compares them: quality, time, time to\nthe target, and which are not "
+        "beaten in both.\n\n"
+        "  --report       only compare\n"
+        "  --json FILE    the comparison for programs\n"
+        "  --list         only the command lines\n"
+        "  --slurm        as an array of jobs, of those that are not finished\n"
+        "  --task NUMBER  one run of them, in place of this program\n\n"
+        "exit codes: 0; 85 a run was stopped: the same command goes on; 93 some "
+        "failed; 64\nusage or configuration\n\nFILE has:\n",
+        out);
+    sweep_help(out);
+}
+
+struct options {
+    const char *file, *json;
+    bool report, list, slurm;
+    int64_t task; /* -1: none */
+};
+
+static enum err parse_task(const char *text, int64_t *task)
+{
+    char *end = NULL;
+    errno = 0;
+    *task = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || *task < 0)
+        return err_set(ERR_USAGE, "--task takes the number of a run, not "
+                                  "'%.40s'",
+                       text);
+    return ERR_OK;
+}
+
+static enum err parse(int argc, char **argv, struct options *out)
+{
+    *out = (struct options){ .task = -1 };
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        bool valued = strcmp(word, "--json") == 0 || strcmp(word, "--task") == 0;
+        if (valued && i + 1 == argc)
+            return err_set(ERR_USAGE, "%s takes a value; see --help", word);
+        if (strcmp(word, "--json") == 0)
+            out->json = argv[++i];
+        else if (strcmp(word, "--task") == 0)
+            TRY(parse_task(argv[++i], &out->task));
+        else if (strcmp(word, "--report") == 0)
+            out->report = true;
+        else if (strcmp(word, "--list") == 0)
+            out->list = true;
+        else if (strcmp(word, "--slurm") == 0)
+            out->slurm = true;
+        else if (word[0] == '-' || out->file != NULL)
+            return err_set(ERR_USAGE, "no option '%.40s'; see --help", word);
+        else
+            out->file = word;
+    }
+    if (out->file == NULL)
+        return err_set(ERR_USAGE, "which sweep? give its file; see --help");
+    return ERR_OK;
+}
+
+/* --- running --- */
+
+static pid_t running; /* 0: nobody */
+
+/* The run stops and saves, and then so does the sweep. */
+static void pass_on(int number)
+{
+    if (running > 0)
+        kill(running, number);
+}
+
+/* The child's exit code; 128 + a signal's number. */
+static enum err run_command(char **command, int *code)
+{
+    int status = 0;
+    pid_t pid;
+    int failed = posix_spawnp(&pid, command[0], NULL, NULL, command, environ);
+    if (failed != 0)
+        return err_set(ERR_USAGE, "command %s: %s", command[0],
+                       strerror(failed));
+    running = pid;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return err_errno("waitpid");
+    running = 0;
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return ERR_OK;
+}
+
+static enum err run_one(const struct sweep *sweep, int64_t number, int *code)
+{
+    enum err rc = ERR_OK;
+    char name[SWEEP_NAME_BYTES];
+    char **command = NULL;
+    sweep_name(sweep, number, name);
+    TRY(sweep_command(sweep, number, &command));
+    log_info("run %lld of %lld: %s", (long long)number + 1,
+             (long long)sweep->runs, name);
+    *code = EXIT_RETRY;
+    for (int i = 0; i < TRIES && *code == EXIT_RETRY; i++)
+        TRY_OUT(run_command(command, code));
+out:
+    sweep_command_free(command);
+    return rc;
+}
+
+static enum err run_all(const struct sweep *sweep, int *exit_code)
+{
+    struct sigaction action = { .sa_handler = pass_on };
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    for (int64_t i = 0; i < sweep->runs; i++) {
+        struct sweep_result result;
+        int code = EXIT_DONE;
+        TRY(sweep_result(sweep, i, &result));
+        if (result.state == SWEEP_FINISHED)
+            continue;
+        TRY(run_one(sweep, i, &code));
+        if (code == EXIT_REQUEUE || code > 128) {
+            *exit_code = EXIT_REQUEUE;
+            return ERR_OK;
+        }
+        if (code != EXIT_DONE) {
+            log_warn("it ended with exit code %d; the sweep goes on", code);
+            *exit_code = EXIT_STOP;
+        }
+    }
+    return ERR_OK;
+}
+
+/* In place of this program, so that signals and exit codes are the run's. */
+static enum err run_task(const struct sweep *sweep, int64_t number)
+{
+    char **command = NULL;
+    if (number >= sweep->runs)
+        return err_set(ERR_USAGE, "--task %lld: the sweep has %lld runs, from 0 "
+                                  "on",
+                       (long long)number, (long long)sweep->runs);
+    TRY(sweep_command(sweep, number, &command));
+    execvp(command[0], command);
+    enum err rc = err_set(ERR_USAGE, "command %s: %s", command[0],
+                          strerror(errno));
+    sweep_command_free(command);
+    return rc;
+}
+
+/* --- an array of jobs --- */
+
+/* "0,2,3" of those that are not finished; empty: all are. */
+static enum err unfinished(const struct sweep *sweep, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int64_t i = 0; i < sweep->runs; i++) {
+        struct sweep_result result;
+        TRY(sweep_result(sweep, i, &result));
+        if (result.state != SWEEP_FINISHED && used < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%lld",
+                                     used > 0 ? "," : "", (long long)i);
+    }
+    return ERR_OK;
+}
+
+/* For a shell, in quotes. */
+static void quote(char *out, size_t bytes, const char *text)
+{
+    size_t used = 0;
+    out[used++] = '\'';
+    for (const char *p = text; *p != '\0' && used + 6 < bytes; p++)
+        if (*p == '\'')
+            used += (size_t)snprintf(out + used, bytes - used, "'\\''");
+        else
+            out[used++] = *p;
+    out[used++] = '\'';
+    out[used] = '\0';
+}
+
+static enum err submit(const struct sweep *sweep, const char *file,
+                       int *exit_code)
+{
+    enum err rc = ERR_OK;
+    size_t bytes = 8 * SWEEP_RUNS_MAX;
+    char path[FSIO_PATH_MAX], self[FSIO_PATH_MAX];
+    char quoted[2][2 * FSIO_PATH_MAX], wrap[5 * FSIO_PATH_MAX];
+    char options[SETTINGS_TEXT_BYTES], *words[128], *next = NULL;
+    int count = 0;
+    char *array = malloc(bytes);
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (array == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    if (length < 0 || realpath(file, path) == NULL)
+        TRY_OUT(err_errno("%s", file));
+    self[length] = '\0';
+    size_t head = (size_t)snprintf(array, bytes, "--array=");
+    TRY_OUT(unfinished(sweep, array + head, bytes - head));
+    if (array[head] == '\0') {
+        log_info("all %lld runs are finished", (long long)sweep->runs);
+        goto out;
+    }
+    quote(quoted[0], sizeof quoted[0], self);
+    quote(quoted[1], sizeof quoted[1], path);
+    snprintf(wrap, sizeof wrap,
+             "--wrap=exec %s %s --task \"$SLURM_ARRAY_TASK_ID\"", quoted[0],
+             quoted[1]);
+    words[count++] = (char[]){ "sbatch" };
+    words[count++] = array;
+    snprintf(options, sizeof options, "%s", sweep->settings.sbatch);
+    for (char *word = strtok_r(options, " \t\n", &next);
+         word != NULL && count < 120; word = strtok_r(NULL, " \t\n", &next))
+        words[count++] = word;
+    words[count++] = wrap;
+    words[count] = NULL;
+    TRY_OUT(run_command(words, exit_code));
+    if (*exit_code != 0) {
+        rc = err_set(ERR_USAGE, "sbatch ended with exit code %d", *exit_code);
+        goto out;
+    }
+out:
+    free(array);
+    return rc;
+}
+
+/* --- */
+
+static enum err list(const struct sweep *sweep)
+{
+    for (int64_t i = 0; i < sweep->runs; i++) {
+        char **command = NULL;
+        TRY(sweep_command(sweep, i, &command));
+        for (char **word = command; *word != NULL; word++) {
+            char quoted[2 * SETTINGS_VALUE_BYTES];
+            bool plain = (*word)[strcspn(*word, " \t\n'\"\\$`(){};|&<>*?#~")] ==
+                         '\0';
+            quote(quoted, sizeof quoted, *word);
+            printf("%s%s", word > command ? " " : "", plain ? *word : quoted);
+        }
+        putchar('\n');
+        sweep_command_free(command);
+    }
+    return ERR_OK;
+}
+
+static enum err compare(const struct sweep *sweep, const char *json)
+{
+    enum err rc = ERR_OK;
+    struct sweep_result *results =
+        calloc((size_t)sweep->runs, sizeof *results);
+    if (results == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    for (int64_t i = 0; i < sweep->runs; i++)
+        TRY_OUT(sweep_result(sweep, i, &results[i]));
+    sweep_front(sweep, results);
+    TRY_OUT(sweep_print(sweep, results, stdout));
+    if (json != NULL)
+        TRY_OUT(sweep_json(sweep, results, json));
+out:
+    free(results);
+    return rc;
+}
+
+/* The programs beside this one are found first, also where no module is loaded.
+ */
+static enum err add_own_folder(void)
+{
+    char self[FSIO_PATH_MAX], path[16384];
+    const char *before = getenv("PATH");
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0)
+        return err_errno("/proc/self/exe");
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    int n = snprintf(path, sizeof path, "%s:%s", self,
+                     before != NULL ? before : "/usr/bin:/bin");
+    if (n >= (int)sizeof path || setenv("PATH", path, 1) != 0)
+        return err_set(ERR_MEMORY, "PATH is too long");
+    return ERR_OK;
+}
+
+static enum err run(int argc, char **argv, int *exit_code)
+{
+    enum err rc = ERR_OK;
+    struct options options;
+    TRY(parse(argc, argv, &options));
+    struct sweep *sweep = calloc(1, sizeof *sweep);
+    if (sweep == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    TRY_OUT(add_own_folder());
+    TRY_OUT(sweep_load(options.file, sweep));
+    if (options.list) {
+        rc = list(sweep);
+        goto out;
+    }
+    TRY_OUT(fsio_mkdirs(sweep->settings.dir));
+    if (options.task >= 0)
+        rc = run_task(sweep, options.task);
+    else if (options.slurm)
+        rc = submit(sweep, options.file, exit_code);
+    else if (!options.report)
+        rc = run_all(sweep, exit_code);
+    if (rc == ERR_OK && !options.slurm)
+        rc = compare(sweep, options.json);
+out:
+    sweep_free(sweep);
+    free(sweep);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct cmd_main program = { .name = "sweep",
+                                             .usage = usage,
+                                             .run = run };
+    return cmd_main(&program, argc, argv);
+}
