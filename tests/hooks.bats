@@ -37,6 +37,36 @@ teardown_file() {
     [ "$(digest "$DIR/a")" = "$(cat "$DIR/ref.digest")" ]
 }
 
+@test "hooks take turns, each call gets a line, and the end waits once" {
+    run train 1 "$DIR/c" hooks.interval=1ba hooks.timeout_s=3 \
+        "hooks.on_batch_end=while read -r line; do echo \"\$line\" >>$DIR/lines; done; sleep 0.2" \
+        "hooks.on_eval_end=echo eval >>$DIR/evals"
+    [ "$status" -eq 0 ]
+    jq -es 'all(.event == "batch_end")' "$DIR/lines"
+    [ -s "$DIR/evals" ]
+
+    # five that never end, with signals ignored: one wait for all of them
+    local hang="trap '' TERM; sleep 1000"
+    local begin=$SECONDS
+    run train 1 "$DIR/d" hooks.timeout_s=4 "hooks.on_fit_start=$hang" \
+        "hooks.on_batch_end=$hang" "hooks.on_eval_end=$hang" \
+        "hooks.on_epoch_start=$hang" "hooks.on_fit_end=$hang"
+    [ "$status" -eq 0 ]
+    echo "# five hanging commands, hooks.timeout_s=4: $((SECONDS - begin)) s" >&3
+    [[ $output == *"were left out"* ]]
+}
+
+@test "what a command leaves behind holds nothing of the run open" {
+    # mpirun waits for whoever has the ranks' outputs
+    local begin=$SECONDS
+    train 2 "$DIR/e" "hooks.on_fit_end=setsid sleep 1000 & echo \$! >$DIR/left; ls -l /proc/self/fd >$DIR/fds" \
+        >"$DIR/e.log" 2>&1
+    echo "# a daemon behind a run: $((SECONDS - begin)) s" >&3
+    kill -0 "$(cat "$DIR/left")" # it is still there
+    kill "$(cat "$DIR/left")"
+    ! grep -q " [4-9] -> \| [1-9][0-9] -> " "$DIR/fds"
+}
+
 @test "commands that fail, hang, fork or read nothing do the run no harm" {
     run train 1 "$DIR/b" hooks.timeout_s=0.5 \
         "hooks.on_fit_start=exit 3" \

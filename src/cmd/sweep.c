@@ -38,7 +38,8 @@ static void usage(FILE *out)
         "  --list         only the command lines\n"
         "  --slurm        as an array of jobs, of those that are not finished\n"
         "  --task NUMBER  one run of them, in place of this program\n\n"
-        "exit codes: 0; 85 a run was stopped: the same command goes on; 93 some "
+        "exit codes: 0; 85 a run was stopped: the same command goes on; 93 "
+        "some "
         "failed; 64\nusage or configuration\n\nFILE has:\n",
         out);
     sweep_help(out);
@@ -56,8 +57,9 @@ static enum err parse_task(const char *text, int64_t *task)
     errno = 0;
     *task = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || *task < 0)
-        return err_set(ERR_USAGE, "--task takes the number of a run, not "
-                                  "'%.40s'",
+        return err_set(ERR_USAGE,
+                       "--task takes the number of a run, not "
+                       "'%.40s'",
                        text);
     return ERR_OK;
 }
@@ -67,7 +69,8 @@ static enum err parse(int argc, char **argv, struct options *out)
     *out = (struct options){ .task = -1 };
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
-        bool valued = strcmp(word, "--json") == 0 || strcmp(word, "--task") == 0;
+        bool valued =
+            strcmp(word, "--json") == 0 || strcmp(word, "--task") == 0;
         if (valued && i + 1 == argc)
             return err_set(ERR_USAGE, "%s takes a value; see --help", word);
         if (strcmp(word, "--json") == 0)
@@ -166,13 +169,14 @@ static enum err run_task(const struct sweep *sweep, int64_t number)
 {
     char **command = NULL;
     if (number >= sweep->runs)
-        return err_set(ERR_USAGE, "--task %lld: the sweep has %lld runs, from 0 "
-                                  "on",
+        return err_set(ERR_USAGE,
+                       "--task %lld: the sweep has %lld runs, from 0 "
+                       "on",
                        (long long)number, (long long)sweep->runs);
     TRY(sweep_command(sweep, number, &command));
     execvp(command[0], command);
-    enum err rc = err_set(ERR_USAGE, "command %s: %s", command[0],
-                          strerror(errno));
+    enum err rc =
+        err_set(ERR_USAGE, "command %s: %s", command[0], strerror(errno));
     sweep_command_free(command);
     return rc;
 }
@@ -262,8 +266,8 @@ static enum err list(const struct sweep *sweep)
         TRY(sweep_command(sweep, i, &command));
         for (char **word = command; *word != NULL; word++) {
             char quoted[2 * SETTINGS_VALUE_BYTES];
-            bool plain = (*word)[strcspn(*word, " \t\n'\"\\$`(){};|&<>*?#~")] ==
-                         '\0';
+            bool plain =
+                (*word)[strcspn(*word, " \t\n'\"\\$`(){};|&<>*?#~")] == '\0';
             quote(quoted, sizeof quoted, *word);
             printf("%s%s", word > command ? " " : "", plain ? *word : quoted);
         }
@@ -276,8 +280,7 @@ static enum err list(const struct sweep *sweep)
 static enum err compare(const struct sweep *sweep, const char *json)
 {
     enum err rc = ERR_OK;
-    struct sweep_result *results =
-        calloc((size_t)sweep->runs, sizeof *results);
+    struct sweep_result *results = calloc((size_t)sweep->runs, sizeof *results);
     if (results == NULL)
         return err_set(ERR_MEMORY, "out of memory");
     for (int64_t i = 0; i < sweep->runs; i++)

@@ -136,9 +136,9 @@ void sweep_name(const struct sweep *sweep, int64_t number,
     size_t used =
         (size_t)snprintf(name, SWEEP_NAME_BYTES, "%03lld", (long long)number);
     for (int a = 0; a < sweep->axis_count && used < SWEEP_NAME_BYTES; a++)
-        used += (size_t)snprintf(name + used, SWEEP_NAME_BYTES - used, "-%s=%s",
-                                 sweep->axes[a].key,
-                                 sweep_value(sweep, number, a));
+        used +=
+            (size_t)snprintf(name + used, SWEEP_NAME_BYTES - used, "-%s=%s",
+                             sweep->axes[a].key, sweep_value(sweep, number, a));
     for (char *p = name; *p != '\0'; p++)
         if (!isalnum((unsigned char)*p) && strchr(".-_=+", *p) == NULL)
             *p = '_';

@@ -91,8 +91,7 @@ enum err sweep_result(const struct sweep *sweep, int64_t number,
         out->seconds +=
             (double)(run->attempts[a].end_us - run->attempts[a].start_us) / 1e6;
     if (run->attempt_count > 0) {
-        const struct run_attempt *last =
-            &run->attempts[run->attempt_count - 1];
+        const struct run_attempt *last = &run->attempts[run->attempt_count - 1];
         if (last->ended && last->code == EXIT_DONE)
             out->state = SWEEP_FINISHED;
         else if (last->ended &&
@@ -119,8 +118,8 @@ static bool beats(const struct sweep *sweep, const struct sweep_result *a,
 void sweep_front(const struct sweep *sweep, struct sweep_result *results)
 {
     for (int64_t i = 0; i < sweep->runs; i++) {
-        results[i].front = results[i].state == SWEEP_FINISHED &&
-                           !isnan(results[i].quality);
+        results[i].front =
+            results[i].state == SWEEP_FINISHED && !isnan(results[i].quality);
         for (int64_t j = 0; j < sweep->runs && results[i].front; j++)
             results[i].front = results[j].state != SWEEP_FINISHED ||
                                !beats(sweep, &results[j], &results[i]);
@@ -152,9 +151,8 @@ static int64_t next_best(const struct sweep *sweep,
 {
     int64_t best = -1;
     for (int64_t i = 0; i < sweep->runs; i++)
-        if (!done[i] &&
-            (best < 0 ||
-             better(sweep, results[i].quality, results[best].quality)))
+        if (!done[i] && (best < 0 || better(sweep, results[i].quality,
+                                            results[best].quality)))
             best = i;
     return best;
 }
@@ -213,8 +211,8 @@ enum err sweep_json(const struct sweep *sweep,
                       "seconds_to_target", number(r->to_target), "energy_j",
                       r->energy_j, "front", (int)r->front));
     }
-    json_t *all = json_pack("{s:s, s:o}", "metric", sweep->settings.metric,
-                            "runs", runs);
+    json_t *all =
+        json_pack("{s:s, s:o}", "metric", sweep->settings.metric, "runs", runs);
     enum err rc = jsontext_make(all, 2, &text);
     if (rc == ERR_OK)
         rc = fsio_write_atomic(path, text, strlen(text));

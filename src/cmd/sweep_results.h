@@ -18,7 +18,7 @@ struct sweep_result {
     double seconds;   /* in attempts */
     double to_target; /* seconds in attempts; NaN: not reached, or not known */
     double energy_j;  /* 0: not told */
-    bool front;       /* no other is as good at less cost, or better at the same */
+    bool front; /* no other is as good at less cost, or better at the same */
 };
 
 /* From what is in the run's directory. */

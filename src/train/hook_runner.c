@@ -2,6 +2,7 @@
 #include "src/train/hook_runner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,11 +19,20 @@
 
 extern char **environ;
 
+/* Sockets of MPI may have no close-on-exec, and would be held open. */
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+#define CLOSE_OTHERS(actions)                                                  \
+    posix_spawn_file_actions_addclosefrom_np(actions, 3)
+#else
+#define CLOSE_OTHERS(actions) 0
+#endif
+
 #define NAP_MS 10
 #define GRACE_S 1.0
 
 struct call {
     char *event, *command, *input; /* NULL: nothing waits */
+    int64_t turn;
 };
 
 struct hook_runner {
@@ -33,7 +43,10 @@ struct hook_runner {
     /* under the lock */
     struct call waiting[HOOK_RUNNER_MAX];
     struct hook_count count[HOOK_RUNNER_MAX];
+    int64_t turns;
     bool closing;
+    double end_s;  /* on this clock all is to be over; 0: no end yet */
+    double last_s; /* the newest call gets so long then */
 };
 
 static void call_free(struct call *call)
@@ -63,7 +76,7 @@ static char **environment(char *event)
 
 /* In a process group of its own, with no signal blocked or ignored; -1: it
  * could not be started. */
-static pid_t spawn(const struct call *call, int input)
+static pid_t spawn(const struct call *call, int input, int output)
 {
     char event[64];
     char *argv[] = { (char[]){ "sh" }, (char[]){ "-c" }, call->command, NULL };
@@ -86,8 +99,11 @@ static pid_t spawn(const struct call *call, int input)
     sigfillset(&all);
     if (env == NULL ||
         posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO) != 0 ||
-        posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO,
-                                         STDOUT_FILENO) != 0 ||
+        posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO) !=
+            0 ||
+        posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO) !=
+            0 ||
+        CLOSE_OTHERS(&actions) != 0 ||
         posix_spawnattr_setsigmask(&attributes, &none) != 0 ||
         posix_spawnattr_setsigdefault(&attributes, &all) != 0 ||
         posix_spawnattr_setpgroup(&attributes, 0) != 0 ||
@@ -117,18 +133,46 @@ static void feed(int *fd, const char **rest)
     *fd = -1;
 }
 
-/* Has it ended by `deadline`? What it reads is fed to it meanwhile. It is not
- * waited for yet, so that its number stays its own. */
-static bool wait_until(pid_t pid, double deadline, int *fd, const char **rest)
+/* What a command that runs is connected by. */
+struct line {
+    pid_t pid;
+    int in, out;      /* -1: closed */
+    const char *rest; /* of its input */
+};
+
+/* What it has written goes to the log. */
+static void drain(int fd)
+{
+    char part[4096];
+    ssize_t got;
+    while ((got = read(fd, part, sizeof part)) > 0)
+        if (write(STDERR_FILENO, part, (size_t)got) < 0)
+            return;
+}
+
+static double end_of(struct hook_runner *runner, double deadline)
+{
+    pthread_mutex_lock(&runner->lock);
+    double end_s = runner->end_s;
+    pthread_mutex_unlock(&runner->lock);
+    return end_s > 0 && end_s < deadline ? end_s : deadline;
+}
+
+/* Has it ended by `deadline`, and before all is to be over? It is not waited for
+ * yet, so that its number stays its own. */
+static bool wait_until(struct hook_runner *runner, struct line *line,
+                       double deadline)
 {
     for (;;) {
         siginfo_t info = { 0 };
-        if (*fd >= 0)
-            feed(fd, rest);
-        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-            info.si_pid == pid)
+        if (line->in >= 0)
+            feed(&line->in, &line->rest);
+        drain(line->out);
+        if (waitid(P_PID, (id_t)line->pid, &info,
+                   WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid == line->pid)
             return true;
-        if (clock_now() >= deadline)
+        if (clock_now() >= end_of(runner, deadline))
             return false;
         (void)poll(NULL, 0, NAP_MS);
     }
@@ -136,33 +180,59 @@ static bool wait_until(pid_t pid, double deadline, int *fd, const char **rest)
 
 enum outcome { RAN, FAILED, ENDED };
 
-static enum outcome run(const struct call *call, double timeout_s, int *status)
+/* Waits for what was started, or ends it. */
+static enum outcome attend(struct hook_runner *runner, struct line *line,
+                           int *status)
 {
-    int pair[2];
-    const char *rest = call->input;
-    *status = -1;
-    /* a socket, as writing to a pipe that nobody reads raises a signal */
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return FAILED;
-    pid_t pid = spawn(call, pair[1]);
-    close(pair[1]);
-    if (pid < 0) {
-        close(pair[0]);
-        return FAILED;
+    bool ended = wait_until(runner, line, clock_now() + runner->timeout_s);
+    double grace = clock_now() + GRACE_S;
+    if (!ended)
+        kill(-line->pid, SIGTERM);
+    while (!ended && clock_now() < grace) {
+        siginfo_t info = { 0 };
+        drain(line->out);
+        if (waitid(P_PID, (id_t)line->pid, &info,
+                   WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid == line->pid)
+            break;
+        (void)poll(NULL, 0, NAP_MS);
     }
-    bool ended = wait_until(pid, clock_now() + timeout_s, &pair[0], &rest);
-    if (!ended) {
-        kill(-pid, SIGTERM);
-        (void)wait_until(pid, clock_now() + GRACE_S, &pair[0], &rest);
-    }
-    kill(-pid, SIGKILL); /* what it has left behind, too */
-    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+    kill(-line->pid, SIGKILL); /* what it has left behind, too */
+    while (waitpid(line->pid, status, 0) < 0 && errno == EINTR)
         ;
-    if (pair[0] >= 0)
-        close(pair[0]);
+    drain(line->out);
     if (!ended)
         return ENDED;
     return WIFEXITED(*status) && WEXITSTATUS(*status) == 0 ? RAN : FAILED;
+}
+
+static enum outcome run(struct hook_runner *runner, const struct call *call,
+                        int *status)
+{
+    enum outcome outcome = FAILED;
+    int in[2], out[2];
+    struct line line = { .pid = -1, .rest = call->input };
+    *status = -1;
+    /* a socket, as writing to a pipe that nobody reads raises a signal */
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0)
+        return FAILED;
+    if (pipe2(out, O_CLOEXEC) != 0) {
+        close(in[0]);
+        close(in[1]);
+        return FAILED;
+    }
+    (void)fcntl(out[0], F_SETFL, O_NONBLOCK);
+    line.pid = spawn(call, in[1], out[1]);
+    line.in = in[0];
+    line.out = out[0];
+    close(in[1]);
+    close(out[1]);
+    if (line.pid >= 0)
+        outcome = attend(runner, &line, status);
+    if (line.in >= 0)
+        close(line.in);
+    close(line.out);
+    return outcome;
 }
 
 static void tell(const struct call *call, enum outcome outcome, int status,
@@ -182,13 +252,33 @@ static void tell(const struct call *call, enum outcome outcome, int status,
         log_warn("hooks.on_%s could not be started", call->event);
 }
 
-/* The first call that waits, by hook; -1: none. */
+/* The call whose turn it is, by hook; -1: none waits. */
 static int first(const struct hook_runner *runner)
 {
+    int next = -1;
     for (int i = 0; i < HOOK_RUNNER_MAX; i++)
-        if (runner->waiting[i].command != NULL)
-            return i;
-    return -1;
+        if (runner->waiting[i].command != NULL &&
+            (next < 0 || runner->waiting[i].turn < runner->waiting[next].turn))
+            next = i;
+    return next;
+}
+
+/* There is no time left for what waits, but for the newest call, which has
+ * something to say of the end: it gets as much time again. */
+static void leave_out(struct hook_runner *runner)
+{
+    int newest = -1;
+    for (int i = 0; i < HOOK_RUNNER_MAX && runner->last_s > 0; i++)
+        if (runner->waiting[i].command != NULL &&
+            runner->waiting[i].turn == runner->turns)
+            newest = i;
+    for (int i = 0; i < HOOK_RUNNER_MAX; i++)
+        if (runner->waiting[i].command != NULL && i != newest) {
+            runner->count[i].replaced++;
+            call_free(&runner->waiting[i]);
+        }
+    runner->end_s = clock_now() + runner->last_s;
+    runner->last_s = 0;
 }
 
 static void *work(void *arg)
@@ -196,6 +286,8 @@ static void *work(void *arg)
     struct hook_runner *runner = arg;
     pthread_mutex_lock(&runner->lock);
     for (;;) {
+        if (runner->end_s > 0 && clock_now() >= runner->end_s)
+            leave_out(runner);
         int number = first(runner);
         if (number < 0 && runner->closing)
             break;
@@ -208,7 +300,7 @@ static void *work(void *arg)
         int status = 0;
         runner->waiting[number] = (struct call){ 0 };
         pthread_mutex_unlock(&runner->lock);
-        enum outcome outcome = run(&call, runner->timeout_s, &status);
+        enum outcome outcome = run(runner, &call, &status);
         pthread_mutex_lock(&runner->lock);
         if (outcome != RAN && count->failed + count->ended == 0)
             tell(&call, outcome, status, runner->timeout_s);
@@ -245,15 +337,16 @@ enum err hook_runner_create(double timeout_s, struct hook_runner **out)
 void hook_runner_call(struct hook_runner *runner, int number, const char *event,
                       const char *command, const char *input)
 {
-    struct call call = { strdup(event), strdup(command), strdup(input) };
+    struct call call = { strdup(event), strdup(command), strdup(input), 0 };
     pthread_mutex_lock(&runner->lock);
     runner->count[number].called++;
     if (call.event == NULL || call.command == NULL || call.input == NULL) {
         runner->count[number].failed++;
         call_free(&call);
     } else {
-        runner->count[number].replaced +=
-            runner->waiting[number].command != NULL;
+        bool waits = runner->waiting[number].command != NULL;
+        call.turn = waits ? runner->waiting[number].turn : ++runner->turns;
+        runner->count[number].replaced += waits;
         call_free(&runner->waiting[number]);
         runner->waiting[number] = call;
         pthread_cond_signal(&runner->changed);
@@ -261,12 +354,15 @@ void hook_runner_call(struct hook_runner *runner, int number, const char *event,
     pthread_mutex_unlock(&runner->lock);
 }
 
-void hook_runner_destroy(struct hook_runner *runner, struct hook_count *count)
+void hook_runner_destroy(struct hook_runner *runner, double wait_s,
+                         struct hook_count *count)
 {
     if (runner == NULL)
         return;
     pthread_mutex_lock(&runner->lock);
     runner->closing = true;
+    runner->end_s = clock_now() + wait_s;
+    runner->last_s = wait_s;
     pthread_cond_signal(&runner->changed);
     pthread_mutex_unlock(&runner->lock);
     pthread_join(runner->thread, NULL);

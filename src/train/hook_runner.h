@@ -26,14 +26,18 @@ struct hook_count {
 enum err hook_runner_create(double timeout_s, struct hook_runner **out);
 
 /* Hook `number` is to run `command` by sh -c, with `input` on its standard input
- * and the variable TESSERA_EVENT. Both outputs go to the run's stderr. Copies
- * its arguments and returns at once; where the hook's last call still waits for
- * its turn, this one takes its place. A failure is told in the log once. */
+ * and the variable TESSERA_EVENT. What it writes goes to the run's stderr, by a
+ * pipe, so that what it leaves behind holds nothing of the run open. Copies its
+ * arguments and returns at once; calls run in their order, and where the hook's
+ * last call still waits for its turn, this one takes its place. A failure is told in the log once. */
 void hook_runner_call(struct hook_runner *runner, int number, const char *event,
                       const char *command, const char *input);
 
-/* Waits for what runs and what waits, each as long as it may take, and frees the
- * runner. count[HOOK_RUNNER_MAX]. NULL: nothing happens. */
-void hook_runner_destroy(struct hook_runner *runner, struct hook_count *count);
+/* Waits until all of it has run, but for at most `wait_s`: then what runs is
+ * ended, and what waits is left out but for the newest call, which has as long
+ * again. Frees the runner. count[HOOK_RUNNER_MAX].
+ * NULL: nothing happens. */
+void hook_runner_destroy(struct hook_runner *runner, double wait_s,
+                         struct hook_count *count);
 
 #endif

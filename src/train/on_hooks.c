@@ -17,6 +17,8 @@
 #include "src/train/hook_runner.h"
 #include "src/train/trainer.h"
 
+#define SIGNAL_WAIT_S 5.0
+
 struct hook {
     enum event event;
     const char *command; /* lent */
@@ -91,7 +93,12 @@ static char *line_of(const struct on_hooks *on, enum event event,
     if (jsontext_make(line, 0, &text) != ERR_OK)
         text = NULL;
     json_decref(line);
-    return text;
+    char *whole = text != NULL ? realloc(text, strlen(text) + 2) : NULL;
+    if (whole == NULL)
+        free(text);
+    else
+        strcat(whole, "\n");
+    return whole;
 }
 
 /* Steps come too often to start a process for each. */
@@ -114,7 +121,7 @@ static enum err on_hooks_handle(void *self, enum event event,
             continue;
         char *line = line_of(on, event, step);
         hook_runner_call(on->runner, i, events_name(event), on->list[i].command,
-                         line != NULL ? line : "{}");
+                         line != NULL ? line : "{}\n");
         free(line);
     }
     return ERR_OK;
@@ -148,6 +155,15 @@ static void tell_counts(const struct on_hooks *on,
         log_warn("hooks: %s", err_text());
 }
 
+/* How long the end of a run may wait for its commands: the other ranks wait,
+ * too, and after a signal there is little time. */
+static double patience(const struct trainer *trainer)
+{
+    const struct train_settings *s = &trainer->settings;
+    double wait_s = fmin(s->hooks.timeout_s, s->parallel.timeout_s / 4);
+    return trainer->stop_signal != 0 ? fmin(wait_s, SIGNAL_WAIT_S) : wait_s;
+}
+
 static bool on_hooks_leave(void *self, bool together)
 {
     struct on_hooks *on = self;
@@ -155,7 +171,7 @@ static bool on_hooks_leave(void *self, bool together)
     (void)together;
     if (on->runner == NULL)
         return true;
-    hook_runner_destroy(on->runner, count);
+    hook_runner_destroy(on->runner, patience(on->trainer), count);
     on->runner = NULL;
     tell_counts(on, count);
     return true;

@@ -175,8 +175,7 @@ static enum err start(struct plugin *plugin, const struct trainer *trainer)
 {
     int count = 0;
     plugin->scalars = trainer->record.scalars;
-    TRY(plugin_file_digest(plugin->settings.path, plugin->sha256));
-    TRY(plugin_file_open(plugin->settings.path, &plugin->own));
+    TRY(plugin_file_open(plugin->settings.path, plugin->sha256, &plugin->own));
     plugin->host = (struct tessera_host){
         .bytes = sizeof plugin->host,
         .rank = trainer->rank,

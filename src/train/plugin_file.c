@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -49,15 +50,12 @@ static enum err digest_all(int fd, const char *path, struct digest *digest)
     return ERR_OK;
 }
 
-enum err plugin_file_digest(const char *path, char hex[65])
+/* Of what is open as `fd`. */
+static enum err look(int fd, const char *path, char hex[65])
 {
     enum err rc = ERR_OK;
     struct digest *digest = NULL;
     struct stat st;
-    /* a FIFO would be waited for */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return err_set(ERR_USAGE, "plugins: %s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0)
         rc = err_errno("plugins: %s: stat", path);
     if (rc == ERR_OK)
@@ -68,6 +66,23 @@ enum err plugin_file_digest(const char *path, char hex[65])
     TRY_OUT(digest_finish(digest, hex));
 out:
     digest_destroy(digest);
+    return rc;
+}
+
+static enum err open_file(const char *path, int *fd)
+{
+    /* a FIFO would be waited for */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return *fd >= 0
+               ? ERR_OK
+               : err_set(ERR_USAGE, "plugins: %s: %s", path, strerror(errno));
+}
+
+enum err plugin_file_digest(const char *path, char hex[65])
+{
+    int fd;
+    TRY(open_file(path, &fd));
+    enum err rc = look(fd, path, hex);
     close(fd);
     return rc;
 }
@@ -93,13 +108,16 @@ static enum err check_plugin(const char *path,
     return ERR_OK;
 }
 
-enum err plugin_file_open(const char *path, const struct tessera_plugin **out)
+static enum err load(int fd, const char *path,
+                     const struct tessera_plugin **out)
 {
     const struct tessera_plugin *(*plugin)(void) = NULL;
+    char opened_as[64];
+    snprintf(opened_as, sizeof opened_as, "/proc/self/fd/%d", fd);
     /* it stays: threads and atexit() functions of its own may */
-    void *opened = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *opened = dlopen(opened_as, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (opened == NULL)
-        return err_set(ERR_USAGE, "plugins: %s", dlerror());
+        return err_set(ERR_USAGE, "plugins: %s: %s", path, dlerror());
     void *symbol = dlsym(opened, "tessera_plugin");
     if (symbol == NULL)
         return err_set(ERR_USAGE,
@@ -109,6 +127,21 @@ enum err plugin_file_open(const char *path, const struct tessera_plugin **out)
     memcpy(&plugin, &symbol, sizeof plugin);
     *out = plugin();
     return check_plugin(path, *out);
+}
+
+enum err plugin_file_open(const char *path, char hex[65],
+                          const struct tessera_plugin **out)
+{
+    int fd;
+    TRY(open_file(path, &fd));
+    enum err rc = look(fd, path, hex);
+    if (rc == ERR_OK)
+        rc = load(fd, path, out);
+    /* the number is the object's name for dlopen(), which must not take another
+     * file under it for the same */
+    if (rc != ERR_OK)
+        close(fd);
+    return rc;
 }
 
 enum err plugin_file_all(const struct train_settings *settings, char hex[65])

@@ -12,9 +12,11 @@ struct train_settings;
  * one of the user's or root's that nobody else can write. */
 enum err plugin_file_digest(const char *path, char hex[65]);
 
-/* Load it; it stays in memory. ERR_USAGE where it is no plug-in, or one of
- * another ABI. */
-enum err plugin_file_open(const char *path, const struct tessera_plugin **out);
+/* The same, and load just the file that was looked at, whatever stands at its
+ * path meanwhile; it stays in memory. ERR_USAGE where it is no plug-in, or one
+ * of another ABI. */
+enum err plugin_file_open(const char *path, char hex[65],
+                          const struct tessera_plugin **out);
 
 /* SHA-256 over those of all of a run's plug-ins, in order; "" where there are
  * none. */

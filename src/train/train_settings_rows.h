@@ -387,7 +387,9 @@ static const char *const hardware_fallback_names[] = { "auto", "refuse", "warn",
       "case")                                                                  \
     S(hooks, FLOAT(0.1, 3600), timeout_s, "10", 0,                             \
       "seconds that such a command may take; they run beside training, one "   \
-      "at a time, and the run waits for the last ones")
+      "at a time; the end of a run waits so long for all that are left and "   \
+      "again for the last one, but a quarter of parallel.timeout_s, and 5 s "  \
+      "after a signal, at most")
 
 /* All groups, in the order of --help and config.cfg; START for those of a
  * group's rows whose fields are not in its member of struct train_settings. */
