@@ -189,6 +189,104 @@ static void test_old(void)
     run_history_destroy(h);
 }
 
+/* With log.interval = 10: evaluations at `evals`, saves a second after each,
+ * 100 steps of 0.1 s. A step ends before the evaluation at it begins. */
+static struct run_history *read_sampled(const char *name, const int *evals,
+                                        int count, double eval_s)
+{
+    double t = 2;
+    begin(name);
+    put_event("start", 1, 0, ", \"ranks\": 1");
+    put_event("hardware", 1, 1, ", \"step\": 0");
+    for (int step = 0; step <= 100; step++) {
+        t += step > 0 ? 0.1 : 0;
+        if (step > 0 && step % 10 == 0)
+            put("metrics.jsonl",
+                "{\"attempt\": 1, \"step\": %d, \"loss\": 1, \"step_ms\": 100, "
+                "\"time\": %.3f}\n",
+                step, EPOCH + t);
+        for (int e = 0; e < count; e++) {
+            if (evals[e] != step)
+                continue;
+            t += eval_s;
+            put("eval.jsonl",
+                "{\"attempt\": 1, \"step\": %d, \"eval_loss\": 2, "
+                "\"seconds\": %.3f}\n",
+                step, eval_s);
+            if (step == 0)
+                continue;
+            char more[96];
+            snprintf(more, sizeof more,
+                     ", \"step\": %d, \"seconds\": 0.5, \"stage_s\": 0.25",
+                     step);
+            t += 0.25;
+            put_event("commit", 1, t, more);
+        }
+    }
+    t += evals[count - 1] == 100 ? 0.5 : 0;
+    put_event("stop", 1, t, ", \"code\": 0, \"reason\": \"done\"");
+    return read_run();
+}
+
+static void test_sampled(void)
+{
+    static const struct {
+        const char *name;
+        double eval_s;
+        int count, evals[4];
+    } cases[] = {
+        { "at the end", 6, 1, { 100 } },
+        { "before the first step", 6, 1, { 0 } },
+        { "before the first logged step", 6, 2, { 0, 5 } },
+        { "everywhere", 1.5, 4, { 0, 5, 50, 100 } },
+        { "between logged steps", 3, 2, { 33, 77 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "sampled%zu", i);
+        struct run_history *h =
+            read_sampled(name, cases[i].evals, cases[i].count, cases[i].eval_s);
+        tap_is_int(h->time_us[RUN_TIME_TRAINING], 10000000,
+                   "sampled: training with evaluations %s", cases[i].name);
+        tap_is_int(h->time_us[RUN_TIME_INITIALIZATION], 2000000,
+                   "sampled: ... initialization");
+        tap_is_int(h->time_us[RUN_TIME_EVALUATION],
+                   (int64_t)(cases[i].eval_s * 1e6) * cases[i].count,
+                   "sampled: ... and evaluation");
+        tap_is_int(h->time_us[RUN_TIME_OTHER], 0, "sampled: ... and no rest");
+        run_history_destroy(h);
+    }
+    int evals[101];
+    for (int i = 0; i <= 100; i++)
+        evals[i] = i;
+    struct run_history *h = read_sampled("sampled", evals, 101, 0.5);
+    tap_is_int(h->time_us[RUN_TIME_TRAINING], 10000000,
+               "sampled: training with 101 evaluations");
+    tap_is_int(sum(h->time_us), h->end_us - h->begin_us,
+               "sampled: times add up");
+    run_history_destroy(h);
+}
+
+/* Times and counts without measure: no share is below zero. */
+static void test_absurd(void)
+{
+    begin("absurd");
+    put_event("start", 1, 0, "");
+    for (int step = 10; step <= 40; step += 10)
+        put("metrics.jsonl",
+            "{\"attempt\": 1, \"step\": %d, \"step_ms\": %s, \"time\": %s}\n",
+            step, step == 10 ? "1e-3" : "1e9", step == 20 ? "9e10" : "1");
+    put("metrics.jsonl", "{\"attempt\": 2, \"step\": 1, \"step_ms\": 1}\n");
+    put("eval.jsonl", "{\"attempt\": 1, \"step\": 20, \"eval_loss\": 2, "
+                      "\"seconds\": 9e10}\n");
+    struct run_history *h = read_run();
+    bool good = sum(h->time_us) == h->end_us - h->begin_us;
+    for (int k = 0; k < RUN_TIMES; k++)
+        good = good && h->time_us[k] >= 0;
+    tap_ok(good, "absurd: times add up, and none is below zero");
+    run_history_destroy(h);
+}
+
 static void test_lines(void)
 {
     static const char *const bad[] = {
@@ -364,6 +462,8 @@ int main(void)
 {
     test_two();
     test_old();
+    test_sampled();
+    test_absurd();
     test_lines();
     test_many();
     test_random();

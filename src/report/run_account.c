@@ -1,6 +1,7 @@
 /* Divides a run's wall time among its kinds (run_history.h). Shares are cut out
  * of what is left, in a fixed order, so that they add up to the whole whatever
  * the files say. */
+#include <math.h>
 #include <string.h>
 
 #include "src/report/run_reader.h"
@@ -12,6 +13,64 @@ static int64_t take(int64_t wanted, int64_t *left)
     return taken;
 }
 
+void run_account_stall(struct run_stalls *stalls, int64_t step, int64_t us)
+{
+    const int sum = RUN_STALLS_SUM;
+    if (us <= 0)
+        return;
+    if (stalls->count == RUN_STALLS_MAX) {
+        size_t behind = (size_t)(RUN_STALLS_MAX - sum - 2) * sizeof(int64_t);
+        stalls->us[sum] = run_reader_add(stalls->us[sum], stalls->us[sum + 1]);
+        stalls->step[sum] = stalls->step[sum + 1];
+        memmove(stalls->us + sum + 1, stalls->us + sum + 2, behind);
+        memmove(stalls->step + sum + 1, stalls->step + sum + 2, behind);
+        stalls->summed = true;
+        stalls->count--;
+    }
+    stalls->step[stalls->count] = step;
+    stalls->us[stalls->count++] = us;
+}
+
+/* Of those before the first logged step: its time is that of the steps alone. */
+static int64_t stalls_before(const struct run_stalls *stalls, int64_t step)
+{
+    int end = stalls->summed ? RUN_STALLS_SUM : stalls->count;
+    int64_t us = 0;
+    for (int i = 0; i < end && stalls->step[i] < step; i++)
+        us = run_reader_add(us, stalls->us[i]);
+    return us;
+}
+
+/* Of those since the last logged step, which ends before an evaluation or a
+ * save at it begins. A run that went back within an attempt had waited at later
+ * steps before. */
+static int64_t stalls_since(const struct run_stalls *stalls, int64_t step)
+{
+    int begin = stalls->summed ? RUN_STALLS_SUM + 1 : 0;
+    int64_t us = 0, next = INT64_MAX;
+    for (int i = stalls->count; i-- > begin;) {
+        if (stalls->step[i] < step || stalls->step[i] > next)
+            break;
+        next = stalls->step[i];
+        us = run_reader_add(us, stalls->us[i]);
+    }
+    return us;
+}
+
+/* What was computed from the first logged step's begin to the last one's end,
+ * by the clock: logged steps are not all. */
+static int64_t steps_by_clock(const struct run_attempt *attempt,
+                              const struct run_clock *clock, int64_t before_us)
+{
+    int64_t since_us = stalls_since(&clock->saves, attempt->last_step) +
+                       stalls_since(&clock->evals, attempt->last_step);
+    int64_t waited_us =
+        attempt->checkpoint_us + attempt->evaluation_us - before_us - since_us;
+    int64_t us = attempt->last_us - attempt->begin_us - attempt->data_us -
+                 (waited_us > 0 ? waited_us : 0);
+    return us < 0 ? 0 : us < RUN_US_MAX ? us : RUN_US_MAX;
+}
+
 /* The wall time of one attempt. */
 static void divide(struct run_attempt *attempt, const struct run_clock *clock,
                    int64_t wall_us)
@@ -21,20 +80,20 @@ static void divide(struct run_attempt *attempt, const struct run_clock *clock,
     int64_t steps_us = attempt->steps_us, wasted_us = attempt->wasted_us;
     int64_t tail_us =
         clock->commit_step >= attempt->last_step ? clock->commit_rest_us : 0;
-    int64_t init_us =
-        attempt->begin_us > 0 ? attempt->begin_us - attempt->start_us : wall_us;
+    int64_t before_us = stalls_before(&clock->saves, clock->first_step) +
+                        stalls_before(&clock->evals, clock->first_step);
+    int64_t init_us = attempt->begin_us > 0
+                          ? attempt->begin_us - attempt->start_us - before_us
+                          : wall_us;
     us[RUN_TIME_INITIALIZATION] = take(init_us, &left);
     us[RUN_TIME_CHECKPOINT] = take(attempt->checkpoint_us + tail_us, &left);
     us[RUN_TIME_EVALUATION] = take(attempt->evaluation_us, &left);
     us[RUN_TIME_DATA] = take(attempt->data_us, &left);
     if (clock->sampled && steps_us > 0) {
-        /* logged steps are not all: what the clock says counts */
-        int64_t between_us = attempt->last_us - attempt->begin_us -
-                             attempt->checkpoint_us - attempt->evaluation_us -
-                             attempt->data_us;
-        wasted_us = (int64_t)((double)wasted_us * (double)between_us /
-                              (double)steps_us);
-        steps_us = between_us;
+        int64_t clock_us = steps_by_clock(attempt, clock, before_us);
+        double share = fmin(1, (double)wasted_us / (double)steps_us);
+        wasted_us = (int64_t)(share * (double)clock_us);
+        steps_us = clock_us;
     }
     int64_t done_us = take(steps_us, &left);
     us[RUN_TIME_WASTED] = take(wasted_us, &done_us);

@@ -30,8 +30,15 @@
  *   training           the other steps
  *   other              the rest: scoring tasks, samples, logs, the end
  *
+ * An evaluation or a save at a step follows it: those before an attempt's first
+ * logged step are no initialization, those since its last one no part of the
+ * steps' time.
+ *
  * Goodput is training / wall time. Of steps that were not logged
- * (log.interval) the logged one stands for all since the one before. Metrics of
+ * (log.interval) the logged one stands for all since the one before, and an
+ * attempt's steps take what the clock says between the logged ones less what is
+ * known to be no step: scoring tasks and samples there count as training.
+ * Metrics of
  * older versions lack the time of a step; it is then the sum of what is known.
  */
 #ifndef TESSERA_REPORT_RUN_HISTORY_H

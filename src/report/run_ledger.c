@@ -90,6 +90,7 @@ static enum err take_commit(struct run_history *history, int attempt,
     commit.stall_us =
         run_reader_us(commit.stage_s > 0 ? commit.stage_s : commit.seconds);
     of->checkpoint_us = run_reader_add(of->checkpoint_us, commit.stall_us);
+    run_account_stall(&clock->saves, commit.step, commit.stall_us);
     if (!local) {
         history->commit_total++;
         clock->commit_step = commit.step;

@@ -189,6 +189,8 @@ static void count_time(struct run_history *history, struct run_point *point)
     attempt->last_us = point->time_us;
     attempt->data_us = run_reader_add(attempt->data_us, data_us);
     attempt->steps_us = run_reader_add(attempt->steps_us, point->training_us);
+    if (clock->first_step < 0)
+        clock->first_step = point->step;
     clock->sampled = clock->sampled || point->steps > 1;
     run_reader_heard(history, point->attempt, point->time_us);
 }

@@ -54,7 +54,8 @@ enum err run_reader_attempt(struct run_history *history, double number,
             .last_step = -1,
             .code = -1,
         };
-        reader->clocks[count] = (struct run_clock){ .commit_step = -1 };
+        reader->clocks[count] =
+            (struct run_clock){ .first_step = -1, .commit_step = -1 };
         *known = (int)++history->attempt_count;
     }
     *index = *known - 1;

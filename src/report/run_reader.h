@@ -12,8 +12,22 @@ struct run_rooms {
     size_t attempts, evals, commits, events, samples, tasks, settings;
 };
 
+/* What training has waited for, by step, in the file's order: the first and the
+ * newest one by one, for steps that were not logged lie there; those between
+ * are one sum. */
+#define RUN_STALLS_MAX 32
+#define RUN_STALLS_SUM                                                         \
+    (RUN_STALLS_MAX / 2) /* the sum's place, if there is one */
+struct run_stalls {
+    int count;
+    bool summed; /* more have come than there is room for */
+    int64_t step[RUN_STALLS_MAX], us[RUN_STALLS_MAX];
+};
+
 /* Beside an attempt: what only the account of its time needs. */
 struct run_clock {
+    struct run_stalls saves, evals;
+    int64_t first_step;     /* the first logged one; -1: none */
     int64_t hardware_us;    /* when it had its state; 0: not known */
     int64_t heard_us;       /* its last sign of life */
     int64_t stop_us;        /* it told its end then; 0: it did not */
@@ -69,6 +83,8 @@ enum err run_results_eval(void *arg, const char *line, size_t bytes);
 enum err run_results_sample(void *arg, const char *line, size_t bytes);
 /* Of RUN/config.cfg; none there is fine. */
 enum err run_config_read(struct run_history *history);
+/* Training waited so long after this step. */
+void run_account_stall(struct run_stalls *stalls, int64_t step, int64_t us);
 /* Divides the time (run_history.h). */
 void run_account(struct run_history *history);
 

@@ -72,8 +72,10 @@ static enum err take_loss(struct run_history *history, const double *values)
         return ERR_OK;
     }
     struct run_attempt *attempt = &history->attempts[eval.attempt];
-    attempt->evaluation_us =
-        run_reader_add(attempt->evaluation_us, run_reader_us(eval.seconds));
+    struct run_clock *clock = &history->reader->clocks[eval.attempt];
+    int64_t us = run_reader_us(eval.seconds);
+    attempt->evaluation_us = run_reader_add(attempt->evaluation_us, us);
+    run_account_stall(&clock->evals, eval.step, us);
     return keep_eval(history, &eval);
 }
 
