@@ -151,6 +151,25 @@ END
     bad "nowhere/x.html" one --out nowhere/x.html
     mkdir -p pipe && mkfifo pipe/metrics.jsonl
     bad "no regular file" pipe
+    # what others may have put there: links to any file, and a file without end
+    for file in metrics.jsonl ledger.jsonl eval.jsonl samples.jsonl config.cfg; do
+        rm -rf link && cp -r one link && mv "link/$file" link/behind
+        ln -s behind "link/$file"
+        bad "link/$file: is a link" link
+        rm "link/$file" && mkfifo "link/$file"
+        bad "link/$file: is no regular file" link
+        rm "link/$file"
+        truncate -s 8T "link/$file" 2>/dev/null || truncate -s 1T "link/$file"
+        run timeout 20 "$BIN/tessera-report" link
+        [ "$status" -eq 93 ]
+        [[ "$output" == *"link/$file: 64 MiB without the end of a line"* ]]
+    done
+    rm -r link
+    cp -r two large
+    seq -f 'a%.0f = 1;' 200000 >large/config.cfg
+    bad "config.cfg: more than 1048576 bytes" large
+    rm large/config.cfg && truncate -s 2M large/config.cfg
+    bad "config.cfg: more than 1048576 bytes" large
     [ ! -e nowhere ]
 }
 
@@ -163,6 +182,10 @@ END
         report 0 "alone-$file" --out alone.html --png alone-png --json alone.json
         grep -q '"skipped_lines": 1' alone.json
     done
+    # the last line of settings counts without its end
+    cp -r one endless && printf 'last = 4711;' >>endless/config.cfg
+    report 0 endless --out endless.html
+    grep -q '<code>last</code></td><td>4711</td>' endless.html
     mkdir -p zero && touch zero/metrics.jsonl zero/ledger.jsonl zero/config.cfg
     report 0 zero --out zero.html
     grep -q "No step is recorded" zero.html

@@ -40,12 +40,20 @@ static enum err take_lines(struct line_tail *tail, size_t scanned,
     }
     tail->held = (size_t)(end - line);
     memmove(tail->data, line, tail->held);
-    if (tail->held == LINE_TAIL_BYTES_MAX) {
-        tail->too_long += !tail->passing;
+    if (tail->held == LINE_TAIL_BYTES_MAX && !tail->passing) {
+        tail->too_long++;
         tail->passing = true;
+        tail->passed = 0;
     }
-    if (tail->passing)
-        tail->held = 0;
+    if (!tail->passing)
+        return ERR_OK;
+    tail->passed += (int64_t)tail->held;
+    tail->held = 0;
+    if (tail->passed > LINE_TAIL_PASSED_MAX)
+        return err_set(ERR_DATA,
+                       "%s: %lld MiB without the end of a line: this is no "
+                       "file of lines; move it out of the run directory",
+                       tail->path, (long long)(LINE_TAIL_PASSED_MAX >> 20));
     return ERR_OK;
 }
 
@@ -78,9 +86,14 @@ enum err line_tail_read(struct line_tail *tail, line_tail_fn take, void *arg)
     enum err rc = ERR_OK;
     int64_t size = 0;
     /* a pipe would wait for its writer */
-    int fd = open(tail->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(tail->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT && tail->file == 0)
         return ERR_OK;
+    if (fd < 0 && errno == ELOOP)
+        return err_set(ERR_DATA,
+                       "%s: is a link, and links in run directories are not "
+                       "followed: put the file itself there",
+                       tail->path);
     if (fd < 0)
         return err_errno("%s: open", tail->path);
     if (tail->data == NULL)

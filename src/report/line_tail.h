@@ -12,6 +12,9 @@
 /* Longer ones are passed over, and counted. */
 #define LINE_TAIL_BYTES_MAX ((size_t)1 << 20)
 
+/* Of such a line; after more without its end the file is none of lines. */
+#define LINE_TAIL_PASSED_MAX ((int64_t)64 << 20)
+
 /* Zeros but for the path: nothing is read yet. */
 struct line_tail {
     char path[FSIO_PATH_MAX];
@@ -21,11 +24,13 @@ struct line_tail {
     size_t held;      /* bytes of a line whose end is not there yet */
     int64_t too_long; /* lines */
     bool passing;     /* over one of them */
+    int64_t passed;   /* bytes of it */
 };
 
 /* `take` is called with every line that has come since, without its end. Where
- * there is no file there are no lines. ERR_DATA where the file is no regular
- * one, has become shorter or is another than before. */
+ * there is no file there are no lines. ERR_DATA where the file is a link or no
+ * regular one, has become shorter, is another than before, or has no ends of
+ * lines. */
 typedef enum err (*line_tail_fn)(void *arg, const char *line, size_t bytes);
 enum err line_tail_read(struct line_tail *tail, line_tail_fn take, void *arg);
 

@@ -65,20 +65,42 @@ static enum err take_line(struct run_history *history, char *line,
     return ERR_OK;
 }
 
+struct reading {
+    struct run_history *history;
+    size_t bytes;               /* so far */
+    char group[RUN_TEXT_BYTES]; /* that is open, or nothing */
+};
+
+static enum err too_large(const struct reading *reading)
+{
+    return err_set(ERR_DATA, "%s/config.cfg: more than %zu bytes",
+                   reading->history->dir, CONFIG_BYTES_MAX);
+}
+
+static enum err take_bytes(void *arg, const char *line, size_t bytes)
+{
+    struct reading *reading = arg;
+    reading->bytes += bytes;
+    if (reading->bytes > CONFIG_BYTES_MAX)
+        return too_large(reading);
+    char *text = strndup(line, bytes);
+    if (text == NULL)
+        return err_set(ERR_MEMORY, "out of memory");
+    enum err rc = take_line(reading->history, text, reading->group);
+    free(text);
+    return rc;
+}
+
 enum err run_config_read(struct run_history *history)
 {
-    enum err rc = ERR_OK;
-    char path[FSIO_PATH_MAX], group[RUN_TEXT_BYTES] = "";
-    char *text = NULL, *rest;
-    size_t bytes = 0;
-    TRY(fsio_path(path, "%s/config.cfg", history->dir));
-    if (!fsio_exists(path))
-        return ERR_OK;
-    TRY_OUT(fsio_read_file(path, CONFIG_BYTES_MAX, &text, &bytes));
-    rest = text;
-    for (char *line; rc == ERR_OK && (line = strsep(&rest, "\n")) != NULL;)
-        rc = take_line(history, line, group);
-out:
-    free(text);
+    struct reading reading = { .history = history };
+    struct line_tail tail = { .offset = 0 };
+    TRY(fsio_path(tail.path, "%s/config.cfg", history->dir));
+    enum err rc = line_tail_read(&tail, take_bytes, &reading);
+    if (rc == ERR_OK && tail.too_long > 0)
+        rc = too_large(&reading);
+    else if (rc == ERR_OK && tail.held > 0) /* the last line has no end */
+        rc = take_bytes(&reading, tail.data, tail.held);
+    line_tail_free(&tail);
     return rc;
 }
