@@ -370,6 +370,35 @@ static void test_many(void)
     run_history_destroy(h);
 }
 
+/* Back to the beginning after two long attempts: each has lost its own steps. */
+static void test_far_back(void)
+{
+    const long steps = 5000;
+    begin("far");
+    for (int a = 1; a <= 3; a++) {
+        long from = a == 2 ? steps : 0, to = a == 3 ? 10 : from + steps;
+        char more[32];
+        snprintf(more, sizeof more, ", \"step\": %ld", from);
+        put_event("start", a, 6000 * a, "");
+        put_event("hardware", a, 6000 * a, more);
+        for (long i = from + 1; i <= to; i++)
+            put_step(a, i, 3, (double)(6000 * a + i - from), 1000);
+    }
+    struct run_history *h = read_run();
+    for (int a = 0; a < 2; a++) {
+        tap_is_int(h->attempts[a].wasted_steps, steps,
+                   "far back: attempt %d has lost its steps", a + 1);
+        tap_is_int(h->attempts[a].time_us[RUN_TIME_WASTED], steps * 900000,
+                   "far back: ... and their time");
+        tap_is_int(h->attempts[a].time_us[RUN_TIME_TRAINING], 0,
+                   "far back: ... all of it");
+    }
+    tap_is_int(h->replayed_steps, 2 * steps, "far back: steps done again");
+    tap_is_int(h->time_us[RUN_TIME_TRAINING], 10 * 900000,
+               "far back: training");
+    run_history_destroy(h);
+}
+
 /* Random files: nothing breaks, and times add up. */
 static void test_random(void)
 {
@@ -466,6 +495,7 @@ int main(void)
     test_absurd();
     test_lines();
     test_many();
+    test_far_back();
     test_random();
     test_none();
     test_numbers();

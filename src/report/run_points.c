@@ -71,13 +71,38 @@ static void put_half_away(struct run_history *history)
 
 /* --- what is done again ---------------------------------------------------- */
 
+static int64_t at_most(int64_t value, int64_t most)
+{
+    return value < most ? value : most;
+}
+
 static void waste(struct run_history *history, int attempt, int64_t us,
                   int64_t steps)
 {
     struct run_attempt *of = &history->attempts[attempt];
+    struct run_clock *clock = &history->reader->clocks[attempt];
     of->wasted_us = run_reader_add(of->wasted_us, us);
     of->wasted_steps = run_reader_add(of->wasted_steps, steps);
+    clock->kept_us -= at_most(us, clock->kept_us);
+    clock->kept_steps -= at_most(steps, clock->kept_steps);
     history->replayed_steps = run_reader_add(history->replayed_steps, steps);
+}
+
+/* Steps out of buckets, which do not know whose they were: of the attempt that
+ * went furthest, as much as it has, then of those before. */
+static void waste_old(struct run_history *history, int attempt, int64_t us,
+                      int64_t steps)
+{
+    for (int i = attempt; i >= 0 && (us > 0 || steps > 0); i--) {
+        const struct run_clock *clock = &history->reader->clocks[i];
+        int64_t of_us = at_most(us, clock->kept_us);
+        int64_t of_steps = at_most(steps, clock->kept_steps);
+        waste(history, i, of_us, of_steps);
+        us -= of_us;
+        steps -= of_steps;
+    }
+    /* attempts that are not in order in the files */
+    waste(history, attempt, us, steps);
 }
 
 static int64_t share(int64_t value, double of)
@@ -85,9 +110,10 @@ static int64_t share(int64_t value, double of)
     return (int64_t)((double)value * of);
 }
 
-/* Leaves the steps up to `step` of a bucket that goes beyond it. */
-static void cut_bucket(struct run_history *history, struct run_bucket *bucket,
-                       int64_t step, int attempt)
+/* Leaves the steps up to `step` of a bucket that goes beyond it; the others are
+ * added to `cut`. */
+static void cut_bucket(struct run_bucket *bucket, int64_t step,
+                       struct run_bucket *cut)
 {
     double kept = 0.0;
     if (bucket->first <= step)
@@ -103,8 +129,9 @@ static void cut_bucket(struct run_history *history, struct run_bucket *bucket,
         left.of[v].sum = run_stat_mean(&left.of[v]) * (double)count;
         left.of[v].count = count;
     }
-    waste(history, attempt, bucket->training_us - left.training_us,
-          bucket->steps - left.steps);
+    cut->training_us = run_reader_add(cut->training_us,
+                                      bucket->training_us - left.training_us);
+    cut->steps = run_reader_add(cut->steps, bucket->steps - left.steps);
     *bucket = left.points > 0 ? left : (struct run_bucket){ .points = 0 };
 }
 
@@ -126,9 +153,13 @@ static void go_back(struct run_history *history, int64_t step)
               beyond);
         history->recent_count--;
     }
-    for (size_t i = RUN_BUCKETS_MAX; attempt >= 0 && i-- > 0;)
+    if (attempt < 0)
+        return;
+    struct run_bucket cut = { .points = 0 };
+    for (size_t i = 0; i < RUN_BUCKETS_MAX; i++)
         if (history->old[i].points > 0 && history->old[i].last > step)
-            cut_bucket(history, &history->old[i], step, attempt);
+            cut_bucket(&history->old[i], step, &cut);
+    waste_old(history, attempt, cut.training_us, cut.steps);
 }
 
 /* --- lines ----------------------------------------------------------------- */
@@ -189,6 +220,8 @@ static void count_time(struct run_history *history, struct run_point *point)
     attempt->last_us = point->time_us;
     attempt->data_us = run_reader_add(attempt->data_us, data_us);
     attempt->steps_us = run_reader_add(attempt->steps_us, point->training_us);
+    clock->kept_us = run_reader_add(clock->kept_us, point->training_us);
+    clock->kept_steps = run_reader_add(clock->kept_steps, point->steps);
     if (clock->first_step < 0)
         clock->first_step = point->step;
     clock->sampled = clock->sampled || point->steps > 1;
