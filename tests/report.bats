@@ -195,6 +195,16 @@ END
     report 0 zero --out zero.html
 }
 
+@test "an attempt whose start nobody told has no time" {
+    mkdir -p "$DIR/nostart"
+    echo '{"event": "commit", "time": 1800000000, "attempt": 1, "step": 5, "bytes": 9, "seconds": 1}' \
+        >"$DIR/nostart/ledger.jsonl"
+    report 0 "$DIR/nostart" --out "$DIR/nostart.html"
+    lacks '[0-9]{4,}d' "$DIR/nostart.html"
+    run -0 "$BIN/tessera-top" "$DIR/nostart" --once
+    [[ "${lines[0]}" == "nostart  attempt 1, 1 rank on 1 node" ]]
+}
+
 @test "tessera top: one picture, plain, of a given width of nothing but ASCII" {
     run -0 "$BIN/tessera-top" "$DIR/one" --once
     [[ "$output" == *"200/200"*"100.0 %"* ]]

@@ -287,6 +287,18 @@ static void test_absurd(void)
     run_history_destroy(h);
 }
 
+/* Nobody knows how long it took. */
+static void test_no_start(void)
+{
+    begin("nostart");
+    put_event("commit", 1, 5, ", \"step\": 1, \"seconds\": 1");
+    struct run_history *h = read_run();
+    tap_ok(h->attempts[0].start_us == 0 && h->attempts[0].end_us == 0,
+           "an attempt without a start has no end");
+    tap_is_int(h->end_us, 0, "... nor has its run");
+    run_history_destroy(h);
+}
+
 static void test_lines(void)
 {
     static const char *const bad[] = {
@@ -493,6 +505,7 @@ int main(void)
     test_old();
     test_sampled();
     test_absurd();
+    test_no_start();
     test_lines();
     test_many();
     test_far_back();

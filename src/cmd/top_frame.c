@@ -154,7 +154,7 @@ static void draw_curves(struct frame *frame)
 static void draw_title(struct frame *frame)
 {
     const struct run_history *run = frame->run;
-    char name[96], ago[32], state[192];
+    char name[96], ago[32], heard[64] = "", state[192];
     double silent_s = frame->style->now_s - (double)run->end_us / 1e6;
     units_seconds(silent_s > 0 ? silent_s : 0, ago, sizeof ago);
     escape_terminal(run->name, name, sizeof name);
@@ -162,11 +162,12 @@ static void draw_title(struct frame *frame)
         snprintf(state, sizeof state, "nothing has started");
     } else {
         const struct run_attempt *last = &run->attempts[run->attempt_count - 1];
-        snprintf(state, sizeof state,
-                 "attempt %d, %d rank%s on %d node%s, %s %s ago", last->number,
-                 last->ranks, last->ranks == 1 ? "" : "s", last->nodes,
-                 last->nodes == 1 ? "" : "s",
-                 last->ended ? "ended" : "heard of", ago);
+        if (run->end_us > 0)
+            snprintf(heard, sizeof heard, ", %s %s ago",
+                     last->ended ? "ended" : "heard of", ago);
+        snprintf(state, sizeof state, "attempt %d, %d rank%s on %d node%s%s",
+                 last->number, last->ranks, last->ranks == 1 ? "" : "s",
+                 last->nodes, last->nodes == 1 ? "" : "s", heard);
     }
     int width = frame->style->columns - 1 - (int)strlen(name) - 2;
     frame->rows_left--;

@@ -141,7 +141,10 @@ static void attempt_row(const struct run_attempt *a, FILE *out)
 {
     fprintf(out, "<tr><td class=\"n\">%d</td>", a->number);
     cell_time(out, a->start_us);
-    cell_seconds(out, a->end_us - a->start_us);
+    if (a->start_us > 0)
+        cell_seconds(out, a->end_us - a->start_us);
+    else
+        cell(out, "");
     cell_number(out, "%.0f", a->ranks);
     cell_number(out, "%.0f", a->nodes);
     cell_number(out, "%.0f", a->from_step >= 0 ? (double)a->from_step : NAN);

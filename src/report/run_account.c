@@ -108,6 +108,8 @@ static void find_times(struct run_attempt *attempt,
     if (attempt->start_us == 0) /* the ledger does not know it */
         attempt->start_us = attempt->begin_us;
     attempt->end_us = clock->stop_us > 0 ? clock->stop_us : clock->heard_us;
+    if (attempt->start_us == 0)
+        attempt->end_us = 0;
 }
 
 /* Of a GPU, or of a core where no GPU computed. */

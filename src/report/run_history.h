@@ -130,14 +130,14 @@ struct run_commit {
 struct run_attempt {
     int number; /* as in the files */
     int ranks, nodes, threads;
-    bool device;      /* it computed on GPUs */
-    char devices[64]; /* in words; empty: processors */
-    char host[64];    /* of rank 0 */
-    int64_t start_us, end_us;
-    int64_t begin_us;  /* of its first step; 0: it did none */
-    int64_t last_us;   /* of its last step; 0: likewise */
-    int64_t from_step; /* completed steps when it began */
-    int64_t last_step; /* -1: none */
+    bool device;              /* it computed on GPUs */
+    char devices[64];         /* in words; empty: processors */
+    char host[64];            /* of rank 0 */
+    int64_t start_us, end_us; /* 0, both: files tell no start */
+    int64_t begin_us;         /* of its first step; 0: it did none */
+    int64_t last_us;          /* of its last step; 0: likewise */
+    int64_t from_step;        /* completed steps when it began */
+    int64_t last_step;        /* -1: none */
     int64_t steps_us, data_us, evaluation_us, checkpoint_us;
     int64_t wasted_us, wasted_steps;
     int64_t memory_planned, memory_peak; /* bytes of a rank; 0: not known */
