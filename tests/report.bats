@@ -220,6 +220,54 @@ END
     run -0 timeout 20 "$BIN/tessera-top" "$DIR/one"
 }
 
+@test "tessera top without a terminal ends with a run that failed" {
+    mkdir -p "$DIR/failed"
+    ends() { # EVENT...: after attempt 1 has begun
+        printf '{"event": "start", "time": 1800000000, "attempt": 1, "ranks": 1}\n' \
+            >"$DIR/failed/ledger.jsonl"
+        printf '{"attempt": 1, "time": %s}\n' "$@" >>"$DIR/failed/ledger.jsonl"
+        run timeout "$seconds" "$BIN/tessera-top" "$DIR/failed" --interval 0.1
+    }
+    local seconds=20 code
+    for code in 0 1 64 93 137; do
+        ends "1800000001, \"event\": \"stop\", \"code\": $code"
+        [ "$status" -eq 0 ]
+    done
+    ends '1800000001, "event": "stop", "by": "launch", "code": 93'
+    [ "$status" -eq 0 ]
+    ends '1800000001, "event": "stop", "code": 75' \
+        '1800000002, "event": "give-up", "code": 93'
+    [ "$status" -eq 0 ]
+    seconds=1
+    for code in 75 85; do
+        ends "1800000001, \"event\": \"stop\", \"code\": $code"
+        # timeout(1) asked it to end
+        [ "$status" -eq 124 ]
+    done
+    ends '1800000001, "event": "restart", "code": 137'
+    [ "$status" -eq 124 ]
+    # given up once, and begun again
+    ends '1800000001, "event": "give-up", "code": 93' \
+        '1800000002, "event": "commit", "step": 1'
+    [ "$status" -eq 124 ]
+}
+
+@test "tessera top tells of hooks and trackers that failed" {
+    mkdir -p "$DIR/events"
+    cat >"$DIR/events/ledger.jsonl" <<'END'
+{"event": "start", "time": 1800000000, "attempt": 1, "ranks": 1}
+{"event": "tracking-lost", "time": 1800000001, "attempt": 1, "sink": "mlflow", "records": 3, "reason": "no answer"}
+{"event": "hooks", "time": 1800000002, "attempt": 1, "hooks": {"eval_end": {"called": 9, "failed": 2, "ended": 1, "replaced": 3}}}
+{"event": "hooks", "time": 1800000003, "attempt": 1, "hooks": [7]}
+END
+    run -0 "$BIN/tessera-top" "$DIR/events" --once
+    [[ "$output" == *"tracking-lost no answer"* ]]
+    [[ "$output" == *"on_eval_end: of 9 calls 2 failed, 1 took too long"* ]]
+    report 0 "$DIR/events" --out "$DIR/events.html"
+    grep -q "of 9 calls 2 failed, 1 took too long, 3 were left out" \
+        "$DIR/events.html"
+}
+
 @test "tessera top follows a run, and leaves the terminal as it was" {
     command -v script >/dev/null || skip "no script(1)"
     mkdir -p "$DIR/live"

@@ -152,11 +152,19 @@ static enum err follow(const char *dir, struct run_history **run)
     return run_history_create(dir, run);
 }
 
+/* Nobody will start it again: it told an end from which it does not go on, or
+ * the launch script has given up since. */
 static bool is_over(const struct run_history *run)
 {
-    return run->attempt_count > 0 &&
-           run->attempts[run->attempt_count - 1].ended &&
-           run->attempts[run->attempt_count - 1].code == EXIT_DONE;
+    if (run->attempt_count == 0)
+        return false;
+    const struct run_attempt *last = &run->attempts[run->attempt_count - 1];
+    for (size_t i = run->event_count; i-- > 0;)
+        if (run->events[i].kind == RUN_EVENT_GIVE_UP &&
+            run->events[i].time_us >= last->end_us)
+            return true;
+    return last->stop_code >= 0 && last->stop_code != EXIT_REQUEUE &&
+           last->stop_code != EXIT_RETRY;
 }
 
 /* On a terminal until somebody ends it; elsewhere also when the run has. */

@@ -10,7 +10,7 @@
 #include "src/report/escape.h"
 
 #define LINE_BYTES 512
-#define LABEL 12 /* columns of what a line is about */
+#define LABEL 14 /* columns of what a line is about: "tracking-lost" */
 #define CURVE_MAX 240
 #define EVENTS_MAX 5
 #define RECENT 20 /* steps that the rates are means of */

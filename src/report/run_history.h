@@ -143,6 +143,7 @@ struct run_attempt {
     int64_t memory_planned, memory_peak; /* bytes of a rank; 0: not known */
     bool ended;                          /* the program told its end */
     int code;                            /* exit code; -1: not known */
+    int stop_code; /* of its newest "stop", the launch script's too; -1: none */
     char reason[RUN_TEXT_BYTES];
     int64_t time_us[RUN_TIMES]; /* its share; RUN_TIME_BETWEEN: after it */
 };
@@ -153,7 +154,7 @@ enum run_event_kind {
     RUN_EVENT_RESTART, /* restart and requeue */
     RUN_EVENT_GIVE_UP,
     RUN_EVENT_SAVE_FAILED,
-    RUN_EVENT_OTHER /* settings, data, weights, load */
+    RUN_EVENT_OTHER /* settings, data, weights, load, hooks, ... */
 };
 
 struct run_event {

@@ -1,6 +1,7 @@
 /* The ledger of a run: its attempts, commits and what happened to nodes. */
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "src/report/run_reader.h"
@@ -100,6 +101,29 @@ static enum err take_commit(struct run_history *history, int attempt,
     return keep_commit(history, &commit);
 }
 
+/* Of commands of hooks.on_* that did not go well. */
+static void hooks_text(const json_t *line, char *out, size_t size)
+{
+    const char *name;
+    json_t *count;
+    size_t used = 0;
+    out[0] = '\0';
+    json_object_foreach(json_object_get(line, "hooks"), name, count)
+    {
+        if (used >= size)
+            break;
+        used += (size_t)snprintf(
+            out + used, size - used,
+            "%son_%s: of %lld calls %lld failed, %lld took too long, %lld were "
+            "left out",
+            used > 0 ? "; " : "", name,
+            (long long)whole(count, "called", 1e18, 0),
+            (long long)whole(count, "failed", 1e18, 0),
+            (long long)whole(count, "ended", 1e18, 0),
+            (long long)whole(count, "replaced", 1e18, 0));
+    }
+}
+
 static enum err keep_event(struct run_history *history,
                            enum run_event_kind kind, const char *name,
                            const json_t *line, int64_t time_us)
@@ -120,7 +144,10 @@ static enum err keep_event(struct run_history *history,
     run_reader_text(event.node, sizeof event.node, node);
     if (why == NULL)
         why = text(line, "path"); /* of weights */
-    run_reader_text(event.text, sizeof event.text, why);
+    if (strcmp(name, "hooks") == 0)
+        hooks_text(line, event.text, sizeof event.text);
+    else
+        run_reader_text(event.text, sizeof event.text, why);
     TRY(run_reader_grow(&history->events, history->event_count,
                         &reader->rooms.events, sizeof history->events[0]));
     history->events[history->event_count++] = event;
@@ -147,6 +174,7 @@ static enum run_event_kind kind_of(const char *event)
 static void take_stop(struct run_attempt *attempt, struct run_clock *clock,
                       const json_t *line, int64_t time_us)
 {
+    attempt->stop_code = (int)whole(line, "code", 255, -1);
     if (json_object_get(line, "by") != NULL && attempt->ended)
         return;
     attempt->code = (int)whole(line, "code", 255, -1);

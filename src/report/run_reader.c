@@ -53,6 +53,7 @@ enum err run_reader_attempt(struct run_history *history, double number,
             .from_step = -1,
             .last_step = -1,
             .code = -1,
+            .stop_code = -1,
         };
         reader->clocks[count] =
             (struct run_clock){ .first_step = -1, .commit_step = -1 };
