@@ -77,6 +77,8 @@ PLOTS="loss learning-rate gradient-norm throughput mfu step-time rank-spread
     grep -q "GPU hours" "$DIR/one.html"
     grep -q "uncorrectable errors" "$DIR/one.html"
     grep -q "upon a time" "$DIR/one.html"
+    # cells do not shrink to a letter (measured in tests/interop/report.sh)
+    lacks 'th,td\{[^}]*overflow-wrap:anywhere' "$DIR/one.html"
     # nothing is fetched
     lacks 'src=|href=|url\(|@import|https?:' "$DIR/one.html"
     grep -q '"replayed_steps": 10' "$DIR/one.json"

@@ -75,6 +75,8 @@ make_runs() {
             ledger = run "/ledger.jsonl"
             printf "{\"event\": \"start\", \"time\": 1800000000, \"attempt\": 1, \"ranks\": 2, \"hosts\": [\"a\"]}\n{\"event\": \"hardware\", \"time\": 1800000001, \"attempt\": 1, \"step\": 0, \"devices\": \"\", \"threads\": 1, \"memory_planned\": 9000000}\n" >ledger
             for (i = 1; i <= 3000; i++) {
+                if (i == 900)
+                    printf "{\"event\": \"drain\", \"time\": %d, \"attempt\": 1, \"node\": \"a\", \"reason\": \"uncorrectable errors of the memory\"}\n", 1800000100 >ledger
                 printf "{\"attempt\": 1, \"step\": %d, \"tokens\": %d, \"loss\": %g, \"lr\": 0.001, \"grad_norm\": %g, \"step_ms\": 90, \"tokens_per_s\": %d, \"mfu\": 0.4, \"time\": %.3f, \"loader_ms\": 1.5, \"step_ms_min\": 89, \"step_ms_max\": %g, \"slowest_rank\": 1}\n", i, i * 99, 2 + 40 / (i + 9) + rand() / 3, 1 + rand(), 1000 + 50 * rand(), 1800000002 + i / 10, 90 + rand() >(run "/metrics.jsonl")
                 if (i % 300 == 0) {
                     printf "{\"event\": \"commit\", \"time\": %.3f, \"attempt\": 1, \"step\": %d, \"bytes\": 5000000, \"seconds\": 0.4, \"stage_s\": 0.01}\n", 1800000002 + i / 10, i >ledger
@@ -108,6 +110,27 @@ shows() { # PAGE WIDTH SCHEME
         echo "$(wc -c <"$picture") bytes of PNG"
 }
 
+# On a telephone no column of text shrinks to a letter: tables scroll instead,
+# and the page itself is no wider than the screen.
+columns_are_wide() { # PAGE
+    sed '$d' "$1" >"$WORK/narrow.html"
+    cat >>"$WORK/narrow.html" <<'END'
+<script>
+var least = 1e9;
+document.querySelectorAll('details').forEach(function (d) { d.open = true });
+document.querySelectorAll('td:not(.n)').forEach(function (c) {
+    least = Math.min(least, c.getBoundingClientRect().width) });
+document.title = 'least ' + Math.round(least) + ' page ' +
+    document.documentElement.scrollWidth;
+</script>
+</body></html>
+END
+    browse --window-size=400,1400 --dump-dom "file://$WORK/narrow.html" |
+        sed -n 's/.*<title>\(least [0-9]* page [0-9]*\)<.*/\1/p' |
+        awk '{ print; good = $2 >= 150 && $2 < 1e9 && $4 <= 400 }
+            END { exit !good }'
+}
+
 [ -x "$BIN/tessera-report" ] || skip "$BIN/tessera-report was not built: make"
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/tessera-interop.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
@@ -121,6 +144,9 @@ check "a report of two" \
     "$BIN/tessera-report" "$WORK/run1" "$WORK/run2" --out "$WORK/two.html"
 check "the browser finds every plot, and no error" has_plots "$WORK/one.html"
 check "... of two runs" has_plots "$WORK/two.html"
+check "columns of text are wide on a telephone" \
+    columns_are_wide "$WORK/one.html"
+check "... of two runs" columns_are_wide "$WORK/two.html"
 for width in 400 1600; do
     check "it shows them $width pixels wide" shows "$WORK/one.html" "$width" 1
     check "... in the dark" shows "$WORK/one.html" "$width" 0
