@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "src/base/jsontext.h"
 #include "src/base/log.h"
@@ -13,20 +14,28 @@
 
 bool tracking_mlflow_is_http(const char *address)
 {
-    return strncmp(address, "http://", 7) == 0 ||
-           strncmp(address, "https://", 8) == 0;
+    return strncasecmp(address, "http://", 7) == 0 ||
+           strncasecmp(address, "https://", 8) == 0;
 }
 
 const char *tracking_mlflow_folder(const char *address)
 {
-    return strncmp(address, "file://", 7) == 0 ? address + 7 : address;
+    return strncasecmp(address, "file://", 7) == 0 ? address + 7 : address;
+}
+
+/* For messages: what may hold a secret is not repeated. */
+static const char *shown(const char *address)
+{
+    return strpbrk(address, "@?#") == NULL
+               ? address
+               : "(not shown, for it may have a password)";
 }
 
 static enum err check_http(const char *address)
 {
     const char *host = strstr(address, "://") + 3;
-    size_t place = strcspn(host, "/");
-    if (memchr(host, '@', place) != NULL)
+    /* a password may have a "/", so "@" is looked for in all of it */
+    if (strchr(host, '@') != NULL)
         return err_set(ERR_USAGE,
                        "tracking.mlflow has a user or password, which would "
                        "be written to the run's files: give "
@@ -38,10 +47,10 @@ static enum err check_http(const char *address)
             return err_set(ERR_USAGE,
                            "tracking.mlflow = \"%s\": an address without "
                            "blanks, \"?\" and \"#\", please",
-                           address);
-    if (place == 0 || host[0] == ':')
+                           shown(address));
+    if (host[0] == '\0' || host[0] == '/' || host[0] == ':')
         return err_set(ERR_USAGE, "tracking.mlflow = \"%s\": names no host",
-                       address);
+                       shown(address));
     return ERR_OK;
 }
 
@@ -65,7 +74,7 @@ enum err tracking_check(const char *mlflow, const char *experiment,
                        "tracking.mlflow = \"%s\": give the address of a "
                        "server, http://host:port or https://..., or a folder, "
                        "as its path or as file:///path",
-                       mlflow);
+                       shown(mlflow));
     size_t length = strlen(experiment);
     if (length == 0 || length > 128 || experiment[0] == ' ' ||
         experiment[length - 1] == ' ' ||
