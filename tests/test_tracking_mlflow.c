@@ -71,15 +71,17 @@ static bool receive(int fd, struct request *request)
 
 static void serve(int fd)
 {
-    char text[8192];
+    char head[128];
     while (server.count < REQUESTS_MAX &&
            receive(fd, &server.requests[server.count])) {
         const struct answer *answer =
             answer_to(server.requests[server.count++].head);
-        int bytes = snprintf(
-            text, sizeof text, "HTTP/1.1 %d X\r\nContent-Length: %zu\r\n\r\n%s",
-            answer->status, strlen(answer->body), answer->body);
-        if (send(fd, text, (size_t)bytes, MSG_NOSIGNAL) != bytes)
+        size_t length = strlen(answer->body);
+        int bytes = snprintf(head, sizeof head,
+                             "HTTP/1.1 %d X\r\nContent-Length: %zu\r\n\r\n",
+                             answer->status, length);
+        if (send(fd, head, (size_t)bytes, MSG_NOSIGNAL | MSG_MORE) != bytes ||
+            send(fd, answer->body, length, MSG_NOSIGNAL) != (ssize_t)length)
             return;
     }
 }
@@ -291,6 +293,35 @@ static void test_refusals(void *self)
     closes(self);
 }
 
+/* An answer of so many bytes, all of them empty objects. */
+static void long_answer(void *self, const char *path, size_t bytes,
+                        const char *says)
+{
+    char *body = malloc(bytes + 1);
+    memset(body, ' ', bytes);
+    memcpy(body, "{\"a\":[{}", 8);
+    for (size_t i = 8; i + 5 <= bytes; i += 3)
+        memcpy(body + i, ",{}", 3);
+    memcpy(body + bytes - 2, "]}", 3);
+    server_reset();
+    answers(path, 200, body);
+    enum err rc = opens(self);
+    tap_ok(says == NULL ? rc == ERR_OK
+                        : rc == ERR_IO && strstr(err_text(), says) != NULL,
+           "%s answers with %zu bytes: %s", path, bytes,
+           rc == ERR_OK ? "taken" : err_text());
+    closes(self);
+    free(body);
+}
+
+static void test_long_answers(void *self)
+{
+    long_answer(self, "runs/update", 1 << 20, NULL);
+    long_answer(self, "runs/update", (1 << 20) + 1, "more than 1024 KiB");
+    long_answer(self, "runs/get", (1 << 20) + 1, NULL);
+    long_answer(self, "runs/get", (4 << 20) + 1, "more than 4096 KiB");
+}
+
 static void test_credentials(void *self)
 {
     char *data = NULL;
@@ -351,6 +382,7 @@ int main(void)
     test_new(self);
     test_goes_on(self);
     test_refusals(self);
+    test_long_answers(self);
     test_credentials(self);
     free(self);
     for (int i = 0; i < 250; i++)

@@ -13,7 +13,6 @@
 
 #define CONNECT_S 5L
 #define REQUEST_S 30L
-#define ANSWER_BYTES_MAX ((size_t)64 << 20)
 #define ADDRESS_BYTES 4096
 
 struct tracking_http {
@@ -23,16 +22,18 @@ struct tracking_http {
     char base[ADDRESS_BYTES / 2];
     char error[CURL_ERROR_SIZE];
     struct buffer answer;
+    size_t answer_max;
+    bool too_long;
 };
 
 static size_t take(char *data, size_t size, size_t count, void *self)
 {
     struct tracking_http *http = self;
     size_t bytes = size * count;
-    if (bytes > ANSWER_BYTES_MAX - http->answer.bytes ||
-        buffer_add(&http->answer, data, bytes) != ERR_OK)
-        return 0;
-    return bytes;
+    http->too_long = bytes > http->answer_max - http->answer.bytes;
+    return !http->too_long && buffer_add(&http->answer, data, bytes) == ERR_OK
+               ? bytes
+               : 0;
 }
 
 static int look(void *self, curl_off_t a, curl_off_t b, curl_off_t c,
@@ -189,8 +190,14 @@ static enum err perform(struct tracking_http *http, const char *path,
         curl_easy_setopt(http->easy, CURLOPT_HTTPGET, 1L);
     }
     http->answer.bytes = 0;
+    http->too_long = false;
     http->error[0] = '\0';
     CURLcode code = curl_easy_perform(http->easy);
+    if (http->too_long)
+        return err_set(ERR_IO,
+                       "%s: an answer has more than %zu KiB, which MLflow's "
+                       "would not",
+                       http->base, http->answer_max / 1024);
     if (code != CURLE_OK)
         return err_set(ERR_IO, "%s: %s", http->base,
                        code == CURLE_ABORTED_BY_CALLBACK
@@ -210,11 +217,12 @@ static enum err perform(struct tracking_http *http, const char *path,
 }
 
 enum err tracking_http_call(struct tracking_http *http, const char *path,
-                            json_t *body, json_t **answer)
+                            json_t *body, size_t bytes_max, json_t **answer)
 {
     enum err rc = ERR_OK;
     char *text = NULL;
     *answer = NULL;
+    http->answer_max = bytes_max;
     if (body != NULL)
         rc = jsontext_make(body, 0, &text);
     if (rc == ERR_OK)

@@ -17,11 +17,15 @@ enum err tracking_http_create(const char *base, const atomic_bool *given_up,
                               struct tracking_http **out);
 void tracking_http_destroy(struct tracking_http *http);
 
-/* POST of `body`, GET where it is NULL; steals it. *answer is a new object.
+/* What an answer may have at most. As JSON it takes up to 80 times as much. */
+#define TRACKING_HTTP_ANSWER_BYTES ((size_t)1 << 20)
+
+/* POST of `body`, GET where it is NULL; steals it. *answer is a new object, of
+ * an answer of so many bytes at most.
  * ERR_IO: it may go better next time. ERR_USAGE: the server does not let us in.
  * ERR_DATA: it does not take this. ERR_CHECKPOINT: there is no such thing. The
  * text has the server's own. */
 enum err tracking_http_call(struct tracking_http *http, const char *path,
-                            json_t *body, json_t **answer);
+                            json_t *body, size_t bytes_max, json_t **answer);
 
 #endif

@@ -18,6 +18,8 @@
 /* of one request, by MLflow's limits */
 #define METRICS_MAX 1000
 #define PARAMS_MAX 100
+/* a whole run, with the last value of each metric */
+#define RUN_BYTES_MAX ((size_t)4 << 20)
 
 struct mlflow_rest {
     const struct tracking_options *options;
@@ -36,7 +38,8 @@ static bool mlflow_rest_wanted(const struct tracking_options *options)
 static enum err send(struct mlflow_rest *m, const char *path, json_t *body)
 {
     json_t *answer = NULL;
-    TRY(tracking_http_call(m->http, path, body, &answer));
+    TRY(tracking_http_call(m->http, path, body, TRACKING_HTTP_ANSWER_BYTES,
+                           &answer));
     json_decref(answer);
     return ERR_OK;
 }
@@ -61,7 +64,8 @@ static enum err find_experiment(struct mlflow_rest *m,
     /* tracking_check() leaves no other characters to encode */
     for (const char *c = m->options->experiment; *c != '\0'; c++)
         end += sprintf(end, *c == ' ' || *c == '/' ? "%%%02X" : "%c", *c);
-    enum err rc = tracking_http_call(m->http, path, NULL, &answer);
+    enum err rc = tracking_http_call(m->http, path, NULL,
+                                     TRACKING_HTTP_ANSWER_BYTES, &answer);
     if (rc == ERR_OK)
         rc = copy_id(json_object_get(json_object_get(answer, "experiment"),
                                      "experiment_id"),
@@ -71,7 +75,7 @@ static enum err find_experiment(struct mlflow_rest *m,
         return rc;
     TRY(tracking_http_call(m->http, API "experiments/create",
                            json_pack("{s:s}", "name", m->options->experiment),
-                           &answer));
+                           TRACKING_HTTP_ANSWER_BYTES, &answer));
     rc = copy_id(json_object_get(answer, "experiment_id"), id);
     json_decref(answer);
     return rc;
@@ -107,7 +111,7 @@ static enum err make_run(struct mlflow_rest *m)
         json_pack("{s:s, s:o, s:I}", "experiment_id", experiment, "run_name",
                   jsontext_string(m->options->run_name), "start_time",
                   (json_int_t)tracking_mlflow_ms(clock_wall())),
-        &answer));
+        TRACKING_HTTP_ANSWER_BYTES, &answer));
     const json_t *info =
         json_object_get(json_object_get(answer, "run"), "info");
     enum err rc = copy_id(json_object_get(info, "run_id"), m->run);
@@ -123,7 +127,7 @@ static enum err get_run(struct mlflow_rest *m, json_t **answer)
 {
     char path[256];
     snprintf(path, sizeof path, API "runs/get?run_id=%s", m->run);
-    return tracking_http_call(m->http, path, NULL, answer);
+    return tracking_http_call(m->http, path, NULL, RUN_BYTES_MAX, answer);
 }
 
 static enum err set_status(struct mlflow_rest *m,
